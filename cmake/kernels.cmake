@@ -1,0 +1,26 @@
+# src/kernels/ is compiled once per instruction set, each into the namespace regard::kernels::<name>; table.cpp
+# joins each set's functions into one constant table. Adding an instruction set is adding a line here and one in
+# src/isa.cpp. The kernels' own -march comes after every inherited flag, and they are never part of LTO.
+set(REGARD_KERNEL_OBJECTS)
+set(REGARD_KERNEL_SOURCES
+  attention_pack.cpp attention_tile.cpp attention_finish.cpp attention_weights.cpp elementwise.cpp linear_tile.cpp
+  table.cpp)
+list(TRANSFORM REGARD_KERNEL_SOURCES PREPEND ${PROJECT_SOURCE_DIR}/src/kernels/)
+
+function(regard_kernels isa)
+  add_library(regard_kernels_${isa} OBJECT ${REGARD_KERNEL_SOURCES})
+  target_compile_definitions(regard_kernels_${isa} PRIVATE REGARD_ISA=${isa} REGARD_ISA_${isa})
+  target_include_directories(regard_kernels_${isa} PRIVATE ${PROJECT_SOURCE_DIR}/src/kernels)
+  target_link_libraries(regard_kernels_${isa} PRIVATE regard_flags)
+  target_compile_options(regard_kernels_${isa} PRIVATE
+    -ffp-contract=off -fno-fast-math -fno-lto -fno-exceptions -fno-rtti -Wno-psabi
+    $<$<CONFIG:Release,RelWithDebInfo,MinSizeRel>:-O3> ${ARGN})
+  set_target_properties(regard_kernels_${isa} PROPERTIES
+    CXX_VISIBILITY_PRESET hidden VISIBILITY_INLINES_HIDDEN ON POSITION_INDEPENDENT_CODE ON)
+  list(APPEND REGARD_KERNEL_OBJECTS $<TARGET_OBJECTS:regard_kernels_${isa}>)
+  set(REGARD_KERNEL_OBJECTS ${REGARD_KERNEL_OBJECTS} PARENT_SCOPE)
+endfunction()
+
+regard_kernels(generic -march=x86-64 -mtune=generic)
+regard_kernels(avx2 -march=x86-64-v3)
+regard_kernels(avx512 -march=x86-64-v4 -mprefer-vector-width=512)

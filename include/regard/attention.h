@@ -1,0 +1,184 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// Scaled dot-product attention, forward.
+//
+//     scores  = soft_cap(scale · query · keyᵀ) + ALiBi + bias      (L, S) per head
+//     weights = softmax(scores over the visible keys)              (L, S) per head, rows sum to 1
+//     context = weights · value                                    (L, Dv) per head
+//     log_sum_exp = row_max + ln(row_sum),  row_max = max score,  row_sum = Σ exp(score − row_max)
+//
+// Extents: B batch, H query heads, Hkv key/value heads, L query length, S key length, D head size,
+// Dv value head size. Query head h reads key/value head ⌊h / (H / Hkv)⌋. Every clause of the contract, with its
+// corners, is in docs/semantics.md. Algorithm: docs/derivations/attention.md; the running maximum and sum are
+// Milakov and Gimelshein, arXiv 1805.02867, algorithm 3, in blocks as in Dao et al., arXiv 2205.14135, algorithm 1.
+// Read next: src/attention.cpp.
+#pragma once
+
+#include <array>
+#include <optional>
+#include <span>
+#include <type_traits>
+#include <variant>
+
+#include "regard/runtime.h"
+#include "regard/tensor.h"
+
+namespace regard {
+inline namespace v0 {
+
+// Keys are processed in blocks, blocks in chunks of this many keys, counted from key 0 (of each packed sequence).
+// Cutting the keys at multiples of it and merging the partials gives the same bits as the whole.
+inline constexpr Index kAttentionChunkKeys = 1024;
+
+// The position of query row i is p = i + query_offset; causal, window, ALiBi and prefix are stated in p.
+enum class QueryAlignment { top_left, bottom_right };
+
+// One of: not named (allowed when L = S without key_lengths, then 0), an alignment (top_left: 0; bottom_right:
+// key length − L, per batch entry or packed sequence), one number, or one number per batch entry or sequence.
+// Negative numbers are allowed.
+using QueryOffset = std::variant<std::monostate, QueryAlignment, Index, std::span<const Index>>;
+
+// p − left ≤ j ≤ p + right; a bound that is not set is open. Each is ≥ 0.
+struct Window {
+  std::optional<Index> left;
+  std::optional<Index> right;
+};
+
+// visible(i, j) = (not causal or j ≤ p or j < prefix[b]) and window and j < key_lengths[b]
+//                 and segments and block_mask and mask
+// Everything combines. An absent view or an empty span is an option not given. Dense options (segments,
+// block_mask, mask, bias) are indexed by stored row and key, also when sequences are packed.
+template <class T>
+struct AttentionOptions {
+  bool causal = false;
+  QueryOffset query_offset;
+  Window window;
+  std::span<const Index> key_lengths;   // (B) or one per packed sequence: keys from there on are invisible
+  std::span<const Index> query_starts;  // packed: (n + 1) cumulative, B must be 1, query is (1, H, total, D)
+  std::span<const Index> key_starts;    // packed: (n + 1) cumulative over the keys; both or neither
+  TensorView<const std::int32_t, 2> query_segments;  // (B, L): equal = seen, negative = sees nothing
+  TensorView<const std::int32_t, 2> key_segments;    // (B, S): negative = unseen; both or neither
+  std::span<const Index> prefix;         // (B) or per sequence: keys before it are visible although causal
+  TensorView<const bool, 4> block_mask;  // (B|1, H|1, ⌈L/bq⌉, ⌈S/bk⌉), true = seen
+  std::array<Index, 2> block_size{};     // (bq, bk), with block_mask
+  TensorView<const bool, 4> mask;        // broadcastable to (B, H, L, S): extent 1 or stride 0; true = sees
+  // Additive, broadcastable to (B, H, L, S); float, or the query's type.
+  std::variant<TensorView<const float, 4>, TensorView<const double, 4>> bias;
+  std::span<const T> alibi_slopes;  // (H): adds −slope · |j − p|
+  std::span<const T> sinks;         // (H): a score that joins row_max and row_sum and takes no value; −∞ = none
+  std::optional<double> soft_cap;   // c · tanh(x / c), c > 0
+  std::optional<double> scale;      // default 1 / √D; any finite number
+};
+
+// What is written. Only context is required. An output must not overlap an input or another output.
+template <class T>
+struct AttentionOutputs {
+  TensorView<T, 4> context;       // (B, H, L, Dv)
+  TensorView<T, 3> row_max;       // (B, H, L), with a sink: including it
+  TensorView<T, 3> row_sum;       // (B, H, L), likewise
+  TensorView<T, 3> lse;           // (B, H, L), natural logarithm; −∞ for a row that sees no key (without sink)
+  TensorView<T, 4> weights;       // (B, H, L, S), 0 at invisible keys
+  TensorView<T, 3> sink_weights;  // (B, H, L): exp(sink − row_max) / row_sum
+};
+
+// Computes context = softmax(soft_cap(scale · query · keyᵀ) + bias over visible keys) · value.
+//   query (B, H, L, D), key (B, Hkv, S, D), value (B, Hkv, S, Dv); T is float or double; any strides.
+// Writes every view that outputs names. A row that sees no key gets context +0.
+// Error of context, u = 2⁻²⁴ or 2⁻⁵³: at most u · (32 + 4√D · max_j(|scale| Σ_d |q_d k_jd| + |bias_j| +
+// |slope · distance|)) · Σ_j p_j |v_j|. The same bits for any threads, executor, batch and strides.
+// Throws std::invalid_argument (operator, argument, actual and expected) before any work; afterwards only
+// std::bad_alloc and regard::cancelled.
+template <class T>
+REGARD_EXPORT void attention_forward(std::type_identity_t<TensorView<const T, 4>> query,
+                                     std::type_identity_t<TensorView<const T, 4>> key,
+                                     std::type_identity_t<TensorView<const T, 4>> value,
+                                     const AttentionOutputs<T>& outputs,
+                                     const std::type_identity_t<AttentionOptions<T>>& options = {},
+                                     const Runtime& runtime = {});
+
+// attention(query, key, value): the same with outputs that own their memory, context and the whole weights.
+// Throws std::invalid_argument, with the size needed and the memory available, when the weights do not fit.
+template <class T>
+struct AttentionResult {
+  Tensor<T, 4> context;  // (B, H, L, Dv)
+  Tensor<T, 4> weights;  // (B, H, L, S)
+};
+template <class T>
+REGARD_EXPORT AttentionResult<T> attention_with_weights(TensorView<const T, 4> query,
+                                                        std::type_identity_t<TensorView<const T, 4>> key,
+                                                        std::type_identity_t<TensorView<const T, 4>> value,
+                                                        const std::type_identity_t<AttentionOptions<T>>& options = {},
+                                                        const Runtime& runtime = {});
+
+// Half-open range of query rows, counted from 0.
+struct RowRange {
+  Index begin;
+  Index end;
+};
+enum class WeightsKind {
+  weights,  // exp(score − row_max) / row_sum, 0 at invisible keys
+  scores    // soft_cap(scale · q · k) + ALiBi + bias, −∞ at invisible keys; row_max and row_sum are not needed
+};
+template <class T>
+struct WeightsRequest {
+  TensorView<const T, 3> row_max;   // (B, H, L), as attention_forward wrote it
+  TensorView<const T, 3> row_sum;   // (B, H, L)
+  std::span<const RowRange> rows;   // empty: all rows; else their concatenation, R rows, may repeat
+  WeightsKind kind = WeightsKind::weights;
+};
+
+// The exact weights (or scores) of chosen rows, from query, key, row_max and row_sum: the bits that
+// attention_forward's own weights have, whichever rows are asked for.
+//   query (B, H, L, D), key (B, Hkv, S, D); writes output (B, H, R, S). options as in the forward call.
+// Throws like attention_forward.
+template <class T>
+REGARD_EXPORT void attention_weights(std::type_identity_t<TensorView<const T, 4>> query,
+                                     std::type_identity_t<TensorView<const T, 4>> key,
+                                     const std::type_identity_t<WeightsRequest<T>>& request, TensorView<T, 4> output,
+                                     const std::type_identity_t<AttentionOptions<T>>& options = {},
+                                     const Runtime& runtime = {});
+
+// Partial results of attention over chunks of keys, one per chunk, before the division by row_sum:
+// accumulator = Σ exp(score − row_max) · value over the chunk's visible keys. Without sinks.
+template <class T>
+struct AttentionPartials {
+  TensorView<T, 5> accumulator;  // (N, B, H, L, Dv)
+  TensorView<T, 4> row_max;      // (N, B, H, L), −∞ for a row that sees no key of the chunk
+  TensorView<T, 4> row_sum;      // (N, B, H, L)
+};
+
+// Chunks of S keys: ⌈S / kAttentionChunkKeys⌉, the N of attention_partials.
+constexpr Index attention_num_chunks(Index num_keys) {
+  return (num_keys + kAttentionChunkKeys - 1) / kAttentionChunkKeys;
+}
+
+// The partials of attention_forward, one per chunk of the keys given. To cut a long key sequence, pass the keys
+// from a multiple of kAttentionChunkKeys on, with query_offset (and prefix, key_lengths) less that multiple.
+// Throws like attention_forward, and std::invalid_argument for sinks (attention_merge takes them) and for
+// packed sequences.
+template <class T>
+REGARD_EXPORT void attention_partials(std::type_identity_t<TensorView<const T, 4>> query,
+                                      std::type_identity_t<TensorView<const T, 4>> key,
+                                      std::type_identity_t<TensorView<const T, 4>> value,
+                                      const AttentionPartials<T>& partials,
+                                      const std::type_identity_t<AttentionOptions<T>>& options = {},
+                                      const Runtime& runtime = {});
+
+// Merges N partials in key order. With the partials of all chunks in order the result equals
+// attention_forward bit for bit. Its error does not grow with N: one weight exp(row_max_n − max) per partial and
+// a compensated sum (Neumaier 1974). sinks (H) or empty. outputs.weights must be absent.
+template <class T>
+REGARD_EXPORT void attention_merge(const std::type_identity_t<AttentionPartials<const T>>& partials,
+                                   std::type_identity_t<std::span<const T>> sinks, const AttentionOutputs<T>& outputs,
+                                   const Runtime& runtime = {});
+
+// Merges N finished results of disjoint key sets by their log_sum_exp: Σ exp(lse_n − lse) · context_n.
+//   contexts (N, B, H, L, Dv), lse (N, B, H, L); writes outputs.context and outputs.lse (the only ones allowed).
+// Error at most 4u · (1 + |lse|) · Σ p |v|.
+template <class T>
+REGARD_EXPORT void attention_merge_lse(std::type_identity_t<TensorView<const T, 5>> contexts,
+                                       std::type_identity_t<TensorView<const T, 4>> lse,
+                                       const AttentionOutputs<T>& outputs, const Runtime& runtime = {});
+
+}  // namespace v0
+}  // namespace regard

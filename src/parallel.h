@@ -1,0 +1,46 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// How operators use threads: a fixed number of workers, each with an index (so that it can own a piece of scratch),
+// take items from one counter until none is left. Which worker computes an item never changes a bit of it.
+//
+//     const int workers = num_workers(runtime, num_items);
+//     for_each_item(runtime, workers, num_items, [&](Index item, int worker) { … });
+//
+// Read next: parallel.cpp (the pool), runtime.cpp (how many threads).
+#pragma once
+
+#include <cstdint>
+#include <functional>
+
+#include "regard/runtime.h"
+
+namespace regard {
+inline namespace v0 {
+namespace internal {
+
+// Round-to-nearest, subnormals kept, exceptions masked; the previous state, flags included, on destruction.
+class FloatingPointScope {
+ public:
+  FloatingPointScope();
+  ~FloatingPointScope();
+  FloatingPointScope(const FloatingPointScope&) = delete;
+  FloatingPointScope& operator=(const FloatingPointScope&) = delete;
+
+ private:
+  std::uint64_t previous_;
+};
+
+// The lower of the runtime's threads and the items, at least 1. Throws std::invalid_argument for num_threads < 0.
+int num_workers(const Runtime& runtime, Index num_items);
+
+// Calls body(item, worker) once for every item, worker in 0 … workers − 1, no two calls with the same worker at once,
+// each inside a FloatingPointScope. Rethrows the first exception of a body. Throws cancelled when stop was requested.
+void for_each_item(const Runtime& runtime, int workers, Index num_items,
+                   const std::function<void(Index item, int worker)>& body);
+
+// Throws cancelled when stop was requested. For bodies that run longer than a few milliseconds.
+void poll(const Runtime& runtime);
+
+}  // namespace internal
+}  // namespace v0
+}  // namespace regard
