@@ -1,1 +1,309 @@
 // SPDX-License-Identifier: Apache-2.0
+//
+// Attention of up to 60 query rows to one block of 64 keys: the whole of the fast path.
+//
+//   1. score tiles   scores = scale · Q·Kᵀ          panel by panel, 12 rows at a time, one chain of products a score
+//   2. rules         soft cap, ALiBi, bias, visibility (only where a block has them)
+//   3. softmax       m' = max(m, row), α = exp(m − m'), p = exp(score − m'), lanes = α·lanes + Σp
+//   4. value tiles   O = α·O + P·V                   one chain of products from zero a context element
+//
+//   scores[60][64] lies in L1/L2 between the passes; Q, K and V are packed (attention_pack.cpp); m, lanes and O are the
+//   chunk's state. Invisible keys have p = 0, and adding 0 · v moves no bit of a finite sum: skipping them and computing
+//   them is the same, which is what makes every mask, tile and cache layout agree. Non-finite values take step 4 row by
+//   row over the keys that contribute, with the same chain.
+//
+// Milakov and Gimelshein, arXiv 1805.02867, algorithm 3, with the block in the place of the element.
+// Read next: attention_finish.cpp.
+#include "kernels.h"
+#include "simd_math.h"
+#include "tile.h"
+
+namespace regard::kernels::REGARD_ISA {
+namespace {
+
+inline constexpr Index kGroups = kRows / kTileRows;
+
+Index smaller(Index a, Index b) { return a < b ? a : b; }
+Index larger(Index a, Index b) { return a > b ? a : b; }
+
+// Keys of the block, as lanes 0 … 63, that some row of the group sees by its interval.
+struct LaneRange {
+  Index begin;
+  Index end;
+};
+template <class T>
+LaneRange group_range(const ScoreBlock<T>& block, Index first_row, Index num_rows) {
+  LaneRange range{kBlockKeys, 0};
+  for (Index r = first_row; r < first_row + num_rows; ++r) {
+    range.begin = smaller(range.begin, larger(block.rules.visible_begin[r] - block.first_key, 0));
+    range.end = larger(range.end, smaller(block.rules.visible_end[r] - block.first_key, block.num_keys));
+  }
+  return range;
+}
+
+// ---- 1. score tiles
+
+template <class T, int Rows>
+void score_tile(Index depth, T scale, const T* query, const T* keys, T* scores) {
+  Tile<T, Rows> tile;
+  clear(tile);
+  Index done = smaller(depth, kDepthSegment);
+  multiply<T, Rows, kTileRows, 1>(done, query, keys, tile);
+  while (done < depth) {
+    const Index step = smaller(depth - done, kDepthSegment);
+    Tile<T, Rows> segment;
+    clear(segment);
+    multiply<T, Rows, kTileRows, 1>(step, query + done * kTileRows, keys + done * kPanel, segment);
+    for (int r = 0; r < Rows; ++r) {
+      for (int v = 0; v < kTileVectors; ++v) tile.row[r][v] += segment.row[r][v];
+    }
+    done += step;
+  }
+  const Vec<T> factor = broadcast(scale);
+#pragma GCC unroll 16
+  for (int r = 0; r < Rows; ++r) {
+#pragma GCC unroll 4
+    for (int v = 0; v < kTileVectors; ++v) {
+      store(scores + r * kBlockKeys + v * kWidth<T>, tile.row[r][v] * factor);
+    }
+  }
+}
+
+template <class T>
+void score_tiles(const ScoreBlock<T>& block, const LaneRange* ranges) {
+  for (Index panel = 0; panel < kBlockPanels; ++panel) {
+    for (Index column = 0; column < kPanel; column += kTileColumns<T>) {
+      const Index lane = panel * kPanel + column;
+      for (Index first = 0, g = 0; first < block.num_rows; first += kTileRows, ++g) {
+        if (ranges[g].end <= lane || ranges[g].begin >= lane + kTileColumns<T>) continue;
+        const T* query = block.query + first * block.depth;
+        const T* keys = block.key_panels[panel] + column;
+        T* scores = block.scores + first * kBlockKeys + lane;
+        with_rows(smaller(block.num_rows - first, kTileRows), [&](auto rows) {
+          score_tile<T, decltype(rows)::value>(block.depth, block.rules.scale, query, keys, scores);
+        });
+      }
+    }
+  }
+}
+
+// ---- 2. rules
+
+template <class T>
+IntVec<T> load_mask(const std::int32_t* visible) {
+  if constexpr (sizeof(T) == sizeof(float)) {
+    IntVec<T> mask;
+    std::memcpy(&mask, visible, sizeof mask);
+    return mask;
+  } else {
+    IntVec<T> mask;
+    for (int i = 0; i < kWidth<T>; ++i) mask[i] = visible[i];
+    return mask;
+  }
+}
+
+template <class T>
+void apply_rules(const ScoreBlock<T>& block) {
+  using Int = typename VecOf<T>::Int;
+  const ScoreRules<T>& rules = block.rules;
+  for (Index r = 0; r < block.num_rows; ++r) {
+    T* scores = block.scores + r * kBlockKeys;
+    const Int begin = static_cast<Int>(larger(smaller(rules.visible_begin[r] - block.first_key, kBlockKeys), 0));
+    const Int end = static_cast<Int>(larger(smaller(rules.visible_end[r] - block.first_key, block.num_keys), 0));
+    const T place = rules.alibi_slopes ? static_cast<T>(rules.positions[r] - block.first_key) : 0;
+    for (Index lane = 0; lane < kBlockKeys; lane += kWidth<T>) {
+      const IntVec<T> number = lane_numbers<T>() + static_cast<Int>(lane);
+      Vec<T> x = load(scores + lane);
+      if (rules.soft_cap != 0) x = tanh<T>(x / broadcast(rules.soft_cap)) * rules.soft_cap;
+      if (rules.alibi_slopes) {
+        const Vec<T> distance = absolute<T>(__builtin_convertvector(number, Vec<T>) - broadcast(place));
+        x = fma(broadcast(-rules.alibi_slopes[r]), distance, x);
+      }
+      if (rules.bias) x += load(rules.bias + r * kBlockKeys + lane);
+      IntVec<T> sees = (number >= broadcast_int<T>(begin)) & (number < broadcast_int<T>(end));
+      if (rules.visible) sees &= load_mask<T>(rules.visible + r * kBlockKeys + lane);
+      store(scores + lane, select<T>(sees, x, broadcast(-kInfinity<T>)));
+    }
+  }
+}
+
+// Scores in place; returns whether every row sees every one of 64 keys by plain intervals.
+template <class T>
+bool compute_scores(const ScoreBlock<T>& block, LaneRange* ranges) {
+  bool plain = block.num_keys == kBlockKeys && !block.rules.visible && !block.rules.bias &&
+               !block.rules.alibi_slopes && block.rules.soft_cap == 0;
+  for (Index r = 0; r < block.num_rows && plain; ++r) {
+    plain = block.rules.visible_begin[r] <= block.first_key &&
+            block.rules.visible_end[r] >= block.first_key + kBlockKeys;
+  }
+  for (Index first = 0, g = 0; first < block.num_rows; first += kTileRows, ++g) {
+    ranges[g] = plain ? LaneRange{0, kBlockKeys}
+                      : group_range(block, first, smaller(block.num_rows - first, kTileRows));
+  }
+  score_tiles(block, ranges);
+  if (!plain) apply_rules(block);
+  return plain;
+}
+
+// ---- 3. softmax
+
+// score − m, where equal infinities are at distance 0.
+template <class T>
+Vec<T> shift(Vec<T> x, Vec<T> m) {
+  return select<T>(x == m, Vec<T>{}, x - m);
+}
+
+// Turns the scores into p in place and updates m and the lanes; alpha[r] = exp(m − m') rescales what came before.
+template <class T>
+void softmax_rows(const AttentionBlock<T>& block, T* alpha) {
+  constexpr int kLaneVectors = static_cast<int>(kLanes) / kWidth<T>;
+  const Index num_rows = block.score.num_rows;
+  T shifted_max[kRows + 64 / sizeof(T)];
+  for (Index r = 0; r < num_rows; ++r) {
+    const T* scores = block.score.scores + r * kBlockKeys;
+    // NaN stands second and is dropped: it comes back through p and the sum.
+    Vec<T> high = broadcast(block.state.row_max[r]);
+    for (Index lane = 0; lane < kBlockKeys; lane += kWidth<T>) high = max(load(scores + lane), high);
+    shifted_max[r] = largest_lane<T>(high);
+  }
+  for (Index r = num_rows; r < num_rows + kWidth<T>; ++r) shifted_max[r] = 0;
+  for (Index r = 0; r < num_rows; r += kWidth<T>) {
+    store(alpha + r, exp<T>(shift<T>(load(block.state.row_max + r), load(shifted_max + r))));
+  }
+  for (Index r = 0; r < num_rows; ++r) {
+    const T m = shifted_max[r];
+    block.state.row_max[r] = m;
+    T* scores = block.score.scores + r * kBlockKeys;
+    Vec<T> sums[kLaneVectors];
+    if (m - m == 0) {
+      const Vec<T> high = broadcast(m);
+#pragma GCC unroll 8
+      for (int v = 0; v < kLaneVectors; ++v) sums[v] = Vec<T>{};
+      for (Index lane = 0; lane < kBlockKeys; lane += kLanes) {
+#pragma GCC unroll 8
+        for (int v = 0; v < kLaneVectors; ++v) {
+          const Vec<T> p = exp<T>(load(scores + lane + v * kWidth<T>) - high);
+          store(scores + lane + v * kWidth<T>, p);
+          sums[v] += p;
+        }
+      }
+    } else {
+      // m = +∞: only scores of +∞ have weight. m = −∞: none has.
+      const Vec<T> high = broadcast(m == -kInfinity<T> ? static_cast<T>(0) : m);
+      for (int v = 0; v < kLaneVectors; ++v) sums[v] = Vec<T>{};
+      for (Index lane = 0; lane < kBlockKeys; lane += kLanes) {
+        for (int v = 0; v < kLaneVectors; ++v) {
+          const Vec<T> p = exp<T>(shift<T>(load(scores + lane + v * kWidth<T>), high));
+          store(scores + lane + v * kWidth<T>, p);
+          sums[v] += p;
+        }
+      }
+    }
+    T* lanes = block.state.row_lanes + r * kLanes;
+#pragma GCC unroll 8
+    for (int v = 0; v < kLaneVectors; ++v) {
+      store(lanes + v * kWidth<T>, fma(load(lanes + v * kWidth<T>), broadcast(alpha[r]), sums[v]));
+    }
+  }
+}
+
+// ---- 4. value tiles
+
+template <class T, int Rows>
+void value_tile(LaneRange range, const T* weights, const T* const* panels, Index panel_offset, const T* alpha,
+                T* accumulator, Index accumulator_stride) {
+  Tile<T, Rows> tile;
+  clear(tile);
+  for (Index panel = 0; panel < kBlockPanels; ++panel) {
+    const Index begin = larger(range.begin - panel * kPanel, 0);
+    const Index end = smaller(range.end - panel * kPanel, kPanel);
+    if (begin < end) {
+      multiply<T, Rows, 1, kBlockKeys>(end - begin, weights + panel * kPanel + begin,
+                                       panels[panel] + panel_offset + begin * kPanel, tile);
+    }
+  }
+#pragma GCC unroll 16
+  for (int r = 0; r < Rows; ++r) {
+    T* to = accumulator + r * accumulator_stride;
+    const Vec<T> factor = broadcast(alpha[r]);
+#pragma GCC unroll 4
+    for (int v = 0; v < kTileVectors; ++v) {
+      store(to + v * kWidth<T>, fma(factor, load(to + v * kWidth<T>), tile.row[r][v]));
+    }
+  }
+}
+
+template <class T>
+void value_tiles(const AttentionBlock<T>& block, const LaneRange* ranges, const T* alpha) {
+  const Index num_rows = block.score.num_rows;
+  for (Index column = 0; column < block.padded_columns; column += kTileColumns<T>) {
+    const Index panel_offset = column / kPanel * (kPanel * kPanel) + column % kPanel;
+    for (Index first = 0, g = 0; first < num_rows; first += kTileRows, ++g) {
+      const T* weights = block.score.scores + first * kBlockKeys;
+      T* accumulator = block.state.accumulator + first * block.padded_columns + column;
+      with_rows(smaller(num_rows - first, kTileRows), [&](auto rows) {
+        value_tile<T, decltype(rows)::value>(ranges[g], weights, block.value_panels, panel_offset, alpha + first,
+                                             accumulator, block.padded_columns);
+      });
+    }
+  }
+}
+
+// The same chains over the keys whose bit is set in contributes[r], and no other.
+template <class T>
+void value_rows(const AttentionBlock<T>& block, const std::uint64_t* contributes, const T* alpha) {
+  for (Index r = 0; r < block.score.num_rows; ++r) {
+    const T* weights = block.score.scores + r * kBlockKeys;
+    T* accumulator = block.state.accumulator + r * block.padded_columns;
+    for (Index column = 0; column < block.padded_columns; column += kWidth<T>) {
+      Vec<T> sum{};
+      for (Index lane = 0; lane < kBlockKeys; ++lane) {
+        if ((contributes[r] >> lane & 1) == 0) continue;
+        const T* panel = block.value_panels[lane / kPanel] + column / kPanel * (kPanel * kPanel) + column % kPanel;
+        sum = fma(broadcast(weights[lane]), load(panel + lane % kPanel * kPanel), sum);
+      }
+      store(accumulator + column, fma(broadcast(alpha[r]), load(accumulator + column), sum));
+    }
+  }
+}
+
+}  // namespace
+
+template <class T>
+void score_block(const ScoreBlock<T>& block) {
+  LaneRange ranges[kGroups];
+  compute_scores(block, ranges);
+}
+
+template <class T>
+void attention_block(const AttentionBlock<T>& block) {
+  LaneRange ranges[kGroups];
+  alignas(64) T alpha[kRows + 64 / sizeof(T)];
+  compute_scores(block.score, ranges);
+  std::uint64_t contributes[kRows];
+  if (!block.values_finite) {
+    for (Index r = 0; r < block.score.num_rows; ++r) {
+      contributes[r] = 0;
+      for (Index lane = 0; lane < kBlockKeys; ++lane) {
+        const bool yes = block.score.scores[r * kBlockKeys + lane] != -kInfinity<T>;
+        contributes[r] |= static_cast<std::uint64_t>(yes) << lane;
+      }
+    }
+  }
+  softmax_rows(block, alpha);
+  if (block.value_scale != 1) {
+    for (Index i = 0; i < block.score.num_rows * kBlockKeys; ++i) block.score.scores[i] *= block.value_scale;
+  }
+  if (block.values_finite) {
+    value_tiles(block, ranges, alpha);
+  } else {
+    value_rows(block, contributes, alpha);
+  }
+}
+
+template void score_block(const ScoreBlock<float>&);
+template void score_block(const ScoreBlock<double>&);
+template void attention_block(const AttentionBlock<float>&);
+template void attention_block(const AttentionBlock<double>&);
+
+}  // namespace regard::kernels::REGARD_ISA

@@ -1,1 +1,43 @@
 // SPDX-License-Identifier: Apache-2.0
+//
+// exp, tanh and log over arrays: the functions of simd_math.h, reachable for tests and for front ends that show them.
+#include "kernels.h"
+#include "simd_math.h"
+
+namespace regard::kernels::REGARD_ISA {
+namespace {
+
+template <class T, class F>
+void each_vector(const T* x, T* y, Index count, F f) {
+  for (Index i = 0; i < count; i += kWidth<T>) {
+    const Index width = count - i < kWidth<T> ? count - i : kWidth<T>;
+    Vec<T> v{};
+    std::memcpy(&v, x + i, static_cast<std::size_t>(width) * sizeof(T));
+    v = f(v);
+    std::memcpy(y + i, &v, static_cast<std::size_t>(width) * sizeof(T));
+  }
+}
+
+}  // namespace
+
+template <class T>
+void exp_elements(const T* x, T* y, Index count) {
+  each_vector(x, y, count, [](Vec<T> v) { return exp<T>(v); });
+}
+template <class T>
+void tanh_elements(const T* x, T* y, Index count) {
+  each_vector(x, y, count, [](Vec<T> v) { return tanh<T>(v); });
+}
+template <class T>
+void log_elements(const T* x, T* y, Index count) {
+  for (Index i = 0; i < count; ++i) y[i] = log(x[i]);
+}
+
+template void exp_elements(const float*, float*, Index);
+template void exp_elements(const double*, double*, Index);
+template void tanh_elements(const float*, float*, Index);
+template void tanh_elements(const double*, double*, Index);
+template void log_elements(const float*, float*, Index);
+template void log_elements(const double*, double*, Index);
+
+}  // namespace regard::kernels::REGARD_ISA

@@ -1,1 +1,38 @@
 // SPDX-License-Identifier: Apache-2.0
+//
+// The one table of this instruction set, and the floating-point state in which kernels run.
+#include "table.h"
+
+#include "kernels.h"
+#include "tile.h"
+
+#define REGARD_TEXT_(x) #x
+#define REGARD_TEXT(x) REGARD_TEXT_(x)
+
+namespace regard::kernels::REGARD_ISA {
+namespace {
+
+// All exceptions masked, round to nearest, no flush-to-zero, no flags: the state after processor reset.
+constexpr unsigned kDefaultState = 0x1f80;
+
+std::uint64_t enter_floating_point() {
+  const unsigned previous = _mm_getcsr();
+  _mm_setcsr(kDefaultState);
+  return previous;
+}
+
+void leave_floating_point(std::uint64_t previous) { _mm_setcsr(static_cast<unsigned>(previous)); }
+
+template <class T>
+constexpr Kernels<T> kernels() {
+  return {kTileRows,       pack_query<T>,    pack_keys<T>,    pack_values<T>,     score_block<T>,
+          attention_block<T>, finish_chunk<T>, finish_rows<T>, weights_block<T>, linear_tile<T>,
+          exp_elements<T>, tanh_elements<T>, log_elements<T>};
+}
+
+}  // namespace
+
+constinit const KernelTable table = {REGARD_TEXT(REGARD_ISA), kFused,          enter_floating_point,
+                                     leave_floating_point,    kernels<float>(), kernels<double>()};
+
+}  // namespace regard::kernels::REGARD_ISA

@@ -2,13 +2,13 @@
 //
 // The border between the library (one function per operator: batch, heads, threads, checks) and the kernels (one
 // head, one tile, no allocation, no exceptions). Each instruction set fills one constant KernelTable; src/isa.cpp
-// picks one. Layouts that both sides know are fixed here, and are the same on every instruction set.
+// picks one. Layouts that both sides know are fixed here and are the same on every instruction set:
 //
-//   packed keys    [panel of 32 keys][d][32]            scores run one lane per key
-//   packed values  [panel of 32 keys][Dv/32][32 keys][32]  context runs one lane per value column
-//   rows           one task owns up to kRows query rows of one head, and walks the keys block by block
+//   packed keys    [panel of 32 keys][D][32]                scores run one lane per key
+//   packed values  [panel of 32 keys][⌈Dv/32⌉][32][32]      context runs one lane per value column
+//   a task         up to kRows query rows of one head, which walk the keys block by block, chunk by chunk
 //
-// Read next: attention_tile.cpp.
+// All strides count elements. Read next: attention_tile.cpp.
 #pragma once
 
 #include <cstddef>
@@ -18,11 +18,150 @@ namespace regard::kernels {
 
 using Index = std::int64_t;
 
-inline constexpr Index kPanelKeys = 32;   // one packed panel; also the columns of a value panel
-inline constexpr Index kBlockKeys = 64;   // one step of the running maximum; one chain of products with value
-inline constexpr Index kChunkKeys = 1024; // partial results are folded at this grid (kAttentionChunkKeys)
-inline constexpr Index kRows = 60;        // query rows of a task: five register tiles of 12 rows
+inline constexpr Index kPanel = 32;          // keys of a packed panel; columns of a packed value panel
+inline constexpr Index kBlockKeys = 64;      // one step of the running maximum, one chain of products with value:
+                                             // 64 equal addends drift by at most 21 u, 256 by 85 u (docs/decisions.md)
+inline constexpr Index kBlockPanels = kBlockKeys / kPanel;
+inline constexpr Index kChunkKeys = 1024;    // chunks start afresh and are merged at the end
+inline constexpr Index kRows = 60;           // query rows of a task: five register tiles of 12 rows
 inline constexpr Index kDepthSegment = 256;  // longest chain of products in a dot product
-inline constexpr Index kLanes = 16;       // virtual lanes of a row sum, on every instruction set
+inline constexpr Index kLanes = 16;          // virtual lanes of a row sum
+
+// A matrix in anybody's layout: element (r, c) at data[r * row_stride + c * column_stride].
+template <class T>
+struct Matrix {
+  const T* data;
+  Index row_stride;
+  Index column_stride;
+};
+
+// How raw dot products become scores, for the rows of a task and the keys of a block.
+template <class T>
+struct ScoreRules {
+  T scale;
+  T soft_cap;                   // 0: off
+  const T* alibi_slopes;        // [num_rows], or nullptr
+  const Index* positions;       // [num_rows]: p, with alibi_slopes
+  const T* bias;                // [num_rows][kBlockKeys], or nullptr
+  const Index* visible_begin;   // [num_rows]: row r sees keys visible_begin[r] ≤ j < visible_end[r] …
+  const Index* visible_end;     // … counted like first_key
+  const std::int32_t* visible;  // … and −1 (sees) or 0 in [num_rows][kBlockKeys], or nullptr
+};
+
+// The scores of num_rows query rows against the keys of one block.
+template <class T>
+struct ScoreBlock {
+  Index num_rows;                      // ≤ kRows
+  Index depth;                         // D
+  const T* query;                      // packed by pack_query
+  const T* key_panels[kBlockPanels];   // nullptr: no keys there
+  Index first_key;                     // position of the block's first key in its sequence
+  Index num_keys;                      // ≤ kBlockKeys; lanes from there on are invisible
+  ScoreRules<T> rules;
+  T* scores;                           // [kRows][kBlockKeys], written: −∞ where invisible
+};
+
+// Running state of one task within one chunk; also its result once finish_chunk has run.
+template <class T>
+struct ChunkState {
+  T* row_max;      // [kRows]
+  T* row_lanes;    // [kRows][kLanes]
+  T* row_sum;      // [kRows], written by finish_chunk
+  T* accumulator;  // [kRows][padded columns]
+};
+
+template <class T>
+struct AttentionBlock {
+  ScoreBlock<T> score;
+  const T* value_panels[kBlockPanels];
+  Index padded_columns;   // Dv rounded up to kPanel
+  bool values_finite;     // false: some value of the block is NaN or ±∞
+  T value_scale;          // 1; a smaller power of two when the caller repeats rows whose sums overflowed
+  ChunkState<T> state;
+};
+
+// Folds the chunk results of num_rows rows and divides. Chunk c of row r stands at [c * chunk_stride + r * row_stride].
+template <class T>
+struct FinishRows {
+  Index num_chunks;
+  Index num_rows;
+  Index columns;  // Dv
+  const T* accumulator;
+  Index accumulator_chunk_stride;
+  Index accumulator_row_stride;  // columns are contiguous
+  const T* row_max;
+  Index max_chunk_stride;
+  Index max_row_stride;
+  const T* row_sum;
+  Index sum_chunk_stride;
+  Index sum_row_stride;
+  const T* sinks;      // [num_rows], or nullptr
+  T value_scale;       // the accumulators' value_scale
+  T* context;          // [num_rows][columns], contiguous, written
+  T* out_row_max;      // [num_rows], written
+  T* out_row_sum;      // [num_rows], written
+  T* out_lse;          // [num_rows], written
+  T* out_sink_weight;  // [num_rows], written
+};
+
+template <class T>
+struct Kernels {
+  Index row_group;  // query rows of a register tile; pack_query pads to a multiple of it
+
+  // (rows, depth) → [group][depth][row_group], rows past the end are zero. Also the left operand of linear_tile.
+  void (*pack_query)(Matrix<T> source, Index num_rows, Index depth, T* packed);
+  // (keys, depth) → panels [depth][kPanel], keys past the end are zero. Also the right operand of linear_tile.
+  void (*pack_keys)(Matrix<T> source, Index num_keys, Index depth, T* panels);
+  // (keys, columns) → panels; finite[panel] says whether every value of the panel is finite.
+  void (*pack_values)(Matrix<T> source, Index num_keys, Index columns, T* panels, std::uint8_t* finite);
+
+  void (*score_block)(const ScoreBlock<T>&);
+  void (*attention_block)(const AttentionBlock<T>&);
+  void (*finish_chunk)(Index num_rows, const ChunkState<T>&);
+  void (*finish_rows)(const FinishRows<T>&);
+  // weights[r][j] = exp(score − row_max[r]) / row_sum[r], in place, for a block of scores.
+  void (*weights_block)(Index num_rows, const T* row_max, const T* row_sum, T* scores);
+  // output[r][c] = Σ_i a(r, i) · b(i, c), dense rows of output_stride; ≤ kRows rows, ≤ kPanel columns.
+  void (*linear_tile)(Index num_rows, Index num_columns, Index depth, const T* packed_a, const T* panel_b,
+                      const T* bias, T* output, Index output_stride);
+
+  void (*exp)(const T*, T*, Index);   // x ≤ 0
+  void (*tanh)(const T*, T*, Index);
+  void (*log)(const T*, T*, Index);   // x > 0
+};
+
+struct KernelTable {
+  const char* name;
+  bool fused_multiply_add;  // results of all tables with it are equal bit for bit
+  std::uint64_t (*enter_floating_point)();  // saves the state; round to nearest, subnormals kept, exceptions masked
+  void (*leave_floating_point)(std::uint64_t);
+  Kernels<float> f32;
+  Kernels<double> f64;
+
+  template <class T>
+  constexpr const Kernels<T>& of() const {
+    if constexpr (sizeof(T) == sizeof(float)) {
+      return f32;
+    } else {
+      return f64;
+    }
+  }
+};
+
+namespace generic {
+extern const KernelTable table;
+}
+namespace avx2 {
+extern const KernelTable table;
+}
+namespace avx512 {
+extern const KernelTable table;
+}
+
+// The table that operators use: REGARD_FORCE_ISA, or the best that the processor can run (src/isa.cpp).
+const KernelTable& active();
+int num_available();
+const KernelTable& available(int index);
+void set_active(const KernelTable* table);  // for tests; nullptr restores the choice
 
 }  // namespace regard::kernels

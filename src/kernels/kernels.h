@@ -1,0 +1,48 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// The kernels of one instruction set, as table.cpp collects them; what each does is said in table.h. Each is defined
+// for float and double in the file named beside it.
+#pragma once
+
+#include "table.h"
+
+namespace regard::kernels::REGARD_ISA {
+
+// attention_pack.cpp
+template <class T>
+void pack_query(Matrix<T> source, Index num_rows, Index depth, T* packed);
+template <class T>
+void pack_keys(Matrix<T> source, Index num_keys, Index depth, T* panels);
+template <class T>
+void pack_values(Matrix<T> source, Index num_keys, Index columns, T* panels, std::uint8_t* finite);
+
+// attention_tile.cpp
+template <class T>
+void score_block(const ScoreBlock<T>& block);
+template <class T>
+void attention_block(const AttentionBlock<T>& block);
+
+// attention_finish.cpp
+template <class T>
+void finish_chunk(Index num_rows, const ChunkState<T>& state);
+template <class T>
+void finish_rows(const FinishRows<T>& rows);
+
+// attention_weights.cpp
+template <class T>
+void weights_block(Index num_rows, const T* row_max, const T* row_sum, T* scores);
+
+// linear_tile.cpp
+template <class T>
+void linear_tile(Index num_rows, Index num_columns, Index depth, const T* packed_a, const T* panel_b, const T* bias,
+                 T* output, Index output_stride);
+
+// elementwise.cpp
+template <class T>
+void exp_elements(const T* x, T* y, Index count);
+template <class T>
+void tanh_elements(const T* x, T* y, Index count);
+template <class T>
+void log_elements(const T* x, T* y, Index count);
+
+}  // namespace regard::kernels::REGARD_ISA

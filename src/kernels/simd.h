@@ -1,0 +1,205 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// The vectors that kernels are written in: Vec<float> and Vec<double>, as wide as the instruction set allows, with
+// + − * / and comparisons from the compiler (GNU vector types), and the few named operations below, each of which is
+// one instruction where there is one. A product and a sum are fused where fma() is written and nowhere else.
+//
+//   generic   4 floats    2 doubles   no fused multiply-add: fma(a, b, c) rounds twice
+//   avx2      8           4
+//   avx512   16           8
+//
+// Read next: simd_math.h (exp, tanh, log), tile.h (register tiles).
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <cstring>
+#include <immintrin.h>
+
+#include "table.h"
+
+// Everything in these objects is static or inside the namespace of its instruction set; a function that the linker
+// could merge with another object's would carry this object's instructions into programs on older processors.
+#define REGARD_INLINE static inline __attribute__((always_inline))
+
+namespace regard::kernels::REGARD_ISA {
+namespace {
+
+#if defined(REGARD_ISA_avx512)
+inline constexpr int kVectorBytes = 64;
+inline constexpr bool kFused = true;
+#elif defined(REGARD_ISA_avx2)
+inline constexpr int kVectorBytes = 32;
+inline constexpr bool kFused = true;
+#else
+inline constexpr int kVectorBytes = 16;
+inline constexpr bool kFused = false;
+#endif
+
+template <class T>
+struct VecOf;
+template <>
+struct VecOf<float> {
+  typedef float type __attribute__((vector_size(kVectorBytes)));
+  typedef std::int32_t int_type __attribute__((vector_size(kVectorBytes)));
+  using Int = std::int32_t;
+};
+template <>
+struct VecOf<double> {
+  typedef double type __attribute__((vector_size(kVectorBytes)));
+  typedef std::int64_t int_type __attribute__((vector_size(kVectorBytes)));
+  using Int = std::int64_t;
+};
+template <class T>
+using Vec = typename VecOf<T>::type;
+template <class T>
+using IntVec = typename VecOf<T>::int_type;  // also what a comparison of Vec<T> gives: −1 or 0 in each lane
+template <class T>
+inline constexpr int kWidth = kVectorBytes / static_cast<int>(sizeof(T));
+
+template <class T>
+inline constexpr T kInfinity = static_cast<T>(__builtin_inf());
+
+template <class T>
+REGARD_INLINE Vec<T> load(const T* p) {
+  Vec<T> v;
+  std::memcpy(&v, p, sizeof v);
+  return v;
+}
+template <class T>
+REGARD_INLINE void store(T* p, Vec<T> v) {
+  std::memcpy(p, &v, sizeof v);
+}
+
+// The first count lanes, or all where count is larger; the others are zero and are not touched in memory.
+template <class T>
+REGARD_INLINE Vec<T> load_some(const T* p, Index count) {
+  if (count >= kWidth<T>) return load(p);
+  Vec<T> v{};
+  std::memcpy(&v, p, static_cast<std::size_t>(count) * sizeof(T));
+  return v;
+}
+template <class T>
+REGARD_INLINE void store_some(T* p, Vec<T> v, Index count) {
+  std::memcpy(p, &v, static_cast<std::size_t>(count < kWidth<T> ? count : kWidth<T>) * sizeof(T));
+}
+
+// One value in every lane.
+REGARD_INLINE Vec<float> broadcast(float x) {
+#if defined(REGARD_ISA_avx512)
+  return (Vec<float>)_mm512_set1_ps(x);
+#elif defined(REGARD_ISA_avx2)
+  return (Vec<float>)_mm256_set1_ps(x);
+#else
+  return (Vec<float>)_mm_set1_ps(x);
+#endif
+}
+REGARD_INLINE Vec<double> broadcast(double x) {
+#if defined(REGARD_ISA_avx512)
+  return (Vec<double>)_mm512_set1_pd(x);
+#elif defined(REGARD_ISA_avx2)
+  return (Vec<double>)_mm256_set1_pd(x);
+#else
+  return (Vec<double>)_mm_set1_pd(x);
+#endif
+}
+template <class T>
+REGARD_INLINE IntVec<T> broadcast_int(typename VecOf<T>::Int x) {
+  return IntVec<T>{} + x;
+}
+
+// a · b + c, rounded once.
+REGARD_INLINE Vec<float> fma(Vec<float> a, Vec<float> b, Vec<float> c) {
+#if defined(REGARD_ISA_avx512)
+  return (Vec<float>)_mm512_fmadd_ps((__m512)a, (__m512)b, (__m512)c);
+#elif defined(REGARD_ISA_avx2)
+  return (Vec<float>)_mm256_fmadd_ps((__m256)a, (__m256)b, (__m256)c);
+#else
+  return a * b + c;
+#endif
+}
+REGARD_INLINE Vec<double> fma(Vec<double> a, Vec<double> b, Vec<double> c) {
+#if defined(REGARD_ISA_avx512)
+  return (Vec<double>)_mm512_fmadd_pd((__m512d)a, (__m512d)b, (__m512d)c);
+#elif defined(REGARD_ISA_avx2)
+  return (Vec<double>)_mm256_fmadd_pd((__m256d)a, (__m256d)b, (__m256d)c);
+#else
+  return a * b + c;
+#endif
+}
+REGARD_INLINE float fma(float a, float b, float c) { return kFused ? __builtin_fmaf(a, b, c) : a * b + c; }
+REGARD_INLINE double fma(double a, double b, double c) { return kFused ? __builtin_fma(a, b, c) : a * b + c; }
+
+// The larger of a and b; b where either is NaN. (The masked forms, with every lane set, are the plain instructions;
+// g++ 12 warns of an uninitialised variable inside its own plain forms.)
+REGARD_INLINE Vec<float> max(Vec<float> a, Vec<float> b) {
+#if defined(REGARD_ISA_avx512)
+  return (Vec<float>)_mm512_maskz_max_ps(0xffff, (__m512)a, (__m512)b);
+#elif defined(REGARD_ISA_avx2)
+  return (Vec<float>)_mm256_max_ps((__m256)a, (__m256)b);
+#else
+  return (Vec<float>)_mm_max_ps((__m128)a, (__m128)b);
+#endif
+}
+REGARD_INLINE Vec<double> max(Vec<double> a, Vec<double> b) {
+#if defined(REGARD_ISA_avx512)
+  return (Vec<double>)_mm512_maskz_max_pd(0xff, (__m512d)a, (__m512d)b);
+#elif defined(REGARD_ISA_avx2)
+  return (Vec<double>)_mm256_max_pd((__m256d)a, (__m256d)b);
+#else
+  return (Vec<double>)_mm_max_pd((__m128d)a, (__m128d)b);
+#endif
+}
+
+// mask ? a : b, lane by lane; mask lanes are −1 or 0.
+template <class T>
+REGARD_INLINE Vec<T> select(IntVec<T> mask, Vec<T> a, Vec<T> b) {
+  return mask ? a : b;
+}
+template <class T>
+REGARD_INLINE IntVec<T> bits_of(Vec<T> v) {
+  return (IntVec<T>)v;
+}
+template <class T>
+REGARD_INLINE Vec<T> from_bits(IntVec<T> v) {
+  return (Vec<T>)v;
+}
+template <class T>
+REGARD_INLINE Vec<T> absolute(Vec<T> v) {
+  constexpr int sign_bit = static_cast<int>(sizeof(T)) * 8 - 1;
+  using Int = typename VecOf<T>::Int;
+  return from_bits<T>(bits_of<T>(v) & static_cast<Int>(~(static_cast<std::uint64_t>(1) << sign_bit)));
+}
+// 0, 1, 2, … in the lanes.
+template <class T>
+REGARD_INLINE IntVec<T> lane_numbers() {
+  IntVec<T> v{};
+  for (int i = 0; i < kWidth<T>; ++i) v[i] = i;
+  return v;
+}
+
+template <class T>
+REGARD_INLINE bool any(IntVec<T> mask) {
+  typename VecOf<T>::Int all = 0;
+  for (int i = 0; i < kWidth<T>; ++i) all |= mask[i];
+  return all != 0;
+}
+
+// The largest lane of a vector without NaN.
+template <class T>
+REGARD_INLINE T largest_lane(Vec<T> v) {
+  if constexpr (kWidth<T> == 16) v = max(v, __builtin_shufflevector(v, v, 8, 9, 10, 11, 12, 13, 14, 15, 0, 1, 2, 3, 4, 5, 6, 7));
+  if constexpr (kWidth<T> == 16) v = max(v, __builtin_shufflevector(v, v, 4, 5, 6, 7, 0, 1, 2, 3, 12, 13, 14, 15, 8, 9, 10, 11));
+  if constexpr (kWidth<T> == 16) v = max(v, __builtin_shufflevector(v, v, 2, 3, 0, 1, 6, 7, 4, 5, 10, 11, 8, 9, 14, 15, 12, 13));
+  if constexpr (kWidth<T> == 16) v = max(v, __builtin_shufflevector(v, v, 1, 0, 3, 2, 5, 4, 7, 6, 9, 8, 11, 10, 13, 12, 15, 14));
+  if constexpr (kWidth<T> == 8) v = max(v, __builtin_shufflevector(v, v, 4, 5, 6, 7, 0, 1, 2, 3));
+  if constexpr (kWidth<T> == 8) v = max(v, __builtin_shufflevector(v, v, 2, 3, 0, 1, 6, 7, 4, 5));
+  if constexpr (kWidth<T> == 8) v = max(v, __builtin_shufflevector(v, v, 1, 0, 3, 2, 5, 4, 7, 6));
+  if constexpr (kWidth<T> == 4) v = max(v, __builtin_shufflevector(v, v, 2, 3, 0, 1));
+  if constexpr (kWidth<T> == 4) v = max(v, __builtin_shufflevector(v, v, 1, 0, 3, 2));
+  if constexpr (kWidth<T> == 2) v = max(v, __builtin_shufflevector(v, v, 1, 0));
+  return v[0];
+}
+
+}  // namespace
+}  // namespace regard::kernels::REGARD_ISA

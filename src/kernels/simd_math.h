@@ -1,0 +1,148 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// exp, tanh and log over Vec<T>: the same bits on every instruction set with fused multiply-add. Bounds, tested over
+// every float and over samples of double (tests/elementwise_test.cpp):
+//
+//   exp(x), x ≤ 0   1 ULP, monotone, exp(±0) = 1, exp(−∞) = +0, subnormal results included
+//   tanh(x)         4 ULP, odd, |tanh| ≤ 1
+//   log(x), x > 0   1 ULP for float, 2 ULP for double; log(+0) = −∞
+//
+// exp: x = n·ln 2 + r with |r| ≤ ln 2 / 2 (Cody and Waite 1980), a polynomial in r fitted by exchange for the smallest
+// relative error (2^−28.3 and 2^−55.7), and a scaling by 2ⁿ that rounds once, also into the subnormals.
+// NaN gives NaN in all three. Read next: attention_tile.cpp.
+#pragma once
+
+#include "simd.h"
+
+namespace regard::kernels::REGARD_ISA {
+namespace {
+
+template <class T>
+struct ExpConstants;
+template <>
+struct ExpConstants<float> {
+  static constexpr float kLowest = -105.0f;  // exp of it rounds to +0
+  static constexpr float kLog2E = 0x1.715476p+0f;
+  static constexpr float kRound = 0x1.8p+23f;  // adding it leaves the nearest integer in the low bits
+  static constexpr float kLn2High = 0x1.63p-1f;  // few enough bits for n·kLn2High to be exact
+  static constexpr float kLn2Low = -0x1.bd0106p-13f;
+  static constexpr int kDegree = 4;
+  static constexpr float kPolynomial[kDegree + 1] = {0x1.fffffcp-2f, 0x1.555492p-3f, 0x1.5558f2p-5f, 0x1.123a2p-7f,
+                                                     0x1.6a23dp-10f};
+  static constexpr int kExponentBias = 127;
+  static constexpr int kFractionBits = 23;
+};
+template <>
+struct ExpConstants<double> {
+  static constexpr double kLowest = -746.0;
+  static constexpr double kLog2E = 0x1.71547652b82fep+0;
+  static constexpr double kRound = 0x1.8p+52;
+  static constexpr double kLn2High = 0x1.62e42fefa4p-1;
+  static constexpr double kLn2Low = -0x1.8432a1b0e2634p-43;
+  static constexpr int kDegree = 9;
+  static constexpr double kPolynomial[kDegree + 1] = {
+      0x1.0000000000001p-1,  0x1.5555555555556p-3,  0x1.5555555553d4fp-5,  0x1.11111111109adp-7,  0x1.6c16c17893833p-10,
+      0x1.a01a01a7c8d47p-13, 0x1.a019b8ef67c6cp-16, 0x1.71de0d9c145d0p-19, 0x1.2891a8c1d838dp-22, 0x1.af38d53857513p-26};
+  static constexpr int kExponentBias = 1023;
+  static constexpr int kFractionBits = 52;
+};
+
+// p · 2ⁿ rounded once; shifted = n + kRound. The portable way multiplies by two powers of two, the first exactly.
+template <class T>
+REGARD_INLINE Vec<T> scale_by_power(Vec<T> p, Vec<T> shifted) {
+  using C = ExpConstants<T>;
+#if defined(REGARD_ISA_avx512)
+  const Vec<T> n = shifted - broadcast(C::kRound);
+  if constexpr (sizeof(T) == sizeof(float)) {
+    return (Vec<T>)_mm512_maskz_scalef_ps(0xffff, (__m512)p, (__m512)n);
+  } else {
+    return (Vec<T>)_mm512_maskz_scalef_pd(0xff, (__m512d)p, (__m512d)n);
+  }
+#else
+  const IntVec<T> n = bits_of<T>(shifted) - bits_of<T>(broadcast(C::kRound));
+  const IntVec<T> half = n >> 1;
+  const IntVec<T> rest = n - half;
+  const Vec<T> first = from_bits<T>((half + C::kExponentBias) << C::kFractionBits);
+  const Vec<T> second = from_bits<T>((rest + C::kExponentBias) << C::kFractionBits);
+  return p * first * second;
+#endif
+}
+
+// The reduction that exp and tanh share: x = n·ln 2 + r, and e = r + r²·q(r), so that exp(x) = 2ⁿ·(1 + e).
+template <class T>
+struct Reduced {
+  Vec<T> shifted;  // n + kRound
+  Vec<T> r;
+  Vec<T> q;
+};
+template <class T>
+REGARD_INLINE Reduced<T> reduce(Vec<T> x) {
+  using C = ExpConstants<T>;
+  x = max(broadcast(C::kLowest), x);
+  const Vec<T> shifted = fma(x, broadcast(C::kLog2E), broadcast(C::kRound));
+  const Vec<T> n = shifted - broadcast(C::kRound);
+  Vec<T> r = fma(n, broadcast(-C::kLn2High), x);
+  r = fma(n, broadcast(-C::kLn2Low), r);
+  Vec<T> q = broadcast(C::kPolynomial[C::kDegree]);
+#pragma GCC unroll 16
+  for (int i = C::kDegree - 1; i >= 0; --i) q = fma(q, r, broadcast(C::kPolynomial[i]));
+  return {shifted, r, q};
+}
+
+template <class T>
+REGARD_INLINE Vec<T> exp(Vec<T> x) {
+  const Reduced<T> y = reduce<T>(x);
+  const Vec<T> one = broadcast(static_cast<T>(1));
+  return scale_by_power<T>(fma(fma(y.q, y.r, one), y.r, one), y.shifted);
+}
+
+// tanh(x) = −e / (2 + e) with e = exp(−2|x|) − 1, which is exact where it cancels: 2ⁿ·(r + r²q) + (2ⁿ − 1).
+template <class T>
+REGARD_INLINE Vec<T> tanh(Vec<T> x) {
+  const Vec<T> one = broadcast(static_cast<T>(1));
+  const Reduced<T> y = reduce<T>(absolute<T>(x) * static_cast<T>(-2));
+  const Vec<T> power = scale_by_power<T>(one, y.shifted);
+  const Vec<T> e = fma(power, fma(y.q * y.r, y.r, y.r), power - one);
+  const Vec<T> magnitude = -e / (e + static_cast<T>(2));
+  const IntVec<T> sign = bits_of<T>(x) ^ bits_of<T>(absolute<T>(x));
+  return from_bits<T>((bits_of<T>(magnitude) & ~bits_of<T>(broadcast(static_cast<T>(-0.0)))) | sign);
+}
+
+// log(2ᵏ·(1 + f)) = k·ln 2 + f − s·(f − R) with s = f / (2 + f), R = 2z/3 + 2z²/5 + …, z = s² (the series of 2·atanh s;
+// |s| ≤ 0.172, so that eleven terms leave less than 2^−60).
+REGARD_INLINE double log(double x) {
+  constexpr double kLn2High = 0x1.62e42fefa4p-1;
+  constexpr double kLn2Low = -0x1.8432a1b0e2634p-43;
+  if (!(x > 0)) return x == 0 ? -kInfinity<double> : x - x + __builtin_nan("");
+  if (x == kInfinity<double>) return x;
+  double k = 0;
+  if (x < 0x1p-1022) {
+    x *= 0x1p54;
+    k = -54;
+  }
+  std::uint64_t bits;
+  std::memcpy(&bits, &x, sizeof bits);
+  // Taking away the bits of √½ puts the fraction into [√½, √2).
+  const std::int64_t exponent = static_cast<std::int64_t>(bits - 0x3fe6a09e667f3bcdULL) >> 52;
+  bits -= static_cast<std::uint64_t>(exponent) << 52;
+  std::memcpy(&x, &bits, sizeof x);
+  k += static_cast<double>(exponent);
+  const double f = x - 1;
+  const double s = f / (2 + f);
+  const double z = s * s;
+  double series = 2.0 / 23;
+#pragma GCC unroll 16
+  for (int i = 21; i >= 3; i -= 2) series = fma(series, z, 2.0 / i);
+  const double r = series * z;
+  return fma(k, kLn2High, f - (s * (f - r) - k * kLn2Low));
+}
+REGARD_INLINE float log(float x) { return static_cast<float>(log(static_cast<double>(x))); }
+
+// One value at a time, with the bits of the vector functions.
+template <class T>
+REGARD_INLINE T exp_one(T x) {
+  return exp<T>(broadcast(x))[0];
+}
+
+}  // namespace
+}  // namespace regard::kernels::REGARD_ISA

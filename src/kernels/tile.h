@@ -1,0 +1,95 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// The register tile: kTileRows × (kTileVectors vectors) of products, each element one chain of fused multiply-adds from
+// zero. All the floating-point work of Regard that matters happens in multiply().
+//
+//   for k in depth:  b = two vectors of the panel's row k;  for r in rows:  acc[r] += a(r, k) · b
+//
+//   registers      accumulators  b   a          loads per fused multiply-add
+//   avx512 (32)    12×2 = 24     2   1 of 6     14 / 24
+//   avx2   (16)     6×2 = 12     2   1 of 2      8 / 12
+//   generic (16)    4×2 =  8     2   1 + 1 product
+//
+// a is read with broadcasts from a small packed block that stays in L1; b streams through a panel of 32 columns.
+#pragma once
+
+#include "simd.h"
+
+namespace regard::kernels::REGARD_ISA {
+namespace {
+
+#if defined(REGARD_ISA_avx512)
+inline constexpr Index kTileRows = 12;
+#elif defined(REGARD_ISA_avx2)
+inline constexpr Index kTileRows = 6;
+#else
+inline constexpr Index kTileRows = 4;
+#endif
+inline constexpr int kTileVectors = 2;
+static_assert(kRows % kTileRows == 0);
+
+template <class T>
+inline constexpr Index kTileColumns = kTileVectors * kWidth<T>;
+
+template <class T, int Rows>
+struct Tile {
+  Vec<T> row[Rows][kTileVectors];
+};
+
+// tile[r] += Σ_k a[k * StepK + r * StepR] · b[k * kPanel …], k in order.
+template <class T, int Rows, Index StepK, Index StepR>
+REGARD_INLINE void multiply(Index depth, const T* a, const T* b, Tile<T, Rows>& tile) {
+#pragma GCC unroll 2
+  for (Index k = 0; k < depth; ++k) {
+    Vec<T> column[kTileVectors];
+#pragma GCC unroll 4
+    for (int v = 0; v < kTileVectors; ++v) column[v] = load(b + v * kWidth<T>);
+#pragma GCC unroll 16
+    for (int r = 0; r < Rows; ++r) {
+      const Vec<T> factor = broadcast(a[r * StepR]);
+#pragma GCC unroll 4
+      for (int v = 0; v < kTileVectors; ++v) tile.row[r][v] = fma(factor, column[v], tile.row[r][v]);
+    }
+    a += StepK;
+    b += kPanel;
+  }
+}
+
+template <class T, int Rows>
+REGARD_INLINE void clear(Tile<T, Rows>& tile) {
+#pragma GCC unroll 16
+  for (int r = 0; r < Rows; ++r) {
+#pragma GCC unroll 4
+    for (int v = 0; v < kTileVectors; ++v) tile.row[r][v] = Vec<T>{};
+  }
+}
+
+template <int N>
+struct Rows {
+  static constexpr int value = N;
+};
+
+// Calls f with the smallest tile that holds num_rows rows: a few rows cost a few rows' work.
+template <class F>
+REGARD_INLINE void with_rows(Index num_rows, F f) {
+  if (num_rows == 1) {
+    f(Rows<1>{});
+  } else if (num_rows == 2) {
+    f(Rows<2>{});
+  } else if (num_rows <= 4) {
+    f(Rows<4>{});
+  } else if constexpr (kTileRows > 4) {
+    if (num_rows <= 6) {
+      f(Rows<6>{});
+    } else if constexpr (kTileRows > 6) {
+      if (num_rows <= 8) {
+        f(Rows<8>{});
+      } else {
+        f(Rows<12>{});
+      }
+    }
+  }
+}
+
+}  // namespace
+}  // namespace regard::kernels::REGARD_ISA
