@@ -1,1 +1,271 @@
 // SPDX-License-Identifier: Apache-2.0
+//
+// attention_forward, attention_with_weights and attention_partials: batch, heads, threads and outputs round the kernels.
+//
+//   for each wave of key/value heads (packed_keys.h)         one parallel phase: pack keys and values
+//     for each task: 60 query rows of one head                one parallel phase: tasks
+//       for each chunk of 1024 keys that some row sees        starts at m = −∞, l = 0, O = 0
+//         for each block of 64 keys                           kernels::attention_block
+//       kernels::finish_rows                                  merge of the chunks, sink, division
+//
+// Which thread runs a task never matters: tasks share nothing but what they read. Read next: kernels/attention_tile.cpp.
+#include <algorithm>
+#include <cstring>
+#include <limits>
+#include <memory>
+
+#include "attention_arguments.h"
+#include "attention_rows.h"
+#include "packed_keys.h"
+#include "parallel.h"
+#include "visibility.h"
+#include "workspace.h"
+
+namespace regard {
+inline namespace v0 {
+
+static_assert(kAttentionChunkKeys == kernels::kChunkKeys);
+
+namespace internal {
+namespace {
+
+template <class T>
+void write_rows(const TensorView<T, 3>& output, Index b, Index h, Index first, Index count, const T* from) {
+  if (output.absent()) return;
+  for (Index i = 0; i < count; ++i) std::memcpy(&output(b, h, first + i), from + i, sizeof(T));
+}
+
+template <class T>
+void write_context(const TensorView<T, 4>& output, Index b, Index h, Index first, Index count, const T* from) {
+  const Index columns = output.shape[3];
+  const Index stride = output.strides[3];
+  for (Index i = 0; i < count; ++i) {
+    T* to = &output(b, h, first + i, 0);
+    if (stride == 1) {
+      std::memcpy(to, from, static_cast<std::size_t>(columns) * sizeof(T));
+    } else {
+      for (Index c = 0; c < columns; ++c) std::memcpy(to + c * stride, from + c, sizeof(T));
+    }
+    from += columns;
+  }
+}
+
+template <class T>
+void check_outputs(const AttentionCall<T>& call, const ResolvedAttention<T>& r, const AttentionOutputs<T>& outputs,
+                   const std::vector<Footprint>& inputs) {
+  const std::array<Index, 3> rows{r.batch, r.num_heads, r.num_queries};
+  const std::array<Index, 4> context{rows[0], rows[1], rows[2], r.columns};
+  if (outputs.context.absent() && rows[0] * rows[1] * rows[2] != 0) {
+    refuse(call.name, "context is missing; expected " + shape_text(context));
+  }
+  expect_shape(call.name, "context", outputs.context, context);
+  expect_shape(call.name, "row_max", outputs.row_max, rows);
+  expect_shape(call.name, "row_sum", outputs.row_sum, rows);
+  expect_shape(call.name, "lse", outputs.lse, rows);
+  expect_shape(call.name, "sink_weights", outputs.sink_weights, rows);
+  expect_shape(call.name, "weights", outputs.weights, {rows[0], rows[1], rows[2], r.num_keys});
+  std::vector<Footprint> written;
+  const auto add = [&](const char* name, const auto& view) {
+    if (!view.absent()) written.push_back(footprint(call.name, name, view));
+  };
+  add("context", outputs.context);
+  add("row_max", outputs.row_max);
+  add("row_sum", outputs.row_sum);
+  add("lse", outputs.lse);
+  add("weights", outputs.weights);
+  add("sink_weights", outputs.sink_weights);
+  check_overlap(call.name, inputs, written);
+}
+
+// Runs rows_done(sequence, head, first_row, num_rows, scratch) for every 60 rows of every head, computed.
+template <class T, class F>
+void for_each_row_block(const ResolvedAttention<T>& r, const Runtime& runtime, const F& rows_done) {
+  PackedKeys<T> packed(r, runtime);
+  const RowScratchLayout<T> layout(r, packed.padded_columns());
+  const Index group = r.num_key_heads ? r.num_heads / r.num_key_heads : 0;
+  std::vector<Index> first_task;
+  std::unique_ptr<Workspace<std::byte>> scratch;
+  int scratch_workers = 0;
+  while (!packed.done()) {
+    const std::vector<Unit>& units = packed.next_wave(runtime);
+    first_task.assign(1, 0);
+    double products = 0;
+    for (const Unit& unit : units) {
+      const Sequence& sequence = r.sequences[static_cast<std::size_t>(unit.sequence)];
+      first_task.push_back(first_task.back() + group * ((sequence.num_queries + kernels::kRows - 1) / kernels::kRows));
+      products += static_cast<double>(group * sequence.num_queries) * static_cast<double>(unit.num_panels) *
+                  static_cast<double>(kernels::kPanel * (r.depth + r.columns));
+    }
+    const Index num_tasks = first_task.back();
+    // A million products take some ten microseconds: less than waking a thread.
+    const int workers = products < 1e6 ? 1 : num_workers(runtime, num_tasks);
+    if (workers > scratch_workers) {
+      scratch = nullptr;
+      scratch = std::make_unique<Workspace<std::byte>>(runtime, workers * layout.bytes());
+      scratch_workers = workers;
+    }
+    for_each_item(runtime, workers, num_tasks, [&](Index task, int worker) {
+      const auto place = std::upper_bound(first_task.begin(), first_task.end(), task) - first_task.begin() - 1;
+      const Unit& unit = units[static_cast<std::size_t>(place)];
+      const Sequence& sequence = r.sequences[static_cast<std::size_t>(unit.sequence)];
+      const Index within = task - first_task[static_cast<std::size_t>(place)];
+      const Index blocks = (sequence.num_queries + kernels::kRows - 1) / kernels::kRows;
+      // Under a causal mask the last rows are the longest: they go first, so that no thread ends with one.
+      const Index first_row = (blocks - 1 - within % blocks) * kernels::kRows;
+      RowTask<T> rows{.r = r,
+                      .packed = packed,
+                      .runtime = runtime,
+                      .unit = unit,
+                      .sequence = sequence,
+                      .head = unit.key_head * group + within / blocks,
+                      .first_row = first_row,
+                      .num_rows = std::min(kernels::kRows, sequence.num_queries - first_row),
+                      .scratch = layout.at(scratch->data() + worker * layout.bytes())};
+      rows_done(rows);
+    });
+  }
+}
+
+template <class T>
+void forward(const AttentionCall<T>& call, const ResolvedAttention<T>& r, const AttentionOutputs<T>& outputs,
+             const AttentionOptions<T>& options, const Runtime& runtime) {
+  AttentionOutputs<T> written = outputs;
+  const Index rows = r.batch * r.num_heads * r.num_queries;
+  // The weights need row_max and row_sum, asked for or not.
+  const bool weights = !outputs.weights.absent();
+  const std::array<Index, 3> shape{r.batch, r.num_heads, r.num_queries};
+  Workspace<T> row_max(runtime, weights && outputs.row_max.absent() ? rows : 0);
+  Workspace<T> row_sum(runtime, weights && outputs.row_sum.absent() ? rows : 0);
+  if (row_max.data()) written.row_max = {row_max.data(), shape};
+  if (row_sum.data()) written.row_sum = {row_sum.data(), shape};
+
+  for_each_row_block<T>(r, runtime, [&](RowTask<T>& task) {
+    const FinishedRows<T> done = attend_and_finish(task);
+    const Index b = task.sequence.batch;
+    const Index first = task.sequence.first_query + task.first_row;
+    write_context(written.context, b, task.head, first, task.num_rows, done.context);
+    write_rows(written.row_max, b, task.head, first, task.num_rows, done.row_max);
+    write_rows(written.row_sum, b, task.head, first, task.num_rows, done.row_sum);
+    write_rows(written.lse, b, task.head, first, task.num_rows, done.lse);
+    write_rows(written.sink_weights, b, task.head, first, task.num_rows, done.sink_weight);
+  });
+  if (weights && rows > 0) {
+    attention_weights<T>(call.query, call.key, {.row_max = written.row_max, .row_sum = written.row_sum},
+                         outputs.weights, options, runtime);
+  }
+}
+
+template <class T>
+void write_partials(const RowTask<T>& task, const ChunkRange& chunks, const AttentionPartials<T>& partials) {
+  const Index b = task.sequence.batch;
+  const Index columns = task.r.columns;
+  for (Index n = 0; n < partials.row_max.shape[0]; ++n) {
+    const bool visited = n >= chunks.begin && n < chunks.end;
+    const kernels::ChunkState<T> state = task.scratch.chunk(visited ? n - chunks.begin : 0);
+    for (Index i = 0; i < task.num_rows; ++i) {
+      const Index row = task.first_row + i;
+      const T row_max = visited ? state.row_max[i] : -std::numeric_limits<T>::infinity();
+      const T row_sum = visited ? state.row_sum[i] : 0;
+      std::memcpy(&partials.row_max(n, b, task.head, row), &row_max, sizeof(T));
+      std::memcpy(&partials.row_sum(n, b, task.head, row), &row_sum, sizeof(T));
+      for (Index c = 0; c < columns; ++c) {
+        const T x = visited ? state.accumulator[i * task.packed.padded_columns() + c] : 0;
+        std::memcpy(&partials.accumulator(n, b, task.head, row, c), &x, sizeof(T));
+      }
+    }
+  }
+}
+
+}  // namespace
+}  // namespace internal
+
+template <class T>
+void attention_forward(std::type_identity_t<TensorView<const T, 4>> query,
+                       std::type_identity_t<TensorView<const T, 4>> key,
+                       std::type_identity_t<TensorView<const T, 4>> value, const AttentionOutputs<T>& outputs,
+                       const std::type_identity_t<AttentionOptions<T>>& options, const Runtime& runtime) {
+  const internal::FloatingPointScope scope;
+  const internal::AttentionCall<T> call{"attention_forward", query, key, value, true};
+  const auto r = internal::resolve(call, options);
+  internal::check_outputs(call, r, outputs, internal::input_footprints(call, options));
+  internal::forward(call, r, outputs, options, runtime);
+}
+
+template <class T>
+AttentionResult<T> attention_with_weights(TensorView<const T, 4> query,
+                                          std::type_identity_t<TensorView<const T, 4>> key,
+                                          std::type_identity_t<TensorView<const T, 4>> value,
+                                          const std::type_identity_t<AttentionOptions<T>>& options,
+                                          const Runtime& runtime) {
+  const internal::AttentionCall<T> call{"attention_with_weights", query, key, value, true};
+  const auto r = internal::resolve(call, options);
+  internal::input_footprints(call, options);
+  Index bytes = static_cast<Index>(sizeof(T));
+  bool overflow = false;
+  for (Index n : {r.batch, r.num_heads, r.num_queries, r.num_keys}) {
+    overflow = overflow || __builtin_mul_overflow(bytes, n, &bytes);
+  }
+  const std::array<Index, 4> shape{r.batch, r.num_heads, r.num_queries, r.num_keys};
+  const std::size_t available = available_memory_bytes();
+  if (overflow || static_cast<std::size_t>(bytes) > available) {
+    internal::refuse(call.name, "weights of shape " + internal::shape_text(shape) + " need " +
+                                    (overflow ? "more than 2^63" : std::to_string(bytes)) + " bytes; " +
+                                    std::to_string(available) +
+                                    " are available; expected fewer rows, or attention_weights for chosen rows");
+  }
+  AttentionResult<T> result{Tensor<T, 4>({r.batch, r.num_heads, r.num_queries, r.columns}), Tensor<T, 4>(shape)};
+  attention_forward<T>(query, key, value,
+                       AttentionOutputs<T>{.context = result.context.view(), .weights = result.weights.view()}, options,
+                       runtime);
+  return result;
+}
+
+template <class T>
+void attention_partials(std::type_identity_t<TensorView<const T, 4>> query,
+                        std::type_identity_t<TensorView<const T, 4>> key,
+                        std::type_identity_t<TensorView<const T, 4>> value, const AttentionPartials<T>& partials,
+                        const std::type_identity_t<AttentionOptions<T>>& options, const Runtime& runtime) {
+  const internal::FloatingPointScope scope;
+  const internal::AttentionCall<T> call{"attention_partials", query, key, value, true};
+  const auto r = internal::resolve(call, options);
+  if (!options.sinks.empty()) internal::refuse(call.name, "sinks are given; expected none (attention_merge takes them)");
+  if (!options.query_starts.empty()) {
+    internal::refuse(call.name, "query_starts is given; expected one call per packed sequence");
+  }
+  const Index chunks = attention_num_chunks(r.num_keys);
+  const std::array<Index, 4> rows{chunks, r.batch, r.num_heads, r.num_queries};
+  std::vector<internal::Footprint> written;
+  const auto check = [&](const char* name, const auto& view, const auto& shape) {
+    if (view.absent() && r.batch * r.num_heads * r.num_queries * chunks != 0) {
+      internal::refuse(call.name, std::string(name) + " is missing; expected " + internal::shape_text(shape));
+    }
+    internal::expect_shape(call.name, name, view, shape);
+    written.push_back(internal::footprint(call.name, name, view));
+  };
+  check("accumulator", partials.accumulator,
+        std::array<Index, 5>{chunks, r.batch, r.num_heads, r.num_queries, r.columns});
+  check("row_max", partials.row_max, rows);
+  check("row_sum", partials.row_sum, rows);
+  internal::check_overlap(call.name, internal::input_footprints(call, options), written);
+  internal::for_each_row_block<T>(r, runtime, [&](internal::RowTask<T>& task) {
+    internal::write_partials(task, internal::attend(task, static_cast<T>(1)), partials);
+  });
+}
+
+template void attention_forward<float>(TensorView<const float, 4>, TensorView<const float, 4>, TensorView<const float, 4>,
+                                       const AttentionOutputs<float>&, const AttentionOptions<float>&, const Runtime&);
+template AttentionResult<float> attention_with_weights<float>(TensorView<const float, 4>, TensorView<const float, 4>,
+                                                              TensorView<const float, 4>, const AttentionOptions<float>&,
+                                                              const Runtime&);
+template void attention_partials<float>(TensorView<const float, 4>, TensorView<const float, 4>, TensorView<const float, 4>,
+                                        const AttentionPartials<float>&, const AttentionOptions<float>&, const Runtime&);
+template void attention_forward<double>(TensorView<const double, 4>, TensorView<const double, 4>, TensorView<const double, 4>,
+                                       const AttentionOutputs<double>&, const AttentionOptions<double>&, const Runtime&);
+template AttentionResult<double> attention_with_weights<double>(TensorView<const double, 4>, TensorView<const double, 4>,
+                                                              TensorView<const double, 4>, const AttentionOptions<double>&,
+                                                              const Runtime&);
+template void attention_partials<double>(TensorView<const double, 4>, TensorView<const double, 4>, TensorView<const double, 4>,
+                                        const AttentionPartials<double>&, const AttentionOptions<double>&, const Runtime&);
+
+}  // namespace v0
+}  // namespace regard

@@ -1,1 +1,225 @@
 // SPDX-License-Identifier: Apache-2.0
+//
+// attention_weights: scores or weights of chosen rows, rebuilt from query, key, row_max and row_sum.
+//
+//   for each wave of key heads; for each piece of up to 60 chosen rows; for each block of 64 keys:
+//     kernels::score_block, then kernels::weights_block with the rows' final maximum and sum
+//
+// The scores are computed by the code of the forward pass, so they have its bits.
+#include <algorithm>
+#include <cstring>
+#include <limits>
+#include <memory>
+
+#include "attention_rows.h"
+
+namespace regard {
+inline namespace v0 {
+namespace internal {
+namespace {
+
+using kernels::kBlockKeys;
+using kernels::kPanel;
+using kernels::kRows;
+
+// Chosen rows that lie together in one sequence: output rows first_output … are its rows first_row ….
+struct Piece {
+  Index sequence;
+  Index first_row;  // within the sequence
+  Index num_rows;
+  Index first_output;
+};
+
+template <class T>
+void check_rows(const ResolvedAttention<T>& r, std::span<const RowRange> rows) {
+  for (std::size_t i = 0; i < rows.size(); ++i) {
+    if (rows[i].begin < 0 || rows[i].end < rows[i].begin || rows[i].end > r.num_queries) {
+      refuse("attention_weights", "rows[" + std::to_string(i) + "] is " + std::to_string(rows[i].begin) + " to " +
+                                      std::to_string(rows[i].end) + "; expected a half-open range within 0 to " +
+                                      std::to_string(r.num_queries));
+    }
+  }
+}
+
+template <class T>
+std::vector<Piece> pieces_of(const ResolvedAttention<T>& r, std::span<const RowRange> rows) {
+  std::vector<Piece> pieces;
+  for (std::size_t s = 0; s < r.sequences.size(); ++s) {
+    const Sequence& sequence = r.sequences[s];
+    Index output = 0;
+    for (const RowRange& range : rows) {
+      const Index begin = std::max(range.begin, sequence.first_query);
+      const Index end = std::min(range.end, sequence.first_query + sequence.num_queries);
+      for (Index row = begin; row < end; row += kRows) {
+        pieces.push_back({static_cast<Index>(s), row - sequence.first_query, std::min(kRows, end - row),
+                          output + row - range.begin});
+      }
+      output += range.end - range.begin;
+    }
+  }
+  return pieces;
+}
+
+// Copies count numbers of a block to output[key …] of one row.
+template <class T>
+void write_block(const TensorView<T, 4>& output, Index b, Index h, Index row, Index key, Index count, const T* from) {
+  T* to = &output(b, h, row, key);
+  if (output.strides[3] == 1) {
+    std::memcpy(to, from, static_cast<std::size_t>(count) * sizeof(T));
+  } else {
+    for (Index j = 0; j < count; ++j) std::memcpy(to + j * output.strides[3], from + j, sizeof(T));
+  }
+}
+
+template <class T>
+struct WeightsTask {
+  const ResolvedAttention<T>& r;
+  const WeightsRequest<T>& request;
+  const TensorView<T, 4>& output;
+  const PackedKeys<T>& packed;
+  const Runtime& runtime;
+};
+
+template <class T>
+void weigh(const WeightsTask<T>& task, const Unit& unit, const Piece& piece, Index head, const RowScratch<T>& s) {
+  const ResolvedAttention<T>& r = task.r;
+  const auto& kernel = kernels::active().template of<T>();
+  const Sequence& sequence = r.sequences[static_cast<std::size_t>(piece.sequence)];
+  const Index row = sequence.first_query + piece.first_row;
+  const bool weights = task.request.kind == WeightsKind::weights;
+  const T nothing = weights ? static_cast<T>(0) : -std::numeric_limits<T>::infinity();
+  VisibleRows& rows = *s.visible_rows;
+  fill_rows(r, sequence, piece.first_row, piece.num_rows, rows);
+  kernel.pack_query({&r.query(sequence.batch, head, row, 0), r.query.strides[2], r.query.strides[3]}, piece.num_rows,
+                    r.depth, s.query);
+  const bool alibi = !r.alibi_slopes.empty();
+  if (alibi) std::fill_n(s.slopes, piece.num_rows, r.alibi_slopes[static_cast<std::size_t>(head)]);
+  for (Index i = 0; weights && i < piece.num_rows; ++i) {
+    std::memcpy(s.row_max + i, &task.request.row_max(sequence.batch, head, row + i), sizeof(T));
+    std::memcpy(s.row_sum + i, &task.request.row_sum(sequence.batch, head, row + i), sizeof(T));
+  }
+  kernels::ScoreBlock<T> block{};
+  block.num_rows = piece.num_rows;
+  block.depth = r.depth;
+  block.query = s.query;
+  block.scores = s.scores;
+  block.rules = {.scale = r.scale,
+                 .soft_cap = r.soft_cap,
+                 .alibi_slopes = alibi ? s.slopes : nullptr,
+                 .positions = rows.positions,
+                 .bias = has_bias(r) ? s.bias : nullptr,
+                 .visible_begin = rows.begin,
+                 .visible_end = rows.end,
+                 .visible = has_dense_visibility(r) ? s.visible : nullptr};
+  // Packed keys of other sequences are columns of this row, too.
+  const auto fill = [&](Index first_column, Index end_column) {
+    T filler[kBlockKeys];
+    std::fill_n(filler, kBlockKeys, nothing);
+    for (Index i = 0; i < piece.num_rows; ++i) {
+      for (Index column = first_column; column < end_column; column += kBlockKeys) {
+        write_block(task.output, sequence.batch, head, piece.first_output + i, column,
+                    std::min(kBlockKeys, end_column - column), filler);
+      }
+    }
+  };
+  const Index begin = rows.all.begin < rows.all.end ? rows.all.begin / kBlockKeys * kBlockKeys : 0;
+  const Index end = rows.all.begin < rows.all.end ? rows.all.end : 0;
+  fill(0, sequence.first_key + begin);
+  Index key = begin;
+  for (; key < end; key += kBlockKeys) {
+    poll(task.runtime);
+    block.first_key = key;
+    block.num_keys = std::min(kBlockKeys, sequence.key_limit - key);
+    if (block.rules.visible &&
+        !fill_visible_tile(r, sequence, head, piece.first_row, piece.num_rows, key, block.num_keys, rows, s.visible)) {
+      fill(sequence.first_key + key, sequence.first_key + key + block.num_keys);
+      continue;
+    }
+    if (block.rules.bias) {
+      fill_bias_tile(r, sequence, head, piece.first_row, piece.num_rows, key, block.num_keys, s.bias);
+    }
+    for (Index i = 0; i < kernels::kBlockPanels; ++i) {
+      const Index panel = key / kPanel + i;
+      block.key_panels[i] = panel < unit.num_panels ? task.packed.key_panel(unit, panel) : nullptr;
+    }
+    kernel.score_block(block);
+    if (weights) kernel.weights_block(piece.num_rows, s.row_max, s.row_sum, s.scores);
+    for (Index i = 0; i < piece.num_rows; ++i) {
+      write_block(task.output, sequence.batch, head, piece.first_output + i, sequence.first_key + key, block.num_keys,
+                  s.scores + i * kBlockKeys);
+    }
+  }
+  fill(sequence.first_key + std::min(key, sequence.key_limit), r.num_keys);
+}
+
+}  // namespace
+}  // namespace internal
+
+template <class T>
+void attention_weights(std::type_identity_t<TensorView<const T, 4>> query,
+                       std::type_identity_t<TensorView<const T, 4>> key,
+                       const std::type_identity_t<WeightsRequest<T>>& request, TensorView<T, 4> output,
+                       const std::type_identity_t<AttentionOptions<T>>& options, const Runtime& runtime) {
+  using namespace internal;
+  const FloatingPointScope scope;
+  const AttentionCall<T> call{"attention_weights", query, key, {}, false};
+  const ResolvedAttention<T> r = resolve(call, options);
+  check_rows(r, request.rows);
+  const RowRange all{0, r.num_queries};
+  const std::span<const RowRange> rows = request.rows.empty() ? std::span(&all, 1) : request.rows;
+  Index num_rows = 0;
+  for (const RowRange& range : rows) num_rows += range.end - range.begin;
+  const bool needs_rows = r.batch * r.num_heads * num_rows != 0;
+  const std::array<Index, 4> shape{r.batch, r.num_heads, num_rows, r.num_keys};
+  if (output.absent() && needs_rows && r.num_keys != 0) refuse(call.name, "output is missing; expected " + shape_text(shape));
+  expect_shape(call.name, "output", output, shape);
+  std::vector<Footprint> inputs = input_footprints(call, options);
+  if (request.kind == WeightsKind::weights) {
+    const std::array<Index, 3> row_shape{r.batch, r.num_heads, r.num_queries};
+    const auto statistic = [&](const char* name, const TensorView<const T, 3>& view) {
+      if (view.absent() && needs_rows) {
+        refuse(call.name, std::string(name) + " is missing; expected " + shape_text(row_shape) +
+                              " as attention_forward wrote it");
+      }
+      expect_shape(call.name, name, view, row_shape);
+      inputs.push_back(footprint(call.name, name, view));
+    };
+    statistic("row_max", request.row_max);
+    statistic("row_sum", request.row_sum);
+  }
+  const std::array<Footprint, 1> written{footprint(call.name, "output", output)};
+  check_overlap(call.name, inputs, written);
+  if (!needs_rows || r.num_keys == 0) return;
+
+  const std::vector<Piece> pieces = pieces_of(r, rows);
+  PackedKeys<T> packed(r, runtime);
+  const RowScratchLayout<T> layout(r, packed.padded_columns());
+  const int workers = num_workers(runtime, static_cast<Index>(pieces.size()) * r.num_heads);
+  const Workspace<std::byte> scratch(runtime, workers * layout.bytes());
+  const Index group = r.num_heads / r.num_key_heads;
+  const WeightsTask<T> task{r, request, output, packed, runtime};
+  while (!packed.done()) {
+    const std::vector<Unit>& units = packed.next_wave(runtime);
+    std::vector<std::pair<const Unit*, const Piece*>> work;
+    for (const Unit& unit : units) {
+      for (const Piece& piece : pieces) {
+        if (piece.sequence == unit.sequence) work.emplace_back(&unit, &piece);
+      }
+    }
+    for_each_item(runtime, workers, static_cast<Index>(work.size()) * group, [&](Index item, int worker) {
+      const auto& [unit, piece] = work[static_cast<std::size_t>(item / group)];
+      weigh(task, *unit, *piece, unit->key_head * group + item % group,
+            layout.at(scratch.data() + worker * layout.bytes()));
+    });
+  }
+}
+
+template void attention_weights<float>(TensorView<const float, 4>, TensorView<const float, 4>,
+                                       const WeightsRequest<float>&, TensorView<float, 4>,
+                                       const AttentionOptions<float>&, const Runtime&);
+template void attention_weights<double>(TensorView<const double, 4>, TensorView<const double, 4>,
+                                        const WeightsRequest<double>&, TensorView<double, 4>,
+                                        const AttentionOptions<double>&, const Runtime&);
+
+}  // namespace v0
+}  // namespace regard

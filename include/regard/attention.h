@@ -51,34 +51,34 @@ struct Window {
 template <class T>
 struct AttentionOptions {
   bool causal = false;
-  QueryOffset query_offset;
-  Window window;
-  std::span<const Index> key_lengths;   // (B) or one per packed sequence: keys from there on are invisible
-  std::span<const Index> query_starts;  // packed: (n + 1) cumulative, B must be 1, query is (1, H, total, D)
-  std::span<const Index> key_starts;    // packed: (n + 1) cumulative over the keys; both or neither
-  TensorView<const std::int32_t, 2> query_segments;  // (B, L): equal = seen, negative = sees nothing
-  TensorView<const std::int32_t, 2> key_segments;    // (B, S): negative = unseen; both or neither
-  std::span<const Index> prefix;         // (B) or per sequence: keys before it are visible although causal
-  TensorView<const bool, 4> block_mask;  // (B|1, H|1, ⌈L/bq⌉, ⌈S/bk⌉), true = seen
+  QueryOffset query_offset{};
+  Window window{};
+  std::span<const Index> key_lengths{};   // (B) or one per packed sequence: keys from there on are invisible
+  std::span<const Index> query_starts{};  // packed: (n + 1) cumulative, B must be 1, query is (1, H, total, D)
+  std::span<const Index> key_starts{};    // packed: (n + 1) cumulative over the keys; both or neither
+  TensorView<const std::int32_t, 2> query_segments{};  // (B, L): equal = seen, negative = sees nothing
+  TensorView<const std::int32_t, 2> key_segments{};    // (B, S): negative = unseen; both or neither
+  std::span<const Index> prefix{};         // (B) or per sequence: keys before it are visible although causal
+  TensorView<const bool, 4> block_mask{};  // (B|1, H|1, ⌈L/bq⌉, ⌈S/bk⌉), true = seen
   std::array<Index, 2> block_size{};     // (bq, bk), with block_mask
-  TensorView<const bool, 4> mask;        // broadcastable to (B, H, L, S): extent 1 or stride 0; true = sees
+  TensorView<const bool, 4> mask{};        // broadcastable to (B, H, L, S): extent 1 or stride 0; true = sees
   // Additive, broadcastable to (B, H, L, S); float, or the query's type.
-  std::variant<TensorView<const float, 4>, TensorView<const double, 4>> bias;
-  std::span<const T> alibi_slopes;  // (H): adds −slope · |j − p|
-  std::span<const T> sinks;         // (H): a score that joins row_max and row_sum and takes no value; −∞ = none
-  std::optional<double> soft_cap;   // c · tanh(x / c), c > 0
-  std::optional<double> scale;      // default 1 / √D; any finite number
+  std::variant<TensorView<const float, 4>, TensorView<const double, 4>> bias{};
+  std::span<const T> alibi_slopes{};  // (H): adds −slope · |j − p|
+  std::span<const T> sinks{};         // (H): a score that joins row_max and row_sum and takes no value; −∞ = none
+  std::optional<double> soft_cap{};   // c · tanh(x / c), c > 0
+  std::optional<double> scale{};      // default 1 / √D; any finite number
 };
 
 // What is written. Only context is required. An output must not overlap an input or another output.
 template <class T>
 struct AttentionOutputs {
-  TensorView<T, 4> context;       // (B, H, L, Dv)
-  TensorView<T, 3> row_max;       // (B, H, L), with a sink: including it
-  TensorView<T, 3> row_sum;       // (B, H, L), likewise
-  TensorView<T, 3> lse;           // (B, H, L), natural logarithm; −∞ for a row that sees no key (without sink)
-  TensorView<T, 4> weights;       // (B, H, L, S), 0 at invisible keys
-  TensorView<T, 3> sink_weights;  // (B, H, L): exp(sink − row_max) / row_sum
+  TensorView<T, 4> context{};       // (B, H, L, Dv)
+  TensorView<T, 3> row_max{};       // (B, H, L), with a sink: including it
+  TensorView<T, 3> row_sum{};       // (B, H, L), likewise
+  TensorView<T, 3> lse{};           // (B, H, L), natural logarithm; −∞ for a row that sees no key (without sink)
+  TensorView<T, 4> weights{};       // (B, H, L, S), 0 at invisible keys
+  TensorView<T, 3> sink_weights{};  // (B, H, L): exp(sink − row_max) / row_sum
 };
 
 // Computes context = softmax(soft_cap(scale · query · keyᵀ) + bias over visible keys) · value.
@@ -121,9 +121,9 @@ enum class WeightsKind {
 };
 template <class T>
 struct WeightsRequest {
-  TensorView<const T, 3> row_max;   // (B, H, L), as attention_forward wrote it
-  TensorView<const T, 3> row_sum;   // (B, H, L)
-  std::span<const RowRange> rows;   // empty: all rows; else their concatenation, R rows, may repeat
+  TensorView<const T, 3> row_max{};   // (B, H, L), as attention_forward wrote it
+  TensorView<const T, 3> row_sum{};   // (B, H, L)
+  std::span<const RowRange> rows{};   // empty: all rows; else their concatenation, R rows, may repeat
   WeightsKind kind = WeightsKind::weights;
 };
 
@@ -142,9 +142,9 @@ REGARD_EXPORT void attention_weights(std::type_identity_t<TensorView<const T, 4>
 // accumulator = Σ exp(score − row_max) · value over the chunk's visible keys. Without sinks.
 template <class T>
 struct AttentionPartials {
-  TensorView<T, 5> accumulator;  // (N, B, H, L, Dv)
-  TensorView<T, 4> row_max;      // (N, B, H, L), −∞ for a row that sees no key of the chunk
-  TensorView<T, 4> row_sum;      // (N, B, H, L)
+  TensorView<T, 5> accumulator{};  // (N, B, H, L, Dv)
+  TensorView<T, 4> row_max{};      // (N, B, H, L), −∞ for a row that sees no key of the chunk
+  TensorView<T, 4> row_sum{};      // (N, B, H, L)
 };
 
 // Chunks of S keys: ⌈S / kAttentionChunkKeys⌉, the N of attention_partials.

@@ -20,27 +20,27 @@ template <class T>
 struct MultiHeadParameters {
   Index num_heads = 1;
   Index num_key_value_heads = 0;      // 0: num_heads
-  TensorView<const T, 2> w_query;     // (E, H·D)
-  TensorView<const T, 2> w_key;       // (E_kv, Hkv·D)
-  TensorView<const T, 2> w_value;     // (E_kv, Hkv·Dv)
-  TensorView<const T, 2> w_output;    // (H·Dv, E_out); absent: output is the joined context (B, L, H·Dv)
-  TensorView<const T, 1> b_query;     // (H·D), or absent; likewise the others
-  TensorView<const T, 1> b_key;
-  TensorView<const T, 1> b_value;
-  TensorView<const T, 1> b_output;
+  TensorView<const T, 2> w_query{};     // (E, H·D)
+  TensorView<const T, 2> w_key{};       // (E_kv, Hkv·D)
+  TensorView<const T, 2> w_value{};     // (E_kv, Hkv·Dv)
+  TensorView<const T, 2> w_output{};    // (H·Dv, E_out); absent: output is the joined context (B, L, H·Dv)
+  TensorView<const T, 1> b_query{};     // (H·D), or absent; likewise the others
+  TensorView<const T, 1> b_key{};
+  TensorView<const T, 1> b_value{};
+  TensorView<const T, 1> b_output{};
 };
 
 // Everything but output is optional; what is given is written on the way, with the bits used for output.
 template <class T>
 struct MultiHeadOutputs {
-  TensorView<T, 3> output;   // (B, L, E_out)
-  TensorView<T, 4> query;    // (B, H, L, D)
-  TensorView<T, 4> key;      // (B, Hkv, S, D)
-  TensorView<T, 4> value;    // (B, Hkv, S, Dv)
-  TensorView<T, 4> context;  // (B, H, L, Dv)
-  TensorView<T, 3> row_max;  // (B, H, L)
-  TensorView<T, 3> row_sum;  // (B, H, L)
-  TensorView<T, 4> weights;  // (B, H, L, S)
+  TensorView<T, 3> output{};   // (B, L, E_out)
+  TensorView<T, 4> query{};    // (B, H, L, D)
+  TensorView<T, 4> key{};      // (B, Hkv, S, D)
+  TensorView<T, 4> value{};    // (B, Hkv, S, Dv)
+  TensorView<T, 4> context{};  // (B, H, L, Dv)
+  TensorView<T, 3> row_max{};  // (B, H, L)
+  TensorView<T, 3> row_sum{};  // (B, H, L)
+  TensorView<T, 4> weights{};  // (B, H, L, S)
 };
 
 //   input (B, L, E); memory (B, S, E_kv) is what key and value are made of, absent: input (self-attention).

@@ -1,0 +1,100 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// What the attention operators share before any work: the checks of every argument, and the arguments with all
+// defaults filled in. A batch entry and a packed sequence are the same thing from here on: a Sequence.
+// Read next: visibility.h.
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "regard/attention.h"
+
+namespace regard {
+inline namespace v0 {
+namespace internal {
+
+// Rows first_query … first_query + num_queries − 1 of one batch entry attend to keys first_key … of the same entry.
+struct Sequence {
+  Index batch;
+  Index first_query;
+  Index num_queries;
+  Index first_key;
+  Index num_keys;
+  Index key_limit;  // keys from here on (counted from first_key) are invisible
+  Index offset;     // p = i + offset
+  Index prefix;
+};
+
+template <class T>
+struct ResolvedAttention {
+  Index batch, num_heads, num_key_heads, num_queries, num_keys, depth, columns;  // B H Hkv L S D Dv
+  TensorView<const T, 4> query, key, value;
+  std::vector<Sequence> sequences;
+  bool causal;
+  std::optional<Index> window_left, window_right;
+  TensorView<const std::int32_t, 2> query_segments, key_segments;
+  TensorView<const bool, 4> block_mask;  // broadcast to (B, H, …) by stride 0
+  std::array<Index, 2> block_size;
+  TensorView<const bool, 4> mask;  // (B, H, L, S), broadcast by stride 0
+  TensorView<const float, 4> bias_f32;
+  TensorView<const double, 4> bias_f64;
+  std::span<const T> alibi_slopes;
+  std::span<const T> sinks;
+  T soft_cap;  // 0: off
+  T scale;
+};
+
+// Which arguments an operator has, for the checks and their messages.
+template <class T>
+struct AttentionCall {
+  const char* name;
+  TensorView<const T, 4> query, key, value;
+  bool has_value;
+};
+
+// Throws std::invalid_argument. Call inside a FloatingPointScope: the default scale is computed here.
+template <class T>
+ResolvedAttention<T> resolve(const AttentionCall<T>& call, const AttentionOptions<T>& options);
+
+// "float (2, 3, 4)"
+std::string shape_text(std::span<const Index> shape);
+
+[[noreturn]] void refuse(const std::string& operator_name, const std::string& what);
+
+// Bytes that a view touches, and how, for the overlap checks.
+struct Footprint {
+  std::string name;
+  std::uintptr_t begin = 0;
+  std::uintptr_t end = 0;  // one past the last byte
+  std::vector<Index> extents;
+  std::vector<Index> strides;  // in bytes, non-negative, axes of extent 1 left out, largest first
+};
+
+// Throws std::invalid_argument when the view's size overflows, or its data is null and its size is not.
+Footprint footprint(const char* operator_name, std::string name, const void* data, std::span<const Index> shape,
+                    std::span<const Index> strides, Index element_bytes);
+template <class T, int Rank>
+Footprint footprint(const char* operator_name, std::string name, const TensorView<T, Rank>& view) {
+  return footprint(operator_name, std::move(name), view.data, view.shape, view.strides, sizeof(T));
+}
+
+// Throws std::invalid_argument when an output overlaps itself, an input or another output.
+void check_overlap(const char* operator_name, std::span<const Footprint> inputs, std::span<const Footprint> outputs);
+
+// Throws std::invalid_argument unless the view is absent or has exactly this shape.
+template <class T, int Rank>
+void expect_shape(const char* operator_name, const char* name, const TensorView<T, Rank>& view,
+                  const std::array<Index, static_cast<std::size_t>(Rank)>& expected) {
+  if (view.absent() || view.shape == expected) return;
+  refuse(operator_name, std::string(name) + " has shape " + shape_text(view.shape) + "; expected " +
+                            shape_text(expected));
+}
+
+// The inputs of an attention call as footprints.
+template <class T>
+std::vector<Footprint> input_footprints(const AttentionCall<T>& call, const AttentionOptions<T>& options);
+
+}  // namespace internal
+}  // namespace v0
+}  // namespace regard

@@ -1,0 +1,139 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// Packed copies of key (and value), made once per call and key/value head and shared by all its query rows.
+//
+//     unit = one key/value head of one sequence; a wave = as many consecutive units as fit the budget
+//
+// Packing is a parallel phase of its own before the wave's rows are computed. Read next: attention.cpp.
+#pragma once
+
+#include <algorithm>
+#include <vector>
+
+#include "attention_arguments.h"
+#include "kernels/table.h"
+#include "parallel.h"
+#include "workspace.h"
+
+namespace regard {
+inline namespace v0 {
+namespace internal {
+
+// Enough for the packed keys and values of a long head, small enough to stay near the last-level cache.
+inline constexpr Index kWaveBytes = Index{32} << 20;
+
+struct Unit {
+  Index sequence;
+  Index key_head;
+  Index num_panels;   // of 32 keys, up to the sequence's key limit
+  Index first_panel;  // within the wave's packed arrays
+};
+
+template <class T>
+class PackedKeys {
+ public:
+  PackedKeys(const ResolvedAttention<T>& r, const Runtime& runtime)
+      : r_(r),
+        padded_columns_((r.columns + kernels::kPanel - 1) / kernels::kPanel * kernels::kPanel),
+        max_wave_panels_(largest_wave()),
+        keys_(runtime, max_wave_panels_ * key_panel_elements()),
+        values_(runtime, max_wave_panels_ * value_panel_elements()),
+        finite_(runtime, r.columns ? max_wave_panels_ : 0) {}
+
+  Index padded_columns() const { return padded_columns_; }
+  bool done() const { return next_unit_ == num_units(); }
+
+  // Packs the next wave and returns its units.
+  const std::vector<Unit>& next_wave(const Runtime& runtime) {
+    units_.clear();
+    Index panels = 0;
+    for (; next_unit_ < num_units(); ++next_unit_) {
+      const Unit unit = unit_at(next_unit_, panels);
+      if (!units_.empty() && panels + unit.num_panels > max_wave_panels_) break;
+      panels += unit.num_panels;
+      units_.push_back(unit);
+    }
+    pack(runtime, panels);
+    return units_;
+  }
+
+  const T* key_panel(const Unit& unit, Index panel) const {
+    return keys_.data() + (unit.first_panel + panel) * key_panel_elements();
+  }
+  const T* value_panel(const Unit& unit, Index panel) const {
+    return values_.data() + (unit.first_panel + panel) * value_panel_elements();
+  }
+  bool finite(const Unit& unit, Index panel) const { return finite_.data()[unit.first_panel + panel] != 0; }
+
+ private:
+  Index num_units() const { return static_cast<Index>(r_.sequences.size()) * r_.num_key_heads; }
+  Index key_panel_elements() const { return r_.depth * kernels::kPanel; }
+  Index value_panel_elements() const { return padded_columns_ * kernels::kPanel; }
+  Unit unit_at(Index number, Index first_panel) const {
+    const Index s = number / r_.num_key_heads;
+    const Sequence& sequence = r_.sequences[static_cast<std::size_t>(s)];
+    const Index used = sequence.num_queries > 0 ? sequence.key_limit : 0;
+    return {s, number % r_.num_key_heads, (used + kernels::kPanel - 1) / kernels::kPanel, first_panel};
+  }
+  Index largest_wave() const {
+    const Index budget =
+        kWaveBytes / ((key_panel_elements() + value_panel_elements()) * static_cast<Index>(sizeof(T)));
+    Index largest = 0;
+    Index all = 0;
+    for (Index n = 0; n < num_units(); ++n) {
+      const Index panels = unit_at(n, 0).num_panels;
+      largest = std::max(largest, panels);
+      all += panels;
+    }
+    return std::min(all, std::max(largest, budget));
+  }
+
+  void pack(const Runtime& runtime, Index wave_panels) {
+    // Pieces of 16 panels: a few tens of microseconds each.
+    constexpr Index kPiecePanels = 16;
+    const Index pieces = (wave_panels + kPiecePanels - 1) / kPiecePanels;
+    const auto& kernel = kernels::active().template of<T>();
+    // A small copy is over before another thread has woken up.
+    const bool small = wave_panels * (key_panel_elements() + value_panel_elements()) < (Index{1} << 16);
+    for_each_item(runtime, small ? 1 : num_workers(runtime, pieces), pieces, [&](Index piece, int) {
+      Index panel = piece * kPiecePanels;
+      const Index end = std::min(panel + kPiecePanels, wave_panels);
+      auto unit = std::upper_bound(units_.begin(), units_.end(), panel,
+                                   [](Index p, const Unit& u) { return p < u.first_panel; }) -
+                  1;
+      while (panel < end) {
+        while (panel >= unit->first_panel + unit->num_panels) ++unit;
+        const Index stop = std::min(end, unit->first_panel + unit->num_panels);
+        pack_panels(kernel, *unit, panel - unit->first_panel, stop - panel);
+        panel = stop;
+      }
+    });
+  }
+
+  void pack_panels(const kernels::Kernels<T>& kernel, const Unit& unit, Index panel, Index count) {
+    const Sequence& sequence = r_.sequences[static_cast<std::size_t>(unit.sequence)];
+    const Index first_key = panel * kernels::kPanel;
+    const Index keys = std::min(count * kernels::kPanel, sequence.key_limit - first_key);
+    const Index at = sequence.first_key + first_key;
+    const kernels::Matrix<T> key{&r_.key(sequence.batch, unit.key_head, at, 0), r_.key.strides[2], r_.key.strides[3]};
+    kernel.pack_keys(key, keys, r_.depth, keys_.data() + (unit.first_panel + panel) * key_panel_elements());
+    if (r_.columns == 0) return;
+    const kernels::Matrix<T> value{&r_.value(sequence.batch, unit.key_head, at, 0), r_.value.strides[2],
+                                   r_.value.strides[3]};
+    kernel.pack_values(value, keys, r_.columns, values_.data() + (unit.first_panel + panel) * value_panel_elements(),
+                       finite_.data() + unit.first_panel + panel);
+  }
+
+  const ResolvedAttention<T>& r_;
+  Index padded_columns_;
+  Index max_wave_panels_;
+  Workspace<T> keys_;
+  Workspace<T> values_;
+  Workspace<std::uint8_t> finite_;
+  std::vector<Unit> units_;
+  Index next_unit_ = 0;
+};
+
+}  // namespace internal
+}  // namespace v0
+}  // namespace regard

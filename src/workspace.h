@@ -1,0 +1,49 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// Scratch memory of an operator call: every byte comes from Runtime::workspace and goes back when the call ends.
+#pragma once
+
+#include <cstddef>
+#include <limits>
+#include <memory_resource>
+#include <new>
+
+#include "regard/runtime.h"
+
+namespace regard {
+inline namespace v0 {
+namespace internal {
+
+// count elements, aligned to a cache line and not initialised.
+template <class T>
+class Workspace {
+ public:
+  Workspace(const Runtime& runtime, Index count)
+      : resource_(runtime.workspace ? runtime.workspace : std::pmr::new_delete_resource()), bytes_(bytes_of(count)) {
+    if (bytes_ > 0) data_ = static_cast<T*>(resource_->allocate(bytes_, kAlignment));
+  }
+  ~Workspace() {
+    if (data_) resource_->deallocate(data_, bytes_, kAlignment);
+  }
+  Workspace(const Workspace&) = delete;
+  Workspace& operator=(const Workspace&) = delete;
+
+  T* data() const { return data_; }
+
+ private:
+  static constexpr std::size_t kAlignment = 64;
+  static std::size_t bytes_of(Index count) {
+    if (static_cast<std::uint64_t>(count) > std::numeric_limits<std::ptrdiff_t>::max() / sizeof(T)) {
+      throw std::bad_alloc();
+    }
+    return static_cast<std::size_t>(count) * sizeof(T);
+  }
+
+  std::pmr::memory_resource* resource_;
+  std::size_t bytes_;
+  T* data_ = nullptr;
+};
+
+}  // namespace internal
+}  // namespace v0
+}  // namespace regard
