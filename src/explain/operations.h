@@ -1,0 +1,66 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// What a step can compute: a table of named operations. Each is a function from the operands (matrices by name,
+// as they stand after the steps before) to the step's result, and one that unfolds a single cell of it.
+// operations_attention.cpp calls the library; operations_matrix.cpp holds products and sums round it;
+// paper_arithmetic.cpp what the library lacks; lessons add theirs in lesson_operations.cpp.
+// Read next: explain.cpp, which runs the list.
+#pragma once
+
+#include <map>
+#include <memory>
+#include <span>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "regard/explain.h"
+
+namespace regard {
+inline namespace v0 {
+
+// A matrix known by name while the steps are computed, with what its axes mean.
+struct Value {
+  std::shared_ptr<const Matrix> matrix;
+  Axis row_axis;
+  Axis column_axis;
+};
+
+// What an operation computes with. It fills `step`: result, axes, equation, finding, flags. Name, term, symbol,
+// operands, notes, sums and comparisons are filled by explain.cpp.
+struct Evaluation {
+  const ExplainInput& input;
+  const ExplainSettings& settings;  // the input's, or a variant's
+  const StepRequest& request;
+  const std::vector<std::string>& query_labels;
+  const std::vector<std::string>& key_labels;
+  std::optional<Index> focus;
+  std::vector<Value> operands;  // as many as the operation takes
+  std::vector<Index> kept_queries;  // of a matrix of scores or weights: the rows to compute; empty: all
+  Step& step;
+
+  const Matrix& operand(std::size_t i) const { return *operands[i].matrix; }
+  // Throws std::invalid_argument "step weights: …".
+  [[noreturn]] void fail(const std::string& what) const;
+};
+
+struct Operation {
+  std::string_view name;
+  std::string_view term;  // Regard's standard name of the result
+  int min_operands;
+  int max_operands;
+  void (*compute)(Evaluation&);
+  // Unfolds one cell; nullptr where a cell is only a number.
+  void (*unfold)(const Explanation&, const Step&, const Cell&, int digits, CellWork&);
+};
+
+// The tables, one a file; find_operation looks through all of them and returns nullptr for an unknown name.
+std::span<const Operation> attention_operations();
+std::span<const Operation> matrix_operations();
+std::span<const Operation> paper_operations();
+std::span<const Operation> lesson_operations();
+const Operation* find_operation(std::string_view name);
+std::string operation_names();  // "add, context, …", for messages
+
+}  // namespace v0
+}  // namespace regard
