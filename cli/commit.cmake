@@ -1,0 +1,22 @@
+# Writes OUTPUT: the commit that SOURCE is built from, "unknown" outside a git checkout of its own, with a "+" when
+# files differ from it.
+set(commit unknown)
+if(GIT)
+  execute_process(COMMAND ${GIT} rev-parse --show-toplevel --short=12 HEAD WORKING_DIRECTORY ${SOURCE}
+    OUTPUT_VARIABLE lines ERROR_QUIET OUTPUT_STRIP_TRAILING_WHITESPACE RESULT_VARIABLE failed)
+  string(REPLACE "\n" ";" lines "${lines}")
+  list(LENGTH lines count)
+  if(NOT failed AND count EQUAL 2)
+    list(GET lines 0 top)
+    file(REAL_PATH ${SOURCE} source)
+    if(top STREQUAL source)
+      list(GET lines 1 commit)
+      execute_process(COMMAND ${GIT} diff --quiet HEAD -- WORKING_DIRECTORY ${SOURCE}
+        RESULT_VARIABLE differs OUTPUT_QUIET ERROR_QUIET)
+      if(differs)
+        string(APPEND commit "+")
+      endif()
+    endif()
+  endif()
+endif()
+file(CONFIGURE OUTPUT ${OUTPUT} CONTENT "#define REGARD_COMMIT \"@commit@\"\n" @ONLY)

@@ -1,0 +1,121 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// What every subcommand of the program `regard` shares: how it is registered, how it fails, how it writes.
+//
+//     cli/<name>.cpp defines  void add_<name>(CLI::App& app);
+//     it registers the subcommand with its help and, as footer, examples; a callback does the work and
+//       returns                                         exit 0
+//       throws UsageError                               exit 2: the command line is wrong
+//       throws any other std::exception                 exit 1: a file, a shape, the machine
+//     main prints one line `regard: …` on standard error for either. Data goes through write_stdout.
+//
+// Options are bound to std::string and read by the parse_ functions, so that dots stay dots in every locale. main.cpp
+// rewrites the arguments before CLI11 sees them: `--name=value` becomes two arguments, an option that needs a value
+// takes the next argument whatever it is (`--scale -1`), and an option registered with expected(0, 1) takes a value
+// only after `=`; alone (`--causal`) its value is "true". Read next: main.cpp, attend.cpp.
+#pragma once
+
+#include <CLI/CLI.hpp>
+#include <cstddef>
+#include <cstdint>
+#include <stdexcept>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "regard/tensor.h"
+
+namespace regard::program {
+
+void add_attend(CLI::App& app);
+void add_explain(CLI::App& app);
+void add_lesson(CLI::App& app);
+void add_info(CLI::App& app);
+
+// The command line is wrong. The text names the option and says what to write instead.
+class UsageError : public std::runtime_error {
+ public:
+  using std::runtime_error::runtime_error;
+};
+
+// ---- standard output
+
+// The reader of standard output has gone: main ends without a word and with exit code 1.
+class ClosedPipe : public std::runtime_error {
+ public:
+  ClosedPipe() : std::runtime_error("standard output is closed") {}
+};
+
+// Writes all of text to standard output at once, unbuffered. Throws ClosedPipe, or std::runtime_error with the reason
+// (a full disk).
+void write_stdout(std::string_view text);
+
+// Registers --color auto|always|never.
+void add_color_option(CLI::App& command, std::string& mode);
+// always: yes; never: no; auto: standard output is a terminal, TERM is neither unset, empty nor dumb, and NO_COLOR is
+// unset or empty. Throws UsageError for another word.
+bool use_color(std::string_view mode);
+
+// ---- text
+
+// For messages and terminals: control and bidirectional characters as \u{…}, bytes that are not UTF-8 as \x{…}.
+std::string terminal_text(std::string_view text);
+// A JSON string with its quotes; bytes that are not UTF-8 become U+FFFD.
+std::string json_string(std::string_view text);
+// The shortest JSON number that reads back as x; "-inf", "inf" and "nan" as strings.
+std::string json_number(double x);
+// The command as it was typed, quoted for a shell: what "command" holds in JSON.
+const std::string& command_line();
+// "1.5 GiB".
+std::string bytes_text(std::uint64_t bytes);
+
+// ---- values of options; each throws UsageError naming the option, its value and what is expected
+
+double parse_number(std::string_view option, std::string_view text);  // finite
+Index parse_integer(std::string_view option, std::string_view text);
+std::uint64_t parse_bytes(std::string_view option, std::string_view text);  // 1000, 64K, 8G: powers of 1024
+std::vector<std::string_view> split(std::string_view text, char separator);
+
+// ---- files
+
+// Files that appear together or not at all. Each is written under a temporary name in its own folder; commit() syncs
+// and renames them. Without commit(), and on Ctrl-C, SIGTERM and SIGHUP, the temporary files are removed. A path "-"
+// is standard output, written directly. Every failure throws std::runtime_error naming the path.
+class OutputFiles {
+ public:
+  OutputFiles() = default;
+  OutputFiles(const OutputFiles&) = delete;
+  OutputFiles& operator=(const OutputFiles&) = delete;
+  ~OutputFiles();
+
+  // Opens the temporary file and returns its number. Refuses a path that stands for a folder or a device, and one
+  // that was added before.
+  std::size_t add(const std::string& path);
+  void write(std::size_t file, const void* bytes, std::size_t count);
+  void commit();
+
+ private:
+  struct File {
+    std::string name;       // as given
+    std::string target;     // with symbolic links followed
+    std::string temporary;  // empty once renamed, and for standard output
+    int descriptor;
+  };
+  std::vector<File> files_;
+};
+
+// Throws UsageError when a path stands twice among the outputs, is an input too, or "-" stands twice among either.
+struct NamedPath {
+  std::string option;
+  std::string path;
+};
+void check_paths(const std::vector<NamedPath>& inputs, const std::vector<NamedPath>& outputs);
+
+// ---- used by main
+
+void set_command_line(int count, char** arguments);
+// Standard descriptors that are closed are opened so that no file takes their number; SIGPIPE is ignored; Ctrl-C,
+// SIGTERM and SIGHUP remove temporary files and end with 128 + the signal's number.
+void prepare_process();
+
+}  // namespace regard::program
