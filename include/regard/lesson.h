@@ -1,0 +1,33 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// Five documents that explain attention, as lessons: each an ExplainInput with the document's matrices, its steps in
+// its own order and words, the numbers that it prints, and, at the end, where it slips. One more, why-scale,
+// measures what division by √D does.
+//
+//     explain(lesson_input("000"))      computes it; render_text() shows it
+//
+// Read next: docs/lessons.md, src/explain/lesson_000.cpp.
+#pragma once
+
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "regard/explain.h"
+
+namespace regard {
+inline namespace v0 {
+
+struct LessonEntry {
+  std::string name;   // "000"
+  std::string title;  // what it shows
+};
+
+// Every lesson, in the order in which they are best read.
+REGARD_EXPORT std::vector<LessonEntry> lesson_entries();
+
+// The lesson of that name. Throws std::invalid_argument with the names there are.
+REGARD_EXPORT ExplainInput lesson_input(std::string_view name);
+
+}  // namespace v0
+}  // namespace regard
