@@ -1,1 +1,114 @@
 // SPDX-License-Identifier: Apache-2.0
+//
+// Picks the kernel table: REGARD_FORCE_ISA, or the best that the processor and its operating system can run.
+//
+//     -march=x86-64-v3 ("avx2"):   AVX, AVX2, BMI1, BMI2, F16C, FMA, LZCNT, MOVBE and all of SSE
+//     -march=x86-64-v4 ("avx512"): that and AVX-512 F, BW, CD, DQ, VL
+//
+// A kernel may use any instruction that its -march allows, so each is asked for. An instruction set is added by a line
+// in candidates() and one in cmake/kernels.cmake. Read next: kernels/table.h.
+#include "isa.h"
+
+#include <cpuid.h>
+
+#include <atomic>
+#include <cstdlib>
+#include <stdexcept>
+#include <string>
+#include <string_view>
+
+#include "regard/runtime.h"
+
+namespace regard::kernels {
+namespace {
+
+// Some compilers do not know these three by name in __builtin_cpu_supports.
+bool has_f16c_movbe_lzcnt() {
+  unsigned a = 0, b = 0, c = 0, d = 0;
+  constexpr unsigned kF16c = 1u << 29, kMovbe = 1u << 22, kLzcnt = 1u << 5;
+  if (__get_cpuid(1, &a, &b, &c, &d) == 0 || (c & kF16c) == 0 || (c & kMovbe) == 0) return false;
+  return __get_cpuid(0x80000001, &a, &b, &c, &d) != 0 && (c & kLzcnt) != 0;
+}
+
+bool has_avx2() {
+  return __builtin_cpu_supports("sse4.2") && __builtin_cpu_supports("popcnt") && __builtin_cpu_supports("avx") &&
+         __builtin_cpu_supports("avx2") && __builtin_cpu_supports("bmi") && __builtin_cpu_supports("bmi2") &&
+         __builtin_cpu_supports("fma") && has_f16c_movbe_lzcnt();
+}
+
+bool has_avx512() {
+  return has_avx2() && __builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512bw") &&
+         __builtin_cpu_supports("avx512cd") && __builtin_cpu_supports("avx512dq") && __builtin_cpu_supports("avx512vl");
+}
+
+// What active() returns; null until the first call has chosen. Choosing twice at once gives the same table.
+constinit std::atomic<const KernelTable*> active_table{nullptr};
+
+}  // namespace
+
+std::array<Candidate, 3> candidates() {
+  __builtin_cpu_init();  // needed by callers that run before main
+  return {{{&generic::table, true}, {&avx2::table, has_avx2()}, {&avx512::table, has_avx512()}}};
+}
+
+const KernelTable& choose_table(const char* forced, std::span<const Candidate> tables) {
+  const KernelTable* best = nullptr;
+  std::string available_names;
+  bool known = false;
+  for (const auto& [table, available] : tables) {
+    const bool named = forced != nullptr && std::string_view(forced) == table->name;
+    if (named && available) return *table;
+    known = known || named;
+    if (!available) continue;
+    best = table;
+    available_names += (available_names.empty() ? "" : ", ") + std::string(table->name);
+  }
+  if (forced == nullptr) return *best;
+  throw std::invalid_argument(
+      "REGARD_FORCE_ISA is \"" + std::string(forced) + "\", " +
+      (known ? "which this processor cannot run" : "which is not an instruction set of Regard") +
+      "; expected one of: " + available_names);
+}
+
+const KernelTable& active() {
+  const KernelTable* table = active_table.load(std::memory_order_relaxed);
+  if (table == nullptr) {
+    table = &choose_table(std::getenv("REGARD_FORCE_ISA"), candidates());
+    active_table.store(table, std::memory_order_relaxed);
+  }
+  return *table;
+}
+
+int num_available() {
+  int count = 0;
+  for (const Candidate& candidate : candidates()) count += candidate.available ? 1 : 0;
+  return count;
+}
+
+const KernelTable& available(int index) {
+  for (const auto& [table, available] : candidates()) {
+    if (available && index-- == 0) return *table;
+  }
+  throw std::invalid_argument("available: no instruction set has this index");
+}
+
+void set_active(const KernelTable* table) { active_table.store(table, std::memory_order_relaxed); }
+
+}  // namespace regard::kernels
+
+namespace regard {
+inline namespace v0 {
+
+std::vector<InstructionSet> instruction_sets() {
+  const kernels::KernelTable& active = kernels::active();
+  std::vector<InstructionSet> sets;
+  for (const auto& [table, available] : kernels::candidates()) {
+    sets.push_back({table->name, available, table == &active, table->fused_multiply_add});
+  }
+  return sets;
+}
+
+std::string active_instruction_set() { return kernels::active().name; }
+
+}  // namespace v0
+}  // namespace regard

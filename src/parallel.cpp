@@ -1,1 +1,321 @@
 // SPDX-License-Identifier: Apache-2.0
+//
+// The loop over items, and the pool of threads that helps with it.
+//
+//     caller:  queue the loop ─ run it as worker 0 ─ take it off the queue ─ wait for the helpers inside ─ rethrow
+//     helper:  sleep until a loop is queued ─ enter it as its next worker ─ run it ─ leave ─ …
+//
+// A caller always works on its own loop and waits only for helpers that hold one of its items, and a helper waits only
+// in the same way for loops nested in its item: so callers never wait for one another and nothing can be deadlocked.
+// A foreign executor's task i is worker i of the same loop. Read next: parallel.h.
+#include "parallel.h"
+
+#include <pthread.h>
+#include <signal.h>
+
+#include <algorithm>
+#include <atomic>
+#include <chrono>
+#include <exception>
+#include <memory>
+#include <stdexcept>
+#include <string>
+#include <utility>
+
+#include "kernels/table.h"
+#include "machine.h"
+
+namespace regard {
+inline namespace v0 {
+namespace internal {
+namespace {
+
+// Set at exit and at dlclose: helpers finish the item that they hold, callers do the rest alone.
+constinit std::atomic<bool> exiting{false};
+
+struct Loop {
+  const Runtime& runtime;
+  const std::function<void(Index, int)>& body;
+  const Index num_items;
+  const int workers;
+
+  // Guarded by the pool's mutex; num_inside is also read without it.
+  int next_worker;
+  bool closed = false;             // nobody may enter any more
+  std::atomic<int> num_inside{0};  // of those that entered
+  Loop* next_in_queue = nullptr;
+
+  std::atomic<Index> next_item{0};
+  std::atomic<bool> failed{false};
+  std::exception_ptr exception;  // the first
+
+  Loop(const Runtime& runtime_, const std::function<void(Index, int)>& body_, Index num_items_, int workers_,
+       int first_worker)
+      : runtime(runtime_), body(body_), num_items(num_items_), workers(workers_), next_worker(first_worker) {}
+
+  // Takes items until none is left or a worker has failed.
+  void run(int worker) noexcept {
+    if (next_item.load(std::memory_order_relaxed) >= num_items) return;
+    try {
+      FloatingPointScope scope;
+      while (!failed.load(std::memory_order_relaxed) && (worker == 0 || !exiting.load(std::memory_order_relaxed))) {
+        const Index item = next_item.fetch_add(1, std::memory_order_relaxed);
+        if (item >= num_items) break;
+        poll(runtime);
+        body(item, worker);
+      }
+    } catch (...) {
+      if (!failed.exchange(true)) exception = std::current_exception();
+    }
+  }
+};
+
+// True as soon as done() is; false after a few microseconds, less than falling asleep and waking up take.
+template <class Condition>
+bool spin(Condition done) {
+  const auto end = std::chrono::steady_clock::now() + std::chrono::microseconds(5);
+  do {
+    if (done()) return true;
+  } while (std::chrono::steady_clock::now() < end);
+  return false;
+}
+
+class Lock {
+ public:
+  explicit Lock(pthread_mutex_t* mutex) : mutex_(mutex) { pthread_mutex_lock(mutex_); }
+  ~Lock() { pthread_mutex_unlock(mutex_); }
+  Lock(const Lock&) = delete;
+  Lock& operator=(const Lock&) = delete;
+
+ private:
+  pthread_mutex_t* mutex_;
+};
+
+// Made of POSIX threads: they can be initialised at compile time, need no destructor (a call made while the process
+// exits still finds a whole pool), and after a fork the handles of threads that are no more can be forgotten.
+class Pool {
+ public:
+  // Lets helpers into the loop, whose caller is already inside; starts threads as far as they can be started.
+  void offer(Loop* loop) {
+    Lock lock(&mutex_);
+    if (exiting.load(std::memory_order_relaxed)) return;
+    const int num_helpers = loop->workers - loop->next_worker;
+    start_threads(num_helpers);
+    enqueue(loop);
+    for (int i = std::min(num_helpers, num_asleep_); i > 0; --i) pthread_cond_signal(&queued_);
+  }
+
+  // The number of the worker that the calling thread now is, or −1 when the loop has no place for it.
+  int enter(Loop* loop) {
+    Lock lock(&mutex_);
+    return enter_locked(loop);
+  }
+  void leave(Loop* loop) {
+    Lock lock(&mutex_);
+    leave_locked(loop);
+  }
+
+  // Returns when nobody is inside and nobody can enter.
+  void close(Loop* loop) {
+    {
+      Lock lock(&mutex_);
+      loop->closed = true;
+      for (Loop** link = &first_; *link != nullptr; link = &(*link)->next_in_queue) {
+        if (*link == loop) {
+          dequeue(link);
+          break;
+        }
+      }
+      if (loop->num_inside == 0) return;
+    }
+    spin([loop] { return loop->num_inside == 0; });
+    Lock lock(&mutex_);
+    while (loop->num_inside != 0) pthread_cond_wait(&left_, &mutex_);
+  }
+
+  // Must have been called before threads are started.
+  void allow_threads() { may_start_threads_ = true; }
+
+  void stop() {
+    int num_threads = 0;
+    {
+      Lock lock(&mutex_);
+      exiting = true;
+      num_threads = std::exchange(num_threads_, 0);
+      pthread_cond_broadcast(&queued_);
+    }
+    for (int i = 0; i < num_threads; ++i) pthread_join(threads_[i], nullptr);
+  }
+
+  // No thread holds the mutex while the process forks, and the child starts with no helpers.
+  void before_fork() { pthread_mutex_lock(&mutex_); }
+  void after_fork_in_parent() { pthread_mutex_unlock(&mutex_); }
+  void after_fork_in_child() {
+    num_threads_ = 0;
+    num_asleep_ = 0;
+    first_ = nullptr;
+    num_queued_ = 0;
+    pthread_cond_init(&queued_, nullptr);
+    pthread_cond_init(&left_, nullptr);
+    pthread_mutex_unlock(&mutex_);
+  }
+
+ private:
+  static void* thread_main(void* pool) {
+    static_cast<Pool*>(pool)->help();
+    return nullptr;
+  }
+
+  void help() {
+    Lock lock(&mutex_);
+    while (!exiting.load(std::memory_order_relaxed)) {
+      if (first_ == nullptr) {
+        pthread_mutex_unlock(&mutex_);
+        spin([this] { return num_queued_ != 0; });
+        pthread_mutex_lock(&mutex_);
+        if (first_ != nullptr || exiting.load(std::memory_order_relaxed)) continue;
+        ++num_asleep_;
+        pthread_cond_wait(&queued_, &mutex_);
+        --num_asleep_;
+        continue;
+      }
+      // Loops that want more helpers go to the back, so that concurrent callers share the threads.
+      Loop* const loop = first_;
+      dequeue(&first_);
+      const int worker = enter_locked(loop);
+      if (loop->next_worker < loop->workers) enqueue(loop);
+      pthread_mutex_unlock(&mutex_);
+      loop->run(worker);
+      pthread_mutex_lock(&mutex_);
+      leave_locked(loop);
+    }
+  }
+
+  void start_threads(int number) {
+    number = std::min(number, may_start_threads_ ? kMaxThreads : 0);
+    if (num_threads_ >= number) return;
+    // The application's signals are for its own threads; faults and profiling concern the thread that they hit.
+    sigset_t signals, previous;
+    sigfillset(&signals);
+    for (int signal : {SIGSEGV, SIGBUS, SIGFPE, SIGILL, SIGTRAP, SIGABRT, SIGSYS, SIGPROF}) sigdelset(&signals, signal);
+    pthread_sigmask(SIG_SETMASK, &signals, &previous);
+    while (num_threads_ < number && pthread_create(&threads_[num_threads_], nullptr, thread_main, this) == 0) {
+      ++num_threads_;
+    }
+    pthread_sigmask(SIG_SETMASK, &previous, nullptr);
+  }
+
+  void enqueue(Loop* loop) {
+    Loop** link = &first_;
+    while (*link != nullptr) link = &(*link)->next_in_queue;
+    *link = loop;
+    ++num_queued_;
+  }
+  void dequeue(Loop** link) {
+    *link = std::exchange((*link)->next_in_queue, nullptr);
+    --num_queued_;
+  }
+  static int enter_locked(Loop* loop) {
+    if (loop->closed || loop->next_worker >= loop->workers) return -1;
+    ++loop->num_inside;
+    return loop->next_worker++;
+  }
+  void leave_locked(Loop* loop) {
+    if (--loop->num_inside == 0) pthread_cond_broadcast(&left_);
+  }
+
+  pthread_mutex_t mutex_ = PTHREAD_MUTEX_INITIALIZER;
+  pthread_cond_t queued_ = PTHREAD_COND_INITIALIZER;
+  pthread_cond_t left_ = PTHREAD_COND_INITIALIZER;
+  bool may_start_threads_ = false;
+  int num_threads_ = 0;
+  int num_asleep_ = 0;
+  Loop* first_ = nullptr;           // loops that want helpers
+  std::atomic<int> num_queued_{0};  // their number, for spinning
+  pthread_t threads_[kMaxThreads]{};
+};
+
+constinit Pool pool;
+
+// Loading the library arms the pool, without a thread; unloading it or leaving main joins its threads.
+struct PoolLifetime {
+  PoolLifetime() {
+    const int error = pthread_atfork([] { pool.before_fork(); }, [] { pool.after_fork_in_parent(); },
+                                     [] { pool.after_fork_in_child(); });
+    if (error == 0) pool.allow_threads();
+  }
+  ~PoolLifetime() { pool.stop(); }
+};
+const PoolLifetime pool_lifetime;
+
+void run_with_pool(Loop* loop) {
+  if (loop->workers > 1) pool.offer(loop);
+  loop->run(0);
+  if (loop->workers > 1) pool.close(loop);
+}
+
+// Right even when the executor throws, or returns, before all tasks have run: late ones find the loop closed, and
+// items that are left are done here. Hence the loop is shared with the task, which the executor may have copied.
+void run_with_executor(const std::shared_ptr<Loop>& loop, const Executor& executor) {
+  try {
+    executor(loop->workers, [loop](Index) {
+      const int worker = pool.enter(loop.get());
+      if (worker < 0) return;
+      loop->run(worker);
+      pool.leave(loop.get());
+    });
+  } catch (...) {
+    loop->failed = true;
+    pool.close(loop.get());
+    throw;
+  }
+  pool.close(loop.get());
+  loop->run(0);
+}
+
+}  // namespace
+
+FloatingPointScope::FloatingPointScope() : previous_(kernels::active().enter_floating_point()) {}
+FloatingPointScope::~FloatingPointScope() { kernels::active().leave_floating_point(previous_); }
+
+int num_workers(const Runtime& runtime, Index num_items) {
+  if (runtime.num_threads < 0) {
+    throw std::invalid_argument("Runtime: num_threads is " + std::to_string(runtime.num_threads) +
+                                "; expected 0 (the default number) or more");
+  }
+  // A malformed REGARD_THREADS is an error of every call that would use it, also of one with a single item.
+  const bool by_default = runtime.num_threads == 0;
+  if (by_default) threads_from_environment();
+  if (num_items <= 1) return 1;
+  Index threads = by_default ? default_num_threads() : runtime.num_threads;
+  // More threads than processors can be asked for, but each has scratch of its own, so not any number.
+  constexpr Index kAlwaysAllowed = 16;
+  if (threads > kAlwaysAllowed) {
+    const auto cpus = static_cast<Index>(affinity_cpus().size());
+    threads = std::min(threads, std::max(kAlwaysAllowed, 4 * cpus));
+  }
+  return static_cast<int>(std::min(num_items, threads));
+}
+
+void for_each_item(const Runtime& runtime, int workers, Index num_items, const std::function<void(Index, int)>& body) {
+  poll(runtime);
+  std::exception_ptr exception;
+  if (runtime.executor && workers > 1) {
+    const auto loop = std::make_shared<Loop>(runtime, body, num_items, workers, 0);
+    run_with_executor(loop, runtime.executor);
+    exception = loop->exception;
+  } else {
+    Loop loop(runtime, body, num_items, workers, 1);
+    run_with_pool(&loop);
+    exception = loop.exception;
+  }
+  if (exception) std::rethrow_exception(exception);
+}
+
+void poll(const Runtime& runtime) {
+  if (runtime.stop.stop_requested()) throw cancelled("cancelled: Runtime::stop was requested");
+}
+
+}  // namespace internal
+}  // namespace v0
+}  // namespace regard

@@ -14,14 +14,11 @@
 #include <string_view>
 #include <vector>
 
+#include "regard/export.h"
 #include "regard/tensor.h"
 
 #if defined(__FAST_MATH__) && defined(REGARD_BUILDING)
 #error "Regard's arithmetic is defined exactly; build it without -ffast-math"
-#endif
-
-#ifndef REGARD_EXPORT
-#define REGARD_EXPORT __attribute__((visibility("default")))
 #endif
 
 namespace regard {
