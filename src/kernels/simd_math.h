@@ -92,8 +92,11 @@ REGARD_INLINE Reduced<T> reduce(Vec<T> x) {
 template <class T>
 REGARD_INLINE Vec<T> exp(Vec<T> x) {
   const Reduced<T> y = reduce<T>(x);
+  // 1 + r = high + low exactly (Dekker 1971): one rounding at the end is what makes exp monotone.
   const Vec<T> one = broadcast(static_cast<T>(1));
-  return scale_by_power<T>(fma(fma(y.q, y.r, one), y.r, one), y.shifted);
+  const Vec<T> high = one + y.r;
+  const Vec<T> low = y.r - (high - one);
+  return scale_by_power<T>(high + fma(y.r * y.r, y.q, low), y.shifted);
 }
 
 // tanh(x) = −e / (2 + e) with e = exp(−2|x|) − 1, which is exact where it cancels: 2ⁿ·(r + r²q) + (2ⁿ − 1).
