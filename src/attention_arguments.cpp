@@ -5,6 +5,7 @@
 #include "attention_arguments.h"
 
 #include <algorithm>
+#include <charconv>
 #include <cmath>
 #include <limits>
 
@@ -29,13 +30,12 @@ constexpr Index kFarthest = Index{1} << 60;
 
 std::string count_text(Index n, const char* what) { return std::to_string(n) + " " + what; }
 
+// The shortest digits that read back as x, with a dot in every locale.
 template <class T>
 std::string number_text(T x) {
-  if (x != x) return "NaN";
-  if (x == std::numeric_limits<T>::infinity()) return "inf";
-  if (x == -std::numeric_limits<T>::infinity()) return "-inf";
-  std::string text = std::to_string(x);
-  return text;
+  char text[32];
+  const auto end = std::to_chars(text, text + sizeof text, x).ptr;
+  return {text, end};
 }
 
 // ---- shapes
