@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 # src/kernels/ is compiled once per instruction set, each into the namespace regard::kernels::<name>; table.cpp
 # joins each set's functions into one constant table. Adding an instruction set is adding a line here and one in
 # src/isa.cpp. The kernels' own -march comes after every inherited flag, and they are never part of LTO.

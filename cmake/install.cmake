@@ -1,0 +1,31 @@
+# SPDX-License-Identifier: Apache-2.0
+# `cmake --install build --prefix DIR`: the library (component library), regard::explain (component explain) and the
+# program (component program), each only where it was built. docs/install.md lists what lands where.
+include(CMakePackageConfigHelpers)
+
+set(REGARD_CMAKE_DIR ${CMAKE_INSTALL_LIBDIR}/cmake/regard)
+file(RELATIVE_PATH REGARD_PREFIX_FROM_PC
+  ${CMAKE_INSTALL_FULL_LIBDIR}/pkgconfig ${CMAKE_INSTALL_PREFIX})
+string(REGEX REPLACE "/$" "" REGARD_PREFIX_FROM_PC "${REGARD_PREFIX_FROM_PC}")
+configure_package_config_file(cmake/regardConfig.cmake.in ${PROJECT_BINARY_DIR}/regardConfig.cmake
+  INSTALL_DESTINATION ${REGARD_CMAKE_DIR} NO_SET_AND_CHECK_MACRO)
+# 0.x: a new minor version may break its users, as the SOVERSION says.
+write_basic_package_version_file(${PROJECT_BINARY_DIR}/regardConfigVersion.cmake COMPATIBILITY SameMinorVersion)
+configure_file(cmake/regard.pc.in ${PROJECT_BINARY_DIR}/regard.pc @ONLY)
+
+install(TARGETS regard EXPORT regardTargets COMPONENT library)
+install(EXPORT regardTargets NAMESPACE regard:: DESTINATION ${REGARD_CMAKE_DIR} COMPONENT library)
+install(FILES ${PROJECT_BINARY_DIR}/regardConfig.cmake ${PROJECT_BINARY_DIR}/regardConfigVersion.cmake
+  DESTINATION ${REGARD_CMAKE_DIR} COMPONENT library)
+install(FILES ${PROJECT_BINARY_DIR}/regard.pc DESTINATION ${CMAKE_INSTALL_LIBDIR}/pkgconfig COMPONENT library)
+install(DIRECTORY include/regard DESTINATION ${CMAKE_INSTALL_INCLUDEDIR} COMPONENT library)
+install(FILES LICENSE THIRD_PARTY.md DESTINATION ${CMAKE_INSTALL_DOCDIR} COMPONENT library)
+
+if(TARGET regard_explain)
+  install(TARGETS regard_explain EXPORT regardExplainTargets COMPONENT explain)
+  install(EXPORT regardExplainTargets NAMESPACE regard:: DESTINATION ${REGARD_CMAKE_DIR} COMPONENT explain)
+endif()
+if(TARGET regard_program)
+  set_target_properties(regard_program PROPERTIES INSTALL_RPATH "$ORIGIN/../${CMAKE_INSTALL_LIBDIR}")
+  install(TARGETS regard_program COMPONENT program)
+endif()

@@ -1,0 +1,182 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The rules of style that no compiler knows, one a test.
+
+    --list               prints the rules
+    RULE                 runs one: prints every place that breaks it, exit status 1
+    program PROGRAM      the program's version agrees with the sources
+    pkg-config FILE      likewise a pkg-config file
+"""
+
+import pathlib
+import re
+import subprocess
+import sys
+
+ROOT = pathlib.Path(__file__).resolve().parent.parent
+CODE = (".h", ".cpp", ".c")
+SCRIPTS = (".py", ".sh", ".cmake")
+MAX_LINES = 800
+MAX_README_LINES = 120
+
+
+def listed():
+    """Every file that git would commit."""
+    command = ["git", "-C", str(ROOT), "ls-files", "-z", "--cached", "--others", "--exclude-standard"]
+    names = subprocess.run(command, check=True, capture_output=True).stdout.decode().split("\0")
+    return [pathlib.PurePosixPath(name) for name in names if name and (ROOT / name).is_file()]
+
+
+def text_of(path):
+    try:
+        return (ROOT / path).read_bytes().decode("utf-8")
+    except UnicodeDecodeError:
+        return None
+
+
+def lines_matching(pattern, paths):
+    for path in paths:
+        for number, line in enumerate((text_of(path) or "").splitlines(), start=1):
+            match = pattern.search(line)
+            if match:
+                yield f"{path}:{number}: {match.group()}"
+
+
+def spdx(files):
+    """The licence on the first lines of every source file."""
+    for path in files:
+        if path.suffix in CODE + SCRIPTS or path.name in ("demo", "check", "run"):
+            if "SPDX-License-Identifier: Apache-2.0" not in "\n".join((text_of(path) or "").splitlines()[:3]):
+                yield f"{path}: no SPDX line"
+
+
+def promises(files):
+    """Nothing is left for later in a comment."""
+    pattern = re.compile(r"\b(TO" r"DO|FIX" r"ME|XX" r"X|HA" r"CK)\b")
+    yield from lines_matching(pattern, [path for path in files if path.suffix != ".npy"])
+
+
+def names(files):
+    """A file is called after what is in it; C++ files are snake_case."""
+    vague = re.compile(r"(^|_)(utils?|helpers?|common|misc|manager)($|_)")
+    for path in files:
+        for part in path.parts:
+            if vague.search(part.split(".")[0]):
+                yield f"{path}: a name that says nothing"
+        if path.suffix in CODE and not re.fullmatch(r"[a-z0-9_]+", path.stem):
+            yield f"{path}: not snake_case"
+
+
+def lengths(files):
+    """No source file is longer than can be read in one sitting; the README is a page."""
+    for path in files:
+        if path.suffix in CODE + SCRIPTS:
+            count = len((text_of(path) or "").splitlines())
+            if count > MAX_LINES:
+                yield f"{path}: {count} lines, at most {MAX_LINES}"
+    count = len(text_of(pathlib.PurePosixPath("README.md")).splitlines())
+    if count > MAX_README_LINES:
+        yield f"README.md: {count} lines, at most {MAX_README_LINES}"
+
+
+def opening(files):
+    """A C++ file says in 3 to 15 lines what it is, before anything else."""
+    for path in files:
+        if path.suffix not in CODE or "consumers" in path.parts:
+            continue
+        count = 0
+        for line in (text_of(path) or "").splitlines():
+            if not line.startswith(("//", "/*", " *")):
+                break
+            count += 1
+        if not 3 <= count <= 20:
+            yield f"{path}: opens with {count} lines of comment"
+
+
+def places(files):
+    """No path, host or neighbour of the machine that somebody worked on."""
+    pattern = re.compile(r"/(home|root|work|Users)/\w+|\.\./sha" r"red|/tmp/\w|\blocalhost:\d+\b")
+    documented = re.compile(r"/home/you\b")
+    texts = [path for path in files if path.name != "check_style.py"]
+    yield from (line for line in lines_matching(pattern, texts) if not documented.search(line))
+
+
+def text_files(files):
+    """UTF-8, line ends of Unix, no tabs in code, no blanks at line ends, a newline at the end."""
+    for path in files:
+        if "corpus" in path.parts or path.suffix in (".npy", ".svg", ".csv"):
+            continue
+        text = text_of(path)
+        if text is None:
+            yield f"{path}: not UTF-8"
+        elif text:
+            if not text.endswith("\n") or "\r" in text:
+                yield f"{path}: line ends"
+            if path.suffix in CODE + SCRIPTS and "\t" in text:
+                yield f"{path}: a tab"
+            if re.search(r"[ \t]$", text, re.MULTILINE) and path.name != "LICENSE":
+                yield f"{path}: blanks at a line's end"
+
+
+def links(files):
+    """Every file that a document points to exists."""
+    known = {str(path) for path in files} | {str(parent) for path in files for parent in path.parents}
+    for path in files:
+        if path.suffix == ".md":
+            for target in re.findall(r"\]\(([^)#:\s]+)(?:#[^)]*)?\)", text_of(path)):
+                joined = pathlib.PurePosixPath(path.parent, target)
+                parts = []
+                for part in joined.parts:
+                    parts = parts[:-1] if part == ".." else parts + [part]
+                if "/".join(parts) not in known:
+                    yield f"{path}: {target} does not exist"
+
+
+def dead_comments(files):
+    """No commented-out code."""
+    pattern = re.compile(r"^\s+//\s*(if \(.*\) \{|for \(.*\) \{|return .*;|#include .*|\w+\(.*\);)\s*$")
+    yield from lines_matching(pattern, [path for path in files if path.suffix in CODE])
+
+
+def declared_version():
+    match = re.search(r"project\(regard VERSION (\d+\.\d+\.\d+)", text_of(pathlib.PurePosixPath("CMakeLists.txt")))
+    return match.group(1)
+
+
+def version(files):
+    """CMakeLists.txt holds the version; CHANGELOG.md has a section for it, and no source repeats it."""
+    number = declared_version()
+    latest = re.search(r"^## (\d+\.\d+\.\d+)", text_of(pathlib.PurePosixPath("CHANGELOG.md")), re.MULTILINE)
+    if not latest or latest.group(1) != number:
+        yield f"CHANGELOG.md: the first section is not {number}"
+    literal = re.compile(r'"' + re.escape(number) + r'"')
+    sources = [path for path in files if path.suffix == ".cpp" and path.parts[0] in ("src", "cli")]
+    yield from (line + " (take it from regard::version())" for line in lines_matching(literal, sources))
+
+
+RULES = (spdx, promises, names, lengths, opening, places, text_files, links, dead_comments, version)
+
+
+def agrees(name, text):
+    if re.search(r"(?<![\d.])" + re.escape(declared_version()) + r"(?![\d.])", text):
+        return 0
+    print(f"{name}: {declared_version()} not in:\n{text}")
+    return 1
+
+
+def main():
+    if sys.argv[1] == "--list":
+        print(" ".join(rule.__name__ for rule in RULES))
+        return 0
+    if sys.argv[1] == "program":
+        printed = subprocess.run([sys.argv[2], "--version"], check=True, capture_output=True, text=True).stdout
+        return agrees("--version", printed)
+    if sys.argv[1] == "pkg-config":
+        return agrees(sys.argv[2], pathlib.Path(sys.argv[2]).read_text(encoding="utf-8"))
+    rule = {rule.__name__: rule for rule in RULES}[sys.argv[1]]
+    faults = list(rule(listed()))
+    print("\n".join(faults))
+    return 1 if faults else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,59 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Reads symbol tables with nm and fails where a name is defined that should not be.
+
+    kernels ISA OBJECT…  the objects of one instruction set define nothing outside regard::kernels::ISA (a weak copy
+                         of std::max compiled for it could be handed to the whole program) and need nothing from
+                         outside but memcpy and its like
+    library FILE         a shared library shows the C interface and namespace regard::v0 and nothing else
+"""
+
+import re
+import subprocess
+import sys
+
+OUTSIDE = {"memcpy", "memset", "memmove", "memcmp", "_GLOBAL_OFFSET_TABLE_", "__stack_chk_fail"}
+
+
+def symbols(*arguments):
+    """(kind, mangled name) of every symbol; kind is nm's letter."""
+    lines = subprocess.run(["nm", "-P", *arguments], check=True, capture_output=True, text=True).stdout.splitlines()
+    fields = [line.split() for line in lines]
+    return [(words[1], words[0].split("@")[0]) for words in fields if len(words) >= 2 and len(words[1]) == 1]
+
+
+def kernel_faults(isa, objects):
+    own = re.compile(rf"_ZZ?N?K?L?N?K?6regard7kernels{len(isa)}{isa}")
+    defined = 0
+    for path in objects:
+        for kind, name in symbols(path):
+            if kind in "Uvw":
+                if name not in OUTSIDE and not own.match(name):
+                    yield f"{path}: needs {name}"
+            elif kind.isupper() or kind == "u":
+                defined += 1
+                if not own.match(name):
+                    yield f"{path}: defines {name} ({kind})"
+    if defined < 10:
+        yield f"only {defined} symbols found: this test looks at the wrong files"
+
+
+def library_faults(path):
+    public = re.compile(r"regard_\w+$|_ZNK?6regard2v0|_ZT[ISV]N6regard2v0")
+    inner = re.compile(r"_ZNK?6regard(2v0)?(8internal|7kernels)")
+    shown = [name for kind, name in symbols("-D", "--defined-only", path) if kind.isupper() or kind in "uvw"]
+    yield from (f"{path}: shows {name}" for name in shown if not public.match(name) or inner.match(name))
+    if not any("attention_forward" in name for name in shown):
+        yield f"{path}: attention_forward is not shown"
+
+
+def main():
+    if sys.argv[1] == "kernels":
+        faults = list(kernel_faults(sys.argv[2], sys.argv[3:]))
+    else:
+        faults = list(library_faults(sys.argv[2]))
+    print("\n".join(faults))
+    return 1 if faults else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
