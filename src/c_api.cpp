@@ -1,1 +1,292 @@
 // SPDX-License-Identifier: Apache-2.0
+//
+// The C interface: descriptors become views, status codes replace exceptions. What is checked here is what C++ types
+// rule out (types, ranks, missing pointers, sizes of structs); all else is checked by the operators.
+// Read next: attention_arguments.cpp.
+#include "regard/c_api.h"
+
+#include <algorithm>
+#include <cstring>
+#include <limits>
+#include <vector>
+
+#include "attention_arguments.h"
+#include "regard/linear.h"
+
+namespace regard {
+inline namespace v0 {
+namespace internal {
+namespace {
+
+// Not a std::string: a thread-local object with a destructor would keep the library from being unloaded.
+constexpr std::size_t kErrorBytes = 2048;
+thread_local char last_error[kErrorBytes];
+
+void remember(const char* text) {
+  std::size_t length = std::min(std::strlen(text), kErrorBytes - 1);
+  if (length == kErrorBytes - 1) {
+    while (length > 0 && (static_cast<unsigned char>(text[length]) & 0xc0) == 0x80) --length;  // whole UTF-8 characters
+  }
+  std::memcpy(last_error, text, length);
+  last_error[length] = '\0';
+}
+
+template <class Function>
+std::int32_t status_of(Function function) noexcept {
+  try {
+    function();
+    return REGARD_OK;
+  } catch (const std::invalid_argument& error) {
+    remember(error.what());
+    return REGARD_INVALID_ARGUMENT;
+  } catch (const std::bad_alloc&) {
+    remember("out of memory");
+    return REGARD_OUT_OF_MEMORY;
+  } catch (const std::length_error&) {
+    remember("out of memory: a size is beyond what can be addressed");
+    return REGARD_OUT_OF_MEMORY;
+  } catch (const cancelled& error) {
+    remember(error.what());
+    return REGARD_CANCELLED;
+  } catch (const std::exception& error) {
+    remember(error.what());
+    return REGARD_INTERNAL;
+  } catch (...) {
+    remember("unknown exception");
+    return REGARD_INTERNAL;
+  }
+}
+
+std::string type_text(std::int32_t dtype) {
+  constexpr const char* kNames[] = {"none", "f32", "f64", "bool", "i32", "i64"};
+  return dtype >= 0 && dtype < 6 ? kNames[dtype] : "number " + std::to_string(dtype);
+}
+
+template <class T>
+constexpr std::int32_t dtype_of() {
+  if constexpr (std::is_same_v<T, float>) return REGARD_F32;
+  if constexpr (std::is_same_v<T, double>) return REGARD_F64;
+  if constexpr (std::is_same_v<T, bool>) return REGARD_BOOL;
+  if constexpr (std::is_same_v<T, std::int32_t>) return REGARD_I32;
+  if constexpr (std::is_same_v<T, std::int64_t>) return REGARD_I64;
+}
+
+// A caller's struct, whatever version of it the caller was compiled with.
+template <class Struct>
+Struct read_struct(const char* operator_name, const char* name, const Struct* given) {
+  if (given == nullptr) refuse(operator_name, std::string(name) + " is NULL");
+  const std::size_t size = given->struct_size;
+  if (size < sizeof(Struct)) {
+    refuse(operator_name, std::string(name) + "->struct_size is " + std::to_string(size) + "; expected " +
+                              std::to_string(sizeof(Struct)) + " or more");
+  }
+  const char* bytes = reinterpret_cast<const char*>(given);
+  if (std::any_of(bytes + sizeof(Struct), bytes + size, [](char byte) { return byte != 0; })) {
+    refuse(operator_name, std::string(name) + " sets a field that version " + std::string(version()) +
+                              " does not know; expected zeros after its first " + std::to_string(sizeof(Struct)) +
+                              " bytes");
+  }
+  return *given;
+}
+
+template <class Array>
+bool is_given(const Array& array) {
+  return array.data != nullptr || array.dtype != 0 || array.rank != 0 || array.shape != nullptr;
+}
+
+// An array that was not given becomes an absent view.
+template <class T, int Rank, class Array>
+TensorView<T, Rank> view_of(const char* operator_name, const char* name, const Array& array) {
+  if (!is_given(array)) return {};
+  constexpr std::int32_t kType = dtype_of<std::remove_const_t<T>>();
+  if (array.dtype != kType) {
+    refuse(operator_name, std::string(name) + " has type " + type_text(array.dtype) + "; expected " + type_text(kType));
+  }
+  if (array.rank != Rank) {
+    refuse(operator_name,
+           std::string(name) + " has rank " + std::to_string(array.rank) + "; expected " + std::to_string(Rank));
+  }
+  if (array.shape == nullptr) refuse(operator_name, std::string(name) + " has no shape");
+  TensorView<T, Rank> view;
+  view.data = static_cast<T*>(array.data);
+  std::copy_n(array.shape, Rank, view.shape.begin());
+  view.strides = dense_strides(view.shape);
+  if (array.strides != nullptr) std::copy_n(array.strides, Rank, view.strides.begin());
+  footprint(operator_name, name, view);
+  return view;
+}
+
+template <class T, int Rank, class Array>
+TensorView<T, Rank> required(const char* operator_name, const char* name, const Array* array) {
+  if (array == nullptr || !is_given(*array)) refuse(operator_name, std::string(name) + " is not given");
+  return view_of<T, Rank>(operator_name, name, *array);
+}
+
+template <class T>
+std::span<const T> span_of(const char* operator_name, const char* name, const regard_input& array) {
+  const auto view = view_of<const T, 1>(operator_name, name, array);
+  if (view.shape[0] > 1 && view.strides[0] != 1) {
+    refuse(operator_name, std::string(name) + " has stride " + std::to_string(view.strides[0]) + "; expected 1");
+  }
+  if (reinterpret_cast<std::uintptr_t>(view.data) % alignof(T) != 0) {
+    refuse(operator_name, std::string(name) + " is not aligned to its type");
+  }
+  return {view.data, static_cast<std::size_t>(view.shape[0])};
+}
+
+template <class T>
+AttentionOptions<T> options_of(const char* name, const regard_attention_options* given) {
+  AttentionOptions<T> options;
+  if (given == nullptr) return options;
+  const regard_attention_options o = read_struct(name, "options", given);
+  options.causal = o.causal != 0;
+  switch (o.query_offset_kind) {
+    case REGARD_OFFSET_NOT_NAMED:
+      break;
+    case REGARD_OFFSET_TOP_LEFT:
+      options.query_offset = QueryAlignment::top_left;
+      break;
+    case REGARD_OFFSET_BOTTOM_RIGHT:
+      options.query_offset = QueryAlignment::bottom_right;
+      break;
+    case REGARD_OFFSET_NUMBER:
+      options.query_offset = o.query_offset;
+      break;
+    case REGARD_OFFSET_NUMBERS:
+      options.query_offset = span_of<Index>(name, "query_offsets", o.query_offsets);
+      break;
+    default:
+      refuse(name, "query_offset_kind is " + std::to_string(o.query_offset_kind) + "; expected 0 to 4");
+  }
+  if (o.has_window_left != 0) options.window.left = o.window_left;
+  if (o.has_window_right != 0) options.window.right = o.window_right;
+  options.key_lengths = span_of<Index>(name, "key_lengths", o.key_lengths);
+  options.query_starts = span_of<Index>(name, "query_starts", o.query_starts);
+  options.key_starts = span_of<Index>(name, "key_starts", o.key_starts);
+  options.query_segments = view_of<const std::int32_t, 2>(name, "query_segments", o.query_segments);
+  options.key_segments = view_of<const std::int32_t, 2>(name, "key_segments", o.key_segments);
+  options.prefix = span_of<Index>(name, "prefix", o.prefix);
+  options.block_mask = view_of<const bool, 4>(name, "block_mask", o.block_mask);
+  options.block_size = {o.block_size[0], o.block_size[1]};
+  options.mask = view_of<const bool, 4>(name, "mask", o.mask);
+  if (o.bias.dtype == REGARD_F64) {
+    options.bias = view_of<const double, 4>(name, "bias", o.bias);
+  } else {
+    options.bias = view_of<const float, 4>(name, "bias", o.bias);
+  }
+  options.alibi_slopes = span_of<T>(name, "alibi_slopes", o.alibi_slopes);
+  options.sinks = span_of<T>(name, "sinks", o.sinks);
+  if (o.has_soft_cap != 0) options.soft_cap = o.soft_cap;
+  if (o.has_scale != 0) options.scale = o.scale;
+  return options;
+}
+
+Runtime runtime_of(const char* name, const regard_runtime* given) {
+  Runtime runtime;
+  if (given == nullptr) return runtime;
+  constexpr std::int64_t kLowest = std::numeric_limits<int>::min();
+  constexpr std::int64_t kHighest = std::numeric_limits<int>::max();
+  runtime.num_threads =
+      static_cast<int>(std::clamp(read_struct(name, "runtime", given).num_threads, kLowest, kHighest));
+  return runtime;
+}
+
+// Calls function(T{}) for the type of the operator's first argument.
+template <class Function>
+void with_type_of(const char* operator_name, const char* name, const regard_input* array, Function function) {
+  if (array == nullptr || !is_given(*array)) refuse(operator_name, std::string(name) + " is not given");
+  if (array->dtype == REGARD_F32) return function(float{});
+  if (array->dtype == REGARD_F64) return function(double{});
+  refuse(operator_name, std::string(name) + " has type " + type_text(array->dtype) + "; expected f32 or f64");
+}
+
+}  // namespace
+}  // namespace internal
+}  // namespace v0
+}  // namespace regard
+
+using namespace regard;
+using namespace regard::internal;
+
+const char* regard_version(void) { return version().data(); }
+
+const char* regard_last_error(void) { return last_error; }
+
+int32_t regard_attention_options_init(regard_attention_options* options, size_t struct_size) {
+  return status_of([=] {
+    const char* name = "attention_options_init";
+    if (options == nullptr) refuse(name, "options is NULL");
+    if (struct_size < sizeof(regard_attention_options)) {
+      refuse(name, "struct_size is " + std::to_string(struct_size) + "; expected " +
+                       std::to_string(sizeof(regard_attention_options)) + " or more");
+    }
+    std::memset(static_cast<void*>(options), 0, struct_size);
+    options->struct_size = struct_size;
+  });
+}
+
+int32_t regard_attention_forward(const regard_input* query, const regard_input* key, const regard_input* value,
+                                 const regard_attention_outputs* outputs, const regard_attention_options* options,
+                                 const regard_runtime* runtime) {
+  return status_of([=] {
+    const char* name = "attention_forward";
+    with_type_of(name, "query", query, [=]<class T>(T) {
+      const regard_attention_outputs o = read_struct(name, "outputs", outputs);
+      AttentionOutputs<T> views;
+      views.context = required<T, 4>(name, "context", &o.context);
+      views.row_max = view_of<T, 3>(name, "row_max", o.row_max);
+      views.row_sum = view_of<T, 3>(name, "row_sum", o.row_sum);
+      views.lse = view_of<T, 3>(name, "lse", o.lse);
+      views.weights = view_of<T, 4>(name, "weights", o.weights);
+      views.sink_weights = view_of<T, 3>(name, "sink_weights", o.sink_weights);
+      attention_forward<T>(required<const T, 4>(name, "query", query), required<const T, 4>(name, "key", key),
+                           required<const T, 4>(name, "value", value), views, options_of<T>(name, options),
+                           runtime_of(name, runtime));
+    });
+  });
+}
+
+int32_t regard_attention_weights(const regard_input* query, const regard_input* key,
+                                 const regard_weights_request* request, const regard_output* output,
+                                 const regard_attention_options* options, const regard_runtime* runtime) {
+  return status_of([=] {
+    const char* name = "attention_weights";
+    with_type_of(name, "query", query, [=]<class T>(T) {
+      const regard_weights_request r = read_struct(name, "request", request);
+      if (r.kind != REGARD_WEIGHTS && r.kind != REGARD_SCORES) {
+        refuse(name, "kind is " + std::to_string(r.kind) + "; expected 0 (weights) or 1 (scores)");
+      }
+      const auto pairs = view_of<const Index, 2>(name, "rows", r.rows);
+      if (!pairs.absent() && pairs.shape[1] != 2) {
+        refuse(name, "rows has shape " + shape_text(pairs.shape) + "; expected (n, 2)");
+      }
+      std::vector<RowRange> rows(static_cast<std::size_t>(pairs.shape[0]));
+      for (std::size_t i = 0; i < rows.size(); ++i) {
+        std::memcpy(&rows[i].begin, &pairs(static_cast<Index>(i), 0), sizeof(Index));
+        std::memcpy(&rows[i].end, &pairs(static_cast<Index>(i), 1), sizeof(Index));
+      }
+      WeightsRequest<T> views;
+      views.row_max = view_of<const T, 3>(name, "row_max", r.row_max);
+      views.row_sum = view_of<const T, 3>(name, "row_sum", r.row_sum);
+      views.rows = rows;
+      views.kind = r.kind == REGARD_SCORES ? WeightsKind::scores : WeightsKind::weights;
+      attention_weights<T>(required<const T, 4>(name, "query", query), required<const T, 4>(name, "key", key), views,
+                           required<T, 4>(name, "output", output), options_of<T>(name, options),
+                           runtime_of(name, runtime));
+    });
+  });
+}
+
+int32_t regard_linear_forward(const regard_input* input, const regard_input* parameters, const regard_input* bias,
+                              const regard_output* output, const regard_runtime* runtime) {
+  return status_of([=] {
+    const char* name = "linear_forward";
+    with_type_of(name, "input", input, [=]<class T>(T) {
+      const TensorView<const T, 1> addend =
+          bias == nullptr ? TensorView<const T, 1>() : view_of<const T, 1>(name, "bias", *bias);
+      linear_forward<T>(required<const T, 2>(name, "input", input),
+                        required<const T, 2>(name, "parameters", parameters), addend,
+                        required<T, 2>(name, "output", output), runtime_of(name, runtime));
+    });
+  });
+}

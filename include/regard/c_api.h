@@ -1,0 +1,148 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * The C interface (C99): version, attention, weights, linear, on strided arrays of float or double.
+ *
+ *     regard_attention_options options;
+ *     regard_attention_options_init(&options, sizeof options);
+ *     options.causal = 1;
+ *     if (regard_attention_forward(&q, &k, &v, &outputs, &options, NULL) != REGARD_OK) puts(regard_last_error());
+ *
+ * Formulas, extents (B H Hkv L S D Dv) and the meaning of every option are those of attention.h and linear.h, which
+ * have the same names; docs/semantics.md has every corner. The binary interface is stable: structs that begin with
+ * struct_size may grow at their end, numbers of enumerators never change. Nothing is thrown and nothing is printed.
+ * All functions may be called from any thread. Read next: src/c_api.cpp, tests/c_api_test.c. */
+#pragma once
+
+#include <stddef.h>
+#include <stdint.h>
+
+#include "regard/export.h"
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+/* Every function below that returns int32_t returns one of these. */
+enum regard_status {
+  REGARD_OK = 0,
+  REGARD_INVALID_ARGUMENT = 1, /* nothing was written */
+  REGARD_OUT_OF_MEMORY = 2,    /* outputs are unspecified, here and below */
+  REGARD_CANCELLED = 3,
+  REGARD_INTERNAL = 4
+};
+
+enum regard_dtype { REGARD_F32 = 1, REGARD_F64 = 2, REGARD_BOOL = 3, REGARD_I32 = 4, REGARD_I64 = 5 };
+
+/* Element (i, j, …) lies at data[i * strides[0] + j * strides[1] + …]. Strides count elements, not bytes; they may be
+ * zero or negative. strides NULL: dense, last axis contiguous. A REGARD_BOOL element is a byte, 0 or 1, nothing else.
+ * Arrays of rank 1 among the options must be contiguous and aligned.
+ * All fields zero: the array is not given. data NULL with a shape that is not empty is an error. */
+typedef struct regard_input {
+  const void* data;
+  int32_t dtype;
+  int32_t rank;
+  const int64_t* shape;   /* [rank] */
+  const int64_t* strides; /* [rank], or NULL */
+} regard_input;
+
+/* The same, written. An output must not overlap an input or another output. */
+typedef struct regard_output {
+  void* data;
+  int32_t dtype;
+  int32_t rank;
+  const int64_t* shape;
+  const int64_t* strides;
+} regard_output;
+
+enum regard_query_offset_kind {
+  REGARD_OFFSET_NOT_NAMED = 0,
+  REGARD_OFFSET_TOP_LEFT = 1,
+  REGARD_OFFSET_BOTTOM_RIGHT = 2,
+  REGARD_OFFSET_NUMBER = 3, /* query_offset */
+  REGARD_OFFSET_NUMBERS = 4 /* query_offsets */
+};
+
+/* All zero but struct_size is the default: no mask, no bias, scale 1 / sqrt(D). T is the type of query. */
+typedef struct regard_attention_options {
+  size_t struct_size; /* sizeof(regard_attention_options), where it was compiled */
+  int32_t causal;
+  int32_t query_offset_kind;
+  int64_t query_offset;
+  regard_input query_offsets; /* i64 (B), or one per packed sequence */
+  int32_t has_window_left;    /* 0: open */
+  int32_t has_window_right;
+  int64_t window_left;
+  int64_t window_right;
+  regard_input key_lengths;    /* i64 (B), or one per packed sequence */
+  regard_input query_starts;   /* i64 (n + 1) */
+  regard_input key_starts;     /* i64 (n + 1) */
+  regard_input query_segments; /* i32 (B, L) */
+  regard_input key_segments;   /* i32 (B, S) */
+  regard_input prefix;         /* i64 (B), or one per packed sequence */
+  regard_input block_mask;     /* bool (B|1, H|1, blocks of L, blocks of S) */
+  int64_t block_size[2];
+  regard_input mask;         /* bool, broadcastable to (B, H, L, S) */
+  regard_input bias;         /* f32 or T, broadcastable to (B, H, L, S) */
+  regard_input alibi_slopes; /* T (H) */
+  regard_input sinks;        /* T (H) */
+  int32_t has_soft_cap;
+  int32_t has_scale;
+  double soft_cap;
+  double scale;
+} regard_attention_options;
+
+/* What is written: context always, the others where given. All of type T. */
+typedef struct regard_attention_outputs {
+  size_t struct_size;
+  regard_output context;      /* (B, H, L, Dv) */
+  regard_output row_max;      /* (B, H, L) */
+  regard_output row_sum;      /* (B, H, L) */
+  regard_output lse;          /* (B, H, L) */
+  regard_output weights;      /* (B, H, L, S) */
+  regard_output sink_weights; /* (B, H, L) */
+} regard_attention_outputs;
+
+enum regard_weights_kind { REGARD_WEIGHTS = 0, REGARD_SCORES = 1 };
+
+typedef struct regard_weights_request {
+  size_t struct_size;
+  regard_input row_max; /* T (B, H, L), as regard_attention_forward wrote it; not needed for scores */
+  regard_input row_sum; /* T (B, H, L) */
+  regard_input rows;    /* i64 (n, 2): half-open ranges of query rows; not given: all rows */
+  int64_t kind;         /* enum regard_weights_kind */
+} regard_weights_request;
+
+typedef struct regard_runtime {
+  size_t struct_size;
+  int64_t num_threads; /* 0: the default */
+} regard_runtime;
+
+/* "0.1.0". */
+REGARD_EXPORT const char* regard_version(void);
+
+/* Why the last failing call of this thread failed; "" if none has. Valid until the thread's next failing call. */
+REGARD_EXPORT const char* regard_last_error(void);
+
+/* Sets every field to its default and struct_size to the argument: pass sizeof(regard_attention_options). */
+REGARD_EXPORT int32_t regard_attention_options_init(regard_attention_options* options, size_t struct_size);
+
+/* context = softmax(scores over visible keys) · value, scores = soft_cap(scale · query · keyᵀ) + ALiBi + bias.
+ *   query (B, H, L, D), key (B, Hkv, S, D), value (B, Hkv, S, Dv): all f32 or all f64.
+ * options and runtime may be NULL. The same bits as attention_forward of attention.h. */
+REGARD_EXPORT int32_t regard_attention_forward(const regard_input* query, const regard_input* key,
+                                               const regard_input* value, const regard_attention_outputs* outputs,
+                                               const regard_attention_options* options, const regard_runtime* runtime);
+
+/* The exact weights or scores of chosen rows: writes output (B, H, R, S), R rows in the order of request->rows. */
+REGARD_EXPORT int32_t regard_attention_weights(const regard_input* query, const regard_input* key,
+                                               const regard_weights_request* request, const regard_output* output,
+                                               const regard_attention_options* options, const regard_runtime* runtime);
+
+/* output = input · parameters + bias: input (R, I), parameters (I, O), bias (O) or NULL, output (R, O). */
+REGARD_EXPORT int32_t regard_linear_forward(const regard_input* input, const regard_input* parameters,
+                                            const regard_input* bias, const regard_output* output,
+                                            const regard_runtime* runtime);
+
+#ifdef __cplusplus
+}
+#endif
