@@ -58,7 +58,7 @@ def whole(work):
     run_by_ctest = stems_run_by_ctest(work / "release")
     run_by_pytest = files_run_by_pytest(work / "results" / "python.xml")
     replayed = {path.stem for path in (work / "logs").glob("*_fuzz.log")}
-    unrun = [path for path in TESTS.rglob("*_test.cpp") if path.stem not in run_by_ctest]
+    unrun = [path for path in TESTS.rglob("*_test.c*") if path.stem not in run_by_ctest]
     unrun += [path for path in TESTS.rglob("*_test.py") if path.name not in run_by_pytest]
     unrun += [path for path in TESTS.rglob("*_fuzz.cpp") if path.stem not in replayed]
     unrun += [path for path in TESTS.rglob("check_*.py") if path.name not in run_by_ctest | {
