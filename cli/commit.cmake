@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 # Writes OUTPUT: the commit that SOURCE is built from, "unknown" outside a git checkout of its own, with a "+" when
 # files differ from it.
 set(commit unknown)

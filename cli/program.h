@@ -18,11 +18,13 @@
 #include <CLI/CLI.hpp>
 #include <cstddef>
 #include <cstdint>
+#include <optional>
 #include <stdexcept>
 #include <string>
 #include <string_view>
 #include <vector>
 
+#include "regard/npy.h"
 #include "regard/tensor.h"
 
 namespace regard::program {
@@ -56,10 +58,8 @@ void add_color_option(CLI::App& command, std::string& mode);
 // unset or empty. Throws UsageError for another word.
 bool use_color(std::string_view mode);
 
-// ---- text
+// ---- text (for a terminal: escape_for_terminal of regard/explain.h; main applies it to every message)
 
-// For messages and terminals: control and bidirectional characters as \u{…}, bytes that are not UTF-8 as \x{…}.
-std::string terminal_text(std::string_view text);
 // A JSON string with its quotes; bytes that are not UTF-8 become U+FFFD.
 std::string json_string(std::string_view text);
 // The shortest JSON number that reads back as x; "-inf", "inf" and "nan" as strings.
@@ -78,6 +78,17 @@ std::vector<std::string_view> split(std::string_view text, char separator);
 
 // ---- files
 
+// A file to read, or standard input for "-". Only regular files are opened: a folder, a FIFO or a device is refused.
+// num_bytes is absent for standard input. Throws std::runtime_error naming the path, when opened and when read.
+struct InputFile {
+  ByteSource source;
+  std::optional<std::uint64_t> num_bytes;
+  std::string name;  // the path, or "standard input"
+};
+InputFile open_input(const std::string& path);
+// All bytes of a file or of standard input. Throws as open_input, and when there are more than max_bytes.
+std::string read_text(const std::string& path, std::uint64_t max_bytes);
+
 // Files that appear together or not at all. Each is written under a temporary name in its own folder; commit() syncs
 // and renames them. Without commit(), and on Ctrl-C, SIGTERM and SIGHUP, the temporary files are removed. A path "-"
 // is standard output, written directly. Every failure throws std::runtime_error naming the path.
@@ -88,8 +99,7 @@ class OutputFiles {
   OutputFiles& operator=(const OutputFiles&) = delete;
   ~OutputFiles();
 
-  // Opens the temporary file and returns its number. Refuses a path that stands for a folder or a device, and one
-  // that was added before.
+  // Opens the temporary file and returns its number. Refuses a path where something other than a file stands.
   std::size_t add(const std::string& path);
   void write(std::size_t file, const void* bytes, std::size_t count);
   void commit();
@@ -98,9 +108,11 @@ class OutputFiles {
   struct File {
     std::string name;       // as given
     std::string target;     // with symbolic links followed
-    std::string temporary;  // empty once renamed, and for standard output
-    int descriptor;
+    std::string temporary;  // empty for standard output
+    bool replaces = false;  // a file stands at target
+    int descriptor = -1;
   };
+  void remove_temporaries();
   std::vector<File> files_;
 };
 
@@ -110,6 +122,15 @@ struct NamedPath {
   std::string path;
 };
 void check_paths(const std::vector<NamedPath>& inputs, const std::vector<NamedPath>& outputs);
+
+// ---- the build
+
+struct Build {
+  std::string version;   // "0.1.0"
+  std::string commit;    // twelve digits, "+" behind them when files differed from it; or "unknown"
+  std::string compiler;  // "g++ 12.2.0"
+};
+Build build();
 
 // ---- used by main
 

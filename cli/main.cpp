@@ -1,0 +1,178 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// The program `regard`: reads the command line, hands it to a subcommand, turns failures into one line and an exit
+// code.
+//
+//     arguments ─ normalize ─ CLI11 ─ callback of cli/<name>.cpp ─ 0
+//                    └─ UsageError ─ 2          └─ any other exception ─ 1
+//
+// Read next: program.h.
+#include <algorithm>
+#include <cstdio>
+#include <new>
+
+#include "commit.h"
+#include "program.h"
+#include "regard/explain.h"
+#include "regard/runtime.h"
+
+namespace regard::program {
+namespace {
+
+std::string compiler_text() {
+#if defined(__clang__)
+  return "clang " + std::to_string(__clang_major__) + "." + std::to_string(__clang_minor__) + "." +
+         std::to_string(__clang_patchlevel__);
+#else
+  return "g++ " + std::to_string(__GNUC__) + "." + std::to_string(__GNUC_MINOR__) + "." +
+         std::to_string(__GNUC_PATCHLEVEL__);
+#endif
+}
+
+}  // namespace
+
+Build build() { return {std::string(version()), REGARD_COMMIT, compiler_text()}; }
+
+namespace {
+
+std::string version_text() {
+  const Build b = build();
+  std::string sets;
+  for (const InstructionSet& set : instruction_sets()) {
+    sets += " " + set.name + (set.active ? " (active)" : set.available ? "" : " (not on this processor)");
+  }
+  return "regard " + b.version + "\ncommit " + b.commit + "\ncompiler " + b.compiler + "\ninstruction sets" + sets +
+         "\n";
+}
+
+bool takes_value(const CLI::Option& option) { return option.get_items_expected_max() > 0; }
+
+// The option of this command that an argument names: "--scale", "--scale=2", "-o", "-oFILE". length is how much of the
+// argument is the name.
+const CLI::Option* find_option(const CLI::App& command, const std::string& argument, std::size_t& length) {
+  length = argument.starts_with("--") ? std::min(argument.find('='), argument.size()) : 2;
+  if (argument.size() < 2 || argument[0] != '-' || argument == "--") return nullptr;
+  return command.get_option_no_throw(argument.substr(0, length));
+}
+
+// CLI11 2.1.2 takes the next argument for the value of `--name=` and of options whose value may be left out, takes an
+// option for a value that was forgotten, and explains neither. Here every value becomes an argument of its own.
+std::vector<std::string> normalize(CLI::App& app, const std::vector<std::string>& arguments) {
+  std::vector<std::string> result;
+  const CLI::App* command = &app;
+  const std::string help = "; see regard ";
+  for (std::size_t i = 0; i < arguments.size(); ++i) {
+    const std::string& argument = arguments[i];
+    if (argument == "--") {
+      result.insert(result.end(), arguments.begin() + static_cast<std::ptrdiff_t>(i), arguments.end());
+      break;
+    }
+    std::size_t length = 0;
+    const CLI::Option* option = find_option(*command, argument, length);
+    if (option == nullptr) {
+      const bool in_subcommand = command != &app;
+      if (argument.size() > 1 && argument[0] == '-' && !(argument[1] >= '0' && argument[1] <= '9')) {
+        throw UsageError("there is no option " + argument.substr(0, argument.find('=')) +
+                         (in_subcommand ? " of regard " + command->get_name() : "") + help +
+                         (in_subcommand ? command->get_name() + " " : "") + "--help");
+      }
+      if (!in_subcommand) {
+        const auto commands = app.get_subcommands([&](const CLI::App* c) { return c->get_name() == argument; });
+        if (commands.empty()) {
+          throw UsageError("there is no subcommand \"" + argument + "\"" + help + "--help");
+        }
+        command = commands.front();
+      }
+      result.push_back(argument);
+      continue;
+    }
+    const std::string name = argument.substr(0, length);
+    result.push_back(name);
+    const bool optional = option->get_items_expected_min() == 0;
+    if (!takes_value(*option)) {
+      if (length != argument.size()) throw UsageError(name + " takes no value; write " + name + " alone");
+    } else if (length != argument.size()) {
+      // An empty list of values would be read as the flag alone.
+      const std::string value = argument.substr(length + (argument[length] == '=' ? 1 : 0));
+      if (value.empty() && optional) throw UsageError(name + "= needs a value, or no =");
+      result.push_back(value);
+    } else if (optional) {
+      result.push_back("true");
+    } else {
+      std::size_t next_length = 0;
+      if (i + 1 == arguments.size() || arguments[i + 1] == "--") throw UsageError(name + " needs a value");
+      if (find_option(*command, arguments[i + 1], next_length) != nullptr) {
+        throw UsageError(name + " needs a value, and " + arguments[i + 1] + " is an option; write " + name + "=" +
+                         arguments[i + 1] + " if it is meant as value");
+      }
+      result.push_back(arguments[++i]);
+    }
+  }
+  return result;
+}
+
+int run(int count, char** arguments) {
+  CLI::App app("Exact attention, computed and shown: softmax(scale · Q · Kᵀ + mask) · V.", "regard");
+  app.get_formatter()->column_width(32);
+  app.set_help_flag("-h,--help", "Print this help and exit");
+  app.require_subcommand(0, 1);
+  bool show_version = false;
+  app.add_flag("--version", show_version, "Print version, commit, compiler and instruction sets");
+  add_attend(app);
+  add_explain(app);
+  add_lesson(app);
+  add_info(app);
+  app.footer(
+      "EXAMPLES\n"
+      "  regard lesson                    list the lessons\n"
+      "  regard lesson 000                run one: attention step by step\n"
+      "  regard explain --input FILE      the same for matrices of your own\n"
+      "  regard attend --query q.npy --key k.npy --value v.npy -o context.npy\n"
+      "  regard attend --help             every option of a subcommand, with examples");
+  try {
+    std::vector<std::string> normal = normalize(app, {arguments + 1, arguments + count});
+    if (normal.empty()) {
+      write_stdout(app.help());
+      return 0;
+    }
+    std::reverse(normal.begin(), normal.end());
+    app.parse(normal);
+    if (show_version) {
+      write_stdout(version_text());
+    } else if (app.get_subcommands().empty()) {
+      throw UsageError("a subcommand is missing; see regard --help");
+    }
+  } catch (const CLI::CallForHelp&) {
+    write_stdout(app.help());
+  } catch (const CLI::ParseError& error) {
+    const auto commands = app.get_subcommands();
+    throw UsageError(std::string(error.what()) + "; see regard " +
+                     (commands.empty() ? "" : commands.front()->get_name() + " ") + "--help");
+  }
+  return 0;
+}
+
+int report(const std::string& what, int exit_code) {
+  std::fputs(("regard: " + escape_for_terminal(what) + "\n").c_str(), stderr);
+  return exit_code;
+}
+
+}  // namespace
+}  // namespace regard::program
+
+int main(int count, char** arguments) {
+  using namespace regard::program;
+  try {
+    prepare_process();
+    set_command_line(count, arguments);
+    return run(count, arguments);
+  } catch (const UsageError& error) {
+    return report(error.what(), 2);
+  } catch (const ClosedPipe&) {
+    return 1;
+  } catch (const std::bad_alloc&) {
+    return report("the memory that this needs could not be had; try fewer rows, heads or keys", 1);
+  } catch (const std::exception& error) {
+    return report(error.what(), 1);
+  }
+}

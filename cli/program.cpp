@@ -1,0 +1,487 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// What program.h declares: standard output, colour, escaping, values of options, files in and out, signals.
+//
+// Output files live under a temporary name until commit(). Their names also stand in a fixed array of characters, so
+// that a signal handler, which may neither lock nor allocate, can remove them. Read next: program.h.
+#include "program.h"
+
+#include <fcntl.h>
+#include <fmt/format.h>
+#include <signal.h>
+#include <sys/poll.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <array>
+#include <atomic>
+#include <cerrno>
+#include <charconv>
+#include <climits>
+#include <cmath>
+#include <cstdlib>
+#include <cstring>
+#include <filesystem>
+#include <limits>
+#include <memory>
+#include <system_error>
+
+namespace regard::program {
+namespace {
+
+std::string reason(int error) { return std::generic_category().message(error); }
+
+// Writes all bytes, also to a descriptor that somebody made non-blocking. Returns 0 or the error.
+int write_all(int descriptor, const char* bytes, std::size_t count) {
+  while (count > 0) {
+    const ssize_t written = ::write(descriptor, bytes, std::min<std::size_t>(count, std::size_t{1} << 30));
+    if (written >= 0) {
+      bytes += written;
+      count -= static_cast<std::size_t>(written);
+    } else if (errno == EAGAIN) {
+      pollfd ready{descriptor, POLLOUT, 0};
+      ::poll(&ready, 1, -1);
+    } else if (errno != EINTR) {
+      return errno;
+    }
+  }
+  return 0;
+}
+
+// ---- temporary files that a signal must remove
+
+constexpr std::size_t kMaxOutputs = 16;
+struct TemporaryName {
+  std::atomic<bool> used{false};
+  std::array<char, PATH_MAX> path{};
+};
+constinit std::array<TemporaryName, kMaxOutputs> temporary_names{};
+static_assert(std::atomic<bool>::is_always_lock_free);
+
+void remember(std::size_t slot, const std::string& path) {
+  temporary_names[slot].used = false;
+  if (path.size() + 1 > PATH_MAX) return;  // no file can be made under such a name
+  std::memcpy(temporary_names[slot].path.data(), path.c_str(), path.size() + 1);
+  temporary_names[slot].used = true;
+}
+
+extern "C" void end_on_signal(int signal) {
+  for (const TemporaryName& name : temporary_names) {
+    if (name.used) ::unlink(name.path.data());
+  }
+  ::_exit(128 + signal);
+}
+
+constexpr std::array<int, 3> kEndingSignals = {SIGINT, SIGTERM, SIGHUP};
+
+// No ending signal between the first rename and the last.
+class SignalsHeld {
+ public:
+  SignalsHeld() {
+    sigset_t held;
+    sigemptyset(&held);
+    for (int signal : kEndingSignals) sigaddset(&held, signal);
+    ::pthread_sigmask(SIG_BLOCK, &held, &previous_);
+  }
+  ~SignalsHeld() { ::pthread_sigmask(SIG_SETMASK, &previous_, nullptr); }
+  SignalsHeld(const SignalsHeld&) = delete;
+  SignalsHeld& operator=(const SignalsHeld&) = delete;
+
+ private:
+  sigset_t previous_;
+};
+
+// ---- UTF-8
+
+// The bytes of the well-formed character at the front of text; 0 when there is none.
+std::size_t character_bytes(std::string_view text) {
+  const auto byte = [&](std::size_t i) { return static_cast<unsigned char>(text[i]); };
+  const unsigned first = byte(0);
+  if (first < 0x80) return 1;
+  const std::size_t count = first >= 0xf0 ? 4 : first >= 0xe0 ? 3 : 2;
+  if (first < 0xc2 || first > 0xf4 || text.size() < count) return 0;
+  for (std::size_t i = 1; i < count; ++i) {
+    if ((byte(i) & 0xc0) != 0x80) return 0;
+  }
+  // Overlong forms, surrogates, and what lies beyond U+10FFFF.
+  const unsigned second = byte(1);
+  if ((first == 0xe0 && second < 0xa0) || (first == 0xed && second > 0x9f) || (first == 0xf0 && second < 0x90) ||
+      (first == 0xf4 && second > 0x8f)) {
+    return 0;
+  }
+  return count;
+}
+
+std::string command_line_text;
+
+std::string shell_quoted(std::string_view argument) {
+  constexpr std::string_view kPlain = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_-+=./,:@%";
+  if (!argument.empty() && argument.find_first_not_of(kPlain) == std::string_view::npos) return std::string(argument);
+  std::string quoted = "'";
+  for (char c : argument) quoted += c == '\'' ? std::string("'\\''") : std::string(1, c);
+  return quoted + "'";
+}
+
+[[noreturn]] void refuse_value(std::string_view option, std::string_view text, const char* expected) {
+  throw UsageError(fmt::format("{} is \"{}\"; expected {}", option, text, expected));
+}
+
+// What stands at a path, for messages.
+const char* kind_of(mode_t mode) {
+  if (S_ISDIR(mode)) return "a folder";
+  if (S_ISFIFO(mode)) return "a pipe";
+  if (S_ISSOCK(mode)) return "a socket";
+  return "a device";
+}
+
+}  // namespace
+
+// ---- standard output
+
+void write_stdout(std::string_view text) {
+  const int error = write_all(STDOUT_FILENO, text.data(), text.size());
+  if (error == EPIPE) throw ClosedPipe();
+  if (error == EBADF) throw std::runtime_error("standard output is closed; there is nowhere to write");
+  if (error != 0) throw std::runtime_error("cannot write standard output: " + reason(error));
+}
+
+void add_color_option(CLI::App& command, std::string& mode) {
+  command.add_option("--color", mode, "auto (default: on a terminal without NO_COLOR),\nalways or never")
+      ->type_name("WHEN");
+}
+
+bool use_color(std::string_view mode) {
+  if (mode == "always") return true;
+  if (mode == "never") return false;
+  if (mode != "auto" && !mode.empty()) refuse_value("--color", mode, "auto, always or never");
+  const auto variable = [](const char* name) {
+    const char* value = std::getenv(name);
+    return std::string_view(value ? value : "");
+  };
+  return ::isatty(STDOUT_FILENO) == 1 && variable("NO_COLOR").empty() && !variable("TERM").empty() &&
+         variable("TERM") != "dumb";
+}
+
+// ---- text
+
+std::string json_string(std::string_view text) {
+  std::string json = "\"";
+  while (!text.empty()) {
+    const std::size_t count = character_bytes(text);
+    const auto byte = static_cast<unsigned char>(text[0]);
+    if (count == 0) {
+      json += "\xef\xbf\xbd";
+    } else if (byte == '"' || byte == '\\') {
+      json += {'\\', text[0]};
+    } else if (byte < 0x20 || byte == 0x7f) {
+      json += fmt::format("\\u{:04x}", static_cast<unsigned>(byte));
+    } else {
+      json += text.substr(0, count);
+    }
+    text.remove_prefix(std::max<std::size_t>(count, 1));
+  }
+  return json + '"';
+}
+
+std::string json_number(double x) {
+  if (std::isnan(x)) return "\"nan\"";
+  if (std::isinf(x)) return x < 0 ? "\"-inf\"" : "\"inf\"";
+  std::array<char, 32> digits{};
+  return {digits.data(), std::to_chars(digits.data(), digits.data() + digits.size(), x).ptr};
+}
+
+const std::string& command_line() { return command_line_text; }
+
+void set_command_line(int count, char** arguments) {
+  command_line_text = "regard";
+  for (int i = 1; i < count; ++i) command_line_text += " " + shell_quoted(arguments[i]);
+}
+
+std::string bytes_text(std::uint64_t bytes) {
+  constexpr std::array<const char*, 6> kUnits = {"KiB", "MiB", "GiB", "TiB", "PiB", "EiB"};
+  if (bytes < 1024) return fmt::format("{} bytes", bytes);
+  double size = static_cast<double>(bytes) / 1024;
+  std::size_t unit = 0;
+  for (; size >= 1024 && unit + 1 < kUnits.size(); ++unit) size /= 1024;
+  return fmt::format("{:.1f} {}", size, kUnits[unit]);
+}
+
+// ---- values of options
+
+double parse_number(std::string_view option, std::string_view text) {
+  double x = 0;
+  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), x);
+  if (error == std::errc::result_out_of_range) refuse_value(option, text, "a number that a double can hold");
+  if (error != std::errc() || end != text.data() + text.size()) {
+    refuse_value(option, text, "a number such as 0.125 or -1");
+  }
+  if (!std::isfinite(x)) refuse_value(option, text, "a finite number");
+  return x;
+}
+
+Index parse_integer(std::string_view option, std::string_view text) {
+  Index n = 0;
+  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), n);
+  if (error == std::errc::result_out_of_range) refuse_value(option, text, "a whole number of at most 63 bits");
+  if (error != std::errc() || end != text.data() + text.size()) refuse_value(option, text, "a whole number");
+  return n;
+}
+
+std::uint64_t parse_bytes(std::string_view option, std::string_view text) {
+  constexpr const char* kExpected = "a number of bytes such as 1000000, 512M or 8G";
+  constexpr std::string_view kUnits = "KMGT";
+  std::string_view digits = text;
+  const std::size_t unit = text.empty() ? std::string_view::npos : kUnits.find(text.back());
+  if (unit != std::string_view::npos) digits.remove_suffix(1);
+  std::uint64_t bytes = 0;
+  const auto [end, error] = std::from_chars(digits.data(), digits.data() + digits.size(), bytes);
+  if (error != std::errc() || end != digits.data() + digits.size()) refuse_value(option, text, kExpected);
+  const std::uint64_t factor = unit == std::string_view::npos ? 1 : std::uint64_t{1} << (10 * (unit + 1));
+  if (bytes > std::numeric_limits<std::uint64_t>::max() / factor) refuse_value(option, text, kExpected);
+  return bytes * factor;
+}
+
+std::vector<std::string_view> split(std::string_view text, char separator) {
+  std::vector<std::string_view> parts;
+  while (true) {
+    const std::size_t end = text.find(separator);
+    parts.push_back(text.substr(0, end));
+    if (end == std::string_view::npos) return parts;
+    text.remove_prefix(end + 1);
+  }
+}
+
+// ---- files in
+
+namespace {
+
+// A closed or foreign descriptor is never left behind by a copy of the source.
+class Descriptor {
+ public:
+  Descriptor(int number, bool owned) : number_(number), owned_(owned) {}
+  ~Descriptor() {
+    if (owned_) ::close(number_);
+  }
+  Descriptor(const Descriptor&) = delete;
+  Descriptor& operator=(const Descriptor&) = delete;
+  int number() const { return number_; }
+
+ private:
+  int number_;
+  bool owned_;
+};
+
+ByteSource source_of(std::shared_ptr<Descriptor> descriptor, const std::string& name) {
+  return [descriptor = std::move(descriptor), name](std::span<std::byte> bytes) {
+    std::size_t filled = 0;
+    while (filled < bytes.size()) {
+      const std::size_t wanted = std::min<std::size_t>(bytes.size() - filled, std::size_t{1} << 30);
+      const ssize_t came = ::read(descriptor->number(), bytes.data() + filled, wanted);
+      if (came == 0) break;
+      if (came > 0) {
+        filled += static_cast<std::size_t>(came);
+      } else if (errno == EAGAIN) {
+        pollfd ready{descriptor->number(), POLLIN, 0};
+        ::poll(&ready, 1, -1);
+      } else if (errno != EINTR) {
+        const int error = errno;
+        throw std::runtime_error(name +
+                                 ": cannot be read: " + (error == EBADF ? std::string("it is closed") : reason(error)));
+      }
+    }
+    return filled;
+  };
+}
+
+}  // namespace
+
+InputFile open_input(const std::string& path) {
+  if (path == "-") {
+    const std::string name = "standard input";
+    return {source_of(std::make_shared<Descriptor>(STDIN_FILENO, false), name), std::nullopt, name};
+  }
+  if (path.empty())
+    throw std::runtime_error("a file name is empty; expected the name of a file, or - for standard input");
+  const auto refuse_unless_regular = [&path](const struct stat& status) {
+    if (S_ISREG(status.st_mode)) return;
+    throw std::runtime_error(path + ": is " + kind_of(status.st_mode) + "; expected a file, or - for standard input");
+  };
+  struct stat status{};
+  if (::stat(path.c_str(), &status) != 0) throw std::runtime_error(path + ": cannot be opened: " + reason(errno));
+  refuse_unless_regular(status);
+  // What stands there may have changed since: opened so that a FIFO cannot hold us up, and looked at again.
+  const int number = ::open(path.c_str(), O_RDONLY | O_NONBLOCK | O_CLOEXEC | O_NOCTTY);
+  if (number < 0) throw std::runtime_error(path + ": cannot be opened: " + reason(errno));
+  auto descriptor = std::make_shared<Descriptor>(number, true);
+  if (::fstat(number, &status) != 0) throw std::runtime_error(path + ": cannot be opened: " + reason(errno));
+  refuse_unless_regular(status);
+  return {source_of(std::move(descriptor), path), static_cast<std::uint64_t>(status.st_size), path};
+}
+
+std::string read_text(const std::string& path, std::uint64_t max_bytes) {
+  const InputFile file = open_input(path);
+  std::string text;
+  constexpr std::size_t kPiece = 1 << 16;
+  while (text.size() <= max_bytes) {
+    const std::size_t before = text.size();
+    text.resize(before + kPiece);
+    const std::size_t came = file.source(std::as_writable_bytes(std::span(text).subspan(before)));
+    text.resize(before + came);
+    if (came < kPiece) break;
+  }
+  if (text.size() > max_bytes) {
+    throw std::runtime_error(file.name + ": is larger than " + bytes_text(max_bytes) + ", the most that is read");
+  }
+  return text;
+}
+
+// ---- files out
+
+std::size_t OutputFiles::add(const std::string& path) {
+  const auto fail = [&path](const std::string& what) { throw std::runtime_error(path + ": " + what); };
+  const std::size_t slot = files_.size();
+  if (slot == kMaxOutputs) fail("too many outputs");
+  File file;
+  file.name = path;
+  if (path == "-") {
+    file.name = "standard output";
+    file.descriptor = STDOUT_FILENO;
+    files_.push_back(file);
+    return slot;
+  }
+  if (path.empty()) throw std::runtime_error("the name of an output file is empty");
+  file.target = path;
+  struct stat status{};
+  mode_t mode = 0;
+  if (::stat(path.c_str(), &status) == 0) {
+    if (!S_ISREG(status.st_mode)) fail(std::string("is ") + kind_of(status.st_mode) + "; expected the name of a file");
+    // A link stays a link: the file that it leads to is replaced.
+    file.target = std::filesystem::canonical(path).string();
+    file.replaces = true;
+    mode = status.st_mode & 07777;
+  }
+  const std::filesystem::path target(file.target);
+  if (target.filename().empty()) fail("is the name of a folder; expected the name of a file");
+  for (int attempt = 0;; ++attempt) {
+    const std::string name = fmt::format(".regard-{}-{}-{}", ::getpid(), slot, attempt);
+    file.temporary = (target.parent_path() / name).string();
+    remember(slot, file.temporary);
+    file.descriptor = ::open(file.temporary.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0666);
+    if (file.descriptor >= 0) break;
+    const int error = errno;
+    temporary_names[slot].used = false;
+    if (error != EEXIST) fail("cannot be written: " + reason(error));
+  }
+  if (file.replaces) ::fchmod(file.descriptor, mode);
+  files_.push_back(file);
+  return slot;
+}
+
+void OutputFiles::write(std::size_t number, const void* bytes, std::size_t count) {
+  const File& file = files_[number];
+  if (file.descriptor == STDOUT_FILENO) {
+    write_stdout({static_cast<const char*>(bytes), count});
+  } else if (const int error = write_all(file.descriptor, static_cast<const char*>(bytes), count)) {
+    throw std::runtime_error(file.name + ": cannot be written: " + reason(error));
+  }
+}
+
+void OutputFiles::commit() {
+  for (File& file : files_) {
+    if (file.temporary.empty()) continue;
+    // Some file systems cannot sync and say EINVAL: then there is nothing to wait for.
+    int error = ::fsync(file.descriptor) == 0 || errno == EINVAL ? 0 : errno;
+    if (::close(file.descriptor) != 0 && error == 0) error = errno;
+    file.descriptor = -1;
+    if (error != 0) throw std::runtime_error(file.name + ": cannot be written: " + reason(error));
+  }
+  const SignalsHeld held;
+  for (std::size_t i = 0; i < files_.size(); ++i) {
+    if (files_[i].temporary.empty()) continue;
+    if (::rename(files_[i].temporary.c_str(), files_[i].target.c_str()) == 0) continue;
+    const int error = errno;
+    std::string replaced;
+    for (std::size_t j = 0; j < i; ++j) {
+      if (files_[j].temporary.empty()) continue;
+      if (files_[j].replaces) {
+        replaced += " " + files_[j].name;
+      } else {
+        ::unlink(files_[j].target.c_str());
+      }
+    }
+    throw std::runtime_error(files_[i].name + ": cannot be put in place: " + reason(error) +
+                             (replaced.empty() ? "" : "; replaced before that:" + replaced));
+  }
+  for (TemporaryName& name : temporary_names) name.used = false;
+  files_.clear();
+}
+
+void OutputFiles::remove_temporaries() {
+  for (std::size_t i = 0; i < files_.size(); ++i) {
+    if (files_[i].temporary.empty()) continue;
+    if (files_[i].descriptor >= 0) ::close(files_[i].descriptor);
+    ::unlink(files_[i].temporary.c_str());
+    temporary_names[i].used = false;
+  }
+  files_.clear();
+}
+
+OutputFiles::~OutputFiles() { remove_temporaries(); }
+
+void check_paths(const std::vector<NamedPath>& inputs, const std::vector<NamedPath>& outputs) {
+  // Two names are one file when they lead to the same place, or, where a file stands, to the same file.
+  const auto same = [](const std::string& a, const std::string& b) {
+    if (a == "-" || b == "-") return a == b;
+    std::error_code error;
+    if (std::filesystem::equivalent(a, b, error)) return true;
+    const auto place = [&error](const std::string& path) {
+      return std::filesystem::weakly_canonical(std::filesystem::absolute(path, error), error);
+    };
+    return place(a) == place(b);
+  };
+  for (std::size_t i = 0; i < inputs.size(); ++i) {
+    for (std::size_t j = i + 1; j < inputs.size(); ++j) {
+      if (inputs[i].path == "-" && inputs[j].path == "-") {
+        throw UsageError(fmt::format("{} and {} both read standard input; one of them must be a file", inputs[i].option,
+                                     inputs[j].option));
+      }
+    }
+  }
+  for (std::size_t i = 0; i < outputs.size(); ++i) {
+    for (std::size_t j = i + 1; j < outputs.size(); ++j) {
+      if (same(outputs[i].path, outputs[j].path)) {
+        throw UsageError(fmt::format("{} and {} both write {}; give each a name of its own", outputs[i].option,
+                                     outputs[j].option, outputs[i].path == "-" ? "standard output" : outputs[i].path));
+      }
+    }
+    for (const NamedPath& input : inputs) {
+      if (outputs[i].path != "-" && same(outputs[i].path, input.path)) {
+        throw UsageError(fmt::format("{} would write {}, which {} reads; choose another name", outputs[i].option,
+                                     outputs[i].path, input.option));
+      }
+    }
+  }
+}
+
+// ---- the process
+
+void prepare_process() {
+  for (int descriptor : {STDIN_FILENO, STDOUT_FILENO, STDERR_FILENO}) {
+    if (::fcntl(descriptor, F_GETFD) != -1 || errno != EBADF) continue;
+    // The wrong direction on purpose: a read or write there still fails, and no other file can take the number.
+    if (::open("/dev/null", descriptor == STDIN_FILENO ? O_WRONLY : O_RDONLY) < 0) break;
+  }
+  ::signal(SIGPIPE, SIG_IGN);
+  for (int signal : kEndingSignals) {
+    struct sigaction action{};
+    // A signal that was ignored when we started (nohup) stays ignored.
+    if (::sigaction(signal, nullptr, &action) != 0 || action.sa_handler == SIG_IGN) continue;
+    action = {};
+    action.sa_handler = end_on_signal;
+    sigfillset(&action.sa_mask);
+    ::sigaction(signal, &action, nullptr);
+  }
+}
+
+}  // namespace regard::program
