@@ -273,21 +273,24 @@ void run_with_executor(const std::shared_ptr<Loop>& loop, const Executor& execut
   loop->run(0);
 }
 
+// A malformed number of threads is an error of every call, also of one that needs a single thread.
+void check_threads(const Runtime& runtime) {
+  if (runtime.num_threads < 0) {
+    throw std::invalid_argument("Runtime: num_threads is " + std::to_string(runtime.num_threads) +
+                                "; expected 0 (the default number) or more");
+  }
+  if (runtime.num_threads == 0) threads_from_environment();
+}
+
 }  // namespace
 
 FloatingPointScope::FloatingPointScope() : previous_(kernels::active().enter_floating_point()) {}
 FloatingPointScope::~FloatingPointScope() { kernels::active().leave_floating_point(previous_); }
 
 int num_workers(const Runtime& runtime, Index num_items) {
-  if (runtime.num_threads < 0) {
-    throw std::invalid_argument("Runtime: num_threads is " + std::to_string(runtime.num_threads) +
-                                "; expected 0 (the default number) or more");
-  }
-  // A malformed REGARD_THREADS is an error of every call that would use it, also of one with a single item.
-  const bool by_default = runtime.num_threads == 0;
-  if (by_default) threads_from_environment();
+  check_threads(runtime);
   if (num_items <= 1) return 1;
-  Index threads = by_default ? default_num_threads() : runtime.num_threads;
+  Index threads = runtime.num_threads == 0 ? default_num_threads() : runtime.num_threads;
   // More threads than processors can be asked for, but each has scratch of its own, so not any number.
   constexpr Index kAlwaysAllowed = 16;
   if (threads > kAlwaysAllowed) {
@@ -298,6 +301,7 @@ int num_workers(const Runtime& runtime, Index num_items) {
 }
 
 void for_each_item(const Runtime& runtime, int workers, Index num_items, const std::function<void(Index, int)>& body) {
+  check_threads(runtime);
   poll(runtime);
   std::exception_ptr exception;
   if (runtime.executor && workers > 1) {

@@ -30,7 +30,8 @@ class FloatingPointScope {
   std::uint64_t previous_;
 };
 
-// The lower of the runtime's threads and the items, at least 1. Throws std::invalid_argument for num_threads < 0.
+// The lower of the runtime's threads and the items, at least 1. Throws std::invalid_argument for num_threads < 0 and
+// for a malformed REGARD_THREADS, as for_each_item does.
 int num_workers(const Runtime& runtime, Index num_items);
 
 // Calls body(item, worker) once for every item, worker in 0 … workers − 1, no two calls with the same worker at once,

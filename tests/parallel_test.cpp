@@ -312,10 +312,12 @@ TEST_F(NumWorkers, RefusesNegativeNumbersAndAMalformedVariable) {
       num_workers(with_threads(-3), num_items);
       ADD_FAILURE() << "accepted";
     } catch (const std::invalid_argument& error) {
+      EXPECT_THROW(for_each_item(with_threads(-3), 1, num_items, [](Index, int) {}), std::invalid_argument);
       EXPECT_STREQ(error.what(), "Runtime: num_threads is -3; expected 0 (the default number) or more");
     }
     setenv("REGARD_THREADS", "many", 1);
     EXPECT_THROW(num_workers({}, num_items), std::invalid_argument);
+    EXPECT_THROW(for_each_item({}, 1, num_items, [](Index, int) {}), std::invalid_argument);
     EXPECT_NO_THROW(num_workers(with_threads(2), num_items));
     unsetenv("REGARD_THREADS");
   }

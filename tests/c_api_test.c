@@ -1,0 +1,483 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * The C interface from C99: the numbers of the notebook "Self Attention in Transformers" (document 002), every option
+ * against what it must do to them, and each error with its text. Prints what failed; exits 1 if anything did. */
+#include "regard/c_api.h"
+
+#include <math.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <string.h>
+
+/* Inputs and results as the notebook prints them, 4 tokens of 8 numbers. */
+static const double kQuery[32] = {
+    -0.50598333, 0.59287364, -0.64212808, -0.17667384, 1.78683356,  -0.03810015, -2.79906259, -0.87436271,
+    -1.1635331,  0.39761587, 0.7502223,   -0.19290089, -0.27755457, -0.7598107,  0.88142972,  -0.44349095,
+    -0.28506127, -2.0400416, -1.96026798, -0.63174484, 0.49923543,  -0.57036319, 1.49095731,  0.89803188,
+    -1.62443852, 1.453917,   -1.49314297, 0.95953202,  -1.60815407, 0.1632695,   -0.98389182, -1.1222311};
+static const double kKey[32] = {
+    -1.58265754, 0.76202182,  2.32828504, 0.50024378,  -0.38254118, 2.16603257,  -0.53065346, -0.19447538,
+    0.59827253,  0.12909976,  0.10836157, -0.15652026, -0.33419576, 0.25269797,  0.76630028,  0.37939898,
+    -2.36337659, -0.03495578, 1.25475903, 0.10300347,  1.11828814,  0.16100326,  0.49260405,  0.29632038,
+    -0.05618466, -0.58816675, 0.46506258, -0.04566082, 1.33489973,  -0.43446506, 0.37468388,  -0.33398102};
+static const double kValue[32] = {-2.33028699e+00, 4.18506262e-01,  1.57360937e+00,  1.37308738e-01,  8.52094837e-01,
+                                  6.58167848e-01,  -4.12112209e-01, -2.52690046e-03, -2.40477900e+00, -8.15979439e-01,
+                                  -8.21925214e-01, 1.41383638e-01,  -4.26737879e-01, -1.62771803e+00, 5.56628997e-01,
+                                  -9.50161423e-01, 5.69531565e-01,  1.16653634e+00,  -7.47385138e-01, -6.12570059e-01,
+                                  4.95602990e-01,  1.32665094e-01,  -6.74559168e-01, -3.76896324e-01, 9.61138903e-01,
+                                  1.44294896e-01,  3.01901776e-01,  3.20771720e+00,  -6.38903868e-01, -5.71129671e-01,
+                                  -5.16128064e-01, -1.32604188e+00};
+static const double kScaled[16] = {0.19744348, -1.18494828, 0.2493719,   0.3656488,  0.66242327,  -0.04431963,
+                                   1.24716282, 0.22174705,  -2.96126456, 0.22090417, -0.11055685, 0.53246682,
+                                   0.84554697, -0.60004229, -0.20352798, -1.31295549};
+static const double kAttention[16] = {1,          0,          0,          0,          0.66968106, 0.33031894,
+                                      0,          0,          0.02358547, 0.56838537, 0.40802916, 0,
+                                      0.58776275, 0.13848114, 0.20587072, 0.06788539};
+static const double kNewV[32] = {
+    -2.33028699, 0.41850626, 1.57360937,  0.13730874,  0.85209484,  0.65816785,  -0.41211221, -0.0025269,
+    -2.35489311, 0.01073226, 0.78231893,  0.13865475,  0.42967217,  -0.09690355, -0.09211864, -0.31554853,
+    -1.18941663, 0.02206074, -0.73501088, -0.16634756, -0.02023404, -0.85551669, 0.03142011,  -0.69390214,
+    -1.52017524, 0.38293583, 0.67771783,  0.19193084,  0.50039236,  0.14997879,  -0.33905113, -0.30067545};
+
+static int num_failures = 0;
+
+static void expect(int holds, const char* what) {
+  if (!holds) {
+    printf("failed: %s (last error: %s)\n", what, regard_last_error());
+    ++num_failures;
+  }
+}
+
+static void expect_close(const double* actual, const double* expected, int count, double tolerance, const char* what) {
+  int i;
+  for (i = 0; i < count; ++i) {
+    if (!(fabs(actual[i] - expected[i]) <= tolerance)) {
+      printf("failed: %s[%d] is %.10g, expected %.10g\n", what, i, actual[i], expected[i]);
+      ++num_failures;
+    }
+  }
+}
+
+static void expect_error(int32_t status, const char* text) {
+  if (status != REGARD_INVALID_ARGUMENT || strcmp(regard_last_error(), text) != 0) {
+    printf("failed: status %d, \"%s\", expected \"%s\"\n", (int)status, regard_last_error(), text);
+    ++num_failures;
+  }
+}
+
+static const int64_t kTokens[4] = {1, 1, 4, 8};
+static const int64_t kSquare[4] = {1, 1, 4, 4};
+static const int64_t kRows[3] = {1, 1, 4};
+
+static regard_input input_of(const void* data, int32_t dtype, int32_t rank, const int64_t* shape) {
+  regard_input array;
+  array.data = data;
+  array.dtype = dtype;
+  array.rank = rank;
+  array.shape = shape;
+  array.strides = NULL;
+  return array;
+}
+
+static regard_output output_of(void* data, int32_t dtype, int32_t rank, const int64_t* shape) {
+  regard_output array;
+  array.data = data;
+  array.dtype = dtype;
+  array.rank = rank;
+  array.shape = shape;
+  array.strides = NULL;
+  return array;
+}
+
+/* What every test begins with. */
+typedef struct call {
+  regard_input query, key, value;
+  regard_attention_options options;
+  regard_attention_outputs outputs;
+  double context[32], weights[16], row_max[4], row_sum[4], lse[4], sink_weights[4];
+} call;
+
+static void prepare(call* c) {
+  memset(c, 0, sizeof *c);
+  c->query = input_of(kQuery, REGARD_F64, 4, kTokens);
+  c->key = input_of(kKey, REGARD_F64, 4, kTokens);
+  c->value = input_of(kValue, REGARD_F64, 4, kTokens);
+  expect(regard_attention_options_init(&c->options, sizeof c->options) == REGARD_OK, "options_init");
+  c->outputs.struct_size = sizeof c->outputs;
+  c->outputs.context = output_of(c->context, REGARD_F64, 4, kTokens);
+  c->outputs.weights = output_of(c->weights, REGARD_F64, 4, kSquare);
+  c->outputs.row_max = output_of(c->row_max, REGARD_F64, 3, kRows);
+  c->outputs.row_sum = output_of(c->row_sum, REGARD_F64, 3, kRows);
+  c->outputs.lse = output_of(c->lse, REGARD_F64, 3, kRows);
+  c->outputs.sink_weights = output_of(c->sink_weights, REGARD_F64, 3, kRows);
+}
+
+static int32_t forward(call* c) {
+  return regard_attention_forward(&c->query, &c->key, &c->value, &c->outputs, &c->options, NULL);
+}
+
+static void test_version_and_errors_of_no_call(void) {
+  int major, minor, patch;
+  expect(regard_last_error()[0] == '\0', "no error at first");
+  expect(sscanf(regard_version(), "%d.%d.%d", &major, &minor, &patch) == 3, "version");
+}
+
+static void test_document_002(void) {
+  static call c;
+  int row, column;
+  prepare(&c);
+  c.options.causal = 1;
+  expect(forward(&c) == REGARD_OK, "forward");
+  expect_close(c.context, kNewV, 32, 1.5e-8, "new V");
+  expect_close(c.weights, kAttention, 16, 1.5e-8, "attention");
+  for (row = 0; row < 4; ++row) {
+    double row_max = -INFINITY, row_sum = 0;
+    for (column = 0; column <= row; ++column) row_max = fmax(row_max, kScaled[4 * row + column]);
+    for (column = 0; column <= row; ++column) row_sum += exp(kScaled[4 * row + column] - row_max);
+    expect(fabs(c.row_max[row] - row_max) < 2e-8, "row_max");
+    expect(fabs(c.row_sum[row] - row_sum) < 1e-7, "row_sum");
+    expect(fabs(c.lse[row] - row_max - log(row_sum)) < 1e-7, "lse");
+    expect(c.sink_weights[row] == 0, "no sink");
+  }
+}
+
+static void test_weights_and_scores_of_chosen_rows(void) {
+  static call c;
+  static double output[12];
+  const int64_t ranges[4] = {3, 4, 1, 3}, ranges_shape[2] = {2, 2}, chosen[4] = {1, 1, 3, 4};
+  const int order[3] = {3, 1, 2};
+  regard_weights_request request;
+  regard_output rows = output_of(output, REGARD_F64, 4, chosen);
+  int i;
+  prepare(&c);
+  c.options.causal = 1;
+  expect(forward(&c) == REGARD_OK, "forward");
+  memset(&request, 0, sizeof request);
+  request.struct_size = sizeof request;
+  request.row_max = input_of(c.row_max, REGARD_F64, 3, kRows);
+  request.row_sum = input_of(c.row_sum, REGARD_F64, 3, kRows);
+  request.rows = input_of(ranges, REGARD_I64, 2, ranges_shape);
+  expect(regard_attention_weights(&c.query, &c.key, &request, &rows, &c.options, NULL) == REGARD_OK, "weights");
+  for (i = 0; i < 3; ++i) {
+    expect(memcmp(output + 4 * i, c.weights + 4 * order[i], 4 * sizeof(double)) == 0, "the same bits as forward");
+  }
+  memset(&request, 0, sizeof request);
+  request.struct_size = sizeof request;
+  request.kind = REGARD_SCORES;
+  c.options.causal = 0;
+  c.outputs.weights.shape = kSquare;
+  expect(regard_attention_weights(&c.query, &c.key, &request, &c.outputs.weights, &c.options, NULL) == REGARD_OK,
+         "scores");
+  expect_close(c.weights, kScaled, 16, 1.5e-8, "scaled");
+  request.kind = 2;
+  expect_error(regard_attention_weights(&c.query, &c.key, &request, &c.outputs.weights, &c.options, NULL),
+               "attention_weights: kind is 2; expected 0 (weights) or 1 (scores)");
+}
+
+static void test_f32_and_strides(void) {
+  /* Query, key and value side by side in one array of rows, as a packed projection leaves them. */
+  static float packed[4][24], context[8][4];
+  static double wide[32];
+  const int64_t packed_strides[4] = {0, 0, 24, 1}, transposed[4] = {0, 0, 1, 4};
+  static call c;
+  int i;
+  regard_runtime runtime;
+  prepare(&c);
+  for (i = 0; i < 32; ++i) {
+    packed[i / 8][i % 8] = (float)kQuery[i];
+    packed[i / 8][8 + i % 8] = (float)kKey[i];
+    packed[i / 8][16 + i % 8] = (float)kValue[i];
+  }
+  c.query = input_of(packed[0], REGARD_F32, 4, kTokens);
+  c.key = input_of(packed[0] + 8, REGARD_F32, 4, kTokens);
+  c.value = input_of(packed[0] + 16, REGARD_F32, 4, kTokens);
+  c.query.strides = c.key.strides = c.value.strides = packed_strides;
+  memset(&c.outputs, 0, sizeof c.outputs);
+  c.outputs.struct_size = sizeof c.outputs;
+  c.outputs.context = output_of(context, REGARD_F32, 4, kTokens);
+  c.outputs.context.strides = transposed;
+  c.options.causal = 1;
+  runtime.struct_size = sizeof runtime;
+  runtime.num_threads = 2;
+  expect(regard_attention_forward(&c.query, &c.key, &c.value, &c.outputs, &c.options, &runtime) == REGARD_OK, "f32");
+  for (i = 0; i < 32; ++i) wide[i] = (double)context[i % 8][i / 8];
+  expect_close(wide, kNewV, 32, 1e-6, "new V in f32");
+  runtime.num_threads = -1;
+  expect_error(regard_attention_forward(&c.query, &c.key, &c.value, &c.outputs, &c.options, &runtime),
+               "Runtime: num_threads is -1; expected 0 (the default number) or more");
+}
+
+/* Each option must give what the same rows of scores say; softmax of kScaled with changes, by plain loops. */
+static void expect_softmax(call* c, double scores[16], const char* what) {
+  double weights[16];
+  int row, column;
+  expect(forward(c) == REGARD_OK, what);
+  for (row = 0; row < 4; ++row) {
+    double sum = 0;
+    for (column = 0; column < 4; ++column) sum += exp(scores[4 * row + column]);
+    for (column = 0; column < 4; ++column) {
+      weights[4 * row + column] = sum > 0 ? exp(scores[4 * row + column]) / sum : 0;
+    }
+  }
+  expect_close(c->weights, weights, 16, 1e-7, what);
+}
+
+static int sees_prefix(int i, int j) { return j <= i || j < 3; }
+static int sees_window(int i, int j) { return i - 1 <= j && j <= i + 2; }
+static int sees_two(int i, int j) { return (void)i, j < 2; }
+static int sees_offset(int i, int j) { return j <= i + 1; }
+static int sees_own_half(int i, int j) { return i / 2 == j / 2; }
+static int sees_nothing_in_row_1(int i, int j) { return (void)j, i != 1; }
+
+static void expect_visible(call* c, int (*sees)(int, int), const char* what) {
+  double scores[16];
+  int i;
+  for (i = 0; i < 16; ++i) scores[i] = sees(i / 4, i % 4) ? kScaled[i] : -INFINITY;
+  expect_softmax(c, scores, what);
+}
+
+static void test_visibility_options(void) {
+  static call c;
+  const int64_t one[1] = {1}, two[1] = {2}, three[1] = {3}, starts_shape[1] = {3};
+  const int64_t starts[3] = {0, 2, 4}, segments_shape[2] = {1, 4}, blocks[4] = {1, 1, 2, 2},
+                mask_shape[4] = {1, 1, 4, 1};
+  const int32_t segments[4] = {7, 7, 5, 5};
+  const uint8_t block_mask[4] = {1, 0, 0, 1}, mask[4] = {1, 0, 1, 1};
+
+  prepare(&c);
+  c.options.causal = 1;
+  c.options.prefix = input_of(three, REGARD_I64, 1, one);
+  expect_visible(&c, sees_prefix, "prefix");
+
+  prepare(&c);
+  c.options.has_window_left = c.options.has_window_right = 1;
+  c.options.window_left = 1;
+  c.options.window_right = 2;
+  expect_visible(&c, sees_window, "window");
+
+  prepare(&c);
+  c.options.key_lengths = input_of(two, REGARD_I64, 1, one);
+  expect_visible(&c, sees_two, "key_lengths");
+
+  prepare(&c);
+  c.options.causal = 1;
+  c.options.query_offset_kind = REGARD_OFFSET_NUMBER;
+  c.options.query_offset = 1;
+  expect_visible(&c, sees_offset, "query_offset");
+  c.options.query_offset_kind = REGARD_OFFSET_NUMBERS;
+  c.options.query_offsets = input_of(one, REGARD_I64, 1, one);
+  expect_visible(&c, sees_offset, "query_offsets");
+  c.options.query_offset_kind = 5;
+  expect_error(forward(&c), "attention_forward: query_offset_kind is 5; expected 0 to 4");
+
+  prepare(&c);
+  c.options.query_starts = input_of(starts, REGARD_I64, 1, starts_shape);
+  c.options.key_starts = input_of(starts, REGARD_I64, 1, starts_shape);
+  expect_visible(&c, sees_own_half, "packed sequences");
+
+  prepare(&c);
+  c.options.query_segments = input_of(segments, REGARD_I32, 2, segments_shape);
+  c.options.key_segments = input_of(segments, REGARD_I32, 2, segments_shape);
+  expect_visible(&c, sees_own_half, "segments");
+
+  prepare(&c);
+  c.options.block_mask = input_of(block_mask, REGARD_BOOL, 4, blocks);
+  c.options.block_size[0] = c.options.block_size[1] = 2;
+  expect_visible(&c, sees_own_half, "block_mask");
+
+  prepare(&c);
+  c.options.mask = input_of(mask, REGARD_BOOL, 4, mask_shape);
+  expect_visible(&c, sees_nothing_in_row_1, "mask");
+}
+
+static void test_alignments(void) {
+  static call c;
+  const int64_t two_rows[4] = {1, 1, 2, 8}, two_by_four[4] = {1, 1, 2, 4};
+  int offset, i;
+  for (offset = 0; offset <= 2; offset += 2) {
+    prepare(&c);
+    memset(&c.outputs, 0, sizeof c.outputs);
+    c.outputs.struct_size = sizeof c.outputs;
+    c.outputs.context = output_of(c.context, REGARD_F64, 4, two_rows);
+    c.outputs.weights = output_of(c.weights, REGARD_F64, 4, two_by_four);
+    c.query.shape = two_rows;
+    c.query.data = kQuery + 8 * offset;
+    c.options.causal = 1;
+    c.options.query_offset_kind = offset == 0 ? REGARD_OFFSET_TOP_LEFT : REGARD_OFFSET_BOTTOM_RIGHT;
+    expect(forward(&c) == REGARD_OK, "alignment");
+    expect_close(c.context, kNewV + 8 * offset, 16, 1.5e-8, "new V of two rows");
+    for (i = 0; i < 8; ++i) {
+      expect(fabs(c.weights[i] - kAttention[4 * offset + i]) < 1.5e-8, "attention of two rows");
+    }
+  }
+}
+
+static void test_score_options(void) {
+  static call c;
+  double scores[16], bias[4] = {0.5, -1, 0, 2}, slope[1] = {0.25}, sink[1] = {0.75};
+  float bias_f32[4] = {0.5f, -1.0f, 0.0f, 2.0f};
+  const int64_t bias_shape[4] = {1, 1, 1, 4}, one[1] = {1};
+  int i;
+
+  prepare(&c);
+  c.options.bias = input_of(bias, REGARD_F64, 4, bias_shape);
+  for (i = 0; i < 16; ++i) scores[i] = kScaled[i] + bias[i % 4];
+  expect_softmax(&c, scores, "bias");
+  c.options.bias = input_of(bias_f32, REGARD_F32, 4, bias_shape);
+  expect_softmax(&c, scores, "bias in f32");
+
+  prepare(&c);
+  c.options.alibi_slopes = input_of(slope, REGARD_F64, 1, one);
+  for (i = 0; i < 16; ++i) scores[i] = kScaled[i] - slope[0] * fabs((double)(i / 4 - i % 4));
+  expect_softmax(&c, scores, "alibi_slopes");
+
+  prepare(&c);
+  c.options.has_scale = c.options.has_soft_cap = 1;
+  c.options.scale = 1;
+  c.options.soft_cap = 2;
+  for (i = 0; i < 16; ++i) scores[i] = 2 * tanh(kScaled[i] * sqrt(8.0) / 2);
+  expect_softmax(&c, scores, "scale and soft_cap");
+
+  prepare(&c);
+  c.options.sinks = input_of(sink, REGARD_F64, 1, one);
+  expect(forward(&c) == REGARD_OK, "sinks");
+  for (i = 0; i < 4; ++i) {
+    const double* s = kScaled + 4 * i;
+    const double sum = exp(s[0]) + exp(s[1]) + exp(s[2]) + exp(s[3]) + exp(sink[0]);
+    expect(fabs(c.sink_weights[i] - exp(sink[0]) / sum) < 1e-7, "sink weight");
+    expect(fabs(c.weights[4 * i] - exp(s[0]) / sum) < 1e-7, "weight beside a sink");
+  }
+}
+
+static void test_linear(void) {
+  const double input[6] = {1, 2, 3, 4, 5, 6}, parameters[6] = {1, 0, 2, -1, 0, 3}, bias[2] = {10, 20};
+  const double expected[4] = {15, 27, 24, 33}, without_bias[4] = {5, 7, 14, 13};
+  double output[4];
+  const int64_t in[2] = {2, 3}, square[2] = {2, 2}, matrix[2] = {3, 2}, vector[1] = {2};
+  const regard_input x = input_of(input, REGARD_F64, 2, in), w = input_of(parameters, REGARD_F64, 2, matrix);
+  const regard_input b = input_of(bias, REGARD_F64, 1, vector);
+  const regard_output y = output_of(output, REGARD_F64, 2, square);
+  expect(regard_linear_forward(&x, &w, &b, &y, NULL) == REGARD_OK, "linear");
+  expect_close(output, expected, 4, 0, "linear");
+  expect(regard_linear_forward(&x, &w, NULL, &y, NULL) == REGARD_OK, "linear without bias");
+  expect_close(output, without_bias, 4, 0, "linear without bias");
+  expect_error(regard_linear_forward(&x, NULL, NULL, &y, NULL), "linear_forward: parameters is not given");
+}
+
+static void test_empty_arrays(void) {
+  static call c;
+  const int64_t no_keys[4] = {1, 1, 0, 8}, nobody[4] = {0, 1, 4, 8};
+  int i;
+  prepare(&c);
+  memset(&c.outputs, 0, sizeof c.outputs);
+  c.outputs.struct_size = sizeof c.outputs;
+  c.outputs.context = output_of(c.context, REGARD_F64, 4, kTokens);
+  c.key = input_of(NULL, REGARD_F64, 4, no_keys);
+  c.value = input_of(NULL, REGARD_F64, 4, no_keys);
+  for (i = 0; i < 32; ++i) c.context[i] = 7;
+  expect(forward(&c) == REGARD_OK, "no keys, null data");
+  for (i = 0; i < 32; ++i) expect(c.context[i] == 0 && !signbit(c.context[i]), "a row without keys is +0");
+
+  c.query = c.key = c.value = input_of(NULL, REGARD_F64, 4, nobody);
+  c.outputs.context = output_of(NULL, REGARD_F64, 4, nobody);
+  expect(forward(&c) == REGARD_OK, "no batch entries");
+}
+
+static void test_errors(void) {
+  static call c;
+  static struct {
+    regard_attention_options options;
+    int64_t later;
+  } newer;
+  char expected[200];
+  const int64_t other[4] = {1, 1, 4, 7}, negative[4] = {1, 1, -4, 8}, huge[4] = {1, 1, INT64_MAX, 8};
+  const int64_t one[1] = {1}, strided[1] = {2}, two[1] = {2};
+
+  prepare(&c);
+  c.query.data = NULL;
+  expect_error(forward(&c), "attention_forward: query is null; expected memory for shape (1, 1, 4, 8)");
+  prepare(&c);
+  c.query.dtype = REGARD_I32;
+  expect_error(forward(&c), "attention_forward: query has type i32; expected f32 or f64");
+  prepare(&c);
+  c.key.dtype = REGARD_F32;
+  expect_error(forward(&c), "attention_forward: key has type f32; expected f64");
+  c.key.dtype = 77;
+  expect_error(forward(&c), "attention_forward: key has type number 77; expected f64");
+  prepare(&c);
+  c.value.rank = 3;
+  expect_error(forward(&c), "attention_forward: value has rank 3; expected 4");
+  prepare(&c);
+  c.value.shape = NULL;
+  expect_error(forward(&c), "attention_forward: value has no shape");
+  prepare(&c);
+  c.key.shape = negative;
+  expect_error(forward(&c), "attention_forward: key has shape (1, 1, -4, 8); extents must not be negative");
+  c.key.shape = huge;
+  expect(forward(&c) == REGARD_INVALID_ARGUMENT, "a size beyond 63 bits");
+  c.key.shape = other;
+  expect(forward(&c) == REGARD_INVALID_ARGUMENT && strstr(regard_last_error(), "(1, 1, 4, 7)") != NULL &&
+             strstr(regard_last_error(), "(1, 1, 4, 8)") != NULL,
+         "both shapes are named");
+  prepare(&c);
+  memset(&c.outputs.context, 0, sizeof c.outputs.context);
+  expect_error(forward(&c), "attention_forward: context is not given");
+  prepare(&c);
+  c.outputs.context.data = c.weights;
+  expect(forward(&c) == REGARD_INVALID_ARGUMENT && strstr(regard_last_error(), "overlaps") != NULL, "overlap");
+  prepare(&c);
+  expect_error(regard_attention_forward(NULL, &c.key, &c.value, &c.outputs, NULL, NULL),
+               "attention_forward: query is not given");
+  expect_error(regard_attention_forward(&c.query, &c.key, &c.value, NULL, NULL, NULL),
+               "attention_forward: outputs is NULL");
+  c.options.sinks = input_of(kKey, REGARD_F64, 1, one);
+  c.options.sinks.shape = two;
+  c.options.sinks.strides = strided;
+  expect_error(forward(&c), "attention_forward: sinks has stride 2; expected 1");
+  c.options.sinks = input_of((const char*)kKey + 1, REGARD_F64, 1, one);
+  expect_error(forward(&c), "attention_forward: sinks is not aligned to its type");
+
+  prepare(&c);
+  c.options.struct_size = 8;
+  sprintf(expected, "attention_forward: options->struct_size is 8; expected %lu or more",
+          (unsigned long)sizeof c.options);
+  expect_error(forward(&c), expected);
+  expect(regard_attention_options_init(&c.options, 8) == REGARD_INVALID_ARGUMENT, "a struct that is too short");
+  expect(regard_attention_options_init(NULL, sizeof c.options) == REGARD_INVALID_ARGUMENT, "no struct");
+
+  /* A caller compiled with a later version, whose new field is not used, and then is. */
+  prepare(&c);
+  newer.later = 3;
+  expect(regard_attention_options_init(&newer.options, sizeof newer) == REGARD_OK && newer.later == 0, "longer struct");
+  newer.options.causal = 1;
+  expect(regard_attention_forward(&c.query, &c.key, &c.value, &c.outputs, &newer.options, NULL) == REGARD_OK,
+         "an unused later field");
+  expect_close(c.context, kNewV, 32, 1.5e-8, "new V through a longer struct");
+  newer.later = 1;
+  expect(
+      regard_attention_forward(&c.query, &c.key, &c.value, &c.outputs, &newer.options, NULL) == REGARD_INVALID_ARGUMENT,
+      "a later field in use");
+
+  /* A later success leaves the text as it is. */
+  prepare(&c);
+  c.value.rank = 3;
+  expect(forward(&c) == REGARD_INVALID_ARGUMENT, "rank");
+  c.value.rank = 4;
+  expect(forward(&c) == REGARD_OK, "rank 4");
+  expect(strcmp(regard_last_error(), "attention_forward: value has rank 3; expected 4") == 0, "the text stays");
+}
+
+int main(void) {
+  test_version_and_errors_of_no_call();
+  test_document_002();
+  test_weights_and_scores_of_chosen_rows();
+  test_f32_and_strides();
+  test_visibility_options();
+  test_alignments();
+  test_score_options();
+  test_linear();
+  test_empty_arrays();
+  test_errors();
+  printf("%d failures\n", num_failures);
+  return num_failures == 0 ? 0 : 1;
+}
