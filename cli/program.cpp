@@ -146,6 +146,8 @@ void write_stdout(std::string_view text) {
   if (error != 0) throw std::runtime_error("cannot write standard output: " + reason(error));
 }
 
+bool writes_to_terminal() { return ::isatty(STDOUT_FILENO) == 1; }
+
 void add_color_option(CLI::App& command, std::string& mode) {
   command.add_option("--color", mode, "auto (default: on a terminal without NO_COLOR),\nalways or never")
       ->type_name("WHEN");
@@ -159,7 +161,7 @@ bool use_color(std::string_view mode) {
     const char* value = std::getenv(name);
     return std::string_view(value ? value : "");
   };
-  return ::isatty(STDOUT_FILENO) == 1 && variable("NO_COLOR").empty() && !variable("TERM").empty() &&
+  return writes_to_terminal() && variable("NO_COLOR").empty() && !variable("TERM").empty() &&
          variable("TERM") != "dumb";
 }
 

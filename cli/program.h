@@ -52,6 +52,8 @@ class ClosedPipe : public std::runtime_error {
 // (a full disk).
 void write_stdout(std::string_view text);
 
+bool writes_to_terminal();
+
 // Registers --color auto|always|never.
 void add_color_option(CLI::App& command, std::string& mode);
 // always: yes; never: no; auto: standard output is a terminal, TERM is neither unset, empty nor dumb, and NO_COLOR is

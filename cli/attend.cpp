@@ -1,0 +1,478 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// `regard attend`: attention on NPY files, with every option of the library under its own name.
+//
+//     read the command line (text only)       a mistake is a UsageError
+//     open every input: type, shape           nothing large is read yet
+//     compare the memory needed with what there is
+//     read, compute, write under temporary names, rename together
+//
+// Ranks 2 (L, D), 3 (H, L, D) and 4 (B, H, L, D) are views of rank 4; outputs have the rank of the query.
+// Read next: regard/attention.h, attend_options.h (the text of the options), regard/npy.h.
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <chrono>
+#include <limits>
+#include <map>
+#include <memory>
+
+#include "attend_options.h"
+#include "program.h"
+#include "regard/attention.h"
+#include "regard/npy.h"
+#include "regard/runtime.h"
+
+namespace regard::program {
+namespace {
+
+using Shape4 = std::array<Index, 4>;
+
+[[noreturn]] void refuse(const NpyReader& file, const std::string& option, const std::string& what) {
+  throw std::runtime_error(file.name() + ": " + option + " " + what);
+}
+
+std::string shape_of(const NpyReader& file) { return "has shape " + npy_shape_text(file.shape()); }
+
+// ---- inputs
+
+struct Input {
+  std::string option;
+  NpyReader file;
+};
+
+// Every array named on the command line, its header read and its type checked.
+class Inputs {
+ public:
+  explicit Inputs(const AttendText& text) {
+    for (const NamedPath& named : text.inputs()) {
+      InputFile file = open_input(named.path);
+      inputs_.push_back({named.option, NpyReader(std::move(file.source), file.name, file.num_bytes)});
+      check_type(inputs_.back());
+    }
+    const NpyType type = at("--query").file.type();
+    for (const char* option : {"--key", "--value"}) {
+      const NpyReader& file = at(option).file;
+      if (file.type() != type) {
+        refuse(file, option,
+               "has type " + std::string(npy_type_name(file.type())) + "; expected " +
+                   std::string(npy_type_name(type)) + " as --query");
+      }
+      if (file.shape().size() != rank()) {
+        refuse(file, option,
+               shape_of(file) + "; expected " + std::to_string(rank()) + " axes as --query " +
+                   npy_shape_text(at("--query").file.shape()));
+      }
+    }
+  }
+
+  Input& at(const std::string& option) { return *find(option); }
+  Input* find(const std::string& option) {
+    const auto found =
+        std::find_if(inputs_.begin(), inputs_.end(), [&](const Input& input) { return input.option == option; });
+    return found == inputs_.end() ? nullptr : &*found;
+  }
+  std::size_t rank() { return at("--query").file.shape().size(); }
+  // The shape with leading axes of extent 1.
+  Shape4 shape4(const std::string& option) {
+    const std::vector<Index>& shape = at(option).file.shape();
+    Shape4 full{1, 1, 1, 1};
+    std::copy(shape.begin(), shape.end(), full.end() - static_cast<std::ptrdiff_t>(shape.size()));
+    return full;
+  }
+  double bytes() const {
+    double sum = 0;
+    for (const Input& input : inputs_) {
+      sum += static_cast<double>(input.file.num_elements()) * static_cast<double>(npy_type_bytes(input.file.type()));
+    }
+    return sum;
+  }
+
+ private:
+  void check_type(const Input& input) {
+    const NpyReader& file = input.file;
+    const NpyType type = file.type();
+    const std::string& option = input.option;
+    const bool floating = type == NpyType::float32 || type == NpyType::float64;
+    const bool whole = type == NpyType::int32 || type == NpyType::int64;
+    const std::string has = "has type " + std::string(npy_type_name(type)) + "; expected ";
+    const std::size_t axes = file.shape().size();
+    switch (kind_of_input(option)) {
+      case InputKind::matrix:
+        if (!floating) refuse(file, option, has + "float32 or float64 (in NumPy: x.astype(numpy.float32))");
+        if (axes < 2 || axes > 4)
+          refuse(file, option,
+                 shape_of(file) + "; expected 2, 3 or 4 axes: (B, H, L, D), or without B, or without B and H");
+        break;
+      case InputKind::boolean:
+        if (type != NpyType::boolean) refuse(file, option, has + "bool, true = sees (in NumPy: x.astype(bool))");
+        check_broadcast(input);
+        break;
+      case InputKind::bias:
+        if (!floating) refuse(file, option, has + "float32 or float64");
+        if (type == NpyType::float64 && at("--query").file.type() == NpyType::float32) {
+          refuse(file, option, has + "float32, as --query is (in NumPy: x.astype(numpy.float32))");
+        }
+        check_broadcast(input);
+        break;
+      case InputKind::per_head:
+        if (!floating) refuse(file, option, has + "float32 or float64");
+        if (axes > 1) refuse(file, option, shape_of(file) + "; expected one axis, a number per head");
+        break;
+      case InputKind::indices:
+        if (!whole) refuse(file, option, has + "int32 or int64");
+        if (axes > 1) refuse(file, option, shape_of(file) + "; expected one axis");
+        break;
+      case InputKind::segments:
+        if (!whole) refuse(file, option, has + "int32 or int64");
+        if (axes < 1 || axes > (rank() == 4 ? 2u : 1u)) {
+          refuse(file, option,
+                 shape_of(file) +
+                     "; expected a segment number per position: " + (rank() == 4 ? "(B, positions)" : "(positions,)"));
+        }
+        break;
+    }
+  }
+
+  void check_broadcast(const Input& input) {
+    if (input.file.shape().size() > rank()) {
+      refuse(input.file, input.option,
+             shape_of(input.file) + ", more axes than --query " + npy_shape_text(at("--query").file.shape()));
+    }
+  }
+
+  std::vector<Input> inputs_;
+};
+
+// The axes of an array as the last ones of Rank; those in front have extent 1.
+template <class T, int Rank>
+TensorView<const T, Rank> view_of(const NpyArray& array) {
+  TensorView<const T, Rank> view;
+  view.data = array.elements<T>();
+  const std::size_t missing = static_cast<std::size_t>(Rank) - array.shape.size();
+  view.shape.fill(1);
+  std::copy(array.shape.begin(), array.shape.end(), view.shape.begin() + static_cast<std::ptrdiff_t>(missing));
+  std::copy(array.strides.begin(), array.strides.end(), view.strides.begin() + static_cast<std::ptrdiff_t>(missing));
+  return view;
+}
+
+// The numbers of an array with at most one axis.
+template <class To>
+std::vector<To> numbers_of(const NpyArray& array) {
+  const Index count = array.shape.empty() ? 1 : array.shape[0];
+  std::vector<To> numbers(static_cast<std::size_t>(count));
+  const auto copy = [&](const auto* from) {
+    std::transform(from, from + count, numbers.begin(), [](auto x) { return static_cast<To>(x); });
+  };
+  switch (array.type) {
+    case NpyType::float32:
+      copy(array.elements<float>());
+      break;
+    case NpyType::float64:
+      copy(array.elements<double>());
+      break;
+    case NpyType::int32:
+      copy(array.elements<std::int32_t>());
+      break;
+    case NpyType::int64:
+      copy(array.elements<std::int64_t>());
+      break;
+    case NpyType::boolean:
+      copy(array.elements<bool>());
+      break;
+  }
+  return numbers;
+}
+
+// Segment numbers as int32, row-major.
+Tensor<std::int32_t, 2> segments_of(const Input& input, const NpyArray& array) {
+  const auto copy = [&](const auto& view) {
+    Tensor<std::int32_t, 2> segments(view.shape);
+    for (Index b = 0; b < view.shape[0]; ++b) {
+      for (Index i = 0; i < view.shape[1]; ++i) {
+        const Index number = view(b, i);
+        if (number != static_cast<std::int32_t>(number)) {
+          refuse(input.file, input.option, "holds segment " + std::to_string(number) + "; expected 32-bit numbers");
+        }
+        segments(b, i) = static_cast<std::int32_t>(number);
+      }
+    }
+    return segments;
+  };
+  return array.type == NpyType::int32 ? copy(view_of<std::int32_t, 2>(array)) : copy(view_of<std::int64_t, 2>(array));
+}
+
+// ---- the call
+
+// The options of the library, and the memory that they point into.
+template <class T>
+struct Options {
+  AttentionOptions<T> options;
+  std::map<std::string, NpyArray> arrays;
+  std::map<std::string, std::vector<Index>> indices;
+  std::map<std::string, std::vector<T>> per_head;
+  Tensor<std::int32_t, 2> query_segments, key_segments;
+};
+
+template <class T>
+void read_options(const AttendSettings& settings, Inputs& inputs, Options<T>& o) {
+  AttentionOptions<T>& options = o.options;
+  options.causal = settings.causal;
+  options.window = settings.window;
+  options.soft_cap = settings.soft_cap;
+  options.scale = settings.scale;
+  options.block_size = settings.block_size;
+  if (settings.alignment) options.query_offset = *settings.alignment;
+  if (settings.offset) options.query_offset = *settings.offset;
+
+  const auto array = [&](const char* option) -> const NpyArray* {
+    Input* input = inputs.find(option);
+    return input ? &o.arrays.emplace(option, input->file.read()).first->second : nullptr;
+  };
+  const auto indices = [&](const char* option, std::span<const Index>& to) {
+    if (const NpyArray* a = array(option)) {
+      to = o.indices[option] = numbers_of<Index>(*a);
+      // The library takes an empty list for an option that was not given.
+      if (to.empty()) refuse(inputs.at(option).file, option, "is empty");
+    }
+    return !to.empty();
+  };
+  std::span<const Index> offsets;
+  if (indices("--query-offset", offsets)) options.query_offset = offsets;
+  indices("--key-lengths", options.key_lengths);
+  indices("--query-starts", options.query_starts);
+  indices("--key-starts", options.key_starts);
+  indices("--prefix", options.prefix);
+  const auto per_head = [&](const char* option, std::span<const T>& to) {
+    if (const NpyArray* a = array(option)) {
+      to = o.per_head[option] = numbers_of<T>(*a);
+      if (to.empty()) refuse(inputs.at(option).file, option, "is empty");
+    }
+  };
+  per_head("--alibi-slopes", options.alibi_slopes);
+  per_head("--sinks", options.sinks);
+  const auto segments = [&](const char* option, Tensor<std::int32_t, 2>& owner, TensorView<const std::int32_t, 2>& to) {
+    if (const NpyArray* a = array(option)) {
+      owner = segments_of(inputs.at(option), *a);
+      to = std::as_const(owner).view();
+    }
+  };
+  segments("--query-segments", o.query_segments, options.query_segments);
+  segments("--key-segments", o.key_segments, options.key_segments);
+  if (const NpyArray* a = array("--block-mask")) options.block_mask = view_of<bool, 4>(*a);
+  if (const NpyArray* a = array("--mask")) options.mask = view_of<bool, 4>(*a);
+  if (const NpyArray* a = array("--bias")) {
+    if (a->type == NpyType::float32) {
+      options.bias = view_of<float, 4>(*a);
+    } else {
+      options.bias = view_of<double, 4>(*a);
+    }
+  }
+}
+
+// ---- memory
+
+struct Extents {
+  Index batch, heads, key_heads, queries, keys, depth, columns, weight_rows;
+};
+
+Extents extents_of(Inputs& inputs, const AttendSettings& settings) {
+  const Shape4 q = inputs.shape4("--query");
+  const Shape4 k = inputs.shape4("--key");
+  Index rows = q[2];
+  if (!settings.rows.empty()) {
+    rows = 0;
+    for (const RowRange& range : settings.rows) {
+      if (range.end > q[2]) {
+        throw std::invalid_argument("--rows " + std::to_string(range.begin) + ":" + std::to_string(range.end) +
+                                    " goes beyond the " + std::to_string(q[2]) + " rows of --query; rows count from 0");
+      }
+      if (__builtin_add_overflow(rows, range.end - range.begin, &rows)) throw std::bad_alloc();
+    }
+  }
+  return {q[0], q[1], k[1], q[2], k[2], q[3], inputs.shape4("--value")[3], rows};
+}
+
+// Bytes of the inputs, the outputs and the library's packed keys. In double, where no product can overflow.
+double needed_bytes(Inputs& inputs, const Extents& e, const AttendText& text) {
+  const auto size = static_cast<double>(npy_type_bytes(inputs.at("--query").file.type()));
+  const double query_rows =
+      static_cast<double>(e.batch) * static_cast<double>(e.heads) * static_cast<double>(e.queries);
+  double bytes = inputs.bytes() + query_rows * static_cast<double>(e.columns) * size;
+  bytes += 4 * query_rows * size;  // row_max, row_sum, lse and the sinks' weights, asked for or not
+  if (!text.weights.empty()) {
+    bytes += static_cast<double>(e.batch) * static_cast<double>(e.heads) * static_cast<double>(e.weight_rows) *
+             static_cast<double>(e.keys) * size;
+  }
+  // The library packs a wave of heads at a time: 32 MiB, or one head where that is more.
+  constexpr double kWave = 32.0 * (1 << 20);
+  const double head = static_cast<double>(e.keys) * static_cast<double>(e.depth + e.columns) * size;
+  return bytes +
+         std::min(std::max(kWave, head), head * static_cast<double>(e.batch) * static_cast<double>(e.key_heads));
+}
+
+// Returns the bytes needed.
+std::uint64_t check_memory(double needed, std::optional<std::uint64_t> allowed) {
+  const std::uint64_t limit = allowed ? *allowed : available_memory_bytes();
+  constexpr double kMost = 9.2e18;  // fits in 63 bits
+  const auto bytes = static_cast<std::uint64_t>(std::min(needed, kMost));
+  if (needed > static_cast<double>(limit)) {
+    throw std::runtime_error("this needs " + bytes_text(bytes) + " of memory and " + bytes_text(limit) +
+                             (allowed
+                                  ? " are allowed by --max-memory"
+                                  : " are available; give fewer rows, heads or keys, or override with --max-memory " +
+                                        std::to_string((bytes >> 30) + 1) + "G"));
+  }
+  return bytes;
+}
+
+// ---- compute and write
+
+template <class T, int Rank>
+void write_array(OutputFiles& files, std::size_t file, const Tensor<T, Rank>& tensor, std::size_t rank) {
+  // The leading axes that the query lacks are 1: they are left out.
+  const auto& shape = tensor.shape();
+  const std::size_t kept = rank - 4 + static_cast<std::size_t>(Rank);
+  const std::string header =
+      npy_header(std::is_same_v<T, float> ? NpyType::float32 : NpyType::float64, std::span(shape).last(kept));
+  files.write(file, header.data(), header.size());
+  files.write(file, tensor.data(), static_cast<std::size_t>(tensor.size()) * sizeof(T));
+}
+
+// The output files by option, opened before the work so that a folder that cannot be written is found out at once.
+struct Outputs {
+  OutputFiles files;
+  std::map<std::string, std::size_t> numbers;
+};
+
+struct Done {
+  double seconds;
+  std::uint64_t memory_bytes;
+  std::map<std::string, std::vector<Index>> shapes;  // of outputs, as written
+};
+
+template <class T>
+void compute(const AttendText& text, const AttendSettings& settings, Inputs& inputs, const Extents& e, Outputs& to,
+             Done& done) {
+  const NpyArray query = inputs.at("--query").file.read();
+  const NpyArray key = inputs.at("--key").file.read();
+  const NpyArray value = inputs.at("--value").file.read();
+  Options<T> options;
+  read_options(settings, inputs, options);
+
+  const auto q = view_of<T, 4>(query);
+  const auto k = view_of<T, 4>(key);
+  const std::array<Index, 3> rows{e.batch, e.heads, e.queries};
+  const bool chosen_rows = !settings.rows.empty();
+  const auto make_rows = [&](const std::string& path, bool needed) {
+    return path.empty() && !needed ? Tensor<T, 3>() : Tensor<T, 3>(rows);
+  };
+  Tensor<T, 4> context({e.batch, e.heads, e.queries, e.columns});
+  Tensor<T, 3> row_max = make_rows(text.row_max, chosen_rows);
+  Tensor<T, 3> row_sum = make_rows(text.row_sum, chosen_rows);
+  Tensor<T, 3> lse = make_rows(text.lse, false);
+  Tensor<T, 3> sink_weights = make_rows(text.sink_weights, false);
+  Tensor<T, 4> weights;
+  if (!text.weights.empty()) weights = Tensor<T, 4>({e.batch, e.heads, e.weight_rows, e.keys});
+
+  AttentionOutputs<T> outputs;
+  outputs.context = context.view();
+  outputs.row_max = row_max.view();
+  outputs.row_sum = row_sum.view();
+  outputs.lse = lse.view();
+  outputs.sink_weights = sink_weights.view();
+  if (!chosen_rows) outputs.weights = weights.view();
+  Runtime runtime;
+  runtime.num_threads = settings.threads;
+
+  const auto begin = std::chrono::steady_clock::now();
+  attention_forward<T>(q, k, view_of<T, 4>(value), outputs, options.options, runtime);
+  if (chosen_rows) {
+    WeightsRequest<T> request;
+    request.row_max = row_max.view();
+    request.row_sum = row_sum.view();
+    request.rows = settings.rows;
+    attention_weights<T>(q, k, request, weights.view(), options.options, runtime);
+  }
+  done.seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count();
+
+  const std::size_t rank = inputs.rank();
+  const auto write = [&](const char* option, const auto& tensor) {
+    const auto number = to.numbers.find(option);
+    if (number == to.numbers.end()) return;
+    const auto& shape = tensor.shape();
+    done.shapes[option].assign(shape.begin() + static_cast<std::ptrdiff_t>(4 - rank), shape.end());
+    write_array(to.files, number->second, tensor, rank);
+  };
+  write("--output", context);
+  write("--lse", lse);
+  write("--row-max", row_max);
+  write("--row-sum", row_sum);
+  write("--sink-weights", sink_weights);
+  write("--weights", weights);
+}
+
+std::string json_shape(const std::vector<Index>& shape) {
+  std::string json = "[";
+  for (std::size_t i = 0; i < shape.size(); ++i) json += (i > 0 ? ", " : "") + std::to_string(shape[i]);
+  return json + "]";
+}
+
+// "--key-lengths": "key_lengths"; the output is the context.
+std::string json_name(std::string_view option) {
+  std::string name(option == "--output" ? "context" : option.substr(2));
+  std::replace(name.begin(), name.end(), '-', '_');
+  return json_string(name);
+}
+
+std::string report(const AttendText& text, const AttendSettings& settings, Inputs& inputs, const Extents& e,
+                   const Done& done) {
+  std::string shapes;
+  const auto add = [&shapes](const std::string& option, const std::vector<Index>& shape) {
+    shapes += (shapes.empty() ? "" : ", ") + json_name(option) + ": " + json_shape(shape);
+  };
+  for (const NamedPath& input : text.inputs()) add(input.option, inputs.at(input.option).file.shape());
+  for (const auto& [option, shape] : done.shapes) add(option, shape);
+  const int threads = settings.threads > 0 ? settings.threads : default_num_threads();
+  return fmt::format(R"({{
+  "schema": "regard/1",
+  "command": {},
+  "version": {},
+  "instruction_set": {},
+  "shapes": {{{}}},
+  "plan": {{"type": {}, "threads": {}, "chunk_keys": {}, "chunks": {}, "memory_bytes": {}}},
+  "seconds": {}
+}}
+)",
+                     json_string(command_line()), json_string(version()), json_string(active_instruction_set()), shapes,
+                     json_string(npy_type_name(inputs.at("--query").file.type())), threads, kAttentionChunkKeys,
+                     attention_num_chunks(e.keys), done.memory_bytes, json_number(done.seconds));
+}
+
+void attend(const AttendText& text) {
+  const AttendSettings settings = parse(text);
+  Inputs inputs(text);
+  const Extents e = extents_of(inputs, settings);
+  Done done;
+  done.memory_bytes = check_memory(needed_bytes(inputs, e, text), settings.max_memory);
+  Outputs to;
+  for (const NamedPath& output : text.outputs()) to.numbers[output.option] = to.files.add(output.path);
+  if (inputs.at("--query").file.type() == NpyType::float32) {
+    compute<float>(text, settings, inputs, e, to, done);
+  } else {
+    compute<double>(text, settings, inputs, e, to, done);
+  }
+  // Printed before the files take their names: when standard output fails, nothing appears.
+  if (text.json) write_stdout(report(text, settings, inputs, e, done));
+  to.files.commit();
+}
+
+}  // namespace
+
+void add_attend(CLI::App& app) {
+  auto text = std::make_shared<AttendText>();
+  CLI::App* command = add_attend_options(app, *text);
+  command->callback([text] { attend(*text); });
+}
+
+}  // namespace regard::program

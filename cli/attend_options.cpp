@@ -1,0 +1,283 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// The options of `regard attend`: the help, the checks that need no file, and their values.
+// Read next: attend.cpp (what is done with them), docs/semantics.md (what they mean).
+#include "attend_options.h"
+
+#include <algorithm>
+#include <iterator>
+#include <limits>
+#include <utility>
+
+namespace regard::program {
+namespace {
+
+constexpr const char* kExamples =
+    "SHAPES\n"
+    "  --query (B, H, L, D), --key (B, Hkv, S, D), --value (B, Hkv, S, Dv): B batch,\n"
+    "  H heads, L queries, S keys. B may be left out, and B and H. Outputs have as many\n"
+    "  axes as --query. float32 or float64, all three alike. Files are NumPy's (.npy);\n"
+    "  - reads standard input, and -o - writes standard output.\n"
+    "\n"
+    "EXAMPLES\n"
+    "  regard attend --query q.npy --key k.npy --value v.npy -o context.npy\n"
+    "  regard attend --query q.npy --key k.npy --value v.npy -o context.npy --causal\n"
+    "  regard attend … -o context.npy --causal=bottom_right --window 127,0\n"
+    "  regard attend … -o context.npy --weights weights.npy --rows 0:2,7:8\n"
+    "  regard attend … -o context.npy --mask mask.npy --scale none --lse lse.npy\n"
+    "  regard attend … -o - --json";
+
+// Options that hold the name of an array file, in the order in which they are read.
+using Member = std::string AttendText::*;
+struct ArrayOption {
+  const char* name;
+  Member text;
+  InputKind kind;
+  const char* group;
+  const char* help;
+};
+constexpr const char* kArrays = "ARRAYS";
+constexpr const char* kSeen = "WHICH KEYS A QUERY SEES (all that are given must agree)";
+constexpr const char* kScores = "SCORES";
+constexpr ArrayOption kArrayOptions[] = {
+    {"--query", &AttendText::query, InputKind::matrix, kArrays, "(B, H, L, D)"},
+    {"--key", &AttendText::key, InputKind::matrix, kArrays, "(B, Hkv, S, D); Hkv divides H"},
+    {"--value", &AttendText::value, InputKind::matrix, kArrays, "(B, Hkv, S, Dv)"},
+    {"--mask", &AttendText::mask, InputKind::boolean, kSeen, "bool, broadcast to (B, H, L, S); true = sees"},
+    {"--key-lengths", &AttendText::key_lengths, InputKind::indices, kSeen,
+     "(B) int32 or int64: keys from there on are unseen"},
+    {"--prefix", &AttendText::prefix, InputKind::indices, kSeen,
+     "(B) integers: with --causal, keys before it are\nseen by every query"},
+    {"--query-segments", &AttendText::query_segments, InputKind::segments, kSeen,
+     "(B, L) integers: a query sees the keys of its own\nsegment; negative sees nothing"},
+    {"--key-segments", &AttendText::key_segments, InputKind::segments, kSeen, "(B, S) integers: the keys' segments"},
+    {"--query-starts", &AttendText::query_starts, InputKind::indices, kSeen,
+     "packed sequences: n + 1 integers, the first row of\neach in (H, total, D), and the total"},
+    {"--key-starts", &AttendText::key_starts, InputKind::indices, kSeen, "the same for the keys"},
+    {"--block-mask", &AttendText::block_mask, InputKind::boolean, kSeen,
+     "bool (B|1, H|1, blocks of L, blocks of S);\ntrue = sees"},
+    {"--bias", &AttendText::bias, InputKind::bias, kScores,
+     "added to the scores; broadcast to (B, H, L, S);\nfloat32, or the type of --query"},
+    {"--alibi-slopes", &AttendText::alibi_slopes, InputKind::per_head, kScores,
+     "(H): adds -slope * distance to the scores"},
+    {"--sinks", &AttendText::sinks, InputKind::per_head, kScores,
+     "(H): a score that joins each row's sum and takes\nno value; -inf = none"},
+};
+
+struct OutputOption {
+  const char* name;
+  Member text;
+  const char* help;
+};
+constexpr OutputOption kOutputOptions[] = {
+    {"-o,--output", &AttendText::output, "the context, (B, H, L, Dv)"},
+    {"--lse", &AttendText::lse, "log(sum(exp(scores))) of each row, (B, H, L)"},
+    {"--row-max", &AttendText::row_max, "largest visible score of each row, (B, H, L)"},
+    {"--row-sum", &AttendText::row_sum, "sum of exp(score - row_max), (B, H, L)"},
+    {"--weights", &AttendText::weights, "the attention weights, (B, H, L, S), or the rows\nthat --rows names"},
+    {"--sink-weights", &AttendText::sink_weights, "the sinks' weights, (B, H, L)"},
+};
+
+std::string name_of(const char* option) {
+  const std::string name = option;
+  return name.substr(name.find("--"));
+}
+
+std::optional<QueryAlignment> parse_alignment(std::string_view text) {
+  if (text == "top_left") return QueryAlignment::top_left;
+  if (text == "bottom_right") return QueryAlignment::bottom_right;
+  return std::nullopt;
+}
+
+bool looks_like_number(std::string_view text) {
+  const std::size_t digit = text.starts_with('-') ? 1 : 0;
+  return text.size() > digit && text.find_first_not_of("0123456789", digit) == std::string_view::npos;
+}
+
+Index parse_at_least(std::string_view option, std::string_view text, Index least) {
+  const Index n = parse_integer(option, text);
+  if (n < least) {
+    throw UsageError(std::string(option) + " is " + std::to_string(n) + "; expected " + std::to_string(least) +
+                     " or more");
+  }
+  return n;
+}
+
+void parse_position(const AttendText& text, AttendSettings& settings) {
+  settings.causal = !text.causal.empty();
+  const bool causal_names_offset = settings.causal && text.causal != "true";
+  if (causal_names_offset && !text.query_offset.empty()) {
+    throw UsageError("--causal=" + text.causal + " and --query-offset both name the offset; give --causal alone");
+  }
+  if (causal_names_offset) {
+    settings.alignment = parse_alignment(text.causal);
+    if (!settings.alignment) {
+      if (!looks_like_number(text.causal)) {
+        throw UsageError("--causal is \"" + text.causal + "\"; expected top_left, bottom_right or a whole number");
+      }
+      settings.offset = parse_integer("--causal", text.causal);
+    }
+  } else if (looks_like_number(text.query_offset)) {
+    settings.offset = parse_integer("--query-offset", text.query_offset);
+  } else {
+    settings.alignment = parse_alignment(text.query_offset);
+  }
+}
+
+void parse_window(std::string_view text, Window& window) {
+  const auto sides = split(text, ',');
+  if (sides.size() != 2) {
+    throw UsageError("--window is \"" + std::string(text) + "\"; expected LEFT,RIGHT such as 127,0 or -,0 (- is open)");
+  }
+  if (sides[0] != "-") window.left = parse_at_least("--window, left side,", sides[0], 0);
+  if (sides[1] != "-") window.right = parse_at_least("--window, right side,", sides[1], 0);
+}
+
+std::vector<RowRange> parse_rows(std::string_view text) {
+  std::vector<RowRange> rows;
+  for (std::string_view range : split(text, ',')) {
+    const auto ends = split(range, ':');
+    if (ends.size() != 2) {
+      throw UsageError("--rows is \"" + std::string(text) +
+                       "\"; expected BEGIN:END such as 0:2 for rows 0 and 1, or several with commas");
+    }
+    const Index begin = parse_at_least("--rows", ends[0], 0);
+    rows.push_back({begin, parse_at_least("--rows, the end of a range,", ends[1], begin)});
+  }
+  return rows;
+}
+
+void check_pairs(const AttendText& text) {
+  const auto together = [](const char* first, const std::string& a, const char* second, const std::string& b) {
+    if (a.empty() != b.empty()) {
+      throw UsageError(std::string(a.empty() ? second : first) + " needs " + (a.empty() ? first : second) + " too");
+    }
+  };
+  together("--query-starts", text.query_starts, "--key-starts", text.key_starts);
+  together("--query-segments", text.query_segments, "--key-segments", text.key_segments);
+  together("--block-mask", text.block_mask, "--block-size", text.block_size);
+  if (!text.rows.empty() && text.weights.empty())
+    throw UsageError("--rows needs --weights FILE, which they choose from");
+  if (!text.sink_weights.empty() && text.sinks.empty()) throw UsageError("--sink-weights needs --sinks");
+}
+
+}  // namespace
+
+std::vector<NamedPath> AttendText::inputs() const {
+  std::vector<NamedPath> paths;
+  for (const ArrayOption& option : kArrayOptions) {
+    if (!(this->*option.text).empty()) paths.push_back({option.name, this->*option.text});
+  }
+  if (!query_offset.empty() && !looks_like_number(query_offset) && !parse_alignment(query_offset)) {
+    paths.push_back({"--query-offset", query_offset});
+  }
+  return paths;
+}
+
+std::vector<NamedPath> AttendText::outputs() const {
+  std::vector<NamedPath> paths;
+  for (const OutputOption& option : kOutputOptions) {
+    if (!(this->*option.text).empty()) paths.push_back({name_of(option.name), this->*option.text});
+  }
+  return paths;
+}
+
+InputKind kind_of_input(std::string_view option) {
+  const auto* found = std::find_if(std::begin(kArrayOptions), std::end(kArrayOptions),
+                                   [&](const ArrayOption& array) { return array.name == option; });
+  return found == std::end(kArrayOptions) ? InputKind::indices : found->kind;
+}
+
+CLI::App* add_attend_options(CLI::App& app, AttendText& text) {
+  CLI::App* command = app.add_subcommand("attend", "Compute attention on NumPy's array files");
+  command->footer(kExamples);
+  const auto add_arrays = [&](const char* group) {
+    for (const ArrayOption& option : kArrayOptions) {
+      if (std::string_view(option.group) != group) continue;
+      command->add_option(option.name, text.*option.text, option.help)->type_name("FILE")->group(group);
+    }
+  };
+  const auto add = [&](const char* name, Member member, const char* type, const char* group, const char* help) {
+    return command->add_option(name, text.*member, help)->type_name(type)->group(group);
+  };
+  add_arrays(kArrays);
+  for (const OutputOption& option : kOutputOptions) {
+    add(option.name, option.text, "FILE", "OUTPUTS (all appear, or none)", option.help);
+  }
+  add("--rows", &AttendText::rows, "A:B,…", "OUTPUTS (all appear, or none)",
+      "rows of --weights, counted from 0, without B");
+  add("--causal", &AttendText::causal, "[=OFFSET]", kSeen,
+      "query i sees keys up to i + offset. The offset is\n0, or =top_left, =bottom_right, =N, or what\n"
+      "--query-offset says; needed when L and S differ")
+      ->expected(0, 1);
+  add("--query-offset", &AttendText::query_offset, "OFFSET", kSeen,
+      "top_left (0), bottom_right (keys - queries), a\nnumber, or a file of one per batch entry");
+  add("--window", &AttendText::window, "LEFT,RIGHT", kSeen,
+      "keys from i + offset - LEFT to i + offset + RIGHT;\n- is open");
+  add_arrays(kSeen);
+  add("--block-size", &AttendText::block_size, "BQ,BK", kSeen, "queries and keys in a block of --block-mask");
+  add("--scale", &AttendText::scale, "SCALE", kScores, "sqrt: 1/sqrt(D), the default; none: 1; or a number");
+  add("--soft-cap", &AttendText::soft_cap, "C", kScores, "C * tanh(score / C), C > 0");
+  add_arrays(kScores);
+  add("--threads", &AttendText::threads, "N", "RUNNING", "0: one for each core (default)");
+  add("--max-memory", &AttendText::max_memory, "BYTES", "RUNNING",
+      "use up to this much, such as 8G, whatever seems to\nbe free");
+  command->add_flag("--json", text.json, "print shapes, plan and time as JSON")->group("RUNNING");
+  return command;
+}
+
+AttendSettings parse(const AttendText& text) {
+  for (const auto& [name, given] :
+       {std::pair{"--query", &text.query}, std::pair{"--key", &text.key}, std::pair{"--value", &text.value}}) {
+    if (given->empty()) {
+      throw UsageError(std::string(name) + " is missing; attend needs --query, --key and --value, each a file");
+    }
+  }
+  AttendSettings settings;
+  check_pairs(text);
+  parse_position(text, settings);
+  if (!text.window.empty()) parse_window(text.window, settings.window);
+  if (!text.rows.empty()) settings.rows = parse_rows(text.rows);
+  if (!text.soft_cap.empty()) {
+    settings.soft_cap = parse_number("--soft-cap", text.soft_cap);
+    if (!(*settings.soft_cap > 0)) throw UsageError("--soft-cap is " + text.soft_cap + "; expected a number above 0");
+  }
+  if (text.scale == "none") {
+    settings.scale = 1;
+  } else if (!text.scale.empty() && text.scale != "sqrt") {
+    if (text.scale.find_first_of("0123456789") == std::string::npos) {
+      throw UsageError("--scale is \"" + text.scale + "\"; expected sqrt, none or a finite number");
+    }
+    settings.scale = parse_number("--scale", text.scale);
+  }
+  if (!text.block_size.empty()) {
+    const auto sides = split(text.block_size, ',');
+    if (sides.size() != 2) {
+      throw UsageError("--block-size is \"" + text.block_size + "\"; expected BQ,BK such as 16,64");
+    }
+    settings.block_size = {parse_at_least("--block-size", sides[0], 1), parse_at_least("--block-size", sides[1], 1)};
+  }
+  if (!text.threads.empty()) {
+    // The library lowers what is more than the machine can use.
+    settings.threads = static_cast<int>(
+        std::min<Index>(parse_at_least("--threads", text.threads, 0), std::numeric_limits<int>::max()));
+  }
+  if (!text.max_memory.empty()) settings.max_memory = parse_bytes("--max-memory", text.max_memory);
+
+  const std::vector<NamedPath> outputs = text.outputs();
+  if (outputs.empty() && !text.json) {
+    throw UsageError("nothing would be written; name an output such as -o context.npy, or give --json");
+  }
+  check_paths(text.inputs(), outputs);
+  for (const NamedPath& output : outputs) {
+    if (output.path != "-") continue;
+    if (text.json)
+      throw UsageError(output.option + " - and --json both write standard output; give " + output.option + " a file");
+    if (writes_to_terminal()) {
+      throw UsageError(output.option + " - would write binary numbers to the terminal; name a file, or pipe it on");
+    }
+  }
+  return settings;
+}
+
+}  // namespace regard::program
