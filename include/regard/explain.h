@@ -13,6 +13,7 @@
 #pragma once
 
 #include <cstdint>
+#include <map>
 #include <memory>
 #include <optional>
 #include <string>
@@ -75,7 +76,7 @@ enum class SoftmaxRule { shifted, unshifted, ratio };
 // Numbers that a document prints for a step. A figure of ours that does not round to them is shown beside them.
 struct Expected {
   Matrix numbers;
-  int digits = 4;            // decimals that the document prints, or with `significant` significant digits
+  int digits = 4;  // decimals that the document prints, or with `significant` significant digits
   bool significant = false;
   std::vector<Index> rows{};  // of the result, for documents that print only some; empty: all
 };
@@ -90,18 +91,18 @@ struct StepRequest {
   std::string equation{};               // empty: the operation's own
   std::optional<Scale> scale{};         // where not given: the input's own setting
   std::optional<Causal> causal{};
-  std::optional<Index> heads{};         // operation linear: split the result
-  std::optional<double> base{};         // operation power
-  std::string transpose{};              // operation product: "left", "right" or nothing
-  std::vector<double> numbers{};        // operations that take plain numbers
-  std::vector<std::string> labels{};    // of rows, where they are not tokens
+  std::optional<Index> heads{};       // operation linear: split the result
+  std::optional<double> base{};       // operation power
+  std::string transpose{};            // operation product: "left", "right" or nothing
+  std::vector<double> numbers{};      // operations that take plain numbers
+  std::vector<std::string> labels{};  // of rows, where they are not tokens
   std::vector<std::string> column_labels{};
-  std::optional<int> digits{};          // decimals shown, where the step needs others than the rest
-  bool fractions = false;               // show exact fractions beside decimals
+  std::optional<int> digits{};  // decimals shown, where the step needs others than the rest
+  bool fractions = false;       // show exact fractions beside decimals
   std::optional<Expected> expected{};
-  std::string finding{};                // the sentence before the numbers; empty: the operation's own
+  std::string finding{};  // the sentence before the numbers; empty: the operation's own
   std::vector<std::string> notes{};
-  std::vector<std::string> slips{};     // where the document errs, a line each
+  std::vector<std::string> slips{};  // where the document errs, a line each
 };
 
 struct ExplainSettings {
@@ -112,8 +113,8 @@ struct ExplainSettings {
   std::optional<double> softmax_base;  // absent: e
   Index heads = 1;
   NumberType dtype = NumberType::f64;
-  std::string token;           // WORD, WORD#1 or @INDEX: the query in focus; empty: none
-  std::optional<int> digits;   // decimals shown; absent: 4, or none for whole numbers
+  std::string token;          // WORD, WORD#1 or @INDEX: the query in focus; empty: none
+  std::optional<int> digits;  // decimals shown; absent: 4, or none for whole numbers
   friend bool operator==(const ExplainSettings&, const ExplainSettings&) = default;
 };
 
@@ -129,22 +130,24 @@ struct NamedText {
 
 // A second computation beside the first: the same steps with other settings or matrices.
 struct Variant {
-  std::string label;                     // "with √3"
+  std::string label;  // "with √3"
   ExplainSettings settings;
-  std::vector<NamedMatrix> matrices{};   // replace those of the same name
+  std::vector<NamedMatrix> matrices{};  // replace those of the same name
 };
 
 struct ExplainInput {
   std::string title{};
   std::string citation{};
-  std::vector<std::string> tokens{};      // the words of the queries; and of the keys, unless key_tokens is given
+  std::vector<std::string> tokens{};  // the words of the queries; and of the keys, unless key_tokens is given
   std::vector<std::string> key_tokens{};
-  std::vector<NamedMatrix> matrices{};    // in the order given
+  std::vector<NamedMatrix> matrices{};  // in the order given
   ExplainSettings settings{};
-  std::vector<NamedText> names{};         // the document's own names by step: {"context", "new V"}
-  std::vector<StepRequest> steps{};       // empty: the standard steps for these matrices
+  std::vector<NamedText> names{};                           // the document's own names by step: {"context", "new V"}
+  std::map<std::string, Expected> expected{};               // by step, beside what the steps themselves expect
+  std::map<std::string, std::vector<std::string>> notes{};  // likewise
+  std::vector<StepRequest> steps{};                         // empty: the standard steps for these matrices
   std::vector<Variant> variants{};
-  std::vector<std::string> slips{};       // the document's slips, printed at the end
+  std::vector<std::string> slips{};  // the document's slips, printed at the end
 };
 
 // The steps that an input without any stands for: projections where there are W_query, W_key, W_value (and biases
@@ -184,38 +187,43 @@ struct Step {
   Axis row_axis{};
   Axis column_axis{};
   SumAxis sums_to_one = SumAxis::none;
-  std::vector<double> sums{};            // along that axis: (heads, rows) or (heads, columns), as stored
-  std::vector<std::string> exact{};      // the fraction of each number, or nothing
-  std::vector<std::uint8_t> differs{};   // 1 for each number that the document prints otherwise, or nothing
+  std::vector<double> sums{};           // along that axis: (heads, rows) or (heads, columns), as stored
+  std::vector<std::string> exact{};     // the fraction of each number, or nothing
+  std::vector<std::uint8_t> differs{};  // 1 for each number that the document prints otherwise, or nothing
   std::string finding{};
   std::vector<std::string> notes{};
   std::vector<std::string> slips{};
   std::vector<VariantResult> variants{};
-  bool not_the_library = false;          // computed by src/explain/paper_arithmetic.cpp
-  double scale_factor = 1.0;             // attention steps: what the scores were multiplied by
-  double softmax_base = 0.0;             // power steps; 0: e
+  bool not_the_library = false;  // computed by src/explain/paper_arithmetic.cpp
+  double factor = 1.0;           // attention steps: what the scores were multiplied by; power: the base
+  Index causal_offset = 0;       // masked steps: query i sees key j ≤ i + offset
 };
 
 struct Explanation {
   std::string title;
   std::string citation;
+  std::string finding;                     // what the last weights say, in a sentence
   std::vector<std::string> settings_text;  // "scale 1/√3 = .5774", a line each
   ExplainSettings settings;
   std::vector<std::string> tokens;
   std::vector<std::string> key_tokens;
-  std::optional<Index> focus;              // index of settings.token
+  std::optional<Index> focus;  // index of settings.token
   std::vector<Step> steps;
   std::vector<std::string> slips;
 };
 
-// Every row of a matrix of weights or scores is kept up to this many numbers a step; beyond it the first and last
-// rows and the token in focus. 4 Mi numbers are 32 MiB, what a reader of JSON still opens.
-inline constexpr Index kExplainKeptNumbers = Index{1} << 22;
+// Every query's row of scores, weights and context is kept up to this many numbers a step; beyond it the first and
+// last rows, the token in focus and the ones asked for. 1 Mi numbers are 8 MiB here and about 20 MB of JSON.
+inline constexpr Index kExplainKeptNumbers = Index{1} << 20;
+struct Keep {
+  bool all = false;           // every row, however many there are
+  std::vector<Index> also{};  // queries
+};
 
-// Computes every step. keep_all keeps every row, however many there are.
+// Computes every step.
 // Throws std::invalid_argument naming step, matrix, actual and expected shape; unknown or ambiguous tokens; unknown
 // operations; and, with both numbers, work that does not fit into memory.
-REGARD_EXPORT Explanation explain(const ExplainInput& input, bool keep_all = false);
+REGARD_EXPORT Explanation explain(const ExplainInput& input, const Keep& keep = {});
 
 // The index that WORD, WORD#1 (second occurrence) or @INDEX names.
 // Throws std::invalid_argument with the choices when there is none, or a bare word stands more than once.
@@ -236,23 +244,22 @@ struct CellWork {
   double result = 0.0;
   double parted = 0.0;  // partial sum of the terms as listed, less the result
 };
-// Throws std::invalid_argument when the cell is outside the step's result, or not kept.
-REGARD_EXPORT CellWork unfold_cell(const Explanation& explanation, const Step& step, Index head, Index row,
-                                   Index column, int digits);
-
 struct Cell {
   Index row;
   Index column;
   Index head = 0;
 };
+// Throws std::invalid_argument when the cell is outside the step's result, or not kept.
+REGARD_EXPORT CellWork unfold_cell(const Explanation& explanation, const Step& step, const Cell& cell, int digits);
+
 struct TextOptions {
   int width = 80;
   bool color = false;
   bool unicode = true;
-  bool full = false;                // every number, however many
+  bool full = false;  // every number, however many
   std::optional<int> digits{};
-  std::string step{};               // a name or a number counted from 0; empty: all
-  std::optional<Cell> cell{};       // unfold it in the steps shown that have it
+  std::string step{};          // a name or a number counted from 0; empty: all
+  std::optional<Cell> cell{};  // unfold it in the steps shown that have it
 };
 // The text of the whole, or of one step at a time (for a pause between them). Ends with a newline.
 // Throws std::invalid_argument when options name a step or a cell that does not exist, with the choices.
@@ -279,7 +286,8 @@ REGARD_EXPORT Scale parse_scale(std::string_view text);    // none, sqrt, floor_
 REGARD_EXPORT Causal parse_causal(std::string_view text);  // top_left, bottom_right, NUMBER, off
 REGARD_EXPORT Layout parse_layout(std::string_view text);  // rows, columns
 
-// Text from outside made safe for a terminal: control, bidirectional and invalid characters as \u{…}.
+// Text from outside made safe for a terminal: control, bidirectional and other invisible characters
+// as \u{…}, bytes that are no UTF-8 as \x{…}.
 REGARD_EXPORT std::string escape_for_terminal(std::string_view text);
 // Columns that escaped text takes on a terminal: 2 for wide characters, 0 for combining marks.
 REGARD_EXPORT int display_width(std::string_view text);

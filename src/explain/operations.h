@@ -32,11 +32,10 @@ struct Evaluation {
   const ExplainInput& input;
   const ExplainSettings& settings;  // the input's, or a variant's
   const StepRequest& request;
-  const std::vector<std::string>& query_labels;
-  const std::vector<std::string>& key_labels;
   std::optional<Index> focus;
   std::vector<Value> operands;  // as many as the operation takes
-  std::vector<Index> kept_queries;  // of a matrix of scores or weights: the rows to compute; empty: all
+  const Keep& keep;
+  const std::vector<Step>& previous;  // computed before this one
   Step& step;
 
   const Matrix& operand(std::size_t i) const { return *operands[i].matrix; }

@@ -1,0 +1,168 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// Numbers and words as a terminal shows them; see text.h. Decimals come from fmt and <charconv>, which know no
+// locale; character classes and widths from utf8proc.
+// Read next: render_text.cpp.
+#include "text.h"
+
+#include <fmt/format.h>
+#include <utf8proc.h>
+
+#include <array>
+#include <charconv>
+#include <cmath>
+
+namespace regard {
+inline namespace v0 {
+namespace {
+
+// Calls visit(code point, its bytes) for each character; −1 for a byte that is no UTF-8.
+template <class Visit>
+void for_each_character(std::string_view text, Visit visit) {
+  while (!text.empty()) {
+    utf8proc_int32_t code = -1;
+    const auto* bytes = reinterpret_cast<const utf8proc_uint8_t*>(text.data());
+    utf8proc_ssize_t length = utf8proc_iterate(bytes, static_cast<utf8proc_ssize_t>(text.size()), &code);
+    if (length <= 0) {
+      code = -1;
+      length = 1;
+    }
+    visit(code, text.substr(0, static_cast<std::size_t>(length)));
+    text.remove_prefix(static_cast<std::size_t>(length));
+  }
+}
+
+// Controls, formats (all bidirectional marks among them), separators of lines, surrogates and what is not assigned.
+bool is_invisible(utf8proc_int32_t code) {
+  switch (utf8proc_category(code)) {
+    case UTF8PROC_CATEGORY_CC:
+    case UTF8PROC_CATEGORY_CF:
+    case UTF8PROC_CATEGORY_CS:
+    case UTF8PROC_CATEGORY_CO:
+    case UTF8PROC_CATEGORY_CN:
+    case UTF8PROC_CATEGORY_ZL:
+    case UTF8PROC_CATEGORY_ZP:
+      return true;
+    default:
+      return false;
+  }
+}
+
+std::string without_leading_zero(std::string text) {
+  const std::size_t sign = text.starts_with('-') ? 1 : 0;
+  if (text.size() > sign + 1 && text[sign] == '0' && text[sign + 1] == '.') text.erase(sign, 1);
+  return text;
+}
+
+}  // namespace
+
+std::string escape_for_terminal(std::string_view text) {
+  std::string result;
+  result.reserve(text.size());
+  for_each_character(text, [&](utf8proc_int32_t code, std::string_view bytes) {
+    if (code < 0) {
+      result += fmt::format("\\x{{{:02x}}}", static_cast<unsigned char>(bytes[0]));
+    } else if (is_invisible(code)) {
+      result += fmt::format("\\u{{{:x}}}", code);
+    } else {
+      result += bytes;
+    }
+  });
+  return result;
+}
+
+int display_width(std::string_view text) {
+  int width = 0;
+  for_each_character(
+      text, [&](utf8proc_int32_t code, std::string_view) { width += code < 0 ? 1 : utf8proc_charwidth(code); });
+  return width;
+}
+
+std::string cut_to_width(std::string_view text, int width, bool unicode) {
+  // Combining marks have no width: a word of a million of them is cut by their number.
+  const int max_characters = 4 * width + 4;
+  std::string kept;
+  std::string kept_with_room;
+  int columns = 0;
+  int characters = 0;
+  bool whole = true;
+  for_each_character(text, [&](utf8proc_int32_t code, std::string_view bytes) {
+    if (!whole) return;
+    columns += code < 0 ? 1 : utf8proc_charwidth(code);
+    ++characters;
+    if (columns > width || characters > max_characters) {
+      whole = false;
+      return;
+    }
+    kept += bytes;
+    if (columns <= width - 1) kept_with_room = kept;
+  });
+  if (whole) return kept;
+  return kept_with_room + (unicode ? "…" : "~");
+}
+
+std::string pad_right(std::string_view text, int width) {
+  return std::string(text) + std::string(static_cast<std::size_t>(std::max(0, width - display_width(text))), ' ');
+}
+std::string pad_left(std::string_view text, int width) {
+  return std::string(static_cast<std::size_t>(std::max(0, width - display_width(text))), ' ') + std::string(text);
+}
+
+std::string shortest_number(double number, NumberType type) {
+  if (std::isnan(number)) return "nan";
+  if (std::isinf(number)) return number < 0 ? "-inf" : "inf";
+  std::array<char, 64> buffer{};
+  const auto end = type == NumberType::f32
+                       ? std::to_chars(buffer.data(), buffer.data() + buffer.size(), static_cast<float>(number))
+                       : std::to_chars(buffer.data(), buffer.data() + buffer.size(), number);
+  return {buffer.data(), end.ptr};
+}
+
+NumberStyle style_for(const Matrix& matrix, std::optional<int> digits, bool unicode) {
+  constexpr double kLargestFixed = 1e7;
+  double largest = 0.0;
+  bool whole = true;
+  for (std::size_t i = 0; i < matrix.numbers.size(); ++i) {
+    const double x = matrix.numbers[i];
+    if (!std::isfinite(x)) continue;
+    largest = std::max(largest, std::fabs(x));
+    whole = whole && x == std::trunc(x);
+  }
+  NumberStyle style{.digits = digits.value_or(whole ? 0 : 4), .unicode = unicode};
+  style.scientific = largest >= (whole ? 1e12 : kLargestFixed);
+  if (style.scientific && !digits) style.digits = 4;
+  if (!digits && !whole && largest > 0 && largest < 1e-2) {
+    // A matrix of small numbers shows four digits of its largest, or its powers of ten.
+    style.digits = 3 - static_cast<int>(std::floor(std::log10(largest)));
+    if (style.digits > 8) {
+      style.digits = 4;
+      style.scientific = true;
+    }
+  }
+  return style;
+}
+
+std::string styled_number(double number, const NumberStyle& style) {
+  if (std::isnan(number)) return "nan";
+  if (std::isinf(number)) return std::string(number < 0 ? "-" : "") + (style.unicode ? "∞" : "inf");
+  if (number == 0) return "0";
+  if (style.scientific) return fmt::format("{:.{}e}", number, style.digits);
+  std::string text = fmt::format("{:.{}f}", number, style.digits);
+  if (text.find_first_of("123456789") == std::string::npos) {
+    const std::string unit =
+        style.digits == 0 ? "1" : "." + std::string(static_cast<std::size_t>(style.digits - 1), '0') + "1";
+    return (number < 0 ? ">-" : "<") + unit;
+  }
+  return without_leading_zero(std::move(text));
+}
+
+long long printed_units(double number, const NumberStyle& style) {
+  std::string text = fmt::format("{:.{}f}", number, style.digits);
+  std::erase(text, '.');
+  long long units = 0;
+  std::from_chars(text.data(), text.data() + text.size(), units);
+  return units;
+}
+
+}  // namespace v0
+}  // namespace regard

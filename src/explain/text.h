@@ -1,0 +1,41 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// Numbers and words as a terminal shows them: fixed decimals without the zero before the point, shortest forms that
+// read back the same, words cut to a width in columns.
+// Read next: text.cpp, render_text.cpp.
+#pragma once
+
+#include <string>
+#include <string_view>
+
+#include "regard/explain.h"
+
+namespace regard {
+inline namespace v0 {
+
+// The shortest decimal text that reads back as the same number of that type; "-inf", "inf", "nan".
+std::string shortest_number(double number, NumberType type);
+
+// How the numbers of one matrix are printed, so that they align and compare.
+struct NumberStyle {
+  int digits = 4;
+  bool scientific = false;
+  bool unicode = true;
+};
+// digits as asked, else none when every number is whole, else 4 or as many as the largest number needs to show four;
+// scientific where fixed decimals would take more than 12 columns.
+NumberStyle style_for(const Matrix& matrix, std::optional<int> digits, bool unicode);
+
+// ".4223", "-1.5000", "0" for exactly 0, "<.0001" and ">-.0001" for what would print as 0 but is not, "-∞".
+std::string styled_number(double number, const NumberStyle& style);
+
+// What the printed text stands for, as a number of units of the last printed decimal: to add up what is printed.
+long long printed_units(double number, const NumberStyle& style);
+
+// Cuts to at most `width` columns, the last one an ellipsis.
+std::string cut_to_width(std::string_view text, int width, bool unicode);
+std::string pad_right(std::string_view text, int width);
+std::string pad_left(std::string_view text, int width);
+
+}  // namespace v0
+}  // namespace regard
