@@ -3,7 +3,7 @@
 // Fractions of 64-bit whole numbers, in lowest terms with a positive denominator: the arithmetic of a lesson done
 // by hand, where a weight is 9/46 and not .1957. What does not fit in 64 bits throws std::overflow_error, so a
 // number that prints as a fraction is that fraction.
-// Read next: lesson_004.cpp, which computes with them.
+// Read next: fractions.cpp, which computes with them.
 #pragma once
 
 #include <cstdint>
@@ -71,6 +71,7 @@ inline std::int64_t floor_of(const Rational& a) {
 
 // base to a whole power; 3^−1 = 1/3.
 inline Rational power(const Rational& base, std::int64_t exponent) {
+  if (exponent < -64 || exponent > 64) throw std::overflow_error("Rational: the power exceeds 64 bits");
   const Rational factor = exponent < 0 ? Rational(1) / base : base;
   Rational result(1);
   for (std::int64_t i = 0; i < (exponent < 0 ? -exponent : exponent); ++i) result = result * factor;

@@ -1,0 +1,91 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// Lesson 000: three words, whole-number matrices, attention of one word, unscaled; the scores divided by √3 beside.
+// Every number is the document's own, printed by NumPy. Read next: lesson_001.cpp.
+#include "lessons.h"
+
+namespace regard {
+inline namespace v0 {
+
+ExplainInput lesson_000() {
+  ExplainInput lesson;
+  lesson.title = "Three words, whole numbers: what \"love\" hears from \"I\" and \"coding\"";
+  lesson.citation = "\"Transformers and the Attention Mechanism\", a notebook in NumPy";
+  lesson.tokens = {"I", "love", "coding"};
+  lesson.matrices = {
+      {"X", matrix_of({{1, 0, 1}, {0, 1, 0}, {1, 1, 1}})},
+      {"W_query", matrix_of({{1, 0, 1}, {0, 1, 0}, {1, 1, 1}})},
+      {"W_key", matrix_of({{0, 1, 1}, {1, 0, 0}, {0, 0, 1}})},
+      {"W_value", matrix_of({{1, 2, 1}, {0, 1, 0}, {1, 1, 0}})},
+  };
+  lesson.settings.scale = {.rule = ScaleRule::none};
+  lesson.settings.token = "love";
+  lesson.steps = {
+      {.operation = "show", .operands = {"X"}, .result = "X", .name = "embeddings", .called = "embeddings"},
+      {.operation = "linear",
+       .operands = {"X", "W_query"},
+       .result = "Q",
+       .name = "queries",
+       .called = "queries",
+       .expected = Expected{.numbers = matrix_of({{2, 1, 2}, {0, 1, 0}, {2, 2, 2}}), .digits = 0},
+       .notes = {"A query says what its word looks for."}},
+      {.operation = "linear",
+       .operands = {"X", "W_key"},
+       .result = "K",
+       .name = "keys",
+       .called = "keys",
+       .expected = Expected{.numbers = matrix_of({{0, 1, 2}, {1, 0, 0}, {1, 1, 2}}), .digits = 0},
+       .notes = {"A key says what its word offers to those who look."}},
+      {.operation = "linear",
+       .operands = {"X", "W_value"},
+       .result = "V",
+       .name = "values",
+       .called = "values",
+       .expected = Expected{.numbers = matrix_of({{2, 3, 1}, {0, 1, 0}, {2, 4, 1}}), .digits = 0},
+       .notes = {"A value is what its word hands over when it is heard."}},
+      {.operation = "scores",
+       .operands = {"Q", "K"},
+       .result = "S",
+       .name = "scores",
+       .called = "attention_scores",
+       .expected = Expected{.numbers = matrix_of({{1, 0, 1}}), .digits = 0, .rows = {1}},
+       .notes = {"The document computes the row of \"love\" only, as keys @ query_love: the same products."}},
+      {.operation = "scaled",
+       .operands = {"Q", "K"},
+       .result = "scaled S",
+       .name = "scaled",
+       .notes = {"The document leaves this step out; dividing by √3 would draw the weights together."}},
+      {.operation = "weights",
+       .operands = {"Q", "K"},
+       .result = "A",
+       .name = "weights",
+       .called = "attention_probs",
+       .digits = 8,
+       .expected = Expected{.numbers = matrix_of({{0.4223188, 0.1553624, 0.4223188}}), .digits = 8, .rows = {1}}},
+      {.operation = "context",
+       .operands = {"Q", "K", "V"},
+       .result = "Z",
+       .name = "context",
+       .called = "output_love",
+       .digits = 8,
+       .expected = Expected{.numbers = matrix_of({{1.68927519, 3.11159399, 0.8446376}}), .digits = 8, .rows = {1}}},
+      {.operation = "focus_vectors",
+       .operands = {"X", "V", "Z"},
+       .result = "before and after",
+       .name = "before-and-after",
+       .labels = {"X, static", "V, static", "Z, contextual"},
+       .digits = 8,
+       .notes = {"X and V of a word are the same in every sentence; Z depends on the other words."}},
+  };
+  lesson.variants = {{.label = "with ÷√3", .settings = lesson.settings}};
+  lesson.variants[0].settings.scale = {.rule = ScaleRule::sqrt};
+  lesson.slips = {
+      "It announces \"The cat sat\" and computes \"I love coding\".",
+      "Shifted by their maximum the scores end at 0; the comment lets them start there.",
+      "\"Contextualised by I and coding\": \"love\" also keeps .1553624 of its own value.",
+  };
+  return lesson;
+}
+
+}  // namespace v0
+}  // namespace regard

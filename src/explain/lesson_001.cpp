@@ -1,0 +1,181 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// Lesson 001: the document names the parts (query, key, value, three stages, context vector) and prints no number;
+// it sends its readers to a book's chapter for them. So the six words and the matrices here are that chapter's:
+// first without matrices, then with random ones (seed 123), with the identity, and with two different W_query.
+// Read next: lesson_002.cpp.
+#include "lessons.h"
+
+namespace regard {
+inline namespace v0 {
+
+ExplainInput lesson_001() {
+  ExplainInput lesson;
+  lesson.title = "Query, key, value: one sentence under four sets of matrices";
+  lesson.citation =
+      "\"Self-attention mechanism\", a course page; numbers: S. Raschka, Build a Large Language Model, "
+      "chapter 3, ch03.ipynb";
+  lesson.tokens = {"Your", "journey", "starts", "with", "one", "step"};
+  lesson.matrices = {
+      {"X", matrix_of({{0.43, 0.15, 0.89},
+                       {0.55, 0.87, 0.66},
+                       {0.57, 0.85, 0.64},
+                       {0.22, 0.58, 0.33},
+                       {0.77, 0.25, 0.10},
+                       {0.05, 0.80, 0.55}})},
+      {"I", matrix_of({{1, 0, 0}, {0, 1, 0}, {0, 0, 1}})},
+  };
+  lesson.settings.dtype = NumberType::f32;
+  lesson.settings.token = "journey";
+  const Scale unscaled{.rule = ScaleRule::none};
+  const auto row_of_journey = [](const std::vector<double>& row) {
+    return Expected{.numbers = matrix_of({row}), .digits = 4, .rows = {1}};
+  };
+  lesson.steps = {
+      {.operation = "show",
+       .operands = {"X"},
+       .result = "X",
+       .name = "embeddings",
+       .called = "input token embeddings",
+       .digits = 2},
+
+      // No matrices: a word's one vector plays all three roles.
+      {.operation = "scores",
+       .operands = {"X", "X"},
+       .result = "ω",
+       .name = "plain-scores",
+       .called = "attention scores",
+       .equation = "ω = X · Xᵀ",
+       .expected = row_of_journey({0.9544, 1.4950, 1.4754, 0.8434, 0.7070, 1.0865}),
+       .notes = {"No matrices yet: each word's one vector is query, key and value at once."}},
+      {.operation = "ratio",
+       .operands = {"ω"},
+       .result = "ω / Σ ω",
+       .name = "plain-ratio",
+       .called = "attention weights, first try",
+       .expected = row_of_journey({0.1455, 0.2278, 0.2249, 0.1285, 0.1077, 0.1656}),
+       .notes = {"Sums to 1, but would fail on negative scores: hence softmax."}},
+      {.operation = "weights",
+       .operands = {"X", "X"},
+       .result = "α",
+       .name = "plain-weights",
+       .called = "attention weights",
+       .equation = "α = softmax(ω), each row by itself",
+       .scale = unscaled,
+       .expected = row_of_journey({0.1385, 0.2379, 0.2333, 0.1240, 0.1082, 0.1581})},
+      {.operation = "context",
+       .operands = {"X", "X", "X"},
+       .result = "Z",
+       .name = "plain-context",
+       .called = "context vectors",
+       .equation = "Z = α · X",
+       .scale = unscaled,
+       .expected = row_of_journey({0.4419, 0.6515, 0.5683})},
+
+      // Three matrices: three roles, three stages.
+      {.operation = "torch_uniform",
+       .result = "W_query",
+       .name = "w-query",
+       .called = "W_q",
+       .numbers = {123, 3, 2},
+       .notes = {"Training would learn these three matrices; here a seed stands for them."}},
+      {.operation = "torch_uniform",
+       .operands = {"W_query"},
+       .result = "W_key",
+       .name = "w-key",
+       .called = "W_k",
+       .numbers = {123, 3, 2}},
+      {.operation = "torch_uniform",
+       .operands = {"W_query", "W_key"},
+       .result = "W_value",
+       .name = "w-value",
+       .called = "W_v",
+       .numbers = {123, 3, 2}},
+      {.operation = "linear",
+       .operands = {"X", "W_query"},
+       .result = "Q",
+       .name = "queries",
+       .called = "Q matrix",
+       .expected = row_of_journey({0.4306, 1.4551}),
+       .notes = {"Role 1: the query attends. It asks every word of the sentence."}},
+      {.operation = "linear",
+       .operands = {"X", "W_key"},
+       .result = "K",
+       .name = "keys",
+       .called = "K matrix",
+       .notes = {"Role 2: the key is matched with the queries."}},
+      {.operation = "linear",
+       .operands = {"X", "W_value"},
+       .result = "V",
+       .name = "values",
+       .called = "V matrix",
+       .notes = {"Role 3: the value is what the weights mix."}},
+      {.operation = "scores",
+       .operands = {"Q", "K"},
+       .result = "S",
+       .name = "scores",
+       .called = "stage 1, attention scores",
+       .expected = row_of_journey({1.2705, 1.8524, 1.8111, 1.0795, 0.5577, 1.5440})},
+      {.operation = "scaled",
+       .operands = {"Q", "K"},
+       .result = "S / √2",
+       .name = "scaled",
+       .called = "stage 2, scaling"},
+      {.operation = "weights",
+       .operands = {"Q", "K"},
+       .result = "A",
+       .name = "weights",
+       .called = "stage 3, attention weights",
+       .expected = row_of_journey({0.1500, 0.2264, 0.2199, 0.1311, 0.0906, 0.1820})},
+      {.operation = "context",
+       .operands = {"Q", "K", "V"},
+       .result = "Z₁",
+       .name = "context",
+       .called = "context vectors",
+       .expected = row_of_journey({0.3061, 0.8210})},
+
+      // The identity: the words are compared as they are, now scaled.
+      {.operation = "linear",
+       .operands = {"X", "I"},
+       .result = "X · I",
+       .name = "identity-queries",
+       .notes = {"With the identity for W_q, W_k and W_v nothing is projected: Q = K = V = X."}},
+      {.operation = "weights",
+       .operands = {"X · I", "X · I"},
+       .result = "A_identity",
+       .name = "identity-weights",
+       .called = "attention weights",
+       .notes = {"Nearly equal shares: similar words hear each other, and nothing can change that."}},
+
+      // Another W_query: same words, same keys, other weights. This is what training moves.
+      {.operation = "torch_uniform",
+       .result = "W_query′",
+       .name = "other-w-query",
+       .called = "W_q",
+       .numbers = {789, 3, 2}},
+      {.operation = "linear",
+       .operands = {"X", "W_query′"},
+       .result = "Q′",
+       .name = "other-queries",
+       .called = "Q matrix"},
+      {.operation = "weights",
+       .operands = {"Q′", "K"},
+       .result = "A′",
+       .name = "other-weights",
+       .called = "attention weights",
+       .notes = {"Same words, same keys, another W_query: another table."}},
+      {.operation = "difference",
+       .operands = {"A′", "A"},
+       .result = "A′ − A",
+       .name = "learnable",
+       .called = "what \"learnable\" changes"},
+  };
+  lesson.slips = {
+      "It prints no numbers of its own; those of the chapter it links to are used here.",
+      "Values are said to summarise scores; scores never enter V, weights mix V afterwards.",
+  };
+  return lesson;
+}
+
+}  // namespace v0
+}  // namespace regard

@@ -1,0 +1,179 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// Lesson 002: four words, heads of size 8, causal mask. Q, K and V are the rounded numbers that the notebook prints,
+// so results of theirs may part from the notebook's in the last digit or (scores) three units of it.
+// Read next: lesson_003.cpp.
+#include "lessons.h"
+
+namespace regard {
+inline namespace v0 {
+
+ExplainInput lesson_002() {
+  ExplainInput lesson;
+  lesson.title = "The whole in one function: causal attention, variances, two forms of softmax";
+  lesson.citation = "\"Self Attention in Transformers\", a notebook in NumPy";
+  lesson.matrices = {
+      {"Q", matrix_of(
+                {{-0.50598333, 0.59287364, -0.64212808, -0.17667384, 1.78683356, -0.03810015, -2.79906259, -0.87436271},
+                 {-1.1635331, 0.39761587, 0.7502223, -0.19290089, -0.27755457, -0.7598107, 0.88142972, -0.44349095},
+                 {-0.28506127, -2.0400416, -1.96026798, -0.63174484, 0.49923543, -0.57036319, 1.49095731, 0.89803188},
+                 {-1.62443852, 1.453917, -1.49314297, 0.95953202, -1.60815407, 0.1632695, -0.98389182, -1.1222311}})},
+      {"K",
+       matrix_of(
+           {{-1.58265754, 0.76202182, 2.32828504, 0.50024378, -0.38254118, 2.16603257, -0.53065346, -0.19447538},
+            {0.59827253, 0.12909976, 0.10836157, -0.15652026, -0.33419576, 0.25269797, 0.76630028, 0.37939898},
+            {-2.36337659, -0.03495578, 1.25475903, 0.10300347, 1.11828814, 0.16100326, 0.49260405, 0.29632038},
+            {-0.05618466, -0.58816675, 0.46506258, -0.04566082, 1.33489973, -0.43446506, 0.37468388, -0.33398102}})},
+      {"V", matrix_of({{-2.33028699e+00, 4.18506262e-01, 1.57360937e+00, 1.37308738e-01, 8.52094837e-01, 6.58167848e-01,
+                        -4.12112209e-01, -2.52690046e-03},
+                       {-2.40477900e+00, -8.15979439e-01, -8.21925214e-01, 1.41383638e-01, -4.26737879e-01,
+                        -1.62771803e+00, 5.56628997e-01, -9.50161423e-01},
+                       {5.69531565e-01, 1.16653634e+00, -7.47385138e-01, -6.12570059e-01, 4.95602990e-01,
+                        1.32665094e-01, -6.74559168e-01, -3.76896324e-01},
+                       {9.61138903e-01, 1.44294896e-01, 3.01901776e-01, 3.20771720e+00, -6.38903868e-01,
+                        -5.71129671e-01, -5.16128064e-01, -1.32604188e+00}})},
+      {"shift",
+       matrix_of(
+           {{1000, 1000, 1000, 1000}, {1000, 1000, 1000, 1000}, {1000, 1000, 1000, 1000}, {1000, 1000, 1000, 1000}})},
+  };
+  lesson.settings.causal = {.rule = CausalRule::top_left};
+  lesson.settings.digits = 8;
+  const auto printed = [](const std::vector<std::vector<double>>& rows) {
+    return Expected{.numbers = matrix_of(rows), .digits = 8};
+  };
+  const Causal no_mask{.rule = CausalRule::off};
+  const Expected attention = printed({{1.0, 0.0, 0.0, 0.0},
+                                      {0.66968106, 0.33031894, 0.0, 0.0},
+                                      {0.02358547, 0.56838537, 0.40802916, 0.0},
+                                      {0.58776275, 0.13848114, 0.20587072, 0.06788539}});
+  lesson.steps = {
+      {.operation = "show", .operands = {"Q"}, .result = "Q", .name = "queries", .called = "q"},
+      {.operation = "show", .operands = {"K"}, .result = "K", .name = "keys", .called = "k"},
+      {.operation = "show", .operands = {"V"}, .result = "V", .name = "values", .called = "v"},
+      {.operation = "scores",
+       .operands = {"Q", "K"},
+       .result = "S",
+       .name = "scores",
+       .called = "np.matmul(q, k.T)",
+       .expected = printed({{0.5584545, -3.35153984, 0.70533024, 1.03421098},
+                            {1.87361595, -0.12535484, 3.52750914, 0.62719536},
+                            {-8.37572099, 0.62481134, -0.31270199, 1.5060436},
+                            {2.39156799, -1.69717588, -0.57566407, -3.71359891}})},
+      {.operation = "variances",
+       .operands = {"Q", "K", "S"},
+       .result = "variances",
+       .name = "variances",
+       .called = "q.var(), k.var(), np.matmul(q, k.T).var()",
+       .expected = Expected{.numbers = matrix_of({{1.1902732818147692}, {0.7955736609453732}, {7.7092653269714475}}),
+                            .digits = 8,
+                            .significant = true}},
+      {.operation = "variance_rule",
+       .operands = {"Q", "K", "S"},
+       .result = "rule",
+       .name = "variance-rule",
+       .digits = 4,
+       .notes = {"A product of D independent pairs varies about D times as much: hence the division by √D."}},
+      {.operation = "scaled",
+       .operands = {"Q", "K"},
+       .result = "S / √8",
+       .name = "scaled",
+       .called = "scaled",
+       .expected = printed({{0.19744348, -1.18494828, 0.2493719, 0.3656488},
+                            {0.66242327, -0.04431963, 1.24716282, 0.22174705},
+                            {-2.96126456, 0.22090417, -0.11055685, 0.53246682},
+                            {0.84554697, -0.60004229, -0.20352798, -1.31295549}})},
+      {.operation = "variances",
+       .operands = {"S / √8"},
+       .result = "var(S / √8)",
+       .name = "scaled-variance",
+       .called = "scaled.var()",
+       .expected = Expected{.numbers = matrix_of({{0.9636581658714307}}), .digits = 8, .significant = true}},
+      {.operation = "mask", .operands = {"Q", "K"}, .result = "M", .name = "mask", .called = "mask", .digits = 0},
+      {.operation = "masked",
+       .operands = {"Q", "K"},
+       .result = "S / √8 + M",
+       .name = "masked",
+       .called = "scaled + mask"},
+      {.operation = "weights",
+       .operands = {"Q", "K"},
+       .result = "A",
+       .name = "weights",
+       .called = "attention",
+       .expected = attention},
+      {.operation = "context",
+       .operands = {"Q", "K", "V"},
+       .result = "Z",
+       .name = "context",
+       .called = "new_v",
+       .expected = printed(
+           {{-2.33028699, 0.41850626, 1.57360937, 0.13730874, 0.85209484, 0.65816785, -0.41211221, -0.0025269},
+            {-2.35489311, 0.01073226, 0.78231893, 0.13865475, 0.42967217, -0.09690355, -0.09211864, -0.31554853},
+            {-1.18941663, 0.02206074, -0.73501088, -0.16634756, -0.02023404, -0.85551669, 0.03142011, -0.69390214},
+            {-1.52017524, 0.38293583, 0.67771783, 0.19193084, 0.50039236, 0.14997879, -0.33905113, -0.30067545}})},
+      {.operation = "weights",
+       .operands = {"Q", "K"},
+       .result = "A, no mask",
+       .name = "weights-without-mask",
+       .called = "attention, mask=None",
+       .causal = no_mask,
+       .notes = {"The document's function is one call here, attention_with_weights: it returns (values, attention),",
+                 "with a mask or, as in this step and the next, without."}},
+      {.operation = "context",
+       .operands = {"Q", "K", "V"},
+       .result = "Z, no mask",
+       .name = "context-without-mask",
+       .called = "values, mask=None",
+       .causal = no_mask},
+
+      // Two forms of softmax: the document's, without the shift, and the library's, with it.
+      {.operation = "power",
+       .operands = {"S / √8 + M"},
+       .result = "e^S",
+       .name = "unshifted-exponentials",
+       .called = "np.exp(x)",
+       .notes = {"The document's softmax takes e^x as it is; the library first takes the row's maximum from x."}},
+      {.operation = "sums",
+       .operands = {"e^S"},
+       .result = "Σ e^S",
+       .name = "unshifted-sums",
+       .called = "np.sum(np.exp(x))"},
+      {.operation = "divide",
+       .operands = {"e^S", "Σ e^S"},
+       .result = "A, unshifted",
+       .name = "unshifted-weights",
+       .called = "softmax(x)",
+       .expected = attention,
+       .notes = {"Equal here: the shift multiplies numerator and denominator by the same number."}},
+      {.operation = "add",
+       .operands = {"S / √8 + M", "shift"},
+       .result = "S + 1000",
+       .name = "large-scores",
+       .notes = {"The same scores, 1000 higher. The weights ought to stay as they are."}},
+      {.operation = "softmax",
+       .operands = {"S + 1000"},
+       .result = "A at 1000",
+       .name = "shifted-at-1000",
+       .expected = attention,
+       .notes = {"They do, with the shift."}},
+      {.operation = "power",
+       .operands = {"S + 1000"},
+       .result = "e^(S + 1000)",
+       .name = "unshifted-exponentials-at-1000",
+       .notes = {"e^1000 exceeds every double."}},
+      {.operation = "sums", .operands = {"e^(S + 1000)"}, .result = "Σ e^(S + 1000)", .name = "unshifted-sums-at-1000"},
+      {.operation = "divide",
+       .operands = {"e^(S + 1000)", "Σ e^(S + 1000)"},
+       .result = "∞ / ∞",
+       .name = "unshifted-at-1000",
+       .notes = {"Without the shift: ∞ / ∞, not a number."}},
+  };
+  lesson.slips = {
+      "The softmax formula misprints its denominator: Σⱼ e^(xⱼ), with j in the exponent, is meant.",
+      "Its softmax does not shift: right here, NaN for scores near 1000.",
+      "np.infty is gone since NumPy 2; np.inf is its name.",
+  };
+  return lesson;
+}
+
+}  // namespace v0
+}  // namespace regard
