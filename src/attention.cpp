@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// attention_forward, attention_with_weights and attention_partials: batch, heads, threads and outputs round the kernels.
+// attention_forward, attention_with_weights and attention_partials: batch, heads, threads and outputs round the
+// kernels.
 //
 //   for each wave of key/value heads (packed_keys.h)         one parallel phase: pack keys and values
 //     for each task: 60 query rows of one head                one parallel phase: tasks
@@ -8,7 +9,8 @@
 //         for each block of 64 keys                           kernels::attention_block
 //       kernels::finish_rows                                  merge of the chunks, sink, division
 //
-// Which thread runs a task never matters: tasks share nothing but what they read. Read next: kernels/attention_tile.cpp.
+// Which thread runs a task never matters: tasks share nothing but what they read. Read next:
+// kernels/attention_tile.cpp.
 #include <algorithm>
 #include <cstring>
 #include <limits>
@@ -32,7 +34,7 @@ namespace {
 template <class T>
 void write_rows(const TensorView<T, 3>& output, Index b, Index h, Index first, Index count, const T* from) {
   if (output.absent()) return;
-  for (Index i = 0; i < count; ++i) std::memcpy(&output(b, h, first + i), from + i, sizeof(T));
+  for (Index i = 0; i < count; ++i) std::memcpy(output.pointer(b, h, first + i), from + i, sizeof(T));
 }
 
 template <class T>
@@ -40,7 +42,7 @@ void write_context(const TensorView<T, 4>& output, Index b, Index h, Index first
   const Index columns = output.shape[3];
   const Index stride = output.strides[3];
   for (Index i = 0; i < count; ++i) {
-    T* to = &output(b, h, first + i, 0);
+    T* to = output.pointer(b, h, first + i, 0);
     if (stride == 1) {
       std::memcpy(to, from, static_cast<std::size_t>(columns) * sizeof(T));
     } else {
@@ -166,11 +168,11 @@ void write_partials(const RowTask<T>& task, const ChunkRange& chunks, const Atte
       const Index row = task.first_row + i;
       const T row_max = visited ? state.row_max[i] : -std::numeric_limits<T>::infinity();
       const T row_sum = visited ? state.row_sum[i] : 0;
-      std::memcpy(&partials.row_max(n, b, task.head, row), &row_max, sizeof(T));
-      std::memcpy(&partials.row_sum(n, b, task.head, row), &row_sum, sizeof(T));
+      std::memcpy(partials.row_max.pointer(n, b, task.head, row), &row_max, sizeof(T));
+      std::memcpy(partials.row_sum.pointer(n, b, task.head, row), &row_sum, sizeof(T));
       for (Index c = 0; c < columns; ++c) {
         const T x = visited ? state.accumulator[i * task.packed.padded_columns() + c] : 0;
-        std::memcpy(&partials.accumulator(n, b, task.head, row, c), &x, sizeof(T));
+        std::memcpy(partials.accumulator.pointer(n, b, task.head, row, c), &x, sizeof(T));
       }
     }
   }
@@ -228,7 +230,8 @@ void attention_partials(std::type_identity_t<TensorView<const T, 4>> query,
   const internal::FloatingPointScope scope;
   const internal::AttentionCall<T> call{"attention_partials", query, key, value, true};
   const auto r = internal::resolve(call, options);
-  if (!options.sinks.empty()) internal::refuse(call.name, "sinks are given; expected none (attention_merge takes them)");
+  if (!options.sinks.empty())
+    internal::refuse(call.name, "sinks are given; expected none (attention_merge takes them)");
   if (!options.query_starts.empty()) {
     internal::refuse(call.name, "query_starts is given; expected one call per packed sequence");
   }
@@ -252,20 +255,25 @@ void attention_partials(std::type_identity_t<TensorView<const T, 4>> query,
   });
 }
 
-template void attention_forward<float>(TensorView<const float, 4>, TensorView<const float, 4>, TensorView<const float, 4>,
-                                       const AttentionOutputs<float>&, const AttentionOptions<float>&, const Runtime&);
+template void attention_forward<float>(TensorView<const float, 4>, TensorView<const float, 4>,
+                                       TensorView<const float, 4>, const AttentionOutputs<float>&,
+                                       const AttentionOptions<float>&, const Runtime&);
 template AttentionResult<float> attention_with_weights<float>(TensorView<const float, 4>, TensorView<const float, 4>,
-                                                              TensorView<const float, 4>, const AttentionOptions<float>&,
-                                                              const Runtime&);
-template void attention_partials<float>(TensorView<const float, 4>, TensorView<const float, 4>, TensorView<const float, 4>,
-                                        const AttentionPartials<float>&, const AttentionOptions<float>&, const Runtime&);
-template void attention_forward<double>(TensorView<const double, 4>, TensorView<const double, 4>, TensorView<const double, 4>,
-                                       const AttentionOutputs<double>&, const AttentionOptions<double>&, const Runtime&);
-template AttentionResult<double> attention_with_weights<double>(TensorView<const double, 4>, TensorView<const double, 4>,
-                                                              TensorView<const double, 4>, const AttentionOptions<double>&,
-                                                              const Runtime&);
-template void attention_partials<double>(TensorView<const double, 4>, TensorView<const double, 4>, TensorView<const double, 4>,
-                                        const AttentionPartials<double>&, const AttentionOptions<double>&, const Runtime&);
+                                                              TensorView<const float, 4>,
+                                                              const AttentionOptions<float>&, const Runtime&);
+template void attention_partials<float>(TensorView<const float, 4>, TensorView<const float, 4>,
+                                        TensorView<const float, 4>, const AttentionPartials<float>&,
+                                        const AttentionOptions<float>&, const Runtime&);
+template void attention_forward<double>(TensorView<const double, 4>, TensorView<const double, 4>,
+                                        TensorView<const double, 4>, const AttentionOutputs<double>&,
+                                        const AttentionOptions<double>&, const Runtime&);
+template AttentionResult<double> attention_with_weights<double>(TensorView<const double, 4>,
+                                                                TensorView<const double, 4>,
+                                                                TensorView<const double, 4>,
+                                                                const AttentionOptions<double>&, const Runtime&);
+template void attention_partials<double>(TensorView<const double, 4>, TensorView<const double, 4>,
+                                         TensorView<const double, 4>, const AttentionPartials<double>&,
+                                         const AttentionOptions<double>&, const Runtime&);
 
 }  // namespace v0
 }  // namespace regard

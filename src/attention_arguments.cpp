@@ -161,8 +161,8 @@ void resolve_positions(const AttentionCall<T>& call, const AttentionOptions<T>& 
   r.causal = options.causal;
   const auto side = [&](const char* name, const std::optional<Index>& bound) -> std::optional<Index> {
     if (bound && *bound < 0) {
-      refuse(call.name, std::string("window.") + name + " is " + std::to_string(*bound) +
-                            "; expected 0 or more, or open");
+      refuse(call.name,
+             std::string("window.") + name + " is " + std::to_string(*bound) + "; expected 0 or more, or open");
     }
     return bound ? std::optional(std::min(*bound, kFarthest)) : bound;
   };
@@ -192,11 +192,11 @@ void resolve_positions(const AttentionCall<T>& call, const AttentionOptions<T>& 
   } else {
     const bool square = std::all_of(r.sequences.begin(), r.sequences.end(),
                                     [](const Sequence& s) { return s.num_queries == s.num_keys; });
-    const char* user = options.causal                                         ? "causal"
-                       : options.window.left || options.window.right          ? "window"
-                       : !options.alibi_slopes.empty()                        ? "alibi_slopes"
-                       : !options.prefix.empty()                              ? "prefix"
-                                                                              : nullptr;
+    const char* user = options.causal                                ? "causal"
+                       : options.window.left || options.window.right ? "window"
+                       : !options.alibi_slopes.empty()               ? "alibi_slopes"
+                       : !options.prefix.empty()                     ? "prefix"
+                                                                     : nullptr;
     if (user && (!square || !options.key_lengths.empty())) {
       refuse(call.name, std::string(user) + " needs query_offset to be named when " +
                             (square ? "key_lengths are given"
@@ -316,8 +316,8 @@ void resolve_numbers(const AttentionCall<T>& call, const AttentionOptions<T>& op
       refuse(call.name, "soft_cap is " + number_text(*options.soft_cap) + "; expected a number above 0");
     }
   }
-  r.scale = options.scale ? narrow("scale", *options.scale)
-                          : static_cast<T>(1 / std::sqrt(static_cast<double>(r.depth)));
+  r.scale =
+      options.scale ? narrow("scale", *options.scale) : static_cast<T>(1 / std::sqrt(static_cast<double>(r.depth)));
 }
 
 }  // namespace

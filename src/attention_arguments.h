@@ -87,8 +87,8 @@ template <class T, int Rank>
 void expect_shape(const char* operator_name, const char* name, const TensorView<T, Rank>& view,
                   const std::array<Index, static_cast<std::size_t>(Rank)>& expected) {
   if (view.absent() || view.shape == expected) return;
-  refuse(operator_name, std::string(name) + " has shape " + shape_text(view.shape) + "; expected " +
-                            shape_text(expected));
+  refuse(operator_name,
+         std::string(name) + " has shape " + shape_text(view.shape) + "; expected " + shape_text(expected));
 }
 
 // The inputs of an attention call as footprints.

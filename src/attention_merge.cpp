@@ -32,9 +32,9 @@ struct MergeCall {
 };
 
 template <class T>
-T read(const T& at) {
+T read(const T* at) {
   T x;
-  std::memcpy(&x, &at, sizeof x);
+  std::memcpy(&x, at, sizeof x);
   return x;
 }
 
@@ -60,7 +60,8 @@ void check_merge(const MergeCall<T>& call, const char* accumulator_name, const c
   }
   for (std::size_t h = 0; h < call.sinks.size(); ++h) {
     if (!(call.sinks[h] <= std::numeric_limits<T>::max())) {
-      refuse(call.name, "sinks[" + std::to_string(h) + "] is NaN or inf; expected a finite number, or −inf for no sink");
+      refuse(call.name,
+             "sinks[" + std::to_string(h) + "] is NaN or inf; expected a finite number, or −inf for no sink");
     }
   }
   const AttentionOutputs<T>& out = call.outputs;
@@ -100,12 +101,12 @@ void merge_rows(const MergeCall<T>& call, Index b, Index h, Index first_row, Ind
   for (Index n = 0; n < partials; ++n) {
     for (Index i = 0; i < num_rows; ++i) {
       const Index at = n * kRows + i;
-      row_max[at] = read(call.row_max(n, b, h, first_row + i));
+      row_max[at] = read(call.row_max.pointer(n, b, h, first_row + i));
       // By lse, a row that sees nothing has no share at all.
-      row_sum[at] = !call.row_sum.absent() ? read(call.row_sum(n, b, h, first_row + i))
+      row_sum[at] = !call.row_sum.absent() ? read(call.row_sum.pointer(n, b, h, first_row + i))
                                            : static_cast<T>(row_max[at] != -std::numeric_limits<T>::infinity());
       for (Index c = 0; c < columns; ++c) {
-        accumulator[at * columns + c] = read(call.accumulator(n, b, h, first_row + i, c));
+        accumulator[at * columns + c] = read(call.accumulator.pointer(n, b, h, first_row + i, c));
       }
     }
   }
@@ -131,12 +132,12 @@ void merge_rows(const MergeCall<T>& call, Index b, Index h, Index first_row, Ind
                                                   .out_sink_weight = rows + 3 * kRows});
   const auto write = [&](const TensorView<T, 3>& output, const T* from) {
     for (Index i = 0; i < num_rows && !output.absent(); ++i) {
-      std::memcpy(&output(b, h, first_row + i), from + i, sizeof(T));
+      std::memcpy(output.pointer(b, h, first_row + i), from + i, sizeof(T));
     }
   };
   for (Index i = 0; i < num_rows; ++i) {
     for (Index c = 0; c < columns; ++c) {
-      std::memcpy(&call.outputs.context(b, h, first_row + i, c), context + i * columns + c, sizeof(T));
+      std::memcpy(call.outputs.context.pointer(b, h, first_row + i, c), context + i * columns + c, sizeof(T));
     }
   }
   write(call.outputs.row_max, rows);
@@ -169,8 +170,8 @@ void attention_merge(const std::type_identity_t<AttentionPartials<const T>>& par
                      std::type_identity_t<std::span<const T>> sinks, const AttentionOutputs<T>& outputs,
                      const Runtime& runtime) {
   const internal::FloatingPointScope scope;
-  const internal::MergeCall<T> call{"attention_merge", partials.accumulator, partials.row_max,
-                                    partials.row_sum,  sinks,                outputs};
+  const internal::MergeCall<T> call{
+      "attention_merge", partials.accumulator, partials.row_max, partials.row_sum, sinks, outputs};
   if (partials.row_sum.absent() && !partials.row_max.absent()) {
     internal::refuse(call.name, "row_sum is missing; expected " + internal::shape_text(partials.row_max.shape));
   }
@@ -184,8 +185,8 @@ void attention_merge_lse(std::type_identity_t<TensorView<const T, 5>> contexts,
                          const Runtime& runtime) {
   const internal::FloatingPointScope scope;
   const internal::MergeCall<T> call{"attention_merge_lse", contexts, lse, {}, {}, outputs};
-  for (const auto& [name, view] : {std::pair{"row_max", outputs.row_max}, {"row_sum", outputs.row_sum},
-                                   {"sink_weights", outputs.sink_weights}}) {
+  for (const auto& [name, view] :
+       {std::pair{"row_max", outputs.row_max}, {"row_sum", outputs.row_sum}, {"sink_weights", outputs.sink_weights}}) {
     if (!view.absent()) {
       internal::refuse(call.name, std::string(name) + " is given; expected context and lse alone");
     }

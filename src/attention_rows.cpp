@@ -97,7 +97,7 @@ ChunkRange attend(RowTask<T>& task, T value_scale) {
   if (rows.all.begin >= rows.all.end) return {0, 0};
 
   const Index row = task.sequence.first_query + task.first_row;
-  kernel.pack_query({&r.query(task.sequence.batch, task.head, row, 0), r.query.strides[2], r.query.strides[3]},
+  kernel.pack_query({r.query.pointer(task.sequence.batch, task.head, row, 0), r.query.strides[2], r.query.strides[3]},
                     task.num_rows, r.depth, s.query);
   const bool alibi = !r.alibi_slopes.empty();
   if (alibi) std::fill_n(s.slopes, task.num_rows, r.alibi_slopes[static_cast<std::size_t>(task.head)]);
@@ -130,9 +130,8 @@ ChunkRange attend(RowTask<T>& task, T value_scale) {
       poll(task.runtime);
       block.score.first_key = key;
       block.score.num_keys = std::min(kBlockKeys, task.sequence.key_limit - key);
-      if (block.score.rules.visible &&
-          !fill_visible_tile(r, task.sequence, task.head, task.first_row, task.num_rows, key, block.score.num_keys,
-                             rows, s.visible)) {
+      if (block.score.rules.visible && !fill_visible_tile(r, task.sequence, task.head, task.first_row, task.num_rows,
+                                                          key, block.score.num_keys, rows, s.visible)) {
         continue;
       }
       if (block.score.rules.bias) {

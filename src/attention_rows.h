@@ -15,19 +15,19 @@ namespace internal {
 template <class T>
 struct RowScratch {
   VisibleRows* visible_rows;
-  T* query;                // packed
-  T* scores;               // [kRows][kBlockKeys]
-  T* bias;                 // [kRows][kBlockKeys], when there is a bias
-  std::int32_t* visible;   // [kRows][kBlockKeys], when there is a mask
-  T* slopes;               // [kRows]
-  T* sinks;                // [kRows]
-  T* context;              // [kRows][Dv]
-  T* repeated_context;     // [kRows][Dv]
-  T* row_max;              // [kRows] and so on: the finished rows
+  T* query;               // packed
+  T* scores;              // [kRows][kBlockKeys]
+  T* bias;                // [kRows][kBlockKeys], when there is a bias
+  std::int32_t* visible;  // [kRows][kBlockKeys], when there is a mask
+  T* slopes;              // [kRows]
+  T* sinks;               // [kRows]
+  T* context;             // [kRows][Dv]
+  T* repeated_context;    // [kRows][Dv]
+  T* row_max;             // [kRows] and so on: the finished rows
   T* row_sum;
   T* lse;
   T* sink_weight;
-  T* chunks;               // slots, one per chunk that the task visits
+  T* chunks;  // slots, one per chunk that the task visits
   Index chunk_elements;
   Index padded_columns;
 

@@ -63,7 +63,7 @@ std::vector<Piece> pieces_of(const ResolvedAttention<T>& r, std::span<const RowR
 // Copies count numbers of a block to output[key …] of one row.
 template <class T>
 void write_block(const TensorView<T, 4>& output, Index b, Index h, Index row, Index key, Index count, const T* from) {
-  T* to = &output(b, h, row, key);
+  T* to = output.pointer(b, h, row, key);
   if (output.strides[3] == 1) {
     std::memcpy(to, from, static_cast<std::size_t>(count) * sizeof(T));
   } else {
@@ -90,13 +90,13 @@ void weigh(const WeightsTask<T>& task, const Unit& unit, const Piece& piece, Ind
   const T nothing = weights ? static_cast<T>(0) : -std::numeric_limits<T>::infinity();
   VisibleRows& rows = *s.visible_rows;
   fill_rows(r, sequence, piece.first_row, piece.num_rows, rows);
-  kernel.pack_query({&r.query(sequence.batch, head, row, 0), r.query.strides[2], r.query.strides[3]}, piece.num_rows,
-                    r.depth, s.query);
+  kernel.pack_query({r.query.pointer(sequence.batch, head, row, 0), r.query.strides[2], r.query.strides[3]},
+                    piece.num_rows, r.depth, s.query);
   const bool alibi = !r.alibi_slopes.empty();
   if (alibi) std::fill_n(s.slopes, piece.num_rows, r.alibi_slopes[static_cast<std::size_t>(head)]);
   for (Index i = 0; weights && i < piece.num_rows; ++i) {
-    std::memcpy(s.row_max + i, &task.request.row_max(sequence.batch, head, row + i), sizeof(T));
-    std::memcpy(s.row_sum + i, &task.request.row_sum(sequence.batch, head, row + i), sizeof(T));
+    std::memcpy(s.row_max + i, task.request.row_max.pointer(sequence.batch, head, row + i), sizeof(T));
+    std::memcpy(s.row_sum + i, task.request.row_sum.pointer(sequence.batch, head, row + i), sizeof(T));
   }
   kernels::ScoreBlock<T> block{};
   block.num_rows = piece.num_rows;
@@ -171,15 +171,16 @@ void attention_weights(std::type_identity_t<TensorView<const T, 4>> query,
   for (const RowRange& range : rows) num_rows += range.end - range.begin;
   const bool needs_rows = r.batch * r.num_heads * num_rows != 0;
   const std::array<Index, 4> shape{r.batch, r.num_heads, num_rows, r.num_keys};
-  if (output.absent() && needs_rows && r.num_keys != 0) refuse(call.name, "output is missing; expected " + shape_text(shape));
+  if (output.absent() && needs_rows && r.num_keys != 0)
+    refuse(call.name, "output is missing; expected " + shape_text(shape));
   expect_shape(call.name, "output", output, shape);
   std::vector<Footprint> inputs = input_footprints(call, options);
   if (request.kind == WeightsKind::weights) {
     const std::array<Index, 3> row_shape{r.batch, r.num_heads, r.num_queries};
     const auto statistic = [&](const char* name, const TensorView<const T, 3>& view) {
       if (view.absent() && needs_rows) {
-        refuse(call.name, std::string(name) + " is missing; expected " + shape_text(row_shape) +
-                              " as attention_forward wrote it");
+        refuse(call.name,
+               std::string(name) + " is missing; expected " + shape_text(row_shape) + " as attention_forward wrote it");
       }
       expect_shape(call.name, name, view, row_shape);
       inputs.push_back(footprint(call.name, name, view));

@@ -262,8 +262,8 @@ int32_t regard_attention_weights(const regard_input* query, const regard_input* 
       }
       std::vector<RowRange> rows(static_cast<std::size_t>(pairs.shape[0]));
       for (std::size_t i = 0; i < rows.size(); ++i) {
-        std::memcpy(&rows[i].begin, &pairs(static_cast<Index>(i), 0), sizeof(Index));
-        std::memcpy(&rows[i].end, &pairs(static_cast<Index>(i), 1), sizeof(Index));
+        std::memcpy(&rows[i].begin, pairs.pointer(static_cast<Index>(i), 0), sizeof(Index));
+        std::memcpy(&rows[i].end, pairs.pointer(static_cast<Index>(i), 1), sizeof(Index));
       }
       WeightsRequest<T> views;
       views.row_max = view_of<const T, 3>(name, "row_max", r.row_max);

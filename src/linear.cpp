@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// linear_forward: packs the parameters into panels of 32 columns once, then computes tiles of 60 rows by groups of panels.
+// linear_forward: packs the parameters into panels of 32 columns once, then computes tiles of 60 rows by groups of
+// panels.
 //
 //   phase 1, per panel:           pack_keys of the transposed parameters
 //   phase 2, per 60 rows × group: pack_query of the rows, then linear_tile for each panel of the group
@@ -41,7 +42,8 @@ void linear_forward(std::type_identity_t<TensorView<const T, 2>> input,
   }
   expect_shape(name, "bias", bias, {columns});
   if (output.shape != std::array{rows, columns}) {
-    refuse(name, "output has shape " + shape_text(output.shape) + "; expected " + shape_text(std::array{rows, columns}));
+    refuse(name,
+           "output has shape " + shape_text(output.shape) + "; expected " + shape_text(std::array{rows, columns}));
   }
   check_overlap(name, inputs, written);
   if (rows == 0 || columns == 0) return;
@@ -52,12 +54,11 @@ void linear_forward(std::type_identity_t<TensorView<const T, 2>> input,
   const Workspace<T> dense_bias(runtime, bias.absent() ? 0 : columns);
   for (Index c = 0; c < columns && !bias.absent(); ++c) std::memcpy(dense_bias.data() + c, &bias(c), sizeof(T));
   const bool small = rows * columns * depth < 1'000'000;
-  for_each_item(runtime, small ? 1 : num_workers(runtime, panels), panels,
-                [&, depth = depth](Index panel, int) {
-                  const Index first = panel * kPanel;
-                  kernel.pack_keys({&parameters(0, first), parameters.strides[1], parameters.strides[0]},
-                                   std::min(kPanel, columns - first), depth, packed.data() + panel * depth * kPanel);
-                });
+  for_each_item(runtime, small ? 1 : num_workers(runtime, panels), panels, [&, depth = depth](Index panel, int) {
+    const Index first = panel * kPanel;
+    kernel.pack_keys({parameters.pointer(0, first), parameters.strides[1], parameters.strides[0]},
+                     std::min(kPanel, columns - first), depth, packed.data() + panel * depth * kPanel);
+  });
 
   // Sixteen panels share one packing of the rows.
   constexpr Index kGroupPanels = 16;
@@ -72,7 +73,7 @@ void linear_forward(std::type_identity_t<TensorView<const T, 2>> input,
     T* tile = packed_rows + kRows * depth;
     const Index first = task % blocks * kRows;
     const Index count = std::min(kRows, rows - first);
-    kernel.pack_query({&input(first, 0), input.strides[0], input.strides[1]}, count, depth, packed_rows);
+    kernel.pack_query({input.pointer(first, 0), input.strides[0], input.strides[1]}, count, depth, packed_rows);
     const Index end_panel = std::min(panels, (task / blocks + 1) * kGroupPanels);
     for (Index panel = task / blocks * kGroupPanels; panel < end_panel; ++panel) {
       const Index column = panel * kPanel;
@@ -80,7 +81,7 @@ void linear_forward(std::type_identity_t<TensorView<const T, 2>> input,
       kernel.linear_tile(count, width, depth, packed_rows, packed.data() + panel * depth * kPanel,
                          bias.absent() ? nullptr : dense_bias.data() + column, tile, kPanel);
       for (Index i = 0; i < count; ++i) {
-        T* to = &output(first + i, column);
+        T* to = output.pointer(first + i, column);
         if (output.strides[1] == 1) {
           std::memcpy(to, tile + i * kPanel, static_cast<std::size_t>(width) * sizeof(T));
         } else {

@@ -101,7 +101,8 @@ void copy(const TensorView<const T, 4>& from, const TensorView<T, 4>& to) {
     for (Index h = 0; h < to.shape[1]; ++h) {
       for (Index i = 0; i < to.shape[2]; ++i) {
         // Bytes, because the caller's memory may not be aligned to T.
-        for (Index c = 0; c < to.shape[3]; ++c) std::memcpy(&to(b, h, i, c), &from(b, h, i, c), sizeof(T));
+        for (Index c = 0; c < to.shape[3]; ++c)
+          std::memcpy(to.pointer(b, h, i, c), from.pointer(b, h, i, c), sizeof(T));
       }
     }
   }

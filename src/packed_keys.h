@@ -76,8 +76,7 @@ class PackedKeys {
     return {s, number % r_.num_key_heads, (used + kernels::kPanel - 1) / kernels::kPanel, first_panel};
   }
   Index largest_wave() const {
-    const Index budget =
-        kWaveBytes / ((key_panel_elements() + value_panel_elements()) * static_cast<Index>(sizeof(T)));
+    const Index budget = kWaveBytes / ((key_panel_elements() + value_panel_elements()) * static_cast<Index>(sizeof(T)));
     Index largest = 0;
     Index all = 0;
     for (Index n = 0; n < num_units(); ++n) {
@@ -115,10 +114,11 @@ class PackedKeys {
     const Index first_key = panel * kernels::kPanel;
     const Index keys = std::min(count * kernels::kPanel, sequence.key_limit - first_key);
     const Index at = sequence.first_key + first_key;
-    const kernels::Matrix<T> key{&r_.key(sequence.batch, unit.key_head, at, 0), r_.key.strides[2], r_.key.strides[3]};
+    const kernels::Matrix<T> key{r_.key.pointer(sequence.batch, unit.key_head, at, 0), r_.key.strides[2],
+                                 r_.key.strides[3]};
     kernel.pack_keys(key, keys, r_.depth, keys_.data() + (unit.first_panel + panel) * key_panel_elements());
     if (r_.columns == 0) return;
-    const kernels::Matrix<T> value{&r_.value(sequence.batch, unit.key_head, at, 0), r_.value.strides[2],
+    const kernels::Matrix<T> value{r_.value.pointer(sequence.batch, unit.key_head, at, 0), r_.value.strides[2],
                                    r_.value.strides[3]};
     kernel.pack_values(value, keys, r_.columns, values_.data() + (unit.first_panel + panel) * value_panel_elements(),
                        finite_.data() + unit.first_panel + panel);

@@ -21,9 +21,7 @@ E read(const E* p) {
 }
 
 // Any byte but 0 is true, as in the languages that masks come from.
-bool truth(const bool* p) {
-  return read(reinterpret_cast<const unsigned char*>(p)) != 0;
-}
+bool truth(const bool* p) { return read(reinterpret_cast<const unsigned char*>(p)) != 0; }
 
 }  // namespace
 
@@ -67,17 +65,17 @@ bool fill_visible_tile(const ResolvedAttention<T>& r, const Sequence& sequence, 
     std::fill_n(sees, num_keys, -1);
     std::fill(sees + num_keys, sees + kBlockKeys, 0);
     if (!r.mask.absent()) {
-      const bool* from = &r.mask(b, head, query, key0);
+      const bool* from = r.mask.pointer(b, head, query, key0);
       for (Index j = 0; j < num_keys; ++j) sees[j] = -static_cast<std::int32_t>(truth(from + j * r.mask.strides[3]));
     }
     if (!r.block_mask.absent()) {
       for (Index j = 0; j < num_keys; ++j) {
-        if (!truth(&r.block_mask(b, head, query / r.block_size[0], (key0 + j) / r.block_size[1]))) sees[j] = 0;
+        if (!truth(r.block_mask.pointer(b, head, query / r.block_size[0], (key0 + j) / r.block_size[1]))) sees[j] = 0;
       }
     }
     if (!r.query_segments.absent()) {
-      const std::int32_t segment = read(&r.query_segments(b, query));
-      const std::int32_t* from = &r.key_segments(b, key0);
+      const std::int32_t segment = read(r.query_segments.pointer(b, query));
+      const std::int32_t* from = r.key_segments.pointer(b, key0);
       for (Index j = 0; j < num_keys; ++j) {
         if (segment < 0 || read(from + j * r.key_segments.strides[1]) != segment) sees[j] = 0;
       }
@@ -95,7 +93,7 @@ void fill_bias_tile(const ResolvedAttention<T>& r, const Sequence& sequence, Ind
   const auto copy = [&](const auto& bias) {
     for (Index i = 0; i < num_rows; ++i) {
       const auto* from =
-          &bias(sequence.batch, head, sequence.first_query + first_row + i, sequence.first_key + first_key);
+          bias.pointer(sequence.batch, head, sequence.first_query + first_row + i, sequence.first_key + first_key);
       T* to = tile + i * kBlockKeys;
       for (Index j = 0; j < num_keys; ++j) to[j] = static_cast<T>(read(from + j * bias.strides[3]));
       std::fill(to + num_keys, to + kBlockKeys, static_cast<T>(0));

@@ -60,7 +60,7 @@ struct AttentionOptions {
   TensorView<const std::int32_t, 2> key_segments{};    // (B, S): negative = unseen; both or neither
   std::span<const Index> prefix{};         // (B) or per sequence: keys before it are visible although causal
   TensorView<const bool, 4> block_mask{};  // (B|1, H|1, ⌈L/bq⌉, ⌈S/bk⌉), true = seen
-  std::array<Index, 2> block_size{};     // (bq, bk), with block_mask
+  std::array<Index, 2> block_size{};       // (bq, bk), with block_mask
   TensorView<const bool, 4> mask{};        // broadcastable to (B, H, L, S): extent 1 or stride 0; true = sees
   // Additive, broadcastable to (B, H, L, S); float, or the query's type.
   std::variant<TensorView<const float, 4>, TensorView<const double, 4>> bias{};
@@ -121,9 +121,9 @@ enum class WeightsKind {
 };
 template <class T>
 struct WeightsRequest {
-  TensorView<const T, 3> row_max{};   // (B, H, L), as attention_forward wrote it
-  TensorView<const T, 3> row_sum{};   // (B, H, L)
-  std::span<const RowRange> rows{};   // empty: all rows; else their concatenation, R rows, may repeat
+  TensorView<const T, 3> row_max{};  // (B, H, L), as attention_forward wrote it
+  TensorView<const T, 3> row_sum{};  // (B, H, L)
+  std::span<const RowRange> rows{};  // empty: all rows; else their concatenation, R rows, may repeat
   WeightsKind kind = WeightsKind::weights;
 };
 

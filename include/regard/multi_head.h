@@ -20,11 +20,11 @@ template <class T>
 struct MultiHeadParameters {
   Index num_heads = 1;
   Index num_key_value_heads = 0;      // 0: num_heads
-  TensorView<const T, 2> w_query{};     // (E, H·D)
-  TensorView<const T, 2> w_key{};       // (E_kv, Hkv·D)
-  TensorView<const T, 2> w_value{};     // (E_kv, Hkv·Dv)
-  TensorView<const T, 2> w_output{};    // (H·Dv, E_out); absent: output is the joined context (B, L, H·Dv)
-  TensorView<const T, 1> b_query{};     // (H·D), or absent; likewise the others
+  TensorView<const T, 2> w_query{};   // (E, H·D)
+  TensorView<const T, 2> w_key{};     // (E_kv, Hkv·D)
+  TensorView<const T, 2> w_value{};   // (E_kv, Hkv·Dv)
+  TensorView<const T, 2> w_output{};  // (H·Dv, E_out); absent: output is the joined context (B, L, H·Dv)
+  TensorView<const T, 1> b_query{};   // (H·D), or absent; likewise the others
   TensorView<const T, 1> b_key{};
   TensorView<const T, 1> b_value{};
   TensorView<const T, 1> b_output{};

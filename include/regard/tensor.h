@@ -44,8 +44,7 @@ struct TensorView {
   Shape strides{};  // in elements, not bytes
 
   constexpr TensorView() = default;
-  constexpr TensorView(T* data_, const Shape& shape_)
-      : data(data_), shape(shape_), strides(dense_strides(shape_)) {}
+  constexpr TensorView(T* data_, const Shape& shape_) : data(data_), shape(shape_), strides(dense_strides(shape_)) {}
   constexpr TensorView(T* data_, const Shape& shape_, const Shape& strides_)
       : data(data_), shape(shape_), strides(strides_) {}
   // A view of T reads as a view of const T.
@@ -60,13 +59,19 @@ struct TensorView {
     for (Index extent : shape) n *= extent;
     return n;
   }
+  // Where element (i, j, …) lies. Memory may be misaligned for T: then read it through memcpy.
   template <class... I>
     requires(sizeof...(I) == static_cast<std::size_t>(Rank))
-  constexpr T& operator()(I... index) const {
+  constexpr T* pointer(I... index) const {
     Index offset = 0;
     std::size_t axis = 0;
     ((offset += static_cast<Index>(index) * strides[axis++]), ...);
-    return data[offset];
+    return data + offset;
+  }
+  template <class... I>
+    requires(sizeof...(I) == static_cast<std::size_t>(Rank))
+  constexpr T& operator()(I... index) const {
+    return *pointer(index...);
   }
 };
 

@@ -38,7 +38,7 @@ T rescale(T x, T m) {
 
 template <class T>
 struct RowTotals {
-  T chunk_max;       // over the chunks, without the sink
+  T chunk_max;  // over the chunks, without the sink
   T row_max;
   T row_sum;
   T context_factor;  // what the accumulators are multiplied by after the sink joined

@@ -56,7 +56,8 @@ void pack_values(Matrix<T> source, Index num_keys, Index columns, T* panels, std
     Vec<T> poison{};  // 0 · x is NaN exactly when x is not finite
     for (Index c0 = 0; c0 < columns; c0 += kPanel) {
       const Index width = columns - c0 < kPanel ? columns - c0 : kPanel;
-      if (keys < kPanel || width < kPanel) std::memset(panels, 0, static_cast<std::size_t>(kPanel * kPanel) * sizeof(T));
+      if (keys < kPanel || width < kPanel)
+        std::memset(panels, 0, static_cast<std::size_t>(kPanel * kPanel) * sizeof(T));
       for (Index k = 0; k < keys; ++k) {
         const T* from = source.data + (first + k) * source.row_stride + c0 * source.column_stride;
         T* to = panels + k * kPanel;

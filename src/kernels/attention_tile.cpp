@@ -8,9 +8,9 @@
 //   4. value tiles   O = α·O + P·V                   one chain of products from zero a context element
 //
 //   scores[60][64] lies in L1/L2 between the passes; Q, K and V are packed (attention_pack.cpp); m, lanes and O are the
-//   chunk's state. Invisible keys have p = 0, and adding 0 · v moves no bit of a finite sum: skipping them and computing
-//   them is the same, which is what makes every mask, tile and cache layout agree. Non-finite values take step 4 row by
-//   row over the keys that contribute, with the same chain.
+//   chunk's state. Invisible keys have p = 0, and adding 0 · v moves no bit of a finite sum: skipping them and
+//   computing them is the same, which is what makes every mask, tile and cache layout agree. Non-finite values take
+//   step 4 row by row over the keys that contribute, with the same chain.
 //
 // Milakov and Gimelshein, arXiv 1805.02867, algorithm 3, with the block in the place of the element.
 // Read next: attention_finish.cpp.
@@ -130,15 +130,15 @@ void apply_rules(const ScoreBlock<T>& block) {
 // Scores in place; returns whether every row sees every one of 64 keys by plain intervals.
 template <class T>
 bool compute_scores(const ScoreBlock<T>& block, LaneRange* ranges) {
-  bool plain = block.num_keys == kBlockKeys && !block.rules.visible && !block.rules.bias &&
-               !block.rules.alibi_slopes && block.rules.soft_cap == 0;
+  bool plain = block.num_keys == kBlockKeys && !block.rules.visible && !block.rules.bias && !block.rules.alibi_slopes &&
+               block.rules.soft_cap == 0;
   for (Index r = 0; r < block.num_rows && plain; ++r) {
-    plain = block.rules.visible_begin[r] <= block.first_key &&
-            block.rules.visible_end[r] >= block.first_key + kBlockKeys;
+    plain =
+        block.rules.visible_begin[r] <= block.first_key && block.rules.visible_end[r] >= block.first_key + kBlockKeys;
   }
   for (Index first = 0, g = 0; first < block.num_rows; first += kTileRows, ++g) {
-    ranges[g] = plain ? LaneRange{0, kBlockKeys}
-                      : group_range(block, first, smaller(block.num_rows - first, kTileRows));
+    ranges[g] =
+        plain ? LaneRange{0, kBlockKeys} : group_range(block, first, smaller(block.num_rows - first, kTileRows));
   }
   score_tiles(block, ranges);
   if (!plain) apply_rules(block);

@@ -11,10 +11,10 @@
 // Read next: simd_math.h (exp, tanh, log), tile.h (register tiles).
 #pragma once
 
+#include <immintrin.h>
 #include <cstddef>
 #include <cstdint>
 #include <cstring>
-#include <immintrin.h>
 
 #include "table.h"
 
@@ -188,10 +188,14 @@ REGARD_INLINE bool any(IntVec<T> mask) {
 // The largest lane of a vector without NaN.
 template <class T>
 REGARD_INLINE T largest_lane(Vec<T> v) {
-  if constexpr (kWidth<T> == 16) v = max(v, __builtin_shufflevector(v, v, 8, 9, 10, 11, 12, 13, 14, 15, 0, 1, 2, 3, 4, 5, 6, 7));
-  if constexpr (kWidth<T> == 16) v = max(v, __builtin_shufflevector(v, v, 4, 5, 6, 7, 0, 1, 2, 3, 12, 13, 14, 15, 8, 9, 10, 11));
-  if constexpr (kWidth<T> == 16) v = max(v, __builtin_shufflevector(v, v, 2, 3, 0, 1, 6, 7, 4, 5, 10, 11, 8, 9, 14, 15, 12, 13));
-  if constexpr (kWidth<T> == 16) v = max(v, __builtin_shufflevector(v, v, 1, 0, 3, 2, 5, 4, 7, 6, 9, 8, 11, 10, 13, 12, 15, 14));
+  if constexpr (kWidth<T> == 16)
+    v = max(v, __builtin_shufflevector(v, v, 8, 9, 10, 11, 12, 13, 14, 15, 0, 1, 2, 3, 4, 5, 6, 7));
+  if constexpr (kWidth<T> == 16)
+    v = max(v, __builtin_shufflevector(v, v, 4, 5, 6, 7, 0, 1, 2, 3, 12, 13, 14, 15, 8, 9, 10, 11));
+  if constexpr (kWidth<T> == 16)
+    v = max(v, __builtin_shufflevector(v, v, 2, 3, 0, 1, 6, 7, 4, 5, 10, 11, 8, 9, 14, 15, 12, 13));
+  if constexpr (kWidth<T> == 16)
+    v = max(v, __builtin_shufflevector(v, v, 1, 0, 3, 2, 5, 4, 7, 6, 9, 8, 11, 10, 13, 12, 15, 14));
   if constexpr (kWidth<T> == 8) v = max(v, __builtin_shufflevector(v, v, 4, 5, 6, 7, 0, 1, 2, 3));
   if constexpr (kWidth<T> == 8) v = max(v, __builtin_shufflevector(v, v, 2, 3, 0, 1, 6, 7, 4, 5));
   if constexpr (kWidth<T> == 8) v = max(v, __builtin_shufflevector(v, v, 1, 0, 3, 2, 5, 4, 7, 6));

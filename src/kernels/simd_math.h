@@ -23,7 +23,7 @@ template <>
 struct ExpConstants<float> {
   static constexpr float kLowest = -105.0f;  // exp of it rounds to +0
   static constexpr float kLog2E = 0x1.715476p+0f;
-  static constexpr float kRound = 0x1.8p+23f;  // adding it leaves the nearest integer in the low bits
+  static constexpr float kRound = 0x1.8p+23f;    // adding it leaves the nearest integer in the low bits
   static constexpr float kLn2High = 0x1.63p-1f;  // few enough bits for n·kLn2High to be exact
   static constexpr float kLn2Low = -0x1.bd0106p-13f;
   static constexpr int kDegree = 4;
@@ -41,8 +41,9 @@ struct ExpConstants<double> {
   static constexpr double kLn2Low = -0x1.8432a1b0e2634p-43;
   static constexpr int kDegree = 9;
   static constexpr double kPolynomial[kDegree + 1] = {
-      0x1.0000000000001p-1,  0x1.5555555555556p-3,  0x1.5555555553d4fp-5,  0x1.11111111109adp-7,  0x1.6c16c17893833p-10,
-      0x1.a01a01a7c8d47p-13, 0x1.a019b8ef67c6cp-16, 0x1.71de0d9c145d0p-19, 0x1.2891a8c1d838dp-22, 0x1.af38d53857513p-26};
+      0x1.0000000000001p-1,  0x1.5555555555556p-3,  0x1.5555555553d4fp-5,  0x1.11111111109adp-7,
+      0x1.6c16c17893833p-10, 0x1.a01a01a7c8d47p-13, 0x1.a019b8ef67c6cp-16, 0x1.71de0d9c145d0p-19,
+      0x1.2891a8c1d838dp-22, 0x1.af38d53857513p-26};
   static constexpr int kExponentBias = 1023;
   static constexpr int kFractionBits = 52;
 };

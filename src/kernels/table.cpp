@@ -25,14 +25,14 @@ void leave_floating_point(std::uint64_t previous) { _mm_setcsr(static_cast<unsig
 
 template <class T>
 constexpr Kernels<T> kernels() {
-  return {kTileRows,       pack_query<T>,    pack_keys<T>,    pack_values<T>,     score_block<T>,
-          attention_block<T>, finish_chunk<T>, finish_rows<T>, weights_block<T>, linear_tile<T>,
-          exp_elements<T>, tanh_elements<T>, log_elements<T>};
+  return {kTileRows,          pack_query<T>,    pack_keys<T>,   pack_values<T>,   score_block<T>,
+          attention_block<T>, finish_chunk<T>,  finish_rows<T>, weights_block<T>, linear_tile<T>,
+          exp_elements<T>,    tanh_elements<T>, log_elements<T>};
 }
 
 }  // namespace
 
-constinit const KernelTable table = {REGARD_TEXT(REGARD_ISA), kFused,          enter_floating_point,
+constinit const KernelTable table = {REGARD_TEXT(REGARD_ISA), kFused,           enter_floating_point,
                                      leave_floating_point,    kernels<float>(), kernels<double>()};
 
 }  // namespace regard::kernels::REGARD_ISA

@@ -18,9 +18,9 @@ namespace regard::kernels {
 
 using Index = std::int64_t;
 
-inline constexpr Index kPanel = 32;          // keys of a packed panel; columns of a packed value panel
-inline constexpr Index kBlockKeys = 64;      // one step of the running maximum, one chain of products with value:
-                                             // 64 equal addends drift by at most 21 u, 256 by 85 u (docs/decisions.md)
+inline constexpr Index kPanel = 32;      // keys of a packed panel; columns of a packed value panel
+inline constexpr Index kBlockKeys = 64;  // one step of the running maximum, one chain of products with value:
+                                         // 64 equal addends drift by at most 21 u, 256 by 85 u (docs/decisions.md)
 inline constexpr Index kBlockPanels = kBlockKeys / kPanel;
 inline constexpr Index kChunkKeys = 1024;    // chunks start afresh and are merged at the end
 inline constexpr Index kRows = 60;           // query rows of a task: five register tiles of 12 rows
@@ -51,14 +51,14 @@ struct ScoreRules {
 // The scores of num_rows query rows against the keys of one block.
 template <class T>
 struct ScoreBlock {
-  Index num_rows;                      // ≤ kRows
-  Index depth;                         // D
-  const T* query;                      // packed by pack_query
-  const T* key_panels[kBlockPanels];   // nullptr: no keys there
-  Index first_key;                     // position of the block's first key in its sequence
-  Index num_keys;                      // ≤ kBlockKeys; lanes from there on are invisible
+  Index num_rows;                     // ≤ kRows
+  Index depth;                        // D
+  const T* query;                     // packed by pack_query
+  const T* key_panels[kBlockPanels];  // nullptr: no keys there
+  Index first_key;                    // position of the block's first key in its sequence
+  Index num_keys;                     // ≤ kBlockKeys; lanes from there on are invisible
   ScoreRules<T> rules;
-  T* scores;                           // [kRows][kBlockKeys], written: −∞ where invisible
+  T* scores;  // [kRows][kBlockKeys], written: −∞ where invisible
 };
 
 // Running state of one task within one chunk; also its result once finish_chunk has run.
@@ -74,9 +74,9 @@ template <class T>
 struct AttentionBlock {
   ScoreBlock<T> score;
   const T* value_panels[kBlockPanels];
-  Index padded_columns;   // Dv rounded up to kPanel
-  bool values_finite;     // false: some value of the block is NaN or ±∞
-  T value_scale;          // 1; a smaller power of two when the caller repeats rows whose sums overflowed
+  Index padded_columns;  // Dv rounded up to kPanel
+  bool values_finite;    // false: some value of the block is NaN or ±∞
+  T value_scale;         // 1; a smaller power of two when the caller repeats rows whose sums overflowed
   ChunkState<T> state;
 };
 
@@ -125,14 +125,14 @@ struct Kernels {
   void (*linear_tile)(Index num_rows, Index num_columns, Index depth, const T* packed_a, const T* panel_b,
                       const T* bias, T* output, Index output_stride);
 
-  void (*exp)(const T*, T*, Index);   // x ≤ 0
+  void (*exp)(const T*, T*, Index);  // x ≤ 0
   void (*tanh)(const T*, T*, Index);
-  void (*log)(const T*, T*, Index);   // x > 0
+  void (*log)(const T*, T*, Index);  // x > 0
 };
 
 struct KernelTable {
   const char* name;
-  bool fused_multiply_add;  // results of all tables with it are equal bit for bit
+  bool fused_multiply_add;                  // results of all tables with it are equal bit for bit
   std::uint64_t (*enter_floating_point)();  // saves the state; round to nearest, subnormals kept, exceptions masked
   void (*leave_floating_point)(std::uint64_t);
   Kernels<float> f32;
