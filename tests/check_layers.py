@@ -19,6 +19,7 @@ INCLUDE = re.compile(r'^\s*#\s*include\s*([<"])([^>"]+)[>"]', re.MULTILINE)
 KERNEL_STANDARD = {"cstddef", "cstdint", "cstring"}
 INTRINSICS = {"immintrin.h", "arm_neon.h", "wasm_simd128.h"}
 POSIX = {"dlfcn.h", "fcntl.h", "pthread.h", "sched.h", "signal.h", "termios.h", "unistd.h", "stddef.h", "stdint.h"}
+C_STANDARD = {"math.h", "stdio.h", "stdlib.h", "string.h"}
 EXPLAIN_LIBRARIES = {"fmt", "nlohmann", "utf8proc.h"}
 LEVEL_2_WORDS = re.compile(r"\b(avx2|avx512|sse\d?|neon|simd128)\b", re.IGNORECASE)
 TEST_LIBRARIES = {"gtest", "gmock", "benchmark", "mpfr.h"}
@@ -63,6 +64,7 @@ def allowed(path, bracket, name):
         return public or standard or system or own_folder(folder, name) or library in ("CLI", "fmt") or generated
     if top in ("tests", "bench"):
         system = bracket == "<" and (is_posix(name) or name in INTRINSICS | {"xmmintrin.h", "stdlib.h"})
+        system = system or (bracket == "<" and path.suffix == ".c" and name in C_STANDARD)
         own = own_folder(folder, name) or own_folder(ROOT / "tests", name)
         own = own or (top == "tests" and "/" not in name and own_folder(ROOT / "src", name))
         third_party = library in TEST_LIBRARIES | EXPLAIN_LIBRARIES
