@@ -50,7 +50,7 @@ bool agrees(const char* name, const double* actual, const std::vector<double>& e
 }  // namespace
 
 int main() {
-  const auto [values, attention] = scaled_dot_product_attention(kQuery, kKey, kValue, 4, 8);
+  const auto [values, attention] = scaled_dot_product_attention(kQuery.data(), kKey.data(), kValue.data(), 4, 8);
   const bool right = values.size() == 32 && attention.size() == 16 && agrees("values", values.data(), kNewValue) &&
                      agrees("attention", attention.data(), kAttention);
   return right ? 0 : 1;
