@@ -7,6 +7,7 @@
 #include <gtest/gtest.h>
 #include <immintrin.h>
 #include <pthread.h>
+#include <signal.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -107,6 +108,20 @@ TEST(Fork, ThreadsStartWithTheFirstLoopThatNeedsThem) {
               return 0;
             }),
             0);
+}
+
+TEST(ForEachItem, LeavesTheApplicationsSignalsToItsOwnThreads) {
+  std::latch both(2);
+  std::array<int, 2> user_signal{}, fault{};
+  for_each_item({}, 2, 2, [&](Index, int worker) {
+    sigset_t blocked;
+    pthread_sigmask(SIG_BLOCK, nullptr, &blocked);
+    user_signal[static_cast<std::size_t>(worker)] = sigismember(&blocked, SIGUSR1);
+    fault[static_cast<std::size_t>(worker)] = sigismember(&blocked, SIGSEGV);
+    both.arrive_and_wait();
+  });
+  EXPECT_EQ(user_signal, (std::array<int, 2>{0, 1}));
+  EXPECT_EQ(fault, (std::array<int, 2>{0, 0}));
 }
 
 TEST(ForEachItem, RethrowsAnExceptionOnceAllWorkersHaveStopped) {
