@@ -361,8 +361,8 @@ Footprint footprint(const char* operator_name, std::string name, const void* dat
   std::vector<std::pair<Index, Index>> axes;  // stride, extent
   for (std::size_t axis = 0; axis < shape.size(); ++axis) {
     if (shape[axis] == 1) continue;
-    Index stride;
-    Index reach;
+    Index stride = 0;
+    Index reach = 0;
     if (__builtin_mul_overflow(strides[axis], element_bytes, &stride) ||
         __builtin_mul_overflow(stride, shape[axis] - 1, &reach)) {
       overflow();

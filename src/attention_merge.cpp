@@ -148,14 +148,15 @@ void merge_rows(const MergeCall<T>& call, Index b, Index h, Index first_row, Ind
 
 template <class T>
 void merge(const MergeCall<T>& call, const Runtime& runtime) {
-  const auto [partials, batch, heads, queries, columns] = call.accumulator.shape;
+  const auto& shape = call.accumulator.shape;
+  const Index partials = shape[0], batch = shape[1], heads = shape[2], queries = shape[3], columns = shape[4];
   const Index blocks = (queries + kRows - 1) / kRows;
   const Index tasks = batch * heads * blocks;
   if (tasks == 0) return;
   const Index elements = partials * kRows * (columns + 2) + kRows * (columns + 5);
   const int workers = num_workers(runtime, tasks);
   const Workspace<T> scratch(runtime, workers * elements);
-  for_each_item(runtime, workers, tasks, [&, queries = queries, heads = heads](Index task, int worker) {
+  for_each_item(runtime, workers, tasks, [&](Index task, int worker) {
     const Index first = task % blocks * kRows;
     merge_rows(call, task / blocks / heads, task / blocks % heads, first, std::min(kRows, queries - first),
                scratch.data() + worker * elements);

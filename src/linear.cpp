@@ -34,7 +34,8 @@ void linear_forward(std::type_identity_t<TensorView<const T, 2>> input,
   const std::array<Footprint, 3> inputs{footprint(name, "input", input), footprint(name, "parameters", parameters),
                                         footprint(name, "bias", bias)};
   const std::array<Footprint, 1> written{footprint(name, "output", output)};
-  const auto [rows, depth] = input.shape;
+  const Index rows = input.shape[0];
+  const Index depth = input.shape[1];
   const Index columns = parameters.shape[1];
   if (parameters.shape[0] != depth) {
     refuse(name, "parameters has shape " + shape_text(parameters.shape) + "; expected " + std::to_string(depth) +
@@ -54,7 +55,7 @@ void linear_forward(std::type_identity_t<TensorView<const T, 2>> input,
   const Workspace<T> dense_bias(runtime, bias.absent() ? 0 : columns);
   for (Index c = 0; c < columns && !bias.absent(); ++c) std::memcpy(dense_bias.data() + c, &bias(c), sizeof(T));
   const bool small = rows * columns * depth < 1'000'000;
-  for_each_item(runtime, small ? 1 : num_workers(runtime, panels), panels, [&, depth = depth](Index panel, int) {
+  for_each_item(runtime, small ? 1 : num_workers(runtime, panels), panels, [&](Index panel, int) {
     const Index first = panel * kPanel;
     kernel.pack_keys({parameters.pointer(0, first), parameters.strides[1], parameters.strides[0]},
                      std::min(kPanel, columns - first), depth, packed.data() + panel * depth * kPanel);
@@ -67,7 +68,7 @@ void linear_forward(std::type_identity_t<TensorView<const T, 2>> input,
   const int workers = small ? 1 : num_workers(runtime, blocks * groups);
   const Index scratch_elements = kRows * depth + kRows * kPanel;
   const Workspace<T> scratch(runtime, workers * scratch_elements);
-  for_each_item(runtime, workers, blocks * groups, [&, rows = rows, depth = depth](Index task, int worker) {
+  for_each_item(runtime, workers, blocks * groups, [&](Index task, int worker) {
     poll(runtime);
     T* packed_rows = scratch.data() + worker * scratch_elements;
     T* tile = packed_rows + kRows * depth;
