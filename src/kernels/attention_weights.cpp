@@ -12,13 +12,12 @@ void weights_block(Index num_rows, const T* row_max, const T* row_sum, T* scores
   for (Index r = 0; r < num_rows; ++r) {
     const Vec<T> high = broadcast(row_max[r]);
     const Vec<T> sum = broadcast(row_sum[r]);
-    // A row that sees nothing has row_sum 0; its weights are 0, as those of every score of −∞.
-    const IntVec<T> row_is_number = sum == sum;
     for (Index lane = 0; lane < kBlockKeys; lane += kWidth<T>) {
       T* place = scores + r * kBlockKeys + lane;
       const Vec<T> x = load(place);
       const Vec<T> p = exp<T>(select<T>(x == high, Vec<T>{}, x - high)) / sum;
-      store(place, select<T>((x == broadcast(-kInfinity<T>)) & row_is_number, Vec<T>{}, p));
+      // Also where row_sum is 0 or NaN: a row that sees nothing, the invisible keys of a NaN row.
+      store(place, select<T>(x == broadcast(-kInfinity<T>), Vec<T>{}, p));
     }
   }
 }
