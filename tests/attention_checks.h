@@ -1,0 +1,133 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// Outputs of attention_forward with memory of their own, and their comparison with reference.h within the bounds of
+// docs/semantics.md section 4: NaN exactly where the reference has NaN, infinities equal, rows that see nothing +0.
+// Read next: attention_random_test.cpp, attention_semantics_test.cpp.
+#pragma once
+
+#include <optional>
+
+#include "arrays.h"
+#include "instruction_sets.h"
+
+namespace regard {
+
+// Every output of one call; absent ones are not asked for.
+template <class T>
+struct AttentionArrays {
+  Array<T, 4> context;
+  std::optional<Array<T, 3>> row_max, row_sum, lse, sink_weights;
+  std::optional<Array<T, 4>> weights;
+
+  AttentionOutputs<T> views() {
+    AttentionOutputs<T> outputs{.context = context.view()};
+    if (row_max) outputs.row_max = row_max->view();
+    if (row_sum) outputs.row_sum = row_sum->view();
+    if (lse) outputs.lse = lse->view();
+    if (sink_weights) outputs.sink_weights = sink_weights->view();
+    if (weights) outputs.weights = weights->view();
+    return outputs;
+  }
+  // All outputs, or all but the weights, dense.
+  static AttentionArrays dense(Index B, Index H, Index L, Index S, Index Dv, bool with_weights = true) {
+    AttentionArrays arrays;
+    arrays.context = Array<T, 4>({B, H, L, Dv});
+    for (auto* rows : {&arrays.row_max, &arrays.row_sum, &arrays.lse, &arrays.sink_weights}) {
+      *rows = Array<T, 3>({B, H, L});
+    }
+    if (with_weights) arrays.weights = Array<T, 4>({B, H, L, S});
+    return arrays;
+  }
+};
+
+// One call with all outputs.
+template <class T>
+AttentionArrays<T> run_attention(const Array<T, 4>& query, const Array<T, 4>& key, const Array<T, 4>& value,
+                                 const std::type_identity_t<AttentionOptions<T>>& options = {},
+                                 const Runtime& runtime = {}) {
+  AttentionArrays<T> outputs =
+      AttentionArrays<T>::dense(query.shape()[0], query.shape()[1], query.shape()[2], key.shape()[2], value.shape()[3]);
+  attention_forward<T>(query.view(), key.view(), value.view(), outputs.views(), options, runtime);
+  return outputs;
+}
+
+// The bits of every output, one after the other.
+template <class T>
+std::vector<std::uint64_t> all_bits(const AttentionArrays<T>& outputs) {
+  std::vector<std::uint64_t> bits = bits_of(outputs.context);
+  const auto append = [&](const auto& array) {
+    if (!array) return;
+    const auto more = bits_of(*array);
+    bits.insert(bits.end(), more.begin(), more.end());
+  };
+  append(outputs.row_max);
+  append(outputs.row_sum);
+  append(outputs.lse);
+  append(outputs.sink_weights);
+  append(outputs.weights);
+  return bits;
+}
+
+// True when got is NaN like expected, the same infinity, or within bound of it.
+template <class T>
+bool agrees(T got, reference::Wide<T> expected, reference::Wide<T> bound) {
+  using W = reference::Wide<T>;
+  if (expected != expected) return got != got;
+  if (std::isinf(expected)) return static_cast<W>(got) == expected;
+  return std::abs(static_cast<W>(got) - expected) <= bound;
+}
+
+// Reports the first few disagreements of each output; returns whether there were none.
+template <class T>
+bool matches_reference(const AttentionArrays<T>& got, const reference::Attention<T>& expected) {
+  using W = reference::Wide<T>;
+  int faults = 0;
+  const auto fault = [&](const char* output, Index r, Index at, T x, W y, W bound) {
+    if (++faults > 6) return;
+    ADD_FAILURE() << output << ", b " << r / expected.L / expected.H << " h " << r / expected.L % expected.H << " i "
+                  << r % expected.L << ", element " << at << ": " << +x << ", expected " << y << ", error "
+                  << static_cast<W>(x) - y << ", allowed " << bound;
+  };
+  const auto check_rows = [&](const char* name, const std::optional<Array<T, 3>>& output, const std::vector<W>& y,
+                              auto bound) {
+    if (!output) return;
+    const std::vector<T> x = output->values();
+    for (std::size_t r = 0; r < x.size(); ++r) {
+      const W limit = bound(static_cast<Index>(r));
+      if (!agrees<T>(x[r], y[r], limit)) fault(name, static_cast<Index>(r), 0, x[r], y[r], limit);
+    }
+  };
+  check_rows("row_max", got.row_max, expected.row_max, [&](Index r) { return expected.score_bound(r); });
+  check_rows("lse", got.lse, expected.lse, [&](Index r) { return expected.lse_bound(r); });
+  check_rows("row_sum", got.row_sum, expected.row_sum,
+             [&](Index r) { return expected.relative_bound(r) * expected.row_sum[static_cast<std::size_t>(r)]; });
+  check_rows("sink_weights", got.sink_weights, expected.sink_weight,
+             [&](Index r) { return expected.weight_bound(r, expected.sink_weight[static_cast<std::size_t>(r)]); });
+
+  const std::vector<T> context = got.context.values();
+  for (std::size_t at = 0; at < context.size(); ++at) {
+    const Index r = static_cast<Index>(at) / expected.Dv;
+    const Index c = static_cast<Index>(at) % expected.Dv;
+    const W bound = expected.context_bound(r, c);
+    const bool empty = expected.empty[static_cast<std::size_t>(r)] != 0;
+    if (!agrees<T>(context[at], expected.context[at], bound) ||
+        (empty && (context[at] != 0 || std::signbit(context[at])))) {
+      fault("context", r, c, context[at], expected.context[at], bound);
+    }
+  }
+  if (got.weights) {
+    const std::vector<T> weights = got.weights->values();
+    for (std::size_t at = 0; at < weights.size(); ++at) {
+      const Index r = static_cast<Index>(at) / expected.S;
+      const W bound = expected.weights[at] == 0 && expected.scores[at] == -std::numeric_limits<W>::infinity()
+                          ? 0
+                          : expected.weight_bound(r, expected.weights[at]);
+      if (!agrees<T>(weights[at], expected.weights[at], bound)) {
+        fault("weights", r, static_cast<Index>(at) % expected.S, weights[at], expected.weights[at], bound);
+      }
+    }
+  }
+  return faults == 0;
+}
+
+}  // namespace regard

@@ -1,0 +1,47 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// Runs a test once for every instruction set of this processor, the way each operator test is run:
+//
+//     on_every_instruction_set([&](const kernels::KernelTable& table) { … });
+//
+// A failure names the set. Read next: src/kernels/table.h.
+#pragma once
+
+#include <gtest/gtest.h>
+
+#include <vector>
+
+#include "kernels/table.h"
+
+namespace regard {
+
+// The operators use this table until the end of the scope.
+class ActiveTable {
+ public:
+  explicit ActiveTable(const kernels::KernelTable& table) { kernels::set_active(&table); }
+  ~ActiveTable() { kernels::set_active(nullptr); }
+  ActiveTable(const ActiveTable&) = delete;
+  ActiveTable& operator=(const ActiveTable&) = delete;
+};
+
+template <class F>
+void on_every_instruction_set(F f) {
+  ASSERT_GE(kernels::num_available(), 1);
+  for (int i = 0; i < kernels::num_available(); ++i) {
+    const kernels::KernelTable& table = kernels::available(i);
+    SCOPED_TRACE(table.name);
+    const ActiveTable active(table);
+    f(table);
+  }
+}
+
+// The sets that promise the same bits as each other.
+inline std::vector<const kernels::KernelTable*> fused_instruction_sets() {
+  std::vector<const kernels::KernelTable*> tables;
+  for (int i = 0; i < kernels::num_available(); ++i) {
+    if (kernels::available(i).fused_multiply_add) tables.push_back(&kernels::available(i));
+  }
+  return tables;
+}
+
+}  // namespace regard
