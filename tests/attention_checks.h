@@ -40,6 +40,25 @@ struct AttentionArrays {
   }
 };
 
+// Query, key and value of one call.
+template <class T>
+struct AttentionInputs {
+  Array<T, 4> query, key, value;
+
+  static AttentionInputs normal(std::uint64_t seed, Index B, Index H, Index Hkv, Index L, Index S, Index D, Index Dv) {
+    Random random(seed);
+    AttentionInputs inputs;
+    inputs.query = normal_array<T, 4>(random, {B, H, L, D});
+    inputs.key = normal_array<T, 4>(random, {B, Hkv, S, D});
+    inputs.value = normal_array<T, 4>(random, {B, Hkv, S, Dv});
+    return inputs;
+  }
+  // One head of everything, which is all that most clauses need.
+  static AttentionInputs normal(std::uint64_t seed, Index L, Index S, Index D) {
+    return normal(seed, 1, 1, 1, L, S, D, D);
+  }
+};
+
 // One call with all outputs.
 template <class T>
 AttentionArrays<T> run_attention(const Array<T, 4>& query, const Array<T, 4>& key, const Array<T, 4>& value,
@@ -49,6 +68,13 @@ AttentionArrays<T> run_attention(const Array<T, 4>& query, const Array<T, 4>& ke
       AttentionArrays<T>::dense(query.shape()[0], query.shape()[1], query.shape()[2], key.shape()[2], value.shape()[3]);
   attention_forward<T>(query.view(), key.view(), value.view(), outputs.views(), options, runtime);
   return outputs;
+}
+
+template <class T>
+AttentionArrays<T> run_attention(const AttentionInputs<T>& inputs,
+                                 const std::type_identity_t<AttentionOptions<T>>& options = {},
+                                 const Runtime& runtime = {}) {
+  return run_attention<T>(inputs.query, inputs.key, inputs.value, options, runtime);
 }
 
 // The bits of every output, one after the other.
@@ -128,6 +154,30 @@ bool matches_reference(const AttentionArrays<T>& got, const reference::Attention
     }
   }
   return faults == 0;
+}
+
+// One call with all outputs on every instruction set, each compared with the reference. Returns the last one's.
+template <class T>
+AttentionArrays<T> checked_attention(const AttentionInputs<T>& inputs,
+                                     const std::type_identity_t<AttentionOptions<T>>& options = {}) {
+  const auto expected = reference::attention<T>(inputs.query.view(), inputs.key.view(), inputs.value.view(), options);
+  AttentionArrays<T> outputs;
+  on_every_instruction_set([&](const kernels::KernelTable&) {
+    outputs = run_attention(inputs, options);
+    matches_reference(outputs, expected);
+  });
+  return outputs;
+}
+
+// The message of the std::invalid_argument that f throws; "no error" when it throws none.
+template <class F>
+std::string refusal(F f) {
+  try {
+    f();
+  } catch (const std::invalid_argument& error) {
+    return error.what();
+  }
+  return "no error";
 }
 
 }  // namespace regard
