@@ -15,6 +15,7 @@
 #include <stdexcept>
 
 #include "findings.h"
+#include "fractions.h"
 #include "operations.h"
 #include "text.h"
 #include "unfolding.h"
@@ -147,6 +148,7 @@ class Run {
                                                 input.key_tokens.empty() ? input.tokens : input.key_tokens))
                .second)
         throw std::invalid_argument(fmt::format("matrix {} is given twice", safe(named.name)));
+      keep_exact(named.name, exact_matrix(named.matrix));
     }
   }
 
@@ -191,10 +193,21 @@ class Run {
                           .previous = steps_,
                           .step = step};
     operation->compute(evaluation);
+    if (std::any_of(input_.steps.begin(), input_.steps.end(), [](const StepRequest& r) { return r.fractions; }))
+      compute_exact(request, step);
     finish(request, step);
+    if (with_fractions_) keep_fractions(request, step);
     values_.insert_or_assign(step.symbol,
                              Value{std::make_shared<const Matrix>(step.result), step.row_axis, step.column_axis});
     steps_.push_back(std::move(step));
+  }
+
+  // Fractions are followed from the whole numbers given, where some step wants to show them.
+  void follow_fractions() {
+    with_fractions_ = true;
+    for (const NamedMatrix& named : input_.matrices)
+      if (std::optional<ExactMatrix> exact = exact_matrix(named.matrix))
+        fractions_.emplace(named.name, std::move(*exact));
   }
 
   void check_all_used() const {
@@ -206,6 +219,18 @@ class Run {
   std::vector<Step> take() { return std::move(steps_); }
 
  private:
+  void keep_exact(const std::string& name, std::optional<ExactMatrix> exact) {
+    exact_.erase(name);
+    if (exact) exact_.emplace(name, std::move(*exact));
+  }
+
+  void compute_exact(const StepRequest& request, Step& step) {
+    std::optional<ExactMatrix> exact = exact_result(request, settings_, exact_);
+    if (exact && request.fractions)
+      for (const Rational& number : exact->numbers) step.exact.push_back(number.text());
+    keep_exact(step.symbol, std::move(exact));
+  }
+
   void finish(const StepRequest& request, Step& step) const {
     if (!request.equation.empty()) step.equation = request.equation;
     if (step.row_axis.labels.empty() && static_cast<Index>(request.labels.size()) == step.result.num_rows)
@@ -228,11 +253,25 @@ class Run {
     if (step.finding.empty()) step.finding = finding_of(step, explanation_);
   }
 
+  void keep_fractions(const StepRequest& request, Step& step) {
+    std::optional<ExactMatrix> exact = exact_result(request, settings_, fractions_);
+    if (!exact) {
+      fractions_.erase(step.symbol);
+      return;
+    }
+    if (request.fractions && exact->numbers.size() == step.result.numbers.size())
+      for (const Rational& fraction : exact->numbers) step.exact.push_back(fraction.text());
+    fractions_.insert_or_assign(step.symbol, std::move(*exact));
+  }
+
   const ExplainInput& input_;
   const ExplainSettings& settings_;
   const Explanation& explanation_;
   const Keep& keep_;
+  bool with_fractions_ = false;
+  ExactMatrices fractions_;
   std::map<std::string, Value> values_;
+  ExactMatrices exact_;  // those of values_ that are known as fractions
   std::vector<Step> steps_;
   std::vector<std::string> used_;
 };
@@ -320,7 +359,10 @@ ExplainInput variant_input(const ExplainInput& input, const Variant& variant) {
 std::vector<Step> run_all(const ExplainInput& input, const Explanation& explanation, const Keep& keep) {
   check_settings(input.settings);
   Run run(input, input.settings, explanation, keep);
-  for (const StepRequest& request : input.steps.empty() ? standard_steps(input) : input.steps) run.step(request);
+  const std::vector<StepRequest> requests = input.steps.empty() ? standard_steps(input) : input.steps;
+  if (std::any_of(requests.begin(), requests.end(), [](const StepRequest& r) { return r.fractions; }))
+    run.follow_fractions();
+  for (const StepRequest& request : requests) run.step(request);
   run.check_all_used();
   return run.take();
 }

@@ -52,7 +52,7 @@ ExplainInput lesson_000() {
        .notes = {"The document computes the row of \"love\" only, as keys @ query_love: the same products."}},
       {.operation = "scaled",
        .operands = {"Q", "K"},
-       .result = "scaled S",
+       .result = "S′",
        .name = "scaled",
        .notes = {"The document leaves this step out; dividing by √3 would draw the weights together."}},
       {.operation = "weights",
