@@ -25,7 +25,7 @@ constexpr const char* kExamples =
     "  regard attend … -o context.npy --causal=bottom_right --window 127,0\n"
     "  regard attend … -o context.npy --weights weights.npy --rows 0:2,7:8\n"
     "  regard attend … -o context.npy --mask mask.npy --scale none --lse lse.npy\n"
-    "  regard attend … -o - --json";
+    "  regard attend … -o - | python3 -c 'import numpy, sys; …'";
 
 // Options that hold the name of an array file, in the order in which they are read.
 using Member = std::string AttendText::*;
@@ -204,8 +204,8 @@ CLI::App* add_attend_options(CLI::App& app, AttendText& text) {
   for (const OutputOption& option : kOutputOptions) {
     add(option.name, option.text, "FILE", "OUTPUTS (all appear, or none)", option.help);
   }
-  add("--rows", &AttendText::rows, "A:B,…", "OUTPUTS (all appear, or none)",
-      "rows of --weights, counted from 0, without B");
+  add("--rows", &AttendText::rows, "A:B,C:D", "OUTPUTS (all appear, or none)",
+      "the rows of --weights that are wanted: A to B,\nwithout B, counted from 0; one range or several");
   add("--causal", &AttendText::causal, "[=OFFSET]", kSeen,
       "query i sees keys up to i + offset. The offset is\n0, or =top_left, =bottom_right, =N, or what\n"
       "--query-offset says; needed when L and S differ")

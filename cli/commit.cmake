@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 # Writes OUTPUT: the commit that SOURCE is built from, "unknown" outside a git checkout of its own, with a "+" when
 # files differ from it.
+cmake_minimum_required(VERSION 3.25)
 set(commit unknown)
 if(GIT)
   execute_process(COMMAND ${GIT} rev-parse --show-toplevel --short=12 HEAD WORKING_DIRECTORY ${SOURCE}

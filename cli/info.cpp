@@ -114,7 +114,7 @@ std::string as_json() {
 
 void add_info(CLI::App& app) {
   auto json = std::make_shared<bool>(false);
-  CLI::App* command = app.add_subcommand("info", "Show version, compiler, instruction sets, threads and caches");
+  CLI::App* command = app.add_subcommand("info", "Show version, instruction sets, threads and caches");
   command->add_flag("--json", *json, "the same as JSON");
   command->footer(
       "ENVIRONMENT\n"

@@ -111,6 +111,13 @@ std::vector<std::string> normalize(CLI::App& app, const std::vector<std::string>
   return result;
 }
 
+// CLI11's help, without the doubled empty lines between its groups.
+std::string help_text(const CLI::App& app) {
+  std::string text = app.help();
+  for (std::size_t at; (at = text.find("\n\n\n")) != std::string::npos;) text.erase(at, 1);
+  return text;
+}
+
 int run(int count, char** arguments) {
   CLI::App app("Exact attention, computed and shown: softmax(scale · Q · Kᵀ + mask) · V.", "regard");
   app.get_formatter()->column_width(32);
@@ -132,7 +139,7 @@ int run(int count, char** arguments) {
   try {
     std::vector<std::string> normal = normalize(app, {arguments + 1, arguments + count});
     if (normal.empty()) {
-      write_stdout(app.help());
+      write_stdout(help_text(app));
       return 0;
     }
     std::reverse(normal.begin(), normal.end());
@@ -143,7 +150,7 @@ int run(int count, char** arguments) {
       throw UsageError("a subcommand is missing; see regard --help");
     }
   } catch (const CLI::CallForHelp&) {
-    write_stdout(app.help());
+    write_stdout(help_text(app));
   } catch (const CLI::ParseError& error) {
     const auto commands = app.get_subcommands();
     throw UsageError(std::string(error.what()) + "; see regard " +

@@ -1,0 +1,278 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// NPY files: what NumPy writes is read in every type, order and version, what we write has NumPy's bytes, and every
+// hostile header is refused with the offset of the byte at fault.
+#include "regard/npy.h"
+
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <cstring>
+#include <stdexcept>
+
+namespace {
+
+using regard::Index;
+using regard::NpyArray;
+using regard::NpyReader;
+using regard::NpyType;
+using namespace std::string_literals;
+
+regard::ByteSource source_of(const std::string& bytes) {
+  return [bytes, at = std::size_t{0}](std::span<std::byte> to) mutable {
+    const std::size_t count = std::min(to.size(), bytes.size() - at);
+    std::memcpy(to.data(), bytes.data() + at, count);
+    at += count;
+    return count;
+  };
+}
+
+std::string little_endian(std::size_t number, int bytes) {
+  std::string text;
+  for (int i = 0; i < bytes; ++i) text += static_cast<char>(number >> (8 * i) & 0xff);
+  return text;
+}
+
+std::string file_of(const std::string& header, const std::string& data, char version = 1) {
+  return "\x93NUMPY"s + version + '\0' + little_endian(header.size(), version == 1 ? 2 : 4) + header + data;
+}
+
+template <class T>
+std::string bytes_of(const std::vector<T>& numbers) {
+  return {reinterpret_cast<const char*>(numbers.data()), numbers.size() * sizeof(T)};
+}
+
+NpyArray read(const std::string& bytes) {
+  // As a file, whose length is known, and as a pipe: both must see the same.
+  NpyArray pipe = NpyReader(source_of(bytes), "x.npy").read();
+  NpyArray file = NpyReader(source_of(bytes), "x.npy", bytes.size()).read();
+  EXPECT_EQ(file.shape, pipe.shape);
+  EXPECT_EQ(file.strides, pipe.strides);
+  return file;
+}
+
+std::string error_of(const std::string& bytes, bool known_length) {
+  try {
+    NpyReader(source_of(bytes), "x.npy", known_length ? std::optional(bytes.size()) : std::nullopt).read();
+  } catch (const std::runtime_error& error) {
+    return error.what();
+  }
+  return "read without an error";
+}
+
+// The error of a file and of a pipe, which must be the same.
+std::string error_of(const std::string& bytes) {
+  const std::string error = error_of(bytes, true);
+  EXPECT_EQ(error, error_of(bytes, false));
+  return error;
+}
+
+std::string header_of(const std::string& descr, const std::string& shape) {
+  return "{'descr': " + descr + ", 'fortran_order': False, 'shape': " + shape + ", }\n";
+}
+
+std::string header_error(const std::string& header) { return error_of(file_of(header, "")); }
+
+TEST(NpyRead, FloatsInBothOrders) {
+  const std::vector<float> numbers = {0, 1, 2, 3, 4, 5};
+  const NpyArray c = read(file_of(header_of("'<f4'", "(2, 3)"), bytes_of(numbers)));
+  EXPECT_EQ(c.type, NpyType::float32);
+  EXPECT_EQ(c.shape, (std::vector<Index>{2, 3}));
+  EXPECT_EQ(c.strides, (std::vector<Index>{3, 1}));
+  EXPECT_EQ(c.elements<float>()[4], 4.0F);
+
+  const std::string fortran = "{'descr': '<f4', 'fortran_order': True, 'shape': (2, 3), }";
+  const NpyArray f = read(file_of(fortran, bytes_of(numbers)));
+  EXPECT_EQ(f.strides, (std::vector<Index>{1, 2}));
+}
+
+TEST(NpyRead, EveryTypeInBothByteOrders) {
+  const auto check = [](const std::string& code, NpyType type, auto number) {
+    std::string bytes(reinterpret_cast<const char*>(&number), sizeof(number));
+    const NpyArray little = read(file_of(header_of("'<" + code + "'", "(1,)"), bytes));
+    std::reverse(bytes.begin(), bytes.end());
+    const NpyArray big = read(file_of(header_of("'>" + code + "'", "(1,)"), bytes));
+    EXPECT_EQ(little.type, type);
+    EXPECT_EQ(*little.elements<decltype(number)>(), number);
+    EXPECT_EQ(*big.elements<decltype(number)>(), number);
+  };
+  check("f4", NpyType::float32, 1.25F);
+  check("f8", NpyType::float64, -0.1);
+  check("i4", NpyType::int32, std::int32_t{-70000});
+  check("i8", NpyType::int64, std::int64_t{1} << 40);
+}
+
+TEST(NpyRead, BoolIsZeroOrOne) {
+  const NpyArray array = read(file_of(header_of("'|b1'", "(3,)"), "\0\1\xff"s));
+  EXPECT_EQ(array.type, NpyType::boolean);
+  EXPECT_EQ(std::memcmp(array.data.get(), "\0\1\1", 3), 0);
+}
+
+TEST(NpyRead, Versions) {
+  for (char version : {'\1', '\2', '\3'}) {
+    EXPECT_EQ(read(file_of(header_of("'<f4'", "()"), "\0\0\x80\x3f"s, version)).elements<float>()[0], 1.0F);
+  }
+  EXPECT_EQ(error_of(file_of(header_of("'<f4'", "()"), "abcd", '\4')),
+            "x.npy: byte 6: version 4.0 is unknown; expected 1.0, 2.0 or 3.0");
+  EXPECT_EQ(error_of("\x93NUMPY\0\0"s), "x.npy: byte 6: version 0.0 is unknown; expected 1.0, 2.0 or 3.0");
+}
+
+TEST(NpyRead, KeysInAnyOrderAndQuotes) {
+  const NpyArray array =
+      read(file_of("{ \"shape\":(2,),\"fortran_order\" : False , 'descr':\"f8\"}", bytes_of<double>({1, 2})));
+  EXPECT_EQ(array.shape, std::vector<Index>{2});
+  EXPECT_EQ(array.elements<double>()[1], 2.0);
+}
+
+TEST(NpyRead, EmptyAndManyAxes) {
+  EXPECT_EQ(read(file_of(header_of("'<f4'", "(0, 5)"), "")).shape, (std::vector<Index>{0, 5}));
+  EXPECT_EQ(read(file_of(header_of("'|b1'", "(1, 1, 1, 1, 1, 1, 1, 1)"), "\1")).shape.size(), 8u);
+  EXPECT_EQ(header_error(header_of("'|b1'", "(1, 1, 1, 1, 1, 1, 1, 1, 1)")),
+            "x.npy: byte 85: the shape has more than 8 axes");
+}
+
+TEST(NpyRead, LargerThanTheFirstPieceOfAPipe) {
+  std::vector<double> numbers(400000);  // 3.2 MB: a pipe is read in pieces of 1, 2 and the rest
+  for (std::size_t i = 0; i < numbers.size(); ++i) numbers[i] = static_cast<double>(i);
+  const std::string bytes = file_of(header_of("'<f8'", "(400000,)"), bytes_of(numbers));
+  const NpyArray pipe = NpyReader(source_of(bytes), "x.npy").read();
+  EXPECT_EQ(std::memcmp(pipe.data.get(), numbers.data(), numbers.size() * sizeof(double)), 0);
+}
+
+TEST(NpyRefuse, OtherFiles) {
+  EXPECT_EQ(error_of(""), "x.npy: byte 0: the file is empty; expected an NPY file (numpy.save)");
+  for (const char* bytes : {"\x93", "\x93NUMP", "PK\3\4....", "{\"a\": 1}"}) {
+    EXPECT_EQ(error_of(bytes), "x.npy: byte 0: the first six bytes are not those of an NPY file (numpy.save)");
+  }
+  EXPECT_EQ(error_of("\x93NUMPY"), "x.npy: byte 6: the file ends inside the version of an NPY file");
+  EXPECT_EQ(error_of("\x93NUMPY\1\0\7"s), "x.npy: byte 9: the file ends inside the header's length of an NPY file");
+  EXPECT_EQ(error_of("\x93NUMPY\1\0\x76\0{'d"s), "x.npy: byte 13: the file ends inside the header of an NPY file");
+}
+
+TEST(NpyRefuse, LongHeaders) {
+  // The longest that is read, and one byte more, in version 2, whose length has 32 bits.
+  std::string header = header_of("'<f4'", "(1,)");
+  header.resize(64 * 1024, ' ');
+  EXPECT_EQ(read(file_of(header, "abcd", 2)).shape, std::vector<Index>{1});
+  header += ' ';
+  EXPECT_EQ(error_of(file_of(header, "abcd", 2)),
+            "x.npy: byte 8: the header is 65537 bytes long; at most 65536 are read");
+  EXPECT_EQ(error_of("\x93NUMPY\2\0\xff\xff\xff\xff"s),
+            "x.npy: byte 8: the header is 4294967295 bytes long; at most 65536 are read");
+}
+
+TEST(NpyRefuse, TypesByName) {
+  const auto type_error = [](const std::string& descr) { return header_error(header_of(descr, "(1,)")); };
+  EXPECT_EQ(type_error("'|O'"), "x.npy: byte 20: type '|O' holds Python objects, which are never read; save numbers");
+  EXPECT_EQ(type_error("[('a', '<f4'), ('b', '<i4')]"),
+            "x.npy: byte 20: a structured type is not read; expected one of float32, float64, int32, int64 or bool");
+  const auto named = [](const std::string& type, const std::string& name) {
+    return "x.npy: byte 20: type '" + type + "' (" + name +
+           ") is not read; expected float32, float64, int32, int64 or bool";
+  };
+  EXPECT_EQ(type_error("'<f2'"), named("<f2", "float16"));
+  EXPECT_EQ(type_error("'<c16'"), named("<c16", "complex128"));
+  EXPECT_EQ(type_error("'|u1'"), named("|u1", "uint8"));
+  EXPECT_EQ(type_error("'<U7'"), named("<U7", "text"));
+  EXPECT_EQ(type_error("'<M8[ns]'"), named("<M8[ns]", "datetime"));
+  EXPECT_EQ(type_error("'<V2'"), named("<V2", "bfloat16 or raw bytes"));
+  EXPECT_EQ(type_error("'q'"), named("q", "unknown"));
+  EXPECT_EQ(type_error("''"), named("", "unknown"));
+}
+
+TEST(NpyRefuse, Grammar) {
+  const std::string good = "'descr': '<f4', 'fortran_order': False, 'shape': (1,)";
+  const auto error = [](const std::string& text) {
+    const std::string whole = header_error(text);
+    EXPECT_TRUE(whole.starts_with("x.npy: byte ")) << whole;
+    return whole.substr(whole.find(": ", 8) + 2);
+  };
+  EXPECT_EQ(error(""), "expected the header's opening {");
+  EXPECT_EQ(error("{" + good), "expected a comma or the header's closing }");
+  EXPECT_EQ(error("{" + good + "} + 1"), "the header goes on after its closing }");
+  EXPECT_EQ(error("{" + good + "}\0"s), "the header goes on after its closing }");
+  EXPECT_EQ(error("{" + good + ", 'x': 1}"), "key 'x' is unknown; expected descr, fortran_order and shape");
+  EXPECT_EQ(error("{" + good + ", 'shape': (1,)}"), "key 'shape' stands twice");
+  EXPECT_EQ(error("{'descr': '<f4', 'shape': (1,)}"), "the header has no 'fortran_order'");
+  EXPECT_EQ(error("{'descr': '<f4', 'fortran_order': 0, 'shape': (1,)}"), "fortran_order is neither True nor False");
+  EXPECT_EQ(error("{descr: '<f4'}"), "expected a key in quotes");
+  EXPECT_EQ(error("{'descr' '<f4'}"), "expected a colon after the key");
+  EXPECT_EQ(error("{'descr': '<f4}"), "a quote is never closed");
+  EXPECT_EQ(error("{'de\\x73cr': '<f4'}"), "a key holds a character not allowed");
+  EXPECT_EQ(error("{'descr': '\x1b]0;'}"), "a type holds a character not allowed");
+  EXPECT_EQ(error(header_of("'<f4'", "(3)")), "expected a tuple as shape: (n,) for one axis");
+  EXPECT_EQ(error(header_of("'<f4'", "[3]")), "expected a tuple such as (2, 3) as shape");
+  EXPECT_EQ(error(header_of("'<f4'", "(2 3)")), "expected a comma or ) in the shape");
+  for (const char* extent : {"(-1,)", "(01,)", "(0x2,)", "(,)", "(1, ,)", "('1',)", "(True,)"}) {
+    EXPECT_NE(error(header_of("'<f4'", extent)).find("expected"), std::string::npos) << extent;
+  }
+}
+
+TEST(NpyRefuse, SizesBeforeMemory) {
+  const auto size_error = [](const std::string& shape) { return header_error(header_of("'<f8'", shape)); };
+  const auto too_large = [](const std::string& shape) {
+    return "x.npy: byte 60: shape " + shape + " does not fit in 63 bits";
+  };
+  EXPECT_EQ(size_error("(4294967296, 4294967296)"), too_large("(4294967296, 4294967296)"));
+  EXPECT_EQ(size_error("(2305843009213693952,)"), too_large("(2305843009213693952,)"));
+  EXPECT_EQ(size_error("(0, 9223372036854775807)"), too_large("(0, 9223372036854775807)"));
+  EXPECT_EQ(size_error("(9223372036854775808,)"), "x.npy: byte 61: extent 9223372036854775808 does not fit in 63 bits");
+
+  // A petabyte that a short file cannot hold, and a pipe never brings.
+  const std::string petabyte = file_of(header_of("'<f8'", "(140737488355328,)"), "abc");
+  EXPECT_EQ(error_of(petabyte, true),
+            "x.npy: byte 85: the file holds 3 bytes of data; shape (140737488355328,) of float64 has 1125899906842624");
+  EXPECT_EQ(error_of(petabyte, false), "x.npy: byte 85: the file ends after 3 of 1125899906842624 bytes of data");
+}
+
+TEST(NpyRefuse, DataOfAnotherLength) {
+  const std::string header = header_of("'<f4'", "(2,)");
+  const std::string whole = file_of(header, "abcdefgh");
+  const std::size_t data = whole.size() - 8;
+  const std::string at = "x.npy: byte ";
+  EXPECT_EQ(error_of(whole.substr(0, data + 7), true),
+            at + std::to_string(data + 7) + ": the file holds 7 bytes of data; shape (2,) of float32 has 8");
+  EXPECT_EQ(error_of(whole + "i", true),
+            at + std::to_string(data + 8) + ": the file holds 9 bytes of data; shape (2,) of float32 has 8");
+  EXPECT_EQ(error_of(whole.substr(0, data + 7), false),
+            at + std::to_string(data + 7) + ": the file ends after 7 of 8 bytes of data");
+  EXPECT_EQ(error_of(whole + "i", false),
+            at + std::to_string(data + 8) + ": the file goes on after the last element of shape (2,)");
+}
+
+// Every prefix of a good file is refused, with an offset inside it.
+TEST(NpyRefuse, EveryPrefix) {
+  const std::string whole = file_of(header_of("'<f4'", "(2, 3)"), std::string(24, 'x'));
+  for (std::size_t length = 0; length < whole.size(); ++length) {
+    for (bool known : {true, false}) {
+      const std::string error = error_of(whole.substr(0, length), known);
+      ASSERT_TRUE(error.starts_with("x.npy: byte ")) << length << ": " << error;
+      EXPECT_LE(std::stoul(error.substr(12)), length) << error;
+    }
+  }
+}
+
+// The bytes that numpy.save writes (NumPy 2.4); cli_attend_test.py compares more shapes with NumPy itself.
+TEST(NpyWrite, NumpysBytes) {
+  const std::string expected = "\x93NUMPY\1\0\x76\0{'descr': '<f4', 'fortran_order': False, 'shape': (2, 3), }"s;
+  const std::string header = regard::npy_header(NpyType::float32, std::vector<Index>{2, 3});
+  EXPECT_EQ(header.substr(0, expected.size()), expected);
+  EXPECT_EQ(header.size(), 128u);
+  EXPECT_EQ(header.substr(expected.size()), std::string(128 - expected.size() - 1, ' ') + "\n");
+  EXPECT_EQ(regard::npy_header(NpyType::boolean, {}).substr(10, 57),
+            "{'descr': '|b1', 'fortran_order': False, 'shape': (), }  ");
+}
+
+TEST(NpyWrite, ReadsBack) {
+  for (NpyType type : {NpyType::float32, NpyType::float64, NpyType::int32, NpyType::int64, NpyType::boolean}) {
+    for (const std::vector<Index>& shape : {std::vector<Index>{}, {0}, {7}, {2, 3}, {1, 2, 3, 4}}) {
+      Index count = regard::npy_type_bytes(type);
+      for (Index extent : shape) count *= extent;
+      const NpyArray array = read(regard::npy_header(type, shape) + std::string(static_cast<std::size_t>(count), '\1'));
+      EXPECT_EQ(array.type, type);
+      EXPECT_EQ(array.shape, shape);
+    }
+  }
+}
+
+}  // namespace
