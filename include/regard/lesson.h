@@ -29,5 +29,13 @@ REGARD_EXPORT std::vector<LessonEntry> lesson_entries();
 // The lesson of that name. Throws std::invalid_argument with the names there are.
 REGARD_EXPORT ExplainInput lesson_input(std::string_view name);
 
+// The same computation with tokens as rows or as columns: every matrix transposed, every product turned round.
+REGARD_EXPORT ExplainInput with_layout(ExplainInput input, Layout layout);
+
+// The lesson under the user's settings. Token, digits and layout are taken over; where anything else departs from the
+// document, the document's steps stay and the other results stand beside them, under this label.
+REGARD_EXPORT ExplainInput with_settings_beside(const ExplainInput& lesson, const ExplainSettings& settings,
+                                                const std::string& label);
+
 }  // namespace v0
 }  // namespace regard
