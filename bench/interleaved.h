@@ -1,0 +1,55 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// run_beside_peak(state, operations, call): what every benchmark does. Machines are shared and their clocks move, so
+// the yardstick is measured after every single call, and both are summed over the same seconds:
+//
+//   call ─ warm     then, for each iteration:  call (timed) ─ peak for 5 ms (not timed)
+//
+// Inputs are N(0,1), outputs have been written before, packing is inside the timed call, caches are warm.
+// Read next: peak.h.
+#pragma once
+
+#include <benchmark/benchmark.h>
+
+#include <chrono>
+#include <random>
+
+#include "peak.h"
+#include "regard/runtime.h"
+#include "regard/tensor.h"
+
+namespace regard::bench {
+
+template <class T, int Rank>
+Tensor<T, Rank> normal(const typename Tensor<T, Rank>::Shape& shape, unsigned seed) {
+  Tensor<T, Rank> tensor(shape);
+  std::mt19937 generator(seed);
+  std::normal_distribution<T> distribution;
+  for (Index i = 0; i < tensor.size(); ++i) tensor.data()[i] = distribution(generator);
+  return tensor;
+}
+
+// Reports operations (of one call) as GFLOP/s and as a share of the peak of as many threads.
+template <class Call>
+void run_beside_peak(benchmark::State& state, double operations, Call&& call) {
+  using Clock = std::chrono::steady_clock;
+  constexpr double kPeakSeconds = 0.005;
+  const int num_threads = default_num_threads();
+  double seconds = 0.0, peak = 0.0;
+  call();
+  for ([[maybe_unused]] auto iteration : state) {
+    const auto begin = Clock::now();
+    call();
+    const double elapsed = std::chrono::duration<double>(Clock::now() - begin).count();
+    state.SetIterationTime(elapsed);
+    seconds += elapsed;
+    peak += peak_gflops(num_threads, kPeakSeconds);
+  }
+  const auto iterations = static_cast<double>(state.iterations());
+  const double rate = operations * iterations / seconds / 1e9;
+  state.counters["GFLOP/s"] = rate;
+  state.counters["of_peak"] = rate / (peak / iterations);
+  state.counters["threads"] = num_threads;
+}
+
+}  // namespace regard::bench
