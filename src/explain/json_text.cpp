@@ -244,7 +244,7 @@ void JsonWriter::before_value() {
   if (has_items_.empty()) return;
   if (has_items_.back()) text_ += on_one_line_.back() ? ", " : ",";
   has_items_.back() = true;
-  if (!on_one_line_.back()) text_ += "\n" + std::string(has_items_.size(), ' ');
+  if (!on_one_line_.back()) text_.append(1, '\n').append(has_items_.size(), ' ');
 }
 
 void JsonWriter::open(char bracket) {
@@ -257,7 +257,7 @@ void JsonWriter::close(char bracket) {
   const bool break_line = has_items_.back() && !on_one_line_.back();
   has_items_.pop_back();
   on_one_line_.pop_back();
-  if (break_line) text_ += "\n" + std::string(has_items_.size(), ' ');
+  if (break_line) text_.append(1, '\n').append(has_items_.size(), ' ');
   text_ += bracket;
 }
 void JsonWriter::begin_array(bool on_one_line) {

@@ -29,7 +29,9 @@ class Rational {
   std::int64_t denominator() const { return denominator_; }
   double value() const { return static_cast<double>(numerator_) / static_cast<double>(denominator_); }
   std::string text() const {
-    return std::to_string(numerator_) + (denominator_ == 1 ? "" : "/" + std::to_string(denominator_));
+    std::string digits = std::to_string(numerator_);
+    if (denominator_ != 1) digits.append("/").append(std::to_string(denominator_));
+    return digits;
   }
 
   friend Rational operator+(const Rational& a, const Rational& b) {

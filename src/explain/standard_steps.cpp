@@ -54,7 +54,7 @@ void check_names(const ExplainInput& input, bool projected) {
 }
 
 // The softmax as a document does it by hand: a name for the scores, and the matrix that they are in.
-void append_paper_softmax(const ExplainInput& input, std::string scores, std::vector<StepRequest>& steps) {
+void append_paper_softmax(const ExplainInput& input, const std::string& scores, std::vector<StepRequest>& steps) {
   if (input.settings.softmax == SoftmaxRule::ratio) {
     steps.push_back(request("ratio", {scores}, "A", "weights"));
     return;
@@ -87,7 +87,7 @@ std::vector<StepRequest> standard_steps(const ExplainInput& input) {
   const bool causal = settings.causal.rule != CausalRule::off;
   const bool by_hand = settings.scale.rule == ScaleRule::floor_half;
   const bool library = settings.softmax == SoftmaxRule::shifted && !settings.softmax_base && !by_hand;
-  std::string scores = "S";
+  std::string_view scores = "S";
   steps.push_back(request("scores", {"Q", "K"}, "S", "scores"));
   if (by_hand) {
     steps.push_back(request("floor_half", {"S"}, "scaled", "scaled"));
@@ -97,7 +97,7 @@ std::vector<StepRequest> standard_steps(const ExplainInput& input) {
     scores = "scaled";
   }
   if (causal) {
-    steps.push_back(by_hand ? request("hide", {scores}, "masked", "masked")
+    steps.push_back(by_hand ? request("hide", {std::string(scores)}, "masked", "masked")
                             : request("masked", {"Q", "K"}, "masked", "masked"));
     scores = "masked";
   }
@@ -105,20 +105,20 @@ std::vector<StepRequest> standard_steps(const ExplainInput& input) {
     steps.push_back(request("weights", {"Q", "K"}, "A", "weights"));
     steps.push_back(request("context", {"Q", "K", "V"}, "C", "context"));
   } else {
-    append_paper_softmax(input, scores, steps);
+    append_paper_softmax(input, std::string(scores), steps);
     const bool columns = settings.layout == Layout::columns;
     steps.push_back(columns ? request("product", {"V", "A"}, "C", "context")
                             : request("product", {"A", "V"}, "C", "context"));
   }
 
-  std::string last = "C";
+  std::string_view last = "C";
   const Matrix* query = find(input, "Q");
   if (settings.heads > 1 || (query && query->num_heads > 1)) {
     steps.push_back(request("join", {"C"}, "J", "joined"));
     last = "J";
   }
   if (find(input, "W_output")) {
-    steps.push_back(request("linear", {last, "W_output"}, "O", "output"));
+    steps.push_back(request("linear", {std::string(last), "W_output"}, "O", "output"));
     if (find(input, "b_output")) steps.back().operands.push_back("b_output");
   }
   return steps;

@@ -149,9 +149,9 @@ std::string styled_number(double number, const NumberStyle& style) {
   if (style.scientific) return fmt::format("{:.{}e}", number, style.digits);
   std::string text = fmt::format("{:.{}f}", number, style.digits);
   if (text.find_first_of("123456789") == std::string::npos) {
-    const std::string unit =
-        style.digits == 0 ? "1" : "." + std::string(static_cast<std::size_t>(style.digits - 1), '0') + "1";
-    return (number < 0 ? ">-" : "<") + unit;
+    std::string text_of_unit = number < 0 ? ">-" : "<";
+    if (style.digits > 0) text_of_unit.append(1, '.').append(static_cast<std::size_t>(style.digits - 1), '0');
+    return text_of_unit.append(1, '1');
   }
   return without_leading_zero(std::move(text));
 }
