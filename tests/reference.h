@@ -86,8 +86,8 @@ template <class T>
 bool visible(const AttentionOptions<T>& options, const Span& span, Index h, Index i, Index j) {
   const Index p = i + span.offset;
   if (options.causal && j > p && j >= span.prefix) return false;
-  if (options.window.left && j < p - *options.window.left) return false;
-  if (options.window.right && j > p + *options.window.right) return false;
+  if (options.window.left && p - j > *options.window.left) return false;
+  if (options.window.right && j - p > *options.window.right) return false;
   if (j >= span.key_length) return false;
   const Index row = span.first_query + i;
   const Index key = span.first_key + j;
