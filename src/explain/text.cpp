@@ -48,10 +48,9 @@ bool is_invisible(utf8proc_int32_t code) {
   }
 }
 
-std::string without_leading_zero(std::string text) {
+void erase_leading_zero(std::string& text) {
   const std::size_t sign = text.starts_with('-') ? 1 : 0;
   if (text.size() > sign + 1 && text[sign] == '0' && text[sign + 1] == '.') text.erase(sign, 1);
-  return text;
 }
 
 }  // namespace
@@ -153,7 +152,8 @@ std::string styled_number(double number, const NumberStyle& style) {
     if (style.digits > 0) text_of_unit.append(1, '.').append(static_cast<std::size_t>(style.digits - 1), '0');
     return text_of_unit.append(1, '1');
   }
-  return without_leading_zero(std::move(text));
+  erase_leading_zero(text);
+  return text;
 }
 
 long long printed_units(double number, const NumberStyle& style) {
