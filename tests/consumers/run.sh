@@ -45,6 +45,7 @@ case $mode in
     if compgen -G "$libdir/libregard_explain*" >/dev/null; then components=explain; fi
     configure_and_run find_package -DCMAKE_PREFIX_PATH="$prefix" -DCOMPONENTS=$components >"$scratch/bits.txt"
     cat "$scratch/bits.txt"
+    if [ "$components" = explain ]; then "$scratch/find_package/explain_consumer"; fi
     needed=$(readelf -d "$scratch/find_package/consumer" | grep -c 'NEEDED.*libregard\.so\.[0-9]*\.[0-9]*\]' || true)
     if [ "$shared" = yes ]; then test "$needed" -eq 1; else test "$needed" -eq 0; fi
     ;;
