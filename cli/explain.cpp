@@ -1,0 +1,145 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// `regard explain`: the steps of attention on matrices of the user's own, from a JSON file, or from NPY and CSV files
+// by name.
+//
+//     --input FILE | --matrix NAME=FILE …  →  ExplainInput  →  options on top  →  steps  →  text or JSON
+//
+// Read next: explain_options.h, regard/explain.h, docs/explain-input.md.
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cstring>
+#include <memory>
+
+#include "explain_options.h"
+#include "program.h"
+#include "regard/csv.h"
+#include "regard/npy.h"
+#include "regard/runtime.h"
+
+namespace regard::program {
+namespace {
+
+// A file of numbers as text is a few times as large as its numbers; more than this is no input to read step by step.
+constexpr std::uint64_t kLargestFile = std::uint64_t{1} << 30;
+
+template <class T>
+void append_numbers(const NpyArray& array, Matrix& matrix) {
+  const T* elements = array.elements<T>();
+  const std::size_t axes = array.shape.size();
+  const auto stride = [&](std::size_t from_last) {
+    return from_last < axes ? array.strides[axes - 1 - from_last] : Index{0};
+  };
+  for (Index h = 0; h < matrix.num_heads; ++h)
+    for (Index r = 0; r < matrix.num_rows; ++r)
+      for (Index c = 0; c < matrix.num_columns; ++c)
+        matrix.numbers.push_back(static_cast<double>(elements[h * stride(2) + r * stride(1) + c * stride(0)]));
+}
+
+Matrix read_npy(const std::string& bytes, const std::string& name) {
+  std::size_t next = 0;
+  NpyReader reader(
+      [&](std::span<std::byte> into) {
+        const std::size_t count = std::min(into.size(), bytes.size() - next);
+        std::memcpy(into.data(), bytes.data() + next, count);
+        next += count;
+        return count;
+      },
+      name, bytes.size());
+  const std::vector<Index>& shape = reader.shape();
+  if (shape.empty() || shape.size() > 3)
+    throw std::runtime_error(name + ": has shape " + npy_shape_text(shape) +
+                             "; expected (rows, columns), or (heads, rows, columns)");
+  const NpyArray array = reader.read();
+  Matrix matrix;
+  matrix.num_columns = array.shape.back();
+  matrix.num_rows = array.shape.size() > 1 ? array.shape[array.shape.size() - 2] : 1;
+  matrix.num_heads = array.shape.size() > 2 ? array.shape[0] : 1;
+  matrix.has_heads = array.shape.size() > 2;
+  matrix.numbers.reserve(static_cast<std::size_t>(reader.num_elements()));
+  switch (array.type) {
+    case NpyType::float32:
+      append_numbers<float>(array, matrix);
+      break;
+    case NpyType::float64:
+      append_numbers<double>(array, matrix);
+      break;
+    case NpyType::int32:
+      append_numbers<std::int32_t>(array, matrix);
+      break;
+    case NpyType::int64:
+      append_numbers<std::int64_t>(array, matrix);
+      break;
+    case NpyType::boolean:
+      append_numbers<bool>(array, matrix);
+      break;
+  }
+  return matrix;
+}
+
+NamedMatrix read_matrix(const std::string& argument) {
+  const std::size_t equals = argument.find('=');
+  if (equals == std::string::npos || equals == 0 || equals + 1 == argument.size())
+    throw UsageError("--matrix is \"" + argument + "\"; expected NAME=FILE such as W_query=w.csv");
+  const std::string path = argument.substr(equals + 1);
+  const std::string text = read_text(path, kLargestFile);
+  const std::string shown = path == "-" ? "standard input" : path;
+  const bool npy = text.starts_with("\x93NUMPY") || (path.size() > 4 && path.ends_with(".npy"));
+  return {argument.substr(0, equals), npy ? read_npy(text, shown) : read_csv(text, shown)};
+}
+
+ExplainInput read_input(const std::string& input, const std::vector<std::string>& matrices) {
+  if (!input.empty() && !matrices.empty())
+    throw UsageError("--input and --matrix both name the matrices; give one of them");
+  if (input.empty() && matrices.empty())
+    throw UsageError("there is nothing to explain; give --input FILE (JSON) or --matrix NAME=FILE for each matrix");
+  if (!input.empty())
+    return read_explain_input(read_text(input, kLargestFile), input == "-" ? "standard input" : input);
+  std::vector<NamedPath> paths;
+  for (const std::string& argument : matrices)
+    paths.push_back({"--matrix", argument.substr(std::min(argument.find('='), argument.size() - 1) + 1)});
+  if (std::count_if(paths.begin(), paths.end(), [](const NamedPath& p) { return p.path == "-"; }) > 1)
+    throw UsageError("--matrix reads standard input (-) more than once");
+  ExplainInput read;
+  for (const std::string& argument : matrices) read.matrices.push_back(read_matrix(argument));
+  return read;
+}
+
+}  // namespace
+
+void add_explain(CLI::App& app) {
+  struct Options {
+    std::string input;
+    std::vector<std::string> matrices;
+    ExplainText text;
+  };
+  auto options = std::make_shared<Options>();
+  CLI::App* command = app.add_subcommand("explain", "Show attention on your own matrices, step by step");
+  command->add_option("--input", options->input, "a JSON object with the matrices and settings; - is\nstandard input")
+      ->type_name("FILE")
+      ->group("INPUT (one of the two)");
+  command
+      ->add_option("--matrix", options->matrices,
+                   "an NPY or CSV file, once for each matrix: X W_query\nW_key W_value [W_output b_query …], or Q K V")
+      ->type_name("NAME=FILE")
+      ->allow_extra_args(false)
+      ->group("INPUT (one of the two)");
+  add_explain_options(*command, options->text);
+  command->footer(
+      "EXAMPLES\n"
+      "  regard explain --input words.json --token love\n"
+      "  regard explain --matrix Q=q.csv --matrix K=k.csv --matrix V=v.npy --causal\n"
+      "  regard explain --input words.json --step weights --cell 1,0\n"
+      "  regard lesson 000 --export | regard explain --input - --scale sqrt\n"
+      "\n"
+      "The JSON: {\"tokens\": [\"I\", \"love\"], \"X\": [[1, 0], [0, 1]], \"W_query\": [[1, 0], [0, 1]],\n"
+      "\"W_key\": …, \"W_value\": …, \"scale\": \"none\"}; all of it in docs/explain-input.md.");
+  command->callback([options] {
+    ExplainInput input = read_input(options->input, options->matrices);
+    override_settings(options->text, input);
+    show_explanation(input, options->text);
+  });
+}
+
+}  // namespace regard::program

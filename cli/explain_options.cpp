@@ -1,0 +1,225 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// The options that `explain` and `lesson` share, and the terminal they write to; see explain_options.h.
+// Read next: explain.cpp.
+#include "explain_options.h"
+
+#include <fcntl.h>
+#include <fmt/format.h>
+#include <sys/ioctl.h>
+#include <termios.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cctype>
+#include <cmath>
+#include <cstdlib>
+
+namespace regard::program {
+namespace {
+
+// A mistake in what was typed, whatever noticed it.
+template <class Call>
+auto usage(const std::string& option, Call call) {
+  try {
+    return call();
+  } catch (const std::invalid_argument& error) {
+    throw UsageError(option + ": " + error.what());
+  }
+}
+
+Index parse_count(const std::string& option, const std::string& text, Index least, Index most) {
+  const Index n = parse_integer(option, text);
+  if (n < least || n > most)
+    throw UsageError(fmt::format("{} is {}; expected a whole number from {} to {}", option, n, least, most));
+  return n;
+}
+
+Cell parse_cell(const std::string& text) {
+  const std::vector<std::string_view> parts = split(text, ',');
+  if (parts.size() != 2 && parts.size() != 3)
+    throw UsageError("--cell is \"" + text + "\"; expected ROW,COLUMN such as 1,0, or HEAD,ROW,COLUMN");
+  const std::size_t row = parts.size() - 2;
+  return {.row = parse_integer("--cell", parts[row]),
+          .column = parse_integer("--cell", parts[row + 1]),
+          .head = parts.size() == 3 ? parse_integer("--cell", parts[0]) : 0};
+}
+
+std::string_view variable(const char* name) {
+  const char* value = std::getenv(name);
+  return value ? value : "";
+}
+
+// What POSIX says of the character set: the first of these that is not empty.
+bool terminal_is_unicode() {
+  for (const char* name : {"LC_ALL", "LC_CTYPE", "LANG"}) {
+    std::string value(variable(name));
+    if (value.empty()) continue;
+    std::transform(value.begin(), value.end(), value.begin(), [](unsigned char c) { return std::tolower(c); });
+    return value.find("utf-8") != std::string::npos || value.find("utf8") != std::string::npos;
+  }
+  return false;
+}
+
+// COLUMNS, else what the terminal says, else 80.
+int output_width() {
+  constexpr int kDefault = 80;
+  if (const std::string_view columns = variable("COLUMNS"); !columns.empty()) {
+    int width = 0;
+    for (char c : columns) width = c >= '0' && c <= '9' && width < 10000 ? 10 * width + (c - '0') : 10000;
+    if (width > 0 && width < 10000) return width;
+  }
+  winsize size{};
+  if (writes_to_terminal() && ::ioctl(STDOUT_FILENO, TIOCGWINSZ, &size) == 0 && size.ws_col > 0) return size.ws_col;
+  return kDefault;
+}
+
+// Keys from the controlling terminal, one at a time, without their echo; the terminal is as before when this ends.
+class KeyReader {
+ public:
+  KeyReader() : terminal_(::open("/dev/tty", O_RDWR | O_CLOEXEC)) {
+    if (terminal_ < 0 || ::tcgetattr(terminal_, &before_) != 0) {
+      if (terminal_ >= 0) ::close(terminal_);
+      throw UsageError("--pause needs a terminal");
+    }
+    termios raw = before_;
+    // Ctrl-C arrives as a key, so that it cannot end the program with the terminal changed.
+    raw.c_lflag &= static_cast<tcflag_t>(~(ICANON | ECHO | ISIG));
+    raw.c_cc[VMIN] = 1;
+    raw.c_cc[VTIME] = 0;
+    ::tcsetattr(terminal_, TCSANOW, &raw);
+  }
+  KeyReader(const KeyReader&) = delete;
+  KeyReader& operator=(const KeyReader&) = delete;
+  ~KeyReader() {
+    ::tcsetattr(terminal_, TCSANOW, &before_);
+    ::close(terminal_);
+  }
+  // False when the reader wants to stop: q, Ctrl-C, Ctrl-D.
+  bool go_on() const {
+    unsigned char key = 0;
+    if (::read(terminal_, &key, 1) != 1) return false;
+    return key != 'q' && key != 3 && key != 4;
+  }
+
+ private:
+  int terminal_;
+  termios before_{};
+};
+
+void write_pages(const std::vector<std::string>& pages) {
+  const KeyReader keys;
+  for (std::size_t i = 0; i < pages.size(); ++i) {
+    write_stdout((i == 0 ? "" : "\n") + pages[i]);
+    if (i + 1 == pages.size()) break;
+    write_stdout("-- any key: the next step, q: stop --");
+    const bool on = keys.go_on();
+    write_stdout("\r                                     \r");
+    if (!on) break;
+  }
+}
+
+}  // namespace
+
+void add_explain_options(CLI::App& command, ExplainText& text) {
+  const auto add = [&command](const char* group, const char* name, std::string& value, const char* type,
+                              const char* help) {
+    return command.add_option(name, value, help)->type_name(type)->group(group);
+  };
+  const char* settings = "SETTINGS (they win over the input's own)";
+  add(settings, "--causal", text.causal, "WHERE",
+      "a query sees no later key: top_left (also without\na value), bottom_right, a number, or off")
+      ->expected(0, 1);
+  add(settings, "--scale", text.scale, "SCALE", "sqrt (1/√D), none, a number, or floor_half");
+  add(settings, "--layout", text.layout, "LAYOUT", "a token is one of the rows, or of the columns");
+  add(settings, "--softmax", text.softmax, "KIND", "shifted, unshifted or ratio");
+  add(settings, "--softmax-base", text.softmax_base, "BASE", "e, or a number such as 3");
+  add(settings, "--heads", text.heads, "N", "heads that the projections are split into");
+  add(settings, "--dtype", text.dtype, "TYPE", "f64 or f32");
+  add(settings, "--tokens", text.tokens, "WORDS", "the words, divided by commas");
+  add(settings, "--token", text.token, "WORD|@INDEX", "the query to look at; WORD#1 is its second\noccurrence");
+  const char* view = "WHAT IS SHOWN (all counts start at 0)";
+  add(view, "--step", text.step, "N|NAME", "one step");
+  add(view, "--cell", text.cell, "ROW,COLUMN",
+      "how this number came about, in each step shown\n(HEAD,ROW,COLUMN where there are heads)");
+  add(view, "--digits", text.digits, "N", "decimals");
+  command.add_flag("--full", text.full, "every number of large matrices")->group(view);
+  command.add_flag("--pause", text.pause, "one step a key press")->group(view);
+  command.add_flag("--json", text.json, "the data as JSON")->group(view);
+  add_color_option(command, text.color);
+  command.get_option("--color")->group(view);
+}
+
+bool changes_settings(const ExplainText& text) {
+  for (const std::string* option :
+       {&text.causal, &text.scale, &text.layout, &text.softmax, &text.softmax_base, &text.heads, &text.dtype})
+    if (!option->empty()) return true;
+  return false;
+}
+
+void override_settings(const ExplainText& text, ExplainInput& input) {
+  ExplainSettings& settings = input.settings;
+  if (!text.causal.empty())
+    settings.causal = usage("--causal", [&] { return parse_causal(text.causal == "true" ? "top_left" : text.causal); });
+  if (!text.scale.empty()) settings.scale = usage("--scale", [&] { return parse_scale(text.scale); });
+  if (!text.layout.empty()) settings.layout = usage("--layout", [&] { return parse_layout(text.layout); });
+  if (!text.softmax.empty()) {
+    if (text.softmax != "shifted" && text.softmax != "unshifted" && text.softmax != "ratio")
+      throw UsageError("--softmax is \"" + text.softmax + "\"; expected shifted, unshifted or ratio");
+    settings.softmax = text.softmax == "shifted"     ? SoftmaxRule::shifted
+                       : text.softmax == "unshifted" ? SoftmaxRule::unshifted
+                                                     : SoftmaxRule::ratio;
+  }
+  if (text.softmax_base == "e") settings.softmax_base.reset();
+  if (!text.softmax_base.empty() && text.softmax_base != "e") {
+    settings.softmax_base = parse_number("--softmax-base", text.softmax_base);
+    if (!(*settings.softmax_base > 0))
+      throw UsageError("--softmax-base is " + text.softmax_base + "; expected e or a number above 0");
+  }
+  if (!text.heads.empty()) settings.heads = parse_count("--heads", text.heads, 1, 65536);
+  if (!text.dtype.empty()) {
+    if (text.dtype != "f64" && text.dtype != "f32")
+      throw UsageError("--dtype is \"" + text.dtype + "\"; expected f64 or f32");
+    settings.dtype = text.dtype == "f32" ? NumberType::f32 : NumberType::f64;
+  }
+  if (!text.digits.empty()) settings.digits = static_cast<int>(parse_count("--digits", text.digits, 0, 17));
+  if (!text.tokens.empty()) {
+    input.tokens.clear();
+    for (std::string_view word : split(text.tokens, ',')) input.tokens.emplace_back(word);
+  }
+  if (!text.token.empty()) {
+    settings.token = text.token;
+    if (!input.tokens.empty()) usage("--token", [&] { return token_index(input.tokens, text.token); });
+  }
+}
+
+void show_explanation(const ExplainInput& input, const ExplainText& text) {
+  if (text.pause && text.json)
+    throw UsageError("--pause shows steps one by one; --json is for programs: give one of them");
+  if (text.pause && !writes_to_terminal()) throw UsageError("--pause needs a terminal; standard output is none");
+  TextOptions options{.width = output_width(),
+                      .color = use_color(text.color),
+                      .unicode = terminal_is_unicode(),
+                      .full = text.full,
+                      .step = text.step};
+  Keep keep{.all = text.full};
+  if (!text.digits.empty()) options.digits = static_cast<int>(parse_count("--digits", text.digits, 0, 17));
+  if (!text.cell.empty()) {
+    options.cell = parse_cell(text.cell);
+    keep.also = {options.cell->row, options.cell->column};
+  }
+  const Explanation explanation = explain(input, keep);
+  if (text.json) {
+    const JsonOptions json{.command = command_line(), .step = text.step, .cell = options.cell};
+    write_stdout(usage("--json", [&] { return render_json(explanation, json); }));
+    return;
+  }
+  const std::string chosen = text.step.empty() ? "--cell" : "--step";
+  if (text.pause) {
+    write_pages(usage(chosen, [&] { return render_text_pages(explanation, options); }));
+  } else {
+    write_stdout(usage(chosen, [&] { return render_text(explanation, options); }));
+  }
+}
+
+}  // namespace regard::program

@@ -1,0 +1,31 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// The options that `explain` and `lesson` share: settings that win over the input's own, and how the steps are shown.
+// Read next: explain_options.cpp, explain.cpp.
+#pragma once
+
+#include <string>
+
+#include "program.h"
+#include "regard/explain.h"
+
+namespace regard::program {
+
+// Options as they were typed; empty where not given.
+struct ExplainText {
+  std::string causal, scale, layout, softmax, softmax_base, heads, dtype, token, tokens;
+  std::string step, cell, digits, color;
+  bool full = false;
+  bool json = false;
+  bool pause = false;
+};
+void add_explain_options(CLI::App& command, ExplainText& text);
+
+// Whether an option is given that changes what is computed, not only how it is shown.
+bool changes_settings(const ExplainText& text);
+// Writes what was given over the settings. Throws UsageError.
+void override_settings(const ExplainText& text, ExplainInput& input);
+// Computes and writes to standard output: text, page by page with --pause, or JSON.
+void show_explanation(const ExplainInput& input, const ExplainText& text);
+
+}  // namespace regard::program
