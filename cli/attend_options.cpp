@@ -15,9 +15,9 @@ namespace {
 constexpr const char* kExamples =
     "SHAPES\n"
     "  --query (B, H, L, D), --key (B, Hkv, S, D), --value (B, Hkv, S, Dv): B batch,\n"
-    "  H heads, L queries, S keys. B may be left out, and B and H. Outputs have as many\n"
-    "  axes as --query. float32 or float64, all three alike. Files are NumPy's (.npy);\n"
-    "  - reads standard input, and -o - writes standard output.\n"
+    "  H heads, L queries, S keys. B may be left out, and B and H. Outputs have as\n"
+    "  many axes as --query. float32 or float64, all three alike. Files are NumPy's\n"
+    "  (.npy); - reads standard input, and -o - writes standard output.\n"
     "\n"
     "EXAMPLES\n"
     "  regard attend --query q.npy --key k.npy --value v.npy -o context.npy\n"

@@ -92,10 +92,8 @@ std::vector<std::string> normalize(CLI::App& app, const std::vector<std::string>
     if (!takes_value(*option)) {
       if (length != argument.size()) throw UsageError(name + " takes no value; write " + name + " alone");
     } else if (length != argument.size()) {
-      // An empty list of values would be read as the flag alone.
-      const std::string value = argument.substr(length + (argument[length] == '=' ? 1 : 0));
-      if (value.empty() && optional) throw UsageError(name + "= needs a value, or no =");
-      result.push_back(value);
+      result.push_back(argument.substr(length + (argument[length] == '=' ? 1 : 0)));
+      if (result.back().empty() && optional) throw UsageError(name + "= needs a value, or no =");
     } else if (optional) {
       result.push_back("true");
     } else {
@@ -107,6 +105,8 @@ std::vector<std::string> normalize(CLI::App& app, const std::vector<std::string>
       }
       result.push_back(arguments[++i]);
     }
+    // Options are bound to texts, where an empty one means not given.
+    if (result.back().empty()) throw UsageError(name + " has an empty value; leave it out, or give it one");
   }
   return result;
 }
@@ -120,7 +120,7 @@ std::string help_text(const CLI::App& app) {
 
 int run(int count, char** arguments) {
   CLI::App app("Exact attention, computed and shown: softmax(scale · Q · Kᵀ + mask) · V.", "regard");
-  app.get_formatter()->column_width(32);
+  app.get_formatter()->column_width(28);
   app.set_help_flag("-h,--help", "Print this help and exit");
   app.require_subcommand(0, 1);
   bool show_version = false;

@@ -474,7 +474,9 @@ void prepare_process() {
     // The wrong direction on purpose: a read or write there still fails, and no other file can take the number.
     if (::open("/dev/null", descriptor == STDIN_FILENO ? O_WRONLY : O_RDONLY) < 0) break;
   }
+  // Then write() says EPIPE or EFBIG, and the temporary files are removed.
   ::signal(SIGPIPE, SIG_IGN);
+  ::signal(SIGXFSZ, SIG_IGN);
   for (int signal : kEndingSignals) {
     struct sigaction action{};
     // A signal that was ignored when we started (nohup) stays ignored.

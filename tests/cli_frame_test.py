@@ -1,0 +1,172 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What every subcommand of `regard` shares: help, version, usage errors, standard output that is closed, full or read
+by nobody, the environment. Rows 59 and 64 of the list of bad inputs that the project is held to."""
+
+import json
+import os
+import re
+import subprocess
+
+import numpy as np
+import pytest
+
+from program import PROGRAM, environment, fail, run, succeed
+
+SUBCOMMANDS = ["attend", "explain", "lesson", "info"]
+
+
+# ---- help and version
+
+
+@pytest.mark.parametrize("command", [[], *[[name] for name in SUBCOMMANDS]])
+def test_help_fits_the_screen_and_has_examples(command):
+    text = succeed(*command, "--help").decode()
+    assert text == succeed(*command, "-h").decode()
+    assert "EXAMPLES\n  regard" in text
+    assert not [line for line in text.splitlines() if len(line) > 80]
+    assert "\n\n\n" not in text
+
+
+def test_no_arguments_show_the_help():
+    assert succeed() == succeed("--help")
+    for name in SUBCOMMANDS:
+        assert re.search(rf"^  {name} ", succeed().decode(), re.MULTILINE)
+
+
+def test_help_examples_name_options_that_exist():
+    for name in SUBCOMMANDS:
+        text = succeed(name, "--help").decode()
+        options, examples = text.split("EXAMPLES\n")
+        known = set(re.findall(r"--[a-z][a-z-]*", options))
+        used = set(re.findall(r"--[a-z][a-z-]*", "\n".join(
+            line for line in examples.splitlines() if line.startswith("  regard " + name))))
+        assert used <= known, used - known
+
+
+def test_version_names_commit_compiler_and_instruction_sets():
+    text = succeed("--version").decode()
+    assert re.fullmatch(r"regard \d+\.\d+\.\d+\ncommit ([0-9a-f]{12}\+?|unknown)\ncompiler (g\+\+|clang) [\d.]+\n"
+                        r"instruction sets generic.*\(active\).*\n", text), text
+
+
+def test_info_as_text_and_as_json():
+    info = json.loads(succeed("info", "--json"))
+    assert list(info)[0] == "schema" and info["schema"] == "regard/1"
+    assert info["command"] == "regard info --json"
+    sets = info["instruction_sets"]
+    assert [s["name"] for s in sets if s["active"]] == [info["instruction_set"]]
+    assert sets[0]["name"] == "generic" and sets[0]["available"]
+    assert info["threads"] >= 1 and info["memory_bytes"] > 2**20
+    for cache in info["caches"]:
+        assert cache["level"] >= 1 and cache["bytes"] >= 1024
+    text = succeed("info").decode()
+    assert f"version           {info['version']}\n" in text and f"commit            {info['commit']}\n" in text
+    assert f"compiler          {info['compiler']}\n" in text and f"threads           {info['threads']}\n" in text
+    assert re.search(rf"\b{info['instruction_set']} +active\n", text)
+
+
+# ---- usage errors
+
+USAGE = [
+    (["--nonsense"], "there is no option --nonsense; see regard --help"),
+    (["-x"], "there is no option -x; see regard --help"),
+    (["nonsense"], 'there is no subcommand "nonsense"; see regard --help'),
+    ([""], 'there is no subcommand ""'),
+    (["--"], "a subcommand is missing"),
+    (["--", "info"], "a subcommand is missing"),
+    (["info", "--nonsense"], "there is no option --nonsense of regard info; see regard info --help"),
+    (["info", "surplus"], "surplus"),
+    (["info", ""], "see regard info --help"),
+    (["info", "attend"], "attend"),
+    (["info", "-3"], "-3"),
+    (["info", "--", "--json"], "--json"),
+    (["info", "--json=1"], "--json takes no value"),
+    (["info", "--json", "--json\x1b[2J"], "there is no option --json\\u{1b}[2J"),
+    (["--version=2"], "--version takes no value"),
+]
+
+
+@pytest.mark.parametrize("arguments, words", USAGE)
+def test_usage_errors(tmp_path, arguments, words):
+    fail(2, words, *arguments, cwd=tmp_path)
+
+
+def test_two_dashes_end_the_options(tmp_path):
+    assert succeed("info", "--json", "--").startswith(b"{")
+    fail(2, "--json", "info", "--", "--json", cwd=tmp_path)
+
+
+# ---- standard output and input
+
+
+@pytest.mark.parametrize("arguments", [["--help"], ["--version"], ["info"], ["info", "--json"], ["attend", "--help"]])
+def test_standard_output_full_closed_or_without_a_reader(arguments):
+    with open("/dev/full", "wb") as full:
+        done = run(*arguments, stdout=full)
+    assert (done.returncode, done.stderr) == (1, b"regard: cannot write standard output: No space left on device\n")
+    done = subprocess.run(["sh", "-c", 'exec "$0" "$@" >&-', PROGRAM, *arguments], stderr=subprocess.PIPE,
+                          env=environment(), timeout=60, check=False)
+    assert (done.returncode, done.stderr) == (1, b"regard: standard output is closed; there is nowhere to write\n")
+    reader, writer = os.pipe()
+    os.close(reader)
+    with os.fdopen(writer, "wb") as pipe:
+        done = run(*arguments, stdout=pipe)
+    assert (done.returncode, done.stderr) == (1, b"")
+
+
+def test_closed_descriptors_are_not_taken_by_files(tmp_path):
+    # With all three closed, the first file opened would get their numbers: messages would end up in it.
+    for name, shape in {"q": (4, 3), "k": (6, 3), "v": (6, 5)}.items():
+        np.save(tmp_path / f"{name}.npy", np.ones(shape, np.float32))
+    arrays = "--key k.npy --value v.npy"
+    command = f'"$0" attend --query q.npy {arrays} -o out.npy <&- >&- 2>&-'
+    assert subprocess.run(["sh", "-c", command, PROGRAM], cwd=tmp_path, env=environment(), timeout=60,
+                          check=False).returncode == 0
+    assert np.array_equal(np.load(tmp_path / "out.npy"), np.ones((4, 5)))
+    done = subprocess.run(["sh", "-c", f'"$0" attend --query - {arrays} -o out.npy <&-', PROGRAM], cwd=tmp_path,
+                          env=environment(), timeout=60, stderr=subprocess.PIPE, check=False)
+    assert (done.returncode, done.stderr) == (1, b"regard: standard input: cannot be read: it is closed\n")
+
+
+# ---- the environment
+
+
+def test_dots_in_every_locale(tmp_path):
+    for name, shape in {"q": (2, 2), "k": (2, 2), "v": (2, 2)}.items():
+        np.save(tmp_path / f"{name}.npy", np.arange(4, dtype=np.float64).reshape(shape))
+    arguments = ["attend", "--query", "q.npy", "--key", "k.npy", "--value", "v.npy", "--scale", "0.25", "--json"]
+    succeed(*arguments, "-o", "here.npy", cwd=tmp_path)
+    german = environment(LC_ALL="de_DE.UTF-8", LC_NUMERIC="de_DE.UTF-8", LANG="de_DE.UTF-8")
+    report = json.loads(succeed(*arguments, "-o", "there.npy", cwd=tmp_path, env=german))
+    assert isinstance(report["seconds"], float)
+    assert (tmp_path / "here.npy").read_bytes() == (tmp_path / "there.npy").read_bytes()
+
+
+@pytest.mark.parametrize("value", ["nonsense", "", "AVX2", "avx2 "])
+def test_an_unknown_instruction_set(tmp_path, value):
+    text = fail(1, "REGARD_FORCE_ISA", "info", cwd=tmp_path, env=environment(REGARD_FORCE_ISA=value))
+    assert f'"{value}"' in text and "generic" in text
+
+
+def test_an_instruction_set_that_is_there():
+    for entry in json.loads(succeed("info", "--json"))["instruction_sets"]:
+        done = run("info", "--json", env=environment(REGARD_FORCE_ISA=entry["name"]))
+        if entry["available"]:
+            assert json.loads(done.stdout)["instruction_set"] == entry["name"]
+        else:
+            assert done.returncode == 1 and b"REGARD_FORCE_ISA" in done.stderr
+
+
+@pytest.mark.parametrize("value", ["garbage", "0", "-1", "1.5", "", "99999999999999999999", " 2"])
+def test_a_malformed_number_of_threads(tmp_path, value):
+    fail(1, ["REGARD_THREADS", f'"{value}"', "whole number"], "info", cwd=tmp_path, env=environment(REGARD_THREADS=value))
+
+
+def test_the_number_of_threads():
+    assert json.loads(succeed("info", "--json", env=environment(REGARD_THREADS="3")))["threads"] == 3
+
+
+def test_no_escape_sequences_in_a_pipe():
+    for changes in ({}, {"TERM": "dumb"}, {"TERM": "xterm", "NO_COLOR": "1"}, {"TERM": "xterm"}):
+        for arguments in (["--help"], ["info"], ["--version"], ["lesson"]):
+            assert b"\x1b" not in succeed(*arguments, env=environment(**changes))

@@ -1,0 +1,49 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Runs the program `regard` (REGARD_PROGRAM) for the Python tests, and states what every failure must look like."""
+
+import os
+import subprocess
+
+PROGRAM = os.path.abspath(os.environ["REGARD_PROGRAM"])
+
+
+def environment(**changes):
+    """Without the variables that change what the program does, but for those given; None removes one."""
+    kept = {name: value for name, value in os.environ.items()
+            if not name.startswith(("REGARD_", "LC_", "LANG")) and name not in ("NO_COLOR", "TERM")}
+    kept.update({name: value for name, value in changes.items() if value is not None})
+    return kept
+
+
+def run(*arguments, stdin=b"", cwd=None, env=None, **options):
+    """The finished process; stdin is bytes, or what subprocess takes."""
+    source = {"input": stdin} if isinstance(stdin, bytes) else {"stdin": stdin}
+    options.setdefault("stdout", subprocess.PIPE)
+    return subprocess.run([PROGRAM, *map(os.fspath, arguments)], stderr=subprocess.PIPE, cwd=cwd, timeout=60,
+                          env=environment() if env is None else env, check=False, **source, **options)
+
+
+def succeed(*arguments, **options):
+    done = run(*arguments, **options)
+    assert done.returncode == 0, done.stderr.decode()
+    assert done.stderr == b""
+    return done.stdout
+
+
+def tree(folder):
+    """Every file below a folder with its bytes."""
+    return {path.relative_to(folder): path.read_bytes() for path in sorted(folder.rglob("*")) if path.is_file()}
+
+
+def fail(code, words, *arguments, cwd, **options):
+    """One line on standard error that holds the words, nothing on standard output, no file changed. Returns it."""
+    before = tree(cwd)
+    done = run(*arguments, cwd=cwd, **options)
+    text = done.stderr.decode()
+    assert done.returncode == code, (done.returncode, text)
+    assert not done.stdout
+    assert text.startswith("regard: ") and text.count("\n") == 1 and text.endswith("\n"), text
+    for word in [words] if isinstance(words, str) else words:
+        assert word in text, text
+    assert tree(cwd) == before
+    return text
