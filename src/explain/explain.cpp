@@ -148,7 +148,6 @@ class Run {
                                                 input.key_tokens.empty() ? input.tokens : input.key_tokens))
                .second)
         throw std::invalid_argument(fmt::format("matrix {} is given twice", safe(named.name)));
-      keep_exact(named.name, exact_matrix(named.matrix));
     }
   }
 
@@ -193,8 +192,6 @@ class Run {
                           .previous = steps_,
                           .step = step};
     operation->compute(evaluation);
-    if (std::any_of(input_.steps.begin(), input_.steps.end(), [](const StepRequest& r) { return r.fractions; }))
-      compute_exact(request, step);
     finish(request, step);
     if (with_fractions_) keep_fractions(request, step);
     values_.insert_or_assign(step.symbol,
@@ -219,18 +216,6 @@ class Run {
   std::vector<Step> take() { return std::move(steps_); }
 
  private:
-  void keep_exact(const std::string& name, std::optional<ExactMatrix> exact) {
-    exact_.erase(name);
-    if (exact) exact_.emplace(name, std::move(*exact));
-  }
-
-  void compute_exact(const StepRequest& request, Step& step) {
-    std::optional<ExactMatrix> exact = exact_result(request, settings_, exact_);
-    if (exact && request.fractions)
-      for (const Rational& number : exact->numbers) step.exact.push_back(number.text());
-    keep_exact(step.symbol, std::move(exact));
-  }
-
   void finish(const StepRequest& request, Step& step) const {
     if (!request.equation.empty()) step.equation = request.equation;
     if (step.row_axis.labels.empty() && static_cast<Index>(request.labels.size()) == step.result.num_rows)
@@ -271,7 +256,6 @@ class Run {
   bool with_fractions_ = false;
   ExactMatrices fractions_;
   std::map<std::string, Value> values_;
-  ExactMatrices exact_;  // those of values_ that are known as fractions
   std::vector<Step> steps_;
   std::vector<std::string> used_;
 };
