@@ -1,0 +1,330 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// exp, tanh and log of every instruction set against the bounds that src/kernels/simd_math.h states, measured in ULP
+// of the exact value: double stands for it where float is tested, long double where double is.
+//
+//   for each piece of the arguments, ascending:   exact values once, then every table:
+//     |kernel − exact| ≤ bound · ulp(exact), never falling (exp), the same bits as the other fused tables
+//
+// REGARD_EXHAUSTIVE=1 takes every float instead of a sample. Read next: src/kernels/simd_math.h.
+#include <cstdlib>
+
+#include "arrays.h"
+#include "instruction_sets.h"
+
+namespace regard {
+namespace {
+
+template <class T>
+using Word = std::conditional_t<sizeof(T) == 4, std::uint32_t, std::uint64_t>;
+template <class T>
+using Wide = reference::Wide<T>;
+
+bool exhaustive() { return std::getenv("REGARD_EXHAUSTIVE") != nullptr; }
+
+template <class T>
+T from_word(Word<T> word) {
+  return std::bit_cast<T>(word);
+}
+template <class T>
+Word<T> word_of(T x) {
+  return std::bit_cast<Word<T>>(x);
+}
+template <class T>
+constexpr Word<T> kSign = Word<T>{1} << (sizeof(T) * 8 - 1);
+template <class T>
+constexpr T kInfinity = std::numeric_limits<T>::infinity();
+template <class T>
+constexpr T kNaN = std::numeric_limits<T>::quiet_NaN();
+
+// The distance of neighbouring numbers of type T round the exact value.
+double ulp_float(double exact) {
+  const std::uint64_t exponent = std::bit_cast<std::uint64_t>(exact) >> 52 & 0x7ff;
+  constexpr std::uint64_t kLowest = 1023 - 126;
+  return std::bit_cast<double>((std::max(exponent, kLowest) - 23) << 52);
+}
+template <class T>
+Wide<T> ulp(Wide<T> exact) {
+  if constexpr (sizeof(T) == 4) {
+    return ulp_float(exact);
+  } else {
+    return std::ldexp(1.0L, std::max(exact == 0 ? -1022 : std::ilogb(exact), -1022) - 52);
+  }
+}
+
+template <class T>
+struct Function {
+  const char* name;
+  void (*kernels::Kernels<T>::*kernel)(const T*, T*, Index);
+  Wide<T> (*exact)(Wide<T>);
+  double ulps;
+  bool rises;
+};
+template <class T>
+Function<T> exp_function() {
+  return {"exp", &kernels::Kernels<T>::exp, [](Wide<T> x) { return std::exp(x); }, 1, true};
+}
+template <class T>
+Function<T> tanh_function() {
+  return {"tanh", &kernels::Kernels<T>::tanh, [](Wide<T> x) { return std::tanh(x); }, 4, false};
+}
+template <class T>
+Function<T> log_function() {
+  return {"log", &kernels::Kernels<T>::log, [](Wide<T> x) { return std::log(x); }, sizeof(T) == 4 ? 1.0 : 2.0, false};
+}
+
+template <class T>
+std::vector<T> apply(const kernels::KernelTable& table, const Function<T>& function, const std::vector<T>& x) {
+  std::vector<T> y(x.size());
+  (table.of<T>().*function.kernel)(x.data(), y.data(), static_cast<Index>(x.size()));
+  return y;
+}
+
+// Checks piece after piece of ascending arguments without NaN; what holds between neighbours holds across pieces, too.
+template <class T>
+class Checker {
+ public:
+  explicit Checker(const Function<T>& function)
+      : function_(function), last_(static_cast<std::size_t>(kernels::num_available()), -kInfinity<T>) {}
+
+  void check(const std::vector<T>& x) {
+    exact_.resize(x.size());
+    for (std::size_t i = 0; i < x.size(); ++i) exact_[i] = function_.exact(static_cast<Wide<T>>(x[i]));
+    const std::vector<T>* fused = nullptr;
+    for (int t = 0; t < kernels::num_available(); ++t) {
+      const kernels::KernelTable& table = kernels::available(t);
+      std::vector<T> y = apply(table, function_, x);
+      check_table(table.name, x, y, last_[static_cast<std::size_t>(t)]);
+      if (!table.fused_multiply_add) continue;
+      if (fused == nullptr) {
+        first_fused_ = std::move(y);
+        fused = &first_fused_;
+      } else if (std::memcmp(fused->data(), y.data(), y.size() * sizeof(T)) != 0) {
+        ADD_FAILURE() << function_.name << ": " << table.name << " has other bits than another fused table, x in ["
+                      << x.front() << ", " << x.back() << "]";
+      }
+    }
+  }
+
+ private:
+  void check_table(const char* name, const std::vector<T>& x, const std::vector<T>& y, T& last) {
+    for (std::size_t i = 0; i < x.size(); ++i) {
+      const Wide<T> error = std::abs(static_cast<Wide<T>>(y[i]) - exact_[i]);
+      // An infinite result must be the exact one.
+      const bool close =
+          static_cast<Wide<T>>(y[i]) == exact_[i] || error <= static_cast<Wide<T>>(function_.ulps) * ulp<T>(exact_[i]);
+      const bool rises = !function_.rises || y[i] >= last;
+      last = y[i];
+      if ((close && rises) || ++num_faults_ > 6) continue;
+      ADD_FAILURE() << name << ": " << function_.name << "(" << std::hexfloat << x[i] << ") = " << y[i] << ", exact "
+                    << exact_[i] << std::defaultfloat << ", error " << error / ulp<T>(exact_[i]) << " ULP"
+                    << (rises ? "" : ", below the result before it");
+    }
+  }
+
+  Function<T> function_;
+  std::vector<T> last_;  // of each table
+  std::vector<Wide<T>> exact_;
+  std::vector<T> first_fused_;
+  int num_faults_ = 0;
+};
+
+// Every step-th number from begin up to end, both of one sign.
+template <class T>
+void check_range(const Function<T>& function, T begin, T end, Word<T> step) {
+  const bool falling_words = std::signbit(begin);
+  ASSERT_EQ(falling_words, std::signbit(end));
+  ASSERT_LT(begin, end);
+  Checker<T> checker(function);
+  Word<T> word = word_of(begin);
+  const Word<T> last = word_of(end);
+  std::vector<T> x;
+  while (true) {
+    x.push_back(from_word<T>(word));
+    const Word<T> left = falling_words ? word - last : last - word;
+    if (left == 0 || x.size() == 1 << 16) {
+      checker.check(x);
+      x.clear();
+      if (left == 0) return;
+    }
+    word = falling_words ? word - std::min(step, left) : word + std::min(step, left);
+  }
+}
+
+// The numbers round each centre, as far as they lie in [low, high].
+template <class T>
+void check_neighbourhoods(const Function<T>& function, const std::vector<Wide<T>>& centres, T low, T high) {
+  std::vector<T> x;
+  for (const Wide<T> centre : centres) {
+    const T middle = static_cast<T>(centre);
+    for (int offset = -64; offset <= 64; ++offset) {
+      const T near = from_word<T>(word_of(middle) + static_cast<Word<T>>(offset));
+      if (near >= low && near <= high) x.push_back(near);
+    }
+  }
+  std::sort(x.begin(), x.end());
+  ASSERT_GE(x.size(), 64 * centres.size());
+  Checker<T>(function).check(x);
+}
+
+// ---- what holds for both types
+
+template <class T>
+class Elementwise : public testing::Test {};
+using Types = testing::Types<float, double>;
+TYPED_TEST_SUITE(Elementwise, Types);
+
+TYPED_TEST(Elementwise, ExpAtItsCorners) {
+  using T = TypeParam;
+  const T least_normal = std::numeric_limits<T>::min();
+  const T largest = std::numeric_limits<T>::max();
+  on_every_instruction_set([&](const kernels::KernelTable& table) {
+    const std::vector<T> y =
+        apply<T>(table, exp_function<T>(),
+                 {static_cast<T>(0.0), static_cast<T>(-0.0), -least_normal, -std::numeric_limits<T>::denorm_min(),
+                  -kInfinity<T>, -largest, static_cast<T>(-1000), kNaN<T>, -kNaN<T>, static_cast<T>(-1)});
+    EXPECT_EQ(bits_of(std::vector<T>(y.begin(), y.begin() + 7)), bits_of<T>({1, 1, 1, 1, 0, 0, 0}));
+    EXPECT_TRUE(std::isnan(y[7]));
+    EXPECT_TRUE(std::isnan(y[8]));
+    // Subnormal results are not flushed.
+    const T low = sizeof(T) == 4 ? static_cast<T>(-100) : static_cast<T>(-740);
+    const T subnormal = apply<T>(table, exp_function<T>(), {low})[0];
+    EXPECT_GT(subnormal, 0);
+    EXPECT_LT(subnormal, least_normal);
+  });
+}
+
+TYPED_TEST(Elementwise, TanhAtItsCorners) {
+  using T = TypeParam;
+  const T tiny = std::numeric_limits<T>::denorm_min();
+  on_every_instruction_set([&](const kernels::KernelTable& table) {
+    const std::vector<T> y = apply<T>(table, tanh_function<T>(),
+                                      {static_cast<T>(0.0), static_cast<T>(-0.0), kInfinity<T>, -kInfinity<T>, tiny,
+                                       std::numeric_limits<T>::max(), kNaN<T>, -kNaN<T>});
+    EXPECT_EQ(bits_of(std::vector<T>(y.begin(), y.begin() + 6)),
+              bits_of<T>({static_cast<T>(0.0), static_cast<T>(-0.0), 1, -1, tiny, 1}));
+    EXPECT_TRUE(std::isnan(y[6]));
+    EXPECT_TRUE(std::isnan(y[7]));
+  });
+}
+
+TYPED_TEST(Elementwise, LogAtItsCorners) {
+  using T = TypeParam;
+  on_every_instruction_set([&](const kernels::KernelTable& table) {
+    const std::vector<T> y =
+        apply<T>(table, log_function<T>(),
+                 {static_cast<T>(0.0), static_cast<T>(-0.0), 1, kInfinity<T>, kNaN<T>, -1, -kInfinity<T>});
+    EXPECT_EQ(bits_of(std::vector<T>(y.begin(), y.begin() + 4)),
+              bits_of<T>({-kInfinity<T>, -kInfinity<T>, 0, kInfinity<T>}));
+    for (std::size_t i = 4; i < y.size(); ++i) EXPECT_TRUE(std::isnan(y[i]));
+    EXPECT_LT(apply<T>(table, log_function<T>(), {std::numeric_limits<T>::denorm_min()})[0],
+              apply<T>(table, log_function<T>(), {std::numeric_limits<T>::min()})[0]);
+  });
+}
+
+TYPED_TEST(Elementwise, AnElementHasTheSameBitsInAnyPlaceOfAnyArray) {
+  using T = TypeParam;
+  Random random(20270101);
+  std::vector<T> x(70);
+  for (T& number : x) number = static_cast<T>(-random.uniform() * 20);
+  on_every_instruction_set([&](const kernels::KernelTable& table) {
+    for (const Function<T>& function : {exp_function<T>(), tanh_function<T>(), log_function<T>()}) {
+      std::vector<T> arguments = x;
+      if (function.name == std::string("log")) {
+        for (T& number : arguments) number = -number;
+      }
+      const std::vector<T> whole = apply(table, function, arguments);
+      for (std::size_t count = 0; count < x.size(); ++count) {
+        // One number more than is written, and the arguments at the end of theirs: nothing beyond is touched.
+        const std::vector<T> part(arguments.end() - static_cast<Index>(count), arguments.end());
+        std::vector<T> y(count + 1, 7);
+        (table.of<T>().*function.kernel)(part.data(), y.data(), static_cast<Index>(count));
+        EXPECT_EQ(y[count], 7);
+        y.pop_back();
+        EXPECT_EQ(bits_of(y), bits_of(std::vector<T>(whole.end() - static_cast<Index>(count), whole.end())))
+            << function.name << ", " << count << " elements";
+      }
+    }
+  });
+}
+
+TYPED_TEST(Elementwise, ExpAroundTheEndsOfItsReduction) {
+  using T = TypeParam;
+  std::vector<Wide<T>> centres;
+  const int last = sizeof(T) == 4 ? 151 : 1076;
+  for (int n = 1; n <= 2 * last; ++n) centres.push_back(-std::numbers::ln2_v<Wide<T>> * n / 2);
+  check_neighbourhoods<T>(exp_function<T>(), centres, -kInfinity<T>, static_cast<T>(-0.0));
+}
+
+TYPED_TEST(Elementwise, TanhAroundTheEndsOfItsReduction) {
+  using T = TypeParam;
+  std::vector<Wide<T>> centres;
+  for (int n = 1; n <= 120; ++n) centres.push_back(std::numbers::ln2_v<Wide<T>> * n / 4);
+  check_neighbourhoods<T>(tanh_function<T>(), centres, 0, kInfinity<T>);
+}
+
+TYPED_TEST(Elementwise, LogAroundTheEndsOfItsReduction) {
+  using T = TypeParam;
+  std::vector<Wide<T>> centres{1};
+  const int reach = sizeof(T) == 4 ? 120 : 1000;
+  for (int n = -reach; n <= reach; ++n) {
+    centres.push_back(std::ldexp(Wide<T>{1}, n));
+    centres.push_back(std::ldexp(std::numbers::sqrt2_v<Wide<T>>, n));
+  }
+  check_neighbourhoods<T>(log_function<T>(), centres, 0, kInfinity<T>);
+}
+
+TYPED_TEST(Elementwise, TanhIsOddAndAtMostOne) {
+  using T = TypeParam;
+  Random random(20270102);
+  std::vector<T> x(200'000), negated;
+  for (T& number : x) number = static_cast<T>(std::exp(random.normal() * 3));
+  for (const T number : x) negated.push_back(-number);
+  on_every_instruction_set([&](const kernels::KernelTable& table) {
+    const std::vector<T> y = apply(table, tanh_function<T>(), x);
+    std::vector<T> mirrored = apply(table, tanh_function<T>(), negated);
+    for (T& number : mirrored) number = -number;
+    EXPECT_TRUE(bits_of(y) == bits_of(mirrored));
+    EXPECT_TRUE(std::all_of(y.begin(), y.end(), [](T number) { return number >= 0 && number <= 1; }));
+  });
+}
+
+// ---- float: every number, or a sample
+
+TEST(ElementwiseFloat, ExpOfAllThatIsNotAboveZero) {
+  check_range<float>(exp_function<float>(), -kInfinity<float>, -0.0f, exhaustive() ? 1 : 97);
+}
+TEST(ElementwiseFloat, ExpOfEveryNumberFromMinusAHalfToMinusAQuarter) {
+  check_range<float>(exp_function<float>(), -0.5f, -0.25f, 1);
+}
+TEST(ElementwiseFloat, ExpOfEveryNumberWhoseResultIsSubnormal) {
+  check_range<float>(exp_function<float>(), -106, -87, 1);
+}
+TEST(ElementwiseFloat, TanhOfAllThatIsNotBelowZero) {
+  check_range<float>(tanh_function<float>(), 0, kInfinity<float>, exhaustive() ? 1 : 997);
+}
+TEST(ElementwiseFloat, LogOfAllThatIsNotBelowZero) {
+  check_range<float>(log_function<float>(), 0, kInfinity<float>, exhaustive() ? 1 : 997);
+}
+TEST(ElementwiseFloat, LogRoundOne) { check_range<float>(log_function<float>(), 0.70f, 1.42f, 29); }
+
+// ---- double: samples
+
+TEST(ElementwiseDouble, ExpOfAllThatIsNotAboveZero) {
+  check_range<double>(exp_function<double>(), -kInfinity<double>, -0.0, 0x0010'0123'4567'89ab >> 8);
+  check_range<double>(exp_function<double>(), -746, -1e-3, 0x0010'0123'4567'89ab >> 14);
+}
+TEST(ElementwiseDouble, ExpWhereItsResultIsSubnormal) {
+  check_range<double>(exp_function<double>(), -746, -708, 0x0123'4567'89ab >> 12);
+}
+TEST(ElementwiseDouble, TanhOfAllThatIsNotBelowZero) {
+  check_range<double>(tanh_function<double>(), 0, kInfinity<double>, 0x0010'0123'4567'89ab >> 7);
+  check_range<double>(tanh_function<double>(), 1e-3, 30, 0x0010'0123'4567'89ab >> 14);
+}
+TEST(ElementwiseDouble, LogOfAllThatIsNotBelowZero) {
+  check_range<double>(log_function<double>(), 0, kInfinity<double>, 0x0010'0123'4567'89ab >> 8);
+  check_range<double>(log_function<double>(), 0.70, 1.42, 0x0010'0123'4567'89ab >> 18);
+}
+
+}  // namespace
+}  // namespace regard
