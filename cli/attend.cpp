@@ -449,6 +449,33 @@ std::string report(const AttendText& text, const AttendSettings& settings, Input
                      attention_num_chunks(e.keys), done.memory_bytes, json_number(done.seconds));
 }
 
+// The library's refusal in the program's words: "attention_forward: key_lengths[0] is 7; …" becomes
+// "n.npy: --key-lengths[0] is 7; …".
+std::string in_options(std::string what, const AttendText& text) {
+  const std::size_t colon = what.find(": ");
+  if (!what.starts_with("attention_") || colon == std::string::npos) return what;
+  what.erase(0, colon + 2);
+  constexpr std::string_view kLetters = "abcdefghijklmnopqrstuvwxyz_";
+  std::string subject;
+  for (std::size_t at = 0; at < what.size();) {
+    const std::size_t end = std::min(what.find_first_not_of(kLetters, at), what.size());
+    std::string word = what.substr(at, end - at);
+    // Further on, only a name with an underscore is surely a name: "key" may be a key.
+    const bool is_name = is_attend_option(word) && (at == 0 || word.find('_') != std::string::npos);
+    if (is_name) {
+      std::replace(word.begin(), word.end(), '_', '-');
+      word.insert(0, "--");
+      if (at == 0) subject = word;
+      what.replace(at, end - at, word);
+    }
+    at = std::min(at + word.size() + 1, what.size());
+  }
+  for (const NamedPath& input : text.inputs()) {
+    if (input.option == subject) return (input.path == "-" ? "standard input" : input.path) + ": " + what;
+  }
+  return what;
+}
+
 void attend(const AttendText& text) {
   const AttendSettings settings = parse(text);
   Inputs inputs(text);
@@ -457,10 +484,14 @@ void attend(const AttendText& text) {
   done.memory_bytes = check_memory(needed_bytes(inputs, e, text), settings.max_memory);
   Outputs to;
   for (const NamedPath& output : text.outputs()) to.numbers[output.option] = to.files.add(output.path);
-  if (inputs.at("--query").file.type() == NpyType::float32) {
-    compute<float>(text, settings, inputs, e, to, done);
-  } else {
-    compute<double>(text, settings, inputs, e, to, done);
+  try {
+    if (inputs.at("--query").file.type() == NpyType::float32) {
+      compute<float>(text, settings, inputs, e, to, done);
+    } else {
+      compute<double>(text, settings, inputs, e, to, done);
+    }
+  } catch (const std::invalid_argument& error) {
+    throw std::runtime_error(in_options(error.what(), text));
   }
   // Printed before the files take their names: when standard output fails, nothing appears.
   if (text.json) write_stdout(report(text, settings, inputs, e, done));

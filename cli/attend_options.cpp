@@ -188,6 +188,17 @@ InputKind kind_of_input(std::string_view option) {
   return found == std::end(kArrayOptions) ? InputKind::indices : found->kind;
 }
 
+bool is_attend_option(std::string_view name) {
+  for (const char* option : {"causal", "query_offset", "window", "block_size", "soft_cap", "scale"}) {
+    if (name == option) return true;
+  }
+  return std::any_of(std::begin(kArrayOptions), std::end(kArrayOptions), [&](const ArrayOption& array) {
+    std::string library_name = array.name + 2;
+    std::replace(library_name.begin(), library_name.end(), '-', '_');
+    return library_name == name;
+  });
+}
+
 CLI::App* add_attend_options(CLI::App& app, AttendText& text) {
   CLI::App* command = app.add_subcommand("attend", "Compute attention on NumPy's array files");
   command->footer(kExamples);
@@ -268,7 +279,13 @@ AttendSettings parse(const AttendText& text) {
   if (outputs.empty() && !text.json) {
     throw UsageError("nothing would be written; name an output such as -o context.npy, or give --json");
   }
-  check_paths(text.inputs(), outputs);
+  const std::vector<NamedPath> inputs = text.inputs();
+  check_paths(inputs, outputs);
+  for (const NamedPath& input : inputs) {
+    if (input.path == "-" && reads_from_terminal()) {
+      throw UsageError(input.option + " - would read a binary file from the terminal; name a file, or pipe one in");
+    }
+  }
   for (const NamedPath& output : outputs) {
     if (output.path != "-") continue;
     if (text.json)

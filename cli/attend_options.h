@@ -42,6 +42,9 @@ struct AttendSettings {
 enum class InputKind { matrix, boolean, bias, per_head, indices, segments };
 InputKind kind_of_input(std::string_view option);
 
+// Whether this is the library's name of an option: "key_lengths" for --key-lengths.
+bool is_attend_option(std::string_view name);
+
 // Registers the subcommand; text must live as long as app.
 CLI::App* add_attend_options(CLI::App& app, AttendText& text);
 // Throws UsageError for what can be seen to be wrong without opening a file.

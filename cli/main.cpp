@@ -60,6 +60,7 @@ const CLI::Option* find_option(const CLI::App& command, const std::string& argum
 std::vector<std::string> normalize(CLI::App& app, const std::vector<std::string>& arguments) {
   std::vector<std::string> result;
   const CLI::App* command = &app;
+  std::vector<const CLI::Option*> seen;
   const std::string help = "; see regard ";
   for (std::size_t i = 0; i < arguments.size(); ++i) {
     const std::string& argument = arguments[i];
@@ -89,6 +90,10 @@ std::vector<std::string> normalize(CLI::App& app, const std::vector<std::string>
     const std::string name = argument.substr(0, length);
     result.push_back(name);
     const bool optional = option->get_items_expected_min() == 0;
+    if (option->get_items_expected_max() <= 1 && std::count(seen.begin(), seen.end(), option) > 0) {
+      throw UsageError(name + " is given twice; give it once");
+    }
+    seen.push_back(option);
     if (!takes_value(*option)) {
       if (length != argument.size()) throw UsageError(name + " takes no value; write " + name + " alone");
     } else if (length != argument.size()) {
@@ -153,8 +158,11 @@ int run(int count, char** arguments) {
     write_stdout(help_text(app));
   } catch (const CLI::ParseError& error) {
     const auto commands = app.get_subcommands();
-    throw UsageError(std::string(error.what()) + "; see regard " +
-                     (commands.empty() ? "" : commands.front()->get_name() + " ") + "--help");
+    std::string what = error.what();
+    if (error.get_exit_code() == static_cast<int>(CLI::ExitCodes::ExtrasError)) {
+      what = "there is no use for the argument" + what.substr(std::min(what.find(": ") + 1, what.size()));
+    }
+    throw UsageError(what + "; see regard " + (commands.empty() ? "" : commands.front()->get_name() + " ") + "--help");
   }
   return 0;
 }

@@ -147,6 +147,7 @@ void write_stdout(std::string_view text) {
 }
 
 bool writes_to_terminal() { return ::isatty(STDOUT_FILENO) == 1; }
+bool reads_from_terminal() { return ::isatty(STDIN_FILENO) == 1; }
 
 void add_color_option(CLI::App& command, std::string& mode) {
   command.add_option("--color", mode, "auto (default: on a terminal without NO_COLOR),\nalways or never")

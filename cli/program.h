@@ -53,6 +53,7 @@ class ClosedPipe : public std::runtime_error {
 void write_stdout(std::string_view text);
 
 bool writes_to_terminal();
+bool reads_from_terminal();  // standard input
 
 // Registers --color auto|always|never.
 void add_color_option(CLI::App& command, std::string& mode);
