@@ -227,10 +227,11 @@ template <class E>
 TensorView<const E, 4> broadcast_to(const char* operator_name, const char* name, TensorView<const E, 4> view,
                                     const std::array<Index, 4>& full) {
   if (view.absent()) return view;
+  const std::array<Index, 4> given = view.shape;
   for (std::size_t axis = 0; axis < 4; ++axis) {
     if (view.shape[axis] == full[axis]) continue;
     if (view.shape[axis] != 1) {
-      refuse(operator_name, std::string(name) + " has shape " + shape_text(view.shape) +
+      refuse(operator_name, std::string(name) + " has shape " + shape_text(given) +
                                 "; expected a shape that broadcasts to " + shape_text(full));
     }
     view.shape[axis] = full[axis];
