@@ -279,16 +279,12 @@ Attention<T> attention(TensorView<const T, 4> query, TensorView<const T, 4> key,
   for (auto* numbers : {&result.row_max, &result.lse}) numbers->assign(rows, -std::numeric_limits<W>::infinity());
   result.weights.assign(rows * static_cast<std::size_t>(result.S), 0);
   result.scores.assign(rows * static_cast<std::size_t>(result.S), -std::numeric_limits<W>::infinity());
-  const std::vector<Span> all = spans(result.B, result.L, result.S, options);
   const Index group = key.shape[1] == 0 ? 1 : result.H / key.shape[1];
-  for (Index b = 0; b < result.B; ++b) {
+  for (const Span& span : spans(result.B, result.L, result.S, options)) {
     for (Index kv = 0; kv < key.shape[1]; ++kv) {
-      const WideHead<T> head = widen(key, value, b, kv);
-      for (const Span& span : all) {
-        if (span.batch != b) continue;
-        for (Index h = kv * group; h < (kv + 1) * group; ++h) {
-          for (Index i = 0; i < span.num_queries; ++i) attend_row(query, head, options, span, h, i, result);
-        }
+      const WideHead<T> head = widen(key, value, span.batch, kv);
+      for (Index h = kv * group; h < (kv + 1) * group; ++h) {
+        for (Index i = 0; i < span.num_queries; ++i) attend_row(query, head, options, span, h, i, result);
       }
     }
   }
