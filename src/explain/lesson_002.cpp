@@ -112,7 +112,7 @@ ExplainInput lesson_002() {
        .name = "weights-without-mask",
        .called = "attention, mask=None",
        .causal = no_mask,
-       .notes = {"The document's function is one call here, attention_with_weights: it returns (values, attention),",
+       .notes = {"The document's function is one call here, attention_with_weights: it returns (values, attention), "
                  "with a mask or, as in this step and the next, without."}},
       {.operation = "context",
        .operands = {"Q", "K", "V"},

@@ -76,9 +76,11 @@ ExplainInput lesson_003() {
        .operands = {"T", "S", "document"},
        .result = "ulps",
        .name = "last-place",
-       .column_labels = {"Regard − exact", "document − exact", "Regard − document"},
+       .column_labels = {"Regard", "document", "apart"},
        .digits = 2,
-       .notes = {"None of them is wrong: a float32 holds about seven digits, and every order loses others."}},
+       .notes =
+           {"Distance from the exact sum, and of Regard's from the document's. None is wrong: a float32 holds about "
+            "seven digits, and every order loses others."}},
       {.operation = "difference",
        .operands = {"S", "S"},
        .result = "Δ",

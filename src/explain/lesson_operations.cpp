@@ -341,47 +341,39 @@ struct ScaleStatistics {
   double slope = 0.0;
 };
 
-// Statistics of num_queries × 10 products of standard normal vectors of length head_size, times scale.
-ScaleStatistics measure_scale(std::uint64_t seed, Index num_queries, Index head_size, double scale) {
+// Sums over the queries and their keys, scores times scale.
+template <Index num_keys>
+void add_statistics(TensorView<const float, 4> query, TensorView<const float, 4> key, double scale,
+                    ScaleStatistics& sums) {
+  const Index heads = query.shape[1];
+  const Tensor<float, 4> value({1, heads, num_keys, 1});
+  Tensor<float, 4> context({1, heads, 1, 1});
+  Tensor<float, 4> scores({1, heads, 1, num_keys});
+  Tensor<float, 4> weights({1, heads, 1, num_keys});
+  AttentionOptions<float> options;
+  options.scale = scale;
+  attention_weights<float>(query, key, {.kind = WeightsKind::scores}, scores.view(), options);
+  attention_forward<float>(query, key, value.view(), {.context = context.view(), .weights = weights.view()}, options);
+  for (Index h = 0; h < heads; ++h) {
+    double largest = 0.0;
+    for (Index j = 0; j < num_keys; ++j) {
+      const auto score = static_cast<double>(scores(0, h, 0, j));
+      const auto weight = static_cast<double>(weights(0, h, 0, j));
+      // The mean of q · k is 0 by symmetry, so the mean of the squares is the variance.
+      sums.variance += score * score;
+      sums.slope += weight * (1.0 - weight);
+      largest = std::max(largest, weight);
+    }
+    sums.largest_weight += largest;
+  }
+}
+
+// numbers: seed, queries, then each length D. One row for each D: standard normal queries and ten keys for each of
+// them; variance of q · k, mean largest weight, mean p(1 − p), each plain and divided by √D.
+void scale_statistics(Evaluation& e) {
   constexpr Index kKeys = 10;
   // A batch of this many queries with their keys takes 14 MiB at the length of 4960.
   constexpr Index kBatch = 64;
-  TorchGenerator torch(seed);
-  double squares = 0.0;
-  ScaleStatistics total;
-  for (Index first = 0; first < num_queries; first += kBatch) {
-    const Index heads = std::min(kBatch, num_queries - first);
-    const std::vector<float> query = torch.normal(heads * head_size);
-    const std::vector<float> key = torch.normal(heads * kKeys * head_size);
-    const TensorView<const float, 4> q(query.data(), {1, heads, 1, head_size});
-    const TensorView<const float, 4> k(key.data(), {1, heads, kKeys, head_size});
-    Tensor<float, 4> scores({1, heads, 1, kKeys});
-    AttentionOptions<float> options;
-    options.scale = scale;
-    attention_weights<float>(q, k, {.kind = WeightsKind::scores}, scores.view(), options);
-    const Tensor<float, 4> value({1, heads, kKeys, 1});
-    Tensor<float, 4> context({1, heads, 1, 1});
-    Tensor<float, 4> weights({1, heads, 1, kKeys});
-    attention_forward<float>(q, k, value.view(), {.context = context.view(), .weights = weights.view()}, options);
-    for (Index h = 0; h < heads; ++h) {
-      double largest = 0.0;
-      for (Index j = 0; j < kKeys; ++j) {
-        const auto score = static_cast<double>(scores(0, h, 0, j));
-        const auto weight = static_cast<double>(weights(0, h, 0, j));
-        squares += score * score;
-        largest = std::max(largest, weight);
-        total.slope += weight * (1.0 - weight);
-      }
-      total.largest_weight += largest;
-    }
-  }
-  const auto queries = static_cast<double>(num_queries);
-  // The mean of q · k is 0 by symmetry, so the mean of the squares is the variance.
-  return {squares / (queries * kKeys), total.largest_weight / queries, total.slope / (queries * kKeys)};
-}
-
-// numbers: seed, queries, then each length D. One row for each D, plain and divided by √D.
-void scale_statistics(Evaluation& e) {
   if (e.request.numbers.size() < 3) e.fail("takes a seed, the number of queries, and lengths");
   const Index seed = whole_number(e, 0, 0, Index{0xffffffff});
   const Index num_queries = whole_number(e, 1, 1, 4096);
@@ -390,19 +382,29 @@ void scale_statistics(Evaluation& e) {
   for (std::size_t i = 2; i < e.request.numbers.size(); ++i) {
     const Index head_size = whole_number(e, i, 1, 8192);
     lengths.push_back("D = " + std::to_string(head_size));
-    const auto whole = static_cast<std::uint64_t>(seed);
-    const ScaleStatistics plain_scores = measure_scale(whole, num_queries, head_size, 1.0);
-    const ScaleStatistics scaled =
-        measure_scale(whole, num_queries, head_size, 1.0 / std::sqrt(static_cast<double>(head_size)));
-    for (const auto member : {&ScaleStatistics::variance, &ScaleStatistics::largest_weight, &ScaleStatistics::slope}) {
-      numbers.push_back(plain_scores.*member);
-      numbers.push_back(scaled.*member);
+    TorchGenerator torch(static_cast<std::uint64_t>(seed));
+    ScaleStatistics plain_sums;
+    ScaleStatistics scaled_sums;
+    for (Index first = 0; first < num_queries; first += kBatch) {
+      const Index heads = std::min(kBatch, num_queries - first);
+      const std::vector<float> query = torch.normal(heads * head_size);
+      const std::vector<float> key = torch.normal(heads * kKeys * head_size);
+      const TensorView<const float, 4> q(query.data(), {1, heads, 1, head_size});
+      const TensorView<const float, 4> k(key.data(), {1, heads, kKeys, head_size});
+      add_statistics<kKeys>(q, k, 1.0, plain_sums);
+      add_statistics<kKeys>(q, k, 1.0 / std::sqrt(static_cast<double>(head_size)), scaled_sums);
+    }
+    const auto queries = static_cast<double>(num_queries);
+    for (const auto& [member, count] :
+         {std::pair{&ScaleStatistics::variance, queries * kKeys}, std::pair{&ScaleStatistics::largest_weight, queries},
+          std::pair{&ScaleStatistics::slope, queries * kKeys}}) {
+      numbers.push_back(plain_sums.*member / count);
+      numbers.push_back(scaled_sums.*member / count);
     }
   }
   const auto rows = static_cast<Index>(lengths.size());
   set_result(e, rows, 6, std::move(numbers), {"D", "length", lengths},
              {"", "", {"var(q·k)", "÷√D", "largest", "÷√D", "slope", "÷√D"}});
-  e.step.not_the_library = true;
   e.step.equation = "q, k: standard normal vectors of length D; ten keys a query; slope p(1 − p)";
 }
 

@@ -1,0 +1,100 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// `regard lesson`: the documents that explain attention, computed step by step. It takes every option of `explain`;
+// where one departs from the document, both results stand side by side.
+//
+//     NAME  →  lesson_input  →  options beside it  →  the steps of explain, or with --export their JSON
+//
+// Read next: explain_options.h, regard/lesson.h, docs/lessons.md.
+#include "regard/lesson.h"
+
+#include <fmt/format.h>
+
+#include <memory>
+
+#include "explain_options.h"
+#include "program.h"
+
+namespace regard::program {
+namespace {
+
+std::string list_text() {
+  std::string text;
+  for (const LessonEntry& entry : lesson_entries()) text += fmt::format("{:<10}  {}\n", entry.name, entry.title);
+  return text + "\nregard lesson NAME runs one; regard lesson NAME --step N shows one step of it.\n";
+}
+
+// "--scale sqrt --causal", what was typed that departs from the document.
+std::string label_of(const ExplainText& text) {
+  std::string label;
+  const auto add = [&](const char* option, const std::string& value) {
+    if (value.empty()) return;
+    label += fmt::format("{}{}{}", label.empty() ? "" : " ", option, value == "true" ? "" : " " + value);
+  };
+  add("--causal", text.causal);
+  add("--scale", text.scale);
+  add("--dtype", text.dtype);
+  add("--softmax-base", text.softmax_base);
+  return label;
+}
+
+ExplainInput read_lesson(const std::string& name) {
+  try {
+    return lesson_input(name);
+  } catch (const std::invalid_argument& error) {
+    throw UsageError(error.what());
+  }
+}
+
+void run_lesson(const std::string& name, bool write_input, const ExplainText& text) {
+  // A lesson's steps are its document's: these options would have to change the list of steps.
+  for (const auto& [option, value] : {std::pair{"--softmax", &text.softmax}, std::pair{"--heads", &text.heads}}) {
+    if (!value->empty())
+      throw UsageError(
+          fmt::format("{} does not apply to a lesson, whose steps are given; write regard lesson {} --export > FILE, "
+                      "take \"steps\" "
+                      "out of it and run regard explain --input FILE",
+                      option, name));
+  }
+  const ExplainInput lesson = read_lesson(name);
+  ExplainInput changed = lesson;
+  override_settings(text, changed);
+  ExplainInput input = with_settings_beside(lesson, changed.settings, label_of(text));
+  input.tokens = changed.tokens;
+  if (write_input) {
+    write_stdout(write_explain_input(input) + "\n");
+  } else {
+    show_explanation(input, text);
+  }
+}
+
+}  // namespace
+
+void add_lesson(CLI::App& app) {
+  struct Options {
+    std::string name;
+    bool write_input = false;
+    ExplainText text;
+  };
+  auto options = std::make_shared<Options>();
+  CLI::App* command = app.add_subcommand("lesson", "Run the documents that explain attention, step by step");
+  command->add_option("name", options->name, "the lesson; without it they are listed")->type_name("NAME");
+  command->add_flag("--export", options->write_input, "print the lesson as input for regard explain")
+      ->group("WHAT IS SHOWN (all counts start at 0)");
+  add_explain_options(*command, options->text);
+  command->footer(
+      "EXAMPLES\n"
+      "  regard lesson                                list the lessons\n"
+      "  regard lesson 000                            run one\n"
+      "  regard lesson 000 --scale sqrt               the document's numbers and, beside them, scaled ones\n"
+      "  regard lesson 002 --step weights --cell 3,0  how one weight came about\n"
+      "  regard lesson 004 --pause                    one step a key press\n"
+      "  regard lesson 003 --export | regard explain --input -");
+  command->callback([options] {
+    if (!options->name.empty()) return run_lesson(options->name, options->write_input, options->text);
+    if (options->write_input) throw UsageError("--export needs the name of a lesson; regard lesson lists them");
+    write_stdout(list_text());
+  });
+}
+
+}  // namespace regard::program
