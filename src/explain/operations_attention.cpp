@@ -266,12 +266,8 @@ std::string product_text(const Evaluation& e) {
 }
 
 void label_scores(Evaluation& e) {
-  Axis query = token_axis(e, e.operands[0]);
-  Axis key = token_axis(e, e.operands[1]);
-  query.extent = "L";
-  query.name = "query";
-  key.extent = "S";
-  key.name = "key";
+  const Axis query{"L", "query", token_axis(e, e.operands[0]).labels};
+  const Axis key{"S", "key", token_axis(e, e.operands[1]).labels};
   e.step.row_axis = columns(e) ? key : query;
   e.step.column_axis = columns(e) ? query : key;
 }
@@ -294,7 +290,7 @@ Origin scaled_origin(const Evaluation& e, const Extents& x) {
 Origin masked_origin(const Evaluation& e, const Extents& x) {
   if (causal_rule(e).rule == CausalRule::off) return scaled_origin(e, x);
   if (const Step* step = step_before(e, "masked", true, true)) return {step->symbol, step};
-  return {"masked " + scaled_origin(e, x).text, nullptr};
+  return {fmt::format("masked {}", scaled_origin(e, x).text), nullptr};
 }
 
 void add_operand(Step& step, const std::string& name, Matrix matrix) {
@@ -397,9 +393,7 @@ void compute_context(Evaluation& e) {
   const std::string& v = e.request.operands[2];
   e.step.equation = columns(e) ? fmt::format("{} = {} · {}", e.step.symbol, v, name)
                                : fmt::format("{} = {} · {}", e.step.symbol, name, v);
-  Axis query = token_axis(e, e.operands[0]);
-  query.extent = "L";
-  query.name = "query";
+  const Axis query{"L", "query", token_axis(e, e.operands[0]).labels};
   const Axis dimension{"Dv", "dimension", dimension_axis(e, e.operands[2]).labels};
   e.step.row_axis = columns(e) ? dimension : query;
   e.step.column_axis = columns(e) ? query : dimension;

@@ -185,7 +185,7 @@ std::vector<std::string> bar_lines(const TextContext& context, const Step& step,
     std::string padded = pad_left(number, number_width);
     // A bare 0 stands where the digits before the point end.
     if (number == "0" && style.digits > 0)
-      padded = pad_left("0" + std::string(static_cast<std::size_t>(style.digits + 1), ' '), number_width);
+      padded = pad_left(pad_right("0", style.digits + 2), number_width);
     std::string line = pad_right(labels[n], label_width) + "  " + pad_left(origins[n], origin_width) + "  " + padded +
                        "  " + bar(weight, bar_width, paint.unicode);
     line.erase(line.find_last_not_of(' ') + 1);
