@@ -394,28 +394,26 @@ bool overlaps_itself(const Footprint& f) {
   return false;
 }
 
-// The bytes of f within one period: axes whose stride is a multiple of it repeat, the others lie inside. Returns
-// whether they stay inside, and where.
-bool within_period(const Footprint& f, Index period, Index& begin, Index& end) {
+// What f occupies of every period: axes whose stride is a multiple of it repeat the bytes that the others span.
+Index span_in_period(const Footprint& f, Index period) {
   Index span = static_cast<Index>(f.end - f.begin);
   for (std::size_t axis = 0; axis < f.strides.size(); ++axis) {
     if (f.strides[axis] % period == 0) span -= f.strides[axis] * (f.extents[axis] - 1);
   }
-  begin = static_cast<Index>(f.begin % static_cast<std::uintptr_t>(period));
-  end = begin + span;
-  return end <= period;
+  return span;
 }
 
+// Whether some stride of either proves that b lies in the gaps which a leaves in every period, and a in those of b.
 bool interleaved(const Footprint& a, const Footprint& b) {
-  for (Index period : a.strides) {
-    if (period == 0 || std::find(b.strides.begin(), b.strides.end(), period) == b.strides.end()) continue;
-    Index a_begin, a_end, b_begin, b_end;
-    if (within_period(a, period, a_begin, a_end) && within_period(b, period, b_begin, b_end) &&
-        (a_end <= b_begin || b_end <= a_begin)) {
-      return true;
-    }
-  }
-  return false;
+  const auto apart = [&](Index period) {
+    if (period == 0) return false;
+    // Unsigned differences wrap, so the remainder is taken of the true distance with its sign.
+    const Index remainder = static_cast<Index>(b.begin - a.begin) % period;
+    const Index distance = remainder < 0 ? remainder + period : remainder;
+    return distance >= span_in_period(a, period) && distance + span_in_period(b, period) <= period;
+  };
+  return std::any_of(a.strides.begin(), a.strides.end(), apart) ||
+         std::any_of(b.strides.begin(), b.strides.end(), apart);
 }
 
 }  // namespace

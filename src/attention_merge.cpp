@@ -102,11 +102,13 @@ void merge_rows(const MergeCall<T>& call, Index b, Index h, Index first_row, Ind
     for (Index i = 0; i < num_rows; ++i) {
       const Index at = n * kRows + i;
       row_max[at] = read(call.row_max.pointer(n, b, h, first_row + i));
-      // By lse, a row that sees nothing has no share at all.
-      row_sum[at] = !call.row_sum.absent() ? read(call.row_sum.pointer(n, b, h, first_row + i))
-                                           : static_cast<T>(row_max[at] != -std::numeric_limits<T>::infinity());
+      // By lse, a row that sees nothing has no share at all, whatever stands in its context.
+      const bool by_lse = call.row_sum.absent();
+      const bool nothing = by_lse && row_max[at] == -std::numeric_limits<T>::infinity();
+      row_sum[at] = by_lse ? static_cast<T>(!nothing) : read(call.row_sum.pointer(n, b, h, first_row + i));
       for (Index c = 0; c < columns; ++c) {
-        accumulator[at * columns + c] = read(call.accumulator.pointer(n, b, h, first_row + i, c));
+        accumulator[at * columns + c] =
+            nothing ? static_cast<T>(0) : read(call.accumulator.pointer(n, b, h, first_row + i, c));
       }
     }
   }

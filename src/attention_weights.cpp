@@ -199,13 +199,14 @@ void attention_weights(std::type_identity_t<TensorView<const T, 4>> query,
   const Workspace<std::byte> scratch(runtime, workers * layout.bytes());
   const Index group = r.num_heads / r.num_key_heads;
   const WeightsTask<T> task{r, request, output, packed, runtime};
+  const auto of_sequence = [&](Index sequence) {
+    return std::ranges::equal_range(pieces, sequence, {}, &Piece::sequence);
+  };
   while (!packed.done()) {
     const std::vector<Unit>& units = packed.next_wave(runtime);
     std::vector<std::pair<const Unit*, const Piece*>> work;
     for (const Unit& unit : units) {
-      for (const Piece& piece : pieces) {
-        if (piece.sequence == unit.sequence) work.emplace_back(&unit, &piece);
-      }
+      for (const Piece& piece : of_sequence(unit.sequence)) work.emplace_back(&unit, &piece);
     }
     for_each_item(runtime, workers, static_cast<Index>(work.size()) * group, [&](Index item, int worker) {
       const auto& [unit, piece] = work[static_cast<std::size_t>(item / group)];

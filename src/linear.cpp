@@ -53,7 +53,7 @@ void linear_forward(std::type_identity_t<TensorView<const T, 2>> input,
   const Index panels = (columns + kPanel - 1) / kPanel;
   const Workspace<T> packed(runtime, panels * depth * kPanel);
   const Workspace<T> dense_bias(runtime, bias.absent() ? 0 : columns);
-  for (Index c = 0; c < columns && !bias.absent(); ++c) std::memcpy(dense_bias.data() + c, &bias(c), sizeof(T));
+  for (Index c = 0; c < columns && !bias.absent(); ++c) std::memcpy(dense_bias.data() + c, bias.pointer(c), sizeof(T));
   const bool small = rows * columns * depth < 1'000'000;
   for_each_item(runtime, small ? 1 : num_workers(runtime, panels), panels, [&](Index panel, int) {
     const Index first = panel * kPanel;
