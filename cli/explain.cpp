@@ -133,7 +133,7 @@ void add_explain(CLI::App& app) {
       "  regard explain --input words.json --step weights --cell 1,0\n"
       "  regard lesson 000 --export | regard explain --input - --scale sqrt\n"
       "\n"
-      "The JSON: {\"tokens\": [\"I\", \"love\"], \"X\": [[1, 0], [0, 1]], \"W_query\": [[1, 0], [0, 1]],\n"
+      "The JSON: {\"tokens\": [\"I\", \"love\"], \"X\": [[1, 0], [0, 1]], \"W_query\": …,\n"
       "\"W_key\": …, \"W_value\": …, \"scale\": \"none\"}; all of it in docs/explain-input.md.");
   command->callback([options] {
     ExplainInput input = read_input(options->input, options->matrices);

@@ -86,7 +86,7 @@ void add_lesson(CLI::App& app) {
       "EXAMPLES\n"
       "  regard lesson                                list the lessons\n"
       "  regard lesson 000                            run one\n"
-      "  regard lesson 000 --scale sqrt               the document's numbers and, beside them, scaled ones\n"
+      "  regard lesson 000 --scale sqrt               the same with scaled scores\n"
       "  regard lesson 002 --step weights --cell 3,0  how one weight came about\n"
       "  regard lesson 004 --pause                    one step a key press\n"
       "  regard lesson 003 --export | regard explain --input -");

@@ -9,6 +9,7 @@
 // Read next: program.h.
 #include <algorithm>
 #include <cstdio>
+#include <memory>
 #include <new>
 
 #include "commit.h"
@@ -134,6 +135,9 @@ int run(int count, char** arguments) {
   add_explain(app);
   add_lesson(app);
   add_info(app);
+  // The subcommands keep the formatter above, whose column holds their options; names of subcommands are short.
+  app.formatter(std::make_shared<CLI::Formatter>());
+  app.get_formatter()->column_width(16);
   app.footer(
       "EXAMPLES\n"
       "  regard lesson                    list the lessons\n"

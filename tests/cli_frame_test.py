@@ -4,6 +4,7 @@ by nobody, the environment. Rows 59 and 64 of the list of bad inputs that the pr
 
 import json
 import os
+import pty
 import re
 import subprocess
 
@@ -34,13 +35,17 @@ def test_no_arguments_show_the_help():
 
 
 def test_help_examples_name_options_that_exist():
-    for name in SUBCOMMANDS:
-        text = succeed(name, "--help").decode()
-        options, examples = text.split("EXAMPLES\n")
-        known = set(re.findall(r"--[a-z][a-z-]*", options))
-        used = set(re.findall(r"--[a-z][a-z-]*", "\n".join(
-            line for line in examples.splitlines() if line.startswith("  regard " + name))))
-        assert used <= known, used - known
+    options = {name: set(re.findall(r"--[a-z][a-z-]*", succeed(name, "--help").decode().split("EXAMPLES\n")[0]))
+               for name in SUBCOMMANDS}
+    checked = set()
+    for name in [None, *SUBCOMMANDS]:
+        examples = succeed(*([name] if name else []), "--help").decode().split("EXAMPLES\n")[1]
+        for command in re.findall(r"\bregard ([^|\n]*)", examples):
+            subcommand = command.split()[0]
+            used = set(re.findall(r"--[a-z][a-z-]*", command.split("  ")[0]))
+            assert used <= options[subcommand], (command, used - options[subcommand])
+            checked.add(subcommand)
+    assert checked == set(SUBCOMMANDS)
 
 
 def test_version_names_commit_compiler_and_instruction_sets():
@@ -126,6 +131,57 @@ def test_closed_descriptors_are_not_taken_by_files(tmp_path):
     done = subprocess.run(["sh", "-c", f'"$0" attend --query - {arrays} -o out.npy <&-', PROGRAM], cwd=tmp_path,
                           env=environment(), timeout=60, stderr=subprocess.PIPE, check=False)
     assert (done.returncode, done.stderr) == (1, b"regard: standard input: cannot be read: it is closed\n")
+
+
+def on_terminal(*arguments, **changes):
+    """Exit code, what the program writes to a terminal as its standard output, and its standard error."""
+    terminal, program_side = pty.openpty()
+    with subprocess.Popen([PROGRAM, *arguments], stdin=program_side, stdout=program_side, stderr=subprocess.PIPE,
+                          env=environment(**changes)) as process:
+        os.close(program_side)
+        shown = b""
+        while True:
+            try:
+                piece = os.read(terminal, 65536)
+            except OSError:  # Linux: nobody holds the other side any more
+                break
+            if not piece:
+                break
+            shown += piece
+        os.close(terminal)
+        return process.wait(60), shown, process.stderr.read()
+
+
+def test_colour_is_for_terminals_that_want_it():
+    def coloured(shown):
+        return b"\x1b[" in shown
+
+    lesson = ("lesson", "000")
+    assert coloured(on_terminal(*lesson, TERM="xterm")[1])
+    for changes in ({"TERM": "dumb"}, {"TERM": None}, {"TERM": ""}, {"TERM": "xterm", "NO_COLOR": "1"}):
+        code, shown, _ = on_terminal(*lesson, **changes)
+        assert code == 0 and shown and not coloured(shown)
+    assert coloured(on_terminal(*lesson, TERM="xterm", NO_COLOR="")[1])
+    assert coloured(on_terminal(*lesson, "--color", "always", TERM="dumb", NO_COLOR="1")[1])
+    assert coloured(succeed(*lesson, "--color=always"))
+    assert not coloured(on_terminal(*lesson, "--color", "never", TERM="xterm")[1])
+    assert not coloured(succeed(*lesson, env=environment(TERM="xterm")))
+
+
+def test_colour_words(tmp_path):
+    fail(2, '--color is "sometimes"; expected auto, always or never', "lesson", "000", "--color", "sometimes",
+         cwd=tmp_path)
+
+
+def test_numbers_for_programs_stay_away_from_the_terminal(tmp_path):
+    for name in "qkv":
+        np.save(tmp_path / f"{name}.npy", np.ones((2, 2), np.float32))
+    arrays = [word for name in ("query", "key", "value") for word in ("--" + name, str(tmp_path / f"{name[0]}.npy"))]
+    code, shown, error = on_terminal("attend", *arrays, "-o", "-")
+    assert (code, shown) == (2, b"") and b"--output - would write binary numbers to the terminal" in error
+    code, shown, error = on_terminal("attend", "--query", "-", *arrays[2:], "-o", str(tmp_path / "out.npy"))
+    assert (code, shown) == (2, b"") and b"--query - would read a binary file from the terminal" in error
+    assert not (tmp_path / "out.npy").exists()
 
 
 # ---- the environment
