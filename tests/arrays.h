@@ -194,4 +194,14 @@ std::vector<std::uint64_t> bits_of(const Array<T, Rank>& array) {
   return bits_of(array.values());
 }
 
+// Whether both have the same bits, and where they differ first.
+inline testing::AssertionResult same_bits(const std::vector<std::uint64_t>& got,
+                                          const std::vector<std::uint64_t>& expected) {
+  if (got.size() != expected.size()) return testing::AssertionFailure() << got.size() << " and " << expected.size();
+  const auto place = std::mismatch(got.begin(), got.end(), expected.begin());
+  if (place.first == got.end()) return testing::AssertionSuccess();
+  return testing::AssertionFailure() << "element " << place.first - got.begin() << " of " << got.size() << ": "
+                                     << std::hex << *place.first << ", expected " << *place.second;
+}
+
 }  // namespace regard
