@@ -105,7 +105,7 @@ std::string finding_of(const Step& step, const Explanation& explanation) {
   const NumberStyle style =
       style_for(Matrix{.num_rows = 1, .num_columns = 1, .numbers = {most}}, explanation.settings.digits, true);
   const std::string each = winners.size() > 1 ? " each" : "";
-  const std::string where = step.result.has_heads ? fmt::format("in head {} ", row->head) : "";
+  const std::string where = step.result.has_heads ? fmt::format("In head {}, ", row->head) : "";
   if (!weights)
     return fmt::format("{}{} matches {} best: {}{}", where, who(query_axis, row->query), list_of(key_axis, winners),
                        styled_number(most, style), each);

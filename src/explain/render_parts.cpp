@@ -141,18 +141,21 @@ std::vector<std::string> bar_lines(const TextContext& context, const Step& step,
   std::vector<std::size_t> keys(row->numbers.size());
   std::iota(keys.begin(), keys.end(), std::size_t{0});
   const std::size_t most = context.options.full ? keys.size() : kMostKeys;
-  if (keys.size() > most) {
+  const bool shortened = keys.size() > most;
+  if (shortened) {
+    std::erase_if(keys, [&](std::size_t j) { return row->hidden[j] != 0; });
     std::stable_sort(keys.begin(), keys.end(),
                      [&](std::size_t a, std::size_t b) { return row->numbers[a] > row->numbers[b]; });
-    keys.resize(most - 2);
+    keys.resize(std::min(keys.size(), most - 2));
     std::sort(keys.begin(), keys.end());
   }
+  const std::string left_out = fmt::format("{} others", row->numbers.size() - keys.size());
 
   const int widest = std::clamp(context.width / 4, 6, 20);
   const std::string asks =
       cut_to_width(paint.shown(axis_label(query_axis, row->query)), widest, paint.unicode) + " asks";
   std::vector<std::string> labels;
-  int label_width = display_width(asks);
+  int label_width = std::max(display_width(asks), shortened ? display_width(left_out) : 0);
   for (std::size_t j : keys) {
     labels.push_back(cut_to_width(paint.shown(axis_label(key_axis, static_cast<Index>(j))), widest, paint.unicode));
     label_width = std::max(label_width, display_width(labels.back()));
@@ -184,20 +187,17 @@ std::vector<std::string> bar_lines(const TextContext& context, const Step& step,
     if (row->hidden[keys[n]] == 0) printed += printed_units(weight, style);
     std::string padded = pad_left(number, number_width);
     // A bare 0 stands where the digits before the point end.
-    if (number == "0" && style.digits > 0)
-      padded = pad_left(pad_right("0", style.digits + 2), number_width);
+    if (number == "0" && style.digits > 0) padded = pad_left(pad_right("0", style.digits + 2), number_width);
     std::string line = pad_right(labels[n], label_width) + "  " + pad_left(origins[n], origin_width) + "  " + padded +
                        "  " + bar(weight, bar_width, paint.unicode);
     line.erase(line.find_last_not_of(' ') + 1);
     lines.push_back(row->hidden[keys[n]] != 0 ? paint.dim(line) : line);
   }
-  if (keys.size() < row->numbers.size()) {
+  if (shortened) {
     const double rest = std::max(0.0, others);
     printed += printed_units(rest, style);
-    lines.push_back(
-        pad_right(cut_to_width(fmt::format("{} others", row->numbers.size() - keys.size()), label_width, paint.unicode),
-                  label_width) +
-        "  " + pad_left("", origin_width) + "  " + pad_left(styled_number(rest, style), number_width));
+    lines.push_back(pad_right(left_out, label_width) + "  " + pad_left("", origin_width) + "  " +
+                    pad_left(styled_number(rest, style), number_width));
   }
   const long long parted = printed - printed_units(total, style);
   lines.push_back(pad_right("", label_width) + "  " + pad_left("", origin_width) + "  " +
@@ -223,7 +223,10 @@ std::vector<std::string> example_lines(const TextContext& context, const Step& s
                                             : " / " + work.lines[1].text.substr(0, work.lines[1].text.find(" =")) +
                                                   " = " + work.lines[2].text))),
                         context.width, 2);
-    return wrap_words(name + " = " + context.paint.shown(work.lines.back().text), context.width, 2);
+    std::string text = work.lines.back().text;
+    for (const NamedText& line : work.lines)
+      if (line.name == "exponential") text = line.text + "; " + text;
+    return wrap_words(name + (work.lines.size() > 1 ? ": " : " = ") + context.paint.shown(text), context.width, 2);
   }
   return wrap_words(one_line(context, work, style, name), context.width, 2);
 }
@@ -343,12 +346,9 @@ std::vector<std::string> document_lines(const TextContext& context, const Step& 
   if (different > static_cast<Index>(lines.size()))
     lines.push_back(fmt::format("and {} numbers more differ", different - static_cast<Index>(lines.size())));
   const std::string unit = expected.significant ? "significant digits" : expected.digits == 1 ? "decimal" : "decimals";
-  if (different == 0)
-    lines.push_back(
-        fmt::format("as in the document: {} of {} numbers, to its {} {}", compared, compared, expected.digits, unit));
-  else
-    lines.push_back(fmt::format("as in the document: the other {} of {} numbers, to its {} {}", compared - different,
-                                compared, expected.digits, unit));
+  std::string agree = fmt::format("as in the document: {} of {} numbers", compared - different, compared);
+  if (expected.digits > 0) agree += fmt::format(", to its {} {}", expected.digits, unit);
+  lines.push_back(std::move(agree));
   return lines;
 }
 

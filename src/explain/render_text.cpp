@@ -57,7 +57,10 @@ class PageWriter {
     const Step& step = explanation_.steps[index];
     text_.clear();
     heading(index, step);
-    if (!step.finding.empty()) paragraph(sentence(step.finding));
+    if (!step.finding.empty()) {
+      paragraph(sentence(step.finding));
+      text_ += "\n";
+    }
     tables(step);
     details(step);
     return text_;
@@ -102,8 +105,7 @@ class PageWriter {
 
   void heading(std::size_t index, const Step& step) {
     std::string title = fmt::format("{:<2} {}", index, paint_.shown(step.term));
-    if (step.name != step.term && step.request.name.empty() == false && step.term != step.request.name)
-      title += fmt::format(" ({})", paint_.shown(step.name));
+    if (step.term.find(step.name) == std::string::npos) title += fmt::format(" ({})", paint_.shown(step.name));
     if (!step.called.empty()) title += fmt::format(", in the document: {}", paint_.shown(step.called));
     for (const std::string& l : wrap_words(title, width_, kIndent)) text_ += paint_.bold(l) + "\n";
     const std::string equation = paint_.shown(step.equation);

@@ -89,12 +89,15 @@ class TableMaker {
     return kept.empty() ? place : kept[static_cast<std::size_t>(place)];
   }
   std::string label(const Axis& axis, Index index, bool marked, int most) const {
-    const std::string mark = marked ? (paint_.unicode ? "▸" : ">") : "";
-    return mark + cut_to_width(paint_.shown(axis_label(axis, index)), most, paint_.unicode);
+    const std::string_view mark = !marked ? "" : paint_.unicode ? "▸" : ">";
+    return std::string(mark) + cut_to_width(paint_.shown(axis_label(axis, index)), most, paint_.unicode);
   }
   std::string row_label(Index place) const {
     const Index index = whole_index(r_.matrix.kept_rows, place);
-    return label(r_.row_axis, index, r_.marked_row == index, widest_label());
+    std::string text = label(r_.row_axis, index, r_.marked_row == index, widest_label());
+    // A gutter for the mark keeps the labels in line.
+    if (r_.marked_row && r_.marked_row != index) text.insert(text.begin(), ' ');
+    return text;
   }
   int widest_label() const { return std::clamp(r_.width / 4, 6, kWidestLabel); }
 

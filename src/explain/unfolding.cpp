@@ -24,9 +24,16 @@ namespace {
 
 bool columns(const Explanation& explanation) { return explanation.settings.layout == Layout::columns; }
 
+// Short numbers in full, longer ones rounded.
 std::string number(double x, int digits) {
+  constexpr std::size_t kShortest = 6;
+  const std::string shortest = shortest_number(x, NumberType::f64);
+  const bool whole = x == std::trunc(x);
+  const std::size_t point = shortest.find('.');
+  const bool is_short = std::isfinite(x) && shortest.size() <= kShortest && point != std::string::npos;
+  const int decimals = is_short ? static_cast<int>(shortest.size() - point - 1) : std::max(digits, 4);
   return styled_number(x, style_for(Matrix{.num_rows = 1, .num_columns = 1, .numbers = {x}},
-                                    x == std::trunc(x) ? std::optional<int>() : digits, true));
+                                    whole ? std::optional<int>() : decimals, true));
 }
 
 // A term with its product, adding to the sum so far.

@@ -1,0 +1,72 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// Matrices from CSV: what is read, and the line and column of everything that is refused.
+// Read next: src/explain/csv.cpp.
+#include "regard/csv.h"
+
+#include <gtest/gtest.h>
+
+#include <cmath>
+#include <limits>
+
+namespace {
+
+using regard::Matrix;
+using regard::read_csv;
+
+std::string refusal(std::string_view text) {
+  try {
+    read_csv(text, "m.csv");
+  } catch (const std::runtime_error& error) {
+    return error.what();
+  }
+  return "accepted";
+}
+
+TEST(Csv, ReadsRowsWithAnyLineEnd) {
+  const std::vector<double> expected = {1, -0.5, 3e2, 4, 5, 6};
+  for (const char* text : {"1,-.5,3e2\n4,5,6\n", "1,-.5,3e2\r\n4,5,6\r\n", "1,-.5,3e2\r4,5,6",
+                           "\xEF\xBB\xBF"
+                           "1,-.5,3e2\n4,5,6",
+                           "\"1\", -0.5 ,+300\n4,\t5,\"6\"\n\n\n"}) {
+    const Matrix m = read_csv(text, "m.csv");
+    EXPECT_EQ(m.num_rows, 2) << text;
+    EXPECT_EQ(m.num_columns, 3) << text;
+    EXPECT_EQ(m.numbers, expected) << text;
+  }
+}
+
+TEST(Csv, ReadsNonFiniteNumbers) {
+  const Matrix m = read_csv("inf,-inf,nan\n", "m.csv");
+  EXPECT_EQ(m.numbers[0], std::numeric_limits<double>::infinity());
+  EXPECT_EQ(m.numbers[1], -std::numeric_limits<double>::infinity());
+  EXPECT_TRUE(std::isnan(m.numbers[2]));
+}
+
+TEST(Csv, NamesLineAndColumnOfEveryMistake) {
+  EXPECT_EQ(refusal(""), "m.csv: line 1, column 1: the file is empty");
+  EXPECT_EQ(refusal("\r\n \n"), "m.csv: line 1, column 1: the file is empty");
+  EXPECT_EQ(refusal("1,2\n3\n"), "m.csv: line 2, column 2: the row has 1 cells and the first row has 2");
+  EXPECT_EQ(refusal("1,2\n3,4,5\n"), "m.csv: line 2, column 3: the row has 3 cells and the first row has 2");
+  EXPECT_EQ(refusal("1,2\n3,\n"), "m.csv: line 2, column 2: the cell is empty");
+  EXPECT_EQ(refusal("1,2\n\n3,4\n"), "m.csv: line 2, column 1: the cell is empty");
+  EXPECT_EQ(refusal("a,b\n1,2\n"), "m.csv: line 1, column 1: \"a\" is not a number");
+  EXPECT_EQ(refusal("1,\"2,5\"\n"), "m.csv: line 1, column 2: \"2,5\" has a decimal comma; write a point");
+  EXPECT_EQ(refusal("1;2\n"), "m.csv: line 1, column 1: \"1;2\" holds semicolons; divide cells by commas");
+  EXPECT_EQ(refusal("1,1e999\n"), "m.csv: line 1, column 2: \"1e999\" is larger or smaller than a double can be");
+  EXPECT_EQ(refusal("1,\"2\n"), "m.csv: line 1, column 2: the quote does not close");
+  EXPECT_EQ(refusal("\"1\"x,2\n"), "m.csv: line 1, column 1: text follows the closing quote");
+  EXPECT_EQ(refusal("1,2\n3,\xff\n"), "m.csv: line 2, column 2: byte 6 (0xff) is not UTF-8");
+  EXPECT_EQ(refusal("++1\n"), "m.csv: line 1, column 1: \"++1\" is not a number");
+  EXPECT_EQ(refusal("0x10\n"), "m.csv: line 1, column 1: \"0x10\" is not a number");
+  EXPECT_EQ(refusal("=1+1\n"), "m.csv: line 1, column 1: \"=1+1\" is not a number");
+}
+
+TEST(Csv, EscapesWhatItQuotes) {
+  EXPECT_EQ(refusal("\x1b]0;x\x07\n"), "m.csv: line 1, column 1: \"\\u{1b}]0;x\\u{7}\" is not a number");
+  EXPECT_EQ(refusal("\xe2\x80\xae"
+                    "1\n"),
+            "m.csv: line 1, column 1: \"\\u{202e}1\" is not a number");
+}
+
+}  // namespace
