@@ -5,6 +5,7 @@
                          of std::max compiled for it could be handed to the whole program) and need nothing from
                          outside but memcpy and its like
     library FILE         a shared library shows the C interface and namespace regard::v0 and nothing else
+    paths FOLDER FILE…   no file contains the name of the folder that it was built from
 """
 
 import re
@@ -46,9 +47,18 @@ def library_faults(path):
         yield f"{path}: attention_forward is not shown"
 
 
+def path_faults(folder, files):
+    for path in files:
+        with open(path, "rb") as file:
+            if (folder + "/src").encode() in file.read():
+                yield f"{path}: contains {folder}/src"
+
+
 def main():
     if sys.argv[1] == "kernels":
         faults = list(kernel_faults(sys.argv[2], sys.argv[3:]))
+    elif sys.argv[1] == "paths":
+        faults = list(path_faults(sys.argv[2], sys.argv[3:]))
     else:
         faults = list(library_faults(sys.argv[2]))
     print("\n".join(faults))
