@@ -313,9 +313,10 @@ double needed_bytes(Inputs& inputs, const Extents& e, const AttendText& text) {
 
 // Returns the bytes needed.
 std::uint64_t check_memory(double needed, std::optional<std::uint64_t> allowed) {
-  const std::uint64_t limit = allowed ? *allowed : available_memory_bytes();
-  constexpr double kMost = 9.2e18;  // fits in 63 bits
-  const auto bytes = static_cast<std::uint64_t>(std::min(needed, kMost));
+  // No override goes beyond what an Index can count.
+  constexpr std::uint64_t kMost = std::uint64_t{1} << 62;
+  const std::uint64_t limit = std::min<std::uint64_t>(allowed ? *allowed : available_memory_bytes(), kMost);
+  const auto bytes = static_cast<std::uint64_t>(std::min(needed, static_cast<double>(kMost)));
   if (needed > static_cast<double>(limit)) {
     throw std::runtime_error("this needs " + bytes_text(bytes) + " of memory and " + bytes_text(limit) +
                              (allowed

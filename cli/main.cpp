@@ -171,6 +171,8 @@ int run(int count, char** arguments) {
   return 0;
 }
 
+constexpr const char* kNoMemory = "the memory that this needs could not be had; try fewer rows, heads or keys";
+
 int report(const std::string& what, int exit_code) {
   std::fputs(("regard: " + escape_for_terminal(what) + "\n").c_str(), stderr);
   return exit_code;
@@ -190,7 +192,9 @@ int main(int count, char** arguments) {
   } catch (const ClosedPipe&) {
     return 1;
   } catch (const std::bad_alloc&) {
-    return report("the memory that this needs could not be had; try fewer rows, heads or keys", 1);
+    return report(kNoMemory, 1);
+  } catch (const std::length_error&) {  // a vector beyond all memory
+    return report(kNoMemory, 1);
   } catch (const std::exception& error) {
     return report(error.what(), 1);
   }

@@ -594,4 +594,9 @@ def test_work_that_does_not_fit_is_refused_with_both_numbers(folder):
     suggested = text.split("--max-memory ")[1].split()[0]
     fail(1, "standard input: byte 128: the file ends after 0 of 35184372088832 bytes", *arguments,
          "--max-memory", suggested, stdin=header.getvalue(), cwd=folder)
+    # A result larger than any address, whatever is allowed.
+    header = io.BytesIO()
+    np.lib.format.write_array_header_1_0(header, {"descr": "<f4", "fortran_order": False, "shape": (2, 2**59, 1)})
+    fail(1, ["this needs 4.0 EiB of memory", "4.0 EiB are allowed"], *arguments, "--max-memory", "16777215T",
+         stdin=header.getvalue(), cwd=folder)
     succeed("attend", *QKV, "-o", "out.npy", "--max-memory", "1M", cwd=folder)
