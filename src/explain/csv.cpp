@@ -101,7 +101,7 @@ class Reader {
     if (error == std::errc() && whole && digits.find('(') == std::string_view::npos) return number;
     if (cell.find(',') != std::string::npos && cell.find_first_not_of("+-0123456789.,eE") == std::string::npos)
       fail(line_, column, fmt::format("{} has a decimal comma; write a point", shown(cell)));
-    if (cell.find(';') != std::string::npos)
+    if (cell.find(';') != std::string::npos && cell.find_first_not_of("+-0123456789.,;eE ") == std::string::npos)
       fail(line_, column, fmt::format("{} holds semicolons; divide cells by commas", shown(cell)));
     fail(line_, column, fmt::format("{} is not a number", shown(cell)));
   }

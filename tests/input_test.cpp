@@ -1,0 +1,165 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// The JSON input of `regard explain`: every setting read and written back, every mistake refused with its place.
+// Read next: docs/explain-input.md, src/explain/input_json.cpp.
+#include <gtest/gtest.h>
+
+#include <cmath>
+
+#include "regard/explain.h"
+
+namespace {
+
+using namespace regard;
+
+std::string refusal(std::string_view json) {
+  try {
+    read_explain_input(json, "in.json");
+  } catch (const std::runtime_error& error) {
+    return error.what();
+  }
+  return "accepted";
+}
+
+constexpr std::string_view kEverything = R"({
+ "schema": "regard/1", "title": "T", "citation": "C", "tokens": ["a", "b"], "key_tokens": ["c", "d"],
+ "layout": "columns", "scale": 0.25, "causal": -1, "softmax": "unshifted", "softmax_base": 3, "heads": 2,
+ "dtype": "f32", "token": "b", "digits": 6,
+ "Q": [[[1, 2], [3, 4]], [[5, 6], [7, "-inf"]]], "b_query": [1.5, "nan"],
+ "names": {"context": "new V"}, "notes": {"weights": ["n"]}, "slips": ["s"],
+ "expected": {"weights": [[1]], "context": {"numbers": [[2]], "digits": 8, "significant": true, "rows": [1]}},
+ "steps": [{"operation": "linear", "operands": ["X", "W"], "result": "Y", "name": "n", "called": "c", "equation": "e",
+            "scale": "none", "causal": true, "heads": 3, "base": 2, "transpose": "left", "numbers": [1, 2],
+            "labels": ["l"], "column_labels": ["m"], "digits": 2, "fractions": true, "expected": [[3]],
+            "finding": "f", "notes": ["o"], "slips": ["p"]}],
+ "compare": [{"label": "v", "scale": "sqrt", "Q": [[9]]}]
+})";
+
+TEST(Input, ReadsEverySetting) {
+  const ExplainInput in = read_explain_input(kEverything, "in.json");
+  EXPECT_EQ(in.title, "T");
+  EXPECT_EQ(in.citation, "C");
+  EXPECT_EQ(in.tokens, (std::vector<std::string>{"a", "b"}));
+  EXPECT_EQ(in.key_tokens, (std::vector<std::string>{"c", "d"}));
+  const ExplainSettings expected{.layout = Layout::columns,
+                                 .scale = {.rule = ScaleRule::number, .number = 0.25},
+                                 .causal = {.rule = CausalRule::number, .offset = -1},
+                                 .softmax = SoftmaxRule::unshifted,
+                                 .softmax_base = 3.0,
+                                 .heads = 2,
+                                 .dtype = NumberType::f32,
+                                 .token = "b",
+                                 .digits = 6};
+  EXPECT_EQ(in.settings, expected);
+  ASSERT_EQ(in.matrices.size(), 2u);
+  EXPECT_EQ(in.matrices[0].matrix.num_heads, 2);
+  EXPECT_EQ(in.matrices[0].matrix.numbers[6], 7);
+  EXPECT_EQ(in.matrices[0].matrix.numbers[7], -std::numeric_limits<double>::infinity());
+  EXPECT_EQ(in.matrices[1].matrix.num_rows, 1);
+  EXPECT_EQ(in.matrices[1].matrix.numbers[0], 1.5);
+  EXPECT_TRUE(std::isnan(in.matrices[1].matrix.numbers[1]));
+  EXPECT_EQ(in.names[0].text, "new V");
+  EXPECT_EQ(in.notes.at("weights"), (std::vector<std::string>{"n"}));
+  EXPECT_EQ(in.expected.at("weights").digits, 4);
+  EXPECT_EQ(in.expected.at("context").rows, (std::vector<Index>{1}));
+  EXPECT_TRUE(in.expected.at("context").significant);
+  ASSERT_EQ(in.steps.size(), 1u);
+  EXPECT_EQ(in.steps[0].scale->rule, ScaleRule::none);
+  EXPECT_EQ(in.steps[0].causal->rule, CausalRule::top_left);
+  EXPECT_EQ(in.steps[0].numbers, (std::vector<double>{1, 2}));
+  ASSERT_EQ(in.variants.size(), 1u);
+  EXPECT_EQ(in.variants[0].settings.scale.rule, ScaleRule::sqrt);
+  EXPECT_EQ(in.variants[0].settings.heads, 2);  // what it does not name stays
+  EXPECT_EQ(in.variants[0].matrices[0].matrix.numbers, (std::vector<double>{9}));
+}
+
+TEST(Input, WritesWhatItReads) {
+  const std::string once = write_explain_input(read_explain_input(kEverything, "in.json"));
+  const std::string twice = write_explain_input(read_explain_input(once, "out.json"));
+  EXPECT_EQ(once, twice);
+  EXPECT_EQ(once.find("{\n \"schema\": \"regard/1\","), 0u);
+  for (const char* part : {"\"layout\": \"columns\"", "\"scale\": 0.25", "\"causal\": -1", "\"softmax\": \"unshifted\"",
+                           "\"softmax_base\": 3", "\"dtype\": \"f32\"", "[7, \"-inf\"]", "[1.5, \"nan\"]",
+                           "\"transpose\": \"left\"", "\"fractions\": true", "\"significant\": true"})
+    EXPECT_NE(once.find(part), std::string::npos) << part;
+}
+
+TEST(Input, RefusesBrokenJsonWithItsPlace) {
+  EXPECT_EQ(refusal("{\"Q\": [[1, 2], [3]]}"),
+            "in.json: byte 15: Q is ragged: this row has 1 numbers and the first has 2");
+  EXPECT_EQ(refusal("{\"Q\": [[1]], \"Q\": [[2]]}"), "in.json: byte 13: the name \"Q\" stands twice in one object");
+  EXPECT_EQ(refusal("{\"Q\": [[1e999]]}"), "in.json: byte 12: a number is larger than a double can be");
+  EXPECT_EQ(refusal("{\"tokens\": [\"\xff\"]}"), "in.json: byte 13: not UTF-8");
+  EXPECT_EQ(refusal("{\"tokens\": [\"\xc0\xaf\"]}"), "in.json: byte 13: not UTF-8");
+  EXPECT_EQ(refusal("{\"Q\": [[NaN]]}").find("in.json: byte 8: "), 0u) << refusal("{\"Q\": [[NaN]]}");
+  EXPECT_EQ(refusal("{\"Q\": [[1]]").find("in.json: byte 11: "), 0u) << refusal("{\"Q\": [[1]]");
+  EXPECT_EQ(refusal("{\"tokens\": [\"\\ud800\"]}").find("in.json: byte "), 0u);
+  EXPECT_EQ(refusal("").find("in.json: byte 0: "), 0u) << refusal("");
+  EXPECT_EQ(refusal("[1]"), "in.json: byte 0: the input must be an object, not a list");
+  EXPECT_EQ(refusal("{} {}").find("in.json: byte 3: "), 0u) << refusal("{} {}");
+}
+
+TEST(Input, RefusesDepthBeyond64) {
+  std::string at_limit = "{\"Q\": " + std::string(63, '[') + "1" + std::string(63, ']') + "}";
+  EXPECT_EQ(refusal(at_limit).find("nested"), std::string::npos) << refusal(at_limit);
+  EXPECT_EQ(refusal("{\"Q\": " + std::string(64, '[')), "in.json: byte 69: nested deeper than 64");
+  EXPECT_EQ(refusal(std::string(100000, '[')), "in.json: byte 64: nested deeper than 64");
+}
+
+TEST(Input, RefusesUnknownKeysAndValues) {
+  EXPECT_EQ(refusal("{\"casual\": true}"),
+            "in.json: byte 11: \"casual\" is no setting, and holds no list of rows as a matrix would");
+  EXPECT_EQ(refusal("{\"scale\": \"half\"}"),
+            "in.json: byte 10: scale \"half\" is not one of none, sqrt, floor_half or a finite number");
+  EXPECT_EQ(refusal("{\"layout\": \"row\"}"), "in.json: byte 11: layout \"row\" is not one of rows or columns");
+  EXPECT_EQ(refusal("{\"heads\": 0}").substr(16), ": heads must be a whole number from 1 to 65536");
+  EXPECT_EQ(refusal("{\"dtype\": \"f16\"}"), "in.json: byte 10: dtype \"f16\" is not one of f64, f32");
+  EXPECT_EQ(refusal("{\"schema\": \"regard/2\"}"), "in.json: byte 11: schema must be \"regard/1\"");
+  EXPECT_EQ(refusal("{\"tokens\": [1]}"), "in.json: byte 11: tokens must be a list of texts");
+  EXPECT_EQ(refusal("{\"Q\": []}"), "in.json: byte 6: Q is empty");
+  EXPECT_EQ(refusal("{\"Q\": [[]]}"), "in.json: byte 6: Q is empty");
+  EXPECT_EQ(refusal("{\"Q\": [[1, true]]}"), "in.json: byte 11: Q must hold numbers, or \"-inf\", \"inf\", \"nan\"");
+  EXPECT_EQ(refusal("{\"Q\": [[[1], [2]], [[3]]]}"),
+            "in.json: byte 19: Q is ragged: this head has 1 rows and the first has 2");
+  EXPECT_EQ(refusal("{\"steps\": [{\"operatoin\": \"linear\"}]}"), "in.json: byte 25: a step has no \"operatoin\"");
+  EXPECT_EQ(refusal("{\"steps\": [{}]}"), "in.json: byte 11: a step needs an operation");
+  EXPECT_EQ(refusal("{\"compare\": [{\"scale\": 1}]}"), "in.json: byte 13: a member of compare needs a label");
+  EXPECT_EQ(refusal("{\"\\u202e\": 1}").find("\xe2\x80\xae"), std::string::npos);
+}
+
+TEST(Settings, ParseWhatTheProgramAndTheJsonWrite) {
+  EXPECT_EQ(parse_scale("none").rule, ScaleRule::none);
+  EXPECT_EQ(parse_scale("-1.5").number, -1.5);
+  EXPECT_THROW(parse_scale("1e999"), std::invalid_argument);
+  EXPECT_THROW(parse_scale("nan"), std::invalid_argument);
+  EXPECT_THROW(parse_scale("1,5"), std::invalid_argument);
+  EXPECT_EQ(parse_causal("-3").offset, -3);
+  EXPECT_EQ(parse_causal("bottom_right").rule, CausalRule::bottom_right);
+  EXPECT_THROW(parse_causal("99999999999999999999"), std::invalid_argument);
+  EXPECT_THROW(parse_causal(""), std::invalid_argument);
+}
+
+TEST(Token, IsFoundByWordOccurrenceOrIndex) {
+  const std::vector<std::string> words = {"the", "cat", "the", "@1", "a#0"};
+  EXPECT_EQ(token_index(words, "cat"), 1);
+  EXPECT_EQ(token_index(words, "the#0"), 0);
+  EXPECT_EQ(token_index(words, "the#1"), 2);
+  EXPECT_EQ(token_index(words, "@4"), 4);
+  EXPECT_EQ(token_index(words, "@1"), 3);   // the word that is written so
+  EXPECT_EQ(token_index(words, "a#0"), 4);  // likewise
+  const auto refusal_of = [&](std::string_view token) -> std::string {
+    try {
+      token_index(words, token);
+    } catch (const std::invalid_argument& error) {
+      return error.what();
+    }
+    return "accepted";
+  };
+  EXPECT_EQ(refusal_of("the"), "token \"the\" stands 2 times; choose \"the#0\" to \"the#1\": the (@0), the (@2)");
+  EXPECT_EQ(refusal_of("the#2"), "token \"the#2\" does not exist: the word stands 2 times: the (@0), the (@2)");
+  EXPECT_EQ(refusal_of("@9"), "token @9 does not exist: there are 5, counted from 0");
+  EXPECT_EQ(refusal_of("dog"),
+            "token \"dog\" does not exist; choose one of the (@0), cat (@1), the (@2), @1 (@3), a#0 (@4)");
+}
+
+}  // namespace
