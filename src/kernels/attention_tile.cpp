@@ -164,7 +164,8 @@ void softmax_rows(const AttentionBlock<T>& block, T* alpha) {
     // NaN stands second and is dropped: it comes back through p and the sum.
     Vec<T> high = broadcast(block.state.row_max[r]);
     for (Index lane = 0; lane < kBlockKeys; lane += kWidth<T>) high = max(load(scores + lane), high);
-    shifted_max[r] = largest_lane<T>(high);
+    // Which of +0 and −0 is found depends on the order of lanes; the sum with +0 is +0 for both.
+    shifted_max[r] = largest_lane<T>(high) + static_cast<T>(0);
   }
   for (Index r = num_rows; r < num_rows + kWidth<T>; ++r) shifted_max[r] = 0;
   for (Index r = 0; r < num_rows; r += kWidth<T>) {
