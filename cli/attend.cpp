@@ -8,7 +8,7 @@
 //     read, compute, write under temporary names, rename together
 //
 // Ranks 2 (L, D), 3 (H, L, D) and 4 (B, H, L, D) are views of rank 4; outputs have the rank of the query.
-// Read next: regard/attention.h, attend_options.h (the text of the options), regard/npy.h.
+// Read next: attend_options.h (the text of the options), attend_inputs.h (the arrays), regard/attention.h.
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -17,6 +17,7 @@
 #include <map>
 #include <memory>
 
+#include "attend_inputs.h"
 #include "attend_options.h"
 #include "program.h"
 #include "regard/attention.h"
@@ -25,182 +26,6 @@
 
 namespace regard::program {
 namespace {
-
-using Shape4 = std::array<Index, 4>;
-
-[[noreturn]] void refuse(const NpyReader& file, const std::string& option, const std::string& what) {
-  throw std::runtime_error(file.name() + ": " + option + " " + what);
-}
-
-std::string shape_of(const NpyReader& file) { return "has shape " + npy_shape_text(file.shape()); }
-
-// ---- inputs
-
-struct Input {
-  std::string option;
-  NpyReader file;
-};
-
-// Every array named on the command line, its header read and its type checked.
-class Inputs {
- public:
-  explicit Inputs(const AttendText& text) {
-    for (const NamedPath& named : text.inputs()) {
-      InputFile file = open_input(named.path);
-      inputs_.push_back({named.option, NpyReader(std::move(file.source), file.name, file.num_bytes)});
-      check_type(inputs_.back());
-    }
-    const NpyType type = at("--query").file.type();
-    for (const char* option : {"--key", "--value"}) {
-      const NpyReader& file = at(option).file;
-      if (file.type() != type) {
-        refuse(file, option,
-               "has type " + std::string(npy_type_name(file.type())) + "; expected " +
-                   std::string(npy_type_name(type)) + " as --query");
-      }
-      if (file.shape().size() != rank()) {
-        refuse(file, option,
-               shape_of(file) + "; expected " + std::to_string(rank()) + " axes as --query " +
-                   npy_shape_text(at("--query").file.shape()));
-      }
-    }
-  }
-
-  Input& at(const std::string& option) { return *find(option); }
-  Input* find(const std::string& option) {
-    const auto found =
-        std::find_if(inputs_.begin(), inputs_.end(), [&](const Input& input) { return input.option == option; });
-    return found == inputs_.end() ? nullptr : &*found;
-  }
-  std::size_t rank() { return at("--query").file.shape().size(); }
-  // The shape with leading axes of extent 1.
-  Shape4 shape4(const std::string& option) {
-    const std::vector<Index>& shape = at(option).file.shape();
-    Shape4 full{1, 1, 1, 1};
-    std::copy(shape.begin(), shape.end(), full.end() - static_cast<std::ptrdiff_t>(shape.size()));
-    return full;
-  }
-  double bytes() const {
-    double sum = 0;
-    for (const Input& input : inputs_) {
-      sum += static_cast<double>(input.file.num_elements()) * static_cast<double>(npy_type_bytes(input.file.type()));
-    }
-    return sum;
-  }
-
- private:
-  void check_type(const Input& input) {
-    const NpyReader& file = input.file;
-    const NpyType type = file.type();
-    const std::string& option = input.option;
-    const bool floating = type == NpyType::float32 || type == NpyType::float64;
-    const bool whole = type == NpyType::int32 || type == NpyType::int64;
-    const std::string has = "has type " + std::string(npy_type_name(type)) + "; expected ";
-    const std::size_t axes = file.shape().size();
-    switch (kind_of_input(option)) {
-      case InputKind::matrix:
-        if (!floating) refuse(file, option, has + "float32 or float64 (in NumPy: x.astype(numpy.float32))");
-        if (axes < 2 || axes > 4)
-          refuse(file, option,
-                 shape_of(file) + "; expected 2, 3 or 4 axes: (B, H, L, D), or without B, or without B and H");
-        break;
-      case InputKind::boolean:
-        if (type != NpyType::boolean) refuse(file, option, has + "bool, true = sees (in NumPy: x.astype(bool))");
-        check_broadcast(input);
-        break;
-      case InputKind::bias:
-        if (!floating) refuse(file, option, has + "float32 or float64");
-        if (type == NpyType::float64 && at("--query").file.type() == NpyType::float32) {
-          refuse(file, option, has + "float32, as --query is (in NumPy: x.astype(numpy.float32))");
-        }
-        check_broadcast(input);
-        break;
-      case InputKind::per_head:
-        if (!floating) refuse(file, option, has + "float32 or float64");
-        if (axes > 1) refuse(file, option, shape_of(file) + "; expected one axis, a number per head");
-        break;
-      case InputKind::indices:
-        if (!whole) refuse(file, option, has + "int32 or int64");
-        if (axes > 1) refuse(file, option, shape_of(file) + "; expected one axis");
-        break;
-      case InputKind::segments:
-        if (!whole) refuse(file, option, has + "int32 or int64");
-        if (axes < 1 || axes > (rank() == 4 ? 2u : 1u)) {
-          refuse(file, option,
-                 shape_of(file) +
-                     "; expected a segment number per position: " + (rank() == 4 ? "(B, positions)" : "(positions,)"));
-        }
-        break;
-    }
-  }
-
-  void check_broadcast(const Input& input) {
-    if (input.file.shape().size() > rank()) {
-      refuse(input.file, input.option,
-             shape_of(input.file) + ", more axes than --query " + npy_shape_text(at("--query").file.shape()));
-    }
-  }
-
-  std::vector<Input> inputs_;
-};
-
-// The axes of an array as the last ones of Rank; those in front have extent 1.
-template <class T, int Rank>
-TensorView<const T, Rank> view_of(const NpyArray& array) {
-  TensorView<const T, Rank> view;
-  view.data = array.elements<T>();
-  const std::size_t missing = static_cast<std::size_t>(Rank) - array.shape.size();
-  view.shape.fill(1);
-  std::copy(array.shape.begin(), array.shape.end(), view.shape.begin() + static_cast<std::ptrdiff_t>(missing));
-  std::copy(array.strides.begin(), array.strides.end(), view.strides.begin() + static_cast<std::ptrdiff_t>(missing));
-  return view;
-}
-
-// The numbers of an array with at most one axis.
-template <class To>
-std::vector<To> numbers_of(const NpyArray& array) {
-  const Index count = array.shape.empty() ? 1 : array.shape[0];
-  std::vector<To> numbers(static_cast<std::size_t>(count));
-  const auto copy = [&](const auto* from) {
-    std::transform(from, from + count, numbers.begin(), [](auto x) { return static_cast<To>(x); });
-  };
-  switch (array.type) {
-    case NpyType::float32:
-      copy(array.elements<float>());
-      break;
-    case NpyType::float64:
-      copy(array.elements<double>());
-      break;
-    case NpyType::int32:
-      copy(array.elements<std::int32_t>());
-      break;
-    case NpyType::int64:
-      copy(array.elements<std::int64_t>());
-      break;
-    case NpyType::boolean:
-      copy(array.elements<bool>());
-      break;
-  }
-  return numbers;
-}
-
-// Segment numbers as int32, row-major.
-Tensor<std::int32_t, 2> segments_of(const Input& input, const NpyArray& array) {
-  const auto copy = [&](const auto& view) {
-    Tensor<std::int32_t, 2> segments(view.shape);
-    for (Index b = 0; b < view.shape[0]; ++b) {
-      for (Index i = 0; i < view.shape[1]; ++i) {
-        const Index number = view(b, i);
-        if (number != static_cast<std::int32_t>(number)) {
-          refuse(input.file, input.option, "holds segment " + std::to_string(number) + "; expected 32-bit numbers");
-        }
-        segments(b, i) = static_cast<std::int32_t>(number);
-      }
-    }
-    return segments;
-  };
-  return array.type == NpyType::int32 ? copy(view_of<std::int32_t, 2>(array)) : copy(view_of<std::int64_t, 2>(array));
-}
 
 // ---- the call
 
@@ -277,8 +102,8 @@ struct Extents {
 };
 
 Extents extents_of(Inputs& inputs, const AttendSettings& settings) {
-  const Shape4 q = inputs.shape4("--query");
-  const Shape4 k = inputs.shape4("--key");
+  const std::array<Index, 4> q = inputs.shape4("--query");
+  const std::array<Index, 4> k = inputs.shape4("--key");
   Index rows = q[2];
   if (!settings.rows.empty()) {
     rows = 0;
