@@ -34,6 +34,7 @@ std::string label_of(const ExplainText& text) {
   add("--causal", text.causal);
   add("--scale", text.scale);
   add("--dtype", text.dtype);
+  add("--softmax", text.softmax);
   add("--softmax-base", text.softmax_base);
   return label;
 }
@@ -47,15 +48,8 @@ ExplainInput read_lesson(const std::string& name) {
 }
 
 void run_lesson(const std::string& name, bool write_input, const ExplainText& text) {
-  // A lesson's steps are its document's: these options would have to change the list of steps.
-  for (const auto& [option, value] : {std::pair{"--softmax", &text.softmax}, std::pair{"--heads", &text.heads}}) {
-    if (!value->empty())
-      throw UsageError(
-          fmt::format("{} does not apply to a lesson, whose steps are given; write regard lesson {} --export > FILE, "
-                      "take \"steps\" "
-                      "out of it and run regard explain --input FILE",
-                      option, name));
-  }
+  if (!text.heads.empty())
+    throw UsageError("--heads does not apply to a lesson, whose steps say what is split; regard explain takes it");
   const ExplainInput lesson = read_lesson(name);
   ExplainInput changed = lesson;
   override_settings(text, changed);

@@ -344,8 +344,7 @@ TEST(Lessons, AreListedAndAnUnknownNameIsRefusedWithTheNames) {
     regard::lesson_input("005\x1b[31m");
     FAIL();
   } catch (const std::invalid_argument& error) {
-    EXPECT_STREQ(error.what(),
-                 "lesson: there is no lesson \"005\\u{1b}[31m\"; there are 000, 001, 002, 003, 004, why-scale");
+    EXPECT_STREQ(error.what(), "there is no lesson \"005\\u{1b}[31m\"; there are 000, 001, 002, 003, 004, why-scale");
   }
 }
 
@@ -421,6 +420,47 @@ TEST(Lessons, ASettingThatDepartsFromTheDocumentStandsBesideIt) {
   // T0 now hears T1: e^(4.4249) outweighs the others.
   EXPECT_GT(weights.variants[0].result.numbers[1], 0.99);
   EXPECT_TRUE(step_of(explanation, "scaled").variants.empty());
+}
+
+TEST(Lessons, OtherSoftmaxesAndTheFloorStandBesideTheDocument) {
+  const regard::ExplainInput document = regard::lesson_input("000");
+  const auto row_of_love = [&](auto change, const std::string& name) {
+    regard::ExplainSettings settings = document.settings;
+    change(settings);
+    const Explanation both = regard::explain(regard::with_settings_beside(document, settings, "changed"));
+    const Step& step = step_of(both, name);
+    EXPECT_EQ(step.result.numbers, step_of(explained("000"), name).result.numbers);
+    const regard::Matrix& other = step.variants.at(0).result;
+    const auto row = other.numbers.begin() + static_cast<std::ptrdiff_t>(other.place(0, 1, 0));
+    return std::vector<double>(row, row + other.num_columns);
+  };
+  // Scores 1 0 1. Ratio: ½ 0 ½; powers of 3: 3 1 3 by 7; floored: 0 0 0, so thirds. Values 2 3 1, 0 1 0, 2 4 1.
+  const auto ratio = [](regard::ExplainSettings& s) { s.softmax = regard::SoftmaxRule::ratio; };
+  const auto threes = [](regard::ExplainSettings& s) { s.softmax_base = 3.0; };
+  const auto floored = [](regard::ExplainSettings& s) { s.scale = {.rule = regard::ScaleRule::floor_half}; };
+  EXPECT_EQ(row_of_love(ratio, "weights"), (std::vector<double>{0.5, 0.0, 0.5}));
+  EXPECT_EQ(row_of_love(ratio, "context"), (std::vector<double>{2.0, 3.5, 1.0}));
+  EXPECT_EQ(row_of_love(floored, "scaled"), (std::vector<double>{0.0, 0.0, 0.0}));
+  const std::vector<double> sevenths = row_of_love(threes, "weights");
+  const std::vector<double> thirds = row_of_love(floored, "context");
+  for (std::size_t i = 0; i < 3; ++i) {
+    EXPECT_NEAR(sevenths[i], (i == 1 ? 1.0 : 3.0) / 7.0, 1e-15);
+    EXPECT_NEAR(thirds[i], std::vector<double>({4, 8, 2})[i] / 3.0, 1e-15);
+  }
+  // Unshifted is the same where nothing overflows.
+  const auto unshifted = [](regard::ExplainSettings& s) { s.softmax = regard::SoftmaxRule::unshifted; };
+  for (const char* name : {"002", "003"}) {
+    const regard::ExplainInput lesson = regard::lesson_input(name);
+    regard::ExplainSettings settings = lesson.settings;
+    unshifted(settings);
+    const Explanation both = regard::explain(regard::with_settings_beside(lesson, settings, "unshifted"));
+    const Step& context = step_of(both, "context");
+    for (const regard::VariantResult& other : context.variants) {
+      for (std::size_t i = 0; i < other.result.numbers.size(); ++i) {
+        EXPECT_NEAR(other.result.numbers[i], context.result.numbers[i], 1e-6);
+      }
+    }
+  }
 }
 
 TEST(Lessons, TokenAndDigitsAloneDoNotDepart) {

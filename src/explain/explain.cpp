@@ -343,7 +343,7 @@ ExplainInput variant_input(const ExplainInput& input, const Variant& variant) {
 std::vector<Step> run_all(const ExplainInput& input, const Explanation& explanation, const Keep& keep) {
   check_settings(input.settings);
   Run run(input, input.settings, explanation, keep);
-  const std::vector<StepRequest> requests = input.steps.empty() ? standard_steps(input) : input.steps;
+  const std::vector<StepRequest> requests = input.steps.empty() ? standard_steps(input) : steps_by_hand(input.steps, input.settings);
   if (std::any_of(requests.begin(), requests.end(), [](const StepRequest& r) { return r.fractions; }))
     run.follow_fractions();
   for (const StepRequest& request : requests) run.step(request);

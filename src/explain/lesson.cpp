@@ -60,7 +60,7 @@ ExplainInput lesson_input(std::string_view name) {
     if (name == lesson.name) return lesson.input();
     names += (names.empty() ? "" : ", ") + std::string(lesson.name);
   }
-  throw std::invalid_argument("lesson: there is no lesson \"" + escape_for_terminal(name) + "\"; there are " + names);
+  throw std::invalid_argument("there is no lesson \"" + escape_for_terminal(name) + "\"; there are " + names);
 }
 
 ExplainInput with_layout(ExplainInput input, Layout layout) {

@@ -10,7 +10,7 @@ inline namespace v0 {
 
 ExplainInput lesson_002() {
   ExplainInput lesson;
-  lesson.title = "The whole in one function: causal attention, variances, two forms of softmax";
+  lesson.title = "All in one function: the mask, variances, two forms of softmax";
   lesson.citation = "\"Self Attention in Transformers\", a notebook in NumPy";
   lesson.matrices = {
       {"Q", matrix_of(

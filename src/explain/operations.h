@@ -61,5 +61,9 @@ std::span<const Operation> lesson_operations();
 const Operation* find_operation(std::string_view name);
 std::string operation_names();  // "add, context, …", for messages
 
+// Steps that an input lists, under settings that the library's own softmax and scale do not cover: each `weights`,
+// `context`, `scaled` and `masked` step becomes the steps by hand that end in a result of the same name.
+std::vector<StepRequest> steps_by_hand(const std::vector<StepRequest>& steps, const ExplainSettings& settings);
+
 }  // namespace v0
 }  // namespace regard

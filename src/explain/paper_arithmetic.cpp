@@ -214,6 +214,11 @@ void compute_hide(Evaluation& e) {
   const Index offset = causal.rule == CausalRule::bottom_right ? keys - queries : causal.offset;
   e.step.causal_offset = offset;
   e.step.result = m;
+  take_axes(e);
+  if (causal.rule == CausalRule::off) {
+    e.step.equation = fmt::format("{} = {}, every key is seen", e.step.symbol, e.request.operands[0]);
+    return;
+  }
   e.step.result.hidden.assign(m.numbers.size(), 0);
   for (Index h = 0; h < m.num_heads; ++h)
     for (Index r = 0; r < m.stored_rows(); ++r)
@@ -224,7 +229,6 @@ void compute_hide(Evaluation& e) {
         e.step.result.hidden[m.place(h, r, c)] = 1;
         e.step.result.numbers[m.place(h, r, c)] = -std::numeric_limits<double>::infinity();
       }
-  take_axes(e);
   e.step.equation = fmt::format("{} = {} where key ≤ query{}, else −∞", e.step.symbol, e.request.operands[0],
                                 offset == 0 ? "" : fmt::format(" {} {}", offset < 0 ? "−" : "+", std::abs(offset)));
 }

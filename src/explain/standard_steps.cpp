@@ -124,5 +124,81 @@ std::vector<StepRequest> standard_steps(const ExplainInput& input) {
   return steps;
 }
 
+namespace {
+
+// Appends to `steps`, one listed step after the other.
+class HandSteps {
+ public:
+  explicit HandSteps(const ExplainSettings& settings)
+      : settings_(settings), other_softmax_(settings.softmax != SoftmaxRule::shifted || settings.softmax_base) {}
+
+  void append(const StepRequest& step) {
+    const bool floored = (step.scale ? *step.scale : settings_.scale).rule == ScaleRule::floor_half;
+    if (step.operation == "scaled" && floored) {
+      add(step, "floor_half", {scores_of(step)});
+    } else if (step.operation == "masked" && floored) {
+      add(step, "hide", {floored_scores_of(step)});
+    } else if (step.operation == "weights" && (floored || other_softmax_)) {
+      add_weights(step, floored);
+    } else if (step.operation == "context" && (floored || other_softmax_)) {
+      StepRequest weights = request("weights", step.operands, "weights of " + step.result, step.name + "-weights");
+      weights.scale = step.scale;
+      weights.causal = step.causal;
+      add_weights(weights, floored);
+      const std::string& value = step.operands[2];
+      add(step, "product",
+          settings_.layout == Layout::columns ? std::vector{value, weights.result}
+                                              : std::vector{weights.result, value});
+    } else {
+      steps_.push_back(step);
+    }
+  }
+  std::vector<StepRequest> take() { return std::move(steps_); }
+
+ private:
+  // The last step of several: all that `like` says, but for what it computes.
+  void add(const StepRequest& like, std::string operation, std::vector<std::string> operands) {
+    steps_.push_back(like);
+    steps_.back().operation = std::move(operation);
+    steps_.back().operands = std::move(operands);
+  }
+  // An intermediate step of `step`; returns the name of its result.
+  std::string between(const StepRequest& step, const std::string& operation, std::vector<std::string> operands) {
+    const std::string name = operation + " of " + step.result;
+    StepRequest r = request(operation, std::move(operands), name, step.name + "-" + operation);
+    r.scale = step.scale;
+    r.causal = step.causal;
+    steps_.push_back(std::move(r));
+    return name;
+  }
+  std::string scores_of(const StepRequest& step) {
+    return between(step, "scores", {step.operands[0], step.operands[1]});
+  }
+  std::string floored_scores_of(const StepRequest& step) { return between(step, "floor_half", {scores_of(step)}); }
+
+  void add_weights(const StepRequest& step, bool floored) {
+    const std::string scores = floored ? between(step, "hide", {floored_scores_of(step)})
+                                       : between(step, "masked", {step.operands[0], step.operands[1]});
+    if (settings_.softmax == SoftmaxRule::ratio) {
+      add(step, "ratio", {scores});
+      return;
+    }
+    const std::string powers = between(step, "power", {scores});
+    add(step, "divide", {powers, between(step, "sums", {powers})});
+  }
+
+  const ExplainSettings& settings_;
+  const bool other_softmax_;
+  std::vector<StepRequest> steps_;
+};
+
+}  // namespace
+
+std::vector<StepRequest> steps_by_hand(const std::vector<StepRequest>& steps, const ExplainSettings& settings) {
+  HandSteps by_hand(settings);
+  for (const StepRequest& step : steps) by_hand.append(step);
+  return by_hand.take();
+}
+
 }  // namespace v0
 }  // namespace regard
