@@ -194,6 +194,12 @@ std::vector<std::uint64_t> bits_of(const Array<T, Rank>& array) {
   return bits_of(array.values());
 }
 
+// The same bits, or both NaN.
+template <class T>
+bool identical(T a, T b) {
+  return (a == b && std::signbit(a) == std::signbit(b)) || (a != a && b != b);
+}
+
 // Whether both have the same bits, and where they differ first.
 inline testing::AssertionResult same_bits(const std::vector<std::uint64_t>& got,
                                           const std::vector<std::uint64_t>& expected) {

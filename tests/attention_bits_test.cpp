@@ -21,7 +21,7 @@ using Types = testing::Types<float, double>;
 TYPED_TEST_SUITE(Semantics5, Types);
 
 // Large enough that the work is shared out: several heads, tasks, blocks and chunks.
-constexpr Index kB = 2, kH = 4, kHkv = 2, kL = 190, kS = 1100, kD = 11, kDv = 37;
+constexpr Index kB = 2, kH = 2, kHkv = 1, kL = 130, kS = 1100, kD = 11, kDv = 37;
 
 template <class T>
 AttentionInputs<T> large_inputs() {
@@ -33,7 +33,7 @@ template <class T>
 struct LargeOptions {
   Array<bool, 4> mask{{kB, 1, kL, kS}};
   Array<float, 4> bias{{1, kH, 1, kS}};
-  std::vector<T> sinks{1, -1, 0, 2}, slopes{static_cast<T>(0.1), static_cast<T>(0.01), 1, static_cast<T>(0.2)};
+  std::vector<T> sinks{1, -1}, slopes{static_cast<T>(0.1), static_cast<T>(0.01)};
 
   LargeOptions() {
     Random random(2);
@@ -172,7 +172,7 @@ TYPED_TEST(Semantics5, ARowsPlaceAndTheChunkingOfTheQueriesMoveNoBit) {
   const AttentionInputs<T> inputs = large_inputs<T>();
   const Index offset = 700;
   std::vector<std::pair<Index, Index>> chunks;
-  for (const Index row : {0, 1, 3, 11, 12, 59, 60, 61, 119, 120, 150, 188, 189}) chunks.emplace_back(row, 1);
+  for (const Index row : {0, 1, 3, 11, 12, 59, 60, 61, 119, 120, 128, 129}) chunks.emplace_back(row, 1);
   for (const Index count : {2, 5, 7, 13, 60, 61, 128}) chunks.emplace_back(kL - count, count);
   on_every_instruction_set([&](const kernels::KernelTable&) {
     const AttentionArrays<T> whole =
