@@ -63,8 +63,9 @@ ExplainInput lesson_003() {
        .numbers = {0, 1, 1},
        .digits = 17,
        .expected = Expected{.numbers = long_print, .digits = 17},
-       .notes = {"Row 0 adds its products in order; rows 1 and 2 add them as ((p0+p2)+(p3+p4))+p1, each product and",
-                 "each sum rounded to float32. So cells (0,1) and (1,0) part, although the products are the same."}},
+       .notes =
+           {"Row 0 adds its products in order; rows 1 and 2 add them as ((p0+p2)+(p3+p4))+p1. Each product and each "
+            "sum is rounded to float32: cells (0,1) and (1,0) part, although their products are the same."}},
       {.operation = "dot_table",
        .operands = {"T", "S", "document"},
        .result = "sums",

@@ -77,7 +77,10 @@ class PageWriter {
 
  private:
   int inner_width() const { return width_ - kIndent; }
-  void line(const std::string& text) { text_ += text.empty() ? "\n" : std::string(kIndent, ' ') + text + "\n"; }
+  void line(const std::string& text) {
+    const std::size_t length = text.find_last_not_of(' ') + 1;
+    text_ += length == 0 ? "\n" : std::string(kIndent, ' ') + text.substr(0, length) + "\n";
+  }
   void paragraph(const std::string& text) {
     for (const std::string& l : wrap_words(text, inner_width(), 0)) line(l);
   }
