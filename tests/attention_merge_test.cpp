@@ -59,7 +59,7 @@ AttentionArrays<T> merged_by_lse(const Partials<T>& results, const Runtime& runt
 // Elements first … first + count − 1 of an axis; an axis that broadcasts stays.
 template <class E, int Rank>
 TensorView<E, Rank> cut(TensorView<E, Rank> view, std::size_t axis, Index first, Index count) {
-  if (view.absent() || (view.shape[axis] == 1 && count != 1)) return view;
+  if (view.absent() || view.shape[axis] == 1) return view;
   view.data = reinterpret_cast<E*>(reinterpret_cast<std::uintptr_t>(view.data) +
                                    static_cast<std::uintptr_t>(first * view.strides[axis]) * sizeof(E));
   view.shape[axis] = count;
@@ -534,7 +534,8 @@ TYPED_TEST(AttentionMerge, InfiniteAndMissingLse) {
   for (Index n = 0; n < 2; ++n) {
     for (Index i = 0; i < 5; ++i) {
       results.row_max.set({n, 0, 0, i}, lse[n][i]);
-      results.accumulator.set({n, 0, 0, i, 0}, lse[n][i] == -kInfinity<T> ? T{0} : static_cast<T>(n + 1));
+      // A result that sees nothing has no share, whatever stands in its context.
+      results.accumulator.set({n, 0, 0, i, 0}, lse[n][i] == -kInfinity<T> ? kNaN<T> : static_cast<T>(n + 1));
     }
   }
   on_every_instruction_set([&](const kernels::KernelTable&) {
