@@ -177,19 +177,20 @@ TYPED_TEST(Semantics5, ARowsPlaceAndTheChunkingOfTheQueriesMoveNoBit) {
   on_every_instruction_set([&](const kernels::KernelTable&) {
     const AttentionArrays<T> whole =
         run_attention(inputs, {.causal = true, .query_offset = offset, .window = {650, {}}});
-    for (const auto& [first, count] : chunks) {
+    for (const auto& chunk : chunks) {
+      const Index first = chunk.first, count = chunk.second;
       AttentionArrays<T> alone = AttentionArrays<T>::dense(kB, kH, count, kS, kDv);
       attention_forward<T>(part(inputs.query.view(), {0, 0, first, 0}, {kB, kH, count, kD}), inputs.key.view(),
                            inputs.value.view(), alone.views(),
                            {.causal = true, .query_offset = offset + first, .window = {650, {}}});
       Index moved = 0;
-      alone.context.for_each_index([&, first = first](const auto& at) {
+      alone.context.for_each_index([&](const auto& at) {
         moved += alone.context.get(at) != whole.context.get({at[0], at[1], first + at[2], at[3]});
       });
-      alone.weights->for_each_index([&, first = first](const auto& at) {
+      alone.weights->for_each_index([&](const auto& at) {
         moved += alone.weights->get(at) != whole.weights->get({at[0], at[1], first + at[2], at[3]});
       });
-      alone.row_sum->for_each_index([&, first = first](const auto& at) {
+      alone.row_sum->for_each_index([&](const auto& at) {
         moved += alone.row_sum->get(at) != whole.row_sum->get({at[0], at[1], first + at[2]});
       });
       EXPECT_EQ(moved, 0) << "rows from " << first << ", " << count;
@@ -215,7 +216,7 @@ class FloatingPointState {
   fenv_t environment_;
 };
 
-constexpr unsigned kFlushAndDenormalsAreZero = 0x8040, kExceptionFlags = 0x3f, kExceptionMasks = 0x1f80;
+constexpr unsigned kFlushAndDenormalsAreZero = 0x8040, kExceptionMasks = 0x1f80;
 
 // Rounding modes, flushing and unmasked exceptions, as a caller may have set them.
 std::vector<unsigned> hostile_states() {

@@ -82,8 +82,8 @@ class GuardedCopies {
 
 TYPED_TEST(Semantics3, NothingOutsideAnArgumentIsTouched) {
   using T = TypeParam;
-  for (const auto& [L, S, D, Dv] :
-       {std::array<Index, 4>{1, 1, 1, 1}, {3, 33, 7, 5}, {61, 65, 33, 31}, {7, 1025, 3, 40}}) {
+  for (const auto& extents : {std::array<Index, 4>{1, 1, 1, 1}, {3, 33, 7, 5}, {61, 65, 33, 31}, {7, 1025, 3, 40}}) {
+    const Index L = extents[0], S = extents[1], D = extents[2], Dv = extents[3];
     const auto inputs = AttentionInputs<T>::normal(1, 2, 2, 1, L, S, D, Dv);
     Array<bool, 4> mask({2, 1, L, S}), blocks({1, 2, (L + 4) / 5, (S + 8) / 9});
     Array<float, 4> bias({1, 2, L, S});
@@ -96,7 +96,7 @@ TYPED_TEST(Semantics3, NothingOutsideAnArgumentIsTouched) {
     const std::vector<T> slopes{static_cast<T>(0.5), static_cast<T>(0.25)}, sinks{1, 2};
     const std::vector<Index> offsets{0, 1}, lengths{S, S - 1}, prefix{1, 0};
     for (const bool guard_behind : {true, false}) {
-      on_every_instruction_set([&, L = L, S = S, Dv = Dv](const kernels::KernelTable&) {
+      on_every_instruction_set([&](const kernels::KernelTable&) {
         GuardedCopies memory(guard_behind);
         const auto query = memory.copy(inputs.query), key = memory.copy(inputs.key), value = memory.copy(inputs.value);
         const AttentionOptions<T> options{.causal = true,

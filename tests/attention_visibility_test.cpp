@@ -233,10 +233,12 @@ TYPED_TEST(Semantics2, BlockMaskShowsWholeBlocks) {
     for (const auto& [B, H] : {std::pair<Index, Index>{2, 4}, {1, 4}, {2, 1}, {1, 1}}) {
       Array<bool, 4> blocks({B, H, (70 + bq - 1) / bq, (300 + bk - 1) / bk});
       blocks.fill([&] { return random.chance(0.6); });
-      const auto seen = [&, bq = bq, bk = bk, B = B, H = H](Index b, Index h, Index i, Index j) {
-        return blocks.get({b % B, h % H, i / bq, j / bk});
+      const std::array<Index, 2> size{bq, bk};
+      const auto seen = [&](Index b, Index h, Index i, Index j) {
+        const auto& shape = blocks.shape();
+        return blocks.get({b % shape[0], h % shape[1], i / size[0], j / size[1]});
       };
-      const AttentionOptions<T> options{.block_mask = std::as_const(blocks).view(), .block_size = {bq, bk}};
+      const AttentionOptions<T> options{.block_mask = std::as_const(blocks).view(), .block_size = size};
       expect_sees(inputs, options, seen);
       const auto mask = mask_where({2, 4, 70, 300}, seen);
       expect_same_bits(inputs, options, {.mask = mask.view()});
