@@ -226,6 +226,21 @@ TEST(Lesson003, TheKernelLiesWithinFourUnitsOfTheLastPlaceOfTheLongPrint) {
   for (Index i = 0; i < 9; ++i) EXPECT_LE(std::fabs(ulps.numbers[ulps.place(0, i, 2)]), 4.0) << "cell " << i;
 }
 
+TEST(Lesson003, ACellOfTheLongPrintUnfoldsInItsOrder) {
+  const Explanation& lesson = explained("003");
+  const Step& step = step_of(lesson, "long-print");
+  const auto names_of = [&](Index row, Index column) {
+    std::vector<std::string> names;
+    const regard::CellWork work = regard::unfold_cell(lesson, step, {.row = row, .column = column}, 8);
+    for (const regard::NamedText& line : work.lines) names.push_back(line.name);
+    EXPECT_FLOAT_EQ(std::stof(work.lines.back().text), static_cast<float>(work.result));
+    return names;
+  };
+  using Names = std::vector<std::string>;
+  EXPECT_EQ(names_of(0, 1), (Names{"p0", "p1", "p2", "p3", "p4", "with p1", "with p2", "with p3", "with p4"}));
+  EXPECT_EQ(names_of(1, 0), (Names{"p0", "p1", "p2", "p3", "p4", "p0 + p2", "p3 + p4", "both", "and p1"}));
+}
+
 TEST(Lesson003, NaiveScoresAreSymmetricAndScoresAreNot) {
   for (double number : step_of(explained("003"), "naive-symmetry").result.numbers) EXPECT_EQ(number, 0.0);
   EXPECT_GT(std::fabs(step_of(explained("003"), "symmetry").result.numbers[1]), 1.0);
@@ -367,6 +382,22 @@ TEST(Lessons, ReadBackFromJsonTheyExplainToTheSameSteps) {
       EXPECT_EQ(regard::render_text(read, options), regard::render_text(explained(entry.name), options)) << entry.name;
     }
     EXPECT_EQ(regard::render_json(read, {}), regard::render_json(explained(entry.name), {})) << entry.name;
+  }
+}
+
+TEST(Lessons, FitTheWidthAndHavePlainTwins) {
+  for (const regard::LessonEntry& entry : regard::lesson_entries()) {
+    EXPECT_LE(regard::display_width(entry.title), 67) << "the list has 80 columns";
+    for (int width : {60, 80, 200}) {
+      std::istringstream text(regard::render_text(explained(entry.name), {.width = width}));
+      for (std::string line; std::getline(text, line);) {
+        EXPECT_LE(regard::display_width(line), width) << entry.name << ": " << line;
+        EXPECT_FALSE(line.ends_with(' ')) << entry.name << ": " << line;
+      }
+    }
+    const std::string plain = regard::render_text(explained(entry.name), {.unicode = false});
+    EXPECT_TRUE(std::all_of(plain.begin(), plain.end(), [](char c) { return c == '\n' || (c >= ' ' && c <= '~'); }));
+    EXPECT_EQ(plain.find("\\u{"), std::string::npos) << entry.name;
   }
 }
 

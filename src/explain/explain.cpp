@@ -116,6 +116,11 @@ void sum_weights(Step& step) {
       for (Index i = 0; i < inner; ++i) sum += m.numbers[by_row ? m.place(h, o, i) : m.place(h, i, o)];
       step.sums.push_back(sum);
     }
+  // Shares that are no numbers sum to nothing.
+  if (std::any_of(step.sums.begin(), step.sums.end(), [](double sum) { return std::isnan(sum); })) {
+    step.sums.clear();
+    step.sums_to_one = SumAxis::none;
+  }
 }
 
 // The name that --step takes: Regard's term for it.
@@ -343,7 +348,8 @@ ExplainInput variant_input(const ExplainInput& input, const Variant& variant) {
 std::vector<Step> run_all(const ExplainInput& input, const Explanation& explanation, const Keep& keep) {
   check_settings(input.settings);
   Run run(input, input.settings, explanation, keep);
-  const std::vector<StepRequest> requests = input.steps.empty() ? standard_steps(input) : steps_by_hand(input.steps, input.settings);
+  const std::vector<StepRequest> requests =
+      input.steps.empty() ? standard_steps(input) : steps_by_hand(input.steps, input.settings);
   if (std::any_of(requests.begin(), requests.end(), [](const StepRequest& r) { return r.fractions; }))
     run.follow_fractions();
   for (const StepRequest& request : requests) run.step(request);

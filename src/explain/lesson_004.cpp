@@ -12,7 +12,7 @@ inline namespace v0 {
 
 ExplainInput lesson_004() {
   ExplainInput lesson;
-  lesson.title = "By hand, in columns: fractions, two heads, and the transformer round them";
+  lesson.title = "By hand, in columns: fractions, two heads, a transformer block";
   lesson.citation =
       "\"Deep Dive into Self-Attention by Hand\"; numbers: T. Yeh, AI by Hand, Self-Attention.xlsx, sheet \"small\"";
   lesson.tokens = {"x1", "x2", "x3", "x4"};

@@ -14,6 +14,7 @@
 #include "operations.h"
 #include "regard/attention.h"
 #include "regard/random.h"
+#include "text.h"
 
 namespace regard {
 inline namespace v0 {
@@ -258,6 +259,32 @@ void float32_dots(Evaluation& e) {
   e.step.equation = e.step.symbol + " = sums of float32 products, rounded after each step";
 }
 
+// Every product and every sum of one cell, in the order of its token.
+void unfold_float32_dots(const Explanation& explanation, const Step& step, const Cell& cell, int, CellWork& work) {
+  const Matrix& a = *step.operands[0].matrix;
+  const bool by_column = explanation.settings.layout == Layout::columns;
+  const Index first = by_column ? cell.column : cell.row;
+  const Index second = by_column ? cell.row : cell.column;
+  const auto line = [&](const std::string& name, float number) {
+    work.lines.push_back({name, shortest_number(static_cast<double>(number), NumberType::f32)});
+  };
+  std::vector<float> p;
+  for (Index d = 0; d < (by_column ? a.num_rows : a.num_columns); ++d) {
+    const auto number = [&](Index token) { return static_cast<float>(by_column ? at(a, d, token) : at(a, token, d)); };
+    p.push_back(number(first) * number(second));
+    line("p" + std::to_string(d), p.back());
+  }
+  if (step.request.numbers[static_cast<std::size_t>(first)] == 1.0) {
+    line("p0 + p2", p[0] + p[2]);
+    line("p3 + p4", p[3] + p[4]);
+    line("both", (p[0] + p[2]) + (p[3] + p[4]));
+    line("and p1", dot_in_pairs(p));
+    return;
+  }
+  float sum = p[0];
+  for (std::size_t d = 1; d < p.size(); ++d) line("with p" + std::to_string(d), sum += p[d]);
+}
+
 // The sum of products, as if rounded once to double (Neumaier 1974); products of two floats are exact in double.
 double exact_dot(const TokenVectors& a, Index i, Index j) {
   double sum = 0.0;
@@ -416,7 +443,7 @@ constexpr std::array kOperations = {
     Operation{"focus_vectors", "vectors of one token", 1, 8, focus_vectors, nullptr},
     Operation{"ranks", "ranks", 1, 1, ranks, nullptr},
     Operation{"variance_rule", "variances", 3, 3, variance_rule, nullptr},
-    Operation{"float32_dots", "float32 sums", 1, 1, float32_dots, nullptr},
+    Operation{"float32_dots", "float32 sums", 1, 1, float32_dots, unfold_float32_dots},
     Operation{"dot_table", "sums, cell by cell", 2, 4, dot_table, nullptr},
     Operation{"ulp_table", "units of the last place", 3, 3, ulp_table, nullptr},
     Operation{"scale_statistics", "statistics of random scores", 0, 0, scale_statistics, nullptr},

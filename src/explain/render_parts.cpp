@@ -92,8 +92,12 @@ std::string one_line(const TextContext& context, const CellWork& work, const Num
     return std::all_of(t.factors.begin(), t.factors.end(),
                        [](double x) { return x == std::trunc(x) && std::fabs(x) < 1e6; });
   });
+  // More terms than this fit no line; a sequence may have a hundred thousand.
+  constexpr std::size_t kMostTerms = 64;
+  const std::size_t num_terms = work.terms.size();
   std::vector<std::string> parts;
-  for (const CellTerm& term : work.terms) {
+  for (std::size_t i = 0; i < std::min(num_terms, kMostTerms); ++i) {
+    const CellTerm& term = work.terms[i];
     std::string text;
     if (exact && term.factors.size() == 2) {
       text = fmt::format("{}{}{}", styled_number(term.factors[0], style), context.paint.unicode ? "·" : "*",
@@ -110,18 +114,17 @@ std::string one_line(const TextContext& context, const CellWork& work, const Num
     for (std::size_t i = 0; i < shown; ++i) text += (i == 0 ? "" : " + ") + parts[i];
     long long printed = 0;
     for (std::size_t i = 0; i < shown; ++i) printed += printed_units(work.terms[i].product, style);
-    if (shown < parts.size()) {
-      const double rest = work.terms.back().partial_sum - (shown == 0 ? 0.0 : work.terms[shown - 1].partial_sum);
-      text +=
-          fmt::format("{}{} others ({})", shown == 0 ? "" : " + ", parts.size() - shown, styled_number(rest, style));
+    if (shown < num_terms) {
+      const double rest = work.terms.back().partial_sum - work.terms[shown - 1].partial_sum;
+      text += fmt::format(" + {} others ({})", num_terms - shown, styled_number(rest, style));
       printed += printed_units(rest, style);
     }
     text += " = " + result;
     const std::string rounding = rounding_text(printed - printed_units(work.result, style), style);
     if (!rounding.empty() && !style.scientific) text += "  (" + rounding + ")";
-    if (display_width(text) <= context.width || shown <= 1) return text;
-    shown = std::min(shown - 1, parts.size() == shown ? shown - 2 : shown);
-    if (parts.size() <= 2) return text;
+    if (display_width(text) <= context.width || shown <= 1 || num_terms == 2) return text;
+    // One term alone is no "others".
+    shown -= shown == num_terms ? 2 : 1;
   }
 }
 
@@ -200,9 +203,20 @@ std::vector<std::string> bar_lines(const TextContext& context, const Step& step,
                     pad_left(styled_number(rest, style), number_width));
   }
   const long long parted = printed - printed_units(total, style);
-  lines.push_back(pad_right("", label_width) + "  " + pad_left("", origin_width) + "  " +
-                  pad_left(styled_number(total, style), number_width) + "  the sum" +
-                  (parted == 0 ? "" : "; " + rounding_text(parted, style)));
+  std::string sum_line = pad_right("", label_width) + "  " + pad_left("", origin_width) + "  " +
+                         pad_left(styled_number(total, style), number_width) + "  the sum";
+  if (parted == 0) {
+    lines.push_back(sum_line);
+    return lines;
+  }
+  const std::string rounding = rounding_text(parted, style);
+  const int room = context.width - display_width(rounding);
+  if (display_width(sum_line) + 2 <= room) {
+    lines.push_back(sum_line + "; " + rounding);
+  } else {
+    lines.push_back(sum_line + ";");
+    lines.push_back(std::string(static_cast<std::size_t>(std::max(room, 0)), ' ') + rounding);
+  }
   return lines;
 }
 
@@ -308,7 +322,7 @@ std::vector<std::string> cell_lines(const TextContext& context, const Step& step
 
 std::vector<std::string> document_lines(const TextContext& context, const Step& step) {
   if (step.differs.empty() || !step.request.expected) return {};
-  constexpr Index kMostCells = 8;
+  constexpr Index kMostCells = 16;
   const Expected& expected = *step.request.expected;
   const Matrix& m = step.result;
   const auto printed_text = [&](double x) {
