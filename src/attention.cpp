@@ -12,12 +12,12 @@
 // Which thread runs a task never matters: tasks share nothing but what they read. Read next:
 // kernels/attention_tile.cpp.
 #include <algorithm>
-#include <cstring>
 #include <limits>
 #include <memory>
 
 #include "attention_arguments.h"
 #include "attention_rows.h"
+#include "elements.h"
 #include "packed_keys.h"
 #include "parallel.h"
 #include "visibility.h"
@@ -34,21 +34,14 @@ namespace {
 template <class T>
 void write_rows(const TensorView<T, 3>& output, Index b, Index h, Index first, Index count, const T* from) {
   if (output.absent()) return;
-  for (Index i = 0; i < count; ++i) std::memcpy(output.pointer(b, h, first + i), from + i, sizeof(T));
+  copy_elements(count, from, 1, output.pointer(b, h, first), output.strides[2]);
 }
 
 template <class T>
 void write_context(const TensorView<T, 4>& output, Index b, Index h, Index first, Index count, const T* from) {
   const Index columns = output.shape[3];
-  const Index stride = output.strides[3];
   for (Index i = 0; i < count; ++i) {
-    T* to = output.pointer(b, h, first + i, 0);
-    if (stride == 1) {
-      std::memcpy(to, from, static_cast<std::size_t>(columns) * sizeof(T));
-    } else {
-      for (Index c = 0; c < columns; ++c) std::memcpy(to + c * stride, from + c, sizeof(T));
-    }
-    from += columns;
+    copy_elements(columns, from + i * columns, 1, output.pointer(b, h, first + i, 0), output.strides[3]);
   }
 }
 
@@ -168,12 +161,12 @@ void write_partials(const RowTask<T>& task, const ChunkRange& chunks, const Atte
       const Index row = task.first_row + i;
       const T row_max = visited ? state.row_max[i] : -std::numeric_limits<T>::infinity();
       const T row_sum = visited ? state.row_sum[i] : 0;
-      std::memcpy(partials.row_max.pointer(n, b, task.head, row), &row_max, sizeof(T));
-      std::memcpy(partials.row_sum.pointer(n, b, task.head, row), &row_sum, sizeof(T));
-      for (Index c = 0; c < columns; ++c) {
-        const T x = visited ? state.accumulator[i * task.packed.padded_columns() + c] : 0;
-        std::memcpy(partials.accumulator.pointer(n, b, task.head, row, c), &x, sizeof(T));
-      }
+      const T nothing = 0;
+      const T* accumulator = visited ? state.accumulator + i * task.packed.padded_columns() : &nothing;
+      copy_elements(1, &row_max, 1, partials.row_max.pointer(n, b, task.head, row), 1);
+      copy_elements(1, &row_sum, 1, partials.row_sum.pointer(n, b, task.head, row), 1);
+      copy_elements(columns, accumulator, visited ? 1 : 0, partials.accumulator.pointer(n, b, task.head, row, 0),
+                    partials.accumulator.strides[4]);
     }
   }
 }

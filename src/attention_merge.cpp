@@ -7,9 +7,9 @@
 //
 // Each task gathers the partials of up to 60 rows of one head into dense scratch.
 #include <algorithm>
-#include <cstring>
 
 #include "attention_arguments.h"
+#include "elements.h"
 #include "kernels/table.h"
 #include "parallel.h"
 #include "workspace.h"
@@ -30,13 +30,6 @@ struct MergeCall {
   std::span<const T> sinks;
   const AttentionOutputs<T>& outputs;
 };
-
-template <class T>
-T read(const T* at) {
-  T x;
-  std::memcpy(&x, at, sizeof x);
-  return x;
-}
 
 template <class T>
 void check_merge(const MergeCall<T>& call, const char* accumulator_name, const char* row_max_name) {
@@ -101,14 +94,14 @@ void merge_rows(const MergeCall<T>& call, Index b, Index h, Index first_row, Ind
   for (Index n = 0; n < partials; ++n) {
     for (Index i = 0; i < num_rows; ++i) {
       const Index at = n * kRows + i;
-      row_max[at] = read(call.row_max.pointer(n, b, h, first_row + i));
+      row_max[at] = read_element(call.row_max.pointer(n, b, h, first_row + i));
       // By lse, a row that sees nothing has no share at all, whatever stands in its context.
       const bool by_lse = call.row_sum.absent();
       const bool nothing = by_lse && row_max[at] == -std::numeric_limits<T>::infinity();
-      row_sum[at] = by_lse ? static_cast<T>(!nothing) : read(call.row_sum.pointer(n, b, h, first_row + i));
+      row_sum[at] = by_lse ? static_cast<T>(!nothing) : read_element(call.row_sum.pointer(n, b, h, first_row + i));
       for (Index c = 0; c < columns; ++c) {
         accumulator[at * columns + c] =
-            nothing ? static_cast<T>(0) : read(call.accumulator.pointer(n, b, h, first_row + i, c));
+            nothing ? static_cast<T>(0) : read_element(call.accumulator.pointer(n, b, h, first_row + i, c));
       }
     }
   }
@@ -133,14 +126,11 @@ void merge_rows(const MergeCall<T>& call, Index b, Index h, Index first_row, Ind
                                                   .out_lse = rows + 2 * kRows,
                                                   .out_sink_weight = rows + 3 * kRows});
   const auto write = [&](const TensorView<T, 3>& output, const T* from) {
-    for (Index i = 0; i < num_rows && !output.absent(); ++i) {
-      std::memcpy(output.pointer(b, h, first_row + i), from + i, sizeof(T));
-    }
+    if (!output.absent()) copy_elements(num_rows, from, 1, output.pointer(b, h, first_row), output.strides[2]);
   };
   for (Index i = 0; i < num_rows; ++i) {
-    for (Index c = 0; c < columns; ++c) {
-      std::memcpy(call.outputs.context.pointer(b, h, first_row + i, c), context + i * columns + c, sizeof(T));
-    }
+    const TensorView<T, 4>& output = call.outputs.context;
+    copy_elements(columns, context + i * columns, 1, output.pointer(b, h, first_row + i, 0), output.strides[3]);
   }
   write(call.outputs.row_max, rows);
   write(call.outputs.row_sum, rows + kRows);

@@ -7,11 +7,11 @@
 //
 // The scores are computed by the code of the forward pass, so they have its bits.
 #include <algorithm>
-#include <cstring>
 #include <limits>
 #include <memory>
 
 #include "attention_rows.h"
+#include "elements.h"
 
 namespace regard {
 inline namespace v0 {
@@ -63,12 +63,7 @@ std::vector<Piece> pieces_of(const ResolvedAttention<T>& r, std::span<const RowR
 // Copies count numbers of a block to output[key …] of one row.
 template <class T>
 void write_block(const TensorView<T, 4>& output, Index b, Index h, Index row, Index key, Index count, const T* from) {
-  T* to = output.pointer(b, h, row, key);
-  if (output.strides[3] == 1) {
-    std::memcpy(to, from, static_cast<std::size_t>(count) * sizeof(T));
-  } else {
-    for (Index j = 0; j < count; ++j) std::memcpy(to + j * output.strides[3], from + j, sizeof(T));
-  }
+  copy_elements(count, from, 1, output.pointer(b, h, row, key), output.strides[3]);
 }
 
 template <class T>
@@ -94,9 +89,11 @@ void weigh(const WeightsTask<T>& task, const Unit& unit, const Piece& piece, Ind
                     piece.num_rows, r.depth, s.query);
   const bool alibi = !r.alibi_slopes.empty();
   if (alibi) std::fill_n(s.slopes, piece.num_rows, r.alibi_slopes[static_cast<std::size_t>(head)]);
-  for (Index i = 0; weights && i < piece.num_rows; ++i) {
-    std::memcpy(s.row_max + i, task.request.row_max.pointer(sequence.batch, head, row + i), sizeof(T));
-    std::memcpy(s.row_sum + i, task.request.row_sum.pointer(sequence.batch, head, row + i), sizeof(T));
+  if (weights) {
+    const TensorView<const T, 3>& row_max = task.request.row_max;
+    const TensorView<const T, 3>& row_sum = task.request.row_sum;
+    copy_elements(piece.num_rows, row_max.pointer(sequence.batch, head, row), row_max.strides[2], s.row_max, 1);
+    copy_elements(piece.num_rows, row_sum.pointer(sequence.batch, head, row), row_sum.strides[2], s.row_sum, 1);
   }
   kernels::ScoreBlock<T> block{};
   block.num_rows = piece.num_rows;

@@ -11,6 +11,7 @@
 #include <vector>
 
 #include "attention_arguments.h"
+#include "elements.h"
 #include "regard/linear.h"
 
 namespace regard {
@@ -262,8 +263,8 @@ int32_t regard_attention_weights(const regard_input* query, const regard_input* 
       }
       std::vector<RowRange> rows(static_cast<std::size_t>(pairs.shape[0]));
       for (std::size_t i = 0; i < rows.size(); ++i) {
-        std::memcpy(&rows[i].begin, pairs.pointer(static_cast<Index>(i), 0), sizeof(Index));
-        std::memcpy(&rows[i].end, pairs.pointer(static_cast<Index>(i), 1), sizeof(Index));
+        rows[i].begin = internal::read_element(pairs.pointer(static_cast<Index>(i), 0));
+        rows[i].end = internal::read_element(pairs.pointer(static_cast<Index>(i), 1));
       }
       WeightsRequest<T> views;
       views.row_max = view_of<const T, 3>(name, "row_max", r.row_max);

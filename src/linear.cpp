@@ -10,9 +10,9 @@
 #include "regard/linear.h"
 
 #include <algorithm>
-#include <cstring>
 
 #include "attention_arguments.h"
+#include "elements.h"
 #include "kernels/table.h"
 #include "parallel.h"
 #include "workspace.h"
@@ -53,7 +53,7 @@ void linear_forward(std::type_identity_t<TensorView<const T, 2>> input,
   const Index panels = (columns + kPanel - 1) / kPanel;
   const Workspace<T> packed(runtime, panels * depth * kPanel);
   const Workspace<T> dense_bias(runtime, bias.absent() ? 0 : columns);
-  for (Index c = 0; c < columns && !bias.absent(); ++c) std::memcpy(dense_bias.data() + c, bias.pointer(c), sizeof(T));
+  if (!bias.absent()) copy_elements(columns, bias.data, bias.strides[0], dense_bias.data(), 1);
   const bool small = rows * columns * depth < 1'000'000;
   for_each_item(runtime, small ? 1 : num_workers(runtime, panels), panels, [&](Index panel, int) {
     const Index first = panel * kPanel;
@@ -82,12 +82,7 @@ void linear_forward(std::type_identity_t<TensorView<const T, 2>> input,
       kernel.linear_tile(count, width, depth, packed_rows, packed.data() + panel * depth * kPanel,
                          bias.absent() ? nullptr : dense_bias.data() + column, tile, kPanel);
       for (Index i = 0; i < count; ++i) {
-        T* to = output.pointer(first + i, column);
-        if (output.strides[1] == 1) {
-          std::memcpy(to, tile + i * kPanel, static_cast<std::size_t>(width) * sizeof(T));
-        } else {
-          for (Index c = 0; c < width; ++c) std::memcpy(to + c * output.strides[1], tile + i * kPanel + c, sizeof(T));
-        }
+        copy_elements(width, tile + i * kPanel, 1, output.pointer(first + i, column), output.strides[1]);
       }
     }
   });

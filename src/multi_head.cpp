@@ -12,10 +12,10 @@
 #include "regard/multi_head.h"
 
 #include <algorithm>
-#include <cstring>
 #include <optional>
 
 #include "attention_arguments.h"
+#include "elements.h"
 #include "parallel.h"
 #include "regard/linear.h"
 #include "workspace.h"
@@ -100,9 +100,8 @@ void copy(const TensorView<const T, 4>& from, const TensorView<T, 4>& to) {
   for (Index b = 0; b < to.shape[0]; ++b) {
     for (Index h = 0; h < to.shape[1]; ++h) {
       for (Index i = 0; i < to.shape[2]; ++i) {
-        // Bytes, because the caller's memory may not be aligned to T.
-        for (Index c = 0; c < to.shape[3]; ++c)
-          std::memcpy(to.pointer(b, h, i, c), from.pointer(b, h, i, c), sizeof(T));
+        internal::copy_elements(to.shape[3], from.pointer(b, h, i, 0), from.strides[3], to.pointer(b, h, i, 0),
+                                to.strides[3]);
       }
     }
   }

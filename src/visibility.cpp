@@ -1,10 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Intervals and dense tiles of visibility.h. Views may be misaligned, so elements are read through memcpy.
+// Intervals and dense tiles of visibility.h. Views may be misaligned, so elements are read through elements.h.
 #include "visibility.h"
 
 #include <algorithm>
-#include <cstring>
+
+#include "elements.h"
 
 namespace regard {
 inline namespace v0 {
@@ -13,15 +14,8 @@ namespace {
 
 using kernels::kBlockKeys;
 
-template <class E>
-E read(const E* p) {
-  E x;
-  std::memcpy(&x, p, sizeof x);
-  return x;
-}
-
 // Any byte but 0 is true, as in the languages that masks come from.
-bool truth(const bool* p) { return read(reinterpret_cast<const unsigned char*>(p)) != 0; }
+bool truth(const bool* p) { return read_element(reinterpret_cast<const unsigned char*>(p)) != 0; }
 
 }  // namespace
 
@@ -74,10 +68,10 @@ bool fill_visible_tile(const ResolvedAttention<T>& r, const Sequence& sequence, 
       }
     }
     if (!r.query_segments.absent()) {
-      const std::int32_t segment = read(r.query_segments.pointer(b, query));
+      const std::int32_t segment = read_element(r.query_segments.pointer(b, query));
       const std::int32_t* from = r.key_segments.pointer(b, key0);
       for (Index j = 0; j < num_keys; ++j) {
-        if (segment < 0 || read(from + j * r.key_segments.strides[1]) != segment) sees[j] = 0;
+        if (segment < 0 || read_element(from + j * r.key_segments.strides[1]) != segment) sees[j] = 0;
       }
     }
     const Index begin = std::clamp<Index>(rows.begin[i] - first_key, 0, num_keys);
@@ -95,7 +89,7 @@ void fill_bias_tile(const ResolvedAttention<T>& r, const Sequence& sequence, Ind
       const auto* from =
           bias.pointer(sequence.batch, head, sequence.first_query + first_row + i, sequence.first_key + first_key);
       T* to = tile + i * kBlockKeys;
-      for (Index j = 0; j < num_keys; ++j) to[j] = static_cast<T>(read(from + j * bias.strides[3]));
+      for (Index j = 0; j < num_keys; ++j) to[j] = static_cast<T>(read_element(from + j * bias.strides[3]));
       std::fill(to + num_keys, to + kBlockKeys, static_cast<T>(0));
     }
   };

@@ -16,6 +16,7 @@ namespace {
 // (count, depth) → [⌈count/width⌉][depth][width], zeros past count.
 template <class T, Index Width>
 void pack_groups(Matrix<T> source, Index count, Index depth, T* packed) {
+  if (depth == 0) return;
   for (Index first = 0; first < count; first += Width) {
     const Index width = count - first < Width ? count - first : Width;
     const T* corner = source.data + first * source.row_stride;
@@ -27,7 +28,7 @@ void pack_groups(Matrix<T> source, Index count, Index depth, T* packed) {
         const T* from = corner + r * source.row_stride + d0 * source.column_stride;
         T* to = packed + d0 * Width + r;
         for (Index d = d0; d < d1; ++d) {
-          std::memcpy(to, from, sizeof(T));  // the source may be misaligned
+          std::memcpy(to, static_cast<const void*>(from), sizeof(T));  // the source may be misaligned
           from += source.column_stride;
           to += Width;
         }
@@ -62,9 +63,11 @@ void pack_values(Matrix<T> source, Index num_keys, Index columns, T* panels, std
         const T* from = source.data + (first + k) * source.row_stride + c0 * source.column_stride;
         T* to = panels + k * kPanel;
         if (source.column_stride == 1) {
-          std::memcpy(to, from, static_cast<std::size_t>(width) * sizeof(T));
+          std::memcpy(to, static_cast<const void*>(from), static_cast<std::size_t>(width) * sizeof(T));
         } else {
-          for (Index c = 0; c < width; ++c) std::memcpy(to + c, from + c * source.column_stride, sizeof(T));
+          for (Index c = 0; c < width; ++c) {
+            std::memcpy(to + c, static_cast<const void*>(from + c * source.column_stride), sizeof(T));
+          }
         }
         for (Index c = 0; c < kPanel; c += kWidth<T>) poison += load(to + c) * static_cast<T>(0);
       }

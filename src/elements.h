@@ -1,0 +1,37 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// Reading and copying elements of views, which may be misaligned for their type: always as bytes.
+#pragma once
+
+#include <cstring>
+
+#include "regard/tensor.h"
+
+namespace regard {
+inline namespace v0 {
+namespace internal {
+
+template <class T>
+T read_element(const T* p) {
+  T x;
+  std::memcpy(&x, static_cast<const void*>(p), sizeof x);
+  return x;
+}
+
+// to[i · to_stride] = from[i · from_stride] for i in 0 … count − 1.
+template <class T>
+void copy_elements(Index count, const T* from, Index from_stride, T* to, Index to_stride) {
+  if (from_stride == 1 && to_stride == 1) {
+    if (count > 0) {
+      std::memcpy(static_cast<void*>(to), static_cast<const void*>(from), static_cast<std::size_t>(count) * sizeof(T));
+    }
+    return;
+  }
+  for (Index i = 0; i < count; ++i) {
+    std::memcpy(static_cast<void*>(to + i * to_stride), static_cast<const void*>(from + i * from_stride), sizeof(T));
+  }
+}
+
+}  // namespace internal
+}  // namespace v0
+}  // namespace regard
