@@ -38,10 +38,10 @@ using Task = std::function<void(Index)>;
 using Executor = std::function<void(Index, const Task&)>;
 
 struct Runtime {
-  Executor executor{};                              // empty: the library's own pool
-  int num_threads = 0;                              // 0: default_num_threads(); < 0: std::invalid_argument
-  std::pmr::memory_resource* workspace = nullptr;   // nullptr: operator new; every byte of scratch comes from here
-  std::stop_token stop{};                           // polled at least every 20 ms
+  Executor executor{};                             // empty: the library's own pool
+  int num_threads = 0;                             // 0: default_num_threads(); < 0: std::invalid_argument
+  std::pmr::memory_resource* workspace = nullptr;  // nullptr: operator new; every byte of scratch comes from here
+  std::stop_token stop{};                          // polled at least every 20 ms
 };
 
 // Threads used when Runtime::num_threads is 0: REGARD_THREADS if set, else one for each physical core in the
