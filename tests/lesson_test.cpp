@@ -494,6 +494,46 @@ TEST(Lessons, OtherSoftmaxesAndTheFloorStandBesideTheDocument) {
   }
 }
 
+TEST(Lessons, OperationsRefuseWhatTheyCannotDo) {
+  const auto message = [](std::vector<regard::StepRequest> steps, Index rows = 2, Index columns = 5) {
+    regard::ExplainInput input;
+    regard::Matrix a;
+    a.num_rows = rows;
+    a.num_columns = columns;
+    a.numbers.assign(static_cast<std::size_t>(rows * columns), 1.0);
+    input.matrices = {{"A", a}};
+    input.steps = std::move(steps);
+    try {
+      regard::explain(input);
+      return std::string("accepted");
+    } catch (const std::invalid_argument& error) {
+      return std::string(error.what());
+    }
+  };
+  const auto one = [](std::string operation, std::vector<double> numbers, std::vector<std::string> operands) {
+    return std::vector<regard::StepRequest>{
+        {.operation = "show", .operands = {"A"}, .result = "B"},
+        {.operation = operation, .operands = operands, .result = "R", .name = "r", .numbers = numbers}};
+  };
+  EXPECT_EQ(message(one("torch_normal", {42, 3}, {})), "step r: takes three numbers: seed, rows, columns");
+  EXPECT_EQ(message(one("torch_normal", {42, 0.5, 3}, {})),
+            "step r: number 1 must be a whole number from 1 to 1048576");
+  EXPECT_EQ(message(one("torch_uniform", {42, 1024, 1025}, {})),
+            "step r: number 2 must be a whole number from 1 to 1024");
+  EXPECT_EQ(message(one("torch_uniform", {-1, 2, 2}, {})),
+            "step r: number 0 must be a whole number from 0 to 4294967295");
+  EXPECT_EQ(message(one("float32_dots", {0}, {"A"})), "step r: takes one number for each token, 0 or 1");
+  EXPECT_EQ(message(one("float32_dots", {1, 1}, {"A"}), 2, 4), "step r: the order in pairs takes vectors of five");
+  EXPECT_EQ(message(one("dot_table", {}, {"A", "A"}), 100), "step r: takes at most 64 tokens, not 100");
+  EXPECT_EQ(message(one("dot_table", {}, {"A", "A"})), "step r: its operands disagree");
+  EXPECT_EQ(message(one("focus_vectors", {}, {"A"})), "step r: needs a token in focus");
+  EXPECT_EQ(message(one("scale_statistics", {0, 4096, 8192}, {})), "step r: would draw more than 33554432 numbers");
+  EXPECT_EQ(message(one("scale_statistics", {0, 1}, {})), "step r: takes a seed, the number of queries, and lengths");
+  std::vector<regard::StepRequest> unlike = one("difference", {}, {"A", "A"});
+  unlike[1].transpose = "right";
+  EXPECT_EQ(message(unlike), "step r: its operands differ in shape");
+}
+
 TEST(Lessons, TokenAndDigitsAloneDoNotDepart) {
   const regard::ExplainInput document = regard::lesson_input("001");
   regard::ExplainSettings settings = document.settings;

@@ -226,6 +226,14 @@ void variance_rule(Evaluation& e) {
   e.step.equation = "var(q · k) = D · var(q) · var(k) for independent numbers around 0";
 }
 
+// Every pair of tokens is a line of a table that somebody reads.
+void check_tokens(const Evaluation& e, const TokenVectors& vectors) {
+  constexpr Index kMostTokens = 64;
+  if (vectors.num_tokens > kMostTokens) {
+    e.fail("takes at most " + std::to_string(kMostTokens) + " tokens, not " + std::to_string(vectors.num_tokens));
+  }
+}
+
 // Sums of float32 products, each product and each sum rounded by itself.
 float dot_in_order(const std::vector<float>& p) {
   float sum = p[0];
@@ -239,6 +247,7 @@ float dot_in_pairs(const std::vector<float>& p) { return ((p[0] + p[2]) + (p[3] 
 void float32_dots(Evaluation& e) {
   const TokenVectors a(e, 0);
   const Index count = a.num_tokens;
+  check_tokens(e, a);
   if (static_cast<Index>(e.request.numbers.size()) != count) e.fail("takes one number for each token, 0 or 1");
   std::vector<double> numbers(static_cast<std::size_t>(count * count));
   for (Index i = 0; i < count; ++i) {
@@ -272,7 +281,7 @@ void unfold_float32_dots(const Explanation& explanation, const Step& step, const
   for (Index d = 0; d < (by_column ? a.num_rows : a.num_columns); ++d) {
     const auto number = [&](Index token) { return static_cast<float>(by_column ? at(a, d, token) : at(a, token, d)); };
     p.push_back(number(first) * number(second));
-    line("p" + std::to_string(d), p.back());
+    line(std::string("p").append(std::to_string(d)), p.back());
   }
   if (step.request.numbers[static_cast<std::size_t>(first)] == 1.0) {
     line("p0 + p2", p[0] + p[2]);
@@ -282,7 +291,7 @@ void unfold_float32_dots(const Explanation& explanation, const Step& step, const
     return;
   }
   float sum = p[0];
-  for (std::size_t d = 1; d < p.size(); ++d) line("with p" + std::to_string(d), sum += p[d]);
+  for (std::size_t d = 1; d < p.size(); ++d) line(std::string("with p").append(std::to_string(d)), sum += p[d]);
 }
 
 // The sum of products, as if rounded once to double (Neumaier 1974); products of two floats are exact in double.
@@ -307,6 +316,7 @@ struct DotCell {
 // One for each pair of A's tokens, first token first.
 std::vector<DotCell> dot_cells(const Evaluation& e) {
   const TokenVectors a(e, 0);
+  check_tokens(e, a);
   std::vector<DotCell> cells;
   for (Index i = 0; i < a.num_tokens; ++i) {
     for (Index j = 0; j < a.num_tokens; ++j) {
@@ -401,13 +411,18 @@ void scale_statistics(Evaluation& e) {
   constexpr Index kKeys = 10;
   // A batch of this many queries with their keys takes 14 MiB at the length of 4960.
   constexpr Index kBatch = 64;
+  // A second's work.
+  constexpr Index kMostNumbers = Index{1} << 25;
   if (e.request.numbers.size() < 3) e.fail("takes a seed, the number of queries, and lengths");
   const Index seed = whole_number(e, 0, 0, Index{0xffffffff});
   const Index num_queries = whole_number(e, 1, 1, 4096);
+  Index drawn = 0;
   std::vector<double> numbers;
   std::vector<std::string> lengths;
   for (std::size_t i = 2; i < e.request.numbers.size(); ++i) {
     const Index head_size = whole_number(e, i, 1, 8192);
+    drawn += num_queries * (kKeys + 1) * head_size;
+    if (drawn > kMostNumbers) e.fail("would draw more than " + std::to_string(kMostNumbers) + " numbers");
     lengths.push_back("D = " + std::to_string(head_size));
     TorchGenerator torch(static_cast<std::uint64_t>(seed));
     ScaleStatistics plain_sums;
