@@ -52,6 +52,10 @@ void run_lesson(const std::string& name, bool write_input, const ExplainText& te
     throw UsageError("--heads does not apply to a lesson, whose steps say what is split; regard explain takes it");
   const ExplainInput lesson = read_lesson(name);
   ExplainInput changed = lesson;
+  // Under other words the lesson looks at the same place.
+  if (!text.tokens.empty() && !lesson.settings.token.empty()) {
+    changed.settings.token = fmt::format("@{}", token_index(lesson.tokens, lesson.settings.token));
+  }
   override_settings(text, changed);
   ExplainInput input = with_settings_beside(lesson, changed.settings, label_of(text));
   input.tokens = changed.tokens;

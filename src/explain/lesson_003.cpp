@@ -29,6 +29,7 @@ ExplainInput lesson_003() {
        .name = "tokens",
        .called = "T",
        .numbers = {42, 3, 5},
+       .labels = lesson.tokens,
        .expected = printed({{0.3367, 0.1288, 0.2345, 0.2303, -1.1229},
                             {-0.1863, 2.2082, -0.6380, 0.4617, 0.2674},
                             {0.5349, 0.8094, 1.1103, -1.6898, -0.9890}})},

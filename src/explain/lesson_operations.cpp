@@ -92,8 +92,11 @@ void draw_matrix(Evaluation& e, const std::string& function) {
       }
     }
   }
-  const Axis first{"", "", {}};
-  set_result(e, by_column ? columns : rows, by_column ? rows : columns, std::move(numbers), first, first);
+  // What is drawn by rows are tokens where they are named.
+  const Axis tokens{e.request.labels.empty() ? "" : "L", e.request.labels.empty() ? "" : "token", e.request.labels};
+  const Axis others{e.request.labels.empty() ? "" : "E", e.request.labels.empty() ? "" : "dimension", {}};
+  set_result(e, by_column ? columns : rows, by_column ? rows : columns, std::move(numbers), by_column ? others : tokens,
+             by_column ? tokens : others);
   e.step.equation = e.step.symbol + " = " + function + "(" + std::to_string(rows) + ", " + std::to_string(columns) +
                     ")" + (by_column ? "ᵀ" : "") + ", seed " + std::to_string(seed) + after;
 }
