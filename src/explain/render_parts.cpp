@@ -388,11 +388,10 @@ std::vector<std::string> sum_lines(const TextContext& context, const Step& step,
         printed += printed_units(m.numbers[rows ? m.place(head, o, i) : m.place(head, i, o)], style);
       const Index outer_count = rows ? m.stored_rows() : m.stored_columns();
       if (printed == printed_units(step.sums[static_cast<std::size_t>(head * outer_count + o)], style)) continue;
-      parted.push_back(fmt::format(
-          "{} {}",
-          cut_to_width(context.paint.shown(axis_label(queries, kept.empty() ? o : kept[static_cast<std::size_t>(o)])),
-                       16, context.paint.unicode),
-          units_text(printed, style)));
+      const Index query = kept.empty() ? o : kept[static_cast<std::size_t>(o)];
+      parted.push_back(
+          fmt::format("{} ({})", units_text(printed, style),
+                      cut_to_width(context.paint.shown(axis_label(queries, query)), 16, context.paint.unicode)));
     }
     constexpr std::size_t kMostNamed = 4;
     if (!parted.empty()) {

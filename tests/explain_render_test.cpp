@@ -1,0 +1,251 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// How an explanation looks: widths, alignment, sums that add up in print, hidden and tiny weights, ASCII, hostile text
+// through both renderers, JSON that reads back.
+// Read next: src/explain/render_text.cpp, src/explain/render_json.cpp.
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <cmath>
+
+#include "regard/explain.h"
+
+namespace {
+
+using namespace regard;
+
+// What house.md lists: mark-up, terminal and spreadsheet commands, text that turns round, NUL.
+const std::vector<std::string> kHostile = {"</script><img src=x onerror=alert(1)>",
+                                           "\x1b]0;title\x07",
+                                           "\xe2\x80\xae"
+                                           "abc",
+                                           "\\input{x}",
+                                           "=1+1",
+                                           std::string("a\0b", 3),
+                                           "\xff\xfe",
+                                           "日本語"};
+
+ExplainInput words(std::vector<std::string> tokens) {
+  ExplainInput in;
+  const auto count = static_cast<Index>(tokens.size());
+  Matrix m;
+  m.num_rows = count;
+  m.num_columns = 3;
+  for (Index i = 0; i < 3 * count; ++i) m.numbers.push_back(std::sin(static_cast<double>(7 * i + 1)) * 2);
+  in.tokens = std::move(tokens);
+  in.matrices = {{"Q", m}, {"K", m}, {"V", m}};
+  return in;
+}
+
+std::vector<std::string> lines_of(const std::string& text) {
+  std::vector<std::string> lines;
+  std::size_t first = 0;
+  for (std::size_t end; (end = text.find('\n', first)) != std::string::npos; first = end + 1)
+    lines.push_back(text.substr(first, end - first));
+  return lines;
+}
+
+bool holds(const std::string& text, std::string_view part) { return text.find(part) != std::string::npos; }
+
+TEST(Escape, MakesTextSafeForATerminal) {
+  EXPECT_EQ(escape_for_terminal("\x1b]0;title\x07"), "\\u{1b}]0;title\\u{7}");
+  EXPECT_EQ(escape_for_terminal("\xe2\x80\xae"
+                                "abc"),
+            "\\u{202e}abc");
+  EXPECT_EQ(escape_for_terminal(std::string("a\0b", 3)), "a\\u{0}b");
+  EXPECT_EQ(escape_for_terminal("\xff"), "\\x{ff}");
+  EXPECT_EQ(escape_for_terminal("a\nb\u2028\u200b"), "a\\u{a}b\\u{2028}\\u{200b}");
+  EXPECT_EQ(escape_for_terminal("Größe 日本"), "Größe 日本");
+  EXPECT_EQ(display_width("日本"), 4);
+  EXPECT_EQ(display_width("e\u0301"), 1);
+  EXPECT_EQ(display_width("abc"), 3);
+}
+
+TEST(Text, EveryLineFits) {
+  ExplainInput in = words({"the", "river", "bank", "flows", "extraordinarily-long-word", "日本語", "by", "it"});
+  in.settings.token = "bank";
+  in.settings.causal.rule = CausalRule::top_left;
+  in.names = {{"context", "the new V"}};
+  const Explanation e = explain(in);
+  for (int width : {60, 80, 200})
+    for (bool unicode : {true, false})
+      for (const std::string& line : lines_of(render_text(e, {.width = width, .unicode = unicode})))
+        EXPECT_LE(display_width(line), width) << line;
+}
+
+TEST(Text, PlainWithoutUnicodeAndColoursOnlyWhenAsked) {
+  const Explanation e = explain(words({"ä", "b", "c"}));
+  const std::string plain = render_text(e, {.unicode = false});
+  EXPECT_TRUE(std::all_of(plain.begin(), plain.end(), [](char c) { return static_cast<unsigned char>(c) < 0x80; }));
+  EXPECT_TRUE(holds(plain, "#"));
+  EXPECT_TRUE(holds(plain, "\\u{e4}"));
+  EXPECT_TRUE(holds(plain, "S = Q * K^T"));
+  const std::string unicode = render_text(e, {});
+  EXPECT_TRUE(holds(unicode, "█"));
+  EXPECT_FALSE(holds(unicode, "\x1b"));
+  const std::string colour = render_text(e, {.color = true});
+  EXPECT_TRUE(holds(colour, "\x1b[1m"));
+  // Without its colours it is the same text.
+  std::string stripped;
+  for (std::size_t i = 0; i < colour.size(); ++i) {
+    if (colour[i] == '\x1b') {
+      i = colour.find('m', i);
+    } else {
+      stripped += colour[i];
+    }
+  }
+  EXPECT_EQ(stripped, unicode);
+}
+
+TEST(Text, TellsHiddenFromTiny) {
+  ExplainInput in;
+  in.matrices = {
+      {"Q", matrix_of({{1}, {1}, {1}})}, {"K", matrix_of({{0}, {30}, {2000}})}, {"V", matrix_of({{1}, {2}, {3}})}};
+  in.settings.scale.rule = ScaleRule::none;
+  in.settings.causal.rule = CausalRule::top_left;
+  const std::string text = render_text(explain(in), {.step = "weights"});
+  EXPECT_TRUE(holds(text, "\n   0  1.0000  hidden  hidden   1.0000\n")) << text;
+  EXPECT_TRUE(holds(text, "\n   1  <.0001  1.0000  hidden   1.0000\n")) << text;
+  EXPECT_TRUE(holds(text, "\n   2  0       0       1.0000   1.0000\n")) << text;
+  EXPECT_TRUE(holds(text, "each row sums to 1, over the keys")) << text;
+}
+
+TEST(Text, SaysWhereRoundingPartsASum) {
+  ExplainInput in;
+  in.matrices = {{"Q", matrix_of({{0}})}, {"K", matrix_of({{1}, {1}, {1}})}, {"V", matrix_of({{1}, {2}, {3}})}};
+  const std::string text = render_text(explain(in), {.width = 120, .step = "weights"});
+  EXPECT_TRUE(holds(text, ".3333  .3333  .3333   1.0000")) << text;
+  EXPECT_TRUE(holds(text, "the printed digits add up to .9999 (0): rounding")) << text;
+  EXPECT_TRUE(holds(text, "1.0000  the sum; rounding parts them by .0001")) << text;
+  in.settings.digits = 0;
+  EXPECT_FALSE(holds(render_text(explain(in), {.step = "scores"}), "rounding"));
+}
+
+TEST(Text, AlignsOnTheDecimalPoint) {
+  ExplainInput in;
+  in.matrices = {{"T", matrix_of({{1.5, -100.25}, {-22.125, 0}})}};
+  in.steps = {{.operation = "show", .operands = {"T"}, .result = "T"}};
+  const std::string text = render_text(explain(in), {});
+  EXPECT_TRUE(holds(text, "   0    1.5000  -100.2500\n   1  -22.1250     0\n")) << text;
+}
+
+TEST(Text, ShortensAndSaysSo) {
+  ExplainInput in;
+  Matrix m;
+  m.num_rows = 64;
+  m.num_columns = 64;
+  for (Index i = 0; i < 64 * 64; ++i) m.numbers.push_back(std::cos(static_cast<double>(i)));
+  in.matrices = {{"Q", m}, {"K", m}, {"V", m}};
+  in.settings.token = "@30";
+  const Explanation e = explain(in);
+  const std::string text = render_text(e, {.step = "weights"});
+  EXPECT_LT(lines_of(text).size(), 50u);
+  EXPECT_TRUE(holds(text, "shown: 15 of 64 rows")) << text;
+  EXPECT_TRUE(holds(text, "--full prints every number"));
+  EXPECT_TRUE(holds(text, "▸30")) << text;
+  EXPECT_TRUE(holds(text, "(all 64 of them, not only those shown)"));
+  EXPECT_TRUE(holds(text, " others")) << text;
+  const std::string full = render_text(e, {.full = true, .step = "values"});
+  EXPECT_FALSE(holds(full, "shown:"));
+  // Every row in every block, and every number once.
+  const std::vector<std::string> lines = lines_of(full);
+  const auto blocks = std::count_if(lines.begin(), lines.end(), [](const std::string& l) { return holds(l, "key ↓"); });
+  EXPECT_EQ(std::count_if(lines.begin(), lines.end(),
+                          [](const std::string& l) { return l.starts_with("   63 ") || l.starts_with("    63 "); }),
+            blocks);
+  EXPECT_EQ(std::count(full.begin(), full.end(), '.'), 64 * 64);
+}
+
+TEST(Text, UnfoldsTheCellAskedFor) {
+  ExplainInput in;
+  in.tokens = {"a", "b"};
+  in.matrices = {
+      {"Q", matrix_of({{1, 2}, {3, 4}})}, {"K", matrix_of({{5, 6}, {7, 8}})}, {"V", matrix_of({{1, 0}, {0, 1}})}};
+  const Explanation e = explain(in);
+  const std::string text = render_text(e, {.step = "3", .cell = Cell{1, 0}});
+  EXPECT_TRUE(holds(text, "S[b, a] = 39")) << text;
+  EXPECT_TRUE(holds(text, "Q[b, 0] · K[a, 0]  3 · 5  15          15")) << text;
+  EXPECT_TRUE(holds(text, "Q[b, 1] · K[a, 1]  4 · 6  24          39")) << text;
+  EXPECT_THROW(render_text(e, {.cell = Cell{2, 0}}), std::invalid_argument);
+  EXPECT_THROW(render_text(e, {.step = "nothing"}), std::invalid_argument);
+  EXPECT_THROW(render_text(e, {.step = "9"}), std::invalid_argument);
+  try {
+    render_text(e, {.step = "wieghts"});
+  } catch (const std::invalid_argument& error) {
+    EXPECT_STREQ(error.what(),
+                 "step \"wieghts\" does not exist; choose one of 0 queries, 1 keys, 2 values, 3 scores, "
+                 "4 scaled, 5 weights, 6 context");
+  }
+}
+
+TEST(Text, ShowsTheDocumentsNumberBesideOneThatDiffers) {
+  ExplainInput in;
+  in.matrices = {{"Q", matrix_of({{1.25}})}, {"K", matrix_of({{1}, {2}})}, {"V", matrix_of({{1}, {2}})}};
+  in.settings.scale.rule = ScaleRule::none;
+  in.expected["scores"] = {.numbers = matrix_of({{1.25, 2.51}}), .digits = 2};
+  const std::string text = render_text(explain(in), {.step = "scores"});
+  EXPECT_TRUE(holds(text, "S[0, 1] is 2.50, the document prints 2.51")) << text;
+  EXPECT_TRUE(holds(text, "as in the document: 1 of 2 numbers, to its 2 decimals")) << text;
+}
+
+TEST(Render, HostileTextComesOutHarmless) {
+  ExplainInput in = words(kHostile);
+  in.title = in.citation = kHostile[1];
+  in.slips = kHostile;
+  in.names = {{"context", kHostile[2]}};
+  in.notes["weights"] = kHostile;
+  in.settings.token = kHostile[2];
+  const Explanation e = explain(in);
+  for (bool unicode : {true, false}) {
+    const std::string text = render_text(e, {.unicode = unicode, .cell = Cell{1, 2}});
+    EXPECT_EQ(text.find_first_of(std::string_view("\0\x07\x1b\r\xff", 5)), std::string::npos);
+    EXPECT_FALSE(holds(text, "\xe2\x80\xae"));
+    EXPECT_TRUE(holds(text, "\\u{1b}]0;title\\u{7}"));
+    EXPECT_TRUE(holds(text, "\\u{202e}abc"));
+  }
+  const std::string json = render_json(e, {.command = "regard explain '</script>'", .cell = Cell{1, 2}});
+  EXPECT_EQ(json.find_first_of(std::string_view("\0\x07\x1b\r\xff<>&", 8)), std::string::npos);
+  EXPECT_FALSE(holds(json, "\xe2\x80\xae"));
+  EXPECT_TRUE(holds(json, "\\u003c/script\\u003e"));
+  EXPECT_TRUE(holds(json, "\\u001b]0;title\\u0007"));
+  EXPECT_TRUE(holds(json, "\\u202eabc"));
+  EXPECT_TRUE(holds(json, "\\\\input{x}"));
+  EXPECT_TRUE(holds(json, "a\\u0000b"));
+  EXPECT_TRUE(holds(json, "\\ufffd\\ufffd"));
+  EXPECT_TRUE(holds(json, "日本語"));
+}
+
+TEST(Json, IsWholeAndInTheShortestForm) {
+  ExplainInput in;
+  in.matrices = {
+      {"Q", matrix_of({{0.1, 1e300}})}, {"K", matrix_of({{1, 0}, {3, 1e300}})}, {"V", matrix_of({{1}, {2}})}};
+  in.settings.scale.rule = ScaleRule::none;
+  const std::string json = render_json(explain(in), {.command = "regard explain --input x.json"});
+  EXPECT_EQ(
+      json.find("{\n \"schema\": \"regard/1\",\n \"command\": \"regard explain --input x.json\",\n \"version\": "), 0u);
+  EXPECT_TRUE(holds(json, "\"instruction_set\": "));
+  EXPECT_TRUE(holds(json, "[0.1, 1e+300]"));
+  EXPECT_TRUE(holds(json, "[0.1, \"inf\"]")) << json;
+  EXPECT_TRUE(holds(json, "[0, 1]"));
+  EXPECT_EQ(json.back(), '\n');
+  in.settings.dtype = NumberType::f32;
+  in.matrices[0].matrix = matrix_of({{0.1, 0}});
+  in.matrices[1].matrix = matrix_of({{1, 0}, {3, 0}});
+  const std::string single = render_json(explain(in), {});
+  EXPECT_TRUE(holds(single, "\"dtype\": \"f32\""));
+  EXPECT_TRUE(holds(single, "[0.1, 0.3]")) << single;  // not 0.10000000149011612
+}
+
+TEST(Json, ChoosesStepsAndUnfoldsCells) {
+  const Explanation e = explain(words({"a", "b", "c"}));
+  const std::string one = render_json(e, {.step = "weights", .cell = Cell{1, 2}});
+  EXPECT_TRUE(holds(one, "\"name\": \"weights\""));
+  EXPECT_FALSE(holds(one, "\"name\": \"scores\""));
+  EXPECT_TRUE(holds(one, "\"place\": [0, 1, 2]"));
+  EXPECT_TRUE(holds(one, "\"sum_so_far\""));
+  EXPECT_TRUE(holds(one, "\"sums_to_one\": \"row\""));
+  EXPECT_THROW(render_json(e, {.step = "no"}), std::invalid_argument);
+  EXPECT_THROW(render_json(e, {.cell = Cell{9, 9}}), std::invalid_argument);
+}
+
+}  // namespace
