@@ -5,7 +5,8 @@
 #   run.sh install       BUILD             installs the library (and explain, where built) into BUILD/consumers/prefix
 #   run.sh find_package  BUILD             find_package, static or shared as BUILD is; writes BUILD/consumers/bits.txt
 #   run.sh pkg_config    BUILD             the C interface from C99 by pkg-config
-#   run.sh embed         BUILD             add_subdirectory under -Ofast -flto -march=native: the same bits
+#   run.sh embed_build   BUILD             add_subdirectory under -Ofast -flto -march=native
+#   run.sh embed         BUILD             runs that: the same bits
 #   run.sh readme        BUILD             the lines of C++ in README.md, on the numbers of document 002
 #   run.sh header        BUILD HEADER      a public header alone, as C++20 and C++23 (c_api.h: as C99), two compilers
 set -euo pipefail
@@ -58,9 +59,13 @@ case $mode in
     LD_LIBRARY_PATH=$libdir "$scratch/pkg_config" | tee "$scratch/pkg_config.txt"
     grep -qx "$(pkg-config --modversion regard)" "$scratch/pkg_config.txt"
     ;;
+  embed_build)
+    cmake -S "$here/embed" -B "$scratch/embed" -G Ninja -DCMAKE_CXX_COMPILER=g++ -DREGARD_SOURCE="$root" \
+      -DCMAKE_BUILD_TYPE=Release -DCMAKE_CXX_FLAGS_RELEASE='-Ofast -flto -march=native' >"$scratch/embed.log"
+    ninja -C "$scratch/embed" -j 2 --quiet
+    ;;
   embed)
-    configure_and_run embed -DREGARD_SOURCE="$root" -DCMAKE_BUILD_TYPE=Release \
-      -DCMAKE_CXX_FLAGS_RELEASE='-Ofast -flto -march=native' >"$scratch/embed.txt"
+    "$scratch/embed/consumer" >"$scratch/embed.txt"
     diff "$scratch/bits.txt" "$scratch/embed.txt"
     test "$(wc -l <"$scratch/embed.txt")" -eq 6
     ;;
