@@ -4,7 +4,8 @@
     kernels ISA OBJECT…  the objects of one instruction set define nothing outside regard::kernels::ISA (a weak copy
                          of std::max compiled for it could be handed to the whole program) and need nothing from
                          outside but memcpy and its like
-    library FILE         a shared library shows the C interface and namespace regard::v0 and nothing else
+    library FILE SAMPLE  a shared library shows the C interface and namespace regard::v0 and nothing else; SAMPLE, the
+                         name of one of its functions, is among them
     paths FOLDER FILE…   no file contains the name of the folder that it was built from
 """
 
@@ -38,13 +39,13 @@ def kernel_faults(isa, objects):
         yield f"only {defined} symbols found: this test looks at the wrong files"
 
 
-def library_faults(path):
+def library_faults(path, sample):
     public = re.compile(r"regard_\w+$|_ZNK?6regard2v0|_ZT[ISV]N6regard2v0")
     inner = re.compile(r"_ZNK?6regard(2v0)?(8internal|7kernels)")
     shown = [name for kind, name in symbols("-D", "--defined-only", path) if kind.isupper() or kind in "uvw"]
     yield from (f"{path}: shows {name}" for name in shown if not public.match(name) or inner.match(name))
-    if not any("attention_forward" in name for name in shown):
-        yield f"{path}: attention_forward is not shown"
+    if not any(sample in name for name in shown):
+        yield f"{path}: {sample} is not shown"
 
 
 def path_faults(folder, files):
@@ -60,7 +61,7 @@ def main():
     elif sys.argv[1] == "paths":
         faults = list(path_faults(sys.argv[2], sys.argv[3:]))
     else:
-        faults = list(library_faults(sys.argv[2]))
+        faults = list(library_faults(*sys.argv[2:]))
     print("\n".join(faults))
     return 1 if faults else 0
 

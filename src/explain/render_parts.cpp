@@ -147,8 +147,10 @@ std::vector<std::string> bar_lines(const TextContext& context, const Step& step,
   const bool shortened = keys.size() > most;
   if (shortened) {
     std::erase_if(keys, [&](std::size_t j) { return row->hidden[j] != 0; });
-    std::stable_sort(keys.begin(), keys.end(),
-                     [&](std::size_t a, std::size_t b) { return row->numbers[a] > row->numbers[b]; });
+    // NaN first: sorting needs an order, and nothing in the row matters more.
+    const auto rank = [&](std::size_t j) { return std::isnan(row->numbers[j]) ? HUGE_VAL : row->numbers[j]; };
+    std::sort(keys.begin(), keys.end(),
+              [&](std::size_t a, std::size_t b) { return rank(a) != rank(b) ? rank(a) > rank(b) : a < b; });
     keys.resize(std::min(keys.size(), most - 2));
     std::sort(keys.begin(), keys.end());
   }
