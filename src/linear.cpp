@@ -51,7 +51,8 @@ void linear_forward(std::type_identity_t<TensorView<const T, 2>> input,
 
   const auto& kernel = kernels::active().of<T>();
   const Index panels = (columns + kPanel - 1) / kPanel;
-  const Workspace<T> packed(runtime, panels * depth * kPanel);
+  // Never empty, so that a panel of depth 0 is a place, too.
+  const Workspace<T> packed(runtime, panels * std::max<Index>(depth, 1) * kPanel);
   const Workspace<T> dense_bias(runtime, bias.absent() ? 0 : columns);
   if (!bias.absent()) copy_elements(columns, bias.data, bias.strides[0], dense_bias.data(), 1);
   const bool small = rows * columns * depth < 1'000'000;
