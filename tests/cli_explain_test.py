@@ -1,0 +1,355 @@
+# SPDX-License-Identifier: Apache-2.0
+"""`regard explain` and `regard lesson`: every number of --json against NumPy in float64, the settings on the command
+line, the shape of the text, and each bad input (docs/explain-input.md) with its one error."""
+
+import json
+import os
+import subprocess
+
+import numpy as np
+import pytest
+
+from program import PROGRAM, environment, fail, run, succeed
+
+LESSONS = ["000", "001", "002", "003", "004", "why-scale"]
+TOKENS = ["I", "love", "coding", "love"]
+
+
+# ---- the reference
+
+
+def softmax(scores, axis):
+    exponentials = np.exp(scores - scores.max(axis=axis, keepdims=True))
+    return exponentials / exponentials.sum(axis=axis, keepdims=True)
+
+
+def attention(q, k, v, scale=None, offset=None):
+    """Weights and context of one head, a token being a row; offset None sees everything."""
+    scores = q @ k.T * (1 / np.sqrt(q.shape[1]) if scale is None else scale)
+    if offset is not None:
+        hidden = np.arange(k.shape[0])[None, :] > np.arange(q.shape[0])[:, None] + offset
+        scores = np.where(hidden, -np.inf, scores)
+    weights = softmax(scores, 1)
+    return weights, weights @ v
+
+
+def explained(*arguments, **options):
+    """What --json gives: the document, and the result of each step by its name."""
+    document = json.loads(succeed("explain", *arguments, "--json", **options))
+    assert list(document)[0] == "schema" and document["schema"] == "regard/1"
+    return document, {step["name"]: np.array(step["result"], float) for step in document["steps"]}
+
+
+def near(ours, theirs):
+    assert ours.shape == theirs.shape
+    np.testing.assert_allclose(ours, theirs, rtol=1e-13, atol=1e-14)
+
+
+@pytest.fixture(name="folder")
+def fixture_folder(tmp_path):
+    """words.json with one self-attention; q, k, v (2 queries, 4 keys) as NPY; the same numbers are in `matrices`."""
+    (tmp_path / "words.json").write_text(json.dumps(words()))
+    for name, matrix in matrices().items():
+        np.save(tmp_path / f"{name}.npy", matrix)
+        np.savetxt(tmp_path / f"{name}.csv", matrix, delimiter=",", fmt="%.17g")
+    return tmp_path
+
+
+def matrices():
+    random = np.random.default_rng(3)
+    shapes = {"X": (4, 6), "W_query": (6, 4), "W_key": (6, 4), "W_value": (6, 4), "W_output": (4, 5),
+              "Q": (2, 3), "K": (4, 3), "V": (4, 5)}
+    return {name: random.standard_normal(shape) for name, shape in shapes.items()}
+
+
+def words(**changes):
+    projections = {name: matrices()[name].tolist() for name in ("X", "W_query", "W_key", "W_value")}
+    return {"tokens": TOKENS, **projections, "scale": "none", **changes}
+
+
+def projected():
+    m = matrices()
+    return [m["X"] @ m[name] for name in ("W_query", "W_key", "W_value")]
+
+
+def named(names, kind):
+    return [word for name in names.split() for word in ("--matrix", f"{name}={name}.{kind}")]
+
+
+# ---- numbers
+
+
+def test_file_and_standard_input(folder):
+    weights, context = attention(*projected(), scale=1)
+    document, ours = explained("--input", "words.json", cwd=folder)
+    assert document["tokens"] == TOKENS
+    near(ours["queries"], projected()[0])
+    near(ours["weights"], weights)
+    near(ours["context"], context)
+    piped, _ = explained("--input", "-", stdin=(folder / "words.json").read_bytes(), cwd=folder)
+    assert piped["steps"] == document["steps"]
+
+
+@pytest.mark.parametrize("kind", ["npy", "csv"])
+def test_matrices_of_queries_keys_and_values(folder, kind):
+    _, ours = explained(*named("Q K V", kind), cwd=folder)
+    m = matrices()
+    weights, context = attention(m["Q"], m["K"], m["V"])
+    near(ours["weights"], weights)
+    near(ours["context"], context)
+
+
+@pytest.mark.parametrize("kind", ["npy", "csv"])
+@pytest.mark.parametrize("heads", [1, 2, 4])
+def test_matrices_with_projections_heads_and_output(folder, kind, heads):
+    names = "X W_query W_key W_value W_output"
+    _, ours = explained(*named(names, kind), "--heads", str(heads), cwd=folder)
+    parts = zip(*(np.split(x, heads, axis=1) for x in projected()))
+    results = [attention(*part) for part in parts]
+    joined = np.hstack([context for _, context in results])
+    near(ours["weights"], results[0][0] if heads == 1 else np.stack([weights for weights, _ in results]))
+    near(ours["output"], joined @ matrices()["W_output"])
+
+
+@pytest.mark.parametrize("option, offset", [("--causal", 0), ("--causal=top_left", 0), ("--causal=bottom_right", 2),
+                                            ("--causal=1", 1), ("--causal=off", None)])
+def test_causal(folder, option, offset):
+    m = matrices()
+    document, ours = explained(*named("Q K V", "npy"), option, cwd=folder)
+    weights, context = attention(m["Q"], m["K"], m["V"], offset=offset)
+    near(ours["weights"], weights)
+    near(ours["context"], context)
+    assert ("masked" in ours) == (offset is not None)
+    if offset is not None:
+        masked = next(step for step in document["steps"] if step["name"] == "masked")["result"]
+        assert [[number == "-inf" for number in row] for row in masked] == (weights == 0).tolist()
+
+
+@pytest.mark.parametrize("word, scale", [("none", 1), ("sqrt", 0.5), ("0.5", 0.5), ("-1", -1), ("0.125", 0.125)])
+@pytest.mark.parametrize("joined", [True, False])
+def test_scale_on_the_command_line_wins(folder, word, scale, joined):
+    (folder / "words.json").write_text(json.dumps(words(scale=7)))
+    option = ["--scale=" + word] if joined else ["--scale", word]
+    weights, context = attention(*projected(), scale=scale)
+    _, ours = explained("--input", "words.json", *option, cwd=folder)
+    near(ours["weights"], weights)
+    near(ours["context"], context)
+
+
+def test_the_command_line_wins_over_the_file(folder):
+    (folder / "words.json").write_text(json.dumps(words(causal=True, heads=2, token="I", digits=2, dtype="f32")))
+    document, ours = explained("--input", "words.json", "--causal=off", "--heads", "1", "--token", "coding",
+                               "--dtype", "f64", "--tokens", "a,b,coding,d", cwd=folder)
+    assert (document["token"], document["dtype"], document["tokens"]) == (2, "f64", ["a", "b", "coding", "d"])
+    near(ours["weights"], attention(*projected(), scale=1)[0])
+    text = succeed("explain", "--input", "words.json", "--causal=off", "--heads", "1", "--dtype", "f64", "--step",
+                   "queries", "--digits", "6", cwd=folder).decode()
+    assert f"{projected()[0][0, 0]:.6f}".replace("0.", ".", 1).replace("-", "−") in text.replace("-", "−")
+
+
+def test_columns(folder):
+    given = {name: matrices()[name].T.tolist() for name in ("X", "W_query", "W_key", "W_value", "W_output")}
+    (folder / "columns.json").write_text(json.dumps(given))
+    _, ours = explained("--input", "columns.json", "--layout", "columns", cwd=folder)
+    weights, context = attention(*projected())
+    near(ours["queries"], projected()[0].T)
+    near(ours["weights"], weights.T)
+    near(ours["context"], context.T)
+    near(ours["output"], (context @ matrices()["W_output"]).T)
+
+
+# ---- one token, one step, one number
+
+
+@pytest.mark.parametrize("word, index", [("I", 0), ("coding", 2), ("@1", 1), ("@3", 3), ("love#0", 1), ("love#1", 3)])
+def test_token(folder, word, index):
+    document, _ = explained("--input", "words.json", "--token", word, cwd=folder)
+    assert document["token"] == index
+
+
+@pytest.mark.parametrize("word, choices", [
+    ("love", ['"love#0" to "love#1"', "love (@1), love (@3)"]), ("nope", ["I (@0)", "love (@3)"]),
+    ("@4", ["@4", "there are 4"]), ("@-1", "@-1"), ("love#2", ["love#2", "love (@1), love (@3)"])])
+def test_a_token_that_names_none_or_two(folder, word, choices):
+    fail(2, ["--token", *([choices] if isinstance(choices, str) else choices)], "explain", "--input", "words.json",
+         "--token", word, cwd=folder)
+
+
+def test_one_step_by_name_or_number(folder):
+    document, _ = explained("--input", "words.json", cwd=folder)
+    for step in document["steps"]:
+        one, results = explained("--input", "words.json", "--step", step["name"], cwd=folder)
+        assert list(results) == [step["name"]] and one["steps"] == [step]
+        assert explained("--input", "words.json", "--step", str(step["index"]), cwd=folder)[0]["steps"] == [step]
+
+
+def test_one_cell(folder):
+    weights, _ = attention(*projected(), scale=1)
+    document, _ = explained("--input", "words.json", "--step", "weights", "--cell", "2,1", cwd=folder)
+    assert "cell" in document["steps"][0]
+    text = succeed("explain", "--input", "words.json", "--step", "weights", "--cell", "2,1", cwd=folder).decode()
+    line = next(line for line in text.splitlines() if "A[coding, love" in line)
+    assert f"{weights[2, 1]:.4f}".lstrip("0") in line
+
+
+@pytest.mark.parametrize("digits", [0, 3, 12])
+def test_digits(folder, digits):
+    text = succeed("explain", "--input", "words.json", "--step", "weights", "--digits", str(digits),
+                   cwd=folder).decode()
+    for number in attention(*projected(), scale=1)[0].ravel():
+        shown = f"{number:.{digits}f}"
+        assert (shown.lstrip("0") if digits else shown) in text
+
+
+# ---- usage errors
+
+
+@pytest.mark.parametrize("arguments, words_expected", [
+    ([], ["--input FILE", "--matrix NAME=FILE"]),
+    (["--input", "words.json", "--matrix", "Q=Q.npy"], "--input and --matrix both name the matrices"),
+    (["--matrix", "Q"], '--matrix is "Q"; expected NAME=FILE'),
+    (["--input", "words.json", "--pause"], "--pause needs a terminal"),
+    (["--input", "words.json", "--step", "nope"], ['step "nope"', "1 queries", "6 context"]),
+    (["--input", "words.json", "--step", "99"], ['step "99"', "6 context"]),
+    (["--input", "words.json", "--cell", "9,9"], ["cell 9,9 does not exist", "weights is 4 × 4"]),
+    (["--input", "words.json", "--digits", "18"], "--digits is 18; expected a whole number from 0 to 17"),
+    (["--input", "words.json", "--digits", "x"], '--digits is "x"; expected a whole number'),
+    (["--input", "words.json", "--scale", "half"], "--scale"),
+    (["--input", "words.json", "--causal=sideways"], "--causal"),
+    (["--input", "words.json", "--layout", "diagonal"], "--layout"),
+    (["--input", "words.json", "--dtype", "f16"], "--dtype"),
+    (["--input", ""], "--input has an empty value"),
+    (["--matrix", "Q=-", "--matrix", "K=-"], "--matrix reads standard input (-) more than once"),
+    (["--input", "words.json", "--nonsense"], "there is no option --nonsense of regard explain"),
+])
+def test_options_that_are_refused(folder, arguments, words_expected):
+    fail(2, words_expected, "explain", *arguments, cwd=folder)
+
+
+# ---- bad files
+
+
+@pytest.mark.parametrize("content, words_expected", [
+    (b'{"X": [[1]], "X": [[1]]}', 'byte 13: the name "X" stands twice'),
+    (b'{"X": [[NaN]]}', "byte 8: "),
+    (b'{"X": [[1e999]]}', ["byte 12: ", "larger than a double"]),
+    (b'{"X": [[1,2],[3]]}', "byte 13: X is ragged"),
+    (b"[" * 65 + b"]" * 65, "byte 64: nested deeper than 64"),
+    (b'{"x\xff": 1}', "byte 3: not UTF-8"),
+    (b"[]", "byte 0: the input must be an object"),
+    (b'{"X": [[1', "byte 9: "),
+    (b'{"X": [[1]]} x', "byte 13: "),
+    (b'{"zzz": 1}', ["byte 8: ", '"zzz" is no setting']),
+    (b"", "byte 0: "),
+])
+@pytest.mark.parametrize("piped", [False, True])
+def test_bad_json(folder, content, words_expected, piped):
+    (folder / "bad.json").write_bytes(content)
+    expected = [words_expected] if isinstance(words_expected, str) else words_expected
+    source = "standard input" if piped else "bad.json"
+    fail(1, [source + ": ", *expected], "explain", "--input", "-" if piped else "bad.json",
+         stdin=content if piped else b"", cwd=folder)
+
+
+@pytest.mark.parametrize("content, words_expected", [
+    ('"1,5",2,3\n4,5,6\n', 'line 1, column 1: "1,5" has a decimal comma'),
+    ("1,2,3\n4,5\n", "line 2, column 3: the row has 2 cells and the first row has 3"),
+    ("1;2;3\n4;5;6\n", "line 1, column 1: "),
+    ("1,2,3\n4,five,6\n", ["line 2, column 2: ", "five"]),
+    ("", "bad.csv: "),
+])
+def test_bad_csv(folder, content, words_expected):
+    (folder / "bad.csv").write_text(content)
+    fail(1, ["bad.csv: ", *([words_expected] if isinstance(words_expected, str) else words_expected)], "explain",
+         "--matrix", "Q=bad.csv", *named("K V", "csv"), cwd=folder)
+
+
+def test_files_that_cannot_be_used(folder):
+    (folder / "d").mkdir()
+    for option in (["--input"], ["--matrix"]):
+        prefix = "" if option == ["--input"] else "Q="
+        fail(1, "missing: cannot be opened: No such file", "explain", *option, prefix + "missing", cwd=folder)
+        fail(1, "d: is a folder", "explain", *option, prefix + "d", cwd=folder)
+    fail(1, "/dev/zero: is a device", "explain", "--input", "/dev/zero", cwd=folder)
+    fail(1, "tokens holds 2 words and X has 4 rows", "explain", "--input", "words.json", "--tokens", "a,b", cwd=folder)
+    fail(1, "matrix V is missing", "explain", *named("Q K", "npy"), cwd=folder)
+
+
+# ---- the text
+
+
+@pytest.mark.parametrize("token", ["a\x1b[2J", "a\u202eb", "a\0b", "</script>\x1b"])
+@pytest.mark.parametrize("options", [[], ["--json"], ["--color", "never", "--token", "@0"]])
+def test_hostile_words_come_out_harmless(folder, token, options):
+    given = json.dumps(words(tokens=[token, *TOKENS[1:]], title=token)).encode()
+    shown = succeed("explain", "--input", "-", *options, stdin=given, cwd=folder)
+    for raw in (b"\x1b", "\u202e".encode(), b"\0"):
+        assert raw not in shown
+    if options == ["--json"]:
+        assert json.loads(shown)["tokens"][0] == token
+        assert b"</script" not in shown
+
+
+def test_a_reader_that_leaves_and_a_full_device(folder):
+    for arguments in (["explain", "--input", "words.json"], ["lesson", "003"], ["lesson"],
+                      ["lesson", "000", "--export"]):
+        reader, writer = os.pipe()
+        os.close(reader)
+        with os.fdopen(writer, "wb") as pipe:
+            done = run(*arguments, stdout=pipe, cwd=folder)
+        assert (done.returncode, done.stderr) == (1, b"")
+        with open("/dev/full", "wb") as full:
+            done = run(*arguments, stdout=full, cwd=folder)
+        assert (done.returncode, done.stderr) == (1, b"regard: cannot write standard output: No space left on device\n")
+    done = subprocess.run(["sh", "-c", '"$0" lesson 003 | head -n 1', PROGRAM], capture_output=True, timeout=60,
+                          env=environment(), check=True)
+    assert done.stdout == succeed("lesson", "003").splitlines(keepends=True)[0] and done.stderr == b""
+
+
+@pytest.mark.parametrize("columns", [60, 200])
+@pytest.mark.parametrize("lesson", LESSONS)
+def test_lines_fit_the_width(lesson, columns):
+    lines = succeed("lesson", lesson, env=environment(COLUMNS=str(columns))).decode().splitlines()
+    assert max(map(len, lines)) <= columns
+
+
+def test_more_width_gives_fewer_lines():
+    counts = [succeed("lesson", "000", env=environment(COLUMNS=str(n))).count(b"\n") for n in (60, 200)]
+    assert counts[0] > counts[1]
+
+
+def test_colour():
+    plain = succeed("lesson", "000")
+    assert b"\x1b" not in plain
+    assert succeed("lesson", "000", env=environment(NO_COLOR="1")) == plain
+    assert b"\x1b[" in succeed("lesson", "000", "--color", "always", env=environment(NO_COLOR="1"))
+
+
+# ---- lessons
+
+
+def test_the_list_of_lessons(tmp_path):
+    listed = [line.split()[0] for line in succeed("lesson").decode().split("\n\n")[0].splitlines()]
+    assert listed == LESSONS
+    fail(2, ['there is no lesson "nonsense"', *LESSONS], "lesson", "nonsense", cwd=tmp_path)
+    fail(2, '--step: step "nope" does not exist', "lesson", "000", "--step", "nope", cwd=tmp_path)
+    fail(2, "--pause needs a terminal", "lesson", "000", "--pause", cwd=tmp_path)
+
+
+@pytest.mark.parametrize("lesson", LESSONS)
+def test_an_exported_lesson_explains_the_same(lesson):
+    exported = succeed("lesson", lesson, "--export")
+    assert succeed("explain", "--input", "-", stdin=exported) == succeed("lesson", lesson)
+    theirs = json.loads(succeed("lesson", lesson, "--json"))
+    ours = json.loads(succeed("explain", "--input", "-", "--json", stdin=exported))
+    assert theirs["steps"] == ours["steps"] and theirs["schema"] == "regard/1"
+
+
+def test_lesson_000_shows_the_numbers_of_its_document():
+    text = succeed("lesson", "000").decode()
+    assert ".4223188" in text and "1.68927519" in text
+    steps = {step["name"]: step for step in json.loads(succeed("lesson", "000", "--json"))["steps"]}
+    q, k, v = (np.array(steps[name]["result"], float) for name in ("queries", "keys", "values"))
+    weights, context = attention(q, k, v, scale=1)
+    near(np.array(steps["weights"]["result"]), weights)
+    near(np.array(steps["context"]["result"]), context)
