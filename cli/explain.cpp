@@ -102,7 +102,13 @@ ExplainInput read_input(const std::string& input, const std::vector<std::string>
   if (std::count_if(paths.begin(), paths.end(), [](const NamedPath& p) { return p.path == "-"; }) > 1)
     throw UsageError("--matrix reads standard input (-) more than once");
   ExplainInput read;
-  for (const std::string& argument : matrices) read.matrices.push_back(read_matrix(argument));
+  for (const std::string& argument : matrices) {
+    read.matrices.push_back(read_matrix(argument));
+    const std::string& name = read.matrices.back().name;
+    if (std::any_of(read.matrices.begin(), read.matrices.end() - 1,
+                    [&](const NamedMatrix& m) { return m.name == name; }))
+      throw UsageError("--matrix " + name + " is given twice; give it once");
+  }
   return read;
 }
 

@@ -127,7 +127,7 @@ void add_explain_options(CLI::App& command, ExplainText& text) {
     return command.add_option(name, value, help)->type_name(type)->group(group);
   };
   const char* settings = "SETTINGS (they win over the input's own)";
-  add(settings, "--causal", text.causal, "WHERE",
+  add(settings, "--causal", text.causal, "[=WHERE]",
       "a query sees no later key: top_left (also without\na value), bottom_right, a number, or off")
       ->expected(0, 1);
   add(settings, "--scale", text.scale, "SCALE", "sqrt (1/√D), none, a number, or floor_half");

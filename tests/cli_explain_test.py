@@ -208,6 +208,7 @@ def test_digits(folder, digits):
     ([], ["--input FILE", "--matrix NAME=FILE"]),
     (["--input", "words.json", "--matrix", "Q=Q.npy"], "--input and --matrix both name the matrices"),
     (["--matrix", "Q"], '--matrix is "Q"; expected NAME=FILE'),
+    (["--matrix", "Q=Q.npy", "--matrix", "Q=Q.csv"], "--matrix Q is given twice"),
     (["--input", "words.json", "--pause"], "--pause needs a terminal"),
     (["--input", "words.json", "--step", "nope"], ['step "nope"', "1 queries", "6 context"]),
     (["--input", "words.json", "--step", "99"], ['step "99"', "6 context"]),
