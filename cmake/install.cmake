@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-# `cmake --install build --prefix DIR`: the library (component library), regard::explain (component explain) and the
-# program (component program), each only where it was built. docs/install.md lists what lands where.
+# `cmake --install build --prefix DIR`: the library (component library), regard::model (component model), regard::explain
+# (component explain) and the program (component program), each only where it was built. docs/install.md lists what lands where.
 include(CMakePackageConfigHelpers)
 
 set(REGARD_CMAKE_DIR ${CMAKE_INSTALL_LIBDIR}/cmake/regard)
@@ -21,6 +21,10 @@ install(FILES ${PROJECT_BINARY_DIR}/regard.pc DESTINATION ${CMAKE_INSTALL_LIBDIR
 install(DIRECTORY include/regard DESTINATION ${CMAKE_INSTALL_INCLUDEDIR} COMPONENT library)
 install(FILES LICENSE THIRD_PARTY.md DESTINATION ${CMAKE_INSTALL_DOCDIR} COMPONENT library)
 
+if(TARGET regard_model)
+  install(TARGETS regard_model EXPORT regardModelTargets COMPONENT model)
+  install(EXPORT regardModelTargets NAMESPACE regard:: DESTINATION ${REGARD_CMAKE_DIR} COMPONENT model)
+endif()
 if(TARGET regard_explain)
   install(TARGETS regard_explain EXPORT regardExplainTargets COMPONENT explain)
   install(EXPORT regardExplainTargets NAMESPACE regard:: DESTINATION ${REGARD_CMAKE_DIR} COMPONENT explain)

@@ -24,6 +24,7 @@
 
 #include "regard/export.h"
 #include "regard/tensor.h"
+#include "regard/text.h"
 
 namespace regard {
 inline namespace v0 {
@@ -285,12 +286,6 @@ REGARD_EXPORT ExplainInput read_explain_input(std::string_view json, const std::
 REGARD_EXPORT Scale parse_scale(std::string_view text);    // none, sqrt, floor_half, NUMBER
 REGARD_EXPORT Causal parse_causal(std::string_view text);  // top_left, bottom_right, NUMBER, off
 REGARD_EXPORT Layout parse_layout(std::string_view text);  // rows, columns
-
-// Text from outside made safe for a terminal: control, bidirectional and other invisible characters
-// as \u{…}, bytes that are no UTF-8 as \x{…}.
-REGARD_EXPORT std::string escape_for_terminal(std::string_view text);
-// Columns that escaped text takes on a terminal: 2 for wide characters, 0 for combining marks.
-REGARD_EXPORT int display_width(std::string_view text);
 
 }  // namespace v0
 }  // namespace regard

@@ -13,6 +13,7 @@
 #include <stdexcept>
 
 #include "json_text.h"
+#include "regard/json.h"
 #include "text.h"
 
 namespace regard {

@@ -1,191 +1,20 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// JSON in: nlohmann's parser through its SAX interface, which builds our own tree and so sees names that stand twice,
-// the depth, and the place in the text. JSON out: a writer of its own, for the shortest numbers, and text in which
-// everything invisible and everything that HTML could take for a tag is escaped.
-// Read next: input_json.cpp, render_json.cpp.
+// JSON out: a writer of its own, for the shortest numbers, and text in which everything invisible and everything that
+// HTML could take for a tag is escaped.
+// Read next: render_json.cpp.
 #include "json_text.h"
 
 #include <fmt/format.h>
 #include <utf8proc.h>
 
 #include <cmath>
-#include <nlohmann/json.hpp>
-#include <stdexcept>
-#include <unordered_set>
 
 #include "text.h"
 
 namespace regard {
 inline namespace v0 {
 namespace {
-
-constexpr std::size_t kLargestDepth = 64;
-
-// Counts the bytes that the parser has taken.
-class CountingIterator {
- public:
-  using iterator_category = std::input_iterator_tag;
-  using value_type = char;
-  using difference_type = std::ptrdiff_t;
-  using pointer = const char*;
-  using reference = const char&;
-
-  CountingIterator(const char* at, const char** taken) : at_(at), taken_(taken) {}
-  reference operator*() const { return *at_; }
-  CountingIterator& operator++() {
-    *taken_ = ++at_;
-    return *this;
-  }
-  CountingIterator operator++(int) {
-    CountingIterator before = *this;
-    ++*this;
-    return before;
-  }
-  friend bool operator!=(const CountingIterator& a, const CountingIterator& b) { return a.at_ != b.at_; }
-
- private:
-  const char* at_;
-  const char** taken_;
-};
-
-class TreeBuilder : public nlohmann::json_sax<nlohmann::json> {
- public:
-  TreeBuilder(std::string_view text, const std::string& source) : text_(text), source_(source), taken_(text.data()) {}
-
-  const char** taken() { return &taken_; }
-  JsonValue take() { return std::move(root_); }
-
-  bool null() override { return add({}, 4); }
-  bool boolean(bool value) override {
-    JsonValue v;
-    v.kind = JsonValue::Kind::boolean;
-    v.boolean = value;
-    return add(std::move(v), value ? 4 : 5);
-  }
-  bool number_integer(number_integer_t value) override { return number(static_cast<double>(value)); }
-  bool number_unsigned(number_unsigned_t value) override { return number(static_cast<double>(value)); }
-  bool number_float(number_float_t value, const string_t&) override { return number(value); }
-  bool string(string_t& value) override {
-    JsonValue v;
-    v.kind = JsonValue::Kind::string;
-    v.text = std::move(value);
-    return add(std::move(v), offset() - start_of_string());
-  }
-  bool binary(binary_t&) override { return false; }
-  bool start_object(std::size_t) override { return start(JsonValue::Kind::object); }
-  bool start_array(std::size_t) override { return start(JsonValue::Kind::array); }
-  bool end_object() override { return end(); }
-  bool end_array() override { return end(); }
-  bool key(string_t& value) override {
-    const std::size_t at = start_of_string();
-    if (!names_.back().insert(value).second)
-      fail(at, fmt::format("the name \"{}\" stands twice in one object", escape_for_terminal(value.substr(0, 80))));
-    open_.back()->members.emplace_back(std::move(value), JsonValue{});
-    return true;
-  }
-  bool parse_error(std::size_t position, const std::string&, const nlohmann::json::exception& error) override {
-    // nlohmann says "[json.exception.parse_error.101] parse error at line 1, column 2: syntax error …".
-    std::string what = error.what();
-    if (const std::size_t end = what.find(']'); what.starts_with('[') && end != std::string::npos)
-      what.erase(0, end + 2);
-    if (const std::size_t end = what.find(": "); what.starts_with("parse error") && end != std::string::npos)
-      what.erase(0, end + 2);
-    const std::string reason = error.id == 406 ? "a number is larger than a double can be" : what;
-    fail(position == 0 ? 0 : std::min(position - 1, text_.size()), reason);
-  }
-
- private:
-  std::size_t offset() const { return static_cast<std::size_t>(taken_ - text_.data()); }
-
-  // The opening quote of the string that ends where the parser stands.
-  std::size_t start_of_string() const {
-    std::size_t quote = offset() - 1;
-    while (quote > 0) {
-      --quote;
-      if (text_[quote] != '"') continue;
-      std::size_t slashes = 0;
-      while (slashes < quote && text_[quote - 1 - slashes] == '\\') ++slashes;
-      if (slashes % 2 == 0) break;
-    }
-    return quote;
-  }
-
-  bool number(double value) {
-    if (!std::isfinite(value)) fail(offset(), "a number is larger than a double can be");
-    JsonValue v;
-    v.kind = JsonValue::Kind::number;
-    v.number = value;
-    return add(std::move(v), 2);
-  }
-
-  bool start(JsonValue::Kind kind) {
-    if (open_.size() == kLargestDepth) fail(offset() - 1, fmt::format("nested deeper than {}", kLargestDepth));
-    JsonValue v;
-    v.kind = kind;
-    JsonValue* place = put(std::move(v), 1);
-    open_.push_back(place);
-    names_.emplace_back();
-    return true;
-  }
-  bool end() {
-    open_.pop_back();
-    names_.pop_back();
-    return true;
-  }
-  bool add(JsonValue value, std::size_t length) {
-    put(std::move(value), length);
-    return true;
-  }
-  JsonValue* put(JsonValue value, std::size_t length) {
-    value.offset = offset() - std::min(offset(), length);
-    if (open_.empty()) {
-      root_ = std::move(value);
-      return &root_;
-    }
-    JsonValue& parent = *open_.back();
-    if (parent.kind == JsonValue::Kind::array) {
-      if (value.kind == JsonValue::Kind::number && parent.items.empty()) {
-        parent.numbers.push_back(value.number);
-        return nullptr;
-      }
-      for (double number : parent.numbers) {
-        parent.items.emplace_back();
-        parent.items.back().kind = JsonValue::Kind::number;
-        parent.items.back().number = number;
-        parent.items.back().offset = parent.offset;
-      }
-      parent.numbers.clear();
-      parent.items.push_back(std::move(value));
-      return &parent.items.back();
-    }
-    parent.members.back().second = std::move(value);
-    return &parent.members.back().second;
-  }
-
-  [[noreturn]] void fail(std::size_t at, const std::string& what) const {
-    throw std::runtime_error(
-        fmt::format("{}: byte {}: {}", escape_for_terminal(source_), at, escape_for_terminal(what)));
-  }
-
-  std::string_view text_;
-  const std::string& source_;
-  const char* taken_;
-  JsonValue root_;
-  // Only the innermost value grows, so the places of those round it stay.
-  std::vector<JsonValue*> open_;
-  std::vector<std::unordered_set<std::string>> names_;
-};
-
-void check_utf8(std::string_view text, const std::string& source) {
-  for (std::size_t i = 0; i < text.size();) {
-    utf8proc_int32_t code = 0;
-    const utf8proc_ssize_t length = utf8proc_iterate(reinterpret_cast<const utf8proc_uint8_t*>(text.data() + i),
-                                                     static_cast<utf8proc_ssize_t>(text.size() - i), &code);
-    if (length <= 0) throw std::runtime_error(fmt::format("{}: byte {}: not UTF-8", escape_for_terminal(source), i));
-    i += static_cast<std::size_t>(length);
-  }
-}
 
 bool is_plain(utf8proc_int32_t code) {
   if (code == '<' || code == '>' || code == '&' || code == '"' || code == '\\') return false;
@@ -219,21 +48,6 @@ void append_escaped(std::string& out, utf8proc_int32_t code) {
 }
 
 }  // namespace
-
-const JsonValue* JsonValue::find(std::string_view name) const {
-  for (const auto& [key, value] : members)
-    if (key == name) return &value;
-  return nullptr;
-}
-
-JsonValue read_json(std::string_view text, const std::string& source) {
-  check_utf8(text, source);
-  TreeBuilder builder(text, source);
-  const CountingIterator first(text.data(), builder.taken());
-  const CountingIterator last(text.data() + text.size(), builder.taken());
-  nlohmann::json::sax_parse(first, last, &builder);
-  return builder.take();
-}
 
 void JsonWriter::before_value() {
   if (after_name_) {

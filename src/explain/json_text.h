@@ -1,36 +1,17 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// JSON in and out: a strict reader that knows where each value stands, and a writer whose text is safe to embed.
-// Read next: json_text.cpp, input_json.cpp.
+// JSON out: a writer whose text is safe to embed. (JSON in: regard/json.h.)
+// Read next: json_text.cpp, render_json.cpp.
 #pragma once
 
 #include <string>
 #include <string_view>
-#include <utility>
 #include <vector>
 
 #include "regard/explain.h"
 
 namespace regard {
 inline namespace v0 {
-
-struct JsonValue {
-  enum class Kind { null, boolean, number, string, array, object };
-  Kind kind = Kind::null;
-  bool boolean = false;
-  double number = 0.0;
-  std::string text{};
-  std::vector<double> numbers{};  // of an array of nothing but numbers, which then has no items
-  std::vector<JsonValue> items{};
-  std::vector<std::pair<std::string, JsonValue>> members{};  // in the order of the text, no name twice
-  std::size_t offset = 0;                                    // of its first byte; of a number, of one of its bytes
-
-  const JsonValue* find(std::string_view name) const;
-};
-
-// Depth at most 64. Throws std::runtime_error "source: byte N: …" for text that is not JSON or not UTF-8, a name given
-// twice, and numbers that no double holds.
-JsonValue read_json(std::string_view text, const std::string& source);
 
 // Appends tokens of JSON; commas, line breaks and indentation by itself.
 class JsonWriter {

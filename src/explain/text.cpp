@@ -1,12 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // Numbers and words as a terminal shows them; see text.h. Decimals come from fmt and <charconv>, which know no
-// locale; character classes and widths from utf8proc.
+// locale; characters and widths from regard/text.h.
 // Read next: render_text.cpp.
 #include "text.h"
 
 #include <fmt/format.h>
-#include <utf8proc.h>
 
 #include <array>
 #include <charconv>
@@ -16,66 +15,12 @@ namespace regard {
 inline namespace v0 {
 namespace {
 
-// Calls visit(code point, its bytes) for each character; −1 for a byte that is no UTF-8.
-template <class Visit>
-void for_each_character(std::string_view text, Visit visit) {
-  while (!text.empty()) {
-    utf8proc_int32_t code = -1;
-    const auto* bytes = reinterpret_cast<const utf8proc_uint8_t*>(text.data());
-    utf8proc_ssize_t length = utf8proc_iterate(bytes, static_cast<utf8proc_ssize_t>(text.size()), &code);
-    if (length <= 0) {
-      code = -1;
-      length = 1;
-    }
-    visit(code, text.substr(0, static_cast<std::size_t>(length)));
-    text.remove_prefix(static_cast<std::size_t>(length));
-  }
-}
-
-// Controls, formats (all bidirectional marks among them), separators of lines, surrogates and what is not assigned.
-bool is_invisible(utf8proc_int32_t code) {
-  switch (utf8proc_category(code)) {
-    case UTF8PROC_CATEGORY_CC:
-    case UTF8PROC_CATEGORY_CF:
-    case UTF8PROC_CATEGORY_CS:
-    case UTF8PROC_CATEGORY_CO:
-    case UTF8PROC_CATEGORY_CN:
-    case UTF8PROC_CATEGORY_ZL:
-    case UTF8PROC_CATEGORY_ZP:
-      return true;
-    default:
-      return false;
-  }
-}
-
 void erase_leading_zero(std::string& text) {
   const std::size_t sign = text.starts_with('-') ? 1 : 0;
   if (text.size() > sign + 1 && text[sign] == '0' && text[sign + 1] == '.') text.erase(sign, 1);
 }
 
 }  // namespace
-
-std::string escape_for_terminal(std::string_view text) {
-  std::string result;
-  result.reserve(text.size());
-  for_each_character(text, [&](utf8proc_int32_t code, std::string_view bytes) {
-    if (code < 0) {
-      result += fmt::format("\\x{{{:02x}}}", static_cast<unsigned char>(bytes[0]));
-    } else if (is_invisible(code)) {
-      result += fmt::format("\\u{{{:x}}}", code);
-    } else {
-      result += bytes;
-    }
-  });
-  return result;
-}
-
-int display_width(std::string_view text) {
-  int width = 0;
-  for_each_character(
-      text, [&](utf8proc_int32_t code, std::string_view) { width += code < 0 ? 1 : utf8proc_charwidth(code); });
-  return width;
-}
 
 std::string cut_to_width(std::string_view text, int width, bool unicode) {
   // Combining marks have no width: a word of a million of them is cut by their number.
@@ -84,20 +29,16 @@ std::string cut_to_width(std::string_view text, int width, bool unicode) {
   std::string kept_with_room;
   int columns = 0;
   int characters = 0;
-  bool whole = true;
-  for_each_character(text, [&](utf8proc_int32_t code, std::string_view bytes) {
-    if (!whole) return;
-    columns += code < 0 ? 1 : utf8proc_charwidth(code);
+  while (!text.empty()) {
+    const std::string_view character = text.substr(0, character_bytes(text));
+    text.remove_prefix(character.size());
+    columns += display_width(character);
     ++characters;
-    if (columns > width || characters > max_characters) {
-      whole = false;
-      return;
-    }
-    kept += bytes;
+    if (columns > width || characters > max_characters) return kept_with_room + (unicode ? "…" : "~");
+    kept += character;
     if (columns <= width - 1) kept_with_room = kept;
-  });
-  if (whole) return kept;
-  return kept_with_room + (unicode ? "…" : "~");
+  }
+  return kept;
 }
 
 std::string pad_right(std::string_view text, int width) {

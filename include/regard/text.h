@@ -1,0 +1,30 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// Text from outside: where its characters end, whether it is UTF-8, and how it is shown safely on a terminal.
+// Read next: src/model/text.cpp.
+#pragma once
+
+#include <cstddef>
+#include <string>
+#include <string_view>
+
+#include "regard/export.h"
+
+namespace regard {
+inline namespace v0 {
+
+// Text from outside made safe for a terminal: control, bidirectional and other invisible characters
+// as \u{…}, bytes that are no UTF-8 as \x{…}.
+REGARD_EXPORT std::string escape_for_terminal(std::string_view text);
+
+// Columns that escaped text takes on a terminal: 2 for wide characters, 0 for combining marks.
+REGARD_EXPORT int display_width(std::string_view text);
+
+// Bytes of the first character; 1 for a byte that is no UTF-8, 0 for empty text.
+REGARD_EXPORT std::size_t character_bytes(std::string_view text);
+
+// How many bytes at the front are UTF-8: text.size() when all of it is.
+REGARD_EXPORT std::size_t valid_utf8_bytes(std::string_view text);
+
+}  // namespace v0
+}  // namespace regard
