@@ -45,39 +45,13 @@ void write_context(const TensorView<T, 4>& output, Index b, Index h, Index first
   }
 }
 
-template <class T>
-void check_outputs(const AttentionCall<T>& call, const ResolvedAttention<T>& r, const AttentionOutputs<T>& outputs,
-                   const std::vector<Footprint>& inputs) {
-  const std::array<Index, 3> rows{r.batch, r.num_heads, r.num_queries};
-  const std::array<Index, 4> context{rows[0], rows[1], rows[2], r.columns};
-  if (outputs.context.absent() && rows[0] * rows[1] * rows[2] != 0) {
-    refuse(call.name, "context is missing; expected " + shape_text(context));
-  }
-  expect_shape(call.name, "context", outputs.context, context);
-  expect_shape(call.name, "row_max", outputs.row_max, rows);
-  expect_shape(call.name, "row_sum", outputs.row_sum, rows);
-  expect_shape(call.name, "lse", outputs.lse, rows);
-  expect_shape(call.name, "sink_weights", outputs.sink_weights, rows);
-  expect_shape(call.name, "weights", outputs.weights, {rows[0], rows[1], rows[2], r.num_keys});
-  std::vector<Footprint> written;
-  const auto add = [&](const char* name, const auto& view) {
-    if (!view.absent()) written.push_back(footprint(call.name, name, view));
-  };
-  add("context", outputs.context);
-  add("row_max", outputs.row_max);
-  add("row_sum", outputs.row_sum);
-  add("lse", outputs.lse);
-  add("weights", outputs.weights);
-  add("sink_weights", outputs.sink_weights);
-  check_overlap(call.name, inputs, written);
-}
-
 // Runs rows_done(sequence, head, first_row, num_rows, scratch) for every 60 rows of every head, computed.
 template <class T, class F>
 void for_each_row_block(const ResolvedAttention<T>& r, const Runtime& runtime, const F& rows_done) {
   PackedKeys<T> packed(r, runtime);
   const RowScratchLayout<T> layout(r, packed.padded_columns());
   const Index group = r.num_key_heads ? r.num_heads / r.num_key_heads : 0;
+  Progress progress(runtime, r.batch * r.num_heads * r.num_queries);
   std::vector<Index> first_task;
   std::unique_ptr<Workspace<std::byte>> scratch;
   int scratch_workers = 0;
@@ -107,16 +81,17 @@ void for_each_row_block(const ResolvedAttention<T>& r, const Runtime& runtime, c
       const Index blocks = (sequence.num_queries + kernels::kRows - 1) / kernels::kRows;
       // Under a causal mask the last rows are the longest: they go first, so that no thread ends with one.
       const Index first_row = (blocks - 1 - within % blocks) * kernels::kRows;
-      RowTask<T> rows{.r = r,
-                      .packed = packed,
-                      .runtime = runtime,
-                      .unit = unit,
-                      .sequence = sequence,
-                      .head = unit.key_head * group + within / blocks,
-                      .first_row = first_row,
-                      .num_rows = std::min(kernels::kRows, sequence.num_queries - first_row),
-                      .scratch = layout.at(scratch->data() + worker * layout.bytes())};
+      const RowTask<T> rows{.r = r,
+                            .packed = packed,
+                            .runtime = runtime,
+                            .unit = unit,
+                            .sequence = sequence,
+                            .head = unit.key_head * group + within / blocks,
+                            .first_row = first_row,
+                            .num_rows = std::min(kernels::kRows, sequence.num_queries - first_row),
+                            .scratch = layout.at(scratch->data() + worker * layout.bytes())};
       rows_done(rows);
+      progress.add(rows.num_rows);
     });
   }
 }
@@ -134,7 +109,15 @@ void forward(const AttentionCall<T>& call, const ResolvedAttention<T>& r, const 
   if (row_max.data()) written.row_max = {row_max.data(), shape};
   if (row_sum.data()) written.row_sum = {row_sum.data(), shape};
 
-  for_each_row_block<T>(r, runtime, [&](RowTask<T>& task) {
+  // The weights are a second walk over the same rows.
+  const bool two_walks = weights && runtime.progress;
+  std::array<Runtime, 2> walks;
+  if (two_walks) {
+    walks.fill(runtime);
+    walks[0].progress = [&](Index done, Index total) { runtime.progress(done, 2 * total); };
+    walks[1].progress = [&](Index done, Index total) { runtime.progress(total + done, 2 * total); };
+  }
+  for_each_row_block<T>(r, two_walks ? walks[0] : runtime, [&](const RowTask<T>& task) {
     const FinishedRows<T> done = attend_and_finish(task);
     const Index b = task.sequence.batch;
     const Index first = task.sequence.first_query + task.first_row;
@@ -146,7 +129,7 @@ void forward(const AttentionCall<T>& call, const ResolvedAttention<T>& r, const 
   });
   if (weights && rows > 0) {
     attention_weights<T>(call.query, call.key, {.row_max = written.row_max, .row_sum = written.row_sum},
-                         outputs.weights, options, runtime);
+                         outputs.weights, options, two_walks ? walks[1] : runtime);
   }
 }
 
@@ -154,19 +137,25 @@ template <class T>
 void write_partials(const RowTask<T>& task, const ChunkRange& chunks, const AttentionPartials<T>& partials) {
   const Index b = task.sequence.batch;
   const Index columns = task.r.columns;
+  const T nothing = 0;
+  if (!partials.scaled_accumulator.absent()) attend_scaled(task, chunks);
   for (Index n = 0; n < partials.row_max.shape[0]; ++n) {
     const bool visited = n >= chunks.begin && n < chunks.end;
-    const kernels::ChunkState<T> state = task.scratch.chunk(visited ? n - chunks.begin : 0);
+    const kernels::ChunkState<T> plain = task.scratch.chunk(visited ? n - chunks.begin : 0);
+    const kernels::ChunkState<T> scaled = task.scratch.scaled_chunk(visited ? n - chunks.begin : 0);
     for (Index i = 0; i < task.num_rows; ++i) {
       const Index row = task.first_row + i;
-      const T row_max = visited ? state.row_max[i] : -std::numeric_limits<T>::infinity();
-      const T row_sum = visited ? state.row_sum[i] : 0;
-      const T nothing = 0;
-      const T* accumulator = visited ? state.accumulator + i * task.packed.padded_columns() : &nothing;
+      const T row_max = visited ? plain.row_max[i] : -std::numeric_limits<T>::infinity();
+      const T row_sum = visited ? plain.row_sum[i] : 0;
       copy_elements(1, &row_max, 1, partials.row_max.pointer(n, b, task.head, row), 1);
       copy_elements(1, &row_sum, 1, partials.row_sum.pointer(n, b, task.head, row), 1);
-      copy_elements(columns, accumulator, visited ? 1 : 0, partials.accumulator.pointer(n, b, task.head, row, 0),
-                    partials.accumulator.strides[4]);
+      const auto write = [&](const TensorView<T, 5>& output, const T* accumulator) {
+        if (output.absent()) return;
+        copy_elements(columns, visited ? accumulator + i * task.scratch.padded_columns : &nothing, visited ? 1 : 0,
+                      output.pointer(n, b, task.head, row, 0), output.strides[4]);
+      };
+      write(partials.accumulator, plain.accumulator);
+      write(partials.scaled_accumulator, scaled.accumulator);
     }
   }
 }
@@ -182,7 +171,8 @@ void attention_forward(std::type_identity_t<TensorView<const T, 4>> query,
   const internal::FloatingPointScope scope;
   const internal::AttentionCall<T> call{"attention_forward", query, key, value, true};
   const auto r = internal::resolve(call, options);
-  internal::check_outputs(call, r, outputs, internal::input_footprints(call, options));
+  internal::check_outputs(call.name, outputs, {r.batch, r.num_heads, r.num_queries, r.columns}, r.num_keys,
+                          internal::input_footprints(call, options));
   internal::forward(call, r, outputs, options, runtime);
 }
 
@@ -238,13 +228,14 @@ void attention_partials(std::type_identity_t<TensorView<const T, 4>> query,
     internal::expect_shape(call.name, name, view, shape);
     written.push_back(internal::footprint(call.name, name, view));
   };
-  check("accumulator", partials.accumulator,
-        std::array<Index, 5>{chunks, r.batch, r.num_heads, r.num_queries, r.columns});
+  const std::array<Index, 5> sums{chunks, r.batch, r.num_heads, r.num_queries, r.columns};
+  check("accumulator", partials.accumulator, sums);
   check("row_max", partials.row_max, rows);
   check("row_sum", partials.row_sum, rows);
+  if (!partials.scaled_accumulator.absent()) check("scaled_accumulator", partials.scaled_accumulator, sums);
   internal::check_overlap(call.name, internal::input_footprints(call, options), written);
-  internal::for_each_row_block<T>(r, runtime, [&](internal::RowTask<T>& task) {
-    internal::write_partials(task, internal::attend(task, static_cast<T>(1)), partials);
+  internal::for_each_row_block<T>(r, runtime, [&](const internal::RowTask<T>& task) {
+    internal::write_partials(task, internal::attend(task), partials);
   });
 }
 

@@ -280,26 +280,18 @@ void resolve_dense(const AttentionCall<T>& call, const AttentionOptions<T>& opti
 
 template <class T>
 void resolve_numbers(const AttentionCall<T>& call, const AttentionOptions<T>& options, ResolvedAttention<T>& r) {
-  const auto per_head = [&](const char* name, std::span<const T> numbers) {
-    if (!numbers.empty() && static_cast<Index>(numbers.size()) != r.num_heads) {
-      refuse(call.name, std::string(name) + " has " + std::to_string(numbers.size()) + " entries; expected " +
-                            std::to_string(r.num_heads) + ", one per query head");
-    }
-  };
-  per_head("alibi_slopes", options.alibi_slopes);
-  per_head("sinks", options.sinks);
-  for (std::size_t h = 0; h < options.alibi_slopes.size(); ++h) {
-    if (!std::isfinite(options.alibi_slopes[h])) {
-      refuse(call.name, "alibi_slopes[" + std::to_string(h) + "] is " + number_text(options.alibi_slopes[h]) +
-                            "; expected a finite number");
+  const std::span<const T> slopes = options.alibi_slopes;
+  if (!slopes.empty() && static_cast<Index>(slopes.size()) != r.num_heads) {
+    refuse(call.name, "alibi_slopes has " + std::to_string(slopes.size()) + " entries; expected " +
+                          std::to_string(r.num_heads) + ", one per query head");
+  }
+  for (std::size_t h = 0; h < slopes.size(); ++h) {
+    if (!std::isfinite(slopes[h])) {
+      refuse(call.name,
+             "alibi_slopes[" + std::to_string(h) + "] is " + number_text(slopes[h]) + "; expected a finite number");
     }
   }
-  for (std::size_t h = 0; h < options.sinks.size(); ++h) {
-    if (std::isnan(options.sinks[h]) || options.sinks[h] == std::numeric_limits<T>::infinity()) {
-      refuse(call.name, "sinks[" + std::to_string(h) + "] is " + number_text(options.sinks[h]) +
-                            "; expected a finite number, or −inf for no sink");
-    }
-  }
+  check_sinks(call.name, options.sinks, r.num_heads);
   r.alibi_slopes = options.alibi_slopes;
   r.sinks = options.sinks;
   // A number that is finite in double and not in the computing type would become the infinity that is refused.
@@ -470,6 +462,48 @@ std::vector<Footprint> input_footprints(const AttentionCall<T>& call, const Atte
   return inputs;
 }
 
+template <class T>
+void check_sinks(const char* operator_name, std::span<const T> sinks, Index num_heads) {
+  if (sinks.empty()) return;
+  if (static_cast<Index>(sinks.size()) != num_heads) {
+    refuse(operator_name, "sinks has " + std::to_string(sinks.size()) + " entries; expected " +
+                              std::to_string(num_heads) + ", one per query head");
+  }
+  for (std::size_t h = 0; h < sinks.size(); ++h) {
+    if (!(sinks[h] <= std::numeric_limits<T>::max())) {
+      refuse(operator_name, "sinks[" + std::to_string(h) + "] is " + number_text(sinks[h]) +
+                                "; expected a finite number, or −inf for no sink");
+    }
+  }
+}
+
+template <class T>
+void check_outputs(const char* operator_name, const AttentionOutputs<T>& outputs, const std::array<Index, 4>& context,
+                   Index num_keys, std::span<const Footprint> inputs) {
+  const std::array<Index, 3> rows{context[0], context[1], context[2]};
+  if (outputs.context.absent() && rows[0] * rows[1] * rows[2] != 0) {
+    refuse(operator_name, "context is missing; expected " + shape_text(context));
+  }
+  std::vector<Footprint> written;
+  const auto check = [&](const char* name, const auto& view, const auto& shape) {
+    expect_shape(operator_name, name, view, shape);
+    if (!view.absent()) written.push_back(footprint(operator_name, name, view));
+  };
+  check("context", outputs.context, context);
+  check("row_max", outputs.row_max, rows);
+  check("row_sum", outputs.row_sum, rows);
+  check("lse", outputs.lse, rows);
+  check("weights", outputs.weights, std::array{rows[0], rows[1], rows[2], num_keys});
+  check("sink_weights", outputs.sink_weights, rows);
+  check_overlap(operator_name, inputs, written);
+}
+
+template void check_sinks(const char*, std::span<const float>, Index);
+template void check_sinks(const char*, std::span<const double>, Index);
+template void check_outputs(const char*, const AttentionOutputs<float>&, const std::array<Index, 4>&, Index,
+                            std::span<const Footprint>);
+template void check_outputs(const char*, const AttentionOutputs<double>&, const std::array<Index, 4>&, Index,
+                            std::span<const Footprint>);
 template ResolvedAttention<float> resolve(const AttentionCall<float>&, const AttentionOptions<float>&);
 template ResolvedAttention<double> resolve(const AttentionCall<double>&, const AttentionOptions<double>&);
 template std::vector<Footprint> input_footprints(const AttentionCall<float>&, const AttentionOptions<float>&);

@@ -95,6 +95,16 @@ void expect_shape(const char* operator_name, const char* name, const TensorView<
 template <class T>
 std::vector<Footprint> input_footprints(const AttentionCall<T>& call, const AttentionOptions<T>& options);
 
+// Throws std::invalid_argument unless there are no sinks, or one for each head that is finite or −∞.
+template <class T>
+void check_sinks(const char* operator_name, std::span<const T> sinks, Index num_heads);
+
+// Throws std::invalid_argument unless context is there (or empty), every output has its shape, and none overlaps an
+// input or another. context has the shape (B, H, L, Dv), weights have num_keys columns.
+template <class T>
+void check_outputs(const char* operator_name, const AttentionOutputs<T>& outputs, const std::array<Index, 4>& context,
+                   Index num_keys, std::span<const Footprint> inputs);
+
 }  // namespace internal
 }  // namespace v0
 }  // namespace regard

@@ -26,8 +26,8 @@ Index round_up(Index n, Index unit) { return (n + unit - 1) / unit * unit; }
 }  // namespace
 
 template <class T>
-kernels::ChunkState<T> RowScratch<T>::chunk(Index slot) const {
-  T* at = chunks + slot * chunk_elements;
+kernels::ChunkState<T> RowScratch<T>::state_at(T* slots, Index slot) const {
+  T* at = slots + slot * chunk_elements;
   T* lanes = at + kRows * padded_columns;
   T* row_max_at = lanes + kRows * kLanes;
   return {.row_max = row_max_at, .row_lanes = lanes, .row_sum = row_max_at + kPaddedRows, .accumulator = at};
@@ -71,12 +71,13 @@ RowScratch<T> RowScratchLayout<T>::place(std::byte* memory, Index* end) const {
   s.slopes = take(number, kRows);
   s.sinks = take(number, kRows);
   s.context = take(number, kRows * r_.columns);
-  s.repeated_context = take(number, kRows * r_.columns);
+  s.scaled_context = take(number, kRows * r_.columns);
   s.row_max = take(number, kRows);
   s.row_sum = take(number, kRows);
   s.lse = take(number, kRows);
   s.sink_weight = take(number, kRows);
   s.chunks = take(number, max_chunks_ * s.chunk_elements);
+  s.scaled_chunks = take(number, r_.columns > 0 ? max_chunks_ * s.chunk_elements : 0);
   *end = used;
   return s;
 }
@@ -88,60 +89,89 @@ RowScratch<T> RowScratchLayout<T>::at(std::byte* memory) const {
 }
 
 template <class T>
-ChunkRange attend(RowTask<T>& task, T value_scale) {
+kernels::ScoreBlock<T> start_rows(const RowTask<T>& task) {
   const ResolvedAttention<T>& r = task.r;
-  const auto& kernel = kernels::active().template of<T>();
   const RowScratch<T>& s = task.scratch;
   VisibleRows& rows = *s.visible_rows;
   fill_rows(r, task.sequence, task.first_row, task.num_rows, rows);
-  if (rows.all.begin >= rows.all.end) return {0, 0};
-
   const Index row = task.sequence.first_query + task.first_row;
-  kernel.pack_query({r.query.pointer(task.sequence.batch, task.head, row, 0), r.query.strides[2], r.query.strides[3]},
-                    task.num_rows, r.depth, s.query);
+  kernels::active().template of<T>().pack_query(
+      {r.query.pointer(task.sequence.batch, task.head, row, 0), r.query.strides[2], r.query.strides[3]}, task.num_rows,
+      r.depth, s.query);
   const bool alibi = !r.alibi_slopes.empty();
   if (alibi) std::fill_n(s.slopes, task.num_rows, r.alibi_slopes[static_cast<std::size_t>(task.head)]);
 
-  kernels::AttentionBlock<T> block{};
-  block.score.num_rows = task.num_rows;
-  block.score.depth = r.depth;
-  block.score.query = s.query;
-  block.score.scores = s.scores;
-  block.score.rules = {.scale = r.scale,
-                       .soft_cap = r.soft_cap,
-                       .alibi_slopes = alibi ? s.slopes : nullptr,
-                       .positions = rows.positions,
-                       .bias = has_bias(r) ? s.bias : nullptr,
-                       .visible_begin = rows.begin,
-                       .visible_end = rows.end,
-                       .visible = has_dense_visibility(r) ? s.visible : nullptr};
-  block.padded_columns = s.padded_columns;
-  block.value_scale = value_scale;
+  kernels::ScoreBlock<T> block{};
+  block.num_rows = task.num_rows;
+  block.depth = r.depth;
+  block.query = s.query;
+  block.scores = s.scores;
+  block.rules = {.scale = r.scale,
+                 .soft_cap = r.soft_cap,
+                 .alibi_slopes = alibi ? s.slopes : nullptr,
+                 .positions = rows.positions,
+                 .bias = has_bias(r) ? s.bias : nullptr,
+                 .visible_begin = rows.begin,
+                 .visible_end = rows.end,
+                 .visible = has_dense_visibility(r) ? s.visible : nullptr};
+  return block;
+}
 
-  const ChunkRange chunks{rows.all.begin / kChunkKeys, (rows.all.end + kChunkKeys - 1) / kChunkKeys};
+template <class T>
+bool start_block(const RowTask<T>& task, Index key, kernels::ScoreBlock<T>& block) {
+  const RowScratch<T>& s = task.scratch;
+  block.first_key = key;
+  block.num_keys = std::min(kBlockKeys, task.sequence.key_limit - key);
+  if (block.rules.visible && !fill_visible_tile(task.r, task.sequence, task.head, task.first_row, task.num_rows, key,
+                                                block.num_keys, *s.visible_rows, s.visible)) {
+    return false;
+  }
+  if (block.rules.bias) {
+    fill_bias_tile(task.r, task.sequence, task.head, task.first_row, task.num_rows, key, block.num_keys, s.bias);
+  }
+  for (Index i = 0; i < kernels::kBlockPanels; ++i) {
+    const Index panel = key / kPanel + i;
+    block.key_panels[i] = panel < task.unit.num_panels ? task.packed.key_panel(task.unit, panel) : nullptr;
+  }
+  return true;
+}
+
+namespace {
+
+template <class T>
+bool is_finite(T x) {
+  return x - x == 0;
+}
+
+enum class Sums { plain, scaled };
+
+template <class T>
+ChunkRange fill_chunks(const RowTask<T>& task, Sums sums) {
+  const auto& kernel = kernels::active().template of<T>();
+  const RowScratch<T>& s = task.scratch;
+  kernels::AttentionBlock<T> block{};
+  block.score = start_rows(task);
+  block.padded_columns = s.padded_columns;
+  block.value_scale = sums == Sums::plain ? static_cast<T>(1) : static_cast<T>(kAttentionSumScale);
+  const Interval& all = s.visible_rows->all;
+  if (all.begin >= all.end) return {0, 0};
+
+  const ChunkRange chunks{all.begin / kChunkKeys, (all.end + kChunkKeys - 1) / kChunkKeys};
   for (Index c = chunks.begin; c < chunks.end; ++c) {
-    block.state = s.chunk(c - chunks.begin);
+    const Index slot = c - chunks.begin;
+    block.state = sums == Sums::plain ? s.chunk(slot) : s.scaled_chunk(slot);
     std::fill_n(block.state.row_max, kPaddedRows, -std::numeric_limits<T>::infinity());
     std::fill_n(block.state.row_lanes, kRows * kLanes, static_cast<T>(0));
     std::fill_n(block.state.accumulator, kRows * s.padded_columns, static_cast<T>(0));
-    const Index end = std::min((c + 1) * kChunkKeys, rows.all.end);
-    const Index begin = std::max(c * kChunkKeys, rows.all.begin / kBlockKeys * kBlockKeys);
+    const Index end = std::min((c + 1) * kChunkKeys, all.end);
+    const Index begin = std::max(c * kChunkKeys, all.begin / kBlockKeys * kBlockKeys);
     for (Index key = begin; key < end; key += kBlockKeys) {
       poll(task.runtime);
-      block.score.first_key = key;
-      block.score.num_keys = std::min(kBlockKeys, task.sequence.key_limit - key);
-      if (block.score.rules.visible && !fill_visible_tile(r, task.sequence, task.head, task.first_row, task.num_rows,
-                                                          key, block.score.num_keys, rows, s.visible)) {
-        continue;
-      }
-      if (block.score.rules.bias) {
-        fill_bias_tile(r, task.sequence, task.head, task.first_row, task.num_rows, key, block.score.num_keys, s.bias);
-      }
+      if (!start_block(task, key, block.score)) continue;
       block.values_finite = true;
       for (Index i = 0; i < kernels::kBlockPanels; ++i) {
         const Index panel = key / kPanel + i;
         const bool there = panel < task.unit.num_panels;
-        block.score.key_panels[i] = there ? task.packed.key_panel(task.unit, panel) : nullptr;
         block.value_panels[i] = there ? task.packed.value_panel(task.unit, panel) : nullptr;
         block.values_finite = block.values_finite && (!there || task.packed.finite(task.unit, panel));
       }
@@ -152,84 +182,113 @@ ChunkRange attend(RowTask<T>& task, T value_scale) {
   return chunks;
 }
 
-namespace {
-
 template <class T>
-bool is_finite(T x) {
-  return x - x == 0;
-}
-
-template <class T>
-void finish(const RowTask<T>& task, const ChunkRange& chunks, T value_scale, T* context) {
+void finish(const RowTask<T>& task, const ChunkRange& chunks, Sums sums, T* context) {
   const RowScratch<T>& s = task.scratch;
-  const kernels::ChunkState<T> first = s.chunk(0);
+  const kernels::ChunkState<T> first = sums == Sums::plain ? s.chunk(0) : s.scaled_chunk(0);
   const bool sinks = !task.r.sinks.empty();
   if (sinks) std::fill_n(s.sinks, task.num_rows, task.r.sinks[static_cast<std::size_t>(task.head)]);
-  kernels::active().template of<T>().finish_rows({.num_chunks = chunks.end - chunks.begin,
-                                                  .num_rows = task.num_rows,
-                                                  .columns = task.r.columns,
-                                                  .accumulator = first.accumulator,
-                                                  .accumulator_chunk_stride = s.chunk_elements,
-                                                  .accumulator_row_stride = s.padded_columns,
-                                                  .row_max = first.row_max,
-                                                  .max_chunk_stride = s.chunk_elements,
-                                                  .max_row_stride = 1,
-                                                  .row_sum = first.row_sum,
-                                                  .sum_chunk_stride = s.chunk_elements,
-                                                  .sum_row_stride = 1,
-                                                  .sinks = sinks ? s.sinks : nullptr,
-                                                  .value_scale = value_scale,
-                                                  .context = context,
-                                                  .out_row_max = s.row_max,
-                                                  .out_row_sum = s.row_sum,
-                                                  .out_lse = s.lse,
-                                                  .out_sink_weight = s.sink_weight});
-}
-
-// A mean of values near the largest number is finite although their sum is not.
-template <class T>
-bool sums_overflowed(const RowTask<T>& task, const ChunkRange& chunks) {
-  const Index columns = task.r.columns;
-  bool overflowed = false;
-  for (Index i = 0; i < task.num_rows && !overflowed; ++i) {
-    if (!is_finite(task.scratch.row_sum[i])) continue;
-    const T* context = task.scratch.context + i * columns;
-    overflowed = !std::all_of(context, context + columns, is_finite<T>);
-  }
-  const Index end = std::min(chunks.end * (kChunkKeys / kPanel), task.unit.num_panels);
-  for (Index panel = chunks.begin * (kChunkKeys / kPanel); panel < end && overflowed; ++panel) {
-    overflowed = task.packed.finite(task.unit, panel);
-  }
-  return overflowed;
+  kernels::active().template of<T>().finish_rows(
+      {.num_chunks = chunks.end - chunks.begin,
+       .num_rows = task.num_rows,
+       .columns = task.r.columns,
+       .accumulator = first.accumulator,
+       .accumulator_chunk_stride = s.chunk_elements,
+       .accumulator_row_stride = s.padded_columns,
+       .row_max = first.row_max,
+       .max_chunk_stride = s.chunk_elements,
+       .max_row_stride = 1,
+       .row_sum = first.row_sum,
+       .sum_chunk_stride = s.chunk_elements,
+       .sum_row_stride = 1,
+       .sinks = sinks ? s.sinks : nullptr,
+       .value_scale = sums == Sums::plain ? static_cast<T>(1) : static_cast<T>(kAttentionSumScale),
+       .context = context,
+       .out_row_max = s.row_max,
+       .out_row_sum = s.row_sum,
+       .out_lse = s.lse,
+       .out_sink_weight = s.sink_weight});
 }
 
 }  // namespace
 
 template <class T>
-FinishedRows<T> attend_and_finish(RowTask<T>& task) {
+ChunkRange attend(const RowTask<T>& task) {
+  return fill_chunks(task, Sums::plain);
+}
+
+template <class T>
+void attend_scaled(const RowTask<T>& task, const ChunkRange& chunks) {
   const RowScratch<T>& s = task.scratch;
-  const ChunkRange chunks = attend<T>(task, 1);
-  finish<T>(task, chunks, 1, s.context);
-  if (sums_overflowed(task, chunks)) {
-    // Exact but for results that vanish beside the overflow.
-    const T value_scale = static_cast<T>(0x1p-40);
-    attend(task, value_scale);
-    finish(task, chunks, value_scale, s.repeated_context);
-    for (Index i = 0; i < task.num_rows * task.r.columns; ++i) {
-      if (!is_finite(s.context[i])) s.context[i] = s.repeated_context[i];
+  const Index slots = chunks.end - chunks.begin;
+  const Index elements = task.num_rows * s.padded_columns;
+  bool overflowed = false;
+  for (Index slot = 0; slot < slots; ++slot) {
+    const T* plain = s.chunk(slot).accumulator;
+    overflowed = overflowed || !std::all_of(plain, plain + elements, is_finite<T>);
+  }
+  if (overflowed) fill_chunks(task, Sums::scaled);
+  for (Index slot = 0; slot < slots; ++slot) {
+    const kernels::ChunkState<T> plain = s.chunk(slot);
+    const kernels::ChunkState<T> scaled = s.scaled_chunk(slot);
+    std::copy_n(plain.row_max, task.num_rows, scaled.row_max);
+    std::copy_n(plain.row_sum, task.num_rows, scaled.row_sum);
+    for (Index i = 0; i < elements; ++i) {
+      if (is_finite(plain.accumulator[i])) {
+        scaled.accumulator[i] = plain.accumulator[i] * static_cast<T>(kAttentionSumScale);
+      }
     }
+  }
+}
+
+template <class T>
+bool sums_overflowed(Index num_rows, Index columns, const T* row_sum, const T* context) {
+  for (Index i = 0; i < num_rows; ++i) {
+    const T* row = context + i * columns;
+    if (is_finite(row_sum[i]) && !std::all_of(row, row + columns, is_finite<T>)) return true;
+  }
+  return false;
+}
+
+template <class T>
+void take_scaled(Index num_rows, Index columns, const T* row_sum, const T* scaled_context, T* context) {
+  for (Index i = 0; i < num_rows * columns; ++i) {
+    if (is_finite(row_sum[i / columns]) && !is_finite(context[i])) context[i] = scaled_context[i];
+  }
+}
+
+template <class T>
+FinishedRows<T> attend_and_finish(const RowTask<T>& task) {
+  const RowScratch<T>& s = task.scratch;
+  const Index columns = task.r.columns;
+  const ChunkRange chunks = attend(task);
+  finish(task, chunks, Sums::plain, s.context);
+  if (sums_overflowed(task.num_rows, columns, s.row_sum, s.context)) {
+    attend_scaled(task, chunks);
+    finish(task, chunks, Sums::scaled, s.scaled_context);
+    take_scaled(task.num_rows, columns, s.row_sum, s.scaled_context, s.context);
   }
   return {s.context, s.row_max, s.row_sum, s.lse, s.sink_weight};
 }
 
-template class RowScratchLayout<float>;
-template class RowScratchLayout<double>;
-template ChunkRange attend(RowTask<float>&, float);
-template ChunkRange attend(RowTask<double>&, double);
-template FinishedRows<float> attend_and_finish(RowTask<float>&);
-template FinishedRows<double> attend_and_finish(RowTask<double>&);
 template struct RowScratch<float>;
+template class RowScratchLayout<float>;
+template kernels::ScoreBlock<float> start_rows(const RowTask<float>&);
+template bool start_block(const RowTask<float>&, Index, kernels::ScoreBlock<float>&);
+template ChunkRange attend(const RowTask<float>&);
+template void attend_scaled(const RowTask<float>&, const ChunkRange&);
+template FinishedRows<float> attend_and_finish(const RowTask<float>&);
+template bool sums_overflowed(Index, Index, const float*, const float*);
+template void take_scaled(Index, Index, const float*, const float*, float*);
 template struct RowScratch<double>;
+template class RowScratchLayout<double>;
+template kernels::ScoreBlock<double> start_rows(const RowTask<double>&);
+template bool start_block(const RowTask<double>&, Index, kernels::ScoreBlock<double>&);
+template ChunkRange attend(const RowTask<double>&);
+template void attend_scaled(const RowTask<double>&, const ChunkRange&);
+template FinishedRows<double> attend_and_finish(const RowTask<double>&);
+template bool sums_overflowed(Index, Index, const double*, const double*);
+template void take_scaled(Index, Index, const double*, const double*, double*);
 
 }  // namespace internal
 }  // namespace v0

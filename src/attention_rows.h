@@ -22,16 +22,21 @@ struct RowScratch {
   T* slopes;              // [kRows]
   T* sinks;               // [kRows]
   T* context;             // [kRows][Dv]
-  T* repeated_context;    // [kRows][Dv]
+  T* scaled_context;      // [kRows][Dv], for rows whose sums overflow
   T* row_max;             // [kRows] and so on: the finished rows
   T* row_sum;
   T* lse;
   T* sink_weight;
-  T* chunks;  // slots, one per chunk that the task visits
+  T* chunks;         // slots, one per chunk that the task visits
+  T* scaled_chunks;  // the same, with sums of kAttentionSumScale
   Index chunk_elements;
   Index padded_columns;
 
-  kernels::ChunkState<T> chunk(Index slot) const;
+  kernels::ChunkState<T> chunk(Index slot) const { return state_at(chunks, slot); }
+  kernels::ChunkState<T> scaled_chunk(Index slot) const { return state_at(scaled_chunks, slot); }
+
+ private:
+  kernels::ChunkState<T> state_at(T* slots, Index slot) const;
 };
 
 // Where each array of a RowScratch lies, for this call's shapes.
@@ -70,9 +75,21 @@ struct ChunkRange {
   Index end;
 };
 
-// Computes the chunk results of the task's rows, with p · v scaled by value_scale.
+// Packs the task's query and finds what its rows see; the block's rules then point into the scratch.
 template <class T>
-ChunkRange attend(RowTask<T>& task, T value_scale);
+kernels::ScoreBlock<T> start_rows(const RowTask<T>& task);
+
+// Points the block at the keys from `key` on, with their tiles of mask and bias. False when no row sees one of them.
+template <class T>
+bool start_block(const RowTask<T>& task, Index key, kernels::ScoreBlock<T>& block);
+
+// Fills the slots of the task's chunks.
+template <class T>
+ChunkRange attend(const RowTask<T>& task);
+
+// Fills the scaled slots: a finite sum of the plain slots times kAttentionSumScale, any other computed anew.
+template <class T>
+void attend_scaled(const RowTask<T>& task, const ChunkRange& chunks);
 
 template <class T>
 struct FinishedRows {
@@ -85,7 +102,16 @@ struct FinishedRows {
 
 // attend, then the merge of the chunks, the sink and the division.
 template <class T>
-FinishedRows<T> attend_and_finish(RowTask<T>& task);
+FinishedRows<T> attend_and_finish(const RowTask<T>& task);
+
+// Replaces what is not finite in a row of context whose row_sum is, by the context that scaled sums gave.
+template <class T>
+void take_scaled(Index num_rows, Index columns, const T* row_sum, const T* scaled_context, T* context);
+
+// Whether some row of context holds a number that is not finite although its row_sum is: a sum overflowed, or a value
+// that the row sees is not finite.
+template <class T>
+bool sums_overflowed(Index num_rows, Index columns, const T* row_sum, const T* context);
 
 }  // namespace internal
 }  // namespace v0

@@ -19,7 +19,6 @@ namespace internal {
 namespace {
 
 using kernels::kBlockKeys;
-using kernels::kPanel;
 using kernels::kRows;
 
 // Chosen rows that lie together in one sequence: output rows first_output … are its rows first_row ….
@@ -66,83 +65,51 @@ void write_block(const TensorView<T, 4>& output, Index b, Index h, Index row, In
   copy_elements(count, from, 1, output.pointer(b, h, row, key), output.strides[3]);
 }
 
+// The weights of the task's rows become output rows first_output ….
 template <class T>
-struct WeightsTask {
-  const ResolvedAttention<T>& r;
-  const WeightsRequest<T>& request;
-  const TensorView<T, 4>& output;
-  const PackedKeys<T>& packed;
-  const Runtime& runtime;
-};
-
-template <class T>
-void weigh(const WeightsTask<T>& task, const Unit& unit, const Piece& piece, Index head, const RowScratch<T>& s) {
+void weigh(const RowTask<T>& task, const WeightsRequest<T>& request, Index first_output,
+           const TensorView<T, 4>& output) {
   const ResolvedAttention<T>& r = task.r;
+  const RowScratch<T>& s = task.scratch;
   const auto& kernel = kernels::active().template of<T>();
-  const Sequence& sequence = r.sequences[static_cast<std::size_t>(piece.sequence)];
-  const Index row = sequence.first_query + piece.first_row;
-  const bool weights = task.request.kind == WeightsKind::weights;
+  const Sequence& sequence = task.sequence;
+  const Index row = sequence.first_query + task.first_row;
+  const bool weights = request.kind == WeightsKind::weights;
   const T nothing = weights ? static_cast<T>(0) : -std::numeric_limits<T>::infinity();
-  VisibleRows& rows = *s.visible_rows;
-  fill_rows(r, sequence, piece.first_row, piece.num_rows, rows);
-  kernel.pack_query({r.query.pointer(sequence.batch, head, row, 0), r.query.strides[2], r.query.strides[3]},
-                    piece.num_rows, r.depth, s.query);
-  const bool alibi = !r.alibi_slopes.empty();
-  if (alibi) std::fill_n(s.slopes, piece.num_rows, r.alibi_slopes[static_cast<std::size_t>(head)]);
+  kernels::ScoreBlock<T> block = start_rows(task);
+  const Interval& seen = s.visible_rows->all;
   if (weights) {
-    const TensorView<const T, 3>& row_max = task.request.row_max;
-    const TensorView<const T, 3>& row_sum = task.request.row_sum;
-    copy_elements(piece.num_rows, row_max.pointer(sequence.batch, head, row), row_max.strides[2], s.row_max, 1);
-    copy_elements(piece.num_rows, row_sum.pointer(sequence.batch, head, row), row_sum.strides[2], s.row_sum, 1);
+    const auto load = [&](const TensorView<const T, 3>& from, T* to) {
+      copy_elements(task.num_rows, from.pointer(sequence.batch, task.head, row), from.strides[2], to, 1);
+    };
+    load(request.row_max, s.row_max);
+    load(request.row_sum, s.row_sum);
   }
-  kernels::ScoreBlock<T> block{};
-  block.num_rows = piece.num_rows;
-  block.depth = r.depth;
-  block.query = s.query;
-  block.scores = s.scores;
-  block.rules = {.scale = r.scale,
-                 .soft_cap = r.soft_cap,
-                 .alibi_slopes = alibi ? s.slopes : nullptr,
-                 .positions = rows.positions,
-                 .bias = has_bias(r) ? s.bias : nullptr,
-                 .visible_begin = rows.begin,
-                 .visible_end = rows.end,
-                 .visible = has_dense_visibility(r) ? s.visible : nullptr};
   // Packed keys of other sequences are columns of this row, too.
   const auto fill = [&](Index first_column, Index end_column) {
     T filler[kBlockKeys];
     std::fill_n(filler, kBlockKeys, nothing);
-    for (Index i = 0; i < piece.num_rows; ++i) {
+    for (Index i = 0; i < task.num_rows; ++i) {
       for (Index column = first_column; column < end_column; column += kBlockKeys) {
-        write_block(task.output, sequence.batch, head, piece.first_output + i, column,
+        write_block(output, sequence.batch, task.head, first_output + i, column,
                     std::min(kBlockKeys, end_column - column), filler);
       }
     }
   };
-  const Index begin = rows.all.begin < rows.all.end ? rows.all.begin / kBlockKeys * kBlockKeys : 0;
-  const Index end = rows.all.begin < rows.all.end ? rows.all.end : 0;
+  const Index begin = seen.begin < seen.end ? seen.begin / kBlockKeys * kBlockKeys : 0;
+  const Index end = seen.begin < seen.end ? seen.end : 0;
   fill(0, sequence.first_key + begin);
   Index key = begin;
   for (; key < end; key += kBlockKeys) {
     poll(task.runtime);
-    block.first_key = key;
-    block.num_keys = std::min(kBlockKeys, sequence.key_limit - key);
-    if (block.rules.visible &&
-        !fill_visible_tile(r, sequence, head, piece.first_row, piece.num_rows, key, block.num_keys, rows, s.visible)) {
+    if (!start_block(task, key, block)) {
       fill(sequence.first_key + key, sequence.first_key + key + block.num_keys);
       continue;
     }
-    if (block.rules.bias) {
-      fill_bias_tile(r, sequence, head, piece.first_row, piece.num_rows, key, block.num_keys, s.bias);
-    }
-    for (Index i = 0; i < kernels::kBlockPanels; ++i) {
-      const Index panel = key / kPanel + i;
-      block.key_panels[i] = panel < unit.num_panels ? task.packed.key_panel(unit, panel) : nullptr;
-    }
     kernel.score_block(block);
-    if (weights) kernel.weights_block(piece.num_rows, s.row_max, s.row_sum, s.scores);
-    for (Index i = 0; i < piece.num_rows; ++i) {
-      write_block(task.output, sequence.batch, head, piece.first_output + i, sequence.first_key + key, block.num_keys,
+    if (weights) kernel.weights_block(task.num_rows, s.row_max, s.row_sum, s.scores);
+    for (Index i = 0; i < task.num_rows; ++i) {
+      write_block(output, sequence.batch, task.head, first_output + i, sequence.first_key + key, block.num_keys,
                   s.scores + i * kBlockKeys);
     }
   }
@@ -195,7 +162,7 @@ void attention_weights(std::type_identity_t<TensorView<const T, 4>> query,
   const int workers = num_workers(runtime, static_cast<Index>(pieces.size()) * r.num_heads);
   const Workspace<std::byte> scratch(runtime, workers * layout.bytes());
   const Index group = r.num_heads / r.num_key_heads;
-  const WeightsTask<T> task{r, request, output, packed, runtime};
+  Progress progress(runtime, r.batch * r.num_heads * num_rows);
   const auto of_sequence = [&](Index sequence) {
     return std::ranges::equal_range(pieces, sequence, {}, &Piece::sequence);
   };
@@ -207,8 +174,17 @@ void attention_weights(std::type_identity_t<TensorView<const T, 4>> query,
     }
     for_each_item(runtime, workers, static_cast<Index>(work.size()) * group, [&](Index item, int worker) {
       const auto& [unit, piece] = work[static_cast<std::size_t>(item / group)];
-      weigh(task, *unit, *piece, unit->key_head * group + item % group,
-            layout.at(scratch.data() + worker * layout.bytes()));
+      const RowTask<T> task{.r = r,
+                            .packed = packed,
+                            .runtime = runtime,
+                            .unit = *unit,
+                            .sequence = r.sequences[static_cast<std::size_t>(piece->sequence)],
+                            .head = unit->key_head * group + item % group,
+                            .first_row = piece->first_row,
+                            .num_rows = piece->num_rows,
+                            .scratch = layout.at(scratch.data() + worker * layout.bytes())};
+      weigh(task, request, piece->first_output, output);
+      progress.add(task.num_rows);
     });
   }
 }

@@ -70,7 +70,6 @@ void linear_forward(std::type_identity_t<TensorView<const T, 2>> input,
   const Index scratch_elements = kRows * depth + kRows * kPanel;
   const Workspace<T> scratch(runtime, workers * scratch_elements);
   for_each_item(runtime, workers, blocks * groups, [&](Index task, int worker) {
-    poll(runtime);
     T* packed_rows = scratch.data() + worker * scratch_elements;
     T* tile = packed_rows + kRows * depth;
     const Index first = task % blocks * kRows;
@@ -78,6 +77,7 @@ void linear_forward(std::type_identity_t<TensorView<const T, 2>> input,
     kernel.pack_query({input.pointer(first, 0), input.strides[0], input.strides[1]}, count, depth, packed_rows);
     const Index end_panel = std::min(panels, (task / blocks + 1) * kGroupPanels);
     for (Index panel = task / blocks * kGroupPanels; panel < end_panel; ++panel) {
+      poll(runtime);
       const Index column = panel * kPanel;
       const Index width = std::min(kPanel, columns - column);
       kernel.linear_tile(count, width, depth, packed_rows, packed.data() + panel * depth * kPanel,

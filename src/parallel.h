@@ -9,6 +9,7 @@
 // Read next: parallel.cpp (the pool), runtime.cpp (how many threads).
 #pragma once
 
+#include <atomic>
 #include <cstdint>
 #include <functional>
 
@@ -38,6 +39,20 @@ int num_workers(const Runtime& runtime, Index num_items);
 // each inside a FloatingPointScope. Rethrows the first exception of a body. Throws cancelled when stop was requested.
 void for_each_item(const Runtime& runtime, int workers, Index num_items,
                    const std::function<void(Index item, int worker)>& body);
+
+// Counts the rows that a call has finished and tells Runtime::progress.
+class Progress {
+ public:
+  Progress(const Runtime& runtime, Index total) : runtime_(runtime), total_(total) {}
+  void add(Index rows) {
+    if (runtime_.progress) runtime_.progress(done_ += rows, total_);
+  }
+
+ private:
+  const Runtime& runtime_;
+  std::atomic<Index> done_{0};
+  Index total_;
+};
 
 // Throws cancelled when stop was requested. For bodies that run longer than a few milliseconds.
 void poll(const Runtime& runtime);

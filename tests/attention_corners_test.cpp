@@ -228,6 +228,23 @@ TYPED_TEST(Semantics3, InfinityInAVisibleValueReachesItsColumnAlone) {
   EXPECT_TRUE(std::isfinite(got.context.get({0, 0, 65, 37})));
 }
 
+// Values whose sum overflows, beside values that other rows see or none.
+TYPED_TEST(Semantics3, AMeanOfLargeValuesIsFiniteWhateverStandsBesideThem) {
+  using T = TypeParam;
+  AttentionInputs<T> inputs = AttentionInputs<T>::normal(8, 70, 130, 4);
+  for (Index j = 0; j < 60; ++j) inputs.value.set({0, 0, j, 2}, this->kLargest);
+  inputs.value.set({0, 0, 65, 1}, this->kNaN);       // seen by rows from 5 on
+  inputs.value.set({0, 0, 66, 2}, this->kInfinity);  // by rows from 6 on
+  inputs.value.set({0, 0, 131 - 1, 2}, this->kNaN);  // by none
+  const AttentionOptions<T> options{.causal = true, .query_offset = Index{60}, .scale = 0.0};
+  const AttentionArrays<T> got = checked_attention(inputs, options);
+  EXPECT_TRUE(std::isfinite(got.context.get({0, 0, 0, 2})));
+  EXPECT_GT(got.context.get({0, 0, 0, 2}), this->kLargest / 2);
+  EXPECT_EQ(got.context.get({0, 0, 6, 2}), this->kInfinity);
+  EXPECT_TRUE(std::isfinite(got.context.get({0, 0, 4, 1})));
+  EXPECT_TRUE(std::isnan(got.context.get({0, 0, 5, 1})));
+}
+
 // ---- scores of −∞ and of the lowest number
 
 TYPED_TEST(Semantics3, AScoreOfMinusInfinityHasWeightZero) {

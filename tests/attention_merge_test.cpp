@@ -27,24 +27,36 @@ TYPED_TEST_SUITE(AttentionMerge, Types);
 // Memory for N partials, or for N finished results: then row_max is their lse and row_sum is not used.
 template <class T>
 struct Partials {
-  Array<T, 5> accumulator;
+  Array<T, 5> accumulator, scaled;
   Array<T, 4> row_max, row_sum;
 
   Partials(Index N, Index B, Index H, Index L, Index Dv, const Layout<5>& layout = Layout<5>::dense(),
            const Layout<4>& row_layout = Layout<4>::dense())
-      : accumulator({N, B, H, L, Dv}, layout), row_max({N, B, H, L}, row_layout), row_sum({N, B, H, L}, row_layout) {}
+      : accumulator({N, B, H, L, Dv}, layout),
+        scaled({N, B, H, L, Dv}, layout),
+        row_max({N, B, H, L}, row_layout),
+        row_sum({N, B, H, L}, row_layout) {}
 
+  // Without the scaled sums: made-up partials have none.
   AttentionPartials<T> views() { return {accumulator.view(), row_max.view(), row_sum.view()}; }
   AttentionPartials<const T> inputs() const { return {accumulator.view(), row_max.view(), row_sum.view()}; }
+  AttentionPartials<const T> inputs_with_scaled() const {
+    return {accumulator.view(), row_max.view(), row_sum.view(), scaled.view()};
+  }
 };
 
 // All outputs of a merge but the weights.
 template <class T>
-AttentionArrays<T> merged(const Partials<T>& partials, std::span<const T> sinks = {}, const Runtime& runtime = {}) {
-  const auto& shape = partials.accumulator.shape();
+AttentionArrays<T> merged(const AttentionPartials<const T>& partials, std::span<const T> sinks = {},
+                          const Runtime& runtime = {}) {
+  const auto& shape = partials.accumulator.shape;
   auto outputs = AttentionArrays<T>::dense(shape[1], shape[2], shape[3], 0, shape[4], false);
-  attention_merge<T>(partials.inputs(), sinks, outputs.views(), runtime);
+  attention_merge<T>(partials, sinks, outputs.views(), runtime);
   return outputs;
+}
+template <class T>
+AttentionArrays<T> merged(const Partials<T>& partials, std::span<const T> sinks = {}, const Runtime& runtime = {}) {
+  return merged<T>(partials.inputs(), sinks, runtime);
 }
 template <class T>
 AttentionArrays<T> merged_by_lse(const Partials<T>& results, const Runtime& runtime = {}) {
@@ -108,7 +120,7 @@ Partials<T> partials_in_pieces(const AttentionCase<T>& call, const std::vector<I
     attention_partials<T>(call.query.view(), cut(call.key.view(), 2, first, count),
                           cut(call.value.view(), 2, first, count),
                           {cut(partials.accumulator.view(), 0, n, num), cut(partials.row_max.view(), 0, n, num),
-                           cut(partials.row_sum.view(), 0, n, num)},
+                           cut(partials.row_sum.view(), 0, n, num), cut(partials.scaled.view(), 0, n, num)},
                           piece.options);
     first = end;
   }
@@ -140,6 +152,16 @@ AttentionCase<T> random_long_case(std::uint64_t seed) {
   random_numbers(random, call, text);
   if (random.chance(0.3)) random_poison(random, call, text);
   if (random.chance(0.1)) random_visible_nan(random, call, text);
+  if (random.chance(0.25)) {
+    text << ", values up to the largest number";
+    for (Index column = 0; column < Dv; column += random.integer(1, 3)) {
+      for (Index key = 0; key < S; ++key) {
+        for (Index h = 0; h < Hkv; ++h) {
+          call.value.set({1, h, key, column}, std::numeric_limits<T>::max() * static_cast<T>(2 * random.uniform() - 1));
+        }
+      }
+    }
+  }
   call.text = text.str();
   return call;
 }
@@ -165,10 +187,60 @@ TYPED_TEST(AttentionMerge, PartialsOfAnyPiecesCutAtChunksGiveTheBitsOfTheWhole) 
       attention_forward<T>(call.query.view(), call.key.view(), call.value.view(), whole.views(), call.options);
       for (const auto& ends : {std::vector<Index>{S}, every, some}) {
         const Partials<T> partials = partials_in_pieces(call, ends, random);
-        EXPECT_TRUE(all_bits(merged<T>(partials, call.options.sinks)) == all_bits(whole)) << ends.size() << " pieces";
+        EXPECT_TRUE(all_bits(merged<T>(partials.inputs_with_scaled(), call.options.sinks)) == all_bits(whole))
+            << ends.size() << " pieces";
       }
     });
   }
+}
+
+// Column 0: sums of one chunk overflow. 1: only the sum over chunks does. 2: sums overflow and would cancel.
+// 3: numbers that would vanish if they were scaled.
+template <class T>
+AttentionCase<T> case_near_the_largest_number() {
+  const Index S = 3 * kAttentionChunkKeys + 5;
+  constexpr T kLargest = std::numeric_limits<T>::max();
+  AttentionCase<T> call;
+  Random random(20270303);
+  call.query = normal_array<T, 4>(random, {1, 1, 3, 5});
+  call.key = normal_array<T, 4>(random, {1, 1, S, 5});
+  call.value = Array<T, 4>({1, 1, S, 4});
+  for (Index j = 0; j < S; ++j) {
+    call.value.set({0, 0, j, 0}, kLargest);
+    call.value.set({0, 0, j, 1}, kLargest / (2 * kAttentionChunkKeys) * static_cast<T>(1 + random.uniform()));
+    call.value.set({0, 0, j, 2}, j % 4 < 2 ? kLargest : -kLargest);
+    call.value.set({0, 0, j, 3}, std::numeric_limits<T>::min() * static_cast<T>(1 + random.uniform()));
+  }
+  call.options.scale = 0.0;
+  return call;
+}
+
+TYPED_TEST(AttentionMerge, SumsBeyondTheLargestNumberMergeLikeTheWhole) {
+  using T = TypeParam;
+  const AttentionCase<T> call = case_near_the_largest_number<T>();
+  const auto exact = reference::attention<T>(call.query.view(), call.key.view(), call.value.view(), call.options);
+  on_every_instruction_set([&](const kernels::KernelTable&) {
+    auto whole = AttentionArrays<T>::dense(1, 1, 3, call.S(), 4, false);
+    attention_forward<T>(call.query.view(), call.key.view(), call.value.view(), whole.views(), call.options);
+    Random random(20270304);
+    const Partials<T> partials = partials_in_pieces(call, {call.S()}, random);
+    EXPECT_EQ(partials.accumulator.get({0, 0, 0, 0, 0}), kInfinity<T>);
+    EXPECT_TRUE(std::isfinite(partials.accumulator.get({0, 0, 0, 0, 1})));
+    EXPECT_FALSE(std::isfinite(partials.accumulator.get({0, 0, 0, 0, 2})));
+    EXPECT_TRUE(all_bits(merged<T>(partials.inputs_with_scaled())) == all_bits(whole));
+    for (Index i = 0; i < 3; ++i) {
+      for (Index c = 0; c < 4; ++c) {
+        EXPECT_TRUE(agrees<T>(whole.context.get({0, 0, i, c}), exact.context[static_cast<std::size_t>(i * 4 + c)],
+                              exact.context_bound(i, c)))
+            << i << " " << c;
+      }
+    }
+    // Without the scaled sums the first column is lost, and no other.
+    const AttentionArrays<T> without = merged<T>(partials.inputs());
+    EXPECT_EQ(without.context.get({0, 0, 0, 0}), kInfinity<T>);
+    EXPECT_EQ(without.context.get({0, 0, 0, 1}), whole.context.get({0, 0, 0, 1}));
+    EXPECT_EQ(without.context.get({0, 0, 0, 3}), whole.context.get({0, 0, 0, 3}));
+  });
 }
 
 TYPED_TEST(AttentionMerge, APartialHoldsTheSumsOfItsChunk) {

@@ -140,11 +140,16 @@ REGARD_EXPORT void attention_weights(std::type_identity_t<TensorView<const T, 4>
 
 // Partial results of attention over chunks of keys, one per chunk, before the division by row_sum:
 // accumulator = Σ exp(score − row_max) · value over the chunk's visible keys. Without sinks.
+// A mean of values near the largest number of T is finite although their sum is not. Where accumulator is ±∞ or NaN
+// the merge reads scaled_accumulator instead: the same sum times kAttentionSumScale, with room for 2⁴⁰ times that
+// number. It is optional; without it such a sum stays what it is.
+inline constexpr double kAttentionSumScale = 0x1p-40;
 template <class T>
 struct AttentionPartials {
-  TensorView<T, 5> accumulator{};  // (N, B, H, L, Dv)
-  TensorView<T, 4> row_max{};      // (N, B, H, L), −∞ for a row that sees no key of the chunk
-  TensorView<T, 4> row_sum{};      // (N, B, H, L)
+  TensorView<T, 5> accumulator{};         // (N, B, H, L, Dv)
+  TensorView<T, 4> row_max{};             // (N, B, H, L), −∞ for a row that sees no key of the chunk
+  TensorView<T, 4> row_sum{};             // (N, B, H, L)
+  TensorView<T, 5> scaled_accumulator{};  // (N, B, H, L, Dv), or absent
 };
 
 // Chunks of S keys: ⌈S / kAttentionChunkKeys⌉, the N of attention_partials.

@@ -42,6 +42,9 @@ struct Runtime {
   int num_threads = 0;                             // 0: default_num_threads(); < 0: std::invalid_argument
   std::pmr::memory_resource* workspace = nullptr;  // nullptr: operator new; every byte of scratch comes from here
   std::stop_token stop{};                          // polled at least every 20 ms
+  // Called by attention_forward and attention_weights after each task, from any thread, also by several at once: rows
+  // of all heads finished, and rows in all. An exception ends the call and reaches its caller.
+  std::function<void(Index done, Index total)> progress{};
 };
 
 // Threads used when Runtime::num_threads is 0: REGARD_THREADS if set, else one for each physical core in the
