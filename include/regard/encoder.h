@@ -48,7 +48,7 @@ struct EncoderLayer {
   TensorView<const float, 1> norm_output_gain, norm_output_bias;        // (E)
 };
 
-// What load_encoder returns. The views point into memory that all copies share.
+// What load_encoder returns. All copies share the memory under the views.
 struct Encoder {
   EncoderConfig config;
   TensorView<const float, 2> word_table;                                // (V, E)
@@ -57,8 +57,8 @@ struct Encoder {
   TensorView<const float, 1> norm_embedding_gain, norm_embedding_bias;  // (E)
   std::vector<EncoderLayer> layers;                                     // N
   std::string family;                                                   // model_type of config.json: "bert"
-  std::string sha256;                                                   // of the file or files with the parameters, hex
-  std::shared_ptr<const void> memory;
+  std::shared_ptr<const Checkpoint> checkpoint;      // the file or files; its sha256() names the model
+  std::vector<std::shared_ptr<const float>> memory;  // under the views
 };
 
 // Reads config.json and model.safetensors (or its shards) of a folder as Hugging Face lays it out.
