@@ -1,0 +1,75 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// A sentence in a real model: its words, and every number that the encoder computed for them.
+//
+//     text ── Tokenizer ──▶ pieces ── encode ──▶ trace;     pieces of one word belong together:
+//     "embeddings"  =  em ##bed ##ding ##s                  its vector is the mean of theirs, its attention the sum
+//     over
+//                                                           keys and the mean over queries
+//
+// Words and tokens count from 0, [CLS] included. Read next: encoder.h, tokenizer.h, src/explain/sentence.cpp.
+#pragma once
+
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "regard/encoder.h"
+#include "regard/tokenizer.h"
+
+namespace regard {
+inline namespace v0 {
+
+// A folder as Hugging Face lays it out: config.json, tokenizer.json, model.safetensors. Copies share memory.
+struct SentenceModel {
+  std::string folder;
+  Encoder encoder;
+  Tokenizer tokenizer;
+};
+// Throws std::runtime_error as load_encoder and Tokenizer::read_folder do, and when the tokenizer has more tokens than
+// the encoder's table has rows.
+REGARD_EXPORT SentenceModel load_sentence_model(const std::string& folder, const ModelFileOptions& options = {});
+
+// A word as people name it. What the model sets round a text, [CLS] and [SEP], are words of one token, marked.
+struct SentenceWord {
+  std::string text;           // as written; "[CLS]"
+  std::vector<Index> tokens;  // its pieces
+  bool special = false;
+};
+
+struct SentenceOptions {
+  std::vector<std::string> hide;  // words, as word_index takes them: keys that no query sees, in any layer
+  bool truncate = false;          // keep the first max_positions − 1 tokens and the last ([SEP]), instead of refusing
+};
+
+struct Sentence {
+  std::string text;
+  TokenizedText tokens;  // after the cut, if there was one
+  std::vector<SentenceWord> words;
+  std::vector<Index> hidden;  // words, rising
+  Index cut_tokens = 0;       // how many tokens the cut took away
+  EncoderTrace trace;
+};
+
+// Throws std::invalid_argument for a text of more tokens than the model has places (with both counts), for a word to
+// hide that is not there, and as encode does.
+REGARD_EXPORT Sentence read_sentence(const SentenceModel& model, std::string_view text,
+                                     const SentenceOptions& options = {}, const Runtime& runtime = {});
+
+// The index of a word: WORD, WORD#1 for its second occurrence counted from 0, or @INDEX, the word that token INDEX
+// belongs to. Where no word is written so, case is passed over. Throws std::invalid_argument for a word that is not
+// there, or stands several times without #: naming the choices.
+REGARD_EXPORT Index word_index(const std::vector<SentenceWord>& words, std::string_view name);
+
+// The attention of words to words in one head: (W, W), the mean over the query word's pieces of the sum over the key
+// word's. Rows sum to 1. From encoder_weights of that layer: (H, L, L).
+REGARD_EXPORT Tensor<double, 2> word_weights(const Sentence& sentence, const Tensor<float, 3>& weights, Index head);
+
+// A word's vector in states (L, E): the mean of its pieces.
+REGARD_EXPORT std::vector<float> word_vector(const Sentence& sentence, const Tensor<float, 2>& states, Index word);
+
+// The cosine of two vectors, in double; 0 where one is 0. Throws std::invalid_argument for different lengths.
+REGARD_EXPORT double cosine(std::span<const float> a, std::span<const float> b);
+
+}  // namespace v0
+}  // namespace regard

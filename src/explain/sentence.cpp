@@ -1,0 +1,198 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// Sentences: a text's pieces gathered into words, hidden words as hidden keys, sums and means over pieces.
+// Read next: include/regard/sentence.h.
+#include "regard/sentence.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <charconv>
+#include <cmath>
+#include <stdexcept>
+#include <utility>
+
+#include "regard/explain.h"
+
+namespace regard {
+inline namespace v0 {
+namespace {
+
+std::vector<SentenceWord> words_of(const TokenizedText& text) {
+  std::vector<SentenceWord> words;
+  Index current = -1;
+  for (std::size_t i = 0; i < text.ids.size(); ++i) {
+    const Index word = text.word[i];
+    if (word < 0) {
+      words.push_back({text.tokens[i], {}, true});
+    } else if (word != current) {
+      words.push_back({text.words[static_cast<std::size_t>(word)], {}, false});
+    }
+    current = word;
+    words.back().tokens.push_back(static_cast<Index>(i));
+  }
+  return words;
+}
+
+// Takes tokens out of the middle, so that `kept` are left and the last stays the last.
+void cut(TokenizedText& text, Index kept) {
+  const auto shorten = [&](auto& entries) { entries.erase(entries.begin() + (kept - 1), entries.end() - 1); };
+  shorten(text.ids);
+  shorten(text.tokens);
+  shorten(text.word);
+  shorten(text.place);
+}
+
+std::string lower_ascii(std::string_view text) {
+  std::string lower(text);
+  for (char& c : lower) {
+    if (c >= 'A' && c <= 'Z') c = static_cast<char>(c - 'A' + 'a');
+  }
+  return lower;
+}
+
+bool read_whole(std::string_view text, Index& number) {
+  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), number);
+  return !text.empty() && error == std::errc() && end == text.data() + text.size() && number >= 0;
+}
+
+std::string choices(const std::vector<SentenceWord>& words, const std::vector<Index>& found, std::string_view name) {
+  std::string text;
+  for (std::size_t n = 0; n < found.size(); ++n) {
+    text += fmt::format("{}{}#{} (token {})",
+                        n == 0                  ? ""
+                        : n + 1 == found.size() ? " or "
+                                                : ", ",
+                        escape_for_terminal(name), n, words[static_cast<std::size_t>(found[n])].tokens.front());
+  }
+  return text;
+}
+
+}  // namespace
+
+SentenceModel load_sentence_model(const std::string& folder, const ModelFileOptions& options) {
+  SentenceModel model{folder, load_encoder(folder, options), Tokenizer::read_folder(folder)};
+  if (model.tokenizer.vocabulary_size() > model.encoder.config.vocabulary) {
+    throw std::runtime_error(fmt::format("{}: tokenizer.json has {} tokens and config.json a vocab_size of {}", folder,
+                                         model.tokenizer.vocabulary_size(), model.encoder.config.vocabulary));
+  }
+  return model;
+}
+
+Sentence read_sentence(const SentenceModel& model, std::string_view text, const SentenceOptions& options,
+                       const Runtime& runtime) {
+  Sentence sentence;
+  sentence.text = text;
+  sentence.tokens = model.tokenizer.encode(text);
+  const Index length = static_cast<Index>(sentence.tokens.ids.size());
+  const Index places = model.encoder.config.max_positions;
+  if (length > places) {
+    if (!options.truncate || places < 2) {
+      throw std::invalid_argument(
+          fmt::format("the text has {} tokens and the model has places for {}; shorten it, or cut it with --truncate",
+                      length, places));
+    }
+    sentence.cut_tokens = length - places;
+    cut(sentence.tokens, places);
+  }
+  sentence.words = words_of(sentence.tokens);
+  EncoderOptions encoder_options;
+  for (const std::string& name : options.hide) sentence.hidden.push_back(word_index(sentence.words, name));
+  std::sort(sentence.hidden.begin(), sentence.hidden.end());
+  sentence.hidden.erase(std::unique(sentence.hidden.begin(), sentence.hidden.end()), sentence.hidden.end());
+  for (const Index word : sentence.hidden) {
+    const auto& tokens = sentence.words[static_cast<std::size_t>(word)].tokens;
+    encoder_options.hidden_keys.insert(encoder_options.hidden_keys.end(), tokens.begin(), tokens.end());
+  }
+  sentence.trace = encode(model.encoder, sentence.tokens.ids, encoder_options, runtime);
+  return sentence;
+}
+
+Index word_index(const std::vector<SentenceWord>& words, std::string_view name) {
+  const std::string shown = escape_for_terminal(name.substr(0, 80));
+  if (name.starts_with('@')) {
+    Index token = 0;
+    if (read_whole(name.substr(1), token)) {
+      for (std::size_t w = 0; w < words.size(); ++w) {
+        const auto& tokens = words[w].tokens;
+        if (std::find(tokens.begin(), tokens.end(), token) != tokens.end()) return static_cast<Index>(w);
+      }
+    }
+    throw std::invalid_argument(fmt::format("{} is no token of this text; expected @0 to @{}", shown,
+                                            words.empty() ? 0 : words.back().tokens.back()));
+  }
+  const auto find = [&](std::string_view wanted, bool exact) {
+    std::vector<Index> found;
+    for (std::size_t w = 0; w < words.size(); ++w) {
+      if (exact ? words[w].text == wanted : lower_ascii(words[w].text) == lower_ascii(wanted)) {
+        found.push_back(static_cast<Index>(w));
+      }
+    }
+    return found;
+  };
+  const auto find_any = [&](std::string_view wanted) {
+    std::vector<Index> found = find(wanted, true);
+    return found.empty() ? find(wanted, false) : found;
+  };
+  std::vector<Index> found = find_any(name);
+  if (found.size() == 1) return found.front();
+  if (found.size() > 1) {
+    throw std::invalid_argument(fmt::format("{} stands {} times in this text; expected one of {}", shown, found.size(),
+                                            choices(words, found, name)));
+  }
+  const std::size_t mark = name.rfind('#');
+  Index number = 0;
+  if (mark != std::string_view::npos && mark > 0 && read_whole(name.substr(mark + 1), number)) {
+    found = find_any(name.substr(0, mark));
+    if (number < static_cast<Index>(found.size())) return found[static_cast<std::size_t>(number)];
+    if (!found.empty()) {
+      throw std::invalid_argument(
+          fmt::format("{} is not in this text; expected {}", shown, choices(words, found, name.substr(0, mark))));
+    }
+  }
+  std::string all;
+  constexpr std::size_t kShown = 24;
+  for (std::size_t w = 0; w < words.size() && w < kShown; ++w) {
+    all += (w == 0 ? "" : ", ") + escape_for_terminal(words[w].text.substr(0, 80));
+  }
+  if (words.size() > kShown) all += ", …";
+  throw std::invalid_argument(fmt::format("{} is no word of this text; expected one of {}", shown, all));
+}
+
+Tensor<double, 2> word_weights(const Sentence& sentence, const Tensor<float, 3>& weights, Index head) {
+  const Index num_words = static_cast<Index>(sentence.words.size());
+  Tensor<double, 2> result({num_words, num_words});
+  for (Index q = 0; q < num_words; ++q) {
+    const auto& queries = sentence.words[static_cast<std::size_t>(q)].tokens;
+    for (Index k = 0; k < num_words; ++k) {
+      double sum = 0;
+      for (const Index query : queries) {
+        for (const Index key : sentence.words[static_cast<std::size_t>(k)].tokens) sum += weights(head, query, key);
+      }
+      result(q, k) = sum / static_cast<double>(queries.size());
+    }
+  }
+  return result;
+}
+
+std::vector<float> word_vector(const Sentence& sentence, const Tensor<float, 2>& states, Index word) {
+  return mean_rows(states, sentence.words[static_cast<std::size_t>(word)].tokens);
+}
+
+double cosine(std::span<const float> a, std::span<const float> b) {
+  if (a.size() != b.size()) {
+    throw std::invalid_argument(
+        fmt::format("cosine: vectors of {} and {} numbers; expected equal lengths", a.size(), b.size()));
+  }
+  double product = 0, a_squared = 0, b_squared = 0;
+  for (std::size_t i = 0; i < a.size(); ++i) {
+    const double x = a[i], y = b[i];
+    product += x * y;
+    a_squared += x * x;
+    b_squared += y * y;
+  }
+  return a_squared == 0 || b_squared == 0 ? 0.0 : product / std::sqrt(a_squared * b_squared);
+}
+
+}  // namespace v0
+}  // namespace regard
