@@ -3,7 +3,7 @@
 
     level 0  src/kernels              <cstddef> <cstdint> <cstring>, its own headers; intrinsics in simd.h alone
     level 1  src                      include/regard, kernels/table.h, its own headers, the standard library, POSIX
-    level 2  src/explain, src/model   include/regard, own headers; third party in .cpp only
+    level 2  src/explain, src/model   include/regard, own headers; third party in .cpp only; src/model opens files: POSIX
     level 3  cli                      include/regard, own headers, CLI11, fmt
     -        include/regard           include/regard and the standard library
     -        tests, bench             include/regard, kernels/table.h, own headers, tests also headers of level 1
@@ -53,7 +53,8 @@ def allowed(path, bracket, name):
         return public or standard or (path.name == "c_api.h" and name in ("stddef.h", "stdint.h"))
     if relative.parts[:2] in (("src", "explain"), ("src", "model")):
         third_party = path.suffix == ".cpp" and library in EXPLAIN_LIBRARIES
-        return public or standard or own_folder(folder, name) or third_party
+        system = bracket == "<" and is_posix(name) and relative.parts[1] == "model" and path.suffix == ".cpp"
+        return public or standard or system or own_folder(folder, name) or third_party
     if top == "src":
         own = bracket == '"' and own_folder(folder, name) and "/" not in name
         system = bracket == "<" and (is_posix(name) or (name == "cpuid.h" and path.name == "isa.cpp"))

@@ -12,38 +12,12 @@
 #include <stdexcept>
 #include <unordered_set>
 
+#include "json_place.h"
 #include "regard/text.h"
 
 namespace regard {
 inline namespace v0 {
 namespace {
-
-// Counts the bytes that the parser has taken.
-class CountingIterator {
- public:
-  using iterator_category = std::input_iterator_tag;
-  using value_type = char;
-  using difference_type = std::ptrdiff_t;
-  using pointer = const char*;
-  using reference = const char&;
-
-  CountingIterator(const char* at, const char** taken) : at_(at), taken_(taken) {}
-  reference operator*() const { return *at_; }
-  CountingIterator& operator++() {
-    *taken_ = ++at_;
-    return *this;
-  }
-  CountingIterator operator++(int) {
-    CountingIterator before = *this;
-    ++*this;
-    return before;
-  }
-  friend bool operator!=(const CountingIterator& a, const CountingIterator& b) { return a.at_ != b.at_; }
-
- private:
-  const char* at_;
-  const char** taken_;
-};
 
 class TreeBuilder : public nlohmann::json_sax<nlohmann::json> {
  public:
@@ -67,7 +41,7 @@ class TreeBuilder : public nlohmann::json_sax<nlohmann::json> {
     JsonValue v;
     v.kind = JsonValue::Kind::string;
     v.text = std::move(value);
-    return add(std::move(v), offset() - start_of_string());
+    return add(std::move(v), offset() - internal::start_of_string(text_, offset()));
   }
   bool binary(binary_t&) override { return false; }
   bool start_object(std::size_t) override { return start(JsonValue::Kind::object); }
@@ -75,38 +49,18 @@ class TreeBuilder : public nlohmann::json_sax<nlohmann::json> {
   bool end_object() override { return end(); }
   bool end_array() override { return end(); }
   bool key(string_t& value) override {
-    const std::size_t at = start_of_string();
+    const std::size_t at = internal::start_of_string(text_, offset());
     if (!names_.back().insert(value).second)
       fail(at, fmt::format("the name \"{}\" stands twice in one object", escape_for_terminal(value.substr(0, 80))));
     open_.back()->members.emplace_back(std::move(value), JsonValue{});
     return true;
   }
   bool parse_error(std::size_t position, const std::string&, const nlohmann::json::exception& error) override {
-    // nlohmann says "[json.exception.parse_error.101] parse error at line 1, column 2: syntax error …".
-    std::string what = error.what();
-    if (const std::size_t end = what.find(']'); what.starts_with('[') && end != std::string::npos)
-      what.erase(0, end + 2);
-    if (const std::size_t end = what.find(": "); what.starts_with("parse error") && end != std::string::npos)
-      what.erase(0, end + 2);
-    const std::string reason = error.id == 406 ? "a number is larger than a double can be" : what;
-    fail(position == 0 ? 0 : std::min(position - 1, text_.size()), reason);
+    fail(position == 0 ? 0 : std::min(position - 1, text_.size()), internal::parser_reason(error.what(), error.id));
   }
 
  private:
   std::size_t offset() const { return static_cast<std::size_t>(taken_ - text_.data()); }
-
-  // The opening quote of the string that ends where the parser stands.
-  std::size_t start_of_string() const {
-    std::size_t quote = offset() - 1;
-    while (quote > 0) {
-      --quote;
-      if (text_[quote] != '"') continue;
-      std::size_t slashes = 0;
-      while (slashes < quote && text_[quote - 1 - slashes] == '\\') ++slashes;
-      if (slashes % 2 == 0) break;
-    }
-    return quote;
-  }
 
   bool number(double value) {
     if (!std::isfinite(value)) fail(offset(), "a number is larger than a double can be");
@@ -187,8 +141,8 @@ JsonValue read_json(std::string_view text, const std::string& source, Index max_
   if (const std::size_t valid = valid_utf8_bytes(text); valid != text.size())
     throw std::runtime_error(fmt::format("{}: byte {}: not UTF-8", escape_for_terminal(source), valid));
   TreeBuilder builder(text, source, static_cast<std::size_t>(max_depth));
-  const CountingIterator first(text.data(), builder.taken());
-  const CountingIterator last(text.data() + text.size(), builder.taken());
+  const internal::CountingIterator first(text.data(), builder.taken());
+  const internal::CountingIterator last(text.data() + text.size(), builder.taken());
   nlohmann::json::sax_parse(first, last, &builder);
   return builder.take();
 }

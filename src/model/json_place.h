@@ -1,0 +1,72 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// Where a streaming parser of JSON stands in its text.
+//
+//     text ── CountingIterator ──▶ parser ── an event ──▶ handler, which asks how far the iterator has come
+//
+// Read next: json.cpp, safetensors_header.cpp.
+#pragma once
+
+#include <cstddef>
+#include <iterator>
+#include <string>
+#include <string_view>
+
+namespace regard {
+inline namespace v0 {
+namespace internal {
+
+// Counts the bytes that the parser has taken.
+class CountingIterator {
+ public:
+  using iterator_category = std::input_iterator_tag;
+  using value_type = char;
+  using difference_type = std::ptrdiff_t;
+  using pointer = const char*;
+  using reference = const char&;
+
+  CountingIterator(const char* at, const char** taken) : at_(at), taken_(taken) {}
+  reference operator*() const { return *at_; }
+  CountingIterator& operator++() {
+    *taken_ = ++at_;
+    return *this;
+  }
+  CountingIterator operator++(int) {
+    CountingIterator before = *this;
+    ++*this;
+    return before;
+  }
+  friend bool operator!=(const CountingIterator& a, const CountingIterator& b) { return a.at_ != b.at_; }
+
+ private:
+  const char* at_;
+  const char** taken_;
+};
+
+// The opening quote of the string whose closing quote is the byte before `end`.
+inline std::size_t start_of_string(std::string_view text, std::size_t end) {
+  std::size_t quote = end - 1;
+  while (quote > 0) {
+    --quote;
+    if (text[quote] != '"') continue;
+    std::size_t slashes = 0;
+    while (slashes < quote && text[quote - 1 - slashes] == '\\') ++slashes;
+    if (slashes % 2 == 0) break;
+  }
+  return quote;
+}
+
+// What nlohmann's parser says of a text, without the places that it counts in its own way:
+// "[json.exception.parse_error.101] parse error at line 1, column 2: syntax error …".
+inline std::string parser_reason(std::string what, int id) {
+  constexpr int kOutOfRange = 406;
+  if (id == kOutOfRange) return "a number is larger than a double can be";
+  if (const std::size_t end = what.find(']'); what.starts_with('[') && end != std::string::npos) what.erase(0, end + 2);
+  if (const std::size_t end = what.find(": "); what.starts_with("parse error") && end != std::string::npos)
+    what.erase(0, end + 2);
+  return what;
+}
+
+}  // namespace internal
+}  // namespace v0
+}  // namespace regard
