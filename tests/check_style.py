@@ -103,7 +103,7 @@ def places(files):
 def text_files(files):
     """UTF-8, line ends of Unix, no tabs in code, no blanks at line ends, a newline at the end."""
     for path in files:
-        if "corpus" in path.parts or path.suffix in (".npy", ".svg", ".csv"):
+        if "corpus" in path.parts or path.suffix in (".npy", ".safetensors", ".svg", ".csv"):
             continue
         text = text_of(path)
         if text is None:

@@ -1,0 +1,48 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// What encode() and the views of its trace share: a trace seen as a batch of one, and the mask that hides keys.
+// Read next: encoder.cpp, encoder_views.cpp.
+#pragma once
+
+#include <memory>
+#include <span>
+
+#include "regard/attention.h"
+
+namespace regard {
+inline namespace v0 {
+
+// (H, L, D) seen as (1, H, L, D).
+template <class T, int Rank>
+TensorView<T, Rank + 1> one_batch(TensorView<T, Rank> view) {
+  TensorView<T, Rank + 1> result;
+  result.data = view.data;
+  result.shape[0] = 1;
+  result.strides[0] = 0;
+  for (std::size_t axis = 0; axis < Rank; ++axis) {
+    result.shape[axis + 1] = view.shape[axis];
+    result.strides[axis + 1] = view.strides[axis];
+  }
+  return result;
+}
+
+// Keys that no query of any head sees: (1, 1, 1, L), broadcast. Without hidden keys there is no mask at all.
+class KeyMask {
+ public:
+  KeyMask(Index num_keys, std::span<const Index> hidden_keys) {
+    if (hidden_keys.empty()) return;
+    visible_ = std::make_unique<bool[]>(static_cast<std::size_t>(num_keys));
+    for (Index key = 0; key < num_keys; ++key) visible_[static_cast<std::size_t>(key)] = true;
+    for (Index key : hidden_keys) visible_[static_cast<std::size_t>(key)] = false;
+    options_.mask = {visible_.get(), {1, 1, 1, num_keys}};
+  }
+  // Valid while the mask lives.
+  const AttentionOptions<float>& options() const { return options_; }
+
+ private:
+  std::unique_ptr<bool[]> visible_;
+  AttentionOptions<float> options_;
+};
+
+}  // namespace v0
+}  // namespace regard

@@ -1,0 +1,276 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// load_encoder: what it reads in other dress (prefixes, older names, other types), and what it refuses in which words.
+// Read next: encoder_test.cpp, src/model/encoder_family.cpp.
+#include <gtest/gtest.h>
+
+#include <cstring>
+#include <filesystem>
+#include <fstream>
+#include <functional>
+#include <map>
+#include <sstream>
+
+#include "encoder_reference.h"
+
+namespace regard {
+namespace {
+
+const std::string kTiny = std::string(REGARD_ENCODER_DATA) + "/tiny";
+
+struct Part {
+  std::string type;  // as the file has it
+  std::vector<Index> shape;
+  std::string bytes;
+};
+using Parts = std::map<std::string, Part>;
+
+Parts tiny_parts() {
+  const Checkpoint checkpoint = Checkpoint::read_file(kTiny + "/model.safetensors");
+  Parts parts;
+  for (const StoredTensor& t : checkpoint.tensors()) {
+    parts[t.name] = {std::string(stored_type_name(t.type)), t.shape,
+                     std::string(reinterpret_cast<const char*>(t.bytes.data()), t.bytes.size())};
+  }
+  return parts;
+}
+
+std::string tiny_config() {
+  std::ostringstream text;
+  text << std::ifstream(kTiny + "/config.json").rdbuf();
+  return text.str();
+}
+
+// The text with one piece of it in another's place.
+std::string with(std::string text, std::string_view piece, std::string_view other) {
+  const std::size_t at = text.find(piece);
+  if (at == std::string::npos) throw std::logic_error("config.json has no such piece");
+  return text.replace(at, piece.size(), other);
+}
+
+// A model folder that lives as long as the test.
+class Folder {
+ public:
+  Folder(const std::string& config, const Parts& parts) {
+    path_ = testing::TempDir() + "encoder_" + testing::UnitTest::GetInstance()->current_test_info()->name();
+    std::filesystem::create_directories(path_);
+    std::ofstream(path_ + "/config.json", std::ios::binary) << config;
+    std::string header;
+    std::string data;
+    for (const auto& [name, part] : parts) {
+      std::ostringstream entry;
+      entry << (header.empty() ? "{" : ",") << '"' << name << R"(":{"dtype":")" << part.type << R"(","shape":[)";
+      for (std::size_t axis = 0; axis < part.shape.size(); ++axis) entry << (axis ? "," : "") << part.shape[axis];
+      entry << R"(],"data_offsets":[)" << data.size() << ',' << data.size() + part.bytes.size() << "]}";
+      header += entry.str();
+      data += part.bytes;
+    }
+    header += "}";
+    header.append((8 - header.size() % 8) % 8, ' ');
+    std::ofstream file(path_ + "/model.safetensors", std::ios::binary);
+    for (std::size_t byte = 0; byte < 8; ++byte) file.put(static_cast<char>(header.size() >> (8 * byte) & 0xff));
+    file << header << data;
+  }
+  ~Folder() { std::filesystem::remove_all(path_); }
+  Folder(const Folder&) = delete;
+  Folder& operator=(const Folder&) = delete;
+  const std::string& path() const { return path_; }
+
+ private:
+  std::string path_;
+};
+
+// What load_encoder says, with FOLDER for the folder's path.
+std::string refusal(const std::string& config, const Parts& parts, const ModelFileOptions& options = {}) {
+  const Folder folder(config, parts);
+  try {
+    load_encoder(folder.path(), options);
+  } catch (const std::runtime_error& error) {
+    return with(error.what(), folder.path(), "FOLDER");
+  }
+  return "accepted";
+}
+std::string refusal(const Parts& parts) { return refusal(tiny_config(), parts); }
+
+// What load_encoder says of the tiny model's config.json with one piece replaced, without the place.
+std::string config_refusal(std::string_view piece, std::string_view other) {
+  const std::string text = refusal(with(tiny_config(), piece, other), tiny_parts());
+  const std::string start = "FOLDER/config.json: byte ";
+  if (!text.starts_with(start)) return text;
+  return text.substr(text.find(": ", start.size()) + 2);
+}
+
+std::vector<float> output_of(const Encoder& encoder) {
+  const EncoderTrace trace = encode(encoder, std::vector<Index>{1, 2, 3, 59});
+  return {trace.output().data(), trace.output().data() + trace.output().size()};
+}
+std::vector<float> output_of(const Parts& parts) {
+  const Folder folder(tiny_config(), parts);
+  return output_of(load_encoder(folder.path()));
+}
+
+TEST(EncoderLoad, ReadsConfigAndHash) {
+  const Encoder encoder = load_encoder(kTiny);
+  EXPECT_EQ(encoder.config.vocabulary, 60);
+  EXPECT_EQ(encoder.config.num_layers, 3);
+  EXPECT_EQ(encoder.config.num_heads, 4);
+  EXPECT_EQ(encoder.config.width, 40);
+  EXPECT_EQ(encoder.config.feed_forward, 72);
+  EXPECT_EQ(encoder.config.max_positions, 40);
+  EXPECT_EQ(encoder.config.num_types, 2);
+  EXPECT_EQ(encoder.config.norm_epsilon, 0.001);
+  EXPECT_EQ(encoder.config.activation, "gelu");
+  EXPECT_EQ(encoder.config.head_size(), 10);
+  EXPECT_EQ(encoder.family, "bert");
+  EXPECT_EQ(encoder.checkpoint->sha256(), "72996caf631517e28a1bcf7363d7757eb65f9a16ea9e81e29cd926bd6b412daa");
+}
+
+TEST(EncoderLoad, ACopyOutlivesTheOriginal) {
+  auto original = std::make_unique<Encoder>(load_encoder(kTiny));
+  const std::vector<float> expected = output_of(*original);
+  const Encoder copy = *original;
+  original.reset();
+  EXPECT_EQ(output_of(copy), expected);
+}
+
+TEST(EncoderLoad, ReadsNamesInOtherDress) {
+  const std::vector<float> expected = output_of(load_encoder(kTiny));
+  const Parts plain = tiny_parts();
+  EXPECT_EQ(output_of(plain), expected);
+
+  Parts prefixed;
+  for (const auto& [name, part] : plain) prefixed["bert." + name] = part;
+  const Part extra{"F32", {1}, std::string(4, '\0')};
+  prefixed["bert.pooler.dense.bias"] = extra;
+  prefixed["cls.predictions.bias"] = extra;
+  prefixed["classifier.bias"] = extra;
+  prefixed["qa_outputs.bias"] = extra;
+  EXPECT_EQ(output_of(prefixed), expected);
+
+  Parts older;
+  for (const auto& [name, part] : plain) {
+    std::string other = name;
+    if (name.ends_with("LayerNorm.weight")) other = name.substr(0, name.size() - 6) + "gamma";
+    if (name.ends_with("LayerNorm.bias")) other = name.substr(0, name.size() - 4) + "beta";
+    older[other] = part;
+  }
+  older["embeddings.position_ids"] = {"I64", {1, 1}, std::string(8, '\0')};
+  older["pooler.dense.weight"] = extra;
+  EXPECT_EQ(output_of(older), expected);
+}
+
+TEST(EncoderLoad, ReadsOtherTypesOfNumbers) {
+  const std::vector<float> expected = output_of(load_encoder(kTiny));
+  Parts doubles = tiny_parts();
+  for (auto& [name, part] : doubles) {
+    std::string wide;
+    for (std::size_t at = 0; at < part.bytes.size(); at += sizeof(float)) {
+      float x = 0;
+      std::memcpy(&x, part.bytes.data() + at, sizeof x);
+      const auto y = static_cast<double>(x);
+      wide.append(reinterpret_cast<const char*>(&y), sizeof y);
+    }
+    part = {"F64", part.shape, wide};
+  }
+  EXPECT_EQ(output_of(doubles), expected);
+
+  // 0x3f80 is 1 in bf16: a gain of ones.
+  Parts halves = tiny_parts();
+  Parts ones = tiny_parts();
+  const std::string gain = "encoder.layer.2.output.LayerNorm.weight";
+  std::string bytes;
+  std::string float_bytes;
+  for (int e = 0; e < 40; ++e) {
+    bytes += std::string("\x80\x3f", 2);
+    float_bytes += std::string("\x00\x00\x80\x3f", 4);
+  }
+  halves[gain] = {"BF16", {40}, bytes};
+  ones[gain].bytes = float_bytes;
+  EXPECT_EQ(output_of(halves), output_of(ones));
+  EXPECT_NE(output_of(halves), expected);
+}
+
+TEST(EncoderLoad, RefusesFieldsByName) {
+  const auto expect = [](std::string_view piece, std::string_view other, const std::string& message) {
+    EXPECT_EQ(config_refusal(piece, other), message) << other;
+  };
+  const std::string heads = "\"num_attention_heads\": 4";
+  const std::string count = "; expected a whole number from 1 to 16777216";
+  expect(heads, R"("num_attention_heads": 0)", "num_attention_heads is 0" + count);
+  expect(heads, R"("num_attention_heads": -4)", "num_attention_heads is -4" + count);
+  expect(heads, R"("num_attention_heads": 4.5)", "num_attention_heads is 4.5" + count);
+  expect(heads, R"("num_attention_heads": "4")", "num_attention_heads is \"4\"" + count);
+  expect(heads, R"("num_attention_heads": [4])", "num_attention_heads is a list" + count);
+  expect(heads, R"("num_attention_heads": 7)",
+         "num_attention_heads is 7; expected a divisor of hidden_size, which is 40");
+  expect(heads, R"("n_head": 4)", "FOLDER/config.json: num_attention_heads is missing");
+  expect("\"num_hidden_layers\": 3", R"("num_hidden_layers": 2147483648)",
+         "num_hidden_layers is 2147483648; expected a whole number from 1 to 4096");
+  expect("\"num_hidden_layers\": 3", R"("num_hidden_layers": 9223372036854775808)",
+         "num_hidden_layers is 9.223372036854776e+18; expected a whole number from 1 to 4096");
+  for (const char* epsilon : {"0", "-1e-12"}) {
+    expect("\"layer_norm_eps\": 0.001", "\"layer_norm_eps\": " + std::string(epsilon),
+           "layer_norm_eps is " + std::string(epsilon) + "; expected a number above 0");
+  }
+  expect("\"layer_norm_eps\": 0.001", R"("layer_norm_eps": null)", "layer_norm_eps is null; expected a number above 0");
+  expect("\"hidden_act\": \"gelu\"", R"("hidden_act": "gelu_new")",
+         "hidden_act is \"gelu_new\"; only \"gelu\" is built");
+  expect("\"is_decoder\": false", R"("is_decoder": true)", "is_decoder is true; only false is built");
+  expect("\"is_decoder\": false", R"("position_embedding_type": "relative_key")",
+         "position_embedding_type is \"relative_key\"; only \"absolute\" is built");
+  expect("\"model_type\": \"bert\"", R"("model_type": "gpt2")", "model_type is \"gpt2\"; expected \"bert\"");
+  expect("\"model_type\": \"bert\"", R"("model_type": {})", "model_type is an object; expected \"bert\"");
+}
+
+TEST(EncoderLoad, NamesThePlaceInTheConfig) {
+  const std::string config = with(tiny_config(), "\"num_attention_heads\": 4", "\"num_attention_heads\": 0");
+  const std::string place = std::to_string(config.find("0", config.find("num_attention_heads")));
+  EXPECT_EQ(refusal(config, tiny_parts()).substr(0, 40),
+            ("FOLDER/config.json: byte " + place + ": num_attention").substr(0, 40));
+  EXPECT_EQ(refusal("[1]", tiny_parts()), "FOLDER/config.json: byte 0: expected an object");
+}
+
+TEST(EncoderLoad, ListsEveryTensorThatIsWrong) {
+  EXPECT_EQ(refusal(with(tiny_config(), "\"vocab_size\": 60", "\"vocab_size\": 61"), tiny_parts()),
+            "FOLDER: 1 tensor is not as config.json describes the model: embeddings.word_embeddings.weight has shape "
+            "(60, 40), expected (61, 40) = (vocab_size, hidden_size)");
+
+  Parts parts = tiny_parts();
+  parts.erase("encoder.layer.1.attention.self.key.bias");
+  parts["encoder.layer.0.intermediate.dense.weight"].shape = {40, 72};
+  parts["encoder.layer.2.output.LayerNorm.weight"].type = "I32";
+  parts["encoder.layer.3.output.LayerNorm.weight"] = parts["encoder.layer.2.output.LayerNorm.bias"];
+  EXPECT_EQ(refusal(parts),
+            "FOLDER: 4 tensors are not as config.json describes the model: "
+            "encoder.layer.0.intermediate.dense.weight has shape (40, 72), expected (72, 40) = (intermediate_size, "
+            "hidden_size); encoder.layer.1.attention.self.key.bias is missing, expected (40,) = (hidden_size); "
+            "encoder.layer.2.output.LayerNorm.weight has type I32, expected F32, F64, F16 or BF16; "
+            "encoder.layer.3.output.LayerNorm.weight is no tensor of a bert encoder with 3 layers");
+}
+
+TEST(EncoderLoad, TakesEachTensorOnce) {
+  Parts parts = tiny_parts();
+  parts["embeddings.LayerNorm.gamma"] = parts["embeddings.LayerNorm.weight"];
+  EXPECT_EQ(refusal(parts),
+            "FOLDER: 1 tensor is not as config.json describes the model: embeddings.LayerNorm.gamma is no tensor of a "
+            "bert encoder with 3 layers");
+}
+
+TEST(EncoderLoad, CountsProblemsBeyondAHundred) {
+  const std::string text =
+      refusal(with(tiny_config(), "\"num_hidden_layers\": 3", "\"num_hidden_layers\": 4096"), tiny_parts());
+  EXPECT_TRUE(text.starts_with("FOLDER: 65488 tensors are not")) << text.substr(0, 100);
+  EXPECT_TRUE(text.ends_with("; and 65388 more")) << text.substr(text.size() - 100);
+}
+
+TEST(EncoderLoad, RefusesMoreMemoryThanThereIs) {
+  Parts parts = tiny_parts();
+  Part& table = parts["embeddings.word_embeddings.weight"];
+  table = {"F16", table.shape, table.bytes.substr(0, table.bytes.size() / 2)};
+  ModelFileOptions options;
+  options.max_memory_bytes = 1000;
+  EXPECT_NE(refusal(tiny_config(), parts, options), "accepted");
+}
+
+}  // namespace
+}  // namespace regard
