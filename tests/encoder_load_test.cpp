@@ -263,13 +263,23 @@ TEST(EncoderLoad, CountsProblemsBeyondAHundred) {
   EXPECT_TRUE(text.ends_with("; and 65388 more")) << text.substr(text.size() - 100);
 }
 
+std::uint64_t data_bytes(const Parts& parts) {
+  std::uint64_t sum = 0;
+  for (const auto& [name, part] : parts) sum += part.bytes.size();
+  return sum;
+}
+
 TEST(EncoderLoad, RefusesMoreMemoryThanThereIs) {
   Parts parts = tiny_parts();
-  Part& table = parts["embeddings.word_embeddings.weight"];
-  table = {"F16", table.shape, table.bytes.substr(0, table.bytes.size() / 2)};
+  for (auto& [name, part] : parts) part = {"F16", part.shape, std::string(part.bytes.size() / 2, '\0')};
+  const std::uint64_t stored = data_bytes(parts);
   ModelFileOptions options;
-  options.max_memory_bytes = 1000;
-  EXPECT_NE(refusal(tiny_config(), parts, options), "accepted");
+  options.max_memory_bytes = stored + 2 * stored - 1;
+  EXPECT_EQ(refusal(tiny_config(), parts, options), "FOLDER: takes " + std::to_string(2 * stored) +
+                                                        " bytes of memory more as F32; " +
+                                                        std::to_string(2 * stored - 1) + " may be used");
+  options.max_memory_bytes = stored + 2 * stored;
+  EXPECT_EQ(refusal(tiny_config(), parts, options), "accepted");
 }
 
 }  // namespace

@@ -8,6 +8,7 @@
 // Read next: encoder_family.h, model_files.h.
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <cmath>
 #include <functional>
 #include <set>
@@ -162,17 +163,7 @@ class ParameterReader {
   }
 
   void read_all(Encoder& encoder, const ModelFileOptions& options) const {
-    std::uint64_t needed = 0;
-    for (const Read& read : reads_) {
-      if (read.tensor->type == StoredType::float32) continue;
-      needed +=
-          read.tensor->bytes.size() / static_cast<std::uint64_t>(stored_type_bytes(read.tensor->type)) * sizeof(float);
-    }
-    const std::uint64_t available = options.max_memory_bytes.value_or(available_memory_bytes());
-    if (needed > available) {
-      throw std::runtime_error(
-          fmt::format("{}: its parameters need {} bytes as F32 and {} are available", folder_, needed, available));
-    }
+    check_memory(options);
     for (const Read& read : reads_) {
       encoder.memory.push_back(checkpoint_.share_float32(*read.tensor));
       read.fill(encoder.memory.back().get());
@@ -184,6 +175,24 @@ class ParameterReader {
     const StoredTensor* tensor;
     std::function<void(const float*)> fill;
   };
+
+  // F32 is seen where the file's bytes lie; other types take memory of their own beside them.
+  void check_memory(const ModelFileOptions& options) const {
+    std::uint64_t held = 0;
+    for (const StoredTensor& tensor : checkpoint_.tensors()) held += tensor.bytes.size();
+    std::uint64_t needed = 0;
+    for (const Read& read : reads_) {
+      if (read.tensor->type == StoredType::float32) continue;
+      needed +=
+          read.tensor->bytes.size() / static_cast<std::uint64_t>(stored_type_bytes(read.tensor->type)) * sizeof(float);
+    }
+    const std::uint64_t available = options.max_memory_bytes
+                                        ? *options.max_memory_bytes - std::min(*options.max_memory_bytes, held)
+                                        : available_memory_bytes();
+    if (needed <= available) return;
+    throw std::runtime_error(
+        fmt::format("{}: takes {} bytes of memory more as F32; {} may be used", folder_, needed, available));
+  }
 
   static std::string name_in_layer(std::string_view pattern, std::size_t layer) {
     constexpr std::string_view kPlace = "{layer}";
