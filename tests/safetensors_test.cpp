@@ -1,0 +1,406 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// safetensors files in memory: what is read, number by number, and one refusal for each rule of the format, its text
+// and place included. The bad inputs are those published against such readers: lengths and products that wrap,
+// overlaps, holes, tails, names given twice, nesting, other kinds of files under the name.
+// Read next: src/model/safetensors_header.cpp.
+#include <fcntl.h>
+#include <gtest/gtest.h>
+#include <sys/stat.h>
+
+#include <cmath>
+#include <limits>
+#include <stdexcept>
+
+#include "model_bytes.h"
+#include "regard/model_files.h"
+#include "regard/runtime.h"
+#include "regard/sha256.h"
+
+namespace regard {
+namespace {
+
+Checkpoint parse(std::string_view bytes, const ModelFileOptions& options = {}) {
+  return parse_safetensors(to_bytes(bytes), "m", options);
+}
+
+std::string refusal(std::string_view bytes, const ModelFileOptions& options = {}) {
+  try {
+    parse(bytes, options);
+    return "accepted";
+  } catch (const std::runtime_error& error) {
+    return error.what();
+  }
+}
+
+// Of a header with that many bytes of data behind it.
+std::string header_refusal(std::string_view header, std::size_t num_data_bytes = 0,
+                           const ModelFileOptions& options = {}) {
+  return refusal(safetensors_bytes(header, std::string(num_data_bytes, '\0')), options);
+}
+
+std::string entry(std::string_view name, std::string_view type, std::string_view shape, std::string_view offsets) {
+  std::string text = "\"";
+  text.append(name).append("\":{\"dtype\":\"").append(type).append("\",\"shape\":").append(shape);
+  return text.append(",\"data_offsets\":").append(offsets).append("}");
+}
+
+TEST(Safetensors, ReadsEveryType) {
+  std::string header = "{\"__metadata__\":{\"format\":\"pt\"}";
+  std::string data;
+  const auto add = [&](std::string_view name, std::string_view type, std::string_view shape, const std::string& bytes) {
+    header += "," + entry(name, type, shape,
+                          "[" + std::to_string(data.size()) + "," + std::to_string(data.size() + bytes.size()) + "]");
+    data += bytes;
+  };
+  add("f64", "F64", "[2]", bytes_of<double>({1.0 / 3.0, -0.0}));
+  add("f32", "F32", "[2,2]", bytes_of<float>({1.5f, -2.25f, 1e-45f, 3.4028235e38f}));
+  // One, two, the smallest subnormal, the largest subnormal, the largest, minus zero.
+  add("f16", "F16", "[6]", bytes_of<std::uint16_t>({0x3c00, 0x4000, 0x0001, 0x03ff, 0x7bff, 0x8000}));
+  add("bf16", "BF16", "[3]", bytes_of<std::uint16_t>({0x3f80, 0xc040, 0x0001}));
+  add("i64", "I64", "[1]", bytes_of<std::int64_t>({-5}));
+  add("i32", "I32", "[1]", bytes_of<std::int32_t>({-6}));
+  add("i16", "I16", "[1]", bytes_of<std::int16_t>({-7}));
+  add("i8", "I8", "[1]", bytes_of<std::int8_t>({-8}));
+  add("u64", "U64", "[1]", bytes_of<std::uint64_t>({5}));
+  add("u32", "U32", "[1]", bytes_of<std::uint32_t>({6}));
+  add("u16", "U16", "[1]", bytes_of<std::uint16_t>({7}));
+  add("u8", "U8", "[1]", bytes_of<std::uint8_t>({8}));
+  add("bool", "BOOL", "[2]", std::string("\1\0", 2));
+  add("nothing", "F32", "[3,0]", "");
+  add("one", "F32", "[]", bytes_of<float>({7.0f}));
+  const Checkpoint checkpoint = parse(safetensors_bytes(header + "}  ", data));
+
+  ASSERT_EQ(checkpoint.tensors().size(), 15u);
+  for (std::size_t i = 1; i < 15; ++i) EXPECT_LT(checkpoint.tensors()[i - 1].name, checkpoint.tensors()[i].name);
+  const auto floats = [&](std::string_view name) {
+    const StoredTensor* tensor = checkpoint.find(name);
+    const std::vector<float> copied = checkpoint.read_float32(*tensor);
+    const std::shared_ptr<const float> shared = checkpoint.share_float32(*tensor);
+    EXPECT_EQ(std::memcmp(copied.data(), shared.get(), copied.size() * sizeof(float)), 0) << name;
+    return copied;
+  };
+  EXPECT_EQ(floats("f64"), (std::vector<float>{1.0f / 3.0f, -0.0f}));
+  EXPECT_TRUE(std::signbit(floats("f64")[1]));
+  EXPECT_EQ(floats("f32"), (std::vector<float>{1.5f, -2.25f, 1e-45f, 3.4028235e38f}));
+  EXPECT_EQ(floats("f16"), (std::vector<float>{1.0f, 2.0f, 0x1p-24f, 0x1.ff8p-15f, 65504.0f, 0.0f}));
+  EXPECT_TRUE(std::signbit(floats("f16")[5]));
+  EXPECT_EQ(floats("bf16"), (std::vector<float>{1.0f, -3.0f, 0x1p-133f}));
+  EXPECT_EQ(floats("one"), (std::vector<float>{7.0f}));
+  EXPECT_TRUE(floats("nothing").empty());
+  EXPECT_EQ(checkpoint.find("f32")->shape, (std::vector<Index>{2, 2}));
+  EXPECT_EQ(checkpoint.find("one")->shape, std::vector<Index>{});
+  EXPECT_EQ(checkpoint.find("f3"), nullptr);
+  EXPECT_EQ(checkpoint.find("zzz"), nullptr);
+  for (const char* name : {"i64", "i32", "i16", "i8", "u64", "u32", "u16", "u8", "bool"}) {
+    const StoredTensor* tensor = checkpoint.find(name);
+    ASSERT_NE(tensor, nullptr) << name;
+    EXPECT_EQ(static_cast<Index>(tensor->bytes.size()), stored_type_bytes(tensor->type) * tensor->shape[0]) << name;
+    EXPECT_THROW(checkpoint.read_float32(*tensor), std::runtime_error) << name;
+  }
+  try {
+    checkpoint.read_float32(*checkpoint.find("i64"));
+  } catch (const std::runtime_error& error) {
+    EXPECT_STREQ(error.what(),
+                 "m: tensor \"i64\" is of type I64, which holds no real numbers; expected F32, F16, BF16 or F64");
+  }
+}
+
+// Every half: the number that its bits mean, by the formula.
+TEST(Safetensors, EveryHalf) {
+  std::vector<std::uint16_t> halves;
+  for (int bits = 0; bits < 0x10000; ++bits) halves.push_back(static_cast<std::uint16_t>(bits));
+  const Checkpoint checkpoint =
+      parse(safetensors_bytes("{" + entry("h", "F16", "[65536]", "[0,131072]") + "}", bytes_of(halves)),
+            {.allow_nonfinite = true});
+  const std::vector<float> numbers = checkpoint.read_float32(checkpoint.tensors()[0]);
+  for (int bits = 0; bits < 0x10000; ++bits) {
+    const int exponent = bits >> 10 & 31;
+    const int fraction = bits & 1023;
+    const float x = numbers[static_cast<std::size_t>(bits)];
+    EXPECT_EQ(std::signbit(x), bits >= 0x8000) << bits;
+    if (exponent == 31) {
+      EXPECT_EQ(std::isnan(x), fraction != 0) << bits;
+      EXPECT_EQ(std::isinf(x), fraction == 0) << bits;
+    } else {
+      const double expected = exponent == 0 ? std::ldexp(fraction, -24) : std::ldexp(1024 + fraction, exponent - 25);
+      EXPECT_EQ(std::fabs(x), static_cast<float>(expected)) << bits;
+    }
+  }
+}
+
+TEST(Safetensors, LengthOfTheHeader) {
+  EXPECT_EQ(refusal(""), "m: byte 0: the file is empty; expected safetensors");
+  for (std::size_t n = 1; n < 8; ++n) {
+    EXPECT_EQ(refusal(std::string(n, '\0')),
+              "m: byte 0: the file has " + std::to_string(n) + " bytes, too few for safetensors");
+  }
+  EXPECT_EQ(refusal(std::string(8, '\xff') + "{}"),
+            "m: byte 0: the header is said to be 18446744073709551615 bytes long; the file goes on for 2");
+  EXPECT_EQ(refusal(std::string("\x0a\0\0\0\0\0\0\0{}", 10)),
+            "m: byte 0: the header is said to be 10 bytes long; the file goes on for 2");
+  EXPECT_EQ(refusal(std::string(8, '\0')), "m: byte 8: the header does not begin with {; this is no safetensors file");
+  EXPECT_EQ(header_refusal("{" + std::string(30, ' ') + "}", 0, {.max_header_bytes = 31}),
+            "m: byte 0: the header is 32 bytes long; at most 31 are read (the option max_header_bytes raises this)");
+  EXPECT_EQ(header_refusal("{" + std::string(30, ' ') + "}", 0, {.max_header_bytes = 32}), "accepted");
+}
+
+TEST(Safetensors, WhatStandsRoundTheHeader) {
+  EXPECT_EQ(header_refusal("{}"), "accepted");
+  EXPECT_EQ(header_refusal("{}    "), "accepted");
+  const std::string no_brace = "m: byte 8: the header does not begin with {; this is no safetensors file";
+  EXPECT_EQ(header_refusal(" {}"), no_brace);
+  EXPECT_EQ(header_refusal("\n{}"), no_brace);
+  EXPECT_EQ(header_refusal("\xef\xbb\xbf{}"), no_brace);
+  EXPECT_EQ(header_refusal("[]"), no_brace);
+  EXPECT_EQ(header_refusal(std::string("{}\0\0", 4)),
+            "m: byte 11: the header is padded with something else than spaces");
+  EXPECT_EQ(header_refusal("{} \n "), "m: byte 11: the header is padded with something else than spaces");
+  EXPECT_TRUE(header_refusal("{}{}").starts_with("m: byte 10: syntax error")) << header_refusal("{}{}");
+  EXPECT_TRUE(header_refusal("{} x").starts_with("m: byte 11: syntax error")) << header_refusal("{} x");
+  EXPECT_TRUE(header_refusal("{").starts_with("m: byte 9: syntax error")) << header_refusal("{");
+  EXPECT_TRUE(header_refusal("{\"a\":NaN}").starts_with("m: byte 13: syntax error")) << header_refusal("{\"a\":NaN}");
+}
+
+TEST(Safetensors, Utf8) {
+  EXPECT_EQ(header_refusal("{\"__metadata__\":{\"a\":\"\xff\"}}"), "m: byte 30: not UTF-8");
+  EXPECT_EQ(header_refusal("{\"__metadata__\":{\"a\":\"\xc0\xaf\"}}"), "m: byte 30: not UTF-8");  // overlong
+  EXPECT_EQ(header_refusal("{\"__metadata__\":{\"a\":\"\xed\xa0\x80\"}}"), "m: byte 30: not UTF-8");
+  const std::string lone = header_refusal(R"({"__metadata__":{"a":"\ud800"}})");
+  EXPECT_TRUE(lone.starts_with("m: byte ") && lone.find("surrogate") != std::string::npos) << lone;
+  EXPECT_EQ(header_refusal(R"({"__metadata__":{"größe":"\ud83d\ude00 日本"}})"), "accepted");
+}
+
+TEST(Safetensors, Nesting) {
+  const std::string brackets(100'000, '[');
+  EXPECT_EQ(header_refusal("{\"a\":" + brackets),
+            "m: byte 12: tensor \"a\" must be an object with dtype, shape and data_offsets, not a list");
+  EXPECT_EQ(header_refusal("{\"a\":{\"shape\":" + brackets),
+            "m: byte 22: shape of tensor \"a\" must be a list of whole numbers from 0 to 2^48, not a list");
+  std::string braces = "{\"__metadata__\":{";
+  for (int i = 0; i < 100'000; ++i) braces += "\"a\":{";
+  EXPECT_EQ(header_refusal(braces), "m: byte 28: metadata \"a\" must be text, not an object");
+}
+
+TEST(Safetensors, NamesGivenTwice) {
+  EXPECT_EQ(header_refusal("{" + entry("a", "U8", "[1]", "[0,1]") + "," + entry("a", "U8", "[1]", "[1,2]") + "}", 2),
+            "m: byte 61: tensor \"a\" stands twice, before at byte 9");
+  // The same name, once with an escape.
+  EXPECT_EQ(
+      header_refusal("{" + entry("a", "U8", "[1]", "[0,1]") + "," + entry("\\u0061", "U8", "[1]", "[1,2]") + "}", 2),
+      "m: byte 61: tensor \"a\" stands twice, before at byte 9");
+  EXPECT_EQ(header_refusal(R"({"__metadata__":{},"__metadata__":{}})"),
+            "m: byte 27: __metadata__ stands twice, before at byte 9");
+  EXPECT_EQ(header_refusal(R"({"__metadata__":{"a":"1","b":"2","a":"3"}})"),
+            "m: byte 41: metadata \"a\" stands twice, before at byte 25");
+  EXPECT_EQ(header_refusal(R"({"a":{"dtype":"U8","dtype":"U8"}})"), "m: byte 27: dtype of tensor \"a\" stands twice");
+}
+
+TEST(Safetensors, Metadata) {
+  EXPECT_EQ(header_refusal(R"({"__metadata__":3})"),
+            "m: byte 24: __metadata__ must be an object of texts, not a number");
+  EXPECT_EQ(header_refusal(R"({"__metadata__":null})"),
+            "m: byte 26: __metadata__ must be an object of texts, not null");
+  EXPECT_EQ(header_refusal(R"({"__metadata__":{"a":1}})"), "m: byte 29: metadata \"a\" must be text, not a number");
+  EXPECT_EQ(header_refusal(R"({"__metadata__":{"a":null}})"), "m: byte 31: metadata \"a\" must be text, not null");
+  EXPECT_EQ(header_refusal(R"({"__metadata__":{"a":[]}})"), "m: byte 28: metadata \"a\" must be text, not a list");
+  EXPECT_EQ(header_refusal(R"({"__metadata__":{"a":true}})"),
+            "m: byte 31: metadata \"a\" must be text, not true or false");
+}
+
+TEST(Safetensors, Fields) {
+  EXPECT_EQ(header_refusal(R"({"a":3})"),
+            "m: byte 13: tensor \"a\" must be an object with dtype, shape and data_offsets, not a number");
+  EXPECT_EQ(header_refusal(R"({"a":{}})"), "m: byte 14: tensor \"a\" has no dtype");
+  EXPECT_EQ(header_refusal(R"({"a":{"dtype":"U8"}})"), "m: byte 26: tensor \"a\" has no shape");
+  EXPECT_EQ(header_refusal(R"({"a":{"dtype":"U8","shape":[]}})"), "m: byte 37: tensor \"a\" has no data_offsets");
+  EXPECT_EQ(header_refusal(R"({"a":{"dtype":8}})"), "m: byte 22: dtype of tensor \"a\" must be text, not a number");
+  EXPECT_EQ(header_refusal(R"({"a":{"stride":[1]}})"),
+            "m: byte 14: tensor \"a\" has the unknown field \"stride\"; expected dtype, shape and data_offsets");
+  EXPECT_EQ(header_refusal(R"({"a":{"shape":"2"}})"),
+            "m: byte 23: shape of tensor \"a\" must be a list of whole numbers from 0 to 2^48, not text");
+  EXPECT_EQ(header_refusal(R"({"a":{"data_offsets":[1]}})"),
+            "m: byte 31: data_offsets of tensor \"a\" are fewer than two");
+  EXPECT_EQ(header_refusal(R"({"a":{"data_offsets":[1,2,3]}})"),
+            "m: byte 34: data_offsets of tensor \"a\" are more than two");
+}
+
+TEST(Safetensors, Types) {
+  for (const char* type : {"F8_E4M3", "F4", "f32", "", "COMPLEX64", "INT4"}) {
+    EXPECT_EQ(
+        header_refusal("{" + entry("a", type, "[1]", "[0,1]") + "}", 1),
+        std::string("m: byte 22: type \"") + type +
+            "\" of tensor \"a\" is not read; expected F64, F32, F16, BF16, I64, I32, I16, I8, U64, U32, U16, U8 or "
+            "BOOL");
+  }
+}
+
+TEST(Safetensors, Offsets) {
+  const auto two = [](std::string_view first, std::string_view second, std::size_t num_data_bytes) {
+    return header_refusal("{" + entry("a", "U8", "[4]", first) + "," + entry("b", "U8", "[4]", second) + "}",
+                          num_data_bytes);
+  };
+  EXPECT_EQ(two("[0,4]", "[4,8]", 8), "accepted");
+  EXPECT_EQ(two("[4,8]", "[0,4]", 8), "accepted");
+  EXPECT_EQ(two("[0,4]", "[3,7]", 7),
+            "m: byte 61: tensor \"b\" begins at byte 3 of the data, within \"a\", which ends at 4");
+  EXPECT_EQ(two("[0,4]", "[0,4]", 4),
+            "m: byte 61: tensor \"b\" begins at byte 0 of the data, within \"a\", which ends at 4");
+  EXPECT_EQ(two("[0,4]", "[5,9]", 9),
+            "m: byte 61: bytes 4 to 5 of the data belong to no tensor; the next, \"b\", begins behind them");
+  EXPECT_EQ(two("[1,5]", "[5,9]", 9),
+            "m: byte 9: bytes 0 to 1 of the data belong to no tensor; the next, \"a\", begins behind them");
+  EXPECT_EQ(two("[0,4]", "[8,4]", 8), "m: byte 61: tensor \"b\": data_offsets [8, 4] end before they begin");
+  EXPECT_EQ(two("[0,4]", "[4,8]", 7),
+            "m: byte 61: tensor \"b\" ends at byte 8 of the data, of which the file holds 7; it is cut short");
+  EXPECT_EQ(two("[0,4]", "[4,8]", 9), "m: byte 121: the file goes on for 1 bytes after its last tensor");
+  EXPECT_EQ(two("[0,4]", "[4,18446744073709551615]", 8),
+            "m: byte 61: tensor \"b\": shape [4] of U8 takes 4 bytes; data_offsets [4, 18446744073709551615] hold "
+            "18446744073709551611");
+  const std::string must = "data_offsets of tensor \"a\" must be a list of two whole numbers from 0 to 2^64 - 1, not ";
+  EXPECT_EQ(two("[-1,3]", "[4,8]", 8), "m: byte 56: " + must + "-1");
+  EXPECT_EQ(two("[0,1e3]", "[4,8]", 8), "m: byte 59: " + must + "1e3");
+  EXPECT_EQ(two("[0,4.0]", "[4,8]", 8), "m: byte 59: " + must + "4.0");
+  EXPECT_EQ(two("[0,18446744073709551616]", "[4,8]", 8), "m: byte 76: " + must + "18446744073709551616");
+  EXPECT_EQ(two("{}", "[4,8]", 8), "m: byte 53: " + must + "an object");
+  EXPECT_EQ(header_refusal("{}", 3), "m: byte 10: the file goes on for 3 bytes after its last tensor");
+}
+
+TEST(Safetensors, Shapes) {
+  const auto shaped = [](std::string_view shape, std::string_view type = "F32", std::size_t num_data_bytes = 0) {
+    return header_refusal("{" + entry("a", type, shape, "[0," + std::to_string(num_data_bytes) + "]") + "}",
+                          num_data_bytes);
+  };
+  EXPECT_EQ(shaped("[2,3]", "F32", 20),
+            "m: byte 9: tensor \"a\": shape [2, 3] of F32 takes 24 bytes; data_offsets [0, 20] hold 20");
+  EXPECT_EQ(shaped("[4294967296,4294967296]"),
+            "m: byte 9: tensor \"a\": shape [4294967296, 4294967296] of F32 does not fit in 63 bits");
+  EXPECT_EQ(shaped("[281474976710656,65536]", "U8"),
+            "m: byte 9: tensor \"a\": shape [281474976710656, 65536] of U8 does not fit in 63 bits");
+  EXPECT_EQ(shaped("[9223372036854775808,2]"),
+            "m: byte 55: extent 9223372036854775808 of tensor \"a\" is more than 2^48");
+  EXPECT_EQ(shaped("[0,9223372036854775808]"),
+            "m: byte 57: extent 9223372036854775808 of tensor \"a\" is more than 2^48");
+  EXPECT_EQ(shaped("[281474976710657]"), "m: byte 51: extent 281474976710657 of tensor \"a\" is more than 2^48");
+  EXPECT_EQ(shaped("[0,281474976710656,281474976710656]"),
+            "m: byte 9: tensor \"a\": shape [0, 281474976710656, 281474976710656] of F32 does not fit in 63 bits");
+  EXPECT_EQ(shaped("[0,281474976710656]"), "accepted");
+  EXPECT_EQ(shaped("[0]", "F32", 4),
+            "m: byte 9: tensor \"a\": shape [0] of F32 takes 0 bytes; data_offsets [0, 4] hold 4");
+  EXPECT_EQ(shaped("[1,1,1,1,1,1,1,1]", "U8", 1), "accepted");
+  EXPECT_EQ(shaped("[1,1,1,1,1,1,1,1,1]", "U8", 1), "m: byte 52: tensor \"a\" has more than 8 axes");
+  const std::string must = "shape of tensor \"a\" must be a list of whole numbers from 0 to 2^48, not ";
+  EXPECT_EQ(shaped("[-1]"), "m: byte 38: " + must + "-1");
+  EXPECT_EQ(shaped("[1.5]"), "m: byte 39: " + must + "1.5");
+  EXPECT_EQ(shaped("[true]"), "m: byte 39: " + must + "true or false");
+}
+
+TEST(Safetensors, NumberOfTensors) {
+  std::string header = "{";
+  for (int i = 0; i < 5; ++i) header += (i == 0 ? "" : ",") + entry(std::to_string(i), "U8", "[0]", "[0,0]");
+  header += "}";
+  EXPECT_EQ(header_refusal(header, 0, {.max_tensors = 5}), "accepted");
+  EXPECT_EQ(header_refusal(header, 0, {.max_tensors = 4}),
+            "m: byte 217: more than 4 tensors; the option max_tensors raises this limit");
+}
+
+// The default limit, on a header of 70 MB, in the time of a parse.
+TEST(Safetensors, AMillionTensors) {
+  std::string header = "{";
+  for (int i = 0; i <= 1 << 20; ++i) {
+    header += (i == 0 ? "" : ",") + entry("layer." + std::to_string(i), "U8", "[0]", "[0,0]");
+  }
+  header += "}";
+  const std::string refused = header_refusal(header);
+  EXPECT_NE(refused.find(": more than 1048576 tensors; the option max_tensors raises this limit"), std::string::npos)
+      << refused;
+}
+
+TEST(Safetensors, NamesOfTensors) {
+  const auto named = [](std::string_view name) {
+    return header_refusal("{" + entry(name, "U8", "[0]", "[0,0]") + "}");
+  };
+  EXPECT_EQ(named("../../x"), "accepted");
+  EXPECT_EQ(named("größe 日本 \\u202e"), "accepted");
+  EXPECT_EQ(named(std::string(512, 'x')), "accepted");
+  EXPECT_EQ(named(""), "m: byte 9: the name of a tensor is empty");
+  EXPECT_EQ(named(std::string(513, 'x')), "m: byte 9: the name of a tensor is 513 bytes long; at most 512 are read");
+  EXPECT_EQ(named(std::string(1'000'000, 'x')),
+            "m: byte 9: the name of a tensor is 1000000 bytes long; at most 512 are read");
+  EXPECT_EQ(named("a\\u0000b"), "m: byte 9: the name \"a\\u{0}b\" of a tensor holds a control character");
+  EXPECT_EQ(named("\\u001b]0;x"), "m: byte 9: the name \"\\u{1b}]0;x\" of a tensor holds a control character");
+  EXPECT_EQ(named("\\u007f"), "m: byte 9: the name \"\\u{7f}\" of a tensor holds a control character");
+  EXPECT_EQ(named("\\u009b2J"), "m: byte 9: the name \"\\u{9b}2J\" of a tensor holds a control character");
+  EXPECT_EQ(named("\xc2\xa0"), "accepted");
+  // What is shown is escaped.
+  EXPECT_EQ(header_refusal("{" + entry("\\u202ex", "U8", "[1]", "[0,0]") + "}"),
+            "m: byte 9: tensor \"\\u{202e}x\": shape [1] of U8 takes 1 bytes; data_offsets [0, 0] hold 0");
+}
+
+TEST(Safetensors, NumbersThatAreNotFinite) {
+  const auto with = [](std::string_view type, const std::string& data, std::string_view shape) {
+    return safetensors_bytes("{" + entry("w", type, shape, "[0," + std::to_string(data.size()) + "]") + "}", data);
+  };
+  const float inf = std::numeric_limits<float>::infinity();
+  std::vector<float> many(5000, 1.0f);
+  many[4777] = std::nanf("");
+  EXPECT_EQ(refusal(with("F32", bytes_of(many), "[50,100]")),
+            "m: byte 19179: tensor \"w\" holds nan at [47, 77]; the option allow_nonfinite reads it all the same");
+  EXPECT_EQ(refusal(with("F32", bytes_of<float>({-inf}), "[]")),
+            "m: byte 61: tensor \"w\" holds -inf at []; the option allow_nonfinite reads it all the same");
+  EXPECT_EQ(refusal(with("F64", bytes_of<double>({0, HUGE_VAL}), "[2]")),
+            "m: byte 71: tensor \"w\" holds inf at [1]; the option allow_nonfinite reads it all the same");
+  EXPECT_EQ(refusal(with("F16", bytes_of<std::uint16_t>({0x7bff, 0xfc00}), "[2]")),
+            "m: byte 64: tensor \"w\" holds -inf at [1]; the option allow_nonfinite reads it all the same");
+  EXPECT_EQ(refusal(with("BF16", bytes_of<std::uint16_t>({0x7f7f, 0x7f81}), "[2]")),
+            "m: byte 65: tensor \"w\" holds nan at [1]; the option allow_nonfinite reads it all the same");
+  const Checkpoint allowed = parse(with("F32", bytes_of(many), "[50,100]"), {.allow_nonfinite = true});
+  EXPECT_TRUE(std::isnan(allowed.read_float32(allowed.tensors()[0])[4777]));
+  // Integers have no such numbers.
+  EXPECT_EQ(refusal(with("I32", bytes_of<std::uint32_t>({0xffffffff}), "[1]")), "accepted");
+
+  const Checkpoint large = parse(with("F64", bytes_of<double>({1, 1e300}), "[2]"));
+  try {
+    large.read_float32(large.tensors()[0]);
+    FAIL() << "1e300 became a float";
+  } catch (const std::runtime_error& error) {
+    EXPECT_STREQ(error.what(), "m: tensor \"w\" holds 1e+300 at [1], more than an f32 can");
+  }
+}
+
+TEST(Safetensors, OtherKindsOfFiles) {
+  const auto kind = [](std::string_view bytes) { return refusal(std::string(bytes) + std::string(40, 'x')); };
+  const std::string save = "; save the model as safetensors";
+  EXPECT_EQ(kind("\x1f\x8b\x08"), "m: byte 0: this is a gzip archive, not safetensors; unpack it first");
+  EXPECT_EQ(kind("PK\3\4"),
+            "m: byte 0: this is a zip archive (PyTorch's .bin and .pt are such), not safetensors" + save);
+  for (const char* protocol : {"\x80\2", "\x80\3", "\x80\4", "\x80\5"}) {
+    EXPECT_EQ(kind(protocol),
+              "m: byte 0: this is a Python pickle, which can run code and is never read, not safetensors" + save);
+  }
+  EXPECT_EQ(kind("version https://git-lfs.github.com/spec/v1\noid sha256:53aa\n"),
+            "m: byte 0: this is a Git LFS pointer, not safetensors; git lfs pull fetches the file itself");
+  const std::string page =
+      "m: byte 0: this is an HTML page, not safetensors, perhaps a server's error; fetch the file again";
+  EXPECT_EQ(kind("<!DOCTYPE html><html>"), page);
+  EXPECT_EQ(kind("\n  <HTML lang=en>"), page);
+  EXPECT_EQ(kind("GGUF\3"), "m: byte 0: this is a GGUF file, not safetensors");
+  // Short ones too.
+  EXPECT_EQ(refusal("PK\3\4"), kind("PK\3\4"));
+  // A header whose length has a pickle's first bytes is a header.
+  std::string header = "{" + std::string(0x0280 - 2, ' ') + "}";
+  EXPECT_EQ(header_refusal(header), "accepted");
+}
+
+TEST(Safetensors, BytesLiveAsLongAsWhatPointsToThem) {
+  std::shared_ptr<const float> shared;
+  {
+    const Checkpoint checkpoint =
+        parse(safetensors_bytes("{" + entry("w", "F32", "[3]", "[0,12]") + "}     ", bytes_of<float>({1, 2, 3})));
+    shared = checkpoint.share_float32(checkpoint.tensors()[0]);
+  }
+  EXPECT_EQ(shared.get()[2], 3.0f);
+}
+
+}  // namespace
+}  // namespace regard
