@@ -43,6 +43,15 @@ std::string_view kind_of(unsigned mode) {
 
 std::string system_reason() { return std::strerror(errno); }
 
+void check_is_folder(const std::string& path) {
+  struct stat status{};
+  const auto fail = [&path](const std::string& what) {
+    throw std::runtime_error(fmt::format("{}: {}; expected the folder of a model", escape_for_terminal(path), what));
+  };
+  if (::stat(path.c_str(), &status) != 0) fail("cannot be opened: " + system_reason());
+  if (!S_ISDIR(status.st_mode)) fail("is not a folder");
+}
+
 void ModelFile::fail(const std::string& what) const {
   throw std::runtime_error(fmt::format("{}: {}", escape_for_terminal(path_), what));
 }

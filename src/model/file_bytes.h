@@ -23,6 +23,9 @@ namespace internal {
 // The reason that a call to the system failed, from errno: "No such file or directory".
 std::string system_reason();
 
+// Throws std::runtime_error where no folder stands under that path.
+void check_is_folder(const std::string& path);
+
 // Bytes that a file's reader holds: memory of its own, or the mapped file.
 struct SharedBytes {
   std::shared_ptr<const std::byte> first;

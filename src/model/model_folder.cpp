@@ -114,6 +114,7 @@ std::vector<ShardedTensor> read_shard_index(std::string_view text, const std::st
 }
 
 Checkpoint Checkpoint::read_folder(const std::string& folder, const ModelFileOptions& options) {
+  internal::check_is_folder(folder);
   const std::string single = join(folder, kSingleFile);
   const std::string index_path = join(folder, kIndexFile);
   if (ModelFile::stands(single)) return read_file(single, options);
