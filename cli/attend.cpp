@@ -23,6 +23,7 @@
 #include "regard/attention.h"
 #include "regard/npy.h"
 #include "regard/runtime.h"
+#include "regard/text.h"
 
 namespace regard::program {
 namespace {

@@ -12,6 +12,7 @@
 
 #include "program.h"
 #include "regard/runtime.h"
+#include "regard/text.h"
 
 namespace regard::program {
 namespace {

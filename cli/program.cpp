@@ -92,27 +92,6 @@ class SignalsHeld {
   sigset_t previous_;
 };
 
-// ---- UTF-8
-
-// The bytes of the well-formed character at the front of text; 0 when there is none.
-std::size_t character_bytes(std::string_view text) {
-  const auto byte = [&](std::size_t i) { return static_cast<unsigned char>(text[i]); };
-  const unsigned first = byte(0);
-  if (first < 0x80) return 1;
-  const std::size_t count = first >= 0xf0 ? 4 : first >= 0xe0 ? 3 : 2;
-  if (first < 0xc2 || first > 0xf4 || text.size() < count) return 0;
-  for (std::size_t i = 1; i < count; ++i) {
-    if ((byte(i) & 0xc0) != 0x80) return 0;
-  }
-  // Overlong forms, surrogates, and what lies beyond U+10FFFF.
-  const unsigned second = byte(1);
-  if ((first == 0xe0 && second < 0xa0) || (first == 0xed && second > 0x9f) || (first == 0xf0 && second < 0x90) ||
-      (first == 0xf4 && second > 0x8f)) {
-    return 0;
-  }
-  return count;
-}
-
 std::string command_line_text;
 
 std::string shell_quoted(std::string_view argument) {
@@ -167,25 +146,6 @@ bool use_color(std::string_view mode) {
 }
 
 // ---- text
-
-std::string json_string(std::string_view text) {
-  std::string json = "\"";
-  while (!text.empty()) {
-    const std::size_t count = character_bytes(text);
-    const auto byte = static_cast<unsigned char>(text[0]);
-    if (count == 0) {
-      json += "\xef\xbf\xbd";
-    } else if (byte == '"' || byte == '\\') {
-      json += {'\\', text[0]};
-    } else if (byte < 0x20 || byte == 0x7f) {
-      json += fmt::format("\\u{:04x}", static_cast<unsigned>(byte));
-    } else {
-      json += text.substr(0, count);
-    }
-    text.remove_prefix(std::max<std::size_t>(count, 1));
-  }
-  return json + '"';
-}
 
 std::string json_number(double x) {
   if (std::isnan(x)) return "\"nan\"";

@@ -61,10 +61,8 @@ void add_color_option(CLI::App& command, std::string& mode);
 // unset or empty. Throws UsageError for another word.
 bool use_color(std::string_view mode);
 
-// ---- text (for a terminal: escape_for_terminal of regard/explain.h; main applies it to every message)
+// ---- text (for a terminal: escape_for_terminal of regard/text.h; main applies it to every message)
 
-// A JSON string with its quotes; bytes that are not UTF-8 become U+FFFD.
-std::string json_string(std::string_view text);
 // The shortest JSON number that reads back as x; "-inf", "inf" and "nan" as strings.
 std::string json_number(double x);
 // The command as it was typed, quoted for a shell: what "command" holds in JSON.

@@ -347,6 +347,10 @@ def test_json_says_what_was_done(folder):
     assert report["plan"]["memory_bytes"] >= 4 * (24 + 36 + 60 + 40)
     assert report["seconds"] >= 0
     assert succeed("attend", *QKV, "--json", cwd=folder)
+    hostile = "<script>\u202e\u2028\x1b.npy"
+    text = succeed("attend", *QKV, "-o", hostile, "--json", cwd=folder)
+    assert hostile in json.loads(text)["command"]
+    assert not [raw for raw in ("<", ">", "\u202e", "\u2028", "\x1b") if raw.encode() in text]
 
 
 def test_rows_without_keys_and_empty_arrays(folder):

@@ -9,6 +9,7 @@
 #include <cmath>
 
 #include "regard/explain.h"
+#include "regard/text.h"
 
 namespace {
 
@@ -59,6 +60,14 @@ TEST(Escape, MakesTextSafeForATerminal) {
   EXPECT_EQ(display_width("日本"), 4);
   EXPECT_EQ(display_width("e\u0301"), 1);
   EXPECT_EQ(display_width("abc"), 3);
+}
+
+TEST(Escape, MakesTextSafeInJson) {
+  EXPECT_EQ(json_string("a \"b\" \\ \n\t"), "\"a \\\"b\\\" \\\\ \\n\\t\"");
+  EXPECT_EQ(json_string("</script>&\x1b\x7f"), "\"\\u003c/script\\u003e\\u0026\\u001b\\u007f\"");
+  EXPECT_EQ(json_string("\u202e\u2028\U000e0001"), "\"\\u202e\\u2028\\udb40\\udc01\"");
+  EXPECT_EQ(json_string("\xff\xc3"), "\"\\ufffd\\ufffd\"");
+  EXPECT_EQ(json_string("Größe 日本 \U0001f600"), "\"Größe 日本 \U0001f600\"");
 }
 
 TEST(Text, EveryLineFits) {

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Text from outside: where its characters end, whether it is UTF-8, and how it is shown safely on a terminal.
+// Text from outside: where its characters end, whether it is UTF-8, and how it is shown safely on a
+// terminal and in JSON.
 // Read next: src/model/text.cpp.
 #pragma once
 
@@ -19,6 +20,10 @@ REGARD_EXPORT std::string escape_for_terminal(std::string_view text);
 
 // Columns that escaped text takes on a terminal: 2 for wide characters, 0 for combining marks.
 REGARD_EXPORT int display_width(std::string_view text);
+
+// A JSON string with its quotes, safe to stand in HTML: whatever escape_for_terminal would escape, and < > &, as \u
+// escapes. For each byte that is no UTF-8 stands U+FFFD.
+REGARD_EXPORT std::string json_string(std::string_view text);
 
 // Bytes of the first character; 1 for a byte that is no UTF-8, 0 for empty text.
 REGARD_EXPORT std::size_t character_bytes(std::string_view text);

@@ -9,11 +9,12 @@
 #include "regard/csv.h"
 
 #include <fmt/format.h>
-#include <utf8proc.h>
 
 #include <algorithm>
 #include <charconv>
 #include <stdexcept>
+
+#include "regard/text.h"
 
 namespace regard {
 inline namespace v0 {
@@ -112,21 +113,19 @@ class Reader {
   }
 
   void check_utf8() const {
+    const std::size_t broken = next_ + valid_utf8_bytes(text_.substr(next_));
+    if (broken == text_.size()) return;
     Index line = 1;
     Index column = 1;
-    for (std::size_t i = next_; i < text_.size();) {
-      utf8proc_int32_t code = 0;
-      const utf8proc_ssize_t length = utf8proc_iterate(reinterpret_cast<const utf8proc_uint8_t*>(text_.data() + i),
-                                                       static_cast<utf8proc_ssize_t>(text_.size() - i), &code);
-      if (length <= 0)
-        fail(line, column, fmt::format("byte {} ({:#04x}) is not UTF-8", i, static_cast<unsigned char>(text_[i])));
-      if (code == ',') ++column;
-      if (code == '\n' || (code == '\r' && text_.substr(i + 1, 1) != "\n")) {
+    for (std::size_t i = next_; i < broken; ++i) {
+      if (text_[i] == ',') ++column;
+      if (text_[i] == '\n' || (text_[i] == '\r' && text_.substr(i + 1, 1) != "\n")) {
         ++line;
         column = 1;
       }
-      i += static_cast<std::size_t>(length);
     }
+    fail(line, column,
+         fmt::format("byte {} ({:#04x}) is not UTF-8", broken, static_cast<unsigned char>(text_[broken])));
   }
 
   static bool is_divider(char c) { return c == ',' || c == '\n' || c == '\r'; }

@@ -5,49 +5,13 @@
 // Read next: render_json.cpp.
 #include "json_text.h"
 
-#include <fmt/format.h>
-#include <utf8proc.h>
-
 #include <cmath>
 
+#include "regard/text.h"
 #include "text.h"
 
 namespace regard {
 inline namespace v0 {
-namespace {
-
-bool is_plain(utf8proc_int32_t code) {
-  if (code == '<' || code == '>' || code == '&' || code == '"' || code == '\\') return false;
-  switch (utf8proc_category(code)) {
-    case UTF8PROC_CATEGORY_CC:
-    case UTF8PROC_CATEGORY_CF:
-    case UTF8PROC_CATEGORY_CS:
-    case UTF8PROC_CATEGORY_CO:
-    case UTF8PROC_CATEGORY_CN:
-    case UTF8PROC_CATEGORY_ZL:
-    case UTF8PROC_CATEGORY_ZP:
-      return false;
-    default:
-      return true;
-  }
-}
-
-void append_escaped(std::string& out, utf8proc_int32_t code) {
-  if (code == '"' || code == '\\') {
-    out += '\\';
-    out += static_cast<char>(code);
-  } else if (code == '\n') {
-    out += "\\n";
-  } else if (code == '\t') {
-    out += "\\t";
-  } else if (code < 0x10000) {
-    out += fmt::format("\\u{:04x}", code);
-  } else {
-    out += fmt::format("\\u{:04x}\\u{:04x}", 0xd800 + ((code - 0x10000) >> 10), 0xdc00 + ((code - 0x10000) & 0x3ff));
-  }
-}
-
-}  // namespace
 
 void JsonWriter::before_value() {
   if (after_name_) {
@@ -87,23 +51,7 @@ void JsonWriter::name(std::string_view text) {
 
 void JsonWriter::string(std::string_view text) {
   before_value();
-  text_ += '"';
-  while (!text.empty()) {
-    utf8proc_int32_t code = 0;
-    utf8proc_ssize_t length = utf8proc_iterate(reinterpret_cast<const utf8proc_uint8_t*>(text.data()),
-                                               static_cast<utf8proc_ssize_t>(text.size()), &code);
-    if (length <= 0) {
-      // JSON has no bytes that are no text: the replacement character stands for each.
-      text_ += "\\ufffd";
-      length = 1;
-    } else if (is_plain(code)) {
-      text_ += text.substr(0, static_cast<std::size_t>(length));
-    } else {
-      append_escaped(text_, code);
-    }
-    text.remove_prefix(static_cast<std::size_t>(length));
-  }
-  text_ += '"';
+  text_ += json_string(text);
 }
 
 void JsonWriter::number(double x) {
@@ -139,6 +87,48 @@ void JsonWriter::matrix(const Matrix& m) {
     end_array();
   }
   if (m.has_heads) end_array();
+}
+
+void JsonWriter::string(std::string_view member, std::string_view text) {
+  name(member);
+  string(text);
+}
+void JsonWriter::number(std::string_view member, double x) {
+  name(member);
+  number(x);
+}
+void JsonWriter::whole(std::string_view member, Index x) {
+  name(member);
+  whole(x);
+}
+void JsonWriter::boolean(std::string_view member, bool x) {
+  name(member);
+  boolean(x);
+}
+void JsonWriter::matrix(std::string_view member, const Matrix& m) {
+  name(member);
+  matrix(m);
+}
+void JsonWriter::strings(std::string_view member, const std::vector<std::string>& texts, bool on_one_line) {
+  if (texts.empty()) return;
+  name(member);
+  begin_array(on_one_line);
+  for (const std::string& text : texts) string(text);
+  end_array();
+}
+void JsonWriter::numbers(std::string_view member, const std::vector<double>& numbers) {
+  if (numbers.empty()) return;
+  name(member);
+  begin_array(true);
+  for (double x : numbers) number(x);
+  end_array();
+}
+void JsonWriter::indices(std::string_view member, const std::vector<Index>& indices) {
+  if (indices.empty()) return;
+  name(member);
+  begin_array(true);
+  for (Index i : indices) whole(i);
+  end_array();
 }
 
 std::string JsonWriter::take() {

@@ -31,6 +31,17 @@ class JsonWriter {
   void null();
   // A list of rows, or of such lists where there are heads.
   void matrix(const Matrix& m);
+
+  // Members of an object. Lists that are empty are left out.
+  void string(std::string_view name, std::string_view text);
+  void number(std::string_view name, double x);
+  void whole(std::string_view name, Index x);
+  void boolean(std::string_view name, bool x);
+  void matrix(std::string_view name, const Matrix& m);
+  void strings(std::string_view name, const std::vector<std::string>& texts, bool on_one_line = false);
+  void numbers(std::string_view name, const std::vector<double>& numbers);
+  void indices(std::string_view name, const std::vector<Index>& indices);
+
   std::string take();
 
  private:

@@ -16,37 +16,12 @@ namespace regard {
 inline namespace v0 {
 namespace {
 
-void write_texts(JsonWriter& json, std::string_view name, const std::vector<std::string>& texts) {
-  if (texts.empty()) return;
-  json.name(name);
-  json.begin_array();
-  for (const std::string& text : texts) json.string(text);
-  json.end_array();
-}
-void write_text(JsonWriter& json, std::string_view name, std::string_view text) {
-  json.name(name);
-  json.string(text);
-}
-void write_indices(JsonWriter& json, std::string_view name, const std::vector<Index>& indices) {
-  if (indices.empty()) return;
-  json.name(name);
-  json.begin_array(true);
-  for (Index i : indices) json.whole(i);
-  json.end_array();
-}
-
 void write_axis(JsonWriter& json, const Axis& axis, Index count) {
   json.begin_object();
-  write_text(json, "name", axis.name);
-  write_text(json, "extent", axis.extent);
-  json.name("count");
-  json.whole(count);
-  if (!axis.labels.empty()) {
-    json.name("labels");
-    json.begin_array(true);
-    for (const std::string& label : axis.labels) json.string(label);
-    json.end_array();
-  }
+  json.string("name", axis.name);
+  json.string("extent", axis.extent);
+  json.whole("count", count);
+  json.strings("labels", axis.labels, true);
   json.end_object();
 }
 
@@ -71,34 +46,23 @@ void write_flags(JsonWriter& json, std::string_view name, const Matrix& m, const
 void write_cell(JsonWriter& json, const CellWork& work, const Cell& cell) {
   json.name("cell");
   json.begin_object();
-  json.name("place");
-  json.begin_array(true);
-  json.whole(cell.head);
-  json.whole(cell.row);
-  json.whole(cell.column);
-  json.end_array();
-  write_text(json, "what", work.what);
-  json.name("result");
-  json.number(work.result);
+  json.indices("place", {cell.head, cell.row, cell.column});
+  json.string("what", work.what);
+  json.number("result", work.result);
   if (!work.terms.empty()) {
     json.name("terms");
     json.begin_array();
     for (const CellTerm& term : work.terms) {
       json.begin_object();
-      write_text(json, "label", term.label);
-      json.name("factors");
-      json.begin_array(true);
-      for (double x : term.factors) json.number(x);
-      json.end_array();
-      json.name("product");
-      json.number(term.product);
-      json.name("sum_so_far");
-      json.number(term.partial_sum);
+      json.string("label", term.label);
+      json.numbers("factors", term.factors);
+      json.number("product", term.product);
+      json.number("sum_so_far", term.partial_sum);
       json.end_object();
     }
     json.end_array();
   }
-  for (const NamedText& line : work.lines) write_text(json, line.name, line.text);
+  for (const NamedText& line : work.lines) json.string(line.name, line.text);
   json.end_object();
 }
 
@@ -111,17 +75,15 @@ void write_step(JsonWriter& json, const Explanation& explanation, const Step& st
                 const JsonOptions& options) {
   const Matrix& m = step.result;
   json.begin_object();
-  json.name("index");
-  json.whole(static_cast<Index>(index));
-  write_text(json, "name", step.name);
-  write_text(json, "term", step.term);
-  if (!step.called.empty()) write_text(json, "called", step.called);
-  write_text(json, "operation", step.request.operation);
-  write_text(json, "symbol", step.symbol);
-  write_text(json, "equation", step.equation);
-  json.name("library");
-  json.boolean(!step.not_the_library);
-  if (!step.finding.empty()) write_text(json, "finding", step.finding);
+  json.whole("index", static_cast<Index>(index));
+  json.string("name", step.name);
+  json.string("term", step.term);
+  if (!step.called.empty()) json.string("called", step.called);
+  json.string("operation", step.request.operation);
+  json.string("symbol", step.symbol);
+  json.string("equation", step.equation);
+  json.boolean("library", !step.not_the_library);
+  if (!step.finding.empty()) json.string("finding", step.finding);
   json.name("operands");
   json.begin_array(true);
   for (const Operand& operand : step.operands) json.string(operand.name);
@@ -136,28 +98,23 @@ void write_step(JsonWriter& json, const Explanation& explanation, const Step& st
   write_axis(json, step.row_axis, m.num_rows);
   json.name("columns");
   write_axis(json, step.column_axis, m.num_columns);
-  write_indices(json, "kept_rows", m.kept_rows);
-  write_indices(json, "kept_columns", m.kept_columns);
-  json.name("result");
-  json.matrix(m);
+  json.indices("kept_rows", m.kept_rows);
+  json.indices("kept_columns", m.kept_columns);
+  json.matrix("result", m);
   write_flags(json, "hidden", m, m.hidden);
   if (step.sums_to_one != SumAxis::none) {
-    write_text(json, "sums_to_one", step.sums_to_one == SumAxis::row ? "row" : "column");
-    json.name("sums");
-    json.begin_array(true);
-    for (double sum : step.sums) json.number(sum);
-    json.end_array();
+    json.string("sums_to_one", step.sums_to_one == SumAxis::row ? "row" : "column");
+    json.numbers("sums", step.sums);
   }
-  write_texts(json, "exact", step.exact);
+  json.strings("exact", step.exact);
   if (step.request.expected && !step.differs.empty()) {
     const Expected& expected = *step.request.expected;
     json.name("document");
     json.begin_object();
-    json.name("numbers");
-    json.matrix(expected.numbers);
-    json.name(expected.significant ? "significant_digits" : "digits");
-    json.whole(expected.digits);
-    write_indices(json, "rows", expected.rows);
+    json.matrix("numbers", expected.numbers);
+    json.whole(expected.significant ? "significant_digits" : "digits", expected.digits);
+    json.indices("rows", expected.rows);
+    json.indices("columns", expected.columns);
     write_flags(json, "differs", m, step.differs);
     json.end_object();
   }
@@ -166,15 +123,14 @@ void write_step(JsonWriter& json, const Explanation& explanation, const Step& st
     json.begin_array();
     for (const VariantResult& variant : step.variants) {
       json.begin_object();
-      write_text(json, "label", variant.label);
-      json.name("result");
-      json.matrix(variant.result);
+      json.string("label", variant.label);
+      json.matrix("result", variant.result);
       json.end_object();
     }
     json.end_array();
   }
-  write_texts(json, "notes", step.notes);
-  write_texts(json, "slips", step.slips);
+  json.strings("notes", step.notes);
+  json.strings("slips", step.slips);
   if (options.cell && has_cell(m, *options.cell))
     write_cell(json, unfold_cell(explanation, step, *options.cell, 6), *options.cell);
   json.end_object();
@@ -189,18 +145,17 @@ bool is_chosen(const Step& step, std::size_t index, const std::string& wanted) {
 std::string render_json(const Explanation& explanation, const JsonOptions& options) {
   JsonWriter json(explanation.settings.dtype);
   json.begin_object();
-  write_text(json, "schema", "regard/1");
-  write_text(json, "command", options.command);
-  write_text(json, "version", version());
-  write_text(json, "instruction_set", active_instruction_set());
-  write_text(json, "dtype", explanation.settings.dtype == NumberType::f32 ? "f32" : "f64");
-  if (!explanation.title.empty()) write_text(json, "title", explanation.title);
-  if (!explanation.citation.empty()) write_text(json, "citation", explanation.citation);
-  if (!explanation.finding.empty()) write_text(json, "finding", explanation.finding);
-  write_texts(json, "settings", explanation.settings_text);
+  json.string("schema", "regard/1");
+  json.string("command", options.command);
+  json.string("version", version());
+  json.string("instruction_set", active_instruction_set());
+  json.string("dtype", explanation.settings.dtype == NumberType::f32 ? "f32" : "f64");
+  if (!explanation.title.empty()) json.string("title", explanation.title);
+  if (!explanation.citation.empty()) json.string("citation", explanation.citation);
+  if (!explanation.finding.empty()) json.string("finding", explanation.finding);
+  json.strings("settings", explanation.settings_text);
   if (explanation.focus) {
-    json.name("token");
-    json.whole(*explanation.focus);
+    json.whole("token", *explanation.focus);
   }
   json.name("tokens");
   json.begin_array(true);
@@ -220,7 +175,7 @@ std::string render_json(const Explanation& explanation, const JsonOptions& optio
   // The text renderer says which steps and cells there are; both refuse alike.
   if (!any || !any_cell) (void)render_text_pages(explanation, TextOptions{.step = options.step, .cell = options.cell});
   json.end_array();
-  write_texts(json, "slips", explanation.slips);
+  json.strings("slips", explanation.slips);
   json.end_object();
   return json.take();
 }

@@ -67,6 +67,29 @@ std::string escape_for_terminal(std::string_view text) {
   return result;
 }
 
+std::string json_string(std::string_view text) {
+  std::string json = "\"";
+  for_each_character(text, [&](utf8proc_int32_t code, std::string_view bytes) {
+    if (code < 0) {
+      json += "\\ufffd";
+    } else if (code == '"' || code == '\\') {
+      json += {'\\', bytes[0]};
+    } else if (code == '\n') {
+      json += "\\n";
+    } else if (code == '\t') {
+      json += "\\t";
+    } else if (!is_invisible(code) && code != '<' && code != '>' && code != '&') {
+      json += bytes;
+    } else if (code < 0x10000) {
+      json += fmt::format("\\u{:04x}", code);
+    } else {
+      const utf8proc_int32_t above = code - 0x10000;
+      json += fmt::format("\\u{:04x}\\u{:04x}", 0xd800 + (above >> 10), 0xdc00 + (above & 0x3ff));
+    }
+  });
+  return json + '"';
+}
+
 int display_width(std::string_view text) {
   int width = 0;
   for_each_character(
