@@ -295,6 +295,120 @@ TEST(Explain, UnfoldsPaperCells) {
   EXPECT_EQ(score.terms.back().partial_sum, 5);
 }
 
+std::string line(const CellWork& work, std::string_view name) {
+  for (const NamedText& l : work.lines)
+    if (l.name == name) return l.text;
+  return "no line";
+}
+
+TEST(Explain, UnfoldsWhatStandsRoundAttention) {
+  const ExplainInput in = read_explain_input(R"({"T": [[1, 2], [3, 4]], "steps": [
+    {"operation": "show", "operands": ["T"], "result": "T", "heads": 2},
+    {"operation": "join", "operands": ["T"], "result": "J"},
+    {"operation": "variances", "operands": ["J", "T"], "result": "var"},
+    {"operation": "cosine", "operands": ["J", "J"], "result": "cos"},
+    {"operation": "add", "operands": ["J", "J"], "result": "T2"},
+    {"operation": "normalize", "operands": ["T2"], "result": "N"},
+    {"operation": "relu", "operands": ["N"], "result": "R"},
+    {"operation": "difference", "operands": ["J", "J"], "transpose": "right", "result": "D"},
+    {"operation": "ranks", "operands": ["J"], "result": "P"},
+    {"operation": "variance_rule", "operands": ["J", "J", "T2"], "result": "rule"}]})",
+                                             "in.json");
+  const Explanation e = explain(in);
+  const auto cell = [&](std::string_view name, Index row, Index column, Index head = 0) {
+    return unfold_cell(e, step(e, name), {row, column, head}, 4);
+  };
+  EXPECT_EQ(line(cell("show", 1, 0, 1), "given"), "T[1, 1] = 4");
+  EXPECT_EQ(line(cell("join", 1, 1), "head 1"), "T[1, 0] = 4");
+  EXPECT_EQ(line(cell("join", 1, 0), "head 0"), "T[1, 0] = 3");
+
+  const CellWork variance = cell("variances", 0, 0);
+  ASSERT_EQ(variance.terms.size(), 4u);
+  EXPECT_EQ(variance.terms[3].label, "(J[1, 1] − 2.5)²");
+  EXPECT_EQ(variance.terms[3].product, 2.25);
+  EXPECT_EQ(variance.terms[3].partial_sum, 5);
+  EXPECT_EQ(line(variance, "mean"), "10 / 4 = 2.5");
+  EXPECT_EQ(line(variance, "variance"), "5 / 4 = 1.25");
+  EXPECT_EQ(cell("variances", 1, 0).terms[2].label, "(T[1, 0, 0] − 2.5)²");
+
+  const CellWork cosine = cell("cosine", 0, 1);
+  ASSERT_EQ(cosine.terms.size(), 2u);
+  EXPECT_EQ(cosine.terms[1].label, "J[0, 1] · J[1, 1]");
+  EXPECT_EQ(cosine.terms[1].factors, (std::vector<double>{2, 4}));
+  EXPECT_EQ(cosine.terms[1].partial_sum, 11);
+  EXPECT_EQ(line(cosine, "|q|"), "√5 = 2.2361");
+  EXPECT_EQ(line(cosine, "|k|"), "√25 = 5");
+  EXPECT_EQ(line(cosine, "cosine"), "11 / (2.2361 · 5) = .9839");
+
+  const CellWork normalised = cell("normalize", 1, 0);
+  EXPECT_EQ(normalised.terms[0].label, "(T2[1, 0] − 7)²");
+  EXPECT_EQ(normalised.terms[1].partial_sum, 2);
+  EXPECT_EQ(line(normalised, "mean"), "14 / 2 = 7");
+  EXPECT_EQ(line(normalised, "variance"), "2 / 2 = 1");
+  EXPECT_EQ(line(normalised, "normalised"), "(6 − 7) / 1 = -1");
+  EXPECT_EQ(line(cell("relu", 1, 0), "rectified"), "max(0, -1) = 0");
+  EXPECT_EQ(line(cell("difference", 0, 1), "difference"), "2 − 3 = -1");
+  EXPECT_EQ(line(cell("ranks", 0, 0), "place"), "1 + 1 larger of the query's 2");
+  EXPECT_EQ(line(cell("variance_rule", 0, 0), "rule"), "2 · 1.25 · 1.25 = 3.125");
+  EXPECT_EQ(line(cell("variance_rule", 1, 0), "variance"), "20 / 4 = 5");
+}
+
+TEST(Explain, UnfoldsMasksAndRatios) {
+  ExplainInput in;
+  in.tokens = {"b", "c"};
+  in.key_tokens = {"a", "b", "c"};
+  in.matrices = {{"Q", matrix_of({{1}, {2}})}, {"K", matrix_of({{1}, {2}, {5}})}, {"V", matrix_of({{1}, {2}, {3}})}};
+  in.settings.causal.rule = CausalRule::bottom_right;
+  in.settings.scale.rule = ScaleRule::none;
+  in.steps = {{.operation = "mask", .operands = {"Q", "K"}, .result = "M"},
+              {.operation = "masked", .operands = {"Q", "K"}, .result = "S"},
+              {.operation = "ratio", .operands = {"S"}, .result = "R"},
+              {.operation = "softmax", .operands = {"S"}, .result = "A"},
+              {.operation = "mask", .operands = {"Q", "K"}, .result = "M0", .name = "open", .causal = Causal{}},
+              {.operation = "masked", .operands = {"Q", "K"}, .result = "S0", .name = "seen", .causal = Causal{}},
+              {.operation = "product", .operands = {"R", "V"}, .result = "C"}};
+  for (const Layout layout : {Layout::rows, Layout::columns}) {
+    if (layout == Layout::columns) {
+      in.settings.layout = layout;
+      for (NamedMatrix& named : in.matrices) named.matrix = transposed(named.matrix);
+      in.steps.back().operands = {"V", "R"};
+    }
+    const Explanation e = explain(in);
+    const auto cell = [&](std::string_view name, Index query, Index key) {
+      return unfold_cell(e, step(e, name), layout == Layout::rows ? Cell{query, key} : Cell{key, query}, 4);
+    };
+    EXPECT_EQ(line(cell("mask", 0, 2), "hidden"), "key 2 > 0 + 1: −∞ is added to the score");
+    EXPECT_EQ(line(cell("mask", 0, 1), "seen"), "key 1 ≤ 0 + 1: 0 is added to the score");
+    EXPECT_EQ(line(cell("masked", 0, 2), "hidden"), "key 2 > 0 + 1: the score becomes −∞");
+    EXPECT_EQ(line(cell("open", 0, 2), "seen"), "every key is seen: 0 is added to the score");
+    EXPECT_EQ(line(cell("seen", 0, 2), "seen"), "every key is seen: the score stays");
+    const CellWork ratio = cell("ratio", 1, 2);
+    ASSERT_EQ(ratio.terms.size(), 3u);
+    EXPECT_EQ(ratio.terms[2].label, "S[c, c]");
+    EXPECT_EQ(ratio.terms[1].partial_sum, 6);
+    EXPECT_EQ(ratio.parted, 0);
+    EXPECT_EQ(line(ratio, "share"), "10 / 16 = .625");
+    const CellWork masked = cell("ratio", 0, 1);
+    EXPECT_EQ(masked.terms.size(), 2u);
+    EXPECT_EQ(masked.terms[0].label, layout == Layout::rows ? "S[b, a]" : "S[a, b]");
+    EXPECT_EQ(line(masked, "share"), "2 / 3 = .6667");
+    EXPECT_EQ(line(cell("ratio", 0, 2), "hidden"), "the mask hides this key: weight 0");
+    const CellWork share = cell("softmax", 0, 0);
+    ASSERT_EQ(share.terms.size(), 2u);
+    EXPECT_EQ(line(share, "exponential"), "e^(1 − 2) = .3679");
+    EXPECT_EQ(line(share, "share"), ".3679 / 1.3679 = .2689");
+  }
+}
+
+TEST(Explain, UnfoldsTinyNumbersByTheirPowerOfTen) {
+  ExplainInput in;
+  in.matrices = {{"Q", matrix_of({{1}})}, {"K", matrix_of({{0}, {30}})}, {"V", matrix_of({{1}, {2}})}};
+  in.settings.scale.rule = ScaleRule::none;
+  const Explanation e = explain(in);
+  EXPECT_EQ(line(unfold_cell(e, step(e, "weights"), {.row = 0, .column = 0}, 4), "share"),
+            "9.358e-14 / 1.0000 = 9.358e-14");
+}
+
 TEST(Explain, MarksWhereADocumentDiffers) {
   ExplainInput in = love();
   in.expected["weights"] = {.numbers = matrix_of({{0.4223188, 0.1553624, 0.4223189}}), .digits = 7, .rows = {1}};
@@ -302,6 +416,13 @@ TEST(Explain, MarksWhereADocumentDiffers) {
   EXPECT_EQ(step(e, "weights").differs, (std::vector<std::uint8_t>{0, 0, 0, 0, 0, 1, 0, 0, 0}));
   in.expected["weights"].rows = {};
   EXPECT_EQ(refusal(in), "step weights: the expected numbers are 1 × 1 × 3, the result is 1 × 3 × 3");
+  in.expected["weights"] = {
+      .numbers = matrix_of({{0.1553624}, {0.4223188}}), .digits = 7, .rows = {1, 1}, .columns = {1, 0}};
+  EXPECT_EQ(refusal(in), "step weights: the expected numbers are 1 × 2 × 1, the result is 1 × 2 × 2");
+  in.expected["weights"] = {.numbers = matrix_of({{0.1553624, 0.5}}), .digits = 7, .rows = {1}, .columns = {1, 0}};
+  EXPECT_EQ(step(explain(in), "weights").differs, (std::vector<std::uint8_t>{0, 0, 0, 1, 0, 0, 0, 0, 0}));
+  in.expected["weights"].columns = {1, 3};
+  EXPECT_EQ(refusal(in), "step weights: expected column 3 does not exist");
   in.expected = {{"wieghts", {}}};
   EXPECT_EQ(refusal(in), "expected names step \"wieghts\", which does not exist");
 }
@@ -360,6 +481,9 @@ TEST(Explain, RefusesWhatCannotBeComputed) {
   in = love();
   in.settings.heads = 2;
   EXPECT_EQ(refusal(in), "step queries: 3 dimensions cannot be split into 2 heads");
+  in.steps = {{.operation = "show", .operands = {"X"}}};
+  EXPECT_EQ(refusal(in),
+            "heads is 2, and the steps are listed: the linear and show steps among them take heads of their own");
   in = love();
   in.steps = {{.operation = "soft", .operands = {"X"}}};
   EXPECT_EQ(refusal(in).substr(0, 74), "step soft: operation \"soft\" does not exist; choose one of add, context, co");
@@ -403,7 +527,7 @@ TEST(Explain, ExportExplainsToTheSameSteps) {
   in.settings.causal = {.rule = CausalRule::number, .offset = 1};
   in.settings.softmax_base = 3;
   in.notes["weights"] = {"a note"};
-  in.expected["scores"] = {.numbers = matrix_of({{1, 0, 1}}), .digits = 0, .rows = {1}};
+  in.expected["scores"] = {.numbers = matrix_of({{1, 1}}), .digits = 0, .rows = {1}, .columns = {0, 2}};
   const std::string before = render_json(explain(in), {});
   const std::string after = render_json(explain(read_explain_input(write_explain_input(in), "export")), {});
   EXPECT_EQ(before, after);

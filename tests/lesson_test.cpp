@@ -415,11 +415,19 @@ TEST(Lessons, InTheOtherLayoutEveryResultIsTransposed) {
                         operation == "ulp_table" || operation == "scale_statistics";
       ASSERT_EQ(a.num_rows, same ? b.num_rows : b.num_columns) << entry.name << " " << original.steps[i].name;
       ASSERT_EQ(a.num_heads, b.num_heads);
+      const std::vector<std::uint8_t>& differs = original.steps[i].differs;
+      // The document's numbers stay beside it.
+      ASSERT_EQ(differs.size(), turned.steps[i].differs.size()) << entry.name << " " << original.steps[i].name;
       for (Index h = 0; h < a.num_heads; ++h) {
         for (Index r = 0; r < a.num_rows; ++r) {
           for (Index c = 0; c < a.num_columns; ++c) {
             const double x = a.numbers[a.place(h, r, c)];
-            const double y = b.numbers[same ? b.place(h, r, c) : b.place(h, c, r)];
+            const std::size_t at = same ? b.place(h, r, c) : b.place(h, c, r);
+            const double y = b.numbers[at];
+            if (!differs.empty()) {
+              EXPECT_EQ(differs[a.place(h, r, c)], turned.steps[i].differs[at])
+                  << entry.name << " " << original.steps[i].name;
+            }
             // Another order of the same sums at most.
             if (!(std::isnan(x) && std::isnan(y)) && x != y) {
               EXPECT_NEAR(x, y, 1e-6 * std::max(1.0, std::fabs(x))) << entry.name << " " << original.steps[i].name;
@@ -434,6 +442,62 @@ TEST(Lessons, InTheOtherLayoutEveryResultIsTransposed) {
                   {.step = original.steps.back().name}),
               regard::render_text(original, {.step = original.steps.back().name}));
   }
+}
+
+// The number that a line of working ends in.
+double last_number(std::string text) {
+  text = text.substr(text.rfind(' ') + 1);
+  return text == "−∞" || text == "-∞" ? -INFINITY : text == "∞" ? INFINITY : std::stod(text);
+}
+
+TEST(Lessons, EveryCellIsWorkedOutToItsNumber) {
+  const std::vector<std::string> plain = {"torch_normal", "torch_uniform", "dot_table", "ulp_table",
+                                          "scale_statistics"};
+  int worked_out = 0;
+  for (const regard::LessonEntry& entry : regard::lesson_entries()) {
+    for (const Layout layout : {Layout::rows, Layout::columns}) {
+      const Explanation e = regard::explain(regard::with_layout(regard::lesson_input(entry.name), layout));
+      for (const Step& step : e.steps) {
+        SCOPED_TRACE(entry.name + " " + step.name);
+        const regard::Matrix& m = step.result;
+        for (Index h = 0; h < m.num_heads; ++h) {
+          for (Index r = 0; r < m.num_rows; ++r) {
+            for (Index c = 0; c < m.num_columns; ++c) {
+              const regard::CellWork work = regard::unfold_cell(e, step, {r, c, h}, 12);
+              if (std::find(plain.begin(), plain.end(), step.request.operation) != plain.end()) {
+                EXPECT_TRUE(work.terms.empty() && work.lines.empty());
+                continue;
+              }
+              ++worked_out;
+              double sum = 0;
+              for (const regard::CellTerm& term : work.terms) {
+                sum += term.product;
+                EXPECT_TRUE(term.partial_sum == sum || std::isnan(sum));
+              }
+              if (work.lines.empty()) {
+                ASSERT_FALSE(work.terms.empty());
+                if (std::isfinite(work.result)) {
+                  EXPECT_NEAR(sum, work.result, 2e-6 * std::max(1.0, std::fabs(sum)));
+                }
+                continue;
+              }
+              const std::string& name = work.lines.back().name;
+              const std::string& text = work.lines.back().text;
+              if (name == "hidden") {
+                EXPECT_TRUE(work.result == 0 || work.result == -INFINITY);
+              } else if (name != "seen" && name != "place" && !std::isnan(work.result)) {
+                const double last = last_number(text);
+                EXPECT_TRUE(last == work.result ||
+                            std::fabs(last - work.result) <= 1e-6 * std::max(1.0, std::fabs(work.result)))
+                    << text;
+              }
+            }
+          }
+        }
+      }
+    }
+  }
+  EXPECT_GT(worked_out, 2000);
 }
 
 TEST(Lessons, ASettingThatDepartsFromTheDocumentStandsBesideIt) {

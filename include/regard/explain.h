@@ -79,7 +79,8 @@ struct Expected {
   Matrix numbers;
   int digits = 4;  // decimals that the document prints, or with `significant` significant digits
   bool significant = false;
-  std::vector<Index> rows{};  // of the result, for documents that print only some; empty: all
+  std::vector<Index> rows{};     // of the result, for documents that print only some; empty: all
+  std::vector<Index> columns{};  // likewise
 };
 
 // One step to compute. Operations, their operands and results: docs/explain-input.md.
@@ -225,6 +226,9 @@ struct Keep {
 // Throws std::invalid_argument naming step, matrix, actual and expected shape; unknown or ambiguous tokens; unknown
 // operations; and, with both numbers, work that does not fit into memory.
 REGARD_EXPORT Explanation explain(const ExplainInput& input, const Keep& keep = {});
+
+// The words of the queries: the tokens given, else the numbers from 0 on.
+REGARD_EXPORT std::vector<std::string> query_tokens(const ExplainInput& input);
 
 // The index that WORD, WORD#1 (second occurrence) or @INDEX names.
 // Throws std::invalid_argument with the choices when there is none, or a bare word stands more than once.

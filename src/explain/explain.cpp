@@ -73,35 +73,34 @@ bool rounds_to(double ours, double printed, int digits, bool significant) {
   return text(ours) == text(printed);
 }
 
+// Marks the numbers that the document prints otherwise.
 void compare_expected(const Expected& expected, Step& step) {
   const Matrix& m = step.result;
   const Matrix& printed = expected.numbers;
-  std::vector<Index> rows = expected.rows;
-  if (rows.empty())
-    for (Index r = 0; r < m.num_rows; ++r) rows.push_back(r);
-  if (printed.num_heads != m.num_heads || printed.num_columns != m.num_columns ||
-      printed.num_rows != static_cast<Index>(rows.size()) ||
-      printed.numbers.size() !=
-          static_cast<std::size_t>(m.num_heads) * rows.size() * static_cast<std::size_t>(m.num_columns))
+  const auto count = [](const std::vector<Index>& chosen, Index all) {
+    return chosen.empty() ? all : static_cast<Index>(chosen.size());
+  };
+  const Index rows = count(expected.rows, m.num_rows);
+  const Index columns = count(expected.columns, m.num_columns);
+  if (printed.num_heads != m.num_heads || printed.num_rows != rows || printed.num_columns != columns ||
+      static_cast<double>(printed.numbers.size()) !=
+          static_cast<double>(m.num_heads) * static_cast<double>(rows) * static_cast<double>(columns))
     throw std::invalid_argument(
         fmt::format("step {}: the expected numbers are {} × {} × {}, the result is {} × {} × {}", step.name,
-                    printed.num_heads, printed.num_rows, printed.num_columns, m.num_heads, rows.size(), m.num_columns));
+                    printed.num_heads, printed.num_rows, printed.num_columns, m.num_heads, rows, columns));
   if (expected.digits < (expected.significant ? 1 : 0) || expected.digits > 17)
     throw std::invalid_argument(fmt::format("step {}: expected digits must lie between 0 and 17", step.name));
+  const auto check = [&step](std::string_view what, const std::vector<Index>& chosen, Index all) {
+    for (Index i : chosen)
+      if (i < 0 || i >= all)
+        throw std::invalid_argument(fmt::format("step {}: expected {} {} does not exist", step.name, what, i));
+  };
+  check("row", expected.rows, m.num_rows);
+  check("column", expected.columns, m.num_columns);
   step.differs.assign(m.numbers.size(), 0);
-  for (Index h = 0; h < m.num_heads; ++h)
-    for (std::size_t n = 0; n < rows.size(); ++n) {
-      if (rows[n] < 0 || rows[n] >= m.num_rows)
-        throw std::invalid_argument(fmt::format("step {}: expected row {} does not exist", step.name, rows[n]));
-      const Index r = stored_place(m.kept_rows, rows[n]);
-      if (r < 0) continue;
-      for (Index c = 0; c < m.stored_columns(); ++c) {
-        const Index column = m.kept_columns.empty() ? c : m.kept_columns[static_cast<std::size_t>(c)];
-        const double theirs = printed.numbers[printed.place(h, static_cast<Index>(n), column)];
-        step.differs[m.place(h, r, c)] =
-            !rounds_to(m.numbers[m.place(h, r, c)], theirs, expected.digits, expected.significant);
-      }
-    }
+  for_each_printed(expected, m, [&](std::size_t ours, double theirs, const Cell&) {
+    step.differs[ours] = !rounds_to(m.numbers[ours], theirs, expected.digits, expected.significant);
+  });
 }
 
 void sum_weights(Step& step) {
@@ -274,14 +273,6 @@ void check_settings(const ExplainSettings& settings) {
     throw std::invalid_argument("softmax_base must be a positive number or e");
 }
 
-// How many queries there are: the tokens of X or Q, or the words given.
-Index num_queries(const ExplainInput& input) {
-  for (const NamedMatrix& named : input.matrices)
-    if (named.name == "X" || named.name == "Q")
-      return input.settings.layout == Layout::columns ? named.matrix.num_columns : named.matrix.num_rows;
-  return static_cast<Index>(input.tokens.size());
-}
-
 void check_tokens(const ExplainInput& input) {
   const auto check = [&](std::string_view what, std::size_t words, std::string_view matrix) {
     for (const NamedMatrix& named : input.matrices) {
@@ -347,6 +338,10 @@ ExplainInput variant_input(const ExplainInput& input, const Variant& variant) {
 
 std::vector<Step> run_all(const ExplainInput& input, const Explanation& explanation, const Keep& keep) {
   check_settings(input.settings);
+  if (input.settings.heads != 1 && !input.steps.empty())
+    throw std::invalid_argument(fmt::format(
+        "heads is {}, and the steps are listed: the linear and show steps among them take heads of their own",
+        input.settings.heads));
   Run run(input, input.settings, explanation, keep);
   const std::vector<StepRequest> requests =
       input.steps.empty() ? standard_steps(input) : steps_by_hand(input.steps, input.settings);
@@ -397,6 +392,17 @@ std::string operation_names() {
   return fmt::format("{}", fmt::join(names, ", "));
 }
 
+std::vector<std::string> query_tokens(const ExplainInput& input) {
+  std::vector<std::string> tokens = input.tokens;
+  for (const NamedMatrix& named : input.matrices) {
+    if (!tokens.empty()) break;
+    if (named.name != "X" && named.name != "Q") continue;
+    const Index count = input.settings.layout == Layout::columns ? named.matrix.num_columns : named.matrix.num_rows;
+    for (Index i = 0; i < count; ++i) tokens.push_back(std::to_string(i));
+  }
+  return tokens;
+}
+
 Matrix matrix_of(const std::vector<std::vector<double>>& rows) {
   Matrix m;
   m.num_rows = static_cast<Index>(rows.size());
@@ -417,10 +423,8 @@ Explanation explain(const ExplainInput& input, const Keep& keep) {
   explanation.settings = input.settings;
   explanation.settings_text = settings_lines(input.settings);
   explanation.slips = input.slips;
-  explanation.tokens = input.tokens;
   check_tokens(input);
-  if (explanation.tokens.empty())
-    for (Index i = 0; i < num_queries(input); ++i) explanation.tokens.push_back(std::to_string(i));
+  explanation.tokens = query_tokens(input);
   explanation.key_tokens = input.key_tokens.empty() ? explanation.tokens : input.key_tokens;
   if (!input.settings.token.empty()) explanation.focus = token_index(explanation.tokens, input.settings.token);
 

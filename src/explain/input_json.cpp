@@ -119,6 +119,16 @@ class InputReader {
     return numbers;
   }
 
+  std::vector<Index> indices_of(const JsonValue& value, std::string_view what) const {
+    std::vector<Index> indices;
+    for (double number : numbers_of(value, what)) {
+      if (number != std::floor(number) || number < 0 || number > 0x1p48)
+        fail(value, fmt::format("{} must be whole numbers", what));
+      indices.push_back(static_cast<Index>(number));
+    }
+    return indices;
+  }
+
   static bool holds_lists(const JsonValue& value) { return !value.items.empty() && value.items[0].kind == Kind::array; }
   void append_rows(const JsonValue& rows, std::string_view what, Index expected_rows, Matrix& m) const {
     for (const JsonValue& row : rows.items) {
@@ -243,12 +253,12 @@ class InputReader {
       } else if (name == "significant") {
         expected.significant = boolean_of(member, "significant");
       } else if (name == "rows") {
-        for (double row : numbers_of(member, "expected rows")) {
-          if (row != std::floor(row) || row < 0 || row > 0x1p48) fail(member, "expected rows must be whole numbers");
-          expected.rows.push_back(static_cast<Index>(row));
-        }
+        expected.rows = indices_of(member, "expected rows");
+      } else if (name == "columns") {
+        expected.columns = indices_of(member, "expected columns");
       } else {
-        fail(member, fmt::format("expected has no \"{}\"; it has numbers, digits, significant, rows", safe(name)));
+        fail(member,
+             fmt::format("expected has no \"{}\"; it has numbers, digits, significant, rows, columns", safe(name)));
       }
     }
     if (expected.numbers.numbers.empty()) fail(value, "expected needs numbers");
@@ -327,17 +337,8 @@ class InputReader {
 
 // ---- writing
 
-void write_texts(JsonWriter& json, std::string_view name, const std::vector<std::string>& texts, bool one_line) {
-  if (texts.empty()) return;
-  json.name(name);
-  json.begin_array(one_line);
-  for (const std::string& text : texts) json.string(text);
-  json.end_array();
-}
 void write_text(JsonWriter& json, std::string_view name, const std::string& text) {
-  if (text.empty()) return;
-  json.name(name);
-  json.string(text);
+  if (!text.empty()) json.string(name, text);
 }
 void write_scale(JsonWriter& json, const Scale& scale) {
   json.name("scale");
@@ -369,86 +370,53 @@ void write_settings(JsonWriter& json, const ExplainSettings& s, const ExplainSet
       json.string("e");
     }
   }
-  if (s.heads != base.heads) {
-    json.name("heads");
-    json.whole(s.heads);
-  }
+  if (s.heads != base.heads) json.whole("heads", s.heads);
   if (s.dtype != base.dtype) write_text(json, "dtype", s.dtype == NumberType::f32 ? "f32" : "f64");
   if (s.token != base.token) write_text(json, "token", s.token);
-  if (s.digits != base.digits && s.digits) {
-    json.name("digits");
-    json.whole(*s.digits);
-  }
+  if (s.digits != base.digits && s.digits) json.whole("digits", *s.digits);
 }
 
 void write_expected(JsonWriter& json, const Expected& expected) {
   json.begin_object();
-  json.name("numbers");
-  json.matrix(expected.numbers);
-  json.name("digits");
-  json.whole(expected.digits);
-  if (expected.significant) {
-    json.name("significant");
-    json.boolean(true);
-  }
-  if (!expected.rows.empty()) {
-    json.name("rows");
-    json.begin_array(true);
-    for (Index row : expected.rows) json.whole(row);
-    json.end_array();
-  }
+  json.matrix("numbers", expected.numbers);
+  json.whole("digits", expected.digits);
+  if (expected.significant) json.boolean("significant", true);
+  json.indices("rows", expected.rows);
+  json.indices("columns", expected.columns);
   json.end_object();
 }
 
 void write_step(JsonWriter& json, const StepRequest& step) {
   json.begin_object();
   write_text(json, "operation", step.operation);
-  write_texts(json, "operands", step.operands, true);
+  json.strings("operands", step.operands, true);
   write_text(json, "result", step.result);
   write_text(json, "name", step.name);
   write_text(json, "called", step.called);
   write_text(json, "equation", step.equation);
   if (step.scale) write_scale(json, *step.scale);
   if (step.causal) write_causal(json, *step.causal);
-  if (step.heads) {
-    json.name("heads");
-    json.whole(*step.heads);
-  }
-  if (step.base) {
-    json.name("base");
-    json.number(*step.base);
-  }
+  if (step.heads) json.whole("heads", *step.heads);
+  if (step.base) json.number("base", *step.base);
   write_text(json, "transpose", step.transpose);
-  if (!step.numbers.empty()) {
-    json.name("numbers");
-    json.begin_array(true);
-    for (double x : step.numbers) json.number(x);
-    json.end_array();
-  }
-  write_texts(json, "labels", step.labels, true);
-  write_texts(json, "column_labels", step.column_labels, true);
-  if (step.digits) {
-    json.name("digits");
-    json.whole(*step.digits);
-  }
-  if (step.fractions) {
-    json.name("fractions");
-    json.boolean(true);
-  }
+  json.numbers("numbers", step.numbers);
+  json.strings("labels", step.labels, true);
+  json.strings("column_labels", step.column_labels, true);
+  if (step.digits) json.whole("digits", *step.digits);
+  if (step.fractions) json.boolean("fractions", true);
   if (step.expected) {
     json.name("expected");
     write_expected(json, *step.expected);
   }
   write_text(json, "finding", step.finding);
-  write_texts(json, "notes", step.notes, false);
-  write_texts(json, "slips", step.slips, false);
+  json.strings("notes", step.notes);
+  json.strings("slips", step.slips);
   json.end_object();
 }
 
 void write_matrices(JsonWriter& json, const std::vector<NamedMatrix>& matrices) {
   for (const NamedMatrix& named : matrices) {
-    json.name(named.name);
-    json.matrix(named.matrix);
+    json.matrix(named.name, named.matrix);
   }
 }
 
@@ -462,20 +430,18 @@ std::string write_explain_input(const ExplainInput& input) {
   // Numbers given are doubles, whatever is computed from them.
   JsonWriter json(NumberType::f64);
   json.begin_object();
-  json.name("schema");
-  json.string("regard/1");
+  json.string("schema", "regard/1");
   write_text(json, "title", input.title);
   write_text(json, "citation", input.citation);
-  write_texts(json, "tokens", input.tokens, true);
-  write_texts(json, "key_tokens", input.key_tokens, true);
+  json.strings("tokens", input.tokens, true);
+  json.strings("key_tokens", input.key_tokens, true);
   write_settings(json, input.settings, {});
   write_matrices(json, input.matrices);
   if (!input.names.empty()) {
     json.name("names");
     json.begin_object();
     for (const NamedText& named : input.names) {
-      json.name(named.name);
-      json.string(named.text);
+      json.string(named.name, named.text);
     }
     json.end_object();
   }
@@ -491,10 +457,10 @@ std::string write_explain_input(const ExplainInput& input) {
   if (!input.notes.empty()) {
     json.name("notes");
     json.begin_object();
-    for (const auto& [step, notes] : input.notes) write_texts(json, step, notes, false);
+    for (const auto& [step, notes] : input.notes) json.strings(step, notes);
     json.end_object();
   }
-  write_texts(json, "slips", input.slips, false);
+  json.strings("slips", input.slips);
   if (!input.steps.empty()) {
     json.name("steps");
     json.begin_array();

@@ -78,11 +78,8 @@ ExplainInput with_layout(ExplainInput input, Layout layout) {
       if (!step.transpose.empty()) step.transpose = step.transpose == "left" ? "right" : "left";
     }
     if (!step.expected || ignores_layout(step.operation)) continue;
-    if (step.expected->rows.empty()) {
-      step.expected->numbers = transposed(step.expected->numbers);
-    } else {
-      step.expected.reset();  // chosen rows would be chosen columns, which Expected does not have
-    }
+    step.expected->numbers = transposed(step.expected->numbers);
+    std::swap(step.expected->rows, step.expected->columns);
   }
   return input;
 }

@@ -15,6 +15,7 @@
 #include "regard/attention.h"
 #include "regard/random.h"
 #include "text.h"
+#include "unfolding.h"
 
 namespace regard {
 inline namespace v0 {
@@ -207,22 +208,13 @@ void ranks(Evaluation& e) {
   e.step.equation = e.step.symbol + " = place of each key among its query's, 1 = largest";
 }
 
-double population_variance(const Matrix& matrix) {
-  double mean = 0.0;
-  for (double number : matrix.numbers) mean += number;
-  mean /= static_cast<double>(matrix.numbers.size());
-  double sum = 0.0;
-  for (double number : matrix.numbers) sum += (number - mean) * (number - mean);
-  return sum / static_cast<double>(matrix.numbers.size());
-}
-
 // What independent numbers around 0 would give, beside what these gave: Q K S.
 void variance_rule(Evaluation& e) {
   const Index head_size = TokenVectors(e, 0).num_dimensions;
-  const double rule =
-      static_cast<double>(head_size) * population_variance(plain(e, 0)) * population_variance(plain(e, 1));
+  const auto variance = [&e](std::size_t i) { return moments(plain(e, i).numbers).variance; };
+  const double rule = static_cast<double>(head_size) * variance(0) * variance(1);
   const std::vector<std::string>& names = e.request.operands;
-  set_result(e, 2, 1, {rule, population_variance(plain(e, 2))},
+  set_result(e, 2, 1, {rule, variance(2)},
              {"", "", {"D · var(" + names[0] + ") · var(" + names[1] + ")", "var(" + names[2] + ")"}},
              {"", "", {"variance"}});
   e.step.not_the_library = true;
@@ -456,11 +448,11 @@ void scale_statistics(Evaluation& e) {
 constexpr std::array kOperations = {
     Operation{"torch_normal", "seeded normals", 0, 16, torch_normal, nullptr},
     Operation{"torch_uniform", "seeded uniforms", 0, 16, torch_uniform, nullptr},
-    Operation{"softmax", "attention weights", 1, 1, softmax, nullptr},
-    Operation{"difference", "difference", 2, 2, difference, nullptr},
-    Operation{"focus_vectors", "vectors of one token", 1, 8, focus_vectors, nullptr},
-    Operation{"ranks", "ranks", 1, 1, ranks, nullptr},
-    Operation{"variance_rule", "variances", 3, 3, variance_rule, nullptr},
+    Operation{"softmax", "attention weights", 1, 1, softmax, unfold_softmax},
+    Operation{"difference", "difference", 2, 2, difference, unfold_difference},
+    Operation{"focus_vectors", "vectors of one token", 1, 8, focus_vectors, unfold_focus_vectors},
+    Operation{"ranks", "ranks", 1, 1, ranks, unfold_ranks},
+    Operation{"variance_rule", "variances", 3, 3, variance_rule, unfold_variance_rule},
     Operation{"float32_dots", "float32 sums", 1, 1, float32_dots, unfold_float32_dots},
     Operation{"dot_table", "sums, cell by cell", 2, 4, dot_table, nullptr},
     Operation{"ulp_table", "units of the last place", 3, 3, ulp_table, nullptr},

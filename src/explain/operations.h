@@ -49,7 +49,7 @@ struct Operation {
   int min_operands;
   int max_operands;
   void (*compute)(Evaluation&);
-  // Unfolds one cell; nullptr where a cell is only a number.
+  // Unfolds one cell; nullptr where a cell is only a number: random ones, and tables about other steps.
   void (*unfold)(const Explanation&, const Step&, const Cell&, int digits, CellWork&);
 };
 
@@ -60,6 +60,13 @@ std::span<const Operation> paper_operations();
 std::span<const Operation> lesson_operations();
 const Operation* find_operation(std::string_view name);
 std::string operation_names();  // "add, context, …", for messages
+
+// The mean of all numbers, and the mean of their squared distances from it.
+struct Moments {
+  double mean;
+  double variance;
+};
+Moments moments(const std::vector<double>& numbers);
 
 // Steps that an input lists, under settings that the library's own softmax and scale do not cover: each `weights`,
 // `context`, `scaled` and `masked` step becomes the steps by hand that end in a result of the same name.

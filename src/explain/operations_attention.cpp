@@ -406,7 +406,7 @@ void compute_context(Evaluation& e) {
 constexpr Operation kOperations[] = {
     {"scores", "attention scores", 2, 2, compute_scores, unfold_scores},
     {"scaled", "scaled scores", 2, 2, compute_scaled, unfold_scaled},
-    {"mask", "mask", 2, 2, compute_mask, nullptr},
+    {"mask", "mask", 2, 2, compute_mask, unfold_mask},
     {"masked", "masked scores", 2, 2, compute_masked, unfold_masked},
     {"weights", "attention weights", 2, 2, compute_weights, unfold_weights},
     {"context", "context", 3, 3, compute_context, unfold_context},

@@ -5,6 +5,8 @@
 // Read next: paper_arithmetic.cpp.
 #include <fmt/format.h>
 
+#include <numeric>
+
 #include "matrix_buffer.h"
 #include "operations.h"
 #include "regard/linear.h"
@@ -49,14 +51,6 @@ Axis token_axis_of(const Evaluation& e, Axis axis) {
   return axis;
 }
 
-void compute_show(Evaluation& e) {
-  e.step.result = e.operand(0);
-  e.step.row_axis = e.operands[0].row_axis;
-  e.step.column_axis = e.operands[0].column_axis;
-  e.step.equation =
-      e.step.symbol == e.request.operands[0] ? "given" : fmt::format("{} = {}", e.step.symbol, e.request.operands[0]);
-}
-
 template <class T>
 std::vector<double> linear(Evaluation& e, Index inputs, Index outputs) {
   Buffer<T> x(e.operand(0));
@@ -93,6 +87,20 @@ Matrix split_heads(Evaluation& e, const Matrix& joined, Index heads) {
       for (Index c = 0; c < m.num_columns; ++c)
         m.numbers[m.place(h, r, c)] = joined.numbers[joined.place(0, r, h * m.num_columns + c)];
   return m;
+}
+
+void compute_show(Evaluation& e) {
+  const Matrix& m = e.operand(0);
+  const Index heads = e.request.heads.value_or(1);
+  if (m.has_heads && heads != 1 && heads != m.num_heads)
+    e.fail(fmt::format("{} has {} heads and cannot be split into {}", e.request.operands[0], m.num_heads, heads));
+  const bool split = !m.has_heads && heads != 1;
+  e.step.result = split ? split_heads(e, m, heads) : m;
+  e.step.row_axis = e.operands[0].row_axis;
+  e.step.column_axis = e.operands[0].column_axis;
+  e.step.equation =
+      e.step.symbol == e.request.operands[0] ? "given" : fmt::format("{} = {}", e.step.symbol, e.request.operands[0]);
+  if (split) e.step.equation += fmt::format(", split into {} heads", heads);
 }
 
 void compute_linear(Evaluation& e) {
@@ -247,14 +255,8 @@ void compute_variances(Evaluation& e) {
   Axis labels{"", "matrix", e.request.labels};
   for (std::size_t i = 0; i < e.operands.size(); ++i) {
     check_whole(e, i);
-    const std::vector<double>& numbers = e.operand(i).numbers;
-    if (numbers.empty()) e.fail(e.request.operands[i] + " is empty");
-    const auto count = static_cast<double>(numbers.size());
-    double mean = 0.0;
-    for (double x : numbers) mean += x / count;
-    double variance = 0.0;
-    for (double x : numbers) variance += (x - mean) * (x - mean) / count;
-    m.numbers.push_back(variance);
+    if (e.operand(i).numbers.empty()) e.fail(e.request.operands[i] + " is empty");
+    m.numbers.push_back(moments(e.operand(i).numbers).variance);
     if (e.request.labels.empty()) labels.labels.push_back(e.request.operands[i]);
   }
   e.step.row_axis = std::move(labels);
@@ -263,15 +265,23 @@ void compute_variances(Evaluation& e) {
 }
 
 constexpr Operation kOperations[] = {
-    {"show", "given", 1, 1, compute_show, nullptr},
+    {"show", "given", 1, 1, compute_show, unfold_show},
     {"linear", "projection", 2, 3, compute_linear, unfold_linear},
     {"product", "product", 2, 2, compute_product, unfold_product},
     {"mix", "combination", 1, 1, compute_mix, unfold_mix},
-    {"join", "joined heads", 1, 1, compute_join, nullptr},
-    {"variances", "variances", 1, 16, compute_variances, nullptr},
+    {"join", "joined heads", 1, 1, compute_join, unfold_join},
+    {"variances", "variances", 1, 16, compute_variances, unfold_variances},
 };
 
 }  // namespace
+
+Moments moments(const std::vector<double>& numbers) {
+  const auto count = static_cast<double>(numbers.size());
+  const double mean = std::accumulate(numbers.begin(), numbers.end(), 0.0) / count;
+  double squares = 0.0;
+  for (double x : numbers) squares += (x - mean) * (x - mean);
+  return {mean, squares / count};
+}
 
 std::span<const Operation> matrix_operations() { return kOperations; }
 

@@ -189,13 +189,9 @@ void compute_normalize(Evaluation& e) {
   for (Index h = 0; h < m.num_heads; ++h)
     for (Index t = 0; t < tokens; ++t) {
       const auto place = [&](Index d) { return columns(e) ? m.place(h, d, t) : m.place(h, t, d); };
-      const auto count = static_cast<double>(depth);
-      double mean = 0.0;
-      for (Index d = 0; d < depth; ++d) mean += m.numbers[place(d)];
-      mean /= count;
-      double variance = 0.0;
-      for (Index d = 0; d < depth; ++d) variance += (m.numbers[place(d)] - mean) * (m.numbers[place(d)] - mean);
-      variance /= count;
+      std::vector<double> numbers;
+      for (Index d = 0; d < depth; ++d) numbers.push_back(m.numbers[place(d)]);
+      const auto [mean, variance] = moments(numbers);
       for (Index d = 0; d < depth; ++d)
         e.step.result.numbers[place(d)] =
             variance == 0 ? 0.0 : rounded(e, (m.numbers[place(d)] - mean) / std::sqrt(variance));
@@ -244,11 +240,11 @@ constexpr Operation kOperations[] = {
     {"power", "exponentials", 1, 1, compute_power, unfold_power},
     {"sums", "sums", 1, 1, compute_sums, unfold_sums},
     {"divide", "attention weights", 2, 2, compute_divide, unfold_divide},
-    {"ratio", "attention weights", 1, 1, compute_ratio, nullptr},
-    {"cosine", "cosines", 2, 2, compute_cosine, nullptr},
+    {"ratio", "attention weights", 1, 1, compute_ratio, unfold_ratio},
+    {"cosine", "cosines", 2, 2, compute_cosine, unfold_cosine},
     {"add", "sum", 2, 2, compute_add, unfold_add},
-    {"normalize", "normalised", 1, 1, compute_normalize, nullptr},
-    {"relu", "rectified", 1, 1, compute_relu, nullptr},
+    {"normalize", "normalised", 1, 1, compute_normalize, unfold_normalize},
+    {"relu", "rectified", 1, 1, compute_relu, unfold_relu},
 };
 
 }  // namespace

@@ -228,8 +228,11 @@ std::vector<std::string> example_lines(const TextContext& context, const Step& s
   const CellWork work = unfold_cell(context.explanation, step, cell, style.digits);
   if (!std::isfinite(work.result)) return {};
   const std::string name = context.paint.shown(work.what) + head_text(step, cell);
-  if (step.sums_to_one != SumAxis::none || work.terms.empty()) {
-    if (work.lines.empty() || step.request.operation == "masked" || step.request.operation == "hide") return {};
+  // Where there are lines, the terms add up to something on the way; these operations tell nothing in one line.
+  if (!work.lines.empty() || work.terms.empty()) {
+    constexpr std::array<std::string_view, 4> kSilent = {"show", "mask", "masked", "hide"};
+    if (work.lines.empty() || std::find(kSilent.begin(), kSilent.end(), step.request.operation) != kSilent.end())
+      return {};
     if (step.request.operation == "scaled")
       return wrap_words(fmt::format("{} = {}", name,
                                     context.paint.shown(fmt::format(
@@ -311,8 +314,10 @@ std::vector<std::string> cell_lines(const TextContext& context, const Step& step
       lines.push_back(fmt::format("the printed terms add up to {}; {}", units_text(printed, s), rounding));
   }
   if (work.parted != 0 && std::isfinite(work.parted))
-    lines.push_back(
-        fmt::format("added in plain order they part from the kernel's fused sum by {:.1e}", std::fabs(work.parted)));
+    lines.push_back(fmt::format("added {} by {:.1e}",
+                                step.not_the_library ? "in float64 they part from the same in float32"
+                                                     : "in plain order they part from the kernel's fused sum",
+                                std::fabs(work.parted)));
   int name_width = 0;
   for (const NamedText& line : work.lines) name_width = std::max(name_width, display_width(line.name));
   for (const NamedText& line : work.lines)
@@ -335,30 +340,17 @@ std::vector<std::string> document_lines(const TextContext& context, const Step& 
   std::vector<std::string> lines;
   Index compared = 0;
   Index different = 0;
-  for (Index h = 0; h < m.num_heads; ++h)
-    for (Index r = 0; r < m.stored_rows(); ++r) {
-      const Index row = m.kept_rows.empty() ? r : m.kept_rows[static_cast<std::size_t>(r)];
-      Index n = row;
-      if (!expected.rows.empty()) {
-        const auto found = std::find(expected.rows.begin(), expected.rows.end(), row);
-        if (found == expected.rows.end()) continue;
-        n = static_cast<Index>(found - expected.rows.begin());
-      }
-      for (Index c = 0; c < m.stored_columns(); ++c) {
-        ++compared;
-        const std::size_t i = m.place(h, r, c);
-        if (step.differs[i] == 0) continue;
-        ++different;
-        if (different > kMostCells && !context.options.full) continue;
-        const Index column = m.kept_columns.empty() ? c : m.kept_columns[static_cast<std::size_t>(c)];
-        const double theirs = expected.numbers.numbers[expected.numbers.place(h, n, column)];
-        lines.push_back(fmt::format("{} is {}, the document prints {}",
-                                    context.paint.shown(cell_name(step.symbol, axis_label(step.row_axis, row),
-                                                                  axis_label(step.column_axis, column)) +
-                                                        head_text(step, Cell{row, column, h})),
-                                    printed_text(m.numbers[i]), printed_text(theirs)));
-      }
-    }
+  for_each_printed(expected, m, [&](std::size_t ours, double theirs, const Cell& cell) {
+    ++compared;
+    if (step.differs[ours] == 0) return;
+    ++different;
+    if (different > kMostCells && !context.options.full) return;
+    lines.push_back(fmt::format("{} is {}, the document prints {}",
+                                context.paint.shown(cell_name(step.symbol, axis_label(step.row_axis, cell.row),
+                                                              axis_label(step.column_axis, cell.column)) +
+                                                    head_text(step, cell)),
+                                printed_text(m.numbers[ours]), printed_text(theirs)));
+  });
   if (different > static_cast<Index>(lines.size()))
     lines.push_back(fmt::format("and {} numbers more differ", different - static_cast<Index>(lines.size())));
   const std::string unit = expected.significant ? "significant digits" : expected.digits == 1 ? "decimal" : "decimals";

@@ -1,11 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// How one cell of a step came about, from the operands that the step keeps; see unfolding.h.
+// How one cell of a step came about, from the operands that the step keeps; see unfolding.h. Here attention and
+// products:
 //
 //     products      Q[love, 0] · K[I, 0],  the product,  the sum so far
 //     weights       e^(score − largest score of the row),  the sum so far,  the share
 //
-// Read next: render_cell.cpp.
+// Read next: unfolding_paper.cpp, render_parts.cpp.
 #include "unfolding.h"
 
 #include <fmt/format.h>
@@ -14,6 +15,7 @@
 #include <cmath>
 #include <limits>
 #include <stdexcept>
+#include <utility>
 
 #include "operations.h"
 #include "text.h"
@@ -22,34 +24,25 @@ namespace regard {
 inline namespace v0 {
 namespace {
 
-bool columns(const Explanation& explanation) { return explanation.settings.layout == Layout::columns; }
+struct Factor {
+  std::string name;
+  double number;
+};
 
-// Short numbers in full, longer ones rounded.
-std::string number(double x, int digits) {
-  constexpr std::size_t kShortest = 6;
-  const std::string shortest = shortest_number(x, NumberType::f64);
-  const bool whole = x == std::trunc(x);
-  const std::size_t point = shortest.find('.');
-  const bool is_short = std::isfinite(x) && shortest.size() <= kShortest && point != std::string::npos;
-  const int decimals = is_short ? static_cast<int>(shortest.size() - point - 1) : std::max(digits, 4);
-  return styled_number(x, style_for(Matrix{.num_rows = 1, .num_columns = 1, .numbers = {x}},
-                                    whole ? std::optional<int>() : decimals, true));
+// In columns a product stands the other way round: W · x.
+void add_product(const TokensFirst& as, Factor left, Factor right, CellWork& work) {
+  if (as.by_columns) std::swap(left, right);
+  add_term(work, left.name + " · " + right.name, {left.number, right.number});
 }
 
-// A term with its product, adding to the sum so far.
-void add_term(CellWork& work, std::string label, std::vector<double> factors) {
-  double product = 1.0;
-  for (double factor : factors) product *= factor;
-  const double before = work.terms.empty() ? 0.0 : work.terms.back().partial_sum;
-  work.terms.push_back({std::move(label), std::move(factors), product, before + product});
+// Which keys a query sees, as the settings of the step say: "key 2 ≤ 1 + 3", or nothing where it sees all.
+std::string seen_text(const Explanation& explanation, const Step& step, Index query, Index key) {
+  const Causal& causal = step.request.causal ? *step.request.causal : explanation.settings.causal;
+  if (causal.rule == CausalRule::off) return "";
+  const Index offset = step.causal_offset;
+  return fmt::format("key {} {} {}{}", key, key > query + offset ? ">" : "≤", query,
+                     offset == 0 ? "" : fmt::format(" {} {}", offset < 0 ? "−" : "+", std::abs(offset)));
 }
-
-// What the plain sum of the listed terms lacks to the result, which may have been rounded otherwise on the way.
-void finish_sum(CellWork& work) {
-  if (!work.terms.empty()) work.parted = work.terms.back().partial_sum - work.result;
-}
-
-const Axis kNoAxis{};
 
 }  // namespace
 
@@ -77,27 +70,63 @@ double kept_number(const Matrix& m, Index head, Index row, Index column) {
   return m.numbers[m.place(head, r, c)];
 }
 
+void for_each_printed(const Expected& expected, const Matrix& result,
+                      const std::function<void(std::size_t, double, const Cell&)>& visit) {
+  const Matrix& printed = expected.numbers;
+  for (Index h = 0; h < printed.num_heads; ++h)
+    for (Index r = 0; r < printed.num_rows; ++r)
+      for (Index c = 0; c < printed.num_columns; ++c) {
+        const Cell cell{.row = expected.rows.empty() ? r : expected.rows[static_cast<std::size_t>(r)],
+                        .column = expected.columns.empty() ? c : expected.columns[static_cast<std::size_t>(c)],
+                        .head = h};
+        const Index row = stored_place(result.kept_rows, cell.row);
+        const Index column = stored_place(result.kept_columns, cell.column);
+        if (row < 0 || column < 0) continue;
+        visit(result.place(h, row, column), printed.numbers[printed.place(h, r, c)], cell);
+      }
+}
+
+bool TokensFirst::hidden(const Matrix& m, Index head, Index token, Index across) const {
+  if (m.hidden.empty()) return false;
+  const Index row = stored_place(m.kept_rows, by_columns ? across : token);
+  const Index column = stored_place(m.kept_columns, by_columns ? token : across);
+  return row >= 0 && column >= 0 && m.hidden[m.place(head, row, column)] != 0;
+}
+
+std::string working_number(double x, int digits) {
+  constexpr std::size_t kShortest = 6;
+  const std::string shortest = shortest_number(x, NumberType::f64);
+  const bool whole = x == std::trunc(x);
+  const std::size_t point = shortest.find('.');
+  const bool is_short = std::isfinite(x) && shortest.size() <= kShortest && point != std::string::npos;
+  const int decimals = is_short ? static_cast<int>(shortest.size() - point - 1) : std::max(digits, 4);
+  if (std::fabs(x) < 0.5 * std::pow(10.0, -decimals) && x != 0) return fmt::format("{:.3e}", x);
+  return styled_number(x, style_for(Matrix{.num_rows = 1, .num_columns = 1, .numbers = {x}},
+                                    whole ? std::optional<int>() : decimals, true));
+}
+
+void add_term(CellWork& work, std::string label, std::vector<double> factors) {
+  double product = 1.0;
+  for (double factor : factors) product *= factor;
+  const double before = work.terms.empty() ? 0.0 : work.terms.back().partial_sum;
+  work.terms.push_back({std::move(label), std::move(factors), product, before + product});
+}
+
+void finish_sum(CellWork& work) {
+  if (!work.terms.empty()) work.parted = work.terms.back().partial_sum - work.result;
+}
+
 void unfold_linear(const Explanation& explanation, const Step& step, const Cell& cell, int, CellWork& work) {
+  const TokensFirst as(explanation);
   const Matrix& x = *step.operands[0].matrix;
   const Matrix& w = *step.operands[1].matrix;
-  const bool by_columns = columns(explanation);
-  const Index width = by_columns ? step.result.num_rows : step.result.num_columns;
-  const Index token = by_columns ? cell.column : cell.row;
-  const Index output = cell.head * width + (by_columns ? cell.row : cell.column);
-  const std::string word = axis_label(by_columns ? step.column_axis : step.row_axis, token);
-  const Index inputs = by_columns ? x.num_rows : x.num_columns;
-  for (Index i = 0; i < inputs; ++i) {
-    const double a = by_columns ? kept_number(x, 0, i, token) : kept_number(x, 0, token, i);
-    const double b = by_columns ? w.numbers[w.place(0, output, i)] : w.numbers[w.place(0, i, output)];
-    const std::string x_name = by_columns ? cell_name(step.operands[0].name, std::to_string(i), word)
-                                          : cell_name(step.operands[0].name, word, std::to_string(i));
-    const std::string w_name = by_columns ? cell_name(step.operands[1].name, std::to_string(output), std::to_string(i))
-                                          : cell_name(step.operands[1].name, std::to_string(i), std::to_string(output));
-    if (by_columns) {
-      add_term(work, w_name + " · " + x_name, {b, a});
-    } else {
-      add_term(work, x_name + " · " + w_name, {a, b});
-    }
+  const Index token = as.token(cell);
+  const Index output = cell.head * as.num_across(step.result) + as.across(cell);
+  const std::string word = axis_label(as.token_axis(step), token);
+  for (Index i = 0; i < as.num_across(x); ++i) {
+    const std::string input = std::to_string(i);
+    add_product(as, {as.name(step.operands[0].name, word, input), as.number(x, 0, token, i)},
+                {as.name(step.operands[1].name, input, std::to_string(output)), as.number(w, 0, i, output)}, work);
   }
   if (step.operands.size() > 2)
     add_term(work, fmt::format("{}[{}]", step.operands[2].name, output),
@@ -127,184 +156,129 @@ void unfold_product(const Explanation&, const Step& step, const Cell& cell, int,
 }
 
 void unfold_mix(const Explanation& explanation, const Step& step, const Cell& cell, int, CellWork& work) {
+  const TokensFirst as(explanation);
   const Matrix& a = *step.operands[0].matrix;
-  const bool by_columns = columns(explanation);
-  const Index tokens = by_columns ? a.num_columns : a.num_rows;
-  const Index mixture = by_columns ? cell.column : cell.row;
+  const Index tokens = as.num_tokens(a);
   for (Index t = 0; t < tokens; ++t) {
-    const double share = step.request.numbers[static_cast<std::size_t>(mixture * tokens + t)];
-    const double x = by_columns ? a.numbers[a.place(0, cell.row, t)] : a.numbers[a.place(0, t, cell.column)];
-    add_term(
-        work,
-        "share · " + (by_columns ? cell_name(step.operands[0].name, std::to_string(cell.row), std::to_string(t))
-                                 : cell_name(step.operands[0].name, std::to_string(t), std::to_string(cell.column))),
-        {share, x});
+    const double share = step.request.numbers[static_cast<std::size_t>(as.token(cell) * tokens + t)];
+    add_term(work,
+             "share · " +
+                 as.name(step.operands[0].name, std::to_string(t), axis_label(as.across_axis(step), as.across(cell))),
+             {share, as.number(a, 0, t, as.across(cell))});
   }
   finish_sum(work);
 }
 
-void unfold_add(const Explanation&, const Step& step, const Cell& cell, int, CellWork& work) {
-  for (const Operand& operand : step.operands)
-    add_term(work,
-             cell_name(operand.name, axis_label(step.row_axis, cell.row), axis_label(step.column_axis, cell.column)),
-             {kept_number(*operand.matrix, cell.head, cell.row, cell.column)});
-  finish_sum(work);
-}
-
 void unfold_scores(const Explanation& explanation, const Step& step, const Cell& cell, int, CellWork& work) {
+  const TokensFirst as(explanation);
   const Matrix& q = *step.operands[0].matrix;
   const Matrix& k = *step.operands[1].matrix;
-  const bool by_columns = columns(explanation);
-  const Index query = by_columns ? cell.column : cell.row;
-  const Index key = by_columns ? cell.row : cell.column;
+  const Index query = as.token(cell);
+  const Index key = as.across(cell);
   const Index key_head = cell.head / (q.num_heads / k.num_heads);
-  const std::string asks = axis_label(by_columns ? step.column_axis : step.row_axis, query);
-  const std::string answers = axis_label(by_columns ? step.row_axis : step.column_axis, key);
-  const Index depth = by_columns ? q.num_rows : q.num_columns;
-  for (Index d = 0; d < depth; ++d) {
+  const std::string asks = axis_label(as.token_axis(step), query);
+  const std::string answers = axis_label(as.across_axis(step), key);
+  for (Index d = 0; d < as.num_across(q); ++d) {
     const std::string place = std::to_string(d);
-    if (by_columns) {
-      add_term(work,
-               cell_name(step.operands[1].name, place, answers) + " · " + cell_name(step.operands[0].name, place, asks),
-               {k.numbers[k.place(key_head, d, key)], q.numbers[q.place(cell.head, d, query)]});
-    } else {
-      add_term(work,
-               cell_name(step.operands[0].name, asks, place) + " · " + cell_name(step.operands[1].name, answers, place),
-               {q.numbers[q.place(cell.head, query, d)], k.numbers[k.place(key_head, key, d)]});
-    }
+    add_product(as, {as.name(step.operands[0].name, asks, place), as.number(q, cell.head, query, d)},
+                {as.name(step.operands[1].name, answers, place), as.number(k, key_head, key, d)}, work);
   }
   finish_sum(work);
 }
 
 void unfold_scaled(const Explanation& explanation, const Step& step, const Cell& cell, int digits, CellWork& work) {
   const double score = kept_number(*step.operands[0].matrix, cell.head, cell.row, cell.column);
-  work.lines.push_back({"score", number(score, digits)});
+  work.lines.push_back({"score", working_number(score, digits)});
   const Scale scale = step.request.scale.value_or(explanation.settings.scale);
   if (scale.rule == ScaleRule::sqrt) {
     const double squared = 1.0 / (step.factor * step.factor);
     work.lines.push_back(
-        {"divided by", fmt::format("√{} = {}", std::llround(squared), number(1.0 / step.factor, digits))});
+        {"divided by", fmt::format("√{} = {}", std::llround(squared), working_number(1.0 / step.factor, digits))});
   } else {
     work.lines.push_back({"times", shortest_number(step.factor, NumberType::f64)});
   }
-  work.lines.push_back({"scaled", number(work.result, digits)});
+  work.lines.push_back({"scaled", working_number(work.result, digits)});
+}
+
+void unfold_mask(const Explanation& explanation, const Step& step, const Cell& cell, int, CellWork& work) {
+  const TokensFirst as(explanation);
+  const std::string seen = seen_text(explanation, step, as.token(cell), as.across(cell));
+  if (work.result == 0) {
+    work.lines.push_back({"seen", (seen.empty() ? "every key is seen" : seen) + ": 0 is added to the score"});
+  } else {
+    work.lines.push_back({"hidden", seen + ": −∞ is added to the score"});
+  }
 }
 
 void unfold_masked(const Explanation& explanation, const Step& step, const Cell& cell, int digits, CellWork& work) {
-  const Index query = columns(explanation) ? cell.column : cell.row;
-  const Index key = columns(explanation) ? cell.row : cell.column;
-  const double score = kept_number(*step.operands[0].matrix, cell.head, cell.row, cell.column);
-  work.lines.push_back({"score", number(score, digits)});
-  const std::string last = step.causal_offset == 0 ? std::to_string(query)
-                                                   : fmt::format("{} {} {}", query, step.causal_offset < 0 ? "−" : "+",
-                                                                 std::abs(step.causal_offset));
-  if (work.result == -std::numeric_limits<double>::infinity() && key > query + step.causal_offset) {
-    work.lines.push_back({"hidden", fmt::format("key {} > {}: the score becomes −∞", key, last)});
+  const TokensFirst as(explanation);
+  const std::string seen = seen_text(explanation, step, as.token(cell), as.across(cell));
+  work.lines.push_back(
+      {"score", working_number(kept_number(*step.operands[0].matrix, cell.head, cell.row, cell.column), digits)});
+  if (as.hidden(step.result, cell.head, as.token(cell), as.across(cell))) {
+    work.lines.push_back({"hidden", seen + ": the score becomes −∞"});
   } else {
-    work.lines.push_back({"seen", fmt::format("key {} ≤ {}: the score stays", key, last)});
+    work.lines.push_back({"seen", (seen.empty() ? "every key is seen" : seen) + ": the score stays"});
   }
 }
 
-void unfold_weights(const Explanation& explanation, const Step& step, const Cell& cell, int digits, CellWork& work) {
+void unfold_share(const TokensFirst& as, const Step& step, const Cell& cell, int digits, double row_max, double row_sum,
+                  CellWork& work) {
   const Matrix& scores = *step.operands[0].matrix;
-  const bool by_columns = columns(explanation);
-  const Index query = by_columns ? cell.column : cell.row;
-  const Index key = by_columns ? cell.row : cell.column;
-  const Axis& key_axis = by_columns ? step.row_axis : step.column_axis;
-  const Index keys = by_columns ? step.result.num_rows : step.result.num_columns;
-  const double row_max = kept_number(*step.operands[1].matrix, cell.head, query, 0);
-  const double row_sum = kept_number(*step.operands[2].matrix, cell.head, query, 0);
-  const auto score_of = [&](Index j) {
-    return by_columns ? kept_number(scores, cell.head, j, query) : kept_number(scores, cell.head, query, j);
-  };
-  for (Index j = 0; j < keys; ++j) {
-    if (j > query + step.causal_offset && !step.result.hidden.empty()) continue;
+  const Index query = as.token(cell);
+  const auto score_of = [&](Index j) { return as.number(scores, cell.head, query, j); };
+  for (Index j = 0; j < as.num_across(step.result); ++j) {
+    if (as.hidden(step.result, cell.head, query, j)) continue;
     const double exponential = std::exp(score_of(j) - row_max);
     const double before = work.terms.empty() ? 0.0 : work.terms.back().partial_sum;
-    work.terms.push_back(
-        {fmt::format("e^({} − {}), {}", number(score_of(j), digits), number(row_max, digits), axis_label(key_axis, j)),
-         {score_of(j)},
-         exponential,
-         before + exponential});
+    work.terms.push_back({fmt::format("e^({} − {}), {}", working_number(score_of(j), digits),
+                                      working_number(row_max, digits), axis_label(as.across_axis(step), j)),
+                          {score_of(j)},
+                          exponential,
+                          before + exponential});
   }
-  if (!step.result.hidden.empty() && key > query + step.causal_offset) {
+  if (as.hidden(step.result, cell.head, query, as.across(cell))) {
     work.lines.push_back({"hidden", "the mask hides this key: weight 0"});
-    work.parted = 0.0;
     return;
   }
-  const double score = score_of(key);
-  work.lines.push_back({"largest score", number(row_max, digits)});
-  work.lines.push_back({"exponential", fmt::format("e^({} − {}) = {}", number(score, digits), number(row_max, digits),
-                                                   number(std::exp(score - row_max), digits))});
-  work.lines.push_back({"sum of all", number(row_sum, digits)});
-  work.lines.push_back({"share", fmt::format("{} / {} = {}", number(std::exp(score - row_max), digits),
-                                             number(row_sum, digits), number(work.result, digits))});
+  const double score = score_of(as.across(cell));
+  const std::string exponential = working_number(std::exp(score - row_max), digits);
+  work.lines.push_back({"largest score", working_number(row_max, digits)});
+  work.lines.push_back({"exponential", fmt::format("e^({} − {}) = {}", working_number(score, digits),
+                                                   working_number(row_max, digits), exponential)});
+  work.lines.push_back({"sum of all", working_number(row_sum, digits)});
+  work.lines.push_back({"share", fmt::format("{} / {} = {}", exponential, working_number(row_sum, digits),
+                                             working_number(work.result, digits))});
   work.parted = work.terms.empty() ? 0.0 : work.terms.back().partial_sum - row_sum;
 }
 
+void unfold_weights(const Explanation& explanation, const Step& step, const Cell& cell, int digits, CellWork& work) {
+  const TokensFirst as(explanation);
+  const auto of_query = [&](std::size_t i) {
+    return kept_number(*step.operands[i].matrix, cell.head, as.token(cell), 0);
+  };
+  unfold_share(as, step, cell, digits, of_query(1), of_query(2), work);
+}
+
 void unfold_context(const Explanation& explanation, const Step& step, const Cell& cell, int, CellWork& work) {
+  const TokensFirst as(explanation);
   const Matrix& weights = *step.operands[0].matrix;
   const Matrix& value = *step.operands[1].matrix;
-  const bool by_columns = columns(explanation);
-  const Index query = by_columns ? cell.column : cell.row;
-  const Index dimension = by_columns ? cell.row : cell.column;
-  const std::string asks = axis_label(by_columns ? step.column_axis : step.row_axis, query);
-  const std::string place = std::to_string(dimension);
+  const Index query = as.token(cell);
+  const std::string asks = axis_label(as.token_axis(step), query);
+  const std::string place = std::to_string(as.across(cell));
   const Index value_head = cell.head / (step.result.num_heads / value.num_heads);
-  const Index keys = by_columns ? value.num_columns : value.num_rows;
-  const std::vector<std::string>& words =
-      keys == static_cast<Index>(explanation.key_tokens.size()) ? explanation.key_tokens : kNoAxis.labels;
-  const Axis key_axis{"S", "key", words};
+  const Index keys = as.num_tokens(value);
+  Axis key_axis{"S", "key"};
+  if (keys == static_cast<Index>(explanation.key_tokens.size())) key_axis.labels = explanation.key_tokens;
   for (Index j = 0; j < keys; ++j) {
-    const double weight =
-        by_columns ? kept_number(weights, cell.head, j, query) : kept_number(weights, cell.head, query, j);
+    const double weight = as.number(weights, cell.head, query, j);
     if (weight == 0.0) continue;  // hidden, or too small for any number
     const std::string key = axis_label(key_axis, j);
-    if (by_columns) {
-      add_term(work, cell_name(step.operands[1].name, place, key) + " · " + cell_name(step.operands[0].name, key, asks),
-               {value.numbers[value.place(value_head, dimension, j)], weight});
-    } else {
-      add_term(work, cell_name(step.operands[0].name, asks, key) + " · " + cell_name(step.operands[1].name, key, place),
-               {weight, value.numbers[value.place(value_head, j, dimension)]});
-    }
+    add_product(as, {as.name(step.operands[0].name, asks, key), weight},
+                {as.name(step.operands[1].name, key, place), as.number(value, value_head, j, as.across(cell))}, work);
   }
   finish_sum(work);
-}
-
-void unfold_floor_half(const Explanation&, const Step& step, const Cell& cell, int digits, CellWork& work) {
-  const double score = kept_number(*step.operands[0].matrix, cell.head, cell.row, cell.column);
-  work.lines.push_back({"floor", fmt::format("floor({} / 2) = floor({}) = {}", number(score, digits),
-                                             number(score / 2, digits), number(work.result, digits))});
-}
-
-void unfold_power(const Explanation&, const Step& step, const Cell& cell, int digits, CellWork& work) {
-  const double exponent = kept_number(*step.operands[0].matrix, cell.head, cell.row, cell.column);
-  work.lines.push_back(
-      {"power", fmt::format("{}^({}) = {}", step.factor == 0 ? "e" : shortest_number(step.factor, NumberType::f64),
-                            number(exponent, digits), number(work.result, digits))});
-}
-
-void unfold_sums(const Explanation& explanation, const Step& step, const Cell& cell, int, CellWork& work) {
-  const Matrix& m = *step.operands[0].matrix;
-  const bool by_columns = columns(explanation);
-  const Index keys = by_columns ? m.num_rows : m.num_columns;
-  const std::string query =
-      by_columns ? axis_label(step.column_axis, cell.column) : axis_label(step.row_axis, cell.row);
-  for (Index j = 0; j < keys; ++j)
-    add_term(work,
-             by_columns ? cell_name(step.operands[0].name, std::to_string(j), query)
-                        : cell_name(step.operands[0].name, query, std::to_string(j)),
-             {by_columns ? kept_number(m, cell.head, j, cell.column) : kept_number(m, cell.head, cell.row, j)});
-  finish_sum(work);
-}
-
-void unfold_divide(const Explanation& explanation, const Step& step, const Cell& cell, int digits, CellWork& work) {
-  const bool by_columns = columns(explanation);
-  const double part = kept_number(*step.operands[0].matrix, cell.head, cell.row, cell.column);
-  const double sum = by_columns ? kept_number(*step.operands[1].matrix, cell.head, 0, cell.column)
-                                : kept_number(*step.operands[1].matrix, cell.head, cell.row, 0);
-  work.lines.push_back(
-      {"share", fmt::format("{} / {} = {}", number(part, digits), number(sum, digits), number(work.result, digits))});
 }
 
 CellWork unfold_cell(const Explanation& explanation, const Step& step, const Cell& cell, int digits) {
