@@ -78,13 +78,15 @@ Matrix read_npy(const std::string& bytes, const std::string& name) {
   return matrix;
 }
 
+std::string shown_name(const std::string& path) { return path == "-" ? "standard input" : path; }
+
 NamedMatrix read_matrix(const std::string& argument) {
   const std::size_t equals = argument.find('=');
   if (equals == std::string::npos || equals == 0 || equals + 1 == argument.size())
     throw UsageError("--matrix is \"" + argument + "\"; expected NAME=FILE such as W_query=w.csv");
   const std::string path = argument.substr(equals + 1);
   const std::string text = read_text(path, kLargestFile);
-  const std::string shown = path == "-" ? "standard input" : path;
+  const std::string shown = shown_name(path);
   const bool npy = text.starts_with("\x93NUMPY") || (path.size() > 4 && path.ends_with(".npy"));
   return {argument.substr(0, equals), npy ? read_npy(text, shown) : read_csv(text, shown)};
 }
@@ -94,8 +96,7 @@ ExplainInput read_input(const std::string& input, const std::vector<std::string>
     throw UsageError("--input and --matrix both name the matrices; give one of them");
   if (input.empty() && matrices.empty())
     throw UsageError("there is nothing to explain; give --input FILE (JSON) or --matrix NAME=FILE for each matrix");
-  if (!input.empty())
-    return read_explain_input(read_text(input, kLargestFile), input == "-" ? "standard input" : input);
+  if (!input.empty()) return read_explain_input(read_text(input, kLargestFile), shown_name(input));
   std::vector<NamedPath> paths;
   for (const std::string& argument : matrices)
     paths.push_back({"--matrix", argument.substr(std::min(argument.find('='), argument.size() - 1) + 1)});
@@ -131,7 +132,7 @@ void add_explain(CLI::App& app) {
       ->type_name("NAME=FILE")
       ->allow_extra_args(false)
       ->group("INPUT (one of the two)");
-  add_explain_options(*command, options->text);
+  add_explain_options(*command, options->text, "SETTINGS (they win over the input's own)");
   command->footer(
       "EXAMPLES\n"
       "  regard explain --input words.json --token love\n"
@@ -143,8 +144,13 @@ void add_explain(CLI::App& app) {
       "\"W_key\": …, \"W_value\": …, \"scale\": \"none\"}; all of it in docs/explain-input.md.");
   command->callback([options] {
     ExplainInput input = read_input(options->input, options->matrices);
-    override_settings(options->text, input);
-    show_explanation(input, options->text);
+    try {
+      override_settings(options->text, input);
+      show_explanation(input, options->text);
+    } catch (const std::invalid_argument& error) {
+      if (options->input.empty()) throw;
+      throw std::runtime_error(shown_name(options->input) + ": " + error.what());
+    }
   });
 }
 

@@ -121,40 +121,35 @@ void write_pages(const std::vector<std::string>& pages) {
 
 }  // namespace
 
-void add_explain_options(CLI::App& command, ExplainText& text) {
+void add_explain_options(CLI::App& command, ExplainText& text, const char* settings) {
   const auto add = [&command](const char* group, const char* name, std::string& value, const char* type,
                               const char* help) {
     return command.add_option(name, value, help)->type_name(type)->group(group);
   };
-  const char* settings = "SETTINGS (they win over the input's own)";
   add(settings, "--causal", text.causal, "[=WHERE]",
-      "a query sees no later key: top_left (also without\na value), bottom_right, a number, or off")
+      "a query sees no later key: query 0 stands at key 0\n(top_left, also without a value), the last at the\nlast "
+      "(bottom_right), or at key N; or off")
       ->expected(0, 1);
-  add(settings, "--scale", text.scale, "SCALE", "sqrt (1/√D), none, a number, or floor_half");
-  add(settings, "--layout", text.layout, "LAYOUT", "a token is one of the rows, or of the columns");
-  add(settings, "--softmax", text.softmax, "KIND", "shifted, unshifted or ratio");
+  add(settings, "--scale", text.scale, "SCALE",
+      "what scores are multiplied by: sqrt (1/√D), none,\na number, or floor_half (floor(score / 2) instead)");
+  add(settings, "--layout", text.layout, "LAYOUT", "rows: a token is a row; columns: a token is a column");
+  add(settings, "--softmax", text.softmax, "KIND",
+      "shifted (by the largest score, as the library\ndoes), unshifted, or ratio (score / sum of scores)");
   add(settings, "--softmax-base", text.softmax_base, "BASE", "e, or a number such as 3");
-  add(settings, "--heads", text.heads, "N", "heads that the projections are split into");
-  add(settings, "--dtype", text.dtype, "TYPE", "f64 or f32");
-  add(settings, "--tokens", text.tokens, "WORDS", "the words, divided by commas");
+  add(settings, "--heads", text.heads, "N", "split the projections, or Q, K and V, into N heads");
+  add(settings, "--dtype", text.dtype, "TYPE", "compute in f64 or f32");
+  add(settings, "--tokens", text.tokens, "WORDS", "the words, divided by commas: I,love,coding");
   add(settings, "--token", text.token, "WORD|@INDEX", "the query to look at; WORD#1 is its second\noccurrence");
   const char* view = "WHAT IS SHOWN (all counts start at 0)";
-  add(view, "--step", text.step, "N|NAME", "one step");
+  add(view, "--step", text.step, "N|NAME", "only this step");
   add(view, "--cell", text.cell, "ROW,COLUMN",
       "how this number came about, in each step shown\n(HEAD,ROW,COLUMN where there are heads)");
-  add(view, "--digits", text.digits, "N", "decimals");
-  command.add_flag("--full", text.full, "every number of large matrices")->group(view);
-  command.add_flag("--pause", text.pause, "one step a key press")->group(view);
+  add(view, "--digits", text.digits, "N", "decimals, 0 to 17 (default 4)");
+  command.add_flag("--full", text.full, "every number of large matrices, which are otherwise\nshortened")->group(view);
+  command.add_flag("--pause", text.pause, "one step at a key press")->group(view);
   command.add_flag("--json", text.json, "the data as JSON")->group(view);
   add_color_option(command, text.color);
   command.get_option("--color")->group(view);
-}
-
-bool changes_settings(const ExplainText& text) {
-  for (const std::string* option :
-       {&text.causal, &text.scale, &text.layout, &text.softmax, &text.softmax_base, &text.heads, &text.dtype})
-    if (!option->empty()) return true;
-  return false;
 }
 
 void override_settings(const ExplainText& text, ExplainInput& input) {
@@ -189,7 +184,7 @@ void override_settings(const ExplainText& text, ExplainInput& input) {
   }
   if (!text.token.empty()) {
     settings.token = text.token;
-    if (!input.tokens.empty()) usage("--token", [&] { return token_index(input.tokens, text.token); });
+    usage("--token", [&] { return token_index(query_tokens(input), text.token); });
   }
 }
 
@@ -209,13 +204,11 @@ void show_explanation(const ExplainInput& input, const ExplainText& text) {
     keep.also = {options.cell->row, options.cell->column};
   }
   const Explanation explanation = explain(input, keep);
+  const std::string chosen = text.step.empty() ? "--cell" : text.cell.empty() ? "--step" : "--step, --cell";
   if (text.json) {
     const JsonOptions json{.command = command_line(), .step = text.step, .cell = options.cell};
-    write_stdout(usage("--json", [&] { return render_json(explanation, json); }));
-    return;
-  }
-  const std::string chosen = text.step.empty() ? "--cell" : "--step";
-  if (text.pause) {
+    write_stdout(usage(chosen, [&] { return render_json(explanation, json); }));
+  } else if (text.pause) {
     write_pages(usage(chosen, [&] { return render_text_pages(explanation, options); }));
   } else {
     write_stdout(usage(chosen, [&] { return render_text(explanation, options); }));

@@ -19,13 +19,13 @@ struct ExplainText {
   bool json = false;
   bool pause = false;
 };
-void add_explain_options(CLI::App& command, ExplainText& text);
+// settings is the heading over the options that change what is computed.
+void add_explain_options(CLI::App& command, ExplainText& text, const char* settings);
 
-// Whether an option is given that changes what is computed, not only how it is shown.
-bool changes_settings(const ExplainText& text);
 // Writes what was given over the settings. Throws UsageError.
 void override_settings(const ExplainText& text, ExplainInput& input);
-// Computes and writes to standard output: text, page by page with --pause, or JSON.
+// Computes and writes to standard output: text, page by page with --pause, or JSON. Throws what explain() throws for
+// the input itself.
 void show_explanation(const ExplainInput& input, const ExplainText& text);
 
 }  // namespace regard::program

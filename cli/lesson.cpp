@@ -11,9 +11,13 @@
 #include <fmt/format.h>
 
 #include <memory>
+#include <stdexcept>
+#include <utility>
 
 #include "explain_options.h"
 #include "program.h"
+#include "regard/runtime.h"
+#include "regard/text.h"
 
 namespace regard::program {
 namespace {
@@ -39,18 +43,43 @@ std::string label_of(const ExplainText& text) {
   return label;
 }
 
-ExplainInput read_lesson(const std::string& name) {
-  try {
-    return lesson_input(name);
-  } catch (const std::invalid_argument& error) {
-    throw UsageError(error.what());
+// The same for a program.
+std::string list_json() {
+  std::string lessons;
+  for (const LessonEntry& entry : lesson_entries())
+    lessons += fmt::format("{}\n    {{\"name\": {}, \"title\": {}}}", lessons.empty() ? "" : ",",
+                           json_string(entry.name), json_string(entry.title));
+  return fmt::format(R"({{
+  "schema": "regard/1",
+  "command": {},
+  "version": {},
+  "lessons": [{}
+  ]
+}}
+)",
+                     json_string(command_line()), json_string(version()), lessons);
+}
+
+void check_options(const ExplainText& text, bool write_input) {
+  if (!text.heads.empty())
+    throw UsageError(
+        "--heads does not apply to a lesson, whose steps say what is split (lesson 004 has two heads); regard explain "
+        "splits matrices of your own");
+  if (!write_input) return;
+  for (const auto& [option, given] : {std::pair{"--json", text.json},
+                                      {"--step", !text.step.empty()},
+                                      {"--cell", !text.cell.empty()},
+                                      {"--full", text.full},
+                                      {"--pause", text.pause}}) {
+    if (given)
+      throw UsageError(fmt::format(
+          "--export prints the lesson's input (as JSON) and {} says how results are shown: give one of them", option));
   }
 }
 
 void run_lesson(const std::string& name, bool write_input, const ExplainText& text) {
-  if (!text.heads.empty())
-    throw UsageError("--heads does not apply to a lesson, whose steps say what is split; regard explain takes it");
-  const ExplainInput lesson = read_lesson(name);
+  check_options(text, write_input);
+  const ExplainInput lesson = lesson_input(name);
   ExplainInput changed = lesson;
   // Under other words the lesson looks at the same place.
   if (!text.tokens.empty() && !lesson.settings.token.empty()) {
@@ -76,10 +105,11 @@ void add_lesson(CLI::App& app) {
   };
   auto options = std::make_shared<Options>();
   CLI::App* command = app.add_subcommand("lesson", "Run the documents that explain attention, step by step");
-  command->add_option("name", options->name, "the lesson; without it they are listed")->type_name("NAME");
+  command->add_option("NAME", options->name, "the lesson; without it they are listed")->type_name("");
   command->add_flag("--export", options->write_input, "print the lesson as input for regard explain")
       ->group("WHAT IS SHOWN (all counts start at 0)");
-  add_explain_options(*command, options->text);
+  add_explain_options(*command, options->text, "SETTINGS (what departs from the document stands beside it)");
+  command->get_option("--heads")->group("");  // not shown: it is refused
   command->footer(
       "EXAMPLES\n"
       "  regard lesson                                list the lessons\n"
@@ -88,10 +118,18 @@ void add_lesson(CLI::App& app) {
       "  regard lesson 002 --step weights --cell 3,0  how one weight came about\n"
       "  regard lesson 004 --pause                    one step a key press\n"
       "  regard lesson 003 --export | regard explain --input -");
-  command->callback([options] {
-    if (!options->name.empty()) return run_lesson(options->name, options->write_input, options->text);
-    if (options->write_input) throw UsageError("--export needs the name of a lesson; regard lesson lists them");
-    write_stdout(list_text());
+  command->callback([options, command] {
+    if (!options->name.empty()) {
+      try {
+        return run_lesson(options->name, options->write_input, options->text);
+      } catch (const std::invalid_argument& error) {
+        throw UsageError(error.what());  // a lesson itself has no mistakes: it is the command line
+      }
+    }
+    for (const CLI::Option* option : command->get_options())
+      if (option->count() > 0 && option->get_name() != "--json" && option->get_name() != "--color")
+        throw UsageError(option->get_name() + " needs the name of a lesson; regard lesson lists them");
+    write_stdout(options->text.json ? list_json() : list_text());
   });
 }
 

@@ -111,6 +111,28 @@ def test_matrices_with_projections_heads_and_output(folder, kind, heads):
     near(ours["output"], joined @ matrices()["W_output"])
 
 
+@pytest.mark.parametrize("layout", ["rows", "columns"])
+def test_heads_split_queries_keys_and_values_too(folder, layout):
+    random = np.random.default_rng(5)
+    given = {"Q": random.standard_normal((3, 4)), "K": random.standard_normal((5, 4)), "V": random.standard_normal((5, 6))}
+    turn = (lambda m: m) if layout == "rows" else (lambda m: np.swapaxes(m, -1, -2))
+    source = json.dumps({name: turn(m).tolist() for name, m in given.items()}).encode()
+    _, ours = explained("--input", "-", "--layout", layout, "--heads", "2", stdin=source)
+    parts = [attention(*part) for part in zip(*(np.split(m, 2, axis=1) for m in given.values()))]
+    near(ours["queries"], np.stack([turn(part) for part in np.split(given["Q"], 2, axis=1)]))
+    near(ours["weights"], np.stack([turn(weights) for weights, _ in parts]))
+    near(ours["joined"], turn(np.hstack([context for _, context in parts])))
+    # A head axis in the file is the split already.
+    if layout == "rows":
+        split = {name: np.stack(np.split(m, 2, axis=1)).tolist() for name, m in given.items()}
+        _, same = explained("--input", "-", "--heads", "2", stdin=json.dumps(split).encode())
+        near(same["weights"], ours["weights"])
+        fail(1, "step queries: Q has 2 heads and cannot be split into 4", "explain", "--input", "-", "--heads", "4",
+             stdin=json.dumps(split).encode(), cwd=folder)
+    fail(1, "step queries: 4 dimensions cannot be split into 3 heads", "explain", "--input", "-", "--heads", "3",
+         "--layout", layout, stdin=source, cwd=folder)
+
+
 @pytest.mark.parametrize("option, offset", [("--causal", 0), ("--causal=top_left", 0), ("--causal=bottom_right", 2),
                                             ("--causal=1", 1), ("--causal=off", None)])
 def test_causal(folder, option, offset):
@@ -219,6 +241,10 @@ def test_digits(folder, digits):
     (["--input", "words.json", "--causal=sideways"], "--causal"),
     (["--input", "words.json", "--layout", "diagonal"], "--layout"),
     (["--input", "words.json", "--dtype", "f16"], "--dtype"),
+    (["--input", "words.json", "--step", "weights", "--cell", "9,9"], "--step, --cell: cell 9,9 does not exist"),
+    (["--input", "words.json", "--json", "--step", "nope"], '--step: step "nope" does not exist'),
+    (["--matrix", "Q=Q.npy", "--matrix", "K=K.npy", "--matrix", "V=V.npy", "--token", "b"],
+     ['--token: token "b" does not exist', "0 (@0), 1 (@1)"]),
     (["--input", ""], "--input has an empty value"),
     (["--matrix", "Q=-", "--matrix", "K=-"], "--matrix reads standard input (-) more than once"),
     (["--input", "words.json", "--nonsense"], "there is no option --nonsense of regard explain"),
@@ -249,6 +275,24 @@ def test_bad_json(folder, content, words_expected, piped):
     expected = [words_expected] if isinstance(words_expected, str) else words_expected
     source = "standard input" if piped else "bad.json"
     fail(1, [source + ": ", *expected], "explain", "--input", "-" if piped else "bad.json",
+         stdin=content if piped else b"", cwd=folder)
+
+
+@pytest.mark.parametrize("piped", [False, True])
+@pytest.mark.parametrize("changes, words_expected", [
+    (None, "matrix Q is missing; give X, W_query, W_key and W_value, or Q, K and V"),
+    ({"token": "zzz"}, 'token "zzz" does not exist; choose one of I (@0)'),
+    ({"tokens": ["I"]}, "tokens holds 1 words and X has 4 rows"),
+    ({"W_key": [[1, 2]]}, "step keys: X is 4 × 6 and W_key is 1 × 2"),
+    ({"heads": 3}, "step queries: 4 dimensions cannot be split into 3 heads"),
+    ({"steps": [{"operation": "zork"}]}, 'step zork: operation "zork" does not exist'),
+    ({"steps": [{"operation": "show", "operands": ["X"]}], "heads": 2}, "heads is 2, and the steps are listed"),
+])
+def test_what_only_the_computation_finds_wrong_names_the_file(folder, changes, words_expected, piped):
+    content = json.dumps({} if changes is None else words(**changes)).encode()
+    (folder / "bad.json").write_bytes(content)
+    source = "standard input" if piped else "bad.json"
+    fail(1, f"regard: {source}: {words_expected}", "explain", "--input", "-" if piped else "bad.json",
          stdin=content if piped else b"", cwd=folder)
 
 
@@ -335,6 +379,30 @@ def test_the_list_of_lessons(tmp_path):
     fail(2, ['there is no lesson "nonsense"', *LESSONS], "lesson", "nonsense", cwd=tmp_path)
     fail(2, '--step: step "nope" does not exist', "lesson", "000", "--step", "nope", cwd=tmp_path)
     fail(2, "--pause needs a terminal", "lesson", "000", "--pause", cwd=tmp_path)
+
+
+def test_the_list_of_lessons_as_json():
+    document = json.loads(succeed("lesson", "--json"))
+    assert list(document)[0] == "schema" and document["schema"] == "regard/1"
+    assert document["command"] == "regard lesson --json" and document["version"]
+    shown = succeed("lesson").decode().split("\n\n")[0].splitlines()
+    assert [(lesson["name"], lesson["title"]) for lesson in document["lessons"]] == \
+        [tuple(line.split(maxsplit=1)) for line in shown]
+
+
+def test_options_that_a_lesson_cannot_take(tmp_path):
+    for option in (["--json"], ["--full"], ["--pause"], ["--step", "weights"], ["--cell", "0,0"]):
+        fail(2, ["--export prints the lesson's input", option[0] + " says how results are shown"], "lesson", "000",
+             "--export", *option, cwd=tmp_path)
+        if option != ["--json"]:
+            fail(2, option[0] + " needs the name of a lesson", "lesson", *option, cwd=tmp_path)
+    fail(2, "--export needs the name of a lesson", "lesson", "--export", "--json", cwd=tmp_path)
+    # What the input itself holds is exported.
+    assert json.loads(succeed("lesson", "000", "--export", "--digits", "2", "--token", "I"))["digits"] == 2
+    fail(2, ["--heads does not apply to a lesson", "lesson 004 has two heads"], "lesson", "000", "--heads", "3",
+         cwd=tmp_path)
+    assert b"--heads" not in succeed("lesson", "--help") and b"--heads" in succeed("explain", "--help")
+    fail(2, "regard: tokens holds 2 words and X has 3 rows", "lesson", "000", "--tokens", "a,b", cwd=tmp_path)
 
 
 @pytest.mark.parametrize("lesson", LESSONS)
