@@ -1,0 +1,44 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// BERT's normaliser: text to lower-case text without accents, which remembers where each byte came from.
+//
+//     character → clean_text: drop controls, any space is ' ' → ideograph: spaces round it
+//               → strip_accents: decompose, canonical order, drop marks → lower case → bytes, each with its origin
+//
+// Read next: bert_normalizer.cpp, bert_characters.h.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "bert_characters.h"
+
+namespace regard {
+inline namespace v0 {
+
+// The bytes [begin, end) of the original text. Texts are shorter than 4 GiB.
+struct Origin {
+  std::uint32_t begin;
+  std::uint32_t end;
+};
+
+struct NormalizedText {
+  std::string bytes;           // UTF-8
+  std::vector<Origin> origin;  // of each byte; all bytes of a character have the same
+};
+
+struct BertNormalizer {
+  bool clean_text = true;
+  bool handle_chinese_chars = true;
+  bool strip_accents = true;
+  bool lowercase = true;
+
+  // Replaces `to` by the normalised text, which begins at byte `offset` of the whole. An accent that is dropped widens
+  // the origin of the character that it stands on. Time is linear but for sorting runs of combining characters.
+  void normalize(std::string_view text, std::size_t offset, NormalizedText& to) const;
+};
+
+}  // namespace v0
+}  // namespace regard

@@ -1,0 +1,49 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// A set of tokens as a tree of bytes, for longest matches: one step a byte, whatever the number of tokens.
+//
+//     node     0 (root)   1 'a'   2 'b'   3 "ab" …    level by level, the children of a node side by side,
+//     children 1–2        3–3     …                   in the order of their bytes
+//
+// Read next: token_trie.cpp, wordpiece.h.
+#pragma once
+
+#include <cstdint>
+#include <string_view>
+#include <utility>
+#include <vector>
+
+#include "regard/tensor.h"
+
+namespace regard {
+inline namespace v0 {
+
+class TokenTrie {
+ public:
+  static constexpr std::uint32_t kRoot = 0;
+  static constexpr std::uint32_t kNone = 0xFFFFFFFF;
+
+  TokenTrie() : TokenTrie(std::vector<std::pair<std::string_view, Index>>{}) {}
+  // Tokens with their ids: no token twice, none empty, fewer than 2^32 bytes in all. Keeps no view.
+  explicit TokenTrie(std::vector<std::pair<std::string_view, Index>> tokens);
+
+  // The node that byte leads to, or kNone.
+  std::uint32_t step(std::uint32_t node, char byte) const;
+  // The id of the token that ends at node, or −1.
+  Index token(std::uint32_t node) const { return tokens_[node]; }
+
+  struct Match {
+    Index token = -1;
+    std::size_t num_bytes = 0;
+  };
+  // The longest token that text begins with, from node on, of one byte at least; token −1 if there is none.
+  Match longest(std::string_view text, std::uint32_t node = kRoot) const;
+
+ private:
+  std::vector<std::uint32_t> first_child_;  // one more than there are nodes
+  std::vector<unsigned char> bytes_;        // that leads to the node
+  std::vector<std::int32_t> tokens_;
+};
+
+}  // namespace v0
+}  // namespace regard

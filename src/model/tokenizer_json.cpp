@@ -1,0 +1,317 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// The reader of tokenizer.json. A file is taken for hostile: what is not understood is refused by name and place.
+//
+//     model (vocab, unk_token, prefix) → added_tokens → ids 0 … n − 1, each once → normalizer, pre_tokenizer → template
+//
+// Read next: tokenizer.cpp.
+#include "tokenizer_json.h"
+
+#include <fmt/format.h>
+
+#include <cmath>
+#include <stdexcept>
+#include <unordered_map>
+#include <unordered_set>
+
+#include "regard/json.h"
+#include "regard/text.h"
+
+namespace regard {
+inline namespace v0 {
+namespace {
+
+using Kind = JsonValue::Kind;
+
+constexpr Index kLargestDepth = 128;
+// Bounds the work per byte of text: pieces of a word are looked for from each of its characters, added tokens at each
+// byte. BERT's words have at most 100 characters; real added tokens have a few bytes.
+constexpr Index kMostCharactersPerWord = 1000;
+constexpr std::size_t kMostAddedBytes = 256;
+
+std::string quoted(std::string_view text) {
+  constexpr std::size_t kShown = 60;
+  if (text.size() <= kShown) return fmt::format("\"{}\"", escape_for_terminal(text));
+  std::size_t end = kShown;
+  while (end > 0 && (static_cast<unsigned char>(text[end]) & 0xC0) == 0x80) --end;
+  return fmt::format("\"{}…\" ({} bytes)", escape_for_terminal(text.substr(0, end)), text.size());
+}
+
+std::string_view name_of(Kind kind) {
+  switch (kind) {
+    case Kind::null:
+      return "null";
+    case Kind::boolean:
+      return "true or false";
+    case Kind::number:
+      return "a number";
+    case Kind::string:
+      return "a string";
+    case Kind::array:
+      return "an array";
+    default:
+      return "an object";
+  }
+}
+
+class Reader {
+ public:
+  Reader(const std::string& source, const TokenizerOptions& options) : source_(source), options_(options) {}
+
+  TokenizerFile read(std::string_view json) {
+    const JsonValue root = read_json(json, source_, kLargestDepth);
+    if (root.kind != Kind::object) fail(root, "a tokenizer is an object");
+    if (const JsonValue* version = root.find("version"))
+      if (expect(*version, Kind::string, "version").text != "1.0")
+        fail(*version, fmt::format("version {} is not known; 1.0 is", quoted(version->text)));
+    read_model(member(root, "model", Kind::object));
+    read_added_tokens(root.find("added_tokens"));
+    check_ids(root);
+    read_normalizer(member(root, "normalizer", Kind::object));
+    const JsonValue& pre_tokenizer = member(root, "pre_tokenizer", Kind::object);
+    expect_type(pre_tokenizer, "pre_tokenizer", "BertPreTokenizer");
+    check_normalized_contents();
+    read_post_processor(root.find("post_processor"));
+    return std::move(file_);
+  }
+
+ private:
+  [[noreturn]] void fail(const JsonValue& where, std::string_view what) const {
+    throw std::runtime_error(fmt::format("{}: byte {}: {}", escape_for_terminal(source_), where.offset, what));
+  }
+
+  const JsonValue& expect(const JsonValue& value, Kind kind, std::string_view name) const {
+    if (value.kind != kind) fail(value, fmt::format("{} is {}, not {}", name, name_of(value.kind), name_of(kind)));
+    return value;
+  }
+  const JsonValue& member(const JsonValue& object, std::string_view name, Kind kind) const {
+    const JsonValue* value = object.find(name);
+    if (value == nullptr) fail(object, fmt::format("{} is missing", name));
+    return expect(*value, kind, name);
+  }
+  bool flag(const JsonValue& object, std::string_view name) const {
+    return member(object, name, Kind::boolean).boolean;
+  }
+  void expect_type(const JsonValue& object, std::string_view what, std::string_view supported) const {
+    const std::string& type = member(object, "type", Kind::string).text;
+    if (type != supported) fail(object, fmt::format("{} {} is not supported; {} is", what, quoted(type), supported));
+  }
+  Index whole(const JsonValue& value, double number, std::string_view name, Index limit) const {
+    if (!(number >= 0 && number < static_cast<double>(limit)) || number != std::floor(number))
+      fail(value, fmt::format("{} is {}, not a whole number from 0 to {}", name, number, limit - 1));
+    return static_cast<Index>(number);
+  }
+  Index id(const JsonValue& value, std::string_view what) const {
+    return whole(expect(value, Kind::number, what), value.number, what, options_.max_tokens);
+  }
+
+  void read_model(const JsonValue& model) {
+    // Files of tokenizers before 0.9 do not name the type; they are told by their members, as Hugging Face does.
+    if (model.find("type") != nullptr)
+      expect_type(model, "model", "WordPiece");
+    else if (model.find("continuing_subword_prefix") == nullptr || model.find("merges") != nullptr)
+      fail(model, "model has no type and is not WordPiece");
+    const JsonValue& vocabulary = member(model, "vocab", Kind::object);
+    if (vocabulary.members.empty()) fail(vocabulary, "vocab is empty");
+    check_count(vocabulary, vocabulary.members.size());
+    std::size_t longest = 0;
+    for (const auto& [token, value] : vocabulary.members) {
+      check_token(value, token, "a token of vocab");
+      longest = std::max(longest, token.size());
+      set(value, id(value, fmt::format("the id of {}", quoted(token))), token);
+      file_.pieces.push_back(ids_.at(token));
+    }
+    const JsonValue& prefix = member(model, "continuing_subword_prefix", Kind::string);
+    if (prefix.text.size() > longest) fail(prefix, "continuing_subword_prefix is longer than every token");
+    file_.continuing_prefix = prefix.text;
+    const JsonValue& unknown = member(model, "unk_token", Kind::string);
+    const auto found = ids_.find(unknown.text);
+    if (found == ids_.end()) fail(unknown, fmt::format("unk_token {} is not in vocab", quoted(unknown.text)));
+    file_.unknown = found->second;
+    const JsonValue& most = member(model, "max_input_chars_per_word", Kind::number);
+    file_.max_characters = whole(most, most.number, "max_input_chars_per_word", kMostCharactersPerWord + 1);
+    if (file_.max_characters == 0) fail(most, "max_input_chars_per_word is 0: every word would be unknown");
+  }
+
+  void read_added_tokens(const JsonValue* added) {
+    if (added == nullptr || added->kind == Kind::null) return;
+    expect(*added, Kind::array, "added_tokens");
+    if (!added->numbers.empty()) fail(*added, "an added token is a number, not an object");
+    check_count(*added, added->items.size());
+    std::unordered_set<std::string_view> seen;
+    for (const JsonValue& item : added->items) {
+      expect(item, Kind::object, "an added token");
+      AddedToken token;
+      const std::string& content = member(item, "content", Kind::string).text;
+      token.content = content;
+      check_token(item, token.content, "an added token");
+      if (token.content.size() > kMostAddedBytes)
+        fail(item, fmt::format("the added token {} is longer than {} bytes", quoted(token.content), kMostAddedBytes));
+      if (!seen.insert(content).second)
+        fail(item, fmt::format("the added token {} stands twice", quoted(token.content)));
+      const JsonValue* number = item.find("id");
+      if (number == nullptr) fail(item, "id is missing");
+      token.token = id(*number, fmt::format("the id of the added token {}", quoted(token.content)));
+      token.single_word = flag(item, "single_word");
+      token.lstrip = flag(item, "lstrip");
+      token.rstrip = flag(item, "rstrip");
+      token.normalized = flag(item, "normalized");
+      const auto found = ids_.find(token.content);
+      if (found == ids_.end())
+        set(*number, token.token, token.content);
+      else if (found->second != token.token)
+        fail(*number, fmt::format("the added token {} has id {}, but vocab gives it {}", quoted(token.content),
+                                  token.token, found->second));
+      file_.added.push_back(std::move(token));
+      added_items_.push_back(item.offset);
+    }
+  }
+
+  void check_count(const JsonValue& where, std::size_t count) const {
+    if (count > static_cast<std::size_t>(options_.max_tokens))
+      fail(where, fmt::format("{} tokens are more than the {} that TokenizerOptions::max_tokens allows", count,
+                              options_.max_tokens));
+  }
+  void check_token(const JsonValue& where, const std::string& token, std::string_view what) const {
+    if (token.empty()) fail(where, fmt::format("{} is empty", what));
+    if (token.size() > static_cast<std::size_t>(options_.max_token_bytes))
+      fail(where, fmt::format("{}, {}, is longer than the {} bytes that TokenizerOptions::max_token_bytes allows", what,
+                              quoted(token), options_.max_token_bytes));
+  }
+
+  void set(const JsonValue& where, Index id, const std::string& token) {
+    ids_.emplace(token, id);
+    const auto [found, is_new] = tokens_.try_emplace(id, token);
+    if (!is_new) fail(where, fmt::format("{} and {} both have id {}", quoted(found->second), quoted(token), id));
+  }
+
+  // An id beyond the number of tokens leaves a gap below it.
+  void check_ids(const JsonValue& root) {
+    const auto count = static_cast<Index>(tokens_.size());
+    file_.tokens.resize(tokens_.size());
+    for (Index i = 0; i < count; ++i) {
+      const auto found = tokens_.find(i);
+      if (found == tokens_.end())
+        fail(root, fmt::format("no token has id {}: the ids of {} tokens run from 0 to {}", i, count, count - 1));
+      file_.tokens[static_cast<std::size_t>(i)] = std::move(found->second);
+    }
+  }
+
+  void read_normalizer(const JsonValue& normalizer) {
+    expect_type(normalizer, "normalizer", "BertNormalizer");
+    BertNormalizer& rules = file_.normalizer;
+    rules.clean_text = flag(normalizer, "clean_text");
+    rules.handle_chinese_chars = flag(normalizer, "handle_chinese_chars");
+    rules.lowercase = flag(normalizer, "lowercase");
+    const JsonValue* accents = normalizer.find("strip_accents");
+    if (accents == nullptr || accents->kind == Kind::null)
+      rules.strip_accents = rules.lowercase;
+    else
+      rules.strip_accents = flag(normalizer, "strip_accents");
+  }
+
+  void check_normalized_contents() const {
+    std::unordered_map<std::string, std::size_t> seen;
+    for (std::size_t i = 0; i < file_.added.size(); ++i) {
+      const AddedToken& token = file_.added[i];
+      if (!token.normalized) continue;
+      NormalizedText content;
+      file_.normalizer.normalize(token.content, 0, content);
+      JsonValue where;
+      where.offset = added_items_[i];
+      if (content.bytes.empty())
+        fail(where, fmt::format("the added token {} is empty after normalisation", quoted(token.content)));
+      const auto [found, is_new] = seen.try_emplace(content.bytes, i);
+      if (!is_new)
+        fail(where, fmt::format("the added tokens {} and {} are the same after normalisation",
+                                quoted(file_.added[found->second].content), quoted(token.content)));
+    }
+  }
+
+  void read_post_processor(const JsonValue* post_processor) {
+    if (post_processor == nullptr || post_processor->kind == Kind::null) return;
+    expect(*post_processor, Kind::object, "post_processor");
+    const std::string& type = member(*post_processor, "type", Kind::string).text;
+    if (type == "TemplateProcessing")
+      read_template(*post_processor);
+    else if (type == "BertProcessing")
+      read_bert_processing(*post_processor);
+    else
+      fail(*post_processor,
+           fmt::format("post_processor {} is not supported; TemplateProcessing and BertProcessing are", quoted(type)));
+  }
+
+  // {"single": [{"SpecialToken": {"id": "[CLS]", "type_id": 0}}, {"Sequence": {"id": "A", "type_id": 0}}, …],
+  //  "special_tokens": {"[CLS]": {"id": "[CLS]", "ids": [101], "tokens": ["[CLS]"]}, …}, "pair": …}
+  void read_template(const JsonValue& processor) {
+    const JsonValue& single = member(processor, "single", Kind::array);
+    const JsonValue& specials = member(processor, "special_tokens", Kind::object);
+    if (!single.numbers.empty()) fail(single, "single holds numbers");
+    bool text_seen = false;
+    for (const JsonValue& piece : single.items) {
+      expect(piece, Kind::object, "a piece of single");
+      if (piece.members.size() != 1) fail(piece, "a piece of single has one member, SpecialToken or Sequence");
+      const auto& [kind, value] = piece.members.front();
+      expect(value, Kind::object, kind == "Sequence" ? "Sequence" : "SpecialToken");
+      const JsonValue& id = member(value, "id", Kind::string);
+      if (member(value, "type_id", Kind::number).number != 0) fail(value, "single has a type_id other than 0");
+      if (kind == "Sequence") {
+        if (id.text != "A" || text_seen) fail(value, "single does not hold sequence A exactly once and no other");
+        text_seen = true;
+      } else if (kind == "SpecialToken") {
+        const JsonValue* special = specials.find(id.text);
+        if (special == nullptr) fail(id, fmt::format("special_tokens lacks {}", quoted(id.text)));
+        read_special(expect(*special, Kind::object, "a special token"), text_seen ? file_.after : file_.before);
+      } else {
+        fail(piece, fmt::format("a piece of single is {}, not SpecialToken or Sequence", quoted(kind)));
+      }
+    }
+    if (!text_seen) fail(single, "single does not hold sequence A exactly once and no other");
+  }
+
+  void read_special(const JsonValue& special, std::vector<Index>& to) const {
+    const JsonValue& ids = member(special, "ids", Kind::array);
+    const JsonValue& tokens = member(special, "tokens", Kind::array);
+    if (ids.numbers.size() != tokens.items.size() || !ids.items.empty() || !tokens.numbers.empty())
+      fail(special, "ids and tokens of a special token are not as many numbers as strings");
+    for (std::size_t i = 0; i < ids.numbers.size(); ++i)
+      to.push_back(check_agreement(tokens.items[i], ids, ids.numbers[i]));
+  }
+
+  // {"sep": ["[SEP]", 102], "cls": ["[CLS]", 101]}
+  void read_bert_processing(const JsonValue& processor) {
+    for (const std::string_view name : {"cls", "sep"}) {
+      const JsonValue& pair = member(processor, name, Kind::array);
+      if (pair.items.size() != 2) fail(pair, fmt::format("{} is not a token and its id", name));
+      const JsonValue& number = expect(pair.items[1], Kind::number, "an id of post_processor");
+      const Index token = check_agreement(pair.items[0], number, number.number);
+      (name == "cls" ? file_.before : file_.after).push_back(token);
+    }
+  }
+
+  Index check_agreement(const JsonValue& token, const JsonValue& where, double number) const {
+    expect(token, Kind::string, "a token of post_processor");
+    const Index id = whole(where, number, fmt::format("the id of post_processor's {}", quoted(token.text)),
+                           static_cast<Index>(file_.tokens.size()));
+    const std::string& known = file_.tokens[static_cast<std::size_t>(id)];
+    if (known != token.text)
+      fail(where, fmt::format("post_processor gives {} id {}, which is {}", quoted(token.text), id, quoted(known)));
+    return id;
+  }
+
+  const std::string& source_;
+  const TokenizerOptions& options_;
+  TokenizerFile file_;
+  std::unordered_map<std::string, Index> ids_;
+  std::unordered_map<Index, std::string> tokens_;
+  std::vector<std::size_t> added_items_;  // where file_.added stand in the text
+};
+
+}  // namespace
+
+TokenizerFile read_tokenizer_file(std::string_view json, const std::string& source, const TokenizerOptions& options) {
+  return Reader(source, options).read(json);
+}
+
+}  // namespace v0
+}  // namespace regard

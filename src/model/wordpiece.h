@@ -1,0 +1,42 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// WordPiece: a word as the longest piece of the vocabulary that begins it, then the longest that continues it, and so
+// on; a word that cannot be used up so, or that is too long, is unknown as a whole.
+//
+//     "embeddings" → "em" "##bed" "##ding" "##s"       "##": the prefix of pieces that continue a word
+//
+// Source: Schuster and Nakajima, Japanese and Korean Voice Search, 2012; the matching as in Devlin et al., BERT, 2018.
+// Read next: wordpiece.cpp, tokenizer.cpp.
+#pragma once
+
+#include <string_view>
+#include <vector>
+
+#include "token_trie.h"
+
+namespace regard {
+inline namespace v0 {
+
+class WordPiece {
+ public:
+  struct Piece {
+    Index token;
+    std::size_t end;  // of the piece's bytes in the word
+  };
+
+  // Tokens with their ids, as TokenTrie takes them; unknown is one of the ids.
+  WordPiece(std::vector<std::pair<std::string_view, Index>> tokens, std::string_view continuing_prefix, Index unknown,
+            Index max_characters);
+
+  // Replaces `pieces` by those of a word, which is UTF-8 and not empty. Every piece ends where a character ends.
+  void split(std::string_view word, std::vector<Piece>& pieces) const;
+
+ private:
+  TokenTrie trie_;
+  std::uint32_t continuing_;  // the node where the prefix leads
+  Index unknown_;
+  Index max_characters_;
+};
+
+}  // namespace v0
+}  // namespace regard
