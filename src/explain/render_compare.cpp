@@ -1,0 +1,465 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// A comparison as text and as JSON; see regard/compare.h.
+//
+//     the finding, as far as the controls allow  →  the sentences  →  the table of cosines  →  what hiding changed
+//     →  which heads part the two that are farthest apart
+//
+// Read next: table.h, text.h.
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cmath>
+
+#include "json_text.h"
+#include "regard/compare.h"
+#include "regard/runtime.h"
+#include "table.h"
+#include "text.h"
+
+namespace regard {
+inline namespace v0 {
+namespace {
+
+constexpr int kDigits = 3;  // of cosines
+
+const ComparedSentence& sentence_of(const Comparison& c, Index s) { return c.sentences[static_cast<std::size_t>(s)]; }
+
+class CompareRenderer {
+ public:
+  CompareRenderer(const Comparison& c, const CompareText& options)
+      : c_(c), options_(options), paint_{options.color, options.unicode}, width_(std::max(options.width, 40)) {}
+
+  std::string render() {
+    const CompareNumbers& shown = c_.plain;
+    if (options_.brief) {
+      line("Cosine (1 = same direction) of " + quoted(c_.word) + " in A with");
+      other_sentences();
+      table(shown, pairs_with_first(), true);
+      test(true);
+      return std::move(out_);
+    }
+    for (const std::string& text : findings()) paragraph(text, &text == &findings_.front());
+    line("");
+    for (const ComparedSentence& sentence : c_.sentences) {
+      line(cut("  " + sentence.name + "  " + marked(sentence)));
+      if (sentence.cut_tokens > 0)
+        line(fmt::format("     cut: {} tokens more than the model takes", sentence.cut_tokens));
+    }
+    line("");
+    line(cut(fmt::format("Cosine of {} with itself: 1 is the same direction, 0 a right angle", quoted(c_.word))));
+    table(shown, shown_pairs(), !options_.full);
+    floor_note(shown);
+    if (c_.hidden) {
+      line("");
+      line(cut("The same with " + hidden_words() + " hidden from every other word, in every layer"));
+      table(*c_.hidden, shown_pairs(), !options_.full);
+      line("");
+      test(false);
+    }
+    heads(shown);
+    return std::move(out_);
+  }
+
+ private:
+  // ---- lines and numbers
+
+  void line(const std::string& text) { out_ += text + "\n"; }
+  void paragraph(const std::string& text, bool bold) {
+    for (const std::string& part : wrap_words(text, width_, 0)) line(bold ? paint_.bold(part) : part);
+  }
+  std::string cut(const std::string& text) const { return cut_to_width(text, width_, paint_.unicode); }
+  std::string shown(const std::string& text, int width = 24) const {
+    return cut_to_width(paint_.shown(text), width, paint_.unicode);
+  }
+  std::string quoted(const std::string& word) const { return "\"" + shown(word) + "\""; }
+  std::string number(double x, int digits = kDigits) const {
+    return styled_number(x, NumberStyle{.digits = digits, .unicode = paint_.unicode});
+  }
+  std::string signed_number(double x) const { return (x > 0 ? "+" : "") + number(x); }
+  std::string marked(const ComparedSentence& sentence) const {
+    const auto [begin, end] = place_of(sentence);
+    if (begin == end) return paint_.shown(sentence.text);
+    return paint_.shown(sentence.text.substr(0, begin)) + "[" + paint_.shown(sentence.text.substr(begin, end - begin)) +
+           "]" + paint_.shown(sentence.text.substr(end));
+  }
+  // The bytes of the word in the text; none for a mark of the model's.
+  static std::pair<std::size_t, std::size_t> place_of(const ComparedSentence& sentence) {
+    const std::vector<Index>& tokens = sentence.words[static_cast<std::size_t>(sentence.word)].tokens;
+    const auto& first = sentence.tokens.place[static_cast<std::size_t>(tokens.front())];
+    const auto& last = sentence.tokens.place[static_cast<std::size_t>(tokens.back())];
+    return {static_cast<std::size_t>(first[0]), static_cast<std::size_t>(last[1])};
+  }
+  const std::string& name(Index sentence) const { return sentence_of(c_, sentence).name; }
+  std::string both(const ComparedPair& pair) const { return name(pair.first) + " and " + name(pair.second); }
+  std::string and_list(const std::vector<std::string>& parts) const {
+    std::string text;
+    for (std::size_t i = 0; i < parts.size(); ++i) {
+      text += (i == 0 ? "" : i + 1 == parts.size() ? " and " : ", ") + parts[i];
+    }
+    return text;
+  }
+  std::string hidden_words() const {
+    std::vector<std::string> words;
+    for (const std::string& word : c_.hide) words.push_back(quoted(word));
+    return and_list(words);
+  }
+  std::string last_stage() const {
+    return c_.stages.size() > 2 ? "layer " + c_.stages.back().substr(1) : "the embedding";
+  }
+
+  // ---- which pairs
+
+  std::vector<std::size_t> pairs_with_first() const {
+    std::vector<std::size_t> pairs;
+    for (std::size_t p = 0; p < c_.plain.pairs.size(); ++p) {
+      if (c_.plain.pairs[p].first == 0) pairs.push_back(p);
+    }
+    return pairs;
+  }
+  std::vector<std::size_t> shown_pairs() const {
+    std::vector<std::size_t> pairs = pairs_with_first();
+    if (options_.full) {
+      pairs.clear();
+      for (std::size_t p = 0; p < c_.plain.pairs.size(); ++p) pairs.push_back(p);
+    }
+    return pairs;
+  }
+  static const ComparedPair& pair_at(const CompareNumbers& numbers, std::size_t pair) { return numbers.pairs[pair]; }
+  // Of the pairs with A, the one whose vectors end farthest apart; with `nearest`, the other end.
+  std::size_t extreme_pair(bool nearest) const {
+    std::size_t chosen = 0;
+    for (const std::size_t p : pairs_with_first()) {
+      const double x = pair_at(c_.plain, p).cosine.back(), y = pair_at(c_.plain, chosen).cosine.back();
+      if (nearest ? x > y : x < y) chosen = p;
+    }
+    return chosen;
+  }
+  // The control that stands in both of these pairs; nothing where there is none.
+  static const ControlWord* control_named(const ComparedPair& pair, const std::string& text) {
+    for (const ControlWord& control : pair.controls) {
+      if (control.text == text) return &control;
+    }
+    return nullptr;
+  }
+  // The first word that all pairs with A share, else the pair's own first.
+  const ControlWord* chosen_control(const ComparedPair& pair) const {
+    for (const ControlWord& candidate : pair_at(c_.plain, 0).controls) {
+      const std::vector<std::size_t> pairs = pairs_with_first();
+      if (std::all_of(pairs.begin(), pairs.end(),
+                      [&](std::size_t p) { return control_named(pair_at(c_.plain, p), candidate.text) != nullptr; })) {
+        if (const ControlWord* control = control_named(pair, candidate.text)) return control;
+      }
+    }
+    return pair.controls.empty() ? nullptr : &pair.controls.front();
+  }
+
+  // ---- the finding
+
+  double from_floor(double cosine) const {
+    const double floor = c_.plain.floor.back();
+    return (cosine - floor) / (1 - floor);
+  }
+
+  std::vector<std::string> findings() {
+    findings_.clear();
+    const std::size_t far = extreme_pair(false), near = extreme_pair(true);
+    const ComparedPair& apart = pair_at(c_.plain, far);
+    const ComparedPair& close = pair_at(c_.plain, near);
+    const bool has_floor = std::isfinite(c_.plain.floor.back());
+    std::string text = "After " + last_stage() + " " + quoted(c_.word) + " in " + both(apart) + " has a cosine of " +
+                       number(apart.cosine.back());
+    if (near != far) text += ", in " + both(close) + " of " + number(close.cosine.back());
+    text += has_floor ? "; counted from the floor (0: as alike as two different words here, 1: one vector) that is " +
+                            number(from_floor(apart.cosine.back()))
+                      : "";
+    if (has_floor && near != far) text += " and " + number(from_floor(close.cosine.back()));
+    findings_.push_back(text + ".");
+    findings_.push_back(control_verdict(apart));
+    if (near != far) findings_.push_back(order_verdict(apart, close));
+    std::erase(findings_, "");
+    return findings_;
+  }
+
+  // Whether the word parts further than the words that both sentences share.
+  std::string control_verdict(const ComparedPair& pair) const {
+    if (pair.controls.empty()) {
+      return "No other word stands in both " + both(pair) +
+             ", so nothing here says whether any word would part as far; name sentences that share one.";
+    }
+    const auto by_end = [](const ControlWord& a, const ControlWord& b) { return a.cosine.back() < b.cosine.back(); };
+    const auto [low, high] = std::minmax_element(pair.controls.begin(), pair.controls.end(), by_end);
+    const double word = pair.cosine.back();
+    const bool one = pair.controls.size() == 1;
+    const std::string far = quoted(low->text) + " (" + number(low->cosine.back()) + ")";
+    const std::string near = quoted(high->text) + " (" + number(high->cosine.back()) + ")";
+    if (word < low->cosine.back()) {
+      return "That is farther apart than " +
+             (one ? "the control " + far
+                  : fmt::format("all {} words that both share, ", pair.controls.size()) + far + " to " + near) +
+             ": more than what any word's surroundings do to it here.";
+    }
+    if (word >= high->cosine.back()) {
+      return "But " +
+             (one ? "the control " + far + ", the same word in both too, parts at least as far"
+                  : fmt::format("all {} words that both share part at least as far, ", pair.controls.size()) + far +
+                        " to " + near) +
+             ": that the vectors of " + quoted(c_.word) +
+             " part is nothing special to it, and no sign of two meanings.";
+    }
+    return "Of the words that both share some part farther, as " + far + ", others less, as " + near +
+           ": that the vectors of " + quoted(c_.word) + " part this far is nothing special to it.";
+  }
+
+  // Whether the nearer pair is nearer for this word alone.
+  std::string order_verdict(const ComparedPair& apart, const ComparedPair& close) const {
+    const ControlWord* a = chosen_control(apart);
+    const ControlWord* b = a == nullptr ? nullptr : control_named(close, a->text);
+    const double gap = close.cosine.back() - apart.cosine.back();
+    const std::string nearer = quoted(c_.word) + " is nearer in " + both(close) + " by " + number(gap);
+    if (b == nullptr) return nearer + "; no control stands in all three sentences to say whether every word is.";
+    const double control_gap = b->cosine.back() - a->cosine.back();
+    const std::string control = quoted(a->text);
+    if (control_gap >= gap) {
+      return nearer + ", but so is " + control + ", by " + number(control_gap) +
+             ": the order comes with the sentences and says nothing of " + quoted(c_.word) + " alone.";
+    }
+    if (control_gap > 0) {
+      return nearer + ", " + control + " by " + number(control_gap) + ": so far the order comes with the sentences.";
+    }
+    return nearer + ", and " + control + " is not (" + signed_number(control_gap) + ").";
+  }
+
+  // ---- the table
+
+  struct Row {
+    std::string label;
+    std::vector<double> numbers;
+    std::string note;
+    bool quiet = false;
+  };
+  void add_pair(std::vector<Row>& rows, const ComparedPair& pair, bool one_control) const {
+    rows.push_back({both(pair), pair.cosine, "", false});
+    const ControlWord* chosen = chosen_control(pair);
+    for (const ControlWord& control : pair.controls) {
+      if (one_control && &control != chosen) continue;
+      rows.push_back({fmt::format("  \"{}\" {},{}", shown(control.text, 10), name(pair.first), name(pair.second)),
+                      control.cosine, "control", true});
+    }
+  }
+
+  void table(const CompareNumbers& numbers, const std::vector<std::size_t>& pairs, bool one_control) {
+    std::vector<Row> rows;
+    for (const std::size_t p : pairs) add_pair(rows, numbers.pairs[p], one_control);
+    if (numbers.floor_pairs > 0) rows.push_back({"other words", numbers.floor, "floor", true});
+    int label_width = 0, note_width = 0;
+    for (const Row& row : rows) {
+      label_width = std::max(label_width, display_width(row.label));
+      note_width = std::max(note_width, display_width(row.note));
+    }
+    std::vector<int> widths;
+    for (std::size_t stage = 0; stage < c_.stages.size(); ++stage) {
+      int widest = display_width(c_.stages[stage]);
+      for (const Row& row : rows) widest = std::max(widest, display_width(number(row.numbers[stage])));
+      widths.push_back(widest + 2);
+    }
+    for (std::size_t first = 0; first < c_.stages.size();) {
+      int total = 2 + label_width;
+      std::size_t last = first;
+      while (last < c_.stages.size() && (last == first || total + widths[last] <= width_)) total += widths[last++];
+      const bool notes = last == c_.stages.size() && total + 3 + note_width <= width_;
+      if (first > 0) line("");
+      std::string head(static_cast<std::size_t>(2 + label_width), ' ');
+      for (std::size_t stage = first; stage < last; ++stage) head += pad_left(c_.stages[stage], widths[stage]);
+      line(paint_.dim(head));
+      for (const Row& row : rows) {
+        std::string text = "  " + pad_right(row.label, label_width);
+        for (std::size_t stage = first; stage < last; ++stage)
+          text += pad_left(number(row.numbers[stage]), widths[stage]);
+        if (notes && !row.note.empty()) text += "   " + row.note;
+        line(row.quiet ? paint_.dim(text) : text);
+      }
+      first = last;
+    }
+  }
+
+  void floor_note(const CompareNumbers& numbers) {
+    std::string text = "control: a word written alike in both, mean over its places";
+    if (numbers.floor_pairs > 0) {
+      text += fmt::format(". floor: mean over all {} pairs of different words of these sentences", numbers.floor_pairs);
+    }
+    for (const std::string& part : wrap_words(text + ".", width_ - 2, 0)) line(paint_.dim("  " + part));
+  }
+
+  void other_sentences() {
+    std::string text;
+    for (std::size_t s = 1; s < c_.sentences.size(); ++s) {
+      const int most =
+          std::max(20, (width_ - 2) / static_cast<int>(std::min<std::size_t>(2, c_.sentences.size() - 1)) - 6);
+      text += "  " + pad_right(name(static_cast<Index>(s)) + "  " + shown(c_.sentences[s].text, most), most + 4);
+      if (s % 2 == 0 || s + 1 == c_.sentences.size()) {
+        text.erase(text.find_last_not_of(' ') + 1);
+        line(text);
+        text.clear();
+      }
+    }
+  }
+
+  // ---- what hiding changed
+
+  void test(bool brief) {
+    if (!c_.hidden) return;
+    std::size_t most = 0;
+    const auto change = [&](std::size_t p) {
+      return pair_at(*c_.hidden, p).cosine.back() - pair_at(c_.plain, p).cosine.back();
+    };
+    for (const std::size_t p : pairs_with_first()) {
+      if (std::abs(change(p)) > std::abs(change(most))) most = p;
+    }
+    const ComparedPair& before = pair_at(c_.plain, most);
+    const ComparedPair& after = pair_at(*c_.hidden, most);
+    const std::string pair = name(before.first) + "," + name(before.second);
+    std::string text = "Test: hide " + hidden_words() + " and " + pair + " goes " + number(before.cosine.back()) +
+                       " to " + number(after.cosine.back());
+    double low = before.cosine.back(), high = low;
+    for (const OtherHidden& other : c_.others) {
+      low = std::min(low, other.cosine[most]);
+      high = std::max(high, other.cosine[most]);
+    }
+    if (brief) {
+      if (!c_.others.empty()) text += " (any other word: " + number(low) + " to " + number(high) + ")";
+      line(cut(text + "."));
+      return;
+    }
+    text += " (" + signed_number(change(most)) + ").";
+    if (!c_.others.empty()) {
+      const bool beyond = after.cosine.back() > high || after.cosine.back() < low;
+      const auto extreme = std::max_element(c_.others.begin(), c_.others.end(), [&](const auto& a, const auto& b) {
+        return std::abs(a.cosine[most] - before.cosine.back()) < std::abs(b.cosine[most] - before.cosine.back());
+      });
+      text += fmt::format(" Hiding {} other word{} alone gives {} to {}, {} the most ({}): ", c_.others.size(),
+                          c_.others.size() == 1 ? "" : "s, each", number(low), number(high), quoted(extreme->text),
+                          signed_number(extreme->cosine[most] - before.cosine.back()));
+      text += beyond ? hidden_words() + " does what no other word does."
+                     : "hiding " + hidden_words() + " does no more than hiding any word can.";
+    }
+    if (c_.others_left_out > 0) text += fmt::format(" {} more words were not tried.", c_.others_left_out);
+    const ControlWord* control = chosen_control(before);
+    const ControlWord* moved = control == nullptr ? nullptr : control_named(after, control->text);
+    if (moved != nullptr) {
+      text += " The control " + quoted(control->text) + " goes " + number(control->cosine.back()) + " to " +
+              number(moved->cosine.back()) + ".";
+    }
+    paragraph(text, false);
+  }
+
+  // ---- heads
+
+  struct Look {
+    std::string word;
+    double weight = 0;
+  };
+  // The word that the head attends to most, but for the word itself and the model's own marks.
+  Look look(const CompareNumbers& numbers, Index sentence, Index layer, Index head) const {
+    const ComparedSentence& s = sentence_of(c_, sentence);
+    Look best;
+    for (std::size_t w = 0; w < s.words.size(); ++w) {
+      const double weight = numbers.attention[static_cast<std::size_t>(sentence)](layer, head, w);
+      if (s.words[w].special || static_cast<Index>(w) == s.word || weight <= best.weight) continue;
+      best = {s.words[w].text, weight};
+    }
+    return best;
+  }
+  std::string look_text(const CompareNumbers& numbers, Index sentence, Index layer, Index head) const {
+    const Look seen = look(numbers, sentence, layer, head);
+    const int most = std::clamp((width_ - 44) / 2 - 6, 5, 20);
+    return pad_right(shown(seen.word, most), most) + " " + pad_left(number(seen.weight, 2), 4);
+  }
+
+  void heads(const CompareNumbers& numbers) {
+    if (c_.stages.size() <= 2) return;
+    std::vector<std::size_t> pairs{extreme_pair(false)};
+    if (options_.full) pairs = shown_pairs();
+    for (const std::size_t p : pairs) heads_of(numbers, numbers.pairs[p]);
+    for (const std::string& part :
+         wrap_words("share: how far a head's own difference reaches along the difference of the whole, in percent; "
+                    "negative ones pull the two together. looks at: the word with most of its attention, but for "
+                    "itself and the model's own marks.",
+                    width_ - 2, 0)) {
+      line(paint_.dim("  " + part));
+    }
+  }
+
+  void heads_of(const CompareNumbers& numbers, const ComparedPair& pair) {
+    line("");
+    paragraph("Which heads part " + both(pair) + "? What attention adds to " + quoted(c_.word) + " in " +
+                  name(pair.first) + " less what it adds in " + name(pair.second) + ", layer by layer",
+              false);
+    const int look_width = display_width(look_text(numbers, pair.first, 0, 0));
+    line(paint_.dim("  layer  length  head       share   " +
+                    pad_right("in " + name(pair.first) + " looks at", look_width) + "   in " + name(pair.second) +
+                    " looks at"));
+    const auto [layers, heads, words] = numbers.attention[static_cast<std::size_t>(pair.first)].shape();
+    (void)words;
+    for (Index layer = 0; layer < layers; ++layer) layer_lines(numbers, pair, layer, heads);
+  }
+
+  void layer_lines(const CompareNumbers& numbers, const ComparedPair& pair, Index layer, Index heads) {
+    std::string start = "  " + pad_right(fmt::format("L{}", layer), 5) +
+                        pad_left(number(pair.difference[static_cast<std::size_t>(layer)], 2), 8) + "  ";
+    if (std::isnan(pair.share(layer, Index{0}))) {
+      line(start + "no difference");
+      return;
+    }
+    std::vector<Index> order;
+    for (Index head = 0; head < heads; ++head) order.push_back(head);
+    std::sort(order.begin(), order.end(), [&](Index a, Index b) {
+      const double x = std::abs(pair.share(layer, a)), y = std::abs(pair.share(layer, b));
+      return x != y ? x > y : a < b;
+    });
+    constexpr std::size_t kMost = 2;
+    const std::size_t most = options_.full || order.size() <= kMost + 1 ? order.size() : kMost;
+    const NumberStyle style{.digits = 1, .unicode = paint_.unicode};
+    long long printed = 0;
+    const auto share_text = [&](double share) {
+      printed += printed_units(100 * share, style);
+      return pad_left(number(100 * share, 1), 5);
+    };
+    double rest = 0;
+    for (std::size_t n = 0; n < order.size(); ++n) {
+      const Index head = order[n];
+      if (n >= most) {
+        rest += pair.share(layer, head);
+        continue;
+      }
+      line(start + pad_right(fmt::format("H{}", head), 9) + share_text(pair.share(layer, head)) + " %   " +
+           look_text(numbers, pair.first, layer, head) + "   " + look_text(numbers, pair.second, layer, head));
+      start = std::string(17, ' ');
+    }
+    std::string end;
+    if (most < order.size()) {
+      const std::string others = fmt::format("{} others", order.size() - most);
+      end = start + pad_right(others, 9) + share_text(rest) + " %";
+    }
+    const double parted = static_cast<double>(printed) / 10 - 100;
+    std::string note = "sum 100 %";
+    if (std::abs(parted) > 0.01) note += fmt::format(" ({} by rounding)", (parted > 0 ? "+" : "") + number(parted, 1));
+    line(paint_.dim(end.empty() ? start + note : end + "   " + note));
+  }
+
+  const Comparison& c_;
+  const CompareText& options_;
+  Paint paint_;
+  int width_;
+  std::string out_;
+  std::vector<std::string> findings_;
+};
+
+}  // namespace
+
+std::string render_compare_text(const Comparison& comparison, const CompareText& options) {
+  return CompareRenderer(comparison, options).render();
+}
+
+}  // namespace v0
+}  // namespace regard

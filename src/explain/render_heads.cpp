@@ -1,0 +1,231 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// The measures of heads as text and as JSON; see regard/heads.h.
+//
+//     the finding: who has most of each  →  a row a head, a column a measure, in blocks that fit the width
+//
+// Read next: table.h, text.h, sentence_json.h.
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cmath>
+
+#include "regard/heads.h"
+#include "sentence_json.h"
+#include "table.h"
+#include "text.h"
+
+namespace regard {
+inline namespace v0 {
+namespace {
+
+class HeadsRenderer {
+ public:
+  HeadsRenderer(const HeadSurvey& survey, const HeadFilter& filter, const HeadsText& options)
+      : s_(survey),
+        filter_(filter),
+        options_(options),
+        chosen_(chosen_heads(survey, filter)),
+        paint_{options.color, options.unicode},
+        width_(std::max(options.width, 40)) {}
+
+  std::string render() {
+    finding();
+    out_ += "\n";
+    if (chosen_.empty()) {
+      out_ += "No head has a mean within these bounds.\n";
+      return std::move(out_);
+    }
+    make_columns();
+    blocks();
+    notes();
+    return std::move(out_);
+  }
+
+ private:
+  struct Column {
+    std::string name;
+    std::string uniform, n;          // of the two rows above the heads
+    std::vector<std::string> cells;  // of the chosen heads
+    int width = 0;
+  };
+
+  void paragraph(const std::string& text, bool bold) {
+    for (const std::string& part : wrap_words(text, width_, 0)) out_ += (bold ? paint_.bold(part) : part) + "\n";
+  }
+  std::string number(double x) const {
+    if (std::isnan(x)) return paint_.unicode ? "–" : "-";
+    return styled_number(x, NumberStyle{.digits = options_.full ? 4 : 2, .unicode = paint_.unicode});
+  }
+  static std::string head_name(const HeadMeasures& head) { return fmt::format("L{}H{}", head.layer, head.head); }
+
+  // The head with the largest (or smallest) mean of a measure, among those shown.
+  std::string extreme(HeadMeasure measure, const char* says, bool least = false) const {
+    const HeadMeasures* best = nullptr;
+    for (const HeadMeasures& head : chosen_) {
+      const double x = head.of(measure).mean;
+      if (std::isnan(x)) continue;
+      if (best == nullptr || (least ? x < best->of(measure).mean : x > best->of(measure).mean)) best = &head;
+    }
+    if (best == nullptr) return "";
+    return fmt::format("; {} {} {} (uniform {})", says, head_name(*best), number(best->of(measure).mean),
+                       number(best->of(measure).uniform));
+  }
+
+  void finding() {
+    const auto texts = static_cast<Index>(s_.texts.size());
+    paragraph(fmt::format("{} of {} heads, on {} text{} of {} tokens.", chosen_.size(), s_.heads.size(), texts,
+                          texts == 1 ? "" : "s", s_.num_tokens),
+              true);
+    std::string most = extreme(HeadMeasure::entropy, "sharpest, by entropy", true) +
+                       extreme(HeadMeasure::special, "most on special tokens") +
+                       extreme(HeadMeasure::self, "on itself") + extreme(HeadMeasure::previous, "on the token before") +
+                       extreme(HeadMeasure::next, "on the token after") +
+                       extreme(HeadMeasure::distance, "farthest away") + extreme(HeadMeasure::adds, "adds most");
+    if (most.empty()) return;
+    most = most.substr(2) + ".";
+    most[0] = 'S';
+    paragraph(most, false);
+  }
+
+  void make_columns() {
+    for (const HeadMeasure measure : kHeadMeasures) {
+      Column mean{std::string(head_measure_name(measure)), "", "", {}, 0};
+      const bool own = measure == HeadMeasure::adds || options_.full;  // a uniform for each head
+      Column uniform{"uniform", "", "", {}, 0};
+      int before = 0;
+      for (const HeadMeasures& head : chosen_) before = std::max(before, display_width(number(head.of(measure).mean)));
+      for (const HeadMeasures& head : chosen_) {
+        const HeadStatistic& s = head.of(measure);
+        mean.cells.push_back(pad_left(number(s.mean), before) + plus_minus() + number(s.deviation));
+        uniform.cells.push_back(number(s.uniform));
+      }
+      // Measured on the same queries for all heads.
+      const HeadStatistic& any = chosen_.front().of(measure);
+      mean.n = std::to_string(any.n);
+      if (!own) mean.uniform = number(any.uniform);
+      align(mean);
+      columns_.push_back(std::move(mean));
+      if (!own) continue;
+      align(uniform);
+      columns_.push_back(std::move(uniform));
+    }
+  }
+  std::string plus_minus() const { return paint_.unicode ? " ±" : " +-"; }
+
+  // Cells end alike: means stand under means, deviations under deviations.
+  static void align(Column& column) {
+    int widest = 0;
+    for (const std::string& cell : column.cells) widest = std::max(widest, display_width(cell));
+    for (std::string& cell : column.cells) cell = pad_right(cell, widest);
+    column.width =
+        std::max({widest, display_width(column.name), display_width(column.n), display_width(column.uniform)});
+  }
+
+  void blocks() {
+    int label = 7;  // "uniform"
+    for (const HeadMeasures& head : chosen_) label = std::max(label, display_width(head_name(head)));
+    const bool uniform_row = !options_.full;
+    for (std::size_t first = 0; first < columns_.size();) {
+      int total = label;
+      std::size_t last = first;
+      while (last < columns_.size() && (last == first || total + 2 + columns_[last].width <= width_)) {
+        total += 2 + columns_[last++].width;
+      }
+      // A measure's uniform stands beside it.
+      if (last < columns_.size() && last > first + 1 && columns_[last].name == "uniform") --last;
+      if (first > 0) out_ += "\n";
+      const auto row = [&](const std::string& name, auto cell, bool quiet) {
+        std::string text = pad_right(name, label);
+        for (std::size_t c = first; c < last; ++c) text += "  " + pad_left(cell(columns_[c]), columns_[c].width);
+        text.erase(text.find_last_not_of(' ') + 1);
+        out_ += (quiet ? paint_.dim(text) : text) + "\n";
+      };
+      row("", [](const Column& c) { return c.name; }, true);
+      if (uniform_row) row("uniform", [](const Column& c) { return c.uniform; }, true);
+      row("n", [](const Column& c) { return c.n; }, true);
+      for (std::size_t h = 0; h < chosen_.size(); ++h) {
+        row(head_name(chosen_[h]), [h](const Column& c) { return c.cells[h]; }, false);
+      }
+      first = last;
+    }
+  }
+
+  void notes() {
+    out_ += "\n";
+    const std::string of = s_.by_sentence ? "texts (each text's mean first)" : "queries, all tokens that can have it";
+    const std::string text =
+        std::string("mean ") + (paint_.unicode ? "±" : "+-") + " standard deviation over n " + of +
+        ". uniform: what it were if the same queries saw all tokens alike. entropy: 0 one token, "
+        "1 all alike. special to next: share of the weight, on [CLS] and [SEP], on the token itself, "
+        "before, after. distance: in tokens. adds: weight times length of what the tokens bring.";
+    for (const std::string& part : wrap_words(text, width_, 0)) out_ += paint_.dim(part) + "\n";
+  }
+
+  const HeadSurvey& s_;
+  const HeadFilter& filter_;
+  const HeadsText& options_;
+  std::vector<HeadMeasures> chosen_;
+  Paint paint_;
+  int width_;
+  std::vector<Column> columns_;
+  std::string out_;
+};
+
+}  // namespace
+
+std::string render_heads_text(const HeadSurvey& survey, const HeadFilter& filter, const HeadsText& options) {
+  return HeadsRenderer(survey, filter, options).render();
+}
+
+std::string render_heads_json(const HeadSurvey& survey, const HeadFilter& filter, std::string_view command) {
+  JsonWriter json(NumberType::f64);
+  json.begin_object();
+  write_source(json, command, survey.model_folder, survey.model_sha256);
+  write_text(json, "over", survey.by_sentence ? "sentences" : "queries");
+  json.name("texts");
+  json.begin_array();
+  for (const MeasuredText& text : survey.texts) {
+    json.begin_object();
+    if (text.line > 0) {
+      json.name("line");
+      json.whole(text.line);
+    }
+    write_text(json, "text", text.text);
+    write_indices(json, "ids", text.ids);
+    json.name("cut_tokens");
+    json.whole(text.cut_tokens);
+    json.end_object();
+  }
+  json.end_array();
+  json.name("heads");
+  json.begin_array();
+  for (const HeadMeasures& head : chosen_heads(survey, filter)) {
+    json.begin_object();
+    json.name("layer");
+    json.whole(head.layer);
+    json.name("head");
+    json.whole(head.head);
+    for (const HeadMeasure measure : kHeadMeasures) {
+      const HeadStatistic& s = head.of(measure);
+      json.name(head_measure_name(measure));
+      json.begin_object();
+      json.name("mean");
+      json.number(s.mean);
+      json.name("deviation");
+      json.number(s.deviation);
+      json.name("n");
+      json.whole(s.n);
+      json.name("uniform");
+      json.number(s.uniform);
+      json.end_object();
+    }
+    json.end_object();
+  }
+  json.end_array();
+  json.end_object();
+  return json.take();
+}
+
+}  // namespace v0
+}  // namespace regard
