@@ -77,18 +77,20 @@ inline std::string tokenizer_json(TokenizerText text) {
     return std::to_string(found - text.vocabulary.begin());
   };
   if (text.vocab.empty()) {
+    std::string vocab;
     for (std::size_t i = 0; i < text.vocabulary.size(); ++i)
-      text.vocab += (i == 0 ? "" : ",") + json_string(text.vocabulary[i]) + ":" + std::to_string(i);
-    text.vocab = "{" + text.vocab + "}";
+      vocab.append(i == 0 ? "{" : ",").append(json_string(text.vocabulary[i])).append(":").append(std::to_string(i));
+    text.vocab = vocab.append("}");
   }
   if (text.added_tokens.empty()) {
+    std::string added;
     for (const char* token : {"[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]"}) {
       if (std::find(text.vocabulary.begin(), text.vocabulary.end(), token) == text.vocabulary.end()) continue;
-      text.added_tokens += (text.added_tokens.empty() ? "" : ",") + std::string(R"({"id": )") + id_of(token) +
-                           R"(, "content": ")" + token + R"(", "special": true, "single_word": false,
-        "lstrip": false, "rstrip": false, "normalized": false})";
+      added.append(added.empty() ? "[" : ",").append(R"({"id": )").append(id_of(token)).append(R"(, "content": ")");
+      added.append(token).append(R"(", "special": true, "single_word": false, "lstrip": false, "rstrip": false,
+        "normalized": false})");
     }
-    text.added_tokens = "[" + text.added_tokens + "]";
+    text.added_tokens = added.empty() ? "[]" : added.append("]");
   }
   if (text.post_processor.empty()) {
     const auto special = [&](const std::string& token) {
@@ -100,10 +102,10 @@ inline std::string tokenizer_json(TokenizerText text) {
       "special_tokens": {)" +
                           special("[CLS]") + ", " + special("[SEP]") + "}}";
   }
-  return "{" + text.rest + R"(, "added_tokens": )" + text.added_tokens + R"(, "normalizer": )" + text.normalizer +
-         R"(, "pre_tokenizer": )" + text.pre_tokenizer + R"(, "post_processor": )" + text.post_processor +
-         R"(, "model": {"vocab": )" + text.vocab + R"(, "continuing_subword_prefix": )" + json_string(text.prefix) +
-         ", " + text.model_rest + "}}";
+  return std::string("{") + text.rest + R"(, "added_tokens": )" + text.added_tokens + R"(, "normalizer": )" +
+         text.normalizer + R"(, "pre_tokenizer": )" + text.pre_tokenizer + R"(, "post_processor": )" +
+         text.post_processor + R"(, "model": {"vocab": )" + text.vocab + R"(, "continuing_subword_prefix": )" +
+         json_string(text.prefix) + ", " + text.model_rest + "}}";
 }
 
 }  // namespace regard_tokenizer

@@ -257,7 +257,8 @@ std::string added(const std::string& content, Index id, const std::string& flags
 
 TEST(Tokenizer, MatchesAddedTokensAsTheyStand) {
   const std::vector<std::string> vocabulary = {"[UNK]", "a", "b", "[", "]"};
-  const std::string tokens = "[" + added("[M]", 5, "") + "," + added("[M]]", 6, "") + "," + added("[M]a", 7, "") + "]";
+  const std::string tokens =
+      std::string("[") + added("[M]", 5, "") + "," + added("[M]]", 6, "") + "," + added("[M]a", 7, "") + "]";
   const Tokenizer tokenizer = small(vocabulary, tokens);
   EXPECT_EQ(tokenizer.vocabulary_size(), 8);
   EXPECT_EQ(tokenizer.token(6), "[M]]");
@@ -272,26 +273,27 @@ TEST(Tokenizer, MatchesAddedTokensAsTheyStand) {
 // The expected ids are those of tokenizers 0.23.
 TEST(Tokenizer, HonoursTheFlagsOfAddedTokens) {
   const std::vector<std::string> vocabulary = {"[UNK]", "a", "b", "!", "new", "york", "n"};
-  const Tokenizer single = small(vocabulary, "[" + added("b", 2, "single_word") + "," + added("bb", 7, "") + "]");
+  const Tokenizer single =
+      small(vocabulary, std::string("[") + added("b", 2, "single_word") + "," + added("bb", 7, "") + "]");
   EXPECT_EQ(single.encode("b ab b! bb \u00e9b b\u0301 b_").ids, (std::vector<Index>{2, 0, 2, 3, 7, 0, 2, 2, 0}));
   EXPECT_EQ(joined(single.encode("!b!").words), "!|b|!");
-  const Tokenizer hiding = small(vocabulary, "[" + added("b", 2, "single_word") + "," + added("b!", 7, "single_word") +
-                                                 "," + added("!n", 8, "") + "]");
+  const Tokenizer hiding = small(vocabulary, std::string("[") + added("b", 2, "single_word") + "," +
+                                                 added("b!", 7, "single_word") + "," + added("!n", 8, "") + "]");
   EXPECT_EQ(hiding.encode("b!n ab!n").ids, (std::vector<Index>{2, 3, 6, 0, 3, 6}));
 
-  const Tokenizer stripping = small(vocabulary, "[" + added("b", 2, "lstrip rstrip") + "]");
+  const Tokenizer stripping = small(vocabulary, std::string("[") + added("b", 2, "lstrip rstrip") + "]");
   const TokenizedText found = stripping.encode("a \t\u3000b\u2003 !");
   EXPECT_EQ(found.ids, (std::vector<Index>{1, 2, 3}));
   EXPECT_EQ(joined(found.words), "a|b|!");
 
-  const Tokenizer normalized = small(vocabulary, "[" + added("New York", 7, "normalized") + "]");
+  const Tokenizer normalized = small(vocabulary, std::string("[") + added("New York", 7, "normalized") + "]");
   const TokenizedText city = normalized.encode("a N\u00e9w YORK! new  york");
   EXPECT_EQ(city.ids, (std::vector<Index>{1, 7, 3, 4, 5}));
   EXPECT_EQ(joined(city.words), "a|N\u00e9w YORK|!|new|york");
   EXPECT_EQ(city.place[1], (std::array<Index, 2>{2, 11}));
 
   const Tokenizer spaced =
-      small(vocabulary, "[" + added("\u4e2db", 7, "normalized lstrip") + "," + added(" n", 8, "") + "]");
+      small(vocabulary, std::string("[") + added("\u4e2db", 7, "normalized lstrip") + "," + added(" n", 8, "") + "]");
   const TokenizedText ideographs = spaced.encode("a\u4e2db \u4e2dB");
   EXPECT_EQ(ideographs.ids, (std::vector<Index>{1, 7, 7}));
   EXPECT_EQ(joined(ideographs.words), "a|\u4e2db|\u4e2dB");
