@@ -283,6 +283,10 @@ TEST(Encoder, RefusesPlacesThatATraceDoesNotHave) {
             "value_lengths: layer -1 does not exist; there are 3, counted from 0");
   EXPECT_EQ(refusal([&] { mean_rows(trace.embedded, std::array<Index, 1>{9}); }),
             "mean_rows: row 9 does not exist; there are 9, counted from 0");
+  EncoderTrace touched = trace;
+  touched.hidden_keys = {9};
+  EXPECT_EQ(refusal([&] { encoder_weights(touched, 0); }),
+            "encoder_weights: hidden key 9 does not exist; there are 9, counted from 0");
   Encoder other = tiny();
   other.config.num_heads = 8;
   EXPECT_EQ(refusal([&] { head_output(other, trace, 0, 0); }), "head_output: the trace is of another encoder");

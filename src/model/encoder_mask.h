@@ -30,7 +30,7 @@ TensorView<T, Rank + 1> one_batch(TensorView<T, Rank> view) {
 class KeyMask {
  public:
   KeyMask(Index num_keys, std::span<const Index> hidden_keys) {
-    if (hidden_keys.empty()) return;
+    if (hidden_keys.empty() || num_keys == 0) return;
     visible_ = std::make_unique<bool[]>(static_cast<std::size_t>(num_keys));
     for (Index key = 0; key < num_keys; ++key) visible_[static_cast<std::size_t>(key)] = true;
     for (Index key : hidden_keys) visible_[static_cast<std::size_t>(key)] = false;

@@ -29,6 +29,7 @@ void check_index(const char* operation, const char* what, Index index, Index cou
 
 const LayerTrace& layer_of(const char* operation, const EncoderTrace& trace, Index layer) {
   check_index(operation, "layer", layer, static_cast<Index>(trace.layers.size()));
+  for (Index key : trace.hidden_keys) check_index(operation, "hidden key", key, static_cast<Index>(trace.ids.size()));
   return trace.layers[static_cast<std::size_t>(layer)];
 }
 
@@ -71,6 +72,7 @@ double length_of(std::span<const float> numbers) {
 std::vector<double> row_lengths(const Tensor<float, 2>& rows) {
   const auto [length, width] = rows.shape();
   std::vector<double> lengths;
+  lengths.reserve(static_cast<std::size_t>(length));
   for (Index i = 0; i < length; ++i) {
     lengths.push_back(length_of({rows.data() + i * width, static_cast<std::size_t>(width)}));
   }
