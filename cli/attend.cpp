@@ -20,6 +20,7 @@
 #include "attend_inputs.h"
 #include "attend_options.h"
 #include "program.h"
+#include "progress.h"
 #include "regard/attention.h"
 #include "regard/npy.h"
 #include "regard/runtime.h"
@@ -156,14 +157,22 @@ std::uint64_t check_memory(double needed, std::optional<std::uint64_t> allowed) 
 // ---- compute and write
 
 template <class T, int Rank>
-void write_array(OutputFiles& files, std::size_t file, const Tensor<T, Rank>& tensor, std::size_t rank) {
+void write_array(OutputFiles& files, std::size_t file, const Tensor<T, Rank>& tensor, std::size_t rank,
+                 const std::string& option) {
   // The leading axes that the query lacks are 1: they are left out.
   const auto& shape = tensor.shape();
   const std::size_t kept = rank - 4 + static_cast<std::size_t>(Rank);
   const std::string header =
       npy_header(std::is_same_v<T, float> ? NpyType::float32 : NpyType::float64, std::span(shape).last(kept));
   files.write(file, header.data(), header.size());
-  files.write(file, tensor.data(), static_cast<std::size_t>(tensor.size()) * sizeof(T));
+  // In pieces, so that a slow disk can be watched.
+  constexpr Index kPiece = Index{1} << 22;
+  Progress progress("writing " + option);
+  for (Index done = 0; done < tensor.size(); done += kPiece) {
+    const Index count = std::min(kPiece, tensor.size() - done);
+    files.write(file, tensor.data() + done, static_cast<std::size_t>(count) * sizeof(T));
+    progress.update(done + count, tensor.size());
+  }
 }
 
 // The output files by option, opened before the work so that a folder that cannot be written is found out at once.
@@ -213,12 +222,18 @@ void compute(const AttendText& text, const AttendSettings& settings, Inputs& inp
   runtime.num_threads = settings.threads;
 
   const auto begin = std::chrono::steady_clock::now();
-  attention_forward<T>(q, k, view_of<T, 4>(value), outputs, options.options, runtime);
+  {
+    Progress progress("attention");
+    runtime.progress = progress.report();
+    attention_forward<T>(q, k, view_of<T, 4>(value), outputs, options.options, runtime);
+  }
   if (chosen_rows) {
     WeightsRequest<T> request;
     request.row_max = row_max.view();
     request.row_sum = row_sum.view();
     request.rows = settings.rows;
+    Progress progress("weights");
+    runtime.progress = progress.report();
     attention_weights<T>(q, k, request, weights.view(), options.options, runtime);
   }
   done.seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count();
@@ -229,7 +244,7 @@ void compute(const AttendText& text, const AttendSettings& settings, Inputs& inp
     if (number == to.numbers.end()) return;
     const auto& shape = tensor.shape();
     done.shapes[option].assign(shape.begin() + static_cast<std::ptrdiff_t>(4 - rank), shape.end());
-    write_array(to.files, number->second, tensor, rank);
+    write_array(to.files, number->second, tensor, rank, option);
   };
   write("--output", context);
   write("--lse", lse);
