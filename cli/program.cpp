@@ -27,6 +27,8 @@
 #include <memory>
 #include <system_error>
 
+#include "progress.h"
+
 namespace regard::program {
 namespace {
 
@@ -67,6 +69,7 @@ void remember(std::size_t slot, const std::string& path) {
 }
 
 extern "C" void end_on_signal(int signal) {
+  end_progress();
   for (const TemporaryName& name : temporary_names) {
     if (name.used) ::unlink(name.path.data());
   }
@@ -361,23 +364,37 @@ void OutputFiles::commit() {
   }
   const SignalsHeld held;
   for (std::size_t i = 0; i < files_.size(); ++i) {
-    if (files_[i].temporary.empty()) continue;
-    if (::rename(files_[i].temporary.c_str(), files_[i].target.c_str()) == 0) continue;
+    File& file = files_[i];
+    if (file.temporary.empty()) continue;
+    // What is replaced keeps a second name until every file is in place; some file systems give none.
+    const std::string second = file.temporary + "-old";
+    if (file.replaces && ::link(file.target.c_str(), second.c_str()) == 0) file.replaced = second;
+    if (::rename(file.temporary.c_str(), file.target.c_str()) == 0) continue;
     const int error = errno;
-    std::string replaced;
-    for (std::size_t j = 0; j < i; ++j) {
-      if (files_[j].temporary.empty()) continue;
-      if (files_[j].replaces) {
-        replaced += " " + files_[j].name;
-      } else {
-        ::unlink(files_[j].target.c_str());
-      }
-    }
-    throw std::runtime_error(files_[i].name + ": cannot be put in place: " + reason(error) +
-                             (replaced.empty() ? "" : "; replaced before that:" + replaced));
+    if (!file.replaced.empty()) ::unlink(file.replaced.c_str());
+    const std::string lost = take_back(i);
+    throw std::runtime_error(file.name + ": cannot be put in place: " + reason(error) +
+                             (lost.empty() ? "" : "; replaced before that:" + lost));
+  }
+  for (const File& file : files_) {
+    if (!file.replaced.empty()) ::unlink(file.replaced.c_str());
   }
   for (TemporaryName& name : temporary_names) name.used = false;
   files_.clear();
+}
+
+std::string OutputFiles::take_back(std::size_t count) {
+  std::string lost;
+  for (std::size_t i = 0; i < count; ++i) {
+    const File& file = files_[i];
+    if (file.temporary.empty()) continue;
+    if (!file.replaces) {
+      ::unlink(file.target.c_str());
+    } else if (file.replaced.empty() || ::rename(file.replaced.c_str(), file.target.c_str()) != 0) {
+      lost += " " + file.name;
+    }
+  }
+  return lost;
 }
 
 void OutputFiles::remove_temporaries() {

@@ -91,8 +91,9 @@ InputFile open_input(const std::string& path);
 std::string read_text(const std::string& path, std::uint64_t max_bytes);
 
 // Files that appear together or not at all. Each is written under a temporary name in its own folder; commit() syncs
-// and renames them. Without commit(), and on Ctrl-C, SIGTERM and SIGHUP, the temporary files are removed. A path "-"
-// is standard output, written directly. Every failure throws std::runtime_error naming the path.
+// and renames them; where one cannot be renamed, those before it become again what they were. Without commit(), and on
+// Ctrl-C, SIGTERM and SIGHUP, the temporary files are removed. A path "-" is standard output, written directly. Every
+// failure throws std::runtime_error naming the path.
 class OutputFiles {
  public:
   OutputFiles() = default;
@@ -107,13 +108,16 @@ class OutputFiles {
 
  private:
   struct File {
-    std::string name;       // as given
-    std::string target;     // with symbolic links followed
-    std::string temporary;  // empty for standard output
-    bool replaces = false;  // a file stands at target
+    std::string name;        // as given
+    std::string target;      // with symbolic links followed
+    std::string temporary;   // empty for standard output
+    std::string replaced{};  // second name of the file that stood at target, while commit() may still fail
+    bool replaces = false;   // a file stands at target
     int descriptor = -1;
   };
   void remove_temporaries();
+  // Undoes the first renames. Returns the names of files that could not be brought back.
+  std::string take_back(std::size_t count);
   std::vector<File> files_;
 };
 
@@ -137,7 +141,7 @@ Build build();
 
 void set_command_line(int count, char** arguments);
 // Standard descriptors that are closed are opened so that no file takes their number; SIGPIPE is ignored; Ctrl-C,
-// SIGTERM and SIGHUP remove temporary files and end with 128 + the signal's number.
+// SIGTERM and SIGHUP erase the line of progress, remove temporary files and end with 128 + the signal's number.
 void prepare_process();
 
 }  // namespace regard::program

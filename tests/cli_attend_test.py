@@ -399,6 +399,34 @@ def test_all_outputs_or_none(folder):
         assert_full(folder, run("attend", *QKV, "-o", "a.npy", "--json", cwd=folder, stdout=full))
 
 
+def test_a_file_that_cannot_be_put_in_place_takes_the_others_back(folder):
+    (folder / "old.npy").write_bytes(b"old")
+    (folder / "last.npy").write_bytes(b"last")
+    os.chmod(folder / "old.npy", 0o640)
+    inode = (folder / "old.npy").stat().st_ino
+    query = (folder / "q.npy").read_bytes()
+    arguments = ["--query", "-", *QKV[2:], "-o", "new.npy", "--lse", "old.npy", "--row-max", "last.npy", "--row-sum",
+                 "after.npy"]
+    with subprocess.Popen([PROGRAM, "attend", *arguments], cwd=folder, stdin=subprocess.PIPE, stderr=subprocess.PIPE,
+                          env=environment()) as process:
+        process.stdin.write(query[:130])
+        process.stdin.flush()
+        deadline = time.monotonic() + 60
+        while len([name for name in os.listdir(folder) if name.startswith(".regard")]) < 4:
+            assert time.monotonic() < deadline
+            time.sleep(0.005)
+        # Now, when the outputs are open, something appears that no file can replace.
+        (folder / "last.npy").unlink()
+        (folder / "last.npy").mkdir()
+        process.stdin.write(query[130:])
+        process.stdin.close()
+        assert process.wait(60) == 1
+        assert process.stderr.read() == b"regard: last.npy: cannot be put in place: Is a directory\n"
+    assert sorted(os.listdir(folder)) == ["k.npy", "last.npy", "old.npy", "q.npy", "v.npy"]
+    assert (folder / "old.npy").read_bytes() == b"old"
+    assert (folder / "old.npy").stat().st_ino == inode and (folder / "old.npy").stat().st_mode & 0o777 == 0o640
+
+
 def assert_full(folder, done):
     assert done.returncode == 1
     assert done.stderr == b"regard: cannot write standard output: No space left on device\n"
