@@ -46,7 +46,7 @@ double at(const Matrix& matrix, Index row, Index column) { return matrix.numbers
 struct TokenVectors {
   TokenVectors(const Evaluation& e, std::size_t i)
       : matrix(plain(e, i)),
-        by_column(e.settings.layout == Layout::columns),
+        by_column(e.columns()),
         num_tokens(by_column ? matrix.num_columns : matrix.num_rows),
         num_dimensions(by_column ? matrix.num_rows : matrix.num_columns) {}
   double at(Index token, Index dimension) const {
@@ -83,7 +83,7 @@ void draw_matrix(Evaluation& e, const std::string& function) {
     after += (i == 0 ? ", drawn after " : ", ") + e.request.operands[i];
   }
   const std::vector<float> drawn = (torch.*draw)(rows * columns);
-  const bool by_column = e.settings.layout == Layout::columns;
+  const bool by_column = e.columns();
   std::vector<double> numbers(drawn.begin(), drawn.end());
   if (by_column) {
     for (Index r = 0; r < rows; ++r) {
@@ -131,7 +131,7 @@ std::vector<double> softmax_rows(const Matrix& scores, bool by_column) {
 
 void softmax(Evaluation& e) {
   const Matrix& scores = plain(e, 0);
-  const bool by_column = e.settings.layout == Layout::columns;
+  const bool by_column = e.columns();
   set_result(e, scores.num_rows, scores.num_columns,
              e.settings.dtype == NumberType::f32 ? softmax_rows<float>(scores, by_column)
                                                  : softmax_rows<double>(scores, by_column),
@@ -188,7 +188,7 @@ void focus_vectors(Evaluation& e) {
 // Which key is compared best: 1 for the largest of each query's scores; equal scores share the better rank.
 void ranks(Evaluation& e) {
   const Matrix& scores = plain(e, 0);
-  const bool by_column = e.settings.layout == Layout::columns;
+  const bool by_column = e.columns();
   const Index num_keys = by_column ? scores.num_rows : scores.num_columns;
   std::vector<double> numbers;
   for (Index r = 0; r < scores.num_rows; ++r) {

@@ -39,9 +39,13 @@ struct Evaluation {
   Step& step;
 
   const Matrix& operand(std::size_t i) const { return *operands[i].matrix; }
+  bool columns() const { return settings.layout == Layout::columns; }
   // Throws std::invalid_argument "step weights: …".
   [[noreturn]] void fail(const std::string& what) const;
 };
+
+// "3 × 4", with heads "2 × 3 × 4".
+std::string shape_text(const Matrix& m);
 
 struct Operation {
   std::string_view name;

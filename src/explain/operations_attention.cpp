@@ -30,15 +30,10 @@ struct Extents {
   Index heads, key_heads, queries, keys, depth;
 };
 
-bool columns(const Evaluation& e) { return e.settings.layout == Layout::columns; }
-Index num_tokens(const Evaluation& e, const Matrix& m) { return columns(e) ? m.num_columns : m.num_rows; }
-Index num_dimensions(const Evaluation& e, const Matrix& m) { return columns(e) ? m.num_rows : m.num_columns; }
-const Axis& token_axis(const Evaluation& e, const Value& v) { return columns(e) ? v.column_axis : v.row_axis; }
-const Axis& dimension_axis(const Evaluation& e, const Value& v) { return columns(e) ? v.row_axis : v.column_axis; }
-
-std::string shape_text(const Matrix& m) {
-  return (m.num_heads > 1 ? fmt::format("{} × ", m.num_heads) : "") + fmt::format("{} × {}", m.num_rows, m.num_columns);
-}
+Index num_tokens(const Evaluation& e, const Matrix& m) { return e.columns() ? m.num_columns : m.num_rows; }
+Index num_dimensions(const Evaluation& e, const Matrix& m) { return e.columns() ? m.num_rows : m.num_columns; }
+const Axis& token_axis(const Evaluation& e, const Value& v) { return e.columns() ? v.column_axis : v.row_axis; }
+const Axis& dimension_axis(const Evaluation& e, const Value& v) { return e.columns() ? v.row_axis : v.column_axis; }
 
 Extents extents(const Evaluation& e) {
   const Matrix& query = e.operand(0);
@@ -140,7 +135,7 @@ std::vector<RowRange> ranges_of(const std::vector<Index>& kept, Index count) {
 template <class T>
 TensorView<T, 4> attention_view(const Evaluation& e, Buffer<T>& buffer, Index first_token, Index num) {
   const Index head_stride = buffer.rows * buffer.columns;
-  if (columns(e))
+  if (e.columns())
     return {
         buffer.numbers.data() + first_token, {1, buffer.heads, num, buffer.rows}, {0, head_stride, 1, buffer.columns}};
   return {buffer.numbers.data() + first_token * buffer.columns,
@@ -164,7 +159,7 @@ void attend(Evaluation& e, const Extents& x, Wanted wanted, double factor, bool 
   }
   const std::vector<Index> kept = kept_queries(e, x);
   const Index stored = kept.empty() ? x.queries : static_cast<Index>(kept.size());
-  Buffer<T> output(x.heads, columns(e) ? width : stored, columns(e) ? stored : width);
+  Buffer<T> output(x.heads, e.columns() ? width : stored, e.columns() ? stored : width);
   Buffer<T> maxima(x.heads, stored, 1);
   Buffer<T> row_sums(x.heads, stored, 1);
 
@@ -205,9 +200,9 @@ void attend(Evaluation& e, const Extents& x, Wanted wanted, double factor, bool 
   }
   result.num_heads = x.heads;
   result.has_heads = e.operand(0).has_heads;
-  result.num_rows = columns(e) ? width : x.queries;
-  result.num_columns = columns(e) ? x.queries : width;
-  (columns(e) ? result.kept_columns : result.kept_rows) = kept;
+  result.num_rows = e.columns() ? width : x.queries;
+  result.num_columns = e.columns() ? x.queries : width;
+  (e.columns() ? result.kept_columns : result.kept_rows) = kept;
   result.numbers = output.as_doubles();
   for (auto [target, source] : {std::pair{row_max, &maxima}, std::pair{row_sum, &row_sums}}) {
     if (target == nullptr) continue;
@@ -224,8 +219,8 @@ void hide_unseen(const Evaluation& e, const Extents& x, Matrix& m) {
       for (Index c = 0; c < m.stored_columns(); ++c) {
         const Index row = m.kept_rows.empty() ? r : m.kept_rows[static_cast<std::size_t>(r)];
         const Index column = m.kept_columns.empty() ? c : m.kept_columns[static_cast<std::size_t>(c)];
-        const Index i = columns(e) ? column : row;
-        const Index j = columns(e) ? row : column;
+        const Index i = e.columns() ? column : row;
+        const Index j = e.columns() ? row : column;
         m.hidden[m.place(h, r, c)] = j > i + offset;
       }
     }
@@ -262,14 +257,14 @@ const Step* step_before(const Evaluation& e, std::string_view operation, bool wi
 std::string product_text(const Evaluation& e) {
   const std::string& query = e.request.operands[0];
   const std::string& key = e.request.operands[1];
-  return columns(e) ? key + "ᵀ · " + query : query + " · " + key + "ᵀ";
+  return e.columns() ? key + "ᵀ · " + query : query + " · " + key + "ᵀ";
 }
 
 void label_scores(Evaluation& e) {
   const Axis query{"L", "query", token_axis(e, e.operands[0]).labels};
   const Axis key{"S", "key", token_axis(e, e.operands[1]).labels};
-  e.step.row_axis = columns(e) ? key : query;
-  e.step.column_axis = columns(e) ? query : key;
+  e.step.row_axis = e.columns() ? key : query;
+  e.step.column_axis = e.columns() ? query : key;
 }
 
 // The symbol (or formula) of the unmasked and of the masked scores, and the step's own when there was one.
@@ -328,9 +323,9 @@ void compute_mask(Evaluation& e) {
   one.heads = 1;
   const std::vector<Index> kept = kept_queries(e, one);
   Matrix& m = e.step.result;
-  m.num_rows = columns(e) ? x.keys : x.queries;
-  m.num_columns = columns(e) ? x.queries : x.keys;
-  (columns(e) ? m.kept_columns : m.kept_rows) = kept;
+  m.num_rows = e.columns() ? x.keys : x.queries;
+  m.num_columns = e.columns() ? x.queries : x.keys;
+  (e.columns() ? m.kept_columns : m.kept_rows) = kept;
   m.numbers.assign(static_cast<std::size_t>(m.stored_rows() * m.stored_columns()), 0.0);
   if (causal_rule(e).rule != CausalRule::off) {
     hide_unseen(e, x, m);
@@ -366,10 +361,10 @@ void compute_weights(Evaluation& e) {
   Matrix row_sum;
   e.step.result = attend(e, x, Wanted::weights, e.step.factor, causal, &row_max, &row_sum);
   label_scores(e);
-  e.step.sums_to_one = columns(e) ? SumAxis::column : SumAxis::row;
+  e.step.sums_to_one = e.columns() ? SumAxis::column : SumAxis::row;
   const Origin origin = masked_origin(e, x);
   e.step.equation =
-      fmt::format("{} = softmax({}), each {} by itself", e.step.symbol, origin.text, columns(e) ? "column" : "row");
+      fmt::format("{} = softmax({}), each {} by itself", e.step.symbol, origin.text, e.columns() ? "column" : "row");
   e.step.operands.clear();
   add_operand(e.step, origin.text,
               origin.step ? origin.step->result : attend(e, x, Wanted::scores, e.step.factor, causal));
@@ -391,12 +386,12 @@ void compute_context(Evaluation& e) {
   const Step* weights = step_before(e, "weights", true, true);
   const std::string name = weights ? weights->symbol : fmt::format("softmax({})", masked_origin(e, x).text);
   const std::string& v = e.request.operands[2];
-  e.step.equation = columns(e) ? fmt::format("{} = {} · {}", e.step.symbol, v, name)
-                               : fmt::format("{} = {} · {}", e.step.symbol, name, v);
+  e.step.equation = e.columns() ? fmt::format("{} = {} · {}", e.step.symbol, v, name)
+                                : fmt::format("{} = {} · {}", e.step.symbol, name, v);
   const Axis query{"L", "query", token_axis(e, e.operands[0]).labels};
   const Axis dimension{"Dv", "dimension", dimension_axis(e, e.operands[2]).labels};
-  e.step.row_axis = columns(e) ? dimension : query;
-  e.step.column_axis = columns(e) ? query : dimension;
+  e.step.row_axis = e.columns() ? dimension : query;
+  e.step.column_axis = e.columns() ? query : dimension;
   const Value values = e.operands[2];
   e.step.operands.clear();
   add_operand(e.step, name, weights ? weights->result : attend(e, x, Wanted::weights, e.step.factor, causal));

@@ -17,12 +17,6 @@ namespace regard {
 inline namespace v0 {
 namespace {
 
-bool columns(const Evaluation& e) { return e.settings.layout == Layout::columns; }
-
-std::string shape_text(const Matrix& m) {
-  return (m.num_heads > 1 ? fmt::format("{} × ", m.num_heads) : "") + fmt::format("{} × {}", m.num_rows, m.num_columns);
-}
-
 void check_room(const Evaluation& e, Index heads, Index rows, Index cols) {
   const double bytes = static_cast<double>(heads) * static_cast<double>(rows) * static_cast<double>(cols) * 16.0;
   const auto available = static_cast<double>(available_memory_bytes());
@@ -59,10 +53,10 @@ std::vector<double> linear(Evaluation& e, Index inputs, Index outputs) {
   if (e.operands.size() > 2) bias.assign(e.operand(2).numbers.begin(), e.operand(2).numbers.end());
   const TensorView<const T, 1> b =
       bias.empty() ? TensorView<const T, 1>() : TensorView<const T, 1>(bias.data(), {outputs});
-  const Index tokens = columns(e) ? x.columns : x.rows;
-  Buffer<T> y(1, columns(e) ? outputs : tokens, columns(e) ? tokens : outputs);
+  const Index tokens = e.columns() ? x.columns : x.rows;
+  Buffer<T> y(1, e.columns() ? outputs : tokens, e.columns() ? tokens : outputs);
   if (inputs == 0) e.fail(e.request.operands[1] + " has no rows");
-  if (columns(e)) {
+  if (e.columns()) {
     linear_forward<T>(x.transposed(0), w.transposed(0), b, y.transposed(0));
   } else {
     linear_forward<T>(x.view(0), w.view(0), b, y.view(0));
@@ -72,12 +66,12 @@ std::vector<double> linear(Evaluation& e, Index inputs, Index outputs) {
 
 // (L, H·D) becomes (H, L, D); a column layout's (H·D, L) already lies as (H, D, L).
 Matrix split_heads(Evaluation& e, const Matrix& joined, Index heads) {
-  const Index width = columns(e) ? joined.num_rows : joined.num_columns;
+  const Index width = e.columns() ? joined.num_rows : joined.num_columns;
   if (heads < 1 || width % heads != 0) e.fail(fmt::format("{} dimensions cannot be split into {} heads", width, heads));
   Matrix m = joined;
   m.num_heads = heads;
   m.has_heads = true;
-  if (columns(e)) {
+  if (e.columns()) {
     m.num_rows = width / heads;
     return m;
   }
@@ -110,20 +104,20 @@ void compute_linear(Evaluation& e) {
   if (x.num_heads != 1 || w.num_heads != 1)
     e.fail(fmt::format("{} is {}: join its heads first", e.request.operands[x.num_heads != 1 ? 0 : 1],
                        shape_text(x.num_heads != 1 ? x : w)));
-  const Index inputs = columns(e) ? x.num_rows : x.num_columns;
-  const Index w_inputs = columns(e) ? w.num_columns : w.num_rows;
-  const Index outputs = columns(e) ? w.num_rows : w.num_columns;
+  const Index inputs = e.columns() ? x.num_rows : x.num_columns;
+  const Index w_inputs = e.columns() ? w.num_columns : w.num_rows;
+  const Index outputs = e.columns() ? w.num_rows : w.num_columns;
   if (inputs != w_inputs)
     e.fail(fmt::format("{} is {} and {} is {}: {} must have {} {}", e.request.operands[0], shape_text(x),
                        e.request.operands[1], shape_text(w), e.request.operands[1], inputs,
-                       columns(e) ? "columns" : "rows"));
+                       e.columns() ? "columns" : "rows"));
   if (e.operands.size() > 2 &&
       (e.operand(2).num_heads != 1 || static_cast<Index>(e.operand(2).numbers.size()) != outputs))
     e.fail(fmt::format("{} is {}: {} numbers are needed", e.request.operands[2], shape_text(e.operand(2)), outputs));
 
   Matrix joined;
-  joined.num_rows = columns(e) ? outputs : x.num_rows;
-  joined.num_columns = columns(e) ? x.num_columns : outputs;
+  joined.num_rows = e.columns() ? outputs : x.num_rows;
+  joined.num_columns = e.columns() ? x.num_columns : outputs;
   joined.kept_rows = x.kept_rows;
   joined.kept_columns = x.kept_columns;
   joined.numbers =
@@ -131,13 +125,13 @@ void compute_linear(Evaluation& e) {
   const Index heads = e.request.heads.value_or(1);
   e.step.result = heads == 1 ? std::move(joined) : split_heads(e, joined, heads);
 
-  const Axis tokens = token_axis_of(e, columns(e) ? e.operands[0].column_axis : e.operands[0].row_axis);
+  const Axis tokens = token_axis_of(e, e.columns() ? e.operands[0].column_axis : e.operands[0].row_axis);
   const Axis dimensions{heads == 1 && !e.step.name.starts_with("output") ? "D" : (heads == 1 ? "E" : "D"), "dimension",
                         e.request.column_labels};
-  e.step.row_axis = columns(e) ? dimensions : tokens;
-  e.step.column_axis = columns(e) ? tokens : dimensions;
-  const std::string& a = e.request.operands[columns(e) ? 1 : 0];
-  const std::string& b = e.request.operands[columns(e) ? 0 : 1];
+  e.step.row_axis = e.columns() ? dimensions : tokens;
+  e.step.column_axis = e.columns() ? tokens : dimensions;
+  const std::string& a = e.request.operands[e.columns() ? 1 : 0];
+  const std::string& b = e.request.operands[e.columns() ? 0 : 1];
   e.step.equation = fmt::format("{} = {} · {}", e.step.symbol, a, b);
   if (e.operands.size() > 2) e.step.equation += " + " + e.request.operands[2];
   if (heads > 1) e.step.equation += fmt::format(", split into {} heads", heads);
@@ -194,33 +188,33 @@ void compute_product(Evaluation& e) {
 template <class T>
 std::vector<double> mix(Evaluation& e, Index count) {
   Buffer<T> a(e.operand(0));
-  const Index tokens = columns(e) ? a.columns : a.rows;
+  const Index tokens = e.columns() ? a.columns : a.rows;
   Buffer<T> shares(1, count, tokens);
   for (std::size_t i = 0; i < shares.numbers.size(); ++i) shares.numbers[i] = static_cast<T>(e.request.numbers[i]);
-  const Index width = columns(e) ? a.rows : a.columns;
-  Buffer<T> y(1, columns(e) ? width : count, columns(e) ? count : width);
-  linear_forward<T>(shares.view(0), columns(e) ? a.transposed(0) : a.view(0), {},
-                    columns(e) ? y.transposed(0) : y.view(0));
+  const Index width = e.columns() ? a.rows : a.columns;
+  Buffer<T> y(1, e.columns() ? width : count, e.columns() ? count : width);
+  linear_forward<T>(shares.view(0), e.columns() ? a.transposed(0) : a.view(0), {},
+                    e.columns() ? y.transposed(0) : y.view(0));
   return y.as_doubles();
 }
 
 void compute_mix(Evaluation& e) {
   const Matrix& a = e.operand(0);
   check_whole(e, 0);
-  const Index tokens = columns(e) ? a.num_columns : a.num_rows;
+  const Index tokens = e.columns() ? a.num_columns : a.num_rows;
   const auto given = static_cast<Index>(e.request.numbers.size());
   if (a.num_heads != 1 || tokens == 0 || given == 0 || given % tokens != 0)
     e.fail(fmt::format("{} numbers are given: a combination takes {}, one for each token of {}", given, tokens,
                        e.request.operands[0]));
   const Index count = given / tokens;
   Matrix& m = e.step.result;
-  m.num_rows = columns(e) ? a.num_rows : count;
-  m.num_columns = columns(e) ? count : a.num_columns;
+  m.num_rows = e.columns() ? a.num_rows : count;
+  m.num_columns = e.columns() ? count : a.num_columns;
   m.numbers = e.settings.dtype == NumberType::f32 ? mix<float>(e, count) : mix<double>(e, count);
   const Axis mixes{"", "combination", e.request.labels};
-  const Axis dimensions = columns(e) ? e.operands[0].row_axis : e.operands[0].column_axis;
-  e.step.row_axis = columns(e) ? dimensions : mixes;
-  e.step.column_axis = columns(e) ? mixes : dimensions;
+  const Axis dimensions = e.columns() ? e.operands[0].row_axis : e.operands[0].column_axis;
+  e.step.row_axis = e.columns() ? dimensions : mixes;
+  e.step.column_axis = e.columns() ? mixes : dimensions;
   e.step.equation = fmt::format("{} = shares · {}", e.step.symbol, e.request.operands[0]);
 }
 
@@ -230,7 +224,7 @@ void compute_join(Evaluation& e) {
   m = a;
   m.num_heads = 1;
   m.has_heads = false;
-  if (columns(e)) {
+  if (e.columns()) {
     if (!a.kept_rows.empty()) check_whole(e, 0);
     m.num_rows = a.num_heads * a.num_rows;
   } else {
@@ -242,8 +236,8 @@ void compute_join(Evaluation& e) {
           m.numbers[m.place(0, r, h * a.num_columns + c)] = a.numbers[a.place(h, r, c)];
   }
   const Axis joined{"H·Dv", "dimension", {}};
-  e.step.row_axis = columns(e) ? joined : e.operands[0].row_axis;
-  e.step.column_axis = columns(e) ? e.operands[0].column_axis : joined;
+  e.step.row_axis = e.columns() ? joined : e.operands[0].row_axis;
+  e.step.column_axis = e.columns() ? e.operands[0].column_axis : joined;
   e.step.equation =
       fmt::format("{} = the {} heads of {} side by side", e.step.symbol, a.num_heads, e.request.operands[0]);
 }
@@ -274,6 +268,10 @@ constexpr Operation kOperations[] = {
 };
 
 }  // namespace
+
+std::string shape_text(const Matrix& m) {
+  return (m.num_heads > 1 ? fmt::format("{} × ", m.num_heads) : "") + fmt::format("{} × {}", m.num_rows, m.num_columns);
+}
 
 Moments moments(const std::vector<double>& numbers) {
   const auto count = static_cast<double>(numbers.size());

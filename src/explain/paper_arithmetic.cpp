@@ -21,8 +21,6 @@ namespace regard {
 inline namespace v0 {
 namespace {
 
-bool columns(const Evaluation& e) { return e.settings.layout == Layout::columns; }
-
 // Each number as the type in use holds it.
 double rounded(const Evaluation& e, double x) {
   return e.settings.dtype == NumberType::f32 ? static_cast<double>(static_cast<float>(x)) : x;
@@ -49,9 +47,9 @@ Matrix key_sums(const Evaluation& e, const Matrix& m) {
   Matrix sums;
   sums.num_heads = m.num_heads;
   sums.has_heads = m.has_heads;
-  sums.num_rows = columns(e) ? 1 : m.num_rows;
-  sums.num_columns = columns(e) ? m.num_columns : 1;
-  if (columns(e)) {
+  sums.num_rows = e.columns() ? 1 : m.num_rows;
+  sums.num_columns = e.columns() ? m.num_columns : 1;
+  if (e.columns()) {
     sums.kept_columns = m.kept_columns;
   } else {
     sums.kept_rows = m.kept_rows;
@@ -61,7 +59,7 @@ Matrix key_sums(const Evaluation& e, const Matrix& m) {
     for (Index r = 0; r < m.stored_rows(); ++r)
       for (Index c = 0; c < m.stored_columns(); ++c) {
         const std::size_t i = m.place(h, r, c);
-        double& sum = sums.numbers[columns(e) ? sums.place(h, 0, c) : sums.place(h, r, 0)];
+        double& sum = sums.numbers[e.columns() ? sums.place(h, 0, c) : sums.place(h, r, 0)];
         if (!hidden(m, i)) sum = rounded(e, sum + m.numbers[i]);
       }
   return sums;
@@ -69,8 +67,8 @@ Matrix key_sums(const Evaluation& e, const Matrix& m) {
 
 void divide_by(Evaluation& e, const Matrix& sums) {
   const Matrix& m = e.operand(0);
-  const Index rows = columns(e) ? 1 : m.stored_rows();
-  const Index cols = columns(e) ? m.stored_columns() : 1;
+  const Index rows = e.columns() ? 1 : m.stored_rows();
+  const Index cols = e.columns() ? m.stored_columns() : 1;
   if (sums.num_heads != m.num_heads || sums.stored_rows() != rows || sums.stored_columns() != cols)
     e.fail(fmt::format("{} has {} numbers: one for each query of {} is needed", e.request.operands.back(),
                        sums.numbers.size(), e.request.operands[0]));
@@ -79,11 +77,11 @@ void divide_by(Evaluation& e, const Matrix& sums) {
     for (Index r = 0; r < m.stored_rows(); ++r)
       for (Index c = 0; c < m.stored_columns(); ++c) {
         const std::size_t i = m.place(h, r, c);
-        const double sum = sums.numbers[columns(e) ? sums.place(h, 0, c) : sums.place(h, r, 0)];
+        const double sum = sums.numbers[e.columns() ? sums.place(h, 0, c) : sums.place(h, r, 0)];
         e.step.result.numbers[i] = hidden(m, i) ? 0.0 : rounded(e, m.numbers[i] / sum);
       }
   take_axes(e);
-  e.step.sums_to_one = columns(e) ? SumAxis::column : SumAxis::row;
+  e.step.sums_to_one = e.columns() ? SumAxis::column : SumAxis::row;
 }
 
 void compute_floor_half(Evaluation& e) {
@@ -107,30 +105,30 @@ void compute_power(Evaluation& e) {
 void compute_sums(Evaluation& e) {
   e.step.result = key_sums(e, e.operand(0));
   take_axes(e);
-  (columns(e) ? e.step.row_axis : e.step.column_axis) = {"", "", {"sum"}};
+  (e.columns() ? e.step.row_axis : e.step.column_axis) = {"", "", {"sum"}};
   e.step.equation =
-      fmt::format("{} = sum of each {} of {}", e.step.symbol, columns(e) ? "column" : "row", e.request.operands[0]);
+      fmt::format("{} = sum of each {} of {}", e.step.symbol, e.columns() ? "column" : "row", e.request.operands[0]);
 }
 
 void compute_divide(Evaluation& e) {
   divide_by(e, e.operand(1));
   e.step.equation = fmt::format("{} = {} / {}, each {} by its sum", e.step.symbol, e.request.operands[0],
-                                e.request.operands[1], columns(e) ? "column" : "row");
+                                e.request.operands[1], e.columns() ? "column" : "row");
 }
 
 void compute_ratio(Evaluation& e) {
   divide_by(e, key_sums(e, e.operand(0)));
   e.step.equation = fmt::format("{} = {} / its sum, each {} by itself", e.step.symbol, e.request.operands[0],
-                                columns(e) ? "column" : "row");
+                                e.columns() ? "column" : "row");
 }
 
 void compute_cosine(Evaluation& e) {
   const Matrix& q = e.operand(0);
   const Matrix& k = e.operand(1);
-  const Index depth = columns(e) ? q.num_rows : q.num_columns;
-  const Index queries = columns(e) ? q.num_columns : q.num_rows;
-  const Index keys = columns(e) ? k.num_columns : k.num_rows;
-  if ((columns(e) ? k.num_rows : k.num_columns) != depth || k.num_heads != q.num_heads || !q.kept_rows.empty() ||
+  const Index depth = e.columns() ? q.num_rows : q.num_columns;
+  const Index queries = e.columns() ? q.num_columns : q.num_rows;
+  const Index keys = e.columns() ? k.num_columns : k.num_rows;
+  if ((e.columns() ? k.num_rows : k.num_columns) != depth || k.num_heads != q.num_heads || !q.kept_rows.empty() ||
       !q.kept_columns.empty() || !k.kept_rows.empty() || !k.kept_columns.empty())
     e.fail(fmt::format("{} and {} must hold vectors of the same length", e.request.operands[0], e.request.operands[1]));
   const double bytes =
@@ -138,13 +136,13 @@ void compute_cosine(Evaluation& e) {
   if (bytes > static_cast<double>(kExplainKeptNumbers) * 8.0)
     e.fail(fmt::format("{} × {} cosines are too many; at most {} are computed", queries, keys, kExplainKeptNumbers));
   const auto at = [&](const Matrix& m, Index h, Index token, Index d) {
-    return m.numbers[columns(e) ? m.place(h, d, token) : m.place(h, token, d)];
+    return m.numbers[e.columns() ? m.place(h, d, token) : m.place(h, token, d)];
   };
   Matrix& m = e.step.result;
   m.num_heads = q.num_heads;
   m.has_heads = q.has_heads;
-  m.num_rows = columns(e) ? keys : queries;
-  m.num_columns = columns(e) ? queries : keys;
+  m.num_rows = e.columns() ? keys : queries;
+  m.num_columns = e.columns() ? queries : keys;
   m.numbers.resize(static_cast<std::size_t>(m.num_heads * queries * keys));
   for (Index h = 0; h < m.num_heads; ++h)
     for (Index i = 0; i < queries; ++i)
@@ -157,15 +155,15 @@ void compute_cosine(Evaluation& e) {
           length_q += at(q, h, i, d) * at(q, h, i, d);
           length_k += at(k, h, j, d) * at(k, h, j, d);
         }
-        m.numbers[columns(e) ? m.place(h, j, i) : m.place(h, i, j)] =
+        m.numbers[e.columns() ? m.place(h, j, i) : m.place(h, i, j)] =
             rounded(e, dot / (std::sqrt(length_q) * std::sqrt(length_k)));
       }
-  Axis query = columns(e) ? e.operands[0].column_axis : e.operands[0].row_axis;
-  Axis key = columns(e) ? e.operands[1].column_axis : e.operands[1].row_axis;
+  Axis query = e.columns() ? e.operands[0].column_axis : e.operands[0].row_axis;
+  Axis key = e.columns() ? e.operands[1].column_axis : e.operands[1].row_axis;
   query.name = "query";
   key.name = "key";
-  e.step.row_axis = columns(e) ? key : query;
-  e.step.column_axis = columns(e) ? query : key;
+  e.step.row_axis = e.columns() ? key : query;
+  e.step.column_axis = e.columns() ? query : key;
   e.step.not_the_library = true;
   e.step.equation = fmt::format("{} = q·k / (|q| · |k|)", e.step.symbol);
 }
@@ -183,12 +181,12 @@ void compute_add(Evaluation& e) {
 
 void compute_normalize(Evaluation& e) {
   const Matrix& m = e.operand(0);
-  const Index tokens = columns(e) ? m.stored_columns() : m.stored_rows();
-  const Index depth = columns(e) ? m.stored_rows() : m.stored_columns();
+  const Index tokens = e.columns() ? m.stored_columns() : m.stored_rows();
+  const Index depth = e.columns() ? m.stored_rows() : m.stored_columns();
   e.step.result = m;
   for (Index h = 0; h < m.num_heads; ++h)
     for (Index t = 0; t < tokens; ++t) {
-      const auto place = [&](Index d) { return columns(e) ? m.place(h, d, t) : m.place(h, t, d); };
+      const auto place = [&](Index d) { return e.columns() ? m.place(h, d, t) : m.place(h, t, d); };
       std::vector<double> numbers;
       for (Index d = 0; d < depth; ++d) numbers.push_back(m.numbers[place(d)]);
       const auto [mean, variance] = moments(numbers);
@@ -205,8 +203,8 @@ void compute_normalize(Evaluation& e) {
 void compute_hide(Evaluation& e) {
   const Causal& causal = e.request.causal ? *e.request.causal : e.settings.causal;
   const Matrix& m = e.operand(0);
-  const Index queries = columns(e) ? m.num_columns : m.num_rows;
-  const Index keys = columns(e) ? m.num_rows : m.num_columns;
+  const Index queries = e.columns() ? m.num_columns : m.num_rows;
+  const Index keys = e.columns() ? m.num_rows : m.num_columns;
   const Index offset = causal.rule == CausalRule::bottom_right ? keys - queries : causal.offset;
   e.step.causal_offset = offset;
   e.step.result = m;
@@ -221,7 +219,7 @@ void compute_hide(Evaluation& e) {
       for (Index c = 0; c < m.stored_columns(); ++c) {
         const Index row = m.kept_rows.empty() ? r : m.kept_rows[static_cast<std::size_t>(r)];
         const Index column = m.kept_columns.empty() ? c : m.kept_columns[static_cast<std::size_t>(c)];
-        if ((columns(e) ? row : column) <= (columns(e) ? column : row) + offset) continue;
+        if ((e.columns() ? row : column) <= (e.columns() ? column : row) + offset) continue;
         e.step.result.hidden[m.place(h, r, c)] = 1;
         e.step.result.numbers[m.place(h, r, c)] = -std::numeric_limits<double>::infinity();
       }

@@ -14,6 +14,7 @@
 #include <stdexcept>
 
 #include "findings.h"
+#include "operations.h"
 #include "render_parts.h"
 #include "table.h"
 #include "text.h"
@@ -293,10 +294,11 @@ void check_cell(const Explanation& explanation, const std::vector<std::size_t>& 
     if (cell.row >= 0 && cell.row < m.num_rows && cell.column >= 0 && cell.column < m.num_columns && cell.head >= 0 &&
         cell.head < m.num_heads)
       return;
-    shapes += fmt::format("{}{} is {} × {}", shapes.empty() ? "" : ", ", step.name, m.num_rows, m.num_columns);
+    shapes += fmt::format("{}{} is {}", shapes.empty() ? "" : ", ", step.name, shape_text(m));
   }
-  throw std::invalid_argument(
-      fmt::format("cell {},{} does not exist: {}", cell.row, cell.column, escape_for_terminal(shapes)));
+  throw std::invalid_argument(fmt::format("cell {},{}{} does not exist: {}", cell.row, cell.column,
+                                          cell.head == 0 ? "" : fmt::format(" of head {}", cell.head),
+                                          escape_for_terminal(shapes)));
 }
 
 }  // namespace
