@@ -1,19 +1,16 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// The options that `explain` and `lesson` share, and the terminal they write to; see explain_options.h.
+// The options that `explain` and `lesson` share, and the keys that turn their pages; see explain_options.h.
 // Read next: explain.cpp.
 #include "explain_options.h"
 
 #include <fcntl.h>
 #include <fmt/format.h>
-#include <sys/ioctl.h>
 #include <termios.h>
 #include <unistd.h>
 
 #include <algorithm>
-#include <cctype>
 #include <cmath>
-#include <cstdlib>
 
 namespace regard::program {
 namespace {
@@ -43,35 +40,6 @@ Cell parse_cell(const std::string& text) {
   return {.row = parse_integer("--cell", parts[row]),
           .column = parse_integer("--cell", parts[row + 1]),
           .head = parts.size() == 3 ? parse_integer("--cell", parts[0]) : 0};
-}
-
-std::string_view variable(const char* name) {
-  const char* value = std::getenv(name);
-  return value ? value : "";
-}
-
-// What POSIX says of the character set: the first of these that is not empty.
-bool terminal_is_unicode() {
-  for (const char* name : {"LC_ALL", "LC_CTYPE", "LANG"}) {
-    std::string value(variable(name));
-    if (value.empty()) continue;
-    std::transform(value.begin(), value.end(), value.begin(), [](unsigned char c) { return std::tolower(c); });
-    return value.find("utf-8") != std::string::npos || value.find("utf8") != std::string::npos;
-  }
-  return false;
-}
-
-// COLUMNS, else what the terminal says, else 80.
-int output_width() {
-  constexpr int kDefault = 80;
-  if (const std::string_view columns = variable("COLUMNS"); !columns.empty()) {
-    int width = 0;
-    for (char c : columns) width = c >= '0' && c <= '9' && width < 10000 ? 10 * width + (c - '0') : 10000;
-    if (width > 0 && width < 10000) return width;
-  }
-  winsize size{};
-  if (writes_to_terminal() && ::ioctl(STDOUT_FILENO, TIOCGWINSZ, &size) == 0 && size.ws_col > 0) return size.ws_col;
-  return kDefault;
 }
 
 // Keys from the controlling terminal, one at a time, without their echo; the terminal is as before when this ends.

@@ -9,6 +9,7 @@
 #include <fcntl.h>
 #include <fmt/format.h>
 #include <signal.h>
+#include <sys/ioctl.h>
 #include <sys/poll.h>
 #include <sys/stat.h>
 #include <unistd.h>
@@ -16,6 +17,7 @@
 #include <algorithm>
 #include <array>
 #include <atomic>
+#include <cctype>
 #include <cerrno>
 #include <charconv>
 #include <climits>
@@ -33,6 +35,11 @@ namespace regard::program {
 namespace {
 
 std::string reason(int error) { return std::generic_category().message(error); }
+
+std::string_view variable(const char* name) {
+  const char* value = std::getenv(name);
+  return value ? value : "";
+}
 
 // Writes all bytes, also to a descriptor that somebody made non-blocking. Returns 0 or the error.
 int write_all(int descriptor, const char* bytes, std::size_t count) {
@@ -140,12 +147,30 @@ bool use_color(std::string_view mode) {
   if (mode == "always") return true;
   if (mode == "never") return false;
   if (mode != "auto" && !mode.empty()) refuse_value("--color", mode, "auto, always or never");
-  const auto variable = [](const char* name) {
-    const char* value = std::getenv(name);
-    return std::string_view(value ? value : "");
-  };
   return writes_to_terminal() && variable("NO_COLOR").empty() && !variable("TERM").empty() &&
          variable("TERM") != "dumb";
+}
+
+bool terminal_is_unicode() {
+  for (const char* name : {"LC_ALL", "LC_CTYPE", "LANG"}) {
+    std::string value(variable(name));
+    if (value.empty()) continue;
+    std::transform(value.begin(), value.end(), value.begin(), [](unsigned char c) { return std::tolower(c); });
+    return value.find("utf-8") != std::string::npos || value.find("utf8") != std::string::npos;
+  }
+  return false;
+}
+
+int output_width() {
+  constexpr int kDefault = 80;
+  if (const std::string_view columns = variable("COLUMNS"); !columns.empty()) {
+    int width = 0;
+    for (char c : columns) width = c >= '0' && c <= '9' && width < 10000 ? 10 * width + (c - '0') : 10000;
+    if (width > 0 && width < 10000) return width;
+  }
+  winsize size{};
+  if (writes_to_terminal() && ::ioctl(STDOUT_FILENO, TIOCGWINSZ, &size) == 0 && size.ws_col > 0) return size.ws_col;
+  return kDefault;
 }
 
 // ---- text

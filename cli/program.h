@@ -60,6 +60,10 @@ void add_color_option(CLI::App& command, std::string& mode);
 // always: yes; never: no; auto: standard output is a terminal, TERM is neither unset, empty nor dumb, and NO_COLOR is
 // unset or empty. Throws UsageError for another word.
 bool use_color(std::string_view mode);
+// What POSIX says of the character set, LC_ALL, LC_CTYPE or LANG: the first of them that is not empty names UTF-8.
+bool terminal_is_unicode();
+// COLUMNS, else what the terminal says, else 80.
+int output_width();
 
 // ---- text (for a terminal: escape_for_terminal of regard/text.h; main applies it to every message)
 
