@@ -1,11 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// `regard explain`: the steps of attention on matrices of the user's own, from a JSON file, or from NPY and CSV files
-// by name.
+// `regard explain`: attention in a pretrained model on a sentence, or its steps on matrices of the user's own, from a
+// JSON file, or from NPY and CSV files by name.
 //
+//     "text"  →  explain_sentence.cpp
 //     --input FILE | --matrix NAME=FILE …  →  ExplainInput  →  options on top  →  steps  →  text or JSON
 //
-// Read next: explain_options.h, regard/explain.h, docs/explain-input.md.
+// Read next: explain_sentence.h, explain_options.h, regard/explain.h, docs/explain-input.md.
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -13,6 +14,7 @@
 #include <memory>
 
 #include "explain_options.h"
+#include "explain_sentence.h"
 #include "program.h"
 #include "regard/csv.h"
 #include "regard/npy.h"
@@ -95,7 +97,8 @@ ExplainInput read_input(const std::string& input, const std::vector<std::string>
   if (!input.empty() && !matrices.empty())
     throw UsageError("--input and --matrix both name the matrices; give one of them");
   if (input.empty() && matrices.empty())
-    throw UsageError("there is nothing to explain; give --input FILE (JSON) or --matrix NAME=FILE for each matrix");
+    throw UsageError(
+        "there is nothing to explain; give a \"sentence\", --input FILE (JSON) or --matrix NAME=FILE for each matrix");
   if (!input.empty()) return read_explain_input(read_text(input, kLargestFile), shown_name(input));
   std::vector<NamedPath> paths;
   for (const std::string& argument : matrices)
@@ -120,21 +123,28 @@ void add_explain(CLI::App& app) {
     std::string input;
     std::vector<std::string> matrices;
     ExplainText text;
+    SentenceTextArguments sentence;
   };
   auto options = std::make_shared<Options>();
-  CLI::App* command = app.add_subcommand("explain", "Show attention on your own matrices, step by step");
+  CLI::App* command = app.add_subcommand("explain", "Show attention on a sentence, or on your own matrices");
+  CLI::Option* sentence =
+      command->add_option("text", options->sentence.text, "a sentence for a pretrained model; - is standard input")
+          ->type_name("\"TEXT\"");
   command->add_option("--input", options->input, "a JSON object with the matrices and settings; - is\nstandard input")
       ->type_name("FILE")
-      ->group("INPUT (one of the two)");
+      ->group("MATRICES (one of the two)");
   command
       ->add_option("--matrix", options->matrices,
                    "an NPY or CSV file, once for each matrix: X W_query\nW_key W_value [W_output b_query …], or Q K V")
       ->type_name("NAME=FILE")
       ->allow_extra_args(false)
-      ->group("INPUT (one of the two)");
+      ->group("MATRICES (one of the two)");
+  add_sentence_options(*command, options->sentence);
   add_explain_options(*command, options->text, "SETTINGS (they win over the input's own)");
   command->footer(
       "EXAMPLES\n"
+      "  regard explain \"he sat on the bank of the river\" --token bank\n"
+      "  regard explain \"he sat on the bank of the river\" --token bank --hide river\n"
       "  regard explain --input words.json --token love\n"
       "  regard explain --matrix Q=q.csv --matrix K=k.csv --matrix V=v.npy --causal\n"
       "  regard explain --input words.json --step weights --cell 1,0\n"
@@ -142,7 +152,15 @@ void add_explain(CLI::App& app) {
       "\n"
       "The JSON: {\"tokens\": [\"I\", \"love\"], \"X\": [[1, 0], [0, 1]], \"W_query\": …,\n"
       "\"W_key\": …, \"W_value\": …, \"scale\": \"none\"}; all of it in docs/explain-input.md.");
-  command->callback([options] {
+  command->callback([options, sentence] {
+    if (sentence->count() > 0) {
+      if (!options->input.empty() || !options->matrices.empty())
+        throw UsageError("a sentence and --input or --matrix are given; give one of them");
+      explain_sentence(options->sentence, options->text);
+      return;
+    }
+    if (const std::string option = sentence_option(options->sentence); !option.empty())
+      throw UsageError(option + " is for a sentence in a model; give the sentence");
     ExplainInput input = read_input(options->input, options->matrices);
     try {
       override_settings(options->text, input);

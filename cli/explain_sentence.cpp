@@ -1,0 +1,140 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// `regard explain "text"`: a pretrained model reads a sentence, and one head's attention from one word is shown.
+//
+//     text ── model folder ── tell_sentence ──▶ one screen, everything (--full), or JSON
+//
+// Read next: explain_sentence.h, regard/sentence_story.h, docs/sentence.md.
+#include "explain_sentence.h"
+
+#include <fmt/format.h>
+
+#include <array>
+#include <utility>
+
+#include "model_cache.h"
+#include "program.h"
+#include "regard/sentence_story.h"
+
+namespace regard::program {
+namespace {
+
+constexpr std::uint64_t kLargestText = std::uint64_t{16} << 20;
+
+Index parse_place(const std::string& option, const std::string& text) {
+  const Index n = parse_integer(option, text);
+  if (n < 0) throw UsageError(fmt::format("{} is {}; {}s count from 0", option, n, option.substr(2)));
+  return n;
+}
+
+RowOrder parse_order(const std::string& text) {
+  if (text.empty() || text == "text") return RowOrder::text;
+  if (text == "weight") return RowOrder::weight;
+  if (text == "adds") return RowOrder::adds;
+  throw UsageError("--sort is \"" + text + "\"; expected weight, adds or text");
+}
+
+// The text as given, or standard input without its last line end.
+std::string given_text(const std::string& argument) {
+  if (argument != "-") return argument;
+  std::string text = read_text(argument, kLargestText);
+  if (text.ends_with('\n')) text.pop_back();
+  if (text.ends_with('\r')) text.pop_back();
+  return text;
+}
+
+void refuse_options_of_matrices(const ExplainText& shared) {
+  const std::array<std::pair<const char*, const std::string*>, 10> all = {{{"--causal", &shared.causal},
+                                                                           {"--scale", &shared.scale},
+                                                                           {"--layout", &shared.layout},
+                                                                           {"--softmax", &shared.softmax},
+                                                                           {"--softmax-base", &shared.softmax_base},
+                                                                           {"--heads", &shared.heads},
+                                                                           {"--dtype", &shared.dtype},
+                                                                           {"--tokens", &shared.tokens},
+                                                                           {"--step", &shared.step},
+                                                                           {"--cell", &shared.cell}}};
+  for (const auto& [option, value] : all) {
+    if (!value->empty())
+      throw UsageError(std::string(option) + " is for matrices of your own; a sentence's are the model's");
+  }
+  if (shared.pause) throw UsageError("--pause is for matrices of your own; give --full for every number of a sentence");
+}
+
+}  // namespace
+
+void add_sentence_options(CLI::App& command, SentenceTextArguments& arguments) {
+  const char* group = "A SENTENCE IN A MODEL (--token is the word that asks)";
+  const auto add = [&](const char* name, std::string& value, const char* type, const char* help) {
+    command.add_option(name, value, help)->type_name(type)->group(group);
+  };
+  add("--model", arguments.model, "FOLDER",
+      "config.json, tokenizer.json, model.safetensors;\nelse the model of regard pull minilm");
+  add("--layer", arguments.layer, "N", "and --head: this one, not the most telling; from 0");
+  add("--head", arguments.head, "N", "");
+  command
+      .add_option("--hide", arguments.hide,
+                  "a word that no word sees, in any layer: each number\nbefore and after; may be given again")
+      ->type_name("WORD")
+      ->allow_extra_args(false)
+      ->group(group);
+  add("--top", arguments.top, "K", "words in the table");
+  add("--sort", arguments.sort, "ORDER", "text, weight or adds");
+  command.add_flag("--no-special", arguments.no_special, "without the model's own marks in the table")->group(group);
+  command.add_flag("--all-heads", arguments.all_heads, "what each head hears most unusually")->group(group);
+  command.add_flag("--truncate", arguments.truncate, "cut a text that is too long for the model")->group(group);
+  add("--label", arguments.label, "TEXT", "set before the sentence");
+}
+
+std::string sentence_option(const SentenceTextArguments& arguments) {
+  if (!arguments.model.empty()) return "--model";
+  if (!arguments.layer.empty()) return "--layer";
+  if (!arguments.head.empty()) return "--head";
+  if (!arguments.hide.empty()) return "--hide";
+  if (!arguments.top.empty()) return "--top";
+  if (!arguments.sort.empty()) return "--sort";
+  if (arguments.no_special) return "--no-special";
+  if (arguments.all_heads) return "--all-heads";
+  if (arguments.truncate) return "--truncate";
+  return arguments.label.empty() ? "" : "--label";
+}
+
+void explain_sentence(const SentenceTextArguments& arguments, const ExplainText& shared) {
+  refuse_options_of_matrices(shared);
+  SentenceStoryOptions options{
+      .token = shared.token, .hide = arguments.hide, .truncate = arguments.truncate, .full = shared.full};
+  if (arguments.layer.empty() != arguments.head.empty())
+    throw UsageError("--layer and --head name one head together; give both or neither");
+  if (!arguments.layer.empty()) {
+    options.layer = parse_place("--layer", arguments.layer);
+    options.head = parse_place("--head", arguments.head);
+  }
+  SentenceTextOptions text{.width = output_width(),
+                           .color = use_color(shared.color),
+                           .unicode = terminal_is_unicode(),
+                           .all_heads = arguments.all_heads,
+                           .no_special = arguments.no_special,
+                           .order = parse_order(arguments.sort),
+                           .label = arguments.label};
+  if (!arguments.top.empty()) {
+    text.top = parse_integer("--top", arguments.top);
+    if (*text.top < 1) throw UsageError(fmt::format("--top is {}; expected 1 or more", *text.top));
+  }
+  if (!shared.digits.empty()) {
+    const Index digits = parse_integer("--digits", shared.digits);
+    if (digits < 0 || digits > 17)
+      throw UsageError(fmt::format("--digits is {}; expected a whole number from 0 to 17", digits));
+    text.digits = static_cast<int>(digits);
+  }
+  const std::string sentence = given_text(arguments.text);
+  const SentenceModel model = load_sentence_model(model_folder(arguments.model));
+  try {
+    const SentenceStory story = tell_sentence(model, sentence, options);
+    write_stdout(shared.json ? render_sentence_json(story, {.command = command_line()})
+                             : render_sentence_text(story, text));
+  } catch (const std::invalid_argument& error) {
+    throw UsageError(error.what());
+  }
+}
+
+}  // namespace regard::program

@@ -1,0 +1,31 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// `regard explain "text"`: the options that a sentence in a model has beside those of explain_options.h.
+// Read next: explain_sentence.cpp, explain.cpp.
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "explain_options.h"
+
+namespace regard::program {
+
+// As they were typed; empty where not given.
+struct SentenceTextArguments {
+  std::string text, model, layer, head, top, sort, label;
+  std::vector<std::string> hide;
+  bool no_special = false;
+  bool all_heads = false;
+  bool truncate = false;
+};
+void add_sentence_options(CLI::App& command, SentenceTextArguments& arguments);
+
+// The first option given that only a sentence has, such as "--hide", or nothing.
+std::string sentence_option(const SentenceTextArguments& arguments);
+
+// Reads the model, runs it on the text, writes the screen or, with --json, the data. Throws UsageError for options that
+// only matrices have.
+void explain_sentence(const SentenceTextArguments& arguments, const ExplainText& shared);
+
+}  // namespace regard::program

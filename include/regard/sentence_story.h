@@ -1,0 +1,116 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// `regard explain "text"` as data and as text: which word, which head, how much, from which sum, and where it goes.
+//
+//     text ── tell_sentence() ──▶ SentenceStory ── render_sentence_text(), render_sentence_json()
+//
+// Renderers only print: every figure stands in the story. docs/sentence.md says what each column means.
+// Read next: sentence_row.h, src/explain/sentence_story.cpp, src/explain/render_sentence.cpp.
+#pragma once
+
+#include <optional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "regard/sentence_row.h"
+
+namespace regard {
+inline namespace v0 {
+
+// ---- everything behind one weight: --full
+
+// value = Σ over x · parameter + bias: the three largest products, the rest in one sum.
+struct ProjectedNumber {
+  std::vector<DotTerm> largest{};  // dimension, query: x, key: the parameter, product
+  double others = 0.0;
+  double bias = 0.0;
+  double value = 0.0;
+};
+// norm(x) = (x − mean) / deviation · gain + bias, with deviation = √(variance + ε).
+struct NormWork {
+  double mean = 0.0;
+  double deviation = 0.0;
+};
+// One of the F numbers inside the feed-forward: after = gelu(before), adds = ‖after · its row of W_down‖₂.
+struct FeedForwardUnit {
+  Index unit = 0;
+  double before = 0.0;
+  double after = 0.0;
+  double adds = 0.0;
+};
+// Vectors of E numbers unless said otherwise. From the trace: float; computed here: double.
+struct SentenceWork {
+  Index query = 0;  // tokens: one piece of the word that asks, one of the word it listens to
+  Index key = 0;
+  std::vector<float> word{}, place{}, type{}, embedded{};  // of the query
+  NormWork embedding_norm{};
+  std::vector<ProjectedNumber> query_numbers{}, key_numbers{}, value_numbers{};  // (D): q of query, k and v of key
+  std::vector<double> context{};                                                 // (D): Σ weight · v
+  std::vector<double> head_share{};                                              // context · W_output(head)
+  std::vector<double> other_heads{};                                             // the same, of all others together
+  std::vector<float> b_output{};
+  std::vector<float> input{}, attention_output{}, attention_normed{}, feed_forward{}, output{};
+  NormWork attention_norm{}, output_norm{};
+  std::vector<FeedForwardUnit> units{};  // (F), largest adds first
+};
+REGARD_EXPORT SentenceWork sentence_work(const SentenceModel& model, const Sentence& sentence, const SentenceRow& row,
+                                         Index query, Index key);
+
+// ---- the whole, and its renderers
+
+struct SentenceStoryOptions {
+  std::string token{};           // WORD, WORD#1 or @INDEX; empty: the most telling
+  std::optional<Index> layer{};  // both or neither
+  std::optional<Index> head{};
+  std::vector<std::string> hide{};
+  bool truncate = false;
+  bool full = false;  // with SentenceWork
+};
+
+struct SentenceStory {
+  std::string model;  // "all-MiniLM-L6-v2", else the folder's name
+  EncoderConfig config;
+  std::string sha256;
+  Sentence sentence;     // with the words hidden, if any
+  TellingHeads telling;  // of the sentence with nothing hidden
+  Listening chosen;
+  bool head_named = false;
+  bool word_named = false;
+  SentenceRow row;
+  std::optional<SentenceRow> before;  // the same row with nothing hidden
+  std::vector<double> kept;  // with hidden words: cosine of the word's vector with the one before, after each layer
+  Index heard = 0;           // the word that is unfolded: the target, or, if that is hidden, the word heard most now
+  UnfoldedDot dot;
+  SoftmaxTerm term;
+  std::optional<SentenceWork> work;
+};
+
+// Throws std::invalid_argument as read_sentence, word_index and sentence_row do, and for a layer without a head.
+REGARD_EXPORT SentenceStory tell_sentence(const SentenceModel& model, std::string_view text,
+                                          const SentenceStoryOptions& options = {}, const Runtime& runtime = {});
+
+enum class RowOrder { text, weight, adds };
+
+struct SentenceTextOptions {
+  int width = 80;
+  bool color = false;
+  bool unicode = true;
+  bool all_heads = false;
+  bool no_special = false;
+  RowOrder order = RowOrder::text;
+  std::optional<Index> top{};   // rows of the table; absent: all of up to 14, else the 12 of largest weight
+  std::optional<int> digits{};  // decimals; absent: 2
+  std::string label{};          // set before the sentence, as compare names its sentences: "A"
+};
+// Ends with a newline. Prints SentenceWork where the story has it.
+REGARD_EXPORT std::string render_sentence_text(const SentenceStory& story, const SentenceTextOptions& options);
+
+// "schema": "regard/1" first; docs/sentence.md lists the fields.
+struct SentenceJsonOptions {
+  std::string command{};
+};
+REGARD_EXPORT std::string render_sentence_json(const SentenceStory& story, const SentenceJsonOptions& options);
+
+}  // namespace v0
+}  // namespace regard

@@ -1,0 +1,625 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// A sentence's story as one screen:
+//
+//     the sentence, [word] marked                     the model
+//     the finding
+//     the row as a table: q·k, ÷√D, weight, bar, adds (or before and after, where words are hidden)
+//     one q·k as products, one weight as a share, what the head answers, where it goes next
+//     rivals (or all heads); what the marks mean
+//
+// Read next: sentence_table.h, render_sentence_full.cpp.
+#include "render_sentence.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cmath>
+#include <numeric>
+
+#include "sentence_table.h"
+
+namespace regard {
+inline namespace v0 {
+namespace {
+
+constexpr Index kAllRows = 14;  // with so many words no row is left out
+constexpr Index kTopRows = 12;
+constexpr int kItemLabel = 7;
+constexpr std::size_t kRivals = 3;
+
+template <class T>
+const T& at(const std::vector<T>& all, Index index) {
+  return all[static_cast<std::size_t>(index)];
+}
+
+// The last columns of a text, or its first; with an ellipsis where something is cut.
+std::string last_columns(std::string_view text, int width, bool unicode) {
+  if (display_width(text) <= width) return std::string(text);
+  while (!text.empty() && display_width(text) > width - 1) text.remove_prefix(character_bytes(text));
+  return std::string(unicode ? "…" : "~") + std::string(text);
+}
+
+class Screen {
+ public:
+  Screen(const SentenceStory& told, const SentenceTextOptions& asked) : t_(told, asked), s_(t_.story), o_(t_.options) {}
+
+  std::string make() {
+    head();
+    blank();
+    finding();
+    blank();
+    table();
+    blank();
+    unfolded();
+    blank();
+    if (o_.all_heads) {
+      all_heads();
+    } else {
+      rivals();
+    }
+    notes();
+    if (s_.work) {
+      for (const std::string& l : sentence_work_lines(t_, *s_.work)) line(l);
+    }
+    return std::move(text_);
+  }
+
+ private:
+  void line(const std::string& l) { text_ += l + "\n"; }
+  void blank() { text_ += "\n"; }
+  void lines(const std::vector<std::string>& all) {
+    for (const std::string& l : all) line(l);
+  }
+  void paragraph(const std::string& words, int indent = 0) { lines(wrap_words(t_.own(words), t_.width, indent)); }
+
+  const Listening& chosen() const { return s_.chosen; }
+  bool hides() const { return s_.before.has_value(); }
+  bool several_pieces() const { return s_.row.queries.size() > 1; }
+  std::string head_name(const Listening& one) const { return fmt::format("L{}H{}", one.layer, one.head); }
+  std::string place() const { return fmt::format("layer {}, head {}", chosen().layer, chosen().head); }
+
+  // The sentence in one line, the word in brackets, cut on both sides where it is long.
+  void head() {
+    const std::vector<Index>& pieces = at(s_.sentence.words, chosen().word).tokens;
+    const Index begin = at(s_.sentence.tokens.place, pieces.front())[0];
+    const Index end = at(s_.sentence.tokens.place, pieces.back())[1];
+    const std::string_view whole = s_.sentence.text;
+    std::string before, word = t_.word(chosen().word), after;
+    if (at(s_.sentence.words, chosen().word).special) {
+      (pieces.front() == 0 ? after : before) = t_.own(whole);
+    } else {
+      before = t_.own(whole.substr(0, static_cast<std::size_t>(begin)));
+      after = t_.own(whole.substr(static_cast<std::size_t>(end)));
+    }
+    const bool marked = word.starts_with('[') && word.ends_with(']');
+    if (!marked) word = fmt::format("[{}]", word);
+    const std::string label = o_.label.empty() ? "" : t_.own(o_.label) + "  ";
+    const std::string model = t_.own(fmt::format("{} · {} layers × {} heads × {}", s_.model, s_.config.num_layers,
+                                                 s_.config.num_heads, s_.config.head_size()));
+    const int room = t_.width - display_width(label) - display_width(word);
+    const int sides = display_width(before) + display_width(after);
+    if (sides > room) {
+      const int left = std::max(room / 2, room - display_width(after));
+      before = last_columns(before, std::max(1, std::min(left, display_width(before))), t_.paint.unicode);
+      after = cut_to_width(after, std::max(1, room - display_width(before)), t_.paint.unicode);
+    }
+    const int used = t_.width - room + display_width(before) + display_width(after);
+    const int gap = t_.width - used - display_width(model);
+    const std::string sentence = label + before + t_.paint.bold(word) + after;
+    if (gap >= 2) {
+      line(sentence + std::string(static_cast<std::size_t>(gap), ' ') + t_.paint.dim(model));
+    } else {
+      line(sentence);
+      line(t_.paint.dim(cut_to_width(model, t_.width, t_.paint.unicode)));
+    }
+    if (s_.sentence.cut_tokens > 0) {
+      paragraph(fmt::format("The text is cut: {} tokens before its last were left out, for the model has {} places.",
+                            s_.sentence.cut_tokens, s_.config.max_positions));
+    }
+  }
+
+  double equal_share(Index word) const {
+    Index seen = 0;
+    for (const RowKey& key : s_.row.keys) {
+      if (!key.hidden) seen += static_cast<Index>(at(s_.sentence.words, key.word).tokens.size());
+    }
+    return seen == 0 ? 0.0 : static_cast<double>(at(s_.sentence.words, word).tokens.size()) / static_cast<double>(seen);
+  }
+  std::string distance_text(const Listening& one) const {
+    const Index distance = one.target - one.word;
+    const Index far = std::abs(distance);
+    if (far == 0) return "to the word itself";
+    return fmt::format("{} word{} {}", far >= kFarthest ? fmt::format("{} or more", kFarthest) : fmt::format("{}", far),
+                       far == 1 ? "" : "s", distance > 0 ? "on" : "back");
+  }
+
+  // How the target stands among all keys of a row.
+  std::string listens(const SentenceRow& row, Index target, std::string_view asks) const {
+    const double weight = at(row.keys, target).weight;
+    const RowKey* most = nullptr;
+    Index more = 0;
+    for (const RowKey& key : row.keys) {
+      if (key.weight > weight && key.word != target) ++more;
+      if (most == nullptr || key.weight > most->weight) most = &key;
+    }
+    if (more == 0)
+      return fmt::format("{} listens most to {}: {} of its attention", asks, t_.quoted(target), t_.percent(weight));
+    const std::string first = fmt::format("{} ({})", t_.quoted(most->word), t_.percent(most->weight));
+    return fmt::format("{} gives {} {} of its attention; {}", asks, t_.quoted(target), t_.percent(weight),
+                       more == 1 ? fmt::format("only {} gets more", first)
+                                 : fmt::format("{} others get more, most of all {}", more, first));
+  }
+
+  void finding() {
+    if (hides()) {
+      hidden_finding();
+      return;
+    }
+    std::string words =
+        fmt::format("{} asks every word. In {} {}. (Equal shares would be {}", t_.quoted(chosen().word), place(),
+                    listens(s_.row, chosen().target, "it"), t_.percent(equal_share(chosen().target)));
+    if (s_.telling.usual == Usual::test_sentences) {
+      words += fmt::format("; to a word {} this head usually gives {}.)", distance_text(chosen()),
+                           t_.percent(chosen().usual));
+    } else {
+      words += ".)";
+    }
+    paragraph(words);
+    if (chosen().layer > 0) {
+      paragraph(fmt::format("In layer {} a key is no word alone: {} stands for the vector at {}, already mixed by {}.",
+                            chosen().layer, t_.quoted(chosen().target), t_.quoted(chosen().target),
+                            chosen().layer == 1 ? "layer 0" : fmt::format("layers 0 to {}", chosen().layer - 1)));
+    }
+  }
+
+  std::string hidden_words() const {
+    std::string names;
+    for (std::size_t n = 0; n < s_.sentence.hidden.size(); ++n) {
+      names += (n == 0 ? "" : n + 1 == s_.sentence.hidden.size() ? " and " : ", ") + t_.quoted(s_.sentence.hidden[n]);
+    }
+    return names;
+  }
+
+  void hidden_finding() {
+    const double was = at(s_.before->keys, chosen().target).weight;
+    std::string words = fmt::format("Without {}, which no word sees now in any layer: in {} ", hidden_words(), place());
+    if (at(s_.row.keys, chosen().target).hidden) {
+      words += fmt::format("{} gave {} {} of its attention; now {}.", t_.quoted(chosen().word),
+                           t_.quoted(chosen().target), t_.percent(was), listens(s_.row, s_.heard, "it"));
+    } else {
+      words +=
+          fmt::format("{} gives {} {} of its attention, where it gave {}.", t_.quoted(chosen().word),
+                      t_.quoted(chosen().target), t_.percent(at(s_.row.keys, chosen().target).weight), t_.percent(was));
+    }
+    paragraph(words);
+    if (!s_.kept.empty()) {
+      paragraph(
+          fmt::format("After the last layer {} is a vector with cosine {:.3f} to the one it was (1 is the same "
+                      "direction).",
+                      t_.quoted(chosen().word), s_.kept.back()));
+    }
+  }
+
+  // ---- the table
+
+  std::vector<Index> shown_words() const {
+    const auto rank = [&](Index w) {
+      const RowKey& key = at(s_.row.keys, w);
+      const RowKey& old = hides() ? at(s_.before->keys, w) : key;
+      return o_.order == RowOrder::adds ? std::max(key.adds, old.adds) : std::max(key.weight, old.weight);
+    };
+    std::vector<Index> words;
+    for (const RowKey& key : s_.row.keys) {
+      if (!(o_.no_special && key.special)) words.push_back(key.word);
+    }
+    const auto higher = [&](Index a, Index b) { return rank(a) != rank(b) ? rank(a) > rank(b) : a < b; };
+    const Index count = static_cast<Index>(words.size());
+    const Index most = o_.top.value_or(count > kAllRows ? kTopRows : count);
+    if (count > most) {
+      std::sort(words.begin(), words.end(), higher);
+      words.resize(static_cast<std::size_t>(most));
+      std::sort(words.begin(), words.end());
+    }
+    if (o_.order != RowOrder::text) std::sort(words.begin(), words.end(), higher);
+    return words;
+  }
+
+  // A row of the table: cells by column, in the order in which the columns are made.
+  struct Row {
+    std::string label;
+    std::vector<std::string> cells;
+    double bar = 0.0;
+    std::string instead;  // of a bar
+    bool strong = false;
+  };
+
+  std::string label_of(Index w) const {
+    const RowKey& key = at(s_.row.keys, w);
+    const int widest = std::clamp(t_.width / 4, 8, 20);
+    return cut_to_width(t_.own(at(s_.sentence.words, w).text), widest, t_.paint.unicode) + (key.special ? " *" : "");
+  }
+
+  void table() {
+    const std::vector<Index> words = shown_words();
+    const Index layer = chosen().layer;
+    const bool both = hides() && layer > 0;  // before layer 0 no vector has changed
+    const bool by_piece = several_pieces();
+    std::vector<BarColumn> columns;
+    const auto column = [&](const std::string& header, bool droppable = false) {
+      columns.push_back({.header = t_.own(header), .droppable = droppable});
+    };
+    const std::string root = fmt::format("÷√{}", s_.config.head_size());
+    if (by_piece) {
+      for (const Index q : s_.row.queries) column(t_.piece(q), true);
+    } else if (both) {
+      for (const char* when : {" was", " is"}) column(std::string("q·k") + when, true);
+      for (const char* when : {" was", " is"}) column(root + when, true);
+    } else {
+      column("q·k", true);
+      column(root, true);
+    }
+    if (hides()) {
+      column("weight was");
+      column("is");
+    } else {
+      column("weight");
+    }
+    columns.push_back({.bars = true});
+    if (hides()) {
+      column("adds was");
+      column("is");
+    } else {
+      column("adds");
+    }
+
+    std::vector<Row> rows;
+    for (const Index w : words) {
+      rows.push_back(word_row(w, by_piece, both));
+      if (!by_piece && !hides()) piece_rows(w, rows);
+    }
+    rest_rows(words, by_piece, both, rows);
+    total_row(words, by_piece, both, rows);
+
+    BarTable made{.corner = cut_to_width(t_.word(chosen().word), std::clamp(t_.width / 4, 8, 20), t_.paint.unicode) +
+                            " asks"};
+    for (const Row& row : rows) {
+      made.labels.push_back("  " + row.label);
+      made.strong.push_back(row.strong);
+      std::size_t next = 0;
+      for (BarColumn& c : columns) {
+        if (c.bars) {
+          c.cells.push_back(row.instead);
+          c.lengths.push_back(row.bar);
+        } else {
+          c.cells.push_back(row.cells[next++]);
+        }
+      }
+    }
+    made.corner = "  " + made.corner;
+    made.columns = std::move(columns);
+    int dropped = 0;
+    lines(bar_table_lines(made, t_.width, t_.paint, dropped));
+    if (dropped > 0) {
+      note(fmt::format("{} column{} left out for want of width ({} is {} columns wide)", dropped,
+                       dropped == 1 ? " is" : "s are", "this terminal", t_.width));
+    }
+  }
+
+  Row word_row(Index w, bool by_piece, bool both) const {
+    const RowKey& key = at(s_.row.keys, w);
+    const RowKey* old = hides() ? &at(s_.before->keys, w) : nullptr;
+    Row row{.label = label_of(w), .cells = {}, .bar = key.weight, .instead = {}, .strong = w == s_.heard};
+    const std::vector<Index>& tokens = at(s_.sentence.words, w).tokens;
+    const auto shown = [&](double x) { return key.hidden ? std::string("hidden") : t_.number(x); };
+    const bool one = tokens.size() == 1;
+    if (by_piece) {
+      for (Index q = 0; q < static_cast<Index>(s_.row.queries.size()); ++q) {
+        double sum = 0;
+        for (const Index token : tokens) sum += s_.row.weights(q, token);
+        row.cells.push_back(shown(sum));
+      }
+    } else if (both) {
+      row.cells.push_back(one ? t_.number(s_.before->dots(0, tokens[0])) : "");
+      row.cells.push_back(one ? shown(s_.row.dots(0, tokens[0])) : "");
+      row.cells.push_back(one ? t_.number(s_.before->scores(0, tokens[0])) : "");
+      row.cells.push_back(one ? shown(s_.row.scores(0, tokens[0])) : "");
+    } else {
+      const SentenceRow& from = hides() ? *s_.before : s_.row;
+      row.cells.push_back(one ? t_.number(from.dots(0, tokens[0])) : "");
+      row.cells.push_back(one ? t_.number(from.scores(0, tokens[0])) : "");
+    }
+    if (old) row.cells.push_back(t_.number(old->weight));
+    row.cells.push_back(shown(key.weight));
+    if (old) row.cells.push_back(t_.number(old->adds));
+    row.cells.push_back(shown(key.adds));
+    return row;
+  }
+
+  // The pieces of a key: q·k and score are theirs, their weights in brackets sum to the word's.
+  void piece_rows(Index w, std::vector<Row>& rows) {
+    const std::vector<Index>& tokens = at(s_.sentence.words, w).tokens;
+    if (tokens.size() == 1) return;
+    has_pieces_ = true;
+    for (const Index token : tokens) {
+      rows.push_back({.label = "  " + t_.piece(token),
+                      .cells = {t_.number(s_.row.dots(0, token)), t_.number(s_.row.scores(0, token)), "", ""},
+                      .bar = 0,
+                      .instead = fmt::format("({})", t_.number(s_.row.weights(0, token))),
+                      .strong = false});
+    }
+  }
+
+  // What the table leaves out, in sums.
+  void rest_rows(const std::vector<Index>& words, bool by_piece, bool both, std::vector<Row>& rows) const {
+    double now_marks = 0, was_marks = 0, now_rest = 0, was_rest = 0;
+    Index marks = 0, rest = 0;
+    for (const RowKey& key : s_.row.keys) {
+      if (std::find(words.begin(), words.end(), key.word) != words.end()) continue;
+      const bool mark = o_.no_special && key.special;
+      (mark ? marks : rest) += 1;
+      (mark ? now_marks : now_rest) += key.weight;
+      if (hides()) (mark ? was_marks : was_rest) += at(s_.before->keys, key.word).weight;
+    }
+    const auto add = [&](const std::string& label, double now, double was) {
+      Row row = empty_row(label, by_piece, both);
+      set_weights(row, now, was);
+      row.bar = now;
+      rows.push_back(row);
+    };
+    if (rest > 0) add(fmt::format("{} other{}", rest, rest == 1 ? "" : "s"), now_rest, was_rest);
+    if (marks > 0) add(fmt::format("{} mark{} *", marks, marks == 1 ? "" : "s"), now_marks, was_marks);
+  }
+  Row empty_row(const std::string& label, bool by_piece, bool both) const {
+    Row row{.label = label, .cells = {}, .bar = 0, .instead = {}, .strong = false};
+    const std::size_t scores = by_piece ? s_.row.queries.size() : both ? 4 : 2;
+    row.cells.assign(scores + (hides() ? 4 : 2), "");
+    return row;
+  }
+  void set_weights(Row& row, double now, double was) const {
+    const std::size_t adds = hides() ? 2 : 1;
+    row.cells[row.cells.size() - adds - 1] = t_.number(now);
+    if (hides()) row.cells[row.cells.size() - adds - 2] = t_.number(was);
+  }
+
+  void total_row(const std::vector<Index>& words, bool by_piece, bool both, std::vector<Row>& rows) const {
+    std::vector<double> now, was;
+    double now_rest = 0, was_rest = 0, total = 0;
+    for (const RowKey& key : s_.row.keys) {
+      total += key.weight;
+      const double old = hides() ? at(s_.before->keys, key.word).weight : 0.0;
+      if (std::find(words.begin(), words.end(), key.word) != words.end()) {
+        now.push_back(key.weight);
+        was.push_back(old);
+      } else {
+        now_rest += key.weight;
+        was_rest += old;
+      }
+    }
+    now.push_back(now_rest);
+    was.push_back(was_rest);
+    Row row = empty_row("", by_piece, both);
+    set_weights(row, total, 1.0);
+    const std::string parted = rounding_note(t_.style, now, total);
+    row.instead = t_.own(parted.empty() ? "the weights of a row sum to 1" : "the row sums to 1" + parted);
+    for (std::size_t c = row.cells.size() - (hides() ? 2 : 1); c < row.cells.size(); ++c) row.cells[c].clear();
+    rows.push_back(row);
+  }
+
+  // ---- one q·k, one weight, the answer, where it goes
+
+  void unfolded() {
+    const int label_width = std::max(kItemLabel, display_width(t_.number(s_.dot.dot)) + 2);
+    const auto item = [&](const std::string& label, const std::string& words) {
+      lines(t_.item(label, label_width, words));
+    };
+    if (several_pieces() || at(s_.sentence.words, s_.heard).tokens.size() > 1) {
+      paragraph(fmt::format("  Of the pieces, {} and {} listen most:", "\"" + t_.piece(s_.dot.query) + "\"",
+                            "\"" + t_.piece(s_.dot.key) + "\""));
+    }
+    item(t_.number(s_.dot.dot), dot_text());
+    item(t_.number(s_.term.weight), softmax_text());
+    item(fmt::format("head {}", chosen().head), answer_text());
+    item("then", fmt::format("+ the {} other heads (all {}: length {}) + the old vector (length {}), normalised, "
+                             "feed-forward: {} after layer {}",
+                             s_.config.num_heads - 1, s_.config.num_heads, t_.number(s_.row.heads_add),
+                             t_.number(s_.row.input_length), t_.quoted(chosen().word), chosen().layer));
+  }
+
+  std::string dot_text() const {
+    constexpr std::size_t kNamed = 3;
+    const std::vector<DotTerm>& terms = s_.dot.terms;
+    const std::size_t named = std::min(kNamed, terms.size());
+    std::string words = fmt::format("is q·k, {} products: ", terms.size());
+    std::vector<double> printed;
+    for (std::size_t n = 0; n < named; ++n) {
+      words += n == 0 ? t_.number(terms[n].product) : signed_term(t_, terms[n].product);
+      words += fmt::format(" (d{})", terms[n].dimension);
+      printed.push_back(terms[n].product);
+    }
+    if (named < terms.size()) {
+      double others = 0;
+      for (std::size_t n = named; n < terms.size(); ++n) others += terms[n].product;
+      printed.push_back(others);
+      words += fmt::format("{} ({} others)", signed_term(t_, others), terms.size() - named);
+    }
+    return words + rounding_note(t_.style, printed, s_.dot.dot);
+  }
+
+  // x with so many significant digits, none of them lost before the point.
+  static std::string significant(double x, int digits) {
+    const int decimals = x > 0 ? std::clamp(digits - 1 - static_cast<int>(std::floor(std::log10(x))), 0, 12) : digits;
+    return styled_number(x, {.digits = decimals});
+  }
+  static double read_back(const std::string& text) { return std::strtod(text.c_str(), nullptr); }
+
+  // The digits grow until e^ of the printed exponent, and the quotient of what is printed, are the printed results.
+  std::string softmax_text() const {
+    const SoftmaxTerm& term = s_.term;
+    if (term.sum == 0) return "no key is left to see";
+    std::string top, sum, exponent;
+    for (int digits = 3; digits <= 8; ++digits) {
+      top = significant(term.exponential, digits);
+      sum = significant(term.sum, digits);
+      if (t_.number(read_back(top) / read_back(sum)) == t_.number(term.weight)) break;
+    }
+    const auto exponent_of = [&](double score, int decimals) {
+      return styled_number(score - term.shift, {.digits = decimals});
+    };
+    for (int decimals = t_.style.digits; decimals <= 8; ++decimals) {
+      exponent = exponent_of(term.score, decimals);
+      const std::size_t point = top.find('.');
+      const int places = point == std::string::npos ? 0 : static_cast<int>(top.size() - point - 1);
+      if (styled_number(std::exp(read_back(exponent)), {.digits = places}) == top) break;
+    }
+    const Index piece = static_cast<Index>(std::find(s_.row.queries.begin(), s_.row.queries.end(), s_.dot.query) -
+                                           s_.row.queries.begin());
+    std::vector<double> seen;
+    for (Index k = 0; k < s_.row.scores.shape()[1]; ++k) {
+      if (std::isfinite(s_.row.scores(piece, k))) seen.push_back(s_.row.scores(piece, k));
+    }
+    std::string others;
+    for (std::size_t n = 0; n < seen.size(); ++n) {
+      if (seen.size() > 5 && n >= 2 && n + 2 < seen.size()) {
+        if (n == 2) others += " + …";
+        continue;
+      }
+      others += (n == 0 ? "" : " + ") + std::string("e^") + exponent_of(seen[n], t_.style.digits);
+    }
+    std::string words = fmt::format("is e^{} / ({}) = {} / {}", exponent, others, top, sum);
+    if (term.shift != 0) words += fmt::format("; {}, the largest, is taken off each exponent", t_.number(term.shift));
+    if (hides()) {
+      const auto before = softmax_term(*s_.before, s_.dot.query, s_.dot.key);
+      words += fmt::format("; before it was {}", t_.number(before.weight));
+    }
+    return words;
+  }
+
+  std::string answer_text() const {
+    constexpr std::size_t kNamed = 3;
+    std::vector<const RowKey*> keys;
+    for (const RowKey& key : s_.row.keys) {
+      if (!key.hidden) keys.push_back(&key);
+    }
+    std::sort(keys.begin(), keys.end(), [](const RowKey* a, const RowKey* b) {
+      return a->weight != b->weight ? a->weight > b->weight : a->word < b->word;
+    });
+    std::string words = "answers ";
+    const std::size_t named = std::min(kNamed, keys.size());
+    for (std::size_t n = 0; n < named; ++n) {
+      words += fmt::format("{}{}·v({})", n == 0 ? "" : " + ", t_.number(keys[n]->weight), t_.word(keys[n]->word));
+    }
+    if (named < keys.size()) words += fmt::format(" + {} smaller", keys.size() - named);
+    return words + fmt::format("; length {}", t_.number(s_.row.head_adds));
+  }
+
+  // ---- heads
+
+  std::string usual_text() const {
+    return s_.telling.usual == Usual::test_sentences ? "usual: this head's mean at the same distance over 30 sentences"
+                                                     : "usual: this head's mean at the same distance in this sentence";
+  }
+
+  void rivals() {
+    std::string words;
+    std::size_t named = 0;
+    for (const Listening& one : s_.telling.heads) {
+      if (one.layer == chosen().layer && one.head == chosen().head) continue;
+      if (named == kRivals) break;
+      words += named++ == 0 ? "" : ", ";
+      words += head_name(one) + " ";
+      if (!s_.word_named && one.word != chosen().word) words += t_.word(one.word) + " ";
+      words += fmt::format("→ {} {} (usually {})", t_.word(one.target), t_.percent(one.weight), t_.percent(one.usual));
+    }
+    if (named == 0) return;
+    paragraph(fmt::format("  {}: {}", s_.head_named ? "the most telling other heads" : "next most telling", words), 2);
+  }
+
+  void all_heads() {
+    line(t_.paint.bold(t_.own(fmt::format("  head     {:<27}weight   usual    more", "asks → hears"))));
+    for (const Listening& one : s_.telling.heads) {
+      const std::string pair =
+          cut_to_width(t_.own(t_.word(one.word) + " → " + t_.word(one.target)), 26, t_.paint.unicode);
+      const bool mine = one.layer == chosen().layer && one.head == chosen().head;
+      const std::string l = fmt::format("  {}{}{}{}{}", pad_right(head_name(one), 9), pad_right(pair, 26),
+                                        pad_left(t_.number(one.weight), 7), pad_left(t_.number(one.usual), 8),
+                                        pad_left(t_.number(one.telling()), 8));
+      line(mine ? t_.paint.bold(l) : l);
+    }
+    note(usual_text() + "; more = weight − usual");
+  }
+
+  void note(const std::string& words) {
+    for (const std::string& l : wrap_words(t_.own("  " + words), t_.width, 2)) line(t_.paint.dim("  " + l));
+  }
+
+  void notes() {
+    std::string words = "* the model's own marks.   adds: length of what a word brings, after W_output";
+    note(words);
+    if (has_pieces_) note("( ) the pieces of a word: their weights sum to the word's");
+    if (several_pieces()) {
+      std::string pieces;
+      for (const Index q : s_.row.queries) pieces += " " + t_.piece(q);
+      note(
+          fmt::format("{} is {} pieces,{}: each asks by itself; a word's weight is the sum over its own pieces and the "
+                      "mean over these, its vector the mean of its pieces'",
+                      t_.quoted(chosen().word), s_.row.queries.size(), pieces));
+    }
+    if (hides() && chosen().layer == 0) note("q·k is as before: what layer 0 reads has not changed");
+  }
+
+  StoryText t_;
+  const SentenceStory& s_;
+  const SentenceTextOptions& o_;
+  std::string text_;
+  bool has_pieces_ = false;
+};
+
+}  // namespace
+
+StoryText::StoryText(const SentenceStory& told, const SentenceTextOptions& asked)
+    : story(told),
+      options(asked),
+      paint{.color = asked.color, .unicode = asked.unicode},
+      style{.digits = asked.digits.value_or(2), .unicode = asked.unicode},
+      width(std::clamp(asked.width, 40, 120)) {}
+
+std::string StoryText::percent(double share) const {
+  std::string text = fmt::format("{:.{}f}", 100 * share, std::max(0, style.digits - 2));
+  if (share > 0 && text.find_first_of("123456789") == std::string::npos) text = "<1";
+  return text + " %";
+}
+
+std::string StoryText::word(Index index) const {
+  return cut_to_width(paint.shown(at(story.sentence.words, index).text), 24, paint.unicode);
+}
+std::string StoryText::piece(Index token) const {
+  return cut_to_width(paint.shown(at(story.sentence.tokens.tokens, token)), 16, paint.unicode);
+}
+
+std::vector<std::string> StoryText::item(const std::string& label, int label_width, const std::string& words) const {
+  std::vector<std::string> lines = wrap_words(own(words), width - label_width - 2, 0);
+  for (std::size_t n = 0; n < lines.size(); ++n) {
+    lines[n] = pad_left(n == 0 ? label : "", label_width) + "  " + lines[n];
+  }
+  return lines;
+}
+
+std::string signed_term(const StoryText& text, double x) {
+  return fmt::format(" {} {}", x < 0 ? text.own("−") : "+", text.number(std::fabs(x)));
+}
+
+std::string rounding_note(const NumberStyle& style, const std::vector<double>& terms, double total) {
+  long long printed = 0;
+  for (const double x : terms) printed += printed_units(x, style);
+  if (printed == printed_units(total, style)) return "";
+  return fmt::format("; the printed digits to {}: rounding",
+                     styled_number(static_cast<double>(printed) / std::pow(10.0, style.digits), style));
+}
+
+std::string render_sentence_text(const SentenceStory& story, const SentenceTextOptions& options) {
+  return Screen(story, options).make();
+}
+
+}  // namespace v0
+}  // namespace regard

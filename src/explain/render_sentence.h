@@ -1,0 +1,50 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// What the screen of a sentence and its full account share: names of words, numbers in fixed decimals, paragraphs.
+// Read next: render_sentence.cpp, render_sentence_full.cpp.
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "regard/sentence_story.h"
+#include "table.h"
+#include "text.h"
+
+namespace regard {
+inline namespace v0 {
+
+class StoryText {
+ public:
+  StoryText(const SentenceStory& told, const SentenceTextOptions& asked);
+
+  // ".71"; "-1.20"; "0" for exactly 0, "<.01" for what would print as 0.
+  std::string number(double x) const { return styled_number(x, style); }
+  // "71 %", with as many decimals less two.
+  std::string percent(double share) const;
+  // A word as it is written, escaped and cut: river.
+  std::string word(Index index) const;
+  std::string quoted(Index index) const { return "\"" + word(index) + "\""; }
+  std::string piece(Index token) const;
+  // Text of ours, for terminals without Unicode too.
+  std::string own(std::string_view words) const { return paint.shown(words); }
+
+  // "31.21 is 32 products …": the text stands behind the label, its later lines below its beginning.
+  std::vector<std::string> item(const std::string& label, int label_width, const std::string& words) const;
+
+  const SentenceStory& story;
+  const SentenceTextOptions& options;
+  Paint paint;
+  NumberStyle style;
+  int width;
+};
+
+// " + 6.12", " - 4.83" behind a first term.
+std::string signed_term(const StoryText& text, double x);
+// "; the printed digits add up to 31.20: rounding", or nothing where they add up to the printed total.
+std::string rounding_note(const NumberStyle& style, const std::vector<double>& terms, double total);
+
+std::vector<std::string> sentence_work_lines(const StoryText& text, const SentenceWork& work);
+
+}  // namespace v0
+}  // namespace regard
