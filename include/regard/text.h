@@ -25,6 +25,9 @@ REGARD_EXPORT int display_width(std::string_view text);
 // escapes. For each byte that is no UTF-8 stands U+FFFD.
 REGARD_EXPORT std::string json_string(std::string_view text);
 
+// Whether any letter or digit of any script is in it: what is a word, and no punctuation.
+REGARD_EXPORT bool has_letter_or_digit(std::string_view text);
+
 // Bytes of the first character; 1 for a byte that is no UTF-8, 0 for empty text.
 REGARD_EXPORT std::size_t character_bytes(std::string_view text);
 

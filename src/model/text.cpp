@@ -52,6 +52,16 @@ std::size_t character_bytes(std::string_view text) {
   return length <= 0 ? 1 : static_cast<std::size_t>(length);
 }
 
+bool has_letter_or_digit(std::string_view text) {
+  bool found = false;
+  for_each_character(text, [&](utf8proc_int32_t code, std::string_view) {
+    const utf8proc_category_t kind = code < 0 ? UTF8PROC_CATEGORY_CN : utf8proc_category(code);
+    found = found || (kind >= UTF8PROC_CATEGORY_LU && kind <= UTF8PROC_CATEGORY_LO) ||
+            (kind >= UTF8PROC_CATEGORY_ND && kind <= UTF8PROC_CATEGORY_NO);
+  });
+  return found;
+}
+
 std::string escape_for_terminal(std::string_view text) {
   std::string result;
   result.reserve(text.size());
