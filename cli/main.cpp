@@ -133,6 +133,8 @@ int run(int count, char** arguments) {
   app.add_flag("--version", show_version, "Print version, commit, compiler and instruction sets");
   add_attend(app);
   add_explain(app);
+  add_compare(app);
+  add_heads(app);
   add_lesson(app);
   add_info(app);
   // The subcommands keep the formatter above, whose column holds their options; names of subcommands are short.

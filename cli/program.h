@@ -31,6 +31,8 @@ namespace regard::program {
 
 void add_attend(CLI::App& app);
 void add_explain(CLI::App& app);
+void add_compare(CLI::App& app);
+void add_heads(CLI::App& app);
 void add_lesson(CLI::App& app);
 void add_info(CLI::App& app);
 

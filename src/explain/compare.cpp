@@ -11,7 +11,6 @@
 #include "regard/compare.h"
 
 #include <fmt/format.h>
-#include <utf8proc.h>
 
 #include <algorithm>
 #include <cmath>
@@ -37,21 +36,6 @@ struct WordTrace {
   Tensor<float, 3> handed_on;  // (N, H, E): each head's context of the word · its rows of W_output
   Tensor<double, 3> attention;
 };
-
-bool has_letter_or_digit(std::string_view text) {
-  while (!text.empty()) {
-    utf8proc_int32_t code = 0;
-    const utf8proc_ssize_t length = utf8proc_iterate(reinterpret_cast<const utf8proc_uint8_t*>(text.data()),
-                                                     static_cast<utf8proc_ssize_t>(text.size()), &code);
-    if (length > 0) {
-      const utf8proc_category_t kind = utf8proc_category(code);
-      if (kind >= UTF8PROC_CATEGORY_LU && kind <= UTF8PROC_CATEGORY_LO) return true;
-      if (kind >= UTF8PROC_CATEGORY_ND && kind <= UTF8PROC_CATEGORY_NO) return true;
-    }
-    text.remove_prefix(length > 0 ? static_cast<std::size_t>(length) : 1);
-  }
-  return false;
-}
 
 // Whether the floor, the controls and the other words count it: no mark of the model's, no punctuation.
 bool counts(const SentenceWord& word) { return !word.special && has_letter_or_digit(word.text); }

@@ -36,10 +36,11 @@ class CompareRenderer {
       line("Cosine (1 = same direction) of " + quoted(c_.word) + " in A with");
       other_sentences();
       table(shown, pairs_with_first(), true);
-      test(true);
+      if (c_.hidden) line(cut(test_line()));
       return std::move(out_);
     }
-    for (const std::string& text : findings()) paragraph(text, &text == &findings_.front());
+    const std::vector<std::string> found = findings();
+    for (const std::string& text : found) paragraph(text, &text == &found.front());
     line("");
     for (const ComparedSentence& sentence : c_.sentences) {
       line(cut("  " + sentence.name + "  " + marked(sentence)));
@@ -54,8 +55,6 @@ class CompareRenderer {
       line("");
       line(cut("The same with " + hidden_words() + " hidden from every other word, in every layer"));
       table(*c_.hidden, shown_pairs(), !options_.full);
-      line("");
-      test(false);
     }
     heads(shown);
     return std::move(out_);
@@ -125,12 +124,11 @@ class CompareRenderer {
     }
     return pairs;
   }
-  static const ComparedPair& pair_at(const CompareNumbers& numbers, std::size_t pair) { return numbers.pairs[pair]; }
   // Of the pairs with A, the one whose vectors end farthest apart; with `nearest`, the other end.
   std::size_t extreme_pair(bool nearest) const {
     std::size_t chosen = 0;
     for (const std::size_t p : pairs_with_first()) {
-      const double x = pair_at(c_.plain, p).cosine.back(), y = pair_at(c_.plain, chosen).cosine.back();
+      const double x = c_.plain.pairs[p].cosine.back(), y = c_.plain.pairs[chosen].cosine.back();
       if (nearest ? x > y : x < y) chosen = p;
     }
     return chosen;
@@ -144,10 +142,10 @@ class CompareRenderer {
   }
   // The first word that all pairs with A share, else the pair's own first.
   const ControlWord* chosen_control(const ComparedPair& pair) const {
-    for (const ControlWord& candidate : pair_at(c_.plain, 0).controls) {
+    for (const ControlWord& candidate : c_.plain.pairs[0].controls) {
       const std::vector<std::size_t> pairs = pairs_with_first();
       if (std::all_of(pairs.begin(), pairs.end(),
-                      [&](std::size_t p) { return control_named(pair_at(c_.plain, p), candidate.text) != nullptr; })) {
+                      [&](std::size_t p) { return control_named(c_.plain.pairs[p], candidate.text) != nullptr; })) {
         if (const ControlWord* control = control_named(pair, candidate.text)) return control;
       }
     }
@@ -156,59 +154,72 @@ class CompareRenderer {
 
   // ---- the finding
 
-  double from_floor(double cosine) const {
-    const double floor = c_.plain.floor.back();
-    return (cosine - floor) / (1 - floor);
+  std::vector<std::string> findings() const {
+    std::vector<std::string> found;
+    const std::size_t far = extreme_pair(false), near = extreme_pair(true);
+    const ComparedPair& apart = c_.plain.pairs[far];
+    const ComparedPair& close = c_.plain.pairs[near];
+    const auto of_both = [&](auto figure) {
+      return number(figure(apart)) + (near == far ? "" : " and " + number(figure(close)));
+    };
+    const auto end = [](const ComparedPair& pair) { return pair.cosine.back(); };
+    const std::string after = quoted(c_.word) + " after " + last_stage() + ": ";
+    if (c_.plain.floor_pairs == 0) {
+      found.push_back(after + "cosine " + number(end(apart)) + " between " + both(apart) +
+                      (near == far ? "" : ", " + number(end(close)) + " between " + both(close)) + ".");
+    } else {
+      found.push_back(after + both(apart) + " " + number(apart.above_floor.back()) +
+                      (near == far ? "" : ", " + both(close) + " " + number(close.above_floor.back())) +
+                      ", where 0 is any two different words and 1 is one vector (cosine " + of_both(end) + ", floor " +
+                      number(c_.plain.floor.back()) + ").");
+    }
+    found.push_back(control_verdict(apart));
+    if (near != far) found.push_back(order_verdict(apart, close));
+    if (c_.hidden) found.push_back(test_verdict());
+    return found;
   }
 
-  std::vector<std::string> findings() {
-    findings_.clear();
-    const std::size_t far = extreme_pair(false), near = extreme_pair(true);
-    const ComparedPair& apart = pair_at(c_.plain, far);
-    const ComparedPair& close = pair_at(c_.plain, near);
-    const bool has_floor = std::isfinite(c_.plain.floor.back());
-    std::string text = "After " + last_stage() + " " + quoted(c_.word) + " in " + both(apart) + " has a cosine of " +
-                       number(apart.cosine.back());
-    if (near != far) text += ", in " + both(close) + " of " + number(close.cosine.back());
-    text += has_floor ? "; counted from the floor (0: as alike as two different words here, 1: one vector) that is " +
-                            number(from_floor(apart.cosine.back()))
-                      : "";
-    if (has_floor && near != far) text += " and " + number(from_floor(close.cosine.back()));
-    findings_.push_back(text + ".");
-    findings_.push_back(control_verdict(apart));
-    if (near != far) findings_.push_back(order_verdict(apart, close));
-    std::erase(findings_, "");
-    return findings_;
+  // The layers, or stages, after which the word is farther apart than every control.
+  std::string stages_below(const ComparedPair& pair) const {
+    std::vector<std::string> below;
+    for (std::size_t stage = 1; stage < c_.stages.size(); ++stage) {
+      if (std::all_of(pair.controls.begin(), pair.controls.end(),
+                      [&](const ControlWord& control) { return pair.cosine[stage] < control.cosine[stage]; })) {
+        below.push_back(c_.stages[stage]);
+      }
+    }
+    return and_list(below);
   }
 
   // Whether the word parts further than the words that both sentences share.
   std::string control_verdict(const ComparedPair& pair) const {
     if (pair.controls.empty()) {
       return "No other word stands in both " + both(pair) +
-             ", so nothing here says whether any word would part as far; name sentences that share one.";
+             ": nothing here says whether any word would part as far. Choose sentences that share one.";
     }
     const auto by_end = [](const ControlWord& a, const ControlWord& b) { return a.cosine.back() < b.cosine.back(); };
     const auto [low, high] = std::minmax_element(pair.controls.begin(), pair.controls.end(), by_end);
     const double word = pair.cosine.back();
+    const auto figure = [&](const ControlWord& control) {
+      return quoted(control.text) + " (" + number(control.cosine.back()) + ")";
+    };
     const bool one = pair.controls.size() == 1;
-    const std::string far = quoted(low->text) + " (" + number(low->cosine.back()) + ")";
-    const std::string near = quoted(high->text) + " (" + number(high->cosine.back()) + ")";
-    if (word < low->cosine.back()) {
-      return "That is farther apart than " +
-             (one ? "the control " + far
-                  : fmt::format("all {} words that both share, ", pair.controls.size()) + far + " to " + near) +
-             ": more than what any word's surroundings do to it here.";
-    }
+    const std::string all = one ? "the control " + figure(*low)
+                                : fmt::format("all {} words that both share, from {} to {},", pair.controls.size(),
+                                              figure(*low), figure(*high));
+    if (word < low->cosine.back()) return "Between " + both(pair) + " it parts further than " + all + ".";
+    std::string text;
     if (word >= high->cosine.back()) {
-      return "But " +
-             (one ? "the control " + far + ", the same word in both too, parts at least as far"
-                  : fmt::format("all {} words that both share part at least as far, ", pair.controls.size()) + far +
-                        " to " + near) +
-             ": that the vectors of " + quoted(c_.word) +
-             " part is nothing special to it, and no sign of two meanings.";
+      text = "But " + all + (one ? " parts" : " part") + " at least as far between " + both(pair) +
+             ": by this figure the change is nothing special to " + quoted(c_.word) + ".";
+    } else {
+      text = "But of the words that both " + both(pair) + " share some part further, as " + figure(*low) +
+             ", others less, as " + figure(*high) + ": by this figure the change is nothing special to " +
+             quoted(c_.word) + ".";
     }
-    return "Of the words that both share some part farther, as " + far + ", others less, as " + near +
-           ": that the vectors of " + quoted(c_.word) + " part this far is nothing special to it.";
+    const std::string below = stages_below(pair);
+    if (!below.empty()) text += " It does part further at " + below + ".";
+    return text;
   }
 
   // Whether the nearer pair is nearer for this word alone.
@@ -216,18 +227,19 @@ class CompareRenderer {
     const ControlWord* a = chosen_control(apart);
     const ControlWord* b = a == nullptr ? nullptr : control_named(close, a->text);
     const double gap = close.cosine.back() - apart.cosine.back();
-    const std::string nearer = quoted(c_.word) + " is nearer in " + both(close) + " by " + number(gap);
-    if (b == nullptr) return nearer + "; no control stands in all three sentences to say whether every word is.";
+    const std::string nearer = both(close) + " are nearer than " + both(apart) + " by " + number(gap);
+    if (b == nullptr) return nearer + "; no word stands in all of them to say whether every word's vectors are.";
     const double control_gap = b->cosine.back() - a->cosine.back();
     const std::string control = quoted(a->text);
     if (control_gap >= gap) {
-      return nearer + ", but so is " + control + ", by " + number(control_gap) +
-             ": the order comes with the sentences and says nothing of " + quoted(c_.word) + " alone.";
+      return nearer + ", but for " + control + " they are by " + number(control_gap) +
+             ": the order may come from the sentences, whatever the word.";
     }
     if (control_gap > 0) {
-      return nearer + ", " + control + " by " + number(control_gap) + ": so far the order comes with the sentences.";
+      return nearer + ", for " + control + " by " + number(control_gap) +
+             ": as much of it may come from the sentences.";
     }
-    return nearer + ", and " + control + " is not (" + signed_number(control_gap) + ").";
+    return nearer + "; for " + control + " they are not (" + signed_number(control_gap) + ").";
   }
 
   // ---- the table
@@ -284,7 +296,9 @@ class CompareRenderer {
   }
 
   void floor_note(const CompareNumbers& numbers) {
-    std::string text = "control: a word written alike in both, mean over its places";
+    std::string text =
+        "word: the row of the embedding table; +place: with its place, normalised; L0: after layer 0. control: a word "
+        "that stands in both, mean over its places";
     if (numbers.floor_pairs > 0) {
       text += fmt::format(". floor: mean over all {} pairs of different words of these sentences", numbers.floor_pairs);
     }
@@ -307,50 +321,71 @@ class CompareRenderer {
 
   // ---- what hiding changed
 
-  void test(bool brief) {
-    if (!c_.hidden) return;
-    std::size_t most = 0;
-    const auto change = [&](std::size_t p) {
-      return pair_at(*c_.hidden, p).cosine.back() - pair_at(c_.plain, p).cosine.back();
+  // Of the pairs with A, the one that hiding changed most, and what the other words do to it.
+  struct Test {
+    std::size_t pair = 0;
+    double before = 0, after = 0;
+    double low = 0, high = 0;  // of the other words
+    const OtherHidden* most = nullptr;
+    double change() const { return after - before; }
+  };
+  Test test() const {
+    Test test;
+    const auto set = [&](std::size_t p) {
+      test.pair = p;
+      test.before = c_.plain.pairs[p].cosine.back();
+      test.after = c_.hidden->pairs[p].cosine.back();
     };
+    set(0);
     for (const std::size_t p : pairs_with_first()) {
-      if (std::abs(change(p)) > std::abs(change(most))) most = p;
+      if (std::abs(c_.hidden->pairs[p].cosine.back() - c_.plain.pairs[p].cosine.back()) > std::abs(test.change()))
+        set(p);
     }
-    const ComparedPair& before = pair_at(c_.plain, most);
-    const ComparedPair& after = pair_at(*c_.hidden, most);
-    const std::string pair = name(before.first) + "," + name(before.second);
-    std::string text = "Test: hide " + hidden_words() + " and " + pair + " goes " + number(before.cosine.back()) +
-                       " to " + number(after.cosine.back());
-    double low = before.cosine.back(), high = low;
     for (const OtherHidden& other : c_.others) {
-      low = std::min(low, other.cosine[most]);
-      high = std::max(high, other.cosine[most]);
+      const double x = other.cosine[test.pair];
+      if (test.most == nullptr) test.low = test.high = x;
+      if (test.most == nullptr || std::abs(x - test.before) > std::abs(test.most->cosine[test.pair] - test.before)) {
+        test.most = &other;
+      }
+      test.low = std::min(test.low, x);
+      test.high = std::max(test.high, x);
     }
-    if (brief) {
-      if (!c_.others.empty()) text += " (any other word: " + number(low) + " to " + number(high) + ")";
-      line(cut(text + "."));
-      return;
+    return test;
+  }
+
+  std::string test_line() const {
+    const Test t = test();
+    const ComparedPair& pair = c_.plain.pairs[t.pair];
+    std::string text = "Test: hide " + hidden_words() + " and " + name(pair.first) + "," + name(pair.second) +
+                       " goes " + number(t.before) + " to " + number(t.after);
+    if (t.most != nullptr) text += " (any other word: " + number(t.low) + " to " + number(t.high) + ")";
+    return text + ".";
+  }
+
+  std::string test_verdict() const {
+    const Test t = test();
+    const ComparedPair& pair = c_.plain.pairs[t.pair];
+    std::string text = "Test: with " + hidden_words() + " hidden " + both(pair) + " go from " + number(t.before) +
+                       " to " + number(t.after) + " (" + signed_number(t.change()) + ")";
+    if (t.most != nullptr) {
+      const double most = t.most->cosine[t.pair] - t.before;
+      text +=
+          c_.others.size() == 1
+              ? "; the other word, " + quoted(t.most->text) + ", does " + signed_number(most)
+              : fmt::format("; each of {} other words hidden alone gives {} to {}, the most {} ({})", c_.others.size(),
+                            number(t.low), number(t.high), quoted(t.most->text), signed_number(most));
+      text += std::abs(t.change()) > std::abs(most) ? ": none as much as " + hidden_words()
+                                                    : ": hiding any word may do as much";
     }
-    text += " (" + signed_number(change(most)) + ").";
-    if (!c_.others.empty()) {
-      const bool beyond = after.cosine.back() > high || after.cosine.back() < low;
-      const auto extreme = std::max_element(c_.others.begin(), c_.others.end(), [&](const auto& a, const auto& b) {
-        return std::abs(a.cosine[most] - before.cosine.back()) < std::abs(b.cosine[most] - before.cosine.back());
-      });
-      text += fmt::format(" Hiding {} other word{} alone gives {} to {}, {} the most ({}): ", c_.others.size(),
-                          c_.others.size() == 1 ? "" : "s, each", number(low), number(high), quoted(extreme->text),
-                          signed_number(extreme->cosine[most] - before.cosine.back()));
-      text += beyond ? hidden_words() + " does what no other word does."
-                     : "hiding " + hidden_words() + " does no more than hiding any word can.";
-    }
+    text += ".";
     if (c_.others_left_out > 0) text += fmt::format(" {} more words were not tried.", c_.others_left_out);
-    const ControlWord* control = chosen_control(before);
-    const ControlWord* moved = control == nullptr ? nullptr : control_named(after, control->text);
+    const ControlWord* control = chosen_control(pair);
+    const ControlWord* moved = control == nullptr ? nullptr : control_named(c_.hidden->pairs[t.pair], control->text);
     if (moved != nullptr) {
-      text += " The control " + quoted(control->text) + " goes " + number(control->cosine.back()) + " to " +
+      text += " The control " + quoted(control->text) + " goes from " + number(control->cosine.back()) + " to " +
               number(moved->cosine.back()) + ".";
     }
-    paragraph(text, false);
+    return text;
   }
 
   // ---- heads
@@ -443,7 +478,7 @@ class CompareRenderer {
     }
     const double parted = static_cast<double>(printed) / 10 - 100;
     std::string note = "sum 100 %";
-    if (std::abs(parted) > 0.01) note += fmt::format(" ({} by rounding)", (parted > 0 ? "+" : "") + number(parted, 1));
+    if (std::abs(parted) > 0.01) note += " (" + number(100 + parted, 1) + " as printed)";
     line(paint_.dim(end.empty() ? start + note : end + "   " + note));
   }
 
@@ -452,7 +487,6 @@ class CompareRenderer {
   Paint paint_;
   int width_;
   std::string out_;
-  std::vector<std::string> findings_;
 };
 
 }  // namespace

@@ -88,62 +88,75 @@ class HeadsRenderer {
     paragraph(most, false);
   }
 
+  // Distances and lengths take a decimal less than shares, so that a line of 80 columns holds all measures.
+  int digits_of(HeadMeasure measure) const {
+    if (options_.full) return 4;
+    return measure == HeadMeasure::distance || measure == HeadMeasure::adds ? 1 : 2;
+  }
+  // In the table ".00" stands for what is smaller than its digits show, so that columns stay narrow.
+  std::string cell(double x, HeadMeasure measure) const {
+    if (std::isnan(x)) return paint_.unicode ? "–" : "-";
+    const std::string text = styled_number(x, {.digits = digits_of(measure), .unicode = paint_.unicode});
+    if (text != "0" && text[0] != '<') return text;
+    return std::string(".").append(static_cast<std::size_t>(digits_of(measure)), '0');
+  }
+
   void make_columns() {
     for (const HeadMeasure measure : kHeadMeasures) {
       Column mean{std::string(head_measure_name(measure)), "", "", {}, 0};
       const bool own = measure == HeadMeasure::adds || options_.full;  // a uniform for each head
       Column uniform{"uniform", "", "", {}, 0};
-      int before = 0;
-      for (const HeadMeasures& head : chosen_) before = std::max(before, display_width(number(head.of(measure).mean)));
+      int widest = 0;
+      for (const HeadMeasures& head : chosen_) {
+        widest = std::max(widest, display_width(cell(head.of(measure).deviation, measure)));
+      }
       for (const HeadMeasures& head : chosen_) {
         const HeadStatistic& s = head.of(measure);
-        mean.cells.push_back(pad_left(number(s.mean), before) + plus_minus() + number(s.deviation));
-        uniform.cells.push_back(number(s.uniform));
+        mean.cells.push_back(cell(s.mean, measure) + (paint_.unicode ? "±" : "+-") +
+                             pad_right(cell(s.deviation, measure), widest));
+        uniform.cells.push_back(cell(s.uniform, measure));
       }
       // Measured on the same queries for all heads.
       const HeadStatistic& any = chosen_.front().of(measure);
       mean.n = std::to_string(any.n);
-      if (!own) mean.uniform = number(any.uniform);
-      align(mean);
-      columns_.push_back(std::move(mean));
-      if (!own) continue;
-      align(uniform);
-      columns_.push_back(std::move(uniform));
+      if (!own)
+        mean.uniform = pad_right(cell(any.uniform, measure), display_width(cell(any.uniform, measure)) + widest + 1);
+      for (Column* column : {&mean, &uniform}) {
+        if (column == &uniform && !own) continue;
+        column->width =
+            std::max({display_width(column->name), display_width(column->n), display_width(column->uniform)});
+        for (const std::string& text : column->cells) column->width = std::max(column->width, display_width(text));
+        columns_.push_back(std::move(*column));
+      }
     }
-  }
-  std::string plus_minus() const { return paint_.unicode ? " ±" : " +-"; }
-
-  // Cells end alike: means stand under means, deviations under deviations.
-  static void align(Column& column) {
-    int widest = 0;
-    for (const std::string& cell : column.cells) widest = std::max(widest, display_width(cell));
-    for (std::string& cell : column.cells) cell = pad_right(cell, widest);
-    column.width =
-        std::max({widest, display_width(column.name), display_width(column.n), display_width(column.uniform)});
   }
 
   void blocks() {
-    int label = 7;  // "uniform"
+    int label = options_.full ? 1 : display_width("uniform");
     for (const HeadMeasures& head : chosen_) label = std::max(label, display_width(head_name(head)));
-    const bool uniform_row = !options_.full;
+    int gap = 2, all = label;
+    for (const Column& column : columns_) all += gap + column.width;
+    // Closer together where that saves a second block.
+    if (all > width_ && all - static_cast<int>(columns_.size()) <= width_) gap = 1;
+    const std::string space(static_cast<std::size_t>(gap), ' ');
     for (std::size_t first = 0; first < columns_.size();) {
       int total = label;
       std::size_t last = first;
-      while (last < columns_.size() && (last == first || total + 2 + columns_[last].width <= width_)) {
-        total += 2 + columns_[last++].width;
+      while (last < columns_.size() && (last == first || total + gap + columns_[last].width <= width_)) {
+        total += gap + columns_[last++].width;
       }
       // A measure's uniform stands beside it.
       if (last < columns_.size() && last > first + 1 && columns_[last].name == "uniform") --last;
       if (first > 0) out_ += "\n";
-      const auto row = [&](const std::string& name, auto cell, bool quiet) {
+      const auto row = [&](const std::string& name, auto cell_of, bool quiet) {
         std::string text = pad_right(name, label);
-        for (std::size_t c = first; c < last; ++c) text += "  " + pad_left(cell(columns_[c]), columns_[c].width);
+        for (std::size_t c = first; c < last; ++c) text += space + pad_left(cell_of(columns_[c]), columns_[c].width);
         text.erase(text.find_last_not_of(' ') + 1);
         out_ += (quiet ? paint_.dim(text) : text) + "\n";
       };
       row("", [](const Column& c) { return c.name; }, true);
-      if (uniform_row) row("uniform", [](const Column& c) { return c.uniform; }, true);
       row("n", [](const Column& c) { return c.n; }, true);
+      if (!options_.full) row("uniform", [](const Column& c) { return c.uniform; }, true);
       for (std::size_t h = 0; h < chosen_.size(); ++h) {
         row(head_name(chosen_[h]), [h](const Column& c) { return c.cells[h]; }, false);
       }
@@ -153,12 +166,14 @@ class HeadsRenderer {
 
   void notes() {
     out_ += "\n";
-    const std::string of = s_.by_sentence ? "texts (each text's mean first)" : "queries, all tokens that can have it";
+    const std::string of =
+        s_.by_sentence ? "texts, each the mean of its queries" : "queries: the tokens that can have it";
     const std::string text =
-        std::string("mean ") + (paint_.unicode ? "±" : "+-") + " standard deviation over n " + of +
-        ". uniform: what it were if the same queries saw all tokens alike. entropy: 0 one token, "
-        "1 all alike. special to next: share of the weight, on [CLS] and [SEP], on the token itself, "
-        "before, after. distance: in tokens. adds: weight times length of what the tokens bring.";
+        std::string("mean") + (paint_.unicode ? "±" : "+-") + "standard deviation over n " + of +
+        ". uniform: what the same queries would have if they saw all tokens alike. entropy: 0 looks at one token, 1 at "
+        "all alike. special, self, previous, next: the share of the weight on [CLS] and [SEP], on the token itself, on "
+        "the one before, after. distance: to what is looked at, in tokens. adds: the lengths of what tokens bring, "
+        "weighted.";
     for (const std::string& part : wrap_words(text, width_, 0)) out_ += paint_.dim(part) + "\n";
   }
 

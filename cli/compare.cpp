@@ -1,0 +1,75 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// `regard compare WORD "sentence" "sentence" …`: how far one word's vectors part, beside what any word's do.
+// Read next: regard/compare.h, model_cache.h.
+#include "regard/compare.h"
+
+#include <memory>
+
+#include "model_cache.h"
+#include "program.h"
+
+namespace regard::program {
+namespace {
+
+struct CompareArguments {
+  std::string word, model, control, color;
+  std::vector<std::string> sentences, hide;
+  bool truncate = false, full = false, json = false;
+};
+
+void compare(const CompareArguments& arguments) {
+  if (arguments.word.empty() || arguments.sentences.size() < 2)
+    throw UsageError("give a word and two sentences or more, such as: regard compare bank \"…\" \"…\"");
+  const CompareText text{.width = output_width(),
+                         .color = use_color(arguments.color),
+                         .unicode = terminal_is_unicode(),
+                         .full = arguments.full};
+  const SentenceModel model = load_sentence_model(model_folder(arguments.model));
+  try {
+    const Comparison comparison =
+        compare_word(model, arguments.word, arguments.sentences,
+                     {.hide = arguments.hide, .control = arguments.control, .truncate = arguments.truncate});
+    write_stdout(arguments.json ? render_compare_json(comparison, command_line())
+                                : render_compare_text(comparison, text));
+  } catch (const std::invalid_argument& error) {
+    throw UsageError(error.what());
+  }
+}
+
+}  // namespace
+
+void add_compare(CLI::App& app) {
+  auto arguments = std::make_shared<CompareArguments>();
+  CLI::App* command = app.add_subcommand("compare", "Compare a word's vectors between sentences, layer by layer");
+  command
+      ->add_option("word", arguments->word, "stands in every sentence; with commas, a name for each:\nbank,bank#1,@4")
+      ->type_name("WORD");
+  command->add_option("sentences", arguments->sentences, "two or more, called A, B, …")->type_name("\"SENTENCE\" …");
+  const auto add = [&](const char* name, std::string& value, const char* type, const char* help) {
+    command->add_option(name, value, help)->type_name(type);
+  };
+  command
+      ->add_option(
+          "--hide", arguments->hide,
+          "a word that no word sees, in any layer, in every\nsentence where it stands: before and after; may be\n"
+          "given again")
+      ->type_name("WORD")
+      ->allow_extra_args(false);
+  add("--control", arguments->control, "WORD", "this one alone of the words that sentences share");
+  add("--model", arguments->model, "FOLDER",
+      "config.json, tokenizer.json, model.safetensors;\nelse the model of regard pull minilm");
+  command->add_flag("--truncate", arguments->truncate, "cut a text that is too long for the model");
+  command->add_flag("--full", arguments->full, "every pair, control and head");
+  command->add_flag("--json", arguments->json, "the data as JSON");
+  add_color_option(*command, arguments->color);
+  command->footer(
+      "EXAMPLES\n"
+      "  regard compare bank \"he sat on the bank of the river\" \"she put her money in the bank\"\n"
+      "  regard compare bank \"he sat on the bank of the river\" \"she put her money in the bank\" \\\n"
+      "    \"they walked along the river bank at dawn\" --hide river\n"
+      "  regard compare bank,bank#1 \"the bank by the river\" \"a bank is no bank of a river\"");
+  command->callback([arguments] { compare(*arguments); });
+}
+
+}  // namespace regard::program

@@ -1,0 +1,142 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// `regard heads "text"`, or `regard heads < lines`: every head of the model, measured.
+//
+//     one text, or a line of standard input after the other  →  HeadSurveyor  →  text or JSON
+//
+// Read next: regard/heads.h, model_cache.h.
+#include "regard/heads.h"
+
+#include <fmt/format.h>
+
+#include <memory>
+
+#include "model_cache.h"
+#include "program.h"
+#include "progress.h"
+
+namespace regard::program {
+namespace {
+
+constexpr std::uint64_t kLargestText = std::uint64_t{64} << 20;
+
+struct HeadsArguments {
+  std::string text, model, by, sort, layer, head, min, max, color;
+  bool truncate = false, full = false, json = false;
+};
+
+template <class Call>
+auto usage(const std::string& option, Call call) {
+  try {
+    return call();
+  } catch (const std::invalid_argument& error) {
+    throw UsageError(option + error.what());
+  }
+}
+
+HeadFilter parse_filter(const HeadsArguments& arguments) {
+  HeadFilter filter;
+  if (!arguments.sort.empty()) filter.sort = usage("--sort: ", [&] { return parse_head_measure(arguments.sort); });
+  if (!arguments.layer.empty()) filter.layer = parse_integer("--layer", arguments.layer);
+  if (!arguments.head.empty()) filter.head = parse_integer("--head", arguments.head);
+  if (!arguments.min.empty()) filter.min = parse_number("--min", arguments.min);
+  if (!arguments.max.empty()) filter.max = parse_number("--max", arguments.max);
+  if ((filter.min || filter.max) && !filter.sort)
+    throw UsageError("--min and --max are bounds for a mean; name its measure with --sort");
+  return filter;
+}
+
+struct NumberedText {
+  Index line;  // from 1; 0 for a text on the command line
+  std::string text;
+};
+
+// The lines that hold anything.
+std::vector<NumberedText> lines_of(const std::string& text) {
+  std::vector<NumberedText> lines;
+  Index number = 0;
+  for (std::string_view line : split(text, '\n')) {
+    ++number;
+    if (line.ends_with('\r')) line.remove_suffix(1);
+    if (line.find_first_not_of(" \t") != std::string_view::npos) lines.push_back({number, std::string(line)});
+  }
+  return lines;
+}
+
+HeadSurvey survey_of(const std::vector<NumberedText>& texts, bool piped, const HeadsArguments& arguments) {
+  const SentenceModel model = load_sentence_model(model_folder(arguments.model));
+  HeadSurveyor surveyor(model, arguments.by == "sentence");
+  Progress progress("heads");
+  Index done = 0;
+  for (const NumberedText& text : texts) {
+    try {
+      const Sentence sentence = read_sentence(model, text.text, {.hide = {}, .truncate = arguments.truncate});
+      surveyor.add(sentence, text.line);
+    } catch (const std::invalid_argument& error) {
+      if (!piped) throw UsageError(error.what());
+      throw std::runtime_error(fmt::format("standard input: line {}: {}", text.line, error.what()));
+    }
+    progress.update(++done, static_cast<Index>(texts.size()));
+  }
+  return surveyor.survey();
+}
+
+void heads(const HeadsArguments& arguments) {
+  const HeadFilter filter = parse_filter(arguments);
+  if (!arguments.by.empty() && arguments.by != "query" && arguments.by != "sentence")
+    throw UsageError("--by is \"" + arguments.by + "\"; expected query or sentence");
+  const HeadsText text{.width = output_width(),
+                       .color = use_color(arguments.color),
+                       .unicode = terminal_is_unicode(),
+                       .full = arguments.full};
+  const bool piped = arguments.text.empty() || arguments.text == "-";
+  if (arguments.text.empty() && reads_from_terminal())
+    throw UsageError("there is no text; give one, or a text a line on standard input");
+  std::vector<NumberedText> texts;
+  if (piped) {
+    texts = lines_of(read_text("-", kLargestText));
+    if (texts.empty()) throw std::runtime_error("standard input: holds no text; expected one a line");
+  } else {
+    texts.push_back({0, arguments.text});
+  }
+  const HeadSurvey survey = survey_of(texts, piped, arguments);
+  write_stdout(usage("", [&] {
+    return arguments.json ? render_heads_json(survey, filter, command_line()) : render_heads_text(survey, filter, text);
+  }));
+}
+
+}  // namespace
+
+void add_heads(CLI::App& app) {
+  auto arguments = std::make_shared<HeadsArguments>();
+  CLI::App* command = app.add_subcommand("heads", "Measure every head of a model on a text, or on many");
+  command
+      ->add_option("text", arguments->text, "without it, or -: standard input, a text a line;\nempty lines are skipped")
+      ->type_name("\"TEXT\"");
+  const auto add = [&](const char* name, std::string& value, const char* type, const char* help) {
+    command->add_option(name, value, help)->type_name(type);
+  };
+  add("--by", arguments->by, "WHAT", "query (default), or sentence: a text's mean first,\nthen over texts");
+  add("--sort", arguments->sort, "MEASURE",
+      "largest mean first: entropy, special, self,\nprevious, next, distance or adds");
+  add("--min", arguments->min, "X", "heads whose mean of that measure is X at least");
+  add("--max", arguments->max, "X", "and at most");
+  add("--layer", arguments->layer, "N", "this layer alone, from 0");
+  add("--head", arguments->head, "N", "this head of each layer alone, from 0");
+  add("--model", arguments->model, "FOLDER",
+      "config.json, tokenizer.json, model.safetensors;\nelse the model of regard pull minilm");
+  command->add_flag("--truncate", arguments->truncate, "cut a text that is too long for the model");
+  command->add_flag("--full", arguments->full, "four decimals, uniform beside each measure");
+  command->add_flag("--json", arguments->json, "the data as JSON");
+  add_color_option(*command, arguments->color);
+  command->footer(
+      "EXAMPLES\n"
+      "  regard heads \"he sat on the bank of the river\"\n"
+      "  regard heads --sort previous --min 0.3 < sentences.txt\n"
+      "  regard heads --by sentence --layer 0 < sentences.txt\n"
+      "\n"
+      "What each measure is: docs/notation.md.");
+  command->callback([arguments] { heads(*arguments); });
+}
+
+}  // namespace regard::program

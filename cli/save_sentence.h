@@ -1,0 +1,46 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// `regard explain "text" --save DIR`: what the model computed for a text, as NPY files, and tokens.json, which names
+// their axes.
+//
+//     SentenceSaver saver(folder, what);   the names in `what` are checked before any work
+//     saver.write(model, sentence);        under temporary names
+//     saver.commit();                      all files appear, or none
+//
+// Read next: docs/save.md, save_sentence.cpp.
+#pragma once
+
+#include <optional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "program.h"
+#include "regard/sentence.h"
+
+namespace regard::program {
+
+// What --what takes, commas between; docs/save.md has the shapes.
+inline constexpr std::string_view kSavedNames = "weights, scores, query, key, value, context, hidden_states";
+
+class SentenceSaver {
+ public:
+  // what: names of kSavedNames with commas between, q, k and v for short; empty: all. Throws UsageError for others.
+  SentenceSaver(std::string folder, std::string_view what);
+  SentenceSaver(const SentenceSaver&) = delete;
+  SentenceSaver& operator=(const SentenceSaver&) = delete;
+  // Without commit() the folder goes too, if it was made here.
+  ~SentenceSaver();
+
+  // Makes the folder, but not those above it. Once. Throws std::runtime_error naming the path that cannot be written.
+  void write(const SentenceModel& model, const Sentence& sentence);
+  void commit();
+
+ private:
+  std::string folder_;
+  std::vector<std::string> names_;
+  bool made_folder_ = false;
+  std::optional<OutputFiles> files_;
+};
+
+}  // namespace regard::program
