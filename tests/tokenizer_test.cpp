@@ -204,6 +204,25 @@ TEST(Tokenizer, PiecesOfOneCharacterShareItsPlace) {
   EXPECT_EQ(joined(found.words), "\ud55c");
 }
 
+// The few combining characters that are no accents stay, in canonical order: a smaller class first, one class as it
+// was.
+TEST(Tokenizer, PutsMarksThatStayInCanonicalOrder) {
+  const Tokenizer tokenizer = small({"[UNK]", "a", "##\u302e", "##\u302f", "##\U0001d165", "##\U0001d165\u302e",
+                                     "##\U00016ff0", "##\U00011938", "##\U00011935"});
+  EXPECT_EQ(tokenizer.encode("a\u302e\U0001d165 a\U0001d165\u302f").ids, (std::vector<Index>{1, 5, 1, 4, 3}));
+  EXPECT_EQ(tokenizer.encode("a\u302f\u302e a\u302e\u302f").ids, (std::vector<Index>{1, 3, 2, 1, 2, 3}));
+  // A mark that is dropped parts them if its class is 0, like any letter.
+  EXPECT_EQ(tokenizer.encode("a\u302e\u0941\U0001d165 a\u302e\u0301\U0001d165").ids,
+            (std::vector<Index>{1, 2, 4, 1, 5}));
+  // Hugging Face's tables know neither the class of U+16FF0 nor the decomposition of U+11938.
+  EXPECT_EQ(tokenizer.encode("a\u302e\U00016ff0 a\U00011938").ids, (std::vector<Index>{1, 2, 6, 1, 7}));
+  EXPECT_EQ(tokenizer.encode("a\u302e\U0001d165").place[1], (std::array<Index, 2>{1, 8}));
+  const TokenizedText moved = tokenizer.encode("a\u302f\U0001d165");
+  EXPECT_EQ(moved.ids, (std::vector<Index>{1, 4, 3}));
+  EXPECT_EQ(moved.place[1], (std::array<Index, 2>{4, 8}));
+  EXPECT_EQ(moved.place[2], (std::array<Index, 2>{1, 4}));
+}
+
 TEST(Tokenizer, TakesBytesThatAreNoUtf8ForReplacementCharacters) {
   // Removed by clean_text, with what they would have parted.
   const std::string cut_short =
@@ -277,6 +296,8 @@ TEST(Tokenizer, HonoursTheFlagsOfAddedTokens) {
       small(vocabulary, std::string("[") + added("b", 2, "single_word") + "," + added("bb", 7, "") + "]");
   EXPECT_EQ(single.encode("b ab b! bb \u00e9b b\u0301 b_").ids, (std::vector<Index>{2, 0, 2, 3, 7, 0, 2, 2, 0}));
   EXPECT_EQ(joined(single.encode("!b!").words), "!|b|!");
+  const Tokenizer letters = small(vocabulary, std::string("[") + added("bb", 7, "single_word") + "]");
+  EXPECT_EQ(letters.encode("bb bb\u200d bb\u24b6 bb\u00b0").ids, (std::vector<Index>{7, 0, 0, 7, 0}));
   const Tokenizer hiding = small(vocabulary, std::string("[") + added("b", 2, "single_word") + "," +
                                                  added("b!", 7, "single_word") + "," + added("!n", 8, "") + "]");
   EXPECT_EQ(hiding.encode("b!n ab!n").ids, (std::vector<Index>{2, 3, 6, 0, 3, 6}));
@@ -285,6 +306,12 @@ TEST(Tokenizer, HonoursTheFlagsOfAddedTokens) {
   const TokenizedText found = stripping.encode("a \t\u3000b\u2003 !");
   EXPECT_EQ(found.ids, (std::vector<Index>{1, 2, 3}));
   EXPECT_EQ(joined(found.words), "a|b|!");
+  const Tokenizer right =
+      small(vocabulary, std::string("[") + added("bb", 7, "rstrip") + "," + added(" n", 8, "normalized") + "]");
+  EXPECT_EQ(right.encode("bb n n").ids, (std::vector<Index>{7, 6, 8}));
+  const Tokenizer left =
+      small(vocabulary, std::string("[") + added("bb", 7, "lstrip") + "," + added("n ", 8, "normalized") + "]");
+  EXPECT_EQ(left.encode("n n bb").ids, (std::vector<Index>{8, 6, 7}));
 
   const Tokenizer normalized = small(vocabulary, std::string("[") + added("New York", 7, "normalized") + "]");
   const TokenizedText city = normalized.encode("a N\u00e9w YORK! new  york");
