@@ -116,6 +116,7 @@ void add_explain_options(CLI::App& command, ExplainText& text, const char* setti
   command.add_flag("--full", text.full, "every number of large matrices, which are otherwise\nshortened")->group(view);
   command.add_flag("--pause", text.pause, "one step at a key press")->group(view);
   command.add_flag("--json", text.json, "the data as JSON")->group(view);
+  add(view, "--html", text.html, "FILE", "a page of its own in place of the text: one file that\nneeds no network");
   add_color_option(command, text.color);
   command.get_option("--color")->group(view);
 }
@@ -159,6 +160,9 @@ void override_settings(const ExplainText& text, ExplainInput& input) {
 void show_explanation(const ExplainInput& input, const ExplainText& text) {
   if (text.pause && text.json)
     throw UsageError("--pause shows steps one by one; --json is for programs: give one of them");
+  if (!text.html.empty() && (text.pause || !text.step.empty() || !text.cell.empty()))
+    throw UsageError("--html writes every step with all its cells; --step, --cell and --pause are for the text");
+  if (text.html == "-" && text.json) throw UsageError("--html - and --json both write to standard output");
   if (text.pause && !writes_to_terminal()) throw UsageError("--pause needs a terminal; standard output is none");
   TextOptions options{.width = output_width(),
                       .color = use_color(text.color),
@@ -172,6 +176,15 @@ void show_explanation(const ExplainInput& input, const ExplainText& text) {
     keep.also = {options.cell->row, options.cell->column};
   }
   const Explanation explanation = explain(input, keep);
+  if (!text.html.empty()) {
+    const std::string html = render_html(explanation, {.command = command_line(), .digits = options.digits});
+    OutputFiles files;
+    const std::size_t file = files.add(text.html);
+    files.write(file, html.data(), html.size());
+    if (text.json) write_stdout(render_json(explanation, {.command = command_line()}));
+    files.commit();
+    return;
+  }
   const std::string chosen = text.step.empty() ? "--cell" : text.cell.empty() ? "--step" : "--step, --cell";
   if (text.json) {
     const JsonOptions json{.command = command_line(), .step = text.step, .cell = options.cell};

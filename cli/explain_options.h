@@ -14,7 +14,7 @@ namespace regard::program {
 // Options as they were typed; empty where not given.
 struct ExplainText {
   std::string causal, scale, layout, softmax, softmax_base, heads, dtype, token, tokens;
-  std::string step, cell, digits, color;
+  std::string step, cell, digits, color, html;
   bool full = false;
   bool json = false;
   bool pause = false;
@@ -24,8 +24,8 @@ void add_explain_options(CLI::App& command, ExplainText& text, const char* setti
 
 // Writes what was given over the settings. Throws UsageError.
 void override_settings(const ExplainText& text, ExplainInput& input);
-// Computes and writes to standard output: text, page by page with --pause, or JSON. Throws what explain() throws for
-// the input itself.
+// Computes and writes to standard output: text, page by page with --pause, or JSON; with --html the page to its file,
+// and no text. Throws what explain() throws for the input itself.
 void show_explanation(const ExplainInput& input, const ExplainText& text);
 
 }  // namespace regard::program

@@ -5,7 +5,7 @@
 //     ExplainInput   matrices by name, settings, and a list of StepRequests (which operation on which names)
 //        │ explain()
 //     Explanation    the same list, computed: one Step each, with its equation, operands and result
-//        │ render_text(), render_json()
+//        │ render_text(), render_json(), render_html()
 //
 // A lesson is an ExplainInput; so is a file given to `regard explain`. Products, softmax, weights and context come
 // from attention.h and linear.h; what those lack is marked `not_the_library` in its step.
@@ -185,6 +185,7 @@ struct Step {
   std::string symbol;    // "A"
   std::string equation;  // "A = softmax(S / √D), each row by itself"
   std::vector<Operand> operands{};
+  std::vector<Operand> given{};  // what the request names; attention steps have others as operands
   Matrix result{};
   Axis row_axis{};
   Axis column_axis{};
@@ -279,6 +280,14 @@ struct JsonOptions {
   std::optional<Cell> cell{};
 };
 REGARD_EXPORT std::string render_json(const Explanation& explanation, const JsonOptions& options);
+
+// One self-contained page: the JSON above with what the page needs beside it, the page's script and style. It asks no
+// host for anything (docs/page.md).
+struct HtmlOptions {
+  std::string command{};
+  std::optional<int> digits{};
+};
+REGARD_EXPORT std::string render_html(const Explanation& explanation, const HtmlOptions& options);
 
 // The input as JSON, and back: read_explain_input(write_explain_input(x)) explains to the same steps.
 // Reading throws std::runtime_error with `source` and the byte offset (broken JSON, duplicate keys, numbers that no

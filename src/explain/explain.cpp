@@ -187,6 +187,7 @@ class Run {
       step.operands.push_back({name, value->second.matrix});
       used_.push_back(name);
     }
+    step.given = step.operands;
     Evaluation evaluation{.input = input_,
                           .settings = settings_,
                           .request = request,

@@ -332,11 +332,7 @@ std::vector<std::string> document_lines(const TextContext& context, const Step& 
   constexpr Index kMostCells = 16;
   const Expected& expected = *step.request.expected;
   const Matrix& m = step.result;
-  const auto printed_text = [&](double x) {
-    if (!std::isfinite(x)) return styled_number(x, NumberStyle{.unicode = context.paint.unicode});
-    return expected.significant ? fmt::format("{:.{}g}", x, expected.digits)
-                                : fmt::format("{:.{}f}", x, expected.digits);
-  };
+  const auto printed_text = [&](double x) { return document_number(x, expected, context.paint.unicode); };
   std::vector<std::string> lines;
   Index compared = 0;
   Index different = 0;

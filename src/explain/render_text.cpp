@@ -126,18 +126,8 @@ class PageWriter {
     text_ += "\n";
   }
 
-  std::optional<int> digits_of(const Step& step) const {
-    if (options_.digits) return options_.digits;
-    if (step.request.digits) return step.request.digits;
-    return explanation_.settings.digits;
-  }
   NumberStyle style_of(const Step& step, const Matrix& m) const {
-    // Whole numbers stay whole, unless this step or the command line says otherwise.
-    if (!options_.digits && !step.request.digits && std::all_of(m.numbers.begin(), m.numbers.end(), [](double x) {
-          return !std::isfinite(x) || x == std::trunc(x);
-        }))
-      return style_for(m, std::nullopt, paint_.unicode);
-    return style_for(m, digits_of(step), paint_.unicode);
+    return step_style(explanation_, step, m, options_.digits, paint_.unicode);
   }
 
   TableRequest table_request(const Step& step, const Matrix& m, Index head) const {

@@ -7,6 +7,7 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <array>
 #include <charconv>
 #include <cmath>
@@ -80,6 +81,21 @@ NumberStyle style_for(const Matrix& matrix, std::optional<int> digits, bool unic
     }
   }
   return style;
+}
+
+NumberStyle step_style(const Explanation& explanation, const Step& step, const Matrix& matrix,
+                       std::optional<int> digits, bool unicode) {
+  const bool whole = std::all_of(matrix.numbers.begin(), matrix.numbers.end(),
+                                 [](double x) { return !std::isfinite(x) || x == std::trunc(x); });
+  if (!digits) digits = step.request.digits;
+  if (!digits && !whole) digits = explanation.settings.digits;
+  return style_for(matrix, digits, unicode);
+}
+
+std::string document_number(double number, const Expected& expected, bool unicode) {
+  if (!std::isfinite(number)) return styled_number(number, NumberStyle{.unicode = unicode});
+  return expected.significant ? fmt::format("{:.{}g}", number, expected.digits)
+                              : fmt::format("{:.{}f}", number, expected.digits);
 }
 
 std::string styled_number(double number, const NumberStyle& style) {

@@ -5,6 +5,7 @@
 // Read next: text.cpp, render_text.cpp.
 #pragma once
 
+#include <optional>
 #include <string>
 #include <string_view>
 
@@ -25,6 +26,14 @@ struct NumberStyle {
 // digits as asked, else none when every number is whole, else 4 or as many as the largest number needs to show four;
 // scientific where fixed decimals would take more than 12 columns.
 NumberStyle style_for(const Matrix& matrix, std::optional<int> digits, bool unicode);
+
+// The style of a step's result, or of another matrix of that step: digits as asked, else the step's own, else the
+// input's; whole numbers stay whole, unless the step or the caller says otherwise.
+NumberStyle step_style(const Explanation& explanation, const Step& step, const Matrix& matrix,
+                       std::optional<int> digits, bool unicode);
+
+// A figure as a document prints such figures: with its decimals, or its significant digits.
+std::string document_number(double number, const Expected& expected, bool unicode);
 
 // ".4223", "-1.5000", "0" for exactly 0, "<.0001" and ">-.0001" for what would print as 0 but is not, "-∞".
 std::string styled_number(double number, const NumberStyle& style);

@@ -1,0 +1,99 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// Elements from data: every text becomes a text node, so nothing in a token can be a tag; what is invisible or turns
+// the direction of writing is spelled out, and a word stands in <bdi>, so that it moves no neighbour.
+// Read next: page.js.
+
+/** @typedef {Node | string | null | undefined | false} Child */
+
+/**
+ * Text from outside, with controls, direction marks and other invisible characters as \u{…}; the joiners that hold an
+ * emoji together stay.
+ * @param {string} text
+ */
+export function shown(text) {
+  return text.replace(/[\p{Cc}\p{Cf}\p{Zl}\p{Zp}\p{Co}\p{Cs}]/gu, (c) =>
+    c === "\u200d" || c === "\u200c" ? c : `\\u{${(c.codePointAt(0) ?? 0).toString(16)}}`);
+}
+
+/**
+ * @param {Element} element
+ * @param {Record<string, string | number | boolean | null | undefined | ((event: any) => void)>} attributes
+ * @param {Child[]} children
+ */
+function fill(element, attributes, children) {
+  for (const [name, value] of Object.entries(attributes)) {
+    if (value === null || value === undefined || value === false) continue;
+    if (typeof value === "function") {
+      element.addEventListener(name, value);
+    } else {
+      element.setAttribute(name, value === true ? "" : String(value));
+    }
+  }
+  for (const child of children) {
+    if (child !== null && child !== undefined && child !== false) element.append(child);
+  }
+}
+
+/**
+ * An HTML element. An attribute that is a function listens to the event of its name; null and false are left out.
+ * @template {keyof HTMLElementTagNameMap} Name
+ * @param {Name} name
+ * @param {Record<string, string | number | boolean | null | undefined | ((event: any) => void)>} [attributes]
+ * @param {...Child} children
+ * @returns {HTMLElementTagNameMap[Name]}
+ */
+export function el(name, attributes = {}, ...children) {
+  const element = document.createElement(name);
+  fill(element, attributes, children);
+  return element;
+}
+
+/**
+ * An SVG element, likewise.
+ * @template {keyof SVGElementTagNameMap} Name
+ * @param {Name} name
+ * @param {Record<string, string | number | boolean | null | undefined | ((event: any) => void)>} [attributes]
+ * @param {...Child} children
+ * @returns {SVGElementTagNameMap[Name]}
+ */
+export function svg(name, attributes = {}, ...children) {
+  const element = document.createElementNS("http://www.w3.org/2000/svg", name);
+  fill(element, attributes, children);
+  return element;
+}
+
+/**
+ * A word from outside; long ones are cut by the style and whole in the title.
+ * @param {string} text
+ * @param {string} [kind] "query" or "key": its colour and underline
+ */
+export function word(text, kind = "") {
+  const safe = shown(text);
+  return el("bdi", { class: `word ${kind}`.trim(), title: safe.length > 14 ? safe : null }, safe === "" ? "∅" : safe);
+}
+
+/**
+ * A formula: single letters stand upright or slanted as in print, and the active ones are coloured.
+ * @param {string} text
+ * @param {string} [active] the symbol that the step is about
+ */
+export function formula(text, active = "") {
+  const parts = el("span", { class: "formula" });
+  const safe = shown(text);
+  const at = active === "" ? -1 : safe.indexOf(shown(active));
+  if (at < 0) {
+    parts.append(safe);
+  } else {
+    parts.append(safe.slice(0, at), el("em", { class: "active" }, shown(active)), safe.slice(at + shown(active).length));
+  }
+  return parts;
+}
+
+/**
+ * Only a screen reader's.
+ * @param {string} text
+ */
+export function spoken(text) {
+  return el("span", { class: "spoken" }, text);
+}

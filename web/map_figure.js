@@ -1,0 +1,181 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// The whole head: queries down, keys across (turned round where a token is a column), colours from 0 to 1. A few keys
+// have their numbers in the cells; more are squares that grow with the weight, so that colour is not alone; very many
+// are painted. The row that the other figures show is framed; choosing a cell chooses its query.
+// Read next: attention.js.
+import { styled_number } from "./numbers.js";
+import { el, shown, word } from "./elements.js";
+import { weights_of } from "./attention.js";
+import { number_text } from "./row_figure.js";
+import { make_grid } from "./grid.js";
+
+/** @typedef {import("./attention.js").Attention} Attention */
+/** @typedef {import("./state.js").State} State */
+
+const most_with_numbers = 10;
+const most_in_table = 64;
+
+/**
+ * Which text colour is readable on a share of the scale, on light paper and on dark: black or white, whichever has a
+ * contrast of 4.5 (page_test measures it for every share).
+ * @param {number} share
+ */
+function depth(share) {
+  return share > 0.757 ? "deep" : share > 0.596 ? "middle" : "shallow";
+}
+
+/**
+ * @param {Attention} a
+ * @param {State} state
+ * @param {(change: Partial<State>) => void} set
+ */
+export function map_figure(a, state, set) {
+  const { head } = state;
+  const rows = a.kept_queries.map((i) => weights_of(a, head, i));
+  let largest = 0;
+  for (const row of rows) for (const x of row) if (x > largest) largest = x;
+  const end = state.own_scale && largest > 0 ? largest : 1;
+  const figure = el("div", { class: "map-figure" });
+  const small = Math.max(a.kept_queries.length, a.num_keys) <= most_in_table;
+  figure.append(small ? map_table(a, state, set, rows, end) : painted_map(a, state, set, rows, end));
+  const weight_style = a.columns[a.columns.length - 1].style;
+  const any_hidden = a.kept_queries.some((i) => Array.from({ length: a.num_keys }, (_, j) => j).some((j) => a.hidden(head, i, j)));
+  figure.append(el("p", { class: "legend" }, el("span", { class: "end" }, "0"), el("span", { class: "ramp", "aria-hidden": "true" }),
+    el("span", { class: "end" }, styled_number(end, end === 1 ? { digits: 0, scientific: false } : weight_style)),
+    any_hidden ? el("span", { class: "hatch-key" }, el("i", { class: "hatched" }), " hidden") : null,
+    el("button", { type: "button", "data-focus": "scale", "aria-pressed": String(state.own_scale), click: () => set({ own_scale: !state.own_scale }) },
+      state.own_scale ? "scale of 0 to 1" : "scale to its own maximum")));
+  return figure;
+}
+
+/**
+ * @param {Attention} a
+ * @param {State} state
+ * @param {(change: Partial<State>) => void} set
+ * @param {Float64Array[]} rows
+ * @param {number} end
+ */
+function map_table(a, state, set, rows, end) {
+  const { head, query } = state;
+  const with_numbers = Math.max(rows.length, a.num_keys) <= most_with_numbers;
+  const weight_style = a.columns[a.columns.length - 1].style;
+  const short_style = { digits: Math.min(weight_style.digits, 4), scientific: weight_style.scientific };
+  const queries = a.kept_queries;
+  const keys = Array.from({ length: a.num_keys }, (_, j) => j);
+  /** @param {number} n the place of the query @param {number} j */
+  const cell = (n, j) => {
+    const i = queries[n];
+    const x = rows[n][j];
+    const hidden = a.hidden(head, i, j);
+    const share = Math.max(0, Math.min(1, x / end));
+    const td = el("td", { "data-cell": `map ${i} ${j}`, "data-focus": `map ${i} ${j}`, class: `${hidden ? "hatched" : depth(share)} ${i === query ? "framed" : ""}`.trim(),
+      "aria-selected": String(i === query), title: with_numbers ? null : `${shown(a.query_labels[i])} → ${shown(a.key_labels[j])}: ${hidden ? "hidden" : styled_number(x, weight_style)}` });
+    td.style.setProperty("--share", String(hidden ? 0 : share));
+    if (with_numbers) td.append(hidden ? el("span", { class: "hidden-word" }, "hidden") : number_text(x, short_style));
+    else td.append(el("span", { class: "spoken" }, hidden ? "hidden" : styled_number(x, weight_style)), hidden ? "" : el("i", { class: "square", "aria-hidden": "true" }));
+    return td;
+  };
+  /** @param {string[]} labels @param {number} index @param {string} kind @param {number} chosen */
+  const header = (labels, index, kind, chosen) => el("th", { scope: "col", class: kind === "query" && index === chosen ? "framed" : null }, el("span", { class: "tilt" }, word(labels[index], kind)));
+  const table = el("table", { class: `map ${with_numbers ? "numbers" : "squares"} ${a.by_columns ? "by-columns" : ""}`, role: "grid",
+    "aria-label": `weights of the whole head, ${a.by_columns ? "keys down, queries across" : "queries down, keys across"}` });
+  const corner = el("td", { class: "corner" }, a.by_columns ? "key ↓ query →" : "query ↓ key →");
+  if (a.by_columns) {
+    table.append(el("thead", {}, el("tr", {}, corner, ...queries.map((i) => header(a.query_labels, i, "query", query)))),
+      el("tbody", {}, ...keys.map((j) => el("tr", {}, el("th", { scope: "row" }, word(a.key_labels[j], "key")), ...queries.map((_, n) => cell(n, j))))));
+  } else {
+    table.append(el("thead", {}, el("tr", {}, corner, ...keys.map((j) => header(a.key_labels, j, "key", query)))),
+      el("tbody", {}, ...queries.map((i, n) => el("tr", { class: i === query ? "chosen" : null }, el("th", { scope: "row" }, word(a.query_labels[i], "query")), ...keys.map((j) => cell(n, j))))));
+  }
+  make_grid(table, (id) => set({ query: Number(id.split(" ")[1]), open: "" }));
+  return el("div", { class: "scroll" }, table);
+}
+
+/**
+ * @param {Attention} a
+ * @param {State} state
+ * @param {(change: Partial<State>) => void} set
+ * @param {Float64Array[]} rows
+ * @param {number} end
+ */
+function painted_map(a, state, set, rows, end) {
+  const down = a.by_columns ? a.num_keys : rows.length;
+  const across = a.by_columns ? rows.length : a.num_keys;
+  const size = Math.max(1, Math.floor(720 / across));
+  const canvas = el("canvas", { class: "painted", width: across * size, height: down * size, tabindex: 0, role: "img", "data-focus": "painted",
+    "aria-label": `weights of ${rows.length} queries and ${a.num_keys} keys; arrows choose the query, whose row is the table above` });
+  const readout = el("p", { class: "readout", "aria-live": "polite" });
+  const paint = () => {
+    const context = canvas.getContext("2d");
+    if (!context) return;
+    const style = getComputedStyle(canvas);
+    const [ink, back] = [style.color, style.backgroundColor].map((text) => (text.match(/[\d.]+/g) ?? []).map(Number));
+    const picture = context.createImageData(across, down);
+    const linear = (/** @type {number} */ x) => (x / 255) ** 2.2;
+    for (let n = 0; n < rows.length; ++n) {
+      for (let j = 0; j < a.num_keys; ++j) {
+        const at = 4 * (a.by_columns ? j * across + n : n * across + j);
+        const share = Math.max(0, Math.min(1, rows[n][j] / end));
+        const hidden = a.hidden(state.head, a.kept_queries[n], j);
+        for (let c = 0; c < 3; ++c) picture.data[at + c] = hidden ? ((n + j) % 4 === 0 ? ink[c] * 0.4 + back[c] * 0.6 : back[c]) : 255 * ((1 - share) * linear(back[c]) + share * linear(ink[c])) ** (1 / 2.2);
+        picture.data[at + 3] = 255;
+      }
+    }
+    const small = el("canvas", { width: across, height: down });
+    small.getContext("2d")?.putImageData(picture, 0, 0);
+    context.imageSmoothingEnabled = false;
+    context.drawImage(small, 0, 0, across * size, down * size);
+    context.strokeStyle = style.outlineColor;
+    context.lineWidth = 2;
+    const at = a.kept_queries.indexOf(state.query) * size;
+    if (a.by_columns) context.strokeRect(at - 1, 0, size + 2, down * size);
+    else context.strokeRect(0, at - 1, across * size, size + 2);
+  };
+  /** @param {PointerEvent} event */
+  const cell_under = (event) => {
+    const box = canvas.getBoundingClientRect();
+    const x = Math.min(across - 1, Math.max(0, Math.floor(((event.clientX - box.left) / box.width) * across)));
+    const y = Math.min(down - 1, Math.max(0, Math.floor(((event.clientY - box.top) / box.height) * down)));
+    return a.by_columns ? [x, y] : [y, x];
+  };
+  canvas.addEventListener("pointermove", (event) => {
+    const [n, j] = cell_under(event);
+    const style = a.columns[a.columns.length - 1].style;
+    readout.textContent = `${shown(a.query_labels[a.kept_queries[n]])} → ${shown(a.key_labels[j])}: ${a.hidden(state.head, a.kept_queries[n], j) ? "hidden" : styled_number(rows[n][j], style)}`;
+  });
+  canvas.addEventListener("click", (event) => set({ query: a.kept_queries[cell_under(/** @type {PointerEvent} */ (event))[0]], open: "" }));
+  canvas.addEventListener("keydown", (event) => {
+    const move = { ArrowUp: -1, ArrowLeft: -1, ArrowDown: 1, ArrowRight: 1 }[event.key];
+    if (move === undefined) return;
+    const next = a.kept_queries[a.kept_queries.indexOf(state.query) + move];
+    if (next !== undefined) set({ query: next, open: "" });
+    event.preventDefault();
+    event.stopPropagation();
+  });
+  requestAnimationFrame(paint);
+  return el("div", { class: "scroll" }, canvas, readout);
+}
+
+/**
+ * Beside the map: how far the row spreads.
+ * @param {Attention} a
+ * @param {State} state
+ */
+export function map_note(a, state) {
+  const weights = weights_of(a, state.head, state.query);
+  let entropy = 0;
+  let seen = 0;
+  for (let j = 0; j < a.num_keys; ++j) {
+    if (a.hidden(state.head, state.query, j)) continue;
+    ++seen;
+    if (weights[j] > 0) entropy -= weights[j] * Math.log(weights[j]);
+  }
+  const style = { digits: 2, scientific: false };
+  const most = Math.log(seen);
+  const name = a.has_words ? [word(a.query_labels[state.query], "query")] : [`query ${state.query}`];
+  if (seen < 2) return el("aside", { class: "note" }, el("p", {}, ...name, " sees one key: nothing to spread."));
+  return el("aside", { class: "note" },
+    el("p", {}, "The framed ", a.by_columns ? "column" : "row", " is ", ...name, "'s, the one above."),
+    el("p", { class: "entropy" }, "Entropy ", el("b", {}, styled_number(entropy, style)), `; spread evenly over ${seen} keys it would be ln ${seen} = ${styled_number(most, style)}.`));
+}

@@ -1,0 +1,78 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// What the row becomes: each key's value as a pale strip, what the weight leaves of it over that, and all of
+// these fallen into one, the query's new vector. All strips share one scale. A number of the sum unfolds beneath it.
+// Read next: work_figure.js.
+import { styled_number } from "./numbers.js";
+import { el, shown, spoken, word } from "./elements.js";
+import { weights_of } from "./attention.js";
+import { range_of, strip, work_view } from "./work_figure.js";
+import { number_text } from "./row_figure.js";
+import { make_grid } from "./grid.js";
+
+/** @typedef {import("./attention.js").Attention} Attention */
+/** @typedef {import("./state.js").State} State */
+
+const most_values = 12;
+const most_numbers = 16;
+
+/**
+ * @param {Attention} a
+ * @param {State} state
+ * @param {(change: Partial<State>) => void} set
+ */
+export function mix_figure(a, state, set) {
+  if (a.mix === null) return null;
+  const { mix } = a;
+  const { head, query } = state;
+  const weights = weights_of(a, head, query);
+  const seen = Array.from(weights.keys()).filter((j) => !a.hidden(head, query, j) && weights[j] > 0);
+  const heaviest = [...seen].sort((x, y) => weights[y] - weights[x] || x - y).slice(0, seen.length > most_values ? most_values - 1 : most_values);
+  const keys = heaviest.sort((x, y) => x - y);
+  const values = keys.map((j) => mix.value(head, j));
+  const context = mix.context(head, query);
+  const range = range_of([...values, context]);
+  const reached = state.step === 3;
+  const covered = state.covered && reached;
+  const width = Math.min(520, Math.max(150, mix.width * 44));
+  const weight_style = a.columns[a.columns.length - 1].style;
+  const name = a.query_labels[query];
+
+  const body = el("tbody");
+  for (const [n, j] of keys.entries()) {
+    const part = values[n].map((x) => x * weights[j]);
+    const numbers = [...values[n]].slice(0, 12).map((x) => styled_number(x, mix.value_style)).join(", ");
+    body.append(el("tr", {}, el("th", { scope: "row" }, word(a.key_labels[j], "key")),
+      el("td", { class: "times" }, reached ? number_text(weights[j], weight_style) : null, reached ? " ×" : null),
+      el("td", { class: "strip-cell" }, strip(reached ? part : [], { width, height: 34, range, kind: "value", ghost: values[n],
+        label: `value of ${shown(a.key_labels[j])}: ${numbers}${mix.width > 12 ? " …" : ""}` }))));
+  }
+  if (keys.length < seen.length) {
+    const left = 1 - keys.reduce((sum, j) => sum + weights[j], 0);
+    body.append(el("tr", { class: "others" }, el("th", { scope: "row" }, `${seen.length - keys.length} others`),
+      el("td", { class: "times" }, number_text(Math.max(0, left), weight_style)), el("td", {})));
+  }
+  const table = el("table", { class: `mix ${reached ? "fallen" : ""}`, "aria-label": `the values that ${shown(name)} mixes` }, body,
+    el("tfoot", {}, el("tr", {}, el("th", { scope: "row" }, word(name, "query")), el("td", { class: "times symbol" }, reached ? shown(mix.context_symbol) : null),
+      el("td", { class: `strip-cell sum ${covered ? "covered" : ""}` }, strip(reached && !covered ? context : [], { width, height: 44, range, kind: "context",
+        label: `${shown(mix.context_symbol)} of ${shown(name)}` })))));
+
+  const figure = el("div", { class: "mix-figure" }, table);
+  if (mix.width <= most_numbers) {
+    const numbers = el("table", { class: `vector ${reached ? "" : "not-yet"} ${covered ? "covered" : ""}`, role: "grid", "aria-label": `${shown(mix.context_symbol)} of ${shown(name)}` });
+    const line = el("tr", {}, el("th", { scope: "row" }, el("span", { class: "symbol" }, shown(mix.context_symbol))));
+    for (let d = 0; d < mix.width; ++d) {
+      const id = `mix ${d}`;
+      line.append(el("td", { "data-cell": id, "data-focus": id, "aria-expanded": reached && mix.unfold ? String(state.open === id) : null }, number_text(context[d], mix.context_style)));
+    }
+    numbers.append(el("tbody", {}, line));
+    make_grid(numbers, (id) => set({ open: state.open === id ? "" : id }));
+    figure.append(el("div", { class: "scroll" }, numbers));
+    const [figure_name, dimension] = state.open.split(" ");
+    const work = reached && figure_name === "mix" ? mix.unfold?.(head, query, Number(dimension)) : null;
+    if (work) figure.append(el("div", { class: "unfold" }, work_view(work, mix.context_style)));
+  } else {
+    figure.append(spoken(`${mix.width} numbers: ${[...context].map((x) => styled_number(x, mix.context_style)).join(", ")}`));
+  }
+  return figure;
+}

@@ -1,0 +1,129 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// Numbers as the terminal prints them, digit for digit: fixed decimals without the zero before the point, ties to
+// even as the C++ side rounds them, "<.0001" for what would print as 0 but is not.
+// Read next: src/explain/text.cpp, whose styled_number this is.
+
+/**
+ * How the numbers of one matrix are printed.
+ * @typedef {{digits: number, scientific: boolean}} NumberStyle
+ */
+
+// Exact digits of a double this far behind a rounding point tell a tie from anything near one: of a tie no double is
+// nearer than 10^-17 of it.
+const beyond_a_tie = 25;
+
+/**
+ * x ≥ 0 rounded to `digits` by `print`, to even when x lies exactly between two: toFixed and toExponential round up.
+ * @param {number} digits
+ * @param {(digits: number) => string} print
+ */
+function rounded_to_even(digits, print) {
+  const rounded = print(digits);
+  const exact = print(digits + beyond_a_tie);
+  const exponent = exact.indexOf("e") < 0 ? exact.length : exact.indexOf("e");
+  const tail = exact.slice(exponent - beyond_a_tie, exponent);
+  if (!/^50*$/.test(tail)) return rounded;
+  let cut = exact.slice(0, exponent - beyond_a_tie);
+  if (cut.endsWith(".")) cut = cut.slice(0, -1);
+  return "02468".includes(cut.slice(-1)) ? cut + exact.slice(exponent) : rounded;
+}
+
+/**
+ * "{:.3f}" of the C++ side.
+ * @param {number} x
+ * @param {number} digits
+ */
+export function fixed_number(x, digits) {
+  const text = rounded_to_even(digits, (d) => Math.abs(x).toFixed(d));
+  return x < 0 || Object.is(x, -0) ? "-" + text : text;
+}
+
+/**
+ * "{:.3e}" of the C++ side: two digits of exponent at least.
+ * @param {number} x
+ * @param {number} digits
+ */
+function scientific_number(x, digits) {
+  const text = rounded_to_even(digits, (d) => Math.abs(x).toExponential(d));
+  const padded = text.replace(/e([+-])(\d)$/, "e$10$2");
+  return x < 0 ? "-" + padded : padded;
+}
+
+/**
+ * ".4223", "-1.5000", "0" for exactly 0, "<.0001" and ">-.0001" for what would print as 0 but is not, "-∞".
+ * @param {number} x
+ * @param {NumberStyle} style
+ */
+export function styled_number(x, style) {
+  if (Number.isNaN(x)) return "nan";
+  if (!Number.isFinite(x)) return (x < 0 ? "-" : "") + "∞";
+  if (x === 0) return "0";
+  if (style.scientific) return scientific_number(x, style.digits);
+  const text = fixed_number(x, style.digits);
+  if (!/[1-9]/.test(text)) {
+    const unit = style.digits > 0 ? "." + "0".repeat(style.digits - 1) + "1" : "1";
+    return (x < 0 ? ">-" : "<") + unit;
+  }
+  return text.replace(/^(-?)0\./, "$1.");
+}
+
+/**
+ * What the printed text stands for, in units of its last decimal: to add up what is printed.
+ * @param {number} x
+ * @param {NumberStyle} style
+ */
+export function printed_units(x, style) {
+  return Number(fixed_number(x, style.digits).replace(".", ""));
+}
+
+/**
+ * So many units of the last decimal, printed.
+ * @param {number} units
+ * @param {NumberStyle} style
+ */
+export function units_text(units, style) {
+  return styled_number(units / 10 ** style.digits, style);
+}
+
+/**
+ * Decimals and form for numbers of the page's own making, as style_for of the C++ side chooses them.
+ * @param {ArrayLike<number>} numbers
+ * @param {number | null} [digits] as asked for
+ * @returns {NumberStyle}
+ */
+export function style_for(numbers, digits = null) {
+  let largest = 0;
+  let whole = true;
+  for (let i = 0; i < numbers.length; ++i) {
+    const x = numbers[i];
+    if (!Number.isFinite(x)) continue;
+    largest = Math.max(largest, Math.abs(x));
+    whole = whole && Number.isInteger(x);
+  }
+  const style = { digits: digits ?? (whole ? 0 : 4), scientific: largest >= (whole ? 1e12 : 1e7) };
+  if (style.scientific && digits === null) style.digits = 4;
+  if (digits === null && !whole && largest > 0 && largest < 1e-2) {
+    style.digits = 3 - Math.floor(Math.log10(largest));
+    if (style.digits > 8) {
+      style.digits = 4;
+      style.scientific = true;
+    }
+  }
+  return style;
+}
+
+/**
+ * A number within a line of the working: short ones in full, longer ones rounded, tiny ones by their power of ten
+ * (working_number of unfolding.cpp).
+ * @param {number} x
+ * @param {number} digits
+ */
+export function plain_number(x, digits) {
+  const shortest = String(x);
+  const point = shortest.indexOf(".");
+  const is_short = Number.isFinite(x) && shortest.length <= 6 && point >= 0 && !shortest.includes("e");
+  const decimals = is_short ? shortest.length - point - 1 : Math.max(digits, 4);
+  if (x !== 0 && Math.abs(x) < 0.5 * 10 ** -decimals) return scientific_number(x, 3);
+  return styled_number(x, style_for([x], Number.isInteger(x) ? null : decimals));
+}

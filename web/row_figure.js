@@ -1,0 +1,227 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// The row as a sum: a line for each key, a column for each thing that happens to its score, and the total. Four step
+// marks above say how far it has come; what is not reached yet keeps its place. A number unfolds beneath its line.
+// Read next: work_figure.js, grid.js.
+import { printed_units, styled_number, units_text } from "./numbers.js";
+import { el, formula, shown, spoken, word } from "./elements.js";
+import { finding_of, stages, weights_of } from "./attention.js";
+import { range_of, strip, work_view } from "./work_figure.js";
+import { make_grid } from "./grid.js";
+
+/** @typedef {import("./attention.js").Attention} Attention */
+/** @typedef {import("./state.js").State} State */
+
+const most_keys = 40;
+
+/**
+ * A number in its cell, aligned on the point: a bare 0 stands where the digits before it end.
+ * @param {number} x
+ * @param {import("./numbers.js").NumberStyle} style
+ */
+export function number_text(x, style) {
+  const text = styled_number(x, style);
+  const span = el("span", { class: "number" }, text);
+  if (text === "0" && style.digits > 0 && !style.scientific) {
+    span.append(el("span", { class: "pad", "aria-hidden": "true" }, "." + "0".repeat(style.digits)));
+  }
+  return span;
+}
+
+/**
+ * The end of the bars' scale: 1, or the next round number above the largest weight.
+ * @param {number} largest
+ */
+function scale_end(largest) {
+  return [0.02, 0.05, 0.1, 0.2, 0.5].find((x) => largest <= x) ?? 1;
+}
+
+/**
+ * Which keys have a line of their own: all, or the heaviest, in their order.
+ * @param {Attention} a
+ * @param {Float64Array} weights
+ */
+function keys_shown(a, weights) {
+  const keys = Array.from(weights.keys());
+  if (keys.length <= most_keys) return keys;
+  return keys.sort((x, y) => weights[y] - weights[x] || x - y).slice(0, most_keys - 2).sort((x, y) => x - y);
+}
+
+/**
+ * What a column holds, with powers set above.
+ * @param {string} text "e^(x − m)", "3ˣ", "q · k"
+ */
+function means_text(text) {
+  const power = /^(.+)\^\((.+)\)$/.exec(text);
+  return el("span", { class: "means" }, ...(power ? [el("i", {}, power[1]), el("sup", {}, power[2])] : [text]));
+}
+
+/**
+ * @param {Attention} a
+ * @param {State} state
+ * @param {(change: Partial<State>) => void} set
+ */
+export function step_marks(a, state, set) {
+  const marks = el("ol", { class: "marks" });
+  for (const [i, name] of stages.entries()) {
+    const absent = i === 3 ? a.mix === null : i === 1 && !a.columns.some((c) => c.stage === 1);
+    marks.append(el("li", { class: i <= state.step ? "reached" : null },
+      el("button", { type: "button", "data-focus": `mark ${i}`, "aria-current": i === state.step ? "step" : null,
+        class: absent ? "absent" : null, title: absent ? "not in this computation" : null, click: () => set({ step: i, open: "" }) }, name)));
+  }
+  const last = stages.length - 1;
+  return el("nav", { class: "stepper", "aria-label": "steps of the row" }, marks,
+    el("span", { class: "turn" },
+      el("button", { type: "button", "data-focus": "back", disabled: state.step === 0, click: () => set({ step: state.step - 1, open: "" }) }, "‹ back"),
+      el("button", { type: "button", "data-focus": "next", click: () => set({ step: state.step === last ? 0 : state.step + 1, open: "" }) },
+        state.step === last ? "from the start ›" : "next ›")));
+}
+
+/**
+ * What the step does, beside the row.
+ * @param {Attention} a
+ * @param {State} state
+ */
+export function step_note(a, state) {
+  const name = a.has_words ? a.query_labels[state.query] : `query ${state.query}`;
+  const note = el("aside", { class: "note step-note", "aria-live": "polite" });
+  const equation = a.equations[state.step];
+  if (equation !== "") note.append(el("p", { class: "equation" }, formula(equation, a.symbols[state.step])));
+  const max = a.row_max?.(state.head, state.query);
+  const score = a.columns.filter((c) => c.stage < 2).at(-1);
+  const texts = [
+    ["Query and key, multiplied number by number and added: how well they match."],
+    [a.columns.some((c) => c.stage === 1) ? "The longer the vectors, the larger their products; dividing draws them back to where softmax tells them apart."
+      : "Here the scores go on as they are."],
+    [max === undefined ? "Each is divided by the sum of its row, so that the row sums to 1."
+      : `e to the power of each score x, less the row's largest, m = ${styled_number(max, score?.style ?? { digits: 4, scientific: false })}; then each is divided by their sum. The thin line marks equal shares.`],
+    a.mix === null ? ["The weights are not used further here."]
+      : ["Each value times its weight, added up: the new vector of ", word(name, "query"), "."],
+  ];
+  note.append(el("p", {}, ...texts[state.step]));
+  return note;
+}
+
+/**
+ * @param {Attention} a
+ * @param {State} state
+ * @param {(change: Partial<State>) => void} set
+ */
+export function row_table(a, state, set) {
+  const { head, query } = state;
+  const weights = weights_of(a, head, query);
+  const keys = keys_shown(a, weights);
+  const end = scale_end(Math.max(...weights));
+  const even = 1 / Math.max(1, weights.reduce((count, _, j) => count + (a.hidden(head, query, j) ? 0 : 1), 0));
+  const reached = (/** @type {number} */ stage) => stage <= state.step;
+  const covered = (/** @type {number} */ stage) => state.covered && stage === state.step;
+  /** @param {number} stage @param {string} kind */
+  const cell_class = (stage, kind) => `${kind} ${reached(stage) ? "" : "not-yet"} ${covered(stage) ? "covered" : ""}`.replace(/ +/g, " ").trim();
+  const name = a.query_labels[query];
+
+  const mixes = a.mix !== null && a.mix.width <= 64;
+  const brought = mixes && a.mix ? keys.map((j) => a.mix?.value(head, j).map((x) => x * weights[j]) ?? new Float64Array()) : [];
+  const context = a.mix?.context(head, query) ?? new Float64Array();
+  const range = range_of([...brought, context]);
+
+  const heads = a.columns.map((column) => el("th", { scope: "col", class: `stage-${column.stage} ${column.is_weight ? "weight" : "early"} ${reached(column.stage) ? "" : "not-yet"}`, title: column.title },
+    column.symbol === "" ? null : el("span", { class: "symbol" }, shown(column.symbol)), means_text(column.means)));
+  const table = el("table", { class: "row-table", role: "grid", "aria-label": `the ${a.by_columns ? "column" : "row"} of ${shown(name)}, key by key` },
+    el("thead", {}, el("tr", {}, el("th", { scope: "col", class: "asks" }, word(name, "query"), " asks"), ...heads,
+      el("th", { class: `bar-scale ${reached(2) ? "" : "not-yet"}`, "aria-hidden": "true" }, el("span", {}, "0"), el("span", {}, String(end).replace(/^0/, ""))),
+      mixes ? el("th", { scope: "col", class: `brings ${reached(3) ? "" : "not-yet"}` }, el("span", { class: "means" }, `weight · ${shown(a.mix?.value_symbol ?? "")}`)) : null)));
+  const body = el("tbody");
+  const span = a.columns.length + 2 + (mixes ? 1 : 0);
+  for (const [n, j] of keys.entries()) {
+    const hidden = a.hidden(head, query, j);
+    const line = el("tr", { class: hidden ? "hidden-key" : null }, el("th", { scope: "row" }, word(a.key_labels[j], "key")));
+    let work = null;
+    for (const column of a.columns) {
+      const id = `row ${j} ${column.name}`;
+      const x = column.at(head, query, j);
+      const masked = hidden && (column.stage === 2 || x === -Infinity);
+      const unfolded = state.open === id && reached(column.stage);
+      const cell = el("td", { class: cell_class(column.stage, `stage-${column.stage} ${column.is_weight ? "weight" : "early"}`),
+        "data-cell": id, "data-focus": id, "aria-expanded": column.unfold && !masked && reached(column.stage) ? String(unfolded) : null },
+      masked ? el("span", { class: "hidden-word" }, "hidden") : number_text(x, column.style), covered(column.stage) ? spoken("covered") : null);
+      line.append(cell);
+      const unfolding = unfolded ? column.unfold?.(head, query, j) : null;
+      if (unfolding) {
+        const more = column.is_weight ? a.columns.filter((c) => !c.is_weight).map((c) => ({ name: c.symbol === "" ? c.means : `${c.symbol}, ${c.means}`, text: styled_number(c.at(head, query, j), c.style) })) : [];
+        const visible = keys_before(a, head, query, j);
+        work = el("tr", { class: "unfold" }, el("td", { colspan: span }, work_view(unfolding, column.style, { key: a.key_labels[j], at: visible, more })));
+      }
+    }
+    const bar = el("td", { class: cell_class(2, "bar"), "aria-hidden": "true" });
+    if (!hidden) {
+      bar.style.setProperty("--even", String(even / end));
+      const fill = el("div", { class: "bar-fill" });
+      fill.style.setProperty("--share", String(Math.max(0, Math.min(1, weights[j] / end))));
+      bar.append(fill);
+    }
+    line.append(bar);
+    if (mixes) {
+      line.append(el("td", { class: cell_class(3, "brings") }, hidden ? null
+        : strip(brought[n], { width: 96, height: 22, range, kind: "value", label: `${shown(a.key_labels[j])} brings ${[...brought[n]].map((x) => styled_number(x, { digits: 4, scientific: false })).slice(0, 8).join(", ")}` })));
+    }
+    body.append(line);
+    if (work) body.append(work);
+  }
+  table.append(body);
+
+  const rest = weights.reduce((sum, w) => sum + w, 0);
+  if (keys.length < a.num_keys) {
+    const others = rest - keys.reduce((sum, j) => sum + weights[j], 0);
+    body.append(el("tr", { class: "others" }, el("th", { scope: "row" }, `${a.num_keys - keys.length} others`),
+      ...a.columns.map((column) => el("td", { class: cell_class(column.stage, column.is_weight ? "weight" : "early") }, column.is_weight ? number_text(Math.max(0, others), column.style) : null)),
+      el("td", { class: "bar" }), mixes ? el("td", { class: "brings" }) : null));
+  }
+  const totals = a.columns.map((column) => {
+    if (!column.adds_up) return el("td", { class: "early" });
+    const sum = column.is_weight ? rest : column.total?.(head, query) ?? keys.reduce((s, j) => s + column.at(head, query, j), 0);
+    return el("td", { class: cell_class(column.stage, column.is_weight ? "weight" : "early") }, number_text(sum, column.style));
+  });
+  table.append(el("tfoot", {}, el("tr", {}, el("th", { scope: "row" }, "sum"), ...totals, el("td", { class: "bar" }),
+    mixes ? el("td", { class: cell_class(3, "brings") }, strip(context, { width: 96, height: 22, range, kind: "context", label: `the sum, ${shown(a.mix?.context_symbol ?? "")}` })) : null)));
+  make_grid(table, (id) => set({ open: state.open === id ? "" : id }));
+  return table;
+}
+
+/**
+ * The place of a key among those that the query sees.
+ * @param {Attention} a
+ * @param {number} head
+ * @param {number} query
+ * @param {number} key
+ */
+function keys_before(a, head, query, key) {
+  let count = 0;
+  for (let j = 0; j < key; ++j) if (!a.hidden(head, query, j)) ++count;
+  return count;
+}
+
+/**
+ * Under the table: where the printed digits of the weights do not add up to the printed sum.
+ * @param {Attention} a
+ * @param {State} state
+ */
+export function row_caption(a, state) {
+  const weight = a.columns[a.columns.length - 1];
+  const weights = weights_of(a, state.head, state.query);
+  if (weight.style.scientific || weights.length > most_keys || state.step < 2) return null;
+  const sum = weights.reduce((s, w) => s + w, 0);
+  const printed = weights.reduce((s, w) => s + printed_units(w, weight.style), 0);
+  const parted = printed - printed_units(sum, weight.style);
+  if (parted === 0) return null;
+  return el("p", { class: "caption" }, `The printed weights add up to ${units_text(printed, weight.style)}: rounding.`);
+}
+
+/**
+ * The finding of the row, its words in their colours.
+ * @param {Attention} a
+ * @param {State} state
+ */
+export function finding_line(a, state) {
+  const text = finding_of(a, state.head, state.query);
+  return el("p", { class: `finding ${state.covered && state.step === 2 ? "covered" : ""} ${state.step < 2 ? "not-yet" : ""}` }, el("span", {}, text === "" ? "" : `${shown(text)}.`));
+}

@@ -1,0 +1,50 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// What the reader has chosen, and the address that holds it: #attention=weights&head=0&query=1&step=mix&open=…
+// Whatever draws listens here, and is called after each change.
+// Read next: page.js.
+import { stages } from "./attention.js";
+
+/**
+ * @typedef {object} State
+ * @property {string} attention by name
+ * @property {number} head
+ * @property {number} query
+ * @property {number} step how far the row is shown: index of stages
+ * @property {string} open the cell that is unfolded: "row KEY COLUMN", "mix DIMENSION", "STEP HEAD ROW COLUMN", or ""
+ * @property {boolean} covered the step's results are hidden
+ * @property {boolean} own_scale the map's colours reach to its own largest weight
+ */
+
+/** @param {State} state */
+export function address_of(state) {
+  const parts = new URLSearchParams({ attention: state.attention, head: String(state.head), query: String(state.query),
+    step: stages[state.step] });
+  if (state.open !== "") parts.set("open", state.open);
+  return `#${parts}`;
+}
+
+/**
+ * What an address says; what it leaves out, or says wrongly, is left out here.
+ * @param {string} hash
+ * @returns {Partial<State>}
+ */
+export function read_address(hash) {
+  const parts = new URLSearchParams(hash.replace(/^#/, ""));
+  /** @type {Partial<State>} */
+  const state = {};
+  /** @param {string} name */
+  const whole = (name) => {
+    const text = parts.get(name) ?? "";
+    return /^\d{1,6}$/.test(text) ? Number(text) : undefined;
+  };
+  const attention = parts.get("attention");
+  if (attention !== null) state.attention = attention;
+  const [head, query] = [whole("head"), whole("query")];
+  if (head !== undefined) state.head = head;
+  if (query !== undefined) state.query = query;
+  const step = stages.indexOf(parts.get("step") ?? "");
+  if (step >= 0) state.step = step;
+  state.open = parts.get("open") ?? "";
+  return state;
+}

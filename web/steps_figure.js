@@ -1,0 +1,203 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// Every step in full, in the document's order and words: its equation, its matrices, where its figures and the
+// document's part, notes and slips. Any number unfolds beneath its row.
+// Read next: explanation.js, unfold.js.
+import { printed_units, units_text } from "./numbers.js";
+import { el, formula, shown, word } from "./elements.js";
+import { axis_label, is_hidden, number_at, place, stored_index } from "./explanation.js";
+import { work_view } from "./work_figure.js";
+import { number_text } from "./row_figure.js";
+import { make_grid } from "./grid.js";
+
+/** @typedef {import("./explanation.js").Explanation} Explanation */
+/** @typedef {import("./explanation.js").Step} Step */
+/** @typedef {import("./explanation.js").Matrix} Matrix */
+/** @typedef {import("./explanation.js").Axis} Axis */
+/** @typedef {import("./numbers.js").NumberStyle} NumberStyle */
+/** @typedef {import("./state.js").State} State */
+
+const most_rows = 32;
+const most_columns = 24;
+const most_heads = 4;
+const small_parameters = 12;
+
+/**
+ * Which of `count` stand in a table that holds `most`: the first and the last, and the one wanted.
+ * @param {number[] | null} kept
+ * @param {number} count
+ * @param {number} most
+ * @param {number | null} wanted
+ */
+export function chosen_indices(kept, count, most, wanted) {
+  const all = kept ?? Array.from({ length: count }, (_, i) => i);
+  if (all.length <= most) return all;
+  const half = Math.floor(most / 2);
+  const chosen = new Set([...all.slice(0, half), ...all.slice(-half)]);
+  if (wanted !== null && all.includes(wanted)) chosen.add(wanted);
+  return [...chosen].sort((x, y) => x - y);
+}
+
+/** @param {Axis} axis */
+function is_of_tokens(axis) {
+  return axis.name === "query" || axis.name === "key" || axis.name === "token";
+}
+
+/**
+ * @typedef {object} TableRequest
+ * @property {Explanation} e
+ * @property {Matrix} matrix
+ * @property {NumberStyle} style
+ * @property {Axis} row_axis
+ * @property {Axis} column_axis
+ * @property {string} title
+ * @property {number} head
+ * @property {Step | null} step where its cells unfold
+ * @property {State} state
+ * @property {string[]} exact texts in place of numbers
+ */
+
+/**
+ * @param {TableRequest} request
+ * @param {(id: string) => void} choose
+ */
+function matrix_table(request, choose) {
+  const { e, matrix, style, row_axis, column_axis, head, step, state } = request;
+  const focus_of = (/** @type {Axis} */ axis) => is_of_tokens(axis) ? e.focus : null;
+  const rows = chosen_indices(matrix.kept_rows, matrix.rows, most_rows, focus_of(row_axis));
+  const columns = chosen_indices(matrix.kept_columns, matrix.columns, most_columns, focus_of(column_axis));
+  const sums = step !== null && request.exact.length === 0 ? step.sums_to_one : "";
+  const total = (/** @type {number} */ outer) => {
+    let sum = 0;
+    const inner = sums === "row" ? matrix.columns : matrix.rows;
+    for (let i = 0; i < inner; ++i) sum += sums === "row" ? number_at(matrix, head, outer, i) : number_at(matrix, head, i, outer);
+    return sum;
+  };
+  /** @param {Axis} axis @param {number} index */
+  const label = (axis, index) => axis.labels ? word(axis_label(axis, index), axis.name === "query" || axis.name === "key" ? axis.name : "") : String(index);
+  const jump = (/** @type {number[]} */ list, /** @type {number} */ n) => n > 0 && list[n] !== list[n - 1] + 1;
+  const head_row = el("tr", {}, el("td", { class: "corner" }, axes_text(row_axis, column_axis)));
+  for (const [n, c] of columns.entries()) {
+    if (jump(columns, n)) head_row.append(el("td", { class: "gap" }, "…"));
+    head_row.append(el("th", { scope: "col", class: c === focus_of(column_axis) && e.by_columns ? "in-focus" : null }, label(column_axis, c)));
+  }
+  if (sums === "row") head_row.append(el("th", { scope: "col", class: "sum" }, "sum"));
+  const span = columns.length + 3;
+  const body = el("tbody");
+  for (const [n, r] of rows.entries()) {
+    if (jump(rows, n)) body.append(el("tr", { class: "gap" }, el("td", { colspan: span }, "…")));
+    const line = el("tr", { class: r === focus_of(row_axis) && !(e.by_columns && is_of_tokens(column_axis)) ? "in-focus" : null }, el("th", { scope: "row" }, label(row_axis, r)));
+    let unfold = null;
+    for (const [m, c] of columns.entries()) {
+      if (jump(columns, m)) line.append(el("td", { class: "gap" }));
+      const hidden = is_hidden(matrix, head, r, c);
+      const id = step === null ? "" : `${step.name} ${head} ${r} ${c}`;
+      const differs = step?.document.get(`${head},${r},${c}`);
+      const work = request.exact.length === 0 ? step?.works?.[place(matrix, head, r, c)] ?? null : null;
+      const cell = el("td", { class: `${hidden ? "hatched" : ""} ${differs ? "differs" : ""}`.trim() || null, "data-cell": step === null || request.exact.length > 0 ? null : id,
+        "data-focus": step === null || request.exact.length > 0 ? null : id, "aria-expanded": work ? String(state.open === id) : null });
+      const exact = request.exact[place(matrix, head, r, c)];
+      cell.append(hidden ? el("span", { class: "hidden-word" }, "hidden") : exact !== undefined ? el("span", { class: "number" }, shown(exact)) : number_text(number_at(matrix, head, r, c), style));
+      if (differs) cell.append(el("small", { class: "document", title: `with as many digits ours is ${differs.ours}` }, `doc ${differs.theirs}`));
+      line.append(cell);
+      if (work && step && state.open === id) {
+        const key = axis_label(e.by_columns ? row_axis : column_axis, e.by_columns ? r : c);
+        const at = work.kind === "shares" ? work.terms.findIndex((t) => t.label.endsWith(`, ${key}`)) : -1;
+        unfold = el("tr", { class: "unfold" }, el("td", { colspan: span },
+          el("p", { class: "what" }, el("bdi", {}, shown(`${step.symbol}[${axis_label(row_axis, r)}, ${axis_label(column_axis, c)}]`))),
+          work_view(work, style, { key, at })));
+      }
+    }
+    if (sums === "row") line.append(el("td", { class: "sum" }, number_text(total(r), style)));
+    body.append(line);
+    if (unfold) body.append(unfold);
+  }
+  const table = el("table", { class: "matrix", role: step === null ? null : "grid" }, request.title === "" ? null : el("caption", {}, request.title), el("thead", {}, head_row), body);
+  if (sums === "column") table.append(el("tfoot", {}, el("tr", {}, el("th", { scope: "row" }, "sum"), ...columns.map((c) => el("td", { class: "sum" }, number_text(total(c), style))))));
+  if (step !== null) make_grid(table, choose);
+  const shortened = rows.length < matrix.rows || columns.length < matrix.columns;
+  return el("div", { class: "scroll" }, table, shortened ? el("p", { class: "caption" }, `${rows.length} of ${matrix.rows} rows, ${columns.length} of ${matrix.columns} columns; all of them are in the JSON below.`) : null);
+}
+
+/** @param {Axis} row @param {Axis} column */
+function axes_text(row, column) {
+  return [row.name === "" ? "" : `${row.name} ↓`, column.name === "" ? "" : `${column.name} →`].filter(Boolean).join(" ");
+}
+
+/** @param {Step} step */
+function shape_text(step) {
+  const m = step.result;
+  const letters = step.row_axis.extent === "" || step.column_axis.extent === "" ? "" : `${m.has_heads ? "H, " : ""}${step.row_axis.extent}, ${step.column_axis.extent}`;
+  const numbers = `${m.has_heads ? `${m.heads}, ` : ""}${m.rows}, ${m.columns}`;
+  return letters === "" ? `(${numbers})` : `(${letters}) = (${numbers})`;
+}
+
+/**
+ * Which axis sums to 1, and where the printed digits do not.
+ * @param {Step} step
+ */
+function sums_text(step) {
+  if (step.sums_to_one === "") return "";
+  const by_row = step.sums_to_one === "row";
+  const keys = by_row ? step.column_axis : step.row_axis;
+  const queries = by_row ? step.row_axis : step.column_axis;
+  const m = step.result;
+  const parted = [];
+  for (let o = 0; o < (by_row ? m.rows : m.columns) && m.heads === 1 && !step.style.scientific; ++o) {
+    if (stored_index(by_row ? m.kept_rows : m.kept_columns, o) < 0) continue;
+    let units = 0;
+    let sum = 0;
+    for (let i = 0; i < (by_row ? m.columns : m.rows); ++i) {
+      const x = by_row ? number_at(m, 0, o, i) : number_at(m, 0, i, o);
+      units += printed_units(x, step.style);
+      sum += x;
+    }
+    if (units !== printed_units(sum, step.style)) parted.push(`${units_text(units, step.style)} (${shown(axis_label(queries, o))})`);
+  }
+  const more = parted.length > 4 ? ` and ${parted.length - 4} likewise` : "";
+  return `Each ${step.sums_to_one} sums to 1, over the ${keys.name || "key"}s${parted.length > 0 ? `; the printed digits add up to ${parted.slice(0, 4).join(", ")}${more}: rounding` : ""}.`;
+}
+
+/**
+ * @param {Explanation} e
+ * @param {Step} step
+ * @param {State} state
+ * @param {(change: Partial<State>) => void} set
+ */
+export function step_section(e, step, state, set) {
+  const choose = (/** @type {string} */ id) => set({ open: state.open === id ? "" : id });
+  const tables = el("div", { class: "tables" });
+  const base = { e, row_axis: step.row_axis, column_axis: step.column_axis, state, exact: /** @type {string[]} */ ([]) };
+  const plain = { name: "", extent: "", count: 0 };
+  const w = step.operation === "linear" ? step.operands[1] : null;
+  if (w && w.matrix.rows <= small_parameters && w.matrix.columns <= small_parameters) {
+    tables.append(matrix_table({ ...base, matrix: w.matrix, style: step.style, row_axis: plain, column_axis: plain, title: shown(w.name), head: 0, step: null }, choose));
+  }
+  const m = step.result;
+  const heads = m.heads <= most_heads ? Array.from({ length: m.heads }, (_, h) => h) : [Math.min(state.head, m.heads - 1)];
+  const titled = tables.childElementCount > 0 || step.variants.length > 0 || m.has_heads || step.exact.length > 0;
+  for (const head of heads) {
+    tables.append(matrix_table({ ...base, matrix: m, style: step.style, title: titled ? `${shown(step.symbol)}${m.has_heads ? `, head ${head}` : ""}` : "", head, step }, choose));
+  }
+  if (step.exact.length > 0) {
+    tables.append(matrix_table({ ...base, matrix: m, style: step.style, title: `${shown(step.symbol)}, exactly`, head: 0, step, exact: step.exact }, choose));
+  }
+  for (const variant of step.variants) {
+    for (let head = 0; head < Math.min(variant.matrix.heads, most_heads); ++head) {
+      tables.append(matrix_table({ ...base, matrix: variant.matrix, style: variant.style, title: `${shown(variant.label)}${variant.matrix.has_heads ? `, head ${head}` : ""}`, head, step: null }, choose));
+    }
+  }
+  const sums = sums_text(step);
+  const compared = step.compared;
+  const same = compared ? compared.compared - step.document.size : 0;
+  const heading = el("h3", { id: `step-${step.index}` }, el("span", { class: "count" }, String(step.index)), el("bdi", {}, shown(step.term)),
+    step.term.includes(step.name) ? null : el("span", { class: "own-name" }, ` ${shown(step.name)}`));
+  const note = el("aside", { class: "note" }, step.called === "" ? null : el("p", { class: "called" }, "in the document ", el("bdi", {}, el("code", {}, shown(step.called)))),
+    step.library ? null : el("p", {}, "Not the library's arithmetic: computed as on paper."),
+    compared ? el("p", { class: "agree" }, `As in the document: ${same} of ${compared.compared} numbers${compared.digits}.`) : null);
+  return el("section", { class: "step", "aria-labelledby": `step-${step.index}` }, heading, note, el("div", { class: "body" },
+    el("p", { class: "equation" }, formula(step.equation, step.symbol), el("span", { class: "shape" }, shape_text(step))),
+    step.finding === "" ? null : el("p", { class: "step-finding" }, `${shown(step.finding)}${step.finding.endsWith(".") ? "" : "."}`),
+    tables, sums === "" ? null : el("p", { class: "caption" }, sums),
+    ...step.notes.map((text) => el("p", {}, shown(text))), ...step.slips.map((text) => el("p", { class: "slip" }, el("b", {}, "Slip "), shown(text)))));
+}

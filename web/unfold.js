@@ -1,0 +1,66 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// How a number came about, as terms and lines. Of a small step the file carries every cell's, as the C++ side works it
+// out; the products of a score and a weight's share of its row are made here, for any row.
+// Read next: src/explain/unfolding.cpp, work_figure.js.
+import { plain_number } from "./numbers.js";
+
+/**
+ * Terms that add up, each a product of its factors (or, of kind "shares", an exponential); then lines of text.
+ * @typedef {{label: string, factors: number[], product: number, sum: number}} Term
+ * @typedef {{terms: Term[], lines: {name: string, text: string}[], result: number, kind: "products" | "shares"}} CellWork
+ */
+
+/**
+ * @param {CellWork} work
+ * @param {string} label
+ * @param {number[]} factors
+ * @param {number} [product] where it is not that of the factors
+ */
+export function add_term(work, label, factors, product) {
+  const value = product ?? factors.reduce((all, x) => all * x, 1);
+  work.terms.push({ label, factors, product: value, sum: (work.terms.at(-1)?.sum ?? 0) + value });
+}
+
+/**
+ * A score, as the products of a query's and a key's numbers.
+ * @param {ArrayLike<number>} query
+ * @param {ArrayLike<number>} key
+ * @param {(d: number) => string} label
+ * @param {number} [result] the score itself, where it is known; else the sum
+ * @returns {CellWork}
+ */
+export function unfold_products(query, key, label, result) {
+  /** @type {CellWork} */
+  const work = { terms: [], lines: [], result: 0, kind: "products" };
+  for (let d = 0; d < query.length; ++d) add_term(work, label(d), [query[d], key[d]]);
+  work.result = result ?? work.terms.at(-1)?.sum ?? 0;
+  return work;
+}
+
+/**
+ * A weight, as one exponential over the sum of the row's.
+ * @param {{label: string, score: number}[]} seen the keys that the query sees
+ * @param {number} at which of them
+ * @param {number} row_max
+ * @param {number} row_sum
+ * @param {number} weight
+ * @param {number} digits
+ * @returns {CellWork}
+ */
+export function unfold_share(seen, at, row_max, row_sum, weight, digits) {
+  /** @type {CellWork} */
+  const work = { terms: [], lines: [], result: weight, kind: "shares" };
+  const number = (/** @type {number} */ x) => plain_number(x, digits);
+  for (const { label, score } of seen) add_term(work, label, [score], Math.exp(score - row_max));
+  if (at < 0) {
+    work.lines.push({ name: "hidden", text: "the mask hides this key: weight 0" });
+    return work;
+  }
+  const exponential = number(Math.exp(seen[at].score - row_max));
+  work.lines.push({ name: "largest score", text: number(row_max) },
+    { name: "exponential", text: `e^(${number(seen[at].score)} − ${number(row_max)}) = ${exponential}` },
+    { name: "sum of all", text: number(row_sum) },
+    { name: "share", text: `${exponential} / ${number(row_sum)} = ${number(weight)}` });
+  return work;
+}

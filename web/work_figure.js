@@ -1,0 +1,154 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// A number unfolded in place: its products as a strip of bars up and down, the largest named; or its exponential among
+// those of the row; and the sum in words, whose printed digits add up or say by how much they do not.
+// Read next: unfold.js.
+import { printed_units, styled_number, units_text } from "./numbers.js";
+import { el, shown, svg } from "./elements.js";
+
+/** @typedef {import("./numbers.js").NumberStyle} NumberStyle */
+/** @typedef {import("./unfold.js").CellWork} CellWork */
+/** @typedef {import("./unfold.js").Term} Term */
+
+/**
+ * The numbers that strips on one scale reach to, 0 among them.
+ * @param {ArrayLike<number>[]} all
+ * @returns {{low: number, high: number}}
+ */
+export function range_of(all) {
+  const range = { low: 0, high: 0 };
+  for (const numbers of all) {
+    for (let i = 0; i < numbers.length; ++i) {
+      if (!Number.isFinite(numbers[i])) continue;
+      range.low = Math.min(range.low, numbers[i]);
+      range.high = Math.max(range.high, numbers[i]);
+    }
+  }
+  return range;
+}
+
+/**
+ * Bars above and below a line, one a number: solid above, hollow below.
+ * @param {ArrayLike<number>} numbers
+ * @param {{width: number, height: number, range?: {low: number, high: number}, kind?: string, ghost?: ArrayLike<number>, label: string}} options
+ */
+export function strip(numbers, options) {
+  const { low, high } = options.range ?? range_of([numbers]);
+  const unit = high > low ? (options.height - 2) / (high - low) : 0;
+  const zero = 1 + high * unit;
+  const pitch = options.width / Math.max(1, numbers.length, options.ghost?.length ?? 0);
+  const bar = Math.max(0.8, Math.min(pitch - (pitch > 3 ? 1.5 : 0.4), 26));
+  const picture = svg("svg", { class: `strip ${options.kind ?? ""}`.trim(), viewBox: `0 0 ${options.width} ${options.height}`,
+    width: options.width, height: options.height, role: "img", "aria-label": options.label, preserveAspectRatio: "none" });
+  /** @param {ArrayLike<number>} all @param {string} kind */
+  const draw = (all, kind) => {
+    for (let i = 0; i < all.length; ++i) {
+      const x = all[i];
+      if (!Number.isFinite(x) || x === 0) continue;
+      const height = Math.max(0.6, Math.abs(x) * unit);
+      picture.append(svg("rect", { class: `${kind} ${x > 0 ? "above" : "below"}`, x: (i * pitch + (pitch - bar) / 2).toFixed(2),
+        width: bar.toFixed(2), y: (x > 0 ? zero - height : zero).toFixed(2), height: height.toFixed(2) }));
+    }
+  };
+  if (options.ghost) draw(options.ghost, "ghost");
+  draw(numbers, "bar");
+  picture.append(svg("line", { class: "zero", x1: 0, x2: options.width, y1: zero.toFixed(2), y2: zero.toFixed(2) }));
+  return picture;
+}
+
+/**
+ * @param {number} x
+ * @param {NumberStyle} style
+ */
+function in_sum(x, style) {
+  const text = styled_number(x, style);
+  return text.startsWith("-") ? `(${text})` : text;
+}
+
+/**
+ * "31.2 is 32 products: 9.4 + 6.1 + 4.8 + 29 others (10.9)", and how rounding parts them.
+ * @param {CellWork} work
+ * @param {NumberStyle} style
+ */
+export function sum_in_words(work, style) {
+  const { terms } = work;
+  const whole = terms.every((t) => t.factors.every((x) => Number.isInteger(x) && Math.abs(x) < 1e6));
+  const few = terms.length <= 5;
+  const chosen = few ? terms : [...terms].sort((a, b) => Math.abs(b.product) - Math.abs(a.product)).slice(0, 3);
+  const parts = chosen.map((t) => whole && t.factors.length === 2
+    ? `${in_sum(t.factors[0], style)}·${in_sum(t.factors[1], style)}` : in_sum(t.product, style));
+  let printed = chosen.reduce((sum, t) => sum + printed_units(t.product, style), 0);
+  if (!few) {
+    const rest = (terms.at(-1)?.sum ?? 0) - chosen.reduce((sum, t) => sum + t.product, 0);
+    parts.push(`${terms.length - chosen.length} others (${styled_number(rest, style)})`);
+    printed += printed_units(rest, style);
+  }
+  const parted = printed - printed_units(work.result, style);
+  const kind = terms.some((t) => t.factors.length > 1) ? "product" : "term";
+  const count = terms.length === 1 ? `one ${kind}` : `${terms.length} ${kind}s`;
+  return `${styled_number(work.result, style)} is ${count}: ${parts.join(" + ")}` +
+    (parted !== 0 && !style.scientific ? ` (rounding parts them by ${units_text(Math.abs(parted), style)})` : "");
+}
+
+/**
+ * The bars with the three largest named beneath.
+ * @param {CellWork} work
+ * @param {NumberStyle} style
+ */
+function products_view(work, style) {
+  const { terms } = work;
+  const named = [...terms.keys()].sort((a, b) => Math.abs(terms[b].product) - Math.abs(terms[a].product))
+    .slice(0, 3).filter((i) => terms[i].product !== 0);
+  const list = el("ol", { class: "terms" });
+  for (const i of named) {
+    const { label, factors, product } = terms[i];
+    list.append(el("li", {}, el("bdi", { class: "term" }, shown(label)), " = ",
+      factors.length > 1 ? `${factors.map((x) => in_sum(x, Number.isInteger(x) ? { digits: 0, scientific: style.scientific } : style)).join(" · ")} = ` : "",
+      el("b", {}, styled_number(product, style))));
+  }
+  const width = Math.max(80, Math.min(560, terms.length * 34));
+  return el("div", { class: "products" },
+    strip(terms.map((t) => t.product), { width, height: 64, kind: "neutral", label: `${terms.length} products as bars` }), list);
+}
+
+/**
+ * The exponentials of a row end to end, this one filled.
+ * @param {CellWork} work
+ * @param {string} key the label of the key at hand
+ * @param {number} at its place among the terms
+ */
+function shares_view(work, key, at) {
+  const total = work.terms.at(-1)?.sum ?? 0;
+  const picture = svg("svg", { class: "shares", viewBox: "0 0 560 18", width: 560, height: 18, role: "img",
+    "aria-label": `the exponential of ${shown(key)} among all of the row`, preserveAspectRatio: "none" });
+  let left = 0;
+  for (const [i, term] of work.terms.entries()) {
+    const width = total > 0 ? (term.product / total) * 560 : 0;
+    picture.append(svg("rect", { class: i === at ? "mine" : "other", x: left.toFixed(2), y: 1, width: Math.max(0, width - 1).toFixed(2), height: 16 }));
+    left += width;
+  }
+  return picture;
+}
+
+/**
+ * @param {CellWork} work
+ * @param {NumberStyle} style
+ * @param {{key?: string, at?: number, more?: {name: string, text: string}[]}} [context] of a share: its key
+ */
+export function work_view(work, style, context = {}) {
+  const view = el("div", { class: "work" });
+  if (work.kind === "products" && work.terms.length > 0) {
+    view.append(el("p", { class: "sum" }, sum_in_words(work, style)), products_view(work, style));
+  }
+  if (work.kind === "shares" && work.terms.length > 0) view.append(shares_view(work, context.key ?? "", context.at ?? -1));
+  const lines = [...(context.more ?? []).map((l) => ({ ...l, narrow: true })), ...work.lines.map((l) => ({ ...l, narrow: false }))];
+  if (lines.length > 0) {
+    const list = el("dl", {});
+    for (const { name, text, narrow } of lines) {
+      list.append(el("div", { class: narrow ? "narrow-only" : null }, el("dt", {}, name), el("dd", {}, el("bdi", {}, shown(text)))));
+    }
+    view.append(list);
+  }
+  if (work.terms.length === 0 && work.lines.length === 0) view.append(el("p", { class: "sum" }, `exactly ${work.result}`));
+  return view;
+}
