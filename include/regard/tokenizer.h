@@ -2,9 +2,14 @@
 //
 // Text to token ids, as a pretrained BERT-family model expects them: the tokenizer.json of a Hugging Face folder.
 //
-//     "Don't!"  →  normalise  "don't!"  →  words  don · ' · t · !  →  pieces  [CLS] don ' t ! [SEP]
+//     text    Don't embed!
+//     words          Don    '      t      embed         !             cut at spaces, round punctuation
+//     tokens  [CLS]  don    '      t      em     ##bed  !      [SEP]  longest pieces of the vocabulary
+//     ids     101    2123   1005   1056   7861   8270   999    102
+//     word    −1     0      1      2      3      3      4      −1
 //
-// The ids are those of Hugging Face's tokenizers 0.23. docs/tokenizer.md has the rules and their corners.
+// The ids are those of Hugging Face's tokenizers 0.23; docs/tokenizer.md has the rules and their corners. WordPiece:
+// Devlin et al., BERT, 2018 (arXiv:1810.04805).
 // Read next: src/model/tokenizer.cpp, include/regard/encoder.h.
 #pragma once
 
@@ -20,7 +25,8 @@
 namespace regard {
 inline namespace v0 {
 
-// What a text becomes. Pieces, in order: ids, tokens, word and place have one entry for each.
+// What a text becomes: ids, tokens, word and place have one entry for each piece, in order. Texts and vocabularies may
+// hold anything: show tokens and words through escape_for_terminal (text.h) or its like.
 struct TokenizedText {
   std::vector<Index> ids;           // with those that the model wants round a text: [CLS] … [SEP]
   std::vector<std::string> tokens;  // as they stand in the vocabulary: "em", "##bed"
@@ -35,11 +41,11 @@ struct TokenizedText {
   std::vector<std::string> words;
 };
 
-// Limits for files and texts of unknown origin.
+// Limits for files and texts of unknown origin; each from 1 to 2^31 − 1.
 struct TokenizerOptions {
   Index max_tokens = Index{1} << 22;       // in the vocabulary
   Index max_token_bytes = 4096;            // each
-  Index max_text_bytes = Index{64} << 20;  // of tokenizer.json, and of a text to encode; below 4 GiB
+  Index max_text_bytes = Index{64} << 20;  // of a tokenizer.json, and of a text to encode
 };
 
 // Copies share what they hold; encode may be called from many threads at once.
@@ -51,12 +57,12 @@ class REGARD_EXPORT Tokenizer {
   // and std::invalid_argument for options out of range.
   static Tokenizer read(std::string_view tokenizer_json, const std::string& source,
                         const TokenizerOptions& options = {});
-  // The file tokenizer.json of a model's folder.
+  // The file tokenizer.json of a model's folder, opened as read_model_text does (model_files.h), and throwing likewise.
   static Tokenizer read_folder(const std::string& folder, const TokenizerOptions& options = {});
 
-  // Never cuts and never pads. A byte that is no UTF-8 counts as U+FFFD, which clean_text removes; what the vocabulary
-  // cannot spell becomes the unknown token. Time grows linearly with the text. Throws std::invalid_argument for a text
-  // longer than max_text_bytes.
+  // Never cuts and never pads: models take a limited number of ids, which the caller compares. A byte that is no UTF-8
+  // counts as U+FFFD, which clean_text removes; what the vocabulary cannot spell becomes the unknown token. Time grows
+  // linearly with the text. Throws std::invalid_argument for a text longer than max_text_bytes.
   TokenizedText encode(std::string_view text) const;
 
   // Ids are 0 … vocabulary_size() − 1.
