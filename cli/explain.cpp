@@ -82,6 +82,10 @@ Matrix read_npy(const std::string& bytes, const std::string& name) {
 
 std::string shown_name(const std::string& path) { return path == "-" ? "standard input" : path; }
 
+bool is_npy(const std::string& text, const std::string& path) {
+  return text.starts_with("\x93NUMPY") || (path.size() > 4 && path.ends_with(".npy"));
+}
+
 NamedMatrix read_matrix(const std::string& argument) {
   const std::size_t equals = argument.find('=');
   if (equals == std::string::npos || equals == 0 || equals + 1 == argument.size())
@@ -89,8 +93,7 @@ NamedMatrix read_matrix(const std::string& argument) {
   const std::string path = argument.substr(equals + 1);
   const std::string text = read_text(path, kLargestFile);
   const std::string shown = shown_name(path);
-  const bool npy = text.starts_with("\x93NUMPY") || (path.size() > 4 && path.ends_with(".npy"));
-  return {argument.substr(0, equals), npy ? read_npy(text, shown) : read_csv(text, shown)};
+  return {argument.substr(0, equals), is_npy(text, path) ? read_npy(text, shown) : read_csv(text, shown)};
 }
 
 ExplainInput read_input(const std::string& input, const std::vector<std::string>& matrices) {
@@ -99,7 +102,12 @@ ExplainInput read_input(const std::string& input, const std::vector<std::string>
   if (input.empty() && matrices.empty())
     throw UsageError(
         "there is nothing to explain; give a \"sentence\", --input FILE (JSON) or --matrix NAME=FILE for each matrix");
-  if (!input.empty()) return read_explain_input(read_text(input, kLargestFile), shown_name(input));
+  if (!input.empty()) {
+    const std::string text = read_text(input, kLargestFile);
+    if (is_npy(text, input) || input.ends_with(".csv"))
+      throw UsageError("--input " + input + " is no JSON; give NPY and CSV files as --matrix NAME=" + input);
+    return read_explain_input(text, shown_name(input));
+  }
   std::vector<NamedPath> paths;
   for (const std::string& argument : matrices)
     paths.push_back({"--matrix", argument.substr(std::min(argument.find('='), argument.size() - 1) + 1)});
@@ -151,7 +159,8 @@ void add_explain(CLI::App& app) {
       "  regard lesson 000 --export | regard explain --input - --scale sqrt\n"
       "\n"
       "The JSON: {\"tokens\": [\"I\", \"love\"], \"X\": [[1, 0], [0, 1]], \"W_query\": …,\n"
-      "\"W_key\": …, \"W_value\": …, \"scale\": \"none\"}; all of it in docs/explain-input.md.");
+      "\"W_key\": …, \"W_value\": …, \"scale\": \"none\"}; all of it in docs/explain-input.md.\n"
+      "Where nothing is said: scale sqrt, no mask, rows, the shifted softmax, f64.");
   command->callback([options, sentence] {
     if (sentence->count() > 0) {
       if (!options->input.empty() || !options->matrices.empty())

@@ -231,6 +231,8 @@ def test_digits(folder, digits):
     (["--input", "words.json", "--matrix", "Q=Q.npy"], "--input and --matrix both name the matrices"),
     (["--matrix", "Q"], '--matrix is "Q"; expected NAME=FILE'),
     (["--matrix", "Q=Q.npy", "--matrix", "Q=Q.csv"], "--matrix Q is given twice"),
+    (["--input", "Q.npy"], "--input Q.npy is no JSON; give NPY and CSV files as --matrix NAME=Q.npy"),
+    (["--input", "Q.csv"], "--input Q.csv is no JSON; give NPY and CSV files as --matrix NAME=Q.csv"),
     (["--input", "words.json", "--pause"], "--pause needs a terminal"),
     (["--input", "words.json", "--step", "nope"], ['step "nope"', "1 queries", "6 context"]),
     (["--input", "words.json", "--step", "99"], ['step "99"', "6 context"]),

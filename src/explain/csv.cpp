@@ -104,7 +104,12 @@ class Reader {
       fail(line_, column, fmt::format("{} has a decimal comma; write a point", shown(cell)));
     if (cell.find(';') != std::string::npos && cell.find_first_not_of("+-0123456789.,;eE ") == std::string::npos)
       fail(line_, column, fmt::format("{} holds semicolons; divide cells by commas", shown(cell)));
-    fail(line_, column, fmt::format("{} is not a number", shown(cell)));
+    if (cell.find_first_of(" \t") != std::string::npos &&
+        cell.find_first_not_of("+-0123456789.eE \t") == std::string::npos)
+      fail(line_, column, fmt::format("{} holds blanks or tabs; divide cells by commas", shown(cell)));
+    fail(
+        line_, column,
+        fmt::format("{} is not a number{}", shown(cell), line_ == 1 ? "; a file of numbers has no line of names" : ""));
   }
 
   static std::string shown(std::string_view cell) {
