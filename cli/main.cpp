@@ -136,6 +136,7 @@ int run(int count, char** arguments) {
   add_compare(app);
   add_heads(app);
   add_lesson(app);
+  add_pull(app);
   add_info(app);
   // The subcommands keep the formatter above, whose column holds their options; names of subcommands are short.
   app.formatter(std::make_shared<CLI::Formatter>());

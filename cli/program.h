@@ -35,6 +35,7 @@ void add_compare(CLI::App& app);
 void add_heads(CLI::App& app);
 void add_lesson(CLI::App& app);
 void add_info(CLI::App& app);
+void add_pull(CLI::App& app);
 
 // The command line is wrong. The text names the option and says what to write instead.
 class UsageError : public std::runtime_error {
@@ -95,6 +96,9 @@ struct InputFile {
 InputFile open_input(const std::string& path);
 // All bytes of a file or of standard input. Throws as open_input, and when there are more than max_bytes.
 std::string read_text(const std::string& path, std::uint64_t max_bytes);
+
+// Writes all bytes, also to a descriptor that somebody made non-blocking. Returns 0 or the error.
+int write_all(int descriptor, const char* bytes, std::size_t count);
 
 // Files that appear together or not at all. Each is written under a temporary name in its own folder; commit() syncs
 // and renames them; where one cannot be renamed, those before it become again what they were. Without commit(), and on

@@ -13,7 +13,7 @@ import pytest
 
 from program import PROGRAM, environment, fail, run, succeed
 
-SUBCOMMANDS = ["attend", "explain", "lesson", "info"]
+SUBCOMMANDS = ["attend", "explain", "lesson", "pull", "info"]
 
 
 # ---- help and version

