@@ -26,7 +26,7 @@ namespace {
 constexpr Index kAllRows = 14;  // with so many words no row is left out
 constexpr Index kTopRows = 12;
 constexpr int kItemLabel = 7;
-constexpr std::size_t kRivals = 3;
+constexpr std::size_t kRivals = 2;
 
 template <class T>
 const T& at(const std::vector<T>& all, Index index) {
@@ -71,7 +71,7 @@ class Screen {
   void lines(const std::vector<std::string>& all) {
     for (const std::string& l : all) line(l);
   }
-  void paragraph(const std::string& words, int indent = 0) { lines(wrap_words(t_.own(words), t_.width, indent)); }
+  void paragraph(const std::string& words) { lines(wrap_words(t_.own(words), t_.width, 0)); }
 
   const Listening& chosen() const { return s_.chosen; }
   bool hides() const { return s_.before.has_value(); }
@@ -129,9 +129,9 @@ class Screen {
   std::string distance_text(const Listening& one) const {
     const Index distance = one.target - one.word;
     const Index far = std::abs(distance);
-    if (far == 0) return "to the word itself";
-    return fmt::format("{} word{} {}", far >= kFarthest ? fmt::format("{} or more", kFarthest) : fmt::format("{}", far),
-                       far == 1 ? "" : "s", distance > 0 ? "on" : "back");
+    if (far == 0) return "for the word itself";
+    return fmt::format("{}{} word{} {}", far, far >= kFarthest ? " or more" : "", far == 1 ? "" : "s",
+                       distance > 0 ? "ahead" : "back");
   }
 
   // How the target stands among all keys of a row.
@@ -157,14 +157,12 @@ class Screen {
       return;
     }
     std::string words =
-        fmt::format("{} asks every word. In {} {}. (Equal shares would be {}", t_.quoted(chosen().word), place(),
+        fmt::format("{} asks every word. In {} {}. (Equal shares: {}.", t_.quoted(chosen().word), place(),
                     listens(s_.row, chosen().target, "it"), t_.percent(equal_share(chosen().target)));
     if (s_.telling.usual == Usual::test_sentences) {
-      words += fmt::format("; to a word {} this head usually gives {}.)", distance_text(chosen()),
-                           t_.percent(chosen().usual));
-    } else {
-      words += ".)";
+      words += fmt::format(" Usual for this head {}: {}.", distance_text(chosen()), t_.percent(chosen().usual));
     }
+    words += ")";
     paragraph(words);
     if (chosen().layer > 0) {
       paragraph(fmt::format("In layer {} a key is no word alone: {} stands for the vector at {}, already mixed by {}.",
@@ -183,7 +181,9 @@ class Screen {
 
   void hidden_finding() {
     const double was = at(s_.before->keys, chosen().target).weight;
-    std::string words = fmt::format("Without {}, which no word sees now in any layer: in {} ", hidden_words(), place());
+    const bool one = s_.sentence.hidden.size() == 1;
+    std::string words = fmt::format("{} {} hidden: no word sees {}, in any layer. In {} ", hidden_words(),
+                                    one ? "is" : "are", one ? "it" : "them", place());
     if (at(s_.row.keys, chosen().target).hidden) {
       words += fmt::format("{} gave {} {} of its attention; now {}.", t_.quoted(chosen().word),
                            t_.quoted(chosen().target), t_.percent(was), listens(s_.row, s_.heard, "it"));
@@ -195,8 +195,7 @@ class Screen {
     paragraph(words);
     if (!s_.kept.empty()) {
       paragraph(
-          fmt::format("After the last layer {} is a vector with cosine {:.3f} to the one it was (1 is the same "
-                      "direction).",
+          fmt::format("After the last layer the vector of {} has cosine {:.3f} to the one it was (1: same direction).",
                       t_.quoted(chosen().word), s_.kept.back()));
     }
   }
@@ -246,32 +245,23 @@ class Screen {
     const bool both = hides() && layer > 0;  // before layer 0 no vector has changed
     const bool by_piece = several_pieces();
     std::vector<BarColumn> columns;
-    const auto column = [&](const std::string& header, bool droppable = false) {
-      columns.push_back({.header = t_.own(header), .droppable = droppable});
+    const auto column = [&](const std::string& header, int drop = 0) {
+      columns.push_back({.header = t_.own(header), .drop = drop});
     };
     const std::string root = fmt::format("÷√{}", s_.config.head_size());
     if (by_piece) {
-      for (const Index q : s_.row.queries) column(t_.piece(q), true);
-    } else if (both) {
-      for (const char* when : {" was", " is"}) column(std::string("q·k") + when, true);
-      for (const char* when : {" was", " is"}) column(root + when, true);
+      for (const Index q : s_.row.queries) column(t_.piece(q), 2);
     } else {
-      column("q·k", true);
-      column(root, true);
+      column("q·k", 2);
+      if (both) column("now", 2);
+      column(root, 2);
+      if (both) column("now", 2);
     }
-    if (hides()) {
-      column("weight was");
-      column("is");
-    } else {
-      column("weight");
-    }
-    columns.push_back({.bars = true});
-    if (hides()) {
-      column("adds was");
-      column("is");
-    } else {
-      column("adds");
-    }
+    column("weight");
+    if (hides()) column("now");
+    columns.push_back({.bars = true, .drop = both ? 1 : 0});
+    column("adds");
+    if (hides()) column("now");
 
     std::vector<Row> rows;
     for (const Index w : words) {
@@ -300,9 +290,10 @@ class Screen {
     made.columns = std::move(columns);
     int dropped = 0;
     lines(bar_table_lines(made, t_.width, t_.paint, dropped));
+    for (const std::string& words_of_sum : sum_notes_) note(words_of_sum);
     if (dropped > 0) {
-      note(fmt::format("{} column{} left out for want of width ({} is {} columns wide)", dropped,
-                       dropped == 1 ? " is" : "s are", "this terminal", t_.width));
+      note(fmt::format("{} of the columns {} left out: {} columns of text are too narrow", dropped,
+                       dropped == 1 ? "is" : "are", t_.width));
     }
   }
 
@@ -382,7 +373,7 @@ class Screen {
     if (hides()) row.cells[row.cells.size() - adds - 2] = t_.number(was);
   }
 
-  void total_row(const std::vector<Index>& words, bool by_piece, bool both, std::vector<Row>& rows) const {
+  void total_row(const std::vector<Index>& words, bool by_piece, bool both, std::vector<Row>& rows) {
     std::vector<double> now, was;
     double now_rest = 0, was_rest = 0, total = 0;
     for (const RowKey& key : s_.row.keys) {
@@ -401,7 +392,13 @@ class Screen {
     Row row = empty_row("", by_piece, both);
     set_weights(row, total, 1.0);
     const std::string parted = rounding_note(t_.style, now, total);
-    row.instead = t_.own(parted.empty() ? "the weights of a row sum to 1" : "the row sums to 1" + parted);
+    if (!hides()) {
+      row.instead = t_.own(parted.empty() ? "the weights of a row sum to 1" : "a row sums to 1" + parted);
+    } else {
+      const std::string parted_before = rounding_note(t_.style, was, 1.0);
+      if (!parted_before.empty()) sum_notes_.push_back("the first weights sum to 1" + parted_before);
+      if (!parted.empty()) sum_notes_.push_back("the second weights sum to 1" + parted);
+    }
     for (std::size_t c = row.cells.size() - (hides() ? 2 : 1); c < row.cells.size(); ++c) row.cells[c].clear();
     rows.push_back(row);
   }
@@ -414,23 +411,33 @@ class Screen {
       lines(t_.item(label, label_width, words));
     };
     if (several_pieces() || at(s_.sentence.words, s_.heard).tokens.size() > 1) {
-      paragraph(fmt::format("  Of the pieces, {} and {} listen most:", "\"" + t_.piece(s_.dot.query) + "\"",
-                            "\"" + t_.piece(s_.dot.key) + "\""));
+      note(
+          fmt::format("of their pieces, \"{}\" listens most to \"{}\":", t_.piece(s_.dot.query), t_.piece(s_.dot.key)));
     }
     item(t_.number(s_.dot.dot), dot_text());
     item(t_.number(s_.term.weight), softmax_text());
     item(fmt::format("head {}", chosen().head), answer_text());
-    item("then", fmt::format("+ the {} other heads (all {}: length {}) + the old vector (length {}), normalised, "
-                             "feed-forward: {} after layer {}",
-                             s_.config.num_heads - 1, s_.config.num_heads, t_.number(s_.row.heads_add),
-                             t_.number(s_.row.input_length), t_.quoted(chosen().word), chosen().layer));
+    item("then", fmt::format("+ {} other heads (all {}: {}) + the old vector ({}), normalised; feed-forward, "
+                             "normalised: {} after layer {}",
+                             s_.config.num_heads - 1, s_.config.num_heads,
+                             length_text(s_.row.heads_add, &SentenceRow::heads_add),
+                             length_text(s_.row.input_length, &SentenceRow::input_length), t_.quoted(chosen().word),
+                             chosen().layer));
+  }
+
+  // "length 2.32", with what it was where words are hidden.
+  std::string length_text(double now, double SentenceRow::* which) const {
+    if (!hides() || t_.number(now) == t_.number(s_.before.value().*which)) {
+      return fmt::format("length {}", t_.number(now));
+    }
+    return fmt::format("length {}, was {}", t_.number(now), t_.number(s_.before.value().*which));
   }
 
   std::string dot_text() const {
     constexpr std::size_t kNamed = 3;
     const std::vector<DotTerm>& terms = s_.dot.terms;
     const std::size_t named = std::min(kNamed, terms.size());
-    std::string words = fmt::format("is q·k, {} products: ", terms.size());
+    std::string words = fmt::format("is {} products: ", terms.size());
     std::vector<double> printed;
     for (std::size_t n = 0; n < named; ++n) {
       words += n == 0 ? t_.number(terms[n].product) : signed_term(t_, terms[n].product);
@@ -490,7 +497,7 @@ class Screen {
     if (term.shift != 0) words += fmt::format("; {}, the largest, is taken off each exponent", t_.number(term.shift));
     if (hides()) {
       const auto before = softmax_term(*s_.before, s_.dot.query, s_.dot.key);
-      words += fmt::format("; before it was {}", t_.number(before.weight));
+      words += fmt::format("; it was {} of a sum of {}", t_.number(before.weight), significant(before.sum, 3));
     }
     return words;
   }
@@ -509,8 +516,8 @@ class Screen {
     for (std::size_t n = 0; n < named; ++n) {
       words += fmt::format("{}{}·v({})", n == 0 ? "" : " + ", t_.number(keys[n]->weight), t_.word(keys[n]->word));
     }
-    if (named < keys.size()) words += fmt::format(" + {} smaller", keys.size() - named);
-    return words + fmt::format("; length {}", t_.number(s_.row.head_adds));
+    if (named < keys.size()) words += fmt::format(" + {} more", keys.size() - named);
+    return words + ", " + length_text(s_.row.head_adds, &SentenceRow::head_adds);
   }
 
   // ---- heads
@@ -526,13 +533,14 @@ class Screen {
     for (const Listening& one : s_.telling.heads) {
       if (one.layer == chosen().layer && one.head == chosen().head) continue;
       if (named == kRivals) break;
-      words += named++ == 0 ? "" : ", ";
-      words += head_name(one) + " ";
+      words += fmt::format("{}{} ", named == 0 ? "" : ", ", head_name(one));
       if (!s_.word_named && one.word != chosen().word) words += t_.word(one.word) + " ";
-      words += fmt::format("→ {} {} (usually {})", t_.word(one.target), t_.percent(one.weight), t_.percent(one.usual));
+      words += fmt::format("→ {} {} ({}{})", t_.word(one.target), t_.percent(one.weight), named == 0 ? "usually " : "",
+                           t_.percent(one.usual));
+      ++named;
     }
     if (named == 0) return;
-    paragraph(fmt::format("  {}: {}", s_.head_named ? "the most telling other heads" : "next most telling", words), 2);
+    note(fmt::format("{}: {}", s_.head_named ? "most telling heads" : "other heads", words));
   }
 
   void all_heads() {
@@ -550,12 +558,11 @@ class Screen {
   }
 
   void note(const std::string& words) {
-    for (const std::string& l : wrap_words(t_.own("  " + words), t_.width, 2)) line(t_.paint.dim("  " + l));
+    for (const std::string& l : wrap_words(t_.own(words), t_.width - 2, 0)) line("  " + t_.paint.dim(l));
   }
 
   void notes() {
-    std::string words = "* the model's own marks.   adds: length of what a word brings, after W_output";
-    note(words);
+    note("* the model's own marks; (d6) dimension 6; adds, length: after W_output");
     if (has_pieces_) note("( ) the pieces of a word: their weights sum to the word's");
     if (several_pieces()) {
       std::string pieces;
@@ -572,6 +579,7 @@ class Screen {
   const SentenceStory& s_;
   const SentenceTextOptions& o_;
   std::string text_;
+  std::vector<std::string> sum_notes_;
   bool has_pieces_ = false;
 };
 
@@ -593,6 +601,10 @@ std::string StoryText::percent(double share) const {
 std::string StoryText::word(Index index) const {
   return cut_to_width(paint.shown(at(story.sentence.words, index).text), 24, paint.unicode);
 }
+std::string StoryText::quoted(Index index) const {
+  const std::string shown = word(index);
+  return at(story.sentence.words, index).special ? shown : fmt::format("\"{}\"", shown);
+}
 std::string StoryText::piece(Index token) const {
   return cut_to_width(paint.shown(at(story.sentence.tokens.tokens, token)), 16, paint.unicode);
 }
@@ -613,7 +625,7 @@ std::string rounding_note(const NumberStyle& style, const std::vector<double>& t
   long long printed = 0;
   for (const double x : terms) printed += printed_units(x, style);
   if (printed == printed_units(total, style)) return "";
-  return fmt::format("; the printed digits to {}: rounding",
+  return fmt::format("; as printed to {}: rounding",
                      styled_number(static_cast<double>(printed) / std::pow(10.0, style.digits), style));
 }
 

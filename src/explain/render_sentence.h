@@ -24,7 +24,8 @@ class StoryText {
   std::string percent(double share) const;
   // A word as it is written, escaped and cut: river.
   std::string word(Index index) const;
-  std::string quoted(Index index) const { return "\"" + word(index) + "\""; }
+  // "river", in quotes; a mark of the model's stands as it is.
+  std::string quoted(Index index) const;
   std::string piece(Index token) const;
   // Text of ours, for terminals without Unicode too.
   std::string own(std::string_view words) const { return paint.shown(words); }
@@ -41,7 +42,7 @@ class StoryText {
 
 // " + 6.12", " - 4.83" behind a first term.
 std::string signed_term(const StoryText& text, double x);
-// "; the printed digits add up to 31.20: rounding", or nothing where they add up to the printed total.
+// "; as printed to 31.20: rounding", or nothing where the printed digits add up to the printed total.
 std::string rounding_note(const NumberStyle& style, const std::vector<double>& terms, double total);
 
 std::vector<std::string> sentence_work_lines(const StoryText& text, const SentenceWork& work);

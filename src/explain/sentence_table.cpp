@@ -78,11 +78,14 @@ std::vector<std::string> bar_table_lines(const BarTable& table, int width, const
     return sum;
   };
   num_dropped = 0;
-  while (fixed() > width) {
-    const auto drop = std::find_if(columns.begin(), columns.end(), [](const BarColumn* c) { return c->droppable; });
-    if (drop == columns.end()) break;
-    columns.erase(drop);
-    ++num_dropped;
+  for (const int turn : {1, 2}) {
+    while (fixed() > width) {
+      const auto drop =
+          std::find_if(columns.begin(), columns.end(), [&](const BarColumn* c) { return c->drop == turn; });
+      if (drop == columns.end()) break;
+      if (!(*drop)->bars) ++num_dropped;
+      columns.erase(drop);
+    }
   }
   const int bar_width = std::clamp(kLeastBar + width - fixed(), 1, kMostBar);
 
@@ -104,22 +107,27 @@ std::vector<std::string> bar_table_lines(const BarTable& table, int width, const
   lines.push_back(paint.bold(header));
   for (std::size_t row = 0; row < table.labels.size(); ++row) {
     std::string line = pad_right(table.labels[row], label_width);
-    bool overflows = false;  // a text in place of a bar may run on: it is the last of its line
+    std::string runs_on;  // a text in place of a bar that is too long for it is the last of its line
     for (const BarColumn* c : columns) {
-      if (overflows) break;
-      line += std::string(kGap, ' ');
       if (!c->bars) {
-        line += aligned(c->cells[row], layout_of(*c));
-      } else if (!c->cells[row].empty()) {
-        line.append(1, ' ').append(pad_right(c->cells[row], bar_width));
-        overflows = display_width(c->cells[row]) > bar_width;
+        if (runs_on.empty()) line.append(kGap, ' ').append(aligned(c->cells[row], layout_of(*c)));
+      } else if (display_width(c->cells[row]) > bar_width) {
+        runs_on = c->cells[row];
       } else {
-        line.append(1, ' ').append(pad_right(bar(c->lengths[row], longest, bar_width, paint.unicode), bar_width));
+        const std::string drawn =
+            c->cells[row].empty() ? bar(c->lengths[row], longest, bar_width, paint.unicode) : c->cells[row];
+        line.append(kGap + 1, ' ').append(pad_right(drawn, bar_width));
       }
     }
+    const bool beside = display_width(line) + kGap + 1 + display_width(runs_on) <= width;
+    if (!runs_on.empty() && beside) line.append(kGap + 1, ' ').append(runs_on);
     trim(line);
     const bool strong = row < table.strong.size() && table.strong[row];
     lines.push_back(strong ? paint.bold(line) : line);
+    if (!runs_on.empty() && !beside) {
+      for (const std::string& below : wrap_words(runs_on, width - kGap, 0))
+        lines.push_back(std::string(kGap, ' ') + below);
+    }
   }
   return lines;
 }

@@ -22,7 +22,7 @@ struct BarColumn {
   std::vector<std::string> cells{};  // numbers, words such as "hidden", or nothing
   bool bars = false;                 // cells are then texts that stand in place of a bar, or nothing
   std::vector<double> lengths{};     // of the bars
-  bool droppable = false;            // left out, first of all from the left, where the table is too wide
+  int drop = 0;                      // where the table is too wide: 1 is left out first, then 2; 0 never
 };
 struct BarTable {
   std::string corner{};
@@ -32,7 +32,7 @@ struct BarTable {
 };
 
 // Lines of at most `width` columns, as long as labels and numbers fit at all. Texts must have passed paint.shown().
-// num_dropped: how many columns were left out.
+// num_dropped: how many columns of numbers were left out.
 std::vector<std::string> bar_table_lines(const BarTable& table, int width, const Paint& paint, int& num_dropped);
 
 }  // namespace v0
