@@ -9,12 +9,16 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <array>
+#include <optional>
 #include <utility>
 
 #include "model_cache.h"
 #include "program.h"
+#include "regard/compare.h"
 #include "regard/sentence_story.h"
+#include "save_sentence.h"
 
 namespace regard::program {
 namespace {
@@ -61,6 +65,27 @@ void refuse_options_of_matrices(const ExplainText& shared) {
   if (shared.pause) throw UsageError("--pause is for matrices of your own; give --full for every number of a sentence");
 }
 
+// The word's vectors in this sentence and in those beside it, and what hiding the word that it hears does to them.
+std::string comparison_text(const SentenceTextArguments& arguments, const SentenceStory& story,
+                            const SentenceModel& model, const SentenceTextOptions& text) {
+  if (arguments.beside.empty()) return "";
+  const auto named = [&](Index word) { return story.sentence.words[static_cast<std::size_t>(word)].text; };
+  const auto stands_once = [&](const std::string& name) {
+    return std::count_if(story.sentence.words.begin(), story.sentence.words.end(),
+                         [&](const SentenceWord& word) { return word.text == name; }) == 1;
+  };
+  std::vector<std::string> sentences{arguments.text};
+  sentences.insert(sentences.end(), arguments.beside.begin(), arguments.beside.end());
+  CompareOptions options{.hide = arguments.hide, .control = {}, .truncate = arguments.truncate};
+  const std::string heard = named(story.chosen.target);
+  if (options.hide.empty() && stands_once(heard) &&
+      !story.sentence.words[static_cast<std::size_t>(story.chosen.target)].special)
+    options.hide = {heard};
+  const Comparison comparison = compare_word(model, named(story.chosen.word), sentences, options);
+  return "\n" + render_compare_text(comparison,
+                                    {.width = text.width, .color = text.color, .unicode = text.unicode, .brief = true});
+}
+
 }  // namespace
 
 void add_sentence_options(CLI::App& command, SentenceTextArguments& arguments) {
@@ -83,7 +108,16 @@ void add_sentence_options(CLI::App& command, SentenceTextArguments& arguments) {
   command.add_flag("--no-special", arguments.no_special, "without the model's own marks in the table")->group(group);
   command.add_flag("--all-heads", arguments.all_heads, "what each head hears most unusually")->group(group);
   command.add_flag("--truncate", arguments.truncate, "cut a text that is too long for the model")->group(group);
-  add("--label", arguments.label, "TEXT", "set before the sentence");
+  command
+      .add_option("--beside", arguments.beside,
+                  "the same word in another sentence: how far its\nvectors part, as regard compare says in full; may "
+                  "be\ngiven again")
+      ->type_name("\"TEXT\"")
+      ->allow_extra_args(false)
+      ->group(group);
+  add("--save", arguments.save, "DIR", "the arrays as NPY files, named in DIR/tokens.json");
+  add("--what", arguments.what, "NAMES",
+      "some of weights, scores, query, key, value, context,\nhidden_states, with commas");
 }
 
 std::string sentence_option(const SentenceTextArguments& arguments) {
@@ -96,7 +130,9 @@ std::string sentence_option(const SentenceTextArguments& arguments) {
   if (arguments.no_special) return "--no-special";
   if (arguments.all_heads) return "--all-heads";
   if (arguments.truncate) return "--truncate";
-  return arguments.label.empty() ? "" : "--label";
+  if (!arguments.beside.empty()) return "--beside";
+  if (!arguments.save.empty()) return "--save";
+  return arguments.what.empty() ? "" : "--what";
 }
 
 void explain_sentence(const SentenceTextArguments& arguments, const ExplainText& shared) {
@@ -115,7 +151,9 @@ void explain_sentence(const SentenceTextArguments& arguments, const ExplainText&
                            .all_heads = arguments.all_heads,
                            .no_special = arguments.no_special,
                            .order = parse_order(arguments.sort),
-                           .label = arguments.label};
+                           .label = arguments.beside.empty() ? "" : "A"};
+  if (shared.json && !arguments.beside.empty())
+    throw UsageError("--beside is for the screen; for the data of a comparison give regard compare … --json");
   if (!arguments.top.empty()) {
     text.top = parse_integer("--top", arguments.top);
     if (*text.top < 1) throw UsageError(fmt::format("--top is {}; expected 1 or more", *text.top));
@@ -126,12 +164,18 @@ void explain_sentence(const SentenceTextArguments& arguments, const ExplainText&
       throw UsageError(fmt::format("--digits is {}; expected a whole number from 0 to 17", digits));
     text.digits = static_cast<int>(digits);
   }
+  if (arguments.save.empty() && !arguments.what.empty())
+    throw UsageError("--what names what --save writes; give --save DIR too");
+  std::optional<SentenceSaver> saver;
+  if (!arguments.save.empty()) saver.emplace(arguments.save, arguments.what);
   const std::string sentence = given_text(arguments.text);
   const SentenceModel model = load_sentence_model(model_folder(arguments.model));
   try {
     const SentenceStory story = tell_sentence(model, sentence, options);
+    if (saver) saver->write(model, story.sentence);
     write_stdout(shared.json ? render_sentence_json(story, {.command = command_line()})
-                             : render_sentence_text(story, text));
+                             : render_sentence_text(story, text) + comparison_text(arguments, story, model, text));
+    if (saver) saver->commit();
   } catch (const std::invalid_argument& error) {
     throw UsageError(error.what());
   }

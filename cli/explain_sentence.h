@@ -13,8 +13,8 @@ namespace regard::program {
 
 // As they were typed; empty where not given.
 struct SentenceTextArguments {
-  std::string text, model, layer, head, top, sort, label;
-  std::vector<std::string> hide;
+  std::string text, model, layer, head, top, sort, save, what;
+  std::vector<std::string> hide, beside;
   bool no_special = false;
   bool all_heads = false;
   bool truncate = false;

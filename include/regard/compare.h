@@ -107,7 +107,7 @@ struct CompareText {
 };
 REGARD_EXPORT std::string render_compare_text(const Comparison& comparison, const CompareText& options = {});
 
-// "schema": "regard/1"; docs/sentences.md lists the fields. command is what the user typed.
+// "schema": "regard/1"; docs/compare.md lists the fields. command is what the user typed.
 REGARD_EXPORT std::string render_compare_json(const Comparison& comparison, std::string_view command);
 
 }  // namespace v0

@@ -118,7 +118,7 @@ struct HeadsText {
 };
 REGARD_EXPORT std::string render_heads_text(const HeadSurvey& survey, const HeadFilter& filter,
                                             const HeadsText& options = {});
-// "schema": "regard/1"; docs/sentences.md lists the fields. command is what the user typed.
+// "schema": "regard/1"; docs/compare.md lists the fields. command is what the user typed.
 REGARD_EXPORT std::string render_heads_json(const HeadSurvey& survey, const HeadFilter& filter,
                                             std::string_view command);
 

@@ -431,9 +431,8 @@ class CompareRenderer {
                   name(pair.first) + " less what it adds in " + name(pair.second) + ", layer by layer",
               false);
     const int look_width = display_width(look_text(numbers, pair.first, 0, 0));
-    line(paint_.dim("  layer  length  head       share   " +
-                    pad_right("in " + name(pair.first) + " looks at", look_width) + "   in " + name(pair.second) +
-                    " looks at"));
+    line(paint_.dim("  layer  length  head       share   " + pad_right(name(pair.first) + " looks at", look_width) +
+                    "   " + name(pair.second) + " looks at"));
     const auto [layers, heads, words] = numbers.attention[static_cast<std::size_t>(pair.first)].shape();
     (void)words;
     for (Index layer = 0; layer < layers; ++layer) layer_lines(numbers, pair, layer, heads);
@@ -478,7 +477,7 @@ class CompareRenderer {
     }
     const double parted = static_cast<double>(printed) / 10 - 100;
     std::string note = "sum 100 %";
-    if (std::abs(parted) > 0.01) note += " (" + number(100 + parted, 1) + " as printed)";
+    if (std::abs(parted) > 0.01) note += " (prints " + number(100 + parted, 1) + ")";
     line(paint_.dim(end.empty() ? start + note : end + "   " + note));
   }
 

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// A comparison as JSON; docs/sentences.md lists the fields.
+// A comparison as JSON; docs/compare.md lists the fields.
 // Read next: regard/compare.h, json_text.h.
 #include "json_text.h"
 #include "regard/compare.h"
