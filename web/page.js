@@ -108,14 +108,26 @@ function article() {
     }
     main.append(el("section", { class: "figure" }, el("h2", {}, a.has_heads ? "The whole head" : "Everyone asks"), el("div", { class: "body" }, map_figure(a, state, set)), map_note(a, state)));
   }
-  main.append(el("section", { class: "steps" }, el("h2", {}, "Step by step"),
-    el("p", { class: "lead" }, "Every number in full. Choose one to see how it came about."),
-    ...explanation.steps.map((step) => step_section(explanation, step, state, set))));
+  main.append(steps());
   if (explanation.slips.length > 0) {
     main.append(el("section", { class: "slips" }, el("h2", {}, "Where the document slips"), el("ul", {}, ...explanation.slips.map((slip) => el("li", {}, shown(slip))))));
   }
   main.append(foot());
   return main;
+}
+
+/** The steps are drawn anew only when something in them changes: they may hold many numbers. */
+let steps_drawn = { key: "", element: el("section") };
+
+function steps() {
+  const of_figures = /^(row|mix|map) /.test(state.open);
+  const key = `${state.head} ${of_figures ? "" : state.open}`;
+  if (key !== steps_drawn.key) {
+    steps_drawn = { key, element: el("section", { class: "steps" }, el("h2", {}, "Step by step"),
+      el("p", { class: "lead" }, "Every number in full. Choose one to see how it came about."),
+      ...explanation.steps.map((step) => step_section(explanation, step, state, set))) };
+  }
+  return steps_drawn.element;
 }
 
 let json_open = false;

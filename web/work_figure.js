@@ -72,6 +72,8 @@ function in_sum(x, style) {
  */
 export function sum_in_words(work, style) {
   const { terms } = work;
+  // Where lines follow, the sum is only on the way to the result.
+  const total = work.lines.length > 0 ? terms.at(-1)?.sum ?? 0 : work.result;
   const whole = terms.every((t) => t.factors.every((x) => Number.isInteger(x) && Math.abs(x) < 1e6));
   const few = terms.length <= 5;
   const chosen = few ? terms : [...terms].sort((a, b) => Math.abs(b.product) - Math.abs(a.product)).slice(0, 3);
@@ -83,10 +85,10 @@ export function sum_in_words(work, style) {
     parts.push(`${terms.length - chosen.length} others (${styled_number(rest, style)})`);
     printed += printed_units(rest, style);
   }
-  const parted = printed - printed_units(work.result, style);
+  const parted = printed - printed_units(total, style);
   const kind = terms.some((t) => t.factors.length > 1) ? "product" : "term";
   const count = terms.length === 1 ? `one ${kind}` : `${terms.length} ${kind}s`;
-  return `${styled_number(work.result, style)} is ${count}: ${parts.join(" + ")}` +
+  return `${styled_number(total, style)} is ${count}: ${parts.join(" + ")}` +
     (parted !== 0 && !style.scientific ? ` (rounding parts them by ${units_text(Math.abs(parted), style)})` : "");
 }
 

@@ -1,0 +1,259 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Everything that the page lets one do, by mouse and by keyboard, there and back; the address that holds it."""
+
+import json
+
+import numpy as np
+import pytest
+
+STAGES = ["compare", "scale", "softmax", "mix"]
+
+
+def current(page):
+    return page.locator('[aria-current="step"]').inner_text()
+
+
+def visible(page, selector):
+    return page.locator(selector).first.evaluate("e => getComputedStyle(e).visibility") == "visible"
+
+
+def test_the_steps_go_forward_and_back(lesson):
+    page, _ = lesson("003")
+    assert current(page) == "mix"
+    for want in ("softmax", "scale", "compare"):
+        page.locator('[data-focus="back"]').click()
+        assert current(page) == want
+    assert not page.locator('[data-focus="back"]').is_enabled()
+    for want in ("scale", "softmax", "mix", "compare"):
+        page.locator('[data-focus="next"]').click()
+        assert current(page) == want
+    for i, want in enumerate(STAGES):
+        page.locator(f'[data-focus="mark {i}"]').click()
+        assert current(page) == want
+
+
+def test_the_steps_go_by_arrows_and_hold_their_place(lesson):
+    page, _ = lesson("003")
+    where = page.locator('[data-cell="row 1 weights"]').bounding_box()
+    assert visible(page, '[data-cell="row 1 weights"] .number')
+    page.keyboard.press("ArrowLeft")
+    page.keyboard.press("ArrowLeft")
+    assert current(page) == "scale"
+    assert not visible(page, '[data-cell="row 1 weights"] .number')
+    assert page.locator('[data-cell="row 1 weights"]').bounding_box() == where
+    page.keyboard.press("ArrowRight")
+    assert current(page) == "softmax"
+    assert visible(page, '[data-cell="row 1 weights"] .number')
+    assert page.locator('[data-cell="row 1 weights"]').bounding_box() == where
+
+
+def test_the_equation_of_the_step_stands_beside(lesson):
+    page, data = lesson("003", "#step=compare")
+    equations = {step["name"]: step["equation"] for step in data["steps"]}
+    for stage, name in (("compare", "scores"), ("softmax", "weights"), ("mix", "context")):
+        page.locator(f'[data-focus="mark {STAGES.index(stage)}"]').click()
+        assert page.locator(".step-note .equation").inner_text() == equations[name]
+        assert page.locator(".step-note .equation .active").count() == 1
+
+
+def test_any_word_becomes_the_query(lesson):
+    page, _ = lesson("000")
+    for i, word in enumerate(["I", "love", "coding"]):
+        page.locator(f'[data-focus="word {i}"]').click()
+        assert page.locator(".row-table .asks").inner_text() == f"{word} asks"
+        assert page.locator(".finding").inner_text().startswith(f'"{word}" listens')
+        assert page.locator(".map td.framed").count() == 3
+        assert page.locator(".map tr.chosen th").inner_text() == word
+    page.locator('[data-focus="word 0"]').click()
+    assert page.locator(".row-table .asks").inner_text() == "I asks"
+
+
+def test_a_number_unfolds_and_folds(lesson):
+    page, _ = lesson("001")
+    for cell in ("row 2 scores", "row 0 scaled", "row 3 exponential", "row 1 weights", "mix 1", "queries 0 1 1", "weights 0 1 4"):
+        target = page.locator(f'[data-cell="{cell}"]')
+        assert target.get_attribute("aria-expanded") == "false"
+        target.click()
+        assert target.get_attribute("aria-expanded") == "true"
+        assert page.locator(".unfold").count() == 1
+        assert page.locator(".unfold").inner_text() != ""
+        target.click()
+        assert target.get_attribute("aria-expanded") == "false"
+        assert page.locator(".unfold").count() == 0
+    # Beneath its line, not elsewhere.
+    page.locator('[data-cell="row 2 scores"]').click()
+    line = page.locator('tr:has([data-cell="row 2 scores"]) + tr')
+    assert "unfold" in line.get_attribute("class")
+    page.keyboard.press("Escape")
+    assert page.locator(".unfold").count() == 0
+
+
+def test_arrows_walk_through_a_table_in_focus(lesson):
+    page, _ = lesson("000")
+    page.locator('[data-cell="row 0 scores"]').focus()
+    step = current(page)
+
+    def focus():
+        return page.evaluate("document.activeElement.dataset.cell")
+
+    for key, want in (("ArrowDown", "row 1 scores"), ("ArrowRight", "row 1 scaled"), ("End", "row 1 weights"), ("ArrowDown", "row 2 weights"),
+                      ("ArrowDown", "row 2 weights"), ("ArrowUp", "row 1 weights"), ("Home", "row 1 scores"), ("ArrowLeft", "row 1 scores")):
+        page.keyboard.press(key)
+        assert focus() == want
+    assert current(page) == step
+    page.keyboard.press("Enter")
+    assert page.locator(".row-table .unfold").count() == 1
+    assert focus() == "row 1 scores"
+    page.keyboard.press("Space")
+    assert page.locator(".row-table .unfold").count() == 0
+
+
+def test_tab_reaches_each_table_once(lesson):
+    page, _ = lesson("000")
+    for table in page.locator('table[role="grid"]').all():
+        assert table.locator('[data-cell][tabindex="0"]').count() <= 1
+    reached = set()
+    for _ in range(60):
+        page.keyboard.press("Tab")
+        reached.add(page.evaluate("document.activeElement?.dataset?.focus ?? ''"))
+    assert {"word 0", "mark 0", "back", "row 0 scores", "mix 0", "map 0 0", "scale", "embeddings 0 0 0", "weights 0 0 0"} <= reached
+
+
+def test_the_map_chooses_a_query_and_its_scale(lesson):
+    page, _ = lesson("000")
+    page.locator('[data-cell="map 2 0"]').click()
+    assert page.locator(".row-table .asks").inner_text() == "coding asks"
+    legend = page.locator(".legend")
+    assert "1" in legend.inner_text().split()
+    cell = page.locator('[data-cell="map 2 2"]')
+    faint = cell.evaluate("e => getComputedStyle(e).backgroundColor")
+    page.locator('[data-focus="scale"]').click()
+    assert ".87887824" in legend.inner_text()
+    assert cell.evaluate("e => getComputedStyle(e).backgroundColor") != faint
+    page.locator('[data-focus="scale"]').click()
+    assert cell.evaluate("e => getComputedStyle(e).backgroundColor") == faint
+
+
+def test_hidden_cells_are_hatched_and_say_so(lesson):
+    page, _ = lesson("003")
+    hidden = page.locator('[data-cell="map 0 2"]')
+    assert hidden.inner_text() == "hidden"
+    assert "repeating-linear-gradient" in hidden.evaluate("e => getComputedStyle(e).backgroundImage")
+    seen = page.locator('[data-cell="map 2 0"]')
+    assert seen.inner_text() != "hidden"
+    assert "repeating" not in seen.evaluate("e => getComputedStyle(e).backgroundImage")
+
+
+def test_covered_results_show_again(lesson):
+    page, _ = lesson("000", "#step=softmax")
+    for press in (lambda: page.keyboard.press("h"), lambda: page.locator('[data-focus="cover"]').click()):
+        press()
+        assert not visible(page, '[data-cell="row 0 weights"] .number')
+        assert visible(page, '[data-cell="row 0 scores"] .number')
+        assert not visible(page, ".finding span")
+        press()
+        assert visible(page, '[data-cell="row 0 weights"] .number')
+        assert visible(page, ".finding span")
+
+
+def test_projector_size_and_themes_go_both_ways(lesson):
+    page, _ = lesson("000")
+    size = page.evaluate("getComputedStyle(document.body).fontSize")
+    for press in (lambda: page.keyboard.press("p"), lambda: page.locator('[data-focus="projector"]').click()):
+        press()
+        assert page.evaluate("getComputedStyle(document.body).fontSize") == "22px"
+        press()
+        assert page.evaluate("getComputedStyle(document.body).fontSize") == size
+    paper = {}
+    for theme in ("light", "dark"):
+        before = page.evaluate("getComputedStyle(document.documentElement).backgroundColor")
+        page.locator(f'[data-focus="{theme}"]').click()
+        paper[theme] = page.evaluate("getComputedStyle(document.documentElement).backgroundColor")
+        page.locator(f'[data-focus="{theme}"]').click()
+        assert page.evaluate("getComputedStyle(document.documentElement).backgroundColor") == before
+    assert paper["light"] != paper["dark"]
+
+
+def test_attentions_and_heads_can_be_chosen(lesson):
+    page, _ = lesson("004")
+    page.locator('[data-focus="attention weights"]').click()
+    first = page.locator(".finding").inner_text()
+    page.locator('[data-focus="attention weights-of-two-heads"]').click()
+    assert page.locator('[data-focus^="head "]').count() == 2
+    told = []
+    for head in ("0", "1", "0"):
+        page.locator(f'[data-focus="head {head}"]').click()
+        told.append(page.locator(".finding").inner_text())
+        assert told[-1].startswith(f"In head {head}, ")
+    assert told[0] == told[2] != told[1]
+    page.locator('[data-focus="attention weights"]').click()
+    assert page.locator(".finding").inner_text() == first
+
+
+def test_a_lesson_opens_with_its_own_attention(lesson):
+    for name, want in (("000", "weights"), ("001", "weights"), ("002", "weights"), ("003", "weights"), ("004", "hand-weights")):
+        page, data = lesson(name)
+        pressed = page.locator('[data-focus^="attention "][aria-pressed="true"]')
+        names = [step["name"] for step in data["steps"]]
+        assert want in names
+        assert pressed.count() == 0 or pressed.get_attribute("data-focus") == f"attention {want}"
+
+
+def test_the_json_is_the_one_of_the_command(lesson):
+    page, data = lesson("000")
+    assert page.locator("pre").is_hidden()
+    page.locator("summary").click()
+    page.wait_for_function("document.querySelector('pre').textContent !== ''")
+    assert json.loads(page.locator("pre").inner_text()) == data
+    page.locator("summary").click()
+    assert page.locator("pre").is_hidden()
+
+
+def test_the_address_holds_what_is_chosen(lesson, pages):
+    page, _ = lesson("004")
+    page.locator('[data-focus="attention weights-of-two-heads"]').click()
+    page.locator('[data-focus="head 1"]').click()
+    page.locator('[data-focus="word 2"]').click()
+    page.locator('[data-focus="mark 2"]').click()
+    page.locator('[data-cell="row 3 weights-of-two-heads"]').click()
+    told = page.locator(".row-section").inner_text()
+    again = pages.open(pages.make("lesson", "004")[0], "#" + page.url.split("#")[1])
+    assert again.locator(".row-section").inner_text() == told
+    assert current(again) == "softmax"
+    assert again.locator('[data-focus="head 1"]').get_attribute("aria-pressed") == "true"
+    assert again.locator(".row-table .unfold").count() == 1
+    again.evaluate("location.hash = '#attention=weights&query=0&step=mix'")
+    again.wait_for_function("document.querySelector('[aria-current=step]').textContent === 'mix'")
+    assert again.locator(".row-table .unfold").count() == 0
+
+
+@pytest.mark.parametrize("address", ["#query=99", "#head=7", "#step=nothing", "#attention=__proto__", "#query=-1&head=x", "#open=%00%22%3E%3Cscript%3E",
+                                     "#%E0%A4%A", "#open=row 0 constructor", "#query=1e9&step=toString"])
+def test_an_address_that_says_nothing_true_opens_the_page_as_it_is(lesson, address):
+    page, _ = lesson("000", address)
+    assert page.locator(".row-table .asks").inner_text() == "love asks"
+    assert current(page) == "mix"
+
+
+def test_many_keys_are_shortened_and_a_large_head_is_painted(arrays):
+    generator = np.random.default_rng(13)
+    given = {"Q": generator.standard_normal((70, 4)).tolist(), "K": generator.standard_normal((90, 4)).tolist(), "V": generator.standard_normal((90, 3)).tolist()}
+    page, data = arrays(given)
+    lines = page.locator(".row-table tbody tr").count()
+    assert lines == 39
+    assert page.locator(".row-table tbody tr.others th").inner_text() == "52 others"
+    canvas = page.locator("canvas.painted")
+    assert canvas.count() == 1
+    canvas.focus()
+    before = page.locator(".row-table .asks").inner_text()
+    page.keyboard.press("ArrowDown")
+    assert page.locator(".row-table .asks").inner_text() != before
+    page.keyboard.press("ArrowUp")
+    assert page.locator(".row-table .asks").inner_text() == before
+    box = canvas.bounding_box()
+    canvas.hover(position={"x": box["width"] * 89.5 / 90, "y": box["height"] * 69.5 / 70})
+    weight = data["steps"][-2]["result"][69][89]
+    readout = page.locator(".readout").inner_text()
+    assert readout.startswith("69 → 89: ") and abs(float(readout.split(": ")[1]) - weight) < 1e-4
+    page.mouse.click(box["x"] + 2, box["y"] + box["height"] * 69.5 / 70)
+    assert page.locator(".row-table .asks").inner_text() == "69 asks"
