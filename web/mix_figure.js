@@ -34,7 +34,7 @@ export function mix_figure(a, state, set) {
   const range = range_of([...values, context]);
   const reached = state.step === 3;
   const covered = state.covered && reached;
-  const width = Math.min(520, Math.max(150, mix.width * 44));
+  const width = Math.min(500, Math.max(220, mix.width * 62));
   const weight_style = a.columns[a.columns.length - 1].style;
   const name = a.query_labels[query];
 

@@ -76,7 +76,7 @@ function matrix_table(request, choose) {
   /** @param {Axis} axis @param {number} index */
   const label = (axis, index) => axis.labels ? word(axis_label(axis, index), axis.name === "query" || axis.name === "key" ? axis.name : "") : String(index);
   const jump = (/** @type {number[]} */ list, /** @type {number} */ n) => n > 0 && list[n] !== list[n - 1] + 1;
-  const head_row = el("tr", {}, el("td", { class: "corner" }, axes_text(row_axis, column_axis)));
+  const head_row = el("tr", {}, el("td"));
   for (const [n, c] of columns.entries()) {
     if (jump(columns, n)) head_row.append(el("td", { class: "gap" }, "…"));
     head_row.append(el("th", { scope: "col", class: c === focus_of(column_axis) && e.by_columns ? "in-focus" : null }, label(column_axis, c)));
@@ -112,7 +112,9 @@ function matrix_table(request, choose) {
     body.append(line);
     if (unfold) body.append(unfold);
   }
-  const table = el("table", { class: "matrix", role: step === null ? null : "grid" }, request.title === "" ? null : el("caption", {}, request.title), el("thead", {}, head_row), body);
+  const axes = axes_text(row_axis, column_axis);
+  const title = request.title === "" && axes === "" ? null : el("caption", {}, request.title, axes === "" ? null : el("span", { class: "axes" }, axes));
+  const table = el("table", { class: "matrix", role: step === null ? null : "grid" }, title, el("thead", {}, head_row), body);
   if (sums === "column") table.append(el("tfoot", {}, el("tr", {}, el("th", { scope: "row" }, "sum"), ...columns.map((c) => el("td", { class: "sum" }, number_text(total(c), style))))));
   if (step !== null) make_grid(table, choose);
   const shortened = rows.length < matrix.rows || columns.length < matrix.columns;
@@ -195,7 +197,9 @@ export function step_section(e, step, state, set) {
   const note = el("aside", { class: "note" }, step.called === "" ? null : el("p", { class: "called" }, "in the document ", el("bdi", {}, el("code", {}, shown(step.called)))),
     step.library ? null : el("p", {}, "Not the library's arithmetic: computed as on paper."),
     compared ? el("p", { class: "agree" }, `As in the document: ${same} of ${compared.compared} numbers${compared.digits}.`) : null);
-  return el("section", { class: "step", "aria-labelledby": `step-${step.index}` }, heading, note, el("div", { class: "body" },
+  // About so many characters stand beside the notes; a wider table takes their room, and they go above it.
+  const is_wide = Math.min(m.columns, most_columns) * (step.style.digits + 4) + 8 > 72;
+  return el("section", { class: is_wide ? "step wide" : "step", "aria-labelledby": `step-${step.index}` }, heading, note, el("div", { class: "body" },
     el("p", { class: "equation" }, formula(step.equation, step.symbol), el("span", { class: "shape" }, shape_text(step))),
     step.finding === "" ? null : el("p", { class: "step-finding" }, `${shown(step.finding)}${step.finding.endsWith(".") ? "" : "."}`),
     tables, sums === "" ? null : el("p", { class: "caption" }, sums),

@@ -51,7 +51,7 @@ export function strip(numbers, options) {
     }
   };
   if (options.ghost) draw(options.ghost, "ghost");
-  draw(numbers, "bar");
+  draw(numbers, "stick");
   picture.append(svg("line", { class: "zero", x1: 0, x2: options.width, y1: zero.toFixed(2), y2: zero.toFixed(2) }));
   return picture;
 }
@@ -108,7 +108,7 @@ function products_view(work, style) {
       factors.length > 1 ? `${factors.map((x) => in_sum(x, Number.isInteger(x) ? { digits: 0, scientific: style.scientific } : style)).join(" · ")} = ` : "",
       el("b", {}, styled_number(product, style))));
   }
-  const width = Math.max(80, Math.min(560, terms.length * 34));
+  const width = Math.max(80, Math.min(520, terms.length * 34));
   return el("div", { class: "products" },
     strip(terms.map((t) => t.product), { width, height: 64, kind: "neutral", label: `${terms.length} products as bars` }), list);
 }

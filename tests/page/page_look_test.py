@@ -63,7 +63,7 @@ def test_figures_stand_out_from_the_paper(lesson, theme):
             const [x, y, z] = [...context.getImageData(0, 0, 1, 1).data].map(c => { c /= 255; return c <= 0.04045 ? c / 12.92 : ((c + 0.055) / 1.055) ** 2.4; });
             return 0.2126 * x + 0.7152 * y + 0.0722 * z; };
         const paper = luminance(getComputedStyle(document.documentElement).backgroundColor);
-        return ['.bar-fill', '.strip.value .bar', '.strip.context .bar', '.strip .zero'].map(s => { const style = getComputedStyle(document.querySelector(s));
+        return ['.bar-fill', '.strip.value .stick', '.strip.context .stick', '.strip .zero'].map(s => { const style = getComputedStyle(document.querySelector(s));
             const color = s === '.bar-fill' ? style.backgroundColor : style.stroke; const [a, b] = [luminance(color), paper].sort((x, y) => y - x); return (a + 0.05) / (b + 0.05); }); }""")
     assert min(ratio) >= 3
 

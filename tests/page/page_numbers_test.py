@@ -215,7 +215,7 @@ def test_an_unfolded_number_is_the_sum_that_json_gives(lesson, name, cell):
     style = extra_of(page)["steps"][[one["name"] for one in data["steps"]].index(step)]["style"]
     total = want["terms"][-1]["sum_so_far"] if step == "normalised" else want["result"]
     assert sum_in_words.startswith(f"{styled(number(total, data['dtype']), style)} is {len(want['terms'])} products: ")
-    bars = page.locator(".steps .unfold .strip .bar").count()
+    bars = page.locator(".steps .unfold .strip .stick").count()
     assert bars == sum(term["product"] != 0 for term in want["terms"])
 
 
