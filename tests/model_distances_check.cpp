@@ -1,0 +1,96 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// The means of src/explain/minilm_distance_weights.h, made anew from the real model (REGARD_TEST_MODEL) and the 30
+// sentences, and compared. To make the file: REGARD_WRITE_DISTANCES=src/explain/minilm_distance_weights.h, then
+// clang-format-19 -i.
+// Read next: regard/sentence_row.h.
+#include <gtest/gtest.h>
+
+#include <cmath>
+#include <cstdlib>
+#include <fstream>
+
+#include "regard/sentence_row.h"
+
+namespace regard {
+namespace {
+
+std::string environment(const char* name) {
+  const char* value = std::getenv(name);
+  return value ? value : "";
+}
+
+DistanceSums sums_of_the_sentences(const SentenceModel& model) {
+  DistanceSums sums;
+  std::ifstream file(REGARD_ENCODER_DATA "/sentences.txt");
+  int count = 0;
+  for (std::string line; std::getline(file, line); ++count) add_distances(read_sentence(model, line), sums);
+  EXPECT_EQ(count, 30);
+  return sums;
+}
+
+// Ten-thousandths.
+long rounded(double mean) { return std::lround(mean * 10000); }
+
+// The head of the file stays; the numbers behind it are made anew.
+void write(const DistanceSums& sums, const std::string& path) {
+  std::string text;
+  std::ifstream old(path);
+  for (std::string line; std::getline(old, line);) {
+    text += line + "\n";
+    if (line.find("kMinilmDistanceWeights[kMinilmLayers]") != std::string::npos) break;
+  }
+  for (Index layer = 0; layer < sums.num_layers; ++layer) {
+    text += layer == 0 ? "    {" : ",\n    {";
+    for (Index head = 0; head < sums.num_heads; ++head) {
+      text += head == 0 ? "{" : ",\n     {";
+      for (Index distance = -kFarthest; distance <= kFarthest; ++distance) {
+        text += (distance == -kFarthest ? "" : ", ") + std::to_string(rounded(sums.mean(layer, head, distance)));
+      }
+      text += "}";
+    }
+    text += "}";
+  }
+  std::ofstream(path) << text << "};\n\n}  // namespace v0\n}  // namespace regard\n";
+}
+
+TEST(DistanceWeights, AreTheMeansOverTheThirtySentences) {
+  const std::string folder = environment("REGARD_TEST_MODEL");
+  ASSERT_FALSE(folder.empty()) << "REGARD_TEST_MODEL names no folder";
+  const SentenceModel model = load_sentence_model(folder);
+  ASSERT_EQ(model.encoder.checkpoint->sha256(), minilm_sha256());
+  const DistanceSums sums = sums_of_the_sentences(model);
+  if (const std::string path = environment("REGARD_WRITE_DISTANCES"); !path.empty()) {
+    write(sums, path);
+    return;
+  }
+  for (Index layer = 0; layer < sums.num_layers; ++layer) {
+    for (Index head = 0; head < sums.num_heads; ++head) {
+      for (Index distance = -kFarthest; distance <= kFarthest; ++distance) {
+        // Half a ten-thousandth of rounding, and what another instruction set may move.
+        EXPECT_NEAR(minilm_usual_weight(layer, head, distance), sums.mean(layer, head, distance), 0.5e-4 + 1e-6)
+            << "L" << layer << "H" << head << " at " << distance;
+      }
+    }
+  }
+}
+
+TEST(TellingHeads, BankHearsTheRiverInLayer0Head4) {
+  const SentenceModel model = load_sentence_model(environment("REGARD_TEST_MODEL"));
+  const Sentence sentence = read_sentence(model, "he sat on the bank of the river");
+  const Index bank = word_index(sentence.words, "bank"), river = word_index(sentence.words, "river");
+  for (const std::optional<Index> word : {std::optional<Index>(bank), std::optional<Index>()}) {
+    const TellingHeads telling = telling_heads(sentence, minilm_sha256(), word);
+    EXPECT_EQ(telling.usual, Usual::test_sentences);
+    const Listening& first = telling.heads.front();
+    EXPECT_EQ((std::vector<Index>{first.layer, first.head, first.word, first.target}),
+              (std::vector<Index>{0, 4, bank, river}));
+    EXPECT_NEAR(first.weight, 0.71, 0.005);
+    EXPECT_EQ(telling.heads[1].layer, 0);
+    EXPECT_EQ(telling.heads[1].head, 10);
+    EXPECT_NEAR(telling.heads[1].weight, 0.65, 0.005);
+  }
+}
+
+}  // namespace
+}  // namespace regard

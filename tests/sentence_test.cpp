@@ -1,0 +1,155 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// Sentences in a small model: pieces gathered into words, names of words and their refusals, hidden words, the cut,
+// sums and means over pieces against plain loops.
+// Read next: sentence_model.h, regard/sentence.h.
+#include "regard/sentence.h"
+
+#include <gtest/gtest.h>
+
+#include <cmath>
+
+#include "sentence_model.h"
+
+namespace regard {
+namespace {
+
+Sentence read(std::string_view text, const SentenceOptions& options = {}) {
+  return read_sentence(small_sentence_model(), text, options);
+}
+
+// The message of what a call throws.
+template <class Call>
+std::string refusal(Call call) {
+  try {
+    call();
+  } catch (const std::invalid_argument& error) {
+    return error.what();
+  }
+  return "nothing was thrown";
+}
+bool has(const std::string& text, const std::string& part) { return text.find(part) != std::string::npos; }
+
+std::vector<std::string> texts(const Sentence& sentence) {
+  std::vector<std::string> all;
+  for (const SentenceWord& word : sentence.words) all.push_back(word.text);
+  return all;
+}
+
+TEST(ReadSentence, PiecesOfOneWordStandTogetherAsItIsWritten) {
+  const Sentence sentence = read("The Embeddings, he");
+  EXPECT_EQ(texts(sentence), (std::vector<std::string>{"[CLS]", "The", "Embeddings", ",", "he", "[SEP]"}));
+  EXPECT_EQ(sentence.words[2].tokens, (std::vector<Index>{2, 3, 4, 5}));
+  EXPECT_EQ(sentence.tokens.tokens[3], "##bed");
+  EXPECT_TRUE(sentence.words.front().special && sentence.words.back().special);
+  EXPECT_FALSE(sentence.words[2].special);
+  EXPECT_EQ(sentence.words.back().tokens, (std::vector<Index>{8}));
+}
+
+TEST(ReadSentence, AnEmptyTextHasTheMarksAlone) {
+  const Sentence sentence = read("");
+  EXPECT_EQ(texts(sentence), (std::vector<std::string>{"[CLS]", "[SEP]"}));
+  EXPECT_EQ(sentence.trace.layers.size(), 3u);
+}
+
+TEST(ReadSentence, EqualWordsSideBySideStayTwo) {
+  EXPECT_EQ(texts(read("the the")), (std::vector<std::string>{"[CLS]", "the", "the", "[SEP]"}));
+}
+
+TEST(ReadSentence, ATextBeyondTheLastPlaceIsRefusedWithBothCountsOrCut) {
+  std::string text;
+  for (int n = 0; n < 50; ++n) text += n % 2 == 0 ? "he " : "sat ";
+  const std::string said = refusal([&] { read(text); });
+  EXPECT_TRUE(has(said, "52 tokens") && has(said, "40") && has(said, "--truncate")) << said;
+  const Sentence sentence = read(text, {.hide = {}, .truncate = true});
+  EXPECT_EQ(sentence.tokens.ids.size(), 40u);
+  EXPECT_EQ(sentence.cut_tokens, 12);
+  EXPECT_EQ(sentence.words.size(), 40u);
+  EXPECT_EQ(sentence.tokens.tokens.back(), "[SEP]");
+  EXPECT_EQ(sentence.tokens.tokens[38], "sat");  // the 38th word of the text
+  EXPECT_EQ(sentence.trace.output().shape()[0], 40);
+}
+
+TEST(ReadSentence, HiddenWordsAreHiddenWithAllTheirPieces) {
+  const Sentence sentence = read("he sat, embeddings sat", {.hide = {"embeddings", "sat#1"}, .truncate = false});
+  EXPECT_EQ(sentence.hidden, (std::vector<Index>{4, 5}));
+  EXPECT_EQ(sentence.trace.hidden_keys, (std::vector<Index>{4, 5, 6, 7, 8}));
+  EXPECT_TRUE(has(refusal([] { read("he sat", {.hide = {"river"}, .truncate = false}); }), "river is no word"));
+}
+
+TEST(WordIndex, FindsByWordPlaceAndOccurrence) {
+  const Sentence sentence = read("The bank, the BANK embeddings");
+  const auto index = [&](std::string_view name) { return word_index(sentence.words, name); };
+  EXPECT_EQ(index("The"), 1);
+  EXPECT_EQ(index("the"), 4);
+  EXPECT_EQ(index("BANK"), 5);
+  EXPECT_EQ(index("bank"), 2);
+  EXPECT_EQ(index("EMBEDDINGS"), 6);
+  EXPECT_EQ(index("tHE#1"), 4);
+  EXPECT_EQ(index("[CLS]"), 0);
+  EXPECT_EQ(index("@0"), 0);
+  EXPECT_EQ(index("@8"), 6);  // a piece inside the word
+  EXPECT_EQ(index(","), 3);
+}
+
+TEST(WordIndex, RefusesWithTheChoices) {
+  const Sentence sentence = read("the bank of the river");
+  const auto said = [&](std::string_view name) { return refusal([&] { word_index(sentence.words, name); }); };
+  EXPECT_TRUE(has(said("the"), "stands 2 times") && has(said("the"), "the#0 (token 1) or the#1 (token 4)"))
+      << said("the");
+  EXPECT_TRUE(has(said("the#2"), "the#1"));
+  EXPECT_TRUE(has(said("money"), "[CLS], the, bank, of, the, river, [SEP]")) << said("money");
+  EXPECT_TRUE(has(said("@7"), "@0 to @6")) << said("@7");
+  for (const char* wrong : {"@", "@-1", "@x", "@1 ", "#", "#0", "bank#", "bank#x", "", "@99999999999999999999"}) {
+    EXPECT_NE(said(wrong), "nothing was thrown") << wrong;
+  }
+  EXPECT_TRUE(has(said("\x1b[2J"), "\\u{1b}[2J")) << said("\x1b[2J");
+}
+
+TEST(WordIndex, AWordThatHoldsTheMarkIsFoundFirst) {
+  const std::vector<SentenceWord> words = {{"a#1", {0}, false}, {"a", {1}, false}, {"a", {2}, false}};
+  EXPECT_EQ(word_index(words, "a#1"), 0);
+  EXPECT_EQ(word_index(words, "a#0"), 1);
+}
+
+TEST(WordWeights, SumOverKeysAndMeanOverQueries) {
+  const Sentence sentence = read("embeddings of embeddings");
+  for (Index layer = 0; layer < 3; ++layer) {
+    const Tensor<float, 3> weights = encoder_weights(sentence.trace, layer);
+    for (Index head = 0; head < 4; ++head) {
+      const Tensor<double, 2> by_word = word_weights(sentence, weights, head);
+      double expected = 0;
+      for (Index q = 1; q <= 4; ++q) {
+        for (Index k = 6; k <= 9; ++k) expected += static_cast<double>(weights(head, q, k)) / 4;
+      }
+      EXPECT_NEAR(by_word(1, 3), expected, 1e-12);
+      for (Index q = 0; q < 5; ++q) {
+        double sum = 0;
+        for (Index k = 0; k < 5; ++k) sum += by_word(q, k);
+        EXPECT_NEAR(sum, 1.0, 1e-6);
+      }
+    }
+  }
+}
+
+TEST(WordVector, IsTheMeanOfThePieces) {
+  const Sentence sentence = read("he embeddings");
+  const Tensor<float, 2>& states = sentence.trace.output();
+  const std::vector<float> vector = word_vector(sentence, states, 2);
+  for (Index e = 0; e < states.shape()[1]; ++e) {
+    double mean = 0;
+    for (Index token = 2; token <= 5; ++token) mean += static_cast<double>(states(token, e)) / 4;
+    EXPECT_NEAR(static_cast<double>(vector[static_cast<std::size_t>(e)]), mean, 1e-6);
+  }
+}
+
+TEST(Cosine, IsTheFormulaAndZeroForNoDirection) {
+  const std::vector<float> a = {3, 4}, b = {4, 3}, zero = {0, 0}, longer = {1, 2, 3};
+  EXPECT_DOUBLE_EQ(cosine(a, b), 24.0 / 25.0);
+  EXPECT_DOUBLE_EQ(cosine(a, a), 1.0);
+  EXPECT_EQ(cosine(a, zero), 0.0);
+  EXPECT_TRUE(has(refusal([&] { cosine(a, longer); }), "2 and 3"));
+}
+
+}  // namespace
+}  // namespace regard
