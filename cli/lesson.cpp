@@ -70,6 +70,7 @@ void check_options(const ExplainText& text, bool write_input) {
                                       {"--step", !text.step.empty()},
                                       {"--cell", !text.cell.empty()},
                                       {"--full", text.full},
+                                      {"--html", !text.html.empty()},
                                       {"--pause", text.pause}}) {
     if (given)
       throw UsageError(fmt::format(

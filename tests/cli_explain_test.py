@@ -396,7 +396,8 @@ def test_the_list_of_lessons_as_json():
 
 
 def test_options_that_a_lesson_cannot_take(tmp_path):
-    for option in (["--json"], ["--full"], ["--pause"], ["--step", "weights"], ["--cell", "0,0"]):
+    for option in (["--json"], ["--full"], ["--pause"], ["--step", "weights"], ["--cell", "0,0"],
+                   ["--html", "page.html"]):
         fail(2, ["--export prints the lesson's input", option[0] + " says how results are shown"], "lesson", "000",
              "--export", *option, cwd=tmp_path)
         if option != ["--json"]:
