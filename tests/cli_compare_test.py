@@ -101,7 +101,7 @@ def test_full_shows_every_pair_and_head(model):
     (["bank", A, B, "--hide", "walk"], "stands in none of the sentences"),
     (["bank", A, B, "--control", "he"], "stands in 1 of the sentences"),
     (["bank", A, B, "--sort", "x"], "there is no option --sort of regard compare"),
-    (["bank", A, "bank " * 60], "sentence B: bank stands 60 times"),
+    (["bank", A, "bank " * 30], "sentence B: bank stands 30 times"),
     (["@1", A, "bank " * 60], "sentence B: the text has 62 tokens and the model has places for 40"),
 ])
 def test_mistakes_of_compare(model, tmp_path, arguments, words):
@@ -210,7 +210,7 @@ HOSTILE = ["</script><img onerror>", "\x1b]0;title\x07", "\u202ebank", "\\input{
 
 @pytest.mark.parametrize("text", HOSTILE)
 def test_hostile_text(model, text):
-    for arguments in (["compare", "bank", f"{text} bank", B], ["heads", text]):
+    for arguments in (["compare", "bank#0,bank", f"{text} bank", B], ["heads", text]):
         out = succeed(*arguments, "--model", model, env=UNICODE).decode()
         assert not set(out) & set("\x1b\x07\u202e")
         raw = succeed(*arguments, "--model", model, "--json").decode()
@@ -236,7 +236,7 @@ def test_saved_arrays_fit_together(model, tmp_path):
         ["tokens.json", *(array["file"] for array in document["arrays"].values())])
     for name, array in document["arrays"].items():
         assert list(arrays[name].shape) == array["shape"] and len(array["axes"]) == arrays[name].ndim
-        assert arrays[name].dtype == array["dtype"] == np.float32
+        assert arrays[name].dtype == np.float32 and array["dtype"] == "float32"
     assert document["arrays"]["weights"]["axes"] == ["layer", "head", "query", "key"]
     assert document["arrays"]["hidden_states"]["axes"] == ["state", "token", "dimension"]
     assert arrays["weights"].shape == (3, 4, 10, 10) and arrays["hidden_states"].shape == (4, 10, 40)

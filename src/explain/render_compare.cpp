@@ -21,7 +21,8 @@ namespace regard {
 inline namespace v0 {
 namespace {
 
-constexpr int kDigits = 3;  // of cosines
+constexpr int kDigits = 3;         // of cosines
+constexpr int kWidestProse = 100;  // longer lines are hard to read
 
 const ComparedSentence& sentence_of(const Comparison& c, Index s) { return c.sentences[static_cast<std::size_t>(s)]; }
 
@@ -36,7 +37,8 @@ class CompareRenderer {
       line("Cosine (1 = same direction) of " + quoted(c_.word) + " in A with");
       other_sentences();
       table(shown, pairs_with_first(), true);
-      if (c_.hidden) line(cut(test_line()));
+      brief_verdict();
+      if (c_.hidden) paragraph(test_line(), false);
       return std::move(out_);
     }
     const std::vector<std::string> found = findings();
@@ -48,12 +50,12 @@ class CompareRenderer {
         line(fmt::format("     cut: {} tokens more than the model takes", sentence.cut_tokens));
     }
     line("");
-    line(cut(fmt::format("Cosine of {} with itself: 1 is the same direction, 0 a right angle", quoted(c_.word))));
+    paragraph("Cosine of " + quoted(c_.word) + " with itself: 1 is the same direction, 0 a right angle", false);
     table(shown, shown_pairs(), !options_.full);
     floor_note(shown);
     if (c_.hidden) {
       line("");
-      line(cut("The same with " + hidden_words() + " hidden from every other word, in every layer"));
+      paragraph("The same with " + hidden_words() + " hidden from every other word, in every layer", false);
       table(*c_.hidden, shown_pairs(), !options_.full);
     }
     heads(shown);
@@ -65,7 +67,8 @@ class CompareRenderer {
 
   void line(const std::string& text) { out_ += text + "\n"; }
   void paragraph(const std::string& text, bool bold) {
-    for (const std::string& part : wrap_words(text, width_, 0)) line(bold ? paint_.bold(part) : part);
+    for (const std::string& part : wrap_words(text, std::min(width_, kWidestProse), 0))
+      line(bold ? paint_.bold(part) : part);
   }
   std::string cut(const std::string& text) const { return cut_to_width(text, width_, paint_.unicode); }
   std::string shown(const std::string& text, int width = 24) const {
@@ -179,6 +182,17 @@ class CompareRenderer {
     return found;
   }
 
+  void brief_verdict() {
+    const ComparedPair& pair = c_.plain.pairs[extreme_pair(false)];
+    const ControlWord* control = chosen_control(pair);
+    if (control == nullptr) return;
+    paragraph(
+        pair.cosine.back() < control->cosine.back()
+            ? quoted(c_.word) + " parts further than " + quoted(control->text) + ", which stands in both too."
+            : quoted(control->text) + " parts at least as far: parting alone says little of " + quoted(c_.word) + ".",
+        false);
+  }
+
   // The layers, or stages, after which the word is farther apart than every control.
   std::string stages_below(const ComparedPair& pair) const {
     std::vector<std::string> below;
@@ -275,6 +289,12 @@ class CompareRenderer {
       for (const Row& row : rows) widest = std::max(widest, display_width(number(row.numbers[stage])));
       widths.push_back(widest + 2);
     }
+    int all = 2 + label_width;
+    for (const int w : widths) all += w;
+    // Closer together where that saves a second block.
+    if (all > width_ && all - static_cast<int>(widths.size()) <= width_) {
+      for (int& w : widths) --w;
+    }
     for (std::size_t first = 0; first < c_.stages.size();) {
       int total = 2 + label_width;
       std::size_t last = first;
@@ -302,7 +322,8 @@ class CompareRenderer {
     if (numbers.floor_pairs > 0) {
       text += fmt::format(". floor: mean over all {} pairs of different words of these sentences", numbers.floor_pairs);
     }
-    for (const std::string& part : wrap_words(text + ".", width_ - 2, 0)) line(paint_.dim("  " + part));
+    for (const std::string& part : wrap_words(text + ".", std::min(width_, kWidestProse) - 2, 0))
+      line(paint_.dim("  " + part));
   }
 
   void other_sentences() {
@@ -420,7 +441,7 @@ class CompareRenderer {
          wrap_words("share: how far a head's own difference reaches along the difference of the whole, in percent; "
                     "negative ones pull the two together. looks at: the word with most of its attention, but for "
                     "itself and the model's own marks.",
-                    width_ - 2, 0)) {
+                    std::min(width_, kWidestProse) - 2, 0)) {
       line(paint_.dim("  " + part));
     }
   }

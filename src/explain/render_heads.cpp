@@ -19,6 +19,8 @@ namespace regard {
 inline namespace v0 {
 namespace {
 
+constexpr int kWidestProse = 100;  // longer lines are hard to read
+
 class HeadsRenderer {
  public:
   HeadsRenderer(const HeadSurvey& survey, const HeadFilter& filter, const HeadsText& options)
@@ -51,7 +53,8 @@ class HeadsRenderer {
   };
 
   void paragraph(const std::string& text, bool bold) {
-    for (const std::string& part : wrap_words(text, width_, 0)) out_ += (bold ? paint_.bold(part) : part) + "\n";
+    for (const std::string& part : wrap_words(text, std::min(width_, kWidestProse), 0))
+      out_ += (bold ? paint_.bold(part) : part) + "\n";
   }
   std::string number(double x) const {
     if (std::isnan(x)) return paint_.unicode ? "–" : "-";
@@ -174,7 +177,7 @@ class HeadsRenderer {
         "all alike. special, self, previous, next: the share of the weight on [CLS] and [SEP], on the token itself, on "
         "the one before, after. distance: to what is looked at, in tokens. adds: the lengths of what tokens bring, "
         "weighted.";
-    for (const std::string& part : wrap_words(text, width_, 0)) out_ += paint_.dim(part) + "\n";
+    for (const std::string& part : wrap_words(text, std::min(width_, kWidestProse), 0)) out_ += paint_.dim(part) + "\n";
   }
 
   const HeadSurvey& s_;
