@@ -102,7 +102,7 @@ std::string reason_in(const std::string& log) {
   if (says("No space left on device")) return "the disk is full";
   for (const char* sign : {"ConnectionError", "Connection broken", "ConnectTimeout", "ReadTimeout", "ProxyError",
                            "NameResolutionError", "Max retries exceeded", "connection broken"}) {
-    if (says(sign)) return "pip gets no connection; a proxy is set by https_proxy";
+    if (says(sign)) return "pip gets no connection; check the network and https_proxy";
   }
   // The last line that pip itself calls an error, else the last line.
   std::string_view line;

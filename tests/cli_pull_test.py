@@ -226,7 +226,7 @@ def test_no_python(cache, tmp_path):
 @pytest.mark.parametrize("said, words", [
     ("echo '/usr/bin/python3: No module named pip' >&2; exit 1", "install Debian's package python3-pip"),
     ("echo 'WARNING: Retrying after connection broken by NewConnectionError' >&2; echo 'ERROR: No matching' >&2; exit 1",
-     "pip gets no connection; a proxy is set by https_proxy"),
+     "pip gets no connection; check the network and https_proxy"),
     ("echo 'ERROR: THESE PACKAGES DO NOT MATCH THE HASHES' >&2; exit 1", "its SHA-256 is another"),
     ("echo 'OSError: [Errno 28] No space left on device' >&2; exit 1", "the disk is full"),
     ("echo 'ERROR: first' >&2; echo 'ERROR: second' >&2; echo; exit 2", "pip says: second;"),
