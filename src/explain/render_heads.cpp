@@ -77,9 +77,10 @@ class HeadsRenderer {
 
   void finding() {
     const auto texts = static_cast<Index>(s_.texts.size());
-    paragraph(fmt::format("{} of {} heads, on {} text{} of {} tokens.", chosen_.size(), s_.heads.size(), texts,
-                          texts == 1 ? "" : "s", s_.num_tokens),
-              true);
+    std::string what = fmt::format("{} of {} heads, on {} text{} of {} tokens", chosen_.size(), s_.heads.size(), texts,
+                                   texts == 1 ? "" : "s", s_.num_tokens);
+    if (filter_.sort) what.append(", largest ").append(head_measure_name(*filter_.sort)).append(" first");
+    paragraph(what + ".", true);
     std::string most = extreme(HeadMeasure::entropy, "sharpest, by entropy", true) +
                        extreme(HeadMeasure::special, "most on special tokens") +
                        extreme(HeadMeasure::self, "on itself") + extreme(HeadMeasure::previous, "on the token before") +
