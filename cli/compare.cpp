@@ -43,7 +43,8 @@ void add_compare(CLI::App& app) {
   auto arguments = std::make_shared<CompareArguments>();
   CLI::App* command = app.add_subcommand("compare", "Compare a word's vectors between sentences, layer by layer");
   command
-      ->add_option("word", arguments->word, "stands in every sentence; with commas, a name for each:\nbank,bank#1,@4")
+      ->add_option("word", arguments->word,
+                   "stands in every sentence; or a name for each, with\ncommas: bank,bank#1,@4")
       ->type_name("WORD");
   command->add_option("sentences", arguments->sentences, "two or more, called A, B, …")->type_name("\"SENTENCE\" …");
   const auto add = [&](const char* name, std::string& value, const char* type, const char* help) {
@@ -65,10 +66,11 @@ void add_compare(CLI::App& app) {
   add_color_option(*command, arguments->color);
   command->footer(
       "EXAMPLES\n"
-      "  regard compare bank \"he sat on the bank of the river\" \"she put her money in the bank\"\n"
-      "  regard compare bank \"he sat on the bank of the river\" \"she put her money in the bank\" \\\n"
+      "  regard compare bank \"he sat on the bank of the river\" \\\n"
+      "    \"she put her money in the bank\"\n"
+      "  regard compare bank \"he sat on the bank of the river\" \\\n"
       "    \"they walked along the river bank at dawn\" --hide river\n"
-      "  regard compare bank,bank#1 \"the bank by the river\" \"a bank is no bank of a river\"");
+      "  regard compare bank,bank#1 \"the bank by the river\" \"a bank is no bank\"");
   command->callback([arguments] { compare(*arguments); });
 }
 

@@ -136,7 +136,7 @@ void add_explain(CLI::App& app) {
   auto options = std::make_shared<Options>();
   CLI::App* command = app.add_subcommand("explain", "Show attention on a sentence, or on your own matrices");
   CLI::Option* sentence =
-      command->add_option("text", options->sentence.text, "a sentence for a pretrained model; - is standard input")
+      command->add_option("text", options->sentence.text, "a sentence for a pretrained model; - is standard\ninput")
           ->type_name("\"TEXT\"");
   command->add_option("--input", options->input, "a JSON object with the matrices and settings; - is\nstandard input")
       ->type_name("FILE")
