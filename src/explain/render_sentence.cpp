@@ -95,8 +95,9 @@ class Screen {
     const bool marked = word.starts_with('[') && word.ends_with(']');
     if (!marked) word = fmt::format("[{}]", word);
     const std::string label = o_.label.empty() ? "" : t_.own(o_.label) + "  ";
-    const std::string model = t_.own(fmt::format("{} · {} layers × {} heads × {}", s_.model, s_.config.num_layers,
-                                                 s_.config.num_heads, s_.config.head_size()));
+    const std::string extents =
+        fmt::format("{} · {} layers × {} heads", s_.model, s_.config.num_layers, s_.config.num_heads);
+    std::string model = t_.own(fmt::format("{} × {}", extents, s_.config.head_size()));
     const int room = t_.width - display_width(label) - display_width(word);
     const int sides = display_width(before) + display_width(after);
     if (sides > room) {
@@ -105,6 +106,7 @@ class Screen {
       after = cut_to_width(after, std::max(1, room - display_width(before)), t_.paint.unicode);
     }
     const int used = t_.width - room + display_width(before) + display_width(after);
+    if (t_.width - used - display_width(model) < 2) model = t_.own(extents);
     const int gap = t_.width - used - display_width(model);
     const std::string sentence = label + before + t_.paint.bold(word) + after;
     if (gap >= 2) {
@@ -544,7 +546,7 @@ class Screen {
   }
 
   void all_heads() {
-    line(t_.paint.bold(t_.own(fmt::format("  head     {:<27}weight   usual    more", "asks → hears"))));
+    line(t_.paint.bold("  head     " + pad_right(t_.own("asks → hears"), 27) + "weight   usual    more"));
     for (const Listening& one : s_.telling.heads) {
       const std::string pair =
           cut_to_width(t_.own(t_.word(one.word) + " → " + t_.word(one.target)), 26, t_.paint.unicode);

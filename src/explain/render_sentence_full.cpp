@@ -176,7 +176,8 @@ class Account {
     const Index piece =
         static_cast<Index>(std::find(s_.row.queries.begin(), s_.row.queries.end(), w_.query) - s_.row.queries.begin());
     const Index length = s_.row.scores.shape()[1];
-    line(t_.paint.bold("   " + pad_right("token", 18) + pad_left(t_.own("q·k"), style_.digits + 6) +
+    const int label = std::clamp(t_.width - 31 - 4 * style_.digits, 8, 18);
+    line(t_.paint.bold("   " + pad_right("token", label) + pad_left(t_.own("q·k"), style_.digits + 6) +
                        pad_left(t_.own(fmt::format("÷√{}", s_.config.head_size())), style_.digits + 6) +
                        pad_left(t_.own(s_.term.shift == 0 ? "e^" : "e^ − largest"), style_.digits + 10) +
                        pad_left("weight", style_.digits + 6)));
@@ -185,11 +186,12 @@ class Account {
       const bool hidden = std::isinf(s_.row.scores(piece, k));
       const double exponential = hidden ? 0.0 : std::exp(s_.row.scores(piece, k) - s_.term.shift);
       weights.push_back(s_.row.weights(piece, k));
-      line("   " + pad_right(t_.piece(k), 18) + pad_left(number(s_.row.dots(piece, k)), style_.digits + 6) +
+      line("   " + pad_right(cut_to_width(t_.piece(k), label, t_.paint.unicode), label) +
+           pad_left(number(s_.row.dots(piece, k)), style_.digits + 6) +
            pad_left(hidden ? "hidden" : number(s_.row.scores(piece, k)), style_.digits + 6) +
            pad_left(number(exponential), style_.digits + 10) + pad_left(number(weights.back()), style_.digits + 6));
     }
-    line("   " + pad_right("sum", 18) + pad_left("", 2 * (style_.digits + 6)) +
+    line("   " + pad_right("sum", label) + pad_left("", 2 * (style_.digits + 6)) +
          pad_left(number(s_.term.sum), style_.digits + 10) +
          pad_left(number(s_.term.sum > 0 ? 1.0 : 0.0), style_.digits + 6));
     if (const std::string parted = rounding_note(style_, weights, 1.0); !parted.empty() && s_.term.sum > 0) {

@@ -1,0 +1,166 @@
+# SPDX-License-Identifier: Apache-2.0
+"""`regard explain "text"` on a small model (sentence_model.py): the JSON against NumPy on the model's own numbers, the
+screen against the JSON, the options, and each mistake with its one error."""
+
+import json
+import re
+
+import numpy as np
+import pytest
+
+from program import environment, fail, run, succeed
+from sentence_model import make_folder
+
+TEXT = "he sat on the bank of the river"
+UTF8 = environment(LANG="C.UTF-8")
+
+
+@pytest.fixture(name="folder", scope="module")
+def fixture_folder(tmp_path_factory):
+    return make_folder(tmp_path_factory.mktemp("model"))
+
+
+def explained(folder, *arguments, text=TEXT):
+    document = json.loads(succeed("explain", text, "--model", folder, "--json", *arguments))
+    assert list(document)[0] == "schema" and document["schema"] == "regard/1"
+    return document
+
+
+def screen(folder, *arguments, text=TEXT, **changes):
+    return succeed("explain", text, "--model", folder, *arguments,
+                   env=environment(**{"LANG": "C.UTF-8", **changes})).decode()
+
+
+def test_every_figure_follows_from_the_one_before(folder):
+    d = explained(folder, "--token", "bank")
+    row, size = d["row"], d["model"]["head_size"]
+    dots, scores, weights = (np.array(row[name]) for name in ("q_dot_k", "scores", "weights"))
+    np.testing.assert_allclose(scores, dots / np.sqrt(size), rtol=1e-13)
+    exponentials = np.exp(scores - scores.max(axis=1, keepdims=True))
+    np.testing.assert_allclose(weights, exponentials / exponentials.sum(axis=1, keepdims=True), rtol=1e-12)
+    for word, key in zip(d["words"], row["words"]):
+        assert key["weight"] == pytest.approx(weights[:, word["tokens"]].sum(axis=1).mean(), rel=1e-12)
+    unfolded = d["unfolded"]
+    products = unfolded["products"]
+    assert sorted(term["dimension"] for term in products) == list(range(size))
+    assert all(term["product"] == term["query"] * term["key"] for term in products)
+    assert sum(term["product"] for term in products) == pytest.approx(unfolded["q_dot_k"], rel=1e-12)
+    assert unfolded["exponential"] / unfolded["sum"] == pytest.approx(unfolded["weight"], rel=1e-12)
+    telling = [head["telling"] for head in d["telling_heads"]["heads"]]
+    assert telling == sorted(telling, reverse=True) and len(telling) == d["model"]["layers"] * d["model"]["heads"]
+    assert d["telling_heads"]["usual"] == "this_sentence"
+    assert d["token_ids"] == [2, 5, 6, 7, 8, 9, 10, 8, 11, 3]
+    assert re.fullmatch("[0-9a-f]{64}", d["model"]["sha256"])
+    assert d["command"].startswith("regard explain") or "explain" in d["command"]
+
+
+def rounds(text, number):
+    """Whether a printed figure is this number: two decimals, or less than the last."""
+    if text.startswith(("<", ">")):
+        return 0 < abs(number) < 0.005
+    return float(text) == pytest.approx(number, abs=0.005 + 1e-9)
+
+
+@pytest.mark.parametrize("token", ["he", "sat", "bank", "river"])
+def test_the_screen_has_the_digits_of_the_json(folder, token):
+    d = explained(folder, "--token", token)
+    lines = screen(folder, "--token", token).splitlines()
+    table = lines[next(n for n, line in enumerate(lines) if f"{token} asks" in line) + 1:][:len(d["words"])]
+    for word, key, line in zip(d["words"], d["row"]["words"], table):
+        name, dot, score, weight, adds = re.fullmatch(r"  (\S+)(?: \*)? +(\S+) +(\S+) +(\S+) +[█▌]+ +(\S+)", line).groups()
+        assert name == word["text"]
+        index = word["tokens"][0]
+        for text, number in ((dot, d["row"]["q_dot_k"][0][index]), (score, d["row"]["scores"][0][index]),
+                             (weight, key["weight"]), (adds, key["adds"])):
+            assert rounds(text, number), line
+    # Points stand under points.
+    ends = {line.rindex(".") for line in table}
+    assert len(ends) == 1
+
+
+def test_hiding_a_word_takes_it_out_of_the_sum(folder):
+    d = explained(folder, "--token", "bank", "--hide", "river", "--layer", "0", "--head", "1")
+    before, after = (np.array(d[name]["weights"][0]) for name in ("before", "row"))
+    river = 8
+    expected = before.copy()
+    expected[river] = 0
+    np.testing.assert_allclose(after, expected / expected.sum(), rtol=1e-5, atol=1e-7)
+    assert d["row"]["scores"][0][river] == "-inf" and d["hidden"] == [river]
+    text = screen(folder, "--token", "bank", "--hide", "river", "--layer", "0", "--head", "1")
+    assert "hidden" in text and "now" in text
+    assert d["cosine_with_before"][-1] < 1
+
+
+def test_a_text_from_standard_input_is_the_same(folder):
+    piped = run("explain", "-", "--model", folder, "--token", "bank", stdin=(TEXT + "\n").encode(), env=UTF8)
+    assert piped.returncode == 0 and piped.stdout.decode() == screen(folder, "--token", "bank")
+
+
+def test_colour_is_for_terminals_and_for_those_who_ask(folder):
+    assert "\x1b" not in screen(folder)
+    coloured = screen(folder, "--color", "always")
+    assert "\x1b[" in coloured
+    assert re.sub("\x1b\\[[0-9]*m", "", coloured) == screen(folder)
+
+
+def test_without_utf_8_the_screen_is_ascii(folder):
+    assert screen(folder, "--full", "--all-heads", LANG="C").isascii()
+
+
+@pytest.mark.parametrize("width", [60, 80, 200])
+def test_the_screen_keeps_to_its_width(folder, width):
+    for arguments in ([], ["--hide", "river"], ["--all-heads"], ["--full"]):
+        for line in screen(folder, *arguments, COLUMNS=str(width)).splitlines():
+            assert len(line) <= width
+
+
+def test_digits_sort_top_and_all_heads(folder):
+    assert re.search(r"river +\S+\.\d{4} ", screen(folder, "--token", "bank", "--digits", "4"))
+    three = screen(folder, "--token", "bank", "--top", "3", "--sort", "weight")
+    weights = [float(w) for w in re.findall(r"^  \S+(?: \*)? +\S+ +\S+ +(\.\d+|1\.00) +[█▌]", three, re.MULTILINE)]
+    assert weights[:3] == sorted(weights[:3], reverse=True) and "7 others" in three
+    assert len(re.findall(r"^  L\dH\d ", screen(folder, "--all-heads"), re.MULTILINE)) == 12
+
+
+def test_words_beside_it_are_compared(folder):
+    text = screen(folder, "--token", "bank", "--beside", "she put her money in the bank")
+    assert text.startswith("A  ") and "A and B" in text
+
+
+def test_mistakes(folder, tmp_path):
+    def refuse(words, *arguments, code=2):
+        fail(code, words, "explain", *arguments, cwd=tmp_path)
+
+    model = ["--model", folder]
+    refuse("money is no word of this text", TEXT, *model, "--token", "money")
+    refuse(["stands 2 times", "the#1"], TEXT, *model, "--token", "the")
+    refuse("money is no word", TEXT, *model, "--hide", "money")
+    refuse("--layer and --head", TEXT, *model, "--layer", "1")
+    refuse("no L3H0", TEXT, *model, "--layer", "3", "--head", "0")
+    refuse("--layer is -1", TEXT, *model, "--layer", "-1", "--head", "0")
+    refuse("--top is 0", TEXT, *model, "--top", "0")
+    refuse("--sort", TEXT, *model, "--sort", "size")
+    refuse("--digits is 18", TEXT, *model, "--digits", "18")
+    refuse("--causal", TEXT, *model, "--causal")
+    refuse("--step", TEXT, *model, "--step", "weights")
+    refuse("--input", TEXT, "--input", "x.json")
+    refuse("--hide is for a sentence", "--hide", "river", "--input", "x.json")
+    refuse("--beside", TEXT, *model, "--json", "--beside", TEXT)
+    refuse(["52 tokens", "40", "--truncate"], "he sat " * 25, *model)
+    refuse("there is nothing to explain")
+    refuse("no use for the argument", TEXT, "another", *model)
+    refuse("config.json", TEXT, "--model", tmp_path, code=1)
+    assert "The text is cut: 12" in screen(folder, "--truncate", text="he sat " * 25)
+
+
+def test_no_model_says_where_to_get_one(tmp_path):
+    fail(1, "regard pull minilm", "explain", TEXT, cwd=tmp_path, env=environment(REGARD_CACHE=str(tmp_path / "none")))
+
+
+@pytest.mark.parametrize("text", ["</script><img onerror>", "a \x1b]0;x\x07 bank", "\u202ebank", "\\input{x} =1+1", "",
+                                  "bank", "the the the", "😀 河 é", "he " * 38])
+def test_any_text_gives_a_clean_screen(folder, text):
+    shown = screen(folder, text=text)
+    assert not any(ord(c) < 32 and c != "\n" for c in shown) and "\u202e" not in shown
+    assert len(shown.splitlines()) <= 40
+    json.loads(succeed("explain", text, "--model", folder, "--json"))

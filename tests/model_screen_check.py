@@ -1,0 +1,99 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The first screen on the real model (REGARD_TEST_MODEL): the telling head of the example, its figure, its size, and
+every printed digit against --json."""
+
+import json
+import math
+import os
+import re
+
+import pytest
+
+from program import environment, run, succeed
+
+TEXT = "he sat on the bank of the river"
+BESIDE = ["--beside", "she put her money in the bank", "--beside", "they walked along the river bank at dawn"]
+MODEL = ["--model", os.environ["REGARD_TEST_MODEL"]]
+
+
+def screen(*arguments, text=TEXT, **changes):
+    done = run("explain", text, *MODEL, *arguments, env=environment(**{"LANG": "C.UTF-8", **changes}))
+    assert done.returncode == 0, done.stderr.decode()
+    return done.stdout.decode()
+
+
+def document(*arguments, text=TEXT):
+    return json.loads(succeed("explain", text, *MODEL, "--json", *arguments))
+
+
+@pytest.mark.parametrize("named", [["--token", "bank"], []])
+def test_bank_hears_the_river_in_layer_0_head_4(named):
+    d = document(*named)
+    chosen = d["chosen"]
+    words = [word["text"] for word in d["words"]]
+    assert (chosen["layer"], chosen["head"], words[chosen["word"]], words[chosen["target"]]) == (0, 4, "bank", "river")
+    assert round(chosen["weight"], 2) == 0.71
+    assert d["telling_heads"]["usual"] == "test_sentences"
+    assert (d["telling_heads"]["heads"][1]["layer"], d["telling_heads"]["heads"][1]["head"]) == (0, 10)
+    assert round(d["telling_heads"]["heads"][1]["weight"], 2) == 0.65
+    assert d["model"]["name"] == "all-MiniLM-L6-v2"
+    text = " ".join(screen(*named).split())
+    assert '"bank" asks every word. In layer 0, head 4 it listens most to "river": 71 % of its attention.' in text
+    assert "(Equal shares: 10 %." in text
+
+
+def test_the_first_screen_is_one_screen():
+    lines = screen("--token", "bank", *BESIDE).splitlines()
+    assert len(lines) <= 38  # ./demo adds a blank line and one
+    assert max(map(len, lines)) <= 80
+
+
+def figure(text):
+    return 0.0 if text.startswith(("<", ">")) else float(text)
+
+
+@pytest.mark.parametrize("digits", [2, 5])
+def test_every_digit_is_the_documents(digits):
+    d = document("--token", "bank")
+    text = screen("--token", "bank", "--digits", str(digits))
+    lines = text.splitlines()
+    first = next(n for n, line in enumerate(lines) if "bank asks" in line) + 1
+    half = 0.5 * 10 ** -digits * (1 + 1e-6)
+    total = 0.0
+    for word, key, line in zip(d["words"], d["row"]["words"], lines[first:]):
+        dot, score, weight, adds = re.fullmatch(r"  \S+(?: \*)? +(\S+) +(\S+) +(\S+) +[█▌]+ +(\S+)", line).groups()
+        index = word["tokens"][0]
+        assert figure(dot) == pytest.approx(d["row"]["q_dot_k"][0][index], abs=half)
+        assert figure(score) == pytest.approx(d["row"]["scores"][0][index], abs=half)
+        assert figure(weight) == pytest.approx(key["weight"], abs=half)
+        assert figure(adds) == pytest.approx(key["adds"], abs=half)
+        total += figure(weight)
+    if abs(total - 1) > 0.5 * 10 ** -digits:
+        assert f"as printed to {total:.{digits}f}".replace(" 0.", " .") in text
+    else:
+        assert "the weights of a row sum to 1" in text
+
+
+def test_the_unfolded_sum_adds_up_in_printed_digits():
+    for token in ("he", "sat", "bank", "river"):
+        text = " ".join(screen("--token", token).split())
+        dot, terms = re.search(r" (-?[\d.]+) is 32 products: (.*? \(29 others\)(?:; as printed to -?[\d.]+)?)", text).groups()
+        products = [float((sign or "+").replace("−", "-") + number.lstrip("-")) if not number.startswith("-") else float(number)
+                    for sign, number in re.findall(r"([+−])? ?(-?\d*\.\d+) \(", terms)]
+        assert len(products) == 4
+        parted = re.search(r"as printed to (-?[\d.]+)", terms)
+        assert sum(products) == pytest.approx(float(parted.group(1) if parted else dot), abs=1e-9)
+        # e^ of the printed exponent is the printed exponential, to its digits.
+        exponent, top, bottom = re.search(r" is e\^(-?[\d.]+) / \(.*?\) = ([\d.]+) / ([\d.]+)", text).groups()
+        places = len(top.partition(".")[2])
+        assert round(math.exp(float(exponent)), places) == float(top)
+        assert float(top) <= float(bottom)
+
+
+def test_hiding_the_river_takes_its_term_out_of_the_sum():
+    d = document("--token", "bank", "--hide", "river")
+    before, after = d["before"]["weights"][0], d["row"]["weights"][0]
+    rest = sum(w for k, w in enumerate(before) if k != 8)
+    for k, weight in enumerate(after):
+        assert weight == pytest.approx(0 if k == 8 else before[k] / rest, abs=1e-6)
+    assert 0.9 < d["cosine_with_before"][-1] < 0.96

@@ -1,0 +1,501 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// One head's row in a small model against the formulas of docs/sentence.md as plain loops over the trace; the telling
+// head against every pair; the screen: its sums in printed digits, its width, its words from outside; the JSON.
+// Read next: sentence_model.h, regard/sentence_row.h, regard/sentence_story.h.
+#include "regard/sentence_row.h"
+
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <cmath>
+#include <limits>
+#include <sstream>
+
+#include "regard/json.h"
+#include "regard/sentence_story.h"
+#include "regard/text.h"
+#include "sentence_model.h"
+
+namespace regard {
+namespace {
+
+constexpr double kBound = 1e-5;  // double sums here against the kernels' float ones, for numbers of size 1 to 10
+const char* const kText = "he sat on the bank of the river, embeddings.";
+
+const SentenceModel& model() { return small_sentence_model(); }
+Sentence read(std::string_view text, const std::vector<std::string>& hide = {}) {
+  return read_sentence(model(), text, {.hide = hide, .truncate = false});
+}
+double f(float x) { return static_cast<double>(x); }
+
+template <class Call>
+std::string refusal(Call call) {
+  try {
+    call();
+  } catch (const std::invalid_argument& error) {
+    return error.what();
+  }
+  return "nothing was thrown";
+}
+bool has(const std::string& text, const std::string& part) { return text.find(part) != std::string::npos; }
+
+std::vector<std::string> lines_of(const std::string& text) {
+  std::vector<std::string> lines;
+  std::istringstream stream(text);
+  for (std::string line; std::getline(stream, line);) lines.push_back(line);
+  return lines;
+}
+int widest(const std::string& text) {
+  int most = 0;
+  for (const std::string& line : lines_of(text)) most = std::max(most, display_width(line));
+  return most;
+}
+
+TEST(SentenceRow, ScoresAndWeightsAreTheKernels) {
+  for (const std::vector<std::string>& hide : {std::vector<std::string>{}, {"river", "embeddings"}}) {
+    const Sentence sentence = read(kText, hide);
+    for (Index layer = 0; layer < 3; ++layer) {
+      const Tensor<float, 3> weights = encoder_weights(sentence.trace, layer);
+      const Tensor<float, 3> scores = encoder_weights(sentence.trace, layer, WeightsKind::scores);
+      for (Index head = 0; head < 4; ++head) {
+        for (Index word = 0; word < static_cast<Index>(sentence.words.size()); ++word) {
+          const SentenceRow row = sentence_row(model(), sentence, layer, head, word);
+          const Tensor<double, 2> by_word = word_weights(sentence, weights, head);
+          double total = 0;
+          for (const RowKey& key : row.keys) {
+            EXPECT_NEAR(key.weight, by_word(word, key.word), kBound);
+            EXPECT_EQ(key.hidden, std::count(sentence.hidden.begin(), sentence.hidden.end(), key.word) == 1);
+            EXPECT_EQ(key.special, sentence.words[static_cast<std::size_t>(key.word)].special);
+            if (key.hidden) {
+              EXPECT_EQ(key.weight + key.adds, 0.0);
+            }
+            total += key.weight;
+          }
+          EXPECT_NEAR(total, 1.0, 1e-12);
+          for (std::size_t q = 0; q < row.queries.size(); ++q) {
+            for (Index k = 0; k < weights.shape()[2]; ++k) {
+              const Index piece = static_cast<Index>(q);
+              const float score = scores(head, row.queries[q], k);
+              EXPECT_NEAR(row.weights(piece, k), f(weights(head, row.queries[q], k)), kBound);
+              if (std::isinf(score)) {
+                EXPECT_EQ(row.scores(piece, k), -std::numeric_limits<double>::infinity());
+              } else {
+                EXPECT_NEAR(row.scores(piece, k), f(score), kBound);
+                EXPECT_NEAR(row.dots(piece, k), row.scores(piece, k) * std::sqrt(10.0), 1e-12);
+              }
+            }
+          }
+        }
+      }
+    }
+  }
+}
+
+TEST(SentenceRow, AddsAndLengthsAreWhatTheHeadHandsOn) {
+  const Sentence sentence = read(kText);
+  const Index bank = word_index(sentence.words, "bank"), embeddings = word_index(sentence.words, "embeddings");
+  for (Index layer = 0; layer < 3; ++layer) {
+    for (Index head = 0; head < 4; ++head) {
+      const SentenceRow row = sentence_row(model(), sentence, layer, head, bank);
+      const std::vector<double> added = value_added(model().encoder, sentence.trace, layer, head, row.queries[0]);
+      for (const RowKey& key : row.keys) {
+        const auto& tokens = sentence.words[static_cast<std::size_t>(key.word)].tokens;
+        if (tokens.size() == 1) {
+          EXPECT_NEAR(key.adds, added[static_cast<std::size_t>(tokens[0])], kBound);
+        }
+      }
+      // A word of several pieces brings the sum of what they bring, which is no longer than their lengths together.
+      const LayerTrace& trace = sentence.trace.layers[static_cast<std::size_t>(layer)];
+      double together = 0, length = 0;
+      for (Index e = 0; e < model().encoder.config.width; ++e) {
+        double sum = 0;
+        for (const Index token : sentence.words[static_cast<std::size_t>(embeddings)].tokens) {
+          for (Index d = 0; d < 10; ++d) {
+            sum += row.weights(0, token) * f(trace.value(head, token, d)) *
+                   f(model().encoder.layers[static_cast<std::size_t>(layer)].w_output(head * 10 + d, e));
+          }
+        }
+        length += sum * sum;
+      }
+      for (const Index token : sentence.words[static_cast<std::size_t>(embeddings)].tokens) {
+        together += added[static_cast<std::size_t>(token)];
+      }
+      EXPECT_NEAR(row.keys[static_cast<std::size_t>(embeddings)].adds, std::sqrt(length), 1e-12);
+      EXPECT_LE(row.keys[static_cast<std::size_t>(embeddings)].adds, together + kBound);
+
+      const Tensor<float, 2> handed = head_output(model().encoder, sentence.trace, layer, head);
+      double head_length = 0, input_length = 0, all_length = 0;
+      for (Index e = 0; e < handed.shape()[1]; ++e) {
+        head_length += f(handed(row.queries[0], e)) * f(handed(row.queries[0], e));
+        input_length += f(trace.input(row.queries[0], e)) * f(trace.input(row.queries[0], e));
+        all_length += f(trace.attention_output(row.queries[0], e)) * f(trace.attention_output(row.queries[0], e));
+      }
+      EXPECT_NEAR(row.head_adds, std::sqrt(head_length), kBound);
+      EXPECT_NEAR(row.heads_add, std::sqrt(all_length), kBound);
+      EXPECT_NEAR(row.input_length, std::sqrt(input_length), kBound);
+      for (Index d = 0; d < 10; ++d) {
+        EXPECT_NEAR(row.context[static_cast<std::size_t>(d)], f(trace.context(head, row.queries[0], d)), kBound);
+      }
+    }
+  }
+}
+
+TEST(SentenceRow, RefusesWhatDoesNotExist) {
+  const Sentence sentence = read("he sat");
+  EXPECT_TRUE(has(refusal([&] { sentence_row(model(), sentence, 3, 0, 1); }), "layer 3"));
+  EXPECT_TRUE(has(refusal([&] { sentence_row(model(), sentence, -1, 0, 1); }), "layer -1"));
+  EXPECT_TRUE(has(refusal([&] { sentence_row(model(), sentence, 0, 4, 1); }), "head 4"));
+  EXPECT_TRUE(has(refusal([&] { sentence_row(model(), sentence, 0, 0, 4); }), "word 4"));
+  const SentenceRow row = sentence_row(model(), sentence, 0, 0, 1);
+  EXPECT_TRUE(has(refusal([&] { unfold_dot(sentence, row, 2, 1); }), "token 2"));
+  EXPECT_TRUE(has(refusal([&] { unfold_dot(sentence, row, 1, 4); }), "token 4"));
+}
+
+TEST(UnfoldDot, HasEveryProductLargestFirst) {
+  const Sentence sentence = read(kText);
+  const SentenceRow row = sentence_row(model(), sentence, 1, 2, 5);
+  const UnfoldedDot unfolded = unfold_dot(sentence, row, row.queries[0], 3);
+  ASSERT_EQ(unfolded.terms.size(), 10u);
+  double sum = 0;
+  std::vector<bool> seen(10);
+  for (std::size_t n = 0; n < 10; ++n) {
+    const DotTerm& term = unfolded.terms[n];
+    EXPECT_EQ(term.product, term.query * term.key);
+    EXPECT_EQ(term.query, f(sentence.trace.layers[1].query(2, row.queries[0], term.dimension)));
+    EXPECT_EQ(term.key, f(sentence.trace.layers[1].key(2, 3, term.dimension)));
+    if (n > 0) {
+      EXPECT_LE(std::fabs(term.product), std::fabs(unfolded.terms[n - 1].product));
+    }
+    EXPECT_FALSE(seen[static_cast<std::size_t>(term.dimension)]);
+    seen[static_cast<std::size_t>(term.dimension)] = true;
+    sum += term.product;
+  }
+  EXPECT_NEAR(sum, unfolded.dot, 1e-12);
+  EXPECT_EQ(unfolded.dot, row.dots(0, 3));
+}
+
+TEST(SoftmaxTerm, IsTheWeightAndShiftsOnlyScoresThatAreHardToRead) {
+  SentenceRow row{.queries = {0}};
+  row.weights = Tensor<double, 2>({1, 2});
+  for (const double most : {2.0, 8.9, -2.9, 9.1, 300.0, -3.1, -800.0}) {
+    row.scores = Tensor<double, 2>({1, 2});
+    row.scores(0, 0) = most;
+    row.scores(0, 1) = most - 1;
+    const SoftmaxTerm term = softmax_term(row, 0, 1);
+    EXPECT_EQ(term.shift, most >= -3 && most <= 9 ? 0.0 : most);
+    EXPECT_NEAR(term.exponential / term.sum, std::exp(-1.0) / (1 + std::exp(-1.0)), 1e-12) << most;
+  }
+}
+
+TEST(IsContentWord, LeavesOutFunctionWordsAndPunctuation) {
+  for (const char* word : {"river", "42", "Straße", "河", "a1", "№", "😀", "don’t"})
+    EXPECT_TRUE(is_content_word(word)) << word;
+  for (const char* word : {"the", "The", "OF", "it", "was", "?", "—", "", " ", "'", "t", "\xff", "yourselves", "a"}) {
+    EXPECT_FALSE(is_content_word(word)) << word;
+  }
+}
+
+// The distance table of one sentence, as plain loops.
+double usual_of(const Sentence& sentence, Index layer, Index head, Index distance) {
+  const Tensor<double, 2> weights = word_weights(sentence, encoder_weights(sentence.trace, layer), head);
+  double sum = 0, count = 0;
+  const auto clipped = [](Index x) { return std::max<Index>(-16, std::min<Index>(16, x)); };
+  for (Index q = 0; q < static_cast<Index>(sentence.words.size()); ++q) {
+    for (Index k = 0; k < static_cast<Index>(sentence.words.size()); ++k) {
+      if (sentence.words[static_cast<std::size_t>(q)].special || sentence.words[static_cast<std::size_t>(k)].special)
+        continue;
+      if (clipped(k - q) != clipped(distance)) continue;
+      sum += weights(q, k);
+      ++count;
+    }
+  }
+  return count == 0 ? 0.0 : sum / count;
+}
+
+TEST(AddDistances, AreMeansOverPairsOfWordsFarOnesTogether) {
+  std::string text;
+  for (int n = 0; n < 22; ++n) text += "he sat ";
+  const Sentence sentence = read(text.substr(0, text.size() - 42));  // 38 words fit
+  DistanceSums sums;
+  add_distances(sentence, sums);
+  for (const Index distance : {-30, -17, -16, -15, -1, 0, 1, 15, 16, 40}) {
+    EXPECT_NEAR(sums.mean(2, 3, distance), usual_of(sentence, 2, 3, distance), 1e-9) << distance;
+  }
+  add_distances(sentence, sums);
+  EXPECT_NEAR(sums.mean(0, 1, 4), usual_of(sentence, 0, 1, 4), 1e-9);
+  sums.num_heads = 5;
+  EXPECT_TRUE(has(refusal([&] { add_distances(sentence, sums); }), "5"));
+}
+
+TEST(TellingHeads, IsTheLargestSurplusOverContentWords) {
+  const Sentence sentence = read("he sat on the bank of the river.", {"sat"});
+  const Index bank = word_index(sentence.words, "bank");
+  const TellingHeads telling = telling_heads(sentence, "another model", bank);
+  EXPECT_EQ(telling.usual, Usual::this_sentence);
+  ASSERT_EQ(telling.heads.size(), 12u);
+  for (std::size_t n = 0; n < telling.heads.size(); ++n) {
+    const Listening& one = telling.heads[n];
+    // sat is hidden, the rest are function words and a full stop: river alone is left.
+    EXPECT_EQ(one.word, bank);
+    EXPECT_EQ(one.target, word_index(sentence.words, "river"));
+    EXPECT_NEAR(one.usual, usual_of(sentence, one.layer, one.head, 3), 1e-9);
+    const Tensor<double, 2> weights = word_weights(sentence, encoder_weights(sentence.trace, one.layer), one.head);
+    EXPECT_EQ(one.weight, weights(bank, one.target));
+    if (n > 0) {
+      EXPECT_LE(one.telling(), telling.heads[n - 1].telling());
+    }
+  }
+}
+
+TEST(TellingHeads, WithoutAWordTheBestPairOfContentWordsWins) {
+  const Sentence sentence = read("she put her money in the bank");
+  const TellingHeads telling = telling_heads(sentence, "", std::nullopt);
+  double best = -1;
+  for (const char* query : {"put", "money", "bank"}) {
+    for (const char* target : {"put", "money", "bank"}) {
+      if (query == target) continue;
+      const Index q = word_index(sentence.words, query), k = word_index(sentence.words, target);
+      for (Index layer = 0; layer < 3; ++layer) {
+        for (Index head = 0; head < 4; ++head) {
+          const Tensor<double, 2> weights = word_weights(sentence, encoder_weights(sentence.trace, layer), head);
+          best = std::max(best, weights(q, k) - usual_of(sentence, layer, head, k - q));
+        }
+      }
+    }
+  }
+  EXPECT_NEAR(telling.heads.front().telling(), best, 1e-9);
+}
+
+TEST(TellingHeads, FallBackToOtherWordsAndAtLastToTheMarks) {
+  const Sentence of_the = read("of the");
+  EXPECT_EQ(telling_heads(of_the, "", 1).heads.front().target, 2);
+  const Sentence one = read("bank");
+  EXPECT_NE(telling_heads(one, "", 1).heads.front().target, 1);
+  const Sentence none = read("");
+  EXPECT_EQ(telling_heads(none, "", std::nullopt).heads.size(), 12u);
+  EXPECT_TRUE(has(refusal([&] { telling_heads(one, "", 3); }), "word 3"));
+}
+
+TEST(MinilmUsualWeight, IsClippedAndRefusesOtherHeads) {
+  EXPECT_EQ(minilm_usual_weight(0, 4, 16), minilm_usual_weight(0, 4, 500));
+  EXPECT_EQ(minilm_usual_weight(0, 2, -1), 0.9918);  // a head that looks one word back
+  EXPECT_NE(refusal([] { minilm_usual_weight(6, 0, 0); }), "nothing was thrown");
+  EXPECT_NE(refusal([] { minilm_usual_weight(0, 12, 0); }), "nothing was thrown");
+}
+
+// ---- the story
+
+TEST(TellSentence, HidesWordsBesideTheRowAsItWas) {
+  const SentenceStory plain = tell_sentence(model(), kText, {.token = "bank"});
+  const SentenceStory story = tell_sentence(model(), kText, {.token = "bank", .hide = {"river"}});
+  ASSERT_TRUE(story.before.has_value());
+  EXPECT_EQ(story.chosen.layer, plain.chosen.layer);
+  EXPECT_EQ(story.chosen.head, plain.chosen.head);
+  for (std::size_t w = 0; w < plain.row.keys.size(); ++w) {
+    EXPECT_EQ(story.before->keys[w].weight, plain.row.keys[w].weight);
+  }
+  const Index river = word_index(story.sentence.words, "river");
+  EXPECT_TRUE(story.row.keys[static_cast<std::size_t>(river)].hidden);
+  EXPECT_NE(story.heard, river);
+  const Sentence hidden = read(kText, {"river"});
+  EXPECT_NEAR(story.kept.back(),
+              cosine(word_vector(hidden, hidden.trace.output(), story.chosen.word),
+                     word_vector(plain.sentence, plain.sentence.trace.output(), story.chosen.word)),
+              1e-12);
+  EXPECT_LT(story.kept.back(), 1.0 - 1e-9);
+}
+
+TEST(TellSentence, TakesTheHeadThatIsNamed) {
+  const SentenceStory story = tell_sentence(model(), kText, {.token = "river", .layer = 2, .head = 1});
+  EXPECT_EQ(story.row.layer, 2);
+  EXPECT_EQ(story.row.head, 1);
+  EXPECT_EQ(story.row.word, word_index(story.sentence.words, "river"));
+  EXPECT_TRUE(has(refusal([] { tell_sentence(model(), kText, {.layer = 3, .head = 0}); }), "no L3H0"));
+  EXPECT_TRUE(has(refusal([] { tell_sentence(model(), kText, {.layer = 2}); }), "both or neither"));
+  EXPECT_TRUE(has(refusal([] { tell_sentence(model(), kText, {.token = "money"}); }), "money is no word"));
+}
+
+TEST(SentenceWork, AddsUpToWhatTheEncoderHas) {
+  for (Index layer = 0; layer < 3; ++layer) {
+    const SentenceStory story =
+        tell_sentence(model(), kText, {.token = "bank", .layer = layer, .head = 1, .full = true});
+    ASSERT_TRUE(story.work.has_value());
+    const SentenceWork& work = *story.work;
+    for (const auto* numbers : {&work.query_numbers, &work.key_numbers, &work.value_numbers}) {
+      ASSERT_EQ(numbers->size(), 10u);
+      for (const ProjectedNumber& one : *numbers) {
+        double sum = one.others + one.bias;
+        for (const DotTerm& term : one.largest) sum += term.product;
+        EXPECT_NEAR(sum, one.value, kBound);
+      }
+    }
+    const EncoderLayer& parameters = model().encoder.layers[static_cast<std::size_t>(layer)];
+    const Encoder& encoder = model().encoder;
+    for (std::size_t e = 0; e < work.output.size(); ++e) {
+      const Index i = static_cast<Index>(e);
+      EXPECT_NEAR(work.head_share[e] + work.other_heads[e] + f(work.b_output[e]), f(work.attention_output[e]), kBound);
+      const auto normed = [&](double x, const NormWork& norm, float gain, float bias) {
+        return (x - norm.mean) / norm.deviation * f(gain) + f(bias);
+      };
+      EXPECT_NEAR(normed(f(work.word[e]) + f(work.place[e]) + f(work.type[e]), work.embedding_norm,
+                         encoder.norm_embedding_gain(i), encoder.norm_embedding_bias(i)),
+                  f(work.embedded[e]), kBound);
+      EXPECT_NEAR(normed(f(work.input[e]) + f(work.attention_output[e]), work.attention_norm,
+                         parameters.norm_attention_gain(i), parameters.norm_attention_bias(i)),
+                  f(work.attention_normed[e]), kBound);
+      EXPECT_NEAR(normed(f(work.attention_normed[e]) + f(work.feed_forward[e]), work.output_norm,
+                         parameters.norm_output_gain(i), parameters.norm_output_bias(i)),
+                  f(work.output[e]), kBound);
+      double sum = f(parameters.b_down(i));
+      for (const FeedForwardUnit& unit : work.units) sum += unit.after * f(parameters.w_down(unit.unit, i));
+      EXPECT_NEAR(sum, f(work.feed_forward[e]), kBound);
+    }
+  }
+}
+
+// ---- the screen
+
+// Hundredths of the number that ends at a column of a line; "<.01" and nothing count as 0.
+long hundredths(const std::string& text) {
+  const std::size_t begin = text.find_last_of(' ') + 1;
+  const std::string number = text.substr(begin);
+  return number.starts_with('<') || number.empty() ? 0 : std::lround(100 * std::stod(number));
+}
+
+// The line over the table.
+std::size_t table_head(const std::vector<std::string>& lines) {
+  std::size_t head = 0;
+  while (!has(lines.at(head), " asks ") || !has(lines.at(head), "adds")) ++head;
+  return head;
+}
+
+TEST(RenderSentenceText, PrintsTheRowAndSaysWhatRoundingParts) {
+  for (const char* token : {"he", "sat", "bank", "river"}) {
+    const SentenceStory story = tell_sentence(model(), "he sat on the bank of the river", {.token = token});
+    const std::string text = render_sentence_text(story, {});
+    const std::vector<std::string> lines = lines_of(text);
+    const std::size_t header = table_head(lines);
+    const std::size_t weight_end = lines[header].find("weight") + 6 - (std::string("·÷√").size() - 3);
+    long printed = 0;
+    for (std::size_t w = 0; w < story.row.keys.size(); ++w) {
+      const std::string cell = lines.at(header + 1 + w).substr(0, weight_end);
+      const double weight = story.row.keys[w].weight;
+      EXPECT_EQ(hundredths(cell), std::lround(100 * weight)) << lines.at(header + 1 + w);
+      printed += std::lround(100 * weight);
+    }
+    EXPECT_EQ(has(text, "the weights of a row sum to 1"), printed == 100) << text;
+    if (printed != 100) {
+      EXPECT_TRUE(has(text, "a row sums to 1; as printed to")) << text;
+    }
+  }
+}
+
+TEST(RenderSentenceText, FitsTheWidth) {
+  std::string longer;
+  for (int n = 0; n < 9; ++n) longer += "embeddings sat on the bank ";
+  for (const std::string& text : {std::string(kText), longer, std::string("embeddings"), std::string("")}) {
+    for (const int width : {60, 80, 200}) {
+      for (const bool unicode : {true, false}) {
+        SentenceStoryOptions options{.truncate = true, .full = true};
+        const SentenceTextOptions shown{.width = width, .unicode = unicode, .all_heads = true};
+        EXPECT_LE(widest(render_sentence_text(tell_sentence(model(), text, options), shown)), width) << text << width;
+        if (text.empty()) continue;
+        options.hide = {text == kText ? "river" : "embeddings"};
+        if (text == longer) options.hide = {"embeddings#1", "@1"};
+        options.layer = 2;
+        options.head = 3;
+        EXPECT_LE(widest(render_sentence_text(tell_sentence(model(), text, options), shown)), width) << text << width;
+      }
+    }
+  }
+}
+
+TEST(RenderSentenceText, IsOneScreenHoweverLongTheSentence) {
+  std::string text;
+  for (int n = 0; n < 35; ++n) text += n % 3 == 0 ? "bank " : n % 3 == 1 ? "sat " : "river ";
+  const SentenceStory story = tell_sentence(model(), text, {.token = "bank#3"});
+  const std::string screen = render_sentence_text(story, {});
+  EXPECT_LE(lines_of(screen).size(), 40u);
+  EXPECT_TRUE(has(screen, "25 others")) << screen;
+  const std::string three = render_sentence_text(story, {.top = 3});
+  EXPECT_TRUE(has(three, "34 others")) << three;
+  const std::string bare = render_sentence_text(story, {.no_special = true, .top = 3});
+  EXPECT_TRUE(has(bare, "2 marks *") && has(bare, "32 others")) << bare;
+}
+
+TEST(RenderSentenceText, OrdersByWeightAndByAdds) {
+  const SentenceStory story = tell_sentence(model(), "he sat on the bank of the river", {.token = "bank"});
+  for (const bool by_adds : {false, true}) {
+    std::vector<RowKey> keys = story.row.keys;
+    std::sort(keys.begin(), keys.end(),
+              [&](const RowKey& a, const RowKey& b) { return by_adds ? a.adds > b.adds : a.weight > b.weight; });
+    const std::vector<std::string> lines =
+        lines_of(render_sentence_text(story, {.order = by_adds ? RowOrder::adds : RowOrder::weight}));
+    const std::size_t header = table_head(lines);
+    for (std::size_t n = 0; n < keys.size(); ++n) {
+      const std::string& word = story.sentence.words[static_cast<std::size_t>(keys[n].word)].text;
+      EXPECT_TRUE(lines.at(header + 1 + n).starts_with("  " + word)) << lines.at(header + 1 + n) << " / " << word;
+    }
+  }
+}
+
+TEST(RenderSentenceText, SaysOfWordsOfSeveralPiecesHowTheirNumbersAreMade) {
+  const std::string asks = render_sentence_text(tell_sentence(model(), kText, {.token = "embeddings"}), {});
+  EXPECT_TRUE(has(asks, "4 pieces, em ##bed ##ding ##s") && has(asks, "mean over these")) << asks;
+  const std::string heard = render_sentence_text(tell_sentence(model(), kText, {.token = "bank"}), {});
+  EXPECT_TRUE(has(heard, "    ##ding") && has(heard, "their weights sum to the word's")) << heard;
+  const std::string later =
+      render_sentence_text(tell_sentence(model(), kText, {.token = "bank", .layer = 1, .head = 0}), {});
+  EXPECT_TRUE(has(later, "already mixed by") && has(later, "layer 0")) << later;
+}
+
+TEST(RenderSentenceText, FullLeavesNothingOut) {
+  const std::string text = render_sentence_text(tell_sentence(model(), kText, {.token = "bank", .full = true}), {});
+  for (const char* part : {"word + place + type", "40 = 4 heads × 10", "Why √10", "an encoder has no mask", "(bias)",
+                           "b_output", "feed-forward", "normalised", "gelu"}) {
+    EXPECT_TRUE(has(text, part)) << part;
+  }
+}
+
+TEST(RenderSentenceText, NothingFromOutsideReachesTheTerminalUnescaped) {
+  const std::string hostile =
+      "</script><img onerror> \x1b]0;x\a \u202e river \\input{x} =1+1 \xff\xfe " + std::string(1, '\0') + " bank";
+  for (const bool color : {false, true}) {
+    SentenceStoryOptions options{.token = "bank", .full = true};
+    const std::string text = render_sentence_text(tell_sentence(model(), hostile, options), {.color = color});
+    std::string bare = text;
+    for (std::size_t at; (at = bare.find("\x1b[")) != std::string::npos;) bare.erase(at, bare.find('m', at) - at + 1);
+    for (const char c : bare) EXPECT_FALSE(static_cast<unsigned char>(c) < 0x20 && c != '\n');
+    EXPECT_FALSE(has(bare, "\u202e"));
+    EXPECT_EQ(color, text != bare);
+    EXPECT_EQ(valid_utf8_bytes(text), text.size());
+  }
+  const std::string json = render_sentence_json(tell_sentence(model(), hostile, {.token = "bank"}), {});
+  EXPECT_FALSE(has(json, "<") || has(json, "\u202e") || has(json, "\x1b"));
+}
+
+TEST(RenderSentenceJson, HasTheRowInFullAndSaysHowItWasMade) {
+  const SentenceStory story = tell_sentence(model(), kText, {.token = "bank", .hide = {"river"}, .full = true});
+  const std::string text = render_sentence_json(story, {.command = "regard explain x"});
+  EXPECT_TRUE(text.starts_with("{\n \"schema\": \"regard/1\"")) << text.substr(0, 60);
+  const JsonValue json = read_json(text, "output");
+  EXPECT_EQ(json.find("command")->text, "regard explain x");
+  EXPECT_EQ(json.find("model")->find("sha256")->text, model().encoder.checkpoint->sha256());
+  EXPECT_FALSE(json.find("version")->text.empty());
+  EXPECT_FALSE(json.find("instruction_set")->text.empty());
+  EXPECT_EQ(json.find("token_ids")->numbers.size(), story.sentence.tokens.ids.size());
+  const JsonValue& words = *json.find("row")->find("words");
+  ASSERT_EQ(words.items.size(), story.row.keys.size());
+  for (std::size_t w = 0; w < words.items.size(); ++w) {
+    EXPECT_EQ(words.items[w].find("weight")->number, story.row.keys[w].weight);
+    EXPECT_EQ(words.items[w].find("adds")->number, story.row.keys[w].adds);
+    EXPECT_EQ(json.find("before")->find("words")->items[w].find("weight")->number, story.before->keys[w].weight);
+  }
+  EXPECT_EQ(json.find("telling_heads")->find("heads")->items.size(), 12u);
+  EXPECT_EQ(json.find("unfolded")->find("products")->items.size(), 10u);
+  EXPECT_EQ(json.find("full")->find("output")->numbers.size(), 40u);
+}
+
+}  // namespace
+}  // namespace regard
