@@ -522,6 +522,45 @@ TEST(Explain, KeepsChosenRowsOfALongSequence) {
   EXPECT_THROW(unfold_cell(e, step(e, "weights"), {.row = 100, .column = 0}, 4), std::invalid_argument);
 }
 
+TEST(Explain, SplitsChosenRowsOfALongSequence) {
+  constexpr Index kTokens = 5000;
+  ExplainInput in;
+  Matrix column;
+  column.num_rows = kTokens;
+  column.num_columns = 1;
+  column.numbers.assign(static_cast<std::size_t>(kTokens), 0.0);
+  Matrix value;
+  value.num_rows = kTokens;
+  value.num_columns = 2;
+  for (Index i = 0; i < kTokens; ++i) value.numbers.insert(value.numbers.end(), {static_cast<double>(i), 1.0});
+  in.matrices = {{"Q", column}, {"K", column}, {"V", value}, {"W", matrix_of({{1, 0}, {0, 2}})}};
+  in.settings.causal.rule = CausalRule::top_left;
+  in.steps = {{.operation = "context", .operands = {"Q", "K", "V"}, .result = "C"},
+              {.operation = "show", .operands = {"C"}, .result = "S", .heads = 2},
+              {.operation = "linear", .operands = {"C", "W"}, .result = "L", .heads = 2},
+              {.operation = "join", .operands = {"S"}, .result = "J"}};
+  for (const Layout layout : {Layout::rows, Layout::columns}) {
+    if (layout == Layout::columns) {
+      in.settings.layout = layout;
+      for (NamedMatrix& named : in.matrices) named.matrix = transposed(named.matrix);
+    }
+    const Explanation e = explain(in);
+    // All scores are 0: each query's context is the mean of the values that it sees.
+    const auto number = [&](std::string_view name, Index head, Index place) {
+      const Matrix& m = step(e, name).result;
+      const std::vector<Index>& kept = layout == Layout::rows ? m.kept_rows : m.kept_columns;
+      EXPECT_EQ(kept[static_cast<std::size_t>(place)], place < 8 ? place : kTokens - 8 + (place - 8)) << name;
+      return m.numbers[layout == Layout::rows ? m.place(head, place, 0) : m.place(head, 0, place)];
+    };
+    EXPECT_NEAR(number("show", 0, 15), (kTokens - 1) / 2.0, 1e-9);
+    EXPECT_NEAR(number("show", 1, 15), 1, 1e-12);
+    EXPECT_NEAR(number("show", 0, 3), 1.5, 1e-12);
+    EXPECT_NEAR(number("linear", 1, 3), 2, 1e-12);
+    EXPECT_NEAR(number("linear", 0, 15), (kTokens - 1) / 2.0, 1e-9);
+    EXPECT_EQ(step(e, "join").result.numbers, step(e, "context").result.numbers);
+  }
+}
+
 TEST(Explain, ExportExplainsToTheSameSteps) {
   ExplainInput in = love();
   in.settings.causal = {.rule = CausalRule::number, .offset = 1};

@@ -68,6 +68,8 @@ std::vector<double> linear(Evaluation& e, Index inputs, Index outputs) {
 Matrix split_heads(Evaluation& e, const Matrix& joined, Index heads) {
   const Index width = e.columns() ? joined.num_rows : joined.num_columns;
   if (heads < 1 || width % heads != 0) e.fail(fmt::format("{} dimensions cannot be split into {} heads", width, heads));
+  // Chosen tokens pass through; of their dimensions all must be there.
+  if (!(e.columns() ? joined.kept_rows : joined.kept_columns).empty()) check_whole(e, 0);
   Matrix m = joined;
   m.num_heads = heads;
   m.has_heads = true;
@@ -77,7 +79,7 @@ Matrix split_heads(Evaluation& e, const Matrix& joined, Index heads) {
   }
   m.num_columns = width / heads;
   for (Index h = 0; h < heads; ++h)
-    for (Index r = 0; r < joined.num_rows; ++r)
+    for (Index r = 0; r < joined.stored_rows(); ++r)
       for (Index c = 0; c < m.num_columns; ++c)
         m.numbers[m.place(h, r, c)] = joined.numbers[joined.place(0, r, h * m.num_columns + c)];
   return m;
