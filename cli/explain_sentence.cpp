@@ -17,6 +17,7 @@
 #include "model_cache.h"
 #include "program.h"
 #include "regard/compare.h"
+#include "regard/sentence_page.h"
 #include "regard/sentence_story.h"
 #include "save_sentence.h"
 
@@ -168,14 +169,24 @@ void explain_sentence(const SentenceTextArguments& arguments, const ExplainText&
     throw UsageError("--what names what --save writes; give --save DIR too");
   std::optional<SentenceSaver> saver;
   if (!arguments.save.empty()) saver.emplace(arguments.save, arguments.what);
+  if (shared.html == "-" && shared.json) throw UsageError("--html - and --json both write to standard output");
   const std::string sentence = given_text(arguments.text);
   const SentenceModel model = load_sentence_model(model_folder(arguments.model));
   try {
     const SentenceStory story = tell_sentence(model, sentence, options);
     if (saver) saver->write(model, story.sentence);
-    write_stdout(shared.json ? render_sentence_json(story, {.command = command_line()})
-                             : render_sentence_text(story, text) + comparison_text(arguments, story, model, text));
+    OutputFiles page;
+    if (!shared.html.empty()) {
+      const std::string html = render_sentence_html(model, story, {.command = command_line()});
+      page.write(page.add(shared.html), html.data(), html.size());
+    }
+    if (shared.json) {
+      write_stdout(render_sentence_json(story, {.command = command_line()}));
+    } else if (shared.html.empty()) {
+      write_stdout(render_sentence_text(story, text) + comparison_text(arguments, story, model, text));
+    }
     if (saver) saver->commit();
+    page.commit();
   } catch (const std::invalid_argument& error) {
     throw UsageError(error.what());
   }

@@ -22,13 +22,14 @@ export const stages = ["compare", "scale", "softmax", "mix"];
  * @property {number} stage index of stages
  * @property {string} name for the address and for tests
  * @property {string} symbol
- * @property {string} means
+ * @property {string | ((head: number, query: number) => string)} means
  * @property {string} title
  * @property {NumberStyle} style
  * @property {boolean} is_weight
  * @property {boolean} adds_up
  * @property {(head: number, query: number, key: number) => number} at
  * @property {((head: number, query: number, key: number) => CellWork | null) | null} unfold
+ * @property {((head: number, query: number, key: number) => boolean)} [missing] where there is no such number
  * @property {((head: number, query: number) => number) | null} total where the sum is a number of the library's own
  */
 
@@ -39,7 +40,7 @@ export const stages = ["compare", "scale", "softmax", "mix"];
  * @property {NumberStyle} value_style
  * @property {NumberStyle} context_style
  * @property {number} width numbers a value has
- * @property {(head: number, key: number) => Float64Array} value
+ * @property {(head: number, key: number, query: number) => Float64Array} value
  * @property {(head: number, query: number) => Float64Array} context
  * @property {((head: number, query: number, dimension: number) => CellWork | null) | null} unfold
  */
@@ -59,7 +60,10 @@ export const stages = ["compare", "scale", "softmax", "mix"];
  * @property {string[]} query_labels
  * @property {string[]} key_labels
  * @property {boolean} has_words
+ * @property {boolean[]} [special] keys that are the model's own marks
+ * @property {(head: number) => string} head_name
  * @property {Column[]} columns the last is the weights'
+ * @property {Column} [adds] what each key adds, in place of its strip
  * @property {(head: number, query: number, key: number) => boolean} hidden
  * @property {Mix | null} mix
  * @property {string[]} equations of each stage, or ""
@@ -233,7 +237,7 @@ function attention_of(e, weights) {
     kept_queries: kept ?? Array.from({ length: num_queries }, (_, i) => i),
     query_labels: Array.from({ length: num_queries }, (_, i) => axis_label(query_axis, i)),
     key_labels: Array.from({ length: num_keys }, (_, j) => axis_label(key_axis, j)),
-    has_words: words !== undefined && words.length > 0, columns,
+    has_words: words !== undefined && words.length > 0, head_name: (head) => `head ${head}`, columns,
     hidden: (head, query, key) => by_columns ? is_hidden(result, head, key, query) : is_hidden(result, head, query, key),
     mix: mixed ? mix_of(e, mixed, weights) : null, equations, symbols,
     digits: e.digits,
@@ -310,7 +314,7 @@ export function finding_of(a, head, query) {
   const names = winners.map((j) => who(a.key_labels, j, "key", a.has_words));
   const list = names.length > 4 ? `${names.length} keys alike`
     : names.length === 1 ? names[0] : `${names.slice(0, -1).join(", ")} and ${names.at(-1)}`;
-  const where = a.has_heads ? `In head ${head}, ` : "";
+  const where = a.has_heads ? `In ${a.head_name(head)}, ` : "";
   if (seen.length === 1) return `${where}${asks} sees only ${list}`;
   const style = style_for([most], a.digits);
   if (winners.length === seen.length) return `${where}${asks} listens to all it sees alike: ${styled_number(most, style)} each`;

@@ -78,7 +78,7 @@ function map_table(a, state, set, rows, end) {
   };
   /** @param {string[]} labels @param {number} index @param {string} kind @param {number} chosen */
   const header = (labels, index, kind, chosen) => el("th", { scope: "col", class: kind === "query" && index === chosen ? "framed" : null }, el("span", { class: "tilt" }, word(labels[index], kind)));
-  const table = el("table", { class: `map ${with_numbers ? "numbers" : "squares"} ${a.by_columns ? "by-columns" : ""}`, role: "grid",
+  const table = el("table", { class: `map ${with_numbers ? "numbers" : "squares"} ${Math.max(rows.length, a.num_keys) > 7 ? "many" : ""} ${a.by_columns ? "by-columns" : ""}`, role: "grid",
     "aria-label": `weights of the whole head, ${a.by_columns ? "keys down, queries across" : "queries down, keys across"}` });
   const corner = el("td", { class: "corner" }, a.by_columns ? "key ↓ query →" : "query ↓ key →");
   if (a.by_columns) {

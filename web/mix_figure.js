@@ -14,6 +14,7 @@ import { make_grid } from "./grid.js";
 /** @typedef {import("./state.js").State} State */
 
 const most_values = 12;
+const most_long_values = 6;
 const most_numbers = 16;
 
 /**
@@ -27,9 +28,10 @@ export function mix_figure(a, state, set) {
   const { head, query } = state;
   const weights = weights_of(a, head, query);
   const seen = Array.from(weights.keys()).filter((j) => !a.hidden(head, query, j) && weights[j] > 0);
-  const heaviest = [...seen].sort((x, y) => weights[y] - weights[x] || x - y).slice(0, seen.length > most_values ? most_values - 1 : most_values);
+  const most = mix.width > most_numbers ? most_long_values : most_values;
+  const heaviest = [...seen].sort((x, y) => weights[y] - weights[x] || x - y).slice(0, seen.length > most ? most - 1 : most);
   const keys = heaviest.sort((x, y) => x - y);
-  const values = keys.map((j) => mix.value(head, j));
+  const values = keys.map((j) => mix.value(head, j, query));
   const context = mix.context(head, query);
   const range = range_of([...values, context]);
   const reached = state.step === 3;

@@ -9,6 +9,9 @@
  * @typedef {{digits: number, scientific: boolean}} NumberStyle
  */
 
+/** @type {NumberStyle} */
+export const two_decimals = { digits: 2, scientific: false };
+
 // Exact digits of a double this far behind a rounding point tell a tie from anything near one: of a tie no double is
 // nearer than 10^-17 of it.
 const beyond_a_tie = 25;

@@ -1,24 +1,29 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// The page: a lesson, or attention on given arrays, as an article whose figures answer to clicks and keys. One file,
+// The page: a lesson, attention on given arrays, or a sentence in a model, as an article whose figures answer to clicks and keys. One file,
 // made by `regard … --html FILE`, that asks no host for anything. The build joins these modules in this order:
 //
-//     numbers      digits as the terminal prints them         kernel       the library's arithmetic, bit for bit
-//     elements     elements of escaped text                   explanation  the data that the file carries
+//     numbers      digits as the terminal prints them         elements     elements of escaped text
+//     explanation  the data that a lesson's file carries
 //     unfold       how a cell came about                      attention    one attention, as the figures need it
-//     state        what is chosen, and its address            grid         tables that the arrow keys walk
-//     work_figure, row_figure, mix_figure, map_figure, steps_figure          the figures
+//     sentence     one sentence in a real model, rebuilt      state        what is chosen, and its address
+//     grid         tables that the arrow keys walk
+//     work_figure, row_figure, mix_figure, map_figure, steps_figure, sentence_figure, path_figure, heads_figure
 //     page         this one: lays them out, listens to keys
 //
 // Plain ES modules with types in comments, checked by tsc (web/tsconfig.json); how to change them: docs/page.md.
 import { el, shown, word } from "./elements.js";
 import { read_explanation } from "./explanation.js";
-import { attentions_of, stages, telling_row } from "./attention.js";
+import { attentions_of, finding_of, stages, telling_row, weights_of } from "./attention.js";
+import { read_sentence } from "./sentence.js";
 import { address_of, read_address } from "./state.js";
 import { finding_line, row_caption, row_table, step_marks, step_note } from "./row_figure.js";
 import { mix_figure } from "./mix_figure.js";
 import { map_figure, map_note } from "./map_figure.js";
 import { step_section } from "./steps_figure.js";
+import { sentence_figure } from "./sentence_figure.js";
+import { path_figure } from "./path_figure.js";
+import { heads_figure } from "./heads_figure.js";
 
 /** @typedef {import("./state.js").State} State */
 /** @typedef {import("./attention.js").Attention} Attention */
@@ -29,12 +34,21 @@ function data_of(id) {
 }
 
 const root = document.documentElement;
-const explanation = read_explanation(JSON.parse(data_of("explanation")), JSON.parse(data_of("page")));
-const attentions = attentions_of(explanation);
+const data = JSON.parse(data_of("explanation"));
+const page = JSON.parse(data_of("page"));
+const sentence = page.subject === "sentence" ? read_sentence(data, page) : null;
+const explanation = sentence ? null : read_explanation(data, page);
+const attentions = sentence ? [sentence.attention] : explanation ? attentions_of(explanation) : [];
 
 /** The attention that shows most: the document's own, with scores, scale and values. */
 function first_attention() {
   return attentions.reduce((best, a, i) => (a.documented > attentions[best].documented ? i : best), 0);
+}
+
+/** The head and query that the page opens with. @param {Attention} a */
+function opening_row(a) {
+  if (sentence) return { head: sentence.focus.layer * sentence.heads + sentence.focus.head, query: sentence.focus.word };
+  return telling_row(a, explanation?.focus ?? null);
 }
 
 /**
@@ -44,10 +58,11 @@ function first_attention() {
  */
 function whole_state(wanted) {
   const a = attentions.find((one) => one.name === wanted.attention) ?? attentions[first_attention()];
-  const row = a === undefined ? { head: 0, query: 0 } : telling_row(a, explanation.focus);
+  const row = a === undefined ? { head: 0, query: 0 } : opening_row(a);
   const head = wanted.head !== undefined && a !== undefined && wanted.head < a.num_heads ? wanted.head : row.head;
   const query = wanted.query !== undefined && a !== undefined && a.kept_queries.includes(wanted.query) ? wanted.query : row.query;
-  return { attention: a?.name ?? "", head, query, step: wanted.step ?? stages.length - 1, open: wanted.open ?? "", covered: false, own_scale: false };
+  return { attention: a?.name ?? "", head, query, step: wanted.step ?? stages.length - 1, open: wanted.open ?? "", covered: false, own_scale: false,
+    no_special: false, sort: "place", filter: "all" };
 }
 
 /** @type {State} */
@@ -56,13 +71,13 @@ let state = whole_state(read_address(location.hash));
 /** @param {Partial<State>} change */
 function set(change) {
   state = { ...state, ...change };
-  if (!("covered" in change) && !("own_scale" in change)) history.replaceState(null, "", address_of(state));
+  if (["attention", "head", "query", "step", "open"].some((name) => name in change)) history.replaceState(null, "", address_of(state));
   draw();
 }
 
 /** @param {Attention} a */
 function choose_attention(a) {
-  const row = telling_row(a, explanation.focus);
+  const row = opening_row(a);
   set({ attention: a.name, head: row.head, query: a.kept_queries.includes(state.query) ? state.query : row.query, open: "" });
 }
 
@@ -74,15 +89,21 @@ function choosers(a) {
       ...attentions.map((one) => el("button", { type: "button", "data-focus": `attention ${one.name}`, "aria-pressed": String(one === a), click: () => choose_attention(one) },
         shown(one.symbol), el("span", { class: "own-name" }, ` ${shown(one.name)}`)))));
   }
-  if (a.num_heads > 1) {
+  if (sentence) {
+    const [layer, head] = [Math.floor(state.head / sentence.heads), state.head % sentence.heads];
+    /** @param {string} name @param {number} count @param {number} chosen @param {(i: number) => number} head_of */
+    const numbers = (name, count, chosen, head_of) => el("p", { class: "chooser" }, el("span", { class: "chooser-name" }, name),
+      ...Array.from({ length: count }, (_, i) => el("button", { type: "button", "data-focus": `${name} ${i}`, "aria-pressed": String(i === chosen), click: () => set({ head: head_of(i), open: "" }) }, String(i))));
+    line.append(numbers("Layer", sentence.layers, layer, (i) => i * sentence.heads + head), numbers("Head", sentence.heads, head, (i) => layer * sentence.heads + i));
+  } else if (a.num_heads > 1) {
     line.append(el("p", { class: "chooser" }, el("span", { class: "chooser-name" }, "Head "),
       ...Array.from({ length: a.num_heads }, (_, h) => el("button", { type: "button", "data-focus": `head ${h}`, "aria-pressed": String(h === state.head), click: () => set({ head: h, open: "" }) }, String(h)))));
   }
   return line;
 }
 
-/** The words, large; any of them can become the query. @param {Attention} a */
-function sentence(a) {
+/** The words of a lesson, large; any of them can become the query. @param {Attention} a */
+function words(a) {
   const line = el("p", { class: `sentence ${a.kept_queries.length > 24 ? "long" : ""}`, "aria-label": "choose the query" });
   for (const i of a.kept_queries) {
     line.append(el("button", { type: "button", "data-focus": `word ${i}`, class: i === state.query ? "chosen" : null, "aria-pressed": String(i === state.query), click: () => set({ query: i, open: "" }) },
@@ -91,26 +112,42 @@ function sentence(a) {
   return line;
 }
 
+/** What the row says, as the title; then the sentence itself. @param {Attention} a */
+function sentence_header(a) {
+  const covered = state.step < 2 || (state.covered && state.step === 2);
+  const finding = finding_of(a, state.head, state.query);
+  return el("header", { class: "sentence-header" }, el("p", { class: "citation" }, `${shown(data.model.name)} · ${sentence?.layers} layers × ${sentence?.heads} heads × ${sentence?.depth}`),
+    el("h1", { class: `finding ${covered ? (state.covered ? "covered" : "not-yet") : ""}` }, el("span", {}, `${shown(finding)}.`)),
+    sentence_figure(a, weights_of(a, state.head, state.query), state, set));
+}
+
 function article() {
   const main = el("main");
   const a = attentions.find((one) => one.name === state.attention);
-  main.append(el("header", {}, el("h1", {}, shown(explanation.title) || "Attention, step by step"),
-    explanation.citation === "" ? null : el("p", { class: "citation" }, shown(explanation.citation))));
+  main.append(sentence && a ? sentence_header(a) : el("header", {}, el("h1", {}, shown(explanation?.title ?? "") || "Attention, step by step"),
+    explanation?.citation ? el("p", { class: "citation" }, shown(explanation.citation)) : null));
   if (a !== undefined) {
     main.append(el("section", { class: "figure row-section", "aria-label": "the row as a sum" },
-      el("div", { class: "top" }, sentence(a), finding_line(a, state), choosers(a), step_marks(a, state, set)), step_note(a, state),
+      el("div", { class: "top" }, ...(sentence ? [] : [words(a), finding_line(a, state)]), choosers(a), step_marks(a, state, set)), step_note(a, state),
       el("div", { class: "body" }, el("div", { class: "scroll" }, row_table(a, state, set)), row_caption(a, state))));
     const mixed = mix_figure(a, state, set);
     if (mixed) {
-      main.append(el("section", { class: "figure" }, el("h2", {}, "What it becomes"), el("div", { class: "body" }, mixed),
+      main.append(el("section", { class: "figure" }, el("h2", {}, "What it becomes"), el("div", { class: "body" }, mixed, sentence ? path_figure(sentence, state) : null),
         el("aside", { class: "note" }, el("p", {}, "Pale: the value that each key holds out. Over it: what its weight lets through. Below the line they are added."),
           el("p", {}, "Bars above the line are positive, hollow ones below it negative; all on one scale."))));
     }
     main.append(el("section", { class: "figure" }, el("h2", {}, a.has_heads ? "The whole head" : "Everyone asks"), el("div", { class: "body" }, map_figure(a, state, set)), map_note(a, state)));
   }
-  main.append(steps());
-  if (explanation.slips.length > 0) {
-    main.append(el("section", { class: "slips" }, el("h2", {}, "Where the document slips"), el("ul", {}, ...explanation.slips.map((slip) => el("li", {}, shown(slip))))));
+  if (sentence) {
+    main.append(el("section", { class: "figure" }, el("h2", {}, "All heads"), el("div", { class: "body" }, heads_figure(sentence, state, set)),
+      el("aside", { class: "note" }, el("p", {}, "Rows are layers, columns heads; each small map on its own maximum, which stands beneath it. Choosing one shows it above."),
+        el("p", {}, "From the second layer on a key is the vector at its word, already mixed with the others."))));
+  }
+  if (explanation) {
+    main.append(steps(explanation));
+    if (explanation.slips.length > 0) {
+      main.append(el("section", { class: "slips" }, el("h2", {}, "Where the document slips"), el("ul", {}, ...explanation.slips.map((slip) => el("li", {}, shown(slip))))));
+    }
   }
   main.append(foot());
   return main;
@@ -119,13 +156,14 @@ function article() {
 /** The steps are drawn anew only when something in them changes: they may hold many numbers. */
 let steps_drawn = { key: "", element: el("section") };
 
-function steps() {
+/** @param {import("./explanation.js").Explanation} of */
+function steps(of) {
   const of_figures = /^(row|mix|map) /.test(state.open);
   const key = `${state.head} ${of_figures ? "" : state.open}`;
   if (key !== steps_drawn.key) {
     steps_drawn = { key, element: el("section", { class: "steps" }, el("h2", {}, "Step by step"),
       el("p", { class: "lead" }, "Every number in full. Choose one to see how it came about."),
-      ...explanation.steps.map((step) => step_section(explanation, step, state, set))) };
+      ...of.steps.map((step) => step_section(of, step, state, set))) };
   }
   return steps_drawn.element;
 }
@@ -140,8 +178,9 @@ function foot() {
     if (details.open && text.textContent === "") text.textContent = json;
   } }, el("summary", { "data-focus": "json" }, "The data as JSON"), text);
   return el("footer", {},
-    el("p", {}, el("code", {}, el("bdi", {}, shown(explanation.command)))),
-    el("p", {}, `Computed by regard ${shown(explanation.version)} (${shown(explanation.instruction_set)}); ${explanation.settings.map(shown).join("; ")}. `,
+    el("p", {}, el("code", {}, el("bdi", {}, shown(data.command)))),
+    el("p", {}, `Computed by regard ${shown(data.version)} (${shown(data.instruction_set)}); `,
+      sentence ? `model ${shown(data.model.name)}, SHA-256 ${shown(data.model.sha256)}; every word sees every word: an encoder has no mask` : (explanation?.settings ?? []).map(shown).join("; "), ". ",
       "This file carries its numbers, and asks no host for anything."),
     el("p", { class: "keys" }, el("kbd", {}, "←"), " ", el("kbd", {}, "→"), " steps, or cells of a table in focus · ", el("kbd", {}, "Enter"), " unfolds · ",
       el("kbd", {}, "h"), " covers the step's results: predict, then look · ", el("kbd", {}, "p"), " projector size · ", el("kbd", {}, "Esc"), " folds"),
@@ -197,7 +236,8 @@ document.addEventListener("keydown", (event) => {
   event.preventDefault();
 });
 window.addEventListener("hashchange", () => {
-  state = { ...whole_state(read_address(location.hash)), covered: state.covered, own_scale: state.own_scale };
+  state = { ...whole_state(read_address(location.hash)), covered: state.covered, own_scale: state.own_scale,
+    no_special: state.no_special, sort: state.sort, filter: state.filter };
   draw();
 });
 draw();

@@ -40,9 +40,10 @@ function scale_end(largest) {
  * Which keys have a line of their own: all, or the heaviest, in their order.
  * @param {Attention} a
  * @param {Float64Array} weights
+ * @param {boolean} no_special
  */
-function keys_shown(a, weights) {
-  const keys = Array.from(weights.keys());
+function keys_shown(a, weights, no_special) {
+  const keys = Array.from(weights.keys()).filter((j) => !(no_special && a.special?.[j]));
   if (keys.length <= most_keys) return keys;
   return keys.sort((x, y) => weights[y] - weights[x] || x - y).slice(0, most_keys - 2).sort((x, y) => x - y);
 }
@@ -110,7 +111,7 @@ export function step_note(a, state) {
 export function row_table(a, state, set) {
   const { head, query } = state;
   const weights = weights_of(a, head, query);
-  const keys = keys_shown(a, weights);
+  const keys = keys_shown(a, weights, state.no_special);
   const end = scale_end(Math.max(...weights));
   const even = 1 / Math.max(1, weights.reduce((count, _, j) => count + (a.hidden(head, query, j) ? 0 : 1), 0));
   const reached = (/** @type {number} */ stage) => stage <= state.step;
@@ -119,19 +120,20 @@ export function row_table(a, state, set) {
   const cell_class = (stage, kind) => `${kind} ${reached(stage) ? "" : "not-yet"} ${covered(stage) ? "covered" : ""}`.replace(/ +/g, " ").trim();
   const name = a.query_labels[query];
 
-  const mixes = a.mix !== null && a.mix.width <= 64;
-  const brought = mixes && a.mix ? keys.map((j) => a.mix?.value(head, j).map((x) => x * weights[j]) ?? new Float64Array()) : [];
+  const mixes = a.mix !== null && a.mix.width <= 64 && a.adds === undefined;
+  const brought = mixes && a.mix ? keys.map((j) => a.mix?.value(head, j, query).map((x) => x * weights[j]) ?? new Float64Array()) : [];
   const context = a.mix?.context(head, query) ?? new Float64Array();
   const range = range_of([...brought, context]);
 
   const heads = a.columns.map((column) => el("th", { scope: "col", class: `stage-${column.stage} ${column.is_weight ? "weight" : "early"} ${reached(column.stage) ? "" : "not-yet"}`, title: column.title },
-    column.symbol === "" ? null : el("span", { class: "symbol" }, shown(column.symbol)), means_text(column.means)));
+    column.symbol === "" ? null : el("span", { class: "symbol" }, shown(column.symbol)), means_text(typeof column.means === "string" ? column.means : column.means(head, query))));
   const table = el("table", { class: "row-table", role: "grid", "aria-label": `the ${a.by_columns ? "column" : "row"} of ${shown(name)}, key by key` },
     el("thead", {}, el("tr", {}, el("th", { scope: "col", class: "asks" }, word(name, "query"), " asks"), ...heads,
       el("th", { class: `bar-scale ${reached(2) ? "" : "not-yet"}`, "aria-hidden": "true" }, el("span", {}, "0"), el("span", {}, String(end).replace(/^0/, ""))),
+      a.adds ? el("th", { scope: "col", class: `stage-3 adds ${reached(3) ? "" : "not-yet"}`, title: a.adds.title }, el("span", { class: "means" }, "adds")) : null,
       mixes ? el("th", { scope: "col", class: `brings ${reached(3) ? "" : "not-yet"}` }, el("span", { class: "means" }, `weight · ${shown(a.mix?.value_symbol ?? "")}`)) : null)));
   const body = el("tbody");
-  const span = a.columns.length + 2 + (mixes ? 1 : 0);
+  const span = a.columns.length + 2 + (mixes || a.adds ? 1 : 0);
   for (const [n, j] of keys.entries()) {
     const hidden = a.hidden(head, query, j);
     const line = el("tr", { class: hidden ? "hidden-key" : null }, el("th", { scope: "row" }, word(a.key_labels[j], "key")));
@@ -139,15 +141,16 @@ export function row_table(a, state, set) {
     for (const column of a.columns) {
       const id = `row ${j} ${column.name}`;
       const x = column.at(head, query, j);
+      const missing = column.missing?.(head, query, j) ?? false;
       const masked = hidden && (column.stage === 2 || x === -Infinity);
       const unfolded = state.open === id && reached(column.stage);
       const cell = el("td", { class: cell_class(column.stage, `stage-${column.stage} ${column.is_weight ? "weight" : "early"}`),
-        "data-cell": id, "data-focus": id, "aria-expanded": column.unfold && !masked && reached(column.stage) ? String(unfolded) : null },
-      masked ? el("span", { class: "hidden-word" }, "hidden") : number_text(x, column.style), covered(column.stage) ? spoken("covered") : null);
+        "data-cell": id, "data-focus": id, "aria-expanded": column.unfold && !masked && !missing && reached(column.stage) ? String(unfolded) : null },
+      masked ? el("span", { class: "hidden-word" }, "hidden") : missing ? "–" : number_text(x, column.style), covered(column.stage) ? spoken("covered") : null);
       line.append(cell);
       const unfolding = unfolded ? column.unfold?.(head, query, j) : null;
       if (unfolding) {
-        const more = column.is_weight ? a.columns.filter((c) => !c.is_weight).map((c) => ({ name: c.symbol === "" ? c.means : `${c.symbol}, ${c.means}`, text: styled_number(c.at(head, query, j), c.style) })) : [];
+        const more = column.is_weight ? a.columns.filter((c) => !c.is_weight).map((c) => ({ name: c.title, text: styled_number(c.at(head, query, j), c.style) })) : [];
         const visible = keys_before(a, head, query, j);
         work = el("tr", { class: "unfold" }, el("td", { colspan: span }, work_view(unfolding, column.style, { key: a.key_labels[j], at: visible, more })));
       }
@@ -160,6 +163,7 @@ export function row_table(a, state, set) {
       bar.append(fill);
     }
     line.append(bar);
+    if (a.adds) line.append(el("td", { class: cell_class(3, "stage-3 adds"), "data-name": `adds ${j}` }, hidden ? null : number_text(a.adds.at(head, query, j), a.adds.style)));
     if (mixes) {
       line.append(el("td", { class: cell_class(3, "brings") }, hidden ? null
         : strip(brought[n], { width: 96, height: 22, range, kind: "value", label: `${shown(a.key_labels[j])} brings ${[...brought[n]].map((x) => styled_number(x, { digits: 4, scientific: false })).slice(0, 8).join(", ")}` })));
@@ -172,16 +176,16 @@ export function row_table(a, state, set) {
   const rest = weights.reduce((sum, w) => sum + w, 0);
   if (keys.length < a.num_keys) {
     const others = rest - keys.reduce((sum, j) => sum + weights[j], 0);
-    body.append(el("tr", { class: "others" }, el("th", { scope: "row" }, `${a.num_keys - keys.length} others`),
+    body.append(el("tr", { class: "others" }, el("th", { scope: "row" }, state.no_special && keys.length + (a.special?.filter(Boolean).length ?? 0) === a.num_keys ? "the marks" : `${a.num_keys - keys.length} others`),
       ...a.columns.map((column) => el("td", { class: cell_class(column.stage, column.is_weight ? "weight" : "early") }, column.is_weight ? number_text(Math.max(0, others), column.style) : null)),
-      el("td", { class: "bar" }), mixes ? el("td", { class: "brings" }) : null));
+      el("td", { class: "bar" }), mixes || a.adds ? el("td", { class: "brings" }) : null));
   }
   const totals = a.columns.map((column) => {
-    if (!column.adds_up) return el("td", { class: "early" });
+    if (!column.adds_up || column.missing?.(head, query, query)) return el("td", { class: "early" });
     const sum = column.is_weight ? rest : column.total?.(head, query) ?? keys.reduce((s, j) => s + column.at(head, query, j), 0);
     return el("td", { class: cell_class(column.stage, column.is_weight ? "weight" : "early") }, number_text(sum, column.style));
   });
-  table.append(el("tfoot", {}, el("tr", {}, el("th", { scope: "row" }, "sum"), ...totals, el("td", { class: "bar" }),
+  table.append(el("tfoot", {}, el("tr", {}, el("th", { scope: "row" }, "sum"), ...totals, el("td", { class: "bar" }), a.adds ? el("td", { class: "adds" }) : null,
     mixes ? el("td", { class: cell_class(3, "brings") }, strip(context, { width: 96, height: 22, range, kind: "context", label: `the sum, ${shown(a.mix?.context_symbol ?? "")}` })) : null)));
   make_grid(table, (id) => set({ open: state.open === id ? "" : id }));
   return table;

@@ -14,6 +14,9 @@ import { stages } from "./attention.js";
  * @property {string} open the cell that is unfolded: "row KEY COLUMN", "mix DIMENSION", "STEP HEAD ROW COLUMN", or ""
  * @property {boolean} covered the step's results are hidden
  * @property {boolean} own_scale the map's colours reach to its own largest weight
+ * @property {boolean} no_special the model's own marks are not shown
+ * @property {string} sort of all heads: "place" or "heard"
+ * @property {string} filter of all heads: "all" or "clear"
  */
 
 /** @param {State} state */

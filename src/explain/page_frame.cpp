@@ -19,18 +19,12 @@ namespace {
 
 int hex_digit(char c) { return c <= '9' ? c - '0' : c - 'a' + 10; }
 
-// Bytes given in hex, in base 64: as a content security policy writes a hash.
+// As a content security policy writes a hash.
 std::string base64_of_hex(std::string_view hex) {
-  constexpr std::string_view kDigits = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
-  std::string text;
-  for (std::size_t i = 0; i < hex.size(); i += 6) {
-    unsigned bits = 0;
-    for (std::size_t n = 0; n < 6; ++n)
-      bits = bits * 16 + static_cast<unsigned>(i + n < hex.size() ? hex_digit(hex[i + n]) : 0);
-    const std::size_t num_bytes = std::min<std::size_t>(3, (hex.size() - i) / 2);
-    for (std::size_t n = 0; n < 4; ++n) text += n <= num_bytes ? kDigits[(bits >> (18 - 6 * n)) & 63] : '=';
-  }
-  return text;
+  std::vector<std::byte> bytes;
+  for (std::size_t i = 0; i + 1 < hex.size(); i += 2)
+    bytes.push_back(static_cast<std::byte>(16 * hex_digit(hex[i]) + hex_digit(hex[i + 1])));
+  return base64_of(bytes);
 }
 
 std::string escape_for_html(std::string_view text) {
@@ -54,6 +48,19 @@ std::string escape_for_html(std::string_view text) {
 }
 
 }  // namespace
+
+std::string base64_of(std::span<const std::byte> bytes) {
+  constexpr std::string_view kDigits = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
+  std::string text;
+  text.reserve((bytes.size() + 2) / 3 * 4);
+  for (std::size_t i = 0; i < bytes.size(); i += 3) {
+    const std::size_t count = std::min<std::size_t>(3, bytes.size() - i);
+    unsigned bits = 0;
+    for (std::size_t n = 0; n < 3; ++n) bits = bits * 256 + (n < count ? std::to_integer<unsigned>(bytes[i + n]) : 0);
+    for (std::size_t n = 0; n < 4; ++n) text += n <= count ? kDigits[(bits >> (18 - 6 * n)) & 63] : '=';
+  }
+  return text;
+}
 
 std::string page_html(std::string_view title, const std::vector<NamedText>& data) {
   const PageAssets assets = page_assets();

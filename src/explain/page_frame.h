@@ -5,6 +5,8 @@
 // Read next: page_frame.cpp, cmake/embed_page.cmake, docs/page.md.
 #pragma once
 
+#include <cstddef>
+#include <span>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -22,6 +24,8 @@ struct PageAssets {
   std::string_view style_sha256;
 };
 PageAssets page_assets();
+
+std::string base64_of(std::span<const std::byte> bytes);
 
 // `data` are JSON texts, written by JsonWriter (which escapes what HTML could take for a tag); each stands in a script
 // element of type application/json with its name as id. The title is any text.

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """Every number on the page: equal, digit for digit, to what --json and the terminal say of the same command; and the
-page's own arithmetic (web/numbers.js, web/kernel.js) against decimals computed exactly and against the library."""
+page's own rounding (web/numbers.js) against decimals computed exactly."""
 
 import decimal
 import json
@@ -261,28 +261,4 @@ def test_decimals_are_rounded_as_the_exact_value_says(browser):
     large = [x * 1e9 for x in numbers if x != 0 and abs(x) > 1e-200]
     shown = page.evaluate("([all, style]) => all.map(x => window.module.styled_number(x, style))", [large, {"digits": 4, "scientific": True}])
     assert shown == [f"{x:.4e}" for x in large]
-    context.close()
-
-
-@pytest.mark.parametrize("keys, queries, depth, size", [(60, 40, 32, 1.5), (300, 12, 32, 6.0), (70, 9, 300, 1.0), (5, 5, 1, 2.0), (17, 8, 3, 30.0)])
-def test_a_row_built_in_the_page_has_the_bits_of_the_library(browser, tmp_path, keys, queries, depth, size):
-    generator = np.random.default_rng(12)
-    q = (generator.standard_normal((queries, depth)) * size).astype("f4")
-    k = generator.standard_normal((keys, depth)).astype("f4")
-    for name, array in (("q", q), ("k", k), ("v", np.zeros((keys, 1), "f4"))):
-        np.save(tmp_path / f"{name}.npy", array)
-    succeed("attend", "--query", "q.npy", "--key", "k.npy", "--value", "v.npy", "--output", "o.npy", "--weights", "w.npy",
-            "--row-max", "m.npy", "--row-sum", "l.npy", cwd=tmp_path)
-    weights, row_max, row_sum = (np.load(tmp_path / f"{name}.npy") for name in "wml")
-    fused = b'"instruction_set": "generic"' not in succeed("info", "--json")
-    context, page = blank(browser)
-    module(page, "kernel")
-    built = page.evaluate("""([q, k, row_max, row_sum, queries, keys, depth, fused]) => {
-        const query = Float32Array.from(q), key = Float32Array.from(k), scale = Math.fround(1 / Math.sqrt(depth)), all = [];
-        for (let i = 0; i < queries; ++i) for (let j = 0; j < keys; ++j) {
-            const score = window.module.score(query, i * depth, key, j * depth, depth, scale, fused);
-            all.push(window.module.weight(score, row_max[i], row_sum[i], fused));
-        }
-        return all; }""", [q.ravel().tolist(), k.ravel().tolist(), row_max.ravel().tolist(), row_sum.ravel().tolist(), queries, keys, depth, fused])
-    assert np.array_equal(np.array(built, "f4").reshape(queries, keys), weights.reshape(queries, keys))
     context.close()

@@ -1,0 +1,211 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The page of a sentence in a model (tests/sentence_model.py): each row that the page builds from query, key and value
+against what --json says of that word and head and against the library's float32 weights; its own controls; its size."""
+
+import json
+import re
+
+import numpy as np
+import pytest
+
+from page_numbers_test import CELLS, styled
+from program import succeed
+from sentence_model import make_folder
+
+TEXT = "he sat on the bank of the river"
+TWO = {"digits": 2, "scientific": False}
+
+
+@pytest.fixture(scope="session", name="model")
+def fixture_model(tmp_path_factory):
+    return make_folder(tmp_path_factory.mktemp("model"))
+
+
+@pytest.fixture(name="sentence")
+def fixture_sentence(pages, model):
+    def open_sentence(*arguments, text=TEXT, address="", **options):
+        path, data = pages.make("explain", text, "--model", model, *arguments)
+        return pages.open(path, address, **options), data
+
+    return open_sentence
+
+
+def told(model, word, layer, head, *arguments, text=TEXT):
+    return json.loads(succeed("explain", text, "--model", model, "--token", f"@{word}", "--layer", str(layer), "--head", str(head),
+                              "--json", *arguments))
+
+
+def choose(page, layer, head, word):
+    page.locator(f'[data-focus="Layer {layer}"]').click()
+    page.locator(f'[data-focus="Head {head}"]').click()
+    page.locator(f'[data-focus="word {word}"]').click()
+
+
+def check_row(page, want):
+    """The row on the page against --json of the same word and head."""
+    shown = page.evaluate(CELLS)
+    single = all(len(word["tokens"]) == 1 for word in [want["words"][want["chosen"]["word"]]])
+    for j, (word, key) in enumerate(zip(want["words"], want["row"]["words"])):
+        if key["hidden"]:
+            assert shown[f"row {j} weight"] == "hidden"
+            continue
+        assert shown[f"row {j} weight"] == styled(key["weight"], TWO)
+        assert page.locator(f'[data-name="adds {j}"] .number').evaluate("e => e.firstChild.data") == styled(key["adds"], TWO)
+        if single and len(word["tokens"]) == 1:
+            assert shown[f"row {j} q_dot_k"] == styled(want["row"]["q_dot_k"][0][word["tokens"][0]], TWO)
+            assert shown[f"row {j} score"] == styled(want["row"]["scores"][0][word["tokens"][0]], TWO)
+        else:
+            assert shown[f"row {j} q_dot_k"] is None
+
+
+def test_every_row_equals_json_in_every_digit(sentence, model):
+    page, data = sentence("--token", "bank")
+    tokens = len(data["tokens"])
+    for layer in range(data["model"]["layers"]):
+        for head in range(data["model"]["heads"]):
+            for word in (0, 1, 5, tokens - 1):
+                choose(page, layer, head, word)
+                check_row(page, told(model, word, layer, head))
+
+
+def test_every_weight_equals_the_librarys(sentence, model, tmp_path):
+    succeed("explain", TEXT, "--model", model, "--save", tmp_path / "arrays", "--what", "weights", cwd=tmp_path)
+    weights = np.load(tmp_path / "arrays" / "weights.npy")
+    page, data = sentence("--token", "bank")
+    layers, heads, length, _ = weights.shape
+    compared = 0
+    for layer in range(layers):
+        for head in range(heads):
+            choose(page, layer, head, 5)
+            shown = page.evaluate(CELLS)
+            for i in range(length):
+                for j in range(length):
+                    assert shown[f"map {i} {j}"] == styled(weights[layer, head, i, j], TWO)
+                    compared += 1
+    assert compared == weights.size
+
+
+def test_it_opens_with_the_word_and_head_of_the_command(sentence):
+    page, data = sentence("--token", "bank")
+    chosen = data["chosen"]
+    assert page.locator(".row-table .asks").inner_text() == "bank asks"
+    assert page.locator(f'[data-focus="Layer {chosen["layer"]}"]').get_attribute("aria-pressed") == "true"
+    assert page.locator(f'[data-focus="Head {chosen["head"]}"]').get_attribute("aria-pressed") == "true"
+    assert page.locator("h1").inner_text().startswith(f"In layer {chosen['layer']}, head {chosen['head']}, \"bank\" listens")
+    check_row(page, data)
+    foot = page.locator("footer").inner_text()
+    assert data["model"]["sha256"] in foot and data["command"] in foot
+
+
+def test_words_of_several_pieces_are_whole(sentence, model):
+    text = "embeddings of the embeddings"
+    page, data = sentence("--token", "@1", text=text)
+    assert any(len(word["tokens"]) > 1 for word in data["words"])
+    assert page.locator(".sentence-figure button[data-word]").count() == len(data["words"])
+    for word in range(len(data["words"])):
+        choose(page, 0, 1, word)
+        check_row(page, told(model, data["words"][word]["tokens"][0], 0, 1, text=text))
+    choose(page, 0, 1, 1)
+    cell = page.locator('[data-cell="row 1 weight"]')
+    cell.click()
+    assert "##" in page.locator(".row-table .unfold").inner_text()
+
+
+def test_a_hidden_word_is_hidden_from_everyone(sentence):
+    page, data = sentence("--token", "bank", "--hide", "river")
+    check_row(page, data)
+    river = [word["text"] for word in data["words"]].index("river")
+    assert page.locator(f'[data-cell^="map "][data-cell$=" {river}"]').all_inner_texts() == ["hidden"] * len(data["words"])
+
+
+def test_the_models_own_marks_can_be_hidden_and_shown(sentence):
+    page, data = sentence("--token", "bank")
+    every = len(data["words"])
+    assert page.locator("button[data-word]").count() == every
+    assert page.locator(".row-table tbody tr").count() == every
+    page.locator('[data-focus="special"]').click()
+    assert page.locator("button[data-word]").count() == every - 2
+    marks = sum(key["weight"] for key in data["row"]["words"] if key["special"])
+    assert page.locator(".marks-switch").inner_text().endswith(f"[CLS] and [SEP] take {styled(marks, TWO)}")
+    assert page.locator(".row-table tr.others th").inner_text() == "the marks"
+    assert page.locator(".row-table tr.others .number").inner_text() == styled(marks, TWO)
+    page.locator('[data-focus="special"]').click()
+    assert page.locator("button[data-word]").count() == every
+    assert page.locator(".row-table tr.others").count() == 0
+
+
+def test_lines_are_as_thick_as_weights(sentence):
+    page, data = sentence("--token", "bank")
+    page.wait_for_function("document.querySelectorAll('.lines path').length > 0")
+    thick = sorted(float(path.get_attribute("stroke-width")) for path in page.locator(".lines path").all())
+    bank = data["chosen"]["word"]
+    want = sorted(max(0.6, key["weight"] * 12) for j, key in enumerate(data["row"]["words"]) if j != bank and key["weight"] >= 0.005)
+    assert len(thick) == len(want) and np.allclose(thick, want, atol=0.006)
+    page.keyboard.press("ArrowLeft")
+    page.keyboard.press("ArrowLeft")
+    assert page.locator(".lines path").count() == 0
+
+
+def test_all_heads_are_sorted_filtered_and_chosen(sentence):
+    page, data = sentence("--token", "bank")
+    count = data["model"]["layers"] * data["model"]["heads"]
+    heads = page.locator(".heads button")
+    page.wait_for_function("[...document.querySelectorAll('.heads .largest')].every(e => e.textContent !== '')")
+    assert heads.count() == count
+    page.locator('.heads [data-focus="map 1 0"]').click()
+    assert page.locator('[data-focus="Layer 1"]').get_attribute("aria-pressed") == "true"
+    assert page.locator('.heads [aria-pressed="true"]').get_attribute("data-focus") == "map 1 0"
+    page.locator('[data-focus="sort heard"]').click()
+    heard = [float(re.search(r"with <?(\S+)$", one.get_attribute("aria-label"))[1]) for one in heads.all()]
+    assert heard == sorted(heard, reverse=True)
+    page.locator('[data-focus="filter clear"]').click()
+    assert heads.count() == sum(weight >= 0.3 for weight in heard)
+    page.locator('[data-focus="filter all"]').click()
+    page.locator('[data-focus="sort place"]').click()
+    assert [one.get_attribute("data-focus") for one in heads.all()] == [f"map {layer} {head}" for layer in range(data["model"]["layers"])
+                                                                          for head in range(data["model"]["heads"])]
+
+
+def test_where_a_query_came_from(sentence):
+    page, data = sentence("--token", "bank")
+    page.locator(f'[data-cell="row {data["unfolded"]["word"]} q_dot_k"]').click()
+    text = page.locator(".row-table .unfold").inner_text()
+    want = data["unfolded"]
+    assert text.startswith(f"{styled(want['q_dot_k'], TWO)} is {len(want['products'])} products: ")
+    assert f"q of d{want['products'][0]['dimension']}" in text and "(bias)" in text
+
+
+def test_the_vector_goes_on_for_the_word_of_the_command(sentence):
+    page, data = sentence("--token", "bank")
+    lengths = page.locator(".path tbody td:last-child").all_inner_texts()
+    assert lengths[:3] == [styled(data["row"][name], TWO) for name in ("input_length", "head_adds", "heads_add")]
+    page.locator('[data-focus="word 1"]').click()
+    assert page.locator(".path").count() == 0
+    page.locator(f'[data-focus="word {data["chosen"]["word"]}"]').click()
+    assert page.locator(".path").count() == 1
+
+
+def test_the_address_holds_head_and_word(sentence, pages, model):
+    page, data = sentence("--token", "bank")
+    choose(page, 1, 2, 3)
+    table = page.locator(".row-table").inner_text()
+    again = pages.open(pages.make("explain", TEXT, "--model", model, "--token", "bank")[0], "#" + page.url.split("#")[1])
+    assert again.locator(".row-table").inner_text() == table
+
+
+@pytest.mark.parametrize("theme", ["light", "dark"])
+def test_a_sentence_has_contrast_and_room(sentence, theme):
+    from page_look_test import CONTRAST
+
+    for width in (1280, 390):
+        page, _ = sentence("--token", "bank", color_scheme=theme, width=width)
+        assert page.evaluate("document.documentElement.scrollWidth") <= width
+        assert not [place for place in page.evaluate(CONTRAST) if place[0] < 4.5]
+
+
+def test_a_hostile_sentence_is_text(sentence):
+    page, data = sentence(text="he sat </script><img src=x onerror=alert(1)> \u202e= 1 <!--")
+    assert page.evaluate("document.querySelectorAll('img').length") == 0
+    assert page.evaluate("document.scripts.length") == 3
+    words = page.locator(".sentence-figure .word").all_inner_texts()
+    assert "<" in words and ">" in words and not any("\u202e" in word for word in words)

@@ -1,0 +1,50 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// Where the new vector goes: this head's answer, all heads together, the old vector added and normalised, the
+// feed-forward; each a strip of all the model's numbers. The file carries them for the word that it was made for.
+// Read next: sentence.js.
+import { styled_number, two_decimals } from "./numbers.js";
+import { el, shown, word } from "./elements.js";
+import { strip } from "./work_figure.js";
+import { float32s } from "./sentence.js";
+
+/** @typedef {import("./sentence.js").Sentence} Sentence */
+/** @typedef {import("./state.js").State} State */
+
+/** @param {ArrayLike<number>} numbers */
+function length_of(numbers) {
+  let sum = 0;
+  for (let i = 0; i < numbers.length; ++i) sum += numbers[i] * numbers[i];
+  return Math.sqrt(sum);
+}
+
+/**
+ * @param {Sentence} s
+ * @param {State} state
+ */
+export function path_figure(s, state) {
+  const { focus, width } = s;
+  const name = word(s.words[focus.word].text, "query");
+  if (state.query !== focus.word) {
+    return el("p", { class: "caption" }, "From here on the file carries the vectors of ", name, " only, the word it was made for.");
+  }
+  const layer = Math.floor(state.head / s.heads);
+  /** @param {string} what */
+  const of_layer = (what) => float32s(focus[what]).subarray(layer * width, (layer + 1) * width);
+  const is_own = state.head === focus.layer * s.heads + focus.head;
+  /** @type {[string, Float32Array, string][]} */
+  const rows = [
+    [layer === 0 ? "the word, its place, normalised" : `after layer ${layer - 1}`, of_layer("input"), "value"],
+    ...(is_own ? [/** @type {[string, Float32Array, string]} */ ([`head ${state.head % s.heads}, after W_output`, float32s(focus.head_output), "context"])] : []),
+    [`all ${s.heads} heads and the bias`, of_layer("attention_output"), "context"],
+    ["added to the old, normalised", of_layer("attention_normed"), "value"],
+    ["feed-forward", of_layer("feed_forward"), "neutral"],
+    [`added, normalised: after layer ${layer}`, of_layer("output"), "value"]];
+  const body = el("tbody");
+  for (const [label, numbers, kind] of rows) {
+    body.append(el("tr", {}, el("th", { scope: "row" }, shown(label)), el("td", { class: "strip-cell" }, strip(numbers, { width: 384, height: 26, kind, label: `${label}, ${width} numbers` })),
+      el("td", {}, styled_number(length_of(numbers), two_decimals))));
+  }
+  return el("table", { class: "path", "aria-label": "the vector through the layer" },
+    el("thead", {}, el("tr", {}, el("td"), el("th", { scope: "col" }, `${width} numbers, each strip on its own scale`), el("th", { scope: "col" }, "length"))), body);
+}

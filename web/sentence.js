@@ -1,0 +1,243 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// A sentence in a real model, as the file carries it: query, key and value of every layer and head. Any row is built
+// from them in double, as src/explain/sentence_row.cpp builds it. Words of several pieces are named whole.
+//
+//     q·k of each piece and token ─▶ ÷√D ─▶ softmax ─▶ words: sum over the key's pieces, mean over the query's
+//
+// A head of the figures is layer · heads + head. Read next: src/explain/sentence_page.cpp, attention.js.
+import { plain_number, two_decimals } from "./numbers.js";
+import { add_term, unfold_products } from "./unfold.js";
+
+/** @typedef {{text: string, tokens: number[], special: boolean}} Word */
+
+/**
+ * @typedef {object} SentenceRow
+ * @property {Float64Array[]} dots of each piece of the query, by token
+ * @property {Float64Array[]} scores likewise
+ * @property {Float64Array[]} weights likewise
+ * @property {Float64Array} words the weight of each word
+ */
+
+/**
+ * @typedef {object} Sentence
+ * @property {any} data what --json gives
+ * @property {Word[]} words
+ * @property {number} layers
+ * @property {number} heads
+ * @property {number} depth
+ * @property {number} width
+ * @property {boolean[]} hidden by token
+ * @property {(head: number, word: number) => SentenceRow} row
+ * @property {(head: number, word: number, key: number) => number} adds
+ * @property {Uint8Array | null} thumbnails 64 × 64 a head
+ * @property {Float32Array} thumbnail_maxima
+ * @property {any} focus
+ * @property {import("./attention.js").Attention} attention
+ */
+
+/**
+ * @param {string} text base 64
+ * @returns {ArrayBuffer}
+ */
+export function decoded(text) {
+  const characters = atob(text);
+  const bytes = new Uint8Array(characters.length);
+  for (let i = 0; i < characters.length; ++i) bytes[i] = characters.charCodeAt(i);
+  return bytes.buffer;
+}
+
+/** @param {string} text */
+export function float32s(text) {
+  return new Float32Array(decoded(text));
+}
+
+/**
+ * What the exponentials are shifted by: nothing where they are of a size to read, else the largest score.
+ * @param {Float64Array} scores
+ */
+function shift_of(scores) {
+  const most = Math.max(...scores);
+  return most >= -3 && most <= 9 ? 0 : most;
+}
+
+/**
+ * @param {any} data "explanation"
+ * @param {any} page "page"
+ * @returns {Sentence}
+ */
+export function read_sentence(data, page) {
+  const { layers, heads, depth, width } = page;
+  /** @type {Word[]} */
+  const words = data.words;
+  const num_tokens = data.tokens.length;
+  const [query, key, value, gram] = [page.query, page.key, page.value, page.gram].map(float32s);
+  const hidden = Array.from({ length: num_tokens }, (_, t) => page.hidden_tokens.includes(t));
+  const root = Math.sqrt(depth);
+  /** @param {number} head @param {number} token */
+  const at = (head, token) => (head * num_tokens + token) * depth;
+
+  /** @param {number} head @param {number} word @returns {SentenceRow} */
+  const make_row = (head, word) => {
+    const pieces = words[word].tokens;
+    /** @type {SentenceRow} */
+    const row = { dots: [], scores: [], weights: [], words: new Float64Array(words.length) };
+    for (const piece of pieces) {
+      const dots = new Float64Array(num_tokens);
+      const scores = new Float64Array(num_tokens);
+      const weights = new Float64Array(num_tokens);
+      let most = -Infinity;
+      for (let t = 0; t < num_tokens; ++t) {
+        let dot = 0;
+        for (let d = 0; d < depth; ++d) dot += query[at(head, piece) + d] * key[at(head, t) + d];
+        dots[t] = dot;
+        scores[t] = hidden[t] ? -Infinity : dot / root;
+        most = Math.max(most, scores[t]);
+      }
+      let sum = 0;
+      for (let t = 0; t < num_tokens; ++t) sum += Math.exp(scores[t] - most);
+      if (most > -Infinity) for (let t = 0; t < num_tokens; ++t) weights[t] = Math.exp(scores[t] - most) / sum;
+      row.dots.push(dots);
+      row.scores.push(scores);
+      row.weights.push(weights);
+    }
+    for (const [w, { tokens }] of words.entries()) {
+      for (const t of tokens) {
+        let weight = 0;
+        for (const weights of row.weights) weight += weights[t] / pieces.length;
+        row.words[w] += weight;
+      }
+    }
+    return row;
+  };
+  /** @type {Map<number, SentenceRow>} */
+  const rows = new Map();
+  /** @param {number} head @param {number} word */
+  const row = (head, word) => {
+    const place = head * words.length + word;
+    let known = rows.get(place);
+    if (known === undefined) {
+      if (rows.size > 2048) rows.clear();
+      known = make_row(head, word);
+      rows.set(place, known);
+    }
+    return known;
+  };
+  /** What a word brings: the sum over its pieces of weight · value. @param {number} head @param {number} word @param {number} key_word */
+  const brings = (head, word, key_word) => {
+    const { weights } = row(head, word);
+    const sum = new Float64Array(depth);
+    for (const t of words[key_word].tokens) {
+      let weight = 0;
+      for (const piece of weights) weight += piece[t] / weights.length;
+      for (let d = 0; d < depth; ++d) sum[d] += weight * value[at(head, t) + d];
+    }
+    return sum;
+  };
+  /** @param {number} head @param {number} word @param {number} key_word */
+  const adds = (head, word, key_word) => {
+    const b = brings(head, word, key_word);
+    let square = 0;
+    for (let i = 0; i < depth; ++i) {
+      for (let j = 0; j < depth; ++j) square += b[i] * b[j] * gram[(head * depth + i) * depth + j];
+    }
+    return Math.sqrt(Math.max(0, square));
+  };
+
+  /** q·k belongs to two pieces: of words of several there is none. @param {number} head @param {number} word @param {number} key_word */
+  const missing = (head, word, key_word) => words[word].tokens.length > 1 || words[key_word].tokens.length > 1;
+  /** @param {number} head @param {number} word @param {number} key_word */
+  const is_hidden = (head, word, key_word) => words[key_word].tokens.some((t) => hidden[t]);
+  /** @param {number} head @param {number} word @param {number} key_word */
+  const score = (head, word, key_word) => row(head, word).scores[0][words[key_word].tokens[0]];
+  /** @param {number} head @param {number} word */
+  const total = (head, word) => {
+    const { scores } = row(head, word);
+    const shift = shift_of(scores[0]);
+    return scores[0].reduce((sum, x) => sum + Math.exp(x - shift), 0);
+  };
+  /** @param {number} head @param {number} word @param {number} key_word @returns {import("./unfold.js").CellWork} */
+  const share = (head, word, key_word) => {
+    const { scores } = row(head, word);
+    const shift = shift_of(scores[0]);
+    const seen = words.map((w, i) => ({ i, w })).filter(({ i }) => !is_hidden(head, word, i));
+    /** @type {import("./unfold.js").CellWork} */
+    const work = { terms: [], lines: [], result: row(head, word).words[key_word], kind: "shares" };
+    for (const { w } of seen) {
+      add_term(work, w.text, [], w.tokens.reduce((sum, t) => sum + Math.exp(scores[0][t] - shift), 0));
+    }
+    const x = score(head, word, key_word);
+    const exponential = plain_number(Math.exp(x - shift), 2);
+    const power = shift === 0 ? `e^${plain_number(x, 2)}` : `e^(${plain_number(x, 2)} − ${plain_number(shift, 2)})`;
+    const sum = plain_number(total(head, word), 2);
+    work.lines.push({ name: "exponential", text: `${power} = ${exponential}` }, { name: "sum of all", text: sum },
+      { name: "share", text: `${exponential} / ${sum} = ${plain_number(work.result, 2)}` });
+    return work;
+  };
+  /** @param {number} head @param {number} word @param {number} key_word @returns {import("./unfold.js").CellWork} */
+  const products = (head, word, key_word) => {
+    const [piece, token] = [words[word].tokens[0], words[key_word].tokens[0]];
+    const work = unfold_products(query.subarray(at(head, piece), at(head, piece) + depth), key.subarray(at(head, token), at(head, token) + depth),
+      (d) => `d${d}: q · k`, row(head, word).dots[0][token]);
+    if (word === page.focus.word && head === page.focus.layer * heads + page.focus.head) work.lines.push(query_from(work, piece));
+    return work;
+  };
+  /** Where the query's number in the largest product came from. @param {import("./unfold.js").CellWork} work @param {number} piece */
+  const query_from = (work, piece) => {
+    const d = work.terms.reduce((best, term, i) => (Math.abs(term.product) > Math.abs(work.terms[best].product) ? i : best), 0);
+    const { largest, others, bias } = page.focus.query_from[d];
+    const terms = largest.map((/** @type {number[]} */ [i, x, w]) => `${plain_number(x * w, 2)} (x${i})`).join(" + ");
+    return { name: `q of d${d}`, text: `${plain_number(query[at(page.focus.layer * heads + page.focus.head, piece) + d], 2)} = ${terms} + ${plain_number(others, 2)} (${width - largest.length} others) + ${plain_number(bias, 2)} (bias)` };
+  };
+  const labels = words.map((w) => w.text);
+  const base = { style: two_decimals, is_weight: false, adds_up: false, total: null, unfold: null, missing };
+  /** @type {import("./attention.js").Attention} */
+  const attention = { name: "sentence", term: "attention weights", symbol: "A", called: "", by_columns: false,
+    num_heads: layers * heads, has_heads: true, num_queries: words.length, num_keys: words.length,
+    kept_queries: words.map((_, i) => i), query_labels: labels, key_labels: labels, has_words: true,
+    special: words.map((w) => w.special), head_name: (head) => `layer ${Math.floor(head / heads)}, head ${head % heads}`,
+    columns: [
+      { ...base, stage: 0, name: "q_dot_k", symbol: "", means: "q · k", title: `${depth} products`,
+        at: (h, i, j) => row(h, i).dots[0][words[j].tokens[0]], unfold: products },
+      { ...base, stage: 1, name: "score", symbol: "", means: `÷ √${depth}`, title: "scaled scores", at: score,
+        unfold: (h, i, j) => ({ terms: [], kind: "products", result: score(h, i, j), lines: [{ name: "scaled",
+          text: `${plain_number(row(h, i).dots[0][words[j].tokens[0]], 2)} / √${depth} = ${plain_number(score(h, i, j), 2)}` }] }) },
+      { ...base, stage: 2, name: "exponential", symbol: "", title: "exponentials", adds_up: true, total,
+        means: (h, i) => (shift_of(row(h, i).scores[0]) === 0 ? "e^(x)" : "e^(x − m)"),
+        at: (h, i, j) => Math.exp(score(h, i, j) - shift_of(row(h, i).scores[0])), unfold: share },
+      { ...base, missing: undefined, stage: 2, name: "weight", symbol: "", means: "weight", title: "attention weights", is_weight: true,
+        adds_up: true, at: (h, i, j) => row(h, i).words[j],
+        unfold: (h, i, j) => (missing(h, i, j) ? pieces_work(h, i, j) : share(h, i, j)) }],
+    adds: { ...base, missing: undefined, stage: 3, name: "adds", symbol: "", means: "adds", title: "length of what it brings, after the head's part of W_output", at: adds },
+    hidden: is_hidden,
+    mix: { value_symbol: "v", context_symbol: "context", value_style: two_decimals, context_style: two_decimals, width: depth,
+      value: (head, key_word, word) => {
+        const weight = row(head, word).words[key_word];
+        return weight > 0 ? brings(head, word, key_word).map((x) => x / weight) : new Float64Array(depth);
+      },
+      context: (head, word) => {
+        const sum = new Float64Array(depth);
+        for (let w = 0; w < words.length; ++w) brings(head, word, w).forEach((x, d) => { sum[d] += x; });
+        return sum;
+      }, unfold: null },
+    equations: ["q · k, number by number", `x = q · k / √${depth}`, "weights = softmax(x), each row by itself", "context = weights · V"],
+    symbols: ["", "", "weights", "context"], digits: 2,
+    row_max: (head, word) => Math.max(...row(head, word).scores[0]), documented: 0 };
+
+  /** A word of several pieces: their weights add up. @param {number} head @param {number} word @param {number} key_word @returns {import("./unfold.js").CellWork} */
+  function pieces_work(head, word, key_word) {
+    const { weights } = row(head, word);
+    /** @type {import("./unfold.js").CellWork} */
+    const work = { terms: [], lines: [], result: row(head, word).words[key_word], kind: "products" };
+    for (const t of words[key_word].tokens) {
+      for (const [p, piece] of words[word].tokens.entries()) {
+        add_term(work, `${data.tokens[piece]} → ${data.tokens[t]}${weights.length > 1 ? `, ÷ ${weights.length} pieces` : ""}`, [], weights[p][t] / weights.length);
+      }
+    }
+    return work;
+  }
+
+  return { data, words, layers, heads, depth, width, hidden, row, adds, focus: page.focus, attention,
+    thumbnails: page.thumbnails ? new Uint8Array(decoded(page.thumbnails)) : null,
+    thumbnail_maxima: page.thumbnail_maxima ? float32s(page.thumbnail_maxima) : new Float32Array() };
+}
