@@ -106,7 +106,8 @@ class Screen {
       after = cut_to_width(after, std::max(1, room - display_width(before)), t_.paint.unicode);
     }
     const int used = t_.width - room + display_width(before) + display_width(after);
-    if (t_.width - used - display_width(model) < 2) model = t_.own(extents);
+    const int beside = t_.width - used - 2;
+    if (display_width(model) > beside && display_width(t_.own(extents)) <= beside) model = t_.own(extents);
     const int gap = t_.width - used - display_width(model);
     const std::string sentence = label + before + t_.paint.bold(word) + after;
     if (gap >= 2) {
@@ -169,7 +170,9 @@ class Screen {
     if (chosen().layer > 0) {
       paragraph(fmt::format("In layer {} a key is no word alone: {} stands for the vector at {}, already mixed by {}.",
                             chosen().layer, t_.quoted(chosen().target), t_.quoted(chosen().target),
-                            chosen().layer == 1 ? "layer 0" : fmt::format("layers 0 to {}", chosen().layer - 1)));
+                            chosen().layer == 1   ? "layer 0"
+                            : chosen().layer == 2 ? "layers 0 and 1"
+                                                  : fmt::format("layers 0 to {}", chosen().layer - 1)));
     }
   }
 
@@ -205,20 +208,23 @@ class Screen {
   // ---- the table
 
   std::vector<Index> shown_words() const {
+    std::vector<Index> words;
+    for (const RowKey& key : s_.row.keys) {
+      if (!(o_.no_special && key.special)) words.push_back(key.word);
+    }
+    // The word that asks and the one that is unfolded stand in every table.
+    const auto wanted = [&](Index w) { return w == chosen().word || w == s_.heard || w == chosen().target; };
     const auto rank = [&](Index w) {
       const RowKey& key = at(s_.row.keys, w);
       const RowKey& old = hides() ? at(s_.before->keys, w) : key;
       return o_.order == RowOrder::adds ? std::max(key.adds, old.adds) : std::max(key.weight, old.weight);
     };
-    std::vector<Index> words;
-    for (const RowKey& key : s_.row.keys) {
-      if (!(o_.no_special && key.special)) words.push_back(key.word);
-    }
     const auto higher = [&](Index a, Index b) { return rank(a) != rank(b) ? rank(a) > rank(b) : a < b; };
     const Index count = static_cast<Index>(words.size());
     const Index most = o_.top.value_or(count > kAllRows ? kTopRows : count);
     if (count > most) {
-      std::sort(words.begin(), words.end(), higher);
+      std::sort(words.begin(), words.end(),
+                [&](Index a, Index b) { return wanted(a) != wanted(b) ? wanted(a) : higher(a, b); });
       words.resize(static_cast<std::size_t>(most));
       std::sort(words.begin(), words.end());
     }
