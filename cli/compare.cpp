@@ -46,7 +46,7 @@ void add_compare(CLI::App& app) {
       ->add_option("word", arguments->word,
                    "stands in every sentence; or a name for each, with\ncommas: bank,bank#1,@4")
       ->type_name("WORD");
-  command->add_option("sentences", arguments->sentences, "two or more, called A, B, …")->type_name("\"SENTENCE\" …");
+  command->add_option("sentences", arguments->sentences, "two or more, called A, B, …")->type_name("\"TEXT\"");
   const auto add = [&](const char* name, std::string& value, const char* type, const char* help) {
     command->add_option(name, value, help)->type_name(type);
   };
@@ -70,7 +70,9 @@ void add_compare(CLI::App& app) {
       "    \"she put her money in the bank\"\n"
       "  regard compare bank \"he sat on the bank of the river\" \\\n"
       "    \"they walked along the river bank at dawn\" --hide river\n"
-      "  regard compare bank,bank#1 \"the bank by the river\" \"a bank is no bank\"");
+      "  regard compare bank,bank#1 \"the bank by the river\" \"no bank is a river bank\"\n"
+      "\n"
+      "What each figure is: docs/notation.md.");
   command->callback([arguments] { compare(*arguments); });
 }
 
