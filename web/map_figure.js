@@ -14,7 +14,7 @@ import { make_grid } from "./grid.js";
 /** @typedef {import("./state.js").State} State */
 
 const most_with_numbers = 10;
-const most_in_table = 64;
+const most_in_table = 40;
 
 /**
  * Which text colour is readable on a share of the scale, on light paper and on dark: black or white, whichever has a
@@ -80,6 +80,8 @@ function map_table(a, state, set, rows, end) {
   const header = (labels, index, kind, chosen) => el("th", { scope: "col", class: kind === "query" && index === chosen ? "framed" : null }, el("span", { class: "tilt" }, word(labels[index], kind)));
   const table = el("table", { class: `map ${with_numbers ? "numbers" : "squares"} ${Math.max(rows.length, a.num_keys) > 7 ? "many" : ""} ${a.by_columns ? "by-columns" : ""}`, role: "grid",
     "aria-label": `weights of the whole head, ${a.by_columns ? "keys down, queries across" : "queries down, keys across"}` });
+  // The widest map fills the column, the label's column apart.
+  table.style.setProperty("--cell", `${Math.min(1.5, 36 / Math.max(rows.length, a.num_keys)).toFixed(2)}rem`);
   const corner = el("td", { class: "corner" }, a.by_columns ? "key ↓ query →" : "query ↓ key →");
   if (a.by_columns) {
     table.append(el("thead", {}, el("tr", {}, corner, ...queries.map((i) => header(a.query_labels, i, "query", query)))),

@@ -13,6 +13,12 @@ import { make_grid } from "./grid.js";
 /** @typedef {import("./state.js").State} State */
 
 const most_keys = 40;
+const most_words = 14;
+
+/** How many lines the row may have. @param {Attention} a */
+function most_lines_of(a) {
+  return a.adds ? most_words : most_keys;
+}
 
 /**
  * A number in its cell, aligned on the point: a bare 0 stands where the digits before it end.
@@ -44,8 +50,9 @@ function scale_end(largest) {
  */
 function keys_shown(a, weights, no_special) {
   const keys = Array.from(weights.keys()).filter((j) => !(no_special && a.special?.[j]));
-  if (keys.length <= most_keys) return keys;
-  return keys.sort((x, y) => weights[y] - weights[x] || x - y).slice(0, most_keys - 2).sort((x, y) => x - y);
+  const most = most_lines_of(a);
+  if (keys.length <= most) return keys;
+  return keys.sort((x, y) => weights[y] - weights[x] || x - y).slice(0, most - 2).sort((x, y) => x - y);
 }
 
 /**
@@ -95,6 +102,7 @@ export function step_note(a, state) {
     [a.columns.some((c) => c.stage === 1) ? "The longer the vectors, the larger their products; dividing draws them back to where softmax tells them apart."
       : "Here the scores go on as they are."],
     [max === undefined ? "Each is divided by the sum of its row, so that the row sums to 1."
+      : Number.isNaN(max) ? "e to the power of each score x, divided by the sum of them all. The thin line marks equal shares."
       : `e to the power of each score x, less the row's largest, m = ${styled_number(max, score?.style ?? { digits: 4, scientific: false })}; then each is divided by their sum. The thin line marks equal shares.`],
     a.mix === null ? ["The weights are not used further here."]
       : ["Each value times its weight, added up: the new vector of ", word(name, "query"), "."],
@@ -212,7 +220,7 @@ function keys_before(a, head, query, key) {
 export function row_caption(a, state) {
   const weight = a.columns[a.columns.length - 1];
   const weights = weights_of(a, state.head, state.query);
-  if (weight.style.scientific || weights.length > most_keys || state.step < 2) return null;
+  if (weight.style.scientific || weights.length > most_lines_of(a) || state.step < 2) return null;
   const sum = weights.reduce((s, w) => s + w, 0);
   const printed = weights.reduce((s, w) => s + printed_units(w, weight.style), 0);
   const parted = printed - printed_units(sum, weight.style);

@@ -138,8 +138,9 @@ export function read_sentence(data, page) {
   const adds = (head, word, key_word) => {
     const b = brings(head, word, key_word);
     let square = 0;
+    let place = (head * depth * (depth + 1)) / 2;
     for (let i = 0; i < depth; ++i) {
-      for (let j = 0; j < depth; ++j) square += b[i] * b[j] * gram[(head * depth + i) * depth + j];
+      for (let j = 0; j <= i; ++j) square += (i === j ? 1 : 2) * b[i] * b[j] * gram[place++];
     }
     return Math.sqrt(Math.max(0, square));
   };
@@ -222,7 +223,7 @@ export function read_sentence(data, page) {
       }, unfold: null },
     equations: ["q · k, number by number", `x = q · k / √${depth}`, "weights = softmax(x), each row by itself", "context = weights · V"],
     symbols: ["", "", "weights", "context"], digits: 2,
-    row_max: (head, word) => Math.max(...row(head, word).scores[0]), documented: 0 };
+    row_max: (head, word) => shift_of(row(head, word).scores[0]) || NaN, documented: 0 };
 
   /** A word of several pieces: their weights add up. @param {number} head @param {number} word @param {number} key_word @returns {import("./unfold.js").CellWork} */
   function pieces_work(head, word, key_word) {

@@ -9,7 +9,7 @@ import { el, shown, svg, word } from "./elements.js";
 /** @typedef {import("./attention.js").Attention} Attention */
 /** @typedef {import("./state.js").State} State */
 
-const most_lines = 24;
+const most_with_lines = 24;
 
 /**
  * @param {Attention} a
@@ -19,7 +19,7 @@ const most_lines = 24;
  */
 export function sentence_figure(a, weights, state, set) {
   const reached = state.step >= 2 && !(state.covered && state.step === 2);
-  const line = el("div", { class: `words ${weights.length > most_lines ? "many" : ""}`, role: "group", "aria-label": "choose the query" });
+  const line = el("div", { class: `words ${weights.length > most_with_lines ? "many" : ""}`, role: "group", "aria-label": "choose the query" });
   for (let i = 0; i < a.num_keys; ++i) {
     const special = a.special?.[i] ?? false;
     if (special && state.no_special) continue;
@@ -33,7 +33,7 @@ export function sentence_figure(a, weights, state, set) {
   }
   const lines = svg("svg", { class: "lines", "aria-hidden": "true" });
   const figure = el("div", { class: "sentence-figure" }, lines, line);
-  if (reached && weights.length <= most_lines) requestAnimationFrame(() => draw_lines(figure, lines, weights, state.query));
+  if (reached && weights.length <= most_with_lines) requestAnimationFrame(() => draw_lines(figure, lines, weights, state.query));
   if (a.special?.some(Boolean)) {
     const taken = weights.reduce((sum, w, i) => sum + (a.special?.[i] ? w : 0), 0);
     figure.append(el("p", { class: "marks-switch" },

@@ -4,8 +4,9 @@
 // dimension).
 //
 //     query key value row_max row_sum    float32, of every layer and head: the page builds any row from them
-//     gram                               float32 (layer, head, D, D): W_output(head) · its transpose, so that the page
-//                                        can tell how much any mixture of values adds: √(b · gram · b)
+//     gram                               float32 (layer, head, D (D + 1) / 2): W_output(head) · its transpose, on and
+//     below
+//                                        the diagonal: how much a mixture of values adds is √(b · gram · b)
 //     thumbnails                         bytes, only of more than 64 tokens: largest weight of each block of cells
 //     focus                              of the word and head that the story chose: where q came from, and the
 //                                        word's vectors through every layer
@@ -95,7 +96,7 @@ class SentencePage {
     for (const EncoderLayer& layer : model_.encoder.layers)
       for (Index h = 0; h < config.num_heads; ++h)
         for (Index a = 0; a < depth; ++a)
-          for (Index b = 0; b < depth; ++b) {
+          for (Index b = 0; b <= a; ++b) {
             double sum = 0;
             for (Index e = 0; e < config.width; ++e)
               sum += static_cast<double>(layer.w_output(h * depth + a, e)) *
