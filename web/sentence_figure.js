@@ -19,7 +19,8 @@ const most_with_lines = 24;
  */
 export function sentence_figure(a, weights, state, set) {
   const reached = state.step >= 2 && !(state.covered && state.step === 2);
-  const line = el("div", { class: `words ${weights.length > most_with_lines ? "many" : ""}`, role: "group", "aria-label": "choose the query" });
+  const many = weights.length > most_with_lines;
+  const line = el("div", { class: `words ${many ? "many" : ""}`, role: "group", "aria-label": "choose the query" });
   for (let i = 0; i < a.num_keys; ++i) {
     const special = a.special?.[i] ?? false;
     if (special && state.no_special) continue;
@@ -29,7 +30,7 @@ export function sentence_figure(a, weights, state, set) {
     line.append(el("button", { type: "button", "data-focus": `word ${i}`, class: `${special ? "special" : ""} ${i === state.query ? "chosen" : ""}`.trim() || null,
       "aria-pressed": String(i === state.query), "data-word": i, click: () => set({ query: i, open: "" }) },
     word(a.key_labels[i], i === state.query ? "query" : ""), bar,
-    el("span", { class: "share" }, !reached ? "" : hidden ? "hidden" : styled_number(weights[i], a.columns[a.columns.length - 1].style))));
+    el("span", { class: "share" }, !reached || (many && !hidden && weights[i] < 0.005) ? "" : hidden ? "hidden" : styled_number(weights[i], a.columns[a.columns.length - 1].style))));
   }
   const lines = svg("svg", { class: "lines", "aria-hidden": "true" });
   const figure = el("div", { class: "sentence-figure" }, lines, line);
