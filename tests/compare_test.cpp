@@ -362,6 +362,10 @@ TEST(CompareText, ComparesTheTestWithOtherWords) {
       << text;
   EXPECT_TRUE(has(render_compare_text(c, {.brief = true}),
                   "Test: hide \"river\" and A,B goes .600 to .750 (any other word: .580 to .650).\n"));
+  // A change is the difference of the figures as they are printed.
+  c.plain.pairs[0].cosine.back() = .6004;
+  c.hidden->pairs[0].cosine.back() = .7506;
+  EXPECT_TRUE(has(flat(render_compare_text(c)), "go from .600 to .751 (+.151)"));
   c.others[1].cosine[0] = .4;
   text = flat(render_compare_text(c));
   EXPECT_TRUE(has(text, "hiding any word may do as much")) << text;

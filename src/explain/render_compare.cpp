@@ -78,6 +78,11 @@ class CompareRenderer {
   std::string number(double x, int digits = kDigits) const {
     return styled_number(x, NumberStyle{.digits = digits, .unicode = paint_.unicode});
   }
+  // b − a, as the printed figures give it.
+  double printed_change(double a, double b) const {
+    const NumberStyle style{.digits = kDigits, .unicode = paint_.unicode};
+    return static_cast<double>(printed_units(b, style) - printed_units(a, style)) / std::pow(10, kDigits);
+  }
   std::string signed_number(double x) const { return (x > 0 ? "+" : "") + number(x); }
   std::string marked(const ComparedSentence& sentence) const {
     const auto [begin, end] = place_of(sentence);
@@ -241,19 +246,20 @@ class CompareRenderer {
     const ControlWord* a = chosen_control(apart);
     const ControlWord* b = a == nullptr ? nullptr : control_named(close, a->text);
     const double gap = close.cosine.back() - apart.cosine.back();
-    const std::string nearer = both(close) + " are nearer than " + both(apart) + " by " + number(gap);
+    const std::string nearer = both(close) + " are nearer than " + both(apart) + " by " +
+                               number(printed_change(apart.cosine.back(), close.cosine.back()));
     if (b == nullptr) return nearer + "; no word stands in all of them to say whether every word's vectors are.";
     const double control_gap = b->cosine.back() - a->cosine.back();
+    const double printed = printed_change(a->cosine.back(), b->cosine.back());
     const std::string control = quoted(a->text);
     if (control_gap >= gap) {
-      return nearer + ", but for " + control + " they are by " + number(control_gap) +
+      return nearer + ", but for " + control + " they are by " + number(printed) +
              ": the order may come from the sentences, whatever the word.";
     }
     if (control_gap > 0) {
-      return nearer + ", for " + control + " by " + number(control_gap) +
-             ": as much of it may come from the sentences.";
+      return nearer + ", for " + control + " by " + number(printed) + ": as much of it may come from the sentences.";
     }
-    return nearer + "; for " + control + " they are not (" + signed_number(control_gap) + ").";
+    return nearer + "; for " + control + " they are not (" + signed_number(printed) + ").";
   }
 
   // ---- the table
@@ -387,14 +393,14 @@ class CompareRenderer {
     const Test t = test();
     const ComparedPair& pair = c_.plain.pairs[t.pair];
     std::string text = "Test: with " + hidden_words() + " hidden " + both(pair) + " go from " + number(t.before) +
-                       " to " + number(t.after) + " (" + signed_number(t.change()) + ")";
+                       " to " + number(t.after) + " (" + signed_number(printed_change(t.before, t.after)) + ")";
     if (t.most != nullptr) {
       const double most = t.most->cosine[t.pair] - t.before;
-      text +=
-          c_.others.size() == 1
-              ? "; the other word, " + quoted(t.most->text) + ", does " + signed_number(most)
-              : fmt::format("; each of {} other words hidden alone gives {} to {}, the most {} ({})", c_.others.size(),
-                            number(t.low), number(t.high), quoted(t.most->text), signed_number(most));
+      const std::string printed = signed_number(printed_change(t.before, t.most->cosine[t.pair]));
+      text += c_.others.size() == 1
+                  ? "; the other word, " + quoted(t.most->text) + ", does " + printed
+                  : fmt::format("; each of {} other words hidden alone gives {} to {}, the most {} ({})",
+                                c_.others.size(), number(t.low), number(t.high), quoted(t.most->text), printed);
       text += std::abs(t.change()) > std::abs(most) ? ": none as much as " + hidden_words()
                                                     : ": hiding any word may do as much";
     }
