@@ -459,8 +459,8 @@ TEST(RenderSentenceText, FullLeavesNothingOut) {
 }
 
 TEST(RenderSentenceText, NothingFromOutsideReachesTheTerminalUnescaped) {
-  const std::string hostile =
-      "</script><img onerror> \x1b]0;x\a \u202e river \\input{x} =1+1 \xff\xfe " + std::string(1, '\0') + " bank";
+  const std::string hostile = "</script><img onerror> \x1b]0;x\a \u202e ri\u202ever x\x1by \\input{x} =1+1 \xff\xfe " +
+                              std::string(1, '\0') + " bank";
   for (const bool color : {false, true}) {
     SentenceStoryOptions options{.token = "bank", .full = true};
     const std::string text = render_sentence_text(tell_sentence(model(), hostile, options), {.color = color});
@@ -473,6 +473,14 @@ TEST(RenderSentenceText, NothingFromOutsideReachesTheTerminalUnescaped) {
   }
   const std::string json = render_sentence_json(tell_sentence(model(), hostile, {.token = "bank"}), {});
   EXPECT_FALSE(has(json, "<") || has(json, "\u202e") || has(json, "\x1b"));
+}
+
+TEST(RenderSentenceText, SaysThatNothingIsHeardWhereEveryKeyIsHidden) {
+  const SentenceStory story =
+      tell_sentence(model(), "he sat", {.token = "he", .hide = {"he", "sat", "[CLS]", "[SEP]"}});
+  EXPECT_EQ(story.row.head_adds, 0.0);
+  const std::string text = render_sentence_text(story, {});
+  EXPECT_TRUE(has(text, "every key is hidden") && has(text, "answers nothing")) << text;
 }
 
 TEST(RenderSentenceJson, HasTheRowInFullAndSaysHowItWasMade) {

@@ -139,6 +139,7 @@ class Screen {
 
   // How the target stands among all keys of a row.
   std::string listens(const SentenceRow& row, Index target, std::string_view asks) const {
+    if (s_.term.sum == 0) return fmt::format("{} listens to nothing: every key is hidden", asks);
     const double weight = at(row.keys, target).weight;
     const RowKey* most = nullptr;
     Index more = 0;
@@ -519,6 +520,7 @@ class Screen {
     std::sort(keys.begin(), keys.end(), [](const RowKey* a, const RowKey* b) {
       return a->weight != b->weight ? a->weight > b->weight : a->word < b->word;
     });
+    if (keys.empty()) return "answers nothing: " + length_text(s_.row.head_adds, &SentenceRow::head_adds);
     std::string words = "answers ";
     const std::size_t named = std::min(kNamed, keys.size());
     for (std::size_t n = 0; n < named; ++n) {
