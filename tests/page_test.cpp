@@ -89,8 +89,12 @@ TEST(Page, RefersToWhatItHolds) {
         const JsonValue* step = operand.find("step");
         const JsonValue* matrix = operand.find("matrix");
         ASSERT_NE(step == nullptr, matrix == nullptr);
-        if (step != nullptr) EXPECT_LT(step->number, static_cast<double>(i));
-        if (matrix != nullptr) EXPECT_LT(matrix->number, static_cast<double>(num_matrices));
+        if (step != nullptr) {
+          EXPECT_LT(step->number, static_cast<double>(i));
+        }
+        if (matrix != nullptr) {
+          EXPECT_LT(matrix->number, static_cast<double>(num_matrices));
+        }
       }
     }
   }
