@@ -88,7 +88,7 @@ class REGARD_EXPORT Checkpoint {
   std::shared_ptr<const float> share_float32(const StoredTensor& tensor) const;
 
   // SHA-256 in hex: of the file; of shards, of the lines "<SHA-256>  <file name>\n" in the order of their names, as
-  // `sha256sum model-*.safetensors | sha256sum` says. Reads every byte at each call: about 0.3 s for 100 MB.
+  // `sha256sum model-*.safetensors | sha256sum` says. The first call reads every byte: about 0.3 s for 100 MB.
   std::string sha256() const;
 
  private:

@@ -5,6 +5,7 @@
 #pragma once
 
 #include <cstdint>
+#include <mutex>
 #include <string>
 #include <vector>
 
@@ -37,6 +38,8 @@ struct Checkpoint::Contents {
   std::string name;
   std::vector<internal::LoadedFile> files;
   std::vector<StoredTensor> tensors;  // ascending by name
+  mutable std::once_flag summed;
+  mutable std::string sum;  // SHA-256, once asked for
 };
 
 }  // namespace v0

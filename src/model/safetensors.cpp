@@ -317,13 +317,19 @@ std::string Checkpoint::sha256() const {
     sum.add(file.data.span());
     return sum.finish();
   };
-  if (contents_->files.size() == 1) return sum_of(contents_->files[0]);
-  Sha256 sum;
-  for (const internal::LoadedFile& file : contents_->files) {
-    const std::string line = fmt::format("{}  {}\n", sum_of(file), file.path.substr(file.path.rfind('/') + 1));
-    sum.add(std::as_bytes(std::span(line)));
-  }
-  return sum.finish();
+  std::call_once(contents_->summed, [&] {
+    if (contents_->files.size() == 1) {
+      contents_->sum = sum_of(contents_->files[0]);
+      return;
+    }
+    Sha256 sum;
+    for (const internal::LoadedFile& file : contents_->files) {
+      const std::string line = fmt::format("{}  {}\n", sum_of(file), file.path.substr(file.path.rfind('/') + 1));
+      sum.add(std::as_bytes(std::span(line)));
+    }
+    contents_->sum = sum.finish();
+  });
+  return contents_->sum;
 }
 
 }  // namespace v0
