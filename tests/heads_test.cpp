@@ -203,7 +203,7 @@ TEST(Heads, WhoSeesOneKeyHasNoEntropyAndWhoSeesNoneHasNothing) {
   EXPECT_EQ(surveyor.survey().heads[3].of(HeadMeasure::distance).n, 0);
   EXPECT_TRUE(std::isnan(surveyor.survey().heads[3].of(HeadMeasure::distance).mean));
   surveyor.add(read_sentence(small_sentence_model(), "", {.hide = {"[CLS]"}}));
-  const HeadMeasures& head = surveyor.survey().heads[3];
+  const HeadMeasures head = surveyor.survey().heads[3];
   EXPECT_EQ(head.of(HeadMeasure::entropy).n, 0);
   EXPECT_EQ(head.of(HeadMeasure::special).n, 2);
   EXPECT_EQ(head.of(HeadMeasure::special).mean, 1);
