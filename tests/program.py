@@ -2,9 +2,15 @@
 """Runs the program `regard` (REGARD_PROGRAM) for the Python tests, and states what every failure must look like."""
 
 import os
+import signal
 import subprocess
 
 PROGRAM = os.path.abspath(os.environ["REGARD_PROGRAM"])
+
+# nohup, and a shell that starts a job in the background, have us ignore these, and the program would ignore them, too.
+for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
+    if signal.getsignal(number) is signal.SIG_IGN:
+        signal.signal(number, signal.SIG_DFL)
 
 
 def environment(**changes):
