@@ -189,6 +189,9 @@ TYPED_TEST(AttentionMerge, PartialsOfAnyPiecesCutAtChunksGiveTheBitsOfTheWhole) 
         const Partials<T> partials = partials_in_pieces(call, ends, random);
         EXPECT_TRUE(all_bits(merged<T>(partials.inputs_with_scaled(), call.options.sinks)) == all_bits(whole))
             << ends.size() << " pieces";
+        if (call.text.find("largest number") == std::string::npos) {
+          EXPECT_TRUE(all_bits(merged<T>(partials, call.options.sinks)) == all_bits(whole)) << ends.size() << " pieces";
+        }
       }
     });
   }

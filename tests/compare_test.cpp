@@ -194,20 +194,9 @@ std::vector<std::string> control_words(const ComparedPair& pair) {
   return words;
 }
 
-template <class Call>
-std::string refusal(Call call) {
-  try {
-    call();
-  } catch (const std::invalid_argument& error) {
-    return error.what();
-  }
-  return "accepted";
-}
 std::string refused(std::string_view word, const std::vector<std::string>& texts, const CompareOptions& options = {}) {
   return refusal([&] { compare_word(small_sentence_model(), word, texts, options); });
 }
-
-bool has(const std::string& text, const std::string& part) { return text.find(part) != std::string::npos; }
 
 // A comparison of made-up figures, for what the text says of them: cosines after the last layer.
 Comparison made_up(double ab, double ac, double the_ab, double the_ac) {

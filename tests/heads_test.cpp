@@ -159,17 +159,6 @@ void expect_survey(const HeadSurvey& survey, const std::vector<Sentence>& senten
   }
 }
 
-template <class Call>
-std::string refusal(Call call) {
-  try {
-    call();
-  } catch (const std::invalid_argument& error) {
-    return error.what();
-  }
-  return "accepted";
-}
-bool has(const std::string& text, const std::string& part) { return text.find(part) != std::string::npos; }
-
 TEST(Heads, EveryMeasureIsItsFormula) {
   const std::vector<Sentence> sentences = read_all(kTexts);
   expect_survey(survey_of(sentences, false), sentences, false);

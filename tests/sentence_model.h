@@ -5,6 +5,7 @@
 // Read next: regard/sentence.h, tokenizer_files.h.
 #pragma once
 
+#include <stdexcept>
 #include <string>
 #include <vector>
 
@@ -28,5 +29,18 @@ inline const SentenceModel& small_sentence_model() {
                                    Tokenizer::read(small_tokenizer_json(), "tokenizer.json")};
   return model;
 }
+
+// The message of the std::invalid_argument that a call throws.
+template <class Call>
+std::string refusal(Call call) {
+  try {
+    call();
+  } catch (const std::invalid_argument& error) {
+    return error.what();
+  }
+  return "nothing was thrown";
+}
+
+inline bool has(const std::string& text, const std::string& part) { return text.find(part) != std::string::npos; }
 
 }  // namespace regard

@@ -29,17 +29,6 @@ Sentence read(std::string_view text, const std::vector<std::string>& hide = {}) 
 }
 double f(float x) { return static_cast<double>(x); }
 
-template <class Call>
-std::string refusal(Call call) {
-  try {
-    call();
-  } catch (const std::invalid_argument& error) {
-    return error.what();
-  }
-  return "nothing was thrown";
-}
-bool has(const std::string& text, const std::string& part) { return text.find(part) != std::string::npos; }
-
 std::vector<std::string> lines_of(const std::string& text) {
   std::vector<std::string> lines;
   std::istringstream stream(text);

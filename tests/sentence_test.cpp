@@ -18,18 +18,6 @@ Sentence read(std::string_view text, const SentenceOptions& options = {}) {
   return read_sentence(small_sentence_model(), text, options);
 }
 
-// The message of what a call throws.
-template <class Call>
-std::string refusal(Call call) {
-  try {
-    call();
-  } catch (const std::invalid_argument& error) {
-    return error.what();
-  }
-  return "nothing was thrown";
-}
-bool has(const std::string& text, const std::string& part) { return text.find(part) != std::string::npos; }
-
 std::vector<std::string> texts(const Sentence& sentence) {
   std::vector<std::string> all;
   for (const SentenceWord& word : sentence.words) all.push_back(word.text);

@@ -20,14 +20,14 @@ void write_numbers(JsonWriter& json, std::string_view name, const std::vector<do
 
 void write_sentence(JsonWriter& json, const ComparedSentence& sentence) {
   json.begin_object();
-  write_text(json, "name", sentence.name);
-  write_text(json, "text", sentence.text);
-  write_indices(json, "ids", sentence.tokens.ids);
-  write_strings(json, "tokens", sentence.tokens.tokens);
+  json.string("name", sentence.name);
+  json.string("text", sentence.text);
+  json.indices("ids", sentence.tokens.ids);
+  json.strings("tokens", sentence.tokens.tokens, true);
   write_words(json, sentence.words);
   json.name("word");
   json.whole(sentence.word);
-  write_indices(json, "hidden", sentence.hidden);
+  json.indices("hidden", sentence.hidden);
   json.name("cut_tokens");
   json.whole(sentence.cut_tokens);
   json.end_object();
@@ -46,7 +46,7 @@ void write_pair(JsonWriter& json, const Comparison& c, const ComparedPair& pair)
   json.begin_array();
   for (const ControlWord& control : pair.controls) {
     json.begin_object();
-    write_text(json, "word", control.text);
+    json.string("word", control.text);
     write_numbers(json, "cosine", control.cosine);
     json.end_object();
   }
@@ -97,23 +97,23 @@ std::string render_compare_json(const Comparison& c, std::string_view command) {
   JsonWriter json(NumberType::f64);
   json.begin_object();
   write_source(json, command, c.model_folder, c.model_sha256);
-  write_text(json, "word", c.word);
+  json.string("word", c.word);
   json.name("sentences");
   json.begin_array();
   for (const ComparedSentence& sentence : c.sentences) write_sentence(json, sentence);
   json.end_array();
-  write_strings(json, "stages", c.stages);
+  json.strings("stages", c.stages, true);
   write_compared(json, c, c.plain);
   if (c.hidden) {
     json.name("hidden");
     json.begin_object();
-    write_strings(json, "words", c.hide);
+    json.strings("words", c.hide, true);
     write_compared(json, c, *c.hidden);
     json.name("others");
     json.begin_array();
     for (const OtherHidden& other : c.others) {
       json.begin_object();
-      write_text(json, "word", other.text);
+      json.string("word", other.text);
       write_numbers(json, "cosine", other.cosine);
       json.end_object();
     }

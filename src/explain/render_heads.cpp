@@ -201,7 +201,7 @@ std::string render_heads_json(const HeadSurvey& survey, const HeadFilter& filter
   JsonWriter json(NumberType::f64);
   json.begin_object();
   write_source(json, command, survey.model_folder, survey.model_sha256);
-  write_text(json, "over", survey.by_sentence ? "sentences" : "queries");
+  json.string("over", survey.by_sentence ? "sentences" : "queries");
   json.name("texts");
   json.begin_array();
   for (const MeasuredText& text : survey.texts) {
@@ -210,8 +210,8 @@ std::string render_heads_json(const HeadSurvey& survey, const HeadFilter& filter
       json.name("line");
       json.whole(text.line);
     }
-    write_text(json, "text", text.text);
-    write_indices(json, "ids", text.ids);
+    json.string("text", text.text);
+    json.indices("ids", text.ids);
     json.name("cut_tokens");
     json.whole(text.cut_tokens);
     json.end_object();
