@@ -8,12 +8,13 @@
 
 #include "model_cache.h"
 #include "program.h"
+#include "regard/sentence_page.h"
 
 namespace regard::program {
 namespace {
 
 struct CompareArguments {
-  std::string word, model, control, color;
+  std::string word, model, control, color, html;
   std::vector<std::string> sentences, hide;
   bool truncate = false, full = false, json = false;
 };
@@ -25,13 +26,25 @@ void compare(const CompareArguments& arguments) {
                          .color = use_color(arguments.color),
                          .unicode = terminal_is_unicode(),
                          .full = arguments.full};
+  if (arguments.html == "-" && arguments.json) throw UsageError("--html - and --json both write to standard output");
   const SentenceModel model = load_sentence_model(model_folder(arguments.model));
   try {
     const Comparison comparison =
         compare_word(model, arguments.word, arguments.sentences,
                      {.hide = arguments.hide, .control = arguments.control, .truncate = arguments.truncate});
-    write_stdout(arguments.json ? render_compare_json(comparison, command_line())
-                                : render_compare_text(comparison, text));
+    OutputFiles page;
+    if (!arguments.html.empty()) {
+      const std::string html = render_compare_html(comparison, command_line());
+      page.write(page.add(arguments.html), html.data(), html.size());
+    }
+    if (arguments.json) {
+      write_stdout(render_compare_json(comparison, command_line()));
+    } else if (arguments.html != "-") {
+      std::string screen = render_compare_text(comparison, text);
+      if (!arguments.html.empty()) screen += page_line(arguments.html, "the lines, layer by layer");
+      write_stdout(screen);
+    }
+    page.commit();
   } catch (const std::invalid_argument& error) {
     throw UsageError(error.what());
   }
@@ -63,6 +76,7 @@ void add_compare(CLI::App& app) {
   command->add_flag("--truncate", arguments->truncate, "cut a text that is too long for the model");
   command->add_flag("--full", arguments->full, "every pair, control and head");
   command->add_flag("--json", arguments->json, "the data as JSON");
+  add("--html", arguments->html, "FILE", "a page beside the text: one file that needs no\nnetwork");
   add_color_option(*command, arguments->color);
   command->footer(
       "EXAMPLES\n"

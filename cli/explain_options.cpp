@@ -116,7 +116,7 @@ void add_explain_options(CLI::App& command, ExplainText& text, const char* setti
   command.add_flag("--full", text.full, "every number of large matrices, which are otherwise\nshortened")->group(view);
   command.add_flag("--pause", text.pause, "one step at a key press")->group(view);
   command.add_flag("--json", text.json, "the data as JSON")->group(view);
-  add(view, "--html", text.html, "FILE", "a page of its own in place of the text: one file\nthat needs no network");
+  add(view, "--html", text.html, "FILE", "a page: one file that needs no network; of matrices\nin place of the text");
   add_color_option(command, text.color);
   command.get_option("--color")->group(view);
 }

@@ -433,6 +433,17 @@ void OutputFiles::remove_temporaries() {
 
 OutputFiles::~OutputFiles() { remove_temporaries(); }
 
+std::string page_line(const std::string& path, std::string_view shows) {
+  std::string address;
+  for (const char c : std::filesystem::absolute(path).lexically_normal().string()) {
+    const auto byte = static_cast<unsigned char>(c);
+    const bool plain =
+        byte < 0x80 && (std::isalnum(byte) != 0 || std::string_view("-._~/").find(c) != std::string::npos);
+    address += plain ? std::string(1, c) : fmt::format("%{:02X}", byte);
+  }
+  return fmt::format("\n  page   file://{}   {}\n", address, shows);
+}
+
 void check_paths(const std::vector<NamedPath>& inputs, const std::vector<NamedPath>& outputs) {
   // Two names are one file when they lead to the same place, or, where a file stands, to the same file.
   const auto same = [](const std::string& a, const std::string& b) {

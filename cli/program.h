@@ -131,6 +131,9 @@ class OutputFiles {
   std::vector<File> files_;
 };
 
+// Of a page written to path: "\n  page   file:///home/you/bank.html   what it shows\n", the path as an address.
+std::string page_line(const std::string& path, std::string_view shows);
+
 // Throws UsageError when a path stands twice among the outputs, is an input too, or "-" stands twice among either.
 struct NamedPath {
   std::string option;

@@ -8,7 +8,8 @@
 //     unfold       how a cell came about                      attention    one attention, as the figures need it
 //     sentence     one sentence in a real model, rebuilt      state        what is chosen, and its address
 //     grid         tables that the arrow keys walk
-//     work_figure, row_figure, mix_figure, map_figure, steps_figure, sentence_figure, path_figure, heads_figure
+//     work_figure, row_figure, mix_figure, map_figure, steps_figure, sentence_figure, path_figure, heads_figure,
+//     comparison_figure
 //     page         this one: lays them out, listens to keys
 //
 // Plain ES modules with types in comments, checked by tsc (web/tsconfig.json); how to change them: docs/page.md.
@@ -24,6 +25,7 @@ import { step_section } from "./steps_figure.js";
 import { sentence_figure } from "./sentence_figure.js";
 import { path_figure } from "./path_figure.js";
 import { heads_figure } from "./heads_figure.js";
+import { comparison_sections } from "./comparison_figure.js";
 
 /** @typedef {import("./state.js").State} State */
 /** @typedef {import("./attention.js").Attention} Attention */
@@ -37,7 +39,8 @@ const root = document.documentElement;
 const data = JSON.parse(data_of("explanation"));
 const page = JSON.parse(data_of("page"));
 const sentence = page.subject === "sentence" ? read_sentence(data, page) : null;
-const explanation = sentence ? null : read_explanation(data, page);
+const comparison = page.subject === "comparison" ? data : null;
+const explanation = sentence || comparison ? null : read_explanation(data, page);
 const attentions = sentence ? [sentence.attention] : explanation ? attentions_of(explanation) : [];
 
 /** The attention that shows most: the document's own, with scores, scale and values. */
@@ -67,6 +70,22 @@ function whole_state(wanted) {
 
 /** @type {State} */
 let state = whole_state(read_address(location.hash));
+
+/** Of a comparison: the pair, and whether words are hidden. */
+let choice = read_choice();
+
+function read_choice() {
+  const parts = new URLSearchParams(location.hash.replace(/^#/, ""));
+  const pair = Number(parts.get("pair") ?? 0);
+  return { pair: Number.isInteger(pair) && pair >= 0 && pair < (comparison?.pairs.length ?? 0) ? pair : 0, hide: parts.get("hide") === "1" && Boolean(comparison?.hidden) };
+}
+
+/** @param {Partial<typeof choice>} change */
+function choose(change) {
+  choice = { ...choice, ...change };
+  history.replaceState(null, "", `#pair=${choice.pair}&hide=${choice.hide ? 1 : 0}`);
+  draw();
+}
 
 /** @param {Partial<State>} change */
 function set(change) {
@@ -123,6 +142,10 @@ function sentence_header(a) {
 
 function article() {
   const main = el("main");
+  if (comparison) {
+    main.append(...comparison_sections(comparison, choice, choose), foot());
+    return main;
+  }
   const a = attentions.find((one) => one.name === state.attention);
   main.append(sentence && a ? sentence_header(a) : el("header", {}, el("h1", {}, shown(explanation?.title ?? "") || "Attention, step by step"),
     explanation?.citation ? el("p", { class: "citation" }, shown(explanation.citation)) : null));
@@ -180,11 +203,11 @@ function foot() {
   return el("footer", {},
     el("p", {}, el("code", {}, el("bdi", {}, shown(data.command)))),
     el("p", {}, `Computed by regard ${shown(data.version)} (${shown(data.instruction_set)}); `,
-      sentence ? `model ${shown(data.model.name)}, SHA-256 ${shown(data.model.sha256)}; every word sees every word: an encoder has no mask` : (explanation?.settings ?? []).map(shown).join("; "), ". ",
+      comparison ? `model ${shown(String(data.model.folder).split("/").at(-1) ?? "")}, SHA-256 ${shown(data.model.sha256)}` : sentence ? `model ${shown(data.model.name)}, SHA-256 ${shown(data.model.sha256)}; every word sees every word: an encoder has no mask` : (explanation?.settings ?? []).map(shown).join("; "), ". ",
       "This file carries its numbers, and asks no host for anything."),
-    el("p", { class: "keys" }, el("kbd", {}, "←"), " ", el("kbd", {}, "→"), " steps, or cells of a table in focus · ", el("kbd", {}, "Enter"), " unfolds · ",
+    comparison ? null : el("p", { class: "keys" }, el("kbd", {}, "←"), " ", el("kbd", {}, "→"), " steps, or cells of a table in focus · ", el("kbd", {}, "Enter"), " unfolds · ",
       el("kbd", {}, "h"), " covers the step's results: predict, then look · ", el("kbd", {}, "p"), " projector size · ", el("kbd", {}, "Esc"), " folds"),
-    el("p", { class: "switches" }, el("button", { type: "button", "data-focus": "cover", "aria-pressed": String(state.covered), click: () => set({ covered: !state.covered }) }, "cover results"),
+    el("p", { class: "switches" }, comparison ? null : el("button", { type: "button", "data-focus": "cover", "aria-pressed": String(state.covered), click: () => set({ covered: !state.covered }) }, "cover results"),
       el("button", { type: "button", "data-focus": "projector", "aria-pressed": String(root.hasAttribute("data-projector")), click: toggle_projector }, "projector size"),
       ...["light", "dark"].map((theme) => el("button", { type: "button", "data-focus": theme, "aria-pressed": String(root.dataset.theme === theme), click: () => choose_theme(theme) }, theme))),
     details);
@@ -227,6 +250,7 @@ function draw() {
 document.addEventListener("keydown", (event) => {
   if (event.ctrlKey || event.metaKey || event.altKey) return;
   const last = stages.length - 1;
+  if (comparison && event.key !== "p") return;
   if (event.key === "ArrowRight") set({ step: state.step === last ? 0 : state.step + 1, open: "" });
   else if (event.key === "ArrowLeft" && state.step > 0) set({ step: state.step - 1, open: "" });
   else if (event.key === "h") set({ covered: !state.covered });
@@ -236,6 +260,7 @@ document.addEventListener("keydown", (event) => {
   event.preventDefault();
 });
 window.addEventListener("hashchange", () => {
+  choice = read_choice();
   state = { ...whole_state(read_address(location.hash)), covered: state.covered, own_scale: state.own_scale,
     no_special: state.no_special, sort: state.sort, filter: state.filter };
   draw();

@@ -107,6 +107,10 @@ struct CompareText {
 };
 REGARD_EXPORT std::string render_compare_text(const Comparison& comparison, const CompareText& options = {});
 
+// What the numbers say, in sentences, the first of them the shortest; no more than floor, controls and, with words to
+// hide, the other words allow. Text from outside is escaped for a terminal.
+REGARD_EXPORT std::vector<std::string> compare_findings(const Comparison& comparison);
+
 // "schema": "regard/1"; docs/compare.md lists the fields. command is what the user typed.
 REGARD_EXPORT std::string render_compare_json(const Comparison& comparison, std::string_view command);
 

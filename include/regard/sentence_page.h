@@ -1,15 +1,18 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // A sentence's story as a page: every head of every layer, from any word, rebuilt in the page from query, key and
-// value.
+// value; and a comparison, by itself or within such a page.
 //
 //     SentenceStory ── render_sentence_html() ──▶ one HTML file, which asks no host for anything
+//     Comparison    ── render_compare_html()  ──▶ likewise
 //
 // 64 tokens of all-MiniLM-L6-v2 take about 3 MB, 512 about 20. Read next: docs/page.md, src/explain/sentence_page.cpp.
 #pragma once
 
 #include <string>
+#include <string_view>
 
+#include "regard/compare.h"
 #include "regard/sentence_story.h"
 
 namespace regard {
@@ -17,10 +20,14 @@ inline namespace v0 {
 
 struct SentenceHtmlOptions {
   std::string command{};
+  const Comparison* beside = nullptr;  // the same word in other sentences: shown between the word's path and the head
 };
 // The model must be the one that the story was made with.
 REGARD_EXPORT std::string render_sentence_html(const SentenceModel& model, const SentenceStory& story,
                                                const SentenceHtmlOptions& options);
+
+// One word in several sentences, as a page: cosines from layer to layer with floor and control, and the heads.
+REGARD_EXPORT std::string render_compare_html(const Comparison& comparison, std::string_view command);
 
 }  // namespace v0
 }  // namespace regard

@@ -62,6 +62,31 @@ class CompareRenderer {
     return std::move(out_);
   }
 
+  std::vector<std::string> findings() const {
+    std::vector<std::string> found;
+    const std::size_t far = extreme_pair(false), near = extreme_pair(true);
+    const ComparedPair& apart = c_.plain.pairs[far];
+    const ComparedPair& close = c_.plain.pairs[near];
+    const auto of_both = [&](auto figure) {
+      return number(figure(apart)) + (near == far ? "" : " and " + number(figure(close)));
+    };
+    const auto end = [](const ComparedPair& pair) { return pair.cosine.back(); };
+    const std::string after = quoted(c_.word) + " after " + last_stage() + ": ";
+    if (c_.plain.floor_pairs == 0) {
+      found.push_back(after + "cosine " + number(end(apart)) + " between " + both(apart) +
+                      (near == far ? "" : ", " + number(end(close)) + " between " + both(close)) + ".");
+    } else {
+      found.push_back(after + both(apart) + " " + number(apart.above_floor.back()) +
+                      (near == far ? "" : ", " + both(close) + " " + number(close.above_floor.back())) +
+                      ", where 0 is any two different words and 1 is one vector (cosine " + of_both(end) + ", floor " +
+                      number(c_.plain.floor.back()) + ").");
+    }
+    found.push_back(control_verdict(apart));
+    if (near != far) found.push_back(order_verdict(apart, close));
+    if (c_.hidden) found.push_back(test_verdict());
+    return found;
+  }
+
  private:
   // ---- lines and numbers
 
@@ -161,31 +186,6 @@ class CompareRenderer {
   }
 
   // ---- the finding
-
-  std::vector<std::string> findings() const {
-    std::vector<std::string> found;
-    const std::size_t far = extreme_pair(false), near = extreme_pair(true);
-    const ComparedPair& apart = c_.plain.pairs[far];
-    const ComparedPair& close = c_.plain.pairs[near];
-    const auto of_both = [&](auto figure) {
-      return number(figure(apart)) + (near == far ? "" : " and " + number(figure(close)));
-    };
-    const auto end = [](const ComparedPair& pair) { return pair.cosine.back(); };
-    const std::string after = quoted(c_.word) + " after " + last_stage() + ": ";
-    if (c_.plain.floor_pairs == 0) {
-      found.push_back(after + "cosine " + number(end(apart)) + " between " + both(apart) +
-                      (near == far ? "" : ", " + number(end(close)) + " between " + both(close)) + ".");
-    } else {
-      found.push_back(after + both(apart) + " " + number(apart.above_floor.back()) +
-                      (near == far ? "" : ", " + both(close) + " " + number(close.above_floor.back())) +
-                      ", where 0 is any two different words and 1 is one vector (cosine " + of_both(end) + ", floor " +
-                      number(c_.plain.floor.back()) + ").");
-    }
-    found.push_back(control_verdict(apart));
-    if (near != far) found.push_back(order_verdict(apart, close));
-    if (c_.hidden) found.push_back(test_verdict());
-    return found;
-  }
 
   void brief_verdict() {
     const ComparedPair& pair = c_.plain.pairs[extreme_pair(false)];
@@ -516,6 +516,11 @@ class CompareRenderer {
 };
 
 }  // namespace
+
+std::vector<std::string> compare_findings(const Comparison& comparison) {
+  const CompareText options;
+  return CompareRenderer(comparison, options).findings();
+}
 
 std::string render_compare_text(const Comparison& comparison, const CompareText& options) {
   return CompareRenderer(comparison, options).render();

@@ -11,13 +11,6 @@ namespace regard {
 inline namespace v0 {
 namespace {
 
-void write_numbers(JsonWriter& json, std::string_view name, const std::vector<double>& numbers) {
-  json.name(name);
-  json.begin_array(true);
-  for (const double x : numbers) json.number(x);
-  json.end_array();
-}
-
 void write_sentence(JsonWriter& json, const ComparedSentence& sentence) {
   json.begin_object();
   json.string("name", sentence.name);
@@ -40,18 +33,18 @@ void write_pair(JsonWriter& json, const Comparison& c, const ComparedPair& pair)
   json.string(c.sentences[static_cast<std::size_t>(pair.first)].name);
   json.string(c.sentences[static_cast<std::size_t>(pair.second)].name);
   json.end_array();
-  write_numbers(json, "cosine", pair.cosine);
-  write_numbers(json, "above_floor", pair.above_floor);
+  json.numbers("cosine", pair.cosine);
+  json.numbers("above_floor", pair.above_floor);
   json.name("controls");
   json.begin_array();
   for (const ControlWord& control : pair.controls) {
     json.begin_object();
     json.string("word", control.text);
-    write_numbers(json, "cosine", control.cosine);
+    json.numbers("cosine", control.cosine);
     json.end_object();
   }
   json.end_array();
-  write_numbers(json, "difference", pair.difference);
+  json.numbers("difference", pair.difference);
   json.name("share");
   json.begin_array();
   const auto [layers, heads] = pair.share.shape();
@@ -65,7 +58,7 @@ void write_pair(JsonWriter& json, const Comparison& c, const ComparedPair& pair)
 }
 
 void write_compared(JsonWriter& json, const Comparison& c, const CompareNumbers& numbers) {
-  write_numbers(json, "floor", numbers.floor);
+  json.numbers("floor", numbers.floor);
   json.name("floor_pairs");
   json.whole(numbers.floor_pairs);
   json.name("pairs");
@@ -98,6 +91,7 @@ std::string render_compare_json(const Comparison& c, std::string_view command) {
   json.begin_object();
   write_source(json, command, c.model_folder, c.model_sha256);
   json.string("word", c.word);
+  json.strings("findings", compare_findings(c));
   json.name("sentences");
   json.begin_array();
   for (const ComparedSentence& sentence : c.sentences) write_sentence(json, sentence);
@@ -114,7 +108,7 @@ std::string render_compare_json(const Comparison& c, std::string_view command) {
     for (const OtherHidden& other : c.others) {
       json.begin_object();
       json.string("word", other.text);
-      write_numbers(json, "cosine", other.cosine);
+      json.numbers("cosine", other.cosine);
       json.end_object();
     }
     json.end_array();

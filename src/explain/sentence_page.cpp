@@ -213,9 +213,16 @@ class SentencePage {
 
 std::string render_sentence_html(const SentenceModel& model, const SentenceStory& story,
                                  const SentenceHtmlOptions& options) {
-  return page_html(story.sentence.text,
-                   {{"explanation", render_sentence_json(story, SentenceJsonOptions{.command = options.command})},
-                    {"page", SentencePage(model, story).write()}});
+  std::vector<NamedText> data = {
+      {"explanation", render_sentence_json(story, SentenceJsonOptions{.command = options.command})},
+      {"page", SentencePage(model, story).write()}};
+  if (options.beside != nullptr) data.push_back({"comparison", render_compare_json(*options.beside, options.command)});
+  return page_html(story.sentence.text, data);
+}
+
+std::string render_compare_html(const Comparison& comparison, std::string_view command) {
+  return page_html(comparison.word, {{"explanation", render_compare_json(comparison, command)},
+                                     {"page", R"({"schema": "regard/1", "subject": "comparison"})"}});
 }
 
 }  // namespace v0
