@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // `regard compare WORD "sentence" "sentence" …`: how far one word's vectors part, beside what any word's do.
-// Read next: regard/compare.h, model_cache.h.
+// Read next: regard/compare.h, model_options.h.
 #include "regard/compare.h"
 
 #include <memory>
 
-#include "model_cache.h"
+#include "model_options.h"
 #include "program.h"
 #include "regard/sentence_page.h"
 
@@ -14,9 +14,10 @@ namespace regard::program {
 namespace {
 
 struct CompareArguments {
-  std::string word, model, control, color, html;
+  std::string word, control, color, html;
   std::vector<std::string> sentences, hide;
-  bool truncate = false, full = false, json = false;
+  bool full = false, json = false;
+  ModelArguments model;
 };
 
 void compare(const CompareArguments& arguments) {
@@ -27,11 +28,11 @@ void compare(const CompareArguments& arguments) {
                          .unicode = terminal_is_unicode(),
                          .full = arguments.full};
   if (arguments.html == "-" && arguments.json) throw UsageError("--html - and --json both write to standard output");
-  const SentenceModel model = load_sentence_model(model_folder(arguments.model));
+  const SentenceModel model = load_model(arguments.model);
   try {
     const Comparison comparison =
         compare_word(model, arguments.word, arguments.sentences,
-                     {.hide = arguments.hide, .control = arguments.control, .truncate = arguments.truncate});
+                     {.hide = arguments.hide, .control = arguments.control, .truncate = arguments.model.truncate});
     OutputFiles page;
     if (!arguments.html.empty()) {
       const std::string html = render_compare_html(comparison, command_line());
@@ -71,13 +72,11 @@ void add_compare(CLI::App& app) {
       ->type_name("WORD")
       ->allow_extra_args(false);
   add("--control", arguments->control, "WORD", "this one alone of the words that sentences share");
-  add("--model", arguments->model, "FOLDER",
-      "config.json, tokenizer.json, model.safetensors;\nelse the model of regard pull minilm");
-  command->add_flag("--truncate", arguments->truncate, "cut a text that is too long for the model");
   command->add_flag("--full", arguments->full, "every pair, control and head");
   command->add_flag("--json", arguments->json, "the data as JSON");
   add("--html", arguments->html, "FILE", "a page beside the text: one file that needs no\nnetwork");
   add_color_option(*command, arguments->color);
+  add_model_options(*command, arguments->model);
   command->footer(
       "EXAMPLES\n"
       "  regard compare bank \"he sat on the bank of the river\" \\\n"

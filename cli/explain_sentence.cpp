@@ -67,24 +67,25 @@ void refuse_options_of_matrices(const ExplainText& shared) {
 }
 
 // The word's vectors in this sentence and in those beside it, and what hiding the word that it hears does to them.
-std::string comparison_text(const SentenceTextArguments& arguments, const SentenceStory& story,
-                            const SentenceModel& model, const SentenceTextOptions& text) {
-  if (arguments.beside.empty()) return "";
-  const auto named = [&](Index word) { return story.sentence.words[static_cast<std::size_t>(word)].text; };
-  const auto stands_once = [&](const std::string& name) {
-    return std::count_if(story.sentence.words.begin(), story.sentence.words.end(),
-                         [&](const SentenceWord& word) { return word.text == name; }) == 1;
-  };
-  std::vector<std::string> sentences{arguments.text};
+std::optional<Comparison> comparison_beside(const SentenceTextArguments& arguments, const std::string& sentence,
+                                            const SentenceStory& story, const SentenceModel& model) {
+  if (arguments.beside.empty()) return std::nullopt;
+  const std::vector<SentenceWord>& words = story.sentence.words;
+  const SentenceWord& word = words[static_cast<std::size_t>(story.chosen.word)];
+  const SentenceWord& heard = words[static_cast<std::size_t>(story.chosen.target)];
+  std::vector<std::string> sentences{sentence};
   sentences.insert(sentences.end(), arguments.beside.begin(), arguments.beside.end());
   CompareOptions options{.hide = arguments.hide, .control = {}, .truncate = arguments.truncate};
-  const std::string heard = named(story.chosen.target);
-  if (options.hide.empty() && stands_once(heard) &&
-      !story.sentence.words[static_cast<std::size_t>(story.chosen.target)].special)
-    options.hide = {heard};
-  const Comparison comparison = compare_word(model, named(story.chosen.word), sentences, options);
-  return "\n" + render_compare_text(comparison,
-                                    {.width = text.width, .color = text.color, .unicode = text.unicode, .brief = true});
+  const bool heard_once = std::count_if(words.begin(), words.end(),
+                                        [&](const SentenceWord& other) { return other.text == heard.text; }) == 1;
+  if (options.hide.empty() && heard_once && !heard.special) options.hide = {heard.text};
+  // Here the word is known by its place; in the other sentences by its name, unless commas would part that.
+  std::string names = word.text;
+  if (names.find(',') == std::string::npos) {
+    names = fmt::format("@{}", word.tokens.front());
+    for (std::size_t s = 1; s < sentences.size(); ++s) names += "," + word.text;
+  }
+  return compare_word(model, names, sentences, options);
 }
 
 }  // namespace
@@ -154,7 +155,7 @@ void explain_sentence(const SentenceTextArguments& arguments, const ExplainText&
                            .order = parse_order(arguments.sort),
                            .label = arguments.beside.empty() ? "" : "A"};
   if (shared.json && !arguments.beside.empty())
-    throw UsageError("--beside is for the screen; for the data of a comparison give regard compare … --json");
+    throw UsageError("--beside is for the screen and the page; for the data of a comparison give regard compare … --json");
   if (!arguments.top.empty()) {
     text.top = parse_integer("--top", arguments.top);
     if (*text.top < 1) throw UsageError(fmt::format("--top is {}; expected 1 or more", *text.top));
@@ -175,15 +176,25 @@ void explain_sentence(const SentenceTextArguments& arguments, const ExplainText&
   try {
     const SentenceStory story = tell_sentence(model, sentence, options);
     if (saver) saver->write(model, story.sentence);
+    const std::optional<Comparison> beside = comparison_beside(arguments, sentence, story, model);
     OutputFiles page;
     if (!shared.html.empty()) {
-      const std::string html = render_sentence_html(model, story, {.command = command_line()});
+      const std::string html =
+          render_sentence_html(model, story, {.command = command_line(), .beside = beside ? &*beside : nullptr});
       page.write(page.add(shared.html), html.data(), html.size());
     }
     if (shared.json) {
       write_stdout(render_sentence_json(story, {.command = command_line()}));
-    } else if (shared.html.empty()) {
-      write_stdout(render_sentence_text(story, text) + comparison_text(arguments, story, model, text));
+    } else if (shared.html != "-") {
+      std::string screen = render_sentence_text(story, text);
+      if (beside)
+        screen +=
+            "\n" + render_compare_text(
+                       *beside, {.width = text.width, .color = text.color, .unicode = text.unicode, .brief = true});
+      if (!shared.html.empty())
+        screen += page_line(shared.html, fmt::format("step by step, all {} heads",
+                                                     model.encoder.config.num_layers * model.encoder.config.num_heads));
+      write_stdout(screen);
     }
     if (saver) saver->commit();
     page.commit();

@@ -30,6 +30,7 @@ export const stages = ["compare", "scale", "softmax", "mix"];
  * @property {(head: number, query: number, key: number) => number} at
  * @property {((head: number, query: number, key: number) => CellWork | null) | null} unfold
  * @property {((head: number, query: number, key: number) => boolean)} [missing] where there is no such number
+ * @property {boolean} [of_hidden] hidden keys have such a number, too
  * @property {((head: number, query: number) => number) | null} total where the sum is a number of the library's own
  */
 
@@ -60,11 +61,14 @@ export const stages = ["compare", "scale", "softmax", "mix"];
  * @property {string[]} query_labels
  * @property {string[]} key_labels
  * @property {boolean} has_words
+ * @property {boolean} [numbered] queries and keys have nothing but their numbers, which suffice where there is no room
  * @property {boolean[]} [special] keys that are the model's own marks
  * @property {(head: number) => string} head_name
  * @property {Column[]} columns the last is the weights'
  * @property {Column} [adds] what each key adds, in place of its strip
  * @property {(head: number, query: number, key: number) => boolean} hidden
+ * @property {(head: number, query: number) => Record<string, number> | null} [sink] what joins the row's sum and takes no value, by column
+ * @property {(stage: number, head: number, query: number) => string} [told] what a step says of a row in place of the usual, or ""
  * @property {Mix | null} mix
  * @property {string[]} equations of each stage, or ""
  * @property {string[]} symbols what each stage makes
@@ -307,14 +311,16 @@ export function finding_of(a, head, query) {
   const weights = weights_of(a, head, query);
   const seen = [];
   for (let j = 0; j < a.num_keys; ++j) if (!a.hidden(head, query, j)) seen.push(j);
-  const most = Math.max(...seen.map((j) => weights[j]));
-  if (seen.length === 0 || !Number.isFinite(most)) return "";
+  const most = seen.reduce((largest, j) => Math.max(largest, weights[j]), -Infinity);
   const winners = seen.filter((j) => weights[j] === most);
   const asks = who(a.query_labels, query, "query", a.has_words);
   const names = winners.map((j) => who(a.key_labels, j, "key", a.has_words));
   const list = names.length > 4 ? `${names.length} keys alike`
     : names.length === 1 ? names[0] : `${names.slice(0, -1).join(", ")} and ${names.at(-1)}`;
   const where = a.has_heads ? `In ${a.head_name(head)}, ` : "";
+  if (seen.length === 0) return `${where}${asks} sees no key`;
+  if (!Number.isFinite(most)) return `${where}the weights of ${asks} are nan`;
+  if (most === 0) return `${where}${asks} hears no key: every weight is 0`;
   if (seen.length === 1) return `${where}${asks} sees only ${list}`;
   const style = style_for([most], a.digits);
   if (winners.length === seen.length) return `${where}${asks} listens to all it sees alike: ${styled_number(most, style)} each`;

@@ -1,142 +1,220 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// One word in several sentences: the sentences with the word aligned, its cosines from layer to layer over the floor of
-// all other words, a common word beside as control, and which heads part the two. A switch hides words: the lines
-// move, the old ones stay as ghosts. All of it is in the JSON of regard compare (docs/compare.md).
-// Read next: page.js.
+// One word in several sentences: the sentences with the word aligned; its cosines from stage to stage, over the floor
+// of all other words, a word that both sentences share beside it; and which heads part the two.
+//
+//     1 ┤━━━━┓___           ━━  the pair chosen       hiding a word moves the lines: the old ones stay, thin
+//       ┤ ‑ ‑ ‑ ‑ ‑ ‑       ‑‑  the control
+//     0 ┤░░░░░░░░░░░        ░░  up to the floor
+//       word … L0 … L5
+//
+// All of it stands in the JSON of regard compare (docs/compare.md). Read next: page.js.
 import { fixed_number, styled_number } from "./numbers.js";
 import { el, shown, svg, word } from "./elements.js";
 import { strip } from "./work_figure.js";
 
-/** @typedef {{pair: number, hide: boolean}} Choice */
-/** @typedef {{sentences: [string, string], cosine: number[], above_floor: number[], controls: {word: string, cosine: number[]}[], difference: number[], share: any[][]}} Pair */
+/** @typedef {import("./state.js").State} State */
+/** @typedef {{word: string, cosine: any[]}} Control */
+/** @typedef {{sentences: [string, string], cosine: any[], controls: Control[], difference: any[], share: any[][]}} Pair */
+/** @typedef {{floor: any[], floor_pairs: number, pairs: Pair[]}} Numbers */
 
 const three = { digits: 3, scientific: false };
+const most_buttons = 6;
+const most_labels = 6;
 
-/** @param {unknown} x */
-function finite(x) {
+/** "nan" stands for what cannot be had. @param {unknown} x */
+function cosine_of(x) {
   return typeof x === "number" ? x : NaN;
 }
 
-/**
- * What the numbers say, and no more: the word, its control, the floor.
- * @param {any} data
- * @param {Pair} pair
- * @param {{floor: number[]}} numbers
- */
-function lead(data, pair, numbers) {
-  const last = data.stages.length - 1;
-  const [a, b] = pair.sentences;
-  const control = pair.controls[0];
-  return `After ${stage_name(data.stages[last])} the cosine of "${shown(data.word)}" in ${a} and in ${b} is ${styled_number(pair.cosine[last], three)}; ` +
-    (control ? `of "${shown(control.word)}", which stands in both, ${styled_number(finite(control.cosine[last]), three)}; ` : "") +
-    `of two different words ${styled_number(finite(numbers.floor[last]), three)} on average.`;
+/** @param {unknown} x */
+function cosine_text(x) {
+  return Number.isNaN(cosine_of(x)) ? "–" : styled_number(cosine_of(x), three);
 }
 
-/** @param {string} stage */
-function stage_name(stage) {
-  return /^L\d+$/.test(stage) ? `layer ${stage.slice(1)}` : stage;
+/** The control shown beside a pair: the first word that all pairs with A share, else the pair's own first. @param {Numbers} numbers @param {Pair} pair */
+function control_of(numbers, pair) {
+  const with_first = numbers.pairs.filter((one) => one.sentences[0] === "A");
+  const shared = numbers.pairs[0].controls.find((c) => with_first.every((one) => one.controls.some((other) => other.word === c.word)));
+  return pair.controls.find((c) => c.word === shared?.word) ?? pair.controls[0] ?? null;
 }
 
-/** @param {any} data */
+/** The sentences, one below the other, the word in a column of its own. @param {any} data */
 function aligned_sentences(data) {
   const body = el("tbody");
   for (const sentence of data.sentences) {
-    const own = sentence.words.map((/** @type {any} */ w) => w.text).filter((/** @type {string} */ _, /** @type {number} */ i) => !sentence.words[i].special);
-    const at = sentence.word - sentence.words.slice(0, sentence.word).filter((/** @type {any} */ w) => w.special).length;
-    body.append(el("tr", {}, el("th", { scope: "row" }, sentence.name), el("td", { class: "before" }, el("bdi", {}, shown(own.slice(0, at).join(" ")))),
-      el("td", { class: "middle" }, word(own[at], "query")), el("td", { class: "after" }, el("bdi", {}, shown(own.slice(at + 1).join(" "))))));
+    const own = sentence.words.map((/** @type {any} */ w, /** @type {number} */ i) => ({ ...w, i })).filter((/** @type {any} */ w) => !w.special || w.i === sentence.word);
+    /** @param {any[]} words */
+    const text = (words) => el("bdi", {}, words.map((w) => shown(w.text)).join(" "));
+    body.append(el("tr", {}, el("th", { scope: "row" }, sentence.name),
+      el("td", { class: "before" }, text(own.filter((/** @type {any} */ w) => w.i < sentence.word))),
+      el("td", { class: "middle" }, word(sentence.words[sentence.word].text, "query")),
+      el("td", { class: "after" }, text(own.filter((/** @type {any} */ w) => w.i > sentence.word)))));
   }
   return el("table", { class: "aligned", "aria-label": "the sentences, the word aligned" }, body);
 }
 
+/** The lines drawn last, by name: where the next ones come from. @type {Map<string, string>} */
+let drawn_lines = new Map();
+
 /**
  * @param {any} data
- * @param {Choice} choice
- * @param {{floor: number[], pairs: Pair[]}} numbers
+ * @param {State} state
+ * @param {Numbers} numbers
  */
-function chart(data, choice, numbers) {
-  const [width, height, left, right, top, bottom] = [720, 330, 34, 118, 12, 30];
+function chart(data, state, numbers) {
+  const narrow = document.documentElement.clientWidth < 544;
+  const [width, height, left, right, top, bottom] = narrow ? [358, 300, 26, 92, 12, 44] : [720, 340, 34, 120, 12, 30];
   const count = data.stages.length;
-  const pairs = numbers.pairs.map((pair, i) => ({ pair, i })).filter(({ i }) => i === choice.pair || numbers.pairs[i].sentences[0] === "A");
-  const all = [...numbers.floor, ...pairs.flatMap(({ pair }) => [...pair.cosine, ...pair.controls.flatMap((c) => c.cosine)])].map(finite).filter(Number.isFinite);
+  const shown_pairs = numbers.pairs.map((pair, i) => ({ pair, i })).filter(({ pair, i }) => i === state.pair || pair.sentences[0] === "A");
+  const all = [numbers.floor, ...shown_pairs.flatMap(({ pair }) => [pair.cosine, ...pair.controls.map((c) => c.cosine)])].flat().map(cosine_of).filter(Number.isFinite);
   const low = Math.min(0, ...all);
   const x = (/** @type {number} */ stage) => left + (stage * (width - left - right)) / Math.max(1, count - 1);
   const y = (/** @type {number} */ cosine) => top + ((1 - cosine) / (1 - low)) * (height - top - bottom);
-  const line = (/** @type {number[]} */ cosines) => cosines.map(finite).map((c, i) => (Number.isFinite(c) ? `${i === 0 ? "M" : "L"} ${x(i).toFixed(1)} ${y(c).toFixed(1)}` : "")).join(" ");
-  const picture = svg("svg", { class: "chart", viewBox: `0 0 ${width} ${height}`, role: "img", "aria-label": `cosines of ${shown(data.word)} at ${count} stages; the table beneath has the numbers` });
-  for (const c of [0, 0.5, 1]) {
-    picture.append(svg("line", { class: "grid", x1: left, x2: width - right, y1: y(c), y2: y(c) }), svg("text", { class: "tick", x: left - 6, y: y(c) + 4, "text-anchor": "end" }, styled_number(c, { digits: c === 0.5 ? 1 : 0, scientific: false })));
+  /** @param {any[]} cosines */
+  const line = (cosines) => cosines.map(cosine_of).map((c, i, them) => (!Number.isFinite(c) ? "" :
+    `${i > 0 && Number.isFinite(them[i - 1]) ? "L" : "M"} ${x(i).toFixed(1)} ${y(c).toFixed(1)}`)).join(" ");
+  const picture = svg("svg", { class: `chart ${narrow ? "narrow" : ""}`.trim(), viewBox: `0 0 ${width} ${height}`, role: "img",
+    "aria-label": `cosines of ${shown(data.word)} at ${count} stages; the table beneath has the numbers` });
+  for (const c of low < -0.25 ? [-0.5, 0, 0.5, 1] : [0, 0.5, 1]) {
+    if (c < low) continue;
+    picture.append(svg("line", { class: "level", x1: left, x2: width - right, y1: y(c), y2: y(c) }),
+      svg("text", { class: "tick", x: left - 6, y: y(c) + 4, "text-anchor": "end" }, Number.isInteger(c) ? String(c) : styled_number(c, { digits: 1, scientific: false })));
   }
-  data.stages.forEach((/** @type {string} */ stage, /** @type {number} */ i) => picture.append(svg("text", { class: "tick", x: x(i), y: height - 8, "text-anchor": "middle" }, shown(stage))));
-  picture.append(svg("path", { class: "floor", d: `${line(numbers.floor)} L ${x(count - 1).toFixed(1)} ${y(low).toFixed(1)} L ${x(0).toFixed(1)} ${y(low).toFixed(1)} Z` }));
+  for (const [i, stage] of data.stages.entries()) {
+    if (count > 16 && i % Math.ceil(count / 12) !== 0) continue;
+    picture.append(svg("text", { class: "tick", x: x(i), y: height - (narrow && i % 2 === 0 ? 22 : 6), "text-anchor": "middle" }, shown(stage)));
+  }
+  if (numbers.floor.some((f) => Number.isFinite(cosine_of(f)))) {
+    picture.append(svg("path", { class: "floor", d: `${line(numbers.floor)} L ${x(count - 1).toFixed(1)} ${y(low).toFixed(1)} L ${x(0).toFixed(1)} ${y(low).toFixed(1)} Z` }));
+  }
   /** @type {{text: string, at: number, kind: string}[]} */
   const labels = [];
-  const draw = (/** @type {number[]} */ cosines, /** @type {string} */ kind, /** @type {string} */ text) => {
-    picture.append(svg("path", { class: `line ${kind}`, d: line(cosines) }));
-    const last = finite(cosines[count - 1]);
-    if (text !== "" && Number.isFinite(last)) labels.push({ text, at: y(last), kind });
+  /** @type {Map<string, string>} */
+  const lines = new Map();
+  const still = matchMedia("(prefers-reduced-motion: reduce)").matches;
+  /** @param {any[]} cosines @param {string} kind @param {string} name @param {string} label */
+  const draw = (cosines, kind, name, label) => {
+    const d = line(cosines);
+    const path = svg("path", { class: `line ${kind}`, d });
+    picture.append(path);
+    if (name !== "") {
+      const from = drawn_lines.get(name);
+      if (from !== undefined && from !== d && !still) path.animate([{ d: `path("${from}")` }, { d: `path("${d}")` }], { duration: 500, easing: "ease-out" });
+      lines.set(name, d);
+    }
+    const last = cosine_of(cosines[count - 1]);
+    if (label !== "" && Number.isFinite(last)) labels.push({ text: `${label}  ${styled_number(last, three)}`, at: y(last), kind });
   };
-  if (choice.hide) for (const { i } of pairs) draw(data.pairs[i].cosine, "old", "");
-  for (const { pair, i } of pairs) {
-    const kind = i === choice.pair ? "chosen" : "other";
-    draw(pair.cosine, kind, `${pair.sentences.join(", ")}  ${styled_number(pair.cosine[count - 1], three)}`);
-    if (i === choice.pair && pair.controls[0]) draw(pair.controls[0].cosine, "control", `“${shown(pair.controls[0].word)}”  ${styled_number(finite(pair.controls[0].cosine[count - 1]), three)}`);
+  if (state.without) for (const { i } of shown_pairs) draw(data.pairs[i].cosine, i === state.pair ? "old chosen" : "old", "", "");
+  for (const { pair, i } of [...shown_pairs.filter((one) => one.i !== state.pair), ...shown_pairs.filter((one) => one.i === state.pair)]) {
+    const chosen = i === state.pair;
+    const control = chosen ? control_of(numbers, pair) : null;
+    if (control) draw(control.cosine, "control", `control ${i}`, `“${narrow && control.word.length > 6 ? `${shown(control.word).slice(0, 5)}…` : shown(control.word).slice(0, 12)}”`);
+    draw(pair.cosine, chosen ? "chosen" : "other", `pair ${i}`, chosen || shown_pairs.length <= most_labels ? pair.sentences.join(", ") : "");
   }
-  const floor = finite(numbers.floor[count - 1]);
+  const floor = cosine_of(numbers.floor[count - 1]);
   if (Number.isFinite(floor)) labels.push({ text: `floor  ${styled_number(floor, three)}`, at: y(floor), kind: "floor-name" });
+  // Labels that would touch make room for each other: downwards, and then up from the bottom.
+  const pitch = narrow ? 15 : 17;
   labels.sort((a, b) => a.at - b.at);
-  labels.forEach((label, i) => { if (i > 0) label.at = Math.max(label.at, labels[i - 1].at + 17); });
+  for (let i = 1; i < labels.length; ++i) labels[i].at = Math.max(labels[i].at, labels[i - 1].at + pitch);
+  for (let i = labels.length - 1, most = height - bottom; i >= 0; --i, most -= pitch) labels[i].at = Math.min(labels[i].at, most);
   for (const { text, at, kind } of labels) picture.append(svg("text", { class: `label ${kind}`, x: width - right + 8, y: (at + 4).toFixed(1) }, text));
+  drawn_lines = lines;
   return picture;
 }
 
-/** @param {any} data @param {{floor: number[], pairs: Pair[]}} numbers @param {Choice} choice */
-function cosine_table(data, numbers, choice) {
-  const cells = (/** @type {number[]} */ cosines) => cosines.map((c) => el("td", {}, el("span", { class: "number" }, styled_number(finite(c), three))));
+/**
+ * The numbers of the chart: the pairs with A and the one chosen, a control beneath each.
+ * @param {any} data
+ * @param {Numbers} numbers
+ * @param {State} state
+ */
+function cosine_table(data, numbers, state) {
+  /** @param {any[]} cosines */
+  const cells = (cosines) => cosines.map((c) => el("td", {}, el("span", { class: "number" }, cosine_text(c))));
   const body = el("tbody");
   for (const [i, pair] of numbers.pairs.entries()) {
-    body.append(el("tr", { class: i === choice.pair ? "in-focus" : null, "data-pair": i }, el("th", { scope: "row" }, pair.sentences.join(" and ")), ...cells(pair.cosine)));
-    for (const control of pair.controls) body.append(el("tr", { class: "control-row" }, el("th", { scope: "row" }, word(control.word), ` ${pair.sentences.join(",")}`), ...cells(control.cosine)));
+    if (i !== state.pair && pair.sentences[0] !== "A") continue;
+    body.append(el("tr", { class: i === state.pair ? "in-focus" : null, "data-pair": i }, el("th", { scope: "row" }, pair.sentences.join(" and ")), ...cells(pair.cosine)));
+    const control = control_of(numbers, pair);
+    if (control) body.append(el("tr", { class: "quiet", "data-control": i }, el("th", { scope: "row" }, "control ", word(control.word)), ...cells(control.cosine)));
   }
-  body.append(el("tr", { class: "floor-row" }, el("th", { scope: "row" }, "floor"), ...cells(numbers.floor)));
-  return el("table", { class: "matrix cosines", "aria-label": "cosines by stage" }, el("thead", {}, el("tr", {}, el("td"), ...data.stages.map((/** @type {string} */ s) => el("th", { scope: "col" }, shown(s))))), body);
-}
-
-/** @param {Pair} pair */
-function heads_table(pair) {
-  const percent = (/** @type {number} */ x) => `${fixed_number(100 * x, 1)} %`;
-  const body = el("tbody");
-  for (const [layer, row] of pair.share.entries()) {
-    const shares = row.map(finite);
-    const order = shares.map((_, h) => h).sort((a, b) => Math.abs(shares[b]) - Math.abs(shares[a]));
-    body.append(el("tr", {}, el("th", { scope: "row" }, `L${layer}`), el("td", {}, el("span", { class: "number" }, styled_number(finite(pair.difference[layer]), { digits: 2, scientific: false }))),
-      el("td", { class: "strip-cell" }, strip(shares, { width: 260, height: 30, kind: "neutral", label: `shares of ${shares.length} heads in layer ${layer}` })),
-      el("td", { class: "largest" }, order.slice(0, 2).filter((h) => Number.isFinite(shares[h])).map((h) => `H${h} ${percent(shares[h])}`).join(", "))));
-  }
-  return el("table", { class: "path parting", "aria-label": "which heads part the two" }, el("thead", {}, el("tr", {}, el("td"), el("th", { scope: "col" }, "length"), el("th", { scope: "col" }, "share of each head"), el("th", { scope: "col" }, "the largest"))), body);
+  if (numbers.floor_pairs > 0) body.append(el("tr", { class: "quiet", "data-floor": "" }, el("th", { scope: "row" }, "floor"), ...cells(numbers.floor)));
+  return el("table", { class: "cosines", "aria-label": `cosines of ${shown(data.word)} by stage` },
+    el("thead", {}, el("tr", {}, el("td"), ...data.stages.map((/** @type {string} */ s) => el("th", { scope: "col" }, shown(s))))), body);
 }
 
 /**
- * Everything of the comparison, as sections of the article.
+ * What the pairs and the hidden words are chosen with.
  * @param {any} data
- * @param {Choice} choice
- * @param {(change: Partial<Choice>) => void} set
+ * @param {Numbers} numbers
+ * @param {State} state
+ * @param {(change: Partial<State>) => void} set
  */
-export function comparison_sections(data, choice, set) {
-  const numbers = choice.hide && data.hidden ? data.hidden : data;
-  const pair = numbers.pairs[choice.pair];
-  const switches = el("p", { class: "chooser" }, el("span", {}, "pair"), ...numbers.pairs.map((/** @type {Pair} */ one, /** @type {number} */ i) =>
-    el("button", { type: "button", "data-focus": `pair ${i}`, "aria-pressed": String(i === choice.pair), click: () => set({ pair: i }) }, one.sentences.join(" and "))));
-  if (data.hidden) {
-    switches.append(el("button", { type: "button", class: "hide-switch", "data-focus": "hide", "aria-pressed": String(choice.hide), click: () => set({ hide: !choice.hide }) },
-      `${choice.hide ? "show" : "hide"} ${data.hidden.words.map((/** @type {string} */ w) => `“${shown(w)}”`).join(", ")}`));
+function choosers_of(data, numbers, state, set) {
+  const line = el("p", { class: "chooser comparison-chooser" });
+  if (numbers.pairs.length > most_buttons) {
+    const select = el("select", { "aria-label": "the pair", "data-focus": "pair", change: () => set({ pair: Number(select.value) }) },
+      ...numbers.pairs.map((pair, i) => el("option", { value: i, selected: i === state.pair }, pair.sentences.join(" and "))));
+    line.append(select);
+  } else if (numbers.pairs.length > 1) {
+    line.append(...numbers.pairs.map((pair, i) => el("button", { type: "button", "data-focus": `pair ${i}`, "aria-pressed": String(i === state.pair), click: () => set({ pair: i }) }, pair.sentences.join(" and "))));
   }
-  return [el("header", {}, el("h1", {}, `“${shown(data.word)}” in ${data.sentences.length} sentences`), el("p", { class: "lead" }, lead(data, pair, numbers))),
-    el("section", { class: "figure" }, el("div", { class: "body" }, el("div", { class: "scroll" }, aligned_sentences(data)), switches, chart(data, choice, numbers),
-      el("div", { class: "scroll" }, cosine_table(data, numbers, choice))),
-    el("aside", { class: "note" }, el("p", {}, "Cosine 1: the same direction. The grey band reaches to the floor, the mean over all ", String(numbers.floor_pairs), " pairs of different words; dashed: the control, a word that both sentences hold."),
-      data.hidden ? el("p", {}, "Hiding a word makes it invisible to every word in every layer; the thin lines are those before.") : null)),
-    el("section", { class: "figure" }, el("h2", {}, `Which heads part ${pair.sentences.join(" and ")}`), el("div", { class: "body" }, el("div", { class: "scroll" }, heads_table(pair))),
-      el("aside", { class: "note" }, el("p", {}, "Length: of what attention adds to the word in the one sentence less what it adds in the other. Share: how far each head's own difference reaches along that; hollow bars pull the two together."))) ];
+  if (data.hidden) {
+    line.append(el("button", { type: "button", class: "hide-switch", "data-focus": "hide", "aria-pressed": String(state.without), click: () => set({ without: !state.without }) },
+      `${state.without ? "show" : "hide"} ${data.hidden.words.map((/** @type {string} */ w) => `“${shown(w)}”`).join(", ")}`));
+  }
+  return line;
+}
+
+/** The heads of the pair, a line a layer. @param {Pair} pair */
+function heads_table(pair) {
+  const body = el("tbody");
+  for (const [layer, row] of pair.share.entries()) {
+    const shares = row.map(cosine_of);
+    const order = shares.map((_, h) => h).filter((h) => Number.isFinite(shares[h])).sort((a, b) => Math.abs(shares[b]) - Math.abs(shares[a]) || a - b);
+    body.append(el("tr", { "data-layer": layer }, el("th", { scope: "row" }, `L${layer}`),
+      el("td", {}, el("span", { class: "number" }, styled_number(cosine_of(pair.difference[layer]), { digits: 2, scientific: false }))),
+      el("td", { class: "strip-cell" }, order.length === 0 ? "no difference" : strip(shares, { width: 250, height: 30, kind: "value", label: `the shares of ${shares.length} heads in layer ${layer}` })),
+      ...[0, 1].map((n) => el("td", { class: "largest" }, order[n] === undefined ? null : `H${order[n]} ${fixed_number(100 * shares[order[n]], 1)} %`))));
+  }
+  return el("table", { class: "path parting", "aria-label": "which heads part the two" },
+    el("thead", {}, el("tr", {}, el("td"), el("th", { scope: "col" }, "length"), el("th", { scope: "col" }, `the share of each of ${pair.share[0]?.length ?? 0} heads`), el("th", { scope: "col", colspan: 2 }, "the largest"))), body);
+}
+
+/**
+ * The sentences and the chart, as a section of the article.
+ * @param {any} data
+ * @param {State} state
+ * @param {(change: Partial<State>) => void} set
+ * @param {boolean} alone the page shows nothing else: the findings stand in its title
+ */
+export function comparison_figure(data, state, set, alone) {
+  /** @type {Numbers} */
+  const numbers = state.without && data.hidden ? data.hidden : data;
+  const [first, ...others] = data.findings;
+  return el("section", { class: "figure comparison" }, alone ? null : el("h2", {}, "One word, ", String(data.sentences.length), " vectors"),
+    el("div", { class: "body" }, el("div", { class: "scroll" }, aligned_sentences(data)), alone ? null : el("p", {}, shown(first)),
+      choosers_of(data, numbers, state, set), chart(data, state, numbers), el("div", { class: "scroll" }, cosine_table(data, numbers, state)),
+      ...others.map((/** @type {string} */ text) => el("p", { class: "caption" }, shown(text)))),
+    el("aside", { class: "note" }, el("p", {}, "Cosine 1: the same direction. ", numbers.floor_pairs > 0 ? `The grey band reaches to the floor, the mean over all ${numbers.floor_pairs} pairs of different words. ` : "",
+      numbers.pairs[state.pair].controls.length > 0 ? "Dashed: the control, a word that both sentences hold." : ""),
+    data.hidden ? el("p", {}, "Hidden, a word is invisible to every other word, in every layer. The lines move; those before stay, thin.") : null));
+}
+
+/**
+ * Which heads part the pair chosen.
+ * @param {any} data
+ * @param {State} state
+ */
+export function parting_figure(data, state) {
+  /** @type {Numbers} */
+  const numbers = state.without && data.hidden ? data.hidden : data;
+  const pair = numbers.pairs[state.pair];
+  return el("section", { class: "figure" }, el("h2", {}, `Which heads part ${pair.sentences.join(" and ")}?`),
+    el("div", { class: "body" }, el("div", { class: "scroll" }, heads_table(pair))),
+    el("aside", { class: "note" }, el("p", {}, `Length: of what attention adds to the word in ${pair.sentences[0]} less what it adds in ${pair.sentences[1]}.`),
+      el("p", {}, "Share: how far a head's own difference reaches along that; the shares of a layer sum to 100 %. Hollow bars pull the two together.")));
 }

@@ -6,10 +6,10 @@
 //     numbers      digits as the terminal prints them         elements     elements of escaped text
 //     explanation  the data that a lesson's file carries
 //     unfold       how a cell came about                      attention    one attention, as the figures need it
-//     sentence     one sentence in a real model, rebuilt      state        what is chosen, and its address
-//     grid         tables that the arrow keys walk
+//     sentence     one sentence in a real model, rebuilt      arrays       the kernel's numbers over arrays
+//     state        what is chosen, and its address            grid         tables that the arrow keys walk
 //     work_figure, row_figure, mix_figure, map_figure, steps_figure, sentence_figure, path_figure, heads_figure,
-//     comparison_figure
+//     comparison_figure, data_table
 //     page         this one: lays them out, listens to keys
 //
 // Plain ES modules with types in comments, checked by tsc (web/tsconfig.json); how to change them: docs/page.md.
@@ -17,6 +17,7 @@ import { el, shown, word } from "./elements.js";
 import { read_explanation } from "./explanation.js";
 import { attentions_of, finding_of, stages, telling_row, weights_of } from "./attention.js";
 import { read_sentence } from "./sentence.js";
+import { read_arrays } from "./arrays.js";
 import { address_of, read_address } from "./state.js";
 import { finding_line, row_caption, row_table, step_marks, step_note } from "./row_figure.js";
 import { mix_figure } from "./mix_figure.js";
@@ -25,7 +26,8 @@ import { step_section } from "./steps_figure.js";
 import { sentence_figure } from "./sentence_figure.js";
 import { path_figure } from "./path_figure.js";
 import { heads_figure } from "./heads_figure.js";
-import { comparison_sections } from "./comparison_figure.js";
+import { comparison_figure, parting_figure } from "./comparison_figure.js";
+import { data_table } from "./data_table.js";
 
 /** @typedef {import("./state.js").State} State */
 /** @typedef {import("./attention.js").Attention} Attention */
@@ -39,9 +41,11 @@ const root = document.documentElement;
 const data = JSON.parse(data_of("explanation"));
 const page = JSON.parse(data_of("page"));
 const sentence = page.subject === "sentence" ? read_sentence(data, page) : null;
-const comparison = page.subject === "comparison" ? data : null;
-const explanation = sentence || comparison ? null : read_explanation(data, page);
-const attentions = sentence ? [sentence.attention] : explanation ? attentions_of(explanation) : [];
+const compared_alone = page.subject === "comparison";
+const comparison = compared_alone ? data : document.getElementById("comparison") ? JSON.parse(data_of("comparison")) : null;
+const arrays = page.subject === "arrays" ? read_arrays(data, page) : null;
+const explanation = sentence || compared_alone || arrays ? null : read_explanation(data, page);
+const attentions = sentence ? [sentence.attention] : arrays ? [arrays.attention] : explanation ? attentions_of(explanation) : [];
 
 /** The attention that shows most: the document's own, with scores, scale and values. */
 function first_attention() {
@@ -65,32 +69,17 @@ function whole_state(wanted) {
   const head = wanted.head !== undefined && a !== undefined && wanted.head < a.num_heads ? wanted.head : row.head;
   const query = wanted.query !== undefined && a !== undefined && a.kept_queries.includes(wanted.query) ? wanted.query : row.query;
   return { attention: a?.name ?? "", head, query, step: wanted.step ?? stages.length - 1, open: wanted.open ?? "", covered: false, own_scale: false,
-    no_special: false, sort: "place", filter: "all" };
+    no_special: false, sort: "place", filter: "all", pair: wanted.pair !== undefined && wanted.pair < (comparison?.pairs.length ?? 0) ? wanted.pair : 0,
+    without: Boolean(wanted.without && comparison?.hidden) };
 }
 
 /** @type {State} */
 let state = whole_state(read_address(location.hash));
 
-/** Of a comparison: the pair, and whether words are hidden. */
-let choice = read_choice();
-
-function read_choice() {
-  const parts = new URLSearchParams(location.hash.replace(/^#/, ""));
-  const pair = Number(parts.get("pair") ?? 0);
-  return { pair: Number.isInteger(pair) && pair >= 0 && pair < (comparison?.pairs.length ?? 0) ? pair : 0, hide: parts.get("hide") === "1" && Boolean(comparison?.hidden) };
-}
-
-/** @param {Partial<typeof choice>} change */
-function choose(change) {
-  choice = { ...choice, ...change };
-  history.replaceState(null, "", `#pair=${choice.pair}&hide=${choice.hide ? 1 : 0}`);
-  draw();
-}
-
 /** @param {Partial<State>} change */
 function set(change) {
   state = { ...state, ...change };
-  if (["attention", "head", "query", "step", "open"].some((name) => name in change)) history.replaceState(null, "", address_of(state));
+  if (["attention", "head", "query", "step", "open", "pair", "without"].some((name) => name in change)) history.replaceState(null, "", address_of(state));
   draw();
 }
 
@@ -108,12 +97,14 @@ function choosers(a) {
       ...attentions.map((one) => el("button", { type: "button", "data-focus": `attention ${one.name}`, "aria-pressed": String(one === a), click: () => choose_attention(one) },
         shown(one.symbol), el("span", { class: "own-name" }, ` ${shown(one.name)}`)))));
   }
-  if (sentence) {
-    const [layer, head] = [Math.floor(state.head / sentence.heads), state.head % sentence.heads];
+  const outer = sentence ? { name: "Layer", count: sentence.layers, heads: sentence.heads }
+    : arrays && arrays.batch > 1 ? { name: "Batch", count: arrays.batch, heads: arrays.heads } : null;
+  if (outer) {
+    const [entry, head] = [Math.floor(state.head / outer.heads), state.head % outer.heads];
     /** @param {string} name @param {number} count @param {number} chosen @param {(i: number) => number} head_of */
     const numbers = (name, count, chosen, head_of) => el("p", { class: "chooser" }, el("span", { class: "chooser-name" }, name),
       ...Array.from({ length: count }, (_, i) => el("button", { type: "button", "data-focus": `${name} ${i}`, "aria-pressed": String(i === chosen), click: () => set({ head: head_of(i), open: "" }) }, String(i))));
-    line.append(numbers("Layer", sentence.layers, layer, (i) => i * sentence.heads + head), numbers("Head", sentence.heads, head, (i) => layer * sentence.heads + i));
+    line.append(numbers(outer.name, outer.count, entry, (i) => i * outer.heads + head), numbers("Head", outer.heads, head, (i) => entry * outer.heads + i));
   } else if (a.num_heads > 1) {
     line.append(el("p", { class: "chooser" }, el("span", { class: "chooser-name" }, "Head "),
       ...Array.from({ length: a.num_heads }, (_, h) => el("button", { type: "button", "data-focus": `head ${h}`, "aria-pressed": String(h === state.head), click: () => set({ head: h, open: "" }) }, String(h)))));
@@ -121,8 +112,12 @@ function choosers(a) {
   return line;
 }
 
-/** The words of a lesson, large; any of them can become the query. @param {Attention} a */
+/** The words of a lesson, large, or the numbers of queries; any of them can become the query. @param {Attention} a */
 function words(a) {
+  if (a.numbered) {
+    return el("p", { class: "chooser numbers", "aria-label": "choose the query" }, el("span", { class: "chooser-name" }, "Query"),
+      ...a.kept_queries.map((i) => el("button", { type: "button", "data-focus": `word ${i}`, "aria-label": a.query_labels[i], "aria-pressed": String(i === state.query), click: () => set({ query: i, open: "" }) }, String(i))));
+  }
   const line = el("p", { class: `sentence ${a.kept_queries.length > 24 ? "long" : ""}`, "aria-label": "choose the query" });
   for (const i of a.kept_queries) {
     line.append(el("button", { type: "button", "data-focus": `word ${i}`, class: i === state.query ? "chosen" : null, "aria-pressed": String(i === state.query), click: () => set({ query: i, open: "" }) },
@@ -140,18 +135,27 @@ function sentence_header(a) {
     sentence_figure(a, weights_of(a, state.head, state.query), state, set));
 }
 
+/** What the row says, as the title; above it what was given. @param {Attention} a @param {string} about */
+function arrays_header(a, about) {
+  const finding = finding_of(a, state.head, state.query);
+  return el("header", {}, el("p", { class: "citation" }, shown(about)),
+    el("h1", { class: `finding ${state.covered && state.step === 2 ? "covered" : ""} ${state.step < 2 ? "not-yet" : ""}` },
+      el("span", {}, `${finding.slice(0, 1).toUpperCase()}${finding.slice(1)}.`)));
+}
+
 function article() {
   const main = el("main");
-  if (comparison) {
-    main.append(...comparison_sections(comparison, choice, choose), foot());
+  if (compared_alone) {
+    main.append(el("header", {}, el("h1", {}, `“${shown(data.word)}” in ${data.sentences.length} sentences`), el("p", { class: "lead" }, shown(data.findings[0]))),
+      comparison_figure(data, state, set, true), parting_figure(data, state), foot());
     return main;
   }
   const a = attentions.find((one) => one.name === state.attention);
-  main.append(sentence && a ? sentence_header(a) : el("header", {}, el("h1", {}, shown(explanation?.title ?? "") || "Attention, step by step"),
+  main.append(sentence && a ? sentence_header(a) : arrays && a ? arrays_header(a, arrays.about) : el("header", {}, el("h1", {}, shown(explanation?.title ?? "") || "Attention, step by step"),
     explanation?.citation ? el("p", { class: "citation" }, shown(explanation.citation)) : null));
   if (a !== undefined) {
     main.append(el("section", { class: "figure row-section", "aria-label": "the row as a sum" },
-      el("div", { class: "top" }, ...(sentence ? [] : [words(a), finding_line(a, state)]), choosers(a), step_marks(a, state, set)), step_note(a, state),
+      el("div", { class: "top" }, ...(sentence ? [] : arrays ? [words(a)] : [words(a), finding_line(a, state)]), choosers(a), step_marks(a, state, set)), step_note(a, state),
       el("div", { class: "body" }, el("div", { class: "scroll" }, row_table(a, state, set)), row_caption(a, state))));
     const mixed = mix_figure(a, state, set);
     if (mixed) {
@@ -159,10 +163,11 @@ function article() {
         el("aside", { class: "note" }, el("p", {}, "Pale: the value that each key holds out. Over it: what its weight lets through. Below the line they are added."),
           el("p", {}, "Bars above the line are positive, hollow ones below it negative; all on one scale."))));
     }
+    if (comparison) main.append(comparison_figure(comparison, state, set, false));
     main.append(el("section", { class: "figure" }, el("h2", {}, a.has_heads ? "The whole head" : "Everyone asks"), el("div", { class: "body" }, map_figure(a, state, set)), map_note(a, state)));
   }
   if (sentence) {
-    main.append(el("section", { class: "figure" }, el("h2", {}, "All heads"), el("div", { class: "body" }, heads_figure(sentence, state, set)),
+    main.append(el("section", { class: "figure all-heads" }, el("h2", {}, "All heads"), el("div", { class: "body" }, heads_figure(sentence, state, set)),
       el("aside", { class: "note" }, el("p", {}, "Rows are layers, columns heads; each small map on its own maximum, which stands beneath it. Choosing one shows it above."),
         el("p", {}, "From the second layer on a key is the vector at its word, already mixed with the others."))));
   }
@@ -191,26 +196,32 @@ function steps(of) {
   return steps_drawn.element;
 }
 
-let json_open = false;
+/** What is unfolded at the foot. */
+const opened = { json: false, table: false };
+
+/** A part of the foot that is made when it is opened. @param {"json" | "table"} name @param {string} title @param {() => Node} make */
+function folded(name, title, make) {
+  const details = el("details", { open: opened[name], toggle: () => {
+    opened[name] = details.open;
+    if (details.open && details.childElementCount === 1) details.append(make());
+  } }, el("summary", { "data-focus": name }, title), opened[name] ? make() : null);
+  return details;
+}
 
 function foot() {
-  const json = data_of("explanation");
-  const text = el("pre", { tabindex: 0, "aria-label": "the data as JSON" }, json_open ? json : "");
-  const details = el("details", { open: json_open, toggle: () => {
-    json_open = details.open;
-    if (details.open && text.textContent === "") text.textContent = json;
-  } }, el("summary", { "data-focus": "json" }, "The data as JSON"), text);
+  const a = attentions.find((one) => one.name === state.attention);
   return el("footer", {},
     el("p", {}, el("code", {}, el("bdi", {}, shown(data.command)))),
     el("p", {}, `Computed by regard ${shown(data.version)} (${shown(data.instruction_set)}); `,
-      comparison ? `model ${shown(String(data.model.folder).split("/").at(-1) ?? "")}, SHA-256 ${shown(data.model.sha256)}` : sentence ? `model ${shown(data.model.name)}, SHA-256 ${shown(data.model.sha256)}; every word sees every word: an encoder has no mask` : (explanation?.settings ?? []).map(shown).join("; "), ". ",
+      compared_alone ? `model ${shown(String(data.model.folder).split("/").at(-1) ?? "")}, SHA-256 ${shown(data.model.sha256)}` : sentence ? `model ${shown(data.model.name)}, SHA-256 ${shown(data.model.sha256)}; every word sees every word: an encoder has no mask` : (explanation?.settings ?? arrays?.settings ?? []).map(shown).join("; "), ". ",
       "This file carries its numbers, and asks no host for anything."),
-    comparison ? null : el("p", { class: "keys" }, el("kbd", {}, "←"), " ", el("kbd", {}, "→"), " steps, or cells of a table in focus · ", el("kbd", {}, "Enter"), " unfolds · ",
+    compared_alone ? null : el("p", { class: "keys" }, el("kbd", {}, "←"), " ", el("kbd", {}, "→"), " steps, or cells of a table in focus · ", el("kbd", {}, "Enter"), " unfolds · ",
       el("kbd", {}, "h"), " covers the step's results: predict, then look · ", el("kbd", {}, "p"), " projector size · ", el("kbd", {}, "Esc"), " folds"),
-    el("p", { class: "switches" }, comparison ? null : el("button", { type: "button", "data-focus": "cover", "aria-pressed": String(state.covered), click: () => set({ covered: !state.covered }) }, "cover results"),
+    el("p", { class: "switches" }, compared_alone ? null : el("button", { type: "button", "data-focus": "cover", "aria-pressed": String(state.covered), click: () => set({ covered: !state.covered }) }, "cover results"),
       el("button", { type: "button", "data-focus": "projector", "aria-pressed": String(root.hasAttribute("data-projector")), click: toggle_projector }, "projector size"),
       ...["light", "dark"].map((theme) => el("button", { type: "button", "data-focus": theme, "aria-pressed": String(root.dataset.theme === theme), click: () => choose_theme(theme) }, theme))),
-    details);
+    a === undefined ? null : folded("table", "The row as a table, every digit", () => el("div", { class: "scroll", tabindex: 0 }, data_table(a, state))),
+    folded("json", "The data as JSON", () => el("pre", { tabindex: 0, "aria-label": "the data as JSON" }, data_of("explanation"))));
 }
 
 /** Again the same: as the system has it. @param {string} theme */
@@ -248,9 +259,9 @@ function draw() {
 }
 
 document.addEventListener("keydown", (event) => {
-  if (event.ctrlKey || event.metaKey || event.altKey) return;
+  if (event.ctrlKey || event.metaKey || event.altKey || event.target instanceof HTMLSelectElement) return;
   const last = stages.length - 1;
-  if (comparison && event.key !== "p") return;
+  if (compared_alone && event.key !== "p") return;
   if (event.key === "ArrowRight") set({ step: state.step === last ? 0 : state.step + 1, open: "" });
   else if (event.key === "ArrowLeft" && state.step > 0) set({ step: state.step - 1, open: "" });
   else if (event.key === "h") set({ covered: !state.covered });
@@ -259,8 +270,13 @@ document.addEventListener("keydown", (event) => {
   else return;
   event.preventDefault();
 });
+let drawn_width = window.innerWidth;
+window.addEventListener("resize", () => requestAnimationFrame(() => {
+  if (drawn_width === window.innerWidth) return;
+  drawn_width = window.innerWidth;
+  draw();
+}));
 window.addEventListener("hashchange", () => {
-  choice = read_choice();
   state = { ...whole_state(read_address(location.hash)), covered: state.covered, own_scale: state.own_scale,
     no_special: state.no_special, sort: state.sort, filter: state.filter };
   draw();

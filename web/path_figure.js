@@ -45,6 +45,9 @@ export function path_figure(s, state) {
     body.append(el("tr", {}, el("th", { scope: "row" }, shown(label)), el("td", { class: "strip-cell" }, strip(numbers, { width: 384, height: 26, kind, label: `${label}, ${width} numbers` })),
       el("td", {}, styled_number(length_of(numbers), two_decimals))));
   }
-  return el("table", { class: "path", "aria-label": "the vector through the layer" },
+  const table = el("table", { class: "path", "aria-label": "the vector through the layer" },
     el("thead", {}, el("tr", {}, el("td"), el("th", { scope: "col" }, `${width} numbers, each strip on its own scale`), el("th", { scope: "col" }, "length"))), body);
+  const kept = s.data.cosine_with_before;
+  return kept === undefined ? table : el("div", {}, table, el("p", { class: "caption" },
+    `Cosine of this vector with the one where nothing is hidden, after each layer: ${kept.map((/** @type {any} */ c) => styled_number(Number(c), { digits: 3, scientific: false })).join(", ")}.`));
 }

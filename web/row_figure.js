@@ -107,7 +107,8 @@ export function step_note(a, state) {
     a.mix === null ? ["The weights are not used further here."]
       : ["Each value times its weight, added up: the new vector of ", word(name, "query"), "."],
   ];
-  note.append(el("p", {}, ...texts[state.step]));
+  const told = a.told?.(state.step, state.head, state.query) ?? "";
+  note.append(el("p", {}, ...(told === "" ? texts[state.step] : [told])));
   return note;
 }
 
@@ -120,7 +121,8 @@ export function row_table(a, state, set) {
   const { head, query } = state;
   const weights = weights_of(a, head, query);
   const keys = keys_shown(a, weights, state.no_special);
-  const end = scale_end(Math.max(...weights));
+  const sink = a.sink?.(head, query) ?? null;
+  const end = scale_end(weights.reduce((largest, w) => Math.max(largest, w), sink?.weight ?? 0));
   const even = 1 / Math.max(1, weights.reduce((count, _, j) => count + (a.hidden(head, query, j) ? 0 : 1), 0));
   const reached = (/** @type {number} */ stage) => stage <= state.step;
   const covered = (/** @type {number} */ stage) => state.covered && stage === state.step;
@@ -150,7 +152,7 @@ export function row_table(a, state, set) {
       const id = `row ${j} ${column.name}`;
       const x = column.at(head, query, j);
       const missing = column.missing?.(head, query, j) ?? false;
-      const masked = hidden && (column.stage === 2 || x === -Infinity);
+      const masked = hidden && !column.of_hidden && (column.stage === 2 || x === -Infinity);
       const unfolded = state.open === id && reached(column.stage);
       const cell = el("td", { class: cell_class(column.stage, `stage-${column.stage} ${column.is_weight ? "weight" : "early"}`),
         "data-cell": id, "data-focus": id, "aria-expanded": column.unfold && !masked && !missing && reached(column.stage) ? String(unfolded) : null },
@@ -188,10 +190,18 @@ export function row_table(a, state, set) {
       ...a.columns.map((column) => el("td", { class: cell_class(column.stage, column.is_weight ? "weight" : "early") }, column.is_weight ? number_text(Math.max(0, others), column.style) : null)),
       el("td", { class: "bar" }), mixes || a.adds ? el("td", { class: "brings" }) : null));
   }
+  if (sink) {
+    const bar = el("td", { class: cell_class(2, "bar"), "aria-hidden": "true" }, el("div", { class: "bar-fill" }));
+    bar.style.setProperty("--share", String(Math.max(0, Math.min(1, sink.weight / end))));
+    body.append(el("tr", { class: "sink" }, el("th", { scope: "row" }, "the sink"),
+      ...a.columns.map((column) => el("td", { class: cell_class(column.stage, column.is_weight ? "weight" : "early"), "data-name": `sink ${column.name}` },
+        column.name in sink ? number_text(sink[column.name], column.style) : null)),
+      bar, mixes ? el("td", { class: cell_class(3, "brings") }, el("span", { class: "no-value" }, "no value")) : null));
+  }
   const totals = a.columns.map((column) => {
     if (!column.adds_up || column.missing?.(head, query, query)) return el("td", { class: "early" });
-    const sum = column.is_weight ? rest : column.total?.(head, query) ?? keys.reduce((s, j) => s + column.at(head, query, j), 0);
-    return el("td", { class: cell_class(column.stage, column.is_weight ? "weight" : "early") }, number_text(sum, column.style));
+    const sum = column.is_weight ? rest + (sink?.weight ?? 0) : column.total?.(head, query) ?? keys.reduce((s, j) => s + column.at(head, query, j), 0);
+    return el("td", { class: cell_class(column.stage, column.is_weight ? "weight" : "early"), "data-name": `sum ${column.name}` }, number_text(sum, column.style));
   });
   table.append(el("tfoot", {}, el("tr", {}, el("th", { scope: "row" }, "sum"), ...totals, el("td", { class: "bar" }), a.adds ? el("td", { class: "adds" }) : null,
     mixes ? el("td", { class: cell_class(3, "brings") }, strip(context, { width: 96, height: 22, range, kind: "context", label: `the sum, ${shown(a.mix?.context_symbol ?? "")}` })) : null)));
@@ -213,19 +223,28 @@ function keys_before(a, head, query, key) {
 }
 
 /**
- * Under the table: where the printed digits of the weights do not add up to the printed sum.
+ * Under the table: what the sink leaves the keys, and where the printed digits of the weights do not add up to the
+ * printed sum.
  * @param {Attention} a
  * @param {State} state
  */
 export function row_caption(a, state) {
   const weight = a.columns[a.columns.length - 1];
+  if (state.step < 2 || (state.covered && state.step === 2)) return null;
   const weights = weights_of(a, state.head, state.query);
-  if (weight.style.scientific || weights.length > most_lines_of(a) || state.step < 2) return null;
-  const sum = weights.reduce((s, w) => s + w, 0);
-  const printed = weights.reduce((s, w) => s + printed_units(w, weight.style), 0);
-  const parted = printed - printed_units(sum, weight.style);
-  if (parted === 0) return null;
-  return el("p", { class: "caption" }, `The printed weights add up to ${units_text(printed, weight.style)}: rounding.`);
+  const sink = a.sink?.(state.head, state.query)?.weight ?? 0;
+  const keys = weights.reduce((s, w) => s + w, 0);
+  const lines = [];
+  if (sink > 0) {
+    const exact = printed_units(keys, weight.style) + printed_units(sink, weight.style) === printed_units(1, weight.style);
+    lines.push(`The weights of the keys sum to ${styled_number(keys, weight.style)}, which is 1 − ${styled_number(sink, weight.style)}, the sink's weight${exact ? "" : ", but for rounding"}. `);
+  }
+  const printed = weights.reduce((s, w) => s + printed_units(w, weight.style), printed_units(sink, weight.style));
+  const parted = printed - printed_units(keys + sink, weight.style);
+  if (parted !== 0 && Number.isFinite(parted) && !weight.style.scientific && weights.length <= most_lines_of(a)) {
+    lines.push(`The printed weights add up to ${units_text(printed, weight.style)}: rounding.`);
+  }
+  return lines.length > 0 ? el("p", { class: "caption" }, ...lines) : null;
 }
 
 /**

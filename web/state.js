@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// What the reader has chosen, and the address that holds it: #attention=weights&head=0&query=1&step=mix&open=…
+// What the reader has chosen, and the address that holds it: #attention=weights&head=0&query=1&step=mix&open=…&pair=0&hide=1
 // Whatever draws listens here, and is called after each change.
 // Read next: page.js.
 import { stages } from "./attention.js";
@@ -17,13 +17,17 @@ import { stages } from "./attention.js";
  * @property {boolean} no_special the model's own marks are not shown
  * @property {string} sort of all heads: "place" or "heard"
  * @property {string} filter of all heads: "all" or "clear"
+ * @property {number} pair of sentences compared
+ * @property {boolean} without the words to hide are hidden
  */
 
 /** @param {State} state */
 export function address_of(state) {
-  const parts = new URLSearchParams({ attention: state.attention, head: String(state.head), query: String(state.query),
-    step: stages[state.step] });
+  const parts = new URLSearchParams(state.attention === "" ? {} : { attention: state.attention, head: String(state.head),
+    query: String(state.query), step: stages[state.step] });
   if (state.open !== "") parts.set("open", state.open);
+  if (state.pair > 0) parts.set("pair", String(state.pair));
+  if (state.without) parts.set("hide", "1");
   return `#${parts}`;
 }
 
@@ -43,7 +47,9 @@ export function read_address(hash) {
   };
   const attention = parts.get("attention");
   if (attention !== null) state.attention = attention;
-  const [head, query] = [whole("head"), whole("query")];
+  const [head, query, pair] = [whole("head"), whole("query"), whole("pair")];
+  if (pair !== undefined) state.pair = pair;
+  if (parts.get("hide") === "1") state.without = true;
   if (head !== undefined) state.head = head;
   if (query !== undefined) state.query = query;
   const step = stages.indexOf(parts.get("step") ?? "");

@@ -202,10 +202,10 @@ def test_a_lesson_opens_with_its_own_attention(lesson):
 def test_the_json_is_the_one_of_the_command(lesson):
     page, data = lesson("000")
     assert page.locator("pre").is_hidden()
-    page.locator("summary").click()
-    page.wait_for_function("document.querySelector('pre').textContent !== ''")
+    page.locator('summary[data-focus="json"]').click()
+    page.wait_for_function("(document.querySelector('pre')?.textContent ?? '') !== ''")
     assert json.loads(page.locator("pre").inner_text()) == data
-    page.locator("summary").click()
+    page.locator('summary[data-focus="json"]').click()
     assert page.locator("pre").is_hidden()
 
 

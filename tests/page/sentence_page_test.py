@@ -209,3 +209,28 @@ def test_a_hostile_sentence_is_text(sentence):
     assert page.evaluate("document.scripts.length") == 3
     words = page.locator(".sentence-figure .word").all_inner_texts()
     assert "<" in words and ">" in words and not any("\u202e" in word for word in words)
+
+
+def test_the_foot_has_the_row_in_every_digit(sentence):
+    page, data = sentence("--token", "bank")
+    page.locator('summary[data-focus="table"]').click()
+    rows = [[cell.inner_text() for cell in row.locator("th, td").all()] for row in page.locator("table.data tbody tr").all()]
+    assert [row[0] for row in rows] == [word["text"] for word in data["words"]]
+    for row, word, key in zip(rows, data["words"], data["row"]["words"]):
+        token = word["tokens"][0]
+        want = (data["row"]["q_dot_k"][0][token], data["row"]["scores"][0][token], key["weight"], key["adds"])
+        got = (float(row[1]), float(row[2]), float(row[4]), float(row[5]))
+        assert got == pytest.approx(want, rel=1e-6)
+    page.locator('[data-focus="word 1"]').click()
+    assert "“he”" in page.locator("table.data caption").inner_text()
+    page.locator('summary[data-focus="table"]').click()
+    assert not page.locator("table.data").is_visible()
+
+
+def test_print_leaves_the_small_maps_out(sentence):
+    page, _ = sentence("--token", "bank")
+    page.emulate_media(media="print")
+    for gone in (".all-heads", ".chooser", ".marks-switch button", "details"):
+        assert not page.locator(gone).first.is_visible()
+    for kept in (".sentence-figure", "h1", ".row-table", ".mix", ".path", ".map"):
+        assert page.locator(kept).first.is_visible()
