@@ -14,7 +14,6 @@
 #include <optional>
 #include <utility>
 
-#include "model_cache.h"
 #include "program.h"
 #include "regard/compare.h"
 #include "regard/sentence_page.h"
@@ -75,7 +74,7 @@ std::optional<Comparison> comparison_beside(const SentenceTextArguments& argumen
   const SentenceWord& heard = words[static_cast<std::size_t>(story.chosen.target)];
   std::vector<std::string> sentences{sentence};
   sentences.insert(sentences.end(), arguments.beside.begin(), arguments.beside.end());
-  CompareOptions options{.hide = arguments.hide, .control = {}, .truncate = arguments.truncate};
+  CompareOptions options{.hide = arguments.hide, .control = {}, .truncate = arguments.model.truncate};
   const bool heard_once = std::count_if(words.begin(), words.end(),
                                         [&](const SentenceWord& other) { return other.text == heard.text; }) == 1;
   if (options.hide.empty() && heard_once && !heard.special) options.hide = {heard.text};
@@ -95,8 +94,6 @@ void add_sentence_options(CLI::App& command, SentenceTextArguments& arguments) {
   const auto add = [&](const char* name, std::string& value, const char* type, const char* help) {
     command.add_option(name, value, help)->type_name(type)->group(group);
   };
-  add("--model", arguments.model, "FOLDER",
-      "config.json, tokenizer.json, model.safetensors;\nelse the model of regard pull minilm");
   add("--layer", arguments.layer, "N", "and --head: this one, not the most telling; from 0");
   add("--head", arguments.head, "N", "");
   command
@@ -109,7 +106,6 @@ void add_sentence_options(CLI::App& command, SentenceTextArguments& arguments) {
   add("--sort", arguments.sort, "ORDER", "text, weight or adds");
   command.add_flag("--no-special", arguments.no_special, "without the model's own marks in the table")->group(group);
   command.add_flag("--all-heads", arguments.all_heads, "what each head hears most unusually")->group(group);
-  command.add_flag("--truncate", arguments.truncate, "cut a text that is too long for the model")->group(group);
   command
       .add_option("--beside", arguments.beside,
                   "the same word in another sentence: how far its\nvectors part, as regard compare says in full; may "
@@ -120,10 +116,10 @@ void add_sentence_options(CLI::App& command, SentenceTextArguments& arguments) {
   add("--save", arguments.save, "DIR", "the arrays as NPY files, named in DIR/tokens.json");
   add("--what", arguments.what, "NAMES",
       "some of weights, scores, query, key, value, context,\nhidden_states, with commas");
+  add_model_options(command, arguments.model);
 }
 
 std::string sentence_option(const SentenceTextArguments& arguments) {
-  if (!arguments.model.empty()) return "--model";
   if (!arguments.layer.empty()) return "--layer";
   if (!arguments.head.empty()) return "--head";
   if (!arguments.hide.empty()) return "--hide";
@@ -131,16 +127,15 @@ std::string sentence_option(const SentenceTextArguments& arguments) {
   if (!arguments.sort.empty()) return "--sort";
   if (arguments.no_special) return "--no-special";
   if (arguments.all_heads) return "--all-heads";
-  if (arguments.truncate) return "--truncate";
   if (!arguments.beside.empty()) return "--beside";
   if (!arguments.save.empty()) return "--save";
-  return arguments.what.empty() ? "" : "--what";
+  return arguments.what.empty() ? model_option(arguments.model) : "--what";
 }
 
 void explain_sentence(const SentenceTextArguments& arguments, const ExplainText& shared) {
   refuse_options_of_matrices(shared);
   SentenceStoryOptions options{
-      .token = shared.token, .hide = arguments.hide, .truncate = arguments.truncate, .full = shared.full};
+      .token = shared.token, .hide = arguments.hide, .truncate = arguments.model.truncate, .full = shared.full};
   if (arguments.layer.empty() != arguments.head.empty())
     throw UsageError("--layer and --head name one head together; give both or neither");
   if (!arguments.layer.empty()) {
@@ -155,7 +150,8 @@ void explain_sentence(const SentenceTextArguments& arguments, const ExplainText&
                            .order = parse_order(arguments.sort),
                            .label = arguments.beside.empty() ? "" : "A"};
   if (shared.json && !arguments.beside.empty())
-    throw UsageError("--beside is for the screen and the page; for the data of a comparison give regard compare … --json");
+    throw UsageError(
+        "--beside is for the screen and the page; for the data of a comparison give regard compare … --json");
   if (!arguments.top.empty()) {
     text.top = parse_integer("--top", arguments.top);
     if (*text.top < 1) throw UsageError(fmt::format("--top is {}; expected 1 or more", *text.top));
@@ -172,7 +168,7 @@ void explain_sentence(const SentenceTextArguments& arguments, const ExplainText&
   if (!arguments.save.empty()) saver.emplace(arguments.save, arguments.what);
   if (shared.html == "-" && shared.json) throw UsageError("--html - and --json both write to standard output");
   const std::string sentence = given_text(arguments.text);
-  const SentenceModel model = load_sentence_model(model_folder(arguments.model));
+  const SentenceModel model = load_model(arguments.model);
   try {
     const SentenceStory story = tell_sentence(model, sentence, options);
     if (saver) saver->write(model, story.sentence);

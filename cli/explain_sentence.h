@@ -8,16 +8,17 @@
 #include <vector>
 
 #include "explain_options.h"
+#include "model_options.h"
 
 namespace regard::program {
 
 // As they were typed; empty where not given.
 struct SentenceTextArguments {
-  std::string text, model, layer, head, top, sort, save, what;
+  std::string text, layer, head, top, sort, save, what;
   std::vector<std::string> hide, beside;
   bool no_special = false;
   bool all_heads = false;
-  bool truncate = false;
+  ModelArguments model;
 };
 void add_sentence_options(CLI::App& command, SentenceTextArguments& arguments);
 

@@ -4,14 +4,14 @@
 //
 //     one text, or a line of standard input after the other  →  HeadSurveyor  →  text or JSON
 //
-// Read next: regard/heads.h, model_cache.h.
+// Read next: regard/heads.h, model_options.h.
 #include "regard/heads.h"
 
 #include <fmt/format.h>
 
 #include <memory>
 
-#include "model_cache.h"
+#include "model_options.h"
 #include "program.h"
 #include "progress.h"
 
@@ -21,8 +21,9 @@ namespace {
 constexpr std::uint64_t kLargestText = std::uint64_t{64} << 20;
 
 struct HeadsArguments {
-  std::string text, model, by, sort, layer, head, min, max, color;
-  bool truncate = false, full = false, json = false;
+  std::string text, by, sort, layer, head, min, max, color;
+  bool full = false, json = false;
+  ModelArguments model;
 };
 
 template <class Call>
@@ -64,13 +65,13 @@ std::vector<NumberedText> lines_of(const std::string& text) {
 }
 
 HeadSurvey survey_of(const std::vector<NumberedText>& texts, bool piped, const HeadsArguments& arguments) {
-  const SentenceModel model = load_sentence_model(model_folder(arguments.model));
+  const SentenceModel model = load_model(arguments.model);
   HeadSurveyor surveyor(model, arguments.by == "sentence");
   Progress progress("heads");
   Index done = 0;
   for (const NumberedText& text : texts) {
     try {
-      const Sentence sentence = read_sentence(model, text.text, {.hide = {}, .truncate = arguments.truncate});
+      const Sentence sentence = read_sentence(model, text.text, {.hide = {}, .truncate = arguments.model.truncate});
       surveyor.add(sentence, text.line);
     } catch (const std::invalid_argument& error) {
       if (!piped) throw UsageError(error.what());
@@ -123,12 +124,10 @@ void add_heads(CLI::App& app) {
   add("--max", arguments->max, "X", "and at most");
   add("--layer", arguments->layer, "N", "this layer alone, from 0");
   add("--head", arguments->head, "N", "this head of each layer alone, from 0");
-  add("--model", arguments->model, "FOLDER",
-      "config.json, tokenizer.json, model.safetensors;\nelse the model of regard pull minilm");
-  command->add_flag("--truncate", arguments->truncate, "cut a text that is too long for the model");
   command->add_flag("--full", arguments->full, "four decimals, uniform beside each measure");
   command->add_flag("--json", arguments->json, "the data as JSON");
   add_color_option(*command, arguments->color);
+  add_model_options(*command, arguments->model);
   command->footer(
       "EXAMPLES\n"
       "  regard heads \"he sat on the bank of the river\"\n"

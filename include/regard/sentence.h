@@ -52,7 +52,8 @@ struct Sentence {
 };
 
 // Throws std::invalid_argument for a text of more tokens than the model has places (with both counts), for a word to
-// hide that is not there, and as encode does.
+// hide that is not there, and as encode does; std::runtime_error naming layer, array and token where the model's
+// parameters, too large or not finite themselves, give this text a number that is not finite.
 REGARD_EXPORT Sentence read_sentence(const SentenceModel& model, std::string_view text,
                                      const SentenceOptions& options = {}, const Runtime& runtime = {});
 

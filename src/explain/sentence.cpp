@@ -43,6 +43,37 @@ void cut(TokenizedText& text, Index kept) {
   shorten(text.place);
 }
 
+// NaN cannot be put in order, and no figure says anything once there is one.
+void check_finite(const SentenceModel& model, const EncoderTrace& trace) {
+  const auto check = [&](const auto& array, const std::string& name) {
+    const float* end = array.data() + array.size();
+    const float* found = std::find_if(array.data(), end, [](float x) { return !std::isfinite(x); });
+    if (found == end) return;
+    // (L, E) or (H, L, D).
+    const auto& shape = array.shape();
+    const Index token = (found - array.data()) / shape.back() % shape[shape.size() - 2];
+    throw std::runtime_error(fmt::format(
+        "{}: {} is {} at token {}: parameters that are too large, or not finite themselves, give this text no "
+        "numbers to show",
+        escape_for_terminal(model.folder), name, *found, token));
+  };
+  check(trace.embedded, "embedded");
+  for (std::size_t n = 0; n < trace.layers.size(); ++n) {
+    const LayerTrace& layer = trace.layers[n];
+    const auto check_in_layer = [&](const auto& array, const char* name) {
+      check(array, fmt::format("{} of layer {}", name, n));
+    };
+    check_in_layer(layer.query, "query");
+    check_in_layer(layer.key, "key");
+    check_in_layer(layer.value, "value");
+    check_in_layer(layer.context, "context");
+    check_in_layer(layer.attention_output, "attention_output");
+    check_in_layer(layer.attention_normed, "attention_normed");
+    check_in_layer(layer.feed_forward, "feed_forward");
+    check_in_layer(layer.output, "output");
+  }
+}
+
 std::string lower_ascii(std::string_view text) {
   std::string lower(text);
   for (char& c : lower) {
@@ -105,6 +136,7 @@ Sentence read_sentence(const SentenceModel& model, std::string_view text, const 
     encoder_options.hidden_keys.insert(encoder_options.hidden_keys.end(), tokens.begin(), tokens.end());
   }
   sentence.trace = encode(model.encoder, sentence.tokens.ids, encoder_options, runtime);
+  check_finite(model, sentence.trace);
   return sentence;
 }
 

@@ -170,7 +170,7 @@ void refuse_nonfinite(const StoredTensor& tensor, std::uint64_t offset, const st
   if (!at) return;
   const double x = number_at(tensor, *at);
   fail(name, offset + *at * static_cast<std::size_t>(stored_type_bytes(tensor.type)),
-       fmt::format("tensor \"{}\" holds {} at {}; the option allow_nonfinite reads it all the same",
+       fmt::format("tensor \"{}\" holds {} at {}; the option allow_nonfinite (--allow-nonfinite) reads it all the same",
                    escape_for_terminal(tensor.name.substr(0, 80)),
                    std::isnan(x) ? "nan"
                    : x > 0       ? "inf"

@@ -1,0 +1,40 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// --model, --truncate, --mmap, --allow-nonfinite; see model_options.h.
+// Read next: model_cache.h, docs/model.md.
+#include "model_options.h"
+
+#include "model_cache.h"
+
+namespace regard::program {
+
+void add_model_options(CLI::App& command, ModelArguments& arguments) {
+  const char* group = "THE MODEL";
+  command
+      .add_option("--model", arguments.folder,
+                  "config.json, tokenizer.json, model.safetensors;\nelse the model of regard pull minilm")
+      ->type_name("FOLDER")
+      ->group(group);
+  const auto add_flag = [&](const char* name, bool& value, const char* help) {
+    command.add_flag(name, value, help)->group(group);
+  };
+  add_flag("--truncate", arguments.truncate, "cut a text that is too long for the model");
+  add_flag("--mmap", arguments.map,
+           "map the checkpoint in place of reading it: less\nmemory, but if another program changes the file\n"
+           "meanwhile, numbers change or SIGBUS ends this one");
+  add_flag("--allow-nonfinite", arguments.allow_nonfinite, "take a checkpoint that holds NaN or infinities");
+}
+
+std::string model_option(const ModelArguments& arguments) {
+  if (!arguments.folder.empty()) return "--model";
+  if (arguments.truncate) return "--truncate";
+  if (arguments.map) return "--mmap";
+  return arguments.allow_nonfinite ? "--allow-nonfinite" : "";
+}
+
+SentenceModel load_model(const ModelArguments& arguments) {
+  return load_sentence_model(model_folder(arguments.folder),
+                             {.map = arguments.map, .allow_nonfinite = arguments.allow_nonfinite});
+}
+
+}  // namespace regard::program

@@ -1,0 +1,31 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// The options of every subcommand that runs a pretrained model on a text, and the model that they ask for.
+//
+//     --model FOLDER, else the pulled one ── --mmap, --allow-nonfinite ── load_model ──▶ SentenceModel
+//
+// Read next: model_options.cpp, regard/sentence.h, regard/model_files.h.
+#pragma once
+
+#include <CLI/CLI.hpp>
+#include <string>
+
+#include "regard/sentence.h"
+
+namespace regard::program {
+
+struct ModelArguments {
+  std::string folder;  // as typed; empty: the pulled model
+  bool truncate = false;
+  bool map = false;
+  bool allow_nonfinite = false;
+};
+void add_model_options(CLI::App& command, ModelArguments& arguments);
+
+// The first of them that is given, such as "--mmap", or nothing.
+std::string model_option(const ModelArguments& arguments);
+
+// Throws std::runtime_error naming `regard pull minilm` where there is no model, and as load_sentence_model does.
+SentenceModel load_model(const ModelArguments& arguments);
+
+}  // namespace regard::program

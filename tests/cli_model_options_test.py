@@ -1,0 +1,120 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What explain "text", compare and heads do with the files of a model (cli/model_options.h): a checkpoint that is mapped
+gives what one that is read gives, in less memory; NaN in it is refused by name, or taken when asked for; a model whose
+numbers are not finite ends in one line; other subcommands have none of these options."""
+
+import json
+import resource
+import struct
+
+import pytest
+
+from program import environment, fail, succeed
+from sentence_model import make_folder
+
+A = "he sat on the bank of the river"
+COMMANDS = [("explain", A), ("compare", "bank", A, "she put her money in the bank"), ("heads", A)]
+UTF8 = environment(LANG="C.UTF-8", REGARD_THREADS="1")
+each_command = pytest.mark.parametrize("command", COMMANDS, ids=[command[0] for command in COMMANDS])
+
+
+@pytest.fixture(name="folder")
+def fixture_folder(tmp_path):
+    (tmp_path / "model").mkdir()
+    return make_folder(tmp_path / "model")
+
+
+def set_number(folder, tensor, index, x):
+    """Writes one f32 into the checkpoint and returns the byte of the file at which it stands."""
+    path = folder / "model.safetensors"
+    data = bytearray(path.read_bytes())
+    length, = struct.unpack_from("<Q", data)
+    at = 8 + length + json.loads(data[8:8 + length])[tensor]["data_offsets"][0] + 4 * index
+    struct.pack_into("<f", data, at, x)
+    path.write_bytes(data)
+    return at
+
+
+def add_unread_bytes(folder, count):
+    """Adds a tensor that no encoder reads, of zeros that take no room on the disk."""
+    path = folder / "model.safetensors"
+    data = path.read_bytes()
+    length, = struct.unpack_from("<Q", data)
+    header = json.loads(data[8:8 + length])
+    end = len(data) - 8 - length
+    header["pooler.dense.weight"] = {"dtype": "I8", "shape": [count], "data_offsets": [end, end + count]}
+    text = json.dumps(header).encode()
+    with open(path, "wb") as file:
+        file.write(struct.pack("<Q", len(text)) + text + data[8 + length:])
+        file.truncate(8 + len(text) + end + count)
+
+
+def shown(command, folder, *options, **more):
+    return succeed(*command, "--model", folder, *options, env=UTF8, **more).decode()
+
+
+def document(command, folder, *options):
+    data = json.loads(shown(command, folder, "--json", *options))
+    del data["command"]
+    return data
+
+
+@each_command
+def test_a_mapped_checkpoint_gives_what_one_that_is_read_gives(folder, command):
+    assert shown(command, folder, "--mmap") == shown(command, folder)
+    assert document(command, folder, "--mmap") == document(command, folder)
+
+
+@each_command
+def test_a_mapped_checkpoint_takes_no_memory_of_its_own(folder, tmp_path, command):
+    add_unread_bytes(folder, 256 << 20)
+
+    def limit():
+        resource.setrlimit(resource.RLIMIT_DATA, (128 << 20, 128 << 20))
+
+    expected = shown(command, folder)
+    fail(1, "memory", *command, "--model", folder, cwd=tmp_path / "model", env=UTF8, preexec_fn=limit)
+    assert shown(command, folder, "--mmap", preexec_fn=limit) == expected
+
+
+@each_command
+@pytest.mark.parametrize("mapped", [[], ["--mmap"]], ids=["read", "mapped"])
+def test_nan_is_refused_by_name_or_taken_when_asked_for(folder, command, mapped):
+    before = document(command, folder)
+    # The row of [PAD], which no text asks for.
+    at = set_number(folder, "embeddings.word_embeddings.weight", 3, float("nan"))
+    fail(1, [f"model.safetensors: byte {at}: tensor \"embeddings.word_embeddings.weight\" holds nan at [0, 3]",
+             "--allow-nonfinite"], *command, "--model", folder, *mapped, cwd=folder)
+    after = document(command, folder, *mapped, "--allow-nonfinite")
+    assert after["model"].pop("sha256") != before["model"].pop("sha256")
+    assert after == before
+
+
+@each_command
+@pytest.mark.parametrize("tensor, x, options, words", [
+    ("encoder.layer.1.attention.self.query.bias", float("nan"), ["--allow-nonfinite"], "query of layer 1 is nan"),
+    ("encoder.layer.0.attention.self.key.bias", float("-inf"), ["--allow-nonfinite"], "key of layer 0 is -inf"),
+    ("embeddings.LayerNorm.bias", float("inf"), ["--allow-nonfinite"], "embedded is inf"),
+    # Finite, and too large for what it is multiplied by.
+    ("encoder.layer.2.attention.self.value.bias", 3e38, [], "of layer 2 is "),
+])
+def test_numbers_that_are_not_finite_end_in_one_line(folder, command, tensor, x, options, words):
+    set_number(folder, tensor, 1, x)
+    if x == 3e38:
+        set_number(folder, tensor.replace("self.value.bias", "output.dense.weight"), 1, -1e30)
+    fail(1, [str(folder), words, " at token 0"], *command, "--model", folder, *options, cwd=folder)
+
+
+@pytest.mark.parametrize("option", ["--mmap", "--allow-nonfinite"])
+def test_refused_where_there_is_no_model(tmp_path, option):
+    for command in (["attend"], ["lesson", "000"], ["info"], ["pull", "minilm"]):
+        fail(2, f"there is no option {option} of regard {command[0]}", *command, option, cwd=tmp_path)
+    fail(2, f"{option} is for a sentence in a model; give the sentence", "explain", "--input", "x.json", option,
+         cwd=tmp_path)
+    fail(2, f"{option} takes no value", "heads", A, f"{option}=yes", cwd=tmp_path)
+
+
+def test_the_help_states_the_risk_of_mapping():
+    for command in COMMANDS:
+        text = " ".join(succeed(command[0], "--help").decode().split())
+        assert "if another program changes the file meanwhile, numbers change or SIGBUS ends this one" in text
