@@ -6,6 +6,7 @@
 //     open every input: type, shape           nothing large is read yet
 //     compare the memory needed with what there is
 //     read, compute, write under temporary names, rename together
+//                                             --html: the page is one of the files
 //
 // Ranks 2 (L, D), 3 (H, L, D) and 4 (B, H, L, D) are views of rank 4; outputs have the rank of the query.
 // Read next: attend_options.h (the text of the options), attend_inputs.h (the arrays), regard/attention.h.
@@ -21,6 +22,7 @@
 #include "attend_options.h"
 #include "program.h"
 #include "progress.h"
+#include "regard/attend_page.h"
 #include "regard/attention.h"
 #include "regard/npy.h"
 #include "regard/runtime.h"
@@ -120,8 +122,28 @@ Extents extents_of(Inputs& inputs, const AttendSettings& settings) {
   return {q[0], q[1], k[1], q[2], k[2], q[3], inputs.shape4("--value")[3], rows};
 }
 
+// Of the page; 0 without --html. Throws std::runtime_error when it would be too large.
+double page_bytes(Inputs& inputs, const AttendText& text, const AttendSettings& settings) {
+  if (text.html.empty()) return 0;
+  const auto bytes = [&](const std::vector<RowRange>& rows) {
+    const auto count = inputs.at("--query").file.type() == NpyType::float32 ? attention_html_bytes<float>
+                                                                            : attention_html_bytes<double>;
+    return count(inputs.shape4("--query"), inputs.shape4("--key"), inputs.shape4("--value"), rows,
+                 !text.bias.empty() || !text.alibi_slopes.empty());
+  };
+  const double needed = bytes(settings.rows);
+  if (needed > kMostAttentionHtmlBytes) {
+    const auto size = [](double n) { return bytes_text(static_cast<std::uint64_t>(std::min(n, 0x1p62))); };
+    const bool rows_help = bytes({{0, 1}}) <= kMostAttentionHtmlBytes;
+    throw std::runtime_error("--html: the page would take " + size(needed) + ", and the most is " +
+                             size(kMostAttentionHtmlBytes) +
+                             (rows_help ? "; choose rows with --rows A:B" : "; give fewer heads, or fewer keys"));
+  }
+  return needed;
+}
+
 // Bytes of the inputs, the outputs and the library's packed keys. In double, where no product can overflow.
-double needed_bytes(Inputs& inputs, const Extents& e, const AttendText& text) {
+double needed_bytes(Inputs& inputs, const Extents& e, const AttendText& text, const AttendSettings& settings) {
   const auto size = static_cast<double>(npy_type_bytes(inputs.at("--query").file.type()));
   const double query_rows =
       static_cast<double>(e.batch) * static_cast<double>(e.heads) * static_cast<double>(e.queries);
@@ -131,6 +153,7 @@ double needed_bytes(Inputs& inputs, const Extents& e, const AttendText& text) {
     bytes += static_cast<double>(e.batch) * static_cast<double>(e.heads) * static_cast<double>(e.weight_rows) *
              static_cast<double>(e.keys) * size;
   }
+  bytes += 6 * page_bytes(inputs, text, settings);  // its arrays, their text, the JSON, the page
   // The library packs a wave of heads at a time: 32 MiB, or one head where that is more.
   constexpr double kWave = 32.0 * (1 << 20);
   const double head = static_cast<double>(e.keys) * static_cast<double>(e.depth + e.columns) * size;
@@ -204,10 +227,11 @@ void compute(const AttendText& text, const AttendSettings& settings, Inputs& inp
     return path.empty() && !needed ? Tensor<T, 3>() : Tensor<T, 3>(rows);
   };
   Tensor<T, 4> context({e.batch, e.heads, e.queries, e.columns});
-  Tensor<T, 3> row_max = make_rows(text.row_max, chosen_rows);
-  Tensor<T, 3> row_sum = make_rows(text.row_sum, chosen_rows);
+  const bool needs_sums = chosen_rows || !text.html.empty();
+  Tensor<T, 3> row_max = make_rows(text.row_max, needs_sums);
+  Tensor<T, 3> row_sum = make_rows(text.row_sum, needs_sums);
   Tensor<T, 3> lse = make_rows(text.lse, false);
-  Tensor<T, 3> sink_weights = make_rows(text.sink_weights, false);
+  Tensor<T, 3> sink_weights = make_rows(text.sink_weights, !text.html.empty() && !text.sinks.empty());
   Tensor<T, 4> weights;
   if (!text.weights.empty()) weights = Tensor<T, 4>({e.batch, e.heads, e.weight_rows, e.keys});
 
@@ -227,7 +251,7 @@ void compute(const AttendText& text, const AttendSettings& settings, Inputs& inp
     runtime.progress = progress.report();
     attention_forward<T>(q, k, view_of<T, 4>(value), outputs, options.options, runtime);
   }
-  if (chosen_rows) {
+  if (chosen_rows && !text.weights.empty()) {
     WeightsRequest<T> request;
     request.row_max = row_max.view();
     request.row_sum = row_sum.view();
@@ -252,6 +276,12 @@ void compute(const AttendText& text, const AttendSettings& settings, Inputs& inp
   write("--row-sum", row_sum);
   write("--sink-weights", sink_weights);
   write("--weights", weights);
+  if (const auto number = to.numbers.find("--html"); number != to.numbers.end()) {
+    runtime.progress = {};
+    const std::string html = render_attention_html<T>(q, k, view_of<T, 4>(value), outputs, options.options,
+                                                      {.rows = settings.rows, .command = command_line()}, runtime);
+    to.files.write(number->second, html.data(), html.size());
+  }
 }
 
 std::string json_shape(const std::vector<Index>& shape) {
@@ -295,7 +325,8 @@ std::string report(const AttendText& text, const AttendSettings& settings, Input
 // "n.npy: --key-lengths[0] is 7; …".
 std::string in_options(std::string what, const AttendText& text) {
   const std::size_t colon = what.find(": ");
-  if (!what.starts_with("attention_") || colon == std::string::npos) return what;
+  if ((!what.starts_with("attention_") && !what.starts_with("render_attention_html")) || colon == std::string::npos)
+    return what;
   what.erase(0, colon + 2);
   constexpr std::string_view kLetters = "abcdefghijklmnopqrstuvwxyz_";
   std::string subject;
@@ -323,7 +354,7 @@ void attend(const AttendText& text) {
   Inputs inputs(text);
   const Extents e = extents_of(inputs, settings);
   Done done;
-  done.memory_bytes = check_memory(needed_bytes(inputs, e, text), settings.max_memory);
+  done.memory_bytes = check_memory(needed_bytes(inputs, e, text, settings), settings.max_memory);
   Outputs to;
   for (const NamedPath& output : text.outputs()) to.numbers[output.option] = to.files.add(output.path);
   try {

@@ -25,6 +25,7 @@ constexpr const char* kExamples =
     "  regard attend … -o context.npy --causal=bottom_right --window 127,0\n"
     "  regard attend … -o context.npy --weights weights.npy --rows 0:2,7:8\n"
     "  regard attend … -o context.npy --mask mask.npy --scale none --lse lse.npy\n"
+    "  regard attend … --causal --html page.html\n"
     "  regard attend … -o - | python3 -c 'import numpy, sys; …'";
 
 // Options that hold the name of an array file, in the order in which they are read.
@@ -76,6 +77,8 @@ constexpr OutputOption kOutputOptions[] = {
     {"--row-sum", &AttendText::row_sum, "sum of exp(score - row_max), (B, H, L)"},
     {"--weights", &AttendText::weights, "the attention weights, (B, H, L, S), or the rows\nthat --rows names"},
     {"--sink-weights", &AttendText::sink_weights, "the sinks' weights, (B, H, L)"},
+    {"--html", &AttendText::html,
+     "a page that shows any row as a sum, and whole\nheads: one file that needs no network"},
 };
 
 std::string name_of(const char* option) {
@@ -156,8 +159,8 @@ void check_pairs(const AttendText& text) {
   together("--query-starts", text.query_starts, "--key-starts", text.key_starts);
   together("--query-segments", text.query_segments, "--key-segments", text.key_segments);
   together("--block-mask", text.block_mask, "--block-size", text.block_size);
-  if (!text.rows.empty() && text.weights.empty())
-    throw UsageError("--rows needs --weights FILE, which they choose from");
+  if (!text.rows.empty() && text.weights.empty() && text.html.empty())
+    throw UsageError("--rows needs --weights FILE or --html FILE, for which they are chosen");
   if (!text.sink_weights.empty() && text.sinks.empty()) throw UsageError("--sink-weights needs --sinks");
 }
 
@@ -216,7 +219,7 @@ CLI::App* add_attend_options(CLI::App& app, AttendText& text) {
     add(option.name, option.text, "FILE", "OUTPUTS (all appear, or none)", option.help);
   }
   add("--rows", &AttendText::rows, "A:B,C:D", "OUTPUTS (all appear, or none)",
-      "the rows of --weights that are wanted: A to B,\nwithout B, counted from 0; one range or several");
+      "the rows that --weights and --html give: A to B,\nwithout B, counted from 0; one range or several");
   add("--causal", &AttendText::causal, "[=OFFSET]", kSeen,
       "query i sees keys up to i + offset. The offset is\n0, or =top_left, =bottom_right, =N, or what\n"
       "--query-offset says; needed when L and S differ")
@@ -277,7 +280,8 @@ AttendSettings parse(const AttendText& text) {
 
   const std::vector<NamedPath> outputs = text.outputs();
   if (outputs.empty() && !text.json) {
-    throw UsageError("nothing would be written; name an output such as -o context.npy, or give --json");
+    throw UsageError(
+        "nothing would be written; name an output such as -o context.npy or --html page.html, or give --json");
   }
   const std::vector<NamedPath> inputs = text.inputs();
   check_paths(inputs, outputs);
@@ -290,7 +294,7 @@ AttendSettings parse(const AttendText& text) {
     if (output.path != "-") continue;
     if (text.json)
       throw UsageError(output.option + " - and --json both write standard output; give " + output.option + " a file");
-    if (writes_to_terminal()) {
+    if (writes_to_terminal() && output.option != "--html") {
       throw UsageError(output.option + " - would write binary numbers to the terminal; name a file, or pipe it on");
     }
   }

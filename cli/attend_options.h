@@ -15,13 +15,14 @@ namespace regard::program {
 // Every option as typed; empty: not given.
 struct AttendText {
   std::string query, key, value;
-  std::string output, lse, row_max, row_sum, sink_weights, weights;
+  std::string output, lse, row_max, row_sum, sink_weights, weights, html;
   std::string rows, query_offset, causal, window, mask, bias, key_lengths, query_starts, key_starts, query_segments,
       key_segments, prefix, block_mask, block_size, alibi_slopes, sinks, soft_cap, scale, threads, max_memory;
   bool json = false;
 
   // The array files that are given. --query comes first.
   std::vector<NamedPath> inputs() const;
+  // The array files that are written, and the page.
   std::vector<NamedPath> outputs() const;
 };
 

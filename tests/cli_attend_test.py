@@ -2,9 +2,11 @@
 """`regard attend` against NumPy in float64: every option, type, byte order, memory order and rank, in random
 combinations, within the bound of docs/semantics.md, section 4; and each bad input with its one error."""
 
+import base64
 import io
 import json
 import os
+import re
 import signal
 import subprocess
 import time
@@ -81,7 +83,7 @@ def reference(q, k, v, *, causal=False, offset=None, window=(None, None), key_le
     bound = 32 + 4 * np.sqrt(depth) * np.where(visible, size, 0).max(axis=3, initial=0)
     return {"context": weights @ v, "magnitude": weights @ abs(v), "weights": weights, "row-max": row_max,
             "row-sum": row_sum, "lse": np.where(row_sum > 0, lse, -np.inf), "sink-weights": sink_weights,
-            "bound": bound}
+            "visible": visible, "scores": scores, "bound": bound}
 
 
 def agrees(name, ours, expected):
@@ -93,6 +95,8 @@ def agrees(name, ours, expected):
         allowed = bound[..., None] * expected["magnitude"]
     elif name == "weights":
         allowed = bound[..., None] * theirs.reshape(expected["weights"].shape)
+    elif name == "scores":
+        allowed = bound[..., None] * (1 + abs(np.where(np.isfinite(theirs), theirs, 0)))
     elif name in ("row-sum", "sink-weights"):
         allowed = bound * expected[name] * 2
     else:
@@ -103,6 +107,28 @@ def agrees(name, ours, expected):
     assert np.array_equal(ours[~finite], theirs[~finite].astype(ours.dtype)), name
     worst = np.max(abs(ours[finite].astype(np.float64) - theirs[finite]) - allowed[finite], initial=-1)
     assert worst <= 0, (name, worst)
+
+
+# ---- the page
+
+
+def page_arrays(html):
+    """The arrays that a page of attention carries, by name, (B, H, rows, …); those of outputs with axes of their own."""
+    data, page = (json.loads(re.search(f'id="{name}">(.*?)</script>', html, re.DOTALL)[1]) for name in ("explanation", "page"))
+    batch, heads, _, depth = data["shapes"]["query"]
+    key_heads, keys = data["shapes"]["key"][1:3]
+    columns = data["shapes"]["value"][3]
+    rows = sum(end - begin for begin, end in page["rows"])
+    shapes = {"query": (batch, heads, rows, depth), "key": (batch, key_heads, keys, depth), "value": (batch, key_heads, keys, columns),
+              "context": (batch, heads, rows, columns), "sinks": (heads,)}
+    shapes |= dict.fromkeys(("weights", "scores", "added"), (batch, heads, rows, keys))
+    shapes |= dict.fromkeys(("row_max", "row_sum", "sink_weights"), (batch, heads, rows))
+    carried = {name: np.frombuffer(base64.b64decode(page[name]), data["type"]).reshape(shape) for name, shape in shapes.items() if name in page}
+    hidden = np.zeros(shapes["weights"], bool)
+    if "hidden" in page:
+        bits = np.unpackbits(np.frombuffer(base64.b64decode(page["hidden"]), np.uint8), bitorder="little")
+        hidden = bits[:hidden.size].reshape(hidden.shape).astype(bool)
+    return carried | {"hidden": hidden}
 
 
 # ---- random calls
@@ -219,7 +245,10 @@ def test_random_calls_agree_with_numpy(seed, tmp_path):
     outputs = list(OUTPUTS) + (["sink-weights"] if "sinks" in arrays else [])
     for name in outputs:
         options += ["-o" if name == "context" else "--" + name, f"{name}-out.npy"]
-    assert succeed("attend", *write_arrays(random, tmp_path, arrays), *options, cwd=tmp_path) == b""
+    assert succeed("attend", *write_arrays(random, tmp_path, arrays), *options, "--html", "page.html", cwd=tmp_path) == b""
+    carried = page_arrays((tmp_path / "page.html").read_text(encoding="utf-8"))
+    assert np.array_equal(carried["hidden"], ~np.broadcast_to(expected["visible"], carried["weights"].shape))
+    agrees("scores", carried["scores"], expected)
     for name in outputs:
         path = tmp_path / f"{name}-out.npy"
         ours = np.load(path)
@@ -230,6 +259,8 @@ def test_random_calls_agree_with_numpy(seed, tmp_path):
         again = io.BytesIO()
         np.save(again, ours)
         assert path.read_bytes() == again.getvalue()
+        if name != "lse":
+            assert np.array_equal(carried[name.replace("-", "_")].reshape(ours.shape), ours)
 
 
 # ---- what one file of numbers is, in every form
@@ -471,6 +502,75 @@ def test_a_signal_leaves_nothing_behind(folder, number):
         assert process.wait(60) == 128 + number
         assert process.stderr.read() == b""
     assert tree(folder) == before
+
+
+# ---- the page as a file
+
+
+def test_a_page_alone_or_beside_other_outputs(folder):
+    succeed("attend", *QKV, "--html", "page.html", cwd=folder)
+    assert sorted(os.listdir(folder)) == ["k.npy", "page.html", "q.npy", "v.npy"]
+    page = (folder / "page.html").read_bytes()
+    assert page.startswith(b"<!doctype html>") and page.endswith(b"</html>\n")
+    report = json.loads(succeed("attend", *QKV, "-o", "out.npy", "--weights", "w.npy", "--html", "beside.html", "--json", cwd=folder))
+    assert "html" not in report["shapes"] and report["shapes"]["weights"] == [2, 4, 6]
+    carried = page_arrays((folder / "beside.html").read_text())
+    for name in ("query", "key", "value"):
+        assert np.array_equal(carried[name][0], np.load(folder / f"{name[0]}.npy"))
+    assert np.array_equal(carried["weights"][0], np.load(folder / "w.npy"))
+    assert np.array_equal(carried["context"][0], np.load(folder / "out.npy"))
+    assert np.array_equal(page_arrays(page.decode())["weights"], carried["weights"])
+    standard = succeed("attend", *QKV, "--html", "-", cwd=folder)
+    assert np.array_equal(page_arrays(standard.decode())["weights"], carried["weights"])
+
+
+def test_a_page_of_chosen_rows(folder):
+    succeed("attend", *QKV, "--weights", "whole.npy", cwd=folder)
+    succeed("attend", *QKV, "--rows", "3:4,0:2,1:2", "--weights", "w.npy", "--html", "page.html", cwd=folder)
+    whole = np.load(folder / "whole.npy")
+    assert np.array_equal(np.load(folder / "w.npy"), whole[:, [3, 0, 1, 1]])
+    html = (folder / "page.html").read_text()
+    assert json.loads(re.search('id="page">(.*?)</script>', html, re.DOTALL)[1])["rows"] == [[0, 2], [3, 4]]
+    assert np.array_equal(page_arrays(html)["weights"][0], whole[:, [0, 1, 3]])
+    succeed("attend", *QKV, "--rows", "3:4", "--html", "page.html", cwd=folder)
+    assert np.array_equal(page_arrays((folder / "page.html").read_text())["weights"][0], whole[:, [3]])
+
+
+def test_a_page_follows_the_rules_of_outputs(folder):
+    (folder / "page.html").write_bytes(b"old")
+    fail(1, ["missing/p.html", "No such file"], "attend", *QKV, "--html", "missing/p.html", "-o", "a.npy", cwd=folder)
+    fail(1, ["missing/a.npy", "No such file"], "attend", *QKV, "--html", "page.html", "-o", "missing/a.npy", cwd=folder)
+    fail(2, ["--output and --html both write standard output"], "attend", *QKV, "-o", "-", "--html", "-", cwd=folder)
+    fail(2, ["--html - and --json both write standard output"], "attend", *QKV, "--html", "-", "--json", cwd=folder)
+    fail(2, ["--html would write", "--query reads"], "attend", *QKV, "--html", "q.npy", cwd=folder)
+    fail(2, ["--weights and --html both write page.html"], "attend", *QKV, "--weights", "page.html", "--html", "page.html", cwd=folder)
+    fail(1, ["no row of query to show"], "attend", *QKV, "--html", "page.html", "--rows", "2:2", cwd=folder)
+    with open("/dev/full", "wb") as full:
+        done = run("attend", *QKV, "-o", "a.npy", "--html", "-", cwd=folder, stdout=full)
+    assert done.returncode == 1 and b"No space left on device" in done.stderr
+    assert not (folder / "a.npy").exists() and (folder / "page.html").read_bytes() == b"old"
+
+
+def test_a_page_too_large_is_refused_before_the_work(folder):
+    save(folder, "long.npy", np.zeros((4096, 4), np.float32))
+    arguments = ["attend", "--query", "long.npy", "--key", "long.npy", "--value", "long.npy", "--html", "page.html"]
+    fail(1, ["--html: the page would take 173.9 MiB, and the most is 24.0 MiB; choose rows with --rows A:B"], *arguments, cwd=folder)
+    succeed(*arguments, "--rows", "100:103", cwd=folder)
+    assert (folder / "page.html").stat().st_size < 1e6
+    # As large as it gets, the page is about as large as it was said to be.
+    succeed(*arguments, "--rows", "0:550", cwd=folder)
+    assert 22 * 2**20 < (folder / "page.html").stat().st_size < 24.2 * 2**20
+    # Where one row alone is too much, rows are no remedy.
+    header = io.BytesIO()
+    np.lib.format.write_array_header_1_0(header, {"descr": "<f4", "fortran_order": False, "shape": (10_000_000, 4)})
+    fail(1, ["--html: the page would take", "give fewer heads, or fewer keys"], "attend", "--query", "long.npy", "--key", "-", "--value", "long.npy",
+         "--html", "page.html", "--rows", "0:1", cwd=folder, stdin=header.getvalue())
+
+
+def test_a_page_has_something_to_show(folder):
+    for shape in ((0, 3), (2, 0, 3), (0, 4, 3)):
+        save(folder, "e.npy", np.zeros(shape, np.float32))
+        fail(1, "to show on a page", "attend", "--query", "e.npy", "--key", "e.npy", "--value", "e.npy", "--html", "page.html", cwd=folder)
 
 
 # ---- bad inputs

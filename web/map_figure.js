@@ -68,7 +68,7 @@ function map_table(a, state, set, rows, end) {
     const i = queries[n];
     const x = rows[n][j];
     const hidden = a.hidden(head, i, j);
-    const share = Math.max(0, Math.min(1, x / end));
+    const share = Number.isNaN(x) ? 0 : Math.max(0, Math.min(1, x / end));
     const td = el("td", { "data-cell": `map ${i} ${j}`, "data-focus": `map ${i} ${j}`, class: `${hidden ? "hatched" : depth(share)} ${i === query ? "framed" : ""}`.trim(),
       "aria-selected": String(i === query), title: with_numbers ? null : `${shown(a.query_labels[i])} → ${shown(a.key_labels[j])}: ${hidden ? "hidden" : styled_number(x, weight_style)}` });
     td.style.setProperty("--share", String(hidden ? 0 : share));
@@ -76,8 +76,10 @@ function map_table(a, state, set, rows, end) {
     else td.append(el("span", { class: "spoken" }, hidden ? "hidden" : styled_number(x, weight_style)), hidden ? "" : el("i", { class: "square", "aria-hidden": "true" }));
     return td;
   };
+  /** @param {string[]} labels @param {number} index @param {string} kind */
+  const label = (labels, index, kind) => word(a.numbered ? String(index) : labels[index], kind);
   /** @param {string[]} labels @param {number} index @param {string} kind @param {number} chosen */
-  const header = (labels, index, kind, chosen) => el("th", { scope: "col", class: kind === "query" && index === chosen ? "framed" : null }, el("span", { class: "tilt" }, word(labels[index], kind)));
+  const header = (labels, index, kind, chosen) => el("th", { scope: "col", class: kind === "query" && index === chosen ? "framed" : null }, el("span", { class: "tilt" }, label(labels, index, kind)));
   const table = el("table", { class: `map ${with_numbers ? "numbers" : "squares"} ${Math.max(rows.length, a.num_keys) > 7 ? "many" : ""} ${a.by_columns ? "by-columns" : ""}`, role: "grid",
     "aria-label": `weights of the whole head, ${a.by_columns ? "keys down, queries across" : "queries down, keys across"}` });
   // The widest map fills the column, the label's column apart.
@@ -85,10 +87,10 @@ function map_table(a, state, set, rows, end) {
   const corner = el("td", { class: "corner" }, a.by_columns ? "key ↓ query →" : "query ↓ key →");
   if (a.by_columns) {
     table.append(el("thead", {}, el("tr", {}, corner, ...queries.map((i) => header(a.query_labels, i, "query", query)))),
-      el("tbody", {}, ...keys.map((j) => el("tr", {}, el("th", { scope: "row" }, word(a.key_labels[j], "key")), ...queries.map((_, n) => cell(n, j))))));
+      el("tbody", {}, ...keys.map((j) => el("tr", {}, el("th", { scope: "row" }, label(a.key_labels, j, "key")), ...queries.map((_, n) => cell(n, j))))));
   } else {
     table.append(el("thead", {}, el("tr", {}, corner, ...keys.map((j) => header(a.key_labels, j, "key", query)))),
-      el("tbody", {}, ...queries.map((i, n) => el("tr", { class: i === query ? "chosen" : null }, el("th", { scope: "row" }, word(a.query_labels[i], "query")), ...keys.map((j) => cell(n, j))))));
+      el("tbody", {}, ...queries.map((i, n) => el("tr", { class: i === query ? "chosen" : null }, el("th", { scope: "row" }, label(a.query_labels, i, "query")), ...keys.map((j) => cell(n, j))))));
   }
   make_grid(table, (id) => set({ query: Number(id.split(" ")[1]), open: "" }));
   return el("div", { class: "scroll" }, table);
@@ -118,7 +120,7 @@ function painted_map(a, state, set, rows, end) {
     for (let n = 0; n < rows.length; ++n) {
       for (let j = 0; j < a.num_keys; ++j) {
         const at = 4 * (a.by_columns ? j * across + n : n * across + j);
-        const share = Math.max(0, Math.min(1, rows[n][j] / end));
+        const share = Number.isNaN(rows[n][j]) ? 0 : Math.max(0, Math.min(1, rows[n][j] / end));
         const hidden = a.hidden(state.head, a.kept_queries[n], j);
         for (let c = 0; c < 3; ++c) picture.data[at + c] = hidden ? ((n + j) % 4 === 0 ? ink[c] * 0.4 + back[c] * 0.6 : back[c]) : 255 * ((1 - share) * linear(back[c]) + share * linear(ink[c])) ** (1 / 2.2);
         picture.data[at + 3] = 255;
@@ -173,11 +175,15 @@ export function map_note(a, state) {
     ++seen;
     if (weights[j] > 0) entropy -= weights[j] * Math.log(weights[j]);
   }
+  const sink = a.sink?.(state.head, state.query)?.weight ?? 0;
+  if (sink > 0) entropy -= sink * Math.log(sink);
   const style = { digits: 2, scientific: false };
-  const most = Math.log(seen);
+  const shares = seen + (sink > 0 ? 1 : 0);
   const name = a.has_words ? [word(a.query_labels[state.query], "query")] : [`query ${state.query}`];
-  if (seen < 2) return el("aside", { class: "note" }, el("p", {}, ...name, " sees one key: nothing to spread."));
+  if (seen === 0) return el("aside", { class: "note" }, el("p", {}, ...name, " sees no key: nothing to spread."));
+  if (weights.some(Number.isNaN)) return el("aside", { class: "note" }, el("p", {}, "The weights of ", ...name, " are nan."));
+  if (shares < 2) return el("aside", { class: "note" }, el("p", {}, ...name, " sees one key: nothing to spread."));
   return el("aside", { class: "note" },
     el("p", {}, "The framed ", a.by_columns ? "column" : "row", " is ", ...name, "'s, the one above."),
-    el("p", { class: "entropy" }, "Entropy ", el("b", {}, styled_number(entropy, style)), `; spread evenly over ${seen} keys it would be ln ${seen} = ${styled_number(most, style)}.`));
+    el("p", { class: "entropy" }, "Entropy ", el("b", {}, styled_number(entropy, style)), `; spread evenly over ${seen} keys${sink > 0 ? " and the sink" : ""} it would be ln ${shares} = ${styled_number(Math.log(shares), style)}.`));
 }

@@ -27,7 +27,7 @@ export function mix_figure(a, state, set) {
   const { mix } = a;
   const { head, query } = state;
   const weights = weights_of(a, head, query);
-  const seen = Array.from(weights.keys()).filter((j) => !a.hidden(head, query, j) && weights[j] > 0);
+  const seen = Array.from(weights.keys()).filter((j) => !a.hidden(head, query, j) && weights[j] !== 0);
   const most = mix.width > most_numbers ? most_long_values : most_values;
   const heaviest = [...seen].sort((x, y) => weights[y] - weights[x] || x - y).slice(0, seen.length > most ? most - 1 : most);
   const keys = heaviest.sort((x, y) => x - y);
@@ -50,7 +50,7 @@ export function mix_figure(a, state, set) {
         label: `value of ${shown(a.key_labels[j])}: ${numbers}${mix.width > 12 ? " …" : ""}` }))));
   }
   if (keys.length < seen.length) {
-    const left = 1 - keys.reduce((sum, j) => sum + weights[j], 0);
+    const left = seen.reduce((sum, j) => sum + weights[j], 0) - keys.reduce((sum, j) => sum + weights[j], 0);
     body.append(el("tr", { class: "others" }, el("th", { scope: "row" }, `${seen.length - keys.length} others`),
       el("td", { class: "times" }, number_text(Math.max(0, left), weight_style)), el("td", {})));
   }

@@ -221,7 +221,8 @@ function foot() {
       el("button", { type: "button", "data-focus": "projector", "aria-pressed": String(root.hasAttribute("data-projector")), click: toggle_projector }, "projector size"),
       ...["light", "dark"].map((theme) => el("button", { type: "button", "data-focus": theme, "aria-pressed": String(root.dataset.theme === theme), click: () => choose_theme(theme) }, theme))),
     a === undefined ? null : folded("table", "The row as a table, every digit", () => el("div", { class: "scroll", tabindex: 0 }, data_table(a, state))),
-    folded("json", "The data as JSON", () => el("pre", { tabindex: 0, "aria-label": "the data as JSON" }, data_of("explanation"))));
+    folded("json", arrays ? "The row as JSON" : "The data as JSON", () => el("pre", { tabindex: 0, "aria-label": "the data as JSON" },
+      arrays ? arrays.row_json(state.head, state.query) : data_of("explanation"))));
 }
 
 /** Again the same: as the system has it. @param {string} theme */

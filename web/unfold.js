@@ -39,6 +39,16 @@ export function unfold_products(query, key, label, result) {
 }
 
 /**
+ * e^(score − row_max). A score of ∞ that is the largest is 1, as the kernel has it; where all are −∞ there is nothing.
+ * @param {number} score
+ * @param {number} row_max
+ */
+export function exponential(score, row_max) {
+  if (score === -Infinity) return 0;
+  return score === row_max ? 1 : Math.exp(score - row_max);
+}
+
+/**
  * A weight, as one exponential over the sum of the row's.
  * @param {{label: string, score: number}[]} seen the keys that the query sees
  * @param {number} at which of them
@@ -52,15 +62,15 @@ export function unfold_share(seen, at, row_max, row_sum, weight, digits) {
   /** @type {CellWork} */
   const work = { terms: [], lines: [], result: weight, kind: "shares" };
   const number = (/** @type {number} */ x) => plain_number(x, digits);
-  for (const { label, score } of seen) add_term(work, label, [score], Math.exp(score - row_max));
+  for (const { label, score } of seen) add_term(work, label, [score], exponential(score, row_max));
   if (at < 0) {
     work.lines.push({ name: "hidden", text: "the mask hides this key: weight 0" });
     return work;
   }
-  const exponential = number(Math.exp(seen[at].score - row_max));
+  const power = number(exponential(seen[at].score, row_max));
   work.lines.push({ name: "largest score", text: number(row_max) },
-    { name: "exponential", text: `e^(${number(seen[at].score)} − ${number(row_max)}) = ${exponential}` },
+    { name: "exponential", text: `e^(${number(seen[at].score)} − ${number(row_max)}) = ${power}` },
     { name: "sum of all", text: number(row_sum) },
-    { name: "share", text: `${exponential} / ${number(row_sum)} = ${number(weight)}` });
+    { name: "share", text: `${power} / ${number(row_sum)} = ${number(weight)}` });
   return work;
 }

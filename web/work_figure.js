@@ -89,7 +89,7 @@ export function sum_in_words(work, style) {
   const kind = terms.some((t) => t.factors.length > 1) ? "product" : "term";
   const count = terms.length === 1 ? `one ${kind}` : `${terms.length} ${kind}s`;
   return `${styled_number(total, style)} is ${count}: ${parts.join(" + ")}` +
-    (parted !== 0 && !style.scientific ? ` (rounding parts them by ${units_text(Math.abs(parted), style)})` : "");
+    (parted !== 0 && Number.isFinite(parted) && !style.scientific ? ` (rounding parts them by ${units_text(Math.abs(parted), style)})` : "");
 }
 
 /**

@@ -1,0 +1,53 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// Attention over arrays of one's own as a page: any row as a sum, what it becomes, the whole head.
+//
+//     query, key, value ── attention_forward() ──▶ context, row_max, row_sum
+//            └──────────────────────┬────────────────────────┘
+//                        render_attention_html() ──▶ one HTML file, which asks no host for anything
+//
+// Scores and weights on the page are the kernel's, in its type; only q · k is built in the page, in double.
+// Read next: docs/page.md, src/explain/attend_page.cpp, web/arrays.js.
+#pragma once
+
+#include <array>
+#include <string>
+#include <type_traits>
+#include <vector>
+
+#include "regard/attention.h"
+#include "regard/export.h"
+
+namespace regard {
+inline namespace v0 {
+
+struct AttentionHtmlOptions {
+  std::vector<RowRange> rows{};  // the queries whose rows the page holds, each once; empty: all
+  std::string command{};
+};
+
+// The most that a page may take.
+inline constexpr double kMostAttentionHtmlBytes = 24.0 * (1 << 20);
+
+// About how many bytes the page will take, from shapes alone: 4/3 of the arrays that it carries.
+//   query (B, H, L, D), key (B, Hkv, S, D), value (B, Hkv, S, Dv); rows as in AttentionHtmlOptions;
+//   has_additions: a bias or ALiBi slopes are given.
+template <class T>
+REGARD_EXPORT double attention_html_bytes(const std::array<Index, 4>& query, const std::array<Index, 4>& key,
+                                          const std::array<Index, 4>& value, const std::vector<RowRange>& rows,
+                                          bool has_additions);
+
+// query, key, value and options as in the call of attention_forward that wrote `computed`: its context, row_max and
+// row_sum, and with sinks its sink_weights, are read; scores and weights of the rows are attention_weights'.
+// Throws std::invalid_argument, naming what is wrong: a row beyond L, no row or no key to show, a result that is
+// missing, a page of more than kMostAttentionHtmlBytes; otherwise as attention_weights.
+template <class T>
+REGARD_EXPORT std::string render_attention_html(std::type_identity_t<TensorView<const T, 4>> query,
+                                                std::type_identity_t<TensorView<const T, 4>> key,
+                                                std::type_identity_t<TensorView<const T, 4>> value,
+                                                const AttentionOutputs<T>& computed,
+                                                const std::type_identity_t<AttentionOptions<T>>& options,
+                                                const AttentionHtmlOptions& html, const Runtime& runtime = {});
+
+}  // namespace v0
+}  // namespace regard

@@ -1,0 +1,128 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// The page of attention over arrays, without a browser: what it refuses, what it says of the options, how large it is.
+// What it carries and shows: cli_attend_test.py, page/attend_page_test.py.
+// Read next: src/explain/attend_page.cpp.
+#include "regard/attend_page.h"
+
+#include <gtest/gtest.h>
+
+#include <stdexcept>
+#include <string>
+
+#include "regard/json.h"
+
+namespace {
+
+using namespace regard;
+
+// One head of three queries and four keys, computed.
+template <class T>
+struct Small {
+  Tensor<T, 4> query{{1, 1, 3, 2}}, key{{1, 1, 4, 2}}, value{{1, 1, 4, 2}}, context{{1, 1, 3, 2}};
+  Tensor<T, 3> row_max{{1, 1, 3}}, row_sum{{1, 1, 3}}, sink_weights{{1, 1, 3}};
+  AttentionOptions<T> options;
+  AttentionOutputs<T> outputs;
+
+  Small() {
+    for (Index i = 0; i < 3; ++i) query(0, 0, i, 0) = static_cast<T>(i + 1);
+    for (Index j = 0; j < 4; ++j) key(0, 0, j, 0) = value(0, 0, j, 1) = static_cast<T>(j) / 4;
+    outputs = {.context = context.view(), .row_max = row_max.view(), .row_sum = row_sum.view()};
+  }
+  void compute() { attention_forward<T>(query.view(), key.view(), value.view(), outputs, options); }
+  std::string render(const AttentionHtmlOptions& html = {}) {
+    return render_attention_html<T>(query.view(), key.view(), value.view(), outputs, options, html);
+  }
+  std::string refusal(const AttentionHtmlOptions& html = {}) {
+    try {
+      render(html);
+    } catch (const std::invalid_argument& error) {
+      return error.what();
+    }
+    return "no refusal";
+  }
+};
+
+JsonValue data_of(const std::string& html, const std::string& id) {
+  const std::string before = "id=\"" + id + "\">";
+  const std::size_t from = html.find(before) + before.size();
+  return read_json(html.substr(from, html.find("</script>", from) - from), id);
+}
+
+TEST(AttendPage, SaysEveryOption) {
+  Small<double> small;
+  const std::array<Index, 1> lengths{3};
+  const std::array<double, 1> one{0.5};
+  const bool seen = true;
+  const Tensor<float, 4> bias({1, 1, 1, 4});
+  small.options.causal = true;
+  small.options.query_offset = QueryAlignment::bottom_right;
+  small.options.window.left = 2;
+  small.options.key_lengths = lengths;
+  small.options.prefix = lengths;
+  small.options.mask = {&seen, {1, 1, 1, 1}};
+  small.options.bias = bias.view();
+  small.options.alibi_slopes = one;
+  small.options.sinks = one;
+  small.options.soft_cap = 2.5;
+  small.outputs.sink_weights = small.sink_weights.view();
+  small.compute();
+  std::string all;
+  const JsonValue data = data_of(small.render({.command = "regard </script>"}), "explanation");
+  for (const JsonValue& text : data.find("settings")->items) all += (all.empty() ? "" : "; ") + text.text;
+  EXPECT_EQ(
+      all,
+      "causal; the last query stands at the last key; window: 2 before, all after; key lengths 3; prefix 3; mask; "
+      "scale 1/√2; soft cap 2.5; ALiBi; bias; sinks");
+  EXPECT_EQ(data.find("command")->text, "regard </script>");
+  EXPECT_EQ(data.find("type")->text, "float64");
+}
+
+TEST(AttendPage, RefusesWhatItCannotShow) {
+  Small<float> small;
+  small.compute();
+  EXPECT_EQ(small.refusal(), "no refusal");
+  EXPECT_NE(small.refusal({.rows = {{1, 4}}}).find("rows 1:4 go beyond the 3 of query"), std::string::npos);
+  EXPECT_NE(small.refusal({.rows = {{-1, 2}}}).find("rows -1:2"), std::string::npos);
+  EXPECT_NE(small.refusal({.rows = {{2, 2}}}).find("no row of query to show"), std::string::npos);
+  small.outputs.row_sum = {};
+  EXPECT_NE(small.refusal().find("computed lacks"), std::string::npos);
+  small.outputs.row_sum = small.row_sum.view();
+  const std::array<float, 1> sinks{0.5F};
+  small.options.sinks = sinks;
+  EXPECT_NE(small.refusal().find("computed lacks"), std::string::npos);
+  small.options.sinks = {};
+  small.value = Tensor<float, 4>({1, 1, 5, 2});
+  EXPECT_NE(small.refusal().find("value has shape (1, 1, 5, 2)"), std::string::npos);
+}
+
+TEST(AttendPage, RefusesAPageTooLarge) {
+  const Tensor<float, 4> arrays({1, 1, 2048, 1});
+  Tensor<float, 4> context({1, 1, 2048, 1});
+  Tensor<float, 3> row_max({1, 1, 2048}), row_sum({1, 1, 2048});
+  const AttentionOutputs<float> outputs{
+      .context = context.view(), .row_max = row_max.view(), .row_sum = row_sum.view()};
+  try {
+    render_attention_html<float>(arrays.view(), arrays.view(), arrays.view(), outputs, {}, {});
+    FAIL() << "no refusal";
+  } catch (const std::invalid_argument& error) {
+    EXPECT_STREQ(error.what(),
+                 "render_attention_html: the page would take 43.6 MiB; the most is 24.0 MiB; choose fewer rows");
+  }
+}
+
+TEST(AttendPage, IsAsLargeAsItSays) {
+  const std::array<Index, 4> query{2, 4, 100, 8}, key{2, 2, 300, 8}, value{2, 2, 300, 5};
+  const double floats = attention_html_bytes<float>(query, key, value, {}, false);
+  // Weights and scores: 4 bytes each, and a bit; the rest is less than a tenth of them.
+  const double weights = 2.0 * 4 * 100 * 300;
+  EXPECT_GT(floats, weights * 8.125 * 4 / 3);
+  EXPECT_LT(floats, weights * 8.125 * 4 / 3 * 1.1 + 250e3);
+  EXPECT_GT(attention_html_bytes<double>(query, key, value, {}, false), 1.8 * (floats - 200e3));
+  EXPECT_GT(attention_html_bytes<float>(query, key, value, {}, true), floats + weights * 4 * 4 / 3 - 1);
+  // Rows count once.
+  EXPECT_EQ(attention_html_bytes<float>(query, key, value, {{0, 50}, {50, 100}, {10, 20}}, false), floats);
+  EXPECT_LT(attention_html_bytes<float>(query, key, value, {{0, 1}}, false), floats / 5 + 200e3);
+}
+
+}  // namespace

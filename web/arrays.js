@@ -1,0 +1,235 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// Attention over arrays of the reader's own, as the file carries it. Scores, weights, sums and context are the
+// kernel's numbers; q · k is made here from query and key, in double, and every other number is shown as it came.
+//
+//     q·k ─▶ score (scaled, capped, ALiBi and bias added) ─▶ e^(x − m) ─▶ weight ─▶ context
+//                                                             the sink joins the sum here
+//
+// A head of the figures is batch · heads + head. Read next: src/explain/attend_page.cpp, attention.js.
+import { plain_number, style_for, styled_number } from "./numbers.js";
+import { add_term, exponential, unfold_products, unfold_share } from "./unfold.js";
+import { decoded } from "./sentence.js";
+
+/**
+ * @typedef {object} Arrays
+ * @property {number} batch
+ * @property {number} heads of each batch entry
+ * @property {string[]} settings
+ * @property {string} about type, shape and settings in a line
+ * @property {(head: number, query: number) => string} row_json
+ * @property {import("./attention.js").Attention} attention
+ */
+
+// Products that are made to choose how q · k is printed.
+const most_sampled = 2 ** 20;
+
+/**
+ * The shortest text that reads back as the same number of its type; what is not finite, as JSON can hold it.
+ * @param {number} x
+ * @param {boolean} is_float32
+ */
+function json_number(x, is_float32) {
+  if (!Number.isFinite(x)) return Number.isNaN(x) ? "nan" : x < 0 ? "-inf" : "inf";
+  if (is_float32) {
+    for (let digits = 1; digits < 9; ++digits) {
+      const short = Number(x.toPrecision(digits));
+      if (Math.fround(short) === x) return short;
+    }
+  }
+  return x;
+}
+
+/**
+ * @param {any} data "explanation"
+ * @param {any} page "page"
+ * @returns {Arrays}
+ */
+export function read_arrays(data, page) {
+  const [batch, heads, num_queries, depth] = data.shapes.query;
+  const [, key_heads, num_keys] = data.shapes.key;
+  const width = data.shapes.value[3];
+  const is_float32 = data.type === "float32";
+  const numbers = (/** @type {string | undefined} */ text) =>
+    text === undefined ? null : is_float32 ? new Float32Array(decoded(text)) : new Float64Array(decoded(text));
+  const some = (/** @type {string} */ text) => numbers(text) ?? new Float64Array();
+  const [query, key, value, scores, weights, context, row_max, row_sum] =
+    [page.query, page.key, page.value, page.scores, page.weights, page.context, page.row_max, page.row_sum].map(some);
+  const [added, sinks, sink_weights] = [page.added, page.sinks, page.sink_weights].map(numbers);
+  const bits = page.hidden === undefined ? null : new Uint8Array(decoded(page.hidden));
+
+  /** @type {number[]} */
+  const kept = [];
+  for (const [begin, end] of page.rows) for (let i = begin; i < end; ++i) kept.push(i);
+  const slots = new Map(kept.map((i, n) => [i, n]));
+  /** Where a row lies among those of all heads. @param {number} head @param {number} i */
+  const row_at = (head, i) => head * kept.length + (slots.get(i) ?? 0);
+  /** Where a weight lies. @param {number} head @param {number} i @param {number} j */
+  const at = (head, i, j) => row_at(head, i) * num_keys + j;
+  /** Where a key lies among those of all key heads. @param {number} head @param {number} j */
+  const key_at = (head, j) => (Math.floor(head / heads) * key_heads + Math.floor((head % heads) / (heads / key_heads))) * num_keys + j;
+  /** @param {number} head @param {number} i @param {number} j */
+  const hidden = (head, i, j) => {
+    const place = at(head, i, j);
+    return bits !== null && ((bits[place >> 3] >> (place & 7)) & 1) === 1;
+  };
+  /** @param {number} head @param {number} i */
+  const query_of = (head, i) => query.subarray(row_at(head, i) * depth, (row_at(head, i) + 1) * depth);
+  /** @param {number} head @param {number} j */
+  const key_of = (head, j) => key.subarray(key_at(head, j) * depth, (key_at(head, j) + 1) * depth);
+  /** @param {number} head @param {number} i @param {number} j */
+  const dot = (head, i, j) => {
+    const [q, k] = [query_of(head, i), key_of(head, j)];
+    let sum = 0;
+    for (let d = 0; d < depth; ++d) sum += q[d] * k[d];
+    return sum;
+  };
+  /** @param {number} head @param {number} i @param {number} j */
+  const score = (head, i, j) => scores[at(head, i, j)];
+  /** @param {number} head @param {number} i @param {number} j */
+  const weight = (head, i, j) => weights[at(head, i, j)];
+  /** @param {number} head @param {number} i */
+  const max_of = (head, i) => row_max[row_at(head, i)];
+  /** @param {number} head @param {number} i */
+  const sum_of = (head, i) => row_sum[row_at(head, i)];
+  /** @param {number} head @param {number} i */
+  const sink = (head, i) => {
+    const x = sinks === null ? -Infinity : sinks[head % heads];
+    return x === -Infinity || sink_weights === null ? null
+      : { score: x, exponential: exponential(x, max_of(head, i)), weight: sink_weights[row_at(head, i)] };
+  };
+  /** @param {number} head @param {number} i */
+  const context_of = (head, i) => Float64Array.from(context.subarray(row_at(head, i) * width, (row_at(head, i) + 1) * width));
+
+  const sampled = [];
+  const rows_sampled = Math.max(1, Math.min(kept.length, Math.floor(most_sampled / (batch * heads * num_keys * depth))));
+  for (let head = 0; head < batch * heads; ++head) {
+    for (let n = 0; n < rows_sampled; ++n) {
+      const i = kept[Math.floor((n * kept.length) / rows_sampled)];
+      for (let j = 0; j < num_keys; ++j) sampled.push(dot(head, i, j));
+    }
+  }
+  const score_style = style_for(scores);
+  const dot_style = style_for(sampled);
+  const weight_style = style_for(weights);
+  const value_style = style_for(value);
+  const context_style = style_for(context);
+
+  const additions = [page.alibi ? "ALiBi" : "", page.bias ? "bias" : ""].filter((name) => name !== "");
+  const rule = page.scale === undefined ? `÷ √${depth}` : `× ${page.scale}`;
+  const scaled_text = page.scale === undefined ? `q · k / √${depth}` : page.scale === 1 ? "q · k" : `${page.scale} · q · k`;
+  const only_scaled = page.soft_cap === undefined && additions.length === 0;
+  const equation = `x = ${[page.soft_cap === undefined ? scaled_text : `soft_cap(${scaled_text})`, ...additions].join(" + ")}`;
+
+  const label = { query: (/** @type {number} */ i) => `query ${i}`, key: (/** @type {number} */ j) => `key ${j}` };
+  /** @param {number} head @param {number} i @param {number} j */
+  const products = (head, i, j) => unfold_products(query_of(head, i), key_of(head, j), (d) => `q[${i}, ${d}] · k[${j}, ${d}]`);
+  /** From the products to the kernel's score, each step in double. @param {number} head @param {number} i @param {number} j @returns {import("./unfold.js").CellWork} */
+  const changes = (head, i, j) => {
+    const number = (/** @type {number} */ x) => plain_number(x, score_style.digits);
+    const result = score(head, i, j);
+    /** @type {import("./unfold.js").CellWork} */
+    const work = { terms: [], lines: [], result, kind: "products" };
+    let x = dot(head, i, j);
+    const scaled = x * (page.scale ?? 1 / Math.sqrt(depth));
+    work.lines.push({ name: "scaled", text: `${number(x)} ${rule} = ${number(scaled)}` });
+    x = scaled;
+    if (page.soft_cap !== undefined) {
+      const capped = page.soft_cap * Math.tanh(x / page.soft_cap);
+      work.lines.push({ name: "soft cap", text: `${page.soft_cap} · tanh(${number(x)} / ${page.soft_cap}) = ${number(capped)}` });
+      x = capped;
+    }
+    if (added !== null) {
+      const more = added[at(head, i, j)];
+      work.lines.push({ name: additions.join(" and "), text: `${number(x)} + ${more < 0 ? `(${number(more)})` : number(more)} = ${number(x + more)}` });
+      x += more;
+    }
+    if (number(x) !== number(result)) work.lines.push({ name: `in ${data.type}`, text: number(result) });
+    return work;
+  };
+  /** @param {number} head @param {number} i @param {number} j @returns {import("./unfold.js").CellWork} */
+  const share = (head, i, j) => {
+    const seen = [];
+    let place = -1;
+    for (let k = 0; k < num_keys; ++k) {
+      if (hidden(head, i, k)) continue;
+      if (k === j) place = seen.length;
+      seen.push({ label: label.key(k), score: score(head, i, k) });
+    }
+    const joins = sink(head, i);
+    if (joins !== null) seen.push({ label: "the sink", score: joins.score });
+    return unfold_share(seen, place, max_of(head, i), sum_of(head, i), weight(head, i, j), weight_style.digits);
+  };
+  /** @param {number} head @param {number} i @param {number} d @returns {import("./unfold.js").CellWork} */
+  const mixed = (head, i, d) => {
+    /** @type {import("./unfold.js").CellWork} */
+    const work = { terms: [], lines: [], result: context[row_at(head, i) * width + d], kind: "products" };
+    for (let j = 0; j < num_keys; ++j) {
+      // Of a hidden key, or one whose score is −∞, the value is not read, whatever it is.
+      if (hidden(head, i, j) || score(head, i, j) === -Infinity) continue;
+      add_term(work, `weight of ${label.key(j)} · v[${j}, ${d}]`, [weight(head, i, j), value[key_at(head, j) * width + d]]);
+    }
+    return work;
+  };
+
+  /** What a step says of this row in place of the usual. @param {number} stage @param {number} head @param {number} i */
+  const told = (stage, head, i) => {
+    const nothing = max_of(head, i) === -Infinity || sum_of(head, i) === 0;
+    if (stage === 1 && !(only_scaled && page.scale === undefined)) {
+      const parts = [`times ${page.scale === undefined ? `1/√${depth}` : page.scale}`];
+      if (page.soft_cap !== undefined) parts.push(`drawn within ±${page.soft_cap} by the soft cap, ${page.soft_cap} · tanh(x / ${page.soft_cap})`);
+      if (page.alibi) parts.push("less the head's slope times the distance (ALiBi)");
+      if (page.bias) parts.push("plus the bias");
+      return `The product, ${parts.join("; ")}: the score x, as the kernel has it.`;
+    }
+    if (stage === 2 && nothing) return `${label.query(i)} sees no key: it has no weights.`;
+    if (stage === 2 && Number.isNaN(sum_of(head, i))) return "A score is nan, and with it every weight of the row.";
+    if (stage === 2 && sink(head, i) !== null) {
+      return `e to the power of each score x, less the largest, m = ${styled_number(max_of(head, i), score_style)}, the sink's among them; then each is divided by their sum. The sink takes its share and no value.`;
+    }
+    if (stage === 3 && (nothing || (sink(head, i)?.weight ?? 0) === 1)) return `No key is heard: the new vector of ${label.query(i)} is 0 throughout.`;
+    const broken = stage === 3 ? context_of(head, i).filter((x) => !Number.isFinite(x)).length : 0;
+    if (broken > 0) return `Each value times its weight, added up. Of the ${width} numbers of the new vector ${broken} ${broken === 1 ? "is" : "are"} not finite.`;
+    return "";
+  };
+
+  const base = { is_weight: false, adds_up: false, symbol: "", total: null };
+  /** @type {import("./attention.js").Attention} */
+  const attention = { name: "arrays", term: "attention weights", symbol: "A", called: "", by_columns: false,
+    num_heads: batch * heads, has_heads: batch * heads > 1, num_queries, num_keys, kept_queries: kept,
+    query_labels: [], key_labels: Array.from({ length: num_keys }, (_, j) => label.key(j)), has_words: false, numbered: true,
+    head_name: (head) => (batch > 1 ? `batch ${Math.floor(head / heads)}, head ${head % heads}` : `head ${head}`),
+    columns: [
+      { ...base, stage: 0, name: "q_dot_k", means: "q · k", title: `${depth} products`, style: dot_style, at: dot, unfold: products },
+      { ...base, stage: 1, name: "score", means: only_scaled ? rule : "score", title: "scores", style: score_style, at: score, unfold: changes },
+      { ...base, stage: 2, name: "exponential", means: "e^(x − m)", title: "exponentials", style: { digits: 4, scientific: false }, adds_up: true,
+        at: (head, i, j) => exponential(score(head, i, j), max_of(head, i)), total: sum_of, unfold: share },
+      { ...base, stage: 2, name: "weight", means: "weight", title: "attention weights", style: weight_style, is_weight: true, adds_up: true,
+        at: weight, unfold: share }],
+    hidden, sink: sinks === null ? undefined : sink, told,
+    mix: { value_symbol: "v", context_symbol: "context", value_style, context_style, width,
+      value: (head, j) => Float64Array.from(value.subarray(key_at(head, j) * width, (key_at(head, j) + 1) * width)),
+      context: context_of, unfold: mixed },
+    equations: ["q · k, number by number", equation, "weights = softmax(x), each row by itself", "context = weights · V"],
+    symbols: ["", "", "weights", "context"], row_max: max_of, digits: null, documented: 0 };
+  for (const i of kept) attention.query_labels[i] = label.query(i);
+
+  const sizes = [batch > 1 ? `batch of ${batch}` : "", heads > 1 ? `${heads} heads${key_heads < heads ? ` on ${key_heads} of keys` : ""}` : "",
+    `${num_queries} ${num_queries === 1 ? "query" : "queries"} × ${num_keys} ${num_keys === 1 ? "key" : "keys"} of ${depth} numbers`]
+    .filter((text) => text !== "").join(" × ");
+  return { batch, heads, settings: data.settings, about: [data.type, sizes, ...data.settings].join(" · "), attention, row_json };
+
+  /** @param {number} head @param {number} i */
+  function row_json(head, i) {
+    const plain = (/** @type {number} */ x) => json_number(x, is_float32);
+    const keys = Array.from({ length: num_keys }, (_, j) => j);
+    const joins = sink(head, i);
+    const row = { ...data, batch: Math.floor(head / heads), head: head % heads, query: i,
+      q_dot_k: keys.map((j) => json_number(dot(head, i, j), false)), score: keys.map((j) => plain(score(head, i, j))),
+      hidden: keys.filter((j) => hidden(head, i, j)), weight: keys.map((j) => plain(weight(head, i, j))),
+      row_max: plain(max_of(head, i)), row_sum: plain(sum_of(head, i)),
+      ...(joins === null ? {} : { sink: plain(joins.score), sink_weight: plain(joins.weight) }),
+      context: [...context_of(head, i)].map(plain) };
+    return `{\n${Object.entries(row).map(([name, part]) => ` ${JSON.stringify(name)}: ${JSON.stringify(part)}`).join(",\n")}\n}`;
+  }
+}
