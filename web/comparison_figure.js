@@ -54,8 +54,8 @@ function aligned_sentences(data) {
   return el("table", { class: "aligned", "aria-label": "the sentences, the word aligned" }, body);
 }
 
-/** The lines drawn last, by name: where the next ones come from. @type {Map<string, string>} */
-let drawn_lines = new Map();
+/** The lines drawn last, by name: where the next ones come from, if the picture keeps its size. @type {{width: number, lines: Map<string, string>}} */
+let drawn = { width: 0, lines: new Map() };
 
 /**
  * @param {any} data
@@ -99,7 +99,7 @@ function chart(data, state, numbers) {
     const path = svg("path", { class: `line ${kind}`, d });
     picture.append(path);
     if (name !== "") {
-      const from = drawn_lines.get(name);
+      const from = drawn.width === width ? drawn.lines.get(name) : undefined;
       if (from !== undefined && from !== d && !still) path.animate([{ d: `path("${from}")` }, { d: `path("${d}")` }], { duration: 500, easing: "ease-out" });
       lines.set(name, d);
     }
@@ -121,7 +121,7 @@ function chart(data, state, numbers) {
   for (let i = 1; i < labels.length; ++i) labels[i].at = Math.max(labels[i].at, labels[i - 1].at + pitch);
   for (let i = labels.length - 1, most = height - bottom; i >= 0; --i, most -= pitch) labels[i].at = Math.min(labels[i].at, most);
   for (const { text, at, kind } of labels) picture.append(svg("text", { class: `label ${kind}`, x: width - right + 8, y: (at + 4).toFixed(1) }, text));
-  drawn_lines = lines;
+  drawn = { width, lines };
   return picture;
 }
 
@@ -139,7 +139,7 @@ function cosine_table(data, numbers, state) {
     if (i !== state.pair && pair.sentences[0] !== "A") continue;
     body.append(el("tr", { class: i === state.pair ? "in-focus" : null, "data-pair": i }, el("th", { scope: "row" }, pair.sentences.join(" and ")), ...cells(pair.cosine)));
     const control = control_of(numbers, pair);
-    if (control) body.append(el("tr", { class: "quiet", "data-control": i }, el("th", { scope: "row" }, "control ", word(control.word)), ...cells(control.cosine)));
+    if (control) body.append(el("tr", { class: "quiet", "data-control": i }, el("th", { scope: "row" }, "control “", word(control.word), "”"), ...cells(control.cosine)));
   }
   if (numbers.floor_pairs > 0) body.append(el("tr", { class: "quiet", "data-floor": "" }, el("th", { scope: "row" }, "floor"), ...cells(numbers.floor)));
   return el("table", { class: "cosines", "aria-label": `cosines of ${shown(data.word)} by stage` },
@@ -181,7 +181,7 @@ function heads_table(pair) {
       ...[0, 1].map((n) => el("td", { class: "largest" }, order[n] === undefined ? null : `H${order[n]} ${fixed_number(100 * shares[order[n]], 1)} %`))));
   }
   return el("table", { class: "path parting", "aria-label": "which heads part the two" },
-    el("thead", {}, el("tr", {}, el("td"), el("th", { scope: "col" }, "length"), el("th", { scope: "col" }, `the share of each of ${pair.share[0]?.length ?? 0} heads`), el("th", { scope: "col", colspan: 2 }, "the largest"))), body);
+    el("thead", {}, el("tr", {}, el("td"), el("th", { scope: "col" }, "length"), el("th", { scope: "col" }, `share of each of ${pair.share[0]?.length ?? 0} heads`), el("th", { scope: "col", colspan: 2 }, "the largest"))), body);
 }
 
 /**

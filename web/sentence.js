@@ -187,8 +187,9 @@ export function read_sentence(data, page) {
   const query_from = (work, piece) => {
     const d = work.terms.reduce((best, term, i) => (Math.abs(term.product) > Math.abs(work.terms[best].product) ? i : best), 0);
     const { largest, others, bias } = page.focus.query_from[d];
-    const terms = largest.map((/** @type {number[]} */ [i, x, w]) => `${plain_number(x * w, 2)} (x${i})`).join(" + ");
-    return { name: `q of d${d}`, text: `${plain_number(query[at(page.focus.layer * heads + page.focus.head, piece) + d], 2)} = ${terms} + ${plain_number(others, 2)} (${width - largest.length} others) + ${plain_number(bias, 2)} (bias)` };
+    const added = (/** @type {number} */ x) => (x < 0 ? `(${plain_number(x, 2)})` : plain_number(x, 2));
+    const terms = largest.map((/** @type {number[]} */ [i, x, w]) => `${added(x * w)} (x${i})`).join(" + ");
+    return { name: `q of d${d}`, text: `${plain_number(query[at(page.focus.layer * heads + page.focus.head, piece) + d], 2)} = ${terms} + ${added(others)} (${width - largest.length} others) + ${added(bias)} (bias)` };
   };
   const labels = words.map((w) => w.text);
   const base = { style: two_decimals, is_weight: false, adds_up: false, total: null, unfold: null, missing };
