@@ -9,6 +9,7 @@
 
 #include "arrays.h"
 #include "instruction_sets.h"
+#include "refusal.h"
 
 namespace regard {
 
@@ -167,17 +168,6 @@ AttentionArrays<T> checked_attention(const AttentionInputs<T>& inputs,
     matches_reference(outputs, expected);
   });
   return outputs;
-}
-
-// The message of the std::invalid_argument that f throws; "no error" when it throws none.
-template <class F>
-std::string refusal(F f) {
-  try {
-    f();
-  } catch (const std::invalid_argument& error) {
-    return error.what();
-  }
-  return "no error";
 }
 
 }  // namespace regard

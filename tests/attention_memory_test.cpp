@@ -305,13 +305,13 @@ TYPED_TEST(Semantics3, AnOutputThatMeetsAnInputOrAnotherOutputIsRefused) {
   const auto call = [&](const AttentionOutputs<T>& outputs, const AttentionOptions<T>& options = {}) {
     const std::vector<T> before = memory;
     const std::string message = refusal([&] { attention_forward<T>(query, key, value, outputs, options); });
-    EXPECT_TRUE(message == "no error" || memory == before) << message;
+    EXPECT_TRUE(message == "accepted" || memory == before) << message;
     std::fill(memory.begin(), memory.end(), T{1});
     return message;
   };
   const auto at = [&](Index offset) { return TensorView<T, 4>(m + offset, shape); };
   const std::string end = "; expected separate memory";
-  EXPECT_EQ(call({.context = context}), "no error");
+  EXPECT_EQ(call({.context = context}), "accepted");
   for (const Index shift : {-23, -1, 0, 1, 23}) {
     EXPECT_EQ(call({.context = at(std::abs(shift))}), "attention_forward: context overlaps query" + end);
     EXPECT_EQ(call({.context = at(100 + shift)}), "attention_forward: context overlaps key" + end);
@@ -319,7 +319,7 @@ TYPED_TEST(Semantics3, AnOutputThatMeetsAnInputOrAnotherOutputIsRefused) {
     EXPECT_EQ(call({.context = context, .weights = {m + 300 + shift, {1, 1, L, L}}}),
               "attention_forward: context overlaps weights" + end);
   }
-  for (const Index beside : {24, 76, 124, 224}) EXPECT_EQ(call({.context = at(beside)}), "no error") << beside;
+  for (const Index beside : {24, 76, 124, 224}) EXPECT_EQ(call({.context = at(beside)}), "accepted") << beside;
   EXPECT_EQ(call({.context = context, .lse = {m + 100, {1, 1, L}}}), "attention_forward: lse overlaps key" + end);
   EXPECT_EQ(call({.context = context, .row_max = rows, .row_sum = rows}),
             "attention_forward: row_max overlaps row_sum" + end);
@@ -345,12 +345,12 @@ TYPED_TEST(Semantics3, AnInterleavedOutputIsRefusedWhereItMeetsAnInput) {
   const auto call = [&](const TensorView<T, 4>& context) {
     return refusal([&] { attention_forward<T>(at(0, 16), at(4, 16), at(8, 16), {.context = context}); });
   };
-  EXPECT_EQ(call(at(12, 16)), "no error");
-  EXPECT_EQ(call(at(12 + 16, -16 + 32)), "no error");
-  for (const Index offset : {9, 11, 13, 15}) EXPECT_NE(call(at(offset, 16)), "no error") << offset;
+  EXPECT_EQ(call(at(12, 16)), "accepted");
+  EXPECT_EQ(call(at(12 + 16, -16 + 32)), "accepted");
+  for (const Index offset : {9, 11, 13, 15}) EXPECT_NE(call(at(offset, 16)), "accepted") << offset;
   // Other strides: nothing proves that the elements do not meet.
-  EXPECT_NE(call(at(12, 17)), "no error");
-  EXPECT_NE(call(at(12, 15)), "no error");
+  EXPECT_NE(call(at(12, 17)), "accepted");
+  EXPECT_NE(call(at(12, 15)), "accepted");
 }
 
 TYPED_TEST(Semantics3, AnOutputThatOverlapsItselfIsRefused) {
@@ -363,8 +363,8 @@ TYPED_TEST(Semantics3, AnOutputThatOverlapsItselfIsRefused) {
       attention_forward<T>(inputs.query.view(), inputs.key.view(), inputs.value.view(), {.context = context});
     });
   };
-  EXPECT_EQ(call({48, 24, 4, 1}), "no error");
-  EXPECT_EQ(call({-48, 24, -4, 1}), "no error");
+  EXPECT_EQ(call({48, 24, 4, 1}), "accepted");
+  EXPECT_EQ(call({-48, 24, -4, 1}), "accepted");
   for (const auto& strides : {std::array<Index, 4>{0, 24, 4, 1},
                               {48, 0, 4, 1},
                               {48, 24, 0, 1},

@@ -9,18 +9,15 @@
 #include <cmath>
 #include <limits>
 
+#include "refusal.h"
+
 namespace {
 
 using regard::Matrix;
 using regard::read_csv;
 
 std::string refusal(std::string_view text) {
-  try {
-    read_csv(text, "m.csv");
-  } catch (const std::runtime_error& error) {
-    return error.what();
-  }
-  return "accepted";
+  return regard::refusal<std::runtime_error>([&] { read_csv(text, "m.csv"); });
 }
 
 TEST(Csv, ReadsRowsWithAnyLineEnd) {

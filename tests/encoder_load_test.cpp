@@ -12,6 +12,7 @@
 #include <sstream>
 
 #include "encoder_reference.h"
+#include "refusal.h"
 
 namespace regard {
 namespace {
@@ -83,12 +84,8 @@ class Folder {
 // What load_encoder says, with FOLDER for the folder's path.
 std::string refusal(const std::string& config, const Parts& parts, const ModelFileOptions& options = {}) {
   const Folder folder(config, parts);
-  try {
-    load_encoder(folder.path(), options);
-  } catch (const std::runtime_error& error) {
-    return with(error.what(), folder.path(), "FOLDER");
-  }
-  return "accepted";
+  const std::string text = regard::refusal<std::runtime_error>([&] { load_encoder(folder.path(), options); });
+  return text == "accepted" ? text : with(text, folder.path(), "FOLDER");
 }
 std::string refusal(const Parts& parts) { return refusal(tiny_config(), parts); }
 

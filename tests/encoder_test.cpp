@@ -11,6 +11,7 @@
 #include <stop_token>
 
 #include "encoder_reference.h"
+#include "refusal.h"
 
 namespace regard {
 namespace {
@@ -39,16 +40,6 @@ Case case_of(int number) {
 EncoderTrace trace_of(int number, const Runtime& runtime = {}) {
   const Case c = case_of(number);
   return encode(tiny(), c.ids, c.options, runtime);
-}
-
-template <class F>
-std::string refusal(F call) {
-  try {
-    call();
-  } catch (const std::invalid_argument& error) {
-    return error.what();
-  }
-  return "accepted";
 }
 
 TEST(Encoder, HiddenStatesAreThoseOfTransformers) {

@@ -8,6 +8,7 @@
 #include <algorithm>
 #include <cmath>
 
+#include "refusal.h"
 #include "regard/explain.h"
 #include "regard/text.h"
 
@@ -178,13 +179,9 @@ TEST(Text, UnfoldsTheCellAskedFor) {
   EXPECT_THROW(render_text(e, {.cell = Cell{2, 0}}), std::invalid_argument);
   EXPECT_THROW(render_text(e, {.step = "nothing"}), std::invalid_argument);
   EXPECT_THROW(render_text(e, {.step = "9"}), std::invalid_argument);
-  try {
-    render_text(e, {.step = "wieghts"});
-  } catch (const std::invalid_argument& error) {
-    EXPECT_STREQ(error.what(),
-                 "step \"wieghts\" does not exist; choose one of 0 queries, 1 keys, 2 values, 3 scores, "
-                 "4 scaled, 5 weights, 6 context");
-  }
+  EXPECT_EQ(refusal([&] { render_text(e, {.step = "wieghts"}); }),
+            "step \"wieghts\" does not exist; choose one of 0 queries, 1 keys, 2 values, 3 scores, "
+            "4 scaled, 5 weights, 6 context");
 }
 
 TEST(Text, ShowsTheDocumentsNumberBesideOneThatDiffers) {

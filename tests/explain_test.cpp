@@ -9,6 +9,8 @@
 
 #include <cmath>
 
+#include "refusal.h"
+
 namespace {
 
 using namespace regard;
@@ -66,12 +68,7 @@ void expect_numbers(const Step& s, const std::vector<double>& expected, double t
 }
 
 std::string refusal(const ExplainInput& in) {
-  try {
-    explain(in);
-  } catch (const std::invalid_argument& error) {
-    return error.what();
-  }
-  return "accepted";
+  return regard::refusal([&] { explain(in); });
 }
 
 TEST(Explain, ComputesTheThreeWordsByHand) {

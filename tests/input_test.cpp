@@ -6,6 +6,7 @@
 
 #include <cmath>
 
+#include "refusal.h"
 #include "regard/explain.h"
 
 namespace {
@@ -13,12 +14,7 @@ namespace {
 using namespace regard;
 
 std::string refusal(std::string_view json) {
-  try {
-    read_explain_input(json, "in.json");
-  } catch (const std::runtime_error& error) {
-    return error.what();
-  }
-  return "accepted";
+  return regard::refusal<std::runtime_error>([&] { read_explain_input(json, "in.json"); });
 }
 
 constexpr std::string_view kEverything = R"({
@@ -147,14 +143,7 @@ TEST(Token, IsFoundByWordOccurrenceOrIndex) {
   EXPECT_EQ(token_index(words, "@4"), 4);
   EXPECT_EQ(token_index(words, "@1"), 3);   // the word that is written so
   EXPECT_EQ(token_index(words, "a#0"), 4);  // likewise
-  const auto refusal_of = [&](std::string_view token) -> std::string {
-    try {
-      token_index(words, token);
-    } catch (const std::invalid_argument& error) {
-      return error.what();
-    }
-    return "accepted";
-  };
+  const auto refusal_of = [&](std::string_view token) { return regard::refusal([&] { token_index(words, token); }); };
   EXPECT_EQ(refusal_of("the"), "token \"the\" stands 2 times; choose \"the#0\" to \"the#1\": the (@0), the (@2)");
   EXPECT_EQ(refusal_of("the#2"), "token \"the#2\" does not exist: the word stands 2 times: the (@0), the (@2)");
   EXPECT_EQ(refusal_of("@9"), "token @9 does not exist: there are 5, counted from 0");

@@ -12,6 +12,7 @@
 #include <sstream>
 #include <string>
 
+#include "refusal.h"
 #include "regard/runtime.h"
 
 namespace regard {
@@ -27,12 +28,7 @@ KernelTable named(const char* name) {
 }
 
 std::string error_of(const char* forced, std::span<const Candidate> tables) {
-  try {
-    kernels::choose_table(forced, tables);
-  } catch (const std::invalid_argument& error) {
-    return error.what();
-  }
-  return "no error";
+  return refusal([&] { kernels::choose_table(forced, tables); });
 }
 
 TEST(ChooseTable, TakesTheBestAvailableOrTheOneThatIsForced) {

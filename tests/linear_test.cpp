@@ -397,13 +397,13 @@ TYPED_TEST(LinearForward, AnOutputThatMeetsAnInputOrItselfIsRefused) {
   EXPECT_TRUE(says(call(at, at + 50, at + 100, {free, {3, 6}, {1, 2}}), {"output overlaps itself"}));
   EXPECT_EQ(memory, std::vector<T>(400, 1));
   // Side by side is no overlap; nor are inputs that are the same memory, nor an output between the input's rows.
-  EXPECT_EQ(call(at, at + 12, at + 36, {at + 42, {3, 6}}), "no error");
-  EXPECT_EQ(call(at, at, at, {free, {3, 6}}), "no error");
+  EXPECT_EQ(call(at, at + 12, at + 36, {at + 42, {3, 6}}), "accepted");
+  EXPECT_EQ(call(at, at, at, {free, {3, 6}}), "accepted");
   EXPECT_EQ(refusal([&] {
               linear_forward<T>({at, {3, 4}, {10, 1}}, {at + 50, {4, 6}}, {},
                                 TensorView<T, 2>(at + 4, {3, 6}, {10, 1}));
             }),
-            "no error");
+            "accepted");
 }
 
 }  // namespace

@@ -11,23 +11,15 @@
 #include <thread>
 
 #include "model_bytes.h"
+#include "refusal.h"
 #include "regard/model_files.h"
 #include "regard/sha256.h"
 
 namespace regard {
 namespace {
 
-template <class Read>
-std::string refusal(Read read) {
-  try {
-    read();
-    return "accepted";
-  } catch (const std::runtime_error& error) {
-    return error.what();
-  }
-}
 std::string folder_refusal(const std::string& folder, const ModelFileOptions& options = {}) {
-  return refusal([&] { Checkpoint::read_folder(folder, options); });
+  return refusal<std::runtime_error>([&] { Checkpoint::read_folder(folder, options); });
 }
 
 // One f32 tensor of three numbers.
@@ -117,7 +109,9 @@ TEST(ModelFolder, WhatIsNoFile) {
   EXPECT_EQ(with([&] { folder.write("model.safetensors", ""); }),
             path + ": byte 0: the file is empty; expected safetensors");
 
-  const auto open = [](const std::string& name) { return refusal([&] { Checkpoint::read_file(name); }); };
+  const auto open = [](const std::string& name) {
+    return refusal<std::runtime_error>([&] { Checkpoint::read_file(name); });
+  };
   EXPECT_EQ(open(folder / "none"), (folder / "none") + ": cannot be opened: No such file or directory");
   EXPECT_EQ(open(folder / std::string(5000, 'x')),
             folder / std::string(5000, 'x') + ": cannot be opened: File name too long");
@@ -133,7 +127,8 @@ TEST(ModelFolder, ShardsElsewhereAreNotOpened) {
   const TestFolder folder;
   const std::string path = folder / kIndex;
   const auto named = [&](std::string_view file) {
-    return refusal([&] { read_shard_index("{\"weight_map\":{\"w\":\"" + std::string(file) + "\"}}", path); });
+    return refusal<std::runtime_error>(
+        [&] { read_shard_index("{\"weight_map\":{\"w\":\"" + std::string(file) + "\"}}", path); });
   };
   for (const char* name : {"../a.safetensors", "/etc/passwd.safetensors", "/etc/passwd", "..", ".", "", "a",
                            "sub/a.safetensors", ".a.safetensors", "a.bin", "./a.safetensors"}) {
@@ -151,7 +146,9 @@ TEST(ModelFolder, ShardsElsewhereAreNotOpened) {
 }
 
 TEST(ModelFolder, Index) {
-  const auto read = [](std::string_view text) { return refusal([&] { read_shard_index(text, "i"); }); };
+  const auto read = [](std::string_view text) {
+    return refusal<std::runtime_error>([&] { read_shard_index(text, "i"); });
+  };
   EXPECT_EQ(read("[]"), "i: byte 0: the index of shards must be an object");
   EXPECT_EQ(read("{}"), "i: byte 0: the index of shards has no weight_map that says which file holds which tensor");
   EXPECT_EQ(read(R"({"weight_map":[]})"),
@@ -273,14 +270,14 @@ TEST(ModelFolder, FilesThatChange) {
   done = true;
   writer.join();
   EXPECT_GT(refused, 0);
-  EXPECT_EQ(refusal([&] { Checkpoint::read_file(path); }), "accepted");
+  EXPECT_EQ(refusal<std::runtime_error>([&] { Checkpoint::read_file(path); }), "accepted");
 }
 
 TEST(ModelFolder, Texts) {
   const TestFolder folder;
   const auto read = [&](std::string_view bytes, std::uint64_t most = 1000) {
     folder.write("config.json", bytes);
-    return refusal([&] { EXPECT_EQ(read_model_text(folder.path(), "config.json", most), bytes); });
+    return refusal<std::runtime_error>([&] { EXPECT_EQ(read_model_text(folder.path(), "config.json", most), bytes); });
   };
   const std::string path = folder / "config.json";
   EXPECT_EQ(read("{\"größe\": 1}"), "accepted");
@@ -293,9 +290,9 @@ TEST(ModelFolder, Texts) {
             path + ": byte 0: this is an HTML page, not text, perhaps a server's error; fetch the file again");
   std::filesystem::remove(path);
   ASSERT_EQ(::mkfifo(path.c_str(), 0600), 0);
-  EXPECT_EQ(refusal([&] { read_model_text(folder.path(), "config.json", 10); }),
+  EXPECT_EQ(refusal<std::runtime_error>([&] { read_model_text(folder.path(), "config.json", 10); }),
             path + ": is a named pipe; expected a file");
-  EXPECT_EQ(refusal([&] { read_model_text(folder.path() + "/", "none", 10); }),
+  EXPECT_EQ(refusal<std::runtime_error>([&] { read_model_text(folder.path() + "/", "none", 10); }),
             folder / "none" + ": cannot be opened: No such file or directory");
 }
 

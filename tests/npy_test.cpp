@@ -8,7 +8,8 @@
 
 #include <algorithm>
 #include <cstring>
-#include <stdexcept>
+
+#include "refusal.h"
 
 namespace {
 
@@ -52,12 +53,8 @@ NpyArray read(const std::string& bytes) {
 }
 
 std::string error_of(const std::string& bytes, bool known_length) {
-  try {
-    NpyReader(source_of(bytes), "x.npy", known_length ? std::optional(bytes.size()) : std::nullopt).read();
-  } catch (const std::runtime_error& error) {
-    return error.what();
-  }
-  return "read without an error";
+  return regard::refusal<std::runtime_error>(
+      [&] { NpyReader(source_of(bytes), "x.npy", known_length ? std::optional(bytes.size()) : std::nullopt).read(); });
 }
 
 // The error of a file and of a pipe, which must be the same.

@@ -24,6 +24,8 @@
 #include <thread>
 #include <vector>
 
+#include "refusal.h"
+
 namespace regard {
 namespace {
 
@@ -325,13 +327,9 @@ TEST_F(NumWorkers, TenThousandThreadsAreCapped) {
 
 TEST_F(NumWorkers, RefusesNegativeNumbersAndAMalformedVariable) {
   for (Index num_items : {0, 1, 100}) {
-    try {
-      num_workers(with_threads(-3), num_items);
-      ADD_FAILURE() << "accepted";
-    } catch (const std::invalid_argument& error) {
-      EXPECT_THROW(for_each_item(with_threads(-3), 1, num_items, [](Index, int) {}), std::invalid_argument);
-      EXPECT_STREQ(error.what(), "Runtime: num_threads is -3; expected 0 (the default number) or more");
-    }
+    EXPECT_EQ(refusal([&] { num_workers(with_threads(-3), num_items); }),
+              "Runtime: num_threads is -3; expected 0 (the default number) or more");
+    EXPECT_THROW(for_each_item(with_threads(-3), 1, num_items, [](Index, int) {}), std::invalid_argument);
     setenv("REGARD_THREADS", "many", 1);
     EXPECT_THROW(num_workers({}, num_items), std::invalid_argument);
     EXPECT_THROW(for_each_item({}, 1, num_items, [](Index, int) {}), std::invalid_argument);

@@ -12,6 +12,7 @@
 #include <stdexcept>
 
 #include "model_bytes.h"
+#include "refusal.h"
 #include "regard/model_files.h"
 
 namespace regard {
@@ -22,12 +23,7 @@ Checkpoint parse(std::string_view bytes, const ModelFileOptions& options = {}) {
 }
 
 std::string refusal(std::string_view bytes, const ModelFileOptions& options = {}) {
-  try {
-    parse(bytes, options);
-    return "accepted";
-  } catch (const std::runtime_error& error) {
-    return error.what();
-  }
+  return regard::refusal<std::runtime_error>([&] { parse(bytes, options); });
 }
 
 // Of a header with that many bytes of data behind it.
@@ -41,6 +37,8 @@ std::string entry(std::string_view name, std::string_view type, std::string_view
   text.append(name).append("\":{\"dtype\":\"").append(type).append("\",\"shape\":").append(shape);
   return text.append(",\"data_offsets\":").append(offsets).append("}");
 }
+
+std::string braced(const std::string& entries) { return std::string("{").append(entries).append("}"); }
 
 TEST(Safetensors, ReadsEveryType) {
   std::string header = "{\"__metadata__\":{\"format\":\"pt\"}";
@@ -95,12 +93,8 @@ TEST(Safetensors, ReadsEveryType) {
     EXPECT_EQ(static_cast<Index>(tensor->bytes.size()), stored_type_bytes(tensor->type) * tensor->shape[0]) << name;
     EXPECT_THROW(checkpoint.read_float32(*tensor), std::runtime_error) << name;
   }
-  try {
-    checkpoint.read_float32(*checkpoint.find("i64"));
-  } catch (const std::runtime_error& error) {
-    EXPECT_STREQ(error.what(),
-                 "m: tensor \"i64\" is of type I64, which holds no real numbers; expected F32, F16, BF16 or F64");
-  }
+  EXPECT_EQ(regard::refusal<std::runtime_error>([&] { checkpoint.read_float32(*checkpoint.find("i64")); }),
+            "m: tensor \"i64\" is of type I64, which holds no real numbers; expected F32, F16, BF16 or F64");
 }
 
 // Every half: the number that its bits mean, by the formula.
@@ -108,7 +102,7 @@ TEST(Safetensors, EveryHalf) {
   std::vector<std::uint16_t> halves;
   for (int bits = 0; bits < 0x10000; ++bits) halves.push_back(static_cast<std::uint16_t>(bits));
   const Checkpoint checkpoint =
-      parse(safetensors_bytes("{" + entry("h", "F16", "[65536]", "[0,131072]") + "}", bytes_of(halves)),
+      parse(safetensors_bytes(braced(entry("h", "F16", "[65536]", "[0,131072]")), bytes_of(halves)),
             {.allow_nonfinite = true});
   const std::vector<float> numbers = checkpoint.read_float32(checkpoint.tensors()[0]);
   for (int bits = 0; bits < 0x10000; ++bits) {
@@ -180,12 +174,11 @@ TEST(Safetensors, Nesting) {
 }
 
 TEST(Safetensors, NamesGivenTwice) {
-  EXPECT_EQ(header_refusal("{" + entry("a", "U8", "[1]", "[0,1]") + "," + entry("a", "U8", "[1]", "[1,2]") + "}", 2),
+  EXPECT_EQ(header_refusal(braced(entry("a", "U8", "[1]", "[0,1]") + "," + entry("a", "U8", "[1]", "[1,2]")), 2),
             "m: byte 61: tensor \"a\" stands twice, before at byte 9");
   // The same name, once with an escape.
-  EXPECT_EQ(
-      header_refusal("{" + entry("a", "U8", "[1]", "[0,1]") + "," + entry("\\u0061", "U8", "[1]", "[1,2]") + "}", 2),
-      "m: byte 61: tensor \"a\" stands twice, before at byte 9");
+  EXPECT_EQ(header_refusal(braced(entry("a", "U8", "[1]", "[0,1]") + "," + entry("\\u0061", "U8", "[1]", "[1,2]")), 2),
+            "m: byte 61: tensor \"a\" stands twice, before at byte 9");
   EXPECT_EQ(header_refusal(R"({"__metadata__":{},"__metadata__":{}})"),
             "m: byte 27: __metadata__ stands twice, before at byte 9");
   EXPECT_EQ(header_refusal(R"({"__metadata__":{"a":"1","b":"2","a":"3"}})"),
@@ -225,7 +218,7 @@ TEST(Safetensors, Fields) {
 TEST(Safetensors, Types) {
   for (const char* type : {"F8_E4M3", "F4", "f32", "", "COMPLEX64", "INT4"}) {
     EXPECT_EQ(
-        header_refusal("{" + entry("a", type, "[1]", "[0,1]") + "}", 1),
+        header_refusal(braced(entry("a", type, "[1]", "[0,1]")), 1),
         std::string("m: byte 22: type \"") + type +
             "\" of tensor \"a\" is not read; expected F64, F32, F16, BF16, I64, I32, I16, I8, U64, U32, U16, U8 or "
             "BOOL");
@@ -234,7 +227,7 @@ TEST(Safetensors, Types) {
 
 TEST(Safetensors, Offsets) {
   const auto two = [](std::string_view first, std::string_view second, std::size_t num_data_bytes) {
-    return header_refusal("{" + entry("a", "U8", "[4]", first) + "," + entry("b", "U8", "[4]", second) + "}",
+    return header_refusal(braced(entry("a", "U8", "[4]", first) + "," + entry("b", "U8", "[4]", second)),
                           num_data_bytes);
   };
   EXPECT_EQ(two("[0,4]", "[4,8]", 8), "accepted");
@@ -265,7 +258,7 @@ TEST(Safetensors, Offsets) {
 
 TEST(Safetensors, Shapes) {
   const auto shaped = [](std::string_view shape, std::string_view type = "F32", std::size_t num_data_bytes = 0) {
-    return header_refusal("{" + entry("a", type, shape, "[0," + std::to_string(num_data_bytes) + "]") + "}",
+    return header_refusal(braced(entry("a", type, shape, "[0," + std::to_string(num_data_bytes) + "]")),
                           num_data_bytes);
   };
   EXPECT_EQ(shaped("[2,3]", "F32", 20),
@@ -294,7 +287,7 @@ TEST(Safetensors, Shapes) {
 
 TEST(Safetensors, NumberOfTensors) {
   std::string header = "{";
-  for (int i = 0; i < 5; ++i) header += (i == 0 ? "" : ",") + entry(std::to_string(i), "U8", "[0]", "[0,0]");
+  for (int i = 0; i < 5; ++i) header.append(i == 0 ? "" : ",").append(entry(std::to_string(i), "U8", "[0]", "[0,0]"));
   header += "}";
   EXPECT_EQ(header_refusal(header, 0, {.max_tensors = 5}), "accepted");
   EXPECT_EQ(header_refusal(header, 0, {.max_tensors = 4}),
@@ -305,7 +298,7 @@ TEST(Safetensors, NumberOfTensors) {
 TEST(Safetensors, AMillionTensors) {
   std::string header = "{";
   for (int i = 0; i <= 1 << 20; ++i) {
-    header += (i == 0 ? "" : ",") + entry("layer." + std::to_string(i), "U8", "[0]", "[0,0]");
+    header.append(i == 0 ? "" : ",").append(entry("layer." + std::to_string(i), "U8", "[0]", "[0,0]"));
   }
   header += "}";
   const std::string refused = header_refusal(header);
@@ -314,9 +307,7 @@ TEST(Safetensors, AMillionTensors) {
 }
 
 TEST(Safetensors, NamesOfTensors) {
-  const auto named = [](std::string_view name) {
-    return header_refusal("{" + entry(name, "U8", "[0]", "[0,0]") + "}");
-  };
+  const auto named = [](std::string_view name) { return header_refusal(braced(entry(name, "U8", "[0]", "[0,0]"))); };
   EXPECT_EQ(named("../../x"), "accepted");
   EXPECT_EQ(named("größe 日本 \\u202e"), "accepted");
   EXPECT_EQ(named(std::string(512, 'x')), "accepted");
@@ -330,39 +321,40 @@ TEST(Safetensors, NamesOfTensors) {
   EXPECT_EQ(named("\\u009b2J"), "m: byte 9: the name \"\\u{9b}2J\" of a tensor holds a control character");
   EXPECT_EQ(named("\xc2\xa0"), "accepted");
   // What is shown is escaped.
-  EXPECT_EQ(header_refusal("{" + entry("\\u202ex", "U8", "[1]", "[0,0]") + "}"),
+  EXPECT_EQ(header_refusal(braced(entry("\\u202ex", "U8", "[1]", "[0,0]"))),
             "m: byte 9: tensor \"\\u{202e}x\": shape [1] of U8 takes 1 bytes; data_offsets [0, 0] hold 0");
 }
 
 TEST(Safetensors, NumbersThatAreNotFinite) {
   const auto with = [](std::string_view type, const std::string& data, std::string_view shape) {
-    return safetensors_bytes("{" + entry("w", type, shape, "[0," + std::to_string(data.size()) + "]") + "}", data);
+    return safetensors_bytes(braced(entry("w", type, shape, "[0," + std::to_string(data.size()) + "]")), data);
   };
   const float inf = std::numeric_limits<float>::infinity();
   std::vector<float> many(5000, 1.0f);
   many[4777] = std::nanf("");
   EXPECT_EQ(refusal(with("F32", bytes_of(many), "[50,100]")),
-            "m: byte 19179: tensor \"w\" holds nan at [47, 77]; the option allow_nonfinite reads it all the same");
+            "m: byte 19179: tensor \"w\" holds nan at [47, 77]; the option allow_nonfinite (--allow-nonfinite) reads "
+            "it all the same");
   EXPECT_EQ(refusal(with("F32", bytes_of<float>({-inf}), "[]")),
-            "m: byte 61: tensor \"w\" holds -inf at []; the option allow_nonfinite reads it all the same");
+            "m: byte 61: tensor \"w\" holds -inf at []; the option allow_nonfinite (--allow-nonfinite) reads it all "
+            "the same");
   EXPECT_EQ(refusal(with("F64", bytes_of<double>({0, HUGE_VAL}), "[2]")),
-            "m: byte 71: tensor \"w\" holds inf at [1]; the option allow_nonfinite reads it all the same");
+            "m: byte 71: tensor \"w\" holds inf at [1]; the option allow_nonfinite (--allow-nonfinite) reads it all "
+            "the same");
   EXPECT_EQ(refusal(with("F16", bytes_of<std::uint16_t>({0x7bff, 0xfc00}), "[2]")),
-            "m: byte 64: tensor \"w\" holds -inf at [1]; the option allow_nonfinite reads it all the same");
+            "m: byte 64: tensor \"w\" holds -inf at [1]; the option allow_nonfinite (--allow-nonfinite) reads it all "
+            "the same");
   EXPECT_EQ(refusal(with("BF16", bytes_of<std::uint16_t>({0x7f7f, 0x7f81}), "[2]")),
-            "m: byte 65: tensor \"w\" holds nan at [1]; the option allow_nonfinite reads it all the same");
+            "m: byte 65: tensor \"w\" holds nan at [1]; the option allow_nonfinite (--allow-nonfinite) reads it all "
+            "the same");
   const Checkpoint allowed = parse(with("F32", bytes_of(many), "[50,100]"), {.allow_nonfinite = true});
   EXPECT_TRUE(std::isnan(allowed.read_float32(allowed.tensors()[0])[4777]));
   // Integers have no such numbers.
   EXPECT_EQ(refusal(with("I32", bytes_of<std::uint32_t>({0xffffffff}), "[1]")), "accepted");
 
   const Checkpoint large = parse(with("F64", bytes_of<double>({1, 1e300}), "[2]"));
-  try {
-    large.read_float32(large.tensors()[0]);
-    FAIL() << "1e300 became a float";
-  } catch (const std::runtime_error& error) {
-    EXPECT_STREQ(error.what(), "m: tensor \"w\" holds 1e+300 at [1], more than an f32 can");
-  }
+  EXPECT_EQ(regard::refusal<std::runtime_error>([&] { large.read_float32(large.tensors()[0]); }),
+            "m: tensor \"w\" holds 1e+300 at [1], more than an f32 can");
 }
 
 TEST(Safetensors, OtherKindsOfFiles) {
@@ -393,7 +385,7 @@ TEST(Safetensors, BytesLiveAsLongAsWhatPointsToThem) {
   std::shared_ptr<const float> shared;
   {
     const Checkpoint checkpoint =
-        parse(safetensors_bytes("{" + entry("w", "F32", "[3]", "[0,12]") + "}     ", bytes_of<float>({1, 2, 3})));
+        parse(safetensors_bytes(braced(entry("w", "F32", "[3]", "[0,12]")) + "     ", bytes_of<float>({1, 2, 3})));
     shared = checkpoint.share_float32(checkpoint.tensors()[0]);
   }
   EXPECT_EQ(shared.get()[2], 3.0f);

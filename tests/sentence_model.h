@@ -5,10 +5,10 @@
 // Read next: regard/sentence.h, tokenizer_files.h.
 #pragma once
 
-#include <stdexcept>
 #include <string>
 #include <vector>
 
+#include "refusal.h"
 #include "regard/sentence.h"
 #include "tokenizer_files.h"
 
@@ -28,17 +28,6 @@ inline const SentenceModel& small_sentence_model() {
   static const SentenceModel model{"tiny", load_encoder(std::string(REGARD_ENCODER_DATA) + "/tiny"),
                                    Tokenizer::read(small_tokenizer_json(), "tokenizer.json")};
   return model;
-}
-
-// The message of the std::invalid_argument that a call throws.
-template <class Call>
-std::string refusal(Call call) {
-  try {
-    call();
-  } catch (const std::invalid_argument& error) {
-    return error.what();
-  }
-  return "nothing was thrown";
 }
 
 inline bool has(const std::string& text, const std::string& part) { return text.find(part) != std::string::npos; }

@@ -10,6 +10,7 @@
 #include <fstream>
 #include <stdexcept>
 
+#include "refusal.h"
 #include "regard/tokenizer.h"
 #include "tokenizer_files.h"
 
@@ -26,17 +27,14 @@ const std::vector<std::string> kVocabulary = {"[UNK]", "[CLS]", "[SEP]", "a", "#
 
 // "accepted", or the message without "t: byte N: "; the byte must lie in the text.
 std::string refusal(const std::string& json, const TokenizerOptions& options = {}) {
-  try {
-    Tokenizer::read(json, "t", options).encode("a ab [MASK] \u4e2d\u00e9");
-  } catch (const std::runtime_error& error) {
-    const std::string what = error.what();
-    std::size_t length = 0;
-    EXPECT_TRUE(what.starts_with("t: byte ")) << what;
-    EXPECT_LE(std::stoul(what.substr(8), &length), json.size()) << what;
-    EXPECT_EQ(what.find('\n'), std::string::npos) << what;
-    return what.substr(8 + length + 2);
-  }
-  return "accepted";
+  const std::string what = regard::refusal<std::runtime_error>(
+      [&] { Tokenizer::read(json, "t", options).encode("a ab [MASK] \u4e2d\u00e9"); });
+  if (what == "accepted") return what;
+  std::size_t length = 0;
+  EXPECT_TRUE(what.starts_with("t: byte ")) << what;
+  EXPECT_LE(std::stoul(what.substr(8), &length), json.size()) << what;
+  EXPECT_EQ(what.find('\n'), std::string::npos) << what;
+  return what.substr(8 + length + 2);
 }
 
 struct With {
