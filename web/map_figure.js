@@ -80,11 +80,11 @@ function map_table(a, state, set, rows, end) {
   const label = (labels, index, kind) => word(a.numbered ? String(index) : labels[index], kind);
   /** @param {string[]} labels @param {number} index @param {string} kind @param {number} chosen */
   const header = (labels, index, kind, chosen) => el("th", { scope: "col", class: kind === "query" && index === chosen ? "framed" : null }, el("span", { class: "tilt" }, label(labels, index, kind)));
-  const table = el("table", { class: `map ${with_numbers ? "numbers" : "squares"} ${Math.max(rows.length, a.num_keys) > 7 ? "many" : ""} ${a.by_columns ? "by-columns" : ""}`, role: "grid",
+  const table = el("table", { class: `map ${with_numbers ? "numbers" : "squares"} ${Math.max(rows.length, a.num_keys) > 7 ? "many" : ""} ${a.by_columns ? "by-columns" : ""} ${a.numbered ? "numbered" : ""}`, role: "grid",
     "aria-label": `weights of the whole head, ${a.by_columns ? "keys down, queries across" : "queries down, keys across"}` });
   // The widest map fills the column, the label's column apart.
   table.style.setProperty("--cell", `${Math.min(1.5, 36 / Math.max(rows.length, a.num_keys)).toFixed(2)}rem`);
-  const corner = el("td", { class: "corner" }, a.by_columns ? "key ↓ query →" : "query ↓ key →");
+  const corner = el("td", { class: "corner" }, a.by_columns ? "key\u00a0↓ query\u00a0→" : "query\u00a0↓ key\u00a0→");
   if (a.by_columns) {
     table.append(el("thead", {}, el("tr", {}, corner, ...queries.map((i) => header(a.query_labels, i, "query", query)))),
       el("tbody", {}, ...keys.map((j) => el("tr", {}, el("th", { scope: "row" }, label(a.key_labels, j, "key")), ...queries.map((_, n) => cell(n, j))))));
@@ -97,6 +97,24 @@ function map_table(a, state, set, rows, end) {
 }
 
 /**
+ * The hatching of the tables, for a canvas.
+ * @param {CanvasRenderingContext2D} context
+ * @param {string} color
+ */
+function hatching_of(context, color) {
+  const tile = el("canvas", { width: 8, height: 8 });
+  const drawing = tile.getContext("2d");
+  if (!drawing) return null;
+  drawing.strokeStyle = color;
+  for (const x of [-8, 0, 8]) {
+    drawing.moveTo(x - 1, 9);
+    drawing.lineTo(x + 9, -1);
+  }
+  drawing.stroke();
+  return context.createPattern(tile, "repeat");
+}
+
+/**
  * @param {Attention} a
  * @param {State} state
  * @param {(change: Partial<State>) => void} set
@@ -106,10 +124,10 @@ function map_table(a, state, set, rows, end) {
 function painted_map(a, state, set, rows, end) {
   const down = a.by_columns ? a.num_keys : rows.length;
   const across = a.by_columns ? rows.length : a.num_keys;
-  const size = Math.max(1, Math.floor(720 / across));
+  const size = Math.max(1, Math.floor(Math.min(720, window.innerWidth - 40) / across));
   const canvas = el("canvas", { class: "painted", width: across * size, height: down * size, tabindex: 0, role: "img", "data-focus": "painted",
     "aria-label": `weights of ${rows.length} queries and ${a.num_keys} keys; arrows choose the query, whose row is the table above` });
-  const readout = el("p", { class: "readout", "aria-live": "polite" });
+  const readout = el("p", { class: "readout", "aria-live": "polite" }, a.by_columns ? "key ↓ query →" : "query ↓ key →");
   const paint = () => {
     const context = canvas.getContext("2d");
     if (!context) return;
@@ -122,7 +140,7 @@ function painted_map(a, state, set, rows, end) {
         const at = 4 * (a.by_columns ? j * across + n : n * across + j);
         const share = Number.isNaN(rows[n][j]) ? 0 : Math.max(0, Math.min(1, rows[n][j] / end));
         const hidden = a.hidden(state.head, a.kept_queries[n], j);
-        for (let c = 0; c < 3; ++c) picture.data[at + c] = hidden ? ((n + j) % 4 === 0 ? ink[c] * 0.4 + back[c] * 0.6 : back[c]) : 255 * ((1 - share) * linear(back[c]) + share * linear(ink[c])) ** (1 / 2.2);
+        for (let c = 0; c < 3; ++c) picture.data[at + c] = hidden ? back[c] : 255 * ((1 - share) * linear(back[c]) + share * linear(ink[c])) ** (1 / 2.2);
         picture.data[at + 3] = 255;
       }
     }
@@ -130,6 +148,18 @@ function painted_map(a, state, set, rows, end) {
     small.getContext("2d")?.putImageData(picture, 0, 0);
     context.imageSmoothingEnabled = false;
     context.drawImage(small, 0, 0, across * size, down * size);
+    const hatching = hatching_of(context, style.borderTopColor);
+    if (hatching) {
+      context.fillStyle = hatching;
+      for (let n = 0; n < rows.length; ++n) {
+        for (let j = 0; j < a.num_keys; ++j) {
+          const begin = j;
+          while (j < a.num_keys && a.hidden(state.head, a.kept_queries[n], j)) ++j;
+          if (j > begin && a.by_columns) context.fillRect(n * size, begin * size, size, (j - begin) * size);
+          else if (j > begin) context.fillRect(begin * size, n * size, (j - begin) * size, size);
+        }
+      }
+    }
     context.strokeStyle = style.outlineColor;
     context.lineWidth = 2;
     const at = a.kept_queries.indexOf(state.query) * size;

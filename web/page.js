@@ -114,9 +114,14 @@ function choosers(a) {
 
 /** The words of a lesson, large, or the numbers of queries; any of them can become the query. @param {Attention} a */
 function words(a) {
+  if (a.numbered && a.kept_queries.length > 64) {
+    const choice = el("select", { "data-focus": "queries", "aria-label": "choose the query", change: () => set({ query: Number(choice.value), open: "" }) },
+      ...a.kept_queries.map((i) => el("option", { value: i, selected: i === state.query }, String(i))));
+    return el("p", { class: "chooser numbers" }, el("span", { class: "chooser-name" }, "Query"), choice);
+  }
   if (a.numbered) {
-    return el("p", { class: "chooser numbers", "aria-label": "choose the query" }, el("span", { class: "chooser-name" }, "Query"),
-      ...a.kept_queries.map((i) => el("button", { type: "button", "data-focus": `word ${i}`, "aria-label": a.query_labels[i], "aria-pressed": String(i === state.query), click: () => set({ query: i, open: "" }) }, String(i))));
+    return el("p", { class: "chooser numbers", "aria-label": "choose the query" }, el("span", { class: "chooser-name" }, "Query"), el("span", { class: "choices" },
+      ...a.kept_queries.map((i) => el("button", { type: "button", "data-focus": `word ${i}`, "aria-label": a.query_labels[i], "aria-pressed": String(i === state.query), click: () => set({ query: i, open: "" }) }, String(i)))));
   }
   const line = el("p", { class: `sentence ${a.kept_queries.length > 24 ? "long" : ""}`, "aria-label": "choose the query" });
   for (const i of a.kept_queries) {
@@ -137,8 +142,8 @@ function sentence_header(a) {
 
 /** What the row says, as the title; above it what was given. @param {Attention} a @param {string} about */
 function arrays_header(a, about) {
-  const finding = finding_of(a, state.head, state.query);
-  return el("header", {}, el("p", { class: "citation" }, shown(about)),
+  const finding = finding_of(a, state.head, state.query).replace(/(batch|head|query|key) (\d)/g, "$1\u00a0$2");
+  return el("header", { class: "sentence-header" }, el("p", { class: "citation" }, shown(about)),
     el("h1", { class: `finding ${state.covered && state.step === 2 ? "covered" : ""} ${state.step < 2 ? "not-yet" : ""}` },
       el("span", {}, `${finding.slice(0, 1).toUpperCase()}${finding.slice(1)}.`)));
 }

@@ -43,16 +43,18 @@ function scale_end(largest) {
 }
 
 /**
- * Which keys have a line of their own: all, or the heaviest, in their order.
+ * Which keys have a line of their own: all, or the heaviest that are seen, in their order.
  * @param {Attention} a
+ * @param {State} state
  * @param {Float64Array} weights
- * @param {boolean} no_special
  */
-function keys_shown(a, weights, no_special) {
-  const keys = Array.from(weights.keys()).filter((j) => !(no_special && a.special?.[j]));
+function keys_shown(a, state, weights) {
+  const keys = Array.from(weights.keys()).filter((j) => !(state.no_special && a.special?.[j]));
   const most = most_lines_of(a);
   if (keys.length <= most) return keys;
-  return keys.sort((x, y) => weights[y] - weights[x] || x - y).slice(0, most - 2).sort((x, y) => x - y);
+  const telling = a.columns.some((column) => column.of_hidden) ? keys : keys.filter((j) => !a.hidden(state.head, state.query, j));
+  if (telling.length <= most) return telling;
+  return telling.sort((x, y) => weights[y] - weights[x] || x - y).slice(0, most - 2).sort((x, y) => x - y);
 }
 
 /**
@@ -120,7 +122,7 @@ export function step_note(a, state) {
 export function row_table(a, state, set) {
   const { head, query } = state;
   const weights = weights_of(a, head, query);
-  const keys = keys_shown(a, weights, state.no_special);
+  const keys = keys_shown(a, state, weights);
   const sink = a.sink?.(head, query) ?? null;
   const end = scale_end(weights.reduce((largest, w) => Math.max(largest, w), sink?.weight ?? 0));
   const even = 1 / Math.max(1, weights.reduce((count, _, j) => count + (a.hidden(head, query, j) ? 0 : 1), 0));
@@ -186,8 +188,11 @@ export function row_table(a, state, set) {
   const rest = weights.reduce((sum, w) => sum + w, 0);
   if (keys.length < a.num_keys) {
     const others = rest - keys.reduce((sum, j) => sum + weights[j], 0);
-    body.append(el("tr", { class: "others" }, el("th", { scope: "row" }, state.no_special && keys.length + (a.special?.filter(Boolean).length ?? 0) === a.num_keys ? "the marks" : `${a.num_keys - keys.length} others`),
-      ...a.columns.map((column) => el("td", { class: cell_class(column.stage, column.is_weight ? "weight" : "early") }, column.is_weight ? number_text(Math.max(0, others), column.style) : null)),
+    const left = Array.from(weights.keys()).filter((j) => !keys.includes(j));
+    const all_hidden = left.every((j) => a.hidden(head, query, j));
+    body.append(el("tr", { class: "others" }, el("th", { scope: "row" }, state.no_special && keys.length + (a.special?.filter(Boolean).length ?? 0) === a.num_keys ? "the marks" : `${left.length} ${all_hidden ? "more" : "others"}`),
+      ...a.columns.map((column) => el("td", { class: cell_class(column.stage, column.is_weight ? "weight" : "early") }, !column.is_weight ? null
+        : all_hidden ? el("span", { class: "hidden-word" }, "hidden") : number_text(Math.max(0, others), column.style))),
       el("td", { class: "bar" }), mixes || a.adds ? el("td", { class: "brings" }) : null));
   }
   if (sink) {

@@ -80,6 +80,10 @@ def choose(page, head, query, step="mix"):
                            "&& document.querySelector('[aria-current=step]').textContent === s", arg=[query, step])
 
 
+def title(page):
+    return page.locator("h1").inner_text().replace("\u00a0", " ")
+
+
 def dot(q, k):
     total = 0.0
     for a, b in zip(q, k):
@@ -178,7 +182,7 @@ def test_a_row_that_sees_no_key_says_so(attend):
     page, made = attend(drawn(20, (3, 4), (4, 4), (4, 3)) | {"mask": mask})
     choose(page, 0, 1)
     check_row(page, made, 0, 0, 1, lambda b, h, i, j: not mask[i, j])
-    assert page.locator("h1").inner_text() == "Query 1 sees no key."
+    assert title(page) == "Query 1 sees no key."
     assert page.locator(".vector .number").all_inner_texts() == ["0", "0", "0"]
     assert "query 1 sees no key" in page.locator(".map-figure + aside, aside.note").last.inner_text()
     assert "nan" not in page.locator("main").inner_text().lower()
@@ -220,7 +224,7 @@ def test_nan_and_infinity_travel(attend):
     assert cells["row 3 score"] == "-∞" and cells["row 3 weight"] == "0" and cells["mix 0"] == "nan" and cells["mix 1"] == "-∞"
     assert "2 are not finite" in page.locator(".step-note").inner_text()
     choose(page, 0, 2)
-    assert page.locator("h1").inner_text() == "The weights of query 2 are nan."
+    assert title(page) == "The weights of query 2 are nan."
     choose(page, 0, 3)
     cells = page.evaluate(CELLS)
     assert cells["row 0 score"] == "∞" and cells["row 0 exponential"] == "1.0000" and cells["row 0 weight"] == "1.0000"
@@ -263,7 +267,7 @@ def test_batch_and_heads_are_named_and_chosen(attend):
     page.locator('[data-focus="Batch 1"]').click()
     page.locator('[data-focus="Head 2"]').click()
     page.locator('[data-focus="word 2"]').click()
-    assert page.locator("h1").inner_text().startswith("In batch 1, head 2, query 2 listens most to key ")
+    assert title(page).startswith("In batch 1, head 2, query 2 listens most to key ")
     check_row(page, made, 1, 2, 2, CASES["grouped-batch"][3])
     assert page.locator(".row-table .asks").inner_text() == "query 2 asks"
     assert page.locator(".row-table tbody th").all_inner_texts() == [f"key {j}" for j in range(5)]
@@ -333,6 +337,33 @@ def test_large_heads_are_painted_and_long_rows_shortened(attend):
     assert page.locator(".readout").inner_text() == "query 40 → key 50: hidden"
     canvas.click(position={"x": 2, "y": box["height"] * 12.5 / 64})
     assert page.locator(".row-table .asks").inner_text() == "query 12 asks"
+
+
+def test_hidden_keys_of_a_long_row_take_no_lines(attend):
+    page, made = attend(drawn(31, (64, 8), (64, 8), (64, 3)), "--causal")
+    page.locator('[data-focus="word 9"]').click()
+    assert page.locator(".row-table tbody th").all_inner_texts() == [*(f"key {j}" for j in range(10)), "54 more"]
+    assert page.locator(".row-table tr.others").inner_text().split() == ["54", "more", "hidden"]
+    # What is hidden is hatched on the painted map: neither plain paper nor anything that could pass for a weight.
+    colours = page.evaluate("""() => { const canvas = document.querySelector('canvas.painted');
+        const all = new Uint32Array(canvas.getContext('2d').getImageData(0, 0, canvas.width, canvas.height).data.buffer);
+        const size = canvas.width / 64;
+        const count = (column, row) => new Set(Array.from({ length: size * size }, (_, i) => all[(row * size + Math.floor(i / size)) * canvas.width + column * size + i % size])).size;
+        return [count(40, 2), count(0, 60)]; }""")
+    assert colours[0] > 1 and colours[1] == 1
+
+
+def test_many_queries_are_chosen_from_a_list(attend):
+    page, made = attend(drawn(32, (70, 4), (3, 4), (3, 3)))
+    choice = page.locator('[data-focus="queries"]')
+    assert choice.locator("option").count() == 70
+    choice.select_option("69")
+    assert page.locator(".row-table .asks").inner_text() == "query 69 asks"
+    assert choice.input_value() == "69"
+    assert page.evaluate(CELLS)["row 1 weight"] == styled(made.weights[0, 0, 69, 1], made.styles["weight"])
+    choice.focus()
+    page.keyboard.press("ArrowUp")
+    assert page.locator(".row-table .asks").inner_text() == "query 68 asks"
 
 
 def test_the_row_as_json(attend):
