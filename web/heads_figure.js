@@ -62,6 +62,9 @@ function paint(s, head, canvas, colours) {
   return most;
 }
 
+/** The maps painted so far, in the colours of one theme: drawing the page anew takes them over. @type {{theme: string, maps: Map<number, {canvas: HTMLCanvasElement, largest: number}>}} */
+const painted = { theme: "", maps: new Map() };
+
 /**
  * @param {Sentence} s
  * @param {State} state
@@ -82,22 +85,28 @@ export function heads_figure(s, state, set) {
   const figure = el("div", { class: `heads ${grid ? "grid" : "list"}` });
   if (grid) figure.style.setProperty("--heads", String(s.heads));
   const side = s.thumbnails ? 64 : s.words.length;
+  const theme = document.documentElement.dataset.theme ?? (matchMedia("(prefers-color-scheme: dark)").matches ? "dark" : "light");
+  if (theme !== painted.theme) painted.maps.clear();
+  painted.theme = theme;
   /** @type {(() => void)[]} */
   const later = [];
   for (const head of order) {
     const [layer, h] = [Math.floor(head / s.heads), head % s.heads];
     if (grid && h === 0) figure.append(el("span", { class: "layer" }, `L${layer}`));
-    const canvas = el("canvas", { width: side, height: side, "aria-hidden": "true" });
-    const largest = el("span", { class: "largest" });
+    const known = painted.maps.get(head);
+    const canvas = known?.canvas ?? el("canvas", { width: side, height: side, "aria-hidden": "true" });
+    const largest = el("span", { class: "largest" }, known ? styled_number(known.largest, two_decimals) : "");
     const { word, weight } = heard[head];
     figure.append(el("button", { type: "button", "data-focus": `map ${layer} ${h}`, "aria-pressed": String(head === state.head),
       "aria-label": `layer ${layer}, head ${h}: ${name} hears ${shown(s.words[word]?.text ?? "")} with ${styled_number(weight, two_decimals)}`,
       title: `L${layer}H${h}: "${name}" → "${shown(s.words[word]?.text ?? "")}" ${styled_number(weight, two_decimals)}`, click: () => set({ head, open: "" }) },
     canvas, el("span", { class: "head-name" }, grid ? null : `L${layer}H${h} `, largest)));
-    later.push(() => {
+    if (!known) later.push(() => {
       const style = getComputedStyle(figure);
       const colours = [style.backgroundColor, style.borderTopColor].map((text) => (text.match(/[\d.]+/g) ?? []).map(Number));
-      largest.textContent = styled_number(paint(s, head, canvas, colours), two_decimals);
+      const most = paint(s, head, canvas, colours);
+      largest.textContent = styled_number(most, two_decimals);
+      painted.maps.set(head, { canvas, largest: most });
     });
   }
   // A few heads a frame, so that the page answers meanwhile.

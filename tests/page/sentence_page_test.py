@@ -234,3 +234,25 @@ def test_print_leaves_the_small_maps_out(sentence):
         assert not page.locator(gone).first.is_visible()
     for kept in (".sentence-figure", "h1", ".row-table", ".mix", ".path", ".map"):
         assert page.locator(kept).first.is_visible()
+
+
+def test_small_maps_keep_their_pictures_and_follow_the_theme(sentence):
+    page, _ = sentence("--token", "bank")
+    ready = "[...document.querySelectorAll('.heads .largest')].every(e => e.textContent !== '')"
+    pictures = "[...document.querySelectorAll('.heads canvas')].map(c => c.toDataURL())"
+    page.wait_for_function(ready)
+    before, numbers = page.evaluate(pictures), page.locator(".heads .largest").all_inner_texts()
+    # Choosing another word draws the page anew: the maps are there at once.
+    kept = page.evaluate("""() => { document.querySelector('[data-focus="word 1"]').click(); return [%s, %s]; }""" % (ready, pictures))
+    assert kept == [True, before]
+    page.locator('[data-focus="sort heard"]').click()
+    assert sorted(page.evaluate(pictures)) == sorted(before)
+    page.locator('[data-focus="sort place"]').click()
+    page.locator('[data-focus="dark"]').click()
+    page.wait_for_function(ready)
+    dark = page.evaluate(pictures)
+    assert len(dark) == len(before) and not set(dark) & set(before)
+    assert page.locator(".heads .largest").all_inner_texts() == numbers
+    page.locator('[data-focus="light"]').click()
+    page.wait_for_function(ready)
+    assert page.evaluate(pictures) == before
