@@ -25,14 +25,24 @@ function depth(share) {
   return share > 0.757 ? "deep" : share > 0.596 ? "middle" : "shallow";
 }
 
+/** The rows drawn last: of a large head they take a while. @type {{attention: Attention | null, head: number, rows: Float64Array[]}} */
+let known = { attention: null, head: 0, rows: [] };
+
+/** @param {Attention} a @param {number} head */
+function rows_of(a, head) {
+  if (known.attention !== a || known.head !== head) {
+    known = { attention: a, head, rows: a.kept_queries.map((i) => weights_of(a, head, i)) };
+  }
+  return known.rows;
+}
+
 /**
  * @param {Attention} a
  * @param {State} state
  * @param {(change: Partial<State>) => void} set
  */
 export function map_figure(a, state, set) {
-  const { head } = state;
-  const rows = a.kept_queries.map((i) => weights_of(a, head, i));
+  const rows = rows_of(a, state.head);
   let largest = 0;
   for (const row of rows) for (const x of row) if (x > largest) largest = x;
   const end = state.own_scale && largest > 0 ? largest : 1;
@@ -40,7 +50,7 @@ export function map_figure(a, state, set) {
   const small = Math.max(a.kept_queries.length, a.num_keys) <= most_in_table;
   figure.append(small ? map_table(a, state, set, rows, end) : painted_map(a, state, set, rows, end));
   const weight_style = a.columns[a.columns.length - 1].style;
-  const any_hidden = a.kept_queries.some((i) => Array.from({ length: a.num_keys }, (_, j) => j).some((j) => a.hidden(head, i, j)));
+  const any_hidden = a.kept_queries.some((i, n) => rows[n].some((x, j) => x === 0 && a.hidden(state.head, i, j)));
   figure.append(el("p", { class: "legend" }, el("span", { class: "end" }, "0"), el("span", { class: "ramp", "aria-hidden": "true" }),
     el("span", { class: "end" }, styled_number(end, end === 1 ? { digits: 0, scientific: false } : weight_style)),
     any_hidden ? el("span", { class: "hatch-key" }, el("i", { class: "hatched" }), " hidden") : null,
@@ -115,6 +125,19 @@ function hatching_of(context, color) {
 }
 
 /**
+ * How `count` rows or columns are painted: in cells of some pixels, each for a block of them where there are too many.
+ * @param {number} count
+ * @param {number} room pixels at most
+ * @param {number} least pixels a cell has where there is room
+ * @param {number} most
+ */
+function cells_of(count, room, least, most) {
+  const block = Math.ceil(count / room);
+  const cells = Math.ceil(count / block);
+  return { block, cells, size: Math.max(Math.min(Math.floor(room / cells), most), Math.min(least, Math.floor((10 * least) / cells)), 1) };
+}
+
+/**
  * @param {Attention} a
  * @param {State} state
  * @param {(change: Partial<State>) => void} set
@@ -122,55 +145,65 @@ function hatching_of(context, color) {
  * @param {number} end
  */
 function painted_map(a, state, set, rows, end) {
-  const down = a.by_columns ? a.num_keys : rows.length;
-  const across = a.by_columns ? rows.length : a.num_keys;
-  const size = Math.max(1, Math.floor(Math.min(720, window.innerWidth - 40) / across));
-  const canvas = el("canvas", { class: "painted", width: across * size, height: down * size, tabindex: 0, role: "img", "data-focus": "painted",
+  const [down, across] = a.by_columns ? [a.num_keys, rows.length] : [rows.length, a.num_keys];
+  const horizontal = cells_of(across, Math.min(720, window.innerWidth - 40), 1, 720);
+  // Blocks are square where the map is not flat.
+  const vertical = cells_of(down, Math.min(1440, Math.max(720, Math.floor(down / horizontal.block))), 16, horizontal.size);
+  const [width, height] = [horizontal.cells * horizontal.size, vertical.cells * vertical.size];
+  const canvas = el("canvas", { class: "painted", width, height, tabindex: 0, role: "img", "data-focus": "painted",
     "aria-label": `weights of ${rows.length} queries and ${a.num_keys} keys; arrows choose the query, whose row is the table above` });
-  const readout = el("p", { class: "readout", "aria-live": "polite" }, a.by_columns ? "key ↓ query →" : "query ↓ key →");
+  const readout = el("p", { class: "readout", "aria-live": "polite" }, a.by_columns ? "key ↓ query →" : "query ↓ key →",
+    horizontal.block * vertical.block === 1 ? null : ` · each point is the largest weight of ${vertical.block} × ${horizontal.block}`);
   const paint = () => {
     const context = canvas.getContext("2d");
     if (!context) return;
     const style = getComputedStyle(canvas);
     const [ink, back] = [style.color, style.backgroundColor].map((text) => (text.match(/[\d.]+/g) ?? []).map(Number));
-    const picture = context.createImageData(across, down);
-    const linear = (/** @type {number} */ x) => (x / 255) ** 2.2;
+    // The largest weight of each block; below 0 where all is hidden.
+    const largest = new Float64Array(horizontal.cells * vertical.cells).fill(-1);
     for (let n = 0; n < rows.length; ++n) {
       for (let j = 0; j < a.num_keys; ++j) {
-        const at = 4 * (a.by_columns ? j * across + n : n * across + j);
-        const share = Number.isNaN(rows[n][j]) ? 0 : Math.max(0, Math.min(1, rows[n][j] / end));
-        const hidden = a.hidden(state.head, a.kept_queries[n], j);
-        for (let c = 0; c < 3; ++c) picture.data[at + c] = hidden ? back[c] : 255 * ((1 - share) * linear(back[c]) + share * linear(ink[c])) ** (1 / 2.2);
-        picture.data[at + 3] = 255;
+        if (a.hidden(state.head, a.kept_queries[n], j)) continue;
+        const [y, x] = a.by_columns ? [j, n] : [n, j];
+        const at = Math.floor(y / vertical.block) * horizontal.cells + Math.floor(x / horizontal.block);
+        largest[at] = Math.max(largest[at], Number.isNaN(rows[n][j]) ? 0 : rows[n][j]);
       }
     }
-    const small = el("canvas", { width: across, height: down });
+    const picture = context.createImageData(horizontal.cells, vertical.cells);
+    const linear = (/** @type {number} */ x) => (x / 255) ** 2.2;
+    const [light, full] = [back.map(linear), ink.map(linear)];
+    for (const [at, x] of largest.entries()) {
+      const share = Math.max(0, Math.min(1, x / end));
+      for (let c = 0; c < 3; ++c) picture.data[4 * at + c] = 255 * ((1 - share) * light[c] + share * full[c]) ** (1 / 2.2);
+      picture.data[4 * at + 3] = 255;
+    }
+    const small = el("canvas", { width: horizontal.cells, height: vertical.cells });
     small.getContext("2d")?.putImageData(picture, 0, 0);
     context.imageSmoothingEnabled = false;
-    context.drawImage(small, 0, 0, across * size, down * size);
+    context.drawImage(small, 0, 0, width, height);
     const hatching = hatching_of(context, style.borderTopColor);
     if (hatching) {
       context.fillStyle = hatching;
-      for (let n = 0; n < rows.length; ++n) {
-        for (let j = 0; j < a.num_keys; ++j) {
-          const begin = j;
-          while (j < a.num_keys && a.hidden(state.head, a.kept_queries[n], j)) ++j;
-          if (j > begin && a.by_columns) context.fillRect(n * size, begin * size, size, (j - begin) * size);
-          else if (j > begin) context.fillRect(begin * size, n * size, (j - begin) * size, size);
+      for (let y = 0; y < vertical.cells; ++y) {
+        for (let x = 0; x < horizontal.cells; ++x) {
+          const begin = x;
+          while (x < horizontal.cells && largest[y * horizontal.cells + x] < 0) ++x;
+          if (x > begin) context.fillRect(begin * horizontal.size, y * vertical.size, (x - begin) * horizontal.size, vertical.size);
         }
       }
     }
     context.strokeStyle = style.outlineColor;
     context.lineWidth = 2;
-    const at = a.kept_queries.indexOf(state.query) * size;
-    if (a.by_columns) context.strokeRect(at - 1, 0, size + 2, down * size);
-    else context.strokeRect(0, at - 1, across * size, size + 2);
+    const { block, size } = a.by_columns ? horizontal : vertical;
+    const at = Math.floor(a.kept_queries.indexOf(state.query) / block) * size;
+    if (a.by_columns) context.strokeRect(at - 1, 0, size + 2, height);
+    else context.strokeRect(0, at - 1, width, size + 2);
   };
   /** @param {PointerEvent} event */
   const cell_under = (event) => {
     const box = canvas.getBoundingClientRect();
-    const x = Math.min(across - 1, Math.max(0, Math.floor(((event.clientX - box.left) / box.width) * across)));
-    const y = Math.min(down - 1, Math.max(0, Math.floor(((event.clientY - box.top) / box.height) * down)));
+    const x = Math.min(across - 1, Math.max(0, Math.floor(((event.clientX - box.left) / box.width) * horizontal.cells * horizontal.block)));
+    const y = Math.min(down - 1, Math.max(0, Math.floor(((event.clientY - box.top) / box.height) * vertical.cells * vertical.block)));
     return a.by_columns ? [x, y] : [y, x];
   };
   canvas.addEventListener("pointermove", (event) => {

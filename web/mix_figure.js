@@ -52,7 +52,7 @@ export function mix_figure(a, state, set) {
   if (keys.length < seen.length) {
     const left = seen.reduce((sum, j) => sum + weights[j], 0) - keys.reduce((sum, j) => sum + weights[j], 0);
     body.append(el("tr", { class: "others" }, el("th", { scope: "row" }, `${seen.length - keys.length} others`),
-      el("td", { class: "times" }, number_text(Math.max(0, left), weight_style)), el("td", {})));
+      el("td", { class: "times" }, reached ? number_text(Math.max(0, left), weight_style) : null), el("td", {})));
   }
   const table = el("table", { class: `mix ${reached ? "fallen" : ""}`, "aria-label": `the values that ${shown(name)} mixes` }, body,
     el("tfoot", {}, el("tr", {}, el("th", { scope: "row" }, word(name, "query")), el("td", { class: "times symbol" }, reached ? shown(mix.context_symbol) : null),

@@ -368,6 +368,21 @@ def test_hidden_keys_of_a_long_row_take_no_lines(attend):
     assert colours[0] > 1 and colours[1] == 1
 
 
+def test_more_keys_than_pixels_are_painted_in_blocks(attend):
+    page, made = attend(drawn(33, (2, 4), (1500, 4), (1500, 3)), "--causal=bottom_right")
+    canvas = page.locator("canvas.painted")
+    assert canvas.evaluate("c => [c.width, c.height]") == [500, 32]
+    assert page.locator(".readout").inner_text() == "query ↓ key → · each point is the largest weight of 1 × 3"
+    # Darkest where the largest weight is.
+    page.locator('[data-focus="scale"]').click()
+    page.wait_for_timeout(100)
+    dark = canvas.evaluate("""c => { const d = c.getContext('2d').getImageData(0, 24, c.width, 1).data;
+        return [...Array(c.width).keys()].reduce((best, x) => d[4 * x] < d[4 * best] ? x : best, 0); }""")
+    assert dark == int(np.argmax(made.weights[0, 0, 1])) // 3
+    canvas.hover(position={"x": 499.9, "y": 30})
+    assert page.locator(".readout").inner_text() == f"query 1 → key 1499: {styled(made.weights[0, 0, 1, 1499], made.styles['weight'])}"
+
+
 def test_many_queries_are_chosen_from_a_list(attend):
     page, made = attend(drawn(32, (70, 4), (3, 4), (3, 3)))
     choice = page.locator('[data-focus="queries"]')
