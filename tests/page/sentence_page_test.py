@@ -214,6 +214,7 @@ def test_a_hostile_sentence_is_text(sentence):
 def test_the_foot_has_the_row_in_every_digit(sentence):
     page, data = sentence("--token", "bank")
     page.locator('summary[data-focus="table"]').click()
+    page.locator("table.data tbody tr").last.wait_for()
     rows = [[cell.inner_text() for cell in row.locator("th, td").all()] for row in page.locator("table.data tbody tr").all()]
     assert [row[0] for row in rows] == [word["text"] for word in data["words"]]
     for row, word, key in zip(rows, data["words"], data["row"]["words"]):
@@ -224,7 +225,7 @@ def test_the_foot_has_the_row_in_every_digit(sentence):
     page.locator('[data-focus="word 1"]').click()
     assert "“he”" in page.locator("table.data caption").inner_text()
     page.locator('summary[data-focus="table"]').click()
-    assert not page.locator("table.data").is_visible()
+    page.locator("table.data").wait_for(state="hidden")
 
 
 def test_print_leaves_the_small_maps_out(sentence):
