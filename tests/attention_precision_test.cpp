@@ -109,8 +109,10 @@ TYPED_TEST(Semantics4, ConstantValuesUnderNearlyEqualAndRisingScores) {
   // The maximum rises by the same tiny amount from block to block and is constant within one.
   for (const double step : {0x1p-20, 0x1p-12, 0x1p-4, 1.0}) {
     SCOPED_TRACE(step);
-    inputs.key.for_each_index(
-        [&](const auto& at) { inputs.key.set(at, static_cast<T>(step * static_cast<double>(at[2] / 64))); });
+    inputs.key.for_each_index([&](const auto& at) {
+      const Index block = at[2] / 64;
+      inputs.key.set(at, static_cast<T>(step * static_cast<double>(block)));
+    });
     checked_attention(inputs, {.scale = 1.0});
   }
 }
@@ -139,7 +141,8 @@ TYPED_TEST(Semantics4, ProductsThatCancel) {
           [&](const auto& at) { inputs.query.set(at, static_cast<T>(at[3] % 2 == 0 ? magnitude : -magnitude)); });
       Random random(5);
       inputs.key.for_each_index([&](const auto& at) {
-        const double common = 1 + static_cast<double>(at[3] / 2) / 97;
+        const Index pair = at[3] / 2;
+        const double common = 1 + static_cast<double>(pair) / 97;
         inputs.key.set(at, static_cast<T>(common + random.normal() * 1e-4));
       });
       SCOPED_TRACE(std::to_string(D) + ", " + std::to_string(magnitude));

@@ -91,7 +91,7 @@ std::string refusal(const Parts& parts) { return refusal(tiny_config(), parts); 
 
 // What load_encoder says of the tiny model's config.json with one piece replaced, without the place.
 std::string config_refusal(std::string_view piece, std::string_view other) {
-  const std::string text = refusal(with(tiny_config(), piece, other), tiny_parts());
+  std::string text = refusal(with(tiny_config(), piece, other), tiny_parts());
   const std::string start = "FOLDER/config.json: byte ";
   if (!text.starts_with(start)) return text;
   return text.substr(text.find(": ", start.size()) + 2);
@@ -221,7 +221,7 @@ TEST(EncoderLoad, RefusesFieldsByName) {
 
 TEST(EncoderLoad, NamesThePlaceInTheConfig) {
   const std::string config = with(tiny_config(), "\"num_attention_heads\": 4", "\"num_attention_heads\": 0");
-  const std::string place = std::to_string(config.find("0", config.find("num_attention_heads")));
+  const std::string place = std::to_string(config.find('0', config.find("num_attention_heads")));
   EXPECT_EQ(refusal(config, tiny_parts()).substr(0, 40),
             ("FOLDER/config.json: byte " + place + ": num_attention").substr(0, 40));
   EXPECT_EQ(refusal("[1]", tiny_parts()), "FOLDER/config.json: byte 0: expected an object");

@@ -566,7 +566,8 @@ TEST(Lessons, OperationsRefuseWhatTheyCannotDo) {
     input.steps = std::move(steps);
     return regard::refusal([&] { regard::explain(input); });
   };
-  const auto one = [](std::string operation, std::vector<double> numbers, std::vector<std::string> operands) {
+  const auto one = [](const std::string& operation, const std::vector<double>& numbers,
+                      const std::vector<std::string>& operands) {
     return std::vector<regard::StepRequest>{
         {.operation = "show", .operands = {"A"}, .result = "B"},
         {.operation = operation, .operands = operands, .result = "R", .name = "r", .numbers = numbers}};

@@ -27,7 +27,7 @@ const std::vector<std::string> kVocabulary = {"[UNK]", "[CLS]", "[SEP]", "a", "#
 
 // "accepted", or the message without "t: byte N: "; the byte must lie in the text.
 std::string refusal(const std::string& json, const TokenizerOptions& options = {}) {
-  const std::string what = regard::refusal<std::runtime_error>(
+  std::string what = regard::refusal<std::runtime_error>(
       [&] { Tokenizer::read(json, "t", options).encode("a ab [MASK] \u4e2d\u00e9"); });
   if (what == "accepted") return what;
   std::size_t length = 0;
@@ -41,10 +41,10 @@ struct With {
   std::string TokenizerText::* part;
   std::string text;
 };
-std::string refusal(std::vector<With> parts, const TokenizerOptions& options = {}) {
+std::string refusal(const std::vector<With>& parts, const TokenizerOptions& options = {}) {
   TokenizerText text;
   text.vocabulary = kVocabulary;
-  for (With& with : parts) text.*(with.part) = with.text;
+  for (const With& with : parts) text.*(with.part) = with.text;
   return refusal(tokenizer_json(text), options);
 }
 

@@ -100,7 +100,7 @@ class HeadsRenderer {
   // In the table ".00" stands for what is smaller than its digits show, so that columns stay narrow.
   std::string cell(double x, HeadMeasure measure) const {
     if (std::isnan(x)) return paint_.unicode ? "–" : "-";
-    const std::string text = styled_number(x, {.digits = digits_of(measure), .unicode = paint_.unicode});
+    std::string text = styled_number(x, {.digits = digits_of(measure), .unicode = paint_.unicode});
     if (text != "0" && text[0] != '<') return text;
     return std::string(".").append(static_cast<std::size_t>(digits_of(measure)), '0');
   }
