@@ -304,7 +304,7 @@ TYPED_TEST(Semantics3, AnOutputThatMeetsAnInputOrAnotherOutputIsRefused) {
   const TensorView<T, 3> rows(m + 400, {1, 1, L});
   const auto call = [&](const AttentionOutputs<T>& outputs, const AttentionOptions<T>& options = {}) {
     const std::vector<T> before = memory;
-    const std::string message = refusal([&] { attention_forward<T>(query, key, value, outputs, options); });
+    std::string message = refusal([&] { attention_forward<T>(query, key, value, outputs, options); });
     EXPECT_TRUE(message == "accepted" || memory == before) << message;
     std::fill(memory.begin(), memory.end(), T{1});
     return message;

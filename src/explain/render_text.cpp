@@ -154,7 +154,7 @@ class PageWriter {
     const bool key = axis.name == "key" && explanation_.key_tokens != explanation_.tokens;
     if ((axis.name != "query" && axis.name != "token" && axis.name != "key") || key) return;
     wanted.push_back(*explanation_.focus);
-    marked = *explanation_.focus;
+    marked = explanation_.focus;
   }
 
   // The parameters that a projection multiplies by, where they are small enough to stand beside its result.

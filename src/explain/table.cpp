@@ -103,7 +103,7 @@ class TableMaker {
 
   // "query ↓ key →": what goes down and what goes across.
   std::string corner() const {
-    const std::string down = paint_.shown(r_.row_axis.name);
+    std::string down = paint_.shown(r_.row_axis.name);
     const std::string across = paint_.shown(r_.column_axis.name);
     if (down.empty() && across.empty()) return "";
     if (down.empty()) return across + (paint_.unicode ? " →" : " >");
