@@ -52,7 +52,7 @@ std::array<Candidate, 3> candidates() {
 }
 
 const KernelTable& choose_table(const char* forced, std::span<const Candidate> tables) {
-  const KernelTable* best = nullptr;
+  const KernelTable* best = tables.front().table;  // generic, which every processor runs
   std::string available_names;
   bool known = false;
   for (const auto& [table, available] : tables) {
