@@ -81,17 +81,18 @@ void for_each_row_block(const ResolvedAttention<T>& r, const Runtime& runtime, c
       const Index blocks = (sequence.num_queries + kernels::kRows - 1) / kernels::kRows;
       // Under a causal mask the last rows are the longest: they go first, so that no thread ends with one.
       const Index first_row = (blocks - 1 - within % blocks) * kernels::kRows;
-      const RowTask<T> rows{.r = r,
-                            .packed = packed,
-                            .runtime = runtime,
-                            .unit = unit,
-                            .sequence = sequence,
-                            .head = unit.key_head * group + within / blocks,
-                            .first_row = first_row,
-                            .num_rows = std::min(kernels::kRows, sequence.num_queries - first_row),
-                            .scratch = layout.at(scratch->data() + worker * layout.bytes())};
-      rows_done(rows);
-      progress.add(rows.num_rows);
+      const RowTask<T> task_rows{.r = r,
+                                 .packed = packed,
+                                 .runtime = runtime,
+                                 .unit = unit,
+                                 .sequence = sequence,
+                                 .rows = {.head = unit.key_head * group + within / blocks,
+                                          .first_row = first_row,
+                                          .num_rows = std::min(kernels::kRows, sequence.num_queries - first_row),
+                                          .rows_per_head = sequence.num_queries},
+                                 .scratch = layout.at(scratch->data() + worker * layout.bytes())};
+      rows_done(task_rows);
+      progress.add(task_rows.rows.num_rows);
     });
   }
 }
@@ -120,12 +121,12 @@ void forward(const AttentionCall<T>& call, const ResolvedAttention<T>& r, const 
   for_each_row_block<T>(r, two_walks ? walks[0] : runtime, [&](const RowTask<T>& task) {
     const FinishedRows<T> done = attend_and_finish(task);
     const Index b = task.sequence.batch;
-    const Index first = task.sequence.first_query + task.first_row;
-    write_context(written.context, b, task.head, first, task.num_rows, done.context);
-    write_rows(written.row_max, b, task.head, first, task.num_rows, done.row_max);
-    write_rows(written.row_sum, b, task.head, first, task.num_rows, done.row_sum);
-    write_rows(written.lse, b, task.head, first, task.num_rows, done.lse);
-    write_rows(written.sink_weights, b, task.head, first, task.num_rows, done.sink_weight);
+    const Index first = task.sequence.first_query + task.rows.first_row;
+    write_context(written.context, b, task.rows.head, first, task.rows.num_rows, done.context);
+    write_rows(written.row_max, b, task.rows.head, first, task.rows.num_rows, done.row_max);
+    write_rows(written.row_sum, b, task.rows.head, first, task.rows.num_rows, done.row_sum);
+    write_rows(written.lse, b, task.rows.head, first, task.rows.num_rows, done.lse);
+    write_rows(written.sink_weights, b, task.rows.head, first, task.rows.num_rows, done.sink_weight);
   });
   if (weights && rows > 0) {
     attention_weights<T>(call.query, call.key, {.row_max = written.row_max, .row_sum = written.row_sum},
@@ -143,16 +144,16 @@ void write_partials(const RowTask<T>& task, const ChunkRange& chunks, const Atte
     const bool visited = n >= chunks.begin && n < chunks.end;
     const kernels::ChunkState<T> plain = task.scratch.chunk(visited ? n - chunks.begin : 0);
     const kernels::ChunkState<T> scaled = task.scratch.scaled_chunk(visited ? n - chunks.begin : 0);
-    for (Index i = 0; i < task.num_rows; ++i) {
-      const Index row = task.first_row + i;
+    for (Index i = 0; i < task.rows.num_rows; ++i) {
+      const Index row = task.rows.first_row + i;
       const T row_max = visited ? plain.row_max[i] : -std::numeric_limits<T>::infinity();
       const T row_sum = visited ? plain.row_sum[i] : 0;
-      copy_elements(1, &row_max, 1, partials.row_max.pointer(n, b, task.head, row), 1);
-      copy_elements(1, &row_sum, 1, partials.row_sum.pointer(n, b, task.head, row), 1);
+      copy_elements(1, &row_max, 1, partials.row_max.pointer(n, b, task.rows.head, row), 1);
+      copy_elements(1, &row_sum, 1, partials.row_sum.pointer(n, b, task.rows.head, row), 1);
       const auto write = [&](const TensorView<T, 5>& output, const T* accumulator) {
         if (output.absent()) return;
         copy_elements(columns, visited ? accumulator + i * task.scratch.padded_columns : &nothing, visited ? 1 : 0,
-                      output.pointer(n, b, task.head, row, 0), output.strides[4]);
+                      output.pointer(n, b, task.rows.head, row, 0), output.strides[4]);
       };
       write(partials.accumulator, plain.accumulator);
       write(partials.scaled_accumulator, scaled.accumulator);
@@ -235,7 +236,9 @@ void attention_partials(std::type_identity_t<TensorView<const T, 4>> query,
   if (!partials.scaled_accumulator.absent()) check("scaled_accumulator", partials.scaled_accumulator, sums);
   internal::check_overlap(call.name, internal::input_footprints(call, options), written);
   internal::for_each_row_block<T>(r, runtime, [&](const internal::RowTask<T>& task) {
-    internal::write_partials(task, internal::attend(task), partials);
+    const internal::ChunkRange visited = internal::visible_chunks(task);
+    internal::attend(task, visited);
+    internal::write_partials(task, visited, partials);
   });
 }
 

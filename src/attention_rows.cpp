@@ -6,6 +6,8 @@
 #include <algorithm>
 #include <limits>
 
+#include "elements.h"
+
 namespace regard {
 inline namespace v0 {
 namespace internal {
@@ -34,9 +36,10 @@ kernels::ChunkState<T> RowScratch<T>::state_at(T* slots, Index slot) const {
 }
 
 template <class T>
-RowScratchLayout<T>::RowScratchLayout(const ResolvedAttention<T>& r, Index padded_columns)
-    : r_(r), padded_columns_(padded_columns), max_chunks_(0) {
+RowScratchLayout<T>::RowScratchLayout(const ResolvedAttention<T>& r, Index padded_columns, Index max_chunks)
+    : r_(r), padded_columns_(padded_columns), max_chunks_(max_chunks) {
   for (const Sequence& sequence : r.sequences) {
+    if (max_chunks > 0) break;
     Index reach = sequence.key_limit;
     if (r.window_left && (r.window_right || (r.causal && sequence.prefix == 0))) {
       // Rows of a task see at most a window each, one further than the last; two chunks may be cut.
@@ -65,6 +68,7 @@ RowScratch<T> RowScratchLayout<T>::place(std::byte* memory, Index* end) const {
   s.chunk_elements = kRows * padded_columns_ + kRows * kLanes + 2 * kPaddedRows;
   s.visible_rows = take(static_cast<VisibleRows*>(nullptr), 1);
   s.query = take(number, kRows * r_.depth);
+  s.gathered = take(number, kRows * r_.depth);
   s.scores = take(number, kRows * kBlockKeys);
   s.bias = take(number, has_bias(r_) ? kRows * kBlockKeys : 0);
   s.visible = take(static_cast<std::int32_t*>(nullptr), has_dense_visibility(r_) ? kRows * kBlockKeys : 0);
@@ -88,21 +92,41 @@ RowScratch<T> RowScratchLayout<T>::at(std::byte* memory) const {
   return place(memory, &end);
 }
 
+namespace {
+
+// Rows of one head lie at one stride; those of several are copied together first.
+template <class T>
+void pack_queries(const RowTask<T>& task) {
+  const ResolvedAttention<T>& r = task.r;
+  const TaskRows& rows = task.rows;
+  const auto row = [&](Index i) {
+    return r.query.pointer(task.sequence.batch, rows.head_of(i), task.sequence.first_query + rows.row_of(i), 0);
+  };
+  kernels::Matrix<T> from{row(0), r.query.strides[2], r.query.strides[3]};
+  if (rows.head_of(0) != rows.head_of(rows.num_rows - 1)) {
+    for (Index i = 0; i < rows.num_rows; ++i)
+      copy_elements(r.depth, row(i), r.query.strides[3], task.scratch.gathered + i * r.depth, 1);
+    from = {task.scratch.gathered, r.depth, 1};
+  }
+  kernels::active().template of<T>().pack_query(from, rows.num_rows, r.depth, task.scratch.query);
+}
+
+}  // namespace
+
 template <class T>
 kernels::ScoreBlock<T> start_rows(const RowTask<T>& task) {
   const ResolvedAttention<T>& r = task.r;
   const RowScratch<T>& s = task.scratch;
   VisibleRows& rows = *s.visible_rows;
-  fill_rows(r, task.sequence, task.first_row, task.num_rows, rows);
-  const Index row = task.sequence.first_query + task.first_row;
-  kernels::active().template of<T>().pack_query(
-      {r.query.pointer(task.sequence.batch, task.head, row, 0), r.query.strides[2], r.query.strides[3]}, task.num_rows,
-      r.depth, s.query);
+  fill_rows(r, task.sequence, task.rows, rows);
+  pack_queries(task);
   const bool alibi = !r.alibi_slopes.empty();
-  if (alibi) std::fill_n(s.slopes, task.num_rows, r.alibi_slopes[static_cast<std::size_t>(task.head)]);
+  for (Index i = 0; alibi && i < task.rows.num_rows; ++i) {
+    s.slopes[i] = r.alibi_slopes[static_cast<std::size_t>(task.rows.head_of(i))];
+  }
 
   kernels::ScoreBlock<T> block{};
-  block.num_rows = task.num_rows;
+  block.num_rows = task.rows.num_rows;
   block.depth = r.depth;
   block.query = s.query;
   block.scores = s.scores;
@@ -122,12 +146,12 @@ bool start_block(const RowTask<T>& task, Index key, kernels::ScoreBlock<T>& bloc
   const RowScratch<T>& s = task.scratch;
   block.first_key = key;
   block.num_keys = std::min(kBlockKeys, task.sequence.key_limit - key);
-  if (block.rules.visible && !fill_visible_tile(task.r, task.sequence, task.head, task.first_row, task.num_rows, key,
-                                                block.num_keys, *s.visible_rows, s.visible)) {
+  if (block.rules.visible &&
+      !fill_visible_tile(task.r, task.sequence, task.rows, key, block.num_keys, *s.visible_rows, s.visible)) {
     return false;
   }
   if (block.rules.bias) {
-    fill_bias_tile(task.r, task.sequence, task.head, task.first_row, task.num_rows, key, block.num_keys, s.bias);
+    fill_bias_tile(task.r, task.sequence, task.rows, key, block.num_keys, s.bias);
   }
   for (Index i = 0; i < kernels::kBlockPanels; ++i) {
     const Index panel = key / kPanel + i;
@@ -146,7 +170,7 @@ bool is_finite(T x) {
 enum class Sums { plain, scaled };
 
 template <class T>
-ChunkRange fill_chunks(const RowTask<T>& task, Sums sums) {
+void fill_chunks(const RowTask<T>& task, const ChunkRange& chunks, Sums sums) {
   const auto& kernel = kernels::active().template of<T>();
   const RowScratch<T>& s = task.scratch;
   kernels::AttentionBlock<T> block{};
@@ -154,9 +178,6 @@ ChunkRange fill_chunks(const RowTask<T>& task, Sums sums) {
   block.padded_columns = s.padded_columns;
   block.value_scale = sums == Sums::plain ? static_cast<T>(1) : static_cast<T>(kAttentionSumScale);
   const Interval& all = s.visible_rows->all;
-  if (all.begin >= all.end) return {0, 0};
-
-  const ChunkRange chunks{all.begin / kChunkKeys, (all.end + kChunkKeys - 1) / kChunkKeys};
   for (Index c = chunks.begin; c < chunks.end; ++c) {
     const Index slot = c - chunks.begin;
     block.state = sums == Sums::plain ? s.chunk(slot) : s.scaled_chunk(slot);
@@ -177,62 +198,84 @@ ChunkRange fill_chunks(const RowTask<T>& task, Sums sums) {
       }
       kernel.attention_block(block);
     }
-    kernel.finish_chunk(task.num_rows, block.state);
+    kernel.finish_chunk(task.rows.num_rows, block.state);
   }
-  return chunks;
 }
 
 template <class T>
 void finish(const RowTask<T>& task, const ChunkRange& chunks, Sums sums, T* context) {
   const RowScratch<T>& s = task.scratch;
   const kernels::ChunkState<T> first = sums == Sums::plain ? s.chunk(0) : s.scaled_chunk(0);
-  const bool sinks = !task.r.sinks.empty();
-  if (sinks) std::fill_n(s.sinks, task.num_rows, task.r.sinks[static_cast<std::size_t>(task.head)]);
-  kernels::active().template of<T>().finish_rows(
-      {.num_chunks = chunks.end - chunks.begin,
-       .num_rows = task.num_rows,
-       .columns = task.r.columns,
-       .accumulator = first.accumulator,
-       .accumulator_chunk_stride = s.chunk_elements,
-       .accumulator_row_stride = s.padded_columns,
-       .row_max = first.row_max,
-       .max_chunk_stride = s.chunk_elements,
-       .max_row_stride = 1,
-       .row_sum = first.row_sum,
-       .sum_chunk_stride = s.chunk_elements,
-       .sum_row_stride = 1,
-       .sinks = sinks ? s.sinks : nullptr,
-       .value_scale = sums == Sums::plain ? static_cast<T>(1) : static_cast<T>(kAttentionSumScale),
-       .context = context,
-       .out_row_max = s.row_max,
-       .out_row_sum = s.row_sum,
-       .out_lse = s.lse,
-       .out_sink_weight = s.sink_weight});
+  finish_partials(task,
+                  {.num_chunks = chunks.end - chunks.begin,
+                   .accumulator = first.accumulator,
+                   .accumulator_chunk_stride = s.chunk_elements,
+                   .accumulator_row_stride = s.padded_columns,
+                   .row_max = first.row_max,
+                   .row_sum = first.row_sum,
+                   .chunk_stride = s.chunk_elements},
+                  sums == Sums::plain ? static_cast<T>(1) : static_cast<T>(kAttentionSumScale), context);
 }
 
 }  // namespace
 
 template <class T>
-ChunkRange attend(const RowTask<T>& task) {
-  return fill_chunks(task, Sums::plain);
+void finish_partials(const RowTask<T>& task, const RowPartials<T>& from, T value_scale, T* context) {
+  const RowScratch<T>& s = task.scratch;
+  const bool sinks = !task.r.sinks.empty();
+  for (Index i = 0; sinks && i < task.rows.num_rows; ++i) {
+    s.sinks[i] = task.r.sinks[static_cast<std::size_t>(task.rows.head_of(i))];
+  }
+  kernels::active().template of<T>().finish_rows({.num_chunks = from.num_chunks,
+                                                  .num_rows = task.rows.num_rows,
+                                                  .columns = task.r.columns,
+                                                  .accumulator = from.accumulator,
+                                                  .accumulator_chunk_stride = from.accumulator_chunk_stride,
+                                                  .accumulator_row_stride = from.accumulator_row_stride,
+                                                  .row_max = from.row_max,
+                                                  .max_chunk_stride = from.chunk_stride,
+                                                  .max_row_stride = 1,
+                                                  .row_sum = from.row_sum,
+                                                  .sum_chunk_stride = from.chunk_stride,
+                                                  .sum_row_stride = 1,
+                                                  .sinks = sinks ? s.sinks : nullptr,
+                                                  .value_scale = value_scale,
+                                                  .context = context,
+                                                  .out_row_max = s.row_max,
+                                                  .out_row_sum = s.row_sum,
+                                                  .out_lse = s.lse,
+                                                  .out_sink_weight = s.sink_weight});
+}
+
+template <class T>
+ChunkRange visible_chunks(const RowTask<T>& task) {
+  VisibleRows& rows = *task.scratch.visible_rows;
+  fill_rows(task.r, task.sequence, task.rows, rows);
+  if (rows.all.begin >= rows.all.end) return {0, 0};
+  return {rows.all.begin / kChunkKeys, (rows.all.end + kChunkKeys - 1) / kChunkKeys};
+}
+
+template <class T>
+void attend(const RowTask<T>& task, const ChunkRange& chunks) {
+  fill_chunks(task, chunks, Sums::plain);
 }
 
 template <class T>
 void attend_scaled(const RowTask<T>& task, const ChunkRange& chunks) {
   const RowScratch<T>& s = task.scratch;
   const Index slots = chunks.end - chunks.begin;
-  const Index elements = task.num_rows * s.padded_columns;
+  const Index elements = task.rows.num_rows * s.padded_columns;
   bool overflowed = false;
   for (Index slot = 0; slot < slots; ++slot) {
     const T* plain = s.chunk(slot).accumulator;
     overflowed = overflowed || !std::all_of(plain, plain + elements, is_finite<T>);
   }
-  if (overflowed) fill_chunks(task, Sums::scaled);
+  if (overflowed) fill_chunks(task, chunks, Sums::scaled);
   for (Index slot = 0; slot < slots; ++slot) {
     const kernels::ChunkState<T> plain = s.chunk(slot);
     const kernels::ChunkState<T> scaled = s.scaled_chunk(slot);
-    std::copy_n(plain.row_max, task.num_rows, scaled.row_max);
-    std::copy_n(plain.row_sum, task.num_rows, scaled.row_sum);
+    std::copy_n(plain.row_max, task.rows.num_rows, scaled.row_max);
+    std::copy_n(plain.row_sum, task.rows.num_rows, scaled.row_sum);
     for (Index i = 0; i < elements; ++i) {
       if (is_finite(plain.accumulator[i])) {
         scaled.accumulator[i] = plain.accumulator[i] * static_cast<T>(kAttentionSumScale);
@@ -261,12 +304,13 @@ template <class T>
 FinishedRows<T> attend_and_finish(const RowTask<T>& task) {
   const RowScratch<T>& s = task.scratch;
   const Index columns = task.r.columns;
-  const ChunkRange chunks = attend(task);
+  const ChunkRange chunks = visible_chunks(task);
+  attend(task, chunks);
   finish(task, chunks, Sums::plain, s.context);
-  if (sums_overflowed(task.num_rows, columns, s.row_sum, s.context)) {
+  if (sums_overflowed(task.rows.num_rows, columns, s.row_sum, s.context)) {
     attend_scaled(task, chunks);
     finish(task, chunks, Sums::scaled, s.scaled_context);
-    take_scaled(task.num_rows, columns, s.row_sum, s.scaled_context, s.context);
+    take_scaled(task.rows.num_rows, columns, s.row_sum, s.scaled_context, s.context);
   }
   return {s.context, s.row_max, s.row_sum, s.lse, s.sink_weight};
 }
@@ -275,7 +319,9 @@ template struct RowScratch<float>;
 template class RowScratchLayout<float>;
 template kernels::ScoreBlock<float> start_rows(const RowTask<float>&);
 template bool start_block(const RowTask<float>&, Index, kernels::ScoreBlock<float>&);
-template ChunkRange attend(const RowTask<float>&);
+template ChunkRange visible_chunks(const RowTask<float>&);
+template void finish_partials(const RowTask<float>&, const RowPartials<float>&, float, float*);
+template void attend(const RowTask<float>&, const ChunkRange&);
 template void attend_scaled(const RowTask<float>&, const ChunkRange&);
 template FinishedRows<float> attend_and_finish(const RowTask<float>&);
 template bool sums_overflowed(Index, Index, const float*, const float*);
@@ -284,7 +330,9 @@ template struct RowScratch<double>;
 template class RowScratchLayout<double>;
 template kernels::ScoreBlock<double> start_rows(const RowTask<double>&);
 template bool start_block(const RowTask<double>&, Index, kernels::ScoreBlock<double>&);
-template ChunkRange attend(const RowTask<double>&);
+template ChunkRange visible_chunks(const RowTask<double>&);
+template void finish_partials(const RowTask<double>&, const RowPartials<double>&, double, double*);
+template void attend(const RowTask<double>&, const ChunkRange&);
 template void attend_scaled(const RowTask<double>&, const ChunkRange&);
 template FinishedRows<double> attend_and_finish(const RowTask<double>&);
 template bool sums_overflowed(Index, Index, const double*, const double*);

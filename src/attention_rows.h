@@ -16,6 +16,7 @@ template <class T>
 struct RowScratch {
   VisibleRows* visible_rows;
   T* query;               // packed
+  T* gathered;            // [kRows][D], when rows of several heads make a task
   T* scores;              // [kRows][kBlockKeys]
   T* bias;                // [kRows][kBlockKeys], when there is a bias
   std::int32_t* visible;  // [kRows][kBlockKeys], when there is a mask
@@ -43,7 +44,8 @@ struct RowScratch {
 template <class T>
 class RowScratchLayout {
  public:
-  RowScratchLayout(const ResolvedAttention<T>& r, Index padded_columns);
+  // max_chunks: chunks that a task holds at a time; 0: all that its rows can see.
+  RowScratchLayout(const ResolvedAttention<T>& r, Index padded_columns, Index max_chunks = 0);
   Index bytes() const { return bytes_; }
   RowScratch<T> at(std::byte* memory) const;
 
@@ -59,13 +61,11 @@ class RowScratchLayout {
 template <class T>
 struct RowTask {
   const ResolvedAttention<T>& r;
-  const PackedKeys<T>& packed;
+  const KeyPanels<T>& packed;
   const Runtime& runtime;
   const Unit& unit;
   const Sequence& sequence;
-  Index head;
-  Index first_row;  // within the sequence
-  Index num_rows;
+  TaskRows rows;
   RowScratch<T> scratch;
 };
 
@@ -83,13 +83,34 @@ kernels::ScoreBlock<T> start_rows(const RowTask<T>& task);
 template <class T>
 bool start_block(const RowTask<T>& task, Index key, kernels::ScoreBlock<T>& block);
 
-// Fills the slots of the task's chunks.
+// The chunks that the task's rows see.
 template <class T>
-ChunkRange attend(const RowTask<T>& task);
+ChunkRange visible_chunks(const RowTask<T>& task);
+
+// Fills the slots of these chunks.
+template <class T>
+void attend(const RowTask<T>& task, const ChunkRange& chunks);
 
 // Fills the scaled slots: a finite sum of the plain slots times kAttentionSumScale, any other computed anew.
 template <class T>
 void attend_scaled(const RowTask<T>& task, const ChunkRange& chunks);
+
+// The chunk results of a task's rows, wherever they lie.
+template <class T>
+struct RowPartials {
+  Index num_chunks;
+  const T* accumulator;
+  Index accumulator_chunk_stride;
+  Index accumulator_row_stride;
+  const T* row_max;
+  const T* row_sum;
+  Index chunk_stride;  // of row_max and row_sum; rows lie side by side
+};
+
+// The merge of the chunks, the sink and the division: fills the scratch's row_max, row_sum, lse and sink_weight, and
+// context.
+template <class T>
+void finish_partials(const RowTask<T>& task, const RowPartials<T>& from, T value_scale, T* context);
 
 template <class T>
 struct FinishedRows {

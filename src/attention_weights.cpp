@@ -73,14 +73,14 @@ void weigh(const RowTask<T>& task, const WeightsRequest<T>& request, Index first
   const RowScratch<T>& s = task.scratch;
   const auto& kernel = kernels::active().template of<T>();
   const Sequence& sequence = task.sequence;
-  const Index row = sequence.first_query + task.first_row;
+  const Index row = sequence.first_query + task.rows.first_row;
   const bool weights = request.kind == WeightsKind::weights;
   const T nothing = weights ? static_cast<T>(0) : -std::numeric_limits<T>::infinity();
   kernels::ScoreBlock<T> block = start_rows(task);
   const Interval& seen = s.visible_rows->all;
   if (weights) {
     const auto load = [&](const TensorView<const T, 3>& from, T* to) {
-      copy_elements(task.num_rows, from.pointer(sequence.batch, task.head, row), from.strides[2], to, 1);
+      copy_elements(task.rows.num_rows, from.pointer(sequence.batch, task.rows.head, row), from.strides[2], to, 1);
     };
     load(request.row_max, s.row_max);
     load(request.row_sum, s.row_sum);
@@ -89,9 +89,9 @@ void weigh(const RowTask<T>& task, const WeightsRequest<T>& request, Index first
   const auto fill = [&](Index first_column, Index end_column) {
     T filler[kBlockKeys];
     std::fill_n(filler, kBlockKeys, nothing);
-    for (Index i = 0; i < task.num_rows; ++i) {
+    for (Index i = 0; i < task.rows.num_rows; ++i) {
       for (Index column = first_column; column < end_column; column += kBlockKeys) {
-        write_block(output, sequence.batch, task.head, first_output + i, column,
+        write_block(output, sequence.batch, task.rows.head, first_output + i, column,
                     std::min(kBlockKeys, end_column - column), filler);
       }
     }
@@ -107,9 +107,9 @@ void weigh(const RowTask<T>& task, const WeightsRequest<T>& request, Index first
       continue;
     }
     kernel.score_block(block);
-    if (weights) kernel.weights_block(task.num_rows, s.row_max, s.row_sum, s.scores);
-    for (Index i = 0; i < task.num_rows; ++i) {
-      write_block(output, sequence.batch, task.head, first_output + i, sequence.first_key + key, block.num_keys,
+    if (weights) kernel.weights_block(task.rows.num_rows, s.row_max, s.row_sum, s.scores);
+    for (Index i = 0; i < task.rows.num_rows; ++i) {
+      write_block(output, sequence.batch, task.rows.head, first_output + i, sequence.first_key + key, block.num_keys,
                   s.scores + i * kBlockKeys);
     }
   }
@@ -174,17 +174,19 @@ void attention_weights(std::type_identity_t<TensorView<const T, 4>> query,
     }
     for_each_item(runtime, workers, static_cast<Index>(work.size()) * group, [&](Index item, int worker) {
       const auto& [unit, piece] = work[static_cast<std::size_t>(item / group)];
-      const RowTask<T> task{.r = r,
-                            .packed = packed,
-                            .runtime = runtime,
-                            .unit = *unit,
-                            .sequence = r.sequences[static_cast<std::size_t>(piece->sequence)],
-                            .head = unit->key_head * group + item % group,
-                            .first_row = piece->first_row,
-                            .num_rows = piece->num_rows,
-                            .scratch = layout.at(scratch.data() + worker * layout.bytes())};
+      const RowTask<T> task{
+          .r = r,
+          .packed = packed,
+          .runtime = runtime,
+          .unit = *unit,
+          .sequence = r.sequences[static_cast<std::size_t>(piece->sequence)],
+          .rows = {.head = unit->key_head * group + item % group,
+                   .first_row = piece->first_row,
+                   .num_rows = piece->num_rows,
+                   .rows_per_head = r.sequences[static_cast<std::size_t>(piece->sequence)].num_queries},
+          .scratch = layout.at(scratch.data() + worker * layout.bytes())};
       weigh(task, request, piece->first_output, output);
-      progress.add(task.num_rows);
+      progress.add(task.rows.num_rows);
     });
   }
 }

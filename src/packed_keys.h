@@ -29,8 +29,20 @@ struct Unit {
   Index first_panel;  // within the wave's packed arrays
 };
 
+// Where the rows of a task find their keys and values, packed: a copy made for the call, or a cache.
 template <class T>
-class PackedKeys {
+class KeyPanels {
+ public:
+  virtual const T* key_panel(const Unit& unit, Index panel) const = 0;
+  virtual const T* value_panel(const Unit& unit, Index panel) const = 0;
+  virtual bool finite(const Unit& unit, Index panel) const = 0;  // every value of the panel
+
+ protected:
+  ~KeyPanels() = default;
+};
+
+template <class T>
+class PackedKeys final : public KeyPanels<T> {
  public:
   PackedKeys(const ResolvedAttention<T>& r, const Runtime& runtime)
       : r_(r),
@@ -57,13 +69,13 @@ class PackedKeys {
     return units_;
   }
 
-  const T* key_panel(const Unit& unit, Index panel) const {
+  const T* key_panel(const Unit& unit, Index panel) const override {
     return keys_.data() + (unit.first_panel + panel) * key_panel_elements();
   }
-  const T* value_panel(const Unit& unit, Index panel) const {
+  const T* value_panel(const Unit& unit, Index panel) const override {
     return values_.data() + (unit.first_panel + panel) * value_panel_elements();
   }
-  bool finite(const Unit& unit, Index panel) const { return finite_.data()[unit.first_panel + panel] != 0; }
+  bool finite(const Unit& unit, Index panel) const override { return finite_.data()[unit.first_panel + panel] != 0; }
 
  private:
   Index num_units() const { return static_cast<Index>(r_.sequences.size()) * r_.num_key_heads; }

@@ -32,14 +32,13 @@ Interval visible_interval(const ResolvedAttention<T>& r, const Sequence& sequenc
 }
 
 template <class T>
-void fill_rows(const ResolvedAttention<T>& r, const Sequence& sequence, Index first_row, Index num_rows,
-               VisibleRows& rows) {
+void fill_rows(const ResolvedAttention<T>& r, const Sequence& sequence, const TaskRows& of, VisibleRows& rows) {
   rows.all = {sequence.num_keys, 0};
-  for (Index i = 0; i < num_rows; ++i) {
-    const Interval seen = visible_interval(r, sequence, first_row + i);
+  for (Index i = 0; i < of.num_rows; ++i) {
+    const Interval seen = visible_interval(r, sequence, of.row_of(i));
     rows.begin[i] = seen.begin;
     rows.end[i] = seen.end;
-    rows.positions[i] = first_row + i + sequence.offset;
+    rows.positions[i] = of.row_of(i) + sequence.offset;
     if (seen.begin < seen.end) {
       rows.all.begin = std::min(rows.all.begin, seen.begin);
       rows.all.end = std::max(rows.all.end, seen.end);
@@ -48,14 +47,15 @@ void fill_rows(const ResolvedAttention<T>& r, const Sequence& sequence, Index fi
 }
 
 template <class T>
-bool fill_visible_tile(const ResolvedAttention<T>& r, const Sequence& sequence, Index head, Index first_row,
-                       Index num_rows, Index first_key, Index num_keys, const VisibleRows& rows, std::int32_t* tile) {
+bool fill_visible_tile(const ResolvedAttention<T>& r, const Sequence& sequence, const TaskRows& of, Index first_key,
+                       Index num_keys, const VisibleRows& rows, std::int32_t* tile) {
   const Index b = sequence.batch;
   const Index key0 = sequence.first_key + first_key;
   bool any = false;
-  for (Index i = 0; i < num_rows; ++i) {
+  for (Index i = 0; i < of.num_rows; ++i) {
     std::int32_t* sees = tile + i * kBlockKeys;
-    const Index query = sequence.first_query + first_row + i;
+    const Index head = of.head_of(i);
+    const Index query = sequence.first_query + of.row_of(i);
     std::fill_n(sees, num_keys, -1);
     std::fill(sees + num_keys, sees + kBlockKeys, 0);
     if (!r.mask.absent()) {
@@ -82,12 +82,12 @@ bool fill_visible_tile(const ResolvedAttention<T>& r, const Sequence& sequence, 
 }
 
 template <class T>
-void fill_bias_tile(const ResolvedAttention<T>& r, const Sequence& sequence, Index head, Index first_row,
-                    Index num_rows, Index first_key, Index num_keys, T* tile) {
+void fill_bias_tile(const ResolvedAttention<T>& r, const Sequence& sequence, const TaskRows& of, Index first_key,
+                    Index num_keys, T* tile) {
   const auto copy = [&](const auto& bias) {
-    for (Index i = 0; i < num_rows; ++i) {
-      const auto* from =
-          bias.pointer(sequence.batch, head, sequence.first_query + first_row + i, sequence.first_key + first_key);
+    for (Index i = 0; i < of.num_rows; ++i) {
+      const auto* from = bias.pointer(sequence.batch, of.head_of(i), sequence.first_query + of.row_of(i),
+                                      sequence.first_key + first_key);
       T* to = tile + i * kBlockKeys;
       for (Index j = 0; j < num_keys; ++j) to[j] = static_cast<T>(read_element(from + j * bias.strides[3]));
       std::fill(to + num_keys, to + kBlockKeys, static_cast<T>(0));
@@ -102,16 +102,14 @@ void fill_bias_tile(const ResolvedAttention<T>& r, const Sequence& sequence, Ind
 
 template Interval visible_interval(const ResolvedAttention<float>&, const Sequence&, Index);
 template Interval visible_interval(const ResolvedAttention<double>&, const Sequence&, Index);
-template void fill_rows(const ResolvedAttention<float>&, const Sequence&, Index, Index, VisibleRows&);
-template void fill_rows(const ResolvedAttention<double>&, const Sequence&, Index, Index, VisibleRows&);
-template bool fill_visible_tile(const ResolvedAttention<float>&, const Sequence&, Index, Index, Index, Index, Index,
+template void fill_rows(const ResolvedAttention<float>&, const Sequence&, const TaskRows&, VisibleRows&);
+template void fill_rows(const ResolvedAttention<double>&, const Sequence&, const TaskRows&, VisibleRows&);
+template bool fill_visible_tile(const ResolvedAttention<float>&, const Sequence&, const TaskRows&, Index, Index,
                                 const VisibleRows&, std::int32_t*);
-template bool fill_visible_tile(const ResolvedAttention<double>&, const Sequence&, Index, Index, Index, Index, Index,
+template bool fill_visible_tile(const ResolvedAttention<double>&, const Sequence&, const TaskRows&, Index, Index,
                                 const VisibleRows&, std::int32_t*);
-template void fill_bias_tile(const ResolvedAttention<float>&, const Sequence&, Index, Index, Index, Index, Index,
-                             float*);
-template void fill_bias_tile(const ResolvedAttention<double>&, const Sequence&, Index, Index, Index, Index, Index,
-                             double*);
+template void fill_bias_tile(const ResolvedAttention<float>&, const Sequence&, const TaskRows&, Index, Index, float*);
+template void fill_bias_tile(const ResolvedAttention<double>&, const Sequence&, const TaskRows&, Index, Index, double*);
 
 }  // namespace internal
 }  // namespace v0

@@ -20,6 +20,18 @@ struct Interval {
   Index end;
 };
 
+// The rows of a task: row i is query row row_of(i) of query head head_of(i). Where a task holds rows of several heads,
+// rows_per_head of each follow one another.
+struct TaskRows {
+  Index head;
+  Index first_row;  // within the head and the sequence
+  Index num_rows;
+  Index rows_per_head;
+
+  Index head_of(Index i) const { return head + (first_row + i) / rows_per_head; }
+  Index row_of(Index i) const { return (first_row + i) % rows_per_head; }
+};
+
 // Keys that row i of the sequence sees by causal, window, prefix and key length.
 template <class T>
 Interval visible_interval(const ResolvedAttention<T>& r, const Sequence& sequence, Index row);
@@ -32,8 +44,7 @@ struct VisibleRows {
   Interval all;
 };
 template <class T>
-void fill_rows(const ResolvedAttention<T>& r, const Sequence& sequence, Index first_row, Index num_rows,
-               VisibleRows& rows);
+void fill_rows(const ResolvedAttention<T>& r, const Sequence& sequence, const TaskRows& of, VisibleRows& rows);
 
 // Whether there are options that need a dense tile.
 template <class T>
@@ -48,13 +59,13 @@ bool has_bias(const ResolvedAttention<T>& r) {
 // Writes −1 (sees) or 0 to tile[row][lane] for 64 keys from first_key on; returns whether any row sees any key of its
 // interval. Lanes from num_keys on are left 0.
 template <class T>
-bool fill_visible_tile(const ResolvedAttention<T>& r, const Sequence& sequence, Index head, Index first_row,
-                       Index num_rows, Index first_key, Index num_keys, const VisibleRows& rows, std::int32_t* tile);
+bool fill_visible_tile(const ResolvedAttention<T>& r, const Sequence& sequence, const TaskRows& of, Index first_key,
+                       Index num_keys, const VisibleRows& rows, std::int32_t* tile);
 
 // Writes the additive bias to tile[row][lane]; lanes from num_keys on are left 0.
 template <class T>
-void fill_bias_tile(const ResolvedAttention<T>& r, const Sequence& sequence, Index head, Index first_row,
-                    Index num_rows, Index first_key, Index num_keys, T* tile);
+void fill_bias_tile(const ResolvedAttention<T>& r, const Sequence& sequence, const TaskRows& of, Index first_key,
+                    Index num_keys, T* tile);
 
 }  // namespace internal
 }  // namespace v0

@@ -1,0 +1,123 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// Keys and values that stay between calls, packed as the kernels read them: attention_decode() copies none of them.
+//
+//     append(key, value)          sequence 0   [panel][panel][pan…]      a panel: 32 keys of every head
+//            │                    sequence 1   [panel][pan…]             a page: panels allocated together
+//            ▼                                    ▲
+//     one block of memory         fork(0, 1) shares whole panels; only the last, half-filled one is copied
+//
+//   contiguous   page_keys = 0: each sequence has a page of its own with room for `capacity` keys
+//   paged        page_keys = 32·n: pages are taken as a sequence grows, and given back by truncate()
+//   ring         the last `capacity` keys of a sequence that goes on for ever; key numbers keep counting
+//
+// The block holds everything, at offsets, in the same layout on every instruction set (docs/kv-cache.md, version
+// kKvCacheVersion): written to a file and read or mapped back, it is the cache again. Any number of threads may read a
+// cache at once. One thread may change a sequence while others read other sequences; a second one that changes the
+// cache at that moment is refused with std::logic_error.
+// Read next: docs/kv-cache.md, src/kv_cache.cpp, src/attention_decode.cpp.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <span>
+#include <vector>
+
+#include "regard/attention.h"
+
+namespace regard {
+inline namespace v0 {
+
+inline constexpr std::uint32_t kKvCacheVersion = 1;
+
+struct KvCacheShape {
+  Index num_sequences = 1;
+  Index num_key_heads = 1;  // Hkv
+  Index depth = 0;          // D
+  Index columns = 0;        // Dv
+  Index capacity = 0;       // keys of a sequence; of a ring: keys that stay
+  Index page_keys = 0;      // a multiple of 32; 0: contiguous
+  Index num_pages = 0;      // with page_keys: pages of all sequences together
+  bool ring = false;        // with page_keys = 0
+
+  friend bool operator==(const KvCacheShape&, const KvCacheShape&) = default;
+};
+
+// T is the type of keys and values: float or double.
+template <class T>
+class REGARD_EXPORT KvCache {
+ public:
+  // Bytes of the block. Throws std::invalid_argument for a shape that makes no sense or whose bytes no Index can count.
+  static Index bytes(const KvCacheShape& shape);
+
+  // Empty, in memory of its own.
+  explicit KvCache(const KvCacheShape& shape);
+  // Empty, in the caller's memory: at least bytes(shape), aligned to 64, overwritten, and outliving the cache.
+  KvCache(const KvCacheShape& shape, std::span<std::byte> memory);
+  // What another cache left in memory, as it stands. Nothing is written, so that memory may be a read-only mapping as
+  // long as only const members are called. Throws std::runtime_error, naming the byte offset, for anything but a
+  // consistent block of this version and type.
+  static KvCache open(std::span<std::byte> memory);
+
+  KvCache(KvCache&&) noexcept = default;
+  KvCache& operator=(KvCache&&) noexcept = default;
+
+  const KvCacheShape& shape() const { return shape_; }
+  std::span<const std::byte> memory() const { return memory_; }
+  // Keys that were appended and not truncated; of a ring, also those that have gone.
+  Index length(Index sequence) const;
+  // The first key that is still there: 0 but for rings.
+  Index first_key(Index sequence) const;
+  Index num_free_pages() const;
+
+  // Adds keys (Hkv, L, D) and values (Hkv, L, Dv) to the end of a sequence.
+  // Throws std::invalid_argument for shapes, sequence or capacity, std::runtime_error where pages run out; then
+  // nothing has changed.
+  void append(Index sequence, TensorView<const T, 3> key, TensorView<const T, 3> value);
+  // To all sequences: (B, Hkv, L, D) and (B, Hkv, L, Dv), the first counts[b] of L keys (all where counts is empty).
+  void append(TensorView<const T, 4> key, TensorView<const T, 4> value, std::span<const Index> counts = {});
+
+  // Keeps the first `length` keys. Pages that no sequence uses any more are free again.
+  // Throws std::invalid_argument where that is more than there are, or less than a ring still has.
+  void truncate(Index sequence, Index length);
+
+  // Makes `to`, which must be empty, a sequence of the same keys. Whole panels are shared, the last, half-filled one
+  // is copied. Throws std::invalid_argument for rings and for `to` that is not empty; std::runtime_error where pages
+  // run out; then nothing has changed.
+  void fork(Index from, Index to);
+
+  // The panels of 32 keys as the kernels read them (docs/kv-cache.md); panel = key / 32, of a key that is there.
+  const T* key_panel(Index sequence, Index key_head, Index panel) const;
+  const T* value_panel(Index sequence, Index key_head, Index panel) const;
+  // Whether every value of the panel is finite; false may also stand for a key that has gone.
+  bool values_finite(Index sequence, Index key_head, Index panel) const;
+
+ private:
+  struct Block;
+  KvCache() = default;
+  void format(std::span<std::byte> memory);
+
+  KvCacheShape shape_;
+  std::vector<std::byte> owned_;
+  std::span<std::byte> memory_;
+  int writing_ = 0;  // a thread is changing the cache
+};
+
+// attention_forward over a cache: the same bits as over the keys and values that it holds, as (B, Hkv, S, D) with
+// key_lengths = the cache's lengths and S the longest of them.
+//   query (B, H, L, D), B the cache's sequences, any L ≥ 1, H a multiple of Hkv; writes every view of outputs but
+//   weights, which must be absent (attention_weights has them from row_max and row_sum).
+// options as in attention_forward, without key_lengths and packed sequences. Query row i of sequence b is at position
+// i + query_offset; name it: QueryAlignment::bottom_right for the newest keys.
+// The query heads of a key head are computed together: each key and value is read once for all of them. Few heads with
+// long sequences are cut by chunks of keys over the threads.
+// Throws like attention_forward, and std::invalid_argument where a query sees keys that a ring has dropped: a window
+// of w keys and L queries need a capacity of w + L − 1.
+template <class T>
+REGARD_EXPORT void attention_decode(std::type_identity_t<TensorView<const T, 4>> query, const KvCache<T>& cache,
+                                    const AttentionOutputs<T>& outputs,
+                                    const std::type_identity_t<AttentionOptions<T>>& options = {},
+                                    const Runtime& runtime = {});
+
+}  // namespace v0
+}  // namespace regard

@@ -1,0 +1,468 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// Caches: whatever was appended, in whatever pieces, to whatever kind of cache, forked and truncated, attention_decode
+// gives the bits of attention_forward over the same keys; and what a cache refuses, it refuses whole.
+// Read next: attention_bits_test.cpp.
+#include "regard/kv_cache.h"
+
+#include <atomic>
+#include <thread>
+
+#include "attention_cases.h"
+#include "attention_checks.h"
+
+namespace regard {
+namespace {
+
+template <class T>
+class KvCacheOf : public testing::Test {};
+using Types = testing::Types<float, double>;
+TYPED_TEST_SUITE(KvCacheOf, Types);
+
+// Keys and values of all sequences as they should be: (B, Hkv, S, …), S the longest.
+template <class T>
+struct Ground {
+  Index key_heads, depth, columns;
+  std::vector<std::vector<T>> keys, values;  // [sequence]: [key][head][…]
+
+  Index length(std::size_t s) const { return static_cast<Index>(keys[s].size()) / (key_heads * depth); }
+  Index longest() const {
+    Index most = 0;
+    for (std::size_t s = 0; s < keys.size(); ++s) most = std::max(most, length(s));
+    return most;
+  }
+  Array<T, 4> dense(const std::vector<std::vector<T>>& from, Index width) const {
+    Array<T, 4> array({static_cast<Index>(from.size()), key_heads, longest(), width});
+    // What stands beyond a sequence's end must not matter.
+    array.fill([] { return std::numeric_limits<double>::quiet_NaN(); });
+    for (std::size_t s = 0; s < from.size(); ++s) {
+      for (std::size_t i = 0; i < from[s].size(); ++i) {
+        const auto at = static_cast<Index>(i);
+        array.set({static_cast<Index>(s), at / width % key_heads, at / width / key_heads, at % width}, from[s][i]);
+      }
+    }
+    return array;
+  }
+  // n more keys of sequence s, as (Hkv, n, …) views want them.
+  std::pair<Array<T, 3>, Array<T, 3>> more(Random& random, std::size_t s, Index n) {
+    auto key = normal_array<T, 3>(random, {key_heads, n, depth});
+    auto value = normal_array<T, 3>(random, {key_heads, n, columns});
+    if (n > 0 && random.chance(0.1)) value.set({0, random.integer(0, n - 1), 0}, std::numeric_limits<T>::infinity());
+    for (Index i = 0; i < n; ++i) {
+      for (Index h = 0; h < key_heads; ++h) {
+        for (Index d = 0; d < depth; ++d) keys[s].push_back(key.get({h, i, d}));
+        for (Index c = 0; c < columns; ++c) values[s].push_back(value.get({h, i, c}));
+      }
+    }
+    return {std::move(key), std::move(value)};
+  }
+  void truncate(std::size_t s, Index length) {
+    keys[s].resize(static_cast<std::size_t>(length * key_heads * depth));
+    values[s].resize(static_cast<std::size_t>(length * key_heads * columns));
+  }
+};
+
+template <class T>
+Ground<T> empty_ground(const KvCacheShape& shape) {
+  const auto sequences = static_cast<std::size_t>(shape.num_sequences);
+  return {shape.num_key_heads, shape.depth, shape.columns, std::vector<std::vector<T>>(sequences),
+          std::vector<std::vector<T>>(sequences)};
+}
+
+template <class T>
+void append(KvCache<T>& cache, Ground<T>& ground, Random& random, Index s, Index n) {
+  const auto [key, value] = ground.more(random, static_cast<std::size_t>(s), n);
+  cache.append(s, key.view(), value.view());
+}
+
+// attention_decode over the cache and attention_forward over the ground: every output, bit by bit.
+template <class T>
+void expect_forward_bits(const KvCache<T>& cache, const Ground<T>& ground, const Array<T, 4>& query,
+                         AttentionOptions<T> options, const Runtime& runtime = {}) {
+  std::vector<Index> lengths;
+  for (std::size_t s = 0; s < ground.keys.size(); ++s) {
+    lengths.push_back(ground.length(s));
+    ASSERT_EQ(cache.length(static_cast<Index>(s)), lengths.back());
+  }
+  const Array<T, 4> key = ground.dense(ground.keys, ground.depth);
+  const Array<T, 4> value = ground.dense(ground.values, ground.columns);
+  const auto& [B, H, L, D] = query.shape();
+  auto got = AttentionArrays<T>::dense(B, H, L, 0, ground.columns, false);
+  attention_decode<T>(query.view(), cache, got.views(), options, runtime);
+  auto expected = AttentionArrays<T>::dense(B, H, L, 0, ground.columns, false);
+  options.key_lengths = lengths;
+  attention_forward<T>(query.view(), key.view(), value.view(), expected.views(), options, {.num_threads = 1});
+  EXPECT_TRUE(same_bits(all_bits(got), all_bits(expected)));
+}
+
+std::vector<KvCacheShape> kinds(Index sequences, Index key_heads, Index depth, Index columns, Index capacity) {
+  const auto of = [&](Index page_keys, Index num_pages, bool ring) {
+    return KvCacheShape{.num_sequences = sequences,
+                        .num_key_heads = key_heads,
+                        .depth = depth,
+                        .columns = columns,
+                        .capacity = capacity,
+                        .page_keys = page_keys,
+                        .num_pages = num_pages,
+                        .ring = ring};
+  };
+  return {of(0, 0, false), of(32, sequences * ((capacity + 31) / 32), false),
+          of(128, sequences * ((capacity + 127) / 128), false), of(0, 0, true)};
+}
+
+TYPED_TEST(KvCacheOf, DecodesToTheBitsOfForward) {
+  using T = TypeParam;
+  on_every_instruction_set([&](const kernels::KernelTable&) {
+    for (const KvCacheShape& shape : kinds(3, 2, 11, 37, 2300)) {
+      Random random(1);
+      KvCache<T> cache(shape);
+      Ground<T> ground = empty_ground<T>(shape);
+      append(cache, ground, random, 0, 2290);
+      append(cache, ground, random, 1, 1);
+      for (const Index n : {5, 27, 1, 31, 32, 33, 64, 1000, 3}) append(cache, ground, random, 2, n);
+      for (const Index L : {1, 2, 21}) {
+        const auto query = normal_array<T, 4>(random, {3, 6, L, 11});
+        Array<bool, 4> mask({3, 1, L, 2290});
+        mask.fill([&] { return random.chance(0.7); });
+        const auto bias = normal_array<float, 4>(random, {1, 6, 1, 2290});
+        const std::vector<T> slopes(6, static_cast<T>(0.01)), sinks{0, 1, 2, 3, -1, -2};
+        const std::vector<AttentionOptions<T>> all = {
+            {.query_offset = Index{0}},
+            {.causal = true, .query_offset = QueryAlignment::bottom_right},
+            {.causal = true, .query_offset = QueryAlignment::bottom_right, .window = {700, 0}, .sinks = sinks},
+            {.causal = true,
+             .query_offset = Index{2000},
+             .mask = mask.view(),
+             .bias = bias.view(),
+             .alibi_slopes = slopes,
+             .sinks = sinks,
+             .soft_cap = 5.0}};
+        for (const AttentionOptions<T>& options : all) {
+          for (const int threads : {1, 2, 7}) {
+            SCOPED_TRACE(testing::Message() << "page_keys " << shape.page_keys << " ring " << shape.ring << " L " << L
+                                            << " threads " << threads);
+            expect_forward_bits(cache, ground, query, options, {.num_threads = threads});
+          }
+        }
+      }
+    }
+  });
+}
+
+// Random lives: append, truncate, fork, and the bits after each; the block opens again, too.
+TYPED_TEST(KvCacheOf, LivesAtRandom) {
+  using T = TypeParam;
+  for (const KvCacheShape& kind : kinds(4, 2, 5, 7, 300)) {
+    if (kind.ring) continue;
+    KvCacheShape shape = kind;
+    if (shape.page_keys == 32) shape.num_pages = 10;  // too few for all: some appends fail
+    Random random(7);
+    KvCache<T> cache(shape);
+    Ground<T> ground = empty_ground<T>(shape);
+    int refused = 0, forked = 0;
+    for (int step = 0; step < 400; ++step) {
+      const Index s = random.integer(0, 3);
+      const std::vector<std::byte> before(cache.memory().begin(), cache.memory().end());
+      const Ground<T> ground_before = ground;
+      try {
+        const double what = random.uniform();
+        if (what < 0.6) {
+          const Index room = shape.capacity - cache.length(s);
+          append(cache, ground, random, s, std::min(room, random.one_of({0, 1, 1, 2, 30, 33, 70})));
+        } else if (what < 0.85) {
+          const Index length = random.chance(0.3) ? 0 : random.integer(0, cache.length(s));
+          cache.truncate(s, length);
+          ground.truncate(static_cast<std::size_t>(s), length);
+        } else {
+          const Index to = random.integer(0, 3);
+          if (to == s) continue;
+          cache.truncate(to, 0);
+          ground.truncate(static_cast<std::size_t>(to), 0);
+          cache.fork(s, to);
+          ground.keys[static_cast<std::size_t>(to)] = ground.keys[static_cast<std::size_t>(s)];
+          ground.values[static_cast<std::size_t>(to)] = ground.values[static_cast<std::size_t>(s)];
+          ++forked;
+        }
+      } catch (const std::runtime_error& error) {
+        ++refused;
+        EXPECT_NE(std::string(error.what()).find("are free; truncate a sequence"), std::string::npos) << error.what();
+        if (std::string(error.what()).starts_with("KvCache::append")) {
+          EXPECT_TRUE(std::equal(before.begin(), before.end(), cache.memory().begin()));
+          ground = ground_before;
+        }
+      }
+      std::vector<std::byte> copy(cache.memory().size() + 64);
+      const std::size_t lead = (64 - reinterpret_cast<std::uintptr_t>(copy.data()) % 64) % 64;
+      std::copy(cache.memory().begin(), cache.memory().end(), copy.begin() + static_cast<std::ptrdiff_t>(lead));
+      const KvCache<T> opened = KvCache<T>::open(std::span(copy).subspan(lead));
+      EXPECT_EQ(opened.shape(), shape);
+      const auto query = normal_array<T, 4>(random, {4, 4, random.integer(1, 3), 5});
+      expect_forward_bits(step % 2 == 0 ? cache : opened, ground, query,
+                          {.causal = true, .query_offset = QueryAlignment::bottom_right});
+    }
+    EXPECT_GT(forked, 20);
+    EXPECT_EQ(refused > 0, shape.page_keys != 128) << refused;
+    for (Index s = 0; s < 4; ++s) cache.truncate(s, 0);
+    EXPECT_EQ(cache.num_free_pages(), shape.page_keys > 0 ? shape.num_pages : 4);
+  }
+}
+
+TYPED_TEST(KvCacheOf, ForkCopiesAtMostTheLastPanel) {
+  using T = TypeParam;
+  Random random(3);
+  const KvCacheShape shape{
+      .num_sequences = 3, .depth = 4, .columns = 4, .capacity = 512, .page_keys = 64, .num_pages = 12};
+  KvCache<T> cache(shape);
+  Ground<T> ground = empty_ground<T>(shape);
+  append(cache, ground, random, 0, 200);
+  const Index free = cache.num_free_pages();
+  cache.fork(0, 1);
+  EXPECT_EQ(cache.num_free_pages(), free - 1);  // for the copy of keys 192 … 199
+  for (Index panel = 0; panel < 6; ++panel) EXPECT_EQ(cache.key_panel(1, 0, panel), cache.key_panel(0, 0, panel));
+  EXPECT_NE(cache.key_panel(1, 0, 6), cache.key_panel(0, 0, 6));
+  cache.truncate(0, 192);
+  cache.fork(0, 2);
+  EXPECT_EQ(cache.num_free_pages(), free);  // sequence 0 gave its last page back; there was nothing to copy
+}
+
+TYPED_TEST(KvCacheOf, ARingGoesOnForEver) {
+  using T = TypeParam;
+  on_every_instruction_set([&](const kernels::KernelTable&) {
+    Random random(4);
+    const KvCacheShape shape{
+        .num_sequences = 2, .num_key_heads = 1, .depth = 6, .columns = 6, .capacity = 100, .ring = true};
+    KvCache<T> cache(shape);
+    Ground<T> ground = empty_ground<T>(shape);
+    for (int step = 0; step < 60; ++step) {
+      const Index L = random.integer(1, 20);
+      for (Index s = 0; s < 2; ++s) append(cache, ground, random, s, s == 0 ? L : L + step % 7);
+      const auto query = normal_array<T, 4>(random, {2, 3, L, 6});
+      expect_forward_bits(cache, ground, query,
+                          {.causal = true, .query_offset = QueryAlignment::bottom_right, .window = {100 - L, 0}});
+    }
+    EXPECT_GT(cache.length(0), 400);
+    EXPECT_GT(cache.first_key(0), cache.length(0) - 160);
+    EXPECT_LE(cache.first_key(0), cache.length(0) - 100);
+  });
+}
+
+TYPED_TEST(KvCacheOf, ARingRefusesAWindowThatItNoLongerHas) {
+  using T = TypeParam;
+  Random random(5);
+  const KvCacheShape shape{.num_sequences = 1, .depth = 3, .columns = 3, .capacity = 64, .ring = true};
+  KvCache<T> cache(shape);
+  Ground<T> ground = empty_ground<T>(shape);
+  append(cache, ground, random, 0, 512);
+  const auto query = normal_array<T, 4>(random, {1, 1, 4, 3});
+  auto outputs = AttentionArrays<T>::dense(1, 1, 4, 0, 3, false);
+  const auto decode = [&](Window window) {
+    attention_decode<T>(query.view(), cache, outputs.views(),
+                        {.causal = true, .query_offset = QueryAlignment::bottom_right, .window = window});
+  };
+  decode({.left = 60, .right = 0});
+  EXPECT_EQ(refusal([&] { decode({}); }),
+            "attention_decode: the first query of sequence 0 sees key 0 and the ring has dropped all before key 416; a "
+            "window of w keys and L queries need a capacity of w + L - 1");
+  EXPECT_NE(refusal([&] { decode({.left = 200, .right = 0}); }).find("sees key 308 and"), std::string::npos);
+}
+
+// A mean of the largest numbers is finite although the sum is not: also where the chunks are cut over threads.
+TYPED_TEST(KvCacheOf, SumsThatOverflowAreCutLikeTheWhole) {
+  using T = TypeParam;
+  const KvCacheShape shape{.num_sequences = 1, .depth = 4, .columns = 3, .capacity = 40000};
+  KvCache<T> cache(shape);
+  Ground<T> ground = empty_ground<T>(shape);
+  Random random(6);
+  auto [key, value] = ground.more(random, 0, 40000);
+  for (Index j = 0; j < 40000; ++j) {
+    value.set({0, j, 1}, std::numeric_limits<T>::max());
+    ground.values[0][static_cast<std::size_t>(3 * j + 1)] = std::numeric_limits<T>::max();
+  }
+  cache.append(0, key.view(), value.view());
+  const auto query = normal_array<T, 4>(random, {1, 2, 1, 4});
+  for (const int threads : {1, 2, 5})
+    expect_forward_bits(cache, ground, query, {.query_offset = Index{0}}, {.num_threads = threads});
+}
+
+TYPED_TEST(KvCacheOf, AppendsToAllSequencesAtOnce) {
+  using T = TypeParam;
+  for (const KvCacheShape& shape : kinds(3, 2, 5, 4, 200)) {
+    Random random(8);
+    KvCache<T> together(shape), apart(shape);
+    for (const std::array<Index, 3>& counts : {std::array<Index, 3>{40, 3, 0}, {1, 40, 33}, {7, 0, 40}}) {
+      const auto key = normal_array<T, 4>(random, {3, 2, 40, 5});
+      const auto value = normal_array<T, 4>(random, {3, 2, 40, 4});
+      together.append(key.view(), value.view(), counts);
+      for (Index s = 0; s < 3; ++s) {
+        const Index n = counts[static_cast<std::size_t>(s)];
+        const auto part = [&](const TensorView<const T, 4>& all) {
+          return TensorView<const T, 3>(all.pointer(s, 0, 0, 0), {2, n, all.shape[3]},
+                                        {all.strides[1], all.strides[2], all.strides[3]});
+        };
+        apart.append(s, part(key.view()), part(value.view()));
+      }
+    }
+    for (Index s = 0; s < 3; ++s) {
+      ASSERT_EQ(together.length(s), apart.length(s));
+      for (Index j = 0; j < together.length(s); ++j) {
+        for (Index h = 0; h < 2; ++h) {
+          for (Index d = 0; d < 5; ++d)
+            EXPECT_EQ(together.key_panel(s, h, j / 32)[d * 32 + j % 32],
+                      apart.key_panel(s, h, j / 32)[d * 32 + j % 32]);
+          for (Index c = 0; c < 4; ++c)
+            EXPECT_EQ(together.value_panel(s, h, j / 32)[j % 32 * 32 + c],
+                      apart.value_panel(s, h, j / 32)[j % 32 * 32 + c]);
+        }
+      }
+    }
+  }
+}
+
+// The bytes are the same whatever instruction set wrote them.
+TYPED_TEST(KvCacheOf, TheBlockIsTheSameOnEveryInstructionSet) {
+  using T = TypeParam;
+  std::vector<std::vector<std::byte>> blocks;
+  on_every_instruction_set([&](const kernels::KernelTable&) {
+    Random random(9);
+    const KvCacheShape shape{.num_sequences = 2, .num_key_heads = 2, .depth = 5, .columns = 40, .capacity = 96};
+    std::vector<std::byte> memory(static_cast<std::size_t>(KvCache<T>::bytes(shape)) + 64);
+    const std::size_t lead = (64 - reinterpret_cast<std::uintptr_t>(memory.data()) % 64) % 64;
+    KvCache<T> cache(shape, std::span(memory).subspan(lead));
+    Ground<T> ground = empty_ground<T>(shape);
+    for (const Index n : {40, 13, 30}) append(cache, ground, random, 0, n);
+    blocks.emplace_back(cache.memory().begin(), cache.memory().end());
+  });
+  for (const auto& block : blocks) EXPECT_EQ(block, blocks.front());
+}
+
+// Any byte of the book changed: refused with its offset, or read without a fault.
+TYPED_TEST(KvCacheOf, ABrokenBlockIsRefused) {
+  using T = TypeParam;
+  Random random(10);
+  const KvCacheShape shape{
+      .num_sequences = 2, .depth = 3, .columns = 3, .capacity = 100, .page_keys = 32, .num_pages = 6};
+  const auto size = static_cast<std::size_t>(KvCache<T>::bytes(shape));
+  std::vector<std::byte> memory(size + 64);
+  const std::size_t lead = (64 - reinterpret_cast<std::uintptr_t>(memory.data()) % 64) % 64;
+  const std::span<std::byte> block = std::span(memory).subspan(lead, size);
+  KvCache<T> cache(shape, block);
+  Ground<T> ground = empty_ground<T>(shape);
+  append(cache, ground, random, 0, 70);
+  cache.fork(0, 1);
+  const auto query = normal_array<T, 4>(random, {2, 1, 1, 3});
+  int refused = 0;
+  const Index book = reinterpret_cast<const std::byte*>(cache.key_panel(0, 0, 0)) - block.data();
+  for (Index at = 0; at < std::min<Index>(book, 1000); ++at) {
+    for (const std::byte flip : {std::byte{1}, std::byte{0x80}, std::byte{0xff}}) {
+      block[static_cast<std::size_t>(at)] ^= flip;
+      try {
+        const KvCache<T> opened = KvCache<T>::open(block);
+        auto outputs = AttentionArrays<T>::dense(opened.shape().num_sequences, 1, 1, 0, opened.shape().columns, false);
+        if (opened.shape().num_sequences == 2 && opened.shape().depth == 3)
+          attention_decode<T>(query.view(), opened, outputs.views(), {.query_offset = Index{0}});
+      } catch (const std::runtime_error& error) {
+        ++refused;
+        EXPECT_TRUE(std::string(error.what()).starts_with("KvCache: byte ")) << error.what();
+      }
+      block[static_cast<std::size_t>(at)] ^= flip;
+    }
+  }
+  EXPECT_GT(refused, 300);
+  EXPECT_THROW(KvCache<T>::open(block.first(size - 1)), std::runtime_error);
+  EXPECT_THROW(KvCache<T>::open(block.first(20)), std::runtime_error);
+  EXPECT_NO_THROW(KvCache<T>::open(block));
+}
+
+// Readers of one sequence while another grows; a second writer is turned away.
+TYPED_TEST(KvCacheOf, OneWriterManyReaders) {
+  using T = TypeParam;
+  Random random(11);
+  const KvCacheShape shape{
+      .num_sequences = 2, .depth = 16, .columns = 16, .capacity = 60000, .page_keys = 64, .num_pages = 1000};
+  KvCache<T> cache(shape);
+  const auto some_key = normal_array<T, 3>(random, {1, 200, 16});
+  const auto some_value = normal_array<T, 3>(random, {1, 200, 16});
+  const auto all_key = normal_array<T, 3>(random, {1, 50000, 16});
+  const auto all_value = normal_array<T, 3>(random, {1, 50000, 16});
+  cache.append(0, some_key.view(), some_value.view());
+  const std::vector<T> panel(cache.key_panel(0, 0, 3), cache.key_panel(0, 0, 3) + 16 * 32);
+  std::atomic<bool> writing = true;
+  int refused = 0;
+  Index read = 0;
+  // Until the other thread is not just there.
+  const auto insist = [](auto change) {
+    for (;;) {
+      try {
+        return change();
+      } catch (const std::logic_error&) {
+      }
+    }
+  };
+  std::thread writer([&] {
+    for (int n = 0; n < 20; ++n) {
+      insist([&] { cache.append(1, all_key.view(), all_value.view()); });
+      insist([&] { cache.truncate(1, 0); });
+    }
+    writing = false;
+  });
+  while (writing) {
+    EXPECT_TRUE(std::equal(panel.begin(), panel.end(), cache.key_panel(0, 0, 3)));
+    ++read;
+    try {
+      cache.append(0, TensorView<const T, 3>(some_key.view().data, {1, 0, 16}),
+                   TensorView<const T, 3>(some_value.view().data, {1, 0, 16}));
+    } catch (const std::logic_error& error) {
+      ++refused;
+    }
+  }
+  writer.join();
+  EXPECT_GT(read, 0);
+  EXPECT_GT(refused, 0);
+}
+
+TEST(KvCacheRefusals, NameTheArgument) {
+  const KvCacheShape good{.num_sequences = 2, .num_key_heads = 2, .depth = 4, .columns = 3, .capacity = 40};
+  const auto made = [&](auto change) {
+    KvCacheShape shape = good;
+    change(shape);
+    return refusal([&] { KvCache<float> cache(shape); });
+  };
+  EXPECT_EQ(made([](auto& s) { s.depth = 0; }), "KvCache: depth is 0; expected 1 or more");
+  EXPECT_EQ(made([](auto& s) { s.num_sequences = -1; }), "KvCache: num_sequences is -1; expected 0 or more");
+  EXPECT_EQ(made([](auto& s) { s.page_keys = 48; }), "KvCache: page_keys is 48; expected a multiple of 32");
+  EXPECT_EQ(made([](auto& s) { s.num_pages = 4; }),
+            "KvCache: num_pages is given without page_keys; a contiguous cache has a page for each sequence");
+  EXPECT_EQ(
+      made([](auto& s) { s.capacity = std::numeric_limits<Index>::max(); }),
+      "KvCache: a cache of this shape has more bytes or panels than can be counted; expected fewer or smaller pages");
+  KvCache<float> cache(good);
+  Array<float, 3> key({2, 5, 4}), value({2, 5, 3}), wide({2, 41, 4}), wide_value({2, 41, 3});
+  const auto appended = [&](Index s, const Array<float, 3>& k, const Array<float, 3>& v) {
+    return refusal([&] { cache.append(s, k.view(), v.view()); });
+  };
+  EXPECT_EQ(appended(2, key, value), "KvCache::append: there is no sequence 2; expected 0 to 1");
+  EXPECT_EQ(appended(0, key, key), "KvCache::append: value has shape (2, 5, 4); expected (2, 5, 3)");
+  EXPECT_EQ(appended(0, wide, wide_value),
+            "KvCache::append: sequence 0 holds 0 keys and 41 more are given; its capacity is 40");
+  cache.append(0, key.view(), value.view());
+  EXPECT_EQ(refusal([&] { cache.truncate(0, 6); }), "KvCache::truncate: length is 6; sequence 0 has keys 0 to 5");
+  EXPECT_EQ(refusal([&] { cache.fork(1, 0); }),
+            "KvCache::fork: sequence 0 has 5 keys; expected another, empty sequence");
+  Array<float, 4> query({2, 2, 1, 4});
+  auto outputs = AttentionArrays<float>::dense(2, 2, 1, 0, 3, false);
+  const auto decoded = [&](const AttentionOptions<float>& options) {
+    return refusal([&] { attention_decode<float>(query.view(), cache, outputs.views(), options); });
+  };
+  const std::vector<Index> lengths{1, 1};
+  EXPECT_EQ(decoded({.key_lengths = lengths}),
+            "attention_decode: key_lengths is given; expected none: the cache has them");
+  EXPECT_NE(decoded({.causal = true}).find("query_offset"), std::string::npos);
+  EXPECT_EQ(decoded({.query_offset = Index{0}}), "accepted");
+  AttentionOutputs<float> inside = outputs.views();
+  inside.context.data = reinterpret_cast<float*>(const_cast<std::byte*>(cache.memory().data()));
+  EXPECT_EQ(refusal([&] { attention_decode<float>(query.view(), cache, inside, {.query_offset = Index{0}}); }),
+            "attention_decode: context overlaps the cache; expected separate memory");
+}
+
+}  // namespace
+}  // namespace regard
