@@ -4,12 +4,11 @@
 //
 //     task = up to 60 rows of one key head of one sequence: the rows of its query heads, one after the other
 //
-//     many tasks   a task walks its chunks and is finished                                        one parallel phase
-//     few tasks    every (task, chunk) by itself, into a partial of Dv + 2 numbers a row; then    two parallel phases
-//                  every task is finished from its partials
+//     many tasks   a task walks its chunks and is finished                     one parallel phase
+//     few tasks    every (task, chunk) by itself; then every task is finished  two parallel phases
 //
-// Which of the two moves no bit: a chunk starts afresh in both, and finish_rows folds the same numbers in the same
-// order. Read next: attention_rows.cpp, kv_cache.cpp.
+// Either way a chunk leaves Dv + 2 numbers a row, and finish_rows folds them in order: which of the two moves no bit.
+// Read next: attention_rows.cpp, kv_cache.cpp.
 #include <algorithm>
 
 #include "attention_arguments.h"
@@ -64,21 +63,46 @@ void write_finished(const RowTask<T>& task, const FinishedRows<T>& done, const A
   }
 }
 
-// A task, the chunks that it visits, and where its partials begin.
+// A task, the chunks that it visits, and where its partials begin when those of all tasks are kept.
 struct Item {
   std::size_t unit;
   Index first_row;
   Index num_rows;
   ChunkRange chunks;
-  Index first_partial;  // in rows of partials: (chunk, row) stands at first_partial + chunk · num_rows + row
+  Index first_partial;
+
+  Index num_partials() const { return (chunks.end - chunks.begin) * num_rows; }
 };
 
-// Partials of all tasks: a row of Dv numbers, a maximum and a sum for each (chunk, row).
+// What chunks leave: Dv numbers, a maximum and a sum for each (chunk, row) of a task, rows side by side.
 template <class T>
-struct Partials {
-  T* accumulator;
-  T* row_max;
-  T* row_sum;
+class Partials {
+ public:
+  Partials(const Runtime& runtime, Index count, Index columns)
+      : columns_(columns), accumulator_(runtime, count * columns), row_max_(runtime, count), row_sum_(runtime, count) {}
+
+  // The task's rows of one chunk, copied to `at` on.
+  void keep(Index at, Index num_rows, const kernels::ChunkState<T>& state, Index padded_columns) const {
+    for (Index i = 0; i < num_rows; ++i)
+      std::copy_n(state.accumulator + i * padded_columns, columns_, accumulator_.data() + (at + i) * columns_);
+    std::copy_n(state.row_max, num_rows, row_max_.data() + at);
+    std::copy_n(state.row_sum, num_rows, row_sum_.data() + at);
+  }
+  RowPartials<T> from(Index at, Index num_chunks, Index num_rows) const {
+    return {.num_chunks = num_chunks,
+            .accumulator = accumulator_.data() + at * columns_,
+            .accumulator_chunk_stride = num_rows * columns_,
+            .accumulator_row_stride = columns_,
+            .row_max = row_max_.data() + at,
+            .row_sum = row_sum_.data() + at,
+            .chunk_stride = num_rows};
+  }
+
+ private:
+  Index columns_;
+  Workspace<T> accumulator_;
+  Workspace<T> row_max_;
+  Workspace<T> row_sum_;
 };
 
 template <class T>
@@ -91,21 +115,21 @@ class Decoder {
         outputs_(outputs),
         runtime_(runtime),
         group_(r.num_key_heads > 0 ? r.num_heads / r.num_key_heads : 0),
-        padded_columns_((r.columns + kPanel - 1) / kPanel * kPanel) {}
+        padded_columns_((r.columns + kPanel - 1) / kPanel * kPanel),
+        layout_(r, padded_columns_, 1) {}
 
   void run() {
     list_units();
-    const RowScratchLayout<T> whole(r_, padded_columns_);
-    list_items(whole);
-    const double products = count_products();
+    list_items();
     // A million products take some ten microseconds: less than waking a thread.
-    const int all_workers = products < 1e6 ? 1 : num_workers(runtime_, num_pieces_);
+    const int workers = count_products() < 1e6 ? 1 : num_workers(runtime_, num_pieces_);
+    Workspace<std::byte> memory(runtime_, workers * layout_.bytes());
+    scratch_ = memory.data();
     // Fewer tasks than four for each thread leave threads without work at the end: chunks are the smaller pieces.
-    const bool split = all_workers > 1 && static_cast<Index>(items_.size()) < 4 * all_workers;
-    if (split) {
-      run_split(all_workers);
+    if (workers > 1 && static_cast<Index>(items_.size()) < 4 * workers) {
+      run_split(workers);
     } else {
-      run_whole(whole, std::min<int>(all_workers, static_cast<int>(std::max<std::size_t>(items_.size(), 1))));
+      run_whole(workers);
     }
   }
 
@@ -118,7 +142,7 @@ class Decoder {
     }
   }
 
-  RowTask<T> task_of(const Item& item, const RowScratch<T>& scratch) const {
+  RowTask<T> task_of(const Item& item, std::byte* scratch) const {
     const Unit& unit = units_[item.unit];
     const Sequence& sequence = r_.sequences[static_cast<std::size_t>(unit.sequence)];
     return {.r = r_,
@@ -130,20 +154,20 @@ class Decoder {
                      .first_row = item.first_row,
                      .num_rows = item.num_rows,
                      .rows_per_head = sequence.num_queries},
-            .scratch = scratch};
+            .scratch = layout_.at(scratch)};
   }
+  RowTask<T> task_of(const Item& item, int worker) const { return task_of(item, scratch_ + worker * layout_.bytes()); }
 
-  void list_items(const RowScratchLayout<T>& layout) {
-    Workspace<std::byte> memory(runtime_, layout.bytes());
-    const RowScratch<T> scratch = layout.at(memory.data());
+  void list_items() {
+    Workspace<std::byte> memory(runtime_, layout_.bytes());
     for (std::size_t u = 0; u < units_.size(); ++u) {
       const Index rows = group_ * r_.sequences[static_cast<std::size_t>(units_[u].sequence)].num_queries;
       for (Index first = 0; first < rows; first += kRows) {
-        Item item{u, first, std::min(kRows, rows - first), {0, 0}, partial_rows_};
-        item.chunks = visible_chunks(task_of(item, scratch));
-        const Index chunks = item.chunks.end - item.chunks.begin;
-        partial_rows_ += chunks * item.num_rows;
-        num_pieces_ += std::max<Index>(chunks, 1);
+        Item item{u, first, std::min(kRows, rows - first), {0, 0}, num_partials_};
+        item.chunks = visible_chunks(task_of(item, memory.data()));
+        num_partials_ += item.num_partials();
+        most_partials_ = std::max(most_partials_, item.num_partials());
+        num_pieces_ += std::max<Index>(item.chunks.end - item.chunks.begin, 1);
         items_.push_back(item);
       }
     }
@@ -158,69 +182,52 @@ class Decoder {
     return products;
   }
 
-  void run_whole(const RowScratchLayout<T>& layout, int workers) {
-    Workspace<std::byte> memory(runtime_, workers * layout.bytes());
+  void run_whole(int workers) const {
+    const Partials<T> partials(runtime_, workers * most_partials_, r_.columns);
     for_each_item(runtime_, workers, static_cast<Index>(items_.size()), [&](Index n, int worker) {
-      const RowTask<T> task =
-          task_of(items_[static_cast<std::size_t>(n)], layout.at(memory.data() + worker * layout.bytes()));
-      write_finished(task, attend_and_finish(task), outputs_);
+      const Item& item = items_[static_cast<std::size_t>(n)];
+      const RowTask<T> task = task_of(item, worker);
+      const Index at = worker * most_partials_;
+      for (Index c = item.chunks.begin; c < item.chunks.end; ++c) attend_chunk(task, item, c, partials, at);
+      write_finished(task, finish(task, item, partials, at), outputs_);
     });
   }
 
-  void run_split(int workers) {
-    const RowScratchLayout<T> layout(r_, padded_columns_, 1);
-    Workspace<std::byte> memory(runtime_, workers * layout.bytes());
-    Workspace<T> accumulator(runtime_, partial_rows_ * r_.columns);
-    Workspace<T> row_max(runtime_, partial_rows_);
-    Workspace<T> row_sum(runtime_, partial_rows_);
-    const Partials<T> partials{accumulator.data(), row_max.data(), row_sum.data()};
+  void run_split(int workers) const {
+    const Partials<T> partials(runtime_, num_partials_, r_.columns);
     std::vector<std::pair<std::size_t, Index>> pieces;
     for (std::size_t n = 0; n < items_.size(); ++n) {
       for (Index c = items_[n].chunks.begin; c < items_[n].chunks.end; ++c) pieces.emplace_back(n, c);
     }
     for_each_item(runtime_, workers, static_cast<Index>(pieces.size()), [&](Index p, int worker) {
       const auto& [n, chunk] = pieces[static_cast<std::size_t>(p)];
-      const RowTask<T> task = task_of(items_[n], layout.at(memory.data() + worker * layout.bytes()));
-      attend(task, {chunk, chunk + 1});
-      keep(items_[n], chunk, task.scratch.chunk(0), partials);
+      attend_chunk(task_of(items_[n], worker), items_[n], chunk, partials, items_[n].first_partial);
     });
     for_each_item(runtime_, workers, static_cast<Index>(items_.size()), [&](Index n, int worker) {
       const Item& item = items_[static_cast<std::size_t>(n)];
-      const RowTask<T> task = task_of(item, layout.at(memory.data() + worker * layout.bytes()));
-      write_finished(task, finish(task, item, partials), outputs_);
+      const RowTask<T> task = task_of(item, worker);
+      write_finished(task, finish(task, item, partials, item.first_partial), outputs_);
     });
   }
 
-  void keep(const Item& item, Index chunk, const kernels::ChunkState<T>& state, const Partials<T>& partials) const {
-    const Index at = item.first_partial + (chunk - item.chunks.begin) * item.num_rows;
-    for (Index i = 0; i < item.num_rows; ++i)
-      std::copy_n(state.accumulator + i * padded_columns_, r_.columns, partials.accumulator + (at + i) * r_.columns);
-    std::copy_n(state.row_max, item.num_rows, partials.row_max + at);
-    std::copy_n(state.row_sum, item.num_rows, partials.row_sum + at);
+  void attend_chunk(const RowTask<T>& task, const Item& item, Index chunk, const Partials<T>& partials,
+                    Index at) const {
+    attend(task, {chunk, chunk + 1});
+    partials.keep(at + (chunk - item.chunks.begin) * item.num_rows, item.num_rows, task.scratch.chunk(0),
+                  padded_columns_);
   }
 
-  FinishedRows<T> finish(const RowTask<T>& task, const Item& item, const Partials<T>& partials) const {
+  FinishedRows<T> finish(const RowTask<T>& task, const Item& item, const Partials<T>& partials, Index at) const {
     const RowScratch<T>& s = task.scratch;
-    const Index chunks = item.chunks.end - item.chunks.begin;
-    const auto finish_from = [&](T value_scale, T* context) {
-      finish_partials(task,
-                      {.num_chunks = chunks,
-                       .accumulator = partials.accumulator + item.first_partial * r_.columns,
-                       .accumulator_chunk_stride = item.num_rows * r_.columns,
-                       .accumulator_row_stride = r_.columns,
-                       .row_max = partials.row_max + item.first_partial,
-                       .row_sum = partials.row_sum + item.first_partial,
-                       .chunk_stride = item.num_rows},
-                      value_scale, context);
-    };
-    finish_from(1, s.context);
+    const RowPartials<T> from = partials.from(at, item.chunks.end - item.chunks.begin, item.num_rows);
+    finish_partials(task, from, static_cast<T>(1), s.context);
     if (sums_overflowed(item.num_rows, r_.columns, s.row_sum, s.context)) {
       for (Index c = item.chunks.begin; c < item.chunks.end; ++c) {
         attend(task, {c, c + 1});
         attend_scaled(task, {c, c + 1});
-        keep(item, c, s.scaled_chunk(0), partials);
+        partials.keep(at + (c - item.chunks.begin) * item.num_rows, item.num_rows, s.scaled_chunk(0), padded_columns_);
       }
-      finish_from(static_cast<T>(kAttentionSumScale), s.scaled_context);
+      finish_partials(task, from, static_cast<T>(kAttentionSumScale), s.scaled_context);
       take_scaled(item.num_rows, r_.columns, s.row_sum, s.scaled_context, s.context);
     }
     return {s.context, s.row_max, s.row_sum, s.lse, s.sink_weight};
@@ -232,10 +239,13 @@ class Decoder {
   const Runtime& runtime_;
   Index group_;
   Index padded_columns_;
+  RowScratchLayout<T> layout_;  // of one chunk
+  std::byte* scratch_ = nullptr;
   std::vector<Unit> units_;
   std::vector<Item> items_;
-  Index partial_rows_ = 0;
-  Index num_pieces_ = 0;
+  Index num_partials_ = 0;   // of all items
+  Index most_partials_ = 0;  // of one item
+  Index num_pieces_ = 0;     // (item, chunk)
 };
 
 // Every key that a row sees must still be there.
@@ -290,6 +300,7 @@ void attention_decode(std::type_identity_t<TensorView<const T, 4>> query, const 
       footprint(kName, "the cache", cache.memory().data(), std::array<Index, 1>{bytes}, std::array<Index, 1>{1}, 1));
   check_outputs(kName, outputs, {r.batch, r.num_heads, r.num_queries, r.columns}, r.num_keys, inputs);
   check_ring(r, cache);
+  if (r.batch * r.num_heads * r.num_queries == 0) return;
   Decoder<T>(r, cache, outputs, runtime).run();
 }
 

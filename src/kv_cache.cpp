@@ -286,7 +286,9 @@ template <class T>
 Index KvCache<T>::bytes(const KvCacheShape& shape) {
   check_shape(shape);
   const Layout layout(shape, sizeof(T));
-  if (layout.bytes > std::numeric_limits<Index>::max() / 2 ||
+  // Also where there are no pages yet, so that no extent of a panel is beyond counting.
+  constexpr Index kMost = std::numeric_limits<Index>::max() / 1024;
+  if (layout.bytes > kMost || layout.head_elements > kMost ||
       layout.num_slots > std::numeric_limits<std::int32_t>::max())
     refuse_shape("a cache of this shape has more bytes or panels than can be counted; expected fewer or smaller pages");
   return layout.bytes;

@@ -1,0 +1,88 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// libFuzzer target for the block of a cache: any bytes are opened, or refused with std::runtime_error that names the
+// byte; what is opened can be read, decoded, cut, forked and grown without a fault, and opens again.
+// Read next: src/kv_cache.cpp.
+#include "regard/kv_cache.h"
+
+#include <algorithm>
+#include <cstdlib>
+#include <cstring>
+#include <memory>
+#include <stdexcept>
+
+namespace {
+
+using regard::Index;
+using regard::KvCache;
+using regard::TensorView;
+
+void require(bool condition) {
+  if (!condition) std::abort();
+}
+
+// The bytes of a file lie at an aligned place.
+struct Block {
+  std::vector<std::byte> bytes;
+  std::span<std::byte> aligned;
+  explicit Block(std::span<const std::byte> from) : bytes(from.size() + 64) {
+    void* at = bytes.data();
+    std::size_t space = bytes.size();
+    std::align(64, from.size(), at, space);
+    aligned = {static_cast<std::byte*>(at), from.size()};
+    std::copy(from.begin(), from.end(), aligned.begin());
+  }
+};
+
+void decode(const KvCache<float>& cache) {
+  const regard::KvCacheShape& s = cache.shape();
+  std::vector<float> query(static_cast<std::size_t>(s.num_sequences * s.num_key_heads * s.depth), 1.0F);
+  std::vector<float> context(static_cast<std::size_t>(s.num_sequences * s.num_key_heads * s.columns));
+  try {
+    regard::attention_decode<float>({query.data(), {s.num_sequences, s.num_key_heads, 1, s.depth}}, cache,
+                                    {.context = {context.data(), {s.num_sequences, s.num_key_heads, 1, s.columns}}},
+                                    {.causal = true,
+                                     .query_offset = regard::QueryAlignment::bottom_right,
+                                     .window = {.left = s.ring ? s.capacity - 1 : s.capacity, .right = 0}},
+                                    {.num_threads = 1});
+  } catch (const std::invalid_argument&) {  // a ring that lost keys by a cut
+  }
+}
+
+void change(KvCache<float>& cache) {
+  const regard::KvCacheShape& s = cache.shape();
+  const std::vector<float> numbers(static_cast<std::size_t>(s.num_key_heads * 33 * std::max(s.depth, s.columns)));
+  for (Index n = 0; n < s.num_sequences; ++n) {
+    const auto attempt = [](auto call) {
+      try {
+        call();
+      } catch (const std::invalid_argument&) {
+      } catch (const std::runtime_error&) {
+      }
+    };
+    attempt([&] {
+      cache.append(n, {numbers.data(), {s.num_key_heads, 33, s.depth}},
+                   {numbers.data(), {s.num_key_heads, 33, s.columns}});
+    });
+    attempt([&] { cache.fork(n, (n + 1) % s.num_sequences); });
+    attempt([&] { cache.truncate(n, cache.length(n) / 2); });
+  }
+}
+
+}  // namespace
+
+extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {
+  Block block(std::as_bytes(std::span(data, size)));
+  try {
+    KvCache<float> cache = KvCache<float>::open(block.aligned);
+    const regard::KvCacheShape& s = cache.shape();
+    if (std::max({s.num_sequences, s.num_key_heads, s.depth, s.columns}) > 1000) return 0;
+    decode(cache);
+    change(cache);
+    decode(cache);
+    require(KvCache<float>::open(block.aligned).shape() == cache.shape());
+  } catch (const std::runtime_error& error) {
+    require(std::strncmp(error.what(), "KvCache: byte ", 14) == 0);
+  }
+  return 0;
+}
