@@ -90,9 +90,9 @@ struct Comparison {
 
 // word: one name for all sentences, as word_index takes it, or as many as there are sentences, with commas between:
 // "bank", "bank#1", "bank,bank#1,@4". All must be the same word: the same pieces.
-// Throws std::invalid_argument for fewer than 2 or more than kMostCompared sentences, a word that is not there or stands
-// several times unnamed, a word to hide that stands in no sentence, a control that stands in no two sentences or is
-// the word itself; and as read_sentence does.
+// Throws std::invalid_argument for fewer than 2 or more than kMostCompared sentences, a word that is not there or
+// stands several times unnamed, a word to hide that stands in no sentence, a control that stands in no two sentences or
+// is the word itself; and as read_sentence does.
 REGARD_EXPORT Comparison compare_word(const SentenceModel& model, std::string_view word,
                                       const std::vector<std::string>& sentences, const CompareOptions& options = {},
                                       const Runtime& runtime = {});
