@@ -164,3 +164,28 @@ def test_any_text_gives_a_clean_screen(folder, text):
     assert not any(ord(c) < 32 and c != "\n" for c in shown) and "\u202e" not in shown
     assert len(shown.splitlines()) <= 40
     json.loads(succeed("explain", text, "--model", folder, "--json"))
+
+
+def test_a_text_from_a_pipe_and_a_word_that_stands_twice_are_compared(folder):
+    beside = ("--beside", "she put her money in the bank")
+    want = screen(folder, "--token", "bank", *beside)
+    piped = succeed("explain", "-", "--model", folder, "--token", "bank", *beside, stdin=TEXT.encode() + b"\n", env=UTF8).decode()
+    assert piped == want
+    twice = screen(folder, "--token", "the#1", *beside)
+    assert 'of "the" in A' in twice and twice != screen(folder, "--token", "the#0", *beside)
+
+
+def test_a_page_beside_the_screen_ends_it_with_its_address(folder, tmp_path):
+    want = screen(folder, "--token", "bank")
+    (tmp_path / "a b").mkdir()
+    for name, address in (("p.html", "p.html"), ("a b/é#1%.html", "a%20b/%C3%A9%231%25.html"), ("./a b/../q.html", "q.html")):
+        got = succeed("explain", TEXT, "--model", folder, "--token", "bank", "--html", name, cwd=tmp_path, env=UTF8).decode()
+        assert got == f"{want}\n  page   file://{tmp_path}/{address}   step by step, all 12 heads\n"
+        assert (tmp_path / name).read_bytes().startswith(b"<!doctype html>")
+    pure = succeed("explain", TEXT, "--model", folder, "--token", "bank", "--html", "-", env=UTF8)
+    assert pure.startswith(b"<!doctype html>") and pure.endswith(b"</html>\n")
+    text = succeed("compare", "bank", TEXT, "the bank", "--model", folder, env=UTF8).decode()
+    got = succeed("compare", "bank", TEXT, "the bank", "--model", folder, "--html", "c.html", cwd=tmp_path, env=UTF8).decode()
+    assert got == f"{text}\n  page   file://{tmp_path}/c.html   the lines, layer by layer\n"
+    fail(2, ["--html", "--json"], "compare", "bank", TEXT, "the bank", "--model", folder, "--html", "-", "--json",
+         cwd=tmp_path)
