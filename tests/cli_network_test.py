@@ -5,6 +5,7 @@ be reached, not even this machine itself, which is tried first. And what `regard
 import functools
 import json
 import os
+import re
 import socket
 import subprocess
 import sys
@@ -90,9 +91,13 @@ MATRICES = ["--matrix", "Q=q.npy", "--matrix", "K=k.npy", "--matrix", "V=v.npy"]
 ], ids=lambda value: " ".join(value[:1] + [word for word in value if word.startswith("--")])
     if isinstance(value, list) else "")
 def test_the_same_without_a_network(folder, arguments, words):
+    # The memory that is free changes from one moment to the next.
+    def steady(output):
+        return re.sub(r'("memory_bytes": |memory +)[\d.]+', r"\1…", output.decode())
+
     expected = succeed(*arguments, cwd=folder)
     assert words in expected.decode()
-    assert offline(*arguments, cwd=folder) == expected
+    assert steady(offline(*arguments, cwd=folder)) == steady(expected)
 
 
 def test_attend_and_its_files_without_a_network(folder):

@@ -60,10 +60,9 @@ def check_row(page, want):
 
 def test_every_row_equals_json_in_every_digit(sentence, model):
     page, data = sentence("--token", "bank")
-    tokens = len(data["tokens"])
     for layer in range(data["model"]["layers"]):
         for head in range(data["model"]["heads"]):
-            for word in (0, 1, 5, tokens - 1):
+            for word in (0, 5):
                 choose(page, layer, head, word)
                 check_row(page, told(model, word, layer, head))
 
