@@ -54,42 +54,6 @@ Index checked_sum(Index a, Index b) {
 }
 Index round_up(Index n, Index unit) { return checked_sum(n, unit - 1) / unit * unit; }
 
-// Where everything lies; all offsets in bytes from the beginning of the block.
-struct Layout {
-  Index page_panels;      // panels of a page
-  Index sequence_panels;  // entries of a sequence in the table
-  Index num_pages;
-  Index num_slots;
-  Index padded_columns;
-  Index lengths, firsts, table, panel_users, page_users, finite, panels, bytes;
-  Index head_elements;  // of one head in one page
-
-  Layout(const KvCacheShape& s, Index element_bytes) {
-    const Index needed = round_up(s.capacity, kPanel) / kPanel;
-    // A ring's newest panel may be half full: the oldest whole ones must still be there.
-    sequence_panels = s.ring ? checked_sum(needed, 1) : needed;
-    page_panels = s.page_keys > 0 ? s.page_keys / kPanel : sequence_panels;
-    num_pages = s.page_keys > 0 ? s.num_pages : s.num_sequences;
-    num_slots = checked_product(num_pages, page_panels);
-    padded_columns = round_up(s.columns, kPanel);
-    head_elements = checked_product(checked_product(page_panels, kPanel), checked_sum(s.depth, padded_columns));
-    Index at = round_up(sizeof(Header), kAlignment);
-    const auto take = [&at](Index count, Index bytes_each) {
-      const Index begin = at;
-      at = round_up(checked_sum(at, checked_product(count, bytes_each)), kAlignment);
-      return begin;
-    };
-    lengths = take(s.num_sequences, sizeof(std::int64_t));
-    firsts = take(s.num_sequences, sizeof(std::int64_t));
-    table = take(checked_product(s.num_sequences, sequence_panels), sizeof(std::int32_t));
-    panel_users = take(num_slots, sizeof(std::int32_t));
-    page_users = take(num_pages, sizeof(std::int32_t));
-    finite = take(checked_product(num_slots, s.num_key_heads), 1);
-    panels = take(checked_product(checked_product(num_pages, s.num_key_heads), head_elements), element_bytes);
-    bytes = at;
-  }
-};
-
 void check_shape(const KvCacheShape& s) {
   const auto expect = [](const char* name, Index value, Index least) {
     if (value < least)
@@ -112,14 +76,42 @@ void check_shape(const KvCacheShape& s) {
 
 }  // namespace
 
+template <class T>
+typename KvCache<T>::Layout KvCache<T>::layout_of(const KvCacheShape& s) {
+  Layout layout;
+  const Index needed = round_up(s.capacity, kPanel) / kPanel;
+  // A ring's newest panel may be half full: the oldest whole ones must still be there.
+  layout.sequence_panels = s.ring ? checked_sum(needed, 1) : needed;
+  layout.page_panels = s.page_keys > 0 ? s.page_keys / kPanel : layout.sequence_panels;
+  layout.num_pages = s.page_keys > 0 ? s.num_pages : s.num_sequences;
+  layout.num_slots = checked_product(layout.num_pages, layout.page_panels);
+  layout.padded_columns = round_up(s.columns, kPanel);
+  layout.head_elements =
+      checked_product(checked_product(layout.page_panels, kPanel), checked_sum(s.depth, layout.padded_columns));
+  Index at = round_up(sizeof(Header), kAlignment);
+  const auto take = [&at](Index count, Index bytes_each) {
+    const Index begin = at;
+    at = round_up(checked_sum(at, checked_product(count, bytes_each)), kAlignment);
+    return begin;
+  };
+  layout.lengths = take(s.num_sequences, sizeof(std::int64_t));
+  layout.firsts = take(s.num_sequences, sizeof(std::int64_t));
+  layout.table = take(checked_product(s.num_sequences, layout.sequence_panels), sizeof(std::int32_t));
+  layout.panel_users = take(layout.num_slots, sizeof(std::int32_t));
+  layout.page_users = take(layout.num_pages, sizeof(std::int32_t));
+  layout.finite = take(checked_product(layout.num_slots, s.num_key_heads), 1);
+  layout.panels =
+      take(checked_product(checked_product(layout.num_pages, s.num_key_heads), layout.head_elements), sizeof(T));
+  layout.bytes = at;
+  return layout;
+}
+
 // The parts of the block, found anew from its beginning: a cache that moves keeps no pointers.
 template <class T>
 struct KvCache<T>::Block {
   const KvCacheShape& shape;
-  Layout layout;
+  const Layout& layout;
   std::byte* at;
-
-  Block(const KvCacheShape& s, std::byte* memory) : shape(s), layout(s, sizeof(T)), at(memory) {}
 
   std::int64_t* lengths() const { return reinterpret_cast<std::int64_t*>(at + layout.lengths); }
   std::int64_t* firsts() const { return reinterpret_cast<std::int64_t*>(at + layout.firsts); }
@@ -257,7 +249,17 @@ struct KvCache<T>::Block {
   }
 };
 
+template <class T>
+typename KvCache<T>::Block KvCache<T>::block() const {
+  return {shape_, layout_, memory_.data()};
+}
+
 namespace {
+
+void check_aligned(std::span<const std::byte> memory) {
+  if (reinterpret_cast<std::uintptr_t>(memory.data()) % kAlignment != 0)
+    refuse_shape("memory is not aligned to " + std::to_string(kAlignment) + " bytes");
+}
 
 // One thread changes a cache at a time.
 class ExclusiveUse {
@@ -285,7 +287,7 @@ std::string sequence_text(Index sequence) { return "sequence " + std::to_string(
 template <class T>
 Index KvCache<T>::bytes(const KvCacheShape& shape) {
   check_shape(shape);
-  const Layout layout(shape, sizeof(T));
+  const Layout layout = layout_of(shape);
   // Also where there are no pages yet, so that no extent of a panel is beyond counting.
   constexpr Index kMost = std::numeric_limits<Index>::max() / 1024;
   if (layout.bytes > kMost || layout.head_elements > kMost ||
@@ -314,8 +316,8 @@ void KvCache<T>::format(std::span<std::byte> memory) {
   const Index needed = bytes(shape);
   if (static_cast<Index>(memory.size()) < needed)
     refuse_shape("memory has " + std::to_string(memory.size()) + " bytes; expected " + std::to_string(needed));
-  if (reinterpret_cast<std::uintptr_t>(memory.data()) % kAlignment != 0)
-    refuse_shape("memory is not aligned to " + std::to_string(kAlignment) + " bytes");
+  check_aligned(memory);
+  layout_ = layout_of(shape);
   memory_ = memory.first(static_cast<std::size_t>(needed));
   Header header{.magic = {},
                 .version = kKvCacheVersion,
@@ -329,7 +331,7 @@ void KvCache<T>::format(std::span<std::byte> memory) {
                 .num_pages = shape.num_pages,
                 .ring = shape.ring ? 1 : 0};
   std::memcpy(header.magic, kMagic, sizeof kMagic);
-  const Block block(shape_, memory_.data());
+  const Block block = this->block();
   // Panels are written before they are read; everything before them is the book.
   std::fill_n(memory_.data(), block.layout.panels, std::byte{0});
   std::memcpy(memory_.data(), &header, sizeof header);
@@ -339,8 +341,7 @@ void KvCache<T>::format(std::span<std::byte> memory) {
 template <class T>
 KvCache<T> KvCache<T>::open(std::span<std::byte> memory) {
   if (memory.size() < sizeof(Header)) refuse_bytes(0, "ends within the header");
-  if (reinterpret_cast<std::uintptr_t>(memory.data()) % kAlignment != 0)
-    refuse_shape("memory is not aligned to " + std::to_string(kAlignment) + " bytes");
+  check_aligned(memory);
   Header header;
   std::memcpy(&header, memory.data(), sizeof header);
   if (std::memcmp(header.magic, kMagic, sizeof kMagic) != 0) refuse_bytes(0, "is no key/value cache");
@@ -367,10 +368,11 @@ KvCache<T> KvCache<T>::open(std::span<std::byte> memory) {
   }
   if (static_cast<Index>(memory.size()) < needed)
     refuse_bytes(static_cast<Index>(memory.size()), "ends here; expected " + std::to_string(needed) + " bytes");
+  cache.layout_ = layout_of(cache.shape_);
   cache.memory_ = memory.first(static_cast<std::size_t>(needed));
 
   // The book must agree with itself: then no panel is read that is not there.
-  const Block block(cache.shape_, cache.memory_.data());
+  const Block block = cache.block();
   const Layout& layout = block.layout;
   std::vector<std::int32_t> users(static_cast<std::size_t>(layout.num_slots), 0);
   for (Index s = 0; s < cache.shape_.num_sequences; ++s) {
@@ -410,15 +412,15 @@ KvCache<T> KvCache<T>::open(std::span<std::byte> memory) {
 
 template <class T>
 Index KvCache<T>::length(Index sequence) const {
-  return Block(shape_, memory_.data()).lengths()[sequence];
+  return block().lengths()[sequence];
 }
 template <class T>
 Index KvCache<T>::first_key(Index sequence) const {
-  return Block(shape_, memory_.data()).firsts()[sequence];
+  return block().firsts()[sequence];
 }
 template <class T>
 Index KvCache<T>::num_free_pages() const {
-  return Block(shape_, memory_.data()).free_pages();
+  return block().free_pages();
 }
 
 namespace {
@@ -461,7 +463,7 @@ void KvCache<T>::append(Index sequence, TensorView<const T, 3> key, TensorView<c
   const Index count = key.shape[1];
   check_view<T, 3>("key", key, {shape_.num_key_heads, count, shape_.depth});
   check_view<T, 3>("value", value, {shape_.num_key_heads, count, shape_.columns});
-  const Block block(shape_, memory_.data());
+  const Block block = this->block();
   check_room(shape_, sequence, block.lengths()[sequence], count);
   const auto need = block.need(sequence, count);
   check_pages("KvCache::append", need.pages, block.free_pages());
@@ -479,7 +481,7 @@ void KvCache<T>::append(TensorView<const T, 4> key, TensorView<const T, 4> value
     internal::refuse("KvCache::append", "counts has " + std::to_string(counts.size()) + " entries; expected " +
                                             std::to_string(shape_.num_sequences));
   const auto count_of = [&](Index s) { return counts.empty() ? most : counts[static_cast<std::size_t>(s)]; };
-  const Block block(shape_, memory_.data());
+  const Block block = this->block();
   Index pages = 0;
   for (Index s = 0; s < shape_.num_sequences; ++s) {
     if (count_of(s) < 0 || count_of(s) > most)
@@ -504,7 +506,7 @@ template <class T>
 void KvCache<T>::truncate(Index sequence, Index length) {
   const ExclusiveUse use("KvCache::truncate", writing_);
   check_sequence("KvCache::truncate", shape_, sequence);
-  const Block block(shape_, memory_.data());
+  const Block block = this->block();
   const Index first = block.firsts()[sequence];
   const Index most = block.lengths()[sequence];
   if (length < 0 || length > most || (length < first && length != 0))
@@ -534,7 +536,7 @@ void KvCache<T>::fork(Index from, Index to) {
   check_sequence("KvCache::fork", shape_, from);
   check_sequence("KvCache::fork", shape_, to);
   if (shape_.ring) internal::refuse("KvCache::fork", "a ring shares no panels; expected a contiguous or paged cache");
-  const Block block(shape_, memory_.data());
+  const Block block = this->block();
   if (from == to || block.lengths()[to] != 0)
     internal::refuse("KvCache::fork", sequence_text(to) + " has " + std::to_string(block.lengths()[to]) +
                                           " keys; expected another, empty sequence");
@@ -553,17 +555,17 @@ void KvCache<T>::fork(Index from, Index to) {
 
 template <class T>
 const T* KvCache<T>::key_panel(Index sequence, Index key_head, Index panel) const {
-  const Block block(shape_, memory_.data());
+  const Block block = this->block();
   return block.keys(block.table(sequence)[block.entry(panel)], key_head);
 }
 template <class T>
 const T* KvCache<T>::value_panel(Index sequence, Index key_head, Index panel) const {
-  const Block block(shape_, memory_.data());
+  const Block block = this->block();
   return block.values(block.table(sequence)[block.entry(panel)], key_head);
 }
 template <class T>
 bool KvCache<T>::values_finite(Index sequence, Index key_head, Index panel) const {
-  const Block block(shape_, memory_.data());
+  const Block block = this->block();
   return block.finite(block.table(sequence)[block.entry(panel)])[key_head] != 0;
 }
 

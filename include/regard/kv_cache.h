@@ -93,11 +93,24 @@ class REGARD_EXPORT KvCache {
   bool values_finite(Index sequence, Index key_head, Index panel) const;
 
  private:
+  // Where everything lies in the block; offsets in bytes from its beginning.
+  struct Layout {
+    Index page_panels = 0;      // panels of a page
+    Index sequence_panels = 0;  // entries of a sequence in the table
+    Index num_pages = 0;
+    Index num_slots = 0;
+    Index padded_columns = 0;
+    Index head_elements = 0;  // of one head in one page
+    Index lengths = 0, firsts = 0, table = 0, panel_users = 0, page_users = 0, finite = 0, panels = 0, bytes = 0;
+  };
+  static Layout layout_of(const KvCacheShape& shape);
   struct Block;
+  Block block() const;
   KvCache() = default;
   void format(std::span<std::byte> memory);
 
   KvCacheShape shape_;
+  Layout layout_;
   std::vector<std::byte> owned_;
   std::span<std::byte> memory_;
   int writing_ = 0;  // a thread is changing the cache

@@ -49,10 +49,10 @@ class PageData {
 
   std::string write() {
     json_.begin_object();
-    text("schema", "regard/1");
-    text("subject", "explanation");
-    text("layout", explanation_.settings.layout == Layout::columns ? "columns" : "rows");
-    if (explanation_.settings.digits) whole("digits", *explanation_.settings.digits);
+    json_.string("schema", "regard/1");
+    json_.string("subject", "explanation");
+    json_.string("layout", explanation_.settings.layout == Layout::columns ? "columns" : "rows");
+    if (explanation_.settings.digits) json_.whole("digits", *explanation_.settings.digits);
     json_.name("key_tokens");
     json_.begin_array(true);
     for (const std::string& token : explanation_.key_tokens) json_.string(token);
@@ -70,37 +70,28 @@ class PageData {
   }
 
  private:
-  void text(std::string_view name, std::string_view value) {
-    json_.name(name);
-    json_.string(value);
-  }
-  void whole(std::string_view name, Index value) {
-    json_.name(name);
-    json_.whole(value);
-  }
-
   void step(std::size_t index) {
     const Step& s = explanation_.steps[index];
     json_.begin_object();
     style("style", step_style(explanation_, s, s.result, options_.digits, true));
     json_.name("factor");
     json_.number(s.factor);
-    whole("causal_offset", s.causal_offset);
-    text("scale", rule_name(s.request.scale.value_or(explanation_.settings.scale)));
+    json_.whole("causal_offset", s.causal_offset);
+    json_.string("scale", rule_name(s.request.scale.value_or(explanation_.settings.scale)));
     operands("given", s.given, index);
     operands("operands", s.operands, index);
     // As float32 the JSON of a result may hold fewer digits than a step in double has.
     if (explanation_.settings.dtype == NumberType::f32 &&
         std::any_of(s.result.numbers.begin(), s.result.numbers.end(),
                     [](double x) { return std::isfinite(x) && static_cast<double>(static_cast<float>(x)) != x; }))
-      whole("exact_result", place_of(s.result));
+      json_.whole("exact_result", place_of(s.result));
     if (!s.variants.empty()) {
       json_.name("variants");
       json_.begin_array();
       for (const VariantResult& variant : s.variants) {
         json_.begin_object();
         style("style", step_style(explanation_, s, variant.result, options_.digits, true));
-        whole("matrix", place_of(variant.result));
+        json_.whole("matrix", place_of(variant.result));
         json_.end_object();
       }
       json_.end_array();
@@ -164,7 +155,7 @@ class PageData {
   void style(std::string_view name, const NumberStyle& style) {
     json_.name(name);
     json_.begin_object();
-    whole("digits", style.digits);
+    json_.whole("digits", style.digits);
     json_.name("scientific");
     json_.boolean(style.scientific);
     json_.end_object();
@@ -176,13 +167,13 @@ class PageData {
     json_.begin_array();
     for (const Operand& operand : all) {
       json_.begin_object();
-      text("name", operand.name);
+      json_.string("name", operand.name);
       std::size_t earlier = before;
       while (earlier > 0 && !same_matrix(explanation_.steps[earlier - 1].result, *operand.matrix)) --earlier;
       if (earlier > 0) {
-        whole("step", static_cast<Index>(earlier - 1));
+        json_.whole("step", static_cast<Index>(earlier - 1));
       } else {
-        whole("matrix", place_of(*operand.matrix));
+        json_.whole("matrix", place_of(*operand.matrix));
       }
       json_.end_object();
     }
@@ -199,9 +190,9 @@ class PageData {
 
   void matrix(const Matrix& m) {
     json_.begin_object();
-    whole("heads", m.num_heads);
-    whole("rows", m.num_rows);
-    whole("columns", m.num_columns);
+    json_.whole("heads", m.num_heads);
+    json_.whole("rows", m.num_rows);
+    json_.whole("columns", m.num_columns);
     json_.name("has_heads");
     json_.boolean(m.has_heads);
     indices("kept_rows", m.kept_rows);

@@ -41,12 +41,12 @@ class SentencePage {
   std::string write() {
     const EncoderConfig& config = model_.encoder.config;
     json_.begin_object();
-    text("schema", "regard/1");
-    text("subject", "sentence");
-    whole("layers", config.num_layers);
-    whole("heads", config.num_heads);
-    whole("depth", config.head_size());
-    whole("width", config.width);
+    json_.string("schema", "regard/1");
+    json_.string("subject", "sentence");
+    json_.whole("layers", config.num_layers);
+    json_.whole("heads", config.num_heads);
+    json_.whole("depth", config.head_size());
+    json_.whole("width", config.width);
     json_.name("hidden_tokens");
     json_.begin_array(true);
     for (const Index token : trace().hidden_keys) json_.whole(token);
@@ -66,17 +66,9 @@ class SentencePage {
  private:
   const EncoderTrace& trace() const { return story_.sentence.trace; }
   Index num_tokens() const { return static_cast<Index>(trace().ids.size()); }
-  void text(std::string_view name, std::string_view value) {
-    json_.name(name);
-    json_.string(value);
-  }
-  void whole(std::string_view name, Index value) {
-    json_.name(name);
-    json_.whole(value);
-  }
   template <class T>
   void base64(std::string_view name, const std::vector<T>& numbers) {
-    text(name, base64_of(bytes_of(numbers)));
+    json_.string(name, base64_of(bytes_of(numbers)));
   }
 
   template <int Rank>
@@ -137,10 +129,10 @@ class SentencePage {
     const Index token = row.queries.empty() ? 0 : row.queries.front();
     json_.name("focus");
     json_.begin_object();
-    whole("layer", row.layer);
-    whole("head", row.head);
-    whole("word", row.word);
-    whole("token", token);
+    json_.whole("layer", row.layer);
+    json_.whole("head", row.head);
+    json_.whole("word", row.word);
+    json_.whole("token", token);
     projections(row, token);
     states("input", &LayerTrace::input);
     states("attention_output", &LayerTrace::attention_output);
