@@ -62,7 +62,7 @@ def test_every_row_equals_json_in_every_digit(sentence, model):
     page, data = sentence("--token", "bank")
     for layer in range(data["model"]["layers"]):
         for head in range(data["model"]["heads"]):
-            for word in (0, 5):
+            for word in (0, 1, 5, len(data["tokens"]) - 1):
                 choose(page, layer, head, word)
                 check_row(page, told(model, word, layer, head))
 
