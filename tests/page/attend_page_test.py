@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 
 from cli_attend_test import page_arrays
+from conftest import go
 from page_look_test import CONTRAST
 from page_numbers_test import CELLS, styled
 from program import succeed
@@ -79,9 +80,7 @@ def drawn(seed, *shapes, dtype=np.float32):
 
 
 def choose(page, head, query, step="mix"):
-    page.evaluate("address => { location.hash = address; }", f"#attention=arrays&head={head}&query={query}&step={step}")
-    page.wait_for_function("([q, s]) => document.querySelector('[data-focus=\"word ' + q + '\"]').ariaPressed === 'true' "
-                           "&& document.querySelector('[aria-current=step]').textContent === s", arg=[query, step])
+    go(page, f"#attention=arrays&head={head}&query={query}&step={step}")
 
 
 def title(page):
@@ -233,7 +232,7 @@ def test_nan_and_infinity_travel(attend):
     cells = page.evaluate(CELLS)
     assert cells["row 0 score"] == "∞" and cells["row 0 exponential"] == "1.0000" and cells["row 0 weight"] == "1.0000"
     page.locator('summary[data-focus="json"]').click()
-    page.wait_for_function("document.querySelector('pre').textContent !== ''")
+    page.locator("pre").wait_for()
     row = json.loads(page.locator("pre").inner_text())
     assert row["score"][0] == "inf" and row["row_max"] == "inf" and row["weight"] == [1, 0, 0, 0]
 
@@ -400,7 +399,7 @@ def test_the_row_as_json(attend):
     arrays, options, _, hidden = CASES["sinks"]
     page, made = attend(arrays, *options, address="#attention=arrays&head=1&query=2&step=mix")
     page.locator('summary[data-focus="json"]').click()
-    page.wait_for_function("document.querySelector('pre').textContent !== ''")
+    page.locator("pre").wait_for()
     row = json.loads(page.locator("pre").inner_text())
     assert row["schema"] == "regard/1" and row["head"] == 1 and row["query"] == 2
     assert np.array_equal(np.array(row["weight"], np.float32), made.weights[0, 1, 2])

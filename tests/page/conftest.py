@@ -75,6 +75,15 @@ class Pages:
         assert not self.complaints
 
 
+def go(page, address):
+    """To another address of the page, drawn when this returns: the page's own listener was there before this one."""
+    page.evaluate("""address => new Promise(done => {
+        if (location.hash === address) return done();
+        addEventListener('hashchange', () => done(), { once: true });
+        location.hash = address;
+    })""", address)
+
+
 @pytest.fixture
 def pages(browser, folder):
     opened = Pages(browser, folder)

@@ -6,6 +6,8 @@ import json
 import numpy as np
 import pytest
 
+from conftest import go
+
 STAGES = ["compare", "scale", "softmax", "mix"]
 
 
@@ -203,7 +205,7 @@ def test_the_json_is_the_one_of_the_command(lesson):
     page, data = lesson("000")
     assert page.locator("pre").is_hidden()
     page.locator('summary[data-focus="json"]').click()
-    page.wait_for_function("(document.querySelector('pre')?.textContent ?? '') !== ''")
+    page.locator("pre").wait_for()
     assert json.loads(page.locator("pre").inner_text()) == data
     page.locator('summary[data-focus="json"]').click()
     assert page.locator("pre").is_hidden()
@@ -222,8 +224,8 @@ def test_the_address_holds_what_is_chosen(lesson, pages):
     assert current(again) == "softmax"
     assert again.locator('[data-focus="head 1"]').get_attribute("aria-pressed") == "true"
     assert again.locator(".row-table .unfold").count() == 1
-    again.evaluate("location.hash = '#attention=weights&query=0&step=mix'")
-    again.wait_for_function("document.querySelector('[aria-current=step]').textContent === 'mix'")
+    go(again, "#attention=weights&query=0&step=mix")
+    assert current(again) == "mix"
     assert again.locator(".row-table .unfold").count() == 0
 
 

@@ -7,6 +7,8 @@ import math
 
 import pytest
 
+from conftest import go
+
 # Every text that can be seen, with the contrast of its colour on what lies behind it (WCAG 2.2, 1.4.3). A canvas turns
 # any notation of a colour into red, green, blue.
 CONTRAST = """() => {
@@ -35,8 +37,7 @@ CONTRAST = """() => {
 def test_text_has_contrast(lesson, name, theme):
     page, _ = lesson(name, color_scheme=theme)
     for address in ("", "#step=compare", "#step=softmax&open=row 0 weights"):
-        page.evaluate("address => { location.hash = address; }", address)
-        page.wait_for_timeout(50)
+        go(page, address)
         found = page.evaluate(CONTRAST)
         assert len(found) > 100
         assert not [place for place in found if place[0] < 4.5]
