@@ -1,0 +1,184 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// bfloat16 and float16, every one of their 65,536 values, against numbers that are built from sign, exponent and
+// fraction by ldexp in double: independent of the shifts in types.h.
+//
+//   to float     the number itself, exactly
+//   from float   at every number, at every midpoint of two neighbours, and one float to either side of it
+//
+// Read next: include/regard/types.h.
+#include "regard/types.h"
+
+#include <gtest/gtest.h>
+
+#include <cfenv>
+#include <cmath>
+#include <cstring>
+#include <limits>
+#include <random>
+
+#include "regard/tensor.h"
+
+namespace regard {
+namespace {
+
+template <class T>
+struct Format;
+template <>
+struct Format<bfloat16> {
+  static constexpr int kFraction = 7, kBias = 127, kTop = 255;
+};
+template <>
+struct Format<float16> {
+  static constexpr int kFraction = 10, kBias = 15, kTop = 31;
+};
+
+// The number of these bits; ±∞ and NaN likewise.
+template <class T>
+double number_of(unsigned bits) {
+  using F = Format<T>;
+  const int exponent = static_cast<int>(bits >> F::kFraction) & F::kTop;
+  const int fraction = static_cast<int>(bits & ((1u << F::kFraction) - 1));
+  const double sign = (bits & 0x8000u) != 0 ? -1 : 1;
+  if (exponent == F::kTop) return fraction != 0 ? std::nan("") : sign * std::numeric_limits<double>::infinity();
+  const int whole = exponent == 0 ? fraction : fraction + (1 << F::kFraction);
+  return sign * std::ldexp(whole, std::max(exponent, 1) - F::kBias - F::kFraction);
+}
+
+template <class T>
+T of_bits(unsigned bits) {
+  T x;
+  x.bits = static_cast<std::uint16_t>(bits);
+  return x;
+}
+
+constexpr unsigned kSign = 0x8000;
+template <class T>
+constexpr unsigned kInfinityBits = static_cast<unsigned>(Format<T>::kTop) << Format<T>::kFraction;
+
+template <class T>
+class Types : public testing::Test {};
+using TwoBytes = testing::Types<bfloat16, float16>;
+TYPED_TEST_SUITE(Types, TwoBytes);
+
+TYPED_TEST(Types, EveryValueIsItsNumberAsFloat) {
+  for (unsigned bits = 0; bits < 0x10000; ++bits) {
+    const float got = static_cast<float>(of_bits<TypeParam>(bits));
+    const double expected = number_of<TypeParam>(bits);
+    if (std::isnan(expected)) {
+      ASSERT_TRUE(std::isnan(got)) << bits;
+    } else {
+      ASSERT_EQ(static_cast<double>(got), expected) << bits;
+      ASSERT_EQ(std::signbit(got), (bits & kSign) != 0) << bits;
+    }
+  }
+}
+
+TYPED_TEST(Types, EveryValueComesBack) {
+  for (unsigned bits = 0; bits < 0x10000; ++bits) {
+    const TypeParam back(static_cast<float>(of_bits<TypeParam>(bits)));
+    if (std::isnan(number_of<TypeParam>(bits))) {
+      ASSERT_TRUE(std::isnan(number_of<TypeParam>(back.bits))) << bits;
+      ASSERT_EQ(back.bits & kSign, bits & kSign) << bits;
+    } else {
+      ASSERT_EQ(back.bits, bits);
+    }
+  }
+}
+
+// Between neighbours a < b of one sign: below the middle is a, above it b, the middle the one whose last bit is 0. The
+// neighbour of the largest number is, for rounding, the next number that the exponent would give.
+TYPED_TEST(Types, EveryMiddleGoesToTheEvenNeighbour) {
+  for (const unsigned sign : {0u, kSign}) {
+    for (unsigned low = 0; low < kInfinityBits<TypeParam>; ++low) {
+      const double a = number_of<TypeParam>(low);
+      const bool last = low + 1 == kInfinityBits<TypeParam>;
+      const double b = last ? a + (a - number_of<TypeParam>(low - 1)) : number_of<TypeParam>(low + 1);
+      const double middle = (a + b) / 2;
+      const auto rounded = [&](float x) { return unsigned{TypeParam(sign != 0 ? -x : x).bits}; };
+      const float at = static_cast<float>(middle);
+      ASSERT_EQ(static_cast<double>(at), middle) << low;
+      ASSERT_EQ(rounded(at), sign | (low % 2 == 0 ? low : low + 1)) << low;
+      ASSERT_EQ(rounded(std::nextafterf(at, 0)), sign | low) << low;
+      ASSERT_EQ(rounded(std::nextafterf(at, std::numeric_limits<float>::infinity())), sign | (low + 1)) << low;
+    }
+  }
+}
+
+TYPED_TEST(Types, EndsOfTheRange) {
+  const float infinity = std::numeric_limits<float>::infinity();
+  EXPECT_EQ(TypeParam(infinity).bits, kInfinityBits<TypeParam>);
+  EXPECT_EQ(TypeParam(-infinity).bits, kInfinityBits<TypeParam> | kSign);
+  EXPECT_EQ(TypeParam(std::numeric_limits<float>::max()).bits, kInfinityBits<TypeParam>);
+  EXPECT_EQ(TypeParam(0.0f).bits, 0u);
+  EXPECT_EQ(TypeParam(-0.0f).bits, kSign);
+  EXPECT_EQ(TypeParam(std::numeric_limits<float>::denorm_min()).bits, 0u);
+  EXPECT_EQ(TypeParam(-std::numeric_limits<float>::denorm_min()).bits, kSign);
+  // Quiet, so also those whose payload stands in bits that are cut off.
+  for (const std::uint32_t bits : {0x7fc00000u, 0x7f800001u, 0x7fffffffu, 0xff800001u, 0xffc00000u}) {
+    const TypeParam nan(std::bit_cast<float>(bits));
+    EXPECT_TRUE(std::isnan(static_cast<float>(nan))) << bits;
+    EXPECT_NE(nan.bits & (1u << (Format<TypeParam>::kFraction - 1)), 0u) << bits;
+    EXPECT_EQ(nan.bits & kSign, bits >> 16 & kSign) << bits;
+  }
+}
+
+// Floats of any bits: the result is a neighbour, and none is nearer.
+TYPED_TEST(Types, RandomFloatsGoToTheNearest) {
+  std::mt19937 random(20);
+  const double largest = number_of<TypeParam>(kInfinityBits<TypeParam> - 1);
+  for (int n = 0; n < 300000; ++n) {
+    // Half of them near the range of float16, where most floats are not.
+    std::uint32_t bits = static_cast<std::uint32_t>(random());
+    if (n % 2 == 0) bits = (bits & 0x807fffffu) | (100u + (bits >> 23) % 46u) << 23;
+    const float x = std::bit_cast<float>(bits);
+    if (std::isnan(x) || std::abs(static_cast<double>(x)) > largest) continue;
+    const unsigned got = TypeParam(x).bits;
+    const auto distance = [&](unsigned to) { return std::abs(number_of<TypeParam>(to) - static_cast<double>(x)); };
+    ASSERT_EQ(got & kSign, bits >> 16 & kSign);
+    ASSERT_LT(got & ~kSign, kInfinityBits<TypeParam> + 1);
+    ASSERT_LE(distance(got), distance(got + 1)) << bits;
+    if ((got & ~kSign) != 0) {
+      ASSERT_LE(distance(got), distance(got - 1)) << bits;
+    }
+  }
+}
+
+TYPED_TEST(Types, TheRoundingModeDoesNotMatter) {
+  const float third = 1.0f / 3, middle = 1 + std::ldexp(1.0f, -Format<TypeParam>::kFraction - 1);
+  const TypeParam expected(third);
+  for (const int mode : {FE_UPWARD, FE_DOWNWARD, FE_TOWARDZERO}) {
+    std::fesetround(mode);
+    const volatile float inputs[] = {third, middle};
+    const unsigned got = TypeParam(float{inputs[0]}).bits, even = TypeParam(float{inputs[1]}).bits;
+    std::fesetround(FE_TONEAREST);
+    EXPECT_EQ(got, expected.bits);
+    EXPECT_EQ(even, TypeParam(1.0f).bits);
+  }
+}
+
+TYPED_TEST(Types, ConvertOnPurposeOnly) {
+  EXPECT_FALSE((std::is_convertible_v<float, TypeParam>));
+  EXPECT_FALSE((std::is_convertible_v<TypeParam, float>));
+  EXPECT_FALSE((std::is_constructible_v<TypeParam, double>));  // would round twice
+  EXPECT_FALSE((std::is_constructible_v<TypeParam, int>));
+  EXPECT_TRUE((std::is_constructible_v<TypeParam, float>));
+  const Tensor<TypeParam, 2> zeros({2, 3});
+  for (Index i = 0; i < zeros.size(); ++i) EXPECT_EQ(zeros.data()[i].bits, 0u);
+}
+
+static_assert(static_cast<float>(bfloat16(1.0f)) == 1.0f && bfloat16(1.0f).bits == 0x3f80);
+static_assert(static_cast<float>(float16(65504.0f)) == 65504.0f && float16(65519.0f).bits == 0x7bff);
+static_assert(float16(65520.0f).bits == 0x7c00 && float16(0x1p-24f).bits == 1 && float16(0x1p-25f).bits == 0);
+static_assert(kNumberType<bfloat16> == NumberType::bfloat16 && number_bytes(kNumberType<double>) == 8);
+static_assert(std::is_same_v<ComputeType<float16>, float> && std::is_same_v<ComputeType<double>, double>);
+
+TEST(NumberType, HasAName) {
+  EXPECT_STREQ(number_name(kNumberType<float>), "float32");
+  EXPECT_STREQ(number_name(kNumberType<double>), "float64");
+  EXPECT_STREQ(number_name(kNumberType<bfloat16>), "bfloat16");
+  EXPECT_STREQ(number_name(kNumberType<float16>), "float16");
+}
+
+}  // namespace
+}  // namespace regard
