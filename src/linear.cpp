@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// linear_forward: packs the parameters into panels of 32 columns once, then computes tiles of 60 rows by groups of
-// panels.
+// linear_forward: packs the parameters into panels of 32 columns, unless they are packed, then computes tiles of 60
+// rows by groups of panels.
 //
 //   phase 1, per panel:           pack_keys of the transposed parameters
 //   phase 2, per 60 rows × group: pack_query of the rows, then linear_tile for each panel of the group
@@ -10,6 +10,7 @@
 #include "regard/linear.h"
 
 #include <algorithm>
+#include <new>
 
 #include "attention_arguments.h"
 #include "elements.h"
@@ -19,9 +20,105 @@
 
 namespace regard {
 inline namespace v0 {
+namespace internal {
+namespace {
 
 using kernels::kPanel;
 using kernels::kRows;
+
+constexpr const char* kName = "linear_forward";
+constexpr Index kFewProducts = 1'000'000;  // 10 µs of work: no thread is worth waking
+
+Index num_panels(Index columns) { return (columns + kPanel - 1) / kPanel; }
+
+// Elements of the panels; never 0, so that a panel of depth 0 is a place, too.
+Index panel_elements(Index depth, Index columns) { return num_panels(columns) * std::max<Index>(depth, 1) * kPanel; }
+
+template <class T>
+void pack(const TensorView<const T, 2>& parameters, T* panels, const Runtime& runtime, bool alone) {
+  const auto [depth, columns] = parameters.shape;
+  const Index count = num_panels(columns);
+  for_each_item(runtime, alone ? 1 : num_workers(runtime, count), count, [&](Index panel, int) {
+    const Index first = panel * kPanel;
+    kernels::active().of<T>().pack_keys({parameters.pointer(0, first), parameters.strides[1], parameters.strides[0]},
+                                        std::min(kPanel, columns - first), depth, panels + panel * depth * kPanel);
+  });
+}
+
+template <class T>
+void check_shapes(const TensorView<const T, 2>& input, const std::array<Index, 2>& parameters,
+                  const TensorView<const T, 1>& bias, const TensorView<T, 2>& output) {
+  const Index rows = input.shape[0];
+  if (parameters[0] != input.shape[1]) {
+    refuse(kName, "parameters has shape " + shape_text(parameters) + "; expected " + std::to_string(input.shape[1]) +
+                      " rows for input " + shape_text(input.shape));
+  }
+  expect_shape(kName, "bias", bias, {parameters[1]});
+  if (output.shape != std::array{rows, parameters[1]}) {
+    refuse(kName, "output has shape " + shape_text(output.shape) + "; expected " +
+                      shape_text(std::array{rows, parameters[1]}));
+  }
+}
+
+template <class T>
+bool is_aligned(const T* pointer) {
+  return reinterpret_cast<std::uintptr_t>(pointer) % alignof(T) == 0;
+}
+
+template <class T>
+void multiply(const TensorView<const T, 2>& input, const T* panels, const TensorView<const T, 1>& bias,
+              const TensorView<T, 2>& output, kernels::Activation activation, bool alone, const Runtime& runtime) {
+  const auto& kernel = kernels::active().of<T>();
+  const auto [rows, depth] = input.shape;
+  const Index columns = output.shape[1];
+  const Workspace<T> dense_bias(runtime, bias.absent() ? 0 : columns);
+  if (!bias.absent()) copy_elements(columns, bias.data, bias.strides[0], dense_bias.data(), 1);
+
+  // Sixteen panels share one packing of the rows.
+  constexpr Index kGroupPanels = 16;
+  const Index count = num_panels(columns);
+  const Index groups = (count + kGroupPanels - 1) / kGroupPanels;
+  const Index blocks = (rows + kRows - 1) / kRows;
+  const int workers = alone ? 1 : num_workers(runtime, blocks * groups);
+  // Kernels write dense aligned rows; any other output takes them from a tile.
+  const bool direct = output.strides[1] == 1 && is_aligned(output.data);
+  const Index scratch_elements = kRows * depth + (direct ? 0 : kRows * kPanel);
+  const Workspace<T> scratch(runtime, workers * scratch_elements);
+  for_each_item(runtime, workers, blocks * groups, [&](Index task, int worker) {
+    T* packed_rows = scratch.data() + worker * scratch_elements;
+    T* tile = packed_rows + kRows * depth;
+    const Index first = task % blocks * kRows;
+    const Index num_rows = std::min(kRows, rows - first);
+    kernel.pack_query({input.pointer(first, 0), input.strides[0], input.strides[1]}, num_rows, depth, packed_rows);
+    const Index end_panel = std::min(count, (task / blocks + 1) * kGroupPanels);
+    for (Index panel = task / blocks * kGroupPanels; panel < end_panel; ++panel) {
+      poll(runtime);
+      const Index column = panel * kPanel;
+      const Index width = std::min(kPanel, columns - column);
+      kernel.linear_tile(num_rows, width, depth, packed_rows, panels + panel * depth * kPanel,
+                         bias.absent() ? nullptr : dense_bias.data() + column, activation,
+                         direct ? output.pointer(first, column) : tile, direct ? output.strides[0] : kPanel);
+      for (Index i = 0; i < (direct ? 0 : num_rows); ++i) {
+        copy_elements(width, tile + i * kPanel, 1, output.pointer(first + i, column), output.strides[1]);
+      }
+    }
+  });
+}
+
+kernels::Activation kernel_activation(Activation activation) {
+  switch (activation) {
+    case Activation::none:
+      return kernels::Activation::none;
+    case Activation::relu:
+      return kernels::Activation::relu;
+    case Activation::gelu:
+      return kernels::Activation::gelu;
+  }
+  refuse(kName, "activation is " + std::to_string(static_cast<int>(activation)) + "; expected none, relu or gelu");
+}
+
+}  // namespace
+}  // namespace internal
 
 template <class T>
 void linear_forward(std::type_identity_t<TensorView<const T, 2>> input,
@@ -30,69 +127,70 @@ void linear_forward(std::type_identity_t<TensorView<const T, 2>> input,
                     const Runtime& runtime) {
   using namespace internal;
   const FloatingPointScope scope;
-  const char* name = "linear_forward";
-  const std::array<Footprint, 3> inputs{footprint(name, "input", input), footprint(name, "parameters", parameters),
-                                        footprint(name, "bias", bias)};
-  const std::array<Footprint, 1> written{footprint(name, "output", output)};
-  const Index rows = input.shape[0];
-  const Index depth = input.shape[1];
-  const Index columns = parameters.shape[1];
-  if (parameters.shape[0] != depth) {
-    refuse(name, "parameters has shape " + shape_text(parameters.shape) + "; expected " + std::to_string(depth) +
-                     " rows for input " + shape_text(input.shape));
-  }
-  expect_shape(name, "bias", bias, {columns});
-  if (output.shape != std::array{rows, columns}) {
-    refuse(name,
-           "output has shape " + shape_text(output.shape) + "; expected " + shape_text(std::array{rows, columns}));
-  }
-  check_overlap(name, inputs, written);
-  if (rows == 0 || columns == 0) return;
-
-  const auto& kernel = kernels::active().of<T>();
-  const Index panels = (columns + kPanel - 1) / kPanel;
-  // Never empty, so that a panel of depth 0 is a place, too.
-  const Workspace<T> packed(runtime, panels * std::max<Index>(depth, 1) * kPanel);
-  const Workspace<T> dense_bias(runtime, bias.absent() ? 0 : columns);
-  if (!bias.absent()) copy_elements(columns, bias.data, bias.strides[0], dense_bias.data(), 1);
-  const bool small = rows * columns * depth < 1'000'000;
-  for_each_item(runtime, small ? 1 : num_workers(runtime, panels), panels, [&](Index panel, int) {
-    const Index first = panel * kPanel;
-    kernel.pack_keys({parameters.pointer(0, first), parameters.strides[1], parameters.strides[0]},
-                     std::min(kPanel, columns - first), depth, packed.data() + panel * depth * kPanel);
-  });
-
-  // Sixteen panels share one packing of the rows.
-  constexpr Index kGroupPanels = 16;
-  const Index groups = (panels + kGroupPanels - 1) / kGroupPanels;
-  const Index blocks = (rows + kRows - 1) / kRows;
-  const int workers = small ? 1 : num_workers(runtime, blocks * groups);
-  const Index scratch_elements = kRows * depth + kRows * kPanel;
-  const Workspace<T> scratch(runtime, workers * scratch_elements);
-  for_each_item(runtime, workers, blocks * groups, [&](Index task, int worker) {
-    T* packed_rows = scratch.data() + worker * scratch_elements;
-    T* tile = packed_rows + kRows * depth;
-    const Index first = task % blocks * kRows;
-    const Index count = std::min(kRows, rows - first);
-    kernel.pack_query({input.pointer(first, 0), input.strides[0], input.strides[1]}, count, depth, packed_rows);
-    const Index end_panel = std::min(panels, (task / blocks + 1) * kGroupPanels);
-    for (Index panel = task / blocks * kGroupPanels; panel < end_panel; ++panel) {
-      poll(runtime);
-      const Index column = panel * kPanel;
-      const Index width = std::min(kPanel, columns - column);
-      kernel.linear_tile(count, width, depth, packed_rows, packed.data() + panel * depth * kPanel,
-                         bias.absent() ? nullptr : dense_bias.data() + column, tile, kPanel);
-      for (Index i = 0; i < count; ++i) {
-        copy_elements(width, tile + i * kPanel, 1, output.pointer(first + i, column), output.strides[1]);
-      }
-    }
-  });
+  const std::array<Footprint, 3> inputs{footprint(kName, "input", input), footprint(kName, "parameters", parameters),
+                                        footprint(kName, "bias", bias)};
+  const std::array<Footprint, 1> written{footprint(kName, "output", output)};
+  check_shapes(input, parameters.shape, bias, output);
+  check_overlap(kName, inputs, written);
+  if (output.shape[0] == 0 || output.shape[1] == 0) return;
+  const Workspace<T> panels(runtime, panel_elements(parameters.shape[0], parameters.shape[1]));
+  const bool alone = output.shape[0] * parameters.shape[1] * parameters.shape[0] < kFewProducts;
+  pack(parameters, panels.data(), runtime, alone);
+  multiply<T>(input, panels.data(), bias, output, kernels::Activation::none, alone, runtime);
 }
 
+template <class T>
+PackedParameters<T>::PackedParameters(TensorView<const T, 2> parameters, const Runtime& runtime)
+    : num_inputs_(parameters.shape[0]), num_outputs_(parameters.shape[1]) {
+  using namespace internal;
+  const FloatingPointScope scope;
+  footprint("PackedParameters", "parameters", parameters);
+  if (num_outputs_ == 0) return;
+  constexpr std::align_val_t kAlignment{64};
+  const std::shared_ptr<T> panels(static_cast<T*>(::operator new(num_bytes(), kAlignment)),
+                                  [](T* memory) { ::operator delete(memory, kAlignment); });
+  pack(parameters, panels.get(), runtime, parameters.size() < kFewProducts);
+  panels_ = panels;
+}
+
+template <class T>
+std::size_t PackedParameters<T>::num_bytes() const {
+  return static_cast<std::size_t>(internal::panel_elements(num_inputs_, num_outputs_)) * sizeof(T);
+}
+
+template <class T>
+void linear_forward(std::type_identity_t<TensorView<const T, 2>> input,
+                    const std::type_identity_t<PackedParameters<T>>& parameters,
+                    std::type_identity_t<TensorView<const T, 1>> bias, TensorView<T, 2> output,
+                    const LinearOptions& options, const Runtime& runtime) {
+  using namespace internal;
+  const FloatingPointScope scope;
+  const kernels::Activation activation = kernel_activation(options.activation);
+  const std::array<Index, 2> shape{parameters.num_inputs(), parameters.num_outputs()};
+  const TensorView<const T, 1> panels(parameters.panels(),
+                                      {parameters.panels() == nullptr ? 0 : panel_elements(shape[0], shape[1])});
+  const std::array<Footprint, 3> inputs{footprint(kName, "input", input), footprint(kName, "parameters", panels),
+                                        footprint(kName, "bias", bias)};
+  const std::array<Footprint, 1> written{footprint(kName, "output", output)};
+  check_shapes(input, shape, bias, output);
+  check_overlap(kName, inputs, written);
+  if (output.shape[0] == 0 || output.shape[1] == 0) return;
+  const bool alone = output.shape[0] * shape[0] * shape[1] < kFewProducts;
+  multiply<T>(input, parameters.panels(), bias, output, activation, alone, runtime);
+}
+
+template class PackedParameters<float>;
+template class PackedParameters<double>;
 template void linear_forward<float>(TensorView<const float, 2>, TensorView<const float, 2>, TensorView<const float, 1>,
                                     TensorView<float, 2>, const Runtime&);
 template void linear_forward<double>(TensorView<const double, 2>, TensorView<const double, 2>,
                                      TensorView<const double, 1>, TensorView<double, 2>, const Runtime&);
+template void linear_forward<float>(TensorView<const float, 2>, const PackedParameters<float>&,
+                                    TensorView<const float, 1>, TensorView<float, 2>, const LinearOptions&,
+                                    const Runtime&);
+template void linear_forward<double>(TensorView<const double, 2>, const PackedParameters<double>&,
+                                     TensorView<const double, 1>, TensorView<double, 2>, const LinearOptions&,
+                                     const Runtime&);
 
 }  // namespace v0
 }  // namespace regard

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// exp, tanh and log of every instruction set against the bounds that src/kernels/simd_math.h states, measured in ULP
-// of the exact value: double stands for it where float is tested, long double where double is.
+// exp, tanh, log and gelu of every instruction set against the bounds that src/kernels/simd_math.h and simd_gelu.h
+// state, measured in ULP of the exact value: double stands for it where float is tested, long double where double is.
 //
 //   for each piece of the arguments, ascending:   exact values once, then every table:
 //     |kernel − exact| ≤ bound · ulp(exact), never falling (exp), the same bits as the other fused tables
@@ -71,6 +71,15 @@ Function<T> tanh_function() {
 template <class T>
 Function<T> log_function() {
   return {"log", &kernels::Kernels<T>::log, [](Wide<T> x) { return std::log(x); }, sizeof(T) == 4 ? 1.0 : 2.0, false};
+}
+// Without a difference of near numbers: ½ x erfc(−x / √2).
+template <class T>
+Function<T> gelu_function() {
+  return {"gelu", &kernels::Kernels<T>::gelu,
+          [](Wide<T> x) {
+            return std::isinf(x) ? std::max(x, Wide<T>{0}) : x / 2 * std::erfc(-x / std::numbers::sqrt2_v<Wide<T>>);
+          },
+          sizeof(T) == 4 ? 7.0 : 9.0, false};
 }
 
 template <class T>
@@ -222,13 +231,38 @@ TYPED_TEST(Elementwise, LogAtItsCorners) {
   });
 }
 
+TYPED_TEST(Elementwise, GeluAtItsCorners) {
+  using T = TypeParam;
+  const T tiny = std::numeric_limits<T>::denorm_min();
+  const T largest = std::numeric_limits<T>::max();
+  on_every_instruction_set([&](const kernels::KernelTable& table) {
+    const std::vector<T> y = apply<T>(table, gelu_function<T>(),
+                                      {static_cast<T>(0.0), static_cast<T>(-0.0), kInfinity<T>, -kInfinity<T>, largest,
+                                       -largest, 40, -40, 8 * tiny, -8 * tiny, kNaN<T>, -kNaN<T>});
+    const std::vector<T> expected{0, 0, kInfinity<T>, 0, largest, 0, 40, 0, 4 * tiny, -4 * tiny};
+    for (std::size_t i = 0; i < expected.size(); ++i) EXPECT_EQ(y[i], expected[i]) << i;
+    EXPECT_TRUE(std::isnan(y[10]));
+    EXPECT_TRUE(std::isnan(y[11]));
+  });
+}
+
+TYPED_TEST(Elementwise, GeluRoundPowersOfTwoAndTheEndsOfItsExponential) {
+  using T = TypeParam;
+  std::vector<Wide<T>> below, above;
+  for (int n = -30; n <= 5; ++n) above.push_back(std::ldexp(Wide<T>{1}, n));
+  for (int n = 1; n <= (sizeof(T) == 4 ? 290 : 2140); ++n) above.push_back(std::sqrt(std::numbers::ln2_v<Wide<T>> * n));
+  for (const Wide<T> x : above) below.push_back(-x);
+  check_neighbourhoods<T>(gelu_function<T>(), above, 0, kInfinity<T>);
+  check_neighbourhoods<T>(gelu_function<T>(), below, -kInfinity<T>, static_cast<T>(-0.0));
+}
+
 TYPED_TEST(Elementwise, AnElementHasTheSameBitsInAnyPlaceOfAnyArray) {
   using T = TypeParam;
   Random random(20270101);
   std::vector<T> x(70);
   for (T& number : x) number = static_cast<T>(-random.uniform() * 20);
   on_every_instruction_set([&](const kernels::KernelTable& table) {
-    for (const Function<T>& function : {exp_function<T>(), tanh_function<T>(), log_function<T>()}) {
+    for (const Function<T>& function : {exp_function<T>(), tanh_function<T>(), log_function<T>(), gelu_function<T>()}) {
       std::vector<T> arguments = x;
       if (function.name == std::string("log")) {
         for (T& number : arguments) number = -number;
@@ -307,6 +341,14 @@ TEST(ElementwiseFloat, LogOfAllThatIsNotBelowZero) {
   check_range<float>(log_function<float>(), 0, kInfinity<float>, exhaustive() ? 1 : 997);
 }
 TEST(ElementwiseFloat, LogRoundOne) { check_range<float>(log_function<float>(), 0.70f, 1.42f, 29); }
+TEST(ElementwiseFloat, GeluOfEveryNumber) {
+  check_range<float>(gelu_function<float>(), 0, kInfinity<float>, exhaustive() ? 1 : 997);
+  check_range<float>(gelu_function<float>(), -kInfinity<float>, -0.0f, exhaustive() ? 1 : 997);
+}
+TEST(ElementwiseFloat, GeluWhereItTurns) {
+  check_range<float>(gelu_function<float>(), -15, -0.01f, 41);
+  check_range<float>(gelu_function<float>(), 0.01f, 15, 41);
+}
 
 // ---- double: samples
 
@@ -320,6 +362,12 @@ TEST(ElementwiseDouble, ExpWhereItsResultIsSubnormal) {
 TEST(ElementwiseDouble, TanhOfAllThatIsNotBelowZero) {
   check_range<double>(tanh_function<double>(), 0, kInfinity<double>, 0x0010'0123'4567'89ab >> 7);
   check_range<double>(tanh_function<double>(), 1e-3, 30, 0x0010'0123'4567'89ab >> 14);
+}
+TEST(ElementwiseDouble, GeluOfManyNumbers) {
+  check_range<double>(gelu_function<double>(), 0, kInfinity<double>, 0x0010'0123'4567'89ab >> 7);
+  check_range<double>(gelu_function<double>(), 0.01, 39, 0x0123'4567'89ab >> 7);
+  check_range<double>(gelu_function<double>(), -kInfinity<double>, -0.0, 0x0010'0123'4567'89ab >> 7);
+  check_range<double>(gelu_function<double>(), -39, -0.01, 0x0123'4567'89ab >> 7);
 }
 TEST(ElementwiseDouble, LogOfAllThatIsNotBelowZero) {
   check_range<double>(log_function<double>(), 0, kInfinity<double>, 0x0010'0123'4567'89ab >> 8);

@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // linear_forward on every instruction set: sizes round the edges of tiles (12), panels (32), tasks (60) and chains
-// (256), every layout, bits that depend on nothing but a row and a column, exact small integers, and every refusal.
+// (256), every layout, packed once or at the call, activations, bits that depend on nothing but a row and a column,
+// exact small integers, and every refusal.
 //
 //   error ≤ max(2 · error of one chain of products in T,  8u · Σ |input · parameters|)
 //
@@ -325,6 +326,105 @@ TYPED_TEST(LinearForward, NaNAndInfinityReachTheirRowOrColumnAndNoOther) {
   });
 }
 
+// ---- parameters packed once, and the activation
+
+template <class T>
+std::vector<T> run_packed(const LinearInputs<T>& inputs, Activation activation = Activation::none,
+                          const Layout<2>& layout = Layout<2>::dense(), const Runtime& runtime = {}) {
+  Array<T, 2> output({inputs.R(), inputs.O()}, layout);
+  const PackedParameters<T> packed(inputs.parameters.view(), runtime);
+  linear_forward<T>(inputs.input.view(), packed, inputs.bias_view(), output.view(), {activation}, runtime);
+  const std::vector<T> values = output.values();
+  EXPECT_TRUE(output.surroundings_untouched());
+  return values;
+}
+
+TYPED_TEST(LinearForward, PackedOnceHasTheBitsOfPackedAtTheCall) {
+  using T = TypeParam;
+  Random random(20270210);
+  for (int n = 0; n < 60; ++n) {
+    const Index R = random.integer(0, 130), I = random.integer(0, 300), O = random.integer(0, 70);
+    LinearInputs<T> inputs = LinearInputs<T>::normal(static_cast<std::uint64_t>(n), R, I, O, n % 3 != 0);
+    inputs.input = Array<T, 2>({R, I}, random_layout<2>(random, false));
+    inputs.parameters = Array<T, 2>({I, O}, random_layout<2>(random, false));
+    inputs.input.fill([&] { return random.normal(); });
+    inputs.parameters.fill([&] { return random.normal(); });
+    const Layout<2> output_layout = random_layout<2>(random, true);
+    on_every_instruction_set([&](const kernels::KernelTable&) {
+      EXPECT_EQ(bits_of(run_packed(inputs, Activation::none, output_layout)), bits_of(run(inputs))) << "call " << n;
+    });
+  }
+}
+
+TYPED_TEST(LinearForward, TheActivationIsThatOfEachFinishedElement) {
+  using T = TypeParam;
+  for (const auto& [R, I, O] : {std::array<Index, 3>{1, 3, 1}, {13, 17, 33}, {61, 300, 65}, {130, 64, 530}}) {
+    const auto inputs = LinearInputs<T>::normal(20270211, R, I, O);
+    std::vector<std::uint64_t> fused;
+    on_every_instruction_set([&](const kernels::KernelTable& table) {
+      const std::vector<T> plain = run(inputs);
+      std::vector<T> expected(plain.size());
+      table.of<T>().gelu(plain.data(), expected.data(), static_cast<Index>(plain.size()));
+      const std::vector<T> output = run_packed(inputs, Activation::gelu);
+      EXPECT_EQ(bits_of(output), bits_of(expected));
+      for (std::size_t at = 0; at < plain.size(); ++at) expected[at] = std::max<T>(plain[at], 0);
+      EXPECT_EQ(run_packed(inputs, Activation::relu), expected);
+      if (!table.fused_multiply_add) return;
+      if (fused.empty()) fused = bits_of(output);
+      EXPECT_TRUE(fused == bits_of(output));
+    });
+  }
+}
+
+TYPED_TEST(LinearForward, PanelsAreTheSameOnEveryInstructionSetAndSharedByCopies) {
+  using T = TypeParam;
+  const auto inputs = LinearInputs<T>::normal(20270212, 7, 5, 40);
+  on_every_instruction_set([&](const kernels::KernelTable&) {
+    PackedParameters<T> packed(inputs.parameters.view());
+    EXPECT_EQ(packed.num_inputs(), 5);
+    EXPECT_EQ(packed.num_outputs(), 40);
+    EXPECT_EQ(packed.num_bytes(), 5 * 64 * sizeof(T));
+    EXPECT_EQ(reinterpret_cast<std::uintptr_t>(packed.panels()) % 64, 0u);
+    for (Index o = 0; o < 64; ++o) {
+      for (Index i = 0; i < 5; ++i) {
+        EXPECT_EQ(packed.panels()[o / 32 * 160 + i * 32 + o % 32], o < 40 ? inputs.parameters.get({i, o}) : 0);
+      }
+    }
+    const PackedParameters<T> copy = packed;
+    EXPECT_EQ(copy.panels(), packed.panels());
+    const PackedParameters<T> moved = std::move(packed);
+    packed = {};
+    EXPECT_EQ(moved.panels(), copy.panels());
+    EXPECT_EQ(packed.panels(), nullptr);
+    EXPECT_EQ(packed.num_bytes(), 0u);
+  });
+}
+
+TYPED_TEST(LinearForward, PackedParametersAndTheActivationDependOnNoThread) {
+  using T = TypeParam;
+  const auto inputs = LinearInputs<T>::normal(20270213, 130, 90, 530);
+  on_every_instruction_set([&](const kernels::KernelTable&) {
+    const auto expected = bits_of(run_packed(inputs, Activation::gelu, Layout<2>::dense(), {.num_threads = 1}));
+    for (const int threads : {2, 3, 8}) {
+      EXPECT_TRUE(bits_of(run_packed(inputs, Activation::gelu, Layout<2>::dense(), {.num_threads = threads})) ==
+                  expected);
+    }
+  });
+}
+
+TYPED_TEST(LinearForward, AMisalignedOutputHasTheSameBits) {
+  using T = TypeParam;
+  const auto inputs = LinearInputs<T>::normal(20270214, 61, 20, 40);
+  on_every_instruction_set([&](const kernels::KernelTable&) {
+    const std::vector<T> expected = run_packed(inputs);
+    std::vector<char> bytes((expected.size() + 1) * sizeof(T));
+    const PackedParameters<T> packed(inputs.parameters.view());
+    linear_forward<T>(inputs.input.view(), packed, inputs.bias_view(),
+                      TensorView<T, 2>(reinterpret_cast<T*>(bytes.data() + 1), {61, 40}));
+    EXPECT_EQ(std::memcmp(bytes.data() + 1, expected.data(), expected.size() * sizeof(T)), 0);
+  });
+}
+
 // ---- refusals
 
 // True when the message begins with the operator's name and has every part.
@@ -404,6 +504,34 @@ TYPED_TEST(LinearForward, AnOutputThatMeetsAnInputOrItselfIsRefused) {
                                 TensorView<T, 2>(at + 4, {3, 6}, {10, 1}));
             }),
             "accepted");
+}
+
+TYPED_TEST(LinearForward, PackedParametersRefuseWhatTheCallWouldRefuse) {
+  using T = TypeParam;
+  const std::vector<T> numbers(200, 1);
+  std::vector<T> output(200, 7);
+  const PackedParameters<T> packed(TensorView<const T, 2>(numbers.data(), {4, 6}));
+  const TensorView<const T, 2> input(numbers.data(), {3, 4});
+  const TensorView<T, 2> out(output.data(), {3, 6});
+  const auto call = [&](TensorView<const T, 2> x, TensorView<const T, 1> bias, TensorView<T, 2> y,
+                        Activation activation = Activation::none) {
+    return refusal([&] { linear_forward<T>(x, packed, bias, y, {activation}); });
+  };
+  EXPECT_TRUE(says(call({numbers.data(), {3, 5}}, {}, out), {"parameters", "(4, 6)", "expected", "(3, 5)"}));
+  EXPECT_TRUE(says(call(input, {numbers.data(), {5}}, out), {"bias", "(5)", "expected", "(6)"}));
+  EXPECT_TRUE(says(call(input, {}, {output.data(), {6, 3}}), {"output", "(6, 3)", "expected", "(3, 6)"}));
+  EXPECT_TRUE(says(call(input, {}, {nullptr, {3, 6}}), {"output", "null"}));
+  EXPECT_TRUE(says(call({output.data(), {3, 4}}, {}, out), {"output overlaps input"}));
+  EXPECT_TRUE(says(call(input, {output.data(), {6}}, out), {"output overlaps bias"}));
+  EXPECT_TRUE(says(call(input, {}, {const_cast<T*>(packed.panels()), {3, 6}}), {"output overlaps parameters"}));
+  EXPECT_TRUE(says(call(input, {}, out, static_cast<Activation>(9)), {"activation", "9", "gelu"}));
+  EXPECT_EQ(output, std::vector<T>(200, 7));
+  EXPECT_EQ(call(input, {}, out), "accepted");
+  const auto pack = [&](const T* data, std::array<Index, 2> shape) {
+    return refusal([&] { PackedParameters<T>(TensorView<const T, 2>(data, shape)); });
+  };
+  EXPECT_EQ(pack(nullptr, {4, 6}), "PackedParameters: parameters is null; expected memory for shape (4, 6)");
+  EXPECT_TRUE(pack(numbers.data(), {-4, 6}).find("negative") != std::string::npos);
 }
 
 }  // namespace

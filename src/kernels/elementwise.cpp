@@ -1,7 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// exp, tanh and log over arrays: the functions of simd_math.h, reachable for tests and for front ends that show them.
+// exp, tanh, log and gelu over arrays: the functions of simd_math.h and simd_gelu.h, reachable for tests and for front
+// ends that show them.
 #include "kernels.h"
+#include "simd_gelu.h"
 #include "simd_math.h"
 
 namespace regard::kernels::REGARD_ISA {
@@ -32,6 +34,10 @@ template <class T>
 void log_elements(const T* x, T* y, Index count) {
   for (Index i = 0; i < count; ++i) y[i] = log(x[i]);
 }
+template <class T>
+void gelu_elements(const T* x, T* y, Index count) {
+  each_vector(x, y, count, [](Vec<T> v) { return gelu<T>(v); });
+}
 
 template void exp_elements(const float*, float*, Index);
 template void exp_elements(const double*, double*, Index);
@@ -39,5 +45,7 @@ template void tanh_elements(const float*, float*, Index);
 template void tanh_elements(const double*, double*, Index);
 template void log_elements(const float*, float*, Index);
 template void log_elements(const double*, double*, Index);
+template void gelu_elements(const float*, float*, Index);
+template void gelu_elements(const double*, double*, Index);
 
 }  // namespace regard::kernels::REGARD_ISA

@@ -35,7 +35,7 @@ void weights_block(Index num_rows, const T* row_max, const T* row_sum, T* scores
 // linear_tile.cpp
 template <class T>
 void linear_tile(Index num_rows, Index num_columns, Index depth, const T* packed_a, const T* panel_b, const T* bias,
-                 T* output, Index output_stride);
+                 Activation activation, T* output, Index output_stride);
 
 // elementwise.cpp
 template <class T>
@@ -44,5 +44,7 @@ template <class T>
 void tanh_elements(const T* x, T* y, Index count);
 template <class T>
 void log_elements(const T* x, T* y, Index count);
+template <class T>
+void gelu_elements(const T* x, T* y, Index count);
 
 }  // namespace regard::kernels::REGARD_ISA

@@ -27,6 +27,8 @@ inline constexpr Index kRows = 60;           // query rows of a task: five regis
 inline constexpr Index kDepthSegment = 256;  // longest chain of products in a dot product
 inline constexpr Index kLanes = 16;          // virtual lanes of a row sum
 
+enum class Activation { none, relu, gelu };  // what linear_tile does to a finished element
+
 // A matrix in anybody's layout: element (r, c) at data[r * row_stride + c * column_stride].
 template <class T>
 struct Matrix {
@@ -121,13 +123,15 @@ struct Kernels {
   void (*finish_rows)(const FinishRows<T>&);
   // weights[r][j] = exp(score − row_max[r]) / row_sum[r], in place, for a block of scores.
   void (*weights_block)(Index num_rows, const T* row_max, const T* row_sum, T* scores);
-  // output[r][c] = Σ_i a(r, i) · b(i, c), dense rows of output_stride; ≤ kRows rows, ≤ kPanel columns.
+  // output[r][c] = activation(Σ_i a(r, i) · b(i, c) + bias[c]), dense rows of output_stride; ≤ kRows rows, ≤ kPanel
+  // columns; bias may be nullptr.
   void (*linear_tile)(Index num_rows, Index num_columns, Index depth, const T* packed_a, const T* panel_b,
-                      const T* bias, T* output, Index output_stride);
+                      const T* bias, Activation activation, T* output, Index output_stride);
 
   void (*exp)(const T*, T*, Index);  // x ≤ 0
   void (*tanh)(const T*, T*, Index);
   void (*log)(const T*, T*, Index);  // x > 0
+  void (*gelu)(const T*, T*, Index);
 };
 
 struct KernelTable {
