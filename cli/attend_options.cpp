@@ -220,17 +220,17 @@ CLI::App* add_attend_options(CLI::App& app, AttendText& text) {
   }
   add("--rows", &AttendText::rows, "A:B,C:D", "OUTPUTS (all appear, or none)",
       "the rows that --weights and --html give: A to B,\nwithout B, counted from 0; one range or several");
-  add("--causal", &AttendText::causal, "[=OFFSET]", kSeen,
+  add("--causal", &AttendText::causal, "[=top_left|bottom_right|N]", kSeen,
       "query i sees keys up to i + offset. The offset is\n0, or =top_left, =bottom_right, =N, or what\n"
       "--query-offset says; needed when L and S differ")
       ->expected(0, 1);
-  add("--query-offset", &AttendText::query_offset, "OFFSET", kSeen,
-      "top_left (0), bottom_right (keys - queries), a\nnumber, or a file of one per batch entry");
+  add("--query-offset", &AttendText::query_offset, "top_left|bottom_right|N|FILE", kSeen,
+      "top_left is 0, bottom_right keys - queries; a file\nhas one per batch entry");
   add("--window", &AttendText::window, "LEFT,RIGHT", kSeen,
       "keys from i + offset - LEFT to i + offset + RIGHT;\n- is open");
   add_arrays(kSeen);
   add("--block-size", &AttendText::block_size, "BQ,BK", kSeen, "queries and keys in a block of --block-mask");
-  add("--scale", &AttendText::scale, "SCALE", kScores, "sqrt: 1/sqrt(D), the default; none: 1; or a number");
+  add("--scale", &AttendText::scale, "sqrt|none|NUMBER", kScores, "sqrt: 1/sqrt(D), the default; none: 1");
   add("--soft-cap", &AttendText::soft_cap, "C", kScores, "C * tanh(score / C), C > 0");
   add_arrays(kScores);
   add("--threads", &AttendText::threads, "N", "RUNNING", "0: one for each core (default)");

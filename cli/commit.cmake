@@ -1,8 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
 # Writes OUTPUT: the commit that SOURCE is built from, "unknown" outside a git checkout of its own, with a "+" when
-# files differ from it.
+# files differ from it; and its date, outside a checkout that of the build (SOURCE_DATE_EPOCH).
 cmake_minimum_required(VERSION 3.25)
 set(commit unknown)
+string(TIMESTAMP date "%Y-%m-%d" UTC)
 if(GIT)
   execute_process(COMMAND ${GIT} rev-parse --show-toplevel --short=12 HEAD WORKING_DIRECTORY ${SOURCE}
     OUTPUT_VARIABLE lines ERROR_QUIET OUTPUT_STRIP_TRAILING_WHITESPACE RESULT_VARIABLE failed)
@@ -13,6 +14,8 @@ if(GIT)
     file(REAL_PATH ${SOURCE} source)
     if(top STREQUAL source)
       list(GET lines 1 commit)
+      execute_process(COMMAND ${GIT} show --no-patch --format=%cs HEAD WORKING_DIRECTORY ${SOURCE}
+        OUTPUT_VARIABLE date OUTPUT_STRIP_TRAILING_WHITESPACE ERROR_QUIET)
       execute_process(COMMAND ${GIT} diff --quiet HEAD -- WORKING_DIRECTORY ${SOURCE}
         RESULT_VARIABLE differs OUTPUT_QUIET ERROR_QUIET)
       if(differs)
@@ -21,4 +24,4 @@ if(GIT)
     endif()
   endif()
 endif()
-file(CONFIGURE OUTPUT ${OUTPUT} CONTENT "#define REGARD_COMMIT \"@commit@\"\n" @ONLY)
+file(CONFIGURE OUTPUT ${OUTPUT} CONTENT "#define REGARD_COMMIT \"@commit@\"\n#define REGARD_DATE \"@date@\"\n" @ONLY)

@@ -94,18 +94,18 @@ void add_explain_options(CLI::App& command, ExplainText& text, const char* setti
                               const char* help) {
     return command.add_option(name, value, help)->type_name(type)->group(group);
   };
-  add(settings, "--causal", text.causal, "[=WHERE]",
+  add(settings, "--causal", text.causal, "[=top_left|bottom_right|off|N]",
       "a query sees no later key: query 0 stands at key 0\n(top_left, also without a value), the last at the\nlast "
       "(bottom_right), or at key N; or off")
       ->expected(0, 1);
-  add(settings, "--scale", text.scale, "SCALE",
-      "what scores are multiplied by: sqrt (1/√D), none,\na number, or floor_half (floor(score / 2) instead)");
-  add(settings, "--layout", text.layout, "LAYOUT", "rows: a token is a row; columns: a token is a column");
-  add(settings, "--softmax", text.softmax, "KIND",
-      "shifted (by the largest score, as the library\ndoes), unshifted, or ratio (score / sum of scores)");
-  add(settings, "--softmax-base", text.softmax_base, "BASE", "e, or a number such as 3");
+  add(settings, "--scale", text.scale, "sqrt|none|floor_half|NUMBER",
+      "what scores are multiplied by: sqrt is 1/√D;\nfloor_half takes floor(score / 2) instead");
+  add(settings, "--layout", text.layout, "rows|columns", "a token is a row, or a column");
+  add(settings, "--softmax", text.softmax, "shifted|unshifted|ratio",
+      "shifted by the largest score, as the library does;\nratio is score / sum of scores");
+  add(settings, "--softmax-base", text.softmax_base, "e|NUMBER", "such as 3");
   add(settings, "--heads", text.heads, "N", "split the projections, or Q, K and V, into N heads");
-  add(settings, "--dtype", text.dtype, "TYPE", "compute in f64 or f32");
+  add(settings, "--dtype", text.dtype, "f64|f32", "the type in which all is computed");
   add(settings, "--tokens", text.tokens, "WORDS", "the words, divided by commas: I,love,coding");
   add(settings, "--token", text.token, "WORD|@INDEX", "the query to look at; WORD#1 is its second\noccurrence");
   const char* view = "WHAT IS SHOWN (all counts start at 0)";

@@ -94,8 +94,8 @@ void add_sentence_options(CLI::App& command, SentenceTextArguments& arguments) {
   const auto add = [&](const char* name, std::string& value, const char* type, const char* help) {
     command.add_option(name, value, help)->type_name(type)->group(group);
   };
-  add("--layer", arguments.layer, "N", "and --head: this one, not the most telling; from 0");
-  add("--head", arguments.head, "N", "");
+  add("--layer", arguments.layer, "N", "this layer, not the most telling one; from 0");
+  add("--head", arguments.head, "N", "this head, likewise");
   command
       .add_option("--hide", arguments.hide,
                   "a word that no word sees, in any layer: each number\nbefore and after; may be given again")
@@ -103,7 +103,7 @@ void add_sentence_options(CLI::App& command, SentenceTextArguments& arguments) {
       ->allow_extra_args(false)
       ->group(group);
   add("--top", arguments.top, "K", "words in the table");
-  add("--sort", arguments.sort, "ORDER", "text, weight or adds");
+  add("--sort", arguments.sort, "text|weight|adds", "the order of the words in the table");
   command.add_flag("--no-special", arguments.no_special, "without the model's own marks in the table")->group(group);
   command.add_flag("--all-heads", arguments.all_heads, "what each head hears most unusually")->group(group);
   command
@@ -113,7 +113,7 @@ void add_sentence_options(CLI::App& command, SentenceTextArguments& arguments) {
       ->type_name("\"TEXT\"")
       ->allow_extra_args(false)
       ->group(group);
-  add("--save", arguments.save, "DIR", "the arrays as NPY files, named in DIR/tokens.json");
+  add("--save", arguments.save, "FOLDER", "the arrays as NPY files, and tokens.json");
   add("--what", arguments.what, "NAMES",
       "some of weights, scores, query, key, value, context,\nhidden_states, with commas");
   add_model_options(command, arguments.model);
@@ -163,7 +163,7 @@ void explain_sentence(const SentenceTextArguments& arguments, const ExplainText&
     text.digits = static_cast<int>(digits);
   }
   if (arguments.save.empty() && !arguments.what.empty())
-    throw UsageError("--what names what --save writes; give --save DIR too");
+    throw UsageError("--what names what --save writes; give --save FOLDER too");
   std::optional<SentenceSaver> saver;
   if (!arguments.save.empty()) saver.emplace(arguments.save, arguments.what);
   if (shared.html == "-" && shared.json) throw UsageError("--html - and --json both write to standard output");

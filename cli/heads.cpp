@@ -117,9 +117,8 @@ void add_heads(CLI::App& app) {
   const auto add = [&](const char* name, std::string& value, const char* type, const char* help) {
     command->add_option(name, value, help)->type_name(type);
   };
-  add("--by", arguments->by, "WHAT", "query (default), or sentence: a text's mean first,\nthen over texts");
-  add("--sort", arguments->sort, "MEASURE",
-      "largest mean first: entropy, special, self,\nprevious, next, distance or adds");
+  add("--by", arguments->by, "query|sentence", "mean over queries (default), or of each text first,\nthen over texts");
+  add("--sort", arguments->sort, "entropy|special|self|previous|next|distance|adds", "largest mean first");
   add("--min", arguments->min, "X", "heads whose mean of that measure is X at least");
   add("--max", arguments->max, "X", "and at most");
   add("--layer", arguments->layer, "N", "this layer alone, from 0");

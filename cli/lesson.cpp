@@ -106,7 +106,9 @@ void add_lesson(CLI::App& app) {
   };
   auto options = std::make_shared<Options>();
   CLI::App* command = app.add_subcommand("lesson", "Run the documents that explain attention, step by step");
-  command->add_option("NAME", options->name, "the lesson; without it they are listed")->type_name("");
+  std::string names;
+  for (const LessonEntry& entry : lesson_entries()) names += (names.empty() ? "" : "|") + entry.name;
+  command->add_option("NAME", options->name, "the lesson; without it they are listed")->type_name(names);
   command->add_flag("--export", options->write_input, "print the lesson as input for regard explain")
       ->group("WHAT IS SHOWN (all counts start at 0)");
   add_explain_options(*command, options->text, "SETTINGS (what departs from the document stands beside it)");

@@ -32,7 +32,7 @@ std::string compiler_text() {
 
 }  // namespace
 
-Build build() { return {std::string(version()), REGARD_COMMIT, compiler_text()}; }
+Build build() { return {std::string(version()), REGARD_COMMIT, REGARD_DATE, compiler_text()}; }
 
 namespace {
 
@@ -138,6 +138,8 @@ int run(int count, char** arguments) {
   add_lesson(app);
   add_pull(app);
   add_info(app);
+  add_completion(app);
+  add_man(app);
   // The subcommands keep the formatter above, whose column holds their options; names of subcommands are short.
   app.formatter(std::make_shared<CLI::Formatter>());
   app.get_formatter()->column_width(16);

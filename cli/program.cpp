@@ -87,14 +87,6 @@ class SignalsHeld {
 
 std::string command_line_text;
 
-std::string shell_quoted(std::string_view argument) {
-  constexpr std::string_view kPlain = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_-+=./,:@%";
-  if (!argument.empty() && argument.find_first_not_of(kPlain) == std::string_view::npos) return std::string(argument);
-  std::string quoted = "'";
-  for (char c : argument) quoted += c == '\'' ? std::string("'\\''") : std::string(1, c);
-  return quoted + "'";
-}
-
 [[noreturn]] void refuse_value(std::string_view option, std::string_view text, const char* expected) {
   throw UsageError(fmt::format("{} is \"{}\"; expected {}", option, text, expected));
 }
@@ -138,8 +130,8 @@ bool writes_to_terminal() { return ::isatty(STDOUT_FILENO) == 1; }
 bool reads_from_terminal() { return ::isatty(STDIN_FILENO) == 1; }
 
 void add_color_option(CLI::App& command, std::string& mode) {
-  command.add_option("--color", mode, "auto (default: on a terminal without NO_COLOR),\nalways or never")
-      ->type_name("WHEN");
+  command.add_option("--color", mode, "auto, the default: on a terminal without NO_COLOR")
+      ->type_name("auto|always|never");
 }
 
 bool use_color(std::string_view mode) {
@@ -183,9 +175,17 @@ std::string json_number(double x) {
 
 const std::string& command_line() { return command_line_text; }
 
+std::string quote_for_shell(std::string_view argument) {
+  constexpr std::string_view kPlain = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_-+=./,:@%";
+  if (!argument.empty() && argument.find_first_not_of(kPlain) == std::string_view::npos) return std::string(argument);
+  std::string quoted = "'";
+  for (char c : argument) quoted += c == '\'' ? std::string("'\\''") : std::string(1, c);
+  return quoted + "'";
+}
+
 void set_command_line(int count, char** arguments) {
   command_line_text = "regard";
-  for (int i = 1; i < count; ++i) command_line_text += " " + shell_quoted(arguments[i]);
+  for (int i = 1; i < count; ++i) command_line_text += " " + quote_for_shell(arguments[i]);
 }
 
 std::string bytes_text(std::uint64_t bytes) {

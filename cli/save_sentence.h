@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// `regard explain "text" --save DIR`: what the model computed for a text, as NPY files, and tokens.json, which names
+// `regard explain "text" --save FOLDER`: what the model computed for a text, as NPY files, and tokens.json, which names
 // their axes.
 //
 //     SentenceSaver saver(folder, what);   the names in `what` are checked before any work

@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 # `cmake --install build --prefix DIR`: the library (component library), regard::model (component model), regard::explain
-# (component explain) and the program (component program), each only where it was built. docs/install.md lists what lands where.
+# (component explain) and the program with its manual page and completions (component program), each only where it was
+# built. docs/install.md lists what lands where.
 include(CMakePackageConfigHelpers)
 
 set(REGARD_CMAKE_DIR ${CMAKE_INSTALL_LIBDIR}/cmake/regard)
@@ -34,4 +35,12 @@ if(TARGET regard_program)
     set_target_properties(regard_program PROPERTIES INSTALL_RPATH "$ORIGIN/../${CMAKE_INSTALL_LIBDIR}")
   endif()
   install(TARGETS regard_program COMPONENT program)
+  if(TARGET regard_written)
+    set(written ${PROJECT_BINARY_DIR}/cli)
+    install(FILES ${written}/regard.1 DESTINATION ${CMAKE_INSTALL_MANDIR}/man1 COMPONENT program)
+    install(FILES ${written}/regard.bash DESTINATION ${CMAKE_INSTALL_DATADIR}/bash-completion/completions RENAME regard
+      COMPONENT program)
+    install(FILES ${written}/_regard DESTINATION ${CMAKE_INSTALL_DATADIR}/zsh/site-functions COMPONENT program)
+    install(FILES ${written}/regard.fish DESTINATION ${CMAKE_INSTALL_DATADIR}/fish/vendor_completions.d COMPONENT program)
+  endif()
 endif()

@@ -13,7 +13,7 @@ import pytest
 
 from program import PROGRAM, environment, fail, run, succeed
 
-SUBCOMMANDS = ["attend", "explain", "compare", "heads", "lesson", "pull", "info"]
+SUBCOMMANDS = ["attend", "explain", "compare", "heads", "lesson", "pull", "info", "completion", "man"]
 
 
 # ---- help and version

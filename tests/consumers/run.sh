@@ -2,7 +2,7 @@
 # SPDX-License-Identifier: Apache-2.0
 #
 # Builds somebody else's project against Regard, in one of the ways there are, and runs it; a ctest test each.
-#   run.sh install       BUILD             installs the library (and model and explain, where built) into BUILD/consumers/prefix
+#   run.sh install       BUILD             installs the library (and model, explain and program, where built) into BUILD/consumers/prefix
 #   run.sh find_package  BUILD             find_package, static or shared as BUILD is; writes BUILD/consumers/bits.txt
 #   run.sh pkg_config    BUILD             the C interface from C99 by pkg-config
 #   run.sh embed_build   BUILD             add_subdirectory under -Ofast -flto -march=native
@@ -40,6 +40,13 @@ case $mode in
     if grep -qx 'REGARD_EXPLAIN:BOOL=ON' "$build/CMakeCache.txt"; then
       cmake --install "$build" --prefix "$prefix" --component model
       cmake --install "$build" --prefix "$prefix" --component explain
+    fi
+    if [ -f "$build/cli/regard.1" ]; then
+      cmake --install "$build" --prefix "$prefix" --component program
+      for written in man/man1/regard.1 bash-completion/completions/regard zsh/site-functions/_regard \
+        fish/vendor_completions.d/regard.fish; do
+        test -s "$prefix/share/$written"
+      done
     fi
     ;;
   find_package)

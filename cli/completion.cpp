@@ -1,0 +1,73 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// `regard completion SHELL` and `regard man`: what is written from the option tree for other programs to read.
+//
+//     CLI::App  →  read_tree  →  completion_bash.cpp | completion_zsh.cpp | completion_fish.cpp | manual.cpp
+//
+// Read next: command_tree.h.
+#include <memory>
+
+#include "command_tree.h"
+#include "program.h"
+
+namespace regard::program {
+
+std::string joined(const std::vector<std::string>& words, std::string_view separator) {
+  std::string text;
+  for (const std::string& word : words) text += (text.empty() ? "" : std::string(separator)) + word;
+  return text;
+}
+
+std::string backslashed(std::string_view text, std::string_view characters) {
+  std::string result;
+  for (char c : text) {
+    if (characters.find(c) != std::string_view::npos) result += '\\';
+    result += c;
+  }
+  return result;
+}
+
+void add_completion(CLI::App& app) {
+  auto shell = std::make_shared<std::string>();
+  CLI::App* command = app.add_subcommand("completion", "Print a script that completes options in a shell");
+  command->add_option("shell", *shell, "the shell that reads the script")->type_name("bash|zsh|fish");
+  command->footer(
+      "INSTALLING (then start a new shell)\n"
+      "  bash   ~/.local/share/bash-completion/completions/regard, which the package\n"
+      "         bash-completion reads; or this line in ~/.bashrc:\n"
+      "           source <(regard completion bash)\n"
+      "  zsh    a file _regard in a folder of $fpath, such as ~/.zfunc with these\n"
+      "         lines in ~/.zshrc:\n"
+      "           fpath=(~/.zfunc $fpath)\n"
+      "           autoload -U compinit && compinit\n"
+      "  fish   ~/.config/fish/completions/regard.fish\n"
+      "\n"
+      "EXAMPLES\n"
+      "  regard completion bash > ~/.local/share/bash-completion/completions/regard\n"
+      "  regard completion zsh > ~/.zfunc/_regard\n"
+      "  regard completion fish > ~/.config/fish/completions/regard.fish");
+  command->callback([shell, &app] {
+    if (shell->empty()) throw UsageError("a shell is missing; expected bash, zsh or fish: regard completion bash");
+    const ProgramTree tree = read_tree(app);
+    if (*shell == "bash") {
+      write_stdout(bash_completion(tree));
+    } else if (*shell == "zsh") {
+      write_stdout(zsh_completion(tree));
+    } else if (*shell == "fish") {
+      write_stdout(fish_completion(tree));
+    } else {
+      throw UsageError("there is no completion for \"" + *shell + "\"; expected bash, zsh or fish");
+    }
+  });
+}
+
+void add_man(CLI::App& app) {
+  CLI::App* command = app.add_subcommand("man", "Print the manual page");
+  command->footer(
+      "EXAMPLES\n"
+      "  regard man | man -l -\n"
+      "  regard man > ~/.local/share/man/man1/regard.1    then: man regard");
+  command->callback([&app] { write_stdout(manual_page(read_tree(app))); });
+}
+
+}  // namespace regard::program
