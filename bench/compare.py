@@ -6,7 +6,7 @@
 BUILD is a build of shared libraries with REGARD_BENCH=ON; bench/bars makes one and the environment with NumPy.
 Contenders, each in billions of f32 operations a second:
 
-    peak              fused multiply-adds on registers alone, 20 ms, on as many threads       (peak.cpp)
+    peak              fused multiply-adds on registers alone, 20 ms, on as many threads       (regard/peaks.h)
     sgemm             NumPy's product of 2048 x 2048 matrices, by the OpenBLAS of its wheel
     full, causal      attention_forward, S = L = 4096, 8 heads, D = 64 and 128; causal counts visible pairs only
     numpy             the same full attention in NumPy, unfused: product, softmax, product, head by head

@@ -6,7 +6,7 @@
 //   call ─ warm     then, for each iteration:  call (timed) ─ peak for 5 ms (not timed)
 //
 // Inputs are N(0,1), outputs have been written before, packing is inside the timed call, caches are warm.
-// Read next: peak.h.
+// Read next: regard/peaks.h.
 #pragma once
 
 #include <benchmark/benchmark.h>
@@ -14,7 +14,7 @@
 #include <chrono>
 #include <random>
 
-#include "peak.h"
+#include "regard/peaks.h"
 #include "regard/runtime.h"
 #include "regard/tensor.h"
 
@@ -43,7 +43,7 @@ void run_beside_peak(benchmark::State& state, double operations, Call&& call) {
     const double elapsed = std::chrono::duration<double>(Clock::now() - begin).count();
     state.SetIterationTime(elapsed);
     seconds += elapsed;
-    peak += peak_gflops(num_threads, kPeakSeconds);
+    peak += fma_gflops(num_threads, kPeakSeconds);
   }
   const auto iterations = static_cast<double>(state.iterations());
   const double rate = operations * iterations / seconds / 1e9;

@@ -79,6 +79,11 @@ const KernelTable& active() {
   return *table;
 }
 
+const PeakLoop* bf16_dot_loop() {
+  const bool usable = &active() == &avx512::table && __builtin_cpu_supports("avx512bf16");
+  return usable ? &avx512_bf16::dot_loop : nullptr;
+}
+
 int num_available() {
   int count = 0;
   for (const Candidate& candidate : candidates()) count += candidate.available ? 1 : 0;

@@ -19,6 +19,9 @@ struct Candidate {
 // Every table that was built, best last; the first is always available.
 std::array<Candidate, 3> candidates();
 
+// The loop of bf16 dot products beside the active table; null unless that is avx512 and the processor has AVX512-BF16.
+const PeakLoop* bf16_dot_loop();
+
 // The table named by `forced`, or the last available one when it is null.
 // Throws std::invalid_argument, with the names that would do, when that table is unknown or not available.
 const KernelTable& choose_table(const char* forced, std::span<const Candidate> tables);

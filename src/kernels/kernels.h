@@ -47,4 +47,10 @@ void log_elements(const T* x, T* y, Index count);
 template <class T>
 void gelu_elements(const T* x, T* y, Index count);
 
+// peak.cpp
+inline constexpr int kPeakChains = 12;
+float multiply_add_loop(Index turns, float factor, float addend);
+template <int kStreams>
+std::int32_t read_loop(const float* data, Index count);
+
 }  // namespace regard::kernels::REGARD_ISA

@@ -32,7 +32,13 @@ constexpr Kernels<T> kernels() {
 
 }  // namespace
 
-constinit const KernelTable table = {REGARD_TEXT(REGARD_ISA), kFused,           enter_floating_point,
-                                     leave_floating_point,    kernels<float>(), kernels<double>()};
+constinit const KernelTable table = {
+    REGARD_TEXT(REGARD_ISA),
+    kFused,
+    enter_floating_point,
+    leave_floating_point,
+    kernels<float>(),
+    kernels<double>(),
+    {{2 * kPeakChains * kWidth<float>, multiply_add_loop}, {read_loop<1>, read_loop<2>, read_loop<4>}}};
 
 }  // namespace regard::kernels::REGARD_ISA

@@ -134,6 +134,19 @@ struct Kernels {
   void (*gelu)(const T*, T*, Index);
 };
 
+// What the machine can do at all (src/peaks.cpp measures it).
+struct PeakLoop {
+  Index operations;  // of a turn; a fused multiply-add is two
+  float (*run)(Index turns, float factor, float addend);
+};
+inline constexpr int kReadLoops = 3;
+inline constexpr Index kReadStep = 1024;  // floats, a page: a multiple of what any read loop takes at once
+struct PeakLoops {
+  PeakLoop multiply_add;
+  // Reads count floats, a multiple of kReadStep, each once, and returns something that depends on all of them.
+  std::int32_t (*read[kReadLoops])(const float* data, Index count);
+};
+
 struct KernelTable {
   const char* name;
   bool fused_multiply_add;                  // results of all tables with it are equal bit for bit
@@ -141,6 +154,7 @@ struct KernelTable {
   void (*leave_floating_point)(std::uint64_t);
   Kernels<float> f32;
   Kernels<double> f64;
+  PeakLoops peak;
 
   template <class T>
   constexpr const Kernels<T>& of() const {
@@ -160,6 +174,9 @@ extern const KernelTable table;
 }
 namespace avx512 {
 extern const KernelTable table;
+}
+namespace avx512_bf16 {
+extern const PeakLoop dot_loop;
 }
 
 // The table that operators use: REGARD_FORCE_ISA, or the best that the processor can run (src/isa.cpp).

@@ -1,0 +1,170 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// Runs a loop on a number of threads at once and counts what they did until the last one finished: a thread that has to
+// wait for its processor lowers the peak as it would lower anybody's figure.
+//
+//   each thread:  wait for the others ─ loop in slices until the time is over ─ note slices and end
+//
+// The threads are not those of the pool, whose tasks may run one after the other. Read next: kernels/peak.cpp.
+#include "regard/peaks.h"
+
+#include <algorithm>
+#include <atomic>
+#include <chrono>
+#include <cmath>
+#include <exception>
+#include <functional>
+#include <limits>
+#include <memory>
+#include <new>
+#include <stdexcept>
+#include <string>
+#include <system_error>
+#include <thread>
+#include <vector>
+
+#include "isa.h"
+#include "machine.h"
+
+namespace regard {
+inline namespace v0 {
+namespace {
+
+using Clock = std::chrono::steady_clock;
+
+// Of a dozen operations or more each: 20 to 80 microseconds, long beside the clock's 30 nanoseconds.
+constexpr kernels::Index kTurnsPerSlice = 1 << 14;
+
+// Keeps the results of the loops alive.
+std::atomic<float> sum_sink{0.0f};
+std::atomic<std::int32_t> bits_sink{0};
+
+void check_arguments(const char* function, int num_threads, double seconds) {
+  if (num_threads < 1 || num_threads > internal::kMaxThreads) {
+    throw std::invalid_argument(std::string(function) + ": num_threads is " + std::to_string(num_threads) +
+                                "; expected 1 to " + std::to_string(internal::kMaxThreads));
+  }
+  if (!(seconds > 0) || !std::isfinite(seconds)) {
+    throw std::invalid_argument(std::string(function) + ": seconds is " + std::to_string(seconds) +
+                                "; expected a finite number above 0");
+  }
+}
+
+// Slices a second of all threads together. prepare(thread) runs before the time begins, on its thread, and returns the
+// slice to repeat.
+double slices_per_second(int num_threads, double seconds, const std::function<std::function<void()>(int)>& prepare) {
+  struct Share {
+    double slices = 0;
+    Clock::time_point begin, end;
+    std::exception_ptr error;
+  };
+  enum : int { kWait, kGo, kStop };
+  std::vector<Share> shares(static_cast<std::size_t>(num_threads));
+  std::atomic<int> signal{kWait}, num_ready{0};
+  const auto work = [&](std::size_t thread, bool last) {
+    Share& share = shares[thread];
+    std::function<void()> slice;
+    try {
+      slice = prepare(static_cast<int>(thread));
+    } catch (...) {
+      share.error = std::current_exception();
+    }
+    num_ready.fetch_add(1);
+    num_ready.notify_all();
+    if (last) {
+      for (int ready; (ready = num_ready.load()) < num_threads;) num_ready.wait(ready);
+      const bool whole = std::all_of(shares.begin(), shares.end(), [](const Share& s) { return !s.error; });
+      signal.store(whole ? kGo : kStop);
+      signal.notify_all();
+    }
+    signal.wait(kWait);
+    if (signal.load() != kGo) return;
+    share.begin = Clock::now();
+    const auto deadline =
+        share.begin + std::chrono::duration_cast<Clock::duration>(std::chrono::duration<double>(seconds));
+    do {
+      slice();
+      ++share.slices;
+      share.end = Clock::now();
+    } while (share.end < deadline);
+  };
+  {
+    std::vector<std::jthread> others;
+    try {
+      for (std::size_t thread = 1; thread < shares.size(); ++thread) others.emplace_back(work, thread, false);
+    } catch (const std::system_error& error) {
+      signal.store(kStop);
+      signal.notify_all();
+      throw std::runtime_error("only " + std::to_string(others.size() + 1) + " of " + std::to_string(num_threads) +
+                               " threads could be started: " + error.what());
+    }
+    work(0, true);
+  }
+
+  double slices = 0;
+  Clock::time_point begin = shares[0].begin, end = shares[0].end;
+  for (const Share& share : shares) {
+    if (share.error) std::rethrow_exception(share.error);
+    slices += share.slices;
+    begin = std::min(begin, share.begin);
+    end = std::max(end, share.end);
+  }
+  return slices / std::chrono::duration<double>(end - begin).count();
+}
+
+double gflops(const kernels::PeakLoop& loop, int num_threads, double seconds) {
+  const double slices = slices_per_second(num_threads, seconds, [&](int) {
+    return [&] { sum_sink.store(loop.run(kTurnsPerSlice, -1.0f, 1.0f), std::memory_order_relaxed); };
+  });
+  return slices * static_cast<double>(kTurnsPerSlice) * static_cast<double>(loop.operations) / 1e9;
+}
+
+}  // namespace
+
+double fma_gflops(int num_threads, double seconds) {
+  check_arguments("fma_gflops", num_threads, seconds);
+  return gflops(kernels::active().peak.multiply_add, num_threads, seconds);
+}
+
+std::optional<double> bf16_dot_gflops(int num_threads, double seconds) {
+  check_arguments("bf16_dot_gflops", num_threads, seconds);
+  const kernels::PeakLoop* loop = kernels::bf16_dot_loop();
+  if (loop == nullptr) return std::nullopt;
+  return gflops(*loop, num_threads, seconds);
+}
+
+double read_gigabytes_per_second(std::size_t bytes_per_thread, int num_threads, double seconds) {
+  constexpr std::size_t kStepBytes = kernels::kReadStep * sizeof(float);
+  // 64 KiB take a microsecond from the second-level cache; of less, the clock would take its share.
+  constexpr std::size_t kSliceBytes = std::size_t{1} << 20;
+  check_arguments("read_gigabytes_per_second", num_threads, seconds);
+  if (bytes_per_thread > std::numeric_limits<std::size_t>::max() / 2) throw std::bad_array_new_length();
+  const std::size_t steps = bytes_per_thread / kStepBytes + (bytes_per_thread % kStepBytes != 0 ? 1 : 0);
+  if (steps == 0) throw std::invalid_argument("read_gigabytes_per_second: bytes_per_thread is 0; expected 1 or more");
+  const std::size_t count = steps * static_cast<std::size_t>(kernels::kReadStep);
+  const std::size_t bytes = count * sizeof(float);
+  const std::size_t rounds = std::max<std::size_t>(1, kSliceBytes / bytes);
+
+  // Written by the thread that reads them, so that they lie near it.
+  std::vector<std::unique_ptr<float[]>> memory(static_cast<std::size_t>(num_threads));
+  double best = 0;
+  for (const auto read : kernels::active().peak.read) {
+    const double slices =
+        slices_per_second(num_threads, seconds / kernels::kReadLoops, [&](int thread) -> std::function<void()> {
+          std::unique_ptr<float[]>& own = memory[static_cast<std::size_t>(thread)];
+          if (own == nullptr) {
+            own.reset(new float[count]);
+            std::fill_n(own.get(), count, 1.0f);
+          }
+          return [&own, read, count, rounds] {
+            for (std::size_t i = 0; i < rounds; ++i)
+              bits_sink.store(read(own.get(), static_cast<kernels::Index>(count)), std::memory_order_relaxed);
+          };
+        });
+    best = std::max(best, slices * static_cast<double>(rounds) * static_cast<double>(bytes) / 1e9);
+  }
+  return best;
+}
+
+}  // namespace v0
+}  // namespace regard
