@@ -17,6 +17,7 @@
 #include <vector>
 
 #include "regard/attention.h"
+#include "regard/linear.h"
 #include "regard/model_files.h"
 
 namespace regard {
@@ -46,6 +47,9 @@ struct EncoderLayer {
   TensorView<const float, 2> w_down;                                    // (F, E)
   TensorView<const float, 1> b_down;                                    // (E)
   TensorView<const float, 1> norm_output_gain, norm_output_bias;        // (E)
+  // Copies of the matrices above, which load_encoder packs once and encode computes with.
+  PackedParameters<float> packed_projections;  // (E, 3E): w_query, w_key, w_value side by side
+  PackedParameters<float> packed_output, packed_up, packed_down;
 };
 
 // What load_encoder returns. All copies share the memory under the views.
@@ -96,8 +100,7 @@ struct EncoderTrace {
 };
 
 // Runs the encoder on one text's token ids, all of them, [CLS] and [SEP] included. Attention scale is 1 / √D.
-// norm(x) = (x − mean) / √(variance + norm_epsilon) · gain + bias over the E numbers of a token, variance divided by E;
-// sums of norm and the function gelu in double, each result rounded to f32 once.
+// norm is layer_norm_forward (layer_norm.h), gelu that of linear_forward (linear.h).
 // The same bits for any number of threads.
 // Throws std::invalid_argument before any work: more than max_positions ids, an id outside the vocabulary, a hidden key
 // that is no token; afterwards only std::bad_alloc and regard::cancelled.

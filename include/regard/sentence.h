@@ -51,7 +51,16 @@ struct Sentence {
   EncoderTrace trace;
 };
 
-// Throws std::invalid_argument for a text of more tokens than the model has places (with both counts), for a word to
+// A text's tokens as the model takes them.
+struct FittedTokens {
+  TokenizedText tokens;
+  Index cut_tokens = 0;  // how many there were more
+};
+// With truncate the first max_positions − 1 and the last are kept. Throws std::invalid_argument for a text of more
+// tokens than the model has places, with both counts, and as Tokenizer::encode does.
+REGARD_EXPORT FittedTokens fitted_tokens(const SentenceModel& model, std::string_view text, bool truncate = false);
+
+// Throws std::invalid_argument as fitted_tokens does, for a word to
 // hide that is not there, and as encode does; std::runtime_error naming layer, array and token where the model's
 // parameters, too large or not finite themselves, give this text a number that is not finite.
 REGARD_EXPORT Sentence read_sentence(const SentenceModel& model, std::string_view text,

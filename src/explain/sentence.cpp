@@ -110,22 +110,28 @@ SentenceModel load_sentence_model(const std::string& folder, const ModelFileOpti
   return model;
 }
 
+FittedTokens fitted_tokens(const SentenceModel& model, std::string_view text, bool truncate) {
+  FittedTokens fitted{.tokens = model.tokenizer.encode(text)};
+  const auto length = static_cast<Index>(fitted.tokens.ids.size());
+  const Index places = model.encoder.config.max_positions;
+  if (length <= places) return fitted;
+  if (!truncate || places < 2) {
+    throw std::invalid_argument(
+        fmt::format("the text has {} tokens and the model has places for {}; shorten it, or cut it with --truncate",
+                    length, places));
+  }
+  fitted.cut_tokens = length - places;
+  cut(fitted.tokens, places);
+  return fitted;
+}
+
 Sentence read_sentence(const SentenceModel& model, std::string_view text, const SentenceOptions& options,
                        const Runtime& runtime) {
   Sentence sentence;
   sentence.text = text;
-  sentence.tokens = model.tokenizer.encode(text);
-  const Index length = static_cast<Index>(sentence.tokens.ids.size());
-  const Index places = model.encoder.config.max_positions;
-  if (length > places) {
-    if (!options.truncate || places < 2) {
-      throw std::invalid_argument(
-          fmt::format("the text has {} tokens and the model has places for {}; shorten it, or cut it with --truncate",
-                      length, places));
-    }
-    sentence.cut_tokens = length - places;
-    cut(sentence.tokens, places);
-  }
+  FittedTokens fitted = fitted_tokens(model, text, options.truncate);
+  sentence.tokens = std::move(fitted.tokens);
+  sentence.cut_tokens = fitted.cut_tokens;
   sentence.words = words_of(sentence.tokens);
   EncoderOptions encoder_options;
   for (const std::string& name : options.hide) sentence.hidden.push_back(word_index(sentence.words, name));

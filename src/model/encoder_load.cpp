@@ -176,7 +176,7 @@ class ParameterReader {
     std::function<void(const float*)> fill;
   };
 
-  // F32 is seen where the file's bytes lie; other types take memory of their own beside them.
+  // F32 is seen where the file's bytes lie; other types take memory of their own beside them, and packed copies theirs.
   void check_memory(const ModelFileOptions& options) const {
     std::uint64_t held = 0;
     for (const StoredTensor& tensor : checkpoint_.tensors()) held += tensor.bytes.size();
@@ -186,12 +186,24 @@ class ParameterReader {
       needed +=
           read.tensor->bytes.size() / static_cast<std::uint64_t>(stored_type_bytes(read.tensor->type)) * sizeof(float);
     }
+    needed += packed_bytes();
     const std::uint64_t available = options.max_memory_bytes
                                         ? *options.max_memory_bytes - std::min(*options.max_memory_bytes, held)
                                         : available_memory_bytes();
     if (needed <= available) return;
     throw std::runtime_error(
-        fmt::format("{}: takes {} bytes of memory more as F32; {} may be used", folder_, needed, available));
+        fmt::format("{}: takes {} bytes of memory more to compute with; {} may be used", folder_, needed, available));
+  }
+
+  // What the packed copies take: columns are rounded up to panels of 32.
+  std::uint64_t packed_bytes() const {
+    const auto matrix = [](Index inputs, Index outputs) {
+      return static_cast<std::uint64_t>(inputs) * static_cast<std::uint64_t>((outputs + 31) / 32 * 32) * sizeof(float);
+    };
+    const Index E = config_.width;
+    const Index F = config_.feed_forward;
+    return static_cast<std::uint64_t>(config_.num_layers) *
+           (matrix(E, 3 * E) + matrix(E, E) + matrix(E, F) + matrix(F, E));
   }
 
   static std::string name_in_layer(std::string_view pattern, std::size_t layer) {
@@ -273,6 +285,29 @@ class ParameterReader {
   std::size_t num_problems_ = 0;
 };
 
+// Matrices of as many rows, side by side, packed as one.
+PackedParameters<float> pack_side_by_side(std::span<const TensorView<const float, 2>> matrices) {
+  Index columns = 0;
+  for (const auto& matrix : matrices) columns += matrix.shape[1];
+  Tensor<float, 2> joined({matrices.front().shape[0], columns});
+  Index first = 0;
+  for (const auto& matrix : matrices) {
+    for (Index i = 0; i < matrix.shape[0]; ++i) {
+      for (Index o = 0; o < matrix.shape[1]; ++o) joined(i, first + o) = matrix(i, o);
+    }
+    first += matrix.shape[1];
+  }
+  return PackedParameters<float>(joined.view());
+}
+
+void pack(EncoderLayer& layer) {
+  const std::array<TensorView<const float, 2>, 3> projections{layer.w_query, layer.w_key, layer.w_value};
+  layer.packed_projections = pack_side_by_side(projections);
+  layer.packed_output = PackedParameters<float>(layer.w_output);
+  layer.packed_up = PackedParameters<float>(layer.w_up);
+  layer.packed_down = PackedParameters<float>(layer.w_down);
+}
+
 }  // namespace
 
 Encoder load_encoder(const std::string& folder, const ModelFileOptions& options) {
@@ -288,6 +323,7 @@ Encoder load_encoder(const std::string& folder, const ModelFileOptions& options)
   ParameterReader parameters(folder, *encoder.checkpoint, family, encoder.config);
   parameters.expect_all(encoder);
   parameters.read_all(encoder, options);
+  for (EncoderLayer& layer : encoder.layers) pack(layer);
   return encoder;
 }
 

@@ -13,6 +13,7 @@
 #include <stdexcept>
 
 #include "encoder_mask.h"
+#include "pooling.h"
 #include "regard/encoder.h"
 #include "regard/linear.h"
 
@@ -63,18 +64,12 @@ Tensor<float, 2> through_output(const Encoder& encoder, Index layer, Index head,
   return result;
 }
 
-double length_of(std::span<const float> numbers) {
-  double sum = 0;
-  for (float x : numbers) sum += static_cast<double>(x) * static_cast<double>(x);
-  return std::sqrt(sum);
-}
-
 std::vector<double> row_lengths(const Tensor<float, 2>& rows) {
   const auto [length, width] = rows.shape();
   std::vector<double> lengths;
   lengths.reserve(static_cast<std::size_t>(length));
   for (Index i = 0; i < length; ++i) {
-    lengths.push_back(length_of({rows.data() + i * width, static_cast<std::size_t>(width)}));
+    lengths.push_back(internal::length_of({rows.data() + i * width, static_cast<std::size_t>(width)}));
   }
   return lengths;
 }
@@ -139,31 +134,18 @@ std::vector<double> value_added(const Encoder& encoder, const EncoderTrace& trac
 }
 
 std::vector<float> mean_rows(const Tensor<float, 2>& states, std::span<const Index> rows) {
-  const auto [length, width] = states.shape();
+  const Index length = states.shape()[0];
   for (Index row : rows) check_index("mean_rows", "row", row, length);
-  std::vector<float> mean(static_cast<std::size_t>(width));
-  if (rows.empty()) return mean;
-  for (Index e = 0; e < width; ++e) {
-    double sum = 0;
-    for (Index row : rows) sum += static_cast<double>(states(row, e));
-    mean[static_cast<std::size_t>(e)] = static_cast<float>(sum / static_cast<double>(rows.size()));
-  }
-  return mean;
+  return internal::mean_of_rows(states, rows);
 }
 
 std::vector<float> mean_pooled(const EncoderTrace& trace) {
   const Tensor<float, 2>& states = trace.output();
-  std::vector<Index> all(static_cast<std::size_t>(states.shape()[0]));
-  for (std::size_t row = 0; row < all.size(); ++row) all[row] = static_cast<Index>(row);
-  return mean_rows(states, all);
+  return internal::mean_of_rows(states, 0, states.shape()[0]);
 }
 
 std::vector<float> mean_pooled_normalised(const EncoderTrace& trace) {
-  std::vector<float> vector = mean_pooled(trace);
-  constexpr double kLeastLength = 1e-12;  // torch.nn.functional.normalize divides by at least that
-  const double length = std::max(length_of(vector), kLeastLength);
-  for (float& x : vector) x = static_cast<float>(static_cast<double>(x) / length);
-  return vector;
+  return internal::normalised(mean_pooled(trace));
 }
 
 }  // namespace v0

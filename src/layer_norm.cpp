@@ -1,0 +1,122 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// layer_norm_forward: rows in blocks over threads, each row in three passes over memory that stays in L1.
+//
+//   x = input + addend   →   mean   →   variance   →   output
+//
+// A sum is sixteen lanes (element e belongs to lane e mod 16), folded by halves: one order for every compiler, and one
+// that vectorises. Read next: include/regard/layer_norm.h.
+#include "regard/layer_norm.h"
+
+#include <algorithm>
+#include <cmath>
+
+#include "attention_arguments.h"
+#include "elements.h"
+#include "parallel.h"
+#include "workspace.h"
+
+namespace regard {
+inline namespace v0 {
+namespace internal {
+namespace {
+
+constexpr const char* kName = "layer_norm_forward";
+constexpr Index kLanes = 16;
+constexpr Index kBlockRows = 16;
+constexpr Index kFewElements = 20'000;  // 20 µs of work: no thread is worth waking
+
+template <class F>
+double sum_of(Index count, F term) {
+  double lanes[kLanes] = {};
+  Index e = 0;
+  for (; e + kLanes <= count; e += kLanes) {
+    for (Index lane = 0; lane < kLanes; ++lane) lanes[lane] += term(e + lane);
+  }
+  for (Index lane = 0; e + lane < count; ++lane) lanes[lane] += term(e + lane);
+  for (Index half = kLanes / 2; half > 0; half /= 2) {
+    for (Index lane = 0; lane < half; ++lane) lanes[lane] += lanes[lane + half];
+  }
+  return lanes[0];
+}
+
+// In place.
+template <class T>
+void normalise(Index width, T* x, const T* gain, const T* bias, double epsilon) {
+  const auto extent = static_cast<double>(width);
+  const double mean = sum_of(width, [&](Index e) { return static_cast<double>(x[e]); }) / extent;
+  const double variance = sum_of(width,
+                                 [&](Index e) {
+                                   const double distance = static_cast<double>(x[e]) - mean;
+                                   return distance * distance;
+                                 }) /
+                          extent;
+  const double deviation = std::sqrt(variance + epsilon);
+  for (Index e = 0; e < width; ++e) {
+    const double normed = (static_cast<double>(x[e]) - mean) / deviation;
+    x[e] = static_cast<T>(normed * static_cast<double>(gain[e]) + static_cast<double>(bias[e]));
+  }
+}
+
+}  // namespace
+}  // namespace internal
+
+template <class T>
+void layer_norm_forward(std::type_identity_t<TensorView<const T, 2>> input,
+                        std::type_identity_t<TensorView<const T, 2>> addend,
+                        std::type_identity_t<TensorView<const T, 1>> gain,
+                        std::type_identity_t<TensorView<const T, 1>> bias, TensorView<T, 2> output, double epsilon,
+                        const Runtime& runtime) {
+  using namespace internal;
+  const FloatingPointScope scope;
+  const std::array<Footprint, 4> inputs{footprint(kName, "input", input), footprint(kName, "addend", addend),
+                                        footprint(kName, "gain", gain), footprint(kName, "bias", bias)};
+  const std::array<Footprint, 1> written{footprint(kName, "output", output)};
+  const auto [rows, width] = input.shape;
+  expect_shape(kName, "addend", addend, input.shape);
+  for (const auto& [name, shape] : {std::pair{"gain", gain.shape}, std::pair{"bias", bias.shape}}) {
+    if (shape[0] != width) {
+      refuse(kName, std::string(name) + " has shape " + shape_text(shape) + "; expected " +
+                        shape_text(std::array{width}) + " for input " + shape_text(input.shape));
+    }
+  }
+  if (output.shape != input.shape) {
+    refuse(kName, "output has shape " + shape_text(output.shape) + "; expected " + shape_text(input.shape));
+  }
+  if (!std::isfinite(epsilon) || epsilon < 0) {
+    refuse(kName, "epsilon is " + std::to_string(epsilon) + "; expected a finite number that is not negative");
+  }
+  check_overlap(kName, inputs, written);
+  if (rows == 0 || width == 0) return;
+
+  const Workspace<T> factors(runtime, 2 * width);
+  copy_elements(width, gain.data, gain.strides[0], factors.data(), 1);
+  copy_elements(width, bias.data, bias.strides[0], factors.data() + width, 1);
+  const Index blocks = (rows + kBlockRows - 1) / kBlockRows;
+  const int workers = rows * width < kFewElements ? 1 : num_workers(runtime, blocks);
+  const Workspace<T> scratch(runtime, workers * 2 * width);
+  for_each_item(runtime, workers, blocks, [&](Index block, int worker) {
+    T* x = scratch.data() + worker * 2 * width;
+    T* added = x + width;
+    const Index end = std::min(rows, (block + 1) * kBlockRows);
+    for (Index r = block * kBlockRows; r < end; ++r) {
+      copy_elements(width, input.pointer(r, 0), input.strides[1], x, 1);
+      if (!addend.absent()) {
+        copy_elements(width, addend.pointer(r, 0), addend.strides[1], added, 1);
+        for (Index e = 0; e < width; ++e) x[e] += added[e];
+      }
+      normalise(width, x, factors.data(), factors.data() + width, epsilon);
+      copy_elements(width, x, 1, output.pointer(r, 0), output.strides[1]);
+    }
+  });
+}
+
+template void layer_norm_forward<float>(TensorView<const float, 2>, TensorView<const float, 2>,
+                                        TensorView<const float, 1>, TensorView<const float, 1>, TensorView<float, 2>,
+                                        double, const Runtime&);
+template void layer_norm_forward<double>(TensorView<const double, 2>, TensorView<const double, 2>,
+                                         TensorView<const double, 1>, TensorView<const double, 1>,
+                                         TensorView<double, 2>, double, const Runtime&);
+
+}  // namespace v0
+}  // namespace regard

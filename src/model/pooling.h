@@ -1,0 +1,53 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// A text's vector from its tokens' states, as sentence-transformers makes it: the mean of rows, and that at length 1.
+// Read next: encoder_views.cpp, embed.cpp.
+#pragma once
+
+#include <algorithm>
+#include <cmath>
+#include <span>
+#include <vector>
+
+#include "regard/tensor.h"
+
+namespace regard {
+inline namespace v0 {
+namespace internal {
+
+// The mean of the named rows of states (L, E), sums in double; no rows: zeros.
+inline std::vector<float> mean_of_rows(const Tensor<float, 2>& states, std::span<const Index> rows) {
+  const auto width = static_cast<std::size_t>(states.shape()[1]);
+  std::vector<double> sums(width);
+  for (const Index row : rows) {
+    const float* state = states.data() + row * states.shape()[1];
+    for (std::size_t e = 0; e < width; ++e) sums[e] += static_cast<double>(state[e]);
+  }
+  std::vector<float> mean(width);
+  if (rows.empty()) return mean;
+  for (std::size_t e = 0; e < width; ++e) mean[e] = static_cast<float>(sums[e] / static_cast<double>(rows.size()));
+  return mean;
+}
+inline std::vector<float> mean_of_rows(const Tensor<float, 2>& states, Index begin, Index end) {
+  std::vector<Index> rows;
+  for (Index row = begin; row < end; ++row) rows.push_back(row);
+  return mean_of_rows(states, rows);
+}
+
+inline double length_of(std::span<const float> numbers) {
+  double sum = 0;
+  for (const float x : numbers) sum += static_cast<double>(x) * static_cast<double>(x);
+  return std::sqrt(sum);
+}
+
+// Divided by its length ‖·‖₂; a shorter vector than 10⁻¹² by that, as torch.nn.functional.normalize does.
+inline std::vector<float> normalised(std::vector<float> vector) {
+  constexpr double kLeastLength = 1e-12;
+  const double length = std::max(length_of(vector), kLeastLength);
+  for (float& x : vector) x = static_cast<float>(static_cast<double>(x) / length);
+  return vector;
+}
+
+}  // namespace internal
+}  // namespace v0
+}  // namespace regard

@@ -1,0 +1,176 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// layer_norm_forward against the formula in a wider type, in every layout, with bits that depend on a row alone, and
+// every refusal.
+//
+//   error ≤ u · |result| + 2⁻⁵⁰ · (|gain| · (√E + max |x| / deviation) + |bias|): rounded once
+//
+// Read next: src/layer_norm.cpp.
+#include "regard/layer_norm.h"
+
+#include <limits>
+
+#include "attention_cases.h"
+#include "attention_checks.h"
+
+namespace regard {
+namespace {
+
+template <class T>
+struct NormInputs {
+  Array<T, 2> input, addend;
+  Array<T, 1> gain, bias;
+  bool adds = true;
+
+  TensorView<const T, 2> addend_view() const { return adds ? addend.view() : TensorView<const T, 2>{}; }
+};
+
+template <class T>
+NormInputs<T> normal_inputs(std::uint64_t seed, Index R, Index E, bool adds = true) {
+  Random random(seed);
+  NormInputs<T> inputs;
+  inputs.input = normal_array<T, 2>(random, {R, E});
+  inputs.addend = normal_array<T, 2>(random, {R, E});
+  inputs.gain = normal_array<T, 1>(random, {E});
+  inputs.bias = normal_array<T, 1>(random, {E});
+  inputs.adds = adds;
+  return inputs;
+}
+
+constexpr double kEpsilon = 1e-12;
+
+template <class T>
+std::vector<T> run(const NormInputs<T>& inputs, const Layout<2>& layout = Layout<2>::dense(),
+                   const Runtime& runtime = {}) {
+  Array<T, 2> output(inputs.input.shape(), layout);
+  layer_norm_forward<T>(inputs.input.view(), inputs.addend_view(), inputs.gain.view(), inputs.bias.view(),
+                        output.view(), kEpsilon, runtime);
+  const std::vector<T> values = output.values();
+  EXPECT_TRUE(output.surroundings_untouched());
+  return values;
+}
+
+template <class T>
+class LayerNorm : public testing::Test {};
+using Types = testing::Types<float, double>;
+TYPED_TEST_SUITE(LayerNorm, Types);
+
+TYPED_TEST(LayerNorm, IsTheFormulaRoundedOnce) {
+  using T = TypeParam;
+  using W = reference::Wide<T>;
+  for (const Index E : {1, 2, 15, 16, 17, 31, 33, 384, 1000}) {
+    for (const bool adds : {true, false}) {
+      const auto inputs = normal_inputs<T>(static_cast<std::uint64_t>(E), 21, E, adds);
+      const std::vector<T> output = run(inputs);
+      for (Index r = 0; r < 21; ++r) {
+        std::vector<W> x;
+        W mean = 0, variance = 0;
+        for (Index e = 0; e < E; ++e) {
+          x.push_back(static_cast<W>(adds ? static_cast<T>(inputs.input.get({r, e}) + inputs.addend.get({r, e}))
+                                          : inputs.input.get({r, e})));
+          mean += x.back();
+        }
+        mean /= static_cast<W>(E);
+        W largest = 0;
+        for (const W number : x) {
+          variance += (number - mean) * (number - mean);
+          largest = std::max(largest, std::abs(number));
+        }
+        variance /= static_cast<W>(E);
+        const W deviation = std::sqrt(variance + W{kEpsilon});
+        for (Index e = 0; e < E; ++e) {
+          const W gain = static_cast<W>(inputs.gain.get({e})), bias = static_cast<W>(inputs.bias.get({e}));
+          const W exact = (x[static_cast<std::size_t>(e)] - mean) / deviation * gain + bias;
+          const W bound =
+              reference::kUnit<T> * std::abs(exact) +
+              W{0x1p-50} * (std::abs(gain) * (std::sqrt(static_cast<W>(E)) + largest / deviation) + std::abs(bias));
+          EXPECT_LE(std::abs(static_cast<W>(output[static_cast<std::size_t>(r * E + e)]) - exact), bound)
+              << r << " " << e << " of " << E;
+        }
+      }
+    }
+  }
+}
+
+TYPED_TEST(LayerNorm, AnyLayoutAnyThreadsAndAnyCompanyHaveTheSameBits) {
+  using T = TypeParam;
+  Random random(20270220);
+  for (int n = 0; n < 60; ++n) {
+    const Index R = random.integer(1, 90), E = random.integer(1, 70);
+    NormInputs<T> strided;
+    strided.input = Array<T, 2>({R, E}, random_layout<2>(random, false));
+    strided.addend = Array<T, 2>({R, E}, random_layout<2>(random, false));
+    strided.gain = Array<T, 1>({E}, random_layout<1>(random, false));
+    strided.bias = Array<T, 1>({E}, random_layout<1>(random, false));
+    strided.adds = n % 3 != 0;
+    strided.input.fill([&] { return random.normal(); });
+    strided.addend.fill([&] { return random.normal(); });
+    strided.gain.fill([&] { return random.normal(); });
+    strided.bias.fill([&] { return random.normal(); });
+    NormInputs<T> dense;
+    dense.input = relaid(strided.input, Layout<2>::dense());
+    dense.addend = relaid(strided.addend, Layout<2>::dense());
+    dense.gain = relaid(strided.gain, Layout<1>::dense());
+    dense.bias = relaid(strided.bias, Layout<1>::dense());
+    dense.adds = strided.adds;
+    EXPECT_EQ(bits_of(run(strided, random_layout<2>(random, true))), bits_of(run(dense))) << "call " << n;
+  }
+  const auto inputs = normal_inputs<T>(20270221, 300, 90);
+  const std::vector<T> whole = run(inputs, Layout<2>::dense(), {.num_threads = 1});
+  EXPECT_EQ(bits_of(run(inputs, Layout<2>::dense(), {.num_threads = 5})), bits_of(whole));
+  std::vector<T> alone(90);
+  layer_norm_forward<T>({inputs.input.view().pointer(217, 0), {1, 90}}, {inputs.addend.view().pointer(217, 0), {1, 90}},
+                        inputs.gain.view(), inputs.bias.view(), TensorView<T, 2>(alone.data(), {1, 90}), kEpsilon);
+  EXPECT_EQ(bits_of(alone), bits_of(std::vector<T>(whole.begin() + 217 * 90, whole.begin() + 218 * 90)));
+}
+
+TYPED_TEST(LayerNorm, NaNStaysInItsRowAndEqualNumbersGiveTheBias) {
+  using T = TypeParam;
+  auto inputs = normal_inputs<T>(20270222, 5, 33, false);
+  const std::vector<T> clean = run(inputs);
+  inputs.input.set({2, 4}, std::numeric_limits<T>::quiet_NaN());
+  for (Index e = 0; e < 33; ++e) inputs.input.set({3, e}, 7);
+  const std::vector<T> output = run(inputs);
+  for (Index r = 0; r < 5; ++r) {
+    for (Index e = 0; e < 33; ++e) {
+      const auto at = static_cast<std::size_t>(r * 33 + e);
+      if (r == 2) {
+        EXPECT_TRUE(std::isnan(output[at]));
+      } else if (r == 3) {
+        EXPECT_EQ(output[at], inputs.bias.get({e}));
+      } else {
+        EXPECT_EQ(output[at], clean[at]);
+      }
+    }
+  }
+}
+
+TYPED_TEST(LayerNorm, WrongArgumentsAreRefusedBeforeAnyWork) {
+  using T = TypeParam;
+  const std::vector<T> numbers(200, 1);
+  std::vector<T> output(200, 7);
+  const auto call = [&](std::array<Index, 2> addend, Index gain, Index bias, TensorView<T, 2> out, double epsilon) {
+    return refusal([&] {
+      layer_norm_forward<T>({numbers.data(), {3, 4}}, {numbers.data(), addend}, {numbers.data(), {gain}},
+                            {numbers.data(), {bias}}, out, epsilon);
+    });
+  };
+  const TensorView<T, 2> out(output.data(), {3, 4});
+  EXPECT_EQ(call({4, 3}, 4, 4, out, 0), "layer_norm_forward: addend has shape (4, 3); expected (3, 4)");
+  EXPECT_EQ(call({3, 4}, 3, 4, out, 0), "layer_norm_forward: gain has shape (3); expected (4) for input (3, 4)");
+  EXPECT_EQ(call({3, 4}, 4, 5, out, 0), "layer_norm_forward: bias has shape (5); expected (4) for input (3, 4)");
+  EXPECT_EQ(call({3, 4}, 4, 4, {output.data(), {4, 3}}, 0),
+            "layer_norm_forward: output has shape (4, 3); expected (3, 4)");
+  EXPECT_EQ(call({3, 4}, 4, 4, out, -1).rfind("layer_norm_forward: epsilon is -1", 0), 0u);
+  EXPECT_NE(call({3, 4}, 4, 4, out, std::nan("")), "accepted");
+  EXPECT_EQ(refusal([&] {
+              layer_norm_forward<T>({output.data(), {3, 4}}, {}, {numbers.data(), {4}}, {numbers.data(), {4}},
+                                    TensorView<T, 2>(output.data() + 3, {3, 4}), 0);
+            }).rfind("layer_norm_forward: output overlaps input", 0),
+            0u);
+  EXPECT_EQ(output, std::vector<T>(200, 7));
+  EXPECT_EQ(call({3, 4}, 4, 4, out, 0), "accepted");
+}
+
+}  // namespace
+}  // namespace regard
