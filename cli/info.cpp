@@ -1,15 +1,15 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// `regard info`: version, compiler, instruction sets, threads, memory and caches of this machine, as the program
-// sees them. Read next: regard/runtime.h.
+// `regard info`: version, compiler, instruction sets, threads, memory, caches and measured peaks of this
+// machine, as the program sees them. Read next: regard/runtime.h, peaks.h.
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <charconv>
-#include <fstream>
 #include <memory>
 #include <optional>
 
+#include "caches.h"
+#include "peaks.h"
 #include "program.h"
 #include "regard/runtime.h"
 #include "regard/text.h"
@@ -17,43 +17,11 @@
 namespace regard::program {
 namespace {
 
-struct Cache {
-  int level;
-  std::string type;  // "Data", "Instruction", "Unified"
-  std::uint64_t bytes;
-  std::string shared_by;  // logical processors: "0-1"
-};
-
-// The caches of processor 0; none where the system does not tell.
-std::vector<Cache> caches() {
-  std::vector<Cache> found;
-  for (int index = 0; index < 16; ++index) {
-    const std::string folder = "/sys/devices/system/cpu/cpu0/cache/index" + std::to_string(index) + "/";
-    const auto line = [&folder](const char* name) {
-      std::string text;
-      std::ifstream file(folder + name);
-      std::getline(file, text);
-      return text;
-    };
-    const std::string level = line("level");
-    const std::string size = line("size");  // "32K"
-    Cache cache{0, line("type"), 0, line("shared_cpu_list")};
-    if (std::from_chars(level.data(), level.data() + level.size(), cache.level).ec != std::errc()) break;
-    std::uint64_t number = 0;
-    const auto [end, error] = std::from_chars(size.data(), size.data() + size.size(), number);
-    if (error != std::errc()) break;
-    const std::string_view unit(end, static_cast<std::size_t>(size.data() + size.size() - end));
-    cache.bytes = number << (unit == "K" ? 10 : unit == "M" ? 20 : 0);
-    found.push_back(cache);
-  }
-  return found;
-}
-
 std::string cache_size(std::uint64_t bytes) {
   return bytes % (1 << 20) == 0 ? fmt::format("{} MiB", bytes >> 20) : fmt::format("{} KiB", bytes >> 10);
 }
 
-std::string as_text() {
+std::string as_text(const std::optional<Peaks>& peaks) {
   const Build b = build();
   std::string text = fmt::format("version           {}\ncommit            {}\ncompiler          {}\n", b.version,
                                  b.commit, b.compiler);
@@ -76,10 +44,10 @@ std::string as_text() {
                         cache_size(cache.bytes), cache.shared_by);
     label = "";
   }
-  return text;
+  return peaks ? text + peaks_text(*peaks) : text;
 }
 
-std::string as_json() {
+std::string as_json(const std::optional<Peaks>& peaks) {
   const Build b = build();
   std::string sets;
   for (const InstructionSet& set : instruction_sets()) {
@@ -103,20 +71,25 @@ std::string as_json() {
   "instruction_sets": [{}],
   "threads": {},
   "memory_bytes": {},
-  "caches": [{}]
+  "caches": [{}]{}
 }}
 )",
                      json_string(command_line()), json_string(b.version), json_string(b.commit),
                      json_string(b.compiler), json_string(active_instruction_set()), sets, default_num_threads(),
-                     available_memory_bytes(), levels);
+                     available_memory_bytes(), levels, peaks ? ",\n  \"peaks\": " + peaks_json(*peaks) : "");
 }
 
 }  // namespace
 
 void add_info(CLI::App& app) {
-  auto json = std::make_shared<bool>(false);
-  CLI::App* command = app.add_subcommand("info", "Show version, instruction sets, threads and caches");
-  command->add_flag("--json", *json, "the same as JSON");
+  struct Options {
+    bool peaks = false, json = false;
+  };
+  auto options = std::make_shared<Options>();
+  CLI::App* command = app.add_subcommand("info", "Show version, instruction sets, threads, caches and peaks");
+  command->add_flag("--peaks", options->peaks,
+                    "measure how fast this machine computes and reads,\nwhich takes about two seconds");
+  command->add_flag("--json", options->json, "the same as JSON");
   command->footer(
       "ENVIRONMENT\n"
       "  REGARD_THREADS    number of threads\n"
@@ -124,8 +97,13 @@ void add_info(CLI::App& app) {
       "\n"
       "EXAMPLES\n"
       "  regard info\n"
+      "  regard info --peaks\n"
       "  regard info --json");
-  command->callback([json] { write_stdout(*json ? as_json() : as_text()); });
+  command->callback([options] {
+    std::optional<Peaks> peaks;
+    if (options->peaks) peaks = measure_peaks();
+    write_stdout(options->json ? as_json(peaks) : as_text(peaks));
+  });
 }
 
 }  // namespace regard::program

@@ -4,6 +4,7 @@ by nobody, the environment. Rows 59 and 64 of the list of bad inputs that the pr
 
 import json
 import os
+import pathlib
 import pty
 import re
 import subprocess
@@ -68,6 +69,43 @@ def test_info_as_text_and_as_json():
     assert f"version           {info['version']}\n" in text and f"commit            {info['commit']}\n" in text
     assert f"compiler          {info['compiler']}\n" in text and f"threads           {info['threads']}\n" in text
     assert re.search(rf"\b{info['instruction_set']} +active\n", text)
+    assert "peaks" not in info and "GFLOP" not in text
+
+
+def test_info_measures_peaks_when_asked():
+    info = json.loads(succeed("info", "--peaks", "--json"))
+    peaks = info["peaks"]
+    assert list(peaks) == ["threads", "fma_gflops", "bf16_dot_gflops", "read"]
+    assert peaks["threads"] == [1] if info["threads"] == 1 else peaks["threads"] == [1, info["threads"]]
+
+    def are_rates(rates):
+        return len(rates) == len(peaks["threads"]) and all(0 < rate < float("inf") for rate in rates)
+
+    assert are_rates(peaks["fma_gflops"])
+    has_dot = info["instruction_set"] == "avx512" and " avx512_bf16 " in pathlib.Path("/proc/cpuinfo").read_text()
+    assert are_rates(peaks["bf16_dot_gflops"]) if has_dot else peaks["bf16_dot_gflops"] is None
+    assert [read["place"] for read in peaks["read"]] == ["L2", "L3", "memory"]
+    for read in peaks["read"]:
+        assert list(read) == ["place", "bytes_per_thread", "gigabytes_per_second"]
+        assert len(read["bytes_per_thread"]) == len(peaks["threads"])
+        # 0 and null where the system does not tell how large the cache is.
+        for size, rate in zip(read["bytes_per_thread"], read["gigabytes_per_second"]):
+            assert rate is None if size == 0 else 0 < rate < float("inf")
+    assert peaks["read"][2]["bytes_per_thread"][0] >= 2**20
+
+
+def test_peaks_are_those_of_the_instruction_set_and_threads_in_use():
+    env = environment(REGARD_FORCE_ISA="generic", REGARD_THREADS="1")
+    peaks = json.loads(succeed("info", "--peaks", "--json", env=env))["peaks"]
+    assert peaks["threads"] == [1] and peaks["bf16_dot_gflops"] is None
+    env = environment(REGARD_FORCE_ISA="generic", REGARD_THREADS="3")
+    text = succeed("info", "--peaks", env=env).decode()
+    table = text.split("\npeaks ")[1].splitlines()
+    assert table[0].split() == ["1", "thread", "3", "threads"]
+    rows = [re.fullmatch(r"  ([a-zA-Z0-9 -]+?)( +([0-9.]+|-)){2}   (GFLOP/s, float, from registers|GB/s.*)", line)
+            for line in table[1:-1]]
+    assert [row[1] for row in rows] == ["multiply-add", "read L2", "read L3", "read memory"]
+    assert table[-1].endswith("lowers them.")
 
 
 # ---- usage errors

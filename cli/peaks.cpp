@@ -1,0 +1,154 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// Measures the peaks in rounds, each figure once a round, and keeps the best: a neighbour who is busy for a while
+// lowers one round and not the figure.
+//
+//     bytes that are read over and over:   L2      half of it, by each thread
+//                                          L3      half of it, by all threads that share it; at least twice L2 each
+//                                          memory  four times every L3 in use
+//
+// Read next: regard/peaks.h.
+#include "peaks.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <charconv>
+
+#include "caches.h"
+#include "program.h"
+#include "progress.h"
+#include "regard/peaks.h"
+#include "regard/runtime.h"
+#include "regard/text.h"
+
+namespace regard::program {
+namespace {
+
+constexpr int kRounds = 3;
+constexpr double kSeconds = 0.06;                                 // of a figure in a round
+constexpr std::uint64_t kMemoryBytes = std::uint64_t{256} << 20;  // where no third-level cache is known
+
+// How many processors "0-3,8" names: 5.
+int num_processors(std::string_view list) {
+  int count = 0;
+  for (std::string_view range : split(list, ',')) {
+    int first = 0;
+    const auto [end, error] = std::from_chars(range.data(), range.data() + range.size(), first);
+    int last = first;
+    if (error == std::errc() && end != range.data() + range.size())
+      std::from_chars(end + 1, range.data() + range.size(), last);
+    count += std::max(1, last - first + 1);
+  }
+  return std::max(1, count);
+}
+
+// Bytes that each of num_threads threads reads to reach the place; 0 where the place cannot be told from another.
+std::uint64_t bytes_to_read(const std::string& place, int num_threads, const std::vector<Cache>& levels) {
+  const auto find = [&](int level) {
+    return std::find_if(levels.begin(), levels.end(),
+                        [level](const Cache& cache) { return cache.level == level && cache.type != "Instruction"; });
+  };
+  const auto second = find(2), third = find(3);
+  if (place == "L2") return second == levels.end() ? 0 : second->bytes / 2;
+  if (third == levels.end()) {
+    return place == "memory" ? kMemoryBytes / static_cast<std::uint64_t>(num_threads) : 0;
+  }
+  // A thread a core, as operators have them.
+  const auto first = find(1);
+  const int of_a_core = first == levels.end() ? 1 : num_processors(first->shared_by);
+  const int sharing = std::clamp(num_processors(third->shared_by) / of_a_core, 1, num_threads);
+  const std::uint64_t share = third->bytes / static_cast<std::uint64_t>(sharing);
+  if (place == "memory") {
+    const std::uint64_t all = 4 * share * static_cast<std::uint64_t>(num_threads);
+    return all > available_memory_bytes() / 2 ? 0 : 4 * share;
+  }
+  return second != levels.end() && share / 2 < 2 * second->bytes ? 0 : share / 2;
+}
+
+void keep_best(Rates& rates, std::size_t index, double rate) { rates[index] = std::max(rates[index], rate); }
+
+std::string rate_cells(const Rates& rates) {
+  std::string cells;
+  for (double rate : rates) cells += rate > 0 ? fmt::format("{:>12.1f}", rate) : fmt::format("{:>12}", "-");
+  return cells;
+}
+
+std::string rate_list(const Rates& rates) {
+  std::string list;
+  for (double rate : rates) list += (list.empty() ? "" : ", ") + (rate > 0 ? json_number(rate) : std::string("null"));
+  return "[" + list + "]";
+}
+
+}  // namespace
+
+Peaks measure_peaks() {
+  const int all = default_num_threads();
+  Peaks peaks;
+  peaks.threads = all > 1 ? std::vector<int>{1, all} : std::vector<int>{1};
+  const std::size_t columns = peaks.threads.size();
+  peaks.fma_gflops.assign(columns, 0.0);
+  if (bf16_dot_gflops(1, kSeconds / 10)) peaks.bf16_dot_gflops.assign(columns, 0.0);
+  const std::vector<Cache> levels = caches();
+  for (const char* place : {"L2", "L3", "memory"}) {
+    ReadPeak read{place};
+    for (int threads : peaks.threads) read.bytes_per_thread.push_back(bytes_to_read(place, threads, levels));
+    read.gigabytes_per_second.assign(columns, 0.0);
+    peaks.reads.push_back(read);
+  }
+
+  Progress progress("peaks");
+  const auto total = static_cast<Index>(kRounds * columns);
+  for (Index done = 0; done < total; ++done) {
+    progress.update(done, total);
+    const std::size_t column = static_cast<std::size_t>(done) % columns;
+    const int threads = peaks.threads[column];
+    keep_best(peaks.fma_gflops, column, fma_gflops(threads, kSeconds));
+    if (!peaks.bf16_dot_gflops.empty())
+      keep_best(peaks.bf16_dot_gflops, column, bf16_dot_gflops(threads, kSeconds).value_or(0.0));
+    for (ReadPeak& read : peaks.reads) {
+      const auto bytes = static_cast<std::size_t>(read.bytes_per_thread[column]);
+      if (bytes > 0) keep_best(read.gigabytes_per_second, column, read_gigabytes_per_second(bytes, threads, kSeconds));
+    }
+  }
+  return peaks;
+}
+
+std::string peaks_text(const Peaks& peaks) {
+  std::string text = fmt::format("{:<18}", "peaks");
+  for (int threads : peaks.threads)
+    text += fmt::format("{:>12}", threads == 1 ? "1 thread" : fmt::format("{} threads", threads));
+  const auto add = [&text](const std::string& label, const Rates& rates, const std::string& unit) {
+    text += fmt::format("\n  {:<16}{}   {}", label, rate_cells(rates), unit);
+  };
+  add("multiply-add", peaks.fma_gflops, "GFLOP/s, float, from registers");
+  if (!peaks.bf16_dot_gflops.empty()) add("bfloat16 dot", peaks.bf16_dot_gflops, "GFLOP/s, from registers");
+  for (const ReadPeak& read : peaks.reads) {
+    const std::uint64_t bytes = *std::max_element(read.bytes_per_thread.begin(), read.bytes_per_thread.end());
+    add("read " + read.place, read.gigabytes_per_second,
+        bytes == 0 ? "GB/s" : fmt::format("GB/s, up to {} a thread", bytes_text(bytes)));
+  }
+  return text + fmt::format("\n  The best of {} rounds; whatever else runs on this machine lowers them.\n", kRounds);
+}
+
+std::string peaks_json(const Peaks& peaks) {
+  std::string threads, reads;
+  for (int n : peaks.threads) threads += (threads.empty() ? "" : ", ") + std::to_string(n);
+  for (const ReadPeak& read : peaks.reads) {
+    std::string bytes;
+    for (std::uint64_t n : read.bytes_per_thread) bytes += (bytes.empty() ? "" : ", ") + std::to_string(n);
+    reads +=
+        fmt::format("{}\n      {{\"place\": {}, \"bytes_per_thread\": [{}], \"gigabytes_per_second\": {}}}",
+                    reads.empty() ? "" : ",", json_string(read.place), bytes, rate_list(read.gigabytes_per_second));
+  }
+  return fmt::format(R"({{
+    "threads": [{}],
+    "fma_gflops": {},
+    "bf16_dot_gflops": {},
+    "read": [{}]
+  }})",
+                     threads, rate_list(peaks.fma_gflops),
+                     peaks.bf16_dot_gflops.empty() ? "null" : rate_list(peaks.bf16_dot_gflops), reads);
+}
+
+}  // namespace regard::program
