@@ -45,9 +45,17 @@ void write_context(const TensorView<T, 4>& output, Index b, Index h, Index first
   }
 }
 
-// Runs rows_done(sequence, head, first_row, num_rows, scratch) for every 60 rows of every head, computed.
+// Rows of a task: 60 or a few less, so that the tasks of a sequence are equally long and made of whole register tiles.
+template <class T>
+Index rows_per_task(const Sequence& sequence) {
+  const Index tasks = std::max<Index>((sequence.num_queries + kernels::kRows - 1) / kernels::kRows, 1);
+  const Index group = kernels::active().of<T>().row_group;
+  return std::max<Index>((sequence.num_queries + tasks * group - 1) / (tasks * group), 1) * group;
+}
+
+// Runs rows_done(task) for all rows of every head, up to 60 at a time. wants_lse: the tasks' rows need lse.
 template <class T, class F>
-void for_each_row_block(const ResolvedAttention<T>& r, const Runtime& runtime, const F& rows_done) {
+void for_each_row_block(const ResolvedAttention<T>& r, const Runtime& runtime, bool wants_lse, const F& rows_done) {
   PackedKeys<T> packed(r, runtime);
   const RowScratchLayout<T> layout(r, packed.padded_columns());
   const Index group = r.num_key_heads ? r.num_heads / r.num_key_heads : 0;
@@ -61,7 +69,8 @@ void for_each_row_block(const ResolvedAttention<T>& r, const Runtime& runtime, c
     double products = 0;
     for (const Unit& unit : units) {
       const Sequence& sequence = r.sequences[static_cast<std::size_t>(unit.sequence)];
-      first_task.push_back(first_task.back() + group * ((sequence.num_queries + kernels::kRows - 1) / kernels::kRows));
+      const Index rows = rows_per_task<T>(sequence);
+      first_task.push_back(first_task.back() + group * ((sequence.num_queries + rows - 1) / rows));
       products += static_cast<double>(group * sequence.num_queries) * static_cast<double>(unit.num_panels) *
                   static_cast<double>(kernels::kPanel * (r.depth + r.columns));
     }
@@ -78,9 +87,10 @@ void for_each_row_block(const ResolvedAttention<T>& r, const Runtime& runtime, c
       const Unit& unit = units[static_cast<std::size_t>(place)];
       const Sequence& sequence = r.sequences[static_cast<std::size_t>(unit.sequence)];
       const Index within = task - first_task[static_cast<std::size_t>(place)];
-      const Index blocks = (sequence.num_queries + kernels::kRows - 1) / kernels::kRows;
+      const Index rows = rows_per_task<T>(sequence);
+      const Index blocks = (sequence.num_queries + rows - 1) / rows;
       // Under a causal mask the last rows are the longest: they go first, so that no thread ends with one.
-      const Index first_row = (blocks - 1 - within % blocks) * kernels::kRows;
+      const Index first_row = (blocks - 1 - within % blocks) * rows;
       const RowTask<T> task_rows{.r = r,
                                  .packed = packed,
                                  .runtime = runtime,
@@ -88,9 +98,10 @@ void for_each_row_block(const ResolvedAttention<T>& r, const Runtime& runtime, c
                                  .sequence = sequence,
                                  .rows = {.head = unit.key_head * group + within / blocks,
                                           .first_row = first_row,
-                                          .num_rows = std::min(kernels::kRows, sequence.num_queries - first_row),
+                                          .num_rows = std::min(rows, sequence.num_queries - first_row),
                                           .rows_per_head = sequence.num_queries},
-                                 .scratch = layout.at(scratch->data() + worker * layout.bytes())};
+                                 .scratch = layout.at(scratch->data() + worker * layout.bytes()),
+                                 .wants_lse = wants_lse};
       rows_done(task_rows);
       progress.add(task_rows.rows.num_rows);
     });
@@ -118,7 +129,7 @@ void forward(const AttentionCall<T>& call, const ResolvedAttention<T>& r, const 
     walks[0].progress = [&](Index done, Index total) { runtime.progress(done, 2 * total); };
     walks[1].progress = [&](Index done, Index total) { runtime.progress(total + done, 2 * total); };
   }
-  for_each_row_block<T>(r, two_walks ? walks[0] : runtime, [&](const RowTask<T>& task) {
+  for_each_row_block<T>(r, two_walks ? walks[0] : runtime, !written.lse.absent(), [&](const RowTask<T>& task) {
     const FinishedRows<T> done = attend_and_finish(task);
     const Index b = task.sequence.batch;
     const Index first = task.sequence.first_query + task.rows.first_row;
@@ -235,7 +246,7 @@ void attention_partials(std::type_identity_t<TensorView<const T, 4>> query,
   check("row_sum", partials.row_sum, rows);
   if (!partials.scaled_accumulator.absent()) check("scaled_accumulator", partials.scaled_accumulator, sums);
   internal::check_overlap(call.name, internal::input_footprints(call, options), written);
-  internal::for_each_row_block<T>(r, runtime, [&](const internal::RowTask<T>& task) {
+  internal::for_each_row_block<T>(r, runtime, false, [&](const internal::RowTask<T>& task) {
     const internal::ChunkRange visited = internal::visible_chunks(task);
     internal::attend(task, visited);
     internal::write_partials(task, visited, partials);

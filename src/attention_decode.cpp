@@ -154,7 +154,8 @@ class Decoder {
                      .first_row = item.first_row,
                      .num_rows = item.num_rows,
                      .rows_per_head = sequence.num_queries},
-            .scratch = layout_.at(scratch)};
+            .scratch = layout_.at(scratch),
+            .wants_lse = !outputs_.lse.absent()};
   }
   RowTask<T> task_of(const Item& item, int worker) const { return task_of(item, scratch_ + worker * layout_.bytes()); }
 
@@ -220,8 +221,7 @@ class Decoder {
   FinishedRows<T> finish(const RowTask<T>& task, const Item& item, const Partials<T>& partials, Index at) const {
     const RowScratch<T>& s = task.scratch;
     const RowPartials<T> from = partials.from(at, item.chunks.end - item.chunks.begin, item.num_rows);
-    finish_partials(task, from, static_cast<T>(1), s.context);
-    if (sums_overflowed(item.num_rows, r_.columns, s.row_sum, s.context)) {
+    if (finish_partials(task, from, static_cast<T>(1), s.context)) {
       for (Index c = item.chunks.begin; c < item.chunks.end; ++c) {
         attend(task, {c, c + 1});
         attend_scaled(task, {c, c + 1});

@@ -104,28 +104,27 @@ void merge_rows(const MergeCall<T>& call, Index b, Index h, Index first_row, Ind
   }
   if (!call.sinks.empty()) std::fill_n(s.sinks, num_rows, call.sinks[static_cast<std::size_t>(h)]);
   const auto finish = [&](T value_scale, T* context) {
-    kernels::active().template of<T>().finish_rows({.num_chunks = partials,
-                                                    .num_rows = num_rows,
-                                                    .columns = columns,
-                                                    .accumulator = s.accumulator,
-                                                    .accumulator_chunk_stride = kRows * columns,
-                                                    .accumulator_row_stride = columns,
-                                                    .row_max = s.row_max,
-                                                    .max_chunk_stride = kRows,
-                                                    .max_row_stride = 1,
-                                                    .row_sum = s.row_sum,
-                                                    .sum_chunk_stride = kRows,
-                                                    .sum_row_stride = 1,
-                                                    .sinks = call.sinks.empty() ? nullptr : s.sinks,
-                                                    .value_scale = value_scale,
-                                                    .context = context,
-                                                    .out_row_max = s.out_row_max,
-                                                    .out_row_sum = s.out_row_sum,
-                                                    .out_lse = s.out_lse,
-                                                    .out_sink_weight = s.out_sink_weight});
+    return kernels::active().template of<T>().finish_rows({.num_chunks = partials,
+                                                           .num_rows = num_rows,
+                                                           .columns = columns,
+                                                           .accumulator = s.accumulator,
+                                                           .accumulator_chunk_stride = kRows * columns,
+                                                           .accumulator_row_stride = columns,
+                                                           .row_max = s.row_max,
+                                                           .max_chunk_stride = kRows,
+                                                           .max_row_stride = 1,
+                                                           .row_sum = s.row_sum,
+                                                           .sum_chunk_stride = kRows,
+                                                           .sum_row_stride = 1,
+                                                           .sinks = call.sinks.empty() ? nullptr : s.sinks,
+                                                           .value_scale = value_scale,
+                                                           .context = context,
+                                                           .out_row_max = s.out_row_max,
+                                                           .out_row_sum = s.out_row_sum,
+                                                           .out_lse = call.outputs.lse.absent() ? nullptr : s.out_lse,
+                                                           .out_sink_weight = s.out_sink_weight});
   };
-  finish(1, s.context);
-  if (sums_overflowed(num_rows, columns, s.out_row_sum, s.context)) {
+  if (finish(1, s.context)) {
     for (Index n = 0; n < partials; ++n) {
       for (Index i = 0; i < num_rows * columns; ++i) {
         T& sum = s.accumulator[n * kRows * columns + i];

@@ -203,48 +203,48 @@ void fill_chunks(const RowTask<T>& task, const ChunkRange& chunks, Sums sums) {
 }
 
 template <class T>
-void finish(const RowTask<T>& task, const ChunkRange& chunks, Sums sums, T* context) {
+bool finish(const RowTask<T>& task, const ChunkRange& chunks, Sums sums, T* context) {
   const RowScratch<T>& s = task.scratch;
   const kernels::ChunkState<T> first = sums == Sums::plain ? s.chunk(0) : s.scaled_chunk(0);
-  finish_partials(task,
-                  {.num_chunks = chunks.end - chunks.begin,
-                   .accumulator = first.accumulator,
-                   .accumulator_chunk_stride = s.chunk_elements,
-                   .accumulator_row_stride = s.padded_columns,
-                   .row_max = first.row_max,
-                   .row_sum = first.row_sum,
-                   .chunk_stride = s.chunk_elements},
-                  sums == Sums::plain ? static_cast<T>(1) : static_cast<T>(kAttentionSumScale), context);
+  return finish_partials(task,
+                         {.num_chunks = chunks.end - chunks.begin,
+                          .accumulator = first.accumulator,
+                          .accumulator_chunk_stride = s.chunk_elements,
+                          .accumulator_row_stride = s.padded_columns,
+                          .row_max = first.row_max,
+                          .row_sum = first.row_sum,
+                          .chunk_stride = s.chunk_elements},
+                         sums == Sums::plain ? static_cast<T>(1) : static_cast<T>(kAttentionSumScale), context);
 }
 
 }  // namespace
 
 template <class T>
-void finish_partials(const RowTask<T>& task, const RowPartials<T>& from, T value_scale, T* context) {
+bool finish_partials(const RowTask<T>& task, const RowPartials<T>& from, T value_scale, T* context) {
   const RowScratch<T>& s = task.scratch;
   const bool sinks = !task.r.sinks.empty();
   for (Index i = 0; sinks && i < task.rows.num_rows; ++i) {
     s.sinks[i] = task.r.sinks[static_cast<std::size_t>(task.rows.head_of(i))];
   }
-  kernels::active().template of<T>().finish_rows({.num_chunks = from.num_chunks,
-                                                  .num_rows = task.rows.num_rows,
-                                                  .columns = task.r.columns,
-                                                  .accumulator = from.accumulator,
-                                                  .accumulator_chunk_stride = from.accumulator_chunk_stride,
-                                                  .accumulator_row_stride = from.accumulator_row_stride,
-                                                  .row_max = from.row_max,
-                                                  .max_chunk_stride = from.chunk_stride,
-                                                  .max_row_stride = 1,
-                                                  .row_sum = from.row_sum,
-                                                  .sum_chunk_stride = from.chunk_stride,
-                                                  .sum_row_stride = 1,
-                                                  .sinks = sinks ? s.sinks : nullptr,
-                                                  .value_scale = value_scale,
-                                                  .context = context,
-                                                  .out_row_max = s.row_max,
-                                                  .out_row_sum = s.row_sum,
-                                                  .out_lse = s.lse,
-                                                  .out_sink_weight = s.sink_weight});
+  return kernels::active().template of<T>().finish_rows({.num_chunks = from.num_chunks,
+                                                         .num_rows = task.rows.num_rows,
+                                                         .columns = task.r.columns,
+                                                         .accumulator = from.accumulator,
+                                                         .accumulator_chunk_stride = from.accumulator_chunk_stride,
+                                                         .accumulator_row_stride = from.accumulator_row_stride,
+                                                         .row_max = from.row_max,
+                                                         .max_chunk_stride = from.chunk_stride,
+                                                         .max_row_stride = 1,
+                                                         .row_sum = from.row_sum,
+                                                         .sum_chunk_stride = from.chunk_stride,
+                                                         .sum_row_stride = 1,
+                                                         .sinks = sinks ? s.sinks : nullptr,
+                                                         .value_scale = value_scale,
+                                                         .context = context,
+                                                         .out_row_max = s.row_max,
+                                                         .out_row_sum = s.row_sum,
+                                                         .out_lse = task.wants_lse ? s.lse : nullptr,
+                                                         .out_sink_weight = s.sink_weight});
 }
 
 template <class T>
@@ -285,15 +285,6 @@ void attend_scaled(const RowTask<T>& task, const ChunkRange& chunks) {
 }
 
 template <class T>
-bool sums_overflowed(Index num_rows, Index columns, const T* row_sum, const T* context) {
-  for (Index i = 0; i < num_rows; ++i) {
-    const T* row = context + i * columns;
-    if (is_finite(row_sum[i]) && !std::all_of(row, row + columns, is_finite<T>)) return true;
-  }
-  return false;
-}
-
-template <class T>
 void take_scaled(Index num_rows, Index columns, const T* row_sum, const T* scaled_context, T* context) {
   for (Index i = 0; i < num_rows * columns; ++i) {
     if (is_finite(row_sum[i / columns]) && !is_finite(context[i])) context[i] = scaled_context[i];
@@ -306,8 +297,7 @@ FinishedRows<T> attend_and_finish(const RowTask<T>& task) {
   const Index columns = task.r.columns;
   const ChunkRange chunks = visible_chunks(task);
   attend(task, chunks);
-  finish(task, chunks, Sums::plain, s.context);
-  if (sums_overflowed(task.rows.num_rows, columns, s.row_sum, s.context)) {
+  if (finish(task, chunks, Sums::plain, s.context)) {
     attend_scaled(task, chunks);
     finish(task, chunks, Sums::scaled, s.scaled_context);
     take_scaled(task.rows.num_rows, columns, s.row_sum, s.scaled_context, s.context);
@@ -320,22 +310,20 @@ template class RowScratchLayout<float>;
 template kernels::ScoreBlock<float> start_rows(const RowTask<float>&);
 template bool start_block(const RowTask<float>&, Index, kernels::ScoreBlock<float>&);
 template ChunkRange visible_chunks(const RowTask<float>&);
-template void finish_partials(const RowTask<float>&, const RowPartials<float>&, float, float*);
+template bool finish_partials(const RowTask<float>&, const RowPartials<float>&, float, float*);
 template void attend(const RowTask<float>&, const ChunkRange&);
 template void attend_scaled(const RowTask<float>&, const ChunkRange&);
 template FinishedRows<float> attend_and_finish(const RowTask<float>&);
-template bool sums_overflowed(Index, Index, const float*, const float*);
 template void take_scaled(Index, Index, const float*, const float*, float*);
 template struct RowScratch<double>;
 template class RowScratchLayout<double>;
 template kernels::ScoreBlock<double> start_rows(const RowTask<double>&);
 template bool start_block(const RowTask<double>&, Index, kernels::ScoreBlock<double>&);
 template ChunkRange visible_chunks(const RowTask<double>&);
-template void finish_partials(const RowTask<double>&, const RowPartials<double>&, double, double*);
+template bool finish_partials(const RowTask<double>&, const RowPartials<double>&, double, double*);
 template void attend(const RowTask<double>&, const ChunkRange&);
 template void attend_scaled(const RowTask<double>&, const ChunkRange&);
 template FinishedRows<double> attend_and_finish(const RowTask<double>&);
-template bool sums_overflowed(Index, Index, const double*, const double*);
 template void take_scaled(Index, Index, const double*, const double*, double*);
 
 }  // namespace internal

@@ -67,6 +67,7 @@ struct RowTask {
   const Sequence& sequence;
   TaskRows rows;
   RowScratch<T> scratch;
+  bool wants_lse = false;
 };
 
 // Chunks begin … end − 1 were visited; chunk c lies in slot c − begin.
@@ -108,9 +109,10 @@ struct RowPartials {
 };
 
 // The merge of the chunks, the sink and the division: fills the scratch's row_max, row_sum, lse and sink_weight, and
-// context.
+// context. Whether a context is not finite although its row_sum is: a sum overflowed, or a value that the row sees is
+// not finite.
 template <class T>
-void finish_partials(const RowTask<T>& task, const RowPartials<T>& from, T value_scale, T* context);
+bool finish_partials(const RowTask<T>& task, const RowPartials<T>& from, T value_scale, T* context);
 
 template <class T>
 struct FinishedRows {
@@ -128,11 +130,6 @@ FinishedRows<T> attend_and_finish(const RowTask<T>& task);
 // Replaces what is not finite in a row of context whose row_sum is, by the context that scaled sums gave.
 template <class T>
 void take_scaled(Index num_rows, Index columns, const T* row_sum, const T* scaled_context, T* context);
-
-// Whether some row of context holds a number that is not finite although its row_sum is: a sum overflowed, or a value
-// that the row sees is not finite.
-template <class T>
-bool sums_overflowed(Index num_rows, Index columns, const T* row_sum, const T* context);
 
 }  // namespace internal
 }  // namespace v0

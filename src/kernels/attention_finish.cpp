@@ -30,10 +30,24 @@ Vec<T> total(Vec<T> high, Vec<T> low) {
   return select<T>(low == low, sum, high);
 }
 
-// exp(x − m), where equal infinities are at distance 0 and nothing is as far as −∞.
+// What x weighs beside m: exp(x − m), where equal infinities are at distance 0.
 template <class T>
 T rescale(T x, T m) {
-  return x == -kInfinity<T> ? static_cast<T>(x == m) : exp_one<T>(x == m ? static_cast<T>(0) : x - m);
+  return exp<T>(shift<T>(broadcast(x), broadcast(m)))[0];
+}
+
+// The weights of chunks first … first + kWidth − 1 of a row, as far as there are any.
+template <class T>
+void chunk_weights(const FinishRows<T>& rows, Index r, Index first, T chunk_max, T* weights) {
+  const Index count = rows.num_chunks - first < kWidth<T> ? rows.num_chunks - first : kWidth<T>;
+  if (count == 1 && rows.row_max[first * rows.max_chunk_stride + r * rows.max_row_stride] == chunk_max) {
+    weights[0] = 1;  // exp(0)
+    return;
+  }
+  for (Index i = 0; i < kWidth<T>; ++i) {
+    weights[i] = i < count ? rows.row_max[(first + i) * rows.max_chunk_stride + r * rows.max_row_stride] : chunk_max;
+  }
+  store(weights, exp<T>(shift<T>(load(weights), broadcast(chunk_max))));
 }
 
 template <class T>
@@ -55,10 +69,13 @@ RowTotals<T> row_totals(const FinishRows<T>& rows, Index r) {
   }
   T high = 0;
   T low = 0;
-  for (Index c = 0; c < rows.num_chunks; ++c) {
-    const T m = rows.row_max[c * rows.max_chunk_stride + r * rows.max_row_stride];
-    const T l = rows.row_sum[c * rows.sum_chunk_stride + r * rows.sum_row_stride];
-    add_compensated(rescale(m, high_max) * l, high, low);
+  for (Index first = 0; first < rows.num_chunks; first += kWidth<T>) {
+    alignas(64) T weights[kWidth<T>];
+    chunk_weights(rows, r, first, high_max, weights);
+    for (Index i = 0; i < kWidth<T> && first + i < rows.num_chunks; ++i) {
+      const T l = rows.row_sum[(first + i) * rows.sum_chunk_stride + r * rows.sum_row_stride];
+      add_compensated(weights[i] * l, high, low);
+    }
   }
   RowTotals<T> totals{high_max, high_max, low == low ? high + low : high, 1, 0, false};
   // Several scores of +∞ have no ratio.
@@ -80,36 +97,55 @@ RowTotals<T> row_totals(const FinishRows<T>& rows, Index r) {
   return totals;
 }
 
-// One strip of columns, kStrip vectors at most: the chunks' weights are computed once for all of them.
-template <class T>
-void context_strip(const FinishRows<T>& rows, Index r, const RowTotals<T>& totals, Index first, Index width) {
-  constexpr int kStrip = 8;
-  Vec<T> high[kStrip]{};
-  Vec<T> low[kStrip]{};
-  for (Index c = 0; c < rows.num_chunks; ++c) {
-    const T m = rows.row_max[c * rows.max_chunk_stride + r * rows.max_row_stride];
-    const Vec<T> weight = broadcast(rescale(m, totals.chunk_max));
-    const T* from = rows.accumulator + c * rows.accumulator_chunk_stride + r * rows.accumulator_row_stride + first;
-    for (Index i = 0; i * kWidth<T> < width; ++i) {
-      const Index left = width - i * kWidth<T>;
-      add_compensated(load_some(from + i * kWidth<T>, left) * weight, high[i], low[i]);
+// Vectors · kWidth columns from `first` on, or the `left` that there are of a single vector. Returns NaN or 0 in each
+// lane: NaN where a result is not finite.
+template <class T, int Vectors>
+Vec<T> context_strip(const FinishRows<T>& rows, Index r, const RowTotals<T>& totals, Index first, Index left) {
+  Vec<T> high[Vectors]{};
+  Vec<T> low[Vectors]{};
+  const T* row = rows.accumulator + r * rows.accumulator_row_stride + first;
+  for (Index c0 = 0; c0 < rows.num_chunks; c0 += kWidth<T>) {
+    alignas(64) T weights[kWidth<T>];
+    chunk_weights(rows, r, c0, totals.chunk_max, weights);
+    for (Index i = 0; i < kWidth<T> && c0 + i < rows.num_chunks; ++i) {
+      const T* from = row + (c0 + i) * rows.accumulator_chunk_stride;
+      const Vec<T> weight = broadcast(weights[i]);
+#pragma GCC unroll 4
+      for (int v = 0; v < Vectors; ++v) {
+        const Vec<T> x = Vectors == 1 ? load_some(from, left) : load(from + v * kWidth<T>);
+        add_compensated(x * weight, high[v], low[v]);
+      }
     }
   }
   T* context = rows.context + r * rows.columns + first;
-  for (Index i = 0; i * kWidth<T> < width; ++i) {
-    Vec<T> result = total<T>(high[i], low[i]) * totals.context_factor / broadcast(totals.row_sum);
+  Vec<T> poison{};
+#pragma GCC unroll 4
+  for (int v = 0; v < Vectors; ++v) {
+    Vec<T> result = total<T>(high[v], low[v]) * totals.context_factor / broadcast(totals.row_sum);
     if (rows.value_scale != 1) result = result / rows.value_scale;
-    store_some(context + i * kWidth<T>, result, width - i * kWidth<T>);
+    poison += result * static_cast<T>(0);
+    if (Vectors == 1) {
+      store_some(context, result, left);
+    } else {
+      store(context + v * kWidth<T>, result);
+    }
   }
+  return poison;
 }
 
+// Whether every number of the row is finite.
 template <class T>
-void context_row(const FinishRows<T>& rows, Index r, const RowTotals<T>& totals) {
-  constexpr Index kStripColumns = 8 * kWidth<T>;
-  for (Index first = 0; first < rows.columns; first += kStripColumns) {
-    const Index left = rows.columns - first;
-    context_strip(rows, r, totals, first, left < kStripColumns ? left : kStripColumns);
+bool context_row(const FinishRows<T>& rows, Index r, const RowTotals<T>& totals) {
+  constexpr Index kStripColumns = 4 * kWidth<T>;
+  Vec<T> poison{};
+  Index first = 0;
+  for (; first + kStripColumns <= rows.columns; first += kStripColumns) {
+    poison += context_strip<T, 4>(rows, r, totals, first, kStripColumns);
   }
+  for (; first < rows.columns; first += kWidth<T>) {
+    poison += context_strip<T, 1>(rows, r, totals, first, rows.columns - first);
+  }
+  return !any<T>(poison != poison);
 }
 
 }  // namespace
@@ -127,24 +163,26 @@ void finish_chunk(Index num_rows, const ChunkState<T>& state) {
 }
 
 template <class T>
-void finish_rows(const FinishRows<T>& rows) {
+bool finish_rows(const FinishRows<T>& rows) {
+  bool overflowed = false;
   for (Index r = 0; r < rows.num_rows; ++r) {
     const RowTotals<T> totals = row_totals(rows, r);
     if (totals.empty) {
       std::memset(rows.context + r * rows.columns, 0, static_cast<std::size_t>(rows.columns) * sizeof(T));
-    } else {
-      context_row(rows, r, totals);
+    } else if (!context_row(rows, r, totals) && totals.row_sum - totals.row_sum == 0) {
+      overflowed = true;
     }
     rows.out_row_max[r] = totals.row_max;
     rows.out_row_sum[r] = totals.row_sum;
-    rows.out_lse[r] = totals.row_sum == 0 ? -kInfinity<T> : totals.row_max + log(totals.row_sum);
+    if (rows.out_lse) rows.out_lse[r] = totals.row_sum == 0 ? -kInfinity<T> : totals.row_max + log(totals.row_sum);
     rows.out_sink_weight[r] = totals.sink_weight;
   }
+  return overflowed;
 }
 
 template void finish_chunk(Index, const ChunkState<float>&);
 template void finish_chunk(Index, const ChunkState<double>&);
-template void finish_rows(const FinishRows<float>&);
-template void finish_rows(const FinishRows<double>&);
+template bool finish_rows(const FinishRows<float>&);
+template bool finish_rows(const FinishRows<double>&);
 
 }  // namespace regard::kernels::REGARD_ISA

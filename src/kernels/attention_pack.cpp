@@ -13,29 +13,100 @@
 namespace regard::kernels::REGARD_ISA {
 namespace {
 
+// One group, element by element: any strides, any alignment. Depths d_begin … depth − 1.
+template <class T, Index Width>
+void pack_elements(Matrix<T> source, Index width, Index d_begin, Index depth, T* packed) {
+  // Eight columns at a time: each row's cache line is read once while the destination stays in L1.
+  for (Index d0 = d_begin; d0 < depth; d0 += 8) {
+    const Index d1 = d0 + 8 < depth ? d0 + 8 : depth;
+    for (Index r = 0; r < Width; ++r) {
+      const T* from = source.data + r * source.row_stride + d0 * source.column_stride;
+      T* to = packed + d0 * Width + r;
+      for (Index d = d0; d < d1; ++d) {
+        if (r < width) {
+          std::memcpy(to, static_cast<const void*>(from), sizeof(T));
+        } else {
+          *to = 0;
+        }
+        from += source.column_stride;
+        to += Width;
+      }
+    }
+  }
+}
+
+// One group of rows whose elements lie side by side, by squares of kWidth × kWidth in registers. Returns the depths
+// that are done, a multiple of kWidth.
+template <class T, Index Width>
+Index pack_squares(Matrix<T> source, Index width, Index depth, T* packed) {
+  constexpr Index kLastPart = (Width - 1) / kWidth<T> * kWidth<T>;
+  const Index done = depth / kWidth<T> * kWidth<T>;
+  for (Index d0 = 0; d0 < done; d0 += kWidth<T>) {
+    // From the last part to the first: where a part is narrower than a vector, what is stored beyond it is stored
+    // again by what follows.
+    for (Index part = kLastPart; part >= 0; part -= kWidth<T>) {
+      Vec<T> square[kWidth<T>];
+#pragma GCC unroll 16
+      for (Index i = 0; i < kWidth<T>; ++i) {
+        square[i] = Vec<T>{};
+        if (part + i < Width && part + i < width) square[i] = load(source.data + (part + i) * source.row_stride + d0);
+      }
+      transpose<T>(square);
+#pragma GCC unroll 16
+      for (Index i = 0; i < kWidth<T>; ++i) {
+        T* to = packed + (d0 + i) * Width + part;
+        if (part + kWidth<T> <= Width || d0 + i + 1 < depth) {
+          store(to, square[i]);
+        } else {
+          store_some(to, square[i], Width - part);
+        }
+      }
+    }
+  }
+  return done;
+}
+
+// One group of columns that lie side by side.
+template <class T, Index Width>
+void pack_lines(Matrix<T> source, Index depth, T* packed) {
+  for (Index d = 0; d < depth; ++d) {
+    std::memcpy(packed + d * Width, static_cast<const void*>(source.data + d * source.column_stride),
+                static_cast<std::size_t>(Width) * sizeof(T));
+  }
+}
+
 // (count, depth) → [⌈count/width⌉][depth][width], zeros past count.
 template <class T, Index Width>
 void pack_groups(Matrix<T> source, Index count, Index depth, T* packed) {
   if (depth == 0) return;
   for (Index first = 0; first < count; first += Width) {
     const Index width = count - first < Width ? count - first : Width;
-    const T* corner = source.data + first * source.row_stride;
-    if (width < Width) std::memset(packed, 0, static_cast<std::size_t>(depth * Width) * sizeof(T));
-    // Eight columns at a time: each row's cache line is read once while the destination stays in L1.
-    for (Index d0 = 0; d0 < depth; d0 += 8) {
-      const Index d1 = d0 + 8 < depth ? d0 + 8 : depth;
-      for (Index r = 0; r < width; ++r) {
-        const T* from = corner + r * source.row_stride + d0 * source.column_stride;
-        T* to = packed + d0 * Width + r;
-        for (Index d = d0; d < d1; ++d) {
-          std::memcpy(to, static_cast<const void*>(from), sizeof(T));  // the source may be misaligned
-          from += source.column_stride;
-          to += Width;
-        }
-      }
+    const Matrix<T> group{source.data + first * source.row_stride, source.row_stride, source.column_stride};
+    if (source.row_stride == 1 && width == Width) {
+      pack_lines<T, Width>(group, depth, packed);
+    } else {
+      const Index done = source.column_stride == 1 ? pack_squares<T, Width>(group, width, depth, packed) : 0;
+      pack_elements<T, Width>(group, width, done, depth, packed);
     }
     packed += depth * Width;
   }
+}
+
+// A panel of 32 whole values, side by side; poison becomes NaN where one is not finite.
+template <class T>
+void pack_whole_values(const T* from, Index row_stride, T* panel, Vec<T>& poison) {
+  constexpr int kVectors = static_cast<int>(kPanel) / kWidth<T>;
+  Vec<T> found[kVectors]{};
+#pragma GCC unroll 4
+  for (Index k = 0; k < kPanel; ++k) {
+#pragma GCC unroll 16
+    for (int v = 0; v < kVectors; ++v) {
+      const Vec<T> x = load(from + k * row_stride + v * kWidth<T>);
+      store(panel + k * kPanel + v * kWidth<T>, x);
+      found[v] += x * static_cast<T>(0);  // 0 · x is NaN exactly when x is not finite
+    }
+  }
+  for (int v = 0; v < kVectors; ++v) poison += found[v];
 }
 
 }  // namespace
@@ -54,22 +125,22 @@ template <class T>
 void pack_values(Matrix<T> source, Index num_keys, Index columns, T* panels, std::uint8_t* finite) {
   for (Index first = 0; first < num_keys; first += kPanel) {
     const Index keys = num_keys - first < kPanel ? num_keys - first : kPanel;
-    Vec<T> poison{};  // 0 · x is NaN exactly when x is not finite
+    Vec<T> poison{};
     for (Index c0 = 0; c0 < columns; c0 += kPanel) {
       const Index width = columns - c0 < kPanel ? columns - c0 : kPanel;
-      if (keys < kPanel || width < kPanel)
+      const T* corner = source.data + first * source.row_stride + c0 * source.column_stride;
+      if (keys == kPanel && width == kPanel && source.column_stride == 1) {
+        pack_whole_values(corner, source.row_stride, panels, poison);
+      } else {
         std::memset(panels, 0, static_cast<std::size_t>(kPanel * kPanel) * sizeof(T));
-      for (Index k = 0; k < keys; ++k) {
-        const T* from = source.data + (first + k) * source.row_stride + c0 * source.column_stride;
-        T* to = panels + k * kPanel;
-        if (source.column_stride == 1) {
-          std::memcpy(to, static_cast<const void*>(from), static_cast<std::size_t>(width) * sizeof(T));
-        } else {
+        for (Index k = 0; k < keys; ++k) {
+          const T* from = corner + k * source.row_stride;
+          T* to = panels + k * kPanel;
           for (Index c = 0; c < width; ++c) {
             std::memcpy(to + c, static_cast<const void*>(from + c * source.column_stride), sizeof(T));
           }
+          for (Index c = 0; c < kPanel; c += kWidth<T>) poison += load(to + c) * static_cast<T>(0);
         }
-        for (Index c = 0; c < kPanel; c += kWidth<T>) poison += load(to + c) * static_cast<T>(0);
       }
       panels += kPanel * kPanel;
     }

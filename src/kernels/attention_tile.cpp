@@ -45,26 +45,20 @@ LaneRange group_range(const ScoreBlock<T>& block, Index first_row, Index num_row
 
 template <class T, int Rows>
 void score_tile(Index depth, T scale, const T* query, const T* keys, T* scores) {
-  Tile<T, Rows> tile;
-  clear(tile);
-  Index done = smaller(depth, kDepthSegment);
-  multiply<T, Rows, kTileRows, 1>(done, query, keys, tile);
-  while (done < depth) {
+  for (Index done = 0; done < depth; done += kDepthSegment) {
     const Index step = smaller(depth - done, kDepthSegment);
-    Tile<T, Rows> segment;
-    clear(segment);
-    multiply<T, Rows, kTileRows, 1>(step, query + done * kTileRows, keys + done * kPanel, segment);
-    for (int r = 0; r < Rows; ++r) {
-      for (int v = 0; v < kTileVectors; ++v) tile.row[r][v] += segment.row[r][v];
-    }
-    done += step;
-  }
-  const Vec<T> factor = broadcast(scale);
+    Tile<T, Rows> tile;
+    clear(tile);
+    multiply<T, Rows, kTileRows, 1>(step, query + done * kTileRows, keys + done * kPanel, tile);
+    const Vec<T> factor = broadcast(done + step == depth ? scale : static_cast<T>(1));
 #pragma GCC unroll 16
-  for (int r = 0; r < Rows; ++r) {
+    for (int r = 0; r < Rows; ++r) {
 #pragma GCC unroll 4
-    for (int v = 0; v < kTileVectors; ++v) {
-      store(scores + r * kBlockKeys + v * kWidth<T>, tile.row[r][v] * factor);
+      for (int v = 0; v < kTileVectors; ++v) {
+        T* to = scores + r * kBlockKeys + v * kWidth<T>;
+        if (done > 0) tile.row[r][v] += load(to);
+        store(to, tile.row[r][v] * factor);
+      }
     }
   }
 }
@@ -147,63 +141,62 @@ bool compute_scores(const ScoreBlock<T>& block, LaneRange* ranges) {
 
 // ---- 3. softmax
 
-// score − m, where equal infinities are at distance 0.
+// p and the sums of its lanes, for a row whose maximum is finite or not.
 template <class T>
-Vec<T> shift(Vec<T> x, Vec<T> m) {
-  return select<T>(x == m, Vec<T>{}, x - m);
+REGARD_INLINE void exponentials(T* scores, T m, T alpha, T* lanes) {
+  constexpr int kLaneVectors = static_cast<int>(kLanes) / kWidth<T>;
+  constexpr int kVectors = static_cast<int>(kBlockKeys) / kWidth<T>;
+  Vec<T> sums[kLaneVectors];
+#pragma GCC unroll 8
+  for (int v = 0; v < kLaneVectors; ++v) sums[v] = Vec<T>{};
+  if (m - m == 0) {
+    const Vec<T> high = broadcast(m);
+#pragma GCC unroll 4
+    for (int v = 0; v < kVectors; ++v) {
+      const Vec<T> p = exp<T>(load(scores + v * kWidth<T>) - high);
+      store(scores + v * kWidth<T>, p);
+      sums[v % kLaneVectors] += p;
+    }
+  } else {
+    // m = +∞: only scores of +∞ have weight. m = −∞: none has.
+    const Vec<T> high = broadcast(m == -kInfinity<T> ? static_cast<T>(0) : m);
+    for (int v = 0; v < kVectors; ++v) {
+      const Vec<T> p = exp<T>(shift<T>(load(scores + v * kWidth<T>), high));
+      store(scores + v * kWidth<T>, p);
+      sums[v % kLaneVectors] += p;
+    }
+  }
+#pragma GCC unroll 8
+  for (int v = 0; v < kLaneVectors; ++v) {
+    store(lanes + v * kWidth<T>, fma(load(lanes + v * kWidth<T>), broadcast(alpha), sums[v]));
+  }
 }
 
 // Turns the scores into p in place and updates m and the lanes; alpha[r] = exp(m − m') rescales what came before.
 template <class T>
 void softmax_rows(const AttentionBlock<T>& block, T* alpha) {
-  constexpr int kLaneVectors = static_cast<int>(kLanes) / kWidth<T>;
   const Index num_rows = block.score.num_rows;
-  T shifted_max[kRows + 64 / sizeof(T)];
-  for (Index r = 0; r < num_rows; ++r) {
-    const T* scores = block.score.scores + r * kBlockKeys;
-    // NaN stands second and is dropped: it comes back through p and the sum.
-    Vec<T> high = broadcast(block.state.row_max[r]);
-    for (Index lane = 0; lane < kBlockKeys; lane += kWidth<T>) high = max(load(scores + lane), high);
-    // Which of +0 and −0 is found depends on the order of lanes; the sum with +0 is +0 for both.
-    shifted_max[r] = largest_lane<T>(high) + static_cast<T>(0);
-  }
-  for (Index r = num_rows; r < num_rows + kWidth<T>; ++r) shifted_max[r] = 0;
-  for (Index r = 0; r < num_rows; r += kWidth<T>) {
-    store(alpha + r, exp<T>(shift<T>(load(block.state.row_max + r), load(shifted_max + r))));
-  }
-  for (Index r = 0; r < num_rows; ++r) {
-    const T m = shifted_max[r];
-    block.state.row_max[r] = m;
-    T* scores = block.score.scores + r * kBlockKeys;
-    Vec<T> sums[kLaneVectors];
-    if (m - m == 0) {
-      const Vec<T> high = broadcast(m);
-#pragma GCC unroll 8
-      for (int v = 0; v < kLaneVectors; ++v) sums[v] = Vec<T>{};
-      for (Index lane = 0; lane < kBlockKeys; lane += kLanes) {
-#pragma GCC unroll 8
-        for (int v = 0; v < kLaneVectors; ++v) {
-          const Vec<T> p = exp<T>(load(scores + lane + v * kWidth<T>) - high);
-          store(scores + lane + v * kWidth<T>, p);
-          sums[v] += p;
-        }
-      }
-    } else {
-      // m = +∞: only scores of +∞ have weight. m = −∞: none has.
-      const Vec<T> high = broadcast(m == -kInfinity<T> ? static_cast<T>(0) : m);
-      for (int v = 0; v < kLaneVectors; ++v) sums[v] = Vec<T>{};
-      for (Index lane = 0; lane < kBlockKeys; lane += kLanes) {
-        for (int v = 0; v < kLaneVectors; ++v) {
-          const Vec<T> p = exp<T>(shift<T>(load(scores + lane + v * kWidth<T>), high));
-          store(scores + lane + v * kWidth<T>, p);
-          sums[v] += p;
-        }
-      }
+  for (Index first = 0; first < num_rows; first += kWidth<T>) {
+    const Index count = smaller(num_rows - first, kWidth<T>);
+    Vec<T> highs[kWidth<T>];
+    for (Index r = 0; r < count; ++r) {
+      const T* scores = block.score.scores + (first + r) * kBlockKeys;
+      // NaN stands second and is dropped: it comes back through p and the sum.
+      Vec<T> high = broadcast(-kInfinity<T>);
+#pragma GCC unroll 16
+      for (Index lane = 0; lane < kBlockKeys; lane += kWidth<T>) high = max(load(scores + lane), high);
+      highs[r] = high;
     }
-    T* lanes = block.state.row_lanes + r * kLanes;
-#pragma GCC unroll 8
-    for (int v = 0; v < kLaneVectors; ++v) {
-      store(lanes + v * kWidth<T>, fma(load(lanes + v * kWidth<T>), broadcast(alpha[r]), sums[v]));
+    for (Index r = count; r < kWidth<T>; ++r) highs[r] = Vec<T>{};
+    T* row_max = block.state.row_max + first;
+    const Vec<T> before = load(row_max);
+    // Which of +0 and −0 is found depends on the order of lanes; the sum with +0 is +0 for both.
+    const Vec<T> m = max(largest_lanes<T>(highs), before) + Vec<T>{};
+    store(row_max, m);
+    store(alpha + first, exp<T>(shift<T>(before, m)));
+    for (Index r = 0; r < count; ++r) {
+      exponentials(block.score.scores + (first + r) * kBlockKeys, row_max[r], alpha[first + r],
+                   block.state.row_lanes + (first + r) * kLanes);
     }
   }
 }

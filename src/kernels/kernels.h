@@ -26,7 +26,7 @@ void attention_block(const AttentionBlock<T>& block);
 template <class T>
 void finish_chunk(Index num_rows, const ChunkState<T>& state);
 template <class T>
-void finish_rows(const FinishRows<T>& rows);
+bool finish_rows(const FinishRows<T>& rows);
 
 // attention_weights.cpp
 template <class T>

@@ -185,24 +185,53 @@ REGARD_INLINE bool any(IntVec<T> mask) {
   return all != 0;
 }
 
-// The largest lane of a vector without NaN.
-template <class T>
-REGARD_INLINE T largest_lane(Vec<T> v) {
-  if constexpr (kWidth<T> == 16)
-    v = max(v, __builtin_shufflevector(v, v, 8, 9, 10, 11, 12, 13, 14, 15, 0, 1, 2, 3, 4, 5, 6, 7));
-  if constexpr (kWidth<T> == 16)
-    v = max(v, __builtin_shufflevector(v, v, 4, 5, 6, 7, 0, 1, 2, 3, 12, 13, 14, 15, 8, 9, 10, 11));
-  if constexpr (kWidth<T> == 16)
-    v = max(v, __builtin_shufflevector(v, v, 2, 3, 0, 1, 6, 7, 4, 5, 10, 11, 8, 9, 14, 15, 12, 13));
-  if constexpr (kWidth<T> == 16)
-    v = max(v, __builtin_shufflevector(v, v, 1, 0, 3, 2, 5, 4, 7, 6, 9, 8, 11, 10, 13, 12, 15, 14));
-  if constexpr (kWidth<T> == 8) v = max(v, __builtin_shufflevector(v, v, 4, 5, 6, 7, 0, 1, 2, 3));
-  if constexpr (kWidth<T> == 8) v = max(v, __builtin_shufflevector(v, v, 2, 3, 0, 1, 6, 7, 4, 5));
-  if constexpr (kWidth<T> == 8) v = max(v, __builtin_shufflevector(v, v, 1, 0, 3, 2, 5, 4, 7, 6));
-  if constexpr (kWidth<T> == 4) v = max(v, __builtin_shufflevector(v, v, 2, 3, 0, 1));
-  if constexpr (kWidth<T> == 4) v = max(v, __builtin_shufflevector(v, v, 1, 0, 3, 2));
-  if constexpr (kWidth<T> == 2) v = max(v, __builtin_shufflevector(v, v, 1, 0));
-  return v[0];
+template <int... Lane>
+struct Lanes {};
+template <int count, int... Lane>
+struct FirstLanes : FirstLanes<count - 1, count - 1, Lane...> {};
+template <int... Lane>
+struct FirstLanes<0, Lane...> {
+  using type = Lanes<Lane...>;
+};
+
+// The step that transposes and reductions are made of: the lanes of a without `bit` in their number stay, those with
+// it change places with the lanes of b that lack it.
+template <int bit, class V, int... Lane>
+REGARD_INLINE void exchange_lanes(V& a, V& b, Lanes<Lane...>) {
+  constexpr int width = sizeof...(Lane);
+  const V first = __builtin_shufflevector(a, b, ((Lane & bit) ? width + (Lane ^ bit) : Lane)...);
+  const V second = __builtin_shufflevector(a, b, ((Lane & bit) ? width + Lane : (Lane ^ bit))...);
+  a = first;
+  b = second;
+}
+template <class T, int bit>
+REGARD_INLINE void exchange(Vec<T>& a, Vec<T>& b) {
+  exchange_lanes<bit>(a, b, typename FirstLanes<kWidth<T>>::type{});
+}
+
+// Lane j of v[i] and lane i of v[j] change places, for kWidth<T> vectors.
+template <class T, int bit = kWidth<T> / 2>
+REGARD_INLINE void transpose(Vec<T>* v) {
+#pragma GCC unroll 16
+  for (int i = 0; i < kWidth<T>; ++i) {
+    if ((i & bit) == 0) exchange<T, bit>(v[i], v[i + bit]);
+  }
+  if constexpr (bit > 1) transpose<T, bit / 2>(v);
+}
+
+// Lane i of the result is the largest lane of v[i], for kWidth<T> vectors without NaN, which are used up.
+template <class T, int bit = kWidth<T> / 2>
+REGARD_INLINE Vec<T> largest_lanes(Vec<T>* v) {
+#pragma GCC unroll 8
+  for (int i = 0; i < bit; ++i) {
+    exchange<T, bit>(v[i], v[i + bit]);
+    v[i] = max(v[i], v[i + bit]);
+  }
+  if constexpr (bit > 1) {
+    return largest_lanes<T, bit / 2>(v);
+  } else {
+    return v[0];
+  }
 }
 
 }  // namespace

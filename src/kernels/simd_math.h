@@ -100,6 +100,12 @@ REGARD_INLINE Vec<T> exp(Vec<T> x) {
   return scale_by_power<T>(high + fma(y.r * y.r, y.q, low), y.shifted);
 }
 
+// x − m, where equal infinities are at distance 0.
+template <class T>
+REGARD_INLINE Vec<T> shift(Vec<T> x, Vec<T> m) {
+  return select<T>(x == m, Vec<T>{}, x - m);
+}
+
 // tanh(x) = −e / (2 + e) with e = exp(−2|x|) − 1, which is exact where it cancels: 2ⁿ·(r + r²q) + (2ⁿ − 1).
 template <class T>
 REGARD_INLINE Vec<T> tanh(Vec<T> x) {
@@ -141,12 +147,6 @@ REGARD_INLINE double log(double x) {
   return fma(k, kLn2High, f - (s * (f - r) - k * kLn2Low));
 }
 REGARD_INLINE float log(float x) { return static_cast<float>(log(static_cast<double>(x))); }
-
-// One value at a time, with the bits of the vector functions.
-template <class T>
-REGARD_INLINE T exp_one(T x) {
-  return exp<T>(broadcast(x))[0];
-}
 
 }  // namespace
 }  // namespace regard::kernels::REGARD_ISA

@@ -102,7 +102,7 @@ struct FinishRows {
   T* context;          // [num_rows][columns], contiguous, written
   T* out_row_max;      // [num_rows], written
   T* out_row_sum;      // [num_rows], written
-  T* out_lse;          // [num_rows], written
+  T* out_lse;          // [num_rows], written; or nullptr
   T* out_sink_weight;  // [num_rows], written
 };
 
@@ -120,7 +120,9 @@ struct Kernels {
   void (*score_block)(const ScoreBlock<T>&);
   void (*attention_block)(const AttentionBlock<T>&);
   void (*finish_chunk)(Index num_rows, const ChunkState<T>&);
-  void (*finish_rows)(const FinishRows<T>&);
+  // Whether a context is not finite although its row_sum is: a sum overflowed, or a value that the row sees is not
+  // finite.
+  bool (*finish_rows)(const FinishRows<T>&);
   // weights[r][j] = exp(score − row_max[r]) / row_sum[r], in place, for a block of scores.
   void (*weights_block)(Index num_rows, const T* row_max, const T* row_sum, T* scores);
   // output[r][c] = activation(Σ_i a(r, i) · b(i, c) + bias[c]), dense rows of output_stride; ≤ kRows rows, ≤ kPanel

@@ -36,11 +36,12 @@ struct Tile {
   Vec<T> row[Rows][kTileVectors];
 };
 
-// tile[r] += Σ_k a[k * StepK + r * StepR] · b[k * kPanel …], k in order.
+// tile[r] += Σ_k a[k * StepK + r * StepR] · b[k * kPanel …], k in order; depth ≥ 1.
 template <class T, int Rows, Index StepK, Index StepR>
 REGARD_INLINE void multiply(Index depth, const T* a, const T* b, Tile<T, Rows>& tile) {
-#pragma GCC unroll 2
-  for (Index k = 0; k < depth; ++k) {
+  const T* const end = b + depth * kPanel;
+#pragma GCC unroll 1
+  do {
     Vec<T> column[kTileVectors];
 #pragma GCC unroll 4
     for (int v = 0; v < kTileVectors; ++v) column[v] = load(b + v * kWidth<T>);
@@ -52,7 +53,7 @@ REGARD_INLINE void multiply(Index depth, const T* a, const T* b, Tile<T, Rows>& 
     }
     a += StepK;
     b += kPanel;
-  }
+  } while (b != end);
 }
 
 template <class T, int Rows>
