@@ -135,6 +135,8 @@ int run(int count, char** arguments) {
   add_explain(app);
   add_compare(app);
   add_heads(app);
+  add_embed(app);
+  add_similar(app);
   add_lesson(app);
   add_pull(app);
   add_info(app);

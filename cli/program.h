@@ -33,6 +33,8 @@ void add_attend(CLI::App& app);
 void add_explain(CLI::App& app);
 void add_compare(CLI::App& app);
 void add_heads(CLI::App& app);
+void add_embed(CLI::App& app);
+void add_similar(CLI::App& app);
 void add_lesson(CLI::App& app);
 void add_info(CLI::App& app);
 void add_completion(CLI::App& app);

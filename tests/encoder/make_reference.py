@@ -3,6 +3,7 @@
 
     make_reference.py tiny            tiny/: a BERT of random numbers;  tiny_reference.safetensors: what it computes
     make_reference.py model FOLDER    minilm_reference.safetensors: all-MiniLM-L6-v2 on sentences.txt
+    make_reference.py vectors FOLDER  minilm_vectors.npy: vectors (100, E) of hundred_sentences.txt by the same model
 
 Needs torch 2.13.0, transformers 5.23.0, safetensors and numpy. Tensors by name, N the case or the line of
 sentences.txt, K a layer:
@@ -128,11 +129,25 @@ def model(folder):
     save_file(tensors, HERE / "minilm_reference.safetensors")
 
 
+def vectors(folder):
+    """Mean over all tokens, then length 1, as the model card writes it."""
+    tokenizer = transformers.AutoTokenizer.from_pretrained(folder)
+    encoder = transformers.AutoModel.from_pretrained(folder, attn_implementation="eager", dtype=torch.float32).eval()
+    rows = []
+    for sentence in (HERE / "hundred_sentences.txt").read_text(encoding="utf-8").splitlines():
+        with torch.no_grad():
+            states = encoder(**tokenizer(sentence, return_tensors="pt")).last_hidden_state
+        rows.append(torch.nn.functional.normalize(states.mean(1))[0].numpy())
+    numpy.save(HERE / "minilm_vectors.npy", numpy.stack(rows))
+
+
 if __name__ == "__main__":
     torch.set_num_threads(1)
     if sys.argv[1:] == ["tiny"]:
         tiny()
     elif len(sys.argv) == 3 and sys.argv[1] == "model":
         model(sys.argv[2])
+    elif len(sys.argv) == 3 and sys.argv[1] == "vectors":
+        vectors(sys.argv[2])
     else:
         sys.exit(__doc__)

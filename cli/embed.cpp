@@ -1,0 +1,145 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// `regard embed < lines`: a vector for each line, as sentence-transformers makes it: mean over tokens, length 1.
+//
+//     lines ── for_each_line_vector ──▶ CSV or JSON, batch by batch; NPY, whose header holds the count, at the end
+//
+// Read next: line_vectors.h, docs/embed.md.
+#include <fmt/format.h>
+
+#include <memory>
+
+#include "line_vectors.h"
+#include "model_options.h"
+#include "program.h"
+#include "regard/npy.h"
+#include "regard/text.h"
+
+namespace regard::program {
+namespace {
+
+struct EmbedArguments {
+  std::string input, output, format;
+  ModelArguments model;
+};
+
+enum class Format { csv, json, npy };
+
+Format format_of(const EmbedArguments& arguments) {
+  const auto named = [](std::string_view name) -> std::optional<Format> {
+    if (name == "csv") return Format::csv;
+    if (name == "json") return Format::json;
+    if (name == "npy") return Format::npy;
+    return std::nullopt;
+  };
+  if (!arguments.format.empty()) {
+    if (const auto format = named(arguments.format)) return *format;
+    throw UsageError("--format is \"" + arguments.format + "\"; expected npy, json or csv");
+  }
+  if (arguments.output.empty() || arguments.output == "-") return Format::csv;
+  const std::size_t point = arguments.output.rfind('.');
+  if (point != std::string::npos) {
+    if (const auto format = named(std::string_view(arguments.output).substr(point + 1))) return *format;
+  }
+  throw UsageError("--output " + arguments.output + " ends in neither .npy, .json nor .csv; add --format");
+}
+
+void append_numbers(std::string& text, std::span<const float> vector) {
+  for (std::size_t e = 0; e < vector.size(); ++e) {
+    fmt::format_to(std::back_inserter(text), "{}{}", e == 0 ? "" : ",", vector[e]);
+  }
+}
+
+// The bytes of each format: what stands before, for and after the vectors.
+class Writer {
+ public:
+  Writer(Format format, const SentenceModel& model, OutputFiles& files, std::size_t file)
+      : format_(format), width_(model.encoder.config.width), files_(files), file_(file) {
+    if (format != Format::json) return;
+    write(fmt::format(
+        "{{\n  \"schema\": \"regard/1\",\n  \"command\": {},\n  \"version\": {},\n"
+        "  \"instruction_set\": {},\n  {},\n  \"lines\": [",
+        json_string(command_line()), json_string(version()), json_string(active_instruction_set()), model_json(model)));
+  }
+
+  void add(const LineVectors& lines) {
+    std::string text;
+    for (std::size_t i = 0; i < lines.texts.size(); ++i) {
+      const std::span<const float> vector = lines.vector(i);
+      if (format_ == Format::npy) {
+        waiting_.insert(waiting_.end(), vector.begin(), vector.end());
+      } else if (format_ == Format::csv) {
+        append_numbers(text, vector);
+        text += '\n';
+      } else {
+        fmt::format_to(std::back_inserter(text), "{}\n    {{\"line\": {}, \"token_ids\": [{}], \"vector\": [",
+                       count_ + static_cast<Index>(i) == 0 ? "" : ",", lines.first_line + static_cast<Index>(i),
+                       fmt::join(lines.ids[i], ","));
+        append_numbers(text, vector);
+        text += "]}";
+      }
+    }
+    count_ += static_cast<Index>(lines.texts.size());
+    write(text);
+  }
+
+  void finish() {
+    if (format_ == Format::json) write(count_ == 0 ? "]\n}\n" : "\n  ]\n}\n");
+    if (format_ != Format::npy) return;
+    write(npy_header(NpyType::float32, std::array{count_, width_}));
+    files_.write(file_, waiting_.data(), waiting_.size() * sizeof(float));
+  }
+
+ private:
+  void write(std::string_view text) { files_.write(file_, text.data(), text.size()); }
+
+  Format format_;
+  Index width_;
+  OutputFiles& files_;
+  std::size_t file_;
+  Index count_ = 0;
+  std::vector<float> waiting_;
+};
+
+void embed(const EmbedArguments& arguments) {
+  const Format format = format_of(arguments);
+  const std::string output = arguments.output.empty() ? "-" : arguments.output;
+  if (format == Format::npy && output == "-" && writes_to_terminal())
+    throw UsageError("NPY is not for a terminal; give --output FILE.npy, or --format csv");
+  if (arguments.input.empty() && reads_from_terminal())
+    throw UsageError("there is no text; give --input FILE, or a text a line on standard input");
+  const std::string input = arguments.input.empty() ? "-" : arguments.input;
+  check_paths({{"--input", input}}, {{"--output", output}});
+  TextLines lines(input);
+  OutputFiles files;
+  const SentenceModel model = load_model(arguments.model);
+  Writer writer(format, model, files, files.add(output));
+  for_each_line_vector(model, lines, EmptyLines::keep, arguments.model.truncate, "embed",
+                       [&](const LineVectors& batch) { writer.add(batch); });
+  writer.finish();
+  files.commit();
+}
+
+}  // namespace
+
+void add_embed(CLI::App& app) {
+  auto arguments = std::make_shared<EmbedArguments>();
+  CLI::App* command = app.add_subcommand("embed", "Make a vector of each line of a text, by a model");
+  const auto add = [&](const char* name, std::string& value, const char* type, const char* help) {
+    command->add_option(name, value, help)->type_name(type);
+  };
+  add("--input", arguments->input, "FILE", "a text a line; without it, or -: standard input");
+  add("-o,--output", arguments->output, "FILE", "written whole or not at all; without it, or -:\nstandard output");
+  add("--format", arguments->format, "npy|json|csv",
+      "else what the output's name ends in, and csv on\nstandard output");
+  add_model_options(*command, arguments->model);
+  command->footer(
+      "EXAMPLES\n"
+      "  regard embed < sentences.txt > vectors.csv\n"
+      "  regard embed --input sentences.txt --output vectors.npy\n"
+      "\n"
+      "Row n is line n's, also where the line is empty. docs/embed.md has the formula.");
+  command->callback([arguments] { embed(*arguments); });
+}
+
+}  // namespace regard::program

@@ -1,0 +1,48 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// A vector for each line of a text, by a pretrained model: what `regard embed` and `regard similar` share.
+//
+//     TextLines ── batch ── fitted_tokens of each line ── embed_tokens ──▶ LineVectors
+//
+// Read next: embed.cpp, similar.cpp, regard/embed.h.
+#pragma once
+
+#include <functional>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "regard/embed.h"
+#include "regard/sentence.h"
+#include "text_lines.h"
+
+namespace regard::program {
+
+struct LineVectors {
+  Index first_line = 1;  // its number, counted from 1
+  std::vector<std::string> texts;
+  std::vector<std::vector<Index>> ids;
+  Tensor<float, 2> vectors;  // (lines, E)
+
+  std::span<const float> vector(std::size_t index) const {
+    const auto width = static_cast<std::size_t>(vectors.shape()[1]);
+    return {vectors.data() + index * width, width};
+  }
+};
+
+enum class EmptyLines { keep, skip };
+
+// Calls take for one batch after the other; with skip, lines of nothing but spaces and tabs have no ids and a vector of
+// zeros. A line of progress, named label, stands on standard error meanwhile. Returns how many lines there were.
+// Throws std::runtime_error "file: line N: …" for a text that is too long for the model, unless truncate, and for a
+// vector that is not finite; and as TextLines does.
+Index for_each_line_vector(const SentenceModel& model, TextLines& lines, EmptyLines empty, bool truncate,
+                           const std::string& label, const std::function<void(const LineVectors&)>& take);
+
+// The vector of one text. Throws std::invalid_argument as fitted_tokens, std::runtime_error where it is not finite.
+std::vector<float> text_vector(const SentenceModel& model, const std::string& text, bool truncate);
+
+// "model": {…} of a JSON document.
+std::string model_json(const SentenceModel& model);
+
+}  // namespace regard::program

@@ -1,0 +1,159 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// `regard similar "text" < lines`: the lines whose vectors point most nearly in the text's direction.
+//
+//     text ── vector ┐
+//     lines ─ vectors ┴ cosine ── the N highest, the earlier line first where two are equal ──▶ a table, or JSON
+//
+// Read next: line_vectors.h, docs/embed.md.
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <memory>
+
+#include "line_vectors.h"
+#include "model_options.h"
+#include "program.h"
+#include "regard/text.h"
+
+namespace regard::program {
+namespace {
+
+struct SimilarArguments {
+  std::string text, input, top;
+  bool json = false;
+  ModelArguments model;
+};
+
+struct Found {
+  double cosine;
+  Index line;
+  std::string text;
+};
+bool comes_before(const Found& a, const Found& b) {
+  return a.cosine != b.cosine ? a.cosine > b.cosine : a.line < b.line;
+}
+
+// The N first by comes_before of all that are added.
+class Best {
+ public:
+  explicit Best(std::size_t most) : most_(most) {}
+  void add(Found found) {
+    if (found_.size() == most_ && !comes_before(found, found_.front())) return;
+    if (found_.size() == most_) {
+      std::pop_heap(found_.begin(), found_.end(), comes_before);
+      found_.pop_back();
+    }
+    found_.push_back(std::move(found));
+    std::push_heap(found_.begin(), found_.end(), comes_before);
+  }
+  std::vector<Found> in_order() && {
+    std::sort_heap(found_.begin(), found_.end(), comes_before);
+    return std::move(found_);
+  }
+
+ private:
+  std::size_t most_;
+  std::vector<Found> found_;  // a heap: the last of them in front
+};
+
+// As much of the text as fits, an ellipsis for the rest.
+std::string shortened(const std::string& text, int width) {
+  const std::string shown = escape_for_terminal(text);
+  if (display_width(shown) <= width) return shown;
+  const std::string ellipsis = terminal_is_unicode() ? "…" : "...";
+  std::string front;
+  int used = display_width(ellipsis);
+  for (std::size_t at = 0; at < shown.size();) {
+    const std::string character = shown.substr(at, character_bytes(std::string_view(shown).substr(at)));
+    used += display_width(character);
+    if (used > width) break;
+    front += character;
+    at += character.size();
+  }
+  return front + ellipsis;
+}
+
+std::string table(const std::vector<Found>& found) {
+  Index last = 0;
+  for (const Found& line : found) last = std::max(last, line.line);
+  const std::size_t digits = std::max<std::size_t>(4, std::to_string(last).size());
+  std::string text = fmt::format("cosine  {:>{}}\n", "line", digits);
+  for (const Found& line : found) {
+    std::string row = fmt::format("{:6.3f}  {:>{}}  ", line.cosine, line.line, digits);
+    // A pipe gets whole lines.
+    row += writes_to_terminal() ? shortened(line.text, std::max(10, output_width() - static_cast<int>(row.size())))
+                                : escape_for_terminal(line.text);
+    text += row + "\n";
+  }
+  return text;
+}
+
+std::string document(const std::vector<Found>& found, const SimilarArguments& arguments, const SentenceModel& model,
+                     Index num_lines) {
+  std::string list;
+  for (const Found& line : found) {
+    list += fmt::format("{}\n    {{\"line\": {}, \"cosine\": {}, \"text\": {}}}", list.empty() ? "" : ",", line.line,
+                        json_number(line.cosine), json_string(line.text));
+  }
+  const std::vector<Index> ids = fitted_tokens(model, arguments.text, arguments.model.truncate).tokens.ids;
+  return fmt::format(
+      "{{\n  \"schema\": \"regard/1\",\n  \"command\": {},\n  \"version\": {},\n  \"instruction_set\": {},\n  {},\n"
+      "  \"text\": {},\n  \"token_ids\": [{}],\n  \"num_lines\": {},\n  \"similar\": [{}\n  ]\n}}\n",
+      json_string(command_line()), json_string(version()), json_string(active_instruction_set()), model_json(model),
+      json_string(arguments.text), fmt::join(ids, ","), num_lines, list);
+}
+
+void similar(const SimilarArguments& arguments) {
+  const Index top = arguments.top.empty() ? 10 : parse_integer("--top", arguments.top);
+  if (top < 1) throw UsageError(fmt::format("--top is {}; expected 1 or more", top));
+  if (arguments.text.empty())
+    throw UsageError("give a text to compare with, such as: regard similar \"a river bank\" < lines.txt");
+  if (arguments.input.empty() && reads_from_terminal())
+    throw UsageError("there are no lines; give --input FILE, or a text a line on standard input");
+  TextLines lines(arguments.input.empty() ? "-" : arguments.input);
+  const SentenceModel model = load_model(arguments.model);
+  std::vector<float> wanted;
+  try {
+    wanted = text_vector(model, arguments.text, arguments.model.truncate);
+  } catch (const std::invalid_argument& error) {
+    throw UsageError(error.what());
+  }
+  Best best(static_cast<std::size_t>(top));
+  bool any = false;
+  const Index num_lines = for_each_line_vector(
+      model, lines, EmptyLines::skip, arguments.model.truncate, "similar", [&](const LineVectors& batch) {
+        for (std::size_t i = 0; i < batch.texts.size(); ++i) {
+          if (batch.ids[i].empty()) continue;
+          any = true;
+          best.add({cosine(wanted, batch.vector(i)), batch.first_line + static_cast<Index>(i), batch.texts[i]});
+        }
+      });
+  if (!any) throw std::runtime_error(lines.name() + ": holds no text; expected one a line");
+  const std::vector<Found> found = std::move(best).in_order();
+  write_stdout(arguments.json ? document(found, arguments, model, num_lines) : table(found));
+}
+
+}  // namespace
+
+void add_similar(CLI::App& app) {
+  auto arguments = std::make_shared<SimilarArguments>();
+  CLI::App* command = app.add_subcommand("similar", "Find the lines of a text that are most like another text");
+  command->add_option("text", arguments->text, "what to look for")->type_name("\"TEXT\"");
+  const auto add = [&](const char* name, std::string& value, const char* type, const char* help) {
+    command->add_option(name, value, help)->type_name(type);
+  };
+  add("--input", arguments->input, "FILE", "a text a line; without it, or -: standard input;\nempty lines are skipped");
+  add("--top", arguments->top, "N", "how many lines; 10 without it");
+  command->add_flag("--json", arguments->json, "the data as JSON");
+  add_model_options(*command, arguments->model);
+  command->footer(
+      "EXAMPLES\n"
+      "  regard similar \"a walk by the water\" < sentences.txt\n"
+      "  regard similar \"a walk by the water\" --input sentences.txt --top 3 --json\n"
+      "\n"
+      "Cosine 1 is the same direction; lines count from 1. docs/embed.md says more.");
+  command->callback([arguments] { similar(*arguments); });
+}
+
+}  // namespace regard::program

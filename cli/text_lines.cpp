@@ -1,0 +1,75 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// Lines of a file or of standard input, in batches; see text_lines.h.
+// Read next: line_vectors.cpp.
+#include "text_lines.h"
+
+#include <fmt/format.h>
+#include <sys/stat.h>
+
+namespace regard::program {
+namespace {
+
+constexpr std::size_t kPieceBytes = std::size_t{64} << 10;
+constexpr std::size_t kLongestLine = std::size_t{16} << 20;
+constexpr std::size_t kBatchBytes = std::size_t{256} << 10;
+constexpr std::size_t kBatchLines = 1024;
+
+// What is left of a file that standard input was opened from.
+Index standard_input_bytes() {
+  struct stat status{};
+  if (fstat(0, &status) != 0 || !S_ISREG(status.st_mode)) return 0;
+  return static_cast<Index>(status.st_size);
+}
+
+}  // namespace
+
+TextLines::TextLines(const std::string& path) : file_(open_input(path)) {
+  total_bytes_ = path == "-" ? standard_input_bytes() : static_cast<Index>(file_.num_bytes.value_or(0));
+}
+
+bool TextLines::read_more() {
+  if (at_end_) return false;
+  std::vector<std::byte> piece(kPieceBytes);
+  const std::size_t count = file_.source(piece);
+  waiting_.append(reinterpret_cast<const char*>(piece.data()), count);
+  done_bytes_ += static_cast<Index>(count);
+  at_end_ = count < piece.size();
+  return count > 0;
+}
+
+std::vector<std::string> TextLines::next_batch() {
+  std::vector<std::string> lines;
+  std::size_t first = 0;
+  std::size_t bytes = 0;
+  const auto take = [&](std::size_t length, std::size_t with_end) {
+    std::string line = waiting_.substr(first, length);
+    if (line.ends_with('\r')) line.pop_back();
+    bytes += line.size();
+    lines.push_back(std::move(line));
+    first += with_end;
+    searched_ = first;
+  };
+  while (lines.size() < kBatchLines && bytes < kBatchBytes) {
+    const std::size_t end = waiting_.find('\n', searched_);
+    if (end != std::string::npos) {
+      take(end - first, end - first + 1);
+      continue;
+    }
+    searched_ = waiting_.size();
+    if (waiting_.size() - first > kLongestLine) {
+      throw std::runtime_error(fmt::format("{}: line {} is longer than {}; expected one text a line", file_.name,
+                                           lines_read_ + static_cast<Index>(lines.size()) + 1,
+                                           bytes_text(kLongestLine)));
+    }
+    if (read_more()) continue;
+    if (first < waiting_.size()) take(waiting_.size() - first, waiting_.size() - first);
+    break;
+  }
+  waiting_.erase(0, first);
+  searched_ -= first;
+  lines_read_ += static_cast<Index>(lines.size());
+  return lines;
+}
+
+}  // namespace regard::program
