@@ -17,7 +17,7 @@
 
 #include "attention_arguments.h"
 #include "attention_rows.h"
-#include "elements.h"
+#include "number_rows.h"
 #include "packed_keys.h"
 #include "parallel.h"
 #include "visibility.h"
@@ -38,10 +38,11 @@ void write_rows(const TensorView<T, 3>& output, Index b, Index h, Index first, I
 }
 
 template <class T>
-void write_context(const TensorView<T, 4>& output, Index b, Index h, Index first, Index count, const T* from) {
+void write_context(const typename TypedOutputs<T>::Context& output, Index b, Index h, Index first, Index count,
+                   const T* from) {
   const Index columns = output.shape[3];
   for (Index i = 0; i < count; ++i) {
-    copy_elements(columns, from + i * columns, 1, output.pointer(b, h, first + i, 0), output.strides[3]);
+    write_numbers(output.type, columns, from + i * columns, output.pointer(b, h, first + i), output.strides[3]);
   }
 }
 
@@ -109,9 +110,9 @@ void for_each_row_block(const ResolvedAttention<T>& r, const Runtime& runtime, b
 }
 
 template <class T>
-void forward(const AttentionCall<T>& call, const ResolvedAttention<T>& r, const AttentionOutputs<T>& outputs,
+void forward(const AttentionCall<T>& call, const ResolvedAttention<T>& r, const TypedOutputs<T>& outputs,
              const AttentionOptions<T>& options, const Runtime& runtime) {
-  AttentionOutputs<T> written = outputs;
+  TypedOutputs<T> written = outputs;
   const Index rows = r.batch * r.num_heads * r.num_queries;
   // The weights need row_max and row_sum, asked for or not.
   const bool weights = !outputs.weights.absent();
@@ -133,7 +134,7 @@ void forward(const AttentionCall<T>& call, const ResolvedAttention<T>& r, const 
     const FinishedRows<T> done = attend_and_finish(task);
     const Index b = task.sequence.batch;
     const Index first = task.sequence.first_query + task.rows.first_row;
-    write_context(written.context, b, task.rows.head, first, task.rows.num_rows, done.context);
+    write_context<T>(written.context, b, task.rows.head, first, task.rows.num_rows, done.context);
     write_rows(written.row_max, b, task.rows.head, first, task.rows.num_rows, done.row_max);
     write_rows(written.row_sum, b, task.rows.head, first, task.rows.num_rows, done.row_sum);
     write_rows(written.lse, b, task.rows.head, first, task.rows.num_rows, done.lse);
@@ -176,28 +177,27 @@ void write_partials(const RowTask<T>& task, const ChunkRange& chunks, const Atte
 }  // namespace internal
 
 template <class T>
-void attention_forward(std::type_identity_t<TensorView<const T, 4>> query,
-                       std::type_identity_t<TensorView<const T, 4>> key,
-                       std::type_identity_t<TensorView<const T, 4>> value, const AttentionOutputs<T>& outputs,
-                       const std::type_identity_t<AttentionOptions<T>>& options, const Runtime& runtime) {
+void attention_forward(const InputView<ComputeType<T>, 4>& query, const InputView<ComputeType<T>, 4>& key,
+                       const InputView<ComputeType<T>, 4>& value, const AttentionOutputs<T>& outputs,
+                       const AttentionOptions<ComputeType<T>>& options, const Runtime& runtime) {
   const internal::FloatingPointScope scope;
-  const internal::AttentionCall<T> call{"attention_forward", query, key, value, true};
+  const internal::AttentionCall<ComputeType<T>> call{"attention_forward", query, key, value, true};
   const auto r = internal::resolve(call, options);
-  internal::check_outputs(call.name, outputs, {r.batch, r.num_heads, r.num_queries, r.columns}, r.num_keys,
+  internal::check_context_type(call.name, kElementType<T>, query.type);
+  const internal::TypedOutputs<ComputeType<T>> written(outputs);
+  internal::check_outputs(call.name, written, {r.batch, r.num_heads, r.num_queries, r.columns}, r.num_keys,
                           internal::input_footprints(call, options));
-  internal::forward(call, r, outputs, options, runtime);
+  internal::forward(call, r, written, options, runtime);
 }
 
 template <class T>
-AttentionResult<T> attention_with_weights(TensorView<const T, 4> query,
-                                          std::type_identity_t<TensorView<const T, 4>> key,
-                                          std::type_identity_t<TensorView<const T, 4>> value,
-                                          const std::type_identity_t<AttentionOptions<T>>& options,
-                                          const Runtime& runtime) {
-  const internal::AttentionCall<T> call{"attention_with_weights", query, key, value, true};
+AttentionResult<T> attention_with_weights(TensorView<const T, 4> query, const InputView<ComputeType<T>, 4>& key,
+                                          const InputView<ComputeType<T>, 4>& value,
+                                          const AttentionOptions<ComputeType<T>>& options, const Runtime& runtime) {
+  const internal::AttentionCall<ComputeType<T>> call{"attention_with_weights", query, key, value, true};
   const auto r = internal::resolve(call, options);
   internal::input_footprints(call, options);
-  Index bytes = static_cast<Index>(sizeof(T));
+  Index bytes = static_cast<Index>(sizeof(ComputeType<T>));
   bool overflow = false;
   for (Index n : {r.batch, r.num_heads, r.num_queries, r.num_keys}) {
     overflow = overflow || __builtin_mul_overflow(bytes, n, &bytes);
@@ -210,7 +210,8 @@ AttentionResult<T> attention_with_weights(TensorView<const T, 4> query,
                                     std::to_string(available) +
                                     " are available; expected fewer rows, or attention_weights for chosen rows");
   }
-  AttentionResult<T> result{Tensor<T, 4>({r.batch, r.num_heads, r.num_queries, r.columns}), Tensor<T, 4>(shape)};
+  AttentionResult<T> result{Tensor<T, 4>({r.batch, r.num_heads, r.num_queries, r.columns}),
+                            Tensor<ComputeType<T>, 4>(shape)};
   attention_forward<T>(query, key, value,
                        AttentionOutputs<T>{.context = result.context.view(), .weights = result.weights.view()}, options,
                        runtime);
@@ -218,9 +219,9 @@ AttentionResult<T> attention_with_weights(TensorView<const T, 4> query,
 }
 
 template <class T>
-void attention_partials(std::type_identity_t<TensorView<const T, 4>> query,
-                        std::type_identity_t<TensorView<const T, 4>> key,
-                        std::type_identity_t<TensorView<const T, 4>> value, const AttentionPartials<T>& partials,
+void attention_partials(const std::type_identity_t<InputView<T, 4>>& query,
+                        const std::type_identity_t<InputView<T, 4>>& key,
+                        const std::type_identity_t<InputView<T, 4>>& value, const AttentionPartials<T>& partials,
                         const std::type_identity_t<AttentionOptions<T>>& options, const Runtime& runtime) {
   const internal::FloatingPointScope scope;
   const internal::AttentionCall<T> call{"attention_partials", query, key, value, true};
@@ -253,25 +254,39 @@ void attention_partials(std::type_identity_t<TensorView<const T, 4>> query,
   });
 }
 
-template void attention_forward<float>(TensorView<const float, 4>, TensorView<const float, 4>,
-                                       TensorView<const float, 4>, const AttentionOutputs<float>&,
+template void attention_forward<float>(const InputView<float, 4>&, const InputView<float, 4>&,
+                                       const InputView<float, 4>&, const AttentionOutputs<float>&,
                                        const AttentionOptions<float>&, const Runtime&);
-template AttentionResult<float> attention_with_weights<float>(TensorView<const float, 4>, TensorView<const float, 4>,
-                                                              TensorView<const float, 4>,
+template AttentionResult<float> attention_with_weights<float>(TensorView<const float, 4>, const InputView<float, 4>&,
+                                                              const InputView<float, 4>&,
                                                               const AttentionOptions<float>&, const Runtime&);
-template void attention_partials<float>(TensorView<const float, 4>, TensorView<const float, 4>,
-                                        TensorView<const float, 4>, const AttentionPartials<float>&,
+template void attention_partials<float>(const InputView<float, 4>&, const InputView<float, 4>&,
+                                        const InputView<float, 4>&, const AttentionPartials<float>&,
                                         const AttentionOptions<float>&, const Runtime&);
-template void attention_forward<double>(TensorView<const double, 4>, TensorView<const double, 4>,
-                                        TensorView<const double, 4>, const AttentionOutputs<double>&,
+template void attention_forward<double>(const InputView<double, 4>&, const InputView<double, 4>&,
+                                        const InputView<double, 4>&, const AttentionOutputs<double>&,
                                         const AttentionOptions<double>&, const Runtime&);
 template AttentionResult<double> attention_with_weights<double>(TensorView<const double, 4>,
-                                                                TensorView<const double, 4>,
-                                                                TensorView<const double, 4>,
+                                                                const InputView<double, 4>&,
+                                                                const InputView<double, 4>&,
                                                                 const AttentionOptions<double>&, const Runtime&);
-template void attention_partials<double>(TensorView<const double, 4>, TensorView<const double, 4>,
-                                         TensorView<const double, 4>, const AttentionPartials<double>&,
+template void attention_partials<double>(const InputView<double, 4>&, const InputView<double, 4>&,
+                                         const InputView<double, 4>&, const AttentionPartials<double>&,
                                          const AttentionOptions<double>&, const Runtime&);
+template void attention_forward<bfloat16>(const InputView<float, 4>&, const InputView<float, 4>&,
+                                          const InputView<float, 4>&, const AttentionOutputs<bfloat16>&,
+                                          const AttentionOptions<float>&, const Runtime&);
+template AttentionResult<bfloat16> attention_with_weights<bfloat16>(TensorView<const bfloat16, 4>,
+                                                                    const InputView<float, 4>&,
+                                                                    const InputView<float, 4>&,
+                                                                    const AttentionOptions<float>&, const Runtime&);
+template void attention_forward<float16>(const InputView<float, 4>&, const InputView<float, 4>&,
+                                         const InputView<float, 4>&, const AttentionOutputs<float16>&,
+                                         const AttentionOptions<float>&, const Runtime&);
+template AttentionResult<float16> attention_with_weights<float16>(TensorView<const float16, 4>,
+                                                                  const InputView<float, 4>&,
+                                                                  const InputView<float, 4>&,
+                                                                  const AttentionOptions<float>&, const Runtime&);
 
 }  // namespace v0
 }  // namespace regard

@@ -265,15 +265,18 @@ void resolve_dense(const AttentionCall<T>& call, const AttentionOptions<T>& opti
   }
   const std::array<Index, 4> full{r.batch, r.num_heads, r.num_queries, r.num_keys};
   r.mask = broadcast_to(call.name, "mask", options.mask, full);
-  if (const auto* narrow = std::get_if<TensorView<const float, 4>>(&options.bias)) {
-    r.bias_f32 = broadcast_to(call.name, "bias", *narrow, full);
-  } else {
-    const auto& wide = std::get<TensorView<const double, 4>>(options.bias);
-    if (sizeof(T) == sizeof(float) && !wide.absent()) {
-      refuse(call.name, "bias has type float64; expected float32 as query");
-    }
-    r.bias_f64 = broadcast_to(call.name, "bias", wide, full);
-  }
+  std::visit(
+      [&]<class E>(const TensorView<const E, 4>& bias) {
+        constexpr ElementType kType = kElementType<E>;
+        if (!bias.absent() && kType != ElementType::float32 && kType != call.query.type) {
+          refuse(call.name, std::string("bias has type ") + type_name(kType) + "; expected float32" +
+                                (call.query.type == ElementType::float32
+                                     ? " as query"
+                                     : std::string(", or ") + type_name(call.query.type) + " as query"));
+        }
+        r.bias = broadcast_to(call.name, "bias", bias, full);
+      },
+      options.bias);
 }
 
 // ---- numbers
@@ -477,11 +480,20 @@ void check_sinks(const char* operator_name, std::span<const T> sinks, Index num_
   }
 }
 
+void check_context_type(const char* operator_name, ElementType context, ElementType query) {
+  const ElementType computed = query == ElementType::float64 ? query : ElementType::float32;
+  if (context == computed || context == query) return;
+  refuse(operator_name, std::string("context has type ") + type_name(context) + "; expected " + type_name(computed) +
+                            (query == computed ? " as query" : std::string(", or ") + type_name(query) + " as query"));
+}
+
 template <class T>
-void check_outputs(const char* operator_name, const AttentionOutputs<T>& outputs, const std::array<Index, 4>& context,
+void check_outputs(const char* operator_name, const TypedOutputs<T>& outputs, const std::array<Index, 4>& context,
                    Index num_keys, std::span<const Footprint> inputs) {
   const std::array<Index, 3> rows{context[0], context[1], context[2]};
-  if (outputs.context.absent() && rows[0] * rows[1] * rows[2] != 0) {
+  const auto& given = outputs.context;
+  const bool absent = given.data == nullptr && given.shape == std::array<Index, 4>{};
+  if (absent && rows[0] * rows[1] * rows[2] != 0) {
     refuse(operator_name, "context is missing; expected " + shape_text(context));
   }
   std::vector<Footprint> written;
@@ -489,7 +501,13 @@ void check_outputs(const char* operator_name, const AttentionOutputs<T>& outputs
     expect_shape(operator_name, name, view, shape);
     if (!view.absent()) written.push_back(footprint(operator_name, name, view));
   };
-  check("context", outputs.context, context);
+  if (!absent) {
+    if (given.shape != context) {
+      refuse(operator_name, "context has shape " + shape_text(given.shape) + "; expected " + shape_text(context));
+    }
+    written.push_back(
+        footprint(operator_name, "context", given.data, given.shape, given.strides, type_bytes(given.type)));
+  }
   check("row_max", outputs.row_max, rows);
   check("row_sum", outputs.row_sum, rows);
   check("lse", outputs.lse, rows);
@@ -500,9 +518,9 @@ void check_outputs(const char* operator_name, const AttentionOutputs<T>& outputs
 
 template void check_sinks(const char*, std::span<const float>, Index);
 template void check_sinks(const char*, std::span<const double>, Index);
-template void check_outputs(const char*, const AttentionOutputs<float>&, const std::array<Index, 4>&, Index,
+template void check_outputs(const char*, const TypedOutputs<float>&, const std::array<Index, 4>&, Index,
                             std::span<const Footprint>);
-template void check_outputs(const char*, const AttentionOutputs<double>&, const std::array<Index, 4>&, Index,
+template void check_outputs(const char*, const TypedOutputs<double>&, const std::array<Index, 4>&, Index,
                             std::span<const Footprint>);
 template ResolvedAttention<float> resolve(const AttentionCall<float>&, const AttentionOptions<float>&);
 template ResolvedAttention<double> resolve(const AttentionCall<double>&, const AttentionOptions<double>&);

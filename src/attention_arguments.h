@@ -29,7 +29,7 @@ struct Sequence {
 template <class T>
 struct ResolvedAttention {
   Index batch, num_heads, num_key_heads, num_queries, num_keys, depth, columns;  // B H Hkv L S D Dv
-  TensorView<const T, 4> query, key, value;
+  InputView<T, 4> query, key, value;
   std::vector<Sequence> sequences;
   bool causal;
   std::optional<Index> window_left, window_right;
@@ -37,8 +37,7 @@ struct ResolvedAttention {
   TensorView<const bool, 4> block_mask;  // broadcast to (B, H, …) by stride 0
   std::array<Index, 2> block_size;
   TensorView<const bool, 4> mask;  // (B, H, L, S), broadcast by stride 0
-  TensorView<const float, 4> bias_f32;
-  TensorView<const double, 4> bias_f64;
+  AttentionBias bias;              // (B, H, L, S) likewise
   std::span<const T> alibi_slopes;
   std::span<const T> sinks;
   T soft_cap;  // 0: off
@@ -49,7 +48,7 @@ struct ResolvedAttention {
 template <class T>
 struct AttentionCall {
   const char* name;
-  TensorView<const T, 4> query, key, value;
+  InputView<T, 4> query, key, value;
   bool has_value;
 };
 
@@ -78,6 +77,10 @@ template <class T, int Rank>
 Footprint footprint(const char* operator_name, std::string name, const TensorView<T, Rank>& view) {
   return footprint(operator_name, std::move(name), view.data, view.shape, view.strides, sizeof(T));
 }
+template <class T, int Rank>
+Footprint footprint(const char* operator_name, std::string name, const InputView<T, Rank>& view) {
+  return footprint(operator_name, std::move(name), view.data, view.shape, view.strides, type_bytes(view.type));
+}
 
 // Throws std::invalid_argument when an output overlaps itself, an input or another output.
 void check_overlap(const char* operator_name, std::span<const Footprint> inputs, std::span<const Footprint> outputs);
@@ -99,10 +102,41 @@ std::vector<Footprint> input_footprints(const AttentionCall<T>& call, const Atte
 template <class T>
 void check_sinks(const char* operator_name, std::span<const T> sinks, Index num_heads);
 
+// AttentionOutputs whatever the type of the context, which is computed as T.
+template <class T>
+struct TypedOutputs {
+  struct Context {
+    void* data;
+    ElementType type;
+    std::array<Index, 4> shape;
+    std::array<Index, 4> strides;
+
+    void* pointer(Index b, Index h, Index i) const {
+      return static_cast<std::byte*>(data) + (b * strides[0] + h * strides[1] + i * strides[2]) * type_bytes(type);
+    }
+  };
+  Context context;
+  TensorView<T, 3> row_max, row_sum, lse;
+  TensorView<T, 4> weights;
+  TensorView<T, 3> sink_weights;
+
+  template <class C>
+  explicit TypedOutputs(const AttentionOutputs<C>& o)
+      : context{o.context.data, kElementType<C>, o.context.shape, o.context.strides},
+        row_max(o.row_max),
+        row_sum(o.row_sum),
+        lse(o.lse),
+        weights(o.weights),
+        sink_weights(o.sink_weights) {}
+};
+
+// Throws std::invalid_argument unless the context has the type that is computed with or the query's.
+void check_context_type(const char* operator_name, ElementType context, ElementType query);
+
 // Throws std::invalid_argument unless context is there (or empty), every output has its shape, and none overlaps an
 // input or another. context has the shape (B, H, L, Dv), weights have num_keys columns.
 template <class T>
-void check_outputs(const char* operator_name, const AttentionOutputs<T>& outputs, const std::array<Index, 4>& context,
+void check_outputs(const char* operator_name, const TypedOutputs<T>& outputs, const std::array<Index, 4>& context,
                    Index num_keys, std::span<const Footprint> inputs);
 
 }  // namespace internal

@@ -13,7 +13,7 @@
 
 #include "attention_arguments.h"
 #include "attention_rows.h"
-#include "elements.h"
+#include "number_rows.h"
 #include "parallel.h"
 #include "regard/kv_cache.h"
 #include "workspace.h"
@@ -26,32 +26,48 @@ namespace {
 using kernels::kPanel;
 using kernels::kRows;
 
-template <class T>
+// The panels of a cache of K, for kernels that compute with T.
+template <class T, class K>
 class CachedKeys final : public KeyPanels<T> {
  public:
-  explicit CachedKeys(const KvCache<T>& cache) : cache_(cache) {}
-  const T* key_panel(const Unit& unit, Index panel) const override {
-    return cache_.key_panel(unit.sequence, unit.key_head, panel);
+  explicit CachedKeys(const KvCache<K>& cache) : cache_(cache) {}
+  bool widened() const override { return !std::same_as<T, K>; }
+  const T* key_panel(const Unit& unit, Index panel, T* room) const override {
+    return wide(cache_.key_panel(unit.sequence, unit.key_head, panel), cache_.shape().depth, room);
   }
-  const T* value_panel(const Unit& unit, Index panel) const override {
-    return cache_.value_panel(unit.sequence, unit.key_head, panel);
+  const T* value_panel(const Unit& unit, Index panel, T* room) const override {
+    const Index padded_columns = (cache_.shape().columns + kPanel - 1) / kPanel * kPanel;
+    return wide(cache_.value_panel(unit.sequence, unit.key_head, panel), padded_columns, room);
   }
   bool finite(const Unit& unit, Index panel) const override {
     return cache_.values_finite(unit.sequence, unit.key_head, panel);
   }
 
  private:
-  const KvCache<T>& cache_;
+  static const T* wide(const K* panel, Index width, T* room) {
+    const kernels::KernelTable& table = kernels::active();
+    if constexpr (std::same_as<K, T>) {
+      return panel;
+    } else if constexpr (std::same_as<K, bfloat16>) {
+      table.bf16.widen(reinterpret_cast<const kernels::Bfloat16*>(panel), room, width * kPanel);
+      return room;
+    } else {
+      table.f16.widen(reinterpret_cast<const kernels::Float16*>(panel), room, width * kPanel);
+      return room;
+    }
+  }
+
+  const KvCache<K>& cache_;
 };
 
 // What the rows of a task become.
 template <class T>
-void write_finished(const RowTask<T>& task, const FinishedRows<T>& done, const AttentionOutputs<T>& outputs) {
+void write_finished(const RowTask<T>& task, const FinishedRows<T>& done, const TypedOutputs<T>& outputs) {
   const Index b = task.sequence.batch;
   const Index columns = task.r.columns;
   for (Index i = 0; i < task.rows.num_rows; ++i) {
     const Index h = task.rows.head_of(i), row = task.rows.row_of(i);
-    copy_elements(columns, done.context + i * columns, 1, outputs.context.pointer(b, h, row, 0),
+    write_numbers(outputs.context.type, columns, done.context + i * columns, outputs.context.pointer(b, h, row),
                   outputs.context.strides[3]);
     const auto write = [&](const TensorView<T, 3>& output, const T* from) {
       if (!output.absent()) copy_elements(1, from + i, 1, output.pointer(b, h, row), 1);
@@ -108,15 +124,15 @@ class Partials {
 template <class T>
 class Decoder {
  public:
-  Decoder(const ResolvedAttention<T>& r, const KvCache<T>& cache, const AttentionOutputs<T>& outputs,
+  Decoder(const ResolvedAttention<T>& r, const KeyPanels<T>& keys, const TypedOutputs<T>& outputs,
           const Runtime& runtime)
       : r_(r),
-        keys_(cache),
+        keys_(keys),
         outputs_(outputs),
         runtime_(runtime),
         group_(r.num_key_heads > 0 ? r.num_heads / r.num_key_heads : 0),
         padded_columns_((r.columns + kPanel - 1) / kPanel * kPanel),
-        layout_(r, padded_columns_, 1) {}
+        layout_(r, padded_columns_, 1, keys.widened()) {}
 
   void run() {
     list_units();
@@ -234,8 +250,8 @@ class Decoder {
   }
 
   const ResolvedAttention<T>& r_;
-  const CachedKeys<T> keys_;
-  const AttentionOutputs<T>& outputs_;
+  const KeyPanels<T>& keys_;
+  const TypedOutputs<T>& outputs_;
   const Runtime& runtime_;
   Index group_;
   Index padded_columns_;
@@ -249,8 +265,8 @@ class Decoder {
 };
 
 // Every key that a row sees must still be there.
-template <class T>
-void check_ring(const ResolvedAttention<T>& r, const KvCache<T>& cache) {
+template <class T, class K>
+void check_ring(const ResolvedAttention<T>& r, const KvCache<K>& cache) {
   if (!cache.shape().ring) return;
   for (const Sequence& sequence : r.sequences) {
     const Index gone = cache.first_key(sequence.batch);
@@ -267,10 +283,12 @@ void check_ring(const ResolvedAttention<T>& r, const KvCache<T>& cache) {
 }  // namespace
 }  // namespace internal
 
-template <class T>
-void attention_decode(std::type_identity_t<TensorView<const T, 4>> query, const KvCache<T>& cache,
-                      const AttentionOutputs<T>& outputs, const std::type_identity_t<AttentionOptions<T>>& options,
+template <class T, class K>
+  requires(std::same_as<ComputeType<T>, ComputeType<K>>)
+void attention_decode(const InputView<ComputeType<T>, 4>& query, const KvCache<K>& cache,
+                      const AttentionOutputs<T>& outputs, const AttentionOptions<ComputeType<T>>& options,
                       const Runtime& runtime) {
+  using Compute = ComputeType<T>;
   using namespace internal;
   const FloatingPointScope scope;
   constexpr const char* kName = "attention_decode";
@@ -286,29 +304,57 @@ void attention_decode(std::type_identity_t<TensorView<const T, 4>> query, const 
     longest = std::max(longest, lengths.back());
   }
   // Only their shapes are looked at: the panels are read where they lie.
-  const T* const memory = reinterpret_cast<const T*>(cache.memory().data());
   const auto standing_for = [&](Index columns) {
-    return TensorView<const T, 4>(memory, {shape.num_sequences, shape.num_key_heads, longest, columns}, {0, 0, 0, 0});
+    return InputView<Compute, 4>(cache.memory().data(), kElementType<K>,
+                                 {shape.num_sequences, shape.num_key_heads, longest, columns}, {0, 0, 0, 0});
   };
-  const AttentionCall<T> call{kName, query, standing_for(shape.depth), standing_for(shape.columns), true};
-  AttentionOptions<T> with_lengths = options;
+  const AttentionCall<Compute> call{kName, query, standing_for(shape.depth), standing_for(shape.columns), true};
+  AttentionOptions<Compute> with_lengths = options;
   with_lengths.key_lengths = lengths;
-  const ResolvedAttention<T> r = resolve(call, with_lengths);
-  std::vector<Footprint> inputs = input_footprints(AttentionCall<T>{kName, query, {}, {}, false}, options);
+  const ResolvedAttention<Compute> r = resolve(call, with_lengths);
+  check_context_type(kName, kElementType<T>, query.type);
+  std::vector<Footprint> inputs = input_footprints(AttentionCall<Compute>{kName, query, {}, {}, false}, options);
   const Index bytes = static_cast<Index>(cache.memory().size());
   inputs.push_back(
       footprint(kName, "the cache", cache.memory().data(), std::array<Index, 1>{bytes}, std::array<Index, 1>{1}, 1));
-  check_outputs(kName, outputs, {r.batch, r.num_heads, r.num_queries, r.columns}, r.num_keys, inputs);
+  const TypedOutputs<Compute> written(outputs);
+  check_outputs(kName, written, {r.batch, r.num_heads, r.num_queries, r.columns}, r.num_keys, inputs);
   check_ring(r, cache);
   if (r.batch * r.num_heads * r.num_queries == 0) return;
-  Decoder<T>(r, cache, outputs, runtime).run();
+  const CachedKeys<Compute, K> keys(cache);
+  Decoder<Compute>(r, keys, written, runtime).run();
 }
 
-template void attention_decode<float>(TensorView<const float, 4>, const KvCache<float>&, const AttentionOutputs<float>&,
-                                      const AttentionOptions<float>&, const Runtime&);
-template void attention_decode<double>(TensorView<const double, 4>, const KvCache<double>&,
-                                       const AttentionOutputs<double>&, const AttentionOptions<double>&,
-                                       const Runtime&);
+template void attention_decode<float, float>(const InputView<float, 4>&, const KvCache<float>&,
+                                             const AttentionOutputs<float>&, const AttentionOptions<float>&,
+                                             const Runtime&);
+template void attention_decode<float, bfloat16>(const InputView<float, 4>&, const KvCache<bfloat16>&,
+                                                const AttentionOutputs<float>&, const AttentionOptions<float>&,
+                                                const Runtime&);
+template void attention_decode<float, float16>(const InputView<float, 4>&, const KvCache<float16>&,
+                                               const AttentionOutputs<float>&, const AttentionOptions<float>&,
+                                               const Runtime&);
+template void attention_decode<bfloat16, float>(const InputView<float, 4>&, const KvCache<float>&,
+                                                const AttentionOutputs<bfloat16>&, const AttentionOptions<float>&,
+                                                const Runtime&);
+template void attention_decode<bfloat16, bfloat16>(const InputView<float, 4>&, const KvCache<bfloat16>&,
+                                                   const AttentionOutputs<bfloat16>&, const AttentionOptions<float>&,
+                                                   const Runtime&);
+template void attention_decode<bfloat16, float16>(const InputView<float, 4>&, const KvCache<float16>&,
+                                                  const AttentionOutputs<bfloat16>&, const AttentionOptions<float>&,
+                                                  const Runtime&);
+template void attention_decode<float16, float>(const InputView<float, 4>&, const KvCache<float>&,
+                                               const AttentionOutputs<float16>&, const AttentionOptions<float>&,
+                                               const Runtime&);
+template void attention_decode<float16, bfloat16>(const InputView<float, 4>&, const KvCache<bfloat16>&,
+                                                  const AttentionOutputs<float16>&, const AttentionOptions<float>&,
+                                                  const Runtime&);
+template void attention_decode<float16, float16>(const InputView<float, 4>&, const KvCache<float16>&,
+                                                 const AttentionOutputs<float16>&, const AttentionOptions<float>&,
+                                                 const Runtime&);
+template void attention_decode<double, double>(const InputView<double, 4>&, const KvCache<double>&,
+                                               const AttentionOutputs<double>&, const AttentionOptions<double>&,
+                                               const Runtime&);
 
 }  // namespace v0
 }  // namespace regard

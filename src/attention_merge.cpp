@@ -54,7 +54,7 @@ void check_merge(const MergeCall<T>& call, const char* accumulator_name, const c
   if (!call.outputs.weights.absent()) {
     refuse(call.name, "weights is given; expected none (attention_weights computes them from row_max and row_sum)");
   }
-  check_outputs(call.name, call.outputs, {shape[1], shape[2], shape[3], shape[4]}, 0, inputs);
+  check_outputs(call.name, TypedOutputs<T>(call.outputs), {shape[1], shape[2], shape[3], shape[4]}, 0, inputs);
 }
 
 // The partials of num_rows rows of one head, dense, and the rows that they become.

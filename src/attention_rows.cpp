@@ -6,7 +6,7 @@
 #include <algorithm>
 #include <limits>
 
-#include "elements.h"
+#include "number_rows.h"
 
 namespace regard {
 inline namespace v0 {
@@ -36,8 +36,9 @@ kernels::ChunkState<T> RowScratch<T>::state_at(T* slots, Index slot) const {
 }
 
 template <class T>
-RowScratchLayout<T>::RowScratchLayout(const ResolvedAttention<T>& r, Index padded_columns, Index max_chunks)
-    : r_(r), padded_columns_(padded_columns), max_chunks_(max_chunks) {
+RowScratchLayout<T>::RowScratchLayout(const ResolvedAttention<T>& r, Index padded_columns, Index max_chunks,
+                                      bool widened)
+    : r_(r), padded_columns_(padded_columns), max_chunks_(max_chunks), widened_(widened) {
   for (const Sequence& sequence : r.sequences) {
     if (max_chunks > 0) break;
     Index reach = sequence.key_limit;
@@ -72,6 +73,8 @@ RowScratch<T> RowScratchLayout<T>::place(std::byte* memory, Index* end) const {
   s.scores = take(number, kRows * kBlockKeys);
   s.bias = take(number, has_bias(r_) ? kRows * kBlockKeys : 0);
   s.visible = take(static_cast<std::int32_t*>(nullptr), has_dense_visibility(r_) ? kRows * kBlockKeys : 0);
+  s.key_panels = take(number, widened_ ? kBlockKeys * r_.depth : 0);
+  s.value_panels = take(number, widened_ ? kBlockKeys * padded_columns_ : 0);
   s.slopes = take(number, kRows);
   s.sinks = take(number, kRows);
   s.context = take(number, kRows * r_.columns);
@@ -99,16 +102,19 @@ template <class T>
 void pack_queries(const RowTask<T>& task) {
   const ResolvedAttention<T>& r = task.r;
   const TaskRows& rows = task.rows;
-  const auto row = [&](Index i) {
-    return r.query.pointer(task.sequence.batch, rows.head_of(i), task.sequence.first_query + rows.row_of(i), 0);
-  };
-  kernels::Matrix<T> from{row(0), r.query.strides[2], r.query.strides[3]};
-  if (rows.head_of(0) != rows.head_of(rows.num_rows - 1)) {
-    for (Index i = 0; i < rows.num_rows; ++i)
-      copy_elements(r.depth, row(i), r.query.strides[3], task.scratch.gathered + i * r.depth, 1);
-    from = {task.scratch.gathered, r.depth, 1};
+  const Index b = task.sequence.batch;
+  const auto stored = [&](Index i) { return task.sequence.first_query + rows.row_of(i); };
+  if (rows.head_of(0) == rows.head_of(rows.num_rows - 1)) {
+    with_rows(r.query, b, rows.head_of(0), stored(0), [&](const auto& kernel, const auto& from) {
+      kernel.pack_query(from, rows.num_rows, r.depth, task.scratch.query);
+    });
+    return;
   }
-  kernels::active().template of<T>().pack_query(from, rows.num_rows, r.depth, task.scratch.query);
+  T* const gathered = task.scratch.gathered;
+  for (Index i = 0; i < rows.num_rows; ++i)
+    read_numbers(r.query.type, r.depth, r.query.pointer(b, rows.head_of(i), stored(i), 0), r.query.strides[3],
+                 gathered + i * r.depth);
+  kernels::active().template of<T>().pack_query({gathered, r.depth, 1}, rows.num_rows, r.depth, task.scratch.query);
 }
 
 }  // namespace
@@ -155,7 +161,8 @@ bool start_block(const RowTask<T>& task, Index key, kernels::ScoreBlock<T>& bloc
   }
   for (Index i = 0; i < kernels::kBlockPanels; ++i) {
     const Index panel = key / kPanel + i;
-    block.key_panels[i] = panel < task.unit.num_panels ? task.packed.key_panel(task.unit, panel) : nullptr;
+    T* const room = s.key_panels + (task.packed.widened() ? i * kPanel * task.r.depth : 0);
+    block.key_panels[i] = panel < task.unit.num_panels ? task.packed.key_panel(task.unit, panel, room) : nullptr;
   }
   return true;
 }
@@ -193,7 +200,8 @@ void fill_chunks(const RowTask<T>& task, const ChunkRange& chunks, Sums sums) {
       for (Index i = 0; i < kernels::kBlockPanels; ++i) {
         const Index panel = key / kPanel + i;
         const bool there = panel < task.unit.num_panels;
-        block.value_panels[i] = there ? task.packed.value_panel(task.unit, panel) : nullptr;
+        T* const room = s.value_panels + (task.packed.widened() ? i * kPanel * s.padded_columns : 0);
+        block.value_panels[i] = there ? task.packed.value_panel(task.unit, panel, room) : nullptr;
         block.values_finite = block.values_finite && (!there || task.packed.finite(task.unit, panel));
       }
       kernel.attention_block(block);

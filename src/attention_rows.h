@@ -20,6 +20,8 @@ struct RowScratch {
   T* scores;              // [kRows][kBlockKeys]
   T* bias;                // [kRows][kBlockKeys], when there is a bias
   std::int32_t* visible;  // [kRows][kBlockKeys], when there is a mask
+  T* key_panels;          // [kBlockPanels][D][kPanel], when a cache's panels are widened
+  T* value_panels;        // [kBlockPanels][padded columns][kPanel], likewise
   T* slopes;              // [kRows]
   T* sinks;               // [kRows]
   T* context;             // [kRows][Dv]
@@ -44,8 +46,8 @@ struct RowScratch {
 template <class T>
 class RowScratchLayout {
  public:
-  // max_chunks: chunks that a task holds at a time; 0: all that its rows can see.
-  RowScratchLayout(const ResolvedAttention<T>& r, Index padded_columns, Index max_chunks = 0);
+  // max_chunks: chunks that a task holds at a time; 0: all that its rows can see. widened: KeyPanels::widened().
+  RowScratchLayout(const ResolvedAttention<T>& r, Index padded_columns, Index max_chunks = 0, bool widened = false);
   Index bytes() const { return bytes_; }
   RowScratch<T> at(std::byte* memory) const;
 
@@ -55,6 +57,7 @@ class RowScratchLayout {
   const ResolvedAttention<T>& r_;
   Index padded_columns_;
   Index max_chunks_;
+  bool widened_;
   Index bytes_;
 };
 

@@ -120,8 +120,8 @@ void weigh(const RowTask<T>& task, const WeightsRequest<T>& request, Index first
 }  // namespace internal
 
 template <class T>
-void attention_weights(std::type_identity_t<TensorView<const T, 4>> query,
-                       std::type_identity_t<TensorView<const T, 4>> key,
+void attention_weights(const std::type_identity_t<InputView<T, 4>>& query,
+                       const std::type_identity_t<InputView<T, 4>>& key,
                        const std::type_identity_t<WeightsRequest<T>>& request, TensorView<T, 4> output,
                        const std::type_identity_t<AttentionOptions<T>>& options, const Runtime& runtime) {
   using namespace internal;
@@ -191,10 +191,10 @@ void attention_weights(std::type_identity_t<TensorView<const T, 4>> query,
   }
 }
 
-template void attention_weights<float>(TensorView<const float, 4>, TensorView<const float, 4>,
+template void attention_weights<float>(const InputView<float, 4>&, const InputView<float, 4>&,
                                        const WeightsRequest<float>&, TensorView<float, 4>,
                                        const AttentionOptions<float>&, const Runtime&);
-template void attention_weights<double>(TensorView<const double, 4>, TensorView<const double, 4>,
+template void attention_weights<double>(const InputView<double, 4>&, const InputView<double, 4>&,
                                         const WeightsRequest<double>&, TensorView<double, 4>,
                                         const AttentionOptions<double>&, const Runtime&);
 

@@ -37,9 +37,20 @@ constexpr Index kAlignment = 64;
 struct Header {
   char magic[8];
   std::uint32_t version;
-  std::uint32_t element_bytes;
+  std::uint32_t type;
   std::int64_t num_sequences, num_key_heads, depth, columns, capacity, page_keys, num_pages, ring;
 };
+
+// What the header calls a type: its bytes, and above them a number that tells types of as many bytes apart.
+constexpr std::uint32_t type_number(ElementType type) {
+  return static_cast<std::uint32_t>(type_bytes(type)) | (type == ElementType::bfloat16 ? 0x10000u : 0u);
+}
+std::string type_text(std::uint32_t number) {
+  for (const auto type : {ElementType::float32, ElementType::float64, ElementType::bfloat16, ElementType::float16}) {
+    if (type_number(type) == number) return type_name(type);
+  }
+  return "type " + std::to_string(number);
+}
 
 [[noreturn]] void refuse_shape(const std::string& what) { throw std::invalid_argument("KvCache: " + what); }
 
@@ -205,22 +216,29 @@ struct KvCache<T>::Block {
   // Writes `count` keys and values from lane `lane` of the slot on.
   void write_panel(Index slot, Index lane, Index count, const TensorView<const T, 3>& key,
                    const TensorView<const T, 3>& value, Index first) const {
-    const auto& kernel = kernels::active().template of<T>();
     for (Index h = 0; h < shape.num_key_heads; ++h) {
       const T* k = key.pointer(h, first, 0);
       const T* v = value.pointer(h, first, 0);
-      if (lane == 0) {
-        kernel.pack_keys({k, key.strides[1], key.strides[2]}, count, shape.depth, keys(slot, h));
-        kernel.pack_values({v, value.strides[1], value.strides[2]}, count, shape.columns, values(slot, h),
-                           finite(slot) + h);
-        continue;
+      if constexpr (std::same_as<T, ComputeType<T>>) {
+        if (lane == 0) {
+          const auto& kernel = kernels::active().template of<T>();
+          kernel.pack_keys({k, key.strides[1], key.strides[2]}, count, shape.depth, keys(slot, h));
+          kernel.pack_values({v, value.strides[1], value.strides[2]}, count, shape.columns, values(slot, h),
+                             finite(slot) + h);
+          continue;
+        }
+      } else if (lane == 0) {
+        std::fill_n(keys(slot, h), shape.depth * kPanel, T{});
+        std::fill_n(values(slot, h), layout.padded_columns * kPanel, T{});
+        finite(slot)[h] = 1;
       }
       bool all_finite = true;
       for (Index i = 0; i < count; ++i) {
         copy_row(shape.depth, k + i * key.strides[1], key.strides[2], keys(slot, h) + lane + i, kPanel);
         for (Index c = 0; c < shape.columns; ++c) {
           const T x = internal::read_element(v + i * value.strides[1] + c * value.strides[2]);
-          all_finite = all_finite && x - x == 0;
+          const auto wide = static_cast<ComputeType<T>>(x);
+          all_finite = all_finite && wide - wide == 0;
           values(slot, h)[c / kPanel * kPanel * kPanel + (lane + i) * kPanel + c % kPanel] = x;
         }
       }
@@ -321,7 +339,7 @@ void KvCache<T>::format(std::span<std::byte> memory) {
   memory_ = memory.first(static_cast<std::size_t>(needed));
   Header header{.magic = {},
                 .version = kKvCacheVersion,
-                .element_bytes = sizeof(T),
+                .type = type_number(kElementType<T>),
                 .num_sequences = shape.num_sequences,
                 .num_key_heads = shape.num_key_heads,
                 .depth = shape.depth,
@@ -347,9 +365,8 @@ KvCache<T> KvCache<T>::open(std::span<std::byte> memory) {
   if (std::memcmp(header.magic, kMagic, sizeof kMagic) != 0) refuse_bytes(0, "is no key/value cache");
   if (header.version != kKvCacheVersion)
     refuse_bytes(8, "version " + std::to_string(header.version) + "; expected " + std::to_string(kKvCacheVersion));
-  if (header.element_bytes != sizeof(T))
-    refuse_bytes(
-        12, "elements of " + std::to_string(header.element_bytes) + " bytes; expected " + std::to_string(sizeof(T)));
+  if (header.type != type_number(kElementType<T>))
+    refuse_bytes(12, "holds " + type_text(header.type) + "; expected " + type_name(kElementType<T>));
   if (header.ring != 0 && header.ring != 1) refuse_bytes(72, "ring is neither 0 nor 1");
   KvCache cache;
   cache.shape_ = {.num_sequences = header.num_sequences,
@@ -571,6 +588,8 @@ bool KvCache<T>::values_finite(Index sequence, Index key_head, Index panel) cons
 
 template class KvCache<float>;
 template class KvCache<double>;
+template class KvCache<bfloat16>;
+template class KvCache<float16>;
 
 }  // namespace v0
 }  // namespace regard

@@ -12,6 +12,7 @@
 
 #include "attention_arguments.h"
 #include "kernels/table.h"
+#include "number_rows.h"
 #include "parallel.h"
 #include "workspace.h"
 
@@ -29,12 +30,14 @@ struct Unit {
   Index first_panel;  // within the wave's packed arrays
 };
 
-// Where the rows of a task find their keys and values, packed: a copy made for the call, or a cache.
+// Where the rows of a task find their keys and values, packed: a copy made for the call, or a cache. Panels of another
+// type than T are widened into `room`, which has space for one; others are read where they lie.
 template <class T>
 class KeyPanels {
  public:
-  virtual const T* key_panel(const Unit& unit, Index panel) const = 0;
-  virtual const T* value_panel(const Unit& unit, Index panel) const = 0;
+  virtual bool widened() const { return false; }
+  virtual const T* key_panel(const Unit& unit, Index panel, T* room) const = 0;
+  virtual const T* value_panel(const Unit& unit, Index panel, T* room) const = 0;
   virtual bool finite(const Unit& unit, Index panel) const = 0;  // every value of the panel
 
  protected:
@@ -69,10 +72,10 @@ class PackedKeys final : public KeyPanels<T> {
     return units_;
   }
 
-  const T* key_panel(const Unit& unit, Index panel) const override {
+  const T* key_panel(const Unit& unit, Index panel, T*) const override {
     return keys_.data() + (unit.first_panel + panel) * key_panel_elements();
   }
-  const T* value_panel(const Unit& unit, Index panel) const override {
+  const T* value_panel(const Unit& unit, Index panel, T*) const override {
     return values_.data() + (unit.first_panel + panel) * value_panel_elements();
   }
   bool finite(const Unit& unit, Index panel) const override { return finite_.data()[unit.first_panel + panel] != 0; }
@@ -103,7 +106,6 @@ class PackedKeys final : public KeyPanels<T> {
     // Pieces of 16 panels: a few tens of microseconds each.
     constexpr Index kPiecePanels = 16;
     const Index pieces = (wave_panels + kPiecePanels - 1) / kPiecePanels;
-    const auto& kernel = kernels::active().template of<T>();
     // A small copy is over before another thread has woken up.
     const bool small = wave_panels * (key_panel_elements() + value_panel_elements()) < (Index{1} << 16);
     for_each_item(runtime, small ? 1 : num_workers(runtime, pieces), pieces, [&](Index piece, int) {
@@ -115,25 +117,25 @@ class PackedKeys final : public KeyPanels<T> {
       while (panel < end) {
         while (panel >= unit->first_panel + unit->num_panels) ++unit;
         const Index stop = std::min(end, unit->first_panel + unit->num_panels);
-        pack_panels(kernel, *unit, panel - unit->first_panel, stop - panel);
+        pack_panels(*unit, panel - unit->first_panel, stop - panel);
         panel = stop;
       }
     });
   }
 
-  void pack_panels(const kernels::Kernels<T>& kernel, const Unit& unit, Index panel, Index count) {
+  void pack_panels(const Unit& unit, Index panel, Index count) {
     const Sequence& sequence = r_.sequences[static_cast<std::size_t>(unit.sequence)];
     const Index first_key = panel * kernels::kPanel;
     const Index keys = std::min(count * kernels::kPanel, sequence.key_limit - first_key);
     const Index at = sequence.first_key + first_key;
-    const kernels::Matrix<T> key{r_.key.pointer(sequence.batch, unit.key_head, at, 0), r_.key.strides[2],
-                                 r_.key.strides[3]};
-    kernel.pack_keys(key, keys, r_.depth, keys_.data() + (unit.first_panel + panel) * key_panel_elements());
+    with_rows(r_.key, sequence.batch, unit.key_head, at, [&](const auto& kernel, const auto& rows) {
+      kernel.pack_keys(rows, keys, r_.depth, keys_.data() + (unit.first_panel + panel) * key_panel_elements());
+    });
     if (r_.columns == 0) return;
-    const kernels::Matrix<T> value{r_.value.pointer(sequence.batch, unit.key_head, at, 0), r_.value.strides[2],
-                                   r_.value.strides[3]};
-    kernel.pack_values(value, keys, r_.columns, values_.data() + (unit.first_panel + panel) * value_panel_elements(),
-                       finite_.data() + unit.first_panel + panel);
+    with_rows(r_.value, sequence.batch, unit.key_head, at, [&](const auto& kernel, const auto& rows) {
+      kernel.pack_values(rows, keys, r_.columns, values_.data() + (unit.first_panel + panel) * value_panel_elements(),
+                         finite_.data() + unit.first_panel + panel);
+    });
   }
 
   const ResolvedAttention<T>& r_;

@@ -84,20 +84,17 @@ bool fill_visible_tile(const ResolvedAttention<T>& r, const Sequence& sequence, 
 template <class T>
 void fill_bias_tile(const ResolvedAttention<T>& r, const Sequence& sequence, const TaskRows& of, Index first_key,
                     Index num_keys, T* tile) {
-  const auto copy = [&](const auto& bias) {
+  const auto copy = [&]<class E>(const TensorView<const E, 4>& bias) {
     for (Index i = 0; i < of.num_rows; ++i) {
       const auto* from = bias.pointer(sequence.batch, of.head_of(i), sequence.first_query + of.row_of(i),
                                       sequence.first_key + first_key);
       T* to = tile + i * kBlockKeys;
-      for (Index j = 0; j < num_keys; ++j) to[j] = static_cast<T>(read_element(from + j * bias.strides[3]));
+      for (Index j = 0; j < num_keys; ++j)
+        to[j] = static_cast<T>(static_cast<ComputeType<E>>(read_element(from + j * bias.strides[3])));
       std::fill(to + num_keys, to + kBlockKeys, static_cast<T>(0));
     }
   };
-  if (!r.bias_f32.absent()) {
-    copy(r.bias_f32);
-  } else {
-    copy(r.bias_f64);
-  }
+  std::visit(copy, r.bias);
 }
 
 template Interval visible_interval(const ResolvedAttention<float>&, const Sequence&, Index);

@@ -53,7 +53,7 @@ bool has_dense_visibility(const ResolvedAttention<T>& r) {
 }
 template <class T>
 bool has_bias(const ResolvedAttention<T>& r) {
-  return !r.bias_f32.absent() || !r.bias_f64.absent();
+  return std::visit([](const auto& bias) { return !bias.absent(); }, r.bias);
 }
 
 // Writes −1 (sees) or 0 to tile[row][lane] for 64 keys from first_key on; returns whether any row sees any key of its

@@ -216,9 +216,10 @@ void attend_row(TensorView<const T, 4> query, const WideHead<T>& head, const Att
       terms += std::abs(penalty);
     }
     std::visit(
-        [&](const auto& bias) {
+        [&]<class E>(const TensorView<const E, 4>& bias) {
           if (bias.absent()) return;
-          const W addend = read_broadcast(bias, span.batch, h, stored_row, span.first_key + key);
+          const E stored = read_broadcast(bias, span.batch, h, stored_row, span.first_key + key);
+          const W addend = static_cast<W>(static_cast<ComputeType<E>>(stored));
           score = in_range<T>(score + addend);
           terms += std::abs(addend);
         },

@@ -170,14 +170,14 @@ TYPED_TEST(Types, ConvertOnPurposeOnly) {
 static_assert(static_cast<float>(bfloat16(1.0f)) == 1.0f && bfloat16(1.0f).bits == 0x3f80);
 static_assert(static_cast<float>(float16(65504.0f)) == 65504.0f && float16(65519.0f).bits == 0x7bff);
 static_assert(float16(65520.0f).bits == 0x7c00 && float16(0x1p-24f).bits == 1 && float16(0x1p-25f).bits == 0);
-static_assert(kNumberType<bfloat16> == NumberType::bfloat16 && number_bytes(kNumberType<double>) == 8);
+static_assert(kElementType<bfloat16> == ElementType::bfloat16 && type_bytes(kElementType<double>) == 8);
 static_assert(std::is_same_v<ComputeType<float16>, float> && std::is_same_v<ComputeType<double>, double>);
 
-TEST(NumberType, HasAName) {
-  EXPECT_STREQ(number_name(kNumberType<float>), "float32");
-  EXPECT_STREQ(number_name(kNumberType<double>), "float64");
-  EXPECT_STREQ(number_name(kNumberType<bfloat16>), "bfloat16");
-  EXPECT_STREQ(number_name(kNumberType<float16>), "float16");
+TEST(ElementType, HasAName) {
+  EXPECT_STREQ(type_name(kElementType<float>), "float32");
+  EXPECT_STREQ(type_name(kElementType<double>), "float64");
+  EXPECT_STREQ(type_name(kElementType<bfloat16>), "bfloat16");
+  EXPECT_STREQ(type_name(kElementType<float16>), "float16");
 }
 
 }  // namespace

@@ -11,7 +11,11 @@
 // Dv value head size. Query head h reads key/value head ⌊h / (H / Hkv)⌋. Every clause of the contract, with its
 // corners, is in docs/semantics.md. Algorithm: docs/derivations/attention.md; the running maximum and sum are
 // Milakov and Gimelshein, arXiv 1805.02867, algorithm 3, in blocks as in Dao et al., arXiv 2205.14135, algorithm 1.
-// Read next: src/attention.cpp.
+//
+// Types: query, key and value are of float, bfloat16 or float16, each of its own, or all of double. Numbers of two
+// bytes are widened exactly and computed with as float; only the context may be rounded, once, to the query's type. T
+// below is the type of the context where there is one, else the type computed with: float, or double for double. Read
+// next: src/attention.cpp.
 #pragma once
 
 #include <array>
@@ -44,10 +48,14 @@ struct Window {
   std::optional<Index> right;
 };
 
+using AttentionBias = std::variant<TensorView<const float, 4>, TensorView<const double, 4>,
+                                   TensorView<const bfloat16, 4>, TensorView<const float16, 4>>;
+
 // visible(i, j) = (not causal or j ≤ p or j < prefix[b]) and window and j < key_lengths[b]
 //                 and segments and block_mask and mask
 // Everything combines. An absent view or an empty span is an option not given. Dense options (segments,
-// block_mask, mask, bias) are indexed by stored row and key, also when sequences are packed.
+// block_mask, mask, bias) are indexed by stored row and key, also when sequences are packed. T is float or double, the
+// type computed with.
 template <class T>
 struct AttentionOptions {
   bool causal = false;
@@ -63,7 +71,7 @@ struct AttentionOptions {
   std::array<Index, 2> block_size{};       // (bq, bk), with block_mask
   TensorView<const bool, 4> mask{};        // broadcastable to (B, H, L, S): extent 1 or stride 0; true = sees
   // Additive, broadcastable to (B, H, L, S); float, or the query's type.
-  std::variant<TensorView<const float, 4>, TensorView<const double, 4>> bias{};
+  AttentionBias bias{};
   std::span<const T> alibi_slopes{};  // (H): adds −slope · |j − p|
   std::span<const T> sinks{};         // (H): a score that joins row_max and row_sum and takes no value; −∞ = none
   std::optional<double> soft_cap{};   // c · tanh(x / c), c > 0
@@ -71,43 +79,45 @@ struct AttentionOptions {
 };
 
 // What is written. Only context is required. An output must not overlap an input or another output.
+// T, the type of the context, is float, double, or the query's type; all else has the type computed with.
 template <class T>
 struct AttentionOutputs {
-  TensorView<T, 4> context{};       // (B, H, L, Dv)
-  TensorView<T, 3> row_max{};       // (B, H, L), with a sink: including it
-  TensorView<T, 3> row_sum{};       // (B, H, L), likewise
-  TensorView<T, 3> lse{};           // (B, H, L), natural logarithm; −∞ for a row that sees no key (without sink)
-  TensorView<T, 4> weights{};       // (B, H, L, S), 0 at invisible keys
-  TensorView<T, 3> sink_weights{};  // (B, H, L): exp(sink − row_max) / row_sum
+  using Compute = ComputeType<T>;
+  TensorView<T, 4> context{};             // (B, H, L, Dv)
+  TensorView<Compute, 3> row_max{};       // (B, H, L), with a sink: including it
+  TensorView<Compute, 3> row_sum{};       // (B, H, L), likewise
+  TensorView<Compute, 3> lse{};           // (B, H, L), natural logarithm; −∞ for a row that sees no key (without sink)
+  TensorView<Compute, 4> weights{};       // (B, H, L, S), 0 at invisible keys
+  TensorView<Compute, 3> sink_weights{};  // (B, H, L): exp(sink − row_max) / row_sum
 };
 
 // Computes context = softmax(soft_cap(scale · query · keyᵀ) + bias over visible keys) · value.
-//   query (B, H, L, D), key (B, Hkv, S, D), value (B, Hkv, S, Dv); T is float or double; any strides.
-// Writes every view that outputs names. A row that sees no key gets context +0.
-// Error of context, u = 2⁻²⁴ or 2⁻⁵³: at most u · (32 + 4√D · max_j(|scale| Σ_d |q_d k_jd| + |bias_j| +
-// |slope · distance|)) · Σ_j p_j |v_j|. The same bits for any threads, executor, batch and strides.
-// Throws std::invalid_argument (operator, argument, actual and expected) before any work; afterwards only
-// std::bad_alloc and regard::cancelled.
+//   query (B, H, L, D), key (B, Hkv, S, D), value (B, Hkv, S, Dv); any strides. Where T is double all three are double;
+//   where T is float each is float, bfloat16 or float16; where T is bfloat16 or float16 query is of T, key and value of
+//   any of the three.
+// Writes every view that outputs names. A row that sees no key gets context +0. With inputs of two bytes the results
+// are those of the same numbers widened to float, to the bit; a context of two bytes is that context, rounded to
+// nearest even: |rounding| ≤ 2⁻⁸ |context| for bfloat16, 2⁻¹¹ |context| for float16 where it is a normal number. Error
+// of context, u = 2⁻²⁴ or 2⁻⁵³: at most u · (32 + 4√D · max_j(|scale| Σ_d |q_d k_jd| + |bias_j| + |slope · distance|))
+// · Σ_j p_j |v_j|. The same bits for any threads, executor, batch and strides. Throws std::invalid_argument (operator,
+// argument, actual and expected) before any work; afterwards only std::bad_alloc and regard::cancelled.
 template <class T>
-REGARD_EXPORT void attention_forward(std::type_identity_t<TensorView<const T, 4>> query,
-                                     std::type_identity_t<TensorView<const T, 4>> key,
-                                     std::type_identity_t<TensorView<const T, 4>> value,
-                                     const AttentionOutputs<T>& outputs,
-                                     const std::type_identity_t<AttentionOptions<T>>& options = {},
-                                     const Runtime& runtime = {});
+REGARD_EXPORT void attention_forward(const InputView<ComputeType<T>, 4>& query, const InputView<ComputeType<T>, 4>& key,
+                                     const InputView<ComputeType<T>, 4>& value, const AttentionOutputs<T>& outputs,
+                                     const AttentionOptions<ComputeType<T>>& options = {}, const Runtime& runtime = {});
 
 // attention(query, key, value): the same with outputs that own their memory, context and the whole weights.
 // Throws std::invalid_argument, with the size needed and the memory available, when the weights do not fit.
 template <class T>
 struct AttentionResult {
-  Tensor<T, 4> context;  // (B, H, L, Dv)
-  Tensor<T, 4> weights;  // (B, H, L, S)
+  Tensor<T, 4> context;               // (B, H, L, Dv)
+  Tensor<ComputeType<T>, 4> weights;  // (B, H, L, S)
 };
 template <class T>
 REGARD_EXPORT AttentionResult<T> attention_with_weights(TensorView<const T, 4> query,
-                                                        std::type_identity_t<TensorView<const T, 4>> key,
-                                                        std::type_identity_t<TensorView<const T, 4>> value,
-                                                        const std::type_identity_t<AttentionOptions<T>>& options = {},
+                                                        const InputView<ComputeType<T>, 4>& key,
+                                                        const InputView<ComputeType<T>, 4>& value,
+                                                        const AttentionOptions<ComputeType<T>>& options = {},
                                                         const Runtime& runtime = {});
 
 // Half-open range of query rows, counted from 0.
@@ -132,8 +142,8 @@ struct WeightsRequest {
 //   query (B, H, L, D), key (B, Hkv, S, D); writes output (B, H, R, S). options as in the forward call.
 // Throws like attention_forward.
 template <class T>
-REGARD_EXPORT void attention_weights(std::type_identity_t<TensorView<const T, 4>> query,
-                                     std::type_identity_t<TensorView<const T, 4>> key,
+REGARD_EXPORT void attention_weights(const std::type_identity_t<InputView<T, 4>>& query,
+                                     const std::type_identity_t<InputView<T, 4>>& key,
                                      const std::type_identity_t<WeightsRequest<T>>& request, TensorView<T, 4> output,
                                      const std::type_identity_t<AttentionOptions<T>>& options = {},
                                      const Runtime& runtime = {});
@@ -162,9 +172,9 @@ constexpr Index attention_num_chunks(Index num_keys) {
 // Throws like attention_forward, and std::invalid_argument for sinks (attention_merge takes them) and for
 // packed sequences.
 template <class T>
-REGARD_EXPORT void attention_partials(std::type_identity_t<TensorView<const T, 4>> query,
-                                      std::type_identity_t<TensorView<const T, 4>> key,
-                                      std::type_identity_t<TensorView<const T, 4>> value,
+REGARD_EXPORT void attention_partials(const std::type_identity_t<InputView<T, 4>>& query,
+                                      const std::type_identity_t<InputView<T, 4>>& key,
+                                      const std::type_identity_t<InputView<T, 4>>& value,
                                       const AttentionPartials<T>& partials,
                                       const std::type_identity_t<AttentionOptions<T>>& options = {},
                                       const Runtime& runtime = {});

@@ -43,7 +43,8 @@ struct KvCacheShape {
   friend bool operator==(const KvCacheShape&, const KvCacheShape&) = default;
 };
 
-// T is the type of keys and values: float or double.
+// T is the type of keys and values: float, double, bfloat16 or float16. Numbers of two bytes stay so, in half the
+// memory, and are widened where attention_decode reads them.
 template <class T>
 class REGARD_EXPORT KvCache {
  public:
@@ -117,7 +118,8 @@ class REGARD_EXPORT KvCache {
 };
 
 // attention_forward over a cache: the same bits as over the keys and values that it holds, as (B, Hkv, S, D) with
-// key_lengths = the cache's lengths and S the longest of them.
+// key_lengths = the cache's lengths and S the longest of them. T, the type of the context, and K, that of the cache,
+// are both double or neither; query, context and cache have types as in attention_forward.
 //   query (B, H, L, D), B the cache's sequences, any L ≥ 1, H a multiple of Hkv; writes every view of outputs but
 //   weights, which must be absent (attention_weights has them from row_max and row_sum).
 // options as in attention_forward, without key_lengths and packed sequences. Query row i of sequence b is at position
@@ -126,11 +128,11 @@ class REGARD_EXPORT KvCache {
 // long sequences are cut by chunks of keys over the threads.
 // Throws like attention_forward, and std::invalid_argument where a query sees keys that a ring has dropped: a window
 // of w keys and L queries need a capacity of w + L − 1.
-template <class T>
-REGARD_EXPORT void attention_decode(std::type_identity_t<TensorView<const T, 4>> query, const KvCache<T>& cache,
+template <class T, class K>
+  requires(std::same_as<ComputeType<T>, ComputeType<K>>)
+REGARD_EXPORT void attention_decode(const InputView<ComputeType<T>, 4>& query, const KvCache<K>& cache,
                                     const AttentionOutputs<T>& outputs,
-                                    const std::type_identity_t<AttentionOptions<T>>& options = {},
-                                    const Runtime& runtime = {});
+                                    const AttentionOptions<ComputeType<T>>& options = {}, const Runtime& runtime = {});
 
 }  // namespace v0
 }  // namespace regard

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // TensorView<T, Rank>: a pointer, a shape and strides over memory that somebody else owns.
+// InputView<T, Rank>: a view of any type of numbers that are computed with as T; every such TensorView becomes one.
 // Tensor<T, Rank>: the same with memory of its own, dense and row-major.
 //
 //     element (i, j, …) lives at data[i * strides[0] + j * strides[1] + …]
@@ -15,6 +16,8 @@
 #include <cstdint>
 #include <type_traits>
 #include <vector>
+
+#include "regard/types.h"
 
 namespace regard {
 inline namespace v0 {
@@ -72,6 +75,41 @@ struct TensorView {
     requires(sizeof...(I) == static_cast<std::size_t>(Rank))
   constexpr T& operator()(I... index) const {
     return *pointer(index...);
+  }
+};
+
+// Numbers to read whose type is a value: float, bfloat16 or float16 where T is float, double where T is double.
+// Operators take their inputs so: whatever the type, it is widened to T exactly where it is read.
+template <class T, int Rank>
+struct InputView {
+  using Shape = typename TensorView<const T, Rank>::Shape;
+
+  const void* data = nullptr;
+  ElementType type = kElementType<T>;
+  Shape shape{};
+  Shape strides{};  // in elements, not bytes
+
+  constexpr InputView() = default;
+  template <class U>
+    requires(std::same_as<ComputeType<std::remove_const_t<U>>, T>)
+  constexpr InputView(const TensorView<U, Rank>& view)  // NOLINT(google-explicit-constructor)
+      : data(view.data), type(kElementType<std::remove_const_t<U>>), shape(view.shape), strides(view.strides) {}
+  constexpr InputView(const T* data_, const Shape& shape_) : InputView(TensorView<const T, Rank>(data_, shape_)) {}
+  constexpr InputView(const T* data_, const Shape& shape_, const Shape& strides_)
+      : InputView(TensorView<const T, Rank>(data_, shape_, strides_)) {}
+  // A type that only the caller knows, as in c_api.h.
+  constexpr InputView(const void* data_, ElementType type_, const Shape& shape_, const Shape& strides_)
+      : data(data_), type(type_), shape(shape_), strides(strides_) {}
+
+  constexpr bool absent() const { return data == nullptr && shape == Shape{}; }
+  // Where element (i, j, …) lies, as in TensorView.
+  template <class... I>
+    requires(sizeof...(I) == static_cast<std::size_t>(Rank))
+  const void* pointer(I... index) const {
+    Index offset = 0;
+    std::size_t axis = 0;
+    ((offset += static_cast<Index>(index) * strides[axis++]), ...);
+    return static_cast<const std::byte*>(data) + offset * type_bytes(type);
   }
 };
 

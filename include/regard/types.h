@@ -105,32 +105,32 @@ static_assert(sizeof(bfloat16) == 2 && std::is_trivially_copyable_v<bfloat16> &&
 static_assert(sizeof(float16) == 2 && std::is_trivially_copyable_v<float16> && std::is_trivial_v<float16>);
 
 // The types that numbers of a tensor may have.
-enum class NumberType : std::int32_t { float32, float64, bfloat16, float16 };
+enum class ElementType : std::int32_t { float32, float64, bfloat16, float16 };
 
 template <class T>
 concept Number =
     std::same_as<T, float> || std::same_as<T, double> || std::same_as<T, bfloat16> || std::same_as<T, float16>;
 
 template <Number T>
-inline constexpr NumberType kNumberType = std::same_as<T, float>      ? NumberType::float32
-                                          : std::same_as<T, double>   ? NumberType::float64
-                                          : std::same_as<T, bfloat16> ? NumberType::bfloat16
-                                                                      : NumberType::float16;
+inline constexpr ElementType kElementType = std::same_as<T, float>      ? ElementType::float32
+                                            : std::same_as<T, double>   ? ElementType::float64
+                                            : std::same_as<T, bfloat16> ? ElementType::bfloat16
+                                                                        : ElementType::float16;
 
-constexpr std::int64_t number_bytes(NumberType type) {
-  return type == NumberType::float64 ? 8 : type == NumberType::float32 ? 4 : 2;
+constexpr std::int64_t type_bytes(ElementType type) {
+  return type == ElementType::float64 ? 8 : type == ElementType::float32 ? 4 : 2;
 }
 
 // "float32", "float64", "bfloat16", "float16".
-constexpr const char* number_name(NumberType type) {
+constexpr const char* type_name(ElementType type) {
   switch (type) {
-    case NumberType::float32:
+    case ElementType::float32:
       return "float32";
-    case NumberType::float64:
+    case ElementType::float64:
       return "float64";
-    case NumberType::bfloat16:
+    case ElementType::bfloat16:
       return "bfloat16";
-    case NumberType::float16:
+    case ElementType::float16:
       return "float16";
   }
   return "unknown";

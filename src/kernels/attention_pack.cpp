@@ -6,28 +6,26 @@
 //   key    [panel][D][32]                transposed: lanes run along keys
 //   value  [panel][⌈Dv/32⌉][32][32]      lanes run along value columns; finite[panel] for poisoned keys
 //
-// Rows, keys and columns past the end are zero. Read next: attention_tile.cpp.
+// Rows, keys and columns past the end are zero. Numbers of two bytes are widened on their way; S is their type, or T.
+// Read next: simd_convert.h, attention_tile.cpp.
 #include "kernels.h"
+#include "simd_convert.h"
 #include "tile.h"
 
 namespace regard::kernels::REGARD_ISA {
 namespace {
 
 // One group, element by element: any strides, any alignment. Depths d_begin … depth − 1.
-template <class T, Index Width>
-void pack_elements(Matrix<T> source, Index width, Index d_begin, Index depth, T* packed) {
+template <class T, Index Width, class S>
+void pack_elements(Matrix<S> source, Index width, Index d_begin, Index depth, T* packed) {
   // Eight columns at a time: each row's cache line is read once while the destination stays in L1.
   for (Index d0 = d_begin; d0 < depth; d0 += 8) {
     const Index d1 = d0 + 8 < depth ? d0 + 8 : depth;
     for (Index r = 0; r < Width; ++r) {
-      const T* from = source.data + r * source.row_stride + d0 * source.column_stride;
+      const S* from = source.data + r * source.row_stride + d0 * source.column_stride;
       T* to = packed + d0 * Width + r;
       for (Index d = d0; d < d1; ++d) {
-        if (r < width) {
-          std::memcpy(to, static_cast<const void*>(from), sizeof(T));
-        } else {
-          *to = 0;
-        }
+        *to = r < width ? read_as<T>(from) : 0;
         from += source.column_stride;
         to += Width;
       }
@@ -37,8 +35,8 @@ void pack_elements(Matrix<T> source, Index width, Index d_begin, Index depth, T*
 
 // One group of rows whose elements lie side by side, by squares of kWidth × kWidth in registers. Returns the depths
 // that are done, a multiple of kWidth.
-template <class T, Index Width>
-Index pack_squares(Matrix<T> source, Index width, Index depth, T* packed) {
+template <class T, Index Width, class S>
+Index pack_squares(Matrix<S> source, Index width, Index depth, T* packed) {
   constexpr Index kLastPart = (Width - 1) / kWidth<T> * kWidth<T>;
   const Index done = depth / kWidth<T> * kWidth<T>;
   for (Index d0 = 0; d0 < done; d0 += kWidth<T>) {
@@ -49,7 +47,8 @@ Index pack_squares(Matrix<T> source, Index width, Index depth, T* packed) {
 #pragma GCC unroll 16
       for (Index i = 0; i < kWidth<T>; ++i) {
         square[i] = Vec<T>{};
-        if (part + i < Width && part + i < width) square[i] = load(source.data + (part + i) * source.row_stride + d0);
+        if (part + i < Width && part + i < width)
+          square[i] = load_as<T>(source.data + (part + i) * source.row_stride + d0);
       }
       transpose<T>(square);
 #pragma GCC unroll 16
@@ -67,21 +66,20 @@ Index pack_squares(Matrix<T> source, Index width, Index depth, T* packed) {
 }
 
 // One group of columns that lie side by side.
-template <class T, Index Width>
-void pack_lines(Matrix<T> source, Index depth, T* packed) {
+template <class T, Index Width, class S>
+void pack_lines(Matrix<S> source, Index depth, T* packed) {
   for (Index d = 0; d < depth; ++d) {
-    std::memcpy(packed + d * Width, static_cast<const void*>(source.data + d * source.column_stride),
-                static_cast<std::size_t>(Width) * sizeof(T));
+    widen_row(source.data + d * source.column_stride, packed + d * Width, Width);
   }
 }
 
 // (count, depth) → [⌈count/width⌉][depth][width], zeros past count.
-template <class T, Index Width>
-void pack_groups(Matrix<T> source, Index count, Index depth, T* packed) {
+template <class T, Index Width, class S>
+void pack_groups(Matrix<S> source, Index count, Index depth, T* packed) {
   if (depth == 0) return;
   for (Index first = 0; first < count; first += Width) {
     const Index width = count - first < Width ? count - first : Width;
-    const Matrix<T> group{source.data + first * source.row_stride, source.row_stride, source.column_stride};
+    const Matrix<S> group{source.data + first * source.row_stride, source.row_stride, source.column_stride};
     if (source.row_stride == 1 && width == Width) {
       pack_lines<T, Width>(group, depth, packed);
     } else {
@@ -93,15 +91,15 @@ void pack_groups(Matrix<T> source, Index count, Index depth, T* packed) {
 }
 
 // A panel of 32 whole values, side by side; poison becomes NaN where one is not finite.
-template <class T>
-void pack_whole_values(const T* from, Index row_stride, T* panel, Vec<T>& poison) {
+template <class T, class S>
+void pack_whole_values(const S* from, Index row_stride, T* panel, Vec<T>& poison) {
   constexpr int kVectors = static_cast<int>(kPanel) / kWidth<T>;
   Vec<T> found[kVectors]{};
 #pragma GCC unroll 4
   for (Index k = 0; k < kPanel; ++k) {
 #pragma GCC unroll 16
     for (int v = 0; v < kVectors; ++v) {
-      const Vec<T> x = load(from + k * row_stride + v * kWidth<T>);
+      const Vec<T> x = load_as<T>(from + k * row_stride + v * kWidth<T>);
       store(panel + k * kPanel + v * kWidth<T>, x);
       found[v] += x * static_cast<T>(0);  // 0 · x is NaN exactly when x is not finite
     }
@@ -111,34 +109,32 @@ void pack_whole_values(const T* from, Index row_stride, T* panel, Vec<T>& poison
 
 }  // namespace
 
-template <class T>
-void pack_query(Matrix<T> source, Index num_rows, Index depth, T* packed) {
+template <class T, class S>
+void pack_query(Matrix<S> source, Index num_rows, Index depth, T* packed) {
   pack_groups<T, kTileRows>(source, num_rows, depth, packed);
 }
 
-template <class T>
-void pack_keys(Matrix<T> source, Index num_keys, Index depth, T* panels) {
+template <class T, class S>
+void pack_keys(Matrix<S> source, Index num_keys, Index depth, T* panels) {
   pack_groups<T, kPanel>(source, num_keys, depth, panels);
 }
 
-template <class T>
-void pack_values(Matrix<T> source, Index num_keys, Index columns, T* panels, std::uint8_t* finite) {
+template <class T, class S>
+void pack_values(Matrix<S> source, Index num_keys, Index columns, T* panels, std::uint8_t* finite) {
   for (Index first = 0; first < num_keys; first += kPanel) {
     const Index keys = num_keys - first < kPanel ? num_keys - first : kPanel;
     Vec<T> poison{};
     for (Index c0 = 0; c0 < columns; c0 += kPanel) {
       const Index width = columns - c0 < kPanel ? columns - c0 : kPanel;
-      const T* corner = source.data + first * source.row_stride + c0 * source.column_stride;
+      const S* corner = source.data + first * source.row_stride + c0 * source.column_stride;
       if (keys == kPanel && width == kPanel && source.column_stride == 1) {
         pack_whole_values(corner, source.row_stride, panels, poison);
       } else {
         std::memset(panels, 0, static_cast<std::size_t>(kPanel * kPanel) * sizeof(T));
         for (Index k = 0; k < keys; ++k) {
-          const T* from = corner + k * source.row_stride;
+          const S* from = corner + k * source.row_stride;
           T* to = panels + k * kPanel;
-          for (Index c = 0; c < width; ++c) {
-            std::memcpy(to + c, static_cast<const void*>(from + c * source.column_stride), sizeof(T));
-          }
+          for (Index c = 0; c < width; ++c) to[c] = read_as<T>(from + c * source.column_stride);
           for (Index c = 0; c < kPanel; c += kWidth<T>) poison += load(to + c) * static_cast<T>(0);
         }
       }
@@ -148,11 +144,24 @@ void pack_values(Matrix<T> source, Index num_keys, Index columns, T* panels, std
   }
 }
 
+template <class S>
+void widen(const S* from, float* to, Index count) {
+  widen_row(from, to, count);
+}
+
 template void pack_query(Matrix<float>, Index, Index, float*);
 template void pack_query(Matrix<double>, Index, Index, double*);
 template void pack_keys(Matrix<float>, Index, Index, float*);
 template void pack_keys(Matrix<double>, Index, Index, double*);
 template void pack_values(Matrix<float>, Index, Index, float*, std::uint8_t*);
 template void pack_values(Matrix<double>, Index, Index, double*, std::uint8_t*);
+template void pack_query(Matrix<Bfloat16>, Index, Index, float*);
+template void pack_query(Matrix<Float16>, Index, Index, float*);
+template void pack_keys(Matrix<Bfloat16>, Index, Index, float*);
+template void pack_keys(Matrix<Float16>, Index, Index, float*);
+template void pack_values(Matrix<Bfloat16>, Index, Index, float*, std::uint8_t*);
+template void pack_values(Matrix<Float16>, Index, Index, float*, std::uint8_t*);
+template void widen(const Bfloat16*, float*, Index);
+template void widen(const Float16*, float*, Index);
 
 }  // namespace regard::kernels::REGARD_ISA

@@ -8,13 +8,15 @@
 
 namespace regard::kernels::REGARD_ISA {
 
-// attention_pack.cpp
-template <class T>
-void pack_query(Matrix<T> source, Index num_rows, Index depth, T* packed);
-template <class T>
-void pack_keys(Matrix<T> source, Index num_keys, Index depth, T* panels);
-template <class T>
-void pack_values(Matrix<T> source, Index num_keys, Index columns, T* panels, std::uint8_t* finite);
+// attention_pack.cpp; S, the type of the source, is T, or one of two bytes where T is float
+template <class T, class S = T>
+void pack_query(Matrix<S> source, Index num_rows, Index depth, T* packed);
+template <class T, class S = T>
+void pack_keys(Matrix<S> source, Index num_keys, Index depth, T* panels);
+template <class T, class S = T>
+void pack_values(Matrix<S> source, Index num_keys, Index columns, T* panels, std::uint8_t* finite);
+template <class S>
+void widen(const S* from, float* to, Index count);
 
 // attention_tile.cpp
 template <class T>

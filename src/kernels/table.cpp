@@ -30,6 +30,11 @@ constexpr Kernels<T> kernels() {
           exp_elements<T>,    tanh_elements<T>, log_elements<T>, gelu_elements<T>};
 }
 
+template <class S>
+constexpr WideningKernels<S> widening_kernels() {
+  return {pack_query<float, S>, pack_keys<float, S>, pack_values<float, S>, widen<S>};
+}
+
 }  // namespace
 
 constinit const KernelTable table = {
@@ -39,6 +44,8 @@ constinit const KernelTable table = {
     leave_floating_point,
     kernels<float>(),
     kernels<double>(),
+    widening_kernels<Bfloat16>(),
+    widening_kernels<Float16>(),
     {{2 * kPeakChains * kWidth<float>, multiply_add_loop}, {read_loop<1>, read_loop<2>, read_loop<4>}}};
 
 }  // namespace regard::kernels::REGARD_ISA

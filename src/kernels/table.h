@@ -37,6 +37,14 @@ struct Matrix {
   Index column_stride;
 };
 
+// Numbers of two bytes as they lie in memory; packing widens them to float, exactly.
+struct Bfloat16 {
+  std::uint16_t bits;
+};
+struct Float16 {
+  std::uint16_t bits;
+};
+
 // How raw dot products become scores, for the rows of a task and the keys of a block.
 template <class T>
 struct ScoreRules {
@@ -136,6 +144,15 @@ struct Kernels {
   void (*gelu)(const T*, T*, Index);
 };
 
+// Packing of numbers of two bytes into what Kernels<float> read: the functions of the same names there.
+template <class S>
+struct WideningKernels {
+  void (*pack_query)(Matrix<S> source, Index num_rows, Index depth, float* packed);
+  void (*pack_keys)(Matrix<S> source, Index num_keys, Index depth, float* panels);
+  void (*pack_values)(Matrix<S> source, Index num_keys, Index columns, float* panels, std::uint8_t* finite);
+  void (*widen)(const S* from, float* to, Index count);  // to[i] = from[i]
+};
+
 // What the machine can do at all (src/peaks.cpp measures it).
 struct PeakLoop {
   Index operations;  // of a turn; a fused multiply-add is two
@@ -156,6 +173,8 @@ struct KernelTable {
   void (*leave_floating_point)(std::uint64_t);
   Kernels<float> f32;
   Kernels<double> f64;
+  WideningKernels<Bfloat16> bf16;
+  WideningKernels<Float16> f16;
   PeakLoops peak;
 
   template <class T>

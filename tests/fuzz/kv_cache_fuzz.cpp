@@ -34,7 +34,8 @@ struct Block {
   }
 };
 
-void decode(const KvCache<float>& cache) {
+template <class K>
+void decode(const KvCache<K>& cache) {
   const regard::KvCacheShape& s = cache.shape();
   std::vector<float> query(static_cast<std::size_t>(s.num_sequences * s.num_key_heads * s.depth), 1.0F);
   std::vector<float> context(static_cast<std::size_t>(s.num_sequences * s.num_key_heads * s.columns));
@@ -49,9 +50,10 @@ void decode(const KvCache<float>& cache) {
   }
 }
 
-void change(KvCache<float>& cache) {
+template <class K>
+void change(KvCache<K>& cache) {
   const regard::KvCacheShape& s = cache.shape();
-  const std::vector<float> numbers(static_cast<std::size_t>(s.num_key_heads * 33 * std::max(s.depth, s.columns)));
+  const std::vector<K> numbers(static_cast<std::size_t>(s.num_key_heads * 33 * std::max(s.depth, s.columns)));
   for (Index n = 0; n < s.num_sequences; ++n) {
     const auto attempt = [](auto call) {
       try {
@@ -69,20 +71,28 @@ void change(KvCache<float>& cache) {
   }
 }
 
-}  // namespace
-
-extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {
-  Block block(std::as_bytes(std::span(data, size)));
+template <class K>
+void try_as(std::span<const std::byte> bytes) {
+  Block block(bytes);
   try {
-    KvCache<float> cache = KvCache<float>::open(block.aligned);
+    KvCache<K> cache = KvCache<K>::open(block.aligned);
     const regard::KvCacheShape& s = cache.shape();
-    if (std::max({s.num_sequences, s.num_key_heads, s.depth, s.columns}) > 1000) return 0;
+    if (std::max({s.num_sequences, s.num_key_heads, s.depth, s.columns}) > 1000) return;
     decode(cache);
     change(cache);
     decode(cache);
-    require(KvCache<float>::open(block.aligned).shape() == cache.shape());
+    require(KvCache<K>::open(block.aligned).shape() == cache.shape());
   } catch (const std::runtime_error& error) {
     require(std::strncmp(error.what(), "KvCache: byte ", 14) == 0);
   }
+}
+
+}  // namespace
+
+extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {
+  const auto bytes = std::as_bytes(std::span(data, size));
+  try_as<float>(bytes);
+  try_as<regard::bfloat16>(bytes);
+  try_as<regard::float16>(bytes);
   return 0;
 }

@@ -1,0 +1,78 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// Numbers of two bytes to floats, exactly, a vector at a time.
+//
+//   bfloat16   the upper half of a float: a shift
+//   float16    one instruction with F16C, which keeps subnormal numbers whatever the processor's state says;
+//              elsewhere integers: the exponent moves by 127 − 15, a subnormal number is its fraction · 2⁻²⁴
+//
+// Tested over all values on every instruction set: tests/attention_types_test.cpp. Read next: attention_pack.cpp.
+#pragma once
+
+#include "simd.h"
+
+namespace regard::kernels::REGARD_ISA {
+namespace {
+
+typedef std::uint16_t HalfVec __attribute__((vector_size(kVectorBytes / 2)));
+typedef std::uint32_t WideVec __attribute__((vector_size(kVectorBytes)));
+
+REGARD_INLINE Vec<float> widen(HalfVec from, Bfloat16) {
+  return (Vec<float>)(__builtin_convertvector(from, WideVec) << 16);
+}
+
+REGARD_INLINE Vec<float> widen(HalfVec from, Float16) {
+#if defined(REGARD_ISA_avx512)
+  return (Vec<float>)_mm512_maskz_cvtph_ps(0xffff, (__m256i)from);
+#elif defined(REGARD_ISA_avx2)
+  return (Vec<float>)_mm256_cvtph_ps((__m128i)from);
+#else
+  const WideVec bits = __builtin_convertvector(from, WideVec);
+  const WideVec size = bits & 0x7fff;
+  const Vec<float> subnormal = __builtin_convertvector((IntVec<float>)size, Vec<float>) * 0x1p-24f;
+  const WideVec shifted = size << 13;
+  const WideVec moved = shifted + (size < 0x7c00 ? WideVec{} + (112u << 23) : WideVec{} + (224u << 23));
+  return (Vec<float>)((bits & 0x8000) << 16 | (size < 0x400 ? (WideVec)subnormal : moved));
+#endif
+}
+
+// A vector of numbers that may be misaligned, as T: S is T, or a type of two bytes where T is float.
+template <class T, class S>
+REGARD_INLINE Vec<T> load_as(const S* from) {
+  if constexpr (sizeof(S) == 2) {
+    HalfVec narrow;
+    std::memcpy(&narrow, static_cast<const void*>(from), sizeof narrow);
+    return widen(narrow, S{});
+  } else {
+    return load(from);
+  }
+}
+
+// One such number.
+template <class T, class S>
+REGARD_INLINE T read_as(const S* from) {
+  if constexpr (sizeof(S) == 2) {
+    HalfVec narrow{};
+    std::memcpy(&narrow, static_cast<const void*>(from), sizeof(S));
+    return widen(narrow, S{})[0];
+  } else {
+    T x;
+    std::memcpy(&x, static_cast<const void*>(from), sizeof x);
+    return x;
+  }
+}
+
+// to[i] = from[i] for i in 0 … count − 1.
+template <class T, class S>
+REGARD_INLINE void widen_row(const S* from, T* to, Index count) {
+  if constexpr (sizeof(S) == 2) {
+    Index i = 0;
+    for (; i + kWidth<T> <= count; i += kWidth<T>) store(to + i, load_as<T>(from + i));
+    for (; i < count; ++i) to[i] = read_as<T>(from + i);
+  } else {
+    std::memcpy(to, static_cast<const void*>(from), static_cast<std::size_t>(count) * sizeof(T));
+  }
+}
+
+}  // namespace
+}  // namespace regard::kernels::REGARD_ISA

@@ -1,0 +1,370 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// Types of query, key, value and context (docs/semantics.md, section 4). What numbers of two bytes give is defined by
+// what the same numbers give as floats, so nearly every test compares bits:
+//
+//     attention_forward(bfloat16, float16, …) == attention_forward(float(bfloat16), float(float16), …), rounded once
+//
+//   widening      all 65,536 numbers of each type, by the kernels of every instruction set, in every alignment
+//   combinations  each type for query, key, value and context, on the random calls of attention_cases.h
+//   corners       poison, overflow of a context, refusals, overlap in bytes
+//
+// Read next: types_test.cpp, number_rows.h.
+#include <xmmintrin.h>
+
+#include "attention_cases.h"
+#include "attention_checks.h"
+
+namespace regard {
+namespace {
+
+// A float array rounded to E, in a layout of its own; the same numbers again as floats.
+template <class E>
+Array<E, 4> rounded(const Array<float, 4>& from, const Layout<4>& layout = Layout<4>::dense()) {
+  Array<E, 4> to(from.shape(), layout);
+  from.for_each_index([&](const auto& at) { to.set(at, E(from.get(at))); });
+  return to;
+}
+template <class E>
+Array<float, 4> widened(const Array<E, 4>& from) {
+  Array<float, 4> to(from.shape());
+  from.for_each_index([&](const auto& at) { to.set(at, static_cast<float>(from.get(at))); });
+  return to;
+}
+
+template <class E>
+Array<E, 4> zeros(const std::array<Index, 4>& shape) {
+  Array<float, 4> array(shape);
+  array.fill([] { return 0; });
+  return rounded<E>(array);
+}
+
+// Bits of any type of number, all NaN alike.
+template <class E>
+std::vector<std::uint64_t> number_bits(const std::vector<E>& numbers) {
+  std::vector<std::uint64_t> bits;
+  for (const E x : numbers) {
+    const float wide = static_cast<float>(x);
+    if constexpr (sizeof(E) == 2) {
+      bits.push_back(wide != wide ? 0x7fffu : x.bits);
+    } else {
+      bits.push_back(wide != wide ? 0x7fc00000u : std::bit_cast<std::uint32_t>(wide));
+    }
+  }
+  return bits;
+}
+
+template <class E>
+std::vector<E> round_all(const std::vector<float>& numbers) {
+  std::vector<E> result;
+  for (const float x : numbers) result.push_back(E(x));
+  return result;
+}
+
+// ---- widening
+
+template <class S, class E>
+void widens_every_number(const kernels::WideningKernels<S>& kernel) {
+  constexpr std::size_t kAll = 0x10000;
+  std::vector<S> numbers(kAll);
+  std::vector<float> expected(kAll);
+  for (std::size_t n = 0; n < kAll; ++n) {
+    numbers[n].bits = static_cast<std::uint16_t>(n);
+    E x;
+    x.bits = numbers[n].bits;
+    expected[n] = static_cast<float>(x);
+  }
+  const auto expect_equal = [&](const std::vector<float>& got) { EXPECT_EQ(bits_of(got), bits_of(expected)); };
+  std::vector<float> got(kAll);
+  kernel.widen(numbers.data(), got.data(), static_cast<Index>(kAll));
+  expect_equal(got);
+  // Every tail, from an address that is not a multiple of two.
+  std::vector<char> memory(2 * kAll + 1);
+  std::memcpy(memory.data() + 1, numbers.data(), 2 * kAll);
+  for (const Index step : {1, 3, 7, 15, 17, 31, 33}) {
+    for (Index first = 0; first < static_cast<Index>(kAll); first += step) {
+      kernel.widen(reinterpret_cast<const S*>(memory.data() + 1 + 2 * first), got.data() + first,
+                   std::min(step, static_cast<Index>(kAll) - first));
+    }
+    expect_equal(got);
+  }
+}
+
+TEST(Widening, EveryNumberOnEveryInstructionSet) {
+  on_every_instruction_set([](const kernels::KernelTable& table) {
+    widens_every_number<kernels::Bfloat16, bfloat16>(table.bf16);
+    widens_every_number<kernels::Float16, float16>(table.f16);
+  });
+}
+
+// Whatever the processor is told about subnormal numbers: an operator sets its own state.
+TEST(Widening, SubnormalNumbersAreKeptUnderTheCallersFlushing) {
+  Array<float16, 4> value({1, 1, 1, 40});
+  for (Index c = 0; c < 40; ++c) {
+    float16 x;
+    x.bits = static_cast<std::uint16_t>(c % 2 == 0 ? c : 0x8000 + c);
+    value.set({0, 0, 0, c}, x);
+  }
+  const Array<float16, 4> zero = zeros<float16>({1, 1, 1, 1});
+  on_every_instruction_set([&](const kernels::KernelTable&) {
+    Array<float16, 4> context({1, 1, 1, 40});
+    const unsigned state = _mm_getcsr();
+    _mm_setcsr(state | 0x8040);  // FTZ and DAZ
+    attention_forward(zero.view(), zero.view(), value.view(), AttentionOutputs<float16>{.context = context.view()});
+    _mm_setcsr(state);
+    EXPECT_EQ(number_bits(context.values()), number_bits(value.values()));
+  });
+}
+
+// ---- combinations
+
+template <class Q, class K, class V, class C>
+struct Combination {
+  using Query = Q;
+  using Key = K;
+  using Value = V;
+  using Context = C;
+};
+
+template <class Combined>
+class SemanticsTypes : public testing::Test {};
+using B16 = bfloat16;
+using F16 = float16;
+using Combinations = testing::Types<
+    Combination<B16, B16, B16, B16>, Combination<B16, B16, B16, float>, Combination<B16, F16, F16, B16>,
+    Combination<B16, F16, float, float>, Combination<B16, float, B16, B16>, Combination<B16, float, float, float>,
+    Combination<F16, F16, F16, F16>, Combination<F16, F16, F16, float>, Combination<F16, B16, B16, F16>,
+    Combination<F16, B16, float, float>, Combination<F16, float, F16, F16>, Combination<float, B16, B16, float>,
+    Combination<float, F16, F16, float>, Combination<float, B16, F16, float>, Combination<float, float, B16, float>,
+    Combination<float, F16, float, float>, Combination<float, float, float, float>>;
+TYPED_TEST_SUITE(SemanticsTypes, Combinations);
+
+template <class C>
+struct TypedArrays {
+  Array<C, 4> context;
+  Array<float, 3> row_max, row_sum, lse, sink_weights;
+  Array<float, 4> weights;
+
+  TypedArrays(Index B, Index H, Index L, Index S, Index Dv, const Layout<4>& layout)
+      : context({B, H, L, Dv}, layout),
+        row_max({B, H, L}),
+        row_sum({B, H, L}),
+        lse({B, H, L}),
+        sink_weights({B, H, L}),
+        weights({B, H, L, S}) {}
+  AttentionOutputs<C> views() {
+    return {.context = context.view(),
+            .row_max = row_max.view(),
+            .row_sum = row_sum.view(),
+            .lse = lse.view(),
+            .weights = weights.view(),
+            .sink_weights = sink_weights.view()};
+  }
+};
+
+// Every random call: strided, misaligned, packed, masked, biased, with sinks and poison. The bits of the floats, and
+// nothing beside the context's elements is written.
+TYPED_TEST(SemanticsTypes, BitsOfTheWidenedNumbersRoundedOnce) {
+  using Query = typename TypeParam::Query;
+  using Key = typename TypeParam::Key;
+  using Value = typename TypeParam::Value;
+  using Context = typename TypeParam::Context;
+  for (std::uint64_t seed = 1; seed <= 60; ++seed) {
+    const AttentionCase<float> call = random_attention_case<float>(seed);
+    SCOPED_TRACE("seed " + std::to_string(seed) + ": " + call.text);
+    Random random(seed + 1000);
+    const auto query = rounded<Query>(call.query, random_layout<4>(random, true));
+    const auto key = rounded<Key>(call.key, random_layout<4>(random, true));
+    const auto value = rounded<Value>(call.value, random_layout<4>(random, true));
+    const auto wide_query = widened(query), wide_key = widened(key), wide_value = widened(value);
+    const Layout<4> layout = random_layout<4>(random, true);
+    on_every_instruction_set([&](const kernels::KernelTable&) {
+      const AttentionArrays<float> expected = run_attention<float>(wide_query, wide_key, wide_value, call.options);
+      TypedArrays<Context> got(call.B(), call.H(), call.L(), call.S(), call.Dv(), layout);
+      attention_forward(query.view(), key.view(), value.view(), got.views(), call.options);
+      EXPECT_EQ(number_bits(got.context.values()), number_bits(round_all<Context>(expected.context.values())));
+      EXPECT_EQ(bits_of(got.row_max), bits_of(*expected.row_max));
+      EXPECT_EQ(bits_of(got.row_sum), bits_of(*expected.row_sum));
+      EXPECT_EQ(bits_of(got.lse), bits_of(*expected.lse));
+      EXPECT_EQ(bits_of(got.sink_weights), bits_of(*expected.sink_weights));
+      EXPECT_EQ(bits_of(got.weights), bits_of(*expected.weights));
+      EXPECT_TRUE(got.context.surroundings_untouched());
+    });
+    if (testing::Test::HasFailure()) return;
+  }
+}
+
+// Sums and scores are in float: the error before the last rounding is within the bound of float (section 4).
+TYPED_TEST(SemanticsTypes, WithinTheBoundOfFloat) {
+  const auto inputs = AttentionInputs<float>::normal(7, 1, 4, 2, 61, 1100, 64, 48);
+  const auto query = rounded<typename TypeParam::Query>(inputs.query);
+  const auto key = rounded<typename TypeParam::Key>(inputs.key);
+  const auto value = rounded<typename TypeParam::Value>(inputs.value);
+  const auto expected = reference::attention<float>(widened(query).view(), widened(key).view(), widened(value).view());
+  on_every_instruction_set([&](const kernels::KernelTable&) {
+    AttentionArrays<float> got = AttentionArrays<float>::dense(1, 4, 61, 1100, 48);
+    attention_forward<float>(query.view(), key.view(), value.view(), got.views());
+    matches_reference(got, expected);
+  });
+}
+
+TYPED_TEST(SemanticsTypes, WeightsPartialsAndWholeResults) {
+  using Query = typename TypeParam::Query;
+  const auto inputs = AttentionInputs<float>::normal(8, 1, 4, 2, 9, 1500, 20, 33);
+  const auto query = rounded<Query>(inputs.query);
+  const auto key = rounded<typename TypeParam::Key>(inputs.key);
+  const auto value = rounded<typename TypeParam::Value>(inputs.value);
+  const auto wide_query = widened(query), wide_key = widened(key), wide_value = widened(value);
+  const AttentionArrays<float> expected = run_attention<float>(wide_query, wide_key, wide_value);
+
+  // Chosen rows of the weights.
+  const std::vector<RowRange> rows{{2, 5}, {0, 1}};
+  Array<float, 4> weights({1, 4, 4, 1500}), wide_weights({1, 4, 4, 1500});
+  const WeightsRequest<float> request{
+      .row_max = expected.row_max->view(), .row_sum = expected.row_sum->view(), .rows = rows};
+  attention_weights<float>(query.view(), key.view(), request, weights.view());
+  attention_weights<float>(wide_query.view(), wide_key.view(), request, wide_weights.view());
+  EXPECT_EQ(bits_of(weights), bits_of(wide_weights));
+
+  // Partial results are floats, and merge to the whole.
+  Array<float, 5> sums({2, 1, 4, 9, 33});
+  Array<float, 4> row_max({2, 1, 4, 9}), row_sum({2, 1, 4, 9});
+  attention_partials(
+      query.view(), key.view(), value.view(),
+      AttentionPartials<float>{.accumulator = sums.view(), .row_max = row_max.view(), .row_sum = row_sum.view()});
+  Array<float, 4> context({1, 4, 9, 33});
+  attention_merge({.accumulator = sums.view(), .row_max = row_max.view(), .row_sum = row_sum.view()}, {},
+                  AttentionOutputs<float>{.context = context.view()});
+  EXPECT_EQ(bits_of(context), bits_of(expected.context));
+
+  const AttentionResult<Query> whole = attention_with_weights<Query>(query.view(), key.view(), value.view());
+  EXPECT_EQ(number_bits(std::vector<Query>(whole.context.data(), whole.context.data() + whole.context.size())),
+            number_bits(round_all<Query>(expected.context.values())));
+  EXPECT_EQ(bits_of(std::vector<float>(whole.weights.data(), whole.weights.data() + whole.weights.size())),
+            bits_of(*expected.weights));
+}
+
+// ---- rounding
+
+// A mean whose double rounding, first to a type between, would differ: the float lies just beside a midpoint.
+TEST(ContextTypes, RoundedOnceFromFloat) {
+  // float16: 1 + 2⁻¹¹ is the midpoint of 1 and 1 + 2⁻¹⁰. In bfloat16 first, all of these would be 1.
+  const std::array<float, 4> values{1 + 0x1p-11f, 1 + 0x1p-11f + 0x1p-23f, 1 + 0x1p-11f - 0x1p-23f, 1 + 3 * 0x1p-11f};
+  const std::array<float, 4> expected{1, 1 + 0x1p-10f, 1, 1 + 0x1p-9f};
+  const Array<float16, 4> zero = zeros<float16>({1, 1, 1, 1});
+  Array<float, 4> value({1, 1, 1, 4});
+  value.for_each_index([&](const auto& at) { value.set(at, values[static_cast<std::size_t>(at[3])]); });
+  Array<float16, 4> context({1, 1, 1, 4});
+  attention_forward(zero.view(), zero.view(), value.view(), AttentionOutputs<float16>{.context = context.view()});
+  for (std::size_t c = 0; c < 4; ++c) {
+    EXPECT_EQ(static_cast<float>(context.get({0, 0, 0, static_cast<Index>(c)})), expected[c]) << c;
+  }
+}
+
+TEST(ContextTypes, BeyondTheLargestNumberLiesInfinity) {
+  const std::array<float, 6> values{65504, 65519.99f, 65520, -65520, 1e30f, -3e38f};
+  const std::array<float, 6> halves{65504, 65504, INFINITY, -INFINITY, INFINITY, -INFINITY};
+  const Array<float16, 4> zero = zeros<float16>({1, 1, 1, 1});
+  Array<float, 4> value({1, 1, 1, 6});
+  value.for_each_index([&](const auto& at) { value.set(at, values[static_cast<std::size_t>(at[3])]); });
+  Array<float16, 4> context({1, 1, 1, 6});
+  Array<float, 4> wide({1, 1, 1, 6});
+  attention_forward(zero.view(), zero.view(), value.view(), AttentionOutputs<float16>{.context = context.view()});
+  attention_forward(zero.view(), zero.view(), value.view(), AttentionOutputs<float>{.context = wide.view()});
+  for (std::size_t c = 0; c < 6; ++c) {
+    EXPECT_EQ(static_cast<float>(context.get({0, 0, 0, static_cast<Index>(c)})), halves[c]) << c;
+    EXPECT_EQ(wide.get({0, 0, 0, static_cast<Index>(c)}), values[c]) << c;
+  }
+  // Means of the largest number stay it, although their sum is far beyond the type's range.
+  Array<float16, 4> many({1, 1, 3000, 2});
+  many.for_each_index([&](const auto& at) { many.set(at, float16(65504.0f)); });
+  const Array<float16, 4> keys = zeros<float16>({1, 1, 3000, 1});
+  Array<float16, 4> mean({1, 1, 1, 2});
+  attention_forward(zero.view(), keys.view(), many.view(), AttentionOutputs<float16>{.context = mean.view()});
+  EXPECT_EQ(number_bits(mean.values()), (std::vector<std::uint64_t>{0x7bff, 0x7bff}));
+}
+
+// ---- bias
+
+TEST(BiasTypes, FloatOrTheQuerys) {
+  const auto inputs = AttentionInputs<float>::normal(9, 1, 2, 2, 5, 70, 8, 8);
+  Random random(10);
+  const Array<float, 4> bias = normal_array<float, 4>(random, {1, 2, 5, 70}, 3);
+  const auto run = [&]<class E>(E) {
+    const auto query = rounded<E>(inputs.query), key = rounded<E>(inputs.key), value = rounded<E>(inputs.value);
+    const auto narrow = rounded<E>(bias);
+    const auto same = widened(narrow);
+    Array<float, 4> a({1, 2, 5, 8}), b({1, 2, 5, 8});
+    attention_forward<float>(query.view(), key.view(), value.view(), {.context = a.view()},
+                             {.bias = std::as_const(narrow).view()});
+    attention_forward<float>(query.view(), key.view(), value.view(), {.context = b.view()},
+                             {.bias = std::as_const(same).view()});
+    EXPECT_EQ(bits_of(a), bits_of(b));
+    const auto expected = reference::attention<float>(widened(query).view(), widened(key).view(), widened(value).view(),
+                                                      {.bias = std::as_const(narrow).view()});
+    AttentionArrays<float> got;
+    got.context = std::move(a);
+    matches_reference(got, expected);
+  };
+  run(bfloat16{});
+  run(float16{});
+}
+
+// ---- refusals
+
+TEST(Refusals, TypesThatDoNotFitTheQuery) {
+  const Array<bfloat16, 4> b16({1, 1, 4, 4});
+  const Array<float16, 4> f16({1, 1, 4, 4});
+  const Array<float, 4> f32({1, 1, 4, 4});
+  const Array<double, 4> f64({1, 1, 4, 4});
+  Array<bfloat16, 4> out_b16({1, 1, 4, 4});
+  Array<float16, 4> out_f16({1, 1, 4, 4});
+  Array<float, 4> out_f32({1, 1, 4, 4});
+  const std::string begin = "attention_forward: ";
+  const auto forward = [](const auto& query, auto& context, const AttentionOptions<float>& options = {}) {
+    return refusal([&] {
+      attention_forward(
+          query.view(), query.view(), query.view(),
+          AttentionOutputs<std::remove_reference_t<decltype(context.view()(0, 0, 0, 0))>>{.context = context.view()},
+          options);
+    });
+  };
+  EXPECT_EQ(forward(f32, out_b16), begin + "context has type bfloat16; expected float32 as query");
+  EXPECT_EQ(forward(f32, out_f16), begin + "context has type float16; expected float32 as query");
+  EXPECT_EQ(forward(b16, out_f16), begin + "context has type float16; expected float32, or bfloat16 as query");
+  EXPECT_EQ(forward(f16, out_b16), begin + "context has type bfloat16; expected float32, or float16 as query");
+  EXPECT_EQ(forward(f32, out_f32, {.bias = b16.view()}), begin + "bias has type bfloat16; expected float32 as query");
+  EXPECT_EQ(forward(b16, out_f32, {.bias = f16.view()}),
+            begin + "bias has type float16; expected float32, or bfloat16 as query");
+  EXPECT_EQ(forward(f16, out_f32, {.bias = f64.view()}),
+            begin + "bias has type float64; expected float32, or float16 as query");
+  EXPECT_EQ(forward(b16, out_b16, {.bias = b16.view()}), "accepted");
+  EXPECT_EQ(forward(f16, out_f32, {.bias = f32.view()}), "accepted");
+  // What the types of C++ refuse: double beside anything else.
+  EXPECT_FALSE((std::is_constructible_v<InputView<double, 4>, TensorView<const float, 4>>));
+  EXPECT_FALSE((std::is_constructible_v<InputView<double, 4>, TensorView<const bfloat16, 4>>));
+  EXPECT_FALSE((std::is_constructible_v<InputView<float, 4>, TensorView<const double, 4>>));
+  EXPECT_FALSE((std::is_constructible_v<InputView<float, 4>, TensorView<const std::int32_t, 4>>));
+}
+
+// Ranges of bytes, not of elements: two bytes of one array beside four of another.
+TEST(Refusals, OverlapIsCountedInBytes) {
+  constexpr Index L = 3, D = 4;
+  std::vector<float> memory(64);
+  std::byte* const at = reinterpret_cast<std::byte*>(memory.data());
+  const Array<float16, 4> query = zeros<float16>({1, 1, L, D});
+  const auto call = [&](Index key_byte, Index context_byte) {
+    const TensorView<const float16, 4> key(reinterpret_cast<const float16*>(at + key_byte), {1, 1, L, D});
+    const TensorView<float, 4> context(reinterpret_cast<float*>(at + context_byte), {1, 1, L, D});
+    return refusal(
+        [&] { attention_forward(query.view(), key, query.view(), AttentionOutputs<float>{.context = context}); });
+  };
+  const std::string overlap = "attention_forward: context overlaps key; expected separate memory";
+  EXPECT_EQ(call(0, 24), "accepted");  // 24 bytes of keys
+  EXPECT_EQ(call(0, 22), overlap);
+  EXPECT_EQ(call(48, 0), "accepted");  // 48 bytes of context
+  EXPECT_EQ(call(47, 0), overlap);
+}
+
+}  // namespace
+}  // namespace regard

@@ -1,0 +1,195 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// Caches of bfloat16 and float16: half the bytes, and the bits of attention_forward over the same numbers, for every
+// type of query and context that fits.
+//
+//     kinds of cache × (query, cache, context) × pieces, forks, cuts, threads, instruction sets
+//
+// Read next: kv_cache_test.cpp, attention_types_test.cpp.
+#include "attention_cases.h"
+#include "attention_checks.h"
+#include "regard/kv_cache.h"
+
+namespace regard {
+namespace {
+
+template <class Q, class K, class C>
+struct Combination {
+  using Query = Q;
+  using Stored = K;
+  using Context = C;
+};
+
+template <class Combined>
+class KvCacheTypes : public testing::Test {};
+using Combinations = testing::Types<Combination<float, bfloat16, float>, Combination<float, float16, float>,
+                                    Combination<bfloat16, bfloat16, bfloat16>, Combination<bfloat16, bfloat16, float>,
+                                    Combination<bfloat16, float16, bfloat16>, Combination<bfloat16, float, bfloat16>,
+                                    Combination<float16, float16, float16>, Combination<float16, bfloat16, float>,
+                                    Combination<float16, bfloat16, float16>, Combination<float16, float, float16>>;
+TYPED_TEST_SUITE(KvCacheTypes, Combinations);
+
+constexpr Index kSequences = 2, kKeyHeads = 2, kDepth = 11, kColumns = 37, kCapacity = 1200;
+
+std::vector<KvCacheShape> kinds() {
+  const KvCacheShape contiguous{.num_sequences = kSequences,
+                                .num_key_heads = kKeyHeads,
+                                .depth = kDepth,
+                                .columns = kColumns,
+                                .capacity = kCapacity};
+  KvCacheShape paged = contiguous, ring = contiguous;
+  paged.page_keys = 64;
+  paged.num_pages = 2 * ((kCapacity + 63) / 64);
+  ring.ring = true;
+  return {contiguous, paged, ring};
+}
+
+template <class E, int Rank>
+Array<E, Rank> random_numbers(Random& random, const std::array<Index, static_cast<std::size_t>(Rank)>& shape) {
+  Array<E, Rank> array(shape, random_layout<Rank>(random, true));
+  array.for_each_index([&](const auto& at) { array.set(at, E(static_cast<float>(random.normal()))); });
+  return array;
+}
+
+// The first `count` keys from `first` on of (B, Hkv, S, …), of one sequence.
+template <class E>
+TensorView<const E, 3> piece(const Array<E, 4>& from, Index sequence, Index first, Index count) {
+  const TensorView<const E, 4> view = from.view();
+  return {view.pointer(sequence, 0, first, 0),
+          {kKeyHeads, count, view.shape[3]},
+          {view.strides[1], view.strides[2], view.strides[3]}};
+}
+
+template <class E>
+std::vector<std::uint64_t> number_bits(const Array<E, 4>& array) {
+  std::vector<std::uint64_t> bits;
+  for (const E x : array.values()) {
+    const float wide = static_cast<float>(x);
+    if constexpr (sizeof(E) == 2) {
+      bits.push_back(wide != wide ? 0x7fffu : x.bits);
+    } else {
+      bits.push_back(wide != wide ? 0x7fc00000u : std::bit_cast<std::uint32_t>(wide));
+    }
+  }
+  return bits;
+}
+
+template <class Q, class K, class C>
+void expect_forward_bits(const KvCache<K>& cache, const Array<Q, 4>& query, const Array<K, 4>& key,
+                         const Array<K, 4>& value, AttentionOptions<float> options, int num_threads) {
+  const auto& [B, H, L, D] = query.shape();
+  Array<C, 4> got({B, H, L, kColumns}), expected({B, H, L, kColumns});
+  Array<float, 3> got_lse({B, H, L}), expected_lse({B, H, L});
+  attention_decode(query.view(), cache, AttentionOutputs<C>{.context = got.view(), .lse = got_lse.view()}, options,
+                   {.num_threads = num_threads});
+  std::vector<Index> lengths;
+  for (Index s = 0; s < B; ++s) lengths.push_back(cache.length(s));
+  options.key_lengths = lengths;
+  attention_forward(query.view(), key.view(), value.view(),
+                    AttentionOutputs<C>{.context = expected.view(), .lse = expected_lse.view()}, options);
+  EXPECT_EQ(number_bits(got), number_bits(expected));
+  EXPECT_EQ(bits_of(got_lse), bits_of(expected_lse));
+}
+
+TYPED_TEST(KvCacheTypes, DecodesToTheBitsOfForward) {
+  using Q = typename TypeParam::Query;
+  using K = typename TypeParam::Stored;
+  using C = typename TypeParam::Context;
+  Random random(3);
+  const auto key = random_numbers<K, 4>(random, {kSequences, kKeyHeads, 1150, kDepth});
+  auto value = random_numbers<K, 4>(random, {kSequences, kKeyHeads, 1150, kColumns});
+  // Poison: later queries see it, earlier ones must not know of it.
+  value.set({0, 1, 900, 5}, K(std::numeric_limits<float>::infinity()));
+  value.set({1, 0, 33, 36}, K(std::numeric_limits<float>::quiet_NaN()));
+  on_every_instruction_set([&](const kernels::KernelTable&) {
+    for (const KvCacheShape& shape : kinds()) {
+      KvCache<K> cache(shape);
+      EXPECT_LT(KvCache<K>::bytes(shape),
+                sizeof(K) == 2 ? KvCache<float>::bytes(shape) * 6 / 10 : KvCache<float>::bytes(shape) + 1);
+      Index at = 0;
+      for (const Index n : {1, 30, 2, 64, 1000, 33, 20}) {
+        for (const Index s : {0, 1}) cache.append(s, piece(key, s, at, n), piece(value, s, at, n));
+        at += n;
+      }
+      ASSERT_EQ(at, 1150);
+      for (const Index L : {1, 17}) {
+        const auto query = random_numbers<Q, 4>(random, {kSequences, 6, L, kDepth});
+        for (const int threads : {1, 3}) {
+          expect_forward_bits<Q, K, C>(cache, query, key, value, {.query_offset = Index{0}}, threads);
+          expect_forward_bits<Q, K, C>(cache, query, key, value, {.causal = true, .query_offset = Index{880}}, threads);
+          expect_forward_bits<Q, K, C>(
+              cache, query, key, value,
+              {.causal = true, .query_offset = QueryAlignment::bottom_right, .window = {700, 0}}, threads);
+        }
+      }
+    }
+  });
+}
+
+template <class K>
+class KvCacheOfTwoBytes : public testing::Test {};
+using TwoBytes = testing::Types<bfloat16, float16>;
+TYPED_TEST_SUITE(KvCacheOfTwoBytes, TwoBytes);
+
+TYPED_TEST(KvCacheOfTwoBytes, ForkTruncateAndOpenAgain) {
+  using K = TypeParam;
+  Random random(4);
+  const auto key = random_numbers<K, 4>(random, {kSequences, kKeyHeads, 300, kDepth});
+  const auto value = random_numbers<K, 4>(random, {kSequences, kKeyHeads, 300, kColumns});
+  const auto query = random_numbers<float, 4>(random, {kSequences, 4, 3, kDepth});
+  KvCacheShape shape = kinds()[1];
+  std::vector<std::byte> memory(static_cast<std::size_t>(KvCache<K>::bytes(shape)) + 64, std::byte{0xff});
+  void* aligned = memory.data();
+  std::size_t space = memory.size();
+  std::align(64, space - 64, aligned, space);
+  const std::span<std::byte> block(static_cast<std::byte*>(aligned),
+                                   static_cast<std::size_t>(KvCache<K>::bytes(shape)));
+  KvCache<K> cache(shape, block);
+  cache.append(0, piece(key, 0, 0, 200), piece(value, 0, 0, 200));
+  cache.fork(0, 1);
+  cache.truncate(0, 70);
+  cache.append(0, piece(key, 0, 70, 100), piece(value, 0, 70, 100));
+  // Sequence 1 has the first 200 keys of sequence 0.
+  Array<K, 4> both_keys({kSequences, kKeyHeads, 200, kDepth}), both_values({kSequences, kKeyHeads, 200, kColumns});
+  both_keys.for_each_index([&](const auto& i) { both_keys.set(i, key.get({0, i[1], i[2], i[3]})); });
+  both_values.for_each_index([&](const auto& i) { both_values.set(i, value.get({0, i[1], i[2], i[3]})); });
+  const auto check = [&](const KvCache<K>& of) {
+    EXPECT_EQ(of.length(0), 170);
+    EXPECT_EQ(of.length(1), 200);
+    expect_forward_bits<float, K, float>(of, query, both_keys, both_values, {.query_offset = Index{0}}, 2);
+  };
+  check(cache);
+  check(KvCache<K>::open(block));
+}
+
+TYPED_TEST(KvCacheOfTwoBytes, RefusesABlockOfAnotherType) {
+  using K = TypeParam;
+  using Other = std::conditional_t<std::is_same_v<K, bfloat16>, float16, bfloat16>;
+  KvCache<K> cache(kinds()[0]);
+  const std::span<std::byte> block(const_cast<std::byte*>(cache.memory().data()), cache.memory().size());
+  const auto opened = [&]<class T>(T) { return refusal<std::runtime_error>([&] { KvCache<T>::open(block); }); };
+  const std::string holds = std::string("KvCache: byte 12: holds ") + type_name(kElementType<K>) + "; expected ";
+  EXPECT_EQ(opened(K{}), "accepted");
+  EXPECT_EQ(opened(Other{}), holds + type_name(kElementType<Other>));
+  EXPECT_EQ(opened(float{}), holds + "float32");
+  EXPECT_EQ(opened(double{}), holds + "float64");
+  block[14] = std::byte{7};
+  EXPECT_TRUE(opened(K{}).starts_with("KvCache: byte 12: holds type ")) << opened(K{});
+}
+
+TYPED_TEST(KvCacheOfTwoBytes, RefusesAContextThatFitsNeitherTypeOfTheQuery) {
+  using K = TypeParam;
+  Random random(5);
+  KvCache<K> cache(kinds()[0]);
+  const auto query = random_numbers<float, 4>(random, {kSequences, 2, 1, kDepth});
+  Array<K, 4> context({kSequences, 2, 1, kColumns});
+  EXPECT_EQ(
+      refusal([&] {
+        attention_decode(query.view(), cache, AttentionOutputs<K>{.context = context.view()},
+                         {.query_offset = Index{0}});
+      }),
+      std::string("attention_decode: context has type ") + type_name(kElementType<K>) + "; expected float32 as query");
+}
+
+}  // namespace
+}  // namespace regard
