@@ -59,8 +59,8 @@ std::int32_t status_of(Function function) noexcept {
 }
 
 std::string type_text(std::int32_t dtype) {
-  constexpr const char* kNames[] = {"none", "f32", "f64", "bool", "i32", "i64"};
-  return dtype >= 0 && dtype < 6 ? kNames[dtype] : "number " + std::to_string(dtype);
+  constexpr const char* kNames[] = {"none", "f32", "f64", "bool", "i32", "i64", "bf16", "f16"};
+  return dtype >= 0 && dtype < 8 ? kNames[dtype] : "number " + std::to_string(dtype);
 }
 
 template <class T>
@@ -70,6 +70,8 @@ constexpr std::int32_t dtype_of() {
   if constexpr (std::is_same_v<T, bool>) return REGARD_BOOL;
   if constexpr (std::is_same_v<T, std::int32_t>) return REGARD_I32;
   if constexpr (std::is_same_v<T, std::int64_t>) return REGARD_I64;
+  if constexpr (std::is_same_v<T, bfloat16>) return REGARD_BF16;
+  if constexpr (std::is_same_v<T, float16>) return REGARD_F16;
 }
 
 // A caller's struct, whatever version of it the caller was compiled with.
@@ -123,6 +125,21 @@ TensorView<T, Rank> required(const char* operator_name, const char* name, const 
   return view_of<T, Rank>(operator_name, name, *array);
 }
 
+// Numbers that are computed with as T.
+template <class T, int Rank>
+InputView<T, Rank> numbers_of(const char* operator_name, const char* name, const regard_input* array) {
+  if constexpr (std::is_same_v<T, float>) {
+    if (array != nullptr && array->dtype == REGARD_BF16)
+      return view_of<const bfloat16, Rank>(operator_name, name, *array);
+    if (array != nullptr && array->dtype == REGARD_F16)
+      return view_of<const float16, Rank>(operator_name, name, *array);
+    if (array != nullptr && is_given(*array) && array->dtype != REGARD_F32) {
+      refuse(operator_name, std::string(name) + " has type " + type_text(array->dtype) + "; expected f32, bf16 or f16");
+    }
+  }
+  return required<const T, Rank>(operator_name, name, array);
+}
+
 template <class T>
 std::span<const T> span_of(const char* operator_name, const char* name, const regard_input& array) {
   const auto view = view_of<const T, 1>(operator_name, name, array);
@@ -170,10 +187,19 @@ AttentionOptions<T> options_of(const char* name, const regard_attention_options*
   options.block_mask = view_of<const bool, 4>(name, "block_mask", o.block_mask);
   options.block_size = {o.block_size[0], o.block_size[1]};
   options.mask = view_of<const bool, 4>(name, "mask", o.mask);
-  if (o.bias.dtype == REGARD_F64) {
-    options.bias = view_of<const double, 4>(name, "bias", o.bias);
-  } else {
-    options.bias = view_of<const float, 4>(name, "bias", o.bias);
+  const auto bias = [&]<class E>(E) { options.bias = view_of<const E, 4>(name, "bias", o.bias); };
+  switch (o.bias.dtype) {
+    case REGARD_F64:
+      bias(double{});
+      break;
+    case REGARD_BF16:
+      bias(bfloat16{});
+      break;
+    case REGARD_F16:
+      bias(float16{});
+      break;
+    default:
+      bias(float{});
   }
   options.alibi_slopes = span_of<T>(name, "alibi_slopes", o.alibi_slopes);
   options.sinks = span_of<T>(name, "sinks", o.sinks);
@@ -199,6 +225,26 @@ void with_type_of(const char* operator_name, const char* name, const regard_inpu
   if (array->dtype == REGARD_F32) return function(float{});
   if (array->dtype == REGARD_F64) return function(double{});
   refuse(operator_name, std::string(name) + " has type " + type_text(array->dtype) + "; expected f32 or f64");
+}
+
+// Calls function(T{}) for the type that attention computes with.
+template <class Function>
+void with_compute_type_of(const char* operator_name, const char* name, const regard_input* array, Function function) {
+  if (array == nullptr || !is_given(*array)) refuse(operator_name, std::string(name) + " is not given");
+  if (array->dtype == REGARD_F64) return function(double{});
+  if (array->dtype == REGARD_F32 || array->dtype == REGARD_BF16 || array->dtype == REGARD_F16) return function(float{});
+  refuse(operator_name,
+         std::string(name) + " has type " + type_text(array->dtype) + "; expected f32, f64, bf16 or f16");
+}
+
+// Calls function(C{}) for the type of a context that is computed as T.
+template <class T, class Function>
+void with_context_type(const regard_output& context, Function function) {
+  if constexpr (std::is_same_v<T, float>) {
+    if (context.dtype == REGARD_BF16) return function(bfloat16{});
+    if (context.dtype == REGARD_F16) return function(float16{});
+  }
+  function(T{});
 }
 
 }  // namespace
@@ -231,18 +277,20 @@ int32_t regard_attention_forward(const regard_input* query, const regard_input* 
                                  const regard_runtime* runtime) {
   return status_of([=] {
     const char* name = "attention_forward";
-    with_type_of(name, "query", query, [=]<class T>(T) {
+    with_compute_type_of(name, "query", query, [=]<class T>(T) {
       const regard_attention_outputs o = read_struct(name, "outputs", outputs);
-      AttentionOutputs<T> views;
-      views.context = required<T, 4>(name, "context", &o.context);
-      views.row_max = view_of<T, 3>(name, "row_max", o.row_max);
-      views.row_sum = view_of<T, 3>(name, "row_sum", o.row_sum);
-      views.lse = view_of<T, 3>(name, "lse", o.lse);
-      views.weights = view_of<T, 4>(name, "weights", o.weights);
-      views.sink_weights = view_of<T, 3>(name, "sink_weights", o.sink_weights);
-      attention_forward<T>(required<const T, 4>(name, "query", query), required<const T, 4>(name, "key", key),
-                           required<const T, 4>(name, "value", value), views, options_of<T>(name, options),
-                           runtime_of(name, runtime));
+      with_context_type<T>(o.context, [=]<class C>(C) {
+        AttentionOutputs<C> views;
+        views.context = required<C, 4>(name, "context", &o.context);
+        views.row_max = view_of<T, 3>(name, "row_max", o.row_max);
+        views.row_sum = view_of<T, 3>(name, "row_sum", o.row_sum);
+        views.lse = view_of<T, 3>(name, "lse", o.lse);
+        views.weights = view_of<T, 4>(name, "weights", o.weights);
+        views.sink_weights = view_of<T, 3>(name, "sink_weights", o.sink_weights);
+        attention_forward<C>(numbers_of<T, 4>(name, "query", query), numbers_of<T, 4>(name, "key", key),
+                             numbers_of<T, 4>(name, "value", value), views, options_of<T>(name, options),
+                             runtime_of(name, runtime));
+      });
     });
   });
 }
@@ -252,7 +300,7 @@ int32_t regard_attention_weights(const regard_input* query, const regard_input* 
                                  const regard_attention_options* options, const regard_runtime* runtime) {
   return status_of([=] {
     const char* name = "attention_weights";
-    with_type_of(name, "query", query, [=]<class T>(T) {
+    with_compute_type_of(name, "query", query, [=]<class T>(T) {
       const regard_weights_request r = read_struct(name, "request", request);
       if (r.kind != REGARD_WEIGHTS && r.kind != REGARD_SCORES) {
         refuse(name, "kind is " + std::to_string(r.kind) + "; expected 0 (weights) or 1 (scores)");
@@ -271,7 +319,7 @@ int32_t regard_attention_weights(const regard_input* query, const regard_input* 
       views.row_sum = view_of<const T, 3>(name, "row_sum", r.row_sum);
       views.rows = rows;
       views.kind = r.kind == REGARD_SCORES ? WeightsKind::scores : WeightsKind::weights;
-      attention_weights<T>(required<const T, 4>(name, "query", query), required<const T, 4>(name, "key", key), views,
+      attention_weights<T>(numbers_of<T, 4>(name, "query", query), numbers_of<T, 4>(name, "key", key), views,
                            required<T, 4>(name, "output", output), options_of<T>(name, options),
                            runtime_of(name, runtime));
     });

@@ -122,6 +122,83 @@ static void test_version_and_errors_of_no_call(void) {
   expect(sscanf(regard_version(), "%d.%d.%d", &major, &minor, &patch) == 3, "version");
 }
 
+/* A float cut to its upper half is a bf16. */
+static float upper_half(double x, uint16_t* half) {
+  float number = (float)x;
+  uint32_t bits;
+  memcpy(&bits, &number, sizeof bits);
+  *half = (uint16_t)(bits >> 16);
+  bits = (uint32_t)*half << 16;
+  memcpy(&number, &bits, sizeof number);
+  return number;
+}
+
+static void test_types_of_two_bytes(void) {
+  static call c;
+  float query[32], key[32], value[32], wide[32], context[32], number;
+  uint16_t query16[32], key16[32], value16[32], context16[32], ones[32];
+  float weights[16], weights_of_16[16], row_max[4], row_sum[4];
+  uint32_t bits;
+  int i;
+  regard_weights_request request;
+  regard_output output;
+  prepare(&c);
+  for (i = 0; i < 32; ++i) {
+    query[i] = upper_half(kQuery[i], &query16[i]);
+    key[i] = upper_half(kKey[i], &key16[i]);
+    value[i] = upper_half(kValue[i], &value16[i]);
+    ones[i] = 0x3c00;
+  }
+  memset(&c.outputs, 0, sizeof c.outputs);
+  c.outputs.struct_size = sizeof c.outputs;
+  c.outputs.row_max = output_of(row_max, REGARD_F32, 3, kRows);
+  c.outputs.row_sum = output_of(row_sum, REGARD_F32, 3, kRows);
+  c.outputs.weights = output_of(weights, REGARD_F32, 4, kSquare);
+  c.query = input_of(query, REGARD_F32, 4, kTokens);
+  c.key = input_of(key, REGARD_F32, 4, kTokens);
+  c.value = input_of(value, REGARD_F32, 4, kTokens);
+  c.outputs.context = output_of(wide, REGARD_F32, 4, kTokens);
+  expect(forward(&c) == REGARD_OK, "f32");
+  memcpy(weights_of_16, weights, sizeof weights);
+
+  /* The same numbers as bf16: the same bits, and a context that is those numbers, rounded. */
+  c.query = input_of(query16, REGARD_BF16, 4, kTokens);
+  c.key = input_of(key16, REGARD_BF16, 4, kTokens);
+  c.value = input_of(value16, REGARD_BF16, 4, kTokens);
+  c.outputs.context = output_of(context, REGARD_F32, 4, kTokens);
+  expect(forward(&c) == REGARD_OK, "bf16 to f32");
+  expect(memcmp(context, wide, sizeof wide) == 0, "the context of bf16");
+  expect(memcmp(weights, weights_of_16, sizeof weights) == 0, "the weights of bf16");
+  c.outputs.context = output_of(context16, REGARD_BF16, 4, kTokens);
+  expect(forward(&c) == REGARD_OK, "bf16 to bf16");
+  for (i = 0; i < 32; ++i) {
+    bits = (uint32_t)context16[i] << 16;
+    memcpy(&number, &bits, sizeof number);
+    expect(fabs(number - wide[i]) <= fabs(wide[i]) / 256, "a rounded context");
+  }
+  memset(&request, 0, sizeof request);
+  request.struct_size = sizeof request;
+  request.row_max = input_of(row_max, REGARD_F32, 3, kRows);
+  request.row_sum = input_of(row_sum, REGARD_F32, 3, kRows);
+  output = output_of(weights, REGARD_F32, 4, kSquare);
+  expect(regard_attention_weights(&c.query, &c.key, &request, &output, NULL, NULL) == REGARD_OK, "weights of bf16");
+  expect(memcmp(weights, weights_of_16, sizeof weights) == 0, "chosen weights of bf16");
+
+  /* Means of ones are ones. */
+  c.query = c.value = input_of(ones, REGARD_F16, 4, kTokens);
+  c.options.bias = input_of(ones, REGARD_F16, 4, kSquare);
+  c.outputs.context = output_of(context16, REGARD_F16, 4, kTokens);
+  expect(forward(&c) == REGARD_OK, "f16, keys of bf16");
+  expect(memcmp(context16, ones, sizeof ones) == 0, "the context of f16");
+
+  c.outputs.context.dtype = REGARD_BF16;
+  expect_error(forward(&c), "attention_forward: context has type bfloat16; expected float32, or float16 as query");
+  c.key.dtype = REGARD_F64;
+  expect_error(forward(&c), "attention_forward: key has type f64; expected f32, bf16 or f16");
+  c.query.dtype = REGARD_F64;
+  expect_error(forward(&c), "attention_forward: context has type bf16; expected f64");
+}
+
 static void test_document_002(void) {
   static call c;
   int row, column;
@@ -398,7 +475,7 @@ static void test_errors(void) {
   expect_error(forward(&c), "attention_forward: query is null; expected memory for shape (1, 1, 4, 8)");
   prepare(&c);
   c.query.dtype = REGARD_I32;
-  expect_error(forward(&c), "attention_forward: query has type i32; expected f32 or f64");
+  expect_error(forward(&c), "attention_forward: query has type i32; expected f32, f64, bf16 or f16");
   prepare(&c);
   c.key.dtype = REGARD_F32;
   expect_error(forward(&c), "attention_forward: key has type f32; expected f64");
@@ -470,6 +547,7 @@ static void test_errors(void) {
 int main(void) {
   test_version_and_errors_of_no_call();
   test_document_002();
+  test_types_of_two_bytes();
   test_weights_and_scores_of_chosen_rows();
   test_f32_and_strides();
   test_visibility_options();

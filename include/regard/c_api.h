@@ -31,7 +31,15 @@ enum regard_status {
   REGARD_INTERNAL = 4
 };
 
-enum regard_dtype { REGARD_F32 = 1, REGARD_F64 = 2, REGARD_BOOL = 3, REGARD_I32 = 4, REGARD_I64 = 5 };
+enum regard_dtype {
+  REGARD_F32 = 1,
+  REGARD_F64 = 2,
+  REGARD_BOOL = 3,
+  REGARD_I32 = 4,
+  REGARD_I64 = 5,
+  REGARD_BF16 = 6, /* two bytes, as a uint16_t holds them: the upper half of a float */
+  REGARD_F16 = 7   /* two bytes, IEEE 754 binary16 */
+};
 
 /* Element (i, j, …) lies at data[i * strides[0] + j * strides[1] + …]. Strides count elements, not bytes; they may be
  * zero or negative. strides NULL: dense, last axis contiguous. A REGARD_BOOL element is a byte, 0 or 1, nothing else.
@@ -62,7 +70,8 @@ enum regard_query_offset_kind {
   REGARD_OFFSET_NUMBERS = 4 /* query_offsets */
 };
 
-/* All zero but struct_size is the default: no mask, no bias, scale 1 / sqrt(D). T is the type of query. */
+/* All zero but struct_size is the default: no mask, no bias, scale 1 / sqrt(D). T is the type computed with: f64 where
+ * query is f64, else f32. */
 typedef struct regard_attention_options {
   size_t struct_size; /* sizeof(regard_attention_options), where it was compiled */
   int32_t causal;
@@ -82,7 +91,7 @@ typedef struct regard_attention_options {
   regard_input block_mask;     /* bool (B|1, H|1, blocks of L, blocks of S) */
   int64_t block_size[2];
   regard_input mask;         /* bool, broadcastable to (B, H, L, S) */
-  regard_input bias;         /* f32 or T, broadcastable to (B, H, L, S) */
+  regard_input bias;         /* f32 or the type of query, broadcastable to (B, H, L, S) */
   regard_input alibi_slopes; /* T (H) */
   regard_input sinks;        /* T (H) */
   int32_t has_soft_cap;
@@ -91,7 +100,7 @@ typedef struct regard_attention_options {
   double scale;
 } regard_attention_options;
 
-/* What is written: context always, the others where given. All of type T. */
+/* What is written: context always, the others where given. All of type T; context may have the type of query. */
 typedef struct regard_attention_outputs {
   size_t struct_size;
   regard_output context;      /* (B, H, L, Dv) */
@@ -127,7 +136,7 @@ REGARD_EXPORT const char* regard_last_error(void);
 REGARD_EXPORT int32_t regard_attention_options_init(regard_attention_options* options, size_t struct_size);
 
 /* context = softmax(scores over visible keys) · value, scores = soft_cap(scale · query · keyᵀ) + ALiBi + bias.
- *   query (B, H, L, D), key (B, Hkv, S, D), value (B, Hkv, S, Dv): all f32 or all f64.
+ *   query (B, H, L, D), key (B, Hkv, S, D), value (B, Hkv, S, Dv): all f64, or each f32, bf16 or f16.
  * options and runtime may be NULL. The same bits as attention_forward of attention.h. */
 REGARD_EXPORT int32_t regard_attention_forward(const regard_input* query, const regard_input* key,
                                                const regard_input* value, const regard_attention_outputs* outputs,
