@@ -26,10 +26,10 @@ CommandOption read_option(const CLI::Option& option) {
 }
 
 CommandTree read_command(const CLI::App& app, bool is_program) {
-  CommandTree command{is_program ? "" : app.get_name(), app.get_description(), app.get_footer(), {}, {}};
+  CommandTree command{is_program ? "" : app.get_name(), one_line(app.get_description()), app.get_footer(), {}, {}};
   for (const std::string& title : app.get_groups()) {
     if (title.empty()) continue;
-    OptionGroup group{title == "Options" ? "" : title, {}};
+    OptionGroup group{title == "Options" ? "" : one_line(title), {}};
     for (const CLI::Option* option : app.get_options([&](const CLI::Option* o) { return o->get_group() == title; }))
       (option->nonpositional() ? group.options : command.arguments).push_back(read_option(*option));
     if (!group.options.empty()) command.groups.push_back(std::move(group));
@@ -55,7 +55,7 @@ ValueType value_type(const CLI::Option& option) {
   std::string_view type = shown;
   if (type.starts_with("[=") && type.ends_with(']')) type = type.substr(2, type.size() - 3);
   for (std::string_view alternative : split(type, '|')) {
-    value.alternatives.emplace_back(alternative);
+    value.alternatives.push_back(one_line(alternative));
     if (is_choice(alternative)) value.choices.emplace_back(alternative);
     if (alternative == "FILE") value.path = ValueType::Path::file;
     if (alternative == "FOLDER") value.path = ValueType::Path::folder;

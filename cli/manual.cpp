@@ -71,6 +71,11 @@ char32_t next_character(std::string_view text, std::size_t& at) {
 std::string text(std::string_view plain) {
   std::string result;
   for (std::size_t at = 0; at < plain.size();) {
+    if (static_cast<unsigned char>(plain[at]) < 0x20 || plain[at] == 0x7f) {  // roff takes none of them
+      result += ' ';
+      ++at;
+      continue;
+    }
     const char32_t c = next_character(plain, at);
     switch (c) {
       case U'\\':
@@ -212,7 +217,8 @@ std::string section(const CommandTree& command, std::string& examples) {
     if (block.title.empty()) {
       lines += ".Pp\n" + sentences(joined(block.lines, " "));
     } else if (block.title == "EXAMPLES") {
-      examples += ".Pp\n.Sy " + argument("regard " + command.name) + "\n" + literal(block.lines);
+      examples += std::string(examples.empty() ? "" : ".Pp\n") + ".Sy " + argument("regard " + command.name) + "\n" +
+                  literal(block.lines);
     } else if (block.title != "ENVIRONMENT") {
       lines += ".Pp\n.Sy " + argument(block.title) + "\n" + literal(block.lines);
     }

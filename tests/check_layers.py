@@ -7,7 +7,7 @@
     level 3  cli                      include/regard, own headers, CLI11, fmt, zlib
     -        include/regard           include/regard and the standard library
     -        tests, bench             include/regard, kernels/table.h, own headers, tests also headers of level 1
-                                      (machine.h, isa.h …); their test libraries
+                                      (machine.h, isa.h …) and of cli with CLI11; their test libraries
 """
 
 import pathlib
@@ -22,7 +22,7 @@ POSIX = {"dlfcn.h", "fcntl.h", "pthread.h", "sched.h", "signal.h", "termios.h", 
 C_STANDARD = {"math.h", "stdio.h", "stdlib.h", "string.h"}
 EXPLAIN_LIBRARIES = {"fmt", "nlohmann", "utf8proc.h"}
 LEVEL_2_WORDS = re.compile(r"\b(avx2|avx512|sse\d?|neon|simd128)\b", re.IGNORECASE)
-TEST_LIBRARIES = {"gtest", "gmock", "benchmark", "mpfr.h"}
+TEST_LIBRARIES = {"gtest", "gmock", "benchmark", "mpfr.h", "CLI"}
 
 
 def is_standard(name):
@@ -67,7 +67,7 @@ def allowed(path, bracket, name):
         system = bracket == "<" and (is_posix(name) or name in INTRINSICS | {"xmmintrin.h", "stdlib.h"})
         system = system or (bracket == "<" and path.suffix == ".c" and name in C_STANDARD)
         own = own_folder(folder, name) or own_folder(ROOT / "tests", name)
-        own = own or (top == "tests" and "/" not in name and own_folder(ROOT / "src", name))
+        own = own or (top == "tests" and "/" not in name and (own_folder(ROOT / "src", name) or own_folder(ROOT / "cli", name)))
         third_party = library in TEST_LIBRARIES | EXPLAIN_LIBRARIES
         return public or standard or system or own or third_party or name == "kernels/table.h"
     return False

@@ -17,7 +17,7 @@ import time
 
 import pytest
 
-from program import environment, fail, succeed
+from program import PROGRAM, environment, fail, succeed
 
 ROOT = pathlib.Path(__file__).resolve().parent.parent
 SHELLS = ("bash", "zsh", "fish")
@@ -223,6 +223,46 @@ def test_zsh_takes_the_script_as_a_file_in_fpath(folder):
     shown = said("zsh", "-f", "-c", "fpath=(../functions $fpath); autoload -U compinit; compinit -D -u; "
                  "print -r -- $_comps[regard]; whence -w _regard", cwd=folder)
     assert shown == "_regard\n_regard: function\n"
+
+
+# ---- help texts that a shell would take for its own
+
+HOSTILE = ["it's", "''", '"', "$(touch x)", "`touch x`", "; touch x #", "\\", "\\'", "a]b[c", "a:b::c", "%s%n", "{a,b}", "*?[a-z]",
+           "!!", "~", "-o --help", "&& touch x", "a\nb\ttouch x", "\x1b]0;x\x07", "‮abc", "√ · …", "名", ".Sh NAME", "'br",
+           "\\fBx\\fP", "Ar No Fl", "(- *)", "$HOME", "<x>|y", "x" * 200, "one. two. Three"]
+WRITER = pathlib.Path(PROGRAM).parent / "tests" / "hostile_options"
+
+
+@pytest.mark.parametrize("shell, text", [(shell, text) for shell in SHELLS for text in [" ".join(HOSTILE), *HOSTILE]
+                                         if shell != "zsh" or text in ("it's", "\\'") or len(text) > 250])
+def test_a_hostile_help_text_breaks_no_script(folder, shell, text):
+    script = folder.parent / f"regard.{shell}"
+    script.write_bytes(subprocess.run([WRITER, shell, text], stdout=subprocess.PIPE, timeout=60, check=True).stdout)
+    said(shell, "-n", script, cwd=folder)
+    complete = COMPLETIONS[shell]
+    assert complete(folder, "regard r") == ["run"]
+    assert {word.rstrip("=") for word in complete(folder, "regard run -")} == {"-h", "--help", "-f", "--file", "--word", "--flag"}
+    assert complete(folder, "regard run --word ye") == ["yes"]
+    assert complete(folder, "regard run th") == ["that", "this"]
+    assert complete(folder, "regard run -f c") == ["c.csv"]
+    assert sorted(path.name for path in folder.iterdir()) == FILES
+    if shell == "fish":
+        listed = said("fish", "--no-config", "-c", "source $argv[1]; complete -C 'regard run --fl'", script, cwd=folder)
+        shown = re.sub("[\x00-\x1f\x7f]", " ", text)
+        assert listed.split("\t", 1)[1].strip() == shown.strip() or len(text) > 250
+
+
+@pytest.mark.parametrize("text", HOSTILE)
+def test_a_hostile_help_text_breaks_no_manual_page(text):
+    source = subprocess.run([WRITER, "man", text], stdout=subprocess.PIPE, timeout=60, check=True).stdout
+    done = subprocess.run(["mandoc", "-Tlint", "-W", "warning"], input=source, capture_output=True, timeout=60, check=False)
+    assert (done.returncode, done.stdout, done.stderr) == (0, b"", b"")
+    words = " ".join(rendered(source).split())
+    shown = " ".join(re.sub("[\x00-\x1f\x7f]", " ", text).replace("…", "...").split())
+    # The description of the command, of four of its options, the title of a group, a note, an example, the last line.
+    assert words.count(shown) >= (9 if len(text) < 70 else 4), words
+    assert re.findall("^([A-Z][A-Z ]+)$", rendered(source), re.MULTILINE) == [
+        "NAME", "SYNOPSIS", "DESCRIPTION", "COMMANDS", "ENVIRONMENT", "FILES", "EXIT STATUS", "EXAMPLES", "SEE ALSO"]
 
 
 # ---- the manual page

@@ -14,7 +14,8 @@ import pytest
 
 from program import PROGRAM, environment, fail, run, succeed
 
-SUBCOMMANDS = ["attend", "explain", "compare", "heads", "lesson", "pull", "info", "completion", "man"]
+SUBCOMMANDS = ["attend", "explain", "compare", "heads", "embed", "similar", "lesson", "pull", "info",
+               "completion", "man"]
 
 
 # ---- help and version
