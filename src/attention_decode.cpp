@@ -33,11 +33,33 @@ class CachedKeys final : public KeyPanels<T> {
   explicit CachedKeys(const KvCache<K>& cache) : cache_(cache) {}
   bool widened() const override { return !std::same_as<T, K>; }
   const T* key_panel(const Unit& unit, Index panel, T* room) const override {
-    return wide(cache_.key_panel(unit.sequence, unit.key_head, panel), cache_.shape().depth, room);
+    const K* keys = cache_.key_panel(unit.sequence, unit.key_head, panel);
+    const Index depth = cache_.shape().depth;
+    if constexpr (std::same_as<K, std::int8_t>) {
+      const float* scales = cache_.scales(unit.sequence, unit.key_head, panel);
+      for (Index d = 0; d < depth; ++d) {
+        for (Index j = 0; j < kPanel; ++j) room[d * kPanel + j] = static_cast<T>(keys[d * kPanel + j]) * scales[j];
+      }
+      return room;
+    } else {
+      return wide(keys, depth, room);
+    }
   }
   const T* value_panel(const Unit& unit, Index panel, T* room) const override {
     const Index padded_columns = (cache_.shape().columns + kPanel - 1) / kPanel * kPanel;
-    return wide(cache_.value_panel(unit.sequence, unit.key_head, panel), padded_columns, room);
+    const K* values = cache_.value_panel(unit.sequence, unit.key_head, panel);
+    if constexpr (std::same_as<K, std::int8_t>) {
+      const float* scales = cache_.scales(unit.sequence, unit.key_head, panel) + kPanel;
+      for (Index line = 0; line < padded_columns; ++line) {  // (32 columns, key)
+        const float scale = scales[line % kPanel];
+        for (Index c = 0; c < kPanel; ++c) {
+          room[line * kPanel + c] = static_cast<T>(values[line * kPanel + c]) * scale;
+        }
+      }
+      return room;
+    } else {
+      return wide(values, padded_columns, room);
+    }
   }
   bool finite(const Unit& unit, Index panel) const override {
     return cache_.values_finite(unit.sequence, unit.key_head, panel);
@@ -284,7 +306,7 @@ void check_ring(const ResolvedAttention<T>& r, const KvCache<K>& cache) {
 }  // namespace internal
 
 template <class T, class K>
-  requires(std::same_as<ComputeType<T>, ComputeType<K>>)
+  requires(std::same_as<T, double> == std::same_as<K, double>)
 void attention_decode(const InputView<ComputeType<T>, 4>& query, const KvCache<K>& cache,
                       const AttentionOutputs<T>& outputs, const AttentionOptions<ComputeType<T>>& options,
                       const Runtime& runtime) {
@@ -305,7 +327,7 @@ void attention_decode(const InputView<ComputeType<T>, 4>& query, const KvCache<K
   }
   // Only their shapes are looked at: the panels are read where they lie.
   const auto standing_for = [&](Index columns) {
-    return InputView<Compute, 4>(cache.memory().data(), kElementType<K>,
+    return InputView<Compute, 4>(cache.memory().data(), kElementType<Compute>,
                                  {shape.num_sequences, shape.num_key_heads, longest, columns}, {0, 0, 0, 0});
   };
   const AttentionCall<Compute> call{kName, query, standing_for(shape.depth), standing_for(shape.columns), true};
@@ -331,6 +353,9 @@ template void attention_decode<float, float>(const InputView<float, 4>&, const K
 template void attention_decode<float, bfloat16>(const InputView<float, 4>&, const KvCache<bfloat16>&,
                                                 const AttentionOutputs<float>&, const AttentionOptions<float>&,
                                                 const Runtime&);
+template void attention_decode<float, std::int8_t>(const InputView<float, 4>&, const KvCache<std::int8_t>&,
+                                                   const AttentionOutputs<float>&, const AttentionOptions<float>&,
+                                                   const Runtime&);
 template void attention_decode<float, float16>(const InputView<float, 4>&, const KvCache<float16>&,
                                                const AttentionOutputs<float>&, const AttentionOptions<float>&,
                                                const Runtime&);
@@ -340,6 +365,9 @@ template void attention_decode<bfloat16, float>(const InputView<float, 4>&, cons
 template void attention_decode<bfloat16, bfloat16>(const InputView<float, 4>&, const KvCache<bfloat16>&,
                                                    const AttentionOutputs<bfloat16>&, const AttentionOptions<float>&,
                                                    const Runtime&);
+template void attention_decode<bfloat16, std::int8_t>(const InputView<float, 4>&, const KvCache<std::int8_t>&,
+                                                      const AttentionOutputs<bfloat16>&, const AttentionOptions<float>&,
+                                                      const Runtime&);
 template void attention_decode<bfloat16, float16>(const InputView<float, 4>&, const KvCache<float16>&,
                                                   const AttentionOutputs<bfloat16>&, const AttentionOptions<float>&,
                                                   const Runtime&);
@@ -349,6 +377,9 @@ template void attention_decode<float16, float>(const InputView<float, 4>&, const
 template void attention_decode<float16, bfloat16>(const InputView<float, 4>&, const KvCache<bfloat16>&,
                                                   const AttentionOutputs<float16>&, const AttentionOptions<float>&,
                                                   const Runtime&);
+template void attention_decode<float16, std::int8_t>(const InputView<float, 4>&, const KvCache<std::int8_t>&,
+                                                     const AttentionOutputs<float16>&, const AttentionOptions<float>&,
+                                                     const Runtime&);
 template void attention_decode<float16, float16>(const InputView<float, 4>&, const KvCache<float16>&,
                                                  const AttentionOutputs<float16>&, const AttentionOptions<float>&,
                                                  const Runtime&);

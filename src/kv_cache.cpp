@@ -15,6 +15,7 @@
 #include <algorithm>
 #include <array>
 #include <atomic>
+#include <cmath>
 #include <cstring>
 #include <limits>
 #include <memory>
@@ -22,8 +23,9 @@
 #include <string>
 
 #include "attention_arguments.h"
-#include "elements.h"
 #include "kernels/table.h"
+#include "number_rows.h"
+#include "parallel.h"
 
 namespace regard {
 inline namespace v0 {
@@ -42,12 +44,23 @@ struct Header {
 };
 
 // What the header calls a type: its bytes, and above them a number that tells types of as many bytes apart.
-constexpr std::uint32_t type_number(ElementType type) {
-  return static_cast<std::uint32_t>(type_bytes(type)) | (type == ElementType::bfloat16 ? 0x10000u : 0u);
+struct StoredType {
+  std::uint32_t number;
+  const char* name;
+};
+constexpr StoredType kStoredTypes[] = {
+    {4, "float32"}, {8, "float64"}, {0x10002, "bfloat16"}, {2, "float16"}, {1, "int8"}};
+template <class T>
+constexpr StoredType stored_type() {
+  if constexpr (std::same_as<T, std::int8_t>) {
+    return kStoredTypes[4];
+  } else {
+    return kStoredTypes[static_cast<int>(kElementType<T>)];
+  }
 }
 std::string type_text(std::uint32_t number) {
-  for (const auto type : {ElementType::float32, ElementType::float64, ElementType::bfloat16, ElementType::float16}) {
-    if (type_number(type) == number) return type_name(type);
+  for (const StoredType& type : kStoredTypes) {
+    if (type.number == number) return type.name;
   }
   return "type " + std::to_string(number);
 }
@@ -111,11 +124,27 @@ typename KvCache<T>::Layout KvCache<T>::layout_of(const KvCacheShape& s) {
   layout.panel_users = take(layout.num_slots, sizeof(std::int32_t));
   layout.page_users = take(layout.num_pages, sizeof(std::int32_t));
   layout.finite = take(checked_product(layout.num_slots, s.num_key_heads), 1);
+  layout.scales =
+      take(checked_product(layout.num_slots, s.num_key_heads), kQuantised ? 2 * kPanel * Index{sizeof(float)} : 0);
   layout.panels =
       take(checked_product(checked_product(layout.num_pages, s.num_key_heads), layout.head_elements), sizeof(T));
   layout.bytes = at;
   return layout;
 }
+
+namespace {
+
+// Calls use(d, number) for the numbers of row i of head h.
+template <class Use>
+void for_each_number(const InputView<float, 3>& view, Index h, Index i, Use use) {
+  internal::with_element_type<float>(view.type, [&]<class S>(S) {
+    const S* row = static_cast<const S*>(view.pointer(h, i, 0));
+    for (Index d = 0; d < view.shape[2]; ++d)
+      use(d, static_cast<float>(internal::read_element(row + d * view.strides[2])));
+  });
+}
+
+}  // namespace
 
 // The parts of the block, found anew from its beginning: a cache that moves keeps no pointers.
 template <class T>
@@ -133,6 +162,9 @@ struct KvCache<T>::Block {
   std::int32_t* page_users() const { return reinterpret_cast<std::int32_t*>(at + layout.page_users); }
   std::uint8_t* finite(Index slot) const {
     return reinterpret_cast<std::uint8_t*>(at + layout.finite) + slot * shape.num_key_heads;
+  }
+  float* scales(Index slot, Index key_head) const {
+    return reinterpret_cast<float*>(at + layout.scales) + (slot * shape.num_key_heads + key_head) * 2 * kPanel;
   }
   T* head(Index slot, Index key_head) const {
     return reinterpret_cast<T*>(at + layout.panels) +
@@ -193,6 +225,7 @@ struct KvCache<T>::Block {
     for (Index h = 0; h < shape.num_key_heads; ++h) {
       std::copy_n(keys(from, h), shape.depth * kPanel, keys(to, h));
       std::copy_n(values(from, h), layout.padded_columns * kPanel, values(to, h));
+      if constexpr (kQuantised) std::copy_n(scales(from, h), 2 * kPanel, scales(to, h));
     }
     std::copy_n(finite(from), shape.num_key_heads, finite(to));
   }
@@ -214,43 +247,68 @@ struct KvCache<T>::Block {
   }
 
   // Writes `count` keys and values from lane `lane` of the slot on.
-  void write_panel(Index slot, Index lane, Index count, const TensorView<const T, 3>& key,
-                   const TensorView<const T, 3>& value, Index first) const {
+  void write_panel(Index slot, Index lane, Index count, const Given<3>& key, const Given<3>& value, Index first) const {
     for (Index h = 0; h < shape.num_key_heads; ++h) {
-      const T* k = key.pointer(h, first, 0);
-      const T* v = value.pointer(h, first, 0);
-      if constexpr (std::same_as<T, ComputeType<T>>) {
+      T* const key_panel = keys(slot, h);
+      T* const value_panel = values(slot, h);
+      if constexpr (std::same_as<T, float> || std::same_as<T, double>) {
         if (lane == 0) {
           const auto& kernel = kernels::active().template of<T>();
-          kernel.pack_keys({k, key.strides[1], key.strides[2]}, count, shape.depth, keys(slot, h));
-          kernel.pack_values({v, value.strides[1], value.strides[2]}, count, shape.columns, values(slot, h),
-                             finite(slot) + h);
+          kernel.pack_keys({key.pointer(h, first, 0), key.strides[1], key.strides[2]}, count, shape.depth, key_panel);
+          kernel.pack_values({value.pointer(h, first, 0), value.strides[1], value.strides[2]}, count, shape.columns,
+                             value_panel, finite(slot) + h);
           continue;
         }
       } else if (lane == 0) {
-        std::fill_n(keys(slot, h), shape.depth * kPanel, T{});
-        std::fill_n(values(slot, h), layout.padded_columns * kPanel, T{});
+        std::fill_n(key_panel, shape.depth * kPanel, T{});
+        std::fill_n(value_panel, layout.padded_columns * kPanel, T{});
+        if constexpr (kQuantised) std::fill_n(scales(slot, h), 2 * kPanel, 0.0f);
         finite(slot)[h] = 1;
       }
-      bool all_finite = true;
       for (Index i = 0; i < count; ++i) {
-        copy_row(shape.depth, k + i * key.strides[1], key.strides[2], keys(slot, h) + lane + i, kPanel);
-        for (Index c = 0; c < shape.columns; ++c) {
-          const T x = internal::read_element(v + i * value.strides[1] + c * value.strides[2]);
-          const auto wide = static_cast<ComputeType<T>>(x);
-          all_finite = all_finite && wide - wide == 0;
-          values(slot, h)[c / kPanel * kPanel * kPanel + (lane + i) * kPanel + c % kPanel] = x;
+        const Index row = lane + i;
+        const auto key_place = [&](Index d) { return key_panel + d * kPanel + row; };
+        const auto value_place = [&](Index c) {
+          return value_panel + c / kPanel * kPanel * kPanel + row * kPanel + c % kPanel;
+        };
+        if constexpr (kQuantised) {
+          scales(slot, h)[row] = quantise(key, h, first + i, key_place);
+          scales(slot, h)[kPanel + row] = quantise(value, h, first + i, value_place);
+        } else {
+          copy_row(key, h, first + i, key_place);
+          if (!copy_row(value, h, first + i, value_place)) finite(slot)[h] = 0;
         }
       }
-      if (!all_finite) finite(slot)[h] = 0;
     }
   }
-  static void copy_row(Index count, const T* from, Index from_stride, T* to, Index to_stride) {
-    internal::copy_elements(count, from, from_stride, to, to_stride);
+  // Copies a row to where `place` says, and says whether it is finite.
+  template <class Place>
+  static bool copy_row(const Given<3>& from, Index h, Index i, const Place& place) {
+    bool all_finite = true;
+    for (Index d = 0; d < from.shape[2]; ++d) {
+      const T x = internal::read_element(from.pointer(h, i, d));
+      const auto wide = static_cast<ComputeType<T>>(x);
+      all_finite = all_finite && wide - wide == 0;
+      *place(d) = x;
+    }
+    return all_finite;
+  }
+  // Writes round(x / scale) for a row and returns its scale. The quotient of two floats, taken in double, is never
+  // rounded onto a tie. A scale among the subnormal numbers may be too small, hence the ends.
+  template <class Place>
+  static float quantise(const InputView<float, 3>& from, Index h, Index i, const Place& place) {
+    float scale = 0;
+    for_each_number(from, h, i, [&](Index, float x) { scale = std::max(scale, std::abs(x)); });
+    scale /= 127;
+    for_each_number(from, h, i, [&](Index d, float x) {
+      const double steps = scale == 0 ? 0 : std::nearbyint(static_cast<double>(x) / static_cast<double>(scale));
+      *place(d) = static_cast<std::int8_t>(std::clamp(steps, -127.0, 127.0));
+    });
+    return scale;
   }
 
-  void write(Index sequence, const TensorView<const T, 3>& key, const TensorView<const T, 3>& value,
-             Index count) const {
+  void write(Index sequence, const Given<3>& key, const Given<3>& value, Index count) const {
+    const internal::FloatingPointScope rounds_to_nearest;
     Index length = lengths()[sequence];
     for (Index done = 0; done < count;) {
       const Index lane = length % kPanel;
@@ -339,7 +397,7 @@ void KvCache<T>::format(std::span<std::byte> memory) {
   memory_ = memory.first(static_cast<std::size_t>(needed));
   Header header{.magic = {},
                 .version = kKvCacheVersion,
-                .type = type_number(kElementType<T>),
+                .type = stored_type<T>().number,
                 .num_sequences = shape.num_sequences,
                 .num_key_heads = shape.num_key_heads,
                 .depth = shape.depth,
@@ -365,8 +423,8 @@ KvCache<T> KvCache<T>::open(std::span<std::byte> memory) {
   if (std::memcmp(header.magic, kMagic, sizeof kMagic) != 0) refuse_bytes(0, "is no key/value cache");
   if (header.version != kKvCacheVersion)
     refuse_bytes(8, "version " + std::to_string(header.version) + "; expected " + std::to_string(kKvCacheVersion));
-  if (header.type != type_number(kElementType<T>))
-    refuse_bytes(12, "holds " + type_text(header.type) + "; expected " + type_name(kElementType<T>));
+  if (header.type != stored_type<T>().number)
+    refuse_bytes(12, "holds " + type_text(header.type) + "; expected " + stored_type<T>().name);
   if (header.ring != 0 && header.ring != 1) refuse_bytes(72, "ring is neither 0 nor 1");
   KvCache cache;
   cache.shape_ = {.num_sequences = header.num_sequences,
@@ -448,12 +506,44 @@ void check_sequence(const char* name, const KvCacheShape& shape, Index sequence)
         name, "there is no " + sequence_text(sequence) + "; expected 0 to " + std::to_string(shape.num_sequences - 1));
 }
 
-template <class T, int Rank>
-void check_view(const char* name, const TensorView<const T, Rank>& view,
-                const std::array<Index, static_cast<std::size_t>(Rank)>& expected) {
-  if (view.absent()) internal::refuse("KvCache::append", std::string(name) + " is missing");
-  internal::expect_shape("KvCache::append", name, view, expected);
-  internal::footprint("KvCache::append", name, view);
+template <class View>
+void check_view(const char* name, const View& view, const typename View::Shape& expected) {
+  constexpr const char* kName = "KvCache::append";
+  if (view.absent()) internal::refuse(kName, std::string(name) + " is missing");
+  if (view.shape != expected)
+    internal::refuse(kName, std::string(name) + " has shape " + internal::shape_text(view.shape) + "; expected " +
+                                internal::shape_text(expected));
+  internal::footprint(kName, name, view);
+}
+
+// What no scale can hold.
+void check_finite(const char* name, const InputView<float, 3>& view) {
+  for (Index h = 0; h < view.shape[0]; ++h) {
+    for (Index i = 0; i < view.shape[1]; ++i) {
+      for_each_number(view, h, i, [&](Index d, float x) {
+        if (x - x == 0) return;
+        internal::refuse("KvCache::append", std::string(name) + internal::shape_text(std::array{h, i, d}) + " is " +
+                                                (x > 0   ? "inf"
+                                                 : x < 0 ? "-inf"
+                                                         : "nan") +
+                                                "; expected finite numbers in a cache of int8");
+      });
+    }
+  }
+}
+
+// The first `count` rows of one sequence.
+template <class T>
+TensorView<const T, 3> rows_of(const TensorView<const T, 4>& view, Index sequence, Index count) {
+  return {view.pointer(sequence, 0, 0, 0),
+          {view.shape[1], count, view.shape[3]},
+          {view.strides[1], view.strides[2], view.strides[3]}};
+}
+InputView<float, 3> rows_of(const InputView<float, 4>& view, Index sequence, Index count) {
+  return {view.pointer(sequence, 0, 0, 0),
+          view.type,
+          {view.shape[1], count, view.shape[3]},
+          {view.strides[1], view.strides[2], view.strides[3]}};
 }
 
 void check_pages(const char* name, Index needed, Index free) {
@@ -474,12 +564,16 @@ void check_room(const KvCacheShape& shape, Index sequence, Index length, Index c
 }  // namespace
 
 template <class T>
-void KvCache<T>::append(Index sequence, TensorView<const T, 3> key, TensorView<const T, 3> value) {
+void KvCache<T>::append(Index sequence, Given<3> key, Given<3> value) {
   const ExclusiveUse use("KvCache::append", writing_);
   check_sequence("KvCache::append", shape_, sequence);
   const Index count = key.shape[1];
-  check_view<T, 3>("key", key, {shape_.num_key_heads, count, shape_.depth});
-  check_view<T, 3>("value", value, {shape_.num_key_heads, count, shape_.columns});
+  check_view("key", key, {shape_.num_key_heads, count, shape_.depth});
+  check_view("value", value, {shape_.num_key_heads, count, shape_.columns});
+  if constexpr (kQuantised) {
+    check_finite("key", key);
+    check_finite("value", value);
+  }
   const Block block = this->block();
   check_room(shape_, sequence, block.lengths()[sequence], count);
   const auto need = block.need(sequence, count);
@@ -489,11 +583,11 @@ void KvCache<T>::append(Index sequence, TensorView<const T, 3> key, TensorView<c
 }
 
 template <class T>
-void KvCache<T>::append(TensorView<const T, 4> key, TensorView<const T, 4> value, std::span<const Index> counts) {
+void KvCache<T>::append(Given<4> key, Given<4> value, std::span<const Index> counts) {
   const ExclusiveUse use("KvCache::append", writing_);
   const Index most = key.shape[2];
-  check_view<T, 4>("key", key, {shape_.num_sequences, shape_.num_key_heads, most, shape_.depth});
-  check_view<T, 4>("value", value, {shape_.num_sequences, shape_.num_key_heads, most, shape_.columns});
+  check_view("key", key, {shape_.num_sequences, shape_.num_key_heads, most, shape_.depth});
+  check_view("value", value, {shape_.num_sequences, shape_.num_key_heads, most, shape_.columns});
   if (!counts.empty() && static_cast<Index>(counts.size()) != shape_.num_sequences)
     internal::refuse("KvCache::append", "counts has " + std::to_string(counts.size()) + " entries; expected " +
                                             std::to_string(shape_.num_sequences));
@@ -506,16 +600,16 @@ void KvCache<T>::append(TensorView<const T, 4> key, TensorView<const T, 4> value
                                               "; expected 0 to " + std::to_string(most));
     check_room(shape_, s, block.lengths()[s], count_of(s));
     pages += block.need(s, count_of(s)).pages;
+    if constexpr (kQuantised) {
+      check_finite("key", rows_of(key, s, count_of(s)));
+      check_finite("value", rows_of(value, s, count_of(s)));
+    }
   }
   check_pages("KvCache::append", pages, block.free_pages());
   for (Index s = 0; s < shape_.num_sequences; ++s) {
     // The need is found again: a sequence before may have left a panel that was shared.
     block.take_pages(s, block.need(s, count_of(s)));
-    const auto of_sequence = [&](const TensorView<const T, 4>& view) {
-      return TensorView<const T, 3>(view.pointer(s, 0, 0, 0), {view.shape[1], count_of(s), view.shape[3]},
-                                    {view.strides[1], view.strides[2], view.strides[3]});
-    };
-    block.write(s, of_sequence(key), of_sequence(value), count_of(s));
+    block.write(s, rows_of(key, s, count_of(s)), rows_of(value, s, count_of(s)), count_of(s));
   }
 }
 
@@ -581,6 +675,13 @@ const T* KvCache<T>::value_panel(Index sequence, Index key_head, Index panel) co
   return block.values(block.table(sequence)[block.entry(panel)], key_head);
 }
 template <class T>
+const float* KvCache<T>::scales(Index sequence, Index key_head, Index panel) const
+  requires(kQuantised)
+{
+  const Block block = this->block();
+  return block.scales(block.table(sequence)[block.entry(panel)], key_head);
+}
+template <class T>
 bool KvCache<T>::values_finite(Index sequence, Index key_head, Index panel) const {
   const Block block = this->block();
   return block.finite(block.table(sequence)[block.entry(panel)])[key_head] != 0;
@@ -590,6 +691,7 @@ template class KvCache<float>;
 template class KvCache<double>;
 template class KvCache<bfloat16>;
 template class KvCache<float16>;
+template class KvCache<std::int8_t>;
 
 }  // namespace v0
 }  // namespace regard

@@ -43,11 +43,19 @@ struct KvCacheShape {
   friend bool operator==(const KvCacheShape&, const KvCacheShape&) = default;
 };
 
-// T is the type of keys and values: float, double, bfloat16 or float16. Numbers of two bytes stay so, in half the
-// memory, and are widened where attention_decode reads them.
+// T is the type of keys and values: float, double, bfloat16, float16 or std::int8_t. Numbers of fewer bytes than four
+// are widened where attention_decode reads them. A cache of int8 is given float, bfloat16 or float16. It keeps each key
+// and each value of a head as round(x / scale), ties to even, with scale = max |x| / 127 as a float beside it; such a
+// number is widened to float(int8) · scale, rounded once. Zeros have scale 0.
 template <class T>
 class REGARD_EXPORT KvCache {
+  static constexpr bool kQuantised = std::same_as<T, std::int8_t>;
+
  public:
+  // What append takes.
+  template <int Rank>
+  using Given = std::conditional_t<kQuantised, InputView<float, Rank>, TensorView<const T, Rank>>;
+
   // Bytes of the block. Throws std::invalid_argument for a shape that makes no sense or whose bytes no Index can count.
   static Index bytes(const KvCacheShape& shape);
 
@@ -72,11 +80,11 @@ class REGARD_EXPORT KvCache {
   Index num_free_pages() const;
 
   // Adds keys (Hkv, L, D) and values (Hkv, L, Dv) to the end of a sequence.
-  // Throws std::invalid_argument for shapes, sequence or capacity, std::runtime_error where pages run out; then
-  // nothing has changed.
-  void append(Index sequence, TensorView<const T, 3> key, TensorView<const T, 3> value);
+  // Throws std::invalid_argument for shapes, sequence or capacity, and for numbers that are not finite in a cache of
+  // int8, std::runtime_error where pages run out; then nothing has changed.
+  void append(Index sequence, Given<3> key, Given<3> value);
   // To all sequences: (B, Hkv, L, D) and (B, Hkv, L, Dv), the first counts[b] of L keys (all where counts is empty).
-  void append(TensorView<const T, 4> key, TensorView<const T, 4> value, std::span<const Index> counts = {});
+  void append(Given<4> key, Given<4> value, std::span<const Index> counts = {});
 
   // Keeps the first `length` keys. Pages that no sequence uses any more are free again.
   // Throws std::invalid_argument where that is more than there are, or less than a ring still has.
@@ -90,6 +98,9 @@ class REGARD_EXPORT KvCache {
   // The panels of 32 keys as the kernels read them (docs/kv-cache.md); panel = key / 32, of a key that is there.
   const T* key_panel(Index sequence, Index key_head, Index panel) const;
   const T* value_panel(Index sequence, Index key_head, Index panel) const;
+  // In a cache of int8: the scales of the panel's 32 keys, then of its 32 values.
+  const float* scales(Index sequence, Index key_head, Index panel) const
+    requires(kQuantised);
   // Whether every value of the panel is finite; false may also stand for a key that has gone.
   bool values_finite(Index sequence, Index key_head, Index panel) const;
 
@@ -102,7 +113,8 @@ class REGARD_EXPORT KvCache {
     Index num_slots = 0;
     Index padded_columns = 0;
     Index head_elements = 0;  // of one head in one page
-    Index lengths = 0, firsts = 0, table = 0, panel_users = 0, page_users = 0, finite = 0, panels = 0, bytes = 0;
+    Index lengths = 0, firsts = 0, table = 0, panel_users = 0, page_users = 0, finite = 0, scales = 0, panels = 0,
+          bytes = 0;
   };
   static Layout layout_of(const KvCacheShape& shape);
   struct Block;
@@ -119,7 +131,8 @@ class REGARD_EXPORT KvCache {
 
 // attention_forward over a cache: the same bits as over the keys and values that it holds, as (B, Hkv, S, D) with
 // key_lengths = the cache's lengths and S the longest of them. T, the type of the context, and K, that of the cache,
-// are both double or neither; query, context and cache have types as in attention_forward.
+// are both double or neither; query, context and cache have types as in attention_forward. A cache of int8 holds what
+// its numbers are widened to; query and weights are never quantised.
 //   query (B, H, L, D), B the cache's sequences, any L ≥ 1, H a multiple of Hkv; writes every view of outputs but
 //   weights, which must be absent (attention_weights has them from row_max and row_sum).
 // options as in attention_forward, without key_lengths and packed sequences. Query row i of sequence b is at position
@@ -129,7 +142,7 @@ class REGARD_EXPORT KvCache {
 // Throws like attention_forward, and std::invalid_argument where a query sees keys that a ring has dropped: a window
 // of w keys and L queries need a capacity of w + L − 1.
 template <class T, class K>
-  requires(std::same_as<ComputeType<T>, ComputeType<K>>)
+  requires(std::same_as<T, double> == std::same_as<K, double>)
 REGARD_EXPORT void attention_decode(const InputView<ComputeType<T>, 4>& query, const KvCache<K>& cache,
                                     const AttentionOutputs<T>& outputs,
                                     const AttentionOptions<ComputeType<T>>& options = {}, const Runtime& runtime = {});

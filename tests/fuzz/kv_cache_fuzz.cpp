@@ -53,7 +53,8 @@ void decode(const KvCache<K>& cache) {
 template <class K>
 void change(KvCache<K>& cache) {
   const regard::KvCacheShape& s = cache.shape();
-  const std::vector<K> numbers(static_cast<std::size_t>(s.num_key_heads * 33 * std::max(s.depth, s.columns)));
+  using Number = std::conditional_t<std::is_same_v<K, std::int8_t>, float, K>;
+  const std::vector<Number> numbers(static_cast<std::size_t>(s.num_key_heads * 33 * std::max(s.depth, s.columns)));
   for (Index n = 0; n < s.num_sequences; ++n) {
     const auto attempt = [](auto call) {
       try {
@@ -94,5 +95,6 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
   try_as<float>(bytes);
   try_as<regard::bfloat16>(bytes);
   try_as<regard::float16>(bytes);
+  try_as<std::int8_t>(bytes);
   return 0;
 }
