@@ -44,7 +44,9 @@ REGARD_INLINE Vec<T> load_as(const S* from) {
     std::memcpy(&narrow, static_cast<const void*>(from), sizeof narrow);
     return widen(narrow, S{});
   } else {
-    return load(from);
+    Vec<T> v;
+    std::memcpy(&v, static_cast<const void*>(from), sizeof v);
+    return v;
   }
 }
 
