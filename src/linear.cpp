@@ -74,11 +74,15 @@ void multiply(const TensorView<const T, 2>& input, const T* panels, const Tensor
   const Workspace<T> dense_bias(runtime, bias.absent() ? 0 : columns);
   if (!bias.absent()) copy_elements(columns, bias.data, bias.strides[0], dense_bias.data(), 1);
 
-  // Sixteen panels share one packing of the rows.
-  constexpr Index kGroupPanels = 16;
+  // Sixteen panels or more share one packing of the rows: more where there are rows enough for every worker, as long as
+  // the panels of a group stay in a cache of 2 to 4 MiB while they are read for one block of rows after the other.
+  constexpr Index kGroupBytes = 5 << 19;
+  const Index panel_bytes = std::max<Index>(depth, 1) * kPanel * Index{sizeof(T)};
   const Index count = num_panels(columns);
-  const Index groups = (count + kGroupPanels - 1) / kGroupPanels;
   const Index blocks = (rows + kRows - 1) / kRows;
+  const bool many_rows = blocks >= 8 * num_workers(runtime, blocks);
+  const Index group_panels = std::max<Index>(16, many_rows ? kGroupBytes / panel_bytes : 0);
+  const Index groups = (count + group_panels - 1) / group_panels;
   const int workers = alone ? 1 : num_workers(runtime, blocks * groups);
   // Kernels write dense aligned rows; any other output takes them from a tile.
   const bool direct = output.strides[1] == 1 && is_aligned(output.data);
@@ -90,8 +94,8 @@ void multiply(const TensorView<const T, 2>& input, const T* panels, const Tensor
     const Index first = task % blocks * kRows;
     const Index num_rows = std::min(kRows, rows - first);
     kernel.pack_query({input.pointer(first, 0), input.strides[0], input.strides[1]}, num_rows, depth, packed_rows);
-    const Index end_panel = std::min(count, (task / blocks + 1) * kGroupPanels);
-    for (Index panel = task / blocks * kGroupPanels; panel < end_panel; ++panel) {
+    const Index end_panel = std::min(count, (task / blocks + 1) * group_panels);
+    for (Index panel = task / blocks * group_panels; panel < end_panel; ++panel) {
       poll(runtime);
       const Index column = panel * kPanel;
       const Index width = std::min(kPanel, columns - column);

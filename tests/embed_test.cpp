@@ -81,6 +81,7 @@ TEST(EmbedTokens, VectorsHaveLengthOneAndATextWithoutIdsIsZero) {
     EXPECT_NEAR(square, 1, 1e-6);
   }
   EXPECT_EQ(row(vectors, 1), std::vector<float>(static_cast<std::size_t>(tiny().config.width)));
+  EXPECT_EQ(row(embed_tokens(tiny(), Texts{{}, {}}), 1), row(vectors, 1));
   EXPECT_EQ(embed_tokens(tiny(), {}).size(), 0);
 }
 

@@ -54,7 +54,8 @@ LayerRows::LayerRows(Index rows, const EncoderConfig& config)
 TensorView<const float, 4> heads_of(const Tensor<float, 2>& projected, Projection projection,
                                     const EncoderConfig& config) {
   const Index row = 3 * config.width;
-  return {projected.data() + static_cast<Index>(projection) * config.width,
+  const Index first = projected.size() == 0 ? 0 : static_cast<Index>(projection) * config.width;
+  return {projected.data() + first,
           {1, config.num_heads, projected.shape()[0], config.head_size()},
           {0, config.head_size(), row, 1}};
 }
