@@ -306,7 +306,6 @@ void check_ring(const ResolvedAttention<T>& r, const KvCache<K>& cache) {
 }  // namespace internal
 
 template <class T, class K>
-  requires(std::same_as<T, double> == std::same_as<K, double>)
 void attention_decode(const InputView<ComputeType<T>, 4>& query, const KvCache<K>& cache,
                       const AttentionOutputs<T>& outputs, const AttentionOptions<ComputeType<T>>& options,
                       const Runtime& runtime) {

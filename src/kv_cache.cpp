@@ -675,9 +675,8 @@ const T* KvCache<T>::value_panel(Index sequence, Index key_head, Index panel) co
   return block.values(block.table(sequence)[block.entry(panel)], key_head);
 }
 template <class T>
-const float* KvCache<T>::scales(Index sequence, Index key_head, Index panel) const
-  requires(kQuantised)
-{
+const float* KvCache<T>::scales(Index sequence, Index key_head, Index panel) const {
+  if constexpr (!kQuantised) return nullptr;
   const Block block = this->block();
   return block.scales(block.table(sequence)[block.entry(panel)], key_head);
 }

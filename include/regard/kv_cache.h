@@ -98,9 +98,8 @@ class REGARD_EXPORT KvCache {
   // The panels of 32 keys as the kernels read them (docs/kv-cache.md); panel = key / 32, of a key that is there.
   const T* key_panel(Index sequence, Index key_head, Index panel) const;
   const T* value_panel(Index sequence, Index key_head, Index panel) const;
-  // In a cache of int8: the scales of the panel's 32 keys, then of its 32 values.
-  const float* scales(Index sequence, Index key_head, Index panel) const
-    requires(kQuantised);
+  // In a cache of int8: the scales of the panel's 32 keys, then of its 32 values. nullptr in others.
+  const float* scales(Index sequence, Index key_head, Index panel) const;
   // Whether every value of the panel is finite; false may also stand for a key that has gone.
   bool values_finite(Index sequence, Index key_head, Index panel) const;
 
@@ -142,7 +141,6 @@ class REGARD_EXPORT KvCache {
 // Throws like attention_forward, and std::invalid_argument where a query sees keys that a ring has dropped: a window
 // of w keys and L queries need a capacity of w + L − 1.
 template <class T, class K>
-  requires(std::same_as<T, double> == std::same_as<K, double>)
 REGARD_EXPORT void attention_decode(const InputView<ComputeType<T>, 4>& query, const KvCache<K>& cache,
                                     const AttentionOutputs<T>& outputs,
                                     const AttentionOptions<ComputeType<T>>& options = {}, const Runtime& runtime = {});

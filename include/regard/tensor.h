@@ -91,7 +91,7 @@ struct InputView {
 
   constexpr InputView() = default;
   template <class U>
-    requires(std::same_as<ComputeType<std::remove_const_t<U>>, T>)
+    requires(Number<std::remove_const_t<U>> && std::same_as<ComputeType<std::remove_const_t<U>>, T>)
   constexpr InputView(const TensorView<U, Rank>& view)  // NOLINT(google-explicit-constructor)
       : data(view.data), type(kElementType<std::remove_const_t<U>>), shape(view.shape), strides(view.strides) {}
   constexpr InputView(const T* data_, const Shape& shape_) : InputView(TensorView<const T, Rank>(data_, shape_)) {}

@@ -18,6 +18,8 @@
 #include <cstdint>
 #include <type_traits>
 
+#include "regard/export.h"
+
 namespace regard {
 inline namespace v0 {
 
@@ -83,7 +85,7 @@ constexpr float float_of_float16(std::uint16_t bits) {
 
 }  // namespace internal
 
-struct bfloat16 {
+struct REGARD_EXPORT bfloat16 {
   std::uint16_t bits;
 
   constexpr bfloat16() = default;
@@ -92,7 +94,7 @@ struct bfloat16 {
   explicit constexpr operator float() const { return internal::float_of_bfloat16(bits); }
 };
 
-struct float16 {
+struct REGARD_EXPORT float16 {
   std::uint16_t bits;
 
   constexpr float16() = default;
@@ -136,9 +138,18 @@ constexpr const char* type_name(ElementType type) {
   return "unknown";
 }
 
-// What T is computed with: double for double, float for all others.
-template <Number T>
-using ComputeType = std::conditional_t<std::same_as<T, double>, double, float>;
+// What T is computed with: double for double, float for all others. A plain trait, whose name every compiler mangles
+// alike.
+template <class T>
+struct ComputeTypeOf {
+  using type = float;
+};
+template <>
+struct ComputeTypeOf<double> {
+  using type = double;
+};
+template <class T>
+using ComputeType = typename ComputeTypeOf<T>::type;
 
 }  // namespace v0
 }  // namespace regard

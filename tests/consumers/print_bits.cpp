@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "regard/attention.h"
+#include "regard/kv_cache.h"
 
 namespace {
 
@@ -21,6 +22,25 @@ bool uniform_average_is_exact() {
   const auto result = regard::attention_with_weights<float>({zeros.data(), {1, 1, 1, 2}}, {zeros.data(), {1, 1, 4, 2}},
                                                             {value.data(), {1, 1, 4, 1}});
   return result.context(0, 0, 0, 0) == 2.5f && result.weights(0, 0, 0, 3) == 0.25f;
+}
+
+// The same of numbers of two bytes, and over a cache of each type: the library shows these functions, too, and every
+// compiler calls them by one name.
+template <class T>
+bool average_of_two_bytes_is_exact() {
+  regard::Tensor<T, 4> zeros({1, 1, 4, 2}), value({1, 1, 4, 1}), context({1, 1, 4, 1});
+  for (Index i = 0; i < 4; ++i) value(0, 0, i, 0) = T(static_cast<float>(i + 1));
+  regard::attention_forward(zeros.view(), zeros.view(), value.view(),
+                            regard::AttentionOutputs<T>{.context = context.view()});
+  bool exact = static_cast<float>(context(0, 0, 3, 0)) == 2.5f;
+  regard::KvCache<T> cache({.depth = 2, .columns = 1, .capacity = 4});
+  cache.append(zeros.view(), value.view());
+  regard::attention_decode<T>(zeros.view(), cache, {.context = context.view()}, {.query_offset = Index{0}});
+  exact = exact && static_cast<float>(context(0, 0, 3, 0)) == 2.5f;
+  regard::KvCache<std::int8_t> small({.depth = 2, .columns = 1, .capacity = 4});
+  small.append(zeros.view(), value.view());
+  regard::attention_decode<T>(zeros.view(), small, {.context = context.view()}, {.query_offset = Index{0}});
+  return exact && static_cast<float>(context(0, 0, 3, 0)) == 2.5f;
 }
 
 // Multiples of 2⁻¹⁰ in [−1, 1) from a linear congruential generator: exact in float, and made without rounding.
@@ -60,6 +80,10 @@ void print_bits(Index num_queries, Index num_keys, Index head_size, bool causal)
 int main() {
   if (!uniform_average_is_exact()) {
     std::puts("the average of 1, 2, 3, 4 is not 2.5");
+    return 1;
+  }
+  if (!average_of_two_bytes_is_exact<regard::bfloat16>() || !average_of_two_bytes_is_exact<regard::float16>()) {
+    std::puts("the average of 1, 2, 3, 4 in two bytes is not 2.5");
     return 1;
   }
   for (const bool causal : {false, true}) {
