@@ -99,9 +99,9 @@ struct StoppingKernels {
     real->f32.score_block(block);
   }
   static void linear_tile(Index rows, Index columns, Index depth, const float* a, const float* b, const float* bias,
-                          float* output, Index stride) {
+                          kernels::Activation activation, float* output, Index stride) {
     called();
-    real->f32.linear_tile(rows, columns, depth, a, b, bias, output, stride);
+    real->f32.linear_tile(rows, columns, depth, a, b, bias, activation, output, stride);
   }
 
   // Calls of those kernels until `call` ended, cancelled.
