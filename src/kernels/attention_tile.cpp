@@ -63,21 +63,17 @@ void score_tile(Index depth, T scale, const T* query, const T* keys, T* scores) 
   }
 }
 
+// The tiles of one row group.
 template <class T>
-void score_tiles(const ScoreBlock<T>& block, const LaneRange* ranges) {
-  for (Index panel = 0; panel < kBlockPanels; ++panel) {
-    for (Index column = 0; column < kPanel; column += kTileColumns<T>) {
-      const Index lane = panel * kPanel + column;
-      for (Index first = 0, g = 0; first < block.num_rows; first += kTileRows, ++g) {
-        if (ranges[g].end <= lane || ranges[g].begin >= lane + kTileColumns<T>) continue;
-        const T* query = block.query + first * block.depth;
-        const T* keys = block.key_panels[panel] + column;
-        T* scores = block.scores + first * kBlockKeys + lane;
-        with_rows(smaller(block.num_rows - first, kTileRows), [&](auto rows) {
-          score_tile<T, decltype(rows)::value>(block.depth, block.rules.scale, query, keys, scores);
-        });
-      }
-    }
+void score_tiles(const ScoreBlock<T>& block, Index first, const LaneRange& range) {
+  const T* query = block.query + first * block.depth;
+  for (Index lane = 0; lane < kBlockKeys; lane += kTileColumns<T>) {
+    if (range.end <= lane || range.begin >= lane + kTileColumns<T>) continue;
+    const T* keys = block.key_panels[lane / kPanel] + lane % kPanel;
+    T* scores = block.scores + first * kBlockKeys + lane;
+    with_rows(smaller(block.num_rows - first, kTileRows), [&](auto rows) {
+      score_tile<T, decltype(rows)::value>(block.depth, block.rules.scale, query, keys, scores);
+    });
   }
 }
 
@@ -97,10 +93,10 @@ IntVec<T> load_mask(const std::int32_t* visible) {
 }
 
 template <class T>
-void apply_rules(const ScoreBlock<T>& block) {
+void apply_rules(const ScoreBlock<T>& block, Index first, Index end_row) {
   using Int = typename VecOf<T>::Int;
   const ScoreRules<T>& rules = block.rules;
-  for (Index r = 0; r < block.num_rows; ++r) {
+  for (Index r = first; r < end_row; ++r) {
     T* scores = block.scores + r * kBlockKeys;
     const Int begin = static_cast<Int>(larger(smaller(rules.visible_begin[r] - block.first_key, kBlockKeys), 0));
     const Int end = static_cast<Int>(larger(smaller(rules.visible_end[r] - block.first_key, block.num_keys), 0));
@@ -121,22 +117,25 @@ void apply_rules(const ScoreBlock<T>& block) {
   }
 }
 
-// Scores in place; returns whether every row sees every one of 64 keys by plain intervals.
+// Whether every row sees every one of 64 keys, by plain intervals and by no other rule.
 template <class T>
-bool compute_scores(const ScoreBlock<T>& block, LaneRange* ranges) {
-  bool plain = block.num_keys == kBlockKeys && !block.rules.visible && !block.rules.bias && !block.rules.alibi_slopes &&
-               block.rules.soft_cap == 0;
-  for (Index r = 0; r < block.num_rows && plain; ++r) {
-    plain =
-        block.rules.visible_begin[r] <= block.first_key && block.rules.visible_end[r] >= block.first_key + kBlockKeys;
+bool is_plain(const ScoreBlock<T>& block) {
+  const ScoreRules<T>& rules = block.rules;
+  if (block.num_keys != kBlockKeys || rules.visible || rules.bias || rules.alibi_slopes || rules.soft_cap != 0)
+    return false;
+  for (Index r = 0; r < block.num_rows; ++r) {
+    if (rules.visible_begin[r] > block.first_key || rules.visible_end[r] < block.first_key + kBlockKeys) return false;
   }
-  for (Index first = 0, g = 0; first < block.num_rows; first += kTileRows, ++g) {
-    ranges[g] =
-        plain ? LaneRange{0, kBlockKeys} : group_range(block, first, smaller(block.num_rows - first, kTileRows));
-  }
-  score_tiles(block, ranges);
-  if (!plain) apply_rules(block);
-  return plain;
+  return true;
+}
+
+// The scores of one row group; returns the keys that it sees.
+template <class T>
+LaneRange score_group(const ScoreBlock<T>& block, bool plain, Index first, Index count) {
+  const LaneRange range = plain ? LaneRange{0, kBlockKeys} : group_range(block, first, count);
+  score_tiles(block, first, range);
+  if (!plain) apply_rules(block, first, first + count);
+  return range;
 }
 
 // ---- 3. softmax
@@ -172,32 +171,40 @@ REGARD_INLINE void exponentials(T* scores, T m, T alpha, T* lanes) {
   }
 }
 
-// Turns the scores into p in place and updates m and the lanes; alpha[r] = exp(m − m') rescales what came before.
-template <class T>
-void softmax_rows(const AttentionBlock<T>& block, T* alpha) {
-  const Index num_rows = block.score.num_rows;
-  for (Index first = 0; first < num_rows; first += kWidth<T>) {
-    const Index count = smaller(num_rows - first, kWidth<T>);
-    Vec<T> highs[kWidth<T>];
-    for (Index r = 0; r < count; ++r) {
-      const T* scores = block.score.scores + (first + r) * kBlockKeys;
-      // NaN stands second and is dropped: it comes back through p and the sum.
-      Vec<T> high = broadcast(-kInfinity<T>);
+// m' of the `count` rows from `first` on, and alpha[r] = exp(m − m'), which rescales what came before. Rows, at least
+// count, may reach further, and alpha is written for whole vectors.
+template <class T, int Rows>
+void raise_maxima(const AttentionBlock<T>& block, Index first, Index count, T* alpha) {
+  using Int = typename VecOf<T>::Int;
 #pragma GCC unroll 16
-      for (Index lane = 0; lane < kBlockKeys; lane += kWidth<T>) high = max(load(scores + lane), high);
-      highs[r] = high;
+  for (int part = 0; part < Rows; part += kWidth<T>) {
+    Vec<T> highs[kWidth<T>];
+#pragma GCC unroll 16
+    for (int r = 0; r < kWidth<T>; ++r) {
+      highs[r] = broadcast(-kInfinity<T>);
+      if (part + r >= Rows) continue;
+      const T* scores = block.score.scores + (first + part + r) * kBlockKeys;
+      // NaN stands second and is dropped: it comes back through p and the sum.
+#pragma GCC unroll 32
+      for (Index lane = 0; lane < kBlockKeys; lane += kWidth<T>) highs[r] = max(load(scores + lane), highs[r]);
     }
-    for (Index r = count; r < kWidth<T>; ++r) highs[r] = Vec<T>{};
-    T* row_max = block.state.row_max + first;
+    T* row_max = block.state.row_max + first + part;
     const Vec<T> before = load(row_max);
     // Which of +0 and −0 is found depends on the order of lanes; the sum with +0 is +0 for both.
     const Vec<T> m = max(largest_lanes<T>(highs), before) + Vec<T>{};
-    store(row_max, m);
-    store(alpha + first, exp<T>(shift<T>(before, m)));
-    for (Index r = 0; r < count; ++r) {
-      exponentials(block.score.scores + (first + r) * kBlockKeys, row_max[r], alpha[first + r],
-                   block.state.row_lanes + (first + r) * kLanes);
-    }
+    const Vec<T> after = select<T>(lane_numbers<T>() < static_cast<Int>(count - part), m, before);
+    store(row_max, after);
+    store(alpha + first + part, exp<T>(shift<T>(before, after)));
+  }
+}
+
+// Turns the scores of the rows into p in place and updates m and the lanes.
+template <class T>
+void softmax_rows(const AttentionBlock<T>& block, Index first, Index count, T* alpha) {
+  with_rows(count, [&](auto rows) { raise_maxima<T, decltype(rows)::value>(block, first, count, alpha); });
+  for (Index r = first; r < first + count; ++r) {
+    exponentials(block.score.scores + r * kBlockKeys, block.state.row_max[r], alpha[r],
+                 block.state.row_lanes + r * kLanes);
   }
 }
 
@@ -265,28 +272,33 @@ void value_rows(const AttentionBlock<T>& block, const std::uint64_t* contributes
 
 template <class T>
 void score_block(const ScoreBlock<T>& block) {
-  LaneRange ranges[kGroups];
-  compute_scores(block, ranges);
+  const bool plain = is_plain(block);
+  for (Index first = 0; first < block.num_rows; first += kTileRows) {
+    score_group(block, plain, first, smaller(block.num_rows - first, kTileRows));
+  }
 }
 
 template <class T>
 void attention_block(const AttentionBlock<T>& block) {
   LaneRange ranges[kGroups];
   alignas(64) T alpha[kRows + 64 / sizeof(T)];
-  compute_scores(block.score, ranges);
   std::uint64_t contributes[kRows];
-  if (!block.values_finite) {
-    for (Index r = 0; r < block.score.num_rows; ++r) {
+  const Index num_rows = block.score.num_rows;
+  const bool plain = is_plain(block.score);
+  for (Index first = 0, g = 0; first < num_rows; first += kTileRows, ++g) {
+    const Index end = smaller(first + kTileRows, num_rows);
+    ranges[g] = score_group(block.score, plain, first, end - first);
+    for (Index r = first; r < end && !block.values_finite; ++r) {
       contributes[r] = 0;
       for (Index lane = 0; lane < kBlockKeys; ++lane) {
         const bool yes = block.score.scores[r * kBlockKeys + lane] != -kInfinity<T>;
         contributes[r] |= static_cast<std::uint64_t>(yes) << lane;
       }
     }
+    softmax_rows(block, first, end - first, alpha);
   }
-  softmax_rows(block, alpha);
   if (block.value_scale != 1) {
-    for (Index i = 0; i < block.score.num_rows * kBlockKeys; ++i) block.score.scores[i] *= block.value_scale;
+    for (Index i = 0; i < num_rows * kBlockKeys; ++i) block.score.scores[i] *= block.value_scale;
   }
   if (block.values_finite) {
     value_tiles(block, ranges, alpha);
