@@ -4,11 +4,12 @@
 // kernels.
 //
 //   for each wave of key/value heads (packed_keys.h)         one parallel phase: pack keys and values
-//     for each task: 60 query rows of one head                one parallel phase: tasks
+//     for each task: up to 60 query rows of one head          one parallel phase: tasks
 //       for each chunk of 1024 keys that some row sees        starts at m = −∞, l = 0, O = 0
 //         for each block of 64 keys                           kernels::attention_block
 //       kernels::finish_rows                                  merge of the chunks, sink, division
 //
+// Many short heads are one phase: whoever takes a head packs it and runs its tasks while it lies in its cache.
 // Which thread runs a task never matters: tasks share nothing but what they read. Read next:
 // kernels/attention_tile.cpp.
 #include <algorithm>
@@ -54,59 +55,101 @@ Index rows_per_task(const Sequence& sequence) {
   return std::max<Index>((sequence.num_queries + tasks * group - 1) / (tasks * group), 1) * group;
 }
 
-// Runs rows_done(task) for all rows of every head, up to 60 at a time. wants_lse: the tasks' rows need lse.
+// Runs rows_done(task) for all rows of every head, up to 60 at a time.
 template <class T, class F>
-void for_each_row_block(const ResolvedAttention<T>& r, const Runtime& runtime, bool wants_lse, const F& rows_done) {
-  PackedKeys<T> packed(r, runtime);
-  const RowScratchLayout<T> layout(r, packed.padded_columns());
-  const Index group = r.num_key_heads ? r.num_heads / r.num_key_heads : 0;
-  Progress progress(runtime, r.batch * r.num_heads * r.num_queries);
-  std::vector<Index> first_task;
-  std::unique_ptr<Workspace<std::byte>> scratch;
-  int scratch_workers = 0;
-  while (!packed.done()) {
-    const std::vector<Unit>& units = packed.next_wave(runtime);
-    first_task.assign(1, 0);
+class RowWalk {
+ public:
+  // wants_lse: the tasks' rows need lse.
+  RowWalk(const ResolvedAttention<T>& r, const Runtime& runtime, bool wants_lse, const F& rows_done)
+      : r_(r),
+        runtime_(runtime),
+        wants_lse_(wants_lse),
+        rows_done_(rows_done),
+        packed_(r, runtime),
+        layout_(r, packed_.padded_columns()),
+        progress_(runtime, r.batch * r.num_heads * r.num_queries) {}
+
+  void run() {
+    if (packed_.by_unit()) {
+      Workspace<std::byte> scratch(runtime_, packed_.unit_workers() * layout_.bytes());
+      for_each_item(runtime_, packed_.unit_workers(), packed_.num_units(), [&](Index number, int worker) {
+        const Unit unit = packed_.pack_unit(number, worker);
+        for (Index task = 0; task < num_tasks(unit); ++task) {
+          poll(runtime_);
+          run_task(unit, task, scratch.data() + worker * layout_.bytes());
+        }
+      });
+      return;
+    }
+    while (!packed_.done()) run_wave(packed_.next_wave(runtime_));
+  }
+
+ private:
+  const Sequence& sequence_of(const Unit& unit) const { return r_.sequences[static_cast<std::size_t>(unit.sequence)]; }
+  Index num_blocks(const Sequence& sequence) const {
+    return (sequence.num_queries + rows_per_task<T>(sequence) - 1) / rows_per_task<T>(sequence);
+  }
+  Index group() const { return r_.num_heads / r_.num_key_heads; }
+  Index num_tasks(const Unit& unit) const { return group() * num_blocks(sequence_of(unit)); }
+
+  void run_task(const Unit& unit, Index task, std::byte* scratch) {
+    const Sequence& sequence = sequence_of(unit);
+    const Index rows = rows_per_task<T>(sequence);
+    const Index blocks = num_blocks(sequence);
+    // Under a causal mask the last rows are the longest: they go first, so that no thread ends with one.
+    const Index first_row = (blocks - 1 - task % blocks) * rows;
+    const Index num_rows = std::min(rows, sequence.num_queries - first_row);
+    rows_done_(RowTask<T>{.r = r_,
+                          .packed = packed_,
+                          .runtime = runtime_,
+                          .unit = unit,
+                          .sequence = sequence,
+                          .rows = {.head = unit.key_head * group() + task / blocks,
+                                   .first_row = first_row,
+                                   .num_rows = num_rows,
+                                   .rows_per_head = sequence.num_queries},
+                          .scratch = layout_.at(scratch),
+                          .wants_lse = wants_lse_});
+    progress_.add(num_rows);
+  }
+
+  void run_wave(const std::vector<Unit>& units) {
+    first_task_.assign(1, 0);
     double products = 0;
     for (const Unit& unit : units) {
-      const Sequence& sequence = r.sequences[static_cast<std::size_t>(unit.sequence)];
-      const Index rows = rows_per_task<T>(sequence);
-      first_task.push_back(first_task.back() + group * ((sequence.num_queries + rows - 1) / rows));
-      products += static_cast<double>(group * sequence.num_queries) * static_cast<double>(unit.num_panels) *
-                  static_cast<double>(kernels::kPanel * (r.depth + r.columns));
+      first_task_.push_back(first_task_.back() + num_tasks(unit));
+      products += static_cast<double>(group() * sequence_of(unit).num_queries) * static_cast<double>(unit.num_panels) *
+                  static_cast<double>(kernels::kPanel * (r_.depth + r_.columns));
     }
-    const Index num_tasks = first_task.back();
     // A million products take some ten microseconds: less than waking a thread.
-    const int workers = products < 1e6 ? 1 : num_workers(runtime, num_tasks);
-    if (workers > scratch_workers) {
-      scratch = nullptr;
-      scratch = std::make_unique<Workspace<std::byte>>(runtime, workers * layout.bytes());
-      scratch_workers = workers;
+    const int workers = products < 1e6 ? 1 : num_workers(runtime_, first_task_.back());
+    if (workers > scratch_workers_) {
+      scratch_ = nullptr;
+      scratch_ = std::make_unique<Workspace<std::byte>>(runtime_, workers * layout_.bytes());
+      scratch_workers_ = workers;
     }
-    for_each_item(runtime, workers, num_tasks, [&](Index task, int worker) {
-      const auto place = std::upper_bound(first_task.begin(), first_task.end(), task) - first_task.begin() - 1;
-      const Unit& unit = units[static_cast<std::size_t>(place)];
-      const Sequence& sequence = r.sequences[static_cast<std::size_t>(unit.sequence)];
-      const Index within = task - first_task[static_cast<std::size_t>(place)];
-      const Index rows = rows_per_task<T>(sequence);
-      const Index blocks = (sequence.num_queries + rows - 1) / rows;
-      // Under a causal mask the last rows are the longest: they go first, so that no thread ends with one.
-      const Index first_row = (blocks - 1 - within % blocks) * rows;
-      const RowTask<T> task_rows{.r = r,
-                                 .packed = packed,
-                                 .runtime = runtime,
-                                 .unit = unit,
-                                 .sequence = sequence,
-                                 .rows = {.head = unit.key_head * group + within / blocks,
-                                          .first_row = first_row,
-                                          .num_rows = std::min(rows, sequence.num_queries - first_row),
-                                          .rows_per_head = sequence.num_queries},
-                                 .scratch = layout.at(scratch->data() + worker * layout.bytes()),
-                                 .wants_lse = wants_lse};
-      rows_done(task_rows);
-      progress.add(task_rows.rows.num_rows);
+    for_each_item(runtime_, workers, first_task_.back(), [&](Index task, int worker) {
+      const auto unit = std::upper_bound(first_task_.begin(), first_task_.end(), task) - first_task_.begin() - 1;
+      run_task(units[static_cast<std::size_t>(unit)], task - first_task_[static_cast<std::size_t>(unit)],
+               scratch_->data() + worker * layout_.bytes());
     });
   }
+
+  const ResolvedAttention<T>& r_;
+  const Runtime& runtime_;
+  bool wants_lse_;
+  const F& rows_done_;
+  PackedKeys<T> packed_;
+  RowScratchLayout<T> layout_;
+  Progress progress_;
+  std::vector<Index> first_task_;  // of each unit of a wave, and the number of tasks
+  std::unique_ptr<Workspace<std::byte>> scratch_;
+  int scratch_workers_ = 0;
+};
+
+template <class T, class F>
+void for_each_row_block(const ResolvedAttention<T>& r, const Runtime& runtime, bool wants_lse, const F& rows_done) {
+  RowWalk<T, F>(r, runtime, wants_lse, rows_done).run();
 }
 
 template <class T>

@@ -4,7 +4,8 @@
 //
 //     unit = one key/value head of one sequence; a wave = as many consecutive units as fit the budget
 //
-// Packing is a parallel phase of its own before the wave's rows are computed. Read next: attention.cpp.
+// Packing is a parallel phase of its own before the wave's rows are computed; where short units abound, each worker
+// packs one at a time instead, into a place of its own. Read next: attention.cpp.
 #pragma once
 
 #include <algorithm>
@@ -22,6 +23,10 @@ namespace internal {
 
 // Enough for the packed keys and values of a long head, small enough to stay near the last-level cache.
 inline constexpr Index kWaveBytes = Index{32} << 20;
+
+// Units of no more than half of a second-level cache, sixteen and more for each worker, are packed one at a time.
+inline constexpr Index kUnitBytes = Index{512} << 10;
+inline constexpr Index kUnitsPerWorker = 16;
 
 struct Unit {
   Index sequence;
@@ -50,12 +55,24 @@ class PackedKeys final : public KeyPanels<T> {
   PackedKeys(const ResolvedAttention<T>& r, const Runtime& runtime)
       : r_(r),
         padded_columns_((r.columns + kernels::kPanel - 1) / kernels::kPanel * kernels::kPanel),
-        max_wave_panels_(largest_wave()),
+        max_wave_panels_(largest_wave(runtime)),
         keys_(runtime, max_wave_panels_ * key_panel_elements()),
         values_(runtime, max_wave_panels_ * value_panel_elements()),
         finite_(runtime, r.columns ? max_wave_panels_ : 0) {}
 
   Index padded_columns() const { return padded_columns_; }
+  Index num_units() const { return static_cast<Index>(r_.sequences.size()) * r_.num_key_heads; }
+
+  // Either units one at a time, by unit_workers() workers …
+  bool by_unit() const { return by_unit_; }
+  int unit_workers() const { return unit_workers_; }
+  Unit pack_unit(Index number, int worker) {
+    const Unit unit = unit_at(number, worker * largest_unit_);
+    pack_panels(kernels::active().template of<T>(), unit, 0, unit.num_panels);
+    return unit;
+  }
+
+  // … or waves of them.
   bool done() const { return next_unit_ == num_units(); }
 
   // Packs the next wave and returns its units.
@@ -81,7 +98,6 @@ class PackedKeys final : public KeyPanels<T> {
   bool finite(const Unit& unit, Index panel) const override { return finite_.data()[unit.first_panel + panel] != 0; }
 
  private:
-  Index num_units() const { return static_cast<Index>(r_.sequences.size()) * r_.num_key_heads; }
   Index key_panel_elements() const { return r_.depth * kernels::kPanel; }
   Index value_panel_elements() const { return padded_columns_ * kernels::kPanel; }
   Unit unit_at(Index number, Index first_panel) const {
@@ -90,16 +106,23 @@ class PackedKeys final : public KeyPanels<T> {
     const Index used = sequence.num_queries > 0 ? sequence.key_limit : 0;
     return {s, number % r_.num_key_heads, (used + kernels::kPanel - 1) / kernels::kPanel, first_panel};
   }
-  Index largest_wave() const {
-    const Index budget = kWaveBytes / ((key_panel_elements() + value_panel_elements()) * static_cast<Index>(sizeof(T)));
-    Index largest = 0;
+  // Panels that are packed at a time.
+  Index largest_wave(const Runtime& runtime) {
+    const Index panel_bytes = (key_panel_elements() + value_panel_elements()) * static_cast<Index>(sizeof(T));
     Index all = 0;
+    double products = 0;
     for (Index n = 0; n < num_units(); ++n) {
       const Index panels = unit_at(n, 0).num_panels;
-      largest = std::max(largest, panels);
+      largest_unit_ = std::max(largest_unit_, panels);
       all += panels;
+      const Index rows = r_.sequences[static_cast<std::size_t>(n / r_.num_key_heads)].num_queries;
+      products += static_cast<double>(rows) * static_cast<double>(panels);
     }
-    return std::min(all, std::max(largest, budget));
+    products *= static_cast<double>(r_.num_heads / r_.num_key_heads * kernels::kPanel * (r_.depth + r_.columns));
+    // A million products take some ten microseconds: less than waking a thread.
+    unit_workers_ = products < 1e6 ? 1 : num_workers(runtime, std::max<Index>(num_units() / kUnitsPerWorker, 1));
+    by_unit_ = num_units() >= kUnitsPerWorker * unit_workers_ && largest_unit_ * panel_bytes <= kUnitBytes;
+    return by_unit_ ? unit_workers_ * largest_unit_ : std::min(all, std::max(largest_unit_, kWaveBytes / panel_bytes));
   }
 
   void pack(const Runtime& runtime, Index wave_panels) {
@@ -140,6 +163,9 @@ class PackedKeys final : public KeyPanels<T> {
 
   const ResolvedAttention<T>& r_;
   Index padded_columns_;
+  int unit_workers_ = 1;
+  Index largest_unit_ = 0;
+  bool by_unit_ = false;
   Index max_wave_panels_;
   Workspace<T> keys_;
   Workspace<T> values_;

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // Scratch memory of an operator call: every byte comes from Runtime::workspace and goes back when the call ends.
+// Read next: workspace.cpp (where it comes from when the caller names nothing).
 #pragma once
 
 #include <cstddef>
@@ -14,16 +15,21 @@ namespace regard {
 inline namespace v0 {
 namespace internal {
 
+inline constexpr std::size_t kWorkspaceAlignment = 64;  // a cache line
+
+// Keeps up to 64 MiB of what was given back for the next call.
+std::pmr::memory_resource& default_workspace();
+
 // count elements, aligned to a cache line and not initialised.
 template <class T>
 class Workspace {
  public:
   Workspace(const Runtime& runtime, Index count)
-      : resource_(runtime.workspace ? runtime.workspace : std::pmr::new_delete_resource()), bytes_(bytes_of(count)) {
-    if (bytes_ > 0) data_ = static_cast<T*>(resource_->allocate(bytes_, kAlignment));
+      : resource_(runtime.workspace ? runtime.workspace : &default_workspace()), bytes_(bytes_of(count)) {
+    if (bytes_ > 0) data_ = static_cast<T*>(resource_->allocate(bytes_, kWorkspaceAlignment));
   }
   ~Workspace() {
-    if (data_) resource_->deallocate(data_, bytes_, kAlignment);
+    if (data_) resource_->deallocate(data_, bytes_, kWorkspaceAlignment);
   }
   Workspace(const Workspace&) = delete;
   Workspace& operator=(const Workspace&) = delete;
@@ -31,7 +37,6 @@ class Workspace {
   T* data() const { return data_; }
 
  private:
-  static constexpr std::size_t kAlignment = 64;
   static std::size_t bytes_of(Index count) {
     if (static_cast<std::uint64_t>(count) > std::numeric_limits<std::ptrdiff_t>::max() / sizeof(T)) {
       throw std::bad_alloc();

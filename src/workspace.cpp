@@ -1,0 +1,113 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// Scratch memory that stays between calls: fresh pages cost a tenth of a call that computes for ten milliseconds.
+//
+//     allocate    the newest kept block of the size's class, else operator new
+//     deallocate  kept, as long as all kept blocks together stay within kKeptBytes; else operator delete
+//
+// Classes are powers of two and the middles between them, so that a block fits every request of its class. A caller who
+// finds the list in use takes operator new: nobody waits, and a child of fork() whose parent held it goes on.
+#include "workspace.h"
+
+#include <array>
+#include <bit>
+#include <mutex>
+
+namespace regard {
+inline namespace v0 {
+namespace internal {
+namespace {
+
+// Packed keys and values of a call of middle size, and the scratch of its threads.
+constexpr std::size_t kKeptBytes = std::size_t{64} << 20;
+// Smaller ones cost operator new nothing.
+constexpr std::size_t kSmallestKept = std::size_t{1} << 14;
+
+// Where memory is watched, every block must really go back.
+#if defined(__SANITIZE_ADDRESS__)
+constexpr bool kKeeps = false;
+#elif defined(__has_feature)
+#if __has_feature(address_sanitizer)
+constexpr bool kKeeps = false;
+#else
+constexpr bool kKeeps = true;
+#endif
+#else
+constexpr bool kKeeps = true;
+#endif
+
+std::size_t class_bytes(std::size_t bytes) {
+  const std::size_t power = std::bit_ceil(bytes);
+  return bytes <= power / 4 * 3 ? power / 4 * 3 : power;
+}
+
+class KeptMemory final : public std::pmr::memory_resource {
+ public:
+  ~KeptMemory() override {
+    while (num_blocks_ > 0) release(blocks_[--num_blocks_]);
+    closed_ = true;
+  }
+
+ private:
+  struct Block {
+    void* data;
+    std::size_t bytes;
+  };
+
+  static bool is_kept(std::size_t bytes, std::size_t alignment) {
+    return kKeeps && bytes >= kSmallestKept && bytes <= kKeptBytes && alignment == kWorkspaceAlignment;
+  }
+  static void release(const Block& block) {
+    ::operator delete(block.data, block.bytes, std::align_val_t{kWorkspaceAlignment});
+  }
+
+  void* do_allocate(std::size_t bytes, std::size_t alignment) override {
+    if (!is_kept(bytes, alignment)) return ::operator new(bytes, std::align_val_t{alignment});
+    bytes = class_bytes(bytes);
+    if (const std::unique_lock lock(mutex_, std::try_to_lock); lock) {
+      for (std::size_t i = num_blocks_; i-- > 0;) {
+        if (blocks_[i].bytes != bytes) continue;
+        void* const data = blocks_[i].data;
+        for (--num_blocks_; i < num_blocks_; ++i) blocks_[i] = blocks_[i + 1];
+        kept_bytes_ -= bytes;
+        return data;
+      }
+    }
+    return ::operator new(bytes, std::align_val_t{alignment});
+  }
+  void do_deallocate(void* data, std::size_t bytes, std::size_t alignment) override {
+    if (!is_kept(bytes, alignment)) return ::operator delete(data, bytes, std::align_val_t{alignment});
+    const Block block{data, class_bytes(bytes)};
+    if (const std::unique_lock lock(mutex_, std::try_to_lock); lock && !closed_ && block.bytes <= kKeptBytes) {
+      // The oldest make room.
+      while (num_blocks_ == blocks_.size() || (num_blocks_ > 0 && kept_bytes_ + block.bytes > kKeptBytes)) {
+        release(blocks_[0]);
+        kept_bytes_ -= blocks_[0].bytes;
+        for (std::size_t i = 0; i + 1 < num_blocks_; ++i) blocks_[i] = blocks_[i + 1];
+        --num_blocks_;
+      }
+      blocks_[num_blocks_++] = block;
+      kept_bytes_ += block.bytes;
+      return;
+    }
+    release(block);
+  }
+  bool do_is_equal(const std::pmr::memory_resource& other) const noexcept override { return this == &other; }
+
+  std::mutex mutex_;
+  std::array<Block, 32> blocks_{};  // the oldest first
+  std::size_t num_blocks_ = 0;
+  std::size_t kept_bytes_ = 0;
+  bool closed_ = false;
+};
+
+}  // namespace
+
+std::pmr::memory_resource& default_workspace() {
+  static KeptMemory memory;
+  return memory;
+}
+
+}  // namespace internal
+}  // namespace v0
+}  // namespace regard
