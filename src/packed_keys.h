@@ -68,7 +68,7 @@ class PackedKeys final : public KeyPanels<T> {
   int unit_workers() const { return unit_workers_; }
   Unit pack_unit(Index number, int worker) {
     const Unit unit = unit_at(number, worker * largest_unit_);
-    pack_panels(kernels::active().template of<T>(), unit, 0, unit.num_panels);
+    pack_panels(unit, 0, unit.num_panels);
     return unit;
   }
 

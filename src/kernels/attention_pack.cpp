@@ -96,7 +96,7 @@ void pack_groups(Matrix<S> source, Index count, Index depth, T* packed) {
       if (source.column_stride == 1) {
         const Index ahead = smaller(Width, count - first - width);
         prefetch_rows(reinterpret_cast<const char*>(group.data + width * group.row_stride),
-                      group.row_stride * static_cast<Index>(sizeof(T)), ahead, depth * static_cast<Index>(sizeof(T)));
+                      group.row_stride * static_cast<Index>(sizeof(S)), ahead, depth * static_cast<Index>(sizeof(S)));
         done = pack_squares<T, Width>(group, width, depth, packed);
       }
       pack_elements<T, Width>(group, width, done, depth, packed);
@@ -141,8 +141,8 @@ void pack_values(Matrix<S> source, Index num_keys, Index columns, T* panels, std
     Vec<T> poison{};
     if (source.column_stride == 1) {
       prefetch_rows(reinterpret_cast<const char*>(source.data + (first + keys) * source.row_stride),
-                    source.row_stride * static_cast<Index>(sizeof(T)), smaller(kPanel, num_keys - first - keys),
-                    columns * static_cast<Index>(sizeof(T)));
+                    source.row_stride * static_cast<Index>(sizeof(S)), smaller(kPanel, num_keys - first - keys),
+                    columns * static_cast<Index>(sizeof(S)));
     }
     for (Index c0 = 0; c0 < columns; c0 += kPanel) {
       const Index width = columns - c0 < kPanel ? columns - c0 : kPanel;
