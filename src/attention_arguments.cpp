@@ -466,6 +466,21 @@ std::vector<Footprint> input_footprints(const AttentionCall<T>& call, const Atte
 }
 
 template <class T>
+void check_statistics(const char* operator_name, const ResolvedAttention<T>& r, bool needed,
+                      const TensorView<const T, 3>& row_max, const TensorView<const T, 3>& row_sum,
+                      std::vector<Footprint>& inputs) {
+  const std::array<Index, 3> shape{r.batch, r.num_heads, r.num_queries};
+  for (const auto& [name, view] : {std::pair{"row_max", &row_max}, {"row_sum", &row_sum}}) {
+    if (view->absent() && needed) {
+      refuse(operator_name,
+             std::string(name) + " is missing; expected " + shape_text(shape) + " as attention_forward wrote it");
+    }
+    expect_shape(operator_name, name, *view, shape);
+    inputs.push_back(footprint(operator_name, name, *view));
+  }
+}
+
+template <class T>
 void check_sinks(const char* operator_name, std::span<const T> sinks, Index num_heads) {
   if (sinks.empty()) return;
   if (static_cast<Index>(sinks.size()) != num_heads) {
@@ -516,6 +531,10 @@ void check_outputs(const char* operator_name, const TypedOutputs<T>& outputs, co
   check_overlap(operator_name, inputs, written);
 }
 
+template void check_statistics(const char*, const ResolvedAttention<float>&, bool, const TensorView<const float, 3>&,
+                               const TensorView<const float, 3>&, std::vector<Footprint>&);
+template void check_statistics(const char*, const ResolvedAttention<double>&, bool, const TensorView<const double, 3>&,
+                               const TensorView<const double, 3>&, std::vector<Footprint>&);
 template void check_sinks(const char*, std::span<const float>, Index);
 template void check_sinks(const char*, std::span<const double>, Index);
 template void check_outputs(const char*, const TypedOutputs<float>&, const std::array<Index, 4>&, Index,

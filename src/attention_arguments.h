@@ -98,6 +98,12 @@ void expect_shape(const char* operator_name, const char* name, const TensorView<
 template <class T>
 std::vector<Footprint> input_footprints(const AttentionCall<T>& call, const AttentionOptions<T>& options);
 
+// Throws std::invalid_argument unless both have the shape (B, H, L), and are there where `needed`. Adds them to inputs.
+template <class T>
+void check_statistics(const char* operator_name, const ResolvedAttention<T>& r, bool needed,
+                      const TensorView<const T, 3>& row_max, const TensorView<const T, 3>& row_sum,
+                      std::vector<Footprint>& inputs);
+
 // Throws std::invalid_argument unless there are no sinks, or one for each head that is finite or −∞.
 template <class T>
 void check_sinks(const char* operator_name, std::span<const T> sinks, Index num_heads);

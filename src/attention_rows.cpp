@@ -256,6 +256,17 @@ bool finish_partials(const RowTask<T>& task, const RowPartials<T>& from, T value
 }
 
 template <class T>
+void load_statistics(const RowTask<T>& task, const TensorView<const T, 3>& row_max,
+                     const TensorView<const T, 3>& row_sum) {
+  const Index row = task.sequence.first_query + task.rows.first_row;
+  const auto load = [&](const TensorView<const T, 3>& from, T* to) {
+    copy_elements(task.rows.num_rows, from.pointer(task.sequence.batch, task.rows.head, row), from.strides[2], to, 1);
+  };
+  load(row_max, task.scratch.row_max);
+  load(row_sum, task.scratch.row_sum);
+}
+
+template <class T>
 ChunkRange visible_chunks(const RowTask<T>& task) {
   VisibleRows& rows = *task.scratch.visible_rows;
   fill_rows(task.r, task.sequence, task.rows, rows);
@@ -317,6 +328,8 @@ template struct RowScratch<float>;
 template class RowScratchLayout<float>;
 template kernels::ScoreBlock<float> start_rows(const RowTask<float>&);
 template bool start_block(const RowTask<float>&, Index, kernels::ScoreBlock<float>&);
+template void load_statistics(const RowTask<float>&, const TensorView<const float, 3>&,
+                              const TensorView<const float, 3>&);
 template ChunkRange visible_chunks(const RowTask<float>&);
 template bool finish_partials(const RowTask<float>&, const RowPartials<float>&, float, float*);
 template void attend(const RowTask<float>&, const ChunkRange&);
@@ -327,6 +340,8 @@ template struct RowScratch<double>;
 template class RowScratchLayout<double>;
 template kernels::ScoreBlock<double> start_rows(const RowTask<double>&);
 template bool start_block(const RowTask<double>&, Index, kernels::ScoreBlock<double>&);
+template void load_statistics(const RowTask<double>&, const TensorView<const double, 3>&,
+                              const TensorView<const double, 3>&);
 template ChunkRange visible_chunks(const RowTask<double>&);
 template bool finish_partials(const RowTask<double>&, const RowPartials<double>&, double, double*);
 template void attend(const RowTask<double>&, const ChunkRange&);

@@ -87,6 +87,11 @@ kernels::ScoreBlock<T> start_rows(const RowTask<T>& task);
 template <class T>
 bool start_block(const RowTask<T>& task, Index key, kernels::ScoreBlock<T>& block);
 
+// Copies row_max and row_sum of the task's rows, which are of one head, to the scratch.
+template <class T>
+void load_statistics(const RowTask<T>& task, const TensorView<const T, 3>& row_max,
+                     const TensorView<const T, 3>& row_sum);
+
 // The chunks that the task's rows see.
 template <class T>
 ChunkRange visible_chunks(const RowTask<T>& task);

@@ -73,18 +73,11 @@ void weigh(const RowTask<T>& task, const WeightsRequest<T>& request, Index first
   const RowScratch<T>& s = task.scratch;
   const auto& kernel = kernels::active().template of<T>();
   const Sequence& sequence = task.sequence;
-  const Index row = sequence.first_query + task.rows.first_row;
   const bool weights = request.kind == WeightsKind::weights;
   const T nothing = weights ? static_cast<T>(0) : -std::numeric_limits<T>::infinity();
   kernels::ScoreBlock<T> block = start_rows(task);
   const Interval& seen = s.visible_rows->all;
-  if (weights) {
-    const auto load = [&](const TensorView<const T, 3>& from, T* to) {
-      copy_elements(task.rows.num_rows, from.pointer(sequence.batch, task.rows.head, row), from.strides[2], to, 1);
-    };
-    load(request.row_max, s.row_max);
-    load(request.row_sum, s.row_sum);
-  }
+  if (weights) load_statistics(task, request.row_max, request.row_sum);
   // Packed keys of other sequences are columns of this row, too.
   const auto fill = [&](Index first_column, Index end_column) {
     T filler[kBlockKeys];
@@ -139,19 +132,8 @@ void attention_weights(const std::type_identity_t<InputView<T, 4>>& query,
     refuse(call.name, "output is missing; expected " + shape_text(shape));
   expect_shape(call.name, "output", output, shape);
   std::vector<Footprint> inputs = input_footprints(call, options);
-  if (request.kind == WeightsKind::weights) {
-    const std::array<Index, 3> row_shape{r.batch, r.num_heads, r.num_queries};
-    const auto statistic = [&](const char* name, const TensorView<const T, 3>& view) {
-      if (view.absent() && needs_rows) {
-        refuse(call.name,
-               std::string(name) + " is missing; expected " + shape_text(row_shape) + " as attention_forward wrote it");
-      }
-      expect_shape(call.name, name, view, row_shape);
-      inputs.push_back(footprint(call.name, name, view));
-    };
-    statistic("row_max", request.row_max);
-    statistic("row_sum", request.row_sum);
-  }
+  if (request.kind == WeightsKind::weights)
+    check_statistics(call.name, r, needs_rows, request.row_max, request.row_sum, inputs);
   const std::array<Footprint, 1> written{footprint(call.name, "output", output)};
   check_overlap(call.name, inputs, written);
   if (!needs_rows || r.num_keys == 0) return;

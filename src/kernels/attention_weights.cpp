@@ -22,7 +22,23 @@ void weights_block(Index num_rows, const T* row_max, const T* row_sum, T* scores
   }
 }
 
+template <class T>
+void add_rows(Index num_rows, const T* weights, double* sums) {
+  typedef T Narrow __attribute__((vector_size(kWidth<double> * sizeof(T))));
+  for (Index lane = 0; lane < kBlockKeys; lane += kWidth<double>) {
+    Vec<double> sum = load(sums + lane);
+    for (Index r = 0; r < num_rows; ++r) {
+      Narrow x;
+      std::memcpy(&x, weights + r * kBlockKeys + lane, sizeof x);
+      sum += __builtin_convertvector(x, Vec<double>);
+    }
+    store(sums + lane, sum);
+  }
+}
+
 template void weights_block(Index, const float*, const float*, float*);
 template void weights_block(Index, const double*, const double*, double*);
+template void add_rows(Index, const float*, double*);
+template void add_rows(Index, const double*, double*);
 
 }  // namespace regard::kernels::REGARD_ISA

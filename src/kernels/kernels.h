@@ -33,6 +33,8 @@ bool finish_rows(const FinishRows<T>& rows);
 // attention_weights.cpp
 template <class T>
 void weights_block(Index num_rows, const T* row_max, const T* row_sum, T* scores);
+template <class T>
+void add_rows(Index num_rows, const T* weights, double* sums);
 
 // linear_tile.cpp
 template <class T>

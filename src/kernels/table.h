@@ -133,6 +133,8 @@ struct Kernels {
   bool (*finish_rows)(const FinishRows<T>&);
   // weights[r][j] = exp(score − row_max[r]) / row_sum[r], in place, for a block of scores.
   void (*weights_block)(Index num_rows, const T* row_max, const T* row_sum, T* scores);
+  // sums[j] += weights[r][j], r in order, for a block of weights.
+  void (*add_rows)(Index num_rows, const T* weights, double* sums);
   // output[r][c] = activation(Σ_i a(r, i) · b(i, c) + bias[c]), dense rows of output_stride; ≤ kRows rows, ≤ kPanel
   // columns; bias may be nullptr.
   void (*linear_tile)(Index num_rows, Index num_columns, Index depth, const T* packed_a, const T* panel_b,

@@ -1,0 +1,203 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// attention_columns against the whole weights: the mass of each key is their sum, row by row in double, rounded once,
+// to the bit; the coarse map is their mean over each cell. Every option, layout, type of number and instruction set.
+// Read next: attention_weights_test.cpp.
+#include "regard/inspect.h"
+#include "attention_cases.h"
+#include "attention_checks.h"
+#include "instruction_sets.h"
+#include "refusal.h"
+
+namespace regard {
+namespace {
+
+template <class T>
+class Columns : public testing::Test {};
+using Types = testing::Types<float, double>;
+TYPED_TEST_SUITE(Columns, Types);
+
+// What a call leaves, and its weights as attention_weights has them.
+template <class T>
+struct Inspected {
+  Array<T, 4> weights;
+  Array<T, 3> row_max, row_sum, column_mass;
+  Array<T, 4> coarse_map;
+};
+
+template <class T>
+Inspected<T> inspect(const AttentionCase<T>& call, std::array<Index, 2> strips, CoarseCells cells,
+                     const Runtime& runtime = {}) {
+  const std::array<Index, 3> rows{call.B(), call.H(), call.L()};
+  Inspected<T> made{Array<T, 4>({call.B(), call.H(), call.L(), call.S()}), Array<T, 3>(rows), Array<T, 3>(rows),
+                    Array<T, 3>({call.B(), call.H(), call.S()}),
+                    Array<T, 4>({call.B(), call.H(), strips[0], strips[1]})};
+  Array<T, 4> context({call.B(), call.H(), call.L(), call.Dv()});
+  attention_forward<T>(call.query.view(), call.key.view(), call.value.view(),
+                       {.context = context.view(),
+                        .row_max = made.row_max.view(),
+                        .row_sum = made.row_sum.view(),
+                        .weights = made.weights.view()},
+                       call.options);
+  AttentionColumns<T> outputs{.column_mass = made.column_mass.view()};
+  if (strips[0] > 0) outputs.coarse_map = made.coarse_map.view();
+  attention_columns<T>(call.query.view(), call.key.view(),
+                       {.row_max = made.row_max.view(), .row_sum = made.row_sum.view(), .cells = cells}, outputs,
+                       call.options, runtime);
+  return made;
+}
+
+template <class T>
+void expect_mass(const AttentionCase<T>& call, const Inspected<T>& made) {
+  for (Index b = 0; b < call.B(); ++b) {
+    for (Index h = 0; h < call.H(); ++h) {
+      for (Index j = 0; j < call.S(); ++j) {
+        double sum = 0;
+        for (Index i = 0; i < call.L(); ++i) sum += static_cast<double>(made.weights.get({b, h, i, j}));
+        ASSERT_TRUE(identical(made.column_mass.get({b, h, j}), static_cast<T>(sum)))
+            << call.text << " b " << b << " h " << h << " j " << j << ": " << made.column_mass.get({b, h, j}) << ", "
+            << sum;
+      }
+    }
+  }
+}
+
+// Cells straight from their definition. Their order of addition is not promised, and in double costs at most n · 2⁻⁵³.
+template <class T>
+void expect_map(const AttentionCase<T>& call, const Inspected<T>& made, CoarseCells cells) {
+  const Index ga = made.coarse_map.shape()[2], gb = made.coarse_map.shape()[3];
+  for (Index b = 0; b < call.B(); ++b) {
+    for (Index h = 0; h < call.H(); ++h) {
+      for (Index a = 0; a < ga; ++a) {
+        for (Index c = 0; c < gb; ++c) {
+          double sum = 0, count = 0;
+          for (Index i = a * call.L() / ga; i < (a + 1) * call.L() / ga; ++i) {
+            for (Index j = c * call.S() / gb; j < (c + 1) * call.S() / gb; ++j, ++count)
+              sum += static_cast<double>(made.weights.get({b, h, i, j}));
+          }
+          const double want = cells == CoarseCells::means ? sum / count : sum;
+          const T got = made.coarse_map.get({b, h, a, c});
+          if (std::isnan(want)) {
+            ASSERT_TRUE(std::isnan(got)) << call.text;
+            continue;
+          }
+          const double bound = want * (std::numeric_limits<T>::epsilon() / 2 + (count + 2) * 0x1p-53);
+          ASSERT_LE(std::abs(static_cast<double>(got) - want), bound + std::numeric_limits<T>::denorm_min())
+              << call.text << " cell " << a << ", " << c;
+        }
+      }
+    }
+  }
+}
+
+TYPED_TEST(Columns, AreTheSumsAndMeansOfTheWeights) {
+  using T = TypeParam;
+  on_every_instruction_set([](const kernels::KernelTable&) {
+    for (std::uint64_t seed = 0; seed < 300; ++seed) {
+      const AttentionCase<T> call = random_attention_case<T>(seed);
+      Random random(seed);
+      std::array<Index, 2> strips{0, 0};
+      if (call.L() > 0 && call.S() > 0) strips = {random.integer(1, call.L()), random.integer(1, call.S())};
+      const CoarseCells cells = seed % 2 == 0 ? CoarseCells::means : CoarseCells::sums;
+      const Inspected<T> made = inspect(call, strips, cells);
+      expect_mass(call, made);
+      expect_map(call, made, cells);
+      if (testing::Test::HasFailure()) FAIL() << "seed " << seed;
+    }
+  });
+}
+
+template <class T>
+AttentionCase<T> long_case(Index queries, Index keys) {
+  AttentionCase<T> call;
+  Random random(7);
+  const auto fill = [&](Array<T, 4>& array, const std::array<Index, 4>& shape) {
+    array = Array<T, 4>(shape);
+    array.for_each_index([&](const std::array<Index, 4>& at) { array.set(at, static_cast<T>(random.normal())); });
+  };
+  fill(call.query, {1, 4, queries, 16});
+  fill(call.key, {1, 2, keys, 16});
+  fill(call.value, {1, 2, keys, 8});
+  call.options.causal = true;
+  call.options.query_offset = QueryAlignment::bottom_right;
+  return call;
+}
+
+TYPED_TEST(Columns, ThreadsAndWhatElseIsAskedForMoveNoBit) {
+  using T = TypeParam;
+  const AttentionCase<T> call = long_case<T>(700, 3000);
+  const Inspected<T> one = inspect(call, {7, 11}, CoarseCells::means, {.num_threads = 1});
+  expect_mass(call, one);
+  expect_map(call, one, CoarseCells::means);
+  for (int threads = 2; threads < 6; ++threads) {
+    const Inspected<T> many = inspect(call, {7, 11}, CoarseCells::means, {.num_threads = threads});
+    one.column_mass.for_each_index([&](const std::array<Index, 3>& at) {
+      ASSERT_TRUE(identical(one.column_mass.get(at), many.column_mass.get(at)));
+    });
+    one.coarse_map.for_each_index([&](const std::array<Index, 4>& at) {
+      ASSERT_TRUE(identical(one.coarse_map.get(at), many.coarse_map.get(at)));
+    });
+  }
+  const Inspected<T> alone = inspect(call, {0, 0}, CoarseCells::means);
+  one.column_mass.for_each_index([&](const std::array<Index, 3>& at) {
+    ASSERT_TRUE(identical(one.column_mass.get(at), alone.column_mass.get(at)));
+  });
+}
+
+TYPED_TEST(Columns, MemoryDoesNotGrowWithRowsTimesKeys) {
+  using T = TypeParam;
+  class Counting final : public std::pmr::memory_resource {
+   public:
+    std::size_t now = 0, most = 0;
+
+   private:
+    void* do_allocate(std::size_t bytes, std::size_t alignment) override {
+      now += bytes;
+      most = std::max(most, now);
+      return std::pmr::new_delete_resource()->allocate(bytes, alignment);
+    }
+    void do_deallocate(void* p, std::size_t bytes, std::size_t alignment) override {
+      now -= bytes;
+      std::pmr::new_delete_resource()->deallocate(p, bytes, alignment);
+    }
+    bool do_is_equal(const std::pmr::memory_resource& other) const noexcept override { return this == &other; }
+  };
+  Counting counting;
+  const AttentionCase<T> call = long_case<T>(2000, 4096);
+  const std::array<Index, 3> rows{1, 4, 2000};
+  Array<T, 3> row_max(rows), row_sum(rows), mass({1, 4, 4096});
+  Array<T, 4> context({1, 4, 2000, 8}), map({1, 4, 32, 32});
+  attention_forward<T>(call.query.view(), call.key.view(), call.value.view(),
+                       {.context = context.view(), .row_max = row_max.view(), .row_sum = row_sum.view()}, call.options);
+  attention_columns<T>(call.query.view(), call.key.view(), {.row_max = row_max.view(), .row_sum = row_sum.view()},
+                       {.column_mass = mass.view(), .coarse_map = map.view()}, call.options,
+                       {.num_threads = 2, .workspace = &counting});
+  const std::size_t packed = sizeof(T) * 2 * 4096 * 16;
+  const std::size_t cells = sizeof(double) * 4 * 32 * (32 + 4 + 32);
+  EXPECT_LE(counting.most, packed + cells + 2 * (std::size_t{1} << 18));
+  EXPECT_LT(counting.most, sizeof(T) * 4 * 2000 * 4096 / 20);
+}
+
+TEST(Columns, Refusals) {
+  const AttentionCase<float> call = long_case<float>(5, 9);
+  const std::array<Index, 3> rows{1, 4, 5};
+  Array<float, 3> row_max(rows), row_sum(rows), mass({1, 4, 9}), short_mass({1, 4, 8});
+  Array<float, 4> map({1, 4, 6, 2}), other({1, 3, 2, 2});
+  const auto message = [&](const ColumnsRequest<float>& request, const AttentionColumns<float>& outputs) {
+    return refusal<std::invalid_argument>(
+        [&] { attention_columns<float>(call.query.view(), call.key.view(), request, outputs, call.options); });
+  };
+  const ColumnsRequest<float> request{.row_max = row_max.view(), .row_sum = row_sum.view()};
+  EXPECT_EQ(message({.row_max = row_max.view()}, {.column_mass = mass.view()}),
+            "attention_columns: row_sum is missing; expected (1, 4, 5) as attention_forward wrote it");
+  EXPECT_EQ(message(request, {.column_mass = short_mass.view()}),
+            "attention_columns: column_mass has shape (1, 4, 8); expected (1, 4, 9)");
+  EXPECT_EQ(
+      message(request, {.coarse_map = map.view()}),
+      "attention_columns: coarse_map has shape (1, 4, 6, 2); expected 1 to 5 strips of rows and 1 to 9 of columns");
+  EXPECT_EQ(message(request, {.coarse_map = other.view()}),
+            "attention_columns: coarse_map has shape (1, 3, 2, 2); expected (1, 4, 2, 2)");
+}
+
+}  // namespace
+}  // namespace regard
