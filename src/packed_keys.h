@@ -118,7 +118,8 @@ class PackedKeys final : public KeyPanels<T> {
       const Index rows = r_.sequences[static_cast<std::size_t>(n / r_.num_key_heads)].num_queries;
       products += static_cast<double>(rows) * static_cast<double>(panels);
     }
-    products *= static_cast<double>(r_.num_heads / r_.num_key_heads * kernels::kPanel * (r_.depth + r_.columns));
+    products *= static_cast<double>(r_.num_heads / std::max<Index>(r_.num_key_heads, 1) * kernels::kPanel *
+                                    (r_.depth + r_.columns));
     // A million products take some ten microseconds: less than waking a thread.
     unit_workers_ = products < 1e6 ? 1 : num_workers(runtime, std::max<Index>(num_units() / kUnitsPerWorker, 1));
     by_unit_ = num_units() >= kUnitsPerWorker * unit_workers_ && largest_unit_ * panel_bytes <= kUnitBytes;
