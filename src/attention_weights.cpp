@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// attention_weights: scores or weights of chosen rows, rebuilt from query, key, row_max and row_sum.
+// attention_weights: scores or weights of chosen rows and keys, rebuilt from query, key, row_max and row_sum.
 //
-//   for each wave of key heads; for each piece of up to 60 chosen rows; for each block of 64 keys:
+//   for each wave of key heads; for each piece of up to 60 chosen rows; for each block of 64 keys among the chosen:
 //     kernels::score_block, then kernels::weights_block with the rows' final maximum and sum
 //
 // The scores are computed by the code of the forward pass, so they have its bits.
@@ -29,15 +29,10 @@ struct Piece {
   Index first_output;
 };
 
-template <class T>
-void check_rows(const ResolvedAttention<T>& r, std::span<const RowRange> rows) {
-  for (std::size_t i = 0; i < rows.size(); ++i) {
-    if (rows[i].begin < 0 || rows[i].end < rows[i].begin || rows[i].end > r.num_queries) {
-      refuse("attention_weights", "rows[" + std::to_string(i) + "] is " + std::to_string(rows[i].begin) + " to " +
-                                      std::to_string(rows[i].end) + "; expected a half-open range within 0 to " +
-                                      std::to_string(r.num_queries));
-    }
-  }
+void check_range(const std::string& name, const RowRange& range, Index limit) {
+  if (range.begin >= 0 && range.begin <= range.end && range.end <= limit) return;
+  refuse("attention_weights", name + " is " + std::to_string(range.begin) + " to " + std::to_string(range.end) +
+                                  "; expected a half-open range within 0 to " + std::to_string(limit));
 }
 
 template <class T>
@@ -59,15 +54,20 @@ std::vector<Piece> pieces_of(const ResolvedAttention<T>& r, std::span<const RowR
   return pieces;
 }
 
-// Copies count numbers of a block to output[key …] of one row.
+// Copies those of count numbers of one row, of keys first_key …, that are chosen.
 template <class T>
-void write_block(const TensorView<T, 4>& output, Index b, Index h, Index row, Index key, Index count, const T* from) {
-  copy_elements(count, from, 1, output.pointer(b, h, row, key), output.strides[3]);
+void write_block(const TensorView<T, 4>& output, const RowRange& keys, Index b, Index h, Index row, Index first_key,
+                 Index count, const T* from) {
+  const Index begin = std::max(first_key, keys.begin);
+  const Index end = std::min(first_key + count, keys.end);
+  if (begin >= end) return;
+  copy_elements(end - begin, from + (begin - first_key), 1, output.pointer(b, h, row, begin - keys.begin),
+                output.strides[3]);
 }
 
-// The weights of the task's rows become output rows first_output ….
+// The weights of the task's rows and of these keys become output rows first_output ….
 template <class T>
-void weigh(const RowTask<T>& task, const WeightsRequest<T>& request, Index first_output,
+void weigh(const RowTask<T>& task, const WeightsRequest<T>& request, const RowRange& keys, Index first_output,
            const TensorView<T, 4>& output) {
   const ResolvedAttention<T>& r = task.r;
   const RowScratch<T>& s = task.scratch;
@@ -83,14 +83,17 @@ void weigh(const RowTask<T>& task, const WeightsRequest<T>& request, Index first
     T filler[kBlockKeys];
     std::fill_n(filler, kBlockKeys, nothing);
     for (Index i = 0; i < task.rows.num_rows; ++i) {
-      for (Index column = first_column; column < end_column; column += kBlockKeys) {
-        write_block(output, sequence.batch, task.rows.head, first_output + i, column,
-                    std::min(kBlockKeys, end_column - column), filler);
+      const Index end = std::min(end_column, keys.end);
+      for (Index column = std::max(first_column, keys.begin); column < end; column += kBlockKeys) {
+        write_block(output, keys, sequence.batch, task.rows.head, first_output + i, column,
+                    std::min(kBlockKeys, end - column), filler);
       }
     }
   };
-  const Index begin = seen.begin < seen.end ? seen.begin / kBlockKeys * kBlockKeys : 0;
-  const Index end = seen.begin < seen.end ? seen.end : 0;
+  const Index first = std::max(seen.begin, keys.begin - sequence.first_key);
+  const Index last = std::min(seen.end, keys.end - sequence.first_key);
+  const Index begin = first < last ? first / kBlockKeys * kBlockKeys : 0;
+  const Index end = first < last ? last : 0;
   fill(0, sequence.first_key + begin);
   Index key = begin;
   for (; key < end; key += kBlockKeys) {
@@ -102,8 +105,8 @@ void weigh(const RowTask<T>& task, const WeightsRequest<T>& request, Index first
     kernel.score_block(block);
     if (weights) kernel.weights_block(task.rows.num_rows, s.row_max, s.row_sum, s.scores);
     for (Index i = 0; i < task.rows.num_rows; ++i) {
-      write_block(output, sequence.batch, task.rows.head, first_output + i, sequence.first_key + key, block.num_keys,
-                  s.scores + i * kBlockKeys);
+      write_block(output, keys, sequence.batch, task.rows.head, first_output + i, sequence.first_key + key,
+                  block.num_keys, s.scores + i * kBlockKeys);
     }
   }
   fill(sequence.first_key + std::min(key, sequence.key_limit), r.num_keys);
@@ -121,14 +124,18 @@ void attention_weights(const std::type_identity_t<InputView<T, 4>>& query,
   const FloatingPointScope scope;
   const AttentionCall<T> call{"attention_weights", query, key, {}, false};
   const ResolvedAttention<T> r = resolve(call, options);
-  check_rows(r, request.rows);
+  for (std::size_t i = 0; i < request.rows.size(); ++i) {
+    check_range("rows[" + std::to_string(i) + "]", request.rows[i], r.num_queries);
+  }
+  const RowRange keys = request.keys.value_or(RowRange{0, r.num_keys});
+  check_range("keys", keys, r.num_keys);
   const RowRange all{0, r.num_queries};
   const std::span<const RowRange> rows = request.rows.empty() ? std::span(&all, 1) : request.rows;
   Index num_rows = 0;
   for (const RowRange& range : rows) num_rows += range.end - range.begin;
   const bool needs_rows = r.batch * r.num_heads * num_rows != 0;
-  const std::array<Index, 4> shape{r.batch, r.num_heads, num_rows, r.num_keys};
-  if (output.absent() && needs_rows && r.num_keys != 0)
+  const std::array<Index, 4> shape{r.batch, r.num_heads, num_rows, keys.end - keys.begin};
+  if (output.absent() && needs_rows && shape[3] != 0)
     refuse(call.name, "output is missing; expected " + shape_text(shape));
   expect_shape(call.name, "output", output, shape);
   std::vector<Footprint> inputs = input_footprints(call, options);
@@ -136,7 +143,7 @@ void attention_weights(const std::type_identity_t<InputView<T, 4>>& query,
     check_statistics(call.name, r, needs_rows, request.row_max, request.row_sum, inputs);
   const std::array<Footprint, 1> written{footprint(call.name, "output", output)};
   check_overlap(call.name, inputs, written);
-  if (!needs_rows || r.num_keys == 0) return;
+  if (!needs_rows || shape[3] == 0) return;
 
   const std::vector<Piece> pieces = pieces_of(r, rows);
   PackedKeys<T> packed(r, runtime);
@@ -167,7 +174,7 @@ void attention_weights(const std::type_identity_t<InputView<T, 4>>& query,
                    .num_rows = piece->num_rows,
                    .rows_per_head = r.sequences[static_cast<std::size_t>(piece->sequence)].num_queries},
           .scratch = layout.at(scratch.data() + worker * layout.bytes())};
-      weigh(task, request, piece->first_output, output);
+      weigh(task, request, keys, piece->first_output, output);
       progress.add(task.rows.num_rows);
     });
   }

@@ -105,6 +105,56 @@ TYPED_TEST(Weights, RangesRunAcrossPackedSequences) {
   checked_attention(inputs, options);
 }
 
+// Tiles of rows by keys; one column is a tile of all rows by one key.
+TYPED_TEST(Weights, ChosenKeysHaveTheBitsOfTheWhole) {
+  using T = TypeParam;
+  const std::vector<Index> query_starts{0, 40, 40, 110, 150}, key_starts{0, 130, 135, 135, 1300};
+  const auto inputs = AttentionInputs<T>::normal(6, 1, 2, 1, 150, 1300, 5, 3);
+  const AttentionOptions<T> plain,
+      packed{.causal = true,
+             .query_offset = QueryAlignment::bottom_right,
+             .query_starts = query_starts,
+             .key_starts = key_starts},
+      window{.query_offset = Index{500}, .window = {300, 10}};
+  on_every_instruction_set([&](const kernels::KernelTable&) {
+    for (const AttentionOptions<T>& options : {plain, packed, window}) {
+      const AttentionArrays<T> whole = run_attention(inputs, options);
+      for (const RowRange& keys :
+           {RowRange{0, 1}, {1299, 1300}, {63, 65}, {129, 136}, {700, 1025}, {9, 9}, {0, 1300}}) {
+        for (const RowRange& rows : {RowRange{0, 150}, {37, 38}, {100, 131}}) {
+          Array<T, 4> tile({1, 2, rows.end - rows.begin, keys.end - keys.begin});
+          attention_weights<T>(inputs.query.view(), inputs.key.view(),
+                               {.row_max = std::as_const(whole).row_max->view(),
+                                .row_sum = std::as_const(whole).row_sum->view(),
+                                .rows = std::span(&rows, 1),
+                                .keys = keys},
+                               tile.view(), options);
+          Index moved = 0;
+          tile.for_each_index([&](const std::array<Index, 4>& at) {
+            moved += !identical(tile.get(at), whole.weights->get({0, at[1], rows.begin + at[2], keys.begin + at[3]}));
+          });
+          EXPECT_EQ(moved, 0) << rows.begin << " " << keys.begin;
+        }
+      }
+    }
+  });
+}
+
+TEST(WeightsRefusals, KeysOutsideTheirRange) {
+  const auto inputs = AttentionInputs<float>::normal(6, 3, 70, 5);
+  Array<float, 4> output({1, 1, 3, 2});
+  const auto message = [&](const RowRange& keys) {
+    return refusal<std::invalid_argument>([&] {
+      attention_weights<float>(inputs.query.view(), inputs.key.view(), {.kind = WeightsKind::scores, .keys = keys},
+                               output.view());
+    });
+  };
+  EXPECT_EQ(message({69, 71}), "attention_weights: keys is 69 to 71; expected a half-open range within 0 to 70");
+  EXPECT_EQ(message({5, 4}), "attention_weights: keys is 5 to 4; expected a half-open range within 0 to 70");
+  EXPECT_EQ(message({0, 3}), "attention_weights: output has shape (1, 1, 3, 2); expected (1, 1, 3, 3)");
+  EXPECT_EQ(message({68, 70}), "accepted");
+}
+
 TYPED_TEST(Weights, ScoresAreMinusInfinityAtInvisibleKeys) {
   using T = TypeParam;
   const auto inputs = AttentionInputs<T>::normal(4, 1, 2, 1, 70, 70, 5, 3);

@@ -6,6 +6,7 @@
 #include "regard/inspect.h"
 #include "attention_cases.h"
 #include "attention_checks.h"
+#include "counting_memory.h"
 #include "instruction_sets.h"
 #include "refusal.h"
 
@@ -109,15 +110,11 @@ TYPED_TEST(Columns, AreTheSumsAndMeansOfTheWeights) {
 
 template <class T>
 AttentionCase<T> long_case(Index queries, Index keys) {
+  AttentionInputs<T> inputs = AttentionInputs<T>::normal(7, 1, 4, 2, queries, keys, 16, 8);
   AttentionCase<T> call;
-  Random random(7);
-  const auto fill = [&](Array<T, 4>& array, const std::array<Index, 4>& shape) {
-    array = Array<T, 4>(shape);
-    array.for_each_index([&](const std::array<Index, 4>& at) { array.set(at, static_cast<T>(random.normal())); });
-  };
-  fill(call.query, {1, 4, queries, 16});
-  fill(call.key, {1, 2, keys, 16});
-  fill(call.value, {1, 2, keys, 8});
+  call.query = std::move(inputs.query);
+  call.key = std::move(inputs.key);
+  call.value = std::move(inputs.value);
   call.options.causal = true;
   call.options.query_offset = QueryAlignment::bottom_right;
   return call;
@@ -146,23 +143,7 @@ TYPED_TEST(Columns, ThreadsAndWhatElseIsAskedForMoveNoBit) {
 
 TYPED_TEST(Columns, MemoryDoesNotGrowWithRowsTimesKeys) {
   using T = TypeParam;
-  class Counting final : public std::pmr::memory_resource {
-   public:
-    std::size_t now = 0, most = 0;
-
-   private:
-    void* do_allocate(std::size_t bytes, std::size_t alignment) override {
-      now += bytes;
-      most = std::max(most, now);
-      return std::pmr::new_delete_resource()->allocate(bytes, alignment);
-    }
-    void do_deallocate(void* p, std::size_t bytes, std::size_t alignment) override {
-      now -= bytes;
-      std::pmr::new_delete_resource()->deallocate(p, bytes, alignment);
-    }
-    bool do_is_equal(const std::pmr::memory_resource& other) const noexcept override { return this == &other; }
-  };
-  Counting counting;
+  CountingMemory counting;
   const AttentionCase<T> call = long_case<T>(2000, 4096);
   const std::array<Index, 3> rows{1, 4, 2000};
   Array<T, 3> row_max(rows), row_sum(rows), mass({1, 4, 4096});
@@ -174,8 +155,8 @@ TYPED_TEST(Columns, MemoryDoesNotGrowWithRowsTimesKeys) {
                        {.num_threads = 2, .workspace = &counting});
   const std::size_t packed = sizeof(T) * 2 * 4096 * 16;
   const std::size_t cells = sizeof(double) * 4 * 32 * (32 + 4 + 32);
-  EXPECT_LE(counting.most, packed + cells + 2 * (std::size_t{1} << 18));
-  EXPECT_LT(counting.most, sizeof(T) * 4 * 2000 * 4096 / 20);
+  EXPECT_LE(counting.largest, packed + cells + 2 * (std::size_t{1} << 18));
+  EXPECT_LT(counting.largest, sizeof(T) * 4 * 2000 * 4096 / 20);
 }
 
 TEST(Columns, Refusals) {

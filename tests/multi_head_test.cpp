@@ -11,6 +11,7 @@
 #include <string>
 #include <vector>
 
+#include "counting_memory.h"
 #include "kernels/table.h"
 #include "refusal.h"
 
@@ -298,29 +299,10 @@ TYPED_TEST(MultiHead, AbsentMemoryIsSelfAttention) {
   EXPECT_NE(named(0, 0, 0), T(0));
 }
 
-// Counts what goes through it, and can refuse.
-class Meter : public std::pmr::memory_resource {
- public:
-  std::size_t in_use = 0, largest = 0, refuse_above = std::numeric_limits<std::size_t>::max();
-
- private:
-  void* do_allocate(std::size_t bytes, std::size_t alignment) override {
-    if (in_use + bytes > refuse_above) throw std::bad_alloc();
-    in_use += bytes;
-    largest = std::max(largest, in_use);
-    return std::pmr::new_delete_resource()->allocate(bytes, alignment);
-  }
-  void do_deallocate(void* data, std::size_t bytes, std::size_t alignment) override {
-    in_use -= bytes;
-    std::pmr::new_delete_resource()->deallocate(data, bytes, alignment);
-  }
-  bool do_is_equal(const memory_resource& other) const noexcept override { return this == &other; }
-};
-
 TEST(MultiHeadWorkspace, HoldsWhatWasNotAskedForAndComesBack) {
   const Sizes s{2, 5, 7, 6, 4, 6, 2, 3, 5, 9};
   const Block<float> block(s, false);
-  Meter meter;
+  CountingMemory meter;
   Runtime runtime;
   runtime.workspace = &meter;
   Tensor<float, 3> output({s.batch, s.length, s.output_width});

@@ -120,7 +120,7 @@ REGARD_EXPORT AttentionResult<T> attention_with_weights(TensorView<const T, 4> q
                                                         const AttentionOptions<ComputeType<T>>& options = {},
                                                         const Runtime& runtime = {});
 
-// Half-open range of query rows, counted from 0.
+// Half-open range of query rows, or of keys, counted from 0.
 struct RowRange {
   Index begin;
   Index end;
@@ -135,11 +135,13 @@ struct WeightsRequest {
   TensorView<const T, 3> row_sum{};  // (B, H, L)
   std::span<const RowRange> rows{};  // empty: all rows; else their concatenation, R rows, may repeat
   WeightsKind kind = WeightsKind::weights;
+  std::optional<RowRange> keys{};  // not given: all keys; else columns keys.begin … keys.end − 1 alone
 };
 
-// The exact weights (or scores) of chosen rows, from query, key, row_max and row_sum: the bits that
-// attention_forward's own weights have, whichever rows are asked for.
-//   query (B, H, L, D), key (B, Hkv, S, D); writes output (B, H, R, S). options as in the forward call.
+// The exact weights (or scores) of chosen rows, columns or tiles, from query, key, row_max and row_sum: the bits that
+// attention_forward's own weights have, whichever are asked for.
+//   query (B, H, L, D), key (B, Hkv, S, D); writes output (B, H, R, S), or (B, H, R, keys.end − keys.begin). options as
+//   in the forward call.
 // Throws like attention_forward.
 template <class T>
 REGARD_EXPORT void attention_weights(const std::type_identity_t<InputView<T, 4>>& query,

@@ -1,0 +1,34 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// A workspace that counts what is taken and given back, and can refuse.
+#pragma once
+
+#include <algorithm>
+#include <limits>
+#include <memory_resource>
+#include <new>
+
+namespace regard {
+
+class CountingMemory : public std::pmr::memory_resource {
+ public:
+  std::size_t in_use = 0, largest = 0;  // bytes now, and at most
+  int calls = 0;
+  std::size_t refuse_above = std::numeric_limits<std::size_t>::max();  // bytes in use
+  int failing_call = -1;                                               // counted from 0
+
+ private:
+  void* do_allocate(std::size_t bytes, std::size_t alignment) override {
+    if (calls++ == failing_call || in_use + bytes > refuse_above) throw std::bad_alloc();
+    in_use += bytes;
+    largest = std::max(largest, in_use);
+    return std::pmr::new_delete_resource()->allocate(bytes, alignment);
+  }
+  void do_deallocate(void* memory, std::size_t bytes, std::size_t alignment) override {
+    in_use -= bytes;
+    std::pmr::new_delete_resource()->deallocate(memory, bytes, alignment);
+  }
+  bool do_is_equal(const std::pmr::memory_resource& other) const noexcept override { return this == &other; }
+};
+
+}  // namespace regard
