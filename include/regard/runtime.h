@@ -38,11 +38,11 @@ using Task = std::function<void(Index)>;
 using Executor = std::function<void(Index, const Task&)>;
 
 struct Runtime {
-  Executor executor{};                             // empty: the library's own pool
-  int num_threads = 0;                             // 0: default_num_threads(); < 0: std::invalid_argument
+  Executor executor{};  // empty: the library's own pool
+  int num_threads = 0;  // 0: default_num_threads(); < 0: std::invalid_argument
   // Every byte of scratch comes from here. nullptr: operator new, of which up to 64 MiB stay for the calls to come.
   std::pmr::memory_resource* workspace = nullptr;
-  std::stop_token stop{};                          // polled at least every 20 ms
+  std::stop_token stop{};  // polled at least every 20 ms
   // Called by attention_forward and attention_weights after each task, from any thread, also by several at once: rows
   // of all heads finished, and rows in all. An exception ends the call and reaches its caller.
   std::function<void(Index done, Index total)> progress{};
