@@ -55,6 +55,26 @@ Index rows_per_task(const Sequence& sequence) {
   return std::max<Index>((sequence.num_queries + tasks * group - 1) / (tasks * group), 1) * group;
 }
 
+// How many workers pack one key head at a time and run its tasks; 0: heads are packed in waves that all workers share.
+// A head by itself must fit half of a second-level cache, and there must be enough of them for no worker to end alone.
+template <class T>
+int workers_by_unit(const ResolvedAttention<T>& r, const Runtime& runtime) {
+  constexpr Index kUnitBytes = Index{512} << 10;
+  constexpr Index kUnitsPerWorker = 16;
+  Index largest = 0;
+  double products = 0;
+  for (const Sequence& sequence : r.sequences) {
+    if (sequence.num_queries == 0) continue;
+    largest = std::max(largest, sequence.key_limit);
+    products += static_cast<double>(sequence.num_queries) * static_cast<double>(sequence.key_limit);
+  }
+  products *= static_cast<double>(r.num_heads * (r.depth + r.columns));
+  const Index units = static_cast<Index>(r.sequences.size()) * r.num_key_heads;
+  const int workers = num_workers(runtime, std::max<Index>(units / kUnitsPerWorker, 1), products);
+  const bool small = largest * (r.depth + r.columns) * static_cast<Index>(sizeof(T)) <= kUnitBytes;
+  return small && units >= kUnitsPerWorker * workers ? workers : 0;
+}
+
 // Runs rows_done(task) for all rows of every head, up to 60 at a time.
 template <class T, class F>
 class RowWalk {
@@ -65,14 +85,15 @@ class RowWalk {
         runtime_(runtime),
         wants_lse_(wants_lse),
         rows_done_(rows_done),
-        packed_(r, runtime),
+        unit_workers_(workers_by_unit(r, runtime)),
+        packed_(r, runtime, unit_workers_),
         layout_(r, packed_.padded_columns()),
         progress_(runtime, r.batch * r.num_heads * r.num_queries) {}
 
   void run() {
-    if (packed_.by_unit()) {
-      Workspace<std::byte> scratch(runtime_, packed_.unit_workers() * layout_.bytes());
-      for_each_item(runtime_, packed_.unit_workers(), packed_.num_units(), [&](Index number, int worker) {
+    if (unit_workers_ > 0) {
+      Workspace<std::byte> scratch(runtime_, unit_workers_ * layout_.bytes());
+      for_each_item(runtime_, unit_workers_, packed_.num_units(), [&](Index number, int worker) {
         const Unit unit = packed_.pack_unit(number, worker);
         for (Index task = 0; task < num_tasks(unit); ++task) {
           poll(runtime_);
@@ -121,8 +142,7 @@ class RowWalk {
       products += static_cast<double>(group() * sequence_of(unit).num_queries) * static_cast<double>(unit.num_panels) *
                   static_cast<double>(kernels::kPanel * (r_.depth + r_.columns));
     }
-    // A million products take some ten microseconds: less than waking a thread.
-    const int workers = products < 1e6 ? 1 : num_workers(runtime_, first_task_.back());
+    const int workers = num_workers(runtime_, first_task_.back(), products);
     if (workers > scratch_workers_) {
       scratch_ = nullptr;
       scratch_ = std::make_unique<Workspace<std::byte>>(runtime_, workers * layout_.bytes());
@@ -139,6 +159,7 @@ class RowWalk {
   const Runtime& runtime_;
   bool wants_lse_;
   const F& rows_done_;
+  int unit_workers_;  // 0: waves
   PackedKeys<T> packed_;
   RowScratchLayout<T> layout_;
   Progress progress_;

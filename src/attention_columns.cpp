@@ -149,7 +149,7 @@ class ColumnWalk {
       if (!start_block(task, key, block)) continue;
       kernel.score_block(block);
       kernel.weights_block(task.rows.num_rows, s.row_max, s.row_sum, s.scores);
-      kernel.add_rows(task.rows.num_rows, s.scores, mass + (key - of.first_key));
+      if (!outputs_.column_mass.absent()) kernel.add_rows(task.rows.num_rows, s.scores, mass + (key - of.first_key));
       if (row_strips_ > 0) add_strips(of, task, key, block.num_keys, strips);
     }
   }

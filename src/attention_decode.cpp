@@ -159,8 +159,7 @@ class Decoder {
   void run() {
     list_units();
     list_items();
-    // A million products take some ten microseconds: less than waking a thread.
-    const int workers = count_products() < 1e6 ? 1 : num_workers(runtime_, num_pieces_);
+    const int workers = num_workers(runtime_, num_pieces_, count_products());
     Workspace<std::byte> memory(runtime_, workers * layout_.bytes());
     scratch_ = memory.data();
     // Fewer tasks than four for each thread leave threads without work at the end: chunks are the smaller pieces.

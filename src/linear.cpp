@@ -27,7 +27,6 @@ using kernels::kPanel;
 using kernels::kRows;
 
 constexpr const char* kName = "linear_forward";
-constexpr Index kFewProducts = 1'000'000;  // 10 µs of work: no thread is worth waking
 
 Index num_panels(Index columns) { return (columns + kPanel - 1) / kPanel; }
 
@@ -35,10 +34,10 @@ Index num_panels(Index columns) { return (columns + kPanel - 1) / kPanel; }
 Index panel_elements(Index depth, Index columns) { return num_panels(columns) * std::max<Index>(depth, 1) * kPanel; }
 
 template <class T>
-void pack(const TensorView<const T, 2>& parameters, T* panels, const Runtime& runtime, bool alone) {
+void pack(const TensorView<const T, 2>& parameters, T* panels, double num_products, const Runtime& runtime) {
   const auto [depth, columns] = parameters.shape;
   const Index count = num_panels(columns);
-  for_each_item(runtime, alone ? 1 : num_workers(runtime, count), count, [&](Index panel, int) {
+  for_each_item(runtime, num_workers(runtime, count, num_products), count, [&](Index panel, int) {
     const Index first = panel * kPanel;
     kernels::active().of<T>().pack_keys({parameters.pointer(0, first), parameters.strides[1], parameters.strides[0]},
                                         std::min(kPanel, columns - first), depth, panels + panel * depth * kPanel);
@@ -67,7 +66,8 @@ bool is_aligned(const T* pointer) {
 
 template <class T>
 void multiply(const TensorView<const T, 2>& input, const T* panels, const TensorView<const T, 1>& bias,
-              const TensorView<T, 2>& output, kernels::Activation activation, bool alone, const Runtime& runtime) {
+              const TensorView<T, 2>& output, kernels::Activation activation, double num_products,
+              const Runtime& runtime) {
   const auto& kernel = kernels::active().of<T>();
   const auto [rows, depth] = input.shape;
   const Index columns = output.shape[1];
@@ -83,7 +83,7 @@ void multiply(const TensorView<const T, 2>& input, const T* panels, const Tensor
   const bool many_rows = blocks >= 8 * num_workers(runtime, blocks);
   const Index group_panels = std::max<Index>(16, many_rows ? kGroupBytes / panel_bytes : 0);
   const Index groups = (count + group_panels - 1) / group_panels;
-  const int workers = alone ? 1 : num_workers(runtime, blocks * groups);
+  const int workers = num_workers(runtime, blocks * groups, num_products);
   // Kernels write dense aligned rows; any other output takes them from a tile.
   const bool direct = output.strides[1] == 1 && is_aligned(output.data);
   const Index scratch_elements = kRows * depth + (direct ? 0 : kRows * kPanel);
@@ -138,9 +138,9 @@ void linear_forward(std::type_identity_t<TensorView<const T, 2>> input,
   check_overlap(kName, inputs, written);
   if (output.shape[0] == 0 || output.shape[1] == 0) return;
   const Workspace<T> panels(runtime, panel_elements(parameters.shape[0], parameters.shape[1]));
-  const bool alone = output.shape[0] * parameters.shape[1] * parameters.shape[0] < kFewProducts;
-  pack(parameters, panels.data(), runtime, alone);
-  multiply<T>(input, panels.data(), bias, output, kernels::Activation::none, alone, runtime);
+  const double products = static_cast<double>(output.shape[0]) * static_cast<double>(parameters.size());
+  pack(parameters, panels.data(), products, runtime);
+  multiply<T>(input, panels.data(), bias, output, kernels::Activation::none, products, runtime);
 }
 
 template <class T>
@@ -153,7 +153,7 @@ PackedParameters<T>::PackedParameters(TensorView<const T, 2> parameters, const R
   constexpr std::align_val_t kAlignment{64};
   const std::shared_ptr<T> panels(static_cast<T*>(::operator new(num_bytes(), kAlignment)),
                                   [](T* memory) { ::operator delete(memory, kAlignment); });
-  pack(parameters, panels.get(), runtime, parameters.size() < kFewProducts);
+  pack(parameters, panels.get(), static_cast<double>(parameters.size()), runtime);
   panels_ = panels;
 }
 
@@ -179,8 +179,8 @@ void linear_forward(std::type_identity_t<TensorView<const T, 2>> input,
   check_shapes(input, shape, bias, output);
   check_overlap(kName, inputs, written);
   if (output.shape[0] == 0 || output.shape[1] == 0) return;
-  const bool alone = output.shape[0] * shape[0] * shape[1] < kFewProducts;
-  multiply<T>(input, parameters.panels(), bias, output, activation, alone, runtime);
+  const double products = static_cast<double>(output.shape[0]) * static_cast<double>(shape[0] * shape[1]);
+  multiply<T>(input, parameters.panels(), bias, output, activation, products, runtime);
 }
 
 template class PackedParameters<float>;

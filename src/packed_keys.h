@@ -4,8 +4,8 @@
 //
 //     unit = one key/value head of one sequence; a wave = as many consecutive units as fit the budget
 //
-// Packing is a parallel phase of its own before the wave's rows are computed; where short units abound, each worker
-// packs one at a time instead, into a place of its own. Read next: attention.cpp.
+// Packing is a parallel phase of its own before the wave's rows are computed; or each worker packs one unit at a time,
+// into a place of its own. Read next: attention.cpp.
 #pragma once
 
 #include <algorithm>
@@ -23,10 +23,6 @@ namespace internal {
 
 // Enough for the packed keys and values of a long head, small enough to stay near the last-level cache.
 inline constexpr Index kWaveBytes = Index{32} << 20;
-
-// Units of no more than half of a second-level cache, sixteen and more for each worker, are packed one at a time.
-inline constexpr Index kUnitBytes = Index{512} << 10;
-inline constexpr Index kUnitsPerWorker = 16;
 
 struct Unit {
   Index sequence;
@@ -52,10 +48,11 @@ class KeyPanels {
 template <class T>
 class PackedKeys final : public KeyPanels<T> {
  public:
-  PackedKeys(const ResolvedAttention<T>& r, const Runtime& runtime)
+  // unit_workers: how many workers pack units one at a time; 0: waves.
+  PackedKeys(const ResolvedAttention<T>& r, const Runtime& runtime, int unit_workers = 0)
       : r_(r),
         padded_columns_((r.columns + kernels::kPanel - 1) / kernels::kPanel * kernels::kPanel),
-        max_wave_panels_(largest_wave(runtime)),
+        max_wave_panels_(most_panels(unit_workers)),
         keys_(runtime, max_wave_panels_ * key_panel_elements()),
         values_(runtime, max_wave_panels_ * value_panel_elements()),
         finite_(runtime, r.columns ? max_wave_panels_ : 0) {}
@@ -63,16 +60,14 @@ class PackedKeys final : public KeyPanels<T> {
   Index padded_columns() const { return padded_columns_; }
   Index num_units() const { return static_cast<Index>(r_.sequences.size()) * r_.num_key_heads; }
 
-  // Either units one at a time, by unit_workers() workers …
-  bool by_unit() const { return by_unit_; }
-  int unit_workers() const { return unit_workers_; }
+  // Packs this unit to the worker's place. Only where units are packed one at a time …
   Unit pack_unit(Index number, int worker) {
     const Unit unit = unit_at(number, worker * largest_unit_);
     pack_panels(unit, 0, unit.num_panels);
     return unit;
   }
 
-  // … or waves of them.
+  // … and these only where waves are.
   bool done() const { return next_unit_ == num_units(); }
 
   // Packs the next wave and returns its units.
@@ -106,24 +101,17 @@ class PackedKeys final : public KeyPanels<T> {
     const Index used = sequence.num_queries > 0 ? sequence.key_limit : 0;
     return {s, number % r_.num_key_heads, (used + kernels::kPanel - 1) / kernels::kPanel, first_panel};
   }
-  // Panels that are packed at a time.
-  Index largest_wave(const Runtime& runtime) {
-    const Index panel_bytes = (key_panel_elements() + value_panel_elements()) * static_cast<Index>(sizeof(T));
+  // Panels that are there at a time.
+  Index most_panels(int unit_workers) {
     Index all = 0;
-    double products = 0;
     for (Index n = 0; n < num_units(); ++n) {
       const Index panels = unit_at(n, 0).num_panels;
       largest_unit_ = std::max(largest_unit_, panels);
       all += panels;
-      const Index rows = r_.sequences[static_cast<std::size_t>(n / r_.num_key_heads)].num_queries;
-      products += static_cast<double>(rows) * static_cast<double>(panels);
     }
-    products *= static_cast<double>(r_.num_heads / std::max<Index>(r_.num_key_heads, 1) * kernels::kPanel *
-                                    (r_.depth + r_.columns));
-    // A million products take some ten microseconds: less than waking a thread.
-    unit_workers_ = products < 1e6 ? 1 : num_workers(runtime, std::max<Index>(num_units() / kUnitsPerWorker, 1));
-    by_unit_ = num_units() >= kUnitsPerWorker * unit_workers_ && largest_unit_ * panel_bytes <= kUnitBytes;
-    return by_unit_ ? unit_workers_ * largest_unit_ : std::min(all, std::max(largest_unit_, kWaveBytes / panel_bytes));
+    if (unit_workers > 0) return unit_workers * largest_unit_;
+    const Index budget = kWaveBytes / ((key_panel_elements() + value_panel_elements()) * static_cast<Index>(sizeof(T)));
+    return std::min(all, std::max(largest_unit_, budget));
   }
 
   void pack(const Runtime& runtime, Index wave_panels) {
@@ -164,9 +152,7 @@ class PackedKeys final : public KeyPanels<T> {
 
   const ResolvedAttention<T>& r_;
   Index padded_columns_;
-  int unit_workers_ = 1;
   Index largest_unit_ = 0;
-  bool by_unit_ = false;
   Index max_wave_panels_;
   Workspace<T> keys_;
   Workspace<T> values_;

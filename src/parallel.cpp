@@ -300,6 +300,10 @@ int num_workers(const Runtime& runtime, Index num_items) {
   return static_cast<int>(std::min(num_items, threads));
 }
 
+int num_workers(const Runtime& runtime, Index num_items, double num_products) {
+  return num_products < 1e6 ? 1 : num_workers(runtime, num_items);
+}
+
 void for_each_item(const Runtime& runtime, int workers, Index num_items, const std::function<void(Index, int)>& body) {
   check_threads(runtime);
   poll(runtime);

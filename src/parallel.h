@@ -34,6 +34,9 @@ class FloatingPointScope {
 // The lower of the runtime's threads and the items, at least 1. Throws std::invalid_argument for num_threads < 0 and
 // for a malformed REGARD_THREADS, as for_each_item does.
 int num_workers(const Runtime& runtime, Index num_items);
+// The same where the items are so many products of matrices together: a million take some ten microseconds, less than
+// waking a thread, and are left to one worker.
+int num_workers(const Runtime& runtime, Index num_items, double num_products);
 
 // Calls body(item, worker) once for every item, worker in 0 … workers − 1, no two calls with the same worker at once,
 // each inside a FloatingPointScope. Rethrows the first exception of a body. Throws cancelled when stop was requested.

@@ -78,7 +78,7 @@ class KeptMemory final : public std::pmr::memory_resource {
   void do_deallocate(void* data, std::size_t bytes, std::size_t alignment) override {
     if (!is_kept(bytes, alignment)) return ::operator delete(data, bytes, std::align_val_t{alignment});
     const Block block{data, class_bytes(bytes)};
-    if (const std::unique_lock lock(mutex_, std::try_to_lock); lock && !closed_ && block.bytes <= kKeptBytes) {
+    if (const std::unique_lock lock(mutex_, std::try_to_lock); lock && !closed_) {
       // The oldest make room.
       while (num_blocks_ == blocks_.size() || (num_blocks_ > 0 && kept_bytes_ + block.bytes > kKeptBytes)) {
         release(blocks_[0]);

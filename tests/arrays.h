@@ -181,7 +181,10 @@ std::vector<std::uint64_t> bits_of(const std::vector<T>& numbers) {
   std::vector<std::uint64_t> bits;
   bits.reserve(numbers.size());
   for (T x : numbers) {
-    if constexpr (sizeof(T) == 4) {
+    if constexpr (sizeof(T) == 2) {
+      const auto wide = static_cast<float>(x);
+      bits.push_back(wide != wide ? 0x7fffu : x.bits);
+    } else if constexpr (sizeof(T) == 4) {
       bits.push_back(x != x ? 0x7fc00000u : std::bit_cast<std::uint32_t>(x));
     } else {
       bits.push_back(x != x ? 0x7ff8000000000000u : std::bit_cast<std::uint64_t>(x));

@@ -39,21 +39,6 @@ Array<E, 4> zeros(const std::array<Index, 4>& shape) {
   return rounded<E>(array);
 }
 
-// Bits of any type of number, all NaN alike.
-template <class E>
-std::vector<std::uint64_t> number_bits(const std::vector<E>& numbers) {
-  std::vector<std::uint64_t> bits;
-  for (const E x : numbers) {
-    const float wide = static_cast<float>(x);
-    if constexpr (sizeof(E) == 2) {
-      bits.push_back(wide != wide ? 0x7fffu : x.bits);
-    } else {
-      bits.push_back(wide != wide ? 0x7fc00000u : std::bit_cast<std::uint32_t>(wide));
-    }
-  }
-  return bits;
-}
-
 template <class E>
 std::vector<E> round_all(const std::vector<float>& numbers) {
   std::vector<E> result;
@@ -112,7 +97,7 @@ TEST(Widening, SubnormalNumbersAreKeptUnderTheCallersFlushing) {
     _mm_setcsr(state | 0x8040);  // FTZ and DAZ
     attention_forward(zero.view(), zero.view(), value.view(), AttentionOutputs<float16>{.context = context.view()});
     _mm_setcsr(state);
-    EXPECT_EQ(number_bits(context.values()), number_bits(value.values()));
+    EXPECT_EQ(bits_of(context.values()), bits_of(value.values()));
   });
 }
 
@@ -182,7 +167,7 @@ TYPED_TEST(SemanticsTypes, BitsOfTheWidenedNumbersRoundedOnce) {
       const AttentionArrays<float> expected = run_attention<float>(wide_query, wide_key, wide_value, call.options);
       TypedArrays<Context> got(call.B(), call.H(), call.L(), call.S(), call.Dv(), layout);
       attention_forward(query.view(), key.view(), value.view(), got.views(), call.options);
-      EXPECT_EQ(number_bits(got.context.values()), number_bits(round_all<Context>(expected.context.values())));
+      EXPECT_EQ(bits_of(got.context.values()), bits_of(round_all<Context>(expected.context.values())));
       EXPECT_EQ(bits_of(got.row_max), bits_of(*expected.row_max));
       EXPECT_EQ(bits_of(got.row_sum), bits_of(*expected.row_sum));
       EXPECT_EQ(bits_of(got.lse), bits_of(*expected.lse));
@@ -238,8 +223,8 @@ TYPED_TEST(SemanticsTypes, WeightsPartialsAndWholeResults) {
   EXPECT_EQ(bits_of(context), bits_of(expected.context));
 
   const AttentionResult<Query> whole = attention_with_weights<Query>(query.view(), key.view(), value.view());
-  EXPECT_EQ(number_bits(std::vector<Query>(whole.context.data(), whole.context.data() + whole.context.size())),
-            number_bits(round_all<Query>(expected.context.values())));
+  EXPECT_EQ(bits_of(std::vector<Query>(whole.context.data(), whole.context.data() + whole.context.size())),
+            bits_of(round_all<Query>(expected.context.values())));
   EXPECT_EQ(bits_of(std::vector<float>(whole.weights.data(), whole.weights.data() + whole.weights.size())),
             bits_of(*expected.weights));
 }
@@ -281,7 +266,7 @@ TEST(ContextTypes, BeyondTheLargestNumberLiesInfinity) {
   const Array<float16, 4> keys = zeros<float16>({1, 1, 3000, 1});
   Array<float16, 4> mean({1, 1, 1, 2});
   attention_forward(zero.view(), keys.view(), many.view(), AttentionOutputs<float16>{.context = mean.view()});
-  EXPECT_EQ(number_bits(mean.values()), (std::vector<std::uint64_t>{0x7bff, 0x7bff}));
+  EXPECT_EQ(bits_of(mean.values()), (std::vector<std::uint64_t>{0x7bff, 0x7bff}));
 }
 
 // ---- bias

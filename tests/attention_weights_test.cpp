@@ -140,6 +140,21 @@ TYPED_TEST(Weights, ChosenKeysHaveTheBitsOfTheWhole) {
   });
 }
 
+// Heads that fit into one wave are one parallel phase of packing and one of weights, however many and short they are.
+TEST(WeightsPhases, ManyShortHeadsAreOneWave) {
+  const auto inputs = AttentionInputs<float>::normal(8, 1, 64, 64, 64, 64, 16, 16);
+  const AttentionArrays<float> whole = run_attention(inputs);
+  int phases = 0;
+  const Runtime runtime{.executor =
+                            [&](Index n, const Task& task) {
+                              ++phases;
+                              for (Index i = 0; i < n; ++i) task(i);
+                            },
+                        .num_threads = 2};
+  expect_rows(weights_of(inputs, whole, {}, WeightsKind::weights, {}, runtime), *whole.weights, rows_of({{0, 64}}));
+  EXPECT_LE(phases, 2);
+}
+
 TEST(WeightsRefusals, KeysOutsideTheirRange) {
   const auto inputs = AttentionInputs<float>::normal(6, 3, 70, 5);
   Array<float, 4> output({1, 1, 3, 2});

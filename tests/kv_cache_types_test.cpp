@@ -60,20 +60,6 @@ TensorView<const E, 3> piece(const Array<E, 4>& from, Index sequence, Index firs
           {view.strides[1], view.strides[2], view.strides[3]}};
 }
 
-template <class E>
-std::vector<std::uint64_t> number_bits(const Array<E, 4>& array) {
-  std::vector<std::uint64_t> bits;
-  for (const E x : array.values()) {
-    const float wide = static_cast<float>(x);
-    if constexpr (sizeof(E) == 2) {
-      bits.push_back(wide != wide ? 0x7fffu : x.bits);
-    } else {
-      bits.push_back(wide != wide ? 0x7fc00000u : std::bit_cast<std::uint32_t>(wide));
-    }
-  }
-  return bits;
-}
-
 template <class Q, class K, class C>
 void expect_forward_bits(const KvCache<K>& cache, const Array<Q, 4>& query, const Array<K, 4>& key,
                          const Array<K, 4>& value, AttentionOptions<float> options, int num_threads) {
@@ -87,7 +73,7 @@ void expect_forward_bits(const KvCache<K>& cache, const Array<Q, 4>& query, cons
   options.key_lengths = lengths;
   attention_forward(query.view(), key.view(), value.view(),
                     AttentionOutputs<C>{.context = expected.view(), .lse = expected_lse.view()}, options);
-  EXPECT_EQ(number_bits(got), number_bits(expected));
+  EXPECT_EQ(bits_of(got), bits_of(expected));
   EXPECT_EQ(bits_of(got_lse), bits_of(expected_lse));
 }
 

@@ -15,8 +15,6 @@
 namespace regard::kernels::REGARD_ISA {
 namespace {
 
-Index smaller(Index a, Index b) { return a < b ? a : b; }
-
 // One group, element by element: any strides, any alignment. Depths d_begin … depth − 1.
 template <class T, Index Width, class S>
 void pack_elements(Matrix<S> source, Index width, Index d_begin, Index depth, T* packed) {

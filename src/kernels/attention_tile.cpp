@@ -23,9 +23,6 @@ namespace {
 
 inline constexpr Index kGroups = kRows / kTileRows;
 
-Index smaller(Index a, Index b) { return a < b ? a : b; }
-Index larger(Index a, Index b) { return a > b ? a : b; }
-
 // Keys of the block, as lanes 0 … 63, that some row of the group sees by its interval.
 struct LaneRange {
   Index begin;
