@@ -19,6 +19,7 @@
 #include <memory>
 
 #include "attend_inputs.h"
+#include "attend_inspect.h"
 #include "attend_options.h"
 #include "program.h"
 #include "progress.h"
@@ -103,9 +104,10 @@ void read_options(const AttendSettings& settings, Inputs& inputs, Options<T>& o)
 
 struct Extents {
   Index batch, heads, key_heads, queries, keys, depth, columns, weight_rows;
+  std::array<Index, 2> cells;  // of --inspect
 };
 
-Extents extents_of(Inputs& inputs, const AttendSettings& settings) {
+Extents extents_of(Inputs& inputs, const AttendText& text, const AttendSettings& settings) {
   const std::array<Index, 4> q = inputs.shape4("--query");
   const std::array<Index, 4> k = inputs.shape4("--key");
   Index rows = q[2];
@@ -119,7 +121,8 @@ Extents extents_of(Inputs& inputs, const AttendSettings& settings) {
       if (__builtin_add_overflow(rows, range.end - range.begin, &rows)) throw std::bad_alloc();
     }
   }
-  return {q[0], q[1], k[1], q[2], k[2], q[3], inputs.shape4("--value")[3], rows};
+  const auto cells = text.inspect ? inspect_cells(settings.inspect, q, k) : std::array<Index, 2>{};
+  return {q[0], q[1], k[1], q[2], k[2], q[3], inputs.shape4("--value")[3], rows, cells};
 }
 
 // Of the page; 0 without --html. Throws std::runtime_error when it would be too large.
@@ -153,6 +156,9 @@ double needed_bytes(Inputs& inputs, const Extents& e, const AttendText& text, co
     bytes += static_cast<double>(e.batch) * static_cast<double>(e.heads) * static_cast<double>(e.weight_rows) *
              static_cast<double>(e.keys) * size;
   }
+  if (text.inspect)
+    bytes += inspect_bytes({e.batch, e.heads, e.queries, e.depth}, e.keys, e.cells,
+                           npy_type_bytes(inputs.at("--query").file.type()));
   bytes += 6 * page_bytes(inputs, text, settings);  // its arrays, their text, the JSON, the page
   // The library packs a wave of heads at a time: 32 MiB, or one head where that is more.
   constexpr double kWave = 32.0 * (1 << 20);
@@ -200,6 +206,7 @@ void write_array(OutputFiles& files, std::size_t file, const Tensor<T, Rank>& te
 
 // The output files by option, opened before the work so that a folder that cannot be written is found out at once.
 struct Outputs {
+  std::optional<OutputFolder> folder;
   OutputFiles files;
   std::map<std::string, std::size_t> numbers;
 };
@@ -208,6 +215,7 @@ struct Done {
   double seconds;
   std::uint64_t memory_bytes;
   std::map<std::string, std::vector<Index>> shapes;  // of outputs, as written
+  Inspection inspection;
 };
 
 template <class T>
@@ -227,7 +235,7 @@ void compute(const AttendText& text, const AttendSettings& settings, Inputs& inp
     return path.empty() && !needed ? Tensor<T, 3>() : Tensor<T, 3>(rows);
   };
   Tensor<T, 4> context({e.batch, e.heads, e.queries, e.columns});
-  const bool needs_sums = chosen_rows || !text.html.empty();
+  const bool needs_sums = chosen_rows || !text.html.empty() || text.inspect;
   Tensor<T, 3> row_max = make_rows(text.row_max, needs_sums);
   Tensor<T, 3> row_sum = make_rows(text.row_sum, needs_sums);
   Tensor<T, 3> lse = make_rows(text.lse, false);
@@ -260,6 +268,14 @@ void compute(const AttendText& text, const AttendSettings& settings, Inputs& inp
     runtime.progress = progress.report();
     attention_weights<T>(q, k, request, weights.view(), options.options, runtime);
   }
+  Inspected<T> inspected;
+  if (text.inspect) {
+    Progress progress("inspection");
+    runtime.progress = progress.report();
+    inspected = inspect<T>(q, k, {.row_max = row_max.view(), .row_sum = row_sum.view()}, settings.inspect, e.cells,
+                           options.options, runtime);
+    done.inspection = inspected.heads;
+  }
   done.seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count();
 
   const std::size_t rank = inputs.rank();
@@ -276,6 +292,8 @@ void compute(const AttendText& text, const AttendSettings& settings, Inputs& inp
   write("--row-sum", row_sum);
   write("--sink-weights", sink_weights);
   write("--weights", weights);
+  write("--column-mass", inspected.column_mass);
+  write("--coarse-map", inspected.coarse_map);
   if (const auto number = to.numbers.find("--html"); number != to.numbers.end()) {
     runtime.progress = {};
     const std::string html = render_attention_html<T>(q, k, view_of<T, 4>(value), outputs, options.options,
@@ -306,19 +324,35 @@ std::string report(const AttendText& text, const AttendSettings& settings, Input
   for (const NamedPath& input : text.inputs()) add(input.option, inputs.at(input.option).file.shape());
   for (const auto& [option, shape] : done.shapes) add(option, shape);
   const int threads = settings.threads > 0 ? settings.threads : default_num_threads();
+  std::string inspection;
+  if (text.inspect) {
+    // The object, two columns further in.
+    for (const char c : "\n\"inspect\": " + render_inspection_json(done.inspection))
+      inspection.append(1, c).append(c == '\n' ? 2 : 0, ' ');
+    inspection.resize(inspection.find_last_of('}') + 1);
+    inspection += ',';
+  }
   return fmt::format(R"({{
   "schema": "regard/1",
   "command": {},
   "version": {},
   "instruction_set": {},
   "shapes": {{{}}},
-  "plan": {{"type": {}, "threads": {}, "chunk_keys": {}, "chunks": {}, "memory_bytes": {}}},
+  "plan": {{"type": {}, "threads": {}, "chunk_keys": {}, "chunks": {}, "memory_bytes": {}}},{}
   "seconds": {}
 }}
 )",
                      json_string(command_line()), json_string(version()), json_string(active_instruction_set()), shapes,
                      json_string(npy_type_name(inputs.at("--query").file.type())), threads, kAttentionChunkKeys,
-                     attention_num_chunks(e.keys), done.memory_bytes, json_number(done.seconds));
+                     attention_num_chunks(e.keys), done.memory_bytes, inspection, json_number(done.seconds));
+}
+
+// What the inspection wrote, and where.
+std::string files_text(const AttendText& text) {
+  std::string lines;
+  if (!text.save.empty()) lines += "\n  saved  " + escape_for_terminal(text.save) + "\n";
+  if (!text.html.empty()) lines += page_line(text.html, "any row as a sum");
+  return lines;
 }
 
 // The library's refusal in the program's words: "attention_forward: key_lengths[0] is 7; …" becomes
@@ -352,11 +386,13 @@ std::string in_options(std::string what, const AttendText& text) {
 void attend(const AttendText& text) {
   const AttendSettings settings = parse(text);
   Inputs inputs(text);
-  const Extents e = extents_of(inputs, settings);
+  const Extents e = extents_of(inputs, text, settings);
   Done done;
   done.memory_bytes = check_memory(needed_bytes(inputs, e, text, settings), settings.max_memory);
   Outputs to;
   for (const NamedPath& output : text.outputs()) to.numbers[output.option] = to.files.add(output.path);
+  if (!text.save.empty()) to.folder.emplace(text.save);
+  for (const NamedPath& file : text.saved()) to.numbers[file.option] = to.files.add(file.path);
   try {
     if (inputs.at("--query").file.type() == NpyType::float32) {
       compute<float>(text, settings, inputs, e, to, done);
@@ -366,8 +402,16 @@ void attend(const AttendText& text) {
   } catch (const std::invalid_argument& error) {
     throw std::runtime_error(in_options(error.what(), text));
   }
+  const std::string json = report(text, settings, inputs, e, done);
+  if (const auto number = to.numbers.find("--inspect-json"); number != to.numbers.end())
+    to.files.write(number->second, json.data(), json.size());
   // Printed before the files take their names: when standard output fails, nothing appears.
-  if (text.json) write_stdout(report(text, settings, inputs, e, done));
+  if (text.json) {
+    write_stdout(json);
+  } else if (text.inspect) {
+    write_stdout(render_inspection_text(done.inspection, {.width = output_width(), .unicode = terminal_is_unicode()}) +
+                 files_text(text));
+  }
   to.files.commit();
 }
 

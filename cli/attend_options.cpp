@@ -5,6 +5,7 @@
 #include "attend_options.h"
 
 #include <algorithm>
+#include <filesystem>
 #include <iterator>
 #include <limits>
 #include <utility>
@@ -26,6 +27,7 @@ constexpr const char* kExamples =
     "  regard attend … -o context.npy --weights weights.npy --rows 0:2,7:8\n"
     "  regard attend … -o context.npy --mask mask.npy --scale none --lse lse.npy\n"
     "  regard attend … --causal --html page.html\n"
+    "  regard attend … --causal --inspect --save maps     for any length\n"
     "  regard attend … -o - | python3 -c 'import numpy, sys; …'";
 
 // Options that hold the name of an array file, in the order in which they are read.
@@ -150,6 +152,22 @@ std::vector<RowRange> parse_rows(std::string_view text) {
   return rows;
 }
 
+void parse_inspect(const AttendText& text, InspectSettings& settings) {
+  if (!text.cells.empty()) {
+    const auto sides = split(text.cells, ',');
+    if (sides.size() > 2) {
+      throw UsageError("--cells is \"" + text.cells + "\"; expected a number such as 512, or rows and columns: 64,512");
+    }
+    settings.cells = {parse_at_least("--cells", sides.front(), 1), parse_at_least("--cells", sides.back(), 1)};
+  }
+  if (!text.top.empty()) settings.heads.top = parse_at_least("--top", text.top, 0);
+  if (!text.weight_on.empty()) {
+    settings.heads.weight_on.clear();
+    for (std::string_view key : split(text.weight_on, ','))
+      settings.heads.weight_on.push_back(parse_at_least("--weight-on", key, 0));
+  }
+}
+
 void check_pairs(const AttendText& text) {
   const auto together = [](const char* first, const std::string& a, const char* second, const std::string& b) {
     if (a.empty() != b.empty()) {
@@ -159,6 +177,10 @@ void check_pairs(const AttendText& text) {
   together("--query-starts", text.query_starts, "--key-starts", text.key_starts);
   together("--query-segments", text.query_segments, "--key-segments", text.key_segments);
   together("--block-mask", text.block_mask, "--block-size", text.block_size);
+  for (const auto& [name, given] : {std::pair{"--save", &text.save}, std::pair{"--cells", &text.cells},
+                                    std::pair{"--top", &text.top}, std::pair{"--weight-on", &text.weight_on}}) {
+    if (!given->empty() && !text.inspect) throw UsageError(std::string(name) + " needs --inspect");
+  }
   if (!text.rows.empty() && text.weights.empty() && text.html.empty())
     throw UsageError("--rows needs --weights FILE or --html FILE, for which they are chosen");
   if (!text.sink_weights.empty() && text.sinks.empty()) throw UsageError("--sink-weights needs --sinks");
@@ -183,6 +205,14 @@ std::vector<NamedPath> AttendText::outputs() const {
     if (!(this->*option.text).empty()) paths.push_back({name_of(option.name), this->*option.text});
   }
   return paths;
+}
+
+std::vector<NamedPath> AttendText::saved() const {
+  if (save.empty()) return {};
+  const std::filesystem::path folder(save);
+  return {{"--column-mass", folder / "column_mass.npy"},
+          {"--coarse-map", folder / "coarse_map.npy"},
+          {"--inspect-json", folder / "inspect.json"}};
 }
 
 InputKind kind_of_input(std::string_view option) {
@@ -233,6 +263,19 @@ CLI::App* add_attend_options(CLI::App& app, AttendText& text) {
   add("--scale", &AttendText::scale, "sqrt|none|NUMBER", kScores, "sqrt: 1/sqrt(D), the default; none: 1");
   add("--soft-cap", &AttendText::soft_cap, "C", kScores, "C * tanh(score / C), C > 0");
   add_arrays(kScores);
+  const char* inspection = "INSPECTION (of any length: nothing of L x S is kept)";
+  command
+      ->add_flag(
+          "--inspect", text.inspect,
+          "print what the keys of each head receive; with\n--html, a page of it where whole weights are too large")
+      ->group(inspection);
+  add("--save", &AttendText::save, "FOLDER", inspection,
+      "write column_mass.npy, (B, H, S), the weight on each\nkey; coarse_map.npy, (B, H, rows, columns), means of\n"
+      "weights; inspect.json");
+  add("--cells", &AttendText::cells, "N|ROWS,COLUMNS", inspection, "cells of a map (default: up to 512 each way)");
+  add("--top", &AttendText::top, "N", inspection, "heavy hitters of each head (default: 5)");
+  add("--weight-on", &AttendText::weight_on, "KEY,KEY", inspection,
+      "keys whose share is given in any case, counted from\n0 (default: 0)");
   add("--threads", &AttendText::threads, "N", "RUNNING", "0: one for each core (default)");
   add("--max-memory", &AttendText::max_memory, "BYTES", "RUNNING",
       "use up to this much, such as 8G, whatever seems to\nbe free");
@@ -252,6 +295,7 @@ AttendSettings parse(const AttendText& text) {
   parse_position(text, settings);
   if (!text.window.empty()) parse_window(text.window, settings.window);
   if (!text.rows.empty()) settings.rows = parse_rows(text.rows);
+  parse_inspect(text, settings.inspect);
   if (!text.soft_cap.empty()) {
     settings.soft_cap = parse_number("--soft-cap", text.soft_cap);
     if (!(*settings.soft_cap > 0)) throw UsageError("--soft-cap is " + text.soft_cap + "; expected a number above 0");
@@ -279,12 +323,15 @@ AttendSettings parse(const AttendText& text) {
   if (!text.max_memory.empty()) settings.max_memory = parse_bytes("--max-memory", text.max_memory);
 
   const std::vector<NamedPath> outputs = text.outputs();
-  if (outputs.empty() && !text.json) {
+  if (outputs.empty() && !text.json && !text.inspect) {
     throw UsageError(
-        "nothing would be written; name an output such as -o context.npy or --html page.html, or give --json");
+        "nothing would be written; name an output such as -o context.npy or --html page.html, or give --inspect or "
+        "--json");
   }
   const std::vector<NamedPath> inputs = text.inputs();
-  check_paths(inputs, outputs);
+  std::vector<NamedPath> written = outputs;
+  for (const NamedPath& file : text.saved()) written.push_back({"--save", file.path});
+  check_paths(inputs, written);
   for (const NamedPath& input : inputs) {
     if (input.path == "-" && reads_from_terminal()) {
       throw UsageError(input.option + " - would read a binary file from the terminal; name a file, or pipe one in");
@@ -292,6 +339,9 @@ AttendSettings parse(const AttendText& text) {
   }
   for (const NamedPath& output : outputs) {
     if (output.path != "-") continue;
+    if (text.inspect && !text.json)
+      throw UsageError(output.option + " - and --inspect both write standard output; give " + output.option +
+                       " a file");
     if (text.json)
       throw UsageError(output.option + " - and --json both write standard output; give " + output.option + " a file");
     if (writes_to_terminal() && output.option != "--html") {

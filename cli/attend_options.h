@@ -9,6 +9,7 @@
 
 #include "program.h"
 #include "regard/attention.h"
+#include "regard/inspection.h"
 
 namespace regard::program {
 
@@ -18,12 +19,22 @@ struct AttendText {
   std::string output, lse, row_max, row_sum, sink_weights, weights, html;
   std::string rows, query_offset, causal, window, mask, bias, key_lengths, query_starts, key_starts, query_segments,
       key_segments, prefix, block_mask, block_size, alibi_slopes, sinks, soft_cap, scale, threads, max_memory;
+  std::string save, cells, top, weight_on;
+  bool inspect = false;
   bool json = false;
 
   // The array files that are given. --query comes first.
   std::vector<NamedPath> inputs() const;
   // The array files that are written, and the page.
   std::vector<NamedPath> outputs() const;
+  // The files of --save, named like options. The last is no array.
+  std::vector<NamedPath> saved() const;
+};
+
+// Of --inspect.
+struct InspectSettings {
+  std::array<Index, 2> cells{};  // of the coarse map; 0: as many as there can be, up to 512
+  InspectionOptions heads;
 };
 
 struct AttendSettings {
@@ -35,6 +46,7 @@ struct AttendSettings {
   std::optional<double> scale;
   std::array<Index, 2> block_size{};
   std::vector<RowRange> rows;
+  InspectSettings inspect;
   int threads = 0;
   std::optional<std::uint64_t> max_memory;
 };

@@ -43,7 +43,7 @@ std::string_view variable(const char* name) {
 
 // ---- temporary files that a signal must remove
 
-constexpr std::size_t kMaxOutputs = 16;
+constexpr std::size_t kMaxOutputs = 1100;  // a picture for each of a thousand heads, and others
 struct TemporaryName {
   std::atomic<bool> used{false};
   std::array<char, PATH_MAX> path{};
@@ -377,15 +377,18 @@ void OutputFiles::write(std::size_t number, const void* bytes, std::size_t count
   }
 }
 
+void OutputFiles::close(std::size_t number) {
+  File& file = files_[number];
+  if (file.temporary.empty() || file.descriptor < 0) return;
+  // Some file systems cannot sync and say EINVAL: then there is nothing to wait for.
+  int error = ::fsync(file.descriptor) == 0 || errno == EINVAL ? 0 : errno;
+  if (::close(file.descriptor) != 0 && error == 0) error = errno;
+  file.descriptor = -1;
+  if (error != 0) throw std::runtime_error(file.name + ": cannot be written: " + reason(error));
+}
+
 void OutputFiles::commit() {
-  for (File& file : files_) {
-    if (file.temporary.empty()) continue;
-    // Some file systems cannot sync and say EINVAL: then there is nothing to wait for.
-    int error = ::fsync(file.descriptor) == 0 || errno == EINVAL ? 0 : errno;
-    if (::close(file.descriptor) != 0 && error == 0) error = errno;
-    file.descriptor = -1;
-    if (error != 0) throw std::runtime_error(file.name + ": cannot be written: " + reason(error));
-  }
+  for (std::size_t i = 0; i < files_.size(); ++i) close(i);
   const SignalsHeld held;
   for (std::size_t i = 0; i < files_.size(); ++i) {
     File& file = files_[i];
@@ -432,6 +435,17 @@ void OutputFiles::remove_temporaries() {
 }
 
 OutputFiles::~OutputFiles() { remove_temporaries(); }
+
+OutputFolder::OutputFolder(const std::string& path) : path_(path) {
+  std::error_code error;
+  made_ = std::filesystem::create_directory(path_, error);
+  if (error) throw std::runtime_error(path + ": the folder cannot be made: " + error.message());
+}
+
+OutputFolder::~OutputFolder() {
+  std::error_code error;
+  if (made_) std::filesystem::remove(path_, error);
+}
 
 std::string page_line(const std::string& path, std::string_view shows) {
   std::string address;

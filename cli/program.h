@@ -18,6 +18,7 @@
 #include <CLI/CLI.hpp>
 #include <cstddef>
 #include <cstdint>
+#include <filesystem>
 #include <optional>
 #include <stdexcept>
 #include <string>
@@ -120,6 +121,8 @@ class OutputFiles {
   // Opens the temporary file and returns its number. Refuses a path where something other than a file stands.
   std::size_t add(const std::string& path);
   void write(std::size_t file, const void* bytes, std::size_t count);
+  // Syncs and closes a file that is whole, so that many files need few descriptors. commit() does so for the others.
+  void close(std::size_t file);
   void commit();
 
  private:
@@ -135,6 +138,22 @@ class OutputFiles {
   // Undoes the first renames. Returns the names of files that could not be brought back.
   std::string take_back(std::size_t count);
   std::vector<File> files_;
+};
+
+// A folder for output files: made if it is missing, but not those above it, and removed again if it was made here and
+// is empty at the end. Throws std::runtime_error naming the path.
+class OutputFolder {
+ public:
+  explicit OutputFolder(const std::string& path);
+  OutputFolder(const OutputFolder&) = delete;
+  OutputFolder& operator=(const OutputFolder&) = delete;
+  ~OutputFolder();
+
+  const std::filesystem::path& path() const { return path_; }
+
+ private:
+  std::filesystem::path path_;
+  bool made_ = false;
 };
 
 // Of a page written to path: "\n  page   file:///home/you/bank.html   what it shows\n", the path as an address.

@@ -135,19 +135,9 @@ SentenceSaver::SentenceSaver(std::string folder, std::string_view what) : folder
   for (const Saved& saved : kSaved) names_.emplace_back(saved.name);
 }
 
-SentenceSaver::~SentenceSaver() {
-  files_.reset();
-  if (!made_folder_) return;
-  std::error_code error;
-  std::filesystem::remove(folder_, error);
-}
-
 void SentenceSaver::write(const SentenceModel& model, const Sentence& sentence) {
-  std::error_code error;
-  made_folder_ = std::filesystem::create_directory(folder_, error);
-  if (error) throw std::runtime_error(folder_ + ": the folder cannot be made: " + error.message());
+  const std::filesystem::path& folder = made_.emplace(folder_).path();
   files_.emplace();
-  const std::filesystem::path folder(folder_);
   const auto length = static_cast<Index>(sentence.tokens.ids.size());
   for (const std::string& name : names_) {
     const std::size_t file = files_->add((folder / (name + ".npy")).string());
@@ -161,9 +151,6 @@ void SentenceSaver::write(const SentenceModel& model, const Sentence& sentence) 
   files_->write(files_->add((folder / "tokens.json").string()), tokens.data(), tokens.size());
 }
 
-void SentenceSaver::commit() {
-  files_->commit();
-  made_folder_ = false;
-}
+void SentenceSaver::commit() { files_->commit(); }
 
 }  // namespace regard::program

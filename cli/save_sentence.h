@@ -29,8 +29,6 @@ class SentenceSaver {
   SentenceSaver(std::string folder, std::string_view what);
   SentenceSaver(const SentenceSaver&) = delete;
   SentenceSaver& operator=(const SentenceSaver&) = delete;
-  // Without commit() the folder goes too, if it was made here.
-  ~SentenceSaver();
 
   // Makes the folder, but not those above it. Once. Throws std::runtime_error naming the path that cannot be written.
   void write(const SentenceModel& model, const Sentence& sentence);
@@ -39,7 +37,8 @@ class SentenceSaver {
  private:
   std::string folder_;
   std::vector<std::string> names_;
-  bool made_folder_ = false;
+  // Without commit() the folder goes too, if it was made here.
+  std::optional<OutputFolder> made_;
   std::optional<OutputFiles> files_;
 };
 

@@ -1,0 +1,71 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// What attend_inspect.h declares: the size of the maps, the memory, and the pass over the keys.
+// Read next: attend_inspect.h.
+#include "attend_inspect.h"
+
+#include <algorithm>
+#include <stdexcept>
+#include <string>
+
+namespace regard::program {
+namespace {
+
+constexpr Index kMostCells = 512;  // what a screen shows, each way
+
+}  // namespace
+
+std::array<Index, 2> inspect_cells(const InspectSettings& settings, const std::array<Index, 4>& query,
+                                   const std::array<Index, 4>& key) {
+  const std::array<Index, 2> most{query[2], key[2]};
+  for (const auto& [count, what] : {std::pair{query[0], "batch entry"}, std::pair{query[1], "head"},
+                                    std::pair{most[0], "query"}, std::pair{most[1], "key"}}) {
+    if (count < 1) throw std::invalid_argument(std::string("--inspect: there is no ") + what + " to look at");
+  }
+  for (const Index chosen : settings.heads.weight_on) {
+    if (chosen >= most[1])
+      throw std::invalid_argument("--weight-on names key " + std::to_string(chosen) + ", and --key has " +
+                                  std::to_string(most[1]) + " of them; keys count from 0");
+  }
+  const std::array<Index, 2>& asked = settings.cells;
+  if (asked[0] > most[0] || asked[1] > most[1])
+    throw std::invalid_argument("--cells asks for " + std::to_string(asked[0]) + " rows and " +
+                                std::to_string(asked[1]) + " columns; --query and --key allow at most " +
+                                std::to_string(most[0]) + "," + std::to_string(most[1]));
+  return {asked[0] > 0 ? asked[0] : std::min(most[0], kMostCells),
+          asked[1] > 0 ? asked[1] : std::min(most[1], kMostCells)};
+}
+
+double inspect_bytes(const std::array<Index, 4>& query, Index num_keys, const std::array<Index, 2>& cells,
+                     Index bytes_per_number) {
+  const double heads = static_cast<double>(query[0]) * static_cast<double>(query[1]);
+  const double map = static_cast<double>(cells[0]) * static_cast<double>(cells[1]);
+  // The library adds the cells up in double.
+  return heads * (static_cast<double>(num_keys) * static_cast<double>(bytes_per_number) +
+                  map * static_cast<double>(bytes_per_number + Index{sizeof(double)}));
+}
+
+template <class T>
+Inspected<T> inspect(const TensorView<const T, 4>& query, const TensorView<const T, 4>& key,
+                     const ColumnsRequest<T>& request, const InspectSettings& settings,
+                     const std::array<Index, 2>& cells, const AttentionOptions<T>& options, const Runtime& runtime) {
+  const auto [batch, heads, queries, depth] = query.shape;
+  Inspected<T> inspected{
+      Tensor<T, 3>({batch, heads, key.shape[2]}), Tensor<T, 4>({batch, heads, cells[0], cells[1]}), {}};
+  attention_columns<T>(query, key, request,
+                       {.column_mass = inspected.column_mass.view(), .coarse_map = inspected.coarse_map.view()},
+                       options, runtime);
+  inspected.heads = inspect_heads<T>(inspected.column_mass.view(), queries, settings.heads);
+  inspected.heads.cells = cells;
+  return inspected;
+}
+
+template Inspected<float> inspect<float>(const TensorView<const float, 4>&, const TensorView<const float, 4>&,
+                                         const ColumnsRequest<float>&, const InspectSettings&,
+                                         const std::array<Index, 2>&, const AttentionOptions<float>&, const Runtime&);
+template Inspected<double> inspect<double>(const TensorView<const double, 4>&, const TensorView<const double, 4>&,
+                                           const ColumnsRequest<double>&, const InspectSettings&,
+                                           const std::array<Index, 2>&, const AttentionOptions<double>&,
+                                           const Runtime&);
+
+}  // namespace regard::program

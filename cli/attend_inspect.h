@@ -1,0 +1,39 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// `regard attend --inspect`: what the keys of each head receive, in memory that is linear in queries and keys.
+//
+//     row_max, row_sum ── attention_columns() ──▶ column_mass, coarse_map ──▶ text or JSON on standard output
+//                                                                       └──▶ --save FOLDER
+//
+// Read next: docs/inspect.md, regard/inspection.h, regard/inspect.h.
+#pragma once
+
+#include "attend_options.h"
+#include "regard/inspect.h"
+#include "regard/inspection.h"
+
+namespace regard::program {
+
+// Rows and columns of the coarse maps of queries (B, H, L, D) and keys (B, Hkv, S, D).
+// Throws std::invalid_argument for more than there are queries or keys, and where there is nothing to inspect.
+std::array<Index, 2> inspect_cells(const InspectSettings& settings, const std::array<Index, 4>& query,
+                                   const std::array<Index, 4>& key);
+
+// Of sums and maps, without the keys that attention_columns packs. In double, where no product can overflow.
+double inspect_bytes(const std::array<Index, 4>& query, Index num_keys, const std::array<Index, 2>& cells,
+                     Index bytes_per_number);
+
+template <class T>
+struct Inspected {
+  Tensor<T, 3> column_mass;
+  Tensor<T, 4> coarse_map;
+  Inspection heads;
+};
+
+// query, key and options as in the call of attention_forward that wrote row_max and row_sum.
+template <class T>
+Inspected<T> inspect(const TensorView<const T, 4>& query, const TensorView<const T, 4>& key,
+                     const ColumnsRequest<T>& request, const InspectSettings& settings,
+                     const std::array<Index, 2>& cells, const AttentionOptions<T>& options, const Runtime& runtime);
+
+}  // namespace regard::program

@@ -1,0 +1,67 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// What attention on long inputs looks like, head by head: the keys that receive most, in numbers that people read.
+//
+//     attention_columns() ── column_mass (B, H, S) ──▶ inspect_heads() ──▶ render_inspection_text()   a line a head
+//                                                                     └──▶ render_inspection_json()
+//
+// The share of a key is its mass divided by L: the weight that a query gives it, on average over all queries of the
+// head. Read next: docs/inspect.md, src/explain/inspection.cpp, inspect.h.
+#pragma once
+
+#include <array>
+#include <string>
+#include <type_traits>
+#include <vector>
+
+#include "regard/explain.h"
+#include "regard/export.h"
+#include "regard/tensor.h"
+
+namespace regard {
+inline namespace v0 {
+
+struct InspectionOptions {
+  Index top = 5;                       // heavy hitters of each head
+  std::vector<Index> weight_on = {0};  // keys whose shares are given whatever they are
+};
+
+struct HeavyHitter {
+  Index key = 0;
+  double mass = 0;   // Σ over the queries of the weight on it
+  double share = 0;  // mass / L
+};
+
+struct HeadInspection {
+  Index batch = 0;
+  Index head = 0;
+  std::vector<HeavyHitter>
+      heavy_hitters{};              // largest mass first, then lower key; NaN before all, keys without mass not
+  std::vector<double> weight_on{};  // shares, in the order of InspectionOptions
+};
+
+struct Inspection {
+  NumberType type = NumberType::f32;  // of the masses
+  Index num_batches = 0, num_heads = 0, num_queries = 0, num_keys = 0;
+  std::array<Index, 2> cells{};  // of the coarse map, rows and columns; for the record
+  std::vector<Index> weight_on{};
+  std::vector<HeadInspection> heads{};  // (B · H), batch by batch
+};
+
+// column_mass (B, H, S) as attention_columns wrote it for num_queries = L queries a head.
+// Throws std::invalid_argument for a key of weight_on that is not below S, for top < 0 and num_queries < 1.
+template <class T>
+REGARD_EXPORT Inspection inspect_heads(std::type_identity_t<TensorView<const T, 3>> column_mass, Index num_queries,
+                                       const InspectionOptions& options = {});
+
+struct InspectionText {
+  int width = 80;
+  bool unicode = true;
+};
+// The finding; then a line for each head, or more where its heavy hitters do not fit the width.
+REGARD_EXPORT std::string render_inspection_text(const Inspection& inspection, const InspectionText& options = {});
+// An object; docs/inspect.md lists its fields. Numbers have the type of the call.
+REGARD_EXPORT std::string render_inspection_json(const Inspection& inspection);
+
+}  // namespace v0
+}  // namespace regard

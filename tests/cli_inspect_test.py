@@ -1,0 +1,188 @@
+# SPDX-License-Identifier: Apache-2.0
+"""`regard attend --inspect` against NumPy in float64: the weight on each key, the coarse map, the heavy hitters in text
+and JSON, for masks, groups, batches, sinks and types; long inputs in little memory; each bad input with its one error."""
+
+import json
+import os
+import resource
+import subprocess
+
+import numpy as np
+import pytest
+
+from cli_attend_test import reference
+from program import PROGRAM, environment, fail, succeed
+
+QKV = ("--query", "q.npy", "--key", "k.npy", "--value", "v.npy")
+
+
+def write(folder, seed, query, key, dtype=np.float32, **more):
+    random = np.random.default_rng(seed)
+    arrays = {"q": random.standard_normal(query).astype(dtype), "k": random.standard_normal(key).astype(dtype),
+              "v": random.standard_normal(key[:-1] + (3,)).astype(dtype)} | more
+    for name, array in arrays.items():
+        np.save(folder / f"{name}.npy", array)
+    return arrays
+
+
+def rank4(array):
+    return array.reshape((1,) * (4 - array.ndim) + array.shape)
+
+
+def means(weights, rows, columns):
+    """The mean of each cell, from its definition."""
+    length, keys = weights.shape[-2:]
+    row, column = ([i * n // count for i in range(count + 1)] for n, count in ((length, rows), (keys, columns)))
+    return np.array([[weights[..., row[a]:row[a + 1], column[b]:column[b + 1]].mean(axis=(-2, -1)) for b in range(columns)]
+                     for a in range(rows)]).transpose(*range(2, weights.ndim), 0, 1)
+
+
+CASES = {
+    "plain": (((40, 8), (50, 8)), [], {}),
+    "causal": (((2, 40, 8), (2, 40, 8)), ["--causal", "--cells", "7"], {"causal": True}),
+    "grouped-batch": (((2, 4, 30, 8), (2, 2, 45, 8)), ["--causal=bottom_right", "--cells", "5,9", "--window", "20,0"],
+                      {"causal": True, "offset": [15, 15], "window": (20, 0)}),
+    "one-query": (((3, 1, 8), (3, 60, 8)), ["--cells", "1,6", "--weight-on", "59,0"], {}),
+    "float64": (((2, 33, 8), (2, 31, 8)), ["--cells", "33,31", "--top", "31"], {}),
+    "sinks": (((2, 20, 8), (2, 20, 8)), ["--sinks", "sinks.npy"], {"sinks": np.array([0.5, 2], np.float32)}),
+}
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_sums_and_means_are_numpys(name, tmp_path):
+    shapes, options, settings = CASES[name]
+    dtype = np.float64 if name == "float64" else np.float32
+    if "sinks" in settings:
+        np.save(tmp_path / "sinks.npy", settings["sinks"])
+    arrays = write(tmp_path, len(name), *shapes, dtype=dtype)
+    weights = reference(rank4(arrays["q"]), rank4(arrays["k"]), rank4(arrays["v"]), **settings)["weights"]
+    report = json.loads(succeed("attend", *QKV, *options, "--inspect", "--save", "out", "--json", cwd=tmp_path))
+    axes = arrays["q"].ndim
+    mass, cells = np.load(tmp_path / "out/column_mass.npy"), np.load(tmp_path / "out/coarse_map.npy")
+    assert sorted(os.listdir(tmp_path / "out")) == ["coarse_map.npy", "column_mass.npy", "inspect.json"]
+    assert mass.dtype == cells.dtype == dtype and mass.ndim == axes - 1 and cells.ndim == axes
+    length, keys = weights.shape[2:]
+    assert mass.shape[-1] == keys and list(cells.shape[-2:]) == report["inspect"]["cells"]
+    assert report["shapes"]["column_mass"] == list(mass.shape) and report["shapes"]["coarse_map"] == list(cells.shape)
+    accuracy = 1e-13 if name == "float64" else 1e-5
+    assert np.allclose(mass.reshape(weights.shape[:2] + (keys,)), weights.sum(axis=2), rtol=accuracy, atol=accuracy / 100)
+    wanted = means(weights, *cells.shape[-2:])
+    assert np.allclose(cells.reshape(wanted.shape), wanted, rtol=accuracy, atol=accuracy / 100)
+
+    said = report["inspect"]
+    assert said["queries"] == length and said["keys"] == keys and len(said["heads"]) == weights.shape[0] * weights.shape[1]
+    top = int(options[options.index("--top") + 1]) if "--top" in options else 5
+    chosen = [int(key) for key in options[options.index("--weight-on") + 1].split(",")] if "--weight-on" in options else [0]
+    assert said["weight_on_keys"] == chosen
+    flat = mass.reshape(-1, keys)
+    for n, head in enumerate(said["heads"]):
+        assert [head["batch"], head["head"]] == list(divmod(n, weights.shape[1]))
+        order = np.argsort(-flat[n], kind="stable")[:top]
+        assert head["heavy_hitters"] == list(order)
+        assert np.array_equal(np.array(head["mass"], dtype), flat[n][order])
+        assert np.allclose(head["share"], flat[n][order] / length, rtol=1e-7)
+        assert np.allclose(head["weight_on"], flat[n][chosen] / length, rtol=1e-7)
+    # inspect.json is what --json prints.
+    assert json.loads((tmp_path / "out/inspect.json").read_text()) == report
+
+
+def test_text_says_the_finding_and_a_line_a_head(tmp_path):
+    arrays = write(tmp_path, 3, (4, 30, 8), (2, 30, 8))
+    arrays["k"][1, 7] *= 20
+    arrays["q"][3, :, :] = arrays["k"][1, 7]
+    np.save(tmp_path / "q.npy", arrays["q"])
+    np.save(tmp_path / "k.npy", arrays["k"])
+    text = succeed("attend", *QKV, "--inspect", "--weight-on", "0,7", "--top", "2", "--save", "out", cwd=tmp_path).decode()
+    lines = text.split("\n")
+    assert lines[0] == "Head 3 gives key 7 1.0000 of its attention, the most that any key gets in any"
+    assert lines[1] == "head; spread evenly over all keys it would be .0333."
+    assert lines[3].split() == "head key 0 key 7 heavy hitters: key and share of the head's attention".split()
+    mass = np.load(tmp_path / "out/column_mass.npy")
+    for h, line in enumerate(lines[4:8]):
+        first, second = np.argsort(-mass[h], kind="stable")[:2]
+        share = [f"{x / 30:.4f}".removeprefix("0") if x > 0 else "0" for x in mass[h]]
+        wanted = [str(h), share[0], share[7], str(first), share[first], str(second), share[second]]
+        if h < 3:
+            assert line.split() == wanted
+    assert lines[8:] == ["", "  saved  out", ""]
+    assert succeed("attend", *QKV, "--inspect", "--top", "2", "--weight-on", "0,7", cwd=tmp_path).decode() == "\n".join(lines[:8]) + "\n"
+
+
+def test_it_stands_beside_other_outputs_and_moves_no_bit(tmp_path):
+    write(tmp_path, 4, (2, 40, 8), (2, 40, 8))
+    succeed("attend", *QKV, "--causal", "-o", "alone.npy", "--lse", "lse.npy", cwd=tmp_path)
+    succeed("attend", *QKV, "--causal", "-o", "beside.npy", "--lse", "lse2.npy", "--inspect", "--save", "out", "--threads", "1", cwd=tmp_path)
+    assert (tmp_path / "alone.npy").read_bytes() == (tmp_path / "beside.npy").read_bytes()
+    assert (tmp_path / "lse.npy").read_bytes() == (tmp_path / "lse2.npy").read_bytes()
+    before = {name: (tmp_path / "out" / name).read_bytes() for name in ("column_mass.npy", "coarse_map.npy")}
+    # What stood there is replaced; what else stands there stays.
+    (tmp_path / "out/notes.txt").write_text("mine")
+    (tmp_path / "out/coarse_map.npy").write_bytes(b"old")
+    succeed("attend", *QKV, "--causal", "--inspect", "--save", "out", "--threads", "2", cwd=tmp_path)
+    assert {name: (tmp_path / "out" / name).read_bytes() for name in before} == before
+    assert (tmp_path / "out/notes.txt").read_text() == "mine"
+
+
+def test_long_inputs_take_memory_that_is_linear(tmp_path):
+    """20,000 queries and keys: their weights would take 1.6 GB a head."""
+    write(tmp_path, 5, (2, 20000, 4), (1, 20000, 4))
+
+    def limited():
+        resource.setrlimit(resource.RLIMIT_DATA, (300 * 2**20, 300 * 2**20))
+
+    done = subprocess.run([PROGRAM, "attend", *QKV, "--causal", "--inspect", "--save", "out", "--json", "--threads", "2"], cwd=tmp_path,
+                          env=environment(), capture_output=True, timeout=110, preexec_fn=limited, check=False)
+    assert done.returncode == 0 and done.stderr == b"", done.stderr
+    report = json.loads(done.stdout)
+    assert report["inspect"]["cells"] == [512, 512] and report["plan"]["memory_bytes"] < 100e6
+    mass, cells = np.load(tmp_path / "out/column_mass.npy"), np.load(tmp_path / "out/coarse_map.npy")
+    assert np.allclose(mass.sum(axis=1), 20000, rtol=1e-5)
+    # A cell of the map above the diagonal is 0; a row of cells holds all the weight of its queries.
+    edges = np.arange(513) * 20000 // 512
+    assert np.allclose((cells * np.diff(edges)).sum(axis=2), 1, rtol=1e-5)
+    assert not np.triu(cells[0], 1).any()
+
+
+def test_what_is_refused(tmp_path):
+    write(tmp_path, 6, (2, 40, 8), (2, 50, 8))
+    (tmp_path / "file").write_text("in the way")
+    os.mkdir(tmp_path / "closed", 0o500)
+    inspect = ("attend", *QKV, "--inspect")
+    fail(2, ["--save needs --inspect"], "attend", *QKV, "--save", "out", cwd=tmp_path)
+    fail(2, ["--cells needs --inspect"], "attend", *QKV, "-o", "c.npy", "--cells", "4", cwd=tmp_path)
+    fail(2, ["--top needs --inspect"], "attend", *QKV, "-o", "c.npy", "--top", "4", cwd=tmp_path)
+    fail(2, ["--weight-on needs --inspect"], "attend", *QKV, "-o", "c.npy", "--weight-on", "4", cwd=tmp_path)
+    fail(2, ["--inspect", "nothing would be written"], "attend", *QKV, cwd=tmp_path)
+    fail(2, ["--output - and --inspect both write standard output"], *inspect, "-o", "-", cwd=tmp_path)
+    fail(2, ["--cells is 0; expected 1 or more"], *inspect, "--cells", "0", cwd=tmp_path)
+    fail(2, ['--cells is "1,2,3"; expected'], *inspect, "--cells", "1,2,3", cwd=tmp_path)
+    fail(2, ["--cells", "whole number"], *inspect, "--cells", "many", cwd=tmp_path)
+    fail(2, ["--top is -1; expected 0 or more"], *inspect, "--top", "-1", cwd=tmp_path)
+    fail(2, ["--weight-on is -1; expected 0 or more"], *inspect, "--weight-on", "0,-1", cwd=tmp_path)
+    fail(1, ["--cells asks for 41 rows and 41 columns; --query and --key allow at most 40,50"], *inspect, "--cells", "41", cwd=tmp_path)
+    fail(1, ["--cells asks for 3 rows and 51 columns"], *inspect, "--cells", "3,51", cwd=tmp_path)
+    fail(1, ["--weight-on names key 50, and --key has 50 of them"], *inspect, "--weight-on", "3,50", cwd=tmp_path)
+    fail(1, ["file", "the folder cannot be made"], *inspect, "--save", "file", cwd=tmp_path)
+    fail(1, ["missing/out", "the folder cannot be made"], *inspect, "--save", "missing/out", cwd=tmp_path)
+    fail(2, ["--save would write", "column_mass.npy", "--query reads"], "attend", "--query", "column_mass.npy", "--key", "k.npy", "--value", "v.npy",
+         "--inspect", "--save", ".", cwd=tmp_path)
+    fail(2, ["--output and --save both write", "coarse_map.npy"], *inspect, "-o", "out/coarse_map.npy", "--save", "out", cwd=tmp_path)
+    fail(1, ["this needs", "allowed by --max-memory"], *inspect, "--max-memory", "10K", cwd=tmp_path)
+    np.save(tmp_path / "none.npy", np.zeros((2, 0, 8), np.float32))
+    fail(1, ["--inspect: there is no query to look at"], "attend", "--query", "none.npy", "--key", "k.npy", "--value", "v.npy", "--inspect", cwd=tmp_path)
+    fail(1, ["--inspect: there is no key to look at"], "attend", "--query", "q.npy", "--key", "none.npy", "--value", "none.npy", "--inspect", cwd=tmp_path)
+    assert not (tmp_path / "out").exists()
+
+
+def test_a_failure_leaves_no_folder(tmp_path):
+    write(tmp_path, 7, (2, 40, 8), (2, 40, 8))
+    with open("/dev/full", "wb") as full:
+        done = subprocess.run([PROGRAM, "attend", *QKV, "--inspect", "--save", "out"], cwd=tmp_path, env=environment(), stdout=full,
+                              stderr=subprocess.PIPE, timeout=60, check=False)
+    assert done.returncode == 1 and b"standard output" in done.stderr
+    assert not (tmp_path / "out").exists()
+    # Of files that cannot grow, none appears.
+    done = subprocess.run([PROGRAM, "attend", *QKV, "--inspect", "--save", "out"], cwd=tmp_path, env=environment(), capture_output=True, timeout=60,
+                          preexec_fn=lambda: resource.setrlimit(resource.RLIMIT_FSIZE, (4096, 4096)), check=False)
+    assert done.returncode == 1 and b"coarse_map.npy: cannot be written" in done.stderr and not done.stdout
+    assert not (tmp_path / "out").exists()

@@ -1,0 +1,133 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// What is said of the heads of an inspection: heavy hitters and shares from masses written by hand, their text at
+// several widths, their JSON, and what is refused.
+// Read next: regard/inspection.h, inspect_test.cpp.
+#include "regard/inspection.h"
+
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <limits>
+#include <vector>
+
+#include "refusal.h"
+#include "regard/json.h"
+
+namespace regard {
+namespace {
+
+constexpr double kNan = std::numeric_limits<double>::quiet_NaN();
+
+// Two heads of six keys for ten queries; in the second all is on one key.
+template <class T>
+Tensor<T, 3> two_heads() {
+  Tensor<T, 3> mass({1, 2, 6});
+  const double first[] = {1.5, 4, 0, 0.5, 4, 0};
+  for (Index j = 0; j < 6; ++j) mass(0, 0, j) = static_cast<T>(first[j]);
+  mass(0, 1, 3) = 10;
+  return mass;
+}
+
+std::vector<Index> keys_of(const HeadInspection& head) {
+  std::vector<Index> keys;
+  for (const HeavyHitter& hitter : head.heavy_hitters) keys.push_back(hitter.key);
+  return keys;
+}
+
+TEST(Inspection, HeavyHittersAreTheLargestMassesAndOfEqualOnesTheLowerKey) {
+  const Tensor<double, 3> mass = two_heads<double>();
+  const Inspection made = inspect_heads<double>(mass.view(), 10, {.top = 3, .weight_on = {3, 0}});
+  ASSERT_EQ(made.heads.size(), 2u);
+  EXPECT_EQ(keys_of(made.heads[0]), (std::vector<Index>{1, 4, 0}));
+  EXPECT_EQ(made.heads[0].heavy_hitters[0].mass, 4);
+  EXPECT_EQ(made.heads[0].heavy_hitters[0].share, 0.4);
+  EXPECT_EQ(made.heads[0].weight_on, (std::vector<double>{0.05, 0.15}));
+  // Keys without mass are no heavy hitters.
+  EXPECT_EQ(keys_of(made.heads[1]), (std::vector<Index>{3}));
+  EXPECT_EQ(keys_of(inspect_heads<double>(mass.view(), 10, {.top = 9}).heads[0]), (std::vector<Index>{1, 4, 0, 3}));
+  EXPECT_TRUE(inspect_heads<double>(mass.view(), 10, {.top = 0}).heads[0].heavy_hitters.empty());
+}
+
+TEST(Inspection, ReadsMassesByTheirStrides) {
+  Tensor<float, 3> turned({6, 2, 1});
+  const Tensor<float, 3> mass = two_heads<float>();
+  for (Index h = 0; h < 2; ++h) {
+    for (Index j = 0; j < 6; ++j) turned(j, h, 0) = mass(0, h, j);
+  }
+  const TensorView<const float, 3> view(turned.data(), {1, 2, 6}, {1, 1, 2});
+  EXPECT_EQ(render_inspection_json(inspect_heads<float>(view, 10)),
+            render_inspection_json(inspect_heads<float>(mass.view(), 10)));
+}
+
+TEST(Inspection, TextSaysTheFindingFirst) {
+  const Tensor<double, 3> mass = two_heads<double>();
+  EXPECT_EQ(render_inspection_text(inspect_heads<double>(mass.view(), 10)),
+            "Head 1 gives key 3 1.0000 of its attention, the most that any key gets in any\n"
+            "head; spread evenly over all keys it would be .1667.\n"
+            "\n"
+            "head   key 0   heavy hitters: key and share of the head's attention\n"
+            "   0   .1500   1 .4000   4 .4000   0 .1500   3 .0500\n"
+            "   1       0   3 1.0000\n");
+}
+
+TEST(Inspection, TextFitsItsWidth) {
+  Tensor<float, 3> mass({2, 3, 400});
+  for (Index b = 0; b < 2; ++b) {
+    for (Index h = 0; h < 3; ++h) {
+      for (Index j = 0; j < 400; ++j) mass(b, h, j) = static_cast<float>(1.0 / static_cast<double>(j + 7 * h + 1));
+    }
+  }
+  const Inspection made = inspect_heads<float>(mass.view(), 100000, {.top = 20, .weight_on = {0, 399}});
+  for (const int width : {60, 80, 200}) {
+    const std::string text = render_inspection_text(made, {.width = width});
+    for (std::size_t at = 0; at < text.size();) {
+      const std::size_t end = text.find('\n', at);
+      EXPECT_LE(end - at, static_cast<std::size_t>(width)) << text;
+      at = end + 1;
+    }
+    EXPECT_NE(text.find("Batch 0, head 0 gives key 0 .000010 of its"), std::string::npos) << text;
+    EXPECT_NE(text.find("batch   head    key 0   key 399"), std::string::npos) << text;
+    // Small shares show two digits of the head's largest.
+    EXPECT_NE(text.find("0 .0000013   1 .0000011"), std::string::npos) << text;
+  }
+}
+
+TEST(Inspection, HeadsWithoutAttentionAndNan) {
+  Tensor<double, 3> mass({1, 2, 3});
+  EXPECT_EQ(render_inspection_text(inspect_heads<double>(mass.view(), 4)),
+            "No query sees a key, or no heavy hitters were asked for.\n\n"
+            "head   key 0   heavy hitters: key and share of the head's attention\n"
+            "   0       0   none\n"
+            "   1       0   none\n");
+  mass(0, 1, 2) = kNan;
+  mass(0, 1, 1) = 1;
+  const Inspection made = inspect_heads<double>(mass.view(), 4);
+  EXPECT_EQ(keys_of(made.heads[1]), (std::vector<Index>{2, 1}));
+  EXPECT_TRUE(render_inspection_text(made).starts_with("Head 1 has weights that are nan.\n"));
+  EXPECT_EQ(read_json(render_inspection_json(made), "made").find("heads")->items[1].find("mass")->items[0].text, "nan");
+}
+
+TEST(Inspection, JsonHoldsTheNumbersOfTheirType) {
+  Tensor<float, 3> mass({1, 1, 2});
+  mass(0, 0, 1) = 0.1F;
+  const std::string json = render_inspection_json(inspect_heads<float>(mass.view(), 1, {.weight_on = {1}}));
+  EXPECT_NE(json.find("\"mass\": [0.1]"), std::string::npos) << json;
+  const JsonValue data = read_json(json, "json");
+  EXPECT_EQ(data.find("queries")->number, 1);
+  EXPECT_EQ(data.find("weight_on_keys")->numbers.at(0), 1);
+  EXPECT_EQ(data.find("heads")->items[0].find("heavy_hitters")->numbers.at(0), 1);
+}
+
+TEST(Inspection, Refusals) {
+  const Tensor<double, 3> mass({1, 1, 3});
+  const auto message = [&](Index queries, const InspectionOptions& options) {
+    return refusal<std::invalid_argument>([&] { inspect_heads<double>(mass.view(), queries, options); });
+  };
+  EXPECT_EQ(message(0, {}), "inspect_heads: num_queries is 0; expected 1 or more");
+  EXPECT_EQ(message(1, {.top = -1}), "inspect_heads: top is -1; expected 0 or more");
+  EXPECT_EQ(message(1, {.weight_on = {0, 3}}), "inspect_heads: weight_on names key 3; expected keys from 0 to 2");
+}
+
+}  // namespace
+}  // namespace regard
