@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// attention_forward, attention_with_weights and attention_partials: batch, heads, threads and outputs round the
-// kernels.
+// attention_forward, attention_with_weights, attention_with_statistics and attention_partials: batch, heads, threads
+// and outputs round the kernels.
 //
 //   for each wave of key/value heads (packed_keys.h)         one parallel phase: pack keys and values
 //     for each task: up to 60 query rows of one head          one parallel phase: tasks
@@ -18,6 +18,7 @@
 
 #include "attention_arguments.h"
 #include "attention_rows.h"
+#include "attention_statistics.h"
 #include "number_rows.h"
 #include "packed_keys.h"
 #include "parallel.h"
@@ -79,15 +80,16 @@ int workers_by_unit(const ResolvedAttention<T>& r, const Runtime& runtime) {
 template <class T, class F>
 class RowWalk {
  public:
-  // wants_lse: the tasks' rows need lse.
-  RowWalk(const ResolvedAttention<T>& r, const Runtime& runtime, bool wants_lse, const F& rows_done)
+  // wants_lse: the tasks' rows need lse. num_best: RowTask::num_best, 0 where no statistics ride along.
+  RowWalk(const ResolvedAttention<T>& r, const Runtime& runtime, bool wants_lse, Index num_best, const F& rows_done)
       : r_(r),
         runtime_(runtime),
         wants_lse_(wants_lse),
+        num_best_(num_best),
         rows_done_(rows_done),
         unit_workers_(workers_by_unit(r, runtime)),
         packed_(r, runtime, unit_workers_),
-        layout_(r, packed_.padded_columns()),
+        layout_(r, packed_.padded_columns(), 0, false, num_best > 0),
         progress_(runtime, r.batch * r.num_heads * r.num_queries) {}
 
   void run() {
@@ -130,7 +132,8 @@ class RowWalk {
                                    .num_rows = num_rows,
                                    .rows_per_head = sequence.num_queries},
                           .scratch = layout_.at(scratch),
-                          .wants_lse = wants_lse_});
+                          .wants_lse = wants_lse_,
+                          .num_best = num_best_});
     progress_.add(num_rows);
   }
 
@@ -158,6 +161,7 @@ class RowWalk {
   const ResolvedAttention<T>& r_;
   const Runtime& runtime_;
   bool wants_lse_;
+  Index num_best_;
   const F& rows_done_;
   int unit_workers_;  // 0: waves
   PackedKeys<T> packed_;
@@ -169,13 +173,15 @@ class RowWalk {
 };
 
 template <class T, class F>
-void for_each_row_block(const ResolvedAttention<T>& r, const Runtime& runtime, bool wants_lse, const F& rows_done) {
-  RowWalk<T, F>(r, runtime, wants_lse, rows_done).run();
+void for_each_row_block(const ResolvedAttention<T>& r, const Runtime& runtime, bool wants_lse, Index num_best,
+                        const F& rows_done) {
+  RowWalk<T, F>(r, runtime, wants_lse, num_best, rows_done).run();
 }
 
 template <class T>
 void forward(const AttentionCall<T>& call, const ResolvedAttention<T>& r, const TypedOutputs<T>& outputs,
-             const AttentionOptions<T>& options, const Runtime& runtime) {
+             const AttentionOptions<T>& options, const Runtime& runtime,
+             const AttentionStatistics<T>* statistics = nullptr) {
   TypedOutputs<T> written = outputs;
   const Index rows = r.batch * r.num_heads * r.num_queries;
   // The weights need row_max and row_sum, asked for or not.
@@ -194,7 +200,8 @@ void forward(const AttentionCall<T>& call, const ResolvedAttention<T>& r, const 
     walks[0].progress = [&](Index done, Index total) { runtime.progress(done, 2 * total); };
     walks[1].progress = [&](Index done, Index total) { runtime.progress(total + done, 2 * total); };
   }
-  for_each_row_block<T>(r, two_walks ? walks[0] : runtime, !written.lse.absent(), [&](const RowTask<T>& task) {
+  const Index best = statistics ? num_best(*statistics) : 0;
+  for_each_row_block<T>(r, two_walks ? walks[0] : runtime, !written.lse.absent(), best, [&](const RowTask<T>& task) {
     const FinishedRows<T> done = attend_and_finish(task);
     const Index b = task.sequence.batch;
     const Index first = task.sequence.first_query + task.rows.first_row;
@@ -203,11 +210,38 @@ void forward(const AttentionCall<T>& call, const ResolvedAttention<T>& r, const 
     write_rows(written.row_sum, b, task.rows.head, first, task.rows.num_rows, done.row_sum);
     write_rows(written.lse, b, task.rows.head, first, task.rows.num_rows, done.lse);
     write_rows(written.sink_weights, b, task.rows.head, first, task.rows.num_rows, done.sink_weight);
+    if (statistics) finish_statistics(task, done, *statistics);
   });
   if (weights && rows > 0) {
     attention_weights<T>(call.query, call.key, {.row_max = written.row_max, .row_sum = written.row_sum},
                          outputs.weights, options, two_walks ? walks[1] : runtime);
   }
+}
+
+// The means of heads are taken from the rows, which are therefore kept where the caller does not ask for them.
+template <class T>
+void forward_with_statistics(const AttentionCall<T>& call, const ResolvedAttention<T>& r,
+                             const TypedOutputs<T>& outputs, const AttentionStatistics<T>& statistics,
+                             const AttentionOptions<T>& options, const Runtime& runtime) {
+  TypedOutputs<T> written = outputs;
+  AttentionStatistics<T> rows = statistics;
+  const std::array<Index, 3> shape{r.batch, r.num_heads, r.num_queries};
+  const Index count = r.batch * r.num_heads * r.num_queries;
+  const std::array<std::pair<const TensorView<T, 2>*, TensorView<T, 3>*>, 4> means{
+      {{&rows.head_entropy, &rows.entropy},
+       {&rows.head_largest_weight, &rows.largest_weight},
+       {&rows.head_chosen_weight, &rows.chosen_weight},
+       {&rows.head_mean_distance, &rows.mean_distance}}};
+  std::vector<TensorView<T, 3>*> missing;
+  for (const auto& [head, of_rows] : means) {
+    if (!head->absent() && of_rows->absent()) missing.push_back(of_rows);
+  }
+  const bool averages = std::ranges::any_of(means, [](const auto& mean) { return !mean.first->absent(); });
+  if (averages && written.row_sum.absent()) missing.push_back(&written.row_sum);
+  const Workspace<T> kept(runtime, static_cast<Index>(missing.size()) * count);
+  for (std::size_t i = 0; i < missing.size(); ++i) *missing[i] = {kept.data() + static_cast<Index>(i) * count, shape};
+  forward(call, r, written, options, runtime, &rows);
+  if (averages) average_heads(written.row_sum, rows);
 }
 
 template <class T>
@@ -283,6 +317,33 @@ AttentionResult<T> attention_with_weights(TensorView<const T, 4> query, const In
 }
 
 template <class T>
+void attention_with_statistics(const InputView<ComputeType<T>, 4>& query, const InputView<ComputeType<T>, 4>& key,
+                               const InputView<ComputeType<T>, 4>& value, const AttentionOutputs<T>& outputs,
+                               const AttentionStatistics<ComputeType<T>>& statistics,
+                               const AttentionOptions<ComputeType<T>>& options, const Runtime& runtime) {
+  using Compute = ComputeType<T>;
+  const internal::FloatingPointScope scope;
+  const internal::AttentionCall<Compute> call{"attention_with_statistics", query, key, value, true};
+  const auto r = internal::resolve(call, options);
+  internal::check_context_type(call.name, kElementType<T>, query.type);
+  const internal::TypedOutputs<Compute> written(outputs);
+  std::vector<internal::Footprint> others = internal::input_footprints(call, options);
+  if (!statistics.chosen_keys.empty()) {
+    const Index count = static_cast<Index>(statistics.chosen_keys.size());
+    others.push_back(internal::footprint(call.name, "chosen_keys",
+                                         TensorView<const Index, 1>(statistics.chosen_keys.data(), {count})));
+  }
+  const std::array<Index, 4> context{r.batch, r.num_heads, r.num_queries, r.columns};
+  for (internal::Footprint& output : internal::check_outputs(call.name, written, context, r.num_keys, others)) {
+    others.push_back(std::move(output));
+  }
+  std::vector<internal::Footprint> numbers;
+  internal::check_row_statistics(call.name, r, statistics, numbers);
+  internal::check_overlap(call.name, others, numbers);
+  internal::forward_with_statistics(call, r, written, statistics, options, runtime);
+}
+
+template <class T>
 void attention_partials(const std::type_identity_t<InputView<T, 4>>& query,
                         const std::type_identity_t<InputView<T, 4>>& key,
                         const std::type_identity_t<InputView<T, 4>>& value, const AttentionPartials<T>& partials,
@@ -311,13 +372,17 @@ void attention_partials(const std::type_identity_t<InputView<T, 4>>& query,
   check("row_sum", partials.row_sum, rows);
   if (!partials.scaled_accumulator.absent()) check("scaled_accumulator", partials.scaled_accumulator, sums);
   internal::check_overlap(call.name, internal::input_footprints(call, options), written);
-  internal::for_each_row_block<T>(r, runtime, false, [&](const internal::RowTask<T>& task) {
+  internal::for_each_row_block<T>(r, runtime, false, 0, [&](const internal::RowTask<T>& task) {
     const internal::ChunkRange visited = internal::visible_chunks(task);
     internal::attend(task, visited);
     internal::write_partials(task, visited, partials);
   });
 }
 
+template void attention_with_statistics<float>(const InputView<float, 4>&, const InputView<float, 4>&,
+                                               const InputView<float, 4>&, const AttentionOutputs<float>&,
+                                               const AttentionStatistics<float>&, const AttentionOptions<float>&,
+                                               const Runtime&);
 template void attention_forward<float>(const InputView<float, 4>&, const InputView<float, 4>&,
                                        const InputView<float, 4>&, const AttentionOutputs<float>&,
                                        const AttentionOptions<float>&, const Runtime&);
@@ -327,6 +392,10 @@ template AttentionResult<float> attention_with_weights<float>(TensorView<const f
 template void attention_partials<float>(const InputView<float, 4>&, const InputView<float, 4>&,
                                         const InputView<float, 4>&, const AttentionPartials<float>&,
                                         const AttentionOptions<float>&, const Runtime&);
+template void attention_with_statistics<double>(const InputView<double, 4>&, const InputView<double, 4>&,
+                                                const InputView<double, 4>&, const AttentionOutputs<double>&,
+                                                const AttentionStatistics<double>&, const AttentionOptions<double>&,
+                                                const Runtime&);
 template void attention_forward<double>(const InputView<double, 4>&, const InputView<double, 4>&,
                                         const InputView<double, 4>&, const AttentionOutputs<double>&,
                                         const AttentionOptions<double>&, const Runtime&);
@@ -337,6 +406,10 @@ template AttentionResult<double> attention_with_weights<double>(TensorView<const
 template void attention_partials<double>(const InputView<double, 4>&, const InputView<double, 4>&,
                                          const InputView<double, 4>&, const AttentionPartials<double>&,
                                          const AttentionOptions<double>&, const Runtime&);
+template void attention_with_statistics<bfloat16>(const InputView<float, 4>&, const InputView<float, 4>&,
+                                                  const InputView<float, 4>&, const AttentionOutputs<bfloat16>&,
+                                                  const AttentionStatistics<float>&, const AttentionOptions<float>&,
+                                                  const Runtime&);
 template void attention_forward<bfloat16>(const InputView<float, 4>&, const InputView<float, 4>&,
                                           const InputView<float, 4>&, const AttentionOutputs<bfloat16>&,
                                           const AttentionOptions<float>&, const Runtime&);
@@ -344,6 +417,10 @@ template AttentionResult<bfloat16> attention_with_weights<bfloat16>(TensorView<c
                                                                     const InputView<float, 4>&,
                                                                     const InputView<float, 4>&,
                                                                     const AttentionOptions<float>&, const Runtime&);
+template void attention_with_statistics<float16>(const InputView<float, 4>&, const InputView<float, 4>&,
+                                                 const InputView<float, 4>&, const AttentionOutputs<float16>&,
+                                                 const AttentionStatistics<float>&, const AttentionOptions<float>&,
+                                                 const Runtime&);
 template void attention_forward<float16>(const InputView<float, 4>&, const InputView<float, 4>&,
                                          const InputView<float, 4>&, const AttentionOutputs<float16>&,
                                          const AttentionOptions<float>&, const Runtime&);

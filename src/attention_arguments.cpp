@@ -503,8 +503,9 @@ void check_context_type(const char* operator_name, ElementType context, ElementT
 }
 
 template <class T>
-void check_outputs(const char* operator_name, const TypedOutputs<T>& outputs, const std::array<Index, 4>& context,
-                   Index num_keys, std::span<const Footprint> inputs) {
+std::vector<Footprint> check_outputs(const char* operator_name, const TypedOutputs<T>& outputs,
+                                     const std::array<Index, 4>& context, Index num_keys,
+                                     std::span<const Footprint> inputs) {
   const std::array<Index, 3> rows{context[0], context[1], context[2]};
   const auto& given = outputs.context;
   const bool absent = given.data == nullptr && given.shape == std::array<Index, 4>{};
@@ -529,6 +530,7 @@ void check_outputs(const char* operator_name, const TypedOutputs<T>& outputs, co
   check("weights", outputs.weights, std::array{rows[0], rows[1], rows[2], num_keys});
   check("sink_weights", outputs.sink_weights, rows);
   check_overlap(operator_name, inputs, written);
+  return written;
 }
 
 template void check_statistics(const char*, const ResolvedAttention<float>&, bool, const TensorView<const float, 3>&,
@@ -537,10 +539,10 @@ template void check_statistics(const char*, const ResolvedAttention<double>&, bo
                                const TensorView<const double, 3>&, std::vector<Footprint>&);
 template void check_sinks(const char*, std::span<const float>, Index);
 template void check_sinks(const char*, std::span<const double>, Index);
-template void check_outputs(const char*, const TypedOutputs<float>&, const std::array<Index, 4>&, Index,
-                            std::span<const Footprint>);
-template void check_outputs(const char*, const TypedOutputs<double>&, const std::array<Index, 4>&, Index,
-                            std::span<const Footprint>);
+template std::vector<Footprint> check_outputs(const char*, const TypedOutputs<float>&, const std::array<Index, 4>&,
+                                              Index, std::span<const Footprint>);
+template std::vector<Footprint> check_outputs(const char*, const TypedOutputs<double>&, const std::array<Index, 4>&,
+                                              Index, std::span<const Footprint>);
 template ResolvedAttention<float> resolve(const AttentionCall<float>&, const AttentionOptions<float>&);
 template ResolvedAttention<double> resolve(const AttentionCall<double>&, const AttentionOptions<double>&);
 template std::vector<Footprint> input_footprints(const AttentionCall<float>&, const AttentionOptions<float>&);

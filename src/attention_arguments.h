@@ -140,10 +140,11 @@ struct TypedOutputs {
 void check_context_type(const char* operator_name, ElementType context, ElementType query);
 
 // Throws std::invalid_argument unless context is there (or empty), every output has its shape, and none overlaps an
-// input or another. context has the shape (B, H, L, Dv), weights have num_keys columns.
+// input or another. context has the shape (B, H, L, Dv), weights have num_keys columns. Returns what is written.
 template <class T>
-void check_outputs(const char* operator_name, const TypedOutputs<T>& outputs, const std::array<Index, 4>& context,
-                   Index num_keys, std::span<const Footprint> inputs);
+std::vector<Footprint> check_outputs(const char* operator_name, const TypedOutputs<T>& outputs,
+                                     const std::array<Index, 4>& context, Index num_keys,
+                                     std::span<const Footprint> inputs);
 
 }  // namespace internal
 }  // namespace v0

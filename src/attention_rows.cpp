@@ -6,6 +6,7 @@
 #include <algorithm>
 #include <limits>
 
+#include "attention_statistics.h"
 #include "number_rows.h"
 
 namespace regard {
@@ -37,8 +38,8 @@ kernels::ChunkState<T> RowScratch<T>::state_at(T* slots, Index slot) const {
 
 template <class T>
 RowScratchLayout<T>::RowScratchLayout(const ResolvedAttention<T>& r, Index padded_columns, Index max_chunks,
-                                      bool widened)
-    : r_(r), padded_columns_(padded_columns), max_chunks_(max_chunks), widened_(widened) {
+                                      bool widened, bool statistics)
+    : r_(r), padded_columns_(padded_columns), max_chunks_(max_chunks), widened_(widened), statistics_(statistics) {
   for (const Sequence& sequence : r.sequences) {
     if (max_chunks > 0) break;
     Index reach = sequence.key_limit;
@@ -85,6 +86,7 @@ RowScratch<T> RowScratchLayout<T>::place(std::byte* memory, Index* end) const {
   s.sink_weight = take(number, kRows);
   s.chunks = take(number, max_chunks_ * s.chunk_elements);
   s.scaled_chunks = take(number, r_.columns > 0 ? max_chunks_ * s.chunk_elements : 0);
+  s.statistics = take(static_cast<StatisticsScratch<T>*>(nullptr), statistics_ ? 1 : 0);
   *end = used;
   return s;
 }
@@ -185,12 +187,19 @@ void fill_chunks(const RowTask<T>& task, const ChunkRange& chunks, Sums sums) {
   block.padded_columns = s.padded_columns;
   block.value_scale = sums == Sums::plain ? static_cast<T>(1) : static_cast<T>(kAttentionSumScale);
   const Interval& all = s.visible_rows->all;
+  const bool statistics = task.num_best > 0 && sums == Sums::plain;
+  kernels::RowStatistics<T> riding;
+  if (statistics) start_statistics(task);
   for (Index c = chunks.begin; c < chunks.end; ++c) {
     const Index slot = c - chunks.begin;
     block.state = sums == Sums::plain ? s.chunk(slot) : s.scaled_chunk(slot);
     std::fill_n(block.state.row_max, kPaddedRows, -std::numeric_limits<T>::infinity());
     std::fill_n(block.state.row_lanes, kRows * kLanes, static_cast<T>(0));
     std::fill_n(block.state.accumulator, kRows * s.padded_columns, static_cast<T>(0));
+    if (statistics) {
+      riding = start_chunk_statistics(task);
+      block.statistics = &riding;
+    }
     const Index end = std::min((c + 1) * kChunkKeys, all.end);
     const Index begin = std::max(c * kChunkKeys, all.begin / kBlockKeys * kBlockKeys);
     for (Index key = begin; key < end; key += kBlockKeys) {
@@ -207,6 +216,7 @@ void fill_chunks(const RowTask<T>& task, const ChunkRange& chunks, Sums sums) {
       kernel.attention_block(block);
     }
     kernel.finish_chunk(task.rows.num_rows, block.state);
+    if (statistics) add_chunk_statistics(task, block.state);
   }
 }
 

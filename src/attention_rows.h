@@ -11,6 +11,9 @@ namespace regard {
 inline namespace v0 {
 namespace internal {
 
+template <class T>
+struct StatisticsScratch;  // attention_statistics.h
+
 // The scratch of one worker; every array is written before it is read.
 template <class T>
 struct RowScratch {
@@ -30,8 +33,9 @@ struct RowScratch {
   T* row_sum;
   T* lse;
   T* sink_weight;
-  T* chunks;         // slots, one per chunk that the task visits
-  T* scaled_chunks;  // the same, with sums of kAttentionSumScale
+  T* chunks;                         // slots, one per chunk that the task visits
+  T* scaled_chunks;                  // the same, with sums of kAttentionSumScale
+  StatisticsScratch<T>* statistics;  // when they ride along
   Index chunk_elements;
   Index padded_columns;
 
@@ -47,7 +51,8 @@ template <class T>
 class RowScratchLayout {
  public:
   // max_chunks: chunks that a task holds at a time; 0: all that its rows can see. widened: KeyPanels::widened().
-  RowScratchLayout(const ResolvedAttention<T>& r, Index padded_columns, Index max_chunks = 0, bool widened = false);
+  RowScratchLayout(const ResolvedAttention<T>& r, Index padded_columns, Index max_chunks = 0, bool widened = false,
+                   bool statistics = false);
   Index bytes() const { return bytes_; }
   RowScratch<T> at(std::byte* memory) const;
 
@@ -58,6 +63,7 @@ class RowScratchLayout {
   Index padded_columns_;
   Index max_chunks_;
   bool widened_;
+  bool statistics_;
   Index bytes_;
 };
 
@@ -71,6 +77,7 @@ struct RowTask {
   TaskRows rows;
   RowScratch<T> scratch;
   bool wants_lse = false;
+  Index num_best = 0;  // best scores of a row that are kept, where statistics ride along
 };
 
 // Chunks begin … end − 1 were visited; chunk c lies in slot c − begin.

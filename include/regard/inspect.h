@@ -1,23 +1,62 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// What the keys of an attention receive, without its (L, S) weights ever being stored: the weight on each key, summed
-// over the queries, and a coarse map of the whole.
+// What an attention does, without its (L, S) weights ever being stored: numbers of each row that ride along in the
+// forward pass, the weight on each key, summed over the queries, and a coarse map of the whole.
 //
-//     attention_forward(query, key, value, {.context = …, .row_max = m, .row_sum = l}, options)
-//     attention_columns(query, key, {.row_max = m, .row_sum = l}, {.column_mass = …, .coarse_map = …}, options)
+//     attention_with_statistics(query, key, value, {.context = …, .row_max = m, .row_sum = l}, {.top_keys = …},
+//     options) attention_columns(query, key, {.row_max = m, .row_sum = l}, {.column_mass = …, .coarse_map = …},
+//     options)
 //
+//     entropy[i]         = −Σ_j p ln p                                        in nats, p = weights[i, j]
+//     mean_distance[i]   = Σ_j p · |p_i − j|                                  p_i the position of the row
 //     column_mass[j]     = Σ_i weights[i, j]                                   heavy hitters are its largest entries
 //     coarse_map[a, b]   = mean (or sum) of weights[i, j] over the rows i of strip a and the columns j of strip b
 //     strip a of G over L  = ⌊a·L/G⌋ … ⌊(a+1)·L/G⌋ − 1
 //
 // Single rows, columns and tiles are attention_weights (attention.h) of chosen rows and keys.
-// Read next: src/attention_columns.cpp.
+// Read next: src/attention_statistics.cpp, src/attention_columns.cpp.
 #pragma once
 
 #include "regard/attention.h"
 
 namespace regard {
 inline namespace v0 {
+
+inline constexpr Index kAttentionMostTopKeys = 63;
+
+// What is asked for and written; a view that is absent is not computed. Keys are the columns of the weights; the
+// chosen keys and distances count from the first key of each packed sequence.
+template <class T>
+struct AttentionStatistics {
+  std::span<const Index> chosen_keys{};  // rising
+  TensorView<Index, 4> top_keys{};       // (B, H, L, k), 1 ≤ k ≤ 63: by weight, then by lower key; missing: −1
+  TensorView<T, 4> top_weights{};        // (B, H, L, k), with top_keys: their weights; missing: 0
+  TensorView<T, 3> entropy{};            // (B, H, L)
+  TensorView<T, 3> largest_weight{};     // (B, H, L)
+  TensorView<T, 3> chosen_weight{};      // (B, H, L): Σ weights of the chosen keys
+  TensorView<T, 3> mean_distance{};      // (B, H, L)
+  // Means of these over the rows that see a key; 0 where no row does.
+  TensorView<T, 2> head_entropy{};         // (B, H)
+  TensorView<T, 2> head_largest_weight{};  // (B, H)
+  TensorView<T, 2> head_chosen_weight{};   // (B, H)
+  TensorView<T, 2> head_mean_distance{};   // (B, H)
+};
+
+// attention_forward, and the statistics of its rows in the same pass. Asking moves no bit of the outputs.
+// Weights (top, largest, chosen) have the bits of attention_weights, chosen ones summed in double and rounded once.
+// |error| of entropy ≤ u · (32 + 4√D · …) · (1 + entropy + ln row_sum) and of mean_distance ≤ that of a context whose
+// values are the distances (attention.h). A row that sees no key: keys −1, all else 0. A row of NaN: keys −1, all else
+// NaN. A visible key whose score is −∞ counts as missing. A sink takes its share of the weights and is no key.
+// Memory: O(L) beside attention_forward's, 150 KB a thread. The same bits for any threads, executor, batch and strides.
+// Throws like attention_forward; std::invalid_argument also for k and chosen_keys out of range.
+template <class T>
+REGARD_EXPORT void attention_with_statistics(const InputView<ComputeType<T>, 4>& query,
+                                             const InputView<ComputeType<T>, 4>& key,
+                                             const InputView<ComputeType<T>, 4>& value,
+                                             const AttentionOutputs<T>& outputs,
+                                             const AttentionStatistics<ComputeType<T>>& statistics,
+                                             const AttentionOptions<ComputeType<T>>& options = {},
+                                             const Runtime& runtime = {});
 
 enum class CoarseCells {
   means,  // of all weights of the cell, the zeros of invisible keys included

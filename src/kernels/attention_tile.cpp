@@ -209,7 +209,7 @@ void score_block(const ScoreBlock<T>& block) {
 template <class T>
 void attention_block(const AttentionBlock<T>& block) {
   LaneRange ranges[kGroups];
-  alignas(64) T alpha[kRows + 64 / sizeof(T)];
+  MaximaOf<T> maxima;
   std::uint64_t contributes[kRows];
   const Index num_rows = block.score.num_rows;
   const bool plain = is_plain(block.score);
@@ -223,15 +223,15 @@ void attention_block(const AttentionBlock<T>& block) {
         contributes[r] |= static_cast<std::uint64_t>(yes) << lane;
       }
     }
-    softmax_rows(block, first, end - first, alpha);
+    softmax_rows(block, first, end - first, maxima);
   }
   if (block.value_scale != 1) {
     for (Index i = 0; i < num_rows * kBlockKeys; ++i) block.score.scores[i] *= block.value_scale;
   }
   if (block.values_finite) {
-    value_tiles(block, ranges, alpha);
+    value_tiles(block, ranges, maxima.alpha);
   } else {
-    value_rows(block, contributes, alpha);
+    value_rows(block, contributes, maxima.alpha);
   }
 }
 

@@ -178,6 +178,26 @@ REGARD_INLINE IntVec<T> lane_numbers() {
   return v;
 }
 
+// Bit i says whether lane i of a is greater than that of b.
+REGARD_INLINE std::uint64_t where_greater(Vec<float> a, Vec<float> b) {
+#if defined(REGARD_ISA_avx512)
+  return _mm512_cmp_ps_mask((__m512)a, (__m512)b, _CMP_GT_OQ);
+#elif defined(REGARD_ISA_avx2)
+  return static_cast<std::uint64_t>(_mm256_movemask_ps((__m256)(a > b)));
+#else
+  return static_cast<std::uint64_t>(_mm_movemask_ps((__m128)(a > b)));
+#endif
+}
+REGARD_INLINE std::uint64_t where_greater(Vec<double> a, Vec<double> b) {
+#if defined(REGARD_ISA_avx512)
+  return _mm512_cmp_pd_mask((__m512d)a, (__m512d)b, _CMP_GT_OQ);
+#elif defined(REGARD_ISA_avx2)
+  return static_cast<std::uint64_t>(_mm256_movemask_pd((__m256d)(a > b)));
+#else
+  return static_cast<std::uint64_t>(_mm_movemask_pd((__m128d)(a > b)));
+#endif
+}
+
 template <class T>
 REGARD_INLINE bool any(IntVec<T> mask) {
   typename VecOf<T>::Int all = 0;
@@ -207,6 +227,16 @@ REGARD_INLINE void exchange_lanes(V& a, V& b, Lanes<Lane...>) {
 template <class T, int bit>
 REGARD_INLINE void exchange(Vec<T>& a, Vec<T>& b) {
   exchange_lanes<bit>(a, b, typename FirstLanes<kWidth<T>>::type{});
+}
+
+// The last lane of a, then all lanes of b but the last.
+template <class V, int... Lane>
+REGARD_INLINE V last_lane_first(V a, V b, Lanes<Lane...>) {
+  return __builtin_shufflevector(a, b, (static_cast<int>(sizeof...(Lane)) - 1 + Lane)...);
+}
+template <class T>
+REGARD_INLINE Vec<T> last_lane_first(Vec<T> a, Vec<T> b) {
+  return last_lane_first(a, b, typename FirstLanes<kWidth<T>>::type{});
 }
 
 // Lane j of v[i] and lane i of v[j] change places, for kWidth<T> vectors.

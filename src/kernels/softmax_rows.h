@@ -4,6 +4,11 @@
 //
 //   m' = max(m, row),  α = exp(m − m'),  p = exp(score − m'),  lanes = α·lanes + Σp
 //
+// and what rides along where it is asked for (RowStatistics, table.h):
+//
+//   the best scores and their keys        only rows whose largest score of the block beats the last that is kept
+//   Σ p·(score − m') and Σ p·distance     two more sums beside Σp, with the same p
+//
 // Read next: attention_tile.cpp.
 #pragma once
 
@@ -13,21 +18,127 @@
 namespace regard::kernels::REGARD_ISA {
 namespace {
 
-// p and the sums of its lanes, for a row whose maximum is finite or not.
+inline constexpr Index kPaddedRows = kRows + 64 / sizeof(float);  // what whole vectors of rows may reach
+
+// What a block does to the maxima of its rows.
 template <class T>
-REGARD_INLINE void exponentials(T* scores, T m, T alpha, T* lanes) {
+struct MaximaOf {
+  alignas(64) T alpha[kPaddedRows];  // exp(m − m')
+  alignas(64) T block[kPaddedRows];  // the largest score of the block, and …
+  alignas(64) T drop[kPaddedRows];   // … m − m', 0 where m = −∞: for statistics only
+};
+
+// ---- statistics
+
+// Puts x before the first of the scores that is smaller; the last is dropped.
+template <class T>
+REGARD_INLINE void insert(T x, typename VecOf<T>::Int key, int vectors, Vec<T>* scores, IntVec<T>* keys) {
+  const Vec<T> all = broadcast(x);
+  for (int v = vectors - 1; v >= 0; --v) {
+    const Vec<T> moved =
+        v == 0 ? last_lane_first<T>(broadcast(kInfinity<T>), scores[0]) : last_lane_first<T>(scores[v - 1], scores[v]);
+    const IntVec<T> moved_keys =
+        bits_of<T>(last_lane_first<T>(from_bits<T>(keys[v == 0 ? 0 : v - 1]), from_bits<T>(keys[v])));
+    const IntVec<T> stays = scores[v] >= all;
+    const IntVec<T> before = moved >= all;
+    scores[v] = select<T>(stays, scores[v], select<T>(before, all, moved));
+    keys[v] = stays ? keys[v] : before ? broadcast_int<T>(key) : moved_keys;
+  }
+}
+
+// The candidates, which are lanes of the scores, each before the first of the best that is smaller. Most ≥ vectors.
+template <class T, int Most>
+REGARD_INLINE void insert_all(std::uint64_t candidates, Index first_key, const T* scores, int vectors, T* best_scores,
+                              typename VecOf<T>::Int* best_keys) {
+  Vec<T> best[Most];
+  IntVec<T> keys[Most];
+  for (int v = 0; v < vectors; ++v) {
+    best[v] = load(best_scores + v * kWidth<T>);
+    std::memcpy(&keys[v], best_keys + v * kWidth<T>, sizeof keys[v]);
+  }
+  for (; candidates != 0; candidates &= candidates - 1) {
+    const int lane = __builtin_ctzll(candidates);
+    insert<T>(scores[lane], static_cast<typename VecOf<T>::Int>(first_key + lane), vectors, best, keys);
+  }
+  for (int v = 0; v < vectors; ++v) {
+    store(best_scores + v * kWidth<T>, best[v]);
+    std::memcpy(best_keys + v * kWidth<T>, &keys[v], sizeof keys[v]);
+  }
+}
+
+// Takes the scores of one row that belong among its best.
+template <class T>
+void keep_best(const RowStatistics<T>& statistics, Index row, Index first_key, const T* scores) {
+  constexpr int kLaneVectors = static_cast<int>(kLanes) / kWidth<T>;
+  using Int = typename VecOf<T>::Int;
+  T& least = statistics.least_best[row];
+  std::uint64_t candidates = 0;
+  Vec<T> highs[kLaneVectors];
+  for (int v = 0; v < static_cast<int>(kBlockKeys) / kWidth<T>; ++v) {
+    const Vec<T> x = load(scores + v * kWidth<T>);
+    candidates |= where_greater(x, broadcast(least)) << (v * kWidth<T>);
+    highs[v % kLaneVectors] = v < kLaneVectors ? x : max(x, highs[v % kLaneVectors]);
+  }
+  if (__builtin_popcountll(candidates) > static_cast<int>(kLanes) && statistics.num_best <= kLanes) {
+    // Sixteen scores, one in each lane, reach the smallest of the sixteen lanes' maxima: nothing below it is among
+    // them.
+    T floor = kInfinity<T>;
+    for (int lane = 0; lane < static_cast<int>(kLanes); ++lane) {
+      const T high = highs[lane / kWidth<T>][lane % kWidth<T>];
+      floor = high < floor ? high : floor;
+    }
+    for (int v = 0; v < static_cast<int>(kBlockKeys) / kWidth<T>; ++v) {
+      candidates &= ~(where_greater(broadcast(floor), load(scores + v * kWidth<T>)) << (v * kWidth<T>));
+    }
+  }
+  T* const best_scores = statistics.best_scores + row * kBlockKeys;
+  Int* const best_keys = statistics.best_keys + row * kBlockKeys;
+  if (statistics.num_best <= kWidth<T>) {
+    insert_all<T, 1>(candidates, first_key, scores, 1, best_scores, best_keys);
+  } else {
+    const int vectors = static_cast<int>((statistics.num_best + kWidth<T> - 1) / kWidth<T>);
+    insert_all<T, static_cast<int>(kBlockKeys) / kWidth<T>>(candidates, first_key, scores, vectors, best_scores,
+                                                            best_keys);
+  }
+  least = best_scores[statistics.num_best - 1];
+}
+
+// The sums that one row adds beside Σp.
+template <class T>
+struct RowSums {
+  T drop;            // m − m'
+  T first_distance;  // first key of the block − position of the row
+  T* log_lanes;
+  T* distance_lanes;
+};
+
+// ---- softmax
+
+// p and the sums of its lanes, for a row whose maximum is finite or not.
+template <class T, bool Statistics>
+REGARD_INLINE void exponentials(T* scores, T m, T alpha, T* lanes, [[maybe_unused]] const RowSums<T>& also) {
   constexpr int kLaneVectors = static_cast<int>(kLanes) / kWidth<T>;
   constexpr int kVectors = static_cast<int>(kBlockKeys) / kWidth<T>;
   Vec<T> sums[kLaneVectors];
+  Vec<T> logs[kLaneVectors];
+  Vec<T> distances[kLaneVectors];
 #pragma GCC unroll 8
-  for (int v = 0; v < kLaneVectors; ++v) sums[v] = Vec<T>{};
+  for (int v = 0; v < kLaneVectors; ++v) sums[v] = logs[v] = distances[v] = Vec<T>{};
   if (m - m == 0) {
     const Vec<T> high = broadcast(m);
+    [[maybe_unused]] Vec<T> distance = __builtin_convertvector(lane_numbers<T>(), Vec<T>) + also.first_distance;
 #pragma GCC unroll 4
     for (int v = 0; v < kVectors; ++v) {
-      const Vec<T> p = exp<T>(load(scores + v * kWidth<T>) - high);
+      const Vec<T> x = load(scores + v * kWidth<T>) - high;
+      const Vec<T> p = exp<T>(x);
       store(scores + v * kWidth<T>, p);
       sums[v % kLaneVectors] += p;
+      if constexpr (Statistics) {
+        // Where p is 0, x may be −∞.
+        logs[v % kLaneVectors] = fma(p, max(broadcast(ExpConstants<T>::kLowest), x), logs[v % kLaneVectors]);
+        distances[v % kLaneVectors] = fma(p, absolute<T>(distance), distances[v % kLaneVectors]);
+        distance += static_cast<T>(kWidth<T>);
+      }
     }
   } else {
     // m = +∞: only scores of +∞ have weight. m = −∞: none has.
@@ -40,14 +151,21 @@ REGARD_INLINE void exponentials(T* scores, T m, T alpha, T* lanes) {
   }
 #pragma GCC unroll 8
   for (int v = 0; v < kLaneVectors; ++v) {
-    store(lanes + v * kWidth<T>, fma(load(lanes + v * kWidth<T>), broadcast(alpha), sums[v]));
+    const Index at = v * kWidth<T>;
+    const Vec<T> factor = broadcast(alpha);
+    if constexpr (Statistics) {
+      const Vec<T> log = fma(load(lanes + at), broadcast(also.drop), load(also.log_lanes + at));
+      store(also.log_lanes + at, fma(log, factor, logs[v]));
+      store(also.distance_lanes + at, fma(load(also.distance_lanes + at), factor, distances[v]));
+    }
+    store(lanes + at, fma(load(lanes + at), factor, sums[v]));
   }
 }
 
-// m' of the `count` rows from `first` on, and alpha[r] = exp(m − m'), which rescales what came before. Rows, at least
-// count, may reach further, and alpha is written for whole vectors.
-template <class T, int Rows>
-void raise_maxima(const AttentionBlock<T>& block, Index first, Index count, T* alpha) {
+// m' of the `count` rows from `first` on, and what it does. Rows, at least count, may reach further; arrays of one
+// number a row are written for whole vectors.
+template <class T, int Rows, bool Statistics>
+void raise_maxima(const AttentionBlock<T>& block, Index first, Index count, MaximaOf<T>& maxima) {
   using Int = typename VecOf<T>::Int;
 #pragma GCC unroll 16
   for (int part = 0; part < Rows; part += kWidth<T>) {
@@ -63,21 +181,43 @@ void raise_maxima(const AttentionBlock<T>& block, Index first, Index count, T* a
     }
     T* row_max = block.state.row_max + first + part;
     const Vec<T> before = load(row_max);
+    const Vec<T> largest = largest_lanes<T>(highs);
     // Which of +0 and −0 is found depends on the order of lanes; the sum with +0 is +0 for both.
-    const Vec<T> m = max(largest_lanes<T>(highs), before) + Vec<T>{};
+    const Vec<T> m = max(largest, before) + Vec<T>{};
     const Vec<T> after = select<T>(lane_numbers<T>() < static_cast<Int>(count - part), m, before);
     store(row_max, after);
-    store(alpha + first + part, exp<T>(shift<T>(before, after)));
+    store(maxima.alpha + first + part, exp<T>(shift<T>(before, after)));
+    if constexpr (Statistics) {
+      store(maxima.block + first + part, largest);
+      store(maxima.drop + first + part, select<T>(before == broadcast(-kInfinity<T>), Vec<T>{}, before - after));
+    }
   }
 }
 
-// Turns the scores of the rows into p in place and updates m and the lanes.
-template <class T>
-void softmax_rows(const AttentionBlock<T>& block, Index first, Index count, T* alpha) {
-  with_rows(count, [&](auto rows) { raise_maxima<T, decltype(rows)::value>(block, first, count, alpha); });
+template <class T, bool Statistics>
+void softmax_rows(const AttentionBlock<T>& block, Index first, Index count, MaximaOf<T>& maxima) {
+  with_rows(count, [&](auto rows) { raise_maxima<T, decltype(rows)::value, Statistics>(block, first, count, maxima); });
   for (Index r = first; r < first + count; ++r) {
-    exponentials(block.score.scores + r * kBlockKeys, block.state.row_max[r], alpha[r],
-                 block.state.row_lanes + r * kLanes);
+    T* const scores = block.score.scores + r * kBlockKeys;
+    RowSums<T> also{};
+    if constexpr (Statistics) {
+      const RowStatistics<T>& statistics = *block.statistics;
+      if (maxima.block[r] > statistics.least_best[r]) keep_best(statistics, r, block.score.first_key, scores);
+      also = {maxima.drop[r], static_cast<T>(block.score.first_key - block.score.rules.positions[r]),
+              statistics.log_lanes + r * kLanes, statistics.distance_lanes + r * kLanes};
+    }
+    exponentials<T, Statistics>(scores, block.state.row_max[r], maxima.alpha[r], block.state.row_lanes + r * kLanes,
+                                also);
+  }
+}
+
+// Turns the scores of the rows into p in place and updates m, the lanes and the statistics.
+template <class T>
+void softmax_rows(const AttentionBlock<T>& block, Index first, Index count, MaximaOf<T>& maxima) {
+  if (block.statistics) {
+    softmax_rows<T, true>(block, first, count, maxima);
+  } else {
+    softmax_rows<T, false>(block, first, count, maxima);
   }
 }
 

@@ -51,7 +51,7 @@ struct ScoreRules {
   T scale;
   T soft_cap;                   // 0: off
   const T* alibi_slopes;        // [num_rows], or nullptr
-  const Index* positions;       // [num_rows]: p, with alibi_slopes
+  const Index* positions;       // [num_rows]: p, with alibi_slopes or statistics
   const T* bias;                // [num_rows][kBlockKeys], or nullptr
   const Index* visible_begin;   // [num_rows]: row r sees keys visible_begin[r] ≤ j < visible_end[r] …
   const Index* visible_end;     // … counted like first_key
@@ -80,6 +80,31 @@ struct ChunkState {
   T* accumulator;  // [kRows][padded columns]
 };
 
+// The number of a key, as wide as T.
+template <class T>
+struct KeyOf {
+  using type = std::int64_t;
+};
+template <>
+struct KeyOf<float> {
+  using type = std::int32_t;
+};
+
+// What rides along with the softmax of a task's rows.
+template <class T>
+struct RowStatistics {
+  using Key = typename KeyOf<T>::type;
+  // Of all blocks so far: the best scores above −∞, the largest first, equal ones by key; −∞ and −1 where there are
+  // fewer. Those from num_best on are not promised.
+  Index num_best;  // 1 … kBlockKeys
+  T* best_scores;  // [kRows][kBlockKeys]
+  Key* best_keys;  // [kRows][kBlockKeys]
+  T* least_best;   // [kRows]: score num_best − 1; +∞ where none are to be kept
+  // Of the chunk, for rows of finite row_max; as row_lanes.
+  T* log_lanes;       // [kRows][kLanes]: Σ p · (score − row_max)
+  T* distance_lanes;  // [kRows][kLanes]: Σ p · |position − key|
+};
+
 template <class T>
 struct AttentionBlock {
   ScoreBlock<T> score;
@@ -88,6 +113,7 @@ struct AttentionBlock {
   bool values_finite;    // false: some value of the block is NaN or ±∞
   T value_scale;         // 1; a smaller power of two when the caller repeats rows whose sums overflowed
   ChunkState<T> state;
+  const RowStatistics<T>* statistics;  // nullptr: none
 };
 
 // Folds the chunk results of num_rows rows and divides. Chunk c of row r stands at [c * chunk_stride + r * row_stride].

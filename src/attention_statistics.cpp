@@ -1,0 +1,341 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// From the sums of chunks to the statistics of a row. With M the largest score of the row, L = Σ exp(score − M),
+// E = Σ exp(score − M) · (score − M) and the finished row_max and row_sum, which a sink may have joined:
+//
+//     f = exp(M − row_max) / row_sum       P = f · L, the weight on all keys
+//     entropy       = P · ln row_sum − f · (E + (M − row_max) · L)
+//     mean_distance = f · Σ exp(score − M) · |p − j|
+//
+// all in double. Weights of single keys are those of attention_weights, from the same scores by the same kernel. Keys
+// are ordered by score, which orders their weights too, except that different scores may have one weight: where that
+// is so at the end of the best, the row is walked again and ordered by its weights. Read next: kernels/softmax_rows.h.
+#include "attention_statistics.h"
+
+#include <algorithm>
+#include <limits>
+#include <utility>
+
+#include "elements.h"
+
+namespace regard {
+inline namespace v0 {
+namespace internal {
+
+using kernels::kBlockKeys;
+using kernels::kLanes;
+using kernels::kRows;
+
+namespace {
+
+constexpr double kInfinity = std::numeric_limits<double>::infinity();
+
+template <class T>
+double sum_lanes(const T* lanes) {
+  double sum = 0;
+  for (Index i = 0; i < kLanes; ++i) sum += static_cast<double>(lanes[i]);
+  return sum;
+}
+
+template <class T>
+bool is_empty(const FinishedRows<T>& done, const StatisticsScratch<T>& s, Index row) {
+  return done.row_sum[row] == 0 || s.row_max[row] == -kInfinity;
+}
+
+// What finish_statistics knows of one row.
+template <class T>
+struct RowNumbers {
+  T entropy, largest_weight, chosen_weight, mean_distance;
+};
+
+// Calls use(first key, scores, weights) for every block of keys from `begin` to `end` that some row sees.
+template <class T, class F>
+void for_each_weights_block(const RowTask<T>& task, const FinishedRows<T>& done, Index begin, Index end, const F& use) {
+  const auto& kernel = kernels::active().template of<T>();
+  const Index rows = task.rows.num_rows;
+  alignas(64) T weights[kRows * kBlockKeys];
+  kernels::ScoreBlock<T> block = start_rows(task);
+  const Interval& seen = task.scratch.visible_rows->all;
+  const Index last = std::min(end, seen.end);
+  for (Index key = std::max(begin, seen.begin) / kBlockKeys * kBlockKeys; key < last; key += kBlockKeys) {
+    poll(task.runtime);
+    if (!start_block(task, key, block)) continue;
+    kernel.score_block(block);
+    std::copy_n(block.scores, rows * kBlockKeys, weights);
+    kernel.weights_block(rows, done.row_max, done.row_sum, weights);
+    use(key, block.scores, weights);
+  }
+}
+
+// The best keys of these rows once more, by their weights.
+template <class T>
+void order_by_weight(const RowTask<T>& task, const FinishedRows<T>& done, const bool* rows) {
+  StatisticsScratch<T>& s = *task.scratch.statistics;
+  const Index top = task.num_best - 1;
+  for (Index i = 0; i < task.rows.num_rows; ++i) {
+    if (!rows[i]) continue;
+    std::fill_n(s.best_weights + i * kBlockKeys, top, static_cast<T>(-1));
+    std::fill_n(s.best_keys + i * kBlockKeys, top, -1);
+  }
+  for_each_weights_block(task, done, 0, std::numeric_limits<Index>::max(),
+                         [&](Index key, const T* scores, const T* weights) {
+                           for (Index i = 0; i < task.rows.num_rows; ++i) {
+                             if (!rows[i]) continue;
+                             T* const best = s.best_weights + i * kBlockKeys;
+                             auto* const keys = s.best_keys + i * kBlockKeys;
+                             for (Index lane = 0; lane < kBlockKeys; ++lane) {
+                               if (scores[i * kBlockKeys + lane] == -std::numeric_limits<T>::infinity()) continue;
+                               const T weight = weights[i * kBlockKeys + lane];
+                               if (!(weight > best[top - 1])) continue;
+                               Index place = top - 1;
+                               for (; place > 0 && weight > best[place - 1]; --place) {
+                                 best[place] = best[place - 1];
+                                 keys[place] = keys[place - 1];
+                               }
+                               best[place] = weight;
+                               keys[place] = static_cast<typename StatisticsScratch<T>::Key>(key + lane);
+                             }
+                           }
+                         });
+  for (Index i = 0; i < task.rows.num_rows; ++i) {
+    if (rows[i])
+      std::replace_if(
+          s.best_weights + i * kBlockKeys, s.best_weights + i * kBlockKeys + top, [](T weight) { return weight < 0; },
+          static_cast<T>(0));
+  }
+}
+
+template <class T>
+void weigh_best(const RowTask<T>& task, const FinishedRows<T>& done, bool ordered) {
+  StatisticsScratch<T>& s = *task.scratch.statistics;
+  std::copy_n(s.best_scores, task.rows.num_rows * kBlockKeys, s.best_weights);
+  kernels::active().template of<T>().weights_block(task.rows.num_rows, done.row_max, done.row_sum, s.best_weights);
+  if (!ordered) return;
+  const Index last = task.num_best - 1;
+  bool again[kRows]{};
+  for (Index i = 0; i < task.rows.num_rows; ++i) {
+    const T* weights = s.best_weights + i * kBlockKeys;
+    auto* const keys = s.best_keys + i * kBlockKeys;
+    again[i] = keys[last] >= 0 && weights[last] == weights[last - 1];
+    for (Index n = 1; n < last && keys[n] >= 0; ++n) {
+      for (Index k = n; k > 0 && weights[k] == weights[k - 1] && keys[k] < keys[k - 1]; --k) {
+        std::swap(keys[k], keys[k - 1]);
+      }
+    }
+  }
+  if (std::find(again, again + task.rows.num_rows, true) != again + task.rows.num_rows) {
+    order_by_weight(task, done, again);
+  }
+}
+
+// Σ weights of the chosen keys, in their order.
+template <class T>
+void add_chosen(const RowTask<T>& task, const FinishedRows<T>& done, std::span<const Index> chosen, double* sums) {
+  std::fill_n(sums, task.rows.num_rows, 0.0);
+  for (auto next = chosen.begin(); next != chosen.end();) {
+    const Index begin = *next / kBlockKeys * kBlockKeys;
+    const auto end = std::find_if(next, chosen.end(), [&](Index key) { return key >= begin + kBlockKeys; });
+    for_each_weights_block(task, done, begin, begin + kBlockKeys, [&](Index key, const T*, const T* weights) {
+      for (Index i = 0; i < task.rows.num_rows; ++i) {
+        for (auto at = next; at != end; ++at) sums[i] += static_cast<double>(weights[i * kBlockKeys + (*at - key)]);
+      }
+    });
+    next = end;
+  }
+}
+
+}  // namespace
+
+template <class T>
+void start_statistics(const RowTask<T>& task) {
+  StatisticsScratch<T>& s = *task.scratch.statistics;
+  std::fill_n(s.best_scores, kRows * kBlockKeys, -std::numeric_limits<T>::infinity());
+  std::fill_n(s.best_keys, kRows * kBlockKeys, -1);
+  std::fill_n(s.least_best, kRows, -std::numeric_limits<T>::infinity());
+  std::fill_n(s.row_max, kRows, -kInfinity);
+  std::fill_n(s.row_sum, kRows, 0.0);
+  std::fill_n(s.log_sum, kRows, 0.0);
+  std::fill_n(s.distance_sum, kRows, 0.0);
+}
+
+template <class T>
+kernels::RowStatistics<T> start_chunk_statistics(const RowTask<T>& task) {
+  StatisticsScratch<T>& s = *task.scratch.statistics;
+  std::fill_n(s.log_lanes, kRows * kLanes, static_cast<T>(0));
+  std::fill_n(s.distance_lanes, kRows * kLanes, static_cast<T>(0));
+  return {.num_best = task.num_best,
+          .best_scores = s.best_scores,
+          .best_keys = s.best_keys,
+          .least_best = s.least_best,
+          .log_lanes = s.log_lanes,
+          .distance_lanes = s.distance_lanes};
+}
+
+template <class T>
+void add_chunk_statistics(const RowTask<T>& task, const kernels::ChunkState<T>& chunk) {
+  StatisticsScratch<T>& s = *task.scratch.statistics;
+  const Index rows = task.rows.num_rows;
+  double before[kRows], added[kRows];  // distances of both maxima from the higher one, then their exponentials
+  double before_drop[kRows], added_drop[kRows];
+  for (Index i = 0; i < rows; ++i) {
+    const double m = static_cast<double>(chunk.row_max[i]);
+    const double high = std::max(m, s.row_max[i]);
+    before_drop[i] = s.row_max[i] == high ? 0.0 : s.row_max[i] - high;
+    added_drop[i] = m == high ? 0.0 : m - high;
+  }
+  kernels::active().f64.exp(before_drop, before, rows);
+  kernels::active().f64.exp(added_drop, added, rows);
+  for (Index i = 0; i < rows; ++i) {
+    const double m = static_cast<double>(chunk.row_max[i]);
+    const double sum = static_cast<double>(chunk.row_sum[i]);
+    if (m == -kInfinity) continue;
+    if (s.row_max[i] == -kInfinity) before_drop[i] = before[i] = 0;
+    s.log_sum[i] = before[i] * (s.log_sum[i] + before_drop[i] * s.row_sum[i]);
+    if (added[i] != 0) s.log_sum[i] += added[i] * (sum_lanes(s.log_lanes + i * kLanes) + added_drop[i] * sum);
+    s.distance_sum[i] = before[i] * s.distance_sum[i] + added[i] * sum_lanes(s.distance_lanes + i * kLanes);
+    s.row_sum[i] = before[i] * s.row_sum[i] + added[i] * sum;
+    s.row_max[i] = std::max(m, s.row_max[i]);
+  }
+}
+
+template <class T>
+void finish_statistics(const RowTask<T>& task, const FinishedRows<T>& done, const AttentionStatistics<T>& statistics) {
+  StatisticsScratch<T>& s = *task.scratch.statistics;
+  const Index rows = task.rows.num_rows;
+  const Index top = task.num_best - 1;
+  weigh_best(task, done, top > 0);
+  double chosen[kRows], shares[kRows], logs[kRows];
+  add_chosen(task, done, statistics.chosen_keys, chosen);
+  for (Index i = 0; i < rows; ++i) {
+    const double drop = s.row_max[i] - static_cast<double>(done.row_max[i]);
+    shares[i] = drop < 0 ? drop : 0.0;  // 0 also for what is NaN
+    logs[i] = std::max(static_cast<double>(done.row_sum[i]), 1.0);
+  }
+  kernels::active().f64.exp(shares, shares, rows);
+  kernels::active().f64.log(logs, logs, rows);
+
+  const Index b = task.sequence.batch, h = task.rows.head;
+  const Index first = task.sequence.first_query + task.rows.first_row;
+  for (Index i = 0; i < rows; ++i) {
+    const T* weights = s.best_weights + i * kBlockKeys;
+    const auto* keys = s.best_keys + i * kBlockKeys;
+    const T row_sum = done.row_sum[i];
+    const T row_max = done.row_max[i];
+    RowNumbers<T> row{0, weights[0], static_cast<T>(chosen[i]), 0};
+    const bool nan = row_sum != row_sum;
+    if (nan) {
+      row = {row_sum, row_sum, statistics.chosen_keys.empty() ? static_cast<T>(0) : row_sum, row_sum};
+    } else if (row_max == std::numeric_limits<T>::infinity()) {
+      // One key has all weight.
+      const Index position = task.scratch.visible_rows->positions[i];
+      row.mean_distance = static_cast<T>(std::abs(static_cast<double>(position - static_cast<Index>(keys[0]))));
+    } else if (!is_empty(done, s, i)) {
+      const double share = shares[i] / static_cast<double>(row_sum);
+      const double drop = s.row_max[i] - static_cast<double>(row_max);
+      row.entropy = static_cast<T>(share * s.row_sum[i] * logs[i] - share * (s.log_sum[i] + drop * s.row_sum[i]));
+      row.mean_distance = static_cast<T>(share * s.distance_sum[i]);
+    }
+    const auto write = [&](const TensorView<T, 3>& output, T number) {
+      if (!output.absent()) copy_elements(1, &number, 1, output.pointer(b, h, first + i), 1);
+    };
+    write(statistics.entropy, row.entropy);
+    write(statistics.largest_weight, row.largest_weight);
+    write(statistics.chosen_weight, row.chosen_weight);
+    write(statistics.mean_distance, row.mean_distance);
+    for (Index n = 0; n < top; ++n) {
+      const bool there = !nan && keys[n] >= 0;
+      const Index key = there ? task.sequence.first_key + static_cast<Index>(keys[n]) : -1;
+      const T weight = nan ? row_sum : there ? weights[n] : static_cast<T>(0);
+      copy_elements(1, &key, 1, statistics.top_keys.pointer(b, h, first + i, n), 1);
+      if (!statistics.top_weights.absent())
+        copy_elements(1, &weight, 1, statistics.top_weights.pointer(b, h, first + i, n), 1);
+    }
+  }
+}
+
+template <class T>
+void average_heads(const TensorView<T, 3>& row_sum, const AttentionStatistics<T>& rows) {
+  const auto average = [&](const TensorView<T, 3>& from, const TensorView<T, 2>& to) {
+    for (Index b = 0; b < to.shape[0]; ++b) {
+      for (Index h = 0; h < to.shape[1]; ++h) {
+        double sum = 0;
+        Index count = 0;
+        for (Index i = 0; i < row_sum.shape[2]; ++i) {
+          if (read_element(row_sum.pointer(b, h, i)) == 0) continue;
+          sum += static_cast<double>(read_element(from.pointer(b, h, i)));
+          ++count;
+        }
+        const T mean = static_cast<T>(count > 0 ? sum / static_cast<double>(count) : 0.0);
+        copy_elements(1, &mean, 1, to.pointer(b, h), 1);
+      }
+    }
+  };
+  average(rows.entropy, rows.head_entropy);
+  average(rows.largest_weight, rows.head_largest_weight);
+  average(rows.chosen_weight, rows.head_chosen_weight);
+  average(rows.mean_distance, rows.head_mean_distance);
+}
+
+template <class T>
+void check_row_statistics(const char* operator_name, const ResolvedAttention<T>& r,
+                          const AttentionStatistics<T>& statistics, std::vector<Footprint>& written) {
+  const Index top = statistics.top_keys.shape[3];
+  const std::array<Index, 3> rows{r.batch, r.num_heads, r.num_queries};
+  const std::array<Index, 4> tops{r.batch, r.num_heads, r.num_queries, top};
+  const auto check = [&](const char* name, const auto& view, const auto& shape) {
+    expect_shape(operator_name, name, view, shape);
+    if (!view.absent()) written.push_back(footprint(operator_name, name, view));
+  };
+  if (!statistics.top_keys.absent() && (top < 1 || top > kAttentionMostTopKeys)) {
+    refuse(operator_name, "top_keys has shape " + shape_text(statistics.top_keys.shape) + "; expected 1 to " +
+                              std::to_string(kAttentionMostTopKeys) + " keys a row");
+  }
+  if (!statistics.top_weights.absent() && statistics.top_keys.absent()) {
+    refuse(operator_name, "top_weights is given without top_keys; expected both, or top_keys alone");
+  }
+  check("top_keys", statistics.top_keys, tops);
+  check("top_weights", statistics.top_weights, tops);
+  check("entropy", statistics.entropy, rows);
+  check("largest_weight", statistics.largest_weight, rows);
+  check("chosen_weight", statistics.chosen_weight, rows);
+  check("mean_distance", statistics.mean_distance, rows);
+  const std::array<Index, 2> heads{r.batch, r.num_heads};
+  check("head_entropy", statistics.head_entropy, heads);
+  check("head_largest_weight", statistics.head_largest_weight, heads);
+  check("head_chosen_weight", statistics.head_chosen_weight, heads);
+  check("head_mean_distance", statistics.head_mean_distance, heads);
+  Index longest = 0;
+  for (const Sequence& sequence : r.sequences) longest = std::max(longest, sequence.num_keys);
+  Index before = -1;
+  for (std::size_t n = 0; n < statistics.chosen_keys.size(); ++n) {
+    const Index key = statistics.chosen_keys[n];
+    if (key <= before || key >= longest) {
+      refuse(operator_name, "chosen_keys[" + std::to_string(n) + "] is " + std::to_string(key) +
+                                "; expected rising numbers from 0 to " + std::to_string(longest - 1));
+    }
+    before = key;
+  }
+  if (longest > std::numeric_limits<typename kernels::RowStatistics<T>::Key>::max()) {
+    refuse(operator_name, "key has " + std::to_string(longest) + " keys; expected fewer than 2^31 for statistics");
+  }
+}
+
+template void start_statistics(const RowTask<float>&);
+template kernels::RowStatistics<float> start_chunk_statistics(const RowTask<float>&);
+template void add_chunk_statistics(const RowTask<float>&, const kernels::ChunkState<float>&);
+template void finish_statistics(const RowTask<float>&, const FinishedRows<float>&, const AttentionStatistics<float>&);
+template void average_heads(const TensorView<float, 3>&, const AttentionStatistics<float>&);
+template void check_row_statistics(const char*, const ResolvedAttention<float>&, const AttentionStatistics<float>&,
+                                   std::vector<Footprint>&);
+template void start_statistics(const RowTask<double>&);
+template kernels::RowStatistics<double> start_chunk_statistics(const RowTask<double>&);
+template void add_chunk_statistics(const RowTask<double>&, const kernels::ChunkState<double>&);
+template void finish_statistics(const RowTask<double>&, const FinishedRows<double>&,
+                                const AttentionStatistics<double>&);
+template void average_heads(const TensorView<double, 3>&, const AttentionStatistics<double>&);
+template void check_row_statistics(const char*, const ResolvedAttention<double>&, const AttentionStatistics<double>&,
+                                   std::vector<Footprint>&);
+
+}  // namespace internal
+}  // namespace v0
+}  // namespace regard

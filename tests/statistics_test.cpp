@@ -1,0 +1,380 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// attention_with_statistics: the best keys, the largest and the chosen weights against the whole weights, to the bit;
+// entropy and mean distance against the reference, within the bound of inspect.h. Every option, layout and instruction
+// set; ties; rows of NaN and of ∞; threads; heads; memory; refusals.
+// Read next: inspect_test.cpp.
+#include <numeric>
+
+#include "attention_cases.h"
+#include "attention_checks.h"
+#include "counting_memory.h"
+#include "instruction_sets.h"
+#include "reference.h"
+#include "refusal.h"
+#include "regard/inspect.h"
+
+namespace regard {
+namespace {
+
+template <class T>
+class Statistics : public testing::Test {};
+using Types = testing::Types<float, double>;
+TYPED_TEST_SUITE(Statistics, Types);
+
+// What a call leaves, beside the outputs of attention_forward with its weights and scores.
+template <class T>
+struct Found {
+  AttentionArrays<T> whole, outputs;
+  Array<T, 4> scores;
+  std::vector<Index> chosen;
+  Array<Index, 4> top_keys;
+  Array<T, 4> top_weights;
+  Array<T, 3> entropy, largest_weight, chosen_weight, mean_distance;
+  Array<T, 2> head_entropy, head_largest_weight, head_chosen_weight, head_mean_distance;
+};
+
+template <class T>
+Found<T> inspect(const AttentionCase<T>& call, Index top, std::vector<Index> chosen = {}, const Runtime& runtime = {}) {
+  Found<T> found;
+  found.whole = run_attention<T>(call.query, call.key, call.value, call.options);
+  found.outputs = AttentionArrays<T>::dense(call.B(), call.H(), call.L(), call.S(), call.Dv(), false);
+  found.scores = Array<T, 4>({call.B(), call.H(), call.L(), call.S()});
+  attention_weights<T>(call.query.view(), call.key.view(), {.kind = WeightsKind::scores}, found.scores.view(),
+                       call.options);
+  found.chosen = std::move(chosen);
+  found.top_keys = Array<Index, 4>({call.B(), call.H(), call.L(), top});
+  found.top_weights = Array<T, 4>({call.B(), call.H(), call.L(), top});
+  for (auto* rows : {&found.entropy, &found.largest_weight, &found.chosen_weight, &found.mean_distance}) {
+    *rows = Array<T, 3>({call.B(), call.H(), call.L()});
+  }
+  for (auto* heads :
+       {&found.head_entropy, &found.head_largest_weight, &found.head_chosen_weight, &found.head_mean_distance}) {
+    *heads = Array<T, 2>({call.B(), call.H()});
+  }
+  attention_with_statistics<T>(call.query.view(), call.key.view(), call.value.view(), found.outputs.views(),
+                               {.chosen_keys = found.chosen,
+                                .top_keys = found.top_keys.view(),
+                                .top_weights = found.top_weights.view(),
+                                .entropy = found.entropy.view(),
+                                .largest_weight = found.largest_weight.view(),
+                                .chosen_weight = found.chosen_weight.view(),
+                                .mean_distance = found.mean_distance.view(),
+                                .head_entropy = found.head_entropy.view(),
+                                .head_largest_weight = found.head_largest_weight.view(),
+                                .head_chosen_weight = found.head_chosen_weight.view(),
+                                .head_mean_distance = found.head_mean_distance.view()},
+                               call.options, runtime);
+  return found;
+}
+
+// ---- the weights of single keys
+
+template <class T>
+void expect_best(const Found<T>& found, const std::array<Index, 3>& at) {
+  const auto [b, h, i] = at;
+  const Index S = found.scores.shape()[3], top = found.top_keys.shape()[3];
+  const T row_sum = found.whole.row_sum->get(at);
+  std::vector<Index> keys;
+  for (Index j = 0; j < S && row_sum == row_sum; ++j) {
+    if (found.scores.get({b, h, i, j}) > -std::numeric_limits<T>::infinity()) keys.push_back(j);
+  }
+  const auto weight = [&](Index j) { return found.whole.weights->get({b, h, i, j}); };
+  std::ranges::sort(keys, [&](Index j, Index k) { return weight(j) != weight(k) ? weight(j) > weight(k) : j < k; });
+  for (Index n = 0; n < top; ++n) {
+    const bool there = n < static_cast<Index>(keys.size());
+    ASSERT_EQ(found.top_keys.get({b, h, i, n}), there ? keys[static_cast<std::size_t>(n)] : -1) << "place " << n;
+    const T want = there ? weight(keys[static_cast<std::size_t>(n)]) : row_sum == row_sum ? T{0} : row_sum;
+    ASSERT_TRUE(identical(found.top_weights.get({b, h, i, n}), want)) << "place " << n;
+  }
+  const T largest = !keys.empty() ? weight(keys[0]) : row_sum == row_sum ? T{0} : row_sum;
+  ASSERT_TRUE(identical(found.largest_weight.get(at), largest));
+}
+
+template <class T>
+void expect_chosen(const Found<T>& found, const std::array<Index, 3>& at, const reference::Span& span) {
+  const auto [b, h, i] = at;
+  const T row_sum = found.whole.row_sum->get(at);
+  double sum = 0;
+  for (Index key : found.chosen) {
+    if (key < span.num_keys) sum += static_cast<double>(found.whole.weights->get({b, h, i, span.first_key + key}));
+  }
+  const bool nan = row_sum != row_sum && !found.chosen.empty();
+  ASSERT_TRUE(identical(found.chosen_weight.get(at), nan ? row_sum : static_cast<T>(sum)));
+}
+
+// ---- sums over the row
+
+template <class T>
+void expect_sums(const Found<T>& found, const reference::Attention<T>& reference, const std::array<Index, 3>& at,
+                 const reference::Span& span) {
+  using W = reference::Wide<T>;
+  const Index row = reference.row(at[0], at[1], at[2]);
+  W entropy = 0, distance = 0, all = 0;
+  const Index position = at[2] - span.first_query + span.offset;
+  for (Index j = 0; j < reference.S; ++j) {
+    const W p = reference.weights[static_cast<std::size_t>(row * reference.S + j)];
+    const W away = static_cast<W>(std::abs(position - (j - span.first_key)));
+    if (p > 0) entropy -= p * std::log(p);
+    if (p != 0) distance += p * away;
+    if (p > 0) all += away;
+  }
+  const T got_entropy = found.entropy.get(at), got_distance = found.mean_distance.get(at);
+  const W sum = reference.row_sum[static_cast<std::size_t>(row)];
+  if (std::isnan(sum)) {
+    ASSERT_TRUE(std::isnan(got_entropy) && std::isnan(got_distance));
+    return;
+  }
+  const W smallest = reference::Attention<T>::kSmallest;
+  const W slack = sum > 0 ? 1 + entropy + std::log(std::max<W>(sum, 1)) : 0;
+  ASSERT_LE(std::abs(got_entropy - entropy),
+            reference.relative_bound(row) * slack + 200 * smallest * static_cast<W>(reference.S + 1))
+      << got_entropy << ", " << entropy;
+  ASSERT_LE(std::abs(got_distance - distance), reference.relative_bound(row) * distance + smallest * (1 + all))
+      << got_distance << ", " << distance;
+}
+
+template <class T>
+void expect_heads(const Found<T>& found) {
+  found.head_entropy.for_each_index([&](const std::array<Index, 2>& at) {
+    const auto expect = [&](const Array<T, 3>& rows, const Array<T, 2>& heads) {
+      double sum = 0, count = 0;
+      for (Index i = 0; i < rows.shape()[2]; ++i) {
+        if (found.whole.row_sum->get({at[0], at[1], i}) == 0) continue;
+        sum += static_cast<double>(rows.get({at[0], at[1], i}));
+        ++count;
+      }
+      ASSERT_TRUE(identical(heads.get(at), static_cast<T>(count > 0 ? sum / count : 0.0)));
+    };
+    expect(found.entropy, found.head_entropy);
+    expect(found.largest_weight, found.head_largest_weight);
+    expect(found.chosen_weight, found.head_chosen_weight);
+    expect(found.mean_distance, found.head_mean_distance);
+  });
+}
+
+template <class T>
+void expect_same_outputs(const Found<T>& found) {
+  EXPECT_TRUE(same_bits(bits_of(found.outputs.context), bits_of(found.whole.context)));
+  EXPECT_TRUE(same_bits(bits_of(*found.outputs.row_max), bits_of(*found.whole.row_max)));
+  EXPECT_TRUE(same_bits(bits_of(*found.outputs.row_sum), bits_of(*found.whole.row_sum)));
+  EXPECT_TRUE(same_bits(bits_of(*found.outputs.lse), bits_of(*found.whole.lse)));
+  EXPECT_TRUE(same_bits(bits_of(*found.outputs.sink_weights), bits_of(*found.whole.sink_weights)));
+}
+
+template <class T>
+void expect_everything(const AttentionCase<T>& call, const Found<T>& found) {
+  const reference::Attention<T> reference = reference::attention<T>(
+      std::as_const(call.query).view(), std::as_const(call.key).view(), std::as_const(call.value).view(), call.options);
+  expect_same_outputs(found);
+  expect_heads(found);
+  for (const reference::Span& span : reference::spans(call.B(), call.L(), call.S(), call.options)) {
+    for (Index h = 0; h < call.H(); ++h) {
+      for (Index i = span.first_query; i < span.first_query + span.num_queries; ++i) {
+        const std::array<Index, 3> at{span.batch, h, i};
+        SCOPED_TRACE(testing::Message() << "b " << span.batch << " h " << h << " i " << i);
+        expect_best(found, at);
+        expect_chosen(found, at, span);
+        expect_sums(found, reference, at, span);
+        if (testing::Test::HasFailure()) return;
+      }
+    }
+  }
+}
+
+TYPED_TEST(Statistics, AreThoseOfTheWeights) {
+  using T = TypeParam;
+  on_every_instruction_set([](const kernels::KernelTable&) {
+    for (std::uint64_t seed = 0; seed < 300; ++seed) {
+      const AttentionCase<T> call = random_attention_case<T>(seed);
+      SCOPED_TRACE(testing::Message() << "seed " << seed << ": " << call.text);
+      Random random(seed);
+      Index longest = 0;
+      for (const reference::Span& span : reference::spans(call.B(), call.L(), call.S(), call.options)) {
+        longest = std::max(longest, span.num_keys);
+      }
+      std::vector<Index> chosen;
+      for (Index j = 0; j < longest; ++j) {
+        if (random.chance(j < 4 ? 0.5 : 0.02)) chosen.push_back(j);
+      }
+      const Found<T> found = inspect(call, random.one_of({1, 2, 8, 15, 16, 40, 63}), chosen);
+      expect_everything(call, found);
+      if (testing::Test::HasFailure()) FAIL();
+    }
+  });
+}
+
+// ---- ties
+
+// Rows of one head whose scores are these, whatever the row.
+template <class T>
+AttentionCase<T> scores_case(const std::vector<double>& scores, Index queries) {
+  AttentionCase<T> call;
+  const Index S = static_cast<Index>(scores.size());
+  call.query = Array<T, 4>({1, 1, queries, 1});
+  call.query.fill([] { return 1.0; });
+  call.key = Array<T, 4>({1, 1, S, 1});
+  auto next = scores.begin();
+  call.key.fill([&] { return *next++; });
+  call.value = Array<T, 4>({1, 1, S, 1});
+  call.value.fill([] { return 1.0; });
+  call.options.scale = 1;
+  call.options.query_offset = QueryAlignment::top_left;
+  return call;
+}
+
+TYPED_TEST(Statistics, TiesGoToTheLowerKey) {
+  using T = TypeParam;
+  const double lowest = sizeof(T) == 4 ? -100 : -740;  // its exponential is subnormal: few weights for many scores
+  std::vector<double> equal(200, 0.5), pairs, rising, falling, nothing, subnormal;
+  for (int j = 0; j < 3000; ++j) {
+    pairs.push_back(j / 2 % 7);
+    rising.push_back(j * 0.001);
+    falling.push_back(-j * 0.001);
+    nothing.push_back(j == 1234 ? 2000 : j % 91);
+    subnormal.push_back(j == 0 ? 0 : lowest - 0.5 + j * 0.0003);
+  }
+  on_every_instruction_set([&](const kernels::KernelTable&) {
+    int number = 0;
+    for (const auto& scores : {equal, pairs, rising, falling, nothing, subnormal}) {
+      for (const Index top : {Index{1}, Index{8}, Index{15}, Index{16}, Index{63}}) {
+        SCOPED_TRACE(testing::Message() << "scores " << number << ", top " << top);
+        const AttentionCase<T> call = scores_case<T>(scores, 3);
+        const Found<T> found = inspect(call, top, {0, 5, 63, 64, 199});
+        expect_everything(call, found);
+        if (testing::Test::HasFailure()) return;
+      }
+      ++number;
+    }
+  });
+}
+
+TYPED_TEST(Statistics, InfiniteScoresAndRowsOfNan) {
+  using T = TypeParam;
+  const double infinity = std::numeric_limits<double>::infinity();
+  std::vector<double> one(150, 1.0), two(150, 1.0), nan(150, 1.0), lost(150, -infinity);
+  one[70] = two[3] = two[149] = infinity;
+  nan[20] = std::numeric_limits<double>::quiet_NaN();
+  lost[17] = -3;
+  on_every_instruction_set([&](const kernels::KernelTable&) {
+    for (const auto& scores : {one, two, nan, lost}) {
+      const AttentionCase<T> call = scores_case<T>(scores, 2);
+      expect_everything(call, inspect(call, 8, {0, 20, 70}));
+    }
+  });
+}
+
+// ---- threads, long rows, memory
+
+template <class T>
+AttentionCase<T> long_case(Index queries, Index keys) {
+  AttentionInputs<T> inputs = AttentionInputs<T>::normal(7, 1, 4, 2, queries, keys, 16, 8);
+  AttentionCase<T> call;
+  call.query = std::move(inputs.query);
+  call.key = std::move(inputs.key);
+  call.value = std::move(inputs.value);
+  call.options.causal = true;
+  call.options.query_offset = QueryAlignment::bottom_right;
+  return call;
+}
+
+TYPED_TEST(Statistics, ThreadsMoveNoBit) {
+  using T = TypeParam;
+  const AttentionCase<T> call = long_case<T>(300, 3000);
+  const Found<T> one = inspect(call, 8, {0, 1}, {.num_threads = 1});
+  expect_everything(call, one);
+  for (int threads = 2; threads < 6; ++threads) {
+    const Found<T> many = inspect(call, 8, {0, 1}, {.num_threads = threads});
+    EXPECT_EQ(one.top_keys.values(), many.top_keys.values());
+    EXPECT_TRUE(same_bits(bits_of(many.top_weights), bits_of(one.top_weights)));
+    EXPECT_TRUE(same_bits(bits_of(many.entropy), bits_of(one.entropy)));
+    EXPECT_TRUE(same_bits(bits_of(many.mean_distance), bits_of(one.mean_distance)));
+    EXPECT_TRUE(same_bits(bits_of(many.chosen_weight), bits_of(one.chosen_weight)));
+    EXPECT_TRUE(same_bits(bits_of(many.head_entropy), bits_of(one.head_entropy)));
+  }
+}
+
+TYPED_TEST(Statistics, OneOutputAloneHasTheSameBits) {
+  using T = TypeParam;
+  const AttentionCase<T> call = long_case<T>(70, 1500);
+  const Found<T> all = inspect(call, 8);
+  Array<T, 4> context({1, 4, 70, 8});
+  Array<T, 3> rows({1, 4, 70});
+  Array<T, 2> heads({1, 4});
+  const auto only = [&](const AttentionStatistics<T>& statistics) {
+    attention_with_statistics<T>(call.query.view(), call.key.view(), call.value.view(), {.context = context.view()},
+                                 statistics, call.options);
+  };
+  only({.entropy = rows.view()});
+  EXPECT_TRUE(same_bits(bits_of(rows), bits_of(all.entropy)));
+  EXPECT_TRUE(same_bits(bits_of(context), bits_of(all.whole.context)));
+  only({.largest_weight = rows.view()});
+  EXPECT_TRUE(same_bits(bits_of(rows), bits_of(all.largest_weight)));
+  only({.mean_distance = rows.view()});
+  EXPECT_TRUE(same_bits(bits_of(rows), bits_of(all.mean_distance)));
+  only({.head_mean_distance = heads.view()});
+  EXPECT_TRUE(same_bits(bits_of(heads), bits_of(all.head_mean_distance)));
+}
+
+TEST(StatisticsTypes, NarrowInputsHaveTheStatisticsOfTheWidenedOnes) {
+  Random random(5);
+  Array<float, 4> wide({1, 2, 100, 8});
+  Array<float16, 4> narrow({1, 2, 100, 8}), rounded({1, 2, 100, 8});
+  wide.for_each_index([&](const std::array<Index, 4>& at) {
+    narrow.set(at, static_cast<float16>(static_cast<float>(random.normal())));
+    wide.set(at, static_cast<float>(narrow.get(at)));
+  });
+  Array<float, 4> context({1, 2, 100, 8});
+  Array<float, 3> of_wide({1, 2, 100}), of_narrow({1, 2, 100});
+  attention_with_statistics<float>(wide.view(), wide.view(), wide.view(), {.context = context.view()},
+                                   {.entropy = of_wide.view()});
+  attention_with_statistics<float16>(narrow.view(), narrow.view(), narrow.view(), {.context = rounded.view()},
+                                     {.entropy = of_narrow.view()});
+  EXPECT_TRUE(same_bits(bits_of(of_narrow), bits_of(of_wide)));
+}
+
+TYPED_TEST(Statistics, MemoryGrowsWithRowsAndKeys) {
+  using T = TypeParam;
+  CountingMemory plain, counting;
+  const AttentionCase<T> call = long_case<T>(2000, 4096);
+  Array<T, 4> context({1, 4, 2000, 8});
+  Array<T, 2> heads({1, 4});
+  attention_forward<T>(call.query.view(), call.key.view(), call.value.view(), {.context = context.view()}, call.options,
+                       {.num_threads = 2, .workspace = &plain});
+  attention_with_statistics<T>(call.query.view(), call.key.view(), call.value.view(), {.context = context.view()},
+                               {.head_entropy = heads.view()}, call.options,
+                               {.num_threads = 2, .workspace = &counting});
+  const std::size_t rows = 2 * sizeof(T) * 4 * 2000;  // entropy and row_sum
+  EXPECT_LE(counting.largest, plain.largest + rows + 2 * sizeof(T) * 60 * 64 * 5);
+}
+
+// ---- refusals
+
+TEST(Statistics, Refusals) {
+  const AttentionCase<float> call = long_case<float>(5, 9);
+  Array<float, 4> context({1, 4, 5, 8}), weights({1, 4, 5, 2});
+  Array<float, 3> wrong({1, 4, 6});
+  Array<Index, 4> keys({1, 4, 5, 2}), many({1, 4, 5, 64});
+  const auto message = [&](const AttentionStatistics<float>& statistics) {
+    return refusal<std::invalid_argument>([&] {
+      attention_with_statistics<float>(call.query.view(), call.key.view(), call.value.view(),
+                                       {.context = context.view()}, statistics, call.options);
+    });
+  };
+  EXPECT_EQ(message({.top_keys = many.view()}),
+            "attention_with_statistics: top_keys has shape (1, 4, 5, 64); expected 1 to 63 keys a row");
+  EXPECT_EQ(message({.top_weights = weights.view()}),
+            "attention_with_statistics: top_weights is given without top_keys; expected both, or top_keys alone");
+  EXPECT_EQ(message({.entropy = wrong.view()}),
+            "attention_with_statistics: entropy has shape (1, 4, 6); expected (1, 4, 5)");
+  EXPECT_EQ(message({.largest_weight = {context.view().data, {1, 4, 5}}}),
+            "attention_with_statistics: largest_weight overlaps context; expected separate memory");
+  const std::vector<Index> twice{3, 3}, beyond{9};
+  EXPECT_EQ(message({.chosen_keys = twice}),
+            "attention_with_statistics: chosen_keys[1] is 3; expected rising numbers from 0 to 8");
+  EXPECT_EQ(message({.chosen_keys = beyond}),
+            "attention_with_statistics: chosen_keys[0] is 9; expected rising numbers from 0 to 8");
+}
+
+}  // namespace
+}  // namespace regard
