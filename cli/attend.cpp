@@ -294,6 +294,7 @@ void compute(const AttendText& text, const AttendSettings& settings, Inputs& inp
   write("--weights", weights);
   write("--column-mass", inspected.column_mass);
   write("--coarse-map", inspected.coarse_map);
+  if (to.folder) write_pictures(inspected, settings.inspect.map_scale, to.folder->path(), to.files);
   if (const auto number = to.numbers.find("--html"); number != to.numbers.end()) {
     runtime.progress = {};
     const std::string html = render_attention_html<T>(q, k, view_of<T, 4>(value), outputs, options.options,
@@ -389,6 +390,9 @@ void attend(const AttendText& text) {
   const Extents e = extents_of(inputs, text, settings);
   Done done;
   done.memory_bytes = check_memory(needed_bytes(inputs, e, text, settings), settings.max_memory);
+  if (!text.save.empty() && e.batch * e.heads > kMostPictures)
+    throw std::runtime_error("--save would write a picture for each of " + std::to_string(e.batch * e.heads) +
+                             " heads; the most is " + std::to_string(kMostPictures) + "; give fewer heads at a time");
   Outputs to;
   for (const NamedPath& output : text.outputs()) to.numbers[output.option] = to.files.add(output.path);
   if (!text.save.empty()) to.folder.emplace(text.save);

@@ -8,6 +8,8 @@
 // Read next: docs/inspect.md, regard/inspection.h, regard/inspect.h.
 #pragma once
 
+#include <filesystem>
+
 #include "attend_options.h"
 #include "regard/inspect.h"
 #include "regard/inspection.h"
@@ -29,6 +31,13 @@ struct Inspected {
   Tensor<T, 4> coarse_map;
   Inspection heads;
 };
+
+// How many pictures --save may write at once: head-3.png, or batch-1-head-3.png, a file for each head.
+inline constexpr Index kMostPictures = 1000;
+// Throws std::runtime_error naming the file.
+template <class T>
+void write_pictures(const Inspected<T>& inspected, MapScale scale, const std::filesystem::path& folder,
+                    OutputFiles& files);
 
 // query, key and options as in the call of attention_forward that wrote row_max and row_sum.
 template <class T>

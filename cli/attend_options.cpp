@@ -160,6 +160,9 @@ void parse_inspect(const AttendText& text, InspectSettings& settings) {
     }
     settings.cells = {parse_at_least("--cells", sides.front(), 1), parse_at_least("--cells", sides.back(), 1)};
   }
+  if (!text.map_scale.empty() && text.map_scale != "log" && text.map_scale != "linear")
+    throw UsageError("--map-scale is \"" + text.map_scale + "\"; expected log or linear");
+  if (text.map_scale == "linear") settings.map_scale = MapScale::linear;
   if (!text.top.empty()) settings.heads.top = parse_at_least("--top", text.top, 0);
   if (!text.weight_on.empty()) {
     settings.heads.weight_on.clear();
@@ -177,8 +180,9 @@ void check_pairs(const AttendText& text) {
   together("--query-starts", text.query_starts, "--key-starts", text.key_starts);
   together("--query-segments", text.query_segments, "--key-segments", text.key_segments);
   together("--block-mask", text.block_mask, "--block-size", text.block_size);
-  for (const auto& [name, given] : {std::pair{"--save", &text.save}, std::pair{"--cells", &text.cells},
-                                    std::pair{"--top", &text.top}, std::pair{"--weight-on", &text.weight_on}}) {
+  for (const auto& [name, given] :
+       {std::pair{"--save", &text.save}, std::pair{"--cells", &text.cells}, std::pair{"--map-scale", &text.map_scale},
+        std::pair{"--top", &text.top}, std::pair{"--weight-on", &text.weight_on}}) {
     if (!given->empty() && !text.inspect) throw UsageError(std::string(name) + " needs --inspect");
   }
   if (!text.rows.empty() && text.weights.empty() && text.html.empty())
@@ -270,9 +274,11 @@ CLI::App* add_attend_options(CLI::App& app, AttendText& text) {
           "print what the keys of each head receive; with\n--html, a page of it where whole weights are too large")
       ->group(inspection);
   add("--save", &AttendText::save, "FOLDER", inspection,
-      "write column_mass.npy, (B, H, S), the weight on each\nkey; coarse_map.npy, (B, H, rows, columns), means of\n"
-      "weights; inspect.json");
+      "write a picture of each head; column_mass.npy,\n(B, H, S), the weight on each key; coarse_map.npy,\n"
+      "(B, H, rows, columns), means of weights; inspect.json");
   add("--cells", &AttendText::cells, "N|ROWS,COLUMNS", inspection, "cells of a map (default: up to 512 each way)");
+  add("--map-scale", &AttendText::map_scale, "log|linear", inspection,
+      "colours of the pictures: over four powers of ten\n(default), or in proportion");
   add("--top", &AttendText::top, "N", inspection, "heavy hitters of each head (default: 5)");
   add("--weight-on", &AttendText::weight_on, "KEY,KEY", inspection,
       "keys whose share is given in any case, counted from\n0 (default: 0)");

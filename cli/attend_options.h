@@ -7,6 +7,7 @@
 #include <array>
 #include <optional>
 
+#include "map_picture.h"
 #include "program.h"
 #include "regard/attention.h"
 #include "regard/inspection.h"
@@ -19,7 +20,7 @@ struct AttendText {
   std::string output, lse, row_max, row_sum, sink_weights, weights, html;
   std::string rows, query_offset, causal, window, mask, bias, key_lengths, query_starts, key_starts, query_segments,
       key_segments, prefix, block_mask, block_size, alibi_slopes, sinks, soft_cap, scale, threads, max_memory;
-  std::string save, cells, top, weight_on;
+  std::string save, cells, map_scale, top, weight_on;
   bool inspect = false;
   bool json = false;
 
@@ -34,6 +35,7 @@ struct AttendText {
 // Of --inspect.
 struct InspectSettings {
   std::array<Index, 2> cells{};  // of the coarse map; 0: as many as there can be, up to 512
+  MapScale map_scale = MapScale::logarithmic;
   InspectionOptions heads;
 };
 

@@ -4,7 +4,7 @@
     level 0  src/kernels              <cstddef> <cstdint> <cstring>, its own headers; intrinsics in simd.h alone
     level 1  src                      include/regard, kernels/table.h, its own headers, the standard library, POSIX
     level 2  src/explain, src/model   include/regard, own headers; third party in .cpp only; src/model opens files: POSIX
-    level 3  cli                      include/regard, own headers, CLI11, fmt, zlib
+    level 3  cli                      include/regard, own headers, CLI11, fmt, libpng, zlib
     -        include/regard           include/regard and the standard library
     -        tests, bench             include/regard, kernels/table.h, own headers, tests also headers of level 1
                                       (machine.h, isa.h …) and of cli with CLI11; their test libraries
@@ -22,7 +22,7 @@ POSIX = {"dlfcn.h", "fcntl.h", "pthread.h", "sched.h", "signal.h", "termios.h", 
 C_STANDARD = {"math.h", "stdio.h", "stdlib.h", "string.h"}
 EXPLAIN_LIBRARIES = {"fmt", "nlohmann", "utf8proc.h"}
 LEVEL_2_WORDS = re.compile(r"\b(avx2|avx512|sse\d?|neon|simd128)\b", re.IGNORECASE)
-TEST_LIBRARIES = {"gtest", "gmock", "benchmark", "mpfr.h", "CLI"}
+TEST_LIBRARIES = {"gtest", "gmock", "benchmark", "mpfr.h", "CLI", "ggml.h", "ggml-cpu.h"}
 
 
 def is_standard(name):
@@ -62,7 +62,7 @@ def allowed(path, bracket, name):
     if top == "cli":
         system = bracket == "<" and is_posix(name)
         generated = name == "commit.h"  # written by commit.cmake at each build
-        return public or standard or system or own_folder(folder, name) or library in ("CLI", "fmt", "zlib.h") or generated
+        return public or standard or system or own_folder(folder, name) or library in ("CLI", "fmt", "png.h", "zlib.h") or generated
     if top in ("tests", "bench"):
         system = bracket == "<" and (is_posix(name) or name in INTRINSICS | {"xmmintrin.h", "stdlib.h"})
         system = system or (bracket == "<" and path.suffix == ".c" and name in C_STANDARD)

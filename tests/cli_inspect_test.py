@@ -5,7 +5,9 @@ and JSON, for masks, groups, batches, sinks and types; long inputs in little mem
 import json
 import os
 import resource
+import struct
 import subprocess
+import zlib
 
 import numpy as np
 import pytest
@@ -59,7 +61,9 @@ def test_sums_and_means_are_numpys(name, tmp_path):
     report = json.loads(succeed("attend", *QKV, *options, "--inspect", "--save", "out", "--json", cwd=tmp_path))
     axes = arrays["q"].ndim
     mass, cells = np.load(tmp_path / "out/column_mass.npy"), np.load(tmp_path / "out/coarse_map.npy")
-    assert sorted(os.listdir(tmp_path / "out")) == ["coarse_map.npy", "column_mass.npy", "inspect.json"]
+    pictures = [f"head-{h}.png" if weights.shape[0] == 1 else f"batch-{b}-head-{h}.png"
+                for b in range(weights.shape[0]) for h in range(weights.shape[1])]
+    assert sorted(os.listdir(tmp_path / "out")) == sorted(["coarse_map.npy", "column_mass.npy", "inspect.json", *pictures])
     assert mass.dtype == cells.dtype == dtype and mass.ndim == axes - 1 and cells.ndim == axes
     length, keys = weights.shape[2:]
     assert mass.shape[-1] == keys and list(cells.shape[-2:]) == report["inspect"]["cells"]
@@ -84,6 +88,81 @@ def test_sums_and_means_are_numpys(name, tmp_path):
         assert np.allclose(head["weight_on"], flat[n][chosen] / length, rtol=1e-7)
     # inspect.json is what --json prints.
     assert json.loads((tmp_path / "out/inspect.json").read_text()) == report
+
+
+# ---- pictures
+
+PAPER, RULE, INK, MAP = (0xfd, 0xfc, 0xf9), (0xd9, 0xd5, 0xca), (0x1f, 0x1e, 0x1b), (0x0b, 0x4f, 0x8f)
+
+
+def read_png(path):
+    """Pixels (height, width, 3) and texts, from the chunks; every checksum is looked at."""
+    data = path.read_bytes()
+    assert data[:8] == b"\x89PNG\r\n\x1a\n"
+    at, chunks = 8, []
+    while at < len(data):
+        size, = struct.unpack(">I", data[at:at + 4])
+        kind, body = data[at + 4:at + 8], data[at + 8:at + 8 + size]
+        assert struct.unpack(">I", data[at + 8 + size:at + 12 + size])[0] == zlib.crc32(kind + body)
+        chunks.append((kind, body))
+        at += 12 + size
+    assert chunks[0][0] == b"IHDR" and chunks[-1] == (b"IEND", b"")
+    width, height, *form = struct.unpack(">IIBBBBB", chunks[0][1])
+    assert form == [8, 3, 0, 0, 0] and b"sRGB" in dict(chunks)
+    rows = np.frombuffer(zlib.decompress(b"".join(body for kind, body in chunks if kind == b"IDAT")), np.uint8).reshape(height, width + 1)
+    assert not rows[:, 0].any()  # filter "none"
+    palette = np.frombuffer(dict(chunks)[b"PLTE"], np.uint8).reshape(-1, 3)
+    texts = dict(body.decode("ascii").split("\0") for kind, body in chunks if kind == b"tEXt")
+    return palette[rows[:, 1:]], texts
+
+
+def painted(cells, scale):
+    """What the picture of these cells must be, up to rounding."""
+    down, across = (min(max(512 // count, 1), 32) for count in cells.shape)
+    largest = np.max(cells[np.isfinite(cells)], initial=0)
+    with np.errstate(divide="ignore", invalid="ignore"):
+        share = np.clip(cells / largest if scale == "linear" else 1 + np.log10(cells / largest) / 4, 0, 1)[..., None]
+    pixels = (1 - share) * np.array(PAPER) + share * np.array(MAP)
+    pixels[np.isnan(cells)] = INK
+    pixels = pixels.repeat(down, axis=0).repeat(across, axis=1)
+    y, x = np.indices(pixels.shape[:2])
+    nothing = (cells == 0).repeat(down, axis=0).repeat(across, axis=1)
+    pixels[nothing & ((x + y) % 8 == 0)] = RULE
+    pixels[nothing & ((x + y) % 8 != 0)] = PAPER
+    return pixels
+
+
+@pytest.mark.parametrize("scale", ["log", "linear"])
+@pytest.mark.parametrize("cells", ["600,700", "3,50", "1,1"])
+def test_pictures_are_the_maps_in_colour(cells, scale, tmp_path):
+    write(tmp_path, 11, (2, 2, 700, 8), (2, 1, 700, 8))
+    succeed("attend", *QKV, "--causal", "--inspect", "--cells", cells, "--map-scale", scale, "--save", "out", cwd=tmp_path)
+    maps = np.load(tmp_path / "out/coarse_map.npy").astype(np.float64)
+    for b in range(2):
+        for h in range(2):
+            pixels, texts = read_png(tmp_path / f"out/batch-{b}-head-{h}.png")
+            wanted = painted(maps[b, h], scale)
+            assert pixels.shape == wanted.shape and abs(pixels - wanted).max() < 1.2
+            assert texts["Title"] == f"batch {b}, head {h}" and texts["Software"].startswith("regard ")
+            rows, columns = cells.split(",")
+            assert texts["Description"].startswith(f"Mean attention weights: 700 queries from top to bottom, 700 keys from left to right, in {rows} x {columns} cells")
+            full = f"{maps[b, h].max():.6g}"
+            assert texts["Scale"] == (f"linear: paper 0, full blue {full}; hatched 0; black nan" if scale == "linear" else
+                                      f"logarithmic: paper {maps[b, h].max() / 1e4:.6g} and less, full blue {full}; hatched 0; black nan")
+
+
+def test_pictures_of_nan_and_of_nothing(tmp_path):
+    arrays = write(tmp_path, 12, (2, 20, 8), (2, 20, 8))
+    arrays["q"][0, 3] = np.nan
+    np.save(tmp_path / "q.npy", arrays["q"])
+    np.save(tmp_path / "mask.npy", np.array([True, False])[:, None, None] & np.ones((2, 20, 20), bool))
+    text = succeed("attend", *QKV, "--mask", "mask.npy", "--inspect", "--cells", "20", "--save", "out", cwd=tmp_path).decode()
+    assert text.startswith("Head 0 has weights that are nan.\n") and text.split("\n")[4].split() == ["1", "0", "none"]
+    cells = np.load(tmp_path / "out/coarse_map.npy")
+    assert np.isnan(cells[0, 3]).all() and np.isfinite(cells[0, 4:]).all() and not cells[1].any()
+    for h in range(2):
+        pixels, _ = read_png(tmp_path / f"out/head-{h}.png")
+        assert abs(pixels - painted(cells[h].astype(np.float64), "log")).max() < 1.2
 
 
 def test_text_says_the_finding_and_a_line_a_head(tmp_path):
@@ -157,6 +236,8 @@ def test_what_is_refused(tmp_path):
     fail(2, ["--cells is 0; expected 1 or more"], *inspect, "--cells", "0", cwd=tmp_path)
     fail(2, ['--cells is "1,2,3"; expected'], *inspect, "--cells", "1,2,3", cwd=tmp_path)
     fail(2, ["--cells", "whole number"], *inspect, "--cells", "many", cwd=tmp_path)
+    fail(2, ['--map-scale is "square"; expected log or linear'], *inspect, "--map-scale", "square", cwd=tmp_path)
+    fail(2, ["--map-scale needs --inspect"], "attend", *QKV, "-o", "c.npy", "--map-scale", "log", cwd=tmp_path)
     fail(2, ["--top is -1; expected 0 or more"], *inspect, "--top", "-1", cwd=tmp_path)
     fail(2, ["--weight-on is -1; expected 0 or more"], *inspect, "--weight-on", "0,-1", cwd=tmp_path)
     fail(1, ["--cells asks for 41 rows and 41 columns; --query and --key allow at most 40,50"], *inspect, "--cells", "41", cwd=tmp_path)
@@ -171,7 +252,19 @@ def test_what_is_refused(tmp_path):
     np.save(tmp_path / "none.npy", np.zeros((2, 0, 8), np.float32))
     fail(1, ["--inspect: there is no query to look at"], "attend", "--query", "none.npy", "--key", "k.npy", "--value", "v.npy", "--inspect", cwd=tmp_path)
     fail(1, ["--inspect: there is no key to look at"], "attend", "--query", "q.npy", "--key", "none.npy", "--value", "none.npy", "--inspect", cwd=tmp_path)
+    np.save(tmp_path / "many.npy", np.zeros((1001, 1, 4), np.float32))
+    fail(1, ["a picture for each of 1001 heads; the most is 1000"], "attend", "--query", "many.npy", "--key", "many.npy", "--value", "many.npy",
+         "--inspect", "--save", "out", cwd=tmp_path)
     assert not (tmp_path / "out").exists()
+
+
+def test_a_picture_for_each_of_a_thousand_heads_takes_few_descriptors(tmp_path):
+    np.save(tmp_path / "many.npy", np.zeros((1000, 1, 4), np.float32))
+    done = subprocess.run([PROGRAM, "attend", "--query", "many.npy", "--key", "many.npy", "--value", "many.npy", "--inspect", "--save", "out"],
+                          cwd=tmp_path, env=environment(), capture_output=True, timeout=110, check=False,
+                          preexec_fn=lambda: resource.setrlimit(resource.RLIMIT_NOFILE, (64, 64)))
+    assert done.returncode == 0 and done.stderr == b"", done.stderr
+    assert len(os.listdir(tmp_path / "out")) == 1003
 
 
 def test_a_failure_leaves_no_folder(tmp_path):
