@@ -17,6 +17,7 @@
 #include <memory>
 
 #include "attention_arguments.h"
+#include "attention_plan.h"
 #include "attention_rows.h"
 #include "attention_statistics.h"
 #include "number_rows.h"
@@ -76,23 +77,31 @@ int workers_by_unit(const ResolvedAttention<T>& r, const Runtime& runtime) {
   return small && units >= kUnitsPerWorker * workers ? workers : 0;
 }
 
+struct RowWalkOptions {
+  const char* name;      // of the operator
+  double written_bytes;  // of its outputs
+  bool wants_lse = false;
+  Index num_best = 0;  // RowTask::num_best
+};
+
 // Runs rows_done(task) for all rows of every head, up to 60 at a time.
 template <class T, class F>
 class RowWalk {
  public:
-  // wants_lse: the tasks' rows need lse. num_best: RowTask::num_best, 0 where no statistics ride along.
-  RowWalk(const ResolvedAttention<T>& r, const Runtime& runtime, bool wants_lse, Index num_best, const F& rows_done)
+  RowWalk(const ResolvedAttention<T>& r, const Runtime& runtime, const RowWalkOptions& options, const F& rows_done)
       : r_(r),
         runtime_(runtime),
-        wants_lse_(wants_lse),
-        num_best_(num_best),
+        options_(options),
         rows_done_(rows_done),
         unit_workers_(workers_by_unit(r, runtime)),
         packed_(r, runtime, unit_workers_),
-        layout_(r, packed_.padded_columns(), 0, false, num_best > 0),
+        layout_(r, packed_.padded_columns(), 0, false, options.num_best > 0),
         progress_(runtime, r.batch * r.num_heads * r.num_queries) {}
 
   void run() {
+    if (is_planning())
+      plan_attention(options_.name, r_, type_bytes(r_.key.type), type_bytes(r_.value.type), way(),
+                     options_.written_bytes);
     if (unit_workers_ > 0) {
       Workspace<std::byte> scratch(runtime_, unit_workers_ * layout_.bytes());
       for_each_item(runtime_, unit_workers_, packed_.num_units(), [&](Index number, int worker) {
@@ -111,6 +120,13 @@ class RowWalk {
   const Sequence& sequence_of(const Unit& unit) const { return r_.sequences[static_cast<std::size_t>(unit.sequence)]; }
   Index num_blocks(const Sequence& sequence) const {
     return (sequence.num_queries + rows_per_task<T>(sequence) - 1) / rows_per_task<T>(sequence);
+  }
+  std::string way() const {
+    const std::string heads = std::to_string(packed_.num_units()) + " key heads, ";
+    return unit_workers_ > 0
+               ? heads + "each packed and attended by one thread: they are short, and at least 16 for each thread"
+               : heads + "packed together, up to " + std::to_string(kWaveBytes >> 20) +
+                     " MiB or one head at a time, and attended by all threads";
   }
   Index group() const { return r_.num_heads / r_.num_key_heads; }
   Index num_tasks(const Unit& unit) const { return group() * num_blocks(sequence_of(unit)); }
@@ -132,8 +148,8 @@ class RowWalk {
                                    .num_rows = num_rows,
                                    .rows_per_head = sequence.num_queries},
                           .scratch = layout_.at(scratch),
-                          .wants_lse = wants_lse_,
-                          .num_best = num_best_});
+                          .wants_lse = options_.wants_lse,
+                          .num_best = options_.num_best});
     progress_.add(num_rows);
   }
 
@@ -160,8 +176,7 @@ class RowWalk {
 
   const ResolvedAttention<T>& r_;
   const Runtime& runtime_;
-  bool wants_lse_;
-  Index num_best_;
+  RowWalkOptions options_;
   const F& rows_done_;
   int unit_workers_;  // 0: waves
   PackedKeys<T> packed_;
@@ -173,9 +188,9 @@ class RowWalk {
 };
 
 template <class T, class F>
-void for_each_row_block(const ResolvedAttention<T>& r, const Runtime& runtime, bool wants_lse, Index num_best,
+void for_each_row_block(const ResolvedAttention<T>& r, const Runtime& runtime, const RowWalkOptions& options,
                         const F& rows_done) {
-  RowWalk<T, F>(r, runtime, wants_lse, num_best, rows_done).run();
+  RowWalk<T, F>(r, runtime, options, rows_done).run();
 }
 
 template <class T>
@@ -200,8 +215,11 @@ void forward(const AttentionCall<T>& call, const ResolvedAttention<T>& r, const 
     walks[0].progress = [&](Index done, Index total) { runtime.progress(done, 2 * total); };
     walks[1].progress = [&](Index done, Index total) { runtime.progress(total + done, 2 * total); };
   }
-  const Index best = statistics ? num_best(*statistics) : 0;
-  for_each_row_block<T>(r, two_walks ? walks[0] : runtime, !written.lse.absent(), best, [&](const RowTask<T>& task) {
+  const RowWalkOptions how{.name = call.name,
+                           .written_bytes = output_bytes(outputs),
+                           .wants_lse = !written.lse.absent(),
+                           .num_best = statistics ? num_best(*statistics) : 0};
+  for_each_row_block<T>(r, two_walks ? walks[0] : runtime, how, [&](const RowTask<T>& task) {
     const FinishedRows<T> done = attend_and_finish(task);
     const Index b = task.sequence.batch;
     const Index first = task.sequence.first_query + task.rows.first_row;
@@ -241,7 +259,7 @@ void forward_with_statistics(const AttentionCall<T>& call, const ResolvedAttenti
   const Workspace<T> kept(runtime, static_cast<Index>(missing.size()) * count);
   for (std::size_t i = 0; i < missing.size(); ++i) *missing[i] = {kept.data() + static_cast<Index>(i) * count, shape};
   forward(call, r, written, options, runtime, &rows);
-  if (averages) average_heads(written.row_sum, rows);
+  if (averages && !is_planning()) average_heads(written.row_sum, rows);
 }
 
 template <class T>
@@ -372,7 +390,11 @@ void attention_partials(const std::type_identity_t<InputView<T, 4>>& query,
   check("row_sum", partials.row_sum, rows);
   if (!partials.scaled_accumulator.absent()) check("scaled_accumulator", partials.scaled_accumulator, sums);
   internal::check_overlap(call.name, internal::input_footprints(call, options), written);
-  internal::for_each_row_block<T>(r, runtime, false, 0, [&](const internal::RowTask<T>& task) {
+  const double written_bytes = internal::view_bytes(partials.accumulator) + internal::view_bytes(partials.row_max) +
+                               internal::view_bytes(partials.row_sum) +
+                               internal::view_bytes(partials.scaled_accumulator);
+  const internal::RowWalkOptions how{.name = call.name, .written_bytes = written_bytes};
+  internal::for_each_row_block<T>(r, runtime, how, [&](const internal::RowTask<T>& task) {
     const internal::ChunkRange visited = internal::visible_chunks(task);
     internal::attend(task, visited);
     internal::write_partials(task, visited, partials);

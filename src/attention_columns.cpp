@@ -13,6 +13,7 @@
 #include <algorithm>
 #include <memory>
 
+#include "attention_plan.h"
 #include "attention_rows.h"
 #include "elements.h"
 #include "regard/inspect.h"
@@ -47,10 +48,17 @@ class ColumnWalk {
         map_(runtime, r.batch * r.num_heads * row_strips_ * column_strips_) {}
 
   void run() {
-    std::fill_n(map_.data(), r_.batch * r_.num_heads * row_strips_ * column_strips_, 0.0);
-    clear_mass();
+    if (is_planning()) {
+      const double written_bytes = view_bytes(outputs_.column_mass) + view_bytes(outputs_.coarse_map);
+      plan_attention("attention_columns", r_, type_bytes(r_.key.type), 0,
+                     std::to_string(packed_.num_units()) + " key heads; a task is 1024 keys of a query head",
+                     written_bytes);
+    } else {
+      std::fill_n(map_.data(), r_.batch * r_.num_heads * row_strips_ * column_strips_, 0.0);
+      clear_mass();
+    }
     while (!packed_.done()) run_wave(packed_.next_wave(runtime_));
-    write_map();
+    if (!is_planning()) write_map();
   }
 
  private:
@@ -94,13 +102,14 @@ class ColumnWalk {
       }
     }
     const Workspace<double> strips(runtime_, cells);
-    std::fill_n(strips.data(), cells, 0.0);
+    if (!is_planning()) std::fill_n(strips.data(), cells, 0.0);
     const int workers = num_workers(runtime_, static_cast<Index>(tasks.size()));
     const Workspace<std::byte> scratch(runtime_, workers * layout_.bytes());
     for_each_item(runtime_, workers, static_cast<Index>(tasks.size()), [&](Index item, int worker) {
       const Task& task = tasks[static_cast<std::size_t>(item)];
       run_task(task, scratch.data() + worker * layout_.bytes(), strips.data() + task.first_cell);
     });
+    if (is_planning()) return;
     for (const Task& task : tasks) {
       const Index b = r_.sequences[static_cast<std::size_t>(task.unit->sequence)].batch;
       double* map = map_.data() + (b * r_.num_heads + task.head) * row_strips_ * column_strips_;

@@ -12,6 +12,7 @@
 #include <algorithm>
 
 #include "attention_arguments.h"
+#include "attention_plan.h"
 #include "attention_rows.h"
 #include "number_rows.h"
 #include "parallel.h"
@@ -146,10 +147,12 @@ class Partials {
 template <class T>
 class Decoder {
  public:
-  Decoder(const ResolvedAttention<T>& r, const KeyPanels<T>& keys, const TypedOutputs<T>& outputs,
+  // key_bytes: of an element of the cache.
+  Decoder(const ResolvedAttention<T>& r, const KeyPanels<T>& keys, Index key_bytes, const TypedOutputs<T>& outputs,
           const Runtime& runtime)
       : r_(r),
         keys_(keys),
+        key_bytes_(key_bytes),
         outputs_(outputs),
         runtime_(runtime),
         group_(r.num_key_heads > 0 ? r.num_heads / r.num_key_heads : 0),
@@ -163,7 +166,14 @@ class Decoder {
     Workspace<std::byte> memory(runtime_, workers * layout_.bytes());
     scratch_ = memory.data();
     // Fewer tasks than four for each thread leave threads without work at the end: chunks are the smaller pieces.
-    if (workers > 1 && static_cast<Index>(items_.size()) < 4 * workers) {
+    const bool split = workers > 1 && static_cast<Index>(items_.size()) < 4 * workers;
+    if (is_planning()) {
+      const std::string tasks = std::to_string(items_.size()) + " tasks of up to 60 rows of a key head, ";
+      plan_attention("attention_decode", r_, key_bytes_, key_bytes_,
+                     tasks + (split ? "each split into its chunks: too few for the threads" : "each by one thread"),
+                     output_bytes(outputs_));
+    }
+    if (split) {
       run_split(workers);
     } else {
       run_whole(workers);
@@ -272,6 +282,7 @@ class Decoder {
 
   const ResolvedAttention<T>& r_;
   const KeyPanels<T>& keys_;
+  Index key_bytes_;
   const TypedOutputs<T>& outputs_;
   const Runtime& runtime_;
   Index group_;
@@ -342,7 +353,7 @@ void attention_decode(const InputView<ComputeType<T>, 4>& query, const KvCache<K
   check_ring(r, cache);
   if (r.batch * r.num_heads * r.num_queries == 0) return;
   const CachedKeys<Compute, K> keys(cache);
-  Decoder<Compute>(r, keys, written, runtime).run();
+  Decoder<Compute>(r, keys, sizeof(K), written, runtime).run();
 }
 
 template void attention_decode<float, float>(const InputView<float, 4>&, const KvCache<float>&,

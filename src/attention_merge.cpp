@@ -10,6 +10,7 @@
 #include <limits>
 #include <utility>
 
+#include "attention_plan.h"
 #include "attention_rows.h"
 #include "elements.h"
 #include "kernels/table.h"
@@ -159,6 +160,13 @@ void merge(const MergeCall<T>& call, const Runtime& runtime) {
   const Index elements = MergeScratch<T>::elements(partials, columns);
   const int workers = num_workers(runtime, tasks);
   const Workspace<T> scratch(runtime, workers * elements);
+  if (is_planning()) {
+    const double read = view_bytes(call.accumulator) + view_bytes(call.row_max) + view_bytes(call.row_sum);
+    plan_operator({.name = call.name,
+                   .way = std::to_string(partials) + " partials of each row, folded in order",
+                   .operations = 2 * static_cast<double>(call.accumulator.size()),
+                   .bytes = read + output_bytes(TypedOutputs<T>(call.outputs))});
+  }
   for_each_item(runtime, workers, tasks, [&](Index task, int worker) {
     const Index first = task % blocks * kRows;
     merge_rows(call, task / blocks / heads, task / blocks % heads, first, std::min(kRows, queries - first),

@@ -10,6 +10,7 @@
 #include <limits>
 #include <memory>
 
+#include "attention_plan.h"
 #include "attention_rows.h"
 #include "elements.h"
 
@@ -155,6 +156,12 @@ void attention_weights(const std::type_identity_t<InputView<T, 4>>& query,
   const auto of_sequence = [&](Index sequence) {
     return std::ranges::equal_range(pieces, sequence, {}, &Piece::sequence);
   };
+  if (is_planning()) {
+    plan_attention(
+        call.name, r, type_bytes(r.key.type), 0,
+        "the scores of " + std::to_string(num_rows) + " rows of every head, " + std::to_string(shape[3]) + " keys each",
+        view_bytes(output));
+  }
   while (!packed.done()) {
     const std::vector<Unit>& units = packed.next_wave(runtime);
     std::vector<std::pair<const Unit*, const Piece*>> work;

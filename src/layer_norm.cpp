@@ -14,6 +14,7 @@
 #include "attention_arguments.h"
 #include "elements.h"
 #include "parallel.h"
+#include "plan.h"
 #include "workspace.h"
 
 namespace regard {
@@ -95,6 +96,13 @@ void layer_norm_forward(std::type_identity_t<TensorView<const T, 2>> input,
   const Index blocks = (rows + kBlockRows - 1) / kBlockRows;
   const int workers = rows * width < kFewElements ? 1 : num_workers(runtime, blocks);
   const Workspace<T> scratch(runtime, workers * 2 * width);
+  if (is_planning()) {
+    const double elements = static_cast<double>(input.size());
+    plan_operator({.name = kName,
+                   .way = std::to_string(blocks) + " blocks of rows",
+                   .operations = 7 * elements,
+                   .bytes = (addend.absent() ? 2 : 3) * elements * sizeof(T)});
+  }
   for_each_item(runtime, workers, blocks, [&](Index block, int worker) {
     T* x = scratch.data() + worker * 2 * width;
     T* added = x + width;

@@ -11,11 +11,13 @@
 
 #include <algorithm>
 #include <new>
+#include <stdexcept>
 
 #include "attention_arguments.h"
 #include "elements.h"
 #include "kernels/table.h"
 #include "parallel.h"
+#include "plan.h"
 #include "workspace.h"
 
 namespace regard {
@@ -88,6 +90,15 @@ void multiply(const TensorView<const T, 2>& input, const T* panels, const Tensor
   const bool direct = output.strides[1] == 1 && is_aligned(output.data);
   const Index scratch_elements = kRows * depth + (direct ? 0 : kRows * kPanel);
   const Workspace<T> scratch(runtime, workers * scratch_elements);
+  if (is_planning()) {
+    const double parameters = static_cast<double>(columns) * static_cast<double>(depth);
+    plan_operator({.name = kName,
+                   .way = std::to_string(blocks) + " blocks of rows by " + std::to_string(groups) +
+                          " groups of columns, " +
+                          (direct ? "written where they belong" : "copied to where they belong"),
+                   .operations = 2 * static_cast<double>(rows) * parameters,
+                   .bytes = (static_cast<double>(input.size() + output.size()) + parameters) * sizeof(T)});
+  }
   for_each_item(runtime, workers, blocks * groups, [&](Index task, int worker) {
     T* packed_rows = scratch.data() + worker * scratch_elements;
     T* tile = packed_rows + kRows * depth;
@@ -149,6 +160,7 @@ PackedParameters<T>::PackedParameters(TensorView<const T, 2> parameters, const R
   using namespace internal;
   const FloatingPointScope scope;
   footprint("PackedParameters", "parameters", parameters);
+  if (is_planning()) throw std::logic_error("PackedParameters: made inside a plan; expected before it");
   if (num_outputs_ == 0) return;
   constexpr std::align_val_t kAlignment{64};
   const std::shared_ptr<T> panels(static_cast<T*>(::operator new(num_bytes(), kAlignment)),

@@ -24,6 +24,7 @@
 
 #include "kernels/table.h"
 #include "machine.h"
+#include "plan.h"
 
 namespace regard {
 inline namespace v0 {
@@ -306,6 +307,7 @@ int num_workers(const Runtime& runtime, Index num_items, double num_products) {
 
 void for_each_item(const Runtime& runtime, int workers, Index num_items, const std::function<void(Index, int)>& body) {
   check_threads(runtime);
+  if (is_planning()) return plan_threads(workers);
   poll(runtime);
   std::exception_ptr exception;
   if (runtime.executor && workers > 1) {

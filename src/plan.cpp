@@ -1,0 +1,81 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// A plan is a call whose parallel loops are left out (for_each_item returns at once), with a workspace that counts.
+// What the call allocates is address space that nobody touches, so a plan of any size costs nothing.
+// Read next: parallel.cpp.
+#include "plan.h"
+
+#include <sys/mman.h>
+#include <algorithm>
+#include <cstdlib>
+#include <stdexcept>
+
+namespace regard {
+inline namespace v0 {
+namespace internal {
+namespace {
+
+constinit thread_local Plan* current = nullptr;
+
+// Pages that are there when they are touched; bytes in use are counted as Workspace asks for them.
+class AddressSpace final : public std::pmr::memory_resource {
+ public:
+  std::size_t most = 0;
+
+ private:
+  void* do_allocate(std::size_t bytes, std::size_t) override {
+    void* const memory =
+        mmap(nullptr, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+    if (memory == MAP_FAILED) throw std::bad_alloc();
+    in_use_ += bytes;
+    most = std::max(most, in_use_);
+    return memory;
+  }
+  void do_deallocate(void* memory, std::size_t bytes, std::size_t) override {
+    munmap(memory, bytes);
+    in_use_ -= bytes;
+  }
+  bool do_is_equal(const std::pmr::memory_resource& other) const noexcept override { return this == &other; }
+
+  std::size_t in_use_ = 0;
+};
+
+class Planning {
+ public:
+  explicit Planning(Plan& made) { current = &made; }
+  ~Planning() { current = nullptr; }
+  Planning(const Planning&) = delete;
+  Planning& operator=(const Planning&) = delete;
+};
+
+}  // namespace
+
+bool is_planning() { return current != nullptr; }
+
+void plan_operator(PlannedOperator planned) { current->operators.push_back(std::move(planned)); }
+
+void plan_threads(int num_threads) {
+  if (current->operators.empty()) return;
+  int& most = current->operators.back().num_threads;
+  most = std::max(most, num_threads);
+}
+
+}  // namespace internal
+
+Plan plan(const std::function<void(const Runtime&)>& call, const Runtime& runtime) {
+  if (internal::is_planning()) throw std::logic_error("plan: called inside a plan");
+  Plan made;
+  made.instruction_set = active_instruction_set();
+  made.why = std::getenv("REGARD_FORCE_ISA") ? "REGARD_FORCE_ISA names it" : "the best that this processor has";
+  internal::AddressSpace workspace;
+  Runtime planned = runtime;
+  planned.executor = {};
+  planned.workspace = &workspace;
+  const internal::Planning planning(made);
+  call(planned);
+  made.workspace_bytes = workspace.most;
+  return made;
+}
+
+}  // namespace v0
+}  // namespace regard

@@ -1,0 +1,24 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// What operators tell a plan that is being made on their thread. Without one all of this costs a look at a pointer.
+// Read next: plan.cpp.
+#pragma once
+
+#include "regard/plan.h"
+
+namespace regard {
+inline namespace v0 {
+namespace internal {
+
+// Whether this thread makes a plan: then no element of a tensor may be read or written.
+bool is_planning();
+
+// The operator whose work follows. Only while planning.
+void plan_operator(PlannedOperator planned);
+
+// So many threads will work. Only while planning.
+void plan_threads(int num_threads);
+
+}  // namespace internal
+}  // namespace v0
+}  // namespace regard

@@ -1,0 +1,237 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// plan(): the workspace that it says is the most that the call then holds, to the byte, for every operator, hundreds of
+// random calls, threads and types; a plan touches no output, and needs no memory however large the call.
+// Read next: attention_memory_test.cpp.
+#include "regard/plan.h"
+#include "attention_cases.h"
+#include "attention_checks.h"
+#include "counting_memory.h"
+#include "refusal.h"
+#include "regard/inspect.h"
+#include "regard/kv_cache.h"
+#include "regard/layer_norm.h"
+#include "regard/linear.h"
+#include "regard/multi_head.h"
+
+namespace regard {
+namespace {
+
+using Call = std::function<void(const Runtime&)>;
+
+// Plans the call, makes it, and compares what it held.
+Plan expect_to_the_byte(const Call& call, Runtime runtime = {}) {
+  const Plan made = plan(call, runtime);
+  CountingMemory counting;
+  runtime.workspace = &counting;
+  call(runtime);
+  EXPECT_EQ(made.workspace_bytes, counting.largest);
+  EXPECT_EQ(counting.in_use, 0u);
+  return made;
+}
+
+template <class T>
+class Plans : public testing::Test {};
+using Types = testing::Types<float, double>;
+TYPED_TEST_SUITE(Plans, Types);
+
+TYPED_TEST(Plans, OfRandomAttention) {
+  using T = TypeParam;
+  for (std::uint64_t seed = 0; seed < 400; ++seed) {
+    const AttentionCase<T> call = random_attention_case<T>(seed);
+    SCOPED_TRACE(call.text);
+    AttentionArrays<T> outputs =
+        AttentionArrays<T>::dense(call.B(), call.H(), call.L(), call.S(), call.Dv(), seed % 3 == 0);
+    const Runtime runtime{.num_threads = static_cast<int>(seed % 5)};
+    expect_to_the_byte(
+        [&](const Runtime& r) {
+          attention_forward<T>(call.query.view(), call.key.view(), call.value.view(), outputs.views(), call.options, r);
+        },
+        runtime);
+    Array<T, 3> mass({call.B(), call.H(), call.S()});
+    expect_to_the_byte(
+        [&](const Runtime& r) {
+          attention_columns<T>(call.query.view(), call.key.view(),
+                               {.row_max = outputs.row_max->view(), .row_sum = outputs.row_sum->view()},
+                               {.column_mass = mass.view()}, call.options, r);
+        },
+        runtime);
+    Array<T, 2> entropy({call.B(), call.H()});
+    expect_to_the_byte(
+        [&](const Runtime& r) {
+          attention_with_statistics<T>(call.query.view(), call.key.view(), call.value.view(),
+                                       {.context = outputs.context.view()}, {.head_entropy = entropy.view()},
+                                       call.options, r);
+        },
+        runtime);
+    if (testing::Test::HasFailure()) FAIL() << "seed " << seed;
+  }
+}
+
+TYPED_TEST(Plans, OfLongAndOfManyHeads) {
+  using T = TypeParam;
+  struct Shape {
+    Index B, H, Hkv, L, S;
+  };
+  for (const Shape& s : {Shape{1, 1, 1, 1, 5000}, Shape{2, 8, 2, 1, 3000}, Shape{1, 64, 64, 128, 128},
+                         Shape{4, 16, 4, 70, 70}, Shape{1, 2, 1, 3000, 3000}}) {
+    auto inputs = AttentionInputs<T>::normal(1, s.B, s.H, s.Hkv, s.L, s.S, 16, 16);
+    Array<T, 4> context({s.B, s.H, s.L, 16});
+    AttentionOptions<T> options;
+    options.causal = true;
+    options.query_offset = QueryAlignment::bottom_right;
+    for (int threads = 1; threads < 4; ++threads) {
+      SCOPED_TRACE(testing::Message() << "H " << s.H << " L " << s.L << " S " << s.S << ", " << threads << " threads");
+      const Plan made = expect_to_the_byte(
+          [&](const Runtime& r) {
+            attention_forward<T>(inputs.query.view(), inputs.key.view(), inputs.value.view(),
+                                 {.context = context.view()}, options, r);
+          },
+          {.num_threads = threads});
+      ASSERT_EQ(made.operators.size(), 1u);
+      EXPECT_EQ(made.operators[0].name, "attention_forward");
+      EXPECT_LE(made.operators[0].num_threads, threads);
+      EXPECT_FALSE(made.operators[0].way.empty());
+      // Row i sees keys 0 … i + S − L.
+      const double pairs = static_cast<double>(s.L) * static_cast<double>(2 * (s.S - s.L) + s.L + 1) / 2;
+      EXPECT_EQ(made.operators[0].operations, 2 * pairs * static_cast<double>(s.B * s.H * 32));
+      const double bytes = static_cast<double>(16 * s.B * (2 * s.H * s.L + 2 * s.Hkv * s.S)) * sizeof(T);
+      EXPECT_EQ(made.operators[0].bytes, bytes);
+    }
+  }
+}
+
+TYPED_TEST(Plans, OfDecoding) {
+  using T = TypeParam;
+  const KvCacheShape shape{.num_sequences = 3, .num_key_heads = 2, .depth = 16, .columns = 16, .capacity = 4096};
+  KvCache<T> cache(shape);
+  auto tokens = AttentionInputs<T>::normal(3, 1, 2, 2, 1, 4000, 16, 16);
+  const TensorView<const T, 4> keys = std::as_const(tokens.key).view(), values = std::as_const(tokens.value).view();
+  for (Index s = 0; s < 3; ++s) {
+    const Index length = 4000 - 900 * s;
+    cache.append(s, {keys.data, {2, length, 16}, {keys.strides[1], keys.strides[2], keys.strides[3]}},
+                 {values.data, {2, length, 16}, {values.strides[1], values.strides[2], values.strides[3]}});
+  }
+  for (Index queries : {1, 7, 40}) {
+    auto inputs = AttentionInputs<T>::normal(4, 3, 8, 2, queries, 1, 16, 16);
+    Array<T, 4> context({3, 8, queries, 16});
+    AttentionOptions<T> options;
+    options.query_offset = QueryAlignment::bottom_right;
+    for (int threads = 1; threads < 4; ++threads) {
+      const Plan made = expect_to_the_byte(
+          [&](const Runtime& r) {
+            attention_decode<T>(inputs.query.view(), cache, {.context = context.view()}, options, r);
+          },
+          {.num_threads = threads});
+      ASSERT_EQ(made.operators.size(), 1u);
+      EXPECT_EQ(made.operators[0].name, "attention_decode");
+      EXPECT_EQ(made.operators[0].bytes,
+                static_cast<double>(sizeof(T)) * 16 * (2 * 9300 * 2 + 2 * 3 * 8 * static_cast<double>(queries)));
+      EXPECT_EQ(made.operators[0].operations, 2.0 * (4000 + 3100 + 2200) * static_cast<double>(queries * 8 * 32));
+    }
+  }
+}
+
+TYPED_TEST(Plans, OfLinearLayersAndBlocks) {
+  using T = TypeParam;
+  Random random(1);
+  auto input = normal_array<T, 2>(random, {300, 48});
+  auto parameters = normal_array<T, 2>(random, {48, 130});
+  auto bias = normal_array<T, 1>(random, {130});
+  Array<T, 2> output({300, 130}), normed({300, 48});
+  const Plan linear = expect_to_the_byte(
+      [&](const Runtime& r) { linear_forward<T>(input.view(), parameters.view(), bias.view(), output.view(), r); });
+  ASSERT_EQ(linear.operators.size(), 1u);
+  EXPECT_EQ(linear.operators[0].operations, 2.0 * 300 * 48 * 130);
+  const PackedParameters<T> packed(parameters.view());
+  expect_to_the_byte([&](const Runtime& r) {
+    linear_forward<T>(input.view(), packed, bias.view(), output.view(), {.activation = Activation::gelu}, r);
+  });
+  auto gain = normal_array<T, 1>(random, {48});
+  expect_to_the_byte([&](const Runtime& r) {
+    layer_norm_forward<T>(input.view(), {}, gain.view(), gain.view(), normed.view(), 1e-5, r);
+  });
+  EXPECT_THROW(plan([&](const Runtime& r) { PackedParameters<T>(parameters.view(), r); }), std::logic_error);
+}
+
+TYPED_TEST(Plans, OfPartialsAndTheirMerge) {
+  using T = TypeParam;
+  auto inputs = AttentionInputs<T>::normal(9, 1, 2, 2, 100, 2500, 8, 8);
+  Array<T, 5> sums({3, 1, 2, 100, 8});
+  Array<T, 4> row_max({3, 1, 2, 100}), row_sum({3, 1, 2, 100}), context({1, 2, 100, 8});
+  AttentionOptions<T> options;
+  options.query_offset = QueryAlignment::top_left;
+  expect_to_the_byte([&](const Runtime& r) {
+    attention_partials<T>(inputs.query.view(), inputs.key.view(), inputs.value.view(),
+                          {.accumulator = sums.view(), .row_max = row_max.view(), .row_sum = row_sum.view()}, options,
+                          r);
+  });
+  expect_to_the_byte([&](const Runtime& r) {
+    attention_merge<T>({.accumulator = sums.view(), .row_max = row_max.view(), .row_sum = row_sum.view()}, {},
+                       {.context = context.view()}, r);
+  });
+}
+
+TEST(Plan, LeavesOutputsAlone) {
+  auto inputs = AttentionInputs<float>::normal(2, 200, 200, 8);
+  const auto marked = [](auto array) {
+    array.fill([] { return 7; });
+    return array;
+  };
+  auto context = marked(Array<float, 4>({1, 1, 200, 8}));
+  auto weights = marked(Array<float, 4>({1, 1, 200, 200}));
+  auto map = marked(Array<float, 4>({1, 1, 4, 4}));
+  auto mass = marked(Array<float, 3>({1, 1, 200}));
+  auto row_max = marked(Array<float, 3>({1, 1, 200})), row_sum = marked(Array<float, 3>({1, 1, 200}));
+  auto entropy = marked(Array<float, 2>({1, 1}));
+  int progress = 0;
+  const Plan made = plan(
+      [&](const Runtime& r) {
+        attention_with_statistics<float>(inputs.query.view(), inputs.key.view(), inputs.value.view(),
+                                         {.context = context.view(),
+                                          .row_max = row_max.view(),
+                                          .row_sum = row_sum.view(),
+                                          .weights = weights.view()},
+                                         {.head_entropy = entropy.view()}, {}, r);
+        attention_columns<float>(inputs.query.view(), inputs.key.view(),
+                                 {.row_max = row_max.view(), .row_sum = row_sum.view()},
+                                 {.column_mass = mass.view(), .coarse_map = map.view()}, {}, r);
+      },
+      {.progress = [&](Index, Index) { ++progress; }});
+  ASSERT_EQ(made.operators.size(), 3u);
+  EXPECT_EQ(made.operators[0].name, "attention_with_statistics");
+  EXPECT_EQ(made.operators[1].name, "attention_weights");
+  EXPECT_EQ(made.operators[2].name, "attention_columns");
+  EXPECT_EQ(progress, 0);
+  for (float x : context.values()) ASSERT_EQ(x, 7);
+  for (float x : weights.values()) ASSERT_EQ(x, 7);
+  for (float x : map.values()) ASSERT_EQ(x, 7);
+  for (float x : mass.values()) ASSERT_EQ(x, 7);
+  for (float x : row_max.values()) ASSERT_EQ(x, 7);
+  for (float x : entropy.values()) ASSERT_EQ(x, 7);
+}
+
+TEST(Plan, NamesTheInstructionSet) {
+  on_every_instruction_set([](const kernels::KernelTable& table) {
+    const Plan made = plan([](const Runtime&) {});
+    EXPECT_EQ(made.instruction_set, table.name);
+    EXPECT_FALSE(made.why.empty());
+    EXPECT_EQ(made.workspace_bytes, 0u);
+    EXPECT_TRUE(made.operators.empty());
+  });
+}
+
+TEST(Plan, ErrorsAreThoseOfTheCall) {
+  const auto inputs = AttentionInputs<float>::normal(2, 3, 4, 8);
+  const Call call = [&](const Runtime& r) {
+    attention_forward<float>(inputs.query.view(), inputs.key.view(), inputs.value.view(), {}, {}, r);
+  };
+  EXPECT_EQ(refusal<std::invalid_argument>([&] { plan(call); }), refusal<std::invalid_argument>([&] { call({}); }));
+  EXPECT_EQ(refusal<std::logic_error>([&] { plan([&](const Runtime&) { plan(call); }); }),
+            "plan: called inside a plan");
+  // After an error everything computes again.
+  EXPECT_EQ(plan([](const Runtime&) {}).workspace_bytes, 0u);
+}
+
+}  // namespace
+}  // namespace regard
