@@ -65,8 +65,43 @@ class CachedKeys final : public KeyPanels<T> {
   bool finite(const Unit& unit, Index panel) const override {
     return cache_.values_finite(unit.sequence, unit.key_head, panel);
   }
+  bool stored() const override { return true; }
+  kernels::StoredPanels stored_keys(const Unit& unit, Index panel) const override {
+    return stored_block(unit, panel, 0, [&](Index at) { return cache_.key_panel(unit.sequence, unit.key_head, at); });
+  }
+  kernels::StoredPanels stored_values(const Unit& unit, Index panel) const override {
+    return stored_block(unit, panel, kPanel,
+                        [&](Index at) { return cache_.value_panel(unit.sequence, unit.key_head, at); });
+  }
 
  private:
+  static constexpr kernels::Stored kStored = std::same_as<K, T>             ? kernels::Stored::compute_type
+                                             : std::same_as<K, bfloat16>    ? kernels::Stored::bfloat16
+                                             : std::same_as<K, std::int8_t> ? kernels::Stored::int8
+                                                                            : kernels::Stored::float16;
+
+  template <class PanelAt>
+  kernels::StoredPanels stored_block(const Unit& unit, Index panel, Index first_scale, const PanelAt& panel_at) const {
+    kernels::StoredPanels block{.type = kStored, .panels = {}, .next = {}, .scales = {}};
+    for (Index i = 0; i < kernels::kBlockPanels; ++i) {
+      const Index next = panel + kernels::kBlockPanels + i;
+      if (next < unit.num_panels) {
+        block.next[i] = panel_at(next);
+        // Two cache lines, too few for the kernel to care about and too far from the last ones for the processor.
+        if constexpr (std::same_as<K, std::int8_t>) {
+          const float* scales = cache_.scales(unit.sequence, unit.key_head, next) + first_scale;
+          __builtin_prefetch(scales);
+          __builtin_prefetch(scales + kPanel / 2);
+        }
+      }
+      if (panel + i >= unit.num_panels) continue;
+      block.panels[i] = panel_at(panel + i);
+      if constexpr (std::same_as<K, std::int8_t>)
+        block.scales[i] = cache_.scales(unit.sequence, unit.key_head, panel + i) + first_scale;
+    }
+    return block;
+  }
+
   static const T* wide(const K* panel, Index width, T* room) {
     const kernels::KernelTable& table = kernels::active();
     if constexpr (std::same_as<K, T>) {

@@ -150,7 +150,7 @@ kernels::ScoreBlock<T> start_rows(const RowTask<T>& task) {
 }
 
 template <class T>
-bool start_block(const RowTask<T>& task, Index key, kernels::ScoreBlock<T>& block) {
+bool start_block(const RowTask<T>& task, Index key, kernels::ScoreBlock<T>& block, kernels::StoredPanels* stored) {
   const RowScratch<T>& s = task.scratch;
   block.first_key = key;
   block.num_keys = std::min(kBlockKeys, task.sequence.key_limit - key);
@@ -160,6 +160,11 @@ bool start_block(const RowTask<T>& task, Index key, kernels::ScoreBlock<T>& bloc
   }
   if (block.rules.bias) {
     fill_bias_tile(task.r, task.sequence, task.rows, key, block.num_keys, s.bias);
+  }
+  block.stored_keys = stored;
+  if (stored) {
+    *stored = task.packed.stored_keys(task.unit, key / kPanel);
+    return true;
   }
   for (Index i = 0; i < kernels::kBlockPanels; ++i) {
     const Index panel = key / kPanel + i;
@@ -190,12 +195,16 @@ void fill_chunks(const RowTask<T>& task, const ChunkRange& chunks, Sums sums) {
   const bool statistics = task.num_best > 0 && sums == Sums::plain;
   kernels::RowStatistics<T> riding;
   if (statistics) start_statistics(task);
+  // Rows past the last are computed with those of its register tile.
+  const Index rows = round_up(task.rows.num_rows, kernel.row_group);
+  const bool few = task.rows.num_rows <= kernels::kFewRows && task.packed.stored();
+  kernels::StoredPanels stored_keys{}, stored_values{};
   for (Index c = chunks.begin; c < chunks.end; ++c) {
     const Index slot = c - chunks.begin;
     block.state = sums == Sums::plain ? s.chunk(slot) : s.scaled_chunk(slot);
     std::fill_n(block.state.row_max, kPaddedRows, -std::numeric_limits<T>::infinity());
-    std::fill_n(block.state.row_lanes, kRows * kLanes, static_cast<T>(0));
-    std::fill_n(block.state.accumulator, kRows * s.padded_columns, static_cast<T>(0));
+    std::fill_n(block.state.row_lanes, rows * kLanes, static_cast<T>(0));
+    std::fill_n(block.state.accumulator, rows * s.padded_columns, static_cast<T>(0));
     if (statistics) {
       riding = start_chunk_statistics(task);
       block.statistics = &riding;
@@ -204,14 +213,20 @@ void fill_chunks(const RowTask<T>& task, const ChunkRange& chunks, Sums sums) {
     const Index begin = std::max(c * kChunkKeys, all.begin / kBlockKeys * kBlockKeys);
     for (Index key = begin; key < end; key += kBlockKeys) {
       poll(task.runtime);
-      if (!start_block(task, key, block.score)) continue;
+      if (!start_block(task, key, block.score, few ? &stored_keys : nullptr)) continue;
       block.values_finite = true;
       for (Index i = 0; i < kernels::kBlockPanels; ++i) {
         const Index panel = key / kPanel + i;
         const bool there = panel < task.unit.num_panels;
+        block.values_finite = block.values_finite && (!there || task.packed.finite(task.unit, panel));
+      }
+      block.stored_values = few && block.values_finite ? &stored_values : nullptr;
+      if (block.stored_values) stored_values = task.packed.stored_values(task.unit, key / kPanel);
+      for (Index i = 0; i < kernels::kBlockPanels && !block.stored_values; ++i) {
+        const Index panel = key / kPanel + i;
+        const bool there = panel < task.unit.num_panels;
         T* const room = s.value_panels + (task.packed.widened() ? i * kPanel * s.padded_columns : 0);
         block.value_panels[i] = there ? task.packed.value_panel(task.unit, panel, room) : nullptr;
-        block.values_finite = block.values_finite && (!there || task.packed.finite(task.unit, panel));
       }
       kernel.attention_block(block);
     }
@@ -337,7 +352,7 @@ FinishedRows<T> attend_and_finish(const RowTask<T>& task) {
 template struct RowScratch<float>;
 template class RowScratchLayout<float>;
 template kernels::ScoreBlock<float> start_rows(const RowTask<float>&);
-template bool start_block(const RowTask<float>&, Index, kernels::ScoreBlock<float>&);
+template bool start_block(const RowTask<float>&, Index, kernels::ScoreBlock<float>&, kernels::StoredPanels*);
 template void load_statistics(const RowTask<float>&, const TensorView<const float, 3>&,
                               const TensorView<const float, 3>&);
 template ChunkRange visible_chunks(const RowTask<float>&);
@@ -349,7 +364,7 @@ template void take_scaled(Index, Index, const float*, const float*, float*);
 template struct RowScratch<double>;
 template class RowScratchLayout<double>;
 template kernels::ScoreBlock<double> start_rows(const RowTask<double>&);
-template bool start_block(const RowTask<double>&, Index, kernels::ScoreBlock<double>&);
+template bool start_block(const RowTask<double>&, Index, kernels::ScoreBlock<double>&, kernels::StoredPanels*);
 template void load_statistics(const RowTask<double>&, const TensorView<const double, 3>&,
                               const TensorView<const double, 3>&);
 template ChunkRange visible_chunks(const RowTask<double>&);

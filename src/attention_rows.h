@@ -91,8 +91,10 @@ template <class T>
 kernels::ScoreBlock<T> start_rows(const RowTask<T>& task);
 
 // Points the block at the keys from `key` on, with their tiles of mask and bias. False when no row sees one of them.
+// stored: where panels are named that the block reads as they are stored; nullptr: in the type of the call.
 template <class T>
-bool start_block(const RowTask<T>& task, Index key, kernels::ScoreBlock<T>& block);
+bool start_block(const RowTask<T>& task, Index key, kernels::ScoreBlock<T>& block,
+                 kernels::StoredPanels* stored = nullptr);
 
 // Copies row_max and row_sum of the task's rows, which are of one head, to the scratch.
 template <class T>

@@ -14,6 +14,7 @@
 //
 // Milakov and Gimelshein, arXiv 1805.02867, algorithm 3, with the block in the place of the element.
 // Read next: attention_finish.cpp.
+#include "few_rows.h"
 #include "kernels.h"
 #include "simd_math.h"
 #include "softmax_rows.h"
@@ -24,11 +25,6 @@ namespace {
 
 inline constexpr Index kGroups = kRows / kTileRows;
 
-// Keys of the block, as lanes 0 … 63, that some row of the group sees by its interval.
-struct LaneRange {
-  Index begin;
-  Index end;
-};
 template <class T>
 LaneRange group_range(const ScoreBlock<T>& block, Index first_row, Index num_rows) {
   LaneRange range{kBlockKeys, 0};
@@ -64,6 +60,7 @@ void score_tile(Index depth, T scale, const T* query, const T* keys, T* scores) 
 // The tiles of one row group.
 template <class T>
 void score_tiles(const ScoreBlock<T>& block, Index first, const LaneRange& range) {
+  if (block.stored_keys) return few_score_tiles(block, range);
   const T* query = block.query + first * block.depth;
   for (Index lane = 0; lane < kBlockKeys; lane += kTileColumns<T>) {
     if (range.end <= lane || range.begin >= lane + kTileColumns<T>) continue;
@@ -164,6 +161,7 @@ void value_tile(LaneRange range, const T* weights, const T* const* panels, Index
 
 template <class T>
 void value_tiles(const AttentionBlock<T>& block, const LaneRange* ranges, const T* alpha) {
+  if (block.stored_values) return few_value_tiles(block, ranges[0], alpha);
   const Index num_rows = block.score.num_rows;
   for (Index column = 0; column < block.padded_columns; column += kTileColumns<T>) {
     const Index panel_offset = column / kPanel * (kPanel * kPanel) + column % kPanel;

@@ -50,7 +50,34 @@ REGARD_INLINE Vec<T> load_as(const S* from) {
   }
 }
 
-// One such number.
+// Bytes, which are whole numbers. (g++ 12 takes __builtin_convertvector of bytes apart, number by number.)
+REGARD_INLINE Vec<float> widen_bytes(const std::int8_t* from) {
+#if defined(REGARD_ISA_avx512)
+  return (Vec<float>)_mm512_maskz_cvtepi32_ps(
+      0xffff, _mm512_maskz_cvtepi8_epi32(0xffff, _mm_loadu_si128(reinterpret_cast<const __m128i*>(from))));
+#elif defined(REGARD_ISA_avx2)
+  return (Vec<float>)_mm256_cvtepi32_ps(_mm256_cvtepi8_epi32(_mm_loadl_epi64(reinterpret_cast<const __m128i*>(from))));
+#else
+  std::int32_t four;
+  std::memcpy(&four, from, sizeof four);
+  __m128i wide = _mm_cvtsi32_si128(four);
+  wide = _mm_unpacklo_epi8(wide, wide);
+  wide = _mm_unpacklo_epi16(wide, wide);
+  return (Vec<float>)_mm_cvtepi32_ps(_mm_srai_epi32(wide, 24));
+#endif
+}
+
+// A vector of numbers as a cache stores them: those of load_as, or bytes, which are whole numbers.
+template <class T, class S>
+REGARD_INLINE Vec<T> load_stored(const S* from) {
+  if constexpr (sizeof(S) == 1) {
+    return widen_bytes(from);
+  } else {
+    return load_as<T>(from);
+  }
+}
+
+// One number of load_as.
 template <class T, class S>
 REGARD_INLINE T read_as(const S* from) {
   if constexpr (sizeof(S) == 2) {

@@ -58,6 +58,17 @@ struct ScoreRules {
   const std::int32_t* visible;  // … and −1 (sees) or 0 in [num_rows][kBlockKeys], or nullptr
 };
 
+// The panels of a block as they lie in a cache, for tasks of few rows, which read them once and widen them in
+// registers. All tables read them alike.
+inline constexpr Index kFewRows = 4;
+enum class Stored { compute_type, bfloat16, float16, int8 };
+struct StoredPanels {
+  Stored type;
+  const void* panels[kBlockPanels];   // nullptr: no keys there
+  const void* next[kBlockPanels];     // those of the next block, to be fetched meanwhile; nullptr: none
+  const float* scales[kBlockPanels];  // int8: of the panel's 32 keys or values, else unused
+};
+
 // The scores of num_rows query rows against the keys of one block.
 template <class T>
 struct ScoreBlock {
@@ -65,6 +76,7 @@ struct ScoreBlock {
   Index depth;                        // D
   const T* query;                     // packed by pack_query
   const T* key_panels[kBlockPanels];  // nullptr: no keys there
+  const StoredPanels* stored_keys;    // in their place, for num_rows ≤ kFewRows; or nullptr
   Index first_key;                    // position of the block's first key in its sequence
   Index num_keys;                     // ≤ kBlockKeys; lanes from there on are invisible
   ScoreRules<T> rules;
@@ -109,9 +121,10 @@ template <class T>
 struct AttentionBlock {
   ScoreBlock<T> score;
   const T* value_panels[kBlockPanels];
-  Index padded_columns;  // Dv rounded up to kPanel
-  bool values_finite;    // false: some value of the block is NaN or ±∞
-  T value_scale;         // 1; a smaller power of two when the caller repeats rows whose sums overflowed
+  const StoredPanels* stored_values;  // in their place, for num_rows ≤ kFewRows and finite values; or nullptr
+  Index padded_columns;               // Dv rounded up to kPanel
+  bool values_finite;                 // false: some value of the block is NaN or ±∞
+  T value_scale;                      // 1; a smaller power of two when the caller repeats rows whose sums overflowed
   ChunkState<T> state;
   const RowStatistics<T>* statistics;  // nullptr: none
 };

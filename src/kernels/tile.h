@@ -28,8 +28,8 @@ inline constexpr Index kTileRows = 4;
 inline constexpr int kTileVectors = 2;
 static_assert(kRows % kTileRows == 0);
 
-REGARD_INLINE Index smaller(Index a, Index b) { return a < b ? a : b; }
-REGARD_INLINE Index larger(Index a, Index b) { return a > b ? a : b; }
+REGARD_INLINE constexpr Index smaller(Index a, Index b) { return a < b ? a : b; }
+REGARD_INLINE constexpr Index larger(Index a, Index b) { return a > b ? a : b; }
 
 template <class T>
 inline constexpr Index kTileColumns = kTileVectors * kWidth<T>;
