@@ -6,8 +6,8 @@
     level 2  src/explain, src/model   include/regard, own headers; third party in .cpp only; src/model opens files: POSIX
     level 3  cli                      include/regard, own headers, CLI11, fmt, libpng, zlib
     -        include/regard           include/regard and the standard library
-    -        tests, bench             include/regard, kernels/table.h, own headers, tests also headers of level 1
-                                      (machine.h, isa.h …) and of cli with CLI11; their test libraries
+    -        tests, bench             include/regard, kernels/table.h, own headers, headers of level 1 (machine.h, isa.h …),
+                                      tests also those of cli with CLI11; their test libraries
 """
 
 import pathlib
@@ -67,7 +67,8 @@ def allowed(path, bracket, name):
         system = bracket == "<" and (is_posix(name) or name in INTRINSICS | {"xmmintrin.h", "stdlib.h"})
         system = system or (bracket == "<" and path.suffix == ".c" and name in C_STANDARD)
         own = own_folder(folder, name) or own_folder(ROOT / "tests", name)
-        own = own or (top == "tests" and "/" not in name and (own_folder(ROOT / "src", name) or own_folder(ROOT / "cli", name)))
+        own = own or ("/" not in name and own_folder(ROOT / "src", name))
+        own = own or (top == "tests" and "/" not in name and own_folder(ROOT / "cli", name))
         third_party = library in TEST_LIBRARIES | EXPLAIN_LIBRARIES
         return public or standard or system or own or third_party or name == "kernels/table.h"
     return False

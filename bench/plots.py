@@ -1,0 +1,178 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Three pictures of a result, as SVG written by hand: plots(run) yields (name, what it shows, text of the file).
+
+    share     share of the peak against S, by D and mask, Regard and the rivals
+    rivals    how many times as long as Regard each rival takes, work by work
+    decode    share of the read bandwidth, cache by cache and rival by rival
+
+One accent colour is Regard's, greys and one second colour are everybody else's; lines and dots carry their names beside
+them. Read next: document.py."""
+
+import html
+import math
+
+INK, PALE, GRID = "#222222", "#666666", "#dddddd"
+COLOURS = {"regard": "#b5442e", "torch": "#2f6f9f", "onnxruntime": "#5b8f3a", "onnxruntime own": "#2f5f1a",
+           "ggml": "#8a6bb0", "numpy": "#8a8a8a"}
+NAMES = {"regard": "Regard", "torch": "PyTorch", "onnxruntime": "ONNX Runtime", "onnxruntime own": "ONNX Runtime, own",
+         "ggml": "ggml", "numpy": "NumPy"}
+WIDTH = 740
+
+
+class Picture:
+    def __init__(self, height, title):
+        self.height, self.title, self.marks = height, title, []
+
+    def text(self, x, y, words, colour=INK, anchor="start", size=13):
+        self.marks.append(f'<text x="{x:.1f}" y="{y:.1f}" fill="{colour}" text-anchor="{anchor}" font-size="{size}">'
+                          f"{html.escape(words)}</text>")
+
+    def line(self, points, colour, width=1.0, dashes=""):
+        path = " ".join(f"{x:.1f},{y:.1f}" for x, y in points)
+        dashes = f' stroke-dasharray="{dashes}"' if dashes else ""
+        self.marks.append(f'<polyline points="{path}" fill="none" stroke="{colour}" stroke-width="{width}"{dashes}/>')
+
+    def dot(self, x, y, colour, radius=4.5):
+        self.marks.append(f'<circle cx="{x:.1f}" cy="{y:.1f}" r="{radius}" fill="{colour}"/>')
+
+    def bar(self, x, y, width, height, colour):
+        self.marks.append(f'<rect x="{x:.1f}" y="{y:.1f}" width="{max(width, 0):.1f}" height="{height}" fill="{colour}"/>')
+
+    def svg(self):
+        return (f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {WIDTH} {self.height}" role="img" '
+                f'font-family="DejaVu Serif, Georgia, serif">\n<title>{html.escape(self.title)}</title>\n'
+                f'<rect width="{WIDTH}" height="{self.height}" fill="#ffffff"/>\n' + "\n".join(self.marks) + "\n</svg>\n")
+
+
+def spread_labels(labels, gap=16.0):
+    """[(y, …)] moved apart so that no two stand closer than the gap, the order kept."""
+    placed = []
+    for y, *rest in sorted(labels, key=lambda label: label[0]):
+        placed.append((max(y, placed[-1][0] + gap) if placed else y, *rest))
+    return placed
+
+
+def figures(run, row, begin):
+    for case in run["cases"]:
+        if case["row"] == row and case["case"].startswith(begin):
+            return {figure["name"]: figure for figure in case["figures"]}
+    return {}
+
+
+def share(run):
+    lines = {}
+    for depth in (64, 128):
+        for length in (1024, 4096, 16384):
+            found = figures(run, "long" if length > 4096 else "prefill", f"S {length}, D {depth}")
+            for name, figure in found.items():
+                base = name.removesuffix(" causal")
+                if "share" in figure and base in ("regard", "torch", "onnxruntime own") and (depth == 64 or name == base):
+                    label = f"{NAMES[base]}, D {depth}" + (", causal" if name != base else "")
+                    lines.setdefault((label, base, name != base), []).append((length, figure["share"]))
+    if not lines:
+        return None
+    picture = Picture(440, "Share of the peak against S")
+    left, right, top, bottom = 56, 540, 48, 390
+    x = lambda length: left + (math.log2(length) - 10) / 4 * (right - left)
+    y = lambda value: bottom - value * (bottom - top)
+    picture.text(left - 40, 26, "Share of the peak of multiply-adds from registers, f32, 8 heads, useful operations")
+    for tenths in range(0, 11, 2):
+        picture.line([(left, y(tenths / 10)), (right, y(tenths / 10))], GRID)
+        picture.text(left - 8, y(tenths / 10) + 4, f"{tenths / 10:.1f}", PALE, "end", 12)
+    for length in (1024, 2048, 4096, 8192, 16384):
+        picture.text(x(length), bottom + 20, str(length), PALE, "middle", 12)
+    picture.text((left + right) / 2, bottom + 40, "S = L, queries and keys", PALE, "middle", 12)
+    labels = {}
+    for (label, base, causal), points in lines.items():
+        dashes = "5 4" if causal else ""
+        picture.line([(x(s), y(v)) for s, v in points], COLOURS[base], 2.5 if base == "regard" else 1.5, dashes)
+        for s, v in points:
+            picture.dot(x(s), y(v), COLOURS[base], 4 if base == "regard" else 3)
+        labels.setdefault(x(points[-1][0]), []).append((y(points[-1][1]), label, COLOURS[base]))
+    for end, beside in labels.items():
+        for place, before, label, colour in spread_labels([(at, at, *rest) for at, *rest in beside]):
+            picture.line([(end + 6, before), (end + 22, place)], colour, 0.7)
+            picture.text(end + 26, place + 4, label, colour, size=12)
+    return picture.svg()
+
+
+WORKS = (("prefill", "S 4096, D 64", "", "full, S 4096, D 64"), ("prefill", "S 4096, D 128", "", "full, S 4096, D 128"),
+         ("prefill", "S 4096, D 64", " causal", "causal, S 4096, D 64"),
+         ("prefill", "S 4096, D 128", " causal", "causal, S 4096, D 128"), ("short", "S 128", "", "S 128, 64 heads"),
+         ("varlen", "", "", "packed batch, full"), ("window", "", "", "window of 512"),
+         ("bf16", "S 4096, D 64", "", "bf16, S 4096, D 64"), ("decode", "32 heads, 32", "", "decode, S 8192"),
+         ("decode", "32 heads, 8 ", "", "decode, 4 heads a key head"))
+
+
+def rivals(run):
+    rows = []
+    for row, begin, suffix, label in WORKS:
+        found = figures(run, row, begin)
+        times = {name: found[name + suffix]["ours"]["median"] for name in COLOURS
+                 if name != "regard" and "ours" in found.get(name + suffix, {})}
+        if times:
+            rows.append((label, times))
+    if not rows:
+        return None
+    left, right, top, step = 216, 690, 84, 34
+    picture = Picture(top + step * len(rows) + 44, "Time against rivals")
+    widest = max(2.0, max(max(times.values()) for _, times in rows))
+    narrowest = min(0.9, min(min(times.values()) for _, times in rows))
+    scale = (right - left) / math.log(widest / narrowest)
+    x = lambda value: left + math.log(value / narrowest) * scale
+    bottom = top + step * len(rows)
+    picture.text(16, 26, "Time of each, in times of Regard’s for the same work (logarithmic; right of 1 is slower)")
+    along = 16
+    for name in COLOURS:
+        if name == "regard" or any(name in times for _, times in rows):
+            picture.dot(along + 5, 47, COLOURS[name])
+            picture.text(along + 14, 51, NAMES[name], COLOURS[name], size=12)
+            along += 34 + 7.0 * len(NAMES[name])
+    for value in (0.5, 1, 2, 3, 5, 10, 20):
+        if narrowest <= value <= widest:
+            picture.line([(x(value), top - 14), (x(value), bottom)], COLOURS["regard"] if value == 1 else GRID,
+                         1.5 if value == 1 else 1)
+            picture.text(x(value), bottom + 20, f"{value:g}×", PALE, "middle", 12)
+    for index, (label, times) in enumerate(rows):
+        y = top + step * index + 8
+        picture.text(left - 14, y + 4, label, anchor="end")
+        picture.line([(x(min(1, *times.values())), y), (x(max(times.values())), y)], GRID, 2)
+        picture.dot(x(1), y, COLOURS["regard"])
+        for name, value in times.items():
+            picture.dot(x(value), y, COLOURS[name])
+    return picture.svg()
+
+
+def decode(run):
+    found = figures(run, "decode", "32 heads, 32")
+    rows = [(name, figure) for name, figure in found.items() if "share" in figure and name != "read"]
+    if not rows:
+        return None
+    left, right, top, step = 216, 650, 56, 26
+    picture = Picture(top + step * len(rows) + 44, "Decoding against bandwidth")
+    bottom = top + step * len(rows)
+    most = max(1.0, *(figure["share"] for _, figure in rows))
+    x = lambda value: left + value / most * (right - left)
+    read = found["read"]["median"]
+    picture.text(16, 26, f"One query, 32 heads, S 8192, D 128: share of the read bandwidth of {read:.1f} GB/s")
+    for tenths in range(0, int(most * 10) + 1, 2):
+        picture.line([(x(tenths / 10), top - 8), (x(tenths / 10), bottom)], GRID)
+        picture.text(x(tenths / 10), bottom + 18, f"{tenths / 10:.1f}", PALE, "middle", 12)
+    for index, (name, figure) in enumerate(rows):
+        kind = "regard" if name.startswith("regard") else name.removesuffix(" bf16")
+        label = NAMES[kind] if kind != "regard" else "Regard, " + name.removeprefix("regard ")
+        y = top + step * index
+        picture.text(left - 10, y + 13, label + (", bf16" if kind != "regard" and name.endswith("bf16") else ""), anchor="end",
+                     size=12)
+        picture.bar(left, y + 2, x(figure["share"]) - left, 15, COLOURS[kind])
+        picture.text(x(figure["share"]) + 6, y + 14, f"{figure['median']:.1f} GB/s", PALE, size=11)
+    picture.line([(x(1), top - 8), (x(1), bottom)], INK, 1.2, "4 3")
+    return picture.svg()
+
+
+def plots(run):
+    for name, words, draw in (("share", "Share of the peak against S", share), ("rivals", "Time against rivals", rivals),
+                              ("decode", "Decoding against the read bandwidth", decode)):
+        text = draw(run)
+        if text:
+            yield name, words, text

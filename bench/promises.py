@@ -1,0 +1,184 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The bars: what Regard promises of itself, each a ratio within a round, from the figures of compare.py and shapes.
+
+    bar     "f32, S 4096, D 64: full / the lower of 0.82 peak and sgemm"
+    figure  the median of every round's own ratio, its quartiles beside it
+    holds   the median is on the right side of the limit; None where its row was not measured
+
+Against a rival a bar counts only up to the bar against the yardstick of the same work: who is at the limit of the machine
+cannot be twice as fast as somebody who is near it. Read next: suite.py for the names of the figures."""
+
+import statistics
+
+# Below this share of the peak, sgemm says more about OpenBLAS than about the machine, and only the peak counts.
+SGEMM_COUNTS_FROM = 0.55
+PEAK_SHARE, SGEMM_SHARE = {64: 0.82, 128: 0.87}, {64: 1.0, 128: 1.05}
+BF16_SHARE = {64: 0.72, 128: 0.82}
+READ_SHARE = 0.85
+TORCH_FULL, ONNX_FULL = {64: 1.35, 128: 1.15}, {64: 1.5, 128: 1.5}
+EXTRA_BYTES_A_THREAD = 4 << 20
+
+
+def summary(values):
+    if len(values) == 1:
+        values = values * 2
+    low, median, high = statistics.quantiles(values, n=4, method="inclusive")
+    return {"median": round(median, 4), "quartiles": [round(low, 4), round(high, 4)]}
+
+
+class Rounds:
+    """The figures of a case, round by round."""
+
+    def __init__(self, case):
+        self.figures = case["figures"]
+
+    def __contains__(self, name):
+        return name in self.figures
+
+    def each(self, formula, *names):
+        """formula(figures of these names) of every round in which all had their turn; [] where one is missing."""
+        if not all(name in self.figures for name in names):
+            return []
+        return [formula(*round_) for round_ in zip(*(self.figures[name] for name in names)) if None not in round_]
+
+    def ratio(self, name, other):
+        return self.each(lambda a, b: a / b, name, other)
+
+
+class Bars:
+    def __init__(self, cases):
+        self.cases, self.found = cases, []
+
+    def case(self, row, begin):
+        for case in self.cases:
+            if case["row"] == row and case["case"].startswith(begin):
+                return Rounds(case)
+        return Rounds({"figures": {}})
+
+    def add(self, text, limit, ratios, most=False, capped=None):
+        """capped: the same ratios with the rival's bar lowered to the yardstick's, 1 being the bar."""
+        bar = {"bar": text, "limit": limit, "most": most, "median": None, "quartiles": None, "holds": None}
+        if ratios:
+            bar |= summary(ratios)
+            bar["holds"] = bar["median"] <= limit if most else bar["median"] >= limit
+            if capped and not bar["holds"]:
+                bar["holds"] = summary(capped)["median"] >= 1
+                bar["by_yardstick"] = bar["holds"]
+        self.found.append(bar)
+
+    def against(self, text, limit, rounds, ours, rival, yardstick, *names):
+        """yardstick(figures of names): what the yardstick's bar asks of ours in that round."""
+        capped = rounds.each(lambda a, b, *rest: a / min(limit * b, yardstick(*rest)), ours, rival, *names)
+        self.add(text, limit, rounds.ratio(ours, rival), capped=capped)
+
+
+def machine_of(rounds, depth):
+    """What the bar of full attention asks, of peak and sgemm in a round; and how it is called."""
+    peak, product = PEAK_SHARE[depth], SGEMM_SHARE[depth]
+    shares = rounds.ratio("sgemm", "peak")
+    if shares and statistics.median(shares) < SGEMM_COUNTS_FROM:
+        return (lambda p, s: peak * p), f"{peak} peak"
+    return (lambda p, s: min(peak * p, product * s)), f"the lower of {peak} peak and {product} sgemm"
+
+
+def prefill(bars):
+    for length in (1024, 4096, 16384):
+        for depth in (64, 128):
+            rounds = bars.case("long" if length > 4096 else "prefill", f"S {length}, D {depth}")
+            machine, name = machine_of(rounds, depth)
+            bars.add(f"f32, S {length}, D {depth}: full / {name}", 1.0,
+                     rounds.each(lambda full, p, s: full / machine(p, s), "regard", "peak", "sgemm"))
+            if length <= 4096 or depth == 64:
+                bars.add(f"f32, S {length}, D {depth}: causal / full", 0.85 if length < 4096 else 0.95,
+                         rounds.ratio("regard causal", "regard"))
+            if length > 4096:
+                bars.add(f"f32, S {length}, D {depth}: one head / eight heads", 0.95,
+                         rounds.ratio("regard one head", "regard"))
+    bars.add("f32, S 128, 64 heads / S 4096, 8 heads", 0.7, bars.case("short", "S 128").ratio("regard", "regard S 4096"))
+
+
+def bf16(bars):
+    for depth in (64, 128):
+        rounds = bars.case("bf16", f"S 4096, D {depth}")
+        if "bf16 peak" in rounds or "regard" not in rounds:
+            bars.add(f"bf16, S 4096, D {depth}: full / bf16 dot peak", BF16_SHARE[depth],
+                     rounds.ratio("regard", "bf16 peak"))
+        else:
+            bars.add(f"bf16, S 4096, D {depth}: full / our f32", 0.95, rounds.ratio("regard", "regard f32"))
+
+
+def decode(bars):
+    rounds = bars.case("decode", "32 heads, 32 of keys")
+    for name in ("packed f32", "packed bf16", "packed int8", "plain f32", "plain bf16"):
+        bars.add(f"decode, S 8192, D 128, {name} / read bandwidth", READ_SHARE, rounds.ratio(f"regard {name}", "read"))
+    grouped = bars.case("decode", "32 heads, 8 of keys")
+    bars.add("decode, 4 query heads a key head: time / that of 1", 1.15,
+             grouped.ratio("regard packed f32, 1 query head", "regard packed f32"), most=True)
+
+
+def inspect(bars):
+    for mask in ("", ", causal"):
+        rounds = bars.case("inspect", "S 8192, 8 heads, D 64" + mask) if mask else _plain_inspect(bars)
+        bars.add(f"forward with row statistics, S 8192, D 64{mask}: time / forward", 1.25,
+                 rounds.ratio("regard", "regard statistics"), most=True)
+        bars.add(f"forward, column mass and map, S 8192, D 64{mask}: time / forward", 1.8,
+                 rounds.ratio("regard", "regard columns"), most=True)
+
+
+def _plain_inspect(bars):
+    return Bars([case for case in bars.cases if not case["case"].endswith("causal")]).case("inspect", "S 8192")
+
+
+def shapes(bars, found):
+    ratios = [shape["ratio"]["median"] for shape in found or []]
+    bars.add("shapes.txt: the smallest median / product, softmax, product", 0.97, [min(ratios)] if ratios else [])
+    bars.add("shapes.txt: the median of all / product, softmax, product", 1.2,
+             [statistics.median(ratios)] if ratios else [])
+
+
+def memory(bars, threads):
+    worst = [(bytes_ - packed) / (EXTRA_BYTES_A_THREAD * threads)
+             for case in bars.cases for bytes_, packed in case["memory"].values()]
+    bars.add("workspace beyond one packed copy (and the map asked for) / 4 MiB a thread, the largest of all rows", 1.0,
+             [max(worst)] if worst else [], most=True)
+
+
+def against_rivals(bars):
+    for rival, named, full, causal in (("torch", "PyTorch", TORCH_FULL, 1.3),
+                                       ("onnxruntime", "ONNX Runtime", ONNX_FULL, 4.0),
+                                       ("onnxruntime own", "ONNX Runtime's own operators", ONNX_FULL, 4.0)):
+        for depth in (64, 128):
+            rounds = bars.case("prefill", f"S 4096, D {depth}")
+            machine, _ = machine_of(rounds, depth)
+            bars.against(f"{named}, f32, S 4096, D {depth}, full", full[depth], rounds, "regard", rival, machine,
+                         "peak", "sgemm")
+            bars.against(f"{named}, f32, S 4096, D {depth}, causal", causal, rounds, "regard causal", f"{rival} causal",
+                         lambda f: 0.95 * f, "regard")
+        if rival == "torch":
+            bars.against(f"{named}, f32, S 128, 64 heads", 2.0, bars.case("short", "S 128"), "regard", rival,
+                         lambda f: 0.7 * f, "regard S 4096")
+        for heads, least in ((32, 1.15 if rival == "torch" else 1.4), (8, 3.5)):
+            bars.against(f"{named}, f32, decode, 32 heads, {heads} of keys", least,
+                         bars.case("decode", f"32 heads, {heads} of keys"), "regard packed f32", rival,
+                         lambda r: READ_SHARE * r, "read")
+        if rival == "torch":
+            for depth in (64, 128):
+                rounds = bars.case("bf16", f"S 4096, D {depth}")
+                if "bf16 peak" in rounds or "regard" not in rounds:
+                    bars.against(f"{named}, bf16, S 4096, D {depth}, full", 1.3, rounds, "regard", rival,
+                                 lambda p: BF16_SHARE[depth] * p, "bf16 peak")
+                else:
+                    bars.against(f"{named}, bf16, S 4096, D {depth}, full", 1.05, rounds, "regard", rival,
+                                 lambda f: 0.95 * f, "regard f32")
+
+
+def all_bars(cases, found_shapes, threads):
+    bars = Bars(cases)
+    prefill(bars)
+    bf16(bars)
+    decode(bars)
+    inspect(bars)
+    shapes(bars, found_shapes)
+    memory(bars, threads)
+    against_rivals(bars)
+    return bars.found

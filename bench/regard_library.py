@@ -1,0 +1,162 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Regard for compare.py: the C interface (include/regard/c_api.h), and bench/operators.h for what it lacks.
+
+    Regard(build, threads).forward(problem, context)  ─▶  a call without arguments, to be timed
+
+Whatever is refused ends the program with the library's own sentence. Read next: suite.py."""
+
+import ctypes
+import functools
+import sys
+
+import numpy
+
+DTYPES = {numpy.dtype(numpy.float32): 1, numpy.dtype(numpy.int64): 5, numpy.dtype(numpy.uint16): 6}
+CACHE_TYPES = {"f32": 1, "bf16": 6, "int8": 8}
+PEAK_SECONDS, READ_SECONDS = 0.020, 0.060
+
+
+class Array(ctypes.Structure):  # regard_input, regard_output
+    _fields_ = [("data", ctypes.c_void_p), ("dtype", ctypes.c_int32), ("rank", ctypes.c_int32),
+                ("shape", ctypes.POINTER(ctypes.c_int64)), ("strides", ctypes.POINTER(ctypes.c_int64))]
+
+    @classmethod
+    def of(cls, array):
+        assert array.flags.c_contiguous
+        return cls(array.ctypes.data, DTYPES[array.dtype], array.ndim, (ctypes.c_int64 * array.ndim)(*array.shape), None)
+
+
+# Structs may be longer than the library's own when the rest is zero: `rest` stands for all fields not named here.
+class Options(ctypes.Structure):  # regard_attention_options
+    _fields_ = [("struct_size", ctypes.c_size_t), ("causal", ctypes.c_int32), ("offset_kind", ctypes.c_int32),
+                ("offset", ctypes.c_int64), ("offsets", Array), ("has_window_left", ctypes.c_int32),
+                ("has_window_right", ctypes.c_int32), ("window_left", ctypes.c_int64), ("window_right", ctypes.c_int64),
+                ("key_lengths", Array), ("query_starts", Array), ("key_starts", Array), ("rest", ctypes.c_char * 2048)]
+
+
+class Outputs(ctypes.Structure):  # regard_attention_outputs
+    _fields_ = [("struct_size", ctypes.c_size_t), ("context", Array), ("row_max", Array), ("row_sum", Array),
+                ("rest", ctypes.c_char * 1024)]
+
+
+class Runtime(ctypes.Structure):  # regard_runtime
+    _fields_ = [("struct_size", ctypes.c_size_t), ("num_threads", ctypes.c_int64)]
+
+
+class Flat(ctypes.Structure):  # regard_bench_problem
+    _fields_ = [(name, ctypes.c_void_p) for name in ("query", "key", "value", "context", "row_max", "row_sum")] + \
+               [(name, ctypes.c_int64) for name in ("type", "heads", "key_heads", "queries", "keys", "depth", "causal",
+                                                    "window_left")] + \
+               [("starts", ctypes.c_void_p), ("num_starts", ctypes.c_int64), ("num_threads", ctypes.c_int64)]
+
+
+class Regard:
+    def __init__(self, build, threads):
+        self.threads = threads
+        self.library = ctypes.CDLL(str(build / "libregard.so"))
+        self.bench = ctypes.CDLL(str(build / "bench" / "libregard_bench.so"))
+        self.runtime = Runtime(ctypes.sizeof(Runtime), threads)
+        for function in (self.library.regard_version, self.library.regard_last_error, self.bench.regard_bench_error,
+                         self.bench.regard_bench_instruction_set):
+            function.restype = ctypes.c_char_p
+        for function in (self.bench.regard_bench_peak, self.bench.regard_bench_bf16_peak):
+            function.argtypes, function.restype = [ctypes.c_int, ctypes.c_double], ctypes.c_double
+        self.bench.regard_bench_read.argtypes = [ctypes.c_int64, ctypes.c_int, ctypes.c_double]
+        self.bench.regard_bench_read.restype = ctypes.c_double
+        for name in ("forward", "columns", "statistics", "decode"):
+            getattr(self.bench, f"regard_bench_{name}").restype = ctypes.c_int64
+        self.bench.regard_bench_cache.restype = ctypes.c_void_p
+        self.bench.regard_bench_cache.argtypes = [ctypes.c_void_p, ctypes.c_int64, ctypes.c_int64]
+        self.bench.regard_bench_free.argtypes = [ctypes.c_void_p]
+
+    def version(self):
+        return self.library.regard_version().decode()
+
+    def instruction_set(self):
+        return self.bench.regard_bench_instruction_set().decode()
+
+    def peak(self):
+        return self.bench.regard_bench_peak(self.threads, PEAK_SECONDS)
+
+    def bf16_peak(self):
+        return self.bench.regard_bench_bf16_peak(self.threads, PEAK_SECONDS)
+
+    def read(self, num_bytes):
+        """GB/s of reading so many bytes, shared among the threads."""
+        return self.bench.regard_bench_read(num_bytes // self.threads, self.threads, READ_SECONDS)
+
+    # ---- through the C interface
+
+    def _call(self, function, *arguments):
+        references = [ctypes.byref(x) if x is not None else None for x in (*arguments, self.runtime)]
+        if getattr(self.library, function)(*references) != 0:
+            sys.exit("compare.py: " + self.library.regard_last_error().decode())
+
+    def forward(self, problem, context, row_max=None, row_sum=None):
+        arrays = [Array.of(array) for array in (problem.query, problem.key, problem.value)]
+        outputs = Outputs(ctypes.sizeof(Outputs), Array.of(context))
+        if row_max is not None:
+            outputs.row_max, outputs.row_sum = Array.of(row_max), Array.of(row_sum)
+        options = Options(ctypes.sizeof(Options), problem.causal)
+        if problem.window >= 0:
+            options.has_window_left, options.window_left = 1, problem.window
+        if problem.starts is not None:
+            options.query_starts = options.key_starts = Array.of(problem.starts)
+        return functools.partial(self._call, "regard_attention_forward", *arrays, outputs, options)
+
+    def linear(self, left, right, output):
+        arrays = [Array.of(left), Array.of(right), None, Array.of(output)]
+        return functools.partial(self._call, "regard_linear_forward", *arrays)
+
+    # ---- through bench/operators.h
+
+    def _flat(self, problem, context, row_max=None, row_sum=None):
+        address = lambda array: None if array is None else array.ctypes.data
+        flat = Flat(*map(address, (problem.query, problem.key, problem.value, context, row_max, row_sum)),
+                    DTYPES[problem.query.dtype], problem.heads, problem.key_heads, problem.queries, problem.keys,
+                    problem.depth, problem.causal, problem.window, address(problem.starts),
+                    0 if problem.starts is None else len(problem.starts), self.threads)
+        flat.kept = (problem, context, row_max, row_sum)
+        return flat
+
+    def _bench(self, function, *arguments):
+        answer = getattr(self.bench, f"regard_bench_{function}")(*arguments)
+        if answer is None or answer < 0:
+            sys.exit("compare.py: " + self.bench.regard_bench_error().decode())
+        return answer
+
+    def workspace(self, problem, context):
+        """Bytes of scratch that one call of attention_forward has in use at most."""
+        return self._bench("forward", ctypes.byref(self._flat(problem, context)), 1)
+
+    def columns(self, problem, row_max, row_sum, mass, coarse_map, count=0):
+        flat = self._flat(problem, None, row_max, row_sum)
+        pointer = lambda array: ctypes.c_void_p(array.ctypes.data)
+        return functools.partial(self._bench, "columns", ctypes.byref(flat), pointer(mass), pointer(coarse_map),
+                                 ctypes.c_int64(coarse_map.shape[-1]), count)
+
+    def statistics(self, problem, context, top):
+        """Two calls, as of decode."""
+        shape = (1, problem.heads, problem.queries)
+        keys, weights = numpy.zeros((*shape, top), numpy.int64), numpy.zeros((*shape, top), numpy.float32)
+        rows = numpy.zeros((4, *shape[1:]), numpy.float32)
+        flat = self._flat(problem, context)
+        pointer = lambda array: ctypes.c_void_p(array.ctypes.data)
+        call = lambda count: self._bench("statistics", ctypes.byref(flat), pointer(keys), pointer(weights),
+                                         ctypes.c_int64(top), pointer(rows), count)
+        return lambda: call(0), lambda: call(1)
+
+    def decode(self, problem, context, cache_type, page_keys=0):
+        """Two calls: to be timed, and one that counts its workspace. The cache lives as long as they do."""
+        flat = self._flat(problem, context)
+        cache = Cache(self, self._bench("cache", ctypes.byref(flat), CACHE_TYPES[cache_type], page_keys))
+        call = lambda count: self._bench("decode", ctypes.c_void_p(cache.pointer), ctypes.byref(flat), count)
+        return lambda: call(0), lambda: call(1)
+
+
+class Cache:
+    def __init__(self, regard, pointer):
+        self.regard, self.pointer = regard, pointer
+
+    def __del__(self):
+        self.regard.bench.regard_bench_free(self.pointer)

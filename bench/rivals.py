@@ -1,0 +1,192 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The others, on the same arrays, each with as many threads: what they call attention, as well as they can do it.
+
+    rivals(names, threads)          {name: rival}, without those whose package is missing
+    rival.attention(problem)        (call, result): call() computes, result() is (1, heads, queries, depth);
+                                    None where it has no such attention
+
+    torch           scaled_dot_product_attention of PyTorch
+    onnxruntime     the operator Attention of ONNX's opset 23
+    onnxruntime own com.microsoft.MultiHeadAttention on (B, L, E); causal and decoding: GroupQueryAttention, whose cache
+                    is bound in place. Whole calls only: what their layouts cost is not counted
+    ggml            ggml_flash_attn_ext of llama.cpp, keys and values f32
+    numpy           product, softmax, product, head by head
+
+None may spin while somebody else has the turn: OMP_WAIT_POLICY=PASSIVE, and spinning switched off in ONNX Runtime.
+Read next: suite.py."""
+
+import ctypes
+import glob
+import importlib
+import pathlib
+import sys
+
+import numpy
+
+
+def openblas():
+    """The OpenBLAS inside NumPy's wheel: version and the core whose kernels it chose."""
+    [path] = glob.glob(str(pathlib.Path(numpy.__file__).parent.parent / "numpy.libs" / "*openblas*"))
+    library = ctypes.CDLL(path)
+    library.scipy_openblas_get_corename64_.restype = ctypes.c_char_p
+    library.scipy_openblas_get_config64_.restype = ctypes.c_char_p
+    return {"version": library.scipy_openblas_get_config64_().decode().split()[1],
+            "core": library.scipy_openblas_get_corename64_().decode(),
+            "threads": library.scipy_openblas_get_num_threads64_()}
+
+
+class NumPy:
+    def __init__(self, threads):
+        self.version = numpy.__version__
+
+    def attention(self, problem):
+        if problem.dtype != "f32" or problem.causal or problem.window >= 0 or problem.starts is not None:
+            return None
+        scores = numpy.zeros((problem.queries, problem.keys), numpy.float32)
+        context = problem.new_context()
+        scale, group = numpy.float32(problem.depth**-0.5), problem.heads // problem.key_heads
+
+        def call():
+            for head in range(problem.heads):
+                numpy.matmul(problem.query[0, head], problem.key[0, head // group].T, out=scores)
+                numpy.multiply(scores, scale, out=scores)
+                numpy.subtract(scores, scores.max(axis=1, keepdims=True), out=scores)
+                numpy.exp(scores, out=scores)
+                numpy.divide(scores, scores.sum(axis=1, keepdims=True), out=scores)
+                numpy.matmul(scores, problem.value[0, head // group], out=context[0, head])
+
+        return call, lambda: context
+
+
+class Torch:
+    def __init__(self, threads):
+        self.torch = importlib.import_module("torch")
+        self.torch.set_num_threads(threads)
+        self.version = self.torch.__version__
+
+    def attention(self, problem):
+        torch, group = self.torch, problem.heads // problem.key_heads
+        query, key, value = map(torch.from_numpy, (problem.query, problem.key, problem.value))
+        if problem.dtype == "bf16":
+            query, key, value = (x.view(torch.bfloat16) for x in (query, key, value))
+        options = {"is_causal": problem.causal, "enable_gqa": group > 1}
+        if problem.window >= 0:
+            rows, columns = numpy.ogrid[:problem.queries, :problem.keys]
+            distance = rows + problem.keys - problem.queries - columns
+            mask = (distance <= problem.window) & (~numpy.bool_(problem.causal) | (distance >= 0))
+            options |= {"is_causal": False, "attn_mask": torch.from_numpy(mask)}
+        attention = torch.nn.functional.scaled_dot_product_attention
+        last = {}
+
+        def call():
+            with torch.inference_mode():
+                if problem.starts is None:
+                    last["context"] = attention(query, key, value, **options)
+                    return
+                pairs = zip(problem.starts[:-1].tolist(), problem.starts[1:].tolist())
+                last["context"] = torch.cat([attention(*(x[:, :, begin:end] for x in (query, key, value)), **options)
+                                             for begin, end in pairs], dim=2)
+
+        return call, lambda: last["context"].float().contiguous().numpy()
+
+
+class OnnxRuntime:
+    def __init__(self, threads):
+        self.runtime, self.onnx = importlib.import_module("onnxruntime"), importlib.import_module("onnx")
+        self.threads = threads
+        self.version = self.runtime.__version__
+
+    def session(self, node, feeds, outputs):
+        """A bound session of one operator: everything lies where it is computed, nothing is copied or allocated."""
+        helper, types = self.onnx.helper, {numpy.dtype(numpy.float32): 1, numpy.dtype(numpy.int32): 6}
+        graph = helper.make_graph(
+            [node], "attention", [helper.make_tensor_value_info(n, types[x.dtype], x.shape) for n, x in feeds.items()],
+            [helper.make_tensor_value_info(name, 1, None) for name in outputs])
+        opsets = [helper.make_opsetid("", 23), helper.make_opsetid("com.microsoft", 1)]
+        model = helper.make_model(graph, opset_imports=opsets, ir_version=10)
+        options = self.runtime.SessionOptions()
+        options.intra_op_num_threads, options.inter_op_num_threads = self.threads, 1
+        options.log_severity_level = 3
+        options.add_session_config_entry("session.intra_op.allow_spinning", "0")
+        session = self.runtime.InferenceSession(model.SerializeToString(), options, providers=["CPUExecutionProvider"])
+        binding = session.io_binding()
+        value = self.runtime.OrtValue.ortvalue_from_numpy
+        values = {name: value(array) for name, array in feeds.items()}
+        for name, kept in values.items():
+            binding.bind_ortvalue_input(name, kept)
+        for name, array in outputs.items():
+            kept = values[array] if isinstance(array, str) else values.setdefault(name, value(array))
+            binding.bind_ortvalue_output(name, kept)
+        return lambda: session.run_with_iobinding(binding), lambda name: values[name].numpy()
+
+    def attention(self, problem):
+        if problem.dtype != "f32" or problem.window >= 0 or problem.starts is not None:
+            return None
+        if problem.causal and problem.queries != problem.keys:
+            return None
+        node = self.onnx.helper.make_node("Attention", ["q", "k", "v"], ["y"], is_causal=int(problem.causal))
+        call, result = self.session(node, {"q": problem.query, "k": problem.key, "v": problem.value},
+                                    {"y": problem.new_context()})
+        return call, lambda: result("y")
+
+
+class OnnxRuntimeOwn(OnnxRuntime):
+    def attention(self, problem):
+        if problem.dtype != "f32" or problem.window >= 0 or problem.starts is not None:
+            return None
+        flat = lambda x: numpy.ascontiguousarray(x.transpose(0, 2, 1, 3).reshape(1, x.shape[2], -1))
+        query, key, value = map(flat, (problem.query, problem.key, problem.value))
+        output = {"y": numpy.zeros_like(query)}
+        make = self.onnx.helper.make_node
+        counts = {"l": numpy.array([problem.keys - 1], numpy.int32), "t": numpy.array(problem.keys, numpy.int32)}
+        heads = {"num_heads": problem.heads, "kv_num_heads": problem.key_heads, "domain": "com.microsoft"}
+        if problem.queries == 1:
+            node = make("GroupQueryAttention", ["q", "k", "v", "pk", "pv", "l", "t"], ["y", "ok", "ov"], **heads)
+            feeds = {"q": query, "k": key[:, -1:].copy(), "v": value[:, -1:].copy(), "pk": problem.key,
+                     "pv": problem.value, **counts}
+            call, result = self.session(node, feeds, {**output, "ok": "pk", "ov": "pv"})
+        elif problem.causal and problem.queries == problem.keys:
+            node = make("GroupQueryAttention", ["q", "k", "v", "", "", "l", "t"], ["y", "ok", "ov"], **heads)
+            cache = {"ok": numpy.zeros_like(problem.key), "ov": numpy.zeros_like(problem.value)}
+            call, result = self.session(node, {"q": query, "k": key, "v": value, **counts}, {**output, **cache})
+        elif not problem.causal and problem.heads == problem.key_heads:
+            node = make("MultiHeadAttention", ["q", "k", "v"], ["y"], num_heads=problem.heads, domain="com.microsoft")
+            call, result = self.session(node, {"q": query, "k": key, "v": value}, output)
+        else:
+            return None
+        return call, lambda: result("y").reshape(1, problem.queries, problem.heads, -1).transpose(0, 2, 1, 3)
+
+
+class Ggml:
+    def __init__(self, threads):
+        folder = pathlib.Path(sys.prefix) / "ggml"
+        self.library = ctypes.CDLL(str(folder / "libggml_attention.so"))
+        self.library.ggml_attention_new.restype = ctypes.c_void_p
+        self.library.ggml_attention_compute.argtypes = [ctypes.c_void_p]
+        self.version = (folder / "version").read_text(encoding="utf-8").strip()
+        self.threads = threads
+
+    def attention(self, problem):
+        if problem.dtype != "f32" or problem.window >= 0 or problem.starts is not None:
+            return None
+        output = numpy.zeros((1, problem.queries, problem.heads, problem.depth), numpy.float32)
+        extents = numpy.array([problem.heads, problem.key_heads, problem.queries, problem.keys, problem.depth],
+                              numpy.int64)
+        arrays = (problem.query, problem.key, problem.value, output, extents)
+        graph = self.library.ggml_attention_new(*(ctypes.c_void_p(x.ctypes.data) for x in arrays),
+                                                int(problem.causal), self.threads)
+        return (lambda: self.library.ggml_attention_compute(graph)), lambda: output.transpose(0, 2, 1, 3)
+
+
+KINDS = {"torch": Torch, "onnxruntime": OnnxRuntime, "onnxruntime own": OnnxRuntimeOwn, "ggml": Ggml, "numpy": NumPy}
+
+
+def rivals(threads):
+    """Every rival that is installed; a name on standard error for each that is not."""
+    found = {}
+    for name, kind in KINDS.items():
+        try:
+            found[name] = kind(threads)
+        except (ImportError, OSError) as error:
+            print(f"compare.py: without {name}: {error}", file=sys.stderr)
+    return found

@@ -1,0 +1,237 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The rows of the benchmark: each a function here that yields its cases, each case a handful of contenders.
+
+    row      "prefill", "decode", …: what --rows chooses
+    case     one shape; its contenders are taken in turn, round by round (compare.py)
+    figure   GFLOP/s of useful operations, or GB/s of cache read, of one contender in one round
+
+A contender is a function that returns its figure. Names: Regard's begin with "regard", causal ones end with "causal";
+peak, bf16 peak, sgemm and read are the yardsticks. promises.py computes the bars from these names.
+Read next: problem.py, promises.py."""
+
+import dataclasses
+import pathlib
+import time
+
+import numpy
+
+from problem import Problem
+
+SGEMM = 2048
+MAP_CELLS, TOP_KEYS = 512, 8
+
+
+@dataclasses.dataclass
+class Case:
+    row: str
+    label: str
+    unit: str = "GFLOP/s"
+    contenders: dict = dataclasses.field(default_factory=dict)  # name: function that returns its figure
+    every: dict = dataclasses.field(default_factory=dict)       # name: taken in each n-th round only
+    errors: dict = dataclasses.field(default_factory=dict)      # name: function: in units of u · Σ p |v|
+    memory: dict = dataclasses.field(default_factory=dict)      # name: (workspace, one packed copy) in bytes
+    against: dict = dataclasses.field(default_factory=dict)     # name: which of Regard's does the same work
+
+
+def timed(amount, call):
+    """A contender: one call, in billions of operations or bytes a second."""
+    def contender():
+        begin = time.perf_counter()
+        call()
+        return amount / (time.perf_counter() - begin) / 1e9
+    return contender
+
+
+class Suite:
+    def __init__(self, regard, rivals, quick):
+        self.regard, self.rivals, self.quick = regard, rivals, quick
+        random = numpy.random.default_rng(1)
+        self.left, self.right = (random.standard_normal((SGEMM, SGEMM), dtype=numpy.float32) for _ in range(2))
+        self.product = numpy.zeros((SGEMM, SGEMM), numpy.float32)
+        self.sgemm = timed(2 * SGEMM**3, lambda: numpy.matmul(self.left, self.right, out=self.product))
+
+    # ---- what most cases are made of
+
+    def add(self, case, name, problem, amount=None, call=None, context=None):
+        """Regard's forward of a problem, by the C interface, or another call that writes the context."""
+        context = problem.new_context() if context is None else context
+        case.contenders[name] = timed(amount or problem.operations, call or self.regard.forward(problem, context))
+        case.errors[name] = lambda: problem.error(context)
+        if call is None:
+            case.memory[name] = (self.regard.workspace(problem, context), problem.packed_bytes)
+
+    def add_rivals(self, case, problem, suffix="", amount=None, without=(), every=1, ours="regard"):
+        for name, rival in self.rivals.items():
+            found = None if name in without else rival.attention(problem)
+            if found is not None:
+                call, result = found
+                case.contenders[name + suffix] = timed(amount or problem.operations, call)
+                case.errors[name + suffix] = lambda problem=problem, result=result: problem.error(result())
+                case.every[name + suffix] = every
+                case.against[name + suffix] = ours + suffix
+
+    def add_yardsticks(self, case):
+        case.contenders |= {"peak": self.regard.peak, "sgemm": self.sgemm}
+
+    # ---- the rows
+
+    def prefill(self):
+        for length in (1024, 4096):
+            for depth in (64, 128):
+                case = Case("prefill", f"S {length}, D {depth}")
+                self.add_yardsticks(case)
+                full = Problem(8, length, length, depth)
+                causal = full.variant(causal=True)
+                self.add(case, "regard", full)
+                self.add(case, "regard causal", causal)
+                # What no bar needs and what takes long has every fourth turn.
+                self.add_rivals(case, full, without=("ggml", "numpy"))
+                self.add_rivals(case, causal, " causal", without=("ggml",))
+                for name in ("ggml", "numpy"):
+                    self.add_rivals(case, full, without=set(self.rivals) - {name}, every=1 if length < 4096 else 4)
+                yield case
+
+    def long(self):
+        for depth in (64, 128):
+            case = Case("long", f"S 16384, D {depth}")
+            self.add_yardsticks(case)
+            full = Problem(8, 16384, 16384, depth)
+            self.add(case, "regard", full)
+            if depth == 64:
+                self.add(case, "regard causal", full.variant(causal=True))
+            self.add(case, "regard one head", Problem(1, 16384, 16384, depth))
+            yield case
+
+    def window(self):
+        problem = Problem(8, 4096, 4096, 64, causal=True, window=511)
+        case = Case("window", "S 4096, D 64, causal, the last 512 keys")
+        case.contenders["peak"] = self.regard.peak
+        self.add(case, "regard", problem)
+        self.add_rivals(case, problem)
+        yield case
+
+    def short(self):
+        short = Problem(64, 128, 128, 64)
+        case = Case("short", "S 128, 64 heads, D 64")
+        case.contenders["peak"] = self.regard.peak
+        self.add(case, "regard", short)
+        self.add(case, "regard S 4096", Problem(8, 4096, 4096, 64))
+        self.add_rivals(case, short)
+        yield case
+
+    def decode(self):
+        for key_heads in (32, 8):
+            yield self._decode("decode", Problem(32, 1, 8192, 128, key_heads=key_heads))
+
+    def _decode(self, row, problem):
+        """Packed caches of three types and plain tensors; the figure of each counts the bytes of its own type."""
+        grouped = problem.heads > problem.key_heads
+        case = Case(row, f"{problem.heads} heads, {problem.key_heads} of keys, S {problem.keys}, D {problem.depth}", "GB/s")
+        case.contenders["read"] = lambda: self.regard.read(read_bytes())
+        for cache_type, element in (("f32", 4.0), ("bf16", 2.0), ("int8", 1.0 + 4.0 / problem.depth)):
+            self._add_cache(case, f"regard packed {cache_type}", problem, cache_type, problem.cache_bytes(element))
+        if grouped:
+            alone = dataclasses.replace(problem, heads=problem.key_heads)
+            self._add_cache(case, "regard packed f32, 1 query head", alone, "f32", alone.cache_bytes())
+        self.add(case, "regard plain f32", problem, problem.cache_bytes())
+        halved = dataclasses.replace(problem, dtype="bf16")
+        self.add(case, "regard plain bf16", halved, halved.cache_bytes(2.0))
+        self.add_rivals(case, problem, amount=problem.cache_bytes(), ours="regard packed f32")
+        self.add_rivals(case, halved, " bf16", amount=halved.cache_bytes(2.0), ours="regard packed")
+        return case
+
+    def _add_cache(self, case, name, problem, cache_type, amount, page_keys=0):
+        context = problem.new_context()
+        call, count = self.regard.decode(problem, context, cache_type, page_keys)
+        self.add(case, name, problem, amount, call, context)
+        case.memory[name] = (count(), 0)
+
+    def paged(self):
+        problem = Problem(32, 1, 8192, 128, key_heads=8)
+        case = Case("paged", "32 heads, 8 of keys, S 8192, D 128, f32", "GB/s")
+        case.contenders["read"] = lambda: self.regard.read(read_bytes())
+        for page_keys in (0, 32, 256):
+            name = f"regard pages of {page_keys}" if page_keys else "regard contiguous"
+            self._add_cache(case, name, problem, "f32", problem.cache_bytes(), page_keys)
+        yield case
+
+    def varlen(self):
+        lengths = (17, 2048, 300, 64, 1500, 128, 777, 1, 512, 96, 1024, 33, 640, 256, 450, 346)
+        packed = Problem(8, sum(lengths), sum(lengths), 64, lengths=lengths)
+        case = Case("varlen", f"{len(lengths)} sequences of 1 to 2048, {sum(lengths)} in all, 8 heads, D 64")
+        case.contenders["peak"] = self.regard.peak
+        self.add(case, "regard", packed)
+        self.add(case, "regard causal", packed.variant(causal=True))
+        self.add_rivals(case, packed)
+        self.add_rivals(case, packed.variant(causal=True), " causal")
+        yield case
+
+    def inspect(self):
+        length = 2048 if self.quick else 8192
+        full = Problem(8, length, length, 64)
+        for problem, suffix in ((full, ""), (full.variant(causal=True), ", causal")):
+            case = Case("inspect", f"S {length}, 8 heads, D 64{suffix}")
+            case.contenders["peak"] = self.regard.peak
+            self.add(case, "regard", problem)
+            context = problem.new_context()
+            row_max, row_sum = (numpy.zeros((1, 8, length), numpy.float32) for _ in range(2))
+            mass = numpy.zeros((1, 8, length), numpy.float32)
+            cells = numpy.zeros((1, 8, MAP_CELLS, MAP_CELLS), numpy.float32)
+            forward = self.regard.forward(problem, context, row_max, row_sum)
+            columns = self.regard.columns(problem, row_max, row_sum, mass, cells)
+
+            def both(forward=forward, columns=columns):
+                forward()
+                columns()
+
+            self.add(case, "regard columns", problem, None, both, context)
+            both()
+            count = self.regard.columns(problem, row_max, row_sum, mass, cells, count=1)
+            case.memory["regard columns"] = (count(), problem.packed_bytes + 8.0 * cells.size)
+            counted = problem.new_context()
+            call, count = self.regard.statistics(problem, counted, TOP_KEYS)
+            self.add(case, "regard statistics", problem, None, call, counted)
+            case.memory["regard statistics"] = (count(), problem.packed_bytes)
+            yield case
+
+    def linear(self):
+        for rows, inputs, outputs in ((SGEMM, SGEMM, SGEMM), (512, 768, 3072)):
+            left, right = self.left[:rows, :inputs].copy(), numpy.resize(self.right, (inputs, outputs))
+            product, output = (numpy.zeros((rows, outputs), numpy.float32) for _ in range(2))
+            amount = 2.0 * rows * inputs * outputs
+            case = Case("linear", f"({rows}, {inputs}) · ({inputs}, {outputs})")
+            case.against = {"sgemm": "regard", "torch": "regard"}
+            case.contenders |= {
+                "peak": self.regard.peak,
+                "sgemm": timed(amount, lambda a=left, b=right, out=product: numpy.matmul(a, b, out=out)),
+                "regard": timed(amount, self.regard.linear(left, right, output))}
+            if "torch" in self.rivals:
+                torch = self.rivals["torch"].torch
+                a, b, c = map(torch.from_numpy, (left, right, numpy.zeros_like(product)))
+                case.contenders["torch"] = timed(amount, lambda a=a, b=b, c=c: torch.matmul(a, b, out=c))
+            yield case
+
+    def bf16(self):
+        for depth in (64, 128):
+            halved = Problem(8, 4096, 4096, depth, dtype="bf16")
+            whole = dataclasses.replace(halved, dtype="f32")
+            case = Case("bf16", f"S 4096, D {depth}")
+            case.contenders["peak"] = self.regard.peak
+            if self.regard.bf16_peak() > 0:
+                case.contenders["bf16 peak"] = self.regard.bf16_peak
+            self.add(case, "regard", halved)
+            self.add(case, "regard f32", whole)
+            self.add_rivals(case, halved)
+            yield case
+
+
+ROWS = ("prefill", "long", "window", "short", "decode", "paged", "varlen", "inspect", "linear", "bf16")
+
+
+def read_bytes():
+    """Four times the third-level cache, or 256 MiB where none is known."""
+    path = pathlib.Path("/sys/devices/system/cpu/cpu0/cache/index3/size")
+    try:
+        return 4 * 1024 * int(path.read_text(encoding="ascii").strip().removesuffix("K"))
+    except (OSError, ValueError):
+        return 256 << 20
