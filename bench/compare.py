@@ -8,7 +8,8 @@ is measured stands in suite.py, a row each; who else is measured, in rivals.py.
 
 One round runs each contender once, 5 ms idle before each; the next round begins with the next contender. Outputs were
 written before, packing is inside the timed call, caches are warm: everything has run once untimed, and every answer has
-been compared with one in double. Rounds go on for --seconds a case: --rounds at most, and at least four.
+been compared with one in double. Rounds go on for --seconds a case (a multiple where suite.py says so): --rounds at most,
+and at least four.
 """
 
 import argparse
@@ -45,14 +46,9 @@ def environment(threads, isa):
     return settings
 
 
-def in_turn(case, seconds, most_rounds):
-    """{name: [figure of each round, or None where it had no turn]}, as many rounds as fit."""
+def in_turn(case, rounds):
+    """{name: [figure of each round, or None where it had no turn]}"""
     names = list(case.contenders)
-    begin = time.perf_counter()
-    for name in names:
-        case.contenders[name]()
-    of_a_round = time.perf_counter() - begin + IDLE_SECONDS * len(names)
-    rounds = max(FEWEST_ROUNDS, min(most_rounds, int(seconds / of_a_round)))
     figures = {name: [None] * rounds for name in names}
     for turn in range(rounds):
         first = turn % len(names)
@@ -63,14 +59,18 @@ def in_turn(case, seconds, most_rounds):
     return figures
 
 
-def measure(case, seconds, rounds):
+def measure(case, seconds, most_rounds):
+    of_a_round = 0.0
     for name, contender in case.contenders.items():
+        begin = time.perf_counter()
         contender()
+        of_a_round += (time.perf_counter() - begin) / case.every.get(name, 1) + IDLE_SECONDS
         error = case.errors.get(name, lambda: 0.0)()
         if not error < (LARGEST_ROUNDED_ERROR if "bf16" in name or "int8" in name else LARGEST_ERROR):
             sys.exit(f"compare.py: {case.row}, {case.label}: {name} is wrong by {error:g} u · Σ p |v|")
+    rounds = max(FEWEST_ROUNDS, min(most_rounds, int(case.weight * seconds / of_a_round)))
     errors = {name: round(error(), 2) for name, error in case.errors.items()}
-    return {"row": case.row, "case": case.label, "unit": case.unit, "figures": in_turn(case, seconds, rounds),
+    return {"row": case.row, "case": case.label, "unit": case.unit, "figures": in_turn(case, rounds),
             "against": case.against, "errors": errors,
             "memory": {name: list(map(int, pair)) for name, pair in case.memory.items()}}
 
@@ -95,7 +95,7 @@ def arguments():
     parser.add_argument("--quick", action="store_true", help="a second for each case, smaller where one takes longer")
     parser.add_argument("--threads", type=int, default=2, help="default 2, as the bars are stated")
     parser.add_argument("--rounds", type=int, default=30, help="at most; default 30")
-    parser.add_argument("--seconds", type=float, default=9.0, help="for each case; default 9")
+    parser.add_argument("--seconds", type=float, default=8.0, help="for each case; default 8")
     parser.add_argument("--isa", choices=("generic", "avx2", "avx512", "avx512_bf16"), help="default: the best one")
     parser.add_argument("--json", type=pathlib.Path, help="a file for every round's figure, written after each case")
     given = parser.parse_args()

@@ -24,7 +24,8 @@ class Picture:
         self.height, self.title, self.marks = height, title, []
 
     def text(self, x, y, words, colour=INK, anchor="start", size=13):
-        self.marks.append(f'<text x="{x:.1f}" y="{y:.1f}" fill="{colour}" text-anchor="{anchor}" font-size="{size}">'
+        self.marks.append(f'<text x="{x:.1f}" y="{y:.1f}" fill="{colour}" text-anchor="{anchor}" font-size="{size}" '
+                          f'paint-order="stroke" stroke="#ffffff" stroke-width="3">'
                           f"{html.escape(words)}</text>")
 
     def line(self, points, colour, width=1.0, dashes=""):
@@ -127,7 +128,7 @@ def rivals(run):
         if name == "regard" or any(name in times for _, times in rows):
             picture.dot(along + 5, 47, COLOURS[name])
             picture.text(along + 14, 51, NAMES[name], COLOURS[name], size=12)
-            along += 34 + 7.0 * len(NAMES[name])
+            along += 36 + 7.4 * len(NAMES[name])
     for value in (0.5, 1, 2, 3, 5, 10, 20):
         if narrowest <= value <= widest:
             picture.line([(x(value), top - 14), (x(value), bottom)], COLOURS["regard"] if value == 1 else GRID,

@@ -26,6 +26,7 @@ class Case:
     row: str
     label: str
     unit: str = "GFLOP/s"
+    weight: float = 1.0  # times --seconds
     contenders: dict = dataclasses.field(default_factory=dict)  # name: function that returns its figure
     every: dict = dataclasses.field(default_factory=dict)       # name: taken in each n-th round only
     errors: dict = dataclasses.field(default_factory=dict)      # name: function: in units of u · Σ p |v|
@@ -78,7 +79,7 @@ class Suite:
     def prefill(self):
         for length in (1024, 4096):
             for depth in (64, 128):
-                case = Case("prefill", f"S {length}, D {depth}")
+                case = Case("prefill", f"S {length}, D {depth}", weight=1 if length < 4096 else 3)
                 self.add_yardsticks(case)
                 full = Problem(8, length, length, depth)
                 causal = full.variant(causal=True)
@@ -170,7 +171,7 @@ class Suite:
         length = 2048 if self.quick else 8192
         full = Problem(8, length, length, 64)
         for problem, suffix in ((full, ""), (full.variant(causal=True), ", causal")):
-            case = Case("inspect", f"S {length}, 8 heads, D 64{suffix}")
+            case = Case("inspect", f"S {length}, 8 heads, D 64{suffix}", weight=2)
             case.contenders["peak"] = self.regard.peak
             self.add(case, "regard", problem)
             context = problem.new_context()
@@ -215,7 +216,7 @@ class Suite:
         for depth in (64, 128):
             halved = Problem(8, 4096, 4096, depth, dtype="bf16")
             whole = dataclasses.replace(halved, dtype="f32")
-            case = Case("bf16", f"S 4096, D {depth}")
+            case = Case("bf16", f"S 4096, D {depth}", weight=1.5)
             case.contenders["peak"] = self.regard.peak
             if self.regard.bf16_peak() > 0:
                 case.contenders["bf16 peak"] = self.regard.bf16_peak
