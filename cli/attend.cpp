@@ -158,7 +158,8 @@ double needed_bytes(Inputs& inputs, const Extents& e, const AttendText& text, co
   }
   if (text.inspect)
     bytes += inspect_bytes({e.batch, e.heads, e.queries, e.depth}, e.keys, e.cells,
-                           npy_type_bytes(inputs.at("--query").file.type()));
+                           npy_type_bytes(inputs.at("--query").file.type()), row_top_keys(settings.inspect, e.keys),
+                           !text.save.empty());
   bytes += 6 * page_bytes(inputs, text, settings);  // its arrays, their text, the JSON, the page
   // The library packs a wave of heads at a time: 32 MiB, or one head where that is more.
   constexpr double kWave = 32.0 * (1 << 20);
@@ -191,8 +192,10 @@ void write_array(OutputFiles& files, std::size_t file, const Tensor<T, Rank>& te
   // The leading axes that the query lacks are 1: they are left out.
   const auto& shape = tensor.shape();
   const std::size_t kept = rank - 4 + static_cast<std::size_t>(Rank);
-  const std::string header =
-      npy_header(std::is_same_v<T, float> ? NpyType::float32 : NpyType::float64, std::span(shape).last(kept));
+  const std::string header = npy_header(std::is_same_v<T, Index>   ? NpyType::int64
+                                        : std::is_same_v<T, float> ? NpyType::float32
+                                                                   : NpyType::float64,
+                                        std::span(shape).last(kept));
   files.write(file, header.data(), header.size());
   // In pieces, so that a slow disk can be watched.
   constexpr Index kPiece = Index{1} << 22;
@@ -250,6 +253,8 @@ void compute(const AttendText& text, const AttendSettings& settings, Inputs& inp
   outputs.lse = lse.view();
   outputs.sink_weights = sink_weights.view();
   if (!chosen_rows) outputs.weights = weights.view();
+  RowStatistics<T> statistics;
+  if (text.inspect) statistics = {rows, row_top_keys(settings.inspect, e.keys), !text.save.empty()};
   Runtime runtime;
   runtime.num_threads = settings.threads;
 
@@ -257,7 +262,12 @@ void compute(const AttendText& text, const AttendSettings& settings, Inputs& inp
   {
     Progress progress("attention");
     runtime.progress = progress.report();
-    attention_forward<T>(q, k, view_of<T, 4>(value), outputs, options.options, runtime);
+    const auto v = view_of<T, 4>(value);
+    if (text.inspect) {
+      attention_with_statistics<T>(q, k, v, outputs, statistics.views(), options.options, runtime);
+    } else {
+      attention_forward<T>(q, k, v, outputs, options.options, runtime);
+    }
   }
   if (chosen_rows && !text.weights.empty()) {
     WeightsRequest<T> request;
@@ -273,7 +283,7 @@ void compute(const AttendText& text, const AttendSettings& settings, Inputs& inp
     Progress progress("inspection");
     runtime.progress = progress.report();
     inspected = inspect<T>(q, k, {.row_max = row_max.view(), .row_sum = row_sum.view()}, settings.inspect, e.cells,
-                           options.options, runtime);
+                           statistics.views(), options.options, runtime);
     done.inspection = inspected.heads;
   }
   done.seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count();
@@ -294,6 +304,11 @@ void compute(const AttendText& text, const AttendSettings& settings, Inputs& inp
   write("--weights", weights);
   write("--column-mass", inspected.column_mass);
   write("--coarse-map", inspected.coarse_map);
+  write("--entropy", statistics.entropy);
+  write("--largest-weight", statistics.largest_weight);
+  write("--mean-distance", statistics.mean_distance);
+  write("--top-keys", statistics.top_keys);
+  write("--top-weights", statistics.top_weights);
   if (to.folder) write_pictures(inspected, settings.inspect.map_scale, to.folder->path(), to.files);
   if (const auto number = to.numbers.find("--html"); number != to.numbers.end()) {
     runtime.progress = {};
@@ -413,7 +428,9 @@ void attend(const AttendText& text) {
   if (text.json) {
     write_stdout(json);
   } else if (text.inspect) {
-    write_stdout(render_inspection_text(done.inspection, {.width = output_width(), .unicode = terminal_is_unicode()}) +
+    write_stdout(render_inspection_text(
+                     done.inspection,
+                     {.width = output_width(), .unicode = terminal_is_unicode(), .one_line = text.top.empty()}) +
                  files_text(text));
   }
   to.files.commit();

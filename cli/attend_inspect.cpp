@@ -39,25 +39,59 @@ std::array<Index, 2> inspect_cells(const InspectSettings& settings, const std::a
 }
 
 double inspect_bytes(const std::array<Index, 4>& query, Index num_keys, const std::array<Index, 2>& cells,
-                     Index bytes_per_number) {
+                     Index bytes_per_number, Index num_top_keys, bool of_rows) {
   const double heads = static_cast<double>(query[0]) * static_cast<double>(query[1]);
   const double map = static_cast<double>(cells[0]) * static_cast<double>(cells[1]);
+  const double size = static_cast<double>(bytes_per_number);
+  const double of_row = of_rows ? 3 * size + static_cast<double>(num_top_keys) * (size + sizeof(Index)) : 0;
   // The library adds the cells up in double.
-  return heads * (static_cast<double>(num_keys) * static_cast<double>(bytes_per_number) +
+  return heads * (static_cast<double>(query[2]) * of_row +
+                  static_cast<double>(num_keys) * static_cast<double>(bytes_per_number) +
                   map * static_cast<double>(bytes_per_number + Index{sizeof(double)}));
+}
+
+Index row_top_keys(const InspectSettings& settings, Index num_keys) {
+  return std::min({settings.heads.top, kAttentionMostTopKeys, num_keys});
+}
+
+template <class T>
+RowStatistics<T>::RowStatistics(const std::array<Index, 3>& rows, Index num_top_keys, bool of_rows) {
+  const std::array<Index, 2> heads{rows[0], rows[1]};
+  for (Tensor<T, 2>* means : {&head_entropy, &head_largest_weight, &head_mean_distance}) *means = Tensor<T, 2>(heads);
+  if (!of_rows) return;
+  for (Tensor<T, 3>* of_row : {&entropy, &largest_weight, &mean_distance}) *of_row = Tensor<T, 3>(rows);
+  if (num_top_keys == 0) return;
+  const std::array<Index, 4> top{rows[0], rows[1], rows[2], num_top_keys};
+  top_keys = Tensor<Index, 4>(top);
+  top_weights = Tensor<T, 4>(top);
+}
+
+template <class T>
+AttentionStatistics<T> RowStatistics<T>::views() {
+  AttentionStatistics<T> views;
+  views.top_keys = top_keys.view();
+  views.top_weights = top_weights.view();
+  views.entropy = entropy.view();
+  views.largest_weight = largest_weight.view();
+  views.mean_distance = mean_distance.view();
+  views.head_entropy = head_entropy.view();
+  views.head_largest_weight = head_largest_weight.view();
+  views.head_mean_distance = head_mean_distance.view();
+  return views;
 }
 
 template <class T>
 Inspected<T> inspect(const TensorView<const T, 4>& query, const TensorView<const T, 4>& key,
                      const ColumnsRequest<T>& request, const InspectSettings& settings,
-                     const std::array<Index, 2>& cells, const AttentionOptions<T>& options, const Runtime& runtime) {
+                     const std::array<Index, 2>& cells, const AttentionStatistics<T>& statistics,
+                     const AttentionOptions<T>& options, const Runtime& runtime) {
   const auto [batch, heads, queries, depth] = query.shape;
   Inspected<T> inspected{
       Tensor<T, 3>({batch, heads, key.shape[2]}), Tensor<T, 4>({batch, heads, cells[0], cells[1]}), {}};
   attention_columns<T>(query, key, request,
                        {.column_mass = inspected.column_mass.view(), .coarse_map = inspected.coarse_map.view()},
                        options, runtime);
-  inspected.heads = inspect_heads<T>(inspected.column_mass.view(), queries, settings.heads);
+  inspected.heads = inspect_heads<T>(inspected.column_mass.view(), queries, settings.heads, statistics);
   inspected.heads.cells = cells;
   return inspected;
 }
@@ -89,12 +123,15 @@ void write_pictures(const Inspected<T>& inspected, MapScale scale, const std::fi
 
 template void write_pictures<float>(const Inspected<float>&, MapScale, const std::filesystem::path&, OutputFiles&);
 template void write_pictures<double>(const Inspected<double>&, MapScale, const std::filesystem::path&, OutputFiles&);
+template struct RowStatistics<float>;
+template struct RowStatistics<double>;
 template Inspected<float> inspect<float>(const TensorView<const float, 4>&, const TensorView<const float, 4>&,
                                          const ColumnsRequest<float>&, const InspectSettings&,
-                                         const std::array<Index, 2>&, const AttentionOptions<float>&, const Runtime&);
+                                         const std::array<Index, 2>&, const AttentionStatistics<float>&,
+                                         const AttentionOptions<float>&, const Runtime&);
 template Inspected<double> inspect<double>(const TensorView<const double, 4>&, const TensorView<const double, 4>&,
                                            const ColumnsRequest<double>&, const InspectSettings&,
-                                           const std::array<Index, 2>&, const AttentionOptions<double>&,
-                                           const Runtime&);
+                                           const std::array<Index, 2>&, const AttentionStatistics<double>&,
+                                           const AttentionOptions<double>&, const Runtime&);
 
 }  // namespace regard::program

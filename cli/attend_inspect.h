@@ -21,9 +21,25 @@ namespace regard::program {
 std::array<Index, 2> inspect_cells(const InspectSettings& settings, const std::array<Index, 4>& query,
                                    const std::array<Index, 4>& key);
 
-// Of sums and maps, without the keys that attention_columns packs. In double, where no product can overflow.
+// Of sums, maps and statistics, without the keys that attention_columns packs. In double, where no product can
+// overflow.
 double inspect_bytes(const std::array<Index, 4>& query, Index num_keys, const std::array<Index, 2>& cells,
-                     Index bytes_per_number);
+                     Index bytes_per_number, Index num_top_keys, bool of_rows);
+// Of each row, for top_keys.npy.
+Index row_top_keys(const InspectSettings& settings, Index num_keys);
+
+// What the forward pass says of rows and heads. Arrays of rows are for files only.
+template <class T>
+struct RowStatistics {
+  Tensor<Index, 4> top_keys;
+  Tensor<T, 4> top_weights;
+  Tensor<T, 3> entropy, largest_weight, mean_distance;
+  Tensor<T, 2> head_entropy, head_largest_weight, head_mean_distance;
+
+  RowStatistics() = default;
+  RowStatistics(const std::array<Index, 3>& rows, Index num_top_keys, bool of_rows);
+  AttentionStatistics<T> views();
+};
 
 template <class T>
 struct Inspected {
@@ -43,6 +59,7 @@ void write_pictures(const Inspected<T>& inspected, MapScale scale, const std::fi
 template <class T>
 Inspected<T> inspect(const TensorView<const T, 4>& query, const TensorView<const T, 4>& key,
                      const ColumnsRequest<T>& request, const InspectSettings& settings,
-                     const std::array<Index, 2>& cells, const AttentionOptions<T>& options, const Runtime& runtime);
+                     const std::array<Index, 2>& cells, const AttentionStatistics<T>& statistics,
+                     const AttentionOptions<T>& options, const Runtime& runtime);
 
 }  // namespace regard::program

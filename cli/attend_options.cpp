@@ -213,10 +213,15 @@ std::vector<NamedPath> AttendText::outputs() const {
 
 std::vector<NamedPath> AttendText::saved() const {
   if (save.empty()) return {};
-  const std::filesystem::path folder(save);
-  return {{"--column-mass", folder / "column_mass.npy"},
-          {"--coarse-map", folder / "coarse_map.npy"},
-          {"--inspect-json", folder / "inspect.json"}};
+  std::vector<NamedPath> paths;
+  for (const std::string name : {"column_mass", "coarse_map", "entropy", "largest_weight", "mean_distance", "top_keys",
+                                 "top_weights", "inspect_json"}) {
+    if (top == "0" && name.starts_with("top_")) continue;
+    std::string option = "--" + name;
+    std::replace(option.begin(), option.end(), '_', '-');
+    paths.push_back({option, std::filesystem::path(save) / (name == "inspect_json" ? "inspect.json" : name + ".npy")});
+  }
+  return paths;
 }
 
 InputKind kind_of_input(std::string_view option) {
@@ -275,11 +280,12 @@ CLI::App* add_attend_options(CLI::App& app, AttendText& text) {
       ->group(inspection);
   add("--save", &AttendText::save, "FOLDER", inspection,
       "write a picture of each head; column_mass.npy,\n(B, H, S), the weight on each key; coarse_map.npy,\n"
-      "(B, H, rows, columns), means of weights; inspect.json");
+      "(B, H, rows, columns), means of weights; and more:\ndocs/inspect.md");
   add("--cells", &AttendText::cells, "N|ROWS,COLUMNS", inspection, "cells of a map (default: up to 512 each way)");
   add("--map-scale", &AttendText::map_scale, "log|linear", inspection,
       "colours of the pictures: over four powers of ten\n(default), or in proportion");
-  add("--top", &AttendText::top, "N", inspection, "heavy hitters of each head (default: 5)");
+  add("--top", &AttendText::top, "N", inspection,
+      "heavy hitters of each head, and of each query in\nfiles (default: 5; in text, those that fit a line)");
   add("--weight-on", &AttendText::weight_on, "KEY,KEY", inspection,
       "keys whose share is given in any case, counted from\n0 (default: 0)");
   add("--threads", &AttendText::threads, "N", "RUNNING", "0: one for each core (default)");

@@ -39,6 +39,7 @@ def means(weights, rows, columns):
                      for a in range(rows)]).transpose(*range(2, weights.ndim), 0, 1)
 
 
+ARRAYS = ("column_mass", "coarse_map", "entropy", "largest_weight", "mean_distance", "top_keys", "top_weights")
 CASES = {
     "plain": (((40, 8), (50, 8)), [], {}),
     "causal": (((2, 40, 8), (2, 40, 8)), ["--causal", "--cells", "7"], {"causal": True}),
@@ -63,7 +64,7 @@ def test_sums_and_means_are_numpys(name, tmp_path):
     mass, cells = np.load(tmp_path / "out/column_mass.npy"), np.load(tmp_path / "out/coarse_map.npy")
     pictures = [f"head-{h}.png" if weights.shape[0] == 1 else f"batch-{b}-head-{h}.png"
                 for b in range(weights.shape[0]) for h in range(weights.shape[1])]
-    assert sorted(os.listdir(tmp_path / "out")) == sorted(["coarse_map.npy", "column_mass.npy", "inspect.json", *pictures])
+    assert sorted(os.listdir(tmp_path / "out")) == sorted([f"{name}.npy" for name in ARRAYS] + ["inspect.json", *pictures])
     assert mass.dtype == cells.dtype == dtype and mass.ndim == axes - 1 and cells.ndim == axes
     length, keys = weights.shape[2:]
     assert mass.shape[-1] == keys and list(cells.shape[-2:]) == report["inspect"]["cells"]
@@ -86,6 +87,22 @@ def test_sums_and_means_are_numpys(name, tmp_path):
         assert np.array_equal(np.array(head["mass"], dtype), flat[n][order])
         assert np.allclose(head["share"], flat[n][order] / length, rtol=1e-7)
         assert np.allclose(head["weight_on"], flat[n][chosen] / length, rtol=1e-7)
+        for name in ("entropy", "largest_weight", "mean_distance"):
+            assert head[name] == pytest.approx(np.load(tmp_path / f"out/{name}.npy").reshape(-1, length)[n].mean(dtype=np.float64), rel=1e-5)
+    rows = {name: np.load(tmp_path / f"out/{name}.npy").reshape(weights.shape[:3] + ((-1,) if name.startswith("top") else ()))
+            for name in ARRAYS[2:]}
+    with np.errstate(divide="ignore", invalid="ignore"):
+        entropy = -np.where(weights > 0, weights * np.log(weights), 0).sum(axis=3)
+    position = np.arange(length) + settings.get("offset", [0])[0]
+    distance = (weights * abs(position[:, None] - np.arange(keys))).sum(axis=3)
+    for name, wanted in (("entropy", entropy), ("largest_weight", weights.max(axis=3)), ("mean_distance", distance)):
+        assert rows[name].dtype == dtype and np.allclose(rows[name], wanted, rtol=accuracy * 10, atol=accuracy * 10), name
+    count = min(top, keys)
+    order = np.argsort(-weights, axis=3, kind="stable")[..., :count]
+    assert rows["top_keys"].shape == order.shape and rows["top_keys"].dtype == np.int64
+    known = np.take_along_axis(weights, order, axis=3)
+    assert np.array_equal(np.where(known > 1e-9, rows["top_keys"], 0), np.where(known > 1e-9, order, 0))
+    assert np.allclose(rows["top_weights"], known, rtol=accuracy, atol=accuracy / 100)
     # inspect.json is what --json prints.
     assert json.loads((tmp_path / "out/inspect.json").read_text()) == report
 
@@ -157,7 +174,7 @@ def test_pictures_of_nan_and_of_nothing(tmp_path):
     np.save(tmp_path / "q.npy", arrays["q"])
     np.save(tmp_path / "mask.npy", np.array([True, False])[:, None, None] & np.ones((2, 20, 20), bool))
     text = succeed("attend", *QKV, "--mask", "mask.npy", "--inspect", "--cells", "20", "--save", "out", cwd=tmp_path).decode()
-    assert text.startswith("Head 0 has weights that are nan.\n") and text.split("\n")[4].split() == ["1", "0", "none"]
+    assert text.startswith("Head 0 has weights that are nan.\n") and text.split("\n")[4].split() == ["1", *"0000", "none"]
     cells = np.load(tmp_path / "out/coarse_map.npy")
     assert np.isnan(cells[0, 3]).all() and np.isfinite(cells[0, 4:]).all() and not cells[1].any()
     for h in range(2):
@@ -175,16 +192,22 @@ def test_text_says_the_finding_and_a_line_a_head(tmp_path):
     lines = text.split("\n")
     assert lines[0] == "Head 3 gives key 7 1.0000 of its attention, the most that any key gets in any"
     assert lines[1] == "head; spread evenly over all keys it would be .0333."
-    assert lines[3].split() == "head key 0 key 7 heavy hitters: key and share of the head's attention".split()
+    assert lines[3].split() == "head key 0 key 7 entropy largest distance heavy hitters".split()
+    said = json.loads((tmp_path / "out/inspect.json").read_text())["inspect"]["heads"]
     mass = np.load(tmp_path / "out/column_mass.npy")
     for h, line in enumerate(lines[4:8]):
         first, second = np.argsort(-mass[h], kind="stable")[:2]
         share = [f"{x / 30:.4f}".removeprefix("0") if x > 0 else "0" for x in mass[h]]
-        wanted = [str(h), share[0], share[7], str(first), share[first], str(second), share[second]]
+        means = [f"{said[h]['entropy']:.2f}", f"{said[h]['largest_weight']:.4f}".removeprefix("0"), f"{said[h]['mean_distance']:.1f}"]
+        wanted = [str(h), share[0], share[7], *means, str(first), share[first], str(second), share[second]]
         if h < 3:
             assert line.split() == wanted
     assert lines[8:] == ["", "  saved  out", ""]
     assert succeed("attend", *QKV, "--inspect", "--top", "2", "--weight-on", "0,7", cwd=tmp_path).decode() == "\n".join(lines[:8]) + "\n"
+    # Without --top a head has a line, whatever fits; with it, as many as it takes.
+    narrow = environment(COLUMNS="50")
+    assert len(succeed("attend", *QKV, "--inspect", cwd=tmp_path, env=narrow).decode().split("\n\n")[1].splitlines()) == 5
+    assert len(succeed("attend", *QKV, "--inspect", "--top", "8", cwd=tmp_path, env=narrow).decode().split("\n\n")[1].splitlines()) > 15
 
 
 def test_it_stands_beside_other_outputs_and_moves_no_bit(tmp_path):
@@ -193,7 +216,7 @@ def test_it_stands_beside_other_outputs_and_moves_no_bit(tmp_path):
     succeed("attend", *QKV, "--causal", "-o", "beside.npy", "--lse", "lse2.npy", "--inspect", "--save", "out", "--threads", "1", cwd=tmp_path)
     assert (tmp_path / "alone.npy").read_bytes() == (tmp_path / "beside.npy").read_bytes()
     assert (tmp_path / "lse.npy").read_bytes() == (tmp_path / "lse2.npy").read_bytes()
-    before = {name: (tmp_path / "out" / name).read_bytes() for name in ("column_mass.npy", "coarse_map.npy")}
+    before = {name: (tmp_path / "out" / name).read_bytes() for name in (f"{array}.npy" for array in ARRAYS)}
     # What stood there is replaced; what else stands there stays.
     (tmp_path / "out/notes.txt").write_text("mine")
     (tmp_path / "out/coarse_map.npy").write_bytes(b"old")
@@ -264,7 +287,7 @@ def test_a_picture_for_each_of_a_thousand_heads_takes_few_descriptors(tmp_path):
                           cwd=tmp_path, env=environment(), capture_output=True, timeout=110, check=False,
                           preexec_fn=lambda: resource.setrlimit(resource.RLIMIT_NOFILE, (64, 64)))
     assert done.returncode == 0 and done.stderr == b"", done.stderr
-    assert len(os.listdir(tmp_path / "out")) == 1003
+    assert len(os.listdir(tmp_path / "out")) == 1008
 
 
 def test_a_failure_leaves_no_folder(tmp_path):

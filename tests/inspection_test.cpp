@@ -119,6 +119,34 @@ TEST(Inspection, JsonHoldsTheNumbersOfTheirType) {
   EXPECT_EQ(data.find("heads")->items[0].find("heavy_hitters")->numbers.at(0), 1);
 }
 
+TEST(Inspection, ShowsTheMeansOfHeads) {
+  const Tensor<double, 3> mass = two_heads<double>();
+  Tensor<double, 2> entropy({1, 2}), largest({1, 2}), distance({1, 2});
+  entropy(0, 0) = 1.25;
+  largest(0, 1) = 1;
+  distance(0, 1) = 812.34;
+  AttentionStatistics<double> statistics;
+  statistics.head_entropy = entropy.view();
+  statistics.head_largest_weight = largest.view();
+  statistics.head_mean_distance = distance.view();
+  const Inspection made = inspect_heads<double>(mass.view(), 10, {}, statistics);
+  const std::string text = render_inspection_text(made, {.one_line = true});
+  EXPECT_TRUE(
+      text.ends_with("head   key 0   entropy   largest   distance   heavy hitters\n"
+                     "   0   .1500      1.25         0          0   1 .4000   4 .4000   0 .1500\n"
+                     "   1       0         0    1.0000      812.3   3 1.0000\n"))
+      << text;
+  const JsonValue heads = *read_json(render_inspection_json(made), "made").find("heads");
+  EXPECT_EQ(heads.items[0].find("entropy")->number, 1.25);
+  EXPECT_EQ(heads.items[1].find("largest_weight")->number, 1);
+  EXPECT_EQ(heads.items[1].find("mean_distance")->number, 812.34);
+  EXPECT_EQ(read_json(render_inspection_json(inspect_heads<double>(mass.view(), 10)), "made")
+                .find("heads")
+                ->items[0]
+                .find("entropy"),
+            nullptr);
+}
+
 TEST(Inspection, Refusals) {
   const Tensor<double, 3> mass({1, 1, 3});
   const auto message = [&](Index queries, const InspectionOptions& options) {
@@ -126,6 +154,11 @@ TEST(Inspection, Refusals) {
   };
   EXPECT_EQ(message(0, {}), "inspect_heads: num_queries is 0; expected 1 or more");
   EXPECT_EQ(message(1, {.top = -1}), "inspect_heads: top is -1; expected 0 or more");
+  Tensor<double, 2> other({1, 2});
+  AttentionStatistics<double> statistics;
+  statistics.head_entropy = other.view();
+  EXPECT_EQ(refusal<std::invalid_argument>([&] { inspect_heads<double>(mass.view(), 1, {}, statistics); }),
+            "inspect_heads: statistics have shape (1, 2); expected (1, 1)");
   EXPECT_EQ(message(1, {.weight_on = {0, 3}}), "inspect_heads: weight_on names key 3; expected keys from 0 to 2");
 }
 

@@ -2,20 +2,22 @@
 //
 // What attention on long inputs looks like, head by head: the keys that receive most, in numbers that people read.
 //
-//     attention_columns() ── column_mass (B, H, S) ──▶ inspect_heads() ──▶ render_inspection_text()   a line a head
-//                                                                     └──▶ render_inspection_json()
+//     attention_columns() ── column_mass (B, H, S) ───────────┬─▶ inspect_heads() ──▶ render_inspection_text()
+//     attention_with_statistics() ── means of each head (B, H) ┘                 └──▶ render_inspection_json()
 //
 // The share of a key is its mass divided by L: the weight that a query gives it, on average over all queries of the
 // head. Read next: docs/inspect.md, src/explain/inspection.cpp, inspect.h.
 #pragma once
 
 #include <array>
+#include <optional>
 #include <string>
 #include <type_traits>
 #include <vector>
 
 #include "regard/explain.h"
 #include "regard/export.h"
+#include "regard/inspect.h"
 #include "regard/tensor.h"
 
 namespace regard {
@@ -35,9 +37,11 @@ struct HeavyHitter {
 struct HeadInspection {
   Index batch = 0;
   Index head = 0;
-  std::vector<HeavyHitter>
-      heavy_hitters{};              // largest mass first, then lower key; NaN before all, keys without mass not
+  // Largest mass first, then lower key; NaN before all, and no keys without mass.
+  std::vector<HeavyHitter> heavy_hitters{};
   std::vector<double> weight_on{};  // shares, in the order of InspectionOptions
+  // Means over the queries that see a key.
+  std::optional<double> entropy{}, largest_weight{}, mean_distance{};
 };
 
 struct Inspection {
@@ -48,15 +52,19 @@ struct Inspection {
   std::vector<HeadInspection> heads{};  // (B · H), batch by batch
 };
 
-// column_mass (B, H, S) as attention_columns wrote it for num_queries = L queries a head.
-// Throws std::invalid_argument for a key of weight_on that is not below S, for top < 0 and num_queries < 1.
+// column_mass (B, H, S) as attention_columns wrote it for num_queries = L queries a head; of statistics the means of
+// heads (B, H), where attention_with_statistics wrote them.
+// Throws std::invalid_argument for a key of weight_on that is not below S, for top < 0, num_queries < 1 and means of
+// another shape.
 template <class T>
 REGARD_EXPORT Inspection inspect_heads(std::type_identity_t<TensorView<const T, 3>> column_mass, Index num_queries,
-                                       const InspectionOptions& options = {});
+                                       const InspectionOptions& options = {},
+                                       const AttentionStatistics<T>& statistics = {});
 
 struct InspectionText {
   int width = 80;
   bool unicode = true;
+  bool one_line = false;  // of its heavy hitters a head shows what fits one line
 };
 // The finding; then a line for each head, or more where its heavy hitters do not fit the width.
 REGARD_EXPORT std::string render_inspection_text(const Inspection& inspection, const InspectionText& options = {});

@@ -2,8 +2,8 @@
 //
 // Heavy hitters of each head, as data, text and JSON; see regard/inspection.h.
 //
-//     head   key 0   heavy hitters: key and share of the head's attention
-//        0   .3120   0 .3120   17 .0210   4091 .0102
+//     head   key 0   entropy   largest   distance   heavy hitters: key and share of …
+//        0   .3120      5.31     .4412      812.3   0 .3120   17 .0210   4091 .0102
 //
 // Read next: text.h, json_text.h.
 #include "regard/inspection.h"
@@ -18,6 +18,7 @@
 #include <stdexcept>
 
 #include "json_text.h"
+#include "regard/npy.h"
 #include "regard/text.h"
 #include "table.h"
 #include "text.h"
@@ -66,7 +67,8 @@ class InspectionRenderer {
       : s_(inspection),
         unicode_(options.unicode),
         width_(std::max(options.width, 40)),
-        has_batches_(inspection.num_batches > 1) {}
+        has_batches_(inspection.num_batches > 1),
+        one_line_(options.one_line) {}
 
   std::string render() {
     for (const std::string& line : wrap_words(finding(), width_, 0)) out_ += line + "\n";
@@ -77,6 +79,15 @@ class InspectionRenderer {
       add_column(fmt::format("key {}", s_.weight_on[n]),
                  [this, n](const HeadInspection& head) { return share_text(head.weight_on[n], 1); });
     }
+    const auto add_mean = [this](const char* name, std::optional<double> HeadInspection::* mean, int digits) {
+      if (s_.heads.empty() || !(s_.heads[0].*mean)) return;
+      add_column(name, [this, mean, digits](const HeadInspection& head) {
+        return styled_number((head.*mean).value(), {.digits = digits, .unicode = unicode_});
+      });
+    };
+    add_mean("entropy", &HeadInspection::entropy, 2);
+    add_mean("largest", &HeadInspection::largest_weight, 4);
+    add_mean("distance", &HeadInspection::mean_distance, 1);
     table();
     return std::move(out_);
   }
@@ -146,6 +157,7 @@ class InspectionRenderer {
       for (const HeavyHitter& hitter : hitters) {
         const std::string text = fmt::format("{} {}", hitter.key, share_text(hitter.share, largest));
         if (!first && display_width(line) + kGap + display_width(text) > width_) {
+          if (one_line_) break;
           out_ += line + "\n";
           line = std::string(left - kGap, ' ');
         }
@@ -160,6 +172,7 @@ class InspectionRenderer {
   const bool unicode_;
   const int width_;
   const bool has_batches_;
+  const bool one_line_;
   std::vector<Column> columns_;
   std::string out_;
 };
@@ -168,7 +181,7 @@ class InspectionRenderer {
 
 template <class T>
 Inspection inspect_heads(std::type_identity_t<TensorView<const T, 3>> column_mass, Index num_queries,
-                         const InspectionOptions& options) {
+                         const InspectionOptions& options, const AttentionStatistics<T>& statistics) {
   const auto& [batch, heads, keys] = column_mass.shape;
   if (num_queries < 1)
     throw std::invalid_argument(fmt::format("inspect_heads: num_queries is {}; expected 1 or more", num_queries));
@@ -179,6 +192,16 @@ Inspection inspect_heads(std::type_identity_t<TensorView<const T, 3>> column_mas
       throw std::invalid_argument(
           fmt::format("inspect_heads: weight_on names key {}; expected keys from 0 to {}", key, keys - 1));
   }
+  const auto mean_of = [&](const TensorView<T, 2>& means) {
+    if (!means.absent() && means.shape != std::array<Index, 2>{batch, heads})
+      throw std::invalid_argument(fmt::format("inspect_heads: statistics have shape {}; expected ({}, {})",
+                                              npy_shape_text(means.shape), batch, heads));
+    return [&means](Index b, Index h) {
+      return means.absent() ? std::nullopt : std::optional<double>(static_cast<double>(means(b, h)));
+    };
+  };
+  const auto entropy = mean_of(statistics.head_entropy), largest = mean_of(statistics.head_largest_weight),
+             distance = mean_of(statistics.head_mean_distance);
   Inspection inspection{.type = std::is_same_v<T, float> ? NumberType::f32 : NumberType::f64,
                         .num_batches = batch,
                         .num_heads = heads,
@@ -190,7 +213,12 @@ Inspection inspect_heads(std::type_identity_t<TensorView<const T, 3>> column_mas
   for (Index b = 0; b < batch; ++b) {
     for (Index h = 0; h < heads; ++h) {
       for (Index j = 0; j < keys; ++j) masses[static_cast<std::size_t>(j)] = element(column_mass, b, h, j);
-      HeadInspection head{.batch = b, .head = h, .heavy_hitters = heaviest(masses, options.top, rows)};
+      HeadInspection head{.batch = b,
+                          .head = h,
+                          .heavy_hitters = heaviest(masses, options.top, rows),
+                          .entropy = entropy(b, h),
+                          .largest_weight = largest(b, h),
+                          .mean_distance = distance(b, h)};
       for (const Index key : options.weight_on) head.weight_on.push_back(masses[static_cast<std::size_t>(key)] / rows);
       inspection.heads.push_back(std::move(head));
     }
@@ -225,6 +253,9 @@ std::string render_inspection_json(const Inspection& inspection) {
     list("mass", [&](const HeavyHitter& hitter) { json.number(hitter.mass); });
     list("share", [&](const HeavyHitter& hitter) { json.number(hitter.share); });
     json.numbers("weight_on", head.weight_on);
+    if (head.entropy) json.number("entropy", *head.entropy);
+    if (head.largest_weight) json.number("largest_weight", *head.largest_weight);
+    if (head.mean_distance) json.number("mean_distance", *head.mean_distance);
     json.end_object();
   }
   json.end_array();
@@ -232,8 +263,10 @@ std::string render_inspection_json(const Inspection& inspection) {
   return json.take();
 }
 
-template Inspection inspect_heads<float>(TensorView<const float, 3>, Index, const InspectionOptions&);
-template Inspection inspect_heads<double>(TensorView<const double, 3>, Index, const InspectionOptions&);
+template Inspection inspect_heads<float>(TensorView<const float, 3>, Index, const InspectionOptions&,
+                                         const AttentionStatistics<float>&);
+template Inspection inspect_heads<double>(TensorView<const double, 3>, Index, const InspectionOptions&,
+                                          const AttentionStatistics<double>&);
 
 }  // namespace v0
 }  // namespace regard
