@@ -9,6 +9,7 @@
 //         for each block of 64 keys                           kernels::attention_block
 //       kernels::finish_rows                                  merge of the chunks, sink, division
 //
+// Few rows a key head are another walk, which packs nothing: attention_in_place.h.
 // Many short heads are one phase: whoever takes a head packs it and runs its tasks while it lies in its cache.
 // Which thread runs a task never matters: tasks share nothing but what they read. Read next:
 // kernels/attention_tile.cpp.
@@ -17,6 +18,7 @@
 #include <memory>
 
 #include "attention_arguments.h"
+#include "attention_in_place.h"
 #include "attention_plan.h"
 #include "attention_rows.h"
 #include "attention_statistics.h"
@@ -219,17 +221,22 @@ void forward(const AttentionCall<T>& call, const ResolvedAttention<T>& r, const 
                            .written_bytes = output_bytes(outputs),
                            .wants_lse = !written.lse.absent(),
                            .num_best = statistics ? num_best(*statistics) : 0};
-  for_each_row_block<T>(r, two_walks ? walks[0] : runtime, how, [&](const RowTask<T>& task) {
-    const FinishedRows<T> done = attend_and_finish(task);
-    const Index b = task.sequence.batch;
-    const Index first = task.sequence.first_query + task.rows.first_row;
-    write_context<T>(written.context, b, task.rows.head, first, task.rows.num_rows, done.context);
-    write_rows(written.row_max, b, task.rows.head, first, task.rows.num_rows, done.row_max);
-    write_rows(written.row_sum, b, task.rows.head, first, task.rows.num_rows, done.row_sum);
-    write_rows(written.lse, b, task.rows.head, first, task.rows.num_rows, done.lse);
-    write_rows(written.sink_weights, b, task.rows.head, first, task.rows.num_rows, done.sink_weight);
-    if (statistics) finish_statistics(task, done, *statistics);
-  });
+  const Runtime& walk = two_walks ? walks[0] : runtime;
+  if (rows > 0 && !statistics && fits_in_place(r)) {
+    attend_in_place(call.name, r, written, how.written_bytes, walk);
+  } else {
+    for_each_row_block<T>(r, walk, how, [&](const RowTask<T>& task) {
+      const FinishedRows<T> done = attend_and_finish(task);
+      const Index b = task.sequence.batch;
+      const Index first = task.sequence.first_query + task.rows.first_row;
+      write_context<T>(written.context, b, task.rows.head, first, task.rows.num_rows, done.context);
+      write_rows(written.row_max, b, task.rows.head, first, task.rows.num_rows, done.row_max);
+      write_rows(written.row_sum, b, task.rows.head, first, task.rows.num_rows, done.row_sum);
+      write_rows(written.lse, b, task.rows.head, first, task.rows.num_rows, done.lse);
+      write_rows(written.sink_weights, b, task.rows.head, first, task.rows.num_rows, done.sink_weight);
+      if (statistics) finish_statistics(task, done, *statistics);
+    });
+  }
   if (weights && rows > 0) {
     attention_weights<T>(call.query, call.key, {.row_max = written.row_max, .row_sum = written.row_sum},
                          outputs.weights, options, two_walks ? walks[1] : runtime);

@@ -220,8 +220,8 @@ void fill_chunks(const RowTask<T>& task, const ChunkRange& chunks, Sums sums) {
         const bool there = panel < task.unit.num_panels;
         block.values_finite = block.values_finite && (!there || task.packed.finite(task.unit, panel));
       }
-      block.stored_values = few && block.values_finite ? &stored_values : nullptr;
-      if (block.stored_values) stored_values = task.packed.stored_values(task.unit, key / kPanel);
+      if (few) stored_values = task.packed.stored_values(task.unit, key / kPanel);
+      block.stored_values = few && (block.values_finite || stored_values.row_stride != 0) ? &stored_values : nullptr;
       for (Index i = 0; i < kernels::kBlockPanels && !block.stored_values; ++i) {
         const Index panel = key / kPanel + i;
         const bool there = panel < task.unit.num_panels;

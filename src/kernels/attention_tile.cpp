@@ -161,7 +161,6 @@ void value_tile(LaneRange range, const T* weights, const T* const* panels, Index
 
 template <class T>
 void value_tiles(const AttentionBlock<T>& block, const LaneRange* ranges, const T* alpha) {
-  if (block.stored_values) return few_value_tiles(block, ranges[0], alpha);
   const Index num_rows = block.score.num_rows;
   for (Index column = 0; column < block.padded_columns; column += kTileColumns<T>) {
     const Index panel_offset = column / kPanel * (kPanel * kPanel) + column % kPanel;
@@ -226,7 +225,9 @@ void attention_block(const AttentionBlock<T>& block) {
   if (block.value_scale != 1) {
     for (Index i = 0; i < num_rows * kBlockKeys; ++i) block.score.scores[i] *= block.value_scale;
   }
-  if (block.values_finite) {
+  if (block.stored_values) {
+    few_value_tiles(block, ranges[0], contributes, maxima.alpha);
+  } else if (block.values_finite) {
     value_tiles(block, ranges, maxima.alpha);
   } else {
     value_rows(block, contributes, maxima.alpha);

@@ -5,9 +5,10 @@
 //   rows × 4 vectors, a chain of products each:  scores    lanes are keys, both panels of the block at once
 //                                                context   lanes are columns of two value panels
 //
-// Panels are read as they are stored (StoredPanels, table.h) and widened in registers; while a panel is read, the same
-// place of the next block's is fetched, in the order of the walk, so that memory is never idle. The chains are those of
-// tile.h: which of the two computes an element moves no bit. Read next: attention_tile.cpp.
+// Keys and values are read as they are stored (StoredPanels, table.h) and widened in registers; rows of keys that are
+// not packed are transposed there, sixteen (as many as a vector holds) at a time. While a block is read, the same place
+// of the next one is fetched, in the order of the walk, so that memory is never idle. The chains are those of tile.h:
+// which of the two computes an element moves no bit. Read next: attention_tile.cpp.
 #pragma once
 
 #include "simd_convert.h"
@@ -34,9 +35,26 @@ template <int Rows>
 inline constexpr int kFewVectors = Rows <= 2 ? 4 : 2;
 #endif
 
-// Where the lanes of a tile are read: vector v begins at[v] and goes on kPanel elements a step.
+// Types whose vectors are widened two at a time, as even and odd numbers. Vectors 2n and 2n + 1 of a tile lie side by
+// side and hold those until join_pairs puts them in order.
+template <class S>
+inline constexpr bool kInPairs = false;
+template <>
+inline constexpr bool kInPairs<Bfloat16> = true;
+
+template <class S, class Row>
+REGARD_INLINE void join_pairs(Row* tile, int rows, int vectors) {
+  if constexpr (kInPairs<S>) {
+    for (int r = 0; r < rows; ++r) {
+      for (int v = 0; v < vectors; v += 2) join_even_odd(tile[r][v], tile[r][v + 1]);
+    }
+  }
+}
+
+// Where the lanes of a tile are read: vector v begins at[v] and goes on `step` elements a step.
 template <class S, int Vectors>
 struct FewColumns {
+  Index step;
   const S* at[Vectors];
   const S* next[Vectors];        // the same places of the next block
   const float* scales[Vectors];  // of S = int8: of the lanes, or of the steps
@@ -50,8 +68,8 @@ struct FewColumns {
   }
   void advance(Index steps) {
     for (int v = 0; v < Vectors; ++v) {
-      at[v] += steps * kPanel;
-      next[v] += steps * kPanel;
+      at[v] += steps * step;
+      next[v] += steps * step;
     }
   }
 };
@@ -74,9 +92,15 @@ REGARD_INLINE void multiply_few(Index depth, const T* a, const FewColumns<S, Vec
     Vec<T> column[Vectors];
 #pragma GCC unroll 4
     for (int v = 0; v < Vectors; ++v) {
-      column[v] = load_stored<T>(columns.at[v] + k * kPanel);
+      if constexpr (kInPairs<S>) {
+        if (v % 2 == 0) load_even_odd(columns.at[v] + k * columns.step, column[v], column[v + 1]);
+      } else {
+        column[v] = load_stored<T>(columns.at[v] + k * columns.step);
+      }
       if constexpr (kScaled) column[v] *= ScaledLanes ? scales[v] : broadcast(columns.scales[v][k]);
-      if (v % kVectorsPerFetch == 0 && k % kStepsPerFetch == 0) __builtin_prefetch(columns.next[v] + k * kPanel, 0, 2);
+      if (v % kVectorsPerFetch == 0 && k % kStepsPerFetch == 0) {
+        __builtin_prefetch(columns.next[v] + k * columns.step, 0, 2);
+      }
     }
 #pragma GCC unroll 4
     for (int r = 0; r < Rows; ++r) {
@@ -94,7 +118,7 @@ void few_scores(const ScoreBlock<T>& block, const LaneRange& range) {
   const StoredPanels& keys = *block.stored_keys;
   for (Index lane = 0; lane < kBlockKeys; lane += kVectors * kWidth<T>) {
     if (range.end <= lane || range.begin >= lane + kVectors * kWidth<T>) continue;
-    FewColumns<S, kVectors> columns;
+    FewColumns<S, kVectors> columns{.step = kPanel, .at = {}, .next = {}, .scales = {}};
     for (int v = 0; v < kVectors; ++v) {
       const Index at = lane + v * kWidth<T>;
       // Lanes past the last panel are invisible, whatever is read there.
@@ -104,6 +128,7 @@ void few_scores(const ScoreBlock<T>& block, const LaneRange& range) {
       const Index step = smaller(block.depth - done, kDepthSegment);
       Vec<T> tile[Rows][kVectors]{};
       multiply_few<T, S, Rows, kVectors, kTileRows, 1, true>(step, block.query + done * kTileRows, columns, tile);
+      join_pairs<S>(tile, Rows, kVectors);
       columns.advance(step);
       const Vec<T> factor = broadcast(done + step == block.depth ? block.rules.scale : static_cast<T>(1));
 #pragma GCC unroll 4
@@ -119,22 +144,33 @@ void few_scores(const ScoreBlock<T>& block, const LaneRange& range) {
   }
 }
 
-// `Vectors` vectors of context from `column` on, as value_tile computes them.
+// `Vectors` vectors of context from `column` on, as value_tile computes them; false, and nothing is written, where one
+// is not finite and that may be the fault of a value of no weight.
 template <class T, class S, int Rows, int Vectors>
-void few_columns(const AttentionBlock<T>& block, const LaneRange& range, const T* alpha, Index column) {
+bool few_columns(const AttentionBlock<T>& block, const LaneRange& range, const T* alpha, Index column) {
   const StoredPanels& values = *block.stored_values;
+  const Index step = values.row_stride ? values.row_stride : kPanel;
+  const Index next_panel = values.row_stride ? kPanel : kPanel * kPanel;  // of columns
   Vec<T> tile[Rows][Vectors]{};
   for (Index panel = 0; panel < kBlockPanels; ++panel) {
     const Index begin = larger(range.begin - panel * kPanel, 0);
     const Index end = smaller(range.end - panel * kPanel, kPanel);
     if (begin >= end) continue;
-    FewColumns<S, Vectors> columns;
+    FewColumns<S, Vectors> columns{.step = step, .at = {}, .next = {}, .scales = {}};
     for (int v = 0; v < Vectors; ++v) {
       const Index at = column + v * kWidth<T>;
-      columns.point(v, values, panel, at / kPanel * (kPanel * kPanel) + begin * kPanel + at % kPanel, begin);
+      columns.point(v, values, panel, at / kPanel * next_panel + begin * step + at % kPanel, begin);
     }
     multiply_few<T, S, Rows, Vectors, 1, kBlockKeys, false>(end - begin, block.score.scores + panel * kPanel + begin,
                                                             columns, tile);
+  }
+  join_pairs<S>(tile, Rows, Vectors);
+  if (values.row_stride) {
+    Vec<T> poison{};
+    for (int r = 0; r < Rows && r < block.score.num_rows; ++r) {
+      for (int v = 0; v < Vectors; ++v) poison += tile[r][v] * static_cast<T>(0);  // NaN exactly when it is not finite
+    }
+    if (any<T>(poison != poison)) return false;
   }
 #pragma GCC unroll 4
   for (int r = 0; r < Rows; ++r) {
@@ -145,18 +181,103 @@ void few_columns(const AttentionBlock<T>& block, const LaneRange& range, const T
       store(to + v * kWidth<T>, fma(factor, load(to + v * kWidth<T>), tile[r][v]));
     }
   }
+  return true;
+}
+
+// The columns of few_columns again, as value_rows computes them: over the keys whose bit is set in contributes[r].
+template <class T, class S, int Vectors>
+void few_columns_by_row(const AttentionBlock<T>& block, const std::uint64_t* contributes, const T* alpha,
+                        Index column) {
+  const StoredPanels& values = *block.stored_values;
+  for (Index r = 0; r < block.score.num_rows; ++r) {
+    for (Index c = column; c < column + Vectors * kWidth<T>; c += kWidth<T>) {
+      Vec<T> sum{};
+      for (Index lane = 0; lane < kBlockKeys; ++lane) {
+        if ((contributes[r] >> lane & 1) == 0) continue;
+        const S* row = static_cast<const S*>(values.panels[lane / kPanel]) + lane % kPanel * values.row_stride;
+        sum = fma(broadcast(block.score.scores[r * kBlockKeys + lane]), load_stored<T>(row + c), sum);
+      }
+      T* to = block.state.accumulator + r * block.padded_columns + c;
+      store(to, fma(broadcast(alpha[r]), load(to), sum));
+    }
+  }
 }
 
 template <class T, class S, int Rows>
-void few_context(const AttentionBlock<T>& block, const LaneRange& range, const T* alpha) {
+void few_context(const AttentionBlock<T>& block, const LaneRange& range, const std::uint64_t* contributes,
+                 const T* alpha) {
   constexpr int kVectors = kFewVectors<Rows>;
-  constexpr int kRest = larger(kPanel / kWidth<T>, 1) < kVectors ? static_cast<int>(kPanel / kWidth<T>) : kVectors;
+  constexpr int kRest = kPanel / kWidth<T> < kVectors ? static_cast<int>(kPanel / kWidth<T>) : kVectors;
   Index column = 0;
   for (; column + kVectors * kWidth<T> <= block.padded_columns; column += kVectors * kWidth<T>) {
-    few_columns<T, S, Rows, kVectors>(block, range, alpha, column);
+    if (!few_columns<T, S, Rows, kVectors>(block, range, alpha, column)) {
+      few_columns_by_row<T, S, kVectors>(block, contributes, alpha, column);
+    }
   }
   for (; column < block.padded_columns; column += kRest * kWidth<T>) {
-    few_columns<T, S, Rows, kRest>(block, range, alpha, column);
+    if (!few_columns<T, S, Rows, kRest>(block, range, alpha, column)) {
+      few_columns_by_row<T, S, kRest>(block, contributes, alpha, column);
+    }
+  }
+}
+
+// sums[r] += query[r] · keys, for one depth of as many keys as there are lanes.
+template <class T, int Rows>
+REGARD_INLINE void add_depth(const T* query, Vec<T> keys, Vec<T> (&sums)[Rows]) {
+#pragma GCC unroll 4
+  for (int r = 0; r < Rows; ++r) sums[r] = fma(broadcast(query[r]), keys, sums[r]);
+}
+
+// The scores of keys that lie in rows: squares of as many keys as depths are transposed in registers.
+template <class T, class S, int Rows>
+void few_row_scores(const ScoreBlock<T>& block, const LaneRange& range) {
+  const StoredPanels& keys = *block.stored_keys;
+  const S* const first = static_cast<const S*>(keys.panels[0]);
+  const S* const next = keys.next[0] ? static_cast<const S*>(keys.next[0]) : first;
+  for (Index lane = 0; lane < kBlockKeys; lane += kWidth<T>) {
+    if (range.end <= lane || range.begin >= lane + kWidth<T>) continue;
+    const Index count = smaller(kWidth<T>, block.num_keys - lane);
+    for (Index done = 0; done < block.depth; done += kDepthSegment) {
+      const Index end = smaller(block.depth, done + kDepthSegment);
+      Vec<T> sums[Rows]{};
+      // A number of two bytes stays beside its neighbour until both are transposed.
+      constexpr Index kDepths = kInPairs<S> ? 2 * kWidth<T> : kWidth<T>;
+      for (Index d = done; d < end; d += kDepths) {
+        Vec<T> square[kWidth<T>];
+#pragma GCC unroll 16
+        for (Index i = 0; i < kWidth<T>; ++i) {
+          const Index at = (lane + i) * keys.row_stride + d;
+          square[i] = Vec<T>{};
+          if (i < count) {
+            if constexpr (kInPairs<S>) {
+              std::memcpy(&square[i], static_cast<const void*>(first + at), sizeof square[i]);
+            } else {
+              square[i] = load_stored<T>(first + at);
+            }
+          }
+          if (d % (64 / static_cast<Index>(sizeof(S))) == 0) __builtin_prefetch(next + at, 0, 2);
+        }
+        transpose<T>(square);
+#pragma GCC unroll 16
+        for (Index i = 0; i < kWidth<T>; ++i) {
+          const T* query = block.query + (d + i * (kDepths / kWidth<T>)) * kTileRows;
+          if constexpr (kInPairs<S>) {
+            const WideVec both = (WideVec)square[i];
+            add_depth<T, Rows>(query, (Vec<T>)(both << 16), sums);
+            add_depth<T, Rows>(query + kTileRows, (Vec<T>)(both & 0xffff0000u), sums);
+          } else {
+            add_depth<T, Rows>(query, square[i], sums);
+          }
+        }
+      }
+      const Vec<T> factor = broadcast(end == block.depth ? block.rules.scale : static_cast<T>(1));
+#pragma GCC unroll 4
+      for (int r = 0; r < Rows; ++r) {
+        T* to = block.scores + r * kBlockKeys + lane;
+        if (done > 0) sums[r] += load(to);
+        store(to, sums[r] * factor);
+      }
+    }
   }
 }
 
@@ -182,14 +303,21 @@ REGARD_INLINE void with_stored(Stored type, Index num_rows, Use use) {
 
 template <class T>
 void few_score_tiles(const ScoreBlock<T>& block, const LaneRange& range) {
-  with_stored<T>(block.stored_keys->type, block.num_rows,
-                 [&](auto stored, auto rows) { few_scores<T, decltype(stored), decltype(rows)::value>(block, range); });
+  with_stored<T>(block.stored_keys->type, block.num_rows, [&](auto stored, auto rows) {
+    using S = decltype(stored);
+    if constexpr (sizeof(S) > 1) {
+      if (block.stored_keys->row_stride) return few_row_scores<T, S, decltype(rows)::value>(block, range);
+    }
+    few_scores<T, S, decltype(rows)::value>(block, range);
+  });
 }
 
+// contributes: for each row, the keys of a score above −∞; only where values lie in rows.
 template <class T>
-void few_value_tiles(const AttentionBlock<T>& block, const LaneRange& range, const T* alpha) {
+void few_value_tiles(const AttentionBlock<T>& block, const LaneRange& range, const std::uint64_t* contributes,
+                     const T* alpha) {
   with_stored<T>(block.stored_values->type, block.score.num_rows, [&](auto stored, auto rows) {
-    few_context<T, decltype(stored), decltype(rows)::value>(block, range, alpha);
+    few_context<T, decltype(stored), decltype(rows)::value>(block, range, contributes, alpha);
   });
 }
 

@@ -58,12 +58,15 @@ struct ScoreRules {
   const std::int32_t* visible;  // … and −1 (sees) or 0 in [num_rows][kBlockKeys], or nullptr
 };
 
-// The panels of a block as they lie in a cache, for tasks of few rows, which read them once and widen them in
-// registers. All tables read them alike.
+// The keys or values of a block as they lie in a cache or in the caller's tensor, for tasks of few rows, which read
+// them once and widen them in registers.
 inline constexpr Index kFewRows = 4;
 enum class Stored { compute_type, bfloat16, float16, int8 };
 struct StoredPanels {
   Stored type;
+  // 0: packed panels. Else the elements from a key's row to the next key's: rows of depth or columns elements that lie
+  // side by side, depth and columns multiples of kPanel.
+  Index row_stride;
   const void* panels[kBlockPanels];   // nullptr: no keys there
   const void* next[kBlockPanels];     // those of the next block, to be fetched meanwhile; nullptr: none
   const float* scales[kBlockPanels];  // int8: of the panel's 32 keys or values, else unused
@@ -121,7 +124,7 @@ template <class T>
 struct AttentionBlock {
   ScoreBlock<T> score;
   const T* value_panels[kBlockPanels];
-  const StoredPanels* stored_values;  // in their place, for num_rows ≤ kFewRows and finite values; or nullptr
+  const StoredPanels* stored_values;  // in their place, for num_rows ≤ kFewRows; panels: of finite values; or nullptr
   Index padded_columns;               // Dv rounded up to kPanel
   bool values_finite;                 // false: some value of the block is NaN or ±∞
   T value_scale;                      // 1; a smaller power of two when the caller repeats rows whose sums overflowed

@@ -1,0 +1,25 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// attention_forward with few rows a key head: packing keys and values would take longer than reading them.
+// Read next: attention_in_place.cpp.
+#pragma once
+
+#include "attention_arguments.h"
+
+namespace regard {
+inline namespace v0 {
+namespace internal {
+
+// Whether attend_in_place takes this call.
+template <class T>
+bool fits_in_place(const ResolvedAttention<T>& r);
+
+// Writes every output but weights, with the bits of any other way. name: of the operator; written_bytes: what it
+// writes.
+template <class T>
+void attend_in_place(const char* name, const ResolvedAttention<T>& r, const TypedOutputs<T>& outputs,
+                     double written_bytes, const Runtime& runtime);
+
+}  // namespace internal
+}  // namespace v0
+}  // namespace regard
