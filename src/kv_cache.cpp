@@ -294,15 +294,18 @@ struct KvCache<T>::Block {
     return all_finite;
   }
   // Writes round(x / scale) for a row and returns its scale. The quotient of two floats, taken in double, is never
-  // rounded onto a tie. A scale among the subnormal numbers may be too small, hence the ends.
+  // rounded onto a tie; beside kShift, whose last place is one, it is rounded to a whole number. A scale among the
+  // subnormal numbers may be too small, hence the ends.
   template <class Place>
   static float quantise(const InputView<float, 3>& from, Index h, Index i, const Place& place) {
     float scale = 0;
     for_each_number(from, h, i, [&](Index, float x) { scale = std::max(scale, std::abs(x)); });
     scale /= 127;
+    constexpr double kShift = 0x1.8p52;
+    const double divisor = scale == 0 ? std::numeric_limits<double>::infinity() : static_cast<double>(scale);
     for_each_number(from, h, i, [&](Index d, float x) {
-      const double steps = scale == 0 ? 0 : std::nearbyint(static_cast<double>(x) / static_cast<double>(scale));
-      *place(d) = static_cast<std::int8_t>(std::clamp(steps, -127.0, 127.0));
+      const double steps = static_cast<double>(x) / divisor + kShift - kShift;
+      *place(d) = static_cast<std::int8_t>(static_cast<int>(std::clamp(steps, -127.0, 127.0)));
     });
     return scale;
   }
