@@ -12,6 +12,7 @@
 #pragma once
 
 #include <algorithm>
+#include <tuple>
 #include <utility>
 #include <vector>
 
@@ -204,8 +205,8 @@ class Decoder {
       for (Index c = items_[n].chunks.begin; c < items_[n].chunks.end; ++c) pieces.emplace_back(n, c);
     }
     if (options_.by_chunk) {
-      std::ranges::stable_sort(pieces, {}, [&](const auto& piece) {
-        return std::pair(units_[items_[piece.first].unit].sequence, piece.second);
+      std::ranges::sort(pieces, {}, [&](const auto& piece) {
+        return std::tuple(units_[items_[piece.first].unit].sequence, piece.second, piece.first);
       });
     }
     for_each_item(runtime_, workers, static_cast<Index>(pieces.size()), [&](Index p, int worker) {
