@@ -139,6 +139,7 @@ int run(int count, char** arguments) {
   add_similar(app);
   add_lesson(app);
   add_pull(app);
+  add_bench(app);
   add_info(app);
   add_completion(app);
   add_man(app);

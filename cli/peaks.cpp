@@ -114,6 +114,11 @@ Peaks measure_peaks() {
   return peaks;
 }
 
+std::size_t bytes_to_reach_memory(int num_threads) {
+  const std::uint64_t bytes = bytes_to_read("memory", num_threads, caches());
+  return static_cast<std::size_t>(bytes > 0 ? bytes : kMemoryBytes / static_cast<std::uint64_t>(num_threads));
+}
+
 std::string peaks_text(const Peaks& peaks) {
   std::string text = fmt::format("{:<18}", "peaks");
   for (int threads : peaks.threads)

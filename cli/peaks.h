@@ -4,6 +4,7 @@
 // Read next: peaks.cpp, regard/peaks.h.
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
 #include <string>
 #include <vector>
@@ -28,6 +29,10 @@ struct Peaks {
 
 // Takes about two seconds; a line of progress is shown on a terminal.
 Peaks measure_peaks();
+
+// Bytes that each of num_threads threads reads over and over so that they come from memory: four times its share of the
+// third-level cache, or 256 MiB in all where no such cache is known or memory is short.
+std::size_t bytes_to_reach_memory(int num_threads);
 
 std::string peaks_text(const Peaks& peaks);
 std::string peaks_json(const Peaks& peaks);

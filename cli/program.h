@@ -37,6 +37,7 @@ void add_heads(CLI::App& app);
 void add_embed(CLI::App& app);
 void add_similar(CLI::App& app);
 void add_lesson(CLI::App& app);
+void add_bench(CLI::App& app);
 void add_info(CLI::App& app);
 void add_completion(CLI::App& app);
 void add_man(CLI::App& app);

@@ -1,0 +1,220 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// `regard bench`: how near this machine's limit Regard comes, in some ten seconds.
+//
+//     a round:  peak ─ read ─ full, S 1024 ─ full ─ causal ─ decode …      each once, then again from the next one on
+//
+// Each figure is the median of its rounds, its share the median of the rounds' own ratios to the peak or to the read
+// bandwidth of the same round, so that a machine whose clock moves is compared with itself. bench/bars of the sources
+// measures more, beside others. Read next: regard/peaks.h, peaks.cpp.
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <chrono>
+#include <functional>
+#include <memory>
+#include <random>
+#include <string>
+#include <thread>
+#include <vector>
+
+#include "peaks.h"
+#include "program.h"
+#include "progress.h"
+#include "regard/kv_cache.h"
+#include "regard/peaks.h"
+#include "regard/runtime.h"
+#include "regard/text.h"
+
+namespace regard::program {
+namespace {
+
+using Clock = std::chrono::steady_clock;
+
+constexpr int kRounds = 9, kQuickRounds = 3;
+constexpr double kPeakSeconds = 0.02, kReadSeconds = 0.05;
+constexpr auto kIdle = std::chrono::milliseconds(5);
+
+struct Row {
+  std::string name;
+  std::string unit;                // "GFLOP/s" or "GB/s"
+  std::size_t yardstick;           // the row that it is a share of
+  std::function<double()> figure;  // of one turn
+  std::vector<double> figures{};
+};
+
+double median(std::vector<double> values) {
+  std::sort(values.begin(), values.end());
+  const std::size_t n = values.size();
+  return n % 2 == 1 ? values[n / 2] : (values[n / 2 - 1] + values[n / 2]) / 2.0;
+}
+
+double share(const Row& row, const std::vector<Row>& rows) {
+  std::vector<double> ratios;
+  for (std::size_t i = 0; i < row.figures.size(); ++i)
+    ratios.push_back(row.figures[i] / rows[row.yardstick].figures[i]);
+  return median(std::move(ratios));
+}
+
+// Billions of `amount` a second.
+std::function<double()> timed(double amount, std::function<void()> call) {
+  return [amount, call = std::move(call)] {
+    const auto begin = Clock::now();
+    call();
+    return amount / std::chrono::duration<double>(Clock::now() - begin).count() / 1e9;
+  };
+}
+
+Tensor<float, 4> normal(Index heads, Index rows, Index depth, unsigned seed) {
+  Tensor<float, 4> tensor({1, heads, rows, depth});
+  std::mt19937 random(seed);
+  std::normal_distribution<float> number;
+  std::generate(tensor.data(), tensor.data() + tensor.size(), [&] { return number(random); });
+  return tensor;
+}
+
+Row forward_row(Index length, Index depth, bool causal, const Runtime& runtime) {
+  constexpr Index kHeads = 8;
+  struct Arrays {
+    Tensor<float, 4> query, key, value, context;
+  };
+  const auto arrays =
+      std::make_shared<Arrays>(Arrays{normal(kHeads, length, depth, 1), normal(kHeads, length, depth, 2),
+                                      normal(kHeads, length, depth, 3), Tensor<float, 4>({1, kHeads, length, depth})});
+  const Index pairs = causal ? length * (length + 1) / 2 : length * length;
+  const auto call = [arrays, causal, runtime] {
+    attention_forward<float>(arrays->query.view(), arrays->key.view(), arrays->value.view(),
+                             {.context = arrays->context.view()}, {.causal = causal}, runtime);
+  };
+  return {fmt::format("{}, S {}, D {}", causal ? "causal" : "full", length, depth), "GFLOP/s", 0,
+          timed(4.0 * static_cast<double>(depth * kHeads * pairs), call)};
+}
+
+template <class K>
+Row decode_row(const std::string& type, Index keys, const Runtime& runtime) {
+  constexpr Index kHeads = 8, kDepth = 128, kPiece = 512;
+  struct Arrays {
+    KvCache<K> cache;
+    Tensor<float, 4> query, context;
+  };
+  const auto arrays = std::make_shared<Arrays>(
+      Arrays{KvCache<K>({.num_key_heads = kHeads, .depth = kDepth, .columns = kDepth, .capacity = keys}),
+             normal(kHeads, 1, kDepth, 1), Tensor<float, 4>({1, kHeads, 1, kDepth})});
+  const Tensor<float, 4> numbers = normal(kHeads, kPiece, kDepth, 2);
+  Tensor<K, 3> piece({kHeads, kPiece, kDepth});
+  std::transform(numbers.data(), numbers.data() + numbers.size(), piece.data(), [](float x) { return K(x); });
+  for (Index done = 0; done < keys; done += kPiece) arrays->cache.append(0, piece.view(), piece.view());
+  const auto call = [arrays, runtime] {
+    attention_decode<float>(arrays->query.view(), arrays->cache, {.context = arrays->context.view()},
+                            {.query_offset = QueryAlignment::bottom_right}, runtime);
+  };
+  return {fmt::format("decode, S {}, D {}, {}", keys, kDepth, type), "GB/s", 1,
+          timed(2.0 * static_cast<double>(kHeads * keys * kDepth) * sizeof(K), call)};
+}
+
+std::vector<Row> rows_of(int threads, bool quick) {
+  Runtime runtime;
+  runtime.num_threads = threads;
+  const std::size_t bytes = quick ? std::size_t{1} << 22 : bytes_to_reach_memory(threads);
+  std::vector<Row> rows;
+  rows.push_back({"multiply-add peak", "GFLOP/s", 0, [threads] { return fma_gflops(threads, kPeakSeconds); }});
+  rows.push_back({"reading memory", "GB/s", 1,
+                  [threads, bytes] { return read_gigabytes_per_second(bytes, threads, kReadSeconds); }});
+  const Index length = quick ? 512 : 4096;
+  rows.push_back(forward_row(length / 4, 64, false, runtime));
+  for (Index depth : {64, 128}) rows.push_back(forward_row(length, depth, false, runtime));
+  for (Index depth : {64, 128}) rows.push_back(forward_row(length, depth, true, runtime));
+  const Index keys = quick ? 2048 : 16384;
+  rows.push_back(decode_row<float>("float", keys, runtime));
+  rows.push_back(decode_row<bfloat16>("bfloat16", keys, runtime));
+  return rows;
+}
+
+void measure(std::vector<Row>& rows, int rounds) {
+  Progress progress("bench");
+  for (Row& row : rows) row.figure();
+  const auto count = static_cast<Index>(rows.size());
+  for (Index turn = 0; turn < rounds * count; ++turn) {
+    progress.update(turn, rounds * count);
+    std::this_thread::sleep_for(kIdle);
+    Row& row = rows[static_cast<std::size_t>((turn + turn / count) % count)];
+    row.figures.push_back(row.figure());
+  }
+}
+
+std::string as_text(const std::vector<Row>& rows, int threads, int rounds) {
+  std::string text = fmt::format("{}, {} thread{}, the median of {} rounds\n\n", active_instruction_set(), threads,
+                                 threads == 1 ? "" : "s", rounds);
+  for (std::size_t i = 0; i < rows.size(); ++i) {
+    text += fmt::format("{:<32}{:>9.1f} {:<9}", rows[i].name, median(rows[i].figures), rows[i].unit);
+    if (rows[i].yardstick != i)
+      text += fmt::format("{:>5.2f} of the {}", share(rows[i], rows), rows[i].yardstick == 0 ? "peak" : "bandwidth");
+    while (text.back() == ' ') text.pop_back();
+    text += '\n';
+  }
+  return text + "\nWhatever else runs on this machine moves these figures.\n";
+}
+
+std::string as_json(const std::vector<Row>& rows, int threads, int rounds) {
+  std::string list;
+  for (const Row& row : rows) {
+    const Row& yardstick = rows[row.yardstick];
+    list += fmt::format("{}\n    {{\"name\": {}, \"unit\": {}, \"median\": {}, \"of\": {}, \"share\": {}}}",
+                        list.empty() ? "" : ",", json_string(row.name), json_string(row.unit),
+                        json_number(median(row.figures)), &row == &yardstick ? "null" : json_string(yardstick.name),
+                        &row == &yardstick ? "null" : json_number(share(row, rows)));
+  }
+  const Build b = build();
+  return fmt::format(R"({{
+  "schema": "regard/1",
+  "command": {},
+  "version": {},
+  "commit": {},
+  "instruction_set": {},
+  "threads": {},
+  "rounds": {},
+  "rows": [{}
+  ]
+}}
+)",
+                     json_string(command_line()), json_string(b.version), json_string(b.commit),
+                     json_string(active_instruction_set()), threads, rounds, list);
+}
+
+}  // namespace
+
+void add_bench(CLI::App& app) {
+  struct Options {
+    std::string threads;
+    bool quick = false, json = false;
+  };
+  auto options = std::make_shared<Options>();
+  CLI::App* command = app.add_subcommand("bench", "Measure how near this machine's limit attention comes");
+  command->add_option("--threads", options->threads, "how many; without it as many as operators use")->type_name("N");
+  command->add_flag("--quick", options->quick, "small shapes, which stay in caches:\na second, only to try it");
+  command->add_flag("--json", options->json, "the same as JSON");
+  command->footer(
+      "Takes about ten seconds and 700 MB; keep the machine quiet. Operations: 4 D for\n"
+      "each pair of a query and a key that it sees, exponentials for nothing. Bytes:\n"
+      "each key and value once.\n"
+      "\n"
+      "EXAMPLES\n"
+      "  regard bench\n"
+      "  regard bench --threads 1\n"
+      "  regard bench --json");
+  command->callback([options] {
+    int threads = default_num_threads();
+    if (!options->threads.empty()) {
+      const Index given = parse_integer("--threads", options->threads);
+      if (given < 1 || given > 4096)
+        throw UsageError(fmt::format("--threads is {}; expected 1 to 4096", options->threads));
+      threads = static_cast<int>(given);
+    }
+    const int rounds = options->quick ? kQuickRounds : kRounds;
+    std::vector<Row> rows = rows_of(threads, options->quick);
+    measure(rows, rounds);
+    write_stdout(options->json ? as_json(rows, threads, rounds) : as_text(rows, threads, rounds));
+  });
+}
+
+}  // namespace regard::program
