@@ -125,7 +125,8 @@ Extents extents_of(Inputs& inputs, const AttendText& text, const AttendSettings&
   return {q[0], q[1], k[1], q[2], k[2], q[3], inputs.shape4("--value")[3], rows, cells};
 }
 
-// Of the page; 0 without --html. Throws std::runtime_error when it would be too large.
+// Of the page; 0 without --html, and where it holds an inspection alone. Throws std::runtime_error when it would be too
+// large.
 double page_bytes(Inputs& inputs, const AttendText& text, const AttendSettings& settings) {
   if (text.html.empty()) return 0;
   const auto bytes = [&](const std::vector<RowRange>& rows) {
@@ -135,12 +136,14 @@ double page_bytes(Inputs& inputs, const AttendText& text, const AttendSettings& 
                  !text.bias.empty() || !text.alibi_slopes.empty());
   };
   const double needed = bytes(settings.rows);
+  if (text.inspect && settings.rows.empty() && needed > kMostAttentionHtmlBytes) return 0;
   if (needed > kMostAttentionHtmlBytes) {
     const auto size = [](double n) { return bytes_text(static_cast<std::uint64_t>(std::min(n, 0x1p62))); };
     const bool rows_help = bytes({{0, 1}}) <= kMostAttentionHtmlBytes;
     throw std::runtime_error("--html: the page would take " + size(needed) + ", and the most is " +
                              size(kMostAttentionHtmlBytes) +
-                             (rows_help ? "; choose rows with --rows A:B" : "; give fewer heads, or fewer keys"));
+                             (rows_help ? "; choose rows with --rows A:B" : "; give fewer heads, or fewer keys") +
+                             (settings.rows.empty() ? ", or give --inspect for a map of every head" : ""));
   }
   return needed;
 }
@@ -312,8 +315,15 @@ void compute(const AttendText& text, const AttendSettings& settings, Inputs& inp
   if (to.folder) write_pictures(inspected, settings.inspect.map_scale, to.folder->path(), to.files);
   if (const auto number = to.numbers.find("--html"); number != to.numbers.end()) {
     runtime.progress = {};
-    const std::string html = render_attention_html<T>(q, k, view_of<T, 4>(value), outputs, options.options,
-                                                      {.rows = settings.rows, .command = command_line()}, runtime);
+    AttentionHtmlInspection inspection;
+    if (text.inspect) inspection = attention_html_inspection<T>(inspected.heads, inspected.coarse_map.view());
+    const std::string html =
+        render_attention_html<T>(q, k, view_of<T, 4>(value), outputs, options.options,
+                                 {.rows = settings.rows,
+                                  .command = command_line(),
+                                  .inspection = text.inspect ? &inspection : nullptr,
+                                  .only_inspection = text.inspect && page_bytes(inputs, text, settings) == 0},
+                                 runtime);
     to.files.write(number->second, html.data(), html.size());
   }
 }
@@ -367,7 +377,7 @@ std::string report(const AttendText& text, const AttendSettings& settings, Input
 std::string files_text(const AttendText& text) {
   std::string lines;
   if (!text.save.empty()) lines += "\n  saved  " + escape_for_terminal(text.save) + "\n";
-  if (!text.html.empty()) lines += page_line(text.html, "any row as a sum");
+  if (!text.html.empty()) lines += page_line(text.html, "maps of the heads");
   return lines;
 }
 

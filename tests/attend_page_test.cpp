@@ -96,6 +96,43 @@ TEST(AttendPage, RefusesWhatItCannotShow) {
   EXPECT_NE(small.refusal().find("value has shape (1, 1, 5, 2)"), std::string::npos);
 }
 
+// Strips joined by twos: 361 rows of one query each are more than a page has cells for.
+TEST(AttendPage, JoinsTheCellsOfLargeMaps) {
+  Tensor<double, 3> mass({1, 1, 4});
+  Inspection heads = inspect_heads<double>(mass.view(), 361);
+  Tensor<double, 4> map({1, 1, 361, 2});
+  for (Index a = 0; a < 361; ++a) {
+    for (Index b = 0; b < 2; ++b) map(0, 0, a, b) = static_cast<double>(a + 1000 * b);
+  }
+  const AttentionHtmlInspection page = attention_html_inspection<double>(heads, map.view());
+  EXPECT_EQ(page.column_edges, (std::vector<Index>{0, 2, 4}));
+  ASSERT_EQ(page.row_edges.size(), 182u);
+  EXPECT_EQ(page.row_edges[1], 2);
+  EXPECT_EQ(page.row_edges.back(), 361);
+  ASSERT_EQ(page.maps.size(), 181u * 2);
+  EXPECT_EQ(page.maps[0], 0.5F);
+  EXPECT_EQ(page.maps[1], 1000.5F);
+  EXPECT_EQ(page.maps[360], 360.0F);  // the last strip has one row
+}
+
+TEST(AttendPage, HoldsAnInspectionBesideRowsOrAlone) {
+  Small<float> small;
+  small.compute();
+  const Tensor<float, 3> mass({1, 1, 4});
+  const Tensor<float, 4> map({1, 1, 3, 4});
+  const AttentionHtmlInspection inspection =
+      attention_html_inspection<float>(inspect_heads<float>(mass.view(), 3), map.view());
+  const std::string beside = small.render({.inspection = &inspection});
+  EXPECT_EQ(data_of(beside, "page").find("subject")->text, "arrays");
+  EXPECT_NE(data_of(beside, "page").find("weights"), nullptr);
+  EXPECT_EQ(data_of(beside, "inspection").find("queries")->number, 3);
+  small.outputs = {};
+  const std::string alone = small.render({.inspection = &inspection, .only_inspection = true});
+  EXPECT_EQ(data_of(alone, "page").find("subject")->text, "inspection");
+  EXPECT_EQ(data_of(alone, "page").find("query"), nullptr);
+  EXPECT_NE(small.refusal({.only_inspection = true}).find("there is no inspection"), std::string::npos);
+}
+
 TEST(AttendPage, RefusesAPageTooLarge) {
   const Tensor<float, 4> arrays({1, 1, 2048, 1});
   Tensor<float, 4> context({1, 1, 2048, 1});

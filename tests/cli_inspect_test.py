@@ -281,6 +281,17 @@ def test_what_is_refused(tmp_path):
     assert not (tmp_path / "out").exists()
 
 
+def test_a_page_of_any_length(tmp_path):
+    write(tmp_path, 8, (2, 3000, 4), (2, 3000, 4))
+    fail(1, ["--html: the page would take", "choose rows with --rows A:B, or give --inspect for a map of every head"], "attend", *QKV, "--html", "p.html",
+         cwd=tmp_path)
+    fail(1, ["--html: the page would take", "choose rows with --rows A:B"], "attend", *QKV, "--html", "p.html", "--inspect", "--rows", "0:2900", cwd=tmp_path)
+    text = succeed("attend", *QKV, "--html", "p.html", "--inspect", cwd=tmp_path).decode()
+    assert text.endswith("/p.html   maps of the heads\n") and (tmp_path / "p.html").stat().st_size < 4e6
+    succeed("attend", *QKV, "--html", "rows.html", "--inspect", "--rows", "7:9", cwd=tmp_path)
+    assert b'"rows": [[7, 9]]' in (tmp_path / "rows.html").read_bytes()
+
+
 def test_a_picture_for_each_of_a_thousand_heads_takes_few_descriptors(tmp_path):
     np.save(tmp_path / "many.npy", np.zeros((1000, 1, 4), np.float32))
     done = subprocess.run([PROGRAM, "attend", "--query", "many.npy", "--key", "many.npy", "--value", "many.npy", "--inspect", "--save", "out"],

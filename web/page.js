@@ -9,7 +9,7 @@
 //     sentence     one sentence in a real model, rebuilt      arrays       the kernel's numbers over arrays
 //     state        what is chosen, and its address            grid         tables that the arrow keys walk
 //     work_figure, row_figure, mix_figure, map_figure, steps_figure, sentence_figure, path_figure, heads_figure,
-//     comparison_figure, data_table
+//     comparison_figure, inspection_figure, data_table
 //     page         this one: lays them out, listens to keys
 //
 // Plain ES modules with types in comments, checked by tsc (web/tsconfig.json); how to change them: docs/page.md.
@@ -27,6 +27,7 @@ import { sentence_figure } from "./sentence_figure.js";
 import { path_figure } from "./path_figure.js";
 import { heads_figure } from "./heads_figure.js";
 import { comparison_figure, parting_figure } from "./comparison_figure.js";
+import { inspection_figure, inspection_finding, read_inspection } from "./inspection_figure.js";
 import { data_table } from "./data_table.js";
 
 /** @typedef {import("./state.js").State} State */
@@ -43,8 +44,12 @@ const page = JSON.parse(data_of("page"));
 const sentence = page.subject === "sentence" ? read_sentence(data, page) : null;
 const compared_alone = page.subject === "comparison";
 const comparison = compared_alone ? data : document.getElementById("comparison") ? JSON.parse(data_of("comparison")) : null;
+const inspected_alone = page.subject === "inspection";
+const inspection = document.getElementById("inspection") ? read_inspection(JSON.parse(data_of("inspection")), page) : null;
+/** Pages without a row whose steps could be walked. */
+const without_row = compared_alone || inspected_alone;
 const arrays = page.subject === "arrays" ? read_arrays(data, page) : null;
-const explanation = sentence || compared_alone || arrays ? null : read_explanation(data, page);
+const explanation = sentence || without_row || arrays ? null : read_explanation(data, page);
 const attentions = sentence ? [sentence.attention] : arrays ? [arrays.attention] : explanation ? attentions_of(explanation) : [];
 
 /** The attention that shows most: the document's own, with scores, scale and values. */
@@ -66,7 +71,8 @@ function opening_row(a) {
 function whole_state(wanted) {
   const a = attentions.find((one) => one.name === wanted.attention) ?? attentions[first_attention()];
   const row = a === undefined ? { head: 0, query: 0 } : opening_row(a);
-  const head = wanted.head !== undefined && a !== undefined && wanted.head < a.num_heads ? wanted.head : row.head;
+  const num_heads = a?.num_heads ?? inspection?.heads.length ?? 0;
+  const head = wanted.head !== undefined && wanted.head < num_heads ? wanted.head : row.head;
   const query = wanted.query !== undefined && a !== undefined && a.kept_queries.includes(wanted.query) ? wanted.query : row.query;
   return { attention: a?.name ?? "", head, query, step: wanted.step ?? stages.length - 1, open: wanted.open ?? "", covered: false, own_scale: false,
     no_special: false, sort: "place", filter: "all", pair: wanted.pair !== undefined && wanted.pair < (comparison?.pairs.length ?? 0) ? wanted.pair : 0,
@@ -155,6 +161,12 @@ function article() {
       comparison_figure(data, state, set, true), parting_figure(data, state), foot());
     return main;
   }
+  if (inspected_alone && inspection) {
+    main.append(el("header", { class: "sentence-header" }, el("p", { class: "citation" }, shown([data.type, ...data.settings].join(" · "))), el("h1", {}, `${inspection_finding(inspection)}.`),
+      el("p", { class: "lead" }, `${inspection.heads.length} ${inspection.heads.length === 1 ? "head" : "heads"} of ${inspection.queries} queries × ${inspection.keys} keys: too many weights for a page to carry. --rows A:B shows chosen queries as sums.`)),
+      inspection_section(inspection), foot());
+    return main;
+  }
   const a = attentions.find((one) => one.name === state.attention);
   main.append(sentence && a ? sentence_header(a) : arrays && a ? arrays_header(a, arrays.about) : el("header", {}, el("h1", {}, shown(explanation?.title ?? "") || "Attention, step by step"),
     explanation?.citation ? el("p", { class: "citation" }, shown(explanation.citation)) : null));
@@ -176,6 +188,7 @@ function article() {
       el("aside", { class: "note" }, el("p", {}, "Rows are layers, columns heads; each small map on its own maximum, which stands beneath it. Choosing one shows it above."),
         el("p", {}, "From the second layer on a key is the vector at its word, already mixed with the others."))));
   }
+  if (inspection) main.append(inspection_section(inspection));
   if (explanation) {
     main.append(steps(explanation));
     if (explanation.slips.length > 0) {
@@ -184,6 +197,13 @@ function article() {
   }
   main.append(foot());
   return main;
+}
+
+/** @param {import("./inspection_figure.js").Inspected} of */
+function inspection_section(of) {
+  return el("section", { class: "figure inspection-section" }, el("h2", {}, "All of it, coarsely"), el("div", { class: "body" }, inspection_figure(of, state, set)),
+    el("aside", { class: "note" }, el("p", {}, "Made without ever holding all weights at once. Each map is on its own maximum: compare heads by the table."),
+      el("p", {}, "A key's share: the weight that a query gives it, on average over all queries. Entropy in nats, largest weight and distance are means over the queries that see a key.")));
 }
 
 /** The steps are drawn anew only when something in them changes: they may hold many numbers. */
@@ -218,16 +238,16 @@ function foot() {
   return el("footer", {},
     el("p", {}, el("code", {}, el("bdi", {}, shown(data.command)))),
     el("p", {}, `Computed by regard ${shown(data.version)} (${shown(data.instruction_set)}); `,
-      compared_alone ? `model ${shown(String(data.model.folder).split("/").at(-1) ?? "")}, SHA-256 ${shown(data.model.sha256)}` : sentence ? `model ${shown(data.model.name)}, SHA-256 ${shown(data.model.sha256)}; every word sees every word: an encoder has no mask` : (explanation?.settings ?? arrays?.settings ?? []).map(shown).join("; "), ". ",
+      compared_alone ? `model ${shown(String(data.model.folder).split("/").at(-1) ?? "")}, SHA-256 ${shown(data.model.sha256)}` : sentence ? `model ${shown(data.model.name)}, SHA-256 ${shown(data.model.sha256)}; every word sees every word: an encoder has no mask` : (explanation?.settings ?? arrays?.settings ?? data.settings ?? []).map(shown).join("; "), ". ",
       "This file carries its numbers, and asks no host for anything."),
-    compared_alone ? null : el("p", { class: "keys" }, el("kbd", {}, "←"), " ", el("kbd", {}, "→"), " steps, or cells of a table in focus · ", el("kbd", {}, "Enter"), " unfolds · ",
+    without_row ? null : el("p", { class: "keys" }, el("kbd", {}, "←"), " ", el("kbd", {}, "→"), " steps, or cells of a table in focus · ", el("kbd", {}, "Enter"), " unfolds · ",
       el("kbd", {}, "h"), " covers the step's results: predict, then look · ", el("kbd", {}, "p"), " projector size · ", el("kbd", {}, "Esc"), " folds"),
-    el("p", { class: "switches" }, compared_alone ? null : el("button", { type: "button", "data-focus": "cover", "aria-pressed": String(state.covered), click: () => set({ covered: !state.covered }) }, "cover results"),
+    el("p", { class: "switches" }, without_row ? null : el("button", { type: "button", "data-focus": "cover", "aria-pressed": String(state.covered), click: () => set({ covered: !state.covered }) }, "cover results"),
       el("button", { type: "button", "data-focus": "projector", "aria-pressed": String(root.hasAttribute("data-projector")), click: toggle_projector }, "projector size"),
       ...["light", "dark"].map((theme) => el("button", { type: "button", "data-focus": theme, "aria-pressed": String(root.dataset.theme === theme), click: () => choose_theme(theme) }, theme))),
     a === undefined ? null : folded("table", "The row as a table, every digit", () => el("div", { class: "scroll", tabindex: 0 }, data_table(a, state))),
     folded("json", arrays ? "The row as JSON" : "The data as JSON", () => el("pre", { tabindex: 0, "aria-label": "the data as JSON" },
-      arrays ? arrays.row_json(state.head, state.query) : data_of("explanation"))));
+      arrays ? arrays.row_json(state.head, state.query) : data_of(inspected_alone ? "inspection" : "explanation"))));
 }
 
 /** Again the same: as the system has it. @param {string} theme */
@@ -267,7 +287,7 @@ function draw() {
 document.addEventListener("keydown", (event) => {
   if (event.ctrlKey || event.metaKey || event.altKey || event.target instanceof HTMLSelectElement) return;
   const last = stages.length - 1;
-  if (compared_alone && event.key !== "p") return;
+  if (without_row && event.key !== "p") return;
   if (event.key === "ArrowRight") set({ step: state.step === last ? 0 : state.step + 1, open: "" });
   else if (event.key === "ArrowLeft" && state.step > 0) set({ step: state.step - 1, open: "" });
   else if (event.key === "h") set({ covered: !state.covered });

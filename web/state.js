@@ -25,6 +25,7 @@ import { stages } from "./attention.js";
 export function address_of(state) {
   const parts = new URLSearchParams(state.attention === "" ? {} : { attention: state.attention, head: String(state.head),
     query: String(state.query), step: stages[state.step] });
+  if (state.attention === "" && state.head > 0) parts.set("head", String(state.head));
   if (state.open !== "") parts.set("open", state.open);
   if (state.pair > 0) parts.set("pair", String(state.pair));
   if (state.without) parts.set("hide", "1");

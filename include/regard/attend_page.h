@@ -17,13 +17,28 @@
 
 #include "regard/attention.h"
 #include "regard/export.h"
+#include "regard/inspection.h"
 
 namespace regard {
 inline namespace v0 {
 
+// Heads of any length: what is said of them, and their maps, with strips joined so that all of them take 3 MiB at most.
+struct AttentionHtmlInspection {
+  Inspection heads;
+  std::vector<Index> row_edges{}, column_edges{};  // where the strips begin, and the end
+  std::vector<float> maps{};                       // (B · H, rows, columns): means of weights
+};
+
+// coarse_map (B, H, Ga, Gb) holds means, as attention_columns wrote it for the same call as the masses of inspection.
+template <class T>
+REGARD_EXPORT AttentionHtmlInspection
+attention_html_inspection(const Inspection& inspection, std::type_identity_t<TensorView<const T, 4>> coarse_map);
+
 struct AttentionHtmlOptions {
   std::vector<RowRange> rows{};  // the queries whose rows the page holds, each once; empty: all
   std::string command{};
+  const AttentionHtmlInspection* inspection = nullptr;
+  bool only_inspection = false;  // no row is shown, and nothing of value and computed is read
 };
 
 // The most that a page may take.
@@ -39,8 +54,8 @@ REGARD_EXPORT double attention_html_bytes(const std::array<Index, 4>& query, con
 
 // query, key, value and options as in the call of attention_forward that wrote `computed`: its context, row_max and
 // row_sum, and with sinks its sink_weights, are read; scores and weights of the rows are attention_weights'.
-// Throws std::invalid_argument, naming what is wrong: a row beyond L, no row or no key to show, a result that is
-// missing, a page of more than kMostAttentionHtmlBytes; otherwise as attention_weights.
+// Throws std::invalid_argument, naming what is wrong: only_inspection without inspection, a row beyond L, no row or no
+// key to show, a result that is missing, a page of more than kMostAttentionHtmlBytes; otherwise as attention_weights.
 template <class T>
 REGARD_EXPORT std::string render_attention_html(std::type_identity_t<TensorView<const T, 4>> query,
                                                 std::type_identity_t<TensorView<const T, 4>> key,

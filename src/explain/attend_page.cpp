@@ -145,7 +145,19 @@ class AttendPage {
   std::string page() {
     json_.begin_object();
     json_.string("schema", "regard/1");
-    json_.string("subject", "arrays");
+    json_.string("subject", html_.only_inspection ? "inspection" : "arrays");
+    if (html_.inspection != nullptr) {
+      json_.indices("row_edges", html_.inspection->row_edges);
+      json_.indices("column_edges", html_.inspection->column_edges);
+      json_.string("maps", base64_of(std::as_bytes(std::span(html_.inspection->maps))));
+    }
+    if (!html_.only_inspection) arrays();
+    json_.end_object();
+    return json_.take();
+  }
+
+ private:
+  void arrays() {
     json_.name("rows");
     json_.begin_array(true);
     for (const RowRange& range : rows_) {
@@ -171,11 +183,8 @@ class AttendPage {
       base64("sink_weights", rows_of(as_rank_4(computed_.sink_weights)));
     }
     base64("context", rows_of(View(computed_.context)));
-    json_.end_object();
-    return json_.take();
   }
 
- private:
   static constexpr NumberType type() { return std::is_same_v<T, float> ? NumberType::f32 : NumberType::f64; }
   bool has_additions() const { return !options_.alibi_slopes.empty() || has_bias(options_); }
 
@@ -183,6 +192,10 @@ class AttendPage {
     throw std::invalid_argument("render_attention_html: " + what);
   }
   void check() const {
+    if (html_.only_inspection) {
+      if (html_.inspection == nullptr) refuse("only_inspection is true, and there is no inspection");
+      return;
+    }
     const auto& [batch, heads, length, depth] = query_.shape;
     const std::array<Index, 3> rows{batch, heads, length};
     if (value_.shape[0] != batch || value_.shape[1] != key_.shape[1] || value_.shape[2] != key_.shape[2])
@@ -301,7 +314,9 @@ std::string render_attention_html(std::type_identity_t<TensorView<const T, 4>> q
                                   const std::type_identity_t<AttentionOptions<T>>& options,
                                   const AttentionHtmlOptions& html, const Runtime& runtime) {
   AttendPage<T> page(query, key, value, computed, options, html, runtime);
-  return page_html("Attention", {{"explanation", page.explanation()}, {"page", page.page()}});
+  std::vector<NamedText> parts = {{"explanation", page.explanation()}, {"page", page.page()}};
+  if (html.inspection != nullptr) parts.push_back({"inspection", render_inspection_json(html.inspection->heads)});
+  return page_html("Attention", parts);
 }
 
 template double attention_html_bytes<float>(const std::array<Index, 4>&, const std::array<Index, 4>&,
