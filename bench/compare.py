@@ -95,7 +95,7 @@ def arguments():
     parser.add_argument("--quick", action="store_true", help="a second for each case, smaller where one takes longer")
     parser.add_argument("--threads", type=int, default=2, help="default 2, as the bars are stated")
     parser.add_argument("--rounds", type=int, default=30, help="at most; default 30")
-    parser.add_argument("--seconds", type=float, default=8.0, help="for each case; default 8")
+    parser.add_argument("--seconds", type=float, default=7.0, help="for each case; default 7")
     parser.add_argument("--isa", choices=("generic", "avx2", "avx512", "avx512_bf16"), help="default: the best one")
     parser.add_argument("--json", type=pathlib.Path, help="a file for every round's figure, written after each case")
     given = parser.parse_args()

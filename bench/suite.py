@@ -76,6 +76,16 @@ class Suite:
 
     # ---- the rows
 
+    def peaks(self):
+        case = Case("peaks", "from registers, and reading", "GFLOP/s, GB/s", weight=0.5)
+        case.contenders["peak"] = self.regard.peak
+        if self.regard.bf16_peak() > 0:
+            case.contenders["bf16 peak"] = self.regard.bf16_peak
+        for place, num_bytes in (("L2", self.regard.threads * level_bytes(2, 1 << 20) // 2),
+                                 ("L3", level_bytes(3, 64 << 20) // 2), ("memory", read_bytes())):
+            case.contenders[f"read {place}"] = lambda num_bytes=num_bytes: self.regard.read(num_bytes)
+        yield case
+
     def prefill(self):
         for length in (1024, 4096):
             for depth in (64, 128):
@@ -226,13 +236,18 @@ class Suite:
             yield case
 
 
-ROWS = ("prefill", "long", "window", "short", "decode", "paged", "varlen", "inspect", "linear", "bf16")
+ROWS = ("peaks", "prefill", "long", "window", "short", "decode", "paged", "varlen", "inspect", "linear", "bf16")
+
+
+def level_bytes(level, otherwise):
+    """The size of a cache of the first processor, or the other where none is known."""
+    path = pathlib.Path(f"/sys/devices/system/cpu/cpu0/cache/index{level}/size")
+    try:
+        return 1024 * int(path.read_text(encoding="ascii").strip().removesuffix("K"))
+    except (OSError, ValueError):
+        return otherwise
 
 
 def read_bytes():
-    """Four times the third-level cache, or 256 MiB where none is known."""
-    path = pathlib.Path("/sys/devices/system/cpu/cpu0/cache/index3/size")
-    try:
-        return 4 * 1024 * int(path.read_text(encoding="ascii").strip().removesuffix("K"))
-    except (OSError, ValueError):
-        return 256 << 20
+    """Four times the third-level cache, shared among the threads."""
+    return 4 * level_bytes(3, 64 << 20)
