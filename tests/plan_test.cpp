@@ -172,6 +172,47 @@ TYPED_TEST(Plans, OfPartialsAndTheirMerge) {
   });
 }
 
+// A view of so many elements at an address where nothing is: a plan looks at no element.
+template <int Rank>
+TensorView<float, Rank> nowhere(const std::array<Index, static_cast<std::size_t>(Rank)>& shape, int place) {
+  return {reinterpret_cast<float*>(static_cast<std::uintptr_t>(place + 1) << 43), shape};
+}
+
+// No more than a packed copy of keys and values, a partial of Dv + 2 numbers for each chunk and query row where there
+// are several chunks, and 4 MiB a thread.
+TEST(Plan, MemoryHasItsBound) {
+  std::size_t calls = 0;
+  for (Index L : {1, 7, 60, 61, 200, 1024, 16384, 1'000'000}) {
+    for (Index S : {1, 100, 1024, 3000, 16384, 100'000}) {
+      for (const auto& [B, H, Hkv, D] :
+           {std::array<Index, 4>{1, 1, 1, 64}, {1, 8, 8, 64}, {2, 32, 8, 128}, {1, 64, 1, 8}, {3, 2, 2, 256}}) {
+        for (int threads : {1, 2, 16}) {
+          AttentionOptions<float> options;
+          options.causal = L % 2 == 0;
+          options.query_offset = QueryAlignment::bottom_right;
+          const Plan made = plan(
+              [&, B = B, H = H, Hkv = Hkv, D = D](const Runtime& r) {
+                attention_forward<float>(
+                    nowhere<4>({B, H, L, D}, 0), nowhere<4>({B, Hkv, S, D}, 1), nowhere<4>({B, Hkv, S, D}, 2),
+                    {.context = nowhere<4>({B, H, L, D}, 3), .lse = nowhere<3>({B, H, L}, 4)}, options, r);
+              },
+              {.num_threads = threads});
+          const auto up = [](Index n) { return (n + 31) / 32 * 32; };
+          const Index packed = B * Hkv * (up(S) * (D + up(D)) * 4 + up(S) / 32 + 192);
+          const Index chunks = attention_num_chunks(S);
+          const Index partials = chunks > 1 ? B * H * L * chunks * (D + 2) * 4 : 0;
+          const Index bound = packed + partials + threads * (Index{4} << 20);
+          ASSERT_LE(static_cast<Index>(made.workspace_bytes), bound)
+              << "B " << B << " H " << H << " Hkv " << Hkv << " L " << L << " S " << S << " D " << D << " threads "
+              << threads;
+          ++calls;
+        }
+      }
+    }
+  }
+  EXPECT_EQ(calls, 8u * 6u * 5u * 3u);
+}
+
 TEST(Plan, LeavesOutputsAlone) {
   auto inputs = AttentionInputs<float>::normal(2, 200, 200, 8);
   const auto marked = [](auto array) {
