@@ -4,8 +4,8 @@
 # src/isa.cpp. The kernels' own -march comes after every inherited flag, and they are never part of LTO.
 set(REGARD_KERNEL_OBJECTS)
 set(REGARD_KERNEL_SOURCES
-  attention_pack.cpp attention_tile.cpp attention_finish.cpp attention_weights.cpp elementwise.cpp linear_tile.cpp
-  peak.cpp table.cpp)
+  attention_pack.cpp attention_pack_pairs.cpp attention_tile.cpp attention_finish.cpp attention_weights.cpp
+  elementwise.cpp linear_tile.cpp peak.cpp table.cpp)
 list(TRANSFORM REGARD_KERNEL_SOURCES PREPEND ${PROJECT_SOURCE_DIR}/src/kernels/)
 
 function(regard_kernels isa)
@@ -26,6 +26,6 @@ regard_kernels(generic -march=x86-64 -mtune=generic)
 regard_kernels(avx2 -march=x86-64-v3)
 regard_kernels(avx512 -march=x86-64-v4 -mprefer-vector-width=512)
 
-# One loop alone, in the vectors of avx512; src/isa.cpp knows where it may run.
-set(REGARD_KERNEL_SOURCES ${PROJECT_SOURCE_DIR}/src/kernels/peak_bf16.cpp)
+# The vectors of avx512, and the bf16 dot product as one instruction.
+list(APPEND REGARD_KERNEL_SOURCES ${PROJECT_SOURCE_DIR}/src/kernels/peak_bf16.cpp)
 regard_kernels(avx512_bf16 -march=x86-64-v4 -mprefer-vector-width=512 -mavx512bf16 -DREGARD_ISA_avx512)

@@ -9,6 +9,8 @@
 #include <cmath>
 #include <limits>
 
+#include "kernels/table.h"
+
 namespace regard {
 inline namespace v0 {
 namespace internal {
@@ -314,6 +316,9 @@ void resolve_numbers(const AttentionCall<T>& call, const AttentionOptions<T>& op
   }
   r.scale =
       options.scale ? narrow("scale", *options.scale) : static_cast<T>(1 / std::sqrt(static_cast<double>(r.depth)));
+  const auto is_bf16 = [](const InputView<T, 4>& view) { return view.type == ElementType::bfloat16; };
+  r.key_pairs = kernels::active().bf16_dot && is_bf16(r.query) && is_bf16(r.key);
+  r.value_pairs = r.key_pairs && call.has_value && is_bf16(r.value) && !options.float_weights;
 }
 
 }  // namespace

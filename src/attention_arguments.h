@@ -42,6 +42,12 @@ struct ResolvedAttention {
   std::span<const T> sinks;
   T soft_cap;  // 0: off
   T scale;
+  // Multiplied as pairs of bf16 numbers (kernels::PairKernels), not as T: query and key; weights and value, too.
+  bool key_pairs, value_pairs;
+
+  // What stands in the place of a T in packed query and keys.
+  Index depth_words() const { return key_pairs ? (depth + 1) / 2 : depth; }
+  Index value_words(Index numbers) const { return value_pairs ? numbers / 2 : numbers; }
 };
 
 // Which arguments an operator has, for the checks and their messages.

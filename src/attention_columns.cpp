@@ -156,7 +156,7 @@ class ColumnWalk {
     for (Index key = std::max(of.first_key, seen.begin / kBlockKeys * kBlockKeys); key < end; key += kBlockKeys) {
       poll(runtime_);
       if (!start_block(task, key, block)) continue;
-      kernel.score_block(block);
+      score_block(task.r, block);
       kernel.weights_block(task.rows.num_rows, s.row_max, s.row_sum, s.scores);
       if (!outputs_.column_mass.absent()) kernel.add_rows(task.rows.num_rows, s.scores, mass + (key - of.first_key));
       if (row_strips_ > 0) add_strips(of, task, key, block.num_keys, strips);

@@ -17,11 +17,12 @@ namespace {
 
 using kernels::kPanel;
 
-// The panels of a cache of K, for kernels that compute with T.
+// The panels of a cache of K, for kernels that compute with T, or with pairs where r says so.
 template <class T, class K>
 class CachedKeys final : public KeyPanels<T> {
  public:
-  explicit CachedKeys(const KvCache<K>& cache) : cache_(cache) {}
+  CachedKeys(const KvCache<K>& cache, const ResolvedAttention<T>& r)
+      : cache_(cache), key_pairs_(r.key_pairs), value_pairs_(r.value_pairs) {}
   bool widened() const override { return !std::same_as<T, K>; }
   const T* key_panel(const Unit& unit, Index panel, T* room) const override {
     const K* keys = cache_.key_panel(unit.sequence, unit.key_head, panel);
@@ -33,7 +34,7 @@ class CachedKeys final : public KeyPanels<T> {
       }
       return room;
     } else {
-      return wide(keys, depth, room);
+      return wide(keys, depth, key_pairs_, room);
     }
   }
   const T* value_panel(const Unit& unit, Index panel, T* room) const override {
@@ -49,7 +50,7 @@ class CachedKeys final : public KeyPanels<T> {
       }
       return room;
     } else {
-      return wide(values, padded_columns, room);
+      return wide(values, padded_columns, value_pairs_, room);
     }
   }
   bool finite(const Unit& unit, Index panel) const override {
@@ -92,12 +93,13 @@ class CachedKeys final : public KeyPanels<T> {
     return block;
   }
 
-  static const T* wide(const K* panel, Index width, T* room) {
+  static const T* wide(const K* panel, Index width, bool pairs, T* room) {
     const kernels::KernelTable& table = kernels::active();
     if constexpr (std::same_as<K, T>) {
       return panel;
     } else if constexpr (std::same_as<K, bfloat16>) {
-      table.bf16.widen(reinterpret_cast<const kernels::Bfloat16*>(panel), room, width * kPanel);
+      const auto* lines = reinterpret_cast<const kernels::Bfloat16*>(panel);
+      pairs ? table.pairs.pair_lines(lines, width, room) : table.bf16.widen(lines, room, width * kPanel);
       return room;
     } else {
       table.f16.widen(reinterpret_cast<const kernels::Float16*>(panel), room, width * kPanel);
@@ -106,6 +108,7 @@ class CachedKeys final : public KeyPanels<T> {
   }
 
   const KvCache<K>& cache_;
+  bool key_pairs_, value_pairs_;
 };
 
 // Every key that a row sees must still be there.
@@ -146,9 +149,10 @@ void attention_decode(const InputView<ComputeType<T>, 4>& query, const KvCache<K
     lengths.push_back(cache.length(s));
     longest = std::max(longest, lengths.back());
   }
-  // Only their shapes are looked at: the panels are read where they lie.
+  // Only their shapes and, to choose the kernels, their type are looked at: the panels are read where they lie.
+  constexpr ElementType kCached = std::same_as<K, bfloat16> ? ElementType::bfloat16 : kElementType<Compute>;
   const auto standing_for = [&](Index columns) {
-    return InputView<Compute, 4>(cache.memory().data(), kElementType<Compute>,
+    return InputView<Compute, 4>(cache.memory().data(), kCached,
                                  {shape.num_sequences, shape.num_key_heads, longest, columns}, {0, 0, 0, 0});
   };
   const AttentionCall<Compute> call{kName, query, standing_for(shape.depth), standing_for(shape.columns), true};
@@ -164,7 +168,7 @@ void attention_decode(const InputView<ComputeType<T>, 4>& query, const KvCache<K
   check_outputs(kName, written, {r.batch, r.num_heads, r.num_queries, r.columns}, r.num_keys, inputs);
   check_ring(r, cache);
   if (r.batch * r.num_heads * r.num_queries == 0) return;
-  const CachedKeys<Compute, K> keys(cache);
+  const CachedKeys<Compute, K> keys(cache, r);
   const DecoderOptions how{
       .name = kName, .key_bytes = sizeof(K), .value_bytes = sizeof(K), .written_bytes = output_bytes(written)};
   Decoder<Compute>(r, keys, how, written, runtime).run();

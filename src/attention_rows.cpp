@@ -107,12 +107,24 @@ void pack_queries(const RowTask<T>& task) {
   const Index b = task.sequence.batch;
   const auto stored = [&](Index i) { return task.sequence.first_query + rows.row_of(i); };
   if (rows.head_of(0) == rows.head_of(rows.num_rows - 1)) {
-    with_rows(r.query, b, rows.head_of(0), stored(0), [&](const auto& kernel, const auto& from) {
+    with_rows(r.query, r.key_pairs, b, rows.head_of(0), stored(0), [&](const auto& kernel, const auto& from) {
       kernel.pack_query(from, rows.num_rows, r.depth, task.scratch.query);
     });
     return;
   }
   T* const gathered = task.scratch.gathered;
+  if constexpr (std::same_as<T, float>) {
+    if (r.key_pairs) {
+      auto* const numbers = reinterpret_cast<bfloat16*>(gathered);
+      for (Index i = 0; i < rows.num_rows; ++i) {
+        const void* from = r.query.pointer(b, rows.head_of(i), stored(i), 0);
+        copy_elements(r.depth, static_cast<const bfloat16*>(from), r.query.strides[3], numbers + i * r.depth, 1);
+      }
+      kernels::active().pairs.pack_query({reinterpret_cast<const kernels::Bfloat16*>(numbers), r.depth, 1},
+                                         rows.num_rows, r.depth, task.scratch.query);
+      return;
+    }
+  }
   for (Index i = 0; i < rows.num_rows; ++i)
     read_numbers(r.query.type, r.depth, r.query.pointer(b, rows.head_of(i), stored(i), 0), r.query.strides[3],
                  gathered + i * r.depth);
@@ -184,6 +196,16 @@ bool is_finite(T x) {
 enum class Sums { plain, scaled };
 
 template <class T>
+void attend_block(const ResolvedAttention<T>& r, const kernels::AttentionBlock<T>& block) {
+  const kernels::KernelTable& table = kernels::active();
+  if constexpr (std::same_as<T, float>) {
+    if (r.key_pairs)
+      return r.value_pairs ? table.pairs.attention_block(block) : table.pairs.attention_block_wide(block);
+  }
+  table.template of<T>().attention_block(block);
+}
+
+template <class T>
 void fill_chunks(const RowTask<T>& task, const ChunkRange& chunks, Sums sums) {
   const auto& kernel = kernels::active().template of<T>();
   const RowScratch<T>& s = task.scratch;
@@ -228,7 +250,7 @@ void fill_chunks(const RowTask<T>& task, const ChunkRange& chunks, Sums sums) {
         T* const room = s.value_panels + (task.packed.widened() ? i * kPanel * s.padded_columns : 0);
         block.value_panels[i] = there ? task.packed.value_panel(task.unit, panel, room) : nullptr;
       }
-      kernel.attention_block(block);
+      attend_block(task.r, block);
     }
     kernel.finish_chunk(task.rows.num_rows, block.state);
     if (statistics) add_chunk_statistics(task, block.state);
@@ -278,6 +300,15 @@ bool finish_partials(const RowTask<T>& task, const RowPartials<T>& from, T value
                                                          .out_row_sum = s.row_sum,
                                                          .out_lse = task.wants_lse ? s.lse : nullptr,
                                                          .out_sink_weight = s.sink_weight});
+}
+
+template <class T>
+void score_block(const ResolvedAttention<T>& r, const kernels::ScoreBlock<T>& block) {
+  const kernels::KernelTable& table = kernels::active();
+  if constexpr (std::same_as<T, float>) {
+    if (r.key_pairs) return table.pairs.score_block(block);
+  }
+  table.template of<T>().score_block(block);
 }
 
 template <class T>
@@ -353,6 +384,7 @@ template struct RowScratch<float>;
 template class RowScratchLayout<float>;
 template kernels::ScoreBlock<float> start_rows(const RowTask<float>&);
 template bool start_block(const RowTask<float>&, Index, kernels::ScoreBlock<float>&, kernels::StoredPanels*);
+template void score_block(const ResolvedAttention<float>&, const kernels::ScoreBlock<float>&);
 template void load_statistics(const RowTask<float>&, const TensorView<const float, 3>&,
                               const TensorView<const float, 3>&);
 template ChunkRange visible_chunks(const RowTask<float>&);
@@ -365,6 +397,7 @@ template struct RowScratch<double>;
 template class RowScratchLayout<double>;
 template kernels::ScoreBlock<double> start_rows(const RowTask<double>&);
 template bool start_block(const RowTask<double>&, Index, kernels::ScoreBlock<double>&, kernels::StoredPanels*);
+template void score_block(const ResolvedAttention<double>&, const kernels::ScoreBlock<double>&);
 template void load_statistics(const RowTask<double>&, const TensorView<const double, 3>&,
                               const TensorView<const double, 3>&);
 template ChunkRange visible_chunks(const RowTask<double>&);

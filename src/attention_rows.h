@@ -96,6 +96,10 @@ template <class T>
 bool start_block(const RowTask<T>& task, Index key, kernels::ScoreBlock<T>& block,
                  kernels::StoredPanels* stored = nullptr);
 
+// The scores of the block, by the kernel that the forward pass takes.
+template <class T>
+void score_block(const ResolvedAttention<T>& r, const kernels::ScoreBlock<T>& block);
+
 // Copies row_max and row_sum of the task's rows, which are of one head, to the scratch.
 template <class T>
 void load_statistics(const RowTask<T>& task, const TensorView<const T, 3>& row_max,

@@ -60,7 +60,7 @@ void for_each_weights_block(const RowTask<T>& task, const FinishedRows<T>& done,
   for (Index key = std::max(begin, seen.begin) / kBlockKeys * kBlockKeys; key < last; key += kBlockKeys) {
     poll(task.runtime);
     if (!start_block(task, key, block)) continue;
-    kernel.score_block(block);
+    score_block(task.r, block);
     std::copy_n(block.scores, rows * kBlockKeys, weights);
     kernel.weights_block(rows, done.row_max, done.row_sum, weights);
     use(key, block.scores, weights);

@@ -103,7 +103,7 @@ void weigh(const RowTask<T>& task, const WeightsRequest<T>& request, const RowRa
       fill(sequence.first_key + key, sequence.first_key + key + block.num_keys);
       continue;
     }
-    kernel.score_block(block);
+    score_block(r, block);
     if (weights) kernel.weights_block(task.rows.num_rows, s.row_max, s.row_sum, s.scores);
     for (Index i = 0; i < task.rows.num_rows; ++i) {
       write_block(output, keys, sequence.batch, task.rows.head, first_output + i, sequence.first_key + key,

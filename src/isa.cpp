@@ -4,6 +4,7 @@
 //
 //     -march=x86-64-v3 ("avx2"):   AVX, AVX2, BMI1, BMI2, F16C, FMA, LZCNT, MOVBE and all of SSE
 //     -march=x86-64-v4 ("avx512"): that and AVX-512 F, BW, CD, DQ, VL
+//     -mavx512bf16 ("avx512_bf16"): that and AVX512-BF16
 //
 // A kernel may use any instruction that its -march allows, so each is asked for. An instruction set is added by a line
 // in candidates() and one in cmake/kernels.cmake. Read next: kernels/table.h.
@@ -46,9 +47,12 @@ constinit std::atomic<const KernelTable*> active_table{nullptr};
 
 }  // namespace
 
-std::array<Candidate, 3> candidates() {
+std::array<Candidate, 4> candidates() {
   __builtin_cpu_init();  // needed by callers that run before main
-  return {{{&generic::table, true}, {&avx2::table, has_avx2()}, {&avx512::table, has_avx512()}}};
+  return {{{&generic::table, true},
+           {&avx2::table, has_avx2()},
+           {&avx512::table, has_avx512()},
+           {&avx512_bf16::table, has_avx512() && __builtin_cpu_supports("avx512bf16")}}};
 }
 
 const KernelTable& choose_table(const char* forced, std::span<const Candidate> tables) {
@@ -79,10 +83,7 @@ const KernelTable& active() {
   return *table;
 }
 
-const PeakLoop* bf16_dot_loop() {
-  const bool usable = &active() == &avx512::table && __builtin_cpu_supports("avx512bf16");
-  return usable ? &avx512_bf16::dot_loop : nullptr;
-}
+const PeakLoop* bf16_dot_loop() { return &active() == &avx512_bf16::table ? &avx512_bf16::dot_loop : nullptr; }
 
 int num_available() {
   int count = 0;

@@ -17,9 +17,9 @@ struct Candidate {
 };
 
 // Every table that was built, best last; the first is always available.
-std::array<Candidate, 3> candidates();
+std::array<Candidate, 4> candidates();
 
-// The loop of bf16 dot products beside the active table; null unless that is avx512 and the processor has AVX512-BF16.
+// The loop of bf16 dot products of the active table; null unless that is avx512_bf16.
 const PeakLoop* bf16_dot_loop();
 
 // The table named by `forced`, or the last available one when it is null.

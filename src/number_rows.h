@@ -3,7 +3,8 @@
 // Rows of numbers whose type is a value: widened when they are read, rounded once when they are written, and handed to
 // the kernels that pack their type.
 //
-//     with_rows(r.key, b, h, first, [&](const auto& kernel, const auto& rows) { kernel.pack_keys(rows, …); })
+//     with_rows(r.key, r.key_pairs, b, h, first, [&](const auto& kernel, const auto& rows) { kernel.pack_keys(rows, …);
+//     })
 //
 // Read next: regard/types.h, kernels/attention_pack.cpp.
 #pragma once
@@ -56,13 +57,14 @@ void write_numbers(ElementType type, Index count, const T* from, void* to, Index
 }
 
 // Calls use(kernels, matrix) with the kernels that pack the view's type into panels of T, and the view's rows of
-// (b, h) from `first` on as their source.
+// (b, h) from `first` on as their source. pairs: into panels of pairs; the view is of bfloat16.
 template <class T, class Use>
-void with_rows(const InputView<T, 4>& view, Index b, Index h, Index first, Use use) {
+void with_rows(const InputView<T, 4>& view, bool pairs, Index b, Index h, Index first, Use use) {
   const void* corner = view.pointer(b, h, first, 0);
   const auto rows = [&]<class S>(const S* at) { return kernels::Matrix<S>{at, view.strides[2], view.strides[3]}; };
   const kernels::KernelTable& table = kernels::active();
   if constexpr (std::same_as<T, float>) {
+    if (pairs) return use(table.pairs, rows(static_cast<const kernels::Bfloat16*>(corner)));
     if (view.type == ElementType::bfloat16) return use(table.bf16, rows(static_cast<const kernels::Bfloat16*>(corner)));
     if (view.type == ElementType::float16) return use(table.f16, rows(static_cast<const kernels::Float16*>(corner)));
   }

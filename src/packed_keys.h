@@ -98,8 +98,8 @@ class PackedKeys final : public KeyPanels<T> {
   bool finite(const Unit& unit, Index panel) const override { return finite_.data()[unit.first_panel + panel] != 0; }
 
  private:
-  Index key_panel_elements() const { return r_.depth * kernels::kPanel; }
-  Index value_panel_elements() const { return padded_columns_ * kernels::kPanel; }
+  Index key_panel_elements() const { return r_.depth_words() * kernels::kPanel; }
+  Index value_panel_elements() const { return r_.value_words(padded_columns_) * kernels::kPanel; }
   Unit unit_at(Index number, Index first_panel) const {
     const Index s = number / r_.num_key_heads;
     const Sequence& sequence = r_.sequences[static_cast<std::size_t>(s)];
@@ -145,11 +145,11 @@ class PackedKeys final : public KeyPanels<T> {
     const Index first_key = panel * kernels::kPanel;
     const Index keys = std::min(count * kernels::kPanel, sequence.key_limit - first_key);
     const Index at = sequence.first_key + first_key;
-    with_rows(r_.key, sequence.batch, unit.key_head, at, [&](const auto& kernel, const auto& rows) {
+    with_rows(r_.key, r_.key_pairs, sequence.batch, unit.key_head, at, [&](const auto& kernel, const auto& rows) {
       kernel.pack_keys(rows, keys, r_.depth, keys_.data() + (unit.first_panel + panel) * key_panel_elements());
     });
     if (r_.columns == 0) return;
-    with_rows(r_.value, sequence.batch, unit.key_head, at, [&](const auto& kernel, const auto& rows) {
+    with_rows(r_.value, r_.value_pairs, sequence.batch, unit.key_head, at, [&](const auto& kernel, const auto& rows) {
       kernel.pack_values(rows, keys, r_.columns, values_.data() + (unit.first_panel + panel) * value_panel_elements(),
                          finite_.data() + unit.first_panel + panel);
     });

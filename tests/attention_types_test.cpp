@@ -9,6 +9,7 @@
 //   combinations  each type for query, key, value and context, on the random calls of attention_cases.h
 //   corners       poison, overflow of a context, refusals, overlap in bytes
 //
+// Where a processor multiplies bfloat16 numbers as they are, attention_bf16_test.cpp says what they give.
 // Read next: types_test.cpp, number_rows.h.
 #include <xmmintrin.h>
 
@@ -44,6 +45,15 @@ std::vector<E> round_all(const std::vector<float>& numbers) {
   std::vector<E> result;
   for (const float x : numbers) result.push_back(E(x));
   return result;
+}
+
+// Every instruction set that computes with these types as floats.
+template <class Query, class Key, class F>
+void on_every_widening_set(F f) {
+  on_every_instruction_set([&](const kernels::KernelTable& table) {
+    constexpr bool kPairs = std::same_as<Query, bfloat16> && std::same_as<Key, bfloat16>;
+    if (!kPairs || !table.bf16_dot) f(table);
+  });
 }
 
 // ---- widening
@@ -163,7 +173,7 @@ TYPED_TEST(SemanticsTypes, BitsOfTheWidenedNumbersRoundedOnce) {
     const auto value = rounded<Value>(call.value, random_layout<4>(random, true));
     const auto wide_query = widened(query), wide_key = widened(key), wide_value = widened(value);
     const Layout<4> layout = random_layout<4>(random, true);
-    on_every_instruction_set([&](const kernels::KernelTable&) {
+    on_every_widening_set<Query, Key>([&](const kernels::KernelTable&) {
       const AttentionArrays<float> expected = run_attention<float>(wide_query, wide_key, wide_value, call.options);
       TypedArrays<Context> got(call.B(), call.H(), call.L(), call.S(), call.Dv(), layout);
       attention_forward(query.view(), key.view(), value.view(), got.views(), call.options);
@@ -186,7 +196,7 @@ TYPED_TEST(SemanticsTypes, WithinTheBoundOfFloat) {
   const auto key = rounded<typename TypeParam::Key>(inputs.key);
   const auto value = rounded<typename TypeParam::Value>(inputs.value);
   const auto expected = reference::attention<float>(widened(query).view(), widened(key).view(), widened(value).view());
-  on_every_instruction_set([&](const kernels::KernelTable&) {
+  on_every_widening_set<typename TypeParam::Query, typename TypeParam::Key>([&](const kernels::KernelTable&) {
     AttentionArrays<float> got = AttentionArrays<float>::dense(1, 4, 61, 1100, 48);
     attention_forward<float>(query.view(), key.view(), value.view(), got.views());
     matches_reference(got, expected);
@@ -200,33 +210,35 @@ TYPED_TEST(SemanticsTypes, WeightsPartialsAndWholeResults) {
   const auto key = rounded<typename TypeParam::Key>(inputs.key);
   const auto value = rounded<typename TypeParam::Value>(inputs.value);
   const auto wide_query = widened(query), wide_key = widened(key), wide_value = widened(value);
-  const AttentionArrays<float> expected = run_attention<float>(wide_query, wide_key, wide_value);
+  on_every_widening_set<Query, typename TypeParam::Key>([&](const kernels::KernelTable&) {
+    const AttentionArrays<float> expected = run_attention<float>(wide_query, wide_key, wide_value);
 
-  // Chosen rows of the weights.
-  const std::vector<RowRange> rows{{2, 5}, {0, 1}};
-  Array<float, 4> weights({1, 4, 4, 1500}), wide_weights({1, 4, 4, 1500});
-  const WeightsRequest<float> request{
-      .row_max = expected.row_max->view(), .row_sum = expected.row_sum->view(), .rows = rows};
-  attention_weights<float>(query.view(), key.view(), request, weights.view());
-  attention_weights<float>(wide_query.view(), wide_key.view(), request, wide_weights.view());
-  EXPECT_EQ(bits_of(weights), bits_of(wide_weights));
+    // Chosen rows of the weights.
+    const std::vector<RowRange> rows{{2, 5}, {0, 1}};
+    Array<float, 4> weights({1, 4, 4, 1500}), wide_weights({1, 4, 4, 1500});
+    const WeightsRequest<float> request{
+        .row_max = expected.row_max->view(), .row_sum = expected.row_sum->view(), .rows = rows};
+    attention_weights<float>(query.view(), key.view(), request, weights.view());
+    attention_weights<float>(wide_query.view(), wide_key.view(), request, wide_weights.view());
+    EXPECT_EQ(bits_of(weights), bits_of(wide_weights));
 
-  // Partial results are floats, and merge to the whole.
-  Array<float, 5> sums({2, 1, 4, 9, 33});
-  Array<float, 4> row_max({2, 1, 4, 9}), row_sum({2, 1, 4, 9});
-  attention_partials(
-      query.view(), key.view(), value.view(),
-      AttentionPartials<float>{.accumulator = sums.view(), .row_max = row_max.view(), .row_sum = row_sum.view()});
-  Array<float, 4> context({1, 4, 9, 33});
-  attention_merge({.accumulator = sums.view(), .row_max = row_max.view(), .row_sum = row_sum.view()}, {},
-                  AttentionOutputs<float>{.context = context.view()});
-  EXPECT_EQ(bits_of(context), bits_of(expected.context));
+    // Partial results are floats, and merge to the whole.
+    Array<float, 5> sums({2, 1, 4, 9, 33});
+    Array<float, 4> row_max({2, 1, 4, 9}), row_sum({2, 1, 4, 9});
+    attention_partials(
+        query.view(), key.view(), value.view(),
+        AttentionPartials<float>{.accumulator = sums.view(), .row_max = row_max.view(), .row_sum = row_sum.view()});
+    Array<float, 4> context({1, 4, 9, 33});
+    attention_merge({.accumulator = sums.view(), .row_max = row_max.view(), .row_sum = row_sum.view()}, {},
+                    AttentionOutputs<float>{.context = context.view()});
+    EXPECT_EQ(bits_of(context), bits_of(expected.context));
 
-  const AttentionResult<Query> whole = attention_with_weights<Query>(query.view(), key.view(), value.view());
-  EXPECT_EQ(bits_of(std::vector<Query>(whole.context.data(), whole.context.data() + whole.context.size())),
-            bits_of(round_all<Query>(expected.context.values())));
-  EXPECT_EQ(bits_of(std::vector<float>(whole.weights.data(), whole.weights.data() + whole.weights.size())),
-            bits_of(*expected.weights));
+    const AttentionResult<Query> whole = attention_with_weights<Query>(query.view(), key.view(), value.view());
+    EXPECT_EQ(bits_of(std::vector<Query>(whole.context.data(), whole.context.data() + whole.context.size())),
+              bits_of(round_all<Query>(expected.context.values())));
+    EXPECT_EQ(bits_of(std::vector<float>(whole.weights.data(), whole.weights.data() + whole.weights.size())),
+              bits_of(*expected.weights));
+  });
 }
 
 // ---- rounding
@@ -281,9 +293,9 @@ TEST(BiasTypes, FloatOrTheQuerys) {
     const auto same = widened(narrow);
     Array<float, 4> a({1, 2, 5, 8}), b({1, 2, 5, 8});
     attention_forward<float>(query.view(), key.view(), value.view(), {.context = a.view()},
-                             {.bias = std::as_const(narrow).view()});
+                             {.bias = std::as_const(narrow).view(), .float_weights = true});
     attention_forward<float>(query.view(), key.view(), value.view(), {.context = b.view()},
-                             {.bias = std::as_const(same).view()});
+                             {.bias = std::as_const(same).view(), .float_weights = true});
     EXPECT_EQ(bits_of(a), bits_of(b));
     const auto expected = reference::attention<float>(widened(query).view(), widened(key).view(), widened(value).view(),
                                                       {.bias = std::as_const(narrow).view()});

@@ -9,6 +9,7 @@
 
 #include <gtest/gtest.h>
 
+#include <string>
 #include <vector>
 
 #include "kernels/table.h"
@@ -30,6 +31,29 @@ void on_every_instruction_set(F f) {
   for (int i = 0; i < kernels::num_available(); ++i) {
     const kernels::KernelTable& table = kernels::available(i);
     SCOPED_TRACE(table.name);
+    const ActiveTable active(table);
+    f(table);
+  }
+}
+
+// The tables that multiply pairs of bf16 numbers: those whose processor does, and every other one with the plain
+// arithmetic in the place of that instruction, so that its packing, tiles and tails are tried on every host.
+inline const std::vector<kernels::KernelTable>& dot_tables() {
+  static const std::vector<kernels::KernelTable> tables = [] {
+    std::vector<kernels::KernelTable> all;
+    for (int i = 0; i < kernels::num_available(); ++i) {
+      all.push_back(kernels::available(i));
+      all.back().bf16_dot = true;
+    }
+    return all;
+  }();
+  return tables;
+}
+
+template <class F>
+void on_every_dot_table(F f) {
+  for (const kernels::KernelTable& table : dot_tables()) {
+    SCOPED_TRACE(std::string(table.name) + ", pairs");
     const ActiveTable active(table);
     f(table);
   }

@@ -100,9 +100,9 @@ TEST_F(ForcedIsa, TheChoiceIsMadeOnce) {
 TEST_F(ForcedIsa, ListsEverySetBestLastWithOneActive) {
   force("generic");
   const std::vector<InstructionSet> sets = instruction_sets();
-  ASSERT_EQ(sets.size(), 3u);
-  const char* names[] = {"generic", "avx2", "avx512"};
-  for (std::size_t i = 0; i < 3; ++i) {
+  ASSERT_EQ(sets.size(), 4u);
+  const char* names[] = {"generic", "avx2", "avx512", "avx512_bf16"};
+  for (std::size_t i = 0; i < 4; ++i) {
     EXPECT_EQ(sets[i].name, names[i]);
     EXPECT_EQ(sets[i].active, i == 0);
     EXPECT_EQ(sets[i].fused_multiply_add, i > 0);
@@ -128,10 +128,12 @@ TEST(Detection, AgreesWithProcCpuinfo) {
   };
   const bool avx2 = has({"sse4_2", "popcnt", "avx", "avx2", "bmi1", "bmi2", "fma", "f16c", "movbe", "abm"});
   const bool avx512 = avx2 && has({"avx512f", "avx512bw", "avx512cd", "avx512dq", "avx512vl"});
+  const bool avx512_bf16 = avx512 && has({"avx512_bf16"});
   const auto candidates = kernels::candidates();
   EXPECT_EQ(candidates[1].available, avx2);
   EXPECT_EQ(candidates[2].available, avx512);
-  EXPECT_EQ(kernels::num_available(), 1 + avx2 + avx512);
+  EXPECT_EQ(candidates[3].available, avx512_bf16);
+  EXPECT_EQ(kernels::num_available(), 1 + avx2 + avx512 + avx512_bf16);
   EXPECT_THROW(kernels::available(kernels::num_available()), std::invalid_argument);
   EXPECT_THROW(kernels::available(-1), std::invalid_argument);
 }

@@ -76,7 +76,7 @@ TEST(Peaks, RatesArePositive) {
       EXPECT_EQ(dot.has_value(), kernels::bf16_dot_loop() != nullptr);
       if (dot) {
         EXPECT_TRUE(is_rate(*dot));
-        EXPECT_EQ(std::string(table.name), "avx512");
+        EXPECT_EQ(std::string(table.name), "avx512_bf16");
       }
     }
   });

@@ -128,14 +128,17 @@ struct Attention {
   }
   W context_bound(Index r, Index c) const {
     const std::size_t at = static_cast<std::size_t>(r * Dv + c);
-    return relative_bound(r) * magnitude[at] + kSmallest * (1 + underflow[at]);
+    return (relative_bound(r) + weight_rounding) * magnitude[at] + smallest * (1 + underflow[at]);
   }
   // Half of what the context may lose: exp(x + d) ≈ exp(x)(1 + d), once above and once below the fraction bar.
-  W score_bound(Index r) const { return relative_bound(r) / 2 + kSmallest; }
+  W score_bound(Index r) const { return relative_bound(r) / 2 + smallest; }
   W lse_bound(Index r) const { return relative_bound(r) + 2 * kUnit<T> * std::abs(lse[static_cast<std::size_t>(r)]); }
-  W weight_bound(Index r, W weight) const { return relative_bound(r) * weight + kSmallest; }
+  W weight_bound(Index r, W weight) const { return relative_bound(r) * weight + smallest; }
 
   static constexpr W kSmallest = std::numeric_limits<T>::denorm_min();
+  // More where bf16 numbers are multiplied as they are (attention_bf16_test.cpp).
+  W smallest = kSmallest;
+  W weight_rounding = 0;
 };
 
 // What a number beyond the range of T becomes.

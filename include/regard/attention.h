@@ -13,8 +13,9 @@
 // Milakov and Gimelshein, arXiv 1805.02867, algorithm 3, in blocks as in Dao et al., arXiv 2205.14135, algorithm 1.
 //
 // Types: query, key and value are of float, bfloat16 or float16, each of its own, or all of double. Numbers of two
-// bytes are widened exactly and computed with as float; only the context may be rounded, once, to the query's type. T
-// below is the type of the context where there is one, else the type computed with: float, or double for double. Read
+// bytes are widened exactly and computed with as float; only the context may be rounded, once, to the query's type.
+// Where the processor multiplies bfloat16 numbers as they are, they need not be widened (float_weights below). T below
+// is the type of the context where there is one, else the type computed with: float, or double for double. Read
 // next: src/attention.cpp.
 #pragma once
 
@@ -76,6 +77,7 @@ struct AttentionOptions {
   std::span<const T> sinks{};         // (H): a score that joins row_max and row_sum and takes no value; −∞ = none
   std::optional<double> soft_cap{};   // c · tanh(x / c), c > 0
   std::optional<double> scale{};      // default 1 / √D; any finite number
+  bool float_weights = false;         // weights are not rounded to bfloat16 for their product with value
 };
 
 // What is written. Only context is required. An output must not overlap an input or another output.
@@ -96,8 +98,11 @@ struct AttentionOutputs {
 //   where T is float each is float, bfloat16 or float16; where T is bfloat16 or float16 query is of T, key and value of
 //   any of the three.
 // Writes every view that outputs names. A row that sees no key gets context +0. With inputs of two bytes the results
-// are those of the same numbers widened to float, to the bit; a context of two bytes is that context, rounded to
-// nearest even: |rounding| ≤ 2⁻⁸ |context| for bfloat16, 2⁻¹¹ |context| for float16 where it is a normal number. Error
+// are those of the same numbers widened to float, to the bit, but for the instruction set avx512_bf16 with query and
+// key of bfloat16: it sums their products in pairs, as exactly, and takes subnormal numbers as zero; where value is of
+// bfloat16, too, weights are rounded to bfloat16 for the product with it, which adds 2⁻⁸ Σ_j p_j |v_j| to the error,
+// unless float_weights is set. A context of two bytes is the context of float, rounded to nearest even: |rounding| ≤
+// 2⁻⁸ |context| for bfloat16, 2⁻¹¹ |context| for float16 where it is a normal number. Error
 // of context, u = 2⁻²⁴ or 2⁻⁵³: at most u · (32 + 4√D · max_j(|scale| Σ_d |q_d k_jd| + |bias_j| + |slope · distance|))
 // · Σ_j p_j |v_j|. The same bits for any threads, executor, batch and strides. Throws std::invalid_argument (operator,
 // argument, actual and expected) before any work; afterwards only std::bad_alloc and regard::cancelled.

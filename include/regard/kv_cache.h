@@ -44,9 +44,10 @@ struct KvCacheShape {
 };
 
 // T is the type of keys and values: float, double, bfloat16, float16 or std::int8_t. Numbers of fewer bytes than four
-// are widened where attention_decode reads them. A cache of int8 is given float, bfloat16 or float16. It keeps each key
-// and each value of a head as round(x / scale), ties to even, with scale = max |x| / 127 as a float beside it; such a
-// number is widened to float(int8) · scale, rounded once. Zeros have scale 0.
+// are widened where attention_decode reads them, or multiplied as attention_forward multiplies them. A cache of int8 is
+// given float, bfloat16 or float16. It keeps each key and each value of a head as round(x / scale), ties to even, with
+// scale = max |x| / 127 as a float beside it; such a number is widened to float(int8) · scale, rounded once. Zeros have
+// scale 0.
 template <class T>
 class REGARD_EXPORT KvCache {
   static constexpr bool kQuantised = std::same_as<T, std::int8_t>;

@@ -23,7 +23,7 @@ inline namespace v0 {
 REGARD_EXPORT double fma_gflops(int num_threads, double seconds);
 
 // Billions of operations a second of bf16 dot products that add to f32: two for each product. None where the processor
-// lacks AVX512-BF16, and where the active instruction set is not avx512.
+// lacks AVX512-BF16, and where the active instruction set is not avx512_bf16.
 REGARD_EXPORT std::optional<double> bf16_dot_gflops(int num_threads, double seconds);
 
 // Billions of bytes a second that threads read, each its own bytes_per_thread over and over; the best of several loops.

@@ -12,6 +12,7 @@
 //   computing them is the same, which is what makes every mask, tile and cache layout agree. Non-finite values take
 //   step 4 row by row over the keys that contribute, with the same chain.
 //
+// Steps 1 and 4 multiply words: numbers, or pairs of bf16 numbers (tile.h); scores and sums are the same either way.
 // Milakov and Gimelshein, arXiv 1805.02867, algorithm 3, with the block in the place of the element.
 // Read next: attention_finish.cpp.
 #include "few_rows.h"
@@ -37,13 +38,15 @@ LaneRange group_range(const ScoreBlock<T>& block, Index first_row, Index num_row
 
 // ---- 1. score tiles
 
-template <class T, int Rows>
+// depth counts words.
+template <class T, int Rows, class Words>
 void score_tile(Index depth, T scale, const T* query, const T* keys, T* scores) {
-  for (Index done = 0; done < depth; done += kDepthSegment) {
-    const Index step = smaller(depth - done, kDepthSegment);
+  constexpr Index kSegment = kDepthSegment / Words::kPerWord;
+  for (Index done = 0; done < depth; done += kSegment) {
+    const Index step = smaller(depth - done, kSegment);
     Tile<T, Rows> tile;
     clear(tile);
-    multiply<T, Rows, kTileRows, 1>(step, query + done * kTileRows, keys + done * kPanel, tile);
+    multiply<T, Rows, kTileRows, 1, Words>(step, query + done * kTileRows, keys + done * kPanel, tile);
     const Vec<T> factor = broadcast(done + step == depth ? scale : static_cast<T>(1));
 #pragma GCC unroll 16
     for (int r = 0; r < Rows; ++r) {
@@ -58,16 +61,17 @@ void score_tile(Index depth, T scale, const T* query, const T* keys, T* scores) 
 }
 
 // The tiles of one row group.
-template <class T>
+template <class T, class Words>
 void score_tiles(const ScoreBlock<T>& block, Index first, const LaneRange& range) {
-  if (block.stored_keys) return few_score_tiles(block, range);
-  const T* query = block.query + first * block.depth;
+  if (block.stored_keys) return few_score_tiles<T, Words>(block, range);
+  const Index depth = (block.depth + Words::kPerWord - 1) / Words::kPerWord;
+  const T* query = block.query + first * depth;
   for (Index lane = 0; lane < kBlockKeys; lane += kTileColumns<T>) {
     if (range.end <= lane || range.begin >= lane + kTileColumns<T>) continue;
     const T* keys = block.key_panels[lane / kPanel] + lane % kPanel;
     T* scores = block.scores + first * kBlockKeys + lane;
     with_rows(smaller(block.num_rows - first, kTileRows), [&](auto rows) {
-      score_tile<T, decltype(rows)::value>(block.depth, block.rules.scale, query, keys, scores);
+      score_tile<T, decltype(rows)::value, Words>(depth, block.rules.scale, query, keys, scores);
     });
   }
 }
@@ -125,27 +129,28 @@ bool is_plain(const ScoreBlock<T>& block) {
 }
 
 // The scores of one row group; returns the keys that it sees.
-template <class T>
+template <class T, class Words>
 LaneRange score_group(const ScoreBlock<T>& block, bool plain, Index first, Index count) {
   const LaneRange range = plain ? LaneRange{0, kBlockKeys} : group_range(block, first, count);
-  score_tiles(block, first, range);
+  score_tiles<T, Words>(block, first, range);
   if (!plain) apply_rules(block, first, first + count);
   return range;
 }
 
 // ---- 4. value tiles
 
-template <class T, int Rows>
+template <class T, int Rows, class Words>
 void value_tile(LaneRange range, const T* weights, const T* const* panels, Index panel_offset, const T* alpha,
                 T* accumulator, Index accumulator_stride) {
   Tile<T, Rows> tile;
   clear(tile);
   for (Index panel = 0; panel < kBlockPanels; ++panel) {
-    const Index begin = larger(range.begin - panel * kPanel, 0);
-    const Index end = smaller(range.end - panel * kPanel, kPanel);
+    // Words: a pair of which one key is seen has a weight of zero for the other.
+    const Index begin = larger(range.begin - panel * kPanel, 0) / Words::kPerWord;
+    const Index end = (smaller(range.end - panel * kPanel, kPanel) + Words::kPerWord - 1) / Words::kPerWord;
     if (begin < end) {
-      multiply<T, Rows, 1, kBlockKeys>(end - begin, weights + panel * kPanel + begin,
-                                       panels[panel] + panel_offset + begin * kPanel, tile);
+      multiply<T, Rows, 1, kBlockKeys, Words>(end - begin, weights + panel * kPanel / Words::kPerWord + begin,
+                                              panels[panel] + panel_offset + begin * kPanel, tile);
     }
   }
 #pragma GCC unroll 16
@@ -159,60 +164,82 @@ void value_tile(LaneRange range, const T* weights, const T* const* panels, Index
   }
 }
 
-template <class T>
+template <class T, class Words>
 void value_tiles(const AttentionBlock<T>& block, const LaneRange* ranges, const T* alpha) {
   const Index num_rows = block.score.num_rows;
   for (Index column = 0; column < block.padded_columns; column += kTileColumns<T>) {
-    const Index panel_offset = column / kPanel * (kPanel * kPanel) + column % kPanel;
+    const Index panel_offset = column / kPanel * (kPanel / Words::kPerWord * kPanel) + column % kPanel;
     for (Index first = 0, g = 0; first < num_rows; first += kTileRows, ++g) {
       const T* weights = block.score.scores + first * kBlockKeys;
       T* accumulator = block.state.accumulator + first * block.padded_columns + column;
       with_rows(smaller(num_rows - first, kTileRows), [&](auto rows) {
-        value_tile<T, decltype(rows)::value>(ranges[g], weights, block.value_panels, panel_offset, alpha + first,
-                                             accumulator, block.padded_columns);
+        value_tile<T, decltype(rows)::value, Words>(ranges[g], weights, block.value_panels, panel_offset, alpha + first,
+                                                    accumulator, block.padded_columns);
       });
     }
   }
 }
 
 // The same chains over the keys whose bit is set in contributes[r], and no other.
-template <class T>
+template <class T, class Words>
 void value_rows(const AttentionBlock<T>& block, const std::uint64_t* contributes, const T* alpha) {
+  constexpr Index kWords = Words::kPerWord;
+  constexpr Index kPanelWords = kPanel / kWords;
   for (Index r = 0; r < block.score.num_rows; ++r) {
     const T* weights = block.score.scores + r * kBlockKeys;
     T* accumulator = block.state.accumulator + r * block.padded_columns;
     for (Index column = 0; column < block.padded_columns; column += kWidth<T>) {
       Vec<T> sum{};
-      for (Index lane = 0; lane < kBlockKeys; ++lane) {
-        if ((contributes[r] >> lane & 1) == 0) continue;
-        const T* panel = block.value_panels[lane / kPanel] + column / kPanel * (kPanel * kPanel) + column % kPanel;
-        sum = fma(broadcast(weights[lane]), load(panel + lane % kPanel * kPanel), sum);
+      for (Index word = 0; word < kBlockKeys / kWords; ++word) {
+        const std::uint64_t seen = contributes[r] >> word * kWords & ((1 << kWords) - 1);
+        if (seen == 0) continue;
+        const T* panel =
+            block.value_panels[word / kPanelWords] + column / kPanel * (kPanelWords * kPanel) + column % kPanel;
+        Vec<T> value = load(panel + word % kPanelWords * kPanel);
+        // The weight of the pair's other key is zero.
+        if (kWords == 2 && seen != 3) value = from_bits<T>(bits_of<T>(value) & (seen == 1 ? 0xffff : -0x10000));
+        sum = Words::multiply_add(broadcast(weights[word]), value, sum);
       }
       store(accumulator + column, fma(broadcast(alpha[r]), load(accumulator + column), sum));
     }
   }
 }
 
-}  // namespace
-
-template <class T>
-void score_block(const ScoreBlock<T>& block) {
-  const bool plain = is_plain(block);
-  for (Index first = 0; first < block.num_rows; first += kTileRows) {
-    score_group(block, plain, first, smaller(block.num_rows - first, kTileRows));
+// p of the rows, rounded to pairs where value needs them.
+template <class T, class Words>
+void join_rows(T* weights, Index num_rows) {
+  if constexpr (Words::kPerWord > 1) {
+    constexpr Index kStep = Words::kPerWord * kWidth<T>;
+    for (Index r = 0; r < num_rows; ++r) {
+      T* row = weights + r * kBlockKeys;
+      for (Index lane = 0; lane < kBlockKeys; lane += kStep) {
+        const Vec<T> p[2] = {load(row + lane), load(row + lane + kWidth<T>)};
+        store(row + lane / Words::kPerWord, Words::join(p));
+      }
+    }
   }
 }
 
-template <class T>
-void attention_block(const AttentionBlock<T>& block) {
+template <class T, class Words>
+void score_rows(const ScoreBlock<T>& block) {
+  const bool plain = is_plain(block);
+  for (Index first = 0; first < block.num_rows; first += kTileRows) {
+    score_group<T, Words>(block, plain, first, smaller(block.num_rows - first, kTileRows));
+  }
+}
+
+// KeyWords: of query and keys; ValueWords: of weights and values.
+template <class T, class KeyWords, class ValueWords>
+void attend_rows(const AttentionBlock<T>& block) {
   LaneRange ranges[kGroups];
   MaximaOf<T> maxima;
   std::uint64_t contributes[kRows];
   const Index num_rows = block.score.num_rows;
   const bool plain = is_plain(block.score);
+  const bool scaled = block.value_scale != 1;
   for (Index first = 0, g = 0; first < num_rows; first += kTileRows, ++g) {
     const Index end = smaller(first + kTileRows, num_rows);
-    ranges[g] = score_group(block.score, plain, first, end - first);
+    ranges[g] = score_group<T, KeyWords>(block.score, plain, first, end - first);
     for (Index r = first; r < end && !block.values_finite; ++r) {
       contributes[r] = 0;
       for (Index lane = 0; lane < kBlockKeys; ++lane) {
@@ -220,19 +247,39 @@ void attention_block(const AttentionBlock<T>& block) {
         contributes[r] |= static_cast<std::uint64_t>(yes) << lane;
       }
     }
-    softmax_rows(block, first, end - first, maxima);
+    if (scaled) {
+      softmax_rows<T, Singles>(block, first, end - first, maxima);
+    } else {
+      softmax_rows<T, ValueWords>(block, first, end - first, maxima);
+    }
   }
-  if (block.value_scale != 1) {
+  if (scaled) {
     for (Index i = 0; i < num_rows * kBlockKeys; ++i) block.score.scores[i] *= block.value_scale;
+    join_rows<T, ValueWords>(block.score.scores, num_rows);
   }
   if (block.stored_values) {
-    few_value_tiles(block, ranges[0], contributes, maxima.alpha);
+    few_value_tiles<T, ValueWords>(block, ranges[0], contributes, maxima.alpha);
   } else if (block.values_finite) {
-    value_tiles(block, ranges, maxima.alpha);
+    value_tiles<T, ValueWords>(block, ranges, maxima.alpha);
   } else {
-    value_rows(block, contributes, maxima.alpha);
+    value_rows<T, ValueWords>(block, contributes, maxima.alpha);
   }
 }
+
+}  // namespace
+
+template <class T>
+void score_block(const ScoreBlock<T>& block) {
+  score_rows<T, Singles>(block);
+}
+void score_pairs(const ScoreBlock<float>& block) { score_rows<float, Pairs>(block); }
+
+template <class T>
+void attention_block(const AttentionBlock<T>& block) {
+  attend_rows<T, Singles, Singles>(block);
+}
+void attention_pairs(const AttentionBlock<float>& block) { attend_rows<float, Pairs, Pairs>(block); }
+void attention_pairs_wide(const AttentionBlock<float>& block) { attend_rows<float, Pairs, Singles>(block); }
 
 template void score_block(const ScoreBlock<float>&);
 template void score_block(const ScoreBlock<double>&);

@@ -36,15 +36,15 @@ inline constexpr int kFewVectors = Rows <= 2 ? 4 : 2;
 #endif
 
 // Types whose vectors are widened two at a time, as even and odd numbers. Vectors 2n and 2n + 1 of a tile lie side by
-// side and hold those until join_pairs puts them in order.
-template <class S>
-inline constexpr bool kInPairs = false;
+// side and hold those until join_even_and_odd puts them in order.
+template <class S, class Words>
+inline constexpr bool kEvenOdd = false;
 template <>
-inline constexpr bool kInPairs<Bfloat16> = true;
+inline constexpr bool kEvenOdd<Bfloat16, Singles> = true;
 
-template <class S, class Row>
-REGARD_INLINE void join_pairs(Row* tile, int rows, int vectors) {
-  if constexpr (kInPairs<S>) {
+template <class S, class Words, class Row>
+REGARD_INLINE void join_even_and_odd(Row* tile, int rows, int vectors) {
+  if constexpr (kEvenOdd<S, Words>) {
     for (int r = 0; r < rows; ++r) {
       for (int v = 0; v < vectors; v += 2) join_even_odd(tile[r][v], tile[r][v + 1]);
     }
@@ -74,10 +74,12 @@ struct FewColumns {
   }
 };
 
-// tile[r] += Σ_k a[k · StepK + r · StepR] · columns[k]: the chains of multiply() in tile.h.
-template <class T, class S, int Rows, int Vectors, Index StepK, Index StepR, bool ScaledLanes>
+// tile[r] += Σ_k a[k · StepK + r · StepR] · columns[k]: the chains of multiply() in tile.h. depth counts numbers:
+// steps, of which a word of pairs takes two, the last one perhaps alone.
+template <class T, class S, int Rows, int Vectors, Index StepK, Index StepR, bool ScaledLanes, class Words>
 REGARD_INLINE void multiply_few(Index depth, const T* a, const FewColumns<S, Vectors>& columns,
                                 Vec<T> (&tile)[Rows][Vectors]) {
+  constexpr Index kSteps = Words::kPerWord;
   constexpr bool kScaled = sizeof(S) == 1;
   constexpr Index kLine = 64 / static_cast<Index>(sizeof(S));  // elements that one fetch brings
   constexpr Index kStepsPerFetch = kLine > kPanel ? kLine / kPanel : 1;
@@ -88,31 +90,36 @@ REGARD_INLINE void multiply_few(Index depth, const T* a, const FewColumns<S, Vec
     for (int v = 0; v < Vectors; ++v) scales[v] = load(columns.scales[v]);
   }
 #pragma GCC unroll 2
-  for (Index k = 0; k < depth; ++k) {
+  for (Index k = 0; k < (depth + kSteps - 1) / kSteps; ++k) {
+    const Index offset = k * kSteps * columns.step;
     Vec<T> column[Vectors];
 #pragma GCC unroll 4
     for (int v = 0; v < Vectors; ++v) {
-      if constexpr (kInPairs<S>) {
-        if (v % 2 == 0) load_even_odd(columns.at[v] + k * columns.step, column[v], column[v + 1]);
+      if constexpr (kSteps > 1) {
+        const S* const first = columns.at[v] + offset;
+        column[v] = load_pairs(first, k * kSteps + 1 < depth ? first + columns.step : nullptr);
+      } else if constexpr (kEvenOdd<S, Words>) {
+        if (v % 2 == 0) load_even_odd(columns.at[v] + offset, column[v], column[v + 1]);
       } else {
-        column[v] = load_stored<T>(columns.at[v] + k * columns.step);
+        column[v] = load_stored<T>(columns.at[v] + offset);
       }
       if constexpr (kScaled) column[v] *= ScaledLanes ? scales[v] : broadcast(columns.scales[v][k]);
       if (v % kVectorsPerFetch == 0 && k % kStepsPerFetch == 0) {
-        __builtin_prefetch(columns.next[v] + k * columns.step, 0, 2);
+        __builtin_prefetch(columns.next[v] + offset, 0, 2);
+        if constexpr (kSteps > 1) __builtin_prefetch(columns.next[v] + offset + columns.step, 0, 2);
       }
     }
 #pragma GCC unroll 4
     for (int r = 0; r < Rows; ++r) {
       const Vec<T> factor = broadcast(a[k * StepK + r * StepR]);
 #pragma GCC unroll 4
-      for (int v = 0; v < Vectors; ++v) tile[r][v] = fma(factor, column[v], tile[r][v]);
+      for (int v = 0; v < Vectors; ++v) tile[r][v] = Words::multiply_add(factor, column[v], tile[r][v]);
     }
   }
 }
 
 // The scores of the rows, as score_tile computes them.
-template <class T, class S, int Rows>
+template <class T, class S, int Rows, class Words>
 void few_scores(const ScoreBlock<T>& block, const LaneRange& range) {
   constexpr int kVectors = kFewVectors<Rows>;
   const StoredPanels& keys = *block.stored_keys;
@@ -127,8 +134,9 @@ void few_scores(const ScoreBlock<T>& block, const LaneRange& range) {
     for (Index done = 0; done < block.depth; done += kDepthSegment) {
       const Index step = smaller(block.depth - done, kDepthSegment);
       Vec<T> tile[Rows][kVectors]{};
-      multiply_few<T, S, Rows, kVectors, kTileRows, 1, true>(step, block.query + done * kTileRows, columns, tile);
-      join_pairs<S>(tile, Rows, kVectors);
+      multiply_few<T, S, Rows, kVectors, kTileRows, 1, true, Words>(
+          step, block.query + done / Words::kPerWord * kTileRows, columns, tile);
+      join_even_and_odd<S, Words>(tile, Rows, kVectors);
       columns.advance(step);
       const Vec<T> factor = broadcast(done + step == block.depth ? block.rules.scale : static_cast<T>(1));
 #pragma GCC unroll 4
@@ -146,14 +154,15 @@ void few_scores(const ScoreBlock<T>& block, const LaneRange& range) {
 
 // `Vectors` vectors of context from `column` on, as value_tile computes them; false, and nothing is written, where one
 // is not finite and that may be the fault of a value of no weight.
-template <class T, class S, int Rows, int Vectors>
+template <class T, class S, int Rows, int Vectors, class Words>
 bool few_columns(const AttentionBlock<T>& block, const LaneRange& range, const T* alpha, Index column) {
   const StoredPanels& values = *block.stored_values;
   const Index step = values.row_stride ? values.row_stride : kPanel;
   const Index next_panel = values.row_stride ? kPanel : kPanel * kPanel;  // of columns
   Vec<T> tile[Rows][Vectors]{};
   for (Index panel = 0; panel < kBlockPanels; ++panel) {
-    const Index begin = larger(range.begin - panel * kPanel, 0);
+    // Whole words from the first on: a key that no row sees has a weight of zero.
+    const Index begin = larger(range.begin - panel * kPanel, 0) / Words::kPerWord * Words::kPerWord;
     const Index end = smaller(range.end - panel * kPanel, kPanel);
     if (begin >= end) continue;
     FewColumns<S, Vectors> columns{.step = step, .at = {}, .next = {}, .scales = {}};
@@ -161,10 +170,10 @@ bool few_columns(const AttentionBlock<T>& block, const LaneRange& range, const T
       const Index at = column + v * kWidth<T>;
       columns.point(v, values, panel, at / kPanel * next_panel + begin * step + at % kPanel, begin);
     }
-    multiply_few<T, S, Rows, Vectors, 1, kBlockKeys, false>(end - begin, block.score.scores + panel * kPanel + begin,
-                                                            columns, tile);
+    multiply_few<T, S, Rows, Vectors, 1, kBlockKeys, false, Words>(
+        end - begin, block.score.scores + (panel * kPanel + begin) / Words::kPerWord, columns, tile);
   }
-  join_pairs<S>(tile, Rows, Vectors);
+  join_even_and_odd<S, Words>(tile, Rows, Vectors);
   if (values.row_stride) {
     Vec<T> poison{};
     for (int r = 0; r < Rows && r < block.score.num_rows; ++r) {
@@ -185,17 +194,25 @@ bool few_columns(const AttentionBlock<T>& block, const LaneRange& range, const T
 }
 
 // The columns of few_columns again, as value_rows computes them: over the keys whose bit is set in contributes[r].
-template <class T, class S, int Vectors>
+template <class T, class S, int Vectors, class Words>
 void few_columns_by_row(const AttentionBlock<T>& block, const std::uint64_t* contributes, const T* alpha,
                         Index column) {
   const StoredPanels& values = *block.stored_values;
   for (Index r = 0; r < block.score.num_rows; ++r) {
     for (Index c = column; c < column + Vectors * kWidth<T>; c += kWidth<T>) {
       Vec<T> sum{};
-      for (Index lane = 0; lane < kBlockKeys; ++lane) {
-        if ((contributes[r] >> lane & 1) == 0) continue;
-        const S* row = static_cast<const S*>(values.panels[lane / kPanel]) + lane % kPanel * values.row_stride;
-        sum = fma(broadcast(block.score.scores[r * kBlockKeys + lane]), load_stored<T>(row + c), sum);
+      for (Index lane = 0; lane < kBlockKeys; lane += Words::kPerWord) {
+        const std::uint64_t seen = contributes[r] >> lane & ((1 << Words::kPerWord) - 1);
+        if (seen == 0) continue;
+        const S* row = static_cast<const S*>(values.panels[lane / kPanel]) + lane % kPanel * values.row_stride + c;
+        const Vec<T> weight = broadcast(block.score.scores[r * kBlockKeys + lane / Words::kPerWord]);
+        if constexpr (Words::kPerWord > 1) {
+          const Vec<T> value = seen == 2 ? from_bits<T>(bits_of<T>(load_pairs(row + values.row_stride, nullptr)) << 16)
+                                         : load_pairs(row, seen == 3 ? row + values.row_stride : nullptr);
+          sum = Words::multiply_add(weight, value, sum);
+        } else {
+          sum = fma(weight, load_stored<T>(row), sum);
+        }
       }
       T* to = block.state.accumulator + r * block.padded_columns + c;
       store(to, fma(broadcast(alpha[r]), load(to), sum));
@@ -203,33 +220,33 @@ void few_columns_by_row(const AttentionBlock<T>& block, const std::uint64_t* con
   }
 }
 
-template <class T, class S, int Rows>
+template <class T, class S, int Rows, class Words>
 void few_context(const AttentionBlock<T>& block, const LaneRange& range, const std::uint64_t* contributes,
                  const T* alpha) {
   constexpr int kVectors = kFewVectors<Rows>;
   constexpr int kRest = kPanel / kWidth<T> < kVectors ? static_cast<int>(kPanel / kWidth<T>) : kVectors;
   Index column = 0;
   for (; column + kVectors * kWidth<T> <= block.padded_columns; column += kVectors * kWidth<T>) {
-    if (!few_columns<T, S, Rows, kVectors>(block, range, alpha, column)) {
-      few_columns_by_row<T, S, kVectors>(block, contributes, alpha, column);
+    if (!few_columns<T, S, Rows, kVectors, Words>(block, range, alpha, column)) {
+      few_columns_by_row<T, S, kVectors, Words>(block, contributes, alpha, column);
     }
   }
   for (; column < block.padded_columns; column += kRest * kWidth<T>) {
-    if (!few_columns<T, S, Rows, kRest>(block, range, alpha, column)) {
-      few_columns_by_row<T, S, kRest>(block, contributes, alpha, column);
+    if (!few_columns<T, S, Rows, kRest, Words>(block, range, alpha, column)) {
+      few_columns_by_row<T, S, kRest, Words>(block, contributes, alpha, column);
     }
   }
 }
 
-// sums[r] += query[r] · keys, for one depth of as many keys as there are lanes.
-template <class T, int Rows>
+// sums[r] += query[r] · keys, for one word of as many keys as there are lanes.
+template <class T, int Rows, class Words>
 REGARD_INLINE void add_depth(const T* query, Vec<T> keys, Vec<T> (&sums)[Rows]) {
 #pragma GCC unroll 4
-  for (int r = 0; r < Rows; ++r) sums[r] = fma(broadcast(query[r]), keys, sums[r]);
+  for (int r = 0; r < Rows; ++r) sums[r] = Words::multiply_add(broadcast(query[r]), keys, sums[r]);
 }
 
 // The scores of keys that lie in rows: squares of as many keys as depths are transposed in registers.
-template <class T, class S, int Rows>
+template <class T, class S, int Rows, class Words>
 void few_row_scores(const ScoreBlock<T>& block, const LaneRange& range) {
   const StoredPanels& keys = *block.stored_keys;
   const S* const first = static_cast<const S*>(keys.panels[0]);
@@ -240,8 +257,9 @@ void few_row_scores(const ScoreBlock<T>& block, const LaneRange& range) {
     for (Index done = 0; done < block.depth; done += kDepthSegment) {
       const Index end = smaller(block.depth, done + kDepthSegment);
       Vec<T> sums[Rows]{};
-      // A number of two bytes stays beside its neighbour until both are transposed.
-      constexpr Index kDepths = kInPairs<S> ? 2 * kWidth<T> : kWidth<T>;
+      // A bfloat16 number stays beside its neighbour until both are transposed, or as a pair for good.
+      constexpr bool kTwo = Words::kPerWord > 1 || kEvenOdd<S, Words>;
+      constexpr Index kDepths = kTwo ? 2 * kWidth<T> : kWidth<T>;
       for (Index d = done; d < end; d += kDepths) {
         Vec<T> square[kWidth<T>];
 #pragma GCC unroll 16
@@ -249,7 +267,7 @@ void few_row_scores(const ScoreBlock<T>& block, const LaneRange& range) {
           const Index at = (lane + i) * keys.row_stride + d;
           square[i] = Vec<T>{};
           if (i < count) {
-            if constexpr (kInPairs<S>) {
+            if constexpr (kTwo) {
               std::memcpy(&square[i], static_cast<const void*>(first + at), sizeof square[i]);
             } else {
               square[i] = load_stored<T>(first + at);
@@ -260,13 +278,13 @@ void few_row_scores(const ScoreBlock<T>& block, const LaneRange& range) {
         transpose<T>(square);
 #pragma GCC unroll 16
         for (Index i = 0; i < kWidth<T>; ++i) {
-          const T* query = block.query + (d + i * (kDepths / kWidth<T>)) * kTileRows;
-          if constexpr (kInPairs<S>) {
+          const T* query = block.query + (d + i * (kDepths / kWidth<T>)) / Words::kPerWord * kTileRows;
+          if constexpr (kEvenOdd<S, Words>) {
             const WideVec both = (WideVec)square[i];
-            add_depth<T, Rows>(query, (Vec<T>)(both << 16), sums);
-            add_depth<T, Rows>(query + kTileRows, (Vec<T>)(both & 0xffff0000u), sums);
+            add_depth<T, Rows, Words>(query, (Vec<T>)(both << 16), sums);
+            add_depth<T, Rows, Words>(query + kTileRows, (Vec<T>)(both & 0xffff0000u), sums);
           } else {
-            add_depth<T, Rows>(query, square[i], sums);
+            add_depth<T, Rows, Words>(query, square[i], sums);
           }
         }
       }
@@ -281,16 +299,18 @@ void few_row_scores(const ScoreBlock<T>& block, const LaneRange& range) {
   }
 }
 
-// Calls use(S{}, Rows<n>{}) with the type of the panels and the smallest tile that holds the rows.
-template <class T, class Use>
+// Calls use(S{}, Rows<n>{}) with the type of the panels, which is bfloat16 for pairs, and the smallest tile that holds
+// the rows.
+template <class T, class Words, class Use>
 REGARD_INLINE void with_stored(Stored type, Index num_rows, Use use) {
   const auto with_type = [&](auto rows) {
-    if constexpr (sizeof(T) == sizeof(float)) {
+    if constexpr (Words::kPerWord > 1) return use(Bfloat16{}, rows);
+    if constexpr (Words::kPerWord == 1 && sizeof(T) == sizeof(float)) {
       if (type == Stored::bfloat16) return use(Bfloat16{}, rows);
       if (type == Stored::float16) return use(Float16{}, rows);
       if (type == Stored::int8) return use(std::int8_t{}, rows);
     }
-    use(T{}, rows);
+    if constexpr (Words::kPerWord == 1) use(T{}, rows);
   };
   if (num_rows == 1) {
     with_type(Rows<1>{});
@@ -301,23 +321,23 @@ REGARD_INLINE void with_stored(Stored type, Index num_rows, Use use) {
   }
 }
 
-template <class T>
+template <class T, class Words>
 void few_score_tiles(const ScoreBlock<T>& block, const LaneRange& range) {
-  with_stored<T>(block.stored_keys->type, block.num_rows, [&](auto stored, auto rows) {
+  with_stored<T, Words>(block.stored_keys->type, block.num_rows, [&](auto stored, auto rows) {
     using S = decltype(stored);
     if constexpr (sizeof(S) > 1) {
-      if (block.stored_keys->row_stride) return few_row_scores<T, S, decltype(rows)::value>(block, range);
+      if (block.stored_keys->row_stride) return few_row_scores<T, S, decltype(rows)::value, Words>(block, range);
     }
-    few_scores<T, S, decltype(rows)::value>(block, range);
+    few_scores<T, S, decltype(rows)::value, Words>(block, range);
   });
 }
 
 // contributes: for each row, the keys of a score above −∞; only where values lie in rows.
-template <class T>
+template <class T, class Words>
 void few_value_tiles(const AttentionBlock<T>& block, const LaneRange& range, const std::uint64_t* contributes,
                      const T* alpha) {
-  with_stored<T>(block.stored_values->type, block.score.num_rows, [&](auto stored, auto rows) {
-    few_context<T, decltype(stored), decltype(rows)::value>(block, range, contributes, alpha);
+  with_stored<T, Words>(block.stored_values->type, block.score.num_rows, [&](auto stored, auto rows) {
+    few_context<T, decltype(stored), decltype(rows)::value, Words>(block, range, contributes, alpha);
   });
 }
 

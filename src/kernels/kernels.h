@@ -18,7 +18,16 @@ void pack_values(Matrix<S> source, Index num_keys, Index columns, T* panels, std
 template <class S>
 void widen(const S* from, float* to, Index count);
 
+// attention_pack_pairs.cpp
+void pack_query_pairs(Matrix<Bfloat16> source, Index num_rows, Index depth, float* packed);
+void pack_key_pairs(Matrix<Bfloat16> source, Index num_keys, Index depth, float* panels);
+void pack_value_pairs(Matrix<Bfloat16> source, Index num_keys, Index columns, float* panels, std::uint8_t* finite);
+void pair_lines(const Bfloat16* lines, Index num_lines, float* pairs);
+
 // attention_tile.cpp
+void score_pairs(const ScoreBlock<float>& block);
+void attention_pairs(const AttentionBlock<float>& block);
+void attention_pairs_wide(const AttentionBlock<float>& block);
 template <class T>
 void score_block(const ScoreBlock<T>& block);
 template <class T>

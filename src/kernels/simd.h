@@ -7,6 +7,7 @@
 //   generic   4 floats    2 doubles   no fused multiply-add: fma(a, b, c) rounds twice
 //   avx2      8           4
 //   avx512   16           8
+//   avx512_bf16: as avx512, and dot_pairs() is one instruction
 //
 // Read next: simd_math.h (exp, tanh, log), tile.h (register tiles).
 #pragma once
@@ -34,6 +35,12 @@ inline constexpr bool kFused = true;
 #else
 inline constexpr int kVectorBytes = 16;
 inline constexpr bool kFused = false;
+#endif
+
+#if defined(REGARD_ISA_avx512_bf16)
+inline constexpr bool kDotPairs = true;
+#else
+inline constexpr bool kDotPairs = false;
 #endif
 
 template <class T>
@@ -203,6 +210,49 @@ REGARD_INLINE bool any(IntVec<T> mask) {
   typename VecOf<T>::Int all = 0;
   for (int i = 0; i < kWidth<T>; ++i) all |= mask[i];
   return all != 0;
+}
+
+// x, where numbers below the smallest normal one are zero.
+REGARD_INLINE Vec<float> without_subnormals(Vec<float> x) {
+  return select<float>(absolute<float>(x) < broadcast(0x1p-126f), Vec<float>{}, x);
+}
+
+// A pair is two bf16 numbers in the place of a float; the first is the lower half. For every lane
+//   sum + a₁ · b₁ + a₀ · b₀
+// from left to right, both sums rounded to nearest, whatever the state of the processor says. Subnormal numbers are
+// zero: among the bf16 numbers, the sum and the result.
+REGARD_INLINE Vec<float> dot_pairs(Vec<float> a, Vec<float> b, Vec<float> sum) {
+#if defined(REGARD_ISA_avx512_bf16)
+  return (Vec<float>)_mm512_dpbf16_ps((__m512)sum, (__m512bh)a, (__m512bh)b);
+#else
+  const IntVec<float> upper = broadcast_int<float>(-0x10000);
+  const Vec<float> a1 = without_subnormals(from_bits<float>(bits_of<float>(a) & upper));
+  const Vec<float> b1 = without_subnormals(from_bits<float>(bits_of<float>(b) & upper));
+  const Vec<float> a0 = without_subnormals(from_bits<float>(bits_of<float>(a) << 16));
+  const Vec<float> b0 = without_subnormals(from_bits<float>(bits_of<float>(b) << 16));
+  sum = without_subnormals(fma(a1, b1, without_subnormals(sum)));
+  return without_subnormals(fma(a0, b0, sum));
+#endif
+}
+
+// The numbers of first and second in order, rounded to bf16: to nearest even, subnormal numbers are zero.
+REGARD_INLINE Vec<float> round_to_pairs(Vec<float> first, Vec<float> second) {
+#if defined(REGARD_ISA_avx512_bf16)
+  return (Vec<float>)_mm512_cvtne2ps_pbh((__m512)second, (__m512)first);
+#else
+  typedef std::uint16_t Half __attribute__((vector_size(kVectorBytes / 2)));
+  Half halves[2];
+#pragma GCC unroll 2
+  for (int i = 0; i < 2; ++i) {
+    const Vec<float> x = i == 0 ? first : second;
+    const IntVec<float> bits = bits_of<float>(without_subnormals(x));
+    const IntVec<float> rounded = (bits + 0x7fff + (bits >> 16 & 1)) >> 16;
+    halves[i] = __builtin_convertvector(x == x ? rounded : broadcast_int<float>(0x7fc0), Half);
+  }
+  Vec<float> pairs;
+  std::memcpy(&pairs, halves, sizeof pairs);
+  return pairs;
+#endif
 }
 
 template <int... Lane>

@@ -87,6 +87,18 @@ REGARD_INLINE Vec<float> widen_bytes(const std::int8_t* from) {
 #endif
 }
 
+// Pairs of the numbers of two lines, which may be misaligned: the first of a pair is low's. No high: zeros.
+REGARD_INLINE Vec<float> load_pairs(const Bfloat16* low, const Bfloat16* high) {
+  HalfVec narrow;
+  std::memcpy(&narrow, static_cast<const void*>(low), sizeof narrow);
+  WideVec pairs = __builtin_convertvector(narrow, WideVec);
+  if (high) {
+    std::memcpy(&narrow, static_cast<const void*>(high), sizeof narrow);
+    pairs |= __builtin_convertvector(narrow, WideVec) << 16;
+  }
+  return (Vec<float>)pairs;
+}
+
 // A vector of numbers as a cache stores them: those of load_as, or bytes, which are whole numbers.
 template <class T, class S>
 REGARD_INLINE Vec<T> load_stored(const S* from) {

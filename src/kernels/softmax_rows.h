@@ -114,11 +114,12 @@ struct RowSums {
 
 // ---- softmax
 
-// p and the sums of its lanes, for a row whose maximum is finite or not.
-template <class T, bool Statistics>
+// p as Words, and the sums of its lanes before they are rounded, for a row whose maximum is finite or not.
+template <class T, class Words, bool Statistics>
 REGARD_INLINE void exponentials(T* scores, T m, T alpha, T* lanes, [[maybe_unused]] const RowSums<T>& also) {
   constexpr int kLaneVectors = static_cast<int>(kLanes) / kWidth<T>;
   constexpr int kVectors = static_cast<int>(kBlockKeys) / kWidth<T>;
+  constexpr int kPerWord = static_cast<int>(Words::kPerWord);
   Vec<T> sums[kLaneVectors];
   Vec<T> logs[kLaneVectors];
   Vec<T> distances[kLaneVectors];
@@ -128,25 +129,34 @@ REGARD_INLINE void exponentials(T* scores, T m, T alpha, T* lanes, [[maybe_unuse
     const Vec<T> high = broadcast(m);
     [[maybe_unused]] Vec<T> distance = __builtin_convertvector(lane_numbers<T>(), Vec<T>) + also.first_distance;
 #pragma GCC unroll 4
-    for (int v = 0; v < kVectors; ++v) {
-      const Vec<T> x = load(scores + v * kWidth<T>) - high;
-      const Vec<T> p = exp<T>(x);
-      store(scores + v * kWidth<T>, p);
-      sums[v % kLaneVectors] += p;
-      if constexpr (Statistics) {
-        // Where p is 0, x may be −∞.
-        logs[v % kLaneVectors] = fma(p, max(broadcast(ExpConstants<T>::kLowest), x), logs[v % kLaneVectors]);
-        distances[v % kLaneVectors] = fma(p, absolute<T>(distance), distances[v % kLaneVectors]);
-        distance += static_cast<T>(kWidth<T>);
+    for (int word = 0; word < kVectors / kPerWord; ++word) {
+      Vec<T> p[kPerWord];
+#pragma GCC unroll 2
+      for (int i = 0; i < kPerWord; ++i) {
+        const int v = word * kPerWord + i;
+        const Vec<T> x = load(scores + v * kWidth<T>) - high;
+        p[i] = exp<T>(x);
+        sums[v % kLaneVectors] += p[i];
+        if constexpr (Statistics) {
+          // Where p is 0, x may be −∞.
+          logs[v % kLaneVectors] = fma(p[i], max(broadcast(ExpConstants<T>::kLowest), x), logs[v % kLaneVectors]);
+          distances[v % kLaneVectors] = fma(p[i], absolute<T>(distance), distances[v % kLaneVectors]);
+          distance += static_cast<T>(kWidth<T>);
+        }
       }
+      store(scores + word * kWidth<T>, Words::join(p));
     }
   } else {
     // m = +∞: only scores of +∞ have weight. m = −∞: none has.
     const Vec<T> high = broadcast(m == -kInfinity<T> ? static_cast<T>(0) : m);
-    for (int v = 0; v < kVectors; ++v) {
-      const Vec<T> p = exp<T>(shift<T>(load(scores + v * kWidth<T>), high));
-      store(scores + v * kWidth<T>, p);
-      sums[v % kLaneVectors] += p;
+    for (int word = 0; word < kVectors / kPerWord; ++word) {
+      Vec<T> p[kPerWord];
+      for (int i = 0; i < kPerWord; ++i) {
+        const int v = word * kPerWord + i;
+        p[i] = exp<T>(shift<T>(load(scores + v * kWidth<T>), high));
+        sums[v % kLaneVectors] += p[i];
+      }
+      store(scores + word * kWidth<T>, Words::join(p));
     }
   }
 #pragma GCC unroll 8
@@ -194,7 +204,7 @@ void raise_maxima(const AttentionBlock<T>& block, Index first, Index count, Maxi
   }
 }
 
-template <class T, bool Statistics>
+template <class T, class Words, bool Statistics>
 void softmax_rows(const AttentionBlock<T>& block, Index first, Index count, MaximaOf<T>& maxima) {
   with_rows(count, [&](auto rows) { raise_maxima<T, decltype(rows)::value, Statistics>(block, first, count, maxima); });
   for (Index r = first; r < first + count; ++r) {
@@ -206,18 +216,19 @@ void softmax_rows(const AttentionBlock<T>& block, Index first, Index count, Maxi
       also = {maxima.drop[r], static_cast<T>(block.score.first_key - block.score.rules.positions[r]),
               statistics.log_lanes + r * kLanes, statistics.distance_lanes + r * kLanes};
     }
-    exponentials<T, Statistics>(scores, block.state.row_max[r], maxima.alpha[r], block.state.row_lanes + r * kLanes,
-                                also);
+    exponentials<T, Words, Statistics>(scores, block.state.row_max[r], maxima.alpha[r],
+                                       block.state.row_lanes + r * kLanes, also);
   }
 }
 
-// Turns the scores of the rows into p in place and updates m, the lanes and the statistics.
-template <class T>
+// Turns the scores of the rows into p in place, the words of a row from its first place on, and updates m, the lanes
+// and the statistics.
+template <class T, class Words>
 void softmax_rows(const AttentionBlock<T>& block, Index first, Index count, MaximaOf<T>& maxima) {
   if (block.statistics) {
-    softmax_rows<T, true>(block, first, count, maxima);
+    softmax_rows<T, Words, true>(block, first, count, maxima);
   } else {
-    softmax_rows<T, false>(block, first, count, maxima);
+    softmax_rows<T, Words, false>(block, first, count, maxima);
   }
 }
 

@@ -46,6 +46,9 @@ constinit const KernelTable table = {
     kernels<double>(),
     widening_kernels<Bfloat16>(),
     widening_kernels<Float16>(),
+    kDotPairs,
+    {pack_query_pairs, pack_key_pairs, pack_value_pairs, pair_lines, score_pairs, attention_pairs,
+     attention_pairs_wide},
     {{2 * kPeakChains * kWidth<float>, multiply_add_loop}, {read_loop<1>, read_loop<2>, read_loop<4>}}};
 
 }  // namespace regard::kernels::REGARD_ISA

@@ -6,6 +6,7 @@
 //
 //   packed keys    [panel of 32 keys][D][32]                scores run one lane per key
 //   packed values  [panel of 32 keys][⌈Dv/32⌉][32][32]      context runs one lane per value column
+//   … of pairs     [panel of 32 keys][⌈D/2⌉][32][2]  and  [panel of 32 keys][⌈Dv/32⌉][16][32][2]  of bf16
 //   a task         up to kRows query rows of one head, which walk the keys block by block, chunk by chunk
 //
 // All strides count elements. Read next: attention_tile.cpp.
@@ -197,6 +198,22 @@ struct WideningKernels {
   void (*widen)(const S* from, float* to, Index count);  // to[i] = from[i]
 };
 
+// bfloat16 numbers that are multiplied as they are, two at a time: a pair takes the place of a float in what the
+// functions of the same names pack, two depths for query and keys, two keys for values; a missing second is zero.
+// Subnormal numbers are zero to the products (dot_pairs in simd.h).
+struct PairKernels {
+  void (*pack_query)(Matrix<Bfloat16> source, Index num_rows, Index depth, float* packed);
+  void (*pack_keys)(Matrix<Bfloat16> source, Index num_keys, Index depth, float* panels);
+  void (*pack_values)(Matrix<Bfloat16> source, Index num_keys, Index columns, float* panels, std::uint8_t* finite);
+  // [num_lines][kPanel] → [⌈num_lines / 2⌉][kPanel][2]: a panel of a cache, whose lines are depths or keys.
+  void (*pair_lines)(const Bfloat16* lines, Index num_lines, float* pairs);
+
+  // Query and keys of pairs; values likewise, whose weights are rounded to bf16 after the sum has taken them …
+  void (*score_block)(const ScoreBlock<float>&);
+  void (*attention_block)(const AttentionBlock<float>&);
+  void (*attention_block_wide)(const AttentionBlock<float>&);  // … or values are floats, and weights stay so
+};
+
 // What the machine can do at all (src/peaks.cpp measures it).
 struct PeakLoop {
   Index operations;  // of a turn; a fused multiply-add is two
@@ -219,6 +236,8 @@ struct KernelTable {
   Kernels<double> f64;
   WideningKernels<Bfloat16> bf16;
   WideningKernels<Float16> f16;
+  bool bf16_dot;  // dot_pairs is one instruction: operators use the pairs; tests play it on every table
+  PairKernels pairs;
   PeakLoops peak;
 
   template <class T>
@@ -241,8 +260,9 @@ namespace avx512 {
 extern const KernelTable table;
 }
 namespace avx512_bf16 {
+extern const KernelTable table;
 extern const PeakLoop dot_loop;
-}
+}  // namespace avx512_bf16
 
 // The table that operators use: REGARD_FORCE_ISA, or the best that the processor can run (src/isa.cpp).
 const KernelTable& active();

@@ -10,6 +10,7 @@
 //   avx2   (16)     6×2 = 12     2   1 of 2      8 / 12
 //   generic (16)    4×2 =  8     2   1 + 1 product
 //
+// With pairs of bf16 numbers (dot_pairs) for numbers, k counts pairs and a fused multiply-add is a dot product of two.
 // a is read with broadcasts from a small packed block that stays in L1; b streams through a panel of 32 columns.
 #pragma once
 
@@ -39,8 +40,26 @@ struct Tile {
   Vec<T> row[Rows][kTileVectors];
 };
 
+// What the words are that a tile multiplies: numbers of T, or pairs of bf16 numbers where T is float.
+struct Singles {
+  static constexpr Index kPerWord = 1;
+  template <class V>
+  REGARD_INLINE V multiply_add(V a, V b, V sum) {
+    return fma(a, b, sum);
+  }
+  template <class V>
+  REGARD_INLINE V join(const V* numbers) {
+    return numbers[0];
+  }
+};
+struct Pairs {
+  static constexpr Index kPerWord = 2;
+  REGARD_INLINE Vec<float> multiply_add(Vec<float> a, Vec<float> b, Vec<float> sum) { return dot_pairs(a, b, sum); }
+  REGARD_INLINE Vec<float> join(const Vec<float>* numbers) { return round_to_pairs(numbers[0], numbers[1]); }
+};
+
 // tile[r] += Σ_k a[k * StepK + r * StepR] · b[k * kPanel …], k in order; depth ≥ 1.
-template <class T, int Rows, Index StepK, Index StepR>
+template <class T, int Rows, Index StepK, Index StepR, class Words = Singles>
 REGARD_INLINE void multiply(Index depth, const T* a, const T* b, Tile<T, Rows>& tile) {
   const T* const end = b + depth * kPanel;
 #pragma GCC unroll 1
@@ -52,7 +71,7 @@ REGARD_INLINE void multiply(Index depth, const T* a, const T* b, Tile<T, Rows>& 
     for (int r = 0; r < Rows; ++r) {
       const Vec<T> factor = broadcast(a[r * StepR]);
 #pragma GCC unroll 4
-      for (int v = 0; v < kTileVectors; ++v) tile.row[r][v] = fma(factor, column[v], tile.row[r][v]);
+      for (int v = 0; v < kTileVectors; ++v) tile.row[r][v] = Words::multiply_add(factor, column[v], tile.row[r][v]);
     }
     a += StepK;
     b += kPanel;

@@ -1,0 +1,398 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// Query, key and value of bfloat16 where they are multiplied as they are (docs/semantics.md, section 4): weights are
+// rounded to bf16 for the product with value, subnormal numbers are zero, all else is as in float.
+//
+//     every table      with its own dot product or the plain one in its place (instruction_sets.h)
+//     against double   random calls, huge and tiny numbers, poison, sums that overflow
+//     bits             threads, strides, batch, cuts of the queries, caches, weights, columns and statistics
+//
+// Read next: attention_types_test.cpp, kernels/attention_pack_pairs.cpp.
+#include "attention_cases.h"
+#include "attention_checks.h"
+#include "regard/inspect.h"
+#include "regard/kv_cache.h"
+
+namespace regard {
+namespace {
+
+using B16 = bfloat16;
+
+constexpr double kSmallestNormal = 0x1p-126;
+constexpr double kWeightRounding = 0x1p-8;
+
+Array<B16, 4> rounded(const Array<float, 4>& from, const Layout<4>& layout = Layout<4>::dense()) {
+  Array<B16, 4> to(from.shape(), layout);
+  from.for_each_index([&](const auto& at) { to.set(at, B16(from.get(at))); });
+  return to;
+}
+
+// The numbers as the dot product takes them.
+Array<float, 4> widened(const Array<B16, 4>& from) {
+  Array<float, 4> to(from.shape());
+  from.for_each_index([&](const auto& at) {
+    const float x = static_cast<float>(from.get(at));
+    to.set(at, std::abs(x) < static_cast<float>(kSmallestNormal) ? 0.0f : x);
+  });
+  return to;
+}
+
+struct Inputs {
+  Array<B16, 4> query, key, value;
+
+  explicit Inputs(const AttentionInputs<float>& of)
+      : query(rounded(of.query)), key(rounded(of.key)), value(rounded(of.value)) {}
+  Inputs(Array<B16, 4> q, Array<B16, 4> k, Array<B16, 4> v)
+      : query(std::move(q)), key(std::move(k)), value(std::move(v)) {}
+
+  reference::Attention<float> expected(const AttentionOptions<float>& options = {}) const {
+    auto result =
+        reference::attention<float>(widened(query).view(), widened(key).view(), widened(value).view(), options);
+    // Every product and sum below the smallest normal number may be lost.
+    result.smallest = static_cast<double>(query.shape()[3] + 2) * kSmallestNormal;
+    result.weight_rounding = kWeightRounding;
+    return result;
+  }
+};
+
+AttentionArrays<float> run(const Inputs& inputs, const AttentionOptions<float>& options = {},
+                           const Runtime& runtime = {}) {
+  AttentionArrays<float> outputs =
+      AttentionArrays<float>::dense(inputs.query.shape()[0], inputs.query.shape()[1], inputs.query.shape()[2],
+                                    inputs.key.shape()[2], inputs.value.shape()[3]);
+  attention_forward<float>(inputs.query.view(), inputs.key.view(), inputs.value.view(), outputs.views(), options,
+                           runtime);
+  return outputs;
+}
+
+void check(const Inputs& inputs, const AttentionOptions<float>& options = {}) {
+  const auto expected = inputs.expected(options);
+  on_every_dot_table([&](const kernels::KernelTable&) { matches_reference(run(inputs, options), expected); });
+}
+
+// ---- against double
+
+TEST(SemanticsBf16, RandomCalls) {
+  for (std::uint64_t seed = 1; seed <= 500; ++seed) {
+    AttentionCase<float> call = random_attention_case<float>(seed);
+    SCOPED_TRACE("seed " + std::to_string(seed) + ": " + call.text);
+    Random random(seed + 2000);
+    const Inputs inputs(rounded(call.query, random_layout<4>(random, true)),
+                        rounded(call.key, random_layout<4>(random, true)),
+                        rounded(call.value, random_layout<4>(random, true)));
+    check(inputs, call.options);
+    if (testing::Test::HasFailure()) return;
+  }
+}
+
+TEST(SemanticsBf16, EveryHeadSizeAndLength) {
+  for (const Index D : {1, 2, 3, 15, 16, 17, 31, 32, 33, 63, 64, 65, 96, 127, 128, 129, 255, 256, 257}) {
+    for (const Index S : {1, 2, 31, 33, 64, 65, 129}) {
+      SCOPED_TRACE("D " + std::to_string(D) + ", S " + std::to_string(S));
+      check(Inputs(AttentionInputs<float>::normal(static_cast<std::uint64_t>(D * 1000 + S), 1, 1, 1, 13, S, D, D)));
+    }
+  }
+}
+
+// Beside the bound: no more than a tenth worse than the formula whose weights are rounded after the division.
+TEST(SemanticsBf16, NoWorseThanTheNaiveFormula) {
+  const Inputs inputs(AttentionInputs<float>::normal(5, 1, 2, 2, 60, 1500, 64, 64));
+  const auto expected = inputs.expected();
+  const Array<float, 4> value = widened(inputs.value);
+  double naive = 0;
+  for (Index h = 0; h < 2; ++h) {
+    for (Index i = 0; i < 60; ++i) {
+      const auto row = static_cast<std::size_t>(h * 60 + i);
+      for (Index c = 0; c < 64; ++c) {
+        float sum = 0;
+        for (Index j = 0; j < 1500; ++j) {
+          const double weight = expected.weights[row * 1500 + static_cast<std::size_t>(j)];
+          sum += static_cast<float>(B16(static_cast<float>(weight))) * value.get({0, h, j, c});
+        }
+        const double error = static_cast<double>(sum) - expected.context[row * 64 + static_cast<std::size_t>(c)];
+        naive += error * error;
+      }
+    }
+  }
+  on_every_dot_table([&](const kernels::KernelTable&) {
+    const std::vector<float> context = run(inputs).context.values();
+    double ours = 0;
+    for (std::size_t at = 0; at < context.size(); ++at) {
+      const double error = static_cast<double>(context[at]) - expected.context[at];
+      ours += error * error;
+      EXPECT_LE(std::abs(error), (0x1p-8 + 32 * 0x1p-24) * expected.magnitude[at]);
+    }
+    EXPECT_LE(std::sqrt(ours), 1.1 * std::sqrt(naive));
+    EXPECT_GT(ours, 0.1 * naive);  // weights are rounded indeed
+  });
+}
+
+TEST(SemanticsBf16, FloatWeightsHaveTheBoundOfFloat) {
+  const Inputs inputs(AttentionInputs<float>::normal(6, 1, 4, 2, 61, 1100, 64, 48));
+  auto expected = inputs.expected();
+  expected.weight_rounding = 0;
+  on_every_dot_table([&](const kernels::KernelTable&) {
+    const AttentionArrays<float> got = run(inputs, {.float_weights = true});
+    matches_reference(got, expected);
+    const AttentionArrays<float> rounded_weights = run(inputs);
+    EXPECT_NE(bits_of(got.context), bits_of(rounded_weights.context));
+    EXPECT_EQ(bits_of(*got.weights), bits_of(*rounded_weights.weights));
+    EXPECT_EQ(bits_of(*got.row_sum), bits_of(*rounded_weights.row_sum));
+  });
+}
+
+// A value of another type keeps the scores, and the weights in float.
+TEST(SemanticsBf16, FloatValuesKeepTheScores) {
+  const Inputs inputs(AttentionInputs<float>::normal(7, 1, 4, 2, 61, 300, 33, 48));
+  const Array<float, 4> value = widened(inputs.value);
+  auto expected = inputs.expected();
+  expected.weight_rounding = 0;
+  on_every_dot_table([&](const kernels::KernelTable&) {
+    AttentionArrays<float> got = AttentionArrays<float>::dense(1, 4, 61, 300, 48);
+    attention_forward<float>(inputs.query.view(), inputs.key.view(), value.view(), got.views());
+    matches_reference(got, expected);
+    EXPECT_EQ(all_bits(got), all_bits(run(inputs, {.float_weights = true})));
+  });
+}
+
+TEST(SemanticsBf16, NumbersOfEveryMagnitude) {
+  AttentionInputs<float> inputs = AttentionInputs<float>::normal(8, 1, 1, 1, 10, 1300, 4, 41);
+  // A column for every magnitude from subnormal to the largest, and inside each column all signs.
+  inputs.value.for_each_index([&](const auto& at) {
+    inputs.value.set(at, std::ldexp(inputs.value.get(at), -140 + static_cast<int>(at[3]) * 6));
+  });
+  check(Inputs(inputs));
+  check(Inputs(inputs), {.scale = 0.0});
+  for (const double magnitude : {1e-30, 1e-19, 1e-5, 30.0, 1e6, 1e18}) {
+    for (auto* array : {&inputs.query, &inputs.key}) {
+      Random random(9);
+      array->fill([&] { return random.normal() * magnitude; });
+    }
+    SCOPED_TRACE(magnitude);
+    check(Inputs(inputs));
+  }
+}
+
+TEST(SemanticsBf16, SubnormalNumbersAreZero) {
+  Array<B16, 4> query({1, 1, 3, 2}), key({1, 1, 5, 2}), value({1, 1, 5, 2});
+  for (auto* array : {&query, &key, &value}) array->for_each_index([&](const auto& at) { array->set(at, B16(1.0f)); });
+  B16 subnormal;
+  subnormal.bits = 0x7f;
+  query.set({0, 0, 1, 0}, subnormal);
+  for (Index j = 0; j < 5; ++j) value.set({0, 0, j, 1}, subnormal);
+  on_every_dot_table([&](const kernels::KernelTable&) {
+    Array<float, 4> context({1, 1, 3, 2});
+    Array<float, 3> row_max({1, 1, 3});
+    const unsigned state = __builtin_ia32_stmxcsr();
+    attention_forward<float>(query.view(), key.view(), value.view(),
+                             {.context = context.view(), .row_max = row_max.view()}, {.scale = 1.0});
+    EXPECT_EQ(__builtin_ia32_stmxcsr(), state);
+    EXPECT_EQ(row_max.values(), (std::vector<float>{2, 1, 2}));
+    EXPECT_EQ(context.values(), (std::vector<float>{1, 0, 1, 0, 1, 0}));
+  });
+}
+
+TEST(SemanticsBf16, ValuesNearTheLargestNumber) {
+  for (const Index S : {2, 3, 64, 1024, 1025, 2100}) {
+    AttentionInputs<float> inputs = AttentionInputs<float>::normal(10, 1, 1, 1, 5, S, 4, 6);
+    inputs.value.for_each_index([&](const auto& at) {
+      const float sign = at[3] < 2 || at[2] % 2 == 0 ? 1.0f : -1.0f;
+      if (at[3] < 5) inputs.value.set(at, sign * (at[3] == 0 ? 3.38e38f : 1.7e38f));
+    });
+    SCOPED_TRACE(S);
+    check(Inputs(inputs));
+    check(Inputs(inputs), {.scale = 0.0});
+    on_every_dot_table([&](const kernels::KernelTable&) {
+      for (const float x : run(Inputs(inputs)).context.values()) EXPECT_TRUE(std::isfinite(x));
+    });
+  }
+}
+
+// Odd keys beside even ones in a pair: what one row does not see leaves no trace, what it sees reaches its columns.
+TEST(SemanticsBf16, PoisonInEachPlaceOfAPair) {
+  const float nan = std::numeric_limits<float>::quiet_NaN(), infinity = std::numeric_limits<float>::infinity();
+  for (const Index poisoned : {0, 1, 30, 31, 32, 63, 64, 69}) {
+    for (const float poison : {nan, infinity, -infinity}) {
+      AttentionInputs<float> inputs = AttentionInputs<float>::normal(11, 1, 1, 1, 70, 70, 5, 35);
+      inputs.value.set({0, 0, poisoned, 33}, poison);
+      SCOPED_TRACE(poisoned);
+      check(Inputs(inputs), {.causal = true});
+      inputs.key.set({0, 0, poisoned, 4}, nan);
+      check(Inputs(inputs), {.causal = true});
+    }
+  }
+}
+
+// ---- bits
+
+TEST(SemanticsBf16Bits, ThreadsStridesBatchAndCuts) {
+  const auto plain = AttentionInputs<float>::normal(12, 2, 4, 2, 130, 1100, 33, 40);
+  const Inputs inputs(plain);
+  on_every_dot_table([&](const kernels::KernelTable&) {
+    const AttentionOptions<float> options{.causal = true, .query_offset = Index{970}};
+    const AttentionArrays<float> whole = run(inputs, options, {.num_threads = 1});
+    EXPECT_EQ(all_bits(run(inputs, options, {.num_threads = 3})), all_bits(whole));
+    Random random(13);
+    for (int i = 0; i < 6; ++i) {
+      const Inputs strided(rounded(plain.query, random_layout<4>(random, true)),
+                           rounded(plain.key, random_layout<4>(random, true)),
+                           rounded(plain.value, random_layout<4>(random, true)));
+      EXPECT_EQ(all_bits(run(strided, options)), all_bits(whole));
+    }
+    // One batch entry, some of its rows.
+    for (const auto& [first, count] : {std::pair<Index, Index>{0, 1}, {7, 1}, {59, 3}, {60, 70}, {129, 1}}) {
+      Array<float, 4> context({1, 4, count, 40});
+      const auto rows = [&](const Array<B16, 4>& of, Index at, Index n) {
+        const auto view = of.view();
+        return TensorView<const B16, 4>(view.pointer(1, 0, at, 0), {1, view.shape[1], n, view.shape[3]}, view.strides);
+      };
+      attention_forward<float>(rows(inputs.query, first, count), rows(inputs.key, 0, 1100), rows(inputs.value, 0, 1100),
+                               {.context = context.view()}, {.causal = true, .query_offset = Index{970} + first});
+      context.for_each_index(
+          [&](const auto& at) { ASSERT_EQ(context.get(at), whole.context.get({1, at[1], first + at[2], at[3]})); });
+    }
+  });
+}
+
+TEST(SemanticsBf16Bits, ACacheGivesThoseOfTheForwardPass) {
+  for (const Index D : {1, 7, 64}) {
+    const auto plain = AttentionInputs<float>::normal(14, 1, 6, 2, 70, 1090, D, 37);
+    const Inputs inputs(plain);
+    KvCache<B16> cache({.num_sequences = 1, .num_key_heads = 2, .depth = D, .columns = 37, .capacity = 1090});
+    const auto keys = [](const Array<B16, 4>& of, Index first, Index count) {
+      const auto view = of.view();
+      return TensorView<const B16, 3>(view.pointer(0, 0, first, 0), {2, count, view.shape[3]},
+                                      {view.strides[1], view.strides[2], view.strides[3]});
+    };
+    for (const auto& [first, count] : {std::pair<Index, Index>{0, 1}, {1, 1000}, {1001, 89}}) {
+      cache.append(0, keys(inputs.key, first, count), keys(inputs.value, first, count));
+    }
+    on_every_dot_table([&](const kernels::KernelTable&) {
+      for (const bool float_weights : {false, true}) {
+        const AttentionOptions<float> options{
+            .causal = true, .query_offset = QueryAlignment::bottom_right, .float_weights = float_weights};
+        const AttentionArrays<float> whole = run(inputs, options);
+        Array<float, 4> context({1, 6, 70, 37});
+        attention_decode<float>(inputs.query.view(), cache, AttentionOutputs<float>{.context = context.view()},
+                                options);
+        EXPECT_EQ(bits_of(context), bits_of(whole.context));
+        // The last query alone.
+        const auto view = inputs.query.view();
+        Array<float, 4> last({1, 6, 1, 37});
+        attention_decode<float>(TensorView<const B16, 4>(view.pointer(0, 0, 69, 0), {1, 6, 1, D}, view.strides), cache,
+                                AttentionOutputs<float>{.context = last.view()}, options);
+        last.for_each_index([&](const auto& at) { ASSERT_EQ(last.get(at), whole.context.get({0, at[1], 69, at[3]})); });
+      }
+    });
+  }
+}
+
+// Up to four rows a key head read keys and values where they lie.
+TEST(SemanticsBf16Bits, FewRowsGiveThoseOfMany) {
+  auto plain = AttentionInputs<float>::normal(18, 1, 4, 2, 70, 1091, 64, 96);
+  plain.value.set({0, 1, 1090, 5}, std::numeric_limits<float>::infinity());
+  plain.value.set({0, 0, 77, 33}, std::numeric_limits<float>::quiet_NaN());
+  const Inputs inputs(plain);
+  on_every_dot_table([&](const kernels::KernelTable&) {
+    for (const bool float_weights : {false, true}) {
+      const AttentionArrays<float> whole =
+          run(inputs, {.causal = true, .query_offset = Index{1021}, .float_weights = float_weights});
+      for (const auto& [first, count] : {std::pair<Index, Index>{68, 1}, {67, 2}, {69, 1}}) {
+        const auto view = inputs.query.view();
+        Array<float, 4> context({1, 4, count, 96});
+        attention_forward<float>(
+            TensorView<const B16, 4>(view.pointer(0, 0, first, 0), {1, 4, count, 64}, view.strides), inputs.key.view(),
+            inputs.value.view(), {.context = context.view()},
+            {.causal = true, .query_offset = Index{1021} + first, .float_weights = float_weights});
+        context.for_each_index([&](const auto& at) {
+          const float x = context.get(at), y = whole.context.get({0, at[1], first + at[2], at[3]});
+          ASSERT_TRUE(x == y || (x != x && y != y)) << x << " " << y;
+        });
+      }
+    }
+  });
+}
+
+// Weights, partials, columns and statistics come from the scores of the forward pass.
+TEST(SemanticsBf16Bits, EverythingAgreesOnTheScores) {
+  const Inputs inputs(AttentionInputs<float>::normal(15, 1, 4, 2, 65, 1200, 19, 33));
+  on_every_dot_table([&](const kernels::KernelTable&) {
+    AttentionArrays<float> whole = run(inputs);
+    Array<float, 4> scores({1, 4, 65, 1200});
+    attention_weights<float>(inputs.query.view(), inputs.key.view(), {.kind = WeightsKind::scores}, scores.view());
+    whole.row_max->for_each_index([&](const auto& at) {
+      float largest = -std::numeric_limits<float>::infinity();
+      for (Index j = 0; j < 1200; ++j) largest = std::max(largest, scores.get({at[0], at[1], at[2], j}));
+      ASSERT_EQ(whole.row_max->get(at), largest);
+    });
+    const AttentionArrays<float>& done = whole;
+    // Columns, summed as they are documented to be.
+    Array<float, 3> mass({1, 4, 1200}), sums({1, 4, 1200});
+    attention_columns<float>(inputs.query.view(), inputs.key.view(),
+                             {.row_max = done.row_max->view(), .row_sum = done.row_sum->view()},
+                             {.column_mass = mass.view()});
+    sums.for_each_index([&](const auto& at) {
+      double sum = 0;
+      for (Index i = 0; i < 65; ++i) sum += static_cast<double>(done.weights->get({0, at[1], i, at[2]}));
+      sums.set(at, static_cast<float>(sum));
+    });
+    EXPECT_EQ(bits_of(mass), bits_of(sums));
+    // Statistics ride along and move no bit.
+    Array<float, 3> largest({1, 4, 65});
+    Array<float, 4> context({1, 4, 65, 33});
+    attention_with_statistics<float>(inputs.query.view(), inputs.key.view(), inputs.value.view(),
+                                     {.context = context.view()}, {.largest_weight = largest.view()});
+    EXPECT_EQ(bits_of(context), bits_of(done.context));
+    largest.for_each_index([&](const auto& at) {
+      float weight = 0;
+      for (Index j = 0; j < 1200; ++j) weight = std::max(weight, done.weights->get({0, at[1], at[2], j}));
+      ASSERT_EQ(largest.get(at), weight);
+    });
+    // Partials merge to the whole.
+    Array<float, 5> accumulator({2, 1, 4, 65, 33});
+    Array<float, 4> row_max({2, 1, 4, 65}), row_sum({2, 1, 4, 65});
+    attention_partials<float>(
+        inputs.query.view(), inputs.key.view(), inputs.value.view(),
+        {.accumulator = accumulator.view(), .row_max = row_max.view(), .row_sum = row_sum.view()});
+    attention_merge<float>({.accumulator = accumulator.view(), .row_max = row_max.view(), .row_sum = row_sum.view()},
+                           {}, {.context = context.view()});
+    EXPECT_EQ(bits_of(context), bits_of(done.context));
+  });
+}
+
+// The instruction and the plain arithmetic in its place: within twice the bound, and on the sets with fused
+// multiply-add the plain arithmetic gives the same bits.
+TEST(SemanticsBf16Bits, TheInstructionAndItsTwin) {
+  const Inputs inputs(AttentionInputs<float>::normal(16, 1, 2, 1, 70, 700, 65, 40));
+  const auto expected = inputs.expected();
+  std::vector<std::vector<std::uint64_t>> twins;
+  std::vector<float> first;
+  for (const kernels::KernelTable& table : dot_tables()) {
+    const ActiveTable active(table);
+    SCOPED_TRACE(table.name);
+    const AttentionArrays<float> got = run(inputs);
+    const bool native = std::string(table.name) == "avx512_bf16";
+    if (table.fused_multiply_add && !native) twins.push_back(all_bits(got));
+    const std::vector<float> context = got.context.values();
+    if (first.empty()) first = context;
+    for (std::size_t at = 0; at < context.size(); ++at) {
+      const double bound = 2 * expected.context_bound(static_cast<Index>(at) / 40, static_cast<Index>(at) % 40);
+      ASSERT_LE(std::abs(static_cast<double>(context[at]) - static_cast<double>(first[at])), bound);
+    }
+  }
+  for (const auto& bits : twins) EXPECT_EQ(bits, twins.front());
+}
+
+// A table that has no such instruction widens, and one that has uses it.
+TEST(SemanticsBf16Bits, OnlySetsWithTheInstructionUseIt) {
+  const Inputs inputs(AttentionInputs<float>::normal(17, 1, 1, 1, 5, 70, 8, 8));
+  on_every_instruction_set([&](const kernels::KernelTable& table) {
+    EXPECT_EQ(table.bf16_dot, std::string(table.name) == "avx512_bf16");
+    const AttentionArrays<float> as_float =
+        run_attention<float>(widened(inputs.query), widened(inputs.key), widened(inputs.value));
+    EXPECT_EQ(bits_of(run(inputs).context) == bits_of(as_float.context), !table.bf16_dot);
+  });
+}
+
+}  // namespace
+}  // namespace regard
