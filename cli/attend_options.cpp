@@ -274,9 +274,8 @@ CLI::App* add_attend_options(CLI::App& app, AttendText& text) {
   add_arrays(kScores);
   const char* inspection = "INSPECTION (of any length: nothing of L x S is kept)";
   command
-      ->add_flag(
-          "--inspect", text.inspect,
-          "print what the keys of each head receive; with\n--html, a page of it where whole weights are too large")
+      ->add_flag("--inspect", text.inspect,
+                 "print what the keys of each head receive; with\n--html, show maps of them, at any length")
       ->group(inspection);
   add("--save", &AttendText::save, "FOLDER", inspection,
       "write a picture of each head; column_mass.npy,\n(B, H, S), the weight on each key; coarse_map.npy,\n"
