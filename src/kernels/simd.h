@@ -205,6 +205,14 @@ REGARD_INLINE std::uint64_t where_greater(Vec<double> a, Vec<double> b) {
 #endif
 }
 
+// How many bits are set. (The compiler's own is a call of its library where the instruction is missing.)
+REGARD_INLINE int count_bits(std::uint64_t x) {
+  x -= x >> 1 & 0x5555555555555555u;
+  x = (x & 0x3333333333333333u) + (x >> 2 & 0x3333333333333333u);
+  x = (x + (x >> 4)) & 0x0f0f0f0f0f0f0f0fu;
+  return static_cast<int>(x * 0x0101010101010101u >> 56);
+}
+
 template <class T>
 REGARD_INLINE bool any(IntVec<T> mask) {
   typename VecOf<T>::Int all = 0;

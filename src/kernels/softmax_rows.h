@@ -79,7 +79,7 @@ void keep_best(const RowStatistics<T>& statistics, Index row, Index first_key, c
     candidates |= where_greater(x, broadcast(least)) << (v * kWidth<T>);
     highs[v % kLaneVectors] = v < kLaneVectors ? x : max(x, highs[v % kLaneVectors]);
   }
-  if (__builtin_popcountll(candidates) > static_cast<int>(kLanes) && statistics.num_best <= kLanes) {
+  if (count_bits(candidates) > static_cast<int>(kLanes) && statistics.num_best <= kLanes) {
     // Sixteen scores, one in each lane, reach the smallest of the sixteen lanes' maxima: nothing below it is among
     // them.
     T floor = kInfinity<T>;
