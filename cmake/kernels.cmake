@@ -20,7 +20,13 @@ function(regard_kernels isa)
     CXX_VISIBILITY_PRESET hidden VISIBILITY_INLINES_HIDDEN ON POSITION_INDEPENDENT_CODE ON)
   list(APPEND REGARD_KERNEL_OBJECTS $<TARGET_OBJECTS:regard_kernels_${isa}>)
   set(REGARD_KERNEL_OBJECTS ${REGARD_KERNEL_OBJECTS} PARENT_SCOPE)
+  set(REGARD_INSTRUCTION_SETS ${REGARD_INSTRUCTION_SETS} ${isa} PARENT_SCOPE)
 endfunction()
+
+if(CMAKE_SYSTEM_PROCESSOR MATCHES "^(aarch64|arm64)$")
+  regard_kernels(neon -march=armv8-a)
+  return()
+endif()
 
 regard_kernels(generic -march=x86-64 -mtune=generic)
 regard_kernels(avx2 -march=x86-64-v3)

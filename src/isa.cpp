@@ -5,12 +5,15 @@
 //     -march=x86-64-v3 ("avx2"):   AVX, AVX2, BMI1, BMI2, F16C, FMA, LZCNT, MOVBE and all of SSE
 //     -march=x86-64-v4 ("avx512"): that and AVX-512 F, BW, CD, DQ, VL
 //     -mavx512bf16 ("avx512_bf16"): that and AVX512-BF16
+//     -march=armv8-a ("neon"):     what every aarch64 processor has
 //
 // A kernel may use any instruction that its -march allows, so each is asked for. An instruction set is added by a line
 // in candidates() and one in cmake/kernels.cmake. Read next: kernels/table.h.
 #include "isa.h"
 
+#if !defined(__aarch64__)
 #include <cpuid.h>
+#endif
 
 #include <atomic>
 #include <cstdlib>
@@ -21,6 +24,21 @@
 #include "regard/runtime.h"
 
 namespace regard::kernels {
+namespace {
+
+// What active() returns; null until the first call has chosen. Choosing twice at once gives the same table.
+constinit std::atomic<const KernelTable*> active_table{nullptr};
+
+}  // namespace
+
+#if defined(__aarch64__)
+
+std::array<Candidate, kNumTables> candidates() { return {{{&neon::table, true}}}; }
+
+const PeakLoop* bf16_dot_loop() { return nullptr; }
+
+#else
+
 namespace {
 
 // Some compilers do not know these three by name in __builtin_cpu_supports.
@@ -42,18 +60,19 @@ bool has_avx512() {
          __builtin_cpu_supports("avx512cd") && __builtin_cpu_supports("avx512dq") && __builtin_cpu_supports("avx512vl");
 }
 
-// What active() returns; null until the first call has chosen. Choosing twice at once gives the same table.
-constinit std::atomic<const KernelTable*> active_table{nullptr};
-
 }  // namespace
 
-std::array<Candidate, 4> candidates() {
+std::array<Candidate, kNumTables> candidates() {
   __builtin_cpu_init();  // needed by callers that run before main
   return {{{&generic::table, true},
            {&avx2::table, has_avx2()},
            {&avx512::table, has_avx512()},
            {&avx512_bf16::table, has_avx512() && __builtin_cpu_supports("avx512bf16")}}};
 }
+
+const PeakLoop* bf16_dot_loop() { return &active() == &avx512_bf16::table ? &avx512_bf16::dot_loop : nullptr; }
+
+#endif
 
 const KernelTable& choose_table(const char* forced, std::span<const Candidate> tables) {
   const KernelTable* best = tables.front().table;  // generic, which every processor runs
@@ -82,8 +101,6 @@ const KernelTable& active() {
   }
   return *table;
 }
-
-const PeakLoop* bf16_dot_loop() { return &active() == &avx512_bf16::table ? &avx512_bf16::dot_loop : nullptr; }
 
 int num_available() {
   int count = 0;

@@ -17,7 +17,12 @@ struct Candidate {
 };
 
 // Every table that was built, best last; the first is always available.
-std::array<Candidate, 4> candidates();
+#if defined(__aarch64__)
+inline constexpr std::size_t kNumTables = 1;
+#else
+inline constexpr std::size_t kNumTables = 4;
+#endif
+std::array<Candidate, kNumTables> candidates();
 
 // The loop of bf16 dot products of the active table; null unless that is avx512_bf16.
 const PeakLoop* bf16_dot_loop();

@@ -4,13 +4,13 @@
 // in the call, repetition, the contents of the workspace, the caller's floating-point state; and the instruction set,
 // between those with fused multiply-add. Each test compares every output of whole calls, bit by bit.
 // Read next: golden_test.cpp.
-#include <xmmintrin.h>
 #include <cfenv>
 #include <memory_resource>
 #include <thread>
 
 #include "attention_cases.h"
 #include "attention_checks.h"
+#include "floating_point_state.h"
 
 namespace regard {
 namespace {
@@ -203,27 +203,25 @@ TYPED_TEST(Semantics5, ARowsPlaceAndTheChunkingOfTheQueriesMoveNoBit) {
 // Control and status bits of the calling thread, restored at the end of the scope.
 class FloatingPointState {
  public:
-  FloatingPointState() : before_(_mm_getcsr()) { fegetenv(&environment_); }
+  FloatingPointState() : before_(floating_point_state()) { fegetenv(&environment_); }
   ~FloatingPointState() {
     fesetenv(&environment_);
-    _mm_setcsr(before_);
+    set_floating_point_state(before_);
   }
   FloatingPointState(const FloatingPointState&) = delete;
   FloatingPointState& operator=(const FloatingPointState&) = delete;
 
  private:
-  unsigned before_;
+  std::uint64_t before_;
   fenv_t environment_;
 };
 
-constexpr unsigned kFlushAndDenormalsAreZero = 0x8040, kExceptionMasks = 0x1f80;
-
 // Rounding modes, flushing and unmasked exceptions, as a caller may have set them.
-std::vector<unsigned> hostile_states() {
-  std::vector<unsigned> states;
-  for (const unsigned rounding : {0x0000u, 0x2000u, 0x4000u, 0x6000u}) {
-    for (const unsigned flush : {0u, kFlushAndDenormalsAreZero}) {
-      states.push_back(kExceptionMasks | rounding | flush);
+std::vector<std::uint64_t> hostile_states() {
+  std::vector<std::uint64_t> states;
+  for (const std::uint64_t rounding : {std::uint64_t{0}, kRoundDown, kRoundUp, kRoundToZero}) {
+    for (const std::uint64_t flush : {std::uint64_t{0}, kFlushSubnormals}) {
+      states.push_back(kExceptionsOff | rounding | flush);
       states.push_back(rounding | flush);
     }
   }
@@ -252,18 +250,18 @@ TYPED_TEST(Semantics5, TheCallersFloatingPointStateMovesNoBitAndIsRestored) {
     const AttentionArrays<T> plain = run_attention(inputs, options);
     const auto expected = all_bits(plain);
     EXPECT_GT(plain.context.get({0, 0, 69, 0}), 0);
-    for (const unsigned state : hostile_states()) {
-      for (const unsigned flags : {0u, 0x15u}) {
+    for (const std::uint64_t state : hostile_states()) {
+      for (const std::uint64_t flags : {std::uint64_t{0}, kInvalidFlag | kOverflowFlag | kUnderflowFlag}) {
         for (const int num_threads : {1, 3}) {
           AttentionArrays<T> got = AttentionArrays<T>::dense(2, 2, 70, 100, 9);
-          unsigned after = 0;
+          std::uint64_t after = 0;
           {
             const FloatingPointState restored;
             // A raised flag under an open mask is legal as long as no operation raises it anew.
-            _mm_setcsr(state | flags);
+            set_floating_point_state(state | flags);
             attention_forward<T>(inputs.query.view(), inputs.key.view(), inputs.value.view(), got.views(), options,
                                  Runtime{.num_threads = num_threads});
-            after = _mm_getcsr();
+            after = floating_point_state();
           }
           EXPECT_EQ(after, state | flags);
           EXPECT_TRUE(same_bits(all_bits(got), expected)) << std::hex << state;
@@ -278,15 +276,15 @@ TYPED_TEST(Semantics5, TasksOnForeignThreadsKeepTheirThreadsStateApart) {
   const AttentionInputs<T> inputs = large_inputs<T>();
   on_every_instruction_set([&](const kernels::KernelTable&) {
     const auto expected = all_bits(run_attention(inputs, {.causal = true, .query_offset = Index{900}}));
-    for (const unsigned state : hostile_states()) {
+    for (const std::uint64_t state : hostile_states()) {
       std::atomic<int> changed = 0;
       const Executor hostile = [&](Index n, const Task& task) {
         std::vector<std::jthread> threads;
         for (Index i = 0; i < n; ++i) {
           threads.emplace_back([&, i] {
-            _mm_setcsr(state);
+            set_floating_point_state(state);
             task(i);
-            changed += _mm_getcsr() != state;
+            changed += floating_point_state() != state;
           });
         }
       };
@@ -305,17 +303,17 @@ TYPED_TEST(Semantics5, EveryOperatorKeepsTheCallersFloatingPointState) {
   Array<T, 5> accumulator({2, 1, 1, 3, 5});
   Array<T, 4> partial_max({2, 1, 1, 3}), partial_sum({2, 1, 1, 3}), weights({1, 1, 3, 1030}), context({1, 1, 3, 5});
   const FloatingPointState restored;
-  for (const unsigned state : hostile_states()) {
-    _mm_setcsr(state);
+  for (const std::uint64_t state : hostile_states()) {
+    set_floating_point_state(state);
     attention_partials<T>(inputs.query.view(), inputs.key.view(), inputs.value.view(),
                           {accumulator.view(), partial_max.view(), partial_sum.view()});
-    const unsigned after_partials = _mm_getcsr();
+    const std::uint64_t after_partials = floating_point_state();
     attention_merge<T>({accumulator.view(), partial_max.view(), partial_sum.view()}, {}, {.context = context.view()});
-    const unsigned after_merge = _mm_getcsr();
+    const std::uint64_t after_merge = floating_point_state();
     attention_weights<T>(inputs.query.view(), inputs.key.view(),
                          {.row_max = plain.row_max->view(), .row_sum = plain.row_sum->view()}, weights.view());
-    const unsigned after_weights = _mm_getcsr();
-    _mm_setcsr(kExceptionMasks);
+    const std::uint64_t after_weights = floating_point_state();
+    set_floating_point_state(kExceptionsOff);
     EXPECT_EQ(after_partials, state);
     EXPECT_EQ(after_merge, state);
     EXPECT_EQ(after_weights, state);

@@ -11,10 +11,10 @@
 //
 // Where a processor multiplies bfloat16 numbers as they are, attention_bf16_test.cpp says what they give.
 // Read next: types_test.cpp, number_rows.h.
-#include <xmmintrin.h>
 
 #include "attention_cases.h"
 #include "attention_checks.h"
+#include "floating_point_state.h"
 
 namespace regard {
 namespace {
@@ -103,10 +103,10 @@ TEST(Widening, SubnormalNumbersAreKeptUnderTheCallersFlushing) {
   const Array<float16, 4> zero = zeros<float16>({1, 1, 1, 1});
   on_every_instruction_set([&](const kernels::KernelTable&) {
     Array<float16, 4> context({1, 1, 1, 40});
-    const unsigned state = _mm_getcsr();
-    _mm_setcsr(state | 0x8040);  // FTZ and DAZ
+    const std::uint64_t state = floating_point_state();
+    set_floating_point_state(state | kFlushSubnormals);
     attention_forward(zero.view(), zero.view(), value.view(), AttentionOutputs<float16>{.context = context.view()});
-    _mm_setcsr(state);
+    set_floating_point_state(state);
     EXPECT_EQ(bits_of(context.values()), bits_of(value.values()));
   });
 }

@@ -6,10 +6,10 @@
 //     scale = max |x| / 127 as float,   int8 = round(x / scale) to even,   held = float(int8) · scale
 //
 // Read next: kv_cache_types_test.cpp, src/kv_cache.cpp.
-#include <xmmintrin.h>
 
 #include "attention_cases.h"
 #include "attention_checks.h"
+#include "floating_point_state.h"
 #include "regard/kv_cache.h"
 
 namespace regard {
@@ -109,10 +109,10 @@ TEST(KvCacheInt8, TheCallersRoundingDoesNotMatter) {
   const auto value = normal_array<float, 4>(random, {kSequences, kKeyHeads, 40, kColumns});
   KvCache<std::int8_t> usual(contiguous(64)), unusual(contiguous(64));
   usual.append(key.view(), value.view());
-  const unsigned state = _mm_getcsr();
-  _mm_setcsr(state | 0x6000);  // towards zero
+  const std::uint64_t state = floating_point_state();
+  set_floating_point_state(state | kRoundToZero);
   unusual.append(key.view(), value.view());
-  _mm_setcsr(state);
+  set_floating_point_state(state);
   EXPECT_TRUE(std::ranges::equal(usual.memory(), unusual.memory()));
 }
 

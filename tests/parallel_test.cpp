@@ -5,7 +5,6 @@
 #include "parallel.h"
 
 #include <gtest/gtest.h>
-#include <immintrin.h>
 #include <pthread.h>
 #include <signal.h>
 #include <sys/wait.h>
@@ -24,6 +23,7 @@
 #include <thread>
 #include <vector>
 
+#include "floating_point_state.h"
 #include "refusal.h"
 
 namespace regard {
@@ -410,9 +410,6 @@ TEST(Fork, ACallAfterThePoolIsGoneRunsInTheCaller) {
             11);
 }
 
-constexpr unsigned kFlushToZero = 1u << 15, kSubnormalsAreZero = 1u << 6, kRoundUp = 2u << 13, kInvalidMask = 1u << 7,
-                   kDivideByZeroMask = 1u << 9, kUnderflowFlag = 1u << 4, kInexactFlag = 1u << 5, kFlags = 0x3f;
-
 TEST(FloatingPointScope, HidesTheCallersStateFromEveryWorkerAndRestoresIt) {
   Runtime inline_executor, threads;
   inline_executor.executor = [](Index n, const Task& task) {
@@ -423,22 +420,22 @@ TEST(FloatingPointScope, HidesTheCallersStateFromEveryWorkerAndRestoresIt) {
     for (Index i = 0; i < n; ++i) all.emplace_back(task, i);
     for (std::thread& thread : all) thread.join();
   };
-  const unsigned before = _mm_getcsr();
-  const unsigned hostile = (before & ~kFlags & ~kInvalidMask & ~kDivideByZeroMask) | kFlushToZero | kSubnormalsAreZero |
-                           kRoundUp | kUnderflowFlag;
+  const std::uint64_t before = floating_point_state();
+  const std::uint64_t hostile =
+      (kExceptionsOff & ~kInvalidOn & ~kDivideByZeroOn) | kFlushSubnormals | kRoundUp | kUnderflowFlag;
   const volatile float smallest = 0x1p-149f, five = 5.0f, three = 3.0f, zero = 0.0f;
   for (const Runtime& runtime : {Runtime{}, inline_executor, threads}) {
     for (int workers : {1, 3}) {
       std::array<float, 64> sums{}, quotients{}, invalid{};
-      _mm_setcsr(hostile);
+      set_floating_point_state(hostile);
       for_each_item(runtime, workers, 64, [&](Index item, int) {
         const auto i = static_cast<std::size_t>(item);
         sums[i] = smallest + smallest;
         quotients[i] = five / three;
         invalid[i] = five / zero + zero / zero;
       });
-      const unsigned after = _mm_getcsr();
-      _mm_setcsr(before);
+      const std::uint64_t after = floating_point_state();
+      set_floating_point_state(before);
       EXPECT_EQ(after, hostile);
       for (std::size_t i = 0; i < 64; ++i) {
         EXPECT_EQ(sums[i], 0x1p-148f);
@@ -450,17 +447,17 @@ TEST(FloatingPointScope, HidesTheCallersStateFromEveryWorkerAndRestoresIt) {
 }
 
 TEST(FloatingPointScope, RestoresWhenTheBodyThrows) {
-  const unsigned before = _mm_getcsr();
-  const unsigned hostile = (before & ~kFlags) | kFlushToZero | kRoundUp | kInexactFlag;
-  _mm_setcsr(hostile);
+  const std::uint64_t before = floating_point_state();
+  const std::uint64_t hostile = kExceptionsOff | kFlushSubnormals | kRoundUp | kOverflowFlag;
+  set_floating_point_state(hostile);
   bool thrown = false;
   try {
     for_each_item({}, 2, 10, [](Index, int) { throw std::bad_alloc(); });
   } catch (const std::bad_alloc&) {
     thrown = true;
   }
-  const unsigned after = _mm_getcsr();
-  _mm_setcsr(before);
+  const std::uint64_t after = floating_point_state();
+  set_floating_point_state(before);
   EXPECT_TRUE(thrown);
   EXPECT_EQ(after, hostile);
 }

@@ -7,12 +7,17 @@
 //   generic   4 floats    2 doubles   no fused multiply-add: fma(a, b, c) rounds twice
 //   avx2      8           4
 //   avx512   16           8
+//   neon      4           2
 //   avx512_bf16: as avx512, and dot_pairs() is one instruction
 //
 // Read next: simd_math.h (exp, tanh, log), tile.h (register tiles).
 #pragma once
 
+#if defined(__aarch64__)
+#include <arm_neon.h>
+#else
 #include <immintrin.h>
+#endif
 #include <cstddef>
 #include <cstdint>
 #include <cstring>
@@ -31,6 +36,9 @@ inline constexpr int kVectorBytes = 64;
 inline constexpr bool kFused = true;
 #elif defined(REGARD_ISA_avx2)
 inline constexpr int kVectorBytes = 32;
+inline constexpr bool kFused = true;
+#elif defined(REGARD_ISA_neon)
+inline constexpr int kVectorBytes = 16;
 inline constexpr bool kFused = true;
 #else
 inline constexpr int kVectorBytes = 16;
@@ -97,6 +105,8 @@ REGARD_INLINE Vec<float> broadcast(float x) {
   return (Vec<float>)_mm512_set1_ps(x);
 #elif defined(REGARD_ISA_avx2)
   return (Vec<float>)_mm256_set1_ps(x);
+#elif defined(REGARD_ISA_neon)
+  return (Vec<float>)vdupq_n_f32(x);
 #else
   return (Vec<float>)_mm_set1_ps(x);
 #endif
@@ -106,6 +116,8 @@ REGARD_INLINE Vec<double> broadcast(double x) {
   return (Vec<double>)_mm512_set1_pd(x);
 #elif defined(REGARD_ISA_avx2)
   return (Vec<double>)_mm256_set1_pd(x);
+#elif defined(REGARD_ISA_neon)
+  return (Vec<double>)vdupq_n_f64(x);
 #else
   return (Vec<double>)_mm_set1_pd(x);
 #endif
@@ -121,6 +133,8 @@ REGARD_INLINE Vec<float> fma(Vec<float> a, Vec<float> b, Vec<float> c) {
   return (Vec<float>)_mm512_fmadd_ps((__m512)a, (__m512)b, (__m512)c);
 #elif defined(REGARD_ISA_avx2)
   return (Vec<float>)_mm256_fmadd_ps((__m256)a, (__m256)b, (__m256)c);
+#elif defined(REGARD_ISA_neon)
+  return (Vec<float>)vfmaq_f32((float32x4_t)c, (float32x4_t)a, (float32x4_t)b);
 #else
   return a * b + c;
 #endif
@@ -130,6 +144,8 @@ REGARD_INLINE Vec<double> fma(Vec<double> a, Vec<double> b, Vec<double> c) {
   return (Vec<double>)_mm512_fmadd_pd((__m512d)a, (__m512d)b, (__m512d)c);
 #elif defined(REGARD_ISA_avx2)
   return (Vec<double>)_mm256_fmadd_pd((__m256d)a, (__m256d)b, (__m256d)c);
+#elif defined(REGARD_ISA_neon)
+  return (Vec<double>)vfmaq_f64((float64x2_t)c, (float64x2_t)a, (float64x2_t)b);
 #else
   return a * b + c;
 #endif
@@ -144,6 +160,8 @@ REGARD_INLINE Vec<float> max(Vec<float> a, Vec<float> b) {
   return (Vec<float>)_mm512_maskz_max_ps(0xffff, (__m512)a, (__m512)b);
 #elif defined(REGARD_ISA_avx2)
   return (Vec<float>)_mm256_max_ps((__m256)a, (__m256)b);
+#elif defined(REGARD_ISA_neon)
+  return a > b ? a : b;
 #else
   return (Vec<float>)_mm_max_ps((__m128)a, (__m128)b);
 #endif
@@ -153,6 +171,8 @@ REGARD_INLINE Vec<double> max(Vec<double> a, Vec<double> b) {
   return (Vec<double>)_mm512_maskz_max_pd(0xff, (__m512d)a, (__m512d)b);
 #elif defined(REGARD_ISA_avx2)
   return (Vec<double>)_mm256_max_pd((__m256d)a, (__m256d)b);
+#elif defined(REGARD_ISA_neon)
+  return a > b ? a : b;
 #else
   return (Vec<double>)_mm_max_pd((__m128d)a, (__m128d)b);
 #endif
@@ -191,6 +211,9 @@ REGARD_INLINE std::uint64_t where_greater(Vec<float> a, Vec<float> b) {
   return _mm512_cmp_ps_mask((__m512)a, (__m512)b, _CMP_GT_OQ);
 #elif defined(REGARD_ISA_avx2)
   return static_cast<std::uint64_t>(_mm256_movemask_ps((__m256)(a > b)));
+#elif defined(REGARD_ISA_neon)
+  const IntVec<float> bits = (a > b) & IntVec<float>{1, 2, 4, 8};
+  return vaddvq_u32((uint32x4_t)bits);
 #else
   return static_cast<std::uint64_t>(_mm_movemask_ps((__m128)(a > b)));
 #endif
@@ -200,6 +223,9 @@ REGARD_INLINE std::uint64_t where_greater(Vec<double> a, Vec<double> b) {
   return _mm512_cmp_pd_mask((__m512d)a, (__m512d)b, _CMP_GT_OQ);
 #elif defined(REGARD_ISA_avx2)
   return static_cast<std::uint64_t>(_mm256_movemask_pd((__m256d)(a > b)));
+#elif defined(REGARD_ISA_neon)
+  const IntVec<double> bits = (a > b) & IntVec<double>{1, 2};
+  return vaddvq_u64((uint64x2_t)bits);
 #else
   return static_cast<std::uint64_t>(_mm_movemask_pd((__m128d)(a > b)));
 #endif

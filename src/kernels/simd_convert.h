@@ -77,6 +77,10 @@ REGARD_INLINE Vec<float> widen_bytes(const std::int8_t* from) {
       0xffff, _mm512_maskz_cvtepi8_epi32(0xffff, _mm_loadu_si128(reinterpret_cast<const __m128i*>(from))));
 #elif defined(REGARD_ISA_avx2)
   return (Vec<float>)_mm256_cvtepi32_ps(_mm256_cvtepi8_epi32(_mm_loadl_epi64(reinterpret_cast<const __m128i*>(from))));
+#elif defined(REGARD_ISA_neon)
+  std::int8_t four[8]{};
+  std::memcpy(four, from, 4);
+  return (Vec<float>)vcvtq_f32_s32(vmovl_s16(vget_low_s16(vmovl_s8(vld1_s8(four)))));
 #else
   std::int32_t four;
   std::memcpy(&four, from, sizeof four);

@@ -13,6 +13,18 @@ namespace regard::kernels::REGARD_ISA {
 namespace {
 
 // All exceptions masked, round to nearest, no flush-to-zero, no flags: the state after processor reset.
+#if defined(__aarch64__)
+std::uint64_t enter_floating_point() {
+  std::uint64_t control, status;
+  asm volatile("mrs %0, fpcr\n\tmrs %1, fpsr" : "=r"(control), "=r"(status));
+  asm volatile("msr fpcr, %0\n\tmsr fpsr, %0" : : "r"(std::uint64_t{0}));
+  return control | status << 32;
+}
+
+void leave_floating_point(std::uint64_t previous) {
+  asm volatile("msr fpcr, %0\n\tmsr fpsr, %1" : : "r"(previous & 0xffffffffu), "r"(previous >> 32));
+}
+#else
 constexpr unsigned kDefaultState = 0x1f80;
 
 std::uint64_t enter_floating_point() {
@@ -22,6 +34,7 @@ std::uint64_t enter_floating_point() {
 }
 
 void leave_floating_point(std::uint64_t previous) { _mm_setcsr(static_cast<unsigned>(previous)); }
+#endif
 
 template <class T>
 constexpr Kernels<T> kernels() {

@@ -259,6 +259,9 @@ extern const KernelTable table;
 namespace avx512 {
 extern const KernelTable table;
 }
+namespace neon {
+extern const KernelTable table;
+}
 namespace avx512_bf16 {
 extern const KernelTable table;
 extern const PeakLoop dot_loop;

@@ -7,6 +7,7 @@
 //
 //   registers      accumulators  b   a          loads per fused multiply-add
 //   avx512 (32)    12×2 = 24     2   1 of 6     14 / 24
+//   neon   (32)    12×2 = 24     2   1 of 6     14 / 24
 //   avx2   (16)     6×2 = 12     2   1 of 2      8 / 12
 //   generic (16)    4×2 =  8     2   1 + 1 product
 //
@@ -19,7 +20,7 @@
 namespace regard::kernels::REGARD_ISA {
 namespace {
 
-#if defined(REGARD_ISA_avx512)
+#if defined(REGARD_ISA_avx512) || defined(REGARD_ISA_neon)
 inline constexpr Index kTileRows = 12;
 #elif defined(REGARD_ISA_avx2)
 inline constexpr Index kTileRows = 6;
