@@ -184,14 +184,15 @@ TEST(Plan, MemoryHasItsBound) {
   std::size_t calls = 0;
   for (Index L : {1, 7, 60, 61, 200, 1024, 16384, 1'000'000}) {
     for (Index S : {1, 100, 1024, 3000, 16384, 100'000}) {
-      for (const auto& [B, H, Hkv, D] :
+      for (const std::array<Index, 4>& shape :
            {std::array<Index, 4>{1, 1, 1, 64}, {1, 8, 8, 64}, {2, 32, 8, 128}, {1, 64, 1, 8}, {3, 2, 2, 256}}) {
+        const Index B = shape[0], H = shape[1], Hkv = shape[2], D = shape[3];
         for (int threads : {1, 2, 16}) {
           AttentionOptions<float> options;
           options.causal = L % 2 == 0;
           options.query_offset = QueryAlignment::bottom_right;
           const Plan made = plan(
-              [&, B = B, H = H, Hkv = Hkv, D = D](const Runtime& r) {
+              [&](const Runtime& r) {
                 attention_forward<float>(
                     nowhere<4>({B, H, L, D}, 0), nowhere<4>({B, Hkv, S, D}, 1), nowhere<4>({B, Hkv, S, D}, 2),
                     {.context = nowhere<4>({B, H, L, D}, 3), .lse = nowhere<3>({B, H, L}, 4)}, options, r);
