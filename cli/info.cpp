@@ -27,7 +27,7 @@ std::string as_text(const std::optional<Peaks>& peaks) {
                                  b.commit, b.compiler);
   const char* label = "instruction sets";
   for (const InstructionSet& set : instruction_sets()) {
-    text += fmt::format("{:<18}{:<9}{}\n", label, set.name,
+    text += fmt::format("{:<18}{:<13}{}\n", label, set.name,
                         set.active      ? "active"
                         : set.available ? "available"
                                         : "not on this processor");
