@@ -22,7 +22,7 @@
 #include "attention_plan.h"
 #include "attention_rows.h"
 #include "attention_statistics.h"
-#include "number_rows.h"
+#include "elements.h"
 #include "packed_keys.h"
 #include "parallel.h"
 #include "visibility.h"
@@ -35,21 +35,6 @@ static_assert(kAttentionChunkKeys == kernels::kChunkKeys);
 
 namespace internal {
 namespace {
-
-template <class T>
-void write_rows(const TensorView<T, 3>& output, Index b, Index h, Index first, Index count, const T* from) {
-  if (output.absent()) return;
-  copy_elements(count, from, 1, output.pointer(b, h, first), output.strides[2]);
-}
-
-template <class T>
-void write_context(const typename TypedOutputs<T>::Context& output, Index b, Index h, Index first, Index count,
-                   const T* from) {
-  const Index columns = output.shape[3];
-  for (Index i = 0; i < count; ++i) {
-    write_numbers(output.type, columns, from + i * columns, output.pointer(b, h, first + i), output.strides[3]);
-  }
-}
 
 // Rows of a task: 60 or a few less, so that the tasks of a sequence are equally long and made of whole register tiles.
 template <class T>
@@ -227,13 +212,7 @@ void forward(const AttentionCall<T>& call, const ResolvedAttention<T>& r, const 
   } else {
     for_each_row_block<T>(r, walk, how, [&](const RowTask<T>& task) {
       const FinishedRows<T> done = attend_and_finish(task);
-      const Index b = task.sequence.batch;
-      const Index first = task.sequence.first_query + task.rows.first_row;
-      write_context<T>(written.context, b, task.rows.head, first, task.rows.num_rows, done.context);
-      write_rows(written.row_max, b, task.rows.head, first, task.rows.num_rows, done.row_max);
-      write_rows(written.row_sum, b, task.rows.head, first, task.rows.num_rows, done.row_sum);
-      write_rows(written.lse, b, task.rows.head, first, task.rows.num_rows, done.lse);
-      write_rows(written.sink_weights, b, task.rows.head, first, task.rows.num_rows, done.sink_weight);
+      write_finished(task, done, written);
       if (statistics) finish_statistics(task, done, *statistics);
     });
   }

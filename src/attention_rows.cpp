@@ -16,13 +16,11 @@ namespace internal {
 using kernels::kBlockKeys;
 using kernels::kChunkKeys;
 using kernels::kLanes;
+using kernels::kPaddedRows;
 using kernels::kPanel;
 using kernels::kRows;
 
 namespace {
-
-// Arrays of one number per row are read in whole vectors: 16 floats at most.
-constexpr Index kPaddedRows = 64;
 
 Index round_up(Index n, Index unit) { return (n + unit - 1) / unit * unit; }
 
@@ -380,6 +378,24 @@ FinishedRows<T> attend_and_finish(const RowTask<T>& task) {
   return {s.context, s.row_max, s.row_sum, s.lse, s.sink_weight};
 }
 
+template <class T>
+void write_finished(const RowTask<T>& task, const FinishedRows<T>& done, const TypedOutputs<T>& outputs) {
+  const Index b = task.sequence.batch;
+  const Index columns = task.r.columns;
+  for (Index i = 0; i < task.rows.num_rows; ++i) {
+    const Index h = task.rows.head_of(i), row = task.sequence.first_query + task.rows.row_of(i);
+    write_numbers(outputs.context.type, columns, done.context + i * columns, outputs.context.pointer(b, h, row),
+                  outputs.context.strides[3]);
+    const auto write = [&](const TensorView<T, 3>& output, const T* from) {
+      if (!output.absent()) copy_elements(1, from + i, 1, output.pointer(b, h, row), 1);
+    };
+    write(outputs.row_max, done.row_max);
+    write(outputs.row_sum, done.row_sum);
+    write(outputs.lse, done.lse);
+    write(outputs.sink_weights, done.sink_weight);
+  }
+}
+
 template struct RowScratch<float>;
 template class RowScratchLayout<float>;
 template kernels::ScoreBlock<float> start_rows(const RowTask<float>&);
@@ -393,6 +409,7 @@ template void attend(const RowTask<float>&, const ChunkRange&);
 template void attend_scaled(const RowTask<float>&, const ChunkRange&);
 template FinishedRows<float> attend_and_finish(const RowTask<float>&);
 template void take_scaled(Index, Index, const float*, const float*, float*);
+template void write_finished(const RowTask<float>&, const FinishedRows<float>&, const TypedOutputs<float>&);
 template struct RowScratch<double>;
 template class RowScratchLayout<double>;
 template kernels::ScoreBlock<double> start_rows(const RowTask<double>&);
@@ -406,6 +423,7 @@ template void attend(const RowTask<double>&, const ChunkRange&);
 template void attend_scaled(const RowTask<double>&, const ChunkRange&);
 template FinishedRows<double> attend_and_finish(const RowTask<double>&);
 template void take_scaled(Index, Index, const double*, const double*, double*);
+template void write_finished(const RowTask<double>&, const FinishedRows<double>&, const TypedOutputs<double>&);
 
 }  // namespace internal
 }  // namespace v0

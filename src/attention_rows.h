@@ -148,6 +148,10 @@ struct FinishedRows {
 template <class T>
 FinishedRows<T> attend_and_finish(const RowTask<T>& task);
 
+// What the rows of a task become.
+template <class T>
+void write_finished(const RowTask<T>& task, const FinishedRows<T>& done, const TypedOutputs<T>& outputs);
+
 // Replaces what is not finite in a row of context whose row_sum is, by the context that scaled sums gave.
 template <class T>
 void take_scaled(Index num_rows, Index columns, const T* row_sum, const T* scaled_context, T* context);

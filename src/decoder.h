@@ -19,32 +19,12 @@
 #include "attention_arguments.h"
 #include "attention_plan.h"
 #include "attention_rows.h"
-#include "number_rows.h"
 #include "parallel.h"
 #include "workspace.h"
 
 namespace regard {
 inline namespace v0 {
 namespace internal {
-
-// What the rows of a task become.
-template <class T>
-void write_finished(const RowTask<T>& task, const FinishedRows<T>& done, const TypedOutputs<T>& outputs) {
-  const Index b = task.sequence.batch;
-  const Index columns = task.r.columns;
-  for (Index i = 0; i < task.rows.num_rows; ++i) {
-    const Index h = task.rows.head_of(i), row = task.sequence.first_query + task.rows.row_of(i);
-    write_numbers(outputs.context.type, columns, done.context + i * columns, outputs.context.pointer(b, h, row),
-                  outputs.context.strides[3]);
-    const auto write = [&](const TensorView<T, 3>& output, const T* from) {
-      if (!output.absent()) copy_elements(1, from + i, 1, output.pointer(b, h, row), 1);
-    };
-    write(outputs.row_max, done.row_max);
-    write(outputs.row_sum, done.row_sum);
-    write(outputs.lse, done.lse);
-    write(outputs.sink_weights, done.sink_weight);
-  }
-}
 
 // A task, the chunks that it visits, and where its partials begin when those of all tasks are kept.
 struct Item {

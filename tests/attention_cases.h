@@ -283,6 +283,19 @@ void random_visible_nan(Random& random, AttentionCase<T>& call, std::ostringstre
 
 // ---- the whole
 
+// Queries at the end of their keys, four heads on two of keys.
+template <class T>
+AttentionCase<T> long_causal_case(Index queries, Index keys) {
+  Random random(7);
+  AttentionCase<T> call;
+  call.query = normal_array<T, 4>(random, {1, 4, queries, 16});
+  call.key = normal_array<T, 4>(random, {1, 2, keys, 16});
+  call.value = normal_array<T, 4>(random, {1, 2, keys, 8});
+  call.options.causal = true;
+  call.options.query_offset = QueryAlignment::bottom_right;
+  return call;
+}
+
 template <class T>
 AttentionCase<T> random_attention_case(std::uint64_t seed) {
   Random random(seed);

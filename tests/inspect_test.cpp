@@ -108,21 +108,9 @@ TYPED_TEST(Columns, AreTheSumsAndMeansOfTheWeights) {
   });
 }
 
-template <class T>
-AttentionCase<T> long_case(Index queries, Index keys) {
-  AttentionInputs<T> inputs = AttentionInputs<T>::normal(7, 1, 4, 2, queries, keys, 16, 8);
-  AttentionCase<T> call;
-  call.query = std::move(inputs.query);
-  call.key = std::move(inputs.key);
-  call.value = std::move(inputs.value);
-  call.options.causal = true;
-  call.options.query_offset = QueryAlignment::bottom_right;
-  return call;
-}
-
 TYPED_TEST(Columns, ThreadsAndWhatElseIsAskedForMoveNoBit) {
   using T = TypeParam;
-  const AttentionCase<T> call = long_case<T>(700, 3000);
+  const AttentionCase<T> call = long_causal_case<T>(700, 3000);
   const Inspected<T> one = inspect(call, {7, 11}, CoarseCells::means, {.num_threads = 1});
   expect_mass(call, one);
   expect_map(call, one, CoarseCells::means);
@@ -144,7 +132,7 @@ TYPED_TEST(Columns, ThreadsAndWhatElseIsAskedForMoveNoBit) {
 TYPED_TEST(Columns, MemoryDoesNotGrowWithRowsTimesKeys) {
   using T = TypeParam;
   CountingMemory counting;
-  const AttentionCase<T> call = long_case<T>(2000, 4096);
+  const AttentionCase<T> call = long_causal_case<T>(2000, 4096);
   const std::array<Index, 3> rows{1, 4, 2000};
   Array<T, 3> row_max(rows), row_sum(rows), mass({1, 4, 4096});
   Array<T, 4> context({1, 4, 2000, 8}), map({1, 4, 32, 32});
@@ -160,7 +148,7 @@ TYPED_TEST(Columns, MemoryDoesNotGrowWithRowsTimesKeys) {
 }
 
 TEST(Columns, Refusals) {
-  const AttentionCase<float> call = long_case<float>(5, 9);
+  const AttentionCase<float> call = long_causal_case<float>(5, 9);
   const std::array<Index, 3> rows{1, 4, 5};
   Array<float, 3> row_max(rows), row_sum(rows), mass({1, 4, 9}), short_mass({1, 4, 8});
   Array<float, 4> map({1, 4, 6, 2}), other({1, 3, 2, 2});

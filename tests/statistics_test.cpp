@@ -266,21 +266,9 @@ TYPED_TEST(Statistics, InfiniteScoresAndRowsOfNan) {
 
 // ---- threads, long rows, memory
 
-template <class T>
-AttentionCase<T> long_case(Index queries, Index keys) {
-  AttentionInputs<T> inputs = AttentionInputs<T>::normal(7, 1, 4, 2, queries, keys, 16, 8);
-  AttentionCase<T> call;
-  call.query = std::move(inputs.query);
-  call.key = std::move(inputs.key);
-  call.value = std::move(inputs.value);
-  call.options.causal = true;
-  call.options.query_offset = QueryAlignment::bottom_right;
-  return call;
-}
-
 TYPED_TEST(Statistics, ThreadsMoveNoBit) {
   using T = TypeParam;
-  const AttentionCase<T> call = long_case<T>(300, 3000);
+  const AttentionCase<T> call = long_causal_case<T>(300, 3000);
   const Found<T> one = inspect(call, 8, {0, 1}, {.num_threads = 1});
   expect_everything(call, one);
   for (int threads = 2; threads < 6; ++threads) {
@@ -296,7 +284,7 @@ TYPED_TEST(Statistics, ThreadsMoveNoBit) {
 
 TYPED_TEST(Statistics, OneOutputAloneHasTheSameBits) {
   using T = TypeParam;
-  const AttentionCase<T> call = long_case<T>(70, 1500);
+  const AttentionCase<T> call = long_causal_case<T>(70, 1500);
   const Found<T> all = inspect(call, 8);
   Array<T, 4> context({1, 4, 70, 8});
   Array<T, 3> rows({1, 4, 70});
@@ -336,7 +324,7 @@ TEST(StatisticsTypes, NarrowInputsHaveTheStatisticsOfTheWidenedOnes) {
 TYPED_TEST(Statistics, MemoryGrowsWithRowsAndKeys) {
   using T = TypeParam;
   CountingMemory plain, counting;
-  const AttentionCase<T> call = long_case<T>(2000, 4096);
+  const AttentionCase<T> call = long_causal_case<T>(2000, 4096);
   Array<T, 4> context({1, 4, 2000, 8});
   Array<T, 2> heads({1, 4});
   attention_forward<T>(call.query.view(), call.key.view(), call.value.view(), {.context = context.view()}, call.options,
@@ -351,7 +339,7 @@ TYPED_TEST(Statistics, MemoryGrowsWithRowsAndKeys) {
 // ---- refusals
 
 TEST(Statistics, Refusals) {
-  const AttentionCase<float> call = long_case<float>(5, 9);
+  const AttentionCase<float> call = long_causal_case<float>(5, 9);
   Array<float, 4> context({1, 4, 5, 8}), weights({1, 4, 5, 2});
   Array<float, 3> wrong({1, 4, 6});
   Array<Index, 4> keys({1, 4, 5, 2}), many({1, 4, 5, 64});

@@ -18,8 +18,6 @@
 namespace regard::kernels::REGARD_ISA {
 namespace {
 
-inline constexpr Index kPaddedRows = kRows + 64 / sizeof(float);  // what whole vectors of rows may reach
-
 // What a block does to the maxima of its rows.
 template <class T>
 struct MaximaOf {

@@ -25,6 +25,7 @@ inline constexpr Index kBlockKeys = 64;  // one step of the running maximum, one
 inline constexpr Index kBlockPanels = kBlockKeys / kPanel;
 inline constexpr Index kChunkKeys = 1024;    // chunks start afresh and are merged at the end
 inline constexpr Index kRows = 60;           // query rows of a task: five register tiles of 12 rows
+inline constexpr Index kPaddedRows = 64;     // arrays of one number a row are read and written in whole vectors
 inline constexpr Index kDepthSegment = 256;  // longest chain of products in a dot product
 inline constexpr Index kLanes = 16;          // virtual lanes of a row sum
 
