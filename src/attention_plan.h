@@ -24,6 +24,10 @@ template <class T>
 void plan_attention(const char* name, const ResolvedAttention<T>& r, Index key_bytes, Index value_bytes,
                     std::string way, double written_bytes);
 
+// The same queries and keys in five products: 2·(3·D + 2·Dv) operations for each pair.
+template <class T>
+void plan_backward(const char* name, const ResolvedAttention<T>& r, double written_bytes);
+
 }  // namespace internal
 }  // namespace v0
 }  // namespace regard

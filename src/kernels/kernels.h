@@ -45,6 +45,12 @@ void weights_block(Index num_rows, const T* row_max, const T* row_sum, T* scores
 template <class T>
 void add_rows(Index num_rows, const T* weights, double* sums);
 
+// attention_backward.cpp
+template <class T>
+void grad_scores_block(const BackwardBlock<T>& block);
+template <class T>
+void backward_block(const BackwardBlock<T>& block);
+
 // linear_tile.cpp
 template <class T>
 void linear_tile(Index num_rows, Index num_columns, Index depth, const T* packed_a, const T* panel_b, const T* bias,

@@ -158,6 +158,42 @@ struct FinishRows {
   T* out_sink_weight;  // [num_rows], written
 };
 
+// What the rows of a task and the keys of one block add to each other's gradients. "By rows": packed by pack_values, so
+// that lanes run along the elements of a row. Padded: rounded up to kPanel.
+template <class T>
+struct BackwardBlock {
+  Index num_rows;              // ≤ kRows
+  Index columns;               // Dv
+  Index padded_depth;          // D, padded
+  Index padded_columns;        // Dv, padded
+  Index first_key;             // position of the block's first key in its sequence
+  Index num_keys;              // ≤ kBlockKeys
+  const Index* visible_begin;  // [num_rows], as in ScoreRules
+  const Index* visible_end;
+  const T* row_max;  // [num_rows]
+  const T* row_sum;  // [num_rows]
+  const T* delta;    // [num_rows]
+  const T* dropout;  // [kRows][kBlockKeys]: what a weight is multiplied by; nullptr: 1
+  const T* capped;   // [kRows][kBlockKeys]: scores after the soft cap alone; nullptr: no soft cap
+  T soft_cap;        // with capped
+  T scale;
+  const T* grad_context;                // packed by pack_query
+  const T* value_panels[kBlockPanels];  // packed by pack_keys; nullptr: no keys there
+  T* scores;                            // [kRows][kBlockKeys]: of score_block; become the weights, after dropout
+  T* grad_scores;                       // [kRows][kBlockKeys], written: ∂loss / ∂(query · key)
+
+  // Of backward_block alone.
+  const T* grad_context_rows;       // by rows, two panels
+  const T* query_rows;              // by rows, two panels
+  const T* key_rows[kBlockPanels];  // by rows
+  bool finite;                      // false: some number of query, key or grad_context is not
+  // Added to, or nullptr; where num_rows is no multiple of row_group, sum_query is read and written back beyond
+  // num_rows.
+  T* sum_query;  // [num_rows][padded_depth]
+  T* sum_key;    // [kBlockKeys][padded_depth]
+  T* sum_value;  // [kBlockKeys][padded_columns]
+};
+
 template <class T>
 struct Kernels {
   Index row_group;  // query rows of a register tile; pack_query pads to a multiple of it
@@ -177,6 +213,10 @@ struct Kernels {
   bool (*finish_rows)(const FinishRows<T>&);
   // weights[r][j] = exp(score − row_max[r]) / row_sum[r], in place, for a block of scores.
   void (*weights_block)(Index num_rows, const T* row_max, const T* row_sum, T* scores);
+  // Scores become weights, and grad_scores are written …
+  void (*grad_scores_block)(const BackwardBlock<T>&);
+  // … and three products are added to the gradients of query, key and value.
+  void (*backward_block)(const BackwardBlock<T>&);
   // sums[j] += weights[r][j], r in order, for a block of weights.
   void (*add_rows)(Index num_rows, const T* weights, double* sums);
   // output[r][c] = activation(Σ_i a(r, i) · b(i, c) + bias[c]), dense rows of output_stride; ≤ kRows rows, ≤ kPanel

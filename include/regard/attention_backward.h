@@ -1,0 +1,64 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// Scaled dot-product attention, backward: what a loss's gradient of the context says of everything that made it.
+//
+//     weights     = exp(scores − row_max) / row_sum            rebuilt, with the bits of the forward pass
+//     delta       = Σ over Dv of context · grad_context − grad_lse
+//     grad_value  = weightsᵀ · grad_context
+//     grad_scores = weights · (grad_context · valueᵀ − delta)  elementwise; this is grad_bias, too
+//     grad_query  = scale · grad_scores · key                  with a soft cap, grad_scores · (1 − tanh²) in both
+//     grad_key    = scale · grad_scoresᵀ · query
+//     grad_sinks  = − Σ over rows of sink weight · delta
+//
+// Names and extents as in attention.h. Five products of matrices, where the forward pass has two. Algorithm: Dao,
+// arXiv 2307.08691, algorithm 2, with partial sums of grad_query in the place of atomic additions
+// (docs/derivations/attention_backward.md). Read next: src/attention_backward.cpp.
+#pragma once
+
+#include "regard/attention.h"
+
+namespace regard {
+inline namespace v0 {
+
+// What the forward pass wrote, and the gradients of what it wrote. All but grad_lse are required. T is float or double.
+template <class T>
+struct AttentionSaved {
+  InputView<T, 4> context{};          // (B, H, L, Dv), as attention_forward wrote it
+  TensorView<const T, 3> row_max{};   // (B, H, L), likewise
+  TensorView<const T, 3> row_sum{};   // (B, H, L), likewise
+  InputView<T, 4> grad_context{};     // (B, H, L, Dv): ∂loss / ∂context
+  TensorView<const T, 3> grad_lse{};  // (B, H, L): ∂loss / ∂lse; absent: the loss does not depend on it
+};
+
+// What is written; a view that is absent is not. An output must not overlap an input or another output.
+template <class T>
+struct AttentionGradients {
+  using Compute = ComputeType<T>;
+  TensorView<T, 4> grad_query{};        // (B, H, L, D)
+  TensorView<T, 4> grad_key{};          // (B, Hkv, S, D): the sum over the query heads that read it, in their order
+  TensorView<T, 4> grad_value{};        // (B, Hkv, S, Dv), likewise
+  TensorView<Compute, 4> grad_bias{};   // extents of (B, H, L, S) or 1: over an extent of 1 it is the sum; with bias
+  TensorView<Compute, 1> grad_sinks{};  // (H), with sinks
+};
+
+// Computes the gradients above for the call attention_forward(query, key, value, outputs, options).
+//   query (B, H, L, D), key (B, Hkv, S, D), value (B, Hkv, S, Dv), any strides, and options as in that call; types as
+//   there. T, the type of the gradients of query, key and value, is float, double, or the query's type (bfloat16,
+//   float16); sums are of float or double and rounded once.
+// Writes every view that gradients names. A key that no row sees and a row that sees no key have gradients of exactly
+// 0, whatever numbers are stored there. Workspace: at most 6 times the elements of grad_query with D rounded up to 32,
+// and some for each thread. The same bits for any threads, executor, batch and strides, and on every instruction set
+// that has fused multiply-add (with query and key of bfloat16: but for avx512_bf16).
+// Throws std::invalid_argument (operator, argument, actual and expected) before any work; afterwards only
+// std::bad_alloc and regard::cancelled.
+template <class T>
+REGARD_EXPORT void attention_backward(const InputView<ComputeType<T>, 4>& query,
+                                      const InputView<ComputeType<T>, 4>& key,
+                                      const InputView<ComputeType<T>, 4>& value,
+                                      const AttentionSaved<ComputeType<T>>& saved,
+                                      const AttentionGradients<T>& gradients,
+                                      const AttentionOptions<ComputeType<T>>& options = {},
+                                      const Runtime& runtime = {});
+
+}  // namespace v0
+}  // namespace regard

@@ -1,0 +1,398 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// attention_backward: who computes what, and in which order sums are made.
+//
+//   delta of every row                                           one parallel phase
+//   for each wave of key heads
+//     for each key head and slot s = 0 … 5:                      one parallel phase
+//       for key blocks s, s + 6, …:                              up to 256 keys, packed; grad_key, grad_value in
+//       scratch
+//         for each query head of the key head, in order
+//           for each 60 rows, for each 64 keys                   kernels::backward_block
+//         grad_key and grad_value of the key block are written
+//     for each 60 rows: grad_query = Σ over slots, in order      one parallel phase
+//
+// A slot has a partial sum of grad_query of its own, so one head occupies six threads, and which thread runs a slot
+// never matters. The derivation is in docs/derivations/attention_backward.md. Read next: backward_tiles.h.
+#include "regard/attention_backward.h"
+
+#include <algorithm>
+#include <limits>
+
+#include "attention_plan.h"
+#include "backward_tiles.h"
+#include "bias_gradient.h"
+#include "elements.h"
+#include "parallel.h"
+#include "workspace.h"
+
+namespace regard {
+inline namespace v0 {
+namespace internal {
+namespace {
+
+using kernels::kBlockKeys;
+using kernels::kRows;
+
+constexpr const char* kName = "attention_backward";
+constexpr Index kSlots = 6;                       // partial sums of grad_query: divided evenly by 1, 2, 3 and 6 threads
+constexpr Index kPartialBytes = Index{64} << 20;  // of a wave, unless one key head needs more
+
+// The gradients of query, key and value, whatever their type.
+template <class T>
+struct TypedGradients {
+  using View = typename TypedOutputs<T>::Context;
+  View query, key, value;
+
+  template <class G>
+  explicit TypedGradients(const AttentionGradients<G>& g)
+      : query(typed(g.grad_query)), key(typed(g.grad_key)), value(typed(g.grad_value)) {}
+
+ private:
+  template <class G>
+  static View typed(const TensorView<G, 4>& view) {
+    return {view.data, kElementType<G>, view.shape, view.strides};
+  }
+};
+
+// delta = Σ context · grad_context − grad_lse, summed in double.
+template <class T>
+void fill_delta(const ResolvedAttention<T>& r, const AttentionSaved<T>& saved, T* delta, const Runtime& runtime) {
+  const Index rows = r.batch * r.num_heads * r.num_queries;
+  const Index pieces = (rows + kRows - 1) / kRows;
+  const int workers = num_workers(runtime, pieces, static_cast<double>(rows) * static_cast<double>(r.columns));
+  const Workspace<T> scratch(runtime, workers * 2 * r.columns);
+  for_each_item(runtime, workers, pieces, [&](Index piece, int worker) {
+    T* const context = scratch.data() + worker * 2 * r.columns;
+    T* const grad = context + r.columns;
+    for (Index row = piece * kRows; row < std::min(rows, (piece + 1) * kRows); ++row) {
+      const Index i = row % r.num_queries, h = row / r.num_queries % r.num_heads;
+      const Index b = row / r.num_queries / r.num_heads;
+      read_numbers(saved.context.type, r.columns, saved.context.pointer(b, h, i, 0), saved.context.strides[3], context);
+      read_numbers(saved.grad_context.type, r.columns, saved.grad_context.pointer(b, h, i, 0),
+                   saved.grad_context.strides[3], grad);
+      double sum = 0;
+      for (Index c = 0; c < r.columns; ++c) sum += static_cast<double>(context[c]) * static_cast<double>(grad[c]);
+      if (!saved.grad_lse.absent()) sum -= static_cast<double>(read_element(saved.grad_lse.pointer(b, h, i)));
+      delta[row] = static_cast<T>(sum);
+    }
+  });
+}
+
+// grad_sinks[h] = −Σ over b and i of exp(sink − row_max) / row_sum · delta, in order and in double.
+template <class T>
+void write_sinks(const BackwardCall<T>& call, const TensorView<T, 1>& output) {
+  const ResolvedAttention<T>& r = call.r;
+  const auto& kernel = kernels::active().template of<T>();
+  for_each_item(call.runtime, num_workers(call.runtime, r.num_heads), r.num_heads, [&](Index h, int) {
+    const T sink = r.sinks[static_cast<std::size_t>(h)];
+    double sum = 0;
+    for (Index row = 0; row < r.batch * r.num_queries && sink > -std::numeric_limits<T>::infinity(); ++row) {
+      const Index b = row / r.num_queries, i = row % r.num_queries;
+      const T row_max = read_element(call.saved.row_max.pointer(b, h, i));
+      const T x = sink == row_max ? 0 : sink - row_max;
+      T weight = 0;
+      kernel.exp(&x, &weight, 1);
+      weight /= read_element(call.saved.row_sum.pointer(b, h, i));
+      sum -= static_cast<double>(weight) * static_cast<double>(call.delta[call.row(b, h, i)]);
+    }
+    const T rounded = static_cast<T>(sum);
+    copy_elements(1, &rounded, 1, output.pointer(h), 1);
+  });
+}
+
+template <class T>
+class Backward {
+ public:
+  Backward(const BackwardCall<T>& call, const TypedGradients<T>& gradients)
+      : call_(call),
+        r_(call.r),
+        gradients_(gradients),
+        block_keys_(backward_block_keys(call.r)),
+        tile_bytes_(BackwardTiles<T>::bytes(call, block_keys_)),
+        sum_elements_(block_keys_ * (call.padded_depth() + call.padded_columns())),
+        progress_(call.runtime, call.r.batch * call.r.num_heads * call.r.num_queries) {}
+
+  void run() {
+    for (Index n = 0; n < num_units();) {
+      units_.clear();
+      Index elements = 0;
+      for (; n < num_units(); ++n) {
+        const WaveUnit unit = unit_at(n, elements);
+        const Index more = unit.num_slots * slot_elements(unit);
+        if (!units_.empty() && (elements + more) * static_cast<Index>(sizeof(T)) > kPartialBytes) break;
+        elements += more;
+        units_.push_back(unit);
+      }
+      run_wave(elements);
+    }
+  }
+
+ private:
+  // One key head of one sequence.
+  struct WaveUnit {
+    Index sequence;
+    Index key_head;
+    Index num_keys;  // that rows may see
+    Index num_slots;
+    Index first_element;  // of its partial sums
+  };
+
+  Index num_units() const { return static_cast<Index>(r_.sequences.size()) * r_.num_key_heads; }
+  Index group() const { return r_.num_heads / r_.num_key_heads; }
+  const Sequence& sequence_of(const WaveUnit& unit) const {
+    return r_.sequences[static_cast<std::size_t>(unit.sequence)];
+  }
+  WaveUnit unit_at(Index n, Index first_element) const {
+    const Sequence& sequence = r_.sequences[static_cast<std::size_t>(n / r_.num_key_heads)];
+    const Index keys = sequence.num_queries > 0 && group() > 0 ? sequence.key_limit : 0;
+    const Index slots = std::min(kSlots, (keys + block_keys_ - 1) / block_keys_);
+    return {n / r_.num_key_heads, n % r_.num_key_heads, keys, slots, first_element};
+  }
+  // The rows of all heads, and those past the last that share a register tile with it.
+  Index slot_elements(const WaveUnit& unit) const {
+    const Index rows = group() * sequence_of(unit).num_queries;
+    return (rows + kernels::active().template of<T>().row_group) * call_.padded_depth();
+  }
+  T* partial(const WaveUnit& unit, Index slot) const {
+    return partials_ + unit.first_element + slot * slot_elements(unit);
+  }
+
+  void run_wave(Index elements) {
+    const Workspace<T> partials(call_.runtime, gradients_.query.data ? elements : 0);
+    partials_ = partials.data();
+    std::vector<std::pair<const WaveUnit*, Index>> slots, row_blocks;
+    double products = 0;
+    for (const WaveUnit& unit : units_) {
+      // A key head without slots has gradients to write, of 0.
+      for (Index s = 0; s < std::max<Index>(unit.num_slots, 1); ++s) slots.emplace_back(&unit, s);
+      const Index rows = group() * sequence_of(unit).num_queries;
+      for (Index row = 0; row < rows; row += kRows) row_blocks.emplace_back(&unit, row);
+      products += static_cast<double>(rows) * static_cast<double>(unit.num_keys * (3 * r_.depth + 2 * r_.columns));
+    }
+    const Index num_slots = static_cast<Index>(slots.size());
+    const int workers = num_workers(call_.runtime, num_slots, products);
+    const Index bytes = tile_bytes_ + sum_elements_ * static_cast<Index>(sizeof(T));
+    const Workspace<std::byte> scratch(call_.runtime, workers * bytes);
+    for_each_item(call_.runtime, workers, num_slots, [&](Index item, int worker) {
+      const auto& [unit, slot] = slots[static_cast<std::size_t>(item)];
+      run_slot(*unit, slot, scratch.data() + worker * bytes);
+    });
+    const Index blocks = static_cast<Index>(row_blocks.size());
+    for_each_item(call_.runtime, num_workers(call_.runtime, blocks, products), blocks, [&](Index item, int) {
+      const auto& [unit, row] = row_blocks[static_cast<std::size_t>(item)];
+      write_rows(*unit, row);
+    });
+  }
+
+  void run_slot(const WaveUnit& unit, Index slot, std::byte* memory) {
+    BackwardTiles<T> tiles(call_, block_keys_, memory);
+    T* const sums = reinterpret_cast<T*>(memory + tile_bytes_);
+    if (gradients_.query.data && slot < unit.num_slots)
+      std::fill_n(partial(unit, slot), slot_elements(unit), static_cast<T>(0));
+    for (Index key = slot * block_keys_; key < unit.num_keys; key += kSlots * block_keys_)
+      run_keys(unit, slot, key, std::min(block_keys_, unit.num_keys - key), tiles, sums);
+    if (slot == 0) {
+      // Keys that no row may see.
+      std::fill_n(sums, sum_elements_, static_cast<T>(0));
+      for (Index key = unit.num_keys; key < sequence_of(unit).num_keys; key += block_keys_)
+        write_keys(unit, key, std::min(block_keys_, sequence_of(unit).num_keys - key), sums);
+    }
+  }
+
+  // All rows that see some of these keys.
+  void run_keys(const WaveUnit& unit, Index slot, Index first_key, Index num_keys, BackwardTiles<T>& tiles, T* sums) {
+    const Sequence& sequence = sequence_of(unit);
+    std::fill_n(sums, sum_elements_, static_cast<T>(0));
+    bool taken = false;
+    for (Index g = 0; g < group(); ++g) {
+      for (Index row = 0; row < sequence.num_queries; row += kRows) {
+        const Index num_rows = std::min(kRows, sequence.num_queries - row);
+        // Both ends of the interval rise with the row.
+        const Index begin = visible_interval(r_, sequence, row).begin;
+        const Index end = visible_interval(r_, sequence, row + num_rows - 1).end;
+        if (end <= first_key || begin >= first_key + num_keys) continue;
+        if (!taken) tiles.take_keys(unit.sequence, unit.key_head, first_key, num_keys);
+        taken = true;
+        tiles.take_rows(unit.key_head * group() + g, row, num_rows);
+        T* const rows = gradients_.query.data
+                            ? partial(unit, slot) + (g * sequence.num_queries + row) * call_.padded_depth()
+                            : nullptr;
+        run_rows(first_key, num_keys, tiles, rows, sums);
+      }
+    }
+    write_keys(unit, first_key, num_keys, sums);
+  }
+
+  void run_rows(Index first_key, Index num_keys, BackwardTiles<T>& tiles, T* rows, T* sums) {
+    kernels::BackwardBlock<T>& block = tiles.block();
+    block.sum_query = rows;
+    const Index begin = std::max(first_key, tiles.seen().begin / kBlockKeys * kBlockKeys);
+    const Index end = std::min(first_key + num_keys, tiles.seen().end);
+    for (Index key = begin; key < end; key += kBlockKeys) {
+      poll(call_.runtime);
+      if (!tiles.take_block(key)) continue;
+      block.sum_key = gradients_.key.data ? sums + (key - first_key) * call_.padded_depth() : nullptr;
+      block.sum_value = gradients_.value.data
+                            ? sums + block_keys_ * call_.padded_depth() + (key - first_key) * call_.padded_columns()
+                            : nullptr;
+      kernels::active().template of<T>().backward_block(block);
+    }
+  }
+
+  void write_keys(const WaveUnit& unit, Index first_key, Index num_keys, const T* sums) const {
+    const Sequence& sequence = sequence_of(unit);
+    const auto write = [&](const typename TypedGradients<T>::View& output, Index count, Index padded, const T* from) {
+      for (Index i = 0; i < num_keys && output.data; ++i) {
+        write_numbers(output.type, count, from + i * padded,
+                      output.pointer(sequence.batch, unit.key_head, sequence.first_key + first_key + i),
+                      output.strides[3]);
+      }
+    };
+    write(gradients_.key, r_.depth, call_.padded_depth(), sums);
+    write(gradients_.value, r_.columns, call_.padded_columns(), sums + block_keys_ * call_.padded_depth());
+  }
+
+  // Up to 60 rows of the key head's query heads from `first` on: the sum of their partial sums, in the first of them.
+  void write_rows(const WaveUnit& unit, Index first) {
+    const Sequence& sequence = sequence_of(unit);
+    const Index num_rows = std::min(kRows, group() * sequence.num_queries - first);
+    progress_.add(num_rows);
+    if (!gradients_.query.data) return;
+    const Index padded = call_.padded_depth();
+    T* const sum = unit.num_slots > 0 ? partial(unit, 0) + first * padded : nullptr;
+    for (Index slot = 1; slot < unit.num_slots; ++slot) {
+      const T* more = partial(unit, slot) + first * padded;
+      for (Index i = 0; i < num_rows * padded; ++i) sum[i] += more[i];
+    }
+    const T nothing = 0;
+    for (Index i = 0; i < num_rows; ++i) {
+      void* to = gradients_.query.pointer(sequence.batch, unit.key_head * group() + (first + i) / sequence.num_queries,
+                                          sequence.first_query + (first + i) % sequence.num_queries);
+      if (unit.num_slots > 0) {
+        write_numbers(gradients_.query.type, r_.depth, sum + i * padded, to, gradients_.query.strides[3]);
+      } else {
+        for (Index d = 0; d < r_.depth; ++d)
+          write_numbers(
+              gradients_.query.type, 1, &nothing,
+              static_cast<std::byte*>(to) + d * gradients_.query.strides[3] * type_bytes(gradients_.query.type), 1);
+      }
+    }
+  }
+
+  const BackwardCall<T>& call_;
+  const ResolvedAttention<T>& r_;
+  const TypedGradients<T>& gradients_;
+  Index block_keys_;
+  Index tile_bytes_;
+  Index sum_elements_;
+  Progress progress_;
+  std::vector<WaveUnit> units_;
+  T* partials_ = nullptr;
+};
+
+// ---- checks
+
+template <class View>
+void expect_rows(const char* name, const View& view, const std::array<Index, 4>& expected,
+                 std::vector<Footprint>& inputs) {
+  const bool empty = std::ranges::find(expected, 0) != expected.end();
+  if (view.absent() && empty) return;
+  if (view.absent()) refuse(kName, std::string(name) + " is missing; expected " + shape_text(expected));
+  if (view.shape != expected)
+    refuse(kName, std::string(name) + " has shape " + shape_text(view.shape) + "; expected " + shape_text(expected));
+  inputs.push_back(footprint(kName, name, view));
+}
+
+template <class T>
+std::vector<Footprint> check_saved(const AttentionCall<T>& call, const ResolvedAttention<T>& r,
+                                   const AttentionSaved<T>& saved, std::vector<Footprint> inputs) {
+  const std::array<Index, 4> context{r.batch, r.num_heads, r.num_queries, r.columns};
+  expect_rows("context", saved.context, context, inputs);
+  check_statistics(call.name, r, r.batch * r.num_heads * r.num_queries != 0, saved.row_max, saved.row_sum, inputs);
+  expect_rows("grad_context", saved.grad_context, context, inputs);
+  if (!saved.grad_lse.absent()) {
+    expect_shape(call.name, "grad_lse", saved.grad_lse, {r.batch, r.num_heads, r.num_queries});
+    inputs.push_back(footprint(call.name, "grad_lse", saved.grad_lse));
+  }
+  return inputs;
+}
+
+template <class T, class G>
+void check_gradients(const ResolvedAttention<T>& r, const AttentionGradients<G>& g, std::span<const Footprint> inputs) {
+  constexpr ElementType kType = kElementType<G>;
+  if (kType != kElementType<T> && kType != r.query.type) {
+    refuse(kName, std::string("query has type ") + type_name(r.query.type) + "; expected " + type_name(kType) +
+                      ", the type of its gradient");
+  }
+  std::vector<Footprint> written;
+  const auto check = [&](const char* name, const auto& view, const auto& shape) {
+    expect_shape(kName, name, view, shape);
+    if (!view.absent()) written.push_back(footprint(kName, name, view));
+  };
+  check("grad_query", g.grad_query, r.query.shape);
+  check("grad_key", g.grad_key, r.key.shape);
+  check("grad_value", g.grad_value, r.value.shape);
+  if (!g.grad_bias.absent()) {
+    const std::array<Index, 4> full{r.batch, r.num_heads, r.num_queries, r.num_keys};
+    if (!has_bias(r)) refuse(kName, "grad_bias is given and bias is not; expected both");
+    for (std::size_t axis = 0; axis < 4; ++axis) {
+      if (g.grad_bias.shape[axis] == full[axis] || g.grad_bias.shape[axis] == 1) continue;
+      refuse(kName, "grad_bias has shape " + shape_text(g.grad_bias.shape) + "; expected a shape that broadcasts to " +
+                        shape_text(full));
+    }
+    written.push_back(footprint(kName, "grad_bias", g.grad_bias));
+  }
+  if (!g.grad_sinks.absent()) {
+    if (r.sinks.empty()) refuse(kName, "grad_sinks is given and sinks are not; expected both");
+    check("grad_sinks", g.grad_sinks, std::array<Index, 1>{r.num_heads});
+  }
+  check_overlap(kName, inputs, written);
+}
+
+}  // namespace
+}  // namespace internal
+
+template <class T>
+void attention_backward(const InputView<ComputeType<T>, 4>& query, const InputView<ComputeType<T>, 4>& key,
+                        const InputView<ComputeType<T>, 4>& value, const AttentionSaved<ComputeType<T>>& saved,
+                        const AttentionGradients<T>& gradients, const AttentionOptions<ComputeType<T>>& options,
+                        const Runtime& runtime) {
+  using namespace internal;
+  using Compute = ComputeType<T>;
+  const FloatingPointScope scope;
+  const AttentionCall<Compute> call{kName, query, key, value, true};
+  const ResolvedAttention<Compute> r = resolve(call, options);
+  check_gradients(r, gradients, check_saved(call, r, saved, input_footprints(call, options)));
+  const TypedGradients<Compute> typed(gradients);
+  const double written = view_bytes(gradients.grad_query) + view_bytes(gradients.grad_key) +
+                         view_bytes(gradients.grad_value) + view_bytes(gradients.grad_bias) +
+                         view_bytes(gradients.grad_sinks);
+  if (is_planning()) plan_backward(kName, r, written);
+  const Workspace<Compute> delta(runtime, r.batch * r.num_heads * r.num_queries);
+  fill_delta(r, saved, delta.data(), runtime);
+  const BackwardCall<Compute> backward{r, saved, delta.data(), runtime};
+  if (!gradients.grad_sinks.absent()) write_sinks(backward, gradients.grad_sinks);
+  if (!gradients.grad_bias.absent()) write_bias_gradient(backward, gradients.grad_bias);
+  if (typed.query.data || typed.key.data || typed.value.data) Backward<Compute>(backward, typed).run();
+}
+
+template void attention_backward<float>(const InputView<float, 4>&, const InputView<float, 4>&,
+                                        const InputView<float, 4>&, const AttentionSaved<float>&,
+                                        const AttentionGradients<float>&, const AttentionOptions<float>&,
+                                        const Runtime&);
+template void attention_backward<double>(const InputView<double, 4>&, const InputView<double, 4>&,
+                                         const InputView<double, 4>&, const AttentionSaved<double>&,
+                                         const AttentionGradients<double>&, const AttentionOptions<double>&,
+                                         const Runtime&);
+template void attention_backward<bfloat16>(const InputView<float, 4>&, const InputView<float, 4>&,
+                                           const InputView<float, 4>&, const AttentionSaved<float>&,
+                                           const AttentionGradients<bfloat16>&, const AttentionOptions<float>&,
+                                           const Runtime&);
+template void attention_backward<float16>(const InputView<float, 4>&, const InputView<float, 4>&,
+                                          const InputView<float, 4>&, const AttentionSaved<float>&,
+                                          const AttentionGradients<float16>&, const AttentionOptions<float>&,
+                                          const Runtime&);
+
+}  // namespace v0
+}  // namespace regard
