@@ -71,7 +71,7 @@ struct RowWalkOptions {
   Index num_best = 0;  // RowTask::num_best
 };
 
-// Runs rows_done(task) for all rows of every head, up to 60 at a time.
+// Runs rows_done(task, room for the results of its chunks) for all rows of every head, up to 60 at a time.
 template <class T, class F>
 class RowWalk {
  public:
@@ -82,7 +82,8 @@ class RowWalk {
         rows_done_(rows_done),
         unit_workers_(workers_by_unit(r, runtime)),
         packed_(r, runtime, unit_workers_),
-        layout_(r, packed_.padded_columns(), 0, false, options.num_best > 0),
+        layout_(r, packed_.padded_columns(), false, options.num_best > 0),
+        most_chunks_(most_chunks(r)),
         progress_(runtime, r.batch * r.num_heads * r.num_queries) {}
 
   void run() {
@@ -90,12 +91,12 @@ class RowWalk {
       plan_attention(options_.name, r_, type_bytes(r_.key.type), type_bytes(r_.value.type), way(),
                      options_.written_bytes);
     if (unit_workers_ > 0) {
-      Workspace<std::byte> scratch(runtime_, unit_workers_ * layout_.bytes());
+      make_room(unit_workers_);
       for_each_item(runtime_, unit_workers_, packed_.num_units(), [&](Index number, int worker) {
         const Unit unit = packed_.pack_unit(number, worker);
         for (Index task = 0; task < num_tasks(unit); ++task) {
           poll(runtime_);
-          run_task(unit, task, scratch.data() + worker * layout_.bytes());
+          run_task(unit, task, worker);
         }
       });
       return;
@@ -118,14 +119,35 @@ class RowWalk {
   Index group() const { return r_.num_heads / r_.num_key_heads; }
   Index num_tasks(const Unit& unit) const { return group() * num_blocks(sequence_of(unit)); }
 
-  void run_task(const Unit& unit, Index task, std::byte* scratch) {
+  // Scratch of each worker, and room for the results of its task's chunks: of the longest task, or, where that is less,
+  // of every row there is.
+  void make_room(int workers) {
+    scratch_ = nullptr;
+    scratch_ = std::make_unique<Workspace<std::byte>>(runtime_, workers * layout_.bytes());
+    num_workers_ = workers;
+    most_rows_ = 0;
+    for (const Sequence& sequence : r_.sequences)
+      most_rows_ = std::max(most_rows_, std::min(rows_per_task<T>(sequence), sequence.num_queries));
+    const Index all_rows = r_.batch * r_.num_heads * r_.num_queries;
+    by_worker_ = workers * most_rows_ <= all_rows;
+    partials_ = nullptr;
+    partials_ = std::make_unique<Partials<T>>(runtime_, (by_worker_ ? workers * most_rows_ : all_rows) * most_chunks_,
+                                              r_.columns);
+  }
+  ChunkResults<T> room_of(const RowTask<T>& task, int worker) const {
+    const Index row = (task.sequence.batch * r_.num_heads + task.rows.head) * r_.num_queries +
+                      task.sequence.first_query + task.rows.first_row;
+    return partials_->at((by_worker_ ? worker * most_rows_ : row) * most_chunks_);
+  }
+
+  void run_task(const Unit& unit, Index task, int worker) {
     const Sequence& sequence = sequence_of(unit);
     const Index rows = rows_per_task<T>(sequence);
     const Index blocks = num_blocks(sequence);
     // Under a causal mask the last rows are the longest: they go first, so that no thread ends with one.
     const Index first_row = (blocks - 1 - task % blocks) * rows;
     const Index num_rows = std::min(rows, sequence.num_queries - first_row);
-    rows_done_(RowTask<T>{.r = r_,
+    const RowTask<T> next{.r = r_,
                           .packed = packed_,
                           .runtime = runtime_,
                           .unit = unit,
@@ -134,9 +156,10 @@ class RowWalk {
                                    .first_row = first_row,
                                    .num_rows = num_rows,
                                    .rows_per_head = sequence.num_queries},
-                          .scratch = layout_.at(scratch),
+                          .scratch = layout_.at(scratch_->data() + worker * layout_.bytes()),
                           .wants_lse = options_.wants_lse,
-                          .num_best = options_.num_best});
+                          .num_best = options_.num_best};
+    rows_done_(next, room_of(next, worker));
     progress_.add(num_rows);
   }
 
@@ -149,15 +172,10 @@ class RowWalk {
                   static_cast<double>(kernels::kPanel * (r_.depth + r_.columns));
     }
     const int workers = num_workers(runtime_, first_task_.back(), products);
-    if (workers > scratch_workers_) {
-      scratch_ = nullptr;
-      scratch_ = std::make_unique<Workspace<std::byte>>(runtime_, workers * layout_.bytes());
-      scratch_workers_ = workers;
-    }
+    if (workers > num_workers_) make_room(workers);
     for_each_item(runtime_, workers, first_task_.back(), [&](Index task, int worker) {
       const auto unit = std::upper_bound(first_task_.begin(), first_task_.end(), task) - first_task_.begin() - 1;
-      run_task(units[static_cast<std::size_t>(unit)], task - first_task_[static_cast<std::size_t>(unit)],
-               scratch_->data() + worker * layout_.bytes());
+      run_task(units[static_cast<std::size_t>(unit)], task - first_task_[static_cast<std::size_t>(unit)], worker);
     });
   }
 
@@ -168,10 +186,14 @@ class RowWalk {
   int unit_workers_;  // 0: waves
   PackedKeys<T> packed_;
   RowScratchLayout<T> layout_;
+  Index most_chunks_;
   Progress progress_;
   std::vector<Index> first_task_;  // of each unit of a wave, and the number of tasks
   std::unique_ptr<Workspace<std::byte>> scratch_;
-  int scratch_workers_ = 0;
+  std::unique_ptr<Partials<T>> partials_;
+  int num_workers_ = 0;    // for which there is room
+  Index most_rows_ = 0;    // of a task
+  bool by_worker_ = true;  // whose results lie in partials_
 };
 
 template <class T, class F>
@@ -210,8 +232,8 @@ void forward(const AttentionCall<T>& call, const ResolvedAttention<T>& r, const 
   if (rows > 0 && !statistics && fits_in_place(r)) {
     attend_in_place(call.name, r, written, how.written_bytes, walk);
   } else {
-    for_each_row_block<T>(r, walk, how, [&](const RowTask<T>& task) {
-      const FinishedRows<T> done = attend_and_finish(task);
+    for_each_row_block<T>(r, walk, how, [&](const RowTask<T>& task, const ChunkResults<T>& room) {
+      const FinishedRows<T> done = attend_and_finish(task, room);
       write_finished(task, done, written);
       if (statistics) finish_statistics(task, done, *statistics);
     });
@@ -249,30 +271,37 @@ void forward_with_statistics(const AttentionCall<T>& call, const ResolvedAttenti
 }
 
 template <class T>
-void write_partials(const RowTask<T>& task, const ChunkRange& chunks, const AttentionPartials<T>& partials) {
+void write_partials(const RowTask<T>& task, const ChunkResults<T>& room, const AttentionPartials<T>& partials) {
   const Index b = task.sequence.batch;
-  const Index columns = task.r.columns;
+  const Index rows = task.rows.num_rows, columns = task.r.columns;
   const T nothing = 0;
-  if (!partials.scaled_accumulator.absent()) attend_scaled(task, chunks);
+  const ChunkRange chunks = visible_chunks(task);
+  attend(task, chunks, room);
+  const auto write_sums = [&](const TensorView<T, 5>& output) {
+    for (Index n = 0; n < partials.row_max.shape[0]; ++n) {
+      const bool visited = n >= chunks.begin && n < chunks.end;
+      for (Index i = 0; i < rows; ++i) {
+        copy_elements(columns, visited ? room.accumulator + ((n - chunks.begin) * rows + i) * columns : &nothing,
+                      visited ? 1 : 0, output.pointer(n, b, task.rows.head, task.rows.first_row + i, 0),
+                      output.strides[4]);
+      }
+    }
+  };
   for (Index n = 0; n < partials.row_max.shape[0]; ++n) {
     const bool visited = n >= chunks.begin && n < chunks.end;
-    const kernels::ChunkState<T> plain = task.scratch.chunk(visited ? n - chunks.begin : 0);
-    const kernels::ChunkState<T> scaled = task.scratch.scaled_chunk(visited ? n - chunks.begin : 0);
-    for (Index i = 0; i < task.rows.num_rows; ++i) {
+    for (Index i = 0; i < rows; ++i) {
       const Index row = task.rows.first_row + i;
-      const T row_max = visited ? plain.row_max[i] : -std::numeric_limits<T>::infinity();
-      const T row_sum = visited ? plain.row_sum[i] : 0;
+      const Index at = (n - chunks.begin) * rows + i;
+      const T row_max = visited ? room.row_max[at] : -std::numeric_limits<T>::infinity();
+      const T row_sum = visited ? room.row_sum[at] : 0;
       copy_elements(1, &row_max, 1, partials.row_max.pointer(n, b, task.rows.head, row), 1);
       copy_elements(1, &row_sum, 1, partials.row_sum.pointer(n, b, task.rows.head, row), 1);
-      const auto write = [&](const TensorView<T, 5>& output, const T* accumulator) {
-        if (output.absent()) return;
-        copy_elements(columns, visited ? accumulator + i * task.scratch.padded_columns : &nothing, visited ? 1 : 0,
-                      output.pointer(n, b, task.rows.head, row, 0), output.strides[4]);
-      };
-      write(partials.accumulator, plain.accumulator);
-      write(partials.scaled_accumulator, scaled.accumulator);
     }
   }
+  write_sums(partials.accumulator);
+  if (partials.scaled_accumulator.absent()) return;
+  attend_scaled(task, chunks, room);
+  write_sums(partials.scaled_accumulator);
 }
 
 }  // namespace
@@ -380,11 +409,10 @@ void attention_partials(const std::type_identity_t<InputView<T, 4>>& query,
                                internal::view_bytes(partials.row_sum) +
                                internal::view_bytes(partials.scaled_accumulator);
   const internal::RowWalkOptions how{.name = call.name, .written_bytes = written_bytes};
-  internal::for_each_row_block<T>(r, runtime, how, [&](const internal::RowTask<T>& task) {
-    const internal::ChunkRange visited = internal::visible_chunks(task);
-    internal::attend(task, visited);
-    internal::write_partials(task, visited, partials);
-  });
+  internal::for_each_row_block<T>(r, runtime, how,
+                                  [&](const internal::RowTask<T>& task, const internal::ChunkResults<T>& room) {
+                                    internal::write_partials(task, room, partials);
+                                  });
 }
 
 template void attention_with_statistics<float>(const InputView<float, 4>&, const InputView<float, 4>&,

@@ -44,7 +44,7 @@ class ColumnWalk {
         row_strips_(outputs.coarse_map.shape[2]),
         column_strips_(outputs.coarse_map.shape[3]),
         packed_(r, runtime),
-        layout_(r, packed_.padded_columns(), 1),
+        layout_(r, packed_.padded_columns()),
         map_(runtime, r.batch * r.num_heads * row_strips_ * column_strips_) {}
 
   void run() {
@@ -212,8 +212,8 @@ class ColumnWalk {
   Index row_strips_;  // 0 where no map is asked for
   Index column_strips_;
   PackedKeys<T> packed_;
-  RowScratchLayout<T> layout_;  // of one chunk
-  Workspace<double> map_;       // sums
+  RowScratchLayout<T> layout_;
+  Workspace<double> map_;  // sums
 };
 
 template <class T>

@@ -27,28 +27,24 @@ Index round_up(Index n, Index unit) { return (n + unit - 1) / unit * unit; }
 }  // namespace
 
 template <class T>
-kernels::ChunkState<T> RowScratch<T>::state_at(T* slots, Index slot) const {
-  T* at = slots + slot * chunk_elements;
-  T* lanes = at + kRows * padded_columns;
-  T* row_max_at = lanes + kRows * kLanes;
-  return {.row_max = row_max_at, .row_lanes = lanes, .row_sum = row_max_at + kPaddedRows, .accumulator = at};
-}
-
-template <class T>
-RowScratchLayout<T>::RowScratchLayout(const ResolvedAttention<T>& r, Index padded_columns, Index max_chunks,
-                                      bool widened, bool statistics)
-    : r_(r), padded_columns_(padded_columns), max_chunks_(max_chunks), widened_(widened), statistics_(statistics) {
+Index most_chunks(const ResolvedAttention<T>& r) {
+  Index most = 1;
   for (const Sequence& sequence : r.sequences) {
-    if (max_chunks > 0) break;
     Index reach = sequence.key_limit;
     if (r.window_left && (r.window_right || (r.causal && sequence.prefix == 0))) {
       // Rows of a task see at most a window each, one further than the last; two chunks may be cut.
       const Index right = r.window_right ? *r.window_right : 0;
       reach = std::min(reach, *r.window_left + right + kRows + 2 * kChunkKeys);
     }
-    max_chunks_ = std::max(max_chunks_, (reach + kChunkKeys - 1) / kChunkKeys);
+    most = std::max(most, (reach + kChunkKeys - 1) / kChunkKeys);
   }
-  max_chunks_ = std::max<Index>(max_chunks_, 1);
+  return most;
+}
+
+template <class T>
+RowScratchLayout<T>::RowScratchLayout(const ResolvedAttention<T>& r, Index padded_columns, bool widened,
+                                      bool statistics)
+    : r_(r), padded_columns_(padded_columns), widened_(widened), statistics_(statistics) {
   bytes_ = 0;
   place(nullptr, &bytes_);
 }
@@ -65,7 +61,6 @@ RowScratch<T> RowScratchLayout<T>::place(std::byte* memory, Index* end) const {
   T* const number = nullptr;
   RowScratch<T> s{};
   s.padded_columns = padded_columns_;
-  s.chunk_elements = kRows * padded_columns_ + kRows * kLanes + 2 * kPaddedRows;
   s.visible_rows = take(static_cast<VisibleRows*>(nullptr), 1);
   s.query = take(number, kRows * r_.depth);
   s.gathered = take(number, kRows * r_.depth);
@@ -82,8 +77,10 @@ RowScratch<T> RowScratchLayout<T>::place(std::byte* memory, Index* end) const {
   s.row_sum = take(number, kRows);
   s.lse = take(number, kRows);
   s.sink_weight = take(number, kRows);
-  s.chunks = take(number, max_chunks_ * s.chunk_elements);
-  s.scaled_chunks = take(number, r_.columns > 0 ? max_chunks_ * s.chunk_elements : 0);
+  s.chunk.accumulator = take(number, kRows * padded_columns_);
+  s.chunk.row_lanes = take(number, kRows * kLanes);
+  s.chunk.row_max = take(number, kPaddedRows);
+  s.chunk.row_sum = take(number, kPaddedRows);
   s.statistics = take(static_cast<StatisticsScratch<T>*>(nullptr), statistics_ ? 1 : 0);
   *end = used;
   return s;
@@ -203,13 +200,15 @@ void attend_block(const ResolvedAttention<T>& r, const kernels::AttentionBlock<T
   table.template of<T>().attention_block(block);
 }
 
-template <class T>
-void fill_chunks(const RowTask<T>& task, const ChunkRange& chunks, Sums sums) {
+// Computes one chunk after the other in the scratch, and calls done(its number among them).
+template <class T, class F>
+void walk_chunks(const RowTask<T>& task, const ChunkRange& chunks, Sums sums, const F& done) {
   const auto& kernel = kernels::active().template of<T>();
   const RowScratch<T>& s = task.scratch;
   kernels::AttentionBlock<T> block{};
   block.score = start_rows(task);
   block.padded_columns = s.padded_columns;
+  block.state = s.chunk;
   block.value_scale = sums == Sums::plain ? static_cast<T>(1) : static_cast<T>(kAttentionSumScale);
   const Interval& all = s.visible_rows->all;
   const bool statistics = task.num_best > 0 && sums == Sums::plain;
@@ -220,8 +219,6 @@ void fill_chunks(const RowTask<T>& task, const ChunkRange& chunks, Sums sums) {
   const bool few = task.rows.num_rows <= kernels::kFewRows && task.packed.stored();
   kernels::StoredPanels stored_keys{}, stored_values{};
   for (Index c = chunks.begin; c < chunks.end; ++c) {
-    const Index slot = c - chunks.begin;
-    block.state = sums == Sums::plain ? s.chunk(slot) : s.scaled_chunk(slot);
     std::fill_n(block.state.row_max, kPaddedRows, -std::numeric_limits<T>::infinity());
     std::fill_n(block.state.row_lanes, rows * kLanes, static_cast<T>(0));
     std::fill_n(block.state.accumulator, rows * s.padded_columns, static_cast<T>(0));
@@ -252,44 +249,46 @@ void fill_chunks(const RowTask<T>& task, const ChunkRange& chunks, Sums sums) {
     }
     kernel.finish_chunk(task.rows.num_rows, block.state);
     if (statistics) add_chunk_statistics(task, block.state);
+    done(c - chunks.begin);
   }
 }
 
+// Copies the chunk in the scratch to its place among the results.
 template <class T>
-bool finish(const RowTask<T>& task, const ChunkRange& chunks, Sums sums, T* context) {
+void keep(const RowTask<T>& task, Index number, const ChunkResults<T>& results) {
   const RowScratch<T>& s = task.scratch;
-  const kernels::ChunkState<T> first = sums == Sums::plain ? s.chunk(0) : s.scaled_chunk(0);
-  return finish_partials(task,
-                         {.num_chunks = chunks.end - chunks.begin,
-                          .accumulator = first.accumulator,
-                          .accumulator_chunk_stride = s.chunk_elements,
-                          .accumulator_row_stride = s.padded_columns,
-                          .row_max = first.row_max,
-                          .row_sum = first.row_sum,
-                          .chunk_stride = s.chunk_elements},
-                         sums == Sums::plain ? static_cast<T>(1) : static_cast<T>(kAttentionSumScale), context);
+  const Index columns = task.r.columns, rows = task.rows.num_rows;
+  for (Index i = 0; i < rows; ++i) {
+    std::copy_n(s.chunk.accumulator + i * s.padded_columns, columns,
+                results.accumulator + (number * rows + i) * columns);
+  }
+  std::copy_n(s.chunk.row_max, rows, results.row_max + number * rows);
+  std::copy_n(s.chunk.row_sum, rows, results.row_sum + number * rows);
 }
 
-}  // namespace
-
+// The merge of the chunks, the sink and the division: fills the scratch's row_max, row_sum, lse and sink_weight, and
+// context. Whether a context is not finite although its row_sum is: a sum overflowed, or a value that the row sees is
+// not finite.
 template <class T>
-bool finish_partials(const RowTask<T>& task, const RowPartials<T>& from, T value_scale, T* context) {
+bool finish_results(const RowTask<T>& task, Index num_chunks, const ChunkResults<T>& from, Index row_stride,
+                    T value_scale, T* context) {
   const RowScratch<T>& s = task.scratch;
   const bool sinks = !task.r.sinks.empty();
   for (Index i = 0; sinks && i < task.rows.num_rows; ++i) {
     s.sinks[i] = task.r.sinks[static_cast<std::size_t>(task.rows.head_of(i))];
   }
-  return kernels::active().template of<T>().finish_rows({.num_chunks = from.num_chunks,
-                                                         .num_rows = task.rows.num_rows,
+  const Index num_rows = task.rows.num_rows;
+  return kernels::active().template of<T>().finish_rows({.num_chunks = num_chunks,
+                                                         .num_rows = num_rows,
                                                          .columns = task.r.columns,
                                                          .accumulator = from.accumulator,
-                                                         .accumulator_chunk_stride = from.accumulator_chunk_stride,
-                                                         .accumulator_row_stride = from.accumulator_row_stride,
+                                                         .accumulator_chunk_stride = num_rows * row_stride,
+                                                         .accumulator_row_stride = row_stride,
                                                          .row_max = from.row_max,
-                                                         .max_chunk_stride = from.chunk_stride,
+                                                         .max_chunk_stride = num_rows,
                                                          .max_row_stride = 1,
                                                          .row_sum = from.row_sum,
-                                                         .sum_chunk_stride = from.chunk_stride,
+                                                         .sum_chunk_stride = num_rows,
                                                          .sum_row_stride = 1,
                                                          .sinks = sinks ? s.sinks : nullptr,
                                                          .value_scale = value_scale,
@@ -299,6 +298,22 @@ bool finish_partials(const RowTask<T>& task, const RowPartials<T>& from, T value
                                                          .out_lse = task.wants_lse ? s.lse : nullptr,
                                                          .out_sink_weight = s.sink_weight});
 }
+
+template <class T>
+FinishedRows<T> finished(const RowScratch<T>& s) {
+  return {s.context, s.row_max, s.row_sum, s.lse, s.sink_weight};
+}
+
+// finish, where plain sums overflowed.
+template <class T>
+void finish_scaled(const RowTask<T>& task, const ChunkRange& chunks, const ChunkResults<T>& results) {
+  const RowScratch<T>& s = task.scratch;
+  attend_scaled(task, chunks, results);
+  finish_results(task, chunks.size(), results, task.r.columns, static_cast<T>(kAttentionSumScale), s.scaled_context);
+  take_scaled(task.rows.num_rows, task.r.columns, s.row_sum, s.scaled_context, s.context);
+}
+
+}  // namespace
 
 template <class T>
 void score_block(const ResolvedAttention<T>& r, const kernels::ScoreBlock<T>& block) {
@@ -329,31 +344,29 @@ ChunkRange visible_chunks(const RowTask<T>& task) {
 }
 
 template <class T>
-void attend(const RowTask<T>& task, const ChunkRange& chunks) {
-  fill_chunks(task, chunks, Sums::plain);
+void attend(const RowTask<T>& task, const ChunkRange& chunks, const ChunkResults<T>& results) {
+  walk_chunks(task, chunks, Sums::plain, [&](Index number) { keep(task, number, results); });
 }
 
 template <class T>
-void attend_scaled(const RowTask<T>& task, const ChunkRange& chunks) {
+void attend_scaled(const RowTask<T>& task, const ChunkRange& chunks, const ChunkResults<T>& results) {
   const RowScratch<T>& s = task.scratch;
-  const Index slots = chunks.end - chunks.begin;
-  const Index elements = task.rows.num_rows * s.padded_columns;
-  bool overflowed = false;
-  for (Index slot = 0; slot < slots; ++slot) {
-    const T* plain = s.chunk(slot).accumulator;
-    overflowed = overflowed || !std::all_of(plain, plain + elements, is_finite<T>);
-  }
-  if (overflowed) fill_chunks(task, chunks, Sums::scaled);
-  for (Index slot = 0; slot < slots; ++slot) {
-    const kernels::ChunkState<T> plain = s.chunk(slot);
-    const kernels::ChunkState<T> scaled = s.scaled_chunk(slot);
-    std::copy_n(plain.row_max, task.rows.num_rows, scaled.row_max);
-    std::copy_n(plain.row_sum, task.rows.num_rows, scaled.row_sum);
+  const Index columns = task.r.columns;
+  const Index elements = task.rows.num_rows * columns;
+  const bool overflowed =
+      !std::all_of(results.accumulator, results.accumulator + chunks.size() * elements, is_finite<T>);
+  const auto scale = [&](Index number, bool anew) {
+    T* const sums = results.accumulator + number * elements;
     for (Index i = 0; i < elements; ++i) {
-      if (is_finite(plain.accumulator[i])) {
-        scaled.accumulator[i] = plain.accumulator[i] * static_cast<T>(kAttentionSumScale);
-      }
+      const bool other = anew && !is_finite(sums[i]);
+      sums[i] = other ? s.chunk.accumulator[i / columns * s.padded_columns + i % columns]
+                      : sums[i] * static_cast<T>(kAttentionSumScale);
     }
+  };
+  if (overflowed) {
+    walk_chunks(task, chunks, Sums::scaled, [&](Index number) { scale(number, true); });
+  } else {
+    for (Index number = 0; number < chunks.size(); ++number) scale(number, false);
   }
 }
 
@@ -365,17 +378,29 @@ void take_scaled(Index num_rows, Index columns, const T* row_sum, const T* scale
 }
 
 template <class T>
-FinishedRows<T> attend_and_finish(const RowTask<T>& task) {
+FinishedRows<T> finish(const RowTask<T>& task, const ChunkRange& chunks, const ChunkResults<T>& results) {
   const RowScratch<T>& s = task.scratch;
-  const Index columns = task.r.columns;
+  if (finish_results(task, chunks.size(), results, task.r.columns, static_cast<T>(1), s.context))
+    finish_scaled(task, chunks, results);
+  return finished(s);
+}
+
+template <class T>
+FinishedRows<T> attend_and_finish(const RowTask<T>& task, const ChunkResults<T>& room) {
+  const RowScratch<T>& s = task.scratch;
   const ChunkRange chunks = visible_chunks(task);
-  attend(task, chunks);
-  if (finish(task, chunks, Sums::plain, s.context)) {
-    attend_scaled(task, chunks);
-    finish(task, chunks, Sums::scaled, s.scaled_context);
-    take_scaled(task.rows.num_rows, columns, s.row_sum, s.scaled_context, s.context);
+  if (chunks.size() > 1) {
+    attend(task, chunks, room);
+    return finish(task, chunks, room);
   }
-  return {s.context, s.row_max, s.row_sum, s.lse, s.sink_weight};
+  // A single chunk is finished where it lies.
+  walk_chunks(task, chunks, Sums::plain, [](Index) {});
+  const ChunkResults<T> here{s.chunk.accumulator, s.chunk.row_max, s.chunk.row_sum};
+  if (finish_results(task, chunks.size(), here, s.padded_columns, static_cast<T>(1), s.context)) {
+    keep(task, 0, room);
+    finish_scaled(task, chunks, room);
+  }
+  return finished(s);
 }
 
 template <class T>
@@ -396,7 +421,6 @@ void write_finished(const RowTask<T>& task, const FinishedRows<T>& done, const T
   }
 }
 
-template struct RowScratch<float>;
 template class RowScratchLayout<float>;
 template kernels::ScoreBlock<float> start_rows(const RowTask<float>&);
 template bool start_block(const RowTask<float>&, Index, kernels::ScoreBlock<float>&, kernels::StoredPanels*);
@@ -404,13 +428,13 @@ template void score_block(const ResolvedAttention<float>&, const kernels::ScoreB
 template void load_statistics(const RowTask<float>&, const TensorView<const float, 3>&,
                               const TensorView<const float, 3>&);
 template ChunkRange visible_chunks(const RowTask<float>&);
-template bool finish_partials(const RowTask<float>&, const RowPartials<float>&, float, float*);
-template void attend(const RowTask<float>&, const ChunkRange&);
-template void attend_scaled(const RowTask<float>&, const ChunkRange&);
-template FinishedRows<float> attend_and_finish(const RowTask<float>&);
+template Index most_chunks(const ResolvedAttention<float>&);
+template void attend(const RowTask<float>&, const ChunkRange&, const ChunkResults<float>&);
+template void attend_scaled(const RowTask<float>&, const ChunkRange&, const ChunkResults<float>&);
+template FinishedRows<float> finish(const RowTask<float>&, const ChunkRange&, const ChunkResults<float>&);
+template FinishedRows<float> attend_and_finish(const RowTask<float>&, const ChunkResults<float>&);
 template void take_scaled(Index, Index, const float*, const float*, float*);
 template void write_finished(const RowTask<float>&, const FinishedRows<float>&, const TypedOutputs<float>&);
-template struct RowScratch<double>;
 template class RowScratchLayout<double>;
 template kernels::ScoreBlock<double> start_rows(const RowTask<double>&);
 template bool start_block(const RowTask<double>&, Index, kernels::ScoreBlock<double>&, kernels::StoredPanels*);
@@ -418,10 +442,11 @@ template void score_block(const ResolvedAttention<double>&, const kernels::Score
 template void load_statistics(const RowTask<double>&, const TensorView<const double, 3>&,
                               const TensorView<const double, 3>&);
 template ChunkRange visible_chunks(const RowTask<double>&);
-template bool finish_partials(const RowTask<double>&, const RowPartials<double>&, double, double*);
-template void attend(const RowTask<double>&, const ChunkRange&);
-template void attend_scaled(const RowTask<double>&, const ChunkRange&);
-template FinishedRows<double> attend_and_finish(const RowTask<double>&);
+template Index most_chunks(const ResolvedAttention<double>&);
+template void attend(const RowTask<double>&, const ChunkRange&, const ChunkResults<double>&);
+template void attend_scaled(const RowTask<double>&, const ChunkRange&, const ChunkResults<double>&);
+template FinishedRows<double> finish(const RowTask<double>&, const ChunkRange&, const ChunkResults<double>&);
+template FinishedRows<double> attend_and_finish(const RowTask<double>&, const ChunkResults<double>&);
 template void take_scaled(Index, Index, const double*, const double*, double*);
 template void write_finished(const RowTask<double>&, const FinishedRows<double>&, const TypedOutputs<double>&);
 

@@ -33,26 +33,17 @@ struct RowScratch {
   T* row_sum;
   T* lse;
   T* sink_weight;
-  T* chunks;                         // slots, one per chunk that the task visits
-  T* scaled_chunks;                  // the same, with sums of kAttentionSumScale
+  kernels::ChunkState<T> chunk;      // the one that the task is in
   StatisticsScratch<T>* statistics;  // when they ride along
-  Index chunk_elements;
   Index padded_columns;
-
-  kernels::ChunkState<T> chunk(Index slot) const { return state_at(chunks, slot); }
-  kernels::ChunkState<T> scaled_chunk(Index slot) const { return state_at(scaled_chunks, slot); }
-
- private:
-  kernels::ChunkState<T> state_at(T* slots, Index slot) const;
 };
 
 // Where each array of a RowScratch lies, for this call's shapes.
 template <class T>
 class RowScratchLayout {
  public:
-  // max_chunks: chunks that a task holds at a time; 0: all that its rows can see. widened: KeyPanels::widened().
-  RowScratchLayout(const ResolvedAttention<T>& r, Index padded_columns, Index max_chunks = 0, bool widened = false,
-                   bool statistics = false);
+  // widened: KeyPanels::widened().
+  RowScratchLayout(const ResolvedAttention<T>& r, Index padded_columns, bool widened = false, bool statistics = false);
   Index bytes() const { return bytes_; }
   RowScratch<T> at(std::byte* memory) const;
 
@@ -61,10 +52,34 @@ class RowScratchLayout {
 
   const ResolvedAttention<T>& r_;
   Index padded_columns_;
-  Index max_chunks_;
   bool widened_;
   bool statistics_;
   Index bytes_;
+};
+
+// What the chunks of a task leave, chunk after chunk: Dv numbers, a maximum and a sum for each of its rows.
+template <class T>
+struct ChunkResults {
+  T* accumulator;
+  T* row_max;
+  T* row_sum;
+};
+
+// Room for so many rows of ChunkResults.
+template <class T>
+class Partials {
+ public:
+  Partials(const Runtime& runtime, Index count, Index columns)
+      : columns_(columns), accumulator_(runtime, count * columns), row_max_(runtime, count), row_sum_(runtime, count) {}
+  ChunkResults<T> at(Index row) const {
+    return {accumulator_.data() + row * columns_, row_max_.data() + row, row_sum_.data() + row};
+  }
+
+ private:
+  Index columns_;
+  Workspace<T> accumulator_;
+  Workspace<T> row_max_;
+  Workspace<T> row_sum_;
 };
 
 template <class T>
@@ -80,10 +95,11 @@ struct RowTask {
   Index num_best = 0;  // best scores of a row that are kept, where statistics ride along
 };
 
-// Chunks begin … end − 1 were visited; chunk c lies in slot c − begin.
 struct ChunkRange {
   Index begin;
   Index end;
+
+  Index size() const { return end - begin; }
 };
 
 // Packs the task's query and finds what its rows see; the block's rules then point into the scratch.
@@ -109,31 +125,17 @@ void load_statistics(const RowTask<T>& task, const TensorView<const T, 3>& row_m
 template <class T>
 ChunkRange visible_chunks(const RowTask<T>& task);
 
-// Fills the slots of these chunks.
+// The most chunks that the rows of a task can see.
 template <class T>
-void attend(const RowTask<T>& task, const ChunkRange& chunks);
+Index most_chunks(const ResolvedAttention<T>& r);
 
-// Fills the scaled slots: a finite sum of the plain slots times kAttentionSumScale, any other computed anew.
+// Writes the results of these chunks.
 template <class T>
-void attend_scaled(const RowTask<T>& task, const ChunkRange& chunks);
+void attend(const RowTask<T>& task, const ChunkRange& chunks, const ChunkResults<T>& results);
 
-// The chunk results of a task's rows, wherever they lie.
+// Replaces their sums by sums of kAttentionSumScale: a finite one by itself times that, any other is computed anew.
 template <class T>
-struct RowPartials {
-  Index num_chunks;
-  const T* accumulator;
-  Index accumulator_chunk_stride;
-  Index accumulator_row_stride;
-  const T* row_max;
-  const T* row_sum;
-  Index chunk_stride;  // of row_max and row_sum; rows lie side by side
-};
-
-// The merge of the chunks, the sink and the division: fills the scratch's row_max, row_sum, lse and sink_weight, and
-// context. Whether a context is not finite although its row_sum is: a sum overflowed, or a value that the row sees is
-// not finite.
-template <class T>
-bool finish_partials(const RowTask<T>& task, const RowPartials<T>& from, T value_scale, T* context);
+void attend_scaled(const RowTask<T>& task, const ChunkRange& chunks, const ChunkResults<T>& results);
 
 template <class T>
 struct FinishedRows {
@@ -144,9 +146,14 @@ struct FinishedRows {
   const T* sink_weight;
 };
 
-// attend, then the merge of the chunks, the sink and the division.
+// The merge of these chunks, the sink and the division, into the scratch. Where a sum overflowed, the results become
+// those of attend_scaled.
 template <class T>
-FinishedRows<T> attend_and_finish(const RowTask<T>& task);
+FinishedRows<T> finish(const RowTask<T>& task, const ChunkRange& chunks, const ChunkResults<T>& results);
+
+// attend, for all chunks that the rows see, then finish. room: for as many results.
+template <class T>
+FinishedRows<T> attend_and_finish(const RowTask<T>& task, const ChunkResults<T>& room);
 
 // What the rows of a task become.
 template <class T>

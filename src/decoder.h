@@ -34,38 +34,7 @@ struct Item {
   ChunkRange chunks;
   Index first_partial;
 
-  Index num_partials() const { return (chunks.end - chunks.begin) * num_rows; }
-};
-
-// What chunks leave: Dv numbers, a maximum and a sum for each (chunk, row) of a task, rows side by side.
-template <class T>
-class Partials {
- public:
-  Partials(const Runtime& runtime, Index count, Index columns)
-      : columns_(columns), accumulator_(runtime, count * columns), row_max_(runtime, count), row_sum_(runtime, count) {}
-
-  // The task's rows of one chunk, copied to `at` on.
-  void keep(Index at, Index num_rows, const kernels::ChunkState<T>& state, Index padded_columns) const {
-    for (Index i = 0; i < num_rows; ++i)
-      std::copy_n(state.accumulator + i * padded_columns, columns_, accumulator_.data() + (at + i) * columns_);
-    std::copy_n(state.row_max, num_rows, row_max_.data() + at);
-    std::copy_n(state.row_sum, num_rows, row_sum_.data() + at);
-  }
-  RowPartials<T> from(Index at, Index num_chunks, Index num_rows) const {
-    return {.num_chunks = num_chunks,
-            .accumulator = accumulator_.data() + at * columns_,
-            .accumulator_chunk_stride = num_rows * columns_,
-            .accumulator_row_stride = columns_,
-            .row_max = row_max_.data() + at,
-            .row_sum = row_sum_.data() + at,
-            .chunk_stride = num_rows};
-  }
-
- private:
-  Index columns_;
-  Workspace<T> accumulator_;
-  Workspace<T> row_max_;
-  Workspace<T> row_sum_;
+  Index num_partials() const { return chunks.size() * num_rows; }
 };
 
 struct DecoderOptions {
@@ -88,7 +57,7 @@ class Decoder {
         runtime_(runtime),
         group_(r.num_key_heads > 0 ? r.num_heads / r.num_key_heads : 0),
         padded_columns_((r.columns + kernels::kPanel - 1) / kernels::kPanel * kernels::kPanel),
-        layout_(r, padded_columns_, 1, keys.widened()),
+        layout_(r, padded_columns_, keys.widened()),
         progress_(runtime, r.batch * r.num_heads * r.num_queries) {}
 
   void run() {
@@ -151,7 +120,7 @@ class Decoder {
         item.chunks = visible_chunks(task_of(item, memory.data()));
         num_partials_ += item.num_partials();
         most_partials_ = std::max(most_partials_, item.num_partials());
-        num_pieces_ += std::max<Index>(item.chunks.end - item.chunks.begin, 1);
+        num_pieces_ += std::max<Index>(item.chunks.size(), 1);
         items_.push_back(item);
       }
     }
@@ -160,7 +129,7 @@ class Decoder {
   double count_products() const {
     double products = 0;
     for (const Item& item : items_) {
-      products += static_cast<double>(item.num_rows) * static_cast<double>(item.chunks.end - item.chunks.begin) *
+      products += static_cast<double>(item.num_rows) * static_cast<double>(item.chunks.size()) *
                   static_cast<double>(kernels::kChunkKeys) * static_cast<double>(r_.depth + r_.columns);
     }
     return products;
@@ -171,9 +140,9 @@ class Decoder {
     for_each_item(runtime_, workers, static_cast<Index>(items_.size()), [&](Index n, int worker) {
       const Item& item = items_[static_cast<std::size_t>(n)];
       const RowTask<T> task = task_of(item, worker);
-      const Index at = worker * most_partials_;
-      for (Index c = item.chunks.begin; c < item.chunks.end; ++c) attend_chunk(task, item, c, partials, at);
-      write_finished(task, finish(task, item, partials, at), outputs_);
+      const ChunkResults<T> results = partials.at(worker * most_partials_);
+      attend(task, item.chunks, results);
+      write_finished(task, finish(task, item.chunks, results), outputs_);
       progress_.add(item.num_rows);
     });
   }
@@ -191,36 +160,16 @@ class Decoder {
     }
     for_each_item(runtime_, workers, static_cast<Index>(pieces.size()), [&](Index p, int worker) {
       const auto& [n, chunk] = pieces[static_cast<std::size_t>(p)];
-      attend_chunk(task_of(items_[n], worker), items_[n], chunk, partials, items_[n].first_partial);
+      const Item& item = items_[n];
+      const Index at = item.first_partial + (chunk - item.chunks.begin) * item.num_rows;
+      attend(task_of(item, worker), {chunk, chunk + 1}, partials.at(at));
     });
     for_each_item(runtime_, workers, static_cast<Index>(items_.size()), [&](Index n, int worker) {
       const Item& item = items_[static_cast<std::size_t>(n)];
       const RowTask<T> task = task_of(item, worker);
-      write_finished(task, finish(task, item, partials, item.first_partial), outputs_);
+      write_finished(task, finish(task, item.chunks, partials.at(item.first_partial)), outputs_);
       progress_.add(item.num_rows);
     });
-  }
-
-  void attend_chunk(const RowTask<T>& task, const Item& item, Index chunk, const Partials<T>& partials,
-                    Index at) const {
-    attend(task, {chunk, chunk + 1});
-    partials.keep(at + (chunk - item.chunks.begin) * item.num_rows, item.num_rows, task.scratch.chunk(0),
-                  padded_columns_);
-  }
-
-  FinishedRows<T> finish(const RowTask<T>& task, const Item& item, const Partials<T>& partials, Index at) const {
-    const RowScratch<T>& s = task.scratch;
-    const RowPartials<T> from = partials.from(at, item.chunks.end - item.chunks.begin, item.num_rows);
-    if (finish_partials(task, from, static_cast<T>(1), s.context)) {
-      for (Index c = item.chunks.begin; c < item.chunks.end; ++c) {
-        attend(task, {c, c + 1});
-        attend_scaled(task, {c, c + 1});
-        partials.keep(at + (c - item.chunks.begin) * item.num_rows, item.num_rows, s.scaled_chunk(0), padded_columns_);
-      }
-      finish_partials(task, from, static_cast<T>(kAttentionSumScale), s.scaled_context);
-      take_scaled(item.num_rows, r_.columns, s.row_sum, s.scaled_context, s.context);
-    }
-    return {s.context, s.row_max, s.row_sum, s.lse, s.sink_weight};
   }
 
   const ResolvedAttention<T>& r_;
@@ -230,7 +179,7 @@ class Decoder {
   const Runtime& runtime_;
   Index group_;
   Index padded_columns_;
-  RowScratchLayout<T> layout_;  // of one chunk
+  RowScratchLayout<T> layout_;
   Progress progress_;
   std::byte* scratch_ = nullptr;
   std::vector<Unit> units_;
