@@ -4,68 +4,17 @@
 //
 //   random calls         attention_cases.h, against the plain loops of backward_reference.h
 //   central differences  of the forward pass in long double: what a gradient is
-//   corners              rows and keys that see nothing, poison, no rows, no keys
-//   bits                 threads, instruction sets, layouts; narrow types are the wide ones rounded
-//   memory               a bound on the workspace; nothing written beside an output
+//   PyTorch              autograd in double (tests/backward/make_torch.py)
 //
-// Read next: src/attention_backward.cpp, docs/derivations/attention_backward.md.
-#include "regard/attention_backward.h"
+// Read next: attention_backward_bits_test.cpp, src/attention_backward.cpp, docs/derivations/attention_backward.md.
+#include <fstream>
+#include <map>
+#include <sstream>
 
-#include "attention_checks.h"
-#include "backward_reference.h"
-#include "counting_memory.h"
+#include "backward_cases.h"
 
 namespace regard {
 namespace {
-
-template <class T>
-struct GradientArrays {
-  Array<T, 4> query, key, value;
-  std::optional<Array<ComputeType<T>, 4>> bias;
-  std::optional<Array<ComputeType<T>, 1>> sinks;
-
-  AttentionGradients<T> views() {
-    AttentionGradients<T> g{.grad_query = query.view(), .grad_key = key.view(), .grad_value = value.view()};
-    if (bias) g.grad_bias = bias->view();
-    if (sinks) g.grad_sinks = sinks->view();
-    return g;
-  }
-};
-
-// A call, what its forward pass wrote, and gradients of it.
-template <class T>
-struct BackwardCase {
-  AttentionCase<T> call;
-  AttentionArrays<T> forward;
-  Array<T, 4> grad_context;
-  Array<T, 3> grad_lse;
-
-  explicit BackwardCase(AttentionCase<T> given, std::uint64_t seed = 1) : call(std::move(given)) {
-    Random random(seed);
-    grad_context = normal_array<T, 4>(random, {call.B(), call.H(), call.L(), call.Dv()});
-    grad_lse = normal_array<T, 3>(random, {call.B(), call.H(), call.L()});
-    run_forward();
-  }
-  void run_forward() { forward = run_attention<T>(call.query, call.key, call.value, call.options); }
-  AttentionSaved<T> saved() const {
-    return {.context = std::as_const(forward.context).view(),
-            .row_max = std::as_const(*forward.row_max).view(),
-            .row_sum = std::as_const(*forward.row_sum).view(),
-            .grad_context = grad_context.view(),
-            .grad_lse = grad_lse.view()};
-  }
-  GradientArrays<T> outputs() const {
-    GradientArrays<T> g;
-    g.query = Array<T, 4>(call.query.shape());
-    g.key = Array<T, 4>(call.key.shape());
-    g.value = Array<T, 4>(call.value.shape());
-    return g;
-  }
-  void run(GradientArrays<T>& g, const Runtime& runtime = {}) const {
-    attention_backward<T>(call.query.view(), call.key.view(), call.value.view(), saved(), g.views(), call.options,
-                          runtime);
-  }
-};
 
 template <class T>
 bool has_bias(const AttentionCase<T>& call) {
@@ -125,6 +74,173 @@ void run_case(std::uint64_t seed) {
 
 TYPED_TEST(Backward, RandomCallsAgreeWithTheFormula) {
   for (std::uint64_t seed = 20260701; seed < 20260701 + 400; ++seed) run_case<TypeParam>(seed);
+}
+
+// The loss Σ grad_context · context + Σ grad_lse · lse, from the formula in long double.
+long double loss(const AttentionCase<double>& call, const Array<double, 4>& grad_context,
+                 const Array<double, 3>& grad_lse) {
+  const auto forward =
+      reference::attention<double>(call.query.view(), call.key.view(), call.value.view(), call.options);
+  long double sum = 0;
+  const std::vector<double> of_context = grad_context.values(), of_lse = grad_lse.values();
+  for (std::size_t n = 0; n < of_context.size(); ++n) sum += of_context[n] * forward.context[n];
+  for (std::size_t n = 0; n < of_lse.size(); ++n) {
+    if (of_lse[n] != 0) sum += of_lse[n] * forward.lse[n];
+  }
+  return sum;
+}
+
+// Options and lengths that make a few hundred numbers, so that each can be moved.
+std::vector<BackwardCase<double>> small_cases() {
+  std::vector<BackwardCase<double>> cases;
+  for (int variant = 0; variant < 4; ++variant) {
+    Random random(static_cast<std::uint64_t>(variant) + 7);
+    AttentionCase<double> call;
+    call.query = normal_array<double, 4>(random, {2, 4, 5, 3});
+    call.key = normal_array<double, 4>(random, {2, 2, 7, 3});
+    call.value = normal_array<double, 4>(random, {2, 2, 7, 2});
+    call.bias_f64 = normal_array<double, 4>(random, {1, 4, 5, 7});
+    call.sinks = {0.5, -1, 0, 2};
+    call.alibi_slopes = {0.5, 0.25, 0.125, 1};
+    auto& options = call.options;
+    options.query_offset = QueryAlignment::bottom_right;
+    options.causal = variant > 0;
+    if (variant > 1) {
+      options.bias = std::as_const(call.bias_f64).view();
+      options.sinks = call.sinks;
+      options.soft_cap = 0.8;
+    }
+    if (variant > 2) {
+      options.alibi_slopes = call.alibi_slopes;
+      options.window.left = 2;
+      options.scale = -0.6;
+    }
+    cases.emplace_back(std::move(call), 3);
+    // The spans point into vectors, whose memory has moved along.
+    if (variant > 1) cases.back().call.options.sinks = cases.back().call.sinks;
+    if (variant > 2) cases.back().call.options.alibi_slopes = cases.back().call.alibi_slopes;
+  }
+  return cases;
+}
+
+// Moves every number of an input by ±h and compares the change of the loss with the gradient: 10⁻⁶ of the largest.
+template <int Rank>
+void expect_central_differences(const char* name, BackwardCase<double>& test, Array<double, Rank>& input,
+                                const Array<double, Rank>& gradient) {
+  constexpr double h = 1e-4;
+  const std::vector<double> g = gradient.values();
+  double largest = 0;
+  for (const double x : g) largest = std::max(largest, std::abs(x));
+  std::size_t n = 0;
+  input.for_each_index([&](const auto& at) {
+    const double x = input.get(at);
+    input.set(at, x + h);
+    const long double above = loss(test.call, test.grad_context, test.grad_lse);
+    input.set(at, x - h);
+    const long double below = loss(test.call, test.grad_context, test.grad_lse);
+    input.set(at, x);
+    EXPECT_NEAR(g[n], static_cast<double>((above - below) / static_cast<long double>((x + h) - (x - h))),
+                1e-6 * largest)
+        << name << " " << n;
+    ++n;
+  });
+}
+
+TEST(BackwardInDouble, GradientsAreCentralDifferencesOfTheLoss) {
+  for (BackwardCase<double>& test : small_cases()) {
+    AttentionCase<double>& call = test.call;
+    GradientArrays<double> g = test.outputs();
+    const bool all = has_bias(call);
+    if (all) g.bias = Array<double, 4>(call.bias_f64.shape());
+    if (all) g.sinks = Array<double, 1>({4});
+    test.run(g);
+    expect_central_differences("query", test, call.query, g.query);
+    expect_central_differences("key", test, call.key, g.key);
+    expect_central_differences("value", test, call.value, g.value);
+    if (!all) continue;
+    expect_central_differences("bias", test, call.bias_f64, *g.bias);
+    for (std::size_t head = 0; head < 4; ++head) {
+      constexpr double h = 1e-4;
+      const double x = call.sinks[head];
+      call.sinks[head] = x + h;
+      const long double above = loss(call, test.grad_context, test.grad_lse);
+      call.sinks[head] = x - h;
+      const long double below = loss(call, test.grad_context, test.grad_lse);
+      call.sinks[head] = x;
+      EXPECT_NEAR(g.sinks->get({static_cast<Index>(head)}), static_cast<double>((above - below) / 2e-4L), 1e-6);
+    }
+  }
+}
+
+// ---- PyTorch
+
+// The numbers of make_torch.py.
+template <int Rank>
+Array<double, Rank> numbers(Index k, const typename TensorView<double, Rank>::Shape& shape) {
+  Array<double, Rank> array(shape);
+  Index n = 0;
+  array.fill([&] { return static_cast<double>((n++ * (37 + 2 * k) + 11 * k) % 101) / 50 - 1; });
+  return array;
+}
+
+struct TorchCase {
+  const char* name;
+  Index batch, heads, key_heads, queries, keys, depth, columns;
+  bool causal;
+  std::optional<double> soft_cap;
+  bool has_bias, has_sinks;
+};
+
+TEST(BackwardInDouble, AgreesWithAutogradOfPyTorch) {
+  std::map<std::string, std::vector<double>> expected;
+  std::ifstream file(REGARD_BACKWARD_DATA "/torch.txt");
+  std::string line, name;
+  while (std::getline(file, line)) {
+    std::istringstream words(line);
+    std::string word;
+    words >> word;
+    if (word == "case") {
+      words >> name;
+      continue;
+    }
+    for (std::string x; words >> x;) expected[name + " " + word].push_back(std::stod(x));
+  }
+  std::size_t compared = 0;
+  const auto compare = [&](const std::string& title, const std::vector<double>& got) {
+    const std::vector<double>& numbers_there = expected[title];
+    ASSERT_EQ(got.size(), numbers_there.size()) << title;
+    for (std::size_t n = 0; n < got.size(); ++n) EXPECT_NEAR(got[n], numbers_there[n], 1e-13) << title << " " << n;
+    ++compared;
+  };
+  for (const TorchCase& c : {TorchCase{"plain", 1, 1, 1, 3, 5, 4, 3, false, {}, false, false},
+                             TorchCase{"grouped", 2, 4, 2, 5, 7, 6, 5, true, {}, true, false},
+                             TorchCase{"all", 1, 2, 1, 6, 9, 5, 4, true, 0.75, true, true}}) {
+    AttentionCase<double> call;
+    call.query = numbers<4>(0, {c.batch, c.heads, c.queries, c.depth});
+    call.key = numbers<4>(1, {c.batch, c.key_heads, c.keys, c.depth});
+    call.value = numbers<4>(2, {c.batch, c.key_heads, c.keys, c.columns});
+    call.bias_f64 = numbers<4>(5, {1, c.heads, 1, c.keys});
+    const std::vector<double> sinks = numbers<1>(6, {c.heads}).values();
+    call.options.causal = c.causal;
+    call.options.query_offset = QueryAlignment::bottom_right;
+    call.options.soft_cap = c.soft_cap;
+    if (c.has_bias) call.options.bias = std::as_const(call.bias_f64).view();
+    if (c.has_sinks) call.options.sinks = sinks;
+    BackwardCase<double> test(std::move(call));
+    test.grad_context = numbers<4>(3, {c.batch, c.heads, c.queries, c.columns});
+    test.grad_lse = numbers<3>(4, {c.batch, c.heads, c.queries});
+    GradientArrays<double> g = test.outputs();
+    if (c.has_bias) g.bias = Array<double, 4>({1, c.heads, 1, c.keys});
+    if (c.has_sinks) g.sinks = Array<double, 1>({c.heads});
+    test.run(g);
+    const std::string prefix = c.name + std::string(" ");
+    compare(prefix + "query", g.query.values());
+    compare(prefix + "key", g.key.values());
+    compare(prefix + "value", g.value.values());
+    if (g.bias) compare(prefix + "bias", g.bias->values());
+    if (g.sinks) compare(prefix + "sinks", g.sinks->values());
+  }
+  EXPECT_EQ(compared, expected.size());
 }
 
 }  // namespace

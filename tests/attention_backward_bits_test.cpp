@@ -1,0 +1,327 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// What attention_backward promises beside its numbers:
+//
+//   bits     the same for any threads, batch, layout and every instruction set with fused multiply-add; narrow types
+//   are
+//            the wide ones, rounded once; grouped heads are the sum of their heads
+//   corners  rows and keys that see nothing have gradients of exactly 0, whatever is stored there; no rows, no keys
+//   memory   a bound on the workspace, and what plan() says of it
+//   errors   a caller's mistake is refused before any work
+//
+// Read next: attention_backward_test.cpp.
+#include "backward_cases.h"
+#include "counting_memory.h"
+#include "regard/plan.h"
+
+namespace regard {
+namespace {
+
+template <class T>
+class BackwardBits : public testing::Test {};
+using Types = testing::Types<float, double>;
+TYPED_TEST_SUITE(BackwardBits, Types);
+
+template <class T>
+std::vector<std::uint64_t> all_bits(const GradientArrays<T>& g) {
+  std::vector<std::uint64_t> bits = bits_of(g.query);
+  const auto append = [&](const std::vector<std::uint64_t>& more) {
+    bits.insert(bits.end(), more.begin(), more.end());
+  };
+  append(bits_of(g.key));
+  append(bits_of(g.value));
+  if (g.bias) append(bits_of(*g.bias));
+  if (g.sinks) append(bits_of(*g.sinks));
+  return bits;
+}
+
+// Many key blocks and row blocks, four heads on two.
+template <class T>
+AttentionCase<T> long_case(Index queries, Index keys, Index depth = 8) {
+  Random random(5);
+  AttentionCase<T> call;
+  call.query = normal_array<T, 4>(random, {1, 4, queries, depth});
+  call.key = normal_array<T, 4>(random, {1, 2, keys, depth});
+  call.value = normal_array<T, 4>(random, {1, 2, keys, depth + 1});
+  call.options.causal = true;
+  call.options.query_offset = QueryAlignment::bottom_right;
+  return call;
+}
+
+TYPED_TEST(BackwardBits, ThreadsAndInstructionSetsMoveNone) {
+  using T = TypeParam;
+  std::vector<std::uint64_t> first;
+  for (const kernels::KernelTable* table : fused_instruction_sets()) {
+    const ActiveTable active(*table);
+    // 2,100 keys are nine blocks of 256: three slots have two of them.
+    BackwardCase<T> test(long_case<T>(190, 2100));
+    test.call.bias_f32 = Array<float, 4>({1, 1, 190, 2100});
+    test.call.bias_f32.fill([n = 0]() mutable { return (n++ % 17) * 0.25; });
+    test.call.options.bias = std::as_const(test.call.bias_f32).view();
+    test.run_forward();
+    for (const int threads : {1, 2, 3, 7}) {
+      Runtime runtime;
+      runtime.num_threads = threads;
+      GradientArrays<T> g = test.outputs();
+      g.bias = Array<T, 4>({1, 1, 1, 2100});
+      test.run(g, runtime);
+      if (first.empty()) first = all_bits(g);
+      EXPECT_TRUE(same_bits(all_bits(g), first)) << table->name << ", " << threads << " threads";
+    }
+  }
+}
+
+TYPED_TEST(BackwardBits, OtherBatchEntriesAndLayoutsMoveNone) {
+  using T = TypeParam;
+  Random random(9);
+  AttentionCase<T> both;
+  both.query = normal_array<T, 4>(random, {2, 2, 70, 24});
+  both.key = normal_array<T, 4>(random, {2, 1, 130, 24});
+  both.value = normal_array<T, 4>(random, {2, 1, 130, 40});
+  const auto entry = [](const Array<T, 4>& from, Index b) {
+    auto shape = from.shape();
+    shape[0] = 1;
+    Layout<4> layout = Layout<4>::dense();
+    std::swap(layout.order[1], layout.order[2]);
+    layout.lead_bytes = 3;
+    Array<T, 4> to(shape, layout);
+    to.for_each_index([&](const auto& at) { to.set(at, from.get({b, at[1], at[2], at[3]})); });
+    return to;
+  };
+  const BackwardCase<T> whole(std::move(both));
+  GradientArrays<T> of_whole = whole.outputs();
+  whole.run(of_whole);
+  for (Index b = 0; b < 2; ++b) {
+    AttentionCase<T> call;
+    call.query = entry(whole.call.query, b);
+    call.key = entry(whole.call.key, b);
+    call.value = entry(whole.call.value, b);
+    BackwardCase<T> test(std::move(call));
+    test.grad_context = entry(whole.grad_context, b);
+    test.grad_lse.for_each_index([&](const auto& at) { test.grad_lse.set(at, whole.grad_lse.get({b, at[1], at[2]})); });
+    GradientArrays<T> g = test.outputs();
+    test.run(g);
+    EXPECT_TRUE(same_bits(bits_of(g.query), bits_of(entry(of_whole.query, b))));
+    EXPECT_TRUE(same_bits(bits_of(g.key), bits_of(entry(of_whole.key, b))));
+    EXPECT_TRUE(same_bits(bits_of(g.value), bits_of(entry(of_whole.value, b))));
+  }
+}
+
+TYPED_TEST(BackwardBits, WhatIsNotAskedForIsNotNeeded) {
+  using T = TypeParam;
+  const BackwardCase<T> test(long_case<T>(70, 300));
+  GradientArrays<T> all = test.outputs();
+  test.run(all);
+  for (int one = 0; one < 3; ++one) {
+    GradientArrays<T> g = test.outputs();
+    AttentionGradients<T> views = g.views();
+    if (one != 0) views.grad_query = {};
+    if (one != 1) views.grad_key = {};
+    if (one != 2) views.grad_value = {};
+    const auto& call = test.call;
+    attention_backward<T>(call.query.view(), call.key.view(), call.value.view(), test.saved(), views, call.options);
+    const auto same = [](const Array<T, 4>& a, const Array<T, 4>& b) { return same_bits(bits_of(a), bits_of(b)); };
+    EXPECT_TRUE(one == 0 ? same(g.query, all.query) : one == 1 ? same(g.key, all.key) : same(g.value, all.value));
+  }
+}
+
+template <class E>
+void narrow_gradients_are_rounded_once() {
+  // Where pairs of bfloat16 numbers are multiplied as they are, scores have other bits.
+  on_every_instruction_set([&](const kernels::KernelTable& table) {
+    if (table.bf16_dot && std::same_as<E, bfloat16>) return;
+    BackwardCase<float> wide(long_case<float>(70, 300, 33));
+    AttentionCase<E> narrow;
+    const auto round = [](Array<float, 4>& from) {
+      Array<E, 4> to(from.shape());
+      to.for_each_index([&](const auto& at) {
+        to.set(at, E(from.get(at)));
+        from.set(at, static_cast<float>(to.get(at)));
+      });
+      return to;
+    };
+    const Array<E, 4> query = round(wide.call.query), key = round(wide.call.key), value = round(wide.call.value);
+    const Array<E, 4> grad_context = round(wide.grad_context);
+    wide.run_forward();
+    const Array<E, 4> context = round(wide.forward.context);
+    GradientArrays<float> expected = wide.outputs();
+    wide.run(expected);
+    GradientArrays<E> g;
+    g.query = Array<E, 4>(query.shape());
+    g.key = Array<E, 4>(key.shape());
+    g.value = Array<E, 4>(value.shape());
+    AttentionSaved<float> saved = wide.saved();
+    saved.context = context.view();
+    saved.grad_context = grad_context.view();
+    attention_backward<E>(query.view(), key.view(), value.view(), saved, g.views(), wide.call.options);
+    EXPECT_TRUE(same_bits(bits_of(g.query), bits_of(round(expected.query))));
+    EXPECT_TRUE(same_bits(bits_of(g.key), bits_of(round(expected.key))));
+    EXPECT_TRUE(same_bits(bits_of(g.value), bits_of(round(expected.value))));
+  });
+}
+
+TEST(BackwardTypes, NarrowGradientsAreTheWideOnesRoundedOnce) {
+  narrow_gradients_are_rounded_once<bfloat16>();
+  narrow_gradients_are_rounded_once<float16>();
+}
+
+// ---- corners
+
+template <class T>
+void expect_zeros(const Array<T, 4>& array, Index from_row, Index end_row) {
+  array.for_each_index([&](const auto& at) {
+    if (at[2] < from_row || at[2] >= end_row) return;
+    EXPECT_EQ(array.get(at), 0) << at[0] << " " << at[1] << " " << at[2] << " " << at[3];
+  });
+}
+
+TYPED_TEST(BackwardBits, WhatNobodySeesHasNoEffectAndNoGradient) {
+  using T = TypeParam;
+  on_every_instruction_set([&](const kernels::KernelTable&) {
+    // Rows 0 … 9 see nothing; keys 150 … 199 are seen by nobody; keys 100 … 109 by no row before 40.
+    AttentionCase<T> call = long_case<T>(80, 200);
+    call.options.causal = false;
+    call.mask = Array<bool, 4>({1, 1, 80, 200});
+    call.mask.for_each_index([&](const auto& at) {
+      call.mask.set(at, at[2] >= 10 && at[3] < 150 && (at[2] >= 40 || at[3] < 100 || at[3] >= 110));
+    });
+    call.options.mask = std::as_const(call.mask).view();
+    BackwardCase<T> clean(std::move(call));
+    GradientArrays<T> expected = clean.outputs();
+    clean.run(expected);
+    expect_zeros(expected.query, 0, 10);
+    expect_zeros(expected.key, 150, 200);
+    expect_zeros(expected.value, 150, 200);
+
+    BackwardCase<T> poisoned = std::move(clean);
+    const auto poison = [](Array<T, 4>& array, Index begin, Index end) {
+      array.for_each_index([&](const auto& at) {
+        if (at[2] < begin || at[2] >= end) return;
+        array.set(at, (at[2] + at[3]) % 2 ? std::numeric_limits<T>::quiet_NaN() : std::numeric_limits<T>::infinity());
+      });
+    };
+    poison(poisoned.call.query, 0, 10);
+    poison(poisoned.grad_context, 0, 10);
+    poison(poisoned.call.key, 150, 200);
+    poison(poisoned.call.value, 150, 200);
+    GradientArrays<T> g = poisoned.outputs();
+    poisoned.run(g);
+    EXPECT_TRUE(same_bits(all_bits(g), all_bits(expected)));
+
+    // Rows that see keys 100 … 109 have the poison; those before 40 do not.
+    poison(poisoned.call.key, 100, 110);
+    poisoned.run(g);
+    const auto before_40 = [](const Array<T, 4>& array) {
+      std::vector<T> numbers;
+      array.for_each_index([&](const auto& at) {
+        if (at[2] < 40) numbers.push_back(array.get(at));
+      });
+      return bits_of(numbers);
+    };
+    EXPECT_TRUE(same_bits(before_40(g.query), before_40(expected.query)));
+    g.query.for_each_index([&](const auto& at) {
+      if (at[2] < 40) return;
+      EXPECT_NE(g.query.get(at), g.query.get(at));
+    });
+  });
+}
+
+TYPED_TEST(BackwardBits, NoRowsOrNoKeysWriteZeros) {
+  using T = TypeParam;
+  for (const auto& [queries, keys] : {std::pair<Index, Index>{0, 5}, {5, 0}, {0, 0}}) {
+    AttentionCase<T> call = long_case<T>(queries, keys);
+    call.options.causal = false;
+    const BackwardCase<T> test(std::move(call));
+    GradientArrays<T> g = test.outputs();
+    test.run(g);
+    expect_zeros(g.query, 0, queries);
+    expect_zeros(g.key, 0, keys);
+    expect_zeros(g.value, 0, keys);
+  }
+}
+
+// ---- memory
+
+TEST(BackwardMemory, WorkspaceStaysWithinEightTimesTheGradientOfQuery) {
+  for (const Index length : {Index{64}, Index{1000}, Index{4096}}) {
+    AttentionCase<float> call = long_case<float>(length, length, 64);
+    const BackwardCase<float> test(std::move(call));
+    GradientArrays<float> g = test.outputs();
+    CountingMemory memory;
+    Runtime runtime;
+    runtime.workspace = &memory;
+    runtime.num_threads = 2;
+    test.run(g, runtime);
+    constexpr std::size_t kOfAThread = std::size_t{1} << 20;
+    EXPECT_LE(memory.largest, 8 * static_cast<std::size_t>(4 * length * 64) * sizeof(float) + 2 * kOfAThread);
+    EXPECT_EQ(memory.in_use, 0u);
+    const Plan planned = plan([&](const Runtime& planning) { test.run(g, planning); }, runtime);
+    EXPECT_EQ(planned.workspace_bytes, memory.largest);
+    ASSERT_FALSE(planned.operators.empty());
+    EXPECT_EQ(planned.operators[0].name, std::string("attention_backward"));
+    const double pairs = static_cast<double>(length) * static_cast<double>(length + 1) / 2;
+    EXPECT_EQ(planned.operators[0].operations, 2 * pairs * 4 * (3 * 64 + 2 * 65));
+  }
+}
+
+// ---- errors
+
+TEST(BackwardRefusals, NameTheArgumentTheActualAndTheExpected) {
+  const auto message = [](auto spoil) {
+    BackwardCase<float> test(long_case<float>(3, 5));
+    GradientArrays<float> g = test.outputs();
+    AttentionSaved<float> saved = test.saved();
+    AttentionGradients<float> views = g.views();
+    spoil(saved, views, test.call);
+    const auto& call = test.call;
+    const std::string text = refusal([&] {
+      attention_backward<float>(call.query.view(), call.key.view(), call.value.view(), saved, views, call.options);
+    });
+    EXPECT_TRUE(text == "accepted" || g.query.surroundings_untouched());
+    return text;
+  };
+  using Saved = AttentionSaved<float>;
+  using Views = AttentionGradients<float>;
+  using Call = AttentionCase<float>;
+  EXPECT_EQ(message([](Saved&, Views&, Call&) {}), "accepted");
+  EXPECT_EQ(message([](Saved& s, Views&, Call&) { s.context = {}; }),
+            "attention_backward: context is missing; expected (1, 4, 3, 9)");
+  EXPECT_EQ(message([](Saved& s, Views&, Call&) { s.grad_context.shape[3] = 8; }),
+            "attention_backward: grad_context has shape (1, 4, 3, 8); expected (1, 4, 3, 9)");
+  EXPECT_EQ(message([](Saved& s, Views&, Call&) { s.row_sum = {}; }),
+            "attention_backward: row_sum is missing; expected (1, 4, 3) as attention_forward wrote it");
+  EXPECT_EQ(message([](Saved& s, Views&, Call&) { s.grad_lse.shape[0] = 2; }),
+            "attention_backward: grad_lse has shape (2, 4, 3); expected (1, 4, 3)");
+  EXPECT_EQ(message([](Saved&, Views& v, Call&) { v.grad_key.shape[2] = 6; }),
+            "attention_backward: grad_key has shape (1, 2, 6, 8); expected (1, 2, 5, 8)");
+  EXPECT_EQ(message([](Saved&, Views& v, Call&) { v.grad_query.strides[0] = v.grad_query.strides[1] = 0; }),
+            "attention_backward: grad_query overlaps itself (strides in bytes (32, 4, 0) over extents (3, 8, 4)); "
+            "expected distinct elements");
+  float number = 0;
+  EXPECT_EQ(message([&](Saved&, Views& v, Call&) { v.grad_bias = {&number, {1, 1, 1, 1}}; }),
+            "attention_backward: grad_bias is given and bias is not; expected both");
+  EXPECT_EQ(message([&](Saved&, Views& v, Call&) { v.grad_sinks = {&number, {1}}; }),
+            "attention_backward: grad_sinks is given and sinks are not; expected both");
+  EXPECT_EQ(message([&](Saved&, Views& v, Call& c) {
+              c.bias_f32 = Array<float, 4>({1, 1, 1, 1});
+              c.bias_f32.fill([] { return 0; });
+              c.options.bias = std::as_const(c.bias_f32).view();
+              v.grad_bias = {&number, {1, 3, 1, 1}};
+            }),
+            "attention_backward: grad_bias has shape (1, 3, 1, 1); expected a shape that broadcasts to (1, 4, 3, 5)");
+  EXPECT_EQ(message([](Saved& s, Views& v, Call&) {
+              v.grad_value.data = const_cast<float*>(static_cast<const float*>(s.grad_context.data));
+            }),
+            "attention_backward: grad_value overlaps grad_context; expected separate memory");
+  BackwardCase<float> test(long_case<float>(3, 5));
+  GradientArrays<bfloat16> g;
+  g.query = Array<bfloat16, 4>(test.call.query.shape());
+  EXPECT_EQ(refusal([&] {
+              attention_backward<bfloat16>(test.call.query.view(), test.call.key.view(), test.call.value.view(),
+                                           test.saved(), g.views(), test.call.options);
+            }),
+            "attention_backward: query has type float32; expected bfloat16, the type of its gradient");
+}
+
+}  // namespace
+}  // namespace regard
