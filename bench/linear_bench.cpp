@@ -1,12 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// linear_forward, f32: (R, I) · (I, O), without a bias, as for the projections of attention.
+// linear_forward, f32 and bf16: (R, I) · (I, O), without a bias, as for the projections of attention.
 //
-//   operations = 2 · R · I · O
+//   operations = 2 · R · I · O; the peak beside both is that of f32
 //
 //   linear_bench --benchmark_filter=R:2048               REGARD_THREADS, REGARD_FORCE_ISA as everywhere
 // Read next: interleaved.h; bench/compare.py sets it beside NumPy's product.
 #include "regard/linear.h"
+
+#include <algorithm>
 
 #include "interleaved.h"
 
@@ -14,22 +16,29 @@ namespace {
 
 using regard::Index;
 
-void linear_f32(benchmark::State& state) {
+template <class T>
+regard::Tensor<T, 2> numbers(Index rows, Index columns, unsigned seed) {
+  const auto wide = regard::bench::normal<float, 2>({rows, columns}, seed);
+  regard::Tensor<T, 2> result({rows, columns});
+  std::transform(wide.data(), wide.data() + wide.size(), result.data(), [](float x) { return static_cast<T>(x); });
+  return result;
+}
+
+template <class T>
+void linear(benchmark::State& state) {
   const Index rows = state.range(0), inputs = state.range(1), outputs = state.range(2);
-  const auto input = regard::bench::normal<float, 2>({rows, inputs}, 1);
-  const auto parameters = regard::bench::normal<float, 2>({inputs, outputs}, 2);
-  regard::Tensor<float, 2> output({rows, outputs});
+  const auto input = numbers<T>(rows, inputs, 1), parameters = numbers<T>(inputs, outputs, 2);
+  regard::Tensor<T, 2> output({rows, outputs});
   regard::bench::run_beside_peak(state, 2.0 * static_cast<double>(rows * inputs * outputs), [&] {
-    regard::linear_forward<float>(input.view(), parameters.view(), {}, output.view());
+    regard::linear_forward<T>(input.view(), parameters.view(), {}, output.view());
   });
 }
 
-BENCHMARK(linear_f32)
-    ->ArgNames({"R", "I", "O"})
-    ->Args({64, 768, 768})
-    ->Args({512, 768, 3072})
-    ->Args({2048, 2048, 2048})
-    ->UseManualTime()
-    ->Unit(benchmark::kMillisecond);
+void shapes(benchmark::internal::Benchmark* benchmark) {
+  benchmark->ArgNames({"R", "I", "O"})->Args({64, 768, 768})->Args({512, 768, 3072})->Args({2048, 2048, 2048});
+  benchmark->UseManualTime()->Unit(benchmark::kMillisecond);
+}
+BENCHMARK(linear<float>)->Apply(shapes);
+BENCHMARK(linear<regard::bfloat16>)->Apply(shapes);
 
 }  // namespace

@@ -15,7 +15,7 @@ import time
 
 import numpy
 
-from problem import Problem
+from problem import Problem, to_bf16
 
 SGEMM = 2048
 MAP_CELLS, TOP_KEYS = 512, 8
@@ -216,6 +216,10 @@ class Suite:
                 "peak": self.regard.peak,
                 "sgemm": timed(amount, lambda a=left, b=right, out=product: numpy.matmul(a, b, out=out)),
                 "regard": timed(amount, self.regard.linear(left, right, output))}
+            if self.regard.bf16_peak() > 0:
+                case.contenders["bf16 peak"] = self.regard.bf16_peak
+            narrow = [to_bf16(left), to_bf16(right), numpy.zeros((rows, outputs), numpy.uint16)]
+            case.contenders["regard bf16"] = timed(amount, self.regard.linear(*narrow))
             if "torch" in self.rivals:
                 torch = self.rivals["torch"].torch
                 a, b, c = map(torch.from_numpy, (left, right, numpy.zeros_like(product)))

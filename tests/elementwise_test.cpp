@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// exp, tanh, log and gelu of every instruction set against the bounds that src/kernels/simd_math.h and simd_gelu.h
-// state, measured in ULP of the exact value: double stands for it where float is tested, long double where double is.
+// exp, tanh, log, gelu and gelu_tanh of every instruction set against the bounds that src/kernels/simd_math.h and
+// simd_gelu.h state, measured in ULP of the exact value: double stands for it where float is tested, long double where
+// double is.
 //
 //   for each piece of the arguments, ascending:   exact values once, then every table:
 //     |kernel − exact| ≤ bound · ulp(exact), never falling (exp), the same bits as the other fused tables
@@ -80,6 +81,19 @@ Function<T> gelu_function() {
             return std::isinf(x) ? std::max(x, Wide<T>{0}) : x / 2 * std::erfc(-x / std::numbers::sqrt2_v<Wide<T>>);
           },
           sizeof(T) == 4 ? 7.0 : 9.0, false};
+}
+// Likewise: x / (1 + e^−2u), u = √(2/π) (x + 0.044715 x³).
+template <class T>
+Function<T> gelu_tanh_function() {
+  return {"gelu_tanh", &kernels::Kernels<T>::gelu_tanh,
+          [](Wide<T> x) {
+            if (std::isinf(x)) return std::max(x, Wide<T>{0});
+            const Wide<T> third = static_cast<Wide<T>>(44715) / 1'000'000;
+            const Wide<T> u = std::sqrt(2 / std::numbers::pi_v<Wide<T>>) * (x + third * x * x * x);
+            // The exponential of the positive: where u is far below zero that of 2u alone is left.
+            return x < 0 ? x * std::exp(2 * u) / (1 + std::exp(2 * u)) : x / (1 + std::exp(-2 * u));
+          },
+          7, false};
 }
 
 template <class T>
@@ -246,6 +260,21 @@ TYPED_TEST(Elementwise, GeluAtItsCorners) {
   });
 }
 
+TYPED_TEST(Elementwise, GeluTanhAtItsCorners) {
+  using T = TypeParam;
+  const T tiny = std::numeric_limits<T>::denorm_min();
+  const T largest = std::numeric_limits<T>::max();
+  on_every_instruction_set([&](const kernels::KernelTable& table) {
+    const std::vector<T> y = apply<T>(table, gelu_tanh_function<T>(),
+                                      {static_cast<T>(0.0), static_cast<T>(-0.0), kInfinity<T>, -kInfinity<T>, largest,
+                                       -largest, 40, -40, 8 * tiny, -8 * tiny, kNaN<T>, -kNaN<T>});
+    const std::vector<T> expected{0, 0, kInfinity<T>, 0, largest, 0, 40, 0, 4 * tiny, -4 * tiny};
+    for (std::size_t i = 0; i < expected.size(); ++i) EXPECT_EQ(y[i], expected[i]) << i;
+    EXPECT_TRUE(std::isnan(y[10]));
+    EXPECT_TRUE(std::isnan(y[11]));
+  });
+}
+
 TYPED_TEST(Elementwise, GeluRoundPowersOfTwoAndTheEndsOfItsExponential) {
   using T = TypeParam;
   std::vector<Wide<T>> below, above;
@@ -262,7 +291,8 @@ TYPED_TEST(Elementwise, AnElementHasTheSameBitsInAnyPlaceOfAnyArray) {
   std::vector<T> x(70);
   for (T& number : x) number = static_cast<T>(-random.uniform() * 20);
   on_every_instruction_set([&](const kernels::KernelTable& table) {
-    for (const Function<T>& function : {exp_function<T>(), tanh_function<T>(), log_function<T>(), gelu_function<T>()}) {
+    for (const Function<T>& function :
+         {exp_function<T>(), tanh_function<T>(), log_function<T>(), gelu_function<T>(), gelu_tanh_function<T>()}) {
       std::vector<T> arguments = x;
       if (function.name == std::string("log")) {
         for (T& number : arguments) number = -number;
@@ -349,6 +379,12 @@ TEST(ElementwiseFloat, GeluWhereItTurns) {
   check_range<float>(gelu_function<float>(), -15, -0.01f, 41);
   check_range<float>(gelu_function<float>(), 0.01f, 15, 41);
 }
+TEST(ElementwiseFloat, GeluTanhOfEveryNumber) {
+  check_range<float>(gelu_tanh_function<float>(), 0, kInfinity<float>, exhaustive() ? 1 : 997);
+  check_range<float>(gelu_tanh_function<float>(), -kInfinity<float>, -0.0f, exhaustive() ? 1 : 997);
+  check_range<float>(gelu_tanh_function<float>(), -11, -0.01f, 41);
+  check_range<float>(gelu_tanh_function<float>(), 0.01f, 11, 41);
+}
 
 // ---- double: samples
 
@@ -368,6 +404,12 @@ TEST(ElementwiseDouble, GeluOfManyNumbers) {
   check_range<double>(gelu_function<double>(), 0.01, 39, 0x0123'4567'89ab >> 7);
   check_range<double>(gelu_function<double>(), -kInfinity<double>, -0.0, 0x0010'0123'4567'89ab >> 7);
   check_range<double>(gelu_function<double>(), -39, -0.01, 0x0123'4567'89ab >> 7);
+}
+TEST(ElementwiseDouble, GeluTanhOfManyNumbers) {
+  check_range<double>(gelu_tanh_function<double>(), 0, kInfinity<double>, 0x0010'0123'4567'89ab >> 7);
+  check_range<double>(gelu_tanh_function<double>(), 0.01, 22, 0x0123'4567'89ab >> 7);
+  check_range<double>(gelu_tanh_function<double>(), -kInfinity<double>, -0.0, 0x0010'0123'4567'89ab >> 7);
+  check_range<double>(gelu_tanh_function<double>(), -22, -0.01, 0x0123'4567'89ab >> 7);
 }
 TEST(ElementwiseDouble, LogOfAllThatIsNotBelowZero) {
   check_range<double>(log_function<double>(), 0, kInfinity<double>, 0x0010'0123'4567'89ab >> 8);

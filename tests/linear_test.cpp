@@ -367,6 +367,8 @@ TYPED_TEST(LinearForward, TheActivationIsThatOfEachFinishedElement) {
       table.of<T>().gelu(plain.data(), expected.data(), static_cast<Index>(plain.size()));
       const std::vector<T> output = run_packed(inputs, Activation::gelu);
       EXPECT_EQ(bits_of(output), bits_of(expected));
+      table.of<T>().gelu_tanh(plain.data(), expected.data(), static_cast<Index>(plain.size()));
+      EXPECT_EQ(bits_of(run_packed(inputs, Activation::gelu_tanh)), bits_of(expected));
       for (std::size_t at = 0; at < plain.size(); ++at) expected[at] = std::max<T>(plain[at], 0);
       EXPECT_EQ(run_packed(inputs, Activation::relu), expected);
       if (!table.fused_multiply_add) return;

@@ -147,6 +147,12 @@ TYPED_TEST(Plans, OfLinearLayersAndBlocks) {
   expect_to_the_byte([&](const Runtime& r) {
     linear_forward<T>(input.view(), packed, bias.view(), output.view(), {.activation = Activation::gelu}, r);
   });
+  Array<bfloat16, 2> narrow_input({300, 48}), narrow_parameters({48, 130}), narrow_output({300, 130});
+  narrow_input.fill([&] { return static_cast<float>(random.normal()); });
+  narrow_parameters.fill([&] { return static_cast<float>(random.normal()); });
+  expect_to_the_byte([&](const Runtime& r) {
+    linear_forward<bfloat16>(narrow_input.view(), narrow_parameters.view(), {}, narrow_output.view(), r);
+  });
   auto gain = normal_array<T, 1>(random, {48});
   expect_to_the_byte([&](const Runtime& r) {
     layer_norm_forward<T>(input.view(), {}, gain.view(), gain.view(), normed.view(), 1e-5, r);

@@ -136,4 +136,15 @@ void pair_lines(const Bfloat16* lines, Index num_lines, float* pairs) {
   }
 }
 
+void widen_pairs(const float* pairs, Index num_lines, float* lines) {
+  for (Index i = 0; i < num_lines; i += 2) {
+#pragma GCC unroll 8
+    for (Index c = 0; c < kPanel; c += kWidth<float>) {
+      const IntVec<float> bits = bits_of<float>(load(pairs + i / 2 * kPanel + c));
+      store(lines + i * kPanel + c, from_bits<float>(bits << 16));
+      if (i + 1 < num_lines) store(lines + (i + 1) * kPanel + c, from_bits<float>(bits & -0x10000));
+    }
+  }
+}
+
 }  // namespace regard::kernels::REGARD_ISA

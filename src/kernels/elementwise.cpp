@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// exp, tanh, log and gelu over arrays: the functions of simd_math.h and simd_gelu.h, reachable for tests and for front
-// ends that show them.
+// exp, tanh, log, gelu and gelu_tanh over arrays: the functions of simd_math.h and simd_gelu.h, reachable for tests and
+// for front ends that show them.
 #include "kernels.h"
 #include "simd_gelu.h"
 #include "simd_math.h"
@@ -38,6 +38,10 @@ template <class T>
 void gelu_elements(const T* x, T* y, Index count) {
   each_vector(x, y, count, [](Vec<T> v) { return gelu<T>(v); });
 }
+template <class T>
+void gelu_tanh_elements(const T* x, T* y, Index count) {
+  each_vector(x, y, count, [](Vec<T> v) { return gelu_tanh<T>(v); });
+}
 
 template void exp_elements(const float*, float*, Index);
 template void exp_elements(const double*, double*, Index);
@@ -47,5 +51,7 @@ template void log_elements(const float*, float*, Index);
 template void log_elements(const double*, double*, Index);
 template void gelu_elements(const float*, float*, Index);
 template void gelu_elements(const double*, double*, Index);
+template void gelu_tanh_elements(const float*, float*, Index);
+template void gelu_tanh_elements(const double*, double*, Index);
 
 }  // namespace regard::kernels::REGARD_ISA

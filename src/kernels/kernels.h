@@ -23,6 +23,7 @@ void pack_query_pairs(Matrix<Bfloat16> source, Index num_rows, Index depth, floa
 void pack_key_pairs(Matrix<Bfloat16> source, Index num_keys, Index depth, float* panels);
 void pack_value_pairs(Matrix<Bfloat16> source, Index num_keys, Index columns, float* panels, std::uint8_t* finite);
 void pair_lines(const Bfloat16* lines, Index num_lines, float* pairs);
+void widen_pairs(const float* pairs, Index num_lines, float* lines);
 
 // attention_tile.cpp
 void score_pairs(const ScoreBlock<float>& block);
@@ -55,6 +56,9 @@ void backward_block(const BackwardBlock<T>& block);
 template <class T>
 void linear_tile(Index num_rows, Index num_columns, Index depth, const T* packed_a, const T* panel_b, const T* bias,
                  Activation activation, T* output, Index output_stride);
+void linear_pairs(Index num_rows, Index num_columns, Index depth, const float* packed_a, const float* panel_b,
+                  const float* bias, Activation activation, float* output, Index output_stride);
+void narrow(const float* from, Bfloat16* to, Index count);
 
 // elementwise.cpp
 template <class T>
@@ -65,6 +69,8 @@ template <class T>
 void log_elements(const T* x, T* y, Index count);
 template <class T>
 void gelu_elements(const T* x, T* y, Index count);
+template <class T>
+void gelu_tanh_elements(const T* x, T* y, Index count);
 
 // peak.cpp
 inline constexpr int kPeakChains = 12;

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// A tile of a matrix product for linear_forward: packed rows (pack_query) times one packed panel (pack_keys).
+// A tile of a matrix product for linear_forward: packed rows (pack_query) times one packed panel (pack_keys), of
+// numbers or of pairs of bf16 numbers.
 //
 //   output[r][c] = activation(Σ over segments of 256 of (one chain over the segment) + bias[c])
 //
@@ -13,22 +14,26 @@
 namespace regard::kernels::REGARD_ISA {
 namespace {
 
-template <class T, int Rows>
+// depth counts words.
+template <class T, int Rows, class Words>
 void product_tile(Index depth, const T* a, const T* b, T* result) {
-  Tile<T, Rows> tile;
-  clear(tile);
-  for (Index done = 0; done < depth; done += kDepthSegment) {
-    const Index step = depth - done < kDepthSegment ? depth - done : kDepthSegment;
+  constexpr Index kSegment = kDepthSegment / Words::kPerWord;
+  Index done = 0;
+  do {
+    const Index step = smaller(depth - done, kSegment);
     Tile<T, Rows> segment;
     clear(segment);
-    multiply<T, Rows, kTileRows, 1>(step, a + done * kTileRows, b + done * kPanel, segment);
+    if (step > 0) multiply<T, Rows, kTileRows, 1, Words>(step, a + done * kTileRows, b + done * kPanel, segment);
+#pragma GCC unroll 16
     for (int r = 0; r < Rows; ++r) {
-      for (int v = 0; v < kTileVectors; ++v) tile.row[r][v] += segment.row[r][v];
+#pragma GCC unroll 4
+      for (int v = 0; v < kTileVectors; ++v) {
+        T* to = result + r * kPanel + v * kWidth<T>;
+        store(to, (done > 0 ? load(to) : Vec<T>{}) + segment.row[r][v]);
+      }
     }
-  }
-  for (int r = 0; r < Rows; ++r) {
-    for (int v = 0; v < kTileVectors; ++v) store(result + r * kPanel + v * kWidth<T>, tile.row[r][v]);
-  }
+    done += kSegment;
+  } while (done < depth);
 }
 
 // output[r][c] = f(products[r][c] + bias[c]).
@@ -38,25 +43,30 @@ REGARD_INLINE void finish_tile(Index num_rows, Index num_columns, const T* produ
   for (Index c = 0; c < num_columns; c += kWidth<T>) {
     const Index width = num_columns - c;
     const Vec<T> added = bias ? load_some(bias + c, width) : Vec<T>{};
-    for (Index r = 0; r < num_rows; ++r) {
-      Vec<T> sum = load(products + r * kPanel + c);
-      if (bias) sum += added;
-      store_some(output + r * output_stride + c, f(sum), width);
+    const auto finished = [&](Index r) {
+      const Vec<T> sum = load(products + r * kPanel + c);
+      return f(bias ? sum + added : sum);
+    };
+    T* to = output + c;
+    if (width >= kWidth<T>) {
+      for (Index r = 0; r < num_rows; ++r) store(to + r * output_stride, finished(r));
+    } else {
+      for (Index r = 0; r < num_rows; ++r) store_some(to + r * output_stride, finished(r), width);
     }
   }
 }
 
-}  // namespace
-
-template <class T>
-void linear_tile(Index num_rows, Index num_columns, Index depth, const T* packed_a, const T* panel_b, const T* bias,
-                 Activation activation, T* output, Index output_stride) {
+template <class T, class Words>
+void tile(Index num_rows, Index num_columns, Index depth, const T* packed_a, const T* panel_b, const T* bias,
+          Activation activation, T* output, Index output_stride) {
+  const Index words = (depth + Words::kPerWord - 1) / Words::kPerWord;
   for (Index first = 0; first < num_rows; first += kTileRows) {
-    const Index count = num_rows - first < kTileRows ? num_rows - first : kTileRows;
+    const Index count = smaller(num_rows - first, kTileRows);
     alignas(64) T products[kTileRows * kPanel];
     for (Index column = 0; column < num_columns; column += kTileColumns<T>) {
       with_rows(count, [&](auto rows) {
-        product_tile<T, decltype(rows)::value>(depth, packed_a + first * depth, panel_b + column, products + column);
+        product_tile<T, decltype(rows)::value, Words>(words, packed_a + first * words, panel_b + column,
+                                                      products + column);
       });
     }
     const auto finish = [&](auto f) {
@@ -66,8 +76,38 @@ void linear_tile(Index num_rows, Index num_columns, Index depth, const T* packed
       finish([](Vec<T> x) { return x; });
     } else if (activation == Activation::relu) {
       finish([](Vec<T> x) { return max(Vec<T>{}, x); });
-    } else {
+    } else if (activation == Activation::gelu) {
       finish([](Vec<T> x) { return gelu<T>(x); });
+    } else {
+      finish([](Vec<T> x) { return gelu_tanh<T>(x); });
+    }
+  }
+}
+
+}  // namespace
+
+template <class T>
+void linear_tile(Index num_rows, Index num_columns, Index depth, const T* packed_a, const T* panel_b, const T* bias,
+                 Activation activation, T* output, Index output_stride) {
+  tile<T, Singles>(num_rows, num_columns, depth, packed_a, panel_b, bias, activation, output, output_stride);
+}
+void linear_pairs(Index num_rows, Index num_columns, Index depth, const float* packed_a, const float* panel_b,
+                  const float* bias, Activation activation, float* output, Index output_stride) {
+  tile<float, Pairs>(num_rows, num_columns, depth, packed_a, panel_b, bias, activation, output, output_stride);
+}
+
+void narrow(const float* from, Bfloat16* to, Index count) {
+  typedef std::uint16_t Half __attribute__((vector_size(kVectorBytes / 2)));
+  for (Index i = 0; i < count; i += kWidth<float>) {
+    const Vec<float> x = load_some(from + i, count - i);
+    const IntVec<float> bits = bits_of<float>(x);
+    const IntVec<float> rounded = (bits + 0x7fff + (bits >> 16 & 1)) >> 16;
+    const IntVec<float> quiet = bits >> 16 | 0x40;
+    const Half halves = __builtin_convertvector(x == x ? rounded : quiet, Half);
+    if (count - i >= kWidth<float>) {
+      std::memcpy(static_cast<void*>(to + i), &halves, sizeof halves);
+    } else {
+      std::memcpy(static_cast<void*>(to + i), &halves, static_cast<std::size_t>(count - i) * sizeof(Bfloat16));
     }
   }
 }

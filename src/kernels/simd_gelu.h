@@ -1,17 +1,22 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// gelu(x) = x · Φ(x) = ½ x (1 + erf(x / √2)) over Vec<T> (Hendrycks and Gimpel, arXiv 1606.08415): the same bits on
-// every instruction set with fused multiply-add. Bounds, tested over every float and over samples of double
-// (tests/elementwise_test.cpp):
+// gelu(x) = x · Φ(x) = ½ x (1 + erf(x / √2)) over Vec<T>, and the approximation by a tangent that some models are
+// trained with, gelu_tanh(x) = ½ x (1 + tanh(√(2/π) (x + 0.044715 x³))) (both: Hendrycks and Gimpel, arXiv 1606.08415):
+// the same bits on every instruction set with fused multiply-add. Bounds, tested over every float and over samples of
+// double (tests/elementwise_test.cpp), also where the result is tiny (x → −∞, subnormal):
 //
-//   gelu(x)   7 ULP for float, 9 for double, also where the result is tiny (x → −∞, subnormal);
-//             gelu(0) = 0, gelu(∞) = ∞, gelu(−∞) = 0, NaN gives NaN
+//   gelu(x)        7 ULP for float, 9 for double; gelu(0) = 0, gelu(∞) = ∞, gelu(−∞) = 0, NaN gives NaN
+//   gelu_tanh(x)   7 ULP; likewise
 //
 //   t = |x|,  Q(t) = 1 − Φ(t) = exp(−t²/2) · M(t):     gelu(x) = max(x, 0) − t · Q(t)
 //
 // No difference of near numbers is left: where x < 0 the first term is 0, elsewhere it is at least twice the second.
 // M(t) = ½ exp(t²/2) erfc(t/√2) falls slowly, and is u · p(u − ½) with u = k / (t + k); p was fitted by exchange for
-// the smallest relative error (2^−30.0 and 2^−57.3 before its coefficients were rounded). Read next: linear_tile.cpp.
+// the smallest relative error (2^−30.0 and 2^−57.3 before its coefficients were rounded).
+//
+//   u = √(2/π) (t + 0.044715 t³),  y = exp(−u):     gelu_tanh(x) = max(x, 0) − t · y / (1 + y²) · y
+//
+// An error of u is one of y, and u grows to 50 before y² is 0: u is a sum of two numbers. Read next: linear_tile.cpp.
 #pragma once
 
 #include "simd_math.h"
@@ -59,6 +64,20 @@ REGARD_INLINE Vec<T> square_error(Vec<T> t, Vec<T> square) {
   }
 }
 
+// What rounding took from product = a · b.
+template <class T>
+REGARD_INLINE Vec<T> product_error(Vec<T> a, Vec<T> b, Vec<T> product) {
+  if constexpr (kFused) {
+    return fma(a, b, -product);
+  } else {
+    const Vec<T> a_high = from_bits<T>(bits_of<T>(a) & GeluConstants<T>::kHighBits);
+    const Vec<T> b_high = from_bits<T>(bits_of<T>(b) & GeluConstants<T>::kHighBits);
+    const Vec<T> a_low = a - a_high;
+    const Vec<T> b_low = b - b_high;
+    return ((a_high * b_high - product) + (a_high * b_low + a_low * b_high)) + a_low * b_low;
+  }
+}
+
 template <class T>
 REGARD_INLINE Vec<T> gelu(Vec<T> x) {
   using C = GeluConstants<T>;
@@ -75,6 +94,45 @@ REGARD_INLINE Vec<T> gelu(Vec<T> x) {
   Vec<T> rest = t * u * p;
   rest = fma(rest * half, square_error<T>(t, square), rest);
   return fma(-rest, exp<T>(square * half), max(Vec<T>{}, x));
+}
+
+template <class T>
+struct GeluTanhConstants;
+template <>
+struct GeluTanhConstants<float> {
+  static constexpr float kMost = 11;  // the square of exp(−u) times it rounds to 0
+  // √(2/π) and 0.044715 √(2/π), each as a number and what it lacks.
+  static constexpr float kFirst = 0x1.988454p-1f, kFirstRest = -0x1.857936p-26f;
+  static constexpr float kThird = 0x1.2444f2p-5f, kThirdRest = 0x1.49b16ap-30f;
+};
+template <>
+struct GeluTanhConstants<double> {
+  static constexpr double kMost = 22;
+  static constexpr double kFirst = 0x1.9884533d43651p-1, kFirstRest = -0x1.cbc0d30ebfd15p-55;
+  static constexpr double kThird = 0x1.2444f2a4d8b4bp-5, kThirdRest = -0x1.6c843a29d1c7p-62;
+};
+
+template <class T>
+REGARD_INLINE Vec<T> gelu_tanh(Vec<T> x) {
+  using C = GeluTanhConstants<T>;
+  const Vec<T> t = -max(broadcast(-C::kMost), -absolute<T>(x));
+  const Vec<T> square = t * t;
+  const Vec<T> cube = square * t;
+  const Vec<T> cube_rest = fma(square_error<T>(t, square), t, product_error<T>(square, t, cube));
+  const Vec<T> first = broadcast(C::kFirst) * t;
+  const Vec<T> first_rest = fma(broadcast(C::kFirstRest), t, product_error<T>(broadcast(C::kFirst), t, first));
+  const Vec<T> third = broadcast(C::kThird) * cube;
+  const Vec<T> third_rest =
+      fma(broadcast(C::kThird), cube_rest,
+          fma(broadcast(C::kThirdRest), cube, product_error<T>(broadcast(C::kThird), cube, third)));
+  // Knuth's sum of two numbers with what rounding took from it.
+  const Vec<T> u = first + third;
+  const Vec<T> of_third = u - first;
+  const Vec<T> rest = (first - (u - of_third)) + (third - of_third) + (first_rest + third_rest);
+  Vec<T> y = exp<T>(-u);
+  y = fma(-y, rest, y);
+  const Vec<T> one = broadcast(static_cast<T>(1));
+  return fma(-(t * y / fma(y, y, one)), y, max(Vec<T>{}, x));
 }
 
 }  // namespace

@@ -38,10 +38,10 @@ void leave_floating_point(std::uint64_t previous) { _mm_setcsr(static_cast<unsig
 
 template <class T>
 constexpr Kernels<T> kernels() {
-  return {kTileRows,          pack_query<T>,   pack_keys<T>,   pack_values<T>,   score_block<T>,
-          attention_block<T>, finish_chunk<T>, finish_rows<T>, weights_block<T>, grad_scores_block<T>,
-          backward_block<T>,  add_rows<T>,     linear_tile<T>, exp_elements<T>,  tanh_elements<T>,
-          log_elements<T>,    gelu_elements<T>};
+  return {kTileRows,          pack_query<T>,    pack_keys<T>,         pack_values<T>,   score_block<T>,
+          attention_block<T>, finish_chunk<T>,  finish_rows<T>,       weights_block<T>, grad_scores_block<T>,
+          backward_block<T>,  add_rows<T>,      linear_tile<T>,       exp_elements<T>,  tanh_elements<T>,
+          log_elements<T>,    gelu_elements<T>, gelu_tanh_elements<T>};
 }
 
 template <class S>
@@ -61,8 +61,8 @@ constinit const KernelTable table = {
     widening_kernels<Bfloat16>(),
     widening_kernels<Float16>(),
     kDotPairs,
-    {pack_query_pairs, pack_key_pairs, pack_value_pairs, pair_lines, score_pairs, attention_pairs,
-     attention_pairs_wide},
+    {pack_query_pairs, pack_key_pairs, pack_value_pairs, pair_lines, widen_pairs, score_pairs, attention_pairs,
+     attention_pairs_wide, linear_pairs, narrow},
     {{2 * kPeakChains * kWidth<float>, multiply_add_loop}, {read_loop<1>, read_loop<2>, read_loop<4>}}};
 
 }  // namespace regard::kernels::REGARD_ISA

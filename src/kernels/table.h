@@ -29,7 +29,7 @@ inline constexpr Index kPaddedRows = 64;     // arrays of one number a row are r
 inline constexpr Index kDepthSegment = 256;  // longest chain of products in a dot product
 inline constexpr Index kLanes = 16;          // virtual lanes of a row sum
 
-enum class Activation { none, relu, gelu };  // what linear_tile does to a finished element
+enum class Activation { none, relu, gelu, gelu_tanh };  // what linear_tile does to a finished element
 
 // A matrix in anybody's layout: element (r, c) at data[r * row_stride + c * column_stride].
 template <class T>
@@ -228,6 +228,7 @@ struct Kernels {
   void (*tanh)(const T*, T*, Index);
   void (*log)(const T*, T*, Index);  // x > 0
   void (*gelu)(const T*, T*, Index);
+  void (*gelu_tanh)(const T*, T*, Index);
 };
 
 // Packing of numbers of two bytes into what Kernels<float> read: the functions of the same names there.
@@ -248,11 +249,18 @@ struct PairKernels {
   void (*pack_values)(Matrix<Bfloat16> source, Index num_keys, Index columns, float* panels, std::uint8_t* finite);
   // [num_lines][kPanel] → [⌈num_lines / 2⌉][kPanel][2]: a panel of a cache, whose lines are depths or keys.
   void (*pair_lines)(const Bfloat16* lines, Index num_lines, float* pairs);
+  // The way back, widened: [⌈num_lines / 2⌉][kPanel][2] → floats [num_lines][kPanel].
+  void (*widen_pairs)(const float* pairs, Index num_lines, float* lines);
 
   // Query and keys of pairs; values likewise, whose weights are rounded to bf16 after the sum has taken them …
   void (*score_block)(const ScoreBlock<float>&);
   void (*attention_block)(const AttentionBlock<float>&);
   void (*attention_block_wide)(const AttentionBlock<float>&);  // … or values are floats, and weights stay so
+  // As that of Kernels<float>, rows and panel of pairs; depth counts numbers.
+  void (*linear_tile)(Index num_rows, Index num_columns, Index depth, const float* packed_a, const float* panel_b,
+                      const float* bias, Activation activation, float* output, Index output_stride);
+  // to[i] = from[i], rounded to nearest even; subnormal numbers are kept.
+  void (*narrow)(const float* from, Bfloat16* to, Index count);
 };
 
 // What the machine can do at all (src/peaks.cpp measures it).
