@@ -6,13 +6,16 @@
 #include "regard/c_api.h"
 
 #include <algorithm>
+#include <cstddef>
 #include <cstring>
 #include <limits>
 #include <vector>
 
 #include "attention_arguments.h"
 #include "elements.h"
+#include "regard/inspect.h"
 #include "regard/linear.h"
+#include "regard/plan.h"
 
 namespace regard {
 inline namespace v0 {
@@ -74,22 +77,33 @@ constexpr std::int32_t dtype_of() {
   if constexpr (std::is_same_v<T, float16>) return REGARD_F16;
 }
 
-// A caller's struct, whatever version of it the caller was compiled with.
+// The size of a struct in the first version that had it.
+template <class Struct>
+inline constexpr std::size_t kFirstBytes = sizeof(Struct);
+template <>
+inline constexpr std::size_t kFirstBytes<regard_attention_options> = offsetof(regard_attention_options, float_weights);
+template <>
+inline constexpr std::size_t kFirstBytes<regard_runtime> = offsetof(regard_runtime, plan);
+
+// A caller's struct, whatever version of it the caller was compiled with; what that version lacks is zero.
 template <class Struct>
 Struct read_struct(const char* operator_name, const char* name, const Struct* given) {
   if (given == nullptr) refuse(operator_name, std::string(name) + " is NULL");
   const std::size_t size = given->struct_size;
-  if (size < sizeof(Struct)) {
+  if (size < kFirstBytes<Struct>) {
     refuse(operator_name, std::string(name) + "->struct_size is " + std::to_string(size) + "; expected " +
-                              std::to_string(sizeof(Struct)) + " or more");
+                              std::to_string(kFirstBytes<Struct>) + " or more");
   }
   const char* bytes = reinterpret_cast<const char*>(given);
-  if (std::any_of(bytes + sizeof(Struct), bytes + size, [](char byte) { return byte != 0; })) {
+  const std::size_t known = std::min(size, sizeof(Struct));
+  if (std::any_of(bytes + known, bytes + size, [](char byte) { return byte != 0; })) {
     refuse(operator_name, std::string(name) + " sets a field that version " + std::string(version()) +
                               " does not know; expected zeros after its first " + std::to_string(sizeof(Struct)) +
                               " bytes");
   }
-  return *given;
+  Struct result{};
+  std::memcpy(static_cast<void*>(&result), bytes, known);
+  return result;
 }
 
 template <class Array>
@@ -205,17 +219,45 @@ AttentionOptions<T> options_of(const char* name, const regard_attention_options*
   options.sinks = span_of<T>(name, "sinks", o.sinks);
   if (o.has_soft_cap != 0) options.soft_cap = o.soft_cap;
   if (o.has_scale != 0) options.scale = o.scale;
+  options.float_weights = o.float_weights != 0;
   return options;
 }
 
-Runtime runtime_of(const char* name, const regard_runtime* given) {
+template <std::size_t size>
+void copy_text(const std::string& from, char (&to)[size]) {
+  const std::size_t length = std::min(from.size(), size - 1);
+  std::memcpy(to, from.data(), length);
+  to[length] = '\0';
+}
+
+void write_plan(const Plan& plan, regard_plan& to) {
+  to = {};
+  to.struct_size = sizeof to;
+  to.workspace_bytes = plan.workspace_bytes;
+  std::string ways;
+  for (const PlannedOperator& planned : plan.operators) {
+    to.operations += planned.operations;
+    to.bytes += planned.bytes;
+    to.num_threads = std::max<std::int64_t>(to.num_threads, planned.num_threads);
+    ways += (ways.empty() ? "" : "\n") + planned.name + ": " + planned.way;
+  }
+  copy_text(plan.instruction_set, to.instruction_set);
+  copy_text(plan.why, to.why);
+  copy_text(ways, to.way);
+}
+
+// Calls call(runtime), or plans it.
+template <class Call>
+void run(const char* name, const regard_runtime* given, Call call) {
   Runtime runtime;
-  if (given == nullptr) return runtime;
+  if (given == nullptr) return call(runtime);
+  const regard_runtime wanted = read_struct(name, "runtime", given);
   constexpr std::int64_t kLowest = std::numeric_limits<int>::min();
   constexpr std::int64_t kHighest = std::numeric_limits<int>::max();
-  runtime.num_threads =
-      static_cast<int>(std::clamp(read_struct(name, "runtime", given).num_threads, kLowest, kHighest));
-  return runtime;
+  runtime.num_threads = static_cast<int>(std::clamp(wanted.num_threads, kLowest, kHighest));
+  if (wanted.plan == nullptr) return call(runtime);
+  read_struct(name, "plan", wanted.plan);
+  write_plan(plan(call, runtime), *wanted.plan);
 }
 
 // Calls function(T{}) for the type of the operator's first argument.
@@ -224,7 +266,8 @@ void with_type_of(const char* operator_name, const char* name, const regard_inpu
   if (array == nullptr || !is_given(*array)) refuse(operator_name, std::string(name) + " is not given");
   if (array->dtype == REGARD_F32) return function(float{});
   if (array->dtype == REGARD_F64) return function(double{});
-  refuse(operator_name, std::string(name) + " has type " + type_text(array->dtype) + "; expected f32 or f64");
+  if (array->dtype == REGARD_BF16) return function(bfloat16{});
+  refuse(operator_name, std::string(name) + " has type " + type_text(array->dtype) + "; expected f32, f64 or bf16");
 }
 
 // Calls function(T{}) for the type that attention computes with.
@@ -247,6 +290,19 @@ void with_context_type(const regard_output& context, Function function) {
   function(T{});
 }
 
+// Of a context of C, computed as T.
+template <class T, class C>
+AttentionOutputs<C> outputs_of(const char* name, const regard_attention_outputs& o) {
+  AttentionOutputs<C> views;
+  views.context = required<C, 4>(name, "context", &o.context);
+  views.row_max = view_of<T, 3>(name, "row_max", o.row_max);
+  views.row_sum = view_of<T, 3>(name, "row_sum", o.row_sum);
+  views.lse = view_of<T, 3>(name, "lse", o.lse);
+  views.weights = view_of<T, 4>(name, "weights", o.weights);
+  views.sink_weights = view_of<T, 3>(name, "sink_weights", o.sink_weights);
+  return views;
+}
+
 }  // namespace
 }  // namespace internal
 }  // namespace v0
@@ -263,9 +319,9 @@ int32_t regard_attention_options_init(regard_attention_options* options, size_t 
   return status_of([=] {
     const char* name = "attention_options_init";
     if (options == nullptr) refuse(name, "options is NULL");
-    if (struct_size < sizeof(regard_attention_options)) {
+    if (struct_size < kFirstBytes<regard_attention_options>) {
       refuse(name, "struct_size is " + std::to_string(struct_size) + "; expected " +
-                       std::to_string(sizeof(regard_attention_options)) + " or more");
+                       std::to_string(kFirstBytes<regard_attention_options>) + " or more");
     }
     std::memset(static_cast<void*>(options), 0, struct_size);
     options->struct_size = struct_size;
@@ -280,16 +336,70 @@ int32_t regard_attention_forward(const regard_input* query, const regard_input* 
     with_compute_type_of(name, "query", query, [=]<class T>(T) {
       const regard_attention_outputs o = read_struct(name, "outputs", outputs);
       with_context_type<T>(o.context, [=]<class C>(C) {
-        AttentionOutputs<C> views;
-        views.context = required<C, 4>(name, "context", &o.context);
-        views.row_max = view_of<T, 3>(name, "row_max", o.row_max);
-        views.row_sum = view_of<T, 3>(name, "row_sum", o.row_sum);
-        views.lse = view_of<T, 3>(name, "lse", o.lse);
-        views.weights = view_of<T, 4>(name, "weights", o.weights);
-        views.sink_weights = view_of<T, 3>(name, "sink_weights", o.sink_weights);
-        attention_forward<C>(numbers_of<T, 4>(name, "query", query), numbers_of<T, 4>(name, "key", key),
-                             numbers_of<T, 4>(name, "value", value), views, options_of<T>(name, options),
-                             runtime_of(name, runtime));
+        const auto views = outputs_of<T, C>(name, o);
+        run(name, runtime, [&](const Runtime& how) {
+          attention_forward<C>(numbers_of<T, 4>(name, "query", query), numbers_of<T, 4>(name, "key", key),
+                               numbers_of<T, 4>(name, "value", value), views, options_of<T>(name, options), how);
+        });
+      });
+    });
+  });
+}
+
+int32_t regard_attention_with_statistics(const regard_input* query, const regard_input* key, const regard_input* value,
+                                         const regard_attention_outputs* outputs,
+                                         const regard_attention_statistics* statistics,
+                                         const regard_attention_options* options, const regard_runtime* runtime) {
+  return status_of([=] {
+    const char* name = "attention_with_statistics";
+    with_compute_type_of(name, "query", query, [=]<class T>(T) {
+      const regard_attention_outputs o = read_struct(name, "outputs", outputs);
+      const regard_attention_statistics s = read_struct(name, "statistics", statistics);
+      AttentionStatistics<T> asked;
+      asked.chosen_keys = span_of<Index>(name, "chosen_keys", s.chosen_keys);
+      asked.top_keys = view_of<Index, 4>(name, "top_keys", s.top_keys);
+      asked.top_weights = view_of<T, 4>(name, "top_weights", s.top_weights);
+      asked.entropy = view_of<T, 3>(name, "entropy", s.entropy);
+      asked.largest_weight = view_of<T, 3>(name, "largest_weight", s.largest_weight);
+      asked.chosen_weight = view_of<T, 3>(name, "chosen_weight", s.chosen_weight);
+      asked.mean_distance = view_of<T, 3>(name, "mean_distance", s.mean_distance);
+      asked.head_entropy = view_of<T, 2>(name, "head_entropy", s.head_entropy);
+      asked.head_largest_weight = view_of<T, 2>(name, "head_largest_weight", s.head_largest_weight);
+      asked.head_chosen_weight = view_of<T, 2>(name, "head_chosen_weight", s.head_chosen_weight);
+      asked.head_mean_distance = view_of<T, 2>(name, "head_mean_distance", s.head_mean_distance);
+      with_context_type<T>(o.context, [=]<class C>(C) {
+        const auto views = outputs_of<T, C>(name, o);
+        run(name, runtime, [&](const Runtime& how) {
+          attention_with_statistics<C>(numbers_of<T, 4>(name, "query", query), numbers_of<T, 4>(name, "key", key),
+                                       numbers_of<T, 4>(name, "value", value), views, asked,
+                                       options_of<T>(name, options), how);
+        });
+      });
+    });
+  });
+}
+
+int32_t regard_attention_columns(const regard_input* query, const regard_input* key,
+                                 const regard_columns_request* request, const regard_columns_outputs* outputs,
+                                 const regard_attention_options* options, const regard_runtime* runtime) {
+  return status_of([=] {
+    const char* name = "attention_columns";
+    with_compute_type_of(name, "query", query, [=]<class T>(T) {
+      const regard_columns_request r = read_struct(name, "request", request);
+      const regard_columns_outputs o = read_struct(name, "outputs", outputs);
+      if (r.cells != REGARD_MEANS && r.cells != REGARD_SUMS) {
+        refuse(name, "cells is " + std::to_string(r.cells) + "; expected 0 (means) or 1 (sums)");
+      }
+      ColumnsRequest<T> asked;
+      asked.row_max = view_of<const T, 3>(name, "row_max", r.row_max);
+      asked.row_sum = view_of<const T, 3>(name, "row_sum", r.row_sum);
+      asked.cells = r.cells == REGARD_SUMS ? CoarseCells::sums : CoarseCells::means;
+      AttentionColumns<T> views;
+      views.column_mass = view_of<T, 3>(name, "column_mass", o.column_mass);
+      views.coarse_map = view_of<T, 4>(name, "coarse_map", o.coarse_map);
+      run(name, runtime, [&](const Runtime& how) {
+        attention_columns<T>(numbers_of<T, 4>(name, "query", query), numbers_of<T, 4>(name, "key", key), asked, views,
+                             options_of<T>(name, options), how);
       });
     });
   });
@@ -319,9 +429,10 @@ int32_t regard_attention_weights(const regard_input* query, const regard_input* 
       views.row_sum = view_of<const T, 3>(name, "row_sum", r.row_sum);
       views.rows = rows;
       views.kind = r.kind == REGARD_SCORES ? WeightsKind::scores : WeightsKind::weights;
-      attention_weights<T>(numbers_of<T, 4>(name, "query", query), numbers_of<T, 4>(name, "key", key), views,
-                           required<T, 4>(name, "output", output), options_of<T>(name, options),
-                           runtime_of(name, runtime));
+      run(name, runtime, [&](const Runtime& how) {
+        attention_weights<T>(numbers_of<T, 4>(name, "query", query), numbers_of<T, 4>(name, "key", key), views,
+                             required<T, 4>(name, "output", output), options_of<T>(name, options), how);
+      });
     });
   });
 }
@@ -333,9 +444,17 @@ int32_t regard_linear_forward(const regard_input* input, const regard_input* par
     with_type_of(name, "input", input, [=]<class T>(T) {
       const TensorView<const T, 1> addend =
           bias == nullptr ? TensorView<const T, 1>() : view_of<const T, 1>(name, "bias", *bias);
-      linear_forward<T>(required<const T, 2>(name, "input", input),
-                        required<const T, 2>(name, "parameters", parameters), addend,
-                        required<T, 2>(name, "output", output), runtime_of(name, runtime));
+      const auto forward = [&]<class O>(O) {
+        run(name, runtime, [&](const Runtime& how) {
+          linear_forward(required<const T, 2>(name, "input", input),
+                         required<const T, 2>(name, "parameters", parameters), addend,
+                         required<O, 2>(name, "output", output), how);
+        });
+      };
+      if constexpr (std::is_same_v<T, bfloat16>) {
+        if (output != nullptr && output->dtype == REGARD_F32) return forward(float{});
+      }
+      forward(T{});
     });
   });
 }

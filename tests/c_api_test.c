@@ -5,6 +5,7 @@
 #include "regard/c_api.h"
 
 #include <math.h>
+#include <stddef.h>
 #include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -285,6 +286,7 @@ static void test_f32_and_strides(void) {
   c.outputs.context = output_of(context, REGARD_F32, 4, kTokens);
   c.outputs.context.strides = transposed;
   c.options.causal = 1;
+  memset(&runtime, 0, sizeof runtime);
   runtime.struct_size = sizeof runtime;
   runtime.num_threads = 2;
   expect(regard_attention_forward(&c.query, &c.key, &c.value, &c.outputs, &c.options, &runtime) == REGARD_OK, "f32");
@@ -452,6 +454,182 @@ static void test_linear(void) {
   expect_error(regard_linear_forward(&x, NULL, NULL, &y, NULL), "linear_forward: parameters is not given");
 }
 
+/* bf16 numbers that are exact, to bf16 and to f32. */
+static void test_linear_of_bf16(void) {
+  const float input[6] = {1, 2, 3, 4, 5, 6}, parameters[6] = {1, 0, 2, -1, 0, 3}, bias[2] = {10, 20};
+  const float expected[4] = {15, 27, 24, 33};
+  uint16_t input16[6] = {0}, parameters16[6] = {0}, bias16[2] = {0}, output16[4], half;
+  float output[4];
+  const int64_t in[2] = {2, 3}, square[2] = {2, 2}, matrix[2] = {3, 2}, vector[1] = {2};
+  const regard_input x = input_of(input16, REGARD_BF16, 2, in), w = input_of(parameters16, REGARD_BF16, 2, matrix);
+  const regard_input b = input_of(bias16, REGARD_BF16, 1, vector);
+  const regard_output narrow = output_of(output16, REGARD_BF16, 2, square),
+                      wide = output_of(output, REGARD_F32, 2, square);
+  const regard_output other = output_of(output, REGARD_F64, 2, square);
+  int i;
+  for (i = 0; i < 6; ++i) upper_half(input[i], &input16[i]);
+  for (i = 0; i < 6; ++i) upper_half(parameters[i], &parameters16[i]);
+  for (i = 0; i < 2; ++i) upper_half(bias[i], &bias16[i]);
+  expect(regard_linear_forward(&x, &w, &b, &wide, NULL) == REGARD_OK, "linear of bf16 to f32");
+  expect(regard_linear_forward(&x, &w, &b, &narrow, NULL) == REGARD_OK, "linear of bf16");
+  for (i = 0; i < 4; ++i) {
+    upper_half(expected[i], &half);
+    expect(output[i] == expected[i] && output16[i] == half, "linear of bf16");
+  }
+  expect_error(regard_linear_forward(&x, &w, &b, &other, NULL), "linear_forward: output has type f64; expected bf16");
+}
+
+/* Statistics, masses and a map of one cell a pair, against the weights. */
+static void test_statistics_and_columns(void) {
+  static call c, plain;
+  static const int64_t chosen[2] = {0, 2}, two[1] = {2}, top_shape[4] = {1, 1, 4, 2}, heads[2] = {1, 1};
+  int64_t top_keys[8];
+  double top_weights[8], entropy[4], largest[4], chosen_weight[4], distance[4], means[4], mass[4], map[16], sum;
+  regard_attention_statistics s;
+  regard_columns_request request;
+  regard_columns_outputs columns;
+  int row, key;
+  prepare(&c);
+  prepare(&plain);
+  c.options.causal = plain.options.causal = 1;
+  expect(forward(&plain) == REGARD_OK, "forward");
+  memset(&s, 0, sizeof s);
+  s.struct_size = sizeof s;
+  s.chosen_keys = input_of(chosen, REGARD_I64, 1, two);
+  s.top_keys = output_of(top_keys, REGARD_I64, 4, top_shape);
+  s.top_weights = output_of(top_weights, REGARD_F64, 4, top_shape);
+  s.entropy = output_of(entropy, REGARD_F64, 3, kRows);
+  s.largest_weight = output_of(largest, REGARD_F64, 3, kRows);
+  s.chosen_weight = output_of(chosen_weight, REGARD_F64, 3, kRows);
+  s.mean_distance = output_of(distance, REGARD_F64, 3, kRows);
+  s.head_entropy = output_of(&means[0], REGARD_F64, 2, heads);
+  s.head_largest_weight = output_of(&means[1], REGARD_F64, 2, heads);
+  s.head_chosen_weight = output_of(&means[2], REGARD_F64, 2, heads);
+  s.head_mean_distance = output_of(&means[3], REGARD_F64, 2, heads);
+  expect(regard_attention_with_statistics(&c.query, &c.key, &c.value, &c.outputs, &s, &c.options, NULL) == REGARD_OK,
+         "statistics");
+  expect_close(c.context, plain.context, 32, 0, "context beside statistics");
+  for (row = 0; row < 4; ++row) {
+    const double* p = plain.weights + row * 4;
+    double expected_entropy = 0, expected_distance = 0, most = 0;
+    int most_key = 0;
+    for (key = 0; key < 4; ++key) {
+      if (p[key] > 0) expected_entropy -= p[key] * log(p[key]);
+      expected_distance += p[key] * (row - key);
+      if (p[key] > most) {
+        most = p[key];
+        most_key = key;
+      }
+    }
+    expect(top_keys[row * 2] == most_key && top_weights[row * 2] == most && largest[row] == most, "the largest");
+    expect(row > 0 || (top_keys[1] == -1 && top_weights[1] == 0), "a missing key");
+    expect(fabs(entropy[row] - expected_entropy) < 1e-14, "entropy");
+    expect(fabs(chosen_weight[row] - (p[0] + p[2])) < 1e-15, "chosen keys");
+    expect(fabs(distance[row] - expected_distance) < 1e-14, "distance");
+  }
+  expect(fabs(means[0] - (entropy[0] + entropy[1] + entropy[2] + entropy[3]) / 4) < 1e-14, "mean entropy");
+  expect(fabs(means[1] - (largest[0] + largest[1] + largest[2] + largest[3]) / 4) < 1e-14, "mean largest");
+  expect(fabs(means[2] - (chosen_weight[0] + chosen_weight[1] + chosen_weight[2] + chosen_weight[3]) / 4) < 1e-14,
+         "mean chosen");
+  expect(fabs(means[3] - (distance[0] + distance[1] + distance[2] + distance[3]) / 4) < 1e-14, "mean distance");
+
+  memset(&request, 0, sizeof request);
+  request.struct_size = sizeof request;
+  request.row_max = input_of(c.row_max, REGARD_F64, 3, kRows);
+  request.row_sum = input_of(c.row_sum, REGARD_F64, 3, kRows);
+  request.cells = REGARD_SUMS;
+  memset(&columns, 0, sizeof columns);
+  columns.struct_size = sizeof columns;
+  columns.column_mass = output_of(mass, REGARD_F64, 3, kRows);
+  columns.coarse_map = output_of(map, REGARD_F64, 4, kSquare);
+  expect(regard_attention_columns(&c.query, &c.key, &request, &columns, &c.options, NULL) == REGARD_OK, "columns");
+  expect_close(map, plain.weights, 16, 0, "a cell a pair");
+  for (key = 0; key < 4; ++key) {
+    for (sum = 0, row = 0; row < 4; ++row) sum += plain.weights[row * 4 + key];
+    expect(fabs(mass[key] - sum) < 1e-15, "mass");
+  }
+  request.cells = 2;
+  expect_error(regard_attention_columns(&c.query, &c.key, &request, &columns, &c.options, NULL),
+               "attention_columns: cells is 2; expected 0 (means) or 1 (sums)");
+  expect_error(regard_attention_columns(&c.query, &c.key, NULL, &columns, &c.options, NULL),
+               "attention_columns: request is NULL");
+  expect_error(regard_attention_with_statistics(&c.query, &c.key, &c.value, &c.outputs, NULL, NULL, NULL),
+               "attention_with_statistics: statistics is NULL");
+  s.top_keys.dtype = REGARD_I32;
+  expect_error(regard_attention_with_statistics(&c.query, &c.key, &c.value, &c.outputs, &s, NULL, NULL),
+               "attention_with_statistics: top_keys has type i32; expected i64");
+}
+
+/* A plan writes nothing but itself; a runtime of the first version has none. */
+static void test_plan(void) {
+  static call c;
+  regard_plan plan;
+  regard_runtime runtime;
+  int i;
+  prepare(&c);
+  memset(&runtime, 0, sizeof runtime);
+  memset(&plan, 0x5a, sizeof plan);
+  runtime.struct_size = sizeof runtime;
+  runtime.num_threads = 1;
+  runtime.plan = &plan;
+  plan.struct_size = sizeof plan;
+  for (i = 0; i < 32; ++i) c.context[i] = 7;
+  expect(regard_attention_forward(&c.query, &c.key, &c.value, &c.outputs, &c.options, &runtime) == REGARD_OK, "plan");
+  for (i = 0; i < 32; ++i) expect(c.context[i] == 7, "a plan computes nothing");
+  expect(plan.operations >= 2.0 * 16 * 16 && plan.bytes > 0 && plan.workspace_bytes > 0, "figures of the plan");
+  expect(plan.num_threads == 1 && strlen(plan.instruction_set) > 0 && strlen(plan.why) > 0, "words of the plan");
+  expect(strncmp(plan.way, "attention_forward: ", 19) == 0, "the way");
+  plan.struct_size = 8;
+  expect(
+      regard_attention_forward(&c.query, &c.key, &c.value, &c.outputs, &c.options, &runtime) == REGARD_INVALID_ARGUMENT,
+      "a plan that is too short");
+  runtime.struct_size = offsetof(regard_runtime, plan);
+  expect(regard_attention_forward(&c.query, &c.key, &c.value, &c.outputs, &c.options, &runtime) == REGARD_OK,
+         "a runtime of the first version");
+  expect(c.context[0] != 7, "it computes");
+}
+
+/* Where pairs of bf16 are multiplied, weights that are not rounded move the context towards that of f32; elsewhere
+ * they never are. Options of the first version have no such field. */
+static void test_float_weights(void) {
+  static call c;
+  float query[32], key[32], value[32], exact[32], rounded[32], kept[32], again[32];
+  uint16_t query16[32] = {0}, key16[32] = {0}, value16[32] = {0};
+  double rounded_error = 0, kept_error = 0;
+  int i;
+  prepare(&c);
+  memset(&c.outputs, 0, sizeof c.outputs);
+  c.outputs.struct_size = sizeof c.outputs;
+  for (i = 0; i < 32; ++i) {
+    query[i] = upper_half(kQuery[i], &query16[i]);
+    key[i] = upper_half(kKey[i], &key16[i]);
+    value[i] = upper_half(kValue[i], &value16[i]);
+  }
+  c.query = input_of(query, REGARD_F32, 4, kTokens);
+  c.key = input_of(key, REGARD_F32, 4, kTokens);
+  c.value = input_of(value, REGARD_F32, 4, kTokens);
+  c.outputs.context = output_of(exact, REGARD_F32, 4, kTokens);
+  expect(forward(&c) == REGARD_OK, "widened");
+  c.query = input_of(query16, REGARD_BF16, 4, kTokens);
+  c.key = input_of(key16, REGARD_BF16, 4, kTokens);
+  c.value = input_of(value16, REGARD_BF16, 4, kTokens);
+  c.outputs.context = output_of(rounded, REGARD_F32, 4, kTokens);
+  expect(forward(&c) == REGARD_OK, "rounded weights");
+  c.options.float_weights = 1;
+  c.outputs.context = output_of(kept, REGARD_F32, 4, kTokens);
+  expect(forward(&c) == REGARD_OK, "float weights");
+  for (i = 0; i < 32; ++i) {
+    rounded_error += fabs(rounded[i] - exact[i]);
+    kept_error += fabs(kept[i] - exact[i]);
+  }
+  expect(kept_error < 1e-4, "float weights keep the context of f32");
+  expect(rounded_error == 0 || kept_error < rounded_error / 8, "float weights are nearer");
+  c.options.struct_size = offsetof(regard_attention_options, float_weights);
+  c.outputs.context = output_of(again, REGARD_F32, 4, kTokens);
+  expect(forward(&c) == REGARD_OK, "options of the first version");
+  expect(memcmp(again, rounded, sizeof again) == 0, "without the later field");
+}
+
 static void test_empty_arrays(void) {
   static call c;
   const int64_t no_keys[4] = {1, 1, 0, 8}, nobody[4] = {0, 1, 4, 8};
@@ -528,7 +706,7 @@ static void test_errors(void) {
   prepare(&c);
   c.options.struct_size = 8;
   sprintf(expected, "attention_forward: options->struct_size is 8; expected %lu or more",
-          (unsigned long)sizeof c.options);
+          (unsigned long)offsetof(regard_attention_options, float_weights));
   expect_error(forward(&c), expected);
   expect(regard_attention_options_init(&c.options, 8) == REGARD_INVALID_ARGUMENT, "a struct that is too short");
   expect(regard_attention_options_init(NULL, sizeof c.options) == REGARD_INVALID_ARGUMENT, "no struct");
@@ -565,6 +743,10 @@ int main(void) {
   test_alignments();
   test_score_options();
   test_linear();
+  test_linear_of_bf16();
+  test_statistics_and_columns();
+  test_plan();
+  test_float_weights();
   test_empty_arrays();
   test_errors();
   printf("%d failures\n", num_failures);

@@ -1,16 +1,18 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * The C interface (C99): version, attention, weights, linear, on strided arrays of float or double.
+ * The C interface (C99): version, attention, its weights, statistics and columns, linear, and the plan of any of them,
+ * on strided arrays.
  *
  *     regard_attention_options options;
  *     regard_attention_options_init(&options, sizeof options);
  *     options.causal = 1;
  *     if (regard_attention_forward(&q, &k, &v, &outputs, &options, NULL) != REGARD_OK) puts(regard_last_error());
  *
- * Formulas, extents (B H Hkv L S D Dv) and the meaning of every option are those of attention.h and linear.h, which
- * have the same names; docs/semantics.md has every corner. The binary interface is stable: structs that begin with
- * struct_size may grow at their end, numbers of enumerators never change. Nothing is thrown and nothing is printed.
- * All functions may be called from any thread. Read next: src/c_api.cpp, tests/c_api_test.c. */
+ * Formulas, extents (B H Hkv L S D Dv) and the meaning of every option are those of attention.h, inspect.h and
+ * linear.h, which have the same names; docs/semantics.md has every corner. The binary interface is stable: structs that
+ * begin with struct_size may grow at their end (so set them to zero first), numbers of enumerators never change.
+ * Nothing is thrown and nothing is printed. All functions may be called from any thread. Read next: src/c_api.cpp,
+ * tests/c_api_test.c. */
 #pragma once
 
 #include <stddef.h>
@@ -98,6 +100,7 @@ typedef struct regard_attention_options {
   int32_t has_scale;
   double soft_cap;
   double scale;
+  int64_t float_weights; /* 1: weights are not rounded to bf16 for their product with value */
 } regard_attention_options;
 
 /* What is written: context always, the others where given. All of type T; context may have the type of query. */
@@ -121,9 +124,53 @@ typedef struct regard_weights_request {
   int64_t kind;         /* enum regard_weights_kind */
 } regard_weights_request;
 
+/* The numbers of each row that ride along in the forward pass. Keys count from the first of each packed sequence. */
+typedef struct regard_attention_statistics {
+  size_t struct_size;
+  regard_input chosen_keys;          /* i64 (n), rising */
+  regard_output top_keys;            /* i64 (B, H, L, k), 1 <= k <= 63: by weight, then by lower key; missing: -1 */
+  regard_output top_weights;         /* T (B, H, L, k), with top_keys: their weights; missing: 0 */
+  regard_output entropy;             /* T (B, H, L), in nats */
+  regard_output largest_weight;      /* T (B, H, L) */
+  regard_output chosen_weight;       /* T (B, H, L): the sum of the chosen keys' weights */
+  regard_output mean_distance;       /* T (B, H, L) */
+  regard_output head_entropy;        /* T (B, H): means over the rows that see a key, here and below */
+  regard_output head_largest_weight; /* T (B, H) */
+  regard_output head_chosen_weight;  /* T (B, H) */
+  regard_output head_mean_distance;  /* T (B, H) */
+} regard_attention_statistics;
+
+enum regard_coarse_cells { REGARD_MEANS = 0, REGARD_SUMS = 1 };
+
+typedef struct regard_columns_request {
+  size_t struct_size;
+  regard_input row_max; /* T (B, H, L), as regard_attention_forward wrote it */
+  regard_input row_sum; /* T (B, H, L) */
+  int64_t cells;        /* enum regard_coarse_cells */
+} regard_columns_request;
+
+typedef struct regard_columns_outputs {
+  size_t struct_size;
+  regard_output column_mass; /* T (B, H, S): the sum of each key's weights over the rows */
+  regard_output coarse_map;  /* T (B, H, Ga, Gb), 1 <= Ga <= L, 1 <= Gb <= S */
+} regard_columns_outputs;
+
+/* What a call will do. Texts end with 0; longer ones are cut. */
+typedef struct regard_plan {
+  size_t struct_size;       /* sizeof(regard_plan); the rest is written */
+  uint64_t workspace_bytes; /* the most scratch that the call holds at a time */
+  double operations;        /* useful floating-point operations */
+  double bytes;             /* of inputs and outputs, each once */
+  int64_t num_threads;      /* at most */
+  char instruction_set[32];
+  char why[224];  /* why this instruction set */
+  char way[1024]; /* which way the operator takes and why; of several operators a line each */
+} regard_plan;
+
 typedef struct regard_runtime {
   size_t struct_size;
   int64_t num_threads; /* 0: the default */
+  regard_plan* plan;   /* not NULL: arguments are checked, nothing is computed and no array written, but this */
 } regard_runtime;
 
 /* "0.1.0". */
@@ -147,7 +194,23 @@ REGARD_EXPORT int32_t regard_attention_weights(const regard_input* query, const 
                                                const regard_weights_request* request, const regard_output* output,
                                                const regard_attention_options* options, const regard_runtime* runtime);
 
-/* output = input · parameters + bias: input (R, I), parameters (I, O), bias (O) or NULL, output (R, O). */
+/* regard_attention_forward and, in the same pass, the statistics of its rows: attention_with_statistics of inspect.h.
+ */
+REGARD_EXPORT int32_t regard_attention_with_statistics(const regard_input* query, const regard_input* key,
+                                                       const regard_input* value,
+                                                       const regard_attention_outputs* outputs,
+                                                       const regard_attention_statistics* statistics,
+                                                       const regard_attention_options* options,
+                                                       const regard_runtime* runtime);
+
+/* The mass of each key and a coarse map of the weights, without the weights: attention_columns of inspect.h. */
+REGARD_EXPORT int32_t regard_attention_columns(const regard_input* query, const regard_input* key,
+                                               const regard_columns_request* request,
+                                               const regard_columns_outputs* outputs,
+                                               const regard_attention_options* options, const regard_runtime* runtime);
+
+/* output = input · parameters + bias: input (R, I), parameters (I, O), bias (O) or NULL, output (R, O); all f32, all
+ * f64, or all bf16, where output may also be f32. */
 REGARD_EXPORT int32_t regard_linear_forward(const regard_input* input, const regard_input* parameters,
                                             const regard_input* bias, const regard_output* output,
                                             const regard_runtime* runtime);
