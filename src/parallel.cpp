@@ -7,7 +7,7 @@
 //
 // A caller always works on its own loop and waits only for helpers that hold one of its items, and a helper waits only
 // in the same way for loops nested in its item: so callers never wait for one another and nothing can be deadlocked.
-// A foreign executor's task i is worker i of the same loop. Read next: parallel.h.
+// A foreign executor's task i is worker i of the same loop. Read next: parallel.h, regard/parallel.h.
 #include "parallel.h"
 
 #include <pthread.h>
@@ -25,6 +25,7 @@
 #include "kernels/table.h"
 #include "machine.h"
 #include "plan.h"
+#include "regard/parallel.h"
 
 namespace regard {
 inline namespace v0 {
@@ -327,5 +328,13 @@ void poll(const Runtime& runtime) {
 }
 
 }  // namespace internal
+
+void parallel_for(Index n, const std::function<void(Index, const Runtime&)>& task, const Runtime& runtime) {
+  Runtime one = runtime;
+  one.executor = {};
+  one.num_threads = 1;
+  internal::for_each_item(runtime, internal::num_workers(runtime, n), n, [&](Index item, int) { task(item, one); });
+}
+
 }  // namespace v0
 }  // namespace regard

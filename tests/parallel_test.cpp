@@ -25,6 +25,7 @@
 
 #include "floating_point_state.h"
 #include "refusal.h"
+#include "regard/parallel.h"
 
 namespace regard {
 namespace {
@@ -460,6 +461,36 @@ TEST(FloatingPointScope, RestoresWhenTheBodyThrows) {
   set_floating_point_state(before);
   EXPECT_TRUE(thrown);
   EXPECT_EQ(after, hostile);
+}
+
+TEST(ParallelFor, EveryIndexOnceWithARuntimeOfOneThread) {
+  for (const int threads : {0, 1, 2, 5}) {
+    std::vector<std::atomic<int>> calls(97);
+    Runtime runtime = with_threads(threads);
+    std::stop_source source;
+    runtime.stop = source.get_token();
+    parallel_for(
+        97,
+        [&](Index i, const Runtime& one) {
+          ++calls[static_cast<std::size_t>(i)];
+          EXPECT_EQ(one.num_threads, 1);
+          EXPECT_TRUE(!one.executor && one.stop == runtime.stop);
+        },
+        runtime);
+    for (const auto& count : calls) EXPECT_EQ(count, 1);
+    EXPECT_THROW(parallel_for(
+                     9,
+                     [](Index i, const Runtime&) {
+                       if (i == 4) throw std::runtime_error("four");
+                     },
+                     runtime),
+                 std::runtime_error);
+    source.request_stop();
+    EXPECT_THROW(parallel_for(1, [](Index, const Runtime&) { ADD_FAILURE(); }, runtime), cancelled);
+  }
+  parallel_for(0, [](Index, const Runtime&) { ADD_FAILURE(); });
+  EXPECT_EQ(refusal([] { parallel_for(1, [](Index, const Runtime&) {}, with_threads(-1)); }),
+            "Runtime: num_threads is -1; expected 0 (the default number) or more");
 }
 
 }  // namespace

@@ -17,7 +17,8 @@ namespace regard {
 inline namespace v0 {
 
 // Row i has the bits of mean_pooled_normalised(encode(encoder, texts[i])), whatever stands beside it; a text without
-// ids gives zeros. Texts run through the layers in groups of up to 2048 tokens, so that scratch does not grow with n.
+// ids gives zeros. Texts run through the layers in groups of up to 480 tokens, each group on one thread, so that
+// scratch does not grow with n; a single group takes all threads.
 // Throws std::invalid_argument before any work: a text of more ids than places, an id outside the vocabulary (naming
 // the text, counted from 0); afterwards only std::bad_alloc and regard::cancelled.
 REGARD_EXPORT Tensor<float, 2> embed_tokens(const Encoder& encoder, std::span<const std::vector<Index>> texts,

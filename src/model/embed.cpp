@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// embed_tokens: texts in groups; the tokens of a group are the rows of one matrix, and starts say whose they are.
+// embed_tokens: texts in groups, each one thread's work; the tokens of a group are the rows of one matrix, and starts
+// say whose they are.
 //
 //     starts     0        9                 25   31      attention: a query sees the keys of its own text
 //     rows       [ text 0 ][     text 1     ][ 2 ]       linear layers and norms: rows are rows
@@ -10,16 +11,21 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
+
 #include "encoder_layers.h"
 #include "pooling.h"
 #include "regard/layer_norm.h"
+#include "regard/parallel.h"
 
 namespace regard {
 inline namespace v0 {
 namespace {
 
-// Enough rows for every thread, and few enough for what a layer writes to stay near the processor.
-constexpr Index kGroupTokens = 2048;
+// Products take 60 rows at a time. Eight times as many read each matrix often enough, and are few enough for what a
+// layer writes to stay near the processor.
+constexpr Index kBlockTokens = 60;
+constexpr Index kGroupTokens = 8 * kBlockTokens;
 
 // The embedded tokens of a group: norm(word + type + place).
 Tensor<float, 2> embedded(const Encoder& encoder, std::span<const std::vector<Index>> texts, Index num_tokens,
@@ -64,6 +70,28 @@ void embed_group(const Encoder& encoder, std::span<const std::vector<Index>> tex
   }
 }
 
+// Where each group of texts ends: groups of as many tokens as make every thread busy, and no more than kGroupTokens
+// but where a single text has more.
+std::vector<std::size_t> group_ends(std::span<const std::vector<Index>> texts, const Runtime& runtime) {
+  Index num_tokens = 0;
+  for (const std::vector<Index>& ids : texts) num_tokens += static_cast<Index>(ids.size());
+  const Index threads = runtime.num_threads > 0 ? runtime.num_threads : default_num_threads();
+  const Index blocks = (num_tokens + threads * kBlockTokens - 1) / (threads * kBlockTokens);
+  const Index most = std::clamp(blocks * kBlockTokens, kBlockTokens, kGroupTokens);
+  std::vector<std::size_t> ends;
+  Index tokens = 0;
+  for (std::size_t text = 0; text < texts.size(); ++text) {
+    const auto length = static_cast<Index>(texts[text].size());
+    if (tokens > 0 && tokens + length > most) {
+      ends.push_back(text);
+      tokens = 0;
+    }
+    tokens += length;
+  }
+  if (!texts.empty()) ends.push_back(texts.size());
+  return ends;
+}
+
 }  // namespace
 
 Tensor<float, 2> embed_tokens(const Encoder& encoder, std::span<const std::vector<Index>> texts,
@@ -74,14 +102,18 @@ Tensor<float, 2> embed_tokens(const Encoder& encoder, std::span<const std::vecto
   const auto width = static_cast<std::size_t>(encoder.config.width);
   Tensor<float, 2> vectors({static_cast<Index>(texts.size()), encoder.config.width});
   const std::span<float> all(vectors.data(), texts.size() * width);
-  for (std::size_t first = 0; first < texts.size();) {
-    std::size_t end = first;
-    for (Index tokens = 0; end < texts.size(); ++end) {
-      tokens += static_cast<Index>(texts[end].size());
-      if (end > first && tokens > kGroupTokens) break;
-    }
-    embed_group(encoder, texts.subspan(first, end - first), all.subspan(first * width, (end - first) * width), runtime);
-    first = end;
+  const std::vector<std::size_t> ends = group_ends(texts, runtime);
+  const auto embed = [&](std::size_t group, const Runtime& one) {
+    const std::size_t first = group == 0 ? 0 : ends[group - 1];
+    const std::size_t count = ends[group] - first;
+    embed_group(encoder, texts.subspan(first, count), all.subspan(first * width, count * width), one);
+  };
+  if (ends.size() == 1) {
+    embed(0, runtime);
+  } else {
+    parallel_for(
+        static_cast<Index>(ends.size()),
+        [&](Index group, const Runtime& one) { embed(static_cast<std::size_t>(group), one); }, runtime);
   }
   return vectors;
 }
