@@ -6,7 +6,6 @@ whose functions all answer "no device", stand in for them. ggml is built from th
 processor at hand. What cannot be had is named and left out: compare.py measures whom it finds.
 Read next: rivals.py."""
 
-import collections
 import hashlib
 import os
 import pathlib
@@ -16,8 +15,7 @@ import subprocess
 import sys
 
 BENCH = pathlib.Path(__file__).resolve().parent
-NVIDIA = re.compile(r"lib(cu|nv|nccl)")
-NO_DEVICE = 100  # cudaErrorNoDevice
+STAND_INS = BENCH.parent / ".ci" / "nvidia_stand_ins.py"
 LISTS = ("requirements.txt", "requirements-rivals.txt", "requirements-ggml.txt")
 PIP = ("-m", "pip", "--no-input", "--disable-pip-version-check")
 
@@ -28,36 +26,6 @@ def run(*command, **options):
     if done.returncode != 0:
         raise RuntimeError(f"{' '.join(map(str, command))}\n{done.stdout[-3000:]}{done.stderr[-3000:]}".rstrip())
     return done.stdout
-
-
-def stand_in_for_nvidia(folder):
-    """Writes beside PyTorch's libraries those of NVIDIA that they name, with every function that they want."""
-    wanted, file_of, functions = set(), {}, collections.defaultdict(set)
-    for library in sorted(folder.glob("lib*.so")):
-        wanted |= set(filter(NVIDIA.match, re.findall(r"NEEDED.*\[(.*)\]", run("readelf", "-d", library))))
-        file = None
-        for line in run("readelf", "-VW", library).splitlines():
-            if found := re.search(r"File: (\S+)", line):
-                file = found[1]
-            elif file and (found := re.search(r"Name: (\S+)", line)):
-                file_of[found[1]] = file
-        for line in run("nm", "-D", "--undefined-only", library).splitlines():
-            name, _, version = line.split()[-1].partition("@")
-            if NVIDIA.match(file_of.get(version, "")):
-                functions[file_of[version], version].add(name)
-            elif not version and re.match(r"_*(cu[a-zA-Z]|nccl|nv)", name):
-                functions["libcufile.so.0", ""].add(name)  # the libraries without versions: any of them will do
-    script = folder / "versions"
-    for library in sorted(wanted):
-        mine = {version: names for (file, version), names in functions.items() if file == library}
-        versions = (f"{version} {{ {' '.join(name + ';' for name in sorted(names))} }};" for version, names in mine.items()
-                    if version)
-        script.write_text("\n".join(versions) or "{ global: *; };", encoding="ascii")
-        source = "".join(f"long {name}(void) {{ return {0 if name.startswith('__') else NO_DEVICE}; }}\n"
-                         for name in sorted(set().union(*mine.values())))
-        run("gcc", "-shared", "-fPIC", "-w", "-fno-builtin", "-x", "c", "-", "-o", folder / library,
-            f"-Wl,-soname,{library}", f"-Wl,--version-script={script}", input=source, stdin=None)
-    script.unlink()
 
 
 def build_ggml(python, folder):
@@ -93,7 +61,8 @@ def attempt(what, make, *arguments):
 
 def python_with_rivals():
     """The environment is made once for each list of requirements; `complete` is written last."""
-    lists = b"".join((BENCH / name).read_bytes() for name in (*LISTS, "ggml_attention.c", "rival_environment.py"))
+    files = (*LISTS, "ggml_attention.c", "rival_environment.py", STAND_INS)
+    lists = b"".join((BENCH / name).read_bytes() for name in files)
     cache = pathlib.Path(os.environ.get("XDG_CACHE_HOME") or pathlib.Path.home() / ".cache")
     folder = cache / "regard-dev" / hashlib.sha256(lists).hexdigest()[:16]
     python = folder / "bin" / "python"
@@ -105,7 +74,7 @@ def python_with_rivals():
     run(*install, BENCH / LISTS[0])
     attempt("PyTorch and ONNX Runtime, 550 MB from PyPI", run, *install, BENCH / LISTS[1])
     for libraries in folder.glob("lib/python*/site-packages/torch/lib"):
-        attempt("stand-ins for NVIDIA's libraries", stand_in_for_nvidia, libraries)
+        attempt("stand-ins for NVIDIA's libraries", run, "/usr/bin/python3", STAND_INS, libraries)
     attempt("ggml, built here in some minutes", build_ggml, python, folder)
     (folder / "complete").touch()
     return python
