@@ -2,13 +2,14 @@
 //
 // Tiles of one to four rows, whose time is that of reading keys and values: decoding.
 //
-//   rows × 4 vectors, a chain of products each:  scores    lanes are keys, both panels of the block at once
-//                                                context   lanes are columns of two value panels
+//   rows × 2 to 4 vectors, a chain of products each:  scores    lanes are keys
+//                                                     context   lanes are columns
 //
 // Keys and values are read as they are stored (StoredPanels, table.h) and widened in registers; rows of keys that are
-// not packed are transposed there, sixteen (as many as a vector holds) at a time. While a block is read, the same place
-// of the next one is fetched, in the order of the walk, so that memory is never idle. The chains are those of tile.h:
-// which of the two computes an element moves no bit. Read next: attention_tile.cpp.
+// not packed are transposed there, sixteen (as many as a vector holds) at a time. Panels are read in the order of their
+// addresses, a line of 32 numbers a step. While a block is read, the same place of the next one is fetched, and before
+// it, where its pages begin, so that memory is never idle. The chains are those of tile.h: which of the two computes an
+// element moves no bit. Read next: attention_tile.cpp.
 #pragma once
 
 #include "simd_convert.h"
@@ -34,6 +35,24 @@ inline constexpr int kFewVectors = 4;
 template <int Rows>
 inline constexpr int kFewVectors = Rows <= 2 ? 4 : 2;
 #endif
+
+// Of packed panels: a line, so that one address follows the other. Bytes take more steps to widen and need four vectors
+// to keep the multipliers busy.
+template <class T, class S, int Rows>
+inline constexpr int kPackedVectors =
+    sizeof(S) == 1 ? kFewVectors<Rows> : static_cast<int>(smaller(kFewVectors<Rows>, kPanel / kWidth<T>));
+
+// Fetches the first lines of every page of 4 KiB that begins there: the processor goes on with the rest of a page by
+// itself, but does not begin one.
+REGARD_INLINE void fetch_pages(const void* from, Index bytes) {
+  constexpr std::uintptr_t kPage = 4096, kLine = 64;
+  const auto begin = reinterpret_cast<std::uintptr_t>(from);
+  const std::uintptr_t end = begin + static_cast<std::uintptr_t>(bytes);
+  for (std::uintptr_t page = (begin + kPage - 1) / kPage * kPage; page < end; page += kPage) {
+    __builtin_prefetch(reinterpret_cast<const void*>(page));
+    __builtin_prefetch(reinterpret_cast<const void*>(page + kLine));
+  }
+}
 
 // Types whose vectors are widened two at a time, as even and odd numbers. Vectors 2n and 2n + 1 of a tile lie side by
 // side and hold those until join_even_and_odd puts them in order.
@@ -121,8 +140,11 @@ REGARD_INLINE void multiply_few(Index depth, const T* a, const FewColumns<S, Vec
 // The scores of the rows, as score_tile computes them.
 template <class T, class S, int Rows, class Words>
 void few_scores(const ScoreBlock<T>& block, const LaneRange& range) {
-  constexpr int kVectors = kFewVectors<Rows>;
+  constexpr int kVectors = kPackedVectors<T, S, Rows>;
   const StoredPanels& keys = *block.stored_keys;
+  for (const void* next : keys.next) {
+    if (next) fetch_pages(next, block.depth * kPanel * static_cast<Index>(sizeof(S)));
+  }
   for (Index lane = 0; lane < kBlockKeys; lane += kVectors * kWidth<T>) {
     if (range.end <= lane || range.begin >= lane + kVectors * kWidth<T>) continue;
     FewColumns<S, kVectors> columns{.step = kPanel, .at = {}, .next = {}, .scales = {}};
@@ -152,35 +174,31 @@ void few_scores(const ScoreBlock<T>& block, const LaneRange& range) {
   }
 }
 
-// `Vectors` vectors of context from `column` on, as value_tile computes them; false, and nothing is written, where one
-// is not finite and that may be the fault of a value of no weight.
+// tile[r] += the products of the weights with `Vectors` vectors of values from `column` on, over a panel's keys that
+// some row sees.
 template <class T, class S, int Rows, int Vectors, class Words>
-bool few_columns(const AttentionBlock<T>& block, const LaneRange& range, const T* alpha, Index column) {
+REGARD_INLINE void add_values(const AttentionBlock<T>& block, const LaneRange& range, Index panel, Index column,
+                              Vec<T> (&tile)[Rows][Vectors]) {
   const StoredPanels& values = *block.stored_values;
   const Index step = values.row_stride ? values.row_stride : kPanel;
-  const Index next_panel = values.row_stride ? kPanel : kPanel * kPanel;  // of columns
-  Vec<T> tile[Rows][Vectors]{};
-  for (Index panel = 0; panel < kBlockPanels; ++panel) {
-    // Whole words from the first on: a key that no row sees has a weight of zero.
-    const Index begin = larger(range.begin - panel * kPanel, 0) / Words::kPerWord * Words::kPerWord;
-    const Index end = smaller(range.end - panel * kPanel, kPanel);
-    if (begin >= end) continue;
-    FewColumns<S, Vectors> columns{.step = step, .at = {}, .next = {}, .scales = {}};
-    for (int v = 0; v < Vectors; ++v) {
-      const Index at = column + v * kWidth<T>;
-      columns.point(v, values, panel, at / kPanel * next_panel + begin * step + at % kPanel, begin);
-    }
-    multiply_few<T, S, Rows, Vectors, 1, kBlockKeys, false, Words>(
-        end - begin, block.score.scores + (panel * kPanel + begin) / Words::kPerWord, columns, tile);
+  const Index next_line = values.row_stride ? kPanel : kPanel * kPanel;  // 32 columns further
+  // Whole words from the first on: a key that no row sees has a weight of zero.
+  const Index begin = larger(range.begin - panel * kPanel, 0) / Words::kPerWord * Words::kPerWord;
+  const Index end = smaller(range.end - panel * kPanel, kPanel);
+  if (begin >= end) return;
+  FewColumns<S, Vectors> columns{.step = step, .at = {}, .next = {}, .scales = {}};
+  for (int v = 0; v < Vectors; ++v) {
+    const Index at = column + v * kWidth<T>;
+    columns.point(v, values, panel, at / kPanel * next_line + begin * step + at % kPanel, begin);
   }
-  join_even_and_odd<S, Words>(tile, Rows, Vectors);
-  if (values.row_stride) {
-    Vec<T> poison{};
-    for (int r = 0; r < Rows && r < block.score.num_rows; ++r) {
-      for (int v = 0; v < Vectors; ++v) poison += tile[r][v] * static_cast<T>(0);  // NaN exactly when it is not finite
-    }
-    if (any<T>(poison != poison)) return false;
-  }
+  multiply_few<T, S, Rows, Vectors, 1, kBlockKeys, false, Words>(
+      end - begin, block.score.scores + (panel * kPanel + begin) / Words::kPerWord, columns, tile);
+}
+
+// O = α·O + tile for the columns from `column` on.
+template <class T, int Rows, int Vectors>
+REGARD_INLINE void add_to_context(const AttentionBlock<T>& block, const T* alpha, Index column,
+                                  const Vec<T> (&tile)[Rows][Vectors]) {
 #pragma GCC unroll 4
   for (int r = 0; r < Rows; ++r) {
     T* to = block.state.accumulator + r * block.padded_columns + column;
@@ -190,6 +208,58 @@ bool few_columns(const AttentionBlock<T>& block, const LaneRange& range, const T
       store(to + v * kWidth<T>, fma(factor, load(to + v * kWidth<T>), tile[r][v]));
     }
   }
+}
+
+// The context of packed panels, as value_tile computes it: all columns of a panel before the next panel.
+template <class T, class S, int Rows, int Vectors, class Words>
+void few_packed_columns(const AttentionBlock<T>& block, const LaneRange& range, const T* alpha, Index first,
+                        Index last) {
+  constexpr Index kMost = 256;  // columns whose sums lie in the first cache at a time
+  alignas(64) T sums[Rows * kMost];
+  Vec<T> tile[Rows][Vectors];
+  const auto load_tile = [&](const T* from) {
+    for (int r = 0; r < Rows; ++r) {
+      for (int v = 0; v < Vectors; ++v) tile[r][v] = load(from + r * kMost + v * kWidth<T>);
+    }
+  };
+  for (Index strip = first; strip < last; strip += kMost) {
+    const Index end = smaller(strip + kMost, last);
+    std::memset(sums, 0, sizeof sums);
+    for (Index panel = 0; panel < kBlockPanels; ++panel) {
+      if (const S* next = static_cast<const S*>(block.stored_values->next[panel]))
+        fetch_pages(next + strip * kPanel, (end - strip) * kPanel * static_cast<Index>(sizeof(S)));
+      for (Index column = strip; column < end; column += Vectors * kWidth<T>) {
+        T* const to = sums + (column - strip);
+        load_tile(to);
+        add_values<T, S, Rows, Vectors, Words>(block, range, panel, column, tile);
+        for (int r = 0; r < Rows; ++r) {
+          for (int v = 0; v < Vectors; ++v) store(to + r * kMost + v * kWidth<T>, tile[r][v]);
+        }
+      }
+    }
+    for (Index column = strip; column < end; column += Vectors * kWidth<T>) {
+      load_tile(sums + (column - strip));
+      join_even_and_odd<S, Words>(tile, Rows, Vectors);
+      add_to_context<T, Rows, Vectors>(block, alpha, column, tile);
+    }
+  }
+}
+
+// `Vectors` vectors of context from `column` on, of values that lie in rows; false, and nothing is written, where one
+// is not finite and that may be the fault of a value of no weight.
+template <class T, class S, int Rows, int Vectors, class Words>
+bool few_columns(const AttentionBlock<T>& block, const LaneRange& range, const T* alpha, Index column) {
+  Vec<T> tile[Rows][Vectors]{};
+  for (Index panel = 0; panel < kBlockPanels; ++panel) {
+    add_values<T, S, Rows, Vectors, Words>(block, range, panel, column, tile);
+  }
+  join_even_and_odd<S, Words>(tile, Rows, Vectors);
+  Vec<T> poison{};
+  for (int r = 0; r < Rows && r < block.score.num_rows; ++r) {
+    for (int v = 0; v < Vectors; ++v) poison += tile[r][v] * static_cast<T>(0);  // NaN exactly when it is not finite
+  }
+  if (any<T>(poison != poison)) return false;
+  add_to_context<T, Rows, Vectors>(block, alpha, column, tile);
   return true;
 }
 
@@ -223,6 +293,15 @@ void few_columns_by_row(const AttentionBlock<T>& block, const std::uint64_t* con
 template <class T, class S, int Rows, class Words>
 void few_context(const AttentionBlock<T>& block, const LaneRange& range, const std::uint64_t* contributes,
                  const T* alpha) {
+  if (block.stored_values->row_stride == 0) {
+    constexpr int kPacked = kPackedVectors<T, S, Rows>;
+    constexpr Index kColumns = larger(kPacked * kWidth<T>, kPanel);
+    const Index whole = block.padded_columns / kColumns * kColumns;
+    few_packed_columns<T, S, Rows, kPacked, Words>(block, range, alpha, 0, whole);
+    if constexpr (kColumns > kPanel)
+      few_packed_columns<T, S, Rows, kPacked / 2, Words>(block, range, alpha, whole, block.padded_columns);
+    return;
+  }
   constexpr int kVectors = kFewVectors<Rows>;
   constexpr int kRest = kPanel / kWidth<T> < kVectors ? static_cast<int>(kPanel / kWidth<T>) : kVectors;
   Index column = 0;
