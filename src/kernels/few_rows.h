@@ -36,6 +36,15 @@ template <int Rows>
 inline constexpr int kFewVectors = Rows <= 2 ? 4 : 2;
 #endif
 
+// Of values that lie in rows: 128 floats of avx512 at once, so that a row of a usual head is read from end to end.
+#if defined(REGARD_ISA_avx512)
+template <int Rows>
+inline constexpr int kRowVectors = Rows <= 2 ? 8 : 4;
+#else
+template <int Rows>
+inline constexpr int kRowVectors = kFewVectors<Rows>;
+#endif
+
 // Of packed panels: a line, so that one address follows the other. Bytes take more steps to widen and need four vectors
 // to keep the multipliers busy.
 template <class T, class S, int Rows>
@@ -93,6 +102,11 @@ struct FewColumns {
   }
 };
 
+template <int N>
+struct Count {
+  static constexpr int value = N;
+};
+
 // tile[r] += Σ_k a[k · StepK + r · StepR] · columns[k]: the chains of multiply() in tile.h. depth counts numbers:
 // steps, of which a word of pairs takes two, the last one perhaps alone.
 template <class T, class S, int Rows, int Vectors, Index StepK, Index StepR, bool ScaledLanes, class Words>
@@ -105,14 +119,14 @@ REGARD_INLINE void multiply_few(Index depth, const T* a, const FewColumns<S, Vec
   constexpr Index kVectorsPerFetch = larger(smaller(kLine, kPanel) / kWidth<T>, 1);
   Vec<T> scales[Vectors]{};
   if constexpr (kScaled && ScaledLanes) {
-#pragma GCC unroll 4
+#pragma GCC unroll 8
     for (int v = 0; v < Vectors; ++v) scales[v] = load(columns.scales[v]);
   }
 #pragma GCC unroll 2
   for (Index k = 0; k < (depth + kSteps - 1) / kSteps; ++k) {
     const Index offset = k * kSteps * columns.step;
     Vec<T> column[Vectors];
-#pragma GCC unroll 4
+#pragma GCC unroll 8
     for (int v = 0; v < Vectors; ++v) {
       if constexpr (kSteps > 1) {
         const S* const first = columns.at[v] + offset;
@@ -128,10 +142,10 @@ REGARD_INLINE void multiply_few(Index depth, const T* a, const FewColumns<S, Vec
         if constexpr (kSteps > 1) __builtin_prefetch(columns.next[v] + offset + columns.step, 0, 2);
       }
     }
-#pragma GCC unroll 4
+#pragma GCC unroll 8
     for (int r = 0; r < Rows; ++r) {
       const Vec<T> factor = broadcast(a[k * StepK + r * StepR]);
-#pragma GCC unroll 4
+#pragma GCC unroll 8
       for (int v = 0; v < Vectors; ++v) tile[r][v] = Words::multiply_add(factor, column[v], tile[r][v]);
     }
   }
@@ -203,7 +217,7 @@ REGARD_INLINE void add_to_context(const AttentionBlock<T>& block, const T* alpha
   for (int r = 0; r < Rows; ++r) {
     T* to = block.state.accumulator + r * block.padded_columns + column;
     const Vec<T> factor = broadcast(alpha[r]);
-#pragma GCC unroll 4
+#pragma GCC unroll 8
     for (int v = 0; v < Vectors; ++v) {
       store(to + v * kWidth<T>, fma(factor, load(to + v * kWidth<T>), tile[r][v]));
     }
@@ -302,20 +316,41 @@ void few_context(const AttentionBlock<T>& block, const LaneRange& range, const s
       few_packed_columns<T, S, Rows, kPacked / 2, Words>(block, range, alpha, whole, block.padded_columns);
     return;
   }
-  constexpr int kVectors = kFewVectors<Rows>;
-  constexpr int kRest = kPanel / kWidth<T> < kVectors ? static_cast<int>(kPanel / kWidth<T>) : kVectors;
+  const StoredPanels& values = *block.stored_values;
+  for (const void* next : values.next) {
+    if (next && values.row_stride == block.padded_columns)
+      fetch_pages(next, kPanel * block.padded_columns * static_cast<Index>(sizeof(S)));
+  }
   Index column = 0;
-  for (; column + kVectors * kWidth<T> <= block.padded_columns; column += kVectors * kWidth<T>) {
-    if (!few_columns<T, S, Rows, kVectors, Words>(block, range, alpha, column)) {
-      few_columns_by_row<T, S, kVectors, Words>(block, contributes, alpha, column);
+  const auto take = [&](auto vectors) {
+    constexpr int kVectors = decltype(vectors)::value;
+    for (; column + kVectors * kWidth<T> <= block.padded_columns; column += kVectors * kWidth<T>) {
+      if (!few_columns<T, S, Rows, kVectors, Words>(block, range, alpha, column))
+        few_columns_by_row<T, S, kVectors, Words>(block, contributes, alpha, column);
     }
-  }
-  for (; column < block.padded_columns; column += kRest * kWidth<T>) {
-    if (!few_columns<T, S, Rows, kRest, Words>(block, range, alpha, column)) {
-      few_columns_by_row<T, S, kRest, Words>(block, contributes, alpha, column);
-    }
-  }
+  };
+  // As much of a row as the registers hold, then less.
+  if constexpr (kRowVectors<Rows> > kFewVectors<Rows>) take(Count<kRowVectors<Rows>>{});
+  take(Count<kFewVectors<Rows>>{});
+  if constexpr (kPanel / kWidth<T> < kFewVectors<Rows>) take(Count<static_cast<int>(kPanel / kWidth<T>)>{});
 }
+
+// Fetches rows of `width` elements line by line, one row after the other, however far apart they lie.
+template <class S>
+struct LineFetch {
+  const S* at;
+  Index done;  // of the row
+  Index width;
+  Index stride;
+
+  void line() {
+    __builtin_prefetch(at + done, 0, 2);
+    done += 64 / static_cast<Index>(sizeof(S));
+    if (done < width) return;
+    done = 0;
+    at += stride;
+  }
+};
 
 // sums[r] += query[r] · keys, for one word of as many keys as there are lanes.
 template <class T, int Rows, class Words>
@@ -333,6 +368,8 @@ void few_row_scores(const ScoreBlock<T>& block, const LaneRange& range) {
   for (Index lane = 0; lane < kBlockKeys; lane += kWidth<T>) {
     if (range.end <= lane || range.begin >= lane + kWidth<T>) continue;
     const Index count = smaller(kWidth<T>, block.num_keys - lane);
+    LineFetch<S> fetch{.at = next + lane * keys.row_stride, .done = 0, .width = block.depth, .stride = keys.row_stride};
+    if (keys.row_stride == block.depth) fetch_pages(fetch.at, kWidth<T> * block.depth * static_cast<Index>(sizeof(S)));
     for (Index done = 0; done < block.depth; done += kDepthSegment) {
       const Index end = smaller(block.depth, done + kDepthSegment);
       Vec<T> sums[Rows]{};
@@ -352,7 +389,7 @@ void few_row_scores(const ScoreBlock<T>& block, const LaneRange& range) {
               square[i] = load_stored<T>(first + at);
             }
           }
-          if (d % (64 / static_cast<Index>(sizeof(S))) == 0) __builtin_prefetch(next + at, 0, 2);
+          if (d % (64 / static_cast<Index>(sizeof(S))) == 0) fetch.line();
         }
         transpose<T>(square);
 #pragma GCC unroll 16
