@@ -386,6 +386,7 @@ void attention_partials(const std::type_identity_t<InputView<T, 4>>& query,
   const auto r = internal::resolve(call, options);
   if (!options.sinks.empty())
     internal::refuse(call.name, "sinks are given; expected none (attention_merge takes them)");
+  if (options.dropout != 0) internal::refuse(call.name, "dropout is given; expected none");
   if (!options.query_starts.empty()) {
     internal::refuse(call.name, "query_starts is given; expected one call per packed sequence");
   }

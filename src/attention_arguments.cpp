@@ -316,6 +316,13 @@ void resolve_numbers(const AttentionCall<T>& call, const AttentionOptions<T>& op
   }
   r.scale =
       options.scale ? narrow("scale", *options.scale) : static_cast<T>(1 / std::sqrt(static_cast<double>(r.depth)));
+  const double rate = options.dropout;
+  if (!(rate >= 0 && rate <= 1)) {
+    refuse(call.name, "dropout is " + number_text(rate) + "; expected 0 to 1");
+  }
+  r.dropout_threshold = static_cast<std::uint64_t>(std::nearbyint(rate * 0x1p32));
+  r.dropout_factor = rate < 1 ? static_cast<T>(1 / (1 - rate)) : 0;
+  r.dropout_seed = options.dropout_seed;
   const auto is_bf16 = [](const InputView<T, 4>& view) { return view.type == ElementType::bfloat16; };
   r.key_pairs = kernels::active().bf16_dot && is_bf16(r.query) && is_bf16(r.key);
   r.value_pairs = r.key_pairs && call.has_value && is_bf16(r.value) && !options.float_weights;

@@ -42,6 +42,9 @@ struct ResolvedAttention {
   std::span<const T> sinks;
   T soft_cap;  // 0: off
   T scale;
+  std::uint64_t dropout_threshold;  // of 2³²: words below it are dropped; 0: no dropout
+  T dropout_factor;                 // of the weights that are kept
+  std::uint64_t dropout_seed;
   // Multiplied as pairs of bf16 numbers (kernels::PairKernels), not as T: query and key; weights and value, too.
   bool key_pairs, value_pairs;
 

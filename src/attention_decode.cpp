@@ -142,6 +142,7 @@ void attention_decode(const InputView<ComputeType<T>, 4>& query, const KvCache<K
   if (!options.key_lengths.empty()) refuse(kName, "key_lengths is given; expected none: the cache has them");
   if (!options.query_starts.empty() || !options.key_starts.empty())
     refuse(kName, "query_starts or key_starts is given; expected none: each sequence of the cache is one of its own");
+  if (options.dropout != 0) refuse(kName, "dropout is given; expected none");
   if (!outputs.weights.absent()) refuse(kName, "weights is given; expected none");
   std::vector<Index> lengths;
   Index longest = 0;

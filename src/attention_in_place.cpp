@@ -8,6 +8,7 @@
 #include <cstdlib>
 
 #include "decoder.h"
+#include "dropout.h"
 
 namespace regard {
 inline namespace v0 {
@@ -60,7 +61,8 @@ template <class T>
 bool fits_in_place(const ResolvedAttention<T>& r) {
   constexpr Index kDepthStep = 32;  // the numbers of two bytes in the widest vector
   const auto in_rows = [](const InputView<T, 4>& view) { return view.strides[3] == 1 && view.strides[2] != 0; };
-  if (r.num_key_heads == 0 || r.depth % kDepthStep != 0 || r.columns % kernels::kPanel != 0) return false;
+  if (r.num_key_heads == 0 || has_dropout(r) || r.depth % kDepthStep != 0 || r.columns % kernels::kPanel != 0)
+    return false;
   if (!in_rows(r.key) || !in_rows(r.value)) return false;
   const Index group = r.num_heads / r.num_key_heads;
   return std::all_of(r.sequences.begin(), r.sequences.end(),

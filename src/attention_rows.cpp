@@ -7,6 +7,7 @@
 #include <limits>
 
 #include "attention_statistics.h"
+#include "dropout.h"
 #include "number_rows.h"
 
 namespace regard {
@@ -66,6 +67,7 @@ RowScratch<T> RowScratchLayout<T>::place(std::byte* memory, Index* end) const {
   s.gathered = take(number, kRows * r_.depth);
   s.scores = take(number, kRows * kBlockKeys);
   s.bias = take(number, has_bias(r_) ? kRows * kBlockKeys : 0);
+  s.dropout = take(number, has_dropout(r_) ? kRows * kBlockKeys : 0);
   s.visible = take(static_cast<std::int32_t*>(nullptr), has_dense_visibility(r_) ? kRows * kBlockKeys : 0);
   s.key_panels = take(number, widened_ ? kBlockKeys * r_.depth : 0);
   s.value_panels = take(number, widened_ ? kBlockKeys * padded_columns_ : 0);
@@ -209,6 +211,7 @@ void walk_chunks(const RowTask<T>& task, const ChunkRange& chunks, Sums sums, co
   block.score = start_rows(task);
   block.padded_columns = s.padded_columns;
   block.state = s.chunk;
+  block.dropout = has_dropout(task.r) ? s.dropout : nullptr;
   block.value_scale = sums == Sums::plain ? static_cast<T>(1) : static_cast<T>(kAttentionSumScale);
   const Interval& all = s.visible_rows->all;
   const bool statistics = task.num_best > 0 && sums == Sums::plain;
@@ -245,6 +248,7 @@ void walk_chunks(const RowTask<T>& task, const ChunkRange& chunks, Sums sums, co
         T* const room = s.value_panels + (task.packed.widened() ? i * kPanel * s.padded_columns : 0);
         block.value_panels[i] = there ? task.packed.value_panel(task.unit, panel, room) : nullptr;
       }
+      if (block.dropout) fill_dropout_tile(task.r, task.sequence, task.rows, key, s.dropout);
       attend_block(task.r, block);
     }
     kernel.finish_chunk(task.rows.num_rows, block.state);

@@ -22,6 +22,7 @@ struct RowScratch {
   T* gathered;            // [kRows][D], when rows of several heads make a task
   T* scores;              // [kRows][kBlockKeys]
   T* bias;                // [kRows][kBlockKeys], when there is a bias
+  T* dropout;             // [kRows][kBlockKeys], with dropout
   std::int32_t* visible;  // [kRows][kBlockKeys], when there is a mask
   T* key_panels;          // [kBlockPanels][D][kPanel], when a cache's panels are widened
   T* value_panels;        // [kBlockPanels][padded columns][kPanel], likewise

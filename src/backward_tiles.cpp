@@ -5,6 +5,8 @@
 
 #include <algorithm>
 
+#include "dropout.h"
+
 namespace regard {
 inline namespace v0 {
 namespace internal {
@@ -52,6 +54,7 @@ Index BackwardTiles<T>::place(std::byte* memory, Index max_keys) {
   take(delta_, kRows);
   take(grad_scores_, kRows * kBlockKeys);
   take(capped_, r.soft_cap != 0 ? kRows * kBlockKeys : 0);
+  take(dropout_, has_dropout(r) ? kRows * kBlockKeys : 0);
   if (memory) scratch_ = layout_.at(memory + used);
   return used + layout_.bytes();
 }
@@ -131,6 +134,10 @@ bool BackwardTiles<T>::take_block(Index key) {
     block_.capped = capped_;
   }
   score_block(r, score_);
+  if (has_dropout(r)) {
+    fill_dropout_tile(r, sequence(), task_->rows, key, dropout_);
+    block_.dropout = dropout_;
+  }
   block_.first_key = key;
   block_.num_keys = score_.num_keys;
   block_.finite = rows_finite_;

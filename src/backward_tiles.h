@@ -79,6 +79,7 @@ class BackwardTiles final : public KeyPanels<T> {
   T* delta_;              // [kRows]
   T* grad_scores_;        // [kRows][kBlockKeys]
   T* capped_;             // likewise, with a soft cap
+  T* dropout_;            // likewise, with dropout
   bool rows_finite_ = false;
   Index first_panel_ = 0;
   Unit unit_{};

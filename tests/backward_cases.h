@@ -59,4 +59,20 @@ struct BackwardCase {
   }
 };
 
+// Reports the first few numbers that are further off than their error allows.
+template <class T, int Rank>
+void expect_gradient(const char* name, const Array<T, Rank>& got, const reference::Gradient<T>& expected) {
+  const std::vector<T> x = got.values();
+  ASSERT_EQ(x.size(), expected.value.size());
+  int faults = 0;
+  for (std::size_t n = 0; n < x.size(); ++n) {
+    // A sum that may overflow on its way may be anything.
+    if (!(expected.size[n] < std::numeric_limits<T>::max() / 16) && expected.size[n] == expected.size[n]) continue;
+    if (!agrees<T>(x[n], expected.value[n], expected.error[n]) && ++faults < 6) {
+      ADD_FAILURE() << name << ", element " << n << " of " << x.size() << ": " << x[n] << ", expected "
+                    << expected.value[n] << ", allowed " << expected.error[n];
+    }
+  }
+}
+
 }  // namespace regard

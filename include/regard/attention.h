@@ -20,6 +20,7 @@
 #pragma once
 
 #include <array>
+#include <cstdint>
 #include <optional>
 #include <span>
 #include <type_traits>
@@ -77,7 +78,11 @@ struct AttentionOptions {
   std::span<const T> sinks{};         // (H): a score that joins row_max and row_sum and takes no value; −∞ = none
   std::optional<double> soft_cap{};   // c · tanh(x / c), c > 0
   std::optional<double> scale{};      // default 1 / √D; any finite number
-  bool float_weights = false;         // weights are not rounded to bfloat16 for their product with value
+  // Each weight is dropped, with this probability from 0 to 1, or divided by 1 − dropout, in context alone: row_max,
+  // row_sum, lse, weights and statistics are those without. Which, depends on seed, b, h, i and j and nothing else.
+  double dropout = 0;
+  std::uint64_t dropout_seed = 0;
+  bool float_weights = false;  // weights are not rounded to bfloat16 for their product with value
 };
 
 // What is written. Only context is required. An output must not overlap an input or another output.

@@ -236,7 +236,7 @@ void attend_rows(const AttentionBlock<T>& block) {
   std::uint64_t contributes[kRows];
   const Index num_rows = block.score.num_rows;
   const bool plain = is_plain(block.score);
-  const bool scaled = block.value_scale != 1;
+  const bool scaled = block.value_scale != 1 || block.dropout;
   for (Index first = 0, g = 0; first < num_rows; first += kTileRows, ++g) {
     const Index end = smaller(first + kTileRows, num_rows);
     ranges[g] = score_group<T, KeyWords>(block.score, plain, first, end - first);
@@ -255,6 +255,7 @@ void attend_rows(const AttentionBlock<T>& block) {
   }
   if (scaled) {
     for (Index i = 0; i < num_rows * kBlockKeys; ++i) block.score.scores[i] *= block.value_scale;
+    for (Index i = 0; i < num_rows * kBlockKeys && block.dropout; ++i) block.score.scores[i] *= block.dropout[i];
     join_rows<T, ValueWords>(block.score.scores, num_rows);
   }
   if (block.stored_values) {

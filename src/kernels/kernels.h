@@ -60,6 +60,10 @@ void linear_pairs(Index num_rows, Index num_columns, Index depth, const float* p
                   const float* bias, Activation activation, float* output, Index output_stride);
 void narrow(const float* from, Bfloat16* to, Index count);
 
+// dropout.cpp
+template <class T>
+void dropout_row(const DropoutRow<T>& row, T* to);
+
 // elementwise.cpp
 template <class T>
 void exp_elements(const T* x, T* y, Index count);

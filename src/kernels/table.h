@@ -130,6 +130,7 @@ struct AttentionBlock {
   Index padded_columns;               // Dv rounded up to kPanel
   bool values_finite;                 // false: some value of the block is NaN or ±∞
   T value_scale;                      // 1; a smaller power of two when the caller repeats rows whose sums overflowed
+  const T* dropout;                   // [kRows][kBlockKeys]: what p is multiplied by for values; nullptr: 1
   ChunkState<T> state;
   const RowStatistics<T>* statistics;  // nullptr: none
 };
@@ -156,6 +157,18 @@ struct FinishRows {
   T* out_row_sum;      // [num_rows], written
   T* out_lse;          // [num_rows], written; or nullptr
   T* out_sink_weight;  // [num_rows], written
+};
+
+// One row of 64 keys, for dropout: batch entry, query head, stored row and stored key are what its words depend on.
+template <class T>
+struct DropoutRow {
+  std::uint64_t seed;
+  std::uint32_t batch;
+  std::uint32_t head;
+  std::uint32_t query;
+  Index first_key;
+  std::uint64_t threshold;  // words of 32 bits below it are dropped
+  T factor;                 // what the others become
 };
 
 // What the rows of a task and the keys of one block add to each other's gradients. "By rows": packed by pack_values, so
@@ -223,6 +236,8 @@ struct Kernels {
   // columns; bias may be nullptr.
   void (*linear_tile)(Index num_rows, Index num_columns, Index depth, const T* packed_a, const T* panel_b,
                       const T* bias, Activation activation, T* output, Index output_stride);
+
+  void (*dropout_row)(const DropoutRow<T>&, T* factors);  // [kBlockKeys], written
 
   void (*exp)(const T*, T*, Index);  // x ≤ 0
   void (*tanh)(const T*, T*, Index);

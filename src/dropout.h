@@ -1,0 +1,36 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// Dropout of a tile of weights, forward and backward alike. Read next: kernels/dropout.cpp.
+#pragma once
+
+#include "visibility.h"
+
+namespace regard {
+inline namespace v0 {
+namespace internal {
+
+template <class T>
+bool has_dropout(const ResolvedAttention<T>& r) {
+  return r.dropout_threshold > 0;
+}
+
+// Writes what the weights are multiplied by, 0 or 1 / (1 − dropout), to tile[row][lane] for 64 keys from first_key on.
+template <class T>
+void fill_dropout_tile(const ResolvedAttention<T>& r, const Sequence& sequence, const TaskRows& of, Index first_key,
+                       T* tile) {
+  for (Index i = 0; i < of.num_rows; ++i) {
+    kernels::active().template of<T>().dropout_row(
+        {.seed = r.dropout_seed,
+         .batch = static_cast<std::uint32_t>(sequence.batch),
+         .head = static_cast<std::uint32_t>(of.head_of(i)),
+         .query = static_cast<std::uint32_t>(sequence.first_query + of.row_of(i)),
+         .first_key = sequence.first_key + first_key,
+         .threshold = r.dropout_threshold,
+         .factor = r.dropout_factor},
+        tile + i * kernels::kBlockKeys);
+  }
+}
+
+}  // namespace internal
+}  // namespace v0
+}  // namespace regard

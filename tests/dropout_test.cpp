@@ -1,0 +1,206 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// Dropout (docs/semantics.md, section 1): which weights are dropped is Philox4x32-10 of (seed, b, h, i, j), tested with
+// the published vectors and against a plain implementation here; context and gradients are those of the kept weights.
+// Read next: src/kernels/dropout.cpp, attention_backward_test.cpp.
+#include "backward_cases.h"
+
+namespace regard {
+namespace {
+
+using Words = std::array<std::uint32_t, 4>;
+
+// As in the paper: ten rounds, the key raised after each.
+Words philox(Words counter, std::uint64_t seed) {
+  std::uint32_t low = static_cast<std::uint32_t>(seed), high = static_cast<std::uint32_t>(seed >> 32);
+  for (int round = 0; round < 10; ++round) {
+    const std::uint64_t first = std::uint64_t{0xD2511F53} * counter[0], second = std::uint64_t{0xCD9E8D57} * counter[2];
+    counter = {static_cast<std::uint32_t>(second >> 32) ^ counter[1] ^ low, static_cast<std::uint32_t>(second),
+               static_cast<std::uint32_t>(first >> 32) ^ counter[3] ^ high, static_cast<std::uint32_t>(first)};
+    low += 0x9E3779B9;
+    high += 0xBB67AE85;
+  }
+  return counter;
+}
+
+double factor(double rate, std::uint64_t seed, Index b, Index h, Index i, Index j) {
+  const Words words = philox({static_cast<std::uint32_t>(j / 4), static_cast<std::uint32_t>(i),
+                              static_cast<std::uint32_t>(h), static_cast<std::uint32_t>(b)},
+                             seed);
+  return words[static_cast<std::size_t>(j % 4)] < std::nearbyint(rate * 0x1p32) ? 0 : 1 / (1 - rate);
+}
+
+TEST(Dropout, WordsAreThePublishedOnes) {
+  // Known answers of Random123's philox4x32-10.
+  EXPECT_EQ(philox({0, 0, 0, 0}, 0), (Words{0x6627e8d5, 0xe169c58d, 0xbc57ac4c, 0x9b00dbd8}));
+  constexpr std::uint32_t kOnes = 0xffffffff;
+  EXPECT_EQ(philox({kOnes, kOnes, kOnes, kOnes}, ~std::uint64_t{0}),
+            (Words{0x408f276d, 0x41c83b0e, 0xa20bc7c6, 0x6d5451fd}));
+  EXPECT_EQ(philox({0x243f6a88, 0x85a308d3, 0x13198a2e, 0x03707344}, 0x299f31d0a4093822),
+            (Words{0xd16cfe09, 0x94fdcceb, 0x5001e420, 0x24126ea1}));
+  on_every_instruction_set([&](const kernels::KernelTable& table) {
+    for (const Index first : {Index{0}, Index{1}, Index{6}, Index{64}, Index{4095}}) {
+      for (Index lane = 0; lane < kernels::kBlockKeys; ++lane) {
+        const Index j = first + lane;
+        const std::uint32_t word =
+            philox({static_cast<std::uint32_t>(j / 4), 7, 5, 3}, 0x123456789abcdef0)[static_cast<std::size_t>(j % 4)];
+        float factors[kernels::kBlockKeys];
+        for (const std::uint64_t threshold : {std::uint64_t{word}, std::uint64_t{word} + 1}) {
+          table.f32.dropout_row({.seed = 0x123456789abcdef0,
+                                 .batch = 3,
+                                 .head = 5,
+                                 .query = 7,
+                                 .first_key = first,
+                                 .threshold = threshold,
+                                 .factor = 2},
+                                factors);
+          EXPECT_EQ(factors[lane], threshold == word ? 2 : 0);
+        }
+      }
+    }
+  });
+}
+
+template <class T>
+class DropoutOf : public testing::Test {};
+using Types = testing::Types<float, double>;
+TYPED_TEST_SUITE(DropoutOf, Types);
+
+template <class T>
+AttentionCase<T> dropped_case(double rate) {
+  Random random(3);
+  AttentionCase<T> call;
+  call.query = normal_array<T, 4>(random, {2, 4, 70, 9});
+  call.key = normal_array<T, 4>(random, {2, 2, 150, 9});
+  call.value = normal_array<T, 4>(random, {2, 2, 150, 5});
+  call.options.causal = true;
+  call.options.query_offset = QueryAlignment::bottom_right;
+  call.options.dropout = rate;
+  call.options.dropout_seed = 0x0123456789abcdef;
+  return call;
+}
+
+// The reference's weights times the factors, and the contexts that they make.
+template <class T>
+reference::Attention<T> dropped_reference(const AttentionCase<T>& call, std::vector<reference::Wide<T>>& factors) {
+  using W = reference::Wide<T>;
+  auto expected = reference::attention<T>(call.query.view(), call.key.view(), call.value.view(), call.options);
+  std::fill(expected.context.begin(), expected.context.end(), W{0});
+  std::fill(expected.magnitude.begin(), expected.magnitude.end(), W{0});
+  factors.assign(expected.weights.size(), 0);
+  for (std::size_t at = 0; at < expected.weights.size(); ++at) {
+    const Index j = static_cast<Index>(at) % expected.S, r = static_cast<Index>(at) / expected.S;
+    const Index i = r % expected.L, h = r / expected.L % expected.H, b = r / expected.L / expected.H;
+    factors[at] = static_cast<W>(factor(call.options.dropout, call.options.dropout_seed, b, h, i, j));
+    for (Index c = 0; c < expected.Dv; ++c) {
+      const W x = expected.weights[at] * factors[at] * static_cast<W>(call.value.get({b, h / 2, j, c}));
+      expected.context[static_cast<std::size_t>(r * expected.Dv + c)] += x;
+      expected.magnitude[static_cast<std::size_t>(r * expected.Dv + c)] += std::abs(x);
+    }
+  }
+  return expected;
+}
+
+TYPED_TEST(DropoutOf, ContextIsThatOfTheKeptWeights) {
+  using T = TypeParam;
+  for (const double rate : {0.1, 0.5, 1.0}) {
+    const AttentionCase<T> call = dropped_case<T>(rate);
+    std::vector<reference::Wide<T>> factors;
+    const auto expected = rate < 1 ? dropped_reference(call, factors) : reference::Attention<T>{};
+    on_every_instruction_set([&](const kernels::KernelTable&) {
+      const AttentionArrays<T> got = run_attention<T>(call.query, call.key, call.value, call.options);
+      // row_max, row_sum, lse and weights are compared with those of no dropout.
+      const std::vector<T> context = got.context.values();
+      const bool matches = rate < 1 ? matches_reference(got, expected)
+                                    : std::all_of(context.begin(), context.end(), [](T x) { return x == 0; });
+      EXPECT_TRUE(matches);
+    });
+  }
+}
+
+TYPED_TEST(DropoutOf, ThreadsMoveNoBit) {
+  using T = TypeParam;
+  const BackwardCase<T> test(dropped_case<T>(0.3));
+  std::vector<std::uint64_t> forward, backward;
+  for (const int threads : {1, 2, 5}) {
+    Runtime runtime;
+    runtime.num_threads = threads;
+    const auto got = run_attention<T>(test.call.query, test.call.key, test.call.value, test.call.options, runtime);
+    GradientArrays<T> g = test.outputs();
+    test.run(g, runtime);
+    if (forward.empty()) forward = bits_of(got.context);
+    if (backward.empty()) backward = bits_of(g.key);
+    EXPECT_TRUE(same_bits(bits_of(got.context), forward));
+    EXPECT_TRUE(same_bits(bits_of(g.key), backward));
+  }
+}
+
+TYPED_TEST(DropoutOf, GradientsAreThoseOfTheKeptWeights) {
+  using T = TypeParam;
+  using W = reference::Wide<T>;
+  BackwardCase<T> test(dropped_case<T>(0.4));
+  const AttentionCase<T>& call = test.call;
+  std::vector<W> factors;
+  const auto expected = dropped_reference(call, factors);
+  const Index D = expected.D, Dv = expected.Dv, S = expected.S;
+  reference::AttentionBackward<T> g;
+  g.query.assign(static_cast<Index>(expected.weights.size()) / S * D);
+  g.key.assign(2 * 2 * S * D);
+  g.value.assign(2 * 2 * S * Dv);
+  for (Index r = 0; r < 2 * 4 * 70; ++r) {
+    const Index i = r % 70, h = r / 70 % 4, b = r / 70 / 4;
+    const W relative = 8 * expected.relative_bound(r);
+    W delta = -static_cast<W>(test.grad_lse.get({b, h, i})), delta_size = std::abs(delta);
+    for (Index c = 0; c < Dv; ++c) {
+      const W x = test.grad_context.get({b, h, i, c});
+      delta += x * expected.context[static_cast<std::size_t>(r * Dv + c)];
+      delta_size += std::abs(x) * expected.magnitude[static_cast<std::size_t>(r * Dv + c)];
+    }
+    for (Index j = 0; j < S; ++j) {
+      const W p = expected.weights[static_cast<std::size_t>(r * S + j)];
+      const W z = factors[static_cast<std::size_t>(r * S + j)];
+      W dp = 0, dp_size = 0;
+      for (Index c = 0; c < Dv; ++c) {
+        const W x = test.grad_context.get({b, h, i, c}), v = call.value.get({b, h / 2, j, c});
+        dp += z * x * v;
+        dp_size += std::abs(z * x * v);
+        g.value.add(((b * 2 + h / 2) * S + j) * Dv + c, p * z * x, std::abs(p * z * x), relative);
+      }
+      const W ds = p * (dp - delta) / 3, size = p * (dp_size + delta_size) / 3;
+      for (Index d = 0; d < D; ++d) {
+        const W q = call.query.get({b, h, i, d}), k = call.key.get({b, h / 2, j, d});
+        g.query.add(r * D + d, ds * k, size * std::abs(k), relative);
+        g.key.add(((b * 2 + h / 2) * S + j) * D + d, ds * q, size * std::abs(q), relative);
+      }
+    }
+  }
+  on_every_instruction_set([&](const kernels::KernelTable&) {
+    test.run_forward();
+    GradientArrays<T> got = test.outputs();
+    test.run(got);
+    expect_gradient("grad_query", got.query, g.query);
+    expect_gradient("grad_key", got.key, g.key);
+    expect_gradient("grad_value", got.value, g.value);
+  });
+}
+
+TEST(Dropout, IsRefusedWhereItCannotBe) {
+  BackwardCase<float> test(dropped_case<float>(0));
+  auto& call = test.call;
+  const auto message = [&](double rate) {
+    call.options.dropout = rate;
+    return refusal([&] { run_attention<float>(call.query, call.key, call.value, call.options); });
+  };
+  EXPECT_EQ(message(-0.5), "attention_forward: dropout is -0.5; expected 0 to 1");
+  EXPECT_EQ(message(1.5), "attention_forward: dropout is 1.5; expected 0 to 1");
+  EXPECT_EQ(message(std::nan("")), "attention_forward: dropout is nan; expected 0 to 1");
+  EXPECT_EQ(message(0), "accepted");
+  call.options.dropout = 0.5;
+  EXPECT_EQ(refusal([&] {
+              attention_partials<float>(call.query.view(), call.key.view(), call.value.view(), {}, call.options);
+            }),
+            "attention_partials: dropout is given; expected none");
+}
+
+}  // namespace
+}  // namespace regard
