@@ -13,8 +13,9 @@
 
 #include "attention_arguments.h"
 #include "elements.h"
+#include "regard/attention_backward.h"
 #include "regard/inspect.h"
-#include "regard/linear.h"
+#include "regard/linear_backward.h"
 #include "regard/plan.h"
 
 namespace regard {
@@ -220,6 +221,8 @@ AttentionOptions<T> options_of(const char* name, const regard_attention_options*
   if (o.has_soft_cap != 0) options.soft_cap = o.soft_cap;
   if (o.has_scale != 0) options.scale = o.scale;
   options.float_weights = o.float_weights != 0;
+  options.dropout = o.dropout;
+  options.dropout_seed = o.dropout_seed;
   return options;
 }
 
@@ -379,6 +382,40 @@ int32_t regard_attention_with_statistics(const regard_input* query, const regard
   });
 }
 
+int32_t regard_attention_backward(const regard_input* query, const regard_input* key, const regard_input* value,
+                                  const regard_attention_saved* saved, const regard_attention_gradients* gradients,
+                                  const regard_attention_options* options, const regard_runtime* runtime) {
+  return status_of([=] {
+    const char* name = "attention_backward";
+    with_compute_type_of(name, "query", query, [=]<class T>(T) {
+      const regard_attention_saved s = read_struct(name, "saved", saved);
+      const regard_attention_gradients g = read_struct(name, "gradients", gradients);
+      AttentionSaved<T> given;
+      given.context = numbers_of<T, 4>(name, "context", &s.context);
+      given.row_max = view_of<const T, 3>(name, "row_max", s.row_max);
+      given.row_sum = view_of<const T, 3>(name, "row_sum", s.row_sum);
+      given.grad_context = numbers_of<T, 4>(name, "grad_context", &s.grad_context);
+      given.grad_lse = view_of<const T, 3>(name, "grad_lse", s.grad_lse);
+      const regard_output& typed = is_given(g.grad_query) ? g.grad_query
+                                   : is_given(g.grad_key) ? g.grad_key
+                                                          : g.grad_value;
+      with_context_type<T>(typed, [&]<class G>(G) {
+        AttentionGradients<G> views;
+        views.grad_query = view_of<G, 4>(name, "grad_query", g.grad_query);
+        views.grad_key = view_of<G, 4>(name, "grad_key", g.grad_key);
+        views.grad_value = view_of<G, 4>(name, "grad_value", g.grad_value);
+        views.grad_bias = view_of<T, 4>(name, "grad_bias", g.grad_bias);
+        views.grad_sinks = view_of<T, 1>(name, "grad_sinks", g.grad_sinks);
+        run(name, runtime, [&](const Runtime& how) {
+          attention_backward<G>(numbers_of<T, 4>(name, "query", query), numbers_of<T, 4>(name, "key", key),
+                                numbers_of<T, 4>(name, "value", value), given, views, options_of<T>(name, options),
+                                how);
+        });
+      });
+    });
+  });
+}
+
 int32_t regard_attention_columns(const regard_input* query, const regard_input* key,
                                  const regard_columns_request* request, const regard_columns_outputs* outputs,
                                  const regard_attention_options* options, const regard_runtime* runtime) {
@@ -455,6 +492,28 @@ int32_t regard_linear_forward(const regard_input* input, const regard_input* par
         if (output != nullptr && output->dtype == REGARD_F32) return forward(float{});
       }
       forward(T{});
+    });
+  });
+}
+
+int32_t regard_linear_backward(const regard_input* input, const regard_input* parameters,
+                               const regard_input* grad_output, const regard_output* grad_input,
+                               const regard_output* grad_parameters, const regard_output* grad_bias,
+                               const regard_runtime* runtime) {
+  return status_of([=] {
+    const char* name = "linear_backward";
+    with_type_of(name, "grad_output", grad_output, [=]<class T>(T) {
+      const auto matrix = [=](const char* title, const regard_input* array) {
+        return array == nullptr ? TensorView<const T, 2>() : view_of<const T, 2>(name, title, *array);
+      };
+      LinearGradients<T> views;
+      if (grad_input != nullptr) views.grad_input = view_of<T, 2>(name, "grad_input", *grad_input);
+      if (grad_parameters != nullptr) views.grad_parameters = view_of<T, 2>(name, "grad_parameters", *grad_parameters);
+      if (grad_bias != nullptr) views.grad_bias = view_of<T, 1>(name, "grad_bias", *grad_bias);
+      run(name, runtime, [&](const Runtime& how) {
+        linear_backward<T>(matrix("input", input), matrix("parameters", parameters),
+                           required<const T, 2>(name, "grad_output", grad_output), views, how);
+      });
     });
   });
 }

@@ -101,6 +101,8 @@ typedef struct regard_attention_options {
   double soft_cap;
   double scale;
   int64_t float_weights; /* 1: weights are not rounded to bf16 for their product with value */
+  double dropout;        /* 0 to 1 */
+  uint64_t dropout_seed;
 } regard_attention_options;
 
 /* What is written: context always, the others where given. All of type T; context may have the type of query. */
@@ -113,6 +115,26 @@ typedef struct regard_attention_outputs {
   regard_output weights;      /* (B, H, L, S) */
   regard_output sink_weights; /* (B, H, L) */
 } regard_attention_outputs;
+
+/* What the forward pass wrote, and the gradients of what it wrote; all but grad_lse are needed. */
+typedef struct regard_attention_saved {
+  size_t struct_size;
+  regard_input context;      /* (B, H, L, Dv): f64, or f32, bf16 or f16 */
+  regard_input row_max;      /* T (B, H, L) */
+  regard_input row_sum;      /* T (B, H, L) */
+  regard_input grad_context; /* (B, H, L, Dv), as context */
+  regard_input grad_lse;     /* T (B, H, L) */
+} regard_attention_saved;
+
+/* What is written where given. The first three are of one type: T or the type of query. */
+typedef struct regard_attention_gradients {
+  size_t struct_size;
+  regard_output grad_query; /* (B, H, L, D) */
+  regard_output grad_key;   /* (B, Hkv, S, D) */
+  regard_output grad_value; /* (B, Hkv, S, Dv) */
+  regard_output grad_bias;  /* T, extents of (B, H, L, S) or 1: over an extent of 1 it is the sum */
+  regard_output grad_sinks; /* T (H) */
+} regard_attention_gradients;
 
 enum regard_weights_kind { REGARD_WEIGHTS = 0, REGARD_SCORES = 1 };
 
@@ -194,6 +216,13 @@ REGARD_EXPORT int32_t regard_attention_weights(const regard_input* query, const 
                                                const regard_weights_request* request, const regard_output* output,
                                                const regard_attention_options* options, const regard_runtime* runtime);
 
+/* The gradients of what regard_attention_forward wrote for the same arguments: attention_backward of
+ * attention_backward.h. */
+REGARD_EXPORT int32_t regard_attention_backward(const regard_input* query, const regard_input* key,
+                                                const regard_input* value, const regard_attention_saved* saved,
+                                                const regard_attention_gradients* gradients,
+                                                const regard_attention_options* options, const regard_runtime* runtime);
+
 /* regard_attention_forward and, in the same pass, the statistics of its rows: attention_with_statistics of inspect.h.
  */
 REGARD_EXPORT int32_t regard_attention_with_statistics(const regard_input* query, const regard_input* key,
@@ -214,6 +243,13 @@ REGARD_EXPORT int32_t regard_attention_columns(const regard_input* query, const 
 REGARD_EXPORT int32_t regard_linear_forward(const regard_input* input, const regard_input* parameters,
                                             const regard_input* bias, const regard_output* output,
                                             const regard_runtime* runtime);
+
+/* Gradients of that: grad_input (R, I), grad_parameters (I, O), grad_bias (O), each of them or NULL; grad_output (R,
+ * O). All f32, all f64, or all bf16. linear_backward of linear_backward.h. */
+REGARD_EXPORT int32_t regard_linear_backward(const regard_input* input, const regard_input* parameters,
+                                             const regard_input* grad_output, const regard_output* grad_input,
+                                             const regard_output* grad_parameters, const regard_output* grad_bias,
+                                             const regard_runtime* runtime);
 
 #ifdef __cplusplus
 }
