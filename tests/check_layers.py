@@ -5,6 +5,7 @@
     level 1  src                      include/regard, kernels/table.h, its own headers, the standard library, POSIX
     level 2  src/explain, src/model   include/regard, own headers; third party in .cpp only; src/model opens files: POSIX
     level 3  cli                      include/regard, own headers, CLI11, fmt, libpng, zlib
+    level 3  python                   include/regard, own headers, nanobind, Python.h, POSIX
     -        include/regard           include/regard and the standard library
     -        tests, bench             include/regard, kernels/table.h, own headers, headers of level 1 (machine.h, isa.h …),
                                       tests also those of cli with CLI11; their test libraries
@@ -63,6 +64,9 @@ def allowed(path, bracket, name):
         system = bracket == "<" and is_posix(name)
         generated = name == "commit.h"  # written by commit.cmake at each build
         return public or standard or system or own_folder(folder, name) or library in ("CLI", "fmt", "png.h", "zlib.h") or generated
+    if top == "python":
+        interpreter = bracket == "<" and (name in ("Python.h", "cxxabi.h") or library == "nanobind" or is_posix(name))
+        return public or standard or interpreter or own_folder(folder, name)
     if top in ("tests", "bench"):
         system = bracket == "<" and (is_posix(name) or name in INTRINSICS | {"xmmintrin.h", "stdlib.h"})
         system = system or (bracket == "<" and path.suffix == ".c" and name in C_STANDARD)
@@ -75,7 +79,7 @@ def allowed(path, bracket, name):
 
 
 def main():
-    files = [path for top in ("include", "src", "cli", "tests", "bench") for path in sorted((ROOT / top).rglob("*"))
+    files = [path for top in ("include", "src", "cli", "python", "tests", "bench") for path in sorted((ROOT / top).rglob("*"))
              if path.suffix in (".h", ".cpp", ".c") and "consumers" not in path.parts]
     faults = []
     for path in files:

@@ -1,0 +1,159 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// Arrays of Python, seen where they lie: NumPy, memoryview and array.array by the buffer protocol; PyTorch, JAX and all
+// others by DLPack; nothing is copied. And new arrays, of the same library as one that was given.
+//
+//     object ── buffer protocol, else __dlpack__ ──▶ Array ── view<T, Rank>() ──▶ TensorView<T, Rank>
+//                                                      │ holds the export, so that nobody frees or resizes the memory
+//
+// What cannot be seen in place (bytes in the other order, Python objects, memory of another device) is refused by name.
+// Read next: dlpack.h, arrays.cpp.
+#pragma once
+
+#include <Python.h>
+#include <nanobind/nanobind.h>
+#include <nanobind/stl/string.h>
+
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "regard/tensor.h"
+
+namespace regard::python {
+
+namespace nb = nanobind;
+
+// A type of numbers, as DLPack writes it.
+struct NumberType {
+  std::uint8_t code = 0;  // kInt …
+  std::uint8_t bits = 0;
+  friend bool operator==(const NumberType&, const NumberType&) = default;
+};
+inline constexpr std::uint8_t kInt = 0, kUnsigned = 1, kFloat = 2, kBfloat = 4, kComplex = 5, kBool = 6;
+
+template <class T>
+constexpr NumberType number_type() {
+  if constexpr (std::is_same_v<T, float>) return {kFloat, 32};
+  if constexpr (std::is_same_v<T, double>) return {kFloat, 64};
+  if constexpr (std::is_same_v<T, bfloat16>) return {kBfloat, 16};
+  if constexpr (std::is_same_v<T, float16>) return {kFloat, 16};
+  if constexpr (std::is_same_v<T, bool>) return {kBool, 8};
+  if constexpr (std::is_same_v<T, std::int8_t>) return {kInt, 8};
+  if constexpr (std::is_same_v<T, std::int32_t>) return {kInt, 32};
+  if constexpr (std::is_same_v<T, std::int64_t>) return {kInt, 64};
+}
+std::string type_text(NumberType type);  // "float32", "bool", "int64"
+// Of "float32", "float64", "bfloat16", "float16"; std::invalid_argument for other words.
+NumberType named_type(const char* operator_name, const char* name, const std::string& text);
+
+[[noreturn]] void refuse(const char* operator_name, const std::string& what);
+std::string shape_text(const Index* shape, int rank);
+
+enum class Access { read, write };
+
+class Array {
+ public:
+  static constexpr int kMostAxes = 8;
+
+  Array() = default;
+  Array(const char* operator_name, const char* name, nb::handle given, Access access = Access::read) : Array() {
+    borrow(operator_name, name, given, access);
+  }
+  ~Array() { release(); }
+  Array(const Array&) = delete;
+  Array& operator=(const Array&) = delete;
+
+  // Throws nb::python_error with TypeError for what is no array, with BufferError for a DLPack export that cannot be
+  // used, and std::invalid_argument for the rest.
+  void borrow(const char* operator_name, const char* name, nb::handle given, Access access);
+
+  bool given() const { return given_; }
+  NumberType type() const { return type_; }
+  int rank() const { return rank_; }
+  Index extent(int axis) const { return shape_[axis]; }
+
+  // Rank axes exactly; absent where nothing was given.
+  template <class T, int Rank>
+  TensorView<T, Rank> view(const char* operator_name, const char* name) const {
+    if (!given_) return {};
+    expect_type(operator_name, name, number_type<std::remove_const_t<T>>());
+    expect_rank(operator_name, name, Rank);
+    TensorView<T, Rank> view;
+    view.data = static_cast<T*>(data_);
+    for (int i = 0; i < Rank; ++i) set_axis(view, i, i);
+    return view;
+  }
+  // Fewer axes stand for the last ones, as NumPy broadcasts.
+  template <class T, int Rank>
+  TensorView<T, Rank> broadcast(const char* operator_name, const char* name) const {
+    if (!given_) return {};
+    expect_type(operator_name, name, number_type<std::remove_const_t<T>>());
+    if (rank_ > Rank) expect_rank(operator_name, name, Rank);
+    TensorView<T, Rank> view;
+    view.data = static_cast<T*>(data_);
+    view.shape.fill(1);
+    for (int i = 0; i < rank_; ++i) set_axis(view, Rank - rank_ + i, i);
+    return view;
+  }
+  // Numbers that are computed with as T, of whatever type they are.
+  template <class T, int Rank>
+  InputView<T, Rank> input(const char* operator_name, const char* name) const {
+    expect_rank(operator_name, name, Rank);
+    InputView<T, Rank> view;
+    view.data = data_;
+    view.type = element_type(operator_name, name, std::is_same_v<T, double>);
+    for (int i = 0; i < Rank; ++i) set_axis(view, i, i);
+    return view;
+  }
+  void expect_type(const char* operator_name, const char* name, NumberType type) const;
+  void expect_rank(const char* operator_name, const char* name, int rank) const;
+
+ private:
+  template <class View>
+  void set_axis(View& view, int axis, int from) const {
+    view.shape[static_cast<std::size_t>(axis)] = shape_[from];
+    view.strides[static_cast<std::size_t>(axis)] = strides_[from];
+  }
+  ElementType element_type(const char* operator_name, const char* name, bool computed_in_double) const;
+  bool borrow_buffer(const char* operator_name, const char* name, PyObject* given);
+  void borrow_dlpack(const char* operator_name, const char* name, PyObject* given);
+  bool borrow_capsule(const char* operator_name, const char* name, PyObject* capsule);
+  bool borrow_extended(const char* operator_name, const char* name, PyObject* given);
+  void release();
+
+  bool given_ = false;
+  bool read_only_ = false;
+  NumberType type_;
+  int rank_ = 0;
+  void* data_ = nullptr;
+  Index shape_[kMostAxes];
+  Index strides_[kMostAxes];  // in elements
+  enum class Holder { nothing, buffer, dlpack, dlpack_versioned } holder_ = Holder::nothing;
+  union {
+    Py_buffer buffer_;
+    void* managed_;
+  };
+};
+
+// An array of this type and shape for results, of the library that `like` belongs to: NumPy, PyTorch, JAX; where it is
+// none of them an object with the buffer protocol and DLPack. It can be written through `array` until it is handed out.
+class NewArray {
+ public:
+  NewArray(const char* operator_name, const char* name, nb::handle like, NumberType type,
+           const std::vector<Index>& shape);
+  Array array;
+  nb::object hand_out();
+
+ private:
+  nb::object object_;
+  bool for_jax_ = false;
+};
+
+// Numbers of an option that has one for each head, sequence or the like: a sequence of Python, or an array with one
+// axis, of any type of integers for Index, of T itself for T.
+std::vector<Index> index_list(const char* operator_name, const char* name, nb::handle given);
+template <class T>
+std::vector<T> number_list(const char* operator_name, const char* name, nb::handle given);
+
+}  // namespace regard::python

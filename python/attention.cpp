@@ -1,0 +1,408 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// Attention for Python: attention_forward (and attention, its one alias), attention_weights, attention_with_statistics,
+// attention_columns, attention_partials, attention_merge, attention_merge_lse.
+//
+//     arrays borrowed ── options taken ── results allocated where none were given ── run() ── results handed out
+//
+// Read next: options.h, run.h, regard/attention.h.
+#include <algorithm>
+#include <deque>
+
+#include "module.h"
+#include "options.h"
+#include "outputs.h"
+#include "regard/inspect.h"
+#include "run.h"
+
+namespace regard::python {
+namespace {
+
+// 2 · (D + Dv) for each query and key, were none invisible.
+double operations_of(const Array& query, const Array& key, const Array* value) {
+  if (query.rank() != 4 || key.rank() != 4) return 0;
+  const auto n = [](Index extent) { return static_cast<double>(extent); };
+  const double columns = value != nullptr && value->rank() == 4 ? n(value->extent(3)) : 0;
+  return 2 * n(query.extent(0)) * n(query.extent(1)) * n(query.extent(2)) * n(key.extent(2)) *
+         (n(query.extent(3)) + columns);
+}
+
+// Calls with T, the type of the context: `out`'s type, else `dtype`'s, else the query's.
+template <class Call>
+auto with_context_type(const char* name, NumberType type, const Call& call) {
+  if (type == number_type<float>()) return call(float{});
+  if (type == number_type<double>()) return call(double{});
+  if (type == number_type<bfloat16>()) return call(bfloat16{});
+  if (type == number_type<float16>()) return call(float16{});
+  refuse(name, "query has type " + type_text(type) + "; expected float32, float64, bfloat16 or float16");
+}
+
+template <class Call>
+auto with_compute_type(const Array& query, const Call& call) {
+  if (query.type() == number_type<double>()) return call(double{});
+  return call(float{});
+}
+
+RowRange row_range(const char* operator_name, const char* name, nb::handle given) {
+  const std::vector<Index> pair = index_list(operator_name, name, given);
+  if (pair.size() != 2) {
+    refuse(operator_name,
+           std::string(name) + " has " + std::to_string(pair.size()) + " numbers; expected (begin, end)");
+  }
+  return {pair[0], pair[1]};
+}
+
+std::vector<RowRange> row_ranges(const char* operator_name, const char* name, nb::handle given) {
+  if (!PyList_Check(given.ptr()) && !PyTuple_Check(given.ptr())) {
+    refuse(operator_name, std::string(name) + " is no list; expected pairs (begin, end)");
+  }
+  std::vector<RowRange> ranges;
+  for (const nb::handle pair : nb::borrow<nb::sequence>(given)) ranges.push_back(row_range(operator_name, name, pair));
+  return ranges;
+}
+
+nb::object attention_forward_of(nb::handle query_object, nb::handle key_object, nb::handle value_object,
+                                nb::kwargs kwargs) {
+  constexpr const char* kName = "attention_forward";
+  const Array query(kName, "query", query_object);
+  const Array key(kName, "key", key_object);
+  const Array value(kName, "value", value_object);
+  Keywords keywords(kName, std::move(kwargs));
+  ForwardOutputs outputs(keywords, query_object, query, true);
+  return with_context_type(kName, outputs.context_type(), [&]<class T>(T) {
+    using Compute = ComputeType<T>;
+    Options<Compute> options(keywords);
+    const int num_threads = keywords.take_int("num_threads", 0);
+    keywords.finish();
+    const auto q = query.input<Compute, 4>(kName, "query");
+    const auto k = key.input<Compute, 4>(kName, "key");
+    const auto v = value.input<Compute, 4>(kName, "value");
+    outputs.allocate(q.shape, k.shape[2], v.shape[3]);
+    const AttentionOutputs<T> views = outputs.views<T>();
+    run(operations_of(query, key, &value), num_threads,
+        [&](const Runtime& runtime) { attention_forward<T>(q, k, v, views, options.options, runtime); });
+    return outputs.hand_out();
+  });
+}
+
+nb::object attention_weights_of(nb::handle query_object, nb::handle key_object, nb::kwargs kwargs) {
+  constexpr const char* kName = "attention_weights";
+  const Array query(kName, "query", query_object);
+  const Array key(kName, "key", key_object);
+  Keywords keywords(kName, std::move(kwargs));
+  return with_compute_type(query, [&]<class T>(T) {
+    Outputs outputs(kName, query_object);
+    Array row_max, row_sum;
+    if (const nb::handle given = keywords.take("row_max")) row_max.borrow(kName, "row_max", given, Access::read);
+    if (const nb::handle given = keywords.take("row_sum")) row_sum.borrow(kName, "row_sum", given, Access::read);
+    outputs.take(keywords, "out", nullptr);
+    std::vector<RowRange> rows;
+    if (const nb::handle given = keywords.take("rows")) rows = row_ranges(kName, "rows", given);
+    WeightsRequest<T> request;
+    if (const nb::handle given = keywords.take("keys")) request.keys = row_range(kName, "keys", given);
+    if (const nb::handle given = keywords.take("kind")) {
+      const std::string kind = nb::cast<std::string>(nb::str(given));
+      if (kind != "weights" && kind != "scores") refuse(kName, "kind is '" + kind + "'; expected weights or scores");
+      if (kind == "scores") request.kind = WeightsKind::scores;
+    }
+    Options<T> options(keywords);
+    const int num_threads = keywords.take_int("num_threads", 0);
+    keywords.finish();
+    const auto q = query.input<T, 4>(kName, "query");
+    const auto k = key.input<T, 4>(kName, "key");
+    request.row_max = row_max.view<const T, 3>(kName, "row_max");
+    request.row_sum = row_sum.view<const T, 3>(kName, "row_sum");
+    request.rows = rows;
+    Index num_rows = 0;
+    for (const RowRange& range : rows) num_rows += std::max<Index>(range.end - range.begin, 0);
+    const Index num_columns = request.keys ? std::max<Index>(request.keys->end - request.keys->begin, 0) : k.shape[2];
+    outputs.allocate("out", number_type<T>(),
+                     {q.shape[0], q.shape[1], rows.empty() ? q.shape[2] : num_rows, num_columns});
+    const auto out = outputs.view<T, 4>("out");
+    run(operations_of(query, key, nullptr), num_threads,
+        [&](const Runtime& runtime) { attention_weights<T>(q, k, request, out, options.options, runtime); });
+    return outputs.hand_out("out");
+  });
+}
+
+nb::object attention_with_statistics_of(nb::handle query_object, nb::handle key_object, nb::handle value_object,
+                                        nb::kwargs kwargs) {
+  constexpr const char* kName = "attention_with_statistics";
+  const Array query(kName, "query", query_object);
+  const Array key(kName, "key", key_object);
+  const Array value(kName, "value", value_object);
+  Keywords keywords(kName, std::move(kwargs));
+  ForwardOutputs forward(keywords, query_object, query, false);
+  return with_context_type(kName, forward.context_type(), [&]<class T>(T) {
+    using Compute = ComputeType<T>;
+    std::vector<Index> chosen;
+    if (const nb::handle given = keywords.take("chosen_keys")) chosen = index_list(kName, "chosen_keys", given);
+    const int num_top = keywords.take_int("top_keys", 0);
+    if (num_top < 0 || num_top > kAttentionMostTopKeys) {
+      refuse(kName,
+             "top_keys is " + std::to_string(num_top) + "; expected 0 to " + std::to_string(kAttentionMostTopKeys));
+    }
+    Options<Compute> options(keywords);
+    const int num_threads = keywords.take_int("num_threads", 0);
+    keywords.finish();
+    const auto q = query.input<Compute, 4>(kName, "query");
+    const auto k = key.input<Compute, 4>(kName, "key");
+    const auto v = value.input<Compute, 4>(kName, "value");
+    const std::vector<Index> head{q.shape[0], q.shape[1]}, row{q.shape[0], q.shape[1], q.shape[2]};
+    const std::vector<Index> top{q.shape[0], q.shape[1], q.shape[2], num_top};
+    forward.allocate(q.shape, k.shape[2], v.shape[3]);
+    Outputs outputs(kName, query_object);
+    AttentionStatistics<Compute> statistics;
+    const auto add = [&]<class U, int Rank>(const char* name, TensorView<U, Rank>& view,
+                                            const std::vector<Index>& shape) {
+      outputs.add(name);
+      outputs.allocate(name, number_type<U>(), shape);
+      view = outputs.view<U, Rank>(name);
+    };
+    add("entropy", statistics.entropy, row);
+    add("largest_weight", statistics.largest_weight, row);
+    add("mean_distance", statistics.mean_distance, row);
+    add("head_entropy", statistics.head_entropy, head);
+    add("head_largest_weight", statistics.head_largest_weight, head);
+    add("head_mean_distance", statistics.head_mean_distance, head);
+    if (num_top > 0) {
+      add("top_keys", statistics.top_keys, top);
+      add("top_weights", statistics.top_weights, top);
+    }
+    if (!chosen.empty()) {
+      statistics.chosen_keys = chosen;
+      add("chosen_weight", statistics.chosen_weight, row);
+      add("head_chosen_weight", statistics.head_chosen_weight, head);
+    }
+    const AttentionOutputs<T> views = forward.views<T>();
+    run(operations_of(query, key, &value), num_threads, [&](const Runtime& runtime) {
+      attention_with_statistics<T>(q, k, v, views, statistics, options.options, runtime);
+    });
+    nb::dict named = outputs.hand_out_named();
+    named.update(forward.hand_out_named());
+    return nb::object(named);
+  });
+}
+
+nb::object attention_columns_of(nb::handle query_object, nb::handle key_object, nb::handle row_max_object,
+                                nb::handle row_sum_object, nb::kwargs kwargs) {
+  constexpr const char* kName = "attention_columns";
+  const Array query(kName, "query", query_object);
+  const Array key(kName, "key", key_object);
+  const Array row_max(kName, "row_max", row_max_object);
+  const Array row_sum(kName, "row_sum", row_sum_object);
+  Keywords keywords(kName, std::move(kwargs));
+  return with_compute_type(query, [&]<class T>(T) {
+    std::vector<Index> map;
+    if (const nb::handle given = keywords.take("coarse_map")) map = index_list(kName, "coarse_map", given);
+    if (!map.empty() && map.size() != 2) {
+      refuse(kName, "coarse_map has " + std::to_string(map.size()) + " numbers; expected 2, (rows, columns)");
+    }
+    ColumnsRequest<T> request;
+    if (const nb::handle given = keywords.take("cells")) {
+      const std::string cells = nb::cast<std::string>(nb::str(given));
+      if (cells != "means" && cells != "sums") refuse(kName, "cells is '" + cells + "'; expected means or sums");
+      if (cells == "sums") request.cells = CoarseCells::sums;
+    }
+    Options<T> options(keywords);
+    const int num_threads = keywords.take_int("num_threads", 0);
+    keywords.finish();
+    const auto q = query.input<T, 4>(kName, "query");
+    const auto k = key.input<T, 4>(kName, "key");
+    request.row_max = row_max.view<const T, 3>(kName, "row_max");
+    request.row_sum = row_sum.view<const T, 3>(kName, "row_sum");
+    Outputs outputs(kName, query_object);
+    AttentionColumns<T> columns;
+    outputs.add("column_mass");
+    outputs.allocate("column_mass", number_type<T>(), {q.shape[0], q.shape[1], k.shape[2]});
+    columns.column_mass = outputs.view<T, 3>("column_mass");
+    if (!map.empty()) {
+      if (map[0] < 0 || map[1] < 0) refuse(kName, "coarse_map has a negative extent; expected at least 1");
+      outputs.add("coarse_map");
+      outputs.allocate("coarse_map", number_type<T>(), {q.shape[0], q.shape[1], map[0], map[1]});
+      columns.coarse_map = outputs.view<T, 4>("coarse_map");
+    }
+    run(operations_of(query, key, nullptr), num_threads,
+        [&](const Runtime& runtime) { attention_columns<T>(q, k, request, columns, options.options, runtime); });
+    return nb::object(outputs.hand_out_named());
+  });
+}
+
+nb::object attention_partials_of(nb::handle query_object, nb::handle key_object, nb::handle value_object,
+                                 nb::kwargs kwargs) {
+  constexpr const char* kName = "attention_partials";
+  const Array query(kName, "query", query_object);
+  const Array key(kName, "key", key_object);
+  const Array value(kName, "value", value_object);
+  Keywords keywords(kName, std::move(kwargs));
+  return with_compute_type(query, [&]<class T>(T) {
+    Options<T> options(keywords);
+    const int num_threads = keywords.take_int("num_threads", 0);
+    keywords.finish();
+    const auto q = query.input<T, 4>(kName, "query");
+    const auto k = key.input<T, 4>(kName, "key");
+    const auto v = value.input<T, 4>(kName, "value");
+    const Index chunks = attention_num_chunks(k.shape[2]);
+    const std::vector<Index> row{chunks, q.shape[0], q.shape[1], q.shape[2]};
+    const std::vector<Index> context{chunks, q.shape[0], q.shape[1], q.shape[2], v.shape[3]};
+    Outputs outputs(kName, query_object);
+    AttentionPartials<T> partials;
+    const auto add = [&]<int Rank>(const char* name, TensorView<T, Rank>& view, const std::vector<Index>& shape) {
+      outputs.add(name);
+      outputs.allocate(name, number_type<T>(), shape);
+      view = outputs.view<T, Rank>(name);
+    };
+    add("accumulator", partials.accumulator, context);
+    add("row_max", partials.row_max, row);
+    add("row_sum", partials.row_sum, row);
+    add("scaled_accumulator", partials.scaled_accumulator, context);
+    run(operations_of(query, key, &value), num_threads,
+        [&](const Runtime& runtime) { attention_partials<T>(q, k, v, partials, options.options, runtime); });
+    return nb::object(outputs.hand_out_named());
+  });
+}
+
+nb::object attention_merge_of(nb::handle accumulator_object, nb::handle row_max_object, nb::handle row_sum_object,
+                              nb::kwargs kwargs) {
+  constexpr const char* kName = "attention_merge";
+  const Array accumulator(kName, "accumulator", accumulator_object);
+  const Array row_max(kName, "row_max", row_max_object);
+  const Array row_sum(kName, "row_sum", row_sum_object);
+  Keywords keywords(kName, std::move(kwargs));
+  return with_compute_type(accumulator, [&]<class T>(T) {
+    Array scaled;
+    if (const nb::handle given = keywords.take("scaled_accumulator")) {
+      scaled.borrow(kName, "scaled_accumulator", given, Access::read);
+    }
+    std::vector<T> sinks;
+    if (const nb::handle given = keywords.take("sinks")) sinks = number_list<T>(kName, "sinks", given);
+    ForwardOutputs outputs(keywords, accumulator_object, accumulator, true);
+    const int num_threads = keywords.take_int("num_threads", 0);
+    keywords.finish();
+    AttentionPartials<const T> partials;
+    partials.accumulator = accumulator.view<const T, 5>(kName, "accumulator");
+    partials.row_max = row_max.view<const T, 4>(kName, "row_max");
+    partials.row_sum = row_sum.view<const T, 4>(kName, "row_sum");
+    partials.scaled_accumulator = scaled.view<const T, 5>(kName, "scaled_accumulator");
+    const auto& shape = partials.accumulator.shape;
+    outputs.allocate({shape[1], shape[2], shape[3], 0}, 0, shape[4]);
+    const AttentionOutputs<T> views = outputs.views<T>();
+    run(static_cast<double>(partials.accumulator.size()), num_threads,
+        [&](const Runtime& runtime) { attention_merge<T>(partials, sinks, views, runtime); });
+    return outputs.hand_out();
+  });
+}
+
+nb::object attention_merge_lse_of(nb::handle contexts_object, nb::handle lse_object, nb::kwargs kwargs) {
+  constexpr const char* kName = "attention_merge_lse";
+  const Array contexts(kName, "contexts", contexts_object);
+  const Array lse(kName, "lse", lse_object);
+  Keywords keywords(kName, std::move(kwargs));
+  return with_compute_type(contexts, [&]<class T>(T) {
+    ForwardOutputs outputs(keywords, contexts_object, contexts, true);
+    const int num_threads = keywords.take_int("num_threads", 0);
+    keywords.finish();
+    const auto contexts_view = contexts.view<const T, 5>(kName, "contexts");
+    const auto lse_view = lse.view<const T, 4>(kName, "lse");
+    const auto& shape = contexts_view.shape;
+    outputs.allocate({shape[1], shape[2], shape[3], 0}, 0, shape[4]);
+    const AttentionOutputs<T> views = outputs.views<T>();
+    run(static_cast<double>(contexts_view.size()), num_threads,
+        [&](const Runtime& runtime) { attention_merge_lse<T>(contexts_view, lse_view, views, runtime); });
+    return outputs.hand_out();
+  });
+}
+
+// Short, so that help() of a class of calls stays one screen; regard/attention.h has the whole contract.
+constexpr const char* kForwardText =
+    "softmax(soft_cap(scale · query · keyᵀ) + bias over visible keys) · value.\n\n"
+    "query (B, H, L, D), key (B, Hkv, S, D), value (B, Hkv, S, Dv): arrays of float32, bfloat16 or float16, each of "
+    "its\n"
+    "own, or all of float64; NumPy, PyTorch, JAX on the processor, or anything with the buffer protocol or DLPack. "
+    "They\n"
+    "are read where they lie, whatever their strides. Returns context (B, H, L, Dv), an array of the library that "
+    "query\n"
+    "belongs to, or, with return_…, a tuple: context, row_max, row_sum, lse (B, H, L), weights (B, H, L, S) and\n"
+    "sink_weights (B, H, L), as far as asked for. out, row_max … are arrays to write into instead of new ones.\n"
+    "causal='top_left' or 'bottom_right' names the query_offset, too. ValueError before any work.";
+
+}  // namespace
+
+std::string options_signature() {
+  return ", causal: bool | str = False, query_offset: int | str | collections.abc.Sequence[int] | None = None, "
+         "window: tuple[int | None, int | None] | None = None, "
+         "key_lengths: collections.abc.Sequence[int] | object | None = None, "
+         "query_starts: collections.abc.Sequence[int] | object | None = None, "
+         "key_starts: collections.abc.Sequence[int] | object | None = None, query_segments: object | None = None, "
+         "key_segments: object | None = None, prefix: collections.abc.Sequence[int] | object | None = None, "
+         "block_mask: object | None = None, block_size: tuple[int, int] | None = None, mask: object | None = None, "
+         "bias: object | None = None, alibi_slopes: collections.abc.Sequence[float] | object | None = None, "
+         "sinks: collections.abc.Sequence[float] | object | None = None, soft_cap: float | None = None, "
+         "scale: float | None = None, float_weights: bool = False, num_threads: int = 0";
+}
+
+const char* signature(std::string text) {
+  static std::deque<std::string> kept;
+  return kept.emplace_back(std::move(text)).c_str();
+}
+
+void bind_attention(nb::module_& module) {
+  const std::string options = options_signature();
+  const std::string arrays = "query: object, key: object, value: object, *, ";
+  const std::string outputs =
+      "out: object | None = None, dtype: str | None = None, row_max: object | None = None, "
+      "row_sum: object | None = None, lse: object | None = None, weights: object | None = None, "
+      "sink_weights: object | None = None, return_row_max: bool = False, return_row_sum: bool = False, "
+      "return_lse: bool = False, return_weights: bool = False, return_sink_weights: bool = False";
+  module.def("attention_forward", &attention_forward_of, nb::arg("query").none(), nb::arg("key").none(),
+             nb::arg("value").none(), nb::arg("kwargs"),
+             nb::sig(signature("def attention_forward(" + arrays + outputs + options + ") -> typing.Any")),
+             kForwardText);
+  module.attr("attention") = module.attr("attention_forward");
+  module.def("attention_weights", &attention_weights_of, nb::arg("query"), nb::arg("key"), nb::arg("kwargs"),
+             nb::sig(signature("def attention_weights(query: object, key: object, *, row_max: object | None = None, "
+                               "row_sum: object | None = None, out: object | None = None, "
+                               "rows: collections.abc.Sequence[tuple[int, int]] | None = None, "
+                               "keys: tuple[int, int] | None = None, kind: str = 'weights'" +
+                               options + ") -> typing.Any")),
+             "The exact weights (or, with kind='scores', scores) of chosen rows and keys: ranges (begin, end) counted\n"
+             "from 0. row_max and row_sum as attention_forward wrote them. Returns (B, H, R, keys).");
+  module.def("attention_with_statistics", &attention_with_statistics_of, nb::arg("query").none(), nb::arg("key").none(),
+             nb::arg("value"), nb::arg("kwargs"),
+             nb::sig(signature("def attention_with_statistics(" + arrays +
+                               "out: object | None = None, dtype: str | None = None, top_keys: int = 0, "
+                               "chosen_keys: collections.abc.Sequence[int] | object | None = None" +
+                               options + ") -> dict[str, typing.Any]")),
+             "attention_forward, and the statistics of its rows in the same pass, by name: context, row_max, row_sum,\n"
+             "lse, entropy, largest_weight, mean_distance (B, H, L), their means head_… (B, H); with top_keys=k also\n"
+             "top_keys and top_weights (B, H, L, k), with chosen_keys chosen_weight and its mean.");
+  module.def("attention_columns", &attention_columns_of, nb::arg("query"), nb::arg("key"), nb::arg("row_max"),
+             nb::arg("row_sum"), nb::arg("kwargs"),
+             nb::sig(signature("def attention_columns(query: object, key: object, row_max: object, row_sum: object, *, "
+                               "coarse_map: tuple[int, int] | None = None, cells: str = 'means'" +
+                               options + ") -> dict[str, typing.Any]")),
+             "column_mass (B, H, S), the weight on each key summed over the queries, and, where its size (Ga, Gb) is\n"
+             "given, coarse_map (B, H, Ga, Gb), the means or sums of the weights' cells.");
+  module.def("attention_partials", &attention_partials_of, nb::arg("query").none(), nb::arg("key").none(),
+             nb::arg("value").none(), nb::arg("kwargs"),
+             nb::sig(signature("def attention_partials(query: object, key: object, value: object, *" + options +
+                               ") -> dict[str, typing.Any]")),
+             "Partial results over chunks of 1024 keys, before the division by row_sum: accumulator and\n"
+             "scaled_accumulator (N, B, H, L, Dv), row_max and row_sum (N, B, H, L).");
+  module.def("attention_merge", &attention_merge_of, nb::arg("accumulator"), nb::arg("row_max"), nb::arg("row_sum"),
+             nb::arg("kwargs"),
+             nb::sig(signature("def attention_merge(accumulator: object, row_max: object, row_sum: object, *, "
+                               "scaled_accumulator: object | None = None, "
+                               "sinks: collections.abc.Sequence[float] | object | None = None, "
+                               "out: object | None = None, dtype: str | None = None, lse: object | None = None, "
+                               "return_row_max: bool = False, return_row_sum: bool = False, return_lse: bool = False, "
+                               "num_threads: int = 0) -> typing.Any")),
+             "Merges N partials in key order; those of all chunks give the bits of attention_forward.");
+  module.def(
+      "attention_merge_lse", &attention_merge_lse_of, nb::arg("contexts"), nb::arg("lse"), nb::arg("kwargs"),
+      nb::sig("def attention_merge_lse(contexts: object, lse: object, *, out: object | None = None, "
+              "return_lse: bool = False, num_threads: int = 0) -> typing.Any"),
+      "Merges N finished results of disjoint key sets by their lse: contexts (N, B, H, L, Dv), lse (N, B, H, L).");
+}
+
+}  // namespace regard::python

@@ -1,0 +1,87 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// The module regard._regard: the library under its C++ names. Importing it starts no thread, touches no floating-point
+// state and loads neither NumPy nor PyTorch.
+//
+//     attention.cpp   attention and its inspection        layers.cpp   linear, layer norm, multi-head
+//     backward.cpp    gradients of attention
+//     cache.cpp       caches of keys and values           model.cpp    models, explanations, lessons
+//
+// Read next: module.h, attention.cpp.
+#include <nanobind/nanobind.h>
+#include <nanobind/stl/string.h>
+
+#include "module.h"
+#include "regard/attention.h"
+#include "regard/plan.h"
+#include "regard/runtime.h"
+#include "run.h"
+
+namespace regard::python {
+namespace {
+
+namespace nb = nanobind;
+
+// regard.plan(f, …): what the operators that f calls will do. They write nothing.
+nb::dict plan_of(nb::callable call, nb::args args, nb::kwargs kwargs) {
+  const Plan plan = regard::plan([&](const Runtime& runtime) {
+    const PlanScope scope(runtime);
+    call(*args, **kwargs);
+  });
+  nb::list operators;
+  for (const PlannedOperator& planned : plan.operators) {
+    nb::dict entry;
+    entry["name"] = planned.name;
+    entry["way"] = planned.way;
+    entry["operations"] = planned.operations;
+    entry["bytes"] = planned.bytes;
+    entry["num_threads"] = planned.num_threads;
+    operators.append(entry);
+  }
+  nb::dict result;
+  result["instruction_set"] = plan.instruction_set;
+  result["why"] = plan.why;
+  result["operators"] = operators;
+  result["workspace_bytes"] = plan.workspace_bytes;
+  return result;
+}
+
+nb::list instruction_sets_of() {
+  nb::list sets;
+  for (const InstructionSet& set : instruction_sets()) {
+    nb::dict entry;
+    entry["name"] = set.name;
+    entry["available"] = set.available;
+    entry["active"] = set.active;
+    entry["fused_multiply_add"] = set.fused_multiply_add;
+    sets.append(entry);
+  }
+  return sets;
+}
+
+}  // namespace
+}  // namespace regard::python
+
+NB_MODULE(_regard, module) {
+  using namespace regard::python;
+  module.doc() = "Exact attention in C++; use it as the package regard.";
+  module.attr("__version__") = nb::str(regard::version().data(), regard::version().size());
+  module.attr("kAttentionChunkKeys") = regard::kAttentionChunkKeys;
+  bind_attention(module);
+  bind_backward(module);
+  bind_layers(module);
+  bind_cache(module);
+#ifdef REGARD_PYTHON_MODEL
+  bind_model(module);
+#endif
+  module.def("plan", &plan_of, nb::arg("call"), nb::arg("args"), nb::arg("kwargs"),
+             nb::sig("def plan(call: collections.abc.Callable[..., object], *args: object, **kwargs: object) -> "
+                     "dict[str, typing.Any]"),
+             "What the operators that call(*args, **kwargs) runs will do, without doing it: instruction_set and why,\n"
+             "operators (name, way, operations, bytes, num_threads), workspace_bytes.");
+  module.def("instruction_sets", &instruction_sets_of, nb::sig("def instruction_sets() -> list[dict[str, typing.Any]]"),
+             "Every instruction set that the library was built for, best last.");
+  module.def("active_instruction_set", &regard::active_instruction_set);
+  module.def("default_num_threads", &regard::default_num_threads);
+  module.def("available_memory_bytes", &regard::available_memory_bytes);
+}

@@ -1,0 +1,223 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// KvCache and attention_decode for Python.
+//
+//     cache = regard.KvCache(num_key_heads=8, depth=64, capacity=4096, dtype="bfloat16")
+//     cache.append(key, value)        (B, Hkv, L, D), or with sequence=i (Hkv, L, D)
+//     regard.attention_decode(query, cache, query_offset="bottom_right")
+//
+// A cache that one thread changes is not read by another: each call holds the lock of its cache.
+// Read next: regard/kv_cache.h.
+#include "regard/kv_cache.h"
+
+#include <nanobind/stl/optional.h>
+#include <nanobind/stl/string.h>
+
+#include <algorithm>
+#include <mutex>
+#include <shared_mutex>
+#include <variant>
+
+#include "module.h"
+#include "options.h"
+#include "outputs.h"
+#include "run.h"
+
+namespace regard::python {
+namespace {
+
+class Cache {
+ public:
+  using Typed =
+      std::variant<KvCache<float>, KvCache<double>, KvCache<bfloat16>, KvCache<float16>, KvCache<std::int8_t>>;
+
+  Cache(const KvCacheShape& shape, const std::string& dtype) : dtype_(dtype), typed_(make(shape, dtype)) {}
+
+  const KvCacheShape& shape() const {
+    return std::visit([](const auto& cache) -> const KvCacheShape& { return cache.shape(); }, typed_);
+  }
+  const std::string& dtype() const { return dtype_; }
+  template <class Call>
+  auto visit(const Call& call) {
+    return std::visit(call, typed_);
+  }
+  // Waits without the interpreter's lock.
+  std::shared_lock<std::shared_mutex> reading() {
+    const nb::gil_scoped_release released;
+    return std::shared_lock(mutex_);
+  }
+  std::unique_lock<std::shared_mutex> changing() {
+    const nb::gil_scoped_release released;
+    return std::unique_lock(mutex_);
+  }
+
+ private:
+  static Typed make(const KvCacheShape& shape, const std::string& dtype) {
+    if (dtype == "int8") return KvCache<std::int8_t>(shape);
+    const NumberType type = named_type("KvCache", "dtype", dtype);
+    if (type == number_type<double>()) return KvCache<double>(shape);
+    if (type == number_type<bfloat16>()) return KvCache<bfloat16>(shape);
+    if (type == number_type<float16>()) return KvCache<float16>(shape);
+    return KvCache<float>(shape);
+  }
+
+  std::string dtype_;
+  Typed typed_;
+  std::shared_mutex mutex_;
+};
+
+template <class T, int Rank>
+typename KvCache<T>::template Given<Rank> given_view(const Array& array, const char* name) {
+  if constexpr (std::is_same_v<T, std::int8_t>) {
+    return array.input<float, Rank>("KvCache.append", name);
+  } else {
+    return array.view<const T, Rank>("KvCache.append", name);
+  }
+}
+
+void append(Cache& cache, nb::handle key_object, nb::handle value_object, std::optional<Index> sequence,
+            nb::handle counts_object) {
+  constexpr const char* kName = "KvCache.append";
+  const Array key(kName, "key", key_object);
+  const Array value(kName, "value", value_object);
+  std::vector<Index> counts;
+  if (!counts_object.is_none()) counts = index_list(kName, "counts", counts_object);
+  if (sequence && !counts.empty()) refuse(kName, "counts are for all sequences; expected none beside sequence");
+  const auto lock = cache.changing();
+  cache.visit([&]<class T>(KvCache<T>& typed) {
+    if (sequence) {
+      const auto k = given_view<T, 3>(key, "key");
+      const auto v = given_view<T, 3>(value, "value");
+      run(0, 0, [&](const Runtime&) { typed.append(*sequence, k, v); });
+    } else {
+      const auto k = given_view<T, 4>(key, "key");
+      const auto v = given_view<T, 4>(value, "value");
+      run(0, 0, [&](const Runtime&) { typed.append(k, v, counts); });
+    }
+  });
+}
+
+nb::object attention_decode_of(nb::handle query_object, Cache& cache, nb::kwargs kwargs) {
+  constexpr const char* kName = "attention_decode";
+  const Array query(kName, "query", query_object);
+  Keywords keywords(kName, std::move(kwargs));
+  ForwardOutputs outputs(keywords, query_object, query, true);
+  const auto lock = cache.reading();
+  const auto decode = [&]<class T, class K>(const KvCache<K>& typed, T) {
+    using Compute = ComputeType<T>;
+    Options<Compute> options(keywords);
+    const int num_threads = keywords.take_int("num_threads", 0);
+    keywords.finish();
+    const auto q = query.input<Compute, 4>(kName, "query");
+    Index longest = 0;
+    for (Index b = 0; b < typed.shape().num_sequences; ++b) longest = std::max(longest, typed.length(b));
+    outputs.allocate(q.shape, longest, typed.shape().columns);
+    const AttentionOutputs<T> views = outputs.views<T>();
+    const double operations = 2.0 * static_cast<double>(q.shape[0] * q.shape[1] * q.shape[2]) *
+                              static_cast<double>(longest) * static_cast<double>(q.shape[3] + typed.shape().columns);
+    run(operations, num_threads,
+        [&](const Runtime& runtime) { attention_decode<T, K>(q, typed, views, options.options, runtime); });
+    return outputs.hand_out();
+  };
+  const NumberType type = outputs.context_type();
+  return cache.visit([&]<class K>(KvCache<K>& typed) -> nb::object {
+    if constexpr (std::is_same_v<K, double>) {
+      if (type != number_type<double>()) {
+        refuse(kName, "query has type " + type_text(type) + "; expected float64, as the cache has");
+      }
+      return decode(typed, double{});
+    } else {
+      if (type == number_type<float>()) return decode(typed, float{});
+      if (type == number_type<bfloat16>()) return decode(typed, bfloat16{});
+      if (type == number_type<float16>()) return decode(typed, float16{});
+      refuse(kName, "query has type " + type_text(type) +
+                        "; expected float32, bfloat16 or float16, as the cache is of " + cache.dtype());
+    }
+  });
+}
+
+}  // namespace
+
+void bind_cache(nb::module_& module) {
+  nb::class_<Cache>(module, "KvCache", "Keys and values that stay between calls, packed as the kernels read them.")
+      .def(
+          "__init__",
+          [](Cache* cache, Index depth, Index capacity, Index num_sequences, Index num_key_heads,
+             std::optional<Index> columns, Index page_keys, Index num_pages, bool ring, const std::string& dtype) {
+            KvCacheShape shape;
+            shape.num_sequences = num_sequences;
+            shape.num_key_heads = num_key_heads;
+            shape.depth = depth;
+            shape.columns = columns.value_or(depth);
+            shape.capacity = capacity;
+            shape.page_keys = page_keys;
+            shape.num_pages = num_pages;
+            shape.ring = ring;
+            new (cache) Cache(shape, dtype);
+          },
+          nb::kw_only(), nb::arg("depth"), nb::arg("capacity"), nb::arg("num_sequences") = 1,
+          nb::arg("num_key_heads") = 1, nb::arg("columns") = nb::none(), nb::arg("page_keys") = 0,
+          nb::arg("num_pages") = 0, nb::arg("ring") = false, nb::arg("dtype") = "float32",
+          "Empty. depth is D, columns Dv (as depth where it is not given). dtype: float32, float64, bfloat16, float16 "
+          "or\n"
+          "int8. page_keys, a multiple of 32, and num_pages make it paged; ring keeps the newest `capacity` keys.")
+      .def("append", &append, nb::arg("key"), nb::arg("value"), nb::arg("sequence") = nb::none(),
+           nb::arg("counts") = nb::none(),
+           nb::sig("def append(self, key: object, value: object, sequence: int | None = None, "
+                   "counts: collections.abc.Sequence[int] | object | None = None) -> None"),
+           "Adds keys (B, Hkv, L, D) and values (B, Hkv, L, Dv) to all sequences, the first counts[b] of them; with a\n"
+           "sequence, (Hkv, L, D) and (Hkv, L, Dv) to that one.")
+      .def(
+          "truncate",
+          [](Cache& cache, Index sequence, Index length) {
+            const auto lock = cache.changing();
+            cache.visit([&](auto& typed) { typed.truncate(sequence, length); });
+          },
+          nb::arg("sequence"), nb::arg("length"), "Keeps the first `length` keys.")
+      .def(
+          "fork",
+          [](Cache& cache, Index from, Index to) {
+            const auto lock = cache.changing();
+            cache.visit([&](auto& typed) { typed.fork(from, to); });
+          },
+          nb::arg("from_sequence"), nb::arg("to_sequence"),
+          "Makes to_sequence, which must be empty, a sequence of the same keys; whole panels are shared.")
+      .def(
+          "length",
+          [](Cache& cache, Index sequence) {
+            const auto lock = cache.reading();
+            return cache.visit([&](auto& typed) { return typed.length(sequence); });
+          },
+          nb::arg("sequence") = 0, "Keys that were appended and not truncated; of a ring, also those that have gone.")
+      .def(
+          "first_key",
+          [](Cache& cache, Index sequence) {
+            const auto lock = cache.reading();
+            return cache.visit([&](auto& typed) { return typed.first_key(sequence); });
+          },
+          nb::arg("sequence") = 0, "The first key that is still there: 0 but for rings.")
+      .def_prop_ro("num_free_pages",
+                   [](Cache& cache) {
+                     const auto lock = cache.reading();
+                     return cache.visit([](auto& typed) { return typed.num_free_pages(); });
+                   })
+      .def_prop_ro("num_bytes",
+                   [](Cache& cache) { return cache.visit([](auto& typed) { return typed.memory().size(); }); })
+      .def_prop_ro("dtype", &Cache::dtype)
+      .def_prop_ro("num_sequences", [](Cache& cache) { return cache.shape().num_sequences; })
+      .def_prop_ro("num_key_heads", [](Cache& cache) { return cache.shape().num_key_heads; })
+      .def_prop_ro("depth", [](Cache& cache) { return cache.shape().depth; })
+      .def_prop_ro("columns", [](Cache& cache) { return cache.shape().columns; })
+      .def_prop_ro("capacity", [](Cache& cache) { return cache.shape().capacity; });
+  module.def(
+      "attention_decode", &attention_decode_of, nb::arg("query"), nb::arg("cache"), nb::arg("kwargs"),
+      nb::sig(signature("def attention_decode(query: object, cache: KvCache, *, out: object | None = None, "
+                        "dtype: str | None = None, row_max: object | None = None, row_sum: object | None = None, "
+                        "lse: object | None = None, return_row_max: bool = False, "
+                        "return_row_sum: bool = False, return_lse: bool = False" +
+                        options_signature() + ") -> typing.Any")),
+      "attention_forward over a cache: the same bits. query (B, H, L, D), B the cache's sequences; name where the\n"
+      "queries stand: query_offset='bottom_right' for the newest keys.");
+}
+
+}  // namespace regard::python

@@ -1,0 +1,48 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// The structures of DLPack, version 1, that arrays.cpp reads: how libraries of arrays hand memory to each other.
+//
+//     capsule "dltensor"            ──▶ Managed            data, shape, strides; deleter
+//     capsule "dltensor_versioned"  ──▶ ManagedVersioned   likewise, with a version and flags before them
+//
+// The layout is that of https://dmlc.github.io/dlpack/latest/c_api.html. Read next: arrays.cpp.
+#pragma once
+
+#include <cstdint>
+
+namespace regard::python::dlpack {
+
+inline constexpr std::uint32_t kMajor = 1;
+inline constexpr std::int32_t kCpu = 1;
+inline constexpr std::int32_t kCudaHost = 3;  // pinned memory, which the processor reads as its own
+inline constexpr std::uint64_t kReadOnly = 1;
+
+struct Tensor {
+  void* data;
+  std::int32_t device_type;
+  std::int32_t device_id;
+  std::int32_t rank;
+  std::uint8_t type_code;
+  std::uint8_t type_bits;
+  std::uint16_t type_lanes;
+  std::int64_t* shape;
+  std::int64_t* strides;  // in elements; nullptr: dense
+  std::uint64_t byte_offset;
+};
+
+struct Managed {
+  Tensor tensor;
+  void* context;
+  void (*deleter)(Managed*);
+};
+
+struct ManagedVersioned {
+  std::uint32_t major;
+  std::uint32_t minor;
+  void* context;
+  void (*deleter)(ManagedVersioned*);
+  std::uint64_t flags;
+  Tensor tensor;
+};
+
+}  // namespace regard::python::dlpack

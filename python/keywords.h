@@ -1,0 +1,85 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// The keyword arguments of one call, each taken by name; what nobody took is refused as Python refuses it.
+//
+//     Keywords keywords("attention_forward", kwargs);
+//     if (const nb::handle scale = keywords.take("scale")) …
+//     keywords.finish();
+//
+// Read next: options.h.
+#pragma once
+
+#include <nanobind/nanobind.h>
+
+#include <string>
+#include <vector>
+
+#include "arrays.h"
+
+namespace regard::python {
+
+class Keywords {
+ public:
+  Keywords(const char* operator_name, nb::kwargs given)
+      : operator_name_(operator_name), given_(std::move(given)), left_(PyDict_GET_SIZE(given_.ptr())) {}
+
+  // Nothing where it was not given, or given as None.
+  nb::handle take(const char* name) {
+    if (left_ == 0) return {};
+    PyObject* const value = PyDict_GetItemString(given_.ptr(), name);
+    if (value == nullptr) return {};
+    --left_;
+    taken_.push_back(name);
+    return value == Py_None ? nb::handle() : nb::handle(value);
+  }
+  // The same, and leaves it to be taken.
+  nb::handle look(const char* name) const {
+    PyObject* const value = PyDict_GetItemString(given_.ptr(), name);
+    return value == nullptr || value == Py_None ? nb::handle() : nb::handle(value);
+  }
+  bool take_bool(const char* name, bool otherwise = false) {
+    const nb::handle value = take(name);
+    if (!value) return otherwise;
+    const int truth = PyObject_IsTrue(value.ptr());
+    if (truth < 0) throw nb::python_error();
+    return truth != 0;
+  }
+  // A whole number within int, for num_threads.
+  int take_int(const char* name, int otherwise) {
+    const nb::handle value = take(name);
+    return value ? number<int>(name, value) : otherwise;
+  }
+  template <class T>
+  T number(const char* name, nb::handle value) const {
+    try {
+      return nb::cast<T>(value);
+    } catch (const nb::cast_error&) {
+      PyErr_SetString(PyExc_TypeError,
+                      (std::string(operator_name_) + ": " + name + " is of type " + Py_TYPE(value.ptr())->tp_name +
+                       "; expected " + (std::is_integral_v<T> ? "a whole number" : "a number"))
+                          .c_str());
+      throw nb::python_error();
+    }
+  }
+  void finish() const {
+    if (left_ == 0) return;
+    for (const auto& [key, value] : given_) {
+      const std::string name = nb::cast<std::string>(nb::str(key));
+      bool known = false;
+      for (const char* const taken : taken_) known = known || name == taken;
+      if (known) continue;
+      PyErr_SetString(PyExc_TypeError,
+                      (std::string(operator_name_) + "() got an unexpected keyword argument '" + name + "'").c_str());
+      throw nb::python_error();
+    }
+  }
+  const char* operator_name() const { return operator_name_; }
+
+ private:
+  const char* operator_name_;
+  nb::kwargs given_;
+  Py_ssize_t left_;
+  std::vector<const char*> taken_;
+};
+
+}  // namespace regard::python

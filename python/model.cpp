@@ -1,0 +1,202 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// Models, explanations and lessons for Python, each as text, JSON and a page, with the program's own figures.
+//
+//     model = regard.load_model(folder)            regard.explain("he sat on the bank", model=model, token="bank")
+//     regard.embed(model, texts)                   regard.compare(model, "bank", ["he sat …", "she put …"])
+//     regard.lesson("000")                         regard.explain({"tokens": […], "matrices": {…}})
+//
+// Left out where the package was built without regard::explain. Read next: regard/explain.h, regard/sentence_story.h.
+#include <nanobind/nanobind.h>
+#include <nanobind/stl/optional.h>
+#include <nanobind/stl/string.h>
+#include <nanobind/stl/vector.h>
+
+#include <algorithm>
+
+#include "arrays.h"
+#include "module.h"
+#include "regard/compare.h"
+#include "regard/embed.h"
+#include "regard/explain.h"
+#include "regard/lesson.h"
+#include "regard/sentence_page.h"
+#include "run.h"
+
+namespace regard::python {
+namespace {
+
+// Work of unknown length: computed where Ctrl-C reaches it.
+constexpr double kLong = 1e18;
+
+struct Story {
+  SentenceModel model;
+  SentenceStory story;
+};
+
+nb::object explain_of(nb::handle input, const SentenceModel* model, std::optional<std::string> token,
+                      std::optional<Index> layer, std::optional<Index> head, std::vector<std::string> hide,
+                      bool truncate, bool full) {
+  if (model != nullptr) {
+    SentenceStoryOptions options;
+    options.token = token.value_or("");
+    options.layer = layer;
+    options.head = head;
+    options.hide = std::move(hide);
+    options.truncate = truncate;
+    options.full = full;
+    const std::string text = nb::cast<std::string>(nb::str(input));
+    std::optional<Story> story;
+    run(kLong, 0, [&](const Runtime& runtime) { story = {*model, tell_sentence(*model, text, options, runtime)}; });
+    return nb::cast(std::move(*story));
+  }
+  if (layer || head || !hide.empty() || truncate || full) {
+    refuse("explain", "layer, head, hide, truncate and full are for a sentence; expected a model beside them");
+  }
+  const bool is_text = PyUnicode_Check(input.ptr()) != 0;
+  const nb::object text = is_text ? nb::borrow(input) : nb::module_::import_("json").attr("dumps")(input);
+  ExplainInput read = read_explain_input(nb::cast<std::string>(text), "explain");
+  if (token) read.settings.token = *token;
+  std::optional<Explanation> explanation;
+  run(kLong, 0, [&](const Runtime&) { explanation = explain(read); });
+  return nb::cast(std::move(*explanation));
+}
+
+Explanation lesson_of(const std::string& name, std::optional<std::string> layout) {
+  ExplainInput input = lesson_input(name);
+  if (layout) input = with_layout(std::move(input), parse_layout(*layout));
+  return explain(input);
+}
+
+nb::object embed_of(const SentenceModel& model, const std::vector<std::string>& texts, bool truncate) {
+  std::optional<Tensor<float, 2>> vectors;
+  run(kLong, 0, [&](const Runtime& runtime) {
+    std::vector<std::vector<Index>> ids;
+    for (const std::string& text : texts) ids.push_back(fitted_tokens(model, text, truncate).tokens.ids);
+    vectors = embed_tokens(model.encoder, ids, runtime);
+  });
+  const nb::object numpy = nb::module_::import_("numpy");
+  NewArray result("embed", "out", numpy.attr("empty")(0), number_type<float>(),
+                  {vectors->shape()[0], vectors->shape()[1]});
+  const auto view = result.array.view<float, 2>("embed", "out");
+  std::copy_n(vectors->data(), vectors->size(), view.data);
+  return result.hand_out();
+}
+
+Comparison compare_of(const SentenceModel& model, const std::string& word, const std::vector<std::string>& sentences,
+                      std::vector<std::string> hide, const std::string& control, bool truncate) {
+  CompareOptions options;
+  options.hide = std::move(hide);
+  options.control = control;
+  options.truncate = truncate;
+  std::optional<Comparison> comparison;
+  run(kLong, 0, [&](const Runtime& runtime) { comparison = compare_word(model, word, sentences, options, runtime); });
+  return std::move(*comparison);
+}
+
+SentenceModel load_model_of(nb::handle folder, bool map) {
+  const std::string path = nb::cast<std::string>(nb::steal(PyOS_FSPath(folder.ptr())));
+  ModelFileOptions options;
+  options.map = map;
+  std::optional<SentenceModel> model;
+  run(kLong, 0, [&](const Runtime&) { model = load_sentence_model(path, options); });
+  return std::move(*model);
+}
+
+void bind_views(nb::module_& module) {
+  nb::class_<Explanation>(module, "Explanation", "The steps of an attention computation.")
+      .def(
+          "text",
+          [](const Explanation& self, int width, bool color, bool full, const std::string& step) {
+            return render_text(self, {.width = width, .color = color, .full = full, .step = step});
+          },
+          nb::arg("width") = 80, nb::arg("color") = false, nb::arg("full") = false, nb::arg("step") = "",
+          "All steps as text, or one by its name or number.")
+      .def(
+          "json", [](const Explanation& self, const std::string& step) { return render_json(self, {.step = step}); },
+          nb::arg("step") = "", "The same as JSON, schema regard/1.")
+      .def(
+          "html", [](const Explanation& self) { return render_html(self, {}); }, "The same as one page.")
+      .def("__str__", [](const Explanation& self) { return render_text(self, {}); });
+  nb::class_<Story>(module, "SentenceStory", "What one word of a sentence listens to, in a model.")
+      .def(
+          "text",
+          [](const Story& self, int width, bool color) {
+            return render_sentence_text(self.story, {.width = width, .color = color});
+          },
+          nb::arg("width") = 80, nb::arg("color") = false, "The story as text.")
+      .def(
+          "json", [](const Story& self) { return render_sentence_json(self.story, {}); },
+          "The same as JSON, schema regard/1.")
+      .def(
+          "html", [](const Story& self) { return render_sentence_html(self.model, self.story, {}); },
+          "The same as one page, with every head of every layer.")
+      .def("__str__", [](const Story& self) { return render_sentence_text(self.story, {}); });
+  nb::class_<Comparison>(module, "Comparison", "One word in several sentences.")
+      .def(
+          "text",
+          [](const Comparison& self, int width, bool color, bool full) {
+            return render_compare_text(self, {.width = width, .color = color, .full = full});
+          },
+          nb::arg("width") = 80, nb::arg("color") = false, nb::arg("full") = false, "The comparison as text.")
+      .def(
+          "json", [](const Comparison& self) { return render_compare_json(self, ""); },
+          "The same as JSON, schema regard/1.")
+      .def(
+          "html", [](const Comparison& self) { return render_compare_html(self, ""); }, "The same as one page.")
+      .def("findings", &compare_findings, "What the numbers say, in sentences.")
+      .def("__str__", [](const Comparison& self) { return render_compare_text(self); });
+}
+
+}  // namespace
+
+void bind_model(nb::module_& module) {
+  nb::class_<SentenceModel>(module, "Model", "An encoder of the BERT family with its tokenizer, as load_model read it.")
+      .def_prop_ro("num_layers", [](const SentenceModel& model) { return model.encoder.config.num_layers; })
+      .def_prop_ro("num_heads", [](const SentenceModel& model) { return model.encoder.config.num_heads; })
+      .def_prop_ro("width", [](const SentenceModel& model) { return model.encoder.config.width; })
+      .def_prop_ro("max_positions", [](const SentenceModel& model) { return model.encoder.config.max_positions; })
+      .def_prop_ro("folder", [](const SentenceModel& model) { return model.folder; })
+      .def(
+          "tokens",
+          [](const SentenceModel& model, const std::string& text) { return fitted_tokens(model, text).tokens.tokens; },
+          nb::arg("text"), "The pieces of a text as the model takes them, [CLS] and [SEP] included.");
+  bind_views(module);
+  module.def(
+      "load_model", &load_model_of, nb::arg("folder"), nb::arg("map") = false,
+      nb::sig("def load_model(folder: str | os.PathLike[str], map: bool = False) -> Model"),
+      "Reads config.json, tokenizer.json and model.safetensors of a folder as Hugging Face lays it out; map maps\n"
+      "the numbers instead of reading them. RuntimeError with the file's path.");
+  module.def(
+      "explain", &explain_of, nb::arg("input"), nb::arg("model").none() = nb::none(), nb::arg("token") = nb::none(),
+      nb::arg("layer") = nb::none(), nb::arg("head") = nb::none(), nb::arg("hide") = nb::list(),
+      nb::arg("truncate") = false, nb::arg("full") = false,
+      nb::sig("def explain(input: object, model: Model | None = None, token: str | None = None, "
+              "layer: int | None = None, head: int | None = None, hide: collections.abc.Sequence[str] = (), "
+              "truncate: bool = False, full: bool = False) -> typing.Any"),
+      "With a model, input is a sentence: a SentenceStory of what `token` listens to. Without, it is matrices and\n"
+      "settings as docs/explain-input.md has them, a dict or JSON: an Explanation of every step.");
+  module.def(
+      "lesson", &lesson_of, nb::arg("name"), nb::arg("layout") = nb::none(),
+      "One of the documents that teach attention, recomputed; layout 'rows' or 'columns'. ValueError names all.");
+  module.def(
+      "lesson_entries",
+      [] {
+        std::vector<std::string> names;
+        for (const LessonEntry& entry : lesson_entries()) names.push_back(entry.name);
+        return names;
+      },
+      "The names of all lessons, in the order in which they are best read.");
+  module.def(
+      "compare", &compare_of, nb::arg("model"), nb::arg("word"), nb::arg("sentences"), nb::arg("hide") = nb::list(),
+      nb::arg("control") = "", nb::arg("truncate") = false,
+      nb::sig("def compare(model: Model, word: str, sentences: collections.abc.Sequence[str], "
+              "hide: collections.abc.Sequence[str] = (), control: str = '', truncate: bool = False) -> Comparison"),
+      "How far one word's vectors part between sentences, layer by layer, and which heads part them.");
+  module.def(
+      "embed", &embed_of, nb::arg("model"), nb::arg("texts"), nb::arg("truncate") = false,
+      nb::sig("def embed(model: Model, texts: collections.abc.Sequence[str], truncate: bool = False) -> typing.Any"),
+      "Vectors of texts, (n, E), each of length 1: the mean over a text's tokens. A NumPy array of float32.");
+}
+
+}  // namespace regard::python

@@ -1,0 +1,27 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// What the files of this folder add to the module, one function each.
+//
+//     bindings.cpp ──▶ bind_attention, bind_backward, bind_layers, bind_cache, bind_model
+//
+// Read next: bindings.cpp.
+#pragma once
+
+#include <nanobind/nanobind.h>
+
+#include <string>
+
+namespace regard::python {
+
+// What a signature shows of the options of attention, from a comma on.
+std::string options_signature();
+// Keeps a signature for as long as the module lives.
+const char* signature(std::string text);
+
+void bind_attention(nanobind::module_& module);
+void bind_backward(nanobind::module_& module);
+void bind_layers(nanobind::module_& module);
+void bind_cache(nanobind::module_& module);
+void bind_model(nanobind::module_& module);
+
+}  // namespace regard::python

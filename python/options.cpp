@@ -1,0 +1,125 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// Options<T>: see options.h. What belongs to the values (ranges, shapes that do not fit) is refused by the operators
+// themselves; here only what their types rule out.
+//
+// Read next: attention.cpp.
+#include "options.h"
+
+namespace regard::python {
+namespace {
+
+QueryAlignment alignment(const char* operator_name, const char* name, nb::handle word) {
+  const std::string text = nb::cast<std::string>(word);
+  if (text == "top_left") return QueryAlignment::top_left;
+  if (text == "bottom_right") return QueryAlignment::bottom_right;
+  refuse(operator_name, std::string(name) + " is '" + text + "'; expected top_left or bottom_right");
+}
+
+}  // namespace
+
+template <class T>
+void Options<T>::take_positions(Keywords& keywords) {
+  const char* const operator_name = keywords.operator_name();
+  const nb::handle offset = keywords.take("query_offset");
+  if (const nb::handle causal = keywords.take("causal")) {
+    if (PyUnicode_Check(causal.ptr())) {
+      if (offset) {
+        refuse(operator_name, "query_offset and causal='" + nb::cast<std::string>(causal) +
+                                  "' both name where the queries stand; expected one of them");
+      }
+      options.causal = true;
+      options.query_offset = alignment(operator_name, "causal", causal);
+    } else if (PyBool_Check(causal.ptr())) {
+      options.causal = causal.ptr() == Py_True;
+    } else {
+      PyErr_SetString(PyExc_TypeError,
+                      (std::string(operator_name) + ": causal is of type " + Py_TYPE(causal.ptr())->tp_name +
+                       "; expected bool, 'top_left' or 'bottom_right'")
+                          .c_str());
+      throw nb::python_error();
+    }
+  }
+  if (offset) {
+    if (PyUnicode_Check(offset.ptr())) {
+      options.query_offset = alignment(operator_name, "query_offset", offset);
+    } else if (PyIndex_Check(offset.ptr()) && !nb::hasattr(offset, "__len__")) {
+      const nb::object number = nb::steal(PyNumber_Index(offset.ptr()));
+      if (!number.is_valid()) throw nb::python_error();
+      options.query_offset = keywords.number<Index>("query_offset", number);
+    } else {
+      query_offset_ = index_list(operator_name, "query_offset", offset);
+      options.query_offset = std::span<const Index>(query_offset_);
+    }
+  }
+  if (const nb::handle window = keywords.take("window")) {
+    if ((!PyTuple_Check(window.ptr()) && !PyList_Check(window.ptr())) || nb::len(window) != 2) {
+      PyErr_SetString(PyExc_TypeError,
+                      (std::string(operator_name) + ": window is not a pair (left, right) of numbers or None").c_str());
+      throw nb::python_error();
+    }
+    const nb::object left = window[0], right = window[1];
+    if (!left.is_none()) options.window.left = keywords.number<Index>("window[0]", left);
+    if (!right.is_none()) options.window.right = keywords.number<Index>("window[1]", right);
+  }
+}
+
+template <class T>
+std::span<const Index> Options<T>::take_list(Keywords& keywords, const char* name, std::vector<Index>& held) {
+  if (const nb::handle given = keywords.take(name)) held = index_list(keywords.operator_name(), name, given);
+  return held;
+}
+
+template <class T>
+std::span<const T> Options<T>::take_numbers(Keywords& keywords, const char* name, std::vector<T>& held) {
+  if (const nb::handle given = keywords.take(name)) held = number_list<T>(keywords.operator_name(), name, given);
+  return held;
+}
+
+template <class T>
+Options<T>::Options(Keywords& keywords) {
+  const char* const operator_name = keywords.operator_name();
+  take_positions(keywords);
+  options.key_lengths = take_list(keywords, "key_lengths", key_lengths_);
+  options.query_starts = take_list(keywords, "query_starts", query_starts_);
+  options.key_starts = take_list(keywords, "key_starts", key_starts_);
+  options.prefix = take_list(keywords, "prefix", prefix_);
+  options.alibi_slopes = take_numbers(keywords, "alibi_slopes", alibi_slopes_);
+  options.sinks = take_numbers(keywords, "sinks", sinks_);
+  const auto borrow = [&](const char* name, Array& array) {
+    if (const nb::handle given = keywords.take(name)) array.borrow(operator_name, name, given, Access::read);
+  };
+  borrow("query_segments", query_segments_);
+  borrow("key_segments", key_segments_);
+  borrow("block_mask", block_mask_);
+  borrow("mask", mask_);
+  borrow("bias", bias_);
+  options.query_segments = query_segments_.view<const std::int32_t, 2>(operator_name, "query_segments");
+  options.key_segments = key_segments_.view<const std::int32_t, 2>(operator_name, "key_segments");
+  options.block_mask = block_mask_.broadcast<const bool, 4>(operator_name, "block_mask");
+  options.mask = mask_.broadcast<const bool, 4>(operator_name, "mask");
+  if (bias_.type() == number_type<double>()) {
+    options.bias = bias_.broadcast<const double, 4>(operator_name, "bias");
+  } else if (bias_.type() == number_type<bfloat16>()) {
+    options.bias = bias_.broadcast<const bfloat16, 4>(operator_name, "bias");
+  } else if (bias_.type() == number_type<float16>()) {
+    options.bias = bias_.broadcast<const float16, 4>(operator_name, "bias");
+  } else {
+    options.bias = bias_.broadcast<const float, 4>(operator_name, "bias");
+  }
+  if (const nb::handle size = keywords.take("block_size")) {
+    const std::vector<Index> pair = index_list(operator_name, "block_size", size);
+    if (pair.size() != 2) {
+      refuse(operator_name, "block_size has " + std::to_string(pair.size()) + " numbers; expected 2, (queries, keys)");
+    }
+    options.block_size = {pair[0], pair[1]};
+  }
+  if (const nb::handle cap = keywords.take("soft_cap")) options.soft_cap = keywords.number<double>("soft_cap", cap);
+  if (const nb::handle scale = keywords.take("scale")) options.scale = keywords.number<double>("scale", scale);
+  options.float_weights = keywords.take_bool("float_weights");
+}
+
+template class Options<float>;
+template class Options<double>;
+
+}  // namespace regard::python

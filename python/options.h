@@ -1,0 +1,37 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// AttentionOptions from keyword arguments: the same names, with Python's own values where they are shorter.
+//
+//     causal=True | "top_left" | "bottom_right"        the words name the query_offset, too
+//     query_offset="bottom_right" | 3 | [0, 5]         window=(511, 0) | (None, 0)
+//     mask, bias, block_mask: fewer than four axes stand for the last ones
+//
+// Read next: options.cpp, attention.cpp.
+#pragma once
+
+#include "keywords.h"
+#include "regard/attention.h"
+
+namespace regard::python {
+
+// Takes the options from the keywords; holds what `options` points to. T is float or double.
+template <class T>
+class Options {
+ public:
+  explicit Options(Keywords& keywords);
+  Options(const Options&) = delete;
+  Options& operator=(const Options&) = delete;
+
+  AttentionOptions<T> options;
+
+ private:
+  void take_positions(Keywords& keywords);
+  std::span<const Index> take_list(Keywords& keywords, const char* name, std::vector<Index>& held);
+  std::span<const T> take_numbers(Keywords& keywords, const char* name, std::vector<T>& held);
+
+  std::vector<Index> query_offset_, key_lengths_, query_starts_, key_starts_, prefix_;
+  std::vector<T> alibi_slopes_, sinks_;
+  Array query_segments_, key_segments_, block_mask_, mask_, bias_;
+};
+
+}  // namespace regard::python

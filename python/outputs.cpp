@@ -1,0 +1,127 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// Outputs and ForwardOutputs: see outputs.h.
+//
+//     take()      the array given, or a slot to be filled
+//     allocate()  fills it, once the shapes are known
+//
+// Read next: attention.cpp.
+#include "outputs.h"
+
+#include <cstring>
+
+namespace regard::python {
+
+void Outputs::add(const char* name) {
+  auto slot = std::make_unique<Slot>();
+  slot->name = name;
+  slot->allocated = slot->returned = true;
+  slots_.push_back(std::move(slot));
+}
+
+void Outputs::take(Keywords& keywords, const char* name, const char* asked) {
+  const nb::handle given = keywords.take(name);
+  const bool returned = asked == nullptr || keywords.take_bool(asked);
+  if (!given && !returned) return;
+  add(name);
+  Slot& slot = *slots_.back();
+  slot.returned = returned;
+  slot.allocated = !given;
+  if (given) {
+    slot.given = nb::borrow(given);
+    slot.array.borrow(operator_name_, name, given, Access::write);
+  }
+}
+
+void Outputs::allocate(const char* name, NumberType type, const std::vector<Index>& shape) {
+  for (const auto& slot : slots_) {
+    if (std::strcmp(slot->name, name) == 0 && slot->allocated) {
+      slot->fresh.emplace(operator_name_, name, like_, type, shape);
+    }
+  }
+}
+
+const Array* Outputs::find(const char* name) const {
+  for (const auto& slot : slots_) {
+    if (std::strcmp(slot->name, name) == 0) return slot->fresh ? &slot->fresh->array : &slot->array;
+  }
+  return nullptr;
+}
+
+nb::object Outputs::object_of(Slot& slot) { return slot.fresh ? slot.fresh->hand_out() : slot.given; }
+
+nb::object Outputs::hand_out(const char* name) {
+  for (const auto& slot : slots_) {
+    if (std::strcmp(slot->name, name) == 0) return object_of(*slot);
+  }
+  return nb::none();
+}
+
+nb::dict Outputs::hand_out_named() {
+  nb::dict named;
+  for (const auto& slot : slots_) {
+    if (slot->returned) named[slot->name] = object_of(*slot);
+  }
+  return named;
+}
+
+nb::list Outputs::hand_out_listed() {
+  nb::list listed;
+  for (const auto& slot : slots_) {
+    if (slot->returned) listed.append(object_of(*slot));
+  }
+  return listed;
+}
+
+ForwardOutputs::ForwardOutputs(Keywords& keywords, nb::handle like, const Array& query, bool flags)
+    : outputs_(keywords.operator_name(), like), context_type_(query.type()) {
+  const nb::handle dtype = keywords.take("dtype");
+  outputs_.take(keywords, "out", nullptr);
+  const auto take = [&](const char* name, const char* asked) {
+    if (flags) {
+      outputs_.take(keywords, name, asked);
+    } else if (const nb::handle given = keywords.take(name)) {
+      refuse(keywords.operator_name(), std::string(name) + " is returned; no array can be given for it");
+    }
+  };
+  take("row_max", "return_row_max");
+  take("row_sum", "return_row_sum");
+  take("lse", "return_lse");
+  take("weights", "return_weights");
+  take("sink_weights", "return_sink_weights");
+  if (dtype) {
+    context_type_ = named_type(keywords.operator_name(), "dtype", nb::cast<std::string>(nb::str(dtype)));
+  } else if (const Array* const out = outputs_.find("out"); out->given()) {
+    context_type_ = out->type();
+  }
+  if (!flags) {
+    outputs_.add("row_max");
+    outputs_.add("row_sum");
+    outputs_.add("lse");
+  }
+}
+
+void ForwardOutputs::allocate(const std::array<Index, 4>& query_shape, Index num_keys, Index columns) {
+  const auto& [batch, heads, rows, depth] = query_shape;
+  const NumberType compute = context_type_ == number_type<double>() ? number_type<double>() : number_type<float>();
+  outputs_.allocate("out", context_type_, {batch, heads, rows, columns});
+  for (const char* const name : {"row_max", "row_sum", "lse", "sink_weights"}) {
+    outputs_.allocate(name, compute, {batch, heads, rows});
+  }
+  outputs_.allocate("weights", compute, {batch, heads, rows, num_keys});
+}
+
+nb::object ForwardOutputs::hand_out() {
+  nb::list listed = outputs_.hand_out_listed();
+  if (nb::len(listed) == 1) return listed[0];
+  return nb::tuple(listed);
+}
+
+nb::dict ForwardOutputs::hand_out_named() {
+  nb::dict named = outputs_.hand_out_named();
+  named["context"] = named["out"];
+  nb::del(named["out"]);
+  return named;
+}
+
+}  // namespace regard::python

@@ -1,0 +1,83 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// The results of a call: arrays that the caller gave, and new ones of the same library as its inputs.
+//
+//     out=array, lse=array …    written in place
+//     return_lse=True …         allocated where no array was given, and returned behind the context
+//
+// Read next: outputs.cpp, attention.cpp.
+#pragma once
+
+#include <memory>
+
+#include "keywords.h"
+#include "regard/attention.h"
+
+namespace regard::python {
+
+class Outputs {
+ public:
+  // New arrays are of the library that `like` belongs to.
+  Outputs(const char* operator_name, nb::handle like) : operator_name_(operator_name), like_(like) {}
+
+  void add(const char* name);
+  // Takes the array of that name; where there is none, it is to be allocated if `asked` is a keyword that is true, or
+  // if asked is nullptr.
+  void take(Keywords& keywords, const char* name, const char* asked);
+  // Where one is to be allocated.
+  void allocate(const char* name, NumberType type, const std::vector<Index>& shape);
+  const Array* find(const char* name) const;
+
+  template <class T, int Rank>
+  TensorView<T, Rank> view(const char* name) const {
+    const Array* const array = find(name);
+    return array == nullptr ? TensorView<T, Rank>() : array->view<T, Rank>(operator_name_, name);
+  }
+  nb::object hand_out(const char* name);
+  // The ones to be returned, in the order in which they were added: by name, or in a list.
+  nb::dict hand_out_named();
+  nb::list hand_out_listed();
+
+ private:
+  struct Slot {
+    const char* name = nullptr;
+    nb::object given;
+    Array array;  // given
+    std::optional<NewArray> fresh;
+    bool allocated = false;
+    bool returned = false;
+  };
+  nb::object object_of(Slot& slot);
+
+  const char* operator_name_;
+  nb::handle like_;
+  std::vector<std::unique_ptr<Slot>> slots_;
+};
+
+// AttentionOutputs: out, row_max, row_sum, lse, weights, sink_weights.
+class ForwardOutputs {
+ public:
+  // Without flags, no return_… keyword is taken.
+  ForwardOutputs(Keywords& keywords, nb::handle like, const Array& query, bool flags);
+  NumberType context_type() const { return context_type_; }
+  void allocate(const std::array<Index, 4>& query_shape, Index num_keys, Index columns);
+  template <class T>
+  AttentionOutputs<T> views() const {
+    using Compute = ComputeType<T>;
+    return {.context = outputs_.view<T, 4>("out"),
+            .row_max = outputs_.view<Compute, 3>("row_max"),
+            .row_sum = outputs_.view<Compute, 3>("row_sum"),
+            .lse = outputs_.view<Compute, 3>("lse"),
+            .weights = outputs_.view<Compute, 4>("weights"),
+            .sink_weights = outputs_.view<Compute, 3>("sink_weights")};
+  }
+  // The context, or a tuple that begins with it.
+  nb::object hand_out();
+  nb::dict hand_out_named();
+
+ private:
+  Outputs outputs_;
+  NumberType context_type_;
+};
+
+}  // namespace regard::python

@@ -1,0 +1,260 @@
+"""Exact attention in C++; use it as the package regard."""
+
+from collections.abc import Callable, Sequence
+import os
+from typing import Any
+
+
+kAttentionChunkKeys: int = 1024
+
+def attention_forward(query: object, key: object, value: object, *, out: object | None = None, dtype: str | None = None, row_max: object | None = None, row_sum: object | None = None, lse: object | None = None, weights: object | None = None, sink_weights: object | None = None, return_row_max: bool = False, return_row_sum: bool = False, return_lse: bool = False, return_weights: bool = False, return_sink_weights: bool = False, causal: bool | str = False, query_offset: int | str | Sequence[int] | None = None, window: tuple[int | None, int | None] | None = None, key_lengths: Sequence[int] | object | None = None, query_starts: Sequence[int] | object | None = None, key_starts: Sequence[int] | object | None = None, query_segments: object | None = None, key_segments: object | None = None, prefix: Sequence[int] | object | None = None, block_mask: object | None = None, block_size: tuple[int, int] | None = None, mask: object | None = None, bias: object | None = None, alibi_slopes: Sequence[float] | object | None = None, sinks: Sequence[float] | object | None = None, soft_cap: float | None = None, scale: float | None = None, float_weights: bool = False, num_threads: int = 0) -> Any:
+    """
+    softmax(soft_cap(scale · query · keyᵀ) + bias over visible keys) · value.
+
+    query (B, H, L, D), key (B, Hkv, S, D), value (B, Hkv, S, Dv): arrays of float32, bfloat16 or float16, each of its
+    own, or all of float64; NumPy, PyTorch, JAX on the processor, or anything with the buffer protocol or DLPack. They
+    are read where they lie, whatever their strides. Returns context (B, H, L, Dv), an array of the library that query
+    belongs to, or, with return_…, a tuple: context, row_max, row_sum, lse (B, H, L), weights (B, H, L, S) and
+    sink_weights (B, H, L), as far as asked for. out, row_max … are arrays to write into instead of new ones.
+    causal='top_left' or 'bottom_right' names the query_offset, too. ValueError before any work.
+    """
+
+attention = attention_forward
+
+def attention_weights(query: object, key: object, *, row_max: object | None = None, row_sum: object | None = None, out: object | None = None, rows: Sequence[tuple[int, int]] | None = None, keys: tuple[int, int] | None = None, kind: str = 'weights', causal: bool | str = False, query_offset: int | str | Sequence[int] | None = None, window: tuple[int | None, int | None] | None = None, key_lengths: Sequence[int] | object | None = None, query_starts: Sequence[int] | object | None = None, key_starts: Sequence[int] | object | None = None, query_segments: object | None = None, key_segments: object | None = None, prefix: Sequence[int] | object | None = None, block_mask: object | None = None, block_size: tuple[int, int] | None = None, mask: object | None = None, bias: object | None = None, alibi_slopes: Sequence[float] | object | None = None, sinks: Sequence[float] | object | None = None, soft_cap: float | None = None, scale: float | None = None, float_weights: bool = False, num_threads: int = 0) -> Any:
+    """
+    The exact weights (or, with kind='scores', scores) of chosen rows and keys: ranges (begin, end) counted
+    from 0. row_max and row_sum as attention_forward wrote them. Returns (B, H, R, keys).
+    """
+
+def attention_with_statistics(query: object, key: object, value: object, *, out: object | None = None, dtype: str | None = None, top_keys: int = 0, chosen_keys: Sequence[int] | object | None = None, causal: bool | str = False, query_offset: int | str | Sequence[int] | None = None, window: tuple[int | None, int | None] | None = None, key_lengths: Sequence[int] | object | None = None, query_starts: Sequence[int] | object | None = None, key_starts: Sequence[int] | object | None = None, query_segments: object | None = None, key_segments: object | None = None, prefix: Sequence[int] | object | None = None, block_mask: object | None = None, block_size: tuple[int, int] | None = None, mask: object | None = None, bias: object | None = None, alibi_slopes: Sequence[float] | object | None = None, sinks: Sequence[float] | object | None = None, soft_cap: float | None = None, scale: float | None = None, float_weights: bool = False, num_threads: int = 0) -> dict[str, Any]:
+    """
+    attention_forward, and the statistics of its rows in the same pass, by name: context, row_max, row_sum,
+    lse, entropy, largest_weight, mean_distance (B, H, L), their means head_… (B, H); with top_keys=k also
+    top_keys and top_weights (B, H, L, k), with chosen_keys chosen_weight and its mean.
+    """
+
+def attention_columns(query: object, key: object, row_max: object, row_sum: object, *, coarse_map: tuple[int, int] | None = None, cells: str = 'means', causal: bool | str = False, query_offset: int | str | Sequence[int] | None = None, window: tuple[int | None, int | None] | None = None, key_lengths: Sequence[int] | object | None = None, query_starts: Sequence[int] | object | None = None, key_starts: Sequence[int] | object | None = None, query_segments: object | None = None, key_segments: object | None = None, prefix: Sequence[int] | object | None = None, block_mask: object | None = None, block_size: tuple[int, int] | None = None, mask: object | None = None, bias: object | None = None, alibi_slopes: Sequence[float] | object | None = None, sinks: Sequence[float] | object | None = None, soft_cap: float | None = None, scale: float | None = None, float_weights: bool = False, num_threads: int = 0) -> dict[str, Any]:
+    """
+    column_mass (B, H, S), the weight on each key summed over the queries, and, where its size (Ga, Gb) is
+    given, coarse_map (B, H, Ga, Gb), the means or sums of the weights' cells.
+    """
+
+def attention_partials(query: object, key: object, value: object, *, causal: bool | str = False, query_offset: int | str | Sequence[int] | None = None, window: tuple[int | None, int | None] | None = None, key_lengths: Sequence[int] | object | None = None, query_starts: Sequence[int] | object | None = None, key_starts: Sequence[int] | object | None = None, query_segments: object | None = None, key_segments: object | None = None, prefix: Sequence[int] | object | None = None, block_mask: object | None = None, block_size: tuple[int, int] | None = None, mask: object | None = None, bias: object | None = None, alibi_slopes: Sequence[float] | object | None = None, sinks: Sequence[float] | object | None = None, soft_cap: float | None = None, scale: float | None = None, float_weights: bool = False, num_threads: int = 0) -> dict[str, Any]:
+    """
+    Partial results over chunks of 1024 keys, before the division by row_sum: accumulator and
+    scaled_accumulator (N, B, H, L, Dv), row_max and row_sum (N, B, H, L).
+    """
+
+def attention_merge(accumulator: object, row_max: object, row_sum: object, *, scaled_accumulator: object | None = None, sinks: Sequence[float] | object | None = None, out: object | None = None, dtype: str | None = None, lse: object | None = None, return_row_max: bool = False, return_row_sum: bool = False, return_lse: bool = False, num_threads: int = 0) -> Any:
+    """
+    Merges N partials in key order; those of all chunks give the bits of attention_forward.
+    """
+
+def attention_merge_lse(contexts: object, lse: object, *, out: object | None = None, return_lse: bool = False, num_threads: int = 0) -> Any:
+    """
+    Merges N finished results of disjoint key sets by their lse: contexts (N, B, H, L, Dv), lse (N, B, H, L).
+    """
+
+def attention_backward(query: object, key: object, value: object, context: object, row_max: object, row_sum: object, grad_context: object, *, gradients: Sequence[str] = ('grad_query', 'grad_key', 'grad_value'), grad_lse: object | None = None, grad_query: object | None = None, grad_key: object | None = None, grad_value: object | None = None, grad_bias: object | None = None, grad_sinks: object | None = None, causal: bool | str = False, query_offset: int | str | Sequence[int] | None = None, window: tuple[int | None, int | None] | None = None, key_lengths: Sequence[int] | object | None = None, query_starts: Sequence[int] | object | None = None, key_starts: Sequence[int] | object | None = None, query_segments: object | None = None, key_segments: object | None = None, prefix: Sequence[int] | object | None = None, block_mask: object | None = None, block_size: tuple[int, int] | None = None, mask: object | None = None, bias: object | None = None, alibi_slopes: Sequence[float] | object | None = None, sinks: Sequence[float] | object | None = None, soft_cap: float | None = None, scale: float | None = None, float_weights: bool = False, num_threads: int = 0) -> dict[str, Any]:
+    """
+    Gradients of attention_forward, by name. context, row_max and row_sum are what that call wrote,
+    grad_context (B, H, L, Dv) and grad_lse (B, H, L) the loss's gradients of its results; options as there.
+    gradients says which to compute, of the query's type, as large as what they belong to; grad_bias and
+    grad_sinks are of float32 (float64). An array of that name is written to instead of a new one.
+    """
+
+def linear_forward(input: object, parameters: object, bias: object | None = None, *, out: object | None = None, activation: str = 'none', num_threads: int = 0) -> Any:
+    """
+    activation(input · parameters + bias): input (R, I), parameters (I, O), bias (O); activation none, relu or
+    gelu. A PyTorch nn.Linear stores (O, I): give weight.T.
+    """
+
+def layer_norm_forward(input: object, gain: object, bias: object, *, addend: object | None = None, epsilon: float = 1e-05, out: object | None = None, num_threads: int = 0) -> Any:
+    """
+    (x − mean) / √(variance + epsilon) · gain + bias of every row of x = input + addend: (R, E).
+    """
+
+def multi_head_attention_forward(input: object, w_query: object, w_key: object, w_value: object, *, w_output: object | None = None, memory: object | None = None, b_query: object | None = None, b_key: object | None = None, b_value: object | None = None, b_output: object | None = None, num_heads: int = 1, num_key_value_heads: int = 0, out: object | None = None, weights: object | None = None, return_weights: bool = False, causal: bool | str = False, query_offset: int | str | Sequence[int] | None = None, window: tuple[int | None, int | None] | None = None, key_lengths: Sequence[int] | object | None = None, query_starts: Sequence[int] | object | None = None, key_starts: Sequence[int] | object | None = None, query_segments: object | None = None, key_segments: object | None = None, prefix: Sequence[int] | object | None = None, block_mask: object | None = None, block_size: tuple[int, int] | None = None, mask: object | None = None, bias: object | None = None, alibi_slopes: Sequence[float] | object | None = None, sinks: Sequence[float] | object | None = None, soft_cap: float | None = None, scale: float | None = None, float_weights: bool = False, num_threads: int = 0) -> Any:
+    """
+    A multi-head attention block on (B, L, E): project, split into heads, attend, join, project back.
+    memory (B, S, E_kv) is what key and value are made of; without it, input.
+    """
+
+class KvCache:
+    """
+    Keys and values that stay between calls, packed as the kernels read them.
+    """
+
+    def __init__(self, *, depth: int, capacity: int, num_sequences: int = 1, num_key_heads: int = 1, columns: int | None = None, page_keys: int = 0, num_pages: int = 0, ring: bool = False, dtype: str = 'float32') -> None:
+        """
+        Empty. depth is D, columns Dv (as depth where it is not given). dtype: float32, float64, bfloat16, float16 or
+        int8. page_keys, a multiple of 32, and num_pages make it paged; ring keeps the newest `capacity` keys.
+        """
+
+    def append(self, key: object, value: object, sequence: int | None = None, counts: Sequence[int] | object | None = None) -> None:
+        """
+        Adds keys (B, Hkv, L, D) and values (B, Hkv, L, Dv) to all sequences, the first counts[b] of them; with a
+        sequence, (Hkv, L, D) and (Hkv, L, Dv) to that one.
+        """
+
+    def truncate(self, sequence: int, length: int) -> None:
+        """Keeps the first `length` keys."""
+
+    def fork(self, from_sequence: int, to_sequence: int) -> None:
+        """
+        Makes to_sequence, which must be empty, a sequence of the same keys; whole panels are shared.
+        """
+
+    def length(self, sequence: int = 0) -> int:
+        """
+        Keys that were appended and not truncated; of a ring, also those that have gone.
+        """
+
+    def first_key(self, sequence: int = 0) -> int:
+        """The first key that is still there: 0 but for rings."""
+
+    @property
+    def num_free_pages(self) -> int: ...
+
+    @property
+    def num_bytes(self) -> int: ...
+
+    @property
+    def dtype(self) -> str: ...
+
+    @property
+    def num_sequences(self) -> int: ...
+
+    @property
+    def num_key_heads(self) -> int: ...
+
+    @property
+    def depth(self) -> int: ...
+
+    @property
+    def columns(self) -> int: ...
+
+    @property
+    def capacity(self) -> int: ...
+
+def attention_decode(query: object, cache: KvCache, *, out: object | None = None, dtype: str | None = None, row_max: object | None = None, row_sum: object | None = None, lse: object | None = None, return_row_max: bool = False, return_row_sum: bool = False, return_lse: bool = False, causal: bool | str = False, query_offset: int | str | Sequence[int] | None = None, window: tuple[int | None, int | None] | None = None, key_lengths: Sequence[int] | object | None = None, query_starts: Sequence[int] | object | None = None, key_starts: Sequence[int] | object | None = None, query_segments: object | None = None, key_segments: object | None = None, prefix: Sequence[int] | object | None = None, block_mask: object | None = None, block_size: tuple[int, int] | None = None, mask: object | None = None, bias: object | None = None, alibi_slopes: Sequence[float] | object | None = None, sinks: Sequence[float] | object | None = None, soft_cap: float | None = None, scale: float | None = None, float_weights: bool = False, num_threads: int = 0) -> Any:
+    """
+    attention_forward over a cache: the same bits. query (B, H, L, D), B the cache's sequences; name where the
+    queries stand: query_offset='bottom_right' for the newest keys.
+    """
+
+class Model:
+    """
+    An encoder of the BERT family with its tokenizer, as load_model read it.
+    """
+
+    @property
+    def num_layers(self) -> int: ...
+
+    @property
+    def num_heads(self) -> int: ...
+
+    @property
+    def width(self) -> int: ...
+
+    @property
+    def max_positions(self) -> int: ...
+
+    @property
+    def folder(self) -> str: ...
+
+    def tokens(self, text: str) -> list[str]:
+        """
+        The pieces of a text as the model takes them, [CLS] and [SEP] included.
+        """
+
+class Explanation:
+    """The steps of an attention computation."""
+
+    def text(self, width: int = 80, color: bool = False, full: bool = False, step: str = '') -> str:
+        """All steps as text, or one by its name or number."""
+
+    def json(self, step: str = '') -> str:
+        """The same as JSON, schema regard/1."""
+
+    def html(self) -> str:
+        """The same as one page."""
+
+    def __str__(self) -> str: ...
+
+class SentenceStory:
+    """What one word of a sentence listens to, in a model."""
+
+    def text(self, width: int = 80, color: bool = False) -> str:
+        """The story as text."""
+
+    def json(self) -> str:
+        """The same as JSON, schema regard/1."""
+
+    def html(self) -> str:
+        """The same as one page, with every head of every layer."""
+
+    def __str__(self) -> str: ...
+
+class Comparison:
+    """One word in several sentences."""
+
+    def text(self, width: int = 80, color: bool = False, full: bool = False) -> str:
+        """The comparison as text."""
+
+    def json(self) -> str:
+        """The same as JSON, schema regard/1."""
+
+    def html(self) -> str:
+        """The same as one page."""
+
+    def findings(self) -> list[str]:
+        """What the numbers say, in sentences."""
+
+    def __str__(self) -> str: ...
+
+def load_model(folder: str | os.PathLike[str], map: bool = False) -> Model:
+    """
+    Reads config.json, tokenizer.json and model.safetensors of a folder as Hugging Face lays it out; map maps
+    the numbers instead of reading them. RuntimeError with the file's path.
+    """
+
+def explain(input: object, model: Model | None = None, token: str | None = None, layer: int | None = None, head: int | None = None, hide: Sequence[str] = (), truncate: bool = False, full: bool = False) -> Any:
+    """
+    With a model, input is a sentence: a SentenceStory of what `token` listens to. Without, it is matrices and
+    settings as docs/explain-input.md has them, a dict or JSON: an Explanation of every step.
+    """
+
+def lesson(name: str, layout: str | None = None) -> Explanation:
+    """
+    One of the documents that teach attention, recomputed; layout 'rows' or 'columns'. ValueError names all.
+    """
+
+def lesson_entries() -> list[str]:
+    """The names of all lessons, in the order in which they are best read."""
+
+def compare(model: Model, word: str, sentences: Sequence[str], hide: Sequence[str] = (), control: str = '', truncate: bool = False) -> Comparison:
+    """
+    How far one word's vectors part between sentences, layer by layer, and which heads part them.
+    """
+
+def embed(model: Model, texts: Sequence[str], truncate: bool = False) -> Any:
+    """
+    Vectors of texts, (n, E), each of length 1: the mean over a text's tokens. A NumPy array of float32.
+    """
+
+def plan(call: Callable[..., object], *args: object, **kwargs: object) -> dict[str, Any]:
+    """
+    What the operators that call(*args, **kwargs) runs will do, without doing it: instruction_set and why,
+    operators (name, way, operations, bytes, num_threads), workspace_bytes.
+    """
+
+def instruction_sets() -> list[dict[str, Any]]:
+    """Every instruction set that the library was built for, best last."""
+
+def active_instruction_set() -> str: ...
+
+def default_num_threads() -> int: ...
+
+def available_memory_bytes() -> int: ...

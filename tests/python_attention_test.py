@@ -1,0 +1,322 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The numbers of the Python package against plain NumPy in double, and against each other."""
+
+import itertools
+
+import ml_dtypes
+import numpy as np
+import pytest
+import regard
+
+
+def arrays(*shapes, seed=0, dtype="float32"):
+    generator = np.random.default_rng(seed)
+    return [generator.standard_normal(shape).astype(dtype) for shape in shapes]
+
+
+def reference(query, key, value, visible=None, scale=None, bias=0.0, soft_cap=None):
+    """context, lse and weights from the formula, in double; visible broadcasts to (B, H, L, S)."""
+    query, key, value = (np.asarray(x, dtype=np.float64) for x in (query, key, value))
+    groups = query.shape[1] // key.shape[1]
+    key, value = np.repeat(key, groups, 1), np.repeat(value, groups, 1)
+    scores = (1 / np.sqrt(query.shape[3]) if scale is None else scale) * query @ key.swapaxes(-1, -2)
+    if soft_cap is not None:
+        scores = soft_cap * np.tanh(scores / soft_cap)
+    scores = scores + bias
+    if visible is not None:
+        scores = np.where(visible, scores, -np.inf)
+    largest = scores.max(-1, keepdims=True)
+    exponentials = np.exp(scores - np.where(np.isfinite(largest), largest, 0))
+    sums = exponentials.sum(-1, keepdims=True)
+    weights = np.divide(exponentials, sums, out=np.zeros_like(scores), where=sums > 0)
+    with np.errstate(divide="ignore"):
+        lse = (largest + np.log(sums))[..., 0]
+    return weights @ value, lse, weights
+
+
+def bound(query, key, value, weights, scale=None, bias=0.0, unit=2.0 ** -24):
+    """semantics.md, section 4, with a rounding of the result."""
+    groups = query.shape[1] // key.shape[1]
+    wide = [np.abs(np.asarray(x, dtype=np.float64)) for x in (query, key, value)]
+    key, value = np.repeat(wide[1], groups, 1), np.repeat(wide[2], groups, 1)
+    scale = 1 / np.sqrt(query.shape[3]) if scale is None else abs(scale)
+    largest = (scale * wide[0] @ key.swapaxes(-1, -2) + np.abs(bias)).max(-1, keepdims=True)
+    return unit * (33 + 4 * np.sqrt(query.shape[3]) * largest) * (weights @ value)
+
+
+def test_one_call_says_it_all():
+    query, key, value = arrays((2, 4, 7, 16), (2, 2, 9, 16), (2, 2, 9, 5))
+    context, lse = regard.attention(query, key, value, causal="bottom_right", window=(3, 0), return_lse=True)
+    position, j = np.arange(7)[:, None] + 2, np.arange(9)
+    visible = (j <= position) & (j >= position - 3)
+    expected, expected_lse, weights = reference(query, key, value, visible)
+    assert isinstance(context, np.ndarray) and context.dtype == np.float32 and context.shape == (2, 4, 7, 5)
+    assert (np.abs(context - expected) <= bound(query, key, value, weights)).all()
+    np.testing.assert_allclose(lse, expected_lse, rtol=1e-6, atol=1e-6)
+
+
+def test_attention_is_attention_forward():
+    assert regard.attention is regard.attention_forward
+
+
+@pytest.mark.parametrize("dtype", ["float32", "float64", "float16", "bfloat16"])
+def test_every_type(dtype):
+    query, key, value = arrays((1, 2, 33, 24), (1, 2, 40, 24), (1, 2, 40, 8), dtype=np.dtype(dtype))
+    context, lse, weights = regard.attention(query, key, value, return_lse=True, return_weights=True)
+    computed = "float64" if dtype == "float64" else "float32"
+    assert context.dtype == np.dtype(dtype) and lse.dtype == computed and weights.dtype == computed
+    expected, _, exact = reference(query, key, value)
+    unit = 2.0 ** -53 if dtype == "float64" else 2.0 ** -24
+    rounding = {"bfloat16": 2.0 ** -7, "float16": 2.0 ** -10}.get(dtype, 0)
+    allowed = bound(query, key, value, exact, unit=unit) + rounding * (exact @ np.abs(value.astype(np.float64)))
+    assert (np.abs(context.astype(np.float64) - expected) <= allowed).all()
+
+
+def test_the_context_of_narrow_numbers_as_float():
+    query, key, value = arrays((1, 1, 5, 8), (1, 1, 5, 8), (1, 1, 5, 8), dtype=ml_dtypes.bfloat16)
+    wide = regard.attention(query, key, value, dtype="float32")
+    assert wide.dtype == np.float32
+    out = np.empty((1, 1, 5, 8), np.float32)
+    assert regard.attention(query, key, value, out=out) is out
+    assert np.array_equal(out, wide)
+    assert np.array_equal(wide.astype(ml_dtypes.bfloat16), regard.attention(query, key, value))
+
+
+def test_every_option_changes_what_it_says():
+    query, key, value = arrays((2, 4, 6, 8), (2, 2, 6, 8), (2, 2, 6, 8), dtype="float64")
+    i, j = np.arange(6)[:, None], np.arange(6)
+    mask = arrays((2, 4, 6, 6), seed=1)[0] > 0
+    mask[..., 0] = True
+    bias = arrays((6, 6), seed=2, dtype="float64")[0]
+    segments = np.array([[0, 0, 0, 1, 1, 1], [0, 1, 1, 1, 1, -1]], np.int32)
+    slopes = np.array([0.5, 0.25, 0.125, 0.0625])
+    blocks = np.array([[True, False], [True, True]])
+    lengths = [4, 6]
+    same = (segments[:, :, None] == segments[:, None, :]) & (segments >= 0)[:, :, None]
+    cases = {
+        "causal": (dict(causal=True), dict(visible=j <= i)),
+        "query_offset": (dict(causal=True, query_offset=-1), dict(visible=j <= i - 1)),
+        "query_offsets": (dict(causal=True, query_offset=[0, 2]), dict(visible=j <= i + np.array([0, 2])[:, None, None, None])),
+        "window": (dict(window=(1, None)), dict(visible=j >= i - 1)),
+        "key_lengths": (dict(key_lengths=lengths), dict(visible=j < np.array(lengths)[:, None, None, None])),
+        "key_lengths of NumPy": (dict(key_lengths=np.array(lengths, np.int32)),
+                                 dict(visible=j < np.array(lengths)[:, None, None, None])),
+        "prefix": (dict(causal=True, prefix=[2, 3]), dict(visible=(j <= i) | (j < np.array([2, 3])[:, None, None, None]))),
+        "segments": (dict(query_segments=segments, key_segments=segments), dict(visible=same[:, None])),
+        "block_mask": (dict(block_mask=blocks, block_size=(3, 3)), dict(visible=np.kron(blocks, np.ones((3, 3))) > 0)),
+        "mask": (dict(mask=mask), dict(visible=mask)),
+        "bias": (dict(bias=bias), dict(bias=bias)),
+        "alibi_slopes": (dict(alibi_slopes=slopes), dict(bias=-slopes[:, None, None] * np.abs(j - i))),
+        "soft_cap": (dict(soft_cap=0.5), dict(soft_cap=0.5)),
+        "scale": (dict(scale=-1), dict(scale=-1)),
+    }
+    plain = regard.attention(query, key, value)
+    for name, (options, formula) in cases.items():
+        context = regard.attention(query, key, value, **options)
+        expected, _, _ = reference(query, key, value, **formula)
+        np.testing.assert_allclose(context, expected, rtol=1e-12, atol=1e-13, err_msg=name)
+        assert not np.array_equal(context, plain), name
+
+
+def test_sinks():
+    query, key, value = arrays((1, 2, 3, 8), (1, 2, 4, 8), (1, 2, 4, 8), dtype="float64")
+    sinks = [0.5, -1.0]
+    context, lse, sink = regard.attention(query, key, value, sinks=sinks, return_lse=True, return_sink_weights=True)
+    _, plain, weights = reference(query, key, value)
+    total = np.logaddexp(plain, np.array(sinks)[:, None])
+    np.testing.assert_allclose(lse, total, rtol=1e-12)
+    np.testing.assert_allclose(sink, np.exp(np.array(sinks)[:, None] - total), rtol=1e-12)
+    np.testing.assert_allclose(context, (weights * np.exp(plain - total)[..., None]) @ value, rtol=1e-12, atol=1e-14)
+
+
+def test_packed_sequences_are_each_by_itself():
+    query, key, value = arrays((1, 2, 7, 8), (1, 2, 9, 8), (1, 2, 9, 8))
+    packed = regard.attention(query, key, value, query_starts=[0, 3, 7], key_starts=np.array([0, 4, 9]),
+                              causal="bottom_right")
+    parts = [regard.attention(query[:, :, a:b], key[:, :, c:d], value[:, :, c:d], causal="bottom_right")
+             for (a, b), (c, d) in [((0, 3), (0, 4)), ((3, 7), (4, 9))]]
+    assert np.array_equal(packed, np.concatenate(parts, 2))
+
+
+def test_a_row_that_sees_no_key_is_zero_and_poison_is_not_seen():
+    query, key, value = arrays((1, 1, 2, 8), (1, 1, 3, 8), (1, 1, 3, 8))
+    key[0, 0, 2], value[0, 0, 2] = np.nan, np.inf
+    context, lse = regard.attention(query, key, value, mask=np.array([[False] * 3, [True, True, False]]), return_lse=True)
+    assert (context[0, 0, 0] == 0).all() and lse[0, 0, 0] == -np.inf and np.isfinite(context).all()
+
+
+def test_shapes_without_elements():
+    empty = np.empty((0, 2, 3, 8), np.float32)
+    assert regard.attention(empty, empty, empty).shape == (0, 2, 3, 8)
+    query, key, value = arrays((1, 2, 3, 8), (1, 2, 0, 8), (1, 2, 0, 4))
+    assert np.array_equal(regard.attention(query, key, value), np.zeros((1, 2, 3, 4), np.float32))
+
+
+def test_the_same_bits_for_any_threads_and_strides():
+    query, key, value = arrays((2, 100, 3, 32), (2, 130, 3, 32), (2, 130, 3, 32))  # (B, L, H, D)
+    heads = [x.transpose(0, 2, 1, 3) for x in (query, key, value)]
+    context = regard.attention(*heads, causal="bottom_right", num_threads=1)
+    dense = regard.attention(*map(np.ascontiguousarray, heads), causal="bottom_right", num_threads=3)
+    assert np.array_equal(context, dense)
+    joined = np.empty((2, 100, 3, 32), np.float32)
+    regard.attention(*heads, causal="bottom_right", out=joined.transpose(0, 2, 1, 3))
+    assert np.array_equal(joined.transpose(0, 2, 1, 3), context)
+
+
+def test_a_call_long_enough_for_a_thread_of_its_own_has_the_same_bits():
+    query, key, value = arrays((1, 2, 700, 64), (1, 2, 700, 64), (1, 2, 700, 64))
+    whole = regard.attention(query, key, value)
+    rows = [regard.attention(query[:, :, i:i + 50], key, value) for i in range(0, 700, 50)]
+    assert np.array_equal(whole, np.concatenate(rows, 2))
+
+
+def test_weights_and_scores_of_chosen_rows():
+    query, key, value = arrays((1, 2, 20, 16), (1, 2, 30, 16), (1, 2, 30, 16))
+    _, row_max, row_sum, weights = regard.attention(query, key, value, return_row_max=True, return_row_sum=True,
+                                                    return_weights=True)
+    some = regard.attention_weights(query, key, row_max=row_max, row_sum=row_sum, rows=[(3, 5), (0, 1)], keys=(7, 20))
+    assert np.array_equal(some, weights[:, :, [3, 4, 0], 7:20])
+    scores = regard.attention_weights(query, key, kind="scores")
+    np.testing.assert_allclose(scores, query.astype(float) @ key.astype(float).swapaxes(-1, -2) / 4, rtol=1e-4, atol=1e-5)
+
+
+def test_statistics_and_columns():
+    query, key, value = arrays((1, 2, 20, 16), (1, 2, 30, 16), (1, 2, 30, 16))
+    found = regard.attention_with_statistics(query, key, value, top_keys=3, chosen_keys=[0, 4])
+    context, weights = regard.attention(query, key, value, return_weights=True)
+    assert np.array_equal(found["context"], context)
+    order = np.argsort(-weights, -1, kind="stable")[..., :3]
+    assert np.array_equal(found["top_keys"], order) and found["top_keys"].dtype == np.int64
+    assert np.array_equal(found["top_weights"], np.take_along_axis(weights, order, -1))
+    np.testing.assert_allclose(found["entropy"], -(weights * np.log(weights)).sum(-1), rtol=1e-5)
+    np.testing.assert_allclose(found["chosen_weight"], weights[..., [0, 4]].sum(-1), rtol=1e-6)
+    np.testing.assert_allclose(found["head_largest_weight"], weights.max(-1).mean(-1), rtol=1e-6)
+    columns = regard.attention_columns(query, key, found["row_max"], found["row_sum"], coarse_map=(2, 3), cells="sums")
+    np.testing.assert_allclose(columns["column_mass"], weights.sum(-2), rtol=1e-5)
+    np.testing.assert_allclose(columns["coarse_map"], weights.reshape(1, 2, 2, 10, 3, 10).sum((3, 5)), rtol=1e-5)
+
+
+def test_partials_merge_to_the_bits_of_the_whole():
+    query, key, value = arrays((1, 1, 5, 16), (1, 1, 2100, 16), (1, 1, 2100, 16))
+    whole, lse = regard.attention(query, key, value, return_lse=True)
+    partials = regard.attention_partials(query, key, value)
+    merged = regard.attention_merge(partials["accumulator"], partials["row_max"], partials["row_sum"],
+                                    scaled_accumulator=partials["scaled_accumulator"])
+    assert np.array_equal(merged, whole)
+    halves = [regard.attention(query, key[:, :, part], value[:, :, part], return_lse=True)
+              for part in (slice(0, 900), slice(900, 2100))]
+    joined, joined_lse = regard.attention_merge_lse(np.stack([h[0] for h in halves]), np.stack([h[1] for h in halves]),
+                                                    return_lse=True)
+    np.testing.assert_allclose(joined, whole, rtol=1e-4, atol=1e-6)
+    np.testing.assert_allclose(joined_lse, lse, rtol=1e-6)
+
+
+@pytest.mark.parametrize("dtype", ["float32", "float64", "bfloat16", "float16"])
+def test_a_cache_decodes_to_the_bits_of_the_whole(dtype):
+    query, key, value = arrays((2, 4, 3, 16), (2, 2, 70, 16), (2, 2, 70, 8), dtype=np.dtype(dtype))
+    cache = regard.KvCache(depth=16, columns=8, capacity=100, num_sequences=2, num_key_heads=2, dtype=dtype)
+    cache.append(key[:, :, :33], value[:, :, :33])
+    for sequence in (0, 1):
+        cache.append(key[sequence, :, 33:], value[sequence, :, 33:], sequence=sequence)
+    assert cache.length(0) == cache.length(1) == 70 and cache.dtype == dtype
+    decoded, lse = regard.attention_decode(query, cache, causal="bottom_right", return_lse=True)
+    whole, whole_lse = regard.attention(query, key, value, causal="bottom_right", return_lse=True)
+    assert np.array_equal(decoded, whole) and np.array_equal(lse, whole_lse)
+    cache.truncate(1, 40)
+    assert (cache.length(0), cache.length(1), cache.first_key(1)) == (70, 40, 0)
+
+
+def test_a_paged_cache_shares_what_it_forks():
+    key, value = arrays((1, 64, 16), (1, 64, 16))
+    cache = regard.KvCache(depth=16, capacity=256, num_sequences=2, page_keys=32, num_pages=4)
+    cache.append(key, value, sequence=0)
+    cache.fork(0, 1)
+    assert cache.num_free_pages == 2 and cache.length(1) == 64
+    with pytest.raises(RuntimeError, match="page"):
+        cache.append(np.repeat(key, 2, 1), np.repeat(value, 2, 1), sequence=0)
+
+
+def test_an_int8_cache_is_near():
+    query, key, value = arrays((1, 1, 1, 32), (1, 1, 50, 32), (1, 1, 50, 32))
+    cache = regard.KvCache(depth=32, capacity=64, dtype="int8")
+    cache.append(key, value)
+    whole = regard.attention(query, key, value)
+    decoded = regard.attention_decode(query, cache, query_offset="bottom_right")
+    assert 0 < np.abs(decoded - whole).max() < 0.05
+
+
+def test_layers():
+    x, w, b, gain = arrays((5, 16), (16, 24), (24,), (16,), dtype="float64")
+    np.testing.assert_allclose(regard.linear_forward(x, w, b), x @ w + b, rtol=1e-13)
+    np.testing.assert_allclose(regard.linear_forward(x, w, b, activation="relu"), np.maximum(x @ w + b, 0), atol=1e-13)
+    stored = np.ascontiguousarray(w.T)
+    assert np.array_equal(regard.linear_forward(x, stored.T), regard.linear_forward(x, w))
+    normed = (x - x.mean(1, keepdims=True)) / np.sqrt(x.var(1, keepdims=True) + 1e-5) * gain + gain
+    np.testing.assert_allclose(regard.layer_norm_forward(x, gain, gain), normed, rtol=1e-12)
+
+
+def test_multi_head():
+    x, wq, wk, wv, wo = arrays((2, 5, 16), (16, 16), (16, 16), (16, 16), (16, 10), dtype="float64")
+    output, weights = regard.multi_head_attention_forward(x, wq, wk, wv, w_output=wo, num_heads=4, causal=True,
+                                                          return_weights=True)
+    split = [(x @ w).reshape(2, 5, 4, 4).transpose(0, 2, 1, 3) for w in (wq, wk, wv)]
+    context, _, expected = reference(*split, visible=np.tril(np.ones((5, 5), bool)))
+    np.testing.assert_allclose(weights, expected, rtol=1e-10, atol=1e-14)
+    np.testing.assert_allclose(output, context.transpose(0, 2, 1, 3).reshape(2, 5, 16) @ wo, rtol=1e-10, atol=1e-12)
+
+
+def test_a_plan_says_what_will_be_done_and_does_nothing():
+    query, key, value = arrays((1, 2, 64, 16), (1, 2, 64, 16), (1, 2, 64, 16))
+    out = np.full_like(query, 7)
+    plan = regard.plan(regard.attention, query, key, value, out=out)
+    assert [entry["name"] for entry in plan["operators"]] == ["attention_forward"]
+    assert plan["operators"][0]["operations"] == 2 * 2 * 64 * 64 * 32 and plan["workspace_bytes"] > 0
+    assert plan["instruction_set"] == regard.active_instruction_set() and (out == 7).all()
+    with pytest.raises(ValueError, match="key has head size 8"):
+        regard.plan(regard.attention, query, key[..., :8], value)
+
+
+REFUSED = [
+    (dict(window=(-1, 0)), ValueError, "attention_forward: window"),
+    (dict(window=3), TypeError, "window is not a pair"),
+    (dict(causal="left"), ValueError, "causal is 'left'; expected top_left or bottom_right"),
+    (dict(causal=1), TypeError, "causal is of type int"),
+    (dict(causal="top_left", query_offset=0), ValueError, "both name where the queries stand"),
+    (dict(soft_cap=0), ValueError, "soft_cap"),
+    (dict(scale=float("nan")), ValueError, "scale"),
+    (dict(scale="half"), TypeError, "scale is of type str; expected a number"),
+    (dict(num_threads=-1), ValueError, "num_threads"),
+    (dict(num_threads=2.5), TypeError, "num_threads is of type float"),
+    (dict(alibi_slopes=[1.0]), ValueError, "alibi_slopes"),
+    (dict(alibi_slopes=np.ones(2)), ValueError, "alibi_slopes has type float64; expected float32"),
+    (dict(key_lengths=[1.5]), TypeError, "integer"),
+    (dict(mask=np.ones((3, 4), np.uint8)), ValueError, "mask has type uint8; expected bool"),
+    (dict(mask=np.ones((5, 4), bool)), ValueError, "mask"),
+    (dict(bias=np.ones((1, 1, 1, 3, 4), np.float32)), ValueError, "bias has 5 axes"),
+    (dict(query_segments=np.zeros((1, 3), np.int64)), ValueError, "query_segments has type int64; expected int32"),
+    (dict(dtype="int8"), ValueError, "dtype is 'int8'"),
+    (dict(dtype="float64"), ValueError, "query has type float32; expected float64"),
+    (dict(colour=1), TypeError, "unexpected keyword argument 'colour'"),
+    (dict(out=np.empty((1, 2, 3, 7), np.float32)), ValueError, "context"),
+]
+
+
+@pytest.mark.parametrize("options, error, words", REFUSED, ids=lambda x: next(iter(x)) if isinstance(x, dict) else None)
+def test_refusals_name_the_argument(options, error, words):
+    query, key, value = arrays((1, 2, 3, 8), (1, 2, 4, 8), (1, 2, 4, 8))
+    with pytest.raises(error) as refusal:
+        regard.attention(query, key, value, **options)
+    assert words in str(refusal.value)
+
+
+def test_random_calls_agree_with_the_formula():
+    generator = np.random.default_rng(20)
+    for call, (groups, causal) in enumerate(itertools.product((1, 2, 3), (False, True) * 10)):
+        heads, rows, keys = 2 * groups, *generator.integers(1, 70, 2)
+        query, key, value = arrays((1, heads, rows, 20), (1, 2, keys, 20), (1, 2, keys, 12), seed=call)
+        visible = generator.random((heads, rows, keys)) < 0.7
+        context = regard.attention(query, key, value, mask=visible, causal="bottom_right" if causal else False)
+        if causal:
+            visible &= np.arange(keys) <= np.arange(rows)[:, None] + keys - rows
+        expected, _, weights = reference(query, key, value, visible)
+        assert (np.abs(context - expected) <= bound(query, key, value, weights)).all(), call

@@ -1,0 +1,165 @@
+# SPDX-License-Identifier: Apache-2.0
+"""How the Python package behaves in a process: import, Ctrl-C, threads, fork, the end of the interpreter."""
+
+import ctypes
+import os
+import signal
+import subprocess
+import sys
+import textwrap
+import threading
+import time
+
+import numpy as np
+import pytest
+import regard
+
+
+def python(program, *arguments, **options):
+    """A fresh interpreter that runs the program; its output."""
+    done = subprocess.run([sys.executable, "-c", textwrap.dedent(program), *arguments], capture_output=True, text=True,
+                          timeout=100, check=False, **options)
+    assert done.returncode == 0, (done.returncode, done.stdout, done.stderr)
+    return done.stdout
+
+
+def test_import_loads_no_array_library_starts_no_thread_and_changes_no_floating_point_state():
+    # The smallest subnormal number, halved and doubled, shows whether somebody flushes to zero; the control word of
+    # the processor says the rest.
+    python("""
+        import ctypes, os, sys
+        before = set(sys.modules)
+        fegetround = ctypes.CDLL("libm.so.6").fegetround
+        state = (ctypes.c_char * 32)()
+        fegetenv = ctypes.CDLL("libm.so.6").fegetenv
+        fegetenv(state)
+        control = bytes(state)[:4] + bytes(state)[28:]
+        import regard
+        fegetenv(state)
+        assert bytes(state)[:4] + bytes(state)[28:] == control
+        assert fegetround() == 0 and 5e-324 * 1.0 == 5e-324 and 1e-310 / 2 > 0
+        assert len(os.listdir("/proc/self/task")) == 1
+        loaded = {name.split(".")[0] for name in set(sys.modules) - before}
+        assert loaded <= {"regard"} | set(sys.stdlib_module_names), loaded
+        assert not {"numpy", "torch", "jax", "typing"} & loaded, loaded
+    """)
+
+
+@pytest.mark.parametrize("call", ["attention(x, x, x)", "attention_weights(x, x, kind='scores', keys=(0, 1))"])
+def test_control_c_ends_a_long_call(call):
+    program = textwrap.dedent(f"""
+        import numpy, os, regard, signal, threading, time
+        x = numpy.zeros((1, 64, 12000, 64), numpy.float32)
+        pressed = []
+        def press():
+            time.sleep(0.5)
+            pressed.append(time.monotonic())
+            os.kill(os.getpid(), signal.SIGINT)
+        threading.Thread(target=press, daemon=True).start()
+        try:
+            regard.{call}
+            print("finished")
+        except KeyboardInterrupt:
+            print("stopped", time.monotonic() - pressed[0])
+        small = numpy.ones((1, 1, 4, 8), numpy.float32)
+        assert (regard.attention(small, small, small) == 1).all()
+    """)
+    assert python(program).startswith("stopped")
+
+
+def test_a_handler_that_does_not_raise_lets_the_call_go_on():
+    x = np.zeros((1, 8, 3000, 64), np.float32)
+    seen = []
+    before = signal.signal(signal.SIGUSR1, lambda *_: seen.append(threading.current_thread()))
+    timer = threading.Timer(0.05, os.kill, (os.getpid(), signal.SIGUSR1))
+    timer.start()
+    try:
+        assert (regard.attention(x, x, x) == 0).all()
+    finally:
+        timer.join()
+        signal.signal(signal.SIGUSR1, before)
+    assert seen == [threading.main_thread()]
+
+
+def test_other_threads_run_meanwhile():
+    x = np.zeros((1, 8, 2000, 64), np.float32)
+    finished = threading.Event()
+    thread = threading.Thread(target=lambda: (regard.attention(x, x, x), finished.set()))
+    thread.start()
+    steps = 0
+    while not finished.is_set():
+        steps += 1
+        time.sleep(0.001)
+    thread.join()
+    assert steps > 1
+
+
+def test_many_threads_at_once_get_their_own_results():
+    generator = np.random.default_rng(1)
+    inputs = [[generator.standard_normal((1, 2, 65, 16)).astype(np.float32) for _ in range(3)] for _ in range(8)]
+    expected = [regard.attention(*three) for three in inputs]
+    results = [None] * 8
+
+    def work(i):
+        for _ in range(20):
+            results[i] = regard.attention(*inputs[i])
+
+    threads = [threading.Thread(target=work, args=(i,)) for i in range(8)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert all(np.array_equal(a, b) for a, b in zip(results, expected))
+
+
+def test_a_child_of_fork_computes():
+    python("""
+        import numpy, os, regard
+        x = numpy.random.default_rng(0).standard_normal((1, 8, 600, 64)).astype(numpy.float32)
+        expected = regard.attention(x, x, x)
+        child = os.fork()
+        if child == 0:
+            same = numpy.array_equal(regard.attention(x, x, x), expected)
+            os._exit(0 if same else 1)
+        assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0
+        assert numpy.array_equal(regard.attention(x, x, x), expected)
+    """)
+
+
+@pytest.mark.parametrize("end", ["pass", "sys.exit(0)", "os._exit(0)"])
+def test_the_interpreter_ends_during_a_call(end):
+    python(f"""
+        import numpy, os, regard, sys, threading, time
+        x = numpy.zeros((1, 64, 12000, 64), numpy.float32)
+        threading.Thread(target=regard.attention, args=(x, x, x), daemon=True).start()
+        time.sleep(0.3)
+        {end}
+    """)
+
+
+def test_a_sub_interpreter_computes_or_is_refused():
+    python("""
+        import _xxsubinterpreters as interpreters
+        import regard
+        other = interpreters.create()
+        try:
+            interpreters.run_string(other, "import regard")
+        except interpreters.RunFailedError as error:
+            assert "ImportError" in str(error), error
+        interpreters.destroy(other)
+        assert regard.version if hasattr(regard, "version") else regard.__version__
+    """)
+
+
+def test_the_callers_floating_point_state_stays():
+    libm = ctypes.CDLL("libm.so.6")
+    x = np.full((1, 1, 3, 8), 1 / 3, np.float32)
+    expected = regard.attention(x, x, x)
+    upward = 0x800
+    libm.fesetround(upward)
+    try:
+        result = regard.attention(x, x, x)
+        rounding = libm.fegetround()
+    finally:
+        libm.fesetround(0)
+    assert rounding == upward and np.array_equal(result, expected)

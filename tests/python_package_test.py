@@ -1,0 +1,84 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The Python package as it is installed: version, types, licences, and the lines that the documents show."""
+
+import importlib.metadata
+import pathlib
+import re
+import subprocess
+import sys
+
+import nanobind.stubgen
+import regard
+
+ROOT = pathlib.Path(__file__).resolve().parent.parent
+
+
+def blocks(document):
+    """The Python in a document."""
+    return re.findall(r"^```python\n(.*?)^```", (ROOT / document).read_text(encoding="utf-8"), re.MULTILINE | re.DOTALL)
+
+
+def test_the_readmes_lines_run():
+    lines = blocks("README.md")
+    assert len(lines) == 1 and len(lines[0].splitlines()) == 3
+    names = {}
+    exec(compile(lines[0], "README.md", "exec"), names)
+    assert names["context"].shape == names["q"].shape
+
+
+def test_every_block_of_the_document_runs(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    names = {}
+    lines = blocks("docs/python.md")
+    assert len(lines) >= 4
+    for number, block in enumerate(lines):
+        exec(compile(block, f"docs/python.md, block {number}", "exec"), names)
+
+
+def test_the_version_is_the_sources():
+    declared = re.search(r"project\(regard VERSION (\d+\.\d+\.\d+)", (ROOT / "CMakeLists.txt").read_text()).group(1)
+    assert regard.__version__ == declared == importlib.metadata.version("regard")
+
+
+def test_the_package_brings_its_licences_and_types():
+    names = {str(file) for file in importlib.metadata.files("regard")}
+    assert {"regard/py.typed", "regard/_regard.pyi"} <= names
+    for text in ("LICENSE", "THIRD_PARTY.md"):
+        assert any(name.endswith("licenses/" + text) for name in names), names
+    assert not any(name.endswith((".cpp", ".h", ".a")) for name in names)
+
+
+def test_the_stub_is_current():
+    generator = nanobind.stubgen.StubGen(module=regard._regard, quiet=True)
+    generator.put(regard._regard)
+    checked_in = (ROOT / "python" / "regard" / "_regard.pyi").read_text(encoding="utf-8")
+    assert checked_in == generator.get(), "python -m nanobind.stubgen -m regard._regard -o python/regard/_regard.pyi"
+
+
+def test_every_public_name_is_documented():
+    for name in vars(regard._regard):
+        if not name.startswith("_") and callable(getattr(regard, name)):
+            assert getattr(regard, name).__doc__, name
+
+
+def test_a_type_checker_takes_the_stub_and_its_use(tmp_path):
+    use = tmp_path / "use.py"
+    use.write_text("import regard\n"
+                   "context = regard.attention(b'', b'', b'', causal='top_left', window=(3, None))\n"
+                   "threads: int = regard.default_num_threads()\n"
+                   "cache = regard.KvCache(depth=8, capacity=32)\n"
+                   "length: int = cache.length(0)\n", encoding="utf-8")
+    wrong = tmp_path / "wrong.py"
+    wrong.write_text("import regard\n"
+                     "regard.attention(b'', b'', b'', window=3)\n"
+                     "regard.attention(b'', b'')\n"
+                     "regard.attend()\n", encoding="utf-8")
+
+    def check(*files):
+        command = [sys.executable, "-m", "mypy", "--strict", "--cache-dir", str(tmp_path / "cache"), *map(str, files)]
+        return subprocess.run(command, capture_output=True, text=True, check=False, timeout=100, cwd=tmp_path)
+
+    done = check(use)
+    assert done.returncode == 0, done.stdout + done.stderr
+    done = check(wrong)
+    assert [line.split(":")[1] for line in done.stdout.splitlines() if ": error:" in line] == ["2", "3", "4"], done.stdout
