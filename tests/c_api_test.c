@@ -2,33 +2,12 @@
  *
  * The C interface from C99: the numbers of the notebook "Self Attention in Transformers" (document 002), every option
  * against what it must do to them, and each error with its text. Prints what failed; exits 1 if anything did. */
-#include "regard/c_api.h"
-
-#include <math.h>
 #include <stddef.h>
-#include <stdint.h>
-#include <stdio.h>
 #include <stdlib.h>
-#include <string.h>
 
-/* Inputs and results as the notebook prints them, 4 tokens of 8 numbers. */
-static const double kQuery[32] = {
-    -0.50598333, 0.59287364, -0.64212808, -0.17667384, 1.78683356,  -0.03810015, -2.79906259, -0.87436271,
-    -1.1635331,  0.39761587, 0.7502223,   -0.19290089, -0.27755457, -0.7598107,  0.88142972,  -0.44349095,
-    -0.28506127, -2.0400416, -1.96026798, -0.63174484, 0.49923543,  -0.57036319, 1.49095731,  0.89803188,
-    -1.62443852, 1.453917,   -1.49314297, 0.95953202,  -1.60815407, 0.1632695,   -0.98389182, -1.1222311};
-static const double kKey[32] = {
-    -1.58265754, 0.76202182,  2.32828504, 0.50024378,  -0.38254118, 2.16603257,  -0.53065346, -0.19447538,
-    0.59827253,  0.12909976,  0.10836157, -0.15652026, -0.33419576, 0.25269797,  0.76630028,  0.37939898,
-    -2.36337659, -0.03495578, 1.25475903, 0.10300347,  1.11828814,  0.16100326,  0.49260405,  0.29632038,
-    -0.05618466, -0.58816675, 0.46506258, -0.04566082, 1.33489973,  -0.43446506, 0.37468388,  -0.33398102};
-static const double kValue[32] = {-2.33028699e+00, 4.18506262e-01,  1.57360937e+00,  1.37308738e-01,  8.52094837e-01,
-                                  6.58167848e-01,  -4.12112209e-01, -2.52690046e-03, -2.40477900e+00, -8.15979439e-01,
-                                  -8.21925214e-01, 1.41383638e-01,  -4.26737879e-01, -1.62771803e+00, 5.56628997e-01,
-                                  -9.50161423e-01, 5.69531565e-01,  1.16653634e+00,  -7.47385138e-01, -6.12570059e-01,
-                                  4.95602990e-01,  1.32665094e-01,  -6.74559168e-01, -3.76896324e-01, 9.61138903e-01,
-                                  1.44294896e-01,  3.01901776e-01,  3.20771720e+00,  -6.38903868e-01, -5.71129671e-01,
-                                  -5.16128064e-01, -1.32604188e+00};
+#include "c_calls.h"
+
+/* Results as the notebook prints them. */
 static const double kScaled[16] = {0.19744348, -1.18494828, 0.2493719,   0.3656488,  0.66242327,  -0.04431963,
                                    1.24716282, 0.22174705,  -2.96126456, 0.22090417, -0.11055685, 0.53246682,
                                    0.84554697, -0.60004229, -0.20352798, -1.31295549};
@@ -40,83 +19,6 @@ static const double kNewV[32] = {
     -2.35489311, 0.01073226, 0.78231893,  0.13865475,  0.42967217,  -0.09690355, -0.09211864, -0.31554853,
     -1.18941663, 0.02206074, -0.73501088, -0.16634756, -0.02023404, -0.85551669, 0.03142011,  -0.69390214,
     -1.52017524, 0.38293583, 0.67771783,  0.19193084,  0.50039236,  0.14997879,  -0.33905113, -0.30067545};
-
-static int num_failures = 0;
-
-static void expect(int holds, const char* what) {
-  if (!holds) {
-    printf("failed: %s (last error: %s)\n", what, regard_last_error());
-    ++num_failures;
-  }
-}
-
-static void expect_close(const double* actual, const double* expected, int count, double tolerance, const char* what) {
-  int i;
-  for (i = 0; i < count; ++i) {
-    if (!(fabs(actual[i] - expected[i]) <= tolerance)) {
-      printf("failed: %s[%d] is %.10g, expected %.10g\n", what, i, actual[i], expected[i]);
-      ++num_failures;
-    }
-  }
-}
-
-static void expect_error(int32_t status, const char* text) {
-  if (status != REGARD_INVALID_ARGUMENT || strcmp(regard_last_error(), text) != 0) {
-    printf("failed: status %d, \"%s\", expected \"%s\"\n", (int)status, regard_last_error(), text);
-    ++num_failures;
-  }
-}
-
-static const int64_t kTokens[4] = {1, 1, 4, 8};
-static const int64_t kSquare[4] = {1, 1, 4, 4};
-static const int64_t kRows[3] = {1, 1, 4};
-
-static regard_input input_of(const void* data, int32_t dtype, int32_t rank, const int64_t* shape) {
-  regard_input array;
-  array.data = data;
-  array.dtype = dtype;
-  array.rank = rank;
-  array.shape = shape;
-  array.strides = NULL;
-  return array;
-}
-
-static regard_output output_of(void* data, int32_t dtype, int32_t rank, const int64_t* shape) {
-  regard_output array;
-  array.data = data;
-  array.dtype = dtype;
-  array.rank = rank;
-  array.shape = shape;
-  array.strides = NULL;
-  return array;
-}
-
-/* What every test begins with. */
-typedef struct call {
-  regard_input query, key, value;
-  regard_attention_options options;
-  regard_attention_outputs outputs;
-  double context[32], weights[16], row_max[4], row_sum[4], lse[4], sink_weights[4];
-} call;
-
-static void prepare(call* c) {
-  memset(c, 0, sizeof *c);
-  c->query = input_of(kQuery, REGARD_F64, 4, kTokens);
-  c->key = input_of(kKey, REGARD_F64, 4, kTokens);
-  c->value = input_of(kValue, REGARD_F64, 4, kTokens);
-  expect(regard_attention_options_init(&c->options, sizeof c->options) == REGARD_OK, "options_init");
-  c->outputs.struct_size = sizeof c->outputs;
-  c->outputs.context = output_of(c->context, REGARD_F64, 4, kTokens);
-  c->outputs.weights = output_of(c->weights, REGARD_F64, 4, kSquare);
-  c->outputs.row_max = output_of(c->row_max, REGARD_F64, 3, kRows);
-  c->outputs.row_sum = output_of(c->row_sum, REGARD_F64, 3, kRows);
-  c->outputs.lse = output_of(c->lse, REGARD_F64, 3, kRows);
-  c->outputs.sink_weights = output_of(c->sink_weights, REGARD_F64, 3, kRows);
-}
-
-static int32_t forward(call* c) {
-  return regard_attention_forward(&c->query, &c->key, &c->value, &c->outputs, &c->options, NULL);
-}
 
 static void test_version_and_errors_of_no_call(void) {
   int major, minor, patch;
@@ -630,99 +532,6 @@ static void test_float_weights(void) {
   expect(memcmp(again, rounded, sizeof again) == 0, "without the later field");
 }
 
-/* The loss of test_backward: what kQuery weighs the context with, and lse. */
-static double loss(call* c) {
-  double sum = 0;
-  int i;
-  expect(forward(c) == REGARD_OK, "forward of a loss");
-  for (i = 0; i < 32; ++i) sum += kQuery[i] * c->context[i];
-  for (i = 0; i < 4; ++i) sum += c->lse[i];
-  return sum;
-}
-
-static void test_backward(void) {
-  static call c;
-  const double ones[4] = {1, 1, 1, 1};
-  double moved[3][32], gradients[3][32], bias[4] = {0.5, -0.25, 0, 1}, grad_bias[4], of_value[32];
-  double* inputs[4];
-  const int64_t bias_shape[4] = {1, 1, 1, 4};
-  const double step = 1e-5;
-  regard_attention_saved saved;
-  regard_attention_gradients g;
-  int n, i;
-  prepare(&c);
-  for (i = 0; i < 32; ++i) {
-    moved[0][i] = kQuery[i];
-    moved[1][i] = kKey[i];
-    moved[2][i] = kValue[i];
-  }
-  for (n = 0; n < 3; ++n) inputs[n] = moved[n];
-  inputs[3] = bias;
-  c.query.data = moved[0];
-  c.key.data = moved[1];
-  c.value.data = moved[2];
-  c.options.causal = 1;
-  c.options.bias = input_of(bias, REGARD_F64, 4, bias_shape);
-  c.options.dropout = 0.25;
-  c.options.dropout_seed = 7;
-  loss(&c);
-  memset(&saved, 0, sizeof saved);
-  memset(&g, 0, sizeof g);
-  saved.struct_size = sizeof saved;
-  g.struct_size = sizeof g;
-  saved.context = input_of(c.context, REGARD_F64, 4, kTokens);
-  saved.row_max = input_of(c.row_max, REGARD_F64, 3, kRows);
-  saved.row_sum = input_of(c.row_sum, REGARD_F64, 3, kRows);
-  saved.grad_context = input_of(kQuery, REGARD_F64, 4, kTokens);
-  saved.grad_lse = input_of(ones, REGARD_F64, 3, kRows);
-  g.grad_query = output_of(gradients[0], REGARD_F64, 4, kTokens);
-  g.grad_key = output_of(gradients[1], REGARD_F64, 4, kTokens);
-  g.grad_value = output_of(gradients[2], REGARD_F64, 4, kTokens);
-  g.grad_bias = output_of(grad_bias, REGARD_F64, 4, bias_shape);
-  expect(regard_attention_backward(&c.query, &c.key, &c.value, &saved, &g, &c.options, NULL) == REGARD_OK, "backward");
-  for (n = 0; n < 4; ++n) {
-    for (i = 0; i < (n == 3 ? 4 : 32); ++i) {
-      const double x = inputs[n][i];
-      double difference, above;
-      inputs[n][i] = x + step;
-      above = loss(&c);
-      inputs[n][i] = x - step;
-      difference = (above - loss(&c)) / (2 * step);
-      inputs[n][i] = x;
-      expect_close(n == 3 ? &grad_bias[i] : &gradients[n][i], &difference, 1, 1e-8, "a gradient");
-    }
-  }
-  memset(&g.grad_query, 0, sizeof g.grad_query);
-  g.grad_key = output_of(NULL, 0, 0, NULL);
-  g.grad_value = output_of(of_value, REGARD_F64, 4, kTokens);
-  loss(&c);
-  expect(regard_attention_backward(&c.query, &c.key, &c.value, &saved, &g, &c.options, NULL) == REGARD_OK,
-         "one of them");
-  expect_close(of_value, gradients[2], 32, 0, "grad_value alone");
-  saved.row_sum.data = NULL;
-  saved.row_sum.dtype = saved.row_sum.rank = 0;
-  saved.row_sum.shape = NULL;
-  expect_error(regard_attention_backward(&c.query, &c.key, &c.value, &saved, &g, &c.options, NULL),
-               "attention_backward: row_sum is missing; expected (1, 1, 4) as attention_forward wrote it");
-}
-
-static void test_linear_backward(void) {
-  const double input[6] = {1, 2, 3, 4, 5, 6}, parameters[6] = {1, 0, 2, -1, 0, 3}, grad[4] = {1, 2, 3, 4};
-  const double of_input[6] = {1, 0, 6, 3, 2, 12}, of_parameters[6] = {13, 18, 17, 24, 21, 30}, of_bias[2] = {4, 6};
-  double dx[6], dw[6], db[2];
-  const int64_t in[2] = {2, 3}, square[2] = {2, 2}, matrix[2] = {3, 2}, vector[1] = {2};
-  const regard_input x = input_of(input, REGARD_F64, 2, in), w = input_of(parameters, REGARD_F64, 2, matrix);
-  const regard_input dy = input_of(grad, REGARD_F64, 2, square);
-  const regard_output gx = output_of(dx, REGARD_F64, 2, in), gw = output_of(dw, REGARD_F64, 2, matrix);
-  const regard_output gb = output_of(db, REGARD_F64, 1, vector);
-  expect(regard_linear_backward(&x, &w, &dy, &gx, &gw, &gb, NULL) == REGARD_OK, "linear backward");
-  expect_close(dx, of_input, 6, 0, "grad_input");
-  expect_close(dw, of_parameters, 6, 0, "grad_parameters");
-  expect_close(db, of_bias, 2, 0, "grad_bias");
-  expect_error(regard_linear_backward(NULL, &w, &dy, &gx, &gw, NULL, NULL),
-               "linear_backward: input is missing; expected (2, 3) for grad_parameters");
-}
-
 static void test_empty_arrays(void) {
   static call c;
   const int64_t no_keys[4] = {1, 1, 0, 8}, nobody[4] = {0, 1, 4, 8};
@@ -840,8 +649,6 @@ int main(void) {
   test_statistics_and_columns();
   test_plan();
   test_float_weights();
-  test_backward();
-  test_linear_backward();
   test_empty_arrays();
   test_errors();
   printf("%d failures\n", num_failures);

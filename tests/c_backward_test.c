@@ -1,0 +1,106 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * The backward passes from C99: gradients of attention, with a mask, a bias and dropout, against central differences of
+ * what regard_attention_forward writes; gradients of a linear layer. Prints what failed; exits 1 if anything did.
+ * Read next: c_api_test.c. */
+#include "c_calls.h"
+
+/* The loss of test_backward: what kQuery weighs the context with, and lse. */
+static double loss(call* c) {
+  double sum = 0;
+  int i;
+  expect(forward(c) == REGARD_OK, "forward of a loss");
+  for (i = 0; i < 32; ++i) sum += kQuery[i] * c->context[i];
+  for (i = 0; i < 4; ++i) sum += c->lse[i];
+  return sum;
+}
+
+static void test_backward(void) {
+  static call c;
+  const double ones[4] = {1, 1, 1, 1};
+  double moved[3][32], gradients[3][32], bias[4] = {0.5, -0.25, 0, 1}, grad_bias[4], of_value[32];
+  double* inputs[4];
+  const int64_t bias_shape[4] = {1, 1, 1, 4};
+  const double step = 1e-5;
+  regard_attention_saved saved;
+  regard_attention_gradients g;
+  int n, i;
+  prepare(&c);
+  for (i = 0; i < 32; ++i) {
+    moved[0][i] = kQuery[i];
+    moved[1][i] = kKey[i];
+    moved[2][i] = kValue[i];
+  }
+  for (n = 0; n < 3; ++n) inputs[n] = moved[n];
+  inputs[3] = bias;
+  c.query.data = moved[0];
+  c.key.data = moved[1];
+  c.value.data = moved[2];
+  c.options.causal = 1;
+  c.options.bias = input_of(bias, REGARD_F64, 4, bias_shape);
+  c.options.dropout = 0.25;
+  c.options.dropout_seed = 7;
+  loss(&c);
+  memset(&saved, 0, sizeof saved);
+  memset(&g, 0, sizeof g);
+  saved.struct_size = sizeof saved;
+  g.struct_size = sizeof g;
+  saved.context = input_of(c.context, REGARD_F64, 4, kTokens);
+  saved.row_max = input_of(c.row_max, REGARD_F64, 3, kRows);
+  saved.row_sum = input_of(c.row_sum, REGARD_F64, 3, kRows);
+  saved.grad_context = input_of(kQuery, REGARD_F64, 4, kTokens);
+  saved.grad_lse = input_of(ones, REGARD_F64, 3, kRows);
+  g.grad_query = output_of(gradients[0], REGARD_F64, 4, kTokens);
+  g.grad_key = output_of(gradients[1], REGARD_F64, 4, kTokens);
+  g.grad_value = output_of(gradients[2], REGARD_F64, 4, kTokens);
+  g.grad_bias = output_of(grad_bias, REGARD_F64, 4, bias_shape);
+  expect(regard_attention_backward(&c.query, &c.key, &c.value, &saved, &g, &c.options, NULL) == REGARD_OK, "backward");
+  for (n = 0; n < 4; ++n) {
+    for (i = 0; i < (n == 3 ? 4 : 32); ++i) {
+      const double x = inputs[n][i];
+      double difference, above;
+      inputs[n][i] = x + step;
+      above = loss(&c);
+      inputs[n][i] = x - step;
+      difference = (above - loss(&c)) / (2 * step);
+      inputs[n][i] = x;
+      expect_close(n == 3 ? &grad_bias[i] : &gradients[n][i], &difference, 1, 1e-8, "a gradient");
+    }
+  }
+  memset(&g.grad_query, 0, sizeof g.grad_query);
+  g.grad_key = output_of(NULL, 0, 0, NULL);
+  g.grad_value = output_of(of_value, REGARD_F64, 4, kTokens);
+  loss(&c);
+  expect(regard_attention_backward(&c.query, &c.key, &c.value, &saved, &g, &c.options, NULL) == REGARD_OK,
+         "one of them");
+  expect_close(of_value, gradients[2], 32, 0, "grad_value alone");
+  saved.row_sum.data = NULL;
+  saved.row_sum.dtype = saved.row_sum.rank = 0;
+  saved.row_sum.shape = NULL;
+  expect_error(regard_attention_backward(&c.query, &c.key, &c.value, &saved, &g, &c.options, NULL),
+               "attention_backward: row_sum is missing; expected (1, 1, 4) as attention_forward wrote it");
+}
+
+static void test_linear_backward(void) {
+  const double input[6] = {1, 2, 3, 4, 5, 6}, parameters[6] = {1, 0, 2, -1, 0, 3}, grad[4] = {1, 2, 3, 4};
+  const double of_input[6] = {1, 0, 6, 3, 2, 12}, of_parameters[6] = {13, 18, 17, 24, 21, 30}, of_bias[2] = {4, 6};
+  double dx[6], dw[6], db[2];
+  const int64_t in[2] = {2, 3}, square[2] = {2, 2}, matrix[2] = {3, 2}, vector[1] = {2};
+  const regard_input x = input_of(input, REGARD_F64, 2, in), w = input_of(parameters, REGARD_F64, 2, matrix);
+  const regard_input dy = input_of(grad, REGARD_F64, 2, square);
+  const regard_output gx = output_of(dx, REGARD_F64, 2, in), gw = output_of(dw, REGARD_F64, 2, matrix);
+  const regard_output gb = output_of(db, REGARD_F64, 1, vector);
+  expect(regard_linear_backward(&x, &w, &dy, &gx, &gw, &gb, NULL) == REGARD_OK, "linear backward");
+  expect_close(dx, of_input, 6, 0, "grad_input");
+  expect_close(dw, of_parameters, 6, 0, "grad_parameters");
+  expect_close(db, of_bias, 2, 0, "grad_bias");
+  expect_error(regard_linear_backward(NULL, &w, &dy, &gx, &gw, NULL, NULL),
+               "linear_backward: input is missing; expected (2, 3) for grad_parameters");
+}
+
+int main(void) {
+  test_backward();
+  test_linear_backward();
+  printf("%d failures\n", num_failures);
+  return num_failures == 0 ? 0 : 1;
+}
