@@ -69,7 +69,7 @@ def allowed(path, bracket, name):
         return public or standard or interpreter or own_folder(folder, name)
     if top in ("tests", "bench"):
         system = bracket == "<" and (is_posix(name) or name in INTRINSICS | {"xmmintrin.h", "stdlib.h"})
-        system = system or (bracket == "<" and path.name.startswith("c_") and name in C_STANDARD)
+        system = system or (bracket == "<" and (path.suffix == ".c" or path.name == "c_calls.h") and name in C_STANDARD)
         own = own_folder(folder, name) or own_folder(ROOT / "tests", name)
         own = own or ("/" not in name and own_folder(ROOT / "src", name))
         own = own or (top == "tests" and "/" not in name and own_folder(ROOT / "cli", name))
