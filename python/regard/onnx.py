@@ -1,0 +1,121 @@
+# SPDX-License-Identifier: Apache-2.0
+"""ONNX's operator `Attention`, opsets 23 to 25, on NumPy arrays: its inputs, attributes and outputs, and its rules.
+
+    Q (B, Hq, Sq, D), K (B, Hkv, Skv, D), V (B, Hkv, Skv, Dv)    or (B, Sq, Hq·D) … with q_num_heads and kv_num_heads
+    keys = past_key and K, one behind the other; query i stands at i + past length (nonpad_kv_seqlen[b] − Sq, else 0)
+
+Numbers of two bytes are computed with as float32, so results may be nearer to the exact ones than the standard's
+reference. What an opset does not have is refused. Read next: docs/python.md.
+"""
+
+import numpy as _np
+
+from . import _regard
+
+_FLOAT64 = 11  # TensorProto.DOUBLE
+_PRECISIONS = (None, 1, 10, _FLOAT64, 16)
+
+
+def _refuse(what):
+    raise ValueError(f"onnx.attention: {what}")
+
+
+def _heads(name, array, count, attribute):
+    """(B, S, heads · size) as (B, heads, S, size), the same memory."""
+    if not isinstance(count, int) or count < 1 or array.shape[2] % count:
+        _refuse(f"{name} has shape {array.shape} and {attribute} is {count}; expected a positive divisor of {array.shape[2]}")
+    return array.reshape(*array.shape[:2], count, -1).transpose(0, 2, 1, 3)
+
+
+def _options(attn_mask, keys, query):
+    """attn_mask as the options mask and bias: what it takes from sight entirely, it hides."""
+    if attn_mask is None:
+        return {}
+    boolean = attn_mask.dtype == bool
+    if not boolean and attn_mask.dtype.name not in ("float16", "bfloat16", "float32", "float64"):
+        _refuse(f"attn_mask has type {attn_mask.dtype}; expected bool or a floating-point type")
+    missing = keys - attn_mask.shape[-1]
+    if missing < 0:
+        _refuse(f"attn_mask has shape {attn_mask.shape}; expected at most {keys} keys")
+    if missing:
+        attn_mask = _np.concatenate([attn_mask, _np.full((*attn_mask.shape[:-1], missing), False if boolean else -_np.inf,
+                                                         attn_mask.dtype)], -1)
+    if boolean:
+        return {"mask": attn_mask}
+    seen = attn_mask != -_np.inf
+    bias = attn_mask if attn_mask.dtype == query.dtype else attn_mask.astype(_np.promote_types(query.dtype, "float32"))
+    return {"bias": bias} if seen.all() else {"bias": bias, "mask": seen}
+
+
+def attention(Q, K, V, attn_mask=None, past_key=None, past_value=None, nonpad_kv_seqlen=None, *, is_causal=0, scale=None,
+              softcap=0.0, softmax_precision=None, q_num_heads=None, kv_num_heads=None, qk_matmul_output_mode=0,
+              left_window_size=-1, right_window_size=-1, num_outputs=1, opset=25):
+    """Y, or with num_outputs a tuple of the first of Y, present_key, present_value, qk_matmul_output.
+
+    The names are the standard's. softmax_precision 11 (double) computes all in float64; any other is met by float32.
+    ValueError for what the standard forbids, or the opset does not have.
+    """
+    if opset not in (23, 24, 25):
+        _refuse(f"opset is {opset}; expected 23, 24 or 25")
+    if not 1 <= num_outputs <= 4:
+        _refuse(f"num_outputs is {num_outputs}; expected 1 to 4")
+    if softmax_precision not in _PRECISIONS:
+        _refuse(f"softmax_precision is {softmax_precision}; expected 1, 10, 11 or 16")
+    if qk_matmul_output_mode not in (0, 1, 2, 3):
+        _refuse(f"qk_matmul_output_mode is {qk_matmul_output_mode}; expected 0 to 3")
+    if (left_window_size, right_window_size) != (-1, -1) and opset < 25:
+        _refuse(f"opset {opset} has no window; expected left_window_size and right_window_size -1")
+    if nonpad_kv_seqlen is not None and opset < 24:
+        _refuse("opset 23 has no nonpad_kv_seqlen")
+    if (past_key is None) != (past_value is None):
+        _refuse(f"{'past_key' if past_key is None else 'past_value'} is missing; expected both or none")
+    if past_key is not None and nonpad_kv_seqlen is not None:
+        _refuse("nonpad_kv_seqlen stands beside past_key; expected one of them")
+    flat = Q.ndim == 3
+    if not Q.ndim == K.ndim == V.ndim or Q.ndim not in (3, 4):
+        _refuse(f"Q, K and V have {Q.ndim}, {K.ndim} and {V.ndim} axes; expected 3 or 4, all the same")
+    if flat:
+        Q = _heads("Q", Q, q_num_heads, "q_num_heads")
+        K = _heads("K", K, kv_num_heads, "kv_num_heads")
+        V = _heads("V", V, kv_num_heads, "kv_num_heads")
+    elif opset >= 25 and (q_num_heads is not None or kv_num_heads is not None):
+        _refuse("q_num_heads and kv_num_heads are for inputs of 3 axes")
+    past = 0
+    if past_key is not None:
+        past = past_key.shape[2]
+        K, V = _np.concatenate([past_key, K], 2), _np.concatenate([past_value, V], 2)
+    present = K, V
+    result_type = Q.dtype
+    if softmax_precision == _FLOAT64 and result_type != _np.float64:
+        Q, K, V = (x.astype(_np.float64) for x in (Q, K, V))
+        attn_mask = attn_mask if attn_mask is None or attn_mask.dtype == bool else attn_mask.astype(_np.float64)
+    keys, queries = K.shape[2], Q.shape[2]
+
+    scaled = {"scale": scale}
+    capped = {**scaled, "soft_cap": softcap or None}
+    if opset < 24 and attn_mask is not None and attn_mask.shape[-1] != keys:
+        _refuse(f"attn_mask has shape {attn_mask.shape}; opset 23 expects {keys} keys")
+    options = {**capped, **_options(attn_mask, keys, Q), "causal": bool(is_causal), "query_offset": past}
+    if nonpad_kv_seqlen is not None:
+        options["key_lengths"] = [int(n) for n in nonpad_kv_seqlen]
+        options["query_offset"] = [n - queries for n in options["key_lengths"]]
+    if left_window_size >= 0 or right_window_size >= 0:
+        options["window"] = tuple(None if n < 0 else n for n in (left_window_size, right_window_size))
+
+    Y = _np.empty((Q.shape[0], queries, Q.shape[1], V.shape[3]), Q.dtype)  # (B, Sq, Hq, Dv)
+    by_head = Y.transpose(0, 2, 1, 3)
+    wants_weights = num_outputs == 4 and qk_matmul_output_mode == 3
+    found = _regard.attention_forward(Q, K, V, out=by_head, return_weights=wants_weights, **options)
+    Y = (Y.reshape(Y.shape[0], queries, -1) if flat else by_head).astype(result_type, copy=False)
+    if num_outputs == 1:
+        return Y
+    outputs = [Y, *present]
+    if num_outputs == 4:
+        if wants_weights:
+            numbers = found[1]
+        else:
+            shown = (scaled, capped, options)[qk_matmul_output_mode]
+            shown = {"query_offset": past, **shown}
+            numbers = _regard.attention_weights(Q, K, kind="scores", **shown)
+        outputs.append(numbers.astype(result_type, copy=False))
+    return tuple(outputs[:num_outputs])

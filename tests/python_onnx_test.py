@@ -1,0 +1,140 @@
+# SPDX-License-Identifier: Apache-2.0
+"""regard.onnx.attention against the cases that the package onnx carries, and the rules that have no case."""
+
+import pathlib
+
+import ml_dtypes
+import numpy as np
+import onnx
+import onnx.numpy_helper
+import pytest
+import regard.onnx
+
+CASES = pathlib.Path(onnx.__file__).parent / "backend" / "test" / "data" / "node"
+
+
+def is_attention(folder):
+    node = onnx.load(folder / "model.onnx").graph.node
+    return len(node) == 1 and node[0].op_type == "Attention"
+
+
+# Those called expanded are the same cases, written out in other operators.
+FOLDERS = sorted(folder for folder in CASES.glob("test_attention*") if is_attention(folder))
+
+
+def tensors(folder, kind, names):
+    """By name; an output or input that the case leaves out has no name and no file."""
+    read = {}
+    named = [name for name in names if name]
+    for index, name in enumerate(named):
+        path = folder / "test_data_set_0" / f"{kind}_{index}.pb"
+        read[name] = onnx.numpy_helper.to_array(onnx.TensorProto.FromString(path.read_bytes()))
+    return read
+
+
+def test_no_case_is_missing():
+    assert len(FOLDERS) == 64
+
+
+@pytest.mark.parametrize("folder", FOLDERS, ids=lambda folder: folder.name)
+def test_the_standards_own_case(folder):
+    model = onnx.load(folder / "model.onnx")
+    node = model.graph.node[0]
+    given = tensors(folder, "input", node.input)
+    expected = tensors(folder, "output", node.output)
+    attributes = {a.name: onnx.helper.get_attribute_value(a) for a in node.attribute}
+    inputs = [given.get(name) for name in node.input]
+    outputs = regard.onnx.attention(*inputs, **attributes, num_outputs=4, opset=model.opset_import[0].version)
+    assert expected
+    for name, output in zip(node.output, outputs):
+        if not name:
+            continue
+        assert output.dtype == expected[name].dtype and output.shape == expected[name].shape
+        # Published: 1e-3 and 1e-7. The cases of float are held to 1e-6 of the largest number.
+        if output.dtype == np.float32:
+            finite = np.where(np.isfinite(expected[name]), expected[name], 0)
+            np.testing.assert_allclose(output, expected[name], rtol=1e-6, atol=1e-6 * np.abs(finite).max(), err_msg=name)
+        np.testing.assert_allclose(output, expected[name], rtol=1e-3, atol=1e-7, err_msg=name)
+
+
+def arrays(*shapes, dtype="float32"):
+    generator = np.random.default_rng(5)
+    return [generator.standard_normal(shape).astype(dtype) for shape in shapes]
+
+
+def test_the_window_stands_where_the_past_ends():
+    q, k, v, past_k, past_v = arrays((1, 2, 3, 8), (1, 2, 3, 8), (1, 2, 3, 8), (1, 2, 4, 8), (1, 2, 4, 8))
+    y = regard.onnx.attention(q, k, v, None, past_k, past_v, is_causal=1, left_window_size=1)
+    i, j = np.arange(3)[:, None] + 4, np.arange(7)
+    expected = regard.attention(q, np.concatenate([past_k, k], 2), np.concatenate([past_v, v], 2),
+                                mask=(j <= i) & (j >= i - 1))
+    assert np.array_equal(y, expected)
+
+
+def test_causal_without_a_cache_is_top_left_and_with_lengths_ends_at_them():
+    q, k, v = arrays((2, 2, 3, 8), (2, 2, 5, 8), (2, 2, 5, 8))
+    i, j = np.arange(3)[:, None], np.arange(5)
+    assert np.array_equal(regard.onnx.attention(q, k, v, is_causal=1), regard.attention(q, k, v, mask=j <= i))
+    lengths = np.array([4, 2])[:, None, None, None]
+    y = regard.onnx.attention(q, k, v, None, None, None, np.array([4, 2]), is_causal=1)
+    assert np.array_equal(y, regard.attention(q, k, v, mask=(j < lengths) & (j <= i + lengths - 3)))
+    assert (y[1, :, 0] == 0).all()  # offset −1: its first row sees nothing
+
+
+def test_a_short_mask_hides_the_rest():
+    q, k, v = arrays((1, 2, 3, 8), (1, 2, 5, 8), (1, 2, 5, 8))
+    for mask in (np.ones((3, 4), bool), np.zeros((3, 4), np.float32)):
+        assert np.array_equal(regard.onnx.attention(q, k, v, mask), regard.attention(q, k[:, :, :4], v[:, :, :4]))
+
+
+def test_poison_behind_minus_infinity_is_not_seen():
+    q, k, v = arrays((1, 1, 2, 8), (1, 1, 3, 8), (1, 1, 3, 8))
+    k[0, 0, 1], v[0, 0, 1] = np.nan, np.inf
+    mask = np.array([[0, -np.inf, 0], [-np.inf] * 3], np.float32)
+    y, _, _, weights = regard.onnx.attention(q, k, v, mask, qk_matmul_output_mode=3, num_outputs=4)
+    assert np.isfinite(y).all() and (y[0, 0, 1] == 0).all() and (weights[0, 0, 1] == 0).all()
+
+
+@pytest.mark.parametrize("dtype", ["float16", "bfloat16", "float32", "float64"])
+def test_every_type_and_precision(dtype):
+    q, k, v = arrays((1, 2, 3, 8), (1, 2, 5, 8), (1, 2, 5, 8), dtype=np.dtype(dtype))
+    mask = arrays((3, 5), dtype=np.dtype(dtype))[0]
+    exact = regard.onnx.attention(*(x.astype(np.float64) for x in (q, k, v, mask)))
+    for precision in (None, 1, 10, 11, 16):
+        y = regard.onnx.attention(q, k, v, mask, softmax_precision=precision)
+        unit = {"float16": 2.0 ** -10, "bfloat16": 2.0 ** -6, "float32": 1e-6, "float64": 1e-14}[dtype]
+        assert y.dtype == q.dtype and np.abs(y.astype(np.float64) - exact).max() <= unit * np.abs(v.astype(float)).max()
+    assert y.dtype == np.dtype(dtype) and ml_dtypes.bfloat16 is not None
+
+
+REFUSED = [
+    (dict(opset=22), "opset is 22"),
+    (dict(nonpad=np.array([1]), opset=23), "opset 23 has no nonpad_kv_seqlen"),
+    (dict(left_window_size=1, opset=24), "opset 24 has no window"),
+    (dict(q_num_heads=2), "for inputs of 3 axes"),
+    (dict(qk_matmul_output_mode=4), "qk_matmul_output_mode is 4"),
+    (dict(softmax_precision=2), "softmax_precision is 2"),
+    (dict(num_outputs=5), "num_outputs is 5"),
+    (dict(past_key=True), "past_value is missing"),
+    (dict(attn_mask=np.zeros((3, 5), int)), "attn_mask has type int64"),
+    (dict(attn_mask=np.zeros((3, 6), bool)), "expected at most 5 keys"),
+]
+
+
+@pytest.mark.parametrize("changes, words", REFUSED, ids=lambda x: x if isinstance(x, str) else "")
+def test_what_the_standard_forbids_is_refused(changes, words):
+    q, k, v = arrays((1, 2, 3, 8), (1, 2, 5, 8), (1, 2, 5, 8))
+    changes = dict(changes)
+    nonpad = changes.pop("nonpad", None)
+    past_key = k if changes.pop("past_key", None) else None
+    with pytest.raises(ValueError) as refusal:
+        regard.onnx.attention(q, k, v, changes.pop("attn_mask", None), past_key, None, nonpad, **changes)
+    assert words in str(refusal.value)
+
+
+def test_three_axes_need_their_heads():
+    q, k, v = arrays((1, 3, 16), (1, 5, 16), (1, 5, 16))
+    with pytest.raises(ValueError, match="q_num_heads is None"):
+        regard.onnx.attention(q, k, v)
+    with pytest.raises(ValueError, match="axes"):
+        regard.onnx.attention(q, k[None], v)
