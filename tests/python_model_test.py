@@ -1,0 +1,82 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Models, explanations, lessons and comparisons through the Python package, on the small model of sentence_model.py."""
+
+import json
+
+import numpy as np
+import pytest
+import regard
+from sentence_model import make_folder
+
+TEXT = "he sat on the bank of the river"
+OTHER = "she put her money in the bank"
+
+
+@pytest.fixture(name="model", scope="module")
+def fixture_model(tmp_path_factory):
+    return regard.load_model(make_folder(tmp_path_factory.mktemp("model")))
+
+
+def test_a_model_says_what_it_is(model):
+    assert model.num_layers >= 1 and model.width % model.num_heads == 0
+    assert model.tokens("the bank") == ["[CLS]", "the", "bank", "[SEP]"]
+
+
+def test_a_folder_without_a_model_is_named(tmp_path):
+    with pytest.raises(RuntimeError, match=str(tmp_path)):
+        regard.load_model(tmp_path)
+
+
+def test_embeddings_are_of_length_one_and_each_texts_own(model):
+    vectors = regard.embed(model, [TEXT, OTHER])
+    assert vectors.shape == (2, model.width) and vectors.dtype == np.float32
+    np.testing.assert_allclose(np.linalg.norm(vectors, axis=1), 1, rtol=1e-6)
+    assert np.array_equal(regard.embed(model, [OTHER])[0], vectors[1])
+    assert regard.embed(model, []).shape == (0, model.width)
+
+
+def test_a_sentence_is_explained_as_by_the_program(model):
+    story = regard.explain(TEXT, model=model, token="bank", layer=0, head=1)
+    told = json.loads(story.json())
+    assert told["schema"] == "regard/1" and "bank" in str(story) and "bank" in story.text(width=100)
+    assert story.html().startswith("<!")
+    with pytest.raises(ValueError, match="money"):
+        regard.explain(TEXT, model=model, token="money")
+
+
+def test_matrices_are_explained_step_by_step():
+    given = {"tokens": ["I", "love", "coding"],
+             "Q": [[1, 0], [0, 1], [1, 1]], "K": [[1, 0], [0, 1], [1, 1]], "V": [[1, 2], [3, 4], [5, 6]]}
+    explanation = regard.explain(given, token="love")
+    steps = json.loads(explanation.json())["steps"]
+    weights = next(step for step in steps if step["name"] == "weights")
+    query, key = np.array(given["Q"], float), np.array(given["K"], float)
+    scores = np.exp(query @ key.T / np.sqrt(2))
+    np.testing.assert_allclose(weights["result"], scores / scores.sum(1, keepdims=True), rtol=1e-12)
+    assert explanation.text() == str(explanation) and "love" in explanation.text(step="weights")
+    assert explanation.html().startswith("<!")
+    assert regard.explain(json.dumps(given), token="love").json() == explanation.json()
+    with pytest.raises(ValueError, match="expected a model"):
+        regard.explain(given, layer=0)
+    with pytest.raises(RuntimeError, match="byte"):
+        regard.explain("{")
+
+
+@pytest.mark.parametrize("name", regard.lesson_entries())
+def test_every_lesson_is_told(name):
+    lesson = regard.lesson(name)
+    assert json.loads(lesson.json())["schema"] == "regard/1" and len(str(lesson)) > 200
+    assert str(regard.lesson(name, layout="columns")) != str(regard.lesson(name, layout="rows"))
+
+
+def test_an_unknown_lesson_is_answered_with_those_there_are():
+    with pytest.raises(ValueError, match="000"):
+        regard.lesson("100")
+
+
+def test_a_word_is_compared(model):
+    comparison = regard.compare(model, "bank", [TEXT, OTHER])
+    assert json.loads(comparison.json())["schema"] == "regard/1"
+    assert comparison.findings() and "bank" in str(comparison) and comparison.html().startswith("<!")
+    with pytest.raises(ValueError, match="1 sentence to compare"):
+        regard.compare(model, "bank", [TEXT])
