@@ -1,0 +1,248 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// Tiles of one to four rows, whose time is that of reading keys and values: decoding over packed panels.
+//
+//   rows × 2 to 4 vectors, a chain of products each:  scores    lanes are keys
+//                                                     context   lanes are columns
+//
+// Keys and values are read as they are stored (StoredPanels, table.h) and widened in registers. Panels are read in the
+// order of their addresses, a line of 32 numbers a step. While a block is read, the same place of the next one is
+// fetched, and before it, where its pages begin, so that memory is never idle. The chains are those of tile.h: which of
+// the two computes an element moves no bit. Read next: few_rows.h.
+#pragma once
+
+#include "simd_convert.h"
+#include "tile.h"
+
+namespace regard::kernels::REGARD_ISA {
+namespace {
+
+// Keys of the block, as lanes 0 … 63, that some row of the group sees by its interval.
+struct LaneRange {
+  Index begin;
+  Index end;
+};
+
+static_assert(kFewRows == 4 && kFewRows <= kTileRows);
+
+// Rows × vectors of accumulators, as many of columns and of scales, and a factor: at most 16 + 4 + 4 + 1 of the 32
+// registers of avx512, 8 + 4 + 1 of 16 elsewhere. Less than four vectors leave the multipliers waiting for each other.
+#if defined(REGARD_ISA_avx512)
+template <int Rows>
+inline constexpr int kFewVectors = 4;
+#else
+template <int Rows>
+inline constexpr int kFewVectors = Rows <= 2 ? 4 : 2;
+#endif
+
+// Of packed panels: a line, so that one address follows the other. Bytes take more steps to widen and need four vectors
+// to keep the multipliers busy.
+template <class T, class S, int Rows>
+inline constexpr int kPackedVectors =
+    sizeof(S) == 1 ? kFewVectors<Rows> : static_cast<int>(smaller(kFewVectors<Rows>, kPanel / kWidth<T>));
+
+// Fetches the first lines of every page of 4 KiB that begins there: the processor goes on with the rest of a page by
+// itself, but does not begin one.
+REGARD_INLINE void fetch_pages(const void* from, Index bytes) {
+  constexpr std::uintptr_t kPage = 4096, kLine = 64;
+  const auto begin = reinterpret_cast<std::uintptr_t>(from);
+  const std::uintptr_t end = begin + static_cast<std::uintptr_t>(bytes);
+  for (std::uintptr_t page = (begin + kPage - 1) / kPage * kPage; page < end; page += kPage) {
+    __builtin_prefetch(reinterpret_cast<const void*>(page));
+    __builtin_prefetch(reinterpret_cast<const void*>(page + kLine));
+  }
+}
+
+// Types whose vectors are widened two at a time, as even and odd numbers. Vectors 2n and 2n + 1 of a tile lie side by
+// side and hold those until join_even_and_odd puts them in order.
+template <class S, class Words>
+inline constexpr bool kEvenOdd = false;
+template <>
+inline constexpr bool kEvenOdd<Bfloat16, Singles> = true;
+
+template <class S, class Words, class Row>
+REGARD_INLINE void join_even_and_odd(Row* tile, int rows, int vectors) {
+  if constexpr (kEvenOdd<S, Words>) {
+    for (int r = 0; r < rows; ++r) {
+      for (int v = 0; v < vectors; v += 2) join_even_odd(tile[r][v], tile[r][v + 1]);
+    }
+  }
+}
+
+// Where the lanes of a tile are read: vector v begins at[v] and goes on `step` elements a step.
+template <class S, int Vectors>
+struct FewColumns {
+  Index step;
+  const S* at[Vectors];
+  const S* next[Vectors];        // the same places of the next block
+  const float* scales[Vectors];  // of S = int8: of the lanes, or of the steps
+
+  void point(int v, const StoredPanels& panels, Index panel, Index offset, Index first_scale) {
+    const S* const here = static_cast<const S*>(panels.panels[panel]);
+    const S* const there = static_cast<const S*>(panels.next[panel]);
+    at[v] = here + offset;
+    next[v] = (there ? there : here) + offset;
+    scales[v] = sizeof(S) == 1 ? panels.scales[panel] + first_scale : nullptr;
+  }
+  void advance(Index steps) {
+    for (int v = 0; v < Vectors; ++v) {
+      at[v] += steps * step;
+      next[v] += steps * step;
+    }
+  }
+};
+
+// tile[r] += Σ_k a[k · StepK + r · StepR] · columns[k]: the chains of multiply() in tile.h. depth counts numbers:
+// steps, of which a word of pairs takes two, the last one perhaps alone.
+template <class T, class S, int Rows, int Vectors, Index StepK, Index StepR, bool ScaledLanes, class Words>
+REGARD_INLINE void multiply_few(Index depth, const T* a, const FewColumns<S, Vectors>& columns,
+                                Vec<T> (&tile)[Rows][Vectors]) {
+  constexpr Index kSteps = Words::kPerWord;
+  constexpr bool kScaled = sizeof(S) == 1;
+  constexpr Index kLine = 64 / static_cast<Index>(sizeof(S));  // elements that one fetch brings
+  constexpr Index kStepsPerFetch = kLine > kPanel ? kLine / kPanel : 1;
+  constexpr Index kVectorsPerFetch = larger(smaller(kLine, kPanel) / kWidth<T>, 1);
+  Vec<T> scales[Vectors]{};
+  if constexpr (kScaled && ScaledLanes) {
+#pragma GCC unroll 8
+    for (int v = 0; v < Vectors; ++v) scales[v] = load(columns.scales[v]);
+  }
+#pragma GCC unroll 2
+  for (Index k = 0; k < (depth + kSteps - 1) / kSteps; ++k) {
+    const Index offset = k * kSteps * columns.step;
+    Vec<T> column[Vectors];
+#pragma GCC unroll 8
+    for (int v = 0; v < Vectors; ++v) {
+      if constexpr (kSteps > 1) {
+        const S* const first = columns.at[v] + offset;
+        column[v] = load_pairs(first, k * kSteps + 1 < depth ? first + columns.step : nullptr);
+      } else if constexpr (kEvenOdd<S, Words>) {
+        if (v % 2 == 0) load_even_odd(columns.at[v] + offset, column[v], column[v + 1]);
+      } else {
+        column[v] = load_stored<T>(columns.at[v] + offset);
+      }
+      if constexpr (kScaled) column[v] *= ScaledLanes ? scales[v] : broadcast(columns.scales[v][k]);
+      if (v % kVectorsPerFetch == 0 && k % kStepsPerFetch == 0) {
+        __builtin_prefetch(columns.next[v] + offset, 0, 2);
+        if constexpr (kSteps > 1) __builtin_prefetch(columns.next[v] + offset + columns.step, 0, 2);
+      }
+    }
+#pragma GCC unroll 8
+    for (int r = 0; r < Rows; ++r) {
+      const Vec<T> factor = broadcast(a[k * StepK + r * StepR]);
+#pragma GCC unroll 8
+      for (int v = 0; v < Vectors; ++v) tile[r][v] = Words::multiply_add(factor, column[v], tile[r][v]);
+    }
+  }
+}
+
+// The scores of the rows, as score_tile computes them.
+template <class T, class S, int Rows, class Words>
+void few_scores(const ScoreBlock<T>& block, const LaneRange& range) {
+  constexpr int kVectors = kPackedVectors<T, S, Rows>;
+  const StoredPanels& keys = *block.stored_keys;
+  for (const void* next : keys.next) {
+    if (next) fetch_pages(next, block.depth * kPanel * static_cast<Index>(sizeof(S)));
+  }
+  for (Index lane = 0; lane < kBlockKeys; lane += kVectors * kWidth<T>) {
+    if (range.end <= lane || range.begin >= lane + kVectors * kWidth<T>) continue;
+    FewColumns<S, kVectors> columns{.step = kPanel, .at = {}, .next = {}, .scales = {}};
+    for (int v = 0; v < kVectors; ++v) {
+      const Index at = lane + v * kWidth<T>;
+      // Lanes past the last panel are invisible, whatever is read there.
+      columns.point(v, keys, keys.panels[at / kPanel] ? at / kPanel : 0, at % kPanel, at % kPanel);
+    }
+    for (Index done = 0; done < block.depth; done += kDepthSegment) {
+      const Index step = smaller(block.depth - done, kDepthSegment);
+      Vec<T> tile[Rows][kVectors]{};
+      multiply_few<T, S, Rows, kVectors, kTileRows, 1, true, Words>(
+          step, block.query + done / Words::kPerWord * kTileRows, columns, tile);
+      join_even_and_odd<S, Words>(tile, Rows, kVectors);
+      columns.advance(step);
+      const Vec<T> factor = broadcast(done + step == block.depth ? block.rules.scale : static_cast<T>(1));
+#pragma GCC unroll 4
+      for (int r = 0; r < Rows; ++r) {
+#pragma GCC unroll 4
+        for (int v = 0; v < kVectors; ++v) {
+          T* to = block.scores + r * kBlockKeys + lane + v * kWidth<T>;
+          if (done > 0) tile[r][v] += load(to);
+          store(to, tile[r][v] * factor);
+        }
+      }
+    }
+  }
+}
+
+// tile[r] += the products of the weights with `Vectors` vectors of values from `column` on, over a panel's keys that
+// some row sees.
+template <class T, class S, int Rows, int Vectors, class Words>
+REGARD_INLINE void add_values(const AttentionBlock<T>& block, const LaneRange& range, Index panel, Index column,
+                              Vec<T> (&tile)[Rows][Vectors]) {
+  const StoredPanels& values = *block.stored_values;
+  const Index step = values.row_stride ? values.row_stride : kPanel;
+  const Index next_line = values.row_stride ? kPanel : kPanel * kPanel;  // 32 columns further
+  // Whole words from the first on: a key that no row sees has a weight of zero.
+  const Index begin = larger(range.begin - panel * kPanel, 0) / Words::kPerWord * Words::kPerWord;
+  const Index end = smaller(range.end - panel * kPanel, kPanel);
+  if (begin >= end) return;
+  FewColumns<S, Vectors> columns{.step = step, .at = {}, .next = {}, .scales = {}};
+  for (int v = 0; v < Vectors; ++v) {
+    const Index at = column + v * kWidth<T>;
+    columns.point(v, values, panel, at / kPanel * next_line + begin * step + at % kPanel, begin);
+  }
+  multiply_few<T, S, Rows, Vectors, 1, kBlockKeys, false, Words>(
+      end - begin, block.score.scores + (panel * kPanel + begin) / Words::kPerWord, columns, tile);
+}
+
+// O = α·O + tile for the columns from `column` on.
+template <class T, int Rows, int Vectors>
+REGARD_INLINE void add_to_context(const AttentionBlock<T>& block, const T* alpha, Index column,
+                                  const Vec<T> (&tile)[Rows][Vectors]) {
+#pragma GCC unroll 4
+  for (int r = 0; r < Rows; ++r) {
+    T* to = block.state.accumulator + r * block.padded_columns + column;
+    const Vec<T> factor = broadcast(alpha[r]);
+#pragma GCC unroll 8
+    for (int v = 0; v < Vectors; ++v) {
+      store(to + v * kWidth<T>, fma(factor, load(to + v * kWidth<T>), tile[r][v]));
+    }
+  }
+}
+
+// The context of packed panels, as value_tile computes it: all columns of a panel before the next panel.
+template <class T, class S, int Rows, int Vectors, class Words>
+void few_packed_columns(const AttentionBlock<T>& block, const LaneRange& range, const T* alpha, Index first,
+                        Index last) {
+  constexpr Index kMost = 256;  // columns whose sums lie in the first cache at a time
+  alignas(64) T sums[Rows * kMost];
+  Vec<T> tile[Rows][Vectors];
+  const auto load_tile = [&](const T* from) {
+    for (int r = 0; r < Rows; ++r) {
+      for (int v = 0; v < Vectors; ++v) tile[r][v] = load(from + r * kMost + v * kWidth<T>);
+    }
+  };
+  for (Index strip = first; strip < last; strip += kMost) {
+    const Index end = smaller(strip + kMost, last);
+    std::memset(sums, 0, sizeof sums);
+    for (Index panel = 0; panel < kBlockPanels; ++panel) {
+      if (const S* next = static_cast<const S*>(block.stored_values->next[panel]))
+        fetch_pages(next + strip * kPanel, (end - strip) * kPanel * static_cast<Index>(sizeof(S)));
+      for (Index column = strip; column < end; column += Vectors * kWidth<T>) {
+        T* const to = sums + (column - strip);
+        load_tile(to);
+        add_values<T, S, Rows, Vectors, Words>(block, range, panel, column, tile);
+        for (int r = 0; r < Rows; ++r) {
+          for (int v = 0; v < Vectors; ++v) store(to + r * kMost + v * kWidth<T>, tile[r][v]);
+        }
+      }
+    }
+    for (Index column = strip; column < end; column += Vectors * kWidth<T>) {
+      load_tile(sums + (column - strip));
+      join_even_and_odd<S, Words>(tile, Rows, Vectors);
+      add_to_context<T, Rows, Vectors>(block, alpha, column, tile);
+    }
+  }
+}
+
+}  // namespace
+}  // namespace regard::kernels::REGARD_ISA
