@@ -23,12 +23,13 @@ struct Gradient {
   void assign(Index count) {
     for (auto* numbers : {&value, &size, &error}) numbers->assign(static_cast<std::size_t>(count), 0);
   }
-  // relative: what the addend may be wrong by, as a share of its magnitude
-  void add(Index at, Wide<T> x, Wide<T> magnitude, Wide<T> relative) {
+  // relative: what the addend may be wrong by, as a share of its magnitude; of_a_weight: what it is a weight times, or
+  // what stands beside a product of one, which may each be wrong by the smallest number
+  void add(Index at, Wide<T> x, Wide<T> magnitude, Wide<T> relative, Wide<T> of_a_weight = 0) {
     const auto n = static_cast<std::size_t>(at);
     value[n] += x;
     size[n] += magnitude;
-    error[n] += magnitude * relative + (16 + std::abs(magnitude)) * Attention<T>::kSmallest;
+    error[n] += magnitude * relative + (16 + std::abs(magnitude) + 2 * of_a_weight) * Attention<T>::kSmallest;
   }
 };
 
@@ -70,7 +71,7 @@ AttentionBackward<T> attention_backward(const AttentionCase<T>& call, const Atte
         }
         if (!call.sinks.empty() && call.sinks[static_cast<std::size_t>(h)] > -kInfinity) {
           const W p = forward.sink_weight[static_cast<std::size_t>(r)];
-          result.sinks.add(h, -p * delta, p * delta_size, relative);
+          result.sinks.add(h, -p * delta, p * delta_size, relative, delta_size);
         }
         for (Index j = span.first_key; j < span.first_key + span.num_keys; ++j) {
           const auto at = static_cast<std::size_t>(r * S + j);
@@ -81,7 +82,7 @@ AttentionBackward<T> attention_backward(const AttentionCase<T>& call, const Atte
             const W g = grad_context.get({b, h, i, c}), v = call.value.get({b, kv, j, c});
             dp += g * v;
             dp_size += std::abs(g * v);
-            result.value.add(((b * Hkv + kv) * S + j) * Dv + c, p * g, std::abs(p * g), relative);
+            result.value.add(((b * Hkv + kv) * S + j) * Dv + c, p * g, std::abs(p * g), relative, std::abs(g));
           }
           const W ds = p * (dp - delta), ds_size = p * (dp_size + delta_size);
           const auto place = [](Index extent, Index n) { return extent == 1 ? 0 : n; };
@@ -90,7 +91,7 @@ AttentionBackward<T> attention_backward(const AttentionCase<T>& call, const Atte
                              place(bias_shape[2], i)) *
                                     bias_shape[3] +
                                 place(bias_shape[3], j),
-                            ds, ds_size, relative);
+                            ds, ds_size, relative, dp_size + delta_size);
           }
           W factor = scale;
           W cap_error = 0;
@@ -103,10 +104,12 @@ AttentionBackward<T> attention_backward(const AttentionCase<T>& call, const Atte
           }
           for (Index d = 0; d < D; ++d) {
             const W q = call.query.get({b, h, i, d}), k = call.key.get({b, kv, j, d});
-            result.query.add(r * D + d, ds * factor * k, ds_size * std::abs(factor * k), relative);
+            const W of_a_weight = (dp_size + delta_size) * std::abs(factor) + std::abs(scale) + 1;
+            result.query.add(r * D + d, ds * factor * k, ds_size * std::abs(factor * k), relative,
+                             of_a_weight * std::abs(k));
             result.query.error[static_cast<std::size_t>(r * D + d)] += ds_size * cap_error * std::abs(k);
             const Index key = ((b * Hkv + kv) * S + j) * D + d;
-            result.key.add(key, ds * factor * q, ds_size * std::abs(factor * q), relative);
+            result.key.add(key, ds * factor * q, ds_size * std::abs(factor * q), relative, of_a_weight * std::abs(q));
             result.key.error[static_cast<std::size_t>(key)] += ds_size * cap_error * std::abs(q);
           }
         }
