@@ -164,3 +164,29 @@ def test_the_callers_floating_point_state_stays():
     finally:
         libm.fesetround(0)
     assert rounding == upward and np.array_equal(result, expected)
+
+
+def test_a_cache_is_read_and_changed_by_several_threads():
+    generator = np.random.default_rng(2)
+    key, value = (generator.standard_normal((1, 2, 1, 16)).astype(np.float32) for _ in range(2))
+    query = generator.standard_normal((1, 2, 1, 16)).astype(np.float32)
+    cache = regard.KvCache(depth=16, capacity=4096, num_key_heads=2)
+    cache.append(key, value)
+    faults = []
+
+    def read():
+        for _ in range(200):
+            # All keys are the same, so the context is the value however many there are.
+            if not np.allclose(regard.attention_decode(query, cache, query_offset="bottom_right"), value, rtol=1e-5):
+                faults.append("a value that nobody appended")
+
+    def change():
+        for _ in range(500):
+            cache.append(key, value)
+
+    threads = [threading.Thread(target=work) for work in (read, change, read, change)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert not faults and cache.length() == 1001
