@@ -129,6 +129,19 @@ def _plain_inspect(bars):
     return Bars([case for case in bars.cases if not case["case"].endswith("causal")]).case("inspect", "S 8192")
 
 
+def backward(bars):
+    for length in (1024, 4096):
+        for depth in (64, 128):
+            rounds = bars.case("backward", f"S {length}, D {depth}")
+            for mask in ("", " causal"):
+                named = f"backward, f32, S {length}, D {depth}{mask}"
+                bars.add(f"{named}: five products / forward", 0.8,
+                         rounds.ratio("regard backward" + mask, "regard forward" + mask))
+                bars.add(f"PyTorch, {named}", 1.1, rounds.ratio("regard backward" + mask, "torch" + mask))
+    bars.add("backward, one head, S 8192, D 64: two threads / one", 1.8,
+             bars.case("backward", "S 8192").ratio("regard backward", "regard backward, 1 thread"))
+
+
 def shapes(bars, found):
     ratios = [shape["ratio"]["median"] for shape in found or []]
     bars.add("shapes.txt: the smallest median / product, softmax, product", 0.97, [min(ratios)] if ratios else [])
@@ -178,6 +191,7 @@ def all_bars(cases, found_shapes, threads):
     bf16(bars)
     decode(bars)
     inspect(bars)
+    backward(bars)
     shapes(bars, found_shapes)
     memory(bars, threads)
     against_rivals(bars)

@@ -39,6 +39,16 @@ class Outputs(ctypes.Structure):  # regard_attention_outputs
                 ("rest", ctypes.c_char * 1024)]
 
 
+class Saved(ctypes.Structure):  # regard_attention_saved
+    _fields_ = [("struct_size", ctypes.c_size_t), ("context", Array), ("row_max", Array), ("row_sum", Array),
+                ("grad_context", Array), ("rest", ctypes.c_char * 1024)]
+
+
+class Gradients(ctypes.Structure):  # regard_attention_gradients
+    _fields_ = [("struct_size", ctypes.c_size_t), ("query", Array), ("key", Array), ("value", Array),
+                ("rest", ctypes.c_char * 1024)]
+
+
 class Runtime(ctypes.Structure):  # regard_runtime
     _fields_ = [("struct_size", ctypes.c_size_t), ("num_threads", ctypes.c_int64)]
 
@@ -87,8 +97,9 @@ class Regard:
 
     # ---- through the C interface
 
-    def _call(self, function, *arguments):
-        references = [ctypes.byref(x) if x is not None else None for x in (*arguments, self.runtime)]
+    def _call(self, function, *arguments, threads=None):
+        runtime = Runtime(ctypes.sizeof(Runtime), threads) if threads else self.runtime
+        references = [ctypes.byref(x) if x is not None else None for x in (*arguments, runtime)]
         if getattr(self.library, function)(*references) != 0:
             sys.exit("compare.py: " + self.library.regard_last_error().decode())
 
@@ -97,12 +108,25 @@ class Regard:
         outputs = Outputs(ctypes.sizeof(Outputs), Array.of(context))
         if row_max is not None:
             outputs.row_max, outputs.row_sum = Array.of(row_max), Array.of(row_sum)
+            outputs.kept = (row_max, row_sum)
+        return functools.partial(self._call, "regard_attention_forward", *arrays, outputs, self._options(problem))
+
+    def backward(self, problem, context, row_max, row_sum, grad_context, gradients, threads=None):
+        """gradients: of query, key and value, written."""
+        arrays = [Array.of(array) for array in (problem.query, problem.key, problem.value)]
+        saved = Saved(ctypes.sizeof(Saved), *map(Array.of, (context, row_max, row_sum, grad_context)))
+        written = Gradients(ctypes.sizeof(Gradients), *map(Array.of, gradients))
+        saved.kept = (problem, context, row_max, row_sum, grad_context, gradients)
+        return functools.partial(self._call, "regard_attention_backward", *arrays, saved, written,
+                                 self._options(problem), threads=threads)
+
+    def _options(self, problem):
         options = Options(ctypes.sizeof(Options), problem.causal)
         if problem.window >= 0:
             options.has_window_left, options.window_left = 1, problem.window
         if problem.starts is not None:
             options.query_starts = options.key_starts = Array.of(problem.starts)
-        return functools.partial(self._call, "regard_attention_forward", *arrays, outputs, options)
+        return options
 
     def linear(self, left, right, output):
         arrays = [Array.of(left), Array.of(right), None, Array.of(output)]

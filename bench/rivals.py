@@ -90,6 +90,15 @@ class Torch:
         return call, lambda: last["context"].float().contiguous().numpy()
 
 
+    def backward(self, problem, grad_context):
+        """The backward pass alone, of a forward pass that is kept."""
+        torch = self.torch
+        inputs = [torch.from_numpy(array).requires_grad_() for array in (problem.query, problem.key, problem.value)]
+        context = torch.nn.functional.scaled_dot_product_attention(*inputs, is_causal=problem.causal)
+        grad = torch.from_numpy(grad_context)
+        return lambda: torch.autograd.grad(context, inputs, grad, retain_graph=True)
+
+
 class OnnxRuntime:
     def __init__(self, threads):
         self.runtime, self.onnx = importlib.import_module("onnxruntime"), importlib.import_module("onnx")

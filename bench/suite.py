@@ -10,6 +10,7 @@ peak, bf16 peak, sgemm and read are the yardsticks. promises.py computes the bar
 Read next: problem.py, promises.py."""
 
 import dataclasses
+import functools
 import pathlib
 import time
 
@@ -205,6 +206,33 @@ class Suite:
             case.memory["regard statistics"] = (count(), problem.packed_bytes)
             yield case
 
+    def backward(self):
+        """Gradients, by the count of five products: 2.5 times the operations of the forward pass."""
+        for length, depth, heads in ((1024, 64, 8), (1024, 128, 8), (4096, 64, 8), (4096, 128, 8), (8192, 64, 1)):
+            case = Case("backward", f"S {length}, D {depth}, heads {heads}", weight=1 if length < 4096 else 3)
+            case.contenders["peak"] = self.regard.peak
+            case.against = {"torch": "regard backward", "torch causal": "regard backward causal"}
+            full = Problem(heads, length, length, depth)
+            for problem, suffix in ((full, ""), (full.variant(causal=True), " causal")):
+                self._add_backward(case, problem, suffix)
+            yield case
+
+    def _add_backward(self, case, problem, suffix):
+        context = problem.new_context()
+        row_max, row_sum = (numpy.zeros((1, problem.heads, problem.queries), numpy.float32) for _ in range(2))
+        grad = numpy.random.default_rng(2).standard_normal(context.shape, dtype=numpy.float32)
+        gradients = [numpy.zeros_like(array) for array in (problem.query, problem.key, problem.value)]
+        forward = self.regard.forward(problem, context, row_max, row_sum)
+        forward()
+        backward = functools.partial(self.regard.backward, problem, context, row_max, row_sum, grad, gradients)
+        case.contenders["regard forward" + suffix] = timed(problem.operations, forward)
+        case.contenders["regard backward" + suffix] = timed(2.5 * problem.operations, backward())
+        if problem.heads == 1 and not problem.causal:
+            case.contenders["regard backward, 1 thread"] = timed(2.5 * problem.operations, backward(threads=1))
+        if "torch" in self.rivals:
+            call = self.rivals["torch"].backward(problem, grad)
+            case.contenders["torch" + suffix] = timed(2.5 * problem.operations, call)
+
     def linear(self):
         for rows, inputs, outputs in ((SGEMM, SGEMM, SGEMM), (512, 768, 3072)):
             left, right = self.left[:rows, :inputs].copy(), numpy.resize(self.right, (inputs, outputs))
@@ -240,7 +268,7 @@ class Suite:
             yield case
 
 
-ROWS = ("peaks", "prefill", "long", "window", "short", "decode", "paged", "varlen", "inspect", "linear", "bf16")
+ROWS = ("peaks", "prefill", "long", "window", "short", "decode", "paged", "varlen", "inspect", "backward", "linear", "bf16")
 
 
 def level_bytes(level, otherwise):
