@@ -10,6 +10,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <cstdint>
 
 #include "attention_arguments.h"
 #include "elements.h"
@@ -57,6 +58,19 @@ void normalise(Index width, T* x, const T* gain, const T* bias, double epsilon) 
     const double normed = (static_cast<double>(x[e]) - mean) / deviation;
     x[e] = static_cast<T>(normed * static_cast<double>(gain[e]) + static_cast<double>(bias[e]));
   }
+}
+
+// Rows whose elements lie side by side are read and written where they are; others go through a copy.
+template <class T, class View>
+bool is_dense(const View& view) {
+  return view.strides[1] == 1 && reinterpret_cast<std::uintptr_t>(view.data) % alignof(T) == 0;
+}
+
+template <class T>
+const T* dense_row(const TensorView<const T, 2>& view, Index row, T* room) {
+  if (is_dense<T>(view)) return view.pointer(row, 0);
+  copy_elements(view.shape[1], view.pointer(row, 0), view.strides[1], room, 1);
+  return room;
 }
 
 }  // namespace
@@ -108,13 +122,16 @@ void layer_norm_forward(std::type_identity_t<TensorView<const T, 2>> input,
     T* added = x + width;
     const Index end = std::min(rows, (block + 1) * kBlockRows);
     for (Index r = block * kBlockRows; r < end; ++r) {
-      copy_elements(width, input.pointer(r, 0), input.strides[1], x, 1);
-      if (!addend.absent()) {
-        copy_elements(width, addend.pointer(r, 0), addend.strides[1], added, 1);
-        for (Index e = 0; e < width; ++e) x[e] += added[e];
+      T* const to = is_dense<T>(output) ? output.pointer(r, 0) : x;
+      const T* const from = dense_row<T>(input, r, x);
+      if (addend.absent()) {
+        if (from != to) copy_elements(width, from, 1, to, 1);
+      } else {
+        const T* const more = dense_row<T>(addend, r, added);
+        for (Index e = 0; e < width; ++e) to[e] = from[e] + more[e];
       }
-      normalise(width, x, factors.data(), factors.data() + width, epsilon);
-      copy_elements(width, x, 1, output.pointer(r, 0), output.strides[1]);
+      normalise(width, to, factors.data(), factors.data() + width, epsilon);
+      if (to == x) copy_elements(width, x, 1, output.pointer(r, 0), output.strides[1]);
     }
   });
 }
