@@ -296,6 +296,10 @@ def test_every_form_of_a_file_gives_the_same_bits(folder):
         with open(folder / "q.npy", "wb") as file:
             np.lib.format.write_array(file, q, version=version)
         assert np.array_equal(context(folder), expected)
+    save(folder, "q.npy", q.astype(np.float16))
+    half = context(folder)
+    save(folder, "q.npy", q.astype(np.float16).astype(np.float32))
+    assert np.array_equal(context(folder), half) and half.dtype == np.float32
 
 
 def test_threads_and_instruction_sets_move_no_bit(folder):
@@ -597,8 +601,8 @@ def test_files_that_are_not_arrays(folder):
     with_query("object.npy", "'|O' holds Python objects")
     save(folder, "structured.npy", np.zeros((2, 2), [("a", "f4")]))
     with_query("structured.npy", "a structured type is not read")
-    save(folder, "half.npy", np.zeros((2, 2), np.float16))
-    with_query("half.npy", ["'<f2' (float16) is not read", "expected float32, float64"])
+    save(folder, "narrow.npy", np.zeros((2, 2), np.int16))
+    with_query("narrow.npy", ["'<i2' (int16) is not read", "expected float16, float32, float64"])
     whole = (folder / "q.npy").read_bytes()
     (folder / "short.npy").write_bytes(whole[:-1])
     with_query("short.npy", "short.npy: byte 223: the file holds 95 bytes of data; shape (2, 4, 3) of float32 has 96")

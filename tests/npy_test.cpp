@@ -8,6 +8,7 @@
 
 #include <algorithm>
 #include <cstring>
+#include <limits>
 
 #include "refusal.h"
 
@@ -99,6 +100,20 @@ TEST(NpyRead, EveryTypeInBothByteOrders) {
   check("i8", NpyType::int64, std::int64_t{1} << 40);
 }
 
+// 1.5, −2⁻²⁴ (the smallest), ∞ and 65504 (the largest).
+TEST(NpyRead, Float16IsWidened) {
+  const std::string little = "\x00\x3e\x01\x80\x00\x7c\xff\x7b"s, big = "\x3e\x00\x80\x01\x7c\x00\x7b\xff"s;
+  for (const auto& [order, bytes] : {std::pair{"<", little}, {">", big}}) {
+    const NpyArray array = read(file_of(header_of("'" + std::string(order) + "f2'", "(2, 2)"), bytes));
+    EXPECT_EQ(array.type, NpyType::float32);
+    EXPECT_EQ(std::vector<float>(array.elements<float>(), array.elements<float>() + 4),
+              (std::vector<float>{1.5F, -0x1p-24F, std::numeric_limits<float>::infinity(), 65504}));
+  }
+  EXPECT_EQ(error_of(file_of(header_of("'<f2'", "(2, 2)"), little + "x"), true),
+            "x.npy: byte 78: the file holds 9 bytes of data; shape (2, 2) of float16 has 8");
+  EXPECT_EQ(read(file_of(header_of("'<f2'", "(0,)"), "")).shape, std::vector<Index>{0});
+}
+
 TEST(NpyRead, BoolIsZeroOrOne) {
   const NpyArray array = read(file_of(header_of("'|b1'", "(3,)"), "\0\1\xff"s));
   EXPECT_EQ(array.type, NpyType::boolean);
@@ -161,13 +176,13 @@ TEST(NpyRefuse, LongHeaders) {
 TEST(NpyRefuse, TypesByName) {
   const auto type_error = [](const std::string& descr) { return header_error(header_of(descr, "(1,)")); };
   EXPECT_EQ(type_error("'|O'"), "x.npy: byte 20: type '|O' holds Python objects, which are never read; save numbers");
-  EXPECT_EQ(type_error("[('a', '<f4'), ('b', '<i4')]"),
-            "x.npy: byte 20: a structured type is not read; expected one of float32, float64, int32, int64 or bool");
+  EXPECT_EQ(
+      type_error("[('a', '<f4'), ('b', '<i4')]"),
+      "x.npy: byte 20: a structured type is not read; expected one of float16, float32, float64, int32, int64 or bool");
   const auto named = [](const std::string& type, const std::string& name) {
     return "x.npy: byte 20: type '" + type + "' (" + name +
-           ") is not read; expected float32, float64, int32, int64 or bool";
+           ") is not read; expected float16, float32, float64, int32, int64 or bool";
   };
-  EXPECT_EQ(type_error("'<f2'"), named("<f2", "float16"));
   EXPECT_EQ(type_error("'<c16'"), named("<c16", "complex128"));
   EXPECT_EQ(type_error("'|u1'"), named("|u1", "uint8"));
   EXPECT_EQ(type_error("'<U7'"), named("<U7", "text"));

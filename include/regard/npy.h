@@ -6,7 +6,8 @@
 //     then the elements, row-major, or column-major with fortran_order
 //
 // A file is taken for hostile: versions 1 to 3, a header of at most 64 KiB with exactly these three keys, rank at most
-// 8, sizes checked before memory is asked for, data of exactly the stated length. Format: NumPy's numpy.lib.format.
+// 8, sizes checked before memory is asked for, data of exactly the stated length. Numbers of float16 are widened to
+// float32, exactly. Format: NumPy's numpy.lib.format.
 // Read next: src/explain/npy.cpp.
 #pragma once
 
@@ -68,12 +69,14 @@ class REGARD_EXPORT NpyReader {
 
  private:
   void read_header();
+  Index stored_bytes() const;  // of an element of the file
 
   ByteSource source_;
   std::string name_;
   std::optional<std::uint64_t> num_bytes_;
   std::uint64_t offset_ = 0;
   NpyType type_ = NpyType::float32;
+  bool half_ = false;  // of float16, which becomes float32
   bool big_endian_ = false;
   bool fortran_order_ = false;
   std::vector<Index> shape_;

@@ -13,6 +13,7 @@
 #include <array>
 #include <bit>
 #include <charconv>
+#include <cstring>
 #include <limits>
 #include <new>
 #include <stdexcept>
@@ -35,6 +36,8 @@ struct TypeEntry {
   std::string_view name;
   Index bytes;
 };
+// The type of two bytes that is widened as it is read.
+constexpr std::string_view kHalf = "f2";
 constexpr std::array<TypeEntry, 5> kTypes = {{{NpyType::float32, "f4", "<f4", "float32", 4},
                                               {NpyType::float64, "f8", "<f8", "float64", 8},
                                               {NpyType::int32, "i4", "<i4", "int32", 4},
@@ -49,8 +52,7 @@ std::string_view foreign_type_name(std::string_view code) {
     std::string_view code;
     std::string_view name;
   };
-  static constexpr std::array<Foreign, 20> kForeign = {{{"f2", "float16"},
-                                                        {"f16", "long double"},
+  static constexpr std::array<Foreign, 19> kForeign = {{{"f16", "long double"},
                                                         {"c8", "complex64"},
                                                         {"c16", "complex128"},
                                                         {"c32", "complex long double"},
@@ -99,6 +101,7 @@ class HeaderParser {
   }
 
   NpyType type = NpyType::float32;
+  bool half = false;
   bool big_endian = false;
   bool fortran_order = false;
   std::vector<Index> shape;
@@ -174,7 +177,7 @@ class HeaderParser {
   void parse_type() {
     const std::size_t begin = at_;
     if (at_ < text_.size() && (text_[at_] == '[' || text_[at_] == '{' || text_[at_] == '(')) {
-      fail(begin, "a structured type is not read; expected one of float32, float64, int32, int64 or bool");
+      fail(begin, "a structured type is not read; expected one of float16, float32, float64, int32, int64 or bool");
     }
     const std::string_view descr = quoted("a type");
     std::string_view code = descr;
@@ -183,10 +186,12 @@ class HeaderParser {
     if (code.starts_with('O')) {
       fail(begin, "type '" + std::string(descr) + "' holds Python objects, which are never read; save numbers");
     }
+    half = code == kHalf;
+    if (half) code = "f4";
     const auto* entry = std::find_if(kTypes.begin(), kTypes.end(), [&](const TypeEntry& e) { return e.code == code; });
     if (entry == kTypes.end()) {
       fail(begin, "type '" + std::string(descr) + "' (" + std::string(foreign_type_name(code)) +
-                      ") is not read; expected float32, float64, int32, int64 or bool");
+                      ") is not read; expected float16, float32, float64, int32, int64 or bool");
     }
     type = entry->type;
     big_endian = has_order && descr[0] == '>' && entry->bytes > 1;
@@ -229,6 +234,16 @@ void swap_bytes(std::byte* p, Index count) {
   for (Index i = 0; i < count; ++i, p += Bytes) std::reverse(p, p + Bytes);
 }
 
+// From the last number to the first, so that none is overwritten before it is read.
+void widen_in_place(std::byte* p, Index count) {
+  for (Index i = count; i-- > 0;) {
+    float16 half;
+    std::memcpy(&half, p + i * 2, sizeof half);
+    const auto wide = static_cast<float>(half);
+    std::memcpy(p + i * 4, &wide, sizeof wide);
+  }
+}
+
 std::vector<Index> strides_of(const std::vector<Index>& shape, bool fortran_order) {
   std::vector<Index> strides(shape.size());
   Index step = 1;
@@ -244,6 +259,7 @@ std::vector<Index> strides_of(const std::vector<Index>& shape, bool fortran_orde
 
 std::string_view npy_type_name(NpyType type) { return entry_of(type).name; }
 Index npy_type_bytes(NpyType type) { return entry_of(type).bytes; }
+Index NpyReader::stored_bytes() const { return half_ ? 2 : npy_type_bytes(type_); }
 
 NpyReader::NpyReader(ByteSource source, std::string name, std::optional<std::uint64_t> num_bytes)
     : source_(std::move(source)), name_(std::move(name)), num_bytes_(num_bytes) {
@@ -287,6 +303,7 @@ void NpyReader::read_header() {
   HeaderParser header(text, base, name_);
   header.parse();
   type_ = header.type;
+  half_ = header.half;
   big_endian_ = header.big_endian;
   fortran_order_ = header.fortran_order;
   shape_ = std::move(header.shape);
@@ -301,11 +318,12 @@ void NpyReader::read_header() {
   const bool empty = std::find(shape_.begin(), shape_.end(), 0) != shape_.end();
   num_elements_ = empty ? 0 : bytes / npy_type_bytes(type_);
 
-  const auto needed = static_cast<std::uint64_t>(num_elements_ * npy_type_bytes(type_));
+  const auto needed = static_cast<std::uint64_t>(num_elements_ * stored_bytes());
   if (num_bytes_ && *num_bytes_ != offset_ + needed) {
     fail(std::min(*num_bytes_, offset_ + needed),
          "the file holds " + std::to_string(*num_bytes_ - std::min(*num_bytes_, offset_)) + " bytes of data; shape " +
-             npy_shape_text(shape_) + " of " + std::string(npy_type_name(type_)) + " has " + std::to_string(needed));
+             npy_shape_text(shape_) + " of " + std::string(half_ ? "float16" : npy_type_name(type_)) + " has " +
+             std::to_string(needed));
   }
 }
 
@@ -314,7 +332,7 @@ NpyArray NpyReader::read() {
   array.type = type_;
   array.shape = shape_;
   array.strides = strides_of(shape_, fortran_order_);
-  const auto total = static_cast<std::size_t>(num_elements_ * npy_type_bytes(type_));
+  const auto total = static_cast<std::size_t>(num_elements_ * stored_bytes());
 
   // A header may claim more than a pipe will ever bring: then memory grows with what has come.
   constexpr std::size_t kFirstBytes = 1 << 20;
@@ -344,8 +362,13 @@ NpyArray NpyReader::read() {
   }
 
   if (big_endian_) {
-    if (npy_type_bytes(type_) == 4) swap_bytes<4>(array.data.get(), num_elements_);
-    if (npy_type_bytes(type_) == 8) swap_bytes<8>(array.data.get(), num_elements_);
+    if (stored_bytes() == 2) swap_bytes<2>(array.data.get(), num_elements_);
+    if (stored_bytes() == 4) swap_bytes<4>(array.data.get(), num_elements_);
+    if (stored_bytes() == 8) swap_bytes<8>(array.data.get(), num_elements_);
+  }
+  if (half_) {
+    reserve(static_cast<std::size_t>(num_elements_ * npy_type_bytes(type_)));
+    widen_in_place(array.data.get(), num_elements_);
   }
   if (type_ == NpyType::boolean) {
     std::transform(array.data.get(), array.data.get() + total, array.data.get(),
