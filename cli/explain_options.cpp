@@ -12,6 +12,8 @@
 #include <algorithm>
 #include <cmath>
 
+#include "explain_long.h"
+
 namespace regard::program {
 namespace {
 
@@ -163,6 +165,7 @@ void show_explanation(const ExplainInput& input, const ExplainText& text) {
   if (!text.html.empty() && (text.pause || !text.step.empty() || !text.cell.empty()))
     throw UsageError("--html writes every step with all its cells; --step, --cell and --pause are for the text");
   if (text.html == "-" && text.json) throw UsageError("--html - and --json both write to standard output");
+  if (!text.html.empty() && has_long_page(input)) return write_long_page(input, text);
   if (text.pause && !writes_to_terminal()) throw UsageError("--pause needs a terminal; standard output is none");
   TextOptions options{.width = output_width(),
                       .color = use_color(text.color),

@@ -4,11 +4,14 @@ line, the shape of the text, and each bad input (docs/explain-input.md) with its
 
 import json
 import os
+import re
+import resource
 import subprocess
 
 import numpy as np
 import pytest
 
+from cli_attend_test import page_arrays
 from program import PROGRAM, environment, fail, run, succeed
 
 LESSONS = ["000", "001", "002", "003", "004", "why-scale"]
@@ -428,3 +431,70 @@ def test_lesson_000_shows_the_numbers_of_its_document():
     weights, context = attention(q, k, v, scale=1)
     near(np.array(steps["weights"]["result"]), weights)
     near(np.array(steps["context"]["result"]), context)
+
+
+# ---- long inputs
+
+
+def long_page(folder, queries, *options, dtype=np.float64, **limits):
+    """Q, K and V of so many tokens as files, the page of `explain`, and its standard output."""
+    random = np.random.default_rng(7)
+    for name in "QKV":
+        np.save(folder / f"{name}.npy", random.standard_normal((queries, 4)).astype(dtype))
+    given = [part for name in "QKV" for part in ("--matrix", f"{name}={name}.npy")]
+    said = succeed("explain", *given, "--html", "page.html", *options, cwd=folder, **limits).decode()
+    return (folder / "page.html").read_text(encoding="utf-8"), said
+
+
+def test_a_long_input_has_a_page_of_maps_and_exact_rows(tmp_path):
+    page, said = long_page(tmp_path, 3000, "--causal", "--token", "@1234")
+    q, k, v = (np.load(tmp_path / f"{name}.npy") for name in "QKV")
+    weights, context = attention(q, k, v, offset=0)
+    arrays = page_arrays(page)
+    rows = sorted({n * 2999 // 14 for n in range(15)} | {1234})
+    np.testing.assert_allclose(arrays["weights"][0, 0], weights[rows], rtol=0, atol=1e-14)
+    np.testing.assert_allclose(arrays["context"][0, 0], context[rows], rtol=0, atol=1e-13)
+    said_of_page = json.loads(re.search('id="page">(.*?)</script>', page, re.DOTALL)[1])
+    assert said_of_page["focus"] == 1234 and "query_tokens" not in said_of_page
+    heaviest = int(weights.sum(axis=0).argmax())
+    assert f"key {heaviest} " in said.replace("\n", " ") and "page.html" in said
+
+
+def test_projections_heads_and_layout_reach_the_long_page(tmp_path):
+    random = np.random.default_rng(8)
+    given = {"X": (1100, 6), "W_query": (6, 4), "W_key": (6, 4), "W_value": (6, 4), "W_output": (4, 5), "b_query": (4,)}
+    given = {name: random.standard_normal(shape) for name, shape in given.items()}
+    x, w_query, w_key, w_value = (given[name] for name in ("X", "W_query", "W_key", "W_value"))
+    q, k, v = x @ w_query + given["b_query"], x @ w_key, x @ w_value
+    for columns in (False, True):
+        options = []
+        for name, matrix in given.items():
+            np.save(tmp_path / f"{name}.npy", matrix[:, None] if columns and matrix.ndim == 1 else matrix.T if columns else matrix)
+            options += ["--matrix", f"{name}={name}.npy"]
+        succeed("explain", *options, "--heads", "2", "--scale", "none", "--layout", "columns" if columns else "rows",
+                "--html", "page.html", cwd=tmp_path)
+        arrays = page_arrays((tmp_path / "page.html").read_text(encoding="utf-8"))
+        rows = sorted({n * 1099 // 14 for n in range(15)})
+        for head in (0, 1):
+            part = slice(2 * head, 2 * head + 2)
+            weights, _ = attention(q[:, part], k[:, part], v[:, part], scale=1)
+            np.testing.assert_allclose(arrays["weights"][0, head], weights[rows], rtol=0, atol=1e-12)
+
+
+def test_the_words_of_a_long_text_are_on_its_page(tmp_path):
+    words = [f"w{i}</script>" if i == 5 else f"w{i}" for i in range(1100)]
+    given = {"tokens": words, **{name: [[i % 7, i % 3] for i in range(1100)] for name in "QKV"}}
+    (tmp_path / "words.json").write_text(json.dumps(given))
+    succeed("explain", "--input", "words.json", "--token", "w9", "--html", "page.html", cwd=tmp_path)
+    page = json.loads(re.search('id="page">(.*?)</script>', (tmp_path / "page.html").read_text(encoding="utf-8"), re.DOTALL)[1])
+    assert page["query_tokens"] == page["key_tokens"] == words and page["focus"] == 9
+
+
+def test_a_long_page_takes_memory_that_is_linear(tmp_path):
+    """12,000 queries and keys: their weights would take 1.15 GB."""
+    def limited():
+        resource.setrlimit(resource.RLIMIT_DATA, (400 * 2**20, 400 * 2**20))
+
+    page, said = long_page(tmp_path, 12000, "--json", "--dtype", "f32", dtype=np.float32, preexec_fn=limited)
+    assert json.loads(said)["cells"] == [512, 512]
+    assert len(page) < 32e6

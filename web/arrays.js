@@ -121,7 +121,8 @@ export function read_arrays(data, page) {
   const only_scaled = page.soft_cap === undefined && additions.length === 0;
   const equation = `x = ${[page.soft_cap === undefined ? scaled_text : `soft_cap(${scaled_text})`, ...additions].join(" + ")}`;
 
-  const label = { query: (/** @type {number} */ i) => `query ${i}`, key: (/** @type {number} */ j) => `key ${j}` };
+  const named = (/** @type {string[] | undefined} */ words, /** @type {string} */ kind) => (/** @type {number} */ i) => (words ? `${words[i]} (${i})` : `${kind} ${i}`);
+  const label = { query: named(page.query_tokens, "query"), key: named(page.key_tokens, "key") };
   /** @param {number} head @param {number} i @param {number} j */
   const products = (head, i, j) => unfold_products(query_of(head, i), key_of(head, j), (d) => `q[${i}, ${d}] · k[${j}, ${d}]`);
   /** From the products to the kernel's score, each step in double. @param {number} head @param {number} i @param {number} j @returns {import("./unfold.js").CellWork} */

@@ -60,7 +60,7 @@ function first_attention() {
 /** The head and query that the page opens with. @param {Attention} a */
 function opening_row(a) {
   if (sentence) return { head: sentence.focus.layer * sentence.heads + sentence.focus.head, query: sentence.focus.word };
-  return telling_row(a, explanation?.focus ?? null);
+  return telling_row(a, explanation?.focus ?? (arrays ? (page.focus ?? null) : null));
 }
 
 /**

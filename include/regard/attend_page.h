@@ -11,6 +11,7 @@
 #pragma once
 
 #include <array>
+#include <optional>
 #include <string>
 #include <type_traits>
 #include <vector>
@@ -37,6 +38,9 @@ attention_html_inspection(const Inspection& inspection, std::type_identity_t<Ten
 struct AttentionHtmlOptions {
   std::vector<RowRange> rows{};  // the queries whose rows the page holds, each once; empty: all
   std::string command{};
+  std::optional<Index> focus{};             // the query that the page opens with, one of rows; else it chooses
+  std::vector<std::string> query_tokens{};  // L words, or none: queries and keys are called by their numbers
+  std::vector<std::string> key_tokens{};    // S words, or none
   const AttentionHtmlInspection* inspection = nullptr;
   bool only_inspection = false;  // no row is shown, and nothing of value and computed is read
 };
@@ -55,7 +59,8 @@ REGARD_EXPORT double attention_html_bytes(const std::array<Index, 4>& query, con
 // query, key, value and options as in the call of attention_forward that wrote `computed`: its context, row_max and
 // row_sum, and with sinks its sink_weights, are read; scores and weights of the rows are attention_weights'.
 // Throws std::invalid_argument, naming what is wrong: only_inspection without inspection, a row beyond L, no row or no
-// key to show, a result that is missing, a page of more than kMostAttentionHtmlBytes; otherwise as attention_weights.
+// key to show, tokens of another number, a result that is missing, a page of more than kMostAttentionHtmlBytes;
+// otherwise as attention_weights.
 template <class T>
 REGARD_EXPORT std::string render_attention_html(std::type_identity_t<TensorView<const T, 4>> query,
                                                 std::type_identity_t<TensorView<const T, 4>> key,

@@ -19,6 +19,7 @@
 #include <limits>
 #include <span>
 #include <stdexcept>
+#include <tuple>
 #include <utility>
 
 #include "json_text.h"
@@ -167,6 +168,9 @@ class AttendPage {
       json_.end_array();
     }
     json_.end_array();
+    if (html_.focus) json_.whole("focus", *html_.focus);
+    if (!html_.query_tokens.empty()) json_.strings("query_tokens", html_.query_tokens);
+    if (!html_.key_tokens.empty()) json_.strings("key_tokens", html_.key_tokens);
     if (options_.scale) json_.number("scale", *options_.scale);
     if (options_.soft_cap) json_.number("soft_cap", *options_.soft_cap);
     json_.boolean("alibi", !options_.alibi_slopes.empty());
@@ -198,6 +202,11 @@ class AttendPage {
     }
     const auto& [batch, heads, length, depth] = query_.shape;
     const std::array<Index, 3> rows{batch, heads, length};
+    for (const auto& [name, tokens, count] :
+         {std::tuple{"query_tokens", &html_.query_tokens, length}, {"key_tokens", &html_.key_tokens, key_.shape[2]}}) {
+      if (!tokens->empty() && static_cast<Index>(tokens->size()) != count)
+        refuse(fmt::format("{} has {} words; expected {}", name, tokens->size(), count));
+    }
     if (value_.shape[0] != batch || value_.shape[1] != key_.shape[1] || value_.shape[2] != key_.shape[2])
       refuse("value has shape " + npy_shape_text(value_.shape) + "; expected a row for each of key " +
              npy_shape_text(key_.shape));
