@@ -6,9 +6,45 @@
 #include <algorithm>
 
 #include "program.h"
+#include "regard/lesson.h"
+#include "save_sentence.h"
 
 namespace regard::program {
 namespace {
+
+// Names of steps: of every lesson, or of all standard steps.
+std::vector<std::string> step_names(bool of_lessons) {
+  std::vector<std::string> names;
+  const auto add = [&](const std::string& name) {
+    if (is_choice(name) && std::find(names.begin(), names.end(), name) == names.end()) names.push_back(name);
+  };
+  if (of_lessons) {
+    for (const LessonEntry& lesson : lesson_entries()) {
+      const ExplainInput input = lesson_input(lesson.name);
+      for (const StepRequest& step : input.steps.empty() ? standard_steps(input) : input.steps)
+        add(step.name.empty() ? step.operation : step.name);
+    }
+    return names;
+  }
+  ExplainInput input;
+  for (const char* name : {"X", "W_query", "W_key", "W_value", "W_output"})
+    input.matrices.push_back({name, matrix_of({{1, 0}, {0, 1}})});
+  input.settings.causal.rule = CausalRule::top_left;
+  input.settings.heads = 2;
+  for (const StepRequest& step : standard_steps(input)) add(step.name);
+  return names;
+}
+
+// Words that a value may be, too many for the help to list beside the option.
+std::vector<std::string> unlisted_choices(const std::string& command, const CLI::Option& option) {
+  if (option.check_lname("step")) return step_names(command == "lesson");
+  std::vector<std::string> names;
+  if (option.check_lname("what")) {
+    for (const std::string_view name : split(kSavedNames, ','))
+      names.emplace_back(name.substr(name.find_first_not_of(' ')));
+  }
+  return names;
+}
 
 // The lines of a help text as one. Control characters, which no help has, would end a line of a script.
 std::string one_line(std::string_view text) {
@@ -17,8 +53,9 @@ std::string one_line(std::string_view text) {
   return line;
 }
 
-CommandOption read_option(const CLI::Option& option) {
+CommandOption read_option(const std::string& command, const CLI::Option& option) {
   CommandOption read{{}, one_line(option.get_description()), value_type(option), option.get_items_expected_max() > 1};
+  if (read.value.choices.empty()) read.value.choices = unlisted_choices(command, option);
   for (const std::string& name : option.get_snames()) read.names.push_back("-" + name);
   for (const std::string& name : option.get_lnames()) read.names.push_back("--" + name);
   if (!option.nonpositional()) read.names.push_back(option.get_name(true));
@@ -31,7 +68,7 @@ CommandTree read_command(const CLI::App& app, bool is_program) {
     if (title.empty()) continue;
     OptionGroup group{title == "Options" ? "" : one_line(title), {}};
     for (const CLI::Option* option : app.get_options([&](const CLI::Option* o) { return o->get_group() == title; }))
-      (option->nonpositional() ? group.options : command.arguments).push_back(read_option(*option));
+      (option->nonpositional() ? group.options : command.arguments).push_back(read_option(command.name, *option));
     if (!group.options.empty()) command.groups.push_back(std::move(group));
   }
   return command;

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // The completion script for fish: one `complete` for each subcommand, option and argument, under the condition that
-// its subcommand is the first word. Read next: command_tree.h.
+// its subcommand is the first word and, for an argument, that those before it are given. Read next: command_tree.h.
 #include <fmt/format.h>
 
 #include "command_tree.h"
@@ -22,6 +22,29 @@ constexpr const char* kFunctions = R"(function __regard_is
     else
         test "$words[1]" = $argv[1]
     end
+end
+
+# Whether so many arguments of the subcommand stand before the cursor.
+function __regard_argument
+    __regard_is $argv[1]; or return
+    set -l words (commandline -opc)
+    set -e words[1]
+    set -l count -1
+    set -l before nothing
+    for word in $words
+        if test $before = option
+            set before nothing
+        else if test $before = nothing; and test "$word" = --
+            set before arguments
+        else if test $before = nothing; and string match -q -- '-?*' $word
+            if __regard_takes_word "$argv[1] $word"
+                set before option
+            end
+        else
+            set count (math $count + 1)
+        end
+    end
+    test $count -eq $argv[2]
 end
 
 function __regard_named_file
@@ -62,19 +85,35 @@ std::string completions_of(const CommandTree& command) {
     lines += condition + names + value_flags(option.value) +
              (option.help.empty() ? "" : " -d " + fish_quoted(option.help)) + "\n";
   }
-  for (const CommandOption& argument : command.arguments) {
+  for (std::size_t i = 0; i < command.arguments.size(); ++i) {
+    const CommandOption& argument = command.arguments[i];
     ValueType value = argument.value;
     value.kind = ValueType::Kind::none;
     const std::string flags = value_flags(value);
-    if (!flags.empty()) lines += condition + flags + "\n";
+    const std::string place =
+        "complete -c regard -n " + fish_quoted(fmt::format("__regard_argument {} {}", command.name, i));
+    if (!flags.empty()) lines += (argument.repeats ? condition : place) + flags + "\n";
   }
   return lines;
+}
+
+// The options after which a word is their value, as a function of "COMMAND OPTION".
+std::string options_with_values(const ProgramTree& tree) {
+  std::string cases;
+  for (const CommandTree& command : tree.commands) {
+    for (const CommandOption& option : command.options()) {
+      if (option.value.kind != ValueType::Kind::needed) continue;
+      for (const std::string& name : option.names) cases += " " + fish_quoted(command.name + " " + name);
+    }
+  }
+  return "function __regard_takes_word\n    contains -- $argv[1]" + cases + "\nend\n\n";
 }
 
 }  // namespace
 
 std::string fish_completion(const ProgramTree& tree) {
   std::string script = "# fish completion for regard, written by: regard completion fish\n\n";
+  script += options_with_values(tree);
   script += kFunctions;
   for (const CommandTree& command : tree.commands)
     script += fmt::format("complete -c regard -n __regard_is -a {} -d {}\n", fish_quoted(command.name),

@@ -161,6 +161,10 @@ def test_the_help_says_where_scripts_go():
     ("regard explain --model ", ["sub"]),
     ("regard explain --matrix Q=c", ["c.csv"]),
     ("regard explain attend --sort w", ["weight"]),
+    ("regard explain --step w", ["weights"]),
+    ("regard explain --step s", ["scaled", "scores"]),
+    ("regard lesson 004 --step ranks-of-d", ["ranks-of-dots"]),
+    ("regard explain --what ", sorted(["weights", "scores", "query", "key", "value", "context", "hidden_states"])),
     ("regard explain --layer ", []),
     ("regard compare attend ", []),
 ])
@@ -191,6 +195,15 @@ def test_bash_completes_what_only_an_equals_sign_gives(folder):
     assert bash(folder, "regard attend --causal=t", wordbreaks=" ") == ["--causal=top_left"]
     assert bash(folder, "regard explain --matrix=Q=c", wordbreaks=" ") == ["--matrix=Q=c.csv"]
     assert bash(folder, "regard explain --matrix Q=c", wordbreaks=" ") == ["Q=c.csv"]
+
+
+def test_fish_offers_an_argument_once(folder):
+    assert fish(folder, "regard lesson 000 ") == []
+    assert fish(folder, "regard lesson 000 w") == []
+    assert fish(folder, "regard lesson --step weights 00") == LESSONS[:5]
+    assert fish(folder, "regard lesson --step=weights --json why") == ["why-scale"]
+    assert fish(folder, "regard lesson --step weights 000 ") == []
+    assert fish(folder, "regard lesson -- 00") == LESSONS[:5]
 
 
 def test_bash_takes_no_value_for_a_subcommand_or_an_option(folder):
