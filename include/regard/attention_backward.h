@@ -42,9 +42,9 @@ struct AttentionGradients {
 };
 
 // Computes the gradients above for the call attention_forward(query, key, value, outputs, options).
-//   query (B, H, L, D), key (B, Hkv, S, D), value (B, Hkv, S, Dv), any strides, and options as in that call; types as
-//   there. T, the type of the gradients of query, key and value, is float, double, or the query's type (bfloat16,
-//   float16); sums are of float or double and rounded once.
+//   query (B, H, L, D), key (B, Hkv, S, D), value (B, Hkv, S, Dv), any strides, and options as in that call, dropout
+//   included: the same weights are dropped; types as there. T, the type of the gradients of query, key and value, is
+//   float, double, or the query's type (bfloat16, float16); sums are of float or double and rounded once.
 // Writes every view that gradients names. A key that no row sees and a row that sees no key have gradients of exactly
 // 0, whatever numbers are stored there. Workspace: at most 6 times the elements of grad_query with D rounded up to 32,
 // and some for each thread. The same bits for any threads, executor, batch and strides, and on every instruction set
