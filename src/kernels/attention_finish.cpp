@@ -69,7 +69,9 @@ RowTotals<T> row_totals(const FinishRows<T>& rows, Index r) {
   }
   T high = 0;
   T low = 0;
-  for (Index first = 0; first < rows.num_chunks; first += kWidth<T>) {
+  const bool single = rows.num_chunks == 1 && rows.row_max[r * rows.max_row_stride] == high_max;
+  if (single) high = rows.row_sum[r * rows.sum_row_stride];  // it weighs 1
+  for (Index first = single ? 1 : 0; first < rows.num_chunks; first += kWidth<T>) {
     alignas(64) T weights[kWidth<T>];
     chunk_weights(rows, r, first, high_max, weights);
     for (Index i = 0; i < kWidth<T> && first + i < rows.num_chunks; ++i) {
@@ -104,7 +106,14 @@ Vec<T> context_strip(const FinishRows<T>& rows, Index r, const RowTotals<T>& tot
   Vec<T> high[Vectors]{};
   Vec<T> low[Vectors]{};
   const T* row = rows.accumulator + r * rows.accumulator_row_stride + first;
-  for (Index c0 = 0; c0 < rows.num_chunks; c0 += kWidth<T>) {
+  const bool single = rows.num_chunks == 1 && rows.row_max[r * rows.max_row_stride] == totals.chunk_max;
+  if (single) {
+    // The only chunk weighs 1. The sum with +0 is +0 for −0, as below.
+#pragma GCC unroll 4
+    for (int v = 0; v < Vectors; ++v)
+      high[v] = (Vectors == 1 ? load_some(row, left) : load(row + v * kWidth<T>)) + Vec<T>{};
+  }
+  for (Index c0 = single ? 1 : 0; c0 < rows.num_chunks; c0 += kWidth<T>) {
     alignas(64) T weights[kWidth<T>];
     chunk_weights(rows, r, c0, totals.chunk_max, weights);
     for (Index i = 0; i < kWidth<T> && c0 + i < rows.num_chunks; ++i) {
@@ -133,9 +142,9 @@ Vec<T> context_strip(const FinishRows<T>& rows, Index r, const RowTotals<T>& tot
   return poison;
 }
 
-// Whether every number of the row is finite.
+// Returns NaN in some lane where a number of the row is not finite, else 0.
 template <class T>
-bool context_row(const FinishRows<T>& rows, Index r, const RowTotals<T>& totals) {
+Vec<T> context_row(const FinishRows<T>& rows, Index r, const RowTotals<T>& totals) {
   constexpr Index kStripColumns = 4 * kWidth<T>;
   Vec<T> poison{};
   Index first = 0;
@@ -145,39 +154,65 @@ bool context_row(const FinishRows<T>& rows, Index r, const RowTotals<T>& totals)
   for (; first < rows.columns; first += kWidth<T>) {
     poison += context_strip<T, 1>(rows, r, totals, first, rows.columns - first);
   }
-  return !any<T>(poison != poison);
+  return poison;
+}
+
+// Lane i of the result is the sum of the lanes of row i, by a tree: lanes half the vector apart are added first, then a
+// quarter, … For kWidth<T> rows, which are used up.
+template <class T, int bit = kWidth<T> / 2>
+Vec<T> added_lanes(Vec<T>* rows) {
+#pragma GCC unroll 8
+  for (int i = 0; i < bit; ++i) {
+    exchange<T, bit>(rows[i], rows[i + bit]);
+    rows[i] += rows[i + bit];
+  }
+  if constexpr (bit > 1) {
+    return added_lanes<T, bit / 2>(rows);
+  } else {
+    return rows[0];
+  }
 }
 
 }  // namespace
 
 template <class T>
 void finish_chunk(Index num_rows, const ChunkState<T>& state) {
-  for (Index r = 0; r < num_rows; ++r) {
-    T lanes[kLanes];
-    std::memcpy(lanes, state.row_lanes + r * kLanes, sizeof lanes);
-    for (Index half = kLanes / 2; half > 0; half /= 2) {
-      for (Index i = 0; i < half; ++i) lanes[i] += lanes[i + half];
+  constexpr Index kVectors = kLanes / kWidth<T>;
+  for (Index first = 0; first < num_rows; first += kWidth<T>) {
+    Vec<T> sums[kWidth<T>];
+#pragma GCC unroll 16
+    for (Index i = 0; i < kWidth<T>; ++i) {
+      Vec<T> lanes[kVectors]{};
+      if (first + i < num_rows) {
+        for (Index v = 0; v < kVectors; ++v) lanes[v] = load(state.row_lanes + (first + i) * kLanes + v * kWidth<T>);
+      }
+#pragma GCC unroll 4
+      for (Index half = kVectors / 2; half > 0; half /= 2) {
+        for (Index v = 0; v < half; ++v) lanes[v] += lanes[v + half];
+      }
+      sums[i] = lanes[0];
     }
-    state.row_sum[r] = lanes[0];
+    store_some(state.row_sum + first, added_lanes<T>(sums), num_rows - first);
   }
 }
 
 template <class T>
 bool finish_rows(const FinishRows<T>& rows) {
-  bool overflowed = false;
+  Vec<T> overflowed{};  // NaN in some lane
   for (Index r = 0; r < rows.num_rows; ++r) {
     const RowTotals<T> totals = row_totals(rows, r);
     if (totals.empty) {
       std::memset(rows.context + r * rows.columns, 0, static_cast<std::size_t>(rows.columns) * sizeof(T));
-    } else if (!context_row(rows, r, totals) && totals.row_sum - totals.row_sum == 0) {
-      overflowed = true;
+    } else {
+      const Vec<T> poison = context_row(rows, r, totals);
+      if (totals.row_sum - totals.row_sum == 0) overflowed += poison;
     }
     rows.out_row_max[r] = totals.row_max;
     rows.out_row_sum[r] = totals.row_sum;
     if (rows.out_lse) rows.out_lse[r] = totals.row_sum == 0 ? -kInfinity<T> : totals.row_max + log(totals.row_sum);
     rows.out_sink_weight[r] = totals.sink_weight;
   }
-  return overflowed;
+  return any<T>(overflowed != overflowed);
 }
 
 template void finish_chunk(Index, const ChunkState<float>&);
