@@ -71,7 +71,7 @@ struct RowWalkOptions {
   Index num_best = 0;  // RowTask::num_best
 };
 
-// Runs rows_done(task, room for the results of its chunks) for all rows of every head, up to 60 at a time.
+// Runs rows_done(tasks of one unit, rooms for the results of their chunks) for all rows of every head, up to 60 a task.
 template <class T, class F>
 class RowWalk {
  public:
@@ -91,12 +91,12 @@ class RowWalk {
       plan_attention(options_.name, r_, type_bytes(r_.key.type), type_bytes(r_.value.type), way(),
                      options_.written_bytes);
     if (unit_workers_ > 0) {
-      make_room(unit_workers_);
+      make_room(unit_workers_, 1);
       for_each_item(runtime_, unit_workers_, packed_.num_units(), [&](Index number, int worker) {
         const Unit unit = packed_.pack_unit(number, worker);
         for (Index task = 0; task < num_tasks(unit); ++task) {
           poll(runtime_);
-          run_task(unit, task, worker);
+          run_tasks(unit, task, worker);
         }
       });
       return;
@@ -121,61 +121,98 @@ class RowWalk {
 
   // Scratch of each worker, and room for the results of its task's chunks: of the longest task, or, where that is less,
   // of every row there is.
-  void make_room(int workers) {
+  void make_room(int workers, Index together) {
     scratch_ = nullptr;
-    scratch_ = std::make_unique<Workspace<std::byte>>(runtime_, workers * layout_.bytes());
+    scratch_ = std::make_unique<Workspace<std::byte>>(runtime_, workers * together * layout_.bytes());
     num_workers_ = workers;
+    together_ = together;
     most_rows_ = 0;
     for (const Sequence& sequence : r_.sequences)
       most_rows_ = std::max(most_rows_, std::min(rows_per_task<T>(sequence), sequence.num_queries));
     const Index all_rows = r_.batch * r_.num_heads * r_.num_queries;
-    by_worker_ = workers * most_rows_ <= all_rows;
+    const Index rows_at_once = workers * together * most_rows_;
+    by_worker_ = rows_at_once <= all_rows;
     partials_ = nullptr;
-    partials_ = std::make_unique<Partials<T>>(runtime_, (by_worker_ ? workers * most_rows_ : all_rows) * most_chunks_,
-                                              r_.columns);
+    partials_ = std::make_unique<Partials<T>>(runtime_, std::min(rows_at_once, all_rows) * most_chunks_, r_.columns);
   }
-  ChunkResults<T> room_of(const RowTask<T>& task, int worker) const {
+  // place: of the scratch, one of each worker's together_.
+  ChunkResults<T> room_of(const RowTask<T>& task, Index place) const {
     const Index row = (task.sequence.batch * r_.num_heads + task.rows.head) * r_.num_queries +
                       task.sequence.first_query + task.rows.first_row;
-    return partials_->at((by_worker_ ? worker * most_rows_ : row) * most_chunks_);
+    return partials_->at((by_worker_ ? place * most_rows_ : row) * most_chunks_);
   }
 
-  void run_task(const Unit& unit, Index task, int worker) {
+  RowTask<T> task_at(const Unit& unit, Index task, Index place) const {
     const Sequence& sequence = sequence_of(unit);
     const Index rows = rows_per_task<T>(sequence);
     const Index blocks = num_blocks(sequence);
     // Under a causal mask the last rows are the longest: they go first, so that no thread ends with one.
     const Index first_row = (blocks - 1 - task % blocks) * rows;
-    const Index num_rows = std::min(rows, sequence.num_queries - first_row);
-    const RowTask<T> next{.r = r_,
-                          .packed = packed_,
-                          .runtime = runtime_,
-                          .unit = unit,
-                          .sequence = sequence,
-                          .rows = {.head = unit.key_head * group() + task / blocks,
-                                   .first_row = first_row,
-                                   .num_rows = num_rows,
-                                   .rows_per_head = sequence.num_queries},
-                          .scratch = layout_.at(scratch_->data() + worker * layout_.bytes()),
-                          .wants_lse = options_.wants_lse,
-                          .num_best = options_.num_best};
-    rows_done_(next, room_of(next, worker));
-    progress_.add(num_rows);
+    return {.r = r_,
+            .packed = packed_,
+            .runtime = runtime_,
+            .unit = unit,
+            .sequence = sequence,
+            .rows = {.head = unit.key_head * group() + task / blocks,
+                     .first_row = first_row,
+                     .num_rows = std::min(rows, sequence.num_queries - first_row),
+                     .rows_per_head = sequence.num_queries},
+            .scratch = layout_.at(scratch_->data() + place * layout_.bytes()),
+            .wants_lse = options_.wants_lse,
+            .num_best = options_.num_best};
+  }
+
+  // The tasks from `first` on, as many as go together.
+  void run_tasks(const Unit& unit, Index first, int worker) {
+    const auto run = [&](std::span<RowTask<T>> tasks) {
+      std::array<ChunkResults<T>, kMostTogether> rooms;
+      Index rows = 0;
+      for (std::size_t i = 0; i < tasks.size(); ++i) {
+        rooms[i] = room_of(tasks[i], worker * together_ + static_cast<Index>(i));
+        rows += tasks[i].rows.num_rows;
+      }
+      rows_done_(tasks, std::span<const ChunkResults<T>>(rooms.data(), tasks.size()));
+      progress_.add(rows);
+    };
+    const Index count = std::min(together_, num_tasks(unit) - first);
+    const auto task = [&](Index i) { return task_at(unit, first + i, worker * together_ + i); };
+    if (count == 1) {
+      RowTask<T> only = task(0);
+      run(std::span(&only, 1));
+    } else {
+      static_assert(kMostTogether == 4);
+      std::array<RowTask<T>, kMostTogether> tasks{task(0), task(1), task(std::min<Index>(2, count - 1)),
+                                                  task(std::min<Index>(3, count - 1))};
+      run(std::span(tasks).first(static_cast<std::size_t>(count)));
+    }
+  }
+
+  // Tasks go together where a head's panels are too many for a second-level cache, as long as that leaves each worker
+  // enough to share fairly.
+  Index tasks_together(int workers, Index num_tasks) const {
+    constexpr Index kStaysNear = Index{6} << 20;
+    constexpr Index kEnough = 16;
+    if (packed_.largest_unit_bytes() < kStaysNear) return 1;
+    return std::clamp<Index>(num_tasks / (kEnough * workers), 1, kMostTogether);
   }
 
   void run_wave(const std::vector<Unit>& units) {
-    first_task_.assign(1, 0);
+    Index all_tasks = 0;
     double products = 0;
     for (const Unit& unit : units) {
-      first_task_.push_back(first_task_.back() + num_tasks(unit));
+      all_tasks += num_tasks(unit);
       products += static_cast<double>(group() * sequence_of(unit).num_queries) * static_cast<double>(unit.num_panels) *
                   static_cast<double>(kernels::kPanel * (r_.depth + r_.columns));
     }
-    const int workers = num_workers(runtime_, first_task_.back(), products);
-    if (workers > num_workers_) make_room(workers);
-    for_each_item(runtime_, workers, first_task_.back(), [&](Index task, int worker) {
-      const auto unit = std::upper_bound(first_task_.begin(), first_task_.end(), task) - first_task_.begin() - 1;
-      run_task(units[static_cast<std::size_t>(unit)], task - first_task_[static_cast<std::size_t>(unit)], worker);
+    const int workers = num_workers(runtime_, all_tasks, products);
+    if (workers > num_workers_) make_room(workers, tasks_together(workers, all_tasks));
+    first_turn_.assign(1, 0);
+    for (const Unit& unit : units)
+      first_turn_.push_back(first_turn_.back() + (num_tasks(unit) + together_ - 1) / together_);
+    for_each_item(runtime_, workers, first_turn_.back(), [&](Index turn, int worker) {
+      const auto unit = std::upper_bound(first_turn_.begin(), first_turn_.end(), turn) - first_turn_.begin() - 1;
+      run_tasks(units[static_cast<std::size_t>(unit)], (turn - first_turn_[static_cast<std::size_t>(unit)]) * together_,
+                worker);
     });
   }
 
@@ -188,10 +225,11 @@ class RowWalk {
   RowScratchLayout<T> layout_;
   Index most_chunks_;
   Progress progress_;
-  std::vector<Index> first_task_;  // of each unit of a wave, and the number of tasks
+  std::vector<Index> first_turn_;  // of each unit of a wave, and the number of turns: tasks that go together
   std::unique_ptr<Workspace<std::byte>> scratch_;
   std::unique_ptr<Partials<T>> partials_;
   int num_workers_ = 0;    // for which there is room
+  Index together_ = 1;     // tasks of a turn
   Index most_rows_ = 0;    // of a task
   bool by_worker_ = true;  // whose results lie in partials_
 };
@@ -232,10 +270,15 @@ void forward(const AttentionCall<T>& call, const ResolvedAttention<T>& r, const 
   if (rows > 0 && !statistics && fits_in_place(r)) {
     attend_in_place(call.name, r, written, how.written_bytes, walk);
   } else {
-    for_each_row_block<T>(r, walk, how, [&](const RowTask<T>& task, const ChunkResults<T>& room) {
-      const FinishedRows<T> done = attend_and_finish(task, room);
+    const auto write = [&](const RowTask<T>& task, const FinishedRows<T>& done) {
       write_finished(task, done, written);
       if (statistics) finish_statistics(task, done, *statistics);
+    };
+    for_each_row_block<T>(r, walk, how, [&](std::span<RowTask<T>> tasks, std::span<const ChunkResults<T>> rooms) {
+      for (RowTask<T>& task : tasks) task.scratch.context = room_of_context(task, written);
+      if (tasks.size() == 1) return write(tasks[0], attend_and_finish(tasks[0], rooms[0]));
+      const auto chunks = attend<T>(tasks, rooms);
+      for (std::size_t i = 0; i < tasks.size(); ++i) write(tasks[i], finish(tasks[i], chunks[i], rooms[i]));
     });
   }
   if (weights && rows > 0) {
@@ -271,12 +314,11 @@ void forward_with_statistics(const AttentionCall<T>& call, const ResolvedAttenti
 }
 
 template <class T>
-void write_partials(const RowTask<T>& task, const ChunkResults<T>& room, const AttentionPartials<T>& partials) {
+void write_partials(const RowTask<T>& task, const ChunkRange& chunks, const ChunkResults<T>& room,
+                    const AttentionPartials<T>& partials) {
   const Index b = task.sequence.batch;
   const Index rows = task.rows.num_rows, columns = task.r.columns;
   const T nothing = 0;
-  const ChunkRange chunks = visible_chunks(task);
-  attend(task, chunks, room);
   const auto write_sums = [&](const TensorView<T, 5>& output) {
     for (Index n = 0; n < partials.row_max.shape[0]; ++n) {
       const bool visited = n >= chunks.begin && n < chunks.end;
@@ -410,10 +452,13 @@ void attention_partials(const std::type_identity_t<InputView<T, 4>>& query,
                                internal::view_bytes(partials.row_sum) +
                                internal::view_bytes(partials.scaled_accumulator);
   const internal::RowWalkOptions how{.name = call.name, .written_bytes = written_bytes};
-  internal::for_each_row_block<T>(r, runtime, how,
-                                  [&](const internal::RowTask<T>& task, const internal::ChunkResults<T>& room) {
-                                    internal::write_partials(task, room, partials);
-                                  });
+  internal::for_each_row_block<T>(
+      r, runtime, how,
+      [&](std::span<const internal::RowTask<T>> tasks, std::span<const internal::ChunkResults<T>> rooms) {
+        const auto visited = internal::attend<T>(tasks, rooms);
+        for (std::size_t i = 0; i < tasks.size(); ++i)
+          internal::write_partials(tasks[i], visited[i], rooms[i], partials);
+      });
 }
 
 template void attention_with_statistics<float>(const InputView<float, 4>&, const InputView<float, 4>&,

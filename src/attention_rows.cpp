@@ -5,6 +5,7 @@
 
 #include <algorithm>
 #include <limits>
+#include <optional>
 
 #include "attention_statistics.h"
 #include "dropout.h"
@@ -202,59 +203,107 @@ void attend_block(const ResolvedAttention<T>& r, const kernels::AttentionBlock<T
   table.template of<T>().attention_block(block);
 }
 
-// Computes one chunk after the other in the scratch, and calls done(its number among them).
+// A task on its way through its chunks, block by block: the chunk that it is in lies in its scratch.
+template <class T>
+class ChunkWalk {
+ public:
+  ChunkWalk(const RowTask<T>& task, Sums sums)
+      : task_(task),
+        kernel_(kernels::active().template of<T>()),
+        statistics_(task.num_best > 0 && sums == Sums::plain),
+        few_(task.rows.num_rows <= kernels::kFewRows && task.packed.stored()) {
+    block_.score = start_rows(task);
+    block_.padded_columns = task.scratch.padded_columns;
+    block_.state = task.scratch.chunk;
+    block_.dropout = has_dropout(task.r) ? task.scratch.dropout : nullptr;
+    block_.value_scale = sums == Sums::plain ? static_cast<T>(1) : static_cast<T>(kAttentionSumScale);
+    if (statistics_) start_statistics(task);
+  }
+  ChunkWalk(const ChunkWalk&) = delete;
+  ChunkWalk& operator=(const ChunkWalk&) = delete;
+
+  void start_chunk() {
+    // Rows past the last are computed with those of its register tile.
+    const Index rows = round_up(task_.rows.num_rows, kernel_.row_group);
+    std::fill_n(block_.state.row_max, kPaddedRows, -std::numeric_limits<T>::infinity());
+    std::fill_n(block_.state.row_lanes, rows * kLanes, static_cast<T>(0));
+    std::fill_n(block_.state.accumulator, rows * task_.scratch.padded_columns, static_cast<T>(0));
+    if (statistics_) {
+      riding_ = start_chunk_statistics(task_);
+      block_.statistics = &riding_;
+    }
+  }
+
+  // The block of keys from `key` on.
+  void attend(Index key) {
+    const RowScratch<T>& s = task_.scratch;
+    const Interval& all = s.visible_rows->all;
+    if (key >= all.end || key + kBlockKeys <= all.begin) return;
+    poll(task_.runtime);
+    if (!start_block(task_, key, block_.score, few_ ? &stored_keys_ : nullptr)) return;
+    block_.values_finite = true;
+    for (Index i = 0; i < kernels::kBlockPanels; ++i) {
+      const Index panel = key / kPanel + i;
+      const bool there = panel < task_.unit.num_panels;
+      block_.values_finite = block_.values_finite && (!there || task_.packed.finite(task_.unit, panel));
+    }
+    if (few_) stored_values_ = task_.packed.stored_values(task_.unit, key / kPanel);
+    block_.stored_values = few_ && (block_.values_finite || stored_values_.row_stride != 0) ? &stored_values_ : nullptr;
+    for (Index i = 0; i < kernels::kBlockPanels && !block_.stored_values; ++i) {
+      const Index panel = key / kPanel + i;
+      const bool there = panel < task_.unit.num_panels;
+      T* const room = s.value_panels + (task_.packed.widened() ? i * kPanel * s.padded_columns : 0);
+      block_.value_panels[i] = there ? task_.packed.value_panel(task_.unit, panel, room) : nullptr;
+    }
+    if (block_.dropout) fill_dropout_tile(task_.r, task_.sequence, task_.rows, key, s.dropout);
+    attend_block(task_.r, block_);
+  }
+
+  void finish_chunk() {
+    kernel_.finish_chunk(task_.rows.num_rows, block_.state);
+    if (statistics_) add_chunk_statistics(task_, block_.state);
+  }
+
+ private:
+  const RowTask<T>& task_;
+  const kernels::Kernels<T>& kernel_;
+  const bool statistics_;
+  const bool few_;
+  kernels::AttentionBlock<T> block_{};
+  kernels::RowStatistics<T> riding_;
+  kernels::StoredPanels stored_keys_{}, stored_values_{};
+};
+
+// Computes the chunks of tasks of one unit, each block by all that see it, and calls done(task, number of its chunk
+// among them) while it lies in the task's scratch.
+template <class T, class F>
+void walk_chunks(std::span<const RowTask<T>> tasks, std::span<const ChunkRange> chunks, Sums sums, const F& done) {
+  std::array<std::optional<ChunkWalk<T>>, kMostTogether> walks;
+  ChunkRange all{std::numeric_limits<Index>::max(), 0};
+  for (std::size_t i = 0; i < tasks.size(); ++i) {
+    walks[i].emplace(tasks[i], sums);
+    if (chunks[i].size() > 0) all = {std::min(all.begin, chunks[i].begin), std::max(all.end, chunks[i].end)};
+  }
+  for (Index c = all.begin; c < all.end; ++c) {
+    const auto each = [&](const auto& f) {
+      for (std::size_t i = 0; i < tasks.size(); ++i) {
+        if (c >= chunks[i].begin && c < chunks[i].end) f(i);
+      }
+    };
+    each([&](std::size_t i) { walks[i]->start_chunk(); });
+    for (Index key = c * kChunkKeys; key < (c + 1) * kChunkKeys; key += kBlockKeys)
+      each([&](std::size_t i) { walks[i]->attend(key); });
+    each([&](std::size_t i) {
+      walks[i]->finish_chunk();
+      done(i, c - chunks[i].begin);
+    });
+  }
+}
+
+// The same of one task.
 template <class T, class F>
 void walk_chunks(const RowTask<T>& task, const ChunkRange& chunks, Sums sums, const F& done) {
-  const auto& kernel = kernels::active().template of<T>();
-  const RowScratch<T>& s = task.scratch;
-  kernels::AttentionBlock<T> block{};
-  block.score = start_rows(task);
-  block.padded_columns = s.padded_columns;
-  block.state = s.chunk;
-  block.dropout = has_dropout(task.r) ? s.dropout : nullptr;
-  block.value_scale = sums == Sums::plain ? static_cast<T>(1) : static_cast<T>(kAttentionSumScale);
-  const Interval& all = s.visible_rows->all;
-  const bool statistics = task.num_best > 0 && sums == Sums::plain;
-  kernels::RowStatistics<T> riding;
-  if (statistics) start_statistics(task);
-  // Rows past the last are computed with those of its register tile.
-  const Index rows = round_up(task.rows.num_rows, kernel.row_group);
-  const bool few = task.rows.num_rows <= kernels::kFewRows && task.packed.stored();
-  kernels::StoredPanels stored_keys{}, stored_values{};
-  for (Index c = chunks.begin; c < chunks.end; ++c) {
-    std::fill_n(block.state.row_max, kPaddedRows, -std::numeric_limits<T>::infinity());
-    std::fill_n(block.state.row_lanes, rows * kLanes, static_cast<T>(0));
-    std::fill_n(block.state.accumulator, rows * s.padded_columns, static_cast<T>(0));
-    if (statistics) {
-      riding = start_chunk_statistics(task);
-      block.statistics = &riding;
-    }
-    const Index end = std::min((c + 1) * kChunkKeys, all.end);
-    const Index begin = std::max(c * kChunkKeys, all.begin / kBlockKeys * kBlockKeys);
-    for (Index key = begin; key < end; key += kBlockKeys) {
-      poll(task.runtime);
-      if (!start_block(task, key, block.score, few ? &stored_keys : nullptr)) continue;
-      block.values_finite = true;
-      for (Index i = 0; i < kernels::kBlockPanels; ++i) {
-        const Index panel = key / kPanel + i;
-        const bool there = panel < task.unit.num_panels;
-        block.values_finite = block.values_finite && (!there || task.packed.finite(task.unit, panel));
-      }
-      if (few) stored_values = task.packed.stored_values(task.unit, key / kPanel);
-      block.stored_values = few && (block.values_finite || stored_values.row_stride != 0) ? &stored_values : nullptr;
-      for (Index i = 0; i < kernels::kBlockPanels && !block.stored_values; ++i) {
-        const Index panel = key / kPanel + i;
-        const bool there = panel < task.unit.num_panels;
-        T* const room = s.value_panels + (task.packed.widened() ? i * kPanel * s.padded_columns : 0);
-        block.value_panels[i] = there ? task.packed.value_panel(task.unit, panel, room) : nullptr;
-      }
-      if (block.dropout) fill_dropout_tile(task.r, task.sequence, task.rows, key, s.dropout);
-      attend_block(task.r, block);
-    }
-    kernel.finish_chunk(task.rows.num_rows, block.state);
-    if (statistics) add_chunk_statistics(task, block.state);
-    done(c - chunks.begin);
-  }
+  walk_chunks<T>(std::span(&task, 1), std::span(&chunks, 1), sums, [&](std::size_t, Index number) { done(number); });
 }
 
 // Copies the chunk in the scratch to its place among the results.
@@ -353,6 +402,15 @@ void attend(const RowTask<T>& task, const ChunkRange& chunks, const ChunkResults
 }
 
 template <class T>
+std::array<ChunkRange, kMostTogether> attend(std::span<const RowTask<T>> tasks,
+                                             std::span<const ChunkResults<T>> results) {
+  std::array<ChunkRange, kMostTogether> chunks{};
+  for (std::size_t i = 0; i < tasks.size(); ++i) chunks[i] = visible_chunks(tasks[i]);
+  walk_chunks<T>(tasks, chunks, Sums::plain, [&](std::size_t i, Index number) { keep(tasks[i], number, results[i]); });
+  return chunks;
+}
+
+template <class T>
 void attend_scaled(const RowTask<T>& task, const ChunkRange& chunks, const ChunkResults<T>& results) {
   const RowScratch<T>& s = task.scratch;
   const Index columns = task.r.columns;
@@ -408,21 +466,35 @@ FinishedRows<T> attend_and_finish(const RowTask<T>& task, const ChunkResults<T>&
 }
 
 template <class T>
+T* room_of_context(const RowTask<T>& task, const TypedOutputs<T>& outputs) {
+  const auto& context = outputs.context;
+  const TaskRows& rows = task.rows;
+  void* const first = context.pointer(task.sequence.batch, rows.head_of(0), task.sequence.first_query + rows.row_of(0));
+  const bool same = context.type == kElementType<T> && rows.head_of(0) == rows.head_of(rows.num_rows - 1) &&
+                    context.strides[2] == task.r.columns && context.strides[3] == 1 &&
+                    reinterpret_cast<std::uintptr_t>(first) % alignof(T) == 0;
+  return same ? static_cast<T*>(first) : task.scratch.context;
+}
+
+template <class T>
 void write_finished(const RowTask<T>& task, const FinishedRows<T>& done, const TypedOutputs<T>& outputs) {
   const Index b = task.sequence.batch;
   const Index columns = task.r.columns;
-  for (Index i = 0; i < task.rows.num_rows; ++i) {
-    const Index h = task.rows.head_of(i), row = task.sequence.first_query + task.rows.row_of(i);
-    write_numbers(outputs.context.type, columns, done.context + i * columns, outputs.context.pointer(b, h, row),
-                  outputs.context.strides[3]);
-    const auto write = [&](const TensorView<T, 3>& output, const T* from) {
-      if (!output.absent()) copy_elements(1, from + i, 1, output.pointer(b, h, row), 1);
-    };
-    write(outputs.row_max, done.row_max);
-    write(outputs.row_sum, done.row_sum);
-    write(outputs.lse, done.lse);
-    write(outputs.sink_weights, done.sink_weight);
+  const auto head = [&](Index i) { return task.rows.head_of(i); };
+  const auto row = [&](Index i) { return task.sequence.first_query + task.rows.row_of(i); };
+  const bool written = outputs.context.pointer(b, head(0), row(0)) == done.context;
+  for (Index i = 0; !written && i < task.rows.num_rows; ++i) {
+    write_numbers(outputs.context.type, columns, done.context + i * columns,
+                  outputs.context.pointer(b, head(i), row(i)), outputs.context.strides[3]);
   }
+  const auto write = [&](const TensorView<T, 3>& output, const T* from) {
+    if (output.absent()) return;
+    for (Index i = 0; i < task.rows.num_rows; ++i) copy_elements(1, from + i, 1, output.pointer(b, head(i), row(i)), 1);
+  };
+  write(outputs.row_max, done.row_max);
+  write(outputs.row_sum, done.row_sum);
+  write(outputs.lse, done.lse);
+  write(outputs.sink_weights, done.sink_weight);
 }
 
 template class RowScratchLayout<float>;
@@ -434,6 +506,9 @@ template void load_statistics(const RowTask<float>&, const TensorView<const floa
 template ChunkRange visible_chunks(const RowTask<float>&);
 template Index most_chunks(const ResolvedAttention<float>&);
 template void attend(const RowTask<float>&, const ChunkRange&, const ChunkResults<float>&);
+template std::array<ChunkRange, kMostTogether> attend(std::span<const RowTask<float>>,
+                                                      std::span<const ChunkResults<float>>);
+template float* room_of_context(const RowTask<float>&, const TypedOutputs<float>&);
 template void attend_scaled(const RowTask<float>&, const ChunkRange&, const ChunkResults<float>&);
 template FinishedRows<float> finish(const RowTask<float>&, const ChunkRange&, const ChunkResults<float>&);
 template FinishedRows<float> attend_and_finish(const RowTask<float>&, const ChunkResults<float>&);
@@ -448,6 +523,9 @@ template void load_statistics(const RowTask<double>&, const TensorView<const dou
 template ChunkRange visible_chunks(const RowTask<double>&);
 template Index most_chunks(const ResolvedAttention<double>&);
 template void attend(const RowTask<double>&, const ChunkRange&, const ChunkResults<double>&);
+template std::array<ChunkRange, kMostTogether> attend(std::span<const RowTask<double>>,
+                                                      std::span<const ChunkResults<double>>);
+template double* room_of_context(const RowTask<double>&, const TypedOutputs<double>&);
 template void attend_scaled(const RowTask<double>&, const ChunkRange&, const ChunkResults<double>&);
 template FinishedRows<double> finish(const RowTask<double>&, const ChunkRange&, const ChunkResults<double>&);
 template FinishedRows<double> attend_and_finish(const RowTask<double>&, const ChunkResults<double>&);

@@ -4,6 +4,9 @@
 // Read next: attention_rows.cpp.
 #pragma once
 
+#include <array>
+#include <span>
+
 #include "packed_keys.h"
 #include "visibility.h"
 
@@ -134,6 +137,16 @@ Index most_chunks(const ResolvedAttention<T>& r);
 template <class T>
 void attend(const RowTask<T>& task, const ChunkRange& chunks, const ChunkResults<T>& results);
 
+// Tasks of one unit that walk its keys together, a block for all before the next: keys and values that do not stay in a
+// second-level cache are fetched once for all of them. At 16384 keys, of the peak: one task 0.78, two 0.85, four 0.875,
+// eight 0.88 (D 128).
+inline constexpr Index kMostTogether = 4;
+
+// The same for all chunks that the rows of up to kMostTogether tasks see, which it returns.
+template <class T>
+std::array<ChunkRange, kMostTogether> attend(std::span<const RowTask<T>> tasks,
+                                             std::span<const ChunkResults<T>> results);
+
 // Replaces their sums by sums of kAttentionSumScale: a finite one by itself times that, any other is computed anew.
 template <class T>
 void attend_scaled(const RowTask<T>& task, const ChunkRange& chunks, const ChunkResults<T>& results);
@@ -156,7 +169,12 @@ FinishedRows<T> finish(const RowTask<T>& task, const ChunkRange& chunks, const C
 template <class T>
 FinishedRows<T> attend_and_finish(const RowTask<T>& task, const ChunkResults<T>& room);
 
-// What the rows of a task become.
+// Where a task's context can be computed: in the caller's rows where they are numbers of T that lie there as in the
+// scratch, which saves a copy; else in the scratch.
+template <class T>
+T* room_of_context(const RowTask<T>& task, const TypedOutputs<T>& outputs);
+
+// Writes what the rows of a task become, as far as it does not lie there.
 template <class T>
 void write_finished(const RowTask<T>& task, const FinishedRows<T>& done, const TypedOutputs<T>& outputs);
 

@@ -65,6 +65,10 @@ class PackedKeys final : public KeyPanels<T> {
   Index padded_columns() const { return padded_columns_; }
   Index num_units() const { return static_cast<Index>(r_.sequences.size()) * r_.num_key_heads; }
 
+  Index largest_unit_bytes() const {
+    return largest_unit_ * (key_panel_elements() + value_panel_elements()) * static_cast<Index>(sizeof(T));
+  }
+
   // Packs this unit to the worker's place. Only where units are packed one at a time …
   Unit pack_unit(Index number, int worker) {
     const Unit unit = unit_at(number, worker * largest_unit_);

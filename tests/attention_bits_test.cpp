@@ -5,6 +5,7 @@
 // between those with fused multiply-add. Each test compares every output of whole calls, bit by bit.
 // Read next: golden_test.cpp.
 #include <cfenv>
+#include <cstring>
 #include <memory_resource>
 #include <thread>
 
@@ -194,6 +195,28 @@ TYPED_TEST(Semantics5, ARowsPlaceAndTheChunkingOfTheQueriesMoveNoBit) {
         moved += alone.row_sum->get(at) != whole.row_sum->get({at[0], at[1], first + at[2]});
       });
       EXPECT_EQ(moved, 0) << "rows from " << first << ", " << count;
+    }
+  });
+}
+
+// Keys of which so many are packed that tasks walk them together, four at a time where one thread has 66 of them.
+TYPED_TEST(Semantics5, RowsThatWalkTheKeysTogetherHaveTheBitsOfRowsAlone) {
+  using T = TypeParam;
+  constexpr Index kRows = 1980, kKeys = 40'000, kSize = 8, kOffset = 37'000;
+  const AttentionInputs<T> inputs = AttentionInputs<T>::normal(3, 1, 2, 1, kRows, kKeys, kSize, kSize);
+  const auto attend = [&](Index head, Index heads, Index first, Index count) {
+    Tensor<T, 4> context({1, heads, count, kSize});
+    attention_forward<T>(part(inputs.query.view(), {0, head, first, 0}, {1, heads, count, kSize}), inputs.key.view(),
+                         inputs.value.view(), {.context = context.view()},
+                         {.causal = true, .query_offset = kOffset + first, .window = {1500, {}}}, {.num_threads = 1});
+    return context;
+  };
+  on_every_instruction_set([&](const kernels::KernelTable&) {
+    const Tensor<T, 4> whole = attend(0, 2, 0, kRows);
+    for (const Index first : {0, 60, 900, 1921}) {
+      const Tensor<T, 4> alone = attend(1, 1, first, 59);
+      EXPECT_EQ(std::memcmp(alone.data(), whole.data() + (kRows + first) * kSize, 59 * kSize * sizeof(T)), 0)
+          << "rows from " << first;
     }
   });
 }
