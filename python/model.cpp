@@ -103,6 +103,11 @@ SentenceModel load_model_of(nb::handle folder, bool map) {
   return std::move(*model);
 }
 
+// What a notebook shows of it: its page in a frame of its own, and its text where there are no pages.
+nb::object in_notebook(nb::handle self, nb::args, nb::kwargs) {
+  return nb::module_::import_("regard.figure").attr("in_notebook")(self);
+}
+
 void bind_views(nb::module_& module) {
   nb::class_<Explanation>(module, "Explanation", "The steps of an attention computation.")
       .def(
@@ -117,6 +122,7 @@ void bind_views(nb::module_& module) {
           nb::arg("step") = "", "The same as JSON, schema regard/1.")
       .def(
           "html", [](const Explanation& self) { return render_html(self, {}); }, "The same as one page.")
+      .def("_repr_mimebundle_", &in_notebook)
       .def("__str__", [](const Explanation& self) { return render_text(self, {}); });
   nb::class_<Story>(module, "SentenceStory", "What one word of a sentence listens to, in a model.")
       .def(
@@ -131,6 +137,7 @@ void bind_views(nb::module_& module) {
       .def(
           "html", [](const Story& self) { return render_sentence_html(self.model, self.story, {}); },
           "The same as one page, with every head of every layer.")
+      .def("_repr_mimebundle_", &in_notebook)
       .def("__str__", [](const Story& self) { return render_sentence_text(self.story, {}); });
   nb::class_<Comparison>(module, "Comparison", "One word in several sentences.")
       .def(
@@ -145,6 +152,7 @@ void bind_views(nb::module_& module) {
       .def(
           "html", [](const Comparison& self) { return render_compare_html(self, ""); }, "The same as one page.")
       .def("findings", &compare_findings, "What the numbers say, in sentences.")
+      .def("_repr_mimebundle_", &in_notebook)
       .def("__str__", [](const Comparison& self) { return render_compare_text(self); });
 }
 

@@ -116,6 +116,11 @@ Options<T>::Options(Keywords& keywords) {
   }
   if (const nb::handle cap = keywords.take("soft_cap")) options.soft_cap = keywords.number<double>("soft_cap", cap);
   if (const nb::handle scale = keywords.take("scale")) options.scale = keywords.number<double>("scale", scale);
+  if (const nb::handle dropout = keywords.take("dropout"))
+    options.dropout = keywords.number<double>("dropout", dropout);
+  if (const nb::handle seed = keywords.take("dropout_seed")) {
+    options.dropout_seed = keywords.number<std::uint64_t>("dropout_seed", seed);
+  }
   options.float_weights = keywords.take_bool("float_weights");
 }
 

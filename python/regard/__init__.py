@@ -11,3 +11,4 @@ read and written where they lie. docs/python.md has the rest.
 
 from ._regard import *  # noqa: F403
 from ._regard import __version__ as __version__
+from .figure import show as show

@@ -1,0 +1,136 @@
+# SPDX-License-Identifier: Apache-2.0
+"""regard.show: weights as a figure in a notebook, and as text elsewhere."""
+
+import base64
+import html.parser
+import re
+import zlib
+
+import numpy as np
+import pytest
+import regard
+
+WORDS = ["I", "love", "coding"]
+WEIGHTS = [[1.0, 0.0, 0.0], [0.67, 0.33, 0.0], [0.024, 0.568, 0.408]]
+HOSTILE = ["</script><img onerror=x>", "\x1b]0;title", "\u202eabc", "=1+1", "\x00", '" onmouseover="x']
+
+
+class Tags(html.parser.HTMLParser):
+    def __init__(self, text):
+        super().__init__()
+        self.seen, self.words, self.titles = [], [], []
+        self.feed(text)
+
+    def handle_starttag(self, tag, attributes):
+        self.seen.append(tag)
+        self.titles += [value for name, value in attributes if name == "title"]
+        assert not any(name.startswith("on") or name in ("src", "href") for name, _ in attributes)
+
+    def handle_data(self, data):
+        self.words.append(data)
+
+
+def test_text_says_every_weight():
+    assert repr(regard.show(WEIGHTS, WORDS)).splitlines() == [
+        "           I  love  coding",
+        "     I  1.00     0       0",
+        "  love   .67   .33       0",
+        "coding   .02   .57     .41",
+        "(queries down, keys across; a row sums to 1)",
+    ]
+
+
+@pytest.mark.parametrize("weights", [np.array(WEIGHTS), np.array(WEIGHTS, dtype="f4")[None], tuple(map(tuple, WEIGHTS))])
+def test_arrays_and_lists_look_alike(weights):
+    assert repr(regard.show(weights, WORDS)).splitlines()[2] == "  love   .67   .33       0"
+
+
+def test_html_is_a_table_with_every_word_and_digit():
+    bundle = regard.show(WEIGHTS, WORDS, title="a title")._repr_mimebundle_()
+    assert bundle["text/plain"].startswith("a title\n")
+    tags = Tags(bundle["text/html"])
+    assert tags.seen.count("td") == 9 and tags.seen.count("th") == 7 and "script" not in tags.seen
+    assert "coding → love: 0.568" in tags.titles
+    assert [word for word in tags.words if word in WORDS] == WORDS + WORDS
+    assert "url(" not in bundle["text/html"] and "http" not in bundle["text/html"]
+
+
+def test_queries_have_words_of_their_own():
+    lines = repr(regard.show([[0.25, 0.75]], ["a", "b"], queries=["Q"])).splitlines()
+    assert lines[:2] == ["      a     b", "Q   .25   .75"]
+    assert repr(regard.show([[0.25, 0.75]], ["a", "b"])).splitlines()[1].startswith("0 ")
+
+
+def alphas(text):
+    """Of every picture in the page: its transparencies, line by line."""
+    for data in re.findall(r"data:image/png;base64,([A-Za-z0-9+/=]+)", text):
+        picture = base64.b64decode(data)
+        width, height = (int.from_bytes(picture[at:at + 4], "big") for at in (16, 20))
+        length = int.from_bytes(picture[33:37], "big")
+        lines = np.frombuffer(zlib.decompress(picture[41:41 + length]), np.uint8).reshape(height, 1 + 2 * width)
+        assert (lines[:, 0] == 0).all()
+        yield lines[:, 2::2]
+
+
+def test_heads_are_maps_on_their_own_scale():
+    weights = np.random.default_rng(0).random((3, 5, 40)) * np.array([1, 0.1, 3])[:, None, None]
+    page = regard.show(weights)._repr_html_()
+    maps = list(alphas(page))
+    assert len(maps) == 3
+    for head, drawn in zip(weights, maps, strict=True):
+        assert np.abs(drawn / 255 - head / head.max()).max() <= 0.51 / 255
+    assert f"head 1, darkest: {weights[1].max():.3g}" in page
+
+
+def test_large_maps_are_means_of_blocks():
+    weights = np.random.default_rng(1).random((256, 384))
+    page = regard.show(weights)._repr_html_()
+    means = weights.reshape(128, 2, 128, 3).mean((1, 3))
+    [drawn] = alphas(page)
+    assert np.abs(drawn / 255 - means / means.max()).max() <= 0.51 / 255
+    assert "128 × 128 cells of 256 × 384 weights" in page
+    assert repr(regard.show(weights)) == "attention weights, 256 queries × 384 keys"
+
+
+def test_hostile_words_stay_words():
+    weights = np.full((6, 6), 1 / 6)
+    figure = regard.show(weights, HOSTILE, title="<b>")
+    tags = Tags(figure._repr_html_())
+    assert not {"img", "script", "b"} & set(tags.seen) and '" onmouseover="x' in tags.words
+    assert "\\u{202E}abc" in tags.words and "\\u{0}" in tags.words
+    assert not re.search("[\x00\x1b\u202e]", repr(figure) + figure._repr_html_())
+
+
+def test_what_is_no_number_is_shown_as_such():
+    assert repr(regard.show([[float("nan"), 0.001]])).splitlines()[1].split() == ["0", "nan", "<.01"]
+
+
+@pytest.mark.parametrize("weights, options, message", [
+    (np.zeros(3), {}, "has 1 axes"),
+    (np.zeros((1, 2, 3, 3)), {}, r"weights\[0\]"),
+    (np.zeros((2, 3)), {"tokens": WORDS[:2]}, "tokens has 2 words; expected 3"),
+    (np.zeros((2, 3)), {"tokens": WORDS, "queries": WORDS}, "queries has 3 words; expected 2"),
+    ([[1.0], [0.5, 0.5]], {}, "ragged"),
+    (np.zeros((9, 1000, 1000), dtype="f2"), {}, "coarse_map"),
+])
+def test_what_cannot_be_shown_is_refused(weights, options, message):
+    with pytest.raises(ValueError, match=message):
+        regard.show(weights, **options)
+
+
+def test_results_show_their_page_in_a_frame():
+    bundle = regard.lesson("000")._repr_mimebundle_(include=None)
+    frame = Frames(bundle["text/html"])
+    assert bundle["text/plain"] == regard.lesson("000").text()
+    assert frame.pages == [regard.lesson("000").html()]
+
+
+class Frames(html.parser.HTMLParser):
+    def __init__(self, text):
+        super().__init__()
+        self.pages = []
+        self.feed(text)
+
+    def handle_starttag(self, tag, attributes):
+        assert tag == "iframe" and dict(attributes)["sandbox"] == "allow-scripts"
+        self.pages.append(dict(attributes)["srcdoc"])
