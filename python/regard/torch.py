@@ -1,0 +1,241 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Regard under PyTorch: scaled_dot_product_attention, with PyTorch's signature and meaning.
+
+    import regard.torch
+    with regard.torch.patched():
+        model(inputs)        # torch.nn.functional.scaled_dot_product_attention on the processor is Regard's
+
+Differentiable, and one opaque operator to torch.compile. What it cannot do, it refuses by name; it never falls back.
+Read next: python/attention.cpp, python/backward.cpp.
+"""
+
+import contextlib
+import threading
+
+import torch
+
+from . import _regard
+
+_FLOATS = (torch.float32, torch.float64, torch.bfloat16, torch.float16)
+
+
+def _refuse(what):
+    raise ValueError(f"regard.torch.scaled_dot_product_attention: {what}")
+
+
+def _options(mask, bias, sinks, seed, dropout, causal, scale, soft_cap):
+    options = {"scale": scale, "soft_cap": soft_cap}
+    if dropout:
+        options |= {"dropout": dropout, "dropout_seed": int(seed)}
+    if causal:
+        options["causal"] = "top_left"
+    for name, tensor in (("mask", mask), ("bias", bias), ("sinks", sinks)):
+        if tensor is not None:
+            options[name] = tensor.detach()
+    return options
+
+
+def _computed_with(dtype):
+    return torch.float64 if dtype == torch.float64 else torch.float32
+
+
+@torch.library.custom_op("regard::attention", mutates_args=(), device_types="cpu")
+def _attention(
+    query: torch.Tensor,
+    key: torch.Tensor,
+    value: torch.Tensor,
+    mask: torch.Tensor | None,
+    bias: torch.Tensor | None,
+    sinks: torch.Tensor | None,
+    seed: torch.Tensor | None,
+    dropout: float,
+    causal: bool,
+    scale: float | None,
+    soft_cap: float | None,
+) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
+    return _regard.attention_forward(
+        query.detach(), key.detach(), value.detach(), return_row_max=True, return_row_sum=True,
+        **_options(mask, bias, sinks, seed, dropout, causal, scale, soft_cap))
+
+
+@_attention.register_fake
+def _(query, key, value, mask, bias, sinks, seed, dropout, causal, scale, soft_cap):
+    row, computed = query.shape[:-1], _computed_with(query.dtype)
+    return (query.new_empty((*row, value.shape[-1])), query.new_empty(row, dtype=computed),
+            query.new_empty(row, dtype=computed))
+
+
+@torch.library.custom_op("regard::attention_backward", mutates_args=(), device_types="cpu")
+def _attention_backward(
+    grad_context: torch.Tensor,
+    query: torch.Tensor,
+    key: torch.Tensor,
+    value: torch.Tensor,
+    mask: torch.Tensor | None,
+    bias: torch.Tensor | None,
+    sinks: torch.Tensor | None,
+    seed: torch.Tensor | None,
+    context: torch.Tensor,
+    row_max: torch.Tensor,
+    row_sum: torch.Tensor,
+    dropout: float,
+    causal: bool,
+    scale: float | None,
+    soft_cap: float | None,
+    of_bias: bool,
+    of_sinks: bool,
+) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor, torch.Tensor, torch.Tensor]:
+    gradients = ["grad_query", "grad_key", "grad_value"]
+    gradients += ["grad_bias"] * of_bias + ["grad_sinks"] * of_sinks
+    found = _regard.attention_backward(
+        query.detach(), key.detach(), value.detach(), context.detach(), row_max.detach(), row_sum.detach(),
+        grad_context.detach(), gradients=gradients, **_options(mask, bias, sinks, seed, dropout, causal, scale, soft_cap))
+    return (found["grad_query"], found["grad_key"], found["grad_value"],
+            found["grad_bias"].to(bias.dtype) if of_bias else query.new_empty(0),
+            found["grad_sinks"] if of_sinks else query.new_empty(0))
+
+
+@_attention_backward.register_fake
+def _(grad_context, query, key, value, mask, bias, sinks, seed, context, row_max, row_sum, dropout, causal, scale,
+      soft_cap, of_bias, of_sinks):
+    def like(tensor):
+        return tensor.new_empty(tensor.shape)
+
+    return (like(query), like(key), like(value), like(bias) if of_bias else query.new_empty(0),
+            like(sinks) if of_sinks else query.new_empty(0))
+
+
+def _save(ctx, inputs, output):
+    query, key, value, mask, bias, sinks, seed, *ctx.options = inputs
+    context, row_max, row_sum = output
+    ctx.mark_non_differentiable(row_max, row_sum)
+    ctx.save_for_backward(query, key, value, mask, bias, sinks, seed, context, row_max, row_sum)
+
+
+def _gradients(ctx, grad_context, grad_row_max, grad_row_sum):
+    of_bias, of_sinks = ctx.needs_input_grad[4:6]
+    query, key, value, mask, bias, sinks, seed, context, row_max, row_sum = ctx.saved_tensors
+    grad_query, grad_key, grad_value, grad_bias, grad_sinks = _attention_backward(
+        grad_context, query, key, value, mask, bias, sinks, seed, context, row_max, row_sum, *ctx.options, of_bias,
+        of_sinks)
+    return (grad_query, grad_key, grad_value, None, grad_bias if of_bias else None, grad_sinks if of_sinks else None,
+            None, None, None, None, None)
+
+
+_attention.register_autograd(_gradients, setup_context=_save)
+
+
+def attention(query, key, value, mask=None, bias=None, sinks=None, dropout=0.0, causal=False, scale=None, soft_cap=None):
+    """context, row_max and row_sum of attention_forward, as one operator of PyTorch; causal is aligned top left.
+
+    query (B, H, L, D), key (B, Hkv, S, D), value (B, Hkv, S, Dv); mask (booleans) and bias with extents of (B, H, L, S)
+    or 1; sinks (H), of float32 (float64 where query is). Weights are dropped by a seed of PyTorch's generator. context is
+    differentiable, row_max and row_sum are not.
+    """
+    seed = torch.randint(1 << 62, ()) if dropout else None
+    return _attention(query, key, value, mask, bias, sinks, seed, float(dropout), causal, scale, soft_cap)
+
+
+def _cast_as_autocast_does(tensors):
+    if not torch.is_autocast_enabled("cpu"):
+        return tensors
+    dtype = torch.get_autocast_dtype("cpu")
+    lower = (torch.float32, torch.bfloat16, torch.float16)
+    return [tensor.to(dtype) if tensor is not None and tensor.dtype in lower else tensor for tensor in tensors]
+
+
+def _check(query, key, value, attn_mask, dropout_p, is_causal):
+    for name, tensor in (("query", query), ("key", key), ("value", value), ("attn_mask", attn_mask)):
+        if tensor is None:
+            continue
+        if tensor.device.type != "cpu":
+            _refuse(f"{name} lies on {tensor.device}; expected the processor (cpu)")
+        if tensor.layout != torch.strided or tensor.is_nested:
+            _refuse(f"{name} is {'nested' if tensor.is_nested else tensor.layout}; expected a dense tensor")
+        if tensor is not attn_mask and tensor.dim() < 2:
+            _refuse(f"{name} has {tensor.dim()} axes; expected at least 2, (L, D)")
+        if tensor is not attn_mask and tensor.dtype not in _FLOATS:
+            _refuse(f"{name} has type {tensor.dtype}; expected float32, float64, bfloat16 or float16")
+    if not query.dtype == key.dtype == value.dtype:
+        _refuse(f"query, key and value have types {query.dtype}, {key.dtype}, {value.dtype}; expected one type")
+    if attn_mask is not None:
+        if is_causal:
+            _refuse("attn_mask and is_causal are both given; expected one of them, as PyTorch does")
+        if attn_mask.dtype not in (torch.bool, torch.float32, query.dtype):
+            _refuse(f"attn_mask has type {attn_mask.dtype}; expected torch.bool, torch.float32 or query's {query.dtype}")
+    if not 0 <= dropout_p <= 1:
+        _refuse(f"dropout_p is {dropout_p}; expected 0 to 1")
+
+
+def scaled_dot_product_attention(
+    query, key, value, attn_mask=None, dropout_p=0.0, is_causal=False, scale=None, enable_gqa=False
+):
+    """softmax(scale · query · keyᵀ + attn_mask) · value, as torch.nn.functional.scaled_dot_product_attention defines it.
+
+    query (…, H, L, D), key (…, Hkv, S, D), value (…, Hkv, S, Dv), of float32, float64, bfloat16 or float16, on the
+    processor; returns (…, H, L, Dv). attn_mask broadcasts to (…, H, L, S): booleans, true = sees, or numbers to add.
+    is_causal is aligned top left. With enable_gqa, Hkv divides H. A row that sees no key is 0. Which
+    weights dropout_p drops depends on PyTorch's generator, and is not what PyTorch would drop. More than four axes are
+    copied where their strides do not allow one view. ValueError for anything else; nothing falls back to PyTorch.
+    """
+    query, key, value, attn_mask = _cast_as_autocast_does([query, key, value, attn_mask])
+    _check(query, key, value, attn_mask, dropout_p, is_causal)
+    shape = torch.broadcast_shapes(query.shape[:-3], key.shape[:-3], value.shape[:-3])
+    heads = query.shape[-3] if query.dim() > 2 else 1
+    key_heads = max(tensor.shape[-3] if tensor.dim() > 2 else 1 for tensor in (key, value))
+    if not enable_gqa and key_heads not in (1, heads):
+        if heads != 1:
+            _refuse(f"query has {heads} heads and key and value {key_heads}; expected as many, or enable_gqa=True")
+        heads = key_heads
+
+    def four_axes(tensor, num_heads):
+        tensor = tensor[(None,) * (3 - tensor.dim())]
+        if tensor.shape[:-3] != shape or tensor.shape[-3] != num_heads:
+            tensor = tensor.expand(*shape, num_heads, -1, -1)
+        return tensor[None] if tensor.dim() == 3 else tensor.flatten(0, -4) if tensor.dim() > 4 else tensor
+
+    if attn_mask is not None:
+        attn_mask = attn_mask[(None,) * (4 - attn_mask.dim())]
+        if attn_mask.dim() > 4 or shape.numel() != 1 and len(shape) != 1:
+            attn_mask = attn_mask.expand(*shape, *attn_mask.shape[-3:]).flatten(0, -4)
+    given = {} if attn_mask is None else {"mask" if attn_mask.dtype == torch.bool else "bias": attn_mask}
+    context, _, _ = attention(four_axes(query, heads), four_axes(key, key_heads), four_axes(value, key_heads),
+                              dropout=dropout_p, causal=bool(is_causal), scale=scale, **given)
+    if len(shape) == 1 and query.dim() >= 4:
+        return context
+    axes = max(query.dim(), key.dim(), value.dim())
+    return context.reshape(*shape, heads, *context.shape[-2:]) if axes > 2 else context[0, 0]
+
+
+_lock = threading.Lock()
+_depth = 0
+_original = None
+
+
+@contextlib.contextmanager
+def patched():
+    """While it lasts, torch.nn.functional.scaled_dot_product_attention is Regard's for tensors on the processor.
+
+    In the whole process; calls with a tensor on another device go where they went. Modules that imported the function
+    by name before keep the old one, and so do PyTorch's own fused transformer layers.
+    """
+    global _depth, _original
+    functional = torch.nn.functional
+    with _lock:
+        if _depth == 0:
+            _original = functional.scaled_dot_product_attention
+            original = _original
+
+            def chosen(query, *args, **kwargs):
+                ours = query.device.type == "cpu"
+                return (scaled_dot_product_attention if ours else original)(query, *args, **kwargs)
+
+            functional.scaled_dot_product_attention = chosen
+        _depth += 1
+    try:
+        yield
+    finally:
+        with _lock:
+            _depth -= 1
+            if _depth == 0:
+                functional.scaled_dot_product_attention = _original

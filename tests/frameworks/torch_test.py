@@ -1,0 +1,285 @@
+# SPDX-License-Identifier: Apache-2.0
+"""regard.torch.scaled_dot_product_attention against PyTorch's own, in double, forward and backward."""
+
+import random
+import threading
+
+import pytest
+import regard.torch
+import torch
+import torch.nn.functional as functional
+
+ours = regard.torch.scaled_dot_product_attention
+theirs = functional.scaled_dot_product_attention
+
+
+def normal(*shape, dtype=torch.float32, seed=0):
+    return torch.randn(shape, dtype=torch.float64, generator=torch.Generator().manual_seed(seed)).to(dtype)
+
+
+def bound(query, key, value, bias, visible, scale, unit):
+    """semantics.md, section 4, of a call whose heads are as many as its key heads."""
+    query, key, value = query.double(), key.double(), value.double()
+    scale = query.shape[-1] ** -0.5 if scale is None else scale
+    scores = scale * query @ key.mT + (0 if bias is None else bias.double())
+    scores = scores if visible is None else scores.masked_fill(~visible, -torch.inf)
+    weights = torch.softmax(scores, -1).nan_to_num(0)
+    largest = (abs(scale) * query.abs() @ key.abs().mT + (0 if bias is None else bias.double().abs())).amax(-1, keepdim=True)
+    return unit * (34 + 4 * query.shape[-1] ** 0.5 * largest) * (weights @ value.abs())
+
+
+def random_call(draw):
+    """Arguments of one call, strided, masked and grouped at random; the smallest extents are the commonest."""
+    dtype = draw.choice([torch.float32, torch.float32, torch.float64])
+    length = lambda: draw.choice([1, 1, 2, 3, 5, 16, 31, 64, 65, 130])  # noqa: E731
+    batch, key_heads, groups = draw.choice([1, 2, 3]), draw.choice([1, 2]), draw.choice([1, 1, 2, 3])
+    rows, keys, depth, columns = length(), length(), draw.choice([1, 3, 8, 16, 32, 33]), draw.choice([1, 8, 16, 20, 32])
+    heads = key_heads * groups
+
+    def tensor(num_heads, positions, width):
+        seed = draw.randrange(1 << 30)
+        layout = draw.choice(["plain", "plain", "heads last", "reversed", "every other"])
+        if layout == "heads last":
+            return normal(batch, positions, num_heads, width, dtype=dtype, seed=seed).transpose(1, 2)
+        if layout == "reversed":
+            return normal(batch, num_heads, width, positions, dtype=dtype, seed=seed).mT
+        if layout == "every other":
+            return normal(batch, num_heads, 2 * positions, 2 * width, dtype=dtype, seed=seed)[:, :, ::2, ::2]
+        return normal(batch, num_heads, positions, width, dtype=dtype, seed=seed)
+
+    query, key, value = tensor(heads, rows, depth), tensor(key_heads, keys, depth), tensor(key_heads, keys, columns)
+    options = {"enable_gqa": True} if groups > 1 else {}
+    kind = draw.choice(["none", "causal", "bool", "float", "empty rows"])
+    if kind == "causal":
+        options["is_causal"] = True
+    elif kind != "none":
+        shape = draw.choice([(rows, keys), (1, keys), (batch, 1, rows, keys), (1, heads, 1, keys), (batch, heads, rows, keys)])
+        mask = normal(*shape, dtype=dtype, seed=draw.randrange(1 << 30))
+        if kind != "float":
+            mask = mask > (1.5 if kind == "empty rows" else -0.5)
+        options["attn_mask"] = mask
+    if draw.random() < 0.3:
+        options["scale"] = draw.choice([0.0, 0.1, 1.0, -0.7])
+    return query, key, value, options
+
+
+def in_double(query, key, value, options):
+    mask = options.get("attn_mask")
+    wide = dict(options)
+    if mask is not None and mask.dtype != torch.bool:
+        wide["attn_mask"] = mask.double()
+    return theirs(query.double(), key.double(), value.double(), **wide)
+
+
+@pytest.mark.parametrize("shard", range(10))
+def test_three_thousand_random_calls_mean_what_pytorch_means(shard):
+    draw = random.Random(shard)
+    for call in range(300):
+        query, key, value, options = random_call(draw)
+        context = ours(query, key, value, **options)
+        expected = in_double(query, key, value, options)
+        groups = query.shape[1] // key.shape[1]
+        mask = options.get("attn_mask")
+        visible = mask if mask is not None and mask.dtype == torch.bool else None
+        if options.get("is_causal"):
+            visible = torch.ones(query.shape[2], key.shape[2], dtype=torch.bool).tril()
+        unit = 2.0 ** (-53 if query.dtype == torch.float64 else -24)
+        most = bound(query, key.repeat_interleave(groups, 1), value.repeat_interleave(groups, 1),
+                     None if visible is not None else mask, visible, options.get("scale"), unit)
+        assert context.dtype == query.dtype and context.shape == expected.shape
+        # PyTorch's own double differs by as much again.
+        assert ((context.double() - expected).abs() <= 2 * most).all(), (shard, call)
+
+
+@pytest.mark.parametrize("shapes", [
+    [(5, 8), (7, 8), (7, 3)],
+    [(4, 5, 8), (4, 7, 8), (4, 7, 3)],
+    [(2, 3, 4, 5, 8), (2, 3, 4, 7, 8), (2, 3, 4, 7, 3)],
+    [(1, 4, 5, 8), (2, 4, 7, 8), (2, 4, 7, 3)],
+    [(2, 4, 5, 8), (2, 1, 7, 8), (2, 1, 7, 3)],
+    [(2, 1, 5, 8), (1, 4, 7, 8), (2, 4, 7, 3)],
+    [(2, 1, 4, 5, 8), (1, 3, 4, 7, 8), (4, 7, 3)],
+])
+def test_axes_broadcast_as_in_pytorch(shapes):
+    query, key, value = (normal(*shape, dtype=torch.float64, seed=seed) for seed, shape in enumerate(shapes))
+    torch.testing.assert_close(ours(query, key, value), theirs(query, key, value), rtol=1e-12, atol=1e-12)
+    mask = normal(5, 7, seed=9) > 0
+    expected = theirs(query, key, value, attn_mask=mask)
+    torch.testing.assert_close(ours(query, key, value, attn_mask=mask), expected, rtol=1e-12, atol=1e-12)
+
+
+def test_a_mask_has_axes_of_its_own():
+    query, key, value = normal(2, 3, 4, 5, 8), normal(2, 3, 4, 7, 8), normal(2, 3, 4, 7, 3)
+    for shape in [(7,), (1, 7), (4, 5, 7), (3, 1, 5, 7), (2, 3, 4, 5, 7)]:
+        mask = normal(*shape, seed=4)
+        expected = theirs(query, key, value, attn_mask=mask if mask.dim() > 1 else mask.expand(5, 7))
+        torch.testing.assert_close(ours(query, key, value, attn_mask=mask), expected, rtol=1e-5, atol=1e-5)
+
+
+def test_a_row_that_sees_nothing_is_zero_and_so_are_its_gradients():
+    query, key, value = (normal(1, 2, 6, 8, seed=seed).requires_grad_() for seed in range(3))
+    mask = torch.ones(6, 6, dtype=torch.bool)
+    mask[2] = False
+    mask[:, 4] = False
+    context = ours(query, key, value, attn_mask=mask)
+    context.square().sum().backward()
+    assert (context[:, :, 2] == 0).all() and (query.grad[:, :, 2] == 0).all()
+    assert (key.grad[:, :, 4] == 0).all() and (value.grad[:, :, 4] == 0).all()
+    assert (query.grad[:, :, 1] != 0).any()
+
+
+@pytest.mark.parametrize("options", [
+    {}, {"is_causal": True}, {"scale": 0.3}, {"enable_gqa": True}, {"attn_mask": normal(4, 6, seed=5) > 0},
+    {"attn_mask": normal(2, 1, 4, 6, seed=6, dtype=torch.float64)},
+], ids=lambda options: "-".join(options) or "plain")
+def test_gradcheck(options):
+    key_heads = 1 if options.get("enable_gqa") else 2
+    tensors = [normal(2, 2, 4, 5, dtype=torch.float64, seed=0), normal(2, key_heads, 6, 5, dtype=torch.float64, seed=1),
+               normal(2, key_heads, 6, 3, dtype=torch.float64, seed=2)]
+    options = dict(options)
+    mask = options.pop("attn_mask", None)
+    if mask is not None and mask.dtype == torch.float64:
+        tensors.append(mask)
+        mask = None
+    tensors = [tensor.requires_grad_() for tensor in tensors]
+    assert torch.autograd.gradcheck(
+        lambda query, key, value, bias=None: ours(query, key, value, attn_mask=mask if bias is None else bias, **options),
+        tensors)
+
+
+@pytest.mark.parametrize("dtype, most", [(torch.float64, 1e-12), (torch.float32, 2e-5), (torch.bfloat16, 3e-2),
+                                         (torch.float16, 4e-3)])
+@pytest.mark.parametrize("causal", [False, True])
+def test_gradients_are_pytorchs(dtype, most, causal):
+    tensors = [normal(2, 4, 70, 32, dtype=dtype, seed=0), normal(2, 2, 70, 32, dtype=dtype, seed=1),
+               normal(2, 2, 70, 24, dtype=dtype, seed=2)]
+    upstream = normal(2, 4, 70, 24, dtype=dtype, seed=3)
+    found = [tensor.clone().requires_grad_() for tensor in tensors]
+    wide = [tensor.double().requires_grad_() for tensor in tensors]
+    (ours(*found, is_causal=causal, enable_gqa=True) * upstream).sum().backward()
+    (theirs(*wide, is_causal=causal, enable_gqa=True) * upstream.double()).sum().backward()
+    for mine, yours in zip(found, wide, strict=True):
+        assert mine.grad.dtype == dtype
+        assert (mine.grad.double() - yours.grad).abs().max() <= most * yours.grad.abs().max()
+
+
+def test_gradients_of_gradients_are_refused():
+    query = normal(1, 1, 3, 4).requires_grad_()
+    [gradient] = torch.autograd.grad(ours(query, query, query).sum(), query, create_graph=True)
+    with pytest.raises(RuntimeError, match="attention_backward"):
+        gradient.sum().backward()
+
+
+@pytest.mark.parametrize("grad", [False, True])
+def test_opcheck(grad):
+    tensors = [normal(2, 4, 5, 8).requires_grad_(grad), normal(2, 2, 7, 8).requires_grad_(grad),
+               normal(2, 2, 7, 3).requires_grad_(grad)]
+    operator = torch.ops.regard.attention.default
+    torch.library.opcheck(operator, (*tensors, None, None, None, None, 0.0, False, None, None))
+    torch.library.opcheck(operator, (*tensors, normal(5, 7)[None, None] > 0, normal(1, 4, 5, 7).requires_grad_(grad),
+                                     normal(4).requires_grad_(grad), torch.tensor(5), 0.3, True, 0.2, 3.0))
+
+
+def test_dropout_drops_weights_and_keeps_their_mean():
+    query, key = normal(2, 4, 300, 16, seed=0), normal(2, 4, 200, 16, seed=1)
+    value = torch.eye(200).expand(2, 4, 200, 200)  # the context is the weights that are left
+    weights = ours(query, key, value)
+    torch.manual_seed(3)
+    left, other = (ours(query, key, value, dropout_p=0.25) for _ in range(2))
+    torch.manual_seed(3)
+    assert torch.equal(ours(query, key, value, dropout_p=0.25), left) and not torch.equal(other, left)
+    kept = left != 0
+    torch.testing.assert_close(left[kept], weights[kept] / 0.75, rtol=1e-5, atol=0)
+    share = kept.double().mean()
+    assert abs(share - 0.75) < 5 * (0.75 * 0.25 / kept.numel()) ** 0.5
+    assert (ours(query, key, value, dropout_p=1.0) == 0).all()
+
+
+def test_dropped_weights_have_no_gradient():
+    seed = torch.tensor(11)
+    tensors = [normal(1, 2, 5, 4, dtype=torch.float64, seed=number).requires_grad_() for number in range(3)]
+    assert torch.autograd.gradcheck(
+        lambda *given: torch.ops.regard.attention(*given, None, None, None, seed, 0.4, False, None, None)[0], tensors)
+
+
+def test_it_compiles_as_one_operator():
+    def block(query, key, value):
+        return torch.tanh(ours(query * 2, key, value, is_causal=True)).sum()
+
+    tensors = [normal(1, 2, 33, 16, seed=seed).requires_grad_() for seed in range(3)]
+    torch.compiler.reset()
+    compiled = torch.compile(block, fullgraph=True, backend="aot_eager")
+    gradients = []
+    for call in (block, compiled):
+        loss = call(*tensors)
+        gradients.append((loss, *torch.autograd.grad(loss, tensors)))
+    for plain, traced in zip(*gradients, strict=True):
+        assert torch.equal(plain, traced)
+
+
+def test_patched_swaps_it_in_and_out():
+    layer = torch.nn.MultiheadAttention(16, 2, batch_first=True, dtype=torch.float64)
+    words = normal(3, 5, 16, dtype=torch.float64).requires_grad_()
+    before, _ = layer(words, words, words, need_weights=False)
+    calls = []
+    original = regard.torch.scaled_dot_product_attention
+    regard.torch.scaled_dot_product_attention = lambda *a, **k: calls.append(1) or original(*a, **k)
+    try:
+        with regard.torch.patched():
+            assert functional.scaled_dot_product_attention is not theirs
+            with regard.torch.patched():
+                after, _ = layer(words, words, words, need_weights=False)
+            assert functional.scaled_dot_product_attention is not theirs
+    finally:
+        regard.torch.scaled_dot_product_attention = original
+    assert functional.scaled_dot_product_attention is theirs and calls == [1]
+    torch.testing.assert_close(after, before, rtol=1e-12, atol=1e-12)
+    with pytest.raises(ZeroDivisionError), regard.torch.patched():
+        raise ZeroDivisionError
+    assert functional.scaled_dot_product_attention is theirs
+
+
+def test_patched_leaves_other_devices_to_pytorch():
+    with regard.torch.patched():
+        on_meta = functional.scaled_dot_product_attention(*[torch.empty(1, 2, 3, 4, device="meta")] * 3)
+    assert on_meta.device.type == "meta" and on_meta.shape == (1, 2, 3, 4)
+
+
+def test_autocast_lowers_as_it_does_for_pytorch():
+    query = normal(1, 2, 9, 16)
+    with torch.autocast("cpu", dtype=torch.bfloat16):
+        context, expected = ours(query, query, query), theirs(query, query, query)
+    assert context.dtype == expected.dtype == torch.bfloat16
+    torch.testing.assert_close(context, expected, rtol=2e-2, atol=2e-2)
+
+
+@pytest.mark.parametrize("change, message", [
+    ({"dropout_p": 1.5}, "dropout_p is 1.5"),
+    ({"query": normal(1, 2, 3, 4).int()}, "query has type torch.int32"),
+    ({"query": normal(1, 2, 3, 4).double()}, "types torch.float64, torch.float32, torch.float32"),
+    ({"query": torch.empty(1, 2, 3, 4, device="meta")}, "query lies on meta"),
+    ({"query": normal(4)}, "query has 1 axes"),
+    ({"query": normal(1, 2, 3, 4).to_sparse()}, "query is torch.sparse_coo"),
+    ({"query": normal(1, 3, 3, 4)}, "query has 3 heads and key and value 2"),
+    ({"query": normal(1, 3, 3, 4), "enable_gqa": True}, "3"),
+    ({"query": normal(1, 2, 3, 5)}, "head size 4"),
+    ({"attn_mask": normal(3, 3), "is_causal": True}, "both given"),
+    ({"attn_mask": normal(3, 3).int()}, "attn_mask has type torch.int32"),
+    ({"attn_mask": normal(3, 4)}, "4"),
+    ({"scale": float("nan")}, "scale"),
+])
+def test_what_cannot_be_done_is_refused_by_name(change, message):
+    arguments = {"query": normal(1, 2, 3, 4), "key": normal(1, 2, 3, 4), "value": normal(1, 2, 3, 4)} | change
+    with pytest.raises(ValueError, match=message):
+        ours(**arguments)
+
+
+def test_threads_call_at_the_same_time():
+    tensors = [normal(1, 4, 200, 32, seed=seed) for seed in range(3)]
+    expected, found = ours(*tensors, is_causal=True), []
+    threads = [threading.Thread(target=lambda: found.append(ours(*tensors, is_causal=True))) for _ in range(8)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert len(found) == 8 and all(torch.equal(one, expected) for one in found)

