@@ -3,8 +3,8 @@
 // The module regard._regard: the library under its C++ names. Importing it starts no thread, touches no floating-point
 // state and loads neither NumPy nor PyTorch.
 //
-//     attention.cpp   attention and its inspection        layers.cpp   linear, layer norm, multi-head
-//     backward.cpp    gradients of attention
+//     attention.cpp   attention and its inspection        linear.cpp   linear layers, forward and backward
+//     backward.cpp    gradients of attention              layers.cpp   layer norm, multi-head
 //     cache.cpp       caches of keys and values           model.cpp    models, explanations, lessons
 //
 // Read next: module.h, attention.cpp.
@@ -69,6 +69,7 @@ NB_MODULE(_regard, module) {
   module.attr("kAttentionChunkKeys") = regard::kAttentionChunkKeys;
   bind_attention(module);
   bind_backward(module);
+  bind_linear(module);
   bind_layers(module);
   bind_cache(module);
 #ifdef REGARD_PYTHON_MODEL

@@ -1,12 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// linear_forward, PackedParameters, layer_norm_forward and multi_head_attention_forward for Python.
+// layer_norm_forward and multi_head_attention_forward for Python, on arrays of float32, or all of float64.
 //
-//     (R, I) · (I, O) + (O) ──▶ (R, O)        arrays of float32, or all of float64
+//     (R, E) ── layer_norm_forward ──▶ (R, E)        (B, L, E) ── multi_head_attention_forward ──▶ (B, L, E)
 //
-// Read next: attention.cpp, regard/linear.h.
+// Read next: linear.cpp, attention.cpp, regard/multi_head.h.
 #include "regard/layer_norm.h"
-#include "regard/linear.h"
 #include "regard/multi_head.h"
 
 #include "module.h"
@@ -21,44 +20,6 @@ template <class Call>
 auto with_type(const Array& input, const Call& call) {
   if (input.type() == number_type<double>()) return call(double{});
   return call(float{});
-}
-
-Activation activation_of(const char* operator_name, Keywords& keywords) {
-  const nb::handle given = keywords.take("activation");
-  if (!given) return Activation::none;
-  const std::string text = nb::cast<std::string>(nb::str(given));
-  if (text == "none") return Activation::none;
-  if (text == "relu") return Activation::relu;
-  if (text == "gelu") return Activation::gelu;
-  refuse(operator_name, "activation is '" + text + "'; expected none, relu or gelu");
-}
-
-nb::object linear_forward_of(nb::handle input_object, nb::handle parameters_object, nb::handle bias_object,
-                             nb::kwargs kwargs) {
-  constexpr const char* kName = "linear_forward";
-  const Array input(kName, "input", input_object);
-  const Array parameters(kName, "parameters", parameters_object);
-  Array bias;
-  if (!bias_object.is_none()) bias.borrow(kName, "bias", bias_object, Access::read);
-  Keywords keywords(kName, std::move(kwargs));
-  return with_type(input, [&]<class T>(T) {
-    Outputs outputs(kName, input_object);
-    outputs.take(keywords, "out", nullptr);
-    const LinearOptions options{activation_of(kName, keywords)};
-    const int num_threads = keywords.take_int("num_threads", 0);
-    keywords.finish();
-    const auto x = input.view<const T, 2>(kName, "input");
-    const auto w = parameters.view<const T, 2>(kName, "parameters");
-    const auto b = bias.view<const T, 1>(kName, "bias");
-    outputs.allocate("out", number_type<T>(), {x.shape[0], w.shape[1]});
-    const auto out = outputs.view<T, 2>("out");
-    const double operations = 2.0 * static_cast<double>(x.shape[0]) * static_cast<double>(w.size());
-    run(operations, num_threads, [&](const Runtime& runtime) {
-      if (options.activation == Activation::none) return linear_forward<T>(x, w, b, out, runtime);
-      linear_forward<T>(x, PackedParameters<T>(w, runtime), b, out, options, runtime);
-    });
-    return outputs.hand_out("out");
-  });
 }
 
 nb::object layer_norm_forward_of(nb::handle input_object, nb::handle gain_object, nb::handle bias_object,
@@ -153,13 +114,6 @@ nb::object multi_head_of(nb::handle input_object, nb::handle w_query_object, nb:
 }  // namespace
 
 void bind_layers(nb::module_& module) {
-  module.def(
-      "linear_forward", &linear_forward_of, nb::arg("input"), nb::arg("parameters"), nb::arg("bias") = nb::none(),
-      nb::arg("kwargs"),
-      nb::sig("def linear_forward(input: object, parameters: object, bias: object | None = None, *, "
-              "out: object | None = None, activation: str = 'none', num_threads: int = 0) -> typing.Any"),
-      "activation(input · parameters + bias): input (R, I), parameters (I, O), bias (O); activation none, relu or\n"
-      "gelu. A PyTorch nn.Linear stores (O, I): give weight.T.");
   module.def(
       "layer_norm_forward", &layer_norm_forward_of, nb::arg("input"), nb::arg("gain"), nb::arg("bias"),
       nb::arg("kwargs"),

@@ -2,7 +2,7 @@
 //
 // What the files of this folder add to the module, one function each.
 //
-//     bindings.cpp ──▶ bind_attention, bind_backward, bind_layers, bind_cache, bind_model
+//     bindings.cpp ──▶ bind_attention, bind_backward, bind_linear, bind_layers, bind_cache, bind_model
 //
 // Read next: bindings.cpp.
 #pragma once
@@ -20,6 +20,7 @@ const char* signature(std::string text);
 
 void bind_attention(nanobind::module_& module);
 void bind_backward(nanobind::module_& module);
+void bind_linear(nanobind::module_& module);
 void bind_layers(nanobind::module_& module);
 void bind_cache(nanobind::module_& module);
 void bind_model(nanobind::module_& module);

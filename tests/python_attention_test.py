@@ -245,12 +245,45 @@ def test_an_int8_cache_is_near():
     assert 0 < np.abs(decoded - whole).max() < 0.05
 
 
+def test_layers_of_bfloat16():
+    x, w = arrays((5, 40), (40, 33), dtype=ml_dtypes.bfloat16)
+    expected = x.astype("f8") @ w.astype("f8")
+    wide = regard.linear_forward(x, w, dtype="float32")
+    assert wide.dtype == np.float32
+    np.testing.assert_allclose(wide, expected, rtol=0, atol=41 * 2.0 ** -24 * (abs(x.astype("f8")) @ abs(w.astype("f8"))).max())
+    assert np.array_equal(regard.linear_forward(x, w), wide.astype(ml_dtypes.bfloat16))
+    gelu = regard.linear_forward(x, w, activation="gelu_tanh", dtype="float32")
+    inner = np.sqrt(2 / np.pi) * (expected + 0.044715 * expected ** 3)
+    np.testing.assert_allclose(gelu, expected / 2 * (1 + np.tanh(inner)), atol=1e-4)
+    with pytest.raises(ValueError, match="dtype is float64; expected bfloat16, the input's, or float32"):
+        regard.linear_forward(x, w, dtype="float64")
+    with pytest.raises(ValueError, match="activation is 'tanh'"):
+        regard.linear_forward(x, w, activation="tanh")
+
+
+def test_gradients_of_layers():
+    x, w, g = arrays((5, 16), (16, 24), (5, 24), dtype="float64")
+    found = regard.linear_backward(x, w, g)
+    assert list(found) == ["grad_input", "grad_parameters", "grad_bias"]
+    np.testing.assert_allclose(found["grad_input"], g @ w.T, rtol=1e-12, atol=1e-14)
+    np.testing.assert_allclose(found["grad_parameters"], x.T @ g, rtol=1e-12, atol=1e-14)
+    np.testing.assert_allclose(found["grad_bias"], g.sum(0), rtol=1e-14, atol=1e-15)
+    out = np.empty((16, 24))
+    assert regard.linear_backward(x, w, g, grad_parameters=out)["grad_parameters"] is out
+    assert np.array_equal(out, found["grad_parameters"])
+    with pytest.raises(ValueError, match="linear_backward: "):
+        regard.linear_backward(x, w, g[:, :3])
+
+
 def test_layers():
     x, w, b, gain = arrays((5, 16), (16, 24), (24,), (16,), dtype="float64")
     np.testing.assert_allclose(regard.linear_forward(x, w, b), x @ w + b, rtol=1e-13)
     np.testing.assert_allclose(regard.linear_forward(x, w, b, activation="relu"), np.maximum(x @ w + b, 0), atol=1e-13)
     stored = np.ascontiguousarray(w.T)
     assert np.array_equal(regard.linear_forward(x, stored.T), regard.linear_forward(x, w))
+    packed = regard.PackedParameters(w)
+    assert packed.shape == (16, 24) and packed.num_bytes == 16 * 32 * 8
+    assert np.array_equal(regard.linear_forward(x, packed, b), regard.linear_forward(x, w, b))
     normed = (x - x.mean(1, keepdims=True)) / np.sqrt(x.var(1, keepdims=True) + 1e-5) * gain + gain
     np.testing.assert_allclose(regard.layer_norm_forward(x, gain, gain), normed, rtol=1e-12)
 

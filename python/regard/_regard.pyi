@@ -64,10 +64,32 @@ def attention_backward(query: object, key: object, value: object, context: objec
     grad_sinks are of float32 (float64). An array of that name is written to instead of a new one.
     """
 
-def linear_forward(input: object, parameters: object, bias: object | None = None, *, out: object | None = None, activation: str = 'none', num_threads: int = 0) -> Any:
+class PackedParameters:
     """
-    activation(input · parameters + bias): input (R, I), parameters (I, O), bias (O); activation none, relu or
-    gelu. A PyTorch nn.Linear stores (O, I): give weight.T.
+    Parameters (I, O) of linear_forward in the order in which it reads them: a copy, for many calls.
+    """
+
+    def __init__(self, parameters: object) -> None: ...
+
+    @property
+    def shape(self) -> tuple[int, int]:
+        """(I, O)"""
+
+    @property
+    def num_bytes(self) -> int:
+        """Memory of the panels."""
+
+def linear_forward(input: object, parameters: PackedParameters | object, bias: object | None = None, *, out: object | None = None, dtype: str | None = None, activation: str = 'none', num_threads: int = 0) -> Any:
+    """
+    activation(input · parameters + bias): input (R, I), parameters (I, O) or PackedParameters, bias (O), all of
+    float32, float64 or bfloat16; the output of bfloat16 may be float32 (dtype, out). activation is none, relu, gelu
+    or gelu_tanh. A PyTorch nn.Linear stores (O, I): give weight.T.
+    """
+
+def linear_backward(input: object, parameters: object, grad_output: object, *, grad_input: object | None = None, grad_parameters: object | None = None, grad_bias: object | None = None, num_threads: int = 0) -> dict[str, Any]:
+    """
+    Gradients of input · parameters + bias, by name: grad_input (R, I), grad_parameters (I, O), grad_bias (O),
+    from grad_output (R, O), the loss's gradient before the activation. An array of that name is written to.
     """
 
 def layer_norm_forward(input: object, gain: object, bias: object, *, addend: object | None = None, epsilon: float = 1e-05, out: object | None = None, num_threads: int = 0) -> Any:
