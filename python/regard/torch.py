@@ -174,12 +174,27 @@ def scaled_dot_product_attention(
 
     query (…, H, L, D), key (…, Hkv, S, D), value (…, Hkv, S, Dv), of float32, float64, bfloat16 or float16, on the
     processor; returns (…, H, L, Dv). attn_mask broadcasts to (…, H, L, S): booleans, true = sees, or numbers to add.
-    is_causal is aligned top left. With enable_gqa, Hkv divides H. A row that sees no key is 0. Which
-    weights dropout_p drops depends on PyTorch's generator, and is not what PyTorch would drop. More than four axes are
-    copied where their strides do not allow one view. ValueError for anything else; nothing falls back to PyTorch.
+    is_causal is aligned top left. With enable_gqa, Hkv divides H. A row that sees no key is 0. Which weights dropout_p
+    drops depends on PyTorch's generator, and is not what PyTorch would drop. More than four axes are copied where their
+    strides do not allow one view. ValueError for anything else; nothing falls back to PyTorch.
     """
     query, key, value, attn_mask = _cast_as_autocast_does([query, key, value, attn_mask])
     _check(query, key, value, attn_mask, dropout_p, is_causal)
+    fitting = query.dim() == key.dim() == value.dim() == 4 and query.shape[0] == key.shape[0] == value.shape[0]
+    if not fitting or key.shape[1] != value.shape[1] or not enable_gqa and key.shape[1] != query.shape[1]:
+        query, key, value, attn_mask, restored = _broadcast(query, key, value, attn_mask, enable_gqa)
+    else:
+        restored = None
+    mask = bias = None
+    if attn_mask is not None:
+        attn_mask = attn_mask[(None,) * (4 - attn_mask.dim())]
+        mask, bias = (attn_mask, None) if attn_mask.dtype == torch.bool else (None, attn_mask)
+    context, _, _ = attention(query, key, value, mask, bias, None, dropout_p, bool(is_causal), scale)
+    return context if restored is None else context.reshape(restored + context.shape[-2:])
+
+
+def _broadcast(query, key, value, attn_mask, enable_gqa):
+    """The tensors with four axes and as many heads as they need, and the axes before the last two of the result."""
     shape = torch.broadcast_shapes(query.shape[:-3], key.shape[:-3], value.shape[:-3])
     heads = query.shape[-3] if query.dim() > 2 else 1
     key_heads = max(tensor.shape[-3] if tensor.dim() > 2 else 1 for tensor in (key, value))
@@ -194,17 +209,12 @@ def scaled_dot_product_attention(
             tensor = tensor.expand(*shape, num_heads, -1, -1)
         return tensor[None] if tensor.dim() == 3 else tensor.flatten(0, -4) if tensor.dim() > 4 else tensor
 
-    if attn_mask is not None:
+    if attn_mask is not None and (attn_mask.dim() > 4 or len(shape) > 1):
         attn_mask = attn_mask[(None,) * (4 - attn_mask.dim())]
-        if attn_mask.dim() > 4 or shape.numel() != 1 and len(shape) != 1:
-            attn_mask = attn_mask.expand(*shape, *attn_mask.shape[-3:]).flatten(0, -4)
-    given = {} if attn_mask is None else {"mask" if attn_mask.dtype == torch.bool else "bias": attn_mask}
-    context, _, _ = attention(four_axes(query, heads), four_axes(key, key_heads), four_axes(value, key_heads),
-                              dropout=dropout_p, causal=bool(is_causal), scale=scale, **given)
-    if len(shape) == 1 and query.dim() >= 4:
-        return context
+        attn_mask = attn_mask.expand(*shape, *attn_mask.shape[-3:]).flatten(0, -4)
     axes = max(query.dim(), key.dim(), value.dim())
-    return context.reshape(*shape, heads, *context.shape[-2:]) if axes > 2 else context[0, 0]
+    restored = (*shape, heads) if axes > 2 else ()
+    return four_axes(query, heads), four_axes(key, key_heads), four_axes(value, key_heads), attn_mask, restored
 
 
 _lock = threading.Lock()
