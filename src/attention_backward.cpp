@@ -5,8 +5,7 @@
 //   delta of every row                                           one parallel phase
 //   for each wave of key heads
 //     for each key head and slot s = 0 … 5:                      one parallel phase
-//       for key blocks s, s + 6, …:                              up to 256 keys, packed; grad_key, grad_value in
-//       scratch
+//       for key blocks s, s + 6, …:                              up to 256 keys, packed; their sums in scratch
 //         for each query head of the key head, in order
 //           for each 60 rows, for each 64 keys                   kernels::backward_block
 //         grad_key and grad_value of the key block are written

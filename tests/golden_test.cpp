@@ -17,7 +17,8 @@
 
 #include "attention_cases.h"
 #include "attention_checks.h"
-#include "regard/linear.h"
+#include "regard/attention_backward.h"
+#include "regard/linear_backward.h"
 
 namespace regard {
 namespace {
@@ -261,6 +262,45 @@ std::vector<NamedOption<T>> number_options() {
 }
 
 template <class T>
+void add_backward(Golden& golden, const std::string& name, const AttentionCase<T>& call) {
+  const AttentionArrays<T> forward = run_attention<T>(call.query, call.key, call.value, call.options);
+  Random random(900);
+  const auto grad_context = numbers<T, 4>(random, forward.context.view().shape);
+  const auto grad_lse = numbers<T, 3>(random, forward.lse->view().shape);
+  Array<T, 4> grad_query(call.query.view().shape), grad_key(call.key.view().shape), grad_value(call.value.view().shape);
+  Array<T, 4> grad_bias({1, call.H(), 1, call.S()});
+  Array<T, 1> grad_sinks({call.H()});
+  AttentionGradients<T> gradients{
+      .grad_query = grad_query.view(), .grad_key = grad_key.view(), .grad_value = grad_value.view()};
+  const bool has_bias = call.bias_f32.view().size() > 0, has_sinks = !call.options.sinks.empty();
+  if (has_bias) gradients.grad_bias = grad_bias.view();
+  if (has_sinks) gradients.grad_sinks = grad_sinks.view();
+  attention_backward<T>(call.query.view(), call.key.view(), call.value.view(),
+                        {.context = forward.context.view(),
+                         .row_max = forward.row_max->view(),
+                         .row_sum = forward.row_sum->view(),
+                         .grad_context = grad_context.view(),
+                         .grad_lse = grad_lse.view()},
+                        gradients, call.options);
+  golden.add(name + "/grad_query", grad_query.values());
+  golden.add(name + "/grad_key", grad_key.values());
+  golden.add(name + "/grad_value", grad_value.values());
+  if (has_bias) golden.add(name + "/grad_bias", grad_bias.values());
+  if (has_sinks) golden.add(name + "/grad_sinks", grad_sinks.values());
+}
+
+template <class T>
+void add_backward_shapes(Golden& golden) {
+  const auto add = [&](const std::string& name, const Extents& extents) {
+    add_backward(golden, "backward/" + name, plain_case<T>(extents, 2));
+  };
+  for (const Index D : {1, 7, 16, 33, 64, 129, 257}) add("D=" + std::to_string(D), {1, 2, 1, 13, 70, D, D});
+  for (const Index S : {1, 63, 65, 256, 257, 1700}) add("S=" + std::to_string(S), {1, 1, 1, 3, S, 8, 5});
+  for (const Index L : {1, 6, 13, 61, 121}) add("L=" + std::to_string(L), {1, 1, 1, L, 66, 4, 4});
+  add("grouped", {2, 6, 2, 65, 300, 9, 33});
+}
+
+template <class T>
 void add_options(Golden& golden) {
   constexpr Extents kExtents{2, 4, 2, 23, 1100, 5, 7};
   std::uint64_t seed = 100;
@@ -270,6 +310,7 @@ void add_options(Golden& golden) {
       Random random(++seed);
       set(call, random);
       add_forward(golden, std::string("forward/") + name, call);
+      add_backward(golden, std::string("backward/") + name, call);
     }
   }
   AttentionCase<T> all = plain_case<T>(kExtents, seed);
@@ -292,6 +333,13 @@ void add_options(Golden& golden) {
   packed.options.causal = true;
   packed.options.query_offset = QueryAlignment::bottom_right;
   add_forward(golden, "forward/packed", packed);
+  add_backward(golden, "backward/packed", packed);
+
+  AttentionCase<T> dropped = plain_case<T>(kExtents, 310);
+  dropped.options.dropout = 0.3;
+  dropped.options.dropout_seed = 7;
+  add_forward(golden, "forward/dropout", dropped);
+  add_backward(golden, "backward/dropout", dropped);
 
   // bias has the query's type here.
   if constexpr (sizeof(T) == sizeof(double)) {
@@ -371,6 +419,14 @@ void add_linear(Golden& golden) {
     golden.add(name, output.values());
     linear_forward<T>(input.view(), parameters.view(), {}, output.view());
     golden.add(name + "/no_bias", output.values());
+    const auto grad_output = numbers<T, 2>(random, {R, O});
+    Array<T, 2> grad_input({R, I}), grad_parameters({I, O});
+    Array<T, 1> grad_bias({O});
+    linear_backward<T>(input.view(), parameters.view(), grad_output.view(),
+                       {grad_input.view(), grad_parameters.view(), grad_bias.view()});
+    golden.add(name + "/grad_input", grad_input.values());
+    golden.add(name + "/grad_parameters", grad_parameters.values());
+    golden.add(name + "/grad_bias", grad_bias.values());
   }
 }
 
@@ -397,6 +453,7 @@ void add_elementwise(Golden& golden, const kernels::KernelTable& table) {
 template <class T>
 void add_all(Golden& golden, const kernels::KernelTable& table) {
   add_shapes<T>(golden);
+  add_backward_shapes<T>(golden);
   add_options<T>(golden);
   add_weights_of_rows<T>(golden);
   add_merge<T>(golden);

@@ -39,7 +39,9 @@ bool multiply(void* library) {
   const int64_t shape[2] = {256, 256};
   const regard_input a{ones.data(), REGARD_F32, 2, shape, nullptr}, b{threes.data(), REGARD_F32, 2, shape, nullptr};
   const regard_output c{product.data(), REGARD_F32, 2, shape, nullptr};
-  const regard_runtime runtime{sizeof runtime, 3};
+  regard_runtime runtime{};
+  runtime.struct_size = sizeof runtime;
+  runtime.num_threads = 3;
   return linear(&a, &b, nullptr, &c, &runtime) == REGARD_OK && product == std::vector<float>(256 * 256, 768.0f);
 }
 

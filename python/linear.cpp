@@ -1,0 +1,181 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// linear_forward, PackedParameters and linear_backward for Python.
+//
+//     (R, I) · (I, O) + (O) ──▶ (R, O)        all of float32, of float64, or of bfloat16
+//
+// Read next: attention.cpp, regard/linear.h.
+#include "regard/linear.h"
+
+#include <nanobind/stl/string.h>
+
+#include <array>
+#include <variant>
+
+#include "module.h"
+#include "outputs.h"
+#include "regard/linear_backward.h"
+#include "run.h"
+
+namespace regard::python {
+namespace {
+
+using Packed = std::variant<PackedParameters<float>, PackedParameters<double>, PackedParameters<bfloat16>>;
+
+template <class Call>
+auto with_linear_type(const char* operator_name, const char* name, NumberType type, const Call& call) {
+  if (type == number_type<float>()) return call(float{});
+  if (type == number_type<double>()) return call(double{});
+  if (type == number_type<bfloat16>()) return call(bfloat16{});
+  refuse(operator_name, std::string(name) + " has type " + type_text(type) + "; expected float32, float64 or bfloat16");
+}
+
+double products(Index rows, Index inputs, Index outputs) {
+  return 2.0 * static_cast<double>(rows) * static_cast<double>(inputs) * static_cast<double>(outputs);
+}
+
+Activation activation_of(const char* operator_name, Keywords& keywords) {
+  const nb::handle given = keywords.take("activation");
+  if (!given) return Activation::none;
+  const std::string text = nb::cast<std::string>(nb::str(given));
+  if (text == "none") return Activation::none;
+  if (text == "relu") return Activation::relu;
+  if (text == "gelu") return Activation::gelu;
+  if (text == "gelu_tanh") return Activation::gelu_tanh;
+  refuse(operator_name, "activation is '" + text + "'; expected none, relu, gelu or gelu_tanh");
+}
+
+// Calls with the type of the output: `out`'s, else `dtype`'s, else T.
+template <class T, class Call>
+void with_output_type(const Outputs& outputs, const Call& call) {
+  if constexpr (std::is_same_v<T, bfloat16>) {
+    if (outputs.find("out")->type() == number_type<float>()) return call(float{});
+  }
+  call(T{});
+}
+
+template <class T>
+nb::object forward(nb::handle input_object, const Array& input, const PackedParameters<T>& packed, const Array& bias,
+                   Keywords& keywords) {
+  constexpr const char* kName = "linear_forward";
+  Outputs outputs(kName, input_object);
+  outputs.take(keywords, "out", nullptr);
+  NumberType type = number_type<T>();
+  if (const nb::handle dtype = keywords.take("dtype")) {
+    type = named_type(kName, "dtype", nb::cast<std::string>(nb::str(dtype)));
+    if (type != number_type<T>() && !(type == number_type<float>() && std::is_same_v<T, bfloat16>)) {
+      refuse(kName, "dtype is " + type_text(type) + "; expected " + type_text(number_type<T>()) + ", the input's" +
+                        (std::is_same_v<T, bfloat16> ? ", or float32" : ""));
+    }
+  }
+  const LinearOptions options{activation_of(kName, keywords)};
+  const int num_threads = keywords.take_int("num_threads", 0);
+  keywords.finish();
+  const auto x = input.view<const T, 2>(kName, "input");
+  const auto b = bias.view<const T, 1>(kName, "bias");
+  outputs.allocate("out", type, {x.shape[0], packed.num_outputs()});
+  with_output_type<T>(outputs, [&]<class Out>(Out) {
+    const auto out = outputs.view<Out, 2>("out");
+    run(products(x.shape[0], x.shape[1], packed.num_outputs()), num_threads,
+        [&](const Runtime& runtime) { linear_forward(x, packed, b, out, options, runtime); });
+  });
+  return outputs.hand_out("out");
+}
+
+nb::object linear_forward_of(nb::handle input_object, nb::handle parameters_object, nb::handle bias_object,
+                             nb::kwargs kwargs) {
+  constexpr const char* kName = "linear_forward";
+  const Array input(kName, "input", input_object);
+  Array bias;
+  if (!bias_object.is_none()) bias.borrow(kName, "bias", bias_object, Access::read);
+  Keywords keywords(kName, std::move(kwargs));
+  if (nb::isinstance<Packed>(parameters_object)) {
+    return std::visit([&](const auto& packed) { return forward(input_object, input, packed, bias, keywords); },
+                      nb::cast<const Packed&>(parameters_object));
+  }
+  const Array parameters(kName, "parameters", parameters_object);
+  return with_linear_type(kName, "input", input.type(), [&]<class T>(T) {
+    const auto w = parameters.view<const T, 2>(kName, "parameters");
+    input.expect_rank(kName, "input", 2);
+    PackedParameters<T> packed;
+    run(static_cast<double>(w.size()), 0, [&](const Runtime& runtime) { packed = PackedParameters<T>(w, runtime); });
+    return forward(input_object, input, packed, bias, keywords);
+  });
+}
+
+Packed packed_parameters_of(nb::handle parameters_object) {
+  constexpr const char* kName = "PackedParameters";
+  const Array parameters(kName, "parameters", parameters_object);
+  return with_linear_type(kName, "parameters", parameters.type(), [&]<class T>(T) {
+    const auto w = parameters.view<const T, 2>(kName, "parameters");
+    Packed packed;
+    run(static_cast<double>(w.size()), 0, [&](const Runtime& runtime) { packed = PackedParameters<T>(w, runtime); });
+    return packed;
+  });
+}
+
+nb::object linear_backward_of(nb::handle input_object, nb::handle parameters_object, nb::handle grad_output_object,
+                              nb::kwargs kwargs) {
+  constexpr const char* kName = "linear_backward";
+  const Array input(kName, "input", input_object);
+  const Array parameters(kName, "parameters", parameters_object);
+  const Array grad_output(kName, "grad_output", grad_output_object);
+  Keywords keywords(kName, std::move(kwargs));
+  return with_linear_type(kName, "grad_output", grad_output.type(), [&]<class T>(T) {
+    Outputs outputs(kName, grad_output_object);
+    for (const char* const name : {"grad_input", "grad_parameters", "grad_bias"}) outputs.take(keywords, name, nullptr);
+    const int num_threads = keywords.take_int("num_threads", 0);
+    keywords.finish();
+    const auto x = input.view<const T, 2>(kName, "input");
+    const auto w = parameters.view<const T, 2>(kName, "parameters");
+    const auto g = grad_output.view<const T, 2>(kName, "grad_output");
+    outputs.allocate("grad_input", number_type<T>(), {x.shape[0], x.shape[1]});
+    outputs.allocate("grad_parameters", number_type<T>(), {w.shape[0], w.shape[1]});
+    outputs.allocate("grad_bias", number_type<T>(), {g.shape[1]});
+    const LinearGradients<T> gradients{.grad_input = outputs.view<T, 2>("grad_input"),
+                                       .grad_parameters = outputs.view<T, 2>("grad_parameters"),
+                                       .grad_bias = outputs.view<T, 1>("grad_bias")};
+    run(2 * products(x.shape[0], w.shape[0], w.shape[1]), num_threads,
+        [&](const Runtime& runtime) { linear_backward<T>(x, w, g, gradients, runtime); });
+    return nb::object(outputs.hand_out_named());
+  });
+}
+
+}  // namespace
+
+void bind_linear(nb::module_& module) {
+  const auto extents = [](const Packed& self) {
+    return std::visit([](const auto& packed) { return nb::make_tuple(packed.num_inputs(), packed.num_outputs()); },
+                      self);
+  };
+  nb::class_<Packed>(module, "PackedParameters",
+                     "Parameters (I, O) of linear_forward in the order in which it reads them: a copy, for many calls.")
+      .def(
+          "__init__", [](Packed* self, nb::handle parameters) { new (self) Packed(packed_parameters_of(parameters)); },
+          nb::arg("parameters"), nb::sig("def __init__(self, parameters: object) -> None"))
+      .def_prop_ro("shape", extents, nb::sig("def shape(self) -> tuple[int, int]"), "(I, O)")
+      .def_prop_ro(
+          "num_bytes",
+          [](const Packed& self) { return std::visit([](const auto& packed) { return packed.num_bytes(); }, self); },
+          "Memory of the panels.");
+  module.def(
+      "linear_forward", &linear_forward_of, nb::arg("input"), nb::arg("parameters"), nb::arg("bias") = nb::none(),
+      nb::arg("kwargs"),
+      nb::sig("def linear_forward(input: object, parameters: PackedParameters | object, bias: object | None = None, *, "
+              "out: object | None = None, dtype: str | None = None, activation: str = 'none', num_threads: int = 0) -> "
+              "typing.Any"),
+      "activation(input · parameters + bias): input (R, I), parameters (I, O) or PackedParameters, bias (O), all of\n"
+      "float32, float64 or bfloat16; the output of bfloat16 may be float32 (dtype, out). activation is none, relu, "
+      "gelu\n"
+      "or gelu_tanh. A PyTorch nn.Linear stores (O, I): give weight.T.");
+  module.def(
+      "linear_backward", &linear_backward_of, nb::arg("input"), nb::arg("parameters"), nb::arg("grad_output"),
+      nb::arg("kwargs"),
+      nb::sig("def linear_backward(input: object, parameters: object, grad_output: object, *, "
+              "grad_input: object | None = None, grad_parameters: object | None = None, "
+              "grad_bias: object | None = None, num_threads: int = 0) -> dict[str, typing.Any]"),
+      "Gradients of input · parameters + bias, by name: grad_input (R, I), grad_parameters (I, O), grad_bias (O),\n"
+      "from grad_output (R, O), the loss's gradient before the activation. An array of that name is written to.");
+}
+
+}  // namespace regard::python
