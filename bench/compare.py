@@ -37,6 +37,8 @@ def environment(threads, isa):
     """What must be set before anybody is loaded: equal threads that sleep when they have nothing to do."""
     settings = {"OPENBLAS_NUM_THREADS": str(threads), "OMP_NUM_THREADS": str(threads), "MKL_NUM_THREADS": str(threads),
                 "OMP_WAIT_POLICY": "PASSIVE", "KMP_BLOCKTIME": "0",
+                # Pages of 4 KiB for the arrays, as for the memory that the yardstick reads and for our caches.
+                "NUMPY_MADVISE_HUGEPAGE": "0",
                 # 2**20 cycles: its threads stop spinning within the idle time, not 26 ms into somebody else's turn.
                 "OPENBLAS_THREAD_TIMEOUT": "20"}
     if isa:

@@ -27,7 +27,7 @@ MultiHeadAttention and GroupQueryAttention, each in the layout that it likes; gg
 NumPy, product, softmax, product.
 
 **Again, on your machine.** Keep it quiet, then `bench/bars`: it builds Regard into `build/bench`, makes an environment with the
-rivals (1.5 GB, once), measures for about six minutes, writes `bench/results/<processor>.json` and this page. `bench/bars --rows
+rivals (1.5 GB, once), measures for about ten minutes, writes `bench/results/<processor>.json` and this page. `bench/bars --rows
 decode,short` measures a part, `--quick` hardly measures at all, `--isa avx2` another instruction set.
 """
 

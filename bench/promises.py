@@ -142,6 +142,18 @@ def backward(bars):
              bars.case("backward", "S 8192").ratio("regard backward", "regard backward, 1 thread"))
 
 
+def training(bars):
+    """Against PyTorch over all shapes: the slowest of them, and their median."""
+    for dtype, forward, both in (("f32", 1.3, 1.2), ("bf16", 1.05, 3.0)):
+        cases = [Rounds(case) for case in bars.cases if case["row"] == "training" and case["case"].startswith(dtype)]
+        for name, suffix, limit in (("forward", "", forward), ("forward and backward", " both", both)):
+            ratios = [rounds.ratio("regard" + suffix, "torch" + suffix) for rounds in cases]
+            medians = [statistics.median(ratio) for ratio in ratios if ratio]
+            named = f"PyTorch, {dtype}, {name}, S 128 to 8192, D 64 and 128, full and causal"
+            bars.add(f"{named}: the slowest shape", 1.0, [min(medians)] if medians else [])
+            bars.add(f"{named}: the median shape", limit, [statistics.median(medians)] if medians else [])
+
+
 def shapes(bars, found):
     ratios = [shape["ratio"]["median"] for shape in found or []]
     bars.add("shapes.txt: the smallest median / product, softmax, product", 0.97, [min(ratios)] if ratios else [])
@@ -192,6 +204,7 @@ def all_bars(cases, found_shapes, threads):
     decode(bars)
     inspect(bars)
     backward(bars)
+    training(bars)
     shapes(bars, found_shapes)
     memory(bars, threads)
     against_rivals(bars)

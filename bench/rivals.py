@@ -89,15 +89,25 @@ class Torch:
 
         return call, lambda: last["context"].float().contiguous().numpy()
 
+    def _learning(self, problem, grad_context):
+        """The forward pass as a call, its inputs, and the gradient of its context."""
+        arrays = [self.torch.from_numpy(array) for array in (problem.query, problem.key, problem.value, grad_context)]
+        if problem.dtype == "bf16":
+            arrays = [array.view(self.torch.bfloat16) for array in arrays]
+        *inputs, grad = arrays
+        inputs = [tensor.requires_grad_() for tensor in inputs]
+        attention = self.torch.nn.functional.scaled_dot_product_attention
+        return lambda: attention(*inputs, is_causal=problem.causal), inputs, grad
 
     def backward(self, problem, grad_context):
         """The backward pass alone, of a forward pass that is kept."""
-        torch = self.torch
-        inputs = [torch.from_numpy(array).requires_grad_() for array in (problem.query, problem.key, problem.value)]
-        context = torch.nn.functional.scaled_dot_product_attention(*inputs, is_causal=problem.causal)
-        grad = torch.from_numpy(grad_context)
-        return lambda: torch.autograd.grad(context, inputs, grad, retain_graph=True)
+        forward, inputs, grad = self._learning(problem, grad_context)
+        context = forward()
+        return lambda: self.torch.autograd.grad(context, inputs, grad, retain_graph=True)
 
+    def training(self, problem, grad_context):
+        forward, inputs, grad = self._learning(problem, grad_context)
+        return lambda: self.torch.autograd.grad(forward(), inputs, grad)
 
 class OnnxRuntime:
     def __init__(self, threads):

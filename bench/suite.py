@@ -233,6 +233,39 @@ class Suite:
             call = self.rivals["torch"].backward(problem, grad)
             case.contenders["torch" + suffix] = timed(2.5 * problem.operations, call)
 
+    def training(self):
+        """Forward, and forward and backward together: 1 and 3.5 times the operations of the forward pass."""
+        for dtype in ("f32", "bf16"):
+            for length in (128, 512, 2048, 8192):
+                for depth in (64, 128):
+                    full = Problem(8 if length < 8192 else 2, length, length, depth, dtype=dtype)
+                    yield self._training(full, "")
+                    yield self._training(full.variant(causal=True), ", causal")
+
+    def _training(self, problem, suffix):
+        case = Case("training", f"{problem.dtype}, S {problem.queries}, D {problem.depth}, heads {problem.heads}{suffix}",
+                    weight=0.25)
+        case.against = {"torch": "regard", "torch both": "regard both"}
+        context = problem.new_context()
+        row_max, row_sum = (numpy.zeros((1, problem.heads, problem.queries), numpy.float32) for _ in range(2))
+        grad = numpy.random.default_rng(2).standard_normal(context.shape, dtype=numpy.float32)
+        if problem.dtype == "bf16":
+            grad = to_bf16(grad)
+        gradients = [numpy.zeros_like(array) for array in (problem.query, problem.key, problem.value)]
+        forward = self.regard.forward(problem, context, row_max, row_sum)
+        backward = self.regard.backward(problem, context, row_max, row_sum, grad, gradients)
+
+        def both():
+            forward()
+            backward()
+
+        self.add(case, "regard", problem)
+        case.contenders["regard both"] = timed(3.5 * problem.operations, both)
+        if "torch" in self.rivals:
+            self.add_rivals(case, problem, without=set(self.rivals) - {"torch"})
+            case.contenders["torch both"] = timed(3.5 * problem.operations, self.rivals["torch"].training(problem, grad))
+        return case
+
     def linear(self):
         for rows, inputs, outputs in ((SGEMM, SGEMM, SGEMM), (512, 768, 3072)):
             left, right = self.left[:rows, :inputs].copy(), numpy.resize(self.right, (inputs, outputs))
@@ -268,7 +301,8 @@ class Suite:
             yield case
 
 
-ROWS = ("peaks", "prefill", "long", "window", "short", "decode", "paged", "varlen", "inspect", "backward", "linear", "bf16")
+ROWS = ("peaks", "prefill", "long", "window", "short", "decode", "paged", "varlen", "inspect", "backward",
+        "training", "linear", "bf16")
 
 
 def level_bytes(level, otherwise):
