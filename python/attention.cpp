@@ -153,26 +153,20 @@ nb::object attention_with_statistics_of(nb::handle query_object, nb::handle key_
     forward.allocate(q.shape, k.shape[2], v.shape[3]);
     Outputs outputs(kName, query_object);
     AttentionStatistics<Compute> statistics;
-    const auto add = [&]<class U, int Rank>(const char* name, TensorView<U, Rank>& view,
-                                            const std::vector<Index>& shape) {
-      outputs.add(name);
-      outputs.allocate(name, number_type<U>(), shape);
-      view = outputs.view<U, Rank>(name);
-    };
-    add("entropy", statistics.entropy, row);
-    add("largest_weight", statistics.largest_weight, row);
-    add("mean_distance", statistics.mean_distance, row);
-    add("head_entropy", statistics.head_entropy, head);
-    add("head_largest_weight", statistics.head_largest_weight, head);
-    add("head_mean_distance", statistics.head_mean_distance, head);
+    outputs.add("entropy", statistics.entropy, row);
+    outputs.add("largest_weight", statistics.largest_weight, row);
+    outputs.add("mean_distance", statistics.mean_distance, row);
+    outputs.add("head_entropy", statistics.head_entropy, head);
+    outputs.add("head_largest_weight", statistics.head_largest_weight, head);
+    outputs.add("head_mean_distance", statistics.head_mean_distance, head);
     if (num_top > 0) {
-      add("top_keys", statistics.top_keys, top);
-      add("top_weights", statistics.top_weights, top);
+      outputs.add("top_keys", statistics.top_keys, top);
+      outputs.add("top_weights", statistics.top_weights, top);
     }
     if (!chosen.empty()) {
       statistics.chosen_keys = chosen;
-      add("chosen_weight", statistics.chosen_weight, row);
-      add("head_chosen_weight", statistics.head_chosen_weight, head);
+      outputs.add("chosen_weight", statistics.chosen_weight, row);
+      outputs.add("head_chosen_weight", statistics.head_chosen_weight, head);
     }
     const AttentionOutputs<T> views = forward.views<T>();
     run(operations_of(query, key, &value), num_threads, [&](const Runtime& runtime) {
@@ -213,14 +207,10 @@ nb::object attention_columns_of(nb::handle query_object, nb::handle key_object, 
     request.row_sum = row_sum.view<const T, 3>(kName, "row_sum");
     Outputs outputs(kName, query_object);
     AttentionColumns<T> columns;
-    outputs.add("column_mass");
-    outputs.allocate("column_mass", number_type<T>(), {q.shape[0], q.shape[1], k.shape[2]});
-    columns.column_mass = outputs.view<T, 3>("column_mass");
+    outputs.add("column_mass", columns.column_mass, {q.shape[0], q.shape[1], k.shape[2]});
     if (!map.empty()) {
       if (map[0] < 0 || map[1] < 0) refuse(kName, "coarse_map has a negative extent; expected at least 1");
-      outputs.add("coarse_map");
-      outputs.allocate("coarse_map", number_type<T>(), {q.shape[0], q.shape[1], map[0], map[1]});
-      columns.coarse_map = outputs.view<T, 4>("coarse_map");
+      outputs.add("coarse_map", columns.coarse_map, {q.shape[0], q.shape[1], map[0], map[1]});
     }
     run(operations_of(query, key, nullptr), num_threads,
         [&](const Runtime& runtime) { attention_columns<T>(q, k, request, columns, options.options, runtime); });
@@ -247,15 +237,10 @@ nb::object attention_partials_of(nb::handle query_object, nb::handle key_object,
     const std::vector<Index> context{chunks, q.shape[0], q.shape[1], q.shape[2], v.shape[3]};
     Outputs outputs(kName, query_object);
     AttentionPartials<T> partials;
-    const auto add = [&]<int Rank>(const char* name, TensorView<T, Rank>& view, const std::vector<Index>& shape) {
-      outputs.add(name);
-      outputs.allocate(name, number_type<T>(), shape);
-      view = outputs.view<T, Rank>(name);
-    };
-    add("accumulator", partials.accumulator, context);
-    add("row_max", partials.row_max, row);
-    add("row_sum", partials.row_sum, row);
-    add("scaled_accumulator", partials.scaled_accumulator, context);
+    outputs.add("accumulator", partials.accumulator, context);
+    outputs.add("row_max", partials.row_max, row);
+    outputs.add("row_sum", partials.row_sum, row);
+    outputs.add("scaled_accumulator", partials.scaled_accumulator, context);
     run(operations_of(query, key, &value), num_threads,
         [&](const Runtime& runtime) { attention_partials<T>(q, k, v, partials, options.options, runtime); });
     return nb::object(outputs.hand_out_named());

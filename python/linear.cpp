@@ -54,9 +54,10 @@ void with_output_type(const Outputs& outputs, const Call& call) {
   call(T{});
 }
 
-template <class T>
-nb::object forward(nb::handle input_object, const Array& input, const PackedParameters<T>& packed, const Array& bias,
-                   Keywords& keywords) {
+// call(x, bias, out, options, runtime) computes.
+template <class T, class Call>
+nb::object forward(nb::handle input_object, const Array& input, Index num_outputs, const Array& bias,
+                   Keywords& keywords, const Call& call) {
   constexpr const char* kName = "linear_forward";
   Outputs outputs(kName, input_object);
   outputs.take(keywords, "out", nullptr);
@@ -73,11 +74,11 @@ nb::object forward(nb::handle input_object, const Array& input, const PackedPara
   keywords.finish();
   const auto x = input.view<const T, 2>(kName, "input");
   const auto b = bias.view<const T, 1>(kName, "bias");
-  outputs.allocate("out", type, {x.shape[0], packed.num_outputs()});
+  outputs.allocate("out", type, {x.shape[0], num_outputs});
   with_output_type<T>(outputs, [&]<class Out>(Out) {
     const auto out = outputs.view<Out, 2>("out");
-    run(products(x.shape[0], x.shape[1], packed.num_outputs()), num_threads,
-        [&](const Runtime& runtime) { linear_forward(x, packed, b, out, options, runtime); });
+    run(products(x.shape[0], x.shape[1], num_outputs), num_threads,
+        [&](const Runtime& runtime) { call(x, b, out, options, runtime); });
   });
   return outputs.hand_out("out");
 }
@@ -90,16 +91,22 @@ nb::object linear_forward_of(nb::handle input_object, nb::handle parameters_obje
   if (!bias_object.is_none()) bias.borrow(kName, "bias", bias_object, Access::read);
   Keywords keywords(kName, std::move(kwargs));
   if (nb::isinstance<Packed>(parameters_object)) {
-    return std::visit([&](const auto& packed) { return forward(input_object, input, packed, bias, keywords); },
-                      nb::cast<const Packed&>(parameters_object));
+    const auto call = [&]<class T>(const PackedParameters<T>& packed) {
+      return forward<T>(input_object, input, packed.num_outputs(), bias, keywords,
+                        [&](const auto& x, const auto& b, const auto& out, const auto& options, const auto& runtime) {
+                          linear_forward(x, packed, b, out, options, runtime);
+                        });
+    };
+    return std::visit(call, nb::cast<const Packed&>(parameters_object));
   }
   const Array parameters(kName, "parameters", parameters_object);
   return with_linear_type(kName, "input", input.type(), [&]<class T>(T) {
     const auto w = parameters.view<const T, 2>(kName, "parameters");
-    input.expect_rank(kName, "input", 2);
-    PackedParameters<T> packed;
-    run(static_cast<double>(w.size()), 0, [&](const Runtime& runtime) { packed = PackedParameters<T>(w, runtime); });
-    return forward(input_object, input, packed, bias, keywords);
+    return forward<T>(input_object, input, w.shape[1], bias, keywords,
+                      [&](const auto& x, const auto& b, const auto& out, const auto& options, const auto& runtime) {
+                        if (options.activation == Activation::none) return linear_forward(x, w, b, out, runtime);
+                        linear_forward(x, PackedParameters<T>(w, runtime), b, out, options, runtime);
+                      });
   });
 }
 

@@ -21,6 +21,13 @@ class Outputs {
   Outputs(const char* operator_name, nb::handle like) : operator_name_(operator_name), like_(like) {}
 
   void add(const char* name);
+  // The same, allocated at once, and its view.
+  template <class T, int Rank>
+  void add(const char* name, TensorView<T, Rank>& view_of_it, const std::vector<Index>& shape) {
+    add(name);
+    allocate(name, number_type<T>(), shape);
+    view_of_it = view<T, Rank>(name);
+  }
   // Takes the array of that name; where there is none, it is to be allocated if `asked` is a keyword that is true, or
   // if asked is nullptr.
   void take(Keywords& keywords, const char* name, const char* asked);

@@ -284,6 +284,8 @@ def test_layers():
     packed = regard.PackedParameters(w)
     assert packed.shape == (16, 24) and packed.num_bytes == 16 * 32 * 8
     assert np.array_equal(regard.linear_forward(x, packed, b), regard.linear_forward(x, w, b))
+    planned, without = (regard.plan(regard.linear_forward, x, given)["workspace_bytes"] for given in (w, packed))
+    assert planned >= without + packed.num_bytes  # the panels of w: packed within the call, by its threads
     normed = (x - x.mean(1, keepdims=True)) / np.sqrt(x.var(1, keepdims=True) + 1e-5) * gain + gain
     np.testing.assert_allclose(regard.layer_norm_forward(x, gain, gain), normed, rtol=1e-12)
 
