@@ -1,19 +1,17 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Array and NewArray: see arrays.h.
+// Array: see arrays.h.
 //
 //     exporter with a buffer   Py_buffer, held until the call is over
+//     torch.Tensor             __dlpack_c_exchange_api__, a tenth of the time of what follows, and the same memory
 //     any other                __dlpack__(max_version=(1, 1), copy=False), else __dlpack__(); its deleter is called
 //                              when the call is over; a capsule that cannot be used stays as it was
 //
-// Read next: attention.cpp.
+// Read next: new_arrays.cpp.
 #include "arrays.h"
-
-#include <nanobind/ndarray.h>
 
 #include <bit>
 #include <cstring>
-#include <new>
 
 #include "dlpack.h"
 
@@ -59,7 +57,29 @@ NumberType type_of_format(const char* format, Py_ssize_t item_bytes) {
   }
 }
 
-// Whether a class of that name is among the bases: libraries are asked for nothing that they have not loaded already.
+// What a class itself offers, not its bases: a subclass may mean something else by its memory. The last class asked for
+// is kept.
+const dlpack::Exchange* exchange_of(PyTypeObject* type) {
+  static PyTypeObject* last = nullptr;
+  static const dlpack::Exchange* found = nullptr;
+  if (type == last) return found;
+  PyObject* const capsule =
+      type->tp_dict == nullptr ? nullptr : PyDict_GetItemString(type->tp_dict, "__dlpack_c_exchange_api__");
+  const auto* exchange =
+      capsule == nullptr || PyCapsule_IsValid(capsule, "dlpack_exchange_api") == 0
+          ? nullptr
+          : static_cast<const dlpack::Exchange*>(PyCapsule_GetPointer(capsule, "dlpack_exchange_api"));
+  while (exchange != nullptr && exchange->major != dlpack::kMajor) exchange = exchange->older;
+  Py_INCREF(type);
+  Py_XSETREF(last, type);
+  return found = exchange;
+}
+
+// Memory of an empty array may be nowhere; an absent view would be taken for an option that was not given.
+char nowhere[1];
+
+}  // namespace
+
 bool is_a(PyObject* object, const char* class_name) {
   PyObject* const bases = Py_TYPE(object)->tp_mro;
   for (Py_ssize_t i = 0; bases != nullptr && i < PyTuple_GET_SIZE(bases); ++i) {
@@ -76,23 +96,6 @@ bool is_of_module(PyObject* object, const char* module) {
   const std::size_t length = std::strlen(module);
   return text.compare(0, length, module) == 0 && (text.size() == length || text[length] == '.');
 }
-
-nb::object loaded_module(const char* name) {
-  PyObject* const module = PyImport_GetModule(nb::str(name).ptr());
-  if (module == nullptr) PyErr_Clear();
-  return nb::steal(module);
-}
-
-bool is_torch(PyObject* object) {
-  const nb::object torch = loaded_module("torch");
-  return torch.is_valid() && nb::hasattr(torch, "Tensor") &&
-         PyObject_IsInstance(object, torch.attr("Tensor").ptr()) == 1;
-}
-
-// Memory of an empty array may be nowhere; an absent view would be taken for an option that was not given.
-char nowhere[1];
-
-}  // namespace
 
 [[noreturn]] void refuse(const char* operator_name, const std::string& what) {
   throw std::invalid_argument(std::string(operator_name) + ": " + what);
@@ -158,11 +161,12 @@ ElementType Array::element_type(const char* operator_name, const char* name, boo
 }
 
 void Array::borrow(const char* operator_name, const char* name, nb::handle given, Access access) {
+  given_ = true;
+  if (borrow_exchange(operator_name, name, given.ptr())) return;
   if (!borrow_buffer(operator_name, name, given.ptr()) && !borrow_capsule(operator_name, name, given.ptr()) &&
       !borrow_extended(operator_name, name, given.ptr())) {
     borrow_dlpack(operator_name, name, given.ptr());
   }
-  given_ = true;
   if (access == Access::write && (read_only_ || is_of_module(given.ptr(), "jaxlib"))) {
     refuse(operator_name, std::string(name) + " is read-only; expected an array that can be written");
   }
@@ -256,6 +260,35 @@ bool Array::borrow_capsule(const char* operator_name, const char* name, PyObject
          "; expected dltensor or dltensor_versioned, which nobody has used yet");
   }
   void* const managed = PyCapsule_GetPointer(capsule, versioned ? "dltensor_versioned" : "dltensor");
+  read_managed(operator_name, name, managed, versioned);
+  if (PyCapsule_SetName(capsule, versioned ? "used_dltensor_versioned" : "used_dltensor") != 0)
+    throw nb::python_error();
+  managed_ = managed;
+  holder_ = versioned ? Holder::dlpack_versioned : Holder::dlpack;
+  return true;
+}
+
+// Tensors that __dlpack__ refuses are left to it, which says why.
+bool Array::borrow_exchange(const char* operator_name, const char* name, PyObject* given) {
+  const dlpack::Exchange* const exchange = exchange_of(Py_TYPE(given));
+  if (exchange == nullptr) return false;
+  static PyObject* const requires_grad = PyUnicode_InternFromString("requires_grad");
+  const nb::object learns = nb::steal(PyObject_GetAttr(given, requires_grad));
+  dlpack::ManagedVersioned* managed = nullptr;
+  if (learns.ptr() != Py_False || exchange->from_object(given, &managed) != 0) {
+    PyErr_Clear();
+    return false;
+  }
+  managed_ = managed;
+  holder_ = Holder::dlpack_versioned;
+  read_managed(operator_name, name, managed, true);
+  return true;
+}
+
+void Array::read_managed(const char* operator_name, const char* name, void* managed, bool versioned) {
+  const auto fail = [&](const std::string& what) {
+    raise(PyExc_BufferError, operator_name, std::string(name) + ": " + what);
+  };
   if (versioned) {
     const auto& head = *static_cast<const dlpack::ManagedVersioned*>(managed);
     if (head.major != dlpack::kMajor) {
@@ -288,11 +321,6 @@ bool Array::borrow_capsule(const char* operator_name, const char* name, PyObject
     strides_[i] = tensor.strides != nullptr ? tensor.strides[i] : step;
     step = static_cast<Index>(static_cast<std::uint64_t>(step) * static_cast<std::uint64_t>(shape_[i]));
   }
-  if (PyCapsule_SetName(capsule, versioned ? "used_dltensor_versioned" : "used_dltensor") != 0)
-    throw nb::python_error();
-  managed_ = managed;
-  holder_ = versioned ? Holder::dlpack_versioned : Holder::dlpack;
-  return true;
 }
 
 void Array::release() {
@@ -315,98 +343,5 @@ void Array::release() {
   }
   holder_ = Holder::nothing;
 }
-
-NewArray::NewArray(const char* operator_name, const char* name, nb::handle like, NumberType type,
-                   const std::vector<Index>& shape) {
-  const bool torch = is_torch(like.ptr());
-  const bool numpy = !torch && is_a(like.ptr(), "numpy.ndarray");
-  if (torch || numpy) {
-    nb::list extents;
-    for (const Index n : shape) extents.append(n);
-    const nb::object module = nb::module_::import_(torch ? "torch" : "numpy");
-    nb::object dtype;
-    if (torch) {
-      dtype = module.attr(type_text(type).c_str());
-    } else if (type == number_type<bfloat16>()) {
-      dtype = nb::module_::import_("ml_dtypes").attr("bfloat16");
-    } else {
-      dtype = nb::str(type_text(type).c_str());
-    }
-    nb::dict keywords;
-    keywords["dtype"] = dtype;
-    object_ = module.attr("empty")(nb::tuple(extents), **keywords);
-  } else {
-    // The alignment at which JAX takes memory without a copy.
-    constexpr std::align_val_t kAlignment{64};
-    std::size_t bytes = type.bits / 8;
-    std::vector<std::size_t> extents;
-    for (const Index n : shape) {
-      extents.push_back(static_cast<std::size_t>(n));
-      if (__builtin_mul_overflow(bytes, extents.back(), &bytes)) throw std::bad_alloc();
-    }
-    void* const memory = ::operator new(bytes, kAlignment);
-    const nb::capsule owner(memory, [](void* data) noexcept { ::operator delete(data, kAlignment); });
-    for_jax_ = is_of_module(like.ptr(), "jaxlib") || is_of_module(like.ptr(), "jax");
-    object_ = nb::cast(nb::ndarray<nb::array_api>(memory, extents.size(), extents.data(), owner, nullptr,
-                                                  nb::dlpack::dtype{type.code, type.bits, 1}));
-  }
-  array.borrow(operator_name, name, object_, Access::write);
-}
-
-nb::object NewArray::hand_out() {
-  if (for_jax_) return nb::module_::import_("jax.dlpack").attr("from_dlpack")(object_);
-  return object_;
-}
-
-std::vector<Index> index_list(const char* operator_name, const char* name, nb::handle given) {
-  std::vector<Index> numbers;
-  if (PySequence_Check(given.ptr()) && (PyList_Check(given.ptr()) || PyTuple_Check(given.ptr()))) {
-    for (const nb::handle item : nb::borrow<nb::sequence>(given)) {
-      const nb::object index = nb::steal(PyNumber_Index(item.ptr()));
-      const std::int64_t number = index.is_valid() ? PyLong_AsLongLong(index.ptr()) : -1;
-      if (PyErr_Occurred() != nullptr) throw nb::python_error();
-      numbers.push_back(number);
-    }
-    return numbers;
-  }
-  const Array array(operator_name, name, given);
-  const auto copy = [&]<class T>(T) {
-    const auto view = array.view<const T, 1>(operator_name, name);
-    for (Index i = 0; i < view.shape[0]; ++i) {
-      T number;
-      std::memcpy(&number, view.pointer(i), sizeof number);
-      numbers.push_back(number);
-    }
-  };
-  if (array.type() == number_type<std::int32_t>()) {
-    copy(std::int32_t{});
-  } else {
-    copy(std::int64_t{});
-  }
-  return numbers;
-}
-
-template <class T>
-std::vector<T> number_list(const char* operator_name, const char* name, nb::handle given) {
-  std::vector<T> numbers;
-  if (PyList_Check(given.ptr()) || PyTuple_Check(given.ptr())) {
-    for (const nb::handle item : nb::borrow<nb::sequence>(given)) {
-      const double number = PyFloat_AsDouble(item.ptr());
-      if (PyErr_Occurred() != nullptr) throw nb::python_error();
-      numbers.push_back(static_cast<T>(number));
-    }
-    return numbers;
-  }
-  const Array array(operator_name, name, given);
-  const auto view = array.view<const T, 1>(operator_name, name);
-  for (Index i = 0; i < view.shape[0]; ++i) {
-    T number;
-    std::memcpy(&number, view.pointer(i), sizeof number);
-    numbers.push_back(number);
-  }
-  return numbers;
-}
-template std::vector<float> number_list<float>(const char*, const char*, nb::handle);
-template std::vector<double> number_list<double>(const char*, const char*, nb::handle);
 
 }  // namespace regard::python

@@ -50,6 +50,11 @@ NumberType named_type(const char* operator_name, const char* name, const std::st
 [[noreturn]] void refuse(const char* operator_name, const std::string& what);
 std::string shape_text(const Index* shape, int rank);
 
+// Whether a class of that name is among the bases: libraries are asked for nothing that they have not loaded already.
+bool is_a(PyObject* object, const char* class_name);
+// Whether its class is of that module or one below it.
+bool is_of_module(PyObject* object, const char* module);
+
 enum class Access { read, write };
 
 class Array {
@@ -118,6 +123,8 @@ class Array {
   ElementType element_type(const char* operator_name, const char* name, bool computed_in_double) const;
   bool borrow_buffer(const char* operator_name, const char* name, PyObject* given);
   void borrow_dlpack(const char* operator_name, const char* name, PyObject* given);
+  bool borrow_exchange(const char* operator_name, const char* name, PyObject* given);
+  void read_managed(const char* operator_name, const char* name, void* managed, bool versioned);
   bool borrow_capsule(const char* operator_name, const char* name, PyObject* capsule);
   bool borrow_extended(const char* operator_name, const char* name, PyObject* given);
   void release();

@@ -4,6 +4,7 @@
 //
 //     capsule "dltensor"            ──▶ Managed            data, shape, strides; deleter
 //     capsule "dltensor_versioned"  ──▶ ManagedVersioned   likewise, with a version and flags before them
+//     capsule "dlpack_exchange_api" ──▶ Exchange           functions that export without a call of Python
 //
 // The layout is that of https://dmlc.github.io/dlpack/latest/c_api.html. Read next: arrays.cpp.
 #pragma once
@@ -43,6 +44,19 @@ struct ManagedVersioned {
   void (*deleter)(ManagedVersioned*);
   std::uint64_t flags;
   Tensor tensor;
+};
+
+// What a class of arrays offers as __dlpack_c_exchange_api__; it lives as long as the process.
+struct Exchange {
+  std::uint32_t major;
+  std::uint32_t minor;
+  const Exchange* older;
+  int (*allocate)(Tensor* like, ManagedVersioned** result, void* context,
+                  void (*fail)(void*, const char*, const char*));
+  int (*from_object)(void* object, ManagedVersioned** result);  // −1 with an exception set
+  int (*to_object)(ManagedVersioned* managed, void** result);
+  int (*view)(void* object, Tensor* result);
+  int (*stream)(std::int32_t device_type, std::int32_t device_id, void** result);
 };
 
 }  // namespace regard::python::dlpack

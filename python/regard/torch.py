@@ -6,6 +6,10 @@
         model(inputs)        # torch.nn.functional.scaled_dot_product_attention on the processor is Regard's
 
 Differentiable, and one opaque operator to torch.compile. What it cannot do, it refuses by name; it never falls back.
+
+    eager, nobody watching     _Eager, or without gradients the library itself: some microseconds
+    torch.compile, modes …     the operators regard::attention and regard::attention_backward: the same calls below
+
 Read next: python/attention.cpp, python/backward.cpp.
 """
 
@@ -13,25 +17,40 @@ import contextlib
 import threading
 
 import torch
+from torch.autograd import forward_ad
 
 from . import _regard
 
 _FLOATS = (torch.float32, torch.float64, torch.bfloat16, torch.float16)
+_TENSORS = (torch.Tensor, torch.nn.Parameter)
+_num_modes = torch._C._len_torch_dispatch_stack
+_transform = torch._C._functorch.peek_interpreter_stack
+_trace = torch._C._get_tracing_state
 
 
 def _refuse(what):
     raise ValueError(f"regard.torch.scaled_dot_product_attention: {what}")
 
 
+def _plain(tensor):
+    """What the library reads: the memory, without its history."""
+    return tensor.detach() if tensor is not None and tensor.requires_grad else tensor
+
+
 def _options(mask, bias, sinks, seed, dropout, causal, scale, soft_cap):
-    options = {"scale": scale, "soft_cap": soft_cap}
+    options = {"causal": "top_left"} if causal else {}
+    if scale is not None:
+        options["scale"] = scale
+    if soft_cap is not None:
+        options["soft_cap"] = soft_cap
     if dropout:
         options |= {"dropout": dropout, "dropout_seed": int(seed)}
-    if causal:
-        options["causal"] = "top_left"
-    for name, tensor in (("mask", mask), ("bias", bias), ("sinks", sinks)):
-        if tensor is not None:
-            options[name] = tensor.detach()
+    if mask is not None:
+        options["mask"] = mask
+    if bias is not None:
+        options["bias"] = _plain(bias)
+    if sinks is not None:
+        options["sinks"] = _plain(sinks)
     return options
 
 
@@ -39,8 +58,7 @@ def _computed_with(dtype):
     return torch.float64 if dtype == torch.float64 else torch.float32
 
 
-@torch.library.custom_op("regard::attention", mutates_args=(), device_types="cpu")
-def _attention(
+def _forward(
     query: torch.Tensor,
     key: torch.Tensor,
     value: torch.Tensor,
@@ -54,8 +72,11 @@ def _attention(
     soft_cap: float | None,
 ) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
     return _regard.attention_forward(
-        query.detach(), key.detach(), value.detach(), return_row_max=True, return_row_sum=True,
+        _plain(query), _plain(key), _plain(value), return_row_max=True, return_row_sum=True,
         **_options(mask, bias, sinks, seed, dropout, causal, scale, soft_cap))
+
+
+_attention = torch.library.custom_op("regard::attention", _forward, mutates_args=(), device_types="cpu")
 
 
 @_attention.register_fake
@@ -65,8 +86,7 @@ def _(query, key, value, mask, bias, sinks, seed, dropout, causal, scale, soft_c
             query.new_empty(row, dtype=computed))
 
 
-@torch.library.custom_op("regard::attention_backward", mutates_args=(), device_types="cpu")
-def _attention_backward(
+def _backward(
     grad_context: torch.Tensor,
     query: torch.Tensor,
     key: torch.Tensor,
@@ -88,11 +108,14 @@ def _attention_backward(
     gradients = ["grad_query", "grad_key", "grad_value"]
     gradients += ["grad_bias"] * of_bias + ["grad_sinks"] * of_sinks
     found = _regard.attention_backward(
-        query.detach(), key.detach(), value.detach(), context.detach(), row_max.detach(), row_sum.detach(),
-        grad_context.detach(), gradients=gradients, **_options(mask, bias, sinks, seed, dropout, causal, scale, soft_cap))
+        _plain(query), _plain(key), _plain(value), _plain(context), row_max, row_sum, _plain(grad_context),
+        gradients=gradients, **_options(mask, bias, sinks, seed, dropout, causal, scale, soft_cap))
     return (found["grad_query"], found["grad_key"], found["grad_value"],
             found["grad_bias"].to(bias.dtype) if of_bias else query.new_empty(0),
             found["grad_sinks"] if of_sinks else query.new_empty(0))
+
+
+_attention_backward = torch.library.custom_op("regard::attention_backward", _backward, mutates_args=(), device_types="cpu")
 
 
 @_attention_backward.register_fake
@@ -113,16 +136,56 @@ def _save(ctx, inputs, output):
 
 
 def _gradients(ctx, grad_context, grad_row_max, grad_row_sum):
-    of_bias, of_sinks = ctx.needs_input_grad[4:6]
-    query, key, value, mask, bias, sinks, seed, context, row_max, row_sum = ctx.saved_tensors
-    grad_query, grad_key, grad_value, grad_bias, grad_sinks = _attention_backward(
-        grad_context, query, key, value, mask, bias, sinks, seed, context, row_max, row_sum, *ctx.options, of_bias,
-        of_sinks)
+    return _gradients_by(_attention_backward, grad_context, ctx.saved_tensors, ctx.options, ctx.needs_input_grad[4:6])
+
+
+def _gradients_by(call, grad_context, saved, options, needed):
+    of_bias, of_sinks = needed
+    grad_query, grad_key, grad_value, grad_bias, grad_sinks = call(grad_context, *saved, *options, of_bias, of_sinks)
     return (grad_query, grad_key, grad_value, None, grad_bias if of_bias else None, grad_sinks if of_sinks else None,
             None, None, None, None, None)
 
 
 _attention.register_autograd(_gradients, setup_context=_save)
+
+
+class _Eager(torch.autograd.Function):
+    """The operator regard::attention without what PyTorch does about operators that many may watch: the context alone.
+
+    rows is a list that takes row_max and row_sum.
+    """
+
+    @staticmethod
+    def forward(ctx, rows, *inputs):
+        context, row_max, row_sum = _forward(*inputs)
+        rows += row_max, row_sum
+        ctx.options = inputs[7:]
+        ctx.save_for_backward(*inputs[:7], context, row_max, row_sum)
+        return context
+
+    @staticmethod
+    def backward(ctx, grad_context):
+        saved = ctx.saved_tensors
+        # Gradients of gradients are asked for: the operator refuses them.
+        watched = torch.is_grad_enabled() or _watched(grad_context, *saved[:3])
+        call = _attention_backward if watched else _backward
+        return None, *_gradients_by(call, grad_context, saved, ctx.options, ctx.needs_input_grad[5:7])
+
+
+# Function.apply looks at every input for what a transform may have left there; nobody transforms where this is called.
+_apply = super(torch.autograd.Function, _Eager).apply
+
+
+def _watched(*tensors):
+    """Whether anybody but eager mode sees operators now (compilers, modes, transforms), or a tensor is not just memory."""
+    if torch.compiler.is_compiling():
+        return True
+    if _num_modes() or _transform() is not None or _trace() is not None or forward_ad._current_level >= 0:
+        return True
+    for tensor in tensors:
+        if tensor is not None and (type(tensor) not in _TENSORS or tensor.is_neg()):
+            return True
+    return False
 
 
 def attention(query, key, value, mask=None, bias=None, sinks=None, dropout=0.0, causal=False, scale=None, soft_cap=None):
@@ -133,12 +196,24 @@ def attention(query, key, value, mask=None, bias=None, sinks=None, dropout=0.0, 
     differentiable, row_max and row_sum are not.
     """
     seed = torch.randint(1 << 62, ()) if dropout else None
-    return _attention(query, key, value, mask, bias, sinks, seed, float(dropout), causal, scale, soft_cap)
+    inputs = query, key, value, mask, bias, sinks, seed, float(dropout), causal, scale, soft_cap
+    if _watched(query, key, value, mask, bias, sinks):
+        return _attention(*inputs)
+    if not _learns(query, key, value, bias, sinks):
+        return _forward(*inputs)
+    rows = []
+    return _apply(rows, *inputs), *rows
+
+
+def _learns(*tensors):
+    if torch.is_grad_enabled():
+        for tensor in tensors:
+            if tensor is not None and tensor.requires_grad:
+                return True
+    return False
 
 
 def _cast_as_autocast_does(tensors):
-    if not torch.is_autocast_enabled("cpu"):
-        return tensors
     dtype = torch.get_autocast_dtype("cpu")
     lower = (torch.float32, torch.bfloat16, torch.float16)
     return [tensor.to(dtype) if tensor is not None and tensor.dtype in lower else tensor for tensor in tensors]
@@ -148,7 +223,7 @@ def _check(query, key, value, attn_mask, dropout_p, is_causal):
     for name, tensor in (("query", query), ("key", key), ("value", value), ("attn_mask", attn_mask)):
         if tensor is None:
             continue
-        if tensor.device.type != "cpu":
+        if not tensor.is_cpu:
             _refuse(f"{name} lies on {tensor.device}; expected the processor (cpu)")
         if tensor.layout != torch.strided or tensor.is_nested:
             _refuse(f"{name} is {'nested' if tensor.is_nested else tensor.layout}; expected a dense tensor")
@@ -178,7 +253,8 @@ def scaled_dot_product_attention(
     drops depends on PyTorch's generator, and is not what PyTorch would drop. More than four axes are copied where their
     strides do not allow one view. ValueError for anything else; nothing falls back to PyTorch.
     """
-    query, key, value, attn_mask = _cast_as_autocast_does([query, key, value, attn_mask])
+    if torch.is_autocast_enabled("cpu"):
+        query, key, value, attn_mask = _cast_as_autocast_does([query, key, value, attn_mask])
     _check(query, key, value, attn_mask, dropout_p, is_causal)
     fitting = query.dim() == key.dim() == value.dim() == 4 and query.shape[0] == key.shape[0] == value.shape[0]
     if not fitting or key.shape[1] != value.shape[1] or not enable_gqa and key.shape[1] != query.shape[1]:
@@ -189,7 +265,11 @@ def scaled_dot_product_attention(
     if attn_mask is not None:
         attn_mask = attn_mask[(None,) * (4 - attn_mask.dim())]
         mask, bias = (attn_mask, None) if attn_mask.dtype == torch.bool else (None, attn_mask)
-    context, _, _ = attention(query, key, value, mask, bias, None, dropout_p, bool(is_causal), scale)
+    if dropout_p or _learns(query, key, value, bias) or _watched(query, key, value, attn_mask):
+        context, _, _ = attention(query, key, value, mask, bias, None, dropout_p, bool(is_causal), scale)
+    else:
+        context = _regard.attention_forward(_plain(query), _plain(key), _plain(value),
+                                            **_options(mask, bias, None, None, 0.0, is_causal, scale, None))
     return context if restored is None else context.reshape(restored + context.shape[-2:])
 
 

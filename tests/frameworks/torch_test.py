@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """regard.torch.scaled_dot_product_attention against PyTorch's own, in double, forward and backward."""
 
+import contextlib
 import random
 import threading
 
@@ -200,6 +201,75 @@ def test_dropped_weights_have_no_gradient():
     tensors = [normal(1, 2, 5, 4, dtype=torch.float64, seed=number).requires_grad_() for number in range(3)]
     assert torch.autograd.gradcheck(
         lambda *given: torch.ops.regard.attention(*given, None, None, None, seed, 0.4, False, None, None)[0], tensors)
+
+
+class Watch(torch.utils._python_dispatch.TorchDispatchMode):
+    """Names of the operators of Regard that PyTorch dispatches meanwhile."""
+
+    def __init__(self):
+        super().__init__()
+        self.seen = []
+
+    def __torch_dispatch__(self, operator, types, args=(), kwargs=None):
+        if operator.namespace == "regard":
+            self.seen.append(operator.__name__)
+        return operator(*args, **(kwargs or {}))
+
+
+@pytest.mark.parametrize("options", [
+    {}, {"is_causal": True, "scale": 0.3}, {"attn_mask": normal(33, 33, seed=5) > 0}, {"attn_mask": normal(33, 33, seed=6)},
+    {"dropout_p": 0.4},
+], ids=lambda options: "-".join(options) or "plain")
+def test_eager_calls_and_operators_give_the_same_bits(options):
+    tensors = [normal(2, 3, 33, 16, seed=seed).requires_grad_() for seed in range(3)]
+    if options.get("attn_mask") is not None and options["attn_mask"].dtype == torch.float32:
+        tensors.append(options["attn_mask"].clone().requires_grad_())
+        options = options | {"attn_mask": tensors[3]}
+    found, watch = [], Watch()
+    for mode in (contextlib.nullcontext(), watch):
+        torch.manual_seed(0)
+        with mode:
+            context = ours(*tensors[:3], **options)
+            found.append((context, *torch.autograd.grad(context.square().sum(), tensors)))
+            with torch.no_grad():
+                torch.manual_seed(0)
+                found[-1] += (ours(*tensors[:3], **options),)
+    assert watch.seen == ["attention.default", "attention_backward.default", "attention.default"]
+    assert all(torch.equal(one, other) for one, other in zip(*found, strict=True))
+    assert found[0][0].requires_grad and not found[0][-1].requires_grad
+
+
+def test_tensors_that_are_not_just_memory_mean_what_they_say():
+    # Its memory holds the opposite numbers.
+    negative = torch.view_as_complex(normal(1, 2, 5, 4, 2)).conj().imag
+    assert negative.is_neg()
+    assert torch.equal(ours(negative, negative, negative), ours(*[negative.resolve_neg()] * 3))
+    parameter = torch.nn.Parameter(normal(1, 2, 5, 4))
+    assert torch.equal(ours(parameter, parameter, parameter), ours(*[parameter.detach()] * 3))
+    with torch.inference_mode():
+        kept = normal(1, 2, 5, 4)
+        assert torch.equal(ours(kept, kept, kept), ours(*[parameter.detach()] * 3))
+
+
+def test_vmap_calls_it_one_by_one_and_tangents_are_refused():
+    query = normal(3, 1, 2, 5, 4)
+    assert torch.equal(torch.vmap(lambda one: ours(one, one, one))(query), torch.stack([ours(x, x, x) for x in query]))
+    with torch.autograd.forward_ad.dual_level(), pytest.raises(RuntimeError, match="forward"):
+        dual = torch.autograd.forward_ad.make_dual(query[0].requires_grad_(), query[0])
+        ours(dual, dual, dual)
+
+
+def test_saved_tensors_are_packed_and_changed_ones_refused():
+    query = normal(1, 2, 5, 4).requires_grad_()
+    packed = []
+    with torch.autograd.graph.saved_tensors_hooks(lambda tensor: packed.append(tensor) or tensor, lambda tensor: tensor):
+        ours(query, query, query).sum().backward()
+    assert len(packed) == 6 and query.grad.shape == query.shape
+    doubled = query * 2
+    context = ours(doubled, doubled, doubled)
+    doubled.mul_(2)
+    with pytest.raises(RuntimeError, match="modified by an inplace operation"):
+        context.sum().backward()
 
 
 def test_it_compiles_as_one_operator():

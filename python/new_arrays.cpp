@@ -1,0 +1,150 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// NewArray, and numbers that options list: see arrays.h.
+//
+//     like a tensor of PyTorch    torch.empty
+//     like an array of NumPy      numpy.empty
+//     like anything else          memory of our own, exported by DLPack; to JAX it is handed as an array of its own
+//
+// Read next: outputs.cpp.
+#include <nanobind/ndarray.h>
+
+#include <algorithm>
+#include <cstring>
+#include <new>
+
+#include "arrays.h"
+
+namespace regard::python {
+namespace {
+
+nb::object loaded_module(const char* name) {
+  PyObject* const module = PyImport_GetModule(nb::str(name).ptr());
+  if (module == nullptr) PyErr_Clear();
+  return nb::steal(module);
+}
+
+bool is_torch(PyObject* object) {
+  const nb::object torch = loaded_module("torch");
+  return torch.is_valid() && nb::hasattr(torch, "Tensor") &&
+         PyObject_IsInstance(object, torch.attr("Tensor").ptr()) == 1;
+}
+
+nb::object extents_of(const std::vector<Index>& shape) {
+  nb::object extents = nb::steal(PyTuple_New(static_cast<Py_ssize_t>(shape.size())));
+  for (std::size_t i = 0; i < shape.size(); ++i) {
+    PyTuple_SET_ITEM(extents.ptr(), static_cast<Py_ssize_t>(i), PyLong_FromLongLong(shape[i]));
+  }
+  return extents;
+}
+
+// torch.empty(shape, dtype=type). What it takes is looked up once: three of these are in the call of a short problem.
+nb::object empty_tensor(NumberType type, const std::vector<Index>& shape) {
+  struct Known {
+    NumberType type;
+    PyObject* dtype;
+  };
+  static const nb::object* const empty = new nb::object(loaded_module("torch").attr("empty"));
+  static const nb::object* const names = new nb::object(nb::make_tuple("dtype"));
+  static auto* const known = new std::vector<Known>;
+  auto found = std::find_if(known->begin(), known->end(), [&](const Known& one) { return one.type == type; });
+  if (found == known->end()) {
+    nb::object dtype = loaded_module("torch").attr(type_text(type).c_str());
+    found = known->insert(found, {type, dtype.release().ptr()});
+  }
+  const nb::object extents = extents_of(shape);
+  PyObject* const arguments[] = {extents.ptr(), found->dtype};
+  nb::object tensor = nb::steal(PyObject_Vectorcall(empty->ptr(), arguments, 1, names->ptr()));
+  if (!tensor.is_valid()) throw nb::python_error();
+  return tensor;
+}
+
+nb::object empty_array(NumberType type, const std::vector<Index>& shape) {
+  const nb::object dtype = type == number_type<bfloat16>() ? nb::module_::import_("ml_dtypes").attr("bfloat16")
+                                                           : nb::object(nb::str(type_text(type).c_str()));
+  return loaded_module("numpy").attr("empty")(extents_of(shape), nb::arg("dtype") = dtype);
+}
+
+}  // namespace
+
+NewArray::NewArray(const char* operator_name, const char* name, nb::handle like, NumberType type,
+                   const std::vector<Index>& shape) {
+  if (is_torch(like.ptr())) {
+    object_ = empty_tensor(type, shape);
+  } else if (is_a(like.ptr(), "numpy.ndarray")) {
+    object_ = empty_array(type, shape);
+  } else {
+    // The alignment at which JAX takes memory without a copy.
+    constexpr std::align_val_t kAlignment{64};
+    std::size_t bytes = type.bits / 8;
+    std::vector<std::size_t> extents;
+    for (const Index n : shape) {
+      extents.push_back(static_cast<std::size_t>(n));
+      if (__builtin_mul_overflow(bytes, extents.back(), &bytes)) throw std::bad_alloc();
+    }
+    void* const memory = ::operator new(bytes, kAlignment);
+    const nb::capsule owner(memory, [](void* data) noexcept { ::operator delete(data, kAlignment); });
+    for_jax_ = is_of_module(like.ptr(), "jaxlib") || is_of_module(like.ptr(), "jax");
+    object_ = nb::cast(nb::ndarray<nb::array_api>(memory, extents.size(), extents.data(), owner, nullptr,
+                                                  nb::dlpack::dtype{type.code, type.bits, 1}));
+  }
+  array.borrow(operator_name, name, object_, Access::write);
+}
+
+nb::object NewArray::hand_out() {
+  if (for_jax_) return nb::module_::import_("jax.dlpack").attr("from_dlpack")(object_);
+  return object_;
+}
+
+std::vector<Index> index_list(const char* operator_name, const char* name, nb::handle given) {
+  std::vector<Index> numbers;
+  if (PySequence_Check(given.ptr()) && (PyList_Check(given.ptr()) || PyTuple_Check(given.ptr()))) {
+    for (const nb::handle item : nb::borrow<nb::sequence>(given)) {
+      const nb::object index = nb::steal(PyNumber_Index(item.ptr()));
+      const std::int64_t number = index.is_valid() ? PyLong_AsLongLong(index.ptr()) : -1;
+      if (PyErr_Occurred() != nullptr) throw nb::python_error();
+      numbers.push_back(number);
+    }
+    return numbers;
+  }
+  const Array array(operator_name, name, given);
+  const auto copy = [&]<class T>(T) {
+    const auto view = array.view<const T, 1>(operator_name, name);
+    for (Index i = 0; i < view.shape[0]; ++i) {
+      T number;
+      std::memcpy(&number, view.pointer(i), sizeof number);
+      numbers.push_back(number);
+    }
+  };
+  if (array.type() == number_type<std::int32_t>()) {
+    copy(std::int32_t{});
+  } else {
+    copy(std::int64_t{});
+  }
+  return numbers;
+}
+
+template <class T>
+std::vector<T> number_list(const char* operator_name, const char* name, nb::handle given) {
+  std::vector<T> numbers;
+  if (PyList_Check(given.ptr()) || PyTuple_Check(given.ptr())) {
+    for (const nb::handle item : nb::borrow<nb::sequence>(given)) {
+      const double number = PyFloat_AsDouble(item.ptr());
+      if (PyErr_Occurred() != nullptr) throw nb::python_error();
+      numbers.push_back(static_cast<T>(number));
+    }
+    return numbers;
+  }
+  const Array array(operator_name, name, given);
+  const auto view = array.view<const T, 1>(operator_name, name);
+  for (Index i = 0; i < view.shape[0]; ++i) {
+    T number;
+    std::memcpy(&number, view.pointer(i), sizeof number);
+    numbers.push_back(number);
+  }
+  return numbers;
+}
+template std::vector<float> number_list<float>(const char*, const char*, nb::handle);
+template std::vector<double> number_list<double>(const char*, const char*, nb::handle);
+
+}  // namespace regard::python
