@@ -17,11 +17,13 @@ using kernels::kPanel;
 using kernels::kRows;
 
 template <class T>
-Index backward_block_keys(const ResolvedAttention<T>& r) {
+Index backward_block_keys(const BackwardCall<T>& call) {
   // Packed keys and values and the sums of their gradients stay in a second-level cache beside a task's rows.
   constexpr Index kBytes = Index{384} << 10;
   constexpr Index kMostKeys = 256;
-  const Index bytes = (3 * r.depth + 2 * r.columns) * static_cast<Index>(sizeof(T));
+  const Index depth = call.r.depth, columns = call.r.columns;
+  const Index packed = 2 * call.words(depth) + call.words(columns);
+  const Index bytes = (packed + depth + columns) * static_cast<Index>(sizeof(T));
   return std::clamp(kBytes / bytes / kBlockKeys * kBlockKeys, kBlockKeys, kMostKeys);
 }
 
@@ -45,12 +47,12 @@ Index BackwardTiles<T>::place(std::byte* memory, Index max_keys) {
     used += (count * static_cast<Index>(sizeof(E)) + 63) / 64 * 64;
   };
   take(key_panels_, max_keys * r.depth_words());
-  take(key_rows_, max_keys * call_.padded_depth());
-  take(value_panels_, max_keys * r.columns);
+  take(key_rows_, call_.words(max_keys) * call_.padded_depth());
+  take(value_panels_, max_keys * call_.words(r.columns));
   take(keys_finite_, max_keys / kPanel);
-  take(query_rows_, kBlockPanels * kPanel * call_.padded_depth());
-  take(grad_context_, kRows * r.columns);
-  take(grad_context_rows_, kBlockPanels * kPanel * call_.padded_columns());
+  take(query_rows_, call_.words(kBlockPanels * kPanel) * call_.padded_depth());
+  take(grad_context_, kRows * call_.words(r.columns));
+  take(grad_context_rows_, call_.words(kBlockPanels * kPanel) * call_.padded_columns());
   take(delta_, kRows);
   take(grad_scores_, kRows * kBlockKeys);
   take(capped_, r.soft_cap != 0 ? kRows * kBlockKeys : 0);
@@ -68,10 +70,10 @@ void BackwardTiles<T>::take_keys(Index sequence, Index key_head, Index first_key
   const Index at = s.first_key + first_key;
   with_rows(r.key, r.key_pairs, s.batch, key_head, at,
             [&](const auto& kernel, const auto& rows) { kernel.pack_keys(rows, num_keys, r.depth, key_panels_); });
-  with_rows(r.key, false, s.batch, key_head, at, [&](const auto& kernel, const auto& rows) {
+  with_rows(r.key, call_.pairs(), s.batch, key_head, at, [&](const auto& kernel, const auto& rows) {
     kernel.pack_values(rows, num_keys, r.depth, key_rows_, keys_finite_);
   });
-  with_rows(r.value, false, s.batch, key_head, at,
+  with_rows(r.value, call_.pairs(), s.batch, key_head, at,
             [&](const auto& kernel, const auto& rows) { kernel.pack_keys(rows, num_keys, r.columns, value_panels_); });
 }
 
@@ -93,10 +95,10 @@ void BackwardTiles<T>::take_rows(Index head, Index first_row, Index num_rows) {
   std::copy_n(call_.delta + call_.row(s.batch, head, row), num_rows, delta_);
   std::uint8_t finite[2 * kBlockPanels];
   std::fill_n(finite, 2 * kBlockPanels, std::uint8_t{1});
-  with_rows(r.query, false, s.batch, head, row, [&](const auto& kernel, const auto& rows) {
+  with_rows(r.query, call_.pairs(), s.batch, head, row, [&](const auto& kernel, const auto& rows) {
     kernel.pack_values(rows, num_rows, r.depth, query_rows_, finite);
   });
-  with_rows(call_.saved.grad_context, false, s.batch, head, row, [&](const auto& kernel, const auto& rows) {
+  with_rows(call_.saved.grad_context, call_.pairs(), s.batch, head, row, [&](const auto& kernel, const auto& rows) {
     kernel.pack_query(rows, num_rows, r.columns, grad_context_);
     kernel.pack_values(rows, num_rows, r.columns, grad_context_rows_, finite + kBlockPanels);
   });
@@ -145,14 +147,33 @@ bool BackwardTiles<T>::take_block(Index key) {
     const Index panel = key / kPanel + i;
     const bool there = panel < unit_.num_panels;
     block_.value_panels[i] = there ? value_panel(unit_, panel, nullptr) : nullptr;
-    block_.key_rows[i] = there ? key_rows_ + (panel - first_panel_) * kPanel * call_.padded_depth() : nullptr;
+    block_.key_rows[i] =
+        there ? key_rows_ + (panel - first_panel_) * call_.words(kPanel) * call_.padded_depth() : nullptr;
     block_.finite = block_.finite && (!there || finite(unit_, panel));
   }
   return true;
 }
 
-template Index backward_block_keys(const ResolvedAttention<float>&);
-template Index backward_block_keys(const ResolvedAttention<double>&);
+template <class T>
+void BackwardTiles<T>::run_grad_scores_block() const {
+  const kernels::KernelTable& table = kernels::active();
+  if constexpr (std::same_as<T, float>) {
+    if (call_.pairs()) return table.pairs.grad_scores_block(block_);
+  }
+  table.template of<T>().grad_scores_block(block_);
+}
+
+template <class T>
+void BackwardTiles<T>::run_backward_block() const {
+  const kernels::KernelTable& table = kernels::active();
+  if constexpr (std::same_as<T, float>) {
+    if (call_.pairs()) return table.pairs.backward_block(block_);
+  }
+  table.template of<T>().backward_block(block_);
+}
+
+template Index backward_block_keys(const BackwardCall<float>&);
+template Index backward_block_keys(const BackwardCall<double>&);
 template class BackwardTiles<float>;
 template class BackwardTiles<double>;
 

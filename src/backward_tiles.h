@@ -26,6 +26,10 @@ struct BackwardCall {
   const T* delta;  // (B, H, L), dense
   const Runtime& runtime;
 
+  // Whether all five products are of pairs of bf16 numbers (kernels::PairKernels), not of T.
+  bool pairs() const { return r.key_pairs && r.value_pairs && saved.grad_context.type == ElementType::bfloat16; }
+  Index per_word() const { return pairs() ? 2 : 1; }
+  Index words(Index numbers) const { return (numbers + per_word() - 1) / per_word(); }
   Index padded_depth() const { return (r.depth + kernels::kPanel - 1) / kernels::kPanel * kernels::kPanel; }
   Index padded_columns() const { return (r.columns + kernels::kPanel - 1) / kernels::kPanel * kernels::kPanel; }
   Index row(Index b, Index h, Index i) const { return (b * r.num_heads + h) * r.num_queries + i; }
@@ -33,7 +37,7 @@ struct BackwardCall {
 
 // Keys that a worker holds at a time; a function of the head sizes and the type alone, because it orders sums.
 template <class T>
-Index backward_block_keys(const ResolvedAttention<T>& r);
+Index backward_block_keys(const BackwardCall<T>& call);
 
 template <class T>
 class BackwardTiles final : public KeyPanels<T> {
@@ -50,13 +54,16 @@ class BackwardTiles final : public KeyPanels<T> {
   // The block of keys from `key` on, which are among those taken. False where no row sees any of them.
   bool take_block(Index key);
   kernels::BackwardBlock<T>& block() { return block_; }
+  // The kernels of the same names on block(), by the call's pairs().
+  void run_grad_scores_block() const;
+  void run_backward_block() const;
   const Unit& unit() const { return unit_; }
 
   const T* key_panel(const Unit&, Index panel, T*) const override {
     return key_panels_ + (panel - first_panel_) * call_.r.depth_words() * kernels::kPanel;
   }
   const T* value_panel(const Unit&, Index panel, T*) const override {
-    return value_panels_ + (panel - first_panel_) * call_.r.columns * kernels::kPanel;
+    return value_panels_ + (panel - first_panel_) * call_.words(call_.r.columns) * kernels::kPanel;
   }
   bool finite(const Unit&, Index panel) const override { return keys_finite_[panel - first_panel_] != 0; }
 
@@ -67,8 +74,8 @@ class BackwardTiles final : public KeyPanels<T> {
   BackwardCall<T> call_;
   RowScratchLayout<T> layout_;
   RowScratch<T> scratch_{};
-  // Of the keys: [panels] of …
-  T* key_panels_;    // [D][32], or pairs
+  // Of numbers, or of pairs that take the place of a number (kernels/table.h). Of the keys: [panels] of …
+  T* key_panels_;    // [D][32]
   T* key_rows_;      // [⌈D/32⌉][32][32]
   T* value_panels_;  // [Dv][32]
   std::uint8_t* keys_finite_;

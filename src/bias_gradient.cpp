@@ -126,7 +126,7 @@ class BiasGradient {
     // The scores themselves, not what they are made from.
     block.scale = 1;
     block.capped = nullptr;
-    kernels::active().template of<T>().grad_scores_block(block);
+    tiles.run_grad_scores_block();
     for (Index i = 0; i < block.num_rows; ++i) {
       double* to = sums + (summed(2) ? 0 : i * kBlockKeys);
       const T* from = block.grad_scores + i * kBlockKeys;

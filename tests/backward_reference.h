@@ -19,9 +19,11 @@ struct Gradient {
   std::vector<Wide<T>> value;  // row-major
   std::vector<Wide<T>> size;   // the same sum of magnitudes
   std::vector<Wide<T>> error;  // what it may be wrong by
+  Wide<T> smallest = 0;        // what every product may lose
 
-  void assign(Index count) {
+  void assign(Index count, Wide<T> lost = Attention<T>::kSmallest) {
     for (auto* numbers : {&value, &size, &error}) numbers->assign(static_cast<std::size_t>(count), 0);
+    smallest = lost;
   }
   // relative: what the addend may be wrong by, as a share of its magnitude; of_a_weight: what it is a weight times, or
   // what stands beside a product of one, which may each be wrong by the smallest number
@@ -29,7 +31,7 @@ struct Gradient {
     const auto n = static_cast<std::size_t>(at);
     value[n] += x;
     size[n] += magnitude;
-    error[n] += magnitude * relative + (16 + std::abs(magnitude) + 2 * of_a_weight) * Attention<T>::kSmallest;
+    error[n] += magnitude * relative + (16 + std::abs(magnitude) + 2 * of_a_weight) * smallest;
   }
 };
 
@@ -38,7 +40,8 @@ struct AttentionBackward {
   Gradient<T> query, key, value, bias, sinks;
 };
 
-// bias_shape: extents of (B, H, L, S) or 1.
+// bias_shape: extents of (B, H, L, S) or 1. Where weights are rounded to bf16 (forward.weight_rounding), the gradients
+// of scores are rounded likewise, and delta is made from a context that is as far off as the forward pass may be.
 template <class T>
 AttentionBackward<T> attention_backward(const AttentionCase<T>& call, const Attention<T>& forward,
                                         const Array<T, 4>& grad_context, const Array<T, 3>& grad_lse,
@@ -49,11 +52,11 @@ AttentionBackward<T> attention_backward(const AttentionCase<T>& call, const Atte
   const auto [D, Dv] = std::array{forward.D, forward.Dv};
   const Index Hkv = call.Hkv();
   AttentionBackward<T> result;
-  result.query.assign(B * H * L * D);
-  result.key.assign(B * Hkv * S * D);
-  result.value.assign(B * Hkv * S * Dv);
-  result.bias.assign(bias_shape[0] * bias_shape[1] * bias_shape[2] * bias_shape[3]);
-  result.sinks.assign(H);
+  result.query.assign(B * H * L * D, forward.smallest);
+  result.key.assign(B * Hkv * S * D, forward.smallest);
+  result.value.assign(B * Hkv * S * Dv, forward.smallest);
+  result.bias.assign(bias_shape[0] * bias_shape[1] * bias_shape[2] * bias_shape[3], forward.smallest);
+  result.sinks.assign(H, forward.smallest);
   const W scale = call.options.scale ? static_cast<W>(*call.options.scale) : 1 / std::sqrt(static_cast<W>(D));
   for (const Span& span : spans(B, L, S, call.options)) {
     const Index b = span.batch;
@@ -62,6 +65,8 @@ AttentionBackward<T> attention_backward(const AttentionCase<T>& call, const Atte
       for (Index i = span.first_query; i < span.first_query + span.num_queries; ++i) {
         const Index r = forward.row(b, h, i);
         const W relative = 2 * forward.relative_bound(r) + 64 * kUnit<T>;
+        const W once = relative + forward.weight_rounding;
+        const W twice = once + forward.weight_rounding * (1 + once);
         W delta = -static_cast<W>(grad_lse.get({b, h, i}));
         W delta_size = std::abs(delta);
         for (Index c = 0; c < Dv; ++c) {
@@ -71,7 +76,7 @@ AttentionBackward<T> attention_backward(const AttentionCase<T>& call, const Atte
         }
         if (!call.sinks.empty() && call.sinks[static_cast<std::size_t>(h)] > -kInfinity) {
           const W p = forward.sink_weight[static_cast<std::size_t>(r)];
-          result.sinks.add(h, -p * delta, p * delta_size, relative, delta_size);
+          result.sinks.add(h, -p * delta, p * delta_size, once, delta_size);
         }
         for (Index j = span.first_key; j < span.first_key + span.num_keys; ++j) {
           const auto at = static_cast<std::size_t>(r * S + j);
@@ -82,7 +87,7 @@ AttentionBackward<T> attention_backward(const AttentionCase<T>& call, const Atte
             const W g = grad_context.get({b, h, i, c}), v = call.value.get({b, kv, j, c});
             dp += g * v;
             dp_size += std::abs(g * v);
-            result.value.add(((b * Hkv + kv) * S + j) * Dv + c, p * g, std::abs(p * g), relative, std::abs(g));
+            result.value.add(((b * Hkv + kv) * S + j) * Dv + c, p * g, std::abs(p * g), once, std::abs(g));
           }
           const W ds = p * (dp - delta), ds_size = p * (dp_size + delta_size);
           const auto place = [](Index extent, Index n) { return extent == 1 ? 0 : n; };
@@ -91,7 +96,7 @@ AttentionBackward<T> attention_backward(const AttentionCase<T>& call, const Atte
                              place(bias_shape[2], i)) *
                                     bias_shape[3] +
                                 place(bias_shape[3], j),
-                            ds, ds_size, relative, dp_size + delta_size);
+                            ds, ds_size, once, dp_size + delta_size);
           }
           W factor = scale;
           W cap_error = 0;
@@ -105,11 +110,11 @@ AttentionBackward<T> attention_backward(const AttentionCase<T>& call, const Atte
           for (Index d = 0; d < D; ++d) {
             const W q = call.query.get({b, h, i, d}), k = call.key.get({b, kv, j, d});
             const W of_a_weight = (dp_size + delta_size) * std::abs(factor) + std::abs(scale) + 1;
-            result.query.add(r * D + d, ds * factor * k, ds_size * std::abs(factor * k), relative,
+            result.query.add(r * D + d, ds * factor * k, ds_size * std::abs(factor * k), twice,
                              of_a_weight * std::abs(k));
             result.query.error[static_cast<std::size_t>(r * D + d)] += ds_size * cap_error * std::abs(k);
             const Index key = ((b * Hkv + kv) * S + j) * D + d;
-            result.key.add(key, ds * factor * q, ds_size * std::abs(factor * q), relative, of_a_weight * std::abs(q));
+            result.key.add(key, ds * factor * q, ds_size * std::abs(factor * q), twice, of_a_weight * std::abs(q));
             result.key.error[static_cast<std::size_t>(key)] += ds_size * cap_error * std::abs(q);
           }
         }

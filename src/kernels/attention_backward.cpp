@@ -10,7 +10,7 @@
 //
 //   P and dS are [60][64] and lie in L1/L2 between the passes. A tile reads them by rows or by keys: both are
 //   broadcasts from the same array, so nothing is transposed. Each tile is one chain from zero, added once to what it
-//   adds to.
+//   adds to. Steps 2, 4 and 5 multiply words: numbers, or pairs of bf16 numbers (tile.h).
 //
 // Invisible elements have P = dS = 0 exactly, and adding 0 · x moves no bit of a finite sum; where query, key or
 // grad_context are not finite, steps 4 and 5 go element by element over the visible pairs, with the same chains.
@@ -55,13 +55,21 @@ SeenTiles seen_tiles(const BackwardBlock<T>& block) {
 
 // ---- 2. dP tiles
 
-template <class T, int Rows>
+// How many words numbers take.
+template <class Words>
+REGARD_INLINE Index words_of(Index numbers) {
+  return (numbers + Words::kPerWord - 1) / Words::kPerWord;
+}
+
+// depth counts words.
+template <class T, int Rows, class Words>
 void product_tile(Index depth, const T* a, const T* b, T* to) {
-  for (Index done = 0; done < depth; done += kDepthSegment) {
+  constexpr Index kSegment = kDepthSegment / Words::kPerWord;
+  for (Index done = 0; done < depth; done += kSegment) {
     Tile<T, Rows> tile;
     clear(tile);
-    multiply<T, Rows, kTileRows, 1>(smaller(depth - done, kDepthSegment), a + done * kTileRows, b + done * kPanel,
-                                    tile);
+    multiply<T, Rows, kTileRows, 1, Words>(smaller(depth - done, kSegment), a + done * kTileRows, b + done * kPanel,
+                                           tile);
 #pragma GCC unroll 16
     for (int r = 0; r < Rows; ++r) {
 #pragma GCC unroll 4
@@ -74,14 +82,15 @@ void product_tile(Index depth, const T* a, const T* b, T* to) {
   }
 }
 
-template <class T>
+template <class T, class Words>
 void product_tiles(const BackwardBlock<T>& block, Index first, Index count, const Span& keys) {
+  const Index depth = words_of<Words>(block.columns);
   for (Index lane = 0; lane < kBlockKeys; lane += kTileColumns<T>) {
     if (keys.end <= lane || keys.begin >= lane + kTileColumns<T>) continue;
     const T* values = block.value_panels[lane / kPanel] + lane % kPanel;
     with_rows(count, [&](auto rows) {
-      product_tile<T, decltype(rows)::value>(block.columns, block.grad_context + first * block.columns, values,
-                                             block.grad_scores + first * kBlockKeys + lane);
+      product_tile<T, decltype(rows)::value, Words>(depth, block.grad_context + first * depth, values,
+                                                    block.grad_scores + first * kBlockKeys + lane);
     });
   }
 }
@@ -89,46 +98,107 @@ void product_tiles(const BackwardBlock<T>& block, Index first, Index count, cons
 // ---- 3. elements
 
 template <class T>
+struct RowNumbers {
+  Vec<T> high, sum, delta;
+  Vec<T> share;  // 1 / sum
+};
+
+template <class T>
+REGARD_INLINE RowNumbers<T> numbers_of(const BackwardBlock<T>& block, Index r) {
+  return {broadcast(block.row_max[r]), broadcast(block.row_sum[r]), broadcast(block.delta[r]),
+          broadcast(1 / block.row_sum[r])};
+}
+
+// A vector of P, after dropout, and of dS; `at` counts from the first row's first score.
+template <class T, class Words>
+REGARD_INLINE void grad_vector(const BackwardBlock<T>& block, const RowNumbers<T>& row, Index at, Vec<T>& p,
+                               Vec<T>& ds) {
+  const Vec<T> x = load(block.scores + at);
+  Vec<T> dp = load(block.grad_scores + at);
+  const IntVec<T> unseen = x == broadcast(-kInfinity<T>);
+  p = exp<T>(shift<T>(x, row.high));
+  // What is rounded to bf16 need not be divided to the last bit.
+  p = Words::kPerWord > 1 ? p * row.share : p / row.sum;
+  Vec<T> kept = p;
+  if (block.dropout) {
+    const Vec<T> factor = load(block.dropout + at);
+    dp *= factor;
+    kept *= factor;
+  }
+  ds = p * (dp - row.delta) * block.scale;
+  if (block.capped) {
+    const Vec<T> t = load(block.capped + at) / broadcast(block.soft_cap);
+    ds *= fma(-t, t, broadcast(static_cast<T>(1)));
+  }
+  p = select<T>(unseen, Vec<T>{}, kept);
+  ds = select<T>(unseen, Vec<T>{}, ds);
+}
+
+// One row, in place.
+template <class T, class Words>
 void grad_elements(const BackwardBlock<T>& block, Index r) {
-  const Vec<T> high = broadcast(block.row_max[r]);
-  const Vec<T> sum = broadcast(block.row_sum[r]);
-  const Vec<T> delta = broadcast(block.delta[r]);
-  const Index row = r * kBlockKeys;
+  const RowNumbers<T> row = numbers_of(block, r);
 #pragma GCC unroll 4
   for (Index lane = 0; lane < kBlockKeys; lane += kWidth<T>) {
-    const Vec<T> x = load(block.scores + row + lane);
-    Vec<T> dp = load(block.grad_scores + row + lane);
-    const IntVec<T> unseen = x == broadcast(-kInfinity<T>);
-    Vec<T> p = exp<T>(shift<T>(x, high)) / sum;
-    Vec<T> kept = p;
-    if (block.dropout) {
-      const Vec<T> factor = load(block.dropout + row + lane);
-      dp *= factor;
-      kept *= factor;
+    Vec<T> p, ds;
+    grad_vector<T, Words>(block, row, r * kBlockKeys + lane, p, ds);
+    store(block.scores + r * kBlockKeys + lane, p);
+    store(block.grad_scores + r * kBlockKeys + lane, ds);
+  }
+}
+
+// P and dS in pairs, joined while the elements of two rows are in registers:
+//
+//   by keys  two keys side by side  [60][32]  (r, 2j) (r, 2j + 1)  for dS·K
+//   by rows  two rows side by side  [30][64]  (2i, j) (2i + 1, j)  for Pᵀ·dO and dSᵀ·Q
+struct JoinedBlock {
+  alignas(64) float weights_by_rows[kRows / 2 * kBlockKeys];
+  alignas(64) float grad_scores_by_rows[kRows / 2 * kBlockKeys];
+  alignas(64) float grad_scores_by_keys[kRows * kBlockKeys / 2];
+};
+
+// Rows r, which is even, and r + 1, which may be missing.
+inline void join_elements(const BackwardBlock<float>& block, Index r, const Span& keys, JoinedBlock& joined) {
+  constexpr Index kStep = 2 * kWidth<float>;
+  const bool both = r + 1 < block.num_rows;
+  const RowNumbers<float> rows[2] = {numbers_of(block, r), numbers_of(block, both ? r + 1 : r)};
+  for (Index lane = 0; lane < kBlockKeys; lane += kStep) {
+    Vec<float> p[2][2]{}, ds[2][2]{};  // [row][part]
+    if (keys.begin < lane + kStep && keys.end > lane) {
+#pragma GCC unroll 2
+      for (Index i = 0; i < 2; ++i) {
+        if (i == 1 && !both) break;
+#pragma GCC unroll 2
+        for (Index part = 0; part < 2; ++part) {
+          grad_vector<float, Pairs>(block, rows[i], (r + i) * kBlockKeys + lane + part * kWidth<float>, p[i][part],
+                                    ds[i][part]);
+        }
+      }
     }
-    Vec<T> ds = p * (dp - delta) * block.scale;
-    if (block.capped) {
-      const Vec<T> t = load(block.capped + row + lane) / broadcast(block.soft_cap);
-      ds *= fma(-t, t, broadcast(static_cast<T>(1)));
+#pragma GCC unroll 2
+    for (Index i = 0; i < 2; ++i) {
+      const Index at = r / 2 * kBlockKeys + lane + i * kWidth<float>;
+      store(joined.weights_by_rows + at, round_across_pairs(p[0][i], p[1][i]));
+      store(joined.grad_scores_by_rows + at, round_across_pairs(ds[0][i], ds[1][i]));
+      store(joined.grad_scores_by_keys + ((r + i) * kBlockKeys + lane) / 2, Pairs::join(ds[i]));
     }
-    store(block.scores + row + lane, select<T>(unseen, Vec<T>{}, kept));
-    store(block.grad_scores + row + lane, select<T>(unseen, Vec<T>{}, ds));
   }
 }
 
 // ---- 4. and 5. tiles that are added
 
-// to[r][column] += Σ_k a[k · StepK + r · StepR] · b[k][column], k from begin to end.
-template <class T, int Rows, Index StepK, Index StepR>
-void add_tile(const Span& k, const T* a, const T* const* panels, Index panel_offset, T* to, Index to_stride) {
+// to[r][column] += Σ_k a[k · StepK + r · StepR] · b[k][column]; k counts words, of the numbers from begin to end. What
+// else is in a word has a factor of zero.
+template <class T, int Rows, Index StepK, Index StepR, class Words>
+void add_tile(const Span& numbers, const T* a, const T* const* panels, Index panel_offset, T* to, Index to_stride) {
   Tile<T, Rows> tile;
   clear(tile);
   for (Index panel = 0; panel < kBlockPanels; ++panel) {
-    const Index begin = larger(k.begin - panel * kPanel, 0);
-    const Index end = smaller(k.end - panel * kPanel, kPanel);
+    const Index begin = larger(numbers.begin - panel * kPanel, 0) / Words::kPerWord;
+    const Index end = words_of<Words>(smaller(numbers.end - panel * kPanel, kPanel));
     if (begin < end) {
-      multiply<T, Rows, StepK, StepR>(end - begin, a + (panel * kPanel + begin) * StepK,
-                                      panels[panel] + panel_offset + begin * kPanel, tile);
+      multiply<T, Rows, StepK, StepR, Words>(end - begin, a + (panel * kPanel / Words::kPerWord + begin) * StepK,
+                                             panels[panel] + panel_offset + begin * kPanel, tile);
     }
   }
 #pragma GCC unroll 16
@@ -141,32 +211,44 @@ void add_tile(const Span& k, const T* a, const T* const* panels, Index panel_off
   }
 }
 
-// to += a · b over all groups of rows of a and all columns; a's row group g meets the k of seen[g].
-template <class T, Index StepK, Index StepR>
+// Where a column of a panel by rows begins.
+template <class Words>
+REGARD_INLINE Index offset_of(Index column) {
+  return column / kPanel * (kPanel / Words::kPerWord * kPanel) + column % kPanel;
+}
+
+// to += a · b over all groups of rows of a and all columns; a's row group g meets the numbers of seen[g].
+template <class T, Index StepK, Index StepR, class Words>
 void add_product(Index num_rows, const Span* seen, const T* a, const T* const* panels, Index padded_columns, T* to) {
   for (Index column = 0; column < padded_columns; column += kTileColumns<T>) {
-    const Index panel_offset = column / kPanel * (kPanel * kPanel) + column % kPanel;
     for (Index first = 0; first < num_rows; first += kTileRows) {
-      const Span& k = seen[first / kTileRows];
-      if (k.begin >= k.end) continue;
+      const Span& numbers = seen[first / kTileRows];
+      if (numbers.begin >= numbers.end) continue;
       with_rows(smaller(num_rows - first, kTileRows), [&](auto rows) {
-        add_tile<T, decltype(rows)::value, StepK, StepR>(k, a + first * StepR, panels, panel_offset,
-                                                         to + first * padded_columns + column, padded_columns);
+        add_tile<T, decltype(rows)::value, StepK, StepR, Words>(numbers, a + first * StepR, panels,
+                                                                offset_of<Words>(column),
+                                                                to + first * padded_columns + column, padded_columns);
       });
     }
   }
 }
 
-// The same chains over the k for which seen(r, k), and no other.
-template <class T, Index StepK, Index StepR, class Seen>
-void add_seen(Index num_rows, Index num_k, const T* a, const T* const* panels, Index padded_columns, T* to, Seen seen) {
+// The same chains over the numbers for which seen(r, number), and no other.
+template <class T, Index StepK, Index StepR, class Words, class Seen>
+void add_seen(Index num_rows, Index num_numbers, const T* a, const T* const* panels, Index padded_columns, T* to,
+              Seen seen) {
+  constexpr Index kWords = Words::kPerWord;
+  constexpr Index kPanelWords = kPanel / kWords;
   for (Index r = 0; r < num_rows; ++r) {
     for (Index column = 0; column < padded_columns; column += kWidth<T>) {
       Vec<T> sum{};
-      for (Index k = 0; k < num_k; ++k) {
-        if (!seen(r, k)) continue;
-        const T* panel = panels[k / kPanel] + column / kPanel * (kPanel * kPanel) + column % kPanel;
-        sum = fma(broadcast(a[k * StepK + r * StepR]), load(panel + k % kPanel * kPanel), sum);
+      for (Index k = 0; k < words_of<Words>(num_numbers); ++k) {
+        int which = 0;
+        for (Index i = 0; i < kWords; ++i) which |= seen(r, k * kWords + i) ? 1 << i : 0;
+        if (which == 0) continue;
+        Vec<T> b = load(panels[k / kPanelWords] + offset_of<Words>(column) + k % kPanelWords * kPanel);
+        if (kWords == 2 && which != 3) b = from_bits<T>(bits_of<T>(b) & (which == 1 ? 0xffff : -0x10000));
+        sum = Words::multiply_add(broadcast(a[k * StepK + r * StepR]), b, sum);
       }
       T* at = to + r * padded_columns + column;
       store(at, load(at) + sum);
@@ -174,24 +256,31 @@ void add_seen(Index num_rows, Index num_k, const T* a, const T* const* panels, I
   }
 }
 
-template <class T>
-void grad_score_rows(const BackwardBlock<T>& block, const SeenTiles& seen) {
+// Steps 2 and 3; `joined` is where pairs go, or nullptr: numbers, in place.
+template <class T, class Words>
+void grad_score_rows(const BackwardBlock<T>& block, const SeenTiles& seen, JoinedBlock* joined) {
   for (Index first = 0; first < block.num_rows; first += kTileRows) {
     const Index count = smaller(block.num_rows - first, kTileRows);
-    product_tiles(block, first, count, seen.keys[first / kTileRows]);
-    for (Index r = first; r < first + count; ++r) grad_elements(block, r);
+    const Span& keys = seen.keys[first / kTileRows];
+    product_tiles<T, Words>(block, first, count, keys);
+    if constexpr (Words::kPerWord > 1) {
+      for (Index r = first; r < first + count && joined; r += 2) join_elements(block, r, keys, *joined);
+    }
+    for (Index r = first; r < first + count && !joined; ++r) grad_elements<T, Words>(block, r);
   }
 }
 
-}  // namespace
-
+// Of P and dS: where the words of two rows or one lie one row after the other, and dS by words of keys.
 template <class T>
-void grad_scores_block(const BackwardBlock<T>& block) {
-  grad_score_rows(block, seen_tiles(block));
-}
+struct Factors {
+  T* weights;
+  T* grad_scores;
+  T* grad_scores_by_keys;
+};
 
-template <class T>
-void backward_block(const BackwardBlock<T>& block) {
+template <class T, class Words>
+void add_gradients(const BackwardBlock<T>& block, JoinedBlock* joined, const Factors<T>& factors) {
+  constexpr Index kKeyWords = kBlockKeys / Words::kPerWord;
   const SeenTiles seen = seen_tiles(block);
   std::uint64_t contributes[kRows]{};
   for (Index r = 0; r < block.num_rows && !block.finite; ++r) {
@@ -200,32 +289,52 @@ void backward_block(const BackwardBlock<T>& block) {
       contributes[r] |= static_cast<std::uint64_t>(yes) << lane;
     }
   }
-  grad_score_rows(block, seen);
-  const T* const ds = block.grad_scores;
-  const T* const p = block.scores;
+  grad_score_rows<T, Words>(block, seen, joined);
   const T* query[kBlockPanels];
   const T* grad_context[kBlockPanels];
   for (Index i = 0; i < kBlockPanels; ++i) {
-    query[i] = block.query_rows + i * kPanel * block.padded_depth;
-    grad_context[i] = block.grad_context_rows + i * kPanel * block.padded_columns;
+    query[i] = block.query_rows + i * kPanel / Words::kPerWord * block.padded_depth;
+    grad_context[i] = block.grad_context_rows + i * kPanel / Words::kPerWord * block.padded_columns;
   }
-  if (!block.finite) {
-    const auto of_row = [&](Index r, Index key) { return (contributes[r] >> key & 1) != 0; };
-    const auto of_key = [&](Index key, Index r) { return (contributes[r] >> key & 1) != 0; };
-    add_seen<T, 1, kBlockKeys>(block.num_rows, block.num_keys, ds, block.key_rows, block.padded_depth, block.sum_query,
-                               of_row);
-    add_seen<T, kBlockKeys, 1>(block.num_keys, block.num_rows, p, grad_context, block.padded_columns, block.sum_value,
-                               of_key);
-    add_seen<T, kBlockKeys, 1>(block.num_keys, block.num_rows, ds, query, block.padded_depth, block.sum_key, of_key);
-    return;
+  const auto of_row = [&](Index r, Index key) { return (contributes[r] >> key & 1) != 0; };
+  const auto of_key = [&](Index key, Index r) { return r < block.num_rows && (contributes[r] >> key & 1) != 0; };
+  const auto add_by_rows = [&](const T* a, const T* const* panels, Index padded, T* to) {
+    if (!to) return;
+    if (block.finite) return add_product<T, kBlockKeys, 1, Words>(kBlockKeys, seen.rows, a, panels, padded, to);
+    add_seen<T, kBlockKeys, 1, Words>(block.num_keys, block.num_rows, a, panels, padded, to, of_key);
+  };
+  if (block.sum_query && block.finite) {
+    // Rows past the last belong to a register tile; they must add nothing.
+    for (Index i = block.num_rows * kKeyWords; i % (kTileRows * kKeyWords) != 0; ++i)
+      factors.grad_scores_by_keys[i] = 0;
+    add_product<T, 1, kKeyWords, Words>(block.num_rows, seen.keys, factors.grad_scores_by_keys, block.key_rows,
+                                        block.padded_depth, block.sum_query);
+  } else if (block.sum_query) {
+    add_seen<T, 1, kKeyWords, Words>(block.num_rows, block.num_keys, factors.grad_scores_by_keys, block.key_rows,
+                                     block.padded_depth, block.sum_query, of_row);
   }
-  // Rows past the last belong to a register tile; they must add nothing.
-  for (Index i = block.num_rows * kBlockKeys; i % (kTileRows * kBlockKeys) != 0; ++i) block.grad_scores[i] = 0;
-  if (block.sum_query)
-    add_product<T, 1, kBlockKeys>(block.num_rows, seen.keys, ds, block.key_rows, block.padded_depth, block.sum_query);
-  if (block.sum_value)
-    add_product<T, kBlockKeys, 1>(kBlockKeys, seen.rows, p, grad_context, block.padded_columns, block.sum_value);
-  if (block.sum_key) add_product<T, kBlockKeys, 1>(kBlockKeys, seen.rows, ds, query, block.padded_depth, block.sum_key);
+  add_by_rows(factors.weights, grad_context, block.padded_columns, block.sum_value);
+  add_by_rows(factors.grad_scores, query, block.padded_depth, block.sum_key);
+}
+
+}  // namespace
+
+template <class T>
+void grad_scores_block(const BackwardBlock<T>& block) {
+  grad_score_rows<T, Singles>(block, seen_tiles(block), nullptr);
+}
+void grad_scores_pairs(const BackwardBlock<float>& block) {
+  grad_score_rows<float, Pairs>(block, seen_tiles(block), nullptr);
+}
+
+template <class T>
+void backward_block(const BackwardBlock<T>& block) {
+  add_gradients<T, Singles>(block, nullptr, {block.scores, block.grad_scores, block.grad_scores});
+}
+void backward_pairs(const BackwardBlock<float>& block) {
+  JoinedBlock joined;
+  add_gradients<float, Pairs>(block, &joined,
+                              {joined.weights_by_rows, joined.grad_scores_by_rows, joined.grad_scores_by_keys});
 }
 
 template void grad_scores_block(const BackwardBlock<float>&);

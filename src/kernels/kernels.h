@@ -51,6 +51,8 @@ template <class T>
 void grad_scores_block(const BackwardBlock<T>& block);
 template <class T>
 void backward_block(const BackwardBlock<T>& block);
+void grad_scores_pairs(const BackwardBlock<float>& block);
+void backward_pairs(const BackwardBlock<float>& block);
 
 // linear_tile.cpp
 template <class T>

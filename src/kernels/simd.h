@@ -269,26 +269,6 @@ REGARD_INLINE Vec<float> dot_pairs(Vec<float> a, Vec<float> b, Vec<float> sum) {
 #endif
 }
 
-// The numbers of first and second in order, rounded to bf16: to nearest even, subnormal numbers are zero.
-REGARD_INLINE Vec<float> round_to_pairs(Vec<float> first, Vec<float> second) {
-#if defined(REGARD_ISA_avx512_bf16)
-  return (Vec<float>)_mm512_cvtne2ps_pbh((__m512)second, (__m512)first);
-#else
-  typedef std::uint16_t Half __attribute__((vector_size(kVectorBytes / 2)));
-  Half halves[2];
-#pragma GCC unroll 2
-  for (int i = 0; i < 2; ++i) {
-    const Vec<float> x = i == 0 ? first : second;
-    const IntVec<float> bits = bits_of<float>(without_subnormals(x));
-    const IntVec<float> rounded = (bits + 0x7fff + (bits >> 16 & 1)) >> 16;
-    halves[i] = __builtin_convertvector(x == x ? rounded : broadcast_int<float>(0x7fc0), Half);
-  }
-  Vec<float> pairs;
-  std::memcpy(&pairs, halves, sizeof pairs);
-  return pairs;
-#endif
-}
-
 template <int... Lane>
 struct Lanes {};
 template <int count, int... Lane>
@@ -297,6 +277,44 @@ template <int... Lane>
 struct FirstLanes<0, Lane...> {
   using type = Lanes<Lane...>;
 };
+
+// The bits of x as bf16, rounded to nearest even; subnormal numbers are zero. They fill the upper half with its sign.
+REGARD_INLINE IntVec<float> round_to_bf16(Vec<float> x) {
+  const IntVec<float> bits = bits_of<float>(without_subnormals(x));
+  const IntVec<float> rounded = (bits + 0x7fff + (bits >> 16 & 1)) >> 16;
+  return x == x ? rounded : broadcast_int<float>(0x7fc0);
+}
+
+// The numbers of first and second in order, rounded to bf16: to nearest even, subnormal numbers are zero.
+REGARD_INLINE Vec<float> round_to_pairs(Vec<float> first, Vec<float> second) {
+#if defined(REGARD_ISA_avx512_bf16)
+  return (Vec<float>)_mm512_cvtne2ps_pbh((__m512)second, (__m512)first);
+#else
+  typedef std::uint16_t Half __attribute__((vector_size(kVectorBytes / 2)));
+  const Half halves[2] = {__builtin_convertvector(round_to_bf16(first), Half),
+                          __builtin_convertvector(round_to_bf16(second), Half)};
+  Vec<float> pairs;
+  std::memcpy(&pairs, halves, sizeof pairs);
+  return pairs;
+#endif
+}
+
+// Lane by lane the pair of low and high, rounded likewise.
+#if defined(REGARD_ISA_avx512_bf16)
+template <int... Lane>
+REGARD_INLINE Vec<float> alternate_halves(Vec<float> v, Lanes<Lane...>) {
+  typedef std::uint16_t Half __attribute__((vector_size(kVectorBytes)));
+  constexpr int half = sizeof...(Lane) / 2;
+  return (Vec<float>)__builtin_shufflevector((Half)v, (Half)v, (Lane / 2 + (Lane % 2) * half)...);
+}
+#endif
+REGARD_INLINE Vec<float> round_across_pairs(Vec<float> low, Vec<float> high) {
+#if defined(REGARD_ISA_avx512_bf16)
+  return alternate_halves(round_to_pairs(low, high), FirstLanes<2 * kWidth<float>>::type{});
+#else
+  return from_bits<float>((round_to_bf16(low) & 0xffff) | round_to_bf16(high) << 16);
+#endif
+}
 
 // The step that transposes and reductions are made of: the lanes of a without `bit` in their number stay, those with
 // it change places with the lanes of b that lack it.

@@ -271,6 +271,10 @@ struct PairKernels {
   void (*score_block)(const ScoreBlock<float>&);
   void (*attention_block)(const AttentionBlock<float>&);
   void (*attention_block_wide)(const AttentionBlock<float>&);  // … or values are floats, and weights stay so
+  // Every operand of pairs: query, key and grad_context by rows, too. Weights and grad_scores are rounded to bf16 for
+  // the three products that are added; grad_scores_block writes them unrounded, and backward_block need not.
+  void (*grad_scores_block)(const BackwardBlock<float>&);
+  void (*backward_block)(const BackwardBlock<float>&);
   // As that of Kernels<float>, rows and panel of pairs; depth counts numbers.
   void (*linear_tile)(Index num_rows, Index num_columns, Index depth, const float* packed_a, const float* panel_b,
                       const float* bias, Activation activation, float* output, Index output_stride);
