@@ -3,7 +3,8 @@
 
     compare.py --build BUILD [--rows decode,prefill] [--quick] [--json FILE]
 
-BUILD is a build of shared libraries with REGARD_BENCH=ON; bench/bars makes one and the environment with the rivals. What
+BUILD is a build of shared libraries with REGARD_BENCH=ON, the Python package in BUILD/package; bench/bars makes one and the
+environment with the rivals. What
 is measured stands in suite.py, a row each; who else is measured, in rivals.py.
 
 One round runs each contender once, 5 ms idle before each; the next round begins with the next contender. Outputs were
@@ -41,6 +42,7 @@ def environment(threads, isa):
                 "NUMPY_MADVISE_HUGEPAGE": "0",
                 # 2**20 cycles: its threads stop spinning within the idle time, not 26 ms into somebody else's turn.
                 "OPENBLAS_THREAD_TIMEOUT": "20"}
+    settings["REGARD_THREADS"] = str(threads)
     if isa:
         settings["REGARD_FORCE_ISA"] = isa
         if isa in BLAS_CORES:
@@ -70,7 +72,7 @@ def measure(case, seconds, most_rounds):
         error = case.errors.get(name, lambda: 0.0)()
         if not error < (LARGEST_ROUNDED_ERROR if "bf16" in name or "int8" in name else LARGEST_ERROR):
             sys.exit(f"compare.py: {case.row}, {case.label}: {name} is wrong by {error:g} u · Σ p |v|")
-    rounds = max(FEWEST_ROUNDS, min(most_rounds, int(case.weight * seconds / of_a_round)))
+    rounds = max(FEWEST_ROUNDS, min(most_rounds, case.most_rounds, int(case.weight * seconds / of_a_round)))
     errors = {name: round(error(), 2) for name, error in case.errors.items()}
     return {"row": case.row, "case": case.label, "unit": case.unit, "figures": in_turn(case, rounds),
             "against": case.against, "errors": errors,
@@ -114,6 +116,7 @@ def main():
     if any(os.environ.get(name) != value for name, value in wanted.items()):
         os.execve(sys.executable, [sys.executable, *sys.argv], {**os.environ, **wanted})
 
+    sys.path.insert(0, str(given.build.resolve() / "package"))
     regard, others = Regard(given.build.resolve(), given.threads), rivals(given.threads)
     blas = openblas()
     if blas["threads"] != given.threads:

@@ -9,8 +9,8 @@ INTRODUCTION = """# Performance
 
 Written by `bench/bars --write-docs` from the JSON in `bench/results/`; do not edit it.
 
-**What is measured.** Attention through the C interface (caches and inspection through the C++ one), beside PyTorch, ONNX
-Runtime, ggml and NumPy on the same arrays. GFLOP/s: 4 · D operations for each visible pair of a query and a key,
+**What is measured.** Attention through the C interface (caches and inspection through the C++ one, the rows *calls* and *drop_in*
+through the Python package), beside PyTorch, ONNX Runtime, ggml and NumPy on the same arrays. GFLOP/s: 4 · D operations for each visible pair of a query and a key,
 exponentials for nothing; under a causal mask or a window only the pairs that it leaves. GB/s: the keys and values of the
 cache, each counted once. Yardsticks: *peak*, fused multiply-adds on registers alone with the vectors of the same instruction
 set; *bf16 peak*, bf16 dot products likewise; *sgemm*, NumPy's product of 2048 × 2048 matrices by the OpenBLAS of its wheel,

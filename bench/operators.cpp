@@ -126,6 +126,17 @@ std::int64_t regard_bench_forward(const regard_bench_problem* problem, int count
   });
 }
 
+std::int64_t regard_bench_calls(const regard_bench_problem* problem, std::int64_t num_calls) {
+  const regard_bench_problem& p = *problem;
+  return counted(p, 0, [&](const regard::Runtime&) {
+    for (std::int64_t call = 0; call < num_calls; ++call) {
+      regard::attention_forward<float>(input(p.query, p.type, p.heads, p.queries, p.depth),
+                                       input(p.key, p.type, p.key_heads, p.keys, p.depth),
+                                       input(p.value, p.type, p.key_heads, p.keys, p.depth), outputs<float>(p));
+    }
+  });
+}
+
 std::int64_t regard_bench_columns(const regard_bench_problem* problem, float* column_mass, float* coarse_map,
                                   std::int64_t cells, int count) {
   const regard_bench_problem& p = *problem;

@@ -3,6 +3,7 @@
 // What bench/compare.py measures and the C interface lacks: caches, the column sums, and how much memory a call takes.
 //
 //     problem ─┬─ regard_bench_forward    attention_forward, its workspace counted
+//              ├─ regard_bench_calls      the same many times, as a program in C++ calls it
 //              ├─ regard_bench_columns    attention_columns after it
 //              ├─ regard_bench_statistics attention_with_statistics
 //              └─ regard_bench_cache  ──▶ regard_bench_decode
@@ -35,6 +36,8 @@ struct regard_bench_problem {
 // Each returns the most bytes of workspace that were in use at a time; 0 where they were not to be counted, −1 where
 // the call failed. Counting takes memory afresh, so that such calls are not for timing.
 std::int64_t regard_bench_forward(const regard_bench_problem* problem, int count);
+// attention_forward num_calls times, with the default number of threads; 0.
+std::int64_t regard_bench_calls(const regard_bench_problem* problem, std::int64_t num_calls);
 // column_mass (1, heads, keys) and coarse_map (1, heads, cells, cells), either may be null; row_max and row_sum are
 // read.
 std::int64_t regard_bench_columns(const regard_bench_problem* problem, float* column_mass, float* coarse_map,

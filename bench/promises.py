@@ -144,14 +144,25 @@ def backward(bars):
 
 def training(bars):
     """Against PyTorch over all shapes: the slowest of them, and their median."""
-    for dtype, forward, both in (("f32", 1.3, 1.2), ("bf16", 1.05, 3.0)):
-        cases = [Rounds(case) for case in bars.cases if case["row"] == "training" and case["case"].startswith(dtype)]
-        for name, suffix, limit in (("forward", "", forward), ("forward and backward", " both", both)):
-            ratios = [rounds.ratio("regard" + suffix, "torch" + suffix) for rounds in cases]
-            medians = [statistics.median(ratio) for ratio in ratios if ratio]
-            named = f"PyTorch, {dtype}, {name}, S 128 to 8192, D 64 and 128, full and causal"
-            bars.add(f"{named}: the slowest shape", 1.0, [min(medians)] if medians else [])
-            bars.add(f"{named}: the median shape", limit, [statistics.median(medians)] if medians else [])
+    for row, shapes_of_it in (("training", "S 128 to 8192"), ("drop_in", "both from Python, S 128 to 1024")):
+        for dtype, forward, both in (("f32", 1.3, 1.2), ("bf16", 1.05, 3.0)):
+            cases = [Rounds(case) for case in bars.cases if case["row"] == row and case["case"].startswith(dtype)]
+            for name, suffix, limit in (("forward", "", forward), ("forward and backward", " both", both)):
+                ratios = [rounds.ratio("regard" + suffix, "torch" + suffix) for rounds in cases]
+                medians = [statistics.median(ratio) for ratio in ratios if ratio]
+                named = f"PyTorch, {dtype}, {name}, {shapes_of_it}, D 64 and 128, full and causal"
+                bars.add(f"{named}: the slowest shape", 1.0, [min(medians)] if medians else [])
+                bars.add(f"{named}: the median shape", limit, [statistics.median(medians)] if medians else [])
+
+
+def calls(bars):
+    cases = [case["figures"] for case in bars.cases if case["row"] == "calls"]
+    rounds = Rounds({"figures": {name: figures for case in cases for name, figures in case.items()}})
+    bars.add("a call from NumPy with out=, (1, 1, 1, 8): µs more than in C++", 3.0,
+             rounds.each(lambda ours, cpp: 1e3 / ours - 1e3 / cpp, "regard, NumPy, out=", "regard, C++"), most=True)
+    for what, most in (("references", 0), ("blocks of memory", 100)):
+        left = rounds.each(lambda number: number, f"{what} left")
+        bars.add(f"10⁶ calls from NumPy: {what} left behind", most, [sum(left)] if left else [], most=True)
 
 
 def shapes(bars, found):
@@ -205,6 +216,7 @@ def all_bars(cases, found_shapes, threads):
     inspect(bars)
     backward(bars)
     training(bars)
+    calls(bars)
     shapes(bars, found_shapes)
     memory(bars, threads)
     against_rivals(bars)

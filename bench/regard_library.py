@@ -73,7 +73,7 @@ class Regard:
             function.argtypes, function.restype = [ctypes.c_int, ctypes.c_double], ctypes.c_double
         self.bench.regard_bench_read.argtypes = [ctypes.c_int64, ctypes.c_int, ctypes.c_double]
         self.bench.regard_bench_read.restype = ctypes.c_double
-        for name in ("forward", "columns", "statistics", "decode"):
+        for name in ("forward", "calls", "columns", "statistics", "decode"):
             getattr(self.bench, f"regard_bench_{name}").restype = ctypes.c_int64
         self.bench.regard_bench_cache.restype = ctypes.c_void_p
         self.bench.regard_bench_cache.argtypes = [ctypes.c_void_p, ctypes.c_int64, ctypes.c_int64]
@@ -152,6 +152,10 @@ class Regard:
     def workspace(self, problem, context):
         """Bytes of scratch that one call of attention_forward has in use at most."""
         return self._bench("forward", ctypes.byref(self._flat(problem, context)), 1)
+
+    def calls(self, problem, context, num_calls):
+        """attention_forward so many times in a loop of C++, with the default number of threads."""
+        return functools.partial(self._bench, "calls", ctypes.byref(self._flat(problem, context)), ctypes.c_int64(num_calls))
 
     def columns(self, problem, row_max, row_sum, mass, coarse_map, count=0):
         flat = self._flat(problem, None, row_max, row_sum)

@@ -12,36 +12,15 @@ Read next: problem.py, promises.py."""
 import dataclasses
 import functools
 import pathlib
-import time
 
 import numpy
 
+import python_rows
+from case import Case, timed
 from problem import Problem, to_bf16
 
 SGEMM = 2048
 MAP_CELLS, TOP_KEYS = 512, 8
-
-
-@dataclasses.dataclass
-class Case:
-    row: str
-    label: str
-    unit: str = "GFLOP/s"
-    weight: float = 1.0  # times --seconds
-    contenders: dict = dataclasses.field(default_factory=dict)  # name: function that returns its figure
-    every: dict = dataclasses.field(default_factory=dict)       # name: taken in each n-th round only
-    errors: dict = dataclasses.field(default_factory=dict)      # name: function: in units of u · Σ p |v|
-    memory: dict = dataclasses.field(default_factory=dict)      # name: (workspace, one packed copy) in bytes
-    against: dict = dataclasses.field(default_factory=dict)     # name: which of Regard's does the same work
-
-
-def timed(amount, call):
-    """A contender: one call, in billions of operations or bytes a second."""
-    def contender():
-        begin = time.perf_counter()
-        call()
-        return amount / (time.perf_counter() - begin) / 1e9
-    return contender
 
 
 class Suite:
@@ -266,6 +245,12 @@ class Suite:
             case.contenders["torch both"] = timed(3.5 * problem.operations, self.rivals["torch"].training(problem, grad))
         return case
 
+    def calls(self):
+        return python_rows.calls(self)
+
+    def drop_in(self):
+        return python_rows.drop_in(self)
+
     def linear(self):
         for rows, inputs, outputs in ((SGEMM, SGEMM, SGEMM), (512, 768, 3072)):
             left, right = self.left[:rows, :inputs].copy(), numpy.resize(self.right, (inputs, outputs))
@@ -302,7 +287,7 @@ class Suite:
 
 
 ROWS = ("peaks", "prefill", "long", "window", "short", "decode", "paged", "varlen", "inspect", "backward",
-        "training", "linear", "bf16")
+        "training", "calls", "drop_in", "linear", "bf16")
 
 
 def level_bytes(level, otherwise):

@@ -2,6 +2,8 @@
 """How the Python package behaves in a process: import, Ctrl-C, threads, fork, the end of the interpreter."""
 
 import ctypes
+import functools
+import gc
 import os
 import signal
 import subprocess
@@ -164,6 +166,41 @@ def test_the_callers_floating_point_state_stays():
     finally:
         libm.fesetround(0)
     assert rounding == upward and np.array_equal(result, expected)
+
+
+def refused(query):
+    try:
+        regard.attention(query, query[..., :4], query)
+    except ValueError:
+        return
+    raise AssertionError
+
+
+@pytest.mark.parametrize("calls, name", [(1_000_000, "written into an array"), (100_000, "allocated"), (20_000, "refused"),
+                                         (20_000, "by name")])
+def test_calls_leave_no_reference_and_no_memory_behind(calls, name):
+    query, key, value, out = (np.ones((1, 1, 1, 8), np.float32) for _ in range(4))
+    call = {
+        "written into an array": functools.partial(regard.attention, query, key, value, out=out),
+        "allocated": functools.partial(regard.attention, query, key, value, causal="top_left", return_lse=True),
+        "refused": functools.partial(refused, query),
+        "by name": functools.partial(regard.attention_with_statistics, query, key, value, top_keys=2),
+    }[name]
+    watched = [query, key, value, out, None, True, np.float32, np.ndarray, regard.attention, call, "out", "top_left"]
+
+    def state():
+        gc.collect()
+        return [sys.getrefcount(one) for one in watched], sys.getallocatedblocks()
+
+    for _ in range(1000):
+        call()
+    references, blocks = state()
+    for _ in range(calls):
+        call()
+    references_after, blocks_after = state()
+    assert references_after == references
+    # What caches of the interpreter hold changes by some blocks; a leak has one of each call at least.
+    assert blocks_after - blocks < 100
 
 
 def test_a_cache_is_read_and_changed_by_several_threads():

@@ -2,7 +2,9 @@
 """regard.torch.scaled_dot_product_attention against PyTorch's own, in double, forward and backward."""
 
 import contextlib
+import gc
 import random
+import sys
 import threading
 
 import pytest
@@ -270,6 +272,29 @@ def test_saved_tensors_are_packed_and_changed_ones_refused():
     doubled.mul_(2)
     with pytest.raises(RuntimeError, match="modified by an inplace operation"):
         context.sum().backward()
+
+
+@pytest.mark.parametrize("grad", [False, True])
+def test_calls_leave_no_reference_and_no_memory_behind(grad):
+    tensors = [normal(1, 1, 1, 8, seed=seed).requires_grad_(grad) for seed in range(3)]
+    watched = [*tensors, torch.Tensor, torch.float32, None, torch.empty]
+
+    def call():
+        context = ours(*tensors, is_causal=True)
+        if grad:
+            torch.autograd.grad(context, tensors, context.detach())
+
+    def state():
+        gc.collect()
+        return [sys.getrefcount(one) for one in watched], sys.getallocatedblocks()
+
+    for _ in range(1000):
+        call()
+    references, blocks = state()
+    for _ in range(20_000):
+        call()
+    references_after, blocks_after = state()
+    assert references_after == references and blocks_after - blocks < 100
 
 
 def test_it_compiles_as_one_operator():

@@ -1,0 +1,137 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The rows of the benchmark that go through the Python package: what a call costs, and the drop-in under PyTorch.
+
+    calls     one query, one key, D 8: a loop of C++, and of Python by NumPy's and PyTorch's arrays; what 10**6 calls leave
+    drop_in   scaled_dot_product_attention, Regard's and PyTorch's, each called as a model calls it
+
+The package lies in build/bench/package, built on the same library; without it these rows are empty. Read next: suite.py."""
+
+import functools
+import importlib
+import sys
+import time
+
+import numpy
+
+from case import Case, timed
+from problem import Problem, to_bf16
+
+NUM_CALLS = 20_000
+COUNTED_CALLS, COUNTED_ROUNDS = 250_000, 4
+
+
+def package():
+    """The package regard with its drop-in; None where either cannot be loaded."""
+    try:
+        importlib.import_module("regard.torch")
+        return importlib.import_module("regard")
+    except ImportError as error:
+        print(f"compare.py: without the Python package: {error}", file=sys.stderr)
+        return None
+
+
+def rate(call, num_calls=NUM_CALLS):
+    """A contender: calls a millisecond, in a loop of Python."""
+    def contender():
+        begin = time.perf_counter()
+        for _ in range(num_calls):
+            call()
+        return num_calls / (time.perf_counter() - begin) / 1e3
+    return contender
+
+
+def left_behind(call, objects):
+    """Two contenders: references to the objects, and blocks of Python's memory, that many calls leave behind."""
+    def counted(measure):
+        def contender():
+            call()
+            before = measure()
+            for _ in range(COUNTED_CALLS):
+                call()
+            after = measure()
+            return float(after - before)
+        return contender
+
+    references = lambda: sum(sys.getrefcount(one) for one in objects)
+    return {"references left": counted(references), "blocks of memory left": counted(sys.getallocatedblocks)}
+
+
+def calls(suite):
+    regard = package()
+    if regard is None:
+        return
+    problem = Problem(1, 1, 1, 8)
+    context, of_cpp = problem.new_context(), problem.new_context()
+    arrays = problem.query, problem.key, problem.value
+    from_numpy = functools.partial(regard.attention, *arrays, out=context)
+    loop = suite.regard.calls(problem, of_cpp, NUM_CALLS)
+
+    def from_cpp():
+        begin = time.perf_counter()
+        loop()
+        return NUM_CALLS / (time.perf_counter() - begin) / 1e3
+
+    case = Case("calls", "(1, 1, 1, 8)", "calls/ms")
+    case.contenders = {"regard, C++": from_cpp, "regard, NumPy, out=": rate(from_numpy)}
+    case.errors = {"regard, NumPy, out=": lambda: problem.error(context)}
+    if "torch" in suite.rivals:
+        torch = suite.rivals["torch"].torch
+        plain = [torch.from_numpy(array) for array in arrays]
+        learned = [tensor.clone().requires_grad_() for tensor in plain]
+        ours, theirs = regard.torch.scaled_dot_product_attention, torch.nn.functional.scaled_dot_product_attention
+        case.contenders |= {"regard, PyTorch": rate(functools.partial(ours, *plain)),
+                            "torch": rate(functools.partial(theirs, *plain)),
+                            "regard, PyTorch, learning": rate(functools.partial(ours, *learned)),
+                            "torch, learning": rate(functools.partial(theirs, *learned))}
+        case.against = {"torch": "regard, PyTorch", "torch, learning": "regard, PyTorch, learning"}
+    yield case
+
+    case = Case("calls", f"(1, 1, 1, 8), {COUNTED_CALLS} calls from NumPy, out=", "left")
+    case.most_rounds = COUNTED_ROUNDS
+    case.contenders = left_behind(from_numpy, [*arrays, context, None, True, float, "out", numpy.float32, regard.attention])
+    yield case
+
+
+def drop_in(suite):
+    regard = package()
+    if regard is None or "torch" not in suite.rivals:
+        return
+    torch = suite.rivals["torch"].torch
+    ours, theirs = regard.torch.scaled_dot_product_attention, torch.nn.functional.scaled_dot_product_attention
+    for dtype in ("f32", "bf16"):
+        for length in (128, 512, 1024):
+            for depth in (64, 128):
+                full = Problem(8, length, length, depth, dtype=dtype)
+                for problem, suffix in ((full, ""), (full.variant(causal=True), ", causal")):
+                    case = Case("drop_in", f"{dtype}, S {length}, D {depth}, heads 8{suffix}", weight=0.25)
+                    _add(case, problem, torch, {"regard": ours, "torch": theirs})
+                    yield case
+
+
+def _add(case, problem, torch, functions):
+    grad = numpy.random.default_rng(2).standard_normal(problem.query.shape, dtype=numpy.float32)
+    arrays = [problem.query, problem.key, problem.value, to_bf16(grad) if problem.dtype == "bf16" else grad]
+    tensors = [torch.from_numpy(array) for array in arrays]
+    if problem.dtype == "bf16":
+        tensors = [tensor.view(torch.bfloat16) for tensor in tensors]
+    *plain, grad = tensors
+    learned = [tensor.clone().requires_grad_() for tensor in plain]
+    last = {}
+
+    def forward(name, attention):
+        with torch.inference_mode():
+            last[name] = attention(*plain, is_causal=problem.causal)
+
+    def both(attention):
+        torch.autograd.grad(attention(*learned, is_causal=problem.causal), learned, grad)
+
+    for name, attention in functions.items():
+        case.contenders[name] = timed(problem.operations, functools.partial(forward, name, attention))
+        case.errors[name] = functools.partial(_error, problem, last, name)
+    for name, attention in functions.items():
+        case.contenders[f"{name} both"] = timed(3.5 * problem.operations, functools.partial(both, attention))
+    case.against = {"torch": "regard", "torch both": "regard both"}
+
+
+def _error(problem, last, name):
+    return problem.error(last[name].float().contiguous().numpy())
