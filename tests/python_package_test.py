@@ -77,24 +77,34 @@ def test_every_public_name_is_documented():
             assert getattr(regard, name).__doc__, name
 
 
+def check_types(folder, *arguments):
+    command = [sys.executable, "-m", "mypy", "--strict", "--cache-dir", str(folder / "cache"), *map(str, arguments)]
+    return subprocess.run(command, capture_output=True, text=True, check=False, timeout=100, cwd=folder)
+
+
+def test_the_package_is_typed(tmp_path):
+    done = check_types(tmp_path, "-m", "regard", "-m", "regard.figure", "-m", "regard.onnx")
+    assert done.returncode == 0, done.stdout + done.stderr
+
+
 def test_a_type_checker_takes_the_stub_and_its_use(tmp_path):
     use = tmp_path / "use.py"
     use.write_text("import regard\n"
                    "context = regard.attention(b'', b'', b'', causal='top_left', window=(3, None))\n"
                    "threads: int = regard.default_num_threads()\n"
                    "cache = regard.KvCache(depth=8, capacity=32)\n"
+                   "version: str = regard.__version__\n"
+                   "figure = regard.show([[0.5, 0.5]], ['a', 'b'], queries=['q'])\n"
                    "length: int = cache.length(0)\n", encoding="utf-8")
     wrong = tmp_path / "wrong.py"
-    wrong.write_text("import regard\n"
+    wrong.write_text("import regard.onnx\n"
                      "regard.attention(b'', b'', b'', window=3)\n"
                      "regard.attention(b'', b'')\n"
-                     "regard.attend()\n", encoding="utf-8")
+                     "regard.attend()\n"
+                     "regard.onnx.attention(b'', b'')\n"
+                     "regard.show([[1.0]], 3)\n", encoding="utf-8")
 
-    def check(*files):
-        command = [sys.executable, "-m", "mypy", "--strict", "--cache-dir", str(tmp_path / "cache"), *map(str, files)]
-        return subprocess.run(command, capture_output=True, text=True, check=False, timeout=100, cwd=tmp_path)
-
-    done = check(use)
+    done = check_types(tmp_path, use)
     assert done.returncode == 0, done.stdout + done.stderr
-    done = check(wrong)
-    assert [line.split(":")[1] for line in done.stdout.splitlines() if ": error:" in line] == ["2", "3", "4"], done.stdout
+    done = check_types(tmp_path, wrong)
+    assert [line.split(":")[1] for line in done.stdout.splitlines() if ": error:" in line] == ["2", "3", "4", "5", "5", "5", "6"], done.stdout

@@ -9,6 +9,8 @@ The names are those of the C++ library; `attention` is `attention_forward`. Arra
 read and written where they lie. docs/python.md has the rest.
 """
 
+from . import _regard
 from ._regard import *  # noqa: F403
-from ._regard import __version__ as __version__
 from .figure import show as show
+
+__version__: str = vars(_regard)["__version__"]

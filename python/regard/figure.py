@@ -8,12 +8,19 @@ Nothing is fetched and no script is needed: a number tells its words and all its
 Outside of a notebook the same is a table of text. Read next: docs/python.md.
 """
 
+from __future__ import annotations
+
 import base64
 import html
 import itertools
 import math
 import struct
 import zlib
+
+TYPE_CHECKING = False  # typing itself is not loaded
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+    from typing import Any
 
 _MOST_NUMBERED = 24  # rows and columns whose numbers are printed: a cell is 2.6em wide, and a page 60em
 _MOST_CELLS = 128    # rows and columns of a map that is drawn; beyond, a cell is the mean of a block
@@ -39,7 +46,8 @@ _STYLE = """<style>
 </style>"""
 
 
-def show(weights, tokens=None, *, queries=None, title=None):
+def show(weights: Any, tokens: Sequence[object] | None = None, *, queries: Sequence[object] | None = None,
+         title: str | None = None) -> Figure:
     """A figure of attention weights, for the last line of a notebook's cell.
 
     weights: an array (L, S) or (H, L, S) of NumPy, PyTorch, JAX or the like, or lists; of a batch choose one: weights[0].
@@ -64,10 +72,10 @@ def show(weights, tokens=None, *, queries=None, title=None):
             raise ValueError(f"show: {name} has {len(given)} words; expected {axes[axis]}, as weights {tuple(axes)} has "
                              f"{'queries' if axis == 1 else 'keys'}")
         words.append([str(index) if given is None else str(given[index]) for index in range(axes[axis])])
-    return Figure(numbers, *words, title)
+    return Figure(numbers, words[0], words[1], title)
 
 
-def in_notebook(result):
+def in_notebook(result: Any) -> dict[str, str]:
     """The representations of a result that has text() and html(): its page in a frame of its own, several on one page."""
     bundle, page = {"text/plain": result.text()}, result.html()
     if len(page) <= _MOST_PAGE:
@@ -76,8 +84,8 @@ def in_notebook(result):
     return bundle
 
 
-def _axes(numbers):
-    axes = []
+def _axes(numbers: Any) -> list[int]:
+    axes: list[int] = []
     while isinstance(numbers, (list, tuple)):
         axes.append(len(numbers))
         if not numbers:
@@ -89,7 +97,7 @@ def _axes(numbers):
     return axes
 
 
-def _short(weight):
+def _short(weight: float) -> str:
     """.71, 1.00, <.01; what is exactly 0 stays 0."""
     if not math.isfinite(weight):
         return str(weight)
@@ -100,17 +108,17 @@ def _short(weight):
     return f"{weight:.2f}".replace("0.", ".", 1) if abs(weight) < 0.995 else f"{weight:.2f}"
 
 
-def _visible(text):
+def _visible(text: str) -> str:
     """Control characters and those that turn the direction of text, as \\u{…}."""
-    def turns(character):
+    def turns(character: str) -> bool:
         return not character.isprintable() or character in _TURNING
 
     return "".join(f"\\u{{{ord(character):X}}}" if turns(character) else character for character in text)
 
 
-def _blocks(rows):
+def _blocks(rows: list[list[float]]) -> list[list[float]]:
     """Means of blocks, at most _MOST_CELLS each way."""
-    def edges(extent):
+    def edges(extent: int) -> list[int]:
         count = min(extent, _MOST_CELLS)
         return [index * extent // count for index in range(count + 1)] if count else [0]
 
@@ -122,9 +130,9 @@ def _blocks(rows):
     return means
 
 
-def _png(width, height, lines):
+def _png(width: int, height: int, lines: bytes) -> bytes:
     """A picture of grey and alpha, from its lines, each with its filter's number in front."""
-    def chunk(name, data):
+    def chunk(name: bytes, data: bytes) -> bytes:
         return struct.pack(">I", len(data)) + name + data + struct.pack(">I", zlib.crc32(name + data))
 
     return (b"\x89PNG\r\n\x1a\n" + chunk(b"IHDR", struct.pack(">IIBBBBB", max(width, 1), max(height, 1), 8, 4, 0, 0, 0))
@@ -134,21 +142,21 @@ def _png(width, height, lines):
 class Figure:
     """What show() returns: HTML in a notebook, text elsewhere."""
 
-    def __init__(self, heads, queries, keys, title):
+    def __init__(self, heads: Any, queries: list[str], keys: list[str], title: str | None) -> None:
         self._heads = heads
         self._queries = [_visible(word) for word in queries]
         self._keys = [_visible(word) for word in keys]
         self._title = None if title is None else _visible(title)
 
-    def _numbered(self):
+    def _numbered(self) -> bool:
         return len(self._heads) == 1 and len(self._queries) <= _MOST_NUMBERED and len(self._keys) <= _MOST_NUMBERED
 
-    def _note(self):
+    def _note(self) -> str:
         sums = [sum(row) for head in self._heads for row in head]
         even = all(abs(one - 1) < 1e-3 or one == 0 for one in sums)
         return "queries down, keys across" + ("; a row sums to 1" if even and sums else "")
 
-    def _map(self, head, size):
+    def _map(self, head: list[list[float]], size: int) -> tuple[str, float, tuple[int, int]]:
         """The map as a picture of transparencies, through which the page's colour shows; its largest; its extents."""
         means = _blocks(head)
         largest = max((one for row in means for one in row if math.isfinite(one)), default=0) or 1
@@ -160,8 +168,8 @@ class Figure:
         return (f'<div class="regard-map" role="img" aria-label="map of weights" style="width: {columns * cell}px; height: '
                 f'{rows * cell}px; mask-image: url(data:image/png;base64,{picture})"></div>'), largest, (rows, columns)
 
-    def _table(self):
-        def word(text):
+    def _table(self) -> str:
+        def word(text: str) -> str:
             return f"<bdi>{html.escape(text)}</bdi>"
 
         lines = ["<table><thead><tr><th></th>", *(f'<th scope="col">{word(key)}</th>' for key in self._keys),
@@ -175,7 +183,7 @@ class Figure:
             lines.append("</tr>")
         return "".join([*lines, "</tbody></table>"])
 
-    def _repr_html_(self):
+    def _repr_html_(self) -> str:
         title = "" if self._title is None else f"<p><em>{html.escape(self._title)}</em></p>"
         if self._numbered():
             return (f'{_STYLE}<div class="regard-figure">{title}{self._table()}<p class="regard-note">{self._note()}</p>'
@@ -191,10 +199,10 @@ class Figure:
         return (f'{_STYLE}<div class="regard-figure">{title}<div class="regard-heads">{"".join(figures)}</div>'
                 f'<p class="regard-note">{note}</p></div>')
 
-    def _repr_mimebundle_(self, include=None, exclude=None):
+    def _repr_mimebundle_(self, include: object = None, exclude: object = None) -> dict[str, str]:
         return {"text/plain": repr(self), "text/html": self._repr_html_()}
 
-    def __repr__(self):
+    def __repr__(self) -> str:
         lines = [] if self._title is None else [self._title]
         if not self._numbered():
             heads = f"{len(self._heads)} heads of " if len(self._heads) > 1 else ""

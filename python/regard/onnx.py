@@ -8,26 +8,33 @@ Numbers of two bytes are computed with as float32, so results may be nearer to t
 reference. What an opset does not have is refused. Read next: docs/python.md.
 """
 
+from __future__ import annotations
+
+import typing as _typing
+from collections.abc import Sequence as _Sequence
+
 import numpy as _np
+import numpy.typing as _npt
 
 from . import _regard
 
+_Array = _npt.NDArray[_typing.Any]
 _FLOAT64 = 11  # TensorProto.DOUBLE
 _PRECISIONS = (None, 1, 10, _FLOAT64, 16)
 
 
-def _refuse(what):
+def _refuse(what: str) -> _typing.NoReturn:
     raise ValueError(f"onnx.attention: {what}")
 
 
-def _heads(name, array, count, attribute):
+def _heads(name: str, array: _Array, count: int | None, attribute: str) -> _Array:
     """(B, S, heads · size) as (B, heads, S, size), the same memory."""
     if not isinstance(count, int) or count < 1 or array.shape[2] % count:
         _refuse(f"{name} has shape {array.shape} and {attribute} is {count}; expected a positive divisor of {array.shape[2]}")
     return array.reshape(*array.shape[:2], count, -1).transpose(0, 2, 1, 3)
 
 
-def _options(attn_mask, keys, query):
+def _options(attn_mask: _Array | None, keys: int, query: _Array) -> dict[str, _Array]:
     """attn_mask as the options mask and bias: what it takes from sight entirely, it hides."""
     if attn_mask is None:
         return {}
@@ -47,9 +54,12 @@ def _options(attn_mask, keys, query):
     return {"bias": bias} if seen.all() else {"bias": bias, "mask": seen}
 
 
-def attention(Q, K, V, attn_mask=None, past_key=None, past_value=None, nonpad_kv_seqlen=None, *, is_causal=0, scale=None,
-              softcap=0.0, softmax_precision=None, q_num_heads=None, kv_num_heads=None, qk_matmul_output_mode=0,
-              left_window_size=-1, right_window_size=-1, num_outputs=1, opset=25):
+def attention(Q: _Array, K: _Array, V: _Array, attn_mask: _Array | None = None, past_key: _Array | None = None,
+              past_value: _Array | None = None, nonpad_kv_seqlen: _Array | _Sequence[int] | None = None, *,
+              is_causal: int = 0, scale: float | None = None, softcap: float = 0.0, softmax_precision: int | None = None,
+              q_num_heads: int | None = None, kv_num_heads: int | None = None, qk_matmul_output_mode: int = 0,
+              left_window_size: int = -1, right_window_size: int = -1, num_outputs: int = 1,
+              opset: int = 25) -> _typing.Any:
     """Y, or with num_outputs a tuple of the first of Y, present_key, present_value, qk_matmul_output.
 
     The names are the standard's. softmax_precision 11 (double) computes all in float64; any other is met by float32.
@@ -81,7 +91,7 @@ def attention(Q, K, V, attn_mask=None, past_key=None, past_value=None, nonpad_kv
     elif opset >= 25 and (q_num_heads is not None or kv_num_heads is not None):
         _refuse("q_num_heads and kv_num_heads are for inputs of 3 axes")
     past = 0
-    if past_key is not None:
+    if past_key is not None and past_value is not None:
         past = past_key.shape[2]
         K, V = _np.concatenate([past_key, K], 2), _np.concatenate([past_value, V], 2)
     present = K, V
@@ -91,7 +101,7 @@ def attention(Q, K, V, attn_mask=None, past_key=None, past_value=None, nonpad_kv
         attn_mask = attn_mask if attn_mask is None or attn_mask.dtype == bool else attn_mask.astype(_np.float64)
     keys, queries = K.shape[2], Q.shape[2]
 
-    scaled = {"scale": scale}
+    scaled: dict[str, _typing.Any] = {"scale": scale}
     capped = {**scaled, "soft_cap": softcap or None}
     if opset < 24 and attn_mask is not None and attn_mask.shape[-1] != keys:
         _refuse(f"attn_mask has shape {attn_mask.shape}; opset 23 expects {keys} keys")
@@ -102,7 +112,7 @@ def attention(Q, K, V, attn_mask=None, past_key=None, past_value=None, nonpad_kv
     if left_window_size >= 0 or right_window_size >= 0:
         options["window"] = tuple(None if n < 0 else n for n in (left_window_size, right_window_size))
 
-    Y = _np.empty((Q.shape[0], queries, Q.shape[1], V.shape[3]), Q.dtype)  # (B, Sq, Hq, Dv)
+    Y: _Array = _np.empty((Q.shape[0], queries, Q.shape[1], V.shape[3]), Q.dtype)  # (B, Sq, Hq, Dv)
     by_head = Y.transpose(0, 2, 1, 3)
     wants_weights = num_outputs == 4 and qk_matmul_output_mode == 3
     found = _regard.attention_forward(Q, K, V, out=by_head, return_weights=wants_weights, **options)

@@ -13,6 +13,7 @@ Differentiable, and one opaque operator to torch.compile. What it cannot do, it 
 Read next: python/attention.cpp, python/backward.cpp.
 """
 
+import collections.abc
 import contextlib
 import threading
 
@@ -188,7 +189,18 @@ def _watched(*tensors):
     return False
 
 
-def attention(query, key, value, mask=None, bias=None, sinks=None, dropout=0.0, causal=False, scale=None, soft_cap=None):
+def attention(
+    query: torch.Tensor,
+    key: torch.Tensor,
+    value: torch.Tensor,
+    mask: torch.Tensor | None = None,
+    bias: torch.Tensor | None = None,
+    sinks: torch.Tensor | None = None,
+    dropout: float = 0.0,
+    causal: bool = False,
+    scale: float | None = None,
+    soft_cap: float | None = None,
+) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
     """context, row_max and row_sum of attention_forward, as one operator of PyTorch; causal is aligned top left.
 
     query (B, H, L, D), key (B, Hkv, S, D), value (B, Hkv, S, Dv); mask (booleans) and bias with extents of (B, H, L, S)
@@ -243,8 +255,15 @@ def _check(query, key, value, attn_mask, dropout_p, is_causal):
 
 
 def scaled_dot_product_attention(
-    query, key, value, attn_mask=None, dropout_p=0.0, is_causal=False, scale=None, enable_gqa=False
-):
+    query: torch.Tensor,
+    key: torch.Tensor,
+    value: torch.Tensor,
+    attn_mask: torch.Tensor | None = None,
+    dropout_p: float = 0.0,
+    is_causal: bool = False,
+    scale: float | None = None,
+    enable_gqa: bool = False,
+) -> torch.Tensor:
     """softmax(scale · query · keyᵀ + attn_mask) · value, as torch.nn.functional.scaled_dot_product_attention defines it.
 
     query (…, H, L, D), key (…, Hkv, S, D), value (…, Hkv, S, Dv), of float32, float64, bfloat16 or float16, on the
@@ -303,7 +322,7 @@ _original = None
 
 
 @contextlib.contextmanager
-def patched():
+def patched() -> collections.abc.Iterator[None]:
     """While it lasts, torch.nn.functional.scaled_dot_product_attention is Regard's for tensors on the processor.
 
     In the whole process; calls with a tensor on another device go where they went. Modules that imported the function

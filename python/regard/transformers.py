@@ -14,8 +14,10 @@ The attention function and the mask are registered together: with the function a
 Read next: torch.py.
 """
 
+import collections.abc
 import contextlib
 import contextvars
+import typing
 
 import torch
 import transformers
@@ -91,7 +93,11 @@ class _Inspection:
 
 
 @contextlib.contextmanager
-def inspection(top_keys=8, chosen_keys=None, coarse_map=None):
+def inspection(
+    top_keys: int = 8,
+    chosen_keys: collections.abc.Sequence[int] | None = None,
+    coarse_map: tuple[int, int] | None = None,
+) -> collections.abc.Iterator[list[dict[str, typing.Any]]]:
     """While it lasts, attention_forward tells of each of its calls, in their order, into the list that it gives.
 
     An entry is a dictionary: layer, and, as attention_with_statistics names them, entropy, largest_weight, mean_distance
@@ -107,7 +113,7 @@ def inspection(top_keys=8, chosen_keys=None, coarse_map=None):
         _inspection.reset(token)
 
 
-def register(name="regard"):
+def register(name: str = "regard") -> str:
     """Makes attn_implementation=name known to transformers, with its masks; returns the name."""
     transformers.AttentionInterface.register(name, attention_forward)
     transformers.AttentionMaskInterface.register(name, sdpa_mask)
