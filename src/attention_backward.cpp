@@ -5,11 +5,11 @@
 //   delta of every row                                           one parallel phase
 //   for each wave of key heads
 //     for each key head and slot s = 0 … 5:                      one parallel phase
-//       for key blocks s, s + 6, …:                              up to 256 keys, packed; their sums in scratch
+//       for key blocks s, s + 6, …:                              up to 512 keys, packed; their sums in scratch
 //         for each query head of the key head, in order
 //           for each 60 rows, for each 64 keys                   kernels::backward_block
 //         grad_key and grad_value of the key block are written
-//     for each 60 rows: grad_query = Σ over slots, in order      one parallel phase
+//     for each 60 rows: grad_query = Σ over slots, in order      one parallel phase, where there are several
 //
 // A slot has a partial sum of grad_query of its own, so one head occupies six threads, and which thread runs a slot
 // never matters. The derivation is in docs/derivations/attention_backward.md. Read next: backward_tiles.h.
@@ -35,7 +35,7 @@ using kernels::kRows;
 
 constexpr const char* kName = "attention_backward";
 constexpr Index kSlots = 6;                       // partial sums of grad_query: divided evenly by 1, 2, 3 and 6 threads
-constexpr Index kPartialBytes = Index{64} << 20;  // of a wave, unless one key head needs more
+constexpr Index kPartialBytes = Index{16} << 20;  // of a wave, unless one key head needs more
 
 // The gradients of query, key and value, whatever their type.
 template <class T>
@@ -153,6 +153,7 @@ class Backward {
   };
 
   Index num_units() const { return static_cast<Index>(r_.sequences.size()) * r_.num_key_heads; }
+  static Index row_group() { return kernels::active().template of<T>().row_group; }
   Index group() const { return r_.num_heads / r_.num_key_heads; }
   const Sequence& sequence_of(const WaveUnit& unit) const {
     return r_.sequences[static_cast<std::size_t>(unit.sequence)];
@@ -166,7 +167,7 @@ class Backward {
   // The rows of all heads, and those past the last that share a register tile with it.
   Index slot_elements(const WaveUnit& unit) const {
     const Index rows = group() * sequence_of(unit).num_queries;
-    return (rows + kernels::active().template of<T>().row_group) * call_.padded_depth();
+    return (rows + row_group()) * call_.padded_depth();
   }
   T* partial(const WaveUnit& unit, Index slot) const {
     return partials_ + unit.first_element + slot * slot_elements(unit);
@@ -181,7 +182,7 @@ class Backward {
       // A key head without slots has gradients to write, of 0.
       for (Index s = 0; s < std::max<Index>(unit.num_slots, 1); ++s) slots.emplace_back(&unit, s);
       const Index rows = group() * sequence_of(unit).num_queries;
-      for (Index row = 0; row < rows; row += kRows) row_blocks.emplace_back(&unit, row);
+      for (Index row = 0; row < rows && unit.num_slots > 1; row += kRows) row_blocks.emplace_back(&unit, row);
       products += static_cast<double>(rows) * static_cast<double>(unit.num_keys * (3 * r_.depth + 2 * r_.columns));
     }
     const Index num_slots = static_cast<Index>(slots.size());
@@ -202,26 +203,40 @@ class Backward {
   void run_slot(const WaveUnit& unit, Index slot, std::byte* memory) {
     BackwardTiles<T> tiles(call_, block_keys_, memory);
     T* const sums = reinterpret_cast<T*>(memory + tile_bytes_);
-    if (gradients_.query.data && slot < unit.num_slots)
-      std::fill_n(partial(unit, slot), slot_elements(unit), static_cast<T>(0));
     for (Index key = slot * block_keys_; key < unit.num_keys; key += kSlots * block_keys_)
       run_keys(unit, slot, key, std::min(block_keys_, unit.num_keys - key), tiles, sums);
-    if (slot == 0) {
+    if (slot == 0 && unit.num_keys < sequence_of(unit).num_keys) {
       // Keys that no row may see.
-      std::fill_n(sums, sum_elements_, static_cast<T>(0));
+      clear_sums(block_keys_, sums);
       for (Index key = unit.num_keys; key < sequence_of(unit).num_keys; key += block_keys_)
         write_keys(unit, key, std::min(block_keys_, sequence_of(unit).num_keys - key), sums);
     }
+    // Who has all of the sum writes it.
+    const Index rows = group() * sequence_of(unit).num_queries;
+    for (Index row = 0; row < rows && unit.num_slots < 2; row += kRows) write_rows(unit, row);
+  }
+
+  void clear_sums(Index num_keys, T* sums) const {
+    const Index keys = (num_keys + kBlockKeys - 1) / kBlockKeys * kBlockKeys;
+    std::fill_n(sums, keys * call_.padded_depth(), static_cast<T>(0));
+    std::fill_n(sums + block_keys_ * call_.padded_depth(), keys * call_.padded_columns(), static_cast<T>(0));
   }
 
   // All rows that see some of these keys.
   void run_keys(const WaveUnit& unit, Index slot, Index first_key, Index num_keys, BackwardTiles<T>& tiles, T* sums) {
     const Sequence& sequence = sequence_of(unit);
-    std::fill_n(sums, sum_elements_, static_cast<T>(0));
+    clear_sums(num_keys, sums);
     bool taken = false;
     for (Index g = 0; g < group(); ++g) {
       for (Index row = 0; row < sequence.num_queries; row += kRows) {
         const Index num_rows = std::min(kRows, sequence.num_queries - row);
+        T* const rows = gradients_.query.data
+                            ? partial(unit, slot) + (g * sequence.num_queries + row) * call_.padded_depth()
+                            : nullptr;
+        // A slot's first keys find its sum as it was allocated.
+        if (rows && first_key == slot * block_keys_)
+          std::fill_n(rows, (num_rows < kRows ? num_rows + row_group() : num_rows) * call_.padded_depth(),
+                      static_cast<T>(0));
         // Both ends of the interval rise with the row.
         const Index begin = visible_interval(r_, sequence, row).begin;
         const Index end = visible_interval(r_, sequence, row + num_rows - 1).end;
@@ -229,9 +244,6 @@ class Backward {
         if (!taken) tiles.take_keys(unit.sequence, unit.key_head, first_key, num_keys);
         taken = true;
         tiles.take_rows(unit.key_head * group() + g, row, num_rows);
-        T* const rows = gradients_.query.data
-                            ? partial(unit, slot) + (g * sequence.num_queries + row) * call_.padded_depth()
-                            : nullptr;
         run_rows(first_key, num_keys, tiles, rows, sums);
       }
     }

@@ -18,13 +18,14 @@ using kernels::kRows;
 
 template <class T>
 Index backward_block_keys(const BackwardCall<T>& call) {
-  // Packed keys and values and the sums of their gradients stay in a second-level cache beside a task's rows.
-  constexpr Index kBytes = Index{384} << 10;
-  constexpr Index kMostKeys = 256;
+  // Packed keys and values and the sums of their gradients stay in a second-level cache beside a task's rows; pairs,
+  // whose products take half the time, go through them at the rate of the next level.
+  const Index kibibytes = call.pairs() ? 1024 : 384;
+  const Index most_keys = call.pairs() ? 512 : 256;
   const Index depth = call.r.depth, columns = call.r.columns;
   const Index packed = 2 * call.words(depth) + call.words(columns);
   const Index bytes = (packed + depth + columns) * static_cast<Index>(sizeof(T));
-  return std::clamp(kBytes / bytes / kBlockKeys * kBlockKeys, kBlockKeys, kMostKeys);
+  return std::clamp((kibibytes << 10) / bytes / kBlockKeys * kBlockKeys, kBlockKeys, most_keys);
 }
 
 template <class T>

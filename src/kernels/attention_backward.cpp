@@ -36,9 +36,13 @@ struct SeenTiles {
 template <class T>
 SeenTiles seen_tiles(const BackwardBlock<T>& block) {
   SeenTiles seen;
-  for (Span& keys : seen.keys) keys = {kBlockKeys, 0};
-  for (Span& rows : seen.rows) rows = {block.num_rows, 0};
+  bool all = block.num_keys == kBlockKeys;
   for (Index r = 0; r < block.num_rows; ++r) {
+    all &= block.visible_begin[r] <= block.first_key && block.visible_end[r] >= block.first_key + kBlockKeys;
+  }
+  for (Span& keys : seen.keys) keys = all ? Span{0, kBlockKeys} : Span{kBlockKeys, 0};
+  for (Span& rows : seen.rows) rows = all ? Span{0, block.num_rows} : Span{block.num_rows, 0};
+  for (Index r = 0; r < block.num_rows && !all; ++r) {
     const Index begin = larger(block.visible_begin[r] - block.first_key, 0);
     const Index end = smaller(block.visible_end[r] - block.first_key, block.num_keys);
     if (begin >= end) continue;
@@ -100,13 +104,19 @@ void product_tiles(const BackwardBlock<T>& block, Index first, Index count, cons
 template <class T>
 struct RowNumbers {
   Vec<T> high, sum, delta;
-  Vec<T> share;  // 1 / sum
+  Vec<T> share;         // 1 / sum
+  Vec<T> scaled_delta;  // delta · scale
+  bool finite;          // high
 };
 
 template <class T>
 REGARD_INLINE RowNumbers<T> numbers_of(const BackwardBlock<T>& block, Index r) {
-  return {broadcast(block.row_max[r]), broadcast(block.row_sum[r]), broadcast(block.delta[r]),
-          broadcast(1 / block.row_sum[r])};
+  return {broadcast(block.row_max[r]),
+          broadcast(block.row_sum[r]),
+          broadcast(block.delta[r]),
+          broadcast(1 / block.row_sum[r]),
+          broadcast(block.delta[r] * block.scale),
+          block.row_max[r] - block.row_max[r] == 0};
 }
 
 // A vector of P, after dropout, and of dS; `at` counts from the first row's first score.
@@ -116,16 +126,17 @@ REGARD_INLINE void grad_vector(const BackwardBlock<T>& block, const RowNumbers<T
   const Vec<T> x = load(block.scores + at);
   Vec<T> dp = load(block.grad_scores + at);
   const IntVec<T> unseen = x == broadcast(-kInfinity<T>);
-  p = exp<T>(shift<T>(x, row.high));
+  p = exp<T>(row.finite ? x - row.high : shift<T>(x, row.high));
   // What is rounded to bf16 need not be divided to the last bit.
-  p = Words::kPerWord > 1 ? p * row.share : p / row.sum;
+  constexpr bool kRounded = Words::kPerWord > 1;
+  p = kRounded ? p * row.share : p / row.sum;
   Vec<T> kept = p;
   if (block.dropout) {
     const Vec<T> factor = load(block.dropout + at);
     dp *= factor;
     kept *= factor;
   }
-  ds = p * (dp - row.delta) * block.scale;
+  ds = kRounded ? p * fma(dp, broadcast(block.scale), -row.scaled_delta) : p * (dp - row.delta) * block.scale;
   if (block.capped) {
     const Vec<T> t = load(block.capped + at) / broadcast(block.soft_cap);
     ds *= fma(-t, t, broadcast(static_cast<T>(1)));
@@ -193,6 +204,11 @@ template <class T, int Rows, Index StepK, Index StepR, class Words>
 void add_tile(const Span& numbers, const T* a, const T* const* panels, Index panel_offset, T* to, Index to_stride) {
   Tile<T, Rows> tile;
   clear(tile);
+#pragma GCC unroll 16
+  for (int r = 0; r < Rows; ++r) {
+    __builtin_prefetch(to + r * to_stride);
+    __builtin_prefetch(to + r * to_stride + kWidth<T>);
+  }
   for (Index panel = 0; panel < kBlockPanels; ++panel) {
     const Index begin = larger(numbers.begin - panel * kPanel, 0) / Words::kPerWord;
     const Index end = words_of<Words>(smaller(numbers.end - panel * kPanel, kPanel));
