@@ -157,20 +157,12 @@ bool BackwardTiles<T>::take_block(Index key) {
 
 template <class T>
 void BackwardTiles<T>::run_grad_scores_block() const {
-  const kernels::KernelTable& table = kernels::active();
-  if constexpr (std::same_as<T, float>) {
-    if (call_.pairs()) return table.pairs.grad_scores_block(block_);
-  }
-  table.template of<T>().grad_scores_block(block_);
+  with_kernels([&](const auto& kernels) { kernels.grad_scores_block(block_); });
 }
 
 template <class T>
 void BackwardTiles<T>::run_backward_block() const {
-  const kernels::KernelTable& table = kernels::active();
-  if constexpr (std::same_as<T, float>) {
-    if (call_.pairs()) return table.pairs.backward_block(block_);
-  }
-  table.template of<T>().backward_block(block_);
+  with_kernels([&](const auto& kernels) { kernels.backward_block(block_); });
 }
 
 template Index backward_block_keys(const BackwardCall<float>&);

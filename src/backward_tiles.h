@@ -68,6 +68,14 @@ class BackwardTiles final : public KeyPanels<T> {
   bool finite(const Unit&, Index panel) const override { return keys_finite_[panel - first_panel_] != 0; }
 
  private:
+  template <class F>
+  void with_kernels(F f) const {
+    const kernels::KernelTable& table = kernels::active();
+    if constexpr (std::same_as<T, float>) {
+      if (call_.pairs()) return f(table.pairs);
+    }
+    f(table.template of<T>());
+  }
   Index place(std::byte* memory, Index max_keys);
   const Sequence& sequence() const { return call_.r.sequences[static_cast<std::size_t>(unit_.sequence)]; }
 
