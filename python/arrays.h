@@ -42,6 +42,7 @@ constexpr NumberType number_type() {
   if constexpr (std::is_same_v<T, std::int8_t>) return {kInt, 8};
   if constexpr (std::is_same_v<T, std::int32_t>) return {kInt, 32};
   if constexpr (std::is_same_v<T, std::int64_t>) return {kInt, 64};
+  if constexpr (std::is_same_v<T, std::uint8_t>) return {kUnsigned, 8};
 }
 std::string type_text(NumberType type);  // "float32", "bool", "int64"
 // Of "float32", "float64", "bfloat16", "float16"; std::invalid_argument for other words.
@@ -74,6 +75,7 @@ class Array {
   void borrow(const char* operator_name, const char* name, nb::handle given, Access access);
 
   bool given() const { return given_; }
+  bool read_only() const { return read_only_; }
   NumberType type() const { return type_; }
   int rank() const { return rank_; }
   Index extent(int axis) const { return shape_[axis]; }

@@ -5,15 +5,19 @@
 //     cache = regard.KvCache(num_key_heads=8, depth=64, capacity=4096, dtype="bfloat16")
 //     cache.append(key, value)        (B, Hkv, L, D), or with sequence=i (Hkv, L, D)
 //     regard.attention_decode(query, cache, query_offset="bottom_right")
+//     file.write(cache.memory) … regard.KvCache.open(mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ))
 //
 // A cache that one thread changes is not read by another: each call holds the lock of its cache.
 // Read next: regard/kv_cache.h.
 #include "regard/kv_cache.h"
 
+#include <nanobind/ndarray.h>
 #include <nanobind/stl/optional.h>
 #include <nanobind/stl/string.h>
 
 #include <algorithm>
+#include <cstring>
+#include <memory>
 #include <mutex>
 #include <shared_mutex>
 #include <variant>
@@ -32,6 +36,9 @@ class Cache {
       std::variant<KvCache<float>, KvCache<double>, KvCache<bfloat16>, KvCache<float16>, KvCache<std::int8_t>>;
 
   Cache(const KvCacheShape& shape, const std::string& dtype) : dtype_(dtype), typed_(make(shape, dtype)) {}
+  // What another cache left in an array of bytes, where it lies.
+  explicit Cache(std::unique_ptr<Array> block)
+      : block_(std::move(block)), dtype_(dtype_of(bytes_of(*block_))), typed_(open(bytes_of(*block_), dtype_)) {}
 
   const KvCacheShape& shape() const {
     return std::visit([](const auto& cache) -> const KvCacheShape& { return cache.shape(); }, typed_);
@@ -46,7 +53,11 @@ class Cache {
     const nb::gil_scoped_release released;
     return std::shared_lock(mutex_);
   }
-  std::unique_lock<std::shared_mutex> changing() {
+  std::unique_lock<std::shared_mutex> changing(const char* operator_name) {
+    refuse_in_plan(operator_name);
+    if (block_ != nullptr && block_->read_only()) {
+      refuse(operator_name, "the cache lies in memory that cannot be written; expected a writable copy or mapping");
+    }
     const nb::gil_scoped_release released;
     return std::unique_lock(mutex_);
   }
@@ -61,6 +72,33 @@ class Cache {
     return KvCache<float>(shape);
   }
 
+  static std::span<std::byte> bytes_of(const Array& block) {
+    const auto view = block.view<std::uint8_t, 1>("KvCache.open", "memory");
+    if (view.shape[0] > 1 && view.strides[0] != 1) {
+      refuse("KvCache.open",
+             "memory has a stride of " + std::to_string(view.strides[0]) + "; expected bytes side by side");
+    }
+    return {reinterpret_cast<std::byte*>(view.data), static_cast<std::size_t>(view.shape[0])};
+  }
+  // As the header names it (docs/kv-cache.md); a block without a header is refused by open().
+  static std::string dtype_of(std::span<const std::byte> memory) {
+    std::uint32_t type = 4;
+    if (memory.size() >= 16) std::memcpy(&type, memory.data() + 12, sizeof type);
+    return type == 8         ? "float64"
+           : type == 2       ? "float16"
+           : type == 0x10002 ? "bfloat16"
+           : type == 1       ? "int8"
+                             : "float32";
+  }
+  static Typed open(std::span<std::byte> memory, const std::string& dtype) {
+    if (dtype == "int8") return KvCache<std::int8_t>::open(memory);
+    if (dtype == "float64") return KvCache<double>::open(memory);
+    if (dtype == "bfloat16") return KvCache<bfloat16>::open(memory);
+    if (dtype == "float16") return KvCache<float16>::open(memory);
+    return KvCache<float>::open(memory);
+  }
+
+  std::unique_ptr<Array> block_;  // whose memory the cache lies in, if it is not its own
   std::string dtype_;
   Typed typed_;
   std::shared_mutex mutex_;
@@ -83,7 +121,7 @@ void append(Cache& cache, nb::handle key_object, nb::handle value_object, std::o
   std::vector<Index> counts;
   if (!counts_object.is_none()) counts = index_list(kName, "counts", counts_object);
   if (sequence && !counts.empty()) refuse(kName, "counts are for all sequences; expected none beside sequence");
-  const auto lock = cache.changing();
+  const auto lock = cache.changing(kName);
   cache.visit([&]<class T>(KvCache<T>& typed) {
     if (sequence) {
       const auto k = given_view<T, 3>(key, "key");
@@ -170,14 +208,14 @@ void bind_cache(nb::module_& module) {
       .def(
           "truncate",
           [](Cache& cache, Index sequence, Index length) {
-            const auto lock = cache.changing();
+            const auto lock = cache.changing("KvCache.truncate");
             cache.visit([&](auto& typed) { typed.truncate(sequence, length); });
           },
           nb::arg("sequence"), nb::arg("length"), "Keeps the first `length` keys.")
       .def(
           "fork",
           [](Cache& cache, Index from, Index to) {
-            const auto lock = cache.changing();
+            const auto lock = cache.changing("KvCache.fork");
             cache.visit([&](auto& typed) { typed.fork(from, to); });
           },
           nb::arg("from_sequence"), nb::arg("to_sequence"),
@@ -201,6 +239,23 @@ void bind_cache(nb::module_& module) {
                      const auto lock = cache.reading();
                      return cache.visit([](auto& typed) { return typed.num_free_pages(); });
                    })
+      .def_static(
+          "open",
+          [](nb::handle memory) { return new Cache(std::make_unique<Array>("KvCache.open", "memory", memory)); },
+          nb::rv_policy::take_ownership, nb::arg("memory"), nb::sig("def open(memory: object) -> KvCache"),
+          "What `memory` of another cache held, where it lies: bytes aligned to 64, a mapped file for example, which "
+          "stay\n"
+          "as long as the cache. Where they can be written, append() writes there. RuntimeError with the offset for "
+          "anything\n"
+          "but a consistent block.")
+      .def_prop_ro(
+          "memory",
+          [](nb::handle self) {
+            const auto block = nb::cast<Cache&>(self).visit([](auto& typed) { return typed.memory(); });
+            return nb::ndarray<nb::memview, const std::uint8_t, nb::ndim<1>>(block.data(), {block.size()}, self);
+          },
+          nb::rv_policy::reference, nb::sig("def memory(self) -> memoryview"),
+          "The block (docs/kv-cache.md), read-only: written to a file and read or mapped again, open() takes it.")
       .def_prop_ro("num_bytes",
                    [](Cache& cache) { return cache.visit([](auto& typed) { return typed.memory().size(); }); })
       .def_prop_ro("dtype", &Cache::dtype)

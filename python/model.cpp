@@ -103,9 +103,9 @@ SentenceModel load_model_of(nb::handle folder, bool map) {
   return std::move(*model);
 }
 
-// What a notebook shows of it: its page in a frame of its own, and its text where there are no pages.
+// What a notebook shows of it: python/regard/results.py.
 nb::object in_notebook(nb::handle self, nb::args, nb::kwargs) {
-  return nb::module_::import_("regard.figure").attr("in_notebook")(self);
+  return nb::module_::import_("regard.results").attr("in_notebook")(self);
 }
 
 void bind_views(nb::module_& module) {

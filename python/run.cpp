@@ -14,7 +14,9 @@
 #include <condition_variable>
 #include <exception>
 #include <mutex>
+#include <stdexcept>
 #include <stop_token>
+#include <string>
 #include <system_error>
 #include <thread>
 
@@ -62,6 +64,12 @@ void run_here(const Runtime& runtime, const std::function<void(const Runtime&)>&
 
 PlanScope::PlanScope(const Runtime& runtime) : before_(planning) { planning = &runtime; }
 PlanScope::~PlanScope() { planning = before_; }
+
+void refuse_in_plan(const char* operator_name) {
+  if (planning == nullptr) return;
+  throw std::invalid_argument(std::string(operator_name) +
+                              ": called in a plan, which changes nothing; expected a call before it");
+}
 
 void run(double operations, int num_threads, const std::function<void(const Runtime&)>& call) {
   if (planning != nullptr) return call(*planning);

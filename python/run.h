@@ -21,6 +21,9 @@ namespace regard::python {
 // operations: about as many floating-point operations as the call takes. num_threads as in Runtime.
 void run(double operations, int num_threads, const std::function<void(const Runtime&)>& call);
 
+// Throws where the call would change something that stays and this thread plans: a plan changes nothing.
+void refuse_in_plan(const char* operator_name);
+
 // While it lives, run() on this thread uses that Runtime.
 class PlanScope {
  public:

@@ -1,7 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
 """The numbers of the Python package against plain NumPy in double, and against each other."""
 
+import gc
 import itertools
+import mmap
 
 import ml_dtypes
 import numpy as np
@@ -245,6 +247,63 @@ def test_an_int8_cache_is_near():
     assert 0 < np.abs(decoded - whole).max() < 0.05
 
 
+@pytest.mark.parametrize("dtype", ["float32", "float64", "bfloat16", "float16", "int8"])
+def test_a_cache_is_what_its_memory_says(dtype, tmp_path):
+    numbers = np.dtype("float32" if dtype == "int8" else dtype)
+    query, key, value = arrays((1, 4, 2, 16), (1, 2, 70, 16), (1, 2, 70, 8), dtype=numbers)
+    cache = regard.KvCache(depth=16, columns=8, capacity=100, num_key_heads=2, dtype=dtype)
+    cache.append(key[:, :, :60], value[:, :, :60])
+    expected = regard.attention_decode(query, cache, causal="bottom_right")
+    (tmp_path / "cache").write_bytes(cache.memory)
+    assert (tmp_path / "cache").stat().st_size == cache.num_bytes and cache.memory.readonly
+    with open(tmp_path / "cache", "rb") as file:
+        read = regard.KvCache.open(mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ))
+        copy = regard.KvCache.open(mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_COPY))
+    assert (read.dtype, read.capacity, read.depth, read.columns, read.length()) == (dtype, 100, 16, 8, 60)
+    assert np.array_equal(regard.attention_decode(query, read, causal="bottom_right"), expected)
+    for change in (lambda: read.append(key[:, :, 60:], value[:, :, 60:]), lambda: read.truncate(0, 3), lambda: read.fork(0, 0)):
+        with pytest.raises(ValueError, match="memory that cannot be written"):
+            change()
+    for one in (cache, copy):
+        one.append(key[:, :, 60:], value[:, :, 60:])
+    assert (read.length(), copy.length()) == (60, 70)
+    assert np.array_equal(regard.attention_decode(query, copy, causal="bottom_right"),
+                          regard.attention_decode(query, cache, causal="bottom_right"))
+
+
+def test_memory_of_a_cache_outlives_its_name():
+    cache = regard.KvCache(depth=8, capacity=32)
+    cache.append(*arrays((1, 1, 5, 8), (1, 1, 5, 8)))
+    memory = cache.memory
+    before = bytes(memory)
+    del cache
+    gc.collect()
+    assert bytes(memory) == before and regard.KvCache.open(memory).length() == 5
+
+
+def test_what_is_no_cache_is_refused():
+    memory = np.array(regard.KvCache(depth=8, capacity=32, dtype="bfloat16").memory)
+    aligned = np.frombuffer(mmap.mmap(-1, memory.size + 64), np.uint8)
+    aligned[:memory.size] = memory
+    assert regard.KvCache.open(aligned).dtype == "bfloat16"
+    with pytest.raises(RuntimeError, match="byte"):
+        regard.KvCache.open(aligned[:memory.size - 1])
+    with pytest.raises(RuntimeError, match="ends within the header"):
+        regard.KvCache.open(b"")
+    with pytest.raises(ValueError, match="not aligned to 64"):
+        regard.KvCache.open(aligned[1:])
+    with pytest.raises(ValueError, match="a stride of 2"):
+        regard.KvCache.open(aligned[::2])
+    with pytest.raises(ValueError, match="memory has type float32"):
+        regard.KvCache.open(np.zeros(4, np.float32))
+    for byte, what in ((0, "is no key/value cache"), (8, "version"), (12, "holds")):
+        broken = np.frombuffer(mmap.mmap(-1, memory.size), np.uint8)
+        broken[:] = memory
+        broken[byte] ^= 0x55
+        with pytest.raises(RuntimeError, match=what):
+            regard.KvCache.open(broken)
+
+
 def test_layers_of_bfloat16():
     x, w = arrays((5, 40), (40, 33), dtype=ml_dtypes.bfloat16)
     expected = x.astype("f8") @ w.astype("f8")
@@ -309,6 +368,18 @@ def test_a_plan_says_what_will_be_done_and_does_nothing():
     assert plan["instruction_set"] == regard.active_instruction_set() and (out == 7).all()
     with pytest.raises(ValueError, match="key has head size 8"):
         regard.plan(regard.attention, query, key[..., :8], value)
+
+
+def test_a_plan_changes_no_cache():
+    key, value = arrays((1, 1, 5, 8), (1, 1, 5, 8))
+    cache = regard.KvCache(depth=8, capacity=32, num_sequences=2, page_keys=32, num_pages=2)
+    cache.append(key[0], value[0], sequence=0)
+    for change, arguments in ((cache.append, (key[0], value[0], 0)), (cache.truncate, (0, 1)), (cache.fork, (0, 1))):
+        with pytest.raises(ValueError, match="called in a plan, which changes nothing"):
+            regard.plan(change, *arguments)
+    assert (cache.length(0), cache.length(1)) == (5, 0)
+    plan = regard.plan(regard.attention_decode, np.repeat(key, 2, 0), cache)
+    assert [entry["name"] for entry in plan["operators"]] == ["attention_decode"]
 
 
 REFUSED = [

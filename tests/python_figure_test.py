@@ -2,6 +2,7 @@
 """regard.show: weights as a figure in a notebook, and as text elsewhere."""
 
 import base64
+import html
 import html.parser
 import re
 import zlib
@@ -118,11 +119,39 @@ def test_what_cannot_be_shown_is_refused(weights, options, message):
         regard.show(weights, **options)
 
 
-def test_results_show_their_page_in_a_frame():
-    bundle = regard.lesson("000")._repr_mimebundle_(include=None)
-    frame = Frames(bundle["text/html"])
-    assert bundle["text/plain"] == regard.lesson("000").text()
-    assert frame.pages == [regard.lesson("000").html()]
+def cells(page):
+    """The words of every cell and heading, before what is folded away."""
+    return [html.unescape(re.sub("<.*?>", "", cell)) for cell in re.findall("<t[dh].*?</t[dh]>", page.split("<details>")[0])]
+
+
+def test_a_result_shows_its_numbers_without_script_and_its_page_folded_in_a_frame():
+    lesson = regard.lesson("000")
+    bundle = lesson._repr_mimebundle_(include=None)
+    assert bundle["text/plain"] == lesson.text()
+    assert Frames(bundle["text/html"]).pages == [lesson.html()]
+    assert '"love" listens most to "I" and "coding": .4223 each' in html.unescape(bundle["text/html"].split("<table")[0])
+    assert cells(bundle["text/html"]) == ["", "I", "love", "coding", "I", ".12", ".01", ".88", "love", ".42", ".16", ".42",
+                                          "coding", ".12", "<.01", ".88"]
+    assert "queries down, keys across; a row sums to 1" in bundle["text/html"]
+
+
+def test_a_result_whose_tokens_are_columns_says_so():
+    page = regard.lesson("004")._repr_mimebundle_()["text/html"].split("<details>")[0]
+    assert "keys down, queries across; a column sums to 1" in page
+
+
+def test_a_result_without_weights_shows_its_text():
+    page = regard.lesson("why-scale")._repr_mimebundle_()["text/html"]
+    assert html.escape(regard.lesson("why-scale").text().split("\n")[0]) in page.split("<details>")[0]
+
+
+def test_hostile_words_of_a_result_stay_words():
+    explanation = regard.explain({"tokens": HOSTILE, "title": "<b>", "Q": np.eye(6).tolist(), "K": np.eye(6).tolist(),
+                                  "V": np.eye(6).tolist()})
+    seen = explanation._repr_mimebundle_()["text/html"].split("<details>")[0]
+    tags = Tags(seen)
+    assert not {"img", "script", "b"} & set(tags.seen) and not re.search("[\x00\x1b\u202e]", seen)
+    assert "</script><img onerror=x>" in tags.words
 
 
 class Frames(html.parser.HTMLParser):
@@ -132,5 +161,7 @@ class Frames(html.parser.HTMLParser):
         self.feed(text)
 
     def handle_starttag(self, tag, attributes):
-        assert tag == "iframe" and dict(attributes)["sandbox"] == "allow-scripts"
+        if tag != "iframe":
+            return
+        assert dict(attributes)["sandbox"] == "allow-scripts"
         self.pages.append(dict(attributes)["srcdoc"])

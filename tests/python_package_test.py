@@ -50,6 +50,9 @@ def test_the_package_brings_its_licences_and_types():
     for text in ("LICENSE", "THIRD_PARTY.md"):
         assert any(name.endswith("licenses/" + text) for name in names), names
     assert not any(name.endswith((".cpp", ".h", ".a")) for name in names)
+    [texts] = [file.read_text() for file in importlib.metadata.files("regard") if file.name == "THIRD_PARTY.md"]
+    [nanobinds] = [file for file in importlib.metadata.files("nanobind") if file.name == "LICENSE"]
+    assert nanobinds.read_text().strip() in texts  # its code is in the module
 
 
 def test_the_source_distribution_has_what_the_build_reads_and_no_more(tmp_path, monkeypatch):
@@ -83,7 +86,7 @@ def check_types(folder, *arguments):
 
 
 def test_the_package_is_typed(tmp_path):
-    done = check_types(tmp_path, "-m", "regard", "-m", "regard.figure", "-m", "regard.onnx")
+    done = check_types(tmp_path, "-m", "regard", "-m", "regard.figure", "-m", "regard.results", "-m", "regard.onnx")
     assert done.returncode == 0, done.stdout + done.stderr
 
 

@@ -139,6 +139,20 @@ class KvCache:
     @property
     def num_free_pages(self) -> int: ...
 
+    @staticmethod
+    def open(memory: object) -> KvCache:
+        """
+        What `memory` of another cache held, where it lies: bytes aligned to 64, a mapped file for example, which stay
+        as long as the cache. Where they can be written, append() writes there. RuntimeError with the offset for anything
+        but a consistent block.
+        """
+
+    @property
+    def memory(self) -> memoryview:
+        """
+        The block (docs/kv-cache.md), read-only: written to a file and read or mapped again, open() takes it.
+        """
+
     @property
     def num_bytes(self) -> int: ...
 

@@ -26,7 +26,6 @@ _MOST_NUMBERED = 24  # rows and columns whose numbers are printed: a cell is 2.6
 _MOST_CELLS = 128    # rows and columns of a map that is drawn; beyond, a cell is the mean of a block
 _MOST_NUMBERS = 1 << 23
 _TURNING = "\u200e\u200f\u202a\u202b\u202c\u202d\u202e\u2066\u2067\u2068\u2069"  # characters that turn the direction of text
-_MOST_PAGE = 4 << 20  # characters of a page that is put into a notebook
 
 _STYLE = """<style>
 .regard-figure { font: 14px/1.35 Palatino, "Book Antiqua", Georgia, "DejaVu Serif", serif;
@@ -73,15 +72,6 @@ def show(weights: Any, tokens: Sequence[object] | None = None, *, queries: Seque
                              f"{'queries' if axis == 1 else 'keys'}")
         words.append([str(index) if given is None else str(given[index]) for index in range(axes[axis])])
     return Figure(numbers, words[0], words[1], title)
-
-
-def in_notebook(result: Any) -> dict[str, str]:
-    """The representations of a result that has text() and html(): its page in a frame of its own, several on one page."""
-    bundle, page = {"text/plain": result.text()}, result.html()
-    if len(page) <= _MOST_PAGE:
-        bundle["text/html"] = (f'<iframe title="Regard" srcdoc="{html.escape(page)}" sandbox="allow-scripts" '
-                               'style="width: 100%; height: 640px; border: 0"></iframe>')
-    return bundle
 
 
 def _axes(numbers: Any) -> list[int]:
@@ -142,19 +132,26 @@ def _png(width: int, height: int, lines: bytes) -> bytes:
 class Figure:
     """What show() returns: HTML in a notebook, text elsewhere."""
 
-    def __init__(self, heads: Any, queries: list[str], keys: list[str], title: str | None) -> None:
+    def __init__(self, heads: Any, queries: list[str], keys: list[str], title: str | None,
+                 axes: tuple[str, str] = ("query", "key")) -> None:
         self._heads = heads
         self._queries = [_visible(word) for word in queries]
         self._keys = [_visible(word) for word in keys]
+        self._axes = axes
         self._title = None if title is None else _visible(title)
 
     def _numbered(self) -> bool:
         return len(self._heads) == 1 and len(self._queries) <= _MOST_NUMBERED and len(self._keys) <= _MOST_NUMBERED
 
     def _note(self) -> str:
-        sums = [sum(row) for head in self._heads for row in head]
-        even = all(abs(one - 1) < 1e-3 or one == 0 for one in sums)
-        return "queries down, keys across" + ("; a row sums to 1" if even and sums else "")
+        def even(sums: list[float]) -> bool:
+            return bool(sums) and all(abs(one - 1) < 1e-3 or one == 0 for one in sums)
+
+        plural = [{"query": "queries"}.get(name, f"{name}s") for name in self._axes]
+        note = f"{plural[0]} down, {plural[1]} across"
+        if even([sum(row) for head in self._heads for row in head]):
+            return note + "; a row sums to 1"
+        return note + "; a column sums to 1" * even([sum(column) for head in self._heads for column in zip(*head)])
 
     def _map(self, head: list[list[float]], size: int) -> tuple[str, float, tuple[int, int]]:
         """The map as a picture of transparencies, through which the page's colour shows; its largest; its extents."""
@@ -184,10 +181,13 @@ class Figure:
         return "".join([*lines, "</tbody></table>"])
 
     def _repr_html_(self) -> str:
+        return f'{_STYLE}<div class="regard-figure">{self.body()}</div>'
+
+    def body(self) -> str:
+        """The figure without its style."""
         title = "" if self._title is None else f"<p><em>{html.escape(self._title)}</em></p>"
         if self._numbered():
-            return (f'{_STYLE}<div class="regard-figure">{title}{self._table()}<p class="regard-note">{self._note()}</p>'
-                    "</div>")
+            return f'{title}{self._table()}<p class="regard-note">{self._note()}</p>'
         figures, note = [], self._note()
         for index, head in enumerate(self._heads):
             drawn, largest, (rows, columns) = self._map(head, 480 if len(self._heads) == 1 else 150)
@@ -196,8 +196,7 @@ class Figure:
         if rows < len(self._queries) or columns < len(self._keys):
             note += (f"; a cell is the mean of a block, {rows} × {columns} cells of {len(self._queries)} × "
                      f"{len(self._keys)} weights")
-        return (f'{_STYLE}<div class="regard-figure">{title}<div class="regard-heads">{"".join(figures)}</div>'
-                f'<p class="regard-note">{note}</p></div>')
+        return f'{title}<div class="regard-heads">{"".join(figures)}</div><p class="regard-note">{note}</p>'
 
     def _repr_mimebundle_(self, include: object = None, exclude: object = None) -> dict[str, str]:
         return {"text/plain": repr(self), "text/html": self._repr_html_()}

@@ -1,0 +1,114 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What a notebook shows of an explanation, a sentence or a comparison: its numbers in a table, which needs no script.
+
+    Explanation      the finding; the weights, queries down, keys across
+    SentenceStory    the finding; a line for each word: q·k, divided, weight with its bar, what it adds
+    Comparison       the findings; a line for each pair of sentences and for the floor: cosine, layer by layer
+
+Folded beneath it lies the result's page, step by step, in a frame of its own: several on one page, nothing fetched. Its
+script stays in the frame. Read next: figure.py, docs/page.md.
+"""
+
+from __future__ import annotations
+
+import html
+import json
+
+from .figure import _STYLE, Figure, _short, _visible
+
+TYPE_CHECKING = False  # typing itself is not loaded
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+    from typing import Any
+
+_MOST_PAGE = 4 << 20  # characters of a page that is put into a notebook
+_MOST_TEXT = 20_000   # characters of a text that stands for what has no table
+
+_MORE_STYLE = """<style>
+.regard-figure .regard-lines td { background: none; min-width: 4em; }
+.regard-figure .regard-lines .regard-bar { min-width: 14em; text-align: left; }
+.regard-figure .regard-bar i { display: inline-block; height: .8em; background: var(--regard-map); }
+.regard-figure .regard-chosen { font-weight: bold; }
+.regard-figure summary { cursor: pointer; opacity: .75; }
+.regard-figure iframe { width: 100%; height: 640px; border: 0; }
+.regard-figure pre { font-size: .9em; line-height: 1.3; }
+</style>"""
+
+
+def in_notebook(result: Any) -> dict[str, str]:
+    """The representations of a result that has text(), json() and html()."""
+    text, page, found = result.text(), result.html(), json.loads(result.json())
+    picture = _story(found) if "chosen" in found else _comparison(found) if "pairs" in found else _explanation(found)
+    if not picture:
+        picture = f"<pre>{_words(text[:_MOST_TEXT])}{' …' if len(text) > _MOST_TEXT else ''}</pre>"
+    if len(page) <= _MOST_PAGE:
+        picture += (f'<details><summary>step by step</summary><iframe title="Regard" srcdoc="{html.escape(page)}" '
+                    'sandbox="allow-scripts"></iframe></details>')
+    return {"text/plain": text, "text/html": f'{_STYLE}{_MORE_STYLE}<div class="regard-figure">{picture}</div>'}
+
+
+def _words(text: str) -> str:
+    return html.escape("\n".join(map(_visible, text.split("\n"))))
+
+
+def _paragraphs(sentences: Iterable[str]) -> str:
+    return "".join(f"<p>{_words(sentence)}</p>" for sentence in sentences if sentence)
+
+
+def _table(head: list[str], lines: Iterable[tuple[str, list[str], str]]) -> str:
+    """lines: the words of a line's head, its cells, its class."""
+    rows = [f'<tr{chosen}><th scope="row"><bdi>{_words(word)}</bdi></th>{"".join(cells)}</tr>' for word, cells, chosen in lines]
+    columns = "".join(f'<th scope="col">{_words(word)}</th>' for word in head)
+    return f'<table class="regard-lines"><thead><tr>{columns}</tr></thead><tbody>{"".join(rows)}</tbody></table>'
+
+
+def _story(found: dict[str, Any]) -> str:
+    chosen, words, row = found["chosen"], found["words"], found["row"]
+    asking, heard = words[chosen["word"]]["text"], words[chosen["target"]]["text"]
+    finding = (f'“{asking}” listens most to “{heard}” in layer {chosen["layer"]}, head {chosen["head"]}: '
+               f'{chosen["weight"]:.0%} of its attention.')
+    # A word of one piece has one q·k; of several it has more, and shows none.
+    alone = len(row["queries"]) == 1
+
+    def number(values: list[list[float]], word: dict[str, Any], digits: int) -> str:
+        pieces = words[word["word"]]["tokens"]
+        return f"<td>{values[0][pieces[0]]:.{digits}f}</td>" if alone and len(pieces) == 1 else "<td></td>"
+
+    def line(word: dict[str, Any]) -> tuple[str, list[str], str]:
+        weight = float(word["weight"])
+        text = words[word["word"]]["text"] + (" *" if word["special"] else "") + (" (hidden)" if word["hidden"] else "")
+        cells = [number(row["q_dot_k"], word, 2), number(row["scores"], word, 2),
+                 f'<td title="{weight:.6g}">{html.escape(_short(weight))}</td>',
+                 f'<td class="regard-bar"><i style="width: {14 * weight:.2f}em"></i></td>', f"<td>{word['adds']:.2f}</td>"]
+        return text, cells, ' class="regard-chosen"' if word["word"] == chosen["target"] else ""
+
+    table = _table([f"{asking} asks", "q·k", f"÷√{found['model']['head_size']}", "weight", "", "adds"], map(line, row["words"]))
+    return (f"{_paragraphs([_visible(found['text']), finding])}{table}"
+            '<p class="regard-note">* the model’s own marks; weights sum to 1; adds: length, after W_output</p>')
+
+
+def _comparison(found: dict[str, Any]) -> str:
+    def cells(values: list[float]) -> list[str]:
+        return [f'<td title="{float(value):.6g}">{float(value):.3f}</td>' for value in values]
+
+    names = [sentence["name"] for sentence in found["sentences"]]
+    lines = []
+    for pair in found["pairs"]:
+        between = " and ".join(names[one] if isinstance(one, int) else one for one in pair["sentences"])
+        lines.append((between, cells(pair["cosine"]), ' class="regard-chosen"'))
+        lines += [(f"“{control['word']}”, control", cells(control["cosine"]), "") for control in pair["controls"]]
+    lines.append(("other words, floor", cells(found["floor"]), ""))
+    sentences = "<br>".join(f"{_words(one['name'])}: {_words(one['text'])}" for one in found["sentences"])
+    return (f"{_paragraphs(found['findings'])}<p>{sentences}</p>{_table([found['word'], *found['stages']], lines)}"
+            '<p class="regard-note">cosine of the word with itself in two sentences: 1 is the same direction</p>')
+
+
+def _explanation(found: dict[str, Any]) -> str:
+    step = next((step for step in found["steps"] if step["name"] == "weights" and "result" in step), None)
+    if step is None:
+        return ""
+    heads = step["result"] if len(step["shape"]) == 3 else [step["result"]]
+    numbers = [[[float(one) for one in row] for row in head] for head in heads]
+    labels = [axis.get("labels") or list(map(str, range(axis["count"]))) for axis in (step["rows"], step["columns"])]
+    figure = Figure(numbers, labels[0], labels[1], None, (step["rows"]["name"], step["columns"]["name"]))
+    return f"{_paragraphs([found.get('title', ''), found.get('finding', '')])}{figure.body()}"
