@@ -59,7 +59,7 @@ class Best {
 
 // As much of the text as fits, an ellipsis for the rest.
 std::string shortened(const std::string& text, int width) {
-  const std::string shown = escape_for_terminal(text);
+  std::string shown = escape_for_terminal(text);
   if (display_width(shown) <= width) return shown;
   const std::string ellipsis = terminal_is_unicode() ? "…" : "...";
   std::string front;
