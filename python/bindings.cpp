@@ -9,10 +9,12 @@
 //
 // Read next: module.h, attention.cpp.
 #include <nanobind/nanobind.h>
+#include <nanobind/stl/optional.h>
 #include <nanobind/stl/string.h>
 
 #include "module.h"
 #include "regard/attention.h"
+#include "regard/peaks.h"
 #include "regard/plan.h"
 #include "regard/runtime.h"
 #include "run.h"
@@ -85,4 +87,12 @@ NB_MODULE(_regard, module) {
   module.def("active_instruction_set", &regard::active_instruction_set);
   module.def("default_num_threads", &regard::default_num_threads);
   module.def("available_memory_bytes", &regard::available_memory_bytes);
+  const nb::call_guard<nb::gil_scoped_release> released;
+  module.def("fma_gflops", &regard::fma_gflops, nb::arg("num_threads"), nb::arg("seconds"), released,
+             "GFLOP/s of multiply-adds in float from registers alone: the most that anything here can reach.");
+  module.def("bf16_dot_gflops", &regard::bf16_dot_gflops, nb::arg("num_threads"), nb::arg("seconds"), released,
+             "The same of bfloat16 dot products; None where the processor or the instruction set has none.");
+  module.def("read_gigabytes_per_second", &regard::read_gigabytes_per_second, nb::arg("bytes_per_thread"),
+             nb::arg("num_threads"), nb::arg("seconds"), released,
+             "GB/s of the best of several loops that read memory.");
 }

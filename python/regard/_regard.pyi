@@ -294,3 +294,16 @@ def active_instruction_set() -> str: ...
 def default_num_threads() -> int: ...
 
 def available_memory_bytes() -> int: ...
+
+def fma_gflops(num_threads: int, seconds: float) -> float:
+    """
+    GFLOP/s of multiply-adds in float from registers alone: the most that anything here can reach.
+    """
+
+def bf16_dot_gflops(num_threads: int, seconds: float) -> float | None:
+    """
+    The same of bfloat16 dot products; None where the processor or the instruction set has none.
+    """
+
+def read_gigabytes_per_second(bytes_per_thread: int, num_threads: int, seconds: float) -> float:
+    """GB/s of the best of several loops that read memory."""
