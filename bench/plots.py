@@ -9,6 +9,7 @@ One accent colour is Regard's, greys and one second colour are everybody else's;
 them. Read next: document.py."""
 
 import html
+import itertools
 import math
 
 INK, PALE, GRID = "#222222", "#666666", "#dddddd"
@@ -45,12 +46,22 @@ class Picture:
                 f'<rect width="{WIDTH}" height="{self.height}" fill="#ffffff"/>\n' + "\n".join(self.marks) + "\n</svg>\n")
 
 
-def spread_labels(labels, gap=16.0):
-    """[(y, …)] moved apart so that no two stand closer than the gap, the order kept."""
+def spread_labels(labels, highest=0.0, gap=16.0):
+    """[(y, …)] moved apart so that no two stand closer than the gap and none above the highest, the order kept."""
     placed = []
     for y, *rest in sorted(labels, key=lambda label: label[0]):
-        placed.append((max(y, placed[-1][0] + gap) if placed else y, *rest))
+        placed.append((max(y, placed[-1][0] + gap if placed else highest), *rest))
     return placed
+
+
+def lowest_beyond(lines, begin):
+    """Of lines [(x, y), …] that go on to the right of begin: the largest y there; 0 where none does."""
+    lowest = 0.0
+    for line in lines:
+        for (x0, y0), (x1, y1) in itertools.pairwise(line):
+            if x1 > begin:
+                lowest = max(lowest, y1, y0 + (y1 - y0) * max(begin - x0, 0) / (x1 - x0))
+    return lowest
 
 
 def figures(run, row, begin):
@@ -83,15 +94,17 @@ def share(run):
     for length in (1024, 2048, 4096, 8192, 16384):
         picture.text(x(length), bottom + 20, str(length), PALE, "middle", 12)
     picture.text((left + right) / 2, bottom + 40, "S = L, queries and keys", PALE, "middle", 12)
-    labels = {}
+    labels, drawn = {}, []
     for (label, base, causal), points in lines.items():
+        drawn.append([(x(s), y(v)) for s, v in points])
         dashes = "5 4" if causal else ""
-        picture.line([(x(s), y(v)) for s, v in points], COLOURS[base], 2.5 if base == "regard" else 1.5, dashes)
+        picture.line(drawn[-1], COLOURS[base], 2.5 if base == "regard" else 1.5, dashes)
         for s, v in points:
             picture.dot(x(s), y(v), COLOURS[base], 4 if base == "regard" else 3)
         labels.setdefault(x(points[-1][0]), []).append((y(points[-1][1]), label, COLOURS[base]))
     for end, beside in labels.items():
-        for place, before, label, colour in spread_labels([(at, at, *rest) for at, *rest in beside]):
+        below = lowest_beyond(drawn, end + 1)  # a label stands clear of the lines that go on
+        for place, before, label, colour in spread_labels([(at, at, *rest) for at, *rest in beside], below and below + 16):
             picture.line([(end + 6, before), (end + 22, place)], colour, 0.7)
             picture.text(end + 26, place + 4, label, colour, size=12)
     return picture.svg()
