@@ -35,8 +35,8 @@ void read_numbers(ElementType type, Index count, const void* from, Index from_st
     if constexpr (std::same_as<S, T>) {
       copy_elements(count, source, from_stride, to, 1);
     } else {
-      if constexpr (std::same_as<S, bfloat16>) {
-        if (from_stride == 1)
+      if constexpr (std::same_as<T, float>) {
+        if (std::same_as<S, bfloat16> && from_stride == 1)
           return kernels::active().bf16.widen(static_cast<const kernels::Bfloat16*>(from), to, count);
       }
       for (Index i = 0; i < count; ++i) to[i] = static_cast<T>(read_element(source + i * from_stride));
@@ -52,8 +52,9 @@ void write_numbers(ElementType type, Index count, const T* from, void* to, Index
     if constexpr (std::same_as<S, T>) {
       copy_elements(count, from, 1, target, to_stride);
     } else {
-      if constexpr (std::same_as<S, bfloat16>) {
-        if (to_stride == 1) return kernels::active().pairs.narrow(from, static_cast<kernels::Bfloat16*>(to), count);
+      if constexpr (std::same_as<T, float>) {
+        if (std::same_as<S, bfloat16> && to_stride == 1)
+          return kernels::active().pairs.narrow(from, static_cast<kernels::Bfloat16*>(to), count);
       }
       for (Index i = 0; i < count; ++i) {
         const S rounded(from[i]);
