@@ -11,6 +11,7 @@
 #include "parallel.h"
 
 #include <pthread.h>
+#include <sched.h>
 #include <signal.h>
 
 #include <algorithm>
@@ -103,6 +104,7 @@ class Pool {
     if (exiting.load(std::memory_order_relaxed)) return;
     const int num_helpers = loop->workers - loop->next_worker;
     start_threads(num_helpers);
+    keep_clear(num_helpers);
     enqueue(loop);
     for (int i = std::min(num_helpers, num_asleep_); i > 0; --i) pthread_cond_signal(&queued_);
   }
@@ -155,6 +157,7 @@ class Pool {
   void after_fork_in_child() {
     num_threads_ = 0;
     num_asleep_ = 0;
+    for (Place& place : places_) place.clear_of = -1;
     first_ = nullptr;
     num_queued_ = 0;
     pthread_cond_init(&queued_, nullptr);
@@ -207,6 +210,26 @@ class Pool {
     pthread_sigmask(SIG_SETMASK, &previous, nullptr);
   }
 
+  // A scheduler may wake a helper on the caller's processor and take milliseconds to part the two. So a few sleeping
+  // helpers are told to stay away from it, while there are enough others; for many it would take longer than it gains.
+  void keep_clear(int num_helpers) {
+    const int cpu = sched_getcpu();
+    if (num_helpers > kMostPlaced || num_asleep_ < num_threads_ || cpu < 0 || cpu >= CPU_SETSIZE) return;
+    for (int i = 0; i < std::min(num_helpers, num_threads_); ++i) {
+      Place& place = places_[i];
+      if (place.clear_of == cpu) continue;
+      cpu_set_t now;
+      if (pthread_getaffinity_np(threads_[i], sizeof now, &now) != 0) continue;
+      // What others have set since is the new ground.
+      if (place.clear_of < 0 || !CPU_EQUAL(&now, &place.given)) place.all = now;
+      cpu_set_t given = place.all;
+      CPU_CLR(cpu, &given);
+      if (CPU_COUNT(&given) < num_helpers || pthread_setaffinity_np(threads_[i], sizeof given, &given) != 0) continue;
+      place.given = given;
+      place.clear_of = cpu;
+    }
+  }
+
   void enqueue(Loop* loop) {
     Loop** link = &first_;
     while (*link != nullptr) link = &(*link)->next_in_queue;
@@ -235,6 +258,14 @@ class Pool {
   Loop* first_ = nullptr;           // loops that want helpers
   std::atomic<int> num_queued_{0};  // their number, for spinning
   pthread_t threads_[kMaxThreads]{};
+
+  // The processors of the first helpers: those that they have been given of all that they had.
+  struct Place {
+    cpu_set_t all{}, given{};
+    int clear_of = -1;  // −1: nothing has been set
+  };
+  static constexpr int kMostPlaced = 3;
+  Place places_[kMostPlaced]{};
 };
 
 constinit Pool pool;

@@ -6,6 +6,7 @@
 
 #include <gtest/gtest.h>
 #include <pthread.h>
+#include <sched.h>
 #include <signal.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -24,6 +25,7 @@
 #include <vector>
 
 #include "floating_point_state.h"
+#include "machine.h"
 #include "refusal.h"
 #include "regard/parallel.h"
 
@@ -125,6 +127,39 @@ TEST(ForEachItem, LeavesTheApplicationsSignalsToItsOwnThreads) {
   });
   EXPECT_EQ(user_signal, (std::array<int, 2>{0, 1}));
   EXPECT_EQ(fault, (std::array<int, 2>{0, 0}));
+}
+
+// The processors of the only helper, found when it has fallen asleep before the loop, while the caller stays on one.
+std::vector<int> processors_of_helper(int callers, const std::vector<int>& wanted) {
+  cpu_set_t one;
+  CPU_ZERO(&one);
+  CPU_SET(callers, &one);
+  pthread_setaffinity_np(pthread_self(), sizeof one, &one);
+  std::vector<int> found;
+  for (int attempt = 0; attempt < 1000 && found != wanted; ++attempt) {
+    std::this_thread::sleep_for(std::chrono::milliseconds(1));
+    std::latch both(2);
+    for_each_item({}, 2, 2, [&](Index, int worker) {
+      if (worker == 1) found = internal::affinity_cpus();
+      both.arrive_and_wait();
+    });
+  }
+  return found;
+}
+
+TEST(ForEachItem, KeepsASleepingHelperAwayFromTheProcessorOfTheCaller) {
+  EXPECT_EQ(exit_status_of([] {
+              const std::vector<int> all = internal::affinity_cpus();
+              std::latch both(2);
+              for_each_item({}, 2, 2, [&](Index, int) { both.arrive_and_wait(); });
+              for (int cpu : {all.front(), all.back()}) {
+                std::vector<int> others = all;
+                if (all.size() > 1) std::erase(others, cpu);
+                if (processors_of_helper(cpu, others) != others) return 1;
+              }
+              return 0;
+            }),
+            0);
 }
 
 TEST(ForEachItem, RethrowsAnExceptionOnceAllWorkersHaveStopped) {
