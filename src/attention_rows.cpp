@@ -176,6 +176,9 @@ bool start_block(const RowTask<T>& task, Index key, kernels::ScoreBlock<T>& bloc
     *stored = task.packed.stored_keys(task.unit, key / kPanel);
     return true;
   }
+  task.packed.prepare(task.unit, key / kPanel);
+  block.ahead = task.ahead;
+  if (task.ahead) task.packed.fetch_next(task.unit, key / kPanel, *task.ahead);
   for (Index i = 0; i < kernels::kBlockPanels; ++i) {
     const Index panel = key / kPanel + i;
     T* const room = s.key_panels + (task.packed.widened() ? i * kPanel * task.r.depth : 0);

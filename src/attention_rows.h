@@ -96,7 +96,8 @@ struct RowTask {
   TaskRows rows;
   RowScratch<T> scratch;
   bool wants_lse = false;
-  Index num_best = 0;  // best scores of a row that are kept, where statistics ride along
+  Index num_best = 0;                    // best scores of a row that are kept, where statistics ride along
+  kernels::FetchAhead* ahead = nullptr;  // what the worker needs after this task
 };
 
 struct ChunkRange {

@@ -129,8 +129,10 @@ class Decoder {
   double count_products() const {
     double products = 0;
     for (const Item& item : items_) {
-      products += static_cast<double>(item.num_rows) * static_cast<double>(item.chunks.size()) *
-                  static_cast<double>(kernels::kChunkKeys) * static_cast<double>(r_.depth + r_.columns);
+      const Index limit = r_.sequences[static_cast<std::size_t>(units_[item.unit].sequence)].key_limit;
+      const Index keys = std::min(item.chunks.size() * kernels::kChunkKeys, limit);
+      products +=
+          static_cast<double>(item.num_rows) * static_cast<double>(keys) * static_cast<double>(r_.depth + r_.columns);
     }
     return products;
   }

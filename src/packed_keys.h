@@ -4,8 +4,8 @@
 //
 //     unit = one key/value head of one sequence; a wave = as many consecutive units as fit the budget
 //
-// Packing is a parallel phase of its own before the wave's rows are computed; or each worker packs one unit at a time,
-// into a place of its own. Read next: attention.cpp.
+// Packing is a parallel phase of its own before the wave's rows are computed; or each worker packs for itself, a unit
+// or a block at a time, into a place of its own. Read next: row_walk.h.
 #pragma once
 
 #include <algorithm>
@@ -24,11 +24,17 @@ namespace internal {
 // Enough for the packed keys and values of a long head, small enough to stay near the last-level cache.
 inline constexpr Index kWaveBytes = Index{32} << 20;
 
+// Workers that pack for themselves.
+struct OwnPacking {
+  int workers = 0;        // 0: units are packed in waves that all workers share
+  bool by_block = false;  // a block of kBlockPanels when it is needed; else a unit
+};
+
 struct Unit {
   Index sequence;
   Index key_head;
   Index num_panels;   // of 32 keys, up to the sequence's key limit
-  Index first_panel;  // within the wave's packed arrays
+  Index first_panel;  // within the packed arrays
 };
 
 // Where the rows of a task find their keys and values, packed: a copy made for the call, or a cache. Panels of another
@@ -37,6 +43,9 @@ template <class T>
 class KeyPanels {
  public:
   virtual bool widened() const { return false; }
+  // Called before the block of panels from `panel` on is read, and what to fetch meanwhile for the next.
+  virtual void prepare(const Unit&, Index) const {}
+  virtual void fetch_next(const Unit&, Index, kernels::FetchAhead&) const {}
   virtual const T* key_panel(const Unit& unit, Index panel, T* room) const = 0;
   virtual const T* value_panel(const Unit& unit, Index panel, T* room) const = 0;
   virtual bool finite(const Unit& unit, Index panel) const = 0;  // every value of the panel
@@ -53,11 +62,11 @@ class KeyPanels {
 template <class T>
 class PackedKeys final : public KeyPanels<T> {
  public:
-  // unit_workers: how many workers pack units one at a time; 0: waves.
-  PackedKeys(const ResolvedAttention<T>& r, const Runtime& runtime, int unit_workers = 0)
+  PackedKeys(const ResolvedAttention<T>& r, const Runtime& runtime, const OwnPacking& own = {})
       : r_(r),
+        by_block_(own.by_block),
         padded_columns_((r.columns + kernels::kPanel - 1) / kernels::kPanel * kernels::kPanel),
-        max_wave_panels_(most_panels(unit_workers)),
+        max_wave_panels_(most_panels(own.workers)),
         keys_(runtime, max_wave_panels_ * key_panel_elements()),
         values_(runtime, max_wave_panels_ * value_panel_elements()),
         finite_(runtime, r.columns ? max_wave_panels_ : 0) {}
@@ -69,10 +78,17 @@ class PackedKeys final : public KeyPanels<T> {
     return largest_unit_ * (key_panel_elements() + value_panel_elements()) * static_cast<Index>(sizeof(T));
   }
 
-  // Packs this unit to the worker's place. Only where units are packed one at a time …
-  Unit pack_unit(Index number, int worker) {
-    const Unit unit = unit_at(number, worker * largest_unit_);
-    pack_panels(unit, 0, unit.num_panels);
+  Unit unit_at(Index number, Index first_panel) const {
+    const Index s = number / r_.num_key_heads;
+    const Sequence& sequence = r_.sequences[static_cast<std::size_t>(s)];
+    const Index used = sequence.num_queries > 0 ? sequence.key_limit : 0;
+    return {s, number % r_.num_key_heads, (used + kernels::kPanel - 1) / kernels::kPanel, first_panel};
+  }
+
+  // A unit in the worker's place. Only where workers pack for themselves …
+  Unit own_unit(Index number, int worker) const {
+    const Unit unit = unit_at(number, worker * panels_of_place());
+    if (!by_block_) pack_panels(unit, 0, unit.num_panels);
     return unit;
   }
 
@@ -93,32 +109,47 @@ class PackedKeys final : public KeyPanels<T> {
     return units_;
   }
 
+  void prepare(const Unit& unit, Index panel) const override {
+    if (by_block_) pack_panels(unit, panel, std::min(kernels::kBlockPanels, unit.num_panels - panel));
+  }
+  void fetch_next(const Unit& unit, Index panel, kernels::FetchAhead& ahead) const override {
+    if (!by_block_) return;
+    const Sequence& sequence = r_.sequences[static_cast<std::size_t>(unit.sequence)];
+    const Index key = std::min((panel + kernels::kBlockPanels) * kernels::kPanel, sequence.key_limit);
+    const Index count = std::min(kernels::kBlockKeys, sequence.key_limit - key);
+    const auto rows = [&](const InputView<T, 4>& view, Index columns) {
+      return kernels::FetchAhead::Rows{
+          static_cast<const char*>(view.pointer(sequence.batch, unit.key_head, sequence.first_key + key, 0)),
+          view.strides[2] * type_bytes(view.type), columns * type_bytes(view.type), count};
+    };
+    ahead.rows[4] = rows(r_.key, r_.depth);
+    ahead.rows[5] = rows(r_.value, r_.columns);
+  }
+
   const T* key_panel(const Unit& unit, Index panel, T*) const override {
-    return keys_.data() + (unit.first_panel + panel) * key_panel_elements();
+    return keys_.data() + place_of(unit, panel) * key_panel_elements();
   }
   const T* value_panel(const Unit& unit, Index panel, T*) const override {
-    return values_.data() + (unit.first_panel + panel) * value_panel_elements();
+    return values_.data() + place_of(unit, panel) * value_panel_elements();
   }
-  bool finite(const Unit& unit, Index panel) const override { return finite_.data()[unit.first_panel + panel] != 0; }
+  bool finite(const Unit& unit, Index panel) const override { return finite_.data()[place_of(unit, panel)] != 0; }
 
  private:
   Index key_panel_elements() const { return r_.depth_words() * kernels::kPanel; }
   Index value_panel_elements() const { return r_.value_words(padded_columns_) * kernels::kPanel; }
-  Unit unit_at(Index number, Index first_panel) const {
-    const Index s = number / r_.num_key_heads;
-    const Sequence& sequence = r_.sequences[static_cast<std::size_t>(s)];
-    const Index used = sequence.num_queries > 0 ? sequence.key_limit : 0;
-    return {s, number % r_.num_key_heads, (used + kernels::kPanel - 1) / kernels::kPanel, first_panel};
+  Index panels_of_place() const { return by_block_ ? std::min(largest_unit_, kernels::kBlockPanels) : largest_unit_; }
+  Index place_of(const Unit& unit, Index panel) const {
+    return unit.first_panel + (by_block_ ? panel % kernels::kBlockPanels : panel);
   }
   // Panels that are there at a time.
-  Index most_panels(int unit_workers) {
+  Index most_panels(int workers) {
     Index all = 0;
     for (Index n = 0; n < num_units(); ++n) {
       const Index panels = unit_at(n, 0).num_panels;
       largest_unit_ = std::max(largest_unit_, panels);
       all += panels;
     }
-    if (unit_workers > 0) return unit_workers * largest_unit_;
+    if (workers > 0) return workers * panels_of_place();
     const Index budget = kWaveBytes / ((key_panel_elements() + value_panel_elements()) * static_cast<Index>(sizeof(T)));
     return std::min(all, std::max(largest_unit_, budget));
   }
@@ -144,22 +175,23 @@ class PackedKeys final : public KeyPanels<T> {
     });
   }
 
-  void pack_panels(const Unit& unit, Index panel, Index count) {
+  void pack_panels(const Unit& unit, Index panel, Index count) const {
     const Sequence& sequence = r_.sequences[static_cast<std::size_t>(unit.sequence)];
     const Index first_key = panel * kernels::kPanel;
     const Index keys = std::min(count * kernels::kPanel, sequence.key_limit - first_key);
     const Index at = sequence.first_key + first_key;
     with_rows(r_.key, r_.key_pairs, sequence.batch, unit.key_head, at, [&](const auto& kernel, const auto& rows) {
-      kernel.pack_keys(rows, keys, r_.depth, keys_.data() + (unit.first_panel + panel) * key_panel_elements());
+      kernel.pack_keys(rows, keys, r_.depth, keys_.data() + place_of(unit, panel) * key_panel_elements());
     });
     if (r_.columns == 0) return;
     with_rows(r_.value, r_.value_pairs, sequence.batch, unit.key_head, at, [&](const auto& kernel, const auto& rows) {
-      kernel.pack_values(rows, keys, r_.columns, values_.data() + (unit.first_panel + panel) * value_panel_elements(),
-                         finite_.data() + unit.first_panel + panel);
+      kernel.pack_values(rows, keys, r_.columns, values_.data() + place_of(unit, panel) * value_panel_elements(),
+                         finite_.data() + place_of(unit, panel));
     });
   }
 
   const ResolvedAttention<T>& r_;
+  bool by_block_;
   Index padded_columns_;
   Index largest_unit_ = 0;
   Index max_wave_panels_;

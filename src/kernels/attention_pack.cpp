@@ -50,6 +50,10 @@ Index pack_squares(Matrix<S> source, Index width, Index depth, T* packed) {
     // From the last part to the first: where a part is narrower than a vector, what is stored beyond it is stored
     // again by what follows.
     for (Index part = kLastPart; part >= 0; part -= kWidth<T>) {
+      if (part >= width && part + kWidth<T> <= Width) {
+        for (Index i = 0; i < kWidth<T>; ++i) store(packed + (d0 + i) * Width + part, Vec<T>{});
+        continue;
+      }
       Vec<T> square[kWidth<T>];
 #pragma GCC unroll 16
       for (Index i = 0; i < kWidth<T>; ++i) {
@@ -103,13 +107,13 @@ void pack_groups(Matrix<S> source, Index count, Index depth, T* packed) {
   }
 }
 
-// A panel of 32 whole values, side by side; poison becomes NaN where one is not finite.
+// A panel of up to 32 rows of 32 values, side by side; poison becomes NaN where one is not finite.
 template <class T, class S>
-void pack_whole_values(const S* from, Index row_stride, T* panel, Vec<T>& poison) {
+void pack_whole_values(const S* from, Index row_stride, Index keys, T* panel, Vec<T>& poison) {
   constexpr int kVectors = static_cast<int>(kPanel) / kWidth<T>;
   Vec<T> found[kVectors]{};
 #pragma GCC unroll 4
-  for (Index k = 0; k < kPanel; ++k) {
+  for (Index k = 0; k < keys; ++k) {
 #pragma GCC unroll 16
     for (int v = 0; v < kVectors; ++v) {
       const Vec<T> x = load_as<T>(from + k * row_stride + v * kWidth<T>);
@@ -118,6 +122,7 @@ void pack_whole_values(const S* from, Index row_stride, T* panel, Vec<T>& poison
     }
   }
   for (int v = 0; v < kVectors; ++v) poison += found[v];
+  for (Index at = keys * kPanel; at < kPanel * kPanel; at += kWidth<T>) store(panel + at, Vec<T>{});
 }
 
 }  // namespace
@@ -145,8 +150,8 @@ void pack_values(Matrix<S> source, Index num_keys, Index columns, T* panels, std
     for (Index c0 = 0; c0 < columns; c0 += kPanel) {
       const Index width = columns - c0 < kPanel ? columns - c0 : kPanel;
       const S* corner = source.data + first * source.row_stride + c0 * source.column_stride;
-      if (keys == kPanel && width == kPanel && source.column_stride == 1) {
-        pack_whole_values(corner, source.row_stride, panels, poison);
+      if (width == kPanel && source.column_stride == 1) {
+        pack_whole_values(corner, source.row_stride, keys, panels, poison);
       } else {
         std::memset(panels, 0, static_cast<std::size_t>(kPanel * kPanel) * sizeof(T));
         for (Index k = 0; k < keys; ++k) {

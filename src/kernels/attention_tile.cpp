@@ -36,6 +36,18 @@ LaneRange group_range(const ScoreBlock<T>& block, Index first_row, Index num_row
   return range;
 }
 
+// What comes beside one register tile. Into the second-level cache: the first is full of what is being multiplied.
+REGARD_INLINE void fetch(FetchAhead* ahead) {
+  if (!ahead) return;
+  for (FetchAhead::Rows& rows : ahead->rows) {
+    for (Index n = smaller(rows.count, ahead->rows_a_tile); n > 0; --n) {
+      for (Index at = 0; at < rows.bytes; at += 64) __builtin_prefetch(rows.next + at, 0, 2);
+      rows.next += rows.stride;
+      --rows.count;
+    }
+  }
+}
+
 // ---- 1. score tiles
 
 // depth counts words.
@@ -70,6 +82,7 @@ void score_tiles(const ScoreBlock<T>& block, Index first, const LaneRange& range
     if (range.end <= lane || range.begin >= lane + kTileColumns<T>) continue;
     const T* keys = block.key_panels[lane / kPanel] + lane % kPanel;
     T* scores = block.scores + first * kBlockKeys + lane;
+    fetch(block.ahead);
     with_rows(smaller(block.num_rows - first, kTileRows), [&](auto rows) {
       score_tile<T, decltype(rows)::value, Words>(depth, block.rules.scale, query, keys, scores);
     });
@@ -172,6 +185,7 @@ void value_tiles(const AttentionBlock<T>& block, const LaneRange* ranges, const 
     for (Index first = 0, g = 0; first < num_rows; first += kTileRows, ++g) {
       const T* weights = block.score.scores + first * kBlockKeys;
       T* accumulator = block.state.accumulator + first * block.padded_columns + column;
+      fetch(block.score.ahead);
       with_rows(smaller(num_rows - first, kTileRows), [&](auto rows) {
         value_tile<T, decltype(rows)::value, Words>(ranges[g], weights, block.value_panels, panel_offset, alpha + first,
                                                     accumulator, block.padded_columns);

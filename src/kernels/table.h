@@ -74,6 +74,20 @@ struct StoredPanels {
   const float* scales[kBlockPanels];  // int8: of the panel's 32 keys or values, else unused
 };
 
+// Memory that a worker needs next: a few of its lines are asked for beside each register tile, so that they come while
+// products are computed. The kernel counts its way through.
+struct FetchAhead {
+  struct Rows {
+    const char* next;
+    Index stride;  // in bytes, from a row to the next
+    Index bytes;   // of a row
+    Index count;   // of rows that are left
+  };
+  static constexpr int kMatrices = 6;
+  Rows rows[kMatrices];
+  Index rows_a_tile;  // of each matrix
+};
+
 // The scores of num_rows query rows against the keys of one block.
 template <class T>
 struct ScoreBlock {
@@ -85,7 +99,8 @@ struct ScoreBlock {
   Index first_key;                    // position of the block's first key in its sequence
   Index num_keys;                     // ≤ kBlockKeys; lanes from there on are invisible
   ScoreRules<T> rules;
-  T* scores;  // [kRows][kBlockKeys], written: −∞ where invisible
+  T* scores;          // [kRows][kBlockKeys], written: −∞ where invisible
+  FetchAhead* ahead;  // nullptr: nothing
 };
 
 // Running state of one task within one chunk; also its result once finish_chunk has run.
