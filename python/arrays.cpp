@@ -238,6 +238,10 @@ void Array::borrow_dlpack(const char* operator_name, const char* name, PyObject*
     keywords["copy"] = false;
     capsule = producer.attr("__dlpack__")(**keywords);
   } catch (nb::python_error& error) {
+    if (error.matches(PyExc_BufferError)) {
+      const std::string why = nb::cast<std::string>(nb::str(error.value()));
+      raise(PyExc_BufferError, operator_name, std::string(name) + ": " + why);
+    }
     if (!error.matches(PyExc_TypeError)) throw;
   }
   // Producers older than version 1 know no keyword.

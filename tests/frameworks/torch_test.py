@@ -369,6 +369,17 @@ def test_what_cannot_be_done_is_refused_by_name(change, message):
         ours(**arguments)
 
 
+@pytest.mark.parametrize("change, message", [
+    (lambda tensor: tensor.to("meta"), "meta"),
+    (lambda tensor: tensor.requires_grad_(), "detach"),
+    (lambda tensor: tensor.to_sparse(), "strided"),
+])
+def test_the_library_names_the_tensor_that_pytorch_does_not_export(change, message):
+    tensor = normal(1, 2, 3, 4)
+    with pytest.raises(BufferError, match=f"^attention_forward: key: .*{message}"):
+        regard.attention(tensor, change(normal(1, 2, 3, 4)), tensor)
+
+
 def test_threads_call_at_the_same_time():
     tensors = [normal(1, 4, 200, 32, seed=seed) for seed in range(3)]
     expected, found = ours(*tensors, is_causal=True), []
