@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// The walk of a task over its chunks and blocks, and the end of its rows.
+// The walk of a task over its chunks and blocks of keys. Read next: attention_finished_rows.cpp.
 #include "attention_rows.h"
 
 #include <algorithm>
@@ -226,8 +226,9 @@ class ChunkWalk {
   ChunkWalk& operator=(const ChunkWalk&) = delete;
 
   void start_chunk() {
-    // Rows past the last are computed with those of its register tile.
-    const Index rows = round_up(task_.rows.num_rows, kernel_.row_group);
+    // Rows past the last are computed with those of its register tile, of kFewRows at most where rows are few.
+    const Index rows =
+        round_up(task_.rows.num_rows, task_.rows.num_rows > kernels::kFewRows ? kernel_.row_group : kernels::kFewRows);
     std::fill_n(block_.state.row_max, kPaddedRows, -std::numeric_limits<T>::infinity());
     std::fill_n(block_.state.row_lanes, rows * kLanes, static_cast<T>(0));
     std::fill_n(block_.state.accumulator, rows * task_.scratch.padded_columns, static_cast<T>(0));
@@ -309,66 +310,6 @@ void walk_chunks(const RowTask<T>& task, const ChunkRange& chunks, Sums sums, co
   walk_chunks<T>(std::span(&task, 1), std::span(&chunks, 1), sums, [&](std::size_t, Index number) { done(number); });
 }
 
-// Copies the chunk in the scratch to its place among the results.
-template <class T>
-void keep(const RowTask<T>& task, Index number, const ChunkResults<T>& results) {
-  const RowScratch<T>& s = task.scratch;
-  const Index columns = task.r.columns, rows = task.rows.num_rows;
-  for (Index i = 0; i < rows; ++i) {
-    std::copy_n(s.chunk.accumulator + i * s.padded_columns, columns,
-                results.accumulator + (number * rows + i) * columns);
-  }
-  std::copy_n(s.chunk.row_max, rows, results.row_max + number * rows);
-  std::copy_n(s.chunk.row_sum, rows, results.row_sum + number * rows);
-}
-
-// The merge of the chunks, the sink and the division: fills the scratch's row_max, row_sum, lse and sink_weight, and
-// context. Whether a context is not finite although its row_sum is: a sum overflowed, or a value that the row sees is
-// not finite.
-template <class T>
-bool finish_results(const RowTask<T>& task, Index num_chunks, const ChunkResults<T>& from, Index row_stride,
-                    T value_scale, T* context) {
-  const RowScratch<T>& s = task.scratch;
-  const bool sinks = !task.r.sinks.empty();
-  for (Index i = 0; sinks && i < task.rows.num_rows; ++i) {
-    s.sinks[i] = task.r.sinks[static_cast<std::size_t>(task.rows.head_of(i))];
-  }
-  const Index num_rows = task.rows.num_rows;
-  return kernels::active().template of<T>().finish_rows({.num_chunks = num_chunks,
-                                                         .num_rows = num_rows,
-                                                         .columns = task.r.columns,
-                                                         .accumulator = from.accumulator,
-                                                         .accumulator_chunk_stride = num_rows * row_stride,
-                                                         .accumulator_row_stride = row_stride,
-                                                         .row_max = from.row_max,
-                                                         .max_chunk_stride = num_rows,
-                                                         .max_row_stride = 1,
-                                                         .row_sum = from.row_sum,
-                                                         .sum_chunk_stride = num_rows,
-                                                         .sum_row_stride = 1,
-                                                         .sinks = sinks ? s.sinks : nullptr,
-                                                         .value_scale = value_scale,
-                                                         .context = context,
-                                                         .out_row_max = s.row_max,
-                                                         .out_row_sum = s.row_sum,
-                                                         .out_lse = task.wants_lse ? s.lse : nullptr,
-                                                         .out_sink_weight = s.sink_weight});
-}
-
-template <class T>
-FinishedRows<T> finished(const RowScratch<T>& s) {
-  return {s.context, s.row_max, s.row_sum, s.lse, s.sink_weight};
-}
-
-// finish, where plain sums overflowed.
-template <class T>
-void finish_scaled(const RowTask<T>& task, const ChunkRange& chunks, const ChunkResults<T>& results) {
-  const RowScratch<T>& s = task.scratch;
-  attend_scaled(task, chunks, results);
-  finish_results(task, chunks.size(), results, task.r.columns, static_cast<T>(kAttentionSumScale), s.scaled_context);
-  take_scaled(task.rows.num_rows, task.r.columns, s.row_sum, s.scaled_context, s.context);
-}
-
 }  // namespace
 
 template <class T>
@@ -400,6 +341,18 @@ ChunkRange visible_chunks(const RowTask<T>& task) {
 }
 
 template <class T>
+void keep(const RowTask<T>& task, Index number, const ChunkResults<T>& results) {
+  const RowScratch<T>& s = task.scratch;
+  const Index columns = task.r.columns, rows = task.rows.num_rows;
+  for (Index i = 0; i < rows; ++i) {
+    std::copy_n(s.chunk.accumulator + i * s.padded_columns, columns,
+                results.accumulator + (number * rows + i) * columns);
+  }
+  std::copy_n(s.chunk.row_max, rows, results.row_max + number * rows);
+  std::copy_n(s.chunk.row_sum, rows, results.row_sum + number * rows);
+}
+
+template <class T>
 void attend(const RowTask<T>& task, const ChunkRange& chunks, const ChunkResults<T>& results) {
   walk_chunks(task, chunks, Sums::plain, [&](Index number) { keep(task, number, results); });
 }
@@ -411,6 +364,12 @@ std::array<ChunkRange, kMostTogether> attend(std::span<const RowTask<T>> tasks,
   for (std::size_t i = 0; i < tasks.size(); ++i) chunks[i] = visible_chunks(tasks[i]);
   walk_chunks<T>(tasks, chunks, Sums::plain, [&](std::size_t i, Index number) { keep(tasks[i], number, results[i]); });
   return chunks;
+}
+
+template <class T>
+ChunkResults<T> attend_one(const RowTask<T>& task, const ChunkRange& chunks) {
+  walk_chunks(task, chunks, Sums::plain, [](Index) {});
+  return {task.scratch.chunk.accumulator, task.scratch.chunk.row_max, task.scratch.chunk.row_sum};
 }
 
 template <class T>
@@ -435,71 +394,6 @@ void attend_scaled(const RowTask<T>& task, const ChunkRange& chunks, const Chunk
   }
 }
 
-template <class T>
-void take_scaled(Index num_rows, Index columns, const T* row_sum, const T* scaled_context, T* context) {
-  for (Index i = 0; i < num_rows * columns; ++i) {
-    if (is_finite(row_sum[i / columns]) && !is_finite(context[i])) context[i] = scaled_context[i];
-  }
-}
-
-template <class T>
-FinishedRows<T> finish(const RowTask<T>& task, const ChunkRange& chunks, const ChunkResults<T>& results) {
-  const RowScratch<T>& s = task.scratch;
-  if (finish_results(task, chunks.size(), results, task.r.columns, static_cast<T>(1), s.context))
-    finish_scaled(task, chunks, results);
-  return finished(s);
-}
-
-template <class T>
-FinishedRows<T> attend_and_finish(const RowTask<T>& task, const ChunkResults<T>& room) {
-  const RowScratch<T>& s = task.scratch;
-  const ChunkRange chunks = visible_chunks(task);
-  if (chunks.size() > 1) {
-    attend(task, chunks, room);
-    return finish(task, chunks, room);
-  }
-  // A single chunk is finished where it lies.
-  walk_chunks(task, chunks, Sums::plain, [](Index) {});
-  const ChunkResults<T> here{s.chunk.accumulator, s.chunk.row_max, s.chunk.row_sum};
-  if (finish_results(task, chunks.size(), here, s.padded_columns, static_cast<T>(1), s.context)) {
-    keep(task, 0, room);
-    finish_scaled(task, chunks, room);
-  }
-  return finished(s);
-}
-
-template <class T>
-T* room_of_context(const RowTask<T>& task, const TypedOutputs<T>& outputs) {
-  const auto& context = outputs.context;
-  const TaskRows& rows = task.rows;
-  void* const first = context.pointer(task.sequence.batch, rows.head_of(0), task.sequence.first_query + rows.row_of(0));
-  const bool same = context.type == kElementType<T> && rows.head_of(0) == rows.head_of(rows.num_rows - 1) &&
-                    context.strides[2] == task.r.columns && context.strides[3] == 1 &&
-                    reinterpret_cast<std::uintptr_t>(first) % alignof(T) == 0;
-  return same ? static_cast<T*>(first) : task.scratch.context;
-}
-
-template <class T>
-void write_finished(const RowTask<T>& task, const FinishedRows<T>& done, const TypedOutputs<T>& outputs) {
-  const Index b = task.sequence.batch;
-  const Index columns = task.r.columns;
-  const auto head = [&](Index i) { return task.rows.head_of(i); };
-  const auto row = [&](Index i) { return task.sequence.first_query + task.rows.row_of(i); };
-  const bool written = outputs.context.pointer(b, head(0), row(0)) == done.context;
-  for (Index i = 0; !written && i < task.rows.num_rows; ++i) {
-    write_numbers(outputs.context.type, columns, done.context + i * columns,
-                  outputs.context.pointer(b, head(i), row(i)), outputs.context.strides[3]);
-  }
-  const auto write = [&](const TensorView<T, 3>& output, const T* from) {
-    if (output.absent()) return;
-    for (Index i = 0; i < task.rows.num_rows; ++i) copy_elements(1, from + i, 1, output.pointer(b, head(i), row(i)), 1);
-  };
-  write(outputs.row_max, done.row_max);
-  write(outputs.row_sum, done.row_sum);
-  write(outputs.lse, done.lse);
-  write(outputs.sink_weights, done.sink_weight);
-}
-
 template class RowScratchLayout<float>;
 template kernels::ScoreBlock<float> start_rows(const RowTask<float>&);
 template bool start_block(const RowTask<float>&, Index, kernels::ScoreBlock<float>&, kernels::StoredPanels*);
@@ -508,15 +402,12 @@ template void load_statistics(const RowTask<float>&, const TensorView<const floa
                               const TensorView<const float, 3>&);
 template ChunkRange visible_chunks(const RowTask<float>&);
 template Index most_chunks(const ResolvedAttention<float>&);
+template void keep(const RowTask<float>&, Index, const ChunkResults<float>&);
+template ChunkResults<float> attend_one(const RowTask<float>&, const ChunkRange&);
 template void attend(const RowTask<float>&, const ChunkRange&, const ChunkResults<float>&);
 template std::array<ChunkRange, kMostTogether> attend(std::span<const RowTask<float>>,
                                                       std::span<const ChunkResults<float>>);
-template float* room_of_context(const RowTask<float>&, const TypedOutputs<float>&);
 template void attend_scaled(const RowTask<float>&, const ChunkRange&, const ChunkResults<float>&);
-template FinishedRows<float> finish(const RowTask<float>&, const ChunkRange&, const ChunkResults<float>&);
-template FinishedRows<float> attend_and_finish(const RowTask<float>&, const ChunkResults<float>&);
-template void take_scaled(Index, Index, const float*, const float*, float*);
-template void write_finished(const RowTask<float>&, const FinishedRows<float>&, const TypedOutputs<float>&);
 template class RowScratchLayout<double>;
 template kernels::ScoreBlock<double> start_rows(const RowTask<double>&);
 template bool start_block(const RowTask<double>&, Index, kernels::ScoreBlock<double>&, kernels::StoredPanels*);
@@ -525,15 +416,12 @@ template void load_statistics(const RowTask<double>&, const TensorView<const dou
                               const TensorView<const double, 3>&);
 template ChunkRange visible_chunks(const RowTask<double>&);
 template Index most_chunks(const ResolvedAttention<double>&);
+template void keep(const RowTask<double>&, Index, const ChunkResults<double>&);
+template ChunkResults<double> attend_one(const RowTask<double>&, const ChunkRange&);
 template void attend(const RowTask<double>&, const ChunkRange&, const ChunkResults<double>&);
 template std::array<ChunkRange, kMostTogether> attend(std::span<const RowTask<double>>,
                                                       std::span<const ChunkResults<double>>);
-template double* room_of_context(const RowTask<double>&, const TypedOutputs<double>&);
 template void attend_scaled(const RowTask<double>&, const ChunkRange&, const ChunkResults<double>&);
-template FinishedRows<double> finish(const RowTask<double>&, const ChunkRange&, const ChunkResults<double>&);
-template FinishedRows<double> attend_and_finish(const RowTask<double>&, const ChunkResults<double>&);
-template void take_scaled(Index, Index, const double*, const double*, double*);
-template void write_finished(const RowTask<double>&, const FinishedRows<double>&, const TypedOutputs<double>&);
 
 }  // namespace internal
 }  // namespace v0

@@ -134,6 +134,10 @@ ChunkRange visible_chunks(const RowTask<T>& task);
 template <class T>
 Index most_chunks(const ResolvedAttention<T>& r);
 
+// Copies the chunk in the scratch to its place among the results.
+template <class T>
+void keep(const RowTask<T>& task, Index number, const ChunkResults<T>& results);
+
 // Writes the results of these chunks.
 template <class T>
 void attend(const RowTask<T>& task, const ChunkRange& chunks, const ChunkResults<T>& results);
@@ -147,6 +151,10 @@ inline constexpr Index kMostTogether = 4;
 template <class T>
 std::array<ChunkRange, kMostTogether> attend(std::span<const RowTask<T>> tasks,
                                              std::span<const ChunkResults<T>> results);
+
+// The same for at most one chunk, whose results stay in the scratch.
+template <class T>
+ChunkResults<T> attend_one(const RowTask<T>& task, const ChunkRange& chunks);
 
 // Replaces their sums by sums of kAttentionSumScale: a finite one by itself times that, any other is computed anew.
 template <class T>
