@@ -294,7 +294,8 @@ def test_calls_leave_no_reference_and_no_memory_behind(grad):
     for _ in range(20_000):
         call()
     references_after, blocks_after = state()
-    assert references_after == references and blocks_after - blocks < 100
+    # What PyTorch keeps for itself comes and goes by some hundred blocks; a leak has one of each call at least.
+    assert references_after == references and blocks_after - blocks < 2000
 
 
 def test_it_compiles_as_one_operator():
