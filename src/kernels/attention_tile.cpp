@@ -7,10 +7,10 @@
 //   3. softmax       m' = max(m, row), α = exp(m − m'), p = exp(score − m'), lanes = α·lanes + Σp   (softmax_rows.h)
 //   4. value tiles   O = α·O + P·V                   one chain of products from zero a context element
 //
-//   scores[60][64] lies in L1/L2 between the passes; Q, K and V are packed (attention_pack.cpp); m, lanes and O are the
-//   chunk's state. Invisible keys have p = 0, and adding 0 · v moves no bit of a finite sum: skipping them and
-//   computing them is the same, which is what makes every mask, tile and cache layout agree. Non-finite values take
-//   step 4 row by row over the keys that contribute, with the same chain.
+//   A group of 12 rows takes all four steps before the next: its scores stay in L1. Q, K and V are packed
+//   (attention_pack.cpp); m, lanes and O are the chunk's state. Invisible keys have p = 0, and adding 0 · v moves no
+//   bit of a finite sum: skipping them and computing them is the same, which is what makes every mask, tile and cache
+//   layout agree. Non-finite values take step 4 row by row over the keys that contribute, with the same chain.
 //
 // Steps 1 and 4 multiply words: numbers, or pairs of bf16 numbers (tile.h); scores and sums are the same either way.
 // Milakov and Gimelshein, arXiv 1805.02867, algorithm 3, with the block in the place of the element.
@@ -23,8 +23,6 @@
 
 namespace regard::kernels::REGARD_ISA {
 namespace {
-
-inline constexpr Index kGroups = kRows / kTileRows;
 
 template <class T>
 LaneRange group_range(const ScoreBlock<T>& block, Index first_row, Index num_rows) {
@@ -72,16 +70,16 @@ void score_tile(Index depth, T scale, const T* query, const T* keys, T* scores) 
   }
 }
 
-// The tiles of one row group.
+// The tiles of one row group, whose scores lie from group_scores on.
 template <class T, class Words>
-void score_tiles(const ScoreBlock<T>& block, Index first, const LaneRange& range) {
+void score_tiles(const ScoreBlock<T>& block, Index first, const LaneRange& range, T* group_scores) {
   if (block.stored_keys) return few_score_tiles<T, Words>(block, range);
   const Index depth = (block.depth + Words::kPerWord - 1) / Words::kPerWord;
   const T* query = block.query + first * depth;
   for (Index lane = 0; lane < kBlockKeys; lane += kTileColumns<T>) {
     if (range.end <= lane || range.begin >= lane + kTileColumns<T>) continue;
     const T* keys = block.key_panels[lane / kPanel] + lane % kPanel;
-    T* scores = block.scores + first * kBlockKeys + lane;
+    T* scores = group_scores + lane;
     fetch(block.ahead);
     with_rows(smaller(block.num_rows - first, kTileRows), [&](auto rows) {
       score_tile<T, decltype(rows)::value, Words>(depth, block.rules.scale, query, keys, scores);
@@ -105,11 +103,11 @@ IntVec<T> load_mask(const std::int32_t* visible) {
 }
 
 template <class T>
-void apply_rules(const ScoreBlock<T>& block, Index first, Index end_row) {
+void apply_rules(const ScoreBlock<T>& block, Index first, Index end_row, T* group_scores) {
   using Int = typename VecOf<T>::Int;
   const ScoreRules<T>& rules = block.rules;
   for (Index r = first; r < end_row; ++r) {
-    T* scores = block.scores + r * kBlockKeys;
+    T* scores = group_scores + (r - first) * kBlockKeys;
     const Int begin = static_cast<Int>(larger(smaller(rules.visible_begin[r] - block.first_key, kBlockKeys), 0));
     const Int end = static_cast<Int>(larger(smaller(rules.visible_end[r] - block.first_key, block.num_keys), 0));
     const T place = rules.alibi_slopes ? static_cast<T>(rules.positions[r] - block.first_key) : 0;
@@ -143,10 +141,10 @@ bool is_plain(const ScoreBlock<T>& block) {
 
 // The scores of one row group; returns the keys that it sees.
 template <class T, class Words>
-LaneRange score_group(const ScoreBlock<T>& block, bool plain, Index first, Index count) {
+LaneRange score_group(const ScoreBlock<T>& block, bool plain, Index first, Index count, T* scores) {
   const LaneRange range = plain ? LaneRange{0, kBlockKeys} : group_range(block, first, count);
-  score_tiles<T, Words>(block, first, range);
-  if (!plain) apply_rules(block, first, first + count);
+  score_tiles<T, Words>(block, first, range, scores);
+  if (!plain) apply_rules(block, first, first + count, scores);
   return range;
 }
 
@@ -177,31 +175,29 @@ void value_tile(LaneRange range, const T* weights, const T* const* panels, Index
   }
 }
 
+// The tiles of one row group.
 template <class T, class Words>
-void value_tiles(const AttentionBlock<T>& block, const LaneRange* ranges, const T* alpha) {
-  const Index num_rows = block.score.num_rows;
+void value_tiles(const AttentionBlock<T>& block, Index first, Index count, const LaneRange& range, const T* alpha) {
   for (Index column = 0; column < block.padded_columns; column += kTileColumns<T>) {
     const Index panel_offset = column / kPanel * (kPanel / Words::kPerWord * kPanel) + column % kPanel;
-    for (Index first = 0, g = 0; first < num_rows; first += kTileRows, ++g) {
-      const T* weights = block.score.scores + first * kBlockKeys;
-      T* accumulator = block.state.accumulator + first * block.padded_columns + column;
-      fetch(block.score.ahead);
-      with_rows(smaller(num_rows - first, kTileRows), [&](auto rows) {
-        value_tile<T, decltype(rows)::value, Words>(ranges[g], weights, block.value_panels, panel_offset, alpha + first,
-                                                    accumulator, block.padded_columns);
-      });
-    }
+    T* accumulator = block.state.accumulator + first * block.padded_columns + column;
+    fetch(block.score.ahead);
+    with_rows(count, [&](auto rows) {
+      value_tile<T, decltype(rows)::value, Words>(range, block.score.scores, block.value_panels, panel_offset,
+                                                  alpha + first, accumulator, block.padded_columns);
+    });
   }
 }
 
-// The same chains over the keys whose bit is set in contributes[r], and no other.
+// The same chains over the keys whose bit is set in contributes[row of the group], and no other.
 template <class T, class Words>
-void value_rows(const AttentionBlock<T>& block, const std::uint64_t* contributes, const T* alpha) {
+void value_rows(const AttentionBlock<T>& block, Index first, Index count, const std::uint64_t* contributes,
+                const T* alpha) {
   constexpr Index kWords = Words::kPerWord;
   constexpr Index kPanelWords = kPanel / kWords;
-  for (Index r = 0; r < block.score.num_rows; ++r) {
+  for (Index r = 0; r < count; ++r) {
     const T* weights = block.score.scores + r * kBlockKeys;
-    T* accumulator = block.state.accumulator + r * block.padded_columns;
+    T* accumulator = block.state.accumulator + (first + r) * block.padded_columns;
     for (Index column = 0; column < block.padded_columns; column += kWidth<T>) {
       Vec<T> sum{};
       for (Index word = 0; word < kBlockKeys / kWords; ++word) {
@@ -214,7 +210,7 @@ void value_rows(const AttentionBlock<T>& block, const std::uint64_t* contributes
         if (kWords == 2 && seen != 3) value = from_bits<T>(bits_of<T>(value) & (seen == 1 ? 0xffff : -0x10000));
         sum = Words::multiply_add(broadcast(weights[word]), value, sum);
       }
-      store(accumulator + column, fma(broadcast(alpha[r]), load(accumulator + column), sum));
+      store(accumulator + column, fma(broadcast(alpha[first + r]), load(accumulator + column), sum));
     }
   }
 }
@@ -238,23 +234,33 @@ template <class T, class Words>
 void score_rows(const ScoreBlock<T>& block) {
   const bool plain = is_plain(block);
   for (Index first = 0; first < block.num_rows; first += kTileRows) {
-    score_group<T, Words>(block, plain, first, smaller(block.num_rows - first, kTileRows));
+    score_group<T, Words>(block, plain, first, smaller(block.num_rows - first, kTileRows),
+                          block.scores + first * kBlockKeys);
   }
 }
 
+// What p of a row group becomes before it meets the values: scaled, and with dropout.
+template <class T, class Words>
+void scale_rows(const AttentionBlock<T>& block, Index first, Index count) {
+  T* weights = block.score.scores;
+  for (Index i = 0; i < count * kBlockKeys; ++i) weights[i] *= block.value_scale;
+  for (Index i = 0; i < count * kBlockKeys && block.dropout; ++i) weights[i] *= block.dropout[first * kBlockKeys + i];
+  join_rows<T, Words>(weights, count);
+}
+
+// A row group after the other, from scores to context, all in the first rows of block.score.scores, which stay in L1.
 // KeyWords: of query and keys; ValueWords: of weights and values.
 template <class T, class KeyWords, class ValueWords>
 void attend_rows(const AttentionBlock<T>& block) {
-  LaneRange ranges[kGroups];
   MaximaOf<T> maxima;
-  std::uint64_t contributes[kRows];
+  std::uint64_t contributes[kTileRows];
   const Index num_rows = block.score.num_rows;
   const bool plain = is_plain(block.score);
   const bool scaled = block.value_scale != 1 || block.dropout;
-  for (Index first = 0, g = 0; first < num_rows; first += kTileRows, ++g) {
-    const Index end = smaller(first + kTileRows, num_rows);
-    ranges[g] = score_group<T, KeyWords>(block.score, plain, first, end - first);
-    for (Index r = first; r < end && !block.values_finite; ++r) {
+  for (Index first = 0; first < num_rows; first += kTileRows) {
+    const Index count = smaller(num_rows - first, kTileRows);
+    const LaneRange range = score_group<T, KeyWords>(block.score, plain, first, count, block.score.scores);
+    for (Index r = 0; r < count && !block.values_finite; ++r) {
       contributes[r] = 0;
       for (Index lane = 0; lane < kBlockKeys; ++lane) {
         const bool yes = block.score.scores[r * kBlockKeys + lane] != -kInfinity<T>;
@@ -262,22 +268,18 @@ void attend_rows(const AttentionBlock<T>& block) {
       }
     }
     if (scaled) {
-      softmax_rows<T, Singles>(block, first, end - first, maxima);
+      softmax_rows<T, Singles>(block, first, count, maxima);
+      scale_rows<T, ValueWords>(block, first, count);
     } else {
-      softmax_rows<T, ValueWords>(block, first, end - first, maxima);
+      softmax_rows<T, ValueWords>(block, first, count, maxima);
     }
-  }
-  if (scaled) {
-    for (Index i = 0; i < num_rows * kBlockKeys; ++i) block.score.scores[i] *= block.value_scale;
-    for (Index i = 0; i < num_rows * kBlockKeys && block.dropout; ++i) block.score.scores[i] *= block.dropout[i];
-    join_rows<T, ValueWords>(block.score.scores, num_rows);
-  }
-  if (block.stored_values) {
-    few_value_tiles<T, ValueWords>(block, ranges[0], contributes, maxima.alpha);
-  } else if (block.values_finite) {
-    value_tiles<T, ValueWords>(block, ranges, maxima.alpha);
-  } else {
-    value_rows<T, ValueWords>(block, contributes, maxima.alpha);
+    if (block.stored_values) {
+      few_value_tiles<T, ValueWords>(block, range, contributes, maxima.alpha);
+    } else if (block.values_finite) {
+      value_tiles<T, ValueWords>(block, first, count, range, maxima.alpha);
+    } else {
+      value_rows<T, ValueWords>(block, first, count, contributes, maxima.alpha);
+    }
   }
 }
 

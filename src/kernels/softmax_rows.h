@@ -170,8 +170,8 @@ REGARD_INLINE void exponentials(T* scores, T m, T alpha, T* lanes, [[maybe_unuse
   }
 }
 
-// m' of the `count` rows from `first` on, and what it does. Rows, at least count, may reach further; arrays of one
-// number a row are written for whole vectors.
+// m' of the `count` rows from `first` on, whose scores are the block's first, and what it does. Rows, at least count,
+// may reach further; arrays of one number a row are written for whole vectors.
 template <class T, int Rows, bool Statistics>
 void raise_maxima(const AttentionBlock<T>& block, Index first, Index count, MaximaOf<T>& maxima) {
   using Int = typename VecOf<T>::Int;
@@ -182,7 +182,7 @@ void raise_maxima(const AttentionBlock<T>& block, Index first, Index count, Maxi
     for (int r = 0; r < kWidth<T>; ++r) {
       highs[r] = broadcast(-kInfinity<T>);
       if (part + r >= Rows) continue;
-      const T* scores = block.score.scores + (first + part + r) * kBlockKeys;
+      const T* scores = block.score.scores + (part + r) * kBlockKeys;
       // NaN stands second and is dropped: it comes back through p and the sum.
 #pragma GCC unroll 32
       for (Index lane = 0; lane < kBlockKeys; lane += kWidth<T>) highs[r] = max(load(scores + lane), highs[r]);
@@ -206,7 +206,7 @@ template <class T, class Words, bool Statistics>
 void softmax_rows(const AttentionBlock<T>& block, Index first, Index count, MaximaOf<T>& maxima) {
   with_rows(count, [&](auto rows) { raise_maxima<T, decltype(rows)::value, Statistics>(block, first, count, maxima); });
   for (Index r = first; r < first + count; ++r) {
-    T* const scores = block.score.scores + r * kBlockKeys;
+    T* const scores = block.score.scores + (r - first) * kBlockKeys;
     RowSums<T> also{};
     if constexpr (Statistics) {
       const RowStatistics<T>& statistics = *block.statistics;
@@ -219,8 +219,8 @@ void softmax_rows(const AttentionBlock<T>& block, Index first, Index count, Maxi
   }
 }
 
-// Turns the scores of the rows into p in place, the words of a row from its first place on, and updates m, the lanes
-// and the statistics.
+// Turns the scores of the `count` rows from `first` on, which are the block's first, into p in place, the words of a
+// row from its first place on, and updates m, the lanes and the statistics.
 template <class T, class Words>
 void softmax_rows(const AttentionBlock<T>& block, Index first, Index count, MaximaOf<T>& maxima) {
   if (block.statistics) {
