@@ -57,12 +57,13 @@ class CachedKeys final : public KeyPanels<T> {
     return cache_.values_finite(unit.sequence, unit.key_head, panel);
   }
   bool stored() const override { return true; }
-  kernels::StoredPanels stored_keys(const Unit& unit, Index panel) const override {
-    return stored_block(unit, panel, 0, [&](Index at) { return cache_.key_panel(unit.sequence, unit.key_head, at); });
+  void find_stored_keys(const Unit& unit, Index panel, bool follows, kernels::StoredPanels& block) const override {
+    find(unit, panel, follows, 0, [&](Index at) { return cache_.key_panel(unit.sequence, unit.key_head, at); }, block);
   }
-  kernels::StoredPanels stored_values(const Unit& unit, Index panel) const override {
-    return stored_block(unit, panel, kPanel,
-                        [&](Index at) { return cache_.value_panel(unit.sequence, unit.key_head, at); });
+  void find_stored_values(const Unit& unit, Index panel, bool follows, kernels::StoredPanels& block) const override {
+    find(
+        unit, panel, follows, kPanel, [&](Index at) { return cache_.value_panel(unit.sequence, unit.key_head, at); },
+        block);
   }
 
  private:
@@ -72,25 +73,27 @@ class CachedKeys final : public KeyPanels<T> {
                                                                             : kernels::Stored::float16;
 
   template <class PanelAt>
-  kernels::StoredPanels stored_block(const Unit& unit, Index panel, Index first_scale, const PanelAt& panel_at) const {
-    kernels::StoredPanels block{.type = kStored, .row_stride = 0, .panels = {}, .next = {}, .scales = {}};
+  void find(const Unit& unit, Index panel, bool follows, Index first_scale, const PanelAt& panel_at,
+            kernels::StoredPanels& block) const {
+    constexpr bool kScaled = std::same_as<K, std::int8_t>;
+    const auto scales_at = [&](Index at) { return cache_.scales(unit.sequence, unit.key_head, at) + first_scale; };
+    block.type = kStored;
+    block.row_stride = 0;
     for (Index i = 0; i < kernels::kBlockPanels; ++i) {
-      const Index next = panel + kernels::kBlockPanels + i;
-      if (next < unit.num_panels) {
-        block.next[i] = panel_at(next);
+      const Index here = panel + i, next = here + kernels::kBlockPanels;
+      const bool there = here < unit.num_panels;
+      block.panels[i] = follows ? block.next[i] : there ? panel_at(here) : nullptr;
+      block.next[i] = next < unit.num_panels ? panel_at(next) : nullptr;
+      if constexpr (kScaled) {
+        block.scales[i] = follows ? block.next_scales[i] : there ? scales_at(here) : nullptr;
+        block.next_scales[i] = block.next[i] ? scales_at(next) : nullptr;
         // Two cache lines, too few for the kernel to care about and too far from the last ones for the processor.
-        if constexpr (std::same_as<K, std::int8_t>) {
-          const float* scales = cache_.scales(unit.sequence, unit.key_head, next) + first_scale;
-          __builtin_prefetch(scales);
-          __builtin_prefetch(scales + kPanel / 2);
+        if (block.next[i]) {
+          __builtin_prefetch(block.next_scales[i]);
+          __builtin_prefetch(block.next_scales[i] + kPanel / 2);
         }
       }
-      if (panel + i >= unit.num_panels) continue;
-      block.panels[i] = panel_at(panel + i);
-      if constexpr (std::same_as<K, std::int8_t>)
-        block.scales[i] = cache_.scales(unit.sequence, unit.key_head, panel + i) + first_scale;
     }
-    return block;
   }
 
   static const T* wide(const K* panel, Index width, bool pairs, T* room) {

@@ -24,11 +24,11 @@ class RowKeys final : public KeyPanels<T> {
   const T* value_panel(const Unit&, Index, T*) const override { return nullptr; }
   bool finite(const Unit&, Index) const override { return false; }  // nobody has looked
   bool stored() const override { return true; }
-  kernels::StoredPanels stored_keys(const Unit& unit, Index panel) const override {
-    return stored_block(r_.key, unit, panel);
+  void find_stored_keys(const Unit& unit, Index panel, bool, kernels::StoredPanels& block) const override {
+    block = stored_block(r_.key, unit, panel);
   }
-  kernels::StoredPanels stored_values(const Unit& unit, Index panel) const override {
-    return stored_block(r_.value, unit, panel);
+  void find_stored_values(const Unit& unit, Index panel, bool, kernels::StoredPanels& block) const override {
+    block = stored_block(r_.value, unit, panel);
   }
 
  private:
@@ -43,7 +43,8 @@ class RowKeys final : public KeyPanels<T> {
                                 .row_stride = view.strides[2],
                                 .panels = {},
                                 .next = {},
-                                .scales = {}};
+                                .scales = {},
+                                .next_scales = {}};
     for (Index i = 0; i < kernels::kBlockPanels; ++i) {
       const Index next = panel + kernels::kBlockPanels + i;
       if (panel + i < unit.num_panels) block.panels[i] = panel_at(panel + i);

@@ -173,7 +173,7 @@ bool start_block(const RowTask<T>& task, Index key, kernels::ScoreBlock<T>& bloc
   }
   block.stored_keys = stored;
   if (stored) {
-    *stored = task.packed.stored_keys(task.unit, key / kPanel);
+    if (!block.multiplied) task.packed.find_stored_keys(task.unit, key / kPanel, false, *stored);
     return true;
   }
   task.packed.prepare(task.unit, key / kPanel);
@@ -210,8 +210,10 @@ void attend_block(const ResolvedAttention<T>& r, const kernels::AttentionBlock<T
 template <class T>
 class ChunkWalk {
  public:
-  ChunkWalk(const RowTask<T>& task, Sums sums)
+  // end: of the keys that the walk comes by.
+  ChunkWalk(const RowTask<T>& task, Sums sums, Index end)
       : task_(task),
+        end_(std::min(end, task.sequence.key_limit)),
         kernel_(kernels::active().template of<T>()),
         statistics_(task.num_best > 0 && sums == Sums::plain),
         few_(task.rows.num_rows <= kernels::kFewRows && task.packed.stored()) {
@@ -244,6 +246,8 @@ class ChunkWalk {
     const Interval& all = s.visible_rows->all;
     if (key >= all.end || key + kBlockKeys <= all.begin) return;
     poll(task_.runtime);
+    block_.score.multiplied = key == multiplied_;
+    block_.score.scores = block_.score.multiplied ? ahead_.scores : s.scores;
     if (!start_block(task_, key, block_.score, few_ ? &stored_keys_ : nullptr)) return;
     block_.values_finite = true;
     for (Index i = 0; i < kernels::kBlockPanels; ++i) {
@@ -251,7 +255,10 @@ class ChunkWalk {
       const bool there = panel < task_.unit.num_panels;
       block_.values_finite = block_.values_finite && (!there || task_.packed.finite(task_.unit, panel));
     }
-    if (few_) stored_values_ = task_.packed.stored_values(task_.unit, key / kPanel);
+    if (few_) {
+      task_.packed.find_stored_values(task_.unit, key / kPanel, key == values_end_, stored_values_);
+      values_end_ = key + kBlockKeys;
+    }
     block_.stored_values = few_ && (block_.values_finite || stored_values_.row_stride != 0) ? &stored_values_ : nullptr;
     for (Index i = 0; i < kernels::kBlockPanels && !block_.stored_values; ++i) {
       const Index panel = key / kPanel + i;
@@ -260,6 +267,7 @@ class ChunkWalk {
       block_.value_panels[i] = there ? task_.packed.value_panel(task_.unit, panel, room) : nullptr;
     }
     if (block_.dropout) fill_dropout_tile(task_.r, task_.sequence, task_.rows, key, s.dropout);
+    look_ahead(key + kBlockKeys);
     attend_block(task_.r, block_);
   }
 
@@ -269,13 +277,36 @@ class ChunkWalk {
   }
 
  private:
+  // Lets the kernel multiply the keys of the block from `key` on, where the walk goes there and they are read as they
+  // are stored, into the half of the scores that this block leaves.
+  void look_ahead(Index key) {
+    const Interval& all = task_.scratch.visible_rows->all;
+    const bool goes = block_.stored_values && key < std::min(end_, all.end) && !block_.score.rules.visible;
+    block_.next_score = goes ? &ahead_ : nullptr;
+    if (!goes) return;
+    T* const first = task_.scratch.scores;
+    ahead_ = block_.score;
+    ahead_.multiplied = false;
+    ahead_.first_key = key;
+    ahead_.num_keys = std::min(kBlockKeys, task_.sequence.key_limit - key);
+    ahead_.scores = block_.score.scores == first ? first + kRows / 2 * kBlockKeys : first;
+    if (!block_.score.multiplied) ahead_keys_ = stored_keys_;
+    task_.packed.find_stored_keys(task_.unit, key / kPanel, true, ahead_keys_);
+    ahead_.stored_keys = &ahead_keys_;
+    multiplied_ = key;
+  }
+
   const RowTask<T>& task_;
+  const Index end_;
   const kernels::Kernels<T>& kernel_;
   const bool statistics_;
   const bool few_;
   kernels::AttentionBlock<T> block_{};
   kernels::RowStatistics<T> riding_;
-  kernels::StoredPanels stored_keys_{}, stored_values_{};
+  kernels::StoredPanels stored_keys_{}, stored_values_{}, ahead_keys_{};
+  kernels::ScoreBlock<T> ahead_{};
+  Index multiplied_ = -1;  // first key of the block ahead
+  Index values_end_ = -1;  // first key after those of stored_values_
 };
 
 // Computes the chunks of tasks of one unit, each block by all that see it, and calls done(task, number of its chunk
@@ -285,7 +316,7 @@ void walk_chunks(std::span<const RowTask<T>> tasks, std::span<const ChunkRange> 
   std::array<std::optional<ChunkWalk<T>>, kMostTogether> walks;
   ChunkRange all{std::numeric_limits<Index>::max(), 0};
   for (std::size_t i = 0; i < tasks.size(); ++i) {
-    walks[i].emplace(tasks[i], sums);
+    walks[i].emplace(tasks[i], sums, chunks[i].end * kChunkKeys);
     if (chunks[i].size() > 0) all = {std::min(all.begin, chunks[i].begin), std::max(all.end, chunks[i].end)};
   }
   for (Index c = all.begin; c < all.end; ++c) {

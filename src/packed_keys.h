@@ -50,10 +50,11 @@ class KeyPanels {
   virtual const T* value_panel(const Unit& unit, Index panel, T* room) const = 0;
   virtual bool finite(const Unit& unit, Index panel) const = 0;  // every value of the panel
 
-  // Where stored() is true, tasks of few rows read the block of panels from `panel` on as it is stored.
+  // Where stored() is true, tasks of few rows read the block of panels from `panel` on as it is stored. follows:
+  // `block` holds the one before, whose next panels these are.
   virtual bool stored() const { return false; }
-  virtual kernels::StoredPanels stored_keys(const Unit&, Index) const { return {}; }
-  virtual kernels::StoredPanels stored_values(const Unit&, Index) const { return {}; }
+  virtual void find_stored_keys(const Unit&, Index, bool, kernels::StoredPanels&) const {}
+  virtual void find_stored_values(const Unit&, Index, bool, kernels::StoredPanels&) const {}
 
  protected:
   ~KeyPanels() = default;

@@ -15,7 +15,7 @@
 // Steps 1 and 4 multiply words: numbers, or pairs of bf16 numbers (tile.h); scores and sums are the same either way.
 // Milakov and Gimelshein, arXiv 1805.02867, algorithm 3, with the block in the place of the element.
 // Read next: attention_finish.cpp.
-#include "few_rows.h"
+#include "few_beside.h"
 #include "kernels.h"
 #include "simd_math.h"
 #include "softmax_rows.h"
@@ -73,6 +73,7 @@ void score_tile(Index depth, T scale, const T* query, const T* keys, T* scores) 
 // The tiles of one row group, whose scores lie from group_scores on.
 template <class T, class Words>
 void score_tiles(const ScoreBlock<T>& block, Index first, const LaneRange& range, T* group_scores) {
+  if (block.multiplied) return;
   if (block.stored_keys) return few_score_tiles<T, Words>(block, range);
   const Index depth = (block.depth + Words::kPerWord - 1) / Words::kPerWord;
   const T* query = block.query + first * depth;
@@ -273,7 +274,10 @@ void attend_rows(const AttentionBlock<T>& block) {
     } else {
       softmax_rows<T, ValueWords>(block, first, count, maxima);
     }
-    if (block.stored_values) {
+    if (block.next_score) {
+      const LaneRange ahead = group_range(*block.next_score, 0, num_rows);
+      few_tiles_beside<T, KeyWords, ValueWords>(block, range, ahead, contributes, maxima.alpha);
+    } else if (block.stored_values) {
       few_value_tiles<T, ValueWords>(block, range, contributes, maxima.alpha);
     } else if (block.values_finite) {
       value_tiles<T, ValueWords>(block, first, count, range, maxima.alpha);

@@ -92,47 +92,70 @@ struct FewColumns {
   }
 };
 
-// tile[r] += Σ_k a[k · StepK + r · StepR] · columns[k]: the chains of multiply() in tile.h. depth counts numbers:
-// steps, of which a word of pairs takes two, the last one perhaps alone.
-template <class T, class S, int Rows, int Vectors, Index StepK, Index StepR, bool ScaledLanes, class Words>
-REGARD_INLINE void multiply_few(Index depth, const T* a, const FewColumns<S, Vectors>& columns,
-                                Vec<T> (&tile)[Rows][Vectors]) {
-  constexpr Index kSteps = Words::kPerWord;
-  constexpr bool kScaled = sizeof(S) == 1;
-  constexpr Index kLine = 64 / static_cast<Index>(sizeof(S));  // elements that one fetch brings
-  constexpr Index kStepsPerFetch = kLine > kPanel ? kLine / kPanel : 1;
-  constexpr Index kVectorsPerFetch = larger(smaller(kLine, kPanel) / kWidth<T>, 1);
-  Vec<T> scales[Vectors]{};
-  if constexpr (kScaled && ScaledLanes) {
+// The scales of S = int8 that stay the same from step to step.
+template <class T, class S, int Vectors, bool ScaledLanes>
+REGARD_INLINE void load_scales(const FewColumns<S, Vectors>& columns, Vec<T> (&scales)[Vectors]) {
+  if constexpr (sizeof(S) == 1 && ScaledLanes) {
 #pragma GCC unroll 8
     for (int v = 0; v < Vectors; ++v) scales[v] = load(columns.scales[v]);
   }
+}
+
+// Steps whose numbers one fetch brings.
+template <class S>
+inline constexpr Index kStepsPerFetch = sizeof(S) == 1 ? 64 / kPanel : 1;
+
+template <class Words>
+REGARD_INLINE Index steps_of(Index numbers) {
+  return (numbers + Words::kPerWord - 1) / Words::kPerWord;
+}
+
+// Step k of the chains of multiply() in tile.h: tile[r] += a[k · StepK + r · StepR] · columns[k]. depth counts numbers:
+// steps, of which a word of pairs takes two, the last one perhaps alone. fetch: the same place of columns.next.
+template <class T, class S, int Rows, int Vectors, Index StepK, Index StepR, bool ScaledLanes, class Words>
+REGARD_INLINE void few_step(Index k, Index depth, const T* a, const FewColumns<S, Vectors>& columns,
+                            const Vec<T> (&scales)[Vectors], bool fetch, Vec<T> (&tile)[Rows][Vectors]) {
+  constexpr Index kSteps = Words::kPerWord;
+  constexpr bool kScaled = sizeof(S) == 1;
+  constexpr Index kLine = 64 / static_cast<Index>(sizeof(S));  // elements that one fetch brings
+  constexpr Index kVectorsPerFetch = larger(smaller(kLine, kPanel) / kWidth<T>, 1);
+  const Index offset = k * kSteps * columns.step;
+  Vec<T> column[Vectors];
+#pragma GCC unroll 8
+  for (int v = 0; v < Vectors; ++v) {
+    if constexpr (kSteps > 1) {
+      const S* const first = columns.at[v] + offset;
+      column[v] = load_pairs(first, k * kSteps + 1 < depth ? first + columns.step : nullptr);
+    } else if constexpr (kEvenOdd<S, Words>) {
+      if (v % 2 == 0) load_even_odd(columns.at[v] + offset, column[v], column[v + 1]);
+    } else {
+      column[v] = load_stored<T>(columns.at[v] + offset);
+    }
+    if constexpr (kScaled) column[v] *= ScaledLanes ? scales[v] : broadcast(columns.scales[v][k]);
+    if (fetch && v % kVectorsPerFetch == 0) {
+      __builtin_prefetch(columns.next[v] + offset, 0, 2);
+      if constexpr (kSteps > 1) __builtin_prefetch(columns.next[v] + offset + columns.step, 0, 2);
+    }
+  }
+#pragma GCC unroll 8
+  for (int r = 0; r < Rows; ++r) {
+    const Vec<T> factor = broadcast(a[k * StepK + r * StepR]);
+#pragma GCC unroll 8
+    for (int v = 0; v < Vectors; ++v) tile[r][v] = Words::multiply_add(factor, column[v], tile[r][v]);
+  }
+}
+
+// All steps of a chain.
+template <class T, class S, int Rows, int Vectors, Index StepK, Index StepR, bool ScaledLanes, class Words>
+REGARD_INLINE void multiply_few(Index depth, const T* a, const FewColumns<S, Vectors>& columns,
+                                Vec<T> (&tile)[Rows][Vectors]) {
+  Vec<T> scales[Vectors]{};
+  load_scales<T, S, Vectors, ScaledLanes>(columns, scales);
+  const Index count = steps_of<Words>(depth);
 #pragma GCC unroll 2
-  for (Index k = 0; k < (depth + kSteps - 1) / kSteps; ++k) {
-    const Index offset = k * kSteps * columns.step;
-    Vec<T> column[Vectors];
-#pragma GCC unroll 8
-    for (int v = 0; v < Vectors; ++v) {
-      if constexpr (kSteps > 1) {
-        const S* const first = columns.at[v] + offset;
-        column[v] = load_pairs(first, k * kSteps + 1 < depth ? first + columns.step : nullptr);
-      } else if constexpr (kEvenOdd<S, Words>) {
-        if (v % 2 == 0) load_even_odd(columns.at[v] + offset, column[v], column[v + 1]);
-      } else {
-        column[v] = load_stored<T>(columns.at[v] + offset);
-      }
-      if constexpr (kScaled) column[v] *= ScaledLanes ? scales[v] : broadcast(columns.scales[v][k]);
-      if (v % kVectorsPerFetch == 0 && k % kStepsPerFetch == 0) {
-        __builtin_prefetch(columns.next[v] + offset, 0, 2);
-        if constexpr (kSteps > 1) __builtin_prefetch(columns.next[v] + offset + columns.step, 0, 2);
-      }
-    }
-#pragma GCC unroll 8
-    for (int r = 0; r < Rows; ++r) {
-      const Vec<T> factor = broadcast(a[k * StepK + r * StepR]);
-#pragma GCC unroll 8
-      for (int v = 0; v < Vectors; ++v) tile[r][v] = Words::multiply_add(factor, column[v], tile[r][v]);
-    }
+  for (Index k = 0; k < count; ++k) {
+    few_step<T, S, Rows, Vectors, StepK, StepR, ScaledLanes, Words>(k, depth, a, columns, scales,
+                                                                    k % kStepsPerFetch<S> == 0, tile);
   }
 }
 

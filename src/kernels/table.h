@@ -72,6 +72,7 @@ struct StoredPanels {
   const void* panels[kBlockPanels];   // nullptr: no keys there
   const void* next[kBlockPanels];     // those of the next block, to be fetched meanwhile; nullptr: none
   const float* scales[kBlockPanels];  // int8: of the panel's 32 keys or values, else unused
+  const float* next_scales[kBlockPanels];
 };
 
 // Memory that a worker needs next: a few of its lines are asked for beside each register tile, so that they come while
@@ -101,6 +102,7 @@ struct ScoreBlock {
   ScoreRules<T> rules;
   T* scores;          // [kRows][kBlockKeys], written: −∞ where invisible
   FetchAhead* ahead;  // nullptr: nothing
+  bool multiplied;    // scores = scale · Q·Kᵀ lie there already, as those of next_score of an AttentionBlock
 };
 
 // Running state of one task within one chunk; also its result once finish_chunk has run.
@@ -148,6 +150,9 @@ struct AttentionBlock {
   const T* dropout;                   // [kRows][kBlockKeys]: what p is multiplied by for values; nullptr: 1
   ChunkState<T> state;
   const RowStatistics<T>* statistics;  // nullptr: none
+  // With stored_values: the block that comes next, of stored_keys. Its scores become scale · Q·Kᵀ meanwhile, so that
+  // reading never pauses: no rule is applied. nullptr: none.
+  const ScoreBlock<T>* next_score;
 };
 
 // Folds the chunk results of num_rows rows and divides. Chunk c of row r stands at [c * chunk_stride + r * row_stride].
