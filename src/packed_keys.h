@@ -89,7 +89,7 @@ class PackedKeys final : public KeyPanels<T> {
   // A unit in the worker's place. Only where workers pack for themselves …
   Unit own_unit(Index number, int worker) const {
     const Unit unit = unit_at(number, worker * panels_of_place());
-    if (!by_block_) pack_panels(unit, 0, unit.num_panels);
+    if (!by_block_ && unit.num_panels > 0) pack_panels(unit, 0, unit.num_panels);
     return unit;
   }
 

@@ -429,6 +429,17 @@ TYPED_TEST(Semantics3, NullIsFineWhereNothingIsStored) {
   EXPECT_EQ(refusal([&] { attention_forward<T>(none, none, none, {.context = {nullptr, {2, 4, 0, 3}}}); }), "accepted");
 }
 
+// As many heads as are packed one by one, and rows enough for theirs to be fetched ahead.
+TYPED_TEST(Semantics3, NoKeysOfManyHeadsMayLieNowhere) {
+  using T = TypeParam;
+  const Tensor<T, 4> query({1, 64, 100, 64});
+  Tensor<T, 4> context({1, 64, 100, 64});
+  std::fill_n(context.data(), context.size(), static_cast<T>(1));
+  const TensorView<const T, 4> none(nullptr, {1, 64, 0, 64});
+  attention_forward<T>(query.view(), none, none, {.context = context.view()});
+  EXPECT_EQ(std::count(context.data(), context.data() + context.size(), static_cast<T>(0)), context.size());
+}
+
 TYPED_TEST(Semantics3, NoKeysAreRowsThatSeeNoKey) {
   using T = TypeParam;
   const auto inputs = AttentionInputs<T>::normal(19, 2, 4, 2, 3, 0, 4, 3);
