@@ -19,13 +19,16 @@ HOSTILE = ["</script><img onerror=x>", "\x1b]0;title", "\u202eabc", "=1+1", "\x0
 class Tags(html.parser.HTMLParser):
     def __init__(self, text):
         super().__init__()
-        self.seen, self.words, self.titles = [], [], []
+        self.seen, self.words, self.titles, self.pages = [], [], [], []
         self.feed(text)
 
     def handle_starttag(self, tag, attributes):
         self.seen.append(tag)
         self.titles += [value for name, value in attributes if name == "title"]
         assert not any(name.startswith("on") or name in ("src", "href") for name, _ in attributes)
+        if tag == "iframe":
+            assert dict(attributes)["sandbox"] == "allow-scripts"
+            self.pages.append(dict(attributes)["srcdoc"])
 
     def handle_data(self, data):
         self.words.append(data)
@@ -128,7 +131,10 @@ def test_a_result_shows_its_numbers_without_script_and_its_page_folded_in_a_fram
     lesson = regard.lesson("000")
     bundle = lesson._repr_mimebundle_(include=None)
     assert bundle["text/plain"] == lesson.text()
-    assert Frames(bundle["text/html"]).pages == [lesson.html()]
+    tags = Tags(bundle["text/html"])
+    assert tags.pages == [lesson.html()]
+    assert set(tags.seen) == {"style", "div", "p", "table", "thead", "tbody", "tr", "th", "td", "bdi", "details", "summary",
+                              "iframe"}
     assert '"love" listens most to "I" and "coding": .4223 each' in html.unescape(bundle["text/html"].split("<table")[0])
     assert cells(bundle["text/html"]) == ["", "I", "love", "coding", "I", ".12", ".01", ".88", "love", ".42", ".16", ".42",
                                           "coding", ".12", "<.01", ".88"]
@@ -152,16 +158,3 @@ def test_hostile_words_of_a_result_stay_words():
     tags = Tags(seen)
     assert not {"img", "script", "b"} & set(tags.seen) and not re.search("[\x00\x1b\u202e]", seen)
     assert "</script><img onerror=x>" in tags.words
-
-
-class Frames(html.parser.HTMLParser):
-    def __init__(self, text):
-        super().__init__()
-        self.pages = []
-        self.feed(text)
-
-    def handle_starttag(self, tag, attributes):
-        if tag != "iframe":
-            return
-        assert dict(attributes)["sandbox"] == "allow-scripts"
-        self.pages.append(dict(attributes)["srcdoc"])
