@@ -3,7 +3,6 @@
 
 import ctypes
 import functools
-import gc
 import os
 import signal
 import subprocess
@@ -15,6 +14,8 @@ import time
 import numpy as np
 import pytest
 import regard
+
+from leaks import left_behind
 
 
 def python(program, *arguments, **options):
@@ -188,19 +189,8 @@ def test_calls_leave_no_reference_and_no_memory_behind(calls, name):
     }[name]
     watched = [query, key, value, out, None, True, np.float32, np.ndarray, regard.attention, call, "out", "top_left"]
 
-    def state():
-        gc.collect()
-        return [sys.getrefcount(one) for one in watched], sys.getallocatedblocks()
-
-    for _ in range(1000):
-        call()
-    references, blocks = state()
-    for _ in range(calls):
-        call()
-    references_after, blocks_after = state()
-    assert references_after == references
-    # What caches of the interpreter hold changes by some blocks; a leak has one of each call at least.
-    assert blocks_after - blocks < calls // 100
+    references, blocks = left_behind(call, calls, watched)
+    assert not any(references) and blocks < calls // 100
 
 
 def test_a_cache_is_read_and_changed_by_several_threads():

@@ -2,15 +2,15 @@
 """regard.torch.scaled_dot_product_attention against PyTorch's own, in double, forward and backward."""
 
 import contextlib
-import gc
 import random
-import sys
 import threading
 
 import pytest
 import regard.torch
 import torch
 import torch.nn.functional as functional
+
+from leaks import left_behind
 
 ours = regard.torch.scaled_dot_product_attention
 theirs = functional.scaled_dot_product_attention
@@ -284,18 +284,9 @@ def test_calls_leave_no_reference_and_no_memory_behind(grad):
         if grad:
             torch.autograd.grad(context, tensors, context.detach())
 
-    def state():
-        gc.collect()
-        return [sys.getrefcount(one) for one in watched], sys.getallocatedblocks()
-
-    for _ in range(1000):
-        call()
-    references, blocks = state()
-    for _ in range(20_000):
-        call()
-    references_after, blocks_after = state()
-    # What PyTorch keeps for itself comes and goes by some hundred blocks; a leak has one of each call at least.
-    assert references_after == references and blocks_after - blocks < 2000
+    references, blocks = left_behind(call, 20_000, watched)
+    # What PyTorch keeps for itself comes and goes by some hundred blocks.
+    assert not any(references) and blocks < 2000
 
 
 def test_it_compiles_as_one_operator():
