@@ -35,10 +35,13 @@ class Cache {
   using Typed =
       std::variant<KvCache<float>, KvCache<double>, KvCache<bfloat16>, KvCache<float16>, KvCache<std::int8_t>>;
 
-  Cache(const KvCacheShape& shape, const std::string& dtype) : dtype_(dtype), typed_(make(shape, dtype)) {}
+  Cache(const KvCacheShape& shape, const std::string& dtype)
+      : dtype_(dtype), typed_(with_type(dtype, [&]<class T>(T) { return KvCache<T>(shape); })) {}
   // What another cache left in an array of bytes, where it lies.
   explicit Cache(std::unique_ptr<Array> block)
-      : block_(std::move(block)), dtype_(dtype_of(bytes_of(*block_))), typed_(open(bytes_of(*block_), dtype_)) {}
+      : block_(std::move(block)),
+        dtype_(dtype_of(bytes_of(*block_))),
+        typed_(with_type(dtype_, [&]<class T>(T) { return KvCache<T>::open(bytes_of(*block_)); })) {}
 
   const KvCacheShape& shape() const {
     return std::visit([](const auto& cache) -> const KvCacheShape& { return cache.shape(); }, typed_);
@@ -63,13 +66,15 @@ class Cache {
   }
 
  private:
-  static Typed make(const KvCacheShape& shape, const std::string& dtype) {
-    if (dtype == "int8") return KvCache<std::int8_t>(shape);
+  // The cache that `make` makes of numbers of the named type.
+  template <class Make>
+  static Typed with_type(const std::string& dtype, const Make& make) {
+    if (dtype == "int8") return make(std::int8_t{});
     const NumberType type = named_type("KvCache", "dtype", dtype);
-    if (type == number_type<double>()) return KvCache<double>(shape);
-    if (type == number_type<bfloat16>()) return KvCache<bfloat16>(shape);
-    if (type == number_type<float16>()) return KvCache<float16>(shape);
-    return KvCache<float>(shape);
+    if (type == number_type<double>()) return make(double{});
+    if (type == number_type<bfloat16>()) return make(bfloat16{});
+    if (type == number_type<float16>()) return make(float16{});
+    return make(float{});
   }
 
   static std::span<std::byte> bytes_of(const Array& block) {
@@ -89,13 +94,6 @@ class Cache {
            : type == 0x10002 ? "bfloat16"
            : type == 1       ? "int8"
                              : "float32";
-  }
-  static Typed open(std::span<std::byte> memory, const std::string& dtype) {
-    if (dtype == "int8") return KvCache<std::int8_t>::open(memory);
-    if (dtype == "float64") return KvCache<double>::open(memory);
-    if (dtype == "bfloat16") return KvCache<bfloat16>::open(memory);
-    if (dtype == "float16") return KvCache<float16>::open(memory);
-    return KvCache<float>::open(memory);
   }
 
   std::unique_ptr<Array> block_;  // whose memory the cache lies in, if it is not its own
