@@ -22,19 +22,6 @@ class BackwardBits : public testing::Test {};
 using Types = testing::Types<float, double>;
 TYPED_TEST_SUITE(BackwardBits, Types);
 
-template <class T>
-std::vector<std::uint64_t> all_bits(const GradientArrays<T>& g) {
-  std::vector<std::uint64_t> bits = bits_of(g.query);
-  const auto append = [&](const std::vector<std::uint64_t>& more) {
-    bits.insert(bits.end(), more.begin(), more.end());
-  };
-  append(bits_of(g.key));
-  append(bits_of(g.value));
-  if (g.bias) append(bits_of(*g.bias));
-  if (g.sinks) append(bits_of(*g.sinks));
-  return bits;
-}
-
 // Many key blocks and row blocks, four heads on two.
 template <class T>
 AttentionCase<T> long_case(Index queries, Index keys, Index depth = 8) {
@@ -62,7 +49,7 @@ TYPED_TEST(BackwardBits, ThreadsAndInstructionSetsMoveNone) {
     for (const int threads : {1, 2, 3, 7}) {
       Runtime runtime;
       runtime.num_threads = threads;
-      GradientArrays<T> g = test.outputs();
+      GradientArrays<T> g = outputs_of(test.call);
       g.bias = Array<T, 4>({1, 1, 1, 2100});
       test.run(g, runtime);
       if (first.empty()) first = all_bits(g);
@@ -78,51 +65,34 @@ TYPED_TEST(BackwardBits, OtherBatchEntriesAndLayoutsMoveNone) {
   both.query = normal_array<T, 4>(random, {2, 2, 70, 24});
   both.key = normal_array<T, 4>(random, {2, 1, 130, 24});
   both.value = normal_array<T, 4>(random, {2, 1, 130, 40});
-  const auto entry = [](const Array<T, 4>& from, Index b) {
-    auto shape = from.shape();
-    shape[0] = 1;
-    Layout<4> layout = Layout<4>::dense();
-    std::swap(layout.order[1], layout.order[2]);
-    layout.lead_bytes = 3;
-    Array<T, 4> to(shape, layout);
-    to.for_each_index([&](const auto& at) { to.set(at, from.get({b, at[1], at[2], at[3]})); });
-    return to;
-  };
+  Layout<4> layout = Layout<4>::dense();
+  std::swap(layout.order[1], layout.order[2]);
+  layout.lead_bytes = 3;
   const BackwardCase<T> whole(std::move(both));
-  GradientArrays<T> of_whole = whole.outputs();
+  GradientArrays<T> of_whole = outputs_of(whole.call);
   whole.run(of_whole);
   for (Index b = 0; b < 2; ++b) {
     AttentionCase<T> call;
-    call.query = entry(whole.call.query, b);
-    call.key = entry(whole.call.key, b);
-    call.value = entry(whole.call.value, b);
+    call.query = batch_entry(whole.call.query, b, layout);
+    call.key = batch_entry(whole.call.key, b, layout);
+    call.value = batch_entry(whole.call.value, b, layout);
     BackwardCase<T> test(std::move(call));
-    test.grad_context = entry(whole.grad_context, b);
-    test.grad_lse.for_each_index([&](const auto& at) { test.grad_lse.set(at, whole.grad_lse.get({b, at[1], at[2]})); });
-    GradientArrays<T> g = test.outputs();
+    test.grad_context = batch_entry(whole.grad_context, b, layout);
+    test.grad_lse = batch_entry(whole.grad_lse, b);
+    GradientArrays<T> g = outputs_of(test.call);
     test.run(g);
-    EXPECT_TRUE(same_bits(bits_of(g.query), bits_of(entry(of_whole.query, b))));
-    EXPECT_TRUE(same_bits(bits_of(g.key), bits_of(entry(of_whole.key, b))));
-    EXPECT_TRUE(same_bits(bits_of(g.value), bits_of(entry(of_whole.value, b))));
+    EXPECT_TRUE(same_bits(bits_of(g.query), bits_of(batch_entry(of_whole.query, b))));
+    EXPECT_TRUE(same_bits(bits_of(g.key), bits_of(batch_entry(of_whole.key, b))));
+    EXPECT_TRUE(same_bits(bits_of(g.value), bits_of(batch_entry(of_whole.value, b))));
   }
 }
 
 TYPED_TEST(BackwardBits, WhatIsNotAskedForIsNotNeeded) {
   using T = TypeParam;
   const BackwardCase<T> test(long_case<T>(70, 300));
-  GradientArrays<T> all = test.outputs();
+  GradientArrays<T> all = outputs_of(test.call);
   test.run(all);
-  for (int one = 0; one < 3; ++one) {
-    GradientArrays<T> g = test.outputs();
-    AttentionGradients<T> views = g.views();
-    if (one != 0) views.grad_query = {};
-    if (one != 1) views.grad_key = {};
-    if (one != 2) views.grad_value = {};
-    const auto& call = test.call;
-    attention_backward<T>(call.query.view(), call.key.view(), call.value.view(), test.saved(), views, call.options);
-    const auto same = [](const Array<T, 4>& a, const Array<T, 4>& b) { return same_bits(bits_of(a), bits_of(b)); };
-    EXPECT_TRUE(one == 0 ? same(g.query, all.query) : one == 1 ? same(g.key, all.key) : same(g.value, all.value));
-  }
+  expect_the_same_alone(test, all);
 }
 
 template <class E>
@@ -144,7 +114,7 @@ void narrow_gradients_are_rounded_once() {
     const Array<E, 4> grad_context = round(wide.grad_context);
     wide.run_forward();
     const Array<E, 4> context = round(wide.forward.context);
-    GradientArrays<float> expected = wide.outputs();
+    GradientArrays<float> expected = outputs_of(wide.call);
     wide.run(expected);
     GradientArrays<E> g;
     g.query = Array<E, 4>(query.shape());
@@ -187,24 +157,18 @@ TYPED_TEST(BackwardBits, WhatNobodySeesHasNoEffectAndNoGradient) {
     });
     call.options.mask = std::as_const(call.mask).view();
     BackwardCase<T> clean(std::move(call));
-    GradientArrays<T> expected = clean.outputs();
+    GradientArrays<T> expected = outputs_of(clean.call);
     clean.run(expected);
     expect_zeros(expected.query, 0, 10);
     expect_zeros(expected.key, 150, 200);
     expect_zeros(expected.value, 150, 200);
 
     BackwardCase<T> poisoned = std::move(clean);
-    const auto poison = [](Array<T, 4>& array, Index begin, Index end) {
-      array.for_each_index([&](const auto& at) {
-        if (at[2] < begin || at[2] >= end) return;
-        array.set(at, (at[2] + at[3]) % 2 ? std::numeric_limits<T>::quiet_NaN() : std::numeric_limits<T>::infinity());
-      });
-    };
     poison(poisoned.call.query, 0, 10);
     poison(poisoned.grad_context, 0, 10);
     poison(poisoned.call.key, 150, 200);
     poison(poisoned.call.value, 150, 200);
-    GradientArrays<T> g = poisoned.outputs();
+    GradientArrays<T> g = outputs_of(poisoned.call);
     poisoned.run(g);
     EXPECT_TRUE(same_bits(all_bits(g), all_bits(expected)));
 
@@ -232,7 +196,7 @@ TYPED_TEST(BackwardBits, NoRowsOrNoKeysWriteZeros) {
     AttentionCase<T> call = long_case<T>(queries, keys);
     call.options.causal = false;
     const BackwardCase<T> test(std::move(call));
-    GradientArrays<T> g = test.outputs();
+    GradientArrays<T> g = outputs_of(test.call);
     test.run(g);
     expect_zeros(g.query, 0, queries);
     expect_zeros(g.key, 0, keys);
@@ -246,7 +210,7 @@ TEST(BackwardMemory, WorkspaceStaysWithinEightTimesTheGradientOfQuery) {
   for (const Index length : {Index{64}, Index{1000}, Index{4096}}) {
     AttentionCase<float> call = long_case<float>(length, length, 64);
     const BackwardCase<float> test(std::move(call));
-    GradientArrays<float> g = test.outputs();
+    GradientArrays<float> g = outputs_of(test.call);
     CountingMemory memory;
     Runtime runtime;
     runtime.workspace = &memory;
@@ -269,7 +233,7 @@ TEST(BackwardMemory, WorkspaceStaysWithinEightTimesTheGradientOfQuery) {
 TEST(BackwardRefusals, NameTheArgumentTheActualAndTheExpected) {
   const auto message = [](auto spoil) {
     BackwardCase<float> test(long_case<float>(3, 5));
-    GradientArrays<float> g = test.outputs();
+    GradientArrays<float> g = outputs_of(test.call);
     AttentionSaved<float> saved = test.saved();
     AttentionGradients<float> views = g.views();
     spoil(saved, views, test.call);

@@ -62,14 +62,6 @@ struct PairCase {
     return reference::attention_backward(call, forward, grad_context, grad_lse, bias_shape);
   }
 
-  GradientArrays<float> outputs() const {
-    GradientArrays<float> g;
-    g.query = Array<float, 4>(call.query.shape());
-    g.key = Array<float, 4>(call.key.shape());
-    g.value = Array<float, 4>(call.value.shape());
-    return g;
-  }
-
   // Forward and backward.
   void run(const AttentionGradients<float>& views, const Runtime& runtime = {}) const {
     AttentionArrays<float> forward = AttentionArrays<float>::dense(call.B(), call.H(), call.L(), call.S(), call.Dv());
@@ -83,28 +75,11 @@ struct PairCase {
                               views, call.options, runtime);
   }
   GradientArrays<float> run(const Runtime& runtime = {}) const {
-    GradientArrays<float> g = outputs();
+    GradientArrays<float> g = outputs_of(call);
     run(g.views(), runtime);
     return g;
   }
 };
-
-std::vector<std::uint64_t> all_bits(const GradientArrays<float>& g) {
-  std::vector<std::uint64_t> bits = bits_of(g.query);
-  for (const auto* array : {&g.key, &g.value}) {
-    const std::vector<std::uint64_t> more = bits_of(*array);
-    bits.insert(bits.end(), more.begin(), more.end());
-  }
-  return bits;
-}
-
-void expect_gradients(const GradientArrays<float>& g, const reference::AttentionBackward<float>& expected) {
-  expect_gradient("grad_query", g.query, expected.query);
-  expect_gradient("grad_key", g.key, expected.key);
-  expect_gradient("grad_value", g.value, expected.value);
-  if (g.bias) expect_gradient("grad_bias", *g.bias, expected.bias);
-  if (g.sinks) expect_gradient("grad_sinks", *g.sinks, expected.sinks);
-}
 
 void check(const PairCase& test) {
   const auto expected = test.expected();
@@ -128,13 +103,12 @@ TEST(BackwardPairs, RandomCallsAgreeWithTheFormula) {
     const PairCase test(random_attention_case<float>(seed), seed, true);
     const AttentionCase<float>& call = test.call;
     SCOPED_TRACE("seed " + std::to_string(seed) + ": " + call.text);
-    const bool has_bias = std::visit([](const auto& bias) { return !bias.absent(); }, call.options.bias);
     std::array<Index, 4> bias_shape{};
-    if (has_bias) bias_shape = {call.B(), 1, call.L(), call.S()};
+    if (has_bias(call)) bias_shape = {call.B(), 1, call.L(), call.S()};
     const auto expected = test.expected(bias_shape);
     on_every_dot_table([&](const kernels::KernelTable&) {
-      GradientArrays<float> g = test.outputs();
-      if (has_bias) g.bias = Array<float, 4>(bias_shape);
+      GradientArrays<float> g = outputs_of(call);
+      if (has_bias(call)) g.bias = Array<float, 4>(bias_shape);
       if (!call.sinks.empty()) g.sinks = Array<float, 1>({call.H()});
       test.run(g.views());
       expect_gradients(g, expected);
@@ -196,20 +170,7 @@ TEST(BackwardPairs, ThreadsStridesAndWhatIsNotAskedForMoveNoBit) {
     Random random(13);
     test.narrow(&random);
     EXPECT_EQ(all_bits(test.run()), first);
-    for (int one = 0; one < 3; ++one) {
-      GradientArrays<float> g = test.outputs();
-      AttentionGradients<float> views = g.views();
-      if (one != 0) views.grad_query = {};
-      if (one != 1) views.grad_key = {};
-      if (one != 2) views.grad_value = {};
-      test.run(views);
-      EXPECT_EQ(one == 0   ? bits_of(g.query)
-                : one == 1 ? bits_of(g.key)
-                           : bits_of(g.value),
-                one == 0   ? bits_of(whole.query)
-                : one == 1 ? bits_of(whole.key)
-                           : bits_of(whole.value));
-    }
+    expect_the_same_alone(test, whole);
   });
 }
 
@@ -223,32 +184,21 @@ TEST(BackwardPairs, OtherBatchEntriesMoveNoBit) {
   both.key = make(1, 131, 24);
   both.value = make(1, 131, 40);
   const PairCase whole(std::move(both));
-  const auto entry = [](const auto& from, Index b) {
-    auto shape = from.shape();
-    shape[0] = 1;
-    std::remove_cvref_t<decltype(from)> to(shape);
-    to.for_each_index([&](const auto& at) {
-      auto there = at;
-      there[0] = b;
-      to.set(at, from.get(there));
-    });
-    return to;
-  };
   on_every_dot_table([&](const kernels::KernelTable&) {
     const GradientArrays<float> of_whole = whole.run();
     for (Index b = 0; b < 2; ++b) {
       AttentionCase<float> call;
-      call.query = entry(whole.call.query, b);
-      call.key = entry(whole.call.key, b);
-      call.value = entry(whole.call.value, b);
+      call.query = batch_entry(whole.call.query, b);
+      call.key = batch_entry(whole.call.key, b);
+      call.value = batch_entry(whole.call.value, b);
       PairCase test(std::move(call));
-      test.grad_context = entry(whole.grad_context, b);
-      test.grad_lse = entry(whole.grad_lse, b);
+      test.grad_context = batch_entry(whole.grad_context, b);
+      test.grad_lse = batch_entry(whole.grad_lse, b);
       test.narrow();
       const GradientArrays<float> g = test.run();
-      EXPECT_EQ(bits_of(g.query), bits_of(entry(of_whole.query, b)));
-      EXPECT_EQ(bits_of(g.key), bits_of(entry(of_whole.key, b)));
-      EXPECT_EQ(bits_of(g.value), bits_of(entry(of_whole.value, b)));
+      EXPECT_EQ(bits_of(g.query), bits_of(batch_entry(of_whole.query, b)));
+      EXPECT_EQ(bits_of(g.key), bits_of(batch_entry(of_whole.key, b)));
+      EXPECT_EQ(bits_of(g.value), bits_of(batch_entry(of_whole.value, b)));
     }
   });
 }
@@ -268,13 +218,6 @@ TEST(BackwardPairs, PoisonInEachPlaceOfAPair) {
     });
     call.options.mask = std::as_const(call.mask).view();
     PairCase test(std::move(call));
-    const auto poison = [](Array<B16, 4>& array, Index begin, Index end) {
-      array.for_each_index([&](const auto& at) {
-        if (at[2] < begin || at[2] >= end) return;
-        array.set(at, B16((at[2] + at[3]) % 2 ? std::numeric_limits<float>::quiet_NaN()
-                                              : std::numeric_limits<float>::infinity()));
-      });
-    };
     on_every_dot_table([&](const kernels::KernelTable&) {
       test.narrow();
       const GradientArrays<float> expected = test.run();
@@ -300,7 +243,7 @@ TEST(BackwardPairs, PoisonInEachPlaceOfAPair) {
         }
       });
       // One gradient alone.
-      GradientArrays<float> alone = test.outputs();
+      GradientArrays<float> alone = outputs_of(test.call);
       test.run({.grad_value = alone.value.view()});
       EXPECT_TRUE(same_bits(bits_of(alone.value), bits_of(reached.value)));
     });

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // One call of attention_backward with everything that it needs: inputs, what their forward pass wrote, random gradients
-// of that, and room for the results. Read next: attention_backward_test.cpp.
+// of that, and room for the results; and what tests look for in these. Read next: attention_backward_test.cpp.
 #pragma once
 
 #include "attention_checks.h"
@@ -23,6 +23,21 @@ struct GradientArrays {
     return g;
   }
 };
+
+// Room for the gradients of the call's query, key and value.
+template <class T>
+GradientArrays<T> outputs_of(const AttentionCase<T>& call) {
+  GradientArrays<T> g;
+  g.query = Array<T, 4>(call.query.shape());
+  g.key = Array<T, 4>(call.key.shape());
+  g.value = Array<T, 4>(call.value.shape());
+  return g;
+}
+
+template <class T>
+bool has_bias(const AttentionCase<T>& call) {
+  return std::visit([](const auto& bias) { return !bias.absent(); }, call.options.bias);
+}
 
 // A call, what its forward pass wrote, and gradients of it.
 template <class T>
@@ -46,17 +61,10 @@ struct BackwardCase {
             .grad_context = grad_context.view(),
             .grad_lse = grad_lse.view()};
   }
-  GradientArrays<T> outputs() const {
-    GradientArrays<T> g;
-    g.query = Array<T, 4>(call.query.shape());
-    g.key = Array<T, 4>(call.key.shape());
-    g.value = Array<T, 4>(call.value.shape());
-    return g;
+  void run(const AttentionGradients<T>& views, const Runtime& runtime = {}) const {
+    attention_backward<T>(call.query.view(), call.key.view(), call.value.view(), saved(), views, call.options, runtime);
   }
-  void run(GradientArrays<T>& g, const Runtime& runtime = {}) const {
-    attention_backward<T>(call.query.view(), call.key.view(), call.value.view(), saved(), g.views(), call.options,
-                          runtime);
-  }
+  void run(GradientArrays<T>& g, const Runtime& runtime = {}) const { run(g.views(), runtime); }
 };
 
 // Reports the first few numbers that are further off than their error allows.
@@ -73,6 +81,63 @@ void expect_gradient(const char* name, const Array<T, Rank>& got, const referenc
                     << expected.value[n] << ", allowed " << expected.error[n];
     }
   }
+}
+
+template <class T>
+void expect_gradients(const GradientArrays<T>& g, const reference::AttentionBackward<T>& expected) {
+  expect_gradient("grad_query", g.query, expected.query);
+  expect_gradient("grad_key", g.key, expected.key);
+  expect_gradient("grad_value", g.value, expected.value);
+  if (g.bias) expect_gradient("grad_bias", *g.bias, expected.bias);
+  if (g.sinks) expect_gradient("grad_sinks", *g.sinks, expected.sinks);
+}
+
+// The bits of every gradient, one after the other.
+template <class T>
+std::vector<std::uint64_t> all_bits(const GradientArrays<T>& g) {
+  std::vector<std::uint64_t> bits = bits_of(g.query);
+  const auto append = [&](const std::vector<std::uint64_t>& more) {
+    bits.insert(bits.end(), more.begin(), more.end());
+  };
+  append(bits_of(g.key));
+  append(bits_of(g.value));
+  if (g.bias) append(bits_of(*g.bias));
+  if (g.sinks) append(bits_of(*g.sinks));
+  return bits;
+}
+
+// Asked for alone, each of query, key and value has the gradient that it has beside the others.
+template <class T, class Case>
+void expect_the_same_alone(const Case& test, const GradientArrays<T>& all) {
+  GradientArrays<T> g = outputs_of(test.call);
+  test.run({.grad_query = g.query.view()});
+  test.run({.grad_key = g.key.view()});
+  test.run({.grad_value = g.value.view()});
+  EXPECT_TRUE(same_bits(all_bits(g), all_bits(all)));
+}
+
+// One entry of the batch.
+template <class T, int Rank>
+Array<T, Rank> batch_entry(const Array<T, Rank>& from, Index b, const Layout<Rank>& layout = Layout<Rank>::dense()) {
+  auto shape = from.shape();
+  shape[0] = 1;
+  Array<T, Rank> to(shape, layout);
+  to.for_each_index([&](auto at) {
+    const auto here = at;
+    at[0] = b;
+    to.set(here, from.get(at));
+  });
+  return to;
+}
+
+// NaN and infinities in the rows from begin to end of every head.
+template <class T>
+void poison(Array<T, 4>& array, Index begin, Index end) {
+  array.for_each_index([&](const auto& at) {
+    if (at[2] < begin || at[2] >= end) return;
+    array.set(
+        at, T((at[2] + at[3]) % 2 ? std::numeric_limits<float>::quiet_NaN() : std::numeric_limits<float>::infinity()));
+  });
 }
 
 }  // namespace regard

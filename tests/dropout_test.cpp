@@ -126,7 +126,7 @@ TYPED_TEST(DropoutOf, ThreadsMoveNoBit) {
     Runtime runtime;
     runtime.num_threads = threads;
     const auto got = run_attention<T>(test.call.query, test.call.key, test.call.value, test.call.options, runtime);
-    GradientArrays<T> g = test.outputs();
+    GradientArrays<T> g = outputs_of(test.call);
     test.run(g, runtime);
     if (forward.empty()) forward = bits_of(got.context);
     if (backward.empty()) backward = bits_of(g.key);
@@ -176,11 +176,9 @@ TYPED_TEST(DropoutOf, GradientsAreThoseOfTheKeptWeights) {
   }
   on_every_instruction_set([&](const kernels::KernelTable&) {
     test.run_forward();
-    GradientArrays<T> got = test.outputs();
+    GradientArrays<T> got = outputs_of(call);
     test.run(got);
-    expect_gradient("grad_query", got.query, g.query);
-    expect_gradient("grad_key", got.key, g.key);
-    expect_gradient("grad_value", got.value, g.value);
+    expect_gradients(got, g);
   });
 }
 
