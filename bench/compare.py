@@ -4,8 +4,7 @@
     compare.py --build BUILD [--rows decode,prefill] [--quick] [--json FILE]
 
 BUILD is a build of shared libraries with REGARD_BENCH=ON, the Python package in BUILD/package; bench/bars makes one and the
-environment with the rivals. What
-is measured stands in suite.py, a row each; who else is measured, in rivals.py.
+environment with the rivals. What is measured stands in suite.py, a row each; who else is measured, in rivals.py.
 
 One round runs each contender once, 5 ms idle before each; the next round begins with the next contender. Outputs were
 written before, packing is inside the timed call, caches are warm: everything has run once untimed, and every answer has

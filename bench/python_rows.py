@@ -9,7 +9,6 @@ The package lies in build/bench/package, built on the same library; without it t
 import functools
 import importlib
 import sys
-import time
 
 import numpy
 
@@ -30,14 +29,16 @@ def package():
         return None
 
 
-def rate(call, num_calls=NUM_CALLS):
-    """A contender: calls a millisecond, in a loop of Python."""
-    def contender():
-        begin = time.perf_counter()
-        for _ in range(num_calls):
+def rate(loop):
+    """A contender: calls a millisecond, of a loop of NUM_CALLS."""
+    return timed(1e6 * NUM_CALLS, loop)
+
+
+def in_python(call):
+    def loop():
+        for _ in range(NUM_CALLS):
             call()
-        return num_calls / (time.perf_counter() - begin) / 1e3
-    return contender
+    return rate(loop)
 
 
 def left_behind(call, objects):
@@ -64,25 +65,19 @@ def calls(suite):
     context, of_cpp = problem.new_context(), problem.new_context()
     arrays = problem.query, problem.key, problem.value
     from_numpy = functools.partial(regard.attention, *arrays, out=context)
-    loop = suite.regard.calls(problem, of_cpp, NUM_CALLS)
-
-    def from_cpp():
-        begin = time.perf_counter()
-        loop()
-        return NUM_CALLS / (time.perf_counter() - begin) / 1e3
-
     case = Case("calls", "(1, 1, 1, 8)", "calls/ms")
-    case.contenders = {"regard, C++": from_cpp, "regard, NumPy, out=": rate(from_numpy)}
+    case.contenders = {"regard, C++": rate(suite.regard.calls(problem, of_cpp, NUM_CALLS)),
+                       "regard, NumPy, out=": in_python(from_numpy)}
     case.errors = {"regard, NumPy, out=": lambda: problem.error(context)}
     if "torch" in suite.rivals:
         torch = suite.rivals["torch"].torch
         plain = [torch.from_numpy(array) for array in arrays]
         learned = [tensor.clone().requires_grad_() for tensor in plain]
         ours, theirs = regard.torch.scaled_dot_product_attention, torch.nn.functional.scaled_dot_product_attention
-        case.contenders |= {"regard, PyTorch": rate(functools.partial(ours, *plain)),
-                            "torch": rate(functools.partial(theirs, *plain)),
-                            "regard, PyTorch, learning": rate(functools.partial(ours, *learned)),
-                            "torch, learning": rate(functools.partial(theirs, *learned))}
+        case.contenders |= {"regard, PyTorch": in_python(functools.partial(ours, *plain)),
+                            "torch": in_python(functools.partial(theirs, *plain)),
+                            "regard, PyTorch, learning": in_python(functools.partial(ours, *learned)),
+                            "torch, learning": in_python(functools.partial(theirs, *learned))}
         case.against = {"torch": "regard, PyTorch", "torch, learning": "regard, PyTorch, learning"}
     yield case
 
