@@ -387,7 +387,6 @@ void write_expected(JsonWriter& json, const Expected& expected) {
 }
 
 void write_step(JsonWriter& json, const StepRequest& step) {
-  json.begin_object();
   write_text(json, "operation", step.operation);
   json.strings("operands", step.operands, true);
   write_text(json, "result", step.result);
@@ -411,7 +410,6 @@ void write_step(JsonWriter& json, const StepRequest& step) {
   write_text(json, "finding", step.finding);
   json.strings("notes", step.notes);
   json.strings("slips", step.slips);
-  json.end_object();
 }
 
 void write_matrices(JsonWriter& json, const std::vector<NamedMatrix>& matrices) {
@@ -462,22 +460,14 @@ std::string write_explain_input(const ExplainInput& input) {
   }
   json.strings("slips", input.slips);
   if (!input.steps.empty()) {
-    json.name("steps");
-    json.begin_array();
-    for (const StepRequest& step : input.steps) write_step(json, step);
-    json.end_array();
+    json.objects("steps", input.steps, [&](const StepRequest& step) { write_step(json, step); });
   }
   if (!input.variants.empty()) {
-    json.name("compare");
-    json.begin_array();
-    for (const Variant& variant : input.variants) {
-      json.begin_object();
+    json.objects("compare", input.variants, [&](const Variant& variant) {
       write_text(json, "label", variant.label);
       write_settings(json, variant.settings, input.settings);
       write_matrices(json, variant.matrices);
-      json.end_object();
-    }
-    json.end_array();
+    });
   }
   json.end_object();
   return json.take();

@@ -142,9 +142,9 @@ class InspectionRenderer {
     for (const Column& column : columns_) {
       head_line.append(head_line.empty() ? 0 : kGap, ' ').append(pad_left(column.name, column.width));
     }
-    const auto left = static_cast<std::size_t>(display_width(head_line) + kGap);
+    const int left = display_width(head_line);
     const std::string what = "heavy hitters: key and share of the head's attention";
-    const bool fits = left + what.size() <= static_cast<std::size_t>(width_);
+    const bool fits = left + kGap + display_width(what) <= width_;
     out_ += head_line + std::string(kGap, ' ') + (fits ? what : "heavy hitters") + "\n";
     for (std::size_t n = 0; n < s_.heads.size(); ++n) {
       std::string line;
@@ -159,7 +159,7 @@ class InspectionRenderer {
         if (!first && display_width(line) + kGap + display_width(text) > width_) {
           if (one_line_) break;
           out_ += line + "\n";
-          line = std::string(left - kGap, ' ');
+          line = std::string(static_cast<std::size_t>(left), ' ');
         }
         line.append(kGap, ' ').append(text);
         first = false;
@@ -237,10 +237,7 @@ std::string render_inspection_json(const Inspection& inspection) {
   json.whole("keys", inspection.num_keys);
   json.indices("cells", {inspection.cells.begin(), inspection.cells.end()});
   json.indices("weight_on_keys", inspection.weight_on);
-  json.name("heads");
-  json.begin_array();
-  for (const HeadInspection& head : inspection.heads) {
-    json.begin_object();
+  json.objects("heads", inspection.heads, [&](const HeadInspection& head) {
     json.whole("batch", head.batch);
     json.whole("head", head.head);
     const auto list = [&](std::string_view name, const auto& of) {
@@ -256,9 +253,7 @@ std::string render_inspection_json(const Inspection& inspection) {
     if (head.entropy) json.number("entropy", *head.entropy);
     if (head.largest_weight) json.number("largest_weight", *head.largest_weight);
     if (head.mean_distance) json.number("mean_distance", *head.mean_distance);
-    json.end_object();
-  }
-  json.end_array();
+  });
   json.end_object();
   return json.take();
 }

@@ -41,7 +41,7 @@ AttentionHtmlInspection attention_html_inspection(const Inspection& inspection,
                                .column_edges = edges_of(inspection.num_keys, columns, across),
                                .maps = {}};
   const auto width_of = [](Index strip, Index count, Index strips) {
-    return static_cast<double>((strip + 1) * count / strips - strip * count / strips);
+    return (strip + 1) * count / strips - strip * count / strips;
   };
   for (Index b = 0; b < batch; ++b) {
     for (Index h = 0; h < heads; ++h) {
@@ -50,8 +50,8 @@ AttentionHtmlInspection attention_html_inspection(const Inspection& inspection,
           double sum = 0, weights = 0;
           for (Index y = a; y < std::min(a + down, rows); ++y) {
             for (Index x = c; x < std::min(c + across, columns); ++x) {
-              const double count =
-                  width_of(y, inspection.num_queries, rows) * width_of(x, inspection.num_keys, columns);
+              const auto count = static_cast<double>(width_of(y, inspection.num_queries, rows) *
+                                                     width_of(x, inspection.num_keys, columns));
               sum += count * static_cast<double>(coarse_map(b, h, y, x));
               weights += count;
             }

@@ -70,10 +70,6 @@ void JsonWriter::boolean(bool x) {
   before_value();
   text_ += x ? "true" : "false";
 }
-void JsonWriter::null() {
-  before_value();
-  text_ += "null";
-}
 
 void JsonWriter::matrix(const Matrix& m) {
   if (m.has_heads) begin_array();
@@ -87,6 +83,15 @@ void JsonWriter::matrix(const Matrix& m) {
     end_array();
   }
   if (m.has_heads) end_array();
+}
+void JsonWriter::matrix(const TensorView<const double, 2>& m) {
+  begin_array();
+  for (Index r = 0; r < m.shape[0]; ++r) {
+    begin_array(true);
+    for (Index c = 0; c < m.shape[1]; ++c) number(m(r, c));
+    end_array();
+  }
+  end_array();
 }
 
 void JsonWriter::string(std::string_view member, std::string_view text) {
@@ -106,6 +111,10 @@ void JsonWriter::boolean(std::string_view member, bool x) {
   boolean(x);
 }
 void JsonWriter::matrix(std::string_view member, const Matrix& m) {
+  name(member);
+  matrix(m);
+}
+void JsonWriter::matrix(std::string_view member, const TensorView<const double, 2>& m) {
   name(member);
   matrix(m);
 }

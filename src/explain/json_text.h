@@ -28,9 +28,9 @@ class JsonWriter {
   void number(double x);  // the shortest that reads back; non-finite as strings
   void whole(Index x);
   void boolean(bool x);
-  void null();
   // A list of rows, or of such lists where there are heads.
   void matrix(const Matrix& m);
+  void matrix(const TensorView<const double, 2>& m);
 
   // Members of an object. Lists that are empty are left out.
   void string(std::string_view name, std::string_view text);
@@ -38,9 +38,22 @@ class JsonWriter {
   void whole(std::string_view name, Index x);
   void boolean(std::string_view name, bool x);
   void matrix(std::string_view name, const Matrix& m);
+  void matrix(std::string_view name, const TensorView<const double, 2>& m);
   void strings(std::string_view name, const std::vector<std::string>& texts, bool on_one_line = false);
   void numbers(std::string_view name, const std::vector<double>& numbers);
   void indices(std::string_view name, const std::vector<Index>& indices);
+  // A list of objects, one an item, whose members write(item) writes.
+  template <class Items, class Write>
+  void objects(std::string_view member, const Items& items, const Write& write) {
+    name(member);
+    begin_array();
+    for (const auto& item : items) {
+      begin_object();
+      write(item);
+      end_object();
+    }
+    end_array();
+  }
 
   std::string take();
 

@@ -12,22 +12,17 @@ inline namespace v0 {
 namespace {
 
 void write_sentence(JsonWriter& json, const ComparedSentence& sentence) {
-  json.begin_object();
   json.string("name", sentence.name);
   json.string("text", sentence.text);
   json.indices("ids", sentence.tokens.ids);
   json.strings("tokens", sentence.tokens.tokens, true);
   write_words(json, sentence.words);
-  json.name("word");
-  json.whole(sentence.word);
+  json.whole("word", sentence.word);
   json.indices("hidden", sentence.hidden);
-  json.name("cut_tokens");
-  json.whole(sentence.cut_tokens);
-  json.end_object();
+  json.whole("cut_tokens", sentence.cut_tokens);
 }
 
 void write_pair(JsonWriter& json, const Comparison& c, const ComparedPair& pair) {
-  json.begin_object();
   json.name("sentences");
   json.begin_array(true);
   json.string(c.sentences[static_cast<std::size_t>(pair.first)].name);
@@ -35,36 +30,18 @@ void write_pair(JsonWriter& json, const Comparison& c, const ComparedPair& pair)
   json.end_array();
   json.numbers("cosine", pair.cosine);
   json.numbers("above_floor", pair.above_floor);
-  json.name("controls");
-  json.begin_array();
-  for (const ControlWord& control : pair.controls) {
-    json.begin_object();
+  json.objects("controls", pair.controls, [&](const ControlWord& control) {
     json.string("word", control.text);
     json.numbers("cosine", control.cosine);
-    json.end_object();
-  }
-  json.end_array();
+  });
   json.numbers("difference", pair.difference);
-  json.name("share");
-  json.begin_array();
-  const auto [layers, heads] = pair.share.shape();
-  for (Index layer = 0; layer < layers; ++layer) {
-    json.begin_array(true);
-    for (Index head = 0; head < heads; ++head) json.number(pair.share(layer, head));
-    json.end_array();
-  }
-  json.end_array();
-  json.end_object();
+  json.matrix("share", pair.share.view());
 }
 
 void write_compared(JsonWriter& json, const Comparison& c, const CompareNumbers& numbers) {
   json.numbers("floor", numbers.floor);
-  json.name("floor_pairs");
-  json.whole(numbers.floor_pairs);
-  json.name("pairs");
-  json.begin_array();
-  for (const ComparedPair& pair : numbers.pairs) write_pair(json, c, pair);
-  json.end_array();
+  json.whole("floor_pairs", numbers.floor_pairs);
+  json.objects("pairs", numbers.pairs, [&](const ComparedPair& pair) { write_pair(json, c, pair); });
   json.name("attention");
   json.begin_array();
   for (const Tensor<double, 3>& attention : numbers.attention) {
@@ -92,10 +69,7 @@ std::string render_compare_json(const Comparison& c, std::string_view command) {
   write_source(json, command, c.model_folder, c.model_sha256);
   json.string("word", c.word);
   json.strings("findings", compare_findings(c));
-  json.name("sentences");
-  json.begin_array();
-  for (const ComparedSentence& sentence : c.sentences) write_sentence(json, sentence);
-  json.end_array();
+  json.objects("sentences", c.sentences, [&](const ComparedSentence& sentence) { write_sentence(json, sentence); });
   json.strings("stages", c.stages, true);
   write_compared(json, c, c.plain);
   if (c.hidden) {
@@ -103,17 +77,11 @@ std::string render_compare_json(const Comparison& c, std::string_view command) {
     json.begin_object();
     json.strings("words", c.hide, true);
     write_compared(json, c, *c.hidden);
-    json.name("others");
-    json.begin_array();
-    for (const OtherHidden& other : c.others) {
-      json.begin_object();
+    json.objects("others", c.others, [&](const OtherHidden& other) {
       json.string("word", other.text);
       json.numbers("cosine", other.cosine);
-      json.end_object();
-    }
-    json.end_array();
-    json.name("others_left_out");
-    json.whole(c.others_left_out);
+    });
+    json.whole("others_left_out", c.others_left_out);
     json.end_object();
   }
   json.end_object();

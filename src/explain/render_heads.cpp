@@ -202,46 +202,28 @@ std::string render_heads_json(const HeadSurvey& survey, const HeadFilter& filter
   json.begin_object();
   write_source(json, command, survey.model_folder, survey.model_sha256);
   json.string("over", survey.by_sentence ? "sentences" : "queries");
-  json.name("texts");
-  json.begin_array();
-  for (const MeasuredText& text : survey.texts) {
-    json.begin_object();
+  json.objects("texts", survey.texts, [&](const MeasuredText& text) {
     if (text.line > 0) {
-      json.name("line");
-      json.whole(text.line);
+      json.whole("line", text.line);
     }
     json.string("text", text.text);
     json.indices("ids", text.ids);
-    json.name("cut_tokens");
-    json.whole(text.cut_tokens);
-    json.end_object();
-  }
-  json.end_array();
-  json.name("heads");
-  json.begin_array();
-  for (const HeadMeasures& head : chosen_heads(survey, filter)) {
-    json.begin_object();
-    json.name("layer");
-    json.whole(head.layer);
-    json.name("head");
-    json.whole(head.head);
+    json.whole("cut_tokens", text.cut_tokens);
+  });
+  json.objects("heads", chosen_heads(survey, filter), [&](const HeadMeasures& head) {
+    json.whole("layer", head.layer);
+    json.whole("head", head.head);
     for (const HeadMeasure measure : kHeadMeasures) {
       const HeadStatistic& s = head.of(measure);
       json.name(head_measure_name(measure));
       json.begin_object();
-      json.name("mean");
-      json.number(s.mean);
-      json.name("deviation");
-      json.number(s.deviation);
-      json.name("n");
-      json.whole(s.n);
-      json.name("uniform");
-      json.number(s.uniform);
+      json.number("mean", s.mean);
+      json.number("deviation", s.deviation);
+      json.whole("n", s.n);
+      json.number("uniform", s.uniform);
       json.end_object();
     }
-    json.end_object();
-  }
-  json.end_array();
+  });
   json.end_object();
   return json.take();
 }

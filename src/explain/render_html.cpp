@@ -74,8 +74,7 @@ class PageData {
     const Step& s = explanation_.steps[index];
     json_.begin_object();
     style("style", step_style(explanation_, s, s.result, options_.digits, true));
-    json_.name("factor");
-    json_.number(s.factor);
+    json_.number("factor", s.factor);
     json_.whole("causal_offset", s.causal_offset);
     json_.string("scale", rule_name(s.request.scale.value_or(explanation_.settings.scale)));
     operands("given", s.given, index);
@@ -86,15 +85,10 @@ class PageData {
                     [](double x) { return std::isfinite(x) && static_cast<double>(static_cast<float>(x)) != x; }))
       json_.whole("exact_result", place_of(s.result));
     if (!s.variants.empty()) {
-      json_.name("variants");
-      json_.begin_array();
-      for (const VariantResult& variant : s.variants) {
-        json_.begin_object();
+      json_.objects("variants", s.variants, [&](const VariantResult& variant) {
         style("style", step_style(explanation_, s, variant.result, options_.digits, true));
         json_.whole("matrix", place_of(variant.result));
-        json_.end_object();
-      }
-      json_.end_array();
+      });
     }
     document(s);
     works(s, step_style(explanation_, s, s.result, options_.digits, true).digits);
@@ -117,10 +111,7 @@ class PageData {
           num_terms += all.back().terms.size() + 1;
           if (num_terms > kMostTerms) return;
         }
-    json_.name("works");
-    json_.begin_array();
-    for (const CellWork& work : all) {
-      json_.begin_object();
+    json_.objects("works", all, [&](const CellWork& work) {
       json_.name("terms");
       json_.begin_array(true);
       for (const CellTerm& one : work.terms) term(one);
@@ -134,9 +125,7 @@ class PageData {
         json_.end_array();
       }
       json_.end_array();
-      json_.end_object();
-    }
-    json_.end_array();
+    });
   }
   void term(const CellTerm& one) {
     json_.begin_array(true);
@@ -156,17 +145,13 @@ class PageData {
     json_.name(name);
     json_.begin_object();
     json_.whole("digits", style.digits);
-    json_.name("scientific");
-    json_.boolean(style.scientific);
+    json_.boolean("scientific", style.scientific);
     json_.end_object();
   }
 
   // Each a name and where its numbers are: the result of an earlier step, or one of `matrices`.
   void operands(std::string_view name, const std::vector<Operand>& all, std::size_t before) {
-    json_.name(name);
-    json_.begin_array();
-    for (const Operand& operand : all) {
-      json_.begin_object();
+    json_.objects(name, all, [&](const Operand& operand) {
       json_.string("name", operand.name);
       std::size_t earlier = before;
       while (earlier > 0 && !same_matrix(explanation_.steps[earlier - 1].result, *operand.matrix)) --earlier;
@@ -175,9 +160,7 @@ class PageData {
       } else {
         json_.whole("matrix", place_of(*operand.matrix));
       }
-      json_.end_object();
-    }
-    json_.end_array();
+    });
   }
 
   Index place_of(const Matrix& m) {
@@ -193,8 +176,7 @@ class PageData {
     json_.whole("heads", m.num_heads);
     json_.whole("rows", m.num_rows);
     json_.whole("columns", m.num_columns);
-    json_.name("has_heads");
-    json_.boolean(m.has_heads);
+    json_.boolean("has_heads", m.has_heads);
     indices("kept_rows", m.kept_rows);
     indices("kept_columns", m.kept_columns);
     json_.name("numbers");

@@ -50,17 +50,12 @@ void write_cell(JsonWriter& json, const CellWork& work, const Cell& cell) {
   json.string("what", work.what);
   json.number("result", work.result);
   if (!work.terms.empty()) {
-    json.name("terms");
-    json.begin_array();
-    for (const CellTerm& term : work.terms) {
-      json.begin_object();
+    json.objects("terms", work.terms, [&](const CellTerm& term) {
       json.string("label", term.label);
       json.numbers("factors", term.factors);
       json.number("product", term.product);
       json.number("sum_so_far", term.partial_sum);
-      json.end_object();
-    }
-    json.end_array();
+    });
   }
   for (const NamedText& line : work.lines) json.string(line.name, line.text);
   json.end_object();
@@ -119,15 +114,10 @@ void write_step(JsonWriter& json, const Explanation& explanation, const Step& st
     json.end_object();
   }
   if (!step.variants.empty()) {
-    json.name("compare");
-    json.begin_array();
-    for (const VariantResult& variant : step.variants) {
-      json.begin_object();
+    json.objects("compare", step.variants, [&](const VariantResult& variant) {
       json.string("label", variant.label);
       json.matrix("result", variant.result);
-      json.end_object();
-    }
-    json.end_array();
+    });
   }
   json.strings("notes", step.notes);
   json.strings("slips", step.slips);

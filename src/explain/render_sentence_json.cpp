@@ -76,47 +76,24 @@ class StoryWriter {
     json_.name("telling_heads");
     json_.begin_object();
     json_.string("usual", s_.telling.usual == Usual::test_sentences ? "test_sentences" : "this_sentence");
-    json_.name("heads");
-    json_.begin_array();
-    for (const Listening& one : s_.telling.heads) {
-      json_.begin_object();
-      listening(one);
-      json_.end_object();
-    }
-    json_.end_array();
+    json_.objects("heads", s_.telling.heads, [&](const Listening& one) { listening(one); });
     json_.end_object();
   }
 
-  void pairs(std::string_view name, const Tensor<double, 2>& numbers) {
-    json_.name(name);
-    json_.begin_array();
-    const auto [queries, keys] = numbers.shape();
-    for (Index q = 0; q < queries; ++q) {
-      json_.begin_array(true);
-      for (Index k = 0; k < keys; ++k) json_.number(numbers(q, k));
-      json_.end_array();
-    }
-    json_.end_array();
-  }
   void row(std::string_view name, const SentenceRow& r) {
     json_.name(name);
     json_.begin_object();
-    json_.name("words");
-    json_.begin_array();
-    for (const RowKey& key : r.keys) {
-      json_.begin_object();
+    json_.objects("words", r.keys, [&](const RowKey& key) {
       json_.whole("word", key.word);
       json_.boolean("special", key.special);
       json_.boolean("hidden", key.hidden);
       json_.number("weight", key.weight);
       json_.number("adds", key.adds);
-      json_.end_object();
-    }
-    json_.end_array();
+    });
     json_.indices("queries", r.queries);
-    pairs("q_dot_k", r.dots);
-    pairs("scores", r.scores);
-    pairs("weights", r.weights);
+    json_.matrix("q_dot_k", r.dots.view());
+    json_.matrix("scores", r.scores.view());
+    json_.matrix("weights", r.weights.view());
     json_.numbers("context", r.context);
     json_.number("head_adds", r.head_adds);
     json_.number("heads_add", r.heads_add);
@@ -124,17 +101,13 @@ class StoryWriter {
     json_.end_object();
   }
 
-  void terms(const std::vector<DotTerm>& all, std::string_view first, std::string_view second) {
-    json_.begin_array();
-    for (const DotTerm& term : all) {
-      json_.begin_object();
+  void terms(std::string_view name, const std::vector<DotTerm>& all, std::string_view first, std::string_view second) {
+    json_.objects(name, all, [&](const DotTerm& term) {
       json_.whole("dimension", term.dimension);
       json_.number(first, term.query);
       json_.number(second, term.key);
       json_.number("product", term.product);
-      json_.end_object();
-    }
-    json_.end_array();
+    });
   }
   void unfolded() {
     json_.name("unfolded");
@@ -143,8 +116,7 @@ class StoryWriter {
     json_.whole("query_token", s_.dot.query);
     json_.whole("key_token", s_.dot.key);
     json_.number("q_dot_k", s_.dot.dot);
-    json_.name("products");
-    terms(s_.dot.terms, "query", "key");
+    terms("products", s_.dot.terms, "query", "key");
     json_.number("score", s_.term.score);
     json_.number("shift", s_.term.shift);
     json_.number("exponential", s_.term.exponential);
@@ -165,18 +137,12 @@ class StoryWriter {
     json_.end_object();
   }
   void projection(std::string_view name, const std::vector<ProjectedNumber>& numbers) {
-    json_.name(name);
-    json_.begin_array();
-    for (const ProjectedNumber& number : numbers) {
-      json_.begin_object();
-      json_.name("largest");
-      terms(number.largest, "x", "parameter");
+    json_.objects(name, numbers, [&](const ProjectedNumber& number) {
+      terms("largest", number.largest, "x", "parameter");
       json_.number("others", number.others);
       json_.number("bias", number.bias);
       json_.number("value", number.value);
-      json_.end_object();
-    }
-    json_.end_array();
+    });
   }
   void work(const SentenceWork& w) {
     json_.name("full");
@@ -199,17 +165,12 @@ class StoryWriter {
     vector("attention_output", w.attention_output);
     norm("attention_norm", w.attention_norm);
     vector("attention_normed", w.attention_normed);
-    json_.name("feed_forward_units");
-    json_.begin_array();
-    for (const FeedForwardUnit& unit : w.units) {
-      json_.begin_object();
+    json_.objects("feed_forward_units", w.units, [&](const FeedForwardUnit& unit) {
       json_.whole("unit", unit.unit);
       json_.number("before", unit.before);
       json_.number("after", unit.after);
       json_.number("adds", unit.adds);
-      json_.end_object();
-    }
-    json_.end_array();
+    });
     vector("feed_forward", w.feed_forward);
     norm("output_norm", w.output_norm);
     vector("output", w.output);

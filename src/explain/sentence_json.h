@@ -12,17 +12,11 @@ namespace regard {
 inline namespace v0 {
 
 inline void write_words(JsonWriter& json, const std::vector<SentenceWord>& words) {
-  json.name("words");
-  json.begin_array();
-  for (const SentenceWord& word : words) {
-    json.begin_object();
+  json.objects("words", words, [&](const SentenceWord& word) {
     json.string("text", word.text);
     json.indices("tokens", word.tokens);
-    json.name("special");
-    json.boolean(word.special);
-    json.end_object();
-  }
-  json.end_array();
+    json.boolean("special", word.special);
+  });
 }
 
 // The first members of the document.

@@ -187,10 +187,8 @@ class SentencePage {
         json_.end_array();
       }
       json_.end_array();
-      json_.name("others");
-      json_.number(sum);
-      json_.name("bias");
-      json_.number(static_cast<double>(layer.b_query(column)));
+      json_.number("others", sum);
+      json_.number("bias", static_cast<double>(layer.b_query(column)));
       json_.end_object();
     }
     json_.end_array();
