@@ -17,16 +17,6 @@
 namespace regard::program {
 namespace {
 
-// A mistake in what was typed, whatever noticed it.
-template <class Call>
-auto usage(const std::string& option, Call call) {
-  try {
-    return call();
-  } catch (const std::invalid_argument& error) {
-    throw UsageError(option + ": " + error.what());
-  }
-}
-
 Index parse_count(const std::string& option, const std::string& text, Index least, Index most) {
   const Index n = parse_integer(option, text);
   if (n < least || n > most)

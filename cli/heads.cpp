@@ -26,18 +26,9 @@ struct HeadsArguments {
   ModelArguments model;
 };
 
-template <class Call>
-auto usage(const std::string& option, Call call) {
-  try {
-    return call();
-  } catch (const std::invalid_argument& error) {
-    throw UsageError(option + error.what());
-  }
-}
-
 HeadFilter parse_filter(const HeadsArguments& arguments) {
   HeadFilter filter;
-  if (!arguments.sort.empty()) filter.sort = usage("--sort: ", [&] { return parse_head_measure(arguments.sort); });
+  if (!arguments.sort.empty()) filter.sort = usage("--sort", [&] { return parse_head_measure(arguments.sort); });
   if (!arguments.layer.empty()) filter.layer = parse_integer("--layer", arguments.layer);
   if (!arguments.head.empty()) filter.head = parse_integer("--head", arguments.head);
   if (!arguments.min.empty()) filter.min = parse_number("--min", arguments.min);

@@ -122,13 +122,9 @@ void add_lesson(CLI::App& app) {
       "  regard lesson 004 --pause                    one step a key press\n"
       "  regard lesson 003 --export | regard explain --input -");
   command->callback([options, command] {
-    if (!options->name.empty()) {
-      try {
-        return run_lesson(options->name, options->write_input, options->text);
-      } catch (const std::invalid_argument& error) {
-        throw UsageError(error.what());  // a lesson itself has no mistakes: it is the command line
-      }
-    }
+    // A lesson itself has no mistakes: they are the command line's.
+    if (!options->name.empty())
+      return usage("", [&] { run_lesson(options->name, options->write_input, options->text); });
     for (const CLI::Option* option : command->get_options())
       if (option->count() > 0 && option->get_name() != "--json" && option->get_name() != "--color")
         throw UsageError(option->get_name() + " needs the name of a lesson; regard lesson lists them");

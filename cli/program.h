@@ -92,6 +92,17 @@ Index parse_integer(std::string_view option, std::string_view text);
 std::uint64_t parse_bytes(std::string_view option, std::string_view text);  // 1000, 64K, 8G: powers of 1024
 std::vector<std::string_view> split(std::string_view text, char separator);
 
+// What call returns. A std::invalid_argument that it throws is a mistake in what was typed: UsageError, with the
+// option in front where one is named.
+template <class Call>
+auto usage(const std::string& option, const Call& call) {
+  try {
+    return call();
+  } catch (const std::invalid_argument& error) {
+    throw UsageError(option.empty() ? error.what() : option + ": " + error.what());
+  }
+}
+
 // ---- files
 
 // A file to read, or standard input for "-". Only regular files are opened: a folder, a FIFO or a device is refused.

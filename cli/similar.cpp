@@ -113,12 +113,8 @@ void similar(const SimilarArguments& arguments) {
     throw UsageError("there are no lines; give --input FILE, or a text a line on standard input");
   TextLines lines(arguments.input.empty() ? "-" : arguments.input);
   const SentenceModel model = load_model(arguments.model);
-  std::vector<float> wanted;
-  try {
-    wanted = text_vector(model, arguments.text, arguments.model.truncate);
-  } catch (const std::invalid_argument& error) {
-    throw UsageError(error.what());
-  }
+  const std::vector<float> wanted =
+      usage("", [&] { return text_vector(model, arguments.text, arguments.model.truncate); });
   Best best(static_cast<std::size_t>(top));
   bool any = false;
   const Index num_lines = for_each_line_vector(
