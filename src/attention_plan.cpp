@@ -48,10 +48,8 @@ void plan_attention(const char* name, const ResolvedAttention<T>& r, Index key_b
   const double bytes =
       queries * static_cast<double>(type_bytes(r.query.type)) +
       keys * static_cast<double>(r.num_key_heads) * static_cast<double>(r.depth * key_bytes + columns * value_bytes);
-  plan_operator({.name = name,
-                 .way = std::move(way),
-                 .operations = 2 * pairs * static_cast<double>(r.num_heads * (r.depth + columns)),
-                 .bytes = bytes + written_bytes});
+  const double operations = 2 * pairs * static_cast<double>(r.num_heads * (r.depth + columns));
+  plan_operator({.name = name, .way = std::move(way), .operations = operations, .bytes = bytes + written_bytes});
 }
 
 template <class T>
