@@ -59,28 +59,23 @@ void read_options(const AttendSettings& settings, Inputs& inputs, Options<T>& o)
     Input* input = inputs.find(option);
     return input ? &o.arrays.emplace(option, input->file.read()).first->second : nullptr;
   };
-  const auto indices = [&](const char* option, std::span<const Index>& to) {
+  const auto list = [&]<class N>(const char* option, std::map<std::string, std::vector<N>>& owner,
+                                 std::span<const N>& to) {
     if (const NpyArray* a = array(option)) {
-      to = o.indices[option] = numbers_of<Index>(*a);
+      to = owner[option] = numbers_of<N>(*a);
       // The library takes an empty list for an option that was not given.
       if (to.empty()) refuse(inputs.at(option).file, option, "is empty");
     }
-    return !to.empty();
   };
   std::span<const Index> offsets;
-  if (indices("--query-offset", offsets)) options.query_offset = offsets;
-  indices("--key-lengths", options.key_lengths);
-  indices("--query-starts", options.query_starts);
-  indices("--key-starts", options.key_starts);
-  indices("--prefix", options.prefix);
-  const auto per_head = [&](const char* option, std::span<const T>& to) {
-    if (const NpyArray* a = array(option)) {
-      to = o.per_head[option] = numbers_of<T>(*a);
-      if (to.empty()) refuse(inputs.at(option).file, option, "is empty");
-    }
-  };
-  per_head("--alibi-slopes", options.alibi_slopes);
-  per_head("--sinks", options.sinks);
+  list("--query-offset", o.indices, offsets);
+  if (!offsets.empty()) options.query_offset = offsets;
+  list("--key-lengths", o.indices, options.key_lengths);
+  list("--query-starts", o.indices, options.query_starts);
+  list("--key-starts", o.indices, options.key_starts);
+  list("--prefix", o.indices, options.prefix);
+  list("--alibi-slopes", o.per_head, options.alibi_slopes);
+  list("--sinks", o.per_head, options.sinks);
   const auto segments = [&](const char* option, Tensor<std::int32_t, 2>& owner, TensorView<const std::int32_t, 2>& to) {
     if (const NpyArray* a = array(option)) {
       owner = segments_of(inputs.at(option), *a);

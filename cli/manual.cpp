@@ -21,13 +21,10 @@ namespace {
 using Pair = std::pair<const char*, const char*>;
 
 constexpr const char* kDescription =
-    "computes attention, softmax(scale · Q · Kᵀ + mask) · V, exactly, and shows any score, weight and sum "
-    "in it: on "
+    "computes attention, softmax(scale · Q · Kᵀ + mask) · V, exactly, and shows any score, weight and sum in it: on "
     "matrices, on lessons, and on a sentence in a pretrained model. Results go to standard output, all else to "
-    "standard "
-    "error. Where a file is named, - is standard input or standard output. A value may stand behind its option or "
-    "behind "
-    "an equals sign; -- ends the options. Layers, heads and words are counted from 0.";
+    "standard error. Where a file is named, - is standard input or standard output. A value may stand behind its "
+    "option or behind an equals sign; -- ends the options. Layers, heads and words are counted from 0.";
 
 constexpr std::array<Pair, 12> kEnvironment = {{
     {"REGARD_THREADS", "The number of threads, 1 to 4096; else one for each core that the process may use."},
