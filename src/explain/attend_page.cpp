@@ -127,10 +127,7 @@ class AttendPage {
   std::string explanation() {
     JsonWriter json(type());
     json.begin_object();
-    json.string("schema", "regard/1");
-    json.string("command", html_.command);
-    json.string("version", version());
-    json.string("instruction_set", active_instruction_set());
+    json.source(html_.command);
     json.string("type", npy_type_name(std::is_same_v<T, float> ? NpyType::float32 : NpyType::float64));
     json.name("shapes");
     json.begin_object();

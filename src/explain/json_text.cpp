@@ -7,6 +7,7 @@
 
 #include <cmath>
 
+#include "regard/runtime.h"
 #include "regard/text.h"
 #include "text.h"
 
@@ -138,6 +139,13 @@ void JsonWriter::indices(std::string_view member, const std::vector<Index>& indi
   begin_array(true);
   for (Index i : indices) whole(i);
   end_array();
+}
+
+void JsonWriter::source(std::string_view command) {
+  string("schema", "regard/1");
+  string("command", command);
+  string("version", version());
+  string("instruction_set", active_instruction_set());
 }
 
 std::string JsonWriter::take() {

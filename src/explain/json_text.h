@@ -55,6 +55,9 @@ class JsonWriter {
     end_array();
   }
 
+  // The first members of every document: schema, command, version, instruction_set.
+  void source(std::string_view command);
+
   std::string take();
 
  private:

@@ -4,7 +4,6 @@
 // Read next: regard/compare.h, json_text.h.
 #include "json_text.h"
 #include "regard/compare.h"
-#include "regard/runtime.h"
 #include "sentence_json.h"
 
 namespace regard {

@@ -61,10 +61,7 @@ class PageData {
     json_.begin_array();
     for (std::size_t i = 0; i < explanation_.steps.size(); ++i) step(i);
     json_.end_array();
-    json_.name("matrices");
-    json_.begin_array();
-    for (const Matrix* m : matrices_) matrix(*m);
-    json_.end_array();
+    json_.objects("matrices", matrices_, [&](const Matrix* m) { matrix(*m); });
     json_.end_object();
     return json_.take();
   }
@@ -172,13 +169,12 @@ class PageData {
   }
 
   void matrix(const Matrix& m) {
-    json_.begin_object();
     json_.whole("heads", m.num_heads);
     json_.whole("rows", m.num_rows);
     json_.whole("columns", m.num_columns);
     json_.boolean("has_heads", m.has_heads);
-    indices("kept_rows", m.kept_rows);
-    indices("kept_columns", m.kept_columns);
+    json_.indices("kept_rows", m.kept_rows);
+    json_.indices("kept_columns", m.kept_columns);
     json_.name("numbers");
     json_.begin_array(true);
     for (double x : m.numbers) json_.number(x);
@@ -186,15 +182,7 @@ class PageData {
     std::vector<Index> hidden;
     for (std::size_t i = 0; i < m.hidden.size(); ++i)
       if (m.hidden[i] != 0) hidden.push_back(static_cast<Index>(i));
-    indices("hidden", hidden);
-    json_.end_object();
-  }
-  void indices(std::string_view name, const std::vector<Index>& all) {
-    if (all.empty()) return;
-    json_.name(name);
-    json_.begin_array(true);
-    for (Index i : all) json_.whole(i);
-    json_.end_array();
+    json_.indices("hidden", hidden);
   }
 
   // Where ours and the document's figures part: [head, row, column, ours, theirs], with the document's digits.

@@ -10,7 +10,6 @@
 #include <stdexcept>
 
 #include "json_text.h"
-#include "regard/runtime.h"
 
 namespace regard {
 inline namespace v0 {
@@ -135,10 +134,7 @@ bool is_chosen(const Step& step, std::size_t index, const std::string& wanted) {
 std::string render_json(const Explanation& explanation, const JsonOptions& options) {
   JsonWriter json(explanation.settings.dtype);
   json.begin_object();
-  json.string("schema", "regard/1");
-  json.string("command", options.command);
-  json.string("version", version());
-  json.string("instruction_set", active_instruction_set());
+  json.source(options.command);
   json.string("dtype", explanation.settings.dtype == NumberType::f32 ? "f32" : "f64");
   if (!explanation.title.empty()) json.string("title", explanation.title);
   if (!explanation.citation.empty()) json.string("citation", explanation.citation);

@@ -30,10 +30,7 @@ class StoryWriter {
 
  private:
   void source(const SentenceJsonOptions& options) {
-    json_.string("schema", "regard/1");
-    json_.string("command", options.command);
-    json_.string("version", version());
-    json_.string("instruction_set", active_instruction_set());
+    json_.source(options.command);
     json_.name("model");
     json_.begin_object();
     json_.string("name", s_.model);

@@ -5,7 +5,6 @@
 #pragma once
 
 #include "json_text.h"
-#include "regard/runtime.h"
 #include "regard/sentence.h"
 
 namespace regard {
@@ -22,10 +21,7 @@ inline void write_words(JsonWriter& json, const std::vector<SentenceWord>& words
 // The first members of the document.
 inline void write_source(JsonWriter& json, std::string_view command, std::string_view model_folder,
                          std::string_view model_sha256) {
-  json.string("schema", "regard/1");
-  json.string("command", command);
-  json.string("version", version());
-  json.string("instruction_set", active_instruction_set());
+  json.source(command);
   json.name("model");
   json.begin_object();
   json.string("folder", model_folder);
