@@ -72,9 +72,10 @@ void fill_delta(const ResolvedAttention<T>& r, const AttentionSaved<T>& saved, T
         return std::array{row / r.num_queries / r.num_heads, row / r.num_queries % r.num_heads, row % r.num_queries};
       };
       for (Index n = 0; n < kTogether; ++n) {
-        const auto [b, h, i] = place(std::min(first + n, rows - 1));
+        const std::array<Index, 3> at = place(std::min(first + n, rows - 1));
         const auto read = [&](const InputView<T, 4>& view, T* to) {
-          read_numbers(view.type, r.columns, view.pointer(b, h, i, 0), view.strides[3], to + n * row_numbers);
+          read_numbers(view.type, r.columns, view.pointer(at[0], at[1], at[2], 0), view.strides[3],
+                       to + n * row_numbers);
         };
         read(saved.context, context);
         read(saved.grad_context, grad);

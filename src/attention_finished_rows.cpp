@@ -5,17 +5,13 @@
 #include <algorithm>
 
 #include "attention_rows.h"
+#include "elements.h"
 #include "number_rows.h"
 
 namespace regard {
 inline namespace v0 {
 namespace internal {
 namespace {
-
-template <class T>
-bool is_finite(T x) {
-  return x - x == 0;
-}
 
 // The merge of the chunks, the sink and the division: fills the scratch's row_max, row_sum, lse and sink_weight, and
 // context. Whether a context is not finite although its row_sum is: a sum overflowed, or a value that the row sees is
@@ -36,11 +32,8 @@ bool finish_results(const RowTask<T>& task, Index num_chunks, const ChunkResults
                                                          .accumulator_chunk_stride = num_rows * row_stride,
                                                          .accumulator_row_stride = row_stride,
                                                          .row_max = from.row_max,
-                                                         .max_chunk_stride = num_rows,
-                                                         .max_row_stride = 1,
                                                          .row_sum = from.row_sum,
-                                                         .sum_chunk_stride = num_rows,
-                                                         .sum_row_stride = 1,
+                                                         .row_chunk_stride = num_rows,
                                                          .sinks = sinks ? s.sinks : nullptr,
                                                          .value_scale = value_scale,
                                                          .context = context,

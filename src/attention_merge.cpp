@@ -112,11 +112,8 @@ void merge_rows(const MergeCall<T>& call, Index b, Index h, Index first_row, Ind
                                                            .accumulator_chunk_stride = kRows * columns,
                                                            .accumulator_row_stride = columns,
                                                            .row_max = s.row_max,
-                                                           .max_chunk_stride = kRows,
-                                                           .max_row_stride = 1,
                                                            .row_sum = s.row_sum,
-                                                           .sum_chunk_stride = kRows,
-                                                           .sum_row_stride = 1,
+                                                           .row_chunk_stride = kRows,
                                                            .sinks = call.sinks.empty() ? nullptr : s.sinks,
                                                            .value_scale = value_scale,
                                                            .context = context,
@@ -129,7 +126,7 @@ void merge_rows(const MergeCall<T>& call, Index b, Index h, Index first_row, Ind
     for (Index n = 0; n < partials; ++n) {
       for (Index i = 0; i < num_rows * columns; ++i) {
         T& sum = s.accumulator[n * kRows * columns + i];
-        const bool other = sum - sum != 0 && !call.scaled_accumulator.absent();
+        const bool other = !is_finite(sum) && !call.scaled_accumulator.absent();
         sum = other ? read_element(call.scaled_accumulator.pointer(n, b, h, first_row + i / columns, i % columns))
                     : sum * static_cast<T>(kAttentionSumScale);
       }

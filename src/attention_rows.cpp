@@ -9,6 +9,7 @@
 
 #include "attention_statistics.h"
 #include "dropout.h"
+#include "elements.h"
 #include "number_rows.h"
 
 namespace regard {
@@ -188,11 +189,6 @@ bool start_block(const RowTask<T>& task, Index key, kernels::ScoreBlock<T>& bloc
 }
 
 namespace {
-
-template <class T>
-bool is_finite(T x) {
-  return x - x == 0;
-}
 
 enum class Sums { plain, scaled };
 

@@ -18,6 +18,12 @@ T read_element(const T* p) {
   return x;
 }
 
+// Neither NaN nor infinite.
+template <class T>
+bool is_finite(T x) {
+  return x - x == 0;
+}
+
 // to[i · to_stride] = from[i · from_stride] for i in 0 … count − 1.
 template <class T>
 void copy_elements(Index count, const T* from, Index from_stride, T* to, Index to_stride) {

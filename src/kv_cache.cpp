@@ -70,7 +70,7 @@ void check_finite(const char* name, const InputView<float, 3>& view) {
   for (Index h = 0; h < view.shape[0]; ++h) {
     for (Index i = 0; i < view.shape[1]; ++i) {
       for_each_number(view, h, i, [&](Index d, float x) {
-        if (x - x == 0) return;
+        if (internal::is_finite(x)) return;
         internal::refuse("KvCache::append", std::string(name) + internal::shape_text(std::array{h, i, d}) + " is " +
                                                 (x > 0   ? "inf"
                                                  : x < 0 ? "-inf"

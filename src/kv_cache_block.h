@@ -196,7 +196,7 @@ struct KvCache<T>::Block {
     for (Index d = 0; d < from.shape[2]; ++d) {
       const T x = internal::read_element(from.pointer(h, i, d));
       const auto wide = static_cast<ComputeType<T>>(x);
-      all_finite = all_finite && wide - wide == 0;
+      all_finite = all_finite && internal::is_finite(wide);
       *place(d) = x;
     }
     return all_finite;

@@ -59,12 +59,6 @@ SeenTiles seen_tiles(const BackwardBlock<T>& block) {
 
 // ---- 2. dP tiles
 
-// How many words numbers take.
-template <class Words>
-REGARD_INLINE Index words_of(Index numbers) {
-  return (numbers + Words::kPerWord - 1) / Words::kPerWord;
-}
-
 // depth counts words.
 template <class T, int Rows, class Words>
 void product_tile(Index depth, const T* a, const T* b, T* to) {
@@ -227,12 +221,6 @@ void add_tile(const Span& numbers, const T* a, const T* const* panels, Index pan
   }
 }
 
-// Where a column of a panel by rows begins.
-template <class Words>
-REGARD_INLINE Index offset_of(Index column) {
-  return column / kPanel * (kPanel / Words::kPerWord * kPanel) + column % kPanel;
-}
-
 // to += a · b over all groups of rows of a and all columns; a's row group g meets the numbers of seen[g].
 template <class T, Index StepK, Index StepR, class Words>
 void add_product(Index num_rows, const Span* seen, const T* a, const T* const* panels, Index padded_columns, T* to) {
@@ -259,12 +247,11 @@ void add_seen(Index num_rows, Index num_numbers, const T* a, const T* const* pan
     for (Index column = 0; column < padded_columns; column += kWidth<T>) {
       Vec<T> sum{};
       for (Index k = 0; k < words_of<Words>(num_numbers); ++k) {
-        int which = 0;
-        for (Index i = 0; i < kWords; ++i) which |= seen(r, k * kWords + i) ? 1 << i : 0;
+        std::uint64_t which = 0;
+        for (Index i = 0; i < kWords; ++i) which |= std::uint64_t{seen(r, k * kWords + i)} << i;
         if (which == 0) continue;
-        Vec<T> b = load(panels[k / kPanelWords] + offset_of<Words>(column) + k % kPanelWords * kPanel);
-        if (kWords == 2 && which != 3) b = from_bits<T>(bits_of<T>(b) & (which == 1 ? 0xffff : -0x10000));
-        sum = Words::multiply_add(broadcast(a[k * StepK + r * StepR]), b, sum);
+        const Vec<T> b = load(panels[k / kPanelWords] + offset_of<Words>(column) + k % kPanelWords * kPanel);
+        sum = Words::multiply_add(broadcast(a[k * StepK + r * StepR]), only_seen<T, Words>(b, which), sum);
       }
       T* at = to + r * padded_columns + column;
       store(at, load(at) + sum);

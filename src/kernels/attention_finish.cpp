@@ -40,12 +40,12 @@ T rescale(T x, T m) {
 template <class T>
 void chunk_weights(const FinishRows<T>& rows, Index r, Index first, T chunk_max, T* weights) {
   const Index count = rows.num_chunks - first < kWidth<T> ? rows.num_chunks - first : kWidth<T>;
-  if (count == 1 && rows.row_max[first * rows.max_chunk_stride + r * rows.max_row_stride] == chunk_max) {
+  if (count == 1 && rows.row_max[first * rows.row_chunk_stride + r] == chunk_max) {
     weights[0] = 1;  // exp(0)
     return;
   }
   for (Index i = 0; i < kWidth<T>; ++i) {
-    weights[i] = i < count ? rows.row_max[(first + i) * rows.max_chunk_stride + r * rows.max_row_stride] : chunk_max;
+    weights[i] = i < count ? rows.row_max[(first + i) * rows.row_chunk_stride + r] : chunk_max;
   }
   store(weights, exp<T>(shift<T>(load(weights), broadcast(chunk_max))));
 }
@@ -64,18 +64,18 @@ template <class T>
 RowTotals<T> row_totals(const FinishRows<T>& rows, Index r) {
   T high_max = -kInfinity<T>;
   for (Index c = 0; c < rows.num_chunks; ++c) {
-    const T m = rows.row_max[c * rows.max_chunk_stride + r * rows.max_row_stride];
+    const T m = rows.row_max[c * rows.row_chunk_stride + r];
     high_max = m > high_max ? m : high_max;
   }
   T high = 0;
   T low = 0;
-  const bool single = rows.num_chunks == 1 && rows.row_max[r * rows.max_row_stride] == high_max;
-  if (single) high = rows.row_sum[r * rows.sum_row_stride];  // it weighs 1
+  const bool single = rows.num_chunks == 1 && rows.row_max[r] == high_max;
+  if (single) high = rows.row_sum[r];  // it weighs 1
   for (Index first = single ? 1 : 0; first < rows.num_chunks; first += kWidth<T>) {
     alignas(64) T weights[kWidth<T>];
     chunk_weights(rows, r, first, high_max, weights);
     for (Index i = 0; i < kWidth<T> && first + i < rows.num_chunks; ++i) {
-      const T l = rows.row_sum[(first + i) * rows.sum_chunk_stride + r * rows.sum_row_stride];
+      const T l = rows.row_sum[(first + i) * rows.row_chunk_stride + r];
       add_compensated(weights[i] * l, high, low);
     }
   }
@@ -106,7 +106,7 @@ Vec<T> context_strip(const FinishRows<T>& rows, Index r, const RowTotals<T>& tot
   Vec<T> high[Vectors]{};
   Vec<T> low[Vectors]{};
   const T* row = rows.accumulator + r * rows.accumulator_row_stride + first;
-  const bool single = rows.num_chunks == 1 && rows.row_max[r * rows.max_row_stride] == totals.chunk_max;
+  const bool single = rows.num_chunks == 1 && rows.row_max[r] == totals.chunk_max;
   if (single) {
     // The only chunk weighs 1. The sum with +0 is +0 for −0, as below.
 #pragma GCC unroll 4

@@ -75,7 +75,7 @@ template <class T, class Words>
 void score_tiles(const ScoreBlock<T>& block, Index first, const LaneRange& range, T* group_scores) {
   if (block.multiplied) return;
   if (block.stored_keys) return few_score_tiles<T, Words>(block, range);
-  const Index depth = (block.depth + Words::kPerWord - 1) / Words::kPerWord;
+  const Index depth = words_of<Words>(block.depth);
   const T* query = block.query + first * depth;
   for (Index lane = 0; lane < kBlockKeys; lane += kTileColumns<T>) {
     if (range.end <= lane || range.begin >= lane + kTileColumns<T>) continue;
@@ -159,7 +159,7 @@ void value_tile(LaneRange range, const T* weights, const T* const* panels, Index
   for (Index panel = 0; panel < kBlockPanels; ++panel) {
     // Words: a pair of which one key is seen has a weight of zero for the other.
     const Index begin = larger(range.begin - panel * kPanel, 0) / Words::kPerWord;
-    const Index end = (smaller(range.end - panel * kPanel, kPanel) + Words::kPerWord - 1) / Words::kPerWord;
+    const Index end = words_of<Words>(smaller(range.end - panel * kPanel, kPanel));
     if (begin < end) {
       multiply<T, Rows, 1, kBlockKeys, Words>(end - begin, weights + panel * kPanel / Words::kPerWord + begin,
                                               panels[panel] + panel_offset + begin * kPanel, tile);
@@ -180,12 +180,12 @@ void value_tile(LaneRange range, const T* weights, const T* const* panels, Index
 template <class T, class Words>
 void value_tiles(const AttentionBlock<T>& block, Index first, Index count, const LaneRange& range, const T* alpha) {
   for (Index column = 0; column < block.padded_columns; column += kTileColumns<T>) {
-    const Index panel_offset = column / kPanel * (kPanel / Words::kPerWord * kPanel) + column % kPanel;
     T* accumulator = block.state.accumulator + first * block.padded_columns + column;
     fetch(block.score.ahead);
     with_rows(count, [&](auto rows) {
-      value_tile<T, decltype(rows)::value, Words>(range, block.score.scores, block.value_panels, panel_offset,
-                                                  alpha + first, accumulator, block.padded_columns);
+      value_tile<T, decltype(rows)::value, Words>(range, block.score.scores, block.value_panels,
+                                                  offset_of<Words>(column), alpha + first, accumulator,
+                                                  block.padded_columns);
     });
   }
 }
@@ -204,11 +204,9 @@ void value_rows(const AttentionBlock<T>& block, Index first, Index count, const 
       for (Index word = 0; word < kBlockKeys / kWords; ++word) {
         const std::uint64_t seen = contributes[r] >> word * kWords & ((1 << kWords) - 1);
         if (seen == 0) continue;
-        const T* panel =
-            block.value_panels[word / kPanelWords] + column / kPanel * (kPanelWords * kPanel) + column % kPanel;
-        Vec<T> value = load(panel + word % kPanelWords * kPanel);
+        const T* panel = block.value_panels[word / kPanelWords] + offset_of<Words>(column);
         // The weight of the pair's other key is zero.
-        if (kWords == 2 && seen != 3) value = from_bits<T>(bits_of<T>(value) & (seen == 1 ? 0xffff : -0x10000));
+        const Vec<T> value = only_seen<T, Words>(load(panel + word % kPanelWords * kPanel), seen);
         sum = Words::multiply_add(broadcast(weights[word]), value, sum);
       }
       store(accumulator + column, fma(broadcast(alpha[first + r]), load(accumulator + column), sum));

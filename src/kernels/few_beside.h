@@ -67,7 +67,7 @@ REGARD_INLINE void multiply_beside(Index num_values, const T* weights, const Few
                                    const FewColumns<S, Vectors>& keys, Vec<T> (&scores)[Rows][Vectors]) {
   Vec<T> value_scales[Vectors]{}, key_scales[Vectors]{};
   if (num_keys > 0) load_scales<T, S, Vectors, true>(keys, key_scales);
-  const Index value_steps = steps_of<Words>(num_values), key_steps = steps_of<Words>(num_keys);
+  const Index value_steps = words_of<Words>(num_values), key_steps = words_of<Words>(num_keys);
   const auto value = [&](Index k, bool fetch) __attribute__((always_inline)) {
     few_step<T, S, Rows, Vectors, 1, kBlockKeys, false, Words>(k, num_values, weights, values, value_scales, fetch,
                                                                context);

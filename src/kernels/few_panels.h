@@ -105,11 +105,6 @@ REGARD_INLINE void load_scales(const FewColumns<S, Vectors>& columns, Vec<T> (&s
 template <class S>
 inline constexpr Index kStepsPerFetch = sizeof(S) == 1 ? 64 / kPanel : 1;
 
-template <class Words>
-REGARD_INLINE Index steps_of(Index numbers) {
-  return (numbers + Words::kPerWord - 1) / Words::kPerWord;
-}
-
 // Step k of the chains of multiply() in tile.h: tile[r] += a[k · StepK + r · StepR] · columns[k]. depth counts numbers:
 // steps, of which a word of pairs takes two, the last one perhaps alone. fetch: the same place of columns.next.
 template <class T, class S, int Rows, int Vectors, Index StepK, Index StepR, bool ScaledLanes, class Words>
@@ -151,7 +146,7 @@ REGARD_INLINE void multiply_few(Index depth, const T* a, const FewColumns<S, Vec
                                 Vec<T> (&tile)[Rows][Vectors]) {
   Vec<T> scales[Vectors]{};
   load_scales<T, S, Vectors, ScaledLanes>(columns, scales);
-  const Index count = steps_of<Words>(depth);
+  const Index count = words_of<Words>(depth);
 #pragma GCC unroll 2
   for (Index k = 0; k < count; ++k) {
     few_step<T, S, Rows, Vectors, StepK, StepR, ScaledLanes, Words>(k, depth, a, columns, scales,

@@ -59,7 +59,7 @@ REGARD_INLINE void finish_tile(Index num_rows, Index num_columns, const T* produ
 template <class T, class Words>
 void tile(Index num_rows, Index num_columns, Index depth, const T* packed_a, const T* panel_b, const T* bias,
           Activation activation, T* output, Index output_stride) {
-  const Index words = (depth + Words::kPerWord - 1) / Words::kPerWord;
+  const Index words = words_of<Words>(depth);
   for (Index first = 0; first < num_rows; first += kTileRows) {
     const Index count = smaller(num_rows - first, kTileRows);
     alignas(64) T products[kTileRows * kPanel];

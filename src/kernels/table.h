@@ -155,7 +155,8 @@ struct AttentionBlock {
   const ScoreBlock<T>* next_score;
 };
 
-// Folds the chunk results of num_rows rows and divides. Chunk c of row r stands at [c * chunk_stride + r * row_stride].
+// Folds the chunk results of num_rows rows and divides. Chunk c of row r stands at [c * chunk_stride + r * row_stride]
+// of the accumulators, and at [c * row_chunk_stride + r] of the others.
 template <class T>
 struct FinishRows {
   Index num_chunks;
@@ -165,11 +166,8 @@ struct FinishRows {
   Index accumulator_chunk_stride;
   Index accumulator_row_stride;  // columns are contiguous
   const T* row_max;
-  Index max_chunk_stride;
-  Index max_row_stride;
   const T* row_sum;
-  Index sum_chunk_stride;
-  Index sum_row_stride;
+  Index row_chunk_stride;
   const T* sinks;      // [num_rows], or nullptr
   T value_scale;       // the accumulators' value_scale
   T* context;          // [num_rows][columns], contiguous, written

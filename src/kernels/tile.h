@@ -59,6 +59,25 @@ struct Pairs {
   REGARD_INLINE Vec<float> join(const Vec<float>* numbers) { return round_to_pairs(numbers[0], numbers[1]); }
 };
 
+// How many words numbers take.
+template <class Words>
+REGARD_INLINE constexpr Index words_of(Index numbers) {
+  return (numbers + Words::kPerWord - 1) / Words::kPerWord;
+}
+
+// Where a column begins in panels [⌈columns / kPanel⌉][kPanel numbers][kPanel].
+template <class Words>
+REGARD_INLINE constexpr Index offset_of(Index column) {
+  return column / kPanel * (kPanel / Words::kPerWord * kPanel) + column % kPanel;
+}
+
+// The words of which bit i of `seen`, not 0, says whether number i counts; one that does not becomes 0.
+template <class T, class Words>
+REGARD_INLINE Vec<T> only_seen(Vec<T> words, std::uint64_t seen) {
+  if (Words::kPerWord == 1 || seen == 3) return words;
+  return from_bits<T>(bits_of<T>(words) & (seen == 1 ? 0xffff : -0x10000));
+}
+
 // tile[r] += Σ_k a[k * StepK + r * StepR] · b[k * kPanel …], k in order; depth ≥ 1.
 template <class T, int Rows, Index StepK, Index StepR, class Words = Singles>
 REGARD_INLINE void multiply(Index depth, const T* a, const T* b, Tile<T, Rows>& tile) {
