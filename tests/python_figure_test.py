@@ -110,7 +110,8 @@ def test_what_is_no_number_is_shown_as_such():
 
 
 @pytest.mark.parametrize("weights, options, message", [
-    (np.zeros(3), {}, "has 1 axes"),
+    (np.zeros(3), {}, "has 1 axis;"),
+    (np.zeros((3, 3)), {"tokens": WORDS[:1]}, r"tokens has 1 word; expected 3, as weights \(3, 3\) has keys"),
     (np.zeros((1, 2, 3, 3)), {}, r"weights\[0\]"),
     (np.zeros((2, 3)), {"tokens": WORDS[:2]}, "tokens has 2 words; expected 3"),
     (np.zeros((2, 3)), {"tokens": WORDS, "queries": WORDS}, "queries has 3 words; expected 2"),
@@ -120,6 +121,36 @@ def test_what_is_no_number_is_shown_as_such():
 def test_what_cannot_be_shown_is_refused(weights, options, message):
     with pytest.raises(ValueError, match=message):
         regard.show(weights, **options)
+
+
+@pytest.mark.parametrize("weights, options, message", [
+    ([["a", "b"]], {}, "weights holds 'a', of type str; expected numbers"),
+    ([[None, 1.0]], {}, "holds None"),
+    (np.ones((2, 2), complex), {}, r"holds \(1\+0j\), of type complex"),
+    ([[1.0, [2.0]], [3.0, 4.0]], {}, r"holds \[2.0\], of type list"),
+    (np.eye(2), {"tokens": 5}, "tokens is of type int; expected a sequence of words"),
+])
+def test_what_is_no_number_and_no_word_is_refused_before_it_is_shown(weights, options, message):
+    with pytest.raises(TypeError, match=message):
+        regard.show(weights, **options)
+
+
+def test_arrays_without_rows_columns_or_heads_are_shown():
+    for shape in ((0, 3), (3, 0), (0, 0), (0, 3, 3), (2, 0, 3)):
+        figure = regard.show(np.ones(shape))
+        assert "queries down, keys across" in figure._repr_html_() and repr(figure)
+
+
+def test_sums_are_called_one_only_where_a_sum_is():
+    assert "sums to 1" not in repr(regard.show(np.zeros((2, 2))))
+    assert "a row sums to 1" in repr(regard.show([[0, 0], [0.25, 0.75]]))
+
+
+def test_lists_of_arrays_and_words_of_any_kind():
+    heads = [np.eye(3), np.full((3, 3), 1 / 3)]
+    assert regard.show(heads)._repr_html_() == regard.show(np.array(heads))._repr_html_()
+    assert repr(regard.show(np.eye(2), iter("ab"), title=5)).splitlines()[:2] == ["5", "      a     b"]
+    assert "1.00e+308" in repr(regard.show([[1e308]]))
 
 
 def cells(page):

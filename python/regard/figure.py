@@ -51,27 +51,54 @@ def show(weights: Any, tokens: Sequence[object] | None = None, *, queries: Seque
 
     weights: an array (L, S) or (H, L, S) of NumPy, PyTorch, JAX or the like, or lists; of a batch choose one: weights[0].
     tokens: a word for each key, and for each query where L = S; queries: words for the queries. ValueError where they
-    are not as many, where weights has another number of axes, and beyond 8 million numbers.
+    are not as many, where weights has another number of axes, and beyond 8 million numbers; TypeError for what are no
+    numbers.
     """
-    numbers = weights.tolist() if hasattr(weights, "tolist") else weights
-    axes = _axes(numbers)
+    numbers = _listed(weights)
+    # An array without rows still has columns.
+    axes = list(weights.shape) if hasattr(weights, "shape") and hasattr(weights, "tolist") else _axes(numbers)
+    if len(axes) not in (2, 3):
+        raise ValueError(f"show: weights has {len(axes)} {'axis' if len(axes) == 1 else 'axes'}; expected (L, S) or (H, L, S)"
+                         + ("; choose one of the batch: weights[0]" if len(axes) == 4 else ""))
+    shape = tuple(axes)
     if len(axes) == 2:
         numbers, axes = [numbers], [1, *axes]
-    if len(axes) != 3:
-        raise ValueError(f"show: weights has {len(axes)} axes; expected (L, S) or (H, L, S)"
-                         + ("; choose one of the batch: weights[0]" if len(axes) == 4 else ""))
     if math.prod(axes) > _MOST_NUMBERS:
         raise ValueError(f"show: weights has {math.prod(axes)} numbers; expected at most {_MOST_NUMBERS}: choose heads, or "
                          "show the coarse_map of attention_columns")
-    if queries is None and tokens is not None and axes[1] == axes[2]:
-        queries = tokens
-    words = []
-    for name, given, axis in (("queries", queries, 1), ("tokens", tokens, 2)):
-        if given is not None and len(given) != axes[axis]:
-            raise ValueError(f"show: {name} has {len(given)} words; expected {axes[axis]}, as weights {tuple(axes)} has "
-                             f"{'queries' if axis == 1 else 'keys'}")
-        words.append([str(index) if given is None else str(given[index]) for index in range(axes[axis])])
-    return Figure(numbers, words[0], words[1], title)
+    numbers = [[_floats(row) for row in head] for head in numbers]
+    keys = _named("tokens", tokens, axes[2], shape, "keys")
+    if queries is None and axes[1] == axes[2]:
+        return Figure(numbers, keys, keys, title)
+    return Figure(numbers, _named("queries", queries, axes[1], shape, "queries"), keys, title)
+
+
+def _named(name: str, given: Sequence[object] | None, count: int, shape: tuple[int, ...], what: str) -> list[str]:
+    if given is None:
+        return list(map(str, range(count)))
+    if not hasattr(given, "__iter__"):
+        raise TypeError(f"show: {name} is of type {type(given).__name__}; expected a sequence of words")
+    words = list(map(str, given))
+    if len(words) != count:
+        raise ValueError(f"show: {name} has {len(words)} {'word' if len(words) == 1 else 'words'}; expected {count}, as "
+                         f"weights {shape} has {what}")
+    return words
+
+
+def _listed(given: Any) -> Any:
+    """Lists of lists, of an array or of lists of arrays."""
+    if hasattr(given, "tolist"):
+        return given.tolist()
+    return list(map(_listed, given)) if isinstance(given, (list, tuple)) else given
+
+
+def _floats(row: list[Any]) -> list[float]:
+    if all(type(one) is float for one in row):
+        return row
+    for one in row:
+        if isinstance(one, (str, bytes)) or not hasattr(one, "__float__"):
+            raise TypeError(f"show: weights holds {one!r}, of type {type(one).__name__}; expected numbers")
+    return list(map(float, row))
 
 
 def _axes(numbers: Any) -> list[int]:
@@ -93,6 +120,8 @@ def _short(weight: float) -> str:
         return str(weight)
     if weight == 0:
         return "0"
+    if abs(weight) >= 1e6:
+        return f"{weight:.2e}"
     if 0 < weight < 0.005:
         return "<.01"
     return f"{weight:.2f}".replace("0.", ".", 1) if abs(weight) < 0.995 else f"{weight:.2f}"
@@ -138,14 +167,14 @@ class Figure:
         self._queries = [_visible(word) for word in queries]
         self._keys = [_visible(word) for word in keys]
         self._axes = axes
-        self._title = None if title is None else _visible(title)
+        self._title = None if title is None else _visible(str(title))
 
     def _numbered(self) -> bool:
         return len(self._heads) == 1 and len(self._queries) <= _MOST_NUMBERED and len(self._keys) <= _MOST_NUMBERED
 
     def _note(self) -> str:
         def even(sums: list[float]) -> bool:
-            return bool(sums) and all(abs(one - 1) < 1e-3 or one == 0 for one in sums)
+            return any(sums) and all(abs(one - 1) < 1e-3 or one == 0 for one in sums)
 
         plural = [{"query": "queries"}.get(name, f"{name}s") for name in self._axes]
         note = f"{plural[0]} down, {plural[1]} across"
@@ -188,12 +217,12 @@ class Figure:
         title = "" if self._title is None else f"<p><em>{html.escape(self._title)}</em></p>"
         if self._numbered():
             return f'{title}{self._table()}<p class="regard-note">{self._note()}</p>'
-        figures, note = [], self._note()
+        figures, note, rows, columns = [], self._note(), 0, 0
         for index, head in enumerate(self._heads):
             drawn, largest, (rows, columns) = self._map(head, 480 if len(self._heads) == 1 else 150)
             name = "" if len(self._heads) == 1 else f"head {index}, "
             figures.append(f"<figure>{drawn}<figcaption>{name}darkest: {largest:.3g}</figcaption></figure>")
-        if rows < len(self._queries) or columns < len(self._keys):
+        if 0 < rows < len(self._queries) or 0 < columns < len(self._keys):
             note += (f"; a cell is the mean of a block, {rows} × {columns} cells of {len(self._queries)} × "
                      f"{len(self._keys)} weights")
         return f'{title}<div class="regard-heads">{"".join(figures)}</div><p class="regard-note">{note}</p>'
