@@ -118,6 +118,12 @@ REFUSED = [
     (dict(past_key=True), "past_value is missing"),
     (dict(attn_mask=np.zeros((3, 5), int)), "attn_mask has type int64"),
     (dict(attn_mask=np.zeros((3, 6), bool)), "expected at most 5 keys"),
+    (dict(attn_mask=np.zeros((3, 4), bool), opset=23), "opset 23 expects 5 keys"),
+    (dict(is_causal=2), "is_causal is 2; expected 0 or 1"),
+    (dict(left_window_size=-2), "left_window_size is -2"),
+    (dict(nonpad=np.array([1.5])), "nonpad_kv_seqlen has shape (1,) and type float64"),
+    (dict(nonpad=[[1]]), "nonpad_kv_seqlen has shape (1, 1)"),
+    (dict(nonpad=[]), "expected (1,) whole numbers"),
 ]
 
 
@@ -130,6 +136,47 @@ def test_what_the_standard_forbids_is_refused(changes, words):
     with pytest.raises(ValueError) as refusal:
         regard.onnx.attention(q, k, v, changes.pop("attn_mask", None), past_key, None, nonpad, **changes)
     assert words in str(refusal.value)
+
+
+def test_arrays_that_the_standard_forbids_are_refused():
+    q, k, v = arrays((1, 2, 3, 8), (1, 2, 5, 8), (1, 2, 5, 8))
+    for past_k, past_v, words in ((k[0], v[0], "past_key has shape (2, 5, 8); expected (1, 2, past length, 8)"),
+                                  (k, v[:, :1], "past_value has shape (1, 1, 5, 8)"),
+                                  (k.astype("f8"), v, "past_key has type float64; expected float32")):
+        with pytest.raises(ValueError) as refusal:
+            regard.onnx.attention(q, k, v, None, past_k, past_v)
+        assert words in str(refusal.value)
+    with pytest.raises(ValueError, match="K has type float16; expected float32, as Q has"):
+        regard.onnx.attention(q, k.astype("f2"), v)
+    for inputs in ((q.tolist(), k, v), (q, None, v), (q, k, v, [[True] * 5] * 3)):
+        with pytest.raises(TypeError, match="expected an array of NumPy"):
+            regard.onnx.attention(*inputs)
+
+
+def test_values_have_a_type_of_their_own():
+    q, k, v = arrays((1, 2, 3, 8), (1, 2, 5, 8), (1, 2, 5, 8))
+    exact = regard.onnx.attention(q.astype("f8"), k.astype("f8"), v.astype("f8"))
+    for of_query, of_value in (("f4", "f8"), ("f8", "f4"), ("f4", "f2"), ("f2", "f4")):
+        y, _, present = regard.onnx.attention(q.astype(of_query), k.astype(of_query), v.astype(of_value), num_outputs=3)
+        assert y.dtype == of_query and present.dtype == of_value
+        np.testing.assert_allclose(y.astype("f8"), exact, atol=5e-3 if "f2" in (of_query, of_value) else 1e-6)
+
+
+def test_a_mask_of_one_key_broadcasts_in_opset_23_and_is_short_later():
+    q, k, v = arrays((1, 2, 3, 8), (1, 2, 5, 8), (1, 2, 5, 8))
+    for mask in (np.array([[True], [False], [True]]), np.array([[0], [-np.inf], [1]], np.float32)):
+        full = np.broadcast_to(mask, (3, 5))
+        assert np.array_equal(regard.onnx.attention(q, k, v, mask, opset=23), regard.onnx.attention(q, k, v, full))
+        shown = regard.onnx.attention(q, k, v, mask, opset=24, qk_matmul_output_mode=3, num_outputs=4)[3]
+        assert (shown[..., 0, :] == [1, 0, 0, 0, 0]).all() and (shown[..., 1, :] == 0).all()
+    assert (regard.onnx.attention(q, k, v, np.array(False)) == 0).all()
+
+
+def test_three_axes_without_rows_keys_or_batch():
+    for batch, queries, keys in ((2, 0, 5), (2, 3, 0), (0, 3, 5)):
+        q, k, v = arrays((batch, queries, 16), (batch, keys, 8), (batch, keys, 12))
+        y = regard.onnx.attention(q, k, v, q_num_heads=np.int64(4), kv_num_heads=2)
+        assert y.shape == (batch, queries, 24) and (y == 0).all()
 
 
 def test_three_axes_need_their_heads():

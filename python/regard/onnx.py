@@ -10,6 +10,7 @@ reference. What an opset does not have is refused. Read next: docs/python.md.
 
 from __future__ import annotations
 
+import operator as _operator
 import typing as _typing
 from collections.abc import Sequence as _Sequence
 
@@ -27,24 +28,41 @@ def _refuse(what: str) -> _typing.NoReturn:
     raise ValueError(f"onnx.attention: {what}")
 
 
+def _whole(name: str, value: _typing.SupportsIndex) -> int:
+    try:
+        return _operator.index(value)
+    except TypeError:
+        raise TypeError(f"onnx.attention: {name} is of type {type(value).__name__}; expected a whole number") from None
+
+
 def _heads(name: str, array: _Array, count: int | None, attribute: str) -> _Array:
     """(B, S, heads · size) as (B, heads, S, size), the same memory."""
-    if not isinstance(count, int) or count < 1 or array.shape[2] % count:
+    number = 0 if count is None else _whole(attribute, count)
+    if number < 1 or array.shape[2] % number:
         _refuse(f"{name} has shape {array.shape} and {attribute} is {count}; expected a positive divisor of {array.shape[2]}")
-    return array.reshape(*array.shape[:2], count, -1).transpose(0, 2, 1, 3)
+    return array.reshape(*array.shape[:2], number, array.shape[2] // number).transpose(0, 2, 1, 3)
 
 
-def _options(attn_mask: _Array | None, keys: int, query: _Array) -> dict[str, _Array]:
-    """attn_mask as the options mask and bias: what it takes from sight entirely, it hides."""
+def _joined(name: str, past: _Array, new: _Array) -> _Array:
+    """past and new keys or values, one behind the other."""
+    if past.ndim != 4 or past.shape[:2] != new.shape[:2] or past.shape[3] != new.shape[3]:
+        _refuse(f"{name} has shape {past.shape}; expected ({new.shape[0]}, {new.shape[1]}, past length, {new.shape[3]})")
+    if past.dtype != new.dtype:
+        _refuse(f"{name} has type {past.dtype}; expected {new.dtype}, as the new ones have")
+    return _np.concatenate([past, new], 2)
+
+
+def _options(attn_mask: _Array | None, keys: int, query: _Array, padded: bool) -> dict[str, _Array]:
+    """attn_mask as the options mask and bias: what it takes from sight entirely, it hides. padded: so is what it lacks."""
     if attn_mask is None:
         return {}
     boolean = attn_mask.dtype == bool
     if not boolean and attn_mask.dtype.name not in ("float16", "bfloat16", "float32", "float64"):
         _refuse(f"attn_mask has type {attn_mask.dtype}; expected bool or a floating-point type")
-    missing = keys - attn_mask.shape[-1]
+    missing = keys - attn_mask.shape[-1] if attn_mask.ndim else 0
     if missing < 0:
         _refuse(f"attn_mask has shape {attn_mask.shape}; expected at most {keys} keys")
-    if missing:
+    if missing and padded:
         attn_mask = _np.concatenate([attn_mask, _np.full((*attn_mask.shape[:-1], missing), False if boolean else -_np.inf,
                                                          attn_mask.dtype)], -1)
     if boolean:
@@ -65,6 +83,12 @@ def attention(Q: _Array, K: _Array, V: _Array, attn_mask: _Array | None = None, 
     The names are the standard's. softmax_precision 11 (double) computes all in float64; any other is met by float32.
     ValueError for what the standard forbids, or the opset does not have.
     """
+    for name, given in (("Q", Q), ("K", K), ("V", V), ("attn_mask", attn_mask), ("past_key", past_key),
+                        ("past_value", past_value)):
+        if not isinstance(given, _np.ndarray) and (given is not None or name in "QKV"):
+            raise TypeError(f"onnx.attention: {name} is of type {type(given).__name__}; expected an array of NumPy")
+    left_window_size = _whole("left_window_size", left_window_size)
+    right_window_size = _whole("right_window_size", right_window_size)
     if opset not in (23, 24, 25):
         _refuse(f"opset is {opset}; expected 23, 24 or 25")
     if not 1 <= num_outputs <= 4:
@@ -73,6 +97,10 @@ def attention(Q: _Array, K: _Array, V: _Array, attn_mask: _Array | None = None, 
         _refuse(f"softmax_precision is {softmax_precision}; expected 1, 10, 11 or 16")
     if qk_matmul_output_mode not in (0, 1, 2, 3):
         _refuse(f"qk_matmul_output_mode is {qk_matmul_output_mode}; expected 0 to 3")
+    if is_causal not in (0, 1):
+        _refuse(f"is_causal is {is_causal!r}; expected 0 or 1")
+    if left_window_size < -1 or right_window_size < -1:
+        _refuse(f"left_window_size is {left_window_size} and right_window_size {right_window_size}; expected -1 or more")
     if (left_window_size, right_window_size) != (-1, -1) and opset < 25:
         _refuse(f"opset {opset} has no window; expected left_window_size and right_window_size -1")
     if nonpad_kv_seqlen is not None and opset < 24:
@@ -92,22 +120,29 @@ def attention(Q: _Array, K: _Array, V: _Array, attn_mask: _Array | None = None, 
         _refuse("q_num_heads and kv_num_heads are for inputs of 3 axes")
     past = 0
     if past_key is not None and past_value is not None:
-        past = past_key.shape[2]
-        K, V = _np.concatenate([past_key, K], 2), _np.concatenate([past_value, V], 2)
+        new = K.shape[2]
+        K, V = _joined("past_key", past_key, K), _joined("past_value", past_value, V)
+        past = K.shape[2] - new
     present = K, V
     result_type = Q.dtype
-    if softmax_precision == _FLOAT64 and result_type != _np.float64:
-        Q, K, V = (x.astype(_np.float64) for x in (Q, K, V))
+    if K.dtype != result_type:
+        _refuse(f"K has type {K.dtype}; expected {result_type}, as Q has")
+    # V's type is its own.
+    if softmax_precision == _FLOAT64 or _np.float64 in (result_type, V.dtype):
+        Q, K, V = (x.astype(_np.float64, copy=False) for x in (Q, K, V))
         attn_mask = attn_mask if attn_mask is None or attn_mask.dtype == bool else attn_mask.astype(_np.float64)
     keys, queries = K.shape[2], Q.shape[2]
 
     scaled: dict[str, _typing.Any] = {"scale": scale}
     capped = {**scaled, "soft_cap": softcap or None}
-    if opset < 24 and attn_mask is not None and attn_mask.shape[-1] != keys:
-        _refuse(f"attn_mask has shape {attn_mask.shape}; opset 23 expects {keys} keys")
-    options = {**capped, **_options(attn_mask, keys, Q), "causal": bool(is_causal), "query_offset": past}
+    if opset < 24 and attn_mask is not None and attn_mask.ndim and attn_mask.shape[-1] not in (1, keys):
+        _refuse(f"attn_mask has shape {attn_mask.shape}; opset 23 expects {keys} keys, or 1 for all")
+    options = {**capped, **_options(attn_mask, keys, Q, opset >= 24), "causal": bool(is_causal), "query_offset": past}
     if nonpad_kv_seqlen is not None:
-        options["key_lengths"] = [int(n) for n in nonpad_kv_seqlen]
+        lengths = _np.asarray(nonpad_kv_seqlen)
+        if lengths.shape != Q.shape[:1] or lengths.size and lengths.dtype.kind not in "iu":
+            _refuse(f"nonpad_kv_seqlen has shape {lengths.shape} and type {lengths.dtype}; expected {Q.shape[:1]} whole numbers")
+        options["key_lengths"] = lengths.tolist()
         options["query_offset"] = [n - queries for n in options["key_lengths"]]
     if left_window_size >= 0 or right_window_size >= 0:
         options["window"] = tuple(None if n < 0 else n for n in (left_window_size, right_window_size))
@@ -116,7 +151,7 @@ def attention(Q: _Array, K: _Array, V: _Array, attn_mask: _Array | None = None, 
     by_head = Y.transpose(0, 2, 1, 3)
     wants_weights = num_outputs == 4 and qk_matmul_output_mode == 3
     found = _regard.attention_forward(Q, K, V, out=by_head, return_weights=wants_weights, **options)
-    Y = (Y.reshape(Y.shape[0], queries, -1) if flat else by_head).astype(result_type, copy=False)
+    Y = (Y.reshape(*Y.shape[:2], Y.shape[2] * Y.shape[3]) if flat else by_head).astype(result_type, copy=False)
     if num_outputs == 1:
         return Y
     outputs = [Y, *present]
