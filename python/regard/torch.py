@@ -26,6 +26,8 @@ _FLOATS = (torch.float32, torch.float64, torch.bfloat16, torch.float16)
 _TENSORS = (torch.Tensor, torch.nn.Parameter)
 _num_modes = torch._C._len_torch_dispatch_stack
 _transform = torch._C._functorch.peek_interpreter_stack
+_transforms = torch._C._functorch.get_interpreter_stack
+_DERIVATIVES = (torch._C._functorch.TransformType.Grad, torch._C._functorch.TransformType.Jvp)
 _trace = torch._C._get_tracing_state
 
 
@@ -189,6 +191,18 @@ def _watched(*tensors):
     return False
 
 
+def _refuse_other_derivatives(tensors):
+    """Those that PyTorch would pass over the operator for, as if it were constant, or fail at without naming it."""
+    if torch.compiler.is_compiling():
+        return
+    if any(transform.key() in _DERIVATIVES for transform in _transforms() or ()):
+        _refuse("a transform of torch.func (grad, vjp, jvp, jacrev …) is at work; expected torch.autograd.grad or backward()")
+    if forward_ad._current_level >= 0:
+        for tensor in tensors:
+            if tensor is not None and forward_ad.unpack_dual(tensor).tangent is not None:
+                _refuse("a tensor has a tangent for forward-mode derivatives; expected torch.autograd.grad or backward()")
+
+
 def attention(
     query: torch.Tensor,
     key: torch.Tensor,
@@ -210,6 +224,7 @@ def attention(
     seed = torch.randint(1 << 62, ()) if dropout else None
     inputs = query, key, value, mask, bias, sinks, seed, float(dropout), causal, scale, soft_cap
     if _watched(query, key, value, mask, bias, sinks):
+        _refuse_other_derivatives((query, key, value, bias, sinks))
         return _attention(*inputs)
     if not _learns(query, key, value, bias, sinks):
         return _forward(*inputs)
@@ -272,6 +287,10 @@ def scaled_dot_product_attention(
     drops depends on PyTorch's generator, and is not what PyTorch would drop. More than four axes are copied where their
     strides do not allow one view. ValueError for anything else; nothing falls back to PyTorch.
     """
+    for name, tensor in (("query", query), ("key", key), ("value", value), ("attn_mask", attn_mask)):
+        if not isinstance(tensor, torch.Tensor) and (tensor is not None or name != "attn_mask"):
+            raise TypeError("regard.torch.scaled_dot_product_attention: "
+                            f"{name} is of type {type(tensor).__name__}; expected a tensor of PyTorch")
     if torch.is_autocast_enabled("cpu"):
         query, key, value, attn_mask = _cast_as_autocast_does([query, key, value, attn_mask])
     _check(query, key, value, attn_mask, dropout_p, is_causal)
@@ -294,9 +313,20 @@ def scaled_dot_product_attention(
 
 def _broadcast(query, key, value, attn_mask, enable_gqa):
     """The tensors with four axes and as many heads as they need, and the axes before the last two of the result."""
-    shape = torch.broadcast_shapes(query.shape[:-3], key.shape[:-3], value.shape[:-3])
-    heads = query.shape[-3] if query.dim() > 2 else 1
-    key_heads = max(tensor.shape[-3] if tensor.dim() > 2 else 1 for tensor in (key, value))
+    try:
+        shape = torch.broadcast_shapes(query.shape[:-3], key.shape[:-3], value.shape[:-3])
+    except RuntimeError:
+        _refuse(f"query, key and value have shapes {tuple(query.shape)}, {tuple(key.shape)} and {tuple(value.shape)}; "
+                "expected axes before the last three that broadcast")
+    heads, of_key, of_value = (tensor.shape[-3] if tensor.dim() > 2 else 1 for tensor in (query, key, value))
+    if of_key != of_value and 1 not in (of_key, of_value):
+        if not enable_gqa or not of_key or not of_value or heads % of_key or heads % of_value:
+            _refuse(f"key has {of_key} heads and value {of_value}; expected as many"
+                    + (f", or divisors of query's {heads}" if enable_gqa else ", or enable_gqa=True"))
+        # Each has groups of its own.
+        key, value = (tensor.repeat_interleave(heads // tensor.shape[-3], -3) for tensor in (key, value))
+        of_key = of_value = heads
+    key_heads = max(of_key, of_value)
     if not enable_gqa and key_heads not in (1, heads):
         if heads != 1:
             _refuse(f"query has {heads} heads and key and value {key_heads}; expected as many, or enable_gqa=True")

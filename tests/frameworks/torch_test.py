@@ -256,9 +256,37 @@ def test_tensors_that_are_not_just_memory_mean_what_they_say():
 def test_vmap_calls_it_one_by_one_and_tangents_are_refused():
     query = normal(3, 1, 2, 5, 4)
     assert torch.equal(torch.vmap(lambda one: ours(one, one, one))(query), torch.stack([ours(x, x, x) for x in query]))
-    with torch.autograd.forward_ad.dual_level(), pytest.raises(RuntimeError, match="forward"):
-        dual = torch.autograd.forward_ad.make_dual(query[0].requires_grad_(), query[0])
-        ours(dual, dual, dual)
+    for learns in (False, True):
+        with torch.autograd.forward_ad.dual_level():
+            dual = torch.autograd.forward_ad.make_dual(query[0].clone().requires_grad_(learns), query[0])
+            with pytest.raises(ValueError, match="a tensor has a tangent for forward-mode derivatives"):
+                ours(dual, dual, dual)
+            assert torch.equal(ours(query[0], query[0], query[0]), ours(query, query, query)[0])
+
+
+@pytest.mark.parametrize("transform", [
+    lambda call, x: torch.func.jvp(call, (x,), (x,)),
+    lambda call, x: torch.func.jvp(torch.vmap(call), (x,), (x,)),
+    lambda call, x: torch.vmap(lambda one: torch.func.jvp(call, (one,), (one,)))(x),
+    lambda call, x: torch.func.jacfwd(call)(x),
+    lambda call, x: torch.func.grad(lambda one: call(one).sum())(x),
+    lambda call, x: torch.vmap(torch.func.grad(lambda one: call(one).sum()))(x),
+    lambda call, x: torch.func.vjp(call, x),
+    lambda call, x: torch.func.hessian(lambda one: call(one).sum())(x),
+])
+def test_transforms_of_derivatives_are_refused_by_name(transform):
+    other = normal(2, 5, 4)
+    with pytest.raises(ValueError, match="a transform of torch.func .* expected torch.autograd.grad"):
+        transform(lambda one: ours(one, other, other), normal(1, 2, 5, 4))
+
+
+def test_key_and_value_may_have_groups_of_their_own():
+    query, key, value = (normal(2, heads, 5, 4).double().requires_grad_() for heads in (6, 2, 3))
+    expected = theirs(query, key, value, enable_gqa=True)
+    context = ours(query, key, value, enable_gqa=True)
+    torch.testing.assert_close(context, expected, rtol=1e-12, atol=1e-12)
+    gradients = torch.autograd.grad(context.sum(), (query, key, value))
+    torch.testing.assert_close(gradients, torch.autograd.grad(expected.sum(), (query, key, value)), rtol=1e-12, atol=1e-12)
 
 
 def test_saved_tensors_are_packed_and_changed_ones_refused():
@@ -354,10 +382,21 @@ def test_autocast_lowers_as_it_does_for_pytorch():
     ({"attn_mask": normal(3, 3).int()}, "attn_mask has type torch.int32"),
     ({"attn_mask": normal(3, 4)}, "4"),
     ({"scale": float("nan")}, "scale"),
+    ({"query": normal(2, 2, 3, 4), "key": normal(3, 2, 3, 4)}, r"\(2, 2, 3, 4\), \(3, 2, 3, 4\) and .* that broadcast"),
+    ({"query": normal(1, 6, 3, 4), "key": normal(1, 3, 3, 4)}, "key has 3 heads and value 2; .* enable_gqa"),
+    ({"query": normal(1, 4, 3, 4), "key": normal(1, 3, 3, 4), "enable_gqa": True}, "divisors of query's 4"),
 ])
 def test_what_cannot_be_done_is_refused_by_name(change, message):
     arguments = {"query": normal(1, 2, 3, 4), "key": normal(1, 2, 3, 4), "value": normal(1, 2, 3, 4)} | change
     with pytest.raises(ValueError, match=message):
+        ours(**arguments)
+
+
+@pytest.mark.parametrize("name, what", [("query", None), ("key", [[1.0]]), ("value", normal(1, 2, 3, 4).numpy()),
+                                        ("attn_mask", True)])
+def test_what_is_no_tensor_is_refused_by_name(name, what):
+    arguments = {"query": normal(1, 2, 3, 4), "key": normal(1, 2, 3, 4), "value": normal(1, 2, 3, 4)} | {name: what}
+    with pytest.raises(TypeError, match=f"{name} is of type {type(what).__name__}; expected a tensor"):
         ours(**arguments)
 
 
