@@ -101,6 +101,24 @@ bool is_of_module(PyObject* object, const char* module) {
   throw std::invalid_argument(std::string(operator_name) + ": " + what);
 }
 
+[[noreturn]] void refuse_type(const char* operator_name, const std::string& name, nb::handle given,
+                              const char* expected) {
+  PyErr_Clear();
+  raise(PyExc_TypeError, operator_name,
+        name + " is of type " + Py_TYPE(given.ptr())->tp_name + "; expected " + expected);
+}
+
+std::string text_of(const char* operator_name, const std::string& name, nb::handle given) {
+  if (!PyUnicode_Check(given.ptr())) refuse_type(operator_name, name, given, "str");
+  Py_ssize_t size = 0;
+  const char* const text = PyUnicode_AsUTF8AndSize(given.ptr(), &size);
+  if (text == nullptr) {
+    PyErr_Clear();
+    refuse(operator_name, name + " holds half of a surrogate pair; expected text that UTF-8 can hold");
+  }
+  return {text, static_cast<std::size_t>(size)};
+}
+
 std::string type_text(NumberType type) {
   const std::string bits = std::to_string(type.bits);
   switch (type.code) {
@@ -227,9 +245,7 @@ bool Array::borrow_extended(const char* operator_name, const char* name, PyObjec
 void Array::borrow_dlpack(const char* operator_name, const char* name, PyObject* given) {
   const nb::handle producer(given);
   if (!nb::hasattr(producer, "__dlpack__")) {
-    raise(PyExc_TypeError, operator_name,
-          std::string(name) + " is of type " + Py_TYPE(given)->tp_name +
-              "; expected an array with the buffer protocol or __dlpack__ (NumPy, PyTorch, JAX …)");
+    refuse_type(operator_name, name, given, "an array with the buffer protocol or __dlpack__ (NumPy, PyTorch, JAX …)");
   }
   nb::object capsule;
   try {

@@ -14,6 +14,7 @@
 #include <nanobind/nanobind.h>
 #include <nanobind/stl/string.h>
 
+#include <algorithm>
 #include <optional>
 #include <string>
 #include <vector>
@@ -49,6 +50,11 @@ std::string type_text(NumberType type);  // "float32", "bool", "int64"
 NumberType named_type(const char* operator_name, const char* name, const std::string& text);
 
 [[noreturn]] void refuse(const char* operator_name, const std::string& what);
+// The same as a TypeError: `name` is not what is expected.
+[[noreturn]] void refuse_type(const char* operator_name, const std::string& name, nb::handle given,
+                              const char* expected);
+// A str; TypeError for anything else, std::invalid_argument for one that is no Unicode (half of a surrogate pair).
+std::string text_of(const char* operator_name, const std::string& name, nb::handle given);
 std::string shape_text(const Index* shape, int rank);
 
 // Whether a class of that name is among the bases: libraries are asked for nothing that they have not loaded already.
@@ -79,6 +85,7 @@ class Array {
   NumberType type() const { return type_; }
   int rank() const { return rank_; }
   Index extent(int axis) const { return shape_[axis]; }
+  bool empty() const { return std::find(shape_, shape_ + rank_, 0) != shape_ + rank_; }
 
   // Rank axes exactly; absent where nothing was given.
   template <class T, int Rank>
@@ -160,7 +167,7 @@ class NewArray {
 };
 
 // Numbers of an option that has one for each head, sequence or the like: a sequence of Python, or an array with one
-// axis, of any type of integers for Index, of T itself for T.
+// axis, of int32 or int64 for Index, of T itself for T.
 std::vector<Index> index_list(const char* operator_name, const char* name, nb::handle given);
 template <class T>
 std::vector<T> number_list(const char* operator_name, const char* name, nb::handle given);

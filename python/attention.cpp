@@ -53,12 +53,25 @@ RowRange row_range(const char* operator_name, const char* name, nb::handle given
 }
 
 std::vector<RowRange> row_ranges(const char* operator_name, const char* name, nb::handle given) {
-  if (!PyList_Check(given.ptr()) && !PyTuple_Check(given.ptr())) {
-    refuse(operator_name, std::string(name) + " is no list; expected pairs (begin, end)");
+  if (PyUnicode_Check(given.ptr()) || !PySequence_Check(given.ptr())) {
+    refuse_type(operator_name, name, given, "a sequence of pairs (begin, end)");
   }
   std::vector<RowRange> ranges;
-  for (const nb::handle pair : nb::borrow<nb::sequence>(given)) ranges.push_back(row_range(operator_name, name, pair));
+  for (const nb::handle pair : nb::iter(given)) {
+    std::string called = name;
+    called += '[';
+    called += std::to_string(ranges.size());
+    called += ']';
+    ranges.push_back(row_range(operator_name, called.c_str(), pair));
+  }
+  // None would be taken for all rows.
+  if (ranges.empty()) refuse(operator_name, std::string(name) + " has no pair; expected (begin, end) once at least");
   return ranges;
+}
+
+// How many of `extent` there are; none where the operator will refuse the range.
+Index length_of(const RowRange& range, Index extent) {
+  return range.begin < 0 || range.end > extent || range.begin > range.end ? 0 : range.end - range.begin;
 }
 
 nb::object attention_forward_of(nb::handle query_object, nb::handle key_object, nb::handle value_object,
@@ -71,7 +84,7 @@ nb::object attention_forward_of(nb::handle query_object, nb::handle key_object, 
   ForwardOutputs outputs(keywords, query_object, query, true);
   return with_context_type(kName, outputs.context_type(), [&]<class T>(T) {
     using Compute = ComputeType<T>;
-    Options<Compute> options(keywords);
+    Options<Compute> options(keywords, query);
     const int num_threads = keywords.take_int("num_threads", 0);
     keywords.finish();
     const auto q = query.input<Compute, 4>(kName, "query");
@@ -101,11 +114,11 @@ nb::object attention_weights_of(nb::handle query_object, nb::handle key_object, 
     WeightsRequest<T> request;
     if (const nb::handle given = keywords.take("keys")) request.keys = row_range(kName, "keys", given);
     if (const nb::handle given = keywords.take("kind")) {
-      const std::string kind = nb::cast<std::string>(nb::str(given));
+      const std::string kind = text_of(kName, "kind", given);
       if (kind != "weights" && kind != "scores") refuse(kName, "kind is '" + kind + "'; expected weights or scores");
       if (kind == "scores") request.kind = WeightsKind::scores;
     }
-    Options<T> options(keywords);
+    Options<T> options(keywords, query);
     const int num_threads = keywords.take_int("num_threads", 0);
     keywords.finish();
     const auto q = query.input<T, 4>(kName, "query");
@@ -114,8 +127,8 @@ nb::object attention_weights_of(nb::handle query_object, nb::handle key_object, 
     request.row_sum = row_sum.view<const T, 3>(kName, "row_sum");
     request.rows = rows;
     Index num_rows = 0;
-    for (const RowRange& range : rows) num_rows += std::max<Index>(range.end - range.begin, 0);
-    const Index num_columns = request.keys ? std::max<Index>(request.keys->end - request.keys->begin, 0) : k.shape[2];
+    for (const RowRange& range : rows) num_rows += length_of(range, q.shape[2]);
+    const Index num_columns = request.keys ? length_of(*request.keys, k.shape[2]) : k.shape[2];
     outputs.allocate("out", number_type<T>(),
                      {q.shape[0], q.shape[1], rows.empty() ? q.shape[2] : num_rows, num_columns});
     const auto out = outputs.view<T, 4>("out");
@@ -142,7 +155,7 @@ nb::object attention_with_statistics_of(nb::handle query_object, nb::handle key_
       refuse(kName,
              "top_keys is " + std::to_string(num_top) + "; expected 0 to " + std::to_string(kAttentionMostTopKeys));
     }
-    Options<Compute> options(keywords);
+    Options<Compute> options(keywords, query);
     const int num_threads = keywords.take_int("num_threads", 0);
     keywords.finish();
     const auto q = query.input<Compute, 4>(kName, "query");
@@ -188,17 +201,19 @@ nb::object attention_columns_of(nb::handle query_object, nb::handle key_object, 
   Keywords keywords(kName, std::move(kwargs));
   return with_compute_type(query, [&]<class T>(T) {
     std::vector<Index> map;
-    if (const nb::handle given = keywords.take("coarse_map")) map = index_list(kName, "coarse_map", given);
-    if (!map.empty() && map.size() != 2) {
-      refuse(kName, "coarse_map has " + std::to_string(map.size()) + " numbers; expected 2, (rows, columns)");
+    if (const nb::handle given = keywords.take("coarse_map")) {
+      map = index_list(kName, "coarse_map", given);
+      if (map.size() != 2) {
+        refuse(kName, "coarse_map has " + std::to_string(map.size()) + " numbers; expected 2, (rows, columns)");
+      }
     }
     ColumnsRequest<T> request;
     if (const nb::handle given = keywords.take("cells")) {
-      const std::string cells = nb::cast<std::string>(nb::str(given));
+      const std::string cells = text_of(kName, "cells", given);
       if (cells != "means" && cells != "sums") refuse(kName, "cells is '" + cells + "'; expected means or sums");
       if (cells == "sums") request.cells = CoarseCells::sums;
     }
-    Options<T> options(keywords);
+    Options<T> options(keywords, query);
     const int num_threads = keywords.take_int("num_threads", 0);
     keywords.finish();
     const auto q = query.input<T, 4>(kName, "query");
@@ -209,7 +224,10 @@ nb::object attention_columns_of(nb::handle query_object, nb::handle key_object, 
     AttentionColumns<T> columns;
     outputs.add("column_mass", columns.column_mass, {q.shape[0], q.shape[1], k.shape[2]});
     if (!map.empty()) {
-      if (map[0] < 0 || map[1] < 0) refuse(kName, "coarse_map has a negative extent; expected at least 1");
+      if (map[0] < 1 || map[0] > q.shape[2] || map[1] < 1 || map[1] > k.shape[2]) {
+        refuse(kName, "coarse_map is " + shape_text(map.data(), 2) + "; expected 1 to " + std::to_string(q.shape[2]) +
+                          " rows and 1 to " + std::to_string(k.shape[2]) + " columns");
+      }
       outputs.add("coarse_map", columns.coarse_map, {q.shape[0], q.shape[1], map[0], map[1]});
     }
     run(operations_of(query, key, nullptr), num_threads,
@@ -226,7 +244,7 @@ nb::object attention_partials_of(nb::handle query_object, nb::handle key_object,
   const Array value(kName, "value", value_object);
   Keywords keywords(kName, std::move(kwargs));
   return with_compute_type(query, [&]<class T>(T) {
-    Options<T> options(keywords);
+    Options<T> options(keywords, query);
     const int num_threads = keywords.take_int("num_threads", 0);
     keywords.finish();
     const auto q = query.input<T, 4>(kName, "query");
@@ -260,7 +278,10 @@ nb::object attention_merge_of(nb::handle accumulator_object, nb::handle row_max_
       scaled.borrow(kName, "scaled_accumulator", given, Access::read);
     }
     std::vector<T> sinks;
-    if (const nb::handle given = keywords.take("sinks")) sinks = number_list<T>(kName, "sinks", given);
+    if (const nb::handle given = keywords.take("sinks")) {
+      sinks = number_list<T>(kName, "sinks", given);
+      if (sinks.empty() && !accumulator.empty()) refuse(kName, "sinks has 0 entries; expected one per head, or None");
+    }
     ForwardOutputs outputs(keywords, accumulator_object, accumulator, true);
     const int num_threads = keywords.take_int("num_threads", 0);
     keywords.finish();

@@ -27,7 +27,10 @@ Outputs take_gradients(Keywords& keywords, nb::handle like) {
   std::vector<std::string> names{"grad_query", "grad_key", "grad_value"};
   if (const nb::handle given = keywords.take("gradients")) {
     names.clear();
-    for (const nb::handle name : nb::borrow<nb::sequence>(given)) names.push_back(nb::cast<std::string>(name));
+    if (PyUnicode_Check(given.ptr()) || !nb::hasattr(given, "__iter__")) {
+      refuse_type(kName, "gradients", given, "a sequence of names");
+    }
+    for (const nb::handle name : nb::iter(given)) names.push_back(text_of(kName, "a name in gradients", name));
   }
   for (const std::string& name : names) {
     const auto found = std::find_if(kGradients.begin(), kGradients.end(), [&](const char* one) { return name == one; });
@@ -35,6 +38,7 @@ Outputs take_gradients(Keywords& keywords, nb::handle like) {
       refuse(kName,
              "gradients names '" + name + "'; expected grad_query, grad_key, grad_value, grad_bias or grad_sinks");
     }
+    if (outputs.find(*found) != nullptr) refuse(kName, "gradients names " + name + " twice; expected it once");
     outputs.take(keywords, *found, nullptr);
   }
   return outputs;
@@ -55,7 +59,7 @@ nb::object gradients_of(nb::handle query_object, const Array& query, const Array
   if (const nb::handle given = keywords.take("grad_lse")) grad_lse.borrow(kName, "grad_lse", given, Access::read);
   Outputs outputs = take_gradients(keywords, query_object);
   if (const nb::handle given = keywords.look("bias")) bias.borrow(kName, "bias", given, Access::read);
-  Options<Compute> options(keywords);
+  Options<Compute> options(keywords, query);
   const int num_threads = keywords.take_int("num_threads", 0);
   keywords.finish();
   const auto q = query.input<Compute, 4>(kName, "query");

@@ -117,7 +117,10 @@ void append(Cache& cache, nb::handle key_object, nb::handle value_object, std::o
   const Array key(kName, "key", key_object);
   const Array value(kName, "value", value_object);
   std::vector<Index> counts;
-  if (!counts_object.is_none()) counts = index_list(kName, "counts", counts_object);
+  if (!counts_object.is_none()) {
+    counts = index_list(kName, "counts", counts_object);
+    if (counts.empty() && !key.empty()) refuse(kName, "counts has 0 entries; expected one per sequence, or None");
+  }
   if (sequence && !counts.empty()) refuse(kName, "counts are for all sequences; expected none beside sequence");
   const auto lock = cache.changing(kName);
   cache.visit([&]<class T>(KvCache<T>& typed) {
@@ -141,7 +144,7 @@ nb::object attention_decode_of(nb::handle query_object, Cache& cache, nb::kwargs
   const auto lock = cache.reading();
   const auto decode = [&]<class T, class K>(const KvCache<K>& typed, T) {
     using Compute = ComputeType<T>;
-    Options<Compute> options(keywords);
+    Options<Compute> options(keywords, query);
     const int num_threads = keywords.take_int("num_threads", 0);
     keywords.finish();
     const auto q = query.input<Compute, 4>(kName, "query");

@@ -11,6 +11,7 @@
 
 #include <nanobind/nanobind.h>
 
+#include <limits>
 #include <string>
 #include <vector>
 
@@ -54,22 +55,23 @@ class Keywords {
     try {
       return nb::cast<T>(value);
     } catch (const nb::cast_error&) {
-      PyErr_SetString(PyExc_TypeError,
-                      (std::string(operator_name_) + ": " + name + " is of type " + Py_TYPE(value.ptr())->tp_name +
-                       "; expected " + (std::is_integral_v<T> ? "a whole number" : "a number"))
-                          .c_str());
-      throw nb::python_error();
+      if (!PyLong_Check(value.ptr())) {
+        refuse_type(operator_name_, name, value, std::is_integral_v<T> ? "a whole number" : "a number");
+      }
+      using Limits = std::numeric_limits<T>;
+      refuse(operator_name_,
+             std::string(name) + " is out of range; expected " +
+                 (std::is_integral_v<T> ? std::to_string(Limits::min()) + " to " + std::to_string(Limits::max())
+                                        : std::string("a number that float64 holds")));
     }
   }
   void finish() const {
     if (left_ == 0) return;
     for (const auto& [key, value] : given_) {
-      const std::string name = nb::cast<std::string>(nb::str(key));
       bool known = false;
-      for (const char* const taken : taken_) known = known || name == taken;
+      for (const char* const taken : taken_) known = known || PyUnicode_CompareWithASCIIString(key.ptr(), taken) == 0;
       if (known) continue;
-      PyErr_SetString(PyExc_TypeError,
-                      (std::string(operator_name_) + "() got an unexpected keyword argument '" + name + "'").c_str());
+      PyErr_Format(PyExc_TypeError, "%s() got an unexpected keyword argument %R", operator_name_, key.ptr());
       throw nb::python_error();
     }
   }

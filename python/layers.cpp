@@ -75,7 +75,7 @@ nb::object multi_head_of(nb::handle input_object, nb::handle w_query_object, nb:
     Outputs outputs(kName, input_object);
     outputs.take(keywords, "out", nullptr);
     outputs.take(keywords, "weights", "return_weights");
-    Options<T> options(keywords);
+    Options<T> options(keywords, input);
     const int num_threads = keywords.take_int("num_threads", 0);
     keywords.finish();
     const auto x = input.view<const T, 3>(kName, "input");

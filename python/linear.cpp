@@ -37,7 +37,7 @@ double products(Index rows, Index inputs, Index outputs) {
 Activation activation_of(const char* operator_name, Keywords& keywords) {
   const nb::handle given = keywords.take("activation");
   if (!given) return Activation::none;
-  const std::string text = nb::cast<std::string>(nb::str(given));
+  const std::string text = text_of(operator_name, "activation", given);
   if (text == "none") return Activation::none;
   if (text == "relu") return Activation::relu;
   if (text == "gelu") return Activation::gelu;
@@ -63,7 +63,7 @@ nb::object forward(nb::handle input_object, const Array& input, Index num_output
   outputs.take(keywords, "out", nullptr);
   NumberType type = number_type<T>();
   if (const nb::handle dtype = keywords.take("dtype")) {
-    type = named_type(kName, "dtype", nb::cast<std::string>(nb::str(dtype)));
+    type = named_type(kName, "dtype", text_of(kName, "dtype", nb::str(dtype)));
     if (type != number_type<T>() && !(type == number_type<float>() && std::is_same_v<T, bfloat16>)) {
       refuse(kName, "dtype is " + type_text(type) + "; expected " + type_text(number_type<T>()) + ", the input's" +
                         (std::is_same_v<T, bfloat16> ? ", or float32" : ""));

@@ -34,6 +34,27 @@ struct Story {
   SentenceStory story;
 };
 
+// Matrices and settings: JSON as it is, anything else as the module json writes it.
+std::string json_of(nb::handle input) {
+  if (PyUnicode_Check(input.ptr())) {
+    std::string text = text_of("explain", "input", input);
+    const std::size_t first = text.find_first_not_of(" \t\r\n");
+    if (first != std::string::npos && text[first] != '{' && text[first] != '[') {
+      refuse("explain", "input is a text that is no JSON; expected a model beside a sentence, or matrices as JSON");
+    }
+    return text;
+  }
+  try {
+    return text_of("explain", "input", nb::module_::import_("json").attr("dumps")(input));
+  } catch (const nb::python_error& error) {
+    if (!error.matches(PyExc_TypeError)) throw;
+    const std::string why = nb::str(error.value()).c_str();
+    PyErr_SetString(PyExc_TypeError,
+                    ("explain: input holds what JSON cannot: " + why + " (of arrays, .tolist())").c_str());
+    throw nb::python_error();
+  }
+}
+
 nb::object explain_of(nb::handle input, const SentenceModel* model, std::optional<std::string> token,
                       std::optional<Index> layer, std::optional<Index> head, std::vector<std::string> hide,
                       bool truncate, bool full) {
@@ -45,7 +66,7 @@ nb::object explain_of(nb::handle input, const SentenceModel* model, std::optiona
     options.hide = std::move(hide);
     options.truncate = truncate;
     options.full = full;
-    const std::string text = nb::cast<std::string>(nb::str(input));
+    const std::string text = text_of("explain", "input beside a model", input);
     std::optional<Story> story;
     run(kLong, 0, [&](const Runtime& runtime) { story = {*model, tell_sentence(*model, text, options, runtime)}; });
     return nb::cast(std::move(*story));
@@ -53,9 +74,7 @@ nb::object explain_of(nb::handle input, const SentenceModel* model, std::optiona
   if (layer || head || !hide.empty() || truncate || full) {
     refuse("explain", "layer, head, hide, truncate and full are for a sentence; expected a model beside them");
   }
-  const bool is_text = PyUnicode_Check(input.ptr()) != 0;
-  const nb::object text = is_text ? nb::borrow(input) : nb::module_::import_("json").attr("dumps")(input);
-  ExplainInput read = read_explain_input(nb::cast<std::string>(text), "explain");
+  ExplainInput read = read_explain_input(json_of(input), "explain");
   if (token) read.settings.token = *token;
   std::optional<Explanation> explanation;
   run(kLong, 0, [&](const Runtime&) { explanation = explain(read); });
@@ -72,7 +91,13 @@ nb::object embed_of(const SentenceModel& model, const std::vector<std::string>& 
   std::optional<Tensor<float, 2>> vectors;
   run(kLong, 0, [&](const Runtime& runtime) {
     std::vector<std::vector<Index>> ids;
-    for (const std::string& text : texts) ids.push_back(fitted_tokens(model, text, truncate).tokens.ids);
+    for (const std::string& text : texts) {
+      try {
+        ids.push_back(fitted_tokens(model, text, truncate).tokens.ids);
+      } catch (const std::invalid_argument& error) {
+        refuse("embed", "texts[" + std::to_string(ids.size()) + "]: " + error.what());
+      }
+    }
     vectors = embed_tokens(model.encoder, ids, runtime);
   });
   const nb::object numpy = nb::module_::import_("numpy");
@@ -95,7 +120,13 @@ Comparison compare_of(const SentenceModel& model, const std::string& word, const
 }
 
 SentenceModel load_model_of(nb::handle folder, bool map) {
-  const std::string path = nb::cast<std::string>(nb::steal(PyOS_FSPath(folder.ptr())));
+  PyObject* bytes = nullptr;
+  if (PyUnicode_FSConverter(folder.ptr(), &bytes) == 0) {
+    if (PyErr_ExceptionMatches(PyExc_TypeError)) refuse_type("load_model", "folder", folder, "str or os.PathLike");
+    throw nb::python_error();
+  }
+  const nb::object held = nb::steal(bytes);
+  const std::string path(PyBytes_AS_STRING(bytes), static_cast<std::size_t>(PyBytes_GET_SIZE(bytes)));
   ModelFileOptions options;
   options.map = map;
   std::optional<SentenceModel> model;
@@ -164,7 +195,11 @@ void bind_model(nb::module_& module) {
       .def_prop_ro("num_heads", [](const SentenceModel& model) { return model.encoder.config.num_heads; })
       .def_prop_ro("width", [](const SentenceModel& model) { return model.encoder.config.width; })
       .def_prop_ro("max_positions", [](const SentenceModel& model) { return model.encoder.config.max_positions; })
-      .def_prop_ro("folder", [](const SentenceModel& model) { return model.folder; })
+      .def_prop_ro("folder",
+                   [](const SentenceModel& model) {
+                     return nb::steal<nb::str>(PyUnicode_DecodeFSDefaultAndSize(
+                         model.folder.data(), static_cast<Py_ssize_t>(model.folder.size())));
+                   })
       .def(
           "tokens",
           [](const SentenceModel& model, const std::string& text) { return fitted_tokens(model, text).tokens.tokens; },

@@ -65,6 +65,30 @@ nb::object empty_array(NumberType type, const std::vector<Index>& shape) {
   return loaded_module("numpy").attr("empty")(extents_of(shape), nb::arg("dtype") = dtype);
 }
 
+// Whether numbers are to be read one by one; false for arrays, which are read where they lie.
+bool is_sequence(const char* operator_name, const char* name, nb::handle given) {
+  if (PyList_Check(given.ptr()) || PyTuple_Check(given.ptr())) return true;
+  if (PyObject_CheckBuffer(given.ptr()) || PyCapsule_CheckExact(given.ptr()) || nb::hasattr(given, "__dlpack__"))
+    return false;
+  if (PyUnicode_Check(given.ptr()) || !PySequence_Check(given.ptr())) {
+    refuse_type(operator_name, name, given, "a sequence of numbers, or an array with one axis");
+  }
+  return true;
+}
+
+// take("name[0]", item) …
+template <class Take>
+void for_each_item(const char* name, nb::handle sequence, const Take& take) {
+  Index i = 0;
+  for (const nb::handle item : nb::iter(sequence)) {
+    std::string called = name;
+    called += '[';
+    called += std::to_string(i++);
+    called += ']';
+    take(called, item);
+  }
+}
+
 }  // namespace
 
 NewArray::NewArray(const char* operator_name, const char* name, nb::handle like, NumberType type,
@@ -98,13 +122,14 @@ nb::object NewArray::hand_out() {
 
 std::vector<Index> index_list(const char* operator_name, const char* name, nb::handle given) {
   std::vector<Index> numbers;
-  if (PySequence_Check(given.ptr()) && (PyList_Check(given.ptr()) || PyTuple_Check(given.ptr()))) {
-    for (const nb::handle item : nb::borrow<nb::sequence>(given)) {
+  if (is_sequence(operator_name, name, given)) {
+    for_each_item(name, given, [&](const std::string& called, nb::handle item) {
       const nb::object index = nb::steal(PyNumber_Index(item.ptr()));
-      const std::int64_t number = index.is_valid() ? PyLong_AsLongLong(index.ptr()) : -1;
-      if (PyErr_Occurred() != nullptr) throw nb::python_error();
-      numbers.push_back(number);
-    }
+      if (!index.is_valid()) refuse_type(operator_name, called, item, "a whole number");
+      int overflow = 0;
+      numbers.push_back(PyLong_AsLongLongAndOverflow(index.ptr(), &overflow));
+      if (overflow != 0) refuse(operator_name, called + " does not fit into 64 bits");
+    });
     return numbers;
   }
   const Array array(operator_name, name, given);
@@ -118,8 +143,10 @@ std::vector<Index> index_list(const char* operator_name, const char* name, nb::h
   };
   if (array.type() == number_type<std::int32_t>()) {
     copy(std::int32_t{});
-  } else {
+  } else if (array.type() == number_type<std::int64_t>()) {
     copy(std::int64_t{});
+  } else {
+    refuse(operator_name, std::string(name) + " has type " + type_text(array.type()) + "; expected int32 or int64");
   }
   return numbers;
 }
@@ -127,12 +154,12 @@ std::vector<Index> index_list(const char* operator_name, const char* name, nb::h
 template <class T>
 std::vector<T> number_list(const char* operator_name, const char* name, nb::handle given) {
   std::vector<T> numbers;
-  if (PyList_Check(given.ptr()) || PyTuple_Check(given.ptr())) {
-    for (const nb::handle item : nb::borrow<nb::sequence>(given)) {
+  if (is_sequence(operator_name, name, given)) {
+    for_each_item(name, given, [&](const std::string& called, nb::handle item) {
       const double number = PyFloat_AsDouble(item.ptr());
-      if (PyErr_Occurred() != nullptr) throw nb::python_error();
+      if (PyErr_Occurred() != nullptr) refuse_type(operator_name, called, item, "a number");
       numbers.push_back(static_cast<T>(number));
-    }
+    });
     return numbers;
   }
   const Array array(operator_name, name, given);

@@ -10,10 +10,15 @@ namespace regard::python {
 namespace {
 
 QueryAlignment alignment(const char* operator_name, const char* name, nb::handle word) {
-  const std::string text = nb::cast<std::string>(word);
+  const std::string text = text_of(operator_name, name, word);
   if (text == "top_left") return QueryAlignment::top_left;
   if (text == "bottom_right") return QueryAlignment::bottom_right;
   refuse(operator_name, std::string(name) + " is '" + text + "'; expected top_left or bottom_right");
+}
+
+// An empty list would be taken for an option that was not given.
+void refuse_empty(const char* operator_name, const char* name, const char* expected) {
+  refuse(operator_name, std::string(name) + " has 0 entries; expected " + expected + ", or None");
 }
 
 }  // namespace
@@ -25,7 +30,7 @@ void Options<T>::take_positions(Keywords& keywords) {
   if (const nb::handle causal = keywords.take("causal")) {
     if (PyUnicode_Check(causal.ptr())) {
       if (offset) {
-        refuse(operator_name, "query_offset and causal='" + nb::cast<std::string>(causal) +
+        refuse(operator_name, "query_offset and causal='" + text_of(operator_name, "causal", causal) +
                                   "' both name where the queries stand; expected one of them");
       }
       options.causal = true;
@@ -33,11 +38,7 @@ void Options<T>::take_positions(Keywords& keywords) {
     } else if (PyBool_Check(causal.ptr())) {
       options.causal = causal.ptr() == Py_True;
     } else {
-      PyErr_SetString(PyExc_TypeError,
-                      (std::string(operator_name) + ": causal is of type " + Py_TYPE(causal.ptr())->tp_name +
-                       "; expected bool, 'top_left' or 'bottom_right'")
-                          .c_str());
-      throw nb::python_error();
+      refuse_type(operator_name, "causal", causal, "bool, 'top_left' or 'bottom_right'");
     }
   }
   if (offset) {
@@ -65,25 +66,32 @@ void Options<T>::take_positions(Keywords& keywords) {
 }
 
 template <class T>
-std::span<const Index> Options<T>::take_list(Keywords& keywords, const char* name, std::vector<Index>& held) {
-  if (const nb::handle given = keywords.take(name)) held = index_list(keywords.operator_name(), name, given);
+std::span<const Index> Options<T>::take_list(Keywords& keywords, const char* name, const char* expected,
+                                             std::vector<Index>& held) {
+  if (const nb::handle given = keywords.take(name)) {
+    held = index_list(keywords.operator_name(), name, given);
+    if (held.empty() && rows_) refuse_empty(keywords.operator_name(), name, expected);
+  }
   return held;
 }
 
 template <class T>
 std::span<const T> Options<T>::take_numbers(Keywords& keywords, const char* name, std::vector<T>& held) {
-  if (const nb::handle given = keywords.take(name)) held = number_list<T>(keywords.operator_name(), name, given);
+  if (const nb::handle given = keywords.take(name)) {
+    held = number_list<T>(keywords.operator_name(), name, given);
+    if (held.empty() && rows_) refuse_empty(keywords.operator_name(), name, "one per head");
+  }
   return held;
 }
 
 template <class T>
-Options<T>::Options(Keywords& keywords) {
+Options<T>::Options(Keywords& keywords, const Array& query) : rows_(!query.empty()) {
   const char* const operator_name = keywords.operator_name();
   take_positions(keywords);
-  options.key_lengths = take_list(keywords, "key_lengths", key_lengths_);
-  options.query_starts = take_list(keywords, "query_starts", query_starts_);
-  options.key_starts = take_list(keywords, "key_starts", key_starts_);
-  options.prefix = take_list(keywords, "prefix", prefix_);
+  options.key_lengths = take_list(keywords, "key_lengths", "one per batch entry", key_lengths_);
+  options.query_starts = take_list(keywords, "query_starts", "one more than sequences", query_starts_);
+  options.key_starts = take_list(keywords, "key_starts", "one more than sequences", key_starts_);
+  options.prefix = take_list(keywords, "prefix", "one per batch entry", prefix_);
   options.alibi_slopes = take_numbers(keywords, "alibi_slopes", alibi_slopes_);
   options.sinks = take_numbers(keywords, "sinks", sinks_);
   const auto borrow = [&](const char* name, Array& array) {

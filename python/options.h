@@ -18,7 +18,8 @@ namespace regard::python {
 template <class T>
 class Options {
  public:
-  explicit Options(Keywords& keywords);
+  // query: where it has no rows, an option with one number a batch entry or head may have none.
+  Options(Keywords& keywords, const Array& query);
   Options(const Options&) = delete;
   Options& operator=(const Options&) = delete;
 
@@ -26,8 +27,11 @@ class Options {
 
  private:
   void take_positions(Keywords& keywords);
-  std::span<const Index> take_list(Keywords& keywords, const char* name, std::vector<Index>& held);
+  std::span<const Index> take_list(Keywords& keywords, const char* name, const char* expected,
+                                   std::vector<Index>& held);
   std::span<const T> take_numbers(Keywords& keywords, const char* name, std::vector<T>& held);
+
+  const bool rows_;  // whether there are any
 
   std::vector<Index> query_offset_, key_lengths_, query_starts_, key_starts_, prefix_;
   std::vector<T> alibi_slopes_, sinks_;

@@ -90,15 +90,27 @@ ForwardOutputs::ForwardOutputs(Keywords& keywords, nb::handle like, const Array&
   take("weights", "return_weights");
   take("sink_weights", "return_sink_weights");
   if (dtype) {
-    context_type_ = named_type(keywords.operator_name(), "dtype", nb::cast<std::string>(nb::str(dtype)));
+    context_type_ =
+        named_type(keywords.operator_name(), "dtype", text_of(keywords.operator_name(), "dtype", nb::str(dtype)));
+    expect_context(keywords.operator_name(), "dtype is ", query.type());
   } else if (const Array* const out = outputs_.find("out"); out->given()) {
     context_type_ = out->type();
+    expect_context(keywords.operator_name(), "out has type ", query.type());
   }
   if (!flags) {
     outputs_.add("row_max");
     outputs_.add("row_sum");
     outputs_.add("lse");
   }
+}
+
+void ForwardOutputs::expect_context(const char* operator_name, const char* what, NumberType input) const {
+  const bool wide = input == number_type<double>(), floats = input == number_type<float>();
+  const bool narrow = input == number_type<bfloat16>() || input == number_type<float16>();
+  if (context_type_ == input || (narrow && context_type_ == number_type<float>())) return;
+  if (!wide && !floats && !narrow) return;  // the input itself is refused
+  refuse(operator_name, what + type_text(context_type_) + "; expected " + type_text(input) +
+                            (narrow ? ", the input's type, or float32" : ", the input's type"));
 }
 
 void ForwardOutputs::allocate(const std::array<Index, 4>& query_shape, Index num_keys, Index columns) {

@@ -83,6 +83,9 @@ class ForwardOutputs {
   nb::dict hand_out_named();
 
  private:
+  // An operator would name another argument.
+  void expect_context(const char* operator_name, const char* what, NumberType input) const;
+
   Outputs outputs_;
   NumberType context_type_;
 };

@@ -25,6 +25,15 @@ def test_a_model_says_what_it_is(model):
 def test_a_folder_without_a_model_is_named(tmp_path):
     with pytest.raises(RuntimeError, match=str(tmp_path)):
         regard.load_model(tmp_path)
+    for name in (b"\xff", "\udcff"):  # a name that is no UTF-8, as the system and as Python write it
+        with pytest.raises(RuntimeError, match="config.json: cannot be opened"):
+            regard.load_model(name)
+
+
+@pytest.mark.parametrize("folder", [5, 0.5, object(), ["minilm"]])
+def test_a_folder_that_is_no_path_is_refused(folder):
+    with pytest.raises(TypeError, match="load_model: folder is of type .*; expected str or os.PathLike"):
+        regard.load_model(folder)
 
 
 def test_embeddings_are_of_length_one_and_each_texts_own(model):
@@ -33,6 +42,8 @@ def test_embeddings_are_of_length_one_and_each_texts_own(model):
     np.testing.assert_allclose(np.linalg.norm(vectors, axis=1), 1, rtol=1e-6)
     assert np.array_equal(regard.embed(model, [OTHER])[0], vectors[1])
     assert regard.embed(model, []).shape == (0, model.width)
+    with pytest.raises(ValueError, match=r"embed: texts\[1\]: the text has"):
+        regard.embed(model, [TEXT, "bank " * 10_000])
 
 
 def test_a_sentence_is_explained_as_by_the_program(model):
@@ -42,6 +53,11 @@ def test_a_sentence_is_explained_as_by_the_program(model):
     assert story.html().startswith("<!")
     with pytest.raises(ValueError, match="money"):
         regard.explain(TEXT, model=model, token="money")
+    for what in (5, {"tokens": ["he"]}, ["he", "sat"], b"he sat"):
+        with pytest.raises(TypeError, match="input beside a model is of type .*; expected str"):
+            regard.explain(what, model=model)
+    with pytest.raises(ValueError, match="half of a surrogate pair"):
+        regard.explain("\ud800", model=model)
 
 
 def test_matrices_are_explained_step_by_step():
@@ -60,6 +76,12 @@ def test_matrices_are_explained_step_by_step():
         regard.explain(given, layer=0)
     with pytest.raises(RuntimeError, match="byte"):
         regard.explain("{")
+    with pytest.raises(ValueError, match="expected a model beside a sentence, or matrices as JSON"):
+        regard.explain(TEXT)
+    with pytest.raises(TypeError, match=r"explain: input holds what JSON cannot: .*ndarray.*\.tolist\(\)"):
+        regard.explain({**given, "Q": query})
+    with pytest.raises(ValueError, match="half of a surrogate pair"):
+        regard.explain("\ud800")
 
 
 @pytest.mark.parametrize("name", regard.lesson_entries())

@@ -1,0 +1,109 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What Python can write that means nothing to an operator is refused by name, and never taken for something else."""
+
+import collections
+
+import numpy as np
+import pytest
+import regard
+
+QUERY, KEY, VALUE = (np.random.default_rng(0).standard_normal((2, 4, n, 8)).astype("float32") for n in (5, 7, 7))
+
+
+@pytest.mark.parametrize("options, words", [
+    (dict(key_lengths=[]), "key_lengths has 0 entries; expected one per batch entry, or None"),
+    (dict(key_lengths=np.zeros(0, int)), "key_lengths has 0 entries"),
+    (dict(prefix=(), causal="top_left"), "prefix has 0 entries"),
+    (dict(sinks=[]), "sinks has 0 entries; expected one per head, or None"),
+    (dict(alibi_slopes=[], query_offset=0), "alibi_slopes has 0 entries"),
+    (dict(query_starts=[], key_starts=[]), "query_starts has 0 entries"),
+    (dict(key_lengths=np.ones(2, "int16")), "key_lengths has type int16; expected int32 or int64"),
+    (dict(key_lengths=[1, 2 ** 64]), "key_lengths[1] does not fit into 64 bits"),
+    (dict(causal="\ud800"), "causal holds half of a surrogate pair"),
+    (dict(dtype="\ud800"), "dtype holds half of a surrogate pair"),
+    (dict(scale=10 ** 400), "scale is out of range; expected a number that float64 holds"),
+    (dict(window=(2 ** 63, 0), query_offset=0), "window[0] is out of range; expected -9223372036854775808 to"),
+    (dict(dropout=0.5, dropout_seed=-1), "dropout_seed is out of range; expected 0 to 18446744073709551615"),
+    (dict(num_threads=2 ** 40), "num_threads is out of range"),
+    (dict(out=np.empty(QUERY.shape)), "out has type float64; expected float32"),
+    (dict(out=np.empty(QUERY.shape, int)), "out has type int64; expected float32"),
+])
+def test_values_are_refused_by_name(options, words):
+    with pytest.raises(ValueError) as refusal:
+        regard.attention(QUERY, KEY, VALUE, **options)
+    assert str(refusal.value).startswith("attention_forward: " + words), str(refusal.value)
+
+
+@pytest.mark.parametrize("options, words", [
+    (dict(sinks=["a"] * 4), "sinks[0] is of type str; expected a number"),
+    (dict(key_lengths=3), "key_lengths is of type int; expected a sequence of numbers, or an array with one axis"),
+    (dict(key_lengths="57"), "key_lengths is of type str; expected a sequence"),
+    (dict(block_mask=np.ones((1, 1), bool), block_size="ab"), "block_size is of type str"),
+])
+def test_types_are_refused_by_name(options, words):
+    with pytest.raises(TypeError) as refusal:
+        regard.attention(QUERY, KEY, VALUE, **options)
+    assert str(refusal.value).startswith("attention_forward: " + words), str(refusal.value)
+
+
+def test_an_unknown_keyword_may_be_any_text():
+    with pytest.raises(TypeError, match="unexpected keyword argument"):
+        regard.attention(QUERY, KEY, VALUE, **{"\ud800": 1})
+
+
+def test_lists_of_numbers_are_any_sequence():
+    expected = regard.attention(QUERY, KEY, VALUE, key_lengths=[3, 4])
+    for lengths in (range(3, 5), collections.deque([3, 4]), np.array([3, 4], "int32"), memoryview(np.array([3, 4]))):
+        assert np.array_equal(regard.attention(QUERY, KEY, VALUE, key_lengths=lengths), expected)
+
+
+def test_where_there_are_no_rows_a_list_may_be_empty():
+    none = [x[:0] for x in (QUERY, KEY, VALUE)]
+    assert regard.attention(*none, key_lengths=[], query_offset=[], causal=True).shape == (0, 4, 5, 8)
+    none = [x[:, :0] for x in (QUERY, KEY, VALUE)]
+    assert regard.attention(*none, sinks=[], alibi_slopes=[], query_offset=0).shape == (2, 0, 5, 8)
+
+
+def test_rows_and_keys_beyond_the_weights_are_refused_before_anything_is_allocated():
+    _, row_max, row_sum = regard.attention(QUERY, KEY, VALUE, return_row_max=True, return_row_sum=True)
+    saved = dict(row_max=row_max, row_sum=row_sum)
+    for options, words in ((dict(rows=[(0, 6)]), "rows[0] is 0 to 6"), (dict(rows=[(3, 2)]), "rows[0] is 3 to 2"),
+                           (dict(rows=[(0, 2 ** 62)] * 3), "rows[0] is 0 to 4611686018427387904"),
+                           (dict(rows=[(-2 ** 63, 2 ** 63 - 1)]), "rows[0] is -9223372036854775808"),
+                           (dict(keys=(1, 2 ** 60)), "keys is 1 to"), (dict(rows=[]), "rows has no pair")):
+        with pytest.raises(ValueError) as refusal:
+            regard.attention_weights(QUERY, KEY, **saved, **options)
+        assert str(refusal.value).startswith("attention_weights: " + words), str(refusal.value)
+    with pytest.raises(TypeError, match=r"rows\[0\] is of type int"):
+        regard.attention_weights(QUERY, KEY, **saved, rows=(0, 2))
+    for extents in ([], (0, 1), (-1, 2), (6, 7), (2 ** 40, 2 ** 40)):
+        with pytest.raises(ValueError, match="attention_columns: coarse_map"):
+            regard.attention_columns(QUERY, KEY, **saved, coarse_map=extents)
+
+
+def test_gradients_are_named_once_each():
+    context, row_max, row_sum = regard.attention(QUERY, KEY, VALUE, return_row_max=True, return_row_sum=True)
+    inputs = QUERY, KEY, VALUE, context, row_max, row_sum, np.ones_like(context)
+    with pytest.raises(ValueError, match="gradients names grad_query twice"):
+        regard.attention_backward(*inputs, gradients=["grad_query", "grad_key", "grad_query"])
+    for gradients, words in (("grad_query", "gradients is of type str"), (5, "gradients is of type int"),
+                             ([1], "a name in gradients is of type int")):
+        with pytest.raises(TypeError, match=words):
+            regard.attention_backward(*inputs, gradients=gradients)
+
+
+def test_a_bias_that_no_batch_entry_uses_has_a_gradient_of_zero():
+    query, key, value = (x[:0] for x in (QUERY, KEY, VALUE))
+    bias = np.ones((5, 7), "float32")
+    context, row_max, row_sum = regard.attention(query, key, value, bias=bias, return_row_max=True, return_row_sum=True)
+    grad_bias = np.full((5, 7), 7, "float32")
+    regard.attention_backward(query, key, value, context, row_max, row_sum, context, bias=bias, gradients=["grad_bias"],
+                              grad_bias=grad_bias)
+    assert (grad_bias == 0).all()
+
+
+def test_a_cache_is_not_told_of_no_counts():
+    cache = regard.KvCache(depth=8, capacity=16, num_key_heads=4, num_sequences=2)
+    with pytest.raises(ValueError, match="KvCache.append: counts has 0 entries; expected one per sequence, or None"):
+        cache.append(KEY, VALUE, counts=[])
+    assert cache.length(0) == cache.length(1) == 0
