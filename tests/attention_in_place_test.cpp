@@ -55,11 +55,6 @@ struct Results {
   }
 };
 
-template <class T>
-bool same(T a, T b) {
-  return (a != a && b != b) || std::memcmp(&a, &b, sizeof a) == 0;
-}
-
 template <class T, class E>
 void expect_rows_alone_are_rows_among_many(Index key_heads, Index keys, Index depth, Index columns, Order order) {
   Random random(static_cast<std::uint64_t>(keys * 7 + depth + columns + key_heads));
@@ -110,11 +105,11 @@ void expect_rows_alone_are_rows_among_many(Index key_heads, Index keys, Index de
       for (Index h = 0; h < kHeads; ++h) {
         for (Index i = 0; i < step; ++i) {
           const auto one = static_cast<std::size_t>(h * step + i), of = static_cast<std::size_t>(h * kRows + first + i);
-          different += !same(few.row_max[one], many.row_max[of]) + !same(few.row_sum[one], many.row_sum[of]) +
-                       !same(few.lse[one], many.lse[of]);
+          different += !identical(few.row_max[one], many.row_max[of]) + !identical(few.row_sum[one], many.row_sum[of]) +
+                       !identical(few.lse[one], many.lse[of]);
           const auto width = static_cast<std::size_t>(columns);
           for (std::size_t c = 0; c < width; ++c)
-            different += !same(few.context[one * width + c], many.context[of * width + c]);
+            different += !identical(few.context[one * width + c], many.context[of * width + c]);
         }
       }
       EXPECT_EQ(different, 0) << "rows from " << first;

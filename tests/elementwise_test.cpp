@@ -122,7 +122,7 @@ class Checker {
       if (fused == nullptr) {
         first_fused_ = std::move(y);
         fused = &first_fused_;
-      } else if (std::memcmp(fused->data(), y.data(), y.size() * sizeof(T)) != 0) {
+      } else if (!std::equal(fused->begin(), fused->end(), y.begin(), identical<T>)) {
         ADD_FAILURE() << function_.name << ": " << table.name << " has other bits than another fused table, x in ["
                       << x.front() << ", " << x.back() << "]";
       }

@@ -3,9 +3,6 @@
 // attention_decode with one to four rows a key head multiplies the keys of a block beside the values of the one before.
 // What it gives has the bits of the same rows among twelve, which take block after block: for every type, number of
 // rows, shape and rule, over pages of any size, with poison in a block between. Read next: src/kernels/few_beside.h.
-#include <array>
-#include <bit>
-#include <cstddef>
 #include <limits>
 
 #include "arrays.h"
@@ -30,9 +27,7 @@ Tensor<E, 4> numbers(const std::array<Index, 4>& shape, Random& random) {
 
 template <class T>
 bool same(T a, T b) {
-  const auto nan = [](T x) { return static_cast<ComputeType<T>>(x) != static_cast<ComputeType<T>>(x); };
-  using Bytes = std::array<std::byte, sizeof(T)>;
-  return (nan(a) && nan(b)) || std::bit_cast<Bytes>(a) == std::bit_cast<Bytes>(b);
+  return identical(static_cast<ComputeType<T>>(a), static_cast<ComputeType<T>>(b));
 }
 
 // T: what is computed and answered in; Q: the type of the queries; K: of the cache.
