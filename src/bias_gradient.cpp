@@ -41,16 +41,17 @@ template <class T>
 class BiasGradient {
  public:
   BiasGradient(const BackwardCall<T>& call, const TensorView<T, 4>& output) : call_(call), r_(call.r), output_(output) {
-    // Every batch entry has the same rows and keys; packed sequences share batch entry 0.
+    // Every batch entry has the same rows and keys; packed sequences share batch entry 0. Where there is none, the sum
+    // is 0.
+    if (r_.batch == 0) {
+      cut(rows_, kRows, 0, 0, r_.num_queries);
+      cut(keys_, kBlockKeys, 0, 0, r_.num_keys);
+    }
     for (std::size_t s = 0; s < r_.sequences.size(); ++s) {
       const Sequence& sequence = r_.sequences[s];
       if (sequence.batch != 0) break;
-      for (Index i = 0; i < sequence.num_queries; i += kRows)
-        rows_.push_back(
-            {static_cast<Index>(s), i, sequence.first_query + i, std::min(kRows, sequence.num_queries - i)});
-      for (Index j = 0; j < sequence.num_keys; j += kBlockKeys)
-        keys_.push_back(
-            {static_cast<Index>(s), j, sequence.first_key + j, std::min(kBlockKeys, sequence.num_keys - j)});
+      cut(rows_, kRows, static_cast<Index>(s), sequence.first_query, sequence.num_queries);
+      cut(keys_, kBlockKeys, static_cast<Index>(s), sequence.first_key, sequence.num_keys);
     }
   }
 
@@ -75,6 +76,10 @@ class BiasGradient {
   }
 
  private:
+  static void cut(std::vector<Piece>& pieces, Index most, Index sequence, Index first, Index count) {
+    for (Index i = 0; i < count; i += most) pieces.push_back({sequence, i, first + i, std::min(most, count - i)});
+  }
+
   // An extent of 1 is a sum of one where the whole axis has it, too.
   bool summed(std::size_t axis) const { return output_.shape[axis] == 1; }
 

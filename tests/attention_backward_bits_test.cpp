@@ -204,6 +204,29 @@ TYPED_TEST(BackwardBits, NoRowsOrNoKeysWriteZeros) {
   }
 }
 
+TYPED_TEST(BackwardBits, WithoutBatchEntriesWhatTheyShareHasZeros) {
+  using T = TypeParam;
+  AttentionCase<T> call;
+  call.query = Array<T, 4>({0, 2, 70, 4});
+  call.key = Array<T, 4>({0, 1, 130, 4});
+  call.value = Array<T, 4>({0, 1, 130, 4});
+  const Array<T, 4> bias({1, 1, 70, 130});
+  const std::vector<T> sinks(2);
+  call.options.bias = bias.view();
+  call.options.sinks = sinks;
+  const BackwardCase<T> test(std::move(call));
+  for (const std::array<Index, 4>& shape : {std::array<Index, 4>{1, 1, 70, 130}, {1, 2, 70, 1}, {1, 1, 1, 130}}) {
+    GradientArrays<T> g = outputs_of(test.call);
+    g.bias = Array<T, 4>(shape);
+    g.bias->fill([] { return T(7); });
+    g.sinks = Array<T, 1>({2});
+    g.sinks->fill([] { return T(7); });
+    test.run(g);
+    for (const T x : g.bias->values()) EXPECT_EQ(x, T(0));
+    for (const T x : g.sinks->values()) EXPECT_EQ(x, T(0));
+  }
+}
+
 // ---- memory
 
 TEST(BackwardMemory, WorkspaceStaysWithinEightTimesTheGradientOfQuery) {
@@ -238,7 +261,7 @@ TEST(BackwardRefusals, NameTheArgumentTheActualAndTheExpected) {
     AttentionGradients<float> views = g.views();
     spoil(saved, views, test.call);
     const auto& call = test.call;
-    const std::string text = refusal([&] {
+    std::string text = refusal([&] {
       attention_backward<float>(call.query.view(), call.key.view(), call.value.view(), saved, views, call.options);
     });
     EXPECT_TRUE(text == "accepted" || g.query.surroundings_untouched());
