@@ -11,6 +11,8 @@
 #include <cstdio>
 #include <memory>
 #include <new>
+#include <string>
+#include <vector>
 
 #include "commit.h"
 #include "program.h"
@@ -173,7 +175,12 @@ int run(int count, char** arguments) {
     const auto commands = app.get_subcommands();
     std::string what = error.what();
     if (error.get_exit_code() == static_cast<int>(CLI::ExitCodes::ExtrasError)) {
-      what = "there is no use for the argument" + what.substr(std::min(what.find(": ") + 1, what.size()));
+      const std::vector<std::string> words = app.remaining(true);
+      what = words.size() > 1 ? "there is no use for the arguments" : "there is no use for the argument";
+      for (const std::string& word : words) (what += ' ') += word;
+      if (!commands.empty() && commands.front()->get_option_no_throw("text") != nullptr) {
+        what += "; a text of several words stands in quotes";
+      }
     }
     throw UsageError(what + "; see regard " + (commands.empty() ? "" : commands.front()->get_name() + " ") + "--help");
   }

@@ -148,7 +148,8 @@ def test_mistakes(folder, tmp_path):
     refuse("--beside", TEXT, *model, "--json", "--beside", TEXT)
     refuse(["52 tokens", "40", "--truncate"], "he sat " * 25, *model)
     refuse("there is nothing to explain")
-    refuse("no use for the argument", TEXT, "another", *model)
+    refuse("no use for the argument another; a text of several words stands in quotes", TEXT, "another", *model)
+    refuse("no use for the arguments sat on the bank;", "he", "sat", "on", "the", "bank", *model)
     refuse("config.json", TEXT, "--model", tmp_path, code=1)
     assert "The text is cut: 12" in screen(folder, "--truncate", text="he sat " * 25)
 
