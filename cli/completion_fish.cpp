@@ -103,7 +103,7 @@ std::string options_with_values(const ProgramTree& tree) {
   for (const CommandTree& command : tree.commands) {
     for (const CommandOption& option : command.options()) {
       if (option.value.kind != ValueType::Kind::needed) continue;
-      for (const std::string& name : option.names) cases += " " + fish_quoted(command.name + " " + name);
+      for (const std::string& name : option.names) cases += fmt::format(" {}", fish_quoted(command.name + " " + name));
     }
   }
   return "function __regard_takes_word\n    contains -- $argv[1]" + cases + "\nend\n\n";
