@@ -54,12 +54,9 @@ std::string list_of(const Axis& axis, const std::vector<Index>& indices) {
   constexpr std::size_t kMostNames = 4;
   if (indices.size() > kMostNames)
     return fmt::format("{} {}s alike", indices.size(), axis.name.empty() ? "key" : axis.name);
-  std::string text;
-  for (std::size_t n = 0; n < indices.size(); ++n) {
-    if (n > 0) text += n + 1 == indices.size() ? " and " : ", ";
-    text += who(axis, indices[n]);
-  }
-  return text;
+  std::vector<std::string> names;
+  for (const Index index : indices) names.push_back(who(axis, index));
+  return and_list(names);
 }
 
 }  // namespace

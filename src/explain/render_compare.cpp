@@ -124,13 +124,6 @@ class CompareRenderer {
   }
   const std::string& name(Index sentence) const { return sentence_of(c_, sentence).name; }
   std::string both(const ComparedPair& pair) const { return name(pair.first) + " and " + name(pair.second); }
-  std::string and_list(const std::vector<std::string>& parts) const {
-    std::string text;
-    for (std::size_t i = 0; i < parts.size(); ++i) {
-      text += (i == 0 ? "" : i + 1 == parts.size() ? " and " : ", ") + parts[i];
-    }
-    return text;
-  }
   std::string hidden_words() const {
     std::vector<std::string> words;
     for (const std::string& word : c_.hide) words.push_back(quoted(word));

@@ -178,11 +178,9 @@ class Screen {
   }
 
   std::string hidden_words() const {
-    std::string names;
-    for (std::size_t n = 0; n < s_.sentence.hidden.size(); ++n) {
-      names += (n == 0 ? "" : n + 1 == s_.sentence.hidden.size() ? " and " : ", ") + t_.quoted(s_.sentence.hidden[n]);
-    }
-    return names;
+    std::vector<std::string> words;
+    for (const Index word : s_.sentence.hidden) words.push_back(t_.quoted(word));
+    return and_list(words);
   }
 
   void hidden_finding() {

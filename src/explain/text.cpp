@@ -49,6 +49,14 @@ std::string pad_left(std::string_view text, int width) {
   return std::string(static_cast<std::size_t>(std::max(0, width - display_width(text))), ' ') + std::string(text);
 }
 
+std::string and_list(const std::vector<std::string>& parts) {
+  std::string text;
+  for (std::size_t i = 0; i < parts.size(); ++i) {
+    text += (i == 0 ? "" : i + 1 == parts.size() ? " and " : ", ") + parts[i];
+  }
+  return text;
+}
+
 std::string shortest_number(double number, NumberType type) {
   if (std::isnan(number)) return "nan";
   if (std::isinf(number)) return number < 0 ? "-inf" : "inf";

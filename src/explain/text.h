@@ -8,6 +8,7 @@
 #include <optional>
 #include <string>
 #include <string_view>
+#include <vector>
 
 #include "regard/explain.h"
 
@@ -45,6 +46,9 @@ long long printed_units(double number, const NumberStyle& style);
 std::string cut_to_width(std::string_view text, int width, bool unicode);
 std::string pad_right(std::string_view text, int width);
 std::string pad_left(std::string_view text, int width);
+
+// "a", "a and b", "a, b and c".
+std::string and_list(const std::vector<std::string>& parts);
 
 }  // namespace v0
 }  // namespace regard
