@@ -86,8 +86,9 @@ class _Inspection:
     def see(self, module, query, key, value, options):
         seen = _regard.attention_with_statistics(query, key, value, **self.options, **options)
         if self.coarse_map:
-            seen |= _regard.attention_columns(query, key, seen["row_max"], seen["row_sum"], coarse_map=self.coarse_map,
-                                              **options)
+            # A step of generation has one row, and a short text fewer than the map.
+            cells = tuple(map(min, self.coarse_map, (query.shape[2], key.shape[2])))
+            seen |= _regard.attention_columns(query, key, seen["row_max"], seen["row_sum"], coarse_map=cells, **options)
         del seen["context"]
         self.layers.append({"layer": getattr(module, "layer_idx", len(self.layers)), **seen})
 
@@ -102,7 +103,7 @@ def inspection(
 
     An entry is a dictionary: layer, and, as attention_with_statistics names them, entropy, largest_weight, mean_distance
     and more (B, H, L), top_keys and top_weights (B, H, L, top_keys); with coarse_map=(rows, columns) also column_mass
-    (B, H, S) and coarse_map, as attention_columns names them. Memory is of the order of L + S, never of L · S.
+    (B, H, S) and coarse_map, of fewer cells where a call has fewer rows or keys, as attention_columns names them. Memory is of the order of L + S, never of L · S.
     """
     options = {"top_keys": top_keys} | ({} if chosen_keys is None else {"chosen_keys": list(chosen_keys)})
     asked = _Inspection(options, coarse_map)

@@ -157,6 +157,15 @@ def test_inspection_tells_what_the_weights_say():
     assert outputs(model, NAME, inputs)[0].shape and len(layers) == 3  # it has ended
 
 
+def test_a_map_has_no_more_cells_than_a_call_has_weights():
+    model, inputs = made(llama), padded()
+    length = inputs["input_ids"].shape[1]
+    with torch.no_grad(), regard.transformers.inspection(coarse_map=(64, 8)) as layers:
+        model.set_attn_implementation(NAME)
+        model.generate(**inputs, max_new_tokens=3, min_new_tokens=3, do_sample=False)
+    assert [tuple(layer["coarse_map"].shape[2:]) for layer in layers[::3]] == [(length, 8), (1, 8), (1, 8)]
+
+
 def test_inspection_goes_on_where_eager_has_no_memory():
     done = subprocess.run([sys.executable, "-c", """
 import resource, torch, transformers, regard.transformers
