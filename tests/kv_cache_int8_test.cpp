@@ -74,8 +74,9 @@ std::vector<float> row_of_cache(const std::vector<float>& row) {
   std::vector<float> result;
   const float* scales = cache.scales(0, 0, 0);
   for (Index d = 0; d < depth; ++d) {
+    const Index column = d / 32 * 1024 + d % 32;
     const float key = static_cast<float>(cache.key_panel(0, 0, 0)[d * 32]) * scales[0];
-    const float value = static_cast<float>(cache.value_panel(0, 0, 0)[d / 32 * 1024 + d % 32]) * scales[32];
+    const float value = static_cast<float>(cache.value_panel(0, 0, 0)[column]) * scales[32];
     EXPECT_EQ(key, value);
     result.push_back(key);
   }
