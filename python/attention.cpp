@@ -402,8 +402,9 @@ void bind_attention(nb::module_& module) {
                                "scaled_accumulator: object | None = None, "
                                "sinks: collections.abc.Sequence[float] | object | None = None, "
                                "out: object | None = None, dtype: str | None = None, lse: object | None = None, "
-                               "return_row_max: bool = False, return_row_sum: bool = False, return_lse: bool = False, "
-                               "num_threads: int = 0) -> typing.Any")),
+                               "sink_weights: object | None = None, return_row_max: bool = False, "
+                               "return_row_sum: bool = False, return_lse: bool = False, "
+                               "return_sink_weights: bool = False, num_threads: int = 0) -> typing.Any")),
              "Merges N partials in key order; those of all chunks give the bits of attention_forward.");
   module.def(
       "attention_merge_lse", &attention_merge_lse_of, nb::arg("contexts"), nb::arg("lse"), nb::arg("kwargs"),

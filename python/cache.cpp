@@ -269,8 +269,8 @@ void bind_cache(nb::module_& module) {
       "attention_decode", &attention_decode_of, nb::arg("query"), nb::arg("cache"), nb::arg("kwargs"),
       nb::sig(signature("def attention_decode(query: object, cache: KvCache, *, out: object | None = None, "
                         "dtype: str | None = None, row_max: object | None = None, row_sum: object | None = None, "
-                        "lse: object | None = None, return_row_max: bool = False, "
-                        "return_row_sum: bool = False, return_lse: bool = False" +
+                        "lse: object | None = None, sink_weights: object | None = None, return_row_max: bool = False, "
+                        "return_row_sum: bool = False, return_lse: bool = False, return_sink_weights: bool = False" +
                         options_signature() + ") -> typing.Any")),
       "attention_forward over a cache: the same bits. query (B, H, L, D), B the cache's sequences; name where the\n"
       "queries stand: query_offset='bottom_right' for the newest keys.");

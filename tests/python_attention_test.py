@@ -128,6 +128,15 @@ def test_sinks():
     total = np.logaddexp(plain, np.array(sinks)[:, None])
     np.testing.assert_allclose(lse, total, rtol=1e-12)
     np.testing.assert_allclose(sink, np.exp(np.array(sinks)[:, None] - total), rtol=1e-12)
+    # What a cache and partials give of them, and that help() and type checkers know of it.
+    cache = regard.KvCache(depth=8, capacity=8, num_key_heads=key.shape[1], num_sequences=1, dtype="float64")
+    cache.append(key, value)
+    partials = regard.attention_partials(query, key, value)
+    for call, arguments in ((regard.attention_decode, (query, cache)), (regard.attention_merge, partials)):
+        options = dict(sinks=sinks, return_sink_weights=True)
+        found = call(*arguments, **options) if isinstance(arguments, tuple) else call(**arguments, **options)
+        assert np.array_equal(found[0], context) and np.array_equal(found[1], sink)
+        assert "return_sink_weights" in call.__doc__
     np.testing.assert_allclose(context, (weights * np.exp(plain - total)[..., None]) @ value, rtol=1e-12, atol=1e-14)
 
 
