@@ -70,7 +70,7 @@ void forward(const AttentionCall<T>& call, const ResolvedAttention<T>& r, const 
     };
     for_each_row_block<T>(r, walk, how, [&](std::span<RowTask<T>> tasks, std::span<const ChunkResults<T>> rooms) {
       for (RowTask<T>& task : tasks) task.scratch.context = room_of_context(task, written);
-      if (tasks.size() == 1) return write(tasks[0], attend_and_finish(tasks[0], rooms[0]));
+      if (tasks.size() == 1) return write(tasks[0], attend_and_finish(tasks[0], visible_chunks(tasks[0]), rooms[0]));
       const auto chunks = attend<T>(tasks, rooms);
       for (std::size_t i = 0; i < tasks.size(); ++i) write(tasks[i], finish(tasks[i], chunks[i], rooms[i]));
     });

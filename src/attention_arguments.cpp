@@ -8,6 +8,8 @@
 #include <charconv>
 #include <cmath>
 #include <limits>
+#include <tuple>
+#include <utility>
 
 #include "kernels/table.h"
 
@@ -366,7 +368,6 @@ Footprint footprint(const char* operator_name, std::string name, const void* dat
   }
   Index below = 0;
   Index above = element_bytes;
-  std::vector<std::pair<Index, Index>> axes;  // stride, extent
   for (std::size_t axis = 0; axis < shape.size(); ++axis) {
     if (shape[axis] == 1) continue;
     Index stride = 0;
@@ -376,12 +377,13 @@ Footprint footprint(const char* operator_name, std::string name, const void* dat
       overflow();
     }
     if (__builtin_add_overflow(reach < 0 ? below : above, reach, reach < 0 ? &below : &above)) overflow();
-    axes.emplace_back(stride < 0 ? -stride : stride, shape[axis]);
-  }
-  std::sort(axes.rbegin(), axes.rend());
-  for (const auto& [stride, extent] : axes) {
-    f.strides.push_back(stride);
-    f.extents.push_back(extent);
+    const std::pair here{stride < 0 ? -stride : stride, shape[axis]};
+    std::size_t at = f.num_axes++;
+    for (; at > 0 && std::pair(f.axis_strides[at - 1], f.axis_extents[at - 1]) < here; --at) {
+      f.axis_strides[at] = f.axis_strides[at - 1];
+      f.axis_extents[at] = f.axis_extents[at - 1];
+    }
+    std::tie(f.axis_strides[at], f.axis_extents[at]) = here;
   }
   f.begin = reinterpret_cast<std::uintptr_t>(data) + static_cast<std::uintptr_t>(below);
   f.end = reinterpret_cast<std::uintptr_t>(data) + static_cast<std::uintptr_t>(above);
@@ -393,9 +395,9 @@ namespace {
 bool overlaps_itself(const Footprint& f) {
   // From the innermost axis out, each stride must step over everything inside it.
   Index span = f.end == f.begin ? 0 : static_cast<Index>(f.end - f.begin);
-  for (std::size_t axis = 0; axis < f.strides.size(); ++axis) {
-    const Index inner = span - f.strides[axis] * (f.extents[axis] - 1);
-    if (f.strides[axis] < inner) return true;
+  for (std::size_t axis = 0; axis < f.num_axes; ++axis) {
+    const Index inner = span - f.axis_strides[axis] * (f.axis_extents[axis] - 1);
+    if (f.axis_strides[axis] < inner) return true;
     span = inner;
   }
   return false;
@@ -404,8 +406,8 @@ bool overlaps_itself(const Footprint& f) {
 // What f occupies of every period: axes whose stride is a multiple of it repeat the bytes that the others span.
 Index span_in_period(const Footprint& f, Index period) {
   Index span = static_cast<Index>(f.end - f.begin);
-  for (std::size_t axis = 0; axis < f.strides.size(); ++axis) {
-    if (f.strides[axis] % period == 0) span -= f.strides[axis] * (f.extents[axis] - 1);
+  for (std::size_t axis = 0; axis < f.num_axes; ++axis) {
+    if (f.axis_strides[axis] % period == 0) span -= f.axis_strides[axis] * (f.axis_extents[axis] - 1);
   }
   return span;
 }
@@ -419,8 +421,7 @@ bool interleaved(const Footprint& a, const Footprint& b) {
     const Index distance = remainder < 0 ? remainder + period : remainder;
     return distance >= span_in_period(a, period) && distance + span_in_period(b, period) <= period;
   };
-  return std::any_of(a.strides.begin(), a.strides.end(), apart) ||
-         std::any_of(b.strides.begin(), b.strides.end(), apart);
+  return std::ranges::any_of(a.strides(), apart) || std::ranges::any_of(b.strides(), apart);
 }
 
 }  // namespace
@@ -433,8 +434,8 @@ void check_overlap(const char* operator_name, std::span<const Footprint> inputs,
     const Footprint& out = outputs[i];
     if (out.begin == out.end) continue;
     if (overlaps_itself(out)) {
-      refuse(operator_name, out.name + " overlaps itself (strides in bytes " + shape_text(out.strides) +
-                                " over extents " + shape_text(out.extents) + "); expected distinct elements");
+      refuse(operator_name, out.name + " overlaps itself (strides in bytes " + shape_text(out.strides()) +
+                                " over extents " + shape_text(out.extents()) + "); expected distinct elements");
     }
     for (const Footprint& in : inputs) {
       if (meet(out, in)) refuse(operator_name, out.name + " overlaps " + in.name + "; expected separate memory");
@@ -450,6 +451,7 @@ void check_overlap(const char* operator_name, std::span<const Footprint> inputs,
 template <class T>
 std::vector<Footprint> input_footprints(const AttentionCall<T>& call, const AttentionOptions<T>& options) {
   std::vector<Footprint> inputs;
+  inputs.reserve(8);
   const auto add = [&](const char* name, const auto& view) {
     if (!view.absent()) inputs.push_back(footprint(call.name, name, view));
   };
@@ -525,6 +527,7 @@ std::vector<Footprint> check_outputs(const char* operator_name, const TypedOutpu
     refuse(operator_name, "context is missing; expected " + shape_text(context));
   }
   std::vector<Footprint> written;
+  written.reserve(6);
   const auto check = [&](const char* name, const auto& view, const auto& shape) {
     expect_shape(operator_name, name, view, shape);
     if (!view.absent()) written.push_back(footprint(operator_name, name, view));

@@ -5,6 +5,8 @@
 // Read next: visibility.h.
 #pragma once
 
+#include <array>
+#include <span>
 #include <string>
 #include <vector>
 
@@ -75,8 +77,13 @@ struct Footprint {
   std::string name;
   std::uintptr_t begin = 0;
   std::uintptr_t end = 0;  // one past the last byte
-  std::vector<Index> extents;
-  std::vector<Index> strides;  // in bytes, non-negative, axes of extent 1 left out, largest first
+  // In bytes, non-negative, axes of extent 1 left out, largest first; and the axes' extents.
+  std::span<const Index> strides() const { return std::span(axis_strides).first(num_axes); }
+  std::span<const Index> extents() const { return std::span(axis_extents).first(num_axes); }
+
+  static constexpr int kMostAxes = 5;
+  std::size_t num_axes = 0;
+  std::array<Index, kMostAxes> axis_strides{}, axis_extents{};
 };
 
 // Throws std::invalid_argument when the view's size overflows, or its data is null and its size is not.
@@ -84,10 +91,12 @@ Footprint footprint(const char* operator_name, std::string name, const void* dat
                     std::span<const Index> strides, Index element_bytes);
 template <class T, int Rank>
 Footprint footprint(const char* operator_name, std::string name, const TensorView<T, Rank>& view) {
+  static_assert(Rank <= Footprint::kMostAxes);
   return footprint(operator_name, std::move(name), view.data, view.shape, view.strides, sizeof(T));
 }
 template <class T, int Rank>
 Footprint footprint(const char* operator_name, std::string name, const InputView<T, Rank>& view) {
+  static_assert(Rank <= Footprint::kMostAxes);
   return footprint(operator_name, std::move(name), view.data, view.shape, view.strides, type_bytes(view.type));
 }
 

@@ -75,9 +75,8 @@ FinishedRows<T> finish(const RowTask<T>& task, const ChunkRange& chunks, const C
 }
 
 template <class T>
-FinishedRows<T> attend_and_finish(const RowTask<T>& task, const ChunkResults<T>& room) {
+FinishedRows<T> attend_and_finish(const RowTask<T>& task, const ChunkRange& chunks, const ChunkResults<T>& room) {
   const RowScratch<T>& s = task.scratch;
-  const ChunkRange chunks = visible_chunks(task);
   if (chunks.size() > 1) {
     attend(task, chunks, room);
     return finish(task, chunks, room);
@@ -124,12 +123,12 @@ void write_finished(const RowTask<T>& task, const FinishedRows<T>& done, const T
 
 template float* room_of_context(const RowTask<float>&, const TypedOutputs<float>&);
 template FinishedRows<float> finish(const RowTask<float>&, const ChunkRange&, const ChunkResults<float>&);
-template FinishedRows<float> attend_and_finish(const RowTask<float>&, const ChunkResults<float>&);
+template FinishedRows<float> attend_and_finish(const RowTask<float>&, const ChunkRange&, const ChunkResults<float>&);
 template void take_scaled(Index, Index, const float*, const float*, float*);
 template void write_finished(const RowTask<float>&, const FinishedRows<float>&, const TypedOutputs<float>&);
 template double* room_of_context(const RowTask<double>&, const TypedOutputs<double>&);
 template FinishedRows<double> finish(const RowTask<double>&, const ChunkRange&, const ChunkResults<double>&);
-template FinishedRows<double> attend_and_finish(const RowTask<double>&, const ChunkResults<double>&);
+template FinishedRows<double> attend_and_finish(const RowTask<double>&, const ChunkRange&, const ChunkResults<double>&);
 template void take_scaled(Index, Index, const double*, const double*, double*);
 template void write_finished(const RowTask<double>&, const FinishedRows<double>&, const TypedOutputs<double>&);
 

@@ -25,32 +25,28 @@ class RowKeys final : public KeyPanels<T> {
   bool finite(const Unit&, Index) const override { return false; }  // nobody has looked
   bool stored() const override { return true; }
   void find_stored_keys(const Unit& unit, Index panel, bool, kernels::StoredPanels& block) const override {
-    block = stored_block(r_.key, unit, panel);
+    find_block(r_.key, unit, panel, block);
   }
   void find_stored_values(const Unit& unit, Index panel, bool, kernels::StoredPanels& block) const override {
-    block = stored_block(r_.value, unit, panel);
+    find_block(r_.value, unit, panel, block);
   }
 
  private:
-  kernels::StoredPanels stored_block(const InputView<T, 4>& view, const Unit& unit, Index panel) const {
+  void find_block(const InputView<T, 4>& view, const Unit& unit, Index panel, kernels::StoredPanels& block) const {
     const Sequence& sequence = r_.sequences[static_cast<std::size_t>(unit.sequence)];
     const auto panel_at = [&](Index n) {
-      return view.pointer(sequence.batch, unit.key_head, sequence.first_key + n * kernels::kPanel, 0);
+      return n < unit.num_panels
+                 ? view.pointer(sequence.batch, unit.key_head, sequence.first_key + n * kernels::kPanel, 0)
+                 : nullptr;
     };
-    kernels::StoredPanels block{.type = view.type == ElementType::bfloat16  ? kernels::Stored::bfloat16
-                                        : view.type == ElementType::float16 ? kernels::Stored::float16
-                                                                            : kernels::Stored::compute_type,
-                                .row_stride = view.strides[2],
-                                .panels = {},
-                                .next = {},
-                                .scales = {},
-                                .next_scales = {}};
+    block.type = view.type == ElementType::bfloat16  ? kernels::Stored::bfloat16
+                 : view.type == ElementType::float16 ? kernels::Stored::float16
+                                                     : kernels::Stored::compute_type;
+    block.row_stride = view.strides[2];
     for (Index i = 0; i < kernels::kBlockPanels; ++i) {
-      const Index next = panel + kernels::kBlockPanels + i;
-      if (panel + i < unit.num_panels) block.panels[i] = panel_at(panel + i);
-      if (next < unit.num_panels) block.next[i] = panel_at(next);
+      block.panels[i] = panel_at(panel + i);
+      block.next[i] = panel_at(panel + kernels::kBlockPanels + i);
     }
-    return block;
   }
 
   const ResolvedAttention<T>& r_;

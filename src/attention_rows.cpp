@@ -4,6 +4,7 @@
 #include "attention_rows.h"
 
 #include <algorithm>
+#include <bit>
 #include <limits>
 #include <optional>
 
@@ -214,20 +215,24 @@ class ChunkWalk {
         statistics_(task.num_best > 0 && sums == Sums::plain),
         few_(task.rows.num_rows <= kernels::kFewRows && task.packed.stored()) {
     block_.score = start_rows(task);
+    block_.stored_values = nullptr;
     block_.padded_columns = task.scratch.padded_columns;
-    block_.state = task.scratch.chunk;
-    block_.dropout = has_dropout(task.r) ? task.scratch.dropout : nullptr;
     block_.value_scale = sums == Sums::plain ? static_cast<T>(1) : static_cast<T>(kAttentionSumScale);
+    block_.dropout = has_dropout(task.r) ? task.scratch.dropout : nullptr;
+    block_.state = task.scratch.chunk;
+    block_.statistics = nullptr;
+    block_.next_score = nullptr;
     if (statistics_) start_statistics(task);
   }
   ChunkWalk(const ChunkWalk&) = delete;
   ChunkWalk& operator=(const ChunkWalk&) = delete;
 
   void start_chunk() {
-    // Rows past the last are computed with those of its register tile, of kFewRows at most where rows are few.
-    const Index rows =
-        round_up(task_.rows.num_rows, task_.rows.num_rows > kernels::kFewRows ? kernel_.row_group : kernels::kFewRows);
-    std::fill_n(block_.state.row_max, kPaddedRows, -std::numeric_limits<T>::infinity());
+    // Rows past the last are computed with those of its register tile, and maxima with those of their vector.
+    const bool few = task_.rows.num_rows <= kernels::kFewRows;
+    const Index rows = few ? static_cast<Index>(std::bit_ceil(static_cast<std::size_t>(task_.rows.num_rows)))
+                           : round_up(task_.rows.num_rows, kernel_.row_group);
+    std::fill_n(block_.state.row_max, few ? kLanes : kPaddedRows, -std::numeric_limits<T>::infinity());
     std::fill_n(block_.state.row_lanes, rows * kLanes, static_cast<T>(0));
     std::fill_n(block_.state.accumulator, rows * task_.scratch.padded_columns, static_cast<T>(0));
     if (statistics_) {
@@ -297,10 +302,11 @@ class ChunkWalk {
   const kernels::Kernels<T>& kernel_;
   const bool statistics_;
   const bool few_;
-  kernels::AttentionBlock<T> block_{};
+  // All is written before it is read: clearing it would take a good part of a tiny call.
+  kernels::AttentionBlock<T> block_;
   kernels::RowStatistics<T> riding_;
-  kernels::StoredPanels stored_keys_{}, stored_values_{}, ahead_keys_{};
-  kernels::ScoreBlock<T> ahead_{};
+  kernels::StoredPanels stored_keys_, stored_values_, ahead_keys_;
+  kernels::ScoreBlock<T> ahead_;
   Index multiplied_ = -1;  // first key of the block ahead
   Index values_end_ = -1;  // first key after those of stored_values_
 };
@@ -334,7 +340,14 @@ void walk_chunks(std::span<const RowTask<T>> tasks, std::span<const ChunkRange> 
 // The same of one task.
 template <class T, class F>
 void walk_chunks(const RowTask<T>& task, const ChunkRange& chunks, Sums sums, const F& done) {
-  walk_chunks<T>(std::span(&task, 1), std::span(&chunks, 1), sums, [&](std::size_t, Index number) { done(number); });
+  ChunkWalk<T> walk(task, sums, chunks.end * kChunkKeys);
+  for (Index c = chunks.begin; c < chunks.end; ++c) {
+    walk.start_chunk();
+    const Index end = std::min((c + 1) * kChunkKeys, task.scratch.visible_rows->all.end);
+    for (Index key = c * kChunkKeys; key < end; key += kBlockKeys) walk.attend(key);
+    walk.finish_chunk();
+    done(c - chunks.begin);
+  }
 }
 
 }  // namespace
@@ -360,9 +373,9 @@ void load_statistics(const RowTask<T>& task, const TensorView<const T, 3>& row_m
 }
 
 template <class T>
-ChunkRange visible_chunks(const RowTask<T>& task) {
-  VisibleRows& rows = *task.scratch.visible_rows;
-  fill_rows(task.r, task.sequence, task.rows, rows);
+ChunkRange visible_chunks(const ResolvedAttention<T>& r, const Sequence& sequence, const TaskRows& of,
+                          VisibleRows& rows) {
+  fill_rows(r, sequence, of, rows);
   if (rows.all.begin >= rows.all.end) return {0, 0};
   return {rows.all.begin / kChunkKeys, (rows.all.end + kChunkKeys - 1) / kChunkKeys};
 }
@@ -427,7 +440,7 @@ template bool start_block(const RowTask<float>&, Index, kernels::ScoreBlock<floa
 template void score_block(const ResolvedAttention<float>&, const kernels::ScoreBlock<float>&);
 template void load_statistics(const RowTask<float>&, const TensorView<const float, 3>&,
                               const TensorView<const float, 3>&);
-template ChunkRange visible_chunks(const RowTask<float>&);
+template ChunkRange visible_chunks(const ResolvedAttention<float>&, const Sequence&, const TaskRows&, VisibleRows&);
 template Index most_chunks(const ResolvedAttention<float>&);
 template void keep(const RowTask<float>&, Index, const ChunkResults<float>&);
 template ChunkResults<float> attend_one(const RowTask<float>&, const ChunkRange&);
@@ -441,7 +454,7 @@ template bool start_block(const RowTask<double>&, Index, kernels::ScoreBlock<dou
 template void score_block(const ResolvedAttention<double>&, const kernels::ScoreBlock<double>&);
 template void load_statistics(const RowTask<double>&, const TensorView<const double, 3>&,
                               const TensorView<const double, 3>&);
-template ChunkRange visible_chunks(const RowTask<double>&);
+template ChunkRange visible_chunks(const ResolvedAttention<double>&, const Sequence&, const TaskRows&, VisibleRows&);
 template Index most_chunks(const ResolvedAttention<double>&);
 template void keep(const RowTask<double>&, Index, const ChunkResults<double>&);
 template ChunkResults<double> attend_one(const RowTask<double>&, const ChunkRange&);

@@ -126,9 +126,14 @@ template <class T>
 void load_statistics(const RowTask<T>& task, const TensorView<const T, 3>& row_max,
                      const TensorView<const T, 3>& row_sum);
 
-// The chunks that the task's rows see.
+// The chunks that the rows of a task see; `rows` becomes what each sees.
 template <class T>
-ChunkRange visible_chunks(const RowTask<T>& task);
+ChunkRange visible_chunks(const ResolvedAttention<T>& r, const Sequence& sequence, const TaskRows& of,
+                          VisibleRows& rows);
+template <class T>
+ChunkRange visible_chunks(const RowTask<T>& task) {
+  return visible_chunks(task.r, task.sequence, task.rows, *task.scratch.visible_rows);
+}
 
 // The most chunks that the rows of a task can see.
 template <class T>
@@ -176,7 +181,7 @@ FinishedRows<T> finish(const RowTask<T>& task, const ChunkRange& chunks, const C
 
 // attend, for all chunks that the rows see, then finish. room: for as many results.
 template <class T>
-FinishedRows<T> attend_and_finish(const RowTask<T>& task, const ChunkResults<T>& room);
+FinishedRows<T> attend_and_finish(const RowTask<T>& task, const ChunkRange& chunks, const ChunkResults<T>& room);
 
 // Where a task's context can be computed: in the caller's rows where they are numbers of T that lie there as in the
 // scratch, which saves a copy; else in the scratch.

@@ -86,6 +86,7 @@ class Decoder {
 
  private:
   void list_units() {
+    units_.reserve(r_.sequences.size() * static_cast<std::size_t>(r_.num_key_heads));
     for (std::size_t s = 0; s < r_.sequences.size(); ++s) {
       for (Index g = 0; g < r_.num_key_heads; ++g) {
         units_.push_back(
@@ -94,30 +95,34 @@ class Decoder {
     }
   }
 
-  RowTask<T> task_of(const Item& item, std::byte* scratch) const {
-    const Unit& unit = units_[item.unit];
-    const Sequence& sequence = r_.sequences[static_cast<std::size_t>(unit.sequence)];
+  const Sequence& sequence_of(const Item& item) const {
+    return r_.sequences[static_cast<std::size_t>(units_[item.unit].sequence)];
+  }
+  TaskRows rows_of(const Item& item) const {
+    return {.head = units_[item.unit].key_head * group_,
+            .first_row = item.first_row,
+            .num_rows = item.num_rows,
+            .rows_per_head = sequence_of(item).num_queries};
+  }
+  RowTask<T> task_of(const Item& item, int worker) const {
     return {.r = r_,
             .packed = keys_,
             .runtime = runtime_,
-            .unit = unit,
-            .sequence = sequence,
-            .rows = {.head = unit.key_head * group_,
-                     .first_row = item.first_row,
-                     .num_rows = item.num_rows,
-                     .rows_per_head = sequence.num_queries},
-            .scratch = layout_.at(scratch),
+            .unit = units_[item.unit],
+            .sequence = sequence_of(item),
+            .rows = rows_of(item),
+            .scratch = layout_.at(scratch_ + worker * layout_.bytes()),
             .wants_lse = !outputs_.lse.absent()};
   }
-  RowTask<T> task_of(const Item& item, int worker) const { return task_of(item, scratch_ + worker * layout_.bytes()); }
 
   void list_items() {
-    Workspace<std::byte> memory(runtime_, layout_.bytes());
+    VisibleRows seen;
+    items_.reserve(units_.size());
     for (std::size_t u = 0; u < units_.size(); ++u) {
       const Index rows = group_ * r_.sequences[static_cast<std::size_t>(units_[u].sequence)].num_queries;
       for (Index first = 0; first < rows; first += kernels::kRows) {
         Item item{u, first, std::min(kernels::kRows, rows - first), {0, 0}, num_partials_};
-        item.chunks = visible_chunks(task_of(item, memory.data()));
+        item.chunks = visible_chunks(r_, sequence_of(item), rows_of(item), seen);
         num_partials_ += item.num_partials();
         most_partials_ = std::max(most_partials_, item.num_partials());
         num_pieces_ += std::max<Index>(item.chunks.size(), 1);
@@ -129,8 +134,7 @@ class Decoder {
   double count_products() const {
     double products = 0;
     for (const Item& item : items_) {
-      const Index limit = r_.sequences[static_cast<std::size_t>(units_[item.unit].sequence)].key_limit;
-      const Index keys = std::min(item.chunks.size() * kernels::kChunkKeys, limit);
+      const Index keys = std::min(item.chunks.size() * kernels::kChunkKeys, sequence_of(item).key_limit);
       products +=
           static_cast<double>(item.num_rows) * static_cast<double>(keys) * static_cast<double>(r_.depth + r_.columns);
     }
@@ -142,9 +146,8 @@ class Decoder {
     for_each_item(runtime_, workers, static_cast<Index>(items_.size()), [&](Index n, int worker) {
       const Item& item = items_[static_cast<std::size_t>(n)];
       const RowTask<T> task = task_of(item, worker);
-      const ChunkResults<T> results = partials.at(worker * most_partials_);
-      attend(task, item.chunks, results);
-      write_finished(task, finish(task, item.chunks, results), outputs_);
+      const ChunkResults<T> room = partials.at(worker * most_partials_);
+      write_finished(task, attend_and_finish(task, item.chunks, room), outputs_);
       progress_.add(item.num_rows);
     });
   }

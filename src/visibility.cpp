@@ -34,11 +34,13 @@ Interval visible_interval(const ResolvedAttention<T>& r, const Sequence& sequenc
 template <class T>
 void fill_rows(const ResolvedAttention<T>& r, const Sequence& sequence, const TaskRows& of, VisibleRows& rows) {
   rows.all = {sequence.num_keys, 0};
-  for (Index i = 0; i < of.num_rows; ++i) {
-    const Interval seen = visible_interval(r, sequence, of.row_of(i));
+  // row_of(i), without its division for each row.
+  Index row = of.num_rows > 0 ? of.row_of(0) : 0;
+  for (Index i = 0; i < of.num_rows; ++i, row = row + 1 == of.rows_per_head ? 0 : row + 1) {
+    const Interval seen = visible_interval(r, sequence, row);
     rows.begin[i] = seen.begin;
     rows.end[i] = seen.end;
-    rows.positions[i] = of.row_of(i) + sequence.offset;
+    rows.positions[i] = row + sequence.offset;
     if (seen.begin < seen.end) {
       rows.all.begin = std::min(rows.all.begin, seen.begin);
       rows.all.end = std::max(rows.all.end, seen.end);

@@ -84,6 +84,13 @@ void pack_lines(Matrix<S> source, Index depth, T* packed) {
   }
 }
 
+// A group of a single row.
+template <class T, Index Width, class S>
+void pack_row(Matrix<S> source, Index depth, T* packed) {
+  std::memset(packed, 0, static_cast<std::size_t>(depth * Width) * sizeof(T));
+  for (Index d = 0; d < depth; ++d) packed[d * Width] = read_as<T>(source.data + d * source.column_stride);
+}
+
 // (count, depth) → [⌈count/width⌉][depth][width], zeros past count.
 template <class T, Index Width, class S>
 void pack_groups(Matrix<S> source, Index count, Index depth, T* packed) {
@@ -93,6 +100,8 @@ void pack_groups(Matrix<S> source, Index count, Index depth, T* packed) {
     const Matrix<S> group{source.data + first * source.row_stride, source.row_stride, source.column_stride};
     if (source.row_stride == 1 && width == Width) {
       pack_lines<T, Width>(group, depth, packed);
+    } else if (width == 1) {
+      pack_row<T, Width>(group, depth, packed);
     } else {
       Index done = 0;
       if (source.column_stride == 1) {

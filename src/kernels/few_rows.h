@@ -144,7 +144,12 @@ void few_row_scores(const ScoreBlock<T>& block, const LaneRange& range) {
       // A bfloat16 number stays beside its neighbour until both are transposed, or as a pair for good.
       constexpr bool kTwo = Words::kPerWord > 1 || kEvenOdd<S, Words>;
       constexpr Index kDepths = kTwo ? 2 * kWidth<T> : kWidth<T>;
-      for (Index d = done; d < end; d += kDepths) {
+      const bool single = count == 1 && !kTwo;
+      for (Index d = done; d < end && single; ++d) {
+        const T key = read_as<T>(first + lane * keys.row_stride + d);
+        add_depth<T, Rows, Words>(block.query + d * kTileRows, broadcast(key), sums);
+      }
+      for (Index d = done; d < end && !single; d += kDepths) {
         Vec<T> square[kWidth<T>];
 #pragma GCC unroll 16
         for (Index i = 0; i < kWidth<T>; ++i) {
