@@ -32,14 +32,22 @@ class ExclusiveUse {
   int& writing_;
 };
 
+void check_sequence(const char* name, const KvCacheShape& shape, Index sequence) {
+  if (sequence < 0 || sequence >= shape.num_sequences)
+    internal::refuse(
+        name, "there is no " + sequence_text(sequence) + "; expected 0 to " + std::to_string(shape.num_sequences - 1));
+}
+
 }  // namespace
 
 template <class T>
 Index KvCache<T>::length(Index sequence) const {
+  check_sequence("KvCache::length", shape_, sequence);
   return block().lengths()[sequence];
 }
 template <class T>
 Index KvCache<T>::first_key(Index sequence) const {
+  check_sequence("KvCache::first_key", shape_, sequence);
   return block().firsts()[sequence];
 }
 template <class T>
@@ -48,12 +56,6 @@ Index KvCache<T>::num_free_pages() const {
 }
 
 namespace {
-
-void check_sequence(const char* name, const KvCacheShape& shape, Index sequence) {
-  if (sequence < 0 || sequence >= shape.num_sequences)
-    internal::refuse(
-        name, "there is no " + sequence_text(sequence) + "; expected 0 to " + std::to_string(shape.num_sequences - 1));
-}
 
 template <class View>
 void check_view(const char* name, const View& view, const typename View::Shape& expected) {

@@ -441,6 +441,11 @@ TEST(KvCacheRefusals, NameTheArgument) {
     return refusal([&] { cache.append(s, k.view(), v.view()); });
   };
   EXPECT_EQ(appended(2, key, value), "KvCache::append: there is no sequence 2; expected 0 to 1");
+  for (const Index none : {Index{2}, Index{-1}, Index{1} << 60}) {
+    const std::string rest = ": there is no sequence " + std::to_string(none) + "; expected 0 to 1";
+    EXPECT_EQ(refusal([&] { cache.length(none); }), "KvCache::length" + rest);
+    EXPECT_EQ(refusal([&] { cache.first_key(none); }), "KvCache::first_key" + rest);
+  }
   EXPECT_EQ(appended(0, key, key), "KvCache::append: value has shape (2, 5, 4); expected (2, 5, 3)");
   EXPECT_EQ(appended(0, wide, wide_value),
             "KvCache::append: sequence 0 holds 0 keys and 41 more are given; its capacity is 40");

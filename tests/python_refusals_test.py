@@ -107,3 +107,11 @@ def test_a_cache_is_not_told_of_no_counts():
     with pytest.raises(ValueError, match="KvCache.append: counts has 0 entries; expected one per sequence, or None"):
         cache.append(KEY, VALUE, counts=[])
     assert cache.length(0) == cache.length(1) == 0
+
+
+@pytest.mark.parametrize("sequence", [2, -1, 10 ** 12, -2 ** 63])
+def test_a_cache_has_no_other_sequences(sequence):
+    cache = regard.KvCache(depth=8, capacity=16, num_sequences=2)
+    for name, arguments in (("length", ()), ("first_key", ()), ("truncate", (0,)), ("fork", (1,))):
+        with pytest.raises(ValueError, match=f"KvCache::{name}: there is no sequence {sequence}; expected 0 to 1"):
+            getattr(cache, name)(sequence, *arguments)

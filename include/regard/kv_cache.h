@@ -74,9 +74,9 @@ class REGARD_EXPORT KvCache {
 
   const KvCacheShape& shape() const { return shape_; }
   std::span<const std::byte> memory() const { return memory_; }
-  // Keys that were appended and not truncated; of a ring, also those that have gone.
+  // Keys appended and not truncated; of a ring, also those that have gone. std::invalid_argument for no such sequence.
   Index length(Index sequence) const;
-  // The first key that is still there: 0 but for rings.
+  // The first key that is still there: 0 but for rings. std::invalid_argument likewise.
   Index first_key(Index sequence) const;
   Index num_free_pages() const;
 
