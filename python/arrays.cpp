@@ -332,6 +332,9 @@ void Array::read_managed(const char* operator_name, const char* name, void* mana
     shape_[i] = tensor.shape[i];
     empty = empty || shape_[i] == 0;
   }
+  if (std::any_of(shape_, shape_ + tensor.rank, [](Index extent) { return extent < 0; })) {
+    fail("a negative extent in shape " + shape_text(shape_, tensor.rank));
+  }
   if (tensor.data == nullptr && !empty) fail("no memory for shape " + shape_text(shape_, tensor.rank));
   rank_ = tensor.rank;
   type_ = {tensor.type_code, tensor.type_bits};

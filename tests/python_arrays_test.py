@@ -211,6 +211,7 @@ BAD_EXPORTS = {
     "negative rank": (lambda m: setattr(m.tensor, "rank", -1), "-1 axes"),
     "too many axes": (lambda m: setattr(m.tensor, "rank", 200), "200 axes"),
     "no shape": (lambda m: setattr(m.tensor, "shape", None), "without a shape"),
+    "negative extent": (lambda m: m.tensor.shape.__setitem__(2, -1), "a negative extent in shape (1, 1, -1, 8)"),
 }
 
 
