@@ -117,7 +117,8 @@ FittedTokens fitted_tokens(const SentenceModel& model, std::string_view text, bo
   if (length <= places) return fitted;
   if (!truncate || places < 2) {
     throw std::invalid_argument(
-        fmt::format("the text has {} tokens and the model has places for {}; shorten it, or cut it with --truncate",
+        fmt::format("the text has {} tokens and the model has places for {}; shorten it, or let it be cut (--truncate; "
+                    "in Python truncate=True)",
                     length, places));
   }
   fitted.cut_tokens = length - places;
