@@ -14,10 +14,10 @@
 //
 // Invisible elements have P = dS = 0 exactly, and adding 0 · x moves no bit of a finite sum; where query, key or
 // grad_context are not finite, steps 4 and 5 go element by element over the visible pairs, with the same chains.
-// Read next: attention_tile.cpp, tile.h.
+// Read next: attention_tile.cpp, tile_rows.h.
 #include "kernels.h"
 #include "simd_math.h"
-#include "tile.h"
+#include "tile_rows.h"
 
 namespace regard::kernels::REGARD_ISA {
 namespace {
@@ -63,8 +63,15 @@ SeenTiles seen_tiles(const BackwardBlock<T>& block) {
 template <class T, int Rows, class Words>
 void product_tile(Index depth, const T* a, const T* b, T* to) {
   constexpr Index kSegment = kDepthSegment / Words::kPerWord;
-  for (Index done = 0; done < depth; done += kSegment) {
-    Tile<T, Rows> tile;
+  Tile<T, Rows> tile;
+  clear(tile);
+  multiply_rows<T, Rows, kTileRows, 1, Words>(smaller(depth, kSegment), a, b, tile,
+                                              [&](int r) __attribute__((always_inline)) {
+#pragma GCC unroll 4
+                                                for (int v = 0; v < kTileVectors; ++v)
+                                                  store(to + r * kBlockKeys + v * kWidth<T>, tile.row[r][v]);
+                                              });
+  for (Index done = kSegment; done < depth; done += kSegment) {
     clear(tile);
     multiply<T, Rows, kTileRows, 1, Words>(smaller(depth - done, kSegment), a + done * kTileRows, b + done * kPanel,
                                            tile);
@@ -73,8 +80,7 @@ void product_tile(Index depth, const T* a, const T* b, T* to) {
 #pragma GCC unroll 4
       for (int v = 0; v < kTileVectors; ++v) {
         T* at = to + r * kBlockKeys + v * kWidth<T>;
-        if (done > 0) tile.row[r][v] += load(at);
-        store(at, tile.row[r][v]);
+        store(at, load(at) + tile.row[r][v]);
       }
     }
   }
@@ -152,6 +158,15 @@ void grad_elements(const BackwardBlock<T>& block, Index r) {
   }
 }
 
+// The same of a row of finite maximum without dropout and soft cap, in pairs.
+REGARD_INLINE void plain_vector(const BackwardBlock<float>& block, const RowNumbers<float>& row, Index at,
+                                Vec<float>& p, Vec<float>& ds) {
+  const Vec<float> x = load(block.scores + at);
+  p = exp<float>(x - row.high) * row.share;
+  ds = p * fma(load(block.grad_scores + at), broadcast(block.scale), -row.scaled_delta);
+  ds = select<float>(x == broadcast(-kInfinity<float>), Vec<float>{}, ds);
+}
+
 // P and dS in pairs, joined while the elements of two rows are in registers:
 //
 //   by keys  two keys side by side  [60][32]  (r, 2j) (r, 2j + 1)  for dS·K
@@ -162,63 +177,70 @@ struct JoinedBlock {
   alignas(64) float grad_scores_by_keys[kRows * kBlockKeys / 2];
 };
 
+// Pairs by keys of two rows, from number `from` on, as pairs by rows.
+template <int from, int... Lane>
+REGARD_INLINE Vec<float> across(Vec<float> low, Vec<float> high, Lanes<Lane...>) {
+  typedef std::uint16_t Halves __attribute__((vector_size(kVectorBytes)));
+  constexpr int count = sizeof...(Lane);
+  return (Vec<float>)__builtin_shufflevector((Halves)low, (Halves)high, (from + Lane / 2 + Lane % 2 * count)...);
+}
+REGARD_INLINE void store_by_rows(Vec<float> low, Vec<float> high, float* to) {
+  constexpr FirstLanes<2 * kWidth<float>>::type lanes{};
+  store(to, across<0>(low, high, lanes));
+  store(to + kWidth<float>, across<kWidth<float>>(low, high, lanes));
+}
+
 // Rows r, which is even, and r + 1, which may be missing.
 inline void join_elements(const BackwardBlock<float>& block, Index r, const Span& keys, JoinedBlock& joined) {
   constexpr Index kStep = 2 * kWidth<float>;
   const bool both = r + 1 < block.num_rows;
   const RowNumbers<float> rows[2] = {numbers_of(block, r), numbers_of(block, both ? r + 1 : r)};
+  const bool plain = both && rows[0].finite && rows[1].finite && !block.dropout && !block.capped;
   for (Index lane = 0; lane < kBlockKeys; lane += kStep) {
     Vec<float> p[2][2]{}, ds[2][2]{};  // [row][part]
-    if (keys.begin < lane + kStep && keys.end > lane) {
+    const bool seen = keys.begin < lane + kStep && keys.end > lane;
+    const auto fill = [&](Index num_rows, auto vector) __attribute__((always_inline)) {
 #pragma GCC unroll 2
-      for (Index i = 0; i < 2; ++i) {
-        if (i == 1 && !both) break;
+      for (Index i = 0; i < num_rows; ++i) {
 #pragma GCC unroll 2
         for (Index part = 0; part < 2; ++part) {
-          grad_vector<float, Pairs>(block, rows[i], (r + i) * kBlockKeys + lane + part * kWidth<float>, p[i][part],
-                                    ds[i][part]);
+          vector(block, rows[i], (r + i) * kBlockKeys + lane + part * kWidth<float>, p[i][part], ds[i][part]);
         }
       }
+    };
+    if (seen && plain) {
+      fill(2, plain_vector);
+    } else if (seen) {
+      fill(both ? 2 : 1, grad_vector<float, Pairs>);
     }
+    Vec<float> by_keys[2];
 #pragma GCC unroll 2
     for (Index i = 0; i < 2; ++i) {
-      const Index at = r / 2 * kBlockKeys + lane + i * kWidth<float>;
-      store(joined.weights_by_rows + at, round_across_pairs(p[0][i], p[1][i]));
-      store(joined.grad_scores_by_rows + at, round_across_pairs(ds[0][i], ds[1][i]));
-      store(joined.grad_scores_by_keys + ((r + i) * kBlockKeys + lane) / 2, Pairs::join(ds[i]));
+      by_keys[i] = Pairs::join(ds[i]);
+      store(joined.grad_scores_by_keys + ((r + i) * kBlockKeys + lane) / 2, by_keys[i]);
     }
+    const Index at = r / 2 * kBlockKeys + lane;
+    store_by_rows(by_keys[0], by_keys[1], joined.grad_scores_by_rows + at);
+    store_by_rows(Pairs::join(p[0]), Pairs::join(p[1]), joined.weights_by_rows + at);
   }
 }
 
 // ---- 4. and 5. tiles that are added
 
-// to[r][column] += Σ_k a[k · StepK + r · StepR] · b[k][column]; k counts words, of the numbers from begin to end. What
-// else is in a word has a factor of zero.
+// to[r][column] += Σ_k a[k · StepK + r · StepR] · b[k][column]; k counts words, of the numbers from begin to end, of
+// which there are some. What else is in a word has a factor of zero.
 template <class T, int Rows, Index StepK, Index StepR, class Words>
 void add_tile(const Span& numbers, const T* a, const T* const* panels, Index panel_offset, T* to, Index to_stride) {
   Tile<T, Rows> tile;
   clear(tile);
-#pragma GCC unroll 16
-  for (int r = 0; r < Rows; ++r) {
-    __builtin_prefetch(to + r * to_stride);
-    __builtin_prefetch(to + r * to_stride + kWidth<T>);
-  }
-  for (Index panel = 0; panel < kBlockPanels; ++panel) {
-    const Index begin = larger(numbers.begin - panel * kPanel, 0) / Words::kPerWord;
-    const Index end = words_of<Words>(smaller(numbers.end - panel * kPanel, kPanel));
-    if (begin < end) {
-      multiply<T, Rows, StepK, StepR, Words>(end - begin, a + (panel * kPanel / Words::kPerWord + begin) * StepK,
-                                             panels[panel] + panel_offset + begin * kPanel, tile);
-    }
-  }
-#pragma GCC unroll 16
-  for (int r = 0; r < Rows; ++r) {
+  multiply_panels<T, Rows, StepK, StepR, Words>(numbers.begin, numbers.end, a, panels, panel_offset, tile,
+                                                [&](int r) __attribute__((always_inline)) {
 #pragma GCC unroll 4
-    for (int v = 0; v < kTileVectors; ++v) {
-      T* at = to + r * to_stride + v * kWidth<T>;
-      store(at, load(at) + tile.row[r][v]);
-    }
-  }
+                                                  for (int v = 0; v < kTileVectors; ++v) {
+                                                    T* at = to + r * to_stride + v * kWidth<T>;
+                                                    store(at, load(at) + tile.row[r][v]);
+                                                  }
+                                                });
 }
 
 // to += a · b over all groups of rows of a and all columns; a's row group g meets the numbers of seen[g].

@@ -19,7 +19,7 @@
 #include "kernels.h"
 #include "simd_math.h"
 #include "softmax_rows.h"
-#include "tile.h"
+#include "tile_rows.h"
 
 namespace regard::kernels::REGARD_ISA {
 namespace {
@@ -52,9 +52,18 @@ REGARD_INLINE void fetch(FetchAhead* ahead) {
 template <class T, int Rows, class Words>
 void score_tile(Index depth, T scale, const T* query, const T* keys, T* scores) {
   constexpr Index kSegment = kDepthSegment / Words::kPerWord;
-  for (Index done = 0; done < depth; done += kSegment) {
+  const Vec<T> first_factor = broadcast(depth <= kSegment ? scale : static_cast<T>(1));
+  Tile<T, Rows> tile;
+  clear(tile);
+  multiply_rows<T, Rows, kTileRows, 1, Words>(
+      smaller(depth, kSegment), query, keys, tile, [&](int r) __attribute__((always_inline)) {
+#pragma GCC unroll 4
+        for (int v = 0; v < kTileVectors; ++v) {
+          store(scores + r * kBlockKeys + v * kWidth<T>, tile.row[r][v] * first_factor);
+        }
+      });
+  for (Index done = kSegment; done < depth; done += kSegment) {
     const Index step = smaller(depth - done, kSegment);
-    Tile<T, Rows> tile;
     clear(tile);
     multiply<T, Rows, kTileRows, 1, Words>(step, query + done * kTileRows, keys + done * kPanel, tile);
     const Vec<T> factor = broadcast(done + step == depth ? scale : static_cast<T>(1));
@@ -63,8 +72,7 @@ void score_tile(Index depth, T scale, const T* query, const T* keys, T* scores) 
 #pragma GCC unroll 4
       for (int v = 0; v < kTileVectors; ++v) {
         T* to = scores + r * kBlockKeys + v * kWidth<T>;
-        if (done > 0) tile.row[r][v] += load(to);
-        store(to, tile.row[r][v] * factor);
+        store(to, (load(to) + tile.row[r][v]) * factor);
       }
     }
   }
