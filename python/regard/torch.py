@@ -246,6 +246,12 @@ def _cast_as_autocast_does(tensors):
     return [tensor.to(dtype) if tensor is not None and tensor.dtype in lower else tensor for tensor in tensors]
 
 
+def _refuse_types(**arguments):
+    name, given = next((name, given) for name, given in arguments.items() if not isinstance(given, torch.Tensor))
+    raise TypeError(f"regard.torch.scaled_dot_product_attention: {name} is of type {type(given).__name__}; "
+                    "expected a tensor of PyTorch")
+
+
 def _check(query, key, value, attn_mask, dropout_p, is_causal):
     for name, tensor in (("query", query), ("key", key), ("value", value), ("attn_mask", attn_mask)):
         if tensor is None:
@@ -287,10 +293,10 @@ def scaled_dot_product_attention(
     drops depends on PyTorch's generator, and is not what PyTorch would drop. More than four axes are copied where their
     strides do not allow one view. ValueError for anything else; nothing falls back to PyTorch.
     """
-    for name, tensor in (("query", query), ("key", key), ("value", value), ("attn_mask", attn_mask)):
-        if not isinstance(tensor, torch.Tensor) and (tensor is not None or name != "attn_mask"):
-            raise TypeError("regard.torch.scaled_dot_product_attention: "
-                            f"{name} is of type {type(tensor).__name__}; expected a tensor of PyTorch")
+    tensor = torch.Tensor
+    if not (isinstance(query, tensor) and isinstance(key, tensor) and isinstance(value, tensor)
+            and (attn_mask is None or isinstance(attn_mask, tensor))):
+        _refuse_types(query=query, key=key, value=value, attn_mask=query if attn_mask is None else attn_mask)
     if torch.is_autocast_enabled("cpu"):
         query, key, value, attn_mask = _cast_as_autocast_does([query, key, value, attn_mask])
     _check(query, key, value, attn_mask, dropout_p, is_causal)
