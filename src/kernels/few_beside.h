@@ -163,7 +163,7 @@ void few_beside(const AttentionBlock<T>& block, const LaneRange& range, const La
       for (int r = 0; r < Rows; ++r) {
         for (int v = 0; v < kVectors; ++v) scores[r][v] = load(products + r * kPanel + part + v * kWidth<T>);
       }
-      join_order<S, Words>(scores, Rows, kVectors);
+      join_even_and_odd<S, Words>(scores, Rows, kVectors);
       for (int r = 0; r < Rows; ++r) {
         T* const to = next.scores + r * kBlockKeys + lane + part;
         for (int v = 0; v < kVectors; ++v) store(to + v * kWidth<T>, scores[r][v] * factor);
@@ -175,7 +175,7 @@ void few_beside(const AttentionBlock<T>& block, const LaneRange& range, const La
     for (int r = 0; r < Rows; ++r) {
       for (int v = 0; v < kVectors; ++v) context[r][v] = load(sums + r * kMostBeside + column + v * kWidth<T>);
     }
-    join_order<S, Words>(context, Rows, kVectors);
+    join_even_and_odd<S, Words>(context, Rows, kVectors);
     add_to_context<T, Rows, kVectors>(block, alpha, column, context);
   }
 }

@@ -53,38 +53,20 @@ REGARD_INLINE void fetch_pages(const void* from, Index bytes) {
   }
 }
 
-// Types whose vectors are read two at a time, in another order than they lie in: even and odd numbers of bfloat16,
-// fours of its pairs. Vectors 2n and 2n + 1 of a tile lie side by side and keep that order until join_order.
-enum class TwoOrder { none, even_odd, fours };
+// Types whose vectors are widened two at a time, as even and odd numbers. Vectors 2n and 2n + 1 of a tile lie side by
+// side and hold those until join_even_and_odd puts them in order.
 template <class S, class Words>
-inline constexpr TwoOrder kTwoOrder = TwoOrder::none;
+inline constexpr bool kEvenOdd = false;
 template <>
-inline constexpr TwoOrder kTwoOrder<Bfloat16, Singles> = TwoOrder::even_odd;
-#if defined(REGARD_ISA_avx512)
-template <>
-inline constexpr TwoOrder kTwoOrder<Bfloat16, Pairs> = TwoOrder::fours;
-#endif
+inline constexpr bool kEvenOdd<Bfloat16, Singles> = true;
 
 template <class S, class Words, class Row>
-REGARD_INLINE void join_order(Row* tile, int rows, int vectors) {
-  constexpr TwoOrder kOrder = kTwoOrder<S, Words>;
-  for (int r = 0; r < rows && kOrder != TwoOrder::none; ++r) {
-    for (int v = 0; v < vectors; v += 2) {
-      if constexpr (kOrder == TwoOrder::even_odd) join_even_odd(tile[r][v], tile[r][v + 1]);
-#if defined(REGARD_ISA_avx512)
-      if constexpr (kOrder == TwoOrder::fours) join_fours(tile[r][v], tile[r][v + 1]);
-#endif
+REGARD_INLINE void join_even_and_odd(Row* tile, int rows, int vectors) {
+  if constexpr (kEvenOdd<S, Words>) {
+    for (int r = 0; r < rows; ++r) {
+      for (int v = 0; v < vectors; v += 2) join_even_odd(tile[r][v], tile[r][v + 1]);
     }
   }
-}
-
-// high: the line of the second numbers of pairs, or nullptr.
-template <TwoOrder order>
-REGARD_INLINE void load_two(const Bfloat16* from, [[maybe_unused]] const Bfloat16* high, Vec<float>& a, Vec<float>& b) {
-  if constexpr (order == TwoOrder::even_odd) load_even_odd(from, a, b);
-#if defined(REGARD_ISA_avx512)
-  if constexpr (order == TwoOrder::fours) load_fours(from, high, a, b);
-#endif
 }
 
 // Where the lanes of a tile are read: vector v begins at[v] and goes on `step` elements a step.
@@ -162,11 +144,10 @@ REGARD_INLINE void few_step(Index k, Index depth, const T* a, const FewColumns<S
 #pragma GCC unroll 8
   for (int v = 0; v < Vectors; ++v) {
     const S* const from = columns.at[v] + offset;
-    const S* const high = kSteps > 1 && k * kSteps + 1 < depth ? from + columns.step : nullptr;
-    if constexpr (kTwoOrder<S, Words> != TwoOrder::none) {
-      if (v % 2 == 0) load_two<kTwoOrder<S, Words>>(from, high, column[v], column[v + 1]);
-    } else if constexpr (kSteps > 1) {
-      column[v] = load_pairs(from, high);
+    if constexpr (kSteps > 1) {
+      column[v] = load_pairs(from, k * kSteps + 1 < depth ? from + columns.step : nullptr);
+    } else if constexpr (kEvenOdd<S, Words>) {
+      if (v % 2 == 0) load_even_odd(from, column[v], column[v + 1]);
     } else if constexpr (kScaled && Rows == 1 && ScaledLanes) {
       tile[0][v] = multiply_add_bytes(a + k * StepK, from, scales[v], tile[0][v]);
     } else if constexpr (kScaled && Rows == 1) {
@@ -224,7 +205,7 @@ void few_scores(const ScoreBlock<T>& block, const LaneRange& range) {
       Vec<T> tile[Rows][kVectors]{};
       multiply_few<T, S, Rows, kVectors, kTileRows, 1, true, Words>(
           step, block.query + done / Words::kPerWord * kTileRows, columns, tile);
-      join_order<S, Words>(tile, Rows, kVectors);
+      join_even_and_odd<S, Words>(tile, Rows, kVectors);
       columns.advance(step);
       const Vec<T> factor = broadcast(done + step == block.depth ? block.rules.scale : static_cast<T>(1));
 #pragma GCC unroll 4
@@ -305,7 +286,7 @@ void few_packed_columns(const AttentionBlock<T>& block, const LaneRange& range, 
     }
     for (Index column = strip; column < end; column += Vectors * kWidth<T>) {
       load_tile(sums + (column - strip));
-      join_order<S, Words>(tile, Rows, Vectors);
+      join_even_and_odd<S, Words>(tile, Rows, Vectors);
       add_to_context<T, Rows, Vectors>(block, alpha, column, tile);
     }
   }

@@ -35,7 +35,7 @@ bool few_columns(const AttentionBlock<T>& block, const LaneRange& range, const T
   for (Index panel = 0; panel < kBlockPanels; ++panel) {
     add_values<T, S, Rows, Vectors, Words>(block, range, panel, column, tile);
   }
-  join_order<S, Words>(tile, Rows, Vectors);
+  join_even_and_odd<S, Words>(tile, Rows, Vectors);
   Vec<T> poison{};
   for (int r = 0; r < Rows && r < block.score.num_rows; ++r) {
     for (int v = 0; v < Vectors; ++v) poison += tile[r][v] * static_cast<T>(0);  // NaN exactly when it is not finite
@@ -142,7 +142,7 @@ void few_row_scores(const ScoreBlock<T>& block, const LaneRange& range) {
       const Index end = smaller(block.depth, done + kDepthSegment);
       Vec<T> sums[Rows]{};
       // A bfloat16 number stays beside its neighbour until both are transposed, or as a pair for good.
-      constexpr bool kTwo = Words::kPerWord > 1 || kTwoOrder<S, Words> == TwoOrder::even_odd;
+      constexpr bool kTwo = Words::kPerWord > 1 || kEvenOdd<S, Words>;
       constexpr Index kDepths = kTwo ? 2 * kWidth<T> : kWidth<T>;
       const bool single = count == 1 && !kTwo;
       for (Index d = done; d < end && single; ++d) {
@@ -168,7 +168,7 @@ void few_row_scores(const ScoreBlock<T>& block, const LaneRange& range) {
 #pragma GCC unroll 16
         for (Index i = 0; i < kWidth<T>; ++i) {
           const T* query = block.query + (d + i * (kDepths / kWidth<T>)) / Words::kPerWord * kTileRows;
-          if constexpr (kTwoOrder<S, Words> == TwoOrder::even_odd) {
+          if constexpr (kEvenOdd<S, Words>) {
             const WideVec both = (WideVec)square[i];
             add_depth<T, Rows, Words>(query, (Vec<T>)(both << 16), sums);
             add_depth<T, Rows, Words>(query + kTileRows, (Vec<T>)(both & 0xffff0000u), sums);

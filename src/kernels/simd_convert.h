@@ -54,9 +54,6 @@ REGARD_INLINE Vec<T> load_as(const S* from) {
 REGARD_INLINE void load_even_odd(const Bfloat16* from, Vec<float>& even, Vec<float>& odd) {
   WideVec both;
   std::memcpy(&both, static_cast<const void*>(from), sizeof both);
-#if defined(REGARD_ISA_avx512)
-  asm("" : "+v"(both));  // g++ would load it twice, and loads are what the loops over them have most of
-#endif
   even = (Vec<float>)(both << 16);
   odd = (Vec<float>)(both & 0xffff0000u);
 }
@@ -105,34 +102,6 @@ REGARD_INLINE Vec<float> load_pairs(const Bfloat16* low, const Bfloat16* high) {
   }
   return (Vec<float>)pairs;
 }
-
-#if defined(REGARD_ISA_avx512)
-// Pairs of the numbers of two lines, two vectors of each, in the order that costs one instruction a vector: of every
-// eight pairs the first four in `first`, the others in `last`. No high: zeros.
-template <int... Lane>
-REGARD_INLINE void load_fours(const Bfloat16* low, const Bfloat16* high, Vec<float>& first, Vec<float>& last,
-                              Lanes<Lane...>) {
-  typedef std::uint16_t Half __attribute__((vector_size(kVectorBytes)));
-  constexpr int width = sizeof...(Lane);
-  Half a, b{};
-  std::memcpy(&a, static_cast<const void*>(low), sizeof a);
-  if (high) std::memcpy(&b, static_cast<const void*>(high), sizeof b);
-  first = (Vec<float>)__builtin_shufflevector(a, b, (Lane % 2 * width + Lane / 8 * 8 + Lane % 8 / 2)...);
-  last = (Vec<float>)__builtin_shufflevector(a, b, (Lane % 2 * width + Lane / 8 * 8 + Lane % 8 / 2 + 4)...);
-}
-REGARD_INLINE void load_fours(const Bfloat16* low, const Bfloat16* high, Vec<float>& first, Vec<float>& last) {
-  load_fours(low, high, first, last, FirstLanes<2 * kWidth<float>>::type{});
-}
-
-// Two vectors in the order of load_fours, put in order.
-template <int... Lane>
-REGARD_INLINE void join_fours(Vec<float>& a, Vec<float>& b, Lanes<Lane...>) {
-  const Vec<float> first = __builtin_shufflevector(a, b, (Lane / 4 % 2 * 16 + Lane / 8 * 4 + Lane % 4)...);
-  b = __builtin_shufflevector(a, b, (Lane / 4 % 2 * 16 + 8 + Lane / 8 * 4 + Lane % 4)...);
-  a = first;
-}
-REGARD_INLINE void join_fours(Vec<float>& a, Vec<float>& b) { join_fours(a, b, FirstLanes<kWidth<float>>::type{}); }
-#endif
 
 // A vector of numbers as a cache stores them: those of load_as, or bytes, which are whole numbers.
 template <class T, class S>
