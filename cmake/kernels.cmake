@@ -1,14 +1,33 @@
 # SPDX-License-Identifier: Apache-2.0
 # src/kernels/ is compiled once per instruction set, each into the namespace regard::kernels::<name>; table.cpp
 # joins each set's functions into one constant table. Adding an instruction set is adding a line here and one in
-# src/isa.cpp. The kernels' own -march comes after every inherited flag, and they are never part of LTO.
+# src/isa.cpp. REGARD_INSTRUCTION_SETS leaves some out; the first is never left out. The kernels' own -march comes after every inherited flag, and they are never part of LTO.
 set(REGARD_KERNEL_OBJECTS)
 set(REGARD_KERNEL_SOURCES
   attention_pack.cpp attention_pack_pairs.cpp attention_tile.cpp attention_finish.cpp attention_weights.cpp
   attention_backward.cpp dropout.cpp elementwise.cpp linear_tile.cpp peak.cpp table.cpp)
 list(TRANSFORM REGARD_KERNEL_SOURCES PREPEND ${PROJECT_SOURCE_DIR}/src/kernels/)
 
+if(CMAKE_SYSTEM_PROCESSOR MATCHES "^(aarch64|arm64)$")
+  set(regard_known_sets neon)
+else()
+  set(regard_known_sets generic avx2 avx512 avx512_bf16)
+endif()
+set(REGARD_INSTRUCTION_SETS "${regard_known_sets}" CACHE STRING "Instruction sets that kernels are compiled for")
+foreach(isa IN LISTS REGARD_INSTRUCTION_SETS)
+  if(NOT isa IN_LIST regard_known_sets)
+    message(FATAL_ERROR "REGARD_INSTRUCTION_SETS names '${isa}'; expected some of: ${regard_known_sets}")
+  endif()
+endforeach()
+list(GET regard_known_sets 0 regard_baseline)
+if(NOT regard_baseline IN_LIST REGARD_INSTRUCTION_SETS)
+  message(FATAL_ERROR "REGARD_INSTRUCTION_SETS lacks '${regard_baseline}', which is for processors that have no other of them")
+endif()
+
 function(regard_kernels isa)
+  if(NOT isa IN_LIST REGARD_INSTRUCTION_SETS)
+    return()
+  endif()
   add_library(regard_kernels_${isa} OBJECT ${REGARD_KERNEL_SOURCES})
   target_compile_definitions(regard_kernels_${isa} PRIVATE REGARD_ISA=${isa} REGARD_ISA_${isa})
   target_include_directories(regard_kernels_${isa} PRIVATE ${PROJECT_SOURCE_DIR}/src/kernels)
@@ -20,7 +39,7 @@ function(regard_kernels isa)
     CXX_VISIBILITY_PRESET hidden VISIBILITY_INLINES_HIDDEN ON POSITION_INDEPENDENT_CODE ON)
   list(APPEND REGARD_KERNEL_OBJECTS $<TARGET_OBJECTS:regard_kernels_${isa}>)
   set(REGARD_KERNEL_OBJECTS ${REGARD_KERNEL_OBJECTS} PARENT_SCOPE)
-  set(REGARD_INSTRUCTION_SETS ${REGARD_INSTRUCTION_SETS} ${isa} PARENT_SCOPE)
+  set_property(SOURCE ${PROJECT_SOURCE_DIR}/src/isa.cpp APPEND PROPERTY COMPILE_DEFINITIONS REGARD_HAS_${isa})
 endfunction()
 
 if(CMAKE_SYSTEM_PROCESSOR MATCHES "^(aarch64|arm64)$")

@@ -15,6 +15,7 @@
 #include <cpuid.h>
 #endif
 
+#include <array>
 #include <atomic>
 #include <cstdlib>
 #include <stdexcept>
@@ -33,9 +34,10 @@ constinit std::atomic<const KernelTable*> active_table{nullptr};
 
 #if defined(__aarch64__)
 
-std::array<Candidate, kNumTables> candidates() { return {{{&neon::table, true}}}; }
-
-const PeakLoop* bf16_dot_loop() { return nullptr; }
+std::span<const Candidate> candidates() {
+  static const std::array tables{Candidate{&neon::table, true}};
+  return tables;
+}
 
 #else
 
@@ -49,30 +51,44 @@ bool has_f16c_movbe_lzcnt() {
   return __get_cpuid(0x80000001, &a, &b, &c, &d) != 0 && (c & kLzcnt) != 0;
 }
 
-bool has_avx2() {
+[[maybe_unused]] bool has_avx2() {
   return __builtin_cpu_supports("sse4.2") && __builtin_cpu_supports("popcnt") && __builtin_cpu_supports("avx") &&
          __builtin_cpu_supports("avx2") && __builtin_cpu_supports("bmi") && __builtin_cpu_supports("bmi2") &&
          __builtin_cpu_supports("fma") && has_f16c_movbe_lzcnt();
 }
 
-bool has_avx512() {
+[[maybe_unused]] bool has_avx512() {
   return has_avx2() && __builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512bw") &&
          __builtin_cpu_supports("avx512cd") && __builtin_cpu_supports("avx512dq") && __builtin_cpu_supports("avx512vl");
 }
 
 }  // namespace
 
-std::array<Candidate, kNumTables> candidates() {
+std::span<const Candidate> candidates() {
   __builtin_cpu_init();  // needed by callers that run before main
-  return {{{&generic::table, true},
-           {&avx2::table, has_avx2()},
-           {&avx512::table, has_avx512()},
-           {&avx512_bf16::table, has_avx512() && __builtin_cpu_supports("avx512bf16")}}};
+  static const std::array tables{
+      Candidate{&generic::table, true},
+#if defined(REGARD_HAS_avx2)
+      Candidate{&avx2::table, has_avx2()},
+#endif
+#if defined(REGARD_HAS_avx512)
+      Candidate{&avx512::table, has_avx512()},
+#endif
+#if defined(REGARD_HAS_avx512_bf16)
+      Candidate{&avx512_bf16::table, has_avx512() && __builtin_cpu_supports("avx512bf16")},
+#endif
+  };
+  return tables;
 }
 
-const PeakLoop* bf16_dot_loop() { return &active() == &avx512_bf16::table ? &avx512_bf16::dot_loop : nullptr; }
-
 #endif
+
+const PeakLoop* bf16_dot_loop() {
+#if defined(REGARD_HAS_avx512_bf16)
+  if (&active() == &avx512_bf16::table) return &avx512_bf16::dot_loop;
+#endif
+  return nullptr;
+}
 
 const KernelTable& choose_table(const char* forced, std::span<const Candidate> tables) {
   const KernelTable* best = tables.front().table;  // generic, which every processor runs
@@ -89,7 +105,7 @@ const KernelTable& choose_table(const char* forced, std::span<const Candidate> t
   if (forced == nullptr) return *best;
   throw std::invalid_argument(
       "REGARD_FORCE_ISA is \"" + std::string(forced) + "\", " +
-      (known ? "which this processor cannot run" : "which is not an instruction set of Regard") +
+      (known ? "which this processor cannot run" : "which is not an instruction set of this build") +
       "; expected one of: " + available_names);
 }
 

@@ -4,7 +4,6 @@
 // Read next: isa.cpp.
 #pragma once
 
-#include <array>
 #include <span>
 
 #include "kernels/table.h"
@@ -16,13 +15,8 @@ struct Candidate {
   bool available;  // this processor and its operating system can run it
 };
 
-// Every table that was built, best last; the first is always available.
-#if defined(__aarch64__)
-inline constexpr std::size_t kNumTables = 1;
-#else
-inline constexpr std::size_t kNumTables = 4;
-#endif
-std::array<Candidate, kNumTables> candidates();
+// Every table that was built (cmake/kernels.cmake), best last; the first is always available.
+std::span<const Candidate> candidates();
 
 // The loop of bf16 dot products of the active table; null unless that is avx512_bf16.
 const PeakLoop* bf16_dot_loop();

@@ -5,7 +5,7 @@
 #   run.sh install       BUILD             installs the library (and model, explain and program, where built) into BUILD/consumers/prefix
 #   run.sh find_package  BUILD             find_package, static or shared as BUILD is; writes BUILD/consumers/bits.txt
 #   run.sh pkg_config    BUILD             the C interface from C99 by pkg-config
-#   run.sh embed_build   BUILD             add_subdirectory under -Ofast -flto -march=native
+#   run.sh embed_build   BUILD             add_subdirectory under -Ofast -flto -march=native, with two instruction sets
 #   run.sh embed         BUILD             runs that: the same bits
 #   run.sh readme        BUILD             the lines of C++ in README.md, on the numbers of document 002
 #   run.sh header        BUILD HEADER      a public header alone, as C++20 and C++23 (c_api.h: as C99), two compilers
@@ -69,7 +69,7 @@ case $mode in
     ;;
   embed_build)
     cmake -S "$here/embed" -B "$scratch/embed" -G Ninja -DCMAKE_CXX_COMPILER=g++ -DREGARD_SOURCE="$root" \
-      -DCMAKE_BUILD_TYPE=Release -DCMAKE_CXX_FLAGS_RELEASE='-Ofast -flto -march=native' >"$scratch/embed.log"
+      '-DREGARD_INSTRUCTION_SETS=generic;avx2' -DCMAKE_BUILD_TYPE=Release -DCMAKE_CXX_FLAGS_RELEASE='-Ofast -flto -march=native' >"$scratch/embed.log"
     ninja -C "$scratch/embed" -j 2 --quiet
     ;;
   embed)
