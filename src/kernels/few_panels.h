@@ -105,31 +105,6 @@ REGARD_INLINE void load_scales(const FewColumns<S, Vectors>& columns, Vec<T> (&s
 template <class S>
 inline constexpr Index kStepsPerFetch = sizeof(S) == 1 ? 64 / kPanel : 1;
 
-// sum + *a · (scale · bytes), scale of the lanes, or *scale in every lane. Written out for avx512: widened, converted,
-// scaled and added one vector after the other, the units are busy four fifths of the time; in the order that g++
-// chooses, two thirds.
-template <class Scale>
-REGARD_INLINE Vec<float> multiply_add_bytes(const float* a, const std::int8_t* from, const Scale& scale,
-                                            Vec<float> sum) {
-#if defined(REGARD_ISA_avx512)
-  typedef std::int8_t Bytes __attribute__((vector_size(16), aligned(1), may_alias));
-  const Bytes& bytes = *reinterpret_cast<const Bytes*>(from);
-  Vec<float> x;
-  if constexpr (sizeof scale == sizeof sum) {
-    asm("vpmovsxbd %2, %1\n\tvcvtdq2ps %1, %1\n\tvmulps %3, %1, %1\n\tvfmadd231ps %4%{1to16%}, %1, %0"
-        : "+v"(sum), "=&v"(x)
-        : "m"(bytes), "v"(scale), "m"(*a));
-  } else {
-    asm("vpmovsxbd %2, %1\n\tvcvtdq2ps %1, %1\n\tvmulps %3%{1to16%}, %1, %1\n\tvfmadd231ps %4%{1to16%}, %1, %0"
-        : "+v"(sum), "=&v"(x)
-        : "m"(bytes), "m"(scale), "m"(*a));
-  }
-  return sum;
-#else
-  return fma(broadcast(*a), widen_bytes(from) * scale, sum);
-#endif
-}
-
 // Step k of the chains of multiply() in tile.h: tile[r] += a[k · StepK + r · StepR] · columns[k]. depth counts numbers:
 // steps, of which a word of pairs takes two, the last one perhaps alone. fetch: the same place of columns.next.
 template <class T, class S, int Rows, int Vectors, Index StepK, Index StepR, bool ScaledLanes, class Words>
