@@ -1,7 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 # src/kernels/ is compiled once per instruction set, each into the namespace regard::kernels::<name>; table.cpp
-# joins each set's functions into one constant table. Adding an instruction set is adding its name and a line here, and one in
-# src/isa.cpp. REGARD_INSTRUCTION_SETS leaves some out; the first is never left out. The kernels' own -march comes after every inherited flag, and they are never part of LTO.
+# joins each set's functions into one constant table. Adding an instruction set is adding its name and a line here, and
+# a line in src/isa.cpp. REGARD_INSTRUCTION_SETS leaves some out, never the first. The kernels' own -march comes after
+# every inherited flag, and they are never part of LTO.
 set(REGARD_KERNEL_OBJECTS)
 set(REGARD_KERNEL_SOURCES
   attention_pack.cpp attention_pack_pairs.cpp attention_tile.cpp attention_finish.cpp attention_weights.cpp
