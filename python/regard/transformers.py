@@ -103,7 +103,8 @@ def inspection(
 
     An entry is a dictionary: layer, and, as attention_with_statistics names them, entropy, largest_weight, mean_distance
     and more (B, H, L), top_keys and top_weights (B, H, L, top_keys); with coarse_map=(rows, columns) also column_mass
-    (B, H, S) and coarse_map, of fewer cells where a call has fewer rows or keys, as attention_columns names them. Memory is of the order of L + S, never of L · S.
+    (B, H, S) and coarse_map, of fewer cells where a call has fewer rows or keys, as attention_columns names
+    them. Memory is of the order of L + S, never of L · S.
     """
     options = {"top_keys": top_keys} | ({} if chosen_keys is None else {"chosen_keys": list(chosen_keys)})
     asked = _Inspection(options, coarse_map)

@@ -5,11 +5,10 @@
 #   run.sh install       BUILD             installs the library (and model, explain and program, where built) into BUILD/consumers/prefix
 #   run.sh find_package  BUILD             find_package, static or shared as BUILD is; writes BUILD/consumers/bits.txt
 #   run.sh pkg_config    BUILD             the C interface from C99 by pkg-config
-#   run.sh embed_build   BUILD             add_subdirectory under -Ofast -flto -march=native, with two instruction sets
+#   run.sh embed_build   BUILD             add_subdirectory under -Ofast -flto -march=native
 #   run.sh embed         BUILD             runs that: the same bits
 #   run.sh readme        BUILD             the lines of C++ in README.md, on the numbers of document 002
-#   run.sh header        BUILD HEADER      a public header alone, as C++20 by g++ and C++23 by clang, c_api.h as C99 by both;
-#                                          all: every one together, as C++23 by g++ and C++20 by clang
+#   run.sh header        BUILD HEADER      a public header alone, as C++20 and C++23 (c_api.h: as C99), two compilers
 set -euo pipefail
 here=$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)
 root=$(cd "$here/../.." && pwd)
@@ -70,7 +69,7 @@ case $mode in
     ;;
   embed_build)
     cmake -S "$here/embed" -B "$scratch/embed" -G Ninja -DCMAKE_CXX_COMPILER=g++ -DREGARD_SOURCE="$root" \
-      '-DREGARD_INSTRUCTION_SETS=generic;avx2' -DCMAKE_BUILD_TYPE=Release -DCMAKE_CXX_FLAGS_RELEASE='-Ofast -flto -march=native' >"$scratch/embed.log"
+      -DCMAKE_BUILD_TYPE=Release -DCMAKE_CXX_FLAGS_RELEASE='-Ofast -flto -march=native' >"$scratch/embed.log"
     ninja -C "$scratch/embed" -j 2 --quiet
     ;;
   embed)
@@ -86,26 +85,18 @@ case $mode in
     configure_and_run readme -DCMAKE_PREFIX_PATH="$prefix" -DREADME="$scratch"
     ;;
   header)
+    header=$3
     mkdir -p "$scratch/headers"
-    # check NAME COMPILER LANGUAGE SUFFIX HEADER…: each header twice.
-    check() {
-      local source=$scratch/headers/$1.$4 compiler=$2 language=$3
-      shift 4
-      printf '#include "regard/%s"\n' "$@" "$@" >"$source"
-      "$compiler" -std="$language" -fsyntax-only "${warnings[@]}" -I "$root/include" "$source"
-    }
-    if [ "$3" = all ]; then
-      mapfile -t headers < <(cd "$root/include/regard" && printf '%s\n' *.h)
-      check all g++ c++23 cpp "${headers[@]}"
-      check all clang++-19 c++20 cpp "${headers[@]}"
-    else
-      check "${3%.h}" g++ c++20 cpp "$3"
-      check "${3%.h}" clang++-19 c++23 cpp "$3"
-    fi
-    if [ "$3" = c_api.h ]; then
-      check c_api gcc c99 c "$3"
-      check c_api clang-19 c99 c "$3"
-    fi
+    for language in c++20 c++23 c99; do
+      if [ "$language" = c99 ] && [ "$header" != c_api.h ]; then continue; fi
+      compilers=(g++ clang++-19) suffix=cpp
+      if [ "$language" = c99 ]; then compilers=(gcc clang-19) suffix=c; fi
+      source=$scratch/headers/${header%.h}.$suffix
+      printf '#include "regard/%s"\n#include "regard/%s"\n' "$header" "$header" >"$source"
+      for compiler in "${compilers[@]}"; do
+        "$compiler" -std="$language" -fsyntax-only "${warnings[@]}" -I "$root/include" "$source"
+      done
+    done
     ;;
   *)
     echo "run.sh: unknown mode $mode" >&2
