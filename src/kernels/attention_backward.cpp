@@ -119,14 +119,23 @@ REGARD_INLINE RowNumbers<T> numbers_of(const BackwardBlock<T>& block, Index r) {
           block.row_max[r] - block.row_max[r] == 0};
 }
 
-// A vector of P, after dropout, and of dS; `at` counts from the first row's first score.
+// exp(score − maximum) of Count vectors; `at` counts from the first row's first score.
+template <class T, int Count>
+REGARD_INLINE void exp_scores(const BackwardBlock<T>& block, const RowNumbers<T>& row, Index at, Vec<T>* p) {
+#pragma GCC unroll 4
+  for (int i = 0; i < Count; ++i) {
+    const Vec<T> x = load(block.scores + at + i * kWidth<T>);
+    p[i] = row.finite ? x - row.high : shift<T>(x, row.high);
+  }
+  exp<T, Count>(p, p);
+}
+
+// A vector of P, after dropout, in the place of exp(score − maximum), and of dS.
 template <class T, class Words>
 REGARD_INLINE void grad_vector(const BackwardBlock<T>& block, const RowNumbers<T>& row, Index at, Vec<T>& p,
                                Vec<T>& ds) {
-  const Vec<T> x = load(block.scores + at);
+  const IntVec<T> unseen = load(block.scores + at) == broadcast(-kInfinity<T>);
   Vec<T> dp = load(block.grad_scores + at);
-  const IntVec<T> unseen = x == broadcast(-kInfinity<T>);
-  p = exp<T>(row.finite ? x - row.high : shift<T>(x, row.high));
   // What is rounded to bf16 need not be divided to the last bit.
   constexpr bool kRounded = Words::kPerWord > 1;
   p = kRounded ? p * row.share : p / row.sum;
@@ -150,11 +159,17 @@ template <class T, class Words>
 void grad_elements(const BackwardBlock<T>& block, Index r) {
   const RowNumbers<T> row = numbers_of(block, r);
 #pragma GCC unroll 4
-  for (Index lane = 0; lane < kBlockKeys; lane += kWidth<T>) {
-    Vec<T> p, ds;
-    grad_vector<T, Words>(block, row, r * kBlockKeys + lane, p, ds);
-    store(block.scores + r * kBlockKeys + lane, p);
-    store(block.grad_scores + r * kBlockKeys + lane, ds);
+  for (Index lane = 0; lane < kBlockKeys; lane += kExpVectors * kWidth<T>) {
+    Vec<T> p[kExpVectors];
+    exp_scores<T, kExpVectors>(block, row, r * kBlockKeys + lane, p);
+#pragma GCC unroll 4
+    for (int i = 0; i < kExpVectors; ++i) {
+      const Index at = r * kBlockKeys + lane + i * kWidth<T>;
+      Vec<T> ds;
+      grad_vector<T, Words>(block, row, at, p[i], ds);
+      store(block.scores + at, p[i]);
+      store(block.grad_scores + at, ds);
+    }
   }
 }
 
@@ -211,7 +226,11 @@ inline void join_elements(const BackwardBlock<float>& block, Index r, const Span
     if (seen && plain) {
       fill(2, plain_vector);
     } else if (seen) {
-      fill(both ? 2 : 1, grad_vector<float, Pairs>);
+      fill(both ? 2 : 1,
+           [](const auto& from, const RowNumbers<float>& row, Index at, Vec<float>& of, Vec<float>& grad) {
+             exp_scores<float, 1>(from, row, at, &of);
+             grad_vector<float, Pairs>(from, row, at, of, grad);
+           });
     }
     Vec<float> by_keys[2];
 #pragma GCC unroll 2

@@ -2,15 +2,16 @@
 //
 // Attention of up to 60 query rows to one block of 64 keys: the whole of the fast path.
 //
-//   1. score tiles   scores = scale · Q·Kᵀ          panel by panel, 12 rows at a time, one chain of products a score
+//   1. score tiles   scores = scale · Q·Kᵀ          panel by panel, tile by tile, one chain of products a score
 //   2. rules         soft cap, ALiBi, bias, visibility (only where a block has them)
 //   3. softmax       m' = max(m, row), α = exp(m − m'), p = exp(score − m'), lanes = α·lanes + Σp   (softmax_rows.h)
 //   4. value tiles   O = α·O + P·V                   one chain of products from zero a context element
 //
-//   A group of 12 rows takes all four steps before the next: its scores stay in L1. Q, K and V are packed
-//   (attention_pack.cpp); m, lanes and O are the chunk's state. Invisible keys have p = 0, and adding 0 · v moves no
-//   bit of a finite sum: skipping them and computing them is the same, which is what makes every mask, tile and cache
-//   layout agree. Non-finite values take step 4 row by row over the keys that contribute, with the same chain.
+//   A row group, of one register tile or five (tile.h), takes all four steps before the next: its scores stay in L1.
+//   Q, K and V are packed (attention_pack.cpp); m, lanes and O are the chunk's state. Invisible keys have p = 0, and
+//   adding 0 · v moves no bit of a finite sum: skipping them and computing them is the same, which is what makes every
+//   mask, tile and cache layout agree. Non-finite values take step 4 row by row over the keys that contribute, with the
+//   same chain.
 //
 // Steps 1 and 4 multiply words: numbers, or pairs of bf16 numbers (tile.h); scores and sums are the same either way.
 // Milakov and Gimelshein, arXiv 1805.02867, algorithm 3, with the block in the place of the element.
@@ -25,7 +26,7 @@ namespace regard::kernels::REGARD_ISA {
 namespace {
 
 template <class T>
-LaneRange group_range(const ScoreBlock<T>& block, Index first_row, Index num_rows) {
+LaneRange tile_range(const ScoreBlock<T>& block, Index first_row, Index num_rows) {
   LaneRange range{kBlockKeys, 0};
   for (Index r = first_row; r < first_row + num_rows; ++r) {
     range.begin = smaller(range.begin, larger(block.rules.visible_begin[r] - block.first_key, 0));
@@ -80,19 +81,21 @@ void score_tile(Index depth, T scale, const T* query, const T* keys, T* scores) 
 
 // The tiles of one row group, whose scores lie from group_scores on.
 template <class T, class Words>
-void score_tiles(const ScoreBlock<T>& block, Index first, const LaneRange& range, T* group_scores) {
+void score_tiles(const ScoreBlock<T>& block, Index first, Index count, const LaneRange* ranges, T* group_scores) {
   if (block.multiplied) return;
-  if (block.stored_keys) return few_score_tiles<T, Words>(block, range);
+  if (block.stored_keys) return few_score_tiles<T, Words>(block, ranges[0]);
   const Index depth = words_of<Words>(block.depth);
-  const T* query = block.query + first * depth;
   for (Index lane = 0; lane < kBlockKeys; lane += kTileColumns<T>) {
-    if (range.end <= lane || range.begin >= lane + kTileColumns<T>) continue;
     const T* keys = block.key_panels[lane / kPanel] + lane % kPanel;
-    T* scores = group_scores + lane;
-    fetch(block.ahead);
-    with_rows(smaller(block.num_rows - first, kTileRows), [&](auto rows) {
-      score_tile<T, decltype(rows)::value, Words>(depth, block.rules.scale, query, keys, scores);
-    });
+    for (Index row = 0; row < count; row += kTileRows) {
+      const LaneRange& range = ranges[row / kTileRows];
+      if (range.end <= lane || range.begin >= lane + kTileColumns<T>) continue;
+      fetch(block.ahead);
+      with_rows(smaller(count - row, kTileRows), [&](auto rows) {
+        score_tile<T, decltype(rows)::value, Words>(depth, block.rules.scale, block.query + (first + row) * depth, keys,
+                                                    group_scores + row * kBlockKeys + lane);
+      });
+    }
   }
 }
 
@@ -148,13 +151,15 @@ bool is_plain(const ScoreBlock<T>& block) {
   return true;
 }
 
-// The scores of one row group; returns the keys that it sees.
+// The scores of one row group, and the keys that each of its tiles sees.
 template <class T, class Words>
-LaneRange score_group(const ScoreBlock<T>& block, bool plain, Index first, Index count, T* scores) {
-  const LaneRange range = plain ? LaneRange{0, kBlockKeys} : group_range(block, first, count);
-  score_tiles<T, Words>(block, first, range, scores);
+void score_group(const ScoreBlock<T>& block, bool plain, Index first, Index count, T* scores, LaneRange* ranges) {
+  for (Index row = 0; row < count; row += kTileRows) {
+    ranges[row / kTileRows] =
+        plain ? LaneRange{0, kBlockKeys} : tile_range(block, first + row, smaller(count - row, kTileRows));
+  }
+  score_tiles<T, Words>(block, first, count, ranges, scores);
   if (!plain) apply_rules(block, first, first + count, scores);
-  return range;
 }
 
 // ---- 4. value tiles
@@ -186,15 +191,17 @@ void value_tile(LaneRange range, const T* weights, const T* const* panels, Index
 
 // The tiles of one row group.
 template <class T, class Words>
-void value_tiles(const AttentionBlock<T>& block, Index first, Index count, const LaneRange& range, const T* alpha) {
+void value_tiles(const AttentionBlock<T>& block, Index first, Index count, const LaneRange* ranges, const T* alpha) {
   for (Index column = 0; column < block.padded_columns; column += kTileColumns<T>) {
-    T* accumulator = block.state.accumulator + first * block.padded_columns + column;
-    fetch(block.score.ahead);
-    with_rows(count, [&](auto rows) {
-      value_tile<T, decltype(rows)::value, Words>(range, block.score.scores, block.value_panels,
-                                                  offset_of<Words>(column), alpha + first, accumulator,
-                                                  block.padded_columns);
-    });
+    for (Index row = 0; row < count; row += kTileRows) {
+      fetch(block.score.ahead);
+      with_rows(smaller(count - row, kTileRows), [&](auto rows) {
+        value_tile<T, decltype(rows)::value, Words>(
+            ranges[row / kTileRows], block.score.scores + row * kBlockKeys, block.value_panels,
+            offset_of<Words>(column), alpha + first + row,
+            block.state.accumulator + (first + row) * block.padded_columns + column, block.padded_columns);
+      });
+    }
   }
 }
 
@@ -240,9 +247,10 @@ void join_rows(T* weights, Index num_rows) {
 template <class T, class Words>
 void score_rows(const ScoreBlock<T>& block) {
   const bool plain = is_plain(block);
-  for (Index first = 0; first < block.num_rows; first += kTileRows) {
-    score_group<T, Words>(block, plain, first, smaller(block.num_rows - first, kTileRows),
-                          block.scores + first * kBlockKeys);
+  LaneRange ranges[kGroupTiles];
+  for (Index first = 0; first < block.num_rows; first += kGroupRows) {
+    score_group<T, Words>(block, plain, first, smaller(block.num_rows - first, kGroupRows),
+                          block.scores + first * kBlockKeys, ranges);
   }
 }
 
@@ -260,13 +268,14 @@ void scale_rows(const AttentionBlock<T>& block, Index first, Index count) {
 template <class T, class KeyWords, class ValueWords>
 void attend_rows(const AttentionBlock<T>& block) {
   MaximaOf<T> maxima;
-  std::uint64_t contributes[kTileRows];
+  LaneRange ranges[kGroupTiles];
+  std::uint64_t contributes[kGroupRows];
   const Index num_rows = block.score.num_rows;
   const bool plain = is_plain(block.score);
   const bool scaled = block.value_scale != 1 || block.dropout;
-  for (Index first = 0; first < num_rows; first += kTileRows) {
-    const Index count = smaller(num_rows - first, kTileRows);
-    const LaneRange range = score_group<T, KeyWords>(block.score, plain, first, count, block.score.scores);
+  for (Index first = 0; first < num_rows; first += kGroupRows) {
+    const Index count = smaller(num_rows - first, kGroupRows);
+    score_group<T, KeyWords>(block.score, plain, first, count, block.score.scores, ranges);
     for (Index r = 0; r < count && !block.values_finite; ++r) {
       contributes[r] = 0;
       for (Index lane = 0; lane < kBlockKeys; ++lane) {
@@ -281,12 +290,12 @@ void attend_rows(const AttentionBlock<T>& block) {
       softmax_rows<T, ValueWords>(block, first, count, maxima);
     }
     if (block.next_score) {
-      const LaneRange ahead = group_range(*block.next_score, 0, num_rows);
-      few_tiles_beside<T, KeyWords, ValueWords>(block, range, ahead, contributes, maxima.alpha);
+      const LaneRange ahead = tile_range(*block.next_score, 0, num_rows);
+      few_tiles_beside<T, KeyWords, ValueWords>(block, ranges[0], ahead, contributes, maxima.alpha);
     } else if (block.stored_values) {
-      few_value_tiles<T, ValueWords>(block, range, contributes, maxima.alpha);
+      few_value_tiles<T, ValueWords>(block, ranges[0], contributes, maxima.alpha);
     } else if (block.values_finite) {
-      value_tiles<T, ValueWords>(block, first, count, range, maxima.alpha);
+      value_tiles<T, ValueWords>(block, first, count, ranges, maxima.alpha);
     } else {
       value_rows<T, ValueWords>(block, first, count, contributes, maxima.alpha);
     }

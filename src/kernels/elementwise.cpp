@@ -24,7 +24,15 @@ void each_vector(const T* x, T* y, Index count, F f) {
 
 template <class T>
 void exp_elements(const T* x, T* y, Index count) {
-  each_vector(x, y, count, [](Vec<T> v) { return exp<T>(v); });
+  constexpr Index kStep = kExpVectors * kWidth<T>;
+  const Index end = count / kStep * kStep;
+  for (Index i = 0; i < end; i += kStep) {
+    Vec<T> v[kExpVectors];
+    std::memcpy(v, x + i, sizeof v);
+    exp<T, kExpVectors>(v, v);
+    std::memcpy(y + i, v, sizeof v);
+  }
+  each_vector(x + end, y + end, count - end, [](Vec<T> v) { return exp<T>(v); });
 }
 template <class T>
 void tanh_elements(const T* x, T* y, Index count) {

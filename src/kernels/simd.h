@@ -153,6 +153,22 @@ REGARD_INLINE Vec<double> fma(Vec<double> a, Vec<double> b, Vec<double> c) {
 REGARD_INLINE float fma(float a, float b, float c) { return kFused ? __builtin_fmaf(a, b, c) : a * b + c; }
 REGARD_INLINE double fma(double a, double b, double c) { return kFused ? __builtin_fma(a, b, c) : a * b + c; }
 
+// The same, in the register of the sum: where there are 16, compilers otherwise let a product take the place of a
+// factor and move sums about.
+template <class V>
+REGARD_INLINE V fma_in_place(V a, V b, V sum) {
+#if defined(REGARD_ISA_avx2)
+  if constexpr (sizeof(a[0]) == sizeof(float)) {
+    asm("vfmadd231ps %2, %1, %0" : "+x"(sum) : "x"(a), "x"(b));
+  } else {
+    asm("vfmadd231pd %2, %1, %0" : "+x"(sum) : "x"(a), "x"(b));
+  }
+  return sum;
+#else
+  return fma(a, b, sum);
+#endif
+}
+
 // The larger of a and b; b where either is NaN. (The masked forms, with every lane set, are the plain instructions;
 // g++ 12 warns of an uninitialised variable inside its own plain forms.)
 REGARD_INLINE Vec<float> max(Vec<float> a, Vec<float> b) {
@@ -176,6 +192,12 @@ REGARD_INLINE Vec<double> max(Vec<double> a, Vec<double> b) {
 #else
   return (Vec<double>)_mm_max_pd((__m128d)a, (__m128d)b);
 #endif
+}
+
+// The smaller of a and b; b where either is NaN.
+template <class V>
+REGARD_INLINE V min(V a, V b) {
+  return a < b ? a : b;
 }
 
 // mask ? a : b, lane by lane; mask lanes are −1 or 0.

@@ -17,11 +17,21 @@
 namespace regard::kernels::REGARD_ISA {
 namespace {
 
+// Whether multiplying by 2ⁿ is one instruction.
+#if defined(REGARD_ISA_avx512)
+inline constexpr bool kScales = true;
+#else
+inline constexpr bool kScales = false;
+#endif
+// How many vectors have their exponentials side by side.
+inline constexpr int kExpVectors = kScales ? 1 : 4;
+
 template <class T>
 struct ExpConstants;
 template <>
 struct ExpConstants<float> {
   static constexpr float kLowest = -105.0f;  // exp of it rounds to +0
+  static constexpr float kNormal = -86.0f;   // exp of it and of all above is a normal number
   static constexpr float kLog2E = 0x1.715476p+0f;
   static constexpr float kRound = 0x1.8p+23f;    // adding it leaves the nearest integer in the low bits
   static constexpr float kLn2High = 0x1.63p-1f;  // few enough bits for n·kLn2High to be exact
@@ -35,6 +45,7 @@ struct ExpConstants<float> {
 template <>
 struct ExpConstants<double> {
   static constexpr double kLowest = -746.0;
+  static constexpr double kNormal = -707.0;
   static constexpr double kLog2E = 0x1.71547652b82fep+0;
   static constexpr double kRound = 0x1.8p+52;
   static constexpr double kLn2High = 0x1.62e42fefa4p-1;
@@ -76,28 +87,65 @@ struct Reduced {
   Vec<T> r;
   Vec<T> q;
 };
-template <class T>
-REGARD_INLINE Reduced<T> reduce(Vec<T> x) {
+// y[i] of x[i] ≥ kLowest, for Count vectors step by step side by side: one alone is a chain of dependent operations,
+// which leaves the processor idle.
+template <class T, int Count>
+REGARD_INLINE void reduce(const Vec<T>* x, Reduced<T>* y) {
   using C = ExpConstants<T>;
-  x = max(broadcast(C::kLowest), x);
-  const Vec<T> shifted = fma(x, broadcast(C::kLog2E), broadcast(C::kRound));
-  const Vec<T> n = shifted - broadcast(C::kRound);
-  Vec<T> r = fma(n, broadcast(-C::kLn2High), x);
-  r = fma(n, broadcast(-C::kLn2Low), r);
-  Vec<T> q = broadcast(C::kPolynomial[C::kDegree]);
+#pragma GCC unroll 8
+  for (int i = 0; i < Count; ++i) {
+    y[i].shifted = fma(x[i], broadcast(C::kLog2E), broadcast(C::kRound));
+    const Vec<T> n = y[i].shifted - broadcast(C::kRound);
+    y[i].r = fma(n, broadcast(-C::kLn2Low), fma(n, broadcast(-C::kLn2High), x[i]));
+    y[i].q = broadcast(C::kPolynomial[C::kDegree]);
+  }
 #pragma GCC unroll 16
-  for (int i = C::kDegree - 1; i >= 0; --i) q = fma(q, r, broadcast(C::kPolynomial[i]));
-  return {shifted, r, q};
+  for (int k = C::kDegree - 1; k >= 0; --k) {
+#pragma GCC unroll 8
+    for (int i = 0; i < Count; ++i) y[i].q = fma(y[i].q, y[i].r, broadcast(C::kPolynomial[k]));
+  }
+}
+
+// 1 + e = high + low exactly but for the last addition (Dekker 1971): one rounding at the end is what makes exp
+// monotone.
+template <class T>
+REGARD_INLINE Vec<T> one_and(const Reduced<T>& y) {
+  const Vec<T> one = broadcast(static_cast<T>(1));
+  const Vec<T> high = one + y.r;
+  const Vec<T> low = y.r - (high - one);
+  return high + fma(y.r * y.r, y.q, low);
 }
 
 template <class T>
 REGARD_INLINE Vec<T> exp(Vec<T> x) {
-  const Reduced<T> y = reduce<T>(x);
-  // 1 + r = high + low exactly (Dekker 1971): one rounding at the end is what makes exp monotone.
-  const Vec<T> one = broadcast(static_cast<T>(1));
-  const Vec<T> high = one + y.r;
-  const Vec<T> low = y.r - (high - one);
-  return scale_by_power<T>(high + fma(y.r * y.r, y.q, low), y.shifted);
+  x = max(broadcast(ExpConstants<T>::kLowest), x);
+  Reduced<T> y;
+  reduce<T, 1>(&x, &y);
+  return scale_by_power<T>(one_and(y), y.shifted);
+}
+
+// p[i] = exp(x[i]) for Count vectors; p may be x. Where no lane is below kNormal, multiplying by 2ⁿ is exact and one
+// step.
+template <class T, int Count>
+REGARD_INLINE void exp(const Vec<T>* x, Vec<T>* p) {
+  using C = ExpConstants<T>;
+  if constexpr (!kScales) {
+    Vec<T> least = x[0];
+#pragma GCC unroll 8
+    for (int i = 1; i < Count; ++i) least = min(x[i], least);
+    if (where_greater(broadcast(C::kNormal), least) == 0) {
+      Reduced<T> y[Count];
+      reduce<T, Count>(x, y);
+#pragma GCC unroll 8
+      for (int i = 0; i < Count; ++i) {
+        const IntVec<T> bits = bits_of<T>(y[i].shifted) << C::kFractionBits;
+        p[i] = one_and(y[i]) * from_bits<T>(bits + bits_of<T>(broadcast(static_cast<T>(1))));
+      }
+      return;
+    }
+  }
+#pragma GCC unroll 8
+  for (int i = 0; i < Count; ++i) p[i] = exp<T>(x[i]);
 }
 
 // x − m, where equal infinities are at distance 0.
@@ -110,7 +158,9 @@ REGARD_INLINE Vec<T> shift(Vec<T> x, Vec<T> m) {
 template <class T>
 REGARD_INLINE Vec<T> tanh(Vec<T> x) {
   const Vec<T> one = broadcast(static_cast<T>(1));
-  const Reduced<T> y = reduce<T>(absolute<T>(x) * static_cast<T>(-2));
+  const Vec<T> twice = max(broadcast(ExpConstants<T>::kLowest), absolute<T>(x) * static_cast<T>(-2));
+  Reduced<T> y;
+  reduce<T, 1>(&twice, &y);
   const Vec<T> power = scale_by_power<T>(one, y.shifted);
   const Vec<T> e = fma(power, fma(y.q * y.r, y.r, y.r), power - one);
   const Vec<T> magnitude = -e / (e + static_cast<T>(2));

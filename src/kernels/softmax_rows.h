@@ -118,6 +118,7 @@ REGARD_INLINE void exponentials(T* scores, T m, T alpha, T* lanes, [[maybe_unuse
   constexpr int kLaneVectors = static_cast<int>(kLanes) / kWidth<T>;
   constexpr int kVectors = static_cast<int>(kBlockKeys) / kWidth<T>;
   constexpr int kPerWord = static_cast<int>(Words::kPerWord);
+  constexpr int kBeside = kExpVectors > kPerWord ? kExpVectors : kPerWord;
   Vec<T> sums[kLaneVectors];
   Vec<T> logs[kLaneVectors];
   Vec<T> distances[kLaneVectors];
@@ -127,22 +128,27 @@ REGARD_INLINE void exponentials(T* scores, T m, T alpha, T* lanes, [[maybe_unuse
     const Vec<T> high = broadcast(m);
     [[maybe_unused]] Vec<T> distance = __builtin_convertvector(lane_numbers<T>(), Vec<T>) + also.first_distance;
 #pragma GCC unroll 4
-    for (int word = 0; word < kVectors / kPerWord; ++word) {
-      Vec<T> p[kPerWord];
-#pragma GCC unroll 2
-      for (int i = 0; i < kPerWord; ++i) {
-        const int v = word * kPerWord + i;
-        const Vec<T> x = load(scores + v * kWidth<T>) - high;
-        p[i] = exp<T>(x);
-        sums[v % kLaneVectors] += p[i];
+    for (int first = 0; first < kVectors; first += kBeside) {
+      Vec<T> x[kBeside];
+      Vec<T> p[kBeside];
+#pragma GCC unroll 8
+      for (int i = 0; i < kBeside; ++i) x[i] = load(scores + (first + i) * kWidth<T>) - high;
+      exp<T, kBeside>(x, p);
+#pragma GCC unroll 8
+      for (int i = 0; i < kBeside; ++i) {
+        const int v = (first + i) % kLaneVectors;
+        sums[v] += p[i];
         if constexpr (Statistics) {
           // Where p is 0, x may be −∞.
-          logs[v % kLaneVectors] = fma(p[i], max(broadcast(ExpConstants<T>::kLowest), x), logs[v % kLaneVectors]);
-          distances[v % kLaneVectors] = fma(p[i], absolute<T>(distance), distances[v % kLaneVectors]);
+          logs[v] = fma(p[i], max(broadcast(ExpConstants<T>::kLowest), x[i]), logs[v]);
+          distances[v] = fma(p[i], absolute<T>(distance), distances[v]);
           distance += static_cast<T>(kWidth<T>);
         }
       }
-      store(scores + word * kWidth<T>, Words::join(p));
+#pragma GCC unroll 8
+      for (int i = 0; i < kBeside; i += kPerWord) {
+        store(scores + (first + i) / kPerWord * kWidth<T>, Words::join(p + i));
+      }
     }
   } else {
     // m = +∞: only scores of +∞ have weight. m = −∞: none has.
@@ -173,7 +179,8 @@ REGARD_INLINE void exponentials(T* scores, T m, T alpha, T* lanes, [[maybe_unuse
 // m' of the `count` rows from `first` on, whose scores are the block's first, and what it does. Rows, at least count,
 // may reach further; arrays of one number a row are written for whole vectors.
 template <class T, int Rows, bool Statistics>
-void raise_maxima(const AttentionBlock<T>& block, Index first, Index count, MaximaOf<T>& maxima) {
+void raise_maxima(const AttentionBlock<T>& block, const T* group_scores, Index first, Index count,
+                  MaximaOf<T>& maxima) {
   using Int = typename VecOf<T>::Int;
 #pragma GCC unroll 16
   for (int part = 0; part < Rows; part += kWidth<T>) {
@@ -182,7 +189,7 @@ void raise_maxima(const AttentionBlock<T>& block, Index first, Index count, Maxi
     for (int r = 0; r < kWidth<T>; ++r) {
       highs[r] = broadcast(-kInfinity<T>);
       if (part + r >= Rows) continue;
-      const T* scores = block.score.scores + (part + r) * kBlockKeys;
+      const T* scores = group_scores + (part + r) * kBlockKeys;
       // NaN stands second and is dropped: it comes back through p and the sum.
 #pragma GCC unroll 32
       for (Index lane = 0; lane < kBlockKeys; lane += kWidth<T>) highs[r] = max(load(scores + lane), highs[r]);
@@ -204,7 +211,13 @@ void raise_maxima(const AttentionBlock<T>& block, Index first, Index count, Maxi
 
 template <class T, class Words, bool Statistics>
 void softmax_rows(const AttentionBlock<T>& block, Index first, Index count, MaximaOf<T>& maxima) {
-  with_rows(count, [&](auto rows) { raise_maxima<T, decltype(rows)::value, Statistics>(block, first, count, maxima); });
+  for (Index row = 0; row < count; row += kTileRows) {
+    const Index num_rows = smaller(count - row, kTileRows);
+    with_rows(num_rows, [&](auto rows) {
+      raise_maxima<T, decltype(rows)::value, Statistics>(block, block.score.scores + row * kBlockKeys, first + row,
+                                                         num_rows, maxima);
+    });
+  }
   for (Index r = first; r < first + count; ++r) {
     T* const scores = block.score.scores + (r - first) * kBlockKeys;
     RowSums<T> also{};

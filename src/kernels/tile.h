@@ -30,6 +30,18 @@ inline constexpr Index kTileRows = 4;
 inline constexpr int kTileVectors = 2;
 static_assert(kRows % kTileRows == 0);
 
+// With 16 registers, instructions beside the products are what costs: several steps of a full tile go without a jump,
+// and a row group is several tiles, so that a tile of b is read by all of them from L1.
+#if defined(REGARD_ISA_avx512) || defined(REGARD_ISA_neon)
+inline constexpr Index kGroupTiles = 1;
+inline constexpr Index kStepsAtOnce = 1;
+#else
+inline constexpr Index kGroupTiles = 5;
+inline constexpr Index kStepsAtOnce = 4;
+#endif
+inline constexpr Index kGroupRows = kGroupTiles * kTileRows;
+static_assert(kRows % kGroupRows == 0);
+
 REGARD_INLINE constexpr Index smaller(Index a, Index b) { return a < b ? a : b; }
 REGARD_INLINE constexpr Index larger(Index a, Index b) { return a > b ? a : b; }
 
@@ -46,7 +58,7 @@ struct Singles {
   static constexpr Index kPerWord = 1;
   template <class V>
   REGARD_INLINE V multiply_add(V a, V b, V sum) {
-    return fma(a, b, sum);
+    return fma_in_place(a, b, sum);
   }
   template <class V>
   REGARD_INLINE V join(const V* numbers) {
@@ -81,18 +93,34 @@ REGARD_INLINE Vec<T> only_seen(Vec<T> words, std::uint64_t seen) {
 // tile[r] += Σ_k a[k * StepK + r * StepR] · b[k * kPanel …], k in order; depth ≥ 1.
 template <class T, int Rows, Index StepK, Index StepR, class Words = Singles>
 REGARD_INLINE void multiply(Index depth, const T* a, const T* b, Tile<T, Rows>& tile) {
-  const T* const end = b + depth * kPanel;
-#pragma GCC unroll 1
-  do {
+  const auto step = [&](Index i) __attribute__((always_inline)) {
     Vec<T> column[kTileVectors];
 #pragma GCC unroll 4
-    for (int v = 0; v < kTileVectors; ++v) column[v] = load(b + v * kWidth<T>);
+    for (int v = 0; v < kTileVectors; ++v) column[v] = load(b + i * kPanel + v * kWidth<T>);
 #pragma GCC unroll 16
     for (int r = 0; r < Rows; ++r) {
-      const Vec<T> factor = broadcast(a[r * StepR]);
+      const Vec<T> factor = broadcast(a[i * StepK + r * StepR]);
 #pragma GCC unroll 4
       for (int v = 0; v < kTileVectors; ++v) tile.row[r][v] = Words::multiply_add(factor, column[v], tile.row[r][v]);
     }
+  };
+  if constexpr (Rows == kTileRows && kStepsAtOnce > 1) {
+    for (; depth >= kStepsAtOnce; depth -= kStepsAtOnce) {
+#pragma GCC unroll 4
+      for (int i = 0; i < kStepsAtOnce; ++i) {
+        step(i);
+        // No load of the next step comes before: it would take a register from the sums.
+        asm volatile("" ::: "memory");
+      }
+      a += kStepsAtOnce * StepK;
+      b += kStepsAtOnce * kPanel;
+    }
+    if (depth == 0) return;
+  }
+  const T* const end = b + depth * kPanel;
+#pragma GCC unroll 1
+  do {
+    step(0);
     a += StepK;
     b += kPanel;
   } while (b != end);
