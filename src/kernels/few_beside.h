@@ -16,16 +16,26 @@ namespace regard::kernels::REGARD_ISA {
 namespace {
 
 inline constexpr Index kMostBeside = 256;  // columns whose sums lie in the first cache at a time
-inline constexpr int kLineVectors = 2;     // of keys, and as many of values, that a step takes
 
-// Rows × 2 vectors of scores and as many of context: 16 of the 32 registers of avx512 and neon; elsewhere, where there
-// are 16, more than two rows take the two in turn.
+// What a step takes: vectors of keys and as many of values, and of how many rows. Both in turn where the scores and the
+// context, rows × vectors each, are up to 16 of the 32 registers of avx512 and neon. Elsewhere, where there are 16,
+// four vectors, which with avx2 are the 32 numbers that lie side by side: both in turn for one row, else two rows at a
+// time, first values, then keys; and two vectors, for all rows, of what is widened, lest it be widened twice.
 #if defined(REGARD_ISA_avx512) || defined(REGARD_ISA_neon)
-template <int Rows>
-inline constexpr bool kStepByStep = true;
+template <class S, int Rows>
+struct BesideStep {
+  static constexpr int kVectors = 2;
+  static constexpr int kRowsAtOnce = Rows;
+  static constexpr bool kInTurn = true;
+};
 #else
-template <int Rows>
-inline constexpr bool kStepByStep = Rows <= 2;
+template <class S, int Rows>
+struct BesideStep {
+  static constexpr bool kWidened = sizeof(S) < sizeof(float);
+  static constexpr int kVectors = Rows > 1 && kWidened ? 2 : 4;
+  static constexpr int kRowsAtOnce = Rows > 2 && !kWidened ? 2 : Rows;
+  static constexpr bool kInTurn = Rows * kVectors <= 4;
+};
 #endif
 
 // How far ahead of the walk lines are fetched: near enough that the fetches of keys and of values follow each other
@@ -60,11 +70,11 @@ bool fits_beside(const AttentionBlock<T>& block) {
          block.next_score->depth <= kDepthSegment && block.padded_columns <= kMostBeside;
 }
 
-// Steps of values and of keys in turn, until both are done.
-template <class T, class S, int Rows, int Vectors, class Words>
+// Steps of values and of keys, until both are done. fetches: what comes next, too.
+template <class T, class S, int Rows, int Vectors, bool InTurn, class Words>
 REGARD_INLINE void multiply_beside(Index num_values, const T* weights, const FewColumns<S, Vectors>& values,
                                    Vec<T> (&context)[Rows][Vectors], Index num_keys, const T* query,
-                                   const FewColumns<S, Vectors>& keys, Vec<T> (&scores)[Rows][Vectors]) {
+                                   const FewColumns<S, Vectors>& keys, Vec<T> (&scores)[Rows][Vectors], bool fetches) {
   Vec<T> value_scales[Vectors]{}, key_scales[Vectors]{};
   if (num_keys > 0) load_scales<T, S, Vectors, true>(keys, key_scales);
   const Index value_steps = words_of<Words>(num_values), key_steps = words_of<Words>(num_keys);
@@ -76,7 +86,7 @@ REGARD_INLINE void multiply_beside(Index num_values, const T* weights, const Few
     few_step<T, S, Rows, Vectors, kTileRows, 1, true, Words>(k, num_keys, query, keys, key_scales, fetch, scores);
   };
   Index both = 0;
-  if constexpr (kStepByStep<Rows>) {
+  if constexpr (InTurn) {
     const Index fewer = smaller(value_steps, key_steps);
     for (; both + 2 <= fewer; both += 2) {
       value(both, true);
@@ -85,16 +95,16 @@ REGARD_INLINE void multiply_beside(Index num_values, const T* weights, const Few
       key(both + 1, kStepsPerFetch<S> == 1);
     }
   }
-  for (Index k = both; k < value_steps; ++k) value(k, k % kStepsPerFetch<S> == 0);
-  for (Index k = both; k < key_steps; ++k) key(k, k % kStepsPerFetch<S> == 0);
+  for (Index k = both; k < value_steps; ++k) value(k, fetches && k % kStepsPerFetch<S> == 0);
+  for (Index k = both; k < key_steps; ++k) key(k, fetches && k % kStepsPerFetch<S> == 0);
 }
 
 // The vectors of a panel's lines from element `offset` on.
-template <class T, class S>
+template <class T, class S, int Vectors>
 REGARD_INLINE void point_at(const PanelWalk<S>& panel, Index offset, Index first_scale, Index scale_step,
-                            FewColumns<S, kLineVectors>& columns) {
-#pragma GCC unroll 2
-  for (int v = 0; v < kLineVectors; ++v) {
+                            FewColumns<S, Vectors>& columns) {
+#pragma GCC unroll 4
+  for (int v = 0; v < Vectors; ++v) {
     columns.at[v] = panel.here + offset + v * kWidth<T>;
     columns.next[v] = panel.there + offset + v * kWidth<T>;
     columns.scales[v] = sizeof(S) == 1 ? panel.scales + first_scale + v * scale_step : nullptr;
@@ -104,7 +114,9 @@ REGARD_INLINE void point_at(const PanelWalk<S>& panel, Index offset, Index first
 // O = α·O + P·V of the block, and scale · Q·Kᵀ of the one ahead. ahead: the keys that its rows see.
 template <class T, class S, int Rows, class Words>
 void few_beside(const AttentionBlock<T>& block, const LaneRange& range, const LaneRange& ahead, const T* alpha) {
-  constexpr int kVectors = kLineVectors;
+  using Step = BesideStep<S, Rows>;
+  constexpr int kVectors = Step::kVectors;
+  constexpr int kRowsAtOnce = Step::kRowsAtOnce;
   constexpr Index kPart = kVectors * kWidth<T>;
   const ScoreBlock<T>& next = *block.next_score;
   const StoredPanels& values = *block.stored_values;
@@ -137,22 +149,25 @@ void few_beside(const AttentionBlock<T>& block, const LaneRange& range, const La
         FewColumns<S, kVectors> key_columns{.step = kPanel, .at = {}, .next = {}, .scales = {}};
         if (num_values > 0) point_at<T>(value_walk, (group * kPanel + begin) * kPanel + part, begin, 0, value_columns);
         if (num_keys > 0) point_at<T>(key_walk, depth * kPanel + part, part, kWidth<T>, key_columns);
-        Vec<T> context[Rows][kVectors], scores[Rows][kVectors];
-        T* const sum = sums + group * kPanel + part;
-        T* const product = products + part;
-        for (int r = 0; r < Rows; ++r) {
-          for (int v = 0; v < kVectors; ++v) {
-            context[r][v] = load(sum + r * kMostBeside + v * kWidth<T>);
-            scores[r][v] = load(product + r * kPanel + v * kWidth<T>);
+        for (int first = 0; first < Rows; first += kRowsAtOnce) {
+          Vec<T> context[kRowsAtOnce][kVectors], scores[kRowsAtOnce][kVectors];
+          T* const sum = sums + first * kMostBeside + group * kPanel + part;
+          T* const product = products + first * kPanel + part;
+          for (int r = 0; r < kRowsAtOnce; ++r) {
+            for (int v = 0; v < kVectors; ++v) {
+              context[r][v] = load(sum + r * kMostBeside + v * kWidth<T>);
+              scores[r][v] = load(product + r * kPanel + v * kWidth<T>);
+            }
           }
-        }
-        multiply_beside<T, S, Rows, kVectors, Words>(
-            num_values, block.score.scores + (lane + begin) / Words::kPerWord, value_columns, context, num_keys,
-            next.query + depth / Words::kPerWord * kTileRows, key_columns, scores);
-        for (int r = 0; r < Rows; ++r) {
-          for (int v = 0; v < kVectors; ++v) {
-            store(sum + r * kMostBeside + v * kWidth<T>, context[r][v]);
-            store(product + r * kPanel + v * kWidth<T>, scores[r][v]);
+          multiply_beside<T, S, kRowsAtOnce, kVectors, Step::kInTurn, Words>(
+              num_values, block.score.scores + first * kBlockKeys + (lane + begin) / Words::kPerWord, value_columns,
+              context, num_keys, next.query + depth / Words::kPerWord * kTileRows + first, key_columns, scores,
+              first == 0);
+          for (int r = 0; r < kRowsAtOnce; ++r) {
+            for (int v = 0; v < kVectors; ++v) {
+              store(sum + r * kMostBeside + v * kWidth<T>, context[r][v]);
+              store(product + r * kPanel + v * kWidth<T>, scores[r][v]);
+            }
           }
         }
       }

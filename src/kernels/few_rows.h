@@ -13,13 +13,14 @@
 namespace regard::kernels::REGARD_ISA {
 namespace {
 
-// Of values that lie in rows: 128 floats of avx512 at once, so that a row of a usual head is read from end to end.
+// Of values that lie in rows: 128 floats of avx512 at once, so that a row of a usual head is read from end to end, and
+// half of it for one row elsewhere.
 #if defined(REGARD_ISA_avx512)
 template <int Rows>
 inline constexpr int kRowVectors = Rows <= 2 ? 8 : 4;
 #else
 template <int Rows>
-inline constexpr int kRowVectors = kFewVectors<Rows>;
+inline constexpr int kRowVectors = Rows == 1 ? 8 : kFewVectors<Rows>;
 #endif
 
 template <int N>
