@@ -86,11 +86,11 @@ void score_tiles(const ScoreBlock<T>& block, Index first, Index count, const Lan
   if (block.stored_keys) return few_score_tiles<T, Words>(block, ranges[0]);
   const Index depth = words_of<Words>(block.depth);
   for (Index lane = 0; lane < kBlockKeys; lane += kTileColumns<T>) {
-    const T* keys = block.key_panels[lane / kPanel] + lane % kPanel;
     for (Index row = 0; row < count; row += kTileRows) {
       const LaneRange& range = ranges[row / kTileRows];
       if (range.end <= lane || range.begin >= lane + kTileColumns<T>) continue;
       fetch(block.ahead);
+      const T* keys = block.key_panels[lane / kPanel] + lane % kPanel;
       with_rows(smaller(count - row, kTileRows), [&](auto rows) {
         score_tile<T, decltype(rows)::value, Words>(depth, block.rules.scale, block.query + (first + row) * depth, keys,
                                                     group_scores + row * kBlockKeys + lane);
