@@ -217,6 +217,29 @@ TYPED_TEST(Elementwise, ExpAtItsCorners) {
   });
 }
 
+TYPED_TEST(Elementwise, ExpOfOneNumberDoesNotDependOnTheOthers) {
+  using T = TypeParam;
+  constexpr std::size_t kCount = 64;
+  const T subnormal = sizeof(T) == 4 ? static_cast<T>(-100) : static_cast<T>(-740);
+  on_every_instruction_set([&](const kernels::KernelTable& table) {
+    const std::vector<T> alone = {apply<T>(table, exp_function<T>(), {-1})[0],
+                                  apply<T>(table, exp_function<T>(), {subnormal})[0]};
+    for (std::size_t nan = 0; nan < kCount; ++nan) {
+      for (std::size_t low = 0; low < kCount; ++low) {
+        if (low == nan) continue;
+        std::vector<T> x(kCount, -1), expected(kCount, alone[0]);
+        x[nan] = kNaN<T>;
+        x[low] = subnormal;
+        expected[low] = alone[1];
+        std::vector<T> y = apply<T>(table, exp_function<T>(), x);
+        ASSERT_TRUE(std::isnan(y[nan])) << table.name << ", " << nan;
+        y[nan] = expected[nan];
+        ASSERT_EQ(bits_of(y), bits_of(expected)) << table.name << ", NaN at " << nan << ", small number at " << low;
+      }
+    }
+  });
+}
+
 TYPED_TEST(Elementwise, TanhAtItsCorners) {
   using T = TypeParam;
   const T tiny = std::numeric_limits<T>::denorm_min();

@@ -109,7 +109,7 @@ REGARD_INLINE void reduce(const Vec<T>* x, Reduced<T>* y) {
 // 1 + e = high + low exactly but for the last addition (Dekker 1971): one rounding at the end is what makes exp
 // monotone.
 template <class T>
-REGARD_INLINE Vec<T> one_and(const Reduced<T>& y) {
+REGARD_INLINE Vec<T> one_plus_e(const Reduced<T>& y) {
   const Vec<T> one = broadcast(static_cast<T>(1));
   const Vec<T> high = one + y.r;
   const Vec<T> low = y.r - (high - one);
@@ -121,7 +121,7 @@ REGARD_INLINE Vec<T> exp(Vec<T> x) {
   x = max(broadcast(ExpConstants<T>::kLowest), x);
   Reduced<T> y;
   reduce<T, 1>(&x, &y);
-  return scale_by_power<T>(one_and(y), y.shifted);
+  return scale_by_power<T>(one_plus_e(y), y.shifted);
 }
 
 // p[i] = exp(x[i]) for Count vectors; p may be x. Where no lane is below kNormal, multiplying by 2ⁿ is exact and one
@@ -130,16 +130,17 @@ template <class T, int Count>
 REGARD_INLINE void exp(const Vec<T>* x, Vec<T>* p) {
   using C = ExpConstants<T>;
   if constexpr (!kScales) {
-    Vec<T> least = x[0];
+    // NaN stands first and is dropped: it hides no small number of its lane.
+    Vec<T> least = broadcast(kInfinity<T>);
 #pragma GCC unroll 8
-    for (int i = 1; i < Count; ++i) least = min(x[i], least);
+    for (int i = 0; i < Count; ++i) least = min(x[i], least);
     if (where_greater(broadcast(C::kNormal), least) == 0) {
       Reduced<T> y[Count];
       reduce<T, Count>(x, y);
 #pragma GCC unroll 8
       for (int i = 0; i < Count; ++i) {
         const IntVec<T> bits = bits_of<T>(y[i].shifted) << C::kFractionBits;
-        p[i] = one_and(y[i]) * from_bits<T>(bits + bits_of<T>(broadcast(static_cast<T>(1))));
+        p[i] = one_plus_e(y[i]) * from_bits<T>(bits + bits_of<T>(broadcast(static_cast<T>(1))));
       }
       return;
     }

@@ -176,8 +176,8 @@ REGARD_INLINE void exponentials(T* scores, T m, T alpha, T* lanes, [[maybe_unuse
   }
 }
 
-// m' of the `count` rows from `first` on, whose scores are the block's first, and what it does. Rows, at least count,
-// may reach further; arrays of one number a row are written for whole vectors.
+// m' of the `count` rows from `first` on, whose scores lie from group_scores on, and what it does. Rows, at least
+// count, may reach further; arrays of one number a row are written for whole vectors.
 template <class T, int Rows, bool Statistics>
 void raise_maxima(const AttentionBlock<T>& block, const T* group_scores, Index first, Index count,
                   MaximaOf<T>& maxima) {
