@@ -15,8 +15,6 @@
 namespace regard::kernels::REGARD_ISA {
 namespace {
 
-inline constexpr Index kMostBeside = 256;  // columns whose sums lie in the first cache at a time
-
 // What a step takes: vectors of keys and as many of values, and of how many rows. Both in turn where the scores and the
 // context, rows × vectors each, are up to 16 of the 32 registers of avx512 and neon. Elsewhere, where there are 16,
 // four vectors, which with avx2 are the 32 numbers that lie side by side: both in turn for one row, else two rows at a
@@ -67,7 +65,7 @@ bool fits_beside(const AttentionBlock<T>& block) {
   const StoredPanels& values = *block.stored_values;
   const StoredPanels& keys = *block.next_score->stored_keys;
   return values.row_stride == 0 && keys.row_stride == 0 && values.type == keys.type &&
-         block.next_score->depth <= kDepthSegment && block.padded_columns <= kMostBeside;
+         block.next_score->depth <= kDepthSegment && block.padded_columns <= kMostSums;
 }
 
 // Steps of values and of keys, until both are done. fetches: what comes next, too.
@@ -89,10 +87,10 @@ REGARD_INLINE void multiply_beside(Index num_values, const T* weights, const Few
   if constexpr (InTurn) {
     const Index fewer = smaller(value_steps, key_steps);
     for (; both + 2 <= fewer; both += 2) {
-      value(both, true);
-      key(both, true);
-      value(both + 1, kStepsPerFetch<S> == 1);
-      key(both + 1, kStepsPerFetch<S> == 1);
+      value(both, fetches);
+      key(both, fetches);
+      value(both + 1, fetches && kStepsPerFetch<S> == 1);
+      key(both + 1, fetches && kStepsPerFetch<S> == 1);
     }
   }
   for (Index k = both; k < value_steps; ++k) value(k, fetches && k % kStepsPerFetch<S> == 0);
@@ -126,7 +124,7 @@ void few_beside(const AttentionBlock<T>& block, const LaneRange& range, const La
   // The depths that are multiplied before group n, whole words.
   const Index depth_step = next.depth / groups / Words::kPerWord * Words::kPerWord;
   const auto depths = [&](Index n) { return n == groups ? next.depth : n * depth_step; };
-  alignas(64) T sums[Rows * kMostBeside];
+  alignas(64) T sums[Rows * kMostSums];
   alignas(64) T products[Rows * kPanel];
   std::memset(sums, 0, sizeof sums);
   for (Index panel = 0; panel < kBlockPanels; ++panel) {
@@ -134,7 +132,7 @@ void few_beside(const AttentionBlock<T>& block, const LaneRange& range, const La
     const Index begin = larger(range.begin - lane, 0) / Words::kPerWord * Words::kPerWord;
     const Index num_values = larger(smaller(range.end - lane, kPanel) - begin, 0);
     const bool wanted = ahead.begin < lane + kPanel && ahead.end > lane;
-    if constexpr (sizeof(S) < 4) {
+    if constexpr (kFewFetches<S, Rows> && sizeof(S) < 4) {
       if (values.next[panel]) fetch_pages(values.next[panel], value_elements * static_cast<Index>(sizeof(S)));
       if (keys.next[panel]) fetch_pages(keys.next[panel], key_elements * static_cast<Index>(sizeof(S)));
     }
@@ -151,33 +149,23 @@ void few_beside(const AttentionBlock<T>& block, const LaneRange& range, const La
         if (num_keys > 0) point_at<T>(key_walk, depth * kPanel + part, part, kWidth<T>, key_columns);
         for (int first = 0; first < Rows; first += kRowsAtOnce) {
           Vec<T> context[kRowsAtOnce][kVectors], scores[kRowsAtOnce][kVectors];
-          T* const sum = sums + first * kMostBeside + group * kPanel + part;
+          T* const sum = sums + first * kMostSums + group * kPanel + part;
           T* const product = products + first * kPanel + part;
-          for (int r = 0; r < kRowsAtOnce; ++r) {
-            for (int v = 0; v < kVectors; ++v) {
-              context[r][v] = load(sum + r * kMostBeside + v * kWidth<T>);
-              scores[r][v] = load(product + r * kPanel + v * kWidth<T>);
-            }
-          }
+          load_tile<kMostSums>(sum, context);
+          load_tile<kPanel>(product, scores);
           multiply_beside<T, S, kRowsAtOnce, kVectors, Step::kInTurn, Words>(
               num_values, block.score.scores + first * kBlockKeys + (lane + begin) / Words::kPerWord, value_columns,
               context, num_keys, next.query + depth / Words::kPerWord * kTileRows + first, key_columns, scores,
-              first == 0);
-          for (int r = 0; r < kRowsAtOnce; ++r) {
-            for (int v = 0; v < kVectors; ++v) {
-              store(sum + r * kMostBeside + v * kWidth<T>, context[r][v]);
-              store(product + r * kPanel + v * kWidth<T>, scores[r][v]);
-            }
-          }
+              kFewFetches<S, Rows> && first == 0);
+          store_tile<kMostSums>(context, sum);
+          store_tile<kPanel>(scores, product);
         }
       }
     }
     const Vec<T> factor = broadcast(next.rules.scale);
     for (Index part = 0; part < kPanel; part += kPart) {
       Vec<T> scores[Rows][kVectors];
-      for (int r = 0; r < Rows; ++r) {
-        for (int v = 0; v < kVectors; ++v) scores[r][v] = load(products + r * kPanel + part + v * kWidth<T>);
-      }
+      load_tile<kPanel>(products + part, scores);
       join_even_and_odd<S, Words>(scores, Rows, kVectors);
       for (int r = 0; r < Rows; ++r) {
         T* const to = next.scores + r * kBlockKeys + lane + part;
@@ -187,9 +175,7 @@ void few_beside(const AttentionBlock<T>& block, const LaneRange& range, const La
   }
   for (Index column = 0; column < block.padded_columns; column += kPart) {
     Vec<T> context[Rows][kVectors];
-    for (int r = 0; r < Rows; ++r) {
-      for (int v = 0; v < kVectors; ++v) context[r][v] = load(sums + r * kMostBeside + column + v * kWidth<T>);
-    }
+    load_tile<kMostSums>(sums + column, context);
     join_even_and_odd<S, Words>(context, Rows, kVectors);
     add_to_context<T, Rows, kVectors>(block, alpha, column, context);
   }

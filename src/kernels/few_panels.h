@@ -7,8 +7,9 @@
 //
 // Keys and values are read as they are stored (StoredPanels, table.h) and widened in registers. Panels are read in the
 // order of their addresses, a line of 32 numbers a step. While a block is read, the same place of the next one is
-// fetched, and before it, where its pages begin, so that memory is never idle. The chains are those of tile.h: which of
-// the two computes an element moves no bit. Read next: few_rows.h.
+// fetched, and before it, where its pages begin, so that memory is never idle (kFewFetches: unless the processor does
+// that better). The chains are those of tile.h: which of the two computes an element moves no bit. Read next:
+// few_rows.h.
 #pragma once
 
 #include "simd_convert.h"
@@ -40,6 +41,16 @@ inline constexpr int kFewVectors = Rows <= 2 ? 4 : 2;
 template <class T, class S, int Rows>
 inline constexpr int kPackedVectors =
     sizeof(S) == 1 ? kFewVectors<Rows> : static_cast<int>(smaller(kFewVectors<Rows>, kPanel / kWidth<T>));
+
+// Whether lines are fetched ahead of the steps that read them. With 16 registers, one row of two or four bytes a number
+// comes by too few of them: there the processor's own fetching is ahead, and fetches beside it only hold it up.
+#if defined(REGARD_ISA_avx512) || defined(REGARD_ISA_neon)
+template <class S, int Rows>
+inline constexpr bool kFewFetches = true;
+#else
+template <class S, int Rows>
+inline constexpr bool kFewFetches = Rows > 1 || sizeof(S) == 1;
+#endif
 
 // Fetches the first lines of every page of 4 KiB that begins there: the processor goes on with the rest of a page by
 // itself, but does not begin one.
@@ -154,8 +165,8 @@ REGARD_INLINE void multiply_few(Index depth, const T* a, const FewColumns<S, Vec
   const Index count = words_of<Words>(depth);
 #pragma GCC unroll 2
   for (Index k = 0; k < count; ++k) {
-    few_step<T, S, Rows, Vectors, StepK, StepR, ScaledLanes, Words>(k, depth, a, columns, scales,
-                                                                    k % kStepsPerFetch<S> == 0, tile);
+    few_step<T, S, Rows, Vectors, StepK, StepR, ScaledLanes, Words>(
+        k, depth, a, columns, scales, kFewFetches<S, Rows> && k % kStepsPerFetch<S> == 0, tile);
   }
 }
 
@@ -165,7 +176,7 @@ void few_scores(const ScoreBlock<T>& block, const LaneRange& range) {
   constexpr int kVectors = kPackedVectors<T, S, Rows>;
   const StoredPanels& keys = *block.stored_keys;
   for (const void* next : keys.next) {
-    if (next) fetch_pages(next, block.depth * kPanel * static_cast<Index>(sizeof(S)));
+    if (kFewFetches<S, Rows> && next) fetch_pages(next, block.depth * kPanel * static_cast<Index>(sizeof(S)));
   }
   for (Index lane = 0; lane < kBlockKeys; lane += kVectors * kWidth<T>) {
     if (range.end <= lane || range.begin >= lane + kVectors * kWidth<T>) continue;
@@ -197,21 +208,25 @@ void few_scores(const ScoreBlock<T>& block, const LaneRange& range) {
 }
 
 // tile[r] += the products of the weights with `Vectors` vectors of values from `column` on, over a panel's keys that
-// some row sees.
-template <class T, class S, int Rows, int Vectors, class Words>
+// some row sees. InRows: values lie in rows, not in panels.
+template <class T, class S, int Rows, int Vectors, bool InRows, class Words>
 REGARD_INLINE void add_values(const AttentionBlock<T>& block, const LaneRange& range, Index panel, Index column,
                               Vec<T> (&tile)[Rows][Vectors]) {
   const StoredPanels& values = *block.stored_values;
-  const Index step = values.row_stride ? values.row_stride : kPanel;
-  const Index next_line = values.row_stride ? kPanel : kPanel * kPanel;  // 32 columns further
+  const Index step = InRows ? values.row_stride : kPanel;
+  constexpr Index kNextLine = InRows ? kPanel : kPanel * kPanel;  // 32 columns further
+  // Side by side in a row or in a line.
+  constexpr bool kTogether = InRows || Vectors * kWidth<T> <= kPanel;
   // Whole words from the first on: a key that no row sees has a weight of zero.
   const Index begin = larger(range.begin - panel * kPanel, 0) / Words::kPerWord * Words::kPerWord;
   const Index end = smaller(range.end - panel * kPanel, kPanel);
   if (begin >= end) return;
   FewColumns<S, Vectors> columns{.step = step, .at = {}, .next = {}, .scales = {}};
+  const Index first = column / kPanel * kNextLine + begin * step + column % kPanel;
   for (int v = 0; v < Vectors; ++v) {
     const Index at = column + v * kWidth<T>;
-    columns.point(v, values, panel, at / kPanel * next_line + begin * step + at % kPanel, begin);
+    columns.point(v, values, panel,
+                  kTogether ? first + v * kWidth<T> : at / kPanel * kNextLine + begin * step + at % kPanel, begin);
   }
   multiply_few<T, S, Rows, Vectors, 1, kBlockKeys, false, Words>(
       end - begin, block.score.scores + (panel * kPanel + begin) / Words::kPerWord, columns, tile);
@@ -232,35 +247,48 @@ REGARD_INLINE void add_to_context(const AttentionBlock<T>& block, const T* alpha
   }
 }
 
+inline constexpr Index kMostSums = 256;  // columns whose sums lie in the first cache at a time
+
+// A tile whose rows lie `Stride` apart.
+template <Index Stride, class T, int Rows, int Vectors>
+REGARD_INLINE void load_tile(const T* from, Vec<T> (&tile)[Rows][Vectors]) {
+#pragma GCC unroll 4
+  for (int r = 0; r < Rows; ++r) {
+#pragma GCC unroll 8
+    for (int v = 0; v < Vectors; ++v) tile[r][v] = load(from + r * Stride + v * kWidth<T>);
+  }
+}
+template <Index Stride, class T, int Rows, int Vectors>
+REGARD_INLINE void store_tile(const Vec<T> (&tile)[Rows][Vectors], T* to) {
+#pragma GCC unroll 4
+  for (int r = 0; r < Rows; ++r) {
+#pragma GCC unroll 8
+    for (int v = 0; v < Vectors; ++v) store(to + r * Stride + v * kWidth<T>, tile[r][v]);
+  }
+}
+
 // The context of packed panels, as value_tile computes it: all columns of a panel before the next panel.
 template <class T, class S, int Rows, int Vectors, class Words>
 void few_packed_columns(const AttentionBlock<T>& block, const LaneRange& range, const T* alpha, Index first,
                         Index last) {
-  constexpr Index kMost = 256;  // columns whose sums lie in the first cache at a time
-  alignas(64) T sums[Rows * kMost];
+  alignas(64) T sums[Rows * kMostSums];
   Vec<T> tile[Rows][Vectors];
-  const auto load_tile = [&](const T* from) {
-    for (int r = 0; r < Rows; ++r) {
-      for (int v = 0; v < Vectors; ++v) tile[r][v] = load(from + r * kMost + v * kWidth<T>);
-    }
-  };
-  for (Index strip = first; strip < last; strip += kMost) {
-    const Index end = smaller(strip + kMost, last);
+  for (Index strip = first; strip < last; strip += kMostSums) {
+    const Index end = smaller(strip + kMostSums, last);
     std::memset(sums, 0, sizeof sums);
     for (Index panel = 0; panel < kBlockPanels; ++panel) {
-      if (const S* next = static_cast<const S*>(block.stored_values->next[panel]))
+      const S* const next = static_cast<const S*>(block.stored_values->next[panel]);
+      if (kFewFetches<S, Rows> && next)
         fetch_pages(next + strip * kPanel, (end - strip) * kPanel * static_cast<Index>(sizeof(S)));
       for (Index column = strip; column < end; column += Vectors * kWidth<T>) {
         T* const to = sums + (column - strip);
-        load_tile(to);
-        add_values<T, S, Rows, Vectors, Words>(block, range, panel, column, tile);
-        for (int r = 0; r < Rows; ++r) {
-          for (int v = 0; v < Vectors; ++v) store(to + r * kMost + v * kWidth<T>, tile[r][v]);
-        }
+        load_tile<kMostSums>(to, tile);
+        add_values<T, S, Rows, Vectors, false, Words>(block, range, panel, column, tile);
+        store_tile<kMostSums>(tile, to);
       }
     }
     for (Index column = strip; column < end; column += Vectors * kWidth<T>) {
-      load_tile(sums + (column - strip));
+      load_tile<kMostSums>(sums + (column - strip), tile);
       join_even_and_odd<S, Words>(tile, Rows, Vectors);
       add_to_context<T, Rows, Vectors>(block, alpha, column, tile);
     }

@@ -34,7 +34,7 @@ template <class T, class S, int Rows, int Vectors, class Words>
 bool few_columns(const AttentionBlock<T>& block, const LaneRange& range, const T* alpha, Index column) {
   Vec<T> tile[Rows][Vectors]{};
   for (Index panel = 0; panel < kBlockPanels; ++panel) {
-    add_values<T, S, Rows, Vectors, Words>(block, range, panel, column, tile);
+    add_values<T, S, Rows, Vectors, true, Words>(block, range, panel, column, tile);
   }
   join_even_and_odd<S, Words>(tile, Rows, Vectors);
   Vec<T> poison{};
@@ -87,7 +87,7 @@ void few_context(const AttentionBlock<T>& block, const LaneRange& range, const s
   }
   const StoredPanels& values = *block.stored_values;
   for (const void* next : values.next) {
-    if (next && values.row_stride == block.padded_columns)
+    if (kFewFetches<S, Rows> && next && values.row_stride == block.padded_columns)
       fetch_pages(next, kPanel * block.padded_columns * static_cast<Index>(sizeof(S)));
   }
   Index column = 0;
@@ -121,6 +121,10 @@ struct LineFetch {
   }
 };
 
+// Whether a bfloat16 number stays beside its neighbour until both are transposed, or as a pair for good.
+template <class S, class Words>
+inline constexpr bool kTwoAWord = Words::kPerWord > 1 || kEvenOdd<S, Words>;
+
 // sums[r] += query[r] · keys, for one word of as many keys as there are lanes.
 template <class T, int Rows, class Words>
 REGARD_INLINE void add_depth(const T* query, Vec<T> keys, Vec<T> (&sums)[Rows]) {
@@ -128,62 +132,85 @@ REGARD_INLINE void add_depth(const T* query, Vec<T> keys, Vec<T> (&sums)[Rows]) 
   for (int r = 0; r < Rows; ++r) sums[r] = Words::multiply_add(broadcast(query[r]), keys, sums[r]);
 }
 
-// The scores of keys that lie in rows: squares of as many keys as depths are transposed in registers.
+// sums[r] += query[r] · keys, for one square: as many keys as there are lanes, rows of `keys`, of which `count` are
+// there, and as many words of each. Transposed in registers, a vector holds one word of all keys.
+template <class T, class S, int Rows, bool Whole, class Words>
+REGARD_INLINE void add_square(const S* keys, Index stride, [[maybe_unused]] Index count, const T* query,
+                              Vec<T> (&sums)[Rows]) {
+  Vec<T> square[kWidth<T>];
+#pragma GCC unroll 16
+  for (Index i = 0; i < kWidth<T>; ++i) {
+    square[i] = Vec<T>{};
+    if (!Whole && i >= count) continue;
+    if constexpr (kTwoAWord<S, Words>) {
+      std::memcpy(&square[i], static_cast<const void*>(keys + i * stride), sizeof square[i]);
+    } else {
+      square[i] = load_stored<T>(keys + i * stride);
+    }
+  }
+  transpose<T>(square);
+#pragma GCC unroll 16
+  for (Index i = 0; i < kWidth<T>; ++i) {
+    if constexpr (kEvenOdd<S, Words>) {
+      const WideVec both = (WideVec)square[i];
+      add_depth<T, Rows, Words>(query + 2 * i * kTileRows, (Vec<T>)(both << 16), sums);
+      add_depth<T, Rows, Words>(query + (2 * i + 1) * kTileRows, (Vec<T>)(both & 0xffff0000u), sums);
+    } else {
+      add_depth<T, Rows, Words>(query + i * kTileRows, square[i], sums);
+    }
+  }
+}
+
+// The scores of keys that lie in rows.
 template <class T, class S, int Rows, class Words>
 void few_row_scores(const ScoreBlock<T>& block, const LaneRange& range) {
+  constexpr bool kTwo = kTwoAWord<S, Words>;
+  // Two squares side by side where one has a chain of products too long to wait for.
+  constexpr int kSquares = kWidth<T> < 16 && Rows == 1 && kTwo ? 2 : 1;
+  constexpr Index kKeys = kSquares * kWidth<T>;
+  constexpr Index kDepths = kTwo ? 2 * kWidth<T> : kWidth<T>;
   const StoredPanels& keys = *block.stored_keys;
   const S* const first = static_cast<const S*>(keys.panels[0]);
   const S* const next = keys.next[0] ? static_cast<const S*>(keys.next[0]) : first;
-  for (Index lane = 0; lane < kBlockKeys; lane += kWidth<T>) {
-    if (range.end <= lane || range.begin >= lane + kWidth<T>) continue;
-    const Index count = smaller(kWidth<T>, block.num_keys - lane);
+  for (Index lane = 0; lane < kBlockKeys; lane += kKeys) {
+    if (range.end <= lane || range.begin >= lane + kKeys) continue;
+    const Index count = smaller(kKeys, block.num_keys - lane);
+    const S* const here = first + lane * keys.row_stride;
     LineFetch<S> fetch{.at = next + lane * keys.row_stride, .done = 0, .width = block.depth, .stride = keys.row_stride};
-    if (keys.row_stride == block.depth) fetch_pages(fetch.at, kWidth<T> * block.depth * static_cast<Index>(sizeof(S)));
+    if (kFewFetches<S, Rows> && keys.row_stride == block.depth)
+      fetch_pages(fetch.at, kKeys * block.depth * static_cast<Index>(sizeof(S)));
     for (Index done = 0; done < block.depth; done += kDepthSegment) {
       const Index end = smaller(block.depth, done + kDepthSegment);
-      Vec<T> sums[Rows]{};
-      // A bfloat16 number stays beside its neighbour until both are transposed, or as a pair for good.
-      constexpr bool kTwo = Words::kPerWord > 1 || kEvenOdd<S, Words>;
-      constexpr Index kDepths = kTwo ? 2 * kWidth<T> : kWidth<T>;
+      Vec<T> sums[kSquares][Rows]{};
       const bool single = count == 1 && !kTwo;
       for (Index d = done; d < end && single; ++d) {
-        const T key = read_as<T>(first + lane * keys.row_stride + d);
-        add_depth<T, Rows, Words>(block.query + d * kTileRows, broadcast(key), sums);
+        add_depth<T, Rows, Words>(block.query + d * kTileRows, broadcast(read_as<T>(here + d)), sums[0]);
       }
       for (Index d = done; d < end && !single; d += kDepths) {
-        Vec<T> square[kWidth<T>];
-#pragma GCC unroll 16
-        for (Index i = 0; i < kWidth<T>; ++i) {
-          const Index at = (lane + i) * keys.row_stride + d;
-          square[i] = Vec<T>{};
-          if (i < count) {
-            if constexpr (kTwo) {
-              std::memcpy(&square[i], static_cast<const void*>(first + at), sizeof square[i]);
-            } else {
-              square[i] = load_stored<T>(first + at);
-            }
-          }
-          if (d % (64 / static_cast<Index>(sizeof(S))) == 0) fetch.line();
+        if (d % (64 / static_cast<Index>(sizeof(S))) == 0) {
+          for (Index i = 0; i < kKeys; ++i) fetch.line();
         }
-        transpose<T>(square);
-#pragma GCC unroll 16
-        for (Index i = 0; i < kWidth<T>; ++i) {
-          const T* query = block.query + (d + i * (kDepths / kWidth<T>)) / Words::kPerWord * kTileRows;
-          if constexpr (kEvenOdd<S, Words>) {
-            const WideVec both = (WideVec)square[i];
-            add_depth<T, Rows, Words>(query, (Vec<T>)(both << 16), sums);
-            add_depth<T, Rows, Words>(query + kTileRows, (Vec<T>)(both & 0xffff0000u), sums);
-          } else {
-            add_depth<T, Rows, Words>(query, square[i], sums);
+        const T* const query = block.query + d / Words::kPerWord * kTileRows;
+#pragma GCC unroll 4
+        for (int s = 0; s < kSquares; ++s) {
+          const Index there = count - s * kWidth<T>;
+          const S* const at = here + s * kWidth<T> * keys.row_stride + d;
+          if (there >= kWidth<T>) {
+            add_square<T, S, Rows, true, Words>(at, keys.row_stride, there, query, sums[s]);
+          } else if (there > 0) {
+            add_square<T, S, Rows, false, Words>(at, keys.row_stride, there, query, sums[s]);
           }
         }
       }
       const Vec<T> factor = broadcast(end == block.depth ? block.rules.scale : static_cast<T>(1));
 #pragma GCC unroll 4
-      for (int r = 0; r < Rows; ++r) {
-        T* to = block.scores + r * kBlockKeys + lane;
-        if (done > 0) sums[r] += load(to);
-        store(to, sums[r] * factor);
+      for (int s = 0; s < kSquares; ++s) {
+#pragma GCC unroll 4
+        for (int r = 0; r < Rows; ++r) {
+          T* to = block.scores + r * kBlockKeys + lane + s * kWidth<T>;
+          if (done > 0) sums[s][r] += load(to);
+          store(to, sums[s][r] * factor);
+        }
       }
     }
   }
