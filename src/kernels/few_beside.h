@@ -87,10 +87,10 @@ REGARD_INLINE void multiply_beside(Index num_values, const T* weights, const Few
   if constexpr (InTurn) {
     const Index fewer = smaller(value_steps, key_steps);
     for (; both + 2 <= fewer; both += 2) {
-      value(both, fetches);
-      key(both, fetches);
-      value(both + 1, fetches && kStepsPerFetch<S> == 1);
-      key(both + 1, fetches && kStepsPerFetch<S> == 1);
+      value(both, true);
+      key(both, true);
+      value(both + 1, kStepsPerFetch<S> == 1);
+      key(both + 1, kStepsPerFetch<S> == 1);
     }
   }
   for (Index k = both; k < value_steps; ++k) value(k, fetches && k % kStepsPerFetch<S> == 0);
@@ -132,9 +132,9 @@ void few_beside(const AttentionBlock<T>& block, const LaneRange& range, const La
     const Index begin = larger(range.begin - lane, 0) / Words::kPerWord * Words::kPerWord;
     const Index num_values = larger(smaller(range.end - lane, kPanel) - begin, 0);
     const bool wanted = ahead.begin < lane + kPanel && ahead.end > lane;
-    if constexpr (kFewFetches<S, Rows> && sizeof(S) < 4) {
-      if (values.next[panel]) fetch_pages(values.next[panel], value_elements * static_cast<Index>(sizeof(S)));
-      if (keys.next[panel]) fetch_pages(keys.next[panel], key_elements * static_cast<Index>(sizeof(S)));
+    if constexpr (sizeof(S) < 4) {
+      fetch_pages<S, Rows>(values.next[panel], value_elements);
+      fetch_pages<S, Rows>(keys.next[panel], key_elements);
     }
     const PanelWalk<S> value_walk = walk_panel<S>(values, panel, value_elements);
     const PanelWalk<S> key_walk = walk_panel<S>(keys, panel, key_elements);
@@ -156,29 +156,20 @@ void few_beside(const AttentionBlock<T>& block, const LaneRange& range, const La
           multiply_beside<T, S, kRowsAtOnce, kVectors, Step::kInTurn, Words>(
               num_values, block.score.scores + first * kBlockKeys + (lane + begin) / Words::kPerWord, value_columns,
               context, num_keys, next.query + depth / Words::kPerWord * kTileRows + first, key_columns, scores,
-              kFewFetches<S, Rows> && first == 0);
+              first == 0);
           store_tile<kMostSums>(context, sum);
           store_tile<kPanel>(scores, product);
         }
       }
     }
-    const Vec<T> factor = broadcast(next.rules.scale);
     for (Index part = 0; part < kPanel; part += kPart) {
       Vec<T> scores[Rows][kVectors];
       load_tile<kPanel>(products + part, scores);
       join_even_and_odd<S, Words>(scores, Rows, kVectors);
-      for (int r = 0; r < Rows; ++r) {
-        T* const to = next.scores + r * kBlockKeys + lane + part;
-        for (int v = 0; v < kVectors; ++v) store(to + v * kWidth<T>, scores[r][v] * factor);
-      }
+      store_scores(next, lane + part, 0, next.depth, scores);
     }
   }
-  for (Index column = 0; column < block.padded_columns; column += kPart) {
-    Vec<T> context[Rows][kVectors];
-    load_tile<kMostSums>(sums + column, context);
-    join_even_and_odd<S, Words>(context, Rows, kVectors);
-    add_to_context<T, Rows, kVectors>(block, alpha, column, context);
-  }
+  add_sums_to_context<T, S, Rows, kVectors, Words>(block, alpha, 0, block.padded_columns, sums);
 }
 
 // few_value_tiles of the block and few_score_tiles of the one ahead.

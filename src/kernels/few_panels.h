@@ -52,12 +52,14 @@ template <class S, int Rows>
 inline constexpr bool kFewFetches = Rows > 1 || sizeof(S) == 1;
 #endif
 
-// Fetches the first lines of every page of 4 KiB that begins there: the processor goes on with the rest of a page by
-// itself, but does not begin one.
-REGARD_INLINE void fetch_pages(const void* from, Index bytes) {
+// Fetches the first lines of every page of 4 KiB that begins in so many elements: the processor goes on with the rest
+// of a page by itself, but does not begin one. from may be nullptr.
+template <class S, int Rows>
+REGARD_INLINE void fetch_pages(const void* from, Index elements) {
+  if (!kFewFetches<S, Rows> || !from) return;
   constexpr std::uintptr_t kPage = 4096, kLine = 64;
   const auto begin = reinterpret_cast<std::uintptr_t>(from);
-  const std::uintptr_t end = begin + static_cast<std::uintptr_t>(bytes);
+  const std::uintptr_t end = begin + static_cast<std::uintptr_t>(elements) * sizeof(S);
   for (std::uintptr_t page = (begin + kPage - 1) / kPage * kPage; page < end; page += kPage) {
     __builtin_prefetch(reinterpret_cast<const void*>(page));
     __builtin_prefetch(reinterpret_cast<const void*>(page + kLine));
@@ -142,7 +144,7 @@ REGARD_INLINE void few_step(Index k, Index depth, const T* a, const FewColumns<S
       column[v] = load_stored<T>(from);
       if constexpr (kScaled) column[v] *= ScaledLanes ? scales[v] : broadcast(columns.scales[v][k]);
     }
-    if (fetch && v % kVectorsPerFetch == 0) {
+    if (kFewFetches<S, Rows> && fetch && v % kVectorsPerFetch == 0) {
       __builtin_prefetch(columns.next[v] + offset, 0, 2);
       if constexpr (kSteps > 1) __builtin_prefetch(columns.next[v] + offset + columns.step, 0, 2);
     }
@@ -165,8 +167,24 @@ REGARD_INLINE void multiply_few(Index depth, const T* a, const FewColumns<S, Vec
   const Index count = words_of<Words>(depth);
 #pragma GCC unroll 2
   for (Index k = 0; k < count; ++k) {
-    few_step<T, S, Rows, Vectors, StepK, StepR, ScaledLanes, Words>(
-        k, depth, a, columns, scales, kFewFetches<S, Rows> && k % kStepsPerFetch<S> == 0, tile);
+    few_step<T, S, Rows, Vectors, StepK, StepR, ScaledLanes, Words>(k, depth, a, columns, scales,
+                                                                    k % kStepsPerFetch<S> == 0, tile);
+  }
+}
+
+// Writes scores from `lane` on: what the depths before `done` have given, and the tile, which those up to `end` have.
+template <class T, int Rows, int Vectors>
+REGARD_INLINE void store_scores(const ScoreBlock<T>& block, Index lane, Index done, Index end,
+                                Vec<T> (&tile)[Rows][Vectors]) {
+  const Vec<T> factor = broadcast(end == block.depth ? block.rules.scale : static_cast<T>(1));
+#pragma GCC unroll 4
+  for (int r = 0; r < Rows; ++r) {
+#pragma GCC unroll 4
+    for (int v = 0; v < Vectors; ++v) {
+      T* to = block.scores + r * kBlockKeys + lane + v * kWidth<T>;
+      if (done > 0) tile[r][v] += load(to);
+      store(to, tile[r][v] * factor);
+    }
   }
 }
 
@@ -175,9 +193,7 @@ template <class T, class S, int Rows, class Words>
 void few_scores(const ScoreBlock<T>& block, const LaneRange& range) {
   constexpr int kVectors = kPackedVectors<T, S, Rows>;
   const StoredPanels& keys = *block.stored_keys;
-  for (const void* next : keys.next) {
-    if (kFewFetches<S, Rows> && next) fetch_pages(next, block.depth * kPanel * static_cast<Index>(sizeof(S)));
-  }
+  for (const void* next : keys.next) fetch_pages<S, Rows>(next, block.depth * kPanel);
   for (Index lane = 0; lane < kBlockKeys; lane += kVectors * kWidth<T>) {
     if (range.end <= lane || range.begin >= lane + kVectors * kWidth<T>) continue;
     FewColumns<S, kVectors> columns{.step = kPanel, .at = {}, .next = {}, .scales = {}};
@@ -193,16 +209,7 @@ void few_scores(const ScoreBlock<T>& block, const LaneRange& range) {
           step, block.query + done / Words::kPerWord * kTileRows, columns, tile);
       join_even_and_odd<S, Words>(tile, Rows, kVectors);
       columns.advance(step);
-      const Vec<T> factor = broadcast(done + step == block.depth ? block.rules.scale : static_cast<T>(1));
-#pragma GCC unroll 4
-      for (int r = 0; r < Rows; ++r) {
-#pragma GCC unroll 4
-        for (int v = 0; v < kVectors; ++v) {
-          T* to = block.scores + r * kBlockKeys + lane + v * kWidth<T>;
-          if (done > 0) tile[r][v] += load(to);
-          store(to, tile[r][v] * factor);
-        }
-      }
+      store_scores(block, lane, done, done + step, tile);
     }
   }
 }
@@ -222,11 +229,10 @@ REGARD_INLINE void add_values(const AttentionBlock<T>& block, const LaneRange& r
   const Index end = smaller(range.end - panel * kPanel, kPanel);
   if (begin >= end) return;
   FewColumns<S, Vectors> columns{.step = step, .at = {}, .next = {}, .scales = {}};
-  const Index first = column / kPanel * kNextLine + begin * step + column % kPanel;
+  const auto place = [&](Index at) { return at / kPanel * kNextLine + begin * step + at % kPanel; };
   for (int v = 0; v < Vectors; ++v) {
-    const Index at = column + v * kWidth<T>;
-    columns.point(v, values, panel,
-                  kTogether ? first + v * kWidth<T> : at / kPanel * kNextLine + begin * step + at % kPanel, begin);
+    const Index offset = v * kWidth<T>;
+    columns.point(v, values, panel, kTogether ? place(column) + offset : place(column + offset), begin);
   }
   multiply_few<T, S, Rows, Vectors, 1, kBlockKeys, false, Words>(
       end - begin, block.score.scores + (panel * kPanel + begin) / Words::kPerWord, columns, tile);
@@ -267,6 +273,18 @@ REGARD_INLINE void store_tile(const Vec<T> (&tile)[Rows][Vectors], T* to) {
   }
 }
 
+// O = α·O + sums, whose first column is `first`, up to `last`.
+template <class T, class S, int Rows, int Vectors, class Words>
+REGARD_INLINE void add_sums_to_context(const AttentionBlock<T>& block, const T* alpha, Index first, Index last,
+                                       const T* sums) {
+  for (Index column = first; column < last; column += Vectors * kWidth<T>) {
+    Vec<T> tile[Rows][Vectors];
+    load_tile<kMostSums>(sums + (column - first), tile);
+    join_even_and_odd<S, Words>(tile, Rows, Vectors);
+    add_to_context<T, Rows, Vectors>(block, alpha, column, tile);
+  }
+}
+
 // The context of packed panels, as value_tile computes it: all columns of a panel before the next panel.
 template <class T, class S, int Rows, int Vectors, class Words>
 void few_packed_columns(const AttentionBlock<T>& block, const LaneRange& range, const T* alpha, Index first,
@@ -278,8 +296,7 @@ void few_packed_columns(const AttentionBlock<T>& block, const LaneRange& range, 
     std::memset(sums, 0, sizeof sums);
     for (Index panel = 0; panel < kBlockPanels; ++panel) {
       const S* const next = static_cast<const S*>(block.stored_values->next[panel]);
-      if (kFewFetches<S, Rows> && next)
-        fetch_pages(next + strip * kPanel, (end - strip) * kPanel * static_cast<Index>(sizeof(S)));
+      if (next) fetch_pages<S, Rows>(next + strip * kPanel, (end - strip) * kPanel);
       for (Index column = strip; column < end; column += Vectors * kWidth<T>) {
         T* const to = sums + (column - strip);
         load_tile<kMostSums>(to, tile);
@@ -287,11 +304,7 @@ void few_packed_columns(const AttentionBlock<T>& block, const LaneRange& range, 
         store_tile<kMostSums>(tile, to);
       }
     }
-    for (Index column = strip; column < end; column += Vectors * kWidth<T>) {
-      load_tile<kMostSums>(sums + (column - strip), tile);
-      join_even_and_odd<S, Words>(tile, Rows, Vectors);
-      add_to_context<T, Rows, Vectors>(block, alpha, column, tile);
-    }
+    add_sums_to_context<T, S, Rows, Vectors, Words>(block, alpha, strip, end, sums);
   }
 }
 

@@ -87,8 +87,7 @@ void few_context(const AttentionBlock<T>& block, const LaneRange& range, const s
   }
   const StoredPanels& values = *block.stored_values;
   for (const void* next : values.next) {
-    if (kFewFetches<S, Rows> && next && values.row_stride == block.padded_columns)
-      fetch_pages(next, kPanel * block.padded_columns * static_cast<Index>(sizeof(S)));
+    if (values.row_stride == block.padded_columns) fetch_pages<S, Rows>(next, kPanel * block.padded_columns);
   }
   Index column = 0;
   const auto take = [&](auto vectors) {
@@ -125,18 +124,18 @@ struct LineFetch {
 template <class S, class Words>
 inline constexpr bool kTwoAWord = Words::kPerWord > 1 || kEvenOdd<S, Words>;
 
-// sums[r] += query[r] · keys, for one word of as many keys as there are lanes.
-template <class T, int Rows, class Words>
-REGARD_INLINE void add_depth(const T* query, Vec<T> keys, Vec<T> (&sums)[Rows]) {
+// sums[r][v] += query[r] · keys, for one word of as many keys as there are lanes.
+template <class T, int Rows, int Vectors, class Words>
+REGARD_INLINE void add_depth(const T* query, Vec<T> keys, int v, Vec<T> (&sums)[Rows][Vectors]) {
 #pragma GCC unroll 4
-  for (int r = 0; r < Rows; ++r) sums[r] = Words::multiply_add(broadcast(query[r]), keys, sums[r]);
+  for (int r = 0; r < Rows; ++r) sums[r][v] = Words::multiply_add(broadcast(query[r]), keys, sums[r][v]);
 }
 
-// sums[r] += query[r] · keys, for one square: as many keys as there are lanes, rows of `keys`, of which `count` are
+// sums[r][v] += query[r] · keys, for one square: as many keys as there are lanes, rows of `keys`, of which `count` are
 // there, and as many words of each. Transposed in registers, a vector holds one word of all keys.
-template <class T, class S, int Rows, bool Whole, class Words>
-REGARD_INLINE void add_square(const S* keys, Index stride, [[maybe_unused]] Index count, const T* query,
-                              Vec<T> (&sums)[Rows]) {
+template <class T, class S, int Rows, int Vectors, bool Whole, class Words>
+REGARD_INLINE void add_square(const S* keys, Index stride, [[maybe_unused]] Index count, const T* query, int v,
+                              Vec<T> (&sums)[Rows][Vectors]) {
   Vec<T> square[kWidth<T>];
 #pragma GCC unroll 16
   for (Index i = 0; i < kWidth<T>; ++i) {
@@ -153,10 +152,10 @@ REGARD_INLINE void add_square(const S* keys, Index stride, [[maybe_unused]] Inde
   for (Index i = 0; i < kWidth<T>; ++i) {
     if constexpr (kEvenOdd<S, Words>) {
       const WideVec both = (WideVec)square[i];
-      add_depth<T, Rows, Words>(query + 2 * i * kTileRows, (Vec<T>)(both << 16), sums);
-      add_depth<T, Rows, Words>(query + (2 * i + 1) * kTileRows, (Vec<T>)(both & 0xffff0000u), sums);
+      add_depth<T, Rows, Vectors, Words>(query + 2 * i * kTileRows, (Vec<T>)(both << 16), v, sums);
+      add_depth<T, Rows, Vectors, Words>(query + (2 * i + 1) * kTileRows, (Vec<T>)(both & 0xffff0000u), v, sums);
     } else {
-      add_depth<T, Rows, Words>(query + i * kTileRows, square[i], sums);
+      add_depth<T, Rows, Vectors, Words>(query + i * kTileRows, square[i], v, sums);
     }
   }
 }
@@ -177,14 +176,13 @@ void few_row_scores(const ScoreBlock<T>& block, const LaneRange& range) {
     const Index count = smaller(kKeys, block.num_keys - lane);
     const S* const here = first + lane * keys.row_stride;
     LineFetch<S> fetch{.at = next + lane * keys.row_stride, .done = 0, .width = block.depth, .stride = keys.row_stride};
-    if (kFewFetches<S, Rows> && keys.row_stride == block.depth)
-      fetch_pages(fetch.at, kKeys * block.depth * static_cast<Index>(sizeof(S)));
+    if (keys.row_stride == block.depth) fetch_pages<S, Rows>(fetch.at, kKeys * block.depth);
     for (Index done = 0; done < block.depth; done += kDepthSegment) {
       const Index end = smaller(block.depth, done + kDepthSegment);
-      Vec<T> sums[kSquares][Rows]{};
+      Vec<T> sums[Rows][kSquares]{};
       const bool single = count == 1 && !kTwo;
       for (Index d = done; d < end && single; ++d) {
-        add_depth<T, Rows, Words>(block.query + d * kTileRows, broadcast(read_as<T>(here + d)), sums[0]);
+        add_depth<T, Rows, kSquares, Words>(block.query + d * kTileRows, broadcast(read_as<T>(here + d)), 0, sums);
       }
       for (Index d = done; d < end && !single; d += kDepths) {
         if (d % (64 / static_cast<Index>(sizeof(S))) == 0) {
@@ -196,22 +194,13 @@ void few_row_scores(const ScoreBlock<T>& block, const LaneRange& range) {
           const Index there = count - s * kWidth<T>;
           const S* const at = here + s * kWidth<T> * keys.row_stride + d;
           if (there >= kWidth<T>) {
-            add_square<T, S, Rows, true, Words>(at, keys.row_stride, there, query, sums[s]);
+            add_square<T, S, Rows, kSquares, true, Words>(at, keys.row_stride, there, query, s, sums);
           } else if (there > 0) {
-            add_square<T, S, Rows, false, Words>(at, keys.row_stride, there, query, sums[s]);
+            add_square<T, S, Rows, kSquares, false, Words>(at, keys.row_stride, there, query, s, sums);
           }
         }
       }
-      const Vec<T> factor = broadcast(end == block.depth ? block.rules.scale : static_cast<T>(1));
-#pragma GCC unroll 4
-      for (int s = 0; s < kSquares; ++s) {
-#pragma GCC unroll 4
-        for (int r = 0; r < Rows; ++r) {
-          T* to = block.scores + r * kBlockKeys + lane + s * kWidth<T>;
-          if (done > 0) sums[s][r] += load(to);
-          store(to, sums[s][r] * factor);
-        }
-      }
+      store_scores(block, lane, done, end, sums);
     }
   }
 }
