@@ -74,7 +74,7 @@ std::string shape_text(std::span<const Index> shape);
 
 // Bytes that a view touches, and how, for the overlap checks.
 struct Footprint {
-  std::string name;
+  const char* name = "";
   std::uintptr_t begin = 0;
   std::uintptr_t end = 0;  // one past the last byte
   // In bytes, non-negative, axes of extent 1 left out, largest first; and the axes' extents.
@@ -87,17 +87,17 @@ struct Footprint {
 };
 
 // Throws std::invalid_argument when the view's size overflows, or its data is null and its size is not.
-Footprint footprint(const char* operator_name, std::string name, const void* data, std::span<const Index> shape,
+Footprint footprint(const char* operator_name, const char* name, const void* data, std::span<const Index> shape,
                     std::span<const Index> strides, Index element_bytes);
 template <class T, int Rank>
-Footprint footprint(const char* operator_name, std::string name, const TensorView<T, Rank>& view) {
+Footprint footprint(const char* operator_name, const char* name, const TensorView<T, Rank>& view) {
   static_assert(Rank <= Footprint::kMostAxes);
-  return footprint(operator_name, std::move(name), view.data, view.shape, view.strides, sizeof(T));
+  return footprint(operator_name, name, view.data, view.shape, view.strides, sizeof(T));
 }
 template <class T, int Rank>
-Footprint footprint(const char* operator_name, std::string name, const InputView<T, Rank>& view) {
+Footprint footprint(const char* operator_name, const char* name, const InputView<T, Rank>& view) {
   static_assert(Rank <= Footprint::kMostAxes);
-  return footprint(operator_name, std::move(name), view.data, view.shape, view.strides, type_bytes(view.type));
+  return footprint(operator_name, name, view.data, view.shape, view.strides, type_bytes(view.type));
 }
 
 // Throws std::invalid_argument when an output overlaps itself, an input or another output.

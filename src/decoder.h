@@ -65,7 +65,8 @@ class Decoder {
     list_items();
     const int workers = num_workers(runtime_, num_pieces_, count_products());
     Workspace<std::byte> memory(runtime_, workers * layout_.bytes());
-    scratch_ = memory.data();
+    for (int worker = 0; worker < workers; ++worker)
+      scratch_.push_back(layout_.at(memory.data() + worker * layout_.bytes()));
     // Fewer tasks than four for each thread leave threads without work at the end: chunks are the smaller pieces.
     const bool too_few = workers > 1 && static_cast<Index>(items_.size()) < 4 * workers;
     const bool split = too_few || (options_.by_chunk && items_.size() > 1);
@@ -105,24 +106,30 @@ class Decoder {
             .rows_per_head = sequence_of(item).num_queries};
   }
   RowTask<T> task_of(const Item& item, int worker) const {
-    return {.r = r_,
-            .packed = keys_,
-            .runtime = runtime_,
-            .unit = units_[item.unit],
-            .sequence = sequence_of(item),
-            .rows = rows_of(item),
-            .scratch = layout_.at(scratch_ + worker * layout_.bytes()),
-            .wants_lse = !outputs_.lse.absent()};
+    RowTask<T> task{.r = r_,
+                    .packed = keys_,
+                    .runtime = runtime_,
+                    .unit = units_[item.unit],
+                    .sequence = sequence_of(item),
+                    .rows = rows_of(item),
+                    .scratch = scratch_[static_cast<std::size_t>(worker)],
+                    .wants_lse = !outputs_.lse.absent()};
+    task.scratch.context = room_of_context(task, outputs_);
+    return task;
   }
 
   void list_items() {
     VisibleRows seen;
+    std::vector<ChunkRange> chunks;  // of the unit's rows, which are those of every key head of its sequence
     items_.reserve(units_.size());
     for (std::size_t u = 0; u < units_.size(); ++u) {
+      const bool first_head = units_[u].key_head == 0;
+      if (first_head) chunks.clear();
       const Index rows = group_ * r_.sequences[static_cast<std::size_t>(units_[u].sequence)].num_queries;
       for (Index first = 0; first < rows; first += kernels::kRows) {
         Item item{u, first, std::min(kernels::kRows, rows - first), {0, 0}, num_partials_};
-        item.chunks = visible_chunks(r_, sequence_of(item), rows_of(item), seen);
+        if (first_head) chunks.push_back(visible_chunks(r_, sequence_of(item), rows_of(item), seen));
+        item.chunks = chunks[static_cast<std::size_t>(first / kernels::kRows)];
         num_partials_ += item.num_partials();
         most_partials_ = std::max(most_partials_, item.num_partials());
         num_pieces_ += std::max<Index>(item.chunks.size(), 1);
@@ -186,7 +193,7 @@ class Decoder {
   Index padded_columns_;
   RowScratchLayout<T> layout_;
   Progress progress_;
-  std::byte* scratch_ = nullptr;
+  std::vector<RowScratch<T>> scratch_;  // of each worker
   std::vector<Unit> units_;
   std::vector<Item> items_;
   Index num_partials_ = 0;   // of all items

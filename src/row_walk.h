@@ -137,8 +137,11 @@ class RowWalk {
   // Scratch of each worker, and room for the results of its task's chunks: of the longest task, or, where that is less,
   // of every row there is.
   void make_room(int workers, Index together) {
-    scratch_ = nullptr;
-    scratch_ = std::make_unique<Workspace<std::byte>>(runtime_, workers * together * layout_.bytes());
+    memory_ = nullptr;
+    memory_ = std::make_unique<Workspace<std::byte>>(runtime_, workers * together * layout_.bytes());
+    scratch_.clear();
+    for (Index place = 0; place < workers * together; ++place)
+      scratch_.push_back(layout_.at(memory_->data() + place * layout_.bytes()));
     num_workers_ = workers;
     together_ = together;
     most_rows_ = 0;
@@ -218,7 +221,7 @@ class RowWalk {
             .unit = unit,
             .sequence = sequence_of(unit),
             .rows = rows_of(unit, task),
-            .scratch = layout_.at(scratch_->data() + place * layout_.bytes()),
+            .scratch = scratch_[static_cast<std::size_t>(place)],
             .wants_lse = options_.wants_lse,
             .num_best = options_.num_best,
             .ahead = ahead};
@@ -289,7 +292,8 @@ class RowWalk {
   bool fetches_;
   Progress progress_;
   std::vector<Index> first_turn_;  // of each unit of a wave, and the number of turns: tasks that go together
-  std::unique_ptr<Workspace<std::byte>> scratch_;
+  std::unique_ptr<Workspace<std::byte>> memory_;
+  std::vector<RowScratch<T>> scratch_;  // in memory_
   std::unique_ptr<Partials<T>> partials_;
   int num_workers_ = 0;    // for which there is room
   Index together_ = 1;     // tasks of a turn

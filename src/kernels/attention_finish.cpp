@@ -58,6 +58,8 @@ struct RowTotals {
   T context_factor;  // what the accumulators are multiplied by after the sink joined
   T sink_weight;
   bool empty;
+  bool single;                             // the only chunk, which weighs 1
+  alignas(64) T first_weights[kWidth<T>];  // chunk_weights of the first chunks, unless single
 };
 
 template <class T>
@@ -69,17 +71,22 @@ RowTotals<T> row_totals(const FinishRows<T>& rows, Index r) {
   }
   T high = 0;
   T low = 0;
-  const bool single = rows.num_chunks == 1 && rows.row_max[r] == high_max;
-  if (single) high = rows.row_sum[r];  // it weighs 1
-  for (Index first = single ? 1 : 0; first < rows.num_chunks; first += kWidth<T>) {
-    alignas(64) T weights[kWidth<T>];
+  RowTotals<T> totals;
+  totals.chunk_max = totals.row_max = high_max;
+  totals.context_factor = 1;
+  totals.sink_weight = 0;
+  totals.single = rows.num_chunks == 1 && rows.row_max[r] == high_max;
+  if (totals.single) high = rows.row_sum[r];
+  for (Index first = totals.single ? 1 : 0; first < rows.num_chunks; first += kWidth<T>) {
+    alignas(64) T more_weights[kWidth<T>];
+    T* const weights = first > 0 ? more_weights : totals.first_weights;
     chunk_weights(rows, r, first, high_max, weights);
     for (Index i = 0; i < kWidth<T> && first + i < rows.num_chunks; ++i) {
       const T l = rows.row_sum[(first + i) * rows.row_chunk_stride + r];
       add_compensated(weights[i] * l, high, low);
     }
   }
-  RowTotals<T> totals{high_max, high_max, low == low ? high + low : high, 1, 0, false};
+  totals.row_sum = low == low ? high + low : high;
   // Several scores of +∞ have no ratio.
   if (totals.row_max == kInfinity<T> && totals.row_sum != 1) totals.row_sum = kInfinity<T> - kInfinity<T>;
   totals.empty = totals.row_sum == 0;
@@ -99,38 +106,40 @@ RowTotals<T> row_totals(const FinishRows<T>& rows, Index r) {
   return totals;
 }
 
-// Vectors · kWidth columns from `first` on, or the `left` that there are of a single vector. Returns NaN or 0 in each
-// lane: NaN where a result is not finite.
-template <class T, int Vectors>
+// Vectors · kWidth columns from `first` on, or the `left` that there are of a single vector. Single: the only chunk,
+// which weighs 1. Returns NaN or 0 in each lane: NaN where a result is not finite.
+template <class T, int Vectors, bool Single>
 Vec<T> context_strip(const FinishRows<T>& rows, Index r, const RowTotals<T>& totals, Index first, Index left) {
-  Vec<T> high[Vectors]{};
+  Vec<T> sums[Vectors]{};
   Vec<T> low[Vectors]{};
   const T* row = rows.accumulator + r * rows.accumulator_row_stride + first;
-  const bool single = rows.num_chunks == 1 && rows.row_max[r] == totals.chunk_max;
-  if (single) {
-    // The only chunk weighs 1. The sum with +0 is +0 for −0, as below.
+  const auto read = [&](const T* from, int v) {
+    return Vectors == 1 ? load_some(from, left) : load(from + v * kWidth<T>);
+  };
+  if constexpr (Single) {
+    // The sum with +0 is +0 for −0, as below.
 #pragma GCC unroll 4
-    for (int v = 0; v < Vectors; ++v)
-      high[v] = (Vectors == 1 ? load_some(row, left) : load(row + v * kWidth<T>)) + Vec<T>{};
-  }
-  for (Index c0 = single ? 1 : 0; c0 < rows.num_chunks; c0 += kWidth<T>) {
-    alignas(64) T weights[kWidth<T>];
-    chunk_weights(rows, r, c0, totals.chunk_max, weights);
-    for (Index i = 0; i < kWidth<T> && c0 + i < rows.num_chunks; ++i) {
-      const T* from = row + (c0 + i) * rows.accumulator_chunk_stride;
-      const Vec<T> weight = broadcast(weights[i]);
+    for (int v = 0; v < Vectors; ++v) sums[v] += read(row, v);
+  } else {
+    for (Index c0 = 0; c0 < rows.num_chunks; c0 += kWidth<T>) {
+      alignas(64) T more_weights[kWidth<T>];
+      if (c0 > 0) chunk_weights(rows, r, c0, totals.chunk_max, more_weights);
+      const T* const weights = c0 > 0 ? more_weights : totals.first_weights;
+      for (Index i = 0; i < kWidth<T> && c0 + i < rows.num_chunks; ++i) {
+        const T* from = row + (c0 + i) * rows.accumulator_chunk_stride;
+        const Vec<T> weight = broadcast(weights[i]);
 #pragma GCC unroll 4
-      for (int v = 0; v < Vectors; ++v) {
-        const Vec<T> x = Vectors == 1 ? load_some(from, left) : load(from + v * kWidth<T>);
-        add_compensated(x * weight, high[v], low[v]);
+        for (int v = 0; v < Vectors; ++v) add_compensated(read(from, v) * weight, sums[v], low[v]);
       }
     }
+#pragma GCC unroll 4
+    for (int v = 0; v < Vectors; ++v) sums[v] = total<T>(sums[v], low[v]);
   }
   T* context = rows.context + r * rows.columns + first;
   Vec<T> poison{};
 #pragma GCC unroll 4
   for (int v = 0; v < Vectors; ++v) {
-    Vec<T> result = total<T>(high[v], low[v]) * totals.context_factor / broadcast(totals.row_sum);
+    Vec<T> result = sums[v] * totals.context_factor / broadcast(totals.row_sum);
     if (rows.value_scale != 1) result = result / rows.value_scale;
     poison += result * static_cast<T>(0);
     if (Vectors == 1) {
@@ -143,16 +152,16 @@ Vec<T> context_strip(const FinishRows<T>& rows, Index r, const RowTotals<T>& tot
 }
 
 // Returns NaN in some lane where a number of the row is not finite, else 0.
-template <class T>
+template <class T, bool Single>
 Vec<T> context_row(const FinishRows<T>& rows, Index r, const RowTotals<T>& totals) {
   constexpr Index kStripColumns = 4 * kWidth<T>;
   Vec<T> poison{};
   Index first = 0;
   for (; first + kStripColumns <= rows.columns; first += kStripColumns) {
-    poison += context_strip<T, 4>(rows, r, totals, first, kStripColumns);
+    poison += context_strip<T, 4, Single>(rows, r, totals, first, kStripColumns);
   }
   for (; first < rows.columns; first += kWidth<T>) {
-    poison += context_strip<T, 1>(rows, r, totals, first, rows.columns - first);
+    poison += context_strip<T, 1, Single>(rows, r, totals, first, rows.columns - first);
   }
   return poison;
 }
@@ -204,7 +213,8 @@ bool finish_rows(const FinishRows<T>& rows) {
     if (totals.empty) {
       std::memset(rows.context + r * rows.columns, 0, static_cast<std::size_t>(rows.columns) * sizeof(T));
     } else {
-      const Vec<T> poison = context_row(rows, r, totals);
+      const Vec<T> poison =
+          totals.single ? context_row<T, true>(rows, r, totals) : context_row<T, false>(rows, r, totals);
       if (totals.row_sum - totals.row_sum == 0) overflowed += poison;
     }
     rows.out_row_max[r] = totals.row_max;

@@ -6,8 +6,8 @@
 //   key    [panel][D][32]                transposed: lanes run along keys
 //   value  [panel][⌈Dv/32⌉][32][32]      lanes run along value columns; finite[panel] for poisoned keys
 //
-// Rows, keys and columns past the end are zero. Numbers of two bytes are widened on their way; S is their type, or T.
-// Read next: simd_convert.h, attention_tile.cpp.
+// Rows, keys and columns past the end are zero, but not those beside a single row of query. Numbers of two bytes are
+// widened on their way; S is their type, or T. Read next: simd_convert.h, attention_tile.cpp.
 #include "kernels.h"
 #include "simd_convert.h"
 #include "tile.h"
@@ -84,10 +84,10 @@ void pack_lines(Matrix<S> source, Index depth, T* packed) {
   }
 }
 
-// A group of a single row.
+// A group of a single row. Tiles of one row of query read no other (with_rows, tile.h).
 template <class T, Index Width, class S>
 void pack_row(Matrix<S> source, Index depth, T* packed) {
-  std::memset(packed, 0, static_cast<std::size_t>(depth * Width) * sizeof(T));
+  if (Width == kPanel) std::memset(packed, 0, static_cast<std::size_t>(depth * Width) * sizeof(T));
   for (Index d = 0; d < depth; ++d) packed[d * Width] = read_as<T>(source.data + d * source.column_stride);
 }
 

@@ -114,16 +114,28 @@ IntVec<T> load_mask(const std::int32_t* visible) {
   }
 }
 
+// Whether scores are hidden by intervals and by no other rule.
+template <class T>
+bool only_intervals(const ScoreRules<T>& rules) {
+  return !rules.visible && !rules.bias && !rules.alibi_slopes && rules.soft_cap == 0;
+}
+
 template <class T>
 void apply_rules(const ScoreBlock<T>& block, Index first, Index end_row, T* group_scores) {
   using Int = typename VecOf<T>::Int;
   const ScoreRules<T>& rules = block.rules;
+  const bool intervals = only_intervals(rules);
   for (Index r = first; r < end_row; ++r) {
     T* scores = group_scores + (r - first) * kBlockKeys;
     const Int begin = static_cast<Int>(larger(smaller(rules.visible_begin[r] - block.first_key, kBlockKeys), 0));
     const Int end = static_cast<Int>(larger(smaller(rules.visible_end[r] - block.first_key, block.num_keys), 0));
     const T place = rules.alibi_slopes ? static_cast<T>(rules.positions[r] - block.first_key) : 0;
     for (Index lane = 0; lane < kBlockKeys; lane += kWidth<T>) {
+      if (lane >= end || lane + kWidth<T> <= begin) {
+        store(scores + lane, broadcast(-kInfinity<T>));
+        continue;
+      }
+      if (intervals && lane >= begin && lane + kWidth<T> <= end) continue;
       const IntVec<T> number = lane_numbers<T>() + static_cast<Int>(lane);
       Vec<T> x = load(scores + lane);
       if (rules.soft_cap != 0) x = tanh<T>(x / broadcast(rules.soft_cap)) * rules.soft_cap;
@@ -143,8 +155,7 @@ void apply_rules(const ScoreBlock<T>& block, Index first, Index end_row, T* grou
 template <class T>
 bool is_plain(const ScoreBlock<T>& block) {
   const ScoreRules<T>& rules = block.rules;
-  if (block.num_keys != kBlockKeys || rules.visible || rules.bias || rules.alibi_slopes || rules.soft_cap != 0)
-    return false;
+  if (block.num_keys != kBlockKeys || !only_intervals(rules)) return false;
   for (Index r = 0; r < block.num_rows; ++r) {
     if (rules.visible_begin[r] > block.first_key || rules.visible_end[r] < block.first_key + kBlockKeys) return false;
   }
@@ -278,16 +289,19 @@ void attend_rows(const AttentionBlock<T>& block) {
     score_group<T, KeyWords>(block.score, plain, first, count, block.score.scores, ranges);
     for (Index r = 0; r < count && !block.values_finite; ++r) {
       contributes[r] = 0;
-      for (Index lane = 0; lane < kBlockKeys; ++lane) {
-        const bool yes = block.score.scores[r * kBlockKeys + lane] != -kInfinity<T>;
-        contributes[r] |= static_cast<std::uint64_t>(yes) << lane;
+      for (Index lane = 0; lane < kBlockKeys; lane += kWidth<T>) {
+        // NaN stands first and is dropped: it contributes.
+        const Vec<T> x = min(load(block.score.scores + r * kBlockKeys + lane), Vec<T>{});
+        contributes[r] |= where_greater(x, broadcast(-kInfinity<T>)) << lane;
       }
     }
+    Index end = 0;
+    for (Index row = 0; row < count; row += kTileRows) end = larger(end, ranges[row / kTileRows].end);
     if (scaled) {
-      softmax_rows<T, Singles>(block, first, count, maxima);
+      softmax_rows<T, Singles>(block, first, count, kBlockKeys, maxima);
       scale_rows<T, ValueWords>(block, first, count);
     } else {
-      softmax_rows<T, ValueWords>(block, first, count, maxima);
+      softmax_rows<T, ValueWords>(block, first, count, end, maxima);
     }
     if (block.next_score) {
       const LaneRange ahead = tile_range(*block.next_score, 0, num_rows);

@@ -30,7 +30,7 @@ template <class T>
 struct ExpConstants;
 template <>
 struct ExpConstants<float> {
-  static constexpr float kLowest = -105.0f;  // exp of it rounds to +0
+  static constexpr float kLowest = -105.0f;  // exp of it and of all below rounds to +0
   static constexpr float kNormal = -86.0f;   // exp of it and of all above is a normal number
   static constexpr float kLog2E = 0x1.715476p+0f;
   static constexpr float kRound = 0x1.8p+23f;    // adding it leaves the nearest integer in the low bits
@@ -116,12 +116,15 @@ REGARD_INLINE Vec<T> one_plus_e(const Reduced<T>& y) {
   return high + fma(y.r * y.r, y.q, low);
 }
 
+// What rounds to 0 is put there: a product too small for a subnormal number takes several times as long as another.
 template <class T>
 REGARD_INLINE Vec<T> exp(Vec<T> x) {
-  x = max(broadcast(ExpConstants<T>::kLowest), x);
+  const IntVec<T> vanishes = x < broadcast(ExpConstants<T>::kLowest);
+  x = kScales ? max(broadcast(ExpConstants<T>::kLowest), x) : select<T>(vanishes, Vec<T>{}, x);
   Reduced<T> y;
   reduce<T, 1>(&x, &y);
-  return scale_by_power<T>(one_plus_e(y), y.shifted);
+  const Vec<T> p = scale_by_power<T>(one_plus_e(y), y.shifted);
+  return kScales ? p : select<T>(vanishes, Vec<T>{}, p);
 }
 
 // p[i] = exp(x[i]) for Count vectors; p may be x. Where no lane is below kNormal, multiplying by 2ⁿ is exact and one

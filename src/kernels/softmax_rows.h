@@ -112,13 +112,17 @@ struct RowSums {
 
 // ---- softmax
 
-// p as Words, and the sums of its lanes before they are rounded, for a row whose maximum is finite or not.
-template <class T, class Words, bool Statistics>
-REGARD_INLINE void exponentials(T* scores, T m, T alpha, T* lanes, [[maybe_unused]] const RowSums<T>& also) {
+// p as Words, and the sums of its lanes before they are rounded, for a row whose maximum is finite or not. Whole: of
+// all 64 scores; else of those before `end`, in whole steps, past which they are −∞ and are left.
+template <class T, class Words, bool Statistics, bool Whole>
+REGARD_INLINE void exponentials(T* scores, [[maybe_unused]] Index end, T m, T alpha, T* lanes,
+                                [[maybe_unused]] const RowSums<T>& also) {
   constexpr int kLaneVectors = static_cast<int>(kLanes) / kWidth<T>;
   constexpr int kVectors = static_cast<int>(kBlockKeys) / kWidth<T>;
   constexpr int kPerWord = static_cast<int>(Words::kPerWord);
-  constexpr int kBeside = kExpVectors > kPerWord ? kExpVectors : kPerWord;
+  constexpr int kMost = Whole ? kExpVectors : kLaneVectors;
+  constexpr int kBeside = kMost > kPerWord ? kMost : kPerWord;
+  const int vectors = Whole ? kVectors : static_cast<int>((end + kWidth<T> - 1) / kWidth<T>);
   Vec<T> sums[kLaneVectors];
   Vec<T> logs[kLaneVectors];
   Vec<T> distances[kLaneVectors];
@@ -128,7 +132,7 @@ REGARD_INLINE void exponentials(T* scores, T m, T alpha, T* lanes, [[maybe_unuse
     const Vec<T> high = broadcast(m);
     [[maybe_unused]] Vec<T> distance = __builtin_convertvector(lane_numbers<T>(), Vec<T>) + also.first_distance;
 #pragma GCC unroll 4
-    for (int first = 0; first < kVectors; first += kBeside) {
+    for (int first = 0; first < vectors; first += kBeside) {
       Vec<T> x[kBeside];
       Vec<T> p[kBeside];
 #pragma GCC unroll 8
@@ -209,8 +213,8 @@ void raise_maxima(const AttentionBlock<T>& block, const T* group_scores, Index f
   }
 }
 
-template <class T, class Words, bool Statistics>
-void softmax_rows(const AttentionBlock<T>& block, Index first, Index count, MaximaOf<T>& maxima) {
+template <class T, class Words, bool Statistics, bool Whole>
+void softmax_rows(const AttentionBlock<T>& block, Index first, Index count, Index end, MaximaOf<T>& maxima) {
   for (Index row = 0; row < count; row += kTileRows) {
     const Index num_rows = smaller(count - row, kTileRows);
     with_rows(num_rows, [&](auto rows) {
@@ -227,19 +231,21 @@ void softmax_rows(const AttentionBlock<T>& block, Index first, Index count, Maxi
       also = {maxima.drop[r], static_cast<T>(block.score.first_key - block.score.rules.positions[r]),
               statistics.log_lanes + r * kLanes, statistics.distance_lanes + r * kLanes};
     }
-    exponentials<T, Words, Statistics>(scores, block.state.row_max[r], maxima.alpha[r],
-                                       block.state.row_lanes + r * kLanes, also);
+    exponentials<T, Words, Statistics, Whole>(scores, end, block.state.row_max[r], maxima.alpha[r],
+                                              block.state.row_lanes + r * kLanes, also);
   }
 }
 
 // Turns the scores of the `count` rows from `first` on, which are the block's first, into p in place, the words of a
-// row from its first place on, and updates m, the lanes and the statistics.
+// row from its first place on, and updates m, the lanes and the statistics. The rows see no key from `end` on.
 template <class T, class Words>
-void softmax_rows(const AttentionBlock<T>& block, Index first, Index count, MaximaOf<T>& maxima) {
+void softmax_rows(const AttentionBlock<T>& block, Index first, Index count, Index end, MaximaOf<T>& maxima) {
   if (block.statistics) {
-    softmax_rows<T, Words, true>(block, first, count, maxima);
+    softmax_rows<T, Words, true, true>(block, first, count, end, maxima);
+  } else if (end > kBlockKeys / 2) {
+    softmax_rows<T, Words, false, true>(block, first, count, end, maxima);
   } else {
-    softmax_rows<T, Words, false>(block, first, count, maxima);
+    softmax_rows<T, Words, false, false>(block, first, count, end, maxima);
   }
 }
 
