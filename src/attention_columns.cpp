@@ -104,10 +104,10 @@ class ColumnWalk {
     const Workspace<double> strips(runtime_, cells);
     if (!is_planning()) std::fill_n(strips.data(), cells, 0.0);
     const int workers = num_workers(runtime_, static_cast<Index>(tasks.size()));
-    const Workspace<std::byte> scratch(runtime_, workers * layout_.bytes());
+    const RowScratches<T> scratches(runtime_, layout_, workers);
     for_each_item(runtime_, workers, static_cast<Index>(tasks.size()), [&](Index item, int worker) {
       const Task& task = tasks[static_cast<std::size_t>(item)];
-      run_task(task, scratch.data() + worker * layout_.bytes(), strips.data() + task.first_cell);
+      run_task(task, scratches[worker], strips.data() + task.first_cell);
     });
     if (is_planning()) return;
     for (const Task& task : tasks) {
@@ -121,7 +121,7 @@ class ColumnWalk {
     }
   }
 
-  void run_task(const Task& of, std::byte* scratch, double* strips) {
+  void run_task(const Task& of, const RowScratch<T>& scratch, double* strips) {
     const Sequence& sequence = r_.sequences[static_cast<std::size_t>(of.unit->sequence)];
     double mass[kChunkKeys]{};
     for (Index row = 0; row < sequence.num_queries; row += kRows) {
@@ -134,7 +134,7 @@ class ColumnWalk {
                                      .first_row = row,
                                      .num_rows = std::min(kRows, sequence.num_queries - row),
                                      .rows_per_head = sequence.num_queries},
-                            .scratch = layout_.at(scratch)};
+                            .scratch = scratch};
       const ChunkRange seen = visible_chunks(task);
       if (of.first_key < seen.begin * kChunkKeys || of.first_key >= seen.end * kChunkKeys) continue;
       add_weights(of, task, mass, strips);

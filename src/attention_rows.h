@@ -5,10 +5,13 @@
 #pragma once
 
 #include <array>
+#include <cstddef>
 #include <span>
+#include <vector>
 
 #include "packed_keys.h"
 #include "visibility.h"
+#include "workspace.h"
 
 namespace regard {
 inline namespace v0 {
@@ -59,6 +62,22 @@ class RowScratchLayout {
   bool widened_;
   bool statistics_;
   Index bytes_;
+};
+
+// The scratch of each of so many workers.
+template <class T>
+class RowScratches {
+ public:
+  RowScratches(const Runtime& runtime, const RowScratchLayout<T>& layout, Index count)
+      : memory_(runtime, count * layout.bytes()) {
+    scratches_.reserve(static_cast<std::size_t>(count));
+    for (Index i = 0; i < count; ++i) scratches_.push_back(layout.at(memory_.data() + i * layout.bytes()));
+  }
+  const RowScratch<T>& operator[](Index worker) const { return scratches_[static_cast<std::size_t>(worker)]; }
+
+ private:
+  Workspace<std::byte> memory_;
+  std::vector<RowScratch<T>> scratches_;
 };
 
 // What the chunks of a task leave, chunk after chunk: Dv numbers, a maximum and a sum for each of its rows.

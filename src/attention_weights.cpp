@@ -150,7 +150,7 @@ void attention_weights(const std::type_identity_t<InputView<T, 4>>& query,
   PackedKeys<T> packed(r, runtime);
   const RowScratchLayout<T> layout(r, packed.padded_columns());
   const int workers = num_workers(runtime, static_cast<Index>(pieces.size()) * r.num_heads);
-  const Workspace<std::byte> scratch(runtime, workers * layout.bytes());
+  const RowScratches<T> scratches(runtime, layout, workers);
   const Index group = r.num_heads / r.num_key_heads;
   Progress progress(runtime, r.batch * r.num_heads * num_rows);
   const auto of_sequence = [&](Index sequence) {
@@ -180,7 +180,7 @@ void attention_weights(const std::type_identity_t<InputView<T, 4>>& query,
                    .first_row = piece->first_row,
                    .num_rows = piece->num_rows,
                    .rows_per_head = r.sequences[static_cast<std::size_t>(piece->sequence)].num_queries},
-          .scratch = layout.at(scratch.data() + worker * layout.bytes())};
+          .scratch = scratches[worker]};
       weigh(task, request, keys, piece->first_output, output);
       progress.add(task.rows.num_rows);
     });

@@ -12,6 +12,7 @@
 #pragma once
 
 #include <algorithm>
+#include <optional>
 #include <tuple>
 #include <utility>
 #include <vector>
@@ -20,7 +21,6 @@
 #include "attention_plan.h"
 #include "attention_rows.h"
 #include "parallel.h"
-#include "workspace.h"
 
 namespace regard {
 inline namespace v0 {
@@ -64,9 +64,7 @@ class Decoder {
     list_units();
     list_items();
     const int workers = num_workers(runtime_, num_pieces_, count_products());
-    Workspace<std::byte> memory(runtime_, workers * layout_.bytes());
-    for (int worker = 0; worker < workers; ++worker)
-      scratch_.push_back(layout_.at(memory.data() + worker * layout_.bytes()));
+    scratches_.emplace(runtime_, layout_, workers);
     // Fewer tasks than four for each thread leave threads without work at the end: chunks are the smaller pieces.
     const bool too_few = workers > 1 && static_cast<Index>(items_.size()) < 4 * workers;
     const bool split = too_few || (options_.by_chunk && items_.size() > 1);
@@ -112,7 +110,7 @@ class Decoder {
                     .unit = units_[item.unit],
                     .sequence = sequence_of(item),
                     .rows = rows_of(item),
-                    .scratch = scratch_[static_cast<std::size_t>(worker)],
+                    .scratch = (*scratches_)[worker],
                     .wants_lse = !outputs_.lse.absent()};
     task.scratch.context = room_of_context(task, outputs_);
     return task;
@@ -193,7 +191,7 @@ class Decoder {
   Index padded_columns_;
   RowScratchLayout<T> layout_;
   Progress progress_;
-  std::vector<RowScratch<T>> scratch_;  // of each worker
+  std::optional<RowScratches<T>> scratches_;
   std::vector<Unit> units_;
   std::vector<Item> items_;
   Index num_partials_ = 0;   // of all items

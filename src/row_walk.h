@@ -14,6 +14,7 @@
 #include <array>
 #include <limits>
 #include <memory>
+#include <optional>
 #include <span>
 #include <string>
 #include <vector>
@@ -22,7 +23,6 @@
 #include "attention_rows.h"
 #include "packed_keys.h"
 #include "parallel.h"
-#include "workspace.h"
 
 namespace regard {
 inline namespace v0 {
@@ -137,11 +137,8 @@ class RowWalk {
   // Scratch of each worker, and room for the results of its task's chunks: of the longest task, or, where that is less,
   // of every row there is.
   void make_room(int workers, Index together) {
-    memory_ = nullptr;
-    memory_ = std::make_unique<Workspace<std::byte>>(runtime_, workers * together * layout_.bytes());
-    scratch_.clear();
-    for (Index place = 0; place < workers * together; ++place)
-      scratch_.push_back(layout_.at(memory_->data() + place * layout_.bytes()));
+    scratches_.reset();
+    scratches_.emplace(runtime_, layout_, workers * together);
     num_workers_ = workers;
     together_ = together;
     most_rows_ = 0;
@@ -221,7 +218,7 @@ class RowWalk {
             .unit = unit,
             .sequence = sequence_of(unit),
             .rows = rows_of(unit, task),
-            .scratch = scratch_[static_cast<std::size_t>(place)],
+            .scratch = (*scratches_)[place],
             .wants_lse = options_.wants_lse,
             .num_best = options_.num_best,
             .ahead = ahead};
@@ -291,9 +288,8 @@ class RowWalk {
   Index most_chunks_;
   bool fetches_;
   Progress progress_;
-  std::vector<Index> first_turn_;  // of each unit of a wave, and the number of turns: tasks that go together
-  std::unique_ptr<Workspace<std::byte>> memory_;
-  std::vector<RowScratch<T>> scratch_;  // in memory_
+  std::vector<Index> first_turn_;             // of each unit of a wave, and the number of turns: tasks that go together
+  std::optional<RowScratches<T>> scratches_;  // of each worker, and of each task of its turn
   std::unique_ptr<Partials<T>> partials_;
   int num_workers_ = 0;    // for which there is room
   Index together_ = 1;     // tasks of a turn
