@@ -33,11 +33,12 @@ function(regard_kernels isa)
   target_compile_definitions(regard_kernels_${isa} PRIVATE REGARD_ISA=${isa} REGARD_ISA_${isa})
   target_include_directories(regard_kernels_${isa} PRIVATE ${PROJECT_SOURCE_DIR}/src/kernels)
   target_link_libraries(regard_kernels_${isa} PRIVATE regard_flags)
+  target_precompile_headers(regard_kernels_${isa} PRIVATE ${PROJECT_SOURCE_DIR}/src/kernels/simd.h)
   target_compile_options(regard_kernels_${isa} PRIVATE
     -ffp-contract=off -fno-fast-math -fno-lto -fno-exceptions -fno-rtti -Wno-psabi
-    $<$<CONFIG:Release,RelWithDebInfo,MinSizeRel>:-O3> ${ARGN})
+    $<$<CONFIG:Release,RelWithDebInfo,MinSizeRel>:-O3> ${ARGN} ${REGARD_KERNEL_OPTIONS})
   set_target_properties(regard_kernels_${isa} PROPERTIES
-    CXX_VISIBILITY_PRESET hidden VISIBILITY_INLINES_HIDDEN ON POSITION_INDEPENDENT_CODE ON)
+    CXX_VISIBILITY_PRESET hidden VISIBILITY_INLINES_HIDDEN ON POSITION_INDEPENDENT_CODE ON UNITY_BUILD OFF)
   list(APPEND REGARD_KERNEL_OBJECTS $<TARGET_OBJECTS:regard_kernels_${isa}>)
   set(REGARD_KERNEL_OBJECTS ${REGARD_KERNEL_OBJECTS} PARENT_SCOPE)
   set_property(SOURCE ${PROJECT_SOURCE_DIR}/src/isa.cpp APPEND PROPERTY COMPILE_DEFINITIONS REGARD_HAS_${isa})

@@ -99,7 +99,7 @@ AttentionCase<float> plain_case(Index heads, Index key_heads, Index queries, Ind
 // ---- against double
 
 TEST(BackwardPairs, RandomCallsAgreeWithTheFormula) {
-  for (std::uint64_t seed = 20261101; seed < 20261101 + 200; ++seed) {
+  for (std::uint64_t seed = 20261101; seed < 20261101 + num_random_calls(200); ++seed) {
     const PairCase test(random_attention_case<float>(seed), seed, true);
     const AttentionCase<float>& call = test.call;
     SCOPED_TRACE("seed " + std::to_string(seed) + ": " + call.text);

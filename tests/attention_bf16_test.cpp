@@ -73,7 +73,7 @@ void check(const Inputs& inputs, const AttentionOptions<float>& options = {}) {
 // ---- against double
 
 TEST(SemanticsBf16, RandomCalls) {
-  for (std::uint64_t seed = 1; seed <= 500; ++seed) {
+  for (std::uint64_t seed = 1; seed <= num_random_calls(500); ++seed) {
     AttentionCase<float> call = random_attention_case<float>(seed);
     SCOPED_TRACE("seed " + std::to_string(seed) + ": " + call.text);
     Random random(seed + 2000);

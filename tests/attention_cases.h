@@ -9,11 +9,18 @@
 // Read next: attention_checks.h, attention_random_test.cpp.
 #pragma once
 
+#include <cstdlib>
 #include <sstream>
 
 #include "arrays.h"
 
 namespace regard {
+
+// How many random calls a test makes, of so many: $REGARD_RANDOM_CALLS at most, for builds that are slow.
+inline std::uint64_t num_random_calls(std::uint64_t all) {
+  const char* most = std::getenv("REGARD_RANDOM_CALLS");
+  return most == nullptr ? all : std::min<std::uint64_t>(all, std::stoull(most));
+}
 
 // The arguments of one call and the memory that they point to.
 template <class T>
@@ -332,5 +339,9 @@ AttentionCase<T> random_attention_case(std::uint64_t seed) {
   call.text = text.str();
   return call;
 }
+
+// Compiled in reference.cpp.
+extern template AttentionCase<float> random_attention_case<float>(std::uint64_t);
+extern template AttentionCase<double> random_attention_case<double>(std::uint64_t);
 
 }  // namespace regard

@@ -4,9 +4,6 @@
 // attention_cases.h, each run on every instruction set with outputs in random layouts, compared with reference.h within
 // the bounds of docs/semantics.md section 4. No byte beside an output's elements may change, and attention_weights of
 // chosen rows must have the bits of the whole. A failure prints the seed that makes the call again.
-// REGARD_RANDOM_CALLS=N makes only the first N calls of each type, for builds that are slow.
-#include <cstdlib>
-
 #include "attention_cases.h"
 #include "attention_checks.h"
 
@@ -17,8 +14,7 @@ constexpr std::uint64_t kFirstSeed = 20260701;
 constexpr std::uint64_t kShards = 20;
 
 std::uint64_t num_calls() {
-  const char* text = std::getenv("REGARD_RANDOM_CALLS");
-  const std::uint64_t calls = text == nullptr ? 10'000 : std::stoull(text);
+  const std::uint64_t calls = num_random_calls(10'000);
   // Fewer would leave a shard with nothing to do.
   EXPECT_GE(calls, kShards);
   return calls;

@@ -94,7 +94,7 @@ void expect_map(const AttentionCase<T>& call, const Inspected<T>& made, CoarseCe
 TYPED_TEST(Columns, AreTheSumsAndMeansOfTheWeights) {
   using T = TypeParam;
   on_every_instruction_set([](const kernels::KernelTable&) {
-    for (std::uint64_t seed = 0; seed < 300; ++seed) {
+    for (std::uint64_t seed = 0; seed < num_random_calls(300); ++seed) {
       const AttentionCase<T> call = random_attention_case<T>(seed);
       Random random(seed);
       std::array<Index, 2> strips{0, 0};

@@ -37,7 +37,7 @@ TYPED_TEST_SUITE(Plans, Types);
 
 TYPED_TEST(Plans, OfRandomAttention) {
   using T = TypeParam;
-  for (std::uint64_t seed = 0; seed < 400; ++seed) {
+  for (std::uint64_t seed = 0; seed < num_random_calls(400); ++seed) {
     const AttentionCase<T> call = random_attention_case<T>(seed);
     SCOPED_TRACE(call.text);
     AttentionArrays<T> outputs =

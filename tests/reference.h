@@ -321,4 +321,14 @@ Linear<T> linear(TensorView<const T, 2> input, TensorView<const T, 2> parameters
   return result;
 }
 
+// Compiled in reference.cpp.
+extern template Attention<float> attention<float>(TensorView<const float, 4>, TensorView<const float, 4>,
+                                                  TensorView<const float, 4>, const AttentionOptions<float>&);
+extern template Attention<double> attention<double>(TensorView<const double, 4>, TensorView<const double, 4>,
+                                                    TensorView<const double, 4>, const AttentionOptions<double>&);
+extern template Linear<float> linear<float>(TensorView<const float, 2>, TensorView<const float, 2>,
+                                            TensorView<const float, 1>);
+extern template Linear<double> linear<double>(TensorView<const double, 2>, TensorView<const double, 2>,
+                                              TensorView<const double, 1>);
+
 }  // namespace regard::reference

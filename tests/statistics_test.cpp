@@ -185,7 +185,7 @@ void expect_everything(const AttentionCase<T>& call, const Found<T>& found) {
 TYPED_TEST(Statistics, AreThoseOfTheWeights) {
   using T = TypeParam;
   on_every_instruction_set([](const kernels::KernelTable&) {
-    for (std::uint64_t seed = 0; seed < 300; ++seed) {
+    for (std::uint64_t seed = 0; seed < num_random_calls(300); ++seed) {
       const AttentionCase<T> call = random_attention_case<T>(seed);
       SCOPED_TRACE(testing::Message() << "seed " << seed << ": " << call.text);
       Random random(seed);

@@ -25,7 +25,7 @@ namespace regard {
 inline namespace v0 {
 namespace {
 
-constexpr double kNone = std::numeric_limits<double>::quiet_NaN();
+constexpr double kUndefined = std::numeric_limits<double>::quiet_NaN();
 
 // What makes two words the same word: the ids of their pieces.
 using Spelling = std::vector<Index>;
@@ -277,7 +277,7 @@ class Comparer {
         sum -= group.pairs_sum();
         pairs -= group.pairs();
       }
-      numbers.floor.push_back(pairs > 0 ? sum / static_cast<double>(pairs) : kNone);
+      numbers.floor.push_back(pairs > 0 ? sum / static_cast<double>(pairs) : kUndefined);
       numbers.floor_pairs = pairs;
     }
   }
@@ -333,7 +333,7 @@ class Comparer {
       for (Index head = 0; head < heads; ++head) {
         double product = 0;
         for (Index e = 0; e < width; ++e) product += parted(head, e) * difference[static_cast<std::size_t>(e)];
-        pair.share(layer, head) = square > 0 ? product / square : kNone;
+        pair.share(layer, head) = square > 0 ? product / square : kUndefined;
       }
     }
     return pair;

@@ -76,9 +76,9 @@ class InputReader {
 
   void expect(const JsonValue& value, Kind kind, std::string_view what) const {
     if (value.kind == kind) return;
-    constexpr std::string_view kNames[] = {"null", "true or false", "a number", "text", "a list", "an object"};
-    fail(value, fmt::format("{} must be {}, not {}", safe(what), kNames[static_cast<int>(kind)],
-                            kNames[static_cast<int>(value.kind)]));
+    constexpr std::string_view kKindNames[] = {"null", "true or false", "a number", "text", "a list", "an object"};
+    fail(value, fmt::format("{} must be {}, not {}", safe(what), kKindNames[static_cast<int>(kind)],
+                            kKindNames[static_cast<int>(value.kind)]));
   }
   const std::string& text_of(const JsonValue& value, std::string_view what) const {
     expect(value, Kind::string, what);

@@ -27,7 +27,7 @@ namespace regard {
 inline namespace v0 {
 namespace {
 
-constexpr int kGap = 3;
+constexpr int kHitterGap = 3;
 
 double element(const TensorView<const float, 3>& view, Index b, Index h, Index j) {
   float x;
@@ -140,28 +140,28 @@ class InspectionRenderer {
   void table() {
     std::string head_line;
     for (const Column& column : columns_) {
-      head_line.append(head_line.empty() ? 0 : kGap, ' ').append(pad_left(column.name, column.width));
+      head_line.append(head_line.empty() ? 0 : kHitterGap, ' ').append(pad_left(column.name, column.width));
     }
     const int left = display_width(head_line);
     const std::string what = "heavy hitters: key and share of the head's attention";
-    const bool fits = left + kGap + display_width(what) <= width_;
-    out_ += head_line + std::string(kGap, ' ') + (fits ? what : "heavy hitters") + "\n";
+    const bool fits = left + kHitterGap + display_width(what) <= width_;
+    out_ += head_line + std::string(kHitterGap, ' ') + (fits ? what : "heavy hitters") + "\n";
     for (std::size_t n = 0; n < s_.heads.size(); ++n) {
       std::string line;
       for (const Column& column : columns_)
-        line.append(line.empty() ? 0 : kGap, ' ').append(pad_left(column.cells[n], column.width));
+        line.append(line.empty() ? 0 : kHitterGap, ' ').append(pad_left(column.cells[n], column.width));
       const std::vector<HeavyHitter>& hitters = s_.heads[n].heavy_hitters;
-      if (hitters.empty()) line.append(kGap, ' ').append("none");
+      if (hitters.empty()) line.append(kHitterGap, ' ').append("none");
       const double largest = hitters.empty() ? 0 : hitters[0].share;
       bool first = true;
       for (const HeavyHitter& hitter : hitters) {
         const std::string text = fmt::format("{} {}", hitter.key, share_text(hitter.share, largest));
-        if (!first && display_width(line) + kGap + display_width(text) > width_) {
+        if (!first && display_width(line) + kHitterGap + display_width(text) > width_) {
           if (one_line_) break;
           out_ += line + "\n";
           line = std::string(static_cast<std::size_t>(left), ' ');
         }
-        line.append(kGap, ' ').append(text);
+        line.append(kHitterGap, ' ').append(text);
         first = false;
       }
       out_ += line + "\n";

@@ -445,7 +445,7 @@ void scale_statistics(Evaluation& e) {
   e.step.equation = "q, k: standard normal vectors of length D; ten keys a query; slope p(1 − p)";
 }
 
-constexpr std::array kOperations = {
+constexpr std::array kLessonOperations = {
     Operation{"torch_normal", "seeded normals", 0, 16, torch_normal, nullptr},
     Operation{"torch_uniform", "seeded uniforms", 0, 16, torch_uniform, nullptr},
     Operation{"softmax", "attention weights", 1, 1, softmax, unfold_softmax},
@@ -461,7 +461,7 @@ constexpr std::array kOperations = {
 
 }  // namespace
 
-std::span<const Operation> lesson_operations() { return kOperations; }
+std::span<const Operation> lesson_operations() { return kLessonOperations; }
 
 }  // namespace v0
 }  // namespace regard

@@ -398,7 +398,7 @@ void compute_context(Evaluation& e) {
   e.step.operands.push_back({v, values.matrix});
 }
 
-constexpr Operation kOperations[] = {
+constexpr Operation kAttentionOperations[] = {
     {"scores", "attention scores", 2, 2, compute_scores, unfold_scores},
     {"scaled", "scaled scores", 2, 2, compute_scaled, unfold_scaled},
     {"mask", "mask", 2, 2, compute_mask, unfold_mask},
@@ -409,7 +409,7 @@ constexpr Operation kOperations[] = {
 
 }  // namespace
 
-std::span<const Operation> attention_operations() { return kOperations; }
+std::span<const Operation> attention_operations() { return kAttentionOperations; }
 
 }  // namespace v0
 }  // namespace regard

@@ -260,7 +260,7 @@ void compute_variances(Evaluation& e) {
   e.step.equation = "var(A) = mean of (a − mean)², over all numbers of A";
 }
 
-constexpr Operation kOperations[] = {
+constexpr Operation kMatrixOperations[] = {
     {"show", "given", 1, 1, compute_show, unfold_show},
     {"linear", "projection", 2, 3, compute_linear, unfold_linear},
     {"product", "product", 2, 2, compute_product, unfold_product},
@@ -283,7 +283,7 @@ Moments moments(const std::vector<double>& numbers) {
   return {mean, squares / count};
 }
 
-std::span<const Operation> matrix_operations() { return kOperations; }
+std::span<const Operation> matrix_operations() { return kMatrixOperations; }
 
 }  // namespace v0
 }  // namespace regard

@@ -232,7 +232,7 @@ void compute_relu(Evaluation& e) {
   e.step.equation = fmt::format("{} = max(0, {})", e.step.symbol, e.request.operands[0]);
 }
 
-constexpr Operation kOperations[] = {
+constexpr Operation kPaperOperations[] = {
     {"floor_half", "scaled scores", 1, 1, compute_floor_half, unfold_floor_half},
     {"hide", "masked scores", 1, 1, compute_hide, unfold_masked},
     {"power", "exponentials", 1, 1, compute_power, unfold_power},
@@ -247,7 +247,7 @@ constexpr Operation kOperations[] = {
 
 }  // namespace
 
-std::span<const Operation> paper_operations() { return kOperations; }
+std::span<const Operation> paper_operations() { return kPaperOperations; }
 
 }  // namespace v0
 }  // namespace regard

@@ -21,8 +21,7 @@ namespace regard {
 inline namespace v0 {
 namespace {
 
-constexpr int kDigits = 3;         // of cosines
-constexpr int kWidestProse = 100;  // longer lines are hard to read
+constexpr int kDigits = 3;  // of cosines
 
 const ComparedSentence& sentence_of(const Comparison& c, Index s) { return c.sentences[static_cast<std::size_t>(s)]; }
 

@@ -19,8 +19,6 @@ namespace regard {
 inline namespace v0 {
 namespace {
 
-constexpr int kWidestProse = 100;  // longer lines are hard to read
-
 class HeadsRenderer {
  public:
   HeadsRenderer(const HeadSurvey& survey, const HeadFilter& filter, const HeadsText& options)

@@ -11,7 +11,7 @@ namespace regard {
 inline namespace v0 {
 namespace {
 
-constexpr int kGap = 2;
+constexpr int kBarGap = 2;
 constexpr int kLeastBar = 8;
 constexpr int kMostBar = 48;
 
@@ -26,13 +26,13 @@ int width_after_point(std::string_view cell) {
   return point == std::string_view::npos ? 0 : static_cast<int>(cell.size() - point);
 }
 
-struct Layout {
+struct BarLayout {
   int width = 0;
   int after = 0;
 };
 
-Layout layout_of(const BarColumn& column) {
-  Layout layout;
+BarLayout layout_of(const BarColumn& column) {
+  BarLayout layout;
   int before = 0, words = display_width(column.header);
   for (const std::string& cell : column.cells) {
     if (!is_number(cell)) {
@@ -46,7 +46,7 @@ Layout layout_of(const BarColumn& column) {
   return layout;
 }
 
-std::string aligned(const std::string& cell, const Layout& layout) {
+std::string aligned(const std::string& cell, const BarLayout& layout) {
   if (!is_number(cell)) return pad_left(cell, layout.width);
   const int missing = layout.after - width_after_point(cell);
   return pad_left(cell + std::string(static_cast<std::size_t>(missing), ' '), layout.width);
@@ -74,7 +74,7 @@ std::vector<std::string> bar_table_lines(const BarTable& table, int width, const
   const auto fixed = [&] {
     int sum = label_width;
     for (const BarColumn* c : columns)
-      sum += kGap + (c->bars ? std::max(kLeastBar, display_width(c->header)) + 1 : layout_of(*c).width);
+      sum += kBarGap + (c->bars ? std::max(kLeastBar, display_width(c->header)) + 1 : layout_of(*c).width);
     return sum;
   };
   num_dropped = 0;
@@ -96,7 +96,7 @@ std::vector<std::string> bar_table_lines(const BarTable& table, int width, const
   std::vector<std::string> lines;
   std::string header = pad_right(table.corner, label_width);
   for (const BarColumn* c : columns) {
-    header += std::string(kGap, ' ');
+    header += std::string(kBarGap, ' ');
     if (c->bars) {
       header.append(1, ' ').append(pad_right(c->header, bar_width));
     } else {
@@ -110,23 +110,23 @@ std::vector<std::string> bar_table_lines(const BarTable& table, int width, const
     std::string runs_on;  // a text in place of a bar that is too long for it is the last of its line
     for (const BarColumn* c : columns) {
       if (!c->bars) {
-        if (runs_on.empty()) line.append(kGap, ' ').append(aligned(c->cells[row], layout_of(*c)));
+        if (runs_on.empty()) line.append(kBarGap, ' ').append(aligned(c->cells[row], layout_of(*c)));
       } else if (display_width(c->cells[row]) > bar_width) {
         runs_on = c->cells[row];
       } else {
         const std::string drawn =
             c->cells[row].empty() ? bar(c->lengths[row], longest, bar_width, paint.unicode) : c->cells[row];
-        line.append(kGap + 1, ' ').append(pad_right(drawn, bar_width));
+        line.append(kBarGap + 1, ' ').append(pad_right(drawn, bar_width));
       }
     }
-    const bool beside = display_width(line) + kGap + 1 + display_width(runs_on) <= width;
-    if (!runs_on.empty() && beside) line.append(kGap + 1, ' ').append(runs_on);
+    const bool beside = display_width(line) + kBarGap + 1 + display_width(runs_on) <= width;
+    if (!runs_on.empty() && beside) line.append(kBarGap + 1, ' ').append(runs_on);
     trim(line);
     const bool strong = row < table.strong.size() && table.strong[row];
     lines.push_back(strong ? paint.bold(line) : line);
     if (!runs_on.empty() && !beside) {
-      for (const std::string& below : wrap_words(runs_on, width - kGap, 0))
-        lines.push_back(std::string(kGap, ' ') + below);
+      for (const std::string& below : wrap_words(runs_on, width - kBarGap, 0))
+        lines.push_back(std::string(kBarGap, ' ') + below);
     }
   }
   return lines;

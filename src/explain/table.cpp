@@ -19,7 +19,7 @@ namespace regard {
 inline namespace v0 {
 namespace {
 
-constexpr int kGap = 2;             // between columns
+constexpr int kTableGap = 2;        // between columns
 constexpr Index kMostRows = 14;     // more are shortened
 constexpr Index kWrapColumns = 16;  // up to here all are shown, in several blocks if need be
 constexpr int kWidestLabel = 20;
@@ -151,10 +151,10 @@ class TableMaker {
     return text;
   }
 
-  int available() const { return r_.width - label_width_ - (sum_column() ? sum_.width + kGap + 1 : 0); }
+  int available() const { return r_.width - label_width_ - (sum_column() ? sum_.width + kTableGap + 1 : 0); }
   static int total_width(const std::vector<ColumnText>& texts) {
     int width = 0;
-    for (const ColumnText& text : texts) width += text.width + kGap;
+    for (const ColumnText& text : texts) width += text.width + kTableGap;
     return width;
   }
 
@@ -171,7 +171,7 @@ class TableMaker {
       texts_.clear();
       for (Index column : columns_) texts_.push_back(column_text(column));
       if (all || most <= 2) break;
-      const int gaps = static_cast<Index>(columns_.size()) < count ? 2 * (kGap + 1) : 0;
+      const int gaps = static_cast<Index>(columns_.size()) < count ? 2 * (kTableGap + 1) : 0;
       const int excess = total_width(texts_) + gaps - available();
       if (excess <= 0) break;
       const int each = std::max(1, total_width(texts_) / static_cast<int>(texts_.size()));
@@ -185,7 +185,7 @@ class TableMaker {
     std::size_t first = 0;
     int width = 0;
     for (std::size_t i = 0; i < texts_.size(); ++i) {
-      const int next = texts_[i].width + kGap + (gap_before(i) ? kGap + 1 : 0);
+      const int next = texts_[i].width + kTableGap + (gap_before(i) ? kTableGap + 1 : 0);
       if (i > first && width + next > available()) {
         runs.emplace_back(first, i);
         first = i;
@@ -218,7 +218,7 @@ class TableMaker {
         const std::string cell_text = aligned(texts_[i].cells[n], texts_[i]);
         text += texts_[i].hidden[n] ? paint_.dim(cell_text) : cell_text;
       }
-      if (sum_column() && is_last) text += std::string(kGap + 1, ' ') + aligned(sum_.cells[n], sum_);
+      if (sum_column() && is_last) text += std::string(kTableGap + 1, ' ') + aligned(sum_.cells[n], sum_);
       b.add(r_.marked_row == index ? paint_.bold(text) : text, row_width(first, last, is_last));
     }
     if (sum_row()) {
@@ -233,18 +233,18 @@ class TableMaker {
     std::string text = pad_right("", label_width_);
     for (std::size_t i = first; i < last; ++i)
       text += gap(i > first && gap_before(i)) + pad_left(texts_[i].header, texts_[i].width);
-    if (sum_column() && is_last) text += std::string(kGap + 1, ' ') + pad_left(sum_.header, sum_.width);
+    if (sum_column() && is_last) text += std::string(kTableGap + 1, ' ') + pad_left(sum_.header, sum_.width);
     return text;
   }
   std::string gap(bool left_out) const {
-    const std::string space(kGap, ' ');
+    const std::string space(kTableGap, ' ');
     return left_out ? space + (paint_.unicode ? "…" : "~") + space : space;
   }
   int row_width(std::size_t first, std::size_t last, bool is_last) const {
     int width = label_width_;
     for (std::size_t i = first; i < last; ++i)
-      width += texts_[i].width + kGap + (i > first && gap_before(i) ? kGap + 1 : 0);
-    return width + (sum_column() && is_last ? sum_.width + kGap + 1 : 0);
+      width += texts_[i].width + kTableGap + (i > first && gap_before(i) ? kTableGap + 1 : 0);
+    return width + (sum_column() && is_last ? sum_.width + kTableGap + 1 : 0);
   }
 
   const TableRequest& r_;

@@ -70,6 +70,7 @@ std::vector<Index> chosen_indices(Index count, Index most, const std::vector<Ind
 
 // Side by side, four columns apart, as many as fit in the width; the rest below.
 std::vector<Line> side_by_side(const std::vector<Block>& blocks, int width);
+inline constexpr int kWidestProse = 100;  // longer lines are hard to read
 // Words broken into lines of at most `width` columns, later ones indented.
 std::vector<std::string> wrap_words(const std::string& text, int width, int indent);
 

@@ -29,7 +29,7 @@ constexpr Index kLargestDepth = 128;
 constexpr Index kMostCharactersPerWord = 1000;
 constexpr std::size_t kMostAddedBytes = 256;
 
-std::string quoted(std::string_view text) {
+std::string in_quotes(std::string_view text) {
   constexpr std::size_t kShown = 60;
   if (text.size() <= kShown) return fmt::format("\"{}\"", escape_for_terminal(text));
   std::size_t end = kShown;
@@ -63,7 +63,7 @@ class Reader {
     if (root.kind != Kind::object) fail(root, "a tokenizer is an object");
     if (const JsonValue* version = root.find("version"))
       if (expect(*version, Kind::string, "version").text != "1.0")
-        fail(*version, fmt::format("version {} is not known; 1.0 is", quoted(version->text)));
+        fail(*version, fmt::format("version {} is not known; 1.0 is", in_quotes(version->text)));
     read_model(member(root, "model", Kind::object));
     read_added_tokens(root.find("added_tokens"));
     check_ids(root);
@@ -94,7 +94,7 @@ class Reader {
   }
   void expect_type(const JsonValue& object, std::string_view what, std::string_view supported) const {
     const std::string& type = member(object, "type", Kind::string).text;
-    if (type != supported) fail(object, fmt::format("{} {} is not supported; {} is", what, quoted(type), supported));
+    if (type != supported) fail(object, fmt::format("{} {} is not supported; {} is", what, in_quotes(type), supported));
   }
   Index whole(const JsonValue& value, double number, std::string_view name, Index limit) const {
     if (!(number >= 0 && number < static_cast<double>(limit)) || number != std::floor(number))
@@ -118,7 +118,7 @@ class Reader {
     for (const auto& [token, value] : vocabulary.members) {
       check_token(value, token, "a token of vocab");
       longest = std::max(longest, token.size());
-      set(value, id(value, fmt::format("the id of {}", quoted(token))), token);
+      set(value, id(value, fmt::format("the id of {}", in_quotes(token))), token);
       file_.pieces.push_back(ids_.at(token));
     }
     const JsonValue& prefix = member(model, "continuing_subword_prefix", Kind::string);
@@ -126,7 +126,7 @@ class Reader {
     file_.continuing_prefix = prefix.text;
     const JsonValue& unknown = member(model, "unk_token", Kind::string);
     const auto found = ids_.find(unknown.text);
-    if (found == ids_.end()) fail(unknown, fmt::format("unk_token {} is not in vocab", quoted(unknown.text)));
+    if (found == ids_.end()) fail(unknown, fmt::format("unk_token {} is not in vocab", in_quotes(unknown.text)));
     file_.unknown = found->second;
     const JsonValue& most = member(model, "max_input_chars_per_word", Kind::number);
     file_.max_characters = whole(most, most.number, "max_input_chars_per_word", kMostCharactersPerWord + 1);
@@ -146,12 +146,13 @@ class Reader {
       token.content = content;
       check_token(item, token.content, "an added token");
       if (token.content.size() > kMostAddedBytes)
-        fail(item, fmt::format("the added token {} is longer than {} bytes", quoted(token.content), kMostAddedBytes));
+        fail(item,
+             fmt::format("the added token {} is longer than {} bytes", in_quotes(token.content), kMostAddedBytes));
       if (!seen.insert(content).second)
-        fail(item, fmt::format("the added token {} stands twice", quoted(token.content)));
+        fail(item, fmt::format("the added token {} stands twice", in_quotes(token.content)));
       const JsonValue* number = item.find("id");
       if (number == nullptr) fail(item, "id is missing");
-      token.token = id(*number, fmt::format("the id of the added token {}", quoted(token.content)));
+      token.token = id(*number, fmt::format("the id of the added token {}", in_quotes(token.content)));
       token.single_word = flag(item, "single_word");
       token.lstrip = flag(item, "lstrip");
       token.rstrip = flag(item, "rstrip");
@@ -160,7 +161,7 @@ class Reader {
       if (found == ids_.end())
         set(*number, token.token, token.content);
       else if (found->second != token.token)
-        fail(*number, fmt::format("the added token {} has id {}, but vocab gives it {}", quoted(token.content),
+        fail(*number, fmt::format("the added token {} has id {}, but vocab gives it {}", in_quotes(token.content),
                                   token.token, found->second));
       file_.added.push_back(std::move(token));
       added_items_.push_back(item.offset);
@@ -176,13 +177,13 @@ class Reader {
     if (token.empty()) fail(where, fmt::format("{} is empty", what));
     if (token.size() > static_cast<std::size_t>(options_.max_token_bytes))
       fail(where, fmt::format("{}, {}, is longer than the {} bytes that TokenizerOptions::max_token_bytes allows", what,
-                              quoted(token), options_.max_token_bytes));
+                              in_quotes(token), options_.max_token_bytes));
   }
 
   void set(const JsonValue& where, Index id, const std::string& token) {
     ids_.emplace(token, id);
     const auto [found, is_new] = tokens_.try_emplace(id, token);
-    if (!is_new) fail(where, fmt::format("{} and {} both have id {}", quoted(found->second), quoted(token), id));
+    if (!is_new) fail(where, fmt::format("{} and {} both have id {}", in_quotes(found->second), in_quotes(token), id));
   }
 
   // An id beyond the number of tokens leaves a gap below it.
@@ -220,11 +221,11 @@ class Reader {
       JsonValue where;
       where.offset = added_items_[i];
       if (content.bytes.empty())
-        fail(where, fmt::format("the added token {} is empty after normalisation", quoted(token.content)));
+        fail(where, fmt::format("the added token {} is empty after normalisation", in_quotes(token.content)));
       const auto [found, is_new] = seen.try_emplace(content.bytes, i);
       if (!is_new)
         fail(where, fmt::format("the added tokens {} and {} are the same after normalisation",
-                                quoted(file_.added[found->second].content), quoted(token.content)));
+                                in_quotes(file_.added[found->second].content), in_quotes(token.content)));
     }
   }
 
@@ -237,8 +238,8 @@ class Reader {
     else if (type == "BertProcessing")
       read_bert_processing(*post_processor);
     else
-      fail(*post_processor,
-           fmt::format("post_processor {} is not supported; TemplateProcessing and BertProcessing are", quoted(type)));
+      fail(*post_processor, fmt::format("post_processor {} is not supported; TemplateProcessing and BertProcessing are",
+                                        in_quotes(type)));
   }
 
   // {"single": [{"SpecialToken": {"id": "[CLS]", "type_id": 0}}, {"Sequence": {"id": "A", "type_id": 0}}, …],
@@ -260,10 +261,10 @@ class Reader {
         text_seen = true;
       } else if (kind == "SpecialToken") {
         const JsonValue* special = specials.find(id.text);
-        if (special == nullptr) fail(id, fmt::format("special_tokens lacks {}", quoted(id.text)));
+        if (special == nullptr) fail(id, fmt::format("special_tokens lacks {}", in_quotes(id.text)));
         read_special(expect(*special, Kind::object, "a special token"), text_seen ? file_.after : file_.before);
       } else {
-        fail(piece, fmt::format("a piece of single is {}, not SpecialToken or Sequence", quoted(kind)));
+        fail(piece, fmt::format("a piece of single is {}, not SpecialToken or Sequence", in_quotes(kind)));
       }
     }
     if (!text_seen) fail(single, "single does not hold sequence A exactly once and no other");
@@ -291,11 +292,12 @@ class Reader {
 
   Index check_agreement(const JsonValue& token, const JsonValue& where, double number) const {
     expect(token, Kind::string, "a token of post_processor");
-    const Index id = whole(where, number, fmt::format("the id of post_processor's {}", quoted(token.text)),
+    const Index id = whole(where, number, fmt::format("the id of post_processor's {}", in_quotes(token.text)),
                            static_cast<Index>(file_.tokens.size()));
     const std::string& known = file_.tokens[static_cast<std::size_t>(id)];
     if (known != token.text)
-      fail(where, fmt::format("post_processor gives {} id {}, which is {}", quoted(token.text), id, quoted(known)));
+      fail(where,
+           fmt::format("post_processor gives {} id {}, which is {}", in_quotes(token.text), id, in_quotes(known)));
     return id;
   }
 

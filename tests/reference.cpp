@@ -1,0 +1,30 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// What is large among the templates of reference.h, backward_reference.h and attention_cases.h, compiled once for every
+// test, and optimised also where tests are not. Read next: reference.h.
+#include "backward_reference.h"
+
+namespace regard {
+
+template AttentionCase<float> random_attention_case<float>(std::uint64_t);
+template AttentionCase<double> random_attention_case<double>(std::uint64_t);
+
+namespace reference {
+
+template Attention<float> attention<float>(TensorView<const float, 4>, TensorView<const float, 4>,
+                                           TensorView<const float, 4>, const AttentionOptions<float>&);
+template Attention<double> attention<double>(TensorView<const double, 4>, TensorView<const double, 4>,
+                                             TensorView<const double, 4>, const AttentionOptions<double>&);
+template Linear<float> linear<float>(TensorView<const float, 2>, TensorView<const float, 2>,
+                                     TensorView<const float, 1>);
+template Linear<double> linear<double>(TensorView<const double, 2>, TensorView<const double, 2>,
+                                       TensorView<const double, 1>);
+template AttentionBackward<float> attention_backward<float>(const AttentionCase<float>&, const Attention<float>&,
+                                                            const Array<float, 4>&, const Array<float, 3>&,
+                                                            const std::array<Index, 4>&);
+template AttentionBackward<double> attention_backward<double>(const AttentionCase<double>&, const Attention<double>&,
+                                                              const Array<double, 4>&, const Array<double, 3>&,
+                                                              const std::array<Index, 4>&);
+
+}  // namespace reference
+}  // namespace regard
