@@ -34,7 +34,6 @@ function(regard_kernels isa)
   target_compile_definitions(regard_kernels_${isa} PRIVATE REGARD_ISA=${isa} REGARD_ISA_${isa})
   target_include_directories(regard_kernels_${isa} PRIVATE ${PROJECT_SOURCE_DIR}/src/kernels)
   target_link_libraries(regard_kernels_${isa} PRIVATE regard_flags)
-  target_precompile_headers(regard_kernels_${isa} PRIVATE ${PROJECT_SOURCE_DIR}/src/kernels/simd.h)
   target_compile_options(regard_kernels_${isa} PRIVATE
     -ffp-contract=off -fno-fast-math -fno-lto -fno-exceptions -fno-rtti -Wno-psabi
     $<$<CONFIG:Release,RelWithDebInfo,MinSizeRel>:-O3> ${ARGN} ${REGARD_KERNEL_OPTIONS})
