@@ -44,7 +44,6 @@ class ColumnWalk {
         row_strips_(outputs.coarse_map.shape[2]),
         column_strips_(outputs.coarse_map.shape[3]),
         packed_(r, runtime),
-        layout_(r, packed_.padded_columns()),
         map_(runtime, r.batch * r.num_heads * row_strips_ * column_strips_) {}
 
   void run() {
@@ -104,7 +103,7 @@ class ColumnWalk {
     const Workspace<double> strips(runtime_, cells);
     if (!is_planning()) std::fill_n(strips.data(), cells, 0.0);
     const int workers = num_workers(runtime_, static_cast<Index>(tasks.size()));
-    const RowScratches<T> scratches(runtime_, layout_, workers);
+    const RowScratches<T> scratches(runtime_, RowScratchLayout<T>(r_, packed_.padded_columns()), workers);
     for_each_item(runtime_, workers, static_cast<Index>(tasks.size()), [&](Index item, int worker) {
       const Task& task = tasks[static_cast<std::size_t>(item)];
       run_task(task, scratches[worker], strips.data() + task.first_cell);
@@ -212,7 +211,6 @@ class ColumnWalk {
   Index row_strips_;  // 0 where no map is asked for
   Index column_strips_;
   PackedKeys<T> packed_;
-  RowScratchLayout<T> layout_;
   Workspace<double> map_;  // sums
 };
 

@@ -148,9 +148,8 @@ void attention_weights(const std::type_identity_t<InputView<T, 4>>& query,
 
   const std::vector<Piece> pieces = pieces_of(r, rows);
   PackedKeys<T> packed(r, runtime);
-  const RowScratchLayout<T> layout(r, packed.padded_columns());
   const int workers = num_workers(runtime, static_cast<Index>(pieces.size()) * r.num_heads);
-  const RowScratches<T> scratches(runtime, layout, workers);
+  const RowScratches<T> scratches(runtime, RowScratchLayout<T>(r, packed.padded_columns()), workers);
   const Index group = r.num_heads / r.num_key_heads;
   Progress progress(runtime, r.batch * r.num_heads * num_rows);
   const auto of_sequence = [&](Index sequence) {

@@ -57,14 +57,13 @@ class Decoder {
         runtime_(runtime),
         group_(r.num_key_heads > 0 ? r.num_heads / r.num_key_heads : 0),
         padded_columns_((r.columns + kernels::kPanel - 1) / kernels::kPanel * kernels::kPanel),
-        layout_(r, padded_columns_, keys.widened()),
         progress_(runtime, r.batch * r.num_heads * r.num_queries) {}
 
   void run() {
     list_units();
     list_items();
     const int workers = num_workers(runtime_, num_pieces_, count_products());
-    scratches_.emplace(runtime_, layout_, workers);
+    scratches_.emplace(runtime_, RowScratchLayout<T>(r_, padded_columns_, keys_.widened()), workers);
     // Fewer tasks than four for each thread leave threads without work at the end: chunks are the smaller pieces.
     const bool too_few = workers > 1 && static_cast<Index>(items_.size()) < 4 * workers;
     const bool split = too_few || (options_.by_chunk && items_.size() > 1);
@@ -189,7 +188,6 @@ class Decoder {
   const Runtime& runtime_;
   Index group_;
   Index padded_columns_;
-  RowScratchLayout<T> layout_;
   Progress progress_;
   std::optional<RowScratches<T>> scratches_;
   std::vector<Unit> units_;

@@ -86,7 +86,6 @@ class RowWalk {
         rows_done_(rows_done),
         own_(own_packing(r, runtime)),
         packed_(r, runtime, own_),
-        layout_(r, packed_.padded_columns(), false, options.num_best > 0),
         most_chunks_(most_chunks(r)),
         fetches_(is_far(r)),
         progress_(runtime, r.batch * r.num_heads * r.num_queries) {}
@@ -137,8 +136,8 @@ class RowWalk {
   // Scratch of each worker, and room for the results of its task's chunks: of the longest task, or, where that is less,
   // of every row there is.
   void make_room(int workers, Index together) {
-    scratches_.reset();
-    scratches_.emplace(runtime_, layout_, workers * together);
+    const RowScratchLayout<T> layout(r_, packed_.padded_columns(), false, options_.num_best > 0);
+    scratches_.emplace(runtime_, layout, workers * together);
     num_workers_ = workers;
     together_ = together;
     most_rows_ = 0;
@@ -284,7 +283,6 @@ class RowWalk {
   const F& rows_done_;
   OwnPacking own_;
   PackedKeys<T> packed_;
-  RowScratchLayout<T> layout_;
   Index most_chunks_;
   bool fetches_;
   Progress progress_;
