@@ -19,6 +19,7 @@
 #include <limits>
 
 #include "attention_plan.h"
+#include "backward_arguments.h"
 #include "backward_tiles.h"
 #include "bias_gradient.h"
 #include "elements.h"
@@ -33,7 +34,6 @@ namespace {
 using kernels::kBlockKeys;
 using kernels::kRows;
 
-constexpr const char* kName = "attention_backward";
 constexpr Index kSlots = 6;                       // partial sums of grad_query: divided evenly by 1, 2, 3 and 6 threads
 constexpr Index kPartialBytes = Index{16} << 20;  // of a wave, unless one key head needs more
 
@@ -318,65 +318,6 @@ class Backward {
   T* partials_ = nullptr;
 };
 
-// ---- checks
-
-template <class View>
-void expect_rows(const char* name, const View& view, const std::array<Index, 4>& expected,
-                 std::vector<Footprint>& inputs) {
-  const bool empty = std::ranges::find(expected, 0) != expected.end();
-  if (view.absent() && empty) return;
-  if (view.absent()) refuse(kName, std::string(name) + " is missing; expected " + shape_text(expected));
-  if (view.shape != expected)
-    refuse(kName, std::string(name) + " has shape " + shape_text(view.shape) + "; expected " + shape_text(expected));
-  inputs.push_back(footprint(kName, name, view));
-}
-
-template <class T>
-std::vector<Footprint> check_saved(const AttentionCall<T>& call, const ResolvedAttention<T>& r,
-                                   const AttentionSaved<T>& saved, std::vector<Footprint> inputs) {
-  const std::array<Index, 4> context{r.batch, r.num_heads, r.num_queries, r.columns};
-  expect_rows("context", saved.context, context, inputs);
-  check_statistics(call.name, r, r.batch * r.num_heads * r.num_queries != 0, saved.row_max, saved.row_sum, inputs);
-  expect_rows("grad_context", saved.grad_context, context, inputs);
-  if (!saved.grad_lse.absent()) {
-    expect_shape(call.name, "grad_lse", saved.grad_lse, {r.batch, r.num_heads, r.num_queries});
-    inputs.push_back(footprint(call.name, "grad_lse", saved.grad_lse));
-  }
-  return inputs;
-}
-
-template <class T, class G>
-void check_gradients(const ResolvedAttention<T>& r, const AttentionGradients<G>& g, std::span<const Footprint> inputs) {
-  constexpr ElementType kType = kElementType<G>;
-  if (kType != kElementType<T> && kType != r.query.type) {
-    refuse(kName, std::string("query has type ") + type_name(r.query.type) + "; expected " + type_name(kType) +
-                      ", the type of its gradient");
-  }
-  std::vector<Footprint> written;
-  const auto check = [&](const char* name, const auto& view, const auto& shape) {
-    expect_shape(kName, name, view, shape);
-    if (!view.absent()) written.push_back(footprint(kName, name, view));
-  };
-  check("grad_query", g.grad_query, r.query.shape);
-  check("grad_key", g.grad_key, r.key.shape);
-  check("grad_value", g.grad_value, r.value.shape);
-  if (!g.grad_bias.absent()) {
-    const std::array<Index, 4> full{r.batch, r.num_heads, r.num_queries, r.num_keys};
-    if (!has_bias(r)) refuse(kName, "grad_bias is given and bias is not; expected both");
-    for (std::size_t axis = 0; axis < 4; ++axis) {
-      if (g.grad_bias.shape[axis] == full[axis] || g.grad_bias.shape[axis] == 1) continue;
-      refuse(kName, "grad_bias has shape " + shape_text(g.grad_bias.shape) + "; expected a shape that broadcasts to " +
-                        shape_text(full));
-    }
-    written.push_back(footprint(kName, "grad_bias", g.grad_bias));
-  }
-  if (!g.grad_sinks.absent()) {
-    if (r.sinks.empty()) refuse(kName, "grad_sinks is given and sinks are not; expected both");
-    check("grad_sinks", g.grad_sinks, std::array<Index, 1>{r.num_heads});
-  }
-  check_overlap(kName, inputs, written);
-}
-
 }  // namespace
 }  // namespace internal
 
@@ -388,14 +329,17 @@ void attention_backward(const InputView<ComputeType<T>, 4>& query, const InputVi
   using namespace internal;
   using Compute = ComputeType<T>;
   const FloatingPointScope scope;
-  const AttentionCall<Compute> call{kName, query, key, value, true};
+  const AttentionCall<Compute> call{kBackwardName, query, key, value, true};
   const ResolvedAttention<Compute> r = resolve(call, options);
   check_gradients(r, gradients, check_saved(call, r, saved, input_footprints(call, options)));
   const TypedGradients<Compute> typed(gradients);
   const double written = view_bytes(gradients.grad_query) + view_bytes(gradients.grad_key) +
                          view_bytes(gradients.grad_value) + view_bytes(gradients.grad_bias) +
                          view_bytes(gradients.grad_sinks);
-  if (is_planning()) plan_backward(kName, r, written);
+  if (is_planning()) plan_backward(kBackwardName, r, written);
+#ifndef NDEBUG
+  if (!is_planning()) check_weights(call, r, saved, options, runtime);
+#endif
   const Workspace<Compute> delta(runtime, r.batch * r.num_heads * r.num_queries);
   fill_delta(r, saved, delta.data(), runtime);
   const BackwardCall<Compute> backward{r, saved, delta.data(), runtime};

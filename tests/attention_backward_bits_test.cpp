@@ -310,5 +310,78 @@ TEST(BackwardRefusals, NameTheArgumentTheActualAndTheExpected) {
             "attention_backward: query has type float32; expected bfloat16, the type of its gradient");
 }
 
+// ---- row_max and row_sum of another call
+
+std::string refusal_of(const BackwardCase<float>& test, const AttentionSaved<float>& saved) {
+  GradientArrays<float> g = outputs_of(test.call);
+  const AttentionCase<float>& call = test.call;
+  return refusal([&] {
+    attention_backward<float>(call.query.view(), call.key.view(), call.value.view(), saved, g.views(), call.options);
+  });
+}
+
+TEST(BackwardStatistics, ThoseOfAnotherForwardPassAreRefusedInDebugBuilds) {
+  const BackwardCase<float> test(long_case<float>(70, 90, 16));
+  AttentionCase<float> other = long_case<float>(70, 90, 16);
+  other.options.scale = -0.25;
+  const BackwardCase<float> stale(std::move(other));
+  AttentionSaved<float> saved = test.saved();
+  saved.row_max = stale.saved().row_max;
+  saved.row_sum = stale.saved().row_sum;
+  const std::string text = refusal_of(test, saved);
+#ifdef NDEBUG
+  EXPECT_EQ(text, "accepted");
+#else
+  EXPECT_TRUE(text.starts_with("attention_backward: row_max and row_sum make the weights of row (0, 0, ")) << text;
+  EXPECT_TRUE(text.ends_with("; expected those that attention_forward wrote for the same call")) << text;
+#endif
+}
+
+// As in ring attention, where each part of the keys is elsewhere.
+TEST(BackwardStatistics, ThoseOfAllKeysServeAPartOfThem) {
+  constexpr Index kPart = 256;
+  AttentionCase<float> call = long_case<float>(70, 2 * kPart, 16);
+  call.options.causal = false;
+  const BackwardCase<float> test(std::move(call));
+  GradientArrays<float> whole = outputs_of(test.call);
+  test.run(whole);
+  const auto keys_from = [](auto view, Index first) {
+    view.data = &view(0, 0, first, 0);
+    view.shape[2] = kPart;
+    return view;
+  };
+  GradientArrays<float> parts = outputs_of(test.call);
+  std::vector<float> of_query(whole.query.values().size());
+  for (const Index first : {Index{0}, kPart}) {
+    AttentionGradients<float> views = parts.views();
+    views.grad_key = keys_from(views.grad_key, first);
+    views.grad_value = keys_from(views.grad_value, first);
+    attention_backward<float>(test.call.query.view(), keys_from(test.call.key.view(), first),
+                              keys_from(test.call.value.view(), first), test.saved(), views, test.call.options);
+    const std::vector<float> more = parts.query.values();
+    for (std::size_t n = 0; n < more.size(); ++n) of_query[n] += more[n];
+  }
+  EXPECT_TRUE(same_bits(bits_of(parts.key.values()), bits_of(whole.key.values())));
+  EXPECT_TRUE(same_bits(bits_of(parts.value.values()), bits_of(whole.value.values())));
+  const std::vector<float> expected = whole.query.values();
+  for (std::size_t n = 0; n < expected.size(); ++n) EXPECT_NEAR(of_query[n], expected[n], 1e-5) << n;
+}
+
+TEST(BackwardStatistics, NaNIsNaNInItsRowAlone) {
+  BackwardCase<float> test(long_case<float>(70, 90, 16));
+  GradientArrays<float> clean = outputs_of(test.call), g = outputs_of(test.call);
+  test.run(clean);
+  test.forward.row_sum->set({0, 3, 69}, std::numeric_limits<float>::quiet_NaN());
+  test.run(g);
+  g.query.for_each_index([&](const auto& at) {
+    const float x = g.query.get(at);
+    if (at[1] == 3 && at[2] == 69) {
+      EXPECT_NE(x, x);
+    } else {
+      EXPECT_EQ(x, clean.query.get(at));
+    }
+  });
+}
+
 }  // namespace
 }  // namespace regard

@@ -53,7 +53,9 @@ struct AttentionGradients {
 // and some for each thread. The same bits for any threads, executor, batch and strides, and on every instruction set
 // that has fused multiply-add (with query and key of bfloat16: but for avx512_bf16).
 // Throws std::invalid_argument (operator, argument, actual and expected) before any work; afterwards only
-// std::bad_alloc and regard::cancelled.
+// std::bad_alloc and regard::cancelled. row_max and row_sum are believed: those of another forward pass give wrong
+// gradients. A library built without NDEBUG computes them anew and refuses what makes the weights of a row sum to more
+// than 1; less is legal, where the keys are some of those that the forward pass saw. NaN gives NaN.
 template <class T>
 REGARD_EXPORT void attention_backward(const InputView<ComputeType<T>, 4>& query,
                                       const InputView<ComputeType<T>, 4>& key,
