@@ -7,6 +7,7 @@
 #include "attention_arguments.h"
 #include "attention_plan.h"
 #include "decoder.h"
+#include "kv_cache_use.h"
 #include "parallel.h"
 #include "regard/kv_cache.h"
 
@@ -114,19 +115,21 @@ class CachedKeys final : public KeyPanels<T> {
   bool key_pairs_, value_pairs_;
 };
 
-// Every key that a row sees must still be there.
+// Every key that a row sees must be among those that a ring keeps for certain, however its panels happen to end.
 template <class T, class K>
 void check_ring(const ResolvedAttention<T>& r, const KvCache<K>& cache) {
   if (!cache.shape().ring) return;
   for (const Sequence& sequence : r.sequences) {
-    const Index gone = cache.first_key(sequence.batch);
-    if (gone == 0 || sequence.num_queries == 0 || r.num_heads == 0) continue;
-    const Interval first = visible_interval(r, sequence, 0);
-    if (first.begin >= first.end || first.begin >= gone) continue;
-    refuse("attention_decode", "the first query of sequence " + std::to_string(sequence.batch) + " sees key " +
-                                   std::to_string(first.begin) + " and the ring has dropped all before key " +
-                                   std::to_string(gone) +
-                                   "; a window of w keys and L queries need a capacity of w + L - 1");
+    const Index kept = std::max(cache.first_key(sequence.batch), cache.length(sequence.batch) - cache.shape().capacity);
+    for (Index row = 0; row < sequence.num_queries && r.num_heads > 0; ++row) {
+      const Interval seen = visible_interval(r, sequence, row);
+      if (seen.begin >= kept) break;  // as does every row after it
+      if (seen.begin >= seen.end) continue;
+      refuse("attention_decode", "query " + std::to_string(row) + " of sequence " + std::to_string(sequence.batch) +
+                                     " sees key " + std::to_string(seen.begin) + " and the ring keeps those from key " +
+                                     std::to_string(kept) +
+                                     " on; a window of w keys and L queries need a capacity of w + L - 1");
+    }
   }
 }
 
@@ -142,6 +145,7 @@ void attention_decode(const InputView<ComputeType<T>, 4>& query, const KvCache<K
   const FloatingPointScope scope;
   constexpr const char* kName = "attention_decode";
   const KvCacheShape& shape = cache.shape();
+  const CacheReading<K> reading(kName, cache);
   if (!options.key_lengths.empty()) refuse(kName, "key_lengths is given; expected none: the cache has them");
   if (!options.query_starts.empty() || !options.key_starts.empty())
     refuse(kName, "query_starts or key_starts is given; expected none: each sequence of the cache is one of its own");

@@ -3,34 +3,19 @@
 // What callers do with a KvCache: append, truncate, fork, and where its panels lie. Everything is decided and checked
 // before the first byte changes. Read next: kv_cache_block.h, attention_decode.cpp.
 #include <array>
-#include <atomic>
-#include <stdexcept>
 
 #include "kv_cache_block.h"
+#include "kv_cache_use.h"
 
 namespace regard {
 inline namespace v0 {
 namespace {
 
+using internal::CacheWriting;
 using internal::for_each_number;
 using internal::round_up;
 using internal::sequence_text;
 using kernels::kPanel;
-
-// One thread changes a cache at a time.
-class ExclusiveUse {
- public:
-  ExclusiveUse(const char* name, int& writing) : writing_(writing) {
-    if (std::atomic_ref(writing_).exchange(1, std::memory_order_acquire) != 0)
-      throw std::logic_error(std::string(name) + ": another thread is changing this cache");
-  }
-  ~ExclusiveUse() { std::atomic_ref(writing_).store(0, std::memory_order_release); }
-  ExclusiveUse(const ExclusiveUse&) = delete;
-  ExclusiveUse& operator=(const ExclusiveUse&) = delete;
-
- private:
-  int& writing_;
-};
 
 void check_sequence(const char* name, const KvCacheShape& shape, Index sequence) {
   if (sequence < 0 || sequence >= shape.num_sequences)
@@ -116,7 +101,7 @@ void check_room(const KvCacheShape& shape, Index sequence, Index length, Index c
 
 template <class T>
 void KvCache<T>::append(Index sequence, Given<3> key, Given<3> value) {
-  const ExclusiveUse use("KvCache::append", writing_);
+  const CacheWriting use("KvCache::append", users_);
   check_sequence("KvCache::append", shape_, sequence);
   const Index count = key.shape[1];
   check_view("key", key, {shape_.num_key_heads, count, shape_.depth});
@@ -135,7 +120,7 @@ void KvCache<T>::append(Index sequence, Given<3> key, Given<3> value) {
 
 template <class T>
 void KvCache<T>::append(Given<4> key, Given<4> value, std::span<const Index> counts) {
-  const ExclusiveUse use("KvCache::append", writing_);
+  const CacheWriting use("KvCache::append", users_);
   const Index most = key.shape[2];
   check_view("key", key, {shape_.num_sequences, shape_.num_key_heads, most, shape_.depth});
   check_view("value", value, {shape_.num_sequences, shape_.num_key_heads, most, shape_.columns});
@@ -150,7 +135,11 @@ void KvCache<T>::append(Given<4> key, Given<4> value, std::span<const Index> cou
       internal::refuse("KvCache::append", "counts[" + std::to_string(s) + "] is " + std::to_string(count_of(s)) +
                                               "; expected 0 to " + std::to_string(most));
     check_room(shape_, s, block.lengths()[s], count_of(s));
-    pages += block.need(s, count_of(s)).pages;
+    // Sequences before that share the half-filled panel have a copy of their own by then.
+    Index gone = 0;
+    for (Index before = 0; before < s && block.tail(s) >= 0; ++before)
+      gone += count_of(before) > 0 && block.tail(before) == block.tail(s) ? 1 : 0;
+    pages += block.need(s, count_of(s), gone).pages;
     if constexpr (kQuantised) {
       check_finite("key", rows_of(key, s, count_of(s)));
       check_finite("value", rows_of(value, s, count_of(s)));
@@ -166,7 +155,7 @@ void KvCache<T>::append(Given<4> key, Given<4> value, std::span<const Index> cou
 
 template <class T>
 void KvCache<T>::truncate(Index sequence, Index length) {
-  const ExclusiveUse use("KvCache::truncate", writing_);
+  const CacheWriting use("KvCache::truncate", users_);
   check_sequence("KvCache::truncate", shape_, sequence);
   const Block block = this->block();
   const Index first = block.firsts()[sequence];
@@ -194,7 +183,7 @@ void KvCache<T>::truncate(Index sequence, Index length) {
 
 template <class T>
 void KvCache<T>::fork(Index from, Index to) {
-  const ExclusiveUse use("KvCache::fork", writing_);
+  const CacheWriting use("KvCache::fork", users_);
   check_sequence("KvCache::fork", shape_, from);
   check_sequence("KvCache::fork", shape_, to);
   if (shape_.ring) internal::refuse("KvCache::fork", "a ring shares no panels; expected a contiguous or paged cache");

@@ -107,19 +107,25 @@ struct KvCache<T>::Block {
     while (panel < layout.sequence_panels && entries[panel] >= 0) ++panel;
     return panel;
   }
-  // Whether the half-filled last panel has another user, so that it must be copied before it is written.
-  bool tail_is_shared(Index sequence) const {
+  // The slot of the half-filled last panel, or −1.
+  Index tail(Index sequence) const {
     const Index length = lengths()[sequence];
-    return length % kernels::kPanel != 0 && panel_users()[table(sequence)[entry(length / kernels::kPanel)]] > 1;
+    return length % kernels::kPanel == 0 ? -1 : table(sequence)[entry(length / kernels::kPanel)];
+  }
+  // Whether that has another user, so that it must be copied before it is written. gone: of its users, those that will
+  // have left it by then.
+  bool tail_is_shared(Index sequence, Index gone = 0) const {
+    const Index slot = tail(sequence);
+    return slot >= 0 && panel_users()[slot] - gone > 1;
   }
   // The panel from which on `count` more keys need new pages, and how many.
   struct Need {
     Index first_panel;
     Index pages;
   };
-  Need need(Index sequence, Index count) const {
+  Need need(Index sequence, Index count, Index gone = 0) const {
     const Index length = lengths()[sequence];
-    const Index first = tail_is_shared(sequence)
+    const Index first = tail_is_shared(sequence, gone)
                             ? length / kernels::kPanel
                             : slots_end(sequence, internal::round_up(length, kernels::kPanel) / kernels::kPanel);
     if (count == 0) return {first, 0};

@@ -225,6 +225,22 @@ KvCache<T> KvCache<T>::open(std::span<std::byte> memory) {
     for (Index panel = first / kPanel; panel <= last; ++panel) {
       if (block.table(s)[block.entry(panel)] < 0) refuse_bytes(layout.table, sequence_text(s) + " lacks a panel");
     }
+    const std::span entries(block.table(s), static_cast<std::size_t>(layout.sequence_panels));
+    const auto has_slot = [](std::int32_t slot) { return slot >= 0; };
+    if (length == 0 && std::ranges::any_of(entries, has_slot))
+      refuse_bytes(layout.table, sequence_text(s) + " is empty and has panels");
+    if (cache.shape_.ring && length > 0 && !std::ranges::all_of(entries, has_slot))
+      refuse_bytes(layout.table, sequence_text(s) + " lacks a panel of its ring");
+  }
+  // Panels that are still to be written have one user: all of a ring, and those past the last of any other sequence.
+  for (Index s = 0; s < cache.shape_.num_sequences; ++s) {
+    const Index written = cache.shape_.ring ? 0 : round_up(block.lengths()[s], kPanel) / kPanel;
+    for (Index e = written; e < layout.sequence_panels; ++e) {
+      const std::int32_t slot = block.table(s)[e];
+      if (slot >= 0 && users[static_cast<std::size_t>(slot)] > 1)
+        refuse_bytes(layout.table,
+                     sequence_text(s) + " shares panel " + std::to_string(slot) + ", which it will write");
+    }
   }
   for (Index page = 0; page < layout.num_pages; ++page) {
     std::int64_t all = 0;

@@ -260,10 +260,41 @@ TYPED_TEST(KvCacheOf, ARingRefusesAWindowThatItNoLongerHas) {
                         {.causal = true, .query_offset = QueryAlignment::bottom_right, .window = window});
   };
   decode({.left = 60, .right = 0});
-  EXPECT_EQ(refusal([&] { decode({}); }),
-            "attention_decode: the first query of sequence 0 sees key 0 and the ring has dropped all before key 416; a "
-            "window of w keys and L queries need a capacity of w + L - 1");
+  EXPECT_EQ(
+      refusal([&] { decode({}); }),
+      "attention_decode: query 0 of sequence 0 sees key 0 and the ring keeps those from key 448 on; a window of w "
+      "keys and L queries need a capacity of w + L - 1");
   EXPECT_NE(refusal([&] { decode({.left = 200, .right = 0}); }).find("sees key 308 and"), std::string::npos);
+  // Rows before the first key see nothing; those after them see keys that have gone.
+  EXPECT_NE(refusal([&] {
+              attention_decode<T>(query.view(), cache, outputs.views(),
+                                  {.causal = true, .query_offset = Index{-2}, .window = {.left = 60, .right = 0}});
+            }).find("query 2 of sequence 0 sees key 0 and"),
+            std::string::npos);
+}
+
+// The capacity decides, not where the panels of the moment end.
+TYPED_TEST(KvCacheOf, ARingOfWindowAndQueriesLessOneIsEnoughAndOneLessIsNot) {
+  using T = TypeParam;
+  constexpr Index kWindow = 64, kQueries = 20;
+  for (const Index missing : {0, 1}) {
+    Random random(6);
+    const KvCacheShape shape{.depth = 3, .columns = 3, .capacity = kWindow + kQueries - 1 - missing, .ring = true};
+    KvCache<T> cache(shape);
+    Ground<T> ground = empty_ground<T>(shape);
+    append(cache, ground, random, 0, 120);
+    const auto query = normal_array<T, 4>(random, {1, 1, kQueries, 3});
+    auto outputs = AttentionArrays<T>::dense(1, 1, kQueries, 0, 3, false);
+    for (; cache.length(0) < 220; append(cache, ground, random, 0, 1)) {
+      const std::string text = refusal([&] {
+        attention_decode<T>(query.view(), cache, outputs.views(),
+                            {.causal = true,
+                             .query_offset = QueryAlignment::bottom_right,
+                             .window = {.left = kWindow - 1, .right = 0}});
+      });
+      EXPECT_EQ(text == "accepted", missing == 0) << cache.length(0) << ": " << text;
+    }
+  }
 }
 
 // A mean of the largest numbers is finite although the sum is not: also where the chunks are cut over threads.
@@ -373,6 +404,98 @@ TYPED_TEST(KvCacheOf, ABrokenBlockIsRefused) {
   EXPECT_NO_THROW(KvCache<T>::open(block));
 }
 
+// What a ring will write belongs to it alone, and so do the panels past the last of any other sequence.
+TYPED_TEST(KvCacheOf, ABookThatSharesPanelsToBeWrittenIsRefused) {
+  using T = TypeParam;
+  for (const bool ring : {true, false}) {
+    Random random(10);
+    const KvCacheShape shape{.depth = 3, .columns = 3, .capacity = ring ? 64 : 96, .ring = ring};
+    const auto size = static_cast<std::size_t>(KvCache<T>::bytes(shape));
+    std::vector<std::byte> memory(size + 64);
+    const std::size_t lead = (64 - reinterpret_cast<std::uintptr_t>(memory.data()) % 64) % 64;
+    const std::span<std::byte> block = std::span(memory).subspan(lead, size);
+    KvCache<T> cache(shape, block);
+    Ground<T> ground = empty_ground<T>(shape);
+    append(cache, ground, random, 0, 5);
+    // docs/kv-cache.md: a header of 80 bytes, lengths, first keys, the table of three panels, their users.
+    constexpr std::size_t kTable = 256, kPanelUsers = 320;
+    const auto write = [&](std::size_t at, const std::array<std::int32_t, 3>& numbers) {
+      std::memcpy(block.data() + at, numbers.data(), sizeof numbers);
+    };
+    EXPECT_NO_THROW(KvCache<T>::open(block));
+    write(kTable, {0, 1, 1});
+    write(kPanelUsers, {1, 2, 0});
+    EXPECT_EQ(refusal<std::runtime_error>([&] { KvCache<T>::open(block); }),
+              "KvCache: byte 256: sequence 0 shares panel 1, which it will write");
+    write(kTable, {0, 1, -1});
+    write(kPanelUsers, {1, 1, 0});
+    const std::int32_t two = 2;
+    std::memcpy(block.data() + 384, &two, sizeof two);
+    if (ring) {
+      EXPECT_EQ(refusal<std::runtime_error>([&] { KvCache<T>::open(block); }),
+                "KvCache: byte 256: sequence 0 lacks a panel of its ring");
+    } else {
+      EXPECT_NO_THROW(KvCache<T>::open(block));
+    }
+    std::memset(block.data() + 128, 0, sizeof(std::int64_t));
+    EXPECT_EQ(refusal<std::runtime_error>([&] { KvCache<T>::open(block); }),
+              "KvCache: byte 256: sequence 0 is empty and has panels");
+  }
+}
+
+// Two sequences that share a half-filled panel need one copy of it between them.
+TYPED_TEST(KvCacheOf, AppendsToAllCountsASharedPanelOnce) {
+  using T = TypeParam;
+  Random random(12);
+  const KvCacheShape shape{
+      .num_sequences = 2, .depth = 3, .columns = 2, .capacity = 96, .page_keys = 32, .num_pages = 3};
+  KvCache<T> cache(shape);
+  Ground<T> ground = empty_ground<T>(shape);
+  append(cache, ground, random, 0, 64);
+  cache.fork(0, 1);
+  for (const Index s : {0, 1}) cache.truncate(s, 40);
+  ASSERT_EQ(cache.num_free_pages(), 1);
+  const auto key = normal_array<T, 4>(random, {2, 1, 3, 3});
+  const auto value = normal_array<T, 4>(random, {2, 1, 3, 2});
+  cache.append(key.view(), value.view());
+  EXPECT_EQ(cache.num_free_pages(), 0);
+  for (const Index s : {0, 1}) {
+    EXPECT_EQ(cache.length(s), 43);
+    EXPECT_EQ(cache.key_panel(s, 0, 1)[10], key.get({s, 0, 2, 0}));
+    EXPECT_EQ(cache.key_panel(s, 0, 1)[7], cache.key_panel(0, 0, 1)[7]);
+  }
+}
+
+// The executor's tasks run within attention_decode.
+TYPED_TEST(KvCacheOf, IsNotChangedWhileItIsDecoded) {
+  using T = TypeParam;
+  Random random(13);
+  const KvCacheShape shape{.num_sequences = 2, .num_key_heads = 2, .depth = 32, .columns = 32, .capacity = 6000};
+  KvCache<T> cache(shape);
+  Ground<T> ground = empty_ground<T>(shape);
+  append(cache, ground, random, 0, 5000);
+  const auto query = normal_array<T, 4>(random, {2, 2, 8, 32});
+  auto outputs = AttentionArrays<T>::dense(2, 2, 8, 0, 32, false);
+  std::string append_text, truncate_text;
+  int decoded = 0;
+  Runtime runtime;
+  runtime.num_threads = 2;
+  runtime.executor = [&](Index count, const Task& task) {
+    append_text = refusal<std::logic_error>([&] { append(cache, ground, random, 1, 1); });
+    truncate_text = refusal<std::logic_error>([&] { cache.truncate(0, 0); });
+    auto others = AttentionArrays<T>::dense(2, 2, 8, 0, 32, false);
+    attention_decode<T>(query.view(), cache, others.views(), {.query_offset = Index{0}}, {.num_threads = 1});
+    ++decoded;
+    for (Index i = 0; i < count; ++i) task(i);
+  };
+  attention_decode<T>(query.view(), cache, outputs.views(), {.query_offset = Index{0}}, runtime);
+  EXPECT_GT(decoded, 0);
+  EXPECT_EQ(append_text, "KvCache::append: another thread is reading this cache");
+  EXPECT_EQ(truncate_text, "KvCache::truncate: another thread is reading this cache");
+  cache.truncate(0, 0);
+  EXPECT_EQ(cache.length(0), 0);
+}
+
 // Readers of one sequence while another grows; a second writer is turned away.
 TYPED_TEST(KvCacheOf, OneWriterManyReaders) {
   using T = TypeParam;
@@ -386,6 +509,15 @@ TYPED_TEST(KvCacheOf, OneWriterManyReaders) {
   const auto all_value = normal_array<T, 3>(random, {1, 50000, 16});
   cache.append(0, some_key.view(), some_value.view());
   const std::vector<T> panel(cache.key_panel(0, 0, 3), cache.key_panel(0, 0, 3) + 16 * 32);
+  const auto query = normal_array<T, 4>(random, {2, 1, 1, 16});
+  const auto decoded = [&] {
+    auto outputs = AttentionArrays<T>::dense(2, 1, 1, 0, 16, false);
+    attention_decode<T>(query.view(), cache, outputs.views(), {.query_offset = Index{0}}, {.num_threads = 1});
+    std::vector<T> first = outputs.context.values();
+    first.resize(16);
+    return first;
+  };
+  const std::vector<T> context = decoded();
   std::atomic<bool> writing = true;
   int refused = 0;
   Index read = 0;
@@ -408,6 +540,11 @@ TYPED_TEST(KvCacheOf, OneWriterManyReaders) {
   while (writing) {
     EXPECT_TRUE(std::equal(panel.begin(), panel.end(), cache.key_panel(0, 0, 3)));
     ++read;
+    try {
+      EXPECT_EQ(decoded(), context);
+    } catch (const std::logic_error& error) {
+      EXPECT_STREQ(error.what(), "attention_decode: another thread is changing this cache");
+    }
     try {
       cache.append(0, TensorView<const T, 3>(some_key.view().data, {1, 0, 16}),
                    TensorView<const T, 3>(some_value.view().data, {1, 0, 16}));

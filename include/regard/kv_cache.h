@@ -7,14 +7,15 @@
 //            ▼                                    ▲
 //     one block of memory         fork(0, 1) shares whole panels; only the last, half-filled one is copied
 //
-//   contiguous   page_keys = 0: each sequence has a page of its own with room for `capacity` keys
+//   contiguous   page_keys = 0: as many pages as sequences, each with room for `capacity` keys
 //   paged        page_keys = 32·n: pages are taken as a sequence grows, and given back by truncate()
 //   ring         the last `capacity` keys of a sequence that goes on for ever; key numbers keep counting
 //
 // The block holds everything, at offsets, in the same layout on every instruction set (docs/kv-cache.md, version
 // kKvCacheVersion): written to a file and read or mapped back, it is the cache again. Any number of threads may read a
-// cache at once. One thread may change a sequence while others read other sequences; a second one that changes the
-// cache at that moment is refused with std::logic_error.
+// cache at once. One thread may change a sequence while others read panels of other sequences; a second one that
+// changes the cache at that moment is refused with std::logic_error. attention_decode reads all sequences: it is
+// refused while a thread changes the cache, and that thread while attention_decode runs, with std::logic_error, too.
 // Read next: docs/kv-cache.md, src/kv_cache.cpp, src/attention_decode.cpp.
 #pragma once
 
@@ -29,6 +30,11 @@ namespace regard {
 inline namespace v0 {
 
 inline constexpr std::uint32_t kKvCacheVersion = 1;
+
+namespace internal {
+template <class T>
+class CacheReading;  // src/kv_cache_use.h
+}
 
 struct KvCacheShape {
   Index num_sequences = 1;
@@ -92,8 +98,10 @@ class REGARD_EXPORT KvCache {
   void truncate(Index sequence, Index length);
 
   // Makes `to`, which must be empty, a sequence of the same keys. Whole panels are shared, the last, half-filled one
-  // is copied. Throws std::invalid_argument for rings and for `to` that is not empty; std::runtime_error where pages
-  // run out; then nothing has changed.
+  // is copied. A page is free when no sequence uses any of its panels: of a contiguous cache, a sequence that is
+  // emptied while a fork uses its panels finds no page of its own until that is emptied, too. Throws
+  // std::invalid_argument for rings and for `to` that is not empty; std::runtime_error where pages run out; then
+  // nothing has changed.
   void fork(Index from, Index to);
 
   // The panels of 32 keys as the kernels read them (docs/kv-cache.md); panel = key / 32, of a key that is there.
@@ -126,7 +134,8 @@ class REGARD_EXPORT KvCache {
   Layout layout_;
   std::vector<std::byte> owned_;
   std::span<std::byte> memory_;
-  int writing_ = 0;  // a thread is changing the cache
+  friend class internal::CacheReading<T>;
+  mutable int users_ = 0;  // calls of attention_decode that read the cache; −1: a thread is changing it
 };
 
 // attention_forward over a cache: the same bits as over the keys and values that it holds, as (B, Hkv, S, D) with
@@ -139,8 +148,9 @@ class REGARD_EXPORT KvCache {
 // i + query_offset; name it: QueryAlignment::bottom_right for the newest keys.
 // The query heads of a key head are computed together: each key and value is read once for all of them. Few heads with
 // long sequences are cut by chunks of keys over the threads.
-// Throws like attention_forward, and std::invalid_argument where a query sees keys that a ring has dropped: a window
-// of w keys and L queries need a capacity of w + L − 1.
+// Throws like attention_forward, std::invalid_argument where a query sees a key before the last `capacity` ones of a
+// ring (a window of w keys and L queries need a capacity of w + L − 1), and std::logic_error while another thread
+// changes the cache.
 template <class T, class K>
 REGARD_EXPORT void attention_decode(const InputView<ComputeType<T>, 4>& query, const KvCache<K>& cache,
                                     const AttentionOutputs<T>& outputs,

@@ -1,0 +1,55 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// Who uses a KvCache now: calls that read all of it, or one that changes it; who comes beside is refused.
+// Read next: kv_cache.cpp, attention_decode.cpp.
+#pragma once
+
+#include <atomic>
+#include <stdexcept>
+#include <string>
+
+#include "regard/kv_cache.h"
+
+namespace regard {
+inline namespace v0 {
+namespace internal {
+
+// One thread changes a cache while nobody reads all of it.
+class CacheWriting {
+ public:
+  CacheWriting(const char* name, int& users) : users_(users) {
+    int found = 0;
+    if (!std::atomic_ref(users_).compare_exchange_strong(found, -1, std::memory_order_acquire))
+      throw std::logic_error(std::string(name) + ": another thread is " + (found < 0 ? "changing" : "reading") +
+                             " this cache");
+  }
+  ~CacheWriting() { std::atomic_ref(users_).store(0, std::memory_order_release); }
+  CacheWriting(const CacheWriting&) = delete;
+  CacheWriting& operator=(const CacheWriting&) = delete;
+
+ private:
+  int& users_;
+};
+
+// Any number of threads read all of a cache while nobody changes it.
+template <class T>
+class CacheReading {
+ public:
+  CacheReading(const char* name, const KvCache<T>& cache) : users_(cache.users_) {
+    const std::atomic_ref users(users_);
+    int found = users.load(std::memory_order_relaxed);
+    do {
+      if (found < 0) throw std::logic_error(std::string(name) + ": another thread is changing this cache");
+    } while (!users.compare_exchange_weak(found, found + 1, std::memory_order_acquire, std::memory_order_relaxed));
+  }
+  ~CacheReading() { std::atomic_ref(users_).fetch_sub(1, std::memory_order_release); }
+  CacheReading(const CacheReading&) = delete;
+  CacheReading& operator=(const CacheReading&) = delete;
+
+ private:
+  int& users_;
+};
+
+}  // namespace internal
+}  // namespace v0
+}  // namespace regard
