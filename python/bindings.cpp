@@ -66,6 +66,8 @@ nb::list instruction_sets_of() {
 
 NB_MODULE(_regard, module) {
   using namespace regard::python;
+  // What a daemon thread holds when the interpreter ends would be called a leak.
+  nb::set_leak_warnings(false);
   module.doc() = "Exact attention in C++; use it as the package regard.";
   module.attr("__version__") = nb::str(regard::version().data(), regard::version().size());
   module.attr("kAttentionChunkKeys") = regard::kAttentionChunkKeys;

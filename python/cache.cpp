@@ -7,15 +7,18 @@
 //     regard.attention_decode(query, cache, query_offset="bottom_right")
 //     file.write(cache.memory) … regard.KvCache.open(mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ))
 //
-// A cache that one thread changes is not read by another: each call holds the lock of its cache.
+// A cache that one thread changes is not read by another: each call holds the lock of its cache, and Ctrl-C ends the
+// wait for it. A child of fork has a lock of its own: what held the parent's is no more.
 // Read next: regard/kv_cache.h.
 #include "regard/kv_cache.h"
 
 #include <nanobind/ndarray.h>
 #include <nanobind/stl/optional.h>
 #include <nanobind/stl/string.h>
+#include <unistd.h>
 
 #include <algorithm>
+#include <chrono>
 #include <cstring>
 #include <memory>
 #include <mutex>
@@ -51,21 +54,37 @@ class Cache {
   auto visit(const Call& call) {
     return std::visit(call, typed_);
   }
-  // Waits without the interpreter's lock.
-  std::shared_lock<std::shared_mutex> reading() {
-    const nb::gil_scoped_release released;
-    return std::shared_lock(mutex_);
-  }
-  std::unique_lock<std::shared_mutex> changing(const char* operator_name) {
+  using Mutex = std::shared_timed_mutex;
+  std::shared_lock<Mutex> reading() { return locked<std::shared_lock<Mutex>>(); }
+  std::unique_lock<Mutex> changing(const char* operator_name) {
     refuse_in_plan(operator_name);
     if (block_ != nullptr && block_->read_only()) {
       refuse(operator_name, "the cache lies in memory that cannot be written; expected a writable copy or mapping");
     }
-    const nb::gil_scoped_release released;
-    return std::unique_lock(mutex_);
+    return locked<std::unique_lock<Mutex>>();
   }
 
  private:
+  // Waits without the interpreter's lock.
+  template <class Lock>
+  Lock locked() {
+    if (const pid_t process = getpid(); process != process_) {
+      static_cast<void>(mutex_.release());  // destroying a mutex that is held is undefined
+      mutex_ = std::make_unique<Mutex>();
+      process_ = process;
+    }
+    constexpr std::chrono::milliseconds kLook{20};
+    Lock lock(*mutex_, std::try_to_lock);
+    while (!lock.owns_lock()) {
+      {
+        const nb::gil_scoped_release released;
+        static_cast<void>(lock.try_lock_for(kLook));
+      }
+      if (!lock.owns_lock() && PyErr_CheckSignals() != 0) throw nb::python_error();
+    }
+    return lock;
+  }
+
   // The cache that `make` makes of numbers of the named type.
   template <class Make>
   static Typed with_type(const std::string& dtype, const Make& make) {
@@ -99,7 +118,8 @@ class Cache {
   std::unique_ptr<Array> block_;  // whose memory the cache lies in, if it is not its own
   std::string dtype_;
   Typed typed_;
-  std::shared_mutex mutex_;
+  std::unique_ptr<Mutex> mutex_ = std::make_unique<Mutex>();
+  pid_t process_ = getpid();
 };
 
 template <class T, int Rank>
@@ -192,7 +212,7 @@ void bind_cache(nb::module_& module) {
             shape.page_keys = page_keys;
             shape.num_pages = num_pages;
             shape.ring = ring;
-            new (cache) Cache(shape, dtype);
+            run(0, 0, [&](const Runtime&) { new (cache) Cache(shape, dtype); });
           },
           nb::kw_only(), nb::arg("depth"), nb::arg("capacity"), nb::arg("num_sequences") = 1,
           nb::arg("num_key_heads") = 1, nb::arg("columns") = nb::none(), nb::arg("page_keys") = 0,

@@ -45,7 +45,7 @@ std::string json_of(nb::handle input) {
     return text;
   }
   try {
-    return text_of("explain", "input", nb::module_::import_("json").attr("dumps")(input));
+    return text_of("explain", "input", nb::module_::import_("json").attr("dumps")(input, nb::arg("allow_nan") = false));
   } catch (const nb::python_error& error) {
     if (!error.matches(PyExc_TypeError)) throw;
     const std::string why = nb::str(error.value()).c_str();
@@ -53,6 +53,28 @@ std::string json_of(nb::handle input) {
                     ("explain: input holds what JSON cannot: " + why + " (of arrays, .tolist())").c_str());
     throw nb::python_error();
   }
+}
+
+// Of an object, whose JSON the caller has not written, without the places in it.
+ExplainInput input_of(nb::handle input) {
+  const std::string json = json_of(input);
+  try {
+    return read_explain_input(json, "explain");
+  } catch (const std::runtime_error& error) {
+    if (PyUnicode_Check(input.ptr())) throw;
+    const std::string text = error.what();
+    const std::size_t place = text.find(": byte "), end = text.find(": ", place + 2);
+    if (place == std::string::npos || end == std::string::npos) throw;
+    throw std::invalid_argument(text.substr(0, place) + text.substr(end));
+  }
+}
+
+// The interpreter's lock is not held meanwhile.
+template <class Render>
+std::string rendered(const Render& render) {
+  std::string text;
+  run(0, 0, [&](const Runtime&) { text = render(); });
+  return text;
 }
 
 nb::object explain_of(nb::handle input, const SentenceModel* model, std::optional<std::string> token,
@@ -74,7 +96,7 @@ nb::object explain_of(nb::handle input, const SentenceModel* model, std::optiona
   if (layer || head || !hide.empty() || truncate || full) {
     refuse("explain", "layer, head, hide, truncate and full are for a sentence; expected a model beside them");
   }
-  ExplainInput read = read_explain_input(json_of(input), "explain");
+  ExplainInput read = input_of(input);
   if (token) read.settings.token = *token;
   std::optional<Explanation> explanation;
   run(kLong, 0, [&](const Runtime&) { explanation = explain(read); });
@@ -84,7 +106,9 @@ nb::object explain_of(nb::handle input, const SentenceModel* model, std::optiona
 Explanation lesson_of(const std::string& name, std::optional<std::string> layout) {
   ExplainInput input = lesson_input(name);
   if (layout) input = with_layout(std::move(input), parse_layout(*layout));
-  return explain(input);
+  std::optional<Explanation> explanation;
+  run(kLong, 0, [&](const Runtime&) { explanation = explain(input); });
+  return std::move(*explanation);
 }
 
 nb::object embed_of(const SentenceModel& model, const std::vector<std::string>& texts, bool truncate) {
@@ -138,6 +162,9 @@ SentenceModel load_model_of(nb::handle folder, bool map) {
 nb::object in_notebook(nb::handle self, nb::args, nb::kwargs) {
   return nb::module_::import_("regard.results").attr("in_notebook")(self);
 }
+nb::object html_in_notebook(nb::handle self) {
+  return nb::module_::import_("regard.results").attr("in_notebook")(self)["text/html"];
+}
 
 void bind_views(nb::module_& module) {
   nb::class_<Explanation>(module, "Explanation", "The steps of an attention computation.")
@@ -149,12 +176,17 @@ void bind_views(nb::module_& module) {
           nb::arg("width") = 80, nb::arg("color") = false, nb::arg("full") = false, nb::arg("step") = "",
           "All steps as text, or one by its name or number.")
       .def(
-          "json", [](const Explanation& self, const std::string& step) { return render_json(self, {.step = step}); },
+          "json",
+          [](const Explanation& self, const std::string& step) {
+            return rendered([&] { return render_json(self, {.step = step}); });
+          },
           nb::arg("step") = "", "The same as JSON, schema regard/1.")
       .def(
-          "html", [](const Explanation& self) { return render_html(self, {}); }, "The same as one page.")
+          "html", [](const Explanation& self) { return rendered([&] { return render_html(self, {}); }); },
+          "The same as one page.")
       .def("_repr_mimebundle_", &in_notebook)
-      .def("__str__", [](const Explanation& self) { return render_text(self, {}); });
+      .def("_repr_html_", &html_in_notebook)
+      .def("__repr__", [](const Explanation& self) { return render_text(self, {}); });
   nb::class_<Story>(module, "SentenceStory", "What one word of a sentence listens to, in a model.")
       .def(
           "text",
@@ -163,13 +195,15 @@ void bind_views(nb::module_& module) {
           },
           nb::arg("width") = 80, nb::arg("color") = false, "The story as text.")
       .def(
-          "json", [](const Story& self) { return render_sentence_json(self.story, {}); },
+          "json", [](const Story& self) { return rendered([&] { return render_sentence_json(self.story, {}); }); },
           "The same as JSON, schema regard/1.")
       .def(
-          "html", [](const Story& self) { return render_sentence_html(self.model, self.story, {}); },
+          "html",
+          [](const Story& self) { return rendered([&] { return render_sentence_html(self.model, self.story, {}); }); },
           "The same as one page, with every head of every layer.")
       .def("_repr_mimebundle_", &in_notebook)
-      .def("__str__", [](const Story& self) { return render_sentence_text(self.story, {}); });
+      .def("_repr_html_", &html_in_notebook)
+      .def("__repr__", [](const Story& self) { return render_sentence_text(self.story, {}); });
   nb::class_<Comparison>(module, "Comparison", "One word in several sentences.")
       .def(
           "text",
@@ -178,13 +212,15 @@ void bind_views(nb::module_& module) {
           },
           nb::arg("width") = 80, nb::arg("color") = false, nb::arg("full") = false, "The comparison as text.")
       .def(
-          "json", [](const Comparison& self) { return render_compare_json(self, ""); },
+          "json", [](const Comparison& self) { return rendered([&] { return render_compare_json(self, ""); }); },
           "The same as JSON, schema regard/1.")
       .def(
-          "html", [](const Comparison& self) { return render_compare_html(self, ""); }, "The same as one page.")
+          "html", [](const Comparison& self) { return rendered([&] { return render_compare_html(self, ""); }); },
+          "The same as one page.")
       .def("findings", &compare_findings, "What the numbers say, in sentences.")
       .def("_repr_mimebundle_", &in_notebook)
-      .def("__str__", [](const Comparison& self) { return render_compare_text(self); });
+      .def("_repr_html_", &html_in_notebook)
+      .def("__repr__", [](const Comparison& self) { return render_compare_text(self); });
 }
 
 }  // namespace
@@ -202,7 +238,11 @@ void bind_model(nb::module_& module) {
                    })
       .def(
           "tokens",
-          [](const SentenceModel& model, const std::string& text) { return fitted_tokens(model, text).tokens.tokens; },
+          [](const SentenceModel& model, const std::string& text) {
+            std::vector<std::string> tokens;
+            run(0, 0, [&](const Runtime&) { tokens = fitted_tokens(model, text).tokens.tokens; });
+            return tokens;
+          },
           nb::arg("text"), "The pieces of a text as the model takes them, [CLS] and [SEP] included.");
   bind_views(module);
   module.def(

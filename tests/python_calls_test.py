@@ -130,6 +130,55 @@ def test_a_child_of_fork_computes():
     """)
 
 
+# A cache that another thread reads for many seconds.
+READ_CACHE = """
+    import numpy, os, regard, signal, threading, time
+    cache = regard.KvCache(depth=64, capacity=100000)
+    keys = numpy.zeros((1, 100000, 64), numpy.float32)
+    cache.append(keys, keys, sequence=0)
+    queries = numpy.zeros((1, 64, 1000, 64), numpy.float32)
+    decoding = dict(query_offset=0, num_threads=1)
+    threading.Thread(target=regard.attention_decode, args=(queries, cache), kwargs=decoding, daemon=True).start()
+    time.sleep(0.5)
+"""
+
+
+def test_control_c_ends_the_wait_for_a_cache():
+    waited = python(textwrap.dedent(READ_CACHE) + textwrap.dedent("""
+        threading.Timer(0.3, os.kill, (os.getpid(), signal.SIGINT)).start()
+        begin = time.monotonic()
+        try:
+            cache.truncate(0, 5)
+        except KeyboardInterrupt:
+            print(time.monotonic() - begin, flush=True)
+        os._exit(0)
+    """))
+    assert 0.25 < float(waited) < 2
+
+
+def test_a_child_of_fork_is_not_held_up_by_the_threads_of_its_parent():
+    python(textwrap.dedent(READ_CACHE) + textwrap.dedent("""
+        child = os.fork()
+        if child == 0:
+            signal.alarm(20)
+            try:
+                cache.truncate(0, 5)
+            except RuntimeError as error:
+                context = regard.attention_decode(queries[:, :1, :1], cache, query_offset=0)
+                os._exit(0 if "reading this cache" in str(error) and (context == 0).all() else 1)
+            os._exit(2)
+        status = os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
+        os._exit(status)
+    """))
+
+
+def test_the_end_of_the_interpreter_is_quiet_whatever_threads_hold():
+    done = subprocess.run([sys.executable, "-c", "import regard, threading, time; held = regard.lesson('000');"
+                           "threading.Thread(target=time.sleep, args=(100,), daemon=True).start()"],
+                          capture_output=True, text=True, timeout=60, check=True)
+    assert done.stderr == ""
+
+
 @pytest.mark.parametrize("end", ["pass", "sys.exit(0)", "os._exit(0)"])
 def test_the_interpreter_ends_during_a_call(end):
     python(f"""

@@ -161,7 +161,8 @@ def cells(page):
 def test_a_result_shows_its_numbers_without_script_and_its_page_folded_in_a_frame():
     lesson = regard.lesson("000")
     bundle = lesson._repr_mimebundle_(include=None)
-    assert bundle["text/plain"] == lesson.text()
+    assert bundle["text/plain"] == lesson.text() == repr(lesson)
+    assert bundle["text/html"] == lesson._repr_html_()
     tags = Tags(bundle["text/html"])
     assert tags.pages == [lesson.html()]
     assert set(tags.seen) == {"style", "div", "p", "table", "thead", "tbody", "tr", "th", "td", "bdi", "details", "summary",

@@ -46,6 +46,15 @@ def test_embeddings_are_of_length_one_and_each_texts_own(model):
         regard.embed(model, [TEXT, "bank " * 10_000])
 
 
+def test_matrices_that_cannot_be_explained_are_the_callers_mistake():
+    with pytest.raises(ValueError, match="^explain: Q is empty"):
+        regard.explain({"tokens": [], "Q": [], "K": [], "V": []})
+    with pytest.raises(ValueError, match="JSON"):
+        regard.explain({"tokens": ["a"], "Q": [[float("nan")]], "K": [[1]], "V": [[1]]})
+    with pytest.raises(RuntimeError, match="^explain: byte 20: Q is empty"):
+        regard.explain('{"tokens": [], "Q": [], "K": [], "V": []}')
+
+
 def test_a_sentence_is_explained_as_by_the_program(model):
     story = regard.explain(TEXT, model=model, token="bank", layer=0, head=1)
     told = json.loads(story.json())

@@ -217,7 +217,7 @@ class Explanation:
     def html(self) -> str:
         """The same as one page."""
 
-    def __str__(self) -> str: ...
+    def __repr__(self) -> str: ...
 
 class SentenceStory:
     """What one word of a sentence listens to, in a model."""
@@ -231,7 +231,7 @@ class SentenceStory:
     def html(self) -> str:
         """The same as one page, with every head of every layer."""
 
-    def __str__(self) -> str: ...
+    def __repr__(self) -> str: ...
 
 class Comparison:
     """One word in several sentences."""
@@ -248,7 +248,7 @@ class Comparison:
     def findings(self) -> list[str]:
         """What the numbers say, in sentences."""
 
-    def __str__(self) -> str: ...
+    def __repr__(self) -> str: ...
 
 def load_model(folder: str | os.PathLike[str], map: bool = False) -> Model:
     """
