@@ -23,7 +23,7 @@ POSIX = {"dlfcn.h", "fcntl.h", "pthread.h", "sched.h", "signal.h", "termios.h", 
 C_STANDARD = {"math.h", "stdio.h", "stdlib.h", "string.h"}
 EXPLAIN_LIBRARIES = {"fmt", "nlohmann", "utf8proc.h"}
 LEVEL_2_WORDS = re.compile(r"\b(avx2|avx512|sse\d?|neon|simd128)\b", re.IGNORECASE)
-TEST_LIBRARIES = {"gtest", "gmock", "benchmark", "mpfr.h", "CLI", "ggml.h", "ggml-cpu.h"}
+TEST_LIBRARIES = {"gtest", "gmock", "benchmark", "CLI", "ggml.h", "ggml-cpu.h"}
 
 
 def is_standard(name):

@@ -131,11 +131,12 @@ class Checker {
 
  private:
   void check_table(const char* name, const std::vector<T>& x, const std::vector<T>& y, T& last) {
+    // Far more than what the exact value, of a wider type, is off itself: it decides every case.
+    const Wide<T> bound = static_cast<Wide<T>>(function_.ulps) - (sizeof(T) == 4 ? 0x1p-20 : 0);
     for (std::size_t i = 0; i < x.size(); ++i) {
       const Wide<T> error = std::abs(static_cast<Wide<T>>(y[i]) - exact_[i]);
       // An infinite result must be the exact one.
-      const bool close =
-          static_cast<Wide<T>>(y[i]) == exact_[i] || error <= static_cast<Wide<T>>(function_.ulps) * ulp<T>(exact_[i]);
+      const bool close = static_cast<Wide<T>>(y[i]) == exact_[i] || error <= bound * ulp<T>(exact_[i]);
       const bool rises = !function_.rises || y[i] >= last;
       last = y[i];
       if ((close && rises) || ++num_faults_ > 6) continue;
