@@ -5,7 +5,10 @@
 // Read next: attention_bits_test.cpp.
 #include "regard/kv_cache.h"
 
+#include <sys/mman.h>
+
 #include <atomic>
+#include <cstdio>
 #include <thread>
 
 #include "attention_cases.h"
@@ -367,6 +370,28 @@ TYPED_TEST(KvCacheOf, TheBlockIsTheSameOnEveryInstructionSet) {
 }
 
 // Any byte of the book changed: refused with its offset, or read without a fault.
+TYPED_TEST(KvCacheOf, AFileMappedReadOnlyIsTheCache) {
+  using T = TypeParam;
+  Random random(14);
+  for (const KvCacheShape& shape : kinds(2, 2, 5, 4, 200)) {
+    KvCache<T> cache(shape);
+    Ground<T> ground = empty_ground<T>(shape);
+    for (const Index s : {0, 1}) append(cache, ground, random, s, 70 + s);
+    std::FILE* const file = std::tmpfile();
+    ASSERT_NE(file, nullptr);
+    const std::size_t size = cache.memory().size();
+    ASSERT_EQ(std::fwrite(cache.memory().data(), 1, size, file), size);
+    ASSERT_EQ(std::fflush(file), 0);
+    void* const mapped = mmap(nullptr, size, PROT_READ, MAP_PRIVATE, fileno(file), 0);
+    ASSERT_NE(mapped, MAP_FAILED);
+    const KvCache<T> opened = KvCache<T>::open({static_cast<std::byte*>(mapped), size});
+    const auto query = normal_array<T, 4>(random, {2, 4, 3, 5});
+    expect_forward_bits(opened, ground, query, {.query_offset = Index{0}}, {.num_threads = 2});
+    munmap(mapped, size);
+    std::fclose(file);
+  }
+}
+
 TYPED_TEST(KvCacheOf, ABrokenBlockIsRefused) {
   using T = TypeParam;
   Random random(10);
