@@ -36,7 +36,7 @@ namespace {
 template <class T>
 void forward(const AttentionCall<T>& call, const ResolvedAttention<T>& r, const TypedOutputs<T>& outputs,
              const AttentionOptions<T>& options, const Runtime& runtime,
-             const AttentionStatistics<T>* statistics = nullptr) {
+             const AttentionStatistics<T>* statistics = nullptr, bool* sees_key = nullptr) {
   TypedOutputs<T> written = outputs;
   const Index rows = r.batch * r.num_heads * r.num_queries;
   // The weights need row_max and row_sum, asked for or not.
@@ -66,7 +66,7 @@ void forward(const AttentionCall<T>& call, const ResolvedAttention<T>& r, const 
   } else {
     const auto write = [&](const RowTask<T>& task, const FinishedRows<T>& done) {
       write_finished(task, done, written);
-      if (statistics) finish_statistics(task, done, *statistics);
+      if (statistics) finish_statistics(task, done, *statistics, sees_key);
     };
     for_each_row_block<T>(r, walk, how, [&](std::span<RowTask<T>> tasks, std::span<const ChunkResults<T>> rooms) {
       for (RowTask<T>& task : tasks) task.scratch.context = room_of_context(task, written);
@@ -86,7 +86,6 @@ template <class T>
 void forward_with_statistics(const AttentionCall<T>& call, const ResolvedAttention<T>& r,
                              const TypedOutputs<T>& outputs, const AttentionStatistics<T>& statistics,
                              const AttentionOptions<T>& options, const Runtime& runtime) {
-  TypedOutputs<T> written = outputs;
   AttentionStatistics<T> rows = statistics;
   const std::array<Index, 3> shape{r.batch, r.num_heads, r.num_queries};
   const Index count = r.batch * r.num_heads * r.num_queries;
@@ -100,11 +99,11 @@ void forward_with_statistics(const AttentionCall<T>& call, const ResolvedAttenti
     if (!head->absent() && of_rows->absent()) missing.push_back(of_rows);
   }
   const bool averages = std::ranges::any_of(means, [](const auto& mean) { return !mean.first->absent(); });
-  if (averages && written.row_sum.absent()) missing.push_back(&written.row_sum);
+  const Workspace<bool> sees_key(runtime, averages ? count : 0);
   const Workspace<T> kept(runtime, static_cast<Index>(missing.size()) * count);
   for (std::size_t i = 0; i < missing.size(); ++i) *missing[i] = {kept.data() + static_cast<Index>(i) * count, shape};
-  forward(call, r, written, options, runtime, &rows);
-  if (averages && !is_planning()) average_heads(written.row_sum, rows);
+  forward(call, r, outputs, options, runtime, &rows, sees_key.data());
+  if (averages && !is_planning()) average_heads(r.num_queries, sees_key.data(), rows);
 }
 
 template <class T>

@@ -37,9 +37,10 @@ double sum_lanes(const T* lanes) {
   return sum;
 }
 
+// Whether no key of the row has a score above −∞. row_sum and row_max do not say so: a sink may have joined them.
 template <class T>
 bool is_empty(const FinishedRows<T>& done, const StatisticsScratch<T>& s, Index row) {
-  return done.row_sum[row] == 0 || s.row_max[row] == -kInfinity;
+  return s.row_max[row] == -kInfinity && done.row_sum[row] == done.row_sum[row];
 }
 
 // What finish_statistics knows of one row.
@@ -199,7 +200,8 @@ void add_chunk_statistics(const RowTask<T>& task, const kernels::ChunkState<T>& 
 }
 
 template <class T>
-void finish_statistics(const RowTask<T>& task, const FinishedRows<T>& done, const AttentionStatistics<T>& statistics) {
+void finish_statistics(const RowTask<T>& task, const FinishedRows<T>& done, const AttentionStatistics<T>& statistics,
+                       bool* sees_key) {
   StatisticsScratch<T>& s = *task.scratch.statistics;
   const Index rows = task.rows.num_rows;
   const Index top = task.num_best - 1;
@@ -242,6 +244,7 @@ void finish_statistics(const RowTask<T>& task, const FinishedRows<T>& done, cons
     write(statistics.largest_weight, row.largest_weight);
     write(statistics.chosen_weight, row.chosen_weight);
     write(statistics.mean_distance, row.mean_distance);
+    if (sees_key) sees_key[(b * task.r.num_heads + h) * task.r.num_queries + first + i] = !is_empty(done, s, i);
     for (Index n = 0; n < top; ++n) {
       const bool there = !nan && keys[n] >= 0;
       const Index key = there ? task.sequence.first_key + static_cast<Index>(keys[n]) : -1;
@@ -254,14 +257,14 @@ void finish_statistics(const RowTask<T>& task, const FinishedRows<T>& done, cons
 }
 
 template <class T>
-void average_heads(const TensorView<T, 3>& row_sum, const AttentionStatistics<T>& rows) {
+void average_heads(Index num_queries, const bool* sees_key, const AttentionStatistics<T>& rows) {
   const auto average = [&](const TensorView<T, 3>& from, const TensorView<T, 2>& to) {
     for (Index b = 0; b < to.shape[0]; ++b) {
       for (Index h = 0; h < to.shape[1]; ++h) {
         double sum = 0;
         Index count = 0;
-        for (Index i = 0; i < row_sum.shape[2]; ++i) {
-          if (read_element(row_sum.pointer(b, h, i)) == 0) continue;
+        for (Index i = 0; i < num_queries; ++i) {
+          if (!sees_key[(b * to.shape[1] + h) * num_queries + i]) continue;
           sum += static_cast<double>(read_element(from.pointer(b, h, i)));
           ++count;
         }
@@ -323,16 +326,17 @@ void check_row_statistics(const char* operator_name, const ResolvedAttention<T>&
 template void start_statistics(const RowTask<float>&);
 template kernels::RowStatistics<float> start_chunk_statistics(const RowTask<float>&);
 template void add_chunk_statistics(const RowTask<float>&, const kernels::ChunkState<float>&);
-template void finish_statistics(const RowTask<float>&, const FinishedRows<float>&, const AttentionStatistics<float>&);
-template void average_heads(const TensorView<float, 3>&, const AttentionStatistics<float>&);
+template void finish_statistics(const RowTask<float>&, const FinishedRows<float>&, const AttentionStatistics<float>&,
+                                bool*);
+template void average_heads(Index, const bool*, const AttentionStatistics<float>&);
 template void check_row_statistics(const char*, const ResolvedAttention<float>&, const AttentionStatistics<float>&,
                                    std::vector<Footprint>&);
 template void start_statistics(const RowTask<double>&);
 template kernels::RowStatistics<double> start_chunk_statistics(const RowTask<double>&);
 template void add_chunk_statistics(const RowTask<double>&, const kernels::ChunkState<double>&);
-template void finish_statistics(const RowTask<double>&, const FinishedRows<double>&,
-                                const AttentionStatistics<double>&);
-template void average_heads(const TensorView<double, 3>&, const AttentionStatistics<double>&);
+template void finish_statistics(const RowTask<double>&, const FinishedRows<double>&, const AttentionStatistics<double>&,
+                                bool*);
+template void average_heads(Index, const bool*, const AttentionStatistics<double>&);
 template void check_row_statistics(const char*, const ResolvedAttention<double>&, const AttentionStatistics<double>&,
                                    std::vector<Footprint>&);
 

@@ -50,13 +50,14 @@ kernels::RowStatistics<T> start_chunk_statistics(const RowTask<T>& task);
 template <class T>
 void add_chunk_statistics(const RowTask<T>& task, const kernels::ChunkState<T>& chunk);
 
-// What of a task's rows is asked for, and written.
+// What of a task's rows is asked for, and written. sees_key (B, H, L): whether the row sees a key; may be nullptr.
 template <class T>
-void finish_statistics(const RowTask<T>& task, const FinishedRows<T>& done, const AttentionStatistics<T>& statistics);
+void finish_statistics(const RowTask<T>& task, const FinishedRows<T>& done, const AttentionStatistics<T>& statistics,
+                       bool* sees_key);
 
 // The means over the rows of each head that see a key, from the rows.
 template <class T>
-void average_heads(const TensorView<T, 3>& row_sum, const AttentionStatistics<T>& rows);
+void average_heads(Index num_queries, const bool* sees_key, const AttentionStatistics<T>& rows);
 
 // Throws std::invalid_argument; adds what is written.
 template <class T>

@@ -134,13 +134,22 @@ void expect_sums(const Found<T>& found, const reference::Attention<T>& reference
       << got_distance << ", " << distance;
 }
 
+// Whether the row sees a key: a score above −∞, or NaN. row_sum does not say it where there is a sink.
+template <class T>
+bool sees_key(const Found<T>& found, const std::array<Index, 3>& at) {
+  for (Index j = 0; j < found.scores.shape()[3]; ++j) {
+    if (found.scores.get({at[0], at[1], at[2], j}) != -std::numeric_limits<T>::infinity()) return true;
+  }
+  return false;
+}
+
 template <class T>
 void expect_heads(const Found<T>& found) {
   found.head_entropy.for_each_index([&](const std::array<Index, 2>& at) {
     const auto expect = [&](const Array<T, 3>& rows, const Array<T, 2>& heads) {
       double sum = 0, count = 0;
       for (Index i = 0; i < rows.shape()[2]; ++i) {
-        if (found.whole.row_sum->get({at[0], at[1], i}) == 0) continue;
+        if (!sees_key(found, {at[0], at[1], i})) continue;
         sum += static_cast<double>(rows.get({at[0], at[1], i}));
         ++count;
       }
@@ -264,6 +273,31 @@ TYPED_TEST(Statistics, InfiniteScoresAndRowsOfNan) {
   });
 }
 
+// ---- rows that see no key
+
+// Of four rows under a causal mask the first two stand before the first key; with a sink their row_sum is 1.
+TYPED_TEST(Statistics, HeadMeansLeaveOutRowsThatSeeNoKeyAlsoWithASink) {
+  using T = TypeParam;
+  const double infinity = std::numeric_limits<double>::infinity();
+  const std::vector<T> sinks{0};
+  on_every_instruction_set([&](const kernels::KernelTable&) {
+    // Two keys; one with a score of −∞, which counts as none; two whose weights beside the sink are 0.
+    for (const auto& scores : {std::vector<double>{1, 0}, {-infinity, 1}, {-2000, -2000}}) {
+      AttentionCase<T> call = scores_case<T>(scores, 4);
+      call.options.causal = true;
+      call.options.query_offset = QueryAlignment::bottom_right;
+      call.options.sinks = sinks;
+      const Found<T> found = inspect(call, 2, {0, 1});
+      expect_everything(call, found);
+      double sum = 0;
+      for (Index i = 2; i < 4; ++i) sum += static_cast<double>(found.largest_weight.get({0, 0, i}));
+      const double rows = scores[0] == -infinity ? 1 : 2;
+      EXPECT_EQ(found.head_largest_weight.get({0, 0}), static_cast<T>(sum / rows));
+      EXPECT_EQ(found.head_largest_weight.get({0, 0}) == 0, scores[0] == -2000);
+    }
+  });
+}
+
 // ---- threads, long rows, memory
 
 TYPED_TEST(Statistics, ThreadsMoveNoBit) {
@@ -332,7 +366,7 @@ TYPED_TEST(Statistics, MemoryGrowsWithRowsAndKeys) {
   attention_with_statistics<T>(call.query.view(), call.key.view(), call.value.view(), {.context = context.view()},
                                {.head_entropy = heads.view()}, call.options,
                                {.num_threads = 2, .workspace = &counting});
-  const std::size_t rows = 2 * sizeof(T) * 4 * 2000;  // entropy and row_sum
+  const std::size_t rows = (sizeof(T) + 1) * 4 * 2000;  // entropy, and whether they see a key
   EXPECT_LE(counting.largest, plain.largest + rows + 2 * sizeof(T) * 60 * 64 * 5);
 }
 
