@@ -307,14 +307,16 @@ void check_row_statistics(const char* operator_name, const ResolvedAttention<T>&
   check("head_largest_weight", statistics.head_largest_weight, heads);
   check("head_chosen_weight", statistics.head_chosen_weight, heads);
   check("head_mean_distance", statistics.head_mean_distance, heads);
-  Index longest = 0;
+  // A batch of nothing has no sequences, but a key length.
+  Index longest = r.sequences.empty() ? r.num_keys : 0;
   for (const Sequence& sequence : r.sequences) longest = std::max(longest, sequence.num_keys);
   Index before = -1;
   for (std::size_t n = 0; n < statistics.chosen_keys.size(); ++n) {
     const Index key = statistics.chosen_keys[n];
     if (key <= before || key >= longest) {
       refuse(operator_name, "chosen_keys[" + std::to_string(n) + "] is " + std::to_string(key) +
-                                "; expected rising numbers from 0 to " + std::to_string(longest - 1));
+                                (longest > 0 ? "; expected rising numbers from 0 to " + std::to_string(longest - 1)
+                                             : "; expected none: there are no keys"));
     }
     before = key;
   }

@@ -370,6 +370,32 @@ TYPED_TEST(Statistics, MemoryGrowsWithRowsAndKeys) {
   EXPECT_LE(counting.largest, plain.largest + rows + 2 * sizeof(T) * 60 * 64 * 5);
 }
 
+// ---- nothing to write
+
+TEST(Statistics, OfNothingSucceed) {
+  for (const std::array<Index, 3>& extents :
+       {std::array<Index, 3>{0, 2, 3}, std::array<Index, 3>{1, 0, 3}, std::array<Index, 3>{1, 2, 0}}) {
+    const auto [B, H, L] = extents;
+    const auto inputs = AttentionInputs<float>::normal(1, B, H, H, L, 9, 4, 4);
+    Array<float, 4> context({B, H, L, 4});
+    Array<Index, 4> top_keys({B, H, L, 2});
+    Array<float, 3> rows({B, H, L});
+    Array<float, 2> heads({B, H});
+    const auto call = [&](const std::vector<Index>& chosen) {
+      attention_with_statistics<float>(inputs.query.view(), inputs.key.view(), inputs.value.view(),
+                                       {.context = context.view()},
+                                       {.chosen_keys = chosen,
+                                        .top_keys = top_keys.view(),
+                                        .chosen_weight = rows.view(),
+                                        .head_entropy = heads.view()},
+                                       {.query_offset = QueryAlignment::top_left});
+    };
+    EXPECT_NO_THROW(call({0, 8})) << "B " << B << " H " << H << " L " << L;
+    EXPECT_EQ(refusal<std::invalid_argument>([&] { call({0, 9}); }),
+              "attention_with_statistics: chosen_keys[1] is 9; expected rising numbers from 0 to 8");
+  }
+}
+
 // ---- refusals
 
 TEST(Statistics, Refusals) {
@@ -396,6 +422,13 @@ TEST(Statistics, Refusals) {
             "attention_with_statistics: chosen_keys[1] is 3; expected rising numbers from 0 to 8");
   EXPECT_EQ(message({.chosen_keys = beyond}),
             "attention_with_statistics: chosen_keys[0] is 9; expected rising numbers from 0 to 8");
+  const auto empty = AttentionInputs<float>::normal(1, 1, 4, 2, 5, 0, 8, 8);
+  EXPECT_EQ(refusal<std::invalid_argument>([&] {
+              attention_with_statistics<float>(empty.query.view(), empty.key.view(), empty.value.view(),
+                                               {.context = context.view()}, {.chosen_keys = twice},
+                                               {.query_offset = QueryAlignment::top_left});
+            }),
+            "attention_with_statistics: chosen_keys[0] is 3; expected none: there are no keys");
 }
 
 }  // namespace
