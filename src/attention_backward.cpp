@@ -99,7 +99,9 @@ template <class T>
 void write_sinks(const BackwardCall<T>& call, const TensorView<T, 1>& output) {
   const ResolvedAttention<T>& r = call.r;
   const auto& kernel = kernels::active().template of<T>();
-  for_each_item(call.runtime, num_workers(call.runtime, r.num_heads), r.num_heads, [&](Index h, int) {
+  constexpr double kRowProducts = 1000;  // an exponential and a division take as long as so many products
+  const double products = kRowProducts * static_cast<double>(r.batch * r.num_heads * r.num_queries);
+  for_each_item(call.runtime, num_workers(call.runtime, r.num_heads, products), r.num_heads, [&](Index h, int) {
     const T sink = r.sinks[static_cast<std::size_t>(h)];
     double sum = 0;
     for (Index row = 0; row < r.batch * r.num_queries && sink > -std::numeric_limits<T>::infinity(); ++row) {

@@ -85,8 +85,11 @@ class ColumnWalk {
   void run_wave(const std::vector<Unit>& units) {
     std::vector<Task> tasks;
     Index cells = 0;
+    double products = 0;
     for (const Unit& unit : units) {
       const Sequence& sequence = r_.sequences[static_cast<std::size_t>(unit.sequence)];
+      products += static_cast<double>(group_ * sequence.num_queries) *
+                  static_cast<double>(unit.num_panels * kernels::kPanel * r_.depth);
       for (Index head = unit.key_head * group_; head < (unit.key_head + 1) * group_; ++head) {
         for (Index key = 0; key < unit.num_panels * kernels::kPanel; key += kChunkKeys) {
           Task task{&unit, head, key, std::min(key + kChunkKeys, sequence.key_limit), 0, 0, cells};
@@ -102,7 +105,7 @@ class ColumnWalk {
     }
     const Workspace<double> strips(runtime_, cells);
     if (!is_planning()) std::fill_n(strips.data(), cells, 0.0);
-    const int workers = num_workers(runtime_, static_cast<Index>(tasks.size()));
+    const int workers = num_workers(runtime_, static_cast<Index>(tasks.size()), products);
     const RowScratches<T> scratches(runtime_, RowScratchLayout<T>(r_, packed_.padded_columns()), workers);
     for_each_item(runtime_, workers, static_cast<Index>(tasks.size()), [&](Index item, int worker) {
       const Task& task = tasks[static_cast<std::size_t>(item)];

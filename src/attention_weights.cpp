@@ -148,7 +148,9 @@ void attention_weights(const std::type_identity_t<InputView<T, 4>>& query,
 
   const std::vector<Piece> pieces = pieces_of(r, rows);
   PackedKeys<T> packed(r, runtime);
-  const int workers = num_workers(runtime, static_cast<Index>(pieces.size()) * r.num_heads);
+  const double products = static_cast<double>(r.batch * r.num_heads * num_rows) * static_cast<double>(shape[3]) *
+                          static_cast<double>(r.depth);
+  const int workers = num_workers(runtime, static_cast<Index>(pieces.size()) * r.num_heads, products);
   const RowScratches<T> scratches(runtime, RowScratchLayout<T>(r, packed.padded_columns()), workers);
   const Index group = r.num_heads / r.num_key_heads;
   Progress progress(runtime, r.batch * r.num_heads * num_rows);

@@ -59,7 +59,9 @@ class BiasGradient {
     const Index row_tasks = summed(2) ? 1 : static_cast<Index>(rows_.size());
     const Index key_tasks = summed(3) ? 1 : static_cast<Index>(keys_.size());
     const Index tasks = output_.shape[0] * output_.shape[1] * row_tasks * key_tasks;
-    const int workers = num_workers(call_.runtime, tasks);
+    const double products = static_cast<double>(r_.batch * r_.num_heads * r_.num_queries) *
+                            static_cast<double>(r_.num_keys) * static_cast<double>(r_.depth + r_.columns);
+    const int workers = num_workers(call_.runtime, tasks, products);
     const Index bytes = BackwardTiles<T>::bytes(call_, kBlockKeys);
     const Index tile = kRows * kBlockKeys * static_cast<Index>(sizeof(double));
     const Workspace<std::byte> scratch(call_.runtime, workers * (bytes + tile));

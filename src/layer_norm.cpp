@@ -26,7 +26,7 @@ namespace {
 constexpr const char* kName = "layer_norm_forward";
 constexpr Index kLanes = 16;
 constexpr Index kBlockRows = 16;
-constexpr Index kFewElements = 20'000;  // 20 µs of work: no thread is worth waking
+constexpr double kElementProducts = 50;  // an element takes 1 ns, as long as so many products
 
 template <class F>
 double sum_of(Index count, F term) {
@@ -108,7 +108,7 @@ void layer_norm_forward(std::type_identity_t<TensorView<const T, 2>> input,
   copy_elements(width, gain.data, gain.strides[0], factors.data(), 1);
   copy_elements(width, bias.data, bias.strides[0], factors.data() + width, 1);
   const Index blocks = (rows + kBlockRows - 1) / kBlockRows;
-  const int workers = rows * width < kFewElements ? 1 : num_workers(runtime, blocks);
+  const int workers = num_workers(runtime, blocks, kElementProducts * static_cast<double>(rows * width));
   const Workspace<T> scratch(runtime, workers * 2 * width);
   if (is_planning()) {
     const double elements = static_cast<double>(input.size());

@@ -159,9 +159,10 @@ class PackedKeys final : public KeyPanels<T> {
     // Pieces of 16 panels: a few tens of microseconds each.
     constexpr Index kPiecePanels = 16;
     const Index pieces = (wave_panels + kPiecePanels - 1) / kPiecePanels;
-    // A small copy is over before another thread has woken up.
-    const bool small = wave_panels * (key_panel_elements() + value_panel_elements()) < (Index{1} << 16);
-    for_each_item(runtime, small ? 1 : num_workers(runtime, pieces), pieces, [&](Index piece, int) {
+    constexpr double kElementProducts = 16;  // a packed element takes as long as so many products
+    const double elements = static_cast<double>(wave_panels * (key_panel_elements() + value_panel_elements()));
+    const int workers = num_workers(runtime, pieces, kElementProducts * elements);
+    for_each_item(runtime, workers, pieces, [&](Index piece, int) {
       Index panel = piece * kPiecePanels;
       const Index end = std::min(panel + kPiecePanels, wave_panels);
       auto unit = std::upper_bound(units_.begin(), units_.end(), panel,

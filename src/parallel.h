@@ -35,7 +35,7 @@ class FloatingPointScope {
 // for a malformed REGARD_THREADS, as for_each_item does.
 int num_workers(const Runtime& runtime, Index num_items);
 // The same where the items are so many products of matrices together: a million take some ten microseconds, less than
-// waking a thread, and are left to one worker.
+// waking a thread, and are left to one worker. Other work counts as the products that take as long.
 int num_workers(const Runtime& runtime, Index num_items, double num_products);
 
 // Calls body(item, worker) once for every item, worker in 0 … workers − 1, no two calls with the same worker at once,

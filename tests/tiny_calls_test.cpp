@@ -1,0 +1,191 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// Every operator on inputs that have several items in each of its loops and less than a million products: no thread is
+// started, and the plan says so. Threads stay once they are started, so the test is alone in its program.
+// Read next: parallel_test.cpp, plan_test.cpp.
+#include <filesystem>
+
+#include "attention_checks.h"
+#include "regard/attention_backward.h"
+#include "regard/inspect.h"
+#include "regard/kv_cache.h"
+#include "regard/layer_norm.h"
+#include "regard/linear_backward.h"
+#include "regard/multi_head.h"
+#include "regard/plan.h"
+
+namespace regard {
+namespace {
+
+using Call = std::function<void(const Runtime&)>;
+
+std::ptrdiff_t threads_of_this_process() {
+  const std::filesystem::directory_iterator tasks("/proc/self/task");
+  return std::distance(begin(tasks), end(tasks));
+}
+
+void expect_no_thread(const char* name, const Call& call, bool has_plan = true) {
+  const std::ptrdiff_t before = threads_of_this_process();
+  call({.num_threads = 4});
+  EXPECT_EQ(threads_of_this_process(), before) << name;
+  if (!has_plan) return;
+  const Plan made = plan(call, {.num_threads = 4});
+  EXPECT_FALSE(made.operators.empty()) << name;
+  for (const PlannedOperator& planned : made.operators)
+    EXPECT_EQ(planned.num_threads, 1) << name << ": " << planned.name;
+}
+
+template <class T>
+void check_attention() {
+  constexpr Index H = 4, Hkv = 2, L = 61, S = 70, D = 8;
+  Random random(1);
+  const auto in = AttentionInputs<T>::normal(2, 1, H, Hkv, L, S, D, D);
+  const auto bias = normal_array<T, 4>(random, {1, H, L, S});
+  const auto grad_context = normal_array<T, 4>(random, {1, H, L, D});
+  const std::vector<T> sinks(H, 1);
+  AttentionOptions<T> options{.query_offset = QueryAlignment::top_left, .bias = bias.view()};
+  const auto packing = options;
+  options.sinks = sinks;
+  AttentionArrays<T> out = AttentionArrays<T>::dense(1, H, L, S, D);
+  const TensorView<const T, 3> row_max = out.row_max->view(), row_sum = out.row_sum->view();
+  expect_no_thread("attention_forward", [&](const Runtime& r) {
+    attention_forward<T>(in.query.view(), in.key.view(), in.value.view(), out.views(), options, r);
+  });
+  const auto few = AttentionInputs<T>::normal(3, 1, H, H, 1, S, 32, 32);
+  Array<T, 4> of_few({1, H, 1, 32});
+  expect_no_thread("attention_forward of few rows", [&](const Runtime& r) {
+    attention_forward<T>(few.query.view(), few.key.view(), few.value.view(), {.context = of_few.view()},
+                         {.query_offset = QueryAlignment::top_left}, r);
+  });
+  expect_no_thread("attention_with_weights", [&](const Runtime& r) {
+    attention_with_weights<T>(in.query.view(), in.key.view(), in.value.view(), options, r);
+  });
+  expect_no_thread("attention_weights", [&](const Runtime& r) {
+    attention_weights<T>(in.query.view(), in.key.view(), {.row_max = row_max, .row_sum = row_sum}, out.weights->view(),
+                         options, r);
+  });
+
+  Array<T, 3> entropy({1, H, L}), mass({1, H, S});
+  Array<T, 2> of_heads({1, H});
+  expect_no_thread("attention_with_statistics", [&](const Runtime& r) {
+    attention_with_statistics<T>(in.query.view(), in.key.view(), in.value.view(), {.context = out.context.view()},
+                                 {.entropy = entropy.view(), .head_largest_weight = of_heads.view()}, options, r);
+  });
+  Array<T, 4> map({1, H, 3, 5});
+  expect_no_thread("attention_columns", [&](const Runtime& r) {
+    attention_columns<T>(in.query.view(), in.key.view(), {.row_max = row_max, .row_sum = row_sum},
+                         {.column_mass = mass.view(), .coarse_map = map.view()}, options, r);
+  });
+
+  Array<T, 5> sums({1, 1, H, L, D});
+  Array<T, 4> maxima({1, 1, H, L}), row_sums({1, 1, H, L});
+  const AttentionPartials<T> partials{.accumulator = sums.view(), .row_max = maxima.view(), .row_sum = row_sums.view()};
+  expect_no_thread("attention_partials", [&](const Runtime& r) {
+    attention_partials<T>(in.query.view(), in.key.view(), in.value.view(), partials, packing, r);
+  });
+  expect_no_thread("attention_merge", [&](const Runtime& r) {
+    attention_merge<T>({.accumulator = sums.view(), .row_max = maxima.view(), .row_sum = row_sums.view()}, sinks,
+                       {.context = out.context.view()}, r);
+  });
+  expect_no_thread("attention_merge_lse", [&](const Runtime& r) {
+    attention_merge_lse<T>(sums.view(), maxima.view(), {.context = out.context.view()}, r);
+  });
+
+  Array<T, 4> grad_query({1, H, L, D}), grad_key({1, Hkv, S, D}), grad_value({1, Hkv, S, D}), grad_bias({1, H, L, S});
+  Array<T, 1> grad_sinks({H});
+  const auto saved = [&] {
+    return AttentionSaved<T>{.context = std::as_const(out.context).view(),
+                             .row_max = row_max,
+                             .row_sum = row_sum,
+                             .grad_context = grad_context.view()};
+  };
+  expect_no_thread("attention_backward", [&](const Runtime& r) {
+    attention_backward<T>(in.query.view(), in.key.view(), in.value.view(), saved(),
+                          AttentionGradients<T>{.grad_query = grad_query.view(),
+                                                .grad_key = grad_key.view(),
+                                                .grad_value = grad_value.view(),
+                                                .grad_bias = grad_bias.view(),
+                                                .grad_sinks = grad_sinks.view()},
+                          options, r);
+  });
+
+  KvCache<T> cache({.num_sequences = 2, .num_key_heads = Hkv, .depth = D, .columns = D, .capacity = 128});
+  for (Index s = 0; s < 2; ++s) {
+    const auto of_batch = [](const TensorView<const T, 4>& v) {
+      return TensorView<const T, 3>(v.data, {v.shape[1], v.shape[2], v.shape[3]},
+                                    {v.strides[1], v.strides[2], v.strides[3]});
+    };
+    cache.append(s, of_batch(in.key.view()), of_batch(in.value.view()));
+  }
+  const auto tokens = normal_array<T, 4>(random, {2, H, 1, D});
+  Array<T, 4> decoded({2, H, 1, D});
+  expect_no_thread("attention_decode", [&](const Runtime& r) {
+    attention_decode<T>(tokens.view(), cache, {.context = decoded.view()},
+                        {.query_offset = QueryAlignment::bottom_right}, r);
+  });
+}
+
+template <class T, int Rank>
+Array<T, Rank> numbers(Random& random, const typename TensorView<T, Rank>::Shape& shape) {
+  Array<T, Rank> array(shape);
+  array.fill([&] { return static_cast<ComputeType<T>>(random.normal()); });
+  return array;
+}
+
+template <class T>
+void check_layers() {
+  constexpr Index R = 61, I = 16, O = 100;
+  Random random(4);
+  const auto input = numbers<T, 2>(random, {R, I}), parameters = numbers<T, 2>(random, {I, O});
+  const auto grad_output = numbers<T, 2>(random, {R, O});
+  const auto bias = numbers<T, 1>(random, {O}), gain = numbers<T, 1>(random, {I});
+  Array<T, 2> output({R, O}), grad_input({R, I}), grad_parameters({I, O}), normed({R, I});
+  Array<T, 1> grad_bias({O});
+  expect_no_thread("linear_forward", [&](const Runtime& r) {
+    linear_forward<T>(input.view(), parameters.view(), bias.view(), output.view(), r);
+  });
+  expect_no_thread("PackedParameters", [&](const Runtime& r) { PackedParameters<T>(parameters.view(), r); }, false);
+  const PackedParameters<T> packed(parameters.view(), {.num_threads = 1});
+  expect_no_thread("linear_forward of packed parameters", [&](const Runtime& r) {
+    linear_forward<T>(input.view(), packed, bias.view(), output.view(), {.activation = Activation::gelu}, r);
+  });
+  expect_no_thread("linear_backward", [&](const Runtime& r) {
+    linear_backward<T>(
+        input.view(), parameters.view(), grad_output.view(),
+        {.grad_input = grad_input.view(), .grad_parameters = grad_parameters.view(), .grad_bias = grad_bias.view()}, r);
+  });
+  if constexpr (!std::same_as<T, bfloat16>) {
+    expect_no_thread("layer_norm_forward", [&](const Runtime& r) {
+      layer_norm_forward<T>(input.view(), {}, gain.view(), gain.view(), normed.view(), 1e-5, r);
+    });
+    const auto tokens = numbers<T, 3>(random, {1, R, I});
+    const auto wide = numbers<T, 2>(random, {I, 32}), narrow = numbers<T, 2>(random, {I, 16});
+    const auto joined = numbers<T, 2>(random, {32, I});
+    Array<T, 3> attended({1, R, I});
+    expect_no_thread("multi_head_attention_forward", [&](const Runtime& r) {
+      multi_head_attention_forward<T>(tokens.view(), {},
+                                      {.num_heads = 4,
+                                       .num_key_value_heads = 2,
+                                       .w_query = wide.view(),
+                                       .w_key = narrow.view(),
+                                       .w_value = narrow.view(),
+                                       .w_output = joined.view()},
+                                      {.output = attended.view()}, {}, r);
+    });
+  }
+}
+
+TEST(TinyCalls, StartNoThread) {
+  check_attention<float>();
+  check_attention<double>();
+  check_layers<float>();
+  check_layers<double>();
+  check_layers<bfloat16>();
+  // A call that is worth it does start some.
+  const std::ptrdiff_t before = threads_of_this_process();
+  run_attention<float>(AttentionInputs<float>::normal(5, 1, 4, 4, 200, 200, 8, 8), {}, {.num_threads = 4});
+  EXPECT_EQ(threads_of_this_process(), before + 3);
+}
+
+}  // namespace
+}  // namespace regard
