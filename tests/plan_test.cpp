@@ -8,6 +8,7 @@
 #include "attention_checks.h"
 #include "counting_memory.h"
 #include "refusal.h"
+#include "regard/attention_backward.h"
 #include "regard/inspect.h"
 #include "regard/kv_cache.h"
 #include "regard/layer_norm.h"
@@ -90,7 +91,8 @@ TYPED_TEST(Plans, OfLongAndOfManyHeads) {
           {.num_threads = threads});
       ASSERT_EQ(made.operators.size(), 1u);
       EXPECT_EQ(made.operators[0].name, "attention_forward");
-      EXPECT_LE(made.operators[0].num_threads, threads);
+      // One row of 5000 keys is 160,000 products, too few for a second thread.
+      EXPECT_EQ(made.operators[0].num_threads, s.S == 5000 ? 1 : threads);
       EXPECT_FALSE(made.operators[0].way.empty());
       // Row i sees keys 0 … i + S − L.
       const double pairs = static_cast<double>(s.L) * static_cast<double>(2 * (s.S - s.L) + s.L + 1) / 2;
@@ -218,6 +220,52 @@ TEST(Plan, MemoryHasItsBound) {
     }
   }
   EXPECT_EQ(calls, 8u * 7u * 5u * 3u);
+}
+
+// By its rows forward, by its chunks of keys where there is one row, by its six pieces backward: with a depth of 32
+// delta alone would not be worth a second thread.
+TEST(Plan, OneHeadOverLongKeysTakesEveryThread) {
+  constexpr Index S = 16384, D = 32;
+  const auto threads_of = [](const Call& call, int threads) {
+    const Plan made = plan(call, {.num_threads = threads});
+    EXPECT_EQ(made.operators.size(), 1u);
+    return made.operators.empty() ? 0 : made.operators[0].num_threads;
+  };
+  const std::array<Index, 4> all{1, 1, S, D}, one{1, 1, 1, D};
+  const auto key = nowhere<4>(all, 1), value = nowhere<4>(all, 2), context = nowhere<4>(all, 3);
+  const AttentionOptions<float> newest{.query_offset = QueryAlignment::bottom_right};
+  const Array<float, 3> tokens({1, S, D});
+  KvCache<float> cache({.num_sequences = 1, .num_key_heads = 1, .depth = D, .columns = D, .capacity = S});
+  cache.append(0, tokens.view(), tokens.view());
+  for (const bool causal : {false, true}) {
+    const AttentionOptions<float> options{.causal = causal};
+    const Call forward = [&](const Runtime& r) {
+      attention_forward<float>(nowhere<4>(all, 0), key, value, {.context = context}, options, r);
+    };
+    const Call backward = [&](const Runtime& r) {
+      attention_backward<float>(
+          nowhere<4>(all, 0), key, value,
+          {.context = context,
+           .row_max = nowhere<3>({1, 1, S}, 4),
+           .row_sum = nowhere<3>({1, 1, S}, 5),
+           .grad_context = nowhere<4>(all, 6)},
+          AttentionGradients<float>{
+              .grad_query = nowhere<4>(all, 7), .grad_key = nowhere<4>(all, 8), .grad_value = nowhere<4>(all, 9)},
+          options, r);
+    };
+    for (const int threads : {1, 2, 3, 4, 6, 16}) EXPECT_EQ(threads_of(forward, threads), threads) << causal;
+    for (const int threads : {1, 2, 3, 4, 6}) EXPECT_EQ(threads_of(backward, threads), threads) << causal;
+  }
+  for (const int threads : {1, 2, 3, 4, 6, 16}) {
+    const Call row = [&](const Runtime& r) {
+      attention_forward<float>(nowhere<4>(one, 0), key, value, {.context = nowhere<4>(one, 3)}, newest, r);
+    };
+    const Call decode = [&](const Runtime& r) {
+      attention_decode<float>(nowhere<4>(one, 0), cache, {.context = nowhere<4>(one, 3)}, newest, r);
+    };
+    EXPECT_EQ(threads_of(row, threads), threads);
+    EXPECT_EQ(threads_of(decode, threads), threads);
+  }
 }
 
 TEST(Plan, LeavesOutputsAlone) {
