@@ -256,6 +256,69 @@ TYPED_TEST(Semantics3, LengthsAcross65536AreRight) {
   }
 }
 
+// One row of a million keys against plain loops in double. Rows overlap: key j is numbers j … j + 31. 32 columns are
+// read where they lie; 8 are packed, on the best instruction set alone, as that fills 160 MB.
+TEST(LongRows, OfAMillionKeysAreRight) {
+  constexpr Index L = 2, S = 1'000'000, D = 32, kWindow = 300'000;
+  Random random(14);
+  std::vector<float> keys(S + D), values(S + D);
+  for (auto* numbers : {&keys, &values})
+    std::ranges::generate(*numbers, [&] { return static_cast<float>(random.normal()); });
+  const Array<float, 4> query = normal_array<float, 4>(random, {1, 1, L, D});
+  const TensorView<const float, 4> key(keys.data(), {1, 1, S, D}, {0, 0, 1, 1});
+
+  std::array<double, D> row;  // query row 0, scaled
+  for (std::size_t d = 0; d < D; ++d) row[d] = query.get({0, 0, 0, static_cast<Index>(d)}) / std::sqrt(D);
+  std::vector<double> scores(S);
+  double largest = 0;  // max |scale| Σ |q k|
+  for (std::size_t j = 0; j < scores.size(); ++j) {
+    double size = 0;
+    for (std::size_t d = 0; d < D; ++d) {
+      scores[j] += row[d] * keys[j + d];
+      size += std::abs(row[d] * keys[j + d]);
+    }
+    largest = std::max(largest, size);
+  }
+  // Row 0 of two stands at key S − 2.
+  struct Seen {
+    AttentionOptions<float> options;
+    std::size_t begin, end;
+  };
+  const Seen whole{{.query_offset = QueryAlignment::bottom_right}, 0, S};
+  const Seen part{
+      {.causal = true, .query_offset = QueryAlignment::bottom_right, .window = {.left = kWindow, .right = {}}},
+      S - 2 - kWindow,
+      S - 1};
+  for (const Seen& seen : {whole, part}) {
+    SCOPED_TRACE(testing::Message() << "keys from " << seen.begin);
+    const double row_max = std::ranges::max(std::span(scores).subspan(seen.begin, seen.end - seen.begin));
+    std::array<double, D> sums{}, sizes{};
+    double row_sum = 0;
+    for (std::size_t j = seen.begin; j < seen.end; ++j) {
+      const double p = std::exp(scores[j] - row_max);
+      row_sum += p;
+      for (std::size_t c = 0; c < D; ++c) {
+        sums[c] += p * values[j + c];
+        sizes[c] += p * std::abs(values[j + c]);
+      }
+    }
+    const double relative = 0x1p-24 * (32 + 4 * std::sqrt(D) * largest);
+    const auto check = [&](Index columns) {
+      const TensorView<const float, 4> value(values.data(), {1, 1, S, columns}, {0, 0, 1, 1});
+      AttentionArrays<float> got = AttentionArrays<float>::dense(1, 1, L, S, columns, false);
+      attention_forward<float>(query.view(), key, value, got.views(), seen.options);
+      EXPECT_NEAR(got.row_max->get({0, 0, 0}), row_max, relative);
+      EXPECT_NEAR(got.row_sum->get({0, 0, 0}), row_sum, relative * row_sum);
+      for (std::size_t c = 0; c < static_cast<std::size_t>(columns); ++c) {
+        EXPECT_NEAR(got.context.get({0, 0, 0, static_cast<Index>(c)}), sums[c] / row_sum, relative * sizes[c] / row_sum)
+            << "column " << c << " of " << columns;
+      }
+    };
+    on_every_instruction_set([&](const kernels::KernelTable&) { check(D); });
+    check(8);
+  }
+}
+
 // ---- overlap
 
 TYPED_TEST(Semantics3, InputsMayBeTheSameMemory) {
