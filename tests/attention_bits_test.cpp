@@ -281,10 +281,10 @@ std::vector<std::uint64_t> hostile_states() {
   return states;
 }
 
-// Inputs that raise every flag and whose results change with rounding and flushing.
+// Inputs that raise every flag and whose results change with rounding and flushing; enough for several threads.
 template <class T>
 AttentionInputs<T> delicate_inputs() {
-  AttentionInputs<T> inputs = AttentionInputs<T>::normal(3, 2, 2, 2, 70, 100, 8, 9);
+  AttentionInputs<T> inputs = AttentionInputs<T>::normal(3, 2, 2, 2, 70, 500, 8, 9);
   inputs.value.for_each_index([&](const auto& at) {
     if (at[3] == 0) inputs.value.set(at, std::numeric_limits<T>::denorm_min() * static_cast<T>(at[2] + 1));
     if (at[3] == 1) inputs.value.set(at, std::numeric_limits<T>::max());
@@ -298,7 +298,7 @@ AttentionInputs<T> delicate_inputs() {
 TYPED_TEST(Semantics5, TheCallersFloatingPointStateMovesNoBitAndIsRestored) {
   using T = TypeParam;
   const AttentionInputs<T> inputs = delicate_inputs<T>();
-  const AttentionOptions<T> options{.causal = true, .query_offset = Index{30}, .soft_cap = 30.0};
+  const AttentionOptions<T> options{.causal = true, .query_offset = Index{430}, .soft_cap = 30.0};
   on_every_instruction_set([&](const kernels::KernelTable&) {
     const AttentionArrays<T> plain = run_attention(inputs, options);
     const auto expected = all_bits(plain);
@@ -306,7 +306,7 @@ TYPED_TEST(Semantics5, TheCallersFloatingPointStateMovesNoBitAndIsRestored) {
     for (const std::uint64_t state : hostile_states()) {
       for (const std::uint64_t flags : {std::uint64_t{0}, kInvalidFlag | kOverflowFlag | kUnderflowFlag}) {
         for (const int num_threads : {1, 3}) {
-          AttentionArrays<T> got = AttentionArrays<T>::dense(2, 2, 70, 100, 9);
+          AttentionArrays<T> got = AttentionArrays<T>::dense(2, 2, 70, 500, 9);
           std::uint64_t after = 0;
           {
             const FloatingPointState restored;
