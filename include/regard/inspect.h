@@ -60,7 +60,7 @@ REGARD_EXPORT void attention_with_statistics(const InputView<ComputeType<T>, 4>&
 
 enum class CoarseCells {
   means,  // of all weights of the cell, the zeros of invisible keys included
-  sums    // of them: the cells of a row of the map sum to its number of queries that see a key
+  sums    // of them: the cells of a row of the map sum to its number of queries that see a key, less what sinks take
 };
 
 template <class T>
