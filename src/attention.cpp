@@ -55,13 +55,16 @@ void forward(const AttentionCall<T>& call, const ResolvedAttention<T>& r, const 
     walks[0].progress = [&](Index done, Index total) { runtime.progress(done, 2 * total); };
     walks[1].progress = [&](Index done, Index total) { runtime.progress(total + done, 2 * total); };
   }
+  const char* why = why_packed(r);
+  if (!why && statistics) why = "statistics ride along";
   const RowWalkOptions<T> how{.name = call.name,
                               .written_bytes = output_bytes(outputs),
+                              .why_packed = why,
                               .context = &written.context,
                               .wants_lse = !written.lse.absent(),
                               .num_best = statistics ? num_best(*statistics) : 0};
   const Runtime& walk = two_walks ? walks[0] : runtime;
-  if (rows > 0 && !statistics && fits_in_place(r)) {
+  if (rows > 0 && !why) {
     attend_in_place(call.name, r, written, how.written_bytes, walk);
   } else {
     const auto write = [&](const RowTask<T>& task, const FinishedRows<T>& done) {

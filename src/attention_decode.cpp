@@ -18,6 +18,11 @@ namespace {
 
 using kernels::kPanel;
 
+// Rows of a key head that are taken four at a time, their panels as they are stored, all in one turn: with 8 rows 1.3
+// to 2 times faster than tiles of twelve over panels of float; with 16 as fast for float, 1.3 times for two bytes a
+// number.
+constexpr Index kMostFewRows = kMostTogether * kernels::kFewRows;
+
 // The panels of a cache of K, for kernels that compute with T, or with pairs where r says so.
 template <class T, class K>
 class CachedKeys final : public KeyPanels<T> {
@@ -177,8 +182,12 @@ void attention_decode(const InputView<ComputeType<T>, 4>& query, const KvCache<K
   check_ring(r, cache);
   if (r.batch * r.num_heads * r.num_queries == 0) return;
   const CachedKeys<Compute, K> keys(cache, r);
-  const DecoderOptions how{
-      .name = kName, .key_bytes = sizeof(K), .value_bytes = sizeof(K), .written_bytes = output_bytes(written)};
+  const DecoderOptions how{.name = kName,
+                           .source = "a cache",
+                           .key_bytes = sizeof(K),
+                           .value_bytes = sizeof(K),
+                           .written_bytes = output_bytes(written),
+                           .most_few_rows = kMostFewRows};
   Decoder<Compute>(r, keys, how, written, runtime).run();
 }
 

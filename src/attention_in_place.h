@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// attention_forward with few rows a key head: packing keys and values would take longer than reading them.
+// attention_forward with few rows a key head: packing keys and values would take longer than reading them in place.
 // Read next: attention_in_place.cpp.
 #pragma once
 
@@ -10,9 +10,10 @@ namespace regard {
 inline namespace v0 {
 namespace internal {
 
-// Whether attend_in_place takes this call.
+// Why keys and values are packed for this call, in words for a plan, empty where its rows are many; nullptr:
+// attend_in_place takes it.
 template <class T>
-bool fits_in_place(const ResolvedAttention<T>& r);
+const char* why_packed(const ResolvedAttention<T>& r);
 
 // Writes every output but weights, with the bits of any other way. name: of the operator; written_bytes: what it
 // writes.

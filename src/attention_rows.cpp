@@ -47,8 +47,8 @@ Index most_chunks(const ResolvedAttention<T>& r) {
 
 template <class T>
 RowScratchLayout<T>::RowScratchLayout(const ResolvedAttention<T>& r, Index padded_columns, bool widened,
-                                      bool statistics)
-    : r_(r), padded_columns_(padded_columns), widened_(widened), statistics_(statistics) {
+                                      bool statistics, Index rows)
+    : r_(r), padded_columns_(padded_columns), widened_(widened), statistics_(statistics), rows_(rows) {
   bytes_ = 0;
   place(nullptr, &bytes_);
 }
@@ -66,8 +66,8 @@ RowScratch<T> RowScratchLayout<T>::place(std::byte* memory, Index* end) const {
   RowScratch<T> s{};
   s.padded_columns = padded_columns_;
   s.visible_rows = take(static_cast<VisibleRows*>(nullptr), 1);
-  s.query = take(number, kRows * r_.depth);
-  s.gathered = take(number, kRows * r_.depth);
+  s.query = take(number, rows_ * r_.depth);
+  s.gathered = take(number, rows_ * r_.depth);
   s.scores = take(number, kRows * kBlockKeys);
   s.bias = take(number, has_bias(r_) ? kRows * kBlockKeys : 0);
   s.dropout = take(number, has_dropout(r_) ? kRows * kBlockKeys : 0);
@@ -76,13 +76,13 @@ RowScratch<T> RowScratchLayout<T>::place(std::byte* memory, Index* end) const {
   s.value_panels = take(number, widened_ ? kBlockKeys * padded_columns_ : 0);
   s.slopes = take(number, kRows);
   s.sinks = take(number, kRows);
-  s.context = take(number, kRows * r_.columns);
-  s.scaled_context = take(number, kRows * r_.columns);
+  s.context = take(number, rows_ * r_.columns);
+  s.scaled_context = take(number, rows_ * r_.columns);
   s.row_max = take(number, kRows);
   s.row_sum = take(number, kRows);
   s.lse = take(number, kRows);
   s.sink_weight = take(number, kRows);
-  s.chunk.accumulator = take(number, kRows * padded_columns_);
+  s.chunk.accumulator = take(number, rows_ * padded_columns_);
   s.chunk.row_lanes = take(number, kRows * kLanes);
   s.chunk.row_max = take(number, kPaddedRows);
   s.chunk.row_sum = take(number, kPaddedRows);
@@ -398,11 +398,17 @@ void attend(const RowTask<T>& task, const ChunkRange& chunks, const ChunkResults
 }
 
 template <class T>
+void attend(std::span<const RowTask<T>> tasks, std::span<const ChunkRange> chunks,
+            std::span<const ChunkResults<T>> results) {
+  walk_chunks<T>(tasks, chunks, Sums::plain, [&](std::size_t i, Index number) { keep(tasks[i], number, results[i]); });
+}
+
+template <class T>
 std::array<ChunkRange, kMostTogether> attend(std::span<const RowTask<T>> tasks,
                                              std::span<const ChunkResults<T>> results) {
   std::array<ChunkRange, kMostTogether> chunks{};
   for (std::size_t i = 0; i < tasks.size(); ++i) chunks[i] = visible_chunks(tasks[i]);
-  walk_chunks<T>(tasks, chunks, Sums::plain, [&](std::size_t i, Index number) { keep(tasks[i], number, results[i]); });
+  attend<T>(tasks, chunks, results);
   return chunks;
 }
 
@@ -445,6 +451,8 @@ template Index most_chunks(const ResolvedAttention<float>&);
 template void keep(const RowTask<float>&, Index, const ChunkResults<float>&);
 template ChunkResults<float> attend_one(const RowTask<float>&, const ChunkRange&);
 template void attend(const RowTask<float>&, const ChunkRange&, const ChunkResults<float>&);
+template void attend(std::span<const RowTask<float>>, std::span<const ChunkRange>,
+                     std::span<const ChunkResults<float>>);
 template std::array<ChunkRange, kMostTogether> attend(std::span<const RowTask<float>>,
                                                       std::span<const ChunkResults<float>>);
 template void attend_scaled(const RowTask<float>&, const ChunkRange&, const ChunkResults<float>&);
@@ -459,6 +467,8 @@ template Index most_chunks(const ResolvedAttention<double>&);
 template void keep(const RowTask<double>&, Index, const ChunkResults<double>&);
 template ChunkResults<double> attend_one(const RowTask<double>&, const ChunkRange&);
 template void attend(const RowTask<double>&, const ChunkRange&, const ChunkResults<double>&);
+template void attend(std::span<const RowTask<double>>, std::span<const ChunkRange>,
+                     std::span<const ChunkResults<double>>);
 template std::array<ChunkRange, kMostTogether> attend(std::span<const RowTask<double>>,
                                                       std::span<const ChunkResults<double>>);
 template void attend_scaled(const RowTask<double>&, const ChunkRange&, const ChunkResults<double>&);

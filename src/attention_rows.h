@@ -20,12 +20,13 @@ namespace internal {
 template <class T>
 struct StatisticsScratch;  // attention_statistics.h
 
-// The scratch of one worker; every array is written before it is read.
+// The scratch of one worker, for tasks of up to kRows rows or so many as its layout says (n); every array is written
+// before it is read.
 template <class T>
 struct RowScratch {
   VisibleRows* visible_rows;
   T* query;               // packed
-  T* gathered;            // [kRows][D], when rows of several heads make a task
+  T* gathered;            // [n][D], when rows of several heads make a task
   T* scores;              // [kRows][kBlockKeys]
   T* bias;                // [kRows][kBlockKeys], when there is a bias
   T* dropout;             // [kRows][kBlockKeys], with dropout
@@ -34,8 +35,8 @@ struct RowScratch {
   T* value_panels;        // [kBlockPanels][padded columns][kPanel], likewise
   T* slopes;              // [kRows]
   T* sinks;               // [kRows]
-  T* context;             // [kRows][Dv]
-  T* scaled_context;      // [kRows][Dv], for rows whose sums overflow
+  T* context;             // [n][Dv]
+  T* scaled_context;      // [n][Dv], for rows whose sums overflow
   T* row_max;             // [kRows] and so on: the finished rows
   T* row_sum;
   T* lse;
@@ -49,8 +50,9 @@ struct RowScratch {
 template <class T>
 class RowScratchLayout {
  public:
-  // widened: KeyPanels::widened().
-  RowScratchLayout(const ResolvedAttention<T>& r, Index padded_columns, bool widened = false, bool statistics = false);
+  // widened: KeyPanels::widened(). rows: the most of a task, in whole register tiles.
+  RowScratchLayout(const ResolvedAttention<T>& r, Index padded_columns, bool widened = false, bool statistics = false,
+                   Index rows = kernels::kRows);
   Index bytes() const { return bytes_; }
   RowScratch<T> at(std::byte* memory) const;
 
@@ -61,6 +63,7 @@ class RowScratchLayout {
   Index padded_columns_;
   bool widened_;
   bool statistics_;
+  Index rows_;
   Index bytes_;
 };
 
@@ -171,7 +174,12 @@ void attend(const RowTask<T>& task, const ChunkRange& chunks, const ChunkResults
 // eight 0.88 (D 128).
 inline constexpr Index kMostTogether = 4;
 
-// The same for all chunks that the rows of up to kMostTogether tasks see, which it returns.
+// The same of up to kMostTogether tasks.
+template <class T>
+void attend(std::span<const RowTask<T>> tasks, std::span<const ChunkRange> chunks,
+            std::span<const ChunkResults<T>> results);
+
+// The same for all chunks that their rows see, which it returns.
 template <class T>
 std::array<ChunkRange, kMostTogether> attend(std::span<const RowTask<T>> tasks,
                                              std::span<const ChunkResults<T>> results);

@@ -70,6 +70,7 @@ template <class T>
 struct RowWalkOptions {
   const char* name;                                            // of the operator
   double written_bytes;                                        // of its outputs
+  const char* why_packed = nullptr;                            // why_packed(); nullptr or empty: not to be said
   const typename TypedOutputs<T>::Context* context = nullptr;  // where the rows are written in the end, if they are
   bool wants_lse = false;
   Index num_best = 0;  // RowTask::num_best
@@ -116,6 +117,10 @@ class RowWalk {
  private:
   const Sequence& sequence_of(const Unit& unit) const { return r_.sequences[static_cast<std::size_t>(unit.sequence)]; }
   std::string way() const {
+    const bool explains = options_.why_packed && *options_.why_packed;
+    return explains ? who_packs() + "; few rows, but not read in place: " + options_.why_packed : who_packs();
+  }
+  std::string who_packs() const {
     const std::string heads = std::to_string(packed_.num_units()) + " key heads, ";
     if (own_.by_block) return heads + "each attended by one thread, which packs a block of 64 keys at a time: few rows";
     return own_.workers > 0

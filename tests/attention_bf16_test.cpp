@@ -287,9 +287,9 @@ TEST(SemanticsBf16Bits, ACacheGivesThoseOfTheForwardPass) {
   }
 }
 
-// Up to four rows a key head read keys and values where they lie.
-TEST(SemanticsBf16Bits, FewRowsGiveThoseOfMany) {
-  auto plain = AttentionInputs<float>::normal(18, 1, 4, 2, 70, 1091, 64, 96);
+// Few rows a key head read keys and values where they lie.
+void expect_few_rows_give_those_of_many(Index depth, Index columns) {
+  auto plain = AttentionInputs<float>::normal(18, 1, 4, 2, 70, 1091, depth, columns);
   plain.value.set({0, 1, 1090, 5}, std::numeric_limits<float>::infinity());
   plain.value.set({0, 0, 77, 33}, std::numeric_limits<float>::quiet_NaN());
   const Inputs inputs(plain);
@@ -297,12 +297,12 @@ TEST(SemanticsBf16Bits, FewRowsGiveThoseOfMany) {
     for (const bool float_weights : {false, true}) {
       const AttentionArrays<float> whole =
           run(inputs, {.causal = true, .query_offset = Index{1021}, .float_weights = float_weights});
-      for (const auto& [first, count] : {std::pair<Index, Index>{68, 1}, {67, 2}, {69, 1}}) {
+      for (const auto& [first, count] : {std::pair<Index, Index>{68, 1}, {67, 2}, {69, 1}, {67, 3}, {60, 10}}) {
         const auto view = inputs.query.view();
-        Array<float, 4> context({1, 4, count, 96});
+        Array<float, 4> context({1, 4, count, columns});
         attention_forward<float>(
-            TensorView<const B16, 4>(view.pointer(0, 0, first, 0), {1, 4, count, 64}, view.strides), inputs.key.view(),
-            inputs.value.view(), {.context = context.view()},
+            TensorView<const B16, 4>(view.pointer(0, 0, first, 0), {1, 4, count, depth}, view.strides),
+            inputs.key.view(), inputs.value.view(), {.context = context.view()},
             {.causal = true, .query_offset = Index{1021} + first, .float_weights = float_weights});
         context.for_each_index([&](const auto& at) {
           const float x = context.get(at), y = whole.context.get({0, at[1], first + at[2], at[3]});
@@ -311,6 +311,13 @@ TEST(SemanticsBf16Bits, FewRowsGiveThoseOfMany) {
       }
     }
   });
+}
+
+TEST(SemanticsBf16Bits, FewRowsGiveThoseOfMany) {
+  expect_few_rows_give_those_of_many(64, 96);
+  expect_few_rows_give_those_of_many(40, 72);
+  expect_few_rows_give_those_of_many(88, 56);
+  expect_few_rows_give_those_of_many(264, 48);
 }
 
 // Weights, partials, columns and statistics come from the scores of the forward pass.

@@ -1,20 +1,24 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// attention_forward with one to four rows a key head reads keys and values where they lie. What it gives has the bits
-// of the same rows among twelve, which are packed: for every type, layout, length and rule, with poison seen and
-// unseen, on every instruction set. Its scratch is bounded. Read next: src/attention_in_place.cpp, kv_cache_test.cpp.
+// attention_forward with few rows a key head reads keys and values where they lie. What it gives has the bits of the
+// same rows among 61, which are packed: for every type, layout, length, number of rows and rule, with poison seen and
+// unseen, on every instruction set. Its scratch is bounded, and a plan says why other calls are packed.
+// Read next: src/attention_in_place.cpp, kv_cache_test.cpp.
 #include <limits>
 
 #include "arrays.h"
+#include "attention_checks.h"
 #include "counting_memory.h"
 #include "instruction_sets.h"
 #include "regard/attention.h"
+#include "regard/inspect.h"
 #include "regard/plan.h"
 
 namespace regard {
 namespace {
 
-constexpr Index kRows = 12, kHeads = 4;
+constexpr Index kRows = 61, kHeads = 8;
+constexpr Index kLastRows = 12;  // those that are compared, and a few before
 
 enum class Order { heads_outside, keys_outside, keys_reversed };
 
@@ -55,8 +59,19 @@ struct Results {
   }
 };
 
+// What a plan says of the only call in it.
+template <class Call>
+std::string way_of(const Call& call) {
+  const Plan made = plan([&](const Runtime& runtime) { call(runtime); });
+  return made.operators.size() == 1 ? made.operators[0].way : "";
+}
+
+bool is_in_place(const std::string& way) { return way.starts_with("keys and values read in place"); }
+
+// rows: of a call.
 template <class T, class E>
-void expect_rows_alone_are_rows_among_many(Index key_heads, Index keys, Index depth, Index columns, Order order) {
+void expect_rows_alone_are_rows_among_many(Index key_heads, Index keys, Index depth, Index columns, Order order,
+                                           const std::vector<Index>& rows_of_calls, bool in_place = true) {
   Random random(static_cast<std::uint64_t>(keys * 7 + depth + columns + key_heads));
   Rows<E> key(key_heads, keys, depth, order, random), value(key_heads, keys, columns, order, random);
   std::vector<T> query(static_cast<std::size_t>(kHeads * kRows * depth));
@@ -65,7 +80,8 @@ void expect_rows_alone_are_rows_among_many(Index key_heads, Index keys, Index de
   mask.fill([&] { return random.chance(0.8); });
   Array<float, 4> bias({1, kHeads, kRows, keys});
   bias.fill([&] { return random.normal(); });
-  const std::vector<T> slopes{1, static_cast<T>(0.25), 0, static_cast<T>(0.5)}, sinks{1, -1, 0, 2};
+  const T quarter = static_cast<T>(0.25), half = static_cast<T>(0.5);
+  const std::vector<T> slopes{1, quarter, 0, half, quarter, 2, half, 0}, sinks{1, -1, 0, 2, 0, 1, -2, 0};
   const Index offset = keys - kRows;
   // Poison at the last key, which only the last row sees where the call is causal, and in an early value.
   if (keys > 20) {
@@ -74,6 +90,7 @@ void expect_rows_alone_are_rows_among_many(Index key_heads, Index keys, Index de
     *key.view.pointer(0, key_heads - 1, keys - 1, 0) = poison;
     *value.view.pointer(0, key_heads - 1, 3, 0) = static_cast<E>(std::numeric_limits<float>::infinity());
   }
+  std::string way;
   const auto run = [&](Index first, Index rows, int kind) {
     Results<T> results(rows, columns);
     AttentionOptions<T> options;
@@ -90,29 +107,37 @@ void expect_rows_alone_are_rows_among_many(Index key_heads, Index keys, Index de
     if (kind == 3) options.soft_cap = 4.0;
     const TensorView<const T, 4> q{
         query.data() + first * depth, {1, kHeads, rows, depth}, {kHeads * kRows * depth, kRows * depth, depth, 1}};
-    attention_forward<T>(q, TensorView<const E, 4>(key.view), TensorView<const E, 4>(value.view),
-                         results.outputs(rows, columns), options);
+    const auto call = [&](const Runtime& runtime) {
+      attention_forward<T>(q, TensorView<const E, 4>(key.view), TensorView<const E, 4>(value.view),
+                           results.outputs(rows, columns), options, runtime);
+    };
+    way = way_of(call);
+    call({.num_threads = static_cast<int>(1 + first % 3)});
     return results;
   };
   for (int kind = 0; kind < 4; ++kind) {
     SCOPED_TRACE(testing::Message() << "S " << keys << " D " << depth << " Dv " << columns << " Hkv " << key_heads
                                     << " order " << static_cast<int>(order) << " kind " << kind);
     const Results<T> many = run(0, kRows, kind);
-    const Index step = key_heads;  // rows of a call: four for each key head
-    for (Index first = 0; first < kRows; first += step) {
-      const Results<T> few = run(first, step, kind);
-      int different = 0;
-      for (Index h = 0; h < kHeads; ++h) {
-        for (Index i = 0; i < step; ++i) {
-          const auto one = static_cast<std::size_t>(h * step + i), of = static_cast<std::size_t>(h * kRows + first + i);
-          different += !identical(few.row_max[one], many.row_max[of]) + !identical(few.row_sum[one], many.row_sum[of]) +
-                       !identical(few.lse[one], many.lse[of]);
-          const auto width = static_cast<std::size_t>(columns);
-          for (std::size_t c = 0; c < width; ++c)
-            different += !identical(few.context[one * width + c], many.context[of * width + c]);
+    EXPECT_FALSE(is_in_place(way)) << way;
+    for (const Index rows : rows_of_calls) {
+      for (Index first = kRows - std::max(rows, kLastRows); first <= kRows - rows; first += std::max<Index>(rows, 3)) {
+        const Results<T> few = run(first, rows, kind);
+        EXPECT_EQ(is_in_place(way), in_place) << way;
+        int different = 0;
+        for (Index h = 0; h < kHeads; ++h) {
+          for (Index i = 0; i < rows; ++i) {
+            const auto one = static_cast<std::size_t>(h * rows + i);
+            const auto of = static_cast<std::size_t>(h * kRows + first + i);
+            different += !identical(few.row_max[one], many.row_max[of]) +
+                         !identical(few.row_sum[one], many.row_sum[of]) + !identical(few.lse[one], many.lse[of]);
+            const auto width = static_cast<std::size_t>(columns);
+            for (std::size_t c = 0; c < width; ++c)
+              different += !identical(few.context[one * width + c], many.context[of * width + c]);
+          }
         }
+        EXPECT_EQ(different, 0) << rows << " rows from " << first;
       }
-      EXPECT_EQ(different, 0) << "rows from " << first;
     }
   }
 }
@@ -121,13 +146,27 @@ template <class T, class E>
 void expect_all_shapes() {
   on_every_instruction_set([](const kernels::KernelTable&) {
     for (const Order order : {Order::heads_outside, Order::keys_outside, Order::keys_reversed}) {
-      for (const Index keys : {12, 31, 33, 64, 65, 1090}) {
-        expect_rows_alone_are_rows_among_many<T, E>(2, keys, 64, 96, order);
+      for (const Index keys : {12, 31, 33, 64, 65}) {
+        expect_rows_alone_are_rows_among_many<T, E>(2, keys, 64, 96, order, {1});
       }
+      // Groups of 1 to 60 rows a key head, in chunks that begin with the first row's window or later.
+      expect_rows_alone_are_rows_among_many<T, E>(2, 1090, 32, 64, order, {1, 2, 3, 15});
     }
-    expect_rows_alone_are_rows_among_many<T, E>(4, 2100, 32, 32, Order::keys_outside);
-    expect_rows_alone_are_rows_among_many<T, E>(1, 130, 288, 64, Order::heads_outside);  // two segments of D
-    expect_rows_alone_are_rows_among_many<T, E>(2, 130, 40, 64, Order::heads_outside);   // not in place
+    expect_rows_alone_are_rows_among_many<T, E>(8, 33, 64, 32, Order::keys_outside, {1, 2, 4});
+    expect_rows_alone_are_rows_among_many<T, E>(8, 2100, 32, 32, Order::keys_outside, {3, 5, 7, 12});
+    expect_rows_alone_are_rows_among_many<T, E>(1, 200, 64, 32, Order::keys_outside, {1});
+    expect_rows_alone_are_rows_among_many<T, E>(1, 1025, 32, 32, Order::heads_outside, {2, 7});
+    expect_rows_alone_are_rows_among_many<T, E>(2, 130, 288, 64, Order::heads_outside, {1});  // two segments of D
+    // Rows that no whole number of vectors holds.
+    for (const Index width : {40, 48, 56, 72, 80, 104, 112, 264}) {
+      expect_rows_alone_are_rows_among_many<T, E>(2, 70, width, width, Order::keys_reversed, {1});
+    }
+    expect_rows_alone_are_rows_among_many<T, E>(8, 33, 40, 72, Order::keys_outside, {1, 2, 3});
+    expect_rows_alone_are_rows_among_many<T, E>(1, 33, 104, 56, Order::heads_outside, {1});
+    // Not in place.
+    expect_rows_alone_are_rows_among_many<T, E>(2, 130, 36, 64, Order::heads_outside, {1}, false);
+    expect_rows_alone_are_rows_among_many<T, E>(2, 130, 64, 24, Order::heads_outside, {1}, false);
+    expect_rows_alone_are_rows_among_many<T, E>(2, 130, 64, 32, Order::heads_outside, {3}, false);
   });
 }
 
@@ -153,21 +192,88 @@ TEST(AttentionInPlace, SumsThatOverflowAreScaled) {
 
 // No copy of keys and values: a partial of Dv + 2 numbers a chunk and row, and less than 4 MiB a thread.
 TEST(AttentionInPlace, NeedsNoCopy) {
-  const Index heads = 2, keys = 40000, width = 64;
-  const std::vector<float> both(static_cast<std::size_t>(heads * keys * width), 0.5f);
-  const std::vector<float> query(static_cast<std::size_t>(heads * width), 0.5f);
-  std::vector<float> context(query.size());
-  const TensorView<const float, 4> rows(both.data(), {1, heads, keys, width});
-  for (const int threads : {1, 2, 5}) {
-    CountingMemory memory;
-    attention_forward<float>(TensorView<const float, 4>(query.data(), {1, heads, 1, width}), rows, rows,
-                             {.context = {context.data(), {1, heads, 1, width}}}, {},
-                             {.num_threads = threads, .workspace = &memory});
-    const Index chunks = (keys + kAttentionChunkKeys - 1) / kAttentionChunkKeys;
-    const Index partials = heads * chunks * (width + 2) * static_cast<Index>(sizeof(float));
-    EXPECT_LE(memory.largest, static_cast<std::size_t>(partials + threads * (Index{4} << 20)));
-    EXPECT_LT(memory.largest, both.size() * sizeof(float) / 4);
+  struct Shape {
+    Index heads, key_heads, rows, width;
+  };
+  const Index keys = 40000;
+  for (const Shape& s : {Shape{2, 2, 1, 64}, {16, 2, 1, 64}, {2, 1, 30, 64}, {60, 1, 1, 64}, {2, 2, 12, 72}}) {
+    const std::vector<float> both(static_cast<std::size_t>(s.key_heads * keys * s.width), 0.5f);
+    const std::vector<float> query(static_cast<std::size_t>(s.heads * s.rows * s.width), 0.5f);
+    std::vector<float> context(query.size());
+    const TensorView<const float, 4> rows(both.data(), {1, s.key_heads, keys, s.width});
+    for (const int threads : {1, 2, 5}) {
+      CountingMemory memory;
+      attention_forward<float>(TensorView<const float, 4>(query.data(), {1, s.heads, s.rows, s.width}), rows, rows,
+                               {.context = {context.data(), {1, s.heads, s.rows, s.width}}}, {},
+                               {.num_threads = threads, .workspace = &memory});
+      const Index chunks = (keys + kAttentionChunkKeys - 1) / kAttentionChunkKeys;
+      const Index partials = s.heads * s.rows * chunks * (s.width + 2) * static_cast<Index>(sizeof(float));
+      EXPECT_LE(memory.largest, static_cast<std::size_t>(partials + threads * (Index{4} << 20)));
+      EXPECT_LT(memory.largest, both.size() * sizeof(float) / 4);
+    }
   }
+}
+
+// why: nullptr: they are not packed; empty: nothing is said, their rows are many.
+void expect_packed(const std::string& way, const char* why) {
+  const std::string said = "; few rows, but not read in place: ";
+  EXPECT_EQ(is_in_place(way), why == nullptr) << way;
+  if (!why || !*why) {
+    EXPECT_EQ(way.find(said), way.npos) << way;
+  } else {
+    EXPECT_TRUE(way.ends_with(said + why)) << way;
+  }
+}
+
+TEST(AttentionInPlace, PlansSayWhyFewRowsArePacked) {
+  struct Case {
+    Index heads, key_heads, rows, keys, depth, columns;
+    const char* why;
+  };
+  const char* const kManyRows = "with so many rows and so few keys packing is faster";
+  for (const Case& c :
+       {Case{8, 1, 1, 100, 64, 64, nullptr}, Case{8, 8, 4, 100, 72, 40, nullptr}, Case{8, 1, 7, 2000, 64, 64, nullptr},
+        Case{8, 1, 1, 100, 24, 64, "D is less than 32 or no multiple of 8"},
+        Case{8, 1, 1, 100, 36, 64, "D is less than 32 or no multiple of 8"},
+        Case{8, 8, 2, 100, 64, 60, "Dv is less than 32 or no multiple of 8"}, Case{8, 8, 5, 1000, 64, 64, kManyRows},
+        Case{8, 8, 13, 2000, 64, 64, kManyRows}, Case{8, 8, 61, 2000, 64, 64, ""}}) {
+    SCOPED_TRACE(testing::Message() << "Hkv " << c.key_heads << " L " << c.rows << " D " << c.depth);
+    auto inputs = AttentionInputs<float>::normal(1, 1, c.heads, c.key_heads, c.rows, c.keys, c.depth, c.columns);
+    Array<float, 4> context({1, c.heads, c.rows, c.columns});
+    expect_packed(way_of([&](const Runtime& runtime) {
+                    attention_forward<float>(inputs.query.view(), inputs.key.view(), inputs.value.view(),
+                                             {.context = context.view()}, {}, runtime);
+                  }),
+                  c.why);
+  }
+}
+
+TEST(AttentionInPlace, PlansSayWhichOptionOrLayoutPacks) {
+  const std::vector<float> numbers(64 * 64 * 2);
+  const std::array<Index, 4> shape{1, 1, 64, 64};
+  const TensorView<const float, 4> rows(numbers.data(), shape);
+  const TensorView<const float, 4> strided(numbers.data(), shape, {0, 0, 128, 2}),
+      one(numbers.data(), shape, {0, 0, 0, 1});
+  const TensorView<const float, 4> query(numbers.data(), {1, 1, 1, 64});
+  std::vector<float> context(64), entropy(1);
+  const AttentionOutputs<float> outputs{.context = {context.data(), {1, 1, 1, 64}}};
+  const auto way = [&](const auto& key, const auto& value, const AttentionOptions<float>& options = {}) {
+    return way_of(
+        [&](const Runtime& runtime) { attention_forward<float>(query, key, value, outputs, options, runtime); });
+  };
+  expect_packed(way(rows, rows), nullptr);
+  expect_packed(way(strided, rows), "the numbers of a key do not lie side by side");
+  expect_packed(way(rows, strided), "the numbers of a value do not lie side by side");
+  expect_packed(way(one, rows), "all keys are one");
+  expect_packed(way(rows, one), "all values are one");
+  AttentionOptions<float> dropout;
+  dropout.dropout = 0.5;
+  expect_packed(way(rows, rows, dropout), "there is dropout");
+  expect_packed(way_of([&](const Runtime& runtime) {
+                  attention_with_statistics<float>(query, rows, rows, outputs, {.entropy = {entropy.data(), {1, 1, 1}}},
+                                                   {}, runtime);
+                }),
+                "statistics ride along");
 }
 
 }  // namespace

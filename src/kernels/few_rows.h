@@ -87,12 +87,12 @@ void few_context(const AttentionBlock<T>& block, const LaneRange& range, const s
   }
   const StoredPanels& values = *block.stored_values;
   for (const void* next : values.next) {
-    if (values.row_stride == block.padded_columns) fetch_pages<S, Rows>(next, kPanel * block.padded_columns);
+    if (values.row_stride == values.row_width) fetch_pages<S, Rows>(next, kPanel * values.row_width);
   }
   Index column = 0;
   const auto take = [&](auto vectors) {
     constexpr int kVectors = decltype(vectors)::value;
-    for (; column + kVectors * kWidth<T> <= block.padded_columns; column += kVectors * kWidth<T>) {
+    for (; column + kVectors * kWidth<T> <= values.row_width; column += kVectors * kWidth<T>) {
       if (!few_columns<T, S, Rows, kVectors, Words>(block, range, alpha, column))
         few_columns_by_row<T, S, kVectors, Words>(block, contributes, alpha, column);
     }
@@ -101,6 +101,24 @@ void few_context(const AttentionBlock<T>& block, const LaneRange& range, const s
   if constexpr (kRowVectors<Rows> > kFewVectors<Rows>) take(Count<kRowVectors<Rows>>{});
   take(Count<kFewVectors<Rows>>{});
   if constexpr (kPanel / kWidth<T> < kFewVectors<Rows>) take(Count<static_cast<int>(kPanel / kWidth<T>)>{});
+  constexpr int kLast = kEvenOdd<S, Words> ? 2 : 1;
+  take(Count<kLast>{});
+  static_assert(kLast * kWidth<T> <= kLeastRow);
+  if constexpr (kLast * kWidth<T> > kRowStep) {
+    if (column == values.row_width) return;
+    // The last columns come in a vector with some that are done, which are put back.
+    const Index first = values.row_width - kLast * kWidth<T>, done = column - first;
+    T* const context = block.state.accumulator + first;
+    T kept[Rows][kLast * kWidth<T>];
+    for (int r = 0; r < Rows; ++r) {
+      for (Index c = 0; c < done; ++c) kept[r][c] = context[r * block.padded_columns + c];
+    }
+    column = first;
+    take(Count<kLast>{});
+    for (int r = 0; r < Rows; ++r) {
+      for (Index c = 0; c < done; ++c) context[r * block.padded_columns + c] = kept[r][c];
+    }
+  }
 }
 
 // Fetches rows of `width` elements line by line, one row after the other, however far apart they lie.
@@ -131,11 +149,12 @@ REGARD_INLINE void add_depth(const T* query, Vec<T> keys, int v, Vec<T> (&sums)[
   for (int r = 0; r < Rows; ++r) sums[r][v] = Words::multiply_add(broadcast(query[r]), keys, sums[r][v]);
 }
 
-// sums[r][v] += query[r] · keys, for one square: as many keys as there are lanes, rows of `keys`, of which `count` are
-// there, and as many words of each. Transposed in registers, a vector holds one word of all keys.
+// sums[r][v] += query[r] · keys, for one square: as many keys as there are lanes, rows of `keys`, and as many words of
+// each. Transposed in registers, a vector holds one word of all keys. Not Whole: only `count` keys are there, and words
+// before `first` do not count.
 template <class T, class S, int Rows, int Vectors, bool Whole, class Words>
-REGARD_INLINE void add_square(const S* keys, Index stride, [[maybe_unused]] Index count, const T* query, int v,
-                              Vec<T> (&sums)[Rows][Vectors]) {
+REGARD_INLINE void add_square(const S* keys, Index stride, [[maybe_unused]] Index count, [[maybe_unused]] Index first,
+                              const T* query, int v, Vec<T> (&sums)[Rows][Vectors]) {
   Vec<T> square[kWidth<T>];
 #pragma GCC unroll 16
   for (Index i = 0; i < kWidth<T>; ++i) {
@@ -150,6 +169,7 @@ REGARD_INLINE void add_square(const S* keys, Index stride, [[maybe_unused]] Inde
   transpose<T>(square);
 #pragma GCC unroll 16
   for (Index i = 0; i < kWidth<T>; ++i) {
+    if (!Whole && i < first) continue;
     if constexpr (kEvenOdd<S, Words>) {
       const WideVec both = (WideVec)square[i];
       add_depth<T, Rows, Vectors, Words>(query + 2 * i * kTileRows, (Vec<T>)(both << 16), v, sums);
@@ -168,6 +188,7 @@ void few_row_scores(const ScoreBlock<T>& block, const LaneRange& range) {
   constexpr int kSquares = kWidth<T> < 16 && Rows == 1 && kTwo ? 2 : 1;
   constexpr Index kKeys = kSquares * kWidth<T>;
   constexpr Index kDepths = kTwo ? 2 * kWidth<T> : kWidth<T>;
+  static_assert(kDepths <= kLeastRow);
   const StoredPanels& keys = *block.stored_keys;
   const S* const first = static_cast<const S*>(keys.panels[0]);
   const S* const next = keys.next[0] ? static_cast<const S*>(keys.next[0]) : first;
@@ -188,15 +209,18 @@ void few_row_scores(const ScoreBlock<T>& block, const LaneRange& range) {
         if (d % (64 / static_cast<Index>(sizeof(S))) == 0) {
           for (Index i = 0; i < kKeys; ++i) fetch.line();
         }
-        const T* const query = block.query + d / Words::kPerWord * kTileRows;
+        // A row that ends within the square ends with it: what comes again at its begin does not count.
+        const Index again = larger(d + kDepths - end, 0);
+        const T* const query = block.query + (d - again) / Words::kPerWord * kTileRows;
 #pragma GCC unroll 4
         for (int s = 0; s < kSquares; ++s) {
           const Index there = count - s * kWidth<T>;
-          const S* const at = here + s * kWidth<T> * keys.row_stride + d;
-          if (there >= kWidth<T>) {
-            add_square<T, S, Rows, kSquares, true, Words>(at, keys.row_stride, there, query, s, sums);
+          const S* const at = here + s * kWidth<T> * keys.row_stride + (d - again);
+          if (there >= kWidth<T> && again == 0) {
+            add_square<T, S, Rows, kSquares, true, Words>(at, keys.row_stride, there, 0, query, s, sums);
           } else if (there > 0) {
-            add_square<T, S, Rows, kSquares, false, Words>(at, keys.row_stride, there, query, s, sums);
+            add_square<T, S, Rows, kSquares, false, Words>(at, keys.row_stride, there, again / (kTwo ? 2 : 1), query, s,
+                                                           sums);
           }
         }
       }

@@ -63,12 +63,15 @@ struct ScoreRules {
 // The keys or values of a block as they lie in a cache or in the caller's tensor, for tasks of few rows, which read
 // them once and widen them in registers.
 inline constexpr Index kFewRows = 4;
+inline constexpr Index kRowStep = 8;    // numbers that whole vectors hold or overlap by: even, for pairs
+inline constexpr Index kLeastRow = 32;  // the numbers of two bytes in the widest vector
 enum class Stored { compute_type, bfloat16, float16, int8 };
 struct StoredPanels {
   Stored type;
-  // 0: packed panels. Else the elements from a key's row to the next key's: rows of depth or columns elements that lie
-  // side by side, depth and columns multiples of kPanel.
+  // 0: packed panels. Else the elements from a key's row to the next key's: rows of row_width elements, depth or
+  // columns, that lie side by side, a multiple of kRowStep and at least kLeastRow.
   Index row_stride;
+  Index row_width;
   const void* panels[kBlockPanels];   // nullptr: no keys there
   const void* next[kBlockPanels];     // those of the next block, to be fetched meanwhile; nullptr: none
   const float* scales[kBlockPanels];  // int8: of the panel's 32 keys or values, else unused
