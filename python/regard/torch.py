@@ -267,8 +267,9 @@ def _check(query, key, value, attn_mask, dropout_p, is_causal):
     if not query.dtype == key.dtype == value.dtype:
         _refuse(f"query, key and value have types {query.dtype}, {key.dtype}, {value.dtype}; expected one type")
     if attn_mask is not None:
-        if is_causal:
-            _refuse("attn_mask and is_causal are both given; expected one of them, as PyTorch does")
+        if is_causal and dropout_p:
+            _refuse(f"attn_mask and is_causal are both given, with dropout_p {dropout_p}; expected one of them, as PyTorch "
+                    "does with dropout")
         if attn_mask.dtype not in (torch.bool, torch.float32, query.dtype):
             _refuse(f"attn_mask has type {attn_mask.dtype}; expected torch.bool, torch.float32 or query's {query.dtype}")
     if not 0 <= dropout_p <= 1:
@@ -289,9 +290,10 @@ def scaled_dot_product_attention(
 
     query (…, H, L, D), key (…, Hkv, S, D), value (…, Hkv, S, Dv), of float32, float64, bfloat16 or float16, on the
     processor; returns (…, H, L, Dv). attn_mask broadcasts to (…, H, L, S): booleans, true = sees, or numbers to add.
-    is_causal is aligned top left. With enable_gqa, Hkv divides H. A row that sees no key is 0. Which weights dropout_p
-    drops depends on PyTorch's generator, and is not what PyTorch would drop. More than four axes are copied where their
-    strides do not allow one view. ValueError for anything else; nothing falls back to PyTorch.
+    is_causal is aligned top left; beside attn_mask, which dropout_p then forbids, a row sees what both let it see. With
+    enable_gqa, Hkv divides H. A row that sees no key is 0. Which weights dropout_p drops depends on PyTorch's generator,
+    and is not what PyTorch would drop. More than four axes are copied where their strides do not allow one view.
+    ValueError for anything else; nothing falls back to PyTorch.
     """
     tensor = torch.Tensor
     if not (isinstance(query, tensor) and isinstance(key, tensor) and isinstance(value, tensor)

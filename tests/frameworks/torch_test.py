@@ -61,6 +61,8 @@ def random_call(draw):
         if kind != "float":
             mask = mask > (1.5 if kind == "empty rows" else -0.5)
         options["attn_mask"] = mask
+        if draw.random() < 0.3:
+            options["is_causal"] = True
     if draw.random() < 0.3:
         options["scale"] = draw.choice([0.0, 0.1, 1.0, -0.7])
     return query, key, value, options
@@ -70,7 +72,13 @@ def in_double(query, key, value, options):
     mask = options.get("attn_mask")
     wide = dict(options)
     if mask is not None and mask.dtype != torch.bool:
-        wide["attn_mask"] = mask.double()
+        mask = wide["attn_mask"] = mask.double()
+    if options.get("is_causal") and (mask is not None or options.get("scale", 1) < 0):
+        # PyTorch takes a mask beside is_causal of some layouts only, and its causal scores below a negative scale are NaN.
+        del wide["is_causal"]
+        before = torch.ones(query.shape[-2], key.shape[-2], dtype=torch.bool).tril()
+        mask = before if mask is None else mask & before if mask.dtype == torch.bool else mask.masked_fill(~before, -torch.inf)
+        wide["attn_mask"] = mask
     return theirs(query.double(), key.double(), value.double(), **wide)
 
 
@@ -84,11 +92,13 @@ def test_three_thousand_random_calls_mean_what_pytorch_means(shard):
         groups = query.shape[1] // key.shape[1]
         mask = options.get("attn_mask")
         visible = mask if mask is not None and mask.dtype == torch.bool else None
+        bias = mask if visible is None else None
         if options.get("is_causal"):
-            visible = torch.ones(query.shape[2], key.shape[2], dtype=torch.bool).tril()
+            before = torch.ones(query.shape[2], key.shape[2], dtype=torch.bool).tril()
+            visible = before if visible is None else visible & before
         unit = 2.0 ** (-53 if query.dtype == torch.float64 else -24)
         most = bound(query, key.repeat_interleave(groups, 1), value.repeat_interleave(groups, 1),
-                     None if visible is not None else mask, visible, options.get("scale"), unit)
+                     bias, visible, options.get("scale"), unit)
         assert context.dtype == query.dtype and context.shape == expected.shape
         # PyTorch's own double differs by as much again.
         assert ((context.double() - expected).abs() <= 2 * most).all(), (shard, call)
@@ -119,6 +129,40 @@ def test_a_mask_has_axes_of_its_own():
         torch.testing.assert_close(ours(query, key, value, attn_mask=mask), expected, rtol=1e-5, atol=1e-5)
 
 
+@pytest.mark.parametrize("dtype, most", [(torch.float64, 1e-12), (torch.float32, 2e-5), (torch.bfloat16, 4e-2)])
+@pytest.mark.parametrize("numbers", [False, True])
+@pytest.mark.parametrize("rows, keys", [(33, 33), (7, 40), (40, 7)])
+@pytest.mark.parametrize("key_heads", [2, 4])
+def test_a_mask_and_is_causal_are_combined_as_pytorch_does(dtype, most, numbers, rows, keys, key_heads):
+    tensors = [normal(2, 4, rows, 16, dtype=dtype, seed=0), normal(2, key_heads, keys, 16, dtype=dtype, seed=1),
+               normal(2, key_heads, keys, 16, dtype=dtype, seed=2)]
+    mask = normal(rows, keys, dtype=dtype, seed=3)
+    mask = mask if numbers else mask > -0.5
+    options = {"is_causal": True, "enable_gqa": key_heads == 2}
+    found = [tensor.clone().requires_grad_() for tensor in tensors]
+    wide = [tensor.double().requires_grad_() for tensor in tensors]
+    context = ours(*found, attn_mask=mask, **options)
+    expected = theirs(*wide, attn_mask=mask.double() if numbers else mask, **options)
+    assert (context.double() - expected).abs().max() <= most * expected.abs().max()
+    assert torch.equal(ours(*tensors, attn_mask=mask, **options), context.detach())
+    context.square().sum().backward()
+    expected.square().sum().backward()
+    for mine, yours in zip(found, wide, strict=True):
+        assert (mine.grad.double() - yours.grad).abs().max() <= most * yours.grad.abs().max()
+    # Rows that the two together leave nothing, and fewer axes.
+    alone = torch.eye(rows, keys, dtype=torch.bool).roll(1, 1)
+    assert (ours(*tensors, attn_mask=alone, **options)[:, :, 0] == 0).all()
+    torch.testing.assert_close(ours(*[tensor[0] for tensor in tensors], attn_mask=mask, **options), context[0].detach(),
+                               rtol=most, atol=most)
+
+
+@pytest.mark.parametrize("call", [ours, theirs])
+def test_a_mask_and_is_causal_and_dropout_are_refused_as_pytorch_does(call):
+    query, mask = normal(1, 2, 5, 8), torch.ones(5, 5, dtype=torch.bool)
+    with pytest.raises((ValueError, RuntimeError), match="attn_mask .* is_causal"):
+        call(query, query, query, attn_mask=mask, is_causal=True, dropout_p=0.3)
+
+
 def test_a_row_that_sees_nothing_is_zero_and_so_are_its_gradients():
     query, key, value = (normal(1, 2, 6, 8, seed=seed).requires_grad_() for seed in range(3))
     mask = torch.ones(6, 6, dtype=torch.bool)
@@ -134,6 +178,7 @@ def test_a_row_that_sees_nothing_is_zero_and_so_are_its_gradients():
 @pytest.mark.parametrize("options", [
     {}, {"is_causal": True}, {"scale": 0.3}, {"enable_gqa": True}, {"attn_mask": normal(4, 6, seed=5) > 0},
     {"attn_mask": normal(2, 1, 4, 6, seed=6, dtype=torch.float64)},
+    {"attn_mask": normal(2, 1, 4, 6, seed=6, dtype=torch.float64), "is_causal": True},
 ], ids=lambda options: "-".join(options) or "plain")
 def test_gradcheck(options):
     key_heads = 1 if options.get("enable_gqa") else 2
@@ -378,7 +423,7 @@ def test_autocast_lowers_as_it_does_for_pytorch():
     ({"query": normal(1, 3, 3, 4)}, "query has 3 heads and key and value 2"),
     ({"query": normal(1, 3, 3, 4), "enable_gqa": True}, "3"),
     ({"query": normal(1, 2, 3, 5)}, "head size 4"),
-    ({"attn_mask": normal(3, 3), "is_causal": True}, "both given"),
+    ({"attn_mask": normal(3, 3), "is_causal": True, "dropout_p": 0.5}, "both given, with dropout_p 0.5"),
     ({"attn_mask": normal(3, 3).int()}, "attn_mask has type torch.int32"),
     ({"attn_mask": normal(3, 4)}, "4"),
     ({"scale": float("nan")}, "scale"),
