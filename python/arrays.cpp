@@ -75,6 +75,15 @@ const dlpack::Exchange* exchange_of(PyTypeObject* type) {
   return found = exchange;
 }
 
+// Of PyTorch: whether the memory holds the opposite of the tensor's numbers, which DLPack does not tell.
+bool is_negative(PyObject* given) {
+  if (!is_a(given, "torch._C.TensorBase")) return false;
+  static PyObject* const is_neg = PyUnicode_InternFromString("is_neg");
+  const nb::object found = nb::steal(PyObject_CallMethodNoArgs(given, is_neg));
+  if (!found.is_valid()) throw nb::python_error();
+  return found.ptr() == Py_True;
+}
+
 // Memory of an empty array may be nowhere; an absent view would be taken for an option that was not given.
 char nowhere[1];
 
@@ -180,6 +189,11 @@ ElementType Array::element_type(const char* operator_name, const char* name, boo
 
 void Array::borrow(const char* operator_name, const char* name, nb::handle given, Access access) {
   given_ = true;
+  if (is_negative(given.ptr())) {
+    refuse(operator_name, std::string(name) +
+                              " has PyTorch's negative bit, so that reading it would need a copy; "
+                              "expected a tensor without it: .resolve_neg()");
+  }
   if (borrow_exchange(operator_name, name, given.ptr())) return;
   if (!borrow_buffer(operator_name, name, given.ptr()) && !borrow_capsule(operator_name, name, given.ptr()) &&
       !borrow_extended(operator_name, name, given.ptr())) {

@@ -456,6 +456,27 @@ def test_the_library_names_the_tensor_that_pytorch_does_not_export(change, messa
         regard.attention(tensor, change(normal(1, 2, 3, 4)), tensor)
 
 
+@pytest.mark.parametrize("of", [torch.Tensor, type("Tensor", (torch.Tensor,), {})], ids=["tensor", "subclass"])
+@pytest.mark.parametrize("name", ["query", "key", "value", "bias", "out", "row_sum"])
+def test_the_library_refuses_memory_that_holds_the_opposite_numbers(name, of):
+    arguments = {"query": normal(1, 2, 3, 3), "key": normal(1, 2, 3, 3), "value": normal(1, 2, 3, 3)}
+    shape = (1, 2, 3) if name == "row_sum" else (1, 2, 3, 3)
+    negative = torch.view_as_complex(normal(*shape, 2)).conj().imag
+    assert negative.is_neg()
+    before = negative.clone()
+    with pytest.raises(ValueError, match=rf"^attention_forward: {name} has PyTorch's negative bit.*\.resolve_neg\(\)"):
+        regard.attention(**arguments | {name: negative.as_subclass(of)})
+    assert torch.equal(negative, before)
+    regard.attention(**arguments | {name: negative.resolve_neg().as_subclass(of)})
+
+
+def test_the_library_refuses_complex_numbers_conjugate_or_not():
+    query, numbers = normal(1, 2, 3, 4), torch.view_as_complex(normal(1, 2, 3, 4, 2))
+    for key in (numbers, numbers.conj(), numbers.conj().as_subclass(type("Tensor", (torch.Tensor,), {}))):
+        with pytest.raises((ValueError, BufferError), match="^attention_forward: key.*(complex64|conjugate bit)"):
+            regard.attention(query, key, query)
+
+
 def test_threads_call_at_the_same_time():
     tensors = [normal(1, 4, 200, 32, seed=seed) for seed in range(3)]
     expected, found = ours(*tensors, is_causal=True), []
