@@ -1,7 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
 """regard.show: weights as a figure in a notebook, and as text elsewhere."""
 
+import array
 import base64
+import collections
+import ctypes
 import html
 import html.parser
 import re
@@ -47,6 +50,41 @@ def test_text_says_every_weight():
 @pytest.mark.parametrize("weights", [np.array(WEIGHTS), np.array(WEIGHTS, dtype="f4")[None], tuple(map(tuple, WEIGHTS))])
 def test_arrays_and_lists_look_alike(weights):
     assert repr(regard.show(weights, WORDS)).splitlines()[2] == "  love   .67   .33       0"
+
+
+class Offers:
+    """Nothing but these protocols, of an array of NumPy."""
+
+    def __new__(cls, numbers, *names):
+        offered = type("Offers", (), {name: property(lambda self, name=name: getattr(numbers, name)) for name in names})
+        return object.__new__(offered)
+
+
+EIGHTHS = np.arange(6, dtype="f4").reshape(2, 3) / 8
+
+
+@pytest.mark.parametrize("weights", [
+    memoryview(EIGHTHS), memoryview(EIGHTHS.astype("f8"))[::-1][::-1], memoryview(EIGHTHS.astype("f2")),
+    (ctypes.c_float * 3 * 2)(*map(tuple, EIGHTHS)),
+    Offers(EIGHTHS, "__dlpack__", "__dlpack_device__"), Offers(EIGHTHS, "__dlpack__"), Offers(EIGHTHS, "__array_interface__"),
+    [array.array("f", row) for row in EIGHTHS], [memoryview(row) for row in EIGHTHS], tuple(EIGHTHS),
+    [Offers(row, "__dlpack__") for row in EIGHTHS], collections.deque(map(tuple, EIGHTHS)),
+], ids=lambda weights: type(weights).__name__)
+def test_arrays_of_every_kind_look_alike(weights):
+    assert repr(regard.show(weights, WORDS)) == repr(regard.show(EIGHTHS.tolist(), WORDS))
+
+
+@pytest.mark.parametrize("batch", [1, 2])
+def test_weights_that_regard_gave_are_shown(batch):
+    numbers = np.random.default_rng(0).random((batch, 2, 3, 8), dtype="f4")
+    given = memoryview(numbers)
+    _, weights = regard.attention(given, given, given, return_weights=True)
+    if batch == 1:
+        expected = regard.attention(numbers, numbers, numbers, return_weights=True)[1][0]
+        assert regard.show(weights, WORDS)._repr_html_() == regard.show(expected, WORDS)._repr_html_()
+    else:
+        with pytest.raises(ValueError, match=r"weights has 4 axes; .* numpy.asarray\(weights\)\[0\]"):
+            regard.show(weights, WORDS)
 
 
 def test_html_is_a_table_with_every_word_and_digit():
@@ -112,7 +150,9 @@ def test_what_is_no_number_is_shown_as_such():
 @pytest.mark.parametrize("weights, options, message", [
     (np.zeros(3), {}, "has 1 axis;"),
     (np.zeros((3, 3)), {"tokens": WORDS[:1]}, r"tokens has 1 word; expected 3, as weights \(3, 3\) has keys"),
-    (np.zeros((1, 2, 3, 3)), {}, r"weights\[0\]"),
+    (np.zeros((2, 2, 3, 3)), {}, r"expected \(L, S\) or \(H, L, S\); choose one of the batch: weights\[0\]"),
+    (memoryview(np.zeros((2, 2, 3, 3))), {}, r"choose one of the batch: numpy.asarray\(weights\)\[0\]"),
+    (array.array("f", [1, 2]), {}, "has 1 axis;"),
     (np.zeros((2, 3)), {"tokens": WORDS[:2]}, "tokens has 2 words; expected 3"),
     (np.zeros((2, 3)), {"tokens": WORDS, "queries": WORDS}, "queries has 3 words; expected 2"),
     ([[1.0], [0.5, 0.5]], {}, "ragged"),
@@ -128,6 +168,13 @@ def test_what_cannot_be_shown_is_refused(weights, options, message):
     ([[None, 1.0]], {}, "holds None"),
     (np.ones((2, 2), complex), {}, r"holds \(1\+0j\), of type complex"),
     ([[1.0, [2.0]], [3.0, 4.0]], {}, r"holds \[2.0\], of type list"),
+    (Offers(np.eye(2)), {}, r"show: weights is of type Offers; expected an array \(L, S\) or \(H, L, S\), or lists"),
+    (None, {}, "weights is of type NoneType; expected an array"),
+    ("weights", {}, "weights is of type str; expected an array"),
+    ({0.5, 0.25}, {}, "weights is of type set; expected an array"),
+    (1.0, {}, "weights is of type float; expected an array"),
+    ([[{0.5}]], {}, r"weights holds \{0.5\}, of type set; expected numbers"),
+    (Offers(np.eye(2).astype("O"), "__dlpack__"), {}, "weights is of type Offers, which NumPy does not read: "),
     (np.eye(2), {"tokens": 5}, "tokens is of type int; expected a sequence of words"),
 ])
 def test_what_is_no_number_and_no_word_is_refused_before_it_is_shown(weights, options, message):

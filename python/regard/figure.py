@@ -2,7 +2,7 @@
 """Weights as a figure in a notebook: regard.show(weights, tokens), for arrays of any library, or lists.
 
     (L, S)       one map, queries down, keys across; with its numbers where they fit
-    (H, L, S)    one small map a head, each on its own largest weight, which is printed
+    (H, L, S)    one small map a head, each on its own largest weight, which is printed; so is a batch of one
 
 Nothing is fetched and no script is needed: a number tells its words and all its digits where the pointer rests on it.
 Outside of a notebook the same is a table of text. Read next: docs/python.md.
@@ -49,17 +49,24 @@ def show(weights: Any, tokens: Sequence[object] | None = None, *, queries: Seque
          title: str | None = None) -> Figure:
     """A figure of attention weights, for the last line of a notebook's cell.
 
-    weights: an array (L, S) or (H, L, S) of NumPy, PyTorch, JAX or the like, or lists; of a batch choose one: weights[0].
+    weights: an array (L, S), (H, L, S) or (1, H, L, S) of NumPy, PyTorch, JAX or anything with the buffer protocol, DLPack
+    or __array_interface__, or lists of them or of numbers; of a larger batch choose one: weights[0].
     tokens: a word for each key, and for each query where L = S; queries: words for the queries. ValueError where they
     are not as many, where weights has another number of axes, and beyond 8 million numbers; TypeError for what are no
     numbers.
     """
+    given, weights = weights, _array(weights)
+    if not isinstance(weights, (list, tuple)) and not hasattr(weights, "tolist"):
+        raise TypeError(f"show: weights is of type {type(given).__name__}; expected an array (L, S) or (H, L, S), or lists")
     numbers = _listed(weights)
     # An array without rows still has columns.
     axes = list(weights.shape) if hasattr(weights, "shape") and hasattr(weights, "tolist") else _axes(numbers)
+    if len(axes) == 4 and axes[0] == 1:
+        numbers, axes = numbers[0], axes[1:]
     if len(axes) not in (2, 3):
+        one = "weights[0]" if weights is given else "numpy.asarray(weights)[0]"
         raise ValueError(f"show: weights has {len(axes)} {'axis' if len(axes) == 1 else 'axes'}; expected (L, S) or (H, L, S)"
-                         + ("; choose one of the batch: weights[0]" if len(axes) == 4 else ""))
+                         + (f"; choose one of the batch: {one}" if len(axes) == 4 else ""))
     shape = tuple(axes)
     if len(axes) == 2:
         numbers, axes = [numbers], [1, *axes]
@@ -85,8 +92,24 @@ def _named(name: str, given: Sequence[object] | None, count: int, shape: tuple[i
     return words
 
 
+def _array(given: Any) -> Any:
+    """Of what is an array without tolist() and no list: the same of NumPy."""
+    if isinstance(given, (list, tuple, float, int, str, bytes)) or hasattr(given, "tolist") and type(given) is not memoryview:
+        return given
+    import numpy  # few need it
+
+    try:
+        array = numpy.asarray(given)
+        if array.dtype == object and hasattr(given, "__dlpack__"):
+            array = numpy.from_dlpack(given)
+    except (BufferError, RuntimeError, TypeError, ValueError) as error:
+        raise TypeError(f"show: weights is of type {type(given).__name__}, which NumPy does not read: {error}") from error
+    return given if array.dtype == object else array
+
+
 def _listed(given: Any) -> Any:
     """Lists of lists, of an array or of lists of arrays."""
+    given = _array(given)
     if hasattr(given, "tolist"):
         return given.tolist()
     return list(map(_listed, given)) if isinstance(given, (list, tuple)) else given
