@@ -28,6 +28,8 @@ from . import _regard
 from .torch import attention
 
 _inspection = contextvars.ContextVar("regard_inspection", default=None)
+# Those of all threads. Dynamo does not read _inspection, but compiles anew when this is no longer empty.
+_inspections: list["_Inspection"] = []
 
 
 def attention_forward(module, query, key, value, attention_mask, scaling=None, dropout=0.0, is_causal=None, softcap=None,
@@ -52,7 +54,7 @@ def attention_forward(module, query, key, value, attention_mask, scaling=None, d
         options["sinks"] = s_aux.to(torch.float64 if query.dtype == torch.float64 else torch.float32)
     context, row_max, row_sum = attention(query, key, value, **options)
     weights = None
-    asked = _inspection.get()
+    asked = _inspection.get() if _inspections else None
     wanted = _weights_are_wanted(kwargs)
     if asked is not None or wanted:
         told = _told(options)
@@ -109,9 +111,11 @@ def inspection(
     options = {"top_keys": top_keys} | ({} if chosen_keys is None else {"chosen_keys": list(chosen_keys)})
     asked = _Inspection(options, coarse_map)
     token = _inspection.set(asked)
+    _inspections.append(asked)
     try:
         yield asked.layers
     finally:
+        _inspections.remove(asked)
         _inspection.reset(token)
 
 

@@ -192,6 +192,32 @@ print(tuple(layers[0]["top_keys"].shape), bool((layers[0]["entropy"] > 0)[0, 0, 
     assert done.stdout.splitlines() == ["eager: True", "(1, 2, 20000, 4) True"]
 
 
+@pytest.mark.parametrize("inputs", [padded(), {"input_ids": padded()["input_ids"]}], ids=["padded", "whole"])
+def test_a_model_compiles_as_one_graph(inputs):
+    model = made(llama)
+    plain = outputs(model, NAME, inputs)[0]
+    torch.compiler.reset()
+    compiled = torch.compile(model, fullgraph=True, backend="aot_eager")
+    with torch.no_grad():
+        assert torch.equal(compiled(**inputs)[0], plain)
+        with regard.transformers.inspection(), pytest.raises(torch._dynamo.exc.Unsupported):
+            compiled(**inputs)  # not silently without it
+        assert torch.equal(compiled(**inputs)[0], plain)
+
+
+def test_a_model_compiled_in_parts_has_inspection_and_weights():
+    model, inputs = made(llama), padded()
+    torch.compiler.reset()
+    plain = outputs(model, NAME, inputs, output_attentions=True)
+    compiled = torch.compile(model, backend="aot_eager")
+    with torch.no_grad():
+        compiled(**inputs)
+        with regard.transformers.inspection() as layers:
+            found = compiled(**inputs, output_attentions=True)
+    assert torch.equal(found[0], plain[0]) and [layer["layer"] for layer in layers] == [0, 1, 2]
+    assert all(torch.equal(*pair) for pair in zip(found.attentions, plain.attentions, strict=True))
+
+
 def test_what_it_does_not_do_is_refused():
     model = made(llama)
     model.set_attn_implementation(NAME)
