@@ -37,11 +37,14 @@ def with_sinks():
         **SMALL, num_key_value_heads=2, head_dim=8, sliding_window=6, num_local_experts=2, num_experts_per_tok=1))
 
 
+T5 = {"vocab_size": 97, "d_model": 32, "d_kv": 8, "d_ff": 48, "num_layers": 2, "num_heads": 4, "decoder_start_token_id": 0}
+
+
 def relative():
-    return transformers.T5EncoderModel(transformers.T5Config(vocab_size=97, d_model=32, d_kv=8, d_ff=48, num_layers=2, num_heads=4))
+    return transformers.T5EncoderModel(transformers.T5Config(**T5))
 
 
-MODELS = [llama, gpt2, bert, gemma, with_sinks]
+MODELS = [llama, gpt2, bert, gemma, with_sinks, relative]
 
 
 def made(model):
@@ -98,7 +101,7 @@ def test_generation_writes_the_same_text(model):
     assert texts[0].shape == (2, 31) and torch.equal(*texts)
 
 
-@pytest.mark.parametrize("model", [llama, bert, with_sinks])
+@pytest.mark.parametrize("model", [llama, bert, with_sinks, relative])
 def test_training_has_the_gradients_of_eager(model):
     model, inputs, gradients = made(model), padded(), []
     for name in ("eager", NAME):
@@ -109,6 +112,24 @@ def test_training_has_the_gradients_of_eager(model):
     assert gradients[0].keys() == gradients[1].keys()
     for key, expected in gradients[0].items():
         assert (gradients[1][key] - expected).abs().max() <= 1e-4 * max(1, expected.abs().max()), key
+
+
+def test_position_biases_are_the_models():
+    model, inputs = made(lambda: transformers.T5ForConditionalGeneration(transformers.T5Config(**T5))), padded()
+    inputs["decoder_input_ids"] = inputs["input_ids"][:, :7]
+    eager, ours = (outputs(model, name, inputs, output_attentions=True) for name in ("eager", NAME))
+    assert (ours.logits - eager.logits).abs().max() <= 1e-5
+    assert (ours.decoder_attentions[0] - eager.decoder_attentions[0]).abs().max() <= 1e-6
+    texts = []
+    for name in ("eager", NAME):
+        model.set_attn_implementation(name)
+        texts.append(model.generate(inputs["input_ids"], attention_mask=inputs["attention_mask"], max_new_tokens=9,
+                                    do_sample=False, eos_token_id=None))
+    assert texts[0].shape == (2, 10) and torch.equal(*texts)
+    for key, parameter in model.named_parameters():
+        if "relative_attention_bias" in key:
+            torch.nn.init.zeros_(parameter)
+    assert (outputs(model, NAME, inputs).logits - ours.logits).abs().max() > 1e-3
 
 
 def test_packed_texts_do_not_see_each_other():
