@@ -56,8 +56,10 @@ class Offers:
     """Nothing but these protocols, of an array of NumPy."""
 
     def __new__(cls, numbers, *names):
-        offered = type("Offers", (), {name: property(lambda self, name=name: getattr(numbers, name)) for name in names})
-        return object.__new__(offered)
+        def attribute(value):
+            return (lambda self, **options: value(**options)) if callable(value) else value
+
+        return object.__new__(type("Offers", (), {name: attribute(getattr(numbers, name)) for name in names}))
 
 
 EIGHTHS = np.arange(6, dtype="f4").reshape(2, 3) / 8
