@@ -44,6 +44,10 @@ def test_the_version_is_the_sources():
     assert regard.__version__ == declared == importlib.metadata.version("regard")
 
 
+def test_the_package_names_what_it_needs():
+    assert importlib.metadata.requires("regard") == ["numpy>=1.23.2"]
+
+
 def test_the_package_brings_its_licences_and_types():
     names = {str(file) for file in importlib.metadata.files("regard")}
     assert {"regard/py.typed", "regard/_regard.pyi"} <= names
@@ -62,6 +66,8 @@ def test_the_source_distribution_has_what_the_build_reads_and_no_more(tmp_path, 
     assert {name.split("/")[0] for name in names} == {
         "CHANGELOG.md", "CMakeLists.txt", "CONTRIBUTING.md", "LICENSE", "PKG-INFO", "README.md", "SECURITY.md",
         "THIRD_PARTY.md", "cmake", "include", "pyproject.toml", "python", "src", "web"}
+    [facts] = [archive.extractfile(name).read().decode() for name in archive.getnames() if name.endswith("/PKG-INFO")]
+    assert re.findall("^Requires-Dist: (.*)", facts, re.MULTILINE) == ["numpy>=1.23.2"]
     listed = subprocess.run(["git", "ls-files", "cmake", "include", "python", "src", "web"], capture_output=True, text=True,
                             check=True).stdout.split()
     assert set(listed) <= names
