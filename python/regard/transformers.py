@@ -32,8 +32,21 @@ _inspection = contextvars.ContextVar("regard_inspection", default=None)
 _inspections: list["_Inspection"] = []
 
 
-def attention_forward(module, query, key, value, attention_mask, scaling=None, dropout=0.0, is_causal=None, softcap=None,
-                      s_aux=None, position_bias=None, cache=None, **kwargs):
+def attention_forward(
+    module: torch.nn.Module,
+    query: torch.Tensor,
+    key: torch.Tensor,
+    value: torch.Tensor,
+    attention_mask: torch.Tensor | None,
+    scaling: float | None = None,
+    dropout: float = 0.0,
+    is_causal: bool | None = None,
+    softcap: float | None = None,
+    s_aux: torch.Tensor | None = None,
+    position_bias: torch.Tensor | None = None,
+    cache: object = None,
+    **kwargs: typing.Any,
+) -> tuple[torch.Tensor, torch.Tensor | None]:
     """The attention function of transformers: (B, H, L, D) and the key heads as they are; returns (B, L, H, Dv), weights.
 
     The weights (B, H, L, S) are computed where output_attentions asks for them, before dropout, and are None otherwise. A mask of

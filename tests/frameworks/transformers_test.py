@@ -2,11 +2,13 @@
 """Models of transformers with attn_implementation="regard": the outputs, the texts and the weights of "eager"."""
 
 import importlib.util
+import inspect
 import pathlib
 import subprocess
 import sys
 
 import pytest
+import regard.torch
 import regard.transformers
 import torch
 import transformers
@@ -244,3 +246,13 @@ def test_what_it_does_not_do_is_refused():
     model.set_attn_implementation(NAME)
     with pytest.raises(ValueError, match="paged cache"):
         regard.transformers.attention_forward(model, *[torch.zeros(1, 2, 3, 8)] * 3, None, cache=object())
+
+
+def test_every_public_function_is_annotated():
+    found = [(name, inspect.signature(one)) for module in (regard.torch, regard.transformers)
+             for name, one in vars(module).items()
+             if inspect.isfunction(one) and one.__module__ == module.__name__ and not name.startswith("_")]
+    assert {"scaled_dot_product_attention", "patched", "attention_forward", "inspection", "register"} <= {name for name, _ in found}
+    for name, signature in found:
+        annotations = [signature.return_annotation, *(one.annotation for one in signature.parameters.values())]
+        assert inspect.Signature.empty not in annotations, name
