@@ -312,14 +312,6 @@ TEST(BackwardRefusals, NameTheArgumentTheActualAndTheExpected) {
 
 // ---- row_max and row_sum of another call
 
-std::string refusal_of(const BackwardCase<float>& test, const AttentionSaved<float>& saved) {
-  GradientArrays<float> g = outputs_of(test.call);
-  const AttentionCase<float>& call = test.call;
-  return refusal([&] {
-    attention_backward<float>(call.query.view(), call.key.view(), call.value.view(), saved, g.views(), call.options);
-  });
-}
-
 TEST(BackwardStatistics, ThoseOfAnotherForwardPassAreRefusedInDebugBuilds) {
   const BackwardCase<float> test(long_case<float>(70, 90, 16));
   AttentionCase<float> other = long_case<float>(70, 90, 16);
@@ -328,7 +320,11 @@ TEST(BackwardStatistics, ThoseOfAnotherForwardPassAreRefusedInDebugBuilds) {
   AttentionSaved<float> saved = test.saved();
   saved.row_max = stale.saved().row_max;
   saved.row_sum = stale.saved().row_sum;
-  const std::string text = refusal_of(test, saved);
+  GradientArrays<float> g = outputs_of(test.call);
+  const AttentionCase<float>& call = test.call;
+  const std::string text = refusal([&] {
+    attention_backward<float>(call.query.view(), call.key.view(), call.value.view(), saved, g.views(), call.options);
+  });
 #ifdef NDEBUG
   EXPECT_EQ(text, "accepted");
 #else

@@ -22,6 +22,19 @@ class KvCacheOf : public testing::Test {};
 using Types = testing::Types<float, double>;
 TYPED_TEST_SUITE(KvCacheOf, Types);
 
+// So many bytes where a block may lie.
+struct AlignedBytes {
+  std::vector<std::byte> memory;
+  std::span<std::byte> bytes;
+
+  explicit AlignedBytes(std::size_t size) : memory(size + 64) {
+    const std::size_t lead = (64 - reinterpret_cast<std::uintptr_t>(memory.data()) % 64) % 64;
+    bytes = std::span(memory).subspan(lead, size);
+  }
+  AlignedBytes(const AlignedBytes&) = delete;
+  AlignedBytes& operator=(const AlignedBytes&) = delete;
+};
+
 // Keys and values of all sequences as they should be: (B, Hkv, S, …), S the longest.
 template <class T>
 struct Ground {
@@ -194,10 +207,9 @@ TYPED_TEST(KvCacheOf, LivesAtRandom) {
           ground = ground_before;
         }
       }
-      std::vector<std::byte> copy(cache.memory().size() + 64);
-      const std::size_t lead = (64 - reinterpret_cast<std::uintptr_t>(copy.data()) % 64) % 64;
-      std::copy(cache.memory().begin(), cache.memory().end(), copy.begin() + static_cast<std::ptrdiff_t>(lead));
-      const KvCache<T> opened = KvCache<T>::open(std::span(copy).subspan(lead));
+      const AlignedBytes copy(cache.memory().size());
+      std::ranges::copy(cache.memory(), copy.bytes.begin());
+      const KvCache<T> opened = KvCache<T>::open(copy.bytes);
       EXPECT_EQ(opened.shape(), shape);
       const auto query = normal_array<T, 4>(random, {4, 4, random.integer(1, 3), 5});
       expect_forward_bits(step % 2 == 0 ? cache : opened, ground, query,
@@ -359,9 +371,8 @@ TYPED_TEST(KvCacheOf, TheBlockIsTheSameOnEveryInstructionSet) {
   on_every_instruction_set([&](const kernels::KernelTable&) {
     Random random(9);
     const KvCacheShape shape{.num_sequences = 2, .num_key_heads = 2, .depth = 5, .columns = 40, .capacity = 96};
-    std::vector<std::byte> memory(static_cast<std::size_t>(KvCache<T>::bytes(shape)) + 64);
-    const std::size_t lead = (64 - reinterpret_cast<std::uintptr_t>(memory.data()) % 64) % 64;
-    KvCache<T> cache(shape, std::span(memory).subspan(lead));
+    const AlignedBytes memory(static_cast<std::size_t>(KvCache<T>::bytes(shape)));
+    KvCache<T> cache(shape, memory.bytes);
     Ground<T> ground = empty_ground<T>(shape);
     for (const Index n : {40, 13, 30}) append(cache, ground, random, 0, n);
     blocks.emplace_back(cache.memory().begin(), cache.memory().end());
@@ -398,9 +409,8 @@ TYPED_TEST(KvCacheOf, ABrokenBlockIsRefused) {
   const KvCacheShape shape{
       .num_sequences = 2, .depth = 3, .columns = 3, .capacity = 100, .page_keys = 32, .num_pages = 6};
   const auto size = static_cast<std::size_t>(KvCache<T>::bytes(shape));
-  std::vector<std::byte> memory(size + 64);
-  const std::size_t lead = (64 - reinterpret_cast<std::uintptr_t>(memory.data()) % 64) % 64;
-  const std::span<std::byte> block = std::span(memory).subspan(lead, size);
+  const AlignedBytes memory(size);
+  const std::span<std::byte> block = memory.bytes;
   KvCache<T> cache(shape, block);
   Ground<T> ground = empty_ground<T>(shape);
   append(cache, ground, random, 0, 70);
@@ -435,10 +445,8 @@ TYPED_TEST(KvCacheOf, ABookThatSharesPanelsToBeWrittenIsRefused) {
   for (const bool ring : {true, false}) {
     Random random(10);
     const KvCacheShape shape{.depth = 3, .columns = 3, .capacity = ring ? 64 : 96, .ring = ring};
-    const auto size = static_cast<std::size_t>(KvCache<T>::bytes(shape));
-    std::vector<std::byte> memory(size + 64);
-    const std::size_t lead = (64 - reinterpret_cast<std::uintptr_t>(memory.data()) % 64) % 64;
-    const std::span<std::byte> block = std::span(memory).subspan(lead, size);
+    const AlignedBytes memory(static_cast<std::size_t>(KvCache<T>::bytes(shape)));
+    const std::span<std::byte> block = memory.bytes;
     KvCache<T> cache(shape, block);
     Ground<T> ground = empty_ground<T>(shape);
     append(cache, ground, random, 0, 5);
