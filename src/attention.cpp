@@ -15,6 +15,7 @@
 #include <algorithm>
 #include <limits>
 #include <memory>
+#include <utility>
 
 #include "attention_arguments.h"
 #include "attention_in_place.h"
@@ -97,14 +98,14 @@ void forward_with_statistics(const AttentionCall<T>& call, const ResolvedAttenti
        {&rows.head_largest_weight, &rows.largest_weight},
        {&rows.head_chosen_weight, &rows.chosen_weight},
        {&rows.head_mean_distance, &rows.mean_distance}}};
-  std::vector<TensorView<T, 3>*> missing;
-  for (const auto& [head, of_rows] : means) {
-    if (!head->absent() && of_rows->absent()) missing.push_back(of_rows);
-  }
+  const auto is_missing = [](const auto& mean) { return !mean.first->absent() && mean.second->absent(); };
   const bool averages = std::ranges::any_of(means, [](const auto& mean) { return !mean.first->absent(); });
   const Workspace<bool> sees_key(runtime, averages ? count : 0);
-  const Workspace<T> kept(runtime, static_cast<Index>(missing.size()) * count);
-  for (std::size_t i = 0; i < missing.size(); ++i) *missing[i] = {kept.data() + static_cast<Index>(i) * count, shape};
+  const Workspace<T> kept(runtime, std::ranges::count_if(means, is_missing) * count);
+  T* next = kept.data();
+  for (const auto& mean : means) {
+    if (is_missing(mean)) *mean.second = TensorView<T, 3>(std::exchange(next, next + count), shape);
+  }
   forward(call, r, outputs, options, runtime, &rows, sees_key.data());
   if (averages && !is_planning()) average_heads(r.num_queries, sees_key.data(), rows);
 }
@@ -151,7 +152,7 @@ void attention_forward(const InputView<ComputeType<T>, 4>& query, const InputVie
                        const AttentionOptions<ComputeType<T>>& options, const Runtime& runtime) {
   const internal::FloatingPointScope scope;
   const internal::AttentionCall<ComputeType<T>> call{"attention_forward", query, key, value, true};
-  const auto r = internal::resolve(call, options);
+  const auto r = internal::resolve(call, options, runtime);
   internal::check_context_type(call.name, kElementType<T>, query.type);
   const internal::TypedOutputs<ComputeType<T>> written(outputs);
   internal::check_outputs(call.name, written, {r.batch, r.num_heads, r.num_queries, r.columns}, r.num_keys,
@@ -164,7 +165,7 @@ AttentionResult<T> attention_with_weights(TensorView<const T, 4> query, const In
                                           const InputView<ComputeType<T>, 4>& value,
                                           const AttentionOptions<ComputeType<T>>& options, const Runtime& runtime) {
   const internal::AttentionCall<ComputeType<T>> call{"attention_with_weights", query, key, value, true};
-  const auto r = internal::resolve(call, options);
+  const auto r = internal::resolve(call, options, runtime);
   internal::input_footprints(call, options);
   Index bytes = static_cast<Index>(sizeof(ComputeType<T>));
   bool overflow = false;
@@ -195,20 +196,19 @@ void attention_with_statistics(const InputView<ComputeType<T>, 4>& query, const 
   using Compute = ComputeType<T>;
   const internal::FloatingPointScope scope;
   const internal::AttentionCall<Compute> call{"attention_with_statistics", query, key, value, true};
-  const auto r = internal::resolve(call, options);
+  const auto r = internal::resolve(call, options, runtime);
   internal::check_context_type(call.name, kElementType<T>, query.type);
   const internal::TypedOutputs<Compute> written(outputs);
-  std::vector<internal::Footprint> others = internal::input_footprints(call, options);
+  internal::Footprints others = internal::input_footprints(call, options);
   if (!statistics.chosen_keys.empty()) {
     const Index count = static_cast<Index>(statistics.chosen_keys.size());
     others.push_back(internal::footprint(call.name, "chosen_keys",
                                          TensorView<const Index, 1>(statistics.chosen_keys.data(), {count})));
   }
   const std::array<Index, 4> context{r.batch, r.num_heads, r.num_queries, r.columns};
-  for (internal::Footprint& output : internal::check_outputs(call.name, written, context, r.num_keys, others)) {
-    others.push_back(std::move(output));
-  }
-  std::vector<internal::Footprint> numbers;
+  const internal::Footprints outs = internal::check_outputs(call.name, written, context, r.num_keys, others);
+  for (const internal::Footprint& output : std::span<const internal::Footprint>(outs)) others.push_back(output);
+  internal::Footprints numbers;
   internal::check_row_statistics(call.name, r, statistics, numbers);
   internal::check_overlap(call.name, others, numbers);
   internal::forward_with_statistics(call, r, written, statistics, options, runtime);
@@ -221,7 +221,7 @@ void attention_partials(const std::type_identity_t<InputView<T, 4>>& query,
                         const std::type_identity_t<AttentionOptions<T>>& options, const Runtime& runtime) {
   const internal::FloatingPointScope scope;
   const internal::AttentionCall<T> call{"attention_partials", query, key, value, true};
-  const auto r = internal::resolve(call, options);
+  const auto r = internal::resolve(call, options, runtime);
   if (!options.sinks.empty())
     internal::refuse(call.name, "sinks are given; expected none (attention_merge takes them)");
   if (options.dropout != 0) internal::refuse(call.name, "dropout is given; expected none");
@@ -230,7 +230,7 @@ void attention_partials(const std::type_identity_t<InputView<T, 4>>& query,
   }
   const Index chunks = attention_num_chunks(r.num_keys);
   const std::array<Index, 4> rows{chunks, r.batch, r.num_heads, r.num_queries};
-  std::vector<internal::Footprint> written;
+  internal::Footprints written;
   const auto check = [&](const char* name, const auto& view, const auto& shape) {
     if (view.absent() && r.batch * r.num_heads * r.num_queries * chunks != 0) {
       internal::refuse(call.name, std::string(name) + " is missing; expected " + internal::shape_text(shape));

@@ -137,7 +137,7 @@ void resolve_sequences(const AttentionCall<T>& call, const AttentionOptions<T>& 
 // One number per sequence, each in low … high(sequence).
 template <class High>
 void check_per_sequence(const char* operator_name, const char* name, std::span<const Index> numbers,
-                        const std::vector<Sequence>& sequences, Index low, High high) {
+                        const List<Sequence>& sequences, Index low, High high) {
   if (numbers.size() != sequences.size()) {
     refuse(operator_name, std::string(name) + " has " + std::to_string(numbers.size()) + " entries; expected " +
                               std::to_string(sequences.size()) + ", one per batch entry or packed sequence");
@@ -333,8 +333,8 @@ void resolve_numbers(const AttentionCall<T>& call, const AttentionOptions<T>& op
 }  // namespace
 
 template <class T>
-ResolvedAttention<T> resolve(const AttentionCall<T>& call, const AttentionOptions<T>& options) {
-  ResolvedAttention<T> r{};
+ResolvedAttention<T> resolve(const AttentionCall<T>& call, const AttentionOptions<T>& options, const Runtime& runtime) {
+  ResolvedAttention<T> r{.sequences = List<Sequence>(workspace_of(runtime))};
   resolve_shapes(call, r);
   resolve_sequences(call, options, r);
   resolve_positions(call, options, r);
@@ -347,7 +347,7 @@ ResolvedAttention<T> resolve(const AttentionCall<T>& call, const AttentionOption
 
 Footprint footprint(const char* operator_name, const char* name, const void* data, std::span<const Index> shape,
                     std::span<const Index> strides, Index element_bytes) {
-  Footprint f;
+  Footprint f{};
   f.name = name;
   const auto overflow = [&] {
     refuse(operator_name, std::string(f.name) + " has shape " + shape_text(shape) + " and strides " +
@@ -451,9 +451,8 @@ void check_overlap(const char* operator_name, std::span<const Footprint> inputs,
 }
 
 template <class T>
-std::vector<Footprint> input_footprints(const AttentionCall<T>& call, const AttentionOptions<T>& options) {
-  std::vector<Footprint> inputs;
-  inputs.reserve(8);
+Footprints input_footprints(const AttentionCall<T>& call, const AttentionOptions<T>& options) {
+  Footprints inputs;
   const auto add = [&](const char* name, const auto& view) {
     if (!view.absent()) inputs.push_back(footprint(call.name, name, view));
   };
@@ -484,7 +483,7 @@ std::vector<Footprint> input_footprints(const AttentionCall<T>& call, const Atte
 template <class T>
 void check_statistics(const char* operator_name, const ResolvedAttention<T>& r, bool needed,
                       const TensorView<const T, 3>& row_max, const TensorView<const T, 3>& row_sum,
-                      std::vector<Footprint>& inputs) {
+                      Footprints& inputs) {
   const std::array<Index, 3> shape{r.batch, r.num_heads, r.num_queries};
   for (const auto& [name, view] : {std::pair{"row_max", &row_max}, {"row_sum", &row_sum}}) {
     if (view->absent() && needed) {
@@ -519,17 +518,15 @@ void check_context_type(const char* operator_name, ElementType context, ElementT
 }
 
 template <class T>
-std::vector<Footprint> check_outputs(const char* operator_name, const TypedOutputs<T>& outputs,
-                                     const std::array<Index, 4>& context, Index num_keys,
-                                     std::span<const Footprint> inputs) {
+Footprints check_outputs(const char* operator_name, const TypedOutputs<T>& outputs, const std::array<Index, 4>& context,
+                         Index num_keys, std::span<const Footprint> inputs) {
   const std::array<Index, 3> rows{context[0], context[1], context[2]};
   const auto& given = outputs.context;
   const bool absent = given.data == nullptr && given.shape == std::array<Index, 4>{};
   if (absent && rows[0] * rows[1] * rows[2] != 0) {
     refuse(operator_name, "context is missing; expected " + shape_text(context));
   }
-  std::vector<Footprint> written;
-  written.reserve(6);
+  Footprints written;
   const auto check = [&](const char* name, const auto& view, const auto& shape) {
     expect_shape(operator_name, name, view, shape);
     if (!view.absent()) written.push_back(footprint(operator_name, name, view));
@@ -551,19 +548,20 @@ std::vector<Footprint> check_outputs(const char* operator_name, const TypedOutpu
 }
 
 template void check_statistics(const char*, const ResolvedAttention<float>&, bool, const TensorView<const float, 3>&,
-                               const TensorView<const float, 3>&, std::vector<Footprint>&);
+                               const TensorView<const float, 3>&, Footprints&);
 template void check_statistics(const char*, const ResolvedAttention<double>&, bool, const TensorView<const double, 3>&,
-                               const TensorView<const double, 3>&, std::vector<Footprint>&);
+                               const TensorView<const double, 3>&, Footprints&);
 template void check_sinks(const char*, std::span<const float>, Index);
 template void check_sinks(const char*, std::span<const double>, Index);
-template std::vector<Footprint> check_outputs(const char*, const TypedOutputs<float>&, const std::array<Index, 4>&,
-                                              Index, std::span<const Footprint>);
-template std::vector<Footprint> check_outputs(const char*, const TypedOutputs<double>&, const std::array<Index, 4>&,
-                                              Index, std::span<const Footprint>);
-template ResolvedAttention<float> resolve(const AttentionCall<float>&, const AttentionOptions<float>&);
-template ResolvedAttention<double> resolve(const AttentionCall<double>&, const AttentionOptions<double>&);
-template std::vector<Footprint> input_footprints(const AttentionCall<float>&, const AttentionOptions<float>&);
-template std::vector<Footprint> input_footprints(const AttentionCall<double>&, const AttentionOptions<double>&);
+template Footprints check_outputs(const char*, const TypedOutputs<float>&, const std::array<Index, 4>&, Index,
+                                  std::span<const Footprint>);
+template Footprints check_outputs(const char*, const TypedOutputs<double>&, const std::array<Index, 4>&, Index,
+                                  std::span<const Footprint>);
+template ResolvedAttention<float> resolve(const AttentionCall<float>&, const AttentionOptions<float>&, const Runtime&);
+template ResolvedAttention<double> resolve(const AttentionCall<double>&, const AttentionOptions<double>&,
+                                           const Runtime&);
+template Footprints input_footprints(const AttentionCall<float>&, const AttentionOptions<float>&);
+template Footprints input_footprints(const AttentionCall<double>&, const AttentionOptions<double>&);
 
 }  // namespace internal
 }  // namespace v0

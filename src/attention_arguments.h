@@ -6,11 +6,12 @@
 #pragma once
 
 #include <array>
+#include <cassert>
 #include <span>
 #include <string>
-#include <vector>
 
 #include "regard/attention.h"
+#include "workspace.h"
 
 namespace regard {
 inline namespace v0 {
@@ -30,25 +31,26 @@ struct Sequence {
 
 template <class T>
 struct ResolvedAttention {
-  Index batch, num_heads, num_key_heads, num_queries, num_keys, depth, columns;  // B H Hkv L S D Dv
-  InputView<T, 4> query, key, value;
-  std::vector<Sequence> sequences;
-  bool causal;
-  std::optional<Index> window_left, window_right;
-  TensorView<const std::int32_t, 2> query_segments, key_segments;
-  TensorView<const bool, 4> block_mask;  // broadcast to (B, H, …) by stride 0
-  std::array<Index, 2> block_size;
-  TensorView<const bool, 4> mask;  // (B, H, L, S), broadcast by stride 0
-  AttentionBias bias;              // (B, H, L, S) likewise
-  std::span<const T> alibi_slopes;
-  std::span<const T> sinks;
-  T soft_cap;  // 0: off
-  T scale;
-  std::uint64_t dropout_threshold;  // of 2³²: words below it are dropped; 0: no dropout
-  T dropout_factor;                 // of the weights that are kept
-  std::uint64_t dropout_seed;
+  List<Sequence> sequences;
+  Index batch = 0, num_heads = 0, num_key_heads = 0, num_queries = 0, num_keys = 0, depth = 0,
+        columns = 0;  // B H Hkv L S D Dv
+  InputView<T, 4> query{}, key{}, value{};
+  bool causal = false;
+  std::optional<Index> window_left{}, window_right{};
+  TensorView<const std::int32_t, 2> query_segments{}, key_segments{};
+  TensorView<const bool, 4> block_mask{};  // broadcast to (B, H, …) by stride 0
+  std::array<Index, 2> block_size{};
+  TensorView<const bool, 4> mask{};  // (B, H, L, S), broadcast by stride 0
+  AttentionBias bias{};              // (B, H, L, S) likewise
+  std::span<const T> alibi_slopes{};
+  std::span<const T> sinks{};
+  T soft_cap = 0;  // 0: off
+  T scale = 0;
+  std::uint64_t dropout_threshold = 0;  // of 2³²: words below it are dropped; 0: no dropout
+  T dropout_factor = 0;                 // of the weights that are kept
+  std::uint64_t dropout_seed = 0;
   // Multiplied as pairs of bf16 numbers (kernels::PairKernels), not as T: query and key; weights and value, too.
-  bool key_pairs, value_pairs;
+  bool key_pairs = false, value_pairs = false;
 
   // What stands in the place of a T in packed query and keys.
   Index depth_words() const { return key_pairs ? (depth + 1) / 2 : depth; }
@@ -65,7 +67,7 @@ struct AttentionCall {
 
 // Throws std::invalid_argument. Call inside a FloatingPointScope: the default scale is computed here.
 template <class T>
-ResolvedAttention<T> resolve(const AttentionCall<T>& call, const AttentionOptions<T>& options);
+ResolvedAttention<T> resolve(const AttentionCall<T>& call, const AttentionOptions<T>& options, const Runtime& runtime);
 
 // "float (2, 3, 4)"
 std::string shape_text(std::span<const Index> shape);
@@ -74,16 +76,31 @@ std::string shape_text(std::span<const Index> shape);
 
 // Bytes that a view touches, and how, for the overlap checks.
 struct Footprint {
-  const char* name = "";
-  std::uintptr_t begin = 0;
-  std::uintptr_t end = 0;  // one past the last byte
+  const char* name;
+  std::uintptr_t begin;
+  std::uintptr_t end;  // one past the last byte
   // In bytes, non-negative, axes of extent 1 left out, largest first; and the axes' extents.
   std::span<const Index> strides() const { return std::span(axis_strides).first(num_axes); }
   std::span<const Index> extents() const { return std::span(axis_extents).first(num_axes); }
 
   static constexpr int kMostAxes = 5;
-  std::size_t num_axes = 0;
-  std::array<Index, kMostAxes> axis_strides{}, axis_extents{};
+  std::size_t num_axes;
+  std::array<Index, kMostAxes> axis_strides, axis_extents;
+};
+
+// Those of a call's inputs, or of its outputs.
+class Footprints {
+ public:
+  void push_back(const Footprint& footprint) {
+    assert(count_ < kMost);
+    list_[count_++] = footprint;
+  }
+  operator std::span<const Footprint>() const { return std::span(list_).first(count_); }
+
+ private:
+  static constexpr std::size_t kMost = 32;
+  std::array<Footprint, kMost> list_;
+  std::size_t count_ = 0;
 };
 
 // Throws std::invalid_argument when the view's size overflows, or its data is null and its size is not.
@@ -114,13 +131,12 @@ void expect_shape(const char* operator_name, const char* name, const TensorView<
 
 // The inputs of an attention call as footprints.
 template <class T>
-std::vector<Footprint> input_footprints(const AttentionCall<T>& call, const AttentionOptions<T>& options);
+Footprints input_footprints(const AttentionCall<T>& call, const AttentionOptions<T>& options);
 
 // Throws std::invalid_argument unless both have the shape (B, H, L), and are there where `needed`. Adds them to inputs.
 template <class T>
 void check_statistics(const char* operator_name, const ResolvedAttention<T>& r, bool needed,
-                      const TensorView<const T, 3>& row_max, const TensorView<const T, 3>& row_sum,
-                      std::vector<Footprint>& inputs);
+                      const TensorView<const T, 3>& row_max, const TensorView<const T, 3>& row_sum, Footprints& inputs);
 
 // Throws std::invalid_argument unless there are no sinks, or one for each head that is finite or −∞.
 template <class T>
@@ -160,9 +176,8 @@ void check_context_type(const char* operator_name, ElementType context, ElementT
 // Throws std::invalid_argument unless context is there (or empty), every output has its shape, and none overlaps an
 // input or another. context has the shape (B, H, L, Dv), weights have num_keys columns. Returns what is written.
 template <class T>
-std::vector<Footprint> check_outputs(const char* operator_name, const TypedOutputs<T>& outputs,
-                                     const std::array<Index, 4>& context, Index num_keys,
-                                     std::span<const Footprint> inputs);
+Footprints check_outputs(const char* operator_name, const TypedOutputs<T>& outputs, const std::array<Index, 4>& context,
+                         Index num_keys, std::span<const Footprint> inputs);
 
 }  // namespace internal
 }  // namespace v0

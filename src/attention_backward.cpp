@@ -128,7 +128,8 @@ class Backward {
         block_keys_(backward_block_keys(call)),
         tile_bytes_(BackwardTiles<T>::bytes(call, block_keys_)),
         sum_elements_(block_keys_ * (call.padded_depth() + call.padded_columns())),
-        progress_(call.runtime, call.r.batch * call.r.num_heads * call.r.num_queries) {}
+        progress_(call.runtime, call.r.batch * call.r.num_heads * call.r.num_queries),
+        units_(workspace_of(call.runtime)) {}
 
   void run() {
     for (Index n = 0; n < num_units();) {
@@ -179,7 +180,7 @@ class Backward {
   void run_wave(Index elements) {
     const Workspace<T> partials(call_.runtime, gradients_.query.data ? elements : 0);
     partials_ = partials.data();
-    std::vector<std::pair<const WaveUnit*, Index>> slots, row_blocks;
+    List<std::pair<const WaveUnit*, Index>> slots(workspace_of(call_.runtime)), row_blocks(slots.get_allocator());
     double products = 0;
     for (const WaveUnit& unit : units_) {
       // A key head without slots has gradients to write, of 0.
@@ -316,7 +317,7 @@ class Backward {
   Index tile_bytes_;
   Index sum_elements_;
   Progress progress_;
-  std::vector<WaveUnit> units_;
+  List<WaveUnit> units_;
   T* partials_ = nullptr;
 };
 
@@ -332,7 +333,7 @@ void attention_backward(const InputView<ComputeType<T>, 4>& query, const InputVi
   using Compute = ComputeType<T>;
   const FloatingPointScope scope;
   const AttentionCall<Compute> call{kBackwardName, query, key, value, true};
-  const ResolvedAttention<Compute> r = resolve(call, options);
+  const ResolvedAttention<Compute> r = resolve(call, options, runtime);
   check_gradients(r, gradients, check_saved(call, r, saved, input_footprints(call, options)));
   const TypedGradients<Compute> typed(gradients);
   const double written = view_bytes(gradients.grad_query) + view_bytes(gradients.grad_key) +
@@ -340,7 +341,7 @@ void attention_backward(const InputView<ComputeType<T>, 4>& query, const InputVi
                          view_bytes(gradients.grad_sinks);
   if (is_planning()) plan_backward(kBackwardName, r, written);
 #ifndef NDEBUG
-  if (!is_planning()) check_weights(call, r, saved, options, runtime);
+  check_weights(call, r, saved, options, runtime);
 #endif
   const Workspace<Compute> delta(runtime, r.batch * r.num_heads * r.num_queries);
   fill_delta(r, saved, delta.data(), runtime);

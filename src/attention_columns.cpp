@@ -82,8 +82,8 @@ class ColumnWalk {
     }
   }
 
-  void run_wave(const std::vector<Unit>& units) {
-    std::vector<Task> tasks;
+  void run_wave(const List<Unit>& units) {
+    List<Task> tasks(workspace_of(runtime_));
     Index cells = 0;
     double products = 0;
     for (const Unit& unit : units) {
@@ -241,9 +241,9 @@ void attention_columns(const std::type_identity_t<InputView<T, 4>>& query,
   using namespace internal;
   const FloatingPointScope scope;
   const AttentionCall<T> call{"attention_columns", query, key, {}, false};
-  const ResolvedAttention<T> r = resolve(call, options);
+  const ResolvedAttention<T> r = resolve(call, options, runtime);
   check_columns(call.name, r, outputs);
-  std::vector<Footprint> inputs = input_footprints(call, options);
+  Footprints inputs = input_footprints(call, options);
   check_statistics(call.name, r, r.batch * r.num_heads * r.num_queries != 0, request.row_max, request.row_sum, inputs);
   const std::array<Footprint, 2> written{footprint(call.name, "column_mass", outputs.column_mass),
                                          footprint(call.name, "coarse_map", outputs.coarse_map)};

@@ -156,7 +156,8 @@ void attention_decode(const InputView<ComputeType<T>, 4>& query, const KvCache<K
     refuse(kName, "query_starts or key_starts is given; expected none: each sequence of the cache is one of its own");
   if (options.dropout != 0) refuse(kName, "dropout is given; expected none");
   if (!outputs.weights.absent()) refuse(kName, "weights is given; expected none");
-  std::vector<Index> lengths;
+  List<Index> lengths(workspace_of(runtime));
+  lengths.reserve(static_cast<std::size_t>(shape.num_sequences));
   Index longest = 0;
   for (Index s = 0; s < shape.num_sequences; ++s) {
     lengths.push_back(cache.length(s));
@@ -171,9 +172,9 @@ void attention_decode(const InputView<ComputeType<T>, 4>& query, const KvCache<K
   const AttentionCall<Compute> call{kName, query, standing_for(shape.depth), standing_for(shape.columns), true};
   AttentionOptions<Compute> with_lengths = options;
   with_lengths.key_lengths = lengths;
-  const ResolvedAttention<Compute> r = resolve(call, with_lengths);
+  const ResolvedAttention<Compute> r = resolve(call, with_lengths, runtime);
   check_context_type(kName, kElementType<T>, query.type);
-  std::vector<Footprint> inputs = input_footprints(AttentionCall<Compute>{kName, query, {}, {}, false}, options);
+  Footprints inputs = input_footprints(AttentionCall<Compute>{kName, query, {}, {}, false}, options);
   const Index bytes = static_cast<Index>(cache.memory().size());
   inputs.push_back(
       footprint(kName, "the cache", cache.memory().data(), std::array<Index, 1>{bytes}, std::array<Index, 1>{1}, 1));

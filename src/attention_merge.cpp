@@ -41,10 +41,10 @@ template <class T>
 void check_merge(const MergeCall<T>& call, const char* accumulator_name, const char* row_max_name) {
   const auto& shape = call.accumulator.shape;
   const std::array<Index, 4> rows{shape[0], shape[1], shape[2], shape[3]};
-  std::vector<Footprint> inputs{footprint(call.name, accumulator_name, call.accumulator),
-                                footprint(call.name, row_max_name, call.row_max),
-                                footprint(call.name, "row_sum", call.row_sum),
-                                footprint(call.name, "scaled_accumulator", call.scaled_accumulator)};
+  const std::array<Footprint, 4> inputs{footprint(call.name, accumulator_name, call.accumulator),
+                                        footprint(call.name, row_max_name, call.row_max),
+                                        footprint(call.name, "row_sum", call.row_sum),
+                                        footprint(call.name, "scaled_accumulator", call.scaled_accumulator)};
   const auto expect_rows = [&](const char* name, const TensorView<const T, 4>& view) {
     if (view.shape != rows) {
       refuse(call.name, std::string(name) + " has shape " + shape_text(view.shape) + "; expected " + shape_text(rows));

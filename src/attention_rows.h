@@ -72,7 +72,7 @@ template <class T>
 class RowScratches {
  public:
   RowScratches(const Runtime& runtime, const RowScratchLayout<T>& layout, Index count)
-      : memory_(runtime, count * layout.bytes()) {
+      : memory_(runtime, count * layout.bytes()), scratches_(workspace_of(runtime)) {
     scratches_.reserve(static_cast<std::size_t>(count));
     for (Index i = 0; i < count; ++i) scratches_.push_back(layout.at(memory_.data() + i * layout.bytes()));
   }
@@ -80,7 +80,7 @@ class RowScratches {
 
  private:
   Workspace<std::byte> memory_;
-  std::vector<RowScratch<T>> scratches_;
+  List<RowScratch<T>> scratches_;
 };
 
 // What the chunks of a task leave, chunk after chunk: Dv numbers, a maximum and a sum for each of its rows.

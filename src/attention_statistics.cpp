@@ -281,7 +281,7 @@ void average_heads(Index num_queries, const bool* sees_key, const AttentionStati
 
 template <class T>
 void check_row_statistics(const char* operator_name, const ResolvedAttention<T>& r,
-                          const AttentionStatistics<T>& statistics, std::vector<Footprint>& written) {
+                          const AttentionStatistics<T>& statistics, Footprints& written) {
   const Index top = statistics.top_keys.shape[3];
   const std::array<Index, 3> rows{r.batch, r.num_heads, r.num_queries};
   const std::array<Index, 4> tops{r.batch, r.num_heads, r.num_queries, top};
@@ -332,7 +332,7 @@ template void finish_statistics(const RowTask<float>&, const FinishedRows<float>
                                 bool*);
 template void average_heads(Index, const bool*, const AttentionStatistics<float>&);
 template void check_row_statistics(const char*, const ResolvedAttention<float>&, const AttentionStatistics<float>&,
-                                   std::vector<Footprint>&);
+                                   Footprints&);
 template void start_statistics(const RowTask<double>&);
 template kernels::RowStatistics<double> start_chunk_statistics(const RowTask<double>&);
 template void add_chunk_statistics(const RowTask<double>&, const kernels::ChunkState<double>&);
@@ -340,7 +340,7 @@ template void finish_statistics(const RowTask<double>&, const FinishedRows<doubl
                                 bool*);
 template void average_heads(Index, const bool*, const AttentionStatistics<double>&);
 template void check_row_statistics(const char*, const ResolvedAttention<double>&, const AttentionStatistics<double>&,
-                                   std::vector<Footprint>&);
+                                   Footprints&);
 
 }  // namespace internal
 }  // namespace v0

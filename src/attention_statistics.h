@@ -62,7 +62,7 @@ void average_heads(Index num_queries, const bool* sees_key, const AttentionStati
 // Throws std::invalid_argument; adds what is written.
 template <class T>
 void check_row_statistics(const char* operator_name, const ResolvedAttention<T>& r,
-                          const AttentionStatistics<T>& statistics, std::vector<Footprint>& written);
+                          const AttentionStatistics<T>& statistics, Footprints& written);
 
 }  // namespace internal
 }  // namespace v0

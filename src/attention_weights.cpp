@@ -37,8 +37,8 @@ void check_range(const std::string& name, const RowRange& range, Index limit) {
 }
 
 template <class T>
-std::vector<Piece> pieces_of(const ResolvedAttention<T>& r, std::span<const RowRange> rows) {
-  std::vector<Piece> pieces;
+List<Piece> pieces_of(const ResolvedAttention<T>& r, std::span<const RowRange> rows, const Runtime& runtime) {
+  List<Piece> pieces(workspace_of(runtime));
   for (std::size_t s = 0; s < r.sequences.size(); ++s) {
     const Sequence& sequence = r.sequences[s];
     Index output = 0;
@@ -124,7 +124,7 @@ void attention_weights(const std::type_identity_t<InputView<T, 4>>& query,
   using namespace internal;
   const FloatingPointScope scope;
   const AttentionCall<T> call{"attention_weights", query, key, {}, false};
-  const ResolvedAttention<T> r = resolve(call, options);
+  const ResolvedAttention<T> r = resolve(call, options, runtime);
   for (std::size_t i = 0; i < request.rows.size(); ++i) {
     check_range("rows[" + std::to_string(i) + "]", request.rows[i], r.num_queries);
   }
@@ -139,14 +139,14 @@ void attention_weights(const std::type_identity_t<InputView<T, 4>>& query,
   if (output.absent() && needs_rows && shape[3] != 0)
     refuse(call.name, "output is missing; expected " + shape_text(shape));
   expect_shape(call.name, "output", output, shape);
-  std::vector<Footprint> inputs = input_footprints(call, options);
+  Footprints inputs = input_footprints(call, options);
   if (request.kind == WeightsKind::weights)
     check_statistics(call.name, r, needs_rows, request.row_max, request.row_sum, inputs);
   const std::array<Footprint, 1> written{footprint(call.name, "output", output)};
   check_overlap(call.name, inputs, written);
   if (!needs_rows || shape[3] == 0) return;
 
-  const std::vector<Piece> pieces = pieces_of(r, rows);
+  const List<Piece> pieces = pieces_of(r, rows, runtime);
   PackedKeys<T> packed(r, runtime);
   const double products = static_cast<double>(r.batch * r.num_heads * num_rows) * static_cast<double>(shape[3]) *
                           static_cast<double>(r.depth);
@@ -164,8 +164,8 @@ void attention_weights(const std::type_identity_t<InputView<T, 4>>& query,
         view_bytes(output));
   }
   while (!packed.done()) {
-    const std::vector<Unit>& units = packed.next_wave(runtime);
-    std::vector<std::pair<const Unit*, const Piece*>> work;
+    const List<Unit>& units = packed.next_wave(runtime);
+    List<std::pair<const Unit*, const Piece*>> work(workspace_of(runtime));
     for (const Unit& unit : units) {
       for (const Piece& piece : of_sequence(unit.sequence)) work.emplace_back(&unit, &piece);
     }

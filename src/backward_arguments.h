@@ -8,10 +8,10 @@
 #include <cmath>
 #include <span>
 #include <string>
-#include <vector>
 
 #include "attention_arguments.h"
 #include "elements.h"
+#include "plan.h"
 #include "regard/attention_backward.h"
 
 namespace regard {
@@ -21,8 +21,7 @@ namespace internal {
 inline constexpr const char* kBackwardName = "attention_backward";
 
 template <class View>
-void expect_rows(const char* name, const View& view, const std::array<Index, 4>& expected,
-                 std::vector<Footprint>& inputs) {
+void expect_rows(const char* name, const View& view, const std::array<Index, 4>& expected, Footprints& inputs) {
   const bool empty = std::ranges::find(expected, 0) != expected.end();
   if (view.absent() && empty) return;
   if (view.absent()) refuse(kBackwardName, std::string(name) + " is missing; expected " + shape_text(expected));
@@ -33,8 +32,8 @@ void expect_rows(const char* name, const View& view, const std::array<Index, 4>&
 }
 
 template <class T>
-std::vector<Footprint> check_saved(const AttentionCall<T>& call, const ResolvedAttention<T>& r,
-                                   const AttentionSaved<T>& saved, std::vector<Footprint> inputs) {
+Footprints check_saved(const AttentionCall<T>& call, const ResolvedAttention<T>& r, const AttentionSaved<T>& saved,
+                       Footprints inputs) {
   const std::array<Index, 4> context{r.batch, r.num_heads, r.num_queries, r.columns};
   expect_rows("context", saved.context, context, inputs);
   check_statistics(call.name, r, r.batch * r.num_heads * r.num_queries != 0, saved.row_max, saved.row_sum, inputs);
@@ -53,7 +52,7 @@ void check_gradients(const ResolvedAttention<T>& r, const AttentionGradients<G>&
     refuse(kBackwardName, std::string("query has type ") + type_name(r.query.type) + "; expected " + type_name(kType) +
                               ", the type of its gradient");
   }
-  std::vector<Footprint> written;
+  Footprints written;
   const auto check = [&](const char* name, const auto& view, const auto& shape) {
     expect_shape(kBackwardName, name, view, shape);
     if (!view.absent()) written.push_back(footprint(kBackwardName, name, view));
@@ -85,19 +84,24 @@ template <class T>
 void check_weights(const AttentionCall<T>& call, const ResolvedAttention<T>& r, const AttentionSaved<T>& saved,
                    const AttentionOptions<T>& options, const Runtime& runtime) {
   constexpr T kMost = static_cast<T>(1.0625);  // row_max and row_sum may be somebody else's, with errors of their own
-  Tensor<T, 4> context({r.batch, r.num_heads, r.num_queries, r.columns});
-  Tensor<T, 3> row_max({r.batch, r.num_heads, r.num_queries}), row_sum(row_max.shape());
-  Runtime aside = runtime;
-  aside.workspace = nullptr;
-  aside.progress = {};
-  attention_forward<T>(call.query, call.key, call.value,
-                       {.context = context.view(), .row_max = row_max.view(), .row_sum = row_sum.view()}, options,
-                       aside);
+  const Index rows = r.batch * r.num_heads * r.num_queries;
+  const Workspace<T> numbers(runtime, rows * (r.columns + 2));
+  const TensorView<T, 4> context(numbers.data(), {r.batch, r.num_heads, r.num_queries, r.columns});
+  const std::array<Index, 3> shape{r.batch, r.num_heads, r.num_queries};
+  const TensorView<T, 3> row_max(numbers.data() + rows * r.columns, shape), row_sum(row_max.data + rows, shape);
+  const PlanAside unnamed;
+  const Runtime aside{.executor = runtime.executor,
+                      .num_threads = runtime.num_threads,
+                      .workspace = runtime.workspace,
+                      .stop = runtime.stop};
+  attention_forward<T>(call.query, call.key, call.value, {.context = context, .row_max = row_max, .row_sum = row_sum},
+                       options, aside);
+  if (is_planning()) return;
   for (Index b = 0; b < r.batch; ++b) {
     for (Index h = 0; h < r.num_heads; ++h) {
       for (Index i = 0; i < r.num_queries; ++i) {
-        const T scale = std::exp(row_max(b, h, i) - read_element(saved.row_max.pointer(b, h, i)));
-        const T sum = scale * row_sum(b, h, i) / read_element(saved.row_sum.pointer(b, h, i));
+        const T scale = std::exp(*row_max.pointer(b, h, i) - read_element(saved.row_max.pointer(b, h, i)));
+        const T sum = scale * *row_sum.pointer(b, h, i) / read_element(saved.row_sum.pointer(b, h, i));
         if (sum > kMost) {
           refuse(kBackwardName, "row_max and row_sum make the weights of row (" + std::to_string(b) + ", " +
                                     std::to_string(h) + ", " + std::to_string(i) + ") sum to " + std::to_string(sum) +

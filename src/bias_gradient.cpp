@@ -40,7 +40,8 @@ struct Piece {
 template <class T>
 class BiasGradient {
  public:
-  BiasGradient(const BackwardCall<T>& call, const TensorView<T, 4>& output) : call_(call), r_(call.r), output_(output) {
+  BiasGradient(const BackwardCall<T>& call, const TensorView<T, 4>& output)
+      : call_(call), r_(call.r), output_(output), rows_(workspace_of(call.runtime)), keys_(workspace_of(call.runtime)) {
     // Every batch entry has the same rows and keys; packed sequences share batch entry 0. Where there is none, the sum
     // is 0.
     if (r_.batch == 0) {
@@ -78,7 +79,7 @@ class BiasGradient {
   }
 
  private:
-  static void cut(std::vector<Piece>& pieces, Index most, Index sequence, Index first, Index count) {
+  static void cut(List<Piece>& pieces, Index most, Index sequence, Index first, Index count) {
     for (Index i = 0; i < count; i += most) pieces.push_back({sequence, i, first + i, std::min(most, count - i)});
   }
 
@@ -100,7 +101,7 @@ class BiasGradient {
       }
     }
     // Where an axis is not summed, the task is one of its pieces.
-    const auto place = [&](const std::vector<Piece>& pieces, std::size_t axis, Index piece) {
+    const auto place = [&](const List<Piece>& pieces, std::size_t axis, Index piece) {
       return summed(axis) ? Piece{0, 0, 0, 1} : pieces[static_cast<std::size_t>(piece)];
     };
     const Piece row = place(rows_, 2, rows.begin), key = place(keys_, 3, keys.begin);
@@ -144,8 +145,8 @@ class BiasGradient {
   const BackwardCall<T>& call_;
   const ResolvedAttention<T>& r_;
   const TensorView<T, 4>& output_;
-  std::vector<Piece> rows_;
-  std::vector<Piece> keys_;
+  List<Piece> rows_;
+  List<Piece> keys_;
 };
 
 }  // namespace

@@ -19,7 +19,6 @@
 #include <span>
 #include <tuple>
 #include <utility>
-#include <vector>
 
 #include "attention_arguments.h"
 #include "attention_plan.h"
@@ -70,7 +69,10 @@ class Decoder {
         runtime_(runtime),
         group_(r.num_key_heads > 0 ? r.num_heads / r.num_key_heads : 0),
         padded_columns_((r.columns + kernels::kPanel - 1) / kernels::kPanel * kernels::kPanel),
-        progress_(runtime, r.batch * r.num_heads * r.num_queries) {}
+        progress_(runtime, r.batch * r.num_heads * r.num_queries),
+        units_(workspace_of(runtime)),
+        items_(workspace_of(runtime)),
+        turns_(workspace_of(runtime)) {}
 
   void run() {
     list_units();
@@ -135,7 +137,8 @@ class Decoder {
 
   void list_items() {
     VisibleRows seen;
-    std::vector<ChunkRange> chunks;  // of the unit's rows, which are those of every key head of its sequence
+    List<ChunkRange> chunks(
+        workspace_of(runtime_));  // of the unit's rows, which are those of every key head of its sequence
     items_.reserve(units_.size());
     for (std::size_t u = 0; u < units_.size(); ++u) {
       const bool first_head = units_[u].key_head == 0;
@@ -229,7 +232,8 @@ class Decoder {
 
   void run_split(int workers) {
     const Partials<T> partials(runtime_, num_partials_, r_.columns);
-    std::vector<std::pair<std::size_t, Index>> pieces;
+    List<std::pair<std::size_t, Index>> pieces(workspace_of(runtime_));
+    pieces.reserve(static_cast<std::size_t>(num_pieces_));
     for (std::size_t n = 0; n < turns_.size(); ++n) {
       for (Index c = turns_[n].chunks.begin; c < turns_[n].chunks.end; ++c) pieces.emplace_back(n, c);
     }
@@ -279,9 +283,9 @@ class Decoder {
   Index padded_columns_;
   Progress progress_;
   std::optional<RowScratches<T>> scratches_;
-  std::vector<Unit> units_;
-  std::vector<Item> items_;
-  std::vector<Turn> turns_;
+  List<Unit> units_;
+  List<Item> items_;
+  List<Turn> turns_;
   bool few_ = true;           // no task has more than kFewRows
   std::size_t together_ = 1;  // tasks of a turn
   Index num_partials_ = 0;    // of all items

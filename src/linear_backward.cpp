@@ -59,7 +59,8 @@ void linear_backward(std::type_identity_t<TensorView<const T, 2>> input,
   using namespace internal;
   const FloatingPointScope scope;
   const auto [rows, columns] = grad_output.shape;
-  std::vector<Footprint> inputs{footprint(kName, "grad_output", grad_output)}, written;
+  Footprints inputs, written;
+  inputs.push_back(footprint(kName, "grad_output", grad_output));
   const auto need = [&](const char* name, const auto& view, const char* gradient, const auto& wanted,
                         const auto& expected) {
     if (wanted.absent()) return;

@@ -19,6 +19,7 @@ inline constexpr int kMaxThreads = 4096;
 
 // The processors that the calling thread may run on, by number; never empty.
 std::vector<int> affinity_cpus();
+int num_affinity_cpus();
 
 // How many physical cores these processors belong to, at least 1. One whose topology cannot be read counts as a core.
 int physical_cores(const std::string& root, const std::vector<int>& cpus);

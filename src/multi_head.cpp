@@ -191,7 +191,8 @@ void check_outputs(const Shapes& s, const MultiHeadOutputs<T>& outputs, std::spa
     refuse(kName, "output has shape " + shape_text(outputs.output.shape) + "; expected " +
                       shape_text(std::array{s.batch, s.length, s.width}));
   }
-  std::vector<Footprint> written{footprint(kName, "output", outputs.output)};
+  Footprints written;
+  written.push_back(footprint(kName, "output", outputs.output));
   const auto check = [&](const char* name, const auto& view, const auto& shape) {
     expect_shape(kName, name, view, shape);
     if (!view.absent()) written.push_back(footprint(kName, name, view));
@@ -240,8 +241,8 @@ void multi_head_attention_forward(std::type_identity_t<TensorView<const T, 3>> i
   const std::array<Index, 4> context_shape{s.batch, s.heads, s.length, s.value_depth};
 
   // What attention_forward would refuse after the projections is refused here, before anything is written.
-  resolve<T>({kName, {nullptr, query_shape}, {nullptr, key_shape}, {nullptr, value_shape}, true}, options);
-  std::vector<Footprint> inputs = input_footprints<T>({kName, {}, {}, {}, true}, options);
+  resolve<T>({kName, {nullptr, query_shape}, {nullptr, key_shape}, {nullptr, value_shape}, true}, options, runtime);
+  Footprints inputs = input_footprints<T>({kName, {}, {}, {}, true}, options);
   const auto add = [&inputs](const char* name, const auto& view) {
     if (!view.absent()) inputs.push_back(footprint(kName, name, view));
   };

@@ -9,7 +9,6 @@
 #pragma once
 
 #include <algorithm>
-#include <vector>
 
 #include "attention_arguments.h"
 #include "kernels/table.h"
@@ -70,7 +69,8 @@ class PackedKeys final : public KeyPanels<T> {
         max_wave_panels_(most_panels(own.workers)),
         keys_(runtime, max_wave_panels_ * key_panel_elements()),
         values_(runtime, max_wave_panels_ * value_panel_elements()),
-        finite_(runtime, r.columns ? max_wave_panels_ : 0) {}
+        finite_(runtime, r.columns ? max_wave_panels_ : 0),
+        units_(workspace_of(runtime)) {}
 
   Index padded_columns() const { return padded_columns_; }
   Index num_units() const { return static_cast<Index>(r_.sequences.size()) * r_.num_key_heads; }
@@ -97,7 +97,7 @@ class PackedKeys final : public KeyPanels<T> {
   bool done() const { return next_unit_ == num_units(); }
 
   // Packs the next wave and returns its units.
-  const std::vector<Unit>& next_wave(const Runtime& runtime) {
+  const List<Unit>& next_wave(const Runtime& runtime) {
     units_.clear();
     Index panels = 0;
     for (; next_unit_ < num_units(); ++next_unit_) {
@@ -200,7 +200,7 @@ class PackedKeys final : public KeyPanels<T> {
   Workspace<T> keys_;
   Workspace<T> values_;
   Workspace<std::uint8_t> finite_;
-  std::vector<Unit> units_;
+  List<Unit> units_;
   Index next_unit_ = 0;
 };
 

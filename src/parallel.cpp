@@ -38,7 +38,7 @@ constinit std::atomic<bool> exiting{false};
 
 struct Loop {
   const Runtime& runtime;
-  const std::function<void(Index, int)>& body;
+  const ItemBody& body;
   const Index num_items;
   const int workers;
 
@@ -52,8 +52,7 @@ struct Loop {
   std::atomic<bool> failed{false};
   std::exception_ptr exception;  // the first
 
-  Loop(const Runtime& runtime_, const std::function<void(Index, int)>& body_, Index num_items_, int workers_,
-       int first_worker)
+  Loop(const Runtime& runtime_, const ItemBody& body_, Index num_items_, int workers_, int first_worker)
       : runtime(runtime_), body(body_), num_items(num_items_), workers(workers_), next_worker(first_worker) {}
 
   // Takes items until none is left or a worker has failed.
@@ -327,7 +326,7 @@ int num_workers(const Runtime& runtime, Index num_items) {
   // More threads than processors can be asked for, but each has scratch of its own, so not any number.
   constexpr Index kAlwaysAllowed = 16;
   if (threads > kAlwaysAllowed) {
-    const auto cpus = static_cast<Index>(affinity_cpus().size());
+    const auto cpus = static_cast<Index>(num_affinity_cpus());
     threads = std::min(threads, std::max(kAlwaysAllowed, 4 * cpus));
   }
   return static_cast<int>(std::min(num_items, threads));
@@ -337,7 +336,7 @@ int num_workers(const Runtime& runtime, Index num_items, double num_products) {
   return num_products < 1e6 ? 1 : num_workers(runtime, num_items);
 }
 
-void for_each_item(const Runtime& runtime, int workers, Index num_items, const std::function<void(Index, int)>& body) {
+void for_each_item(const Runtime& runtime, int workers, Index num_items, const ItemBody& body) {
   check_threads(runtime);
   if (is_planning()) return plan_threads(workers);
   poll(runtime);

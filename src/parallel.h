@@ -11,7 +11,8 @@
 
 #include <atomic>
 #include <cstdint>
-#include <functional>
+#include <memory>
+#include <type_traits>
 
 #include "regard/runtime.h"
 
@@ -38,11 +39,25 @@ int num_workers(const Runtime& runtime, Index num_items);
 // waking a thread, and are left to one worker. Other work counts as the products that take as long.
 int num_workers(const Runtime& runtime, Index num_items, double num_products);
 
+// A reference to what is done with an item, which must outlive it.
+class ItemBody {
+ public:
+  template <class F>
+  ItemBody(const F& body)
+    requires(!std::is_same_v<F, ItemBody>)
+      : body_(std::addressof(body)),
+        call_([](const void* of, Index item, int worker) { (*static_cast<const F*>(of))(item, worker); }) {}
+  void operator()(Index item, int worker) const { call_(body_, item, worker); }
+
+ private:
+  const void* body_;
+  void (*call_)(const void*, Index, int);
+};
+
 // Calls body(item, worker) once for every item, worker in 0 … workers − 1, no two calls with the same worker at once,
 // each inside a FloatingPointScope. Rethrows the first exception of a body. Throws cancelled when stop was requested.
 // While a plan is made (plan.h) no body is called.
-void for_each_item(const Runtime& runtime, int workers, Index num_items,
-                   const std::function<void(Index item, int worker)>& body);
+void for_each_item(const Runtime& runtime, int workers, Index num_items, const ItemBody& body);
 
 // Counts the rows that a call has finished and tells Runtime::progress.
 class Progress {

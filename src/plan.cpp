@@ -54,6 +54,11 @@ bool is_planning() { return current != nullptr; }
 
 void plan_operator(PlannedOperator planned) { current->operators.push_back(std::move(planned)); }
 
+PlanAside::PlanAside() : num_operators_(current ? static_cast<std::ptrdiff_t>(current->operators.size()) : 0) {}
+PlanAside::~PlanAside() {
+  if (current) current->operators.erase(current->operators.begin() + num_operators_, current->operators.end());
+}
+
 void plan_threads(int num_threads) {
   if (current->operators.empty()) return;
   int& most = current->operators.back().num_threads;

@@ -4,6 +4,8 @@
 // Read next: plan.cpp.
 #pragma once
 
+#include <cstddef>
+
 #include "regard/plan.h"
 
 namespace regard {
@@ -15,6 +17,18 @@ bool is_planning();
 
 // The operator whose work follows. Only while planning.
 void plan_operator(PlannedOperator planned);
+
+// While one lives, operators are left out of the plan and their workspace is not.
+class PlanAside {
+ public:
+  PlanAside();
+  ~PlanAside();
+  PlanAside(const PlanAside&) = delete;
+  PlanAside& operator=(const PlanAside&) = delete;
+
+ private:
+  std::ptrdiff_t num_operators_;
+};
 
 // So many threads will work. Only while planning.
 void plan_threads(int num_threads);

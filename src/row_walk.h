@@ -13,7 +13,6 @@
 #include <algorithm>
 #include <array>
 #include <limits>
-#include <memory>
 #include <optional>
 #include <span>
 #include <string>
@@ -89,7 +88,8 @@ class RowWalk {
         packed_(r, runtime, own_),
         most_chunks_(most_chunks(r)),
         fetches_(is_far(r)),
-        progress_(runtime, r.batch * r.num_heads * r.num_queries) {}
+        progress_(runtime, r.batch * r.num_heads * r.num_queries),
+        first_turn_(workspace_of(runtime)) {}
 
   void run() {
     if (is_planning())
@@ -151,8 +151,7 @@ class RowWalk {
     const Index all_rows = r_.batch * r_.num_heads * r_.num_queries;
     const Index rows_at_once = workers * together * most_rows_;
     by_worker_ = rows_at_once <= all_rows;
-    partials_ = nullptr;
-    partials_ = std::make_unique<Partials<T>>(runtime_, std::min(rows_at_once, all_rows) * most_chunks_, r_.columns);
+    partials_.emplace(runtime_, std::min(rows_at_once, all_rows) * most_chunks_, r_.columns);
   }
   // place: of the scratch, one of each worker's together_.
   ChunkResults<T> room_of(const RowTask<T>& task, Index place) const {
@@ -262,7 +261,7 @@ class RowWalk {
     return std::clamp<Index>(num_tasks / (kEnough * workers), 1, kMostTogether);
   }
 
-  void run_wave(const std::vector<Unit>& units) {
+  void run_wave(const List<Unit>& units) {
     Index all_tasks = 0;
     double products = 0;
     for (const Unit& unit : units) {
@@ -291,9 +290,9 @@ class RowWalk {
   Index most_chunks_;
   bool fetches_;
   Progress progress_;
-  std::vector<Index> first_turn_;             // of each unit of a wave, and the number of turns: tasks that go together
+  List<Index> first_turn_;                    // of each unit of a wave, and the number of turns: tasks that go together
   std::optional<RowScratches<T>> scratches_;  // of each worker, and of each task of its turn
-  std::unique_ptr<Partials<T>> partials_;
+  std::optional<Partials<T>> partials_;
   int num_workers_ = 0;    // for which there is room
   Index together_ = 1;     // tasks of a turn
   Index most_rows_ = 0;    // of a task

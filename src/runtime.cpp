@@ -14,6 +14,7 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <array>
 #include <atomic>
 #include <cerrno>
 #include <charconv>
@@ -122,30 +123,33 @@ std::vector<std::string> cgroup_folders(const std::string& root, std::string_vie
   return {};
 }
 
+// Calls use(number) for each processor that the calling thread may run on, at least one.
+template <class Use>
+void for_each_cpu(const Use& use) {
+  constexpr std::size_t kMostCpus = 8192;  // more than Linux can be built for
+  std::array<cpu_set_t, kMostCpus / CPU_SETSIZE> mask{};
+  const bool read = sched_getaffinity(0, sizeof mask, mask.data()) == 0;
+  std::size_t count = 0;
+  for (std::size_t cpu = 0; read && cpu < kMostCpus; ++cpu) {
+    if (!CPU_ISSET_S(cpu, sizeof mask, mask.data())) continue;
+    use(static_cast<int>(cpu));
+    ++count;
+  }
+  if (count == 0) use(0);
+}
+
 }  // namespace
 
 std::vector<int> affinity_cpus() {
   std::vector<int> cpus;
-  // The kernel refuses a mask shorter than its own, whose length it does not tell.
-  for (int size = 1024; size <= 1 << 20; size *= 2) {
-    cpu_set_t* mask = CPU_ALLOC(static_cast<std::size_t>(size));
-    if (mask == nullptr) break;
-    const std::size_t bytes = CPU_ALLOC_SIZE(static_cast<std::size_t>(size));
-    const bool read = sched_getaffinity(0, bytes, mask) == 0;
-    const bool too_short = !read && errno == EINVAL;
-    try {
-      for (int cpu = 0; read && cpu < size; ++cpu) {
-        if (CPU_ISSET_S(static_cast<std::size_t>(cpu), bytes, mask)) cpus.push_back(cpu);
-      }
-    } catch (...) {
-      CPU_FREE(mask);
-      throw;
-    }
-    CPU_FREE(mask);
-    if (!too_short) break;
-  }
-  if (cpus.empty()) cpus.push_back(0);
+  for_each_cpu([&](int cpu) { cpus.push_back(cpu); });
   return cpus;
+}
+
+int num_affinity_cpus() {
+  int count = 0;
+  for_each_cpu([&](int) { ++count; });
+  return count;
 }
 
 int physical_cores(const std::string& root, const std::vector<int>& cpus) {
@@ -222,19 +226,18 @@ cancelled::~cancelled() = default;
 
 int default_num_threads() {
   if (const std::optional<int> threads = internal::threads_from_environment()) return *threads;
-  const std::vector<int> cpus = internal::affinity_cpus();
-
   // Reading /sys takes longer than a small call, so the last answer is kept with a fingerprint of its mask, both in
   // one word: no lock that a fork could leave held.
   static constinit std::atomic<std::uint64_t> last{0};
   std::uint64_t fingerprint = 0xcbf29ce484222325;  // FNV-1a
-  for (int cpu : cpus) fingerprint = (fingerprint ^ static_cast<std::uint64_t>(cpu)) * 0x100000001b3;
+  internal::for_each_cpu(
+      [&](int cpu) { fingerprint = (fingerprint ^ static_cast<std::uint64_t>(cpu)) * 0x100000001b3; });
   constexpr std::uint64_t kCount = 0xffff;
   fingerprint &= ~kCount;
   const std::uint64_t known = last.load(std::memory_order_relaxed);
   if ((known & kCount) != 0 && (known & ~kCount) == fingerprint) return static_cast<int>(known & kCount);
 
-  int threads = std::min(internal::physical_cores("", cpus), internal::kMaxThreads);
+  int threads = std::min(internal::physical_cores("", internal::affinity_cpus()), internal::kMaxThreads);
   threads = std::min(threads, internal::cgroup_cpus("").value_or(threads));
   last.store(fingerprint | static_cast<std::uint64_t>(threads), std::memory_order_relaxed);
   return threads;

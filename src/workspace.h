@@ -8,6 +8,7 @@
 #include <limits>
 #include <memory_resource>
 #include <new>
+#include <vector>
 
 #include "regard/runtime.h"
 
@@ -20,12 +21,19 @@ inline constexpr std::size_t kWorkspaceAlignment = 64;  // a cache line
 // Keeps up to 64 MiB of what was given back for the next call.
 std::pmr::memory_resource& default_workspace();
 
+inline std::pmr::memory_resource* workspace_of(const Runtime& runtime) {
+  return runtime.workspace ? runtime.workspace : &default_workspace();
+}
+
+// What an operator lists: its sequences, heads, tasks. Made with workspace_of(runtime).
+template <class T>
+using List = std::pmr::vector<T>;
+
 // count elements, aligned to a cache line and not initialised.
 template <class T>
 class Workspace {
  public:
-  Workspace(const Runtime& runtime, Index count)
-      : resource_(runtime.workspace ? runtime.workspace : &default_workspace()), bytes_(bytes_of(count)) {
+  Workspace(const Runtime& runtime, Index count) : resource_(workspace_of(runtime)), bytes_(bytes_of(count)) {
     if (bytes_ > 0) data_ = static_cast<T*>(resource_->allocate(bytes_, kWorkspaceAlignment));
   }
   ~Workspace() {

@@ -1,9 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// A workspace that counts what is taken and given back, and can refuse.
+// A workspace that counts what is taken and given back, and can refuse. It takes nothing from operator new.
 #pragma once
 
 #include <algorithm>
+#include <cstdlib>
 #include <limits>
 #include <memory_resource>
 #include <new>
@@ -22,11 +23,12 @@ class CountingMemory : public std::pmr::memory_resource {
     if (calls++ == failing_call || in_use + bytes > refuse_above) throw std::bad_alloc();
     in_use += bytes;
     largest = std::max(largest, in_use);
-    return std::pmr::new_delete_resource()->allocate(bytes, alignment);
+    if (void* const memory = std::aligned_alloc(alignment, (bytes / alignment + 1) * alignment)) return memory;
+    throw std::bad_alloc();
   }
-  void do_deallocate(void* memory, std::size_t bytes, std::size_t alignment) override {
+  void do_deallocate(void* memory, std::size_t bytes, std::size_t) override {
     in_use -= bytes;
-    std::pmr::new_delete_resource()->deallocate(memory, bytes, alignment);
+    std::free(memory);
   }
   bool do_is_equal(const std::pmr::memory_resource& other) const noexcept override { return this == &other; }
 };

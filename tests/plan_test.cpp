@@ -1,9 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // plan(): the workspace that it says is the most that the call then holds, to the byte, for every operator, hundreds of
-// random calls, threads and types; a plan touches no output, and needs no memory however large the call.
-// Read next: attention_memory_test.cpp.
+// random calls, threads and types, and the call takes nothing from operator new beside it; a plan touches no output,
+// and needs no memory however large the call. Read next: attention_memory_test.cpp.
 #include "regard/plan.h"
+#include <atomic>
+#include <cstdlib>
 #include "attention_cases.h"
 #include "attention_checks.h"
 #include "counting_memory.h"
@@ -15,6 +17,26 @@
 #include "regard/linear.h"
 #include "regard/multi_head.h"
 
+namespace {
+std::atomic<std::size_t> num_news{0};  // calls of operator new, of whatever thread
+}
+
+[[gnu::noinline]] void* operator new(std::size_t bytes) {
+  ++num_news;
+  if (void* const memory = std::malloc(std::max<std::size_t>(bytes, 1))) return memory;
+  throw std::bad_alloc();
+}
+[[gnu::noinline]] void* operator new(std::size_t bytes, std::align_val_t alignment) {
+  ++num_news;
+  const std::size_t step = static_cast<std::size_t>(alignment);
+  if (void* const memory = std::aligned_alloc(step, (bytes / step + 1) * step)) return memory;
+  throw std::bad_alloc();
+}
+[[gnu::noinline]] void operator delete(void* memory) noexcept { std::free(memory); }
+[[gnu::noinline]] void operator delete(void* memory, std::size_t) noexcept { std::free(memory); }
+[[gnu::noinline]] void operator delete(void* memory, std::align_val_t) noexcept { std::free(memory); }
+[[gnu::noinline]] void operator delete(void* memory, std::size_t, std::align_val_t) noexcept { std::free(memory); }
+
 namespace regard {
 namespace {
 
@@ -25,7 +47,9 @@ Plan expect_to_the_byte(const Call& call, Runtime runtime = {}) {
   const Plan made = plan(call, runtime);
   CountingMemory counting;
   runtime.workspace = &counting;
+  const std::size_t before = num_news;
   call(runtime);
+  EXPECT_EQ(num_news - before, 0u);
   EXPECT_EQ(made.workspace_bytes, counting.largest);
   EXPECT_EQ(counting.in_use, 0u);
   return made;
@@ -47,6 +71,21 @@ TYPED_TEST(Plans, OfRandomAttention) {
     expect_to_the_byte(
         [&](const Runtime& r) {
           attention_forward<T>(call.query.view(), call.key.view(), call.value.view(), outputs.views(), call.options, r);
+        },
+        runtime);
+    Array<T, 4> grad_query(call.query.view().shape), grad_key(call.key.view().shape),
+        grad_value(call.value.view().shape);
+    expect_to_the_byte(
+        [&](const Runtime& r) {
+          attention_backward<T>(
+              call.query.view(), call.key.view(), call.value.view(),
+              {.context = outputs.context.view(),
+               .row_max = outputs.row_max->view(),
+               .row_sum = outputs.row_sum->view(),
+               .grad_context = outputs.context.view()},
+              AttentionGradients<T>{
+                  .grad_query = grad_query.view(), .grad_key = grad_key.view(), .grad_value = grad_value.view()},
+              call.options, r);
         },
         runtime);
     Array<T, 3> mass({call.B(), call.H(), call.S()});

@@ -36,8 +36,8 @@ struct Plan {
   std::string instruction_set;  // "avx512"
   std::string why;              // why this one
   std::vector<PlannedOperator> operators;
-  // The most that Runtime::workspace holds at a time; what the call returns by value is not in it. Beside it an
-  // operator keeps lists of its heads, sequences and tasks: some hundred bytes for each.
+  // The most that Runtime::workspace holds at a time, lists of heads, sequences and tasks among it. Nothing else is
+  // allocated, but for what the call returns by value and what a Runtime::executor or ::progress needs.
   std::size_t workspace_bytes = 0;
 };
 
