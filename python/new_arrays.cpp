@@ -65,6 +65,25 @@ nb::object empty_array(NumberType type, const std::vector<Index>& shape) {
   return loaded_module("numpy").attr("empty")(extents_of(shape), nb::arg("dtype") = dtype);
 }
 
+// JAX converts numbers of 64 bits to 32 on the way in, unless it is told to keep them.
+nb::object jax_array(const nb::object& object, NumberType type) {
+  const nb::object from_dlpack = nb::module_::import_("jax.dlpack").attr("from_dlpack");
+  if (type.bits < 64) return from_dlpack(object);
+  const nb::module_ jax = nb::module_::import_("jax");
+  const nb::object keep =
+      (nb::hasattr(jax, "enable_x64") ? jax : nb::module_::import_("jax.experimental")).attr("enable_x64")(true);
+  const auto leave = [&] { keep.attr("__exit__")(nb::none(), nb::none(), nb::none()); };
+  keep.attr("__enter__")();
+  try {
+    nb::object result = from_dlpack(object);
+    leave();
+    return result;
+  } catch (...) {
+    leave();
+    throw;
+  }
+}
+
 // Whether numbers are to be read one by one; false for arrays, which are read where they lie.
 bool is_sequence(const char* operator_name, const char* name, nb::handle given) {
   if (PyList_Check(given.ptr()) || PyTuple_Check(given.ptr())) return true;
@@ -115,10 +134,7 @@ NewArray::NewArray(const char* operator_name, const char* name, nb::handle like,
   array.borrow(operator_name, name, object_, Access::write);
 }
 
-nb::object NewArray::hand_out() {
-  if (for_jax_) return nb::module_::import_("jax.dlpack").attr("from_dlpack")(object_);
-  return object_;
-}
+nb::object NewArray::hand_out() { return for_jax_ ? jax_array(object_, array.type()) : object_; }
 
 std::vector<Index> index_list(const char* operator_name, const char* name, nb::handle given) {
   std::vector<Index> numbers;
