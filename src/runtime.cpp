@@ -16,7 +16,7 @@
 #include <algorithm>
 #include <array>
 #include <atomic>
-#include <cerrno>
+#include <bit>
 #include <charconv>
 #include <cstdlib>
 #include <fstream>
@@ -126,14 +126,13 @@ std::vector<std::string> cgroup_folders(const std::string& root, std::string_vie
 // Calls use(number) for each processor that the calling thread may run on, at least one.
 template <class Use>
 void for_each_cpu(const Use& use) {
-  constexpr std::size_t kMostCpus = 8192;  // more than Linux can be built for
-  std::array<cpu_set_t, kMostCpus / CPU_SETSIZE> mask{};
-  const bool read = sched_getaffinity(0, sizeof mask, mask.data()) == 0;
+  constexpr std::size_t kMostCpus = 8192;  // for which Linux can be built
+  std::array<std::uint64_t, kMostCpus / 64> mask{};
+  const bool read = sched_getaffinity(0, sizeof mask, reinterpret_cast<cpu_set_t*>(mask.data())) == 0;
   std::size_t count = 0;
-  for (std::size_t cpu = 0; read && cpu < kMostCpus; ++cpu) {
-    if (!CPU_ISSET_S(cpu, sizeof mask, mask.data())) continue;
-    use(static_cast<int>(cpu));
-    ++count;
+  for (std::size_t word = 0; read && word < mask.size(); ++word) {
+    for (std::uint64_t bits = mask[word]; bits != 0; bits &= bits - 1, ++count)
+      use(static_cast<int>(word * 64) + std::countr_zero(bits));
   }
   if (count == 0) use(0);
 }
