@@ -59,31 +59,9 @@ SeenTiles seen_tiles(const BackwardBlock<T>& block) {
 
 // ---- 2. dP tiles
 
-// depth counts words.
 template <class T, int Rows, class Words>
 void product_tile(Index depth, const T* a, const T* b, T* to) {
-  constexpr Index kSegment = kDepthSegment / Words::kPerWord;
-  Tile<T, Rows> tile;
-  clear(tile);
-  multiply_rows<T, Rows, kTileRows, 1, Words>(smaller(depth, kSegment), a, b, tile,
-                                              [&](int r) __attribute__((always_inline)) {
-#pragma GCC unroll 4
-                                                for (int v = 0; v < kTileVectors; ++v)
-                                                  store(to + r * kBlockKeys + v * kWidth<T>, tile.row[r][v]);
-                                              });
-  for (Index done = kSegment; done < depth; done += kSegment) {
-    clear(tile);
-    multiply<T, Rows, kTileRows, 1, Words>(smaller(depth - done, kSegment), a + done * kTileRows, b + done * kPanel,
-                                           tile);
-#pragma GCC unroll 16
-    for (int r = 0; r < Rows; ++r) {
-#pragma GCC unroll 4
-      for (int v = 0; v < kTileVectors; ++v) {
-        T* at = to + r * kBlockKeys + v * kWidth<T>;
-        store(at, load(at) + tile.row[r][v]);
-      }
-    }
-  }
+  depth_tile<T, Rows, kBlockKeys, false, Words>(depth, 1, a, b, to);
 }
 
 template <class T, class Words>

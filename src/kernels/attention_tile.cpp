@@ -7,7 +7,8 @@
 //   3. softmax       m' = max(m, row), α = exp(m − m'), p = exp(score − m'), lanes = α·lanes + Σp   (softmax_rows.h)
 //   4. value tiles   O = α·O + P·V                   one chain of products from zero a context element
 //
-//   A row group, of one register tile or five (tile.h), takes all four steps before the next: its scores stay in L1.
+//   A row group, of one register tile or five (tile.h), takes all four steps while its scores are in L1; between its
+//   third and fourth, the next group takes the first two.
 //   Q, K and V are packed (attention_pack.cpp); m, lanes and O are the chunk's state. Invisible keys have p = 0, and
 //   adding 0 · v moves no bit of a finite sum: skipping them and computing them is the same, which is what makes every
 //   mask, tile and cache layout agree. Non-finite values take step 4 row by row over the keys that contribute, with the
@@ -49,34 +50,9 @@ REGARD_INLINE void fetch(FetchAhead* ahead) {
 
 // ---- 1. score tiles
 
-// depth counts words.
 template <class T, int Rows, class Words>
 void score_tile(Index depth, T scale, const T* query, const T* keys, T* scores) {
-  constexpr Index kSegment = kDepthSegment / Words::kPerWord;
-  const Vec<T> first_factor = broadcast(depth <= kSegment ? scale : static_cast<T>(1));
-  Tile<T, Rows> tile;
-  clear(tile);
-  multiply_rows<T, Rows, kTileRows, 1, Words>(
-      smaller(depth, kSegment), query, keys, tile, [&](int r) __attribute__((always_inline)) {
-#pragma GCC unroll 4
-        for (int v = 0; v < kTileVectors; ++v) {
-          store(scores + r * kBlockKeys + v * kWidth<T>, tile.row[r][v] * first_factor);
-        }
-      });
-  for (Index done = kSegment; done < depth; done += kSegment) {
-    const Index step = smaller(depth - done, kSegment);
-    clear(tile);
-    multiply<T, Rows, kTileRows, 1, Words>(step, query + done * kTileRows, keys + done * kPanel, tile);
-    const Vec<T> factor = broadcast(done + step == depth ? scale : static_cast<T>(1));
-#pragma GCC unroll 16
-    for (int r = 0; r < Rows; ++r) {
-#pragma GCC unroll 4
-      for (int v = 0; v < kTileVectors; ++v) {
-        T* to = scores + r * kBlockKeys + v * kWidth<T>;
-        store(to, (load(to) + tile.row[r][v]) * factor);
-      }
-    }
-  }
+  depth_tile<T, Rows, kBlockKeys, true, Words>(depth, scale, query, keys, scores);
 }
 
 // The tiles of one row group, whose scores lie from group_scores on.
@@ -173,6 +149,15 @@ void score_group(const ScoreBlock<T>& block, bool plain, Index first, Index coun
   if (!plain) apply_rules(block, first, first + count, scores);
 }
 
+// A row group on its way from scores to context.
+template <class T>
+struct RowGroup {
+  Index first, count;  // rows
+  T* scores;
+  LaneRange ranges[kGroupTiles];
+  std::uint64_t contributes[kGroupRows];  // the keys of each row, where values are not finite
+};
+
 // ---- 4. value tiles
 
 template <class T, int Rows, class Words>
@@ -202,15 +187,15 @@ void value_tile(LaneRange range, const T* weights, const T* const* panels, Index
 
 // The tiles of one row group.
 template <class T, class Words>
-void value_tiles(const AttentionBlock<T>& block, Index first, Index count, const LaneRange* ranges, const T* alpha) {
+void value_tiles(const AttentionBlock<T>& block, const RowGroup<T>& group, const T* alpha) {
   for (Index column = 0; column < block.padded_columns; column += kTileColumns<T>) {
-    for (Index row = 0; row < count; row += kTileRows) {
+    for (Index row = 0; row < group.count; row += kTileRows) {
       fetch(block.score.ahead);
-      with_rows(smaller(count - row, kTileRows), [&](auto rows) {
+      with_rows(smaller(group.count - row, kTileRows), [&](auto rows) {
         value_tile<T, decltype(rows)::value, Words>(
-            ranges[row / kTileRows], block.score.scores + row * kBlockKeys, block.value_panels,
-            offset_of<Words>(column), alpha + first + row,
-            block.state.accumulator + (first + row) * block.padded_columns + column, block.padded_columns);
+            group.ranges[row / kTileRows], group.scores + row * kBlockKeys, block.value_panels,
+            offset_of<Words>(column), alpha + group.first + row,
+            block.state.accumulator + (group.first + row) * block.padded_columns + column, block.padded_columns);
       });
     }
   }
@@ -218,24 +203,23 @@ void value_tiles(const AttentionBlock<T>& block, Index first, Index count, const
 
 // The same chains over the keys whose bit is set in contributes[row of the group], and no other.
 template <class T, class Words>
-void value_rows(const AttentionBlock<T>& block, Index first, Index count, const std::uint64_t* contributes,
-                const T* alpha) {
+void value_rows(const AttentionBlock<T>& block, const RowGroup<T>& group, const T* alpha) {
   constexpr Index kWords = Words::kPerWord;
   constexpr Index kPanelWords = kPanel / kWords;
-  for (Index r = 0; r < count; ++r) {
-    const T* weights = block.score.scores + r * kBlockKeys;
-    T* accumulator = block.state.accumulator + (first + r) * block.padded_columns;
+  for (Index r = 0; r < group.count; ++r) {
+    const T* weights = group.scores + r * kBlockKeys;
+    T* accumulator = block.state.accumulator + (group.first + r) * block.padded_columns;
     for (Index column = 0; column < block.padded_columns; column += kWidth<T>) {
       Vec<T> sum{};
       for (Index word = 0; word < kBlockKeys / kWords; ++word) {
-        const std::uint64_t seen = contributes[r] >> word * kWords & ((1 << kWords) - 1);
+        const std::uint64_t seen = group.contributes[r] >> word * kWords & ((1 << kWords) - 1);
         if (seen == 0) continue;
         const T* panel = block.value_panels[word / kPanelWords] + offset_of<Words>(column);
         // The weight of the pair's other key is zero.
         const Vec<T> value = only_seen<T, Words>(load(panel + word % kPanelWords * kPanel), seen);
         sum = Words::multiply_add(broadcast(weights[word]), value, sum);
       }
-      store(accumulator + column, fma(broadcast(alpha[first + r]), load(accumulator + column), sum));
+      store(accumulator + column, fma(broadcast(alpha[group.first + r]), load(accumulator + column), sum));
     }
   }
 }
@@ -267,52 +251,78 @@ void score_rows(const ScoreBlock<T>& block) {
 
 // What p of a row group becomes before it meets the values: scaled, and with dropout.
 template <class T, class Words>
-void scale_rows(const AttentionBlock<T>& block, Index first, Index count) {
-  T* weights = block.score.scores;
+void scale_rows(const AttentionBlock<T>& block, T* weights, Index first, Index count) {
   for (Index i = 0; i < count * kBlockKeys; ++i) weights[i] *= block.value_scale;
   for (Index i = 0; i < count * kBlockKeys && block.dropout; ++i) weights[i] *= block.dropout[first * kBlockKeys + i];
   join_rows<T, Words>(weights, count);
 }
 
-// A row group after the other, from scores to context, all in the first rows of block.score.scores, which stay in L1.
-// KeyWords: of query and keys; ValueWords: of weights and values.
+// Steps 1 and 2 of a row group, and its maxima.
+template <class T, class Words>
+void begin_group(const AttentionBlock<T>& block, bool plain, RowGroup<T>& group, MaximaOf<T>& maxima) {
+  score_group<T, Words>(block.score, plain, group.first, group.count, group.scores, group.ranges);
+  for (Index r = 0; r < group.count && !block.values_finite; ++r) {
+    group.contributes[r] = 0;
+    for (Index lane = 0; lane < kBlockKeys; lane += kWidth<T>) {
+      // NaN stands first and is dropped: it contributes.
+      const Vec<T> x = min(load(group.scores + r * kBlockKeys + lane), Vec<T>{});
+      group.contributes[r] |= where_greater(x, broadcast(-kInfinity<T>)) << lane;
+    }
+  }
+  raise_maxima(block, group.scores, group.first, group.count, maxima);
+}
+
+// Step 3.
+template <class T, class Words>
+void weigh_group(const AttentionBlock<T>& block, const RowGroup<T>& group, const MaximaOf<T>& maxima) {
+  if (block.value_scale != 1 || block.dropout) {
+    softmax_rows<T, Singles>(block, group.scores, group.first, group.count, kBlockKeys, maxima);
+    scale_rows<T, Words>(block, group.scores, group.first, group.count);
+  } else {
+    Index end = 0;
+    for (Index row = 0; row < group.count; row += kTileRows) end = larger(end, group.ranges[row / kTileRows].end);
+    softmax_rows<T, Words>(block, group.scores, group.first, group.count, end, maxima);
+  }
+}
+
+// Step 4.
+template <class T, class KeyWords, class ValueWords>
+void end_group(const AttentionBlock<T>& block, const RowGroup<T>& group, const MaximaOf<T>& maxima) {
+  if (block.next_score) {
+    const LaneRange ahead = tile_range(*block.next_score, 0, block.score.num_rows);
+    few_tiles_beside<T, KeyWords, ValueWords>(block, group.ranges[0], ahead, group.contributes, maxima.alpha);
+  } else if (block.stored_values) {
+    few_value_tiles<T, ValueWords>(block, group.ranges[0], group.contributes, maxima.alpha);
+  } else if (block.values_finite) {
+    value_tiles<T, ValueWords>(block, group, maxima.alpha);
+  } else {
+    value_rows<T, ValueWords>(block, group, maxima.alpha);
+  }
+}
+
+// A row group after the other, each in one of two places of block.score.scores, which stay in L1. The scores of the
+// next group are computed between the weights and the context of one: no step waits for the one before. KeyWords: of
+// query and keys; ValueWords: of weights and values.
 template <class T, class KeyWords, class ValueWords>
 void attend_rows(const AttentionBlock<T>& block) {
   MaximaOf<T> maxima;
-  LaneRange ranges[kGroupTiles];
-  std::uint64_t contributes[kGroupRows];
+  RowGroup<T> groups[2];
   const Index num_rows = block.score.num_rows;
   const bool plain = is_plain(block.score);
-  const bool scaled = block.value_scale != 1 || block.dropout;
-  for (Index first = 0; first < num_rows; first += kGroupRows) {
-    const Index count = smaller(num_rows - first, kGroupRows);
-    score_group<T, KeyWords>(block.score, plain, first, count, block.score.scores, ranges);
-    for (Index r = 0; r < count && !block.values_finite; ++r) {
-      contributes[r] = 0;
-      for (Index lane = 0; lane < kBlockKeys; lane += kWidth<T>) {
-        // NaN stands first and is dropped: it contributes.
-        const Vec<T> x = min(load(block.score.scores + r * kBlockKeys + lane), Vec<T>{});
-        contributes[r] |= where_greater(x, broadcast(-kInfinity<T>)) << lane;
-      }
-    }
-    Index end = 0;
-    for (Index row = 0; row < count; row += kTileRows) end = larger(end, ranges[row / kTileRows].end);
-    if (scaled) {
-      softmax_rows<T, Singles>(block, first, count, kBlockKeys, maxima);
-      scale_rows<T, ValueWords>(block, first, count);
-    } else {
-      softmax_rows<T, ValueWords>(block, first, count, end, maxima);
-    }
-    if (block.next_score) {
-      const LaneRange ahead = tile_range(*block.next_score, 0, num_rows);
-      few_tiles_beside<T, KeyWords, ValueWords>(block, ranges[0], ahead, contributes, maxima.alpha);
-    } else if (block.stored_values) {
-      few_value_tiles<T, ValueWords>(block, ranges[0], contributes, maxima.alpha);
-    } else if (block.values_finite) {
-      value_tiles<T, ValueWords>(block, first, count, ranges, maxima.alpha);
-    } else {
-      value_rows<T, ValueWords>(block, first, count, contributes, maxima.alpha);
-    }
+  const auto begin = [&](Index number) -> RowGroup<T>& {
+    RowGroup<T>& group = groups[number % 2];
+    group.first = number * kGroupRows;
+    group.count = smaller(num_rows - group.first, kGroupRows);
+    group.scores = block.score.scores + number % 2 * kGroupRows * kBlockKeys;
+    begin_group<T, KeyWords>(block, plain, group, maxima);
+    return group;
+  };
+  RowGroup<T>* group = &begin(0);
+  for (Index number = 1; group; ++number) {
+    weigh_group<T, ValueWords>(block, *group, maxima);
+    RowGroup<T>* const next = number * kGroupRows < num_rows ? &begin(number) : nullptr;
+    end_group<T, KeyWords, ValueWords>(block, *group, maxima);
+    group = next;
   }
 }
 

@@ -67,7 +67,7 @@ REGARD_INLINE void fetch_pages(const void* from, Index elements) {
 }
 
 // Types whose vectors are widened two at a time, as even and odd numbers. Vectors 2n and 2n + 1 of a tile lie side by
-// side and hold those until join_even_and_odd puts them in order.
+// side, as they do where pairs are loaded, and hold those until join_even_and_odd puts them in order.
 template <class S, class Words>
 inline constexpr bool kEvenOdd = false;
 template <>
@@ -133,7 +133,12 @@ REGARD_INLINE void few_step(Index k, Index depth, const T* a, const FewColumns<S
   for (int v = 0; v < Vectors; ++v) {
     const S* const from = columns.at[v] + offset;
     if constexpr (kSteps > 1) {
-      column[v] = load_pairs(from, k * kSteps + 1 < depth ? from + columns.step : nullptr);
+      const S* const other = k * kSteps + 1 < depth ? from + columns.step : nullptr;
+      if constexpr (Vectors == 1) {
+        column[v] = load_pairs(from, other);
+      } else if (v % 2 == 0) {
+        load_two_pairs(from, other, column[v], column[v + 1]);
+      }
     } else if constexpr (kEvenOdd<S, Words>) {
       if (v % 2 == 0) load_even_odd(from, column[v], column[v + 1]);
     } else if constexpr (kScaled && Rows == 1 && ScaledLanes) {

@@ -6,34 +6,17 @@
 //   output[r][c] = activation(Σ over segments of 256 of (one chain over the segment) + bias[c])
 //
 // A register tile of products goes through 1.5 KiB of stack, where bias and activation take it up while it is in L1.
-// Read next: tile.h, simd_gelu.h.
+// Read next: tile_rows.h, simd_gelu.h.
 #include "kernels.h"
 #include "simd_gelu.h"
-#include "tile.h"
+#include "tile_rows.h"
 
 namespace regard::kernels::REGARD_ISA {
 namespace {
 
-// depth counts words.
 template <class T, int Rows, class Words>
-void product_tile(Index depth, const T* a, const T* b, T* result) {
-  constexpr Index kSegment = kDepthSegment / Words::kPerWord;
-  Index done = 0;
-  do {
-    const Index step = smaller(depth - done, kSegment);
-    Tile<T, Rows> segment;
-    clear(segment);
-    if (step > 0) multiply<T, Rows, kTileRows, 1, Words>(step, a + done * kTileRows, b + done * kPanel, segment);
-#pragma GCC unroll 16
-    for (int r = 0; r < Rows; ++r) {
-#pragma GCC unroll 4
-      for (int v = 0; v < kTileVectors; ++v) {
-        T* to = result + r * kPanel + v * kWidth<T>;
-        store(to, (done > 0 ? load(to) : Vec<T>{}) + segment.row[r][v]);
-      }
-    }
-    done += kSegment;
-  } while (done < depth);
+void product_tile(Index depth, const T* a, const T* b, T* products) {
+  depth_tile<T, Rows, kPanel, false, Words>(depth, 1, a, b, products);
 }
 
 // output[r][c] = f(products[r][c] + bias[c]).
@@ -63,7 +46,8 @@ void tile(Index num_rows, Index num_columns, Index depth, const T* packed_a, con
   for (Index first = 0; first < num_rows; first += kTileRows) {
     const Index count = smaller(num_rows - first, kTileRows);
     alignas(64) T products[kTileRows * kPanel];
-    for (Index column = 0; column < num_columns; column += kTileColumns<T>) {
+    if (words == 0) std::memset(products, 0, sizeof products);
+    for (Index column = 0; column < num_columns && words > 0; column += kTileColumns<T>) {
       with_rows(count, [&](auto rows) {
         product_tile<T, decltype(rows)::value, Words>(words, packed_a + first * words, panel_b + column,
                                                       products + column);

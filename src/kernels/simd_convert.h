@@ -17,9 +17,18 @@ namespace {
 typedef std::uint16_t HalfVec __attribute__((vector_size(kVectorBytes / 2)));
 typedef std::uint32_t WideVec __attribute__((vector_size(kVectorBytes)));
 
-REGARD_INLINE Vec<float> widen(HalfVec from, Bfloat16) {
-  return (Vec<float>)(__builtin_convertvector(from, WideVec) << 16);
+// (g++ 12 takes __builtin_convertvector of a whole vector apart, half by half.)
+REGARD_INLINE WideVec zero_extend(HalfVec from) {
+#if defined(REGARD_ISA_avx512)
+  return (WideVec)_mm512_maskz_cvtepu16_epi32(0xffff, (__m256i)from);
+#elif defined(REGARD_ISA_avx2)
+  return (WideVec)_mm256_cvtepu16_epi32((__m128i)from);
+#else
+  return __builtin_convertvector(from, WideVec);
+#endif
 }
+
+REGARD_INLINE Vec<float> widen(HalfVec from, Bfloat16) { return (Vec<float>)(zero_extend(from) << 16); }
 
 REGARD_INLINE Vec<float> widen(HalfVec from, Float16) {
 #if defined(REGARD_ISA_avx512)
@@ -27,7 +36,7 @@ REGARD_INLINE Vec<float> widen(HalfVec from, Float16) {
 #elif defined(REGARD_ISA_avx2)
   return (Vec<float>)_mm256_cvtph_ps((__m128i)from);
 #else
-  const WideVec bits = __builtin_convertvector(from, WideVec);
+  const WideVec bits = zero_extend(from);
   const WideVec size = bits & 0x7fff;
   const Vec<float> subnormal = __builtin_convertvector((IntVec<float>)size, Vec<float>) * 0x1p-24f;
   const WideVec shifted = size << 13;
@@ -95,12 +104,28 @@ REGARD_INLINE Vec<float> widen_bytes(const std::int8_t* from) {
 REGARD_INLINE Vec<float> load_pairs(const Bfloat16* low, const Bfloat16* high) {
   HalfVec narrow;
   std::memcpy(&narrow, static_cast<const void*>(low), sizeof narrow);
-  WideVec pairs = __builtin_convertvector(narrow, WideVec);
+  WideVec pairs = zero_extend(narrow);
   if (high) {
     std::memcpy(&narrow, static_cast<const void*>(high), sizeof narrow);
-    pairs |= __builtin_convertvector(narrow, WideVec) << 16;
+    pairs |= zero_extend(narrow) << 16;
   }
   return (Vec<float>)pairs;
+}
+
+// The same of two vectors that lie side by side: a shuffle each.
+template <int... Lane>
+REGARD_INLINE void load_two_pairs(const Bfloat16* low, const Bfloat16* high, Vec<float>& first, Vec<float>& second,
+                                  Lanes<Lane...>) {
+  typedef std::uint16_t Line __attribute__((vector_size(kVectorBytes)));
+  constexpr int width = sizeof...(Lane);
+  Line a, b{};
+  std::memcpy(&a, static_cast<const void*>(low), sizeof a);
+  if (high) std::memcpy(&b, static_cast<const void*>(high), sizeof b);
+  first = (Vec<float>)__builtin_shufflevector(a, b, (Lane % 2 * width + Lane / 2)...);
+  second = (Vec<float>)__builtin_shufflevector(a, b, (Lane % 2 * width + width / 2 + Lane / 2)...);
+}
+REGARD_INLINE void load_two_pairs(const Bfloat16* low, const Bfloat16* high, Vec<float>& first, Vec<float>& second) {
+  load_two_pairs(low, high, first, second, typename FirstLanes<2 * kWidth<float>>::type{});
 }
 
 // sum + *a · (scale · bytes), scale of the lanes, or *scale in every lane. Written out for avx512: widened, converted,

@@ -24,7 +24,7 @@ inline constexpr bool kScales = true;
 inline constexpr bool kScales = false;
 #endif
 // How many vectors have their exponentials side by side.
-inline constexpr int kExpVectors = kScales ? 1 : 4;
+inline constexpr int kExpVectors = 4;
 
 template <class T>
 struct ExpConstants;
@@ -106,50 +106,62 @@ REGARD_INLINE void reduce(const Vec<T>* x, Reduced<T>* y) {
   }
 }
 
-// 1 + e = high + low exactly but for the last addition (Dekker 1971): one rounding at the end is what makes exp
-// monotone.
-template <class T>
-REGARD_INLINE Vec<T> one_plus_e(const Reduced<T>& y) {
+// y[i] as p[i] = 1 + e = high + low exactly but for the last addition (Dekker 1971): one rounding at the end is what
+// makes exp monotone.
+template <class T, int Count>
+REGARD_INLINE void one_plus_e(const Reduced<T>* y, Vec<T>* p) {
   const Vec<T> one = broadcast(static_cast<T>(1));
-  const Vec<T> high = one + y.r;
-  const Vec<T> low = y.r - (high - one);
-  return high + fma(y.r * y.r, y.q, low);
+  Vec<T> high[Count], low[Count];
+#pragma GCC unroll 8
+  for (int i = 0; i < Count; ++i) high[i] = one + y[i].r;
+#pragma GCC unroll 8
+  for (int i = 0; i < Count; ++i) low[i] = y[i].r - (high[i] - one);
+#pragma GCC unroll 8
+  for (int i = 0; i < Count; ++i) p[i] = high[i] + fma(y[i].r * y[i].r, y[i].q, low[i]);
 }
 
-// What rounds to 0 is put there: a product too small for a subnormal number takes several times as long as another.
-template <class T>
-REGARD_INLINE Vec<T> exp(Vec<T> x) {
-  const IntVec<T> vanishes = x < broadcast(ExpConstants<T>::kLowest);
-  x = kScales ? max(broadcast(ExpConstants<T>::kLowest), x) : select<T>(vanishes, Vec<T>{}, x);
-  Reduced<T> y;
-  reduce<T, 1>(&x, &y);
-  const Vec<T> p = scale_by_power<T>(one_plus_e(y), y.shifted);
-  return kScales ? p : select<T>(vanishes, Vec<T>{}, p);
-}
-
-// p[i] = exp(x[i]) for Count vectors; p may be x. Where no lane is below kNormal, multiplying by 2ⁿ is exact and one
+// p[i] = exp(x[i]) for Count vectors; p may be x. What rounds to 0 is put there: a product too small for a subnormal
+// number takes several times as long as another. Where no lane is below kNormal, multiplying by 2ⁿ is exact and one
 // step.
 template <class T, int Count>
 REGARD_INLINE void exp(const Vec<T>* x, Vec<T>* p) {
   using C = ExpConstants<T>;
+  Reduced<T> y[Count];
   if constexpr (!kScales) {
     // NaN stands first and is dropped: it hides no small number of its lane.
     Vec<T> least = broadcast(kInfinity<T>);
 #pragma GCC unroll 8
     for (int i = 0; i < Count; ++i) least = min(x[i], least);
     if (where_greater(broadcast(C::kNormal), least) == 0) {
-      Reduced<T> y[Count];
       reduce<T, Count>(x, y);
+      one_plus_e<T, Count>(y, p);
 #pragma GCC unroll 8
       for (int i = 0; i < Count; ++i) {
         const IntVec<T> bits = bits_of<T>(y[i].shifted) << C::kFractionBits;
-        p[i] = one_plus_e(y[i]) * from_bits<T>(bits + bits_of<T>(broadcast(static_cast<T>(1))));
+        p[i] *= from_bits<T>(bits + bits_of<T>(broadcast(static_cast<T>(1))));
       }
       return;
     }
   }
+  Vec<T> bounded[Count];
+  IntVec<T> vanishes[Count];
 #pragma GCC unroll 8
-  for (int i = 0; i < Count; ++i) p[i] = exp<T>(x[i]);
+  for (int i = 0; i < Count; ++i) {
+    vanishes[i] = x[i] < broadcast(C::kLowest);
+    bounded[i] = kScales ? max(broadcast(C::kLowest), x[i]) : select<T>(vanishes[i], Vec<T>{}, x[i]);
+  }
+  reduce<T, Count>(bounded, y);
+  one_plus_e<T, Count>(y, p);
+#pragma GCC unroll 8
+  for (int i = 0; i < Count; ++i) {
+    p[i] = scale_by_power<T>(p[i], y[i].shifted);
+    if (!kScales) p[i] = select<T>(vanishes[i], Vec<T>{}, p[i]);
+  }
+}
+template <class T>
+REGARD_INLINE Vec<T> exp(Vec<T> x) {
+  exp<T, 1>(&x, &x);
+  return x;
 }
 
 // x − m, where equal infinities are at distance 0.

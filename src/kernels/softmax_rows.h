@@ -112,36 +112,57 @@ struct RowSums {
 
 // ---- softmax
 
-// p as Words, and the sums of its lanes before they are rounded, for a row whose maximum is finite or not. Whole: of
+// How many rows have their exponentials side by side: those of one alone leave a wide processor waiting.
+template <class T>
+inline constexpr int kExpRows = kScales && kWidth<T> * kExpVectors == static_cast<int>(kBlockKeys) ? 2 : 1;
+
+// p as Words, and the sums of its lanes before they are rounded, of Rows rows whose maxima are finite or not. Whole: of
 // all 64 scores; else of those before `end`, in whole steps, past which they are −∞ and are left.
-template <class T, class Words, bool Statistics, bool Whole>
-REGARD_INLINE void exponentials(T* scores, [[maybe_unused]] Index end, T m, T alpha, T* lanes,
+template <class T, class Words, bool Statistics, bool Whole, int Rows>
+REGARD_INLINE void exponentials(T* scores, [[maybe_unused]] Index end, const T* m, const T* alpha, T* lanes,
                                 [[maybe_unused]] const RowSums<T>& also) {
   constexpr int kLaneVectors = static_cast<int>(kLanes) / kWidth<T>;
   constexpr int kVectors = static_cast<int>(kBlockKeys) / kWidth<T>;
   constexpr int kPerWord = static_cast<int>(Words::kPerWord);
-  constexpr int kMost = Whole ? kExpVectors : kLaneVectors;
+  constexpr int kMost = Whole ? Rows * kExpVectors : kLaneVectors;
   constexpr int kBeside = kMost > kPerWord ? kMost : kPerWord;
-  const int vectors = Whole ? kVectors : static_cast<int>((end + kWidth<T> - 1) / kWidth<T>);
-  Vec<T> sums[kLaneVectors];
+  static_assert(Rows == 1 || (Whole && !Statistics && kExpVectors == kVectors));
+  const int vectors = Whole ? Rows * kVectors : static_cast<int>((end + kWidth<T> - 1) / kWidth<T>);
+  bool finite = true;
+#pragma GCC unroll 4
+  for (int r = 0; r < Rows; ++r) finite = finite && m[r] - m[r] == 0;
+  if constexpr (Rows > 1) {
+    if (!finite) {
+      for (int r = 0; r < Rows; ++r)
+        exponentials<T, Words, Statistics, Whole, 1>(scores + r * kBlockKeys, end, m + r, alpha + r, lanes + r * kLanes,
+                                                     also);
+      return;
+    }
+  }
+  Vec<T> sums[Rows * kLaneVectors];
   Vec<T> logs[kLaneVectors];
   Vec<T> distances[kLaneVectors];
 #pragma GCC unroll 8
-  for (int v = 0; v < kLaneVectors; ++v) sums[v] = logs[v] = distances[v] = Vec<T>{};
-  if (m - m == 0) {
-    const Vec<T> high = broadcast(m);
+  for (int v = 0; v < kLaneVectors; ++v) logs[v] = distances[v] = Vec<T>{};
+#pragma GCC unroll 8
+  for (int v = 0; v < Rows * kLaneVectors; ++v) sums[v] = Vec<T>{};
+  if (finite) {
+    Vec<T> high[Rows];
+#pragma GCC unroll 4
+    for (int r = 0; r < Rows; ++r) high[r] = broadcast(m[r]);
     [[maybe_unused]] Vec<T> distance = __builtin_convertvector(lane_numbers<T>(), Vec<T>) + also.first_distance;
 #pragma GCC unroll 4
     for (int first = 0; first < vectors; first += kBeside) {
       Vec<T> x[kBeside];
       Vec<T> p[kBeside];
 #pragma GCC unroll 8
-      for (int i = 0; i < kBeside; ++i) x[i] = load(scores + (first + i) * kWidth<T>) - high;
+      for (int i = 0; i < kBeside; ++i)
+        x[i] = load(scores + (first + i) * kWidth<T>) - high[Rows == 1 ? 0 : i / kVectors];
       exp<T, kBeside>(x, p);
 #pragma GCC unroll 8
       for (int i = 0; i < kBeside; ++i) {
         const int v = (first + i) % kLaneVectors;
-        sums[v] += p[i];
+        sums[(Rows == 1 ? 0 : i / kVectors) * kLaneVectors + v] += p[i];
         if constexpr (Statistics) {
           // Where p is 0, x may be −∞.
           logs[v] = fma(p[i], max(broadcast(ExpConstants<T>::kLowest), x[i]), logs[v]);
@@ -151,12 +172,13 @@ REGARD_INLINE void exponentials(T* scores, [[maybe_unused]] Index end, T m, T al
       }
 #pragma GCC unroll 8
       for (int i = 0; i < kBeside; i += kPerWord) {
-        store(scores + (first + i) / kPerWord * kWidth<T>, Words::join(p + i));
+        const int row = Rows == 1 ? 0 : i / kVectors;
+        store(scores + row * kBlockKeys + (first + i - row * kVectors) / kPerWord * kWidth<T>, Words::join(p + i));
       }
     }
   } else {
     // m = +∞: only scores of +∞ have weight. m = −∞: none has.
-    const Vec<T> high = broadcast(m == -kInfinity<T> ? static_cast<T>(0) : m);
+    const Vec<T> high = broadcast(m[0] == -kInfinity<T> ? static_cast<T>(0) : m[0]);
     for (int word = 0; word < kVectors / kPerWord; ++word) {
       Vec<T> p[kPerWord];
       for (int i = 0; i < kPerWord; ++i) {
@@ -168,9 +190,9 @@ REGARD_INLINE void exponentials(T* scores, [[maybe_unused]] Index end, T m, T al
     }
   }
 #pragma GCC unroll 8
-  for (int v = 0; v < kLaneVectors; ++v) {
+  for (int v = 0; v < Rows * kLaneVectors; ++v) {
     const Index at = v * kWidth<T>;
-    const Vec<T> factor = broadcast(alpha);
+    const Vec<T> factor = broadcast(alpha[v / kLaneVectors]);
     if constexpr (Statistics) {
       const Vec<T> log = fma(load(lanes + at), broadcast(also.drop), load(also.log_lanes + at));
       store(also.log_lanes + at, fma(log, factor, logs[v]));
@@ -213,17 +235,30 @@ void raise_maxima(const AttentionBlock<T>& block, const T* group_scores, Index f
   }
 }
 
-template <class T, class Words, bool Statistics, bool Whole>
-void softmax_rows(const AttentionBlock<T>& block, Index first, Index count, Index end, MaximaOf<T>& maxima) {
+// m' of the `count` rows from `first` on, whose scores lie from group_scores on.
+template <class T>
+void raise_maxima(const AttentionBlock<T>& block, const T* group_scores, Index first, Index count,
+                  MaximaOf<T>& maxima) {
   for (Index row = 0; row < count; row += kTileRows) {
     const Index num_rows = smaller(count - row, kTileRows);
     with_rows(num_rows, [&](auto rows) {
-      raise_maxima<T, decltype(rows)::value, Statistics>(block, block.score.scores + row * kBlockKeys, first + row,
-                                                         num_rows, maxima);
+      constexpr int kMost = decltype(rows)::value;
+      const T* scores = group_scores + row * kBlockKeys;
+      if (block.statistics) {
+        raise_maxima<T, kMost, true>(block, scores, first + row, num_rows, maxima);
+      } else {
+        raise_maxima<T, kMost, false>(block, scores, first + row, num_rows, maxima);
+      }
     });
   }
-  for (Index r = first; r < first + count; ++r) {
-    T* const scores = block.score.scores + (r - first) * kBlockKeys;
+}
+
+template <class T, class Words, bool Statistics, bool Whole>
+void softmax_rows(const AttentionBlock<T>& block, T* group_scores, Index first, Index count, Index end,
+                  const MaximaOf<T>& maxima) {
+  constexpr int kTogether = Whole && !Statistics ? kExpRows<T> : 1;
+  const auto rows = [&](Index r, auto together) __attribute__((always_inline)) {
+    T* const scores = group_scores + (r - first) * kBlockKeys;
     RowSums<T> also{};
     if constexpr (Statistics) {
       const RowStatistics<T>& statistics = *block.statistics;
@@ -231,21 +266,25 @@ void softmax_rows(const AttentionBlock<T>& block, Index first, Index count, Inde
       also = {maxima.drop[r], static_cast<T>(block.score.first_key - block.score.rules.positions[r]),
               statistics.log_lanes + r * kLanes, statistics.distance_lanes + r * kLanes};
     }
-    exponentials<T, Words, Statistics, Whole>(scores, end, block.state.row_max[r], maxima.alpha[r],
-                                              block.state.row_lanes + r * kLanes, also);
-  }
+    exponentials<T, Words, Statistics, Whole, decltype(together)::value>(
+        scores, end, block.state.row_max + r, maxima.alpha + r, block.state.row_lanes + r * kLanes, also);
+  };
+  Index r = first;
+  for (; r + kTogether <= first + count; r += kTogether) rows(r, Rows<kTogether>{});
+  if (r < first + count) rows(r, Rows<1>{});
 }
 
-// Turns the scores of the `count` rows from `first` on, which are the block's first, into p in place, the words of a
-// row from its first place on, and updates m, the lanes and the statistics. The rows see no key from `end` on.
+// Turns the scores of the `count` rows from `first` on, which lie from group_scores on, into p in place, the words of a
+// row from its first place on, and updates the lanes and the statistics. The rows see no key from `end` on.
 template <class T, class Words>
-void softmax_rows(const AttentionBlock<T>& block, Index first, Index count, Index end, MaximaOf<T>& maxima) {
+void softmax_rows(const AttentionBlock<T>& block, T* group_scores, Index first, Index count, Index end,
+                  const MaximaOf<T>& maxima) {
   if (block.statistics) {
-    softmax_rows<T, Words, true, true>(block, first, count, end, maxima);
+    softmax_rows<T, Words, true, true>(block, group_scores, first, count, end, maxima);
   } else if (end > kBlockKeys / 2) {
-    softmax_rows<T, Words, false, true>(block, first, count, end, maxima);
+    softmax_rows<T, Words, false, true>(block, group_scores, first, count, end, maxima);
   } else {
-    softmax_rows<T, Words, false, false>(block, first, count, end, maxima);
+    softmax_rows<T, Words, false, false>(block, group_scores, first, count, end, maxima);
   }
 }
 

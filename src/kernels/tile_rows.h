@@ -74,5 +74,39 @@ REGARD_INLINE void multiply_panels(Index begin, Index end, const T* a, const T* 
                                               panels[last] + offset + word % kPanelWords * kPanel, tile, finish);
 }
 
+// The product of a row group, packed with kTileRows beside each other, and two vectors of columns, to rows that lie
+// Stride apart: one chain of products for each segment of the depth, their sums in order, times scale where Scaled.
+// depth ≥ 1 counts words.
+template <class T, int Rows, Index Stride, bool Scaled, class Words>
+REGARD_INLINE void depth_tile(Index depth, [[maybe_unused]] T scale, const T* a, const T* b, T* to) {
+  constexpr Index kSegment = kDepthSegment / Words::kPerWord;
+  const auto scaled = [&](Vec<T> x, Vec<T> factor) __attribute__((always_inline)) { return Scaled ? x * factor : x; };
+  const auto factor_of = [&](bool whole) { return broadcast(whole ? scale : static_cast<T>(1)); };
+  const Vec<T> factor = factor_of(depth <= kSegment);
+  Tile<T, Rows> first;
+  clear(first);
+  multiply_rows<T, Rows, kTileRows, 1, Words>(
+      smaller(depth, kSegment), a, b, first, [&](int r) __attribute__((always_inline)) {
+#pragma GCC unroll 4
+        for (int v = 0; v < kTileVectors; ++v) store(to + r * Stride + v * kWidth<T>, scaled(first.row[r][v], factor));
+      });
+  for (Index done = kSegment; done < depth; done += kSegment) {
+    const Index step = smaller(depth - done, kSegment);
+    const Vec<T> last = factor_of(done + step == depth);
+    // A tile of its own: compilers would keep the first one in memory for its sake.
+    Tile<T, Rows> next;
+    clear(next);
+    multiply<T, Rows, kTileRows, 1, Words>(step, a + done * kTileRows, b + done * kPanel, next);
+#pragma GCC unroll 16
+    for (int r = 0; r < Rows; ++r) {
+#pragma GCC unroll 4
+      for (int v = 0; v < kTileVectors; ++v) {
+        T* at = to + r * Stride + v * kWidth<T>;
+        store(at, scaled(load(at) + next.row[r][v], last));
+      }
+    }
+  }
+}
+
 }  // namespace
 }  // namespace regard::kernels::REGARD_ISA
