@@ -69,11 +69,10 @@ ExplainInput input_of(nb::handle input) {
   }
 }
 
-// The interpreter's lock is not held meanwhile.
 template <class Render>
 std::string rendered(const Render& render) {
   std::string text;
-  run(0, 0, [&](const Runtime&) { text = render(); });
+  run(kLong, 0, [&](const Runtime& runtime) { text = render(runtime); });
   return text;
 }
 
@@ -117,7 +116,7 @@ nb::object embed_of(const SentenceModel& model, const std::vector<std::string>& 
     std::vector<std::vector<Index>> ids;
     for (const std::string& text : texts) {
       try {
-        ids.push_back(fitted_tokens(model, text, truncate).tokens.ids);
+        ids.push_back(fitted_tokens(model, text, truncate, runtime).tokens.ids);
       } catch (const std::invalid_argument& error) {
         refuse("embed", "texts[" + std::to_string(ids.size()) + "]: " + error.what());
       }
@@ -178,11 +177,14 @@ void bind_views(nb::module_& module) {
       .def(
           "json",
           [](const Explanation& self, const std::string& step) {
-            return rendered([&] { return render_json(self, {.step = step}); });
+            return rendered([&](const Runtime& runtime) { return render_json(self, {.step = step}, runtime); });
           },
           nb::arg("step") = "", "The same as JSON, schema regard/1.")
       .def(
-          "html", [](const Explanation& self) { return rendered([&] { return render_html(self, {}); }); },
+          "html",
+          [](const Explanation& self) {
+            return rendered([&](const Runtime& runtime) { return render_html(self, {}, runtime); });
+          },
           "The same as one page.")
       .def("_repr_mimebundle_", &in_notebook)
       .def("_repr_html_", &html_in_notebook)
@@ -195,11 +197,17 @@ void bind_views(nb::module_& module) {
           },
           nb::arg("width") = 80, nb::arg("color") = false, "The story as text.")
       .def(
-          "json", [](const Story& self) { return rendered([&] { return render_sentence_json(self.story, {}); }); },
+          "json",
+          [](const Story& self) {
+            return rendered([&](const Runtime& runtime) { return render_sentence_json(self.story, {}, runtime); });
+          },
           "The same as JSON, schema regard/1.")
       .def(
           "html",
-          [](const Story& self) { return rendered([&] { return render_sentence_html(self.model, self.story, {}); }); },
+          [](const Story& self) {
+            return rendered(
+                [&](const Runtime& runtime) { return render_sentence_html(self.model, self.story, {}, runtime); });
+          },
           "The same as one page, with every head of every layer.")
       .def("_repr_mimebundle_", &in_notebook)
       .def("_repr_html_", &html_in_notebook)
@@ -212,10 +220,16 @@ void bind_views(nb::module_& module) {
           },
           nb::arg("width") = 80, nb::arg("color") = false, nb::arg("full") = false, "The comparison as text.")
       .def(
-          "json", [](const Comparison& self) { return rendered([&] { return render_compare_json(self, ""); }); },
+          "json",
+          [](const Comparison& self) {
+            return rendered([&](const Runtime&) { return render_compare_json(self, ""); });
+          },
           "The same as JSON, schema regard/1.")
       .def(
-          "html", [](const Comparison& self) { return rendered([&] { return render_compare_html(self, ""); }); },
+          "html",
+          [](const Comparison& self) {
+            return rendered([&](const Runtime&) { return render_compare_html(self, ""); });
+          },
           "The same as one page.")
       .def("findings", &compare_findings, "What the numbers say, in sentences.")
       .def("_repr_mimebundle_", &in_notebook)
@@ -240,7 +254,8 @@ void bind_model(nb::module_& module) {
           "tokens",
           [](const SentenceModel& model, const std::string& text) {
             std::vector<std::string> tokens;
-            run(0, 0, [&](const Runtime&) { tokens = fitted_tokens(model, text).tokens.tokens; });
+            run(kLong, 0,
+                [&](const Runtime& runtime) { tokens = fitted_tokens(model, text, false, runtime).tokens.tokens; });
             return tokens;
           },
           nb::arg("text"), "The pieces of a text as the model takes them, [CLS] and [SEP] included.");

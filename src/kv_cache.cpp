@@ -53,9 +53,10 @@ void check_view(const char* name, const View& view, const typename View::Shape& 
 }
 
 // What no scale can hold.
-void check_finite(const char* name, const InputView<float, 3>& view) {
+void check_finite(const char* name, const InputView<float, 3>& view, const Runtime& runtime) {
   for (Index h = 0; h < view.shape[0]; ++h) {
     for (Index i = 0; i < view.shape[1]; ++i) {
+      internal::poll(runtime);
       for_each_number(view, h, i, [&](Index d, float x) {
         if (internal::is_finite(x)) return;
         internal::refuse("KvCache::append", std::string(name) + internal::shape_text(std::array{h, i, d}) + " is " +
@@ -100,26 +101,33 @@ void check_room(const KvCacheShape& shape, Index sequence, Index length, Index c
 }  // namespace
 
 template <class T>
-void KvCache<T>::append(Index sequence, Given<3> key, Given<3> value) {
+void KvCache<T>::append(Index sequence, Given<3> key, Given<3> value, const Runtime& runtime) {
   const CacheWriting use("KvCache::append", users_);
   check_sequence("KvCache::append", shape_, sequence);
   const Index count = key.shape[1];
   check_view("key", key, {shape_.num_key_heads, count, shape_.depth});
   check_view("value", value, {shape_.num_key_heads, count, shape_.columns});
   if constexpr (kQuantised) {
-    check_finite("key", key);
-    check_finite("value", value);
+    check_finite("key", key, runtime);
+    check_finite("value", value, runtime);
   }
   const Block block = this->block();
   check_room(shape_, sequence, block.lengths()[sequence], count);
   const auto need = block.need(sequence, count);
   check_pages("KvCache::append", need.pages, block.free_pages());
-  block.take_pages(sequence, need);
-  block.write(sequence, key, value, count);
+  internal::poll(runtime);
+  const auto before = block.take_pages(sequence, need);
+  try {
+    block.write(sequence, key, value, count, shape_.ring ? Runtime{} : runtime);
+  } catch (...) {
+    block.put_back(sequence, before);
+    throw;
+  }
+  block.grow(sequence, count);
 }
 
 template <class T>
-void KvCache<T>::append(Given<4> key, Given<4> value, std::span<const Index> counts) {
+void KvCache<T>::append(Given<4> key, Given<4> value, std::span<const Index> counts, const Runtime& runtime) {
   const CacheWriting use("KvCache::append", users_);
   const Index most = key.shape[2];
   check_view("key", key, {shape_.num_sequences, shape_.num_key_heads, most, shape_.depth});
@@ -141,16 +149,26 @@ void KvCache<T>::append(Given<4> key, Given<4> value, std::span<const Index> cou
       gone += count_of(before) > 0 && block.tail(before) == block.tail(s) ? 1 : 0;
     pages += block.need(s, count_of(s), gone).pages;
     if constexpr (kQuantised) {
-      check_finite("key", rows_of(key, s, count_of(s)));
-      check_finite("value", rows_of(value, s, count_of(s)));
+      check_finite("key", rows_of(key, s, count_of(s)), runtime);
+      check_finite("value", rows_of(value, s, count_of(s)), runtime);
     }
   }
   check_pages("KvCache::append", pages, block.free_pages());
-  for (Index s = 0; s < shape_.num_sequences; ++s) {
-    // The need is found again: a sequence before may have left a panel that was shared.
-    block.take_pages(s, block.need(s, count_of(s)));
-    block.write(s, rows_of(key, s, count_of(s)), rows_of(value, s, count_of(s)), count_of(s));
+  internal::poll(runtime);
+  std::vector<typename Block::Entries> before;
+  before.reserve(static_cast<std::size_t>(shape_.num_sequences));
+  try {
+    for (Index s = 0; s < shape_.num_sequences; ++s) {
+      // The need is found again: a sequence before may have left a panel that was shared.
+      before.push_back(block.take_pages(s, block.need(s, count_of(s))));
+      block.write(s, rows_of(key, s, count_of(s)), rows_of(value, s, count_of(s)), count_of(s),
+                  shape_.ring ? Runtime{} : runtime);
+    }
+  } catch (...) {
+    for (auto s = static_cast<Index>(before.size()); s-- > 0;) block.put_back(s, before[static_cast<std::size_t>(s)]);
+    throw;
   }
+  for (Index s = 0; s < shape_.num_sequences; ++s) block.grow(s, count_of(s));
 }
 
 template <class T>

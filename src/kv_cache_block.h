@@ -17,6 +17,7 @@
 #include <cstring>
 #include <limits>
 #include <string>
+#include <vector>
 
 #include "attention_arguments.h"
 #include "kernels/table.h"
@@ -143,20 +144,38 @@ struct KvCache<T>::Block {
     std::copy_n(finite(from), shape.num_key_heads, finite(to));
   }
 
-  // Gives the sequence the slots of new pages, from need().first_panel on.
-  void take_pages(Index sequence, const Need& wanted) const {
+  // A part of a sequence's table.
+  struct Entries {
+    Index first_panel = 0;
+    std::vector<std::int32_t> slots{};
+  };
+  // Gives the sequence the slots of new pages, from need().first_panel on. Returns what was there before.
+  Entries take_pages(Index sequence, const Need& wanted) const {
     std::int32_t* entries = table(sequence);
+    const Index first = shape.ring ? 0 : wanted.first_panel;
+    const Index end =
+        std::min(internal::checked_sum(first, internal::checked_product(wanted.pages, layout.page_panels)),
+                 layout.sequence_panels);
+    Entries before{first, {entries + first, entries + std::max(first, end)}};
     const bool copy = wanted.pages > 0 && tail_is_shared(sequence);
-    const Index shared = copy ? entries[wanted.first_panel] : -1;
-    Index panel = shape.ring ? 0 : wanted.first_panel;
-    for (Index n = 0; n < wanted.pages; ++n) {
+    for (Index panel = first; panel < end;) {
       const Index page = take_free_page();
-      for (Index i = 0; i < layout.page_panels && panel < layout.sequence_panels; ++i, ++panel) {
+      for (Index i = 0; i < layout.page_panels && panel < end; ++i, ++panel) {
         leave(entries[panel]);
         use(entries[panel], page * layout.page_panels + i);
       }
     }
-    if (copy) copy_panel(shared, entries[wanted.first_panel]);
+    if (copy) copy_panel(before.slots[0], entries[first]);
+    return before;
+  }
+  // The way back.
+  void put_back(Index sequence, const Entries& before) const {
+    std::int32_t* entry = table(sequence) + before.first_panel;
+    for (const std::int32_t slot : before.slots) {
+      leave(*entry);
+      if (slot >= 0) use(*entry, slot);
+      ++entry;
+    }
   }
 
   // Writes `count` keys and values from lane `lane` of the slot on.
@@ -224,16 +243,21 @@ struct KvCache<T>::Block {
     return scale;
   }
 
-  void write(Index sequence, const Given<3>& key, const Given<3>& value, Index count) const {
+  // Writes `count` keys and values after those that are there, which grow() makes part of the sequence.
+  void write(Index sequence, const Given<3>& key, const Given<3>& value, Index count, const Runtime& runtime) const {
     const internal::FloatingPointScope rounds_to_nearest;
     Index length = lengths()[sequence];
     for (Index done = 0; done < count;) {
+      internal::poll(runtime);
       const Index lane = length % kernels::kPanel;
       const Index step = std::min(kernels::kPanel - lane, count - done);
       write_panel(table(sequence)[entry(length / kernels::kPanel)], lane, step, key, value, done);
       done += step;
       length += step;
     }
+  }
+  void grow(Index sequence, Index count) const {
+    const Index length = lengths()[sequence] + count;
     if (shape.ring && length > 0) {
       const Index gone = (length - 1) / kernels::kPanel - layout.sequence_panels + 1;
       firsts()[sequence] = std::max<Index>(firsts()[sequence], gone * kernels::kPanel);

@@ -11,6 +11,7 @@
 #include <cstdio>
 #include <thread>
 
+#include "aligned_bytes.h"
 #include "attention_cases.h"
 #include "attention_checks.h"
 
@@ -21,19 +22,6 @@ template <class T>
 class KvCacheOf : public testing::Test {};
 using Types = testing::Types<float, double>;
 TYPED_TEST_SUITE(KvCacheOf, Types);
-
-// So many bytes where a block may lie.
-struct AlignedBytes {
-  std::vector<std::byte> memory;
-  std::span<std::byte> bytes;
-
-  explicit AlignedBytes(std::size_t size) : memory(size + 64) {
-    const std::size_t lead = (64 - reinterpret_cast<std::uintptr_t>(memory.data()) % 64) % 64;
-    bytes = std::span(memory).subspan(lead, size);
-  }
-  AlignedBytes(const AlignedBytes&) = delete;
-  AlignedBytes& operator=(const AlignedBytes&) = delete;
-};
 
 // Keys and values of all sequences as they should be: (B, Hkv, S, …), S the longest.
 template <class T>

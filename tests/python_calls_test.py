@@ -16,6 +16,7 @@ import pytest
 import regard
 
 from leaks import left_behind
+from sentence_model import make_folder
 
 
 def python(program, *arguments, **options):
@@ -81,6 +82,79 @@ def test_control_c_ends_a_long_call(call):
         assert (regard.attention(small, small, small) == 1).all()
     """)
     assert python(program).startswith("stopped")
+
+
+# What Ctrl-C ends, some tenths of a second after it began; prints by how many it is late.
+PRESS = """
+    import os, regard, signal, threading, time
+    pressed = []
+    def press(after):
+        def send():
+            time.sleep(after)
+            pressed.append(time.monotonic())
+            os.kill(os.getpid(), signal.SIGINT)
+        threading.Thread(target=send, daemon=True).start()
+    def ended(call):
+        try:
+            call()
+        except KeyboardInterrupt:
+            print(time.monotonic() - pressed[-1], flush=True)
+"""
+
+
+def late(program):
+    return [float(line) for line in python(textwrap.dedent(PRESS) + textwrap.dedent(program)).splitlines()]
+
+
+def test_control_c_ends_an_append_and_nothing_has_changed():
+    all_sequences, one = late("""
+        import numpy
+        cache = regard.KvCache(num_key_heads=4, depth=64, capacity=200000, dtype="int8")
+        some = numpy.ones((1, 4, 40, 64), numpy.float32)
+        cache.append(some, some)
+        before = cache.memory.tobytes()
+        many = numpy.ones((1, 4, 190000, 64), numpy.float32)
+        press(0.1)
+        ended(lambda: cache.append(many, many))
+        press(0.1)
+        ended(lambda: cache.append(many[0], many[0], sequence=0))
+        assert cache.length() == 40
+        again = regard.KvCache(num_key_heads=4, depth=64, capacity=200000, dtype="int8")
+        again.append(some, some)
+        for each in (cache, again):
+            each.append(some, some)
+        query = numpy.ones((1, 4, 1, 64), numpy.float32)
+        assert (regard.attention_decode(query, cache, query_offset="bottom_right")
+                == regard.attention_decode(query, again, query_offset="bottom_right")).all()
+    """)
+    assert all_sequences < 0.2 and one < 0.2
+
+
+def test_control_c_ends_the_writing_of_json_and_of_a_page():
+    json, html = late("""
+        n, depth = 700, 8
+        rows = [[float((i * 31 + d * 7) % 100) / 50 - 1 for d in range(depth)] for i in range(n)]
+        explanation = regard.explain({"matrices": {"Q": rows, "K": rows, "V": rows}})
+        begin = time.monotonic()
+        explanation.json()
+        lasts = time.monotonic() - begin
+        press(lasts / 3)
+        ended(explanation.json)
+        press(lasts / 3)
+        ended(explanation.html)
+    """)
+    assert json < 0.2 and html < 0.2
+
+
+def test_control_c_ends_the_reading_of_tokens(tmp_path):
+    many, one = late(f"""
+        model = regard.load_model({str(make_folder(tmp_path))!r})
+        press(0.1)
+        ended(lambda: model.tokens("bank " * 4_000_000))
+        press(0.1)
+        ended(lambda: model.tokens("a" * 40_000_000))
+    """)
+    assert many < 0.2 and one < 0.2
 
 
 def test_a_handler_that_does_not_raise_lets_the_call_go_on():

@@ -23,6 +23,7 @@
 #include <vector>
 
 #include "regard/export.h"
+#include "regard/runtime.h"
 #include "regard/tensor.h"
 #include "regard/text.h"
 
@@ -273,13 +274,15 @@ REGARD_EXPORT std::string render_text(const Explanation& explanation, const Text
 REGARD_EXPORT std::vector<std::string> render_text_pages(const Explanation& explanation, const TextOptions& options);
 
 // "schema": "regard/1" first; numbers in the shortest form that reads back the same; non-finite ones "-inf", "inf",
-// "nan". command is what the user typed.
+// "nan". command is what the user typed. Renderers that take a runtime throw cancelled where its stop is requested; of
+// it, only that is used.
 struct JsonOptions {
   std::string command{};
   std::string step{};
   std::optional<Cell> cell{};
 };
-REGARD_EXPORT std::string render_json(const Explanation& explanation, const JsonOptions& options);
+REGARD_EXPORT std::string render_json(const Explanation& explanation, const JsonOptions& options,
+                                      const Runtime& runtime = {});
 
 // One self-contained page: the JSON above with what the page needs beside it, the page's script and style. It asks no
 // host for anything (docs/page.md).
@@ -287,7 +290,8 @@ struct HtmlOptions {
   std::string command{};
   std::optional<int> digits{};
 };
-REGARD_EXPORT std::string render_html(const Explanation& explanation, const HtmlOptions& options);
+REGARD_EXPORT std::string render_html(const Explanation& explanation, const HtmlOptions& options,
+                                      const Runtime& runtime = {});
 
 // The input as JSON, and back: read_explain_input(write_explain_input(x)) explains to the same steps.
 // Reading throws std::runtime_error with `source` and the byte offset (broken JSON, duplicate keys, numbers that no

@@ -86,12 +86,13 @@ class REGARD_EXPORT KvCache {
   Index first_key(Index sequence) const;
   Index num_free_pages() const;
 
-  // Adds keys (Hkv, L, D) and values (Hkv, L, Dv) to the end of a sequence.
+  // Adds keys (Hkv, L, D) and values (Hkv, L, Dv) to the end of a sequence, on the calling thread.
   // Throws std::invalid_argument for shapes, sequence or capacity, and for numbers that are not finite in a cache of
-  // int8, std::runtime_error where pages run out; then nothing has changed.
-  void append(Index sequence, Given<3> key, Given<3> value);
+  // int8, std::runtime_error where pages run out, and regard::cancelled where runtime.stop is requested, of which a
+  // ring takes no notice once it writes over its oldest keys; then nothing has changed. Of runtime, only stop is used.
+  void append(Index sequence, Given<3> key, Given<3> value, const Runtime& runtime = {});
   // To all sequences: (B, Hkv, L, D) and (B, Hkv, L, Dv), the first counts[b] of L keys (all where counts is empty).
-  void append(Given<4> key, Given<4> value, std::span<const Index> counts = {});
+  void append(Given<4> key, Given<4> value, std::span<const Index> counts = {}, const Runtime& runtime = {});
 
   // Keeps the first `length` keys. Pages that no sequence uses any more are free again.
   // Throws std::invalid_argument where that is more than there are, or less than a ring still has.
@@ -109,7 +110,7 @@ class REGARD_EXPORT KvCache {
   const T* value_panel(Index sequence, Index key_head, Index panel) const;
   // In a cache of int8: the scales of the panel's 32 keys, then of its 32 values. nullptr in others.
   const float* scales(Index sequence, Index key_head, Index panel) const;
-  // Whether every value of the panel is finite; false may also stand for a key that has gone.
+  // Whether every value of the panel is finite; false may also stand for a key that has gone, or that was not kept.
   bool values_finite(Index sequence, Index key_head, Index panel) const;
 
  private:

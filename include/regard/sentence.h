@@ -58,7 +58,8 @@ struct FittedTokens {
 };
 // With truncate the first max_positions − 1 and the last are kept. Throws std::invalid_argument for a text of more
 // tokens than the model has places, with both counts, and as Tokenizer::encode does.
-REGARD_EXPORT FittedTokens fitted_tokens(const SentenceModel& model, std::string_view text, bool truncate = false);
+REGARD_EXPORT FittedTokens fitted_tokens(const SentenceModel& model, std::string_view text, bool truncate = false,
+                                         const Runtime& runtime = {});
 
 // Throws std::invalid_argument as fitted_tokens does, for a word to
 // hide that is not there, and as encode does; std::runtime_error naming layer, array and token where the model's

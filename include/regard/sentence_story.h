@@ -110,7 +110,9 @@ REGARD_EXPORT std::string render_sentence_text(const SentenceStory& story, const
 struct SentenceJsonOptions {
   std::string command{};
 };
-REGARD_EXPORT std::string render_sentence_json(const SentenceStory& story, const SentenceJsonOptions& options);
+// Throws cancelled where runtime.stop is requested; of it, only that is used.
+REGARD_EXPORT std::string render_sentence_json(const SentenceStory& story, const SentenceJsonOptions& options,
+                                               const Runtime& runtime = {});
 
 }  // namespace v0
 }  // namespace regard

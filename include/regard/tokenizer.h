@@ -20,6 +20,7 @@
 #include <vector>
 
 #include "regard/export.h"
+#include "regard/runtime.h"
 #include "regard/tensor.h"
 
 namespace regard {
@@ -62,8 +63,9 @@ class REGARD_EXPORT Tokenizer {
 
   // Never cuts and never pads: models take a limited number of ids, which the caller compares. A byte that is no UTF-8
   // counts as U+FFFD, which clean_text removes; what the vocabulary cannot spell becomes the unknown token. Time grows
-  // linearly with the text. Throws std::invalid_argument for a text longer than max_text_bytes.
-  TokenizedText encode(std::string_view text) const;
+  // linearly with the text. Throws std::invalid_argument for a text longer than max_text_bytes, and regard::cancelled
+  // where runtime.stop is requested; of runtime, only that is used.
+  TokenizedText encode(std::string_view text, const Runtime& runtime = {}) const;
 
   // Ids are 0 … vocabulary_size() − 1.
   Index vocabulary_size() const;

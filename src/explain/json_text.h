@@ -4,6 +4,7 @@
 // Read next: json_text.cpp, render_json.cpp.
 #pragma once
 
+#include <stop_token>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -13,10 +14,11 @@
 namespace regard {
 inline namespace v0 {
 
-// Appends tokens of JSON; commas, line breaks and indentation by itself.
+// Appends tokens of JSON; commas, line breaks and indentation by itself. Throws cancelled where runtime.stop is
+// requested.
 class JsonWriter {
  public:
-  explicit JsonWriter(NumberType type) : type_(type) {}
+  explicit JsonWriter(NumberType type, const Runtime& runtime = {}) : type_(type), stop_(runtime.stop) {}
 
   void begin_object() { open('{'); }
   void end_object() { close('}'); }
@@ -66,6 +68,7 @@ class JsonWriter {
   void before_value();
 
   NumberType type_;
+  std::stop_token stop_;
   std::string text_;
   std::vector<bool> has_items_;
   std::vector<bool> on_one_line_;

@@ -44,8 +44,8 @@ std::string_view rule_name(const Scale& scale) {
 
 class PageData {
  public:
-  PageData(const Explanation& explanation, const HtmlOptions& options)
-      : explanation_(explanation), options_(options), json_(NumberType::f64) {}
+  PageData(const Explanation& explanation, const HtmlOptions& options, const Runtime& runtime)
+      : explanation_(explanation), options_(options), json_(NumberType::f64, runtime) {}
 
   std::string write() {
     json_.begin_object();
@@ -213,10 +213,10 @@ class PageData {
 
 }  // namespace
 
-std::string render_html(const Explanation& explanation, const HtmlOptions& options) {
+std::string render_html(const Explanation& explanation, const HtmlOptions& options, const Runtime& runtime) {
   const std::string title = explanation.title.empty() ? "Attention, step by step" : explanation.title;
-  return page_html(title, {{"explanation", render_json(explanation, JsonOptions{.command = options.command})},
-                           {"page", PageData(explanation, options).write()}});
+  return page_html(title, {{"explanation", render_json(explanation, JsonOptions{.command = options.command}, runtime)},
+                           {"page", PageData(explanation, options, runtime).write()}});
 }
 
 }  // namespace v0

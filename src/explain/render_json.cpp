@@ -131,8 +131,8 @@ bool is_chosen(const Step& step, std::size_t index, const std::string& wanted) {
 
 }  // namespace
 
-std::string render_json(const Explanation& explanation, const JsonOptions& options) {
-  JsonWriter json(explanation.settings.dtype);
+std::string render_json(const Explanation& explanation, const JsonOptions& options, const Runtime& runtime) {
+  JsonWriter json(explanation.settings.dtype, runtime);
   json.begin_object();
   json.source(options.command);
   json.string("dtype", explanation.settings.dtype == NumberType::f32 ? "f32" : "f64");

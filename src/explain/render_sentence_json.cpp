@@ -11,7 +11,7 @@ namespace {
 
 class StoryWriter {
  public:
-  explicit StoryWriter(const SentenceStory& story) : s_(story) {}
+  StoryWriter(const SentenceStory& story, const Runtime& runtime) : s_(story), json_(NumberType::f64, runtime) {}
 
   std::string make(const SentenceJsonOptions& options) {
     json_.begin_object();
@@ -175,13 +175,14 @@ class StoryWriter {
   }
 
   const SentenceStory& s_;
-  JsonWriter json_{NumberType::f64};
+  JsonWriter json_;
 };
 
 }  // namespace
 
-std::string render_sentence_json(const SentenceStory& story, const SentenceJsonOptions& options) {
-  return StoryWriter(story).make(options);
+std::string render_sentence_json(const SentenceStory& story, const SentenceJsonOptions& options,
+                                 const Runtime& runtime) {
+  return StoryWriter(story, runtime).make(options);
 }
 
 }  // namespace v0

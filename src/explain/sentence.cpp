@@ -110,8 +110,8 @@ SentenceModel load_sentence_model(const std::string& folder, const ModelFileOpti
   return model;
 }
 
-FittedTokens fitted_tokens(const SentenceModel& model, std::string_view text, bool truncate) {
-  FittedTokens fitted{.tokens = model.tokenizer.encode(text)};
+FittedTokens fitted_tokens(const SentenceModel& model, std::string_view text, bool truncate, const Runtime& runtime) {
+  FittedTokens fitted{.tokens = model.tokenizer.encode(text, runtime)};
   const auto length = static_cast<Index>(fitted.tokens.ids.size());
   const Index places = model.encoder.config.max_positions;
   if (length <= places) return fitted;
@@ -130,7 +130,7 @@ Sentence read_sentence(const SentenceModel& model, std::string_view text, const 
                        const Runtime& runtime) {
   Sentence sentence;
   sentence.text = text;
-  FittedTokens fitted = fitted_tokens(model, text, options.truncate);
+  FittedTokens fitted = fitted_tokens(model, text, options.truncate, runtime);
   sentence.tokens = std::move(fitted.tokens);
   sentence.cut_tokens = fitted.cut_tokens;
   sentence.words = words_of(sentence.tokens);

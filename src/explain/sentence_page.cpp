@@ -36,7 +36,8 @@ std::span<const std::byte> bytes_of(const std::vector<T>& numbers) {
 
 class SentencePage {
  public:
-  SentencePage(const SentenceModel& model, const SentenceStory& story) : model_(model), story_(story) {}
+  SentencePage(const SentenceModel& model, const SentenceStory& story, const Runtime& runtime)
+      : model_(model), story_(story), runtime_(runtime), json_(NumberType::f64, runtime) {}
 
   std::string write() {
     const EncoderConfig& config = model_.encoder.config;
@@ -65,6 +66,9 @@ class SentencePage {
 
  private:
   const EncoderTrace& trace() const { return story_.sentence.trace; }
+  void poll() const {
+    if (runtime_.stop.stop_requested()) throw cancelled("the writing of a page was stopped");
+  }
   Index num_tokens() const { return static_cast<Index>(trace().ids.size()); }
   template <class T>
   void base64(std::string_view name, const std::vector<T>& numbers) {
@@ -86,7 +90,8 @@ class SentencePage {
     const Index depth = config.head_size();
     std::vector<float> all;
     for (const EncoderLayer& layer : model_.encoder.layers)
-      for (Index h = 0; h < config.num_heads; ++h)
+      for (Index h = 0; h < config.num_heads; ++h) {
+        poll();
         for (Index a = 0; a < depth; ++a)
           for (Index b = 0; b <= a; ++b) {
             double sum = 0;
@@ -95,6 +100,7 @@ class SentencePage {
                      static_cast<double>(layer.w_output(h * depth + b, e));
             all.push_back(static_cast<float>(sum));
           }
+      }
     base64("gram", all);
   }
 
@@ -104,8 +110,9 @@ class SentencePage {
     std::vector<std::uint8_t> all;
     std::vector<float> maxima;
     for (Index l = 0; l < model_.encoder.config.num_layers; ++l) {
-      const Tensor<float, 3> weights = encoder_weights(trace(), l);
+      const Tensor<float, 3> weights = encoder_weights(trace(), l, WeightsKind::weights, runtime_);
       for (Index h = 0; h < model_.encoder.config.num_heads; ++h) {
+        poll();
         std::vector<float> blocks(static_cast<std::size_t>(kThumbnail * kThumbnail), 0.0F);
         float most = 0;
         for (Index q = 0; q < length; ++q)
@@ -196,16 +203,17 @@ class SentencePage {
 
   const SentenceModel& model_;
   const SentenceStory& story_;
-  JsonWriter json_{NumberType::f64};
+  const Runtime& runtime_;
+  JsonWriter json_;
 };
 
 }  // namespace
 
 std::string render_sentence_html(const SentenceModel& model, const SentenceStory& story,
-                                 const SentenceHtmlOptions& options) {
+                                 const SentenceHtmlOptions& options, const Runtime& runtime) {
   std::vector<NamedText> data = {
-      {"explanation", render_sentence_json(story, SentenceJsonOptions{.command = options.command})},
-      {"page", SentencePage(model, story).write()}};
+      {"explanation", render_sentence_json(story, SentenceJsonOptions{.command = options.command}, runtime)},
+      {"page", SentencePage(model, story, runtime).write()}};
   if (options.beside != nullptr) data.push_back({"comparison", render_compare_json(*options.beside, options.command)});
   return page_html(story.sentence.text, data);
 }

@@ -7,6 +7,7 @@
 #include <algorithm>
 
 #include "bert_characters.h"
+#include "poll.h"
 
 namespace regard {
 inline namespace v0 {
@@ -46,10 +47,11 @@ AddedTokens::AddedTokens(std::vector<AddedToken> tokens) : tokens_(std::move(tok
   trie_ = TokenTrie(std::move(contents));
 }
 
-std::vector<AddedTokens::Part> AddedTokens::split(std::string_view text) const {
+std::vector<AddedTokens::Part> AddedTokens::split(std::string_view text, const Runtime& runtime) const {
   std::vector<Part> parts;
   std::size_t taken = 0;  // up to here the text is in parts
   for (std::size_t at = 0; at < text.size() && !empty();) {
+    internal::poll("Tokenizer::encode", runtime);
     if (!begins_[static_cast<unsigned char>(text[at])]) {
       ++at;
       continue;

@@ -12,6 +12,7 @@
 #include <string_view>
 #include <vector>
 
+#include "regard/runtime.h"
 #include "token_trie.h"
 
 namespace regard {
@@ -41,7 +42,7 @@ class AddedTokens {
   bool empty() const { return tokens_.empty(); }
   // The text in order: leftmost matches, the longest where several begin; spaces that a token takes with it are left
   // out. An occurrence that single_word forbids is text, and hides others that overlap it.
-  std::vector<Part> split(std::string_view text) const;
+  std::vector<Part> split(std::string_view text, const Runtime& runtime = {}) const;
 
  private:
   std::vector<AddedToken> tokens_;

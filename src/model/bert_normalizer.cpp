@@ -8,6 +8,8 @@
 #include <algorithm>
 #include <tuple>
 
+#include "poll.h"
+
 namespace regard {
 inline namespace v0 {
 namespace {
@@ -108,11 +110,13 @@ class Writer {
 
 }  // namespace
 
-void BertNormalizer::normalize(std::string_view text, std::size_t offset, NormalizedText& to) const {
+void BertNormalizer::normalize(std::string_view text, std::size_t offset, NormalizedText& to,
+                               const Runtime& runtime) const {
   to.bytes.clear();
   to.origin.clear();
   Writer writer(*this, to);
   for (std::size_t i = 0; i < text.size();) {
+    internal::poll("Tokenizer::encode", runtime);
     const auto [code, num_bytes] = first_character(text.substr(i));
     const Origin origin{static_cast<std::uint32_t>(offset + i), static_cast<std::uint32_t>(offset + i + num_bytes)};
     i += num_bytes;

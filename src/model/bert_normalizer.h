@@ -14,6 +14,7 @@
 #include <vector>
 
 #include "bert_characters.h"
+#include "regard/runtime.h"
 
 namespace regard {
 inline namespace v0 {
@@ -37,7 +38,7 @@ struct BertNormalizer {
 
   // Replaces `to` by the normalised text, which begins at byte `offset` of the whole. An accent that is dropped widens
   // the origin of the character that it stands on. Time is linear but for sorting runs of combining characters.
-  void normalize(std::string_view text, std::size_t offset, NormalizedText& to) const;
+  void normalize(std::string_view text, std::size_t offset, NormalizedText& to, const Runtime& runtime = {}) const;
 };
 
 }  // namespace v0

@@ -14,6 +14,7 @@
 #include <algorithm>
 
 #include "encoder_layers.h"
+#include "poll.h"
 #include "pooling.h"
 #include "regard/layer_norm.h"
 #include "regard/parallel.h"

@@ -15,6 +15,7 @@
 
 #include "encoder_layers.h"
 #include "encoder_mask.h"
+#include "poll.h"
 #include "regard/layer_norm.h"
 
 namespace regard {

@@ -38,10 +38,6 @@ void check_ids(const std::string& operation, const EncoderConfig& config, std::s
   }
 }
 
-void poll(const std::string& operation, const Runtime& runtime) {
-  if (runtime.stop.stop_requested()) throw cancelled(operation + " was stopped");
-}
-
 LayerRows::LayerRows(Index rows, const EncoderConfig& config)
     : projected({rows, 3 * config.width}),
       context({rows, config.width}),

@@ -20,9 +20,6 @@ namespace internal {
 // Throws std::invalid_argument "operation: …" for more ids than places, and for an id outside the vocabulary.
 void check_ids(const std::string& operation, const EncoderConfig& config, std::span<const Index> ids);
 
-// Throws cancelled "operation was stopped".
-void poll(const std::string& operation, const Runtime& runtime);
-
 // What a layer writes, for R tokens; to be used again for the next layer.
 struct LayerRows {
   LayerRows(Index rows, const EncoderConfig& config);

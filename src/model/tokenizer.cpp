@@ -13,6 +13,7 @@
 #include <limits>
 #include <stdexcept>
 
+#include "poll.h"
 #include "regard/model_files.h"
 #include "regard/text.h"
 #include "tokenizer_json.h"
@@ -59,12 +60,17 @@ namespace {
 class Encoding {
  public:
   Encoding(const TokenizerFile& file, const WordPiece& wordpiece, const AddedTokens& literal,
-           const AddedTokens& normalized, std::string_view text)
-      : file_(file), wordpiece_(wordpiece), literal_(literal), normalized_(normalized), text_(text) {}
+           const AddedTokens& normalized, std::string_view text, const Runtime& runtime)
+      : file_(file),
+        wordpiece_(wordpiece),
+        literal_(literal),
+        normalized_(normalized),
+        text_(text),
+        runtime_(runtime) {}
 
   TokenizedText encode() {
     for (Index id : file_.before) add_piece(id, -1, {0, 0});
-    for (const AddedTokens::Part& part : literal_.split(text_)) {
+    for (const AddedTokens::Part& part : literal_.split(text_, runtime_)) {
       if (part.token >= 0)
         add_added(part.token, {static_cast<Index>(part.begin), static_cast<Index>(part.end)});
       else
@@ -83,11 +89,11 @@ class Encoding {
       std::size_t stop = end;
       if (normalized_.empty()) stop = std::min(end, text_.substr(0, end).find_first_of(" \n", begin));
       if (stop < end) ++stop;
-      file_.normalizer.normalize(text_.substr(begin, stop - begin), begin, stretch_);
+      file_.normalizer.normalize(text_.substr(begin, stop - begin), begin, stretch_, runtime_);
       if (normalized_.empty()) {
         add_words(0, stretch_.bytes.size());
       } else {
-        for (const AddedTokens::Part& part : normalized_.split(stretch_.bytes)) {
+        for (const AddedTokens::Part& part : normalized_.split(stretch_.bytes, runtime_)) {
           if (part.token >= 0)
             add_added(part.token, place_of(part.begin, part.end));
           else
@@ -103,6 +109,7 @@ class Encoding {
     const std::string_view bytes = std::string_view(stretch_.bytes).substr(0, end);
     std::size_t word = begin;
     for (std::size_t i = begin; i < end;) {
+      internal::poll("Tokenizer::encode", runtime_);
       const auto [code, num_bytes] = first_character(bytes.substr(i));
       const std::size_t next = i + num_bytes;
       const bool is_mark = is_punctuation(code);
@@ -160,6 +167,7 @@ class Encoding {
   const AddedTokens& literal_;
   const AddedTokens& normalized_;
   std::string_view text_;
+  const Runtime& runtime_;
   TokenizedText result_;
   NormalizedText stretch_;
   std::vector<WordPiece::Piece> pieces_;
@@ -202,13 +210,13 @@ Tokenizer Tokenizer::read_folder(const std::string& folder, const TokenizerOptio
   return read(read_model_text(folder, "tokenizer.json", most), folder + "/tokenizer.json", options);
 }
 
-TokenizedText Tokenizer::encode(std::string_view text) const {
+TokenizedText Tokenizer::encode(std::string_view text, const Runtime& runtime) const {
   if (text.size() > parts_->max_text_bytes)
     throw std::invalid_argument(
         fmt::format("Tokenizer::encode: the text has {} bytes, more than the {} that TokenizerOptions::max_text_bytes "
                     "allows",
                     text.size(), parts_->max_text_bytes));
-  return Encoding(parts_->file, parts_->wordpiece, parts_->literal, parts_->normalized, text).encode();
+  return Encoding(parts_->file, parts_->wordpiece, parts_->literal, parts_->normalized, text, runtime).encode();
 }
 
 Index Tokenizer::vocabulary_size() const { return static_cast<Index>(parts_->file.tokens.size()); }

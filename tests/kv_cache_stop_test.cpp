@@ -1,0 +1,213 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// An append that is asked to stop: it stops soon, and the cache is what it was before, whatever its kind and whoever
+// shares its panels. Read next: kv_cache_test.cpp.
+#include <algorithm>
+#include <chrono>
+#include <cstring>
+#include <stop_token>
+#include <thread>
+
+#include "aligned_bytes.h"
+#include "attention_cases.h"
+#include "attention_checks.h"
+#include "regard/kv_cache.h"
+
+namespace regard {
+namespace {
+
+constexpr Index kHeads = 2, kDepth = 16, kColumns = 8, kLong = 100'000;
+
+template <class T>
+class StoppedAppend : public testing::Test {};
+using Types = testing::Types<float, bfloat16, std::int8_t>;
+TYPED_TEST_SUITE(StoppedAppend, Types);
+
+template <class T>
+using Number = std::conditional_t<std::same_as<T, std::int8_t>, float, T>;
+
+template <class T>
+struct KeysAndValues {
+  Array<Number<T>, 4> key, value;
+
+  // Numbers that differ from one another, cheaper than random ones.
+  KeysAndValues(Index num_sequences, Index length)
+      : key({num_sequences, kHeads, length, kDepth}), value({num_sequences, kHeads, length, kColumns}) {
+    int n = static_cast<int>(length);
+    const auto next = [&n] {
+      n = (n * 31 + 7) % 10007;
+      return static_cast<float>(n) / 1000 - 5;
+    };
+    key.fill(next);
+    value.fill(next);
+  }
+  template <int Rank>
+  static TensorView<const Number<T>, 3> first(const TensorView<const Number<T>, Rank>& view) {
+    return {
+        view.data, {view.shape[1], view.shape[2], view.shape[3]}, {view.strides[1], view.strides[2], view.strides[3]}};
+  }
+  void append_to(KvCache<T>& cache, Index sequence, const Runtime& runtime = {}) const {
+    cache.append(sequence, first(std::as_const(key).view()), first(std::as_const(value).view()), runtime);
+  }
+  void append_to_all(KvCache<T>& cache, const Runtime& runtime = {}) const {
+    cache.append(std::as_const(key).view(), std::as_const(value).view(), {}, runtime);
+  }
+};
+
+// Everything of a cache that a caller can see: the numbers of the keys that are there, not of lanes beyond them.
+template <class T>
+std::vector<std::byte> seen(const KvCache<T>& cache) {
+  std::vector<std::byte> bytes;
+  const auto put = [&](const auto& x) {
+    const auto* from = reinterpret_cast<const std::byte*>(&x);
+    bytes.insert(bytes.end(), from, from + sizeof x);
+  };
+  put(cache.num_free_pages());
+  for (Index s = 0; s < cache.shape().num_sequences; ++s) {
+    put(cache.length(s));
+    put(cache.first_key(s));
+    for (Index key = cache.first_key(s); key < cache.length(s); ++key) {
+      for (Index h = 0; h < kHeads; ++h) {
+        const Index panel = key / 32, lane = key % 32;
+        for (Index d = 0; d < kDepth; ++d) put(cache.key_panel(s, h, panel)[d * 32 + lane]);
+        for (Index c = 0; c < kColumns; ++c) put(cache.value_panel(s, h, panel)[lane * 32 + c]);
+        if (const float* scales = cache.scales(s, h, panel)) {
+          put(scales[lane]);
+          put(scales[32 + lane]);
+        }
+      }
+    }
+  }
+  return bytes;
+}
+
+// What `make` makes, and an append to it that was stopped while it ran: in how many seconds from then on.
+template <class Make, class Append>
+auto stop_midway(const Make& make, const Append& append, double& seconds) {
+  for (int attempt = 0;; ++attempt) {
+    auto cache = make();
+    std::stop_source source;
+    std::chrono::steady_clock::time_point asked;
+    std::thread asks([&] {
+      std::this_thread::sleep_for(std::chrono::milliseconds(attempt % 4));
+      asked = std::chrono::steady_clock::now();
+      source.request_stop();
+    });
+    bool stopped = false;
+    try {
+      append(cache, Runtime{.stop = source.get_token()});
+    } catch (const cancelled&) {
+      stopped = true;
+    }
+    const auto ended = std::chrono::steady_clock::now();
+    asks.join();
+    seconds = std::chrono::duration<double>(ended - asked).count();
+    if (stopped || attempt == 200) {
+      EXPECT_TRUE(stopped);
+      return cache;
+    }
+  }
+}
+
+// The cache is as `before` says, its memory is one, and what is appended next is what a twin gets that nobody stopped.
+template <class T>
+void expect_untouched(KvCache<T>& cache, KvCache<T>& twin, const std::vector<std::byte>& before) {
+  EXPECT_EQ(seen(cache), before);
+  AlignedBytes copy(cache.memory().size());
+  std::ranges::copy(cache.memory(), copy.bytes.begin());
+  EXPECT_EQ(seen(KvCache<T>::open(copy.bytes)), before);
+  const KeysAndValues<T> more(cache.shape().num_sequences, 45);
+  more.append_to_all(cache);
+  more.append_to_all(twin);
+  EXPECT_EQ(seen(cache), seen(twin));
+}
+
+template <class T>
+void stop_and_compare(const KvCacheShape& shape, bool shares_a_tail) {
+  const KeysAndValues<T> some(1, 77), many(1, kLong), for_all(shape.num_sequences, kLong / 2);
+  const auto make = [&] {
+    KvCache<T> cache(shape);
+    some.append_to(cache, 0);
+    if (shares_a_tail) {
+      // The half-filled panel of sequence 0 becomes one of sequence 1, too.
+      cache.truncate(0, 64);
+      cache.fork(0, 1);
+      cache.truncate(0, 50);
+      cache.truncate(1, 50);
+    }
+    return cache;
+  };
+  const std::vector<std::byte> before = seen(make());
+  double seconds = 0;
+  KvCache<T> one =
+      stop_midway(make, [&](KvCache<T>& cache, const Runtime& runtime) { many.append_to(cache, 0, runtime); }, seconds);
+  EXPECT_LT(seconds, 0.2);
+  KvCache<T> twin = make();
+  expect_untouched(one, twin, before);
+  KvCache<T> all = stop_midway(
+      make, [&](KvCache<T>& cache, const Runtime& runtime) { for_all.append_to_all(cache, runtime); }, seconds);
+  EXPECT_LT(seconds, 0.2);
+  twin = make();
+  expect_untouched(all, twin, before);
+}
+
+TYPED_TEST(StoppedAppend, OfAContiguousCacheChangesNothing) {
+  stop_and_compare<TypeParam>(
+      {.num_sequences = 2, .num_key_heads = kHeads, .depth = kDepth, .columns = kColumns, .capacity = kLong + 200},
+      false);
+}
+
+TYPED_TEST(StoppedAppend, OfAPagedCacheGivesItsPagesBack) {
+  stop_and_compare<TypeParam>({.num_sequences = 2,
+                               .num_key_heads = kHeads,
+                               .depth = kDepth,
+                               .columns = kColumns,
+                               .capacity = kLong + 200,
+                               .page_keys = 96,
+                               .num_pages = kLong / 96 + 20},
+                              false);
+}
+
+TYPED_TEST(StoppedAppend, OfAForkedSequenceSharesItsLastPanelAgain) {
+  stop_and_compare<TypeParam>({.num_sequences = 2,
+                               .num_key_heads = kHeads,
+                               .depth = kDepth,
+                               .columns = kColumns,
+                               .capacity = kLong + 200,
+                               .page_keys = 64,
+                               .num_pages = kLong / 64 + 20},
+                              true);
+}
+
+// A ring forgets its oldest keys as it writes: it stops before that or not at all.
+TYPED_TEST(StoppedAppend, OfARingWritesAllOrNothing) {
+  using T = TypeParam;
+  const KvCacheShape shape{
+      .num_sequences = 1, .num_key_heads = kHeads, .depth = kDepth, .columns = kColumns, .capacity = 100, .ring = true};
+  KvCache<T> cache(shape), twin(shape);
+  const KeysAndValues<T> some(1, 77), many(1, 5000);
+  some.append_to(cache, 0);
+  some.append_to(twin, 0);
+  const std::vector<std::byte> before = seen(cache);
+  std::stop_source source;
+  source.request_stop();
+  EXPECT_THROW(many.append_to(cache, 0, {.stop = source.get_token()}), cancelled);
+  EXPECT_THROW(many.append_to_all(cache, {.stop = source.get_token()}), cancelled);
+  EXPECT_EQ(seen(cache), before);
+  for (int i = 0; i < 50; ++i) {
+    std::stop_source later;
+    std::thread asks([&] { later.request_stop(); });
+    const std::vector<std::byte> was = seen(cache);
+    try {
+      many.append_to(cache, 0, {.stop = later.get_token()});
+      many.append_to(twin, 0);
+      EXPECT_EQ(seen(cache), seen(twin));
+    } catch (const cancelled&) {
+      EXPECT_EQ(seen(cache), was);
+    }
+    asks.join();
+  }
+}
+
+}  // namespace
+}  // namespace regard
