@@ -4,7 +4,7 @@
 //
 //     model = regard.load_model(folder)            regard.explain("he sat on the bank", model=model, token="bank")
 //     regard.embed(model, texts)                   regard.compare(model, "bank", ["he sat …", "she put …"])
-//     regard.lesson("000")                         regard.explain({"tokens": […], "matrices": {…}})
+//     regard.lesson("000")                         regard.explain({"tokens": […], "Q": [[…], …], …})
 //
 // Left out where the package was built without regard::explain. Read next: regard/explain.h, regard/sentence_story.h.
 #include <nanobind/nanobind.h>
@@ -98,7 +98,7 @@ nb::object explain_of(nb::handle input, const SentenceModel* model, std::optiona
   ExplainInput read = input_of(input);
   if (token) read.settings.token = *token;
   std::optional<Explanation> explanation;
-  run(kLong, 0, [&](const Runtime&) { explanation = explain(read); });
+  run(kLong, 0, [&](const Runtime& runtime) { explanation = explain(read, {}, runtime); });
   return nb::cast(std::move(*explanation));
 }
 
@@ -106,7 +106,7 @@ Explanation lesson_of(const std::string& name, std::optional<std::string> layout
   ExplainInput input = lesson_input(name);
   if (layout) input = with_layout(std::move(input), parse_layout(*layout));
   std::optional<Explanation> explanation;
-  run(kLong, 0, [&](const Runtime&) { explanation = explain(input); });
+  run(kLong, 0, [&](const Runtime& runtime) { explanation = explain(input, {}, runtime); });
   return std::move(*explanation);
 }
 

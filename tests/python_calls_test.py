@@ -134,7 +134,7 @@ def test_control_c_ends_the_writing_of_json_and_of_a_page():
     json, html = late("""
         n, depth = 700, 8
         rows = [[float((i * 31 + d * 7) % 100) / 50 - 1 for d in range(depth)] for i in range(n)]
-        explanation = regard.explain({"matrices": {"Q": rows, "K": rows, "V": rows}})
+        explanation = regard.explain({"Q": rows, "K": rows, "V": rows})
         begin = time.monotonic()
         explanation.json()
         lasts = time.monotonic() - begin

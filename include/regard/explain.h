@@ -226,8 +226,9 @@ struct Keep {
 
 // Computes every step.
 // Throws std::invalid_argument naming step, matrix, actual and expected shape; unknown or ambiguous tokens; unknown
-// operations; and, with both numbers, work that does not fit into memory.
-REGARD_EXPORT Explanation explain(const ExplainInput& input, const Keep& keep = {});
+// operations; and, with both numbers, work that does not fit into memory; cancelled, between steps, where
+// runtime.stop is requested. Of runtime, only that is used.
+REGARD_EXPORT Explanation explain(const ExplainInput& input, const Keep& keep = {}, const Runtime& runtime = {});
 
 // The words of the queries: the tokens given, else the numbers from 0 on.
 REGARD_EXPORT std::vector<std::string> query_tokens(const ExplainInput& input);

@@ -337,7 +337,8 @@ ExplainInput variant_input(const ExplainInput& input, const Variant& variant) {
   return changed;
 }
 
-std::vector<Step> run_all(const ExplainInput& input, const Explanation& explanation, const Keep& keep) {
+std::vector<Step> run_all(const ExplainInput& input, const Explanation& explanation, const Keep& keep,
+                          const Runtime& runtime) {
   check_settings(input.settings);
   if (input.settings.heads != 1 && !input.steps.empty())
     throw std::invalid_argument(fmt::format(
@@ -348,7 +349,10 @@ std::vector<Step> run_all(const ExplainInput& input, const Explanation& explanat
       input.steps.empty() ? standard_steps(input) : steps_by_hand(input.steps, input.settings);
   if (std::any_of(requests.begin(), requests.end(), [](const StepRequest& r) { return r.fractions; }))
     run.follow_fractions();
-  for (const StepRequest& request : requests) run.step(request);
+  for (const StepRequest& request : requests) {
+    if (runtime.stop.stop_requested()) throw cancelled("explain was stopped");
+    run.step(request);
+  }
   run.check_all_used();
   return run.take();
 }
@@ -417,7 +421,7 @@ Matrix matrix_of(const std::vector<std::vector<double>>& rows) {
   return m;
 }
 
-Explanation explain(const ExplainInput& input, const Keep& keep) {
+Explanation explain(const ExplainInput& input, const Keep& keep, const Runtime& runtime) {
   Explanation explanation;
   explanation.title = input.title;
   explanation.citation = input.citation;
@@ -429,10 +433,10 @@ Explanation explain(const ExplainInput& input, const Keep& keep) {
   explanation.key_tokens = input.key_tokens.empty() ? explanation.tokens : input.key_tokens;
   if (!input.settings.token.empty()) explanation.focus = token_index(explanation.tokens, input.settings.token);
 
-  explanation.steps = run_all(input, explanation, keep);
+  explanation.steps = run_all(input, explanation, keep, runtime);
   check_step_names(input, explanation.steps);
   for (const Variant& variant : input.variants) {
-    std::vector<Step> steps = run_all(variant_input(input, variant), explanation, keep);
+    std::vector<Step> steps = run_all(variant_input(input, variant), explanation, keep, runtime);
     for (Step& step : explanation.steps)
       for (Step& other : steps)
         if (other.name == step.name && !same_numbers(step.result, other.result))
