@@ -170,7 +170,8 @@ void bind_views(nb::module_& module) {
       .def(
           "text",
           [](const Explanation& self, int width, bool color, bool full, const std::string& step) {
-            return render_text(self, {.width = width, .color = color, .full = full, .step = step});
+            const TextOptions options{.width = width, .color = color, .full = full, .step = step};
+            return rendered([&](const Runtime& runtime) { return render_text(self, options, runtime); });
           },
           nb::arg("width") = 80, nb::arg("color") = false, nb::arg("full") = false, nb::arg("step") = "",
           "All steps as text, or one by its name or number.")
@@ -222,13 +223,13 @@ void bind_views(nb::module_& module) {
       .def(
           "json",
           [](const Comparison& self) {
-            return rendered([&](const Runtime&) { return render_compare_json(self, ""); });
+            return rendered([&](const Runtime& runtime) { return render_compare_json(self, "", runtime); });
           },
           "The same as JSON, schema regard/1.")
       .def(
           "html",
           [](const Comparison& self) {
-            return rendered([&](const Runtime&) { return render_compare_html(self, ""); });
+            return rendered([&](const Runtime& runtime) { return render_compare_html(self, "", runtime); });
           },
           "The same as one page.")
       .def("findings", &compare_findings, "What the numbers say, in sentences.")

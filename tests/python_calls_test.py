@@ -130,8 +130,8 @@ def test_control_c_ends_an_append_and_nothing_has_changed():
     assert all_sequences < 0.2 and one < 0.2
 
 
-def test_control_c_ends_the_writing_of_json_and_of_a_page():
-    json, html = late("""
+def test_control_c_ends_the_writing_of_json_of_a_page_and_of_text():
+    json, html, text = late("""
         n, depth = 700, 8
         rows = [[float((i * 31 + d * 7) % 100) / 50 - 1 for d in range(depth)] for i in range(n)]
         explanation = regard.explain({"Q": rows, "K": rows, "V": rows})
@@ -142,8 +142,10 @@ def test_control_c_ends_the_writing_of_json_and_of_a_page():
         ended(explanation.json)
         press(lasts / 3)
         ended(explanation.html)
+        press(lasts / 3)
+        ended(lambda: explanation.text(full=True))
     """)
-    assert json < 0.2 and html < 0.2
+    assert json < 0.2 and html < 0.2 and text < 0.2
 
 
 def test_control_c_ends_the_reading_of_tokens(tmp_path):

@@ -111,8 +111,10 @@ REGARD_EXPORT std::string render_compare_text(const Comparison& comparison, cons
 // hide, the other words allow. Text from outside is escaped for a terminal.
 REGARD_EXPORT std::vector<std::string> compare_findings(const Comparison& comparison);
 
-// "schema": "regard/1"; docs/compare.md lists the fields. command is what the user typed.
-REGARD_EXPORT std::string render_compare_json(const Comparison& comparison, std::string_view command);
+// "schema": "regard/1"; docs/compare.md lists the fields. command is what the user typed. Throws cancelled where
+// runtime.stop is requested.
+REGARD_EXPORT std::string render_compare_json(const Comparison& comparison, std::string_view command,
+                                              const Runtime& runtime = {});
 
 }  // namespace v0
 }  // namespace regard

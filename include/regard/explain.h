@@ -270,13 +270,15 @@ struct TextOptions {
   std::optional<Cell> cell{};  // unfold it in the steps shown that have it
 };
 // The text of the whole, or of one step at a time (for a pause between them). Ends with a newline.
-// Throws std::invalid_argument when options name a step or a cell that does not exist, with the choices.
-REGARD_EXPORT std::string render_text(const Explanation& explanation, const TextOptions& options);
-REGARD_EXPORT std::vector<std::string> render_text_pages(const Explanation& explanation, const TextOptions& options);
+// Throws std::invalid_argument when options name a step or a cell that does not exist, with the choices. Renderers
+// throw cancelled where runtime.stop is requested; of it, only that is used.
+REGARD_EXPORT std::string render_text(const Explanation& explanation, const TextOptions& options,
+                                      const Runtime& runtime = {});
+REGARD_EXPORT std::vector<std::string> render_text_pages(const Explanation& explanation, const TextOptions& options,
+                                                         const Runtime& runtime = {});
 
 // "schema": "regard/1" first; numbers in the shortest form that reads back the same; non-finite ones "-inf", "inf",
-// "nan". command is what the user typed. Renderers that take a runtime throw cancelled where its stop is requested; of
-// it, only that is used.
+// "nan". command is what the user typed.
 struct JsonOptions {
   std::string command{};
   std::string step{};

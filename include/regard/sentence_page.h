@@ -27,7 +27,9 @@ REGARD_EXPORT std::string render_sentence_html(const SentenceModel& model, const
                                                const SentenceHtmlOptions& options, const Runtime& runtime = {});
 
 // One word in several sentences, as a page: cosines from layer to layer with floor and control, and the heads.
-REGARD_EXPORT std::string render_compare_html(const Comparison& comparison, std::string_view command);
+// Throws cancelled likewise.
+REGARD_EXPORT std::string render_compare_html(const Comparison& comparison, std::string_view command,
+                                              const Runtime& runtime = {});
 
 }  // namespace v0
 }  // namespace regard

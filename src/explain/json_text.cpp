@@ -15,7 +15,7 @@ namespace regard {
 inline namespace v0 {
 
 void JsonWriter::before_value() {
-  if (stop_.stop_requested()) throw cancelled("the writing of JSON was stopped");
+  poll();
   if (after_name_) {
     after_name_ = false;
     return;

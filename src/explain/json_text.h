@@ -9,6 +9,7 @@
 #include <string_view>
 #include <vector>
 
+#include "polling.h"
 #include "regard/explain.h"
 
 namespace regard {
@@ -61,6 +62,9 @@ class JsonWriter {
   void source(std::string_view command);
 
   std::string take();
+
+  // For work between values.
+  void poll() const { regard::poll(stop_); }
 
  private:
   void open(char bracket);

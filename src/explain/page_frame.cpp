@@ -77,8 +77,10 @@ std::string page_html(std::string_view title, const std::vector<NamedText>& data
   html +=
       "</style>\n</head>\n<body>\n<noscript><p>This page draws itself from the data that it carries, and needs "
       "JavaScript for that. regard prints the same without it.</p></noscript>\n";
-  for (const NamedText& text : data)
-    html += fmt::format("<script type=\"application/json\" id=\"{}\">{}</script>\n", text.name, text.text);
+  for (const NamedText& text : data) {
+    html.append("<script type=\"application/json\" id=\"").append(text.name).append("\">");
+    html.append(text.text).append("</script>\n");
+  }
   html.append("<script>").append(assets.script).append("</script>\n</body>\n</html>\n");
   return html;
 }

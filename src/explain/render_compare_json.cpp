@@ -62,8 +62,8 @@ void write_compared(JsonWriter& json, const Comparison& c, const CompareNumbers&
 
 }  // namespace
 
-std::string render_compare_json(const Comparison& c, std::string_view command) {
-  JsonWriter json(NumberType::f64);
+std::string render_compare_json(const Comparison& c, std::string_view command, const Runtime& runtime) {
+  JsonWriter json(NumberType::f64, runtime);
   json.begin_object();
   write_source(json, command, c.model_folder, c.model_sha256);
   json.string("word", c.word);

@@ -15,6 +15,7 @@
 
 #include "findings.h"
 #include "operations.h"
+#include "polling.h"
 #include "render_parts.h"
 #include "table.h"
 #include "text.h"
@@ -28,9 +29,10 @@ constexpr Index kMostHeads = 4;
 
 class PageWriter {
  public:
-  PageWriter(const Explanation& explanation, const TextOptions& options)
+  PageWriter(const Explanation& explanation, const TextOptions& options, const Runtime& runtime)
       : explanation_(explanation),
         options_(options),
+        runtime_(runtime),
         paint_{.color = options.color, .unicode = options.unicode},
         width_(std::clamp(options.width, 40, 400)) {}
 
@@ -56,6 +58,7 @@ class PageWriter {
 
   std::string step_page(std::size_t index) {
     const Step& step = explanation_.steps[index];
+    poll(runtime_.stop);
     text_.clear();
     heading(index, step);
     if (!step.finding.empty()) {
@@ -137,7 +140,8 @@ class PageWriter {
                          .column_axis = step.column_axis,
                          .style = style_of(step, m),
                          .width = inner_width(),
-                         .full = options_.full};
+                         .full = options_.full,
+                         .stop = runtime_.stop};
     mark_focus(step.row_axis, m.num_rows, request.wanted_rows, request.marked_row);
     mark_focus(step.column_axis, m.num_columns, request.wanted_columns, request.marked_column);
     // In a square of queries and keys only the query is marked.
@@ -254,6 +258,7 @@ class PageWriter {
 
   const Explanation& explanation_;
   const TextOptions& options_;
+  const Runtime& runtime_;
   Paint paint_;
   int width_;
   std::string text_;
@@ -293,10 +298,11 @@ void check_cell(const Explanation& explanation, const std::vector<std::size_t>& 
 
 }  // namespace
 
-std::vector<std::string> render_text_pages(const Explanation& explanation, const TextOptions& options) {
+std::vector<std::string> render_text_pages(const Explanation& explanation, const TextOptions& options,
+                                           const Runtime& runtime) {
   const std::vector<std::size_t> steps = chosen_steps(explanation, options.step);
   if (options.cell) check_cell(explanation, steps, *options.cell);
-  PageWriter writer(explanation, options);
+  PageWriter writer(explanation, options, runtime);
   std::vector<std::string> pages;
   if (options.step.empty()) pages.push_back(writer.first_page());
   for (std::size_t i : steps) pages.push_back(writer.step_page(i));
@@ -305,9 +311,10 @@ std::vector<std::string> render_text_pages(const Explanation& explanation, const
   return pages;
 }
 
-std::string render_text(const Explanation& explanation, const TextOptions& options) {
+std::string render_text(const Explanation& explanation, const TextOptions& options, const Runtime& runtime) {
   std::string text;
-  for (const std::string& page : render_text_pages(explanation, options)) text += (text.empty() ? "" : "\n") + page;
+  for (const std::string& page : render_text_pages(explanation, options, runtime))
+    text += (text.empty() ? "" : "\n") + page;
   return text;
 }
 

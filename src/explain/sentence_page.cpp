@@ -66,9 +66,6 @@ class SentencePage {
 
  private:
   const EncoderTrace& trace() const { return story_.sentence.trace; }
-  void poll() const {
-    if (runtime_.stop.stop_requested()) throw cancelled("the writing of a page was stopped");
-  }
   Index num_tokens() const { return static_cast<Index>(trace().ids.size()); }
   template <class T>
   void base64(std::string_view name, const std::vector<T>& numbers) {
@@ -91,7 +88,7 @@ class SentencePage {
     std::vector<float> all;
     for (const EncoderLayer& layer : model_.encoder.layers)
       for (Index h = 0; h < config.num_heads; ++h) {
-        poll();
+        json_.poll();
         for (Index a = 0; a < depth; ++a)
           for (Index b = 0; b <= a; ++b) {
             double sum = 0;
@@ -112,7 +109,7 @@ class SentencePage {
     for (Index l = 0; l < model_.encoder.config.num_layers; ++l) {
       const Tensor<float, 3> weights = encoder_weights(trace(), l, WeightsKind::weights, runtime_);
       for (Index h = 0; h < model_.encoder.config.num_heads; ++h) {
-        poll();
+        json_.poll();
         std::vector<float> blocks(static_cast<std::size_t>(kThumbnail * kThumbnail), 0.0F);
         float most = 0;
         for (Index q = 0; q < length; ++q)
@@ -146,7 +143,7 @@ class SentencePage {
     states("attention_normed", &LayerTrace::attention_normed);
     states("feed_forward", &LayerTrace::feed_forward);
     states("output", &LayerTrace::output);
-    const Tensor<float, 2> share = head_output(model_.encoder, trace(), row.layer, row.head);
+    const Tensor<float, 2> share = head_output(model_.encoder, trace(), row.layer, row.head, runtime_);
     base64("head_output", mean_rows(share, row.queries));
     json_.end_object();
   }
@@ -214,12 +211,13 @@ std::string render_sentence_html(const SentenceModel& model, const SentenceStory
   std::vector<NamedText> data = {
       {"explanation", render_sentence_json(story, SentenceJsonOptions{.command = options.command}, runtime)},
       {"page", SentencePage(model, story, runtime).write()}};
-  if (options.beside != nullptr) data.push_back({"comparison", render_compare_json(*options.beside, options.command)});
+  if (options.beside != nullptr)
+    data.push_back({"comparison", render_compare_json(*options.beside, options.command, runtime)});
   return page_html(story.sentence.text, data);
 }
 
-std::string render_compare_html(const Comparison& comparison, std::string_view command) {
-  return page_html(comparison.word, {{"explanation", render_compare_json(comparison, command)},
+std::string render_compare_html(const Comparison& comparison, std::string_view command, const Runtime& runtime) {
+  return page_html(comparison.word, {{"explanation", render_compare_json(comparison, command, runtime)},
                                      {"page", R"({"schema": "regard/1", "subject": "comparison"})"}});
 }
 

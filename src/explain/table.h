@@ -5,6 +5,7 @@
 // Read next: table.cpp, render_text.cpp.
 #pragma once
 
+#include <stop_token>
 #include <string>
 #include <vector>
 
@@ -56,6 +57,7 @@ struct TableRequest {
   std::string title{};
   int width = 80;
   bool full = false;
+  std::stop_token stop{};
 };
 struct Table {
   std::vector<Block> blocks;      // more than one when the columns are too many for a line
@@ -63,6 +65,7 @@ struct Table {
   std::vector<Index> shown_columns;
   bool shortened = false;
 };
+// Throws cancelled where a stop is requested.
 Table make_table(const TableRequest& request, const Paint& paint);
 
 // Which of `count` are shown when at most `most` can be: the first and the last ones, and those wanted.
