@@ -69,6 +69,12 @@ void check_finite(const char* name, const InputView<float, 3>& view, const Runti
   }
 }
 
+// What looks for a stop while a cache is written: a ring, which cannot take back what it wrote over, does not.
+const Runtime& while_writing(const KvCacheShape& shape, const Runtime& runtime) {
+  static const Runtime goes_on;
+  return shape.ring ? goes_on : runtime;
+}
+
 // The first `count` rows of one sequence.
 template <class T>
 TensorView<const T, 3> rows_of(const TensorView<const T, 4>& view, Index sequence, Index count) {
@@ -118,7 +124,7 @@ void KvCache<T>::append(Index sequence, Given<3> key, Given<3> value, const Runt
   internal::poll(runtime);
   const auto before = block.take_pages(sequence, need);
   try {
-    block.write(sequence, key, value, count, shape_.ring ? Runtime{} : runtime);
+    block.write(sequence, key, value, count, while_writing(shape_, runtime));
   } catch (...) {
     block.put_back(sequence, before);
     throw;
@@ -162,7 +168,7 @@ void KvCache<T>::append(Given<4> key, Given<4> value, std::span<const Index> cou
       // The need is found again: a sequence before may have left a panel that was shared.
       before.push_back(block.take_pages(s, block.need(s, count_of(s))));
       block.write(s, rows_of(key, s, count_of(s)), rows_of(value, s, count_of(s)), count_of(s),
-                  shape_.ring ? Runtime{} : runtime);
+                  while_writing(shape_, runtime));
     }
   } catch (...) {
     for (auto s = static_cast<Index>(before.size()); s-- > 0;) block.put_back(s, before[static_cast<std::size_t>(s)]);

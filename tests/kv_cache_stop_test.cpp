@@ -41,8 +41,7 @@ struct KeysAndValues {
     key.fill(next);
     value.fill(next);
   }
-  template <int Rank>
-  static TensorView<const Number<T>, 3> first(const TensorView<const Number<T>, Rank>& view) {
+  static TensorView<const Number<T>, 3> first(const TensorView<const Number<T>, 4>& view) {
     return {
         view.data, {view.shape[1], view.shape[2], view.shape[3]}, {view.strides[1], view.strides[2], view.strides[3]}};
   }
@@ -151,33 +150,22 @@ void stop_and_compare(const KvCacheShape& shape, bool shares_a_tail) {
   expect_untouched(all, twin, before);
 }
 
-TYPED_TEST(StoppedAppend, OfAContiguousCacheChangesNothing) {
-  stop_and_compare<TypeParam>(
-      {.num_sequences = 2, .num_key_heads = kHeads, .depth = kDepth, .columns = kColumns, .capacity = kLong + 200},
-      false);
+// Two sequences with room for all that is appended. page_keys as in KvCacheShape.
+KvCacheShape shape_of(Index page_keys) {
+  return {.num_sequences = 2,
+          .num_key_heads = kHeads,
+          .depth = kDepth,
+          .columns = kColumns,
+          .capacity = kLong + 200,
+          .page_keys = page_keys,
+          .num_pages = page_keys > 0 ? kLong / page_keys + 20 : 0};
 }
 
-TYPED_TEST(StoppedAppend, OfAPagedCacheGivesItsPagesBack) {
-  stop_and_compare<TypeParam>({.num_sequences = 2,
-                               .num_key_heads = kHeads,
-                               .depth = kDepth,
-                               .columns = kColumns,
-                               .capacity = kLong + 200,
-                               .page_keys = 96,
-                               .num_pages = kLong / 96 + 20},
-                              false);
-}
+TYPED_TEST(StoppedAppend, OfAContiguousCacheChangesNothing) { stop_and_compare<TypeParam>(shape_of(0), false); }
 
-TYPED_TEST(StoppedAppend, OfAForkedSequenceSharesItsLastPanelAgain) {
-  stop_and_compare<TypeParam>({.num_sequences = 2,
-                               .num_key_heads = kHeads,
-                               .depth = kDepth,
-                               .columns = kColumns,
-                               .capacity = kLong + 200,
-                               .page_keys = 64,
-                               .num_pages = kLong / 64 + 20},
-                              true);
-}
+TYPED_TEST(StoppedAppend, OfAPagedCacheGivesItsPagesBack) { stop_and_compare<TypeParam>(shape_of(96), false); }
+
+TYPED_TEST(StoppedAppend, OfAForkedSequenceSharesItsLastPanelAgain) { stop_and_compare<TypeParam>(shape_of(64), true); }
 
 // A ring forgets its oldest keys as it writes: it stops before that or not at all.
 TYPED_TEST(StoppedAppend, OfARingWritesAllOrNothing) {

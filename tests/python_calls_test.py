@@ -112,7 +112,6 @@ def test_control_c_ends_an_append_and_nothing_has_changed():
         cache = regard.KvCache(num_key_heads=4, depth=64, capacity=200000, dtype="int8")
         some = numpy.ones((1, 4, 40, 64), numpy.float32)
         cache.append(some, some)
-        before = cache.memory.tobytes()
         many = numpy.ones((1, 4, 190000, 64), numpy.float32)
         press(0.1)
         ended(lambda: cache.append(many, many))
