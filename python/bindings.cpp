@@ -61,6 +61,25 @@ nb::list instruction_sets_of() {
   return sets;
 }
 
+// What a measurement of peaks.h gives, unless Ctrl-C ends it.
+template <class Measure>
+auto measured(const Measure& measure) {
+  decltype(measure(Runtime{})) result{};
+  run(kUnknownOperations, 0, [&](const Runtime& runtime) { result = measure(runtime); });
+  return result;
+}
+double fma_gflops_of(int num_threads, double seconds) {
+  return measured([&](const Runtime& runtime) { return fma_gflops(num_threads, seconds, runtime); });
+}
+std::optional<double> bf16_dot_gflops_of(int num_threads, double seconds) {
+  return measured([&](const Runtime& runtime) { return bf16_dot_gflops(num_threads, seconds, runtime); });
+}
+double read_gigabytes_per_second_of(std::size_t bytes_per_thread, int num_threads, double seconds) {
+  return measured([&](const Runtime& runtime) {
+    return read_gigabytes_per_second(bytes_per_thread, num_threads, seconds, runtime);
+  });
+}
+
 }  // namespace
 }  // namespace regard::python
 
@@ -89,12 +108,10 @@ NB_MODULE(_regard, module) {
   module.def("active_instruction_set", &regard::active_instruction_set);
   module.def("default_num_threads", &regard::default_num_threads);
   module.def("available_memory_bytes", &regard::available_memory_bytes);
-  const nb::call_guard<nb::gil_scoped_release> released;
-  module.def("fma_gflops", &regard::fma_gflops, nb::arg("num_threads"), nb::arg("seconds"), released,
+  module.def("fma_gflops", &fma_gflops_of, nb::arg("num_threads"), nb::arg("seconds"),
              "GFLOP/s of multiply-adds in float from registers alone: the most that anything here can reach.");
-  module.def("bf16_dot_gflops", &regard::bf16_dot_gflops, nb::arg("num_threads"), nb::arg("seconds"), released,
+  module.def("bf16_dot_gflops", &bf16_dot_gflops_of, nb::arg("num_threads"), nb::arg("seconds"),
              "The same of bfloat16 dot products; None where the processor or the instruction set has none.");
-  module.def("read_gigabytes_per_second", &regard::read_gigabytes_per_second, nb::arg("bytes_per_thread"),
-             nb::arg("num_threads"), nb::arg("seconds"), released,
-             "GB/s of the best of several loops that read memory.");
+  module.def("read_gigabytes_per_second", &read_gigabytes_per_second_of, nb::arg("bytes_per_thread"),
+             nb::arg("num_threads"), nb::arg("seconds"), "GB/s of the best of several loops that read memory.");
 }

@@ -38,13 +38,17 @@ class Cache {
   using Typed =
       std::variant<KvCache<float>, KvCache<double>, KvCache<bfloat16>, KvCache<float16>, KvCache<std::int8_t>>;
 
-  Cache(const KvCacheShape& shape, const std::string& dtype)
-      : dtype_(dtype), typed_(with_type(dtype, [&]<class T>(T) { return KvCache<T>(shape); })) {}
+  static Cache make(const KvCacheShape& shape, const std::string& dtype) {
+    return {nullptr, dtype,
+            made(dtype, [&]<class T>(T, const Runtime& runtime) { return KvCache<T>(shape, runtime); })};
+  }
   // What another cache left in an array of bytes, where it lies.
-  explicit Cache(std::unique_ptr<Array> block)
-      : block_(std::move(block)),
-        dtype_(dtype_of(bytes_of(*block_))),
-        typed_(with_type(dtype_, [&]<class T>(T) { return KvCache<T>::open(bytes_of(*block_)); })) {}
+  static Cache open(std::unique_ptr<Array> block) {
+    const std::span<std::byte> bytes = bytes_of(*block);
+    const std::string dtype = dtype_of(bytes);
+    Typed typed = made(dtype, [&]<class T>(T, const Runtime& runtime) { return KvCache<T>::open(bytes, runtime); });
+    return {std::move(block), dtype, std::move(typed)};
+  }
 
   const KvCacheShape& shape() const {
     return std::visit([](const auto& cache) -> const KvCacheShape& { return cache.shape(); }, typed_);
@@ -85,15 +89,23 @@ class Cache {
     return lock;
   }
 
+  Cache(std::unique_ptr<Array> block, const std::string& dtype, Typed typed)
+      : block_(std::move(block)), dtype_(dtype), typed_(std::move(typed)) {}
+
   // The cache that `make` makes of numbers of the named type.
   template <class Make>
-  static Typed with_type(const std::string& dtype, const Make& make) {
-    if (dtype == "int8") return make(std::int8_t{});
+  static Typed made(const std::string& dtype, const Make& make) {
+    const auto run_make = [&]<class T>(T type) {
+      std::optional<Typed> typed;
+      run(kUnknownOperations, 0, [&](const Runtime& runtime) { typed = make(type, runtime); });
+      return std::move(*typed);
+    };
+    if (dtype == "int8") return run_make(std::int8_t{});
     const NumberType type = named_type("KvCache", "dtype", dtype);
-    if (type == number_type<double>()) return make(double{});
-    if (type == number_type<bfloat16>()) return make(bfloat16{});
-    if (type == number_type<float16>()) return make(float16{});
-    return make(float{});
+    if (type == number_type<double>()) return run_make(double{});
+    if (type == number_type<bfloat16>()) return run_make(bfloat16{});
+    if (type == number_type<float16>()) return run_make(float16{});
+    return run_make(float{});
   }
 
   static std::span<std::byte> bytes_of(const Array& block) {
@@ -218,7 +230,7 @@ void bind_cache(nb::module_& module) {
             shape.page_keys = page_keys;
             shape.num_pages = num_pages;
             shape.ring = ring;
-            run(0, 0, [&](const Runtime&) { new (cache) Cache(shape, dtype); });
+            new (cache) Cache(Cache::make(shape, dtype));
           },
           nb::kw_only(), nb::arg("depth"), nb::arg("capacity"), nb::arg("num_sequences") = 1,
           nb::arg("num_key_heads") = 1, nb::arg("columns") = nb::none(), nb::arg("page_keys") = 0,
@@ -268,8 +280,8 @@ void bind_cache(nb::module_& module) {
                    })
       .def_static(
           "open",
-          [](nb::handle memory) { return new Cache(std::make_unique<Array>("KvCache.open", "memory", memory)); },
-          nb::rv_policy::take_ownership, nb::arg("memory"), nb::sig("def open(memory: object) -> KvCache"),
+          [](nb::handle memory) { return Cache::open(std::make_unique<Array>("KvCache.open", "memory", memory)); },
+          nb::arg("memory"), nb::sig("def open(memory: object) -> KvCache"),
           "What `memory` of another cache held, where it lies: bytes aligned to 64, a mapped file for example, which "
           "stay\n"
           "as long as the cache. Where they can be written, append() writes there. RuntimeError with the offset for "

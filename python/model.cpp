@@ -26,9 +26,6 @@
 namespace regard::python {
 namespace {
 
-// Work of unknown length: computed where Ctrl-C reaches it.
-constexpr double kLong = 1e18;
-
 struct Story {
   SentenceModel model;
   SentenceStory story;
@@ -45,7 +42,9 @@ std::string json_of(nb::handle input) {
     return text;
   }
   try {
-    return text_of("explain", "input", nb::module_::import_("json").attr("dumps")(input, nb::arg("allow_nan") = false));
+    // In pieces, between which Python looks for signals, as it does not in json.dumps.
+    const nb::object encoder = nb::module_::import_("json").attr("JSONEncoder")(nb::arg("allow_nan") = false);
+    return text_of("explain", "input", nb::str("").attr("join")(encoder.attr("iterencode")(input)));
   } catch (const nb::python_error& error) {
     if (!error.matches(PyExc_TypeError)) throw;
     const std::string why = nb::str(error.value()).c_str();
@@ -58,8 +57,10 @@ std::string json_of(nb::handle input) {
 // Of an object, whose JSON the caller has not written, without the places in it.
 ExplainInput input_of(nb::handle input) {
   const std::string json = json_of(input);
+  std::optional<ExplainInput> read;
   try {
-    return read_explain_input(json, "explain");
+    run(kUnknownOperations, 0, [&](const Runtime& runtime) { read = read_explain_input(json, "explain", runtime); });
+    return std::move(*read);
   } catch (const std::runtime_error& error) {
     if (PyUnicode_Check(input.ptr())) throw;
     const std::string text = error.what();
@@ -72,7 +73,7 @@ ExplainInput input_of(nb::handle input) {
 template <class Render>
 std::string rendered(const Render& render) {
   std::string text;
-  run(kLong, 0, [&](const Runtime& runtime) { text = render(runtime); });
+  run(kUnknownOperations, 0, [&](const Runtime& runtime) { text = render(runtime); });
   return text;
 }
 
@@ -89,7 +90,8 @@ nb::object explain_of(nb::handle input, const SentenceModel* model, std::optiona
     options.full = full;
     const std::string text = text_of("explain", "input beside a model", input);
     std::optional<Story> story;
-    run(kLong, 0, [&](const Runtime& runtime) { story = {*model, tell_sentence(*model, text, options, runtime)}; });
+    run(kUnknownOperations, 0,
+        [&](const Runtime& runtime) { story = {*model, tell_sentence(*model, text, options, runtime)}; });
     return nb::cast(std::move(*story));
   }
   if (layer || head || !hide.empty() || truncate || full) {
@@ -98,7 +100,7 @@ nb::object explain_of(nb::handle input, const SentenceModel* model, std::optiona
   ExplainInput read = input_of(input);
   if (token) read.settings.token = *token;
   std::optional<Explanation> explanation;
-  run(kLong, 0, [&](const Runtime& runtime) { explanation = explain(read, {}, runtime); });
+  run(kUnknownOperations, 0, [&](const Runtime& runtime) { explanation = explain(read, {}, runtime); });
   return nb::cast(std::move(*explanation));
 }
 
@@ -106,13 +108,13 @@ Explanation lesson_of(const std::string& name, std::optional<std::string> layout
   ExplainInput input = lesson_input(name);
   if (layout) input = with_layout(std::move(input), parse_layout(*layout));
   std::optional<Explanation> explanation;
-  run(kLong, 0, [&](const Runtime& runtime) { explanation = explain(input, {}, runtime); });
+  run(kUnknownOperations, 0, [&](const Runtime& runtime) { explanation = explain(input, {}, runtime); });
   return std::move(*explanation);
 }
 
 nb::object embed_of(const SentenceModel& model, const std::vector<std::string>& texts, bool truncate) {
   std::optional<Tensor<float, 2>> vectors;
-  run(kLong, 0, [&](const Runtime& runtime) {
+  run(kUnknownOperations, 0, [&](const Runtime& runtime) {
     std::vector<std::vector<Index>> ids;
     for (const std::string& text : texts) {
       try {
@@ -138,7 +140,8 @@ Comparison compare_of(const SentenceModel& model, const std::string& word, const
   options.control = control;
   options.truncate = truncate;
   std::optional<Comparison> comparison;
-  run(kLong, 0, [&](const Runtime& runtime) { comparison = compare_word(model, word, sentences, options, runtime); });
+  run(kUnknownOperations, 0,
+      [&](const Runtime& runtime) { comparison = compare_word(model, word, sentences, options, runtime); });
   return std::move(*comparison);
 }
 
@@ -153,7 +156,7 @@ SentenceModel load_model_of(nb::handle folder, bool map) {
   ModelFileOptions options;
   options.map = map;
   std::optional<SentenceModel> model;
-  run(kLong, 0, [&](const Runtime&) { model = load_sentence_model(path, options); });
+  run(kUnknownOperations, 0, [&](const Runtime& runtime) { model = load_sentence_model(path, options, runtime); });
   return std::move(*model);
 }
 
@@ -189,12 +192,15 @@ void bind_views(nb::module_& module) {
           "The same as one page.")
       .def("_repr_mimebundle_", &in_notebook)
       .def("_repr_html_", &html_in_notebook)
-      .def("__repr__", [](const Explanation& self) { return render_text(self, {}); });
+      .def("__repr__", [](const Explanation& self) {
+        return rendered([&](const Runtime& runtime) { return render_text(self, {}, runtime); });
+      });
   nb::class_<Story>(module, "SentenceStory", "What one word of a sentence listens to, in a model.")
       .def(
           "text",
           [](const Story& self, int width, bool color) {
-            return render_sentence_text(self.story, {.width = width, .color = color});
+            const SentenceTextOptions options{.width = width, .color = color};
+            return rendered([&](const Runtime& runtime) { return render_sentence_text(self.story, options, runtime); });
           },
           nb::arg("width") = 80, nb::arg("color") = false, "The story as text.")
       .def(
@@ -212,12 +218,15 @@ void bind_views(nb::module_& module) {
           "The same as one page, with every head of every layer.")
       .def("_repr_mimebundle_", &in_notebook)
       .def("_repr_html_", &html_in_notebook)
-      .def("__repr__", [](const Story& self) { return render_sentence_text(self.story, {}); });
+      .def("__repr__", [](const Story& self) {
+        return rendered([&](const Runtime& runtime) { return render_sentence_text(self.story, {}, runtime); });
+      });
   nb::class_<Comparison>(module, "Comparison", "One word in several sentences.")
       .def(
           "text",
           [](const Comparison& self, int width, bool color, bool full) {
-            return render_compare_text(self, {.width = width, .color = color, .full = full});
+            const CompareText options{.width = width, .color = color, .full = full};
+            return rendered([&](const Runtime& runtime) { return render_compare_text(self, options, runtime); });
           },
           nb::arg("width") = 80, nb::arg("color") = false, nb::arg("full") = false, "The comparison as text.")
       .def(
@@ -235,7 +244,9 @@ void bind_views(nb::module_& module) {
       .def("findings", &compare_findings, "What the numbers say, in sentences.")
       .def("_repr_mimebundle_", &in_notebook)
       .def("_repr_html_", &html_in_notebook)
-      .def("__repr__", [](const Comparison& self) { return render_compare_text(self); });
+      .def("__repr__", [](const Comparison& self) {
+        return rendered([&](const Runtime& runtime) { return render_compare_text(self, {}, runtime); });
+      });
 }
 
 }  // namespace
@@ -255,7 +266,7 @@ void bind_model(nb::module_& module) {
           "tokens",
           [](const SentenceModel& model, const std::string& text) {
             std::vector<std::string> tokens;
-            run(kLong, 0,
+            run(kUnknownOperations, 0,
                 [&](const Runtime& runtime) { tokens = fitted_tokens(model, text, false, runtime).tokens.tokens; });
             return tokens;
           },

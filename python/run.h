@@ -18,7 +18,9 @@
 
 namespace regard::python {
 
-// operations: about as many floating-point operations as the call takes. num_threads as in Runtime.
+// operations: about as many floating-point operations as the call takes, or kUnknownOperations. num_threads as in
+// Runtime.
+inline constexpr double kUnknownOperations = 1e18;
 void run(double operations, int num_threads, const std::function<void(const Runtime&)>& call);
 
 // Throws where the call would change something that stays and this thread plans: a plan changes nothing.

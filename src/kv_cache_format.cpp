@@ -2,8 +2,11 @@
 //
 // How the block of a KvCache begins and how large its parts are: made new, or read back and checked, so that a panel is
 // never read that is not there. Read next: kv_cache_block.h.
+#include <algorithm>
 #include <array>
+#include <cstdlib>
 #include <memory>
+#include <new>
 #include <stdexcept>
 
 #include "kv_cache_block.h"
@@ -76,6 +79,16 @@ void check_shape(const KvCacheShape& s) {
   if (s.ring && s.page_keys != 0) refuse_shape("ring and page_keys are given; expected one of them");
 }
 
+// In parts of about a millisecond, between which a stop ends the work.
+template <class T>
+void fill(T* first, Index count, T value, const Runtime& runtime) {
+  constexpr Index kPart = 1 << 20;
+  for (Index at = 0; at < count; at += kPart) {
+    internal::poll(runtime);
+    std::fill_n(first + at, std::min(kPart, count - at), value);
+  }
+}
+
 void check_aligned(std::span<const std::byte> memory) {
   if (reinterpret_cast<std::uintptr_t>(memory.data()) % kAlignment != 0)
     refuse_shape("memory is not aligned to " + std::to_string(kAlignment) + " bytes");
@@ -128,21 +141,25 @@ Index KvCache<T>::bytes(const KvCacheShape& shape) {
 }
 
 template <class T>
-KvCache<T>::KvCache(const KvCacheShape& shape)
-    : shape_(shape), owned_(static_cast<std::size_t>(bytes(shape) + kAlignment)) {
-  void* aligned = owned_.data();
-  std::size_t space = owned_.size();
-  std::align(kAlignment, static_cast<std::size_t>(bytes(shape)), aligned, space);
-  format({static_cast<std::byte*>(aligned), space});
+KvCache<T>::KvCache(const KvCacheShape& shape, const Runtime& runtime) : shape_(shape) {
+  const std::size_t needed = static_cast<std::size_t>(bytes(shape));
+  std::size_t space = needed + kAlignment;
+  // Zeros that the system hands out as they are written to: nobody waits for them here, and memory() of a cache that is
+  // saved shows nothing of what the process held before.
+  owned_.reset(static_cast<std::byte*>(std::calloc(space, 1)));
+  if (owned_ == nullptr) throw std::bad_alloc();
+  void* aligned = owned_.get();
+  std::align(kAlignment, needed, aligned, space);
+  format({static_cast<std::byte*>(aligned), space}, runtime);
 }
 
 template <class T>
-KvCache<T>::KvCache(const KvCacheShape& shape, std::span<std::byte> memory) : shape_(shape) {
-  format(memory);
+KvCache<T>::KvCache(const KvCacheShape& shape, std::span<std::byte> memory, const Runtime& runtime) : shape_(shape) {
+  format(memory, runtime);
 }
 
 template <class T>
-void KvCache<T>::format(std::span<std::byte> memory) {
+void KvCache<T>::format(std::span<std::byte> memory, const Runtime& runtime) {
   const KvCacheShape& shape = shape_;
   const Index needed = bytes(shape);
   if (static_cast<Index>(memory.size()) < needed)
@@ -163,14 +180,14 @@ void KvCache<T>::format(std::span<std::byte> memory) {
                 .ring = shape.ring ? 1 : 0};
   std::memcpy(header.magic, kMagic, sizeof kMagic);
   const Block block = this->block();
-  // Panels are written before they are read; everything before them is the book.
-  std::fill_n(memory_.data(), block.layout.panels, std::byte{0});
+  // Panels and their scales are written before they are read; everything before them is the book.
+  fill(memory_.data(), block.layout.scales, std::byte{0}, runtime);
   std::memcpy(memory_.data(), &header, sizeof header);
-  std::fill_n(block.table(0), shape.num_sequences * block.layout.sequence_panels, -1);
+  fill(block.table(0), shape.num_sequences * block.layout.sequence_panels, std::int32_t{-1}, runtime);
 }
 
 template <class T>
-KvCache<T> KvCache<T>::open(std::span<std::byte> memory) {
+KvCache<T> KvCache<T>::open(std::span<std::byte> memory, const Runtime& runtime) {
   if (memory.size() < sizeof(Header)) refuse_bytes(0, "ends within the header");
   check_aligned(memory);
   Header header;
@@ -217,6 +234,7 @@ KvCache<T> KvCache<T>::open(std::span<std::byte> memory) {
         last - first / kPanel >= layout.sequence_panels)
       refuse_bytes(here(layout.firsts), sequence_text(s) + " has an impossible first key");
     for (Index e = 0; e < layout.sequence_panels; ++e) {
+      internal::poll(runtime);
       const std::int32_t slot = block.table(s)[e];
       const Index offset = layout.table + (s * layout.sequence_panels + e) * static_cast<Index>(sizeof(std::int32_t));
       if (slot < -1 || slot >= layout.num_slots) refuse_bytes(offset, "there is no slot " + std::to_string(slot));
@@ -236,6 +254,7 @@ KvCache<T> KvCache<T>::open(std::span<std::byte> memory) {
   for (Index s = 0; s < cache.shape_.num_sequences; ++s) {
     const Index written = cache.shape_.ring ? 0 : round_up(block.lengths()[s], kPanel) / kPanel;
     for (Index e = written; e < layout.sequence_panels; ++e) {
+      internal::poll(runtime);
       const std::int32_t slot = block.table(s)[e];
       if (slot >= 0 && users[static_cast<std::size_t>(slot)] > 1)
         refuse_bytes(layout.table,
@@ -245,6 +264,7 @@ KvCache<T> KvCache<T>::open(std::span<std::byte> memory) {
   for (Index page = 0; page < layout.num_pages; ++page) {
     std::int64_t all = 0;
     for (Index i = 0; i < layout.page_panels; ++i) {
+      internal::poll(runtime);
       const Index slot = page * layout.page_panels + i;
       all += users[static_cast<std::size_t>(slot)];
       if (block.panel_users()[slot] != users[static_cast<std::size_t>(slot)])
@@ -257,25 +277,25 @@ KvCache<T> KvCache<T>::open(std::span<std::byte> memory) {
 }
 
 template Index KvCache<float>::bytes(const KvCacheShape&);
-template KvCache<float>::KvCache(const KvCacheShape&);
-template KvCache<float>::KvCache(const KvCacheShape&, std::span<std::byte>);
-template KvCache<float> KvCache<float>::open(std::span<std::byte>);
+template KvCache<float>::KvCache(const KvCacheShape&, const Runtime&);
+template KvCache<float>::KvCache(const KvCacheShape&, std::span<std::byte>, const Runtime&);
+template KvCache<float> KvCache<float>::open(std::span<std::byte>, const Runtime&);
 template Index KvCache<double>::bytes(const KvCacheShape&);
-template KvCache<double>::KvCache(const KvCacheShape&);
-template KvCache<double>::KvCache(const KvCacheShape&, std::span<std::byte>);
-template KvCache<double> KvCache<double>::open(std::span<std::byte>);
+template KvCache<double>::KvCache(const KvCacheShape&, const Runtime&);
+template KvCache<double>::KvCache(const KvCacheShape&, std::span<std::byte>, const Runtime&);
+template KvCache<double> KvCache<double>::open(std::span<std::byte>, const Runtime&);
 template Index KvCache<bfloat16>::bytes(const KvCacheShape&);
-template KvCache<bfloat16>::KvCache(const KvCacheShape&);
-template KvCache<bfloat16>::KvCache(const KvCacheShape&, std::span<std::byte>);
-template KvCache<bfloat16> KvCache<bfloat16>::open(std::span<std::byte>);
+template KvCache<bfloat16>::KvCache(const KvCacheShape&, const Runtime&);
+template KvCache<bfloat16>::KvCache(const KvCacheShape&, std::span<std::byte>, const Runtime&);
+template KvCache<bfloat16> KvCache<bfloat16>::open(std::span<std::byte>, const Runtime&);
 template Index KvCache<float16>::bytes(const KvCacheShape&);
-template KvCache<float16>::KvCache(const KvCacheShape&);
-template KvCache<float16>::KvCache(const KvCacheShape&, std::span<std::byte>);
-template KvCache<float16> KvCache<float16>::open(std::span<std::byte>);
+template KvCache<float16>::KvCache(const KvCacheShape&, const Runtime&);
+template KvCache<float16>::KvCache(const KvCacheShape&, std::span<std::byte>, const Runtime&);
+template KvCache<float16> KvCache<float16>::open(std::span<std::byte>, const Runtime&);
 template Index KvCache<std::int8_t>::bytes(const KvCacheShape&);
-template KvCache<std::int8_t>::KvCache(const KvCacheShape&);
-template KvCache<std::int8_t>::KvCache(const KvCacheShape&, std::span<std::byte>);
-template KvCache<std::int8_t> KvCache<std::int8_t>::open(std::span<std::byte>);
+template KvCache<std::int8_t>::KvCache(const KvCacheShape&, const Runtime&);
+template KvCache<std::int8_t>::KvCache(const KvCacheShape&, std::span<std::byte>, const Runtime&);
+template KvCache<std::int8_t> KvCache<std::int8_t>::open(std::span<std::byte>, const Runtime&);
 
 }  // namespace v0
 }  // namespace regard

@@ -25,6 +25,7 @@
 
 #include "isa.h"
 #include "machine.h"
+#include "parallel.h"
 
 namespace regard {
 inline namespace v0 {
@@ -52,7 +53,8 @@ void check_arguments(const char* function, int num_threads, double seconds) {
 
 // Slices a second of all threads together. prepare(thread) runs before the time begins, on its thread, and returns the
 // slice to repeat.
-double slices_per_second(int num_threads, double seconds, const std::function<std::function<void()>(int)>& prepare) {
+double slices_per_second(int num_threads, double seconds, const Runtime& runtime,
+                         const std::function<std::function<void()>(int)>& prepare) {
   struct Share {
     double slices = 0;
     Clock::time_point begin, end;
@@ -86,7 +88,7 @@ double slices_per_second(int num_threads, double seconds, const std::function<st
       slice();
       ++share.slices;
       share.end = Clock::now();
-    } while (share.end < deadline);
+    } while (share.end < deadline && !runtime.stop.stop_requested());
   };
   {
     std::vector<std::jthread> others;
@@ -109,11 +111,12 @@ double slices_per_second(int num_threads, double seconds, const std::function<st
     begin = std::min(begin, share.begin);
     end = std::max(end, share.end);
   }
+  internal::poll(runtime);
   return slices / std::chrono::duration<double>(end - begin).count();
 }
 
-double gflops(const kernels::PeakLoop& loop, int num_threads, double seconds) {
-  const double slices = slices_per_second(num_threads, seconds, [&](int) {
+double gflops(const kernels::PeakLoop& loop, int num_threads, double seconds, const Runtime& runtime) {
+  const double slices = slices_per_second(num_threads, seconds, runtime, [&](int) {
     return [&] { sum_sink.store(loop.run(kTurnsPerSlice, -1.0f, 1.0f), std::memory_order_relaxed); };
   });
   return slices * static_cast<double>(kTurnsPerSlice) * static_cast<double>(loop.operations) / 1e9;
@@ -121,19 +124,20 @@ double gflops(const kernels::PeakLoop& loop, int num_threads, double seconds) {
 
 }  // namespace
 
-double fma_gflops(int num_threads, double seconds) {
+double fma_gflops(int num_threads, double seconds, const Runtime& runtime) {
   check_arguments("fma_gflops", num_threads, seconds);
-  return gflops(kernels::active().peak.multiply_add, num_threads, seconds);
+  return gflops(kernels::active().peak.multiply_add, num_threads, seconds, runtime);
 }
 
-std::optional<double> bf16_dot_gflops(int num_threads, double seconds) {
+std::optional<double> bf16_dot_gflops(int num_threads, double seconds, const Runtime& runtime) {
   check_arguments("bf16_dot_gflops", num_threads, seconds);
   const kernels::PeakLoop* loop = kernels::bf16_dot_loop();
   if (loop == nullptr) return std::nullopt;
-  return gflops(*loop, num_threads, seconds);
+  return gflops(*loop, num_threads, seconds, runtime);
 }
 
-double read_gigabytes_per_second(std::size_t bytes_per_thread, int num_threads, double seconds) {
+double read_gigabytes_per_second(std::size_t bytes_per_thread, int num_threads, double seconds,
+                                 const Runtime& runtime) {
   constexpr std::size_t kStepBytes = kernels::kReadStep * sizeof(float);
   // 64 KiB take a microsecond from the second-level cache; of less, the clock would take its share.
   constexpr std::size_t kSliceBytes = std::size_t{1} << 20;
@@ -144,21 +148,29 @@ double read_gigabytes_per_second(std::size_t bytes_per_thread, int num_threads, 
   const std::size_t count = steps * static_cast<std::size_t>(kernels::kReadStep);
   const std::size_t bytes = count * sizeof(float);
   const std::size_t rounds = std::max<std::size_t>(1, kSliceBytes / bytes);
+  // In pieces of some milliseconds, between which a stop ends the work.
+  const auto for_each_piece = [&](const auto& body) {
+    constexpr std::size_t kPiece = (std::size_t{16} << 20) / kStepBytes * static_cast<std::size_t>(kernels::kReadStep);
+    for (std::size_t at = 0; at < count && !runtime.stop.stop_requested(); at += kPiece)
+      body(at, std::min(kPiece, count - at));
+  };
 
   // Written by the thread that reads them, so that they lie near it.
   std::vector<std::unique_ptr<float[]>> memory(static_cast<std::size_t>(num_threads));
   double best = 0;
   for (const auto read : kernels::active().peak.read) {
-    const double slices =
-        slices_per_second(num_threads, seconds / kernels::kReadLoops, [&](int thread) -> std::function<void()> {
+    const double slices = slices_per_second(
+        num_threads, seconds / kernels::kReadLoops, runtime, [&](int thread) -> std::function<void()> {
           std::unique_ptr<float[]>& own = memory[static_cast<std::size_t>(thread)];
           if (own == nullptr) {
             own.reset(new float[count]);
-            std::fill_n(own.get(), count, 1.0f);
+            for_each_piece([&](std::size_t at, std::size_t length) { std::fill_n(own.get() + at, length, 1.0f); });
           }
-          return [&own, read, count, rounds] {
+          return [&own, &for_each_piece, read, rounds] {
             for (std::size_t i = 0; i < rounds; ++i)
-              bits_sink.store(read(own.get(), static_cast<kernels::Index>(count)), std::memory_order_relaxed);
+              for_each_piece([&](std::size_t at, std::size_t length) {
+                bits_sink.store(read(own.get() + at, static_cast<kernels::Index>(length)), std::memory_order_relaxed);
+              });
           };
         });
     best = std::max(best, slices * static_cast<double>(rounds) * static_cast<double>(bytes) / 1e9);

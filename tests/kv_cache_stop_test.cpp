@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // An append that is asked to stop: it stops soon, and the cache is what it was before, whatever its kind and whoever
-// shares its panels. Read next: kv_cache_test.cpp.
+// shares its panels. Making and opening a cache stop, too. Read next: kv_cache_test.cpp.
 #include <algorithm>
 #include <chrono>
 #include <cstring>
@@ -195,6 +195,20 @@ TYPED_TEST(StoppedAppend, OfARingWritesAllOrNothing) {
     }
     asks.join();
   }
+}
+
+TYPED_TEST(StoppedAppend, MakingAndOpeningStop) {
+  using T = TypeParam;
+  std::stop_source source;
+  source.request_stop();
+  const Runtime stopped{.stop = source.get_token()};
+  const KvCacheShape shape = shape_of(96);
+  EXPECT_THROW(KvCache<T>(shape, stopped), cancelled);
+  const AlignedBytes memory(static_cast<std::size_t>(KvCache<T>::bytes(shape)));
+  EXPECT_THROW(KvCache<T>(shape, memory.bytes, stopped), cancelled);
+  const KvCache<T> cache(shape, memory.bytes);
+  EXPECT_THROW(KvCache<T>::open(memory.bytes, stopped), cancelled);
+  EXPECT_EQ(KvCache<T>::open(memory.bytes).num_free_pages(), cache.num_free_pages());
 }
 
 }  // namespace

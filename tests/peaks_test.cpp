@@ -7,6 +7,7 @@
 #include <gtest/gtest.h>
 
 #include <bit>
+#include <chrono>
 #include <cmath>
 #include <cstdint>
 #include <limits>
@@ -14,7 +15,9 @@
 #include <optional>
 #include <random>
 #include <stdexcept>
+#include <stop_token>
 #include <string>
+#include <thread>
 #include <vector>
 
 #include "instruction_sets.h"
@@ -99,6 +102,26 @@ TEST(Peaks, RefusesWhatCannotBeMeasured) {
     fma_gflops(0, kSeconds);
   } catch (const std::invalid_argument& error) {
     EXPECT_STREQ(error.what(), "fma_gflops: num_threads is 0; expected 1 to 4096");
+  }
+}
+
+// Each would go on for hours.
+TEST(Peaks, AStopEndsThem) {
+  constexpr double kLong = 1e5;
+  const auto stops = [](const auto& measure) {
+    std::stop_source source;
+    const std::jthread later([&source] {
+      std::this_thread::sleep_for(std::chrono::milliseconds(5));
+      source.request_stop();
+    });
+    EXPECT_THROW(measure(Runtime{.stop = source.get_token()}), cancelled);
+  };
+  for (const int threads : {1, 3}) {
+    stops([&](const Runtime& runtime) { fma_gflops(threads, kLong, runtime); });
+    stops([&](const Runtime& runtime) { read_gigabytes_per_second(1000, threads, kLong, runtime); });
+    stops([&](const Runtime& runtime) { read_gigabytes_per_second(100'000'000, threads, kLong, runtime); });
+    if (kernels::bf16_dot_loop() != nullptr)
+      stops([&](const Runtime& runtime) { bf16_dot_gflops(threads, kLong, runtime); });
   }
 }
 

@@ -3,6 +3,7 @@
 
 import ctypes
 import functools
+import json
 import os
 import signal
 import subprocess
@@ -156,6 +157,90 @@ def test_control_c_ends_the_reading_of_tokens(tmp_path):
         ended(lambda: model.tokens("a" * 40_000_000))
     """)
     assert many < 0.2 and one < 0.2
+
+
+def test_control_c_ends_the_reading_of_a_model(tmp_path):
+    # Two million tokens of 40 numbers of two bytes each, zeros that take no place on the disk, are a second's work.
+    folder, tokens, width = make_folder(tmp_path), 2_000_000, 40
+    numbers = (folder / "model.safetensors").read_bytes()
+    begin = 8 + int.from_bytes(numbers[:8], "little")
+    header = json.loads(numbers[8:begin])
+    table = header["embeddings.word_embeddings.weight"]
+    table["dtype"], table["shape"] = "F16", [tokens, width]
+    at, data = 0, b""
+    for tensor in header.values():
+        if "data_offsets" in tensor and tensor is not table:
+            first, last = tensor["data_offsets"]
+            tensor["data_offsets"] = [at, at + last - first]
+            data += numbers[begin + first:begin + last]
+            at += last - first
+    table["data_offsets"] = [at, at + 2 * tokens * width]
+    text = json.dumps(header).encode()
+    with open(folder / "model.safetensors", "wb") as file:
+        file.write(len(text).to_bytes(8, "little") + text + data)
+        file.truncate(8 + len(text) + table["data_offsets"][1])
+    config = json.loads((folder / "config.json").read_text())
+    (folder / "config.json").write_text(json.dumps({**config, "vocab_size": tokens}))
+
+    times = late(f"""
+        begin = time.monotonic()
+        assert regard.load_model({str(folder)!r}).width == {width}
+        lasts = time.monotonic() - begin
+        for share in (0.1, 0.3, 0.5):
+            press(share * lasts)
+            ended(lambda: regard.load_model({str(folder)!r}))
+    """)
+    assert len(times) == 3 and max(times) < 0.2
+
+
+def test_control_c_ends_the_reading_of_matrices():
+    of_json, of_lists = late("""
+        rows = "[" + ",".join(["0.123456789"] * 64) + "]"
+        text = '{"Q": [' + ",".join([rows] * 40_000) + '], "K": [[1]], "V": [[1]]}'
+        press(0.1)
+        ended(lambda: regard.explain(text))
+        lists = {"Q": [[0.123456789] * 64] * 40_000, "K": [[1]], "V": [[1]]}
+        press(0.1)
+        ended(lambda: regard.explain(lists))
+    """)
+    assert of_json < 0.2 and of_lists < 0.2
+
+
+def test_control_c_ends_the_making_and_the_opening_of_a_cache():
+    # Of 5,000 million keys, of which a hundred pages are there: what takes long is the table of the pages.
+    made, opened = late("""
+        shape = dict(depth=8, capacity=5 * 10**9, page_keys=32, num_pages=100)
+        press(0.1)
+        ended(lambda: regard.KvCache(**shape))
+        cache = regard.KvCache(**shape)
+        press(0.1)
+        ended(lambda: regard.KvCache.open(cache.memory))
+    """)
+    assert made < 0.2 and opened < 0.2
+
+
+def test_a_cache_takes_memory_as_keys_come():
+    python("""
+        import numpy, regard, resource
+        cache = regard.KvCache(depth=64, capacity=20_000_000, dtype="int8")
+        some = numpy.ones((1, 10, 64), numpy.float32)
+        cache.append(some, some, sequence=0)
+        assert cache.length() == 10 and cache.num_bytes > 2.5e9
+        assert resource.getrusage(resource.RUSAGE_SELF).ru_maxrss < 500_000, "KiB"
+    """)
+
+
+def test_control_c_ends_the_measuring_of_peaks():
+    times = late("""
+        press(0.1)
+        ended(lambda: regard.fma_gflops(1, 100.0))
+        press(0.1)
+        ended(lambda: regard.read_gigabytes_per_second(10**8, 2, 100.0))
+        if regard.bf16_dot_gflops(1, 0.001) is not None:
+            press(0.1)
+            ended(lambda: regard.bf16_dot_gflops(2, 100.0))
+    """)
+    assert len(times) >= 2 and max(times) < 0.2
 
 
 def test_a_handler_that_does_not_raise_lets_the_call_go_on():

@@ -105,14 +105,15 @@ struct CompareText {
   bool full = false;  // all pairs, controls and heads
   bool brief = false;
 };
-REGARD_EXPORT std::string render_compare_text(const Comparison& comparison, const CompareText& options = {});
+// Throws cancelled where runtime.stop is requested, the only part of runtime that is used; so does the JSON below.
+REGARD_EXPORT std::string render_compare_text(const Comparison& comparison, const CompareText& options = {},
+                                              const Runtime& runtime = {});
 
 // What the numbers say, in sentences, the first of them the shortest; no more than floor, controls and, with words to
 // hide, the other words allow. Text from outside is escaped for a terminal.
 REGARD_EXPORT std::vector<std::string> compare_findings(const Comparison& comparison);
 
-// "schema": "regard/1"; docs/compare.md lists the fields. command is what the user typed. Throws cancelled where
-// runtime.stop is requested.
+// "schema": "regard/1"; docs/compare.md lists the fields. command is what the user typed.
 REGARD_EXPORT std::string render_compare_json(const Comparison& comparison, std::string_view command,
                                               const Runtime& runtime = {});
 

@@ -70,7 +70,9 @@ struct Encoder {
 // Throws std::runtime_error with the file's path: a field of config.json that is missing, of the wrong kind, out of
 // range or asks for what is not built here (with its byte offset); one error that lists every tensor that is missing,
 // unknown, misshaped or of a type that holds no real numbers; parameters that do not fit in memory, with both numbers.
-REGARD_EXPORT Encoder load_encoder(const std::string& folder, const ModelFileOptions& options = {});
+// Throws regard::cancelled where runtime.stop is requested.
+REGARD_EXPORT Encoder load_encoder(const std::string& folder, const ModelFileOptions& options = {},
+                                   const Runtime& runtime = {});
 
 struct EncoderOptions {
   // Indices of tokens that no query sees as a key, in any layer: a boolean mask. They still ask, and a query that sees

@@ -11,6 +11,7 @@
 #include <vector>
 
 #include "regard/export.h"
+#include "regard/runtime.h"
 #include "regard/tensor.h"
 
 namespace regard {
@@ -31,8 +32,10 @@ struct REGARD_EXPORT JsonValue {
 };
 
 // Throws std::runtime_error "source: byte N: …" for text that is not JSON or not UTF-8, a name given
-// twice, numbers that no double holds, and brackets nested deeper than max_depth.
-REGARD_EXPORT JsonValue read_json(std::string_view text, const std::string& source, Index max_depth = 64);
+// twice, numbers that no double holds, and brackets nested deeper than max_depth; regard::cancelled where runtime.stop
+// is requested, the only part of runtime that is used.
+REGARD_EXPORT JsonValue read_json(std::string_view text, const std::string& source, Index max_depth = 64,
+                                  const Runtime& runtime = {});
 
 }  // namespace v0
 }  // namespace regard

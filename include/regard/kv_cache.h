@@ -21,8 +21,9 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <cstdlib>
+#include <memory>
 #include <span>
-#include <vector>
 
 #include "regard/attention.h"
 
@@ -66,14 +67,15 @@ class REGARD_EXPORT KvCache {
   // Bytes of the block. Throws std::invalid_argument for a shape that makes no sense or whose bytes no Index can count.
   static Index bytes(const KvCacheShape& shape);
 
+  // These three throw regard::cancelled where runtime.stop is requested, the only part of runtime that is used.
   // Empty, in memory of its own.
-  explicit KvCache(const KvCacheShape& shape);
+  explicit KvCache(const KvCacheShape& shape, const Runtime& runtime = {});
   // Empty, in the caller's memory: at least bytes(shape), aligned to 64, overwritten, and outliving the cache.
-  KvCache(const KvCacheShape& shape, std::span<std::byte> memory);
+  KvCache(const KvCacheShape& shape, std::span<std::byte> memory, const Runtime& runtime = {});
   // What another cache left in memory, as it stands. Nothing is written, so that memory may be a read-only mapping as
   // long as only const members are called. Throws std::runtime_error, naming the byte offset, for anything but a
   // consistent block of this version and type.
-  static KvCache open(std::span<std::byte> memory);
+  static KvCache open(std::span<std::byte> memory, const Runtime& runtime = {});
 
   KvCache(KvCache&&) noexcept = default;
   KvCache& operator=(KvCache&&) noexcept = default;
@@ -129,11 +131,14 @@ class REGARD_EXPORT KvCache {
   struct Block;
   Block block() const;
   KvCache() = default;
-  void format(std::span<std::byte> memory);
+  void format(std::span<std::byte> memory, const Runtime& runtime);
 
   KvCacheShape shape_;
   Layout layout_;
-  std::vector<std::byte> owned_;
+  struct Free {
+    void operator()(std::byte* memory) const { std::free(memory); }
+  };
+  std::unique_ptr<std::byte[], Free> owned_;
   std::span<std::byte> memory_;
   friend class internal::CacheReading<T>;
   mutable int users_ = 0;  // calls of attention_decode that read the cache; −1: a thread is changing it

@@ -8,7 +8,10 @@
 // Files are taken for hostile. The header is read whole before memory for the data is asked for; its offsets must tile
 // the data without hole or overlap, and the file must end with the last. Format: the README of safetensors, as strict
 // as its own reader and stricter: no name twice, no field unknown, names of 1 to 512 bytes without control characters,
-// rank at most 8, extents at most 2^48, 4096 shards. Read next: src/model/safetensors.cpp, src/model/model_folder.cpp.
+// rank at most 8, extents at most 2^48, 4096 shards.
+//
+// What reads throws regard::cancelled where runtime.stop is requested, the only part of a runtime that is used here.
+// Read next: src/model/safetensors.cpp, src/model/model_folder.cpp.
 #pragma once
 
 #include <cstddef>
@@ -21,6 +24,7 @@
 #include <vector>
 
 #include "regard/export.h"
+#include "regard/runtime.h"
 #include "regard/tensor.h"
 
 namespace regard {
@@ -71,10 +75,12 @@ class REGARD_EXPORT Checkpoint {
   // Throw std::runtime_error "<path>: byte <offset>: …" or "<path>: …": a file that cannot be opened, is not regular or
   // changes while it is read; one that breaks the format (one that is really a zip, gzip, pickle, HTML page or Git LFS
   // pointer is named as that); NaN and ±∞; more memory than there is, with both numbers.
-  static Checkpoint read_file(const std::string& path, const ModelFileOptions& options = {});
+  static Checkpoint read_file(const std::string& path, const ModelFileOptions& options = {},
+                              const Runtime& runtime = {});
   // model.safetensors, else the shards that model.safetensors.index.json names; those lie in the same folder, hold
   // exactly the tensors that the index gives them, and no tensor twice. Symbolic links in the folder are followed.
-  static Checkpoint read_folder(const std::string& folder, const ModelFileOptions& options = {});
+  static Checkpoint read_folder(const std::string& folder, const ModelFileOptions& options = {},
+                                const Runtime& runtime = {});
 
   // Path of the file, or of the index.
   const std::string& name() const;
@@ -83,25 +89,26 @@ class REGARD_EXPORT Checkpoint {
 
   // The numbers as f32, row-major: F32 as stored, F16 and BF16 exactly, F64 rounded to nearest.
   // Throws std::runtime_error naming the file and the tensor: a type that holds no real numbers; an F64 too large.
-  std::vector<float> read_float32(const StoredTensor& tensor) const;
+  std::vector<float> read_float32(const StoredTensor& tensor, const Runtime& runtime = {}) const;
   // The same; F32 is not copied but seen where it lies in the file's bytes, which live as long as the pointer does.
-  std::shared_ptr<const float> share_float32(const StoredTensor& tensor) const;
+  std::shared_ptr<const float> share_float32(const StoredTensor& tensor, const Runtime& runtime = {}) const;
 
   // SHA-256 in hex: of the file; of shards, of the lines "<SHA-256>  <file name>\n" in the order of their names, as
-  // `sha256sum model-*.safetensors | sha256sum` says. The first call reads every byte: about 0.3 s for 100 MB.
-  std::string sha256() const;
+  // `sha256sum model-*.safetensors | sha256sum` says. The first call that is not stopped reads every byte: about 0.3 s
+  // for 100 MB.
+  std::string sha256(const Runtime& runtime = {}) const;
 
  private:
   struct Contents;
   explicit Checkpoint(std::shared_ptr<const Contents> contents) : contents_(std::move(contents)) {}
   friend REGARD_EXPORT Checkpoint parse_safetensors(std::vector<std::byte> bytes, std::string name,
-                                                    const ModelFileOptions& options);
+                                                    const ModelFileOptions& options, const Runtime& runtime);
   std::shared_ptr<const Contents> contents_;
 };
 
 // A safetensors file that is in memory already; name stands in errors. Throws as Checkpoint::read_file.
 REGARD_EXPORT Checkpoint parse_safetensors(std::vector<std::byte> bytes, std::string name,
-                                           const ModelFileOptions& options = {});
+                                           const ModelFileOptions& options = {}, const Runtime& runtime = {});
 
 // Which shard holds which tensor: "weight_map" of the text of a model.safetensors.index.json.
 // Throws std::runtime_error "<source>: byte <offset>: …": not JSON, no weight_map, a shard's name that is not the plain
@@ -110,11 +117,13 @@ struct ShardedTensor {
   std::string tensor;
   std::string file;
 };
-REGARD_EXPORT std::vector<ShardedTensor> read_shard_index(std::string_view text, const std::string& source);
+REGARD_EXPORT std::vector<ShardedTensor> read_shard_index(std::string_view text, const std::string& source,
+                                                          const Runtime& runtime = {});
 
 // The text of one file of a folder, such as config.json: opened without waiting, regular, UTF-8, at most max_bytes.
 // Throws std::runtime_error naming the path; a Git LFS pointer or HTML page in place of a text is named as that.
-REGARD_EXPORT std::string read_model_text(const std::string& folder, std::string_view file, std::uint64_t max_bytes);
+REGARD_EXPORT std::string read_model_text(const std::string& folder, std::string_view file, std::uint64_t max_bytes,
+                                          const Runtime& runtime = {});
 
 }  // namespace v0
 }  // namespace regard

@@ -27,8 +27,9 @@ struct SentenceModel {
   Tokenizer tokenizer;
 };
 // Throws std::runtime_error as load_encoder and Tokenizer::read_folder do, and when the tokenizer has more tokens than
-// the encoder's table has rows.
-REGARD_EXPORT SentenceModel load_sentence_model(const std::string& folder, const ModelFileOptions& options = {});
+// the encoder's table has rows; regard::cancelled where runtime.stop is requested.
+REGARD_EXPORT SentenceModel load_sentence_model(const std::string& folder, const ModelFileOptions& options = {},
+                                                const Runtime& runtime = {});
 
 // A word as people name it. What the model sets round a text, [CLS] and [SEP], are words of one token, marked.
 struct SentenceWord {

@@ -103,8 +103,10 @@ struct SentenceTextOptions {
   std::optional<int> digits{};  // decimals; absent: 2
   std::string label{};          // set before the sentence, as compare names its sentences: "A"
 };
-// Ends with a newline. Prints SentenceWork where the story has it.
-REGARD_EXPORT std::string render_sentence_text(const SentenceStory& story, const SentenceTextOptions& options);
+// Ends with a newline. Prints SentenceWork where the story has it. Throws cancelled where runtime.stop is requested; of
+// it, only that is used.
+REGARD_EXPORT std::string render_sentence_text(const SentenceStory& story, const SentenceTextOptions& options,
+                                               const Runtime& runtime = {});
 
 // "schema": "regard/1" first; docs/sentence.md lists the fields.
 struct SentenceJsonOptions {

@@ -55,16 +55,17 @@ class REGARD_EXPORT Tokenizer {
   // Reads the text of a tokenizer.json: model WordPiece, normalizer BertNormalizer, pre_tokenizer BertPreTokenizer,
   // post_processor TemplateProcessing, BertProcessing or null, any added_tokens. Its padding, truncation and decoder
   // are not used. Ids must run from 0 without gaps. Throws std::runtime_error "source: byte N: …" for anything else,
-  // and std::invalid_argument for options out of range.
+  // and std::invalid_argument for options out of range. All members that take a runtime throw regard::cancelled where
+  // its stop is requested; of it, only that is used.
   static Tokenizer read(std::string_view tokenizer_json, const std::string& source,
-                        const TokenizerOptions& options = {});
+                        const TokenizerOptions& options = {}, const Runtime& runtime = {});
   // The file tokenizer.json of a model's folder, opened as read_model_text does (model_files.h), and throwing likewise.
-  static Tokenizer read_folder(const std::string& folder, const TokenizerOptions& options = {});
+  static Tokenizer read_folder(const std::string& folder, const TokenizerOptions& options = {},
+                               const Runtime& runtime = {});
 
   // Never cuts and never pads: models take a limited number of ids, which the caller compares. A byte that is no UTF-8
   // counts as U+FFFD, which clean_text removes; what the vocabulary cannot spell becomes the unknown token. Time grows
-  // linearly with the text. Throws std::invalid_argument for a text longer than max_text_bytes, and regard::cancelled
-  // where runtime.stop is requested; of runtime, only that is used.
+  // linearly with the text. Throws std::invalid_argument for a text longer than max_text_bytes.
   TokenizedText encode(std::string_view text, const Runtime& runtime = {}) const;
 
   // Ids are 0 … vocabulary_size() − 1.

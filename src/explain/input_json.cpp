@@ -420,8 +420,8 @@ void write_matrices(JsonWriter& json, const std::vector<NamedMatrix>& matrices) 
 
 }  // namespace
 
-ExplainInput read_explain_input(std::string_view json, const std::string& source) {
-  return InputReader(source).read(read_json(json, source));
+ExplainInput read_explain_input(std::string_view json, const std::string& source, const Runtime& runtime) {
+  return InputReader(source).read(read_json(json, source, 64, runtime));
 }
 
 std::string write_explain_input(const ExplainInput& input) {

@@ -12,6 +12,7 @@
 #include <cmath>
 
 #include "json_text.h"
+#include "polling.h"
 #include "regard/compare.h"
 #include "regard/runtime.h"
 #include "table.h"
@@ -27,8 +28,12 @@ const ComparedSentence& sentence_of(const Comparison& c, Index s) { return c.sen
 
 class CompareRenderer {
  public:
-  CompareRenderer(const Comparison& c, const CompareText& options)
-      : c_(c), options_(options), paint_{options.color, options.unicode}, width_(std::max(options.width, 40)) {}
+  CompareRenderer(const Comparison& c, const CompareText& options, const Runtime& runtime)
+      : c_(c),
+        options_(options),
+        runtime_(runtime),
+        paint_{options.color, options.unicode},
+        width_(std::max(options.width, 40)) {}
 
   std::string render() {
     const CompareNumbers& shown = c_.plain;
@@ -89,7 +94,10 @@ class CompareRenderer {
  private:
   // ---- lines and numbers
 
-  void line(const std::string& text) { out_ += text + "\n"; }
+  void line(const std::string& text) {
+    poll(runtime_.stop);
+    out_ += text + "\n";
+  }
   void paragraph(const std::string& text, bool bold) {
     for (const std::string& part : wrap_words(text, std::min(width_, kWidestProse), 0))
       line(bold ? paint_.bold(part) : part);
@@ -502,6 +510,7 @@ class CompareRenderer {
 
   const Comparison& c_;
   const CompareText& options_;
+  const Runtime& runtime_;
   Paint paint_;
   int width_;
   std::string out_;
@@ -511,11 +520,12 @@ class CompareRenderer {
 
 std::vector<std::string> compare_findings(const Comparison& comparison) {
   const CompareText options;
-  return CompareRenderer(comparison, options).findings();
+  const Runtime runtime;
+  return CompareRenderer(comparison, options, runtime).findings();
 }
 
-std::string render_compare_text(const Comparison& comparison, const CompareText& options) {
-  return CompareRenderer(comparison, options).render();
+std::string render_compare_text(const Comparison& comparison, const CompareText& options, const Runtime& runtime) {
+  return CompareRenderer(comparison, options, runtime).render();
 }
 
 }  // namespace v0

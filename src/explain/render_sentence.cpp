@@ -42,7 +42,8 @@ std::string last_columns(std::string_view text, int width, bool unicode) {
 
 class Screen {
  public:
-  Screen(const SentenceStory& told, const SentenceTextOptions& asked) : t_(told, asked), s_(t_.story), o_(t_.options) {}
+  Screen(const SentenceStory& told, const SentenceTextOptions& asked, const Runtime& runtime)
+      : t_(told, asked, runtime), s_(t_.story), o_(t_.options) {}
 
   std::string make() {
     head();
@@ -66,7 +67,10 @@ class Screen {
   }
 
  private:
-  void line(const std::string& l) { text_ += l + "\n"; }
+  void line(const std::string& l) {
+    poll(t_.runtime.stop);
+    text_ += l + "\n";
+  }
   void blank() { text_ += "\n"; }
   void lines(const std::vector<std::string>& all) {
     for (const std::string& l : all) line(l);
@@ -593,9 +597,10 @@ class Screen {
 
 }  // namespace
 
-StoryText::StoryText(const SentenceStory& told, const SentenceTextOptions& asked)
+StoryText::StoryText(const SentenceStory& told, const SentenceTextOptions& asked, const Runtime& runs)
     : story(told),
       options(asked),
+      runtime(runs),
       paint{.color = asked.color, .unicode = asked.unicode},
       style{.digits = asked.digits.value_or(2), .unicode = asked.unicode},
       width(std::clamp(asked.width, 40, 120)) {}
@@ -637,8 +642,9 @@ std::string rounding_note(const NumberStyle& style, const std::vector<double>& t
                      styled_number(static_cast<double>(printed) / std::pow(10.0, style.digits), style));
 }
 
-std::string render_sentence_text(const SentenceStory& story, const SentenceTextOptions& options) {
-  return Screen(story, options).make();
+std::string render_sentence_text(const SentenceStory& story, const SentenceTextOptions& options,
+                                 const Runtime& runtime) {
+  return Screen(story, options, runtime).make();
 }
 
 }  // namespace v0

@@ -7,6 +7,7 @@
 #include <string>
 #include <vector>
 
+#include "polling.h"
 #include "regard/sentence_story.h"
 #include "table.h"
 #include "text.h"
@@ -16,7 +17,7 @@ inline namespace v0 {
 
 class StoryText {
  public:
-  StoryText(const SentenceStory& told, const SentenceTextOptions& asked);
+  StoryText(const SentenceStory& told, const SentenceTextOptions& asked, const Runtime& runs);
 
   // ".71"; "-1.20"; "0" for exactly 0, "<.01" for what would print as 0.
   std::string number(double x) const { return styled_number(x, style); }
@@ -35,6 +36,7 @@ class StoryText {
 
   const SentenceStory& story;
   const SentenceTextOptions& options;
+  const Runtime& runtime;
   Paint paint;
   NumberStyle style;
   int width;

@@ -48,7 +48,10 @@ class Account {
   }
 
  private:
-  void line(const std::string& l) { lines_.push_back(l); }
+  void line(const std::string& l) {
+    poll(t_.runtime.stop);
+    lines_.push_back(l);
+  }
   void blank() { lines_.emplace_back(); }
   void heading(const std::string& words) {
     blank();

@@ -101,8 +101,8 @@ std::string choices(const std::vector<SentenceWord>& words, const std::vector<In
 
 }  // namespace
 
-SentenceModel load_sentence_model(const std::string& folder, const ModelFileOptions& options) {
-  SentenceModel model{folder, load_encoder(folder, options), Tokenizer::read_folder(folder)};
+SentenceModel load_sentence_model(const std::string& folder, const ModelFileOptions& options, const Runtime& runtime) {
+  SentenceModel model{folder, load_encoder(folder, options, runtime), Tokenizer::read_folder(folder, {}, runtime)};
   if (model.tokenizer.vocabulary_size() > model.encoder.config.vocabulary) {
     throw std::runtime_error(fmt::format("{}: tokenizer.json has {} tokens and config.json a vocab_size of {}", folder,
                                          model.tokenizer.vocabulary_size(), model.encoder.config.vocabulary));

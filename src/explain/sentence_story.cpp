@@ -66,7 +66,7 @@ SentenceStory tell_sentence(const SentenceModel& model, std::string_view text, c
   check_head(model.encoder.config, options);
   SentenceStory story;
   story.config = model.encoder.config;
-  story.sha256 = model.encoder.checkpoint->sha256();
+  story.sha256 = model.encoder.checkpoint->sha256(runtime);
   story.model = model_name(model, story.sha256);
   story.head_named = options.layer.has_value();
   story.word_named = !options.token.empty();

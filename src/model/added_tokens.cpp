@@ -38,13 +38,13 @@ std::size_t spaces_at_start(std::string_view text) {
 
 }  // namespace
 
-AddedTokens::AddedTokens(std::vector<AddedToken> tokens) : tokens_(std::move(tokens)) {
+AddedTokens::AddedTokens(std::vector<AddedToken> tokens, const Runtime& runtime) : tokens_(std::move(tokens)) {
   std::vector<std::pair<std::string_view, Index>> contents;
   for (const AddedToken& token : tokens_) {
     contents.emplace_back(token.content, static_cast<Index>(contents.size()));
     begins_[static_cast<unsigned char>(token.content.front())] = true;
   }
-  trie_ = TokenTrie(std::move(contents));
+  trie_ = TokenTrie(std::move(contents), runtime);
 }
 
 std::vector<AddedTokens::Part> AddedTokens::split(std::string_view text, const Runtime& runtime) const {

@@ -37,7 +37,7 @@ class AddedTokens {
 
   AddedTokens() = default;
   // No two contents are the same, none is empty.
-  explicit AddedTokens(std::vector<AddedToken> tokens);
+  explicit AddedTokens(std::vector<AddedToken> tokens, const Runtime& runtime = {});
 
   bool empty() const { return tokens_.empty(); }
   // The text in order: leftmost matches, the longest where several begin; spaces that a token takes with it are left

@@ -15,6 +15,7 @@
 #include <stdexcept>
 
 #include "encoder_family.h"
+#include "poll.h"
 #include "regard/json.h"
 
 namespace regard {
@@ -29,8 +30,8 @@ constexpr std::size_t kMostShownProblems = 100;
 
 class ConfigReader {
  public:
-  ConfigReader(std::string source, const std::string& text)
-      : source_(std::move(source)), root_(read_json(text, source_)) {
+  ConfigReader(std::string source, const std::string& text, const Runtime& runtime)
+      : source_(std::move(source)), root_(read_json(text, source_, 64, runtime)) {
     if (root_.kind != JsonValue::Kind::object) fail(root_, "expected an object");
   }
 
@@ -162,10 +163,10 @@ class ParameterReader {
     }
   }
 
-  void read_all(Encoder& encoder, const ModelFileOptions& options) const {
+  void read_all(Encoder& encoder, const ModelFileOptions& options, const Runtime& runtime) const {
     check_memory(options);
     for (const Read& read : reads_) {
-      encoder.memory.push_back(checkpoint_.share_float32(*read.tensor));
+      encoder.memory.push_back(checkpoint_.share_float32(*read.tensor, runtime));
       read.fill(encoder.memory.back().get());
     }
   }
@@ -286,44 +287,46 @@ class ParameterReader {
 };
 
 // Matrices of as many rows, side by side, packed as one.
-PackedParameters<float> pack_side_by_side(std::span<const TensorView<const float, 2>> matrices) {
+PackedParameters<float> pack_side_by_side(std::span<const TensorView<const float, 2>> matrices,
+                                          const Runtime& runtime) {
   Index columns = 0;
   for (const auto& matrix : matrices) columns += matrix.shape[1];
   Tensor<float, 2> joined({matrices.front().shape[0], columns});
   Index first = 0;
   for (const auto& matrix : matrices) {
     for (Index i = 0; i < matrix.shape[0]; ++i) {
+      internal::poll("load_encoder", runtime);
       for (Index o = 0; o < matrix.shape[1]; ++o) joined(i, first + o) = matrix(i, o);
     }
     first += matrix.shape[1];
   }
-  return PackedParameters<float>(joined.view());
+  return PackedParameters<float>(joined.view(), runtime);
 }
 
-void pack(EncoderLayer& layer) {
+void pack(EncoderLayer& layer, const Runtime& runtime) {
   const std::array<TensorView<const float, 2>, 3> projections{layer.w_query, layer.w_key, layer.w_value};
-  layer.packed_projections = pack_side_by_side(projections);
-  layer.packed_output = PackedParameters<float>(layer.w_output);
-  layer.packed_up = PackedParameters<float>(layer.w_up);
-  layer.packed_down = PackedParameters<float>(layer.w_down);
+  layer.packed_projections = pack_side_by_side(projections, runtime);
+  layer.packed_output = PackedParameters<float>(layer.w_output, runtime);
+  layer.packed_up = PackedParameters<float>(layer.w_up, runtime);
+  layer.packed_down = PackedParameters<float>(layer.w_down, runtime);
 }
 
 }  // namespace
 
-Encoder load_encoder(const std::string& folder, const ModelFileOptions& options) {
+Encoder load_encoder(const std::string& folder, const ModelFileOptions& options, const Runtime& runtime) {
   const ConfigReader reader(fmt::format("{}/{}", folder, kConfigFile),
-                            read_model_text(folder, kConfigFile, kMostConfigBytes));
+                            read_model_text(folder, kConfigFile, kMostConfigBytes, runtime), runtime);
   const EncoderFamily& family = reader.family();
   Encoder encoder;
   encoder.config = reader.config(family);
   encoder.family = std::string(family.model_type);
   encoder.layers.resize(static_cast<std::size_t>(encoder.config.num_layers));
 
-  encoder.checkpoint = std::make_shared<const Checkpoint>(Checkpoint::read_folder(folder, options));
+  encoder.checkpoint = std::make_shared<const Checkpoint>(Checkpoint::read_folder(folder, options, runtime));
   ParameterReader parameters(folder, *encoder.checkpoint, family, encoder.config);
   parameters.expect_all(encoder);
-  parameters.read_all(encoder, options);
-  for (EncoderLayer& layer : encoder.layers) pack(layer);
+  parameters.read_all(encoder, options, runtime);
+  for (EncoderLayer& layer : encoder.layers) pack(layer, runtime);
   return encoder;
 }
 

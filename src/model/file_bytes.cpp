@@ -19,6 +19,7 @@
 #include <new>
 #include <stdexcept>
 
+#include "poll.h"
 #include "regard/text.h"
 
 namespace regard {
@@ -96,9 +97,12 @@ void ModelFile::check_unchanged() const {
   if (!(stamp() == opened_)) fail("changed while it was read; try again when it is whole");
 }
 
-void ModelFile::read(std::uint64_t offset, std::span<std::byte> to) const {
+void ModelFile::read(std::uint64_t offset, std::span<std::byte> to, const Runtime& runtime) const {
+  constexpr std::size_t kMostAtOnce = 1 << 20;  // a tenth of a second from a slow disk
   while (!to.empty()) {
-    const ssize_t came = ::pread(descriptor_, to.data(), to.size(), static_cast<off_t>(offset));
+    poll("reading a model", runtime);
+    const std::size_t wanted = std::min(to.size(), kMostAtOnce);
+    const ssize_t came = ::pread(descriptor_, to.data(), wanted, static_cast<off_t>(offset));
     if (came < 0 && errno == EINTR) continue;
     if (came < 0) fail(fmt::format("byte {}: cannot be read: {}", offset, system_reason()));
     if (came == 0) fail(fmt::format("byte {}: the file became shorter while it was read", offset));
@@ -107,7 +111,7 @@ void ModelFile::read(std::uint64_t offset, std::span<std::byte> to) const {
   }
 }
 
-SharedBytes ModelFile::read(std::uint64_t offset, std::uint64_t count) const {
+SharedBytes ModelFile::read(std::uint64_t offset, std::uint64_t count, const Runtime& runtime) const {
   constexpr std::size_t kAlignment = 64;  // a cache line and the widest vector
   std::size_t rounded = 0;
   if (__builtin_add_overflow(count, kAlignment - 1, &rounded)) throw std::bad_alloc();
@@ -115,7 +119,7 @@ SharedBytes ModelFile::read(std::uint64_t offset, std::uint64_t count) const {
   auto* memory = static_cast<std::byte*>(std::aligned_alloc(kAlignment, rounded));
   if (memory == nullptr) throw std::bad_alloc();
   SharedBytes bytes{{memory, [](const std::byte* p) { std::free(const_cast<std::byte*>(p)); }}, count};
-  read(offset, std::span(memory, count));
+  read(offset, std::span(memory, count), runtime);
   return bytes;
 }
 

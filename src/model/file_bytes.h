@@ -16,6 +16,8 @@
 #include <string>
 #include <string_view>
 
+#include "regard/runtime.h"
+
 namespace regard {
 inline namespace v0 {
 namespace internal {
@@ -45,10 +47,11 @@ class ModelFile {
 
   const std::string& path() const { return path_; }
   std::uint64_t num_bytes() const { return num_bytes_; }
-  // From a place in the file on; fewer bytes than asked for only where the file has become shorter, which is an error.
-  void read(std::uint64_t offset, std::span<std::byte> to) const;
+  // Both throw cancelled where a stop is requested. From a place in the file on; fewer bytes than asked for only where
+  // the file has become shorter, which is an error.
+  void read(std::uint64_t offset, std::span<std::byte> to, const Runtime& runtime = {}) const;
   // In memory that starts at a multiple of 64: numbers lie aligned there.
-  SharedBytes read(std::uint64_t offset, std::uint64_t count) const;
+  SharedBytes read(std::uint64_t offset, std::uint64_t count, const Runtime& runtime) const;
   SharedBytes map() const;
   // Fails when the file is another, longer, shorter or newer than when it was opened.
   void check_unchanged() const;

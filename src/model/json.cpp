@@ -137,12 +137,12 @@ const JsonValue* JsonValue::find(std::string_view name) const {
   return nullptr;
 }
 
-JsonValue read_json(std::string_view text, const std::string& source, Index max_depth) {
-  if (const std::size_t valid = valid_utf8_bytes(text); valid != text.size())
+JsonValue read_json(std::string_view text, const std::string& source, Index max_depth, const Runtime& runtime) {
+  if (const std::size_t valid = valid_utf8_bytes(text, runtime); valid != text.size())
     throw std::runtime_error(fmt::format("{}: byte {}: not UTF-8", escape_for_terminal(source), valid));
   TreeBuilder builder(text, source, static_cast<std::size_t>(max_depth));
-  const internal::CountingIterator first(text.data(), builder.taken());
-  const internal::CountingIterator last(text.data() + text.size(), builder.taken());
+  const internal::CountingIterator first(text.data(), builder.taken(), runtime);
+  const internal::CountingIterator last(text.data() + text.size(), builder.taken(), runtime);
   nlohmann::json::sax_parse(first, last, &builder);
   return builder.take();
 }

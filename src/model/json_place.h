@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Where a streaming parser of JSON stands in its text.
+// Where a streaming parser of JSON stands in its text, and where it looks whether it is to stop.
 //
 //     text ── CountingIterator ──▶ parser ── an event ──▶ handler, which asks how far the iterator has come
 //
@@ -8,15 +8,18 @@
 #pragma once
 
 #include <cstddef>
+#include <cstdint>
 #include <iterator>
 #include <string>
 #include <string_view>
+
+#include "poll.h"
 
 namespace regard {
 inline namespace v0 {
 namespace internal {
 
-// Counts the bytes that the parser has taken.
+// Counts the bytes that the parser has taken, and throws cancelled where a stop is requested.
 class CountingIterator {
  public:
   using iterator_category = std::input_iterator_tag;
@@ -25,10 +28,12 @@ class CountingIterator {
   using pointer = const char*;
   using reference = const char&;
 
-  CountingIterator(const char* at, const char** taken) : at_(at), taken_(taken) {}
+  CountingIterator(const char* at, const char** taken, const Runtime& runtime)
+      : at_(at), taken_(taken), runtime_(&runtime) {}
   reference operator*() const { return *at_; }
   CountingIterator& operator++() {
     *taken_ = ++at_;
+    if (reinterpret_cast<std::uintptr_t>(at_) % kLook == 0) poll("reading JSON", *runtime_);
     return *this;
   }
   CountingIterator operator++(int) {
@@ -39,8 +44,11 @@ class CountingIterator {
   friend bool operator!=(const CountingIterator& a, const CountingIterator& b) { return a.at_ != b.at_; }
 
  private:
+  static constexpr std::uintptr_t kLook = 1024;  // bytes: some microseconds
+
   const char* at_;
   const char** taken_;
+  const Runtime* runtime_;
 };
 
 // The opening quote of the string whose closing quote is the byte before `end`.

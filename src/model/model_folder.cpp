@@ -88,11 +88,11 @@ void check_against_index(const std::string& index_path, const std::vector<Sharde
 
 }  // namespace
 
-std::vector<ShardedTensor> read_shard_index(std::string_view text, const std::string& source) {
+std::vector<ShardedTensor> read_shard_index(std::string_view text, const std::string& source, const Runtime& runtime) {
   const auto fail = [&](std::size_t at, const std::string& what) {
     throw std::runtime_error(fmt::format("{}: byte {}: {}", escape_for_terminal(source), at, what));
   };
-  const JsonValue root = read_json(text, source, 32);
+  const JsonValue root = read_json(text, source, 32, runtime);
   if (root.kind != JsonValue::Kind::object) fail(root.offset, "the index of shards must be an object");
   const JsonValue* map = root.find("weight_map");
   if (map == nullptr || map->kind != JsonValue::Kind::object) {
@@ -113,11 +113,11 @@ std::vector<ShardedTensor> read_shard_index(std::string_view text, const std::st
   return index;
 }
 
-Checkpoint Checkpoint::read_folder(const std::string& folder, const ModelFileOptions& options) {
+Checkpoint Checkpoint::read_folder(const std::string& folder, const ModelFileOptions& options, const Runtime& runtime) {
   internal::check_is_folder(folder);
   const std::string single = join(folder, kSingleFile);
   const std::string index_path = join(folder, kIndexFile);
-  if (ModelFile::stands(single)) return read_file(single, options);
+  if (ModelFile::stands(single)) return read_file(single, options, runtime);
   if (!ModelFile::stands(index_path)) {
     throw std::runtime_error(
         fmt::format("{}: holds neither {} nor {}{}", escape_for_terminal(folder), kSingleFile, kIndexFile,
@@ -126,7 +126,7 @@ Checkpoint Checkpoint::read_folder(const std::string& folder, const ModelFileOpt
                         : ""));
   }
   const std::vector<ShardedTensor> index =
-      read_shard_index(read_model_text(folder, kIndexFile, kMaxIndexBytes), index_path);
+      read_shard_index(read_model_text(folder, kIndexFile, kMaxIndexBytes, runtime), index_path, runtime);
   std::vector<std::string> names;
   for (const ShardedTensor& entry : index) names.push_back(entry.file);
   std::sort(names.begin(), names.end());
@@ -143,13 +143,14 @@ Checkpoint Checkpoint::read_folder(const std::string& folder, const ModelFileOpt
   if (!options.map) internal::check_memory(folder, num_bytes, options);
   std::vector<internal::LoadedFile> files;
   for (const std::string& name : names) {
-    files.push_back(internal::read_safetensors(ModelFile(join(folder, name)), options));
+    files.push_back(internal::read_safetensors(ModelFile(join(folder, name)), options, runtime));
   }
   check_against_index(index_path, index, files);
   return Checkpoint(std::make_shared<Contents>(index_path, std::move(files)));
 }
 
-std::string read_model_text(const std::string& folder, std::string_view file, std::uint64_t max_bytes) {
+std::string read_model_text(const std::string& folder, std::string_view file, std::uint64_t max_bytes,
+                            const Runtime& runtime) {
   const ModelFile opened(join(folder, file));
   const auto fail = [&](const std::string& what) {
     throw std::runtime_error(fmt::format("{}: {}", escape_for_terminal(opened.path()), what));
@@ -158,10 +159,10 @@ std::string read_model_text(const std::string& folder, std::string_view file, st
     fail(fmt::format("has {} bytes; at most {} are read", opened.num_bytes(), max_bytes));
   }
   std::string text(opened.num_bytes(), '\0');
-  opened.read(0, std::as_writable_bytes(std::span(text)));
+  opened.read(0, std::as_writable_bytes(std::span(text)), runtime);
   opened.check_unchanged();
   if (const auto kind = internal::foreign_kind(std::as_bytes(std::span(text)), "text")) fail("byte 0: " + *kind);
-  if (const std::size_t valid = valid_utf8_bytes(text); valid != text.size()) {
+  if (const std::size_t valid = valid_utf8_bytes(text, runtime); valid != text.size()) {
     fail(fmt::format("byte {}: not UTF-8", valid));
   }
   return text;

@@ -16,7 +16,7 @@
 #include <stdexcept>
 
 #include "checkpoint.h"
-#include "regard/runtime.h"
+#include "poll.h"
 #include "regard/sha256.h"
 #include "regard/text.h"
 #include "safetensors_header.h"
@@ -107,10 +107,11 @@ Bits load(const std::byte* p) {
 
 // The first number whose exponent is all ones, that is NaN or ±∞.
 template <class Bits>
-std::optional<std::size_t> first_nonfinite(std::span<const std::byte> bytes, Bits exponent) {
+std::optional<std::size_t> first_nonfinite(std::span<const std::byte> bytes, Bits exponent, const Runtime& runtime) {
   const std::size_t count = bytes.size() / sizeof(Bits);
   constexpr std::size_t kBlock = 4096;  // small enough for L1, large enough that the search after it costs nothing
   for (std::size_t begin = 0; begin < count; begin += kBlock) {
+    internal::poll("reading a model", runtime);
     const std::size_t end = std::min(begin + kBlock, count);
     Bits found = 0;
     for (std::size_t i = begin; i < end; ++i) {
@@ -149,20 +150,21 @@ std::string index_text(const std::vector<Index>& shape, std::size_t i) {
   return internal::shape_text(index);
 }
 
-void refuse_nonfinite(const StoredTensor& tensor, std::uint64_t offset, const std::string& name) {
+void refuse_nonfinite(const StoredTensor& tensor, std::uint64_t offset, const std::string& name,
+                      const Runtime& runtime) {
   std::optional<std::size_t> at;
   switch (tensor.type) {
     case StoredType::float64:
-      at = first_nonfinite<std::uint64_t>(tensor.bytes, 0x7ff0000000000000);
+      at = first_nonfinite<std::uint64_t>(tensor.bytes, 0x7ff0000000000000, runtime);
       break;
     case StoredType::float32:
-      at = first_nonfinite<std::uint32_t>(tensor.bytes, 0x7f800000);
+      at = first_nonfinite<std::uint32_t>(tensor.bytes, 0x7f800000, runtime);
       break;
     case StoredType::float16:
-      at = first_nonfinite<std::uint16_t>(tensor.bytes, 0x7c00);
+      at = first_nonfinite<std::uint16_t>(tensor.bytes, 0x7c00, runtime);
       break;
     case StoredType::bfloat16:
-      at = first_nonfinite<std::uint16_t>(tensor.bytes, 0x7f80);
+      at = first_nonfinite<std::uint16_t>(tensor.bytes, 0x7f80, runtime);
       break;
     default:
       break;
@@ -181,21 +183,21 @@ void refuse_nonfinite(const StoredTensor& tensor, std::uint64_t offset, const st
 // ---- a file's parts made a list of tensors
 
 std::vector<internal::HeaderEntry> entries_of(const internal::LoadedFile& file, std::uint64_t num_data_bytes,
-                                              const ModelFileOptions& options) {
+                                              const ModelFileOptions& options, const Runtime& runtime) {
   const std::span<const std::byte> text = file.front.span().subspan(kLengthBytes);
   return internal::read_safetensors_header({reinterpret_cast<const char*>(text.data()), text.size()}, num_data_bytes,
-                                           file.path, options);
+                                           file.path, options, runtime);
 }
 
 void add_tensors(std::vector<internal::HeaderEntry> entries, internal::LoadedFile& file,
-                 const ModelFileOptions& options) {
+                 const ModelFileOptions& options, const Runtime& runtime) {
   file.tensors.reserve(entries.size());
   for (internal::HeaderEntry& e : entries) {
     file.tensors.push_back({.name = std::move(e.name),
                             .type = e.type,
                             .shape = std::move(e.shape),
                             .bytes = file.data.span().subspan(e.begin, e.end - e.begin)});
-    if (!options.allow_nonfinite) refuse_nonfinite(file.tensors.back(), file.front.count + e.begin, file.path);
+    if (!options.allow_nonfinite) refuse_nonfinite(file.tensors.back(), file.front.count + e.begin, file.path, runtime);
   }
 }
 
@@ -218,7 +220,7 @@ void check_memory(const std::string& path, std::uint64_t num_bytes, const ModelF
       fmt::format("{}: takes {} bytes of memory; {} may be used", escape_for_terminal(path), num_bytes, limit));
 }
 
-LoadedFile read_safetensors(const ModelFile& file, const ModelFileOptions& options) {
+LoadedFile read_safetensors(const ModelFile& file, const ModelFileOptions& options, const Runtime& runtime) {
   std::array<std::byte, kKindBytes> first{};
   const auto front = std::span(first).first(std::min<std::size_t>(first.size(), file.num_bytes()));
   file.read(0, front);
@@ -227,10 +229,11 @@ LoadedFile read_safetensors(const ModelFile& file, const ModelFileOptions& optio
   const std::uint64_t num_data_bytes = file.num_bytes() - data_begin;
   // The list of tensors takes up to twice the bytes of the header that it is made from.
   check_memory(file.path(), 3 * length + (options.map ? 0 : num_data_bytes), options);
-  LoadedFile loaded{.path = file.path(), .front = file.read(0, data_begin)};
-  std::vector<HeaderEntry> entries = entries_of(loaded, num_data_bytes, options);
-  loaded.data = options.map ? part(file.map(), data_begin, num_data_bytes) : file.read(data_begin, num_data_bytes);
-  add_tensors(std::move(entries), loaded, options);
+  LoadedFile loaded{.path = file.path(), .front = file.read(0, data_begin, runtime)};
+  std::vector<HeaderEntry> entries = entries_of(loaded, num_data_bytes, options, runtime);
+  loaded.data =
+      options.map ? part(file.map(), data_begin, num_data_bytes) : file.read(data_begin, num_data_bytes, runtime);
+  add_tensors(std::move(entries), loaded, options, runtime);
   file.check_unchanged();
   return loaded;
 }
@@ -249,20 +252,21 @@ Checkpoint::Contents::Contents(std::string name_, std::vector<internal::LoadedFi
             [](const StoredTensor& a, const StoredTensor& b) { return a.name < b.name; });
 }
 
-Checkpoint Checkpoint::read_file(const std::string& path, const ModelFileOptions& options) {
+Checkpoint Checkpoint::read_file(const std::string& path, const ModelFileOptions& options, const Runtime& runtime) {
   std::vector<internal::LoadedFile> files;
-  files.push_back(internal::read_safetensors(ModelFile(path), options));
+  files.push_back(internal::read_safetensors(ModelFile(path), options, runtime));
   return Checkpoint(std::make_shared<Contents>(path, std::move(files)));
 }
 
-Checkpoint parse_safetensors(std::vector<std::byte> bytes, std::string name, const ModelFileOptions& options) {
+Checkpoint parse_safetensors(std::vector<std::byte> bytes, std::string name, const ModelFileOptions& options,
+                             const Runtime& runtime) {
   const auto owner = std::make_shared<const std::vector<std::byte>>(std::move(bytes));
   const SharedBytes whole{{owner, owner->data()}, owner->size()};
   const auto front = whole.span().first(std::min(internal::kKindBytes, whole.count));
   const std::uint64_t data_begin = kLengthBytes + header_length(front, whole.count, name, options);
   internal::LoadedFile file{
       .path = name, .front = part(whole, 0, data_begin), .data = part(whole, data_begin, whole.count - data_begin)};
-  add_tensors(entries_of(file, file.data.count, options), file, options);
+  add_tensors(entries_of(file, file.data.count, options, runtime), file, options, runtime);
   std::vector<internal::LoadedFile> files;
   files.push_back(std::move(file));
   return Checkpoint(std::make_shared<Checkpoint::Contents>(std::move(name), std::move(files)));
@@ -277,7 +281,7 @@ const StoredTensor* Checkpoint::find(std::string_view name) const {
   return at != tensors().end() && at->name == name ? &*at : nullptr;
 }
 
-std::vector<float> Checkpoint::read_float32(const StoredTensor& tensor) const {
+std::vector<float> Checkpoint::read_float32(const StoredTensor& tensor, const Runtime& runtime) const {
   const auto refuse = [&](const std::string& what) {
     throw std::runtime_error(fmt::format("{}: tensor \"{}\" {}", escape_for_terminal(name()),
                                          escape_for_terminal(tensor.name.substr(0, 80)), what));
@@ -286,35 +290,50 @@ std::vector<float> Checkpoint::read_float32(const StoredTensor& tensor) const {
     refuse(fmt::format("is of type {}, which holds no real numbers; expected F32, F16, BF16 or F64",
                        stored_type_name(tensor.type)));
   }
-  std::vector<float> numbers(tensor.bytes.size() / static_cast<std::size_t>(stored_type_bytes(tensor.type)));
-  if (tensor.type == StoredType::float32) {
-    if (!numbers.empty()) std::memcpy(numbers.data(), tensor.bytes.data(), tensor.bytes.size());
-    return numbers;
-  }
-  for (std::size_t i = 0; i < numbers.size(); ++i) {
-    const double x = number_at(tensor, i);
-    numbers[i] = static_cast<float>(x);
-    if (std::isfinite(x) && !std::isfinite(numbers[i])) {
-      refuse(fmt::format("holds {} at {}, more than an f32 can", x, index_text(tensor.shape, i)));
+  std::vector<float> numbers;
+  const std::size_t count = tensor.bytes.size() / static_cast<std::size_t>(stored_type_bytes(tensor.type));
+  numbers.reserve(count);
+  constexpr std::size_t kPart = 1 << 14;
+  for (std::size_t begin = 0; begin < count; begin = numbers.size()) {
+    internal::poll("reading a model", runtime);
+    numbers.resize(std::min(begin + kPart, count));
+    if (tensor.type == StoredType::float32) {
+      std::memcpy(&numbers[begin], tensor.bytes.data() + begin * sizeof(float),
+                  (numbers.size() - begin) * sizeof(float));
+      continue;
+    }
+    for (std::size_t i = begin; i < numbers.size(); ++i) {
+      const double x = number_at(tensor, i);
+      numbers[i] = static_cast<float>(x);
+      if (std::isfinite(x) && !std::isfinite(numbers[i])) {
+        refuse(fmt::format("holds {} at {}, more than an f32 can", x, index_text(tensor.shape, i)));
+      }
     }
   }
   return numbers;
 }
 
-std::shared_ptr<const float> Checkpoint::share_float32(const StoredTensor& tensor) const {
+std::shared_ptr<const float> Checkpoint::share_float32(const StoredTensor& tensor, const Runtime& runtime) const {
   const std::byte* bytes = tensor.bytes.data();
   if (tensor.type == StoredType::float32 && reinterpret_cast<std::uintptr_t>(bytes) % alignof(float) == 0) {
     return {contents_, reinterpret_cast<const float*>(bytes)};
   }
-  const auto numbers = std::make_shared<const std::vector<float>>(read_float32(tensor));
+  const auto numbers = std::make_shared<const std::vector<float>>(read_float32(tensor, runtime));
   return {numbers, numbers->data()};
 }
 
-std::string Checkpoint::sha256() const {
-  const auto sum_of = [](const internal::LoadedFile& file) {
+std::string Checkpoint::sha256(const Runtime& runtime) const {
+  const auto sum_of = [&](const internal::LoadedFile& file) {
+    constexpr std::size_t kPart = 1 << 16;
     Sha256 sum;
-    sum.add(file.front.span());
-    sum.add(file.data.span());
+    for (std::span<const std::byte> rest : {file.front.span(), file.data.span()}) {
+      while (!rest.empty()) {
+        internal::poll("Checkpoint::sha256", runtime);
+        const std::size_t count = std::min(kPart, rest.size());
+        sum.add(rest.first(count));
+        rest = rest.subspan(count);
+      }
+    }
     return sum.finish();
   };
   std::call_once(contents_->summed, [&] {

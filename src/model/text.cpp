@@ -6,6 +6,8 @@
 #include <fmt/format.h>
 #include <utf8proc.h>
 
+#include "poll.h"
+
 namespace regard {
 inline namespace v0 {
 namespace {
@@ -107,10 +109,11 @@ int display_width(std::string_view text) {
   return width;
 }
 
-std::size_t valid_utf8_bytes(std::string_view text) {
+std::size_t valid_utf8_bytes(std::string_view text, const Runtime& runtime) {
   std::size_t valid = 0;
   bool broken = false;
   for_each_character(text, [&](utf8proc_int32_t code, std::string_view bytes) {
+    internal::poll("reading a text", runtime);
     broken = broken || code < 0;
     if (!broken) valid += bytes.size();
   });

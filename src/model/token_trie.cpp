@@ -6,11 +6,17 @@
 
 #include <algorithm>
 
+#include "poll.h"
+
 namespace regard {
 inline namespace v0 {
 
-TokenTrie::TokenTrie(std::vector<std::pair<std::string_view, Index>> tokens) {
-  std::sort(tokens.begin(), tokens.end());
+TokenTrie::TokenTrie(std::vector<std::pair<std::string_view, Index>> tokens, const Runtime& runtime) {
+  const auto look = [&] { internal::poll("Tokenizer::read", runtime); };
+  std::sort(tokens.begin(), tokens.end(), [&](const auto& a, const auto& b) {
+    look();
+    return a < b;
+  });
   struct Range {
     std::size_t begin;
     std::size_t end;
@@ -20,6 +26,7 @@ TokenTrie::TokenTrie(std::vector<std::pair<std::string_view, Index>> tokens) {
   for (std::size_t depth = 0; !level.empty(); ++depth) {
     std::vector<Range> next;
     for (auto [begin, end] : level) {
+      look();
       // A token that ends here is the shortest of those that begin like it, so it stands first.
       const bool ends = begin < end && tokens[begin].first.size() == depth;
       tokens_.push_back(ends ? static_cast<std::int32_t>(tokens[begin].second) : -1);

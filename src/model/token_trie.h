@@ -13,6 +13,7 @@
 #include <utility>
 #include <vector>
 
+#include "regard/runtime.h"
 #include "regard/tensor.h"
 
 namespace regard {
@@ -25,7 +26,8 @@ class TokenTrie {
 
   TokenTrie() : TokenTrie(std::vector<std::pair<std::string_view, Index>>{}) {}
   // Tokens with their ids: no token twice, none empty, fewer than 2^32 bytes in all. Keeps no view.
-  explicit TokenTrie(std::vector<std::pair<std::string_view, Index>> tokens);
+  // Throws cancelled where a stop is requested.
+  explicit TokenTrie(std::vector<std::pair<std::string_view, Index>> tokens, const Runtime& runtime = {});
 
   // The node that byte leads to, or kNone.
   std::uint32_t step(std::uint32_t node, char byte) const;

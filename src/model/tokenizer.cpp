@@ -23,26 +23,26 @@ namespace regard {
 inline namespace v0 {
 namespace {
 
-WordPiece make_wordpiece(const TokenizerFile& file) {
+WordPiece make_wordpiece(const TokenizerFile& file, const Runtime& runtime) {
   std::vector<std::pair<std::string_view, Index>> pieces;
   pieces.reserve(file.pieces.size());
   for (Index id : file.pieces) pieces.emplace_back(file.tokens[static_cast<std::size_t>(id)], id);
-  return WordPiece(std::move(pieces), file.continuing_prefix, file.unknown, file.max_characters);
+  return WordPiece(std::move(pieces), file.continuing_prefix, file.unknown, file.max_characters, runtime);
 }
 
 // Those that are looked for in the text, or those in the normalised text, whose contents are normalised like it.
-AddedTokens make_added(const TokenizerFile& file, bool normalized) {
+AddedTokens make_added(const TokenizerFile& file, bool normalized, const Runtime& runtime) {
   std::vector<AddedToken> chosen;
   for (AddedToken token : file.added) {
     if (token.normalized != normalized) continue;
     if (normalized) {
       NormalizedText content;
-      file.normalizer.normalize(token.content, 0, content);
+      file.normalizer.normalize(token.content, 0, content, runtime);
       token.content = std::move(content.bytes);
     }
     chosen.push_back(std::move(token));
   }
-  return AddedTokens(std::move(chosen));
+  return AddedTokens(std::move(chosen), runtime);
 }
 
 }  // namespace
@@ -189,25 +189,26 @@ void check(const TokenizerOptions& options) {
 
 Tokenizer::Tokenizer(std::shared_ptr<const Parts> parts) : parts_(std::move(parts)) {}
 
-Tokenizer Tokenizer::read(std::string_view tokenizer_json, const std::string& source, const TokenizerOptions& options) {
+Tokenizer Tokenizer::read(std::string_view tokenizer_json, const std::string& source, const TokenizerOptions& options,
+                          const Runtime& runtime) {
   check(options);
   if (tokenizer_json.size() > static_cast<std::size_t>(options.max_text_bytes))
     throw std::runtime_error(
         fmt::format("{}: byte {}: longer than the {} bytes that TokenizerOptions::max_text_bytes allows",
                     escape_for_terminal(source), options.max_text_bytes, options.max_text_bytes));
-  TokenizerFile file = read_tokenizer_file(tokenizer_json, source, options);
-  WordPiece wordpiece = make_wordpiece(file);
-  AddedTokens literal = make_added(file, false);
-  AddedTokens normalized = make_added(file, true);
+  TokenizerFile file = read_tokenizer_file(tokenizer_json, source, options, runtime);
+  WordPiece wordpiece = make_wordpiece(file, runtime);
+  AddedTokens literal = make_added(file, false, runtime);
+  AddedTokens normalized = make_added(file, true, runtime);
   return Tokenizer(
       std::make_shared<const Parts>(Parts{std::move(file), std::move(wordpiece), std::move(literal),
                                           std::move(normalized), static_cast<std::size_t>(options.max_text_bytes)}));
 }
 
-Tokenizer Tokenizer::read_folder(const std::string& folder, const TokenizerOptions& options) {
+Tokenizer Tokenizer::read_folder(const std::string& folder, const TokenizerOptions& options, const Runtime& runtime) {
   check(options);
   const auto most = static_cast<std::uint64_t>(options.max_text_bytes);
-  return read(read_model_text(folder, "tokenizer.json", most), folder + "/tokenizer.json", options);
+  return read(read_model_text(folder, "tokenizer.json", most, runtime), folder + "/tokenizer.json", options, runtime);
 }
 
 TokenizedText Tokenizer::encode(std::string_view text, const Runtime& runtime) const {

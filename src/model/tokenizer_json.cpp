@@ -10,10 +10,12 @@
 #include <fmt/format.h>
 
 #include <cmath>
+#include <memory_resource>
 #include <stdexcept>
 #include <unordered_map>
 #include <unordered_set>
 
+#include "poll.h"
 #include "regard/json.h"
 #include "regard/text.h"
 
@@ -56,10 +58,11 @@ std::string_view name_of(Kind kind) {
 
 class Reader {
  public:
-  Reader(const std::string& source, const TokenizerOptions& options) : source_(source), options_(options) {}
+  Reader(const std::string& source, const TokenizerOptions& options, const Runtime& runtime)
+      : source_(source), options_(options), runtime_(runtime) {}
 
   TokenizerFile read(std::string_view json) {
-    const JsonValue root = read_json(json, source_, kLargestDepth);
+    const JsonValue root = read_json(json, source_, kLargestDepth, runtime_);
     if (root.kind != Kind::object) fail(root, "a tokenizer is an object");
     if (const JsonValue* version = root.find("version"))
       if (expect(*version, Kind::string, "version").text != "1.0")
@@ -76,6 +79,8 @@ class Reader {
   }
 
  private:
+  void look() const { internal::poll("Tokenizer::read", runtime_); }
+
   [[noreturn]] void fail(const JsonValue& where, std::string_view what) const {
     throw std::runtime_error(fmt::format("{}: byte {}: {}", escape_for_terminal(source_), where.offset, what));
   }
@@ -96,13 +101,17 @@ class Reader {
     const std::string& type = member(object, "type", Kind::string).text;
     if (type != supported) fail(object, fmt::format("{} {} is not supported; {} is", what, in_quotes(type), supported));
   }
-  Index whole(const JsonValue& value, double number, std::string_view name, Index limit) const {
+  // name() is asked for where it is needed: a vocabulary has many tokens.
+  template <class Name>
+  Index whole(const JsonValue& value, double number, const Name& name, Index limit) const {
     if (!(number >= 0 && number < static_cast<double>(limit)) || number != std::floor(number))
-      fail(value, fmt::format("{} is {}, not a whole number from 0 to {}", name, number, limit - 1));
+      fail(value, fmt::format("{} is {}, not a whole number from 0 to {}", name(), number, limit - 1));
     return static_cast<Index>(number);
   }
-  Index id(const JsonValue& value, std::string_view what) const {
-    return whole(expect(value, Kind::number, what), value.number, what, options_.max_tokens);
+  Index id(const JsonValue& value, std::string_view of, const std::string& token) const {
+    const auto name = [&] { return fmt::format("the id of {}{}", of, in_quotes(token)); };
+    if (value.kind != Kind::number) expect(value, Kind::number, name());
+    return whole(value, value.number, name, options_.max_tokens);
   }
 
   void read_model(const JsonValue& model) {
@@ -114,11 +123,14 @@ class Reader {
     const JsonValue& vocabulary = member(model, "vocab", Kind::object);
     if (vocabulary.members.empty()) fail(vocabulary, "vocab is empty");
     check_count(vocabulary, vocabulary.members.size());
+    ids_.reserve(vocabulary.members.size());
+    tokens_.reserve(vocabulary.members.size());
     std::size_t longest = 0;
     for (const auto& [token, value] : vocabulary.members) {
+      look();
       check_token(value, token, "a token of vocab");
       longest = std::max(longest, token.size());
-      set(value, id(value, fmt::format("the id of {}", in_quotes(token))), token);
+      set(value, id(value, "", token), token);
       file_.pieces.push_back(ids_.at(token));
     }
     const JsonValue& prefix = member(model, "continuing_subword_prefix", Kind::string);
@@ -129,7 +141,8 @@ class Reader {
     if (found == ids_.end()) fail(unknown, fmt::format("unk_token {} is not in vocab", in_quotes(unknown.text)));
     file_.unknown = found->second;
     const JsonValue& most = member(model, "max_input_chars_per_word", Kind::number);
-    file_.max_characters = whole(most, most.number, "max_input_chars_per_word", kMostCharactersPerWord + 1);
+    file_.max_characters =
+        whole(most, most.number, [] { return "max_input_chars_per_word"; }, kMostCharactersPerWord + 1);
     if (file_.max_characters == 0) fail(most, "max_input_chars_per_word is 0: every word would be unknown");
   }
 
@@ -140,6 +153,7 @@ class Reader {
     check_count(*added, added->items.size());
     std::unordered_set<std::string_view> seen;
     for (const JsonValue& item : added->items) {
+      look();
       expect(item, Kind::object, "an added token");
       AddedToken token;
       const std::string& content = member(item, "content", Kind::string).text;
@@ -152,14 +166,14 @@ class Reader {
         fail(item, fmt::format("the added token {} stands twice", in_quotes(token.content)));
       const JsonValue* number = item.find("id");
       if (number == nullptr) fail(item, "id is missing");
-      token.token = id(*number, fmt::format("the id of the added token {}", in_quotes(token.content)));
+      token.token = id(*number, "the added token ", token.content);
       token.single_word = flag(item, "single_word");
       token.lstrip = flag(item, "lstrip");
       token.rstrip = flag(item, "rstrip");
       token.normalized = flag(item, "normalized");
-      const auto found = ids_.find(token.content);
+      const auto found = ids_.find(content);
       if (found == ids_.end())
-        set(*number, token.token, token.content);
+        set(*number, token.token, content);
       else if (found->second != token.token)
         fail(*number, fmt::format("the added token {} has id {}, but vocab gives it {}", in_quotes(token.content),
                                   token.token, found->second));
@@ -191,10 +205,11 @@ class Reader {
     const auto count = static_cast<Index>(tokens_.size());
     file_.tokens.resize(tokens_.size());
     for (Index i = 0; i < count; ++i) {
+      look();
       const auto found = tokens_.find(i);
       if (found == tokens_.end())
         fail(root, fmt::format("no token has id {}: the ids of {} tokens run from 0 to {}", i, count, count - 1));
-      file_.tokens[static_cast<std::size_t>(i)] = std::move(found->second);
+      file_.tokens[static_cast<std::size_t>(i)] = found->second;
     }
   }
 
@@ -217,7 +232,7 @@ class Reader {
       const AddedToken& token = file_.added[i];
       if (!token.normalized) continue;
       NormalizedText content;
-      file_.normalizer.normalize(token.content, 0, content);
+      file_.normalizer.normalize(token.content, 0, content, runtime_);
       JsonValue where;
       where.offset = added_items_[i];
       if (content.bytes.empty())
@@ -292,8 +307,9 @@ class Reader {
 
   Index check_agreement(const JsonValue& token, const JsonValue& where, double number) const {
     expect(token, Kind::string, "a token of post_processor");
-    const Index id = whole(where, number, fmt::format("the id of post_processor's {}", in_quotes(token.text)),
-                           static_cast<Index>(file_.tokens.size()));
+    const Index id = whole(
+        where, number, [&] { return fmt::format("the id of post_processor's {}", in_quotes(token.text)); },
+        static_cast<Index>(file_.tokens.size()));
     const std::string& known = file_.tokens[static_cast<std::size_t>(id)];
     if (known != token.text)
       fail(where,
@@ -303,16 +319,20 @@ class Reader {
 
   const std::string& source_;
   const TokenizerOptions& options_;
+  const Runtime& runtime_;
   TokenizerFile file_;
-  std::unordered_map<std::string, Index> ids_;
-  std::unordered_map<Index, std::string> tokens_;
+  // Of the tokens as they stand in the tree that read() holds. Maps of many small pieces, given back in one.
+  std::pmr::monotonic_buffer_resource memory_;
+  std::pmr::unordered_map<std::string_view, Index> ids_{&memory_};
+  std::pmr::unordered_map<Index, std::string_view> tokens_{&memory_};
   std::vector<std::size_t> added_items_;  // where file_.added stand in the text
 };
 
 }  // namespace
 
-TokenizerFile read_tokenizer_file(std::string_view json, const std::string& source, const TokenizerOptions& options) {
-  return Reader(source, options).read(json);
+TokenizerFile read_tokenizer_file(std::string_view json, const std::string& source, const TokenizerOptions& options,
+                                  const Runtime& runtime) {
+  return Reader(source, options, runtime).read(json);
 }
 
 }  // namespace v0

@@ -27,7 +27,8 @@ struct TokenizerFile {
   std::vector<Index> after;
 };
 
-TokenizerFile read_tokenizer_file(std::string_view json, const std::string& source, const TokenizerOptions& options);
+TokenizerFile read_tokenizer_file(std::string_view json, const std::string& source, const TokenizerOptions& options,
+                                  const Runtime& runtime);
 
 }  // namespace v0
 }  // namespace regard

@@ -11,8 +11,11 @@ namespace regard {
 inline namespace v0 {
 
 WordPiece::WordPiece(std::vector<std::pair<std::string_view, Index>> tokens, std::string_view continuing_prefix,
-                     Index unknown, Index max_characters)
-    : trie_(std::move(tokens)), continuing_(TokenTrie::kRoot), unknown_(unknown), max_characters_(max_characters) {
+                     Index unknown, Index max_characters, const Runtime& runtime)
+    : trie_(std::move(tokens), runtime),
+      continuing_(TokenTrie::kRoot),
+      unknown_(unknown),
+      max_characters_(max_characters) {
   for (char byte : continuing_prefix)
     if (continuing_ != TokenTrie::kNone) continuing_ = trie_.step(continuing_, byte);
 }

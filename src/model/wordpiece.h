@@ -24,9 +24,9 @@ class WordPiece {
     std::size_t end;  // of the piece's bytes in the word
   };
 
-  // Tokens with their ids, as TokenTrie takes them; unknown is one of the ids.
+  // Tokens with their ids, as TokenTrie takes them, which throws likewise; unknown is one of the ids.
   WordPiece(std::vector<std::pair<std::string_view, Index>> tokens, std::string_view continuing_prefix, Index unknown,
-            Index max_characters);
+            Index max_characters, const Runtime& runtime = {});
 
   // Replaces `pieces` by those of a word, which is UTF-8 and not empty. Every piece ends where a character ends.
   void split(std::string_view word, std::vector<Piece>& pieces) const;

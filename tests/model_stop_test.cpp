@@ -1,0 +1,98 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// What reads a model, its texts or JSON, and what writes about a sentence as text, ends where a stop is requested; and
+// a call that follows gives what it would have given. Read next: python_calls_test.py, which stops them midway.
+#include <gtest/gtest.h>
+
+#include <filesystem>
+#include <functional>
+#include <stop_token>
+
+#include "model_bytes.h"
+#include "regard/compare.h"
+#include "regard/explain.h"
+#include "regard/json.h"
+#include "regard/sentence_story.h"
+#include "sentence_model.h"
+
+namespace regard {
+namespace {
+
+const std::string kTiny = std::string(REGARD_ENCODER_DATA) + "/tiny";
+const std::string kHash = "72996caf631517e28a1bcf7363d7757eb65f9a16ea9e81e29cd926bd6b412daa";  // of its numbers
+
+Runtime stopped() {
+  std::stop_source source;
+  source.request_stop();
+  return {.stop = source.get_token()};
+}
+
+// Stops, and then goes through.
+void stops(const char* name, const std::function<void(const Runtime&)>& call) {
+  EXPECT_THROW(call(stopped()), cancelled) << name;
+  EXPECT_NO_THROW(call({})) << name;
+}
+
+TEST(ModelStop, FilesOfNumbers) {
+  const std::string header = R"({"half": {"dtype": "F16", "shape": [2], "data_offsets": [0, 4]}})";
+  const std::vector<std::byte> bytes = to_bytes(safetensors_bytes(header, std::string("\x00\x3c\x00\xc0", 4)));
+  const Checkpoint half = parse_safetensors(bytes, "half");
+  const Checkpoint tiny = Checkpoint::read_file(kTiny + "/model.safetensors");
+  const StoredTensor& single = tiny.tensors().front();
+  ASSERT_EQ(single.type, StoredType::float32);
+  const StoredTensor& stored = half.tensors().front();
+
+  stops("read_file", [](const Runtime& r) { Checkpoint::read_file(kTiny + "/model.safetensors", {}, r); });
+  stops("mapped", [](const Runtime& r) { Checkpoint::read_file(kTiny + "/model.safetensors", {.map = true}, r); });
+  stops("read_folder", [](const Runtime& r) { Checkpoint::read_folder(kTiny, {}, r); });
+  stops("parse_safetensors", [&](const Runtime& r) { parse_safetensors(bytes, "half", {}, r); });
+  stops("read_float32 of F32",
+        [&](const Runtime& r) { EXPECT_EQ(tiny.read_float32(single, r)[0], tiny.read_float32(single)[0]); });
+  stops("read_float32 of F16",
+        [&](const Runtime& r) { EXPECT_EQ(half.read_float32(stored, r), (std::vector<float>{1, -2})); });
+  stops("share_float32", [&](const Runtime& r) { EXPECT_EQ(half.share_float32(stored, r).get()[1], -2); });
+  stops("sha256", [&](const Runtime& r) { EXPECT_EQ(tiny.sha256(r), kHash); });
+  EXPECT_EQ(tiny.sha256(stopped()), kHash);  // known by now
+}
+
+TEST(ModelStop, Shards) {
+  const TestFolder folder;
+  const std::string index = R"({"weight_map": {"a": "one.safetensors"}})";
+  folder.write("one.safetensors", safetensors_bytes(R"({"a": {"dtype": "F32", "shape": [1], "data_offsets": [0, 4]}})",
+                                                    bytes_of<float>({1})));
+  folder.write("model.safetensors.index.json", index);
+  stops("read_folder", [&](const Runtime& r) { Checkpoint::read_folder(folder.path(), {}, r); });
+  stops("read_shard_index", [&](const Runtime& r) { read_shard_index(index, "index", r); });
+}
+
+TEST(ModelStop, Texts) {
+  const std::string tokenizer = small_tokenizer_json();
+  stops("read_model_text", [](const Runtime& r) { read_model_text(kTiny, "config.json", 10000, r); });
+  stops("valid_utf8_bytes", [](const Runtime& r) { EXPECT_EQ(valid_utf8_bytes("text", r), 4u); });
+  stops("read_json", [](const Runtime& r) { read_json("[1, 2]", "numbers", 64, r); });
+  stops("Tokenizer::read", [&](const Runtime& r) { Tokenizer::read(tokenizer, "tokenizer.json", {}, r); });
+  stops("read_explain_input",
+        [](const Runtime& r) { read_explain_input(R"({"Q": [[1]], "K": [[1]], "V": [[1]]})", "input", r); });
+}
+
+TEST(ModelStop, Folders) {
+  const TestFolder folder;
+  for (const char* name : {"config.json", "model.safetensors"}) {
+    std::filesystem::copy_file(kTiny + "/" + name, folder / name);
+  }
+  folder.write("tokenizer.json", small_tokenizer_json());
+  stops("load_encoder", [&](const Runtime& r) { load_encoder(folder.path(), {}, r); });
+  stops("Tokenizer::read_folder", [&](const Runtime& r) { Tokenizer::read_folder(folder.path(), {}, r); });
+  stops("load_sentence_model", [&](const Runtime& r) { load_sentence_model(folder.path(), {}, r); });
+}
+
+TEST(ModelStop, TextAboutSentences) {
+  const SentenceModel& model = small_sentence_model();
+  const SentenceStory story = tell_sentence(model, "he sat on the bank", {.token = "bank", .full = true});
+  const Comparison comparison = compare_word(model, "bank", {"he sat on the bank", "the bank of the river"});
+  stops("render_sentence_text", [&](const Runtime& r) { render_sentence_text(story, {}, r); });
+  stops("render_compare_text", [&](const Runtime& r) { render_compare_text(comparison, {}, r); });
+}
+
+}  // namespace
+}  // namespace regard
