@@ -115,6 +115,13 @@ TEST(Lesson001, TheRowsOfTheChapterWithSeed123) {
   expect_numbers("001", "context", "0.3061 0.8210", 4, kHalf, {1});
 }
 
+// Not what another matrix, later on, makes of them.
+TEST(Lesson001, TheFindingIsThatOfTheDocumentsWeights) {
+  EXPECT_EQ(explained("001").finding, step_of(explained("001"), "weights").finding);
+  EXPECT_EQ(explained("001").finding, "\"journey\" listens most to \"journey\": .2264 (equal shares would be .1667)");
+  EXPECT_EQ(explained("004").finding, "\"x1\" listens most to \"x2\": .4590 (equal shares would be .2500)");
+}
+
 TEST(Lesson001, AnotherQueryMatrixMovesTheLargestWeight) {
   const auto heard_most = [](const std::string& name) {
     const regard::Matrix& weights = step_of(explained("001"), name).result;

@@ -206,7 +206,7 @@ struct Step {
 struct Explanation {
   std::string title;
   std::string citation;
-  std::string finding;                     // what the last weights say, in a sentence
+  std::string finding;                     // of the step "weights", else of the last that has weights
   std::vector<std::string> settings_text;  // "scale 1/√3 = .5774", a line each
   ExplainSettings settings;
   std::vector<std::string> tokens;

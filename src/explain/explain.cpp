@@ -443,8 +443,11 @@ Explanation explain(const ExplainInput& input, const Keep& keep, const Runtime& 
         if (other.name == step.name && !same_numbers(step.result, other.result))
           step.variants.push_back({variant.label, std::move(other.result)});
   }
-  for (const Step& step : explanation.steps)
-    if (step.sums_to_one != SumAxis::none && !step.finding.empty()) explanation.finding = step.finding;
+  for (const Step& step : explanation.steps) {
+    if (step.sums_to_one == SumAxis::none || step.finding.empty()) continue;
+    explanation.finding = step.finding;
+    if (step.name == "weights") break;
+  }
   return explanation;
 }
 
