@@ -4,8 +4,7 @@
 //
 //   x = input + addend   →   mean   →   variance   →   output
 //
-// A sum is sixteen lanes (element e belongs to lane e mod 16), folded by halves: one order for every compiler, and one
-// that vectorises. Read next: include/regard/layer_norm.h.
+// Read next: include/regard/layer_norm.h, kernels/layer_norm_row.cpp.
 #include "regard/layer_norm.h"
 
 #include <algorithm>
@@ -14,6 +13,7 @@
 
 #include "attention_arguments.h"
 #include "elements.h"
+#include "kernels/table.h"
 #include "parallel.h"
 #include "plan.h"
 #include "workspace.h"
@@ -24,41 +24,8 @@ namespace internal {
 namespace {
 
 constexpr const char* kName = "layer_norm_forward";
-constexpr Index kLanes = 16;
 constexpr Index kBlockRows = 16;
-constexpr double kElementProducts = 50;  // an element takes 1 ns, as long as so many products
-
-template <class F>
-double sum_of(Index count, F term) {
-  double lanes[kLanes] = {};
-  Index e = 0;
-  for (; e + kLanes <= count; e += kLanes) {
-    for (Index lane = 0; lane < kLanes; ++lane) lanes[lane] += term(e + lane);
-  }
-  for (Index lane = 0; e + lane < count; ++lane) lanes[lane] += term(e + lane);
-  for (Index half = kLanes / 2; half > 0; half /= 2) {
-    for (Index lane = 0; lane < half; ++lane) lanes[lane] += lanes[lane + half];
-  }
-  return lanes[0];
-}
-
-// In place.
-template <class T>
-void normalise(Index width, T* x, const T* gain, const T* bias, double epsilon) {
-  const auto extent = static_cast<double>(width);
-  const double mean = sum_of(width, [&](Index e) { return static_cast<double>(x[e]); }) / extent;
-  const double variance = sum_of(width,
-                                 [&](Index e) {
-                                   const double distance = static_cast<double>(x[e]) - mean;
-                                   return distance * distance;
-                                 }) /
-                          extent;
-  const double deviation = std::sqrt(variance + epsilon);
-  for (Index e = 0; e < width; ++e) {
-    const double normed = (static_cast<double>(x[e]) - mean) / deviation;
-    x[e] = static_cast<T>(normed * static_cast<double>(gain[e]) + static_cast<double>(bias[e]));
-  }
-}
+constexpr double kElementProducts = 50;  // an element takes as long as so many products
 
 // Rows whose elements lie side by side are read and written where they are; others go through a copy.
 template <class T, class View>
@@ -117,6 +84,7 @@ void layer_norm_forward(std::type_identity_t<TensorView<const T, 2>> input,
                    .operations = 7 * elements,
                    .bytes = (addend.absent() ? 2 : 3) * elements * sizeof(T)});
   }
+  const kernels::Kernels<T>& kernel = kernels::active().of<T>();
   for_each_item(runtime, workers, blocks, [&](Index block, int worker) {
     T* x = scratch.data() + worker * 2 * width;
     T* added = x + width;
@@ -130,7 +98,9 @@ void layer_norm_forward(std::type_identity_t<TensorView<const T, 2>> input,
         const T* const more = dense_row<T>(addend, r, added);
         for (Index e = 0; e < width; ++e) to[e] = from[e] + more[e];
       }
-      normalise(width, to, factors.data(), factors.data() + width, epsilon);
+      double mean = 0, variance = 0;
+      kernel.moments(to, width, &mean, &variance);
+      kernel.normalise(width, mean, std::sqrt(variance + epsilon), factors.data(), factors.data() + width, to);
       if (to == x) copy_elements(width, x, 1, output.pointer(r, 0), output.strides[1]);
     }
   });

@@ -12,6 +12,7 @@
 
 #include "attention_cases.h"
 #include "attention_checks.h"
+#include "instruction_sets.h"
 
 namespace regard {
 namespace {
@@ -122,6 +123,40 @@ TYPED_TEST(LayerNorm, AnyLayoutAnyThreadsAndAnyCompanyHaveTheSameBits) {
   layer_norm_forward<T>({inputs.input.view().pointer(217, 0), {1, 90}}, {inputs.addend.view().pointer(217, 0), {1, 90}},
                         inputs.gain.view(), inputs.bias.view(), TensorView<T, 2>(alone.data(), {1, 90}), kEpsilon);
   EXPECT_EQ(bits_of(alone), bits_of(std::vector<T>(whole.begin() + 217 * 90, whole.begin() + 218 * 90)));
+}
+
+// The order that src/kernels/layer_norm_row.cpp promises, one number after the other.
+template <class Term>
+double sum_in_lanes(Index count, const Term& term) {
+  double lanes[16] = {};
+  for (Index e = 0; e < count; ++e) lanes[e % 16] += term(e);
+  for (Index half = 8; half > 0; half /= 2) {
+    for (Index lane = 0; lane < half; ++lane) lanes[lane] += lanes[lane + half];
+  }
+  return lanes[0];
+}
+
+TYPED_TEST(LayerNorm, HasTheSameBitsOnEveryInstructionSet) {
+  using T = TypeParam;
+  for (Index E = 1; E < 70; ++E) {
+    const auto inputs = normal_inputs<T>(static_cast<std::uint64_t>(E), 3, E);
+    std::vector<T> expected;
+    for (Index r = 0; r < 3; ++r) {
+      std::vector<double> x;
+      for (Index e = 0; e < E; ++e)
+        x.push_back(static_cast<double>(static_cast<T>(inputs.input.get({r, e}) + inputs.addend.get({r, e}))));
+      const auto at = [&](Index e) { return x[static_cast<std::size_t>(e)]; };
+      const double mean = sum_in_lanes(E, at) / static_cast<double>(E);
+      const double variance =
+          sum_in_lanes(E, [&](Index e) { return (at(e) - mean) * (at(e) - mean); }) / static_cast<double>(E);
+      const double deviation = std::sqrt(variance + kEpsilon);
+      for (Index e = 0; e < E; ++e)
+        expected.push_back(static_cast<T>((at(e) - mean) / deviation * static_cast<double>(inputs.gain.get({e})) +
+                                          static_cast<double>(inputs.bias.get({e}))));
+    }
+    on_every_instruction_set(
+        [&](const kernels::KernelTable& table) { EXPECT_EQ(run(inputs), expected) << table.name << " " << E; });
+  }
 }
 
 TYPED_TEST(LayerNorm, NaNStaysInItsRowAndEqualNumbersGiveTheBias) {

@@ -62,6 +62,12 @@ void linear_pairs(Index num_rows, Index num_columns, Index depth, const float* p
                   const float* bias, Activation activation, float* output, Index output_stride);
 void narrow(const float* from, Bfloat16* to, Index count);
 
+// layer_norm_row.cpp
+template <class T>
+void moments(const T* x, Index count, double* mean, double* variance);
+template <class T>
+void normalise(Index count, double mean, double deviation, const T* gain, const T* bias, T* x);
+
 // dropout.cpp
 template <class T>
 void dropout_row(const DropoutRow<T>& row, T* to);

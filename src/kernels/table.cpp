@@ -38,10 +38,27 @@ void leave_floating_point(std::uint64_t previous) { _mm_setcsr(static_cast<unsig
 
 template <class T>
 constexpr Kernels<T> kernels() {
-  return {kTileRows,          pack_query<T>,   pack_keys<T>,     pack_values<T>,       score_block<T>,
-          attention_block<T>, finish_chunk<T>, finish_rows<T>,   weights_block<T>,     grad_scores_block<T>,
-          backward_block<T>,  add_rows<T>,     linear_tile<T>,   dropout_row<T>,       exp_elements<T>,
-          tanh_elements<T>,   log_elements<T>, gelu_elements<T>, gelu_tanh_elements<T>};
+  return {kTileRows,
+          pack_query<T>,
+          pack_keys<T>,
+          pack_values<T>,
+          score_block<T>,
+          attention_block<T>,
+          finish_chunk<T>,
+          finish_rows<T>,
+          weights_block<T>,
+          grad_scores_block<T>,
+          backward_block<T>,
+          add_rows<T>,
+          linear_tile<T>,
+          moments<T>,
+          normalise<T>,
+          dropout_row<T>,
+          exp_elements<T>,
+          tanh_elements<T>,
+          log_elements<T>,
+          gelu_elements<T>,
+          gelu_tanh_elements<T>};
 }
 
 template <class S>
