@@ -244,7 +244,8 @@ void finish_statistics(const RowTask<T>& task, const FinishedRows<T>& done, cons
     write(statistics.largest_weight, row.largest_weight);
     write(statistics.chosen_weight, row.chosen_weight);
     write(statistics.mean_distance, row.mean_distance);
-    if (sees_key) sees_key[(b * task.r.num_heads + h) * task.r.num_queries + first + i] = !is_empty(done, s, i);
+    if (sees_key != nullptr)
+      sees_key[(b * task.r.num_heads + h) * task.r.num_queries + first + i] = !is_empty(done, s, i);
     for (Index n = 0; n < top; ++n) {
       const bool there = !nan && keys[n] >= 0;
       const Index key = there ? task.sequence.first_key + static_cast<Index>(keys[n]) : -1;

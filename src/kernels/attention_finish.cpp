@@ -52,14 +52,14 @@ void chunk_weights(const FinishRows<T>& rows, Index r, Index first, T chunk_max,
 
 template <class T>
 struct RowTotals {
-  T chunk_max;  // over the chunks, without the sink
+  alignas(64) T first_weights[kWidth<T>];  // chunk_weights of the first chunks, unless single
+  T chunk_max;                             // over the chunks, without the sink
   T row_max;
   T row_sum;
   T context_factor;  // what the accumulators are multiplied by after the sink joined
   T sink_weight;
   bool empty;
-  bool single;                             // the only chunk, which weighs 1
-  alignas(64) T first_weights[kWidth<T>];  // chunk_weights of the first chunks, unless single
+  bool single;  // the only chunk, which weighs 1
 };
 
 template <class T>
