@@ -8,6 +8,7 @@
 #   run.sh embed_build   BUILD             add_subdirectory under -Ofast -flto -march=native
 #   run.sh embed         BUILD             runs that: the same bits
 #   run.sh readme        BUILD             the lines of C++ in README.md, on the numbers of document 002
+#   run.sh configure     BUILD             Regard itself where packages are missing, or options contradict each other
 #   run.sh header        BUILD HEADER      a public header alone, as C++20 and C++23 (c_api.h: as C99), two compilers
 set -euo pipefail
 here=$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)
@@ -33,14 +34,32 @@ configure_and_run() {
   "$scratch/$name/consumer"
 }
 
+# explains_lack COMPONENT TEXT: find_package fails for want of the component, and its message says TEXT.
+explains_lack() {
+  rm -rf "$scratch/lack"
+  mkdir -p "$scratch/lack"
+  printf 'cmake_minimum_required(VERSION 3.25)\nproject(lack LANGUAGES CXX)\nfind_package(regard REQUIRED COMPONENTS %s)\n' \
+    "$1" >"$scratch/lack/CMakeLists.txt"
+  if cmake -S "$scratch/lack" -B "$scratch/lack/build" -DCMAKE_PREFIX_PATH="$prefix" >"$scratch/lack.log" 2>&1; then return 1; fi
+  tr -s ' \n' ' ' <"$scratch/lack.log" | grep -qF "$2"
+}
+
 case $mode in
   install)
     rm -rf "$prefix"
     cmake --install "$build" --prefix "$prefix" --component library
-    if grep -qx 'REGARD_EXPLAIN:BOOL=ON' "$build/CMakeCache.txt"; then
+    # What needs another component comes with it: nothing that is declared in the library's headers is missing in it.
+    headers=$prefix/include/regard
+    test -f "$headers/attention.h" && test ! -e "$headers/encoder.h" && test ! -e "$headers/lesson.h"
+    explains_lack model "is not installed in $prefix; configure Regard with REGARD_MODEL=ON"
+    if compgen -G "$build/src/explain/libregard_explain*" >/dev/null; then
       cmake --install "$build" --prefix "$prefix" --component model
+      test -f "$headers/encoder.h" && test ! -e "$headers/lesson.h"
+      explains_lack explain "is not installed in $prefix; configure Regard with REGARD_EXPLAIN=ON"
       cmake --install "$build" --prefix "$prefix" --component explain
+      diff <(ls "$root/include/regard") <(ls "$headers")
     fi
+    explains_lack nonsense 'there is no component nonsense; expected model or explain'
     if [ -f "$build/cli/regard.1" ]; then
       cmake --install "$build" --prefix "$prefix" --component program
       for written in man/man1/regard.1 bash-completion/completions/regard zsh/site-functions/_regard \
@@ -84,6 +103,38 @@ case $mode in
     lines=$(wc -l <"$scratch/readme.inc")
     test "$lines" -ge 5 && test "$lines" -le 12
     configure_and_run readme -DCMAKE_PREFIX_PATH="$prefix" -DREADME="$scratch"
+    ;;
+  configure)
+    # configures EXPECTED-STATUS TEXT [ARGUMENT…]: on a machine where these CMake arguments hold, the output has TEXT.
+    configures() {
+      local expected=$1 text=$2 status=0
+      shift 2
+      rm -rf "$scratch/configure"
+      cmake -S "$root" -B "$scratch/configure" -DCMAKE_CXX_COMPILER=g++ "$@" >"$scratch/configure.log" 2>&1 || status=$?
+      tr -s ' \n' ' ' <"$scratch/configure.log" | grep -qF -- "$text"
+      test "$status" -eq "$expected"
+    }
+    only_a_compiler=()
+    for package in fmt nlohmann_json CLI11 PNG ZLIB GTest benchmark; do
+      only_a_compiler+=("-DCMAKE_DISABLE_FIND_PACKAGE_$package=ON")
+    done
+    only_a_compiler+=(-DUTF8PROC_LIBRARY=UTF8PROC_LIBRARY-NOTFOUND -DCMAKE_LIBRARY_PATH= -DCMAKE_FIND_USE_CMAKE_SYSTEM_PATH=OFF)
+    packages='libfmt-dev nlohmann-json3-dev libutf8proc-dev'
+    configures 0 "-- Left out: regard::model (REGARD_MODEL), which needs these Debian packages: $packages -- Left out: \
+regard::explain (REGARD_EXPLAIN), which needs these Debian packages: $packages -- Left out: the program (REGARD_PROGRAM), \
+which needs these Debian packages: $packages libcli11-dev libpng-dev zlib1g-dev" "${only_a_compiler[@]}"
+    cmake --build "$scratch/configure" --target help >"$scratch/configure.targets"
+    grep -qw regard "$scratch/configure.targets"
+    if grep -qE 'regard_(model|explain|program)' "$scratch/configure.targets"; then exit 1; fi
+    configures 1 'regard::model, which another part that is ON needs, needs these Debian packages: libfmt-dev; install them.' \
+      -DREGARD_PROGRAM=ON -DCMAKE_DISABLE_FIND_PACKAGE_fmt=ON
+    configures 1 'REGARD_TESTS=ON needs these Debian packages: libgtest-dev; install them or set REGARD_TESTS=OFF.' \
+      -DREGARD_TESTS=ON -DCMAKE_DISABLE_FIND_PACKAGE_GTest=ON
+    configures 0 '-- Left out: regard::explain (REGARD_EXPLAIN), which needs REGARD_MODEL=ON -- Left out: the program' \
+      -DREGARD_MODEL=OFF
+    configures 1 'REGARD_EXPLAIN=ON needs REGARD_MODEL=ON; set REGARD_MODEL=ON or REGARD_EXPLAIN=OFF.' \
+      -DREGARD_MODEL=OFF -DREGARD_EXPLAIN=ON
+    configures 1 'REGARD_FUZZ=ON needs clang, which brings libFuzzer; this compiler is GNU;' -DREGARD_FUZZ=ON
     ;;
   header)
     header=$3
