@@ -5,6 +5,7 @@
 #include "attend_options.h"
 
 #include <algorithm>
+#include <cstdlib>
 #include <filesystem>
 #include <iterator>
 #include <limits>
@@ -67,6 +68,9 @@ constexpr ArrayOption kArrayOptions[] = {
      "(H): a score that joins each row's sum and takes\nno value; -inf = none"},
 };
 
+constexpr const char* kQueryOffsetValues =
+    "top_left, bottom_right, a whole number or a .npy file of int32 or int64 with one number per batch entry";
+
 struct OutputOption {
   const char* name;
   Member text;
@@ -99,6 +103,13 @@ bool looks_like_number(std::string_view text) {
   return text.size() > digit && text.find_first_not_of("0123456789", digit) == std::string_view::npos;
 }
 
+// Any number: as a value of --query-offset, 1.5 is a mistake and not the name of a file.
+bool is_number(const std::string& text) {
+  char* end = nullptr;
+  std::strtod(text.c_str(), &end);
+  return !text.empty() && *end == '\0';
+}
+
 Index parse_at_least(std::string_view option, std::string_view text, Index least) {
   const Index n = parse_integer(option, text);
   if (n < least) {
@@ -126,6 +137,9 @@ void parse_position(const AttendText& text, AttendSettings& settings) {
     settings.offset = parse_integer("--query-offset", text.query_offset);
   } else {
     settings.alignment = parse_alignment(text.query_offset);
+    if (!settings.alignment && is_number(text.query_offset)) {
+      throw UsageError("--query-offset is \"" + text.query_offset + "\"; expected " + kQueryOffsetValues);
+    }
   }
 }
 
@@ -222,6 +236,19 @@ std::vector<NamedPath> AttendText::saved() const {
     paths.push_back({option, std::filesystem::path(save) / (name == "inspect_json" ? "inspect.json" : name + ".npy")});
   }
   return paths;
+}
+
+std::string values_of_input(std::string_view option) {
+  if (option == "--query-offset") return kQueryOffsetValues;
+  switch (kind_of_input(option)) {
+    case InputKind::boolean:
+      return "a .npy file of bool";
+    case InputKind::indices:
+    case InputKind::segments:
+      return "a .npy file of int32 or int64";
+    default:
+      return "a .npy file of float32 or float64";
+  }
 }
 
 InputKind kind_of_input(std::string_view option) {

@@ -56,6 +56,8 @@ struct AttendSettings {
 // What an array file must hold.
 enum class InputKind { matrix, boolean, bias, per_head, indices, segments };
 InputKind kind_of_input(std::string_view option);
+// What the option of an array file takes, for messages: "a .npy file of bool".
+std::string values_of_input(std::string_view option);
 
 // Whether this is the library's name of an option: "key_lengths" for --key-lengths.
 bool is_attend_option(std::string_view name);

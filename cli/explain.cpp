@@ -91,7 +91,7 @@ NamedMatrix read_matrix(const std::string& argument) {
   if (equals == std::string::npos || equals == 0 || equals + 1 == argument.size())
     throw UsageError("--matrix is \"" + argument + "\"; expected NAME=FILE such as W_query=w.csv");
   const std::string path = argument.substr(equals + 1);
-  const std::string text = read_text(path, kLargestFile);
+  const std::string text = read_text(path, kLargestFile, "--matrix");
   const std::string shown = shown_name(path);
   return {argument.substr(0, equals), is_npy(text, path) ? read_npy(text, shown) : read_csv(text, shown)};
 }
@@ -103,7 +103,7 @@ ExplainInput read_input(const std::string& input, const std::vector<std::string>
     throw UsageError(
         "there is nothing to explain; give a \"sentence\", --input FILE (JSON) or --matrix NAME=FILE for each matrix");
   if (!input.empty()) {
-    const std::string text = read_text(input, kLargestFile);
+    const std::string text = read_text(input, kLargestFile, "--input");
     if (is_npy(text, input) || input.ends_with(".csv"))
       throw UsageError("--input " + input + " is no JSON; give NPY and CSV files as --matrix NAME=" + input);
     return read_explain_input(text, shown_name(input));

@@ -286,7 +286,12 @@ ByteSource source_of(std::shared_ptr<Descriptor> descriptor, const std::string& 
 
 }  // namespace
 
-InputFile open_input(const std::string& path) {
+InputFile open_input(const std::string& path, const std::string& option, const std::string& expected) {
+  const auto fail = [&](int error) {
+    const std::string named = option.empty() ? "" : option + " ";
+    const std::string remedy = expected.empty() ? "" : "; expected " + expected;
+    throw std::runtime_error(named + path + ": cannot be opened: " + reason(error) + remedy);
+  };
   if (path == "-") {
     const std::string name = "standard input";
     return {source_of(std::make_shared<Descriptor>(STDIN_FILENO, false), name), std::nullopt, name};
@@ -298,19 +303,19 @@ InputFile open_input(const std::string& path) {
     throw std::runtime_error(path + ": is " + kind_of(status.st_mode) + "; expected a file, or - for standard input");
   };
   struct stat status{};
-  if (::stat(path.c_str(), &status) != 0) throw std::runtime_error(path + ": cannot be opened: " + reason(errno));
+  if (::stat(path.c_str(), &status) != 0) fail(errno);
   refuse_unless_regular(status);
   // What stands there may have changed since: opened so that a FIFO cannot hold us up, and looked at again.
   const int number = ::open(path.c_str(), O_RDONLY | O_NONBLOCK | O_CLOEXEC | O_NOCTTY);
-  if (number < 0) throw std::runtime_error(path + ": cannot be opened: " + reason(errno));
+  if (number < 0) fail(errno);
   auto descriptor = std::make_shared<Descriptor>(number, true);
-  if (::fstat(number, &status) != 0) throw std::runtime_error(path + ": cannot be opened: " + reason(errno));
+  if (::fstat(number, &status) != 0) fail(errno);
   refuse_unless_regular(status);
   return {source_of(std::move(descriptor), path), static_cast<std::uint64_t>(status.st_size), path};
 }
 
-std::string read_text(const std::string& path, std::uint64_t max_bytes) {
-  const InputFile file = open_input(path);
+std::string read_text(const std::string& path, std::uint64_t max_bytes, const std::string& option) {
+  const InputFile file = open_input(path, option);
   std::string text;
   constexpr std::size_t kPiece = 1 << 16;
   while (text.size() <= max_bytes) {

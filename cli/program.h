@@ -106,15 +106,16 @@ auto usage(const std::string& option, const Call& call) {
 // ---- files
 
 // A file to read, or standard input for "-". Only regular files are opened: a folder, a FIFO or a device is refused.
-// num_bytes is absent for standard input. Throws std::runtime_error naming the path, when opened and when read.
+// num_bytes is absent for standard input. Throws std::runtime_error naming the path, when opened and when read; where
+// it cannot be opened, also the option that named it and what that option expects, if they are given.
 struct InputFile {
   ByteSource source;
   std::optional<std::uint64_t> num_bytes;
   std::string name;  // the path, or "standard input"
 };
-InputFile open_input(const std::string& path);
+InputFile open_input(const std::string& path, const std::string& option = "", const std::string& expected = "");
 // All bytes of a file or of standard input. Throws as open_input, and when there are more than max_bytes.
-std::string read_text(const std::string& path, std::uint64_t max_bytes);
+std::string read_text(const std::string& path, std::uint64_t max_bytes, const std::string& option = "");
 
 // Writes all bytes, also to a descriptor that somebody made non-blocking. Returns 0 or the error.
 int write_all(int descriptor, const char* bytes, std::size_t count);
