@@ -27,6 +27,11 @@ std::string shape_text(std::span<const Index> shape) {
   return text + ")";
 }
 
+std::string element_type_text(ElementType type) {
+  const std::string name = type_name(type);
+  return name == "unknown" ? std::to_string(static_cast<std::int32_t>(type)) : name;
+}
+
 namespace {
 
 // Positions and offsets stay far enough from the ends of Index that sums of a few of them cannot overflow.
@@ -49,14 +54,16 @@ void resolve_shapes(const AttentionCall<T>& call, ResolvedAttention<T>& r) {
   const auto& q = call.query.shape;
   const auto& k = call.key.shape;
   const auto& v = call.value.shape;
-  const auto negative = [&](const char* name, const std::array<Index, 4>& shape) {
-    if (std::any_of(shape.begin(), shape.end(), [](Index n) { return n < 0; })) {
-      refuse(call.name, std::string(name) + " has shape " + shape_text(shape) + "; extents must not be negative");
+  const auto check = [&](const char* name, const InputView<T, 4>& view, const char* expected) {
+    if (view.absent()) refuse(call.name, std::string(name) + " is missing; expected " + expected);
+    expect_type<T>(call.name, name, view.type);  // before other types are compared with it
+    if (std::any_of(view.shape.begin(), view.shape.end(), [](Index n) { return n < 0; })) {
+      refuse(call.name, std::string(name) + " has shape " + shape_text(view.shape) + "; extents must not be negative");
     }
   };
-  negative("query", q);
-  negative("key", k);
-  if (call.has_value) negative("value", v);
+  check("query", call.query, "(B, H, L, D)");
+  check("key", call.key, "(B, Hkv, S, D)");
+  if (call.has_value) check("value", call.value, "(B, Hkv, S, Dv)");
   if (q[3] == 0) refuse(call.name, "query has head size 0 in shape " + shape_text(q) + "; expected at least 1");
   if (k[0] != q[0]) {
     refuse(call.name, "key has batch " + std::to_string(k[0]) + " in shape " + shape_text(k) + "; expected " +

@@ -111,9 +111,25 @@ Footprint footprint(const char* operator_name, const char* name, const TensorVie
   static_assert(Rank <= Footprint::kMostAxes);
   return footprint(operator_name, name, view.data, view.shape, view.strides, sizeof(T));
 }
+// "float32"; a value that names no type as its number.
+std::string element_type_text(ElementType type);
+
+// Throws std::invalid_argument unless elements of this type are converted to T exactly.
+template <class T>
+void expect_type(const char* operator_name, const char* name, ElementType type) {
+  using enum ElementType;
+  const bool allowed =
+      std::is_same_v<T, double> ? type == float64 : type == float32 || type == bfloat16 || type == float16;
+  if (allowed) return;
+  refuse(operator_name, std::string(name) + " has type " + element_type_text(type) + "; expected " +
+                            (std::is_same_v<T, double> ? "float64" : "float32, bfloat16 or float16"));
+}
+
+// Every operator takes the footprint of every input before it reads any, so an element type is checked for all of them.
 template <class T, int Rank>
 Footprint footprint(const char* operator_name, const char* name, const InputView<T, Rank>& view) {
   static_assert(Rank <= Footprint::kMostAxes);
+  expect_type<T>(operator_name, name, view.type);
   return footprint(operator_name, name, view.data, view.shape, view.strides, type_bytes(view.type));
 }
 

@@ -6,6 +6,9 @@
 #include <functional>
 
 #include "attention_checks.h"
+#include "regard/attention_backward.h"
+#include "regard/inspect.h"
+#include "regard/kv_cache.h"
 
 namespace regard {
 namespace {
@@ -106,6 +109,9 @@ TEST(Refusals, ShapesOfQueryKeyAndValue) {
             "query has head size 0 in shape (2, 4, 3, 0); expected at least 1");
   EXPECT_EQ(message_of([](Call& c) { c.value.shape[3] = 0; }),
             "value has head size 0 in shape (2, 2, 5, 0); expected at least 1");
+  EXPECT_EQ(message_of([](Call& c) { c.query = {}; }), "query is missing; expected (B, H, L, D)");
+  EXPECT_EQ(message_of([](Call& c) { c.key = {}; }), "key is missing; expected (B, Hkv, S, D)");
+  EXPECT_EQ(message_of([](Call& c) { c.value = {}; }), "value is missing; expected (B, Hkv, S, Dv)");
 }
 
 TEST(Refusals, NullAndOverflow) {
@@ -278,6 +284,123 @@ TEST(Refusals, EveryOperatorNamesItself) {
               attention_partials<float>(call.query, call.key, call.value, {});
             }).find("attention_partials: key has head size 5"),
             0u);
+}
+
+// Every operator that takes an InputView, with good arguments for the test to exchange. T is float or double.
+template <class T>
+class TypedArguments {
+ public:
+  using Arguments = std::vector<std::pair<const char*, InputView<T, 4>*>>;
+  struct Operator {
+    const char* name;
+    Arguments arguments;
+    std::function<void()> call;
+  };
+
+  std::vector<Operator> operators() {
+    const Arguments qk{{"query", &query_}, {"key", &key_}}, qkv{{"query", &query_}, {"key", &key_}, {"value", &value_}};
+    Arguments backward = qkv;
+    backward.emplace_back("context", &saved_.context);
+    backward.emplace_back("grad_context", &saved_.grad_context);
+    const AttentionOutputs<T> outputs{.context = output_.view()};
+    return {{"attention_forward", qkv, [=, this] { attention_forward<T>(query_, key_, value_, outputs); }},
+            {"attention_with_weights",
+             {{"key", &key_}, {"value", &value_}},
+             [this] { attention_with_weights<T>(std::as_const(numbers_).view(), key_, value_); }},
+            {"attention_with_statistics", qkv,
+             [=, this] { attention_with_statistics<T>(query_, key_, value_, outputs, {.entropy = rows_.view()}); }},
+            {"attention_partials", qkv,
+             [this] {
+               attention_partials<T>(query_, key_, value_,
+                                     {.accumulator = {output_.view().data, {1, 1, 1, kRows, kDepth}},
+                                      .row_max = {rows_.view().data, {1, 1, 1, kRows}},
+                                      .row_sum = {sums_.view().data, {1, 1, 1, kRows}}});
+             }},
+            {"attention_weights", qk,
+             [this] { attention_weights<T>(query_, key_, {.kind = WeightsKind::scores}, weights_.view()); }},
+            {"attention_columns", qk,
+             [this] {
+               attention_columns<T>(query_, key_, {.row_max = saved_.row_max, .row_sum = saved_.row_sum},
+                                    {.column_mass = rows_.view()});
+             }},
+            {"attention_backward", backward,
+             [this] {
+               attention_backward<T>(query_, key_, value_, saved_, AttentionGradients<T>{.grad_query = output_.view()});
+             }},
+            {"attention_decode", {{"query", &query_}}, [=, this] { attention_decode<T>(query_, cache_, outputs); }}};
+  }
+  // Whether no output has been written.
+  bool untouched() const {
+    return std::ranges::all_of(output_.values(), [](T x) { return x == 0; }) &&
+           std::ranges::all_of(rows_.values(), [](T x) { return x == 0; }) &&
+           std::ranges::all_of(weights_.values(), [](T x) { return x == 0; });
+  }
+  void clear_outputs() {
+    for (auto* output : {&output_, &weights_}) output->fill([] { return 0; });
+    rows_.fill([] { return 0; });
+  }
+  TypedArguments() {
+    numbers_.fill([] { return 1; });
+    maxima_.fill([] { return 8; });
+    clear_outputs();
+    query_ = key_ = value_ = saved_.context = saved_.grad_context = std::as_const(numbers_).view();
+    saved_.row_max = saved_.row_sum = std::as_const(maxima_).view();
+  }
+
+ private:
+  static constexpr Index kRows = 4, kDepth = 8;
+  Array<T, 4> numbers_{{1, 1, kRows, kDepth}}, output_{{1, 1, kRows, kDepth}}, weights_{{1, 1, kRows, kRows}};
+  Array<T, 3> maxima_{{1, 1, kRows}}, rows_{{1, 1, kRows}}, sums_{{1, 1, kRows}};
+  InputView<T, 4> query_, key_, value_;
+  AttentionSaved<T> saved_;
+  KvCache<T> cache_{{.depth = kDepth, .columns = kDepth, .capacity = 64}};
+};
+
+template <class T>
+void expect_wrong_types_are_rejected(std::initializer_list<std::pair<int, const char*>> wrong, const char* expected) {
+  TypedArguments<T> arguments;
+  for (const auto& [name, inputs, call] : arguments.operators()) {
+    for (const auto& [argument, view] : inputs) {
+      const InputView<T, 4> good = *view;
+      for (const auto& [number, type] : wrong) {
+        // An address that nobody may read.
+        *view = {reinterpret_cast<const void*>(64), static_cast<ElementType>(number), good.shape, good.strides};
+        EXPECT_EQ(refusal(call), std::string(name) + ": " + argument + " has type " + type + "; expected " + expected);
+      }
+      *view = good;
+    }
+    EXPECT_TRUE(arguments.untouched()) << name;
+    EXPECT_EQ(refusal(call), "accepted") << name;
+    arguments.clear_outputs();
+  }
+}
+
+TEST(Refusals, ElementTypesThatAnOperatorDoesNotComputeWith) {
+  expect_wrong_types_are_rejected<float>({{1, "float64"}, {17, "17"}, {-1, "-1"}}, "float32, bfloat16 or float16");
+  expect_wrong_types_are_rejected<double>({{0, "float32"}, {2, "bfloat16"}, {3, "float16"}, {4, "4"}, {17, "17"}},
+                                          "float64");
+}
+
+TEST(Refusals, ElementTypesThatACacheOfInt8DoesNotTake) {
+  KvCache<std::int8_t> cache({.depth = 8, .columns = 8, .capacity = 64});
+  std::vector<float> numbers(32, 1);
+  const InputView<float, 3> good(numbers.data(), {1, 4, 8});
+  const auto wrong = [&](int type) {
+    return InputView<float, 3>(reinterpret_cast<const void*>(64), static_cast<ElementType>(type), good.shape,
+                               good.strides);
+  };
+  const auto four_axes = [](const InputView<float, 3>& v) {
+    return InputView<float, 4>(v.data, v.type, {1, 1, 4, 8}, {0, v.strides[0], v.strides[1], v.strides[2]});
+  };
+  for (const auto& [number, type] : {std::pair{1, "float64"}, {17, "17"}}) {
+    const std::string rest = std::string(" has type ") + type + "; expected float32, bfloat16 or float16";
+    EXPECT_EQ(refusal([&] { cache.append(0, wrong(number), good); }), "KvCache::append: key" + rest);
+    EXPECT_EQ(refusal([&] { cache.append(0, good, wrong(number)); }), "KvCache::append: value" + rest);
+    EXPECT_EQ(refusal([&] { cache.append(four_axes(wrong(number)), four_axes(good)); }), "KvCache::append: key" + rest);
+    EXPECT_EQ(refusal([&] { cache.append(four_axes(good), four_axes(wrong(number))); }),
+              "KvCache::append: value" + rest);
+  }
+  EXPECT_EQ(cache.length(0), 0);
 }
 
 TEST(Refusals, WholeWeightsThatDoNotFitAreRefusedWithTheirSize) {

@@ -635,6 +635,66 @@ static void test_errors(void) {
   expect(strcmp(regard_last_error(), "attention_forward: value has rank 3; expected 4") == 0, "the text stays");
 }
 
+/* Each input of each operator with each type that an f64 call does not take. */
+static void test_types_of_every_argument(void) {
+  static call c;
+  static double rows[4], gradient[32];
+  regard_weights_request weights;
+  regard_columns_request columns;
+  regard_columns_outputs column_outputs;
+  regard_attention_statistics statistics;
+  regard_attention_saved saved;
+  regard_attention_gradients gradients;
+  const int32_t wrong[4] = {REGARD_F32, REGARD_BF16, REGARD_F16, 17};
+  const char* const text[4] = {"f32", "bf16", "f16", "number 17"};
+  const char* const names[5] = {"attention_forward", "attention_with_statistics", "attention_weights",
+                                "attention_columns", "attention_backward"};
+  char expected[200];
+  int op, argument, i;
+  prepare(&c);
+  memset(&weights, 0, sizeof weights);
+  memset(&columns, 0, sizeof columns);
+  memset(&column_outputs, 0, sizeof column_outputs);
+  memset(&statistics, 0, sizeof statistics);
+  memset(&saved, 0, sizeof saved);
+  memset(&gradients, 0, sizeof gradients);
+  weights.struct_size = sizeof weights;
+  columns.struct_size = sizeof columns;
+  column_outputs.struct_size = sizeof column_outputs;
+  statistics.struct_size = sizeof statistics;
+  saved.struct_size = sizeof saved;
+  gradients.struct_size = sizeof gradients;
+  weights.row_max = columns.row_max = saved.row_max = input_of(c.row_max, REGARD_F64, 3, kRows);
+  weights.row_sum = columns.row_sum = saved.row_sum = input_of(c.row_sum, REGARD_F64, 3, kRows);
+  column_outputs.column_mass = output_of(rows, REGARD_F64, 3, kRows);
+  statistics.entropy = output_of(rows, REGARD_F64, 3, kRows);
+  saved.context = saved.grad_context = input_of(kValue, REGARD_F64, 4, kTokens);
+  gradients.grad_query = output_of(gradient, REGARD_F64, 4, kTokens);
+  for (op = 0; op < 5; ++op) {
+    struct {
+      const char* name;
+      regard_input* array;
+    } arguments[4] = {
+        {"key", &c.key}, {"value", &c.value}, {"context", &saved.context}, {"grad_context", &saved.grad_context}};
+    const int num_arguments = op == 4 ? 4 : op < 2 ? 2 : 1;
+    for (argument = 0; argument < num_arguments; ++argument) {
+      for (i = 0; i < 4; ++i) {
+        int32_t status = REGARD_OK;
+        arguments[argument].array->dtype = wrong[i];
+        if (op == 0) status = forward(&c);
+        if (op == 1)
+          status = regard_attention_with_statistics(&c.query, &c.key, &c.value, &c.outputs, &statistics, NULL, NULL);
+        if (op == 2) status = regard_attention_weights(&c.query, &c.key, &weights, &c.outputs.weights, NULL, NULL);
+        if (op == 3) status = regard_attention_columns(&c.query, &c.key, &columns, &column_outputs, NULL, NULL);
+        if (op == 4) status = regard_attention_backward(&c.query, &c.key, &c.value, &saved, &gradients, NULL, NULL);
+        sprintf(expected, "%s: %s has type %s; expected f64", names[op], arguments[argument].name, text[i]);
+        expect_error(status, expected);
+        arguments[argument].array->dtype = REGARD_F64;
+      }
+    }
+  }
+}
+
 int main(void) {
   test_version_and_errors_of_no_call();
   test_document_002();
@@ -651,6 +711,7 @@ int main(void) {
   test_float_weights();
   test_empty_arrays();
   test_errors();
+  test_types_of_every_argument();
   printf("%d failures\n", num_failures);
   return num_failures == 0 ? 0 : 1;
 }

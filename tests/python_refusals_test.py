@@ -46,6 +46,39 @@ def test_types_are_refused_by_name(options, words):
     assert str(refusal.value).startswith("attention_forward: " + words), str(refusal.value)
 
 
+def attention_calls(query, key, value, row_max, row_sum, context, grad_context):
+    """Every operator that takes inputs of several types, with its name."""
+    cache = regard.KvCache(depth=8, capacity=16, num_key_heads=4, num_sequences=2)
+    of_int8 = regard.KvCache(depth=8, capacity=16, num_key_heads=4, num_sequences=2, dtype="int8")
+    return {
+        "attention_forward": lambda: regard.attention(query, key, value),
+        "attention_with_statistics": lambda: regard.attention_with_statistics(query, key, value),
+        "attention_weights": lambda: regard.attention_weights(query, key, row_max=row_max, row_sum=row_sum),
+        "attention_columns": lambda: regard.attention_columns(query, key, row_max, row_sum),
+        "attention_partials": lambda: regard.attention_partials(query, key, value),
+        "attention_backward": lambda: regard.attention_backward(query, key, value, context, row_max, row_sum,
+                                                                grad_context),
+        "KvCache.append": lambda: cache.append(key, value),
+        "KvCache.append of int8": lambda: of_int8.append(key, value),
+    }
+
+
+@pytest.mark.parametrize("argument", ["key", "value", "row_max", "row_sum", "context", "grad_context"])
+def test_an_argument_of_another_type_is_rejected_by_every_operator(argument):
+    context, row_max, row_sum = regard.attention(QUERY, KEY, VALUE, return_row_max=True, return_row_sum=True)
+    good = dict(query=QUERY, key=KEY, value=VALUE, row_max=row_max, row_sum=row_sum, context=context, grad_context=context)
+    takers = {"key": 8, "value": 6, "row_max": 3, "row_sum": 3}.get(argument, 1)
+    for dtype in ("float64", "int32"):
+        rejected = 0
+        for name, call in attention_calls(**{**good, argument: good[argument].astype(dtype)}).items():
+            try:
+                call()
+            except ValueError as error:
+                assert f"{name.split()[0]}: {argument} has type {dtype}; expected float32" in str(error), str(error)
+                rejected += 1
+        assert rejected == takers, dtype
+
+
 def test_an_unknown_keyword_may_be_any_text():
     with pytest.raises(TypeError, match="unexpected keyword argument"):
         regard.attention(QUERY, KEY, VALUE, **{"\ud800": 1})

@@ -103,7 +103,7 @@ struct InputView {
   constexpr InputView(const T* data_, const Shape& shape_) : InputView(TensorView<const T, Rank>(data_, shape_)) {}
   constexpr InputView(const T* data_, const Shape& shape_, const Shape& strides_)
       : InputView(TensorView<const T, Rank>(data_, shape_, strides_)) {}
-  // A type that only the caller knows, as in c_api.h.
+  // A type known only at run time, as in c_api.h. Operators throw std::invalid_argument for any but the above.
   constexpr InputView(const void* data_, ElementType type_, const Shape& shape_, const Shape& strides_)
       : data(data_), type(type_), shape(shape_), strides(strides_) {}
 
