@@ -134,6 +134,11 @@ which needs these Debian packages: $packages libcli11-dev libpng-dev zlib1g-dev"
       -DREGARD_MODEL=OFF
     configures 1 'REGARD_EXPLAIN=ON needs REGARD_MODEL=ON; set REGARD_MODEL=ON or REGARD_EXPLAIN=OFF.' \
       -DREGARD_MODEL=OFF -DREGARD_EXPLAIN=ON
+    mkdir -p "$scratch/without_nanobind"
+    echo 'raise ImportError' >"$scratch/without_nanobind/nanobind.py"
+    PYTHONPATH=$scratch/without_nanobind \
+      configures 1 'REGARD_PYTHON_PACKAGE=ON needs nanobind in /usr/bin/python3; build by `pip install .`' \
+      -DREGARD_PYTHON_PACKAGE=ON -DREGARD_PROGRAM=OFF -DPython_EXECUTABLE=/usr/bin/python3
     configures 1 'REGARD_FUZZ=ON needs clang, which brings libFuzzer; this compiler is GNU;' -DREGARD_FUZZ=ON
     ;;
   header)
