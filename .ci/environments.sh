@@ -1,0 +1,59 @@
+# SPDX-License-Identifier: Apache-2.0
+# shellcheck shell=bash disable=SC2154  # variables of ./check
+# Where the Python and npm packages of the tests are installed: python_environment, python_package, typescript.
+
+# python_environment REQUIREMENTS: prints its python. The environment is made once for each list of requirements, which
+# names everything that is installed; `complete` is written last.
+python_environment() {
+  local environment libraries
+  environment=${XDG_CACHE_HOME:-$HOME/.cache}/regard-dev/$(sha256sum "$1" | cut -c1-16)
+  if [ ! -f "$environment/complete" ]; then
+    rm -rf "$environment"
+    if ! { /usr/bin/python3 -m venv "$environment" && "$environment/bin/python" -m pip install --no-input \
+      --disable-pip-version-check --no-deps --require-hashes -r "$1"; } >>"$log" 2>&1 </dev/null; then
+      tail -n 20 "$log" >&2
+      return 1
+    fi
+    for libraries in "$environment"/lib/python3*/site-packages/torch/lib; do
+      if [ -d "$libraries" ] && ! /usr/bin/python3 .ci/nvidia_stand_ins.py "$libraries" >>"$log" 2>&1; then
+        tail -n 20 "$log" >&2
+        return 1
+      fi
+    done
+    touch "$environment/complete"
+  fi
+  printf '%s' "$environment/bin/python"
+}
+
+# python_package PYTHON: prints a python that has the package regard, of this tree, and what that other python has. The
+# package is built by pip as anybody builds it, but on the libraries of the release build.
+python_package() {
+  local environment=$work/python
+  if ! { /usr/bin/python3 -m venv --clear "$environment" &&
+    "$1" -c 'import sysconfig; print(sysconfig.get_path("purelib"))' >"$environment/lib/python3.11/site-packages/tests.pth" &&
+    PATH=$(dirname "$1"):$PATH "$environment/bin/python" -m pip install --no-input --disable-pip-version-check --no-index \
+      --no-build-isolation --no-deps --config-settings=build-dir="$work/package" \
+      --config-settings=cmake.define.REGARD_BUILT="$work/release" --config-settings=cmake.define.REGARD_WERROR=ON \
+      --config-settings=cmake.define.CMAKE_CXX_COMPILER=g++ "$root"; } >>"$log" 2>&1 </dev/null; then
+    tail -n 60 "$log" >&2
+    return 1
+  fi
+  printf '%s' "$environment/bin/python"
+}
+
+# TypeScript, which checks the types in the comments of web/*.js, lies beside the Python environments.
+typescript() {
+  local modules
+  modules=${XDG_CACHE_HOME:-$HOME/.cache}/regard-dev/$(sha256sum web/package-lock.json | cut -c1-16)
+  if [ ! -f "$modules/complete" ]; then
+    rm -rf "$modules"
+    mkdir -p "$modules"
+    cp web/package.json web/package-lock.json "$modules"
+    if ! npm ci --prefix "$modules" --no-audit --no-fund --ignore-scripts >>"$log" 2>&1 </dev/null; then
+      tail -n 20 "$log" >&2
+      return 1
+    fi
+    touch "$modules/complete"
+  fi
+  printf '%s' "$modules/node_modules/typescript/bin/tsc"
+}

@@ -1,0 +1,12 @@
+# SPDX-License-Identifier: Apache-2.0
+# shellcheck shell=bash disable=SC2154  # variables of ./check
+# The real model's numbers, compared with those of transformers. Downloads the model if it is missing.
+
+if ! python=$(python_environment tests/requirements.txt) || ! builds release; then
+  failed=$((failed + 1))
+  return
+fi
+that 'pull' "$work/release/regard" pull minilm
+export REGARD_TEST_MODEL=$model
+tests release model -L '^model$'
+pytests model_python "$python" tests/model_*_check.py

@@ -1,0 +1,12 @@
+# SPDX-License-Identifier: Apache-2.0
+# shellcheck shell=bash disable=SC2154  # variables of ./check
+# The types of web/*.js, and the pages in a headless Chromium.
+
+if ! python=$(python_environment tests/requirements-page.txt) ||
+  ! compiler=$(PATH=$(dirname "$python"):$PATH typescript); then
+  failed=$((failed + 1))
+  return
+fi
+that 'types of the page' "$(dirname "$python")/node" "$compiler" --project web
+if ! builds release; then return; fi
+pytests page "$python" tests/page

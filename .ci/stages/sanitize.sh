@@ -1,0 +1,5 @@
+# SPDX-License-Identifier: Apache-2.0
+# shellcheck shell=bash disable=SC2154  # variables of ./check
+# clang-19 with the address and undefined-behaviour sanitizers.
+
+if builds address; then REGARD_RANDOM_CALLS=${random_calls:-100} tests address sanitize -LE 'consumer|header|symbols|version|model'; fi

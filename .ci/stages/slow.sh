@@ -1,0 +1,34 @@
+# SPDX-License-Identifier: Apache-2.0
+# shellcheck shell=bash disable=SC2154  # variables of ./check
+# exp over every float, clang-tidy, aarch64 under qemu, all sanitizers on all kernels, ten minutes of fuzzing a target.
+
+if builds release; then REGARD_EXHAUSTIVE=1 limit=3600 that 'exp over every float' "$work/release/tests/elementwise_test"; fi
+if builds release; then
+  limit=3600 that 'clang-tidy' sh -c "git ls-files 'src/*.cpp' 'cli/*.cpp' 'tests/*_test.cpp' |
+    xargs -P $jobs -n 4 clang-tidy-19 -p build/check/release --quiet"
+fi
+# The emulator has threads of its own: tests that count them or fork a process are left out, and two that take minutes.
+neon=(attention_backward_pairs attention_bits attention_corners attention_in_place attention_random attention_types
+  attention_visibility attention_weights elementwise golden kv_cache kv_cache_ahead kv_cache_int8 linear parallel)
+if builds neon "${neon[@]/%/_test}"; then
+  REGARD_RANDOM_CALLS=300 tests neon neon -E 'Fork|ElementwiseDouble.Gelu' -L "^($(IFS='|'; printf '%s' "${neon[*]}"))\$"
+fi
+# shellcheck disable=SC2034  # read by choose_kernels and the stage
+sanitized_kernels=all random_calls=2000
+. .ci/stages/sanitize.sh
+if ! builds fuzz; then return; fi
+# As many at a time as there are processors; each leaves its status beside its log.
+printf '%s\n' tests/fuzz/*_fuzz.cpp | xargs -P "$jobs" -n 1 "${fixed_addresses[@]}" sh -c '
+  target=$(basename "$2" .cpp)
+  mkdir -p "$1/fuzz-new/$target"
+  timeout -k 5 700 "$1/fuzz/tests/fuzz/$target" -max_total_time=600 -timeout=5 -rss_limit_mb=512 -print_final_stats=1 \
+    -artifact_prefix="$1/fuzz-new/$target/" "$1/fuzz-new/$target" "tests/fuzz/corpus/${target%_fuzz}" >"$0/$target.log" 2>&1
+  echo $? >"$0/$target.status"' "$logs" "$work"
+for target in tests/fuzz/*_fuzz.cpp; do
+  target=$(basename "$target" .cpp)
+  that "fuzz: $target" sh -c 'tail -n 60 "$0.log"; exit "$(cat "$0.status")"' "$logs/$target"
+  log_line=$(awk '/^stat::number_of_executed_units/ {runs = $2}
+    match($0, /cov: [0-9]+/) {coverage = substr($0, RSTART + 5, RLENGTH - 5)}
+    END {printf "| %s | %s |", runs, coverage}' "$logs/$target.log")
+  printf '| %s | %s %s\n' "$(date -u +%F)" "${target%_fuzz}" "$log_line" >>docs/fuzzing.md
+done
