@@ -41,8 +41,10 @@ Index num_row_blocks(const Sequence& sequence) {
   return (sequence.num_queries + rows_per_task<T>(sequence) - 1) / rows_per_task<T>(sequence);
 }
 
-// Who packs how much. Heads of one task are packed by blocks. Others are packed by heads where one by itself fits half
-// of a second-level cache, and each worker gets as many or there are enough for no worker to end alone.
+// Who packs how much. Heads of one task are packed by blocks, also where they are fewer than the workers and one of
+// them packed whole exceeds the budget of a wave: its rows are one worker's either way. Others are packed by heads
+// where one by itself fits half of a second-level cache, and each worker gets as many or there are enough for no worker
+// to end alone.
 template <class T>
 OwnPacking own_packing(const ResolvedAttention<T>& r, const Runtime& runtime) {
   constexpr Index kUnitBytes = Index{512} << 10;
@@ -58,8 +60,13 @@ OwnPacking own_packing(const ResolvedAttention<T>& r, const Runtime& runtime) {
   products *= static_cast<double>(r.num_heads * (r.depth + r.columns));
   const Index units = static_cast<Index>(r.sequences.size()) * r.num_key_heads;
   const int workers = num_workers(runtime, std::numeric_limits<Index>::max(), products);
-  if (units < workers) return {};
-  if (most_blocks == 1 && r.num_heads == r.num_key_heads) return {workers, true};
+  const bool one_task = most_blocks == 1 && r.num_heads == r.num_key_heads;
+  if (units < workers) {
+    const Index padded_columns = (r.columns + kernels::kPanel - 1) / kernels::kPanel * kernels::kPanel;
+    const bool long_unit = largest > kWaveBytes / ((r.depth + padded_columns) * static_cast<Index>(sizeof(T)));
+    return one_task && long_unit ? OwnPacking{static_cast<int>(units), true} : OwnPacking{};
+  }
+  if (one_task) return {workers, true};
   const bool small = largest * (r.depth + r.columns) * static_cast<Index>(sizeof(T)) <= kUnitBytes;
   const bool fair = units >= kEnoughUnits * workers || (units % workers == 0 && units >= kEvenUnits * workers);
   return small && (fair || workers == 1) ? OwnPacking{workers, false} : OwnPacking{};

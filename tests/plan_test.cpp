@@ -261,6 +261,69 @@ TEST(Plan, MemoryHasItsBound) {
   EXPECT_EQ(calls, 8u * 7u * 5u * 3u);
 }
 
+// Heads of one task, which one thread attends: more threads must not make them be packed whole.
+TEST(Plan, FewRowsOverVeryLongKeysHoldWhatOneThreadHolds) {
+  for (const Index D : {1, 7, 33}) {
+    for (const Index L : {1, 12, 60}) {
+      for (const Index heads : {1, 3}) {
+        for (const Index S : {Index{10'000'000}, Index{100'000'000}, (Index{1} << 31) + 7}) {
+          const auto bytes_with = [&](int threads) {
+            const AttentionOptions<float> options{.query_offset = QueryAlignment::bottom_right};
+            return plan(
+                       [&](const Runtime& r) {
+                         attention_forward<float>(nowhere<4>({1, heads, L, D}, 0), nowhere<4>({1, heads, S, D}, 1),
+                                                  nowhere<4>({1, heads, S, D}, 2),
+                                                  {.context = nowhere<4>({1, heads, L, D}, 3)}, options, r);
+                       },
+                       {.num_threads = threads})
+                .workspace_bytes;
+          };
+          const std::size_t alone = bytes_with(1);
+          for (const int threads : {2, 4, 16})
+            EXPECT_LE(bytes_with(threads), alone * static_cast<std::size_t>(heads) + (std::size_t{4} << 20) * heads)
+                << "D " << D << " L " << L << " H " << heads << " S " << S << " threads " << threads;
+        }
+      }
+    }
+  }
+}
+
+TYPED_TEST(Plans, OfFewRowsOverKeysThatAreNotPackedWhole) {
+  using T = TypeParam;
+  const Index S = 400'003, L = 13;
+  auto inputs = AttentionInputs<T>::normal(5, 1, 1, 1, L, S, 1, 1);
+  const AttentionOptions<T> options{.causal = true, .query_offset = QueryAlignment::bottom_right};
+  std::vector<std::vector<T>> contexts;
+  for (const int threads : {1, 2, 3}) {
+    Array<T, 4> context({1, 1, L, 1});
+    const Plan made = expect_to_the_byte(
+        [&](const Runtime& r) {
+          attention_forward<T>(inputs.query.view(), inputs.key.view(), inputs.value.view(), {.context = context.view()},
+                               options, r);
+        },
+        {.num_threads = threads});
+    EXPECT_LT(made.workspace_bytes, 1u << 21);
+    contexts.push_back(context.values());
+    EXPECT_EQ(contexts.back(), contexts.front());
+  }
+  // The bits of heads that are packed whole, by all threads: the same rows among others.
+  Array<T, 4> query({1, 1, 61, 1}), context({1, 1, 61, 1});
+  query.for_each_index([&](const auto& at) { query.set(at, inputs.query.get({0, 0, at[2] % L, 0})); });
+  const std::vector<Index> offset{S - L};
+  AttentionOptions<T> whole = options;
+  whole.query_offset = std::span<const Index>(offset);
+  const Plan made = expect_to_the_byte(
+      [&](const Runtime& r) {
+        attention_forward<T>(query.view(), inputs.key.view(), inputs.value.view(), {.context = context.view()}, whole,
+                             r);
+      },
+      {.num_threads = 2});
+  EXPECT_GT(made.workspace_bytes, static_cast<std::size_t>(33 * S) * sizeof(T));
+  std::vector<T> first = context.values();
+  first.resize(static_cast<std::size_t>(L));
+  EXPECT_EQ(first, contexts.front());
+}
+
 // By its rows forward, by its chunks of keys where there is one row, by its six pieces backward: with a depth of 32
 // delta alone would not be worth a second thread.
 TEST(Plan, OneHeadOverLongKeysTakesEveryThread) {
