@@ -4,7 +4,7 @@
 //
 //     cache = regard.KvCache(num_key_heads=8, depth=64, capacity=4096, dtype="bfloat16")
 //     cache.append(key, value)        (B, Hkv, L, D), or with sequence=i (Hkv, L, D)
-//     regard.attention_decode(query, cache, query_offset="bottom_right")
+//     regard.attention_decode(query, cache, causal=True)
 //     file.write(cache.memory) … regard.KvCache.open(mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ))
 //
 // A cache that one thread changes is not read by another: each call holds the lock of its cache, and Ctrl-C ends the
@@ -134,15 +134,6 @@ class Cache {
   pid_t process_ = getpid();
 };
 
-template <class T, int Rank>
-typename KvCache<T>::template Given<Rank> given_view(const Array& array, const char* name) {
-  if constexpr (std::is_same_v<T, std::int8_t>) {
-    return array.input<float, Rank>("KvCache.append", name);
-  } else {
-    return array.view<const T, Rank>("KvCache.append", name);
-  }
-}
-
 void append(Cache& cache, nb::handle key_object, nb::handle value_object, std::optional<Index> sequence,
             nb::handle counts_object) {
   constexpr const char* kName = "KvCache.append";
@@ -155,7 +146,7 @@ void append(Cache& cache, nb::handle key_object, nb::handle value_object, std::o
   }
   if (sequence && !counts.empty()) refuse(kName, "counts are for all sequences; expected none beside sequence");
   const auto lock = cache.changing(kName);
-  // A number takes some nanoseconds at most: in a cache of int8.
+  // An element takes some nanoseconds at most: in a cache of int8.
   const auto operations = [](const auto& k, const auto& v) {
     double rows = 10;
     for (std::size_t axis = 0; axis + 1 < k.shape.size(); ++axis) rows *= static_cast<double>(k.shape[axis]);
@@ -163,12 +154,12 @@ void append(Cache& cache, nb::handle key_object, nb::handle value_object, std::o
   };
   cache.visit([&]<class T>(KvCache<T>& typed) {
     if (sequence) {
-      const auto k = given_view<T, 3>(key, "key");
-      const auto v = given_view<T, 3>(value, "value");
+      const auto k = key.input<ComputeType<T>, 3>(kName, "key");
+      const auto v = value.input<ComputeType<T>, 3>(kName, "value");
       run(operations(k, v), 0, [&](const Runtime& runtime) { typed.append(*sequence, k, v, runtime); });
     } else {
-      const auto k = given_view<T, 4>(key, "key");
-      const auto v = given_view<T, 4>(value, "value");
+      const auto k = key.input<ComputeType<T>, 4>(kName, "key");
+      const auto v = value.input<ComputeType<T>, 4>(kName, "value");
       run(operations(k, v), 0, [&](const Runtime& runtime) { typed.append(k, v, counts, runtime); });
     }
   });
@@ -243,7 +234,8 @@ void bind_cache(nb::module_& module) {
            nb::sig("def append(self, key: object, value: object, sequence: int | None = None, "
                    "counts: collections.abc.Sequence[int] | object | None = None) -> None"),
            "Adds keys (B, Hkv, L, D) and values (B, Hkv, L, Dv) to all sequences, the first counts[b] of them; with a\n"
-           "sequence, (Hkv, L, D) and (Hkv, L, Dv) to that one.")
+           "sequence, (Hkv, L, D) and (Hkv, L, Dv) to that one. float32, bfloat16 and float16 arrays are rounded to the\n"
+           "cache's dtype; a float64 cache takes float64.")
       .def(
           "truncate",
           [](Cache& cache, Index sequence, Index length) {
@@ -310,8 +302,8 @@ void bind_cache(nb::module_& module) {
                         "lse: object | None = None, sink_weights: object | None = None, return_row_max: bool = False, "
                         "return_row_sum: bool = False, return_lse: bool = False, return_sink_weights: bool = False" +
                         options_signature() + ") -> typing.Any")),
-      "attention_forward over a cache: the same bits. query (B, H, L, D), B the cache's sequences; name where the\n"
-      "queries stand: query_offset='bottom_right' for the newest keys.");
+      "attention_forward over a cache: the same bits. query (B, H, L, D), B the cache's sequences. The queries are the\n"
+      "newest L positions of each sequence unless query_offset says otherwise. A sequence without keys gives zeros.");
 }
 
 }  // namespace regard::python

@@ -120,6 +120,24 @@ class CachedKeys final : public KeyPanels<T> {
   bool key_pairs_, value_pairs_;
 };
 
+// The query against the cache, before resolve(), whose messages speak of a key tensor.
+template <class T>
+void check_query(const char* name, const InputView<T, 4>& query, const KvCacheShape& shape) {
+  const auto& [batch, heads, rows, depth] = query.shape;
+  const auto fail = [&](const std::string& has, const std::string& cache) {
+    refuse(name, "query has " + has + " in shape " + shape_text(query.shape) + "; the cache has " + cache);
+  };
+  if (query.absent()) refuse(name, "query is missing; expected (B, H, L, D), B the sequences of the cache");
+  if (std::min({batch, heads, rows, depth}) < 0) return;  // resolve() names it
+  if (batch != shape.num_sequences)
+    fail("batch " + std::to_string(batch),
+         std::to_string(shape.num_sequences) + (shape.num_sequences == 1 ? " sequence" : " sequences"));
+  if (depth != shape.depth) fail("head size " + std::to_string(depth), "head size " + std::to_string(shape.depth));
+  if (heads % shape.num_key_heads != 0)
+    fail(std::to_string(heads) + (heads == 1 ? " head" : " heads"),
+         std::to_string(shape.num_key_heads) + " key heads, expected a multiple of them");
+}
+
 // Every key that a row sees must be among those that a ring keeps for certain, however its panels happen to end.
 template <class T, class K>
 void check_ring(const ResolvedAttention<T>& r, const KvCache<K>& cache) {
@@ -151,6 +169,7 @@ void attention_decode(const InputView<ComputeType<T>, 4>& query, const KvCache<K
   constexpr const char* kName = "attention_decode";
   const KvCacheShape& shape = cache.shape();
   const CacheReading<K> reading(kName, cache);
+  check_query(kName, query, shape);
   if (!options.key_lengths.empty()) refuse(kName, "key_lengths is given; expected none: the cache has them");
   if (!options.query_starts.empty() || !options.key_starts.empty())
     refuse(kName, "query_starts or key_starts is given; expected none: each sequence of the cache is one of its own");
@@ -172,6 +191,8 @@ void attention_decode(const InputView<ComputeType<T>, 4>& query, const KvCache<K
   const AttentionCall<Compute> call{kName, query, standing_for(shape.depth), standing_for(shape.columns), true};
   AttentionOptions<Compute> with_lengths = options;
   with_lengths.key_lengths = lengths;
+  if (std::holds_alternative<std::monostate>(options.query_offset))
+    with_lengths.query_offset = QueryAlignment::bottom_right;
   const ResolvedAttention<Compute> r = resolve(call, with_lengths, runtime);
   check_context_type(kName, kElementType<T>, query.type);
   Footprints inputs = input_footprints(AttentionCall<Compute>{kName, query, {}, {}, false}, options);

@@ -12,7 +12,7 @@ inline namespace v0 {
 namespace {
 
 using internal::CacheWriting;
-using internal::for_each_number;
+using internal::for_each_element;
 using internal::round_up;
 using internal::sequence_text;
 using kernels::kPanel;
@@ -57,7 +57,8 @@ void check_finite(const char* name, const InputView<float, 3>& view, const Runti
   for (Index h = 0; h < view.shape[0]; ++h) {
     for (Index i = 0; i < view.shape[1]; ++i) {
       internal::poll(runtime);
-      for_each_number(view, h, i, [&](Index d, float x) {
+      for_each_element(view, h, i, [&](Index d, auto element) {
+        const float x(element);
         if (internal::is_finite(x)) return;
         internal::refuse("KvCache::append", std::string(name) + internal::shape_text(std::array{h, i, d}) + " is " +
                                                 (x > 0   ? "inf"
@@ -77,12 +78,7 @@ const Runtime& while_writing(const KvCacheShape& shape, const Runtime& runtime) 
 
 // The first `count` rows of one sequence.
 template <class T>
-TensorView<const T, 3> rows_of(const TensorView<const T, 4>& view, Index sequence, Index count) {
-  return {view.pointer(sequence, 0, 0, 0),
-          {view.shape[1], count, view.shape[3]},
-          {view.strides[1], view.strides[2], view.strides[3]}};
-}
-InputView<float, 3> rows_of(const InputView<float, 4>& view, Index sequence, Index count) {
+InputView<T, 3> rows_of(const InputView<T, 4>& view, Index sequence, Index count) {
   return {view.pointer(sequence, 0, 0, 0),
           view.type,
           {view.shape[1], count, view.shape[3]},

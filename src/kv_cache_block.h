@@ -42,12 +42,12 @@ inline Index round_up(Index n, Index unit) { return checked_sum(n, unit - 1) / u
 
 inline std::string sequence_text(Index sequence) { return "sequence " + std::to_string(sequence); }
 
-// Calls use(d, number) for the numbers of row i of head h.
-template <class Use>
-void for_each_number(const InputView<float, 3>& view, Index h, Index i, Use use) {
-  with_element_type<float>(view.type, [&]<class S>(S) {
+// Calls use(d, element) for the elements of row i of head h, in their own type.
+template <class T, class Use>
+void for_each_element(const InputView<T, 3>& view, Index h, Index i, Use use) {
+  with_element_type<T>(view.type, [&]<class S>(S) {
     const S* row = static_cast<const S*>(view.pointer(h, i, 0));
-    for (Index d = 0; d < view.shape[2]; ++d) use(d, static_cast<float>(read_element(row + d * view.strides[2])));
+    for (Index d = 0; d < view.shape[2]; ++d) use(d, read_element(row + d * view.strides[2]));
   });
 }
 
@@ -183,12 +183,14 @@ struct KvCache<T>::Block {
     for (Index h = 0; h < shape.num_key_heads; ++h) {
       T* const key_panel = keys(slot, h);
       T* const value_panel = values(slot, h);
-      if constexpr (std::same_as<T, float> || std::same_as<T, double>) {
+      if constexpr (std::same_as<T, ComputeType<T>>) {
         if (lane == 0) {
-          const auto& kernel = kernels::active().template of<T>();
-          kernel.pack_keys({key.pointer(h, first, 0), key.strides[1], key.strides[2]}, count, shape.depth, key_panel);
-          kernel.pack_values({value.pointer(h, first, 0), value.strides[1], value.strides[2]}, count, shape.columns,
-                             value_panel, finite(slot) + h);
+          internal::with_rows(batch_of(key), false, 0, h, first, [&](const auto& kernel, const auto& rows) {
+            kernel.pack_keys(rows, count, shape.depth, key_panel);
+          });
+          internal::with_rows(batch_of(value), false, 0, h, first, [&](const auto& kernel, const auto& rows) {
+            kernel.pack_values(rows, count, shape.columns, value_panel, finite(slot) + h);
+          });
           continue;
         }
       } else if (lane == 0) {
@@ -208,22 +210,32 @@ struct KvCache<T>::Block {
           scales(slot, h)[row] = quantise(key, h, first + i, key_place);
           scales(slot, h)[kernels::kPanel + row] = quantise(value, h, first + i, value_place);
         } else {
-          copy_row(key, h, first + i, key_place);
-          if (!copy_row(value, h, first + i, value_place)) finite(slot)[h] = 0;
+          store_row(key, h, first + i, key_place);
+          if (!store_row(value, h, first + i, value_place)) finite(slot)[h] = 0;
         }
       }
     }
   }
-  // Copies a row to where `place` says, and says whether it is finite.
+  static Given<4> batch_of(const Given<3>& view) {
+    return {view.data,
+            view.type,
+            {1, view.shape[0], view.shape[1], view.shape[2]},
+            {0, view.strides[0], view.strides[1], view.strides[2]}};
+  }
+  // Stores a row, rounded to T where it is of another type, where `place` says. Returns whether all of it is finite.
   template <class Place>
-  static bool copy_row(const Given<3>& from, Index h, Index i, const Place& place) {
+  static bool store_row(const Given<3>& from, Index h, Index i, const Place& place) {
     bool all_finite = true;
-    for (Index d = 0; d < from.shape[2]; ++d) {
-      const T x = internal::read_element(from.pointer(h, i, d));
-      const auto wide = static_cast<ComputeType<T>>(x);
-      all_finite = all_finite && internal::is_finite(wide);
-      *place(d) = x;
-    }
+    internal::for_each_element(from, h, i, [&]<class S>(Index d, S x) {
+      T stored;
+      if constexpr (std::same_as<S, T>) {
+        stored = x;  // a NaN keeps its bits
+      } else {
+        stored = T(static_cast<ComputeType<T>>(x));
+      }
+      all_finite = all_finite && internal::is_finite(static_cast<ComputeType<T>>(stored));
+      *place(d) = stored;
+    });
     return all_finite;
   }
   // Writes round(x / scale) for a row and returns its scale. The quotient of two floats, taken in double, is never
@@ -232,12 +244,12 @@ struct KvCache<T>::Block {
   template <class Place>
   static float quantise(const InputView<float, 3>& from, Index h, Index i, const Place& place) {
     float scale = 0;
-    internal::for_each_number(from, h, i, [&](Index, float x) { scale = std::max(scale, std::abs(x)); });
+    internal::for_each_element(from, h, i, [&](Index, auto x) { scale = std::max(scale, std::abs(float(x))); });
     scale /= 127;
     constexpr double kShift = 0x1.8p52;
     const double divisor = scale == 0 ? std::numeric_limits<double>::infinity() : static_cast<double>(scale);
-    internal::for_each_number(from, h, i, [&](Index d, float x) {
-      const double steps = static_cast<double>(x) / divisor + kShift - kShift;
+    internal::for_each_element(from, h, i, [&](Index d, auto x) {
+      const double steps = static_cast<double>(float(x)) / divisor + kShift - kShift;
       *place(d) = static_cast<std::int8_t>(static_cast<int>(std::clamp(steps, -127.0, 127.0)));
     });
     return scale;

@@ -517,6 +517,53 @@ TYPED_TEST(KvCacheOf, IsNotChangedWhileItIsDecoded) {
   EXPECT_EQ(cache.length(0), 0);
 }
 
+// Of all that may be called at once, changes alone are turned away, whichever sequences they are of.
+TYPED_TEST(KvCacheOf, IsDecodedByManyAtOnceWhileChangesAreTurnedAway) {
+  using T = TypeParam;
+  Random random(17);
+  const KvCacheShape shape{.num_sequences = 3, .num_key_heads = 2, .depth = 32, .columns = 32, .capacity = 6000};
+  KvCache<T> cache(shape);
+  const auto many = normal_array<T, 3>(random, {2, 5000, 32});
+  cache.append(0, many.view(), many.view());
+  const auto query = normal_array<T, 4>(random, {3, 2, 8, 32});
+  const auto context_of = [&](const Runtime& runtime) {
+    auto outputs = AttentionArrays<T>::dense(3, 2, 8, 0, 32, false);
+    attention_decode<T>(query.view(), cache, outputs.views(), {.causal = true}, runtime);
+    return outputs.context.values();
+  };
+  const std::vector<T> expected = context_of({});
+  const auto key = normal_array<T, 3>(random, {2, 1, 32});
+  std::atomic<int> inside = 0, refused = 0;
+  // Each of two threads decodes, and tries to change a sequence that has no keys, while both decode.
+  const auto decode = [&] {
+    bool tried = false;
+    Runtime runtime{.num_threads = 2};
+    runtime.executor = [&](int count, const std::function<void(int)>& task) {
+      if (!tried) {
+        tried = true;
+        ++inside;
+        while (inside < 2) std::this_thread::yield();
+        EXPECT_EQ(refusal<std::logic_error>([&] { cache.append(2, key.view(), key.view()); }),
+                  "KvCache::append: another thread is reading this cache");
+        EXPECT_EQ(refusal<std::logic_error>([&] { cache.truncate(1, 0); }),
+                  "KvCache::truncate: another thread is reading this cache");
+        EXPECT_EQ(refusal<std::logic_error>([&] { cache.fork(0, 1); }),
+                  "KvCache::fork: another thread is reading this cache");
+        ++refused;
+        while (refused < 2) std::this_thread::yield();
+      }
+      for (int i = 0; i < count; ++i) task(i);
+    };
+    EXPECT_EQ(context_of(runtime), expected);
+    EXPECT_TRUE(tried);
+  };
+  std::thread other(decode);
+  decode();
+  other.join();
+  cache.append(2, key.view(), key.view());
+  EXPECT_EQ(cache.length(2), 1);
+}
+
 // Readers of one sequence while another grows; a second writer is turned away.
 TYPED_TEST(KvCacheOf, OneWriterManyReaders) {
   using T = TypeParam;
@@ -619,12 +666,115 @@ TEST(KvCacheRefusals, NameTheArgument) {
   const std::vector<Index> lengths{1, 1};
   EXPECT_EQ(decoded({.key_lengths = lengths}),
             "attention_decode: key_lengths is given; expected none: the cache has them");
-  EXPECT_NE(decoded({.causal = true}).find("query_offset"), std::string::npos);
+  EXPECT_EQ(decoded({.causal = true}), "accepted");
   EXPECT_EQ(decoded({.query_offset = Index{0}}), "accepted");
   AttentionOutputs<float> inside = outputs.views();
   inside.context.data = reinterpret_cast<float*>(const_cast<std::byte*>(cache.memory().data()));
   EXPECT_EQ(refusal([&] { attention_decode<float>(query.view(), cache, inside, {.query_offset = Index{0}}); }),
             "attention_decode: context overlaps the cache; expected separate memory");
+}
+
+// Of what the caller gave: a query and a cache.
+TEST(KvCacheRefusals, OfAQueryNameTheCache) {
+  const KvCache<float> cache({.num_sequences = 4, .num_key_heads = 2, .depth = 8, .columns = 3, .capacity = 40});
+  const KvCache<float> single({.num_sequences = 1, .num_key_heads = 2, .depth = 8, .columns = 3, .capacity = 40});
+  const auto decoded = [](const KvCache<float>& of, const std::array<Index, 4>& shape) {
+    const std::vector<float> numbers(1000);
+    auto outputs = AttentionArrays<float>::dense(shape[0], shape[1], shape[2], 0, 3, false);
+    return refusal([&] { attention_decode<float>({numbers.data(), shape}, of, outputs.views(), {.causal = true}); });
+  };
+  EXPECT_EQ(decoded(cache, {4, 4, 1, 8}), "accepted");
+  EXPECT_EQ(decoded(cache, {1, 4, 1, 8}),
+            "attention_decode: query has batch 1 in shape (1, 4, 1, 8); the cache has 4 sequences");
+  EXPECT_EQ(decoded(single, {2, 4, 1, 8}),
+            "attention_decode: query has batch 2 in shape (2, 4, 1, 8); the cache has 1 sequence");
+  EXPECT_EQ(decoded(cache, {4, 3, 1, 8}),
+            "attention_decode: query has 3 heads in shape (4, 3, 1, 8); the cache has 2 key heads, expected a multiple "
+            "of them");
+  EXPECT_EQ(decoded(cache, {4, 4, 1, 7}),
+            "attention_decode: query has head size 7 in shape (4, 4, 1, 7); the cache has head size 8");
+  auto outputs = AttentionArrays<float>::dense(4, 4, 1, 0, 3, false);
+  EXPECT_EQ(refusal([&] { attention_decode<float>(InputView<float, 4>(), cache, outputs.views()); }),
+            "attention_decode: query is missing; expected (B, H, L, D), B the sequences of the cache");
+}
+
+// Rows stand at the newest positions, whatever the lengths of the sequences, unless query_offset says otherwise.
+TYPED_TEST(KvCacheOf, QueriesAreTheNewestRowsByDefault) {
+  using T = TypeParam;
+  Random random(14);
+  const KvCacheShape shape{.num_sequences = 3, .num_key_heads = 1, .depth = 8, .columns = 5, .capacity = 100};
+  KvCache<T> cache(shape);
+  Ground<T> ground = empty_ground<T>(shape);
+  append(cache, ground, random, 0, 70);
+  append(cache, ground, random, 2, 3);
+  const std::vector<T> slopes{static_cast<T>(0.5), 2};
+  const std::vector<Index> prefix{5, 0, 1};
+  for (const Index L : {1, 4}) {
+    const auto query = normal_array<T, 4>(random, {3, 2, L, 8});
+    const std::vector<AttentionOptions<T>> all = {
+        {.causal = true},
+        {.window = {.left = 7, .right = 0}},
+        {.alibi_slopes = slopes},
+        {.causal = true, .prefix = prefix},
+    };
+    for (AttentionOptions<T> options : all) {
+      auto unnamed = AttentionArrays<T>::dense(3, 2, L, 0, 5, false);
+      attention_decode<T>(query.view(), cache, unnamed.views(), options);
+      options.query_offset = QueryAlignment::bottom_right;
+      auto named = AttentionArrays<T>::dense(3, 2, L, 0, 5, false);
+      attention_decode<T>(query.view(), cache, named.views(), options);
+      EXPECT_EQ(all_bits(unnamed), all_bits(named));
+      expect_forward_bits(cache, ground, query, options);
+    }
+  }
+}
+
+// Sequences without keys, beside others and alone, are rows that see no key.
+TYPED_TEST(KvCacheOf, WithoutKeysGivesZeros) {
+  using T = TypeParam;
+  Random random(15);
+  const KvCacheShape shape{.num_sequences = 2, .num_key_heads = 1, .depth = 8, .columns = 5, .capacity = 100};
+  KvCache<T> cache(shape);
+  Ground<T> ground = empty_ground<T>(shape);
+  const auto query = normal_array<T, 4>(random, {2, 2, 3, 8});
+  const auto expect_zeros_from = [&](Index first) {
+    auto got = AttentionArrays<T>::dense(2, 2, 3, 0, 5, false);
+    attention_decode<T>(query.view(), cache, got.views(), {.causal = true});
+    for (Index b = 0; b < 2; ++b) {
+      for (Index h = 0; h < 2; ++h) {
+        for (Index i = 0; i < 3; ++i) {
+          EXPECT_EQ(got.lse->get({b, h, i}) == -std::numeric_limits<T>::infinity(), b >= first);
+          for (Index c = 0; b >= first && c < 5; ++c) {
+            const T x = got.context.get({b, h, i, c});
+            EXPECT_TRUE(x == 0 && !std::signbit(x)) << b << ' ' << h << ' ' << i << ' ' << c;
+          }
+        }
+      }
+    }
+  };
+  expect_zeros_from(0);
+  append(cache, ground, random, 0, 40);
+  expect_zeros_from(1);
+}
+
+// docs/kv-cache.md: the prompt of one of several sequences is attended with attention_forward.
+TYPED_TEST(KvCacheOf, PrefillsOneOfSeveralSequencesWithForward) {
+  using T = TypeParam;
+  Random random(16);
+  KvCache<T> cache({.num_sequences = 3, .num_key_heads = 2, .depth = 8, .columns = 5, .capacity = 100});
+  const Index length = 67;
+  const auto key = normal_array<T, 4>(random, {1, 2, length, 8});
+  const auto value = normal_array<T, 4>(random, {1, 2, length, 5});
+  const auto query = normal_array<T, 4>(random, {1, 4, length, 8});
+  cache.append(1, TensorView<const T, 3>(key.view().data, {2, length, 8}),
+               TensorView<const T, 3>(value.view().data, {2, length, 5}));
+  Array<T, 4> prefilled({1, 4, length, 5});
+  attention_forward<T>(query.view(), key.view(), value.view(), {.context = prefilled.view()}, {.causal = true});
+  const TensorView<const T, 4> three(query.view().data, {3, 4, length, 8}, {0, length * 8, 8, 1});
+  Array<T, 4> decoded({3, 4, length, 5});
+  attention_decode<T>(three, cache, {.context = decoded.view()}, {.causal = true});
+  prefilled.for_each_index(
+      [&](const auto& at) { EXPECT_EQ(prefilled.get(at), decoded.get({1, at[1], at[2], at[3]})); });
 }
 
 }  // namespace

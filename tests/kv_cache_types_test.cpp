@@ -177,5 +177,77 @@ TYPED_TEST(KvCacheOfTwoBytes, RefusesAContextThatFitsNeitherTypeOfTheQuery) {
       std::string("attention_decode: context has type ") + type_name(kElementType<K>) + "; expected float32 as query");
 }
 
+// A cache of any type is given any type: what it then holds is each element rounded once, to nearest even.
+template <class G, class K>
+void expect_rounded_appends() {
+  using Wide = ComputeType<K>;
+  Random random(6);
+  const auto rounded = [](G x) {
+    if constexpr (std::same_as<G, K>) {
+      return x;
+    } else {
+      return K(static_cast<Wide>(x));
+    }
+  };
+  auto key = random_numbers<G, 4>(random, {kSequences, kKeyHeads, 140, kDepth});
+  auto value = random_numbers<G, 4>(random, {kSequences, kKeyHeads, 140, kColumns});
+  // Ties in both directions, subnormal numbers, and what is beyond the largest float16 but not the largest bfloat16.
+  const std::array<float, 6> odd{1 + 0x1p-8f, 1 + 3 * 0x1p-8f, 1 + 0x1p-11f, 1 + 3 * 0x1p-11f, 0x1p-24f, -0x1.8p-25f};
+  for (std::size_t n = 0; n < odd.size(); ++n) {
+    key.set({0, 1, static_cast<Index>(20 * n), 3}, G(odd[n]));
+    value.set({0, 1, static_cast<Index>(20 * n), 7}, G(odd[n]));
+  }
+  value.set({1, 1, 77, 5}, G(65520.0f));
+  Array<K, 4> held_key(key.shape()), held_value(value.shape());
+  key.for_each_index([&](const auto& at) { held_key.set(at, rounded(key.get(at))); });
+  value.for_each_index([&](const auto& at) { held_value.set(at, rounded(value.get(at))); });
+  for (const KvCacheShape& shape : kinds()) {
+    KvCache<K> cache(shape), same(shape);
+    Index at = 0;
+    // Panels begun and filled, of one sequence and of all.
+    for (const Index n : {5, 90, 1, 44}) {
+      for (const Index s : {0, 1}) {
+        cache.append(s, piece(key, s, at, n), piece(value, s, at, n));
+        same.append(s, piece(held_key, s, at, n), piece(held_value, s, at, n));
+      }
+      at += n;
+    }
+    for (const Index s : {0, 1}) {
+      ASSERT_EQ(cache.length(s), 140);
+      for (Index j = cache.first_key(s); j < 140; ++j) {
+        for (Index h = 0; h < kKeyHeads; ++h) {
+          const auto bits = [](K x) {
+            return std::bit_cast<std::conditional_t<sizeof(K) == 2, std::uint16_t,
+                                                    std::conditional_t<sizeof(K) == 4, std::uint32_t, std::uint64_t>>>(
+                x);
+          };
+          for (Index d = 0; d < kDepth; ++d)
+            EXPECT_EQ(bits(cache.key_panel(s, h, j / 32)[d * 32 + j % 32]), bits(held_key.get({s, h, j, d})));
+          for (Index c = 0; c < kColumns; ++c)
+            EXPECT_EQ(bits(cache.value_panel(s, h, j / 32)[c / 32 * 1024 + j % 32 * 32 + c % 32]),
+                      bits(held_value.get({s, h, j, c})));
+          EXPECT_EQ(cache.values_finite(s, h, j / 32), same.values_finite(s, h, j / 32));
+        }
+      }
+    }
+    KvCache<K> all(shape);
+    all.append(key.view(), value.view());
+    Array<float, 4> context({kSequences, kKeyHeads, 1, kColumns}), expected({kSequences, kKeyHeads, 1, kColumns});
+    const auto query = random_numbers<float, 4>(random, {kSequences, kKeyHeads, 1, kDepth});
+    attention_decode<float>(query.view(), all, {.context = context.view()}, {.causal = true});
+    attention_decode<float>(query.view(), same, {.context = expected.view()}, {.causal = true});
+    EXPECT_EQ(bits_of(context), bits_of(expected));
+  }
+}
+
+TEST(KvCacheTypes, AppendRoundsWhatItIsGiven) {
+  expect_rounded_appends<float, bfloat16>();
+  expect_rounded_appends<float, float16>();
+  expect_rounded_appends<float16, bfloat16>();
+  expect_rounded_appends<bfloat16, float16>();
+  expect_rounded_appends<bfloat16, float>();
+  expect_rounded_appends<float16, float>();
+}
+
 }  // namespace
 }  // namespace regard

@@ -237,6 +237,40 @@ def test_a_cache_decodes_to_the_bits_of_the_whole(dtype):
     assert (cache.length(0), cache.length(1), cache.first_key(1)) == (70, 40, 0)
 
 
+@pytest.mark.parametrize("dtype", ["bfloat16", "float16", "float32"])
+@pytest.mark.parametrize("given", ["float32", "bfloat16", "float16"])
+def test_a_cache_rounds_what_it_is_given(dtype, given):
+    query, key, value = arrays((1, 2, 3, 16), (1, 1, 70, 16), (1, 1, 70, 16))
+    key, value = key.astype(given), value.astype(given)
+    cache, rounded = (regard.KvCache(depth=16, capacity=100, dtype=dtype) for _ in range(2))
+    cache.append(key[:, :, :33], value[:, :, :33])
+    cache.append(key[0, :, 33:], value[0, :, 33:], sequence=0)
+    rounded.append(*(x.astype("float32").astype(dtype) for x in (key, value)))
+    decoded, expected = (regard.attention_decode(query, c, causal=True) for c in (cache, rounded))
+    assert np.array_equal(decoded, expected)
+    assert np.array_equal(decoded, regard.attention_decode(query, cache, causal="bottom_right"))
+
+
+def test_a_cache_refuses_float64_and_a_query_of_another_batch():
+    query, key = arrays((1, 2, 1, 16), (4, 1, 5, 16))
+    cache = regard.KvCache(depth=16, capacity=100, num_sequences=4, dtype="bfloat16")
+    with pytest.raises(ValueError, match="float64"):
+        cache.append(key.astype("float64"), key.astype("float64"))
+    cache.append(key, key)
+    with pytest.raises(ValueError, match=r"query has batch 1 in shape \(1, 2, 1, 16\); the cache has 4 sequences"):
+        regard.attention_decode(query, cache, causal=True)
+
+
+def test_a_cache_without_keys_decodes_to_zeros():
+    query, key = arrays((2, 2, 3, 16), (1, 5, 16))
+    cache = regard.KvCache(depth=16, capacity=100, num_sequences=2)
+    context, lse = regard.attention_decode(query, cache, causal=True, return_lse=True)
+    assert (context == 0).all() and (lse == -np.inf).all()
+    cache.append(key, key, sequence=1)
+    context, lse = regard.attention_decode(query, cache, causal=True, return_lse=True)
+    assert (context[0] == 0).all() and (context[1] != 0).all() and (lse[0] == -np.inf).all() and np.isfinite(lse[1]).all()
+
+
 def test_a_paged_cache_shares_what_it_forks():
     key, value = arrays((1, 64, 16), (1, 64, 16))
     cache = regard.KvCache(depth=16, capacity=256, num_sequences=2, page_keys=32, num_pages=4)

@@ -13,10 +13,10 @@
 //
 // The block holds everything, at offsets, in the same layout on every instruction set (docs/kv-cache.md, version
 // kKvCacheVersion): written to a file and read or mapped back, it is the cache again. Any number of threads may read a
-// cache at once. One thread may change a sequence while others read panels of other sequences; a second one that
-// changes the cache at that moment is refused with std::logic_error. attention_decode reads all sequences: it is
-// refused while a thread changes the cache, and that thread while attention_decode runs, with std::logic_error, too.
-// Read next: docs/kv-cache.md, src/kv_cache.cpp, src/attention_decode.cpp.
+// cache at once. attention_decode reads every sequence: it throws std::logic_error while another thread changes any
+// (append, truncate, fork), and a change throws it while attention_decode or another change runs, having changed
+// nothing. Only panels read directly (key_panel, value_panel, scales) may be read while another sequence changes. Read
+// next: docs/kv-cache.md, src/kv_cache.cpp, src/attention_decode.cpp.
 #pragma once
 
 #include <cstddef>
@@ -50,19 +50,20 @@ struct KvCacheShape {
   friend bool operator==(const KvCacheShape&, const KvCacheShape&) = default;
 };
 
-// T is the type of keys and values: float, double, bfloat16, float16 or std::int8_t. Numbers of fewer bytes than four
-// are widened where attention_decode reads them, or multiplied as attention_forward multiplies them. A cache of int8 is
-// given float, bfloat16 or float16. It keeps each key and each value of a head as round(x / scale), ties to even, with
-// scale = max |x| / 127 as a float beside it; such a number is widened to float(int8) · scale, rounded once. Zeros have
-// scale 0.
+// T is the type of the stored keys and values: float, double, bfloat16, float16 or std::int8_t. 16-bit and int8
+// elements are converted to float where attention_decode reads them, or multiplied as attention_forward multiplies
+// them. append takes float, bfloat16 or float16 whatever T is, and double where T is double. Elements of type T are
+// stored as they are; others are rounded once to T, to nearest even, and become ±∞ beyond its largest number (65504 for
+// float16). A cache of int8 stores each key and each value of a head as round(x / scale), ties to even, with scale =
+// max |x| / 127 as a float next to it, and reads float(int8) · scale, rounded once. Zeros have scale 0.
 template <class T>
 class REGARD_EXPORT KvCache {
   static constexpr bool kQuantised = std::same_as<T, std::int8_t>;
 
  public:
-  // What append takes.
+  // What append takes: any type that is computed with as T is.
   template <int Rank>
-  using Given = std::conditional_t<kQuantised, InputView<float, Rank>, TensorView<const T, Rank>>;
+  using Given = InputView<ComputeType<T>, Rank>;
 
   // Bytes of the block. Throws std::invalid_argument for a shape that makes no sense or whose bytes no Index can count.
   static Index bytes(const KvCacheShape& shape);
@@ -151,12 +152,12 @@ class REGARD_EXPORT KvCache {
 //   query (B, H, L, D), B the cache's sequences, any L ≥ 1, H a multiple of Hkv; writes every view of outputs but
 //   weights, which must be absent (attention_weights has them from row_max and row_sum).
 // options as in attention_forward, without key_lengths and packed sequences. Query row i of sequence b is at position
-// i + query_offset; name it: QueryAlignment::bottom_right for the newest keys.
-// The query heads of a key head are computed together: each key and value is read once for all of them. Few heads with
-// long sequences are cut by chunks of keys over the threads.
-// Throws like attention_forward, std::invalid_argument where a query sees a key before the last `capacity` ones of a
-// ring (a window of w keys and L queries need a capacity of w + L − 1), and std::logic_error while another thread
-// changes the cache.
+// i + query_offset, by default QueryAlignment::bottom_right: the rows are the newest L positions. A sequence without
+// keys gives context +0 and lse −∞, as every row that sees no key does. The query heads of a key head are computed
+// together: each key and value is read once for all of them. Few heads with long sequences are cut by chunks of keys
+// over the threads. Throws like attention_forward, std::invalid_argument where a query sees a key before the last
+// `capacity` ones of a ring (a window of w keys and L queries need a capacity of w + L − 1), and std::logic_error while
+// another thread changes any sequence of the cache.
 template <class T, class K>
 REGARD_EXPORT void attention_decode(const InputView<ComputeType<T>, 4>& query, const KvCache<K>& cache,
                                     const AttentionOutputs<T>& outputs,

@@ -117,7 +117,8 @@ class KvCache:
     def append(self, key: object, value: object, sequence: int | None = None, counts: Sequence[int] | object | None = None) -> None:
         """
         Adds keys (B, Hkv, L, D) and values (B, Hkv, L, Dv) to all sequences, the first counts[b] of them; with a
-        sequence, (Hkv, L, D) and (Hkv, L, Dv) to that one.
+        sequence, (Hkv, L, D) and (Hkv, L, Dv) to that one. float32, bfloat16 and float16 arrays are rounded to the
+        cache's dtype; a float64 cache takes float64.
         """
 
     def truncate(self, sequence: int, length: int) -> None:
@@ -176,8 +177,8 @@ class KvCache:
 
 def attention_decode(query: object, cache: KvCache, *, out: object | None = None, dtype: str | None = None, row_max: object | None = None, row_sum: object | None = None, lse: object | None = None, sink_weights: object | None = None, return_row_max: bool = False, return_row_sum: bool = False, return_lse: bool = False, return_sink_weights: bool = False, causal: bool | str = False, query_offset: int | str | Sequence[int] | None = None, window: tuple[int | None, int | None] | None = None, key_lengths: Sequence[int] | object | None = None, query_starts: Sequence[int] | object | None = None, key_starts: Sequence[int] | object | None = None, query_segments: object | None = None, key_segments: object | None = None, prefix: Sequence[int] | object | None = None, block_mask: object | None = None, block_size: tuple[int, int] | None = None, mask: object | None = None, bias: object | None = None, alibi_slopes: Sequence[float] | object | None = None, sinks: Sequence[float] | object | None = None, soft_cap: float | None = None, scale: float | None = None, dropout: float = 0.0, dropout_seed: int = 0, float_weights: bool = False, num_threads: int = 0) -> Any:
     """
-    attention_forward over a cache: the same bits. query (B, H, L, D), B the cache's sequences; name where the
-    queries stand: query_offset='bottom_right' for the newest keys.
+    attention_forward over a cache: the same bits. query (B, H, L, D), B the cache's sequences. The queries are the
+    newest L positions of each sequence unless query_offset says otherwise. A sequence without keys gives zeros.
     """
 
 class Model:
