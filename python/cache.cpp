@@ -7,9 +7,9 @@
 //     regard.attention_decode(query, cache, causal=True)
 //     file.write(cache.memory) … regard.KvCache.open(mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ))
 //
-// A cache that one thread changes is not read by another: each call holds the lock of its cache, and Ctrl-C ends the
-// wait for it. A child of fork has a lock of its own: what held the parent's is no more.
-// Read next: regard/kv_cache.h.
+// A cache that one thread changes is not read by another: each call holds the lock of its cache, which is given in the
+// order of arrival, and Ctrl-C ends the wait for it. A child of fork has a lock of its own: what held the parent's is
+// no more. Read next: regard/kv_cache.h.
 #include "regard/kv_cache.h"
 
 #include <nanobind/ndarray.h>
@@ -21,10 +21,9 @@
 #include <chrono>
 #include <cstring>
 #include <memory>
-#include <mutex>
-#include <shared_mutex>
 #include <variant>
 
+#include "fair_lock.h"
 #include "module.h"
 #include "options.h"
 #include "outputs.h"
@@ -58,35 +57,33 @@ class Cache {
   auto visit(const Call& call) {
     return std::visit(call, typed_);
   }
-  using Mutex = std::shared_timed_mutex;
-  std::shared_lock<Mutex> reading() { return locked<std::shared_lock<Mutex>>(); }
-  std::unique_lock<Mutex> changing(const char* operator_name) {
+  FairLock::Place reading() { return locked(FairLock::Use::read); }
+  FairLock::Place changing(const char* operator_name) {
     refuse_in_plan(operator_name);
     if (block_ != nullptr && block_->read_only()) {
       refuse(operator_name, "the cache lies in memory that cannot be written; expected a writable copy or mapping");
     }
-    return locked<std::unique_lock<Mutex>>();
+    return locked(FairLock::Use::write);
   }
 
  private:
   // Waits without the interpreter's lock.
-  template <class Lock>
-  Lock locked() {
+  FairLock::Place locked(FairLock::Use use) {
     if (const pid_t process = getpid(); process != process_) {
-      static_cast<void>(mutex_.release());  // destroying a mutex that is held is undefined
-      mutex_ = std::make_unique<Mutex>();
+      static_cast<void>(lock_.release());  // destroying a mutex that is held is undefined
+      lock_ = std::make_unique<FairLock>();
       process_ = process;
     }
     constexpr std::chrono::milliseconds kLook{20};
-    Lock lock(*mutex_, std::try_to_lock);
-    while (!lock.owns_lock()) {
+    FairLock::Place place(*lock_, use);
+    for (bool inside = place.enter({}); !inside;) {
       {
         const nb::gil_scoped_release released;
-        static_cast<void>(lock.try_lock_for(kLook));
+        inside = place.enter(kLook);
       }
-      if (!lock.owns_lock() && PyErr_CheckSignals() != 0) throw nb::python_error();
+      if (!inside && PyErr_CheckSignals() != 0) throw nb::python_error();
     }
-    return lock;
+    return place;
   }
 
   Cache(std::unique_ptr<Array> block, const std::string& dtype, Typed typed)
@@ -130,7 +127,7 @@ class Cache {
   std::unique_ptr<Array> block_;  // whose memory the cache lies in, if it is not its own
   std::string dtype_;
   Typed typed_;
-  std::unique_ptr<Mutex> mutex_ = std::make_unique<Mutex>();
+  std::unique_ptr<FairLock> lock_ = std::make_unique<FairLock>();
   pid_t process_ = getpid();
 };
 
@@ -234,7 +231,8 @@ void bind_cache(nb::module_& module) {
            nb::sig("def append(self, key: object, value: object, sequence: int | None = None, "
                    "counts: collections.abc.Sequence[int] | object | None = None) -> None"),
            "Adds keys (B, Hkv, L, D) and values (B, Hkv, L, Dv) to all sequences, the first counts[b] of them; with a\n"
-           "sequence, (Hkv, L, D) and (Hkv, L, Dv) to that one. float32, bfloat16 and float16 arrays are rounded to the\n"
+           "sequence, (Hkv, L, D) and (Hkv, L, Dv) to that one. float32, bfloat16 and float16 arrays are rounded to "
+           "the\n"
            "cache's dtype; a float64 cache takes float64.")
       .def(
           "truncate",
@@ -302,7 +300,8 @@ void bind_cache(nb::module_& module) {
                         "lse: object | None = None, sink_weights: object | None = None, return_row_max: bool = False, "
                         "return_row_sum: bool = False, return_lse: bool = False, return_sink_weights: bool = False" +
                         options_signature() + ") -> typing.Any")),
-      "attention_forward over a cache: the same bits. query (B, H, L, D), B the cache's sequences. The queries are the\n"
+      "attention_forward over a cache: the same bits. query (B, H, L, D), B the cache's sequences. The queries are "
+      "the\n"
       "newest L positions of each sequence unless query_offset says otherwise. A sequence without keys gives zeros.");
 }
 

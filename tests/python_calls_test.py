@@ -439,3 +439,33 @@ def test_a_cache_is_read_and_changed_by_several_threads():
     for thread in threads:
         thread.join()
     assert not faults and cache.length() == 1001
+
+
+def test_an_append_waits_for_no_read_that_begins_after_it():
+    cache = regard.KvCache(depth=64, capacity=10000, num_key_heads=2)
+    some, many, query = (np.ones(shape, np.float32) for shape in ((1, 2, 1, 64), (1, 2, 4000, 64), (1, 2, 1, 64)))
+    cache.append(many, many)
+    reads, most, stop = [0, 0], 3000, []
+
+    def read(reader):
+        # Two threads overlap: there is hardly a moment without a read.
+        while not stop and sum(reads) < most:
+            regard.attention_decode(query, cache, num_threads=1)
+            reads[reader] += 1
+
+    readers = [threading.Thread(target=read, args=(reader,)) for reader in (0, 1)]
+    for reader in readers:
+        reader.start()
+    passed = []
+    while sum(reads) < 20:
+        time.sleep(0)
+    for _ in range(20):
+        before = sum(reads)
+        cache.append(some, some)
+        passed.append(sum(reads) - before)
+    stop.append(True)
+    for reader in readers:
+        reader.join()
+    assert cache.length() == 4020 and sum(reads) < most
+    # The two that were running, and the few that run while the interpreter goes from one thread to another.
+    assert max(passed) <= 20, passed

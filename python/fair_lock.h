@@ -1,0 +1,88 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// Many readers or one writer, served in the order of arrival.
+//
+//     waiting   [reader] [reader] [writer] [reader]      from the front: who may enter leaves the line
+//     inside     reader   reader                         the writer waits for these two, and no later reader passes it
+//
+// std::shared_timed_mutex lets new readers pass a writer that waits: under steady reading it never gets in.
+// Read next: cache.cpp.
+#pragma once
+
+#include <algorithm>
+#include <chrono>
+#include <condition_variable>
+#include <list>
+#include <mutex>
+#include <thread>
+#include <utility>
+#include <vector>
+
+namespace regard::python {
+
+class FairLock {
+ public:
+  enum class Use { read, write };
+
+  // A place in the line, then inside; left by the destructor. Stays with the thread that made it.
+  class Place {
+   public:
+    Place(FairLock& lock, Use use) : lock_(&lock), use_(use) {
+      const std::scoped_lock held(lock.mutex_);
+      at_ = lock.waiting_.insert(lock.waiting_.end(), use);
+    }
+    Place(Place&& other) noexcept
+        : lock_(std::exchange(other.lock_, nullptr)), use_(other.use_), at_(other.at_), inside_(other.inside_) {}
+    ~Place() {
+      if (lock_ == nullptr) return;
+      {
+        const std::scoped_lock held(lock_->mutex_);
+        inside_ ? lock_->leave(use_) : static_cast<void>(lock_->waiting_.erase(at_));
+      }
+      lock_->changed_.notify_all();
+    }
+
+    // Whether it is inside, after waiting for that at most so long.
+    bool enter(std::chrono::milliseconds longest) {
+      std::unique_lock held(lock_->mutex_);
+      if (inside_) return true;
+      if (!lock_->changed_.wait_for(held, longest, [&] { return lock_->admits(at_); })) return false;
+      lock_->waiting_.erase(at_);
+      inside_ = true;
+      use_ == Use::write ? static_cast<void>(lock_->writing_ = true)
+                         : lock_->readers_.push_back(std::this_thread::get_id());
+      held.unlock();
+      lock_->changed_.notify_all();  // readers enter one after the other
+      return true;
+    }
+
+   private:
+    FairLock* lock_;
+    Use use_;
+    std::list<Use>::iterator at_;
+    bool inside_ = false;
+  };
+
+ private:
+  bool admits(std::list<Use>::iterator place) const {
+    if (writing_) return false;
+    if (*place == Use::write) return readers_.empty() && place == waiting_.begin();
+    // A thread that reads already, and reads again from a signal handler, must not wait for one that waits for it.
+    return place == waiting_.begin() || std::ranges::find(readers_, std::this_thread::get_id()) != readers_.end();
+  }
+  void leave(Use use) {
+    if (use == Use::write) {
+      writing_ = false;
+    } else {
+      readers_.erase(std::ranges::find(readers_, std::this_thread::get_id()));
+    }
+  }
+
+  std::mutex mutex_;
+  std::condition_variable changed_;
+  std::list<Use> waiting_;
+  std::vector<std::thread::id> readers_;
+  bool writing_ = false;
+};
+
+}  // namespace regard::python
