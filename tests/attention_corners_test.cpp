@@ -375,6 +375,40 @@ TYPED_TEST(Semantics3, ScoresNearTheLargestNumberAreFiniteAndWithinTheBound) {
   }
 }
 
+// Section 4 holds up to the largest number, where the products are summed before they are scaled, and not beyond it.
+TYPED_TEST(Semantics3, SumsOfProductsUpToTheLargestNumberAreFiniteAndThoseBeyondItAreNot) {
+  using T = TypeParam;
+  const T half = std::sqrt(std::ldexp(static_cast<T>(1), std::numeric_limits<T>::max_exponent - 2));
+  const T most = this->kLargest / half / 2;  // half · most + half · most is the largest number, exactly
+  const double scale = std::ldexp(8.0, -std::numeric_limits<T>::max_exponent);
+  const Index S = 70, D = 32;
+  // A few rows are attended unpacked, many packed.
+  for (const Index L : {2, 70}) {
+    const auto with_keys = [&](T key) {
+      AttentionInputs<T> inputs = AttentionInputs<T>::normal(19, L, S, D);
+      inputs.query.for_each_index([&](const auto& at) { inputs.query.set(at, at[3] < 2 ? half : 0); });
+      inputs.key.for_each_index([&](const auto& at) {
+        inputs.key.set(at, at[3] < 2 ? key * static_cast<T>(1 - static_cast<double>(at[2] / 2) / 16) : 0);
+      });
+      return inputs;
+    };
+    const auto expect_finite = [&](const AttentionInputs<T>& inputs, double times) {
+      const AttentionArrays<T> got = checked_attention(inputs, {.scale = scale * times});
+      for (const T x : got.context.values()) EXPECT_TRUE(std::isfinite(x));
+      for (const T x : got.lse->values()) EXPECT_TRUE(x > 7 && x < 20) << x;
+    };
+    expect_finite(with_keys(most), 1);
+    AttentionInputs<T> beyond = with_keys(std::nextafter(most, this->kLargest));
+    on_every_instruction_set([&](const kernels::KernelTable&) {
+      const AttentionArrays<T> got = run_attention(beyond, {.scale = scale});
+      for (const T x : got.context.values()) EXPECT_TRUE(std::isnan(x));  // two scores of +infinity
+    });
+    // The remedy that the header names: a power of two taken from the query and given to the scale.
+    beyond.query.for_each_index([&](const auto& at) { beyond.query.set(at, beyond.query.get(at) / 256); });
+    expect_finite(beyond, 256);
+  }
+}
+
 TYPED_TEST(Semantics3, ValuesNearTheLargestNumberHaveAFiniteMean) {
   using T = TypeParam;
   for (const Index S : {2, 65, 1500}) {

@@ -109,8 +109,11 @@ struct AttentionOutputs {
 // unless float_weights is set. A context of two bytes is the context of float, rounded to nearest even: |rounding| ≤
 // 2⁻⁸ |context| for bfloat16, 2⁻¹¹ |context| for float16 where it is a normal number. Error
 // of context, u = 2⁻²⁴ or 2⁻⁵³: at most u · (32 + 4√D · max_j(|scale| Σ_d |q_d k_jd| + |bias_j| + |slope · distance|))
-// · Σ_j p_j |v_j|. The same bits for any threads, executor, batch and strides. Throws std::invalid_argument (operator,
-// argument, actual and expected) before any work; afterwards only std::bad_alloc and regard::cancelled.
+// · Σ_j p_j |v_j|, while every partial sum of Σ_d q_d k_jd is finite: it is sufficient that Σ_d |q_d k_jd| stays below
+// 3.4e38 (double: 1.7e308). The sum is taken before scale is applied; where it overflows, the score is ±∞ or NaN
+// however small scale is. Then divide query by a power of two and multiply scale by it. The same bits for any threads,
+// executor, batch and strides. Throws std::invalid_argument (operator, argument, actual and expected) before any work;
+// afterwards only std::bad_alloc and regard::cancelled.
 template <class T>
 REGARD_EXPORT void attention_forward(const InputView<ComputeType<T>, 4>& query, const InputView<ComputeType<T>, 4>& key,
                                      const InputView<ComputeType<T>, 4>& value, const AttentionOutputs<T>& outputs,
