@@ -15,6 +15,7 @@
 #include <utility>
 
 #include "program.h"
+#include "progress.h"
 #include "regard/compare.h"
 #include "regard/sentence_page.h"
 #include "regard/sentence_story.h"
@@ -65,6 +66,13 @@ void refuse_options_of_matrices(const ExplainText& shared) {
   if (shared.pause) throw UsageError("--pause is for matrices of your own; give --full for every number of a sentence");
 }
 
+SentenceStory story_of(const SentenceModel& model, const std::string& sentence, const SentenceStoryOptions& options) {
+  Progress progress("hiding each word");
+  Runtime runtime;
+  runtime.progress = progress.report();
+  return tell_sentence(model, sentence, options, runtime);
+}
+
 // The word's vectors in this sentence and in those beside it, and what hiding the word that it hears does to them.
 std::optional<Comparison> comparison_beside(const SentenceTextArguments& arguments, const std::string& sentence,
                                             const SentenceStory& story, const SentenceModel& model) {
@@ -90,11 +98,11 @@ std::optional<Comparison> comparison_beside(const SentenceTextArguments& argumen
 }  // namespace
 
 void add_sentence_options(CLI::App& command, SentenceTextArguments& arguments) {
-  const char* group = "A SENTENCE IN A MODEL (--token is the word that asks)";
+  const char* group = "A SENTENCE IN A MODEL (--token is the query word)";
   const auto add = [&](const char* name, std::string& value, const char* type, const char* help) {
     command.add_option(name, value, help)->type_name(type)->group(group);
   };
-  add("--layer", arguments.layer, "N", "this layer, not the most telling one; from 0");
+  add("--layer", arguments.layer, "N", "this layer, not the most informative one; from 0");
   add("--head", arguments.head, "N", "this head, likewise");
   command
       .add_option("--hide", arguments.hide,
@@ -104,11 +112,11 @@ void add_sentence_options(CLI::App& command, SentenceTextArguments& arguments) {
       ->group(group);
   add("--top", arguments.top, "K", "words in the table");
   add("--sort", arguments.sort, "text|weight|adds", "the order of the words in the table");
-  command.add_flag("--no-special", arguments.no_special, "without the model's own marks in the table")->group(group);
-  command.add_flag("--all-heads", arguments.all_heads, "what each head hears most unusually")->group(group);
+  command.add_flag("--no-special", arguments.no_special, "without special tokens in the table")->group(group);
+  command.add_flag("--all-heads", arguments.all_heads, "the most informative pair of every head")->group(group);
   command
       .add_option("--beside", arguments.beside,
-                  "the same word in another sentence: how far its\nvectors part, as regard compare says in full; may "
+                  "the same word in another sentence: how far its\nvectors differ, as regard compare says in full; may "
                   "be\ngiven again")
       ->type_name("\"TEXT\"")
       ->allow_extra_args(false)
@@ -170,7 +178,7 @@ void explain_sentence(const SentenceTextArguments& arguments, const ExplainText&
   const std::string sentence = given_text(arguments.text);
   const SentenceModel model = load_model(arguments.model);
   try {
-    const SentenceStory story = tell_sentence(model, sentence, options);
+    const SentenceStory story = story_of(model, sentence, options);
     if (saver) saver->write(model, story.sentence);
     const std::optional<Comparison> beside = comparison_beside(arguments, sentence, story, model);
     OutputFiles page;
@@ -187,9 +195,12 @@ void explain_sentence(const SentenceTextArguments& arguments, const ExplainText&
         screen +=
             "\n" + render_compare_text(
                        *beside, {.width = text.width, .color = text.color, .unicode = text.unicode, .brief = true});
-      if (!shared.html.empty())
-        screen += page_line(shared.html, fmt::format("step by step, all {} heads",
-                                                     model.encoder.config.num_layers * model.encoder.config.num_heads));
+      if (!shared.html.empty()) {
+        const std::string page_address =
+            page_line(shared.html, fmt::format("step by step, all {} heads",
+                                               model.encoder.config.num_layers * model.encoder.config.num_heads));
+        screen += beside ? page_address.substr(1) : page_address;  // the screen of ./demo has no line to spare
+      }
       write_stdout(screen);
     }
     if (saver) saver->commit();

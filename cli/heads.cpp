@@ -63,6 +63,7 @@ HeadSurvey survey_of(const std::vector<NumberedText>& texts, bool piped, const H
   for (const NumberedText& text : texts) {
     try {
       const Sentence sentence = read_sentence(model, text.text, {.hide = {}, .truncate = arguments.model.truncate});
+      check_has_words(sentence.words);
       surveyor.add(sentence, text.line);
     } catch (const std::invalid_argument& error) {
       if (!piped) throw UsageError(error.what());

@@ -88,7 +88,7 @@ def test_the_text_shows_the_data(model, width):
 
 def test_full_shows_every_pair_and_head(model):
     text = succeed("compare", "bank", A, B, C, "--full", "--model", model, env=UNICODE).decode()
-    for expected in ("B and C", '"river" A,C', "Which heads part B and C?", "H3", "100 %"):
+    for expected in ("B and C", "“river” A,C", "Which heads make B and C differ?", "H3", "100 %"):
         assert expected in text
 
 

@@ -65,10 +65,10 @@ def rounds(text, number):
 def test_the_screen_has_the_digits_of_the_json(folder, token):
     d = explained(folder, "--token", token)
     lines = screen(folder, "--token", token).splitlines()
-    table = lines[next(n for n, line in enumerate(lines) if f"{token} asks" in line) + 1:][:len(d["words"])]
+    table = lines[next(n for n, line in enumerate(lines) if line.startswith("  key ")) + 1:][:len(d["words"])]
     for word, key, line in zip(d["words"], d["row"]["words"], table):
         name, dot, score, weight, adds = re.fullmatch(r"  (\S+)(?: \*)? +(\S+) +(\S+) +(\S+) +[█▌]+ +(\S+)", line).groups()
-        assert name == word["text"]
+        assert name == word["name"]
         index = word["tokens"][0]
         for text, number in ((dot, d["row"]["q_dot_k"][0][index]), (score, d["row"]["scores"][0][index]),
                              (weight, key["weight"]), (adds, key["adds"])):
@@ -148,6 +148,10 @@ def test_mistakes(folder, tmp_path):
     refuse("--beside", TEXT, *model, "--json", "--beside", TEXT)
     refuse(["52 tokens", "40", "--truncate"], "he sat " * 25, *model)
     refuse("there is nothing to explain")
+    for empty in ("", "  ", "\t"):
+        refuse("the text is empty; expected at least one word", *model, "--", empty)
+        fail(2, "sentence B: the text is empty", "compare", "bank", *model, "--", "the bank", empty, cwd=tmp_path)
+        fail(2, "the text is empty", "heads", *model, "--", empty or " ", cwd=tmp_path)
     refuse("no use for the argument another; a text of several words stands in quotes", TEXT, "another", *model)
     refuse("no use for the arguments sat on the bank;", "he", "sat", "on", "the", "bank", *model)
     refuse("config.json", TEXT, "--model", tmp_path, code=1)
@@ -158,7 +162,7 @@ def test_no_model_says_where_to_get_one(tmp_path):
     fail(1, "regard pull minilm", "explain", TEXT, cwd=tmp_path, env=environment(REGARD_CACHE=str(tmp_path / "none")))
 
 
-@pytest.mark.parametrize("text", ["</script><img onerror>", "a \x1b]0;x\x07 bank", "\u202ebank", "\\input{x} =1+1", "",
+@pytest.mark.parametrize("text", ["</script><img onerror>", "a \x1b]0;x\x07 bank", "\u202ebank", "\\input{x} =1+1",
                                   "bank", "the the the", "😀 河 é", "he " * 38])
 def test_any_text_gives_a_clean_screen(folder, text):
     shown = screen(folder, text=text)
@@ -173,7 +177,7 @@ def test_a_text_from_a_pipe_and_a_word_that_stands_twice_are_compared(folder):
     piped = succeed("explain", "-", "--model", folder, "--token", "bank", *beside, stdin=TEXT.encode() + b"\n", env=UTF8).decode()
     assert piped == want
     twice = screen(folder, "--token", "the#1", *beside)
-    assert 'of "the" in A' in twice and twice != screen(folder, "--token", "the#0", *beside)
+    assert "of “the” in A" in twice and twice != screen(folder, "--token", "the#0", *beside)
 
 
 def test_a_page_beside_the_screen_ends_it_with_its_address(folder, tmp_path):

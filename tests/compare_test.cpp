@@ -317,25 +317,29 @@ TEST(Compare, Refuses) {
 
 TEST(CompareText, SaysNoMoreThanTheControlAllows) {
   std::string text = flat(render_compare_text(made_up(.6, .9, .8, .81)));
-  EXPECT_TRUE(has(text, "A and B .500, A and C .875, where 0 is any two different words")) << text;
-  EXPECT_TRUE(has(text, "it parts further than the control \"the\" (.800).")) << text;
-  EXPECT_TRUE(has(text, "A and C are nearer than A and B by .300, for \"the\" by .010")) << text;
+  EXPECT_TRUE(
+      text.starts_with("Between A and B “bank” (.600) differs more than the control “the” (.800). Cosine of “bank” "
+                       "after layer 2: A and B .600, A and C .900; "))
+      << text;
+  EXPECT_TRUE(has(text, "A and C are more similar than A and B by .300, for “the” by .010")) << text;
 
   text = flat(render_compare_text(made_up(.6, .9, .5, .9)));
-  EXPECT_TRUE(has(text, "But the control \"the\" (.500) parts at least as far")) << text;
-  EXPECT_TRUE(has(text, "the change is nothing special to \"bank\"")) << text;
-  EXPECT_TRUE(has(text, "but for \"the\" they are by .400: the order may come from the sentences")) << text;
-  EXPECT_FALSE(has(text, "parts further than the control")) << text;
+  EXPECT_TRUE(
+      text.starts_with("Between A and B “bank” (.600) differs no more than the control “the” (.500): by itself this "
+                       "shows nothing about “bank”."))
+      << text;
+  EXPECT_TRUE(has(text, "but for “the” by .400: the order may come from the sentences")) << text;
+  EXPECT_FALSE(has(text, "differs more than the control")) << text;
 
   // As far is not further.
   text = flat(render_compare_text(made_up(.6, .9, .6, .5)));
-  EXPECT_TRUE(has(text, "But the control \"the\" (.600) parts at least as far")) << text;
-  EXPECT_TRUE(has(text, "for \"the\" they are not (-.100)")) << text;
+  EXPECT_TRUE(has(text, "differs no more than the control “the” (.600)")) << text;
+  EXPECT_TRUE(has(text, "for “the” they are not (-.100)")) << text;
 
   Comparison none = made_up(.6, .9, .5, .9);
   for (ComparedPair& pair : none.plain.pairs) pair.controls.clear();
   text = flat(render_compare_text(none));
-  EXPECT_TRUE(has(text, "No other word stands in both A and B: nothing here says")) << text;
+  EXPECT_TRUE(has(text, "No other word occurs in both A and B: nothing here shows")) << text;
 }
 
 TEST(CompareText, ComparesTheTestWithOtherWords) {
@@ -346,18 +350,18 @@ TEST(CompareText, ComparesTheTestWithOtherWords) {
   c.others = {{"he", {.58, .9, .9}}, {"sat", {.65, .9, .9}}};
   std::string text = flat(render_compare_text(c));
   EXPECT_TRUE(has(text,
-                  "with \"river\" hidden A and B go from .600 to .750 (+.150); each of 2 other words hidden alone "
-                  "gives .580 to .650, the most \"sat\" (+.050): none as much as \"river\"."))
+                  "With “river” hidden, A and B go from .600 to .750 (+.150): the largest change of 3 tests (each of 2 "
+                  "other words hidden alone: .580 to .650, the largest change without “sat”, +.050)."))
       << text;
   EXPECT_TRUE(has(render_compare_text(c, {.brief = true}),
-                  "Test: hide \"river\" and A,B goes .600 to .750 (any other word: .580 to .650).\n"));
+                  "Test: hide “river” and A,B goes .600 to .750 (any other word: .580 to .650).\n"));
   // A change is the difference of the figures as they are printed.
   c.plain.pairs[0].cosine.back() = .6004;
   c.hidden->pairs[0].cosine.back() = .7506;
   EXPECT_TRUE(has(flat(render_compare_text(c)), "go from .600 to .751 (+.151)"));
   c.others[1].cosine[0] = .4;
   text = flat(render_compare_text(c));
-  EXPECT_TRUE(has(text, "hiding any word may do as much")) << text;
+  EXPECT_TRUE(has(text, "hiding another word changes it at least as much")) << text;
 }
 
 TEST(CompareText, KeepsTheWidthAndEveryLayer) {

@@ -75,7 +75,23 @@ TEST(DistanceWeights, AreTheMeansOverTheThirtySentences) {
   }
 }
 
-TEST(TellingHeads, BankHearsTheRiverInLayer0Head4) {
+// L0H2 attends to the word before; in a long text it lands, in a few positions, on a word hundreds of words away.
+TEST(TellingHeads, AreNotFooledByRareDistancesInLongTexts) {
+  const SentenceModel model = load_sentence_model(environment("REGARD_TEST_MODEL"));
+  std::string text;
+  for (int n = 0; n < 60; ++n) text += "the quick brown fox jumps over the lazy dog. ";
+  const Sentence sentence = read_sentence(model, text, {.hide = {}, .truncate = true});
+  ASSERT_EQ(sentence.tokens.ids.size(), 512U);
+  const TellingHeads telling = telling_heads(sentence, minilm_sha256(), std::nullopt);
+  EXPECT_LT(std::abs(telling.heads.front().target - telling.heads.front().word), kFarthest);
+  for (const Listening& one : telling.heads) {
+    if (one.layer == 0 && one.head == 2 && std::abs(one.target - one.word) >= kFarthest) {
+      EXPECT_LT(one.telling(), 0.01);
+    }
+  }
+}
+
+TEST(TellingHeads, BankAttendsToTheRiverInLayer0Head4) {
   const SentenceModel model = load_sentence_model(environment("REGARD_TEST_MODEL"));
   const Sentence sentence = read_sentence(model, "he sat on the bank of the river");
   const Index bank = word_index(sentence.words, "bank"), river = word_index(sentence.words, "river");

@@ -5,8 +5,10 @@ every printed digit against --json."""
 import json
 import math
 import os
+import pathlib
 import re
 
+import numpy as np
 import pytest
 
 from program import environment, run, succeed
@@ -38,13 +40,61 @@ def test_bank_hears_the_river_in_layer_0_head_4(named):
     assert round(d["telling_heads"]["heads"][1]["weight"], 2) == 0.65
     assert d["model"]["name"] == "all-MiniLM-L6-v2"
     text = " ".join(screen(*named).split())
-    assert '"bank" asks every word. In layer 0, head 4 it listens most to "river": 71 % of its attention.' in text
-    assert "(Equal shares: 10 %." in text
+    assert ("In layer 0, head 4, “bank” attends most to “river”: 71 % of its attention (uniform: 10 %; baseline of this "
+            "head 3 words ahead: 7 %). This head was selected from 72, which give “river” 6 % and [CLS] and [SEP] 67 % on "
+            "average.") in text
+    assert np.array(d["in_all_heads"]["weights"]).shape == (6, 12)
+    assert np.sum(np.array(d["in_all_heads"]["weights"]) > chosen["weight"]) == 0
+    assert f"{d['in_all_heads']['mean']:.3f}" == "0.063" and f"{d['in_all_heads']['special']:.2f}" == "0.67"
+
+
+def test_hiding_each_word_in_turn_moves_bank_most_without_river():
+    d = document("--token", "bank")
+    names = [word["name"] for word in d["words"]]
+    got = [(names[one["word"]], f"{one['cosine']:.3f}") for one in d["hidden_alone"]]
+    assert got == [("river", "0.939"), ("of", "0.980"), ("the#0", "0.983"), ("sat", "0.989"), ("he", "0.993"),
+                   ("on", "0.994"), ("the#1", "0.999")]
+    assert d["not_hidden_alone"] == 0
+    text = " ".join(screen("--token", "bank").split())
+    assert "Test: each of 7 words hidden in turn. “bank” changes most without “river”." in text
+    hidden = document("--token", "bank", "--hide", "river")
+    assert hidden["hidden_alone"] == d["hidden_alone"]
+    assert hidden["cosine_with_before"][-1] == pytest.approx(d["hidden_alone"][0]["cosine"], abs=1e-12)
+    text = " ".join(screen("--token", "bank", "--hide", "river").split())
+    assert "6 other words hidden one at a time: .980 (without “of”) to .999 (without “the#1”)" in text
+
+
+def test_the_same_head_gives_the_river_of_a_river_project():
+    """What the screen says of a weight: association, not word sense."""
+    d = document("--token", "bank", "--layer", "0", "--head", "4", text="the bank lent the money to the river project")
+    river = next(i for i, word in enumerate(d["words"]) if word["text"] == "river")
+    assert f"{d['row']['words'][river]['weight']:.4f}" == "0.4186"
+    assert "L0H4 gives “river” 42 % of “bank” in “the bank lent the money to the river project”, too." in \
+        " ".join(screen("--token", "bank").split())
+
+
+@pytest.mark.parametrize("text", ["Der Hund läuft über die Straße und bellt laut.", "asdf qwer zxcv", "我爱编程",
+                                  "Москва слезам не верит", "Er saß auf der Bank am Fluss."])
+def test_a_text_outside_the_vocabulary_gets_a_line_of_warning(text):
+    assert re.search(r"^Note: \d+ of \d+ words are not in the vocabulary", screen(text=text), re.MULTILINE)
+    assert "not in the vocabulary" in document(text=text)["warning"]
+
+
+def test_the_thirty_sentences_get_none():
+    lines = (pathlib.Path(__file__).parent / "encoder" / "sentences.txt").read_bytes()
+    measured = json.loads(run("heads", *MODEL, "--json", stdin=lines).stdout)
+    assert len(measured["texts"]) == 30 and not any("warning" in text for text in measured["texts"])
+
+
+def test_an_unknown_word_is_marked_wherever_it_is_shown():
+    text = screen(text="I love 🍕")
+    assert "attends most to “🍕”†" in text and "  🍕 † " in text and "·v(🍕†)" in text
+    assert "† not in the vocabulary: the model sees [UNK], as for any such word" in " ".join(text.split())
 
 
 def test_the_first_screen_is_one_screen():
     lines = screen("--token", "bank", *BESIDE).splitlines()
-    assert len(lines) <= 38  # ./demo adds a blank line and one
+    assert len(lines) <= 38  # ./demo adds two
     assert max(map(len, lines)) <= 80
 
 
@@ -57,7 +107,7 @@ def test_every_digit_is_the_documents(digits):
     d = document("--token", "bank")
     text = screen("--token", "bank", "--digits", str(digits))
     lines = text.splitlines()
-    first = next(n for n, line in enumerate(lines) if "bank asks" in line) + 1
+    first = next(n for n, line in enumerate(lines) if line.startswith("  key ")) + 1
     half = 0.5 * 10 ** -digits * (1 + 1e-6)
     total = 0.0
     for word, key, line in zip(d["words"], d["row"]["words"], lines[first:]):
@@ -69,7 +119,7 @@ def test_every_digit_is_the_documents(digits):
         assert figure(adds) == pytest.approx(key["adds"], abs=half)
         total += figure(weight)
     if abs(total - 1) > 0.5 * 10 ** -digits:
-        assert f"as printed to {total:.{digits}f}".replace(" 0.", " .") in text
+        assert f"rounded figures sum to {total:.{digits}f}".replace(" 0.", " .") in text
     else:
         assert "the weights of a row sum to 1" in text
 
@@ -77,11 +127,11 @@ def test_every_digit_is_the_documents(digits):
 def test_the_unfolded_sum_adds_up_in_printed_digits():
     for token in ("he", "sat", "bank", "river"):
         text = " ".join(screen("--token", token).split())
-        dot, terms = re.search(r" (-?[\d.]+) is 32 products: (.*? \(29 others\)(?:; as printed to -?[\d.]+)?)", text).groups()
+        dot, terms = re.search(r" (-?[\d.]+) is 32 products: (.*? \(29 others\)(?:; rounded figures sum to -?[\d.]+)?)", text).groups()
         products = [float((sign or "+").replace("−", "-") + number.lstrip("-")) if not number.startswith("-") else float(number)
                     for sign, number in re.findall(r"([+−])? ?(-?\d*\.\d+) \(", terms)]
         assert len(products) == 4
-        parted = re.search(r"as printed to (-?[\d.]+)", terms)
+        parted = re.search(r"rounded figures sum to (-?[\d.]+)", terms)
         assert sum(products) == pytest.approx(float(parted.group(1) if parted else dot), abs=1e-9)
         # e^ of the printed exponent is the printed exponential, to its digits.
         exponent, top, bottom = re.search(r" is e\^(-?[\d.]+) / \(.*?\) = ([\d.]+) / ([\d.]+)", text).groups()

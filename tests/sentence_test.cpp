@@ -42,6 +42,31 @@ TEST(ReadSentence, AnEmptyTextHasTheMarksAlone) {
   EXPECT_EQ(sentence.trace.layers.size(), 3u);
 }
 
+TEST(WordNames, NumberWordsThatOccurMoreThanOnceAsWordIndexTakesThem) {
+  const Sentence sentence = read("The bank of the river, the bank");
+  const std::vector<std::string> names = word_names(sentence.words);
+  EXPECT_EQ(names, (std::vector<std::string>{"[CLS]", "The", "bank#0", "of", "the#0", "river", ",", "the#1", "bank#1",
+                                             "[SEP]"}));
+  for (std::size_t w = 0; w < names.size(); ++w) EXPECT_EQ(word_index(sentence.words, names[w]), static_cast<Index>(w));
+}
+
+TEST(SentenceWord, IsUnknownOrSplitOrNeither) {
+  const Sentence sentence = read("the 🍕 embeddings");
+  const auto mark = [&](std::size_t w) { return std::string(word_mark(sentence.words[w])); };
+  EXPECT_EQ(mark(0) + mark(1), "");
+  EXPECT_EQ(mark(2), "†");
+  EXPECT_EQ(mark(3), "‡");
+}
+
+TEST(VocabularyWarning, IsForTextsWithAQuarterOfTheirWordsUnknownOrSplit) {
+  const auto warning = [](const char* text) { return vocabulary_warning(read(text).words); };
+  EXPECT_EQ(warning("the embeddings of the bank"), "");
+  EXPECT_EQ(warning("embeddings"), "");
+  EXPECT_EQ(warning("he sat on the bank of the embeddings 🍕"), "");
+  EXPECT_TRUE(has(warning("he sat on the bank of embeddings 🍕"),
+                  "2 of 8 words are not in the vocabulary (1 split into pieces, 1 unknown)"));
+}
+
 TEST(ReadSentence, EqualWordsSideBySideStayTwo) {
   EXPECT_EQ(texts(read("the the")), (std::vector<std::string>{"[CLS]", "the", "the", "[SEP]"}));
 }

@@ -60,6 +60,9 @@ struct MeasuredText {
   std::string text;
   std::vector<Index> ids;
   Index cut_tokens = 0;
+  Index unknown_words = 0;  // that the model sees as [UNK]
+  Index split_words = 0;    // into pieces
+  std::string warning{};    // vocabulary_warning
 };
 
 struct HeadSurvey {

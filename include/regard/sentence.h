@@ -31,11 +31,14 @@ struct SentenceModel {
 REGARD_EXPORT SentenceModel load_sentence_model(const std::string& folder, const ModelFileOptions& options = {},
                                                 const Runtime& runtime = {});
 
-// A word as people name it. What the model sets round a text, [CLS] and [SEP], are words of one token, marked.
+// A word as people name it. What the model sets around a text, [CLS] and [SEP], are words of one token, marked.
 struct SentenceWord {
   std::string text;           // as written; "[CLS]"
   std::vector<Index> tokens;  // its pieces
   bool special = false;
+  bool unknown = false;  // the vocabulary cannot spell it: the model sees [UNK], as for every such word
+  // Split into pieces that the vocabulary has; an unknown word may be several tokens, too.
+  bool split() const { return !unknown && tokens.size() > 1; }
 };
 
 struct SentenceOptions {
@@ -73,9 +76,25 @@ REGARD_EXPORT Sentence read_sentence(const SentenceModel& model, std::string_vie
 // there, or stands several times without #: naming the choices.
 REGARD_EXPORT Index word_index(const std::vector<SentenceWord>& words, std::string_view name);
 
+// The shortest name of each word that word_index takes: "river", and "can#1" where "can" occurs more than once.
+REGARD_EXPORT std::vector<std::string> word_names(const std::vector<SentenceWord>& words);
+
+// "†" for an unknown word, "‡" for a split one, else nothing: what stands behind a word wherever it is shown.
+REGARD_EXPORT std::string_view word_mark(const SentenceWord& word);
+
+// Throws std::invalid_argument for a text without any word: empty, or only spaces.
+REGARD_EXPORT void check_has_words(const std::vector<SentenceWord>& words);
+
+// One sentence where two or more words, and at least a quarter of all, are unknown or split: the text is likely to be
+// in a language that the model was not trained on. Empty otherwise. docs/sentence.md says where the quarter comes from.
+REGARD_EXPORT std::string vocabulary_warning(const std::vector<SentenceWord>& words);
+
 // The attention of words to words in one head: (W, W), the mean over the query word's pieces of the sum over the key
 // word's. Rows sum to 1. From encoder_weights of that layer: (H, L, L).
 REGARD_EXPORT Tensor<double, 2> word_weights(const Sentence& sentence, const Tensor<float, 3>& weights, Index head);
+
+// The rows of one word in every head: (N, H, W).
+REGARD_EXPORT Tensor<double, 3> word_attention(const Sentence& sentence, Index word, const Runtime& runtime = {});
 
 // A word's vector in states (L, E): the mean of its pieces.
 REGARD_EXPORT std::vector<float> word_vector(const Sentence& sentence, const Tensor<float, 2>& states, Index word);

@@ -81,7 +81,7 @@ REGARD_EXPORT SoftmaxTerm softmax_term(const SentenceRow& row, Index query, Inde
 // ---- the telling head
 
 // Mean weight of each head by signed distance, key − query in words: over all pairs of words, a word with itself
-// included, [CLS] and [SEP] excluded. Words farther away than kFarthest count as that far.
+// included, [CLS] and [SEP] excluded. Distances of kFarthest words and more are one class, "16 or more".
 inline constexpr Index kFarthest = 16;
 struct DistanceSums {
   Index num_layers = 0;
@@ -89,6 +89,9 @@ struct DistanceSums {
   std::vector<double> sums{};  // of weights: (N, H, 2 · kFarthest + 1), distance −kFarthest first
   std::vector<Index> pairs{};  // (2 · kFarthest + 1)
   double mean(Index layer, Index head, Index distance) const;  // 0 where there is no pair
+  // What a weight at this distance is compared with: the mean, and from kFarthest on, where one mean stands for
+  // distances that were hardly measured, the head's largest mean at any distance.
+  double baseline(Index layer, Index head, Index distance) const;
 };
 // Adds a sentence's pairs; sums of no extents take them from it.
 // Throws std::invalid_argument for sums of a model with other extents.
@@ -97,6 +100,8 @@ REGARD_EXPORT void add_distances(const Sentence& sentence, DistanceSums& sums, c
 // These means for all-MiniLM-L6-v2 over the 30 sentences of tests/encoder/sentences.txt, to four decimals; made and
 // checked by tests/model_distances_check.cpp. Throws std::invalid_argument for a layer or head that it lacks.
 REGARD_EXPORT double minilm_usual_weight(Index layer, Index head, Index distance);
+// As DistanceSums::baseline.
+REGARD_EXPORT double minilm_baseline(Index layer, Index head, Index distance);
 // Of the checkpoint that they were made from.
 REGARD_EXPORT std::string_view minilm_sha256();
 
@@ -106,14 +111,15 @@ enum class Usual {
   this_sentence,   // the mean over this sentence's own pairs: for every other model
 };
 
-// One word listening to another in one head.
+// One word attending to another in one head.
 struct Listening {
   Index layer = 0;
   Index head = 0;
   Index word = 0;
   Index target = 0;
   double weight = 0.0;
-  double usual = 0.0;  // of this head at the distance target − word
+  double usual = 0.0;  // baseline of this head at the distance target − word
+  Index pairs = 0;     // of words that it is a mean over; 0 where it is Usual::test_sentences
   double telling() const { return weight - usual; }
 };
 struct TellingHeads {

@@ -68,6 +68,20 @@ struct SentenceStoryOptions {
   bool full = false;  // with SentenceWork
 };
 
+// How far hiding one other word, by itself and in every layer, moves the word's vector.
+struct HiddenAlone {
+  Index word = 0;
+  double cosine = 0.0;  // after the last layer, with the vector where nothing is hidden
+};
+inline constexpr Index kMaxHiddenAlone = 12;  // of more words, those with the largest weights
+
+// What the chosen weight is in all heads of the model: how much of it is due to the choice of the head.
+struct PairInHeads {
+  double mean = 0.0;     // of the weight from the word to the target, over all heads
+  double special = 0.0;  // of the weight from the word to all special tokens together, over all heads
+  double uniform = 0.0;  // of the target, if all tokens were attended to alike
+};
+
 struct SentenceStory {
   std::string model;  // "all-MiniLM-L6-v2", else the folder's name
   EncoderConfig config;
@@ -79,16 +93,35 @@ struct SentenceStory {
   bool word_named = false;
   SentenceRow row;
   std::optional<SentenceRow> before;  // the same row with nothing hidden
-  std::vector<double> kept;  // with hidden words: cosine of the word's vector with the one before, after each layer
-  Index heard = 0;           // the word that is unfolded: the target, or, if that is hidden, the word heard most now
+  std::vector<double> kept;     // with hidden words: cosine of the word's vector with the one before, after each layer
+  Tensor<double, 3> attention;  // (N, H, W): the word's attention in every head, nothing hidden
+  std::vector<HiddenAlone> alone;  // other words of the text, lowest cosine first
+  Index not_hidden_alone = 0;      // other words beyond kMaxHiddenAlone
+  Index heard = 0;  // the word that is unfolded: the target, or, if that is hidden, the word heard most now
   UnfoldedDot dot;
   SoftmaxTerm term;
   std::optional<SentenceWork> work;
 };
 
-// Throws std::invalid_argument as read_sentence, word_index and sentence_row do, and for a layer without a head.
+// One pass of the encoder for each word of SentenceStory::alone, several at once; Runtime::progress is called after
+// each with how many are done. Throws std::invalid_argument as read_sentence, check_has_words, word_index and
+// sentence_row do, and for a layer without a head.
 REGARD_EXPORT SentenceStory tell_sentence(const SentenceModel& model, std::string_view text,
                                           const SentenceStoryOptions& options = {}, const Runtime& runtime = {});
+
+REGARD_EXPORT PairInHeads pair_in_heads(const SentenceStory& story);
+
+// What the numbers say, in sentences: the finding; how its head was chosen and what all heads do; what hiding each word
+// changes; what a weight does not show; and, where it applies, vocabulary_warning. Text from outside is escaped for a
+// terminal. Screen, page and JSON have the same.
+struct SentenceFindings {
+  std::string finding{};
+  std::string selection{};
+  std::string evidence{};
+  std::string association{};
+  std::string warning{};
+};
+REGARD_EXPORT SentenceFindings sentence_findings(const SentenceStory& story);
 
 enum class RowOrder { text, weight, adds };
 

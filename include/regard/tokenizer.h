@@ -70,6 +70,8 @@ class REGARD_EXPORT Tokenizer {
 
   // Ids are 0 … vocabulary_size() − 1.
   Index vocabulary_size() const;
+  // What stands for a word that the vocabulary cannot spell: "[UNK]".
+  Index unknown_id() const;
   // Valid as long as a copy of the tokenizer. Throws std::invalid_argument for an id out of range.
   std::string_view token(Index id) const;
 

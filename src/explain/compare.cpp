@@ -141,6 +141,7 @@ class Comparer {
     compared.name = std::string(1, static_cast<char>('A' + c_.sentences.size()));
     try {
       Sentence sentence = read_sentence(model_, text, {.hide = {}, .truncate = options_.truncate}, runtime_);
+      check_has_words(sentence.words);
       compared.word = word_index(sentence.words, name);
       WordTrace trace = trace_of(sentence, compared.word);
       compared.text = std::move(sentence.text);
@@ -160,7 +161,7 @@ class Comparer {
     const auto num_layers = static_cast<Index>(t.layers.size());
     const Index width = model_.encoder.config.width, heads = model_.encoder.config.num_heads;
     WordTrace kept{Tensor<float, 3>({num_layers + 2, num_words, width}), Tensor<float, 3>({num_layers, heads, width}),
-                   Tensor<double, 3>({num_layers, heads, num_words})};
+                   word_attention(sentence, word, runtime_)};
     const auto keep = [&](Index stage, const Tensor<float, 2>& states) {
       for (Index w = 0; w < num_words; ++w) {
         const std::vector<float> vector = word_vector(sentence, states, w);
@@ -171,27 +172,13 @@ class Comparer {
     keep(1, t.embedded);
     for (Index layer = 0; layer < num_layers; ++layer) {
       keep(layer + 2, t.layers[static_cast<std::size_t>(layer)].output);
-      const Tensor<float, 3> weights = encoder_weights(t, layer, WeightsKind::weights, runtime_);
       for (Index head = 0; head < heads; ++head) {
         const Tensor<float, 2> handed_on = head_output(model_.encoder, t, layer, head, runtime_);
         const std::vector<float> vector = word_vector(sentence, handed_on, word);
         std::copy(vector.begin(), vector.end(), &kept.handed_on(layer, head, Index{0}));
-        attend(sentence, weights, word, head, &kept.attention(layer, head, Index{0}));
       }
     }
     return kept;
-  }
-
-  // The row of word_weights for this word.
-  static void attend(const Sentence& sentence, const Tensor<float, 3>& weights, Index word, Index head, double* row) {
-    const std::vector<Index>& queries = sentence.words[static_cast<std::size_t>(word)].tokens;
-    for (std::size_t w = 0; w < sentence.words.size(); ++w) {
-      double sum = 0;
-      for (const Index query : queries) {
-        for (const Index key : sentence.words[w].tokens) sum += static_cast<double>(weights(head, query, key));
-      }
-      row[w] = sum / static_cast<double>(queries.size());
-    }
   }
 
   void find_control() {

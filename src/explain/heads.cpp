@@ -13,6 +13,7 @@
 #include <cmath>
 #include <limits>
 #include <stdexcept>
+#include <utility>
 
 #include "regard/text.h"
 
@@ -105,7 +106,13 @@ void HeadSurveyor::add(const Sentence& sentence, Index line, const Runtime& runt
   const auto length = static_cast<Index>(sentence.tokens.ids.size());
   const Index heads = model_.encoder.config.num_heads;
   const Keys keys = keys_of(sentence);
-  texts_.push_back({line, sentence.text, sentence.tokens.ids, sentence.cut_tokens});
+  MeasuredText text{line, sentence.text, sentence.tokens.ids, sentence.cut_tokens};
+  for (const SentenceWord& word : sentence.words) {
+    text.unknown_words += word.unknown ? 1 : 0;
+    text.split_words += word.split() ? 1 : 0;
+  }
+  text.warning = vocabulary_warning(sentence.words);
+  texts_.push_back(std::move(text));
   num_tokens_ += length;
   if (keys.seen.empty()) return;  // nobody looks anywhere
   const double alike = 1 / static_cast<double>(keys.seen.size());

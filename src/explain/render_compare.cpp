@@ -2,8 +2,8 @@
 //
 // A comparison as text and as JSON; see regard/compare.h.
 //
-//     the finding, as far as the controls allow  →  the sentences  →  the table of cosines  →  what hiding changed
-//     →  which heads part the two that are farthest apart
+//     the verdict that the controls allow, then the figures  →  the sentences  →  the table of cosines  →  what hiding
+//     changed  →  which heads make the two least similar sentences differ
 //
 // Read next: table.h, text.h.
 #include <fmt/format.h>
@@ -33,15 +33,17 @@ class CompareRenderer {
         options_(options),
         runtime_(runtime),
         paint_{options.color, options.unicode},
-        width_(std::max(options.width, 40)) {}
+        width_(std::max(options.width, 40)) {
+    for (const ComparedSentence& sentence : c.sentences) names_.push_back(word_names(sentence.words));
+  }
 
   std::string render() {
     const CompareNumbers& shown = c_.plain;
     if (options_.brief) {
+      brief_verdict();
       line("Cosine (1 = same direction) of " + quoted(c_.word) + " in A with");
       other_sentences();
       table(shown, pairs_with_first(), true);
-      brief_verdict();
       if (c_.hidden) paragraph(test_line(), false);
       return std::move(out_);
     }
@@ -51,8 +53,9 @@ class CompareRenderer {
     for (const ComparedSentence& sentence : c_.sentences) {
       line(cut("  " + sentence.name + "  " + marked(sentence)));
       if (sentence.cut_tokens > 0)
-        line(fmt::format("     cut: {} tokens more than the model takes", sentence.cut_tokens));
+        line(fmt::format("     truncated: {} tokens more than the model takes", sentence.cut_tokens));
     }
+    legend();
     line("");
     paragraph("Cosine of " + quoted(c_.word) + " with itself: 1 is the same direction, 0 a right angle", false);
     table(shown, shown_pairs(), !options_.full);
@@ -71,23 +74,17 @@ class CompareRenderer {
     const std::size_t far = extreme_pair(false), near = extreme_pair(true);
     const ComparedPair& apart = c_.plain.pairs[far];
     const ComparedPair& close = c_.plain.pairs[near];
-    const auto of_both = [&](auto figure) {
-      return number(figure(apart)) + (near == far ? "" : " and " + number(figure(close)));
-    };
     const auto end = [](const ComparedPair& pair) { return pair.cosine.back(); };
-    const std::string after = quoted(c_.word) + " after " + last_stage() + ": ";
-    if (c_.plain.floor_pairs == 0) {
-      found.push_back(after + "cosine " + number(end(apart)) + " between " + both(apart) +
-                      (near == far ? "" : ", " + number(end(close)) + " between " + both(close)) + ".");
-    } else {
-      found.push_back(after + both(apart) + " " + number(apart.above_floor.back()) +
-                      (near == far ? "" : ", " + both(close) + " " + number(close.above_floor.back())) +
-                      ", where 0 is any two different words and 1 is one vector (cosine " + of_both(end) + ", floor " +
-                      number(c_.plain.floor.back()) + ").");
-    }
     found.push_back(control_verdict(apart));
-    if (near != far) found.push_back(order_verdict(apart, close));
     if (c_.hidden) found.push_back(test_verdict());
+    std::string figures =
+        "Cosine of " + quoted(c_.word) + " after " + last_stage() + ": " + both(apart) + " " + number(end(apart));
+    if (near != far) figures += ", " + both(close) + " " + number(end(close));
+    if (c_.plain.floor_pairs > 0)
+      figures += fmt::format("; mean over {} pairs of different words (floor) {}", c_.plain.floor_pairs,
+                             number(c_.plain.floor.back()));
+    found.push_back(figures + ".");
+    if (near != far) found.push_back(order_verdict(apart, close));
     return found;
   }
 
@@ -106,7 +103,18 @@ class CompareRenderer {
   std::string shown(const std::string& text, int width = 24) const {
     return cut_to_width(paint_.shown(text), width, paint_.unicode);
   }
-  std::string quoted(const std::string& word) const { return "\"" + shown(word) + "\""; }
+  // In quotes, with the mark of a word that is unknown or split.
+  std::string quoted(const std::string& word) const {
+    return paint_.shown("“") + shown(word) + paint_.shown("”") + mark_of(word);
+  }
+  std::string mark_of(const std::string& text) const {
+    for (const ComparedSentence& sentence : c_.sentences) {
+      for (const SentenceWord& word : sentence.words) {
+        if (word.text == text) return paint_.shown(word_mark(word));
+      }
+    }
+    return "";
+  }
   std::string number(double x, int digits = kDigits) const {
     return styled_number(x, NumberStyle{.digits = digits, .unicode = paint_.unicode});
   }
@@ -138,6 +146,25 @@ class CompareRenderer {
   }
   std::string last_stage() const {
     return c_.stages.size() > 2 ? "layer " + c_.stages.back().substr(1) : "the embedding";
+  }
+
+  // What the marks mean, and sentences that are hardly in the vocabulary.
+  void legend() {
+    bool unknown = false, split = false;
+    for (const ComparedSentence& sentence : c_.sentences) {
+      for (const SentenceWord& word : sentence.words) {
+        unknown = unknown || word.unknown;
+        split = split || word.split();
+      }
+      if (const std::string warning = vocabulary_warning(sentence.words); !warning.empty())
+        line(paint_.warn(cut("  Note: " + sentence.name + ": " + warning)));
+    }
+    if (unknown) note("† not in the vocabulary: the model sees [UNK], as for any such word");
+    if (split) note("‡ split into pieces: its vector is their mean");
+  }
+  void note(const std::string& text) {
+    for (const std::string& part : wrap_words(paint_.shown(text), std::min(width_, kWidestProse) - 2, 0))
+      line(paint_.dim("  " + part));
   }
 
   // ---- which pairs
@@ -191,14 +218,15 @@ class CompareRenderer {
     const ComparedPair& pair = c_.plain.pairs[extreme_pair(false)];
     const ControlWord* control = chosen_control(pair);
     if (control == nullptr) return;
-    paragraph(
-        pair.cosine.back() < control->cosine.back()
-            ? quoted(c_.word) + " parts further than " + quoted(control->text) + ", which stands in both too."
-            : quoted(control->text) + " parts at least as far: parting alone says little of " + quoted(c_.word) + ".",
-        false);
+    paragraph(pair.cosine.back() < control->cosine.back()
+                  ? quoted(c_.word) + " differs more between " + both(pair) + " than the control " +
+                        quoted(control->text) + " does."
+                  : quoted(control->text) + " differs at least as much: this table alone shows nothing about " +
+                        quoted(c_.word) + ".",
+              true);
   }
 
-  // The layers, or stages, after which the word is farther apart than every control.
+  // The layers, or stages, after which the word differs more than every control.
   std::string stages_below(const ComparedPair& pair) const {
     std::vector<std::string> below;
     for (std::size_t stage = 1; stage < c_.stages.size(); ++stage) {
@@ -210,11 +238,12 @@ class CompareRenderer {
     return and_list(below);
   }
 
-  // Whether the word parts further than the words that both sentences share.
+  // Whether the word differs more than the words that both sentences share.
   std::string control_verdict(const ComparedPair& pair) const {
+    const std::string subject = "Between " + both(pair) + " " + quoted(c_.word);
     if (pair.controls.empty()) {
-      return "No other word stands in both " + both(pair) +
-             ": nothing here says whether any word would part as far. Choose sentences that share one.";
+      return "No other word occurs in both " + both(pair) + ": nothing here shows whether " + quoted(c_.word) +
+             " differs more than any word would. Choose sentences that share one.";
     }
     const auto by_end = [](const ControlWord& a, const ControlWord& b) { return a.cosine.back() < b.cosine.back(); };
     const auto [low, high] = std::minmax_element(pair.controls.begin(), pair.controls.end(), by_end);
@@ -222,22 +251,18 @@ class CompareRenderer {
     const auto figure = [&](const ControlWord& control) {
       return quoted(control.text) + " (" + number(control.cosine.back()) + ")";
     };
-    const bool one = pair.controls.size() == 1;
-    const std::string all = one ? "the control " + figure(*low)
-                                : fmt::format("all {} words that both share, from {} to {},", pair.controls.size(),
-                                              figure(*low), figure(*high));
-    if (word < low->cosine.back()) return "Between " + both(pair) + " it parts further than " + all + ".";
-    std::string text;
-    if (word >= high->cosine.back()) {
-      text = "But " + all + (one ? " parts" : " part") + " at least as far between " + both(pair) +
-             ": by this figure the change is nothing special to " + quoted(c_.word) + ".";
-    } else {
-      text = "But of the words that both " + both(pair) + " share some part further, as " + figure(*low) +
-             ", others less, as " + figure(*high) + ": by this figure the change is nothing special to " +
-             quoted(c_.word) + ".";
-    }
+    const std::string own = " (" + number(word) + ")";
+    const std::string all = pair.controls.size() == 1 ? "the control " + figure(*low)
+                                                      : fmt::format("all {} words that both share, from {} to {}",
+                                                                    pair.controls.size(), figure(*low), figure(*high));
+    if (word < low->cosine.back()) return subject + own + " differs more than " + all + ".";
+    const std::string nothing = ": by itself this shows nothing about " + quoted(c_.word) + ".";
+    std::string text = word >= high->cosine.back()
+                           ? subject + own + " differs no more than " + all + nothing
+                           : subject + own + " differs less than some words that both share, such as " + figure(*low) +
+                                 ", and more than others, such as " + figure(*high) + nothing;
     const std::string below = stages_below(pair);
-    if (!below.empty()) text += " It does part further at " + below + ".";
+    if (!below.empty()) text += " It does differ more at " + below + ".";
     return text;
   }
 
@@ -246,18 +271,18 @@ class CompareRenderer {
     const ControlWord* a = chosen_control(apart);
     const ControlWord* b = a == nullptr ? nullptr : control_named(close, a->text);
     const double gap = close.cosine.back() - apart.cosine.back();
-    const std::string nearer = both(close) + " are nearer than " + both(apart) + " by " +
+    const std::string nearer = both(close) + " are more similar than " + both(apart) + " by " +
                                number(printed_change(apart.cosine.back(), close.cosine.back()));
-    if (b == nullptr) return nearer + "; no word stands in all of them to say whether every word's vectors are.";
+    if (b == nullptr) return nearer + "; no word occurs in all of them to show whether this holds for every word.";
     const double control_gap = b->cosine.back() - a->cosine.back();
     const double printed = printed_change(a->cosine.back(), b->cosine.back());
     const std::string control = quoted(a->text);
     if (control_gap >= gap) {
-      return nearer + ", but for " + control + " they are by " + number(printed) +
-             ": the order may come from the sentences, whatever the word.";
+      return nearer + ", but for " + control + " by " + number(printed) +
+             ": the order may come from the sentences rather than from the word.";
     }
     if (control_gap > 0) {
-      return nearer + ", for " + control + " by " + number(printed) + ": as much of it may come from the sentences.";
+      return nearer + ", for " + control + " by " + number(printed) + ": that much may come from the sentences.";
     }
     return nearer + "; for " + control + " they are not (" + signed_number(printed) + ").";
   }
@@ -272,10 +297,13 @@ class CompareRenderer {
   };
   void add_pair(std::vector<Row>& rows, const ComparedPair& pair, bool one_control) const {
     rows.push_back({both(pair), pair.cosine, "", false});
+    // A brief table has the control of the verdict alone.
+    if (options_.brief && &pair != &c_.plain.pairs[extreme_pair(false)]) return;
     const ControlWord* chosen = chosen_control(pair);
     for (const ControlWord& control : pair.controls) {
       if (one_control && &control != chosen) continue;
-      rows.push_back({fmt::format("  \"{}\" {},{}", shown(control.text, 10), name(pair.first), name(pair.second)),
+      rows.push_back({fmt::format("  {}{}{} {},{}", paint_.shown("“"), shown(control.text, 10), paint_.shown("”"),
+                                  name(pair.first), name(pair.second)),
                       control.cosine, "control", true});
     }
   }
@@ -323,8 +351,8 @@ class CompareRenderer {
 
   void floor_note(const CompareNumbers& numbers) {
     std::string text =
-        "word: the row of the embedding table; +place: with its place, normalised; L0: after layer 0. control: a word "
-        "that stands in both, mean over its places";
+        "word: the row of the embedding table; +place: with its position, normalized; L0: after layer 0. control: a "
+        "word that occurs in both, mean over its occurrences";
     if (numbers.floor_pairs > 0) {
       text += fmt::format(". floor: mean over all {} pairs of different words of these sentences", numbers.floor_pairs);
     }
@@ -392,17 +420,18 @@ class CompareRenderer {
   std::string test_verdict() const {
     const Test t = test();
     const ComparedPair& pair = c_.plain.pairs[t.pair];
-    std::string text = "Test: with " + hidden_words() + " hidden " + both(pair) + " go from " + number(t.before) +
-                       " to " + number(t.after) + " (" + signed_number(printed_change(t.before, t.after)) + ")";
+    std::string text = "With " + hidden_words() + " hidden, " + both(pair) + " go from " + number(t.before) + " to " +
+                       number(t.after) + " (" + signed_number(printed_change(t.before, t.after)) + ")";
     if (t.most != nullptr) {
       const double most = t.most->cosine[t.pair] - t.before;
       const std::string printed = signed_number(printed_change(t.before, t.most->cosine[t.pair]));
+      const bool largest = std::abs(t.change()) > std::abs(most);
+      text += largest ? fmt::format(": the largest change of {} tests", c_.others.size() + 1)
+                      : std::string(": hiding another word changes it at least as much");
       text += c_.others.size() == 1
-                  ? "; the other word, " + quoted(t.most->text) + ", does " + printed
-                  : fmt::format("; each of {} other words hidden alone gives {} to {}, the most {} ({})",
+                  ? " (without " + quoted(t.most->text) + ", the only other word, " + printed + ")"
+                  : fmt::format(" (each of {} other words hidden alone: {} to {}, the largest change without {}, {})",
                                 c_.others.size(), number(t.low), number(t.high), quoted(t.most->text), printed);
-      text += std::abs(t.change()) > std::abs(most) ? ": none as much as " + hidden_words()
-                                                    : ": hiding any word may do as much";
     }
     text += ".";
     if (c_.others_left_out > 0) text += fmt::format(" {} more words were not tried.", c_.others_left_out);
@@ -421,14 +450,15 @@ class CompareRenderer {
     std::string word;
     double weight = 0;
   };
-  // The word that the head attends to most, but for the word itself and the model's own marks.
+  // The word that the head attends to most, except for the word itself and special tokens.
   Look look(const CompareNumbers& numbers, Index sentence, Index layer, Index head) const {
     const ComparedSentence& s = sentence_of(c_, sentence);
+    const std::vector<std::string>& names = names_[static_cast<std::size_t>(sentence)];
     Look best;
     for (std::size_t w = 0; w < s.words.size(); ++w) {
       const double weight = numbers.attention[static_cast<std::size_t>(sentence)](layer, head, w);
       if (s.words[w].special || static_cast<Index>(w) == s.word || weight <= best.weight) continue;
-      best = {s.words[w].text, weight};
+      best = {names[w] + std::string(word_mark(s.words[w])), weight};
     }
     return best;
   }
@@ -443,23 +473,25 @@ class CompareRenderer {
     std::vector<std::size_t> pairs{extreme_pair(false)};
     if (options_.full) pairs = shown_pairs();
     for (const std::size_t p : pairs) heads_of(numbers, numbers.pairs[p]);
-    for (const std::string& part :
-         wrap_words("share: how far a head's own difference reaches along the difference of the whole, in percent; "
-                    "negative ones pull the two together. looks at: the word with most of its attention, but for "
-                    "itself and the model's own marks.",
-                    std::min(width_, kWidestProse) - 2, 0)) {
+    for (const std::string& part : wrap_words(
+             paint_.shown(
+                 "share: the projection of a head's own difference on the whole difference, in percent; "
+                 "a negative share reduces it. A → key: the word with the largest weight, except the word itself "
+                 "and special tokens. A weight shows association, not word sense."),
+             std::min(width_, kWidestProse) - 2, 0)) {
       line(paint_.dim("  " + part));
     }
   }
 
   void heads_of(const CompareNumbers& numbers, const ComparedPair& pair) {
     line("");
-    paragraph("Which heads part " + both(pair) + "? What attention adds to " + quoted(c_.word) + " in " +
-                  name(pair.first) + " less what it adds in " + name(pair.second) + ", layer by layer",
+    paragraph("Which heads make " + both(pair) + " differ? Attention output of " + quoted(c_.word) + " in " +
+                  name(pair.first) + " minus that in " + name(pair.second) + ", by layer",
               false);
     const int look_width = display_width(look_text(numbers, pair.first, 0, 0));
-    line(paint_.dim("  layer  length  head       share   " + pad_right(name(pair.first) + " looks at", look_width) +
-                    "   " + name(pair.second) + " looks at"));
+    line(paint_.dim("  layer    norm  head       share   " +
+                    pad_right(name(pair.first) + paint_.shown(" → key"), look_width) + "   " + name(pair.second) +
+                    paint_.shown(" → key")));
     const auto [layers, heads, words] = numbers.attention[static_cast<std::size_t>(pair.first)].shape();
     (void)words;
     for (Index layer = 0; layer < layers; ++layer) layer_lines(numbers, pair, layer, heads);
@@ -504,7 +536,7 @@ class CompareRenderer {
     }
     const double parted = static_cast<double>(printed) / 10 - 100;
     std::string note = "sum 100 %";
-    if (std::abs(parted) > 0.01) note += " (prints " + number(100 + parted, 1) + ")";
+    if (std::abs(parted) > 0.01) note += ", rounded " + number(100 + parted, 1);
     line(paint_.dim(end.empty() ? start + note : end + "   " + note));
   }
 
@@ -513,6 +545,7 @@ class CompareRenderer {
   const Runtime& runtime_;
   Paint paint_;
   int width_;
+  std::vector<std::vector<std::string>> names_;  // of each sentence's words
   std::string out_;
 };
 

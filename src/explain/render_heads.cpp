@@ -39,6 +39,7 @@ class HeadsRenderer {
     make_columns();
     blocks();
     notes();
+    vocabulary();
     return std::move(out_);
   }
 
@@ -166,6 +167,24 @@ class HeadsRenderer {
     }
   }
 
+  // Texts that are hardly in the vocabulary, and how many words are not.
+  void vocabulary() {
+    Index unknown = 0, split = 0, texts = 0;
+    for (const MeasuredText& text : s_.texts) {
+      unknown += text.unknown_words;
+      split += text.split_words;
+      texts += text.warning.empty() ? 0 : 1;
+    }
+    if (unknown + split == 0) return;
+    std::string words =
+        fmt::format("{} words are split into pieces, {} are unknown: the model sees [UNK]", split, unknown);
+    if (texts > 0)
+      words += fmt::format("; {} of {} texts are hardly in the vocabulary: the model may not know their language",
+                           texts, s_.texts.size());
+    for (const std::string& part : wrap_words("Note: " + words + ".", std::min(width_, kWidestProse), 0))
+      out_ += paint_.warn(part) + "\n";
+  }
+
   void notes() {
     out_ += "\n";
     const std::string of =
@@ -207,6 +226,9 @@ std::string render_heads_json(const HeadSurvey& survey, const HeadFilter& filter
     json.string("text", text.text);
     json.indices("ids", text.ids);
     json.whole("cut_tokens", text.cut_tokens);
+    json.whole("unknown_words", text.unknown_words);
+    json.whole("split_words", text.split_words);
+    if (!text.warning.empty()) json.string("warning", text.warning);
   });
   json.objects("heads", chosen_heads(survey, filter), [&](const HeadMeasures& head) {
     json.whole("layer", head.layer);

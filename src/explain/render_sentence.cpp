@@ -3,12 +3,12 @@
 // A sentence's story as one screen:
 //
 //     the sentence, [word] marked                     the model
-//     the finding
-//     the row as a table: q·k, ÷√D, weight, bar, adds (or before and after, where words are hidden)
-//     one q·k as products, one weight as a share, what the head answers, where it goes next
-//     rivals (or all heads); what the marks mean
+//     the finding, how its head was chosen, what hiding each word changes
+//     the row as a table: q·k, ÷√D, weight, bar, contribution (or before and after, where words are hidden)
+//     one q·k as products, one weight as a share, what the head outputs, where it goes next
+//     other informative heads (or all); what the marks mean, and what a weight does not show
 //
-// Read next: sentence_table.h, render_sentence_full.cpp.
+// Read next: sentence_findings.cpp, sentence_table.h, render_sentence_full.cpp.
 #include "render_sentence.h"
 
 #include <fmt/format.h>
@@ -26,7 +26,7 @@ namespace {
 constexpr Index kAllRows = 14;  // with so many words no row is left out
 constexpr Index kTopRows = 12;
 constexpr int kItemLabel = 7;
-constexpr std::size_t kRivals = 2;
+constexpr std::size_t kOtherHeads = 2;
 
 template <class T>
 const T& at(const std::vector<T>& all, Index index) {
@@ -48,16 +48,15 @@ class Screen {
   std::string make() {
     head();
     blank();
-    finding();
+    findings();
     blank();
     table();
-    blank();
     unfolded();
-    blank();
     if (o_.all_heads) {
+      blank();
       all_heads();
-    } else {
-      rivals();
+    } else if (o_.label.empty()) {
+      other_heads();
     }
     notes();
     if (s_.work) {
@@ -89,7 +88,7 @@ class Screen {
     const Index begin = at(s_.sentence.tokens.place, pieces.front())[0];
     const Index end = at(s_.sentence.tokens.place, pieces.back())[1];
     const std::string_view whole = s_.sentence.text;
-    std::string before, word = t_.word(chosen().word), after;
+    std::string before, word = t_.own(at(s_.sentence.words, chosen().word).text), after;
     if (at(s_.sentence.words, chosen().word).special) {
       (pieces.front() == 0 ? after : before) = t_.own(whole);
     } else {
@@ -126,86 +125,15 @@ class Screen {
     }
   }
 
-  double equal_share(Index word) const {
-    Index seen = 0;
-    for (const RowKey& key : s_.row.keys) {
-      if (!key.hidden) seen += static_cast<Index>(at(s_.sentence.words, key.word).tokens.size());
-    }
-    return seen == 0 ? 0.0 : static_cast<double>(at(s_.sentence.words, word).tokens.size()) / static_cast<double>(seen);
+  void findings() {
+    const SentenceFindings found = findings_in(t_);
+    if (!found.warning.empty()) warning(found.warning);
+    paragraph(found.finding + " " + found.selection);
+    if (!found.evidence.empty()) paragraph(found.evidence);
+    association_ = found.association;
   }
-  std::string distance_text(const Listening& one) const {
-    const Index distance = one.target - one.word;
-    const Index far = std::abs(distance);
-    if (far == 0) return "for the word itself";
-    return fmt::format("{}{} word{} {}", far, far >= kFarthest ? " or more" : "", far == 1 ? "" : "s",
-                       distance > 0 ? "ahead" : "back");
-  }
-
-  // How the target stands among all keys of a row.
-  std::string listens(const SentenceRow& row, Index target, std::string_view asks) const {
-    if (s_.term.sum == 0) return fmt::format("{} listens to nothing: every key is hidden", asks);
-    const double weight = at(row.keys, target).weight;
-    const RowKey* most = nullptr;
-    Index more = 0;
-    for (const RowKey& key : row.keys) {
-      if (key.weight > weight && key.word != target) ++more;
-      if (most == nullptr || key.weight > most->weight) most = &key;
-    }
-    if (more == 0)
-      return fmt::format("{} listens most to {}: {} of its attention", asks, t_.quoted(target), t_.percent(weight));
-    const std::string first = fmt::format("{} ({})", t_.quoted(most->word), t_.percent(most->weight));
-    return fmt::format("{} gives {} {} of its attention; {}", asks, t_.quoted(target), t_.percent(weight),
-                       more == 1 ? fmt::format("only {} gets more", first)
-                                 : fmt::format("{} others get more, most of all {}", more, first));
-  }
-
-  void finding() {
-    if (hides()) {
-      hidden_finding();
-      return;
-    }
-    std::string words =
-        fmt::format("{} asks every word. In {} {}. (Equal shares: {}.", t_.quoted(chosen().word), place(),
-                    listens(s_.row, chosen().target, "it"), t_.percent(equal_share(chosen().target)));
-    if (s_.telling.usual == Usual::test_sentences) {
-      words += fmt::format(" Usual for this head {}: {}.", distance_text(chosen()), t_.percent(chosen().usual));
-    }
-    words += ")";
-    paragraph(words);
-    if (chosen().layer > 0) {
-      paragraph(fmt::format("In layer {} a key is no word alone: {} stands for the vector at {}, already mixed by {}.",
-                            chosen().layer, t_.quoted(chosen().target), t_.quoted(chosen().target),
-                            chosen().layer == 1   ? "layer 0"
-                            : chosen().layer == 2 ? "layers 0 and 1"
-                                                  : fmt::format("layers 0 to {}", chosen().layer - 1)));
-    }
-  }
-
-  std::string hidden_words() const {
-    std::vector<std::string> words;
-    for (const Index word : s_.sentence.hidden) words.push_back(t_.quoted(word));
-    return and_list(words);
-  }
-
-  void hidden_finding() {
-    const double was = at(s_.before->keys, chosen().target).weight;
-    const bool one = s_.sentence.hidden.size() == 1;
-    std::string words = fmt::format("{} {} hidden: no word sees {}, in any layer. In {} ", hidden_words(),
-                                    one ? "is" : "are", one ? "it" : "them", place());
-    if (at(s_.row.keys, chosen().target).hidden) {
-      words += fmt::format("{} gave {} {} of its attention; now {}.", t_.quoted(chosen().word),
-                           t_.quoted(chosen().target), t_.percent(was), listens(s_.row, s_.heard, "it"));
-    } else {
-      words +=
-          fmt::format("{} gives {} {} of its attention, where it gave {}.", t_.quoted(chosen().word),
-                      t_.quoted(chosen().target), t_.percent(at(s_.row.keys, chosen().target).weight), t_.percent(was));
-    }
-    paragraph(words);
-    if (!s_.kept.empty()) {
-      paragraph(
-          fmt::format("After the last layer the vector of {} has cosine {:.3f} to the one it was (1: same direction).",
-                      t_.quoted(chosen().word), s_.kept.back()));
-    }
+  void warning(const std::string& words) {
+    for (const std::string& l : wrap_words(t_.own("Note: " + words), t_.width, 0)) line(t_.paint.warn(l));
   }
 
   // ---- the table
@@ -247,7 +175,8 @@ class Screen {
   std::string label_of(Index w) const {
     const RowKey& key = at(s_.row.keys, w);
     const int widest = std::clamp(t_.width / 4, 8, 20);
-    return cut_to_width(t_.own(at(s_.sentence.words, w).text), widest, t_.paint.unicode) + (key.special ? " *" : "");
+    const std::string mark = key.special ? "*" : t_.mark(w);
+    return t_.name(w, widest) + (mark.empty() ? "" : " " + mark);
   }
 
   void table() {
@@ -271,7 +200,7 @@ class Screen {
     column("weight");
     if (hides()) column("now");
     columns.push_back({.bars = true, .drop = both ? 1 : 0});
-    column("adds");
+    column(hides() ? "contrib." : "contribution");
     if (hides()) column("now");
 
     std::vector<Row> rows;
@@ -282,8 +211,7 @@ class Screen {
     rest_rows(words, by_piece, both, rows);
     total_row(words, by_piece, both, rows);
 
-    BarTable made{.corner = cut_to_width(t_.word(chosen().word), std::clamp(t_.width / 4, 8, 20), t_.paint.unicode) +
-                            " asks"};
+    BarTable made{.corner = "key"};
     for (const Row& row : rows) {
       made.labels.push_back("  " + row.label);
       made.strong.push_back(row.strong);
@@ -370,7 +298,7 @@ class Screen {
       rows.push_back(row);
     };
     if (rest > 0) add(fmt::format("{} other{}", rest, rest == 1 ? "" : "s"), now_rest, was_rest);
-    if (marks > 0) add(fmt::format("{} mark{} *", marks, marks == 1 ? "" : "s"), now_marks, was_marks);
+    if (marks > 0) add(fmt::format("{} special *", marks), now_marks, was_marks);
   }
   Row empty_row(const std::string& label, bool by_piece, bool both) const {
     Row row{.label = label, .cells = {}, .bar = 0, .instead = {}, .strong = false};
@@ -422,26 +350,22 @@ class Screen {
       lines(t_.item(label, label_width, words));
     };
     if (several_pieces() || at(s_.sentence.words, s_.heard).tokens.size() > 1) {
-      note(
-          fmt::format("of their pieces, \"{}\" listens most to \"{}\":", t_.piece(s_.dot.query), t_.piece(s_.dot.key)));
+      note(fmt::format("of their pieces, “{}” attends most to “{}”:", t_.piece(s_.dot.query), t_.piece(s_.dot.key)));
     }
     item(t_.number(s_.dot.dot), dot_text());
     item(t_.number(s_.term.weight), softmax_text());
-    item(fmt::format("head {}", chosen().head), answer_text());
-    item("then", fmt::format("+ {} other heads (all {}: {}) + the old vector ({}), normalised; feed-forward, "
-                             "normalised: {} after layer {}",
-                             s_.config.num_heads - 1, s_.config.num_heads,
-                             length_text(s_.row.heads_add, &SentenceRow::heads_add),
-                             length_text(s_.row.input_length, &SentenceRow::input_length), t_.quoted(chosen().word),
-                             chosen().layer));
+    item(fmt::format("head {}", chosen().head), output_text());
+    item("then", fmt::format("+ {} heads = {}, + old vector ({}), layer norm, feed-forward", s_.config.num_heads - 1,
+                             norm_text(s_.row.heads_add, &SentenceRow::heads_add),
+                             norm_text(s_.row.input_length, &SentenceRow::input_length, "")));
   }
 
-  // "length 2.32", with what it was where words are hidden.
-  std::string length_text(double now, double SentenceRow::* which) const {
-    if (!hides() || t_.number(now) == t_.number(s_.before.value().*which)) {
-      return fmt::format("length {}", t_.number(now));
-    }
-    return fmt::format("length {}, was {}", t_.number(now), t_.number(s_.before.value().*which));
+  // "norm 2.32", with what it was where words are hidden.
+  std::string norm_text(double now, double SentenceRow::* which, const char* name = "norm ") const {
+    std::string text = name + t_.number(now);
+    if (hides() && t_.number(now) != t_.number(s_.before.value().*which))
+      text += fmt::format(", was {}", t_.number(s_.before.value().*which));
+    return text;
   }
 
   std::string dot_text() const {
@@ -513,7 +437,7 @@ class Screen {
     return words;
   }
 
-  std::string answer_text() const {
+  std::string output_text() const {
     constexpr std::size_t kNamed = 3;
     std::vector<const RowKey*> keys;
     for (const RowKey& key : s_.row.keys) {
@@ -522,51 +446,52 @@ class Screen {
     std::sort(keys.begin(), keys.end(), [](const RowKey* a, const RowKey* b) {
       return a->weight != b->weight ? a->weight > b->weight : a->word < b->word;
     });
-    if (keys.empty()) return "answers nothing: " + length_text(s_.row.head_adds, &SentenceRow::head_adds);
-    std::string words = "answers ";
+    if (keys.empty()) return "outputs " + norm_text(s_.row.head_adds, &SentenceRow::head_adds);
+    std::string words = "outputs ";
     const std::size_t named = std::min(kNamed, keys.size());
     for (std::size_t n = 0; n < named; ++n) {
       words += fmt::format("{}{}·v({})", n == 0 ? "" : " + ", t_.number(keys[n]->weight), t_.word(keys[n]->word));
     }
     if (named < keys.size()) words += fmt::format(" + {} more", keys.size() - named);
-    return words + ", " + length_text(s_.row.head_adds, &SentenceRow::head_adds);
+    return words + ", " + norm_text(s_.row.head_adds, &SentenceRow::head_adds);
   }
 
   // ---- heads
 
   std::string usual_text() const {
-    return s_.telling.usual == Usual::test_sentences ? "usual: this head's mean at the same distance over 30 sentences"
-                                                     : "usual: this head's mean at the same distance in this sentence";
+    return s_.telling.usual == Usual::test_sentences
+               ? "baseline: this head's mean at the same distance in 30 sentences"
+               : "baseline: this head's mean at the same distance in this sentence";
   }
 
-  void rivals() {
+  void other_heads() {
     std::string words;
     std::size_t named = 0;
     for (const Listening& one : s_.telling.heads) {
       if (one.layer == chosen().layer && one.head == chosen().head) continue;
-      if (named == kRivals) break;
+      if (named == kOtherHeads) break;
       words += fmt::format("{}{} ", named == 0 ? "" : ", ", head_name(one));
       if (!s_.word_named && one.word != chosen().word) words += t_.word(one.word) + " ";
-      words += fmt::format("→ {} {} ({}{})", t_.word(one.target), t_.percent(one.weight), named == 0 ? "usually " : "",
+      words += fmt::format("→ {} {} ({}{})", t_.word(one.target), t_.percent(one.weight), named == 0 ? "baseline " : "",
                            t_.percent(one.usual));
       ++named;
     }
     if (named == 0) return;
-    note(fmt::format("{}: {}", s_.head_named ? "most telling heads" : "other heads", words));
+    note(fmt::format("{}: {}", s_.head_named ? "most informative heads" : "next heads", words));
   }
 
   void all_heads() {
-    line(t_.paint.bold("  head     " + pad_right(t_.own("asks → hears"), 27) + "weight   usual    more"));
+    line(t_.paint.bold("  head   " + pad_right(t_.own("query → key"), 25) + "weight  baseline  salience"));
     for (const Listening& one : s_.telling.heads) {
       const std::string pair =
-          cut_to_width(t_.own(t_.word(one.word) + " → " + t_.word(one.target)), 26, t_.paint.unicode);
+          cut_to_width(t_.own(t_.word(one.word) + " → " + t_.word(one.target)), 24, t_.paint.unicode);
       const bool mine = one.layer == chosen().layer && one.head == chosen().head;
-      const std::string l = fmt::format("  {}{}{}{}{}", pad_right(head_name(one), 9), pad_right(pair, 26),
-                                        pad_left(t_.number(one.weight), 7), pad_left(t_.number(one.usual), 8),
-                                        pad_left(t_.number(one.telling()), 8));
+      const std::string l = fmt::format("  {}{}{}{}{}", pad_right(head_name(one), 7), pad_right(pair, 24),
+                                        pad_left(t_.number(one.weight), 7), pad_left(t_.number(one.usual), 10),
+                                        pad_left(t_.number(one.telling()), 10));
       line(mine ? t_.paint.bold(l) : l);
     }
-    note(usual_text() + "; more = weight − usual");
+    note(usual_text() + "; 16 words or more away, its largest mean at any; salience = weight − baseline");
   }
 
   void note(const std::string& words) {
@@ -574,17 +499,23 @@ class Screen {
   }
 
   void notes() {
-    note("* the model's own marks; (d6) dimension 6; adds, length: after W_output");
-    if (has_pieces_) note("( ) the pieces of a word: their weights sum to the word's");
+    std::string marks = "* special token; (d6) dimension 6; contribution and norm: L2, after W_output";
+    const auto any = [&](auto is) { return std::any_of(s_.sentence.words.begin(), s_.sentence.words.end(), is); };
+    if (any([](const SentenceWord& word) { return word.unknown; }))
+      marks += "; † not in the vocabulary: the model sees [UNK], as for any such word";
+    if (any([](const SentenceWord& word) { return word.split(); }))
+      marks += "; ‡ split into pieces" + std::string(has_pieces_ ? ", whose weights ( ) sum to the word's" : "");
+    note(marks);
     if (several_pieces()) {
       std::string pieces;
       for (const Index q : s_.row.queries) pieces += " " + t_.piece(q);
-      note(
-          fmt::format("{} is {} pieces,{}: each asks by itself; a word's weight is the sum over its own pieces and the "
-                      "mean over these, its vector the mean of its pieces'",
-                      t_.quoted(chosen().word), s_.row.queries.size(), pieces));
+      note(fmt::format(
+          "{} is {} pieces,{}: each is a query of its own; a word's weight is the sum over its own pieces and the mean "
+          "over these, its vector the mean of its pieces'",
+          t_.quoted(chosen().word), s_.row.queries.size(), pieces));
     }
-    if (hides() && chosen().layer == 0) note("q·k is as before: what layer 0 reads has not changed");
+    if (hides() && chosen().layer == 0) note("q·k is unchanged: the input of layer 0 is the same");
+    note(association_);
   }
 
   StoryText t_;
@@ -592,6 +523,7 @@ class Screen {
   const SentenceTextOptions& o_;
   std::string text_;
   std::vector<std::string> sum_notes_;
+  std::string association_;
   bool has_pieces_ = false;
 };
 
@@ -603,7 +535,8 @@ StoryText::StoryText(const SentenceStory& told, const SentenceTextOptions& asked
       runtime(runs),
       paint{.color = asked.color, .unicode = asked.unicode},
       style{.digits = asked.digits.value_or(2), .unicode = asked.unicode},
-      width(std::clamp(asked.width, 40, 120)) {}
+      width(std::clamp(asked.width, 40, 120)),
+      names_(word_names(told.sentence.words)) {}
 
 std::string StoryText::percent(double share) const {
   std::string text = fmt::format("{:.{}f}", 100 * share, std::max(0, style.digits - 2));
@@ -611,12 +544,16 @@ std::string StoryText::percent(double share) const {
   return text + " %";
 }
 
-std::string StoryText::word(Index index) const {
-  return cut_to_width(paint.shown(at(story.sentence.words, index).text), 24, paint.unicode);
+std::string StoryText::name(Index index, int most) const {
+  const std::string& text = at(story.sentence.words, index).text;
+  const std::string number = at(names_, index).substr(text.size());
+  return cut_to_width(paint.shown(text), most - static_cast<int>(number.size()), paint.unicode) + number;
 }
+std::string StoryText::mark(Index index) const { return paint.shown(word_mark(at(story.sentence.words, index))); }
+std::string StoryText::word(Index index) const { return name(index) + mark(index); }
 std::string StoryText::quoted(Index index) const {
-  const std::string shown = word(index);
-  return at(story.sentence.words, index).special ? shown : fmt::format("\"{}\"", shown);
+  if (at(story.sentence.words, index).special) return name(index);
+  return own("“") + name(index) + own("”") + mark(index);
 }
 std::string StoryText::piece(Index token) const {
   return cut_to_width(paint.shown(at(story.sentence.tokens.tokens, token)), 16, paint.unicode);
@@ -638,7 +575,7 @@ std::string rounding_note(const NumberStyle& style, const std::vector<double>& t
   long long printed = 0;
   for (const double x : terms) printed += printed_units(x, style);
   if (printed == printed_units(total, style)) return "";
-  return fmt::format("; as printed to {}: rounding",
+  return fmt::format("; rounded figures sum to {}",
                      styled_number(static_cast<double>(printed) / std::pow(10.0, style.digits), style));
 }
 

@@ -23,10 +23,13 @@ class StoryText {
   std::string number(double x) const { return styled_number(x, style); }
   // "71 %", with as many decimals less two.
   std::string percent(double share) const;
-  // A word as it is written, escaped and cut: river.
+  // A word as word_names names it, escaped and cut: river, can#1; word() with its mark: embeddings‡.
+  std::string name(Index index, int most = 24) const;
   std::string word(Index index) const;
-  // "river", in quotes; a mark of the model's stands as it is.
+  // “river”, in quotes, the mark behind them; a special token stands as it is.
   std::string quoted(Index index) const;
+  // † for a word that is unknown to the vocabulary, ‡ for one of several pieces, or nothing.
+  std::string mark(Index index) const;
   std::string piece(Index token) const;
   // Text of ours, for terminals without Unicode too.
   std::string own(std::string_view words) const { return paint.shown(words); }
@@ -40,12 +43,17 @@ class StoryText {
   Paint paint;
   NumberStyle style;
   int width;
+
+ private:
+  std::vector<std::string> names_;
 };
 
 // " + 6.12", " - 4.83" behind a first term.
 std::string signed_term(const StoryText& text, double x);
-// "; as printed to 31.20: rounding", or nothing where the printed digits add up to the printed total.
+// "; rounded figures sum to 31.20", or nothing where the printed digits add up to the printed total.
 std::string rounding_note(const NumberStyle& style, const std::vector<double>& terms, double total);
+
+SentenceFindings findings_in(const StoryText& text);
 
 std::vector<std::string> sentence_work_lines(const StoryText& text, const SentenceWork& work);
 

@@ -17,11 +17,13 @@ class StoryWriter {
     json_.begin_object();
     source(options);
     sentence();
+    findings();
     chosen();
     row("row", s_.row);
     if (s_.before) row("before", *s_.before);
     if (!s_.kept.empty()) json_.numbers("cosine_with_before", s_.kept);
     unfolded();
+    evidence();
     heads();
     if (s_.work) work(*s_.work);
     json_.end_object();
@@ -50,6 +52,39 @@ class StoryWriter {
     write_words(json_, sentence.words);
     if (sentence.cut_tokens > 0) json_.whole("cut_tokens", sentence.cut_tokens);
     json_.indices("hidden", sentence.hidden);
+  }
+
+  void findings() {
+    const SentenceFindings found = sentence_findings(s_);
+    json_.name("findings");
+    json_.begin_object();
+    json_.string("finding", found.finding);
+    json_.string("selection", found.selection);
+    json_.string("evidence", found.evidence);
+    json_.string("association", found.association);
+    json_.end_object();
+  }
+
+  // The pair in every head, and what hiding each other word does.
+  void evidence() {
+    const auto [layers, heads, words] = s_.attention.shape();
+    Tensor<double, 2> weights({layers, heads});
+    for (Index layer = 0; layer < layers; ++layer) {
+      for (Index head = 0; head < heads; ++head) weights(layer, head) = s_.attention(layer, head, s_.chosen.target);
+    }
+    const PairInHeads all = pair_in_heads(s_);
+    json_.name("in_all_heads");
+    json_.begin_object();
+    json_.matrix("weights", weights.view());
+    json_.number("mean", all.mean);
+    json_.number("special", all.special);
+    json_.number("uniform", all.uniform);
+    json_.end_object();
+    json_.objects("hidden_alone", s_.alone, [&](const HiddenAlone& one) {
+      json_.whole("word", one.word);
+      json_.number("cosine", one.cosine);
+    });
+    json_.whole("not_hidden_alone", s_.not_hidden_alone);
   }
 
   void listening(const Listening& one) {

@@ -9,6 +9,7 @@
 #include <algorithm>
 #include <charconv>
 #include <cmath>
+#include <map>
 #include <stdexcept>
 #include <utility>
 
@@ -18,7 +19,7 @@ namespace regard {
 inline namespace v0 {
 namespace {
 
-std::vector<SentenceWord> words_of(const TokenizedText& text) {
+std::vector<SentenceWord> words_of(const TokenizedText& text, Index unknown_id) {
   std::vector<SentenceWord> words;
   Index current = -1;
   for (std::size_t i = 0; i < text.ids.size(); ++i) {
@@ -30,6 +31,7 @@ std::vector<SentenceWord> words_of(const TokenizedText& text) {
     }
     current = word;
     words.back().tokens.push_back(static_cast<Index>(i));
+    words.back().unknown = words.back().unknown || text.ids[i] == unknown_id;
   }
   return words;
 }
@@ -133,7 +135,7 @@ Sentence read_sentence(const SentenceModel& model, std::string_view text, const 
   FittedTokens fitted = fitted_tokens(model, text, options.truncate, runtime);
   sentence.tokens = std::move(fitted.tokens);
   sentence.cut_tokens = fitted.cut_tokens;
-  sentence.words = words_of(sentence.tokens);
+  sentence.words = words_of(sentence.tokens, model.tokenizer.unknown_id());
   EncoderOptions encoder_options;
   for (const std::string& name : options.hide) sentence.hidden.push_back(word_index(sentence.words, name));
   std::sort(sentence.hidden.begin(), sentence.hidden.end());
@@ -198,6 +200,39 @@ Index word_index(const std::vector<SentenceWord>& words, std::string_view name) 
   throw std::invalid_argument(fmt::format("{} is no word of this text; expected one of {}", shown, all));
 }
 
+std::vector<std::string> word_names(const std::vector<SentenceWord>& words) {
+  std::map<std::string_view, Index> count, next;
+  for (const SentenceWord& word : words) ++count[word.text];
+  std::vector<std::string> names;
+  for (const SentenceWord& word : words) {
+    names.push_back(count[word.text] == 1 ? word.text : fmt::format("{}#{}", word.text, next[word.text]++));
+  }
+  return names;
+}
+
+std::string_view word_mark(const SentenceWord& word) { return word.unknown ? "†" : word.split() ? "‡" : ""; }
+
+void check_has_words(const std::vector<SentenceWord>& words) {
+  if (std::all_of(words.begin(), words.end(), [](const SentenceWord& word) { return word.special; }))
+    throw std::invalid_argument("the text is empty; expected at least one word");
+}
+
+std::string vocabulary_warning(const std::vector<SentenceWord>& words) {
+  constexpr Index kMinWords = 2, kMinShare = 4;  // a quarter
+  Index all = 0, unknown = 0, split = 0;
+  for (const SentenceWord& word : words) {
+    if (word.special) continue;
+    ++all;
+    unknown += word.unknown ? 1 : 0;
+    split += word.split() ? 1 : 0;
+  }
+  if (unknown + split < kMinWords || kMinShare * (unknown + split) < all) return "";
+  return fmt::format(
+      "{} of {} words are not in the vocabulary ({} split into pieces, {} unknown): the model may not know this "
+      "language.",
+      unknown + split, all, split, unknown);
+}
+
 Tensor<double, 2> word_weights(const Sentence& sentence, const Tensor<float, 3>& weights, Index head) {
   const Index num_words = static_cast<Index>(sentence.words.size());
   Tensor<double, 2> result({num_words, num_words});
@@ -209,6 +244,28 @@ Tensor<double, 2> word_weights(const Sentence& sentence, const Tensor<float, 3>&
         for (const Index key : sentence.words[static_cast<std::size_t>(k)].tokens) sum += weights(head, query, key);
       }
       result(q, k) = sum / static_cast<double>(queries.size());
+    }
+  }
+  return result;
+}
+
+Tensor<double, 3> word_attention(const Sentence& sentence, Index word, const Runtime& runtime) {
+  const auto num_layers = static_cast<Index>(sentence.trace.layers.size());
+  const Index num_heads = num_layers == 0 ? 0 : sentence.trace.layers.front().query.shape()[0];
+  const auto num_words = static_cast<Index>(sentence.words.size());
+  const std::vector<Index>& queries = sentence.words[static_cast<std::size_t>(word)].tokens;
+  Tensor<double, 3> result({num_layers, num_heads, num_words});
+  for (Index layer = 0; layer < num_layers; ++layer) {
+    const Tensor<float, 3> weights = encoder_weights(sentence.trace, layer, WeightsKind::weights, runtime);
+    for (Index head = 0; head < num_heads; ++head) {
+      for (Index w = 0; w < num_words; ++w) {
+        double sum = 0;
+        for (const Index query : queries) {
+          for (const Index key : sentence.words[static_cast<std::size_t>(w)].tokens)
+            sum += static_cast<double>(weights(head, query, key));
+        }
+        result(layer, head, w) = sum / static_cast<double>(queries.size());
+      }
     }
   }
   return result;

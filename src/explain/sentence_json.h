@@ -11,11 +11,16 @@ namespace regard {
 inline namespace v0 {
 
 inline void write_words(JsonWriter& json, const std::vector<SentenceWord>& words) {
+  const std::vector<std::string> names = word_names(words);
+  std::size_t next = 0;
   json.objects("words", words, [&](const SentenceWord& word) {
     json.string("text", word.text);
+    json.string("name", names[next++]);
     json.indices("tokens", word.tokens);
     json.boolean("special", word.special);
+    json.boolean("unknown", word.unknown);
   });
+  if (const std::string warning = vocabulary_warning(words); !warning.empty()) json.string("warning", warning);
 }
 
 // The first members of the document.

@@ -260,12 +260,13 @@ class TableMaker {
 };
 
 // What formulas of ours are written with, for terminals without Unicode.
-constexpr std::array<std::pair<std::string_view, std::string_view>, 33> kPlain = {{
+constexpr std::array<std::pair<std::string_view, std::string_view>, 39> kPlain = {{
     {"ᵀ", "^T"},  {"√", "sqrt "}, {"·", "*"},     {"−", "-"},     {"∞", "inf"},   {"≤", "<="}, {"≥", ">="},
     {"×", "x"},   {"…", "..."},   {"²", "^2"},    {"—", "-"},     {"–", "-"},     {"÷", "/"},  {"½", "1/2"},
     {"⅓", "1/3"}, {"→", "->"},    {"↓", "v"},     {"□", "x"},     {"Σ", "sum "},  {"⁻", "^-"}, {"±", "+-"},
     {"₀", "0"},   {"₁", "1"},     {"₂", "2"},     {"₃", "3"},     {"ⱼ", "_j"},    {"′", "'"},  {"″", "''"},
-    {"‴", "'''"}, {"⁺", "+"},     {"ω", "omega"}, {"α", "alpha"}, {"Δ", "Delta"},
+    {"‴", "'''"}, {"⁺", "+"},     {"ω", "omega"}, {"α", "alpha"}, {"Δ", "Delta"}, {"“", "\""}, {"”", "\""},
+    {"‘", "'"},   {"’", "'"},     {"†", "!"},     {"‡", "+"},
 }};
 
 }  // namespace

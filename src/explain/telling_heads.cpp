@@ -3,15 +3,18 @@
 // Which head is worth reading: the one whose weight on another content word most exceeds what that head gives to words
 // at the same distance anyway.
 //
-//     telling(l, h, word, target) = weight(l, h)[word, target] − usual(l, h)[target − word]
+//     telling(l, h, word, target) = weight(l, h)[word, target] − baseline(l, h)[target − word]
 //
-// A head that always looks three words ahead says nothing about the third word ahead. Read next:
+// A head that always attends three words ahead says nothing about the third word ahead. From 16 words on the baseline
+// is the head's largest mean at any distance: a head that follows positions, as most of one mean show, is no more
+// informative because it lands on a rare distance in a long text. Read next:
 // include/regard/sentence_row.h, minilm_distance_weights.h.
 #include <fmt/format.h>
 #include <utf8proc.h>
 
 #include <algorithm>
 #include <array>
+#include <cstdlib>
 #include <stdexcept>
 
 #include "minilm_distance_weights.h"
@@ -112,6 +115,13 @@ double DistanceSums::mean(Index layer, Index head, Index distance) const {
   return sums[row + place] / static_cast<double>(pairs[place]);
 }
 
+double DistanceSums::baseline(Index layer, Index head, Index distance) const {
+  if (std::abs(distance) < kFarthest) return mean(layer, head, distance);
+  double largest = 0;
+  for (Index d = -kFarthest; d <= kFarthest; ++d) largest = std::max(largest, mean(layer, head, d));
+  return largest;
+}
+
 void add_distances(const Sentence& sentence, DistanceSums& sums, const Runtime& runtime) {
   const std::vector<LayerTrace>& layers = sentence.trace.layers;
   const Index num_layers = static_cast<Index>(layers.size());
@@ -155,6 +165,13 @@ double minilm_usual_weight(Index layer, Index head, Index distance) {
   return kMinilmDistanceWeights[layer][head][distance_place(distance)] / 10000.0;
 }
 
+double minilm_baseline(Index layer, Index head, Index distance) {
+  if (std::abs(distance) < kFarthest) return minilm_usual_weight(layer, head, distance);
+  double largest = 0;
+  for (Index d = -kFarthest; d <= kFarthest; ++d) largest = std::max(largest, minilm_usual_weight(layer, head, d));
+  return largest;
+}
+
 std::string_view minilm_sha256() { return kMinilmSha256; }
 
 TellingHeads telling_heads(const Sentence& sentence, std::string_view checkpoint_sha256, std::optional<Index> word,
@@ -189,9 +206,11 @@ TellingHeads telling_heads(const Sentence& sentence, std::string_view checkpoint
         const std::vector<Index>& targets = targets_for(candidates, query);
         for (const Index target : targets) {
           if (target == query && targets.size() > 1) continue;
-          const double usual = telling.usual == Usual::test_sentences ? minilm_usual_weight(layer, head, target - query)
-                                                                      : own.mean(layer, head, target - query);
-          const Listening one{layer, head, query, target, by_word(query, target), usual};
+          const bool ships = telling.usual == Usual::test_sentences;
+          const Index distance = target - query;
+          const double usual = ships ? minilm_baseline(layer, head, distance) : own.baseline(layer, head, distance);
+          const Index pairs = ships ? 0 : own.pairs[distance_place(distance)];
+          const Listening one{layer, head, query, target, by_word(query, target), usual, pairs};
           if (!best || one.telling() > best->telling()) best = one;
         }
       }

@@ -222,6 +222,8 @@ TokenizedText Tokenizer::encode(std::string_view text, const Runtime& runtime) c
 
 Index Tokenizer::vocabulary_size() const { return static_cast<Index>(parts_->file.tokens.size()); }
 
+Index Tokenizer::unknown_id() const { return parts_->file.unknown; }
+
 std::string_view Tokenizer::token(Index id) const {
   if (id < 0 || id >= vocabulary_size())
     throw std::invalid_argument(

@@ -9,7 +9,7 @@ import pytest
 
 from page_look_test import CONTRAST
 from page_numbers_test import styled
-from program import succeed
+from program import environment, succeed
 from sentence_model import make_folder
 
 A = "he sat on the bank of the river"
@@ -112,7 +112,7 @@ def test_every_pair_shows_the_numbers_of_json_with_and_without_the_word(comparis
 
 def test_the_findings_are_those_of_the_terminal(comparison, model):
     page, data = comparison()
-    text = " ".join(succeed("compare", "bank", A, B, C, "--hide", "river", "--model", model).decode().split())
+    text = " ".join(succeed("compare", "bank", A, B, C, "--hide", "river", "--model", model, env=environment(LC_ALL="C.UTF-8")).decode().split())
     assert page.locator("h1").inner_text() == "“bank” in 3 sentences"
     assert [page.locator(".lead").inner_text(), *page.locator(".comparison .caption").all_inner_texts()] == data["findings"]
     assert all(" ".join(finding.split()) in text for finding in data["findings"])
