@@ -62,7 +62,7 @@ export const stages = ["compare", "scale", "softmax", "mix"];
  * @property {string[]} key_labels
  * @property {boolean} has_words
  * @property {boolean} [numbered] queries and keys have nothing but their numbers, which suffice where there is no room
- * @property {boolean[]} [special] keys that are the model's own marks
+ * @property {boolean[]} [special] keys that are special tokens
  * @property {(head: number) => string} head_name
  * @property {Column[]} columns the last is the weights'
  * @property {Column} [adds] what each key adds, in place of its strip
@@ -70,6 +70,7 @@ export const stages = ["compare", "scale", "softmax", "mix"];
  * @property {(head: number, query: number) => Record<string, number> | null} [sink] what joins the row's sum and takes no value, by column
  * @property {(stage: number, head: number, query: number) => string} [told] what a step says of a row in place of the usual, or ""
  * @property {Mix | null} mix
+ * @property {string} [context_name] what the mixed values are, where they are not the query's new vector
  * @property {string[]} equations of each stage, or ""
  * @property {string[]} symbols what each stage makes
  * @property {((head: number, query: number) => number) | null} row_max what the exponentials are shifted by

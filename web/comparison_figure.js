@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // One word in several sentences: the sentences with the word aligned; its cosines from stage to stage, over the floor
-// of all other words, a word that both sentences share beside it; and which heads part the two.
+// of all other words, a word that both sentences share beside it; and which heads make the two differ.
 //
 //     1 ┤━━━━┓___           ━━  the pair chosen       hiding a word moves the lines: the old ones stay, thin
 //       ┤ ‑ ‑ ‑ ‑ ‑ ‑       ‑‑  the control
@@ -43,7 +43,7 @@ function control_of(numbers, pair) {
 function aligned_sentences(data) {
   const body = el("tbody");
   for (const sentence of data.sentences) {
-    const own = sentence.words.map((/** @type {any} */ w, /** @type {number} */ i) => ({ ...w, i })).filter((/** @type {any} */ w) => !w.special || w.i === sentence.word);
+    const own = sentence.words.map((/** @type {any} */ w, /** @type {number} */ i) => ({ ...w, text: `${w.text}${w.unknown ? "†" : !w.special && w.tokens.length > 1 ? "‡" : ""}`, i })).filter((/** @type {any} */ w) => !w.special || w.i === sentence.word);
     /** @param {any[]} words */
     const text = (words) => el("bdi", {}, words.map((w) => shown(w.text)).join(" "));
     body.append(el("tr", {}, el("th", { scope: "row" }, sentence.name),
@@ -180,8 +180,8 @@ function heads_table(pair) {
       el("td", { class: "strip-cell" }, order.length === 0 ? "no difference" : strip(shares, { width: 250, height: 30, kind: "value", label: `the shares of ${shares.length} heads in layer ${layer}` })),
       ...[0, 1].map((n) => el("td", { class: "largest" }, order[n] === undefined ? null : `H${order[n]} ${fixed_number(100 * shares[order[n]], 1)} %`))));
   }
-  return el("table", { class: "path parting", "aria-label": "which heads part the two" },
-    el("thead", {}, el("tr", {}, el("td"), el("th", { scope: "col" }, "length"), el("th", { scope: "col" }, `share of each of ${pair.share[0]?.length ?? 0} heads`), el("th", { scope: "col", colspan: 2 }, "the largest"))), body);
+  return el("table", { class: "path parting", "aria-label": "which heads make the two differ" },
+    el("thead", {}, el("tr", {}, el("td"), el("th", { scope: "col" }, "norm"), el("th", { scope: "col" }, `share of each of ${pair.share[0]?.length ?? 0} heads`), el("th", { scope: "col", colspan: 2 }, "the largest"))), body);
 }
 
 /**
@@ -194,14 +194,16 @@ function heads_table(pair) {
 export function comparison_figure(data, state, set, alone) {
   /** @type {Numbers} */
   const numbers = state.without && data.hidden ? data.hidden : data;
-  const [first, ...others] = data.findings;
+  // Alone, the page has the verdict and the test with hidden words in its head.
+  const [verdict, ...rest] = data.findings;
+  const others = alone && data.hidden ? rest.slice(1) : rest;
   return el("section", { class: "figure comparison" }, alone ? null : el("h2", {}, "One word, ", String(data.sentences.length), " vectors"),
-    el("div", { class: "body" }, el("div", { class: "scroll" }, aligned_sentences(data)), alone ? null : el("p", {}, shown(first)),
+    el("div", { class: "body" }, el("div", { class: "scroll" }, aligned_sentences(data)), alone ? null : el("p", { class: "verdict" }, shown(verdict)),
       choosers_of(data, numbers, state, set), chart(data, state, numbers), el("div", { class: "scroll" }, cosine_table(data, numbers, state)),
       ...others.map((/** @type {string} */ text) => el("p", { class: "caption" }, shown(text)))),
     el("aside", { class: "note" }, el("p", {}, "Cosine 1: the same direction. ", numbers.floor_pairs > 0 ? `The grey band reaches to the floor, the mean over all ${numbers.floor_pairs} pairs of different words. ` : "",
-      numbers.pairs[state.pair].controls.length > 0 ? "Dashed: the control, a word that both sentences hold." : ""),
-    data.hidden ? el("p", {}, "Hidden, a word is invisible to every other word, in every layer. The lines move; those before stay, thin.") : null));
+      numbers.pairs[state.pair].controls.length > 0 ? "Dashed: the control, another word that occurs in both sentences." : ""),
+    data.hidden ? el("p", {}, "Hidden, a word is invisible to every other word, in every layer. The lines move; thin lines show the cosines before.") : null));
 }
 
 /**
@@ -213,8 +215,8 @@ export function parting_figure(data, state) {
   /** @type {Numbers} */
   const numbers = state.without && data.hidden ? data.hidden : data;
   const pair = numbers.pairs[state.pair];
-  return el("section", { class: "figure" }, el("h2", {}, `Which heads part ${pair.sentences.join(" and ")}?`),
+  return el("section", { class: "figure" }, el("h2", {}, `Which heads make ${pair.sentences.join(" and ")} differ?`),
     el("div", { class: "body" }, el("div", { class: "scroll" }, heads_table(pair))),
-    el("aside", { class: "note" }, el("p", {}, `Length: of what attention adds to the word in ${pair.sentences[0]} less what it adds in ${pair.sentences[1]}.`),
-      el("p", {}, "Share: how far a head's own difference reaches along that; the shares of a layer sum to 100 %. Hollow bars pull the two together.")));
+    el("aside", { class: "note" }, el("p", {}, `Norm: of the attention output of the word in ${pair.sentences[0]} minus that in ${pair.sentences[1]}.`),
+      el("p", {}, "Share: the projection of a head's own difference on that; the shares of a layer sum to 100 %. Hollow bars reduce the difference.")));
 }

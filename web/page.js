@@ -8,7 +8,7 @@
 //     unfold       how a cell came about                      attention    one attention, as the figures need it
 //     sentence     one sentence in a real model, rebuilt      arrays       the kernel's numbers over arrays
 //     state        what is chosen, and its address            grid         tables that the arrow keys walk
-//     work_figure, row_figure, mix_figure, map_figure, steps_figure, sentence_figure, path_figure, heads_figure,
+//     work_figure, row_figure, mix_figure, map_figure, steps_figure, sentence_figure, evidence_figure, path_figure, heads_figure,
 //     comparison_figure, inspection_figure, data_table
 //     page         this one: lays them out, listens to keys
 //
@@ -24,6 +24,7 @@ import { mix_figure } from "./mix_figure.js";
 import { map_figure, map_note } from "./map_figure.js";
 import { step_section } from "./steps_figure.js";
 import { sentence_figure } from "./sentence_figure.js";
+import { evidence_figure } from "./evidence_figure.js";
 import { path_figure } from "./path_figure.js";
 import { heads_figure } from "./heads_figure.js";
 import { comparison_figure, parting_figure } from "./comparison_figure.js";
@@ -137,13 +138,34 @@ function words(a) {
   return line;
 }
 
-/** What the row says, as the title; then the sentence itself. @param {Attention} a */
+/** What the marks behind words mean. */
+function legend() {
+  const unknown = sentence?.words.some((w) => w.unknown);
+  const split = sentence?.words.some((w) => !w.unknown && w.tokens.length > 1);
+  if (!unknown && !split) return null;
+  return el("p", { class: "caption" }, unknown ? "† not in the vocabulary: the model sees [UNK], as for any such word. " : "", split ? "‡ split into pieces." : "");
+}
+
+/** The finding of the terminal for the row that the file was made for, the row's own for any other. @param {Attention} a */
+function sentence_finding(a) {
+  if (!sentence) return "";
+  const { focus, hidden } = sentence;
+  if (state.query === focus.word && state.head === focus.layer * sentence.heads + focus.head) return data.findings.finding;
+  const without = sentence.labels.filter((_, w) => sentence.words[w].tokens.some((t) => hidden[t])).map((label) => `“${label}”`).join(", ");
+  return `${without === "" ? "" : `With ${without} hidden in all layers: `}${finding_of(a, state.head, state.query)}.`;
+}
+
+/** What the row says, as the title; then the sentence itself, and how far the finding can be trusted. @param {Attention} a */
 function sentence_header(a) {
   const covered = state.step < 2 || (state.covered && state.step === 2);
-  const finding = finding_of(a, state.head, state.query);
+  const hides = covered ? (state.covered ? "covered" : "not-yet") : "";
+  const finding = sentence_finding(a);
   return el("header", { class: "sentence-header" }, el("p", { class: "citation" }, `${shown(data.model.name)} · ${sentence?.layers} layers × ${sentence?.heads} heads × ${sentence?.depth}`),
-    el("h1", { class: `finding ${covered ? (state.covered ? "covered" : "not-yet") : ""}` }, el("span", {}, `${shown(finding)}.`)),
-    sentence_figure(a, weights_of(a, state.head, state.query), state, set));
+    data.warning === undefined ? null : el("p", { class: "warning" }, `Note: ${shown(data.warning)}`),
+    el("h1", { class: `finding ${hides}` }, el("span", {}, shown(finding))),
+    finding === data.findings.finding ? el("p", { class: `selection ${hides}` }, el("span", {}, shown(data.findings.selection))) : null,
+    sentence_figure(a, weights_of(a, state.head, state.query), state, set),
+    sentence ? evidence_figure(sentence, state) : null, legend());
 }
 
 /** What the row says, as the title; above it what was given. @param {Attention} a @param {string} about */
@@ -157,7 +179,8 @@ function arrays_header(a, about) {
 function article() {
   const main = el("main");
   if (compared_alone) {
-    main.append(el("header", {}, el("h1", {}, `“${shown(data.word)}” in ${data.sentences.length} sentences`), el("p", { class: "lead" }, shown(data.findings[0]))),
+    main.append(el("header", {}, el("p", { class: "citation" }, `“${shown(data.word)}” in ${data.sentences.length} sentences`), el("h1", {}, shown(data.findings[0])),
+      data.hidden ? el("p", { class: "lead" }, shown(data.findings[1])) : null),
       comparison_figure(data, state, set, true), parting_figure(data, state), foot());
     return main;
   }
@@ -177,11 +200,11 @@ function article() {
     const mixed = mix_figure(a, state, set);
     if (mixed) {
       main.append(el("section", { class: "figure" }, el("h2", {}, "What it becomes"), el("div", { class: "body" }, mixed, sentence ? path_figure(sentence, state) : null),
-        el("aside", { class: "note" }, el("p", {}, "Pale: the value that each key holds out. Over it: what its weight lets through. Below the line they are added."),
+        el("aside", { class: "note" }, el("p", {}, "Pale: the value of each key. In full colour: the value times its weight. Below the line: their sum."),
           el("p", {}, "Bars above the line are positive, hollow ones below it negative; all on one scale."))));
     }
     if (comparison) main.append(comparison_figure(comparison, state, set, false));
-    main.append(el("section", { class: "figure" }, el("h2", {}, a.has_heads ? "The whole head" : "Everyone asks"), el("div", { class: "body" }, map_figure(a, state, set)), map_note(a, state)));
+    main.append(el("section", { class: "figure" }, el("h2", {}, a.has_heads ? "The whole head" : "All queries"), el("div", { class: "body" }, map_figure(a, state, set)), map_note(a, state)));
   }
   if (sentence) {
     main.append(el("section", { class: "figure all-heads" }, el("h2", {}, "All heads"), el("div", { class: "body" }, heads_figure(sentence, state, set)),

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Where the new vector goes: this head's answer, all heads together, the old vector added and normalised, the
+// Where the head's output goes: this head, all heads together, the old vector added and normalised, the
 // feed-forward; each a strip of all the model's numbers. The file carries them for the word that it was made for.
 // Read next: sentence.js.
 import { styled_number, two_decimals } from "./numbers.js";
@@ -24,9 +24,9 @@ function length_of(numbers) {
  */
 export function path_figure(s, state) {
   const { focus, width } = s;
-  const name = word(s.words[focus.word].text, "query");
+  const name = word(s.labels[focus.word], "query");
   if (state.query !== focus.word) {
-    return el("p", { class: "caption" }, "From here on the file carries the vectors of ", name, " only, the word it was made for.");
+    return el("p", { class: "caption" }, "The file has the vectors through the layer for ", name, " only.");
   }
   const layer = Math.floor(state.head / s.heads);
   /** @param {string} what */
@@ -34,19 +34,19 @@ export function path_figure(s, state) {
   const is_own = state.head === focus.layer * s.heads + focus.head;
   /** @type {[string, Float32Array, string][]} */
   const rows = [
-    [layer === 0 ? "the word, its place, normalised" : `after layer ${layer - 1}`, of_layer("input"), "value"],
+    [layer === 0 ? "word and position, normalized" : `after layer ${layer - 1}`, of_layer("input"), "value"],
     ...(is_own ? [/** @type {[string, Float32Array, string]} */ ([`head ${state.head % s.heads}, after W_output`, float32s(focus.head_output), "context"])] : []),
     [`all ${s.heads} heads and the bias`, of_layer("attention_output"), "context"],
-    ["added to the old, normalised", of_layer("attention_normed"), "value"],
+    ["added to the old vector, normalized", of_layer("attention_normed"), "value"],
     ["feed-forward", of_layer("feed_forward"), "neutral"],
-    [`added, normalised: after layer ${layer}`, of_layer("output"), "value"]];
+    [`added, normalized: “${shown(s.words[focus.word].text)}” after layer ${layer}`, of_layer("output"), "value"]];
   const body = el("tbody");
   for (const [label, numbers, kind] of rows) {
     body.append(el("tr", {}, el("th", { scope: "row" }, shown(label)), el("td", { class: "strip-cell" }, strip(numbers, { width: 384, height: 26, kind, label: `${label}, ${width} numbers` })),
       el("td", {}, styled_number(length_of(numbers), two_decimals))));
   }
   const table = el("table", { class: "path", "aria-label": "the vector through the layer" },
-    el("thead", {}, el("tr", {}, el("td"), el("th", { scope: "col" }, `${width} numbers, each strip on its own scale`), el("th", { scope: "col" }, "length"))), body);
+    el("thead", {}, el("tr", {}, el("td"), el("th", { scope: "col" }, `${width} numbers, each strip on its own scale`), el("th", { scope: "col" }, "L2 norm"))), body);
   const kept = s.data.cosine_with_before;
   return kept === undefined ? table : el("div", {}, table, el("p", { class: "caption" },
     `Cosine of this vector with the one where nothing is hidden, after each layer: ${kept.map((/** @type {any} */ c) => styled_number(Number(c), { digits: 3, scientific: false })).join(", ")}.`));

@@ -104,10 +104,10 @@ export function step_note(a, state) {
     [a.columns.some((c) => c.stage === 1) ? "The longer the vectors, the larger their products; dividing draws them back to where softmax tells them apart."
       : "Here the scores go on as they are."],
     [max === undefined ? "Each is divided by the sum of its row, so that the row sums to 1."
-      : Number.isNaN(max) ? "e to the power of each score x, divided by the sum of them all. The thin line marks equal shares."
-      : `e to the power of each score x, less the row's largest, m = ${styled_number(max, score?.style ?? { digits: 4, scientific: false })}; then each is divided by their sum. The thin line marks equal shares.`],
+      : Number.isNaN(max) ? "e to the power of each score x, divided by the sum of them all. The thin line is the uniform weight."
+      : `e to the power of each score x, less the row's largest, m = ${styled_number(max, score?.style ?? { digits: 4, scientific: false })}; then each is divided by their sum. The thin line is the uniform weight.`],
     a.mix === null ? ["The weights are not used further here."]
-      : ["Each value times its weight, added up: the new vector of ", word(name, "query"), "."],
+      : ["Each value times its weight, added up: the ", a.context_name ?? "new vector", " of ", word(name, "query"), "."],
   ];
   const told = a.told?.(state.step, state.head, state.query) ?? "";
   note.append(el("p", {}, ...(told === "" ? texts[state.step] : [told])));
@@ -140,9 +140,9 @@ export function row_table(a, state, set) {
   const heads = a.columns.map((column) => el("th", { scope: "col", class: `stage-${column.stage} ${column.is_weight ? "weight" : "early"} ${reached(column.stage) ? "" : "not-yet"}`, title: column.title },
     column.symbol === "" ? null : el("span", { class: "symbol" }, shown(column.symbol)), means_text(typeof column.means === "string" ? column.means : column.means(head, query))));
   const table = el("table", { class: "row-table", role: "grid", "aria-label": `the ${a.by_columns ? "column" : "row"} of ${shown(name)}, key by key` },
-    el("thead", {}, el("tr", {}, el("th", { scope: "col", class: "asks" }, word(name, "query"), " asks"), ...heads,
+    el("thead", {}, el("tr", {}, el("th", { scope: "col", class: "asks" }, "query ", word(name, "query")), ...heads,
       el("th", { class: `bar-scale ${reached(2) ? "" : "not-yet"}`, "aria-hidden": "true" }, el("span", {}, "0"), el("span", {}, String(end).replace(/^0/, ""))),
-      a.adds ? el("th", { scope: "col", class: `stage-3 adds ${reached(3) ? "" : "not-yet"}`, title: a.adds.title }, el("span", { class: "means" }, "adds")) : null,
+      a.adds ? el("th", { scope: "col", class: `stage-3 adds ${reached(3) ? "" : "not-yet"}`, title: a.adds.title }, el("span", { class: "means" }, "contribution")) : null,
       mixes ? el("th", { scope: "col", class: `brings ${reached(3) ? "" : "not-yet"}` }, el("span", { class: "means" }, `weight · ${shown(a.mix?.value_symbol ?? "")}`)) : null)));
   const body = el("tbody");
   const span = a.columns.length + 2 + (mixes || a.adds ? 1 : 0);
@@ -190,7 +190,7 @@ export function row_table(a, state, set) {
     const others = rest - keys.reduce((sum, j) => sum + weights[j], 0);
     const left = Array.from(weights.keys()).filter((j) => !keys.includes(j));
     const all_hidden = left.every((j) => a.hidden(head, query, j));
-    body.append(el("tr", { class: "others" }, el("th", { scope: "row" }, state.no_special && keys.length + (a.special?.filter(Boolean).length ?? 0) === a.num_keys ? "the marks" : `${left.length} ${all_hidden ? "more" : "others"}`),
+    body.append(el("tr", { class: "others" }, el("th", { scope: "row" }, state.no_special && keys.length + (a.special?.filter(Boolean).length ?? 0) === a.num_keys ? "special tokens" : `${left.length} ${all_hidden ? "more" : "others"}`),
       ...a.columns.map((column) => el("td", { class: cell_class(column.stage, column.is_weight ? "weight" : "early") }, !column.is_weight ? null
         : all_hidden ? el("span", { class: "hidden-word" }, "hidden") : number_text(Math.max(0, others), column.style))),
       el("td", { class: "bar" }), mixes || a.adds ? el("td", { class: "brings" }) : null));
@@ -247,7 +247,7 @@ export function row_caption(a, state) {
   const printed = weights.reduce((s, w) => s + printed_units(w, weight.style), printed_units(sink, weight.style));
   const parted = printed - printed_units(keys + sink, weight.style);
   if (parted !== 0 && Number.isFinite(parted) && !weight.style.scientific && weights.length <= most_lines_of(a)) {
-    lines.push(`The printed weights add up to ${units_text(printed, weight.style)}: rounding.`);
+    lines.push(`The rounded weights sum to ${units_text(printed, weight.style)}.`);
   }
   return lines.length > 0 ? el("p", { class: "caption" }, ...lines) : null;
 }

@@ -9,7 +9,7 @@
 import { plain_number, two_decimals } from "./numbers.js";
 import { add_term, unfold_products } from "./unfold.js";
 
-/** @typedef {{text: string, tokens: number[], special: boolean}} Word */
+/** @typedef {{text: string, name: string, tokens: number[], special: boolean, unknown: boolean}} Word */
 
 /**
  * @typedef {object} SentenceRow
@@ -23,6 +23,7 @@ import { add_term, unfold_products } from "./unfold.js";
  * @typedef {object} Sentence
  * @property {any} data what --json gives
  * @property {Word[]} words
+ * @property {string[]} labels each word's name, with † if it is unknown to the vocabulary, ‡ if it is split
  * @property {number} layers
  * @property {number} heads
  * @property {number} depth
@@ -74,6 +75,7 @@ export function read_sentence(data, page) {
   const [query, key, value, gram] = [page.query, page.key, page.value, page.gram].map(float32s);
   const hidden = Array.from({ length: num_tokens }, (_, t) => page.hidden_tokens.includes(t));
   const root = Math.sqrt(depth);
+  const labels = words.map((w) => `${w.name}${w.unknown ? "†" : w.tokens.length > 1 ? "‡" : ""}`);
   /** @param {number} head @param {number} token */
   const at = (head, token) => (head * num_tokens + token) * depth;
 
@@ -164,8 +166,8 @@ export function read_sentence(data, page) {
     const seen = words.map((w, i) => ({ i, w })).filter(({ i }) => !is_hidden(head, word, i));
     /** @type {import("./unfold.js").CellWork} */
     const work = { terms: [], lines: [], result: row(head, word).words[key_word], kind: "shares" };
-    for (const { w } of seen) {
-      add_term(work, w.text, [], w.tokens.reduce((sum, t) => sum + Math.exp(scores[0][t] - shift), 0));
+    for (const { i, w } of seen) {
+      add_term(work, labels[i], [], w.tokens.reduce((sum, t) => sum + Math.exp(scores[0][t] - shift), 0));
     }
     const x = score(head, word, key_word);
     const exponential = plain_number(Math.exp(x - shift), 2);
@@ -191,7 +193,6 @@ export function read_sentence(data, page) {
     const terms = largest.map((/** @type {number[]} */ [i, x, w]) => `${added(x * w)} (x${i})`).join(" + ");
     return { name: `q of d${d}`, text: `${plain_number(query[at(page.focus.layer * heads + page.focus.head, piece) + d], 2)} = ${terms} + ${added(others)} (${width - largest.length} others) + ${added(bias)} (bias)` };
   };
-  const labels = words.map((w) => w.text);
   const base = { style: two_decimals, is_weight: false, adds_up: false, total: null, unfold: null, missing };
   /** @type {import("./attention.js").Attention} */
   const attention = { name: "sentence", term: "attention weights", symbol: "A", called: "", by_columns: false,
@@ -213,7 +214,7 @@ export function read_sentence(data, page) {
       { ...base, missing: undefined, stage: 2, name: "weight", symbol: "", means: "weight", title: "attention weights", is_weight: true,
         adds_up: true, at: (h, i, j) => row(h, i).words[j],
         unfold: (h, i, j) => (missing(h, i, j) ? pieces_work(h, i, j) : share(h, i, j)) }],
-    adds: { ...base, missing: undefined, stage: 3, name: "adds", symbol: "", means: "adds", title: "length of what it brings, after the head's part of W_output", at: adds },
+    adds: { ...base, missing: undefined, stage: 3, name: "adds", symbol: "", means: "contribution", title: "contribution: L2 norm of weight · value after W_output", at: adds },
     hidden: is_hidden,
     mix: { value_symbol: "v", context_symbol: "context", value_style: two_decimals, context_style: two_decimals, width: depth,
       value: (head, key_word, word) => {
@@ -225,7 +226,7 @@ export function read_sentence(data, page) {
         for (let w = 0; w < words.length; ++w) brings(head, word, w).forEach((x, d) => { sum[d] += x; });
         return sum;
       }, unfold: null },
-    equations: ["q · k, number by number", `x = q · k / √${depth}`, "weights = softmax(x), each row by itself", "context = weights · V"],
+    context_name: `head output of ${depth} dimensions`, equations: ["q · k, dimension by dimension", `x = q · k / √${depth}`, "weights = softmax(x), each row by itself", "context = weights · V"],
     symbols: ["", "", "weights", "context"], digits: 2,
     row_max: (head, word) => shift_of(row(head, word).scores[0]) || NaN, documented: 0 };
 
@@ -242,7 +243,7 @@ export function read_sentence(data, page) {
     return work;
   }
 
-  return { data, words, layers, heads, depth, width, hidden, row, adds, focus: page.focus, attention,
+  return { data, words, labels, layers, heads, depth, width, hidden, row, adds, focus: page.focus, attention,
     thumbnails: page.thumbnails ? new Uint8Array(decoded(page.thumbnails)) : null,
     thumbnail_maxima: page.thumbnail_maxima ? float32s(page.thumbnail_maxima) : new Float32Array() };
 }

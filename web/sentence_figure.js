@@ -29,7 +29,7 @@ export function sentence_figure(a, weights, state, set) {
     const hidden = a.hidden(state.head, state.query, i);
     line.append(el("button", { type: "button", "data-focus": `word ${i}`, class: `${special ? "special" : ""} ${i === state.query ? "chosen" : ""}`.trim() || null,
       "aria-pressed": String(i === state.query), "data-word": i, click: () => set({ query: i, open: "" }) },
-    word(a.key_labels[i], i === state.query ? "query" : ""), bar,
+    numbered_word(a.key_labels[i], i === state.query ? "query" : ""), bar,
     el("span", { class: "share" }, !reached || (many && !hidden && weights[i] < 0.005) ? "" : hidden ? "hidden" : styled_number(weights[i], a.columns[a.columns.length - 1].style))));
   }
   const lines = svg("svg", { class: "lines", "aria-hidden": "true" });
@@ -39,10 +39,23 @@ export function sentence_figure(a, weights, state, set) {
     const taken = weights.reduce((sum, w, i) => sum + (a.special?.[i] ? w : 0), 0);
     figure.append(el("p", { class: "marks-switch" },
       el("button", { type: "button", "data-focus": "special", "aria-pressed": String(state.no_special), click: () => set({ no_special: !state.no_special }) },
-        state.no_special ? "show the model's own marks" : "hide the model's own marks"),
-      state.no_special ? ` ${a.key_labels.filter((_, i) => a.special?.[i]).map(shown).join(" and ")} take ${styled_number(taken, a.columns[a.columns.length - 1].style)}` : null));
+        state.no_special ? "show special tokens" : "hide special tokens"),
+      state.no_special ? ` ${a.key_labels.filter((_, i) => a.special?.[i]).map(shown).join(" and ")} receive ${styled_number(taken, a.columns[a.columns.length - 1].style)}` : null));
   }
   return figure;
+}
+
+/**
+ * A word with its occurrence, "can#1", set small.
+ * @param {string} label
+ * @param {string} kind
+ */
+function numbered_word(label, kind) {
+  const parts = /^(.+)(#\d+)([†‡]?)$/s.exec(label);
+  if (!parts) return word(label, kind);
+  const whole = word(parts[1], kind);
+  whole.append(el("small", {}, parts[2]), parts[3]);
+  return whole;
 }
 
 /**

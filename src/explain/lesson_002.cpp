@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // Lesson 002: four words, heads of size 8, causal mask. Q, K and V are the rounded numbers that the notebook prints,
-// so results of theirs may part from the notebook's in the last digit or (scores) three units of it.
+// so results may differ from the notebook's in the last digit or (scores) by three units of it, and say why.
 // Read next: lesson_003.cpp.
 #include "lessons.h"
 
@@ -159,6 +159,13 @@ ExplainInput lesson_002() {
        .name = "unshifted-at-1000",
        .notes = {"Without the shift: ∞ / ∞, not a number."}},
   };
+  // Every comparison but that of the variances, whose 8 digits agree.
+  for (StepRequest& step : lesson.steps) {
+    if (step.expected && step.name != "variances")
+      step.notes.push_back(
+          "Last digits differ because this is computed from the 8 digits of Q, K and V that the document prints; it "
+          "computed with 16.");
+  }
   lesson.slips = {
       "The softmax formula misprints its denominator: Σⱼ e^(xⱼ), with j in the exponent, is meant.",
       "Its softmax does not shift: right here, NaN for scores near 1000.",

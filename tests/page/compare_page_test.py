@@ -113,8 +113,9 @@ def test_every_pair_shows_the_numbers_of_json_with_and_without_the_word(comparis
 def test_the_findings_are_those_of_the_terminal(comparison, model):
     page, data = comparison()
     text = " ".join(succeed("compare", "bank", A, B, C, "--hide", "river", "--model", model, env=environment(LC_ALL="C.UTF-8")).decode().split())
-    assert page.locator("h1").inner_text() == "“bank” in 3 sentences"
-    assert [page.locator(".lead").inner_text(), *page.locator(".comparison .caption").all_inner_texts()] == data["findings"]
+    assert page.locator(".citation").inner_text() == "“bank” in 3 sentences"
+    assert [page.locator("h1").inner_text(), page.locator(".lead").inner_text(),
+            *page.locator(".comparison .caption").all_inner_texts()] == data["findings"]
     assert all(" ".join(finding.split()) in text for finding in data["findings"])
 
 

@@ -87,10 +87,11 @@ def test_every_weight_equals_the_librarys(sentence, model, tmp_path):
 def test_it_opens_with_the_word_and_head_of_the_command(sentence):
     page, data = sentence("--token", "bank")
     chosen = data["chosen"]
-    assert page.locator(".row-table .asks").inner_text() == "bank asks"
+    assert page.locator(".row-table .asks").inner_text() == "query bank"
     assert page.locator(f'[data-focus="Layer {chosen["layer"]}"]').get_attribute("aria-pressed") == "true"
     assert page.locator(f'[data-focus="Head {chosen["head"]}"]').get_attribute("aria-pressed") == "true"
-    assert page.locator("h1").inner_text().startswith(f"In layer {chosen['layer']}, head {chosen['head']}, \"bank\" listens")
+    assert page.locator("h1").inner_text() == data["findings"]["finding"]
+    assert page.locator(".selection").inner_text() == data["findings"]["selection"]
     check_row(page, data)
     foot = page.locator("footer").inner_text()
     assert data["model"]["sha256"] in foot and data["command"] in foot
@@ -125,12 +126,52 @@ def test_the_models_own_marks_can_be_hidden_and_shown(sentence):
     page.locator('[data-focus="special"]').click()
     assert page.locator("button[data-word]").count() == every - 2
     marks = sum(key["weight"] for key in data["row"]["words"] if key["special"])
-    assert page.locator(".marks-switch").inner_text().endswith(f"[CLS] and [SEP] take {styled(marks, TWO)}")
-    assert page.locator(".row-table tr.others th").inner_text() == "the marks"
+    assert page.locator(".marks-switch").inner_text().endswith(f"[CLS] and [SEP] receive {styled(marks, TWO)}")
+    assert page.locator(".row-table tr.others th").inner_text() == "special tokens"
     assert page.locator(".row-table tr.others .number").inner_text() == styled(marks, TWO)
     page.locator('[data-focus="special"]').click()
     assert page.locator("button[data-word]").count() == every
     assert page.locator(".row-table tr.others").count() == 0
+
+
+def test_every_head_and_every_hidden_word_has_its_mark(sentence):
+    page, data = sentence("--token", "bank")
+    target, layers = data["chosen"]["target"], data["model"]["layers"]
+    weights = sorted(np.array(data["in_all_heads"]["weights"]).flatten())
+    assert len(weights) == layers * data["model"]["heads"]
+    drawn = sorted(float(tick.get_attribute("data-weight")) for tick in page.locator(".evidence-heads [data-weight]").all())
+    assert np.allclose(drawn, weights, atol=1e-6)
+    assert float(page.locator(".evidence-heads .shown").get_attribute("data-weight")) == pytest.approx(data["chosen"]["weight"], abs=1e-6)
+    label = page.locator(".evidence-heads svg").get_attribute("aria-label")
+    assert f"mean {styled(data['in_all_heads']['mean'], TWO)}" in label and f"“{data['words'][target]['name']}”" in label
+    assert data["findings"]["association"] in page.locator(".evidence-heads figcaption").inner_text()
+    cosines = [float(dot.get_attribute("data-cosine")) for dot in page.locator(".evidence-hidden circle").all()]
+    assert cosines == [one["cosine"] for one in data["hidden_alone"]] and len(cosines) == len(data["words"]) - 3
+    assert page.locator(".evidence-hidden figcaption").inner_text() == data["findings"]["evidence"]
+    # Another head and another word: the weights of that pair, and no test with hidden words.
+    choose(page, 1, 2, 3)
+    assert page.locator(".evidence-hidden").count() == 0
+    assert page.locator(".evidence-heads [data-weight]").count() == len(weights)
+    page.keyboard.press("h")
+    assert not page.locator(".evidence svg").is_visible()
+
+
+def test_unknown_split_and_repeated_words_are_marked(sentence):
+    page, data = sentence("--token", "bank", text="the bank of the 🍕 embeddings")
+    shown = " ".join(page.locator(".sentence-figure .word").all_inner_texts())
+    assert shown == "[CLS] the#0 bank of the#1 🍕† embeddings‡ [SEP]"
+    assert [cell for cell in page.locator(".row-table tbody th").all_inner_texts()] == shown.split()
+    assert page.locator(".sentence-header .caption").inner_text() == \
+        "† not in the vocabulary: the model sees [UNK], as for any such word. ‡ split into pieces."
+    assert page.locator(".warning").inner_text() == f"Note: {data['warning']}"
+
+
+def test_hidden_words_stay_in_the_title(sentence):
+    page, data = sentence("--token", "bank", "--hide", "river")
+    assert page.locator("h1").inner_text() == data["findings"]["finding"]
+    assert data["findings"]["finding"].startswith("With “river” hidden in all layers, ")
+    choose(page, 1, 2, 3)
+    assert page.locator("h1").inner_text().startswith("With “river” hidden in all layers: In layer 1, head 2, ")
 
 
 def test_lines_are_as_thick_as_weights(sentence):
@@ -207,7 +248,7 @@ def test_a_hostile_sentence_is_text(sentence):
     assert page.evaluate("document.querySelectorAll('img').length") == 0
     assert page.evaluate("document.scripts.length") == 3
     words = page.locator(".sentence-figure .word").all_inner_texts()
-    assert "<" in words and ">" in words and not any("\u202e" in word for word in words)
+    assert "<#0" in words and ">#0" in words and not any("\u202e" in word for word in words)
 
 
 def test_the_foot_has_the_row_in_every_digit(sentence):
@@ -215,7 +256,7 @@ def test_the_foot_has_the_row_in_every_digit(sentence):
     page.locator('summary[data-focus="table"]').click()
     page.locator("table.data tbody tr").last.wait_for()
     rows = [[cell.inner_text() for cell in row.locator("th, td").all()] for row in page.locator("table.data tbody tr").all()]
-    assert [row[0] for row in rows] == [word["text"] for word in data["words"]]
+    assert [row[0] for row in rows] == [word["name"] for word in data["words"]]
     for row, word, key in zip(rows, data["words"], data["row"]["words"]):
         token = word["tokens"][0]
         want = (data["row"]["q_dot_k"][0][token], data["row"]["scores"][0][token], key["weight"], key["adds"])
