@@ -26,6 +26,9 @@ class Array(ctypes.Structure):  # regard_input, regard_output
         return cls(array.ctypes.data, DTYPES[array.dtype], array.ndim, (ctypes.c_int64 * array.ndim)(*array.shape), None)
 
 
+Fingerprint = ctypes.c_uint32 * 16  # REGARD_FINGERPRINT_WORDS
+
+
 # Structs may be longer than the library's own when the rest is zero: `rest` stands for all fields not named here.
 class Options(ctypes.Structure):  # regard_attention_options
     _fields_ = [("struct_size", ctypes.c_size_t), ("causal", ctypes.c_int32), ("offset_kind", ctypes.c_int32),
@@ -36,12 +39,14 @@ class Options(ctypes.Structure):  # regard_attention_options
 
 class Outputs(ctypes.Structure):  # regard_attention_outputs
     _fields_ = [("struct_size", ctypes.c_size_t), ("context", Array), ("row_max", Array), ("row_sum", Array),
+                ("lse", Array), ("weights", Array), ("sink_weights", Array), ("fingerprint", ctypes.POINTER(Fingerprint)),
                 ("rest", ctypes.c_char * 1024)]
 
 
 class Saved(ctypes.Structure):  # regard_attention_saved
     _fields_ = [("struct_size", ctypes.c_size_t), ("context", Array), ("row_max", Array), ("row_sum", Array),
-                ("grad_context", Array), ("rest", ctypes.c_char * 1024)]
+                ("grad_context", Array), ("grad_lse", Array), ("fingerprint", ctypes.POINTER(Fingerprint)),
+                ("rest", ctypes.c_char * 1024)]
 
 
 class Gradients(ctypes.Structure):  # regard_attention_gradients
@@ -108,13 +113,16 @@ class Regard:
         outputs = Outputs(ctypes.sizeof(Outputs), Array.of(context))
         if row_max is not None:
             outputs.row_max, outputs.row_sum = Array.of(row_max), Array.of(row_sum)
+            problem.fingerprint = Fingerprint()
+            outputs.fingerprint = ctypes.pointer(problem.fingerprint)
             outputs.kept = (row_max, row_sum)
         return functools.partial(self._call, "regard_attention_forward", *arrays, outputs, self._options(problem))
 
     def backward(self, problem, context, row_max, row_sum, grad_context, gradients, threads=None):
-        """gradients: of query, key and value, written."""
+        """After forward() with row_max and row_sum. gradients: of query, key and value, written."""
         arrays = [Array.of(array) for array in (problem.query, problem.key, problem.value)]
         saved = Saved(ctypes.sizeof(Saved), *map(Array.of, (context, row_max, row_sum, grad_context)))
+        saved.fingerprint = ctypes.pointer(problem.fingerprint)
         written = Gradients(ctypes.sizeof(Gradients), *map(Array.of, gradients))
         saved.kept = (problem, context, row_max, row_sum, grad_context, gradients)
         return functools.partial(self._call, "regard_attention_backward", *arrays, saved, written,

@@ -82,6 +82,7 @@ nb::object attention_forward_of(nb::handle query_object, nb::handle key_object, 
   const Array value(kName, "value", value_object);
   Keywords keywords(kName, std::move(kwargs));
   ForwardOutputs outputs(keywords, query_object, query, true);
+  if (keywords.take_bool("return_fingerprint")) outputs.add_fingerprint();
   return with_context_type(kName, outputs.context_type(), [&]<class T>(T) {
     using Compute = ComputeType<T>;
     Options<Compute> options(keywords, query);
@@ -146,6 +147,7 @@ nb::object attention_with_statistics_of(nb::handle query_object, nb::handle key_
   const Array value(kName, "value", value_object);
   Keywords keywords(kName, std::move(kwargs));
   ForwardOutputs forward(keywords, query_object, query, false);
+  forward.add_fingerprint();
   return with_context_type(kName, forward.context_type(), [&]<class T>(T) {
     using Compute = ComputeType<T>;
     std::vector<Index> chosen;
@@ -328,8 +330,9 @@ constexpr const char* kForwardText =
     "They\n"
     "are read where they lie, whatever their strides. Returns context (B, H, L, Dv), an array of the library that "
     "query\n"
-    "belongs to, or, with return_…, a tuple: context, row_max, row_sum, lse (B, H, L), weights (B, H, L, S) and\n"
-    "sink_weights (B, H, L), as far as asked for. out, row_max … are arrays to write into instead of new ones.\n"
+    "belongs to, or, with return_…, a tuple: context, row_max, row_sum, lse (B, H, L), weights (B, H, L, S),\n"
+    "sink_weights (B, H, L) and fingerprint (bytes, for attention_backward), as far as asked for. out, row_max … are\n"
+    "arrays to write into instead of new ones.\n"
     "causal='top_left' or 'bottom_right' names the query_offset, too. ValueError before any work.";
 
 }  // namespace
@@ -360,7 +363,8 @@ void bind_attention(nb::module_& module) {
       "out: object | None = None, dtype: str | None = None, row_max: object | None = None, "
       "row_sum: object | None = None, lse: object | None = None, weights: object | None = None, "
       "sink_weights: object | None = None, return_row_max: bool = False, return_row_sum: bool = False, "
-      "return_lse: bool = False, return_weights: bool = False, return_sink_weights: bool = False";
+      "return_lse: bool = False, return_weights: bool = False, return_sink_weights: bool = False, "
+      "return_fingerprint: bool = False";
   module.def("attention_forward", &attention_forward_of, nb::arg("query").none(), nb::arg("key").none(),
              nb::arg("value").none(), nb::arg("kwargs"),
              nb::sig(signature("def attention_forward(" + arrays + outputs + options + ") -> typing.Any")),
@@ -381,7 +385,8 @@ void bind_attention(nb::module_& module) {
                                "chosen_keys: collections.abc.Sequence[int] | object | None = None" +
                                options + ") -> dict[str, typing.Any]")),
              "attention_forward, and the statistics of its rows in the same pass, by name: context, row_max, row_sum,\n"
-             "lse, entropy, largest_weight, mean_distance (B, H, L), their means head_… (B, H); with top_keys=k also\n"
+             "lse, fingerprint, entropy, largest_weight, mean_distance (B, H, L), their means head_… (B, H); with "
+             "top_keys=k also\n"
              "top_keys and top_weights (B, H, L, k), with chosen_keys chosen_weight and its mean.");
   module.def("attention_columns", &attention_columns_of, nb::arg("query"), nb::arg("key"), nb::arg("row_max"),
              nb::arg("row_sum"), nb::arg("kwargs"),

@@ -57,6 +57,8 @@ nb::object gradients_of(nb::handle query_object, const Array& query, const Array
   using Compute = ComputeType<T>;
   Array grad_lse, bias;
   if (const nb::handle given = keywords.take("grad_lse")) grad_lse.borrow(kName, "grad_lse", given, Access::read);
+  AttentionSaved<Compute> saved;
+  if (const nb::handle given = keywords.take("fingerprint")) saved.fingerprint = fingerprint_of(kName, given);
   Outputs outputs = take_gradients(keywords, query_object);
   if (const nb::handle given = keywords.look("bias")) bias.borrow(kName, "bias", given, Access::read);
   Options<Compute> options(keywords, query);
@@ -65,7 +67,6 @@ nb::object gradients_of(nb::handle query_object, const Array& query, const Array
   const auto q = query.input<Compute, 4>(kName, "query");
   const auto k = key.input<Compute, 4>(kName, "key");
   const auto v = value.input<Compute, 4>(kName, "value");
-  AttentionSaved<Compute> saved;
   saved.context = context.input<Compute, 4>(kName, "context");
   saved.row_max = row_max.view<const Compute, 3>(kName, "row_max");
   saved.row_sum = row_sum.view<const Compute, 3>(kName, "row_sum");
@@ -120,14 +121,15 @@ void bind_backward(nb::module_& module) {
       "attention_backward", &attention_backward_of, nb::arg("query"), nb::arg("key"), nb::arg("value"),
       nb::arg("context"), nb::arg("row_max"), nb::arg("row_sum"), nb::arg("grad_context"), nb::arg("kwargs"),
       nb::sig(signature("def attention_backward(query: object, key: object, value: object, context: object, "
-                        "row_max: object, row_sum: object, grad_context: object, *, "
+                        "row_max: object, row_sum: object, grad_context: object, *, fingerprint: bytes | str, "
                         "gradients: collections.abc.Sequence[str] = ('grad_query', 'grad_key', 'grad_value'), "
                         "grad_lse: object | None = None, grad_query: object | None = None, "
                         "grad_key: object | None = None, grad_value: object | None = None, "
                         "grad_bias: object | None = None, grad_sinks: object | None = None" +
                         options_signature() + ") -> dict[str, typing.Any]")),
-      "Gradients of attention_forward, by name. context, row_max and row_sum are what that call wrote,\n"
-      "grad_context (B, H, L, Dv) and grad_lse (B, H, L) the loss's gradients of its results; options as there.\n"
+      "Gradients of attention_forward, by name. context, row_max, row_sum and fingerprint are what that call wrote,\n"
+      "grad_context (B, H, L, Dv) and grad_lse (B, H, L) the loss's gradients of its results; options as there, or\n"
+      "ValueError. fingerprint='unchecked' compares no options: for row_max and row_sum merged from partial results.\n"
       "gradients says which to compute, of the query's type, as large as what they belong to; grad_bias and\n"
       "grad_sinks are of float32 (float64). An array of that name is written to instead of a new one.");
 }

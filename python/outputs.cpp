@@ -73,6 +73,27 @@ nb::list Outputs::hand_out_listed() {
   return listed;
 }
 
+nb::bytes bytes_of(const AttentionFingerprint& fingerprint) {
+  return nb::bytes(reinterpret_cast<const char*>(fingerprint.words.data()), sizeof fingerprint.words);
+}
+
+AttentionFingerprint fingerprint_of(const char* operator_name, nb::handle given) {
+  AttentionFingerprint fingerprint;
+  if (PyBytes_Check(given.ptr())) {
+    const auto bytes = nb::borrow<nb::bytes>(given);
+    if (bytes.size() != sizeof fingerprint.words) {
+      refuse(operator_name, "fingerprint has " + std::to_string(bytes.size()) + " bytes; expected " +
+                                std::to_string(sizeof fingerprint.words));
+    }
+    std::memcpy(fingerprint.words.data(), bytes.c_str(), sizeof fingerprint.words);
+    return fingerprint;
+  }
+  if (!PyUnicode_Check(given.ptr())) refuse_type(operator_name, "fingerprint", given, "bytes, or 'unchecked'");
+  const std::string word = text_of(operator_name, "fingerprint", given);
+  if (word != "unchecked") refuse(operator_name, "fingerprint is '" + word + "'; expected bytes, or 'unchecked'");
+  return kUncheckedFingerprint;
+}
+
 ForwardOutputs::ForwardOutputs(Keywords& keywords, nb::handle like, const Array& query, bool flags)
     : outputs_(keywords.operator_name(), like), context_type_(query.type()) {
   const nb::handle dtype = keywords.take("dtype");
@@ -125,6 +146,7 @@ void ForwardOutputs::allocate(const std::array<Index, 4>& query_shape, Index num
 
 nb::object ForwardOutputs::hand_out() {
   nb::list listed = outputs_.hand_out_listed();
+  if (fingerprint_) listed.append(bytes_of(*fingerprint_));
   if (nb::len(listed) == 1) return listed[0];
   return nb::tuple(listed);
 }
@@ -133,6 +155,7 @@ nb::dict ForwardOutputs::hand_out_named() {
   nb::dict named = outputs_.hand_out_named();
   named["context"] = named["out"];
   nb::del(named["out"]);
+  if (fingerprint_) named["fingerprint"] = bytes_of(*fingerprint_);
   return named;
 }
 

@@ -9,6 +9,7 @@
 #pragma once
 
 #include <memory>
+#include <optional>
 
 #include "keywords.h"
 #include "regard/attention.h"
@@ -61,22 +62,30 @@ class Outputs {
   std::vector<std::unique_ptr<Slot>> slots_;
 };
 
-// AttentionOutputs: out, row_max, row_sum, lse, weights, sink_weights.
+// A fingerprint is bytes in Python.
+nb::bytes bytes_of(const AttentionFingerprint& fingerprint);
+// Throws nb::python_error with TypeError for what is neither bytes nor the word "unchecked".
+AttentionFingerprint fingerprint_of(const char* operator_name, nb::handle given);
+
+// AttentionOutputs: out, row_max, row_sum, lse, weights, sink_weights, fingerprint.
 class ForwardOutputs {
  public:
   // Without flags, no return_… keyword is taken.
   ForwardOutputs(Keywords& keywords, nb::handle like, const Array& query, bool flags);
   NumberType context_type() const { return context_type_; }
+  // From here on, the fingerprint is asked for and handed out last.
+  void add_fingerprint() { fingerprint_.emplace(); }
   void allocate(const std::array<Index, 4>& query_shape, Index num_keys, Index columns);
   template <class T>
-  AttentionOutputs<T> views() const {
+  AttentionOutputs<T> views() {
     using Compute = ComputeType<T>;
     return {.context = outputs_.view<T, 4>("out"),
             .row_max = outputs_.view<Compute, 3>("row_max"),
             .row_sum = outputs_.view<Compute, 3>("row_sum"),
             .lse = outputs_.view<Compute, 3>("lse"),
             .weights = outputs_.view<Compute, 4>("weights"),
-            .sink_weights = outputs_.view<Compute, 3>("sink_weights")};
+            .sink_weights = outputs_.view<Compute, 3>("sink_weights"),
+            .fingerprint = fingerprint_ ? &*fingerprint_ : nullptr};
   }
   // The context, or a tuple that begins with it.
   nb::object hand_out();
@@ -88,6 +97,7 @@ class ForwardOutputs {
 
   Outputs outputs_;
   NumberType context_type_;
+  std::optional<AttentionFingerprint> fingerprint_;
 };
 
 }  // namespace regard::python

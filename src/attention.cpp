@@ -18,6 +18,7 @@
 #include <utility>
 
 #include "attention_arguments.h"
+#include "attention_fingerprint.h"
 #include "attention_in_place.h"
 #include "attention_plan.h"
 #include "attention_statistics.h"
@@ -38,6 +39,7 @@ template <class T>
 void forward(const AttentionCall<T>& call, const ResolvedAttention<T>& r, const TypedOutputs<T>& outputs,
              const AttentionOptions<T>& options, const Runtime& runtime,
              const AttentionStatistics<T>* statistics = nullptr, bool* sees_key = nullptr) {
+  write_fingerprint(r, outputs.fingerprint);
   TypedOutputs<T> written = outputs;
   const Index rows = r.batch * r.num_heads * r.num_queries;
   // The weights need row_max and row_sum, asked for or not.

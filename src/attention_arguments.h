@@ -175,6 +175,7 @@ struct TypedOutputs {
   TensorView<T, 3> row_max, row_sum, lse;
   TensorView<T, 4> weights;
   TensorView<T, 3> sink_weights;
+  AttentionFingerprint* fingerprint;
 
   template <class C>
   explicit TypedOutputs(const AttentionOutputs<C>& o)
@@ -183,7 +184,8 @@ struct TypedOutputs {
         row_sum(o.row_sum),
         lse(o.lse),
         weights(o.weights),
-        sink_weights(o.sink_weights) {}
+        sink_weights(o.sink_weights),
+        fingerprint(o.fingerprint) {}
 };
 
 // Throws std::invalid_argument unless the context has the type that is computed with or the query's.

@@ -18,6 +18,7 @@
 #include <algorithm>
 #include <limits>
 
+#include "attention_fingerprint.h"
 #include "attention_plan.h"
 #include "backward_arguments.h"
 #include "backward_tiles.h"
@@ -335,6 +336,7 @@ void attention_backward(const InputView<ComputeType<T>, 4>& query, const InputVi
   const AttentionCall<Compute> call{kBackwardName, query, key, value, true};
   const ResolvedAttention<Compute> r = resolve(call, options, runtime);
   check_gradients(r, gradients, check_saved(call, r, saved, input_footprints(call, options)));
+  check_fingerprint(kBackwardName, r, saved.fingerprint);
   const TypedGradients<Compute> typed(gradients);
   const double written = view_bytes(gradients.grad_query) + view_bytes(gradients.grad_key) +
                          view_bytes(gradients.grad_value) + view_bytes(gradients.grad_bias) +

@@ -5,6 +5,7 @@
 #include <algorithm>
 
 #include "attention_arguments.h"
+#include "attention_fingerprint.h"
 #include "attention_plan.h"
 #include "decoder.h"
 #include "kv_cache_use.h"
@@ -202,6 +203,7 @@ void attention_decode(const InputView<ComputeType<T>, 4>& query, const KvCache<K
   const TypedOutputs<Compute> written(outputs);
   check_outputs(kName, written, {r.batch, r.num_heads, r.num_queries, r.columns}, r.num_keys, inputs);
   check_ring(r, cache);
+  write_fingerprint(r, outputs.fingerprint);
   if (r.batch * r.num_heads * r.num_queries == 0) return;
   const CachedKeys<Compute, K> keys(cache, r);
   const DecoderOptions how{.name = kName,

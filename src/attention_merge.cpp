@@ -54,6 +54,8 @@ void check_merge(const MergeCall<T>& call, const char* accumulator_name, const c
   if (!call.row_sum.absent()) expect_rows("row_sum", call.row_sum);
   expect_shape(call.name, "scaled_accumulator", call.scaled_accumulator, shape);
   check_sinks(call.name, call.sinks, shape[2]);
+  if (call.outputs.fingerprint != nullptr)
+    refuse(call.name, "fingerprint is given; expected none: no options are known");
   if (!call.outputs.weights.absent()) {
     refuse(call.name, "weights is given; expected none (attention_weights computes them from row_max and row_sum)");
   }

@@ -84,6 +84,10 @@ inline constexpr std::size_t kFirstBytes = sizeof(Struct);
 template <>
 inline constexpr std::size_t kFirstBytes<regard_attention_options> = offsetof(regard_attention_options, float_weights);
 template <>
+inline constexpr std::size_t kFirstBytes<regard_attention_outputs> = offsetof(regard_attention_outputs, fingerprint);
+template <>
+inline constexpr std::size_t kFirstBytes<regard_attention_saved> = offsetof(regard_attention_saved, fingerprint);
+template <>
 inline constexpr std::size_t kFirstBytes<regard_runtime> = offsetof(regard_runtime, plan);
 
 // A caller's struct, whatever version of it the caller was compiled with; what that version lacks is zero.
@@ -293,9 +297,23 @@ void with_context_type(const regard_output& context, Function function) {
   function(T{});
 }
 
-// Of a context of C, computed as T.
+// A caller compiled before there were fingerprints has none to compare.
+AttentionFingerprint fingerprint_of(const regard_attention_saved& saved) {
+  if (saved.struct_size <= offsetof(regard_attention_saved, fingerprint)) return kUncheckedFingerprint;
+  AttentionFingerprint fingerprint;
+  if (saved.fingerprint != nullptr) std::copy_n(saved.fingerprint, fingerprint.words.size(), fingerprint.words.begin());
+  return fingerprint;
+}
+
+// Nothing where none is asked for, or none was made because the call was planned.
+void write_words(const AttentionFingerprint& made, std::uint32_t* words) {
+  static_assert(std::tuple_size_v<decltype(made.words)> == REGARD_FINGERPRINT_WORDS);
+  if (words != nullptr && made != AttentionFingerprint{}) std::ranges::copy(made.words, words);
+}
+
+// Of a context of C, computed as T; a fingerprint is made in `made`.
 template <class T, class C>
-AttentionOutputs<C> outputs_of(const char* name, const regard_attention_outputs& o) {
+AttentionOutputs<C> outputs_of(const char* name, const regard_attention_outputs& o, AttentionFingerprint& made) {
   AttentionOutputs<C> views;
   views.context = required<C, 4>(name, "context", &o.context);
   views.row_max = view_of<T, 3>(name, "row_max", o.row_max);
@@ -303,6 +321,7 @@ AttentionOutputs<C> outputs_of(const char* name, const regard_attention_outputs&
   views.lse = view_of<T, 3>(name, "lse", o.lse);
   views.weights = view_of<T, 4>(name, "weights", o.weights);
   views.sink_weights = view_of<T, 3>(name, "sink_weights", o.sink_weights);
+  if (o.fingerprint != nullptr) views.fingerprint = &made;
   return views;
 }
 
@@ -339,11 +358,13 @@ int32_t regard_attention_forward(const regard_input* query, const regard_input* 
     with_compute_type_of(name, "query", query, [=]<class T>(T) {
       const regard_attention_outputs o = read_struct(name, "outputs", outputs);
       with_context_type<T>(o.context, [=]<class C>(C) {
-        const auto views = outputs_of<T, C>(name, o);
+        AttentionFingerprint made;
+        const auto views = outputs_of<T, C>(name, o, made);
         run(name, runtime, [&](const Runtime& how) {
           attention_forward<C>(numbers_of<T, 4>(name, "query", query), numbers_of<T, 4>(name, "key", key),
                                numbers_of<T, 4>(name, "value", value), views, options_of<T>(name, options), how);
         });
+        write_words(made, o.fingerprint);
       });
     });
   });
@@ -371,12 +392,14 @@ int32_t regard_attention_with_statistics(const regard_input* query, const regard
       asked.head_chosen_weight = view_of<T, 2>(name, "head_chosen_weight", s.head_chosen_weight);
       asked.head_mean_distance = view_of<T, 2>(name, "head_mean_distance", s.head_mean_distance);
       with_context_type<T>(o.context, [=]<class C>(C) {
-        const auto views = outputs_of<T, C>(name, o);
+        AttentionFingerprint made;
+        const auto views = outputs_of<T, C>(name, o, made);
         run(name, runtime, [&](const Runtime& how) {
           attention_with_statistics<C>(numbers_of<T, 4>(name, "query", query), numbers_of<T, 4>(name, "key", key),
                                        numbers_of<T, 4>(name, "value", value), views, asked,
                                        options_of<T>(name, options), how);
         });
+        write_words(made, o.fingerprint);
       });
     });
   });
@@ -396,6 +419,7 @@ int32_t regard_attention_backward(const regard_input* query, const regard_input*
       given.row_sum = view_of<const T, 3>(name, "row_sum", s.row_sum);
       given.grad_context = numbers_of<T, 4>(name, "grad_context", &s.grad_context);
       given.grad_lse = view_of<const T, 3>(name, "grad_lse", s.grad_lse);
+      given.fingerprint = fingerprint_of(s);
       const regard_output& typed = is_given(g.grad_query) ? g.grad_query
                                    : is_given(g.grad_key) ? g.grad_key
                                                           : g.grad_value;

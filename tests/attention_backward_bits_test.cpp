@@ -8,10 +8,12 @@
 //   corners  rows and keys that see nothing have gradients of exactly 0, whatever is stored there; no rows, no keys
 //   memory   a bound on the workspace, and what plan() says of it
 //   errors   a caller's mistake is refused before any work
+//   options  those of the forward call, or they are rejected by name
 //
 // Read next: attention_backward_test.cpp.
 #include "backward_cases.h"
 #include "counting_memory.h"
+#include "regard/kv_cache.h"
 #include "regard/plan.h"
 
 namespace regard {
@@ -277,6 +279,8 @@ TEST(BackwardRefusals, NameTheArgumentTheActualAndTheExpected) {
             "attention_backward: grad_context has shape (1, 4, 3, 8); expected (1, 4, 3, 9)");
   EXPECT_EQ(message([](Saved& s, Views&, Call&) { s.row_sum = {}; }),
             "attention_backward: row_sum is missing; expected (1, 4, 3) as attention_forward wrote it");
+  EXPECT_EQ(message([](Saved& s, Views&, Call&) { s.fingerprint = {}; }),
+            "attention_backward: fingerprint is missing; expected the one that attention_forward wrote");
   EXPECT_EQ(message([](Saved& s, Views&, Call&) { s.grad_lse.shape[0] = 2; }),
             "attention_backward: grad_lse has shape (2, 4, 3); expected (1, 4, 3)");
   EXPECT_EQ(message([](Saved&, Views& v, Call&) { v.grad_key.shape[2] = 6; }),
@@ -308,6 +312,211 @@ TEST(BackwardRefusals, NameTheArgumentTheActualAndTheExpected) {
                                            test.saved(), g.views(), test.call.options);
             }),
             "attention_backward: query has type float32; expected bfloat16, the type of its gradient");
+}
+
+// ---- options of another call
+
+// A call with every option, for a test to change after the forward pass.
+struct OptionsCase : BackwardCase<float> {
+  OptionsCase() : BackwardCase(with_all_options()) {}
+
+  static AttentionCase<float> with_all_options() {
+    AttentionCase<float> call;
+    Random random(3);
+    call.query = normal_array<float, 4>(random, {2, 4, 3, 6});
+    call.key = normal_array<float, 4>(random, {2, 2, 5, 6});
+    call.value = normal_array<float, 4>(random, {2, 2, 5, 7});
+    call.offsets = {0, 1};
+    call.key_lengths = {5, 4};
+    call.prefix = {1, 0};
+    call.alibi_slopes = call.sinks = {1, 2, 3, 4};
+    call.query_segments = Array<std::int32_t, 2>({2, 3});
+    call.key_segments = Array<std::int32_t, 2>({2, 5});
+    call.block_mask = Array<bool, 4>({2, 4, 2, 3});
+    call.mask = Array<bool, 4>({2, 4, 3, 5});
+    call.bias_f32 = Array<float, 4>({2, 4, 3, 5});
+    call.query_segments.fill([] { return 0; });
+    call.key_segments.fill([] { return 0; });
+    call.block_mask.fill([] { return true; });
+    call.mask.fill([] { return true; });
+    call.bias_f32.fill([] { return 0.5; });
+    call.options = {.causal = true,
+                    .query_offset = std::span<const Index>(call.offsets),
+                    .window = {4, 4},
+                    .key_lengths = call.key_lengths,
+                    .query_segments = std::as_const(call.query_segments).view(),
+                    .key_segments = std::as_const(call.key_segments).view(),
+                    .prefix = call.prefix,
+                    .block_mask = std::as_const(call.block_mask).view(),
+                    .block_size = {2, 2},
+                    .mask = std::as_const(call.mask).view(),
+                    .bias = std::as_const(call.bias_f32).view(),
+                    .alibi_slopes = call.alibi_slopes,
+                    .sinks = call.sinks,
+                    .soft_cap = 10.0,
+                    .scale = 0.5,
+                    .dropout = 0.25,
+                    .dropout_seed = 7};
+    return call;
+  }
+  std::string message() const {
+    GradientArrays<float> g = outputs_of(call);
+    const std::string text = refusal([&] { run(g); });
+    EXPECT_TRUE(text == "accepted" || g.query.surroundings_untouched());
+    return text;
+  }
+};
+
+std::string differs(const std::string& what) {
+  return "attention_backward: " + what + " from the forward call that wrote the fingerprint; expected the same options";
+}
+
+TEST(BackwardOptions, EachThatDiffersFromTheForwardCallIsNamed) {
+  const OptionsCase good;
+  EXPECT_EQ(good.message(), "accepted");
+  const auto message = [](const std::function<void(AttentionCase<float>&)>& change) {
+    OptionsCase test;
+    change(test.call);
+    return test.message();
+  };
+  using Call = AttentionCase<float>;
+  const std::vector<std::pair<const char*, std::function<void(Call&)>>> changes{
+      {"causal differs", [](Call& c) { c.options.causal = false; }},
+      {"query_offset differs", [](Call& c) { c.offsets[1] = 2; }},
+      {"query_offset differs", [](Call& c) { c.options.query_offset = QueryAlignment::bottom_right; }},
+      {"window differs", [](Call& c) { c.options.window.left = 3; }},
+      {"window differs", [](Call& c) { c.options.window.right.reset(); }},
+      {"key_lengths differs", [](Call& c) { c.key_lengths[1] = 3; }},
+      {"key_lengths differs", [](Call& c) { c.options.key_lengths = {}; }},
+      {"query_segments or key_segments differs", [](Call& c) { c.query_segments.set({1, 2}, -1); }},
+      {"query_segments or key_segments differs", [](Call& c) { c.key_segments.set({0, 4}, 1); }},
+      {"query_segments or key_segments differs",
+       [](Call& c) { c.options.query_segments = c.options.key_segments = {}; }},
+      {"prefix differs", [](Call& c) { c.prefix[0] = 2; }},
+      {"prefix differs", [](Call& c) { c.options.prefix = {}; }},
+      {"block_mask differs", [](Call& c) { c.block_mask.set({1, 3, 1, 2}, false); }},
+      {"block_mask differs", [](Call& c) { c.options.block_mask = {}, c.options.block_size = {}; }},
+      {"mask differs", [](Call& c) { c.mask.set({0, 2, 1, 4}, false); }},
+      {"mask differs", [](Call& c) { c.options.mask = {}; }},
+      {"bias differs", [](Call& c) { c.bias_f32.set({1, 0, 2, 3}, 0.25f); }},
+      {"bias differs", [](Call& c) { c.options.bias = TensorView<const float, 4>(); }},
+      {"alibi_slopes differs", [](Call& c) { c.alibi_slopes[3] = 0; }},
+      {"alibi_slopes differs", [](Call& c) { c.options.alibi_slopes = {}; }},
+      {"sinks differs", [](Call& c) { c.sinks[0] = 0; }},
+      {"sinks differs", [](Call& c) { c.options.sinks = {}; }},
+      {"soft_cap differs", [](Call& c) { c.options.soft_cap = 11; }},
+      {"soft_cap differs", [](Call& c) { c.options.soft_cap.reset(); }},
+      {"scale differs", [](Call& c) { c.options.scale.reset(); }},
+      {"dropout or dropout_seed differs", [](Call& c) { c.options.dropout = 0.5; }},
+      {"dropout or dropout_seed differs", [](Call& c) { c.options.dropout_seed = 8; }},
+      {"causal, window, scale differ",
+       [](Call& c) { c.options.causal = false, c.options.window = {}, c.options.scale = 1.0; }},
+  };
+  for (const auto& [what, change] : changes) EXPECT_EQ(message(change), differs(what));
+  // Fewer heads of key and value, whose shapes nothing else says.
+  EXPECT_EQ(message([](Call& c) {
+              for (auto* array : {&c.key, &c.value}) {
+                auto shape = array->shape();
+                shape[1] = 1;
+                *array = Array<float, 4>(shape);
+                array->fill([] { return 1; });
+              }
+            }),
+            differs("the shape of query, key or value differs"));
+}
+
+TEST(BackwardOptions, PackedSequencesOfTheForwardCall) {
+  AttentionCase<float> call = long_case<float>(10, 10);
+  call.query_starts = call.key_starts = {0, 4, 10};
+  call.options = {.query_starts = call.query_starts, .key_starts = call.key_starts};
+  BackwardCase<float> test(std::move(call));
+  GradientArrays<float> g = outputs_of(test.call);
+  EXPECT_EQ(refusal([&] { test.run(g); }), "accepted");
+  test.call.key_starts[1] = 5;
+  EXPECT_EQ(refusal([&] { test.run(g); }).find("attention_backward: "), 0u);
+  test.call.query_starts[1] = 5;
+  test.call.options.causal = true;
+  EXPECT_EQ(refusal([&] { test.run(g); }).find("attention_backward: causal, "), 0u);
+  test.call.options = {};
+  EXPECT_NE(refusal([&] { test.run(g); }).find("query_starts or key_starts"), std::string::npos);
+}
+
+TEST(BackwardOptions, StatedInAnotherWayAreTheSame) {
+  AttentionCase<float> call = long_case<float>(64, 64, 16);
+  call.options = {.causal = true};
+  BackwardCase<float> test(std::move(call));
+  AttentionOptions<float>& options = test.call.options;
+  GradientArrays<float> g = outputs_of(test.call);
+  const auto accepted = [&] { EXPECT_EQ(refusal([&] { test.run(g); }), "accepted"); };
+  accepted();
+  options.query_offset = QueryAlignment::bottom_right;
+  accepted();
+  const std::vector<Index> offsets{0}, lengths{64};
+  options.query_offset = std::span<const Index>(offsets);
+  accepted();
+  options.key_lengths = lengths;
+  accepted();
+  options.scale = 0.25;
+  options.dropout_seed = 5;  // of no dropout
+  options.float_weights = true;
+  accepted();
+
+  // A mask for all heads, and the same for each; a bias of either type.
+  Array<bool, 4> row({1, 1, 1, 64}), whole({1, 4, 64, 64});
+  row.for_each_index([&](const auto& at) { row.set(at, at[3] % 3 != 0); });
+  whole.for_each_index([&](const auto& at) { whole.set(at, at[3] % 3 != 0); });
+  options.mask = std::as_const(row).view();
+  test.run_forward();
+  options.mask = std::as_const(whole).view();
+  accepted();
+  // One of 64 keys: of 16,384 elements, 1024 are compared.
+  whole.for_each_index([&](const auto& at) { whole.set(at, at[3] % 3 != 0 || at[3] == 9); });
+  EXPECT_EQ(refusal([&] { test.run(g); }), differs("mask differs"));
+}
+
+TEST(BackwardOptions, AreNotComparedWhereTheCallerSaysSo) {
+  OptionsCase test;
+  test.fingerprint = kUncheckedFingerprint;
+  test.call.options.dropout_seed = 8;
+  EXPECT_EQ(test.message(), "accepted");
+}
+
+// A query over a cache is a query over its keys; merged partial results are of no call whose options are known.
+TEST(BackwardOptions, OfACacheAreThoseOfItsKeysAndOfAMergeNone) {
+  AttentionCase<float> call = long_case<float>(3, 40);
+  const std::vector<Index> lengths{40};
+  call.options.key_lengths = lengths;
+  KvCache<float> cache({.num_key_heads = 2, .depth = 8, .columns = 9, .capacity = 64});
+  cache.append(std::as_const(call.key).view(), std::as_const(call.value).view());
+  AttentionFingerprint forward, decode, merged;
+  Array<float, 4> context({1, 4, 3, 9});
+  attention_forward<float>(call.query.view(), call.key.view(), call.value.view(),
+                           {.context = context.view(), .fingerprint = &forward}, call.options);
+  call.options.key_lengths = {};
+  attention_decode<float>(call.query.view(), cache, {.context = context.view(), .fingerprint = &decode}, call.options);
+  EXPECT_EQ(decode, forward);
+  EXPECT_NE(forward, AttentionFingerprint{});
+  const Array<float, 5> sums({1, 1, 4, 3, 9});
+  const Array<float, 4> rows({1, 1, 4, 3});
+  EXPECT_EQ(refusal([&] {
+              attention_merge<float>({.accumulator = sums.view(), .row_max = rows.view(), .row_sum = rows.view()}, {},
+                                     {.context = context.view(), .fingerprint = &merged});
+            }),
+            "attention_merge: fingerprint is given; expected none: no options are known");
+}
+
+// The same number stands in the tests of C and Python.
+TEST(BackwardOptions, HaveTheSameFingerprintInEveryLanguage) {
+  AttentionCase<float> call;
+  for (auto* array : {&call.query, &call.key, &call.value}) *array = Array<float, 4>({1, 1, 4, 8});
+  call.options = {.causal = true, .window = {2, {}}, .scale = 0.5};
+  AttentionFingerprint fingerprint;
+  Array<float, 4> context({1, 1, 4, 8});
+  attention_forward<float>(call.query.view(), call.key.view(), call.value.view(),
+                           {.context = context.view(), .fingerprint = &fingerprint}, call.options);
+  std::uint32_t words = 0;
+  for (const std::uint32_t word : fingerprint.words) words = words * 31 + word;
+  EXPECT_EQ(words, 3612598065u);
 }
 
 // ---- row_max and row_sum of another call
@@ -347,13 +556,15 @@ TEST(BackwardStatistics, ThoseOfAllKeysServeAPartOfThem) {
     return view;
   };
   GradientArrays<float> parts = outputs_of(test.call);
+  AttentionSaved<float> saved = test.saved();
+  saved.fingerprint = kUncheckedFingerprint;  // the forward call had all keys
   std::vector<float> of_query(whole.query.values().size());
   for (const Index first : {Index{0}, kPart}) {
     AttentionGradients<float> views = parts.views();
     views.grad_key = keys_from(views.grad_key, first);
     views.grad_value = keys_from(views.grad_value, first);
     attention_backward<float>(test.call.query.view(), keys_from(test.call.key.view(), first),
-                              keys_from(test.call.value.view(), first), test.saved(), views, test.call.options);
+                              keys_from(test.call.value.view(), first), saved, views, test.call.options);
     const std::vector<float> more = parts.query.values();
     for (std::size_t n = 0; n < more.size(); ++n) of_query[n] += more[n];
   }

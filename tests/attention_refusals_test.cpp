@@ -344,6 +344,7 @@ class TypedArguments {
     maxima_.fill([] { return 8; });
     clear_outputs();
     query_ = key_ = value_ = saved_.context = saved_.grad_context = std::as_const(numbers_).view();
+    saved_.fingerprint = kUncheckedFingerprint;
     saved_.row_max = saved_.row_sum = std::as_const(maxima_).view();
   }
 

@@ -46,6 +46,7 @@ struct BackwardCase {
   AttentionArrays<T> forward;
   Array<T, 4> grad_context;
   Array<T, 3> grad_lse;
+  AttentionFingerprint fingerprint;
 
   explicit BackwardCase(AttentionCase<T> given, std::uint64_t seed = 1) : call(std::move(given)) {
     Random random(seed);
@@ -53,13 +54,19 @@ struct BackwardCase {
     grad_lse = normal_array<T, 3>(random, {call.B(), call.H(), call.L()});
     run_forward();
   }
-  void run_forward() { forward = run_attention<T>(call.query, call.key, call.value, call.options); }
+  void run_forward() {
+    forward = AttentionArrays<T>::dense(call.B(), call.H(), call.L(), call.S(), call.Dv());
+    AttentionOutputs<T> outputs = forward.views();
+    outputs.fingerprint = &fingerprint;
+    attention_forward<T>(call.query.view(), call.key.view(), call.value.view(), outputs, call.options);
+  }
   AttentionSaved<T> saved() const {
     return {.context = std::as_const(forward.context).view(),
             .row_max = std::as_const(*forward.row_max).view(),
             .row_sum = std::as_const(*forward.row_sum).view(),
             .grad_context = grad_context.view(),
-            .grad_lse = grad_lse.view()};
+            .grad_lse = grad_lse.view(),
+            .fingerprint = fingerprint};
   }
   void run(const AttentionGradients<T>& views, const Runtime& runtime = {}) const {
     attention_backward<T>(call.query.view(), call.key.view(), call.value.view(), saved(), views, call.options, runtime);

@@ -639,6 +639,7 @@ static void test_errors(void) {
 static void test_types_of_every_argument(void) {
   static call c;
   static double rows[4], gradient[32];
+  uint32_t unchecked[REGARD_FINGERPRINT_WORDS];
   regard_weights_request weights;
   regard_columns_request columns;
   regard_columns_outputs column_outputs;
@@ -658,6 +659,7 @@ static void test_types_of_every_argument(void) {
   memset(&statistics, 0, sizeof statistics);
   memset(&saved, 0, sizeof saved);
   memset(&gradients, 0, sizeof gradients);
+  memset(unchecked, 0xff, sizeof unchecked);
   weights.struct_size = sizeof weights;
   columns.struct_size = sizeof columns;
   column_outputs.struct_size = sizeof column_outputs;
@@ -668,6 +670,7 @@ static void test_types_of_every_argument(void) {
   weights.row_sum = columns.row_sum = saved.row_sum = input_of(c.row_sum, REGARD_F64, 3, kRows);
   column_outputs.column_mass = output_of(rows, REGARD_F64, 3, kRows);
   statistics.entropy = output_of(rows, REGARD_F64, 3, kRows);
+  saved.fingerprint = unchecked;
   saved.context = saved.grad_context = input_of(kValue, REGARD_F64, 4, kTokens);
   gradients.grad_query = output_of(gradient, REGARD_F64, 4, kTokens);
   for (op = 0; op < 5; ++op) {

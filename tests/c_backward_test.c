@@ -3,6 +3,8 @@
  * The backward passes from C99: gradients of attention, with a mask, a bias and dropout, against central differences of
  * what regard_attention_forward writes; gradients of a linear layer. Prints what failed; exits 1 if anything did.
  * Read next: c_api_test.c. */
+#include <stddef.h>
+
 #include "c_calls.h"
 
 /* The loss of test_backward: what kQuery weighs the context with, and lse. */
@@ -17,6 +19,7 @@ static double loss(call* c) {
 
 static void test_backward(void) {
   static call c;
+  uint32_t fingerprint[REGARD_FINGERPRINT_WORDS];
   const double ones[4] = {1, 1, 1, 1};
   double moved[3][32], gradients[3][32], bias[4] = {0.5, -0.25, 0, 1}, grad_bias[4], of_value[32];
   double* inputs[4];
@@ -40,6 +43,7 @@ static void test_backward(void) {
   c.options.bias = input_of(bias, REGARD_F64, 4, bias_shape);
   c.options.dropout = 0.25;
   c.options.dropout_seed = 7;
+  c.outputs.fingerprint = fingerprint;
   loss(&c);
   memset(&saved, 0, sizeof saved);
   memset(&g, 0, sizeof g);
@@ -50,6 +54,7 @@ static void test_backward(void) {
   saved.row_sum = input_of(c.row_sum, REGARD_F64, 3, kRows);
   saved.grad_context = input_of(kQuery, REGARD_F64, 4, kTokens);
   saved.grad_lse = input_of(ones, REGARD_F64, 3, kRows);
+  saved.fingerprint = fingerprint;
   g.grad_query = output_of(gradients[0], REGARD_F64, 4, kTokens);
   g.grad_key = output_of(gradients[1], REGARD_F64, 4, kTokens);
   g.grad_value = output_of(gradients[2], REGARD_F64, 4, kTokens);
@@ -74,11 +79,48 @@ static void test_backward(void) {
   expect(regard_attention_backward(&c.query, &c.key, &c.value, &saved, &g, &c.options, NULL) == REGARD_OK,
          "one of them");
   expect_close(of_value, gradients[2], 32, 0, "grad_value alone");
+
+  /* Options of another call; none to compare; a caller compiled before there were fingerprints. */
+  c.options.causal = 0;
+  expect_error(regard_attention_backward(&c.query, &c.key, &c.value, &saved, &g, &c.options, NULL),
+               "attention_backward: causal differs from the forward call that wrote the fingerprint; expected the same "
+               "options");
+  c.options.causal = 1;
+  saved.fingerprint = NULL;
+  expect_error(regard_attention_backward(&c.query, &c.key, &c.value, &saved, &g, &c.options, NULL),
+               "attention_backward: fingerprint is missing; expected the one that attention_forward wrote");
+  saved.struct_size = offsetof(regard_attention_saved, fingerprint);
+  expect(regard_attention_backward(&c.query, &c.key, &c.value, &saved, &g, &c.options, NULL) == REGARD_OK,
+         "an earlier version");
+  saved.struct_size = sizeof saved;
+  memset(fingerprint, 0xff, sizeof fingerprint);
+  saved.fingerprint = fingerprint;
+  expect(regard_attention_backward(&c.query, &c.key, &c.value, &saved, &g, &c.options, NULL) == REGARD_OK,
+         "a fingerprint that is not compared");
+
   saved.row_sum.data = NULL;
   saved.row_sum.dtype = saved.row_sum.rank = 0;
   saved.row_sum.shape = NULL;
   expect_error(regard_attention_backward(&c.query, &c.key, &c.value, &saved, &g, &c.options, NULL),
                "attention_backward: row_sum is missing; expected (1, 1, 4) as attention_forward wrote it");
+}
+
+/* The same number stands in the tests of C++ and Python. */
+static void test_fingerprint(void) {
+  static call c;
+  uint32_t fingerprint[REGARD_FINGERPRINT_WORDS] = {0}, words = 0;
+  int i;
+  prepare(&c);
+  c.options.causal = c.options.has_scale = c.options.has_window_left = 1;
+  c.options.scale = 0.5;
+  c.options.window_left = 2;
+  c.outputs.fingerprint = fingerprint;
+  c.outputs.struct_size = offsetof(regard_attention_outputs, fingerprint);
+  expect(forward(&c) == REGARD_OK && fingerprint[0] == 0, "outputs of an earlier version");
+  c.outputs.struct_size = sizeof c.outputs;
+  expect(forward(&c) == REGARD_OK, "a fingerprint");
+  for (i = 0; i < REGARD_FINGERPRINT_WORDS; ++i) words = words * 31 + fingerprint[i];
+  expect(words == 3612598065u, "the fingerprint");
 }
 
 static void test_linear_backward(void) {
@@ -100,6 +142,7 @@ static void test_linear_backward(void) {
 
 int main(void) {
   test_backward();
+  test_fingerprint();
   test_linear_backward();
   printf("%d failures\n", num_failures);
   return num_failures == 0 ? 0 : 1;

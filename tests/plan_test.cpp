@@ -68,9 +68,12 @@ TYPED_TEST(Plans, OfRandomAttention) {
     AttentionArrays<T> outputs =
         AttentionArrays<T>::dense(call.B(), call.H(), call.L(), call.S(), call.Dv(), seed % 3 == 0);
     const Runtime runtime{.num_threads = static_cast<int>(seed % 5)};
+    AttentionFingerprint fingerprint;
+    AttentionOutputs<T> views = outputs.views();
+    views.fingerprint = &fingerprint;
     expect_to_the_byte(
         [&](const Runtime& r) {
-          attention_forward<T>(call.query.view(), call.key.view(), call.value.view(), outputs.views(), call.options, r);
+          attention_forward<T>(call.query.view(), call.key.view(), call.value.view(), views, call.options, r);
         },
         runtime);
     Array<T, 4> grad_query(call.query.view().shape), grad_key(call.key.view().shape),
@@ -82,7 +85,8 @@ TYPED_TEST(Plans, OfRandomAttention) {
               {.context = outputs.context.view(),
                .row_max = outputs.row_max->view(),
                .row_sum = outputs.row_sum->view(),
-               .grad_context = outputs.context.view()},
+               .grad_context = outputs.context.view(),
+               .fingerprint = fingerprint},
               AttentionGradients<T>{
                   .grad_query = grad_query.view(), .grad_key = grad_key.view(), .grad_value = grad_value.view()},
               call.options, r);

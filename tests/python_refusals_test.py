@@ -46,7 +46,7 @@ def test_types_are_refused_by_name(options, words):
     assert str(refusal.value).startswith("attention_forward: " + words), str(refusal.value)
 
 
-def attention_calls(query, key, value, row_max, row_sum, context, grad_context):
+def attention_calls(query, key, value, row_max, row_sum, context, grad_context, fingerprint):
     """Every operator that takes inputs of several types, with its name."""
     cache = regard.KvCache(depth=8, capacity=16, num_key_heads=4, num_sequences=2)
     of_int8 = regard.KvCache(depth=8, capacity=16, num_key_heads=4, num_sequences=2, dtype="int8")
@@ -57,7 +57,7 @@ def attention_calls(query, key, value, row_max, row_sum, context, grad_context):
         "attention_columns": lambda: regard.attention_columns(query, key, row_max, row_sum),
         "attention_partials": lambda: regard.attention_partials(query, key, value),
         "attention_backward": lambda: regard.attention_backward(query, key, value, context, row_max, row_sum,
-                                                                grad_context),
+                                                                grad_context, fingerprint=fingerprint),
         "KvCache.append": lambda: cache.append(key, value),
         "KvCache.append of int8": lambda: of_int8.append(key, value),
     }
@@ -66,7 +66,8 @@ def attention_calls(query, key, value, row_max, row_sum, context, grad_context):
 @pytest.mark.parametrize("argument", ["key", "value", "row_max", "row_sum", "context", "grad_context"])
 def test_an_argument_of_another_type_is_rejected_by_every_operator(argument):
     context, row_max, row_sum = regard.attention(QUERY, KEY, VALUE, return_row_max=True, return_row_sum=True)
-    good = dict(query=QUERY, key=KEY, value=VALUE, row_max=row_max, row_sum=row_sum, context=context, grad_context=context)
+    good = dict(query=QUERY, key=KEY, value=VALUE, row_max=row_max, row_sum=row_sum, context=context, grad_context=context,
+                fingerprint="unchecked")
     takers = {"key": 8, "value": 6, "row_max": 3, "row_sum": 3}.get(argument, 1)
     for dtype in ("float64", "int32"):
         rejected = 0
@@ -118,20 +119,80 @@ def test_gradients_are_named_once_each():
     context, row_max, row_sum = regard.attention(QUERY, KEY, VALUE, return_row_max=True, return_row_sum=True)
     inputs = QUERY, KEY, VALUE, context, row_max, row_sum, np.ones_like(context)
     with pytest.raises(ValueError, match="gradients names grad_query twice"):
-        regard.attention_backward(*inputs, gradients=["grad_query", "grad_key", "grad_query"])
+        regard.attention_backward(*inputs, fingerprint="unchecked", gradients=["grad_query", "grad_key", "grad_query"])
     for gradients, words in (("grad_query", "gradients is of type str"), (5, "gradients is of type int"),
                              ([1], "a name in gradients is of type int")):
         with pytest.raises(TypeError, match=words):
-            regard.attention_backward(*inputs, gradients=gradients)
+            regard.attention_backward(*inputs, fingerprint="unchecked", gradients=gradients)
+
+
+RETURNED = dict(return_row_max=True, return_row_sum=True, return_fingerprint=True)
+
+
+def backward(options_of_forward, **options):
+    context, row_max, row_sum, fingerprint = regard.attention(QUERY, KEY, VALUE, **options_of_forward, **RETURNED)
+    return regard.attention_backward(QUERY, KEY, VALUE, context, row_max, row_sum, np.ones_like(context),
+                                     **{"fingerprint": fingerprint, **options})
+
+
+@pytest.mark.parametrize("name, options", [
+    ("causal", dict(causal="top_left")),
+    ("query_offset", dict(query_offset="bottom_right")),
+    ("window", dict(window=(2, 1), query_offset=0)),
+    ("key_lengths", dict(key_lengths=[7, 6])),
+    ("query_segments or key_segments", dict(query_segments=np.zeros((2, 5), "int32"),
+                                            key_segments=np.zeros((2, 7), "int32"))),
+    ("prefix", dict(prefix=[1, 0], query_offset=0)),
+    ("block_mask", dict(block_mask=np.ones((3, 4), bool), block_size=(2, 2))),
+    ("mask", dict(mask=np.ones((5, 7), bool))),
+    ("bias", dict(bias=np.ones((5, 7), "float32"))),
+    ("alibi_slopes", dict(alibi_slopes=[1, 2, 3, 4], query_offset=0)),
+    ("sinks", dict(sinks=[1, 2, 3, 4])),
+    ("soft_cap", dict(soft_cap=3)),
+    ("scale", dict(scale=2)),
+    ("dropout or dropout_seed", dict(dropout=0.5)),
+])
+def test_options_of_backward_are_those_of_the_forward_call(name, options):
+    assert set(backward(options, **options)) == {"grad_query", "grad_key", "grad_value"}
+    for of_forward, of_backward in ((options, {}), ({}, options)):
+        with pytest.raises(ValueError) as rejection:
+            backward(of_forward, **of_backward)
+        assert str(rejection.value) == (f"attention_backward: {name} differs from the forward call that wrote the fingerprint; "
+                                        "expected the same options")
+
+
+def test_a_fingerprint_is_bytes():
+    backward({}, fingerprint="unchecked")
+    with pytest.raises(ValueError, match="fingerprint is missing; expected the one that attention_forward wrote"):
+        backward({}, fingerprint=None)
+    with pytest.raises(ValueError, match="fingerprint has 3 bytes; expected 64"):
+        backward({}, fingerprint=b"abc")
+    with pytest.raises(ValueError, match="fingerprint is 'no'; expected bytes, or 'unchecked'"):
+        backward({}, fingerprint="no")
+    with pytest.raises(TypeError, match="fingerprint is of type int; expected bytes, or 'unchecked'"):
+        backward({}, fingerprint=3)
+
+
+def test_a_fingerprint_is_that_of_other_languages():
+    """The same number stands in the tests of C++ and C."""
+    zeros = np.zeros((1, 1, 4, 8))
+    options = dict(causal=True, window=(2, None), scale=0.5)
+    number = 0
+    for word in np.frombuffer(regard.attention(zeros, zeros, zeros, return_fingerprint=True, **options)[1], "uint32"):
+        number = (number * 31 + int(word)) % 2 ** 32
+    assert number == 3612598065
+    statistics = regard.attention_with_statistics(zeros, zeros, zeros, **options)
+    assert statistics["fingerprint"] == regard.attention(zeros, zeros, zeros, return_fingerprint=True, **options)[1]
 
 
 def test_a_bias_that_no_batch_entry_uses_has_a_gradient_of_zero():
     query, key, value = (x[:0] for x in (QUERY, KEY, VALUE))
     bias = np.ones((5, 7), "float32")
-    context, row_max, row_sum = regard.attention(query, key, value, bias=bias, return_row_max=True, return_row_sum=True)
+    context, *saved = regard.attention(query, key, value, bias=bias, **RETURNED)
+    row_max, row_sum, fingerprint = saved
     grad_bias = np.full((5, 7), 7, "float32")
-    regard.attention_backward(query, key, value, context, row_max, row_sum, context, bias=bias, gradients=["grad_bias"],
-                              grad_bias=grad_bias)
+    regard.attention_backward(query, key, value, context, row_max, row_sum, context, fingerprint=fingerprint, bias=bias,
+                              gradients=["grad_bias"], grad_bias=grad_bias)
     assert (grad_bias == 0).all()
 
 

@@ -48,8 +48,11 @@ void check_attention() {
   options.sinks = sinks;
   AttentionArrays<T> out = AttentionArrays<T>::dense(1, H, L, S, D);
   const TensorView<const T, 3> row_max = out.row_max->view(), row_sum = out.row_sum->view();
+  AttentionFingerprint fingerprint;
+  AttentionOutputs<T> outputs = out.views();
+  outputs.fingerprint = &fingerprint;
   expect_no_thread("attention_forward", [&](const Runtime& r) {
-    attention_forward<T>(in.query.view(), in.key.view(), in.value.view(), out.views(), options, r);
+    attention_forward<T>(in.query.view(), in.key.view(), in.value.view(), outputs, options, r);
   });
   const auto few = AttentionInputs<T>::normal(3, 1, H, H, 1, S, 32, 32);
   Array<T, 4> of_few({1, H, 1, 32});
@@ -97,7 +100,8 @@ void check_attention() {
     return AttentionSaved<T>{.context = std::as_const(out.context).view(),
                              .row_max = row_max,
                              .row_sum = row_sum,
-                             .grad_context = grad_context.view()};
+                             .grad_context = grad_context.view(),
+                             .fingerprint = fingerprint};
   };
   expect_no_thread("attention_backward", [&](const Runtime& r) {
     attention_backward<T>(in.query.view(), in.key.view(), in.value.view(), saved(),

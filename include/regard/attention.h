@@ -85,6 +85,24 @@ struct AttentionOptions {
   bool float_weights = false;  // weights are not rounded to bfloat16 for their product with value
 };
 
+// The options of a forward call, hashed, a word per option: attention_backward compares it with the options that it is
+// given, in every build, and throws std::invalid_argument that names those that differ. It covers the shapes of query,
+// key and value, every option but the rounding of weights, and the contents of all of them; of block_mask, mask and
+// bias with more than 1024 elements it covers 1024, spread over the whole. It does not cover elements of query, key and
+// value, nor element types. Options that mean the same have the same fingerprint, however they are stated: in C++, C or
+// Python, by default or by name, dense or broadcast.
+struct AttentionFingerprint {
+  std::array<std::uint32_t, 16> words{};  // all zero: missing
+  bool operator==(const AttentionFingerprint&) const = default;
+};
+// For a backward call that has no such forward call, as where row_max and row_sum are merged from partial results and
+// each call has some of the keys: nothing is compared.
+inline constexpr AttentionFingerprint kUncheckedFingerprint = [] {
+  AttentionFingerprint fingerprint;
+  fingerprint.words.fill(0xffffffff);
+  return fingerprint;
+}();
+
 // What is written. Only context is required. An output must not overlap an input or another output.
 // T, the type of the context, is float, double, or the query's type; all else has the type computed with.
 template <class T>
@@ -96,6 +114,7 @@ struct AttentionOutputs {
   TensorView<Compute, 3> lse{};           // (B, H, L), natural logarithm; −∞ for a row that sees no key (without sink)
   TensorView<Compute, 4> weights{};       // (B, H, L, S), 0 at invisible keys
   TensorView<Compute, 3> sink_weights{};  // (B, H, L): exp(sink − row_max) / row_sum
+  AttentionFingerprint* fingerprint = nullptr;  // of the options, for attention_backward
 };
 
 // Computes context = softmax(soft_cap(scale · query · keyᵀ) + bias over visible keys) · value.

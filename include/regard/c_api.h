@@ -105,6 +105,9 @@ typedef struct regard_attention_options {
   uint64_t dropout_seed;
 } regard_attention_options;
 
+/* AttentionFingerprint of attention.h: the options of a forward call, for regard_attention_backward to compare. */
+enum { REGARD_FINGERPRINT_WORDS = 16 };
+
 /* What is written: context always, the others where given. All of type T; context may have the type of query. */
 typedef struct regard_attention_outputs {
   size_t struct_size;
@@ -114,16 +117,19 @@ typedef struct regard_attention_outputs {
   regard_output lse;          /* (B, H, L) */
   regard_output weights;      /* (B, H, L, S) */
   regard_output sink_weights; /* (B, H, L) */
+  uint32_t* fingerprint;      /* [REGARD_FINGERPRINT_WORDS], or NULL */
 } regard_attention_outputs;
 
-/* What the forward pass wrote, and the gradients of what it wrote; all but grad_lse are needed. */
+/* What the forward pass wrote, and the gradients of what it wrote; all but grad_lse are needed. A fingerprint whose
+ * bits are all 1 is not compared. */
 typedef struct regard_attention_saved {
   size_t struct_size;
-  regard_input context;      /* (B, H, L, Dv): f64, or f32, bf16 or f16 */
-  regard_input row_max;      /* T (B, H, L) */
-  regard_input row_sum;      /* T (B, H, L) */
-  regard_input grad_context; /* (B, H, L, Dv), as context */
-  regard_input grad_lse;     /* T (B, H, L) */
+  regard_input context;        /* (B, H, L, Dv): f64, or f32, bf16 or f16 */
+  regard_input row_max;        /* T (B, H, L) */
+  regard_input row_sum;        /* T (B, H, L) */
+  regard_input grad_context;   /* (B, H, L, Dv), as context */
+  regard_input grad_lse;       /* T (B, H, L) */
+  const uint32_t* fingerprint; /* [REGARD_FINGERPRINT_WORDS], as the forward call wrote it */
 } regard_attention_saved;
 
 /* What is written where given. The first three are of one type: T or the type of query. */

@@ -7,15 +7,16 @@ from typing import Any
 
 kAttentionChunkKeys: int = 1024
 
-def attention_forward(query: object, key: object, value: object, *, out: object | None = None, dtype: str | None = None, row_max: object | None = None, row_sum: object | None = None, lse: object | None = None, weights: object | None = None, sink_weights: object | None = None, return_row_max: bool = False, return_row_sum: bool = False, return_lse: bool = False, return_weights: bool = False, return_sink_weights: bool = False, causal: bool | str = False, query_offset: int | str | Sequence[int] | None = None, window: tuple[int | None, int | None] | None = None, key_lengths: Sequence[int] | object | None = None, query_starts: Sequence[int] | object | None = None, key_starts: Sequence[int] | object | None = None, query_segments: object | None = None, key_segments: object | None = None, prefix: Sequence[int] | object | None = None, block_mask: object | None = None, block_size: tuple[int, int] | None = None, mask: object | None = None, bias: object | None = None, alibi_slopes: Sequence[float] | object | None = None, sinks: Sequence[float] | object | None = None, soft_cap: float | None = None, scale: float | None = None, dropout: float = 0.0, dropout_seed: int = 0, float_weights: bool = False, num_threads: int = 0) -> Any:
+def attention_forward(query: object, key: object, value: object, *, out: object | None = None, dtype: str | None = None, row_max: object | None = None, row_sum: object | None = None, lse: object | None = None, weights: object | None = None, sink_weights: object | None = None, return_row_max: bool = False, return_row_sum: bool = False, return_lse: bool = False, return_weights: bool = False, return_sink_weights: bool = False, return_fingerprint: bool = False, causal: bool | str = False, query_offset: int | str | Sequence[int] | None = None, window: tuple[int | None, int | None] | None = None, key_lengths: Sequence[int] | object | None = None, query_starts: Sequence[int] | object | None = None, key_starts: Sequence[int] | object | None = None, query_segments: object | None = None, key_segments: object | None = None, prefix: Sequence[int] | object | None = None, block_mask: object | None = None, block_size: tuple[int, int] | None = None, mask: object | None = None, bias: object | None = None, alibi_slopes: Sequence[float] | object | None = None, sinks: Sequence[float] | object | None = None, soft_cap: float | None = None, scale: float | None = None, dropout: float = 0.0, dropout_seed: int = 0, float_weights: bool = False, num_threads: int = 0) -> Any:
     """
     softmax(soft_cap(scale · query · keyᵀ) + bias over visible keys) · value.
 
     query (B, H, L, D), key (B, Hkv, S, D), value (B, Hkv, S, Dv): arrays of float32, bfloat16 or float16, each of its
     own, or all of float64; NumPy, PyTorch, JAX on the processor, or anything with the buffer protocol or DLPack. They
     are read where they lie, whatever their strides. Returns context (B, H, L, Dv), an array of the library that query
-    belongs to, or, with return_…, a tuple: context, row_max, row_sum, lse (B, H, L), weights (B, H, L, S) and
-    sink_weights (B, H, L), as far as asked for. out, row_max … are arrays to write into instead of new ones.
+    belongs to, or, with return_…, a tuple: context, row_max, row_sum, lse (B, H, L), weights (B, H, L, S),
+    sink_weights (B, H, L) and fingerprint (bytes, for attention_backward), as far as asked for. out, row_max … are
+    arrays to write into instead of new ones.
     causal='top_left' or 'bottom_right' names the query_offset, too. ValueError before any work.
     """
 
@@ -30,7 +31,7 @@ def attention_weights(query: object, key: object, *, row_max: object | None = No
 def attention_with_statistics(query: object, key: object, value: object, *, out: object | None = None, dtype: str | None = None, top_keys: int = 0, chosen_keys: Sequence[int] | object | None = None, causal: bool | str = False, query_offset: int | str | Sequence[int] | None = None, window: tuple[int | None, int | None] | None = None, key_lengths: Sequence[int] | object | None = None, query_starts: Sequence[int] | object | None = None, key_starts: Sequence[int] | object | None = None, query_segments: object | None = None, key_segments: object | None = None, prefix: Sequence[int] | object | None = None, block_mask: object | None = None, block_size: tuple[int, int] | None = None, mask: object | None = None, bias: object | None = None, alibi_slopes: Sequence[float] | object | None = None, sinks: Sequence[float] | object | None = None, soft_cap: float | None = None, scale: float | None = None, dropout: float = 0.0, dropout_seed: int = 0, float_weights: bool = False, num_threads: int = 0) -> dict[str, Any]:
     """
     attention_forward, and the statistics of its rows in the same pass, by name: context, row_max, row_sum,
-    lse, entropy, largest_weight, mean_distance (B, H, L), their means head_… (B, H); with top_keys=k also
+    lse, fingerprint, entropy, largest_weight, mean_distance (B, H, L), their means head_… (B, H); with top_keys=k also
     top_keys and top_weights (B, H, L, k), with chosen_keys chosen_weight and its mean.
     """
 
@@ -56,10 +57,11 @@ def attention_merge_lse(contexts: object, lse: object, *, out: object | None = N
     Merges N finished results of disjoint key sets by their lse: contexts (N, B, H, L, Dv), lse (N, B, H, L).
     """
 
-def attention_backward(query: object, key: object, value: object, context: object, row_max: object, row_sum: object, grad_context: object, *, gradients: Sequence[str] = ('grad_query', 'grad_key', 'grad_value'), grad_lse: object | None = None, grad_query: object | None = None, grad_key: object | None = None, grad_value: object | None = None, grad_bias: object | None = None, grad_sinks: object | None = None, causal: bool | str = False, query_offset: int | str | Sequence[int] | None = None, window: tuple[int | None, int | None] | None = None, key_lengths: Sequence[int] | object | None = None, query_starts: Sequence[int] | object | None = None, key_starts: Sequence[int] | object | None = None, query_segments: object | None = None, key_segments: object | None = None, prefix: Sequence[int] | object | None = None, block_mask: object | None = None, block_size: tuple[int, int] | None = None, mask: object | None = None, bias: object | None = None, alibi_slopes: Sequence[float] | object | None = None, sinks: Sequence[float] | object | None = None, soft_cap: float | None = None, scale: float | None = None, dropout: float = 0.0, dropout_seed: int = 0, float_weights: bool = False, num_threads: int = 0) -> dict[str, Any]:
+def attention_backward(query: object, key: object, value: object, context: object, row_max: object, row_sum: object, grad_context: object, *, fingerprint: bytes | str, gradients: Sequence[str] = ('grad_query', 'grad_key', 'grad_value'), grad_lse: object | None = None, grad_query: object | None = None, grad_key: object | None = None, grad_value: object | None = None, grad_bias: object | None = None, grad_sinks: object | None = None, causal: bool | str = False, query_offset: int | str | Sequence[int] | None = None, window: tuple[int | None, int | None] | None = None, key_lengths: Sequence[int] | object | None = None, query_starts: Sequence[int] | object | None = None, key_starts: Sequence[int] | object | None = None, query_segments: object | None = None, key_segments: object | None = None, prefix: Sequence[int] | object | None = None, block_mask: object | None = None, block_size: tuple[int, int] | None = None, mask: object | None = None, bias: object | None = None, alibi_slopes: Sequence[float] | object | None = None, sinks: Sequence[float] | object | None = None, soft_cap: float | None = None, scale: float | None = None, dropout: float = 0.0, dropout_seed: int = 0, float_weights: bool = False, num_threads: int = 0) -> dict[str, Any]:
     """
-    Gradients of attention_forward, by name. context, row_max and row_sum are what that call wrote,
-    grad_context (B, H, L, Dv) and grad_lse (B, H, L) the loss's gradients of its results; options as there.
+    Gradients of attention_forward, by name. context, row_max, row_sum and fingerprint are what that call wrote,
+    grad_context (B, H, L, Dv) and grad_lse (B, H, L) the loss's gradients of its results; options as there, or
+    ValueError. fingerprint='unchecked' compares no options: for row_max and row_sum merged from partial results.
     gradients says which to compute, of the query's type, as large as what they belong to; grad_bias and
     grad_sinks are of float32 (float64). An array of that name is written to instead of a new one.
     """

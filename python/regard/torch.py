@@ -23,6 +23,7 @@ from torch.autograd import forward_ad
 from . import _regard
 
 _FLOATS = (torch.float32, torch.float64, torch.bfloat16, torch.float16)
+_FINGERPRINT_BYTES = 64
 _TENSORS = (torch.Tensor, torch.nn.Parameter)
 _num_modes = torch._C._len_torch_dispatch_stack
 _transform = torch._C._functorch.peek_interpreter_stack
@@ -73,10 +74,11 @@ def _forward(
     causal: bool,
     scale: float | None,
     soft_cap: float | None,
-) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
-    return _regard.attention_forward(
-        _plain(query), _plain(key), _plain(value), return_row_max=True, return_row_sum=True,
+) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor, torch.Tensor]:
+    *found, fingerprint = _regard.attention_forward(
+        _plain(query), _plain(key), _plain(value), return_row_max=True, return_row_sum=True, return_fingerprint=True,
         **_options(mask, bias, sinks, seed, dropout, causal, scale, soft_cap))
+    return *found, torch.frombuffer(bytearray(fingerprint), dtype=torch.uint8)
 
 
 _attention = torch.library.custom_op("regard::attention", _forward, mutates_args=(), device_types="cpu")
@@ -86,7 +88,7 @@ _attention = torch.library.custom_op("regard::attention", _forward, mutates_args
 def _(query, key, value, mask, bias, sinks, seed, dropout, causal, scale, soft_cap):
     row, computed = query.shape[:-1], _computed_with(query.dtype)
     return (query.new_empty((*row, value.shape[-1])), query.new_empty(row, dtype=computed),
-            query.new_empty(row, dtype=computed))
+            query.new_empty(row, dtype=computed), query.new_empty(_FINGERPRINT_BYTES, dtype=torch.uint8))
 
 
 def _backward(
@@ -101,6 +103,7 @@ def _backward(
     context: torch.Tensor,
     row_max: torch.Tensor,
     row_sum: torch.Tensor,
+    fingerprint: torch.Tensor,
     dropout: float,
     causal: bool,
     scale: float | None,
@@ -112,7 +115,8 @@ def _backward(
     gradients += ["grad_bias"] * of_bias + ["grad_sinks"] * of_sinks
     found = _regard.attention_backward(
         _plain(query), _plain(key), _plain(value), _plain(context), row_max, row_sum, _plain(grad_context),
-        gradients=gradients, **_options(mask, bias, sinks, seed, dropout, causal, scale, soft_cap))
+        fingerprint=bytes(fingerprint.numpy()), gradients=gradients,
+        **_options(mask, bias, sinks, seed, dropout, causal, scale, soft_cap))
     return (found["grad_query"], found["grad_key"], found["grad_value"],
             found["grad_bias"].to(bias.dtype) if of_bias else query.new_empty(0),
             found["grad_sinks"] if of_sinks else query.new_empty(0))
@@ -122,8 +126,8 @@ _attention_backward = torch.library.custom_op("regard::attention_backward", _bac
 
 
 @_attention_backward.register_fake
-def _(grad_context, query, key, value, mask, bias, sinks, seed, context, row_max, row_sum, dropout, causal, scale,
-      soft_cap, of_bias, of_sinks):
+def _(grad_context, query, key, value, mask, bias, sinks, seed, context, row_max, row_sum, fingerprint, dropout,
+      causal, scale, soft_cap, of_bias, of_sinks):
     def like(tensor):
         return tensor.new_empty(tensor.shape)
 
@@ -133,12 +137,12 @@ def _(grad_context, query, key, value, mask, bias, sinks, seed, context, row_max
 
 def _save(ctx, inputs, output):
     query, key, value, mask, bias, sinks, seed, *ctx.options = inputs
-    context, row_max, row_sum = output
-    ctx.mark_non_differentiable(row_max, row_sum)
-    ctx.save_for_backward(query, key, value, mask, bias, sinks, seed, context, row_max, row_sum)
+    context, row_max, row_sum, fingerprint = output
+    ctx.mark_non_differentiable(row_max, row_sum, fingerprint)
+    ctx.save_for_backward(query, key, value, mask, bias, sinks, seed, context, row_max, row_sum, fingerprint)
 
 
-def _gradients(ctx, grad_context, grad_row_max, grad_row_sum):
+def _gradients(ctx, grad_context, *_):
     return _gradients_by(_attention_backward, grad_context, ctx.saved_tensors, ctx.options, ctx.needs_input_grad[4:6])
 
 
@@ -160,10 +164,10 @@ class _Eager(torch.autograd.Function):
 
     @staticmethod
     def forward(ctx, rows, *inputs):
-        context, row_max, row_sum = _forward(*inputs)
+        context, row_max, row_sum, fingerprint = _forward(*inputs)
         rows += row_max, row_sum
         ctx.options = inputs[7:]
-        ctx.save_for_backward(*inputs[:7], context, row_max, row_sum)
+        ctx.save_for_backward(*inputs[:7], context, row_max, row_sum, fingerprint)
         return context
 
     @staticmethod
@@ -225,9 +229,9 @@ def attention(
     inputs = query, key, value, mask, bias, sinks, seed, float(dropout), causal, scale, soft_cap
     if _watched(query, key, value, mask, bias, sinks):
         _refuse_other_derivatives((query, key, value, bias, sinks))
-        return _attention(*inputs)
+        return _attention(*inputs)[:3]
     if not _learns(query, key, value, bias, sinks):
-        return _forward(*inputs)
+        return _forward(*inputs)[:3]
     rows = []
     return _apply(rows, *inputs), *rows
 

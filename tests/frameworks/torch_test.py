@@ -339,11 +339,19 @@ def test_saved_tensors_are_packed_and_changed_ones_refused():
     packed = []
     with torch.autograd.graph.saved_tensors_hooks(lambda tensor: packed.append(tensor) or tensor, lambda tensor: tensor):
         ours(query, query, query).sum().backward()
-    assert len(packed) == 6 and query.grad.shape == query.shape
+    assert len(packed) == 7 and query.grad.shape == query.shape
     doubled = query * 2
     context = ours(doubled, doubled, doubled)
     doubled.mul_(2)
     with pytest.raises(RuntimeError, match="modified by an inplace operation"):
+        context.sum().backward()
+
+
+def test_a_mask_that_changed_out_of_sight_of_autograd_is_refused():
+    query, mask = normal(1, 2, 5, 4).requires_grad_(), torch.ones(5, 5, dtype=torch.bool)
+    context = ours(query, query, query, attn_mask=mask)
+    mask.data[0, 3] = False
+    with pytest.raises(ValueError, match="attention_backward: mask differs from the forward call"):
         context.sum().backward()
 
 
