@@ -1,7 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
 """Models, explanations, lessons and comparisons through the Python package, on the small model of sentence_model.py."""
 
+import html
 import json
+import re
 
 import numpy as np
 import pytest
@@ -60,6 +62,12 @@ def test_a_sentence_is_explained_as_by_the_program(model):
     told = json.loads(story.json())
     assert told["schema"] == "regard/1" and "bank" in str(story) and "bank" in story.text(width=100)
     assert story.html().startswith("<!")
+    shown = html.unescape(re.sub("<.*?>", "", story._repr_mimebundle_()["text/html"].split("<details>")[0]))
+    for finding in told["findings"].values():
+        assert finding in shown
+    assert "the#1" in shown and "contribution" in shown
+    with pytest.raises(ValueError, match="the text is empty"):
+        regard.explain(" ", model=model)
     with pytest.raises(ValueError, match="money"):
         regard.explain(TEXT, model=model, token="money")
     for what in (5, {"tokens": ["he"]}, ["he", "sat"], b"he sat"):

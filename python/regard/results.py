@@ -2,7 +2,7 @@
 """What a notebook shows of an explanation, a sentence or a comparison: its numbers in a table, which needs no script.
 
     Explanation      the finding; the weights, queries down, keys across
-    SentenceStory    the finding; a line for each word: q·k, divided, weight with its bar, what it adds
+    SentenceStory    the findings; a line for each word: q·k, divided, weight with its bar, contribution
     Comparison       the findings; a line for each pair of sentences and for the floor: cosine, layer by layer
 
 Folded beneath it lies the result's page, step by step, in a frame of its own: several on one page, nothing fetched. Its
@@ -64,9 +64,12 @@ def _table(head: list[str], lines: Iterable[tuple[str, list[str], str]]) -> str:
 
 def _story(found: dict[str, Any]) -> str:
     chosen, words, row = found["chosen"], found["words"], found["row"]
-    asking, heard = words[chosen["word"]]["text"], words[chosen["target"]]["text"]
-    finding = (f'“{asking}” listens most to “{heard}” in layer {chosen["layer"]}, head {chosen["head"]}: '
-               f'{chosen["weight"]:.0%} of its attention.')
+    findings = found["findings"]
+
+    def name(word: dict[str, Any]) -> str:
+        split = len(word["tokens"]) > 1 and not word["special"]
+        return word["name"] + (" †" if word["unknown"] else " ‡" if split else "")
+
     # A word of one piece has one q·k; of several it has more, and shows none.
     alone = len(row["queries"]) == 1
 
@@ -76,15 +79,18 @@ def _story(found: dict[str, Any]) -> str:
 
     def line(word: dict[str, Any]) -> tuple[str, list[str], str]:
         weight = float(word["weight"])
-        text = words[word["word"]]["text"] + (" *" if word["special"] else "") + (" (hidden)" if word["hidden"] else "")
+        text = name(words[word["word"]]) + (" *" if word["special"] else "") + (" (hidden)" if word["hidden"] else "")
         cells = [number(row["q_dot_k"], word, 2), number(row["scores"], word, 2),
                  f'<td title="{weight:.6g}">{html.escape(_short(weight))}</td>',
                  f'<td class="regard-bar"><i style="width: {14 * weight:.2f}em"></i></td>', f"<td>{word['adds']:.2f}</td>"]
         return text, cells, ' class="regard-chosen"' if word["word"] == chosen["target"] else ""
 
-    table = _table([f"{asking} asks", "q·k", f"÷√{found['model']['head_size']}", "weight", "", "adds"], map(line, row["words"]))
-    return (f"{_paragraphs([_visible(found['text']), finding])}{table}"
-            '<p class="regard-note">* the model’s own marks; weights sum to 1; adds: length, after W_output</p>')
+    query = f"query {name(words[chosen['word']])}"
+    table = _table([query, "q·k", f"÷√{found['model']['head_size']}", "weight", "", "contribution"], map(line, row["words"]))
+    said = [_visible(found["text"]), found.get("warning", ""), f"{findings['finding']} {findings['selection']}", findings["evidence"]]
+    return (f"{_paragraphs(said)}{table}"
+            '<p class="regard-note">* special token; † not in the vocabulary: the model sees [UNK]; ‡ split into pieces; '
+            f"contribution: L2 norm, after W_output. {_words(findings['association'])}</p>")
 
 
 def _comparison(found: dict[str, Any]) -> str:
