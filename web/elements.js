@@ -74,6 +74,14 @@ export function word(text, kind = "") {
 }
 
 /**
+ * A sentence of ours with words from outside; a figure and its % stay on one line.
+ * @param {string} text
+ */
+export function prose(text) {
+  return shown(text).replaceAll(" %", "\u00a0%");
+}
+
+/**
  * A formula: single letters stand upright or slanted as in print, and the active ones are coloured.
  * @param {string} text
  * @param {string} [active] the symbol that the step is about

@@ -8,7 +8,7 @@
 // The weights are rebuilt here for any query; the cosines are in the file, for the word that it was made for.
 // Read next: sentence.js, src/explain/sentence_findings.cpp.
 import { styled_number, two_decimals } from "./numbers.js";
-import { el, shown, svg } from "./elements.js";
+import { el, prose, shown, svg } from "./elements.js";
 
 /** @typedef {import("./sentence.js").Sentence} Sentence */
 /** @typedef {import("./state.js").State} State */
@@ -64,7 +64,7 @@ function heads_strip(s, state) {
   picture.append(svg("path", { class: "mean", d: `M ${place_on(mean, 1)} ${strip_box.base + 2} l 4 7 h -8 Z` }),
     svg("line", { class: "shown", "data-weight": weights[state.head], x1: at, x2: at, y1: strip_box.base - 20, y2: strip_box.base + 3 }),
     svg("text", { class: "shown-name", x: at, y: strip_box.base - 24, "text-anchor": "middle" }, own));
-  return el("figure", { class: "evidence-heads" }, picture, el("figcaption", {}, text, el("span", { class: "key-name" }, `the head shown ${own}`), `. ▲ mean; dashed: uniform. ${shown(s.data.findings.association)}`));
+  return el("figure", { class: "evidence-heads" }, picture, el("figcaption", {}, text, el("span", { class: "key-name" }, `the head shown ${own}`), `. ▲ mean; dashed: uniform. ${prose(s.data.findings.association)}`));
 }
 
 /** @param {Sentence} s */
@@ -88,7 +88,7 @@ function hidden_strip(s) {
     free = x - half;
   }
   const found = s.data.findings.evidence;
-  return el("figure", { class: "evidence-hidden" }, picture, el("figcaption", {}, shown(found)));
+  return el("figure", { class: "evidence-hidden" }, picture, el("figcaption", {}, prose(found)));
 }
 
 /**

@@ -13,7 +13,7 @@
 //     page         this one: lays them out, listens to keys
 //
 // Plain ES modules with types in comments, checked by tsc (web/tsconfig.json); how to change them: docs/page.md.
-import { el, shown, word } from "./elements.js";
+import { el, prose, shown, word } from "./elements.js";
 import { read_explanation } from "./explanation.js";
 import { attentions_of, finding_of, stages, telling_row, weights_of } from "./attention.js";
 import { read_sentence } from "./sentence.js";
@@ -162,8 +162,8 @@ function sentence_header(a) {
   const finding = sentence_finding(a);
   return el("header", { class: "sentence-header" }, el("p", { class: "citation" }, `${shown(data.model.name)} · ${sentence?.layers} layers × ${sentence?.heads} heads × ${sentence?.depth}`),
     data.warning === undefined ? null : el("p", { class: "warning" }, `Note: ${shown(data.warning)}`),
-    el("h1", { class: `finding ${hides}` }, el("span", {}, shown(finding))),
-    finding === data.findings.finding ? el("p", { class: `selection ${hides}` }, el("span", {}, shown(data.findings.selection))) : null,
+    el("h1", { class: `finding ${hides}` }, el("span", {}, prose(finding))),
+    finding === data.findings.finding ? el("p", { class: `selection ${hides}` }, el("span", {}, prose(data.findings.selection))) : null,
     sentence_figure(a, weights_of(a, state.head, state.query), state, set),
     sentence ? evidence_figure(sentence, state) : null, legend());
 }
@@ -179,8 +179,8 @@ function arrays_header(a, about) {
 function article() {
   const main = el("main");
   if (compared_alone) {
-    main.append(el("header", {}, el("p", { class: "citation" }, `“${shown(data.word)}” in ${data.sentences.length} sentences`), el("h1", {}, shown(data.findings[0])),
-      data.hidden ? el("p", { class: "lead" }, shown(data.findings[1])) : null),
+    main.append(el("header", {}, el("p", { class: "citation" }, `“${shown(data.word)}” in ${data.sentences.length} sentences`), el("h1", {}, prose(data.findings[0])),
+      data.hidden ? el("p", { class: "lead" }, prose(data.findings[1])) : null),
       comparison_figure(data, state, set, true), parting_figure(data, state), foot());
     return main;
   }

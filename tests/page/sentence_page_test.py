@@ -41,6 +41,11 @@ def choose(page, layer, head, word):
     page.locator(f'[data-focus="word {word}"]').click()
 
 
+def prose(page, place):
+    """A sentence of the page: a figure and its % are held together by a no-break space."""
+    return page.locator(place).inner_text().replace("\u00a0", " ")
+
+
 def check_row(page, want):
     """The row on the page against --json of the same word and head."""
     shown = page.evaluate(CELLS)
@@ -90,8 +95,8 @@ def test_it_opens_with_the_word_and_head_of_the_command(sentence):
     assert page.locator(".row-table .asks").inner_text() == "query bank"
     assert page.locator(f'[data-focus="Layer {chosen["layer"]}"]').get_attribute("aria-pressed") == "true"
     assert page.locator(f'[data-focus="Head {chosen["head"]}"]').get_attribute("aria-pressed") == "true"
-    assert page.locator("h1").inner_text() == data["findings"]["finding"]
-    assert page.locator(".selection").inner_text() == data["findings"]["selection"]
+    assert prose(page, "h1") == data["findings"]["finding"]
+    assert prose(page, ".selection") == data["findings"]["selection"]
     check_row(page, data)
     foot = page.locator("footer").inner_text()
     assert data["model"]["sha256"] in foot and data["command"] in foot
@@ -144,10 +149,10 @@ def test_every_head_and_every_hidden_word_has_its_mark(sentence):
     assert float(page.locator(".evidence-heads .shown").get_attribute("data-weight")) == pytest.approx(data["chosen"]["weight"], abs=1e-6)
     label = page.locator(".evidence-heads svg").get_attribute("aria-label")
     assert f"mean {styled(data['in_all_heads']['mean'], TWO)}" in label and f"“{data['words'][target]['name']}”" in label
-    assert data["findings"]["association"] in page.locator(".evidence-heads figcaption").inner_text()
+    assert data["findings"]["association"] in prose(page, ".evidence-heads figcaption")
     cosines = [float(dot.get_attribute("data-cosine")) for dot in page.locator(".evidence-hidden circle").all()]
     assert cosines == [one["cosine"] for one in data["hidden_alone"]] and len(cosines) == len(data["words"]) - 3
-    assert page.locator(".evidence-hidden figcaption").inner_text() == data["findings"]["evidence"]
+    assert prose(page, ".evidence-hidden figcaption") == data["findings"]["evidence"]
     # Another head and another word: the weights of that pair, and no test with hidden words.
     choose(page, 1, 2, 3)
     assert page.locator(".evidence-hidden").count() == 0
@@ -168,10 +173,10 @@ def test_unknown_split_and_repeated_words_are_marked(sentence):
 
 def test_hidden_words_stay_in_the_title(sentence):
     page, data = sentence("--token", "bank", "--hide", "river")
-    assert page.locator("h1").inner_text() == data["findings"]["finding"]
+    assert prose(page, "h1") == data["findings"]["finding"]
     assert data["findings"]["finding"].startswith("With “river” hidden in all layers, ")
     choose(page, 1, 2, 3)
-    assert page.locator("h1").inner_text().startswith("With “river” hidden in all layers: In layer 1, head 2, ")
+    assert prose(page, "h1").startswith("With “river” hidden in all layers: In layer 1, head 2, ")
 
 
 def test_lines_are_as_thick_as_weights(sentence):
