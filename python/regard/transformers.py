@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Regard under transformers: an attention implementation that every model of the library can be set to.
+"""Regard under transformers: an attention implementation for the models that call transformers' AttentionInterface.
 
     import regard.transformers
     regard.transformers.register()
@@ -8,28 +8,51 @@
 
     with regard.transformers.inspection(top_keys=8) as layers:
         model(**inputs)                                      # and at lengths where the weights do not fit:
-    layers[0]["entropy"], layers[0]["top_keys"]              # what each row looks at, in memory of L + S
+    layers[0]["entropy"], layers[0]["top_keys"]              # what each row attends to, in memory of L + S
 
-The attention function and the mask are registered together: with the function alone transformers builds no mask.
-Read next: torch.py.
+Which mask a model gets, and what happens to a model that Regard cannot serve:
+
+    no attention class calls the interface        rejected with the model's name when the implementation is set
+    a table of its own, indexed by the name       rejected likewise
+    a tensor argument that Regard does not take   rejected with its name at the first call
+    supports sdpa or attention backends           the mask of sdpa: booleans, or None where is_causal says it all
+    everything else                               the mask of eager: numbers to add
+
+docs/transformers.md lists the architectures. Read next: torch.py.
 """
 
 import collections.abc
 import contextlib
 import contextvars
+import functools
+import inspect
+import re
+import sys
 import typing
+import warnings
+import weakref
 
 import torch
 import transformers
-from transformers.masking_utils import sdpa_mask
-from transformers.utils import output_capturing
+from transformers.masking_utils import eager_mask, sdpa_mask
+from transformers.utils import TransformersKwargs, output_capturing
 
 from . import _regard
-from .torch import attention
+from .torch import _learns, attention
 
-_inspection = contextvars.ContextVar("regard_inspection", default=None)
+# The inspections that the current context is in, the outermost first.
+_inspection: contextvars.ContextVar[tuple["_Inspection", ...]] = contextvars.ContextVar("regard_inspection", default=())
 # Those of all threads. Dynamo does not read _inspection, but compiles anew when this is no longer empty.
 _inspections: list["_Inspection"] = []
+
+_names: set[str] = set()  # under which Regard is registered
+_models: weakref.WeakSet[transformers.PreTrainedModel] = weakref.WeakSet()  # that were set to one of them
+# By the type of a configuration: whether every model that was set to Regard with it only hands its mask on.
+_hands_mask_on: dict[type, bool] = {}
+
+# Tensors that models pass to every attention function and that change none of its numbers.
+_WITHOUT_EFFECT = {*TransformersKwargs.__annotations__, "cache_position", "position_embeddings", "token_type_ids",
+                   "input_ids", "inputs_embeds", "labels"}
 
 
 def attention_forward(
@@ -47,14 +70,19 @@ def attention_forward(
     cache: object = None,
     **kwargs: typing.Any,
 ) -> tuple[torch.Tensor, torch.Tensor | None]:
-    """The attention function of transformers: (B, H, L, D) and the key heads as they are; returns (B, L, H, Dv), weights.
+    """The attention function of transformers: (B, H, L, D), key heads not repeated; returns (B, L, H, Dv) and the weights.
 
-    The weights (B, H, L, S) are computed where output_attentions asks for them, before dropout, and are None otherwise. A mask of
-    booleans or numbers is honoured as it is; without one, a module that is causal gets a causal mask if L > 1.
+    The weights (B, H, L, S) are computed where output_attentions asks for them, before dropout, and are None otherwise.
+    They are differentiable; their backward pass holds a few arrays of their size. A mask of booleans or of numbers to add
+    is taken as it is; without one, a module that is causal gets a causal mask if L > 1.
     """
     if cache is not None:
         raise ValueError("regard.transformers: a paged cache is given; expected the keys and values themselves "
                          "(generate without continuous batching)")
+    for name, given in kwargs.items():
+        if isinstance(given, torch.Tensor) and name not in _WITHOUT_EFFECT:
+            raise ValueError(f"regard.transformers: {type(module).__name__} passes the tensor {name}, which Regard does not "
+                             'take; set attn_implementation="eager" for this model')
     causal = getattr(module, "is_causal", True) if is_causal is None else is_causal
     options = {"causal": bool(causal) and query.shape[2] > 1 and attention_mask is None, "scale": scaling,
                "soft_cap": softcap, "dropout": dropout}
@@ -63,19 +91,22 @@ def attention_forward(
         options["mask" if attention_mask.dtype == torch.bool else "bias"] = attention_mask
     if position_bias is not None:
         options["bias"] = position_bias if "bias" not in options else options["bias"] + position_bias
+    if "bias" in options and (options["bias"].dtype != torch.float32 or query.dtype == torch.float64):
+        options["bias"] = options["bias"].to(query.dtype)
     if s_aux is not None:
         options["sinks"] = s_aux.to(torch.float64 if query.dtype == torch.float64 else torch.float32)
     context, row_max, row_sum = attention(query, key, value, **options)
     weights = None
-    asked = _inspection.get() if _inspections else None
+    asked = _inspection.get() if _inspections else ()
     wanted = _weights_are_wanted(kwargs)
-    if asked is not None or wanted:
+    if asked or wanted:
         told = _told(options)
         if wanted:
-            weights = _regard.attention_weights(query.detach(), key.detach(), row_max=row_max.detach(),
-                                                row_sum=row_sum.detach(), **told).to(query.dtype)
-        if asked is not None:
-            asked.see(module, query.detach(), key.detach(), value.detach(), told)
+            bias, sinks = options.get("bias"), options.get("sinks")
+            find = _differentiable_weights if _learns(query, key, bias, sinks) else _weights
+            weights = find(query, key, bias, sinks, row_max.detach(), row_sum.detach(), told)
+        for one in asked:
+            one.see(module, query.detach(), key.detach(), value.detach(), told)
     return context.transpose(1, 2).contiguous(), weights
 
 
@@ -94,9 +125,59 @@ def _told(options):
     return told
 
 
+def _weights(query, key, bias, sinks, row_max, row_sum, told):
+    return _regard.attention_weights(query.detach(), key.detach(), row_max=row_max, row_sum=row_sum, **told).to(query.dtype)
+
+
+@torch.compiler.disable
+def _differentiable_weights(*arguments):
+    return _Weights.apply(*arguments)
+
+
+class _Weights(torch.autograd.Function):
+    """P = softmax(soft_cap(scale · Q · Kᵀ) + bias), with the derivative of all but row_max and row_sum, which P determines.
+
+    With g = dL/dP and t = Σ g ∘ P of a row: dL/dscores = P ∘ (g − t), and the sink, whose weight is 1 − Σ P, gets −t times
+    that.
+    """
+
+    @staticmethod
+    def forward(ctx, query, key, bias, sinks, row_max, row_sum, told):
+        weights = _weights(query, key, bias, sinks, row_max, row_sum, told)
+        ctx.told = told
+        ctx.save_for_backward(query, key, bias, sinks, weights)
+        return weights
+
+    @staticmethod
+    @torch.autograd.function.once_differentiable
+    def backward(ctx, grad_weights):
+        query, key, bias, sinks, weights = ctx.saved_tensors
+        computed = torch.float64 if query.dtype == torch.float64 else torch.float32
+        weights, grad = weights.to(computed), grad_weights.to(computed)
+        row = (grad * weights).sum(-1, keepdim=True)
+        grad_sinks = (-row * (1 - weights.sum(-1, keepdim=True))).sum((0, 2, 3)) if ctx.needs_input_grad[3] else None
+        grad = (grad - row).mul_(weights)
+        grad_bias = grad.sum_to_size(bias.shape).to(bias.dtype) if ctx.needs_input_grad[2] else None
+        grad_query = grad_key = None
+        if ctx.needs_input_grad[0] or ctx.needs_input_grad[1]:
+            batch, heads, length, size = query.shape
+            groups = (batch, key.shape[1], heads // key.shape[1], length)
+            grouped = query.to(computed).reshape(*groups, size)
+            keys = key.to(computed)[:, :, None]
+            scale = ctx.told["scale"] if ctx.told["scale"] is not None else size ** -0.5
+            if ctx.told["soft_cap"] is not None:
+                slope = (grouped @ keys.transpose(-1, -2)).mul_(scale / ctx.told["soft_cap"]).tanh_().square_().neg_().add_(1)
+                grad = grad * slope.view_as(grad)
+            grad = grad.reshape(*groups, -1) * scale
+            grad_query = (grad @ keys).reshape(query.shape).to(query.dtype)
+            grad_key = (grad.transpose(-1, -2) @ grouped).sum(2).to(key.dtype)
+        return grad_query, grad_key, grad_bias, grad_sinks, None, None, None
+
+
 class _Inspection:
     def __init__(self, options, coarse_map):
         self.options, self.coarse_map, self.layers = options, coarse_map, []
+        self.names, self.steps = {}, {}
 
     def see(self, module, query, key, value, options):
         seen = _regard.attention_with_statistics(query, key, value, **self.options, **options)
@@ -105,7 +186,17 @@ class _Inspection:
             cells = tuple(map(min, self.coarse_map, (query.shape[2], key.shape[2])))
             seen |= _regard.attention_columns(query, key, seen["row_max"], seen["row_sum"], coarse_map=cells, **options)
         del seen["context"]
-        self.layers.append({"layer": getattr(module, "layer_idx", len(self.layers)), **seen})
+        if module not in self.names:
+            self.names[module] = _name_of(module)
+        step = self.steps[module] = self.steps.get(module, -1) + 1
+        self.layers.append({"layer": getattr(module, "layer_idx", len(self.layers)), "step": step,
+                            "module": self.names[module], **seen})
+
+
+def _name_of(module):
+    """Within the outermost model that was set to Regard, as named_modules() has it; the type's name outside of such models."""
+    names = (name for model in _models for name, one in model.named_modules() if one is module)
+    return max(names, key=len, default=type(module).__name__)
 
 
 @contextlib.contextmanager
@@ -114,26 +205,121 @@ def inspection(
     chosen_keys: collections.abc.Sequence[int] | None = None,
     coarse_map: tuple[int, int] | None = None,
 ) -> collections.abc.Iterator[list[dict[str, typing.Any]]]:
-    """While it lasts, attention_forward tells of each of its calls, in their order, into the list that it gives.
+    """While it is active, every call of attention_forward appends an entry to the list that this context manager yields.
 
-    An entry is a dictionary: layer, and, as attention_with_statistics names them, entropy, largest_weight, mean_distance
-    and more (B, H, L), top_keys and top_weights (B, H, L, top_keys); with coarse_map=(rows, columns) also column_mass
-    (B, H, S) and coarse_map, of fewer cells where a call has fewer rows or keys, as attention_columns names
-    them. Memory is of the order of L + S, never of L · S.
+    An entry is a dictionary: layer; step, the number of earlier calls of the same module (0 for a single forward pass, the
+    position in generate()); module, its name in the model, such as "model.layers.0.self_attn"; and, named as in
+    attention_with_statistics, entropy, largest_weight, mean_distance and more (B, H, L), top_keys and top_weights
+    (B, H, L, top_keys). With coarse_map=(rows, columns) it also has column_mass (B, H, S) and coarse_map, of fewer cells
+    where a call has fewer rows or keys, named as in attention_columns. Memory is of the order of L + S, never of L · S.
+    Inspections can be nested: each list gets its own entries. An inspection that ends without an entry warns.
     """
     options = {"top_keys": top_keys} | ({} if chosen_keys is None else {"chosen_keys": list(chosen_keys)})
     asked = _Inspection(options, coarse_map)
-    token = _inspection.set(asked)
+    token = _inspection.set((*_inspection.get(), asked))
     _inspections.append(asked)
     try:
         yield asked.layers
     finally:
         _inspections.remove(asked)
         _inspection.reset(token)
+    if not asked.layers:
+        warnings.warn("regard.transformers.inspection: no call of attention was seen; expected a model that is set to "
+                      'attn_implementation="regard" and runs within the context, in the same thread', stacklevel=3)
+
+
+def attention_mask(**options: typing.Any) -> torch.Tensor | None:
+    """The mask function of transformers: sdpa's for models that only hand it on, otherwise numbers to add, as eager's.
+
+    A model that computes attention itself adds its mask to the scores, whatever implementation it is set to.
+    """
+    handed_on = _hands_mask_on.get(type(options.get("config")), False)
+    return sdpa_mask(**options) if handed_on else eager_mask(**options)
+
+
+@functools.cache
+def _reason_not_to_serve(model):
+    """Why no module of this class of models can call Regard, from the Python modules that it and its bases come from."""
+    modules = _modules(model)
+    names = [value for module in modules for value in vars(module).values()]
+    for value in names:
+        if isinstance(value, dict) and "eager" in value and all(isinstance(one, type) for one in value.values()):
+            return "selects its attention classes from a table of its own"
+    if any(isinstance(value, transformers.AttentionInterface) for value in names):
+        return None
+    if any(value.__module__ == module.__name__ and issubclass(value, torch.nn.Module) and "Attention" in value.__name__
+           for module in modules for value in vars(module).values() if isinstance(value, type)):
+        return "computes its attention itself, without transformers' AttentionInterface"
+    own = {module.__name__ for module in modules}
+    if any(isinstance(value, type) and ".models." in value.__module__ and ".modeling_" in value.__module__
+           and value.__module__ not in own for value in names):
+        return None  # its parts are models of other modules, which are judged by themselves
+    return "has no attention that calls transformers' AttentionInterface"
+
+
+@functools.cache
+def _only_hands_mask_on(model):
+    """Whether it treats every implementation that it supports alike, and nothing but an attention function reads its mask."""
+    if not (model._supports_sdpa or model._supports_attention_backend):
+        return False
+    for module in _modules(model):
+        try:
+            source = inspect.getsource(module)
+        except (OSError, TypeError):
+            return False
+        if re.search(r'(==|!=|\bin\b)[^\n]*"sdpa"', source):
+            return False
+    return True
+
+
+def _modules(model):
+    bases = [base for base in model.__mro__ if issubclass(base, transformers.PreTrainedModel)]
+    return [sys.modules[name] for name in dict.fromkeys(base.__module__ for base in bases[:-1]) if name in sys.modules]
+
+
+def _reject_unserved(model):
+    reason = _reason_not_to_serve(type(model))
+    if reason is not None:
+        raise ValueError(f"regard.transformers: {type(model).__name__} (model type {model.config.model_type}) {reason}; "
+                         'expected a model that calls it. Set attn_implementation="eager" for this model')
+
+
+def _watch_models():
+    """Wraps the two methods through which transformers sets a model's implementation: neither asks the implementation."""
+    base = transformers.PreTrainedModel
+    check, change = base.get_correct_attn_implementation, base.set_attn_implementation
+
+    @functools.wraps(check)
+    def get_correct_attn_implementation(self, requested_attention, *args, **kwargs):
+        if requested_attention in _names:
+            _reject_unserved(self)
+            kind = type(self.config)
+            _hands_mask_on[kind] = _hands_mask_on.get(kind, True) and _only_hands_mask_on(type(self))
+            _models.add(self)
+        return check(self, requested_attention, *args, **kwargs)
+
+    @functools.wraps(change)
+    def set_attn_implementation(self, attn_implementation, *args, **kwargs):
+        # transformers only logs where a model cannot be set.
+        if isinstance(attn_implementation, str) and attn_implementation in _names:
+            for module in self.modules():
+                if isinstance(module, base):
+                    _reject_unserved(module)
+        return change(self, attn_implementation, *args, **kwargs)
+
+    base.get_correct_attn_implementation = get_correct_attn_implementation
+    base.set_attn_implementation = set_attn_implementation
 
 
 def register(name: str = "regard") -> str:
-    """Makes attn_implementation=name known to transformers, with its masks; returns the name."""
+    """Makes attn_implementation=name known to transformers, with its masks; returns the name.
+
+    From then on, setting that name on a model that cannot call Regard raises ValueError with the model's name: when the model
+    is made, and in set_attn_implementation. Two methods of transformers.PreTrainedModel are wrapped for this.
+    """
+    if not _names:
+        _watch_models()
+    _names.add(name)
     transformers.AttentionInterface.register(name, attention_forward)
-    transformers.AttentionMaskInterface.register(name, sdpa_mask)
+    transformers.AttentionMaskInterface.register(name, attention_mask)
     return name

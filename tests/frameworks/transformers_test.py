@@ -6,6 +6,7 @@ import inspect
 import pathlib
 import subprocess
 import sys
+import warnings
 
 import pytest
 import regard.torch
@@ -116,6 +117,58 @@ def test_training_has_the_gradients_of_eager(model):
         assert (gradients[1][key] - expected).abs().max() <= 1e-4 * max(1, expected.abs().max()), key
 
 
+def loss_on_attentions(found, marks):
+    """Of entropies of all layers: of rows and keys that are no padding."""
+    return sum((torch.special.entr(weight.clamp_min(1e-30)) * marks[:, None, :, None]).sum() for weight in found)
+
+
+@pytest.mark.parametrize("model", [llama, gpt2, bert, gemma, with_sinks, relative])
+def test_a_loss_on_attentions_has_the_gradients_of_eager(model):
+    model, inputs, gradients = made(model), padded(), []
+    for name in ("eager", NAME):
+        model.set_attn_implementation(name)
+        model.zero_grad()
+        found = model(**inputs, output_attentions=True).attentions
+        assert all(weight.requires_grad for weight in found)
+        loss_on_attentions(found, inputs["attention_mask"]).backward()
+        gradients.append({key: one.grad.clone() for key, one in model.named_parameters() if one.grad is not None})
+    assert gradients[0].keys() == gradients[1].keys() and max(one.abs().max() for one in gradients[0].values()) > 1e-3
+    for key, expected in gradients[0].items():
+        assert (gradients[1][key] - expected).abs().max() <= 1e-4 * max(1, expected.abs().max()), key
+
+
+@pytest.mark.parametrize("options", [
+    {}, {"scaling": 0.3, "softcap": 1.5}, {"bias": (1, 1, 5, 7)}, {"bias": (2, 4, 5, 7)}, {"bias": (1, 4, 1, 7), "softcap": 2.0},
+    {"sinks": True}, {"mask": True}, {"is_causal": True},
+], ids=lambda options: ",".join(options) or "plain")
+def test_weights_are_differentiable(options):
+    options = dict(options)
+    random = torch.Generator().manual_seed(5)
+
+    def numbers(*shape):
+        return torch.randn(*shape, dtype=torch.float64, generator=random).requires_grad_()
+
+    query, key = numbers(2, 4, 5, 6), numbers(2, 2, 7, 6)
+    bias = numbers(*options.pop("bias")) if "bias" in options else None
+    sinks = numbers(4) if options.pop("sinks", False) else None
+    mask = torch.rand(2, 1, 5, 7, generator=random) < 0.7 if options.pop("mask", False) else None
+    module = torch.nn.Identity()
+    module.is_causal = False
+    value = torch.zeros(2, 2, 7, 3, dtype=torch.float64)
+
+    def weights(query, key, *rest):
+        rest = list(rest)
+        return regard.transformers.attention_forward(
+            module, query, key, value, mask, position_bias=rest.pop(0) if bias is not None else None,
+            s_aux=rest.pop(0) if sinks is not None else None, output_attentions=True, **options)[1]
+
+    inputs = [one for one in (query, key, bias, sinks) if one is not None]
+    assert torch.autograd.gradcheck(weights, inputs)
+    with pytest.raises(RuntimeError, match="once_differentiable"):
+        [found] = torch.autograd.grad(weights(*inputs).square().sum(), query, create_graph=True)
+        found.sum().backward()
+
+
 def test_position_biases_are_the_models():
     model, inputs = made(lambda: transformers.T5ForConditionalGeneration(transformers.T5Config(**T5))), padded()
     inputs["decoder_input_ids"] = inputs["input_ids"][:, :7]
@@ -189,6 +242,65 @@ def test_a_map_has_no_more_cells_than_a_call_has_weights():
     assert [tuple(layer["coarse_map"].shape[2:]) for layer in layers[::3]] == [(length, 8), (1, 8), (1, 8)]
 
 
+def test_entries_name_their_step_and_their_module():
+    model = made(llama)
+    model.set_attn_implementation(NAME)
+    with regard.transformers.inspection() as layers:
+        model.generate(torch.arange(3, 8)[None], max_new_tokens=3, min_new_tokens=3, do_sample=False)
+    assert [(one["step"], one["layer"]) for one in layers] == [(step, layer) for step in range(3) for layer in range(3)]
+    assert [one["module"] for one in layers[:3]] == [f"model.layers.{layer}.self_attn" for layer in range(3)]
+    model, inputs = made(lambda: transformers.T5ForConditionalGeneration(transformers.T5Config(**T5))), padded()
+    model.set_attn_implementation(NAME)
+    with regard.transformers.inspection() as layers:
+        outputs(model, NAME, inputs | {"decoder_input_ids": inputs["input_ids"][:, :7]})
+    assert [one["module"] for one in layers] == [
+        *(f"encoder.block.{layer}.layer.0.SelfAttention" for layer in range(2)),
+        *(f"decoder.block.{layer}.layer.{number}.{kind}" for layer in range(2)
+          for number, kind in enumerate(["SelfAttention", "EncDecAttention"]))]
+
+
+def test_nested_inspections_both_get_the_entries():
+    model, inputs = made(llama), padded()
+    with regard.transformers.inspection(top_keys=2) as outer:
+        outputs(model, NAME, inputs)
+        with regard.transformers.inspection(top_keys=5) as inner:
+            outputs(model, NAME, inputs)
+        outputs(model, NAME, inputs)
+    assert [one["layer"] for one in outer] == [0, 1, 2] * 3 and [one["layer"] for one in inner] == [0, 1, 2]
+    assert [one["step"] for one in outer] == [0] * 3 + [1] * 3 + [2] * 3 and inner[0]["step"] == 0
+    assert outer[3]["top_keys"].shape[-1] == 2 and inner[0]["top_keys"].shape[-1] == 5
+    assert torch.equal(outer[3]["entropy"], inner[0]["entropy"])
+
+
+def test_an_inspection_without_an_entry_warns():
+    model, inputs = made(llama), padded()
+    with pytest.warns(UserWarning, match='no call of attention was seen; expected a model that is set to attn_impl') as caught:
+        with regard.transformers.inspection() as layers:
+            outputs(model, "sdpa", inputs)
+    assert not layers and caught[0].filename == __file__
+    with warnings.catch_warnings(), pytest.raises(KeyError), regard.transformers.inspection():
+        warnings.simplefilter("error")
+        raise KeyError  # and no warning besides
+
+
+def test_rows_of_padding_are_zero():
+    model, inputs = made(llama), padded()
+    inputs["attention_mask"] = inputs["attention_mask"].flip(1)
+    eager, ours = (outputs(model, name, inputs, output_attentions=True) for name in ("eager", NAME))
+    hidden = ~inputs["attention_mask"][1].bool()
+    assert hidden.sum() == 6 and not ours.attentions[0][1][:, hidden].any()
+    torch.testing.assert_close(eager.attentions[0][1, 0, 0], torch.full((19,), 1 / 19), rtol=1e-6, atol=0)
+    assert (ours.logits - eager.logits)[inputs["attention_mask"].bool()].abs().max() <= 1e-5
+
+
+def test_masks_of_models_that_nobody_knows_are_numbers_to_add():
+    options = {"batch_size": 1, "q_length": 3, "kv_length": 3, "dtype": torch.float32}
+    mask = regard.transformers.attention_mask(**options, config=transformers.BloomConfig(), allow_is_causal_skip=True)
+    assert torch.equal(mask[0, 0] < 0, torch.ones(3, 3).triu(1).bool()) and mask.dtype == torch.float32
+    made(llama).set_attn_implementation(NAME)
+    assert regard.transformers.attention_mask(**options, config=transformers.LlamaConfig(), allow_is_causal_skip=True) is None
+
+
 def test_inspection_goes_on_where_eager_has_no_memory():
     done = subprocess.run([sys.executable, "-c", """
 import resource, torch, transformers, regard.transformers
@@ -223,8 +335,9 @@ def test_a_model_compiles_as_one_graph(inputs):
     compiled = torch.compile(model, fullgraph=True, backend="aot_eager")
     with torch.no_grad():
         assert torch.equal(compiled(**inputs)[0], plain)
-        with regard.transformers.inspection(), pytest.raises(torch._dynamo.exc.Unsupported):
-            compiled(**inputs)  # not silently without it
+        with pytest.warns(UserWarning, match="no call of attention was seen"), regard.transformers.inspection():
+            with pytest.raises(torch._dynamo.exc.Unsupported):
+                compiled(**inputs)  # not silently without it
         assert torch.equal(compiled(**inputs)[0], plain)
 
 
@@ -246,13 +359,15 @@ def test_what_it_does_not_do_is_refused():
     model.set_attn_implementation(NAME)
     with pytest.raises(ValueError, match="paged cache"):
         regard.transformers.attention_forward(model, *[torch.zeros(1, 2, 3, 8)] * 3, None, cache=object())
+    with pytest.raises(ValueError, match='LlamaForCausalLM passes the tensor indices, which Regard does not take; set attn_impl'):
+        regard.transformers.attention_forward(model, *[torch.zeros(1, 2, 3, 8)] * 3, None, indices=torch.zeros(3))
 
 
 def test_every_public_function_is_annotated():
     found = [(name, inspect.signature(one)) for module in (regard.torch, regard.transformers)
              for name, one in vars(module).items()
              if inspect.isfunction(one) and one.__module__ == module.__name__ and not name.startswith("_")]
-    assert {"scaled_dot_product_attention", "patched", "attention_forward", "inspection", "register"} <= {name for name, _ in found}
+    assert {"scaled_dot_product_attention", "patched", "attention_forward", "attention_mask", "inspection", "register"} <= {name for name, _ in found}
     for name, signature in found:
         annotations = [signature.return_annotation, *(one.annotation for one in signature.parameters.values())]
         assert inspect.Signature.empty not in annotations, name
