@@ -9,6 +9,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <cmath>
 #include <memory>
 
 #include "line_vectors.h"
@@ -80,9 +81,11 @@ std::string table(const std::vector<Found>& found) {
   const std::size_t digits = std::max<std::size_t>(4, std::to_string(last).size());
   std::string text = fmt::format("cosine  {:>{}}\n", "line", digits);
   for (const Found& line : found) {
-    std::string row = fmt::format("{:6.3f}  {:>{}}  ", line.cosine, line.line, digits);
+    const std::string_view sign = !std::signbit(line.cosine) ? "" : terminal_is_unicode() ? "−" : "-";
+    std::string row =
+        fmt::format("{:>6}  {:>{}}  ", fmt::format("{}{:.3f}", sign, std::fabs(line.cosine)), line.line, digits);
     // A pipe gets whole lines.
-    row += writes_to_terminal() ? shortened(line.text, std::max(10, output_width() - static_cast<int>(row.size())))
+    row += writes_to_terminal() ? shortened(line.text, std::max(10, output_width() - display_width(row)))
                                 : escape_for_terminal(line.text);
     text += row + "\n";
   }

@@ -70,7 +70,7 @@ def test_hiding_is_data_too(model):
 
 
 def printed(number):
-    return f"{number:.3f}".lstrip("0") if number >= 0 else "-" + f"{-number:.3f}".lstrip("0")
+    return f"{number:.3f}".replace("-", "−")
 
 
 @pytest.mark.parametrize("width", [60, 80, 200])
@@ -181,7 +181,7 @@ def test_the_table_of_heads(model, width):
     assert max(map(len, text.splitlines())) <= width
     head = measured(model, A)["heads"][5]
     row = next(line for line in text.splitlines() if line.startswith("L1H1"))
-    assert f"{head['entropy']['mean']:.2f}".lstrip("0") + "±" + f"{head['entropy']['deviation']:.2f}".lstrip("0") in row
+    assert f"{head['entropy']['mean']:.2f}±{head['entropy']['deviation']:.2f}" in row
 
 
 @pytest.mark.parametrize("arguments, words", [

@@ -169,7 +169,7 @@ def test_the_command_line_wins_over_the_file(folder):
     near(ours["weights"], attention(*projected(), scale=1)[0])
     text = succeed("explain", "--input", "words.json", "--causal=off", "--heads", "1", "--dtype", "f64", "--step",
                    "queries", "--digits", "6", cwd=folder).decode()
-    assert f"{projected()[0][0, 0]:.6f}".replace("0.", ".", 1).replace("-", "−") in text.replace("-", "−")
+    assert f" {projected()[0][0, 0]:.6f} " in text
 
 
 def test_columns(folder):
@@ -214,7 +214,7 @@ def test_one_cell(folder):
     assert "cell" in document["steps"][0]
     text = succeed("explain", "--input", "words.json", "--step", "weights", "--cell", "2,1", cwd=folder).decode()
     line = next(line for line in text.splitlines() if "A[coding, love" in line)
-    assert f"{weights[2, 1]:.4f}".lstrip("0") in line
+    assert f"{weights[2, 1]:.4f}" in line
 
 
 @pytest.mark.parametrize("digits", [0, 3, 12])
@@ -223,7 +223,7 @@ def test_digits(folder, digits):
                    cwd=folder).decode()
     for number in attention(*projected(), scale=1)[0].ravel():
         shown = f"{number:.{digits}f}"
-        assert (shown.lstrip("0") if digits else shown) in text
+        assert (shown if float(shown) > 0 or digits == 0 else f"<{10 ** -digits:.{digits}f}") in text
 
 
 # ---- usage errors
@@ -425,7 +425,7 @@ def test_an_exported_lesson_explains_the_same(lesson):
 
 def test_lesson_000_shows_the_numbers_of_its_document():
     text = succeed("lesson", "000").decode()
-    assert ".4223188" in text and "1.68927519" in text
+    assert "0.4223188" in text and "1.68927519" in text
     steps = {step["name"]: step for step in json.loads(succeed("lesson", "000", "--json"))["steps"]}
     q, k, v = (np.array(steps[name]["result"], float) for name in ("queries", "keys", "values"))
     weights, context = attention(q, k, v, scale=1)

@@ -191,14 +191,14 @@ def test_text_says_the_finding_and_a_line_a_head(tmp_path):
     text = succeed("attend", *QKV, "--inspect", "--weight-on", "0,7", "--top", "2", "--save", "out", cwd=tmp_path).decode()
     lines = text.split("\n")
     assert lines[0] == "Head 3 gives key 7 1.0000 of its attention, the most that any key gets in any"
-    assert lines[1] == "head; spread evenly over all keys it would be .0333."
+    assert lines[1] == "head; spread evenly over all keys it would be 0.0333."
     assert lines[3].split() == "head key 0 key 7 entropy largest distance heavy hitters".split()
     said = json.loads((tmp_path / "out/inspect.json").read_text())["inspect"]["heads"]
     mass = np.load(tmp_path / "out/column_mass.npy")
     for h, line in enumerate(lines[4:8]):
         first, second = np.argsort(-mass[h], kind="stable")[:2]
-        share = [f"{x / 30:.4f}".removeprefix("0") if x > 0 else "0" for x in mass[h]]
-        means = [f"{said[h]['entropy']:.2f}", f"{said[h]['largest_weight']:.4f}".removeprefix("0"), f"{said[h]['mean_distance']:.1f}"]
+        share = [f"{x / 30:.4f}" if x > 0 else "0" for x in mass[h]]
+        means = [f"{said[h]['entropy']:.2f}", f"{said[h]['largest_weight']:.4f}", f"{said[h]['mean_distance']:.1f}"]
         wanted = [str(h), share[0], share[7], *means, str(first), share[first], str(second), share[second]]
         if h < 3:
             assert line.split() == wanted

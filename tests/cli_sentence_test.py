@@ -8,7 +8,7 @@ import re
 import numpy as np
 import pytest
 
-from program import environment, fail, run, succeed
+from program import environment, fail, printed_number, run, succeed
 from sentence_model import make_folder
 
 TEXT = "he sat on the bank of the river"
@@ -58,7 +58,7 @@ def rounds(text, number):
     """Whether a printed figure is this number: two decimals, or less than the last."""
     if text.startswith(("<", ">")):
         return 0 < abs(number) < 0.005
-    return float(text) == pytest.approx(number, abs=0.005 + 1e-9)
+    return printed_number(text) == pytest.approx(number, abs=0.005 + 1e-9)
 
 
 @pytest.mark.parametrize("token", ["he", "sat", "bank", "river"])
@@ -117,7 +117,7 @@ def test_the_screen_keeps_to_its_width(folder, width):
 def test_digits_sort_top_and_all_heads(folder):
     assert re.search(r"river +\S+\.\d{4} ", screen(folder, "--token", "bank", "--digits", "4"))
     three = screen(folder, "--token", "bank", "--top", "3", "--sort", "weight")
-    weights = [float(w) for w in re.findall(r"^  \S+(?: \*)? +\S+ +\S+ +(\.\d+|1\.00) +[█▌]", three, re.MULTILINE)]
+    weights = [float(w) for w in re.findall(r"^  \S+(?: \*)? +\S+ +\S+ +([01]\.\d\d) +[█▌]", three, re.MULTILINE)]
     assert weights[:3] == sorted(weights[:3], reverse=True) and "7 others" in three
     assert len(re.findall(r"^  L\dH\d ", screen(folder, "--all-heads"), re.MULTILINE)) == 12
 

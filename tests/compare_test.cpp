@@ -318,23 +318,23 @@ TEST(Compare, Refuses) {
 TEST(CompareText, SaysNoMoreThanTheControlAllows) {
   std::string text = flat(render_compare_text(made_up(.6, .9, .8, .81)));
   EXPECT_TRUE(
-      text.starts_with("Between A and B “bank” (.600) differs more than the control “the” (.800). Cosine of “bank” "
-                       "after layer 2: A and B .600, A and C .900; "))
+      text.starts_with("Between A and B “bank” (0.600) differs more than the control “the” (0.800). Cosine of “bank” "
+                       "after layer 2: A and B 0.600, A and C 0.900; "))
       << text;
-  EXPECT_TRUE(has(text, "A and C are more similar than A and B by .300, for “the” by .010")) << text;
+  EXPECT_TRUE(has(text, "A and C are more similar than A and B by 0.300, for “the” by 0.010")) << text;
 
   text = flat(render_compare_text(made_up(.6, .9, .5, .9)));
   EXPECT_TRUE(
-      text.starts_with("Between A and B “bank” (.600) differs no more than the control “the” (.500): by itself this "
+      text.starts_with("Between A and B “bank” (0.600) differs no more than the control “the” (0.500): by itself this "
                        "shows nothing about “bank”."))
       << text;
-  EXPECT_TRUE(has(text, "but for “the” by .400: the order may come from the sentences")) << text;
+  EXPECT_TRUE(has(text, "but for “the” by 0.400: the order may come from the sentences")) << text;
   EXPECT_FALSE(has(text, "differs more than the control")) << text;
 
   // As far is not further.
   text = flat(render_compare_text(made_up(.6, .9, .6, .5)));
-  EXPECT_TRUE(has(text, "differs no more than the control “the” (.600)")) << text;
-  EXPECT_TRUE(has(text, "for “the” they are not (-.100)")) << text;
+  EXPECT_TRUE(has(text, "differs no more than the control “the” (0.600)")) << text;
+  EXPECT_TRUE(has(text, "for “the” they are not (−0.100)")) << text;
 
   Comparison none = made_up(.6, .9, .5, .9);
   for (ComparedPair& pair : none.plain.pairs) pair.controls.clear();
@@ -350,15 +350,15 @@ TEST(CompareText, ComparesTheTestWithOtherWords) {
   c.others = {{"he", {.58, .9, .9}}, {"sat", {.65, .9, .9}}};
   std::string text = flat(render_compare_text(c));
   EXPECT_TRUE(has(text,
-                  "With “river” hidden, A and B go from .600 to .750 (+.150): the largest change of 3 tests (each of 2 "
-                  "other words hidden alone: .580 to .650, the largest change without “sat”, +.050)."))
+                  "With “river” hidden, A and B go from 0.600 to 0.750 (+0.150): the largest change of 3 tests (each of 2 "
+                  "other words hidden alone: 0.580 to 0.650, the largest change without “sat”, +0.050)."))
       << text;
   EXPECT_TRUE(has(render_compare_text(c, {.brief = true}),
-                  "Test: hide “river” and A,B goes .600 to .750 (any other word: .580 to .650).\n"));
+                  "Test: hide “river” and A,B goes 0.600 to 0.750 (any other word: 0.580 to 0.650).\n"));
   // A change is the difference of the figures as they are printed.
   c.plain.pairs[0].cosine.back() = .6004;
   c.hidden->pairs[0].cosine.back() = .7506;
-  EXPECT_TRUE(has(flat(render_compare_text(c)), "go from .600 to .751 (+.151)"));
+  EXPECT_TRUE(has(flat(render_compare_text(c)), "go from 0.600 to 0.751 (+0.151)"));
   c.others[1].cosine[0] = .4;
   text = flat(render_compare_text(c));
   EXPECT_TRUE(has(text, "hiding another word changes it at least as much")) << text;

@@ -114,9 +114,9 @@ TEST(Text, TellsHiddenFromTiny) {
   in.settings.scale.rule = ScaleRule::none;
   in.settings.causal.rule = CausalRule::top_left;
   const std::string text = render_text(explain(in), {.step = "weights"});
-  EXPECT_TRUE(holds(text, "\n   0  1.0000  hidden  hidden   1.0000\n")) << text;
-  EXPECT_TRUE(holds(text, "\n   1  <.0001  1.0000  hidden   1.0000\n")) << text;
-  EXPECT_TRUE(holds(text, "\n   2  0       0       1.0000   1.0000\n")) << text;
+  EXPECT_TRUE(holds(text, "\n   0   1.0000  hidden  hidden   1.0000\n")) << text;
+  EXPECT_TRUE(holds(text, "\n   1  <0.0001  1.0000  hidden   1.0000\n")) << text;
+  EXPECT_TRUE(holds(text, "\n   2   0       0       1.0000   1.0000\n")) << text;
   EXPECT_TRUE(holds(text, "each row sums to 1, over the keys")) << text;
 }
 
@@ -124,9 +124,9 @@ TEST(Text, SaysWhereRoundingPartsASum) {
   ExplainInput in;
   in.matrices = {{"Q", matrix_of({{0}})}, {"K", matrix_of({{1}, {1}, {1}})}, {"V", matrix_of({{1}, {2}, {3}})}};
   const std::string text = render_text(explain(in), {.width = 120, .step = "weights"});
-  EXPECT_TRUE(holds(text, ".3333  .3333  .3333   1.0000")) << text;
-  EXPECT_TRUE(holds(text, "the printed digits add up to .9999 (0): rounding")) << text;
-  EXPECT_TRUE(holds(text, "1.0000  the sum; rounding parts them by .0001")) << text;
+  EXPECT_TRUE(holds(text, "0.3333  0.3333  0.3333   1.0000")) << text;
+  EXPECT_TRUE(holds(text, "the printed digits add up to 0.9999 (0): rounding")) << text;
+  EXPECT_TRUE(holds(text, "1.0000  the sum; rounding parts them by 0.0001")) << text;
   in.settings.digits = 0;
   EXPECT_FALSE(holds(render_text(explain(in), {.step = "scores"}), "rounding"));
 }
@@ -136,7 +136,7 @@ TEST(Text, AlignsOnTheDecimalPoint) {
   in.matrices = {{"T", matrix_of({{1.5, -100.25}, {-22.125, 0}})}};
   in.steps = {{.operation = "show", .operands = {"T"}, .result = "T"}};
   const std::string text = render_text(explain(in), {});
-  EXPECT_TRUE(holds(text, "   0    1.5000  -100.2500\n   1  -22.1250     0\n")) << text;
+  EXPECT_TRUE(holds(text, "   0    1.5000  −100.2500\n   1  −22.1250     0\n")) << text;
 }
 
 TEST(Text, ShortensAndSaysSo) {

@@ -90,7 +90,7 @@ TEST(Explain, ComputesTheThreeWordsByHand) {
   EXPECT_NEAR(context.result.numbers[4], 3.11159399, 5e-9);
   EXPECT_NEAR(context.result.numbers[5], 0.8446376, 5e-8);
   EXPECT_EQ(e.focus, 1);
-  EXPECT_EQ(e.finding, "\"love\" listens most to \"I\" and \"coding\": .4223 each (equal shares would be .3333)");
+  EXPECT_EQ(e.finding, "“love” listens most to “I” and “coding”: 0.4223 each (equal shares would be 0.3333)");
 }
 
 TEST(Explain, NamesSymbolsEquationsAndAxes) {
@@ -267,8 +267,8 @@ TEST(Explain, UnfoldsCells) {
   EXPECT_NEAR(weight.terms[1].product, std::exp(-1.0), 1e-15);
   EXPECT_NEAR(weight.terms[2].partial_sum, 2 + std::exp(-1.0), 1e-15);
   ASSERT_EQ(weight.lines.size(), 4u);
-  EXPECT_EQ(weight.lines[1].text, "e^(0 − 1) = .3679");
-  EXPECT_EQ(weight.lines[3].text, ".3679 / 2.3679 = .1554");
+  EXPECT_EQ(weight.lines[1].text, "e^(0 − 1) = 0.3679");
+  EXPECT_EQ(weight.lines[3].text, "0.3679 / 2.3679 = 0.1554");
 
   const CellWork context = unfold_cell(e, step(e, "context"), {.row = 1, .column = 1}, 4);
   EXPECT_EQ(context.terms[2].label, "A[love, coding] · V[coding, 1]");
@@ -286,7 +286,7 @@ TEST(Explain, UnfoldsPaperCells) {
   EXPECT_EQ(unfold_cell(e, step(e, "scaled"), {.row = 0, .column = 0}, 4).lines[0].text,
             "floor(3 / 2) = floor(1.5) = 1");
   EXPECT_EQ(unfold_cell(e, step(e, "exponentials"), {.row = 1, .column = 0}, 4).lines[0].text, "3^(2) = 9");
-  EXPECT_EQ(unfold_cell(e, step(e, "weights"), {.row = 1, .column = 0}, 4).lines[0].text, "9 / 15.3333 = .5870");
+  EXPECT_EQ(unfold_cell(e, step(e, "weights"), {.row = 1, .column = 0}, 4).lines[0].text, "9 / 15.3333 = 0.5870");
   const CellWork score = unfold_cell(e, step(e, "scores"), {.row = 1, .column = 3}, 4);
   EXPECT_EQ(score.terms[0].label, "K[0, 1] · Q[0, 3]");
   EXPECT_EQ(score.terms.back().partial_sum, 5);
@@ -335,17 +335,17 @@ TEST(Explain, UnfoldsWhatStandsRoundAttention) {
   EXPECT_EQ(cosine.terms[1].partial_sum, 11);
   EXPECT_EQ(line(cosine, "|q|"), "√5 = 2.2361");
   EXPECT_EQ(line(cosine, "|k|"), "√25 = 5");
-  EXPECT_EQ(line(cosine, "cosine"), "11 / (2.2361 · 5) = .9839");
+  EXPECT_EQ(line(cosine, "cosine"), "11 / (2.2361 · 5) = 0.9839");
 
   const CellWork normalised = cell("normalize", 1, 0);
   EXPECT_EQ(normalised.terms[0].label, "(T2[1, 0] − 7)²");
   EXPECT_EQ(normalised.terms[1].partial_sum, 2);
   EXPECT_EQ(line(normalised, "mean"), "14 / 2 = 7");
   EXPECT_EQ(line(normalised, "variance"), "2 / 2 = 1");
-  EXPECT_EQ(line(normalised, "normalised"), "(6 − 7) / 1 = -1");
-  EXPECT_EQ(line(cell("relu", 1, 0), "rectified"), "max(0, -1) = 0");
-  EXPECT_EQ(line(cell("difference", 0, 1), "difference"), "2 − 3 = -1");
-  EXPECT_EQ(line(cell("ranks", 0, 0), "place"), "1 + 1 larger of the query's 2");
+  EXPECT_EQ(line(normalised, "normalised"), "(6 − 7) / 1 = −1");
+  EXPECT_EQ(line(cell("relu", 1, 0), "rectified"), "max(0, −1) = 0");
+  EXPECT_EQ(line(cell("difference", 0, 1), "difference"), "2 − 3 = −1");
+  EXPECT_EQ(line(cell("ranks", 0, 0), "place"), "1 + 1 larger of the query’s 2");
   EXPECT_EQ(line(cell("variance_rule", 0, 0), "rule"), "2 · 1.25 · 1.25 = 3.125");
   EXPECT_EQ(line(cell("variance_rule", 1, 0), "variance"), "20 / 4 = 5");
 }
@@ -384,16 +384,16 @@ TEST(Explain, UnfoldsMasksAndRatios) {
     EXPECT_EQ(ratio.terms[2].label, "S[c, c]");
     EXPECT_EQ(ratio.terms[1].partial_sum, 6);
     EXPECT_EQ(ratio.parted, 0);
-    EXPECT_EQ(line(ratio, "share"), "10 / 16 = .625");
+    EXPECT_EQ(line(ratio, "share"), "10 / 16 = 0.625");
     const CellWork masked = cell("ratio", 0, 1);
     EXPECT_EQ(masked.terms.size(), 2u);
     EXPECT_EQ(masked.terms[0].label, layout == Layout::rows ? "S[b, a]" : "S[a, b]");
-    EXPECT_EQ(line(masked, "share"), "2 / 3 = .6667");
+    EXPECT_EQ(line(masked, "share"), "2 / 3 = 0.6667");
     EXPECT_EQ(line(cell("ratio", 0, 2), "hidden"), "the mask hides this key: weight 0");
     const CellWork share = cell("softmax", 0, 0);
     ASSERT_EQ(share.terms.size(), 2u);
-    EXPECT_EQ(line(share, "exponential"), "e^(1 − 2) = .3679");
-    EXPECT_EQ(line(share, "share"), ".3679 / 1.3679 = .2689");
+    EXPECT_EQ(line(share, "exponential"), "e^(1 − 2) = 0.3679");
+    EXPECT_EQ(line(share, "share"), "0.3679 / 1.3679 = 0.2689");
   }
 }
 
@@ -403,7 +403,7 @@ TEST(Explain, UnfoldsTinyNumbersByTheirPowerOfTen) {
   in.settings.scale.rule = ScaleRule::none;
   const Explanation e = explain(in);
   EXPECT_EQ(line(unfold_cell(e, step(e, "weights"), {.row = 0, .column = 0}, 4), "share"),
-            "9.358e-14 / 1.0000 = 9.358e-14");
+            "9.358e−14 / 1.0000 = 9.358e−14");
 }
 
 TEST(Explain, MarksWhereADocumentDiffers) {

@@ -64,11 +64,11 @@ TEST(Inspection, TextSaysTheFindingFirst) {
   const Tensor<double, 3> mass = two_heads<double>();
   EXPECT_EQ(render_inspection_text(inspect_heads<double>(mass.view(), 10)),
             "Head 1 gives key 3 1.0000 of its attention, the most that any key gets in any\n"
-            "head; spread evenly over all keys it would be .1667.\n"
+            "head; spread evenly over all keys it would be 0.1667.\n"
             "\n"
-            "head   key 0   heavy hitters: key and share of the head's attention\n"
-            "   0   .1500   1 .4000   4 .4000   0 .1500   3 .0500\n"
-            "   1       0   3 1.0000\n");
+            "head    key 0   heavy hitters: key and share of the attention\n"
+            "   0   0.1500   1 0.4000   4 0.4000   0 0.1500   3 0.0500\n"
+            "   1        0   3 1.0000\n");
 }
 
 TEST(Inspection, TextFitsItsWidth) {
@@ -86,10 +86,10 @@ TEST(Inspection, TextFitsItsWidth) {
       EXPECT_LE(end - at, static_cast<std::size_t>(width)) << text;
       at = end + 1;
     }
-    EXPECT_NE(text.find("Batch 0, head 0 gives key 0 .000010 of its"), std::string::npos) << text;
-    EXPECT_NE(text.find("batch   head    key 0   key 399"), std::string::npos) << text;
+    EXPECT_NE(text.find("Batch 0, head 0 gives key 0 0.000010 of its"), std::string::npos) << text;
+    EXPECT_NE(text.find("batch   head     key 0   key 399"), std::string::npos) << text;
     // Small shares show two digits of the head's largest.
-    EXPECT_NE(text.find("0 .0000013   1 .0000011"), std::string::npos) << text;
+    EXPECT_NE(text.find("0 0.0000013   1 0.0000011"), std::string::npos) << text;
   }
 }
 
@@ -97,7 +97,7 @@ TEST(Inspection, HeadsWithoutAttentionAndNan) {
   Tensor<double, 3> mass({1, 2, 3});
   EXPECT_EQ(render_inspection_text(inspect_heads<double>(mass.view(), 4)),
             "No query sees a key, or no heavy hitters were asked for.\n\n"
-            "head   key 0   heavy hitters: key and share of the head's attention\n"
+            "head   key 0   heavy hitters: key and share of the attention\n"
             "   0       0   none\n"
             "   1       0   none\n");
   mass(0, 1, 2) = kNan;
@@ -132,9 +132,9 @@ TEST(Inspection, ShowsTheMeansOfHeads) {
   const Inspection made = inspect_heads<double>(mass.view(), 10, {}, statistics);
   const std::string text = render_inspection_text(made, {.one_line = true});
   EXPECT_TRUE(
-      text.ends_with("head   key 0   entropy   largest   distance   heavy hitters\n"
-                     "   0   .1500      1.25         0          0   1 .4000   4 .4000   0 .1500\n"
-                     "   1       0         0    1.0000      812.3   3 1.0000\n"))
+      text.ends_with("head    key 0   entropy   largest   distance   heavy hitters\n"
+                     "   0   0.1500      1.25         0          0   1 0.4000   4 0.4000   0 0.1500\n"
+                     "   1        0         0    1.0000      812.3   3 1.0000\n"))
       << text;
   const JsonValue heads = *read_json(render_inspection_json(made), "made").find("heads");
   EXPECT_EQ(heads.items[0].find("entropy")->number, 1.25);

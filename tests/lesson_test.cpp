@@ -39,6 +39,14 @@ const Step& step_of(const Explanation& explanation, const std::string& name) {
   throw std::runtime_error("no step " + name);
 }
 
+// The number that a line of working ends in.
+double last_number(std::string text) {
+  constexpr std::string_view kMinus = "−";
+  text = text.substr(text.rfind(' ') + 1);
+  if (text.starts_with(kMinus)) return -last_number(text.substr(kMinus.size()));
+  return text == "∞" ? INFINITY : std::stod(text);
+}
+
 // Rows are parted by "/". `units` of the last of `digits` decimals may part ours and theirs.
 void expect_numbers(const std::string& lesson, const std::string& name, const std::string& printed, int digits,
                     double units = kHalf, std::vector<Index> rows = {}) {
@@ -118,8 +126,8 @@ TEST(Lesson001, TheRowsOfTheChapterWithSeed123) {
 // Not what another matrix, later on, makes of them.
 TEST(Lesson001, TheFindingIsThatOfTheDocumentsWeights) {
   EXPECT_EQ(explained("001").finding, step_of(explained("001"), "weights").finding);
-  EXPECT_EQ(explained("001").finding, "\"journey\" listens most to \"journey\": .2264 (equal shares would be .1667)");
-  EXPECT_EQ(explained("004").finding, "\"x1\" listens most to \"x2\": .4590 (equal shares would be .2500)");
+  EXPECT_EQ(explained("001").finding, "“journey” listens most to “journey”: 0.2264 (equal shares would be 0.1667)");
+  EXPECT_EQ(explained("004").finding, "“x1” listens most to “x2”: 0.4590 (equal shares would be 0.2500)");
 }
 
 TEST(Lesson001, AnotherQueryMatrixMovesTheLargestWeight) {
@@ -241,7 +249,7 @@ TEST(Lesson003, ACellOfTheLongPrintUnfoldsInItsOrder) {
     std::vector<std::string> names;
     const regard::CellWork work = regard::unfold_cell(lesson, step, {.row = row, .column = column}, 8);
     for (const regard::NamedText& line : work.lines) names.push_back(line.name);
-    EXPECT_FLOAT_EQ(std::stof(work.lines.back().text), static_cast<float>(work.result));
+    EXPECT_FLOAT_EQ(static_cast<float>(last_number(work.lines.back().text)), static_cast<float>(work.result));
     return names;
   };
   using Names = std::vector<std::string>;
@@ -262,8 +270,8 @@ TEST(Lesson004, EveryNumberOfTheWorksheet) {
   expect_numbers("004", "scores", "3 2 2 1 / 4 3 1 5 / -1 -1 -2 1 / 3 2 2 1", 0, 0);
   expect_numbers("004", "floored", "1 1 1 0 / 2 1 0 2 / -1 -1 -1 0 / 1 1 1 0", 0, 0);
   expect_numbers("004", "weights",
-                 ".2577 .2526 .3758 .0765 / .4590 .4500 .2110 .7704 / .0256 .0447 .0373 .0765 / "
-                 ".2577 .2526 .3758 .0765",
+                 "0.2577 0.2526 0.3758 0.0765 / 0.4590 0.4500 0.2110 0.7704 / 0.0256 0.0447 0.0373 0.0765 / "
+                 "0.2577 0.2526 0.3758 0.0765",
                  4);
   expect_numbers("004", "context",
                  "10.3076 10.1055 15.0336 3.0608 / 2.8328 2.9733 4.1317 1.5304 / 4.5903 4.5003 2.1099 7.7044", 4);
@@ -446,12 +454,6 @@ TEST(Lessons, InTheOtherLayoutEveryResultIsTransposed) {
                   {.step = original.steps.back().name}),
               regard::render_text(original, {.step = original.steps.back().name}));
   }
-}
-
-// The number that a line of working ends in.
-double last_number(std::string text) {
-  text = text.substr(text.rfind(' ') + 1);
-  return text == "−∞" || text == "-∞" ? -INFINITY : text == "∞" ? INFINITY : std::stod(text);
 }
 
 TEST(Lessons, EveryCellIsWorkedOutToItsNumber) {

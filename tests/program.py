@@ -36,6 +36,11 @@ def succeed(*arguments, **options):
     return done.stdout
 
 
+def printed_number(text):
+    """The number that a figure for people stands for: its minus sign is U+2212."""
+    return float(text.replace("−", "-"))
+
+
 def tree(folder):
     """Every file below a folder with its bytes."""
     return {path.relative_to(folder): path.read_bytes() for path in sorted(folder.rglob("*")) if path.is_file()}

@@ -562,7 +562,7 @@ TEST(RenderSentenceText, SaysOfWordsOfSeveralPiecesHowTheirNumbersAreMade) {
   const std::string asks = render_sentence_text(tell_sentence(model(), kText, {.token = "embeddings"}), {});
   EXPECT_TRUE(has(asks, "4 pieces, em ##bed ##ding ##s") && has(asks, "mean over these")) << asks;
   const std::string heard = render_sentence_text(tell_sentence(model(), kText, {.token = "bank"}), {});
-  EXPECT_TRUE(has(heard, "    ##ding") && has(heard, "whose weights ( ) sum to the word's")) << heard;
+  EXPECT_TRUE(has(heard, "    ##ding") && has(heard, "whose weights ( ) sum to the word’s")) << heard;
   const std::string later =
       render_sentence_text(tell_sentence(model(), kText, {.token = "bank", .layer = 1, .head = 0}), {});
   EXPECT_TRUE(has(flat(later), "already mixed with other words by layer 0.")) << later;

@@ -179,14 +179,14 @@ export function read_arrays(data, page) {
     if (stage === 1 && !(only_scaled && page.scale === undefined)) {
       const parts = [`times ${page.scale === undefined ? `1/√${depth}` : page.scale}`];
       if (page.soft_cap !== undefined) parts.push(`drawn within ±${page.soft_cap} by the soft cap, ${page.soft_cap} · tanh(x / ${page.soft_cap})`);
-      if (page.alibi) parts.push("less the head's slope times the distance (ALiBi)");
+      if (page.alibi) parts.push("less the head’s slope times the distance (ALiBi)");
       if (page.bias) parts.push("plus the bias");
       return `The product, ${parts.join("; ")}: the score x, as the kernel has it.`;
     }
     if (stage === 2 && nothing) return `${label.query(i)} sees no key: it has no weights.`;
     if (stage === 2 && Number.isNaN(sum_of(head, i))) return "A score is nan, and with it every weight of the row.";
     if (stage === 2 && sink(head, i) !== null) {
-      return `e to the power of each score x, less the largest, m = ${styled_number(max_of(head, i), score_style)}, the sink's among them; then each is divided by their sum. The sink takes its share and no value.`;
+      return `e to the power of each score x, less the largest, m = ${styled_number(max_of(head, i), score_style)}, the sink’s among them; then each is divided by their sum. The sink takes its share and no value.`;
     }
     if (stage === 3 && (nothing || (sink(head, i)?.weight ?? 0) === 1)) return `No key is heard: the new vector of ${label.query(i)} is 0 throughout.`;
     const broken = stage === 3 ? context_of(head, i).filter((x) => !Number.isFinite(x)).length : 0;

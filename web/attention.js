@@ -299,7 +299,7 @@ export function weights_of(a, head, query) {
  */
 function who(labels, index, kind, quoted) {
   const label = [...(labels[index] ?? "")];
-  return quoted ? `"${label.length > 24 ? label.slice(0, 23).join("") + "…" : label.join("")}"` : `${kind} ${index}`;
+  return quoted ? `“${label.length > 24 ? label.slice(0, 23).join("") + "…" : label.join("")}”` : `${kind} ${index}`;
 }
 
 /**

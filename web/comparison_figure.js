@@ -9,7 +9,7 @@
 //       word … L0 … L5
 //
 // All of it stands in the JSON of regard compare (docs/compare.md). Read next: page.js.
-import { fixed_number, styled_number } from "./numbers.js";
+import { styled_number } from "./numbers.js";
 import { el, shown, svg, word } from "./elements.js";
 import { strip } from "./work_figure.js";
 
@@ -178,7 +178,7 @@ function heads_table(pair) {
     body.append(el("tr", { "data-layer": layer }, el("th", { scope: "row" }, `L${layer}`),
       el("td", {}, el("span", { class: "number" }, styled_number(cosine_of(pair.difference[layer]), { digits: 2, scientific: false }))),
       el("td", { class: "strip-cell" }, order.length === 0 ? "no difference" : strip(shares, { width: 250, height: 30, kind: "value", label: `the shares of ${shares.length} heads in layer ${layer}` })),
-      ...[0, 1].map((n) => el("td", { class: "largest" }, order[n] === undefined ? null : `H${order[n]} ${fixed_number(100 * shares[order[n]], 1)} %`))));
+      ...[0, 1].map((n) => el("td", { class: "largest" }, order[n] === undefined ? null : `H${order[n]} ${styled_number(100 * shares[order[n]], { digits: 1, scientific: false })} %`))));
   }
   return el("table", { class: "path parting", "aria-label": "which heads make the two differ" },
     el("thead", {}, el("tr", {}, el("td"), el("th", { scope: "col" }, "norm"), el("th", { scope: "col" }, `share of each of ${pair.share[0]?.length ?? 0} heads`), el("th", { scope: "col", colspan: 2 }, "the largest"))), body);
@@ -218,5 +218,5 @@ export function parting_figure(data, state) {
   return el("section", { class: "figure" }, el("h2", {}, `Which heads make ${pair.sentences.join(" and ")} differ?`),
     el("div", { class: "body" }, el("div", { class: "scroll" }, heads_table(pair))),
     el("aside", { class: "note" }, el("p", {}, `Norm: of the attention output of the word in ${pair.sentences[0]} minus that in ${pair.sentences[1]}.`),
-      el("p", {}, "Share: the projection of a head's own difference on that; the shares of a layer sum to 100 %. Hollow bars reduce the difference.")));
+      el("p", {}, "Share: the projection of a head’s own difference on that; the shares of a layer sum to 100 %. Hollow bars reduce the difference.")));
 }

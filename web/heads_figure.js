@@ -80,7 +80,7 @@ export function heads_figure(s, state, set) {
   const name = shown(s.words[state.query].text);
   /** @param {"sort" | "filter"} what @param {string} value @param {string} text */
   const control = (what, value, text) => el("button", { type: "button", "data-focus": `${what} ${value}`, "aria-pressed": String(state[what] === value), click: () => set({ [what]: value }) }, text);
-  const controls = el("p", { class: "chooser heads-chooser" }, el("span", {}, "order"), control("sort", "place", "by layer and head"), control("sort", "heard", `by what "${name}" hears`),
+  const controls = el("p", { class: "chooser heads-chooser" }, el("span", {}, "order"), control("sort", "place", "by layer and head"), control("sort", "heard", `by what “${name}” hears`),
     el("span", {}, "show"), control("filter", "all", `all ${count}`), control("filter", "clear", `where one word gets ${styled_number(clear, two_decimals)} or more`));
   const figure = el("div", { class: `heads ${grid ? "grid" : "list"}` });
   if (grid) figure.style.setProperty("--heads", String(s.heads));
@@ -99,7 +99,7 @@ export function heads_figure(s, state, set) {
     const { word, weight } = heard[head];
     figure.append(el("button", { type: "button", "data-focus": `map ${layer} ${h}`, "aria-pressed": String(head === state.head),
       "aria-label": `layer ${layer}, head ${h}: ${name} hears ${shown(s.words[word]?.text ?? "")} with ${styled_number(weight, two_decimals)}`,
-      title: `L${layer}H${h}: "${name}" → "${shown(s.words[word]?.text ?? "")}" ${styled_number(weight, two_decimals)}`, click: () => set({ head, open: "" }) },
+      title: `L${layer}H${h}: “${name}” → “${shown(s.words[word]?.text ?? "")}” ${styled_number(weight, two_decimals)}`, click: () => set({ head, open: "" }) },
     canvas, el("span", { class: "head-name" }, grid ? null : `L${layer}H${h} `, largest)));
     if (!known) later.push(() => {
       const style = getComputedStyle(figure);

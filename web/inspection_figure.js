@@ -98,7 +98,7 @@ export function inspection_figure(s, state, set) {
     const x = map[a * columns + b];
     const cells = (s.rows[a + 1] - s.rows[a]) * (s.columns[b + 1] - s.columns[b]);
     const keys = span_of("key", "keys", s.columns[b], s.columns[b + 1]);
-    readout.textContent = `${span_of("query", "queries", s.rows[a], s.rows[a + 1])} → ${keys}: ${cells === 1 ? "weight" : "mean weight"} ${small_number(x)}. All queries give ${keys} ${small_number(received[b])} of the head's attention.`;
+    readout.textContent = `${span_of("query", "queries", s.rows[a], s.rows[a + 1])} → ${keys}: ${cells === 1 ? "weight" : "mean weight"} ${small_number(x)}. All queries give ${keys} ${small_number(received[b])} of the head’s attention.`;
   };
   const paint = () => {
     const drawing = canvas.getContext("2d");
@@ -163,7 +163,7 @@ export function inspection_figure(s, state, set) {
       set({});
     } }, chosen.linear ? "colours by the logarithm" : "colours in proportion"));
   return el("div", { class: "inspection" }, el("p", { class: "axes" }, `${head_name(one, s.batches)} · query ↓ key → · each cell is the mean of its weights`), canvas, strip,
-    el("p", { class: "caption" }, `What the keys receive from all queries; the tallest strip, ${span_of("key", "keys", ...strip_edges(s, received, most_received))}, ${small_number(most_received)} of the head's attention.`),
+    el("p", { class: "caption" }, `What the keys receive from all queries; the tallest strip, ${span_of("key", "keys", ...strip_edges(s, received, most_received))}, ${small_number(most_received)} of the head’s attention.`),
     readout, legend, el("div", { class: "scroll", tabindex: 0 }, inspected_table(s, state, set)));
 }
 

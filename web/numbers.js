@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Numbers as the terminal prints them, digit for digit: fixed decimals without the zero before the point, ties to
-// even as the C++ side rounds them, "<.0001" for what would print as 0 but is not.
+// Numbers as the terminal prints them, digit for digit: fixed decimals with a leading zero and a true minus sign, ties
+// to even as the C++ side rounds them, "<0.0001" for what would print as 0 but is not.
 // Read next: src/explain/text.cpp, whose styled_number this is.
 
 /**
@@ -33,42 +33,47 @@ function rounded_to_even(digits, print) {
 }
 
 /**
- * "{:.3f}" of the C++ side.
+ * "-1.5" as a reader sees it: "−1.5".
+ * @param {string} text
+ */
+function with_true_minus(text) {
+  return text.replace(/-/g, "−");
+}
+
+/**
+ * "{:.3f}" of the C++ side, with an ASCII sign.
  * @param {number} x
  * @param {number} digits
  */
-export function fixed_number(x, digits) {
+function fixed_number(x, digits) {
   const text = rounded_to_even(digits, (d) => Math.abs(x).toFixed(d));
   return x < 0 || Object.is(x, -0) ? "-" + text : text;
 }
 
 /**
- * "{:.3e}" of the C++ side: two digits of exponent at least.
+ * "{:.3e}" of the C++ side, with true minus signs: two digits of exponent at least.
  * @param {number} x
  * @param {number} digits
  */
 function scientific_number(x, digits) {
   const text = rounded_to_even(digits, (d) => Math.abs(x).toExponential(d));
   const padded = text.replace(/e([+-])(\d)$/, "e$10$2");
-  return x < 0 ? "-" + padded : padded;
+  return with_true_minus(x < 0 ? "-" + padded : padded);
 }
 
 /**
- * ".4223", "-1.5000", "0" for exactly 0, "<.0001" and ">-.0001" for what would print as 0 but is not, "-∞".
+ * "0.4223", "−1.5000", "0" for exactly 0, "<0.0001" and ">−0.0001" for what would print as 0 but is not, "−∞".
  * @param {number} x
  * @param {NumberStyle} style
  */
 export function styled_number(x, style) {
   if (Number.isNaN(x)) return "nan";
-  if (!Number.isFinite(x)) return (x < 0 ? "-" : "") + "∞";
+  if (!Number.isFinite(x)) return (x < 0 ? "−" : "") + "∞";
   if (x === 0) return "0";
   if (style.scientific) return scientific_number(x, style.digits);
   const text = fixed_number(x, style.digits);
-  if (!/[1-9]/.test(text)) {
-    const unit = style.digits > 0 ? "." + "0".repeat(style.digits - 1) + "1" : "1";
-    return (x < 0 ? ">-" : "<") + unit;
-  }
-  return text.replace(/^(-?)0\./, "$1.");
+  if (!/[1-9]/.test(text)) return with_true_minus((x < 0 ? ">" : "<") + text.replace(/0$/, "1"));
+  return with_true_minus(text);
 }
 
 /**

@@ -226,7 +226,7 @@ function article() {
 function inspection_section(of) {
   return el("section", { class: "figure inspection-section" }, el("h2", {}, "All of it, coarsely"), el("div", { class: "body" }, inspection_figure(of, state, set)),
     el("aside", { class: "note" }, el("p", {}, "Made without ever holding all weights at once. Each map is on its own maximum: compare heads by the table."),
-      el("p", {}, "A key's share: the weight that a query gives it, on average over all queries. Entropy in nats, largest weight and distance are means over the queries that see a key.")));
+      el("p", {}, "A key’s share: the weight that a query gives it, on average over all queries. Entropy in nats, largest weight and distance are means over the queries that see a key.")));
 }
 
 /** The steps are drawn anew only when something in them changes: they may hold many numbers. */
@@ -264,7 +264,7 @@ function foot() {
       compared_alone ? `model ${shown(String(data.model.folder).split("/").at(-1) ?? "")}, SHA-256 ${shown(data.model.sha256)}` : sentence ? `model ${shown(data.model.name)}, SHA-256 ${shown(data.model.sha256)}; every word sees every word: an encoder has no mask` : (explanation?.settings ?? arrays?.settings ?? data.settings ?? []).map(shown).join("; "), ". ",
       "This file carries its numbers, and asks no host for anything."),
     without_row ? null : el("p", { class: "keys" }, el("kbd", {}, "←"), " ", el("kbd", {}, "→"), " steps, or cells of a table in focus · ", el("kbd", {}, "Enter"), " unfolds · ",
-      el("kbd", {}, "h"), " covers the step's results: predict, then look · ", el("kbd", {}, "p"), " projector size · ", el("kbd", {}, "Esc"), " folds"),
+      el("kbd", {}, "h"), " covers the step’s results: predict, then look · ", el("kbd", {}, "p"), " projector size · ", el("kbd", {}, "Esc"), " folds"),
     el("p", { class: "switches" }, without_row ? null : el("button", { type: "button", "data-focus": "cover", "aria-pressed": String(state.covered), click: () => set({ covered: !state.covered }) }, "cover results"),
       el("button", { type: "button", "data-focus": "projector", "aria-pressed": String(root.hasAttribute("data-projector")), click: toggle_projector }, "projector size"),
       ...["light", "dark"].map((theme) => el("button", { type: "button", "data-focus": theme, "aria-pressed": String(root.dataset.theme === theme), click: () => choose_theme(theme) }, theme))),

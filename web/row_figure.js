@@ -105,7 +105,7 @@ export function step_note(a, state) {
       : "Here the scores go on as they are."],
     [max === undefined ? "Each is divided by the sum of its row, so that the row sums to 1."
       : Number.isNaN(max) ? "e to the power of each score x, divided by the sum of them all. The thin line is the uniform weight."
-      : `e to the power of each score x, less the row's largest, m = ${styled_number(max, score?.style ?? { digits: 4, scientific: false })}; then each is divided by their sum. The thin line is the uniform weight.`],
+      : `e to the power of each score x, less the row’s largest, m = ${styled_number(max, score?.style ?? { digits: 4, scientific: false })}; then each is divided by their sum. The thin line is the uniform weight.`],
     a.mix === null ? ["The weights are not used further here."]
       : ["Each value times its weight, added up: the ", a.context_name ?? "new vector", " of ", word(name, "query"), "."],
   ];
@@ -141,7 +141,7 @@ export function row_table(a, state, set) {
     column.symbol === "" ? null : el("span", { class: "symbol" }, shown(column.symbol)), means_text(typeof column.means === "string" ? column.means : column.means(head, query))));
   const table = el("table", { class: "row-table", role: "grid", "aria-label": `the ${a.by_columns ? "column" : "row"} of ${shown(name)}, key by key` },
     el("thead", {}, el("tr", {}, el("th", { scope: "col", class: "asks" }, "query ", word(name, "query")), ...heads,
-      el("th", { class: `bar-scale ${reached(2) ? "" : "not-yet"}`, "aria-hidden": "true" }, el("span", {}, "0"), el("span", {}, String(end).replace(/^0/, ""))),
+      el("th", { class: `bar-scale ${reached(2) ? "" : "not-yet"}`, "aria-hidden": "true" }, el("span", {}, "0"), el("span", {}, String(end))),
       a.adds ? el("th", { scope: "col", class: `stage-3 adds ${reached(3) ? "" : "not-yet"}`, title: a.adds.title }, el("span", { class: "means" }, "contribution")) : null,
       mixes ? el("th", { scope: "col", class: `brings ${reached(3) ? "" : "not-yet"}` }, el("span", { class: "means" }, `weight · ${shown(a.mix?.value_symbol ?? "")}`)) : null)));
   const body = el("tbody");
@@ -242,7 +242,7 @@ export function row_caption(a, state) {
   const lines = [];
   if (sink > 0) {
     const exact = printed_units(keys, weight.style) + printed_units(sink, weight.style) === printed_units(1, weight.style);
-    lines.push(`The weights of the keys sum to ${styled_number(keys, weight.style)}, which is 1 − ${styled_number(sink, weight.style)}, the sink's weight${exact ? "" : ", but for rounding"}. `);
+    lines.push(`The weights of the keys sum to ${styled_number(keys, weight.style)}, which is 1 − ${styled_number(sink, weight.style)}, the sink’s weight${exact ? "" : ", but for rounding"}. `);
   }
   const printed = weights.reduce((s, w) => s + printed_units(w, weight.style), printed_units(sink, weight.style));
   const parted = printed - printed_units(keys + sink, weight.style);

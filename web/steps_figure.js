@@ -195,7 +195,7 @@ export function step_section(e, step, state, set) {
   const heading = el("h3", { id: `step-${step.index}` }, el("span", { class: "count" }, String(step.index)), el("bdi", {}, shown(step.term)),
     step.term.includes(step.name) ? null : el("span", { class: "own-name" }, ` ${shown(step.name)}`));
   const note = el("aside", { class: "note" }, step.called === "" ? null : el("p", { class: "called" }, "in the document ", el("bdi", {}, el("code", {}, shown(step.called)))),
-    step.library ? null : el("p", {}, "Not the library's arithmetic: computed as on paper."),
+    step.library ? null : el("p", {}, "Not the library’s arithmetic: computed as on paper."),
     compared ? el("p", { class: "agree" }, `As in the document: ${same} of ${compared.compared} numbers${compared.digits}.`) : null);
   // About so many characters stand beside the notes; a wider table takes their room, and they go above it.
   const is_wide = Math.min(m.columns, most_columns) * (step.style.digits + 4) + 8 > 72;

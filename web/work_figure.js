@@ -62,7 +62,7 @@ export function strip(numbers, options) {
  */
 function in_sum(x, style) {
   const text = styled_number(x, style);
-  return text.startsWith("-") ? `(${text})` : text;
+  return text.startsWith("−") ? `(${text})` : text;
 }
 
 /**

@@ -303,7 +303,7 @@ std::vector<std::string> settings_lines(const ExplainSettings& s) {
       lines.push_back("scores divided by √D");
       break;
     case ScaleRule::number:
-      lines.push_back("scores times " + shortest_number(s.scale.number, NumberType::f64));
+      lines.push_back("scores times " + shown_number(s.scale.number, NumberType::f64));
       break;
     case ScaleRule::floor_half:
       lines.push_back("floor(score / 2) in place of a scale");
@@ -315,8 +315,7 @@ std::vector<std::string> settings_lines(const ExplainSettings& s) {
     lines.push_back(fmt::format("causal, query i at position i + {}", s.causal.offset));
   if (s.softmax == SoftmaxRule::unshifted) lines.push_back("softmax without shift");
   if (s.softmax == SoftmaxRule::ratio) lines.push_back("plain ratio in place of softmax");
-  if (s.softmax_base)
-    lines.push_back("powers of " + shortest_number(*s.softmax_base, NumberType::f64) + " in place of e");
+  if (s.softmax_base) lines.push_back("powers of " + shown_number(*s.softmax_base, NumberType::f64) + " in place of e");
   if (s.heads > 1) lines.push_back(fmt::format("{} heads", s.heads));
   if (s.dtype == NumberType::f32) lines.push_back("float32");
   return lines;

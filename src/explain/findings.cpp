@@ -45,7 +45,7 @@ double largest(const QueryRow& row) {
 
 std::string who(const Axis& axis, Index index) {
   if (static_cast<std::size_t>(index) < axis.labels.size())
-    return fmt::format("\"{}\"", cut_to_width(axis.labels[static_cast<std::size_t>(index)], 24, true));
+    return fmt::format("“{}”", cut_to_width(axis.labels[static_cast<std::size_t>(index)], 24, true));
   return fmt::format("{} {}", axis.name.empty() ? "row" : axis.name, index);
 }
 

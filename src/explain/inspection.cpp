@@ -2,8 +2,8 @@
 //
 // Heavy hitters of each head, as data, text and JSON; see regard/inspection.h.
 //
-//     head   key 0   entropy   largest   distance   heavy hitters: key and share of …
-//        0   .3120      5.31     .4412      812.3   0 .3120   17 .0210   4091 .0102
+//     head    key 0   entropy   largest   distance   heavy hitters: key and share of …
+//        0   0.3120      5.31    0.4412      812.3   0 0.3120   17 0.0210   4091 0.0102
 //
 // Read next: text.h, json_text.h.
 #include "regard/inspection.h"
@@ -143,7 +143,7 @@ class InspectionRenderer {
       head_line.append(head_line.empty() ? 0 : kHitterGap, ' ').append(pad_left(column.name, column.width));
     }
     const int left = display_width(head_line);
-    const std::string what = "heavy hitters: key and share of the head's attention";
+    const std::string what = "heavy hitters: key and share of the attention";
     const bool fits = left + kHitterGap + display_width(what) <= width_;
     out_ += head_line + std::string(kHitterGap, ' ') + (fits ? what : "heavy hitters") + "\n";
     for (std::size_t n = 0; n < s_.heads.size(); ++n) {

@@ -9,8 +9,8 @@ inline namespace v0 {
 
 ExplainInput lesson_000() {
   ExplainInput lesson;
-  lesson.title = "Three words, whole numbers: what \"love\" hears from \"I\" and \"coding\"";
-  lesson.citation = "\"Transformers and the Attention Mechanism\", a notebook in NumPy";
+  lesson.title = "Three words, whole numbers: what “love” hears from “I” and “coding”";
+  lesson.citation = "“Transformers and the Attention Mechanism”, a notebook in NumPy";
   lesson.tokens = {"I", "love", "coding"};
   lesson.matrices = {
       {"X", matrix_of({{1, 0, 1}, {0, 1, 0}, {1, 1, 1}})},
@@ -49,7 +49,7 @@ ExplainInput lesson_000() {
        .name = "scores",
        .called = "attention_scores",
        .expected = Expected{.numbers = matrix_of({{1, 0, 1}}), .digits = 0, .rows = {1}},
-       .notes = {"The document computes the row of \"love\" only, as keys @ query_love: the same products."}},
+       .notes = {"The document computes the row of “love” only, as keys @ query_love: the same products."}},
       {.operation = "scaled",
        .operands = {"Q", "K"},
        .result = "S′",
@@ -80,9 +80,9 @@ ExplainInput lesson_000() {
   lesson.variants = {{.label = "with ÷√3", .settings = lesson.settings}};
   lesson.variants[0].settings.scale = {.rule = ScaleRule::sqrt};
   lesson.slips = {
-      "It announces \"The cat sat\" and computes \"I love coding\".",
+      "It announces “The cat sat” and computes “I love coding”.",
       "Shifted by their maximum the scores end at 0; the comment lets them start there.",
-      "\"Contextualised by I and coding\": \"love\" also keeps .1553624 of its own value.",
+      "“Contextualised by I and coding”: “love” also keeps 0.1553624 of its own value.",
   };
   return lesson;
 }

@@ -13,7 +13,7 @@ ExplainInput lesson_001() {
   ExplainInput lesson;
   lesson.title = "Query, key, value: one sentence under four sets of matrices";
   lesson.citation =
-      "\"Self-attention mechanism\", a course page; numbers: S. Raschka, Build a Large Language Model, "
+      "“Self-attention mechanism”, a course page; numbers: S. Raschka, Build a Large Language Model, "
       "chapter 3, ch03.ipynb";
   lesson.tokens = {"Your", "journey", "starts", "with", "one", "step"};
   lesson.matrices = {
@@ -46,7 +46,7 @@ ExplainInput lesson_001() {
        .name = "plain-scores",
        .called = "attention scores",
        .expected = row_of_journey({0.9544, 1.4950, 1.4754, 0.8434, 0.7070, 1.0865}),
-       .notes = {"No matrices yet: each word's one vector is query, key and value at once."}},
+       .notes = {"No matrices yet: each word’s one vector is query, key and value at once."}},
       {.operation = "ratio",
        .operands = {"ω"},
        .result = "r",
@@ -161,7 +161,7 @@ ExplainInput lesson_001() {
        .operands = {"A′", "A"},
        .result = "Δ",
        .name = "learnable",
-       .called = "what \"learnable\" changes"},
+       .called = "what “learnable” changes"},
   };
   lesson.slips = {
       "It prints no numbers of its own; those of the chapter it links to are used here.",

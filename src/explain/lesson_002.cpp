@@ -11,7 +11,7 @@ inline namespace v0 {
 ExplainInput lesson_002() {
   ExplainInput lesson;
   lesson.title = "All in one function: the mask, variances, two forms of softmax";
-  lesson.citation = "\"Self Attention in Transformers\", a notebook in NumPy";
+  lesson.citation = "“Self Attention in Transformers”, a notebook in NumPy";
   lesson.matrices = {
       {"Q", matrix_of(
                 {{-0.50598333, 0.59287364, -0.64212808, -0.17667384, 1.78683356, -0.03810015, -2.79906259, -0.87436271},
@@ -112,7 +112,7 @@ ExplainInput lesson_002() {
        .name = "weights-without-mask",
        .called = "attention, mask=None",
        .causal = no_mask,
-       .notes = {"The document's function is one call here, attention_with_weights: it returns (values, attention), "
+       .notes = {"The document’s function is one call here, attention_with_weights: it returns (values, attention), "
                  "with a mask or, as in this step and the next, without."}},
       {.operation = "context",
        .operands = {"Q", "K", "V"},
@@ -127,7 +127,7 @@ ExplainInput lesson_002() {
        .result = "E",
        .name = "unshifted-exponentials",
        .called = "np.exp(x)",
-       .notes = {"The document's softmax takes e^x as it is; the library first takes the row's maximum from x."}},
+       .notes = {"The document’s softmax takes e^x as it is; the library first takes the row’s maximum from x."}},
       {.operation = "sums", .operands = {"E"}, .result = "Σ", .name = "unshifted-sums", .called = "np.sum(np.exp(x))"},
       {.operation = "divide",
        .operands = {"E", "Σ"},

@@ -12,7 +12,7 @@ inline namespace v0 {
 ExplainInput lesson_003() {
   ExplainInput lesson;
   lesson.title = "From seed 42: naive attention, keys, queries, one sum in two orders";
-  lesson.citation = "\"Attention\", a notebook in PyTorch, torch.manual_seed(42)";
+  lesson.citation = "“Attention”, a notebook in PyTorch, torch.manual_seed(42)";
   lesson.tokens = {"T0", "T1", "T2"};
   lesson.settings.dtype = NumberType::f32;
   lesson.settings.causal = {.rule = CausalRule::top_left};
@@ -81,7 +81,7 @@ ExplainInput lesson_003() {
        .column_labels = {"Regard", "document", "apart"},
        .digits = 2,
        .notes =
-           {"Distance from the exact sum, and of Regard's from the document's. None is wrong: a float32 holds about "
+           {"Distance from the exact sum, and of Regard’s from the document’s. None is wrong: a float32 holds about "
             "seven digits, and every order loses others."}},
       {.operation = "difference",
        .operands = {"S", "S"},

@@ -14,7 +14,7 @@ ExplainInput lesson_004() {
   ExplainInput lesson;
   lesson.title = "By hand, in columns: fractions, two heads, a transformer block";
   lesson.citation =
-      "\"Deep Dive into Self-Attention by Hand\"; numbers: T. Yeh, AI by Hand, Self-Attention.xlsx, sheet \"small\"";
+      "“Deep Dive into Self-Attention by Hand”; numbers: T. Yeh, AI by Hand, Self-Attention.xlsx, sheet “small”";
   lesson.tokens = {"x1", "x2", "x3", "x4"};
   lesson.matrices = {
       {"X", matrix_of({{2, 0, 0, 2}, {0, 1, 0, 0}, {0, 2, 1, 0}, {0, 0, 1, 1}, {2, 0, 0, 0}, {1, 0, 1, 1}})},
@@ -235,7 +235,7 @@ ExplainInput lesson_004() {
   lesson.slips = {
       "floor(□ / 2) takes −1 to −1, so a score of −1 is not drawn towards 0.",
       "A dot product of 1 means an angle of 0 only between vectors of length 1.",
-      "\"Cosine similarity\" is said of KᵀQ; these are dot products, lengths and all.",
+      "“Cosine similarity” is said of KᵀQ; these are dot products, lengths and all.",
   };
   return lesson;
 }

@@ -205,7 +205,7 @@ void ranks(Evaluation& e) {
   set_result(e, scores.num_rows, scores.num_columns, std::move(numbers), e.operands[0].row_axis,
              e.operands[0].column_axis);
   e.step.not_the_library = true;
-  e.step.equation = e.step.symbol + " = place of each key among its query's, 1 = largest";
+  e.step.equation = e.step.symbol + " = place of each key among its query’s, 1 = largest";
 }
 
 // What independent numbers around 0 would give, beside what these gave: Q K S.
@@ -270,7 +270,7 @@ void unfold_float32_dots(const Explanation& explanation, const Step& step, const
   const Index first = by_column ? cell.column : cell.row;
   const Index second = by_column ? cell.row : cell.column;
   const auto line = [&](const std::string& name, float number) {
-    work.lines.push_back({name, shortest_number(static_cast<double>(number), NumberType::f32)});
+    work.lines.push_back({name, shown_number(static_cast<double>(number), NumberType::f32)});
   };
   std::vector<float> p;
   for (Index d = 0; d < (by_column ? a.num_rows : a.num_columns); ++d) {

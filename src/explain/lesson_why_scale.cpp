@@ -20,7 +20,7 @@ ExplainInput lesson_why_scale() {
        .digits = 4,
        .notes =
            {"var(q·k) grows like D; divided by √D it stays near 1.",
-            "largest: mean of the largest of ten weights. Equal shares would be .1; 1 means that one key takes all.",
+            "largest: mean of the largest of ten weights. Equal shares would be 0.1; 1 means that one key takes all.",
             "slope: mean of p(1 − p), by which a weight moves when its score does. Near 0 nothing is learned."}},
   };
   return lesson;

@@ -72,7 +72,7 @@ std::string scale_text(const Evaluation& e, const Extents& x, const std::string&
   const Scale& scale = scale_rule(e);
   if (scale.rule == ScaleRule::none) return scores;
   if (scale.rule == ScaleRule::sqrt) return fmt::format("{} / √{}", scores, x.depth);
-  return fmt::format("{} · {}", shortest_number(scale.number, NumberType::f64), scores);
+  return fmt::format("{} · {}", shown_number(scale.number, NumberType::f64), scores);
 }
 
 Index causal_offset(const Evaluation& e, const Extents& x) {

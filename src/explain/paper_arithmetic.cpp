@@ -98,7 +98,7 @@ void compute_power(Evaluation& e) {
     if (hidden(m, i)) return 0.0;
     return base ? std::pow(*base, x) : std::exp(x);
   });
-  e.step.equation = fmt::format("{} = {}^{}", e.step.symbol, base ? shortest_number(*base, NumberType::f64) : "e",
+  e.step.equation = fmt::format("{} = {}^{}", e.step.symbol, base ? shown_number(*base, NumberType::f64) : "e",
                                 e.request.operands[0]);
 }
 

@@ -96,7 +96,7 @@ class CompareRenderer {
     out_ += text + "\n";
   }
   void paragraph(const std::string& text, bool bold) {
-    for (const std::string& part : wrap_words(text, std::min(width_, kWidestProse), 0))
+    for (const std::string& part : wrap_words(paint_.shown(text), std::min(width_, kWidestProse), 0))
       line(bold ? paint_.bold(part) : part);
   }
   std::string cut(const std::string& text) const { return cut_to_width(text, width_, paint_.unicode); }
@@ -104,9 +104,7 @@ class CompareRenderer {
     return cut_to_width(paint_.shown(text), width, paint_.unicode);
   }
   // In quotes, with the mark of a word that is unknown or split.
-  std::string quoted(const std::string& word) const {
-    return paint_.shown("“") + shown(word) + paint_.shown("”") + mark_of(word);
-  }
+  std::string quoted(const std::string& word) const { return paint_.quoted(shown(word)) + mark_of(word); }
   std::string mark_of(const std::string& text) const {
     for (const ComparedSentence& sentence : c_.sentences) {
       for (const SentenceWord& word : sentence.words) {
@@ -302,9 +300,9 @@ class CompareRenderer {
     const ControlWord* chosen = chosen_control(pair);
     for (const ControlWord& control : pair.controls) {
       if (one_control && &control != chosen) continue;
-      rows.push_back({fmt::format("  {}{}{} {},{}", paint_.shown("“"), shown(control.text, 10), paint_.shown("”"),
-                                  name(pair.first), name(pair.second)),
-                      control.cosine, "control", true});
+      rows.push_back(
+          {fmt::format("  {} {},{}", paint_.quoted(shown(control.text, 10)), name(pair.first), name(pair.second)),
+           control.cosine, "control", true});
     }
   }
 
@@ -475,7 +473,7 @@ class CompareRenderer {
     for (const std::size_t p : pairs) heads_of(numbers, numbers.pairs[p]);
     for (const std::string& part : wrap_words(
              paint_.shown(
-                 "share: the projection of a head's own difference on the whole difference, in percent; "
+                 "share: the projection of a head’s own difference on the whole difference, in percent; "
                  "a negative share reduces it. A → key: the word with the largest weight, except the word itself "
                  "and special tokens. A weight shows association, not word sense."),
              std::min(width_, kWidestProse) - 2, 0)) {

@@ -96,12 +96,12 @@ class HeadsRenderer {
     if (options_.full) return 4;
     return measure == HeadMeasure::distance || measure == HeadMeasure::adds ? 1 : 2;
   }
-  // In the table ".00" stands for what is smaller than its digits show, so that columns stay narrow.
+  // In the table "0.00" stands for what is smaller than its digits show, so that columns stay narrow.
   std::string cell(double x, HeadMeasure measure) const {
     if (std::isnan(x)) return paint_.unicode ? "–" : "-";
     std::string text = styled_number(x, {.digits = digits_of(measure), .unicode = paint_.unicode});
     if (text != "0" && text[0] != '<') return text;
-    return std::string(".").append(static_cast<std::size_t>(digits_of(measure)), '0');
+    return std::string("0.").append(static_cast<std::size_t>(digits_of(measure)), '0');
   }
 
   void make_columns() {
@@ -124,8 +124,14 @@ class HeadsRenderer {
       mean.n = std::to_string(any.n);
       if (!own)
         mean.uniform = pad_right(cell(any.uniform, measure), display_width(cell(any.uniform, measure)) + widest + 1);
+      if (own && !options_.full) {
+        // One column, where a line of 80 columns has no room for two names.
+        mean.name += " uniform";
+        for (std::size_t h = 0; h < mean.cells.size(); ++h) mean.cells[h] += " " + pad_left(uniform.cells[h], 3);
+        mean.n += std::string(4, ' ');
+      }
       for (Column* column : {&mean, &uniform}) {
-        if (column == &uniform && !own) continue;
+        if (column == &uniform && !options_.full) continue;
         column->width =
             std::max({display_width(column->name), display_width(column->n), display_width(column->uniform)});
         for (const std::string& text : column->cells) column->width = std::max(column->width, display_width(text));

@@ -105,7 +105,8 @@ std::string one_line(const TextContext& context, const CellWork& work, const Num
     } else {
       text = styled_number(term.product, style);
     }
-    parts.push_back(text.starts_with('-') ? "(" + text + ")" : text);
+    const bool negative = text.starts_with('-') || text.starts_with("−");
+    parts.push_back(negative ? "(" + text + ")" : text);
   }
   const std::string result = styled_number(work.result, style);
   std::size_t shown = parts.size();
@@ -314,16 +315,17 @@ std::vector<std::string> cell_lines(const TextContext& context, const Step& step
       lines.push_back(fmt::format("the printed terms add up to {}; {}", units_text(printed, s), rounding));
   }
   if (work.parted != 0 && std::isfinite(work.parted))
-    lines.push_back(fmt::format("added {} by {:.1e}",
-                                step.not_the_library ? "in float64 they part from the same in float32"
-                                                     : "in plain order they part from the kernel's fused sum",
-                                std::fabs(work.parted)));
+    lines.push_back(fmt::format(
+        "added {} by {}",
+        paint.shown(step.not_the_library ? "in float64 they differ from the same in float32"
+                                         : "in plain order they differ from the kernel’s fused sum"),
+        styled_number(std::fabs(work.parted), {.digits = 1, .scientific = true, .unicode = paint.unicode})));
   int name_width = 0;
   for (const NamedText& line : work.lines) name_width = std::max(name_width, display_width(line.name));
   for (const NamedText& line : work.lines)
     lines.push_back(pad_right(line.name, name_width) + "  " + paint.shown(line.text));
   if (work.terms.empty() && work.lines.empty())
-    lines.push_back(paint.shown("exactly " + shortest_number(work.result, context.explanation.settings.dtype)));
+    lines.push_back(paint.shown("exactly " + shown_number(work.result, context.explanation.settings.dtype)));
   return lines;
 }
 

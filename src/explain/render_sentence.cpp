@@ -393,7 +393,11 @@ class Screen {
     const int decimals = x > 0 ? std::clamp(digits - 1 - static_cast<int>(std::floor(std::log10(x))), 0, 12) : digits;
     return styled_number(x, {.digits = decimals});
   }
-  static double read_back(const std::string& text) { return std::strtod(text.c_str(), nullptr); }
+  static double read_back(const std::string& text) {
+    constexpr std::string_view kMinus = "−";
+    if (text.starts_with(kMinus)) return -read_back(text.substr(kMinus.size()));
+    return std::strtod(text.c_str(), nullptr);
+  }
 
   // The digits grow until e^ of the printed exponent, and the quotient of what is printed, are the printed results.
   std::string softmax_text() const {
@@ -460,8 +464,8 @@ class Screen {
 
   std::string usual_text() const {
     return s_.telling.usual == Usual::test_sentences
-               ? "baseline: this head's mean at the same distance in 30 sentences"
-               : "baseline: this head's mean at the same distance in this sentence";
+               ? "baseline: this head’s mean at the same distance in 30 sentences"
+               : "baseline: this head’s mean at the same distance in this sentence";
   }
 
   void other_heads() {
@@ -504,13 +508,13 @@ class Screen {
     if (any([](const SentenceWord& word) { return word.unknown; }))
       marks += "; † not in the vocabulary: the model sees [UNK], as for any such word";
     if (any([](const SentenceWord& word) { return word.split(); }))
-      marks += "; ‡ split into pieces" + std::string(has_pieces_ ? ", whose weights ( ) sum to the word's" : "");
+      marks += "; ‡ split into pieces" + std::string(has_pieces_ ? ", whose weights ( ) sum to the word’s" : "");
     note(marks);
     if (several_pieces()) {
       std::string pieces;
       for (const Index q : s_.row.queries) pieces += " " + t_.piece(q);
       note(fmt::format(
-          "{} is {} pieces,{}: each is a query of its own; a word's weight is the sum over its own pieces and the mean "
+          "{} is {} pieces,{}: each is a query of its own; a word’s weight is the sum over its own pieces and the mean "
           "over these, its vector the mean of its pieces'",
           t_.quoted(chosen().word), s_.row.queries.size(), pieces));
     }
@@ -553,7 +557,7 @@ std::string StoryText::mark(Index index) const { return paint.shown(word_mark(at
 std::string StoryText::word(Index index) const { return name(index) + mark(index); }
 std::string StoryText::quoted(Index index) const {
   if (at(story.sentence.words, index).special) return name(index);
-  return own("“") + name(index) + own("”") + mark(index);
+  return paint.quoted(name(index)) + mark(index);
 }
 std::string StoryText::piece(Index token) const {
   return cut_to_width(paint.shown(at(story.sentence.tokens.tokens, token)), 16, paint.unicode);

@@ -61,10 +61,10 @@ class Account {
     for (const std::string& l : wrap_words(t_.own(words), t_.width - 3, 0)) line("   " + l);
   }
   std::string number(double x) const { return styled_number(x, style_); }
-  std::string query() const { return fmt::format("\"{}\"", t_.piece(w_.query)); }
+  std::string query() const { return t_.paint.quoted(t_.piece(w_.query)); }
   std::string key() const {
-    return s_.row.layer == 0 ? fmt::format("\"{}\"", t_.piece(w_.key))
-                             : fmt::format("the vector at \"{}\", already mixed", t_.piece(w_.key));
+    return s_.row.layer == 0 ? t_.paint.quoted(t_.piece(w_.key))
+                             : fmt::format("the vector at {}, already mixed", t_.paint.quoted(t_.piece(w_.key)));
   }
 
   // A line a dimension, columns right-aligned: all have the same decimals. What does not fit beside stands below.
@@ -98,7 +98,7 @@ class Account {
     if (s_.row.layer > 0) {
       say(
           fmt::format("Layers 0 to {} have mixed it since: what follows starts from the vector at {} after them, and "
-                      "from every other word's.",
+                      "from every other word’s.",
                       s_.row.layer - 1, query()));
     }
   }
@@ -208,9 +208,9 @@ class Account {
   }
 
   void output() {
-    heading("back to the model's width, and on top of the old vector");
+    heading("back to the model’s width, and on top of the old vector");
     say(fmt::format(
-        "context · its {} rows of W_output is this head's share; the other {} heads add theirs, then b_output. "
+        "context · its {} rows of W_output is this head’s share; the other {} heads add theirs, then b_output. "
         "Old + attention is normalised: mean {}, deviation {}.",
         s_.config.head_size(), s_.config.num_heads - 1, number(w_.attention_norm.mean),
         number(w_.attention_norm.deviation)));

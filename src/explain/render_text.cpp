@@ -124,7 +124,7 @@ class PageWriter {
       for (const std::string& l : wrap_words(equation, inner_width(), 2)) line(l);
       line(paint_.dim(size));
     }
-    if (step.not_the_library) line(paint_.dim("not the library's arithmetic: computed as on paper"));
+    if (step.not_the_library) line(paint_.dim(paint_.shown("not the library’s arithmetic: computed as on paper")));
     // A blank line parts the finding, or the tables, from the head.
     text_ += "\n";
   }

@@ -17,7 +17,7 @@ constexpr int kMostBar = 48;
 
 bool is_number(std::string_view text) {
   return !text.empty() && text.find_first_of("0123456789") != std::string_view::npos &&
-         text.find_first_not_of("0123456789.-+<>() ") == std::string_view::npos;
+         text.find_first_not_of("0123456789.-−+<>() ") == std::string_view::npos;
 }
 
 // Columns after the point, the point included.
@@ -40,7 +40,7 @@ BarLayout layout_of(const BarColumn& column) {
       continue;
     }
     layout.after = std::max(layout.after, width_after_point(cell));
-    before = std::max(before, static_cast<int>(cell.size()) - width_after_point(cell));
+    before = std::max(before, display_width(cell) - width_after_point(cell));
   }
   layout.width = std::max(before + layout.after, words);
   return layout;

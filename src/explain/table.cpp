@@ -47,7 +47,7 @@ void measure(ColumnText& column) {
       continue;
     }
     const std::size_t point = std::min(cell.find('.'), cell.size());
-    column.before = std::max(column.before, static_cast<int>(point));
+    column.before = std::max(column.before, display_width(std::string_view(cell).substr(0, point)));
     column.after = std::max(column.after, static_cast<int>(cell.size() - point));
   }
   column.width = std::max({column.before + column.after, column.plain, display_width(column.header), 1});

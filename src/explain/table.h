@@ -22,6 +22,8 @@ struct Paint {
 
   // Escaped for a terminal; without Unicode, signs of formulas in ASCII and the rest as \u{…}.
   std::string shown(std::string_view text) const;
+  // In quotation marks; the text has been escaped.
+  std::string quoted(const std::string& text) const { return unicode ? "“" + text + "”" : "\"" + text + "\""; }
   std::string bold(const std::string& text) const { return wrap("1", text); }
   std::string dim(const std::string& text) const { return wrap("2", text); }
   std::string warn(const std::string& text) const { return wrap("33", text); }

@@ -16,9 +16,18 @@ namespace regard {
 inline namespace v0 {
 namespace {
 
-void erase_leading_zero(std::string& text) {
-  const std::size_t sign = text.starts_with('-') ? 1 : 0;
-  if (text.size() > sign + 1 && text[sign] == '0' && text[sign + 1] == '.') text.erase(sign, 1);
+// "−1.5" for "-1.5", in exponents too; ASCII stays as it is.
+std::string with_true_minus(std::string_view text, bool unicode) {
+  if (!unicode) return std::string(text);
+  std::string signed_text;
+  for (const char c : text) {
+    if (c == '-') {
+      signed_text += "−";
+    } else {
+      signed_text += c;
+    }
+  }
+  return signed_text;
 }
 
 }  // namespace
@@ -102,23 +111,27 @@ NumberStyle step_style(const Explanation& explanation, const Step& step, const M
 
 std::string document_number(double number, const Expected& expected, bool unicode) {
   if (!std::isfinite(number)) return styled_number(number, NumberStyle{.unicode = unicode});
-  return expected.significant ? fmt::format("{:.{}g}", number, expected.digits)
-                              : fmt::format("{:.{}f}", number, expected.digits);
+  return with_true_minus(expected.significant ? fmt::format("{:.{}g}", number, expected.digits)
+                                              : fmt::format("{:.{}f}", number, expected.digits),
+                         unicode);
 }
 
 std::string styled_number(double number, const NumberStyle& style) {
   if (std::isnan(number)) return "nan";
-  if (std::isinf(number)) return std::string(number < 0 ? "-" : "") + (style.unicode ? "∞" : "inf");
+  if (std::isinf(number)) return with_true_minus(number < 0 ? "-" : "", style.unicode) + (style.unicode ? "∞" : "inf");
   if (number == 0) return "0";
-  if (style.scientific) return fmt::format("{:.{}e}", number, style.digits);
+  if (style.scientific) return with_true_minus(fmt::format("{:.{}e}", number, style.digits), style.unicode);
   std::string text = fmt::format("{:.{}f}", number, style.digits);
   if (text.find_first_of("123456789") == std::string::npos) {
-    std::string text_of_unit = number < 0 ? ">-" : "<";
-    if (style.digits > 0) text_of_unit.append(1, '.').append(static_cast<std::size_t>(style.digits - 1), '0');
-    return text_of_unit.append(1, '1');
+    text.back() = '1';
+    text.insert(0, number < 0 ? ">" : "<");
   }
-  erase_leading_zero(text);
-  return text;
+  return with_true_minus(text, style.unicode);
+}
+
+std::string shown_number(double number, NumberType type) {
+  if (!std::isfinite(number)) return styled_number(number, {});
+  return with_true_minus(shortest_number(number, type), true);
 }
 
 long long printed_units(double number, const NumberStyle& style) {

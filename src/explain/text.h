@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Numbers and words as a terminal shows them: fixed decimals without the zero before the point, shortest forms that
-// read back the same, words cut to a width in columns.
+// Numbers and words as people read them: fixed decimals with a leading zero and a true minus sign, shortest forms that
+// read back the same, words truncated to a width in columns.
 // Read next: text.cpp, render_text.cpp.
 #pragma once
 
@@ -17,6 +17,9 @@ inline namespace v0 {
 
 // The shortest decimal text that reads back as the same number of that type; "-inf", "inf", "nan".
 std::string shortest_number(double number, NumberType type);
+
+// The same for people: "−0.5", "−∞".
+std::string shown_number(double number, NumberType type);
 
 // How the numbers of one matrix are printed, so that they align and compare.
 struct NumberStyle {
@@ -36,7 +39,8 @@ NumberStyle step_style(const Explanation& explanation, const Step& step, const M
 // A figure as a document prints such figures: with its decimals, or its significant digits.
 std::string document_number(double number, const Expected& expected, bool unicode);
 
-// ".4223", "-1.5000", "0" for exactly 0, "<.0001" and ">-.0001" for what would print as 0 but is not, "-∞".
+// "0.4223", "−1.5000", "0" for exactly 0, "<0.0001" and ">−0.0001" for what would print as 0 but is not, "−∞";
+// without Unicode "-1.5000" and "-inf".
 std::string styled_number(double number, const NumberStyle& style);
 
 // What the printed text stands for, as a number of units of the last printed decimal: to add up what is printed.

@@ -100,7 +100,8 @@ std::string working_number(double x, int digits) {
   const std::size_t point = shortest.find('.');
   const bool is_short = std::isfinite(x) && shortest.size() <= kShortest && point != std::string::npos;
   const int decimals = is_short ? static_cast<int>(shortest.size() - point - 1) : std::max(digits, 4);
-  if (std::fabs(x) < 0.5 * std::pow(10.0, -decimals) && x != 0) return fmt::format("{:.3e}", x);
+  if (std::fabs(x) < 0.5 * std::pow(10.0, -decimals) && x != 0)
+    return styled_number(x, {.digits = 3, .scientific = true});
   return styled_number(x, style_for(Matrix{.num_rows = 1, .num_columns = 1, .numbers = {x}},
                                     whole ? std::optional<int>() : decimals, true));
 }
@@ -195,7 +196,7 @@ void unfold_scaled(const Explanation& explanation, const Step& step, const Cell&
     work.lines.push_back(
         {"divided by", fmt::format("√{} = {}", std::llround(squared), working_number(1.0 / step.factor, digits))});
   } else {
-    work.lines.push_back({"times", shortest_number(step.factor, NumberType::f64)});
+    work.lines.push_back({"times", shown_number(step.factor, NumberType::f64)});
   }
   work.lines.push_back({"scaled", working_number(work.result, digits)});
 }

@@ -61,7 +61,7 @@ void unfold_show(const Explanation& explanation, const Step& step, const Cell& c
     from.head = 0;
   }
   work.lines.push_back({"given", fmt::format("{} = {}", place_name(given, from.head, from.row, from.column),
-                                             shortest_number(work.result, explanation.settings.dtype))});
+                                             shown_number(work.result, explanation.settings.dtype))});
 }
 
 void unfold_join(const Explanation& explanation, const Step& step, const Cell& cell, int digits, CellWork& work) {
@@ -96,7 +96,7 @@ void unfold_floor_half(const Explanation&, const Step& step, const Cell& cell, i
 void unfold_power(const Explanation&, const Step& step, const Cell& cell, int digits, CellWork& work) {
   const double exponent = kept_number(*step.operands[0].matrix, cell.head, cell.row, cell.column);
   work.lines.push_back(
-      {"power", fmt::format("{}^({}) = {}", step.factor == 0 ? "e" : shortest_number(step.factor, NumberType::f64),
+      {"power", fmt::format("{}^({}) = {}", step.factor == 0 ? "e" : shown_number(step.factor, NumberType::f64),
                             working_number(exponent, digits), working_number(work.result, digits))});
 }
 
@@ -233,7 +233,7 @@ void unfold_focus_vectors(const Explanation& explanation, const Step& step, cons
 
 void unfold_ranks(const Explanation& explanation, const Step& step, const Cell&, int, CellWork& work) {
   const TokensFirst as(explanation);
-  work.lines.push_back({"place", fmt::format("1 + {} larger of the query's {}", work.result - 1,
+  work.lines.push_back({"place", fmt::format("1 + {} larger of the query’s {}", work.result - 1,
                                              as.num_across(*step.operands[0].matrix))});
 }
 

@@ -11,7 +11,7 @@ from cli_attend_test import page_arrays
 from conftest import go
 from page_look_test import CONTRAST
 from page_numbers_test import CELLS, styled
-from program import succeed
+from program import printed_number, succeed
 
 NAMED = """() => Object.fromEntries([...document.querySelectorAll('[data-name]')].map(cell => {
     const number = cell.querySelector('.number');
@@ -110,14 +110,14 @@ def check_row(page, made, b, h, n, hidden):
         assert cells[f"row {j} q_dot_k"] == styled(dots[j], {"digits": 4, "scientific": False})
         if j in seen and np.isfinite(row_sum):
             exponential = float(weight) * row_sum
-            assert abs(float(cells[f"row {j} exponential"].lstrip("<>")) - exponential) <= 1.01e-4 * (1 + abs(exponential))
+            assert abs(printed_number(cells[f"row {j} exponential"].lstrip("<>")) - exponential) <= 1.01e-4 * (1 + abs(exponential))
     if seen and made.sinks is None:
         assert max(made.scores[b, h, n, seen]) == made.row_max[b, h, i]
     sink = 0.0
     if made.sinks is not None:
         sink = float(made.sink_weights[b, h, i])
         assert named["sink weight"] == styled(sink, made.styles["weight"])
-        assert float(named["sink score"]) == pytest.approx(float(made.sinks[h]), abs=5.01e-5)
+        assert printed_number(named["sink score"]) == pytest.approx(float(made.sinks[h]), abs=5.01e-5)
     assert named["sum weight"] == styled(np.sum(weights, dtype=np.float64) + sink, made.styles["weight"])
     assert named["sum exponential"] == styled(row_sum, {"digits": 4, "scientific": False})
     for d, x in enumerate(made.output[b, h, i]):
@@ -202,7 +202,7 @@ def test_a_row_that_only_the_sink_hears(attend):
     choose(page, 0, 1)
     weights, sink = made.weights[0, 0, 1].astype(np.float64), float(made.sink_weights[0, 0, 1])
     four = {"digits": 4, "scientific": False}
-    assert (f"The weights of the keys sum to {styled(weights.sum(), four)}, which is 1 − {styled(sink, four)}, the sink's weight"
+    assert (f"The weights of the keys sum to {styled(weights.sum(), four)}, which is 1 − {styled(sink, four)}, the sink’s weight"
             in page.locator(".row-section .caption").inner_text())
 
 
@@ -224,7 +224,7 @@ def test_nan_and_infinity_travel(attend):
             assert cells[f"mix {d}"] == styled(made.output[0, 0, i, d], made.styles["context"])
     choose(page, 0, 0)
     cells = page.evaluate(CELLS)
-    assert cells["row 3 score"] == "-∞" and cells["row 3 weight"] == "0" and cells["mix 0"] == "nan" and cells["mix 1"] == "-∞"
+    assert cells["row 3 score"] == "−∞" and cells["row 3 weight"] == "0" and cells["mix 0"] == "nan" and cells["mix 1"] == "−∞"
     assert "2 are not finite" in page.locator(".step-note").inner_text()
     choose(page, 0, 2)
     assert title(page) == "The weights of query 2 are nan."

@@ -19,8 +19,7 @@ def small_number(x):
     if x == 0:
         return "0"
     digits = min(12, 3 - int(np.floor(np.log10(x)))) if x < 1e-3 else 4
-    text = f"{x:.{digits}f}"
-    return text.removeprefix("0")
+    return f"{x:.{digits}f}"
 
 
 @pytest.fixture(name="inspected")
@@ -72,7 +71,7 @@ def test_long_inputs_have_a_page_of_maps(inspected):
             keys = f"keys {columns[column]}–{columns[column + 1] - 1}"
             share = (wanted[:, column] * np.diff(rows)).sum() * np.diff(columns)[column] / 3000
             assert readout(page) == (f"queries {rows[row]}–{rows[row + 1] - 1} → {keys}: mean weight {small_number(wanted[row, column])}. "
-                                     f"All queries give {keys} {small_number(share)} of the head's attention.")
+                                     f"All queries give {keys} {small_number(share)} of the head’s attention.")
     assert page.url.endswith("#head=1")
     # The pointer does the same.
     box = canvas.bounding_box()
@@ -86,8 +85,8 @@ def test_the_heads_are_those_of_json(inspected):
     assert len(rows) == 4
     for row, head in zip(rows, said["heads"]):
         numbers = [row.locator("th").inner_text(), *row.locator("td").all_inner_texts()]
-        wanted = [f"{head['batch']}, {head['head']}"] + [f"{x:.4f}".removeprefix("0") for x in head["weight_on"]]
-        wanted += [f"{head['entropy']:.2f}", f"{head['largest_weight']:.4f}".removeprefix("0"), f"{head['mean_distance']:.1f}"]
+        wanted = [f"{head['batch']}, {head['head']}"] + [f"{x:.4f}" for x in head["weight_on"]]
+        wanted += [f"{head['entropy']:.2f}", f"{head['largest_weight']:.4f}", f"{head['mean_distance']:.1f}"]
         wanted.append(" · ".join(f"{key}: {small_number(share)}" for key, share in zip(head["heavy_hitters"], head["share"])))
         assert [text.replace("\u00a0", " ") for text in numbers] == wanted
 

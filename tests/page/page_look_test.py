@@ -160,7 +160,7 @@ def test_a_number_that_differs_stands_beside_the_documents(lesson):
     for head, row, column in differs:
         cell = page.locator(f'[data-cell="scores {head} {row} {column}"] .document')
         printed = json.loads(json.dumps(step["document"]["numbers"]))[row][column]
-        assert cell.inner_text() == f"doc {printed:.8f}"
+        assert cell.inner_text() == f"doc {printed:.8f}".replace("-", "−")
     assert page.locator('.step:has([data-cell^="scores 0"]) .document').count() == len(differs)
     # Quietly, and with the reason.
     assert page.evaluate("getComputedStyle(document.querySelector('.document')).color") == page.evaluate("getComputedStyle(document.querySelector('.note')).color")

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from page_numbers_test import CELLS, styled
-from program import succeed
+from program import printed_number, succeed
 from sentence_model import make_folder
 
 TEXT = "he sat on the bank of the river"
@@ -265,7 +265,7 @@ def test_the_foot_has_the_row_in_every_digit(sentence):
     for row, word, key in zip(rows, data["words"], data["row"]["words"]):
         token = word["tokens"][0]
         want = (data["row"]["q_dot_k"][0][token], data["row"]["scores"][0][token], key["weight"], key["adds"])
-        got = (float(row[1]), float(row[2]), float(row[4]), float(row[5]))
+        got = tuple(printed_number(row[n]) for n in (1, 2, 4, 5))
         assert got == pytest.approx(want, rel=1e-6)
     page.locator('[data-focus="word 1"]').click()
     assert "“he”" in page.locator("table.data caption").inner_text()
