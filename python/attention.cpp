@@ -8,6 +8,7 @@
 // Read next: options.h, run.h, regard/attention.h.
 #include <algorithm>
 #include <deque>
+#include <limits>
 
 #include "module.h"
 #include "options.h"
@@ -152,6 +153,17 @@ nb::object attention_with_statistics_of(nb::handle query_object, nb::handle key_
     using Compute = ComputeType<T>;
     std::vector<Index> chosen;
     if (const nb::handle given = keywords.take("chosen_keys")) chosen = index_list(kName, "chosen_keys", given);
+    Array ranges;
+    if (const nb::handle given = keywords.take("chosen_ranges"))
+      ranges.borrow(kName, "chosen_ranges", given, Access::read);
+    std::array<Index, 2> from_position{};
+    const nb::handle offset = keywords.take("chosen_offset");
+    if (offset) {
+      const Index n = keywords.number<Index>("chosen_offset", offset);
+      from_position = {n, n + (n < std::numeric_limits<Index>::max() ? 1 : 0)};
+    }
+    if (!chosen.empty() + ranges.given() + offset.is_valid() > 1)
+      refuse(kName, "more than one of chosen_keys, chosen_ranges and chosen_offset is given; expected one of them");
     const int num_top = keywords.take_int("top_keys", 0);
     if (num_top < 0 || num_top > kAttentionMostTopKeys) {
       refuse(kName,
@@ -178,8 +190,13 @@ nb::object attention_with_statistics_of(nb::handle query_object, nb::handle key_
       outputs.add("top_keys", statistics.top_keys, top);
       outputs.add("top_weights", statistics.top_weights, top);
     }
-    if (!chosen.empty()) {
+    if (!chosen.empty() || ranges.given() || offset) {
       statistics.chosen_keys = chosen;
+      statistics.chosen_ranges = ranges.broadcast<const Index, 3>(kName, "chosen_ranges");
+      if (offset) {
+        statistics.chosen_ranges = {from_position.data(), {1, 1, 2}};
+        statistics.chosen_origin = ChosenOrigin::position;
+      }
       outputs.add("chosen_weight", statistics.chosen_weight, row);
       outputs.add("head_chosen_weight", statistics.head_chosen_weight, head);
     }
@@ -378,16 +395,20 @@ void bind_attention(nb::module_& module) {
                                options + ") -> typing.Any")),
              "The exact weights (or, with kind='scores', scores) of chosen rows and keys: ranges (begin, end) counted\n"
              "from 0. row_max and row_sum as attention_forward wrote them. Returns (B, H, R, keys).");
-  module.def("attention_with_statistics", &attention_with_statistics_of, nb::arg("query").none(), nb::arg("key").none(),
-             nb::arg("value"), nb::arg("kwargs"),
-             nb::sig(signature("def attention_with_statistics(" + arrays +
-                               "out: object | None = None, dtype: str | None = None, top_keys: int = 0, "
-                               "chosen_keys: collections.abc.Sequence[int] | object | None = None" +
-                               options + ") -> dict[str, typing.Any]")),
-             "attention_forward, and the statistics of its rows in the same pass, by name: context, row_max, row_sum,\n"
-             "lse, fingerprint, entropy, largest_weight, mean_distance (B, H, L), their means head_… (B, H); with "
-             "top_keys=k also\n"
-             "top_keys and top_weights (B, H, L, k), with chosen_keys chosen_weight and its mean.");
+  module.def(
+      "attention_with_statistics", &attention_with_statistics_of, nb::arg("query").none(), nb::arg("key").none(),
+      nb::arg("value"), nb::arg("kwargs"),
+      nb::sig(signature("def attention_with_statistics(" + arrays +
+                        "out: object | None = None, dtype: str | None = None, top_keys: int = 0, "
+                        "chosen_keys: collections.abc.Sequence[int] | object | None = None, "
+                        "chosen_ranges: object | None = None, chosen_offset: int | None = None" +
+                        options + ") -> dict[str, typing.Any]")),
+      "attention_forward, and the statistics of its rows in the same pass, by name: context, row_max, row_sum,\n"
+      "lse, fingerprint, entropy, largest_weight, mean_distance (B, H, L), their means head_… (B, H); with\n"
+      "top_keys=k also top_keys and top_weights (B, H, L, k). chosen_weight and its mean are the weight on the chosen\n"
+      "keys: chosen_keys=[0, 4] for all rows; chosen_ranges, int64 (L, 2), (1, 2) or (B, L, 2), begin and end for\n"
+      "each row; or chosen_offset=n, the key at the row's position + n: -1 is the previous token, 1 - period the\n"
+      "one that followed the same token before. Positions are i + query_offset. A key that is not there counts 0.");
   module.def("attention_columns", &attention_columns_of, nb::arg("query"), nb::arg("key"), nb::arg("row_max"),
              nb::arg("row_sum"), nb::arg("kwargs"),
              nb::sig(signature("def attention_columns(query: object, key: object, row_max: object, row_sum: object, *, "

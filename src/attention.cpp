@@ -207,13 +207,18 @@ void attention_with_statistics(const InputView<ComputeType<T>, 4>& query, const 
     others.push_back(internal::footprint(call.name, "chosen_keys",
                                          TensorView<const Index, 1>(statistics.chosen_keys.data(), {count})));
   }
+  if (!statistics.chosen_ranges.absent())
+    others.push_back(internal::footprint(call.name, "chosen_ranges", statistics.chosen_ranges));
   const std::array<Index, 4> context{r.batch, r.num_heads, r.num_queries, r.columns};
   const internal::Footprints outs = internal::check_outputs(call.name, written, context, r.num_keys, others);
   for (const internal::Footprint& output : std::span<const internal::Footprint>(outs)) others.push_back(output);
   internal::Footprints numbers;
   internal::check_row_statistics(call.name, r, statistics, numbers);
   internal::check_overlap(call.name, others, numbers);
-  internal::forward_with_statistics(call, r, written, statistics, options, runtime);
+  AttentionStatistics<Compute> asked = statistics;
+  const internal::List<Index> chosen = internal::sorted_keys(call.name, statistics.chosen_keys, runtime);
+  asked.chosen_keys = chosen;
+  internal::forward_with_statistics(call, r, written, asked, options, runtime);
 }
 
 template <class T>

@@ -49,9 +49,11 @@ struct RowNumbers {
   T entropy, largest_weight, chosen_weight, mean_distance;
 };
 
-// Calls use(first key, scores, weights) for every block of keys from `begin` to `end` that some row sees.
-template <class T, class F>
-void for_each_weights_block(const RowTask<T>& task, const FinishedRows<T>& done, Index begin, Index end, const F& use) {
+// Calls use(first key, scores, weights) for every block of keys from `begin` to `end` that some row sees and that is
+// wanted(first key).
+template <class T, class Wanted, class F>
+void for_each_weights_block(const RowTask<T>& task, const FinishedRows<T>& done, Index begin, Index end,
+                            const Wanted& wanted, const F& use) {
   const auto& kernel = kernels::active().template of<T>();
   const Index rows = task.rows.num_rows;
   alignas(64) T weights[kRows * kBlockKeys];
@@ -60,7 +62,7 @@ void for_each_weights_block(const RowTask<T>& task, const FinishedRows<T>& done,
   const Index last = std::min(end, seen.end);
   for (Index key = std::max(begin, seen.begin) / kBlockKeys * kBlockKeys; key < last; key += kBlockKeys) {
     poll(task.runtime);
-    if (!start_block(task, key, block)) continue;
+    if (!wanted(key) || !start_block(task, key, block)) continue;
     score_block(task.r, block);
     std::copy_n(block.scores, rows * kBlockKeys, weights);
     kernel.weights_block(rows, done.row_max, done.row_sum, weights);
@@ -78,7 +80,8 @@ void order_by_weight(const RowTask<T>& task, const FinishedRows<T>& done, const 
     std::fill_n(s.best_weights + i * kBlockKeys, top, static_cast<T>(-1));
     std::fill_n(s.best_keys + i * kBlockKeys, top, -1);
   }
-  for_each_weights_block(task, done, 0, std::numeric_limits<Index>::max(),
+  const auto every = [](Index) { return true; };
+  for_each_weights_block(task, done, 0, std::numeric_limits<Index>::max(), every,
                          [&](Index key, const T* scores, const T* weights) {
                            for (Index i = 0; i < task.rows.num_rows; ++i) {
                              if (!rows[i]) continue;
@@ -129,20 +132,62 @@ void weigh_best(const RowTask<T>& task, const FinishedRows<T>& done, bool ordere
   }
 }
 
-// Σ weights of the chosen keys, in their order.
+// Σ weights of the chosen keys of all rows, which rise.
 template <class T>
-void add_chosen(const RowTask<T>& task, const FinishedRows<T>& done, std::span<const Index> chosen, double* sums) {
-  std::fill_n(sums, task.rows.num_rows, 0.0);
-  for (auto next = chosen.begin(); next != chosen.end();) {
-    const Index begin = *next / kBlockKeys * kBlockKeys;
-    const auto end = std::find_if(next, chosen.end(), [&](Index key) { return key >= begin + kBlockKeys; });
-    for_each_weights_block(task, done, begin, begin + kBlockKeys, [&](Index key, const T*, const T* weights) {
-      for (Index i = 0; i < task.rows.num_rows; ++i) {
-        for (auto at = next; at != end; ++at) sums[i] += static_cast<double>(weights[i * kBlockKeys + (*at - key)]);
-      }
-    });
-    next = end;
+void add_chosen_keys(const RowTask<T>& task, const FinishedRows<T>& done, std::span<const Index> chosen, double* sums) {
+  if (chosen.empty()) return;
+  const auto from = [&](Index key) { return std::ranges::lower_bound(chosen, key); };
+  for_each_weights_block(
+      task, done, chosen.front(), chosen.back() + 1, [&](Index key) { return from(key) != from(key + kBlockKeys); },
+      [&](Index key, const T*, const T* weights) {
+        const std::span<const Index> here(from(key), from(key + kBlockKeys));
+        for (Index i = 0; i < task.rows.num_rows; ++i) {
+          for (const Index at : here) sums[i] += static_cast<double>(weights[i * kBlockKeys + (at - key)]);
+        }
+      });
+}
+
+// Of the chosen keys of each row.
+template <class T>
+void add_chosen_ranges(const RowTask<T>& task, const FinishedRows<T>& done, const AttentionStatistics<T>& statistics,
+                       double* sums) {
+  const TensorView<const Index, 3>& ranges = statistics.chosen_ranges;
+  if (ranges.absent()) return;
+  const Sequence& sequence = task.sequence;
+  const Index rows = task.rows.num_rows, first_row = sequence.first_query + task.rows.first_row;
+  Interval chosen[kRows];
+  Interval all{sequence.num_keys, 0};
+  for (Index i = 0; i < rows; ++i) {
+    const auto limit = [&](Index at) {
+      const Index key = read_element(
+          ranges.pointer(ranges.shape[0] == 1 ? 0 : sequence.batch, ranges.shape[1] == 1 ? 0 : first_row + i, at));
+      // Positions and keys are less than 2⁶¹: farther ends are the same.
+      const Index from =
+          statistics.chosen_origin == ChosenOrigin::position ? task.scratch.visible_rows->positions[i] : 0;
+      return std::clamp<Index>(std::clamp(key, -(Index{1} << 61), Index{1} << 61) + from, 0, sequence.num_keys);
+    };
+    chosen[i] = {limit(0), limit(1)};
+    if (chosen[i].begin >= chosen[i].end) continue;
+    all = {std::min(all.begin, chosen[i].begin), std::max(all.end, chosen[i].end)};
   }
+  const auto within = [&](Index i, Index key) {
+    return Interval{std::max(chosen[i].begin, key), std::min(chosen[i].end, key + kBlockKeys)};
+  };
+  for_each_weights_block(
+      task, done, all.begin, all.end,
+      [&](Index key) {
+        for (Index i = 0; i < rows; ++i) {
+          if (const Interval here = within(i, key); here.begin < here.end) return true;
+        }
+        return false;
+      },
+      [&](Index key, const T*, const T* weights) {
+        for (Index i = 0; i < rows; ++i) {
+          const Interval here = within(i, key);
+          for (Index at = here.begin; at < here.end; ++at)
+            sums[i] += static_cast<double>(weights[i * kBlockKeys + (at - key)]);
+        }
+      });
 }
 
 }  // namespace
@@ -206,8 +251,10 @@ void finish_statistics(const RowTask<T>& task, const FinishedRows<T>& done, cons
   const Index rows = task.rows.num_rows;
   const Index top = task.num_best - 1;
   weigh_best(task, done, top > 0);
-  double chosen[kRows], shares[kRows], logs[kRows];
-  add_chosen(task, done, statistics.chosen_keys, chosen);
+  double chosen[kRows]{}, shares[kRows], logs[kRows];
+  add_chosen_keys(task, done, statistics.chosen_keys, chosen);
+  add_chosen_ranges(task, done, statistics, chosen);
+  const bool chooses = !statistics.chosen_keys.empty() || !statistics.chosen_ranges.absent();
   for (Index i = 0; i < rows; ++i) {
     const double drop = s.row_max[i] - static_cast<double>(done.row_max[i]);
     shares[i] = drop < 0 ? drop : 0.0;  // 0 also for what is NaN
@@ -226,7 +273,7 @@ void finish_statistics(const RowTask<T>& task, const FinishedRows<T>& done, cons
     RowNumbers<T> row{0, weights[0], static_cast<T>(chosen[i]), 0};
     const bool nan = row_sum != row_sum;
     if (nan) {
-      row = {row_sum, row_sum, statistics.chosen_keys.empty() ? static_cast<T>(0) : row_sum, row_sum};
+      row = {row_sum, row_sum, chooses ? row_sum : static_cast<T>(0), row_sum};
     } else if (row_max == std::numeric_limits<T>::infinity()) {
       // One key has all weight.
       const Index position = task.scratch.visible_rows->positions[i];
@@ -280,6 +327,19 @@ void average_heads(Index num_queries, const bool* sees_key, const AttentionStati
   average(rows.mean_distance, rows.head_mean_distance);
 }
 
+List<Index> sorted_keys(const char* operator_name, std::span<const Index> chosen, const Runtime& runtime) {
+  List<Index> sorted(chosen.begin(), chosen.end(), workspace_of(runtime));
+  std::ranges::sort(sorted);
+  if (!sorted.empty() && sorted.front() < 0)
+    refuse(operator_name, "chosen_keys has " + std::to_string(sorted.front()) + "; expected 0 or more");
+  if (const auto twice = std::ranges::adjacent_find(sorted); twice != sorted.end())
+    refuse(operator_name, "chosen_keys has " + std::to_string(*twice) + " more than once; expected distinct keys");
+  // Those that no row can see, which also might not be counted on from.
+  constexpr Index kFarthest = Index{1} << 60;
+  sorted.erase(std::ranges::lower_bound(sorted, kFarthest), sorted.end());
+  return sorted;
+}
+
 template <class T>
 void check_row_statistics(const char* operator_name, const ResolvedAttention<T>& r,
                           const AttentionStatistics<T>& statistics, Footprints& written) {
@@ -308,19 +368,17 @@ void check_row_statistics(const char* operator_name, const ResolvedAttention<T>&
   check("head_largest_weight", statistics.head_largest_weight, heads);
   check("head_chosen_weight", statistics.head_chosen_weight, heads);
   check("head_mean_distance", statistics.head_mean_distance, heads);
-  // A batch of nothing has no sequences, but a key length.
-  Index longest = r.sequences.empty() ? r.num_keys : 0;
-  for (const Sequence& sequence : r.sequences) longest = std::max(longest, sequence.num_keys);
-  Index before = -1;
-  for (std::size_t n = 0; n < statistics.chosen_keys.size(); ++n) {
-    const Index key = statistics.chosen_keys[n];
-    if (key <= before || key >= longest) {
-      refuse(operator_name, "chosen_keys[" + std::to_string(n) + "] is " + std::to_string(key) +
-                                (longest > 0 ? "; expected rising numbers from 0 to " + std::to_string(longest - 1)
-                                             : "; expected none: there are no keys"));
+  if (!statistics.chosen_ranges.absent()) {
+    if (!statistics.chosen_keys.empty())
+      refuse(operator_name, "chosen_keys and chosen_ranges are given; expected one of them");
+    const auto& [batch, queries, ends] = statistics.chosen_ranges.shape;
+    if ((batch != 1 && batch != r.batch) || (queries != 1 && queries != r.num_queries) || ends != 2) {
+      refuse(operator_name, "chosen_ranges has shape " + shape_text(statistics.chosen_ranges.shape) + "; expected (" +
+                                std::to_string(r.batch) + " or 1, " + std::to_string(r.num_queries) + " or 1, 2)");
     }
-    before = key;
   }
+  Index longest = 0;
+  for (const Sequence& sequence : r.sequences) longest = std::max(longest, sequence.num_keys);
   if (longest > std::numeric_limits<typename kernels::RowStatistics<T>::Key>::max()) {
     refuse(operator_name, "key has " + std::to_string(longest) + " keys; expected fewer than 2^31 for statistics");
   }

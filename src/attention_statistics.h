@@ -59,6 +59,10 @@ void finish_statistics(const RowTask<T>& task, const FinishedRows<T>& done, cons
 template <class T>
 void average_heads(Index num_queries, const bool* sees_key, const AttentionStatistics<T>& rows);
 
+// In rising order, without keys that no tensor can have. Throws std::invalid_argument for a negative key and for one
+// that is there twice.
+List<Index> sorted_keys(const char* operator_name, std::span<const Index> chosen, const Runtime& runtime);
+
 // Throws std::invalid_argument; adds what is written.
 template <class T>
 void check_row_statistics(const char* operator_name, const ResolvedAttention<T>& r,

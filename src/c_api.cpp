@@ -88,6 +88,9 @@ inline constexpr std::size_t kFirstBytes<regard_attention_outputs> = offsetof(re
 template <>
 inline constexpr std::size_t kFirstBytes<regard_attention_saved> = offsetof(regard_attention_saved, fingerprint);
 template <>
+inline constexpr std::size_t kFirstBytes<regard_attention_statistics> =
+    offsetof(regard_attention_statistics, chosen_ranges);
+template <>
 inline constexpr std::size_t kFirstBytes<regard_runtime> = offsetof(regard_runtime, plan);
 
 // A caller's struct, whatever version of it the caller was compiled with; what that version lacks is zero.
@@ -381,6 +384,10 @@ int32_t regard_attention_with_statistics(const regard_input* query, const regard
       const regard_attention_statistics s = read_struct(name, "statistics", statistics);
       AttentionStatistics<T> asked;
       asked.chosen_keys = span_of<Index>(name, "chosen_keys", s.chosen_keys);
+      asked.chosen_ranges = view_of<const Index, 3>(name, "chosen_ranges", s.chosen_ranges);
+      if (s.chosen_origin != REGARD_FROM_KEY_ZERO && s.chosen_origin != REGARD_FROM_POSITION)
+        refuse(name, "chosen_origin is " + std::to_string(s.chosen_origin) + "; expected 0 or 1");
+      asked.chosen_origin = s.chosen_origin == REGARD_FROM_POSITION ? ChosenOrigin::position : ChosenOrigin::key_zero;
       asked.top_keys = view_of<Index, 4>(name, "top_keys", s.top_keys);
       asked.top_weights = view_of<T, 4>(name, "top_weights", s.top_weights);
       asked.entropy = view_of<T, 3>(name, "entropy", s.entropy);

@@ -386,7 +386,9 @@ static void test_statistics_and_columns(void) {
   static call c, plain;
   static const int64_t chosen[2] = {0, 2}, two[1] = {2}, top_shape[4] = {1, 1, 4, 2}, heads[2] = {1, 1};
   int64_t top_keys[8];
+  static const int64_t previous[2] = {-1, 0}, one_range[3] = {1, 1, 2};
   double top_weights[8], entropy[4], largest[4], chosen_weight[4], distance[4], means[4], mass[4], map[16], sum;
+  double plain_chosen[4];
   regard_attention_statistics s;
   regard_columns_request request;
   regard_columns_outputs columns;
@@ -428,12 +430,32 @@ static void test_statistics_and_columns(void) {
     expect(fabs(entropy[row] - expected_entropy) < 1e-14, "entropy");
     expect(fabs(chosen_weight[row] - (p[0] + p[2])) < 1e-15, "chosen keys");
     expect(fabs(distance[row] - expected_distance) < 1e-14, "distance");
+    plain_chosen[row] = row > 0 ? p[row - 1] : 0;
   }
   expect(fabs(means[0] - (entropy[0] + entropy[1] + entropy[2] + entropy[3]) / 4) < 1e-14, "mean entropy");
   expect(fabs(means[1] - (largest[0] + largest[1] + largest[2] + largest[3]) / 4) < 1e-14, "mean largest");
   expect(fabs(means[2] - (chosen_weight[0] + chosen_weight[1] + chosen_weight[2] + chosen_weight[3]) / 4) < 1e-14,
          "mean chosen");
   expect(fabs(means[3] - (distance[0] + distance[1] + distance[2] + distance[3]) / 4) < 1e-14, "mean distance");
+
+  s.chosen_ranges = input_of(previous, REGARD_I64, 3, one_range);
+  s.chosen_origin = REGARD_FROM_POSITION;
+  expect_error(regard_attention_with_statistics(&c.query, &c.key, &c.value, &c.outputs, &s, &c.options, NULL),
+               "attention_with_statistics: chosen_keys and chosen_ranges are given; expected one of them");
+  memset(&s.chosen_keys, 0, sizeof s.chosen_keys);
+  expect(regard_attention_with_statistics(&c.query, &c.key, &c.value, &c.outputs, &s, &c.options, NULL) == REGARD_OK,
+         "the previous key");
+  for (row = 0; row < 4; ++row) expect(chosen_weight[row] == plain_chosen[row], "the weight on the previous key");
+  s.chosen_origin = 2;
+  expect_error(regard_attention_with_statistics(&c.query, &c.key, &c.value, &c.outputs, &s, &c.options, NULL),
+               "attention_with_statistics: chosen_origin is 2; expected 0 or 1");
+  /* A caller of the first version, whose struct ends before. */
+  s.struct_size = offsetof(regard_attention_statistics, chosen_ranges);
+  expect(regard_attention_with_statistics(&c.query, &c.key, &c.value, &c.outputs, &s, &c.options, NULL) == REGARD_OK,
+         "the struct of the first version");
+  expect(chosen_weight[3] == 0, "no chosen keys");
+  s.struct_size = sizeof s;
+  s.chosen_origin = REGARD_FROM_KEY_ZERO;
 
   memset(&request, 0, sizeof request);
   request.struct_size = sizeof request;

@@ -207,6 +207,33 @@ def test_statistics_and_columns():
     np.testing.assert_allclose(columns["coarse_map"], weights.reshape(1, 2, 2, 10, 3, 10).sum((3, 5)), rtol=1e-5)
 
 
+def test_chosen_keys_of_each_row():
+    query, key, value = arrays((2, 2, 20, 16), (2, 2, 30, 16), (2, 2, 30, 16))
+    given = dict(causal="bottom_right")
+    _, weights = regard.attention(query, key, value, return_weights=True, **given)
+    rows = np.arange(20)
+
+    def chosen(**keys):
+        found = regard.attention_with_statistics(query, key, value, **given, **keys)
+        np.testing.assert_allclose(found["head_chosen_weight"], found["chosen_weight"].mean(-1), rtol=1e-6)
+        return found["chosen_weight"]
+
+    assert np.array_equal(chosen(chosen_offset=-1), weights[:, :, rows, rows + 9])
+    assert (chosen(chosen_offset=1) == 0).all() and (chosen(chosen_offset=2**63 - 1) == 0).all()
+    one = np.random.default_rng(1).integers(0, 30, 20)
+    assert np.array_equal(chosen(chosen_ranges=np.stack([one, one + 1], -1)), weights[:, :, rows, one])
+    none = np.stack([-np.ones(20, np.int64), np.zeros(20, np.int64)], -1)
+    assert (chosen(chosen_ranges=none) == 0).all()
+    batch = np.array([[[0, 3]], [[5, 100]]])
+    expected = np.stack([weights[0, :, :, 0:3].sum(-1), weights[1, :, :, 5:].sum(-1)])
+    np.testing.assert_allclose(chosen(chosen_ranges=batch), expected, rtol=1e-6)
+    assert np.array_equal(chosen(chosen_keys=[40, 7, 0]), chosen(chosen_keys=[0, 7]))
+    with pytest.raises(ValueError, match="more than one of chosen_keys, chosen_ranges and chosen_offset"):
+        chosen(chosen_keys=[0], chosen_offset=0)
+    with pytest.raises(ValueError, match=r"chosen_ranges has shape \(1, 5, 2\); expected \(2 or 1, 20 or 1, 2\)"):
+        chosen(chosen_ranges=np.zeros((5, 2), np.int64))
+
+
 def test_partials_merge_to_the_bits_of_the_whole():
     query, key, value = arrays((1, 1, 5, 16), (1, 1, 2100, 16), (1, 1, 2100, 16))
     whole, lse = regard.attention(query, key, value, return_lse=True)

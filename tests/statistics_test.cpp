@@ -22,12 +22,23 @@ class Statistics : public testing::Test {};
 using Types = testing::Types<float, double>;
 TYPED_TEST_SUITE(Statistics, Types);
 
+// Chosen keys of each row: (B or 1, L or 1, 2), where there are any.
+struct Ranges {
+  std::optional<Array<Index, 3>> ends{};
+  ChosenOrigin origin = ChosenOrigin::key_zero;
+
+  TensorView<const Index, 3> view() const { return ends ? ends->view() : TensorView<const Index, 3>(); }
+};
+
+const Ranges kNoRanges;
+
 // What a call leaves, beside the outputs of attention_forward with its weights and scores.
 template <class T>
 struct Found {
   AttentionArrays<T> whole, outputs;
   Array<T, 4> scores;
   std::vector<Index> chosen;
+  const Ranges* ranges;
   Array<Index, 4> top_keys;
   Array<T, 4> top_weights;
   Array<T, 3> entropy, largest_weight, chosen_weight, mean_distance;
@@ -35,7 +46,8 @@ struct Found {
 };
 
 template <class T>
-Found<T> inspect(const AttentionCase<T>& call, Index top, std::vector<Index> chosen = {}, const Runtime& runtime = {}) {
+Found<T> inspect(const AttentionCase<T>& call, Index top, std::vector<Index> chosen = {}, const Runtime& runtime = {},
+                 const Ranges& ranges = kNoRanges) {
   Found<T> found;
   found.whole = run_attention<T>(call.query, call.key, call.value, call.options);
   found.outputs = AttentionArrays<T>::dense(call.B(), call.H(), call.L(), call.S(), call.Dv(), false);
@@ -43,6 +55,7 @@ Found<T> inspect(const AttentionCase<T>& call, Index top, std::vector<Index> cho
   attention_weights<T>(call.query.view(), call.key.view(), {.kind = WeightsKind::scores}, found.scores.view(),
                        call.options);
   found.chosen = std::move(chosen);
+  found.ranges = &ranges;
   found.top_keys = Array<Index, 4>({call.B(), call.H(), call.L(), top});
   found.top_weights = Array<T, 4>({call.B(), call.H(), call.L(), top});
   for (auto* rows : {&found.entropy, &found.largest_weight, &found.chosen_weight, &found.mean_distance}) {
@@ -54,6 +67,8 @@ Found<T> inspect(const AttentionCase<T>& call, Index top, std::vector<Index> cho
   }
   attention_with_statistics<T>(call.query.view(), call.key.view(), call.value.view(), found.outputs.views(),
                                {.chosen_keys = found.chosen,
+                                .chosen_ranges = ranges.view(),
+                                .chosen_origin = ranges.origin,
                                 .top_keys = found.top_keys.view(),
                                 .top_weights = found.top_weights.view(),
                                 .entropy = found.entropy.view(),
@@ -91,16 +106,47 @@ void expect_best(const Found<T>& found, const std::array<Index, 3>& at) {
   ASSERT_TRUE(identical(found.largest_weight.get(at), largest));
 }
 
+// Of a row, in rising order, counted from the first key of its sequence.
 template <class T>
-void expect_chosen(const Found<T>& found, const std::array<Index, 3>& at, const reference::Span& span) {
-  const auto [b, h, i] = at;
-  const T row_sum = found.whole.row_sum->get(at);
-  double sum = 0;
-  for (Index key : found.chosen) {
-    if (key < span.num_keys) sum += static_cast<double>(found.whole.weights->get({b, h, i, span.first_key + key}));
+std::vector<Index> chosen_keys_of(const Found<T>& found, const std::array<Index, 3>& at, const reference::Span& span) {
+  std::vector<Index> keys;
+  if (const auto& ends = found.ranges->ends) {
+    const Index b = ends->shape()[0] == 1 ? 0 : at[0], row = ends->shape()[1] == 1 ? 0 : at[2];
+    const Index from = found.ranges->origin == ChosenOrigin::position ? at[2] - span.first_query + span.offset : 0;
+    const auto begin = static_cast<long double>(ends->get({b, row, 0})),
+               end = static_cast<long double>(ends->get({b, row, 1}));
+    for (Index key = 0; key < span.num_keys; ++key) {
+      const auto counted = static_cast<long double>(key - from);
+      if (begin <= counted && counted < end) keys.push_back(key);
+    }
   }
-  const bool nan = row_sum != row_sum && !found.chosen.empty();
-  ASSERT_TRUE(identical(found.chosen_weight.get(at), nan ? row_sum : static_cast<T>(sum)));
+  for (const Index key : found.chosen) {
+    if (key < span.num_keys) keys.push_back(key);
+  }
+  std::ranges::sort(keys);
+  return keys;
+}
+
+template <class T>
+void expect_chosen(const Found<T>& found, const reference::Attention<T>& reference, const std::array<Index, 3>& at,
+                   const reference::Span& span) {
+  using W = reference::Wide<T>;
+  const auto [b, h, i] = at;
+  const Index row = reference.row(b, h, i);
+  const T row_sum = found.whole.row_sum->get(at), got = found.chosen_weight.get(at);
+  const std::vector<Index> keys = chosen_keys_of(found, at, span);
+  double sum = 0;
+  W exact = 0;
+  for (const Index key : keys) {
+    sum += static_cast<double>(found.whole.weights->get({b, h, i, span.first_key + key}));
+    exact += reference.weights[static_cast<std::size_t>(row * reference.S + span.first_key + key)];
+  }
+  const bool nan = row_sum != row_sum && (!found.chosen.empty() || found.ranges->ends);
+  ASSERT_TRUE(identical(got, nan ? row_sum : static_cast<T>(sum)));
+  if (std::isnan(exact) || row_sum != row_sum) return;
+  ASSERT_LE(std::abs(got - exact), reference.relative_bound(row) * exact +
+                                       reference::Attention<T>::kSmallest * static_cast<W>(1 + keys.size()))
+      << got << ", " << exact;
 }
 
 // ---- sums over the row
@@ -183,7 +229,7 @@ void expect_everything(const AttentionCase<T>& call, const Found<T>& found) {
         const std::array<Index, 3> at{span.batch, h, i};
         SCOPED_TRACE(testing::Message() << "b " << span.batch << " h " << h << " i " << i);
         expect_best(found, at);
-        expect_chosen(found, at, span);
+        expect_chosen(found, reference, at, span);
         expect_sums(found, reference, at, span);
         if (testing::Test::HasFailure()) return;
       }
@@ -206,11 +252,65 @@ TYPED_TEST(Statistics, AreThoseOfTheWeights) {
       for (Index j = 0; j < longest; ++j) {
         if (random.chance(j < 4 ? 0.5 : 0.02)) chosen.push_back(j);
       }
+      if (random.chance(0.3)) chosen.push_back(longest + random.integer(0, 100));
+      for (std::size_t n = chosen.size(); n > 1; --n)
+        std::swap(chosen[n - 1], chosen[static_cast<std::size_t>(random.integer(0, static_cast<Index>(n) - 1))]);
       const Found<T> found = inspect(call, random.one_of({1, 2, 8, 15, 16, 40, 63}), chosen);
       expect_everything(call, found);
       if (testing::Test::HasFailure()) FAIL();
     }
   });
+}
+
+// Every row chooses its own keys, wherever they are.
+TYPED_TEST(Statistics, OfKeysOfEachRowAreThoseOfTheWeights) {
+  using T = TypeParam;
+  on_every_instruction_set([](const kernels::KernelTable&) {
+    for (std::uint64_t seed = 0; seed < num_random_calls(100); ++seed) {
+      const AttentionCase<T> call = random_attention_case<T>(seed);
+      SCOPED_TRACE(testing::Message() << "seed " << seed << ": " << call.text);
+      Random random(seed);
+      Ranges ranges{Array<Index, 3>({random.one_of({Index{1}, call.B()}), random.one_of({Index{1}, call.L()}), 2},
+                                    random_layout<3>(random, true)),
+                    random.chance(0.5) ? ChosenOrigin::position : ChosenOrigin::key_zero};
+      const bool single = random.chance(0.3);
+      ranges.ends->for_each_index([&](const auto& at) {
+        const auto [b, row, end] = at;
+        Index number = random.integer(-3, call.S() + 3);
+        if (random.chance(0.05)) number = std::numeric_limits<Index>::max();
+        if (random.chance(0.05)) number = std::numeric_limits<Index>::min();
+        if (single && end == 1) number = ranges.ends->get({b, row, 0});
+        if (single && end == 1 && number < std::numeric_limits<Index>::max()) ++number;
+        ranges.ends->set(at, number);
+      });
+      expect_everything(call, inspect(call, 2, {}, {.num_threads = static_cast<int>(seed % 3)}, ranges));
+      if (testing::Test::HasFailure()) FAIL();
+    }
+  });
+}
+
+// One offset for all rows, over packed sequences and one position for each, equals the same keys named one by one.
+TYPED_TEST(Statistics, AnOffsetFromThePositionNamesOneKeyARow) {
+  using T = TypeParam;
+  AttentionCase<T> call = long_causal_case<T>(200, 700);
+  for (const Index offset : {-1, 0, 1, -130, 5000}) {
+    Ranges by_offset{Array<Index, 3>({1, 1, 2}), ChosenOrigin::position}, by_row{Array<Index, 3>({1, 200, 2})};
+    by_offset.ends->set({0, 0, 0}, offset);
+    by_offset.ends->set({0, 0, 1}, offset + 1);
+    for (Index i = 0; i < 200; ++i) {
+      const Index key = i + 500 + offset;  // bottom right
+      by_row.ends->set({0, i, 0}, key < 700 ? key : -1);
+      by_row.ends->set({0, i, 1}, key < 700 ? key + 1 : 0);
+    }
+    const Found<T> first = inspect(call, 1, {}, {}, by_offset), second = inspect(call, 1, {}, {}, by_row);
+    EXPECT_EQ(bits_of(first.chosen_weight), bits_of(second.chosen_weight));
+    EXPECT_EQ(bits_of(first.head_chosen_weight), bits_of(second.head_chosen_weight));
+    first.chosen_weight.for_each_index([&](const std::array<Index, 3>& at) {
+      const auto [b, h, i] = at;
+      const Index key = i + 500 + offset;
+      EXPECT_EQ(first.chosen_weight.get(at), key < 700 ? first.whole.weights->get({b, h, i, key}) : 0);
+    });
+  }
 }
 
 // ---- ties
@@ -304,10 +404,15 @@ TYPED_TEST(Statistics, ThreadsMoveNoBit) {
   using T = TypeParam;
   const AttentionCase<T> call = long_causal_case<T>(300, 3000);
   const Found<T> one = inspect(call, 8, {0, 1}, {.num_threads = 1});
+  Ranges previous{Array<Index, 3>({1, 1, 2}), ChosenOrigin::position};
+  previous.ends->set({0, 0, 0}, -100);
+  const Found<T> single = inspect(call, 1, {}, {.num_threads = 1}, previous);
   expect_everything(call, one);
   for (int threads = 2; threads < 6; ++threads) {
     const Found<T> many = inspect(call, 8, {0, 1}, {.num_threads = threads});
     EXPECT_EQ(one.top_keys.values(), many.top_keys.values());
+    EXPECT_TRUE(same_bits(bits_of(inspect(call, 1, {}, {.num_threads = threads}, previous).chosen_weight),
+                          bits_of(single.chosen_weight)));
     EXPECT_TRUE(same_bits(bits_of(many.top_weights), bits_of(one.top_weights)));
     EXPECT_TRUE(same_bits(bits_of(many.entropy), bits_of(one.entropy)));
     EXPECT_TRUE(same_bits(bits_of(many.mean_distance), bits_of(one.mean_distance)));
@@ -390,9 +495,9 @@ TEST(Statistics, OfNothingSucceed) {
                                         .head_entropy = heads.view()},
                                        {.query_offset = QueryAlignment::top_left});
     };
-    EXPECT_NO_THROW(call({0, 8})) << "B " << B << " H " << H << " L " << L;
-    EXPECT_EQ(refusal<std::invalid_argument>([&] { call({0, 9}); }),
-              "attention_with_statistics: chosen_keys[1] is 9; expected rising numbers from 0 to 8");
+    EXPECT_NO_THROW(call({9, 0, 8})) << "B " << B << " H " << H << " L " << L;
+    EXPECT_EQ(refusal<std::invalid_argument>([&] { call({0, -9}); }),
+              "attention_with_statistics: chosen_keys has -9; expected 0 or more");
   }
 }
 
@@ -417,18 +522,40 @@ TEST(Statistics, Refusals) {
             "attention_with_statistics: entropy has shape (1, 4, 6); expected (1, 4, 5)");
   EXPECT_EQ(message({.largest_weight = {context.view().data, {1, 4, 5}}}),
             "attention_with_statistics: largest_weight overlaps context; expected separate memory");
-  const std::vector<Index> twice{3, 3}, beyond{9};
+  const std::vector<Index> twice{3, 1, 3}, negative{3, -1}, one{3};
   EXPECT_EQ(message({.chosen_keys = twice}),
-            "attention_with_statistics: chosen_keys[1] is 3; expected rising numbers from 0 to 8");
-  EXPECT_EQ(message({.chosen_keys = beyond}),
-            "attention_with_statistics: chosen_keys[0] is 9; expected rising numbers from 0 to 8");
+            "attention_with_statistics: chosen_keys has 3 more than once; expected distinct keys");
+  EXPECT_EQ(message({.chosen_keys = negative}), "attention_with_statistics: chosen_keys has -1; expected 0 or more");
+  const Array<Index, 3> all({1, 1, 2}), six({1, 6, 2}), three({1, 5, 3});
+  EXPECT_EQ(message({.chosen_keys = one, .chosen_ranges = all.view()}),
+            "attention_with_statistics: chosen_keys and chosen_ranges are given; expected one of them");
+  EXPECT_EQ(message({.chosen_ranges = six.view()}),
+            "attention_with_statistics: chosen_ranges has shape (1, 6, 2); expected (1 or 1, 5 or 1, 2)");
+  EXPECT_EQ(message({.chosen_ranges = three.view()}),
+            "attention_with_statistics: chosen_ranges has shape (1, 5, 3); expected (1 or 1, 5 or 1, 2)");
+  EXPECT_EQ(message({.chosen_ranges = {nullptr, {1, 5, 2}}}).substr(0, 41),
+            "attention_with_statistics: chosen_ranges ");
+  EXPECT_EQ(message({.chosen_ranges = {reinterpret_cast<const Index*>(keys.view().data), {1, 1, 2}},
+                     .top_keys = keys.view()}),
+            "attention_with_statistics: top_keys overlaps chosen_ranges; expected separate memory");
+}
+
+// Keys that are not there have no weight.
+TEST(Statistics, ChosenKeysBeyondTheLastAreAbsent) {
+  const AttentionCase<float> call = long_causal_case<float>(5, 9);
+  const Found<float> some = inspect(call, 1, {8, 2}), more = inspect(call, 1, {9, 2, 8, 1000, Index{1} << 62});
+  EXPECT_EQ(bits_of(some.chosen_weight), bits_of(more.chosen_weight));
+  const Found<float> none = inspect(call, 1, {9});
+  none.chosen_weight.for_each_index([&](const auto& at) { EXPECT_EQ(none.chosen_weight.get(at), 0); });
   const auto empty = AttentionInputs<float>::normal(1, 1, 4, 2, 5, 0, 8, 8);
-  EXPECT_EQ(refusal<std::invalid_argument>([&] {
-              attention_with_statistics<float>(empty.query.view(), empty.key.view(), empty.value.view(),
-                                               {.context = context.view()}, {.chosen_keys = twice},
-                                               {.query_offset = QueryAlignment::top_left});
-            }),
-            "attention_with_statistics: chosen_keys[0] is 3; expected none: there are no keys");
+  Array<float, 4> context({1, 4, 5, 8});
+  Array<float, 3> rows({1, 4, 5});
+  rows.fill([] { return 7; });
+  const std::vector<Index> three{3};
+  attention_with_statistics<float>(empty.query.view(), empty.key.view(), empty.value.view(),
+                                   {.context = context.view()}, {.chosen_keys = three, .chosen_weight = rows.view()},
+                                   {.query_offset = QueryAlignment::top_left});
+  rows.for_each_index([&](const auto& at) { EXPECT_EQ(rows.get(at), 0); });
 }
 
 }  // namespace

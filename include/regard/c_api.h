@@ -152,10 +152,12 @@ typedef struct regard_weights_request {
   int64_t kind;         /* enum regard_weights_kind */
 } regard_weights_request;
 
+enum regard_chosen_origin { REGARD_FROM_KEY_ZERO = 0, REGARD_FROM_POSITION = 1 };
+
 /* The numbers of each row that ride along in the forward pass. Keys count from the first of each packed sequence. */
 typedef struct regard_attention_statistics {
   size_t struct_size;
-  regard_input chosen_keys;          /* i64 (n), rising */
+  regard_input chosen_keys;          /* i64 (n), distinct, >= 0 */
   regard_output top_keys;            /* i64 (B, H, L, k), 1 <= k <= 63: by weight, then by lower key; missing: -1 */
   regard_output top_weights;         /* T (B, H, L, k), with top_keys: their weights; missing: 0 */
   regard_output entropy;             /* T (B, H, L), in nats */
@@ -166,6 +168,8 @@ typedef struct regard_attention_statistics {
   regard_output head_largest_weight; /* T (B, H) */
   regard_output head_chosen_weight;  /* T (B, H) */
   regard_output head_mean_distance;  /* T (B, H) */
+  regard_input chosen_ranges;        /* i64 (B|1, L|1, 2): begin, end of each row, in place of chosen_keys */
+  int64_t chosen_origin;             /* enum regard_chosen_origin: where chosen_ranges count from */
 } regard_attention_statistics;
 
 enum regard_coarse_cells { REGARD_MEANS = 0, REGARD_SUMS = 1 };

@@ -9,6 +9,7 @@
 //
 //     entropy[i]         = −Σ_j p ln p                                        in nats, p = weights[i, j]
 //     mean_distance[i]   = Σ_j p · |p_i − j|                                  p_i the position of the row
+//     chosen_weight[i]   = Σ_j p over the chosen keys                          of all rows, or of this row
 //     column_mass[j]     = Σ_i weights[i, j]                                   heavy hitters are its largest entries
 //     coarse_map[a, b]   = mean (or sum) of weights[i, j] over the rows i of strip a and the columns j of strip b
 //     strip a of G over L  = ⌊a·L/G⌋ … ⌊(a+1)·L/G⌋ − 1
@@ -24,17 +25,28 @@ inline namespace v0 {
 
 inline constexpr Index kAttentionMostTopKeys = 63;
 
+// Whether the ranges of AttentionStatistics::chosen_ranges count from key 0 or from the position of the row.
+enum class ChosenOrigin { key_zero, position };
+
 // What is asked for and written; a view that is absent is not computed. Keys are the columns of the weights; the
-// chosen keys and distances count from the first key of each packed sequence.
+// chosen keys and distances count from the first key of each packed sequence. chosen_keys chooses the same keys for
+// every row, chosen_ranges the keys begin … end − 1 for each; give one of them. Keys outside 0 … S − 1 are absent and
+// have no weight, and a range whose end is not above its begin has none.
+//
+//     the key before the row (previous token)    chosen_ranges {−1, 0},         chosen_origin = position
+//     induction over a text of period n          chosen_ranges {1 − n, 2 − n},  chosen_origin = position
+//     one key k[i] for row i, −1 for none        chosen_ranges[0][i] = {k[i], k[i] + 1}
 template <class T>
 struct AttentionStatistics {
-  std::span<const Index> chosen_keys{};  // rising
-  TensorView<Index, 4> top_keys{};       // (B, H, L, k), 1 ≤ k ≤ 63: by weight, then by lower key; missing: −1
-  TensorView<T, 4> top_weights{};        // (B, H, L, k), with top_keys: their weights; missing: 0
-  TensorView<T, 3> entropy{};            // (B, H, L)
-  TensorView<T, 3> largest_weight{};     // (B, H, L)
-  TensorView<T, 3> chosen_weight{};      // (B, H, L): Σ weights of the chosen keys
-  TensorView<T, 3> mean_distance{};      // (B, H, L)
+  std::span<const Index> chosen_keys{};        // distinct, ≥ 0, in any order
+  TensorView<const Index, 3> chosen_ranges{};  // (B|1, L|1, 2): begin, end of each row
+  ChosenOrigin chosen_origin = ChosenOrigin::key_zero;
+  TensorView<Index, 4> top_keys{};    // (B, H, L, k), 1 ≤ k ≤ 63: by weight, then by lower key; missing: −1
+  TensorView<T, 4> top_weights{};     // (B, H, L, k), with top_keys: their weights; missing: 0
+  TensorView<T, 3> entropy{};         // (B, H, L)
+  TensorView<T, 3> largest_weight{};  // (B, H, L)
+  TensorView<T, 3> chosen_weight{};   // (B, H, L): Σ weights of the chosen keys
+  TensorView<T, 3> mean_distance{};   // (B, H, L)
   // Means of these over the rows that see a key; 0 where no row does.
   TensorView<T, 2> head_entropy{};         // (B, H)
   TensorView<T, 2> head_largest_weight{};  // (B, H)
@@ -43,12 +55,14 @@ struct AttentionStatistics {
 };
 
 // attention_forward, and the statistics of its rows in the same pass. Asking moves no bit of the outputs.
-// Weights (top, largest, chosen) have the bits of attention_weights, chosen ones summed in double and rounded once.
+// Weights (top, largest, chosen) have the bits of attention_weights, chosen ones summed in double, in the order of the
+// keys, and rounded once.
 // |error| of entropy ≤ u · (32 + 4√D · …) · (1 + entropy + ln row_sum) and of mean_distance ≤ that of a context whose
 // values are the distances (attention.h). A row that sees no key: keys −1, all else 0. A row of NaN: keys −1, all else
 // NaN. A visible key whose score is −∞ counts as missing. A sink takes its share of the weights and is no key.
 // Memory: O(L) beside attention_forward's, 150 KB a thread. The same bits for any threads, executor, batch and strides.
-// Throws like attention_forward; std::invalid_argument also for k and chosen_keys out of range.
+// Throws like attention_forward; std::invalid_argument also for k out of range, for chosen_keys that are negative or
+// not distinct, and for chosen_keys and chosen_ranges together.
 template <class T>
 REGARD_EXPORT void attention_with_statistics(const InputView<ComputeType<T>, 4>& query,
                                              const InputView<ComputeType<T>, 4>& key,

@@ -105,8 +105,10 @@ def attention_forward(
             bias, sinks = options.get("bias"), options.get("sinks")
             find = _differentiable_weights if _learns(query, key, bias, sinks) else _weights
             weights = find(query, key, bias, sinks, row_max.detach(), row_sum.detach(), told)
+        # A step of generation has the newest rows, which its mask does not say.
+        position = {"query_offset": "bottom_right"} if causal and not told["causal"] else {}
         for one in asked:
-            one.see(module, query.detach(), key.detach(), value.detach(), told)
+            one.see(module, query.detach(), key.detach(), value.detach(), told | position)
     return context.transpose(1, 2).contiguous(), weights
 
 
@@ -204,6 +206,7 @@ def inspection(
     top_keys: int = 8,
     chosen_keys: collections.abc.Sequence[int] | None = None,
     coarse_map: tuple[int, int] | None = None,
+    chosen_offset: int | None = None,
 ) -> collections.abc.Iterator[list[dict[str, typing.Any]]]:
     """While it is active, every call of attention_forward appends an entry to the list that this context manager yields.
 
@@ -213,8 +216,12 @@ def inspection(
     (B, H, L, top_keys). With coarse_map=(rows, columns) it also has column_mass (B, H, S) and coarse_map, of fewer cells
     where a call has fewer rows or keys, named as in attention_columns. Memory is of the order of L + S, never of L · S.
     Inspections can be nested: each list gets its own entries. An inspection that ends without an entry warns.
+    chosen_weight (B, H, L) is the weight on chosen_keys, the same for every row, or on the key at the row's position +
+    chosen_offset: -1 finds previous-token heads, 1 - period induction heads in a text that repeats. Keys that a call does
+    not have count 0.
     """
-    options = {"top_keys": top_keys} | ({} if chosen_keys is None else {"chosen_keys": list(chosen_keys)})
+    options = {"top_keys": top_keys, "chosen_keys": None if chosen_keys is None else list(chosen_keys),
+               "chosen_offset": chosen_offset}
     asked = _Inspection(options, coarse_map)
     token = _inspection.set((*_inspection.get(), asked))
     _inspections.append(asked)

@@ -233,6 +233,25 @@ def test_inspection_tells_what_the_weights_say():
     assert outputs(model, NAME, inputs)[0].shape and len(layers) == 3  # it has ended
 
 
+def test_inspection_finds_the_previous_token_also_while_generating():
+    model, inputs = made(llama), padded()
+    weights = outputs(model, "eager", inputs, output_attentions=True).attentions
+    length = inputs["input_ids"].shape[1]
+    rows = inputs["attention_mask"].bool()[:, None, 1:].expand(-1, 4, -1)
+    with regard.transformers.inspection(chosen_offset=-1) as layers:
+        outputs(model, NAME, inputs)
+    for layer, weight in zip(layers, weights, strict=True):
+        torch.testing.assert_close(layer["chosen_weight"][..., 1:][rows], weight.diagonal(-1, -2, -1)[rows], rtol=1e-5, atol=1e-6)
+    whole_text = {"input_ids": inputs["input_ids"], "attention_mask": torch.ones_like(inputs["attention_mask"])}
+    with torch.no_grad(), regard.transformers.inspection(chosen_offset=-1) as layers:
+        steps = model.generate(**whole_text, max_new_tokens=3, min_new_tokens=3, do_sample=False)
+    whole = outputs(model, "eager", {"input_ids": steps[:, :-1]}, output_attentions=True).attentions
+    for step in (1, 2):
+        for layer, weight in zip(layers[3 * step:3 * step + 3], whole, strict=True):
+            row = length + step - 1
+            torch.testing.assert_close(layer["chosen_weight"][..., 0], weight[:, :, row, row - 1], rtol=1e-4, atol=1e-5)
+
+
 def test_a_map_has_no_more_cells_than_a_call_has_weights():
     model, inputs = made(llama), padded()
     length = inputs["input_ids"].shape[1]
