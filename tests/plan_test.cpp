@@ -284,7 +284,7 @@ TEST(Plan, FewRowsOverVeryLongKeysHoldWhatOneThreadHolds) {
           };
           const std::size_t alone = bytes_with(1);
           for (const int threads : {2, 4, 16})
-            EXPECT_LE(bytes_with(threads), alone * static_cast<std::size_t>(heads) + (std::size_t{4} << 20) * heads)
+            EXPECT_LE(bytes_with(threads), (alone + (std::size_t{4} << 20)) * static_cast<std::size_t>(heads))
                 << "D " << D << " L " << L << " H " << heads << " S " << S << " threads " << threads;
         }
       }
