@@ -90,7 +90,7 @@ TEST(Explain, ComputesTheThreeWordsByHand) {
   EXPECT_NEAR(context.result.numbers[4], 3.11159399, 5e-9);
   EXPECT_NEAR(context.result.numbers[5], 0.8446376, 5e-8);
   EXPECT_EQ(e.focus, 1);
-  EXPECT_EQ(e.finding, "“love” listens most to “I” and “coding”: 0.4223 each (equal shares would be 0.3333)");
+  EXPECT_EQ(e.finding, "“love” attends most to “I” and “coding”: 0.4223 each (uniform: 0.3333)");
 }
 
 TEST(Explain, NamesSymbolsEquationsAndAxes) {

@@ -126,8 +126,8 @@ TEST(Lesson001, TheRowsOfTheChapterWithSeed123) {
 // Not what another matrix, later on, makes of them.
 TEST(Lesson001, TheFindingIsThatOfTheDocumentsWeights) {
   EXPECT_EQ(explained("001").finding, step_of(explained("001"), "weights").finding);
-  EXPECT_EQ(explained("001").finding, "“journey” listens most to “journey”: 0.2264 (equal shares would be 0.1667)");
-  EXPECT_EQ(explained("004").finding, "“x1” listens most to “x2”: 0.4590 (equal shares would be 0.2500)");
+  EXPECT_EQ(explained("001").finding, "“journey” attends most to “journey”: 0.2264 (uniform: 0.1667)");
+  EXPECT_EQ(explained("004").finding, "“x1” attends most to “x2”: 0.4590 (uniform: 0.2500)");
 }
 
 TEST(Lesson001, AnotherQueryMatrixMovesTheLargestWeight) {

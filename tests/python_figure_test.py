@@ -216,7 +216,7 @@ def test_a_result_shows_its_numbers_without_script_and_its_page_folded_in_a_fram
     assert tags.pages == [lesson.html()]
     assert set(tags.seen) == {"style", "div", "p", "table", "thead", "tbody", "tr", "th", "td", "bdi", "details", "summary",
                               "iframe"}
-    assert '"love" listens most to "I" and "coding": .4223 each' in html.unescape(bundle["text/html"].split("<table")[0])
+    assert '"love" attends most to "I" and "coding": .4223 each' in html.unescape(bundle["text/html"].split("<table")[0])
     assert cells(bundle["text/html"]) == ["", "I", "love", "coding", "I", ".12", ".01", ".88", "love", ".42", ".16", ".42",
                                           "coding", ".12", "<.01", ".88"]
     assert "queries down, keys across; a row sums to 1" in bundle["text/html"]

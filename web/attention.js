@@ -321,13 +321,13 @@ export function finding_of(a, head, query) {
   const where = a.has_heads ? `In ${a.head_name(head)}, ` : "";
   if (seen.length === 0) return `${where}${asks} sees no key`;
   if (!Number.isFinite(most)) return `${where}the weights of ${asks} are nan`;
-  if (most === 0) return `${where}${asks} hears no key: every weight is 0`;
+  if (most === 0) return `${where}${asks} attends to no key: every weight is 0`;
   if (seen.length === 1) return `${where}${asks} sees only ${list}`;
   const style = style_for([most], a.digits);
-  if (winners.length === seen.length) return `${where}${asks} listens to all it sees alike: ${styled_number(most, style)} each`;
+  if (winners.length === seen.length) return `${where}${asks} attends uniformly to all visible keys: ${styled_number(most, style)} each`;
   const share = { digits: Math.max(2, style.digits), scientific: false };
-  return `${where}${asks} listens most to ${list}: ${styled_number(most, share)}${winners.length > 1 ? " each" : ""}` +
-    ` (equal shares would be ${styled_number(1 / seen.length, share)})`;
+  return `${where}${asks} attends most to ${list}: ${styled_number(most, share)}${winners.length > 1 ? " each" : ""}` +
+    ` (uniform: ${styled_number(1 / seen.length, share)})`;
 }
 
 /**

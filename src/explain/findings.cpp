@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Findings: the largest weight of a row, who shares it, and what equal shares would be.
+// Findings: the largest weight of a row, which keys share it, and the uniform weight.
 // Read next: render_text.cpp, which prints them.
 #include "findings.h"
 
@@ -109,10 +109,10 @@ std::string finding_of(const Step& step, const Explanation& explanation) {
   if (seen(*row) == 1)
     return fmt::format("{}{} sees only {}", where, who(query_axis, row->query), list_of(key_axis, winners));
   if (winners.size() == seen(*row))
-    return fmt::format("{}{} listens to all it sees alike: {} each", where, who(query_axis, row->query),
+    return fmt::format("{}{} attends uniformly to all visible keys: {} each", where, who(query_axis, row->query),
                        styled_number(most, style));
   const NumberStyle share_style{.digits = std::max(style.digits, 2), .unicode = true};
-  return fmt::format("{}{} listens most to {}: {}{} (equal shares would be {})", where, who(query_axis, row->query),
+  return fmt::format("{}{} attends most to {}: {}{} (uniform: {})", where, who(query_axis, row->query),
                      list_of(key_axis, winners), styled_number(most, share_style), each,
                      styled_number(1.0 / static_cast<double>(seen(*row)), share_style));
 }

@@ -281,7 +281,7 @@ def test_batch_and_heads_are_named_and_chosen(attend):
     page.locator('[data-focus="Batch 1"]').click()
     page.locator('[data-focus="Head 2"]').click()
     page.locator('[data-focus="word 2"]').click()
-    assert title(page).startswith("In batch 1, head 2, query 2 listens most to key ")
+    assert title(page).startswith("In batch 1, head 2, query 2 attends most to key ")
     check_row(page, made, 1, 2, 2, CASES["grouped-batch"][3])
     assert page.locator(".row-table .asks").inner_text() == "query 2 asks"
     assert page.locator(".row-table tbody th").all_inner_texts() == [f"key {j}" for j in range(5)]

@@ -63,7 +63,7 @@ def test_any_word_becomes_the_query(lesson):
     for i, word in enumerate(["I", "love", "coding"]):
         page.locator(f'[data-focus="word {i}"]').click()
         assert page.locator(".row-table .asks").inner_text() == f"{word} asks"
-        assert page.locator(".finding").inner_text().startswith(f'“{word}” listens')
+        assert page.locator(".finding").inner_text().startswith(f'“{word}” attends')
         assert page.locator(".map td.framed").count() == 3
         assert page.locator(".map tr.chosen th").inner_text() == word
     page.locator('[data-focus="word 0"]').click()
