@@ -34,12 +34,12 @@ export function path_figure(s, state) {
   const is_own = state.head === focus.layer * s.heads + focus.head;
   /** @type {[string, Float32Array, string][]} */
   const rows = [
-    [layer === 0 ? "word and position, normalized" : `after layer ${layer - 1}`, of_layer("input"), "value"],
+    [layer === 0 ? "word and position, normalised" : `after layer ${layer - 1}`, of_layer("input"), "value"],
     ...(is_own ? [/** @type {[string, Float32Array, string]} */ ([`head ${state.head % s.heads}, after W_output`, float32s(focus.head_output), "context"])] : []),
     [`all ${s.heads} heads and the bias`, of_layer("attention_output"), "context"],
-    ["added to the old vector, normalized", of_layer("attention_normed"), "value"],
+    ["added to the old vector, normalised", of_layer("attention_normed"), "value"],
     ["feed-forward", of_layer("feed_forward"), "neutral"],
-    [`added, normalized: “${shown(s.words[focus.word].text)}” after layer ${layer}`, of_layer("output"), "value"]];
+    [`added, normalised: “${shown(s.words[focus.word].text)}” after layer ${layer}`, of_layer("output"), "value"]];
   const body = el("tbody");
   for (const [label, numbers, kind] of rows) {
     body.append(el("tr", {}, el("th", { scope: "row" }, shown(label)), el("td", { class: "strip-cell" }, strip(numbers, { width: 384, height: 26, kind, label: `${label}, ${width} numbers` })),

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// One word in several sentences: how far its vectors part from layer to layer, what any other word does there, and
-// which heads part them.
+// One word in several sentences: how far its vectors differ from layer to layer, what any other word does there, and
+// which heads make them differ.
 //
 //     A  he sat on the [bank] …  ─┐  a vector at every stage     cosine of each pair    beside it: floor, controls
 //     B  she put … in the [bank] ─┘  word · +place · L0 · L1 …   and, layer by layer, the share of every head
@@ -109,8 +109,8 @@ struct CompareText {
 REGARD_EXPORT std::string render_compare_text(const Comparison& comparison, const CompareText& options = {},
                                               const Runtime& runtime = {});
 
-// What the numbers say, in sentences, the first of them the shortest; no more than floor, controls and, with words to
-// hide, the other words allow. Text from outside is escaped for a terminal.
+// What the numbers say, in sentences, first the verdict; no more than floor, controls and, with words to hide, the
+// other words allow. Text from outside is escaped for a terminal.
 REGARD_EXPORT std::vector<std::string> compare_findings(const Comparison& comparison);
 
 // "schema": "regard/1"; docs/compare.md lists the fields. command is what the user typed.

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// One head's attention from one word of a sentence, as sums that can be read; and which head is worth reading.
+// One head's attention from one word of a sentence, as sums that can be read; and which head is informative.
 //
-//     q·k, 32 products ── ÷ √32 ── e^ over Σ e^ ──▶ weight ── · v · W_output ──▶ what each word adds
+//     q·k, 32 products ── ÷ √32 ── e^ over Σ e^ ──▶ weight ── · v · W_output ──▶ contribution of each word
 //
 // Every figure is a sum in double over the trace's float numbers. A word of several pieces is named whole: its
 // attention is the sum over the key's pieces and the mean over the query's, its vector the mean of its pieces'. q·k
@@ -31,7 +31,7 @@ struct RowKey {
   double adds = 0.0;  // ‖Σ over its pieces of weight · v · W_output(head)‖₂
 };
 
-// Q pieces of the word that asks, L tokens, W words, D = head_size.
+// Q pieces of the query word, L tokens, W words, D = head_size.
 struct SentenceRow {
   Index layer = 0;
   Index head = 0;

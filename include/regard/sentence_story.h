@@ -41,7 +41,7 @@ struct FeedForwardUnit {
 };
 // Vectors of E numbers unless said otherwise. From the trace: float; computed here: double.
 struct SentenceWork {
-  Index query = 0;  // tokens: one piece of the word that asks, one of the word it listens to
+  Index query = 0;  // tokens: one piece of the query word, one of the key word
   Index key = 0;
   std::vector<float> word{}, place{}, type{}, embedded{};  // of the query
   NormWork embedding_norm{};
@@ -97,7 +97,7 @@ struct SentenceStory {
   Tensor<double, 3> attention;  // (N, H, W): the word's attention in every head, nothing hidden
   std::vector<HiddenAlone> alone;  // other words of the text, lowest cosine first
   Index not_hidden_alone = 0;      // other words beyond kMaxHiddenAlone
-  Index heard = 0;  // the word that is unfolded: the target, or, if that is hidden, the word heard most now
+  Index heard = 0;  // the word that is unfolded: the target, or, if that is hidden, the one with the largest weight
   UnfoldedDot dot;
   SoftmaxTerm term;
   std::optional<SentenceWork> work;

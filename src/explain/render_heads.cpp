@@ -80,11 +80,11 @@ class HeadsRenderer {
                                    texts == 1 ? "" : "s", s_.num_tokens);
     if (filter_.sort) what.append(", largest ").append(head_measure_name(*filter_.sort)).append(" first");
     paragraph(what + ".", true);
-    std::string most = extreme(HeadMeasure::entropy, "sharpest, by entropy", true) +
-                       extreme(HeadMeasure::special, "most on special tokens") +
-                       extreme(HeadMeasure::self, "on itself") + extreme(HeadMeasure::previous, "on the token before") +
-                       extreme(HeadMeasure::next, "on the token after") +
-                       extreme(HeadMeasure::distance, "farthest away") + extreme(HeadMeasure::adds, "adds most");
+    std::string most =
+        extreme(HeadMeasure::entropy, "sharpest, by entropy", true) +
+        extreme(HeadMeasure::special, "most on special tokens") + extreme(HeadMeasure::self, "on itself") +
+        extreme(HeadMeasure::previous, "on the token before") + extreme(HeadMeasure::next, "on the token after") +
+        extreme(HeadMeasure::distance, "farthest away") + extreme(HeadMeasure::adds, "largest contribution");
     if (most.empty()) return;
     most = most.substr(2) + ".";
     most[0] = 'S';
@@ -197,11 +197,13 @@ class HeadsRenderer {
         s_.by_sentence ? "texts, each the mean of its queries" : "queries: the tokens that can have it";
     const std::string text =
         std::string("mean") + (paint_.unicode ? "±" : "+-") + "standard deviation over n " + of +
-        ". uniform: what the same queries would have if they saw all tokens alike. entropy: 0 looks at one token, 1 at "
-        "all alike. special, self, previous, next: the share of the weight on [CLS] and [SEP], on the token itself, on "
-        "the one before, after. distance: to what is looked at, in tokens. adds: the lengths of what tokens bring, "
+        ". uniform: the value for uniform weights on all tokens. entropy: 0 is all weight on one token, 1 is uniform. "
+        "special, self, previous, next: the share of the weight on [CLS] and [SEP], on the token itself, on the one "
+        "before, after. distance: mean distance to the keys, weighted, in tokens. adds: mean L2 norm of value · "
+        "W_output, "
         "weighted.";
-    for (const std::string& part : wrap_words(text, std::min(width_, kWidestProse), 0)) out_ += paint_.dim(part) + "\n";
+    for (const std::string& part : wrap_words(paint_.shown(text), std::min(width_, kWidestProse), 0))
+      out_ += paint_.dim(part) + "\n";
   }
 
   const HeadSurvey& s_;

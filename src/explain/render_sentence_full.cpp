@@ -174,8 +174,8 @@ class Account {
   void softmax() {
     heading(fmt::format("the softmax of the row of {}", query()));
     say(s_.sentence.trace.hidden_keys.empty()
-            ? "Every word sees every word: an encoder has no mask."
-            : "Every word sees every word but the hidden ones, whose score is −∞; the model itself has no mask.");
+            ? "Every word attends to every word: an encoder has no mask."
+            : "Every word attends to every word but the hidden ones, whose score is −∞; the model itself has no mask.");
     const Index piece =
         static_cast<Index>(std::find(s_.row.queries.begin(), s_.row.queries.end(), w_.query) - s_.row.queries.begin());
     const Index length = s_.row.scores.shape()[1];
@@ -203,7 +203,7 @@ class Account {
   }
 
   void context() {
-    heading(fmt::format("what head {} answers: Σ weight · v over all tokens", s_.row.head));
+    heading(fmt::format("output of head {}: Σ weight · v over all tokens", s_.row.head));
     vectors("dim", {vector_column("context", w_.context)});
   }
 
@@ -223,11 +223,11 @@ class Account {
     constexpr std::size_t kUnits = 10;
     heading("the feed-forward, and the vector after the layer");
     say(fmt::format(
-        "gelu(x · W_up + b_up) · W_down + b_down with {} units between: each unit looks at the vector by itself "
-        "and adds its row of W_down, gelu(a) = ½ a (1 + erf(a / √2)) times. The {} that add most:",
+        "gelu(x · W_up + b_up) · W_down + b_down with {} units between: each unit reads the vector alone and "
+        "contributes its row of W_down, times gelu(a) = ½ a (1 + erf(a / √2)). The {} largest contributions:",
         w_.units.size(), std::min(kUnits, w_.units.size())));
     line(t_.paint.bold("   " + pad_left("unit", 8) + pad_left("a", style_.digits + 8) +
-                       pad_left("gelu(a)", style_.digits + 8) + pad_left("adds", style_.digits + 8)));
+                       pad_left("gelu(a)", style_.digits + 8) + pad_left("norm", style_.digits + 8)));
     for (std::size_t n = 0; n < std::min(kUnits, w_.units.size()); ++n) {
       const FeedForwardUnit& unit = w_.units[n];
       line("   " + pad_left(fmt::format("{}", unit.unit), 8) + pad_left(number(unit.before), style_.digits + 8) +

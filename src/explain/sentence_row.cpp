@@ -64,7 +64,7 @@ void softmax_row(const Tensor<double, 2>& scores, Index row, Tensor<double, 2>& 
 Index piece_place(const SentenceRow& row, Index query) {
   const auto found = std::find(row.queries.begin(), row.queries.end(), query);
   if (found == row.queries.end()) {
-    throw std::invalid_argument(fmt::format("token {} is no piece of the word that asks", query));
+    throw std::invalid_argument(fmt::format("token {} is not a piece of the query word", query));
   }
   return static_cast<Index>(found - row.queries.begin());
 }

@@ -108,7 +108,7 @@ SentenceWork sentence_work(const SentenceModel& model, const Sentence& sentence,
   const auto place = std::find(row.queries.begin(), row.queries.end(), query);
   const Index length = row.weights.shape()[1];
   if (place == row.queries.end() || key < 0 || key >= length) {
-    throw std::invalid_argument("sentence_work: the tokens are no piece of the word that asks and no key");
+    throw std::invalid_argument("sentence_work: expected a piece of the query word and a key");
   }
   const EncoderTrace& whole = sentence.trace;
   const LayerTrace& trace = whole.layers[static_cast<std::size_t>(row.layer)];
