@@ -72,7 +72,7 @@ MATRICES = ["--matrix", "Q=q.npy", "--matrix", "K=k.npy", "--matrix", "V=v.npy"]
     (["explain", "--input", "lesson.json"], "weights"),
     (["explain", "--input", "lesson.json", "--html", "-"], "<!doctype html>"),
     (["explain", *MATRICES, "--json"], '"regard/1"'),
-    (["explain", A, "--token", "bank", "--model", "model"], "bank asks"),
+    (["explain", A, "--token", "bank", "--model", "model"], "contribution"),
     (["explain", A, "--token", "bank", "--model", "model", "--beside", B], "A and B"),
     (["explain", A, "--token", "bank", "--model", "model", "--json"], '"telling_heads"'),
     (["explain", A, "--token", "bank", "--model", "model", "--html", "-"], "<!doctype html>"),

@@ -140,7 +140,7 @@ export function row_table(a, state, set) {
   const heads = a.columns.map((column) => el("th", { scope: "col", class: `stage-${column.stage} ${column.is_weight ? "weight" : "early"} ${reached(column.stage) ? "" : "not-yet"}`, title: column.title },
     column.symbol === "" ? null : el("span", { class: "symbol" }, shown(column.symbol)), means_text(typeof column.means === "string" ? column.means : column.means(head, query))));
   const table = el("table", { class: "row-table", role: "grid", "aria-label": `the ${a.by_columns ? "column" : "row"} of ${shown(name)}, key by key` },
-    el("thead", {}, el("tr", {}, el("th", { scope: "col", class: "asks" }, "query ", word(name, "query")), ...heads,
+    el("thead", {}, el("tr", {}, el("th", { scope: "col", class: "asks" }, a.numbered ? null : "query ", word(name, "query")), ...heads,
       el("th", { class: `bar-scale ${reached(2) ? "" : "not-yet"}`, "aria-hidden": "true" }, el("span", {}, "0"), el("span", {}, String(end))),
       a.adds ? el("th", { scope: "col", class: `stage-3 adds ${reached(3) ? "" : "not-yet"}`, title: a.adds.title }, el("span", { class: "means" }, "contribution")) : null,
       mixes ? el("th", { scope: "col", class: `brings ${reached(3) ? "" : "not-yet"}` }, el("span", { class: "means" }, `weight · ${shown(a.mix?.value_symbol ?? "")}`)) : null)));

@@ -283,7 +283,7 @@ def test_batch_and_heads_are_named_and_chosen(attend):
     page.locator('[data-focus="word 2"]').click()
     assert title(page).startswith("In batch 1, head 2, query 2 attends most to key ")
     check_row(page, made, 1, 2, 2, CASES["grouped-batch"][3])
-    assert page.locator(".row-table .asks").inner_text() == "query 2 asks"
+    assert page.locator(".row-table .asks").inner_text() == "query 2"
     assert page.locator(".row-table tbody th").all_inner_texts() == [f"key {j}" for j in range(5)]
     told = page.locator("header .citation").inner_text()
     assert told == "float32 · batch of 2 × 4 heads on 2 of keys × 3 queries × 5 keys of 4 numbers · key lengths 5, 2 · scale 1/√4"
@@ -305,12 +305,12 @@ def test_the_keyboard_does_it_all(attend):
     page.locator('[data-focus="word 2"]').focus()
     page.keyboard.press("Tab")
     page.keyboard.press("Enter")
-    assert page.locator(".row-table .asks").inner_text() == "query 3 asks"
+    assert page.locator(".row-table .asks").inner_text() == "query 3"
     check_row(page, made, 0, 1, 3, hidden)
     page.locator('[data-cell="map 3 0"]').focus()
     page.keyboard.press("ArrowUp")
     page.keyboard.press("Enter")
-    assert page.locator(".row-table .asks").inner_text() == "query 2 asks"
+    assert page.locator(".row-table .asks").inner_text() == "query 2"
     page.locator('[data-cell="row 0 q_dot_k"]').focus()
     page.keyboard.press("End")
     page.keyboard.press("Enter")
@@ -350,7 +350,7 @@ def test_large_heads_are_painted_and_long_rows_shortened(attend):
     canvas.hover(position={"x": box["width"] * 50.5 / 64, "y": box["height"] * 40.5 / 64})
     assert page.locator(".readout").inner_text() == "query 40 → key 50: hidden"
     canvas.click(position={"x": 2, "y": box["height"] * 12.5 / 64})
-    assert page.locator(".row-table .asks").inner_text() == "query 12 asks"
+    assert page.locator(".row-table .asks").inner_text() == "query 12"
 
 
 def test_hidden_keys_of_a_long_row_take_no_lines(attend):
@@ -387,12 +387,12 @@ def test_many_queries_are_chosen_from_a_list(attend):
     choice = page.locator('[data-focus="queries"]')
     assert choice.locator("option").count() == 70
     choice.select_option("69")
-    assert page.locator(".row-table .asks").inner_text() == "query 69 asks"
+    assert page.locator(".row-table .asks").inner_text() == "query 69"
     assert choice.input_value() == "69"
     assert page.evaluate(CELLS)["row 1 weight"] == styled(made.weights[0, 0, 69, 1], made.styles["weight"])
     choice.focus()
     page.keyboard.press("ArrowUp")
-    assert page.locator(".row-table .asks").inner_text() == "query 68 asks"
+    assert page.locator(".row-table .asks").inner_text() == "query 68"
 
 
 def test_the_row_as_json(attend):

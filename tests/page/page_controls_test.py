@@ -62,12 +62,12 @@ def test_any_word_becomes_the_query(lesson):
     page, _ = lesson("000")
     for i, word in enumerate(["I", "love", "coding"]):
         page.locator(f'[data-focus="word {i}"]').click()
-        assert page.locator(".row-table .asks").inner_text() == f"{word} asks"
+        assert page.locator(".row-table .asks").inner_text() == f"query {word}"
         assert page.locator(".finding").inner_text().startswith(f'“{word}” attends')
         assert page.locator(".map td.framed").count() == 3
         assert page.locator(".map tr.chosen th").inner_text() == word
     page.locator('[data-focus="word 0"]').click()
-    assert page.locator(".row-table .asks").inner_text() == "I asks"
+    assert page.locator(".row-table .asks").inner_text() == "query I"
 
 
 def test_a_number_unfolds_and_folds(lesson):
@@ -124,7 +124,7 @@ def test_tab_reaches_each_table_once(lesson):
 def test_the_map_chooses_a_query_and_its_scale(lesson):
     page, _ = lesson("000")
     page.locator('[data-cell="map 2 0"]').click()
-    assert page.locator(".row-table .asks").inner_text() == "coding asks"
+    assert page.locator(".row-table .asks").inner_text() == "query coding"
     legend = page.locator(".legend")
     assert "1" in legend.inner_text().split()
     cell = page.locator('[data-cell="map 2 2"]')
@@ -233,7 +233,7 @@ def test_the_address_holds_what_is_chosen(lesson, pages):
                                      "#%E0%A4%A", "#open=row 0 constructor", "#query=1e9&step=toString"])
 def test_an_address_that_says_nothing_true_opens_the_page_as_it_is(lesson, address):
     page, _ = lesson("000", address)
-    assert page.locator(".row-table .asks").inner_text() == "love asks"
+    assert page.locator(".row-table .asks").inner_text() == "query love"
     assert current(page) == "mix"
 
 
@@ -258,4 +258,4 @@ def test_many_keys_are_shortened_and_a_large_head_is_painted(arrays):
     readout = page.locator(".readout").inner_text()
     assert readout.startswith("69 → 89: ") and abs(float(readout.split(": ")[1]) - weight) < 1e-4
     page.mouse.click(box["x"] + 2, box["y"] + box["height"] * 69.5 / 70)
-    assert page.locator(".row-table .asks").inner_text() == "69 asks"
+    assert page.locator(".row-table .asks").inner_text() == "query 69"
