@@ -80,6 +80,41 @@ AttentionStatistics<T> RowStatistics<T>::views() {
   return views;
 }
 
+namespace {
+
+// column_mass (B, H|1, S) where each query gives the keys that it sees the same weight: all scores are 0. Absent where
+// every query sees every key.
+template <class T>
+Tensor<T, 3> uniform_mass(const std::array<Index, 4>& query, Index num_keys, const AttentionOptions<T>& options,
+                          const Runtime& runtime) {
+  const bool masked = options.causal || options.window.left || options.window.right || !options.key_lengths.empty() ||
+                      !options.query_starts.empty() || !options.query_segments.absent() ||
+                      !options.block_mask.absent() || !options.mask.absent();
+  if (!masked) return {};
+  AttentionOptions<T> visible = options;
+  visible.bias = {};
+  visible.alibi_slopes = {};
+  visible.sinks = {};
+  visible.soft_cap.reset();
+  visible.scale = 0.0;
+  const bool by_head = (!options.mask.absent() && options.mask.shape[1] > 1) ||
+                       (!options.block_mask.absent() && options.block_mask.shape[1] > 1);
+  const Index batch = query[0], heads = by_head ? query[1] : 1;
+  const Tensor<T, 4> zero_query({batch, heads, query[2], 1}), zero_key({batch, heads, num_keys, 1});
+  Tensor<T, 4> context({batch, heads, query[2], 1});
+  Tensor<T, 3> row_max({batch, heads, query[2]}), row_sum({batch, heads, query[2]}), mass({batch, heads, num_keys});
+  AttentionOutputs<T> outputs;
+  outputs.context = context.view();
+  outputs.row_max = row_max.view();
+  outputs.row_sum = row_sum.view();
+  attention_forward<T>(zero_query.view(), zero_key.view(), zero_key.view(), outputs, visible, runtime);
+  attention_columns<T>(zero_query.view(), zero_key.view(), {.row_max = row_max.view(), .row_sum = row_sum.view()},
+                       {.column_mass = mass.view()}, visible, runtime);
+  return mass;
+}
+
+}  // namespace
+
 template <class T>
 Inspected<T> inspect(const TensorView<const T, 4>& query, const TensorView<const T, 4>& key,
                      const ColumnsRequest<T>& request, const InspectSettings& settings,
@@ -91,7 +126,8 @@ Inspected<T> inspect(const TensorView<const T, 4>& query, const TensorView<const
   attention_columns<T>(query, key, request,
                        {.column_mass = inspected.column_mass.view(), .coarse_map = inspected.coarse_map.view()},
                        options, runtime);
-  inspected.heads = inspect_heads<T>(inspected.column_mass.view(), queries, settings.heads, statistics);
+  const Tensor<T, 3> uniform = uniform_mass<T>(query.shape, key.shape[2], options, runtime);
+  inspected.heads = inspect_heads<T>(inspected.column_mass.view(), queries, settings.heads, statistics, uniform.view());
   inspected.heads.cells = cells;
   return inspected;
 }

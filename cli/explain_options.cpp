@@ -6,6 +6,7 @@
 
 #include <fcntl.h>
 #include <fmt/format.h>
+#include <poll.h>
 #include <termios.h>
 #include <unistd.h>
 
@@ -24,15 +25,27 @@ Index parse_count(const std::string& option, const std::string& text, Index leas
   return n;
 }
 
-Cell parse_cell(const std::string& text) {
+// A row or column by its index or, as results print it, by its word: love, can#1.
+Index parse_cell_part(std::string_view text, const std::vector<std::string>& tokens) {
+  const bool number = text.find_first_not_of("0123456789", text.starts_with('-') ? 1 : 0) == std::string_view::npos;
+  if (number || text.empty() || tokens.empty()) return parse_integer("--cell", text);
+  return usage("--cell", [&] { return token_index(tokens, text); });
+}
+
+Cell parse_cell(const std::string& text, const ExplainInput& input) {
   const std::vector<std::string_view> parts = split(text, ',');
   if (parts.size() != 2 && parts.size() != 3)
-    throw UsageError("--cell is \"" + text + "\"; expected ROW,COLUMN such as 1,0, or HEAD,ROW,COLUMN");
+    throw UsageError("--cell is \"" + text + "\"; expected ROW,COLUMN such as 1,0 or love,I, or HEAD,ROW,COLUMN");
   const std::size_t row = parts.size() - 2;
-  return {.row = parse_integer("--cell", parts[row]),
-          .column = parse_integer("--cell", parts[row + 1]),
+  std::vector<std::string> rows = query_tokens(input);
+  std::vector<std::string> columns = input.key_tokens.empty() ? rows : input.key_tokens;
+  if (input.settings.layout == Layout::columns) std::swap(rows, columns);
+  return {.row = parse_cell_part(parts[row], rows),
+          .column = parse_cell_part(parts[row + 1], columns),
           .head = parts.size() == 3 ? parse_integer("--cell", parts[0]) : 0};
 }
+
+enum class Turn { forward, back, stop };
 
 // Keys from the controlling terminal, one at a time, without their echo; the terminal is as before when this ends.
 class KeyReader {
@@ -55,27 +68,55 @@ class KeyReader {
     ::tcsetattr(terminal_, TCSANOW, &before_);
     ::close(terminal_);
   }
-  // False when the reader wants to stop: q, Ctrl-C, Ctrl-D.
-  bool go_on() const {
-    unsigned char key = 0;
-    if (::read(terminal_, &key, 1) != 1) return false;
-    return key != 'q' && key != 3 && key != 4;
+  // Waits for one that means something.
+  Turn next() const {
+    constexpr unsigned char kEscape = 27, kControlC = 3, kControlD = 4;
+    while (true) {
+      const int key = read_byte();
+      if (key < 0 || key == 'q' || key == kControlC || key == kControlD) return Turn::stop;
+      if (key == ' ' || key == '\r' || key == '\n') return Turn::forward;
+      if (key == 'b') return Turn::back;
+      if (key != kEscape || !has_more()) continue;
+      // ← is ESC [ D or ESC O D, → is C in place of D, Page Up is ESC [ 5 ~, Page Down ESC [ 6 ~.
+      std::string sequence;
+      do sequence += static_cast<char>(std::max(read_byte(), 0));
+      while (sequence.size() < 8 && has_more() && (sequence.size() < 2 || sequence.back() < '@'));
+      if (sequence == "[D" || sequence == "OD" || sequence == "[5~") return Turn::back;
+      if (sequence == "[C" || sequence == "OC" || sequence == "[6~") return Turn::forward;
+    }
   }
 
  private:
+  // -1 at the end of input.
+  int read_byte() const {
+    unsigned char byte = 0;
+    return ::read(terminal_, &byte, 1) == 1 ? byte : -1;
+  }
+  // The bytes of one key arrive together.
+  bool has_more() const {
+    constexpr int kMilliseconds = 50;
+    pollfd waiting{.fd = terminal_, .events = POLLIN, .revents = 0};
+    return ::poll(&waiting, 1, kMilliseconds) == 1;
+  }
+
   int terminal_;
   termios before_{};
 };
 
 void write_pages(const std::vector<std::string>& pages) {
   const KeyReader keys;
-  for (std::size_t i = 0; i < pages.size(); ++i) {
-    write_stdout((i == 0 ? "" : "\n") + pages[i]);
-    if (i + 1 == pages.size()) break;
-    write_stdout("-- any key: the next step, q: stop --");
-    const bool on = keys.go_on();
-    write_stdout("\r                                     \r");
-    if (!on) break;
+  bool first = true;
+  for (std::size_t i = 0; i < pages.size();) {
+    write_stdout((first ? "" : "\n") + pages[i]);
+    first = false;
+    const std::string hint = fmt::format("-- {} of {}; space: {}; b: back; q: quit --", i + 1, pages.size(),
+                                         i + 1 < pages.size() ? "next" : "end");
+    write_stdout(hint);
+    Turn turn = keys.next();
+    while (turn == Turn::back && i == 0) turn = keys.next();
+    write_stdout("\r" + std::string(hint.size(), ' ') + "\r");
+    if (turn == Turn::stop) break;
+    i = turn == Turn::back ? i - 1 : i + 1;
   }
 }
 
@@ -103,10 +144,11 @@ void add_explain_options(CLI::App& command, ExplainText& text, const char* setti
   const char* view = "WHAT IS SHOWN (all counts start at 0)";
   add(view, "--step", text.step, "N|NAME", "only this step");
   add(view, "--cell", text.cell, "ROW,COLUMN",
-      "how this number came about, in each step shown\n(HEAD,ROW,COLUMN where there are heads)");
+      "how this number came about, in each step shown:\n1,0 or love,I (HEAD,ROW,COLUMN where there are heads)");
   add(view, "--digits", text.digits, "N", "decimals, 0 to 17 (default 4)");
   command.add_flag("--full", text.full, "every number of large matrices, which are otherwise\nshortened")->group(view);
-  command.add_flag("--pause", text.pause, "one step at a key press")->group(view);
+  command.add_flag("--pause", text.pause, "one step at a time: space for the next, b for the\nprevious, q to quit")
+      ->group(view);
   command.add_flag("--json", text.json, "the data as JSON")->group(view);
   add(view, "--html", text.html, "FILE", "a page: one file that needs no network; of matrices\nin place of the text");
   add_color_option(command, text.color);
@@ -165,7 +207,7 @@ void show_explanation(const ExplainInput& input, const ExplainText& text) {
   Keep keep{.all = text.full};
   if (!text.digits.empty()) options.digits = static_cast<int>(parse_count("--digits", text.digits, 0, 17));
   if (!text.cell.empty()) {
-    options.cell = parse_cell(text.cell);
+    options.cell = parse_cell(text.cell, input);
     keep.also = {options.cell->row, options.cell->column};
   }
   const Explanation explanation = explain(input, keep);

@@ -4,6 +4,7 @@ line, the shape of the text, and each bad input (docs/explain-input.md) with its
 
 import json
 import os
+import pty
 import re
 import resource
 import subprocess
@@ -387,6 +388,51 @@ def test_the_list_of_lessons(tmp_path):
     fail(2, ['there is no lesson "nonsense"', *LESSONS], "lesson", "nonsense", cwd=tmp_path)
     fail(2, '--step: step "nope" does not exist', "lesson", "000", "--step", "nope", cwd=tmp_path)
     fail(2, "--pause needs a terminal", "lesson", "000", "--pause", cwd=tmp_path)
+
+
+def test_a_cell_is_named_as_results_print_it(folder):
+    by_index = succeed("lesson", "000", "--step", "weights", "--cell", "1,0", env=environment(LANG="C.UTF-8"))
+    assert "A[love, I]" in by_index.decode()
+    assert succeed("lesson", "000", "--step", "weights", "--cell", "love,I", env=environment(LANG="C.UTF-8")) == by_index
+    twice = ["explain", "--input", "words.json", "--step", "weights", "--cell"]
+    assert succeed(*twice, "love#1,I", cwd=folder) == succeed(*twice, "3,0", cwd=folder)
+    fail(2, ["--cell", '"love#0" to "love#1"', "love (@1), love (@3)"], *twice, "love,I", cwd=folder)
+    fail(2, ["--cell", "I (@0)", "love (@3)"], *twice, "I,nope", cwd=folder)
+    # The rows of a columns layout are keys.
+    assert b"[x2, x1]" in succeed("lesson", "004", "--step", "weights", "--cell", "x2,x1")
+
+
+def paused(keys, tmp_path):
+    """What --pause writes to a terminal on which these keys are pressed, one at each prompt."""
+    pid, terminal = pty.fork()
+    if pid == 0:
+        os.chdir(tmp_path)
+        os.execve(PROGRAM, [PROGRAM, "lesson", "000", "--pause"], environment(TERM="dumb", NO_COLOR="1", COLUMNS="80"))
+    shown = b""
+    for key in [*keys, None]:
+        try:
+            while not shown.endswith(b"q: quit --") if key is not None else True:
+                shown += os.read(terminal, 65536)
+            if key is not None:
+                shown += b"@"
+                os.write(terminal, key)
+        except OSError:  # the program has ended
+            break
+    os.close(terminal)
+    assert os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]) == 0
+    return shown.decode()
+
+
+def test_pause_goes_forward_and_back(tmp_path):
+    keys = [b" ", b"\r", b"b", b"\x1b[C", b"\x1b[D", b"\x1b[6~", b"\x1b[5~", b"x", b"?", b"q"]
+    shown = paused(keys[:7] + [b"q"], tmp_path)
+    pages = re.findall(r"-- (\d+) of \d+;", shown)
+    assert pages == ["1", "2", "3", "2", "3", "2", "3", "2"]
+    # Keys without a meaning, and going back from the first page, change nothing.
+    assert re.findall(r"-- (\d+) of \d+;", paused([b"b?x\x1b[A q"], tmp_path)) == ["1", "2"]
+    # The last page ends it.
+    count = int(re.search(r"-- 1 of (\d+);", shown)[1])
+    assert re.findall(r"-- (\d+) of \d+;", paused([b" "] * count, tmp_path)) == [str(n + 1) for n in range(count)]
 
 
 def test_the_list_of_lessons_as_json():

@@ -182,6 +182,41 @@ def test_pictures_of_nan_and_of_nothing(tmp_path):
         assert abs(pixels - painted(cells[h].astype(np.float64), "log")).max() < 1.2
 
 
+VISIBLE = {
+    "plain": ([], lambda b, h, i, j: True),
+    "causal": (["--causal"], lambda b, h, i, j: j <= i),
+    "all-combined": (["--causal=top_left", "--window", "6,-", "--key-lengths", "lengths.npy", "--mask", "mask.npy"],
+                     lambda b, h, i, j: i - 6 <= j <= i and j < [9, 17][b] and (i * 7 + j * 3 + h) % 4 != 0),
+    "bias": (["--causal", "--bias", "bias.npy"], lambda b, h, i, j: j <= i),
+}
+
+
+@pytest.mark.parametrize("name", VISIBLE)
+def test_shares_are_compared_with_the_uniform_over_the_visible_keys(name, tmp_path):
+    options, visible = VISIBLE[name]
+    batch, heads, rows = 2, 3, 20
+    write(tmp_path, 5, (batch, heads, rows, 4), (batch, heads, rows, 4))
+    np.save(tmp_path / "lengths.npy", np.array([9, 17]))
+    np.save(tmp_path / "bias.npy", np.random.default_rng(1).standard_normal((rows, rows)).astype(np.float32))
+    np.save(tmp_path / "mask.npy", np.array([[[[(i * 7 + j * 3 + h) % 4 != 0 for j in range(rows)] for i in range(rows)]
+                                              for h in range(heads)]]))
+    said = json.loads(succeed("attend", *QKV, "--inspect", "--top", str(rows), "--json", *options, cwd=tmp_path))["inspect"]["heads"]
+    compared = 0
+    for head in said:
+        b, h = head["batch"], head["head"]
+        for key, uniform in zip(head["heavy_hitters"], head["uniform"], strict=True):
+            want = 0.0
+            for i in range(rows):
+                seen = [j for j in range(rows) if visible(b, h, i, j)]
+                want += 1 / len(seen) / rows if key in seen else 0.0
+            assert uniform == pytest.approx(want, rel=1e-6)
+            compared += 1
+    assert compared > 50
+    text = " ".join(succeed("attend", *QKV, "--inspect", *options, cwd=tmp_path).decode().split())
+    most = max((head for head in said), key=lambda head: head["share"][0])
+    assert f"uniform over the keys that each query sees: {most['uniform'][0]:.4f}." in text
+
+
 def test_text_says_the_finding_and_a_line_a_head(tmp_path):
     arrays = write(tmp_path, 3, (4, 30, 8), (2, 30, 8))
     arrays["k"][1, 7] *= 20
@@ -190,8 +225,8 @@ def test_text_says_the_finding_and_a_line_a_head(tmp_path):
     np.save(tmp_path / "k.npy", arrays["k"])
     text = succeed("attend", *QKV, "--inspect", "--weight-on", "0,7", "--top", "2", "--save", "out", cwd=tmp_path).decode()
     lines = text.split("\n")
-    assert lines[0] == "Head 3 gives key 7 1.0000 of its attention, the most that any key gets in any"
-    assert lines[1] == "head; spread evenly over all keys it would be 0.0333."
+    assert lines[0] == "Head 3 gives key 7 1.0000 of its attention, the largest share of any key in any"
+    assert lines[1] == "head; uniform over the keys that each query sees: 0.0333."
     assert lines[3].split() == "head key 0 key 7 entropy largest distance heavy hitters".split()
     said = json.loads((tmp_path / "out/inspect.json").read_text())["inspect"]["heads"]
     mass = np.load(tmp_path / "out/column_mass.npy")

@@ -49,6 +49,18 @@ TEST(Inspection, HeavyHittersAreTheLargestMassesAndOfEqualOnesTheLowerKey) {
   EXPECT_TRUE(inspect_heads<double>(mass.view(), 10, {.top = 0}).heads[0].heavy_hitters.empty());
 }
 
+TEST(Inspection, ComparesWithTheUniformSharesGiven) {
+  const Tensor<double, 3> mass = two_heads<double>();
+  Tensor<double, 3> uniform({1, 1, 6});
+  for (Index j = 0; j < 6; ++j) uniform(0, 0, j) = static_cast<double>(j + 1);
+  const Inspection made = inspect_heads<double>(mass.view(), 10, {.top = 2}, {}, uniform.view());
+  EXPECT_EQ(made.heads[0].heavy_hitters[1].uniform, 0.5);
+  EXPECT_EQ(made.heads[1].heavy_hitters[0].uniform, 0.4);
+  EXPECT_EQ(inspect_heads<double>(mass.view(), 10).heads[0].heavy_hitters[0].uniform, 1.0 / 6);
+  EXPECT_THROW(inspect_heads<double>(mass.view(), 10, {}, {}, Tensor<double, 3>({1, 3, 6}).view()),
+               std::invalid_argument);
+}
+
 TEST(Inspection, ReadsMassesByTheirStrides) {
   Tensor<float, 3> turned({6, 2, 1});
   const Tensor<float, 3> mass = two_heads<float>();
@@ -63,8 +75,8 @@ TEST(Inspection, ReadsMassesByTheirStrides) {
 TEST(Inspection, TextSaysTheFindingFirst) {
   const Tensor<double, 3> mass = two_heads<double>();
   EXPECT_EQ(render_inspection_text(inspect_heads<double>(mass.view(), 10)),
-            "Head 1 gives key 3 1.0000 of its attention, the most that any key gets in any\n"
-            "head; spread evenly over all keys it would be 0.1667.\n"
+            "Head 1 gives key 3 1.0000 of its attention, the largest share of any key in any\n"
+            "head; uniform over the keys that each query sees: 0.1667.\n"
             "\n"
             "head    key 0   heavy hitters: key and share of the attention\n"
             "   0   0.1500   1 0.4000   4 0.4000   0 0.1500   3 0.0500\n"

@@ -11,7 +11,7 @@ import { el, shown } from "./elements.js";
 import { decoded } from "./sentence.js";
 
 /** @typedef {import("./state.js").State} State */
-/** @typedef {{batch: number, head: number, heavy_hitters: number[], share: number[], weight_on: number[], entropy: number, largest_weight: number, mean_distance: number}} InspectedHead */
+/** @typedef {{batch: number, head: number, heavy_hitters: number[], share: number[], uniform: number[], weight_on: number[], entropy: number, largest_weight: number, mean_distance: number}} InspectedHead */
 /**
  * @typedef {object} Inspected
  * @property {number} queries
@@ -59,7 +59,7 @@ export function inspection_finding(s) {
   if (heads.length === 0) return "No key is heard";
   const most = heads.reduce((best, one) => (one.share[0] > best.share[0] ? one : best));
   const name = head_name(most, s.batches);
-  return `${name.slice(0, 1).toUpperCase()}${name.slice(1)} gives key\u00a0${most.heavy_hitters[0]} ${small_number(most.share[0])} of its attention`;
+  return `${name.slice(0, 1).toUpperCase()}${name.slice(1)} gives key\u00a0${most.heavy_hitters[0]} ${small_number(most.share[0])} of its attention (uniform over the keys that each query sees: ${small_number(most.uniform[0])})`;
 }
 
 /** What is chosen in the figure, beside the state of the page. */

@@ -32,6 +32,8 @@ struct HeavyHitter {
   Index key = 0;
   double mass = 0;   // Σ over the queries of the weight on it
   double share = 0;  // mass / L
+  // The share that it would have if each query gave all keys that it sees the same weight.
+  double uniform = 0;
 };
 
 struct HeadInspection {
@@ -54,12 +56,16 @@ struct Inspection {
 
 // column_mass (B, H, S) as attention_columns wrote it for num_queries = L queries a head; of statistics the means of
 // heads (B, H), where attention_with_statistics wrote them.
-// Throws std::invalid_argument for a key of weight_on that is not below S, for top < 0, num_queries < 1 and means of
-// another shape.
+// uniform_mass (B|1, H|1, S): Σ over the queries that see the key of 1 / the number of keys that the query sees, which
+// is the column_mass of a call with the same masks and scale 0, without bias, slopes and sinks. Where it is absent
+// every query sees every key.
+// Throws std::invalid_argument for a key of weight_on that is not below S, for top < 0, num_queries < 1, and means or
+// uniform_mass of another shape.
 template <class T>
 REGARD_EXPORT Inspection inspect_heads(std::type_identity_t<TensorView<const T, 3>> column_mass, Index num_queries,
                                        const InspectionOptions& options = {},
-                                       const AttentionStatistics<T>& statistics = {});
+                                       const AttentionStatistics<T>& statistics = {},
+                                       std::type_identity_t<TensorView<const T, 3>> uniform_mass = {});
 
 struct InspectionText {
   int width = 80;

@@ -118,12 +118,11 @@ class InspectionRenderer {
     }
     if (most == nullptr) return "No query sees a key, or no heavy hitters were asked for.";
     const HeavyHitter& hitter = most->heavy_hitters[0];
-    const double even = 1 / static_cast<double>(s_.num_keys);
     return fmt::format(
-        "{} gives key {} {} of its attention, the most that any key gets{}; spread evenly over all keys it would be "
-        "{}.",
+        "{} gives key {} {} of its attention, the largest share of any key{}; uniform over the keys that each query "
+        "sees: {}.",
         name_of(*most), hitter.key, share_text(hitter.share, hitter.share), s_.heads.size() > 1 ? " in any head" : "",
-        share_text(even, even));
+        share_text(hitter.uniform, hitter.uniform));
   }
 
   template <class Text>
@@ -181,7 +180,8 @@ class InspectionRenderer {
 
 template <class T>
 Inspection inspect_heads(std::type_identity_t<TensorView<const T, 3>> column_mass, Index num_queries,
-                         const InspectionOptions& options, const AttentionStatistics<T>& statistics) {
+                         const InspectionOptions& options, const AttentionStatistics<T>& statistics,
+                         std::type_identity_t<TensorView<const T, 3>> uniform_mass) {
   const auto& [batch, heads, keys] = column_mass.shape;
   if (num_queries < 1)
     throw std::invalid_argument(fmt::format("inspect_heads: num_queries is {}; expected 1 or more", num_queries));
@@ -192,6 +192,13 @@ Inspection inspect_heads(std::type_identity_t<TensorView<const T, 3>> column_mas
       throw std::invalid_argument(
           fmt::format("inspect_heads: weight_on names key {}; expected keys from 0 to {}", key, keys - 1));
   }
+  const auto& even = uniform_mass.shape;
+  if (!uniform_mass.absent() &&
+      ((even[0] != 1 && even[0] != batch) || (even[1] != 1 && even[1] != heads) || even[2] != keys))
+    throw std::invalid_argument(
+        fmt::format("inspect_heads: uniform_mass has shape {}; expected ({}, {}, {}), or 1 for "
+                    "batch or heads",
+                    npy_shape_text(even), batch, heads, keys));
   const auto mean_of = [&](const TensorView<T, 2>& means) {
     if (!means.absent() && means.shape != std::array<Index, 2>{batch, heads})
       throw std::invalid_argument(fmt::format("inspect_heads: statistics have shape {}; expected ({}, {})",
@@ -219,6 +226,11 @@ Inspection inspect_heads(std::type_identity_t<TensorView<const T, 3>> column_mas
                           .entropy = entropy(b, h),
                           .largest_weight = largest(b, h),
                           .mean_distance = distance(b, h)};
+      for (HeavyHitter& hitter : head.heavy_hitters) {
+        hitter.uniform = uniform_mass.absent()
+                             ? 1 / static_cast<double>(keys)
+                             : element(uniform_mass, even[0] == 1 ? 0 : b, even[1] == 1 ? 0 : h, hitter.key) / rows;
+      }
       for (const Index key : options.weight_on) head.weight_on.push_back(masses[static_cast<std::size_t>(key)] / rows);
       inspection.heads.push_back(std::move(head));
     }
@@ -249,6 +261,7 @@ std::string render_inspection_json(const Inspection& inspection) {
     list("heavy_hitters", [&](const HeavyHitter& hitter) { json.whole(hitter.key); });
     list("mass", [&](const HeavyHitter& hitter) { json.number(hitter.mass); });
     list("share", [&](const HeavyHitter& hitter) { json.number(hitter.share); });
+    list("uniform", [&](const HeavyHitter& hitter) { json.number(hitter.uniform); });
     json.numbers("weight_on", head.weight_on);
     if (head.entropy) json.number("entropy", *head.entropy);
     if (head.largest_weight) json.number("largest_weight", *head.largest_weight);
@@ -259,9 +272,9 @@ std::string render_inspection_json(const Inspection& inspection) {
 }
 
 template Inspection inspect_heads<float>(TensorView<const float, 3>, Index, const InspectionOptions&,
-                                         const AttentionStatistics<float>&);
+                                         const AttentionStatistics<float>&, TensorView<const float, 3>);
 template Inspection inspect_heads<double>(TensorView<const double, 3>, Index, const InspectionOptions&,
-                                          const AttentionStatistics<double>&);
+                                          const AttentionStatistics<double>&, TensorView<const double, 3>);
 
 }  // namespace v0
 }  // namespace regard
