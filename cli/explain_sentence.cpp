@@ -116,8 +116,8 @@ void add_sentence_options(CLI::App& command, SentenceTextArguments& arguments) {
   command.add_flag("--all-heads", arguments.all_heads, "the most informative pair of every head")->group(group);
   command
       .add_option("--beside", arguments.beside,
-                  "the same word in another sentence: how far its\nvectors differ, as regard compare says in full; may "
-                  "be\ngiven again")
+                  "the same word in another sentence: how far its\nvectors differ, as regard compare says in full;\n"
+                  "may be given again")
       ->type_name("\"TEXT\"")
       ->allow_extra_args(false)
       ->group(group);
