@@ -6,7 +6,7 @@
 
 #include <fcntl.h>
 #include <fmt/format.h>
-#include <poll.h>
+#include <sys/poll.h>
 #include <termios.h>
 #include <unistd.h>
 

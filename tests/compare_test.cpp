@@ -349,9 +349,10 @@ TEST(CompareText, ComparesTheTestWithOtherWords) {
   c.hidden->pairs[0].cosine.back() = .75;
   c.others = {{"he", {.58, .9, .9}}, {"sat", {.65, .9, .9}}};
   std::string text = flat(render_compare_text(c));
-  EXPECT_TRUE(has(text,
-                  "With “river” hidden, A and B go from 0.600 to 0.750 (+0.150): the largest change of 3 tests (each of 2 "
-                  "other words hidden alone: 0.580 to 0.650, the largest change without “sat”, +0.050)."))
+  EXPECT_TRUE(
+      has(text,
+          "With “river” hidden, A and B go from 0.600 to 0.750 (+0.150): the largest change of 3 tests (each of 2 "
+          "other words hidden alone: 0.580 to 0.650, the largest change without “sat”, +0.050)."))
       << text;
   EXPECT_TRUE(has(render_compare_text(c, {.brief = true}),
                   "Test: hide “river” and A,B goes 0.600 to 0.750 (any other word: 0.580 to 0.650).\n"));
