@@ -12,6 +12,7 @@
 #include <nanobind/nanobind.h>
 
 #include <limits>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -38,9 +39,10 @@ class Keywords {
     PyObject* const value = PyDict_GetItemString(given_.ptr(), name);
     return value == nullptr || value == Py_None ? nb::handle() : nb::handle(value);
   }
-  bool take_bool(const char* name, bool otherwise = false) {
+  bool take_bool(const char* name, bool otherwise = false) { return take_optional_bool(name).value_or(otherwise); }
+  std::optional<bool> take_optional_bool(const char* name) {
     const nb::handle value = take(name);
-    if (!value) return otherwise;
+    if (!value) return {};
     const int truth = PyObject_IsTrue(value.ptr());
     if (truth < 0) throw nb::python_error();
     return truth != 0;

@@ -129,7 +129,7 @@ Options<T>::Options(Keywords& keywords, const Array& query) : rows_(!query.empty
   if (const nb::handle seed = keywords.take("dropout_seed")) {
     options.dropout_seed = keywords.number<std::uint64_t>("dropout_seed", seed);
   }
-  options.float_weights = keywords.take_bool("float_weights");
+  options.weights_in_float32 = keywords.take_optional_bool("weights_in_float32");
 }
 
 template class Options<float>;

@@ -153,7 +153,7 @@ void attention_forward(const InputView<ComputeType<T>, 4>& query, const InputVie
                        const InputView<ComputeType<T>, 4>& value, const AttentionOutputs<T>& outputs,
                        const AttentionOptions<ComputeType<T>>& options, const Runtime& runtime) {
   const internal::FloatingPointScope scope;
-  const internal::AttentionCall<ComputeType<T>> call{"attention_forward", query, key, value, true};
+  const internal::AttentionCall<ComputeType<T>> call{"attention_forward", query, key, value, true, kElementType<T>};
   const auto r = internal::resolve(call, options, runtime);
   internal::check_context_type(call.name, kElementType<T>, query.type);
   const internal::TypedOutputs<ComputeType<T>> written(outputs);
@@ -166,7 +166,8 @@ template <class T>
 AttentionResult<T> attention_with_weights(TensorView<const T, 4> query, const InputView<ComputeType<T>, 4>& key,
                                           const InputView<ComputeType<T>, 4>& value,
                                           const AttentionOptions<ComputeType<T>>& options, const Runtime& runtime) {
-  const internal::AttentionCall<ComputeType<T>> call{"attention_with_weights", query, key, value, true};
+  const internal::AttentionCall<ComputeType<T>> call{"attention_with_weights", query, key, value, true,
+                                                     kElementType<T>};
   const auto r = internal::resolve(call, options, runtime);
   internal::input_footprints(call, options);
   Index bytes = static_cast<Index>(sizeof(ComputeType<T>));
@@ -197,7 +198,7 @@ void attention_with_statistics(const InputView<ComputeType<T>, 4>& query, const 
                                const AttentionOptions<ComputeType<T>>& options, const Runtime& runtime) {
   using Compute = ComputeType<T>;
   const internal::FloatingPointScope scope;
-  const internal::AttentionCall<Compute> call{"attention_with_statistics", query, key, value, true};
+  const internal::AttentionCall<Compute> call{"attention_with_statistics", query, key, value, true, kElementType<T>};
   const auto r = internal::resolve(call, options, runtime);
   internal::check_context_type(call.name, kElementType<T>, query.type);
   const internal::TypedOutputs<Compute> written(outputs);

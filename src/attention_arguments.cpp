@@ -334,7 +334,8 @@ void resolve_numbers(const AttentionCall<T>& call, const AttentionOptions<T>& op
   r.dropout_seed = options.dropout_seed;
   const auto is_bf16 = [](const InputView<T, 4>& view) { return view.type == ElementType::bfloat16; };
   r.key_pairs = kernels::active().bf16_dot && is_bf16(r.query) && is_bf16(r.key);
-  r.value_pairs = r.key_pairs && call.has_value && is_bf16(r.value) && !options.float_weights;
+  const bool rounds_weights = !options.weights_in_float32.value_or(call.result == ElementType::float32);
+  r.value_pairs = r.key_pairs && call.has_value && is_bf16(r.value) && rounds_weights;
 }
 
 }  // namespace

@@ -63,6 +63,7 @@ struct AttentionCall {
   const char* name;
   InputView<T, 4> query, key, value;
   bool has_value;
+  ElementType result = kElementType<T>;  // of context, or of the gradients
 };
 
 // Throws std::invalid_argument. Call inside a FloatingPointScope: the default scale is computed here.

@@ -333,7 +333,7 @@ void attention_backward(const InputView<ComputeType<T>, 4>& query, const InputVi
   using namespace internal;
   using Compute = ComputeType<T>;
   const FloatingPointScope scope;
-  const AttentionCall<Compute> call{kBackwardName, query, key, value, true};
+  const AttentionCall<Compute> call{kBackwardName, query, key, value, true, kElementType<T>};
   const ResolvedAttention<Compute> r = resolve(call, options, runtime);
   check_gradients(r, gradients, check_saved(call, r, saved, input_footprints(call, options)));
   check_fingerprint(kBackwardName, r, saved.fingerprint);

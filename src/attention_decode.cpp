@@ -189,7 +189,8 @@ void attention_decode(const InputView<ComputeType<T>, 4>& query, const KvCache<K
     return InputView<Compute, 4>(cache.memory().data(), kCached,
                                  {shape.num_sequences, shape.num_key_heads, longest, columns}, {0, 0, 0, 0});
   };
-  const AttentionCall<Compute> call{kName, query, standing_for(shape.depth), standing_for(shape.columns), true};
+  const AttentionCall<Compute> call{kName, query,          standing_for(shape.depth), standing_for(shape.columns),
+                                    true,  kElementType<T>};
   AttentionOptions<Compute> with_lengths = options;
   with_lengths.key_lengths = lengths;
   if (std::holds_alternative<std::monostate>(options.query_offset))

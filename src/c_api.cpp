@@ -82,7 +82,8 @@ constexpr std::int32_t dtype_of() {
 template <class Struct>
 inline constexpr std::size_t kFirstBytes = sizeof(Struct);
 template <>
-inline constexpr std::size_t kFirstBytes<regard_attention_options> = offsetof(regard_attention_options, float_weights);
+inline constexpr std::size_t kFirstBytes<regard_attention_options> =
+    offsetof(regard_attention_options, weights_in_float32);
 template <>
 inline constexpr std::size_t kFirstBytes<regard_attention_outputs> = offsetof(regard_attention_outputs, fingerprint);
 template <>
@@ -227,7 +228,9 @@ AttentionOptions<T> options_of(const char* name, const regard_attention_options*
   options.sinks = span_of<T>(name, "sinks", o.sinks);
   if (o.has_soft_cap != 0) options.soft_cap = o.soft_cap;
   if (o.has_scale != 0) options.scale = o.scale;
-  options.float_weights = o.float_weights != 0;
+  if (o.weights_in_float32 < -1 || o.weights_in_float32 > 1)
+    refuse(name, "options->weights_in_float32 is " + std::to_string(o.weights_in_float32) + "; expected -1, 0 or 1");
+  if (o.weights_in_float32 != 0) options.weights_in_float32 = o.weights_in_float32 > 0;
   options.dropout = o.dropout;
   options.dropout_seed = o.dropout_seed;
   return options;

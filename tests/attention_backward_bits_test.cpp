@@ -458,7 +458,7 @@ TEST(BackwardOptions, StatedInAnotherWayAreTheSame) {
   accepted();
   options.scale = 0.25;
   options.dropout_seed = 5;  // of no dropout
-  options.float_weights = true;
+  options.weights_in_float32 = true;
   accepted();
 
   // A mask for all heads, and the same for each; a bias of either type.

@@ -44,6 +44,7 @@ struct PairCase {
     grad_context = normal_array<float, 4>(random, {call.B(), call.H(), call.L(), call.Dv()});
     grad_lse = normal_array<float, 3>(random, {call.B(), call.H(), call.L()});
     narrow(strided ? &random : nullptr);
+    call.options.weights_in_float32 = false;
   }
 
   void narrow(Random* layouts = nullptr) {
@@ -128,7 +129,7 @@ TEST(BackwardPairs, EveryHeadSizeAndLength) {
       SCOPED_TRACE(std::to_string(rows) + " rows, depth " + std::to_string(depth));
       PairCase test(plain_case(1, 1, rows, keys, depth, depth + 1));
       check(test);
-      test.call.options = {.causal = true, .query_offset = QueryAlignment::bottom_right};
+      test.call.options = {.causal = true, .query_offset = QueryAlignment::bottom_right, .weights_in_float32 = false};
       check(test);
     }
   }
@@ -151,11 +152,13 @@ TEST(BackwardPairs, RoundingIsWhatTheBoundSays) {
   PairCase test(plain_case(1, 1, 3, 3, 64, 64));
   const auto expected = test.expected(), expected_wide = test.expected({}, false);
   on_every_dot_table([&](const kernels::KernelTable&) {
-    test.call.options.float_weights = false;
+    test.call.options.weights_in_float32 = false;
     EXPECT_LT(largest(test.run(), expected), 1);
     EXPECT_GT(largest(test.run(), expected_wide), 1);
-    test.call.options.float_weights = true;
-    EXPECT_LT(largest(test.run(), expected_wide), 1);
+    for (const std::optional<bool> in_float32 : {std::optional<bool>(), std::optional(true)}) {
+      test.call.options.weights_in_float32 = in_float32;
+      EXPECT_LT(largest(test.run(), expected_wide), 1);
+    }
   });
 }
 

@@ -55,8 +55,9 @@ struct Inputs {
   }
 };
 
-AttentionArrays<float> run(const Inputs& inputs, const AttentionOptions<float>& options = {},
-                           const Runtime& runtime = {}) {
+// Rounds the weights unless options say otherwise.
+AttentionArrays<float> run(const Inputs& inputs, AttentionOptions<float> options = {}, const Runtime& runtime = {}) {
+  options.weights_in_float32 = options.weights_in_float32.value_or(false);
   AttentionArrays<float> outputs =
       AttentionArrays<float>::dense(inputs.query.shape()[0], inputs.query.shape()[1], inputs.query.shape()[2],
                                     inputs.key.shape()[2], inputs.value.shape()[3]);
@@ -127,17 +128,53 @@ TEST(SemanticsBf16, NoWorseThanTheNaiveFormula) {
   });
 }
 
-TEST(SemanticsBf16, FloatWeightsHaveTheBoundOfFloat) {
+TEST(SemanticsBf16, AFloatContextHasTheBoundOfFloatUnlessRoundingIsAskedFor) {
   const Inputs inputs(AttentionInputs<float>::normal(6, 1, 4, 2, 61, 1100, 64, 48));
   auto expected = inputs.expected();
   expected.weight_rounding = 0;
+  KvCache<B16> cache({.num_sequences = 1, .num_key_heads = 2, .depth = 64, .columns = 48, .capacity = 1100});
+  const auto rows_of = [](const Array<B16, 4>& array) {
+    const auto view = array.view();
+    return TensorView<const B16, 3>(view.data, {view.shape[1], view.shape[2], view.shape[3]},
+                                    {view.strides[1], view.strides[2], view.strides[3]});
+  };
+  cache.append(0, rows_of(inputs.key), rows_of(inputs.value));
+  const Index chunks = attention_num_chunks(1100);
   on_every_dot_table([&](const kernels::KernelTable&) {
-    const AttentionArrays<float> got = run(inputs, {.float_weights = true});
+    const auto q = inputs.query.view();
+    const auto k = inputs.key.view(), v = inputs.value.view();
+    AttentionArrays<float> got = AttentionArrays<float>::dense(1, 4, 61, 1100, 48);
+    attention_forward<float>(q, k, v, got.views());
     matches_reference(got, expected);
-    const AttentionArrays<float> rounded_weights = run(inputs);
+    const AttentionArrays<float> rounded_weights = run(inputs, {.weights_in_float32 = false});
     EXPECT_NE(bits_of(got.context), bits_of(rounded_weights.context));
     EXPECT_EQ(bits_of(*got.weights), bits_of(*rounded_weights.weights));
     EXPECT_EQ(bits_of(*got.row_sum), bits_of(*rounded_weights.row_sum));
+    EXPECT_EQ(bits_of(run(inputs, {.weights_in_float32 = true}).context), bits_of(got.context));
+    // Every operator that writes a float context.
+    Array<float, 4> context({1, 4, 61, 48});
+    attention_with_statistics<float>(q, k, v, {.context = context.view()}, {});
+    EXPECT_EQ(bits_of(context), bits_of(got.context));
+    attention_decode<float>(q, cache, AttentionOutputs<float>{.context = context.view()});
+    EXPECT_EQ(bits_of(context), bits_of(got.context));
+    Array<float, 5> sums({chunks, 1, 4, 61, 48});
+    Array<float, 4> row_max({chunks, 1, 4, 61}), row_sum({chunks, 1, 4, 61});
+    attention_partials<float>(q, k, v,
+                              {.accumulator = sums.view(), .row_max = row_max.view(), .row_sum = row_sum.view()});
+    attention_merge<float>({.accumulator = std::as_const(sums).view(),
+                            .row_max = std::as_const(row_max).view(),
+                            .row_sum = std::as_const(row_sum).view()},
+                           {}, {.context = context.view()});
+    EXPECT_EQ(bits_of(context), bits_of(got.context));
+    // A context of bfloat16 has weights of bfloat16 unless float ones are asked for.
+    Array<B16, 4> narrow({1, 4, 61, 48});
+    const auto expect_rounded = [&](const Array<float, 4>& from) {
+      narrow.for_each_index([&](const auto& at) { ASSERT_EQ(narrow.get(at).bits, B16(from.get(at)).bits); });
+    };
+    attention_forward<B16>(q, k, v, AttentionOutputs<B16>{.context = narrow.view()});
+    expect_rounded(rounded_weights.context);
+    attention_forward<B16>(q, k, v, AttentionOutputs<B16>{.context = narrow.view()}, {.weights_in_float32 = true});
+    expect_rounded(got.context);
   });
 }
 
@@ -151,7 +188,7 @@ TEST(SemanticsBf16, FloatValuesKeepTheScores) {
     AttentionArrays<float> got = AttentionArrays<float>::dense(1, 4, 61, 300, 48);
     attention_forward<float>(inputs.query.view(), inputs.key.view(), value.view(), got.views());
     matches_reference(got, expected);
-    EXPECT_EQ(all_bits(got), all_bits(run(inputs, {.float_weights = true})));
+    EXPECT_EQ(all_bits(got), all_bits(run(inputs, {.weights_in_float32 = true})));
   });
 }
 
@@ -185,7 +222,8 @@ TEST(SemanticsBf16, SubnormalNumbersAreZero) {
     Array<float, 3> row_max({1, 1, 3});
     const unsigned state = __builtin_ia32_stmxcsr();
     attention_forward<float>(query.view(), key.view(), value.view(),
-                             {.context = context.view(), .row_max = row_max.view()}, {.scale = 1.0});
+                             {.context = context.view(), .row_max = row_max.view()},
+                             {.scale = 1.0, .weights_in_float32 = false});
     EXPECT_EQ(__builtin_ia32_stmxcsr(), state);
     EXPECT_EQ(row_max.values(), (std::vector<float>{2, 1, 2}));
     EXPECT_EQ(context.values(), (std::vector<float>{1, 0, 1, 0, 1, 0}));
@@ -247,7 +285,8 @@ TEST(SemanticsBf16Bits, ThreadsStridesBatchAndCuts) {
         return TensorView<const B16, 4>(view.pointer(1, 0, at, 0), {1, view.shape[1], n, view.shape[3]}, view.strides);
       };
       attention_forward<float>(rows(inputs.query, first, count), rows(inputs.key, 0, 1100), rows(inputs.value, 0, 1100),
-                               {.context = context.view()}, {.causal = true, .query_offset = Index{970} + first});
+                               {.context = context.view()},
+                               {.causal = true, .query_offset = Index{970} + first, .weights_in_float32 = false});
       context.for_each_index(
           [&](const auto& at) { ASSERT_EQ(context.get(at), whole.context.get({1, at[1], first + at[2], at[3]})); });
     }
@@ -268,9 +307,9 @@ TEST(SemanticsBf16Bits, ACacheGivesThoseOfTheForwardPass) {
       cache.append(0, keys(inputs.key, first, count), keys(inputs.value, first, count));
     }
     on_every_dot_table([&](const kernels::KernelTable&) {
-      for (const bool float_weights : {false, true}) {
+      for (const bool weights_in_float32 : {false, true}) {
         const AttentionOptions<float> options{
-            .causal = true, .query_offset = QueryAlignment::bottom_right, .float_weights = float_weights};
+            .causal = true, .query_offset = QueryAlignment::bottom_right, .weights_in_float32 = weights_in_float32};
         const AttentionArrays<float> whole = run(inputs, options);
         Array<float, 4> context({1, 6, 70, 37});
         attention_decode<float>(inputs.query.view(), cache, AttentionOutputs<float>{.context = context.view()},
@@ -294,16 +333,16 @@ void expect_few_rows_give_those_of_many(Index depth, Index columns) {
   plain.value.set({0, 0, 77, 33}, std::numeric_limits<float>::quiet_NaN());
   const Inputs inputs(plain);
   on_every_dot_table([&](const kernels::KernelTable&) {
-    for (const bool float_weights : {false, true}) {
+    for (const bool weights_in_float32 : {false, true}) {
       const AttentionArrays<float> whole =
-          run(inputs, {.causal = true, .query_offset = Index{1021}, .float_weights = float_weights});
+          run(inputs, {.causal = true, .query_offset = Index{1021}, .weights_in_float32 = weights_in_float32});
       for (const auto& [first, count] : {std::pair<Index, Index>{68, 1}, {67, 2}, {69, 1}, {67, 3}, {60, 10}}) {
         const auto view = inputs.query.view();
         Array<float, 4> context({1, 4, count, columns});
         attention_forward<float>(
             TensorView<const B16, 4>(view.pointer(0, 0, first, 0), {1, 4, count, depth}, view.strides),
             inputs.key.view(), inputs.value.view(), {.context = context.view()},
-            {.causal = true, .query_offset = Index{1021} + first, .float_weights = float_weights});
+            {.causal = true, .query_offset = Index{1021} + first, .weights_in_float32 = weights_in_float32});
         context.for_each_index([&](const auto& at) {
           const float x = context.get(at), y = whole.context.get({0, at[1], first + at[2], at[3]});
           ASSERT_TRUE(x == y || (x != x && y != y)) << x << " " << y;
@@ -348,7 +387,8 @@ TEST(SemanticsBf16Bits, EverythingAgreesOnTheScores) {
     Array<float, 3> largest({1, 4, 65});
     Array<float, 4> context({1, 4, 65, 33});
     attention_with_statistics<float>(inputs.query.view(), inputs.key.view(), inputs.value.view(),
-                                     {.context = context.view()}, {.largest_weight = largest.view()});
+                                     {.context = context.view()}, {.largest_weight = largest.view()},
+                                     {.weights_in_float32 = false});
     EXPECT_EQ(bits_of(context), bits_of(done.context));
     largest.for_each_index([&](const auto& at) {
       float weight = 0;
@@ -358,9 +398,9 @@ TEST(SemanticsBf16Bits, EverythingAgreesOnTheScores) {
     // Partials merge to the whole.
     Array<float, 5> accumulator({2, 1, 4, 65, 33});
     Array<float, 4> row_max({2, 1, 4, 65}), row_sum({2, 1, 4, 65});
-    attention_partials<float>(
-        inputs.query.view(), inputs.key.view(), inputs.value.view(),
-        {.accumulator = accumulator.view(), .row_max = row_max.view(), .row_sum = row_sum.view()});
+    attention_partials<float>(inputs.query.view(), inputs.key.view(), inputs.value.view(),
+                              {.accumulator = accumulator.view(), .row_max = row_max.view(), .row_sum = row_sum.view()},
+                              {.weights_in_float32 = false});
     attention_merge<float>({.accumulator = accumulator.view(), .row_max = row_max.view(), .row_sum = row_sum.view()},
                            {}, {.context = context.view()});
     EXPECT_EQ(bits_of(context), bits_of(done.context));

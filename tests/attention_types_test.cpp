@@ -293,9 +293,9 @@ TEST(BiasTypes, FloatOrTheQuerys) {
     const auto same = widened(narrow);
     Array<float, 4> a({1, 2, 5, 8}), b({1, 2, 5, 8});
     attention_forward<float>(query.view(), key.view(), value.view(), {.context = a.view()},
-                             {.bias = std::as_const(narrow).view(), .float_weights = true});
+                             {.bias = std::as_const(narrow).view(), .weights_in_float32 = true});
     attention_forward<float>(query.view(), key.view(), value.view(), {.context = b.view()},
-                             {.bias = std::as_const(same).view(), .float_weights = true});
+                             {.bias = std::as_const(same).view(), .weights_in_float32 = true});
     EXPECT_EQ(bits_of(a), bits_of(b));
     const auto expected = reference::attention<float>(widened(query).view(), widened(key).view(), widened(value).view(),
                                                       {.bias = std::as_const(narrow).view()});

@@ -68,8 +68,8 @@ static void test_types_of_two_bytes(void) {
   expect(forward(&c) == REGARD_OK, "f32");
   memcpy(weights_of_16, weights, sizeof weights);
 
-  /* The same numbers as bf16: the same bits where they are widened, and a context that is those numbers, rounded; where
-     the processor multiplies bf16 as it is, its weights are rounded for the context, too. */
+  /* The same numbers as bf16: the same bits where they are widened, and a context of bf16 that is the one of f32,
+     rounded, where its weights are those of f32. */
   c.query = input_of(query16, REGARD_BF16, 4, kTokens);
   c.key = input_of(key16, REGARD_BF16, 4, kTokens);
   c.value = input_of(value16, REGARD_BF16, 4, kTokens);
@@ -84,7 +84,9 @@ static void test_types_of_two_bytes(void) {
   for (i = 0; i < 16; ++i) expect(fabs(weights[i] - weights_of_16[i]) <= 1e-6, "the weights of bf16");
   memcpy(weights_of_16, weights, sizeof weights);
   c.outputs.context = output_of(context16, REGARD_BF16, 4, kTokens);
+  c.options.weights_in_float32 = 1;
   expect(forward(&c) == REGARD_OK, "bf16 to bf16");
+  c.options.weights_in_float32 = 0;
   for (i = 0; i < 32; ++i) {
     bits = (uint32_t)context16[i] << 16;
     memcpy(&number, &bits, sizeof number);
@@ -513,9 +515,9 @@ static void test_plan(void) {
   expect(c.context[0] != 7, "it computes");
 }
 
-/* Where pairs of bf16 are multiplied, weights that are not rounded move the context towards that of f32; elsewhere
- * they never are. Options of the first version have no such field. */
-static void test_float_weights(void) {
+/* Where pairs of bf16 are multiplied, weights stay f32 for a context of f32, and are rounded on request; elsewhere they
+ * never are. Options of the first version have no such field. */
+static void test_weights_in_float32(void) {
   static call c;
   float query[32], key[32], value[32], exact[32], rounded[32], kept[32], again[32];
   uint16_t query16[32] = {0}, key16[32] = {0}, value16[32] = {0};
@@ -537,21 +539,26 @@ static void test_float_weights(void) {
   c.query = input_of(query16, REGARD_BF16, 4, kTokens);
   c.key = input_of(key16, REGARD_BF16, 4, kTokens);
   c.value = input_of(value16, REGARD_BF16, 4, kTokens);
+  c.outputs.context = output_of(kept, REGARD_F32, 4, kTokens);
+  expect(forward(&c) == REGARD_OK, "weights stay float by default");
+  c.options.weights_in_float32 = 1;
+  c.outputs.context = output_of(again, REGARD_F32, 4, kTokens);
+  expect(forward(&c) == REGARD_OK && memcmp(again, kept, sizeof again) == 0, "the same on request");
+  c.options.weights_in_float32 = -1;
   c.outputs.context = output_of(rounded, REGARD_F32, 4, kTokens);
   expect(forward(&c) == REGARD_OK, "rounded weights");
-  c.options.float_weights = 1;
-  c.outputs.context = output_of(kept, REGARD_F32, 4, kTokens);
-  expect(forward(&c) == REGARD_OK, "float weights");
+  c.options.weights_in_float32 = 2;
+  expect_error(forward(&c), "attention_forward: options->weights_in_float32 is 2; expected -1, 0 or 1");
   for (i = 0; i < 32; ++i) {
     rounded_error += fabs(rounded[i] - exact[i]);
     kept_error += fabs(kept[i] - exact[i]);
   }
   expect(kept_error < 1e-4, "float weights keep the context of f32");
   expect(rounded_error == 0 || kept_error < rounded_error / 8, "float weights are nearer");
-  c.options.struct_size = offsetof(regard_attention_options, float_weights);
+  c.options.struct_size = offsetof(regard_attention_options, weights_in_float32);
   c.outputs.context = output_of(again, REGARD_F32, 4, kTokens);
   expect(forward(&c) == REGARD_OK, "options of the first version");
-  expect(memcmp(again, rounded, sizeof again) == 0, "without the later field");
+  expect(memcmp(again, kept, sizeof again) == 0, "without the later field");
 }
 
 static void test_empty_arrays(void) {
@@ -630,7 +637,7 @@ static void test_errors(void) {
   prepare(&c);
   c.options.struct_size = 8;
   sprintf(expected, "attention_forward: options->struct_size is 8; expected %lu or more",
-          (unsigned long)offsetof(regard_attention_options, float_weights));
+          (unsigned long)offsetof(regard_attention_options, weights_in_float32));
   expect_error(forward(&c), expected);
   expect(regard_attention_options_init(&c.options, 8) == REGARD_INVALID_ARGUMENT, "a struct that is too short");
   expect(regard_attention_options_init(NULL, sizeof c.options) == REGARD_INVALID_ARGUMENT, "no struct");
@@ -733,7 +740,7 @@ int main(void) {
   test_linear_of_bf16();
   test_statistics_and_columns();
   test_plan();
-  test_float_weights();
+  test_weights_in_float32();
   test_empty_arrays();
   test_errors();
   test_types_of_every_argument();

@@ -14,8 +14,8 @@
 //
 // Types: query, key and value are of float, bfloat16 or float16, each of its own, or all of double. Numbers of two
 // bytes are widened exactly and computed with as float; only the context may be rounded, once, to the query's type.
-// Where the processor multiplies bfloat16 numbers as they are, they need not be widened (float_weights below). T below
-// is the type of the context where there is one, else the type computed with: float, or double for double. Read
+// Where the processor multiplies bfloat16 numbers as they are, they need not be widened (weights_in_float32 below). T
+// below is the type of the context where there is one, else the type computed with: float, or double for double. Read
 // next: src/attention.cpp.
 #pragma once
 
@@ -82,7 +82,9 @@ struct AttentionOptions {
   // row_sum, lse, weights and statistics are those without. Which, depends on seed, b, h, i and j and nothing else.
   double dropout = 0;
   std::uint64_t dropout_seed = 0;
-  bool float_weights = false;  // weights are not rounded to bfloat16 for their product with value
+  // Whether weights stay float32 where they are multiplied with values of bfloat16, instead of being rounded to
+  // bfloat16. By default they do where the result (context, gradients, partials) is float32.
+  std::optional<bool> weights_in_float32{};
 };
 
 // The options of a forward call, hashed, a word per option: attention_backward compares it with the options that it is
@@ -125,8 +127,8 @@ struct AttentionOutputs {
 // are those of the same numbers widened to float, to the bit, but for the instruction set avx512_bf16 with query and
 // key of bfloat16: it sums their products in pairs, as exactly, and takes subnormal numbers as zero; where value is of
 // bfloat16, too, weights are rounded to bfloat16 for the product with it, which adds 2⁻⁸ Σ_j p_j |v_j| to the error,
-// unless float_weights is set. A context of two bytes is the context of float, rounded to nearest even: |rounding| ≤
-// 2⁻⁸ |context| for bfloat16, 2⁻¹¹ |context| for float16 where it is a normal number. Error
+// unless weights_in_float32: the default where T is float. A context of two bytes is the context of float, rounded to
+// nearest even: |rounding| ≤ 2⁻⁸ |context| for bfloat16, 2⁻¹¹ |context| for float16 where it is a normal number. Error
 // of context, u = 2⁻²⁴ or 2⁻⁵³: at most u · (32 + 4√D · max_j(|scale| Σ_d |q_d k_jd| + |bias_j| + |slope · distance|))
 // · Σ_j p_j |v_j|, while every partial sum of Σ_d q_d k_jd is finite: it is sufficient that Σ_d |q_d k_jd| stays below
 // 3.4e38 (double: 1.7e308). The sum is taken before scale is applied; where it overflows, the score is ±∞ or NaN
@@ -214,7 +216,8 @@ REGARD_EXPORT void attention_partials(const std::type_identity_t<InputView<T, 4>
                                       const Runtime& runtime = {});
 
 // Merges N partials in key order. With the partials of all chunks in order the result equals
-// attention_forward bit for bit. Its error does not grow with N: one weight exp(row_max_n − max) per partial and
+// attention_forward bit for bit (of bfloat16 inputs and a context of bfloat16: with weights_in_float32 the same in both
+// calls, true or false). Its error does not grow with N: one weight exp(row_max_n − max) per partial and
 // a compensated sum (Neumaier 1974). sinks (H) or empty. outputs.weights must be absent.
 template <class T>
 REGARD_EXPORT void attention_merge(const std::type_identity_t<AttentionPartials<const T>>& partials,

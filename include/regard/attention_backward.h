@@ -48,7 +48,7 @@ struct AttentionGradients {
 //   float, double, or the query's type (bfloat16, float16); sums are of float or double and rounded once. Where query,
 //   key, value and grad_context are all of bfloat16, avx512_bf16 rounds weights and the gradients of scores to bfloat16
 //   for the products that are summed, which adds 2⁻⁷ (1 + 2⁻⁹) of the summed magnitudes to the error, to that of
-//   grad_value 2⁻⁸, unless options.float_weights is set.
+//   grad_value 2⁻⁸, unless options.weights_in_float32: the default where T is float.
 // Writes every view that gradients names. A key that no row sees and a row that sees no key have gradients of exactly
 // 0, whatever numbers are stored there. Workspace: at most 6 times the elements of grad_query with D rounded up to 32,
 // and some for each thread. The same bits for any threads, executor, batch and strides, and on every instruction set

@@ -100,8 +100,10 @@ typedef struct regard_attention_options {
   int32_t has_scale;
   double soft_cap;
   double scale;
-  int64_t float_weights; /* 1: weights are not rounded to bf16 for their product with value */
-  double dropout;        /* 0 to 1 */
+  /* Weights, for their product with a value of bf16: 1 stay f32, -1 are rounded to bf16, 0 stay f32 where the result is
+   */
+  int64_t weights_in_float32;
+  double dropout; /* 0 to 1 */
   uint64_t dropout_seed;
 } regard_attention_options;
 
