@@ -10,6 +10,7 @@
 import { plain_number, style_for, styled_number } from "./numbers.js";
 import { add_term, exponential, unfold_products, unfold_share } from "./unfold.js";
 import { decoded } from "./sentence.js";
+import { stage_index } from "./attention.js";
 
 /**
  * @typedef {object} Arrays
@@ -176,21 +177,21 @@ export function read_arrays(data, page) {
   /** What a step says of this row in place of the usual. @param {number} stage @param {number} head @param {number} i */
   const told = (stage, head, i) => {
     const nothing = max_of(head, i) === -Infinity || sum_of(head, i) === 0;
-    if (stage === 1 && !(only_scaled && page.scale === undefined)) {
+    if (stage === stage_index.scale && !(only_scaled && page.scale === undefined)) {
       const parts = [`times ${page.scale === undefined ? `1/√${depth}` : page.scale}`];
       if (page.soft_cap !== undefined) parts.push(`drawn within ±${page.soft_cap} by the soft cap, ${page.soft_cap} · tanh(x / ${page.soft_cap})`);
       if (page.alibi) parts.push("less the head’s slope times the distance (ALiBi)");
       if (page.bias) parts.push("plus the bias");
       return `The product, ${parts.join("; ")}: the score x, as the kernel has it.`;
     }
-    if (stage === 2 && nothing) return `${label.query(i)} sees no key: it has no weights.`;
-    if (stage === 2 && Number.isNaN(sum_of(head, i))) return "A score is nan, and with it every weight of the row.";
-    if (stage === 2 && sink(head, i) !== null) {
+    if (stage === stage_index.softmax && nothing) return `${label.query(i)} sees no key: it has no weights.`;
+    if (stage === stage_index.softmax && Number.isNaN(sum_of(head, i))) return "A score is nan, and with it every weight of the row.";
+    if (stage === stage_index.softmax && sink(head, i) !== null) {
       return `e to the power of each score x, less the largest, m = ${styled_number(max_of(head, i), score_style)}, the sink’s among them; then each is divided by their sum. The sink takes its share and no value.`;
     }
-    if (stage === 3 && (nothing || (sink(head, i)?.weight ?? 0) === 1)) return `No key is heard: the new vector of ${label.query(i)} is 0 throughout.`;
-    const broken = stage === 3 ? context_of(head, i).filter((x) => !Number.isFinite(x)).length : 0;
-    if (broken > 0) return `Each value times its weight, added up. Of the ${width} numbers of the new vector ${broken} ${broken === 1 ? "is" : "are"} not finite.`;
+    if (stage === stage_index.mix && (nothing || (sink(head, i)?.weight ?? 0) === 1)) return `No key is visible: the context of ${label.query(i)} is 0 throughout.`;
+    const broken = stage === stage_index.mix ? context_of(head, i).filter((x) => !Number.isFinite(x)).length : 0;
+    if (broken > 0) return `Each value times its weight, added up. Of the ${width} numbers of the context ${broken} ${broken === 1 ? "is" : "are"} not finite.`;
     return "";
   };
 
@@ -201,18 +202,18 @@ export function read_arrays(data, page) {
     query_labels: [], key_labels: Array.from({ length: num_keys }, (_, j) => label.key(j)), has_words: false, numbered: true,
     head_name: (head) => (batch > 1 ? `batch ${Math.floor(head / heads)}, head ${head % heads}` : `head ${head}`),
     columns: [
-      { ...base, stage: 0, name: "q_dot_k", means: "q · k", title: `${depth} products`, style: dot_style, at: dot, unfold: products },
-      { ...base, stage: 1, name: "score", means: only_scaled ? rule : "score", title: "scores", style: score_style, at: score, unfold: changes },
-      { ...base, stage: 2, name: "exponential", means: "e^(x − m)", title: "exponentials", style: { digits: 4, scientific: false }, adds_up: true,
+      { ...base, stage: stage_index.compare, name: "q_dot_k", means: "q · k", title: `${depth} products`, style: dot_style, at: dot, unfold: products },
+      { ...base, stage: stage_index.scale, name: "score", means: only_scaled ? rule : "score", title: "scores", style: score_style, at: score, unfold: changes },
+      { ...base, stage: stage_index.softmax, name: "exponential", means: "e^(x − m)", title: "exponentials", style: { digits: 4, scientific: false }, adds_up: true,
         at: (head, i, j) => exponential(score(head, i, j), max_of(head, i)), total: sum_of, unfold: share },
-      { ...base, stage: 2, name: "weight", means: "weight", title: "attention weights", style: weight_style, is_weight: true, adds_up: true,
+      { ...base, stage: stage_index.softmax, name: "weight", means: "weight", title: "attention weights", style: weight_style, is_weight: true, adds_up: true,
         at: weight, unfold: share }],
     hidden, sink: sinks === null ? undefined : sink, told,
     mix: { value_symbol: "v", context_symbol: "context", value_style, context_style, width,
       value: (head, j) => Float64Array.from(value.subarray(key_at(head, j) * width, (key_at(head, j) + 1) * width)),
       context: context_of, unfold: mixed },
-    equations: ["q · k, number by number", equation, "weights = softmax(x), each row by itself", "context = weights · V"],
-    symbols: ["", "", "weights", "context"], row_max: max_of, digits: null, documented: 0 };
+    equations: ["", "q · k, number by number", equation, "weights = softmax(x), each row by itself", "context = weights · V"],
+    symbols: ["", "", "", "weights", "context"], projects: false, context_name: "context of", projections: [], stage_steps: [], row_max: max_of, digits: null, documented: 0 };
   for (const i of kept) attention.query_labels[i] = label.query(i);
 
   const sizes = [batch > 1 ? `batch of ${batch}` : "", heads > 1 ? `${heads} heads${key_heads < heads ? ` on ${key_heads} of keys` : ""}` : "",

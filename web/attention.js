@@ -3,7 +3,7 @@
 // One attention as the figures draw it, whatever it came from: rows of scores on their way to weights, and the values
 // that the weights mix. A lesson or arrays may hold several; each is traced back from its weights:
 //
-//     Q·Kᵀ  ─▶  ÷√D  ─▶  hidden by the mask  ─▶  e^(x − m)  ─▶  ÷ their sum = weights  ─▶  · V = context
+//     X·W = Q, K, V  ─▶  Q·Kᵀ  ─▶  ÷√D  ─▶  hidden by the mask  ─▶  e^(x − m)  ─▶  ÷ their sum = weights  ─▶  · V = context
 //     Q·Kᵀ  ─▶  ⌊x / 2⌋  ─▶  3^x  ─▶  ÷ their sum  ─▶  …      (lesson 004: whatever stands between is a column, too)
 //
 // Read next: row_figure.js, mix_figure.js, map_figure.js, which draw an Attention.
@@ -14,7 +14,8 @@ import { add_term, unfold_products, unfold_share } from "./unfold.js";
 /** @typedef {import("./numbers.js").NumberStyle} NumberStyle */
 /** @typedef {import("./unfold.js").CellWork} CellWork */
 
-export const stages = ["compare", "scale", "softmax", "mix"];
+export const stages = ["project", "compare", "scale", "softmax", "mix"];
+export const stage_index = { project: 0, compare: 1, scale: 2, softmax: 3, mix: 4 };
 
 /**
  * A column of the row's table. `total` says what its last line holds.
@@ -70,7 +71,10 @@ export const stages = ["compare", "scale", "softmax", "mix"];
  * @property {(head: number, query: number) => Record<string, number> | null} [sink] what joins the row's sum and takes no value, by column
  * @property {(stage: number, head: number, query: number) => string} [told] what a step says of a row in place of the usual, or ""
  * @property {Mix | null} mix
- * @property {string} [context_name] what the mixed values are, where they are not the query's new vector
+ * @property {boolean} projects query and key are products of matrices that the page has: "project" is its first step
+ * @property {import("./explanation.js").Step[]} projections of a lesson: the steps that make query, key and value
+ * @property {(import("./explanation.js").Step | null)[]} stage_steps of a lesson: the first step of each stage
+ * @property {string} [context_name] what the mixed values are, up to the query's name, where they are not its new vector
  * @property {string[]} equations of each stage, or ""
  * @property {string[]} symbols what each stage makes
  * @property {((head: number, query: number) => number) | null} row_max what the exponentials are shifted by
@@ -164,12 +168,15 @@ function attention_of(e, weights) {
 
   /** @type {Column[]} */
   const columns = [];
-  const equations = ["", "", "", ""];
-  const symbols = ["", "", "", ""];
+  const equations = stages.map(() => "");
+  const symbols = stages.map(() => "");
+  /** @type {(Step | null)[]} */
+  const stage_steps = stages.map(() => null);
   /** @param {number} stage @param {Step} step */
   const tell = (stage, step) => {
     equations[stage] = step.equation;
     symbols[stage] = step.symbol;
+    stage_steps[stage] ??= step;
   };
   for (const [n, { step, name, matrix }] of line.entries()) {
     const is_weight = n === line.length - 1;
@@ -182,42 +189,43 @@ function attention_of(e, weights) {
       for (let i = 0; i < Math.min(num_queries, 64); ++i) {
         for (let j = 0; j < Math.min(num_keys, 64); ++j) all.push(raw(0, i, j).result);
       }
-      symbols[0] = by_columns ? `${k.name}ᵀ · ${q.name}` : `${q.name} · ${k.name}ᵀ`;
-      equations[0] = symbols[0];
-      columns.push({ stage: 0, name: "compare", symbol: symbols[0], means: "q · k", title: "attention scores",
+      const compare = by_columns ? `${k.name}ᵀ · ${q.name}` : `${q.name} · ${k.name}ᵀ`;
+      symbols[stage_index.compare] = compare;
+      equations[stage_index.compare] = compare;
+      columns.push({ stage: stage_index.compare, name: "compare", symbol: compare, means: "q · k", title: "attention scores",
         style: style_for(all), is_weight: false, adds_up: false, at: (h, i, j) => raw(h, i, j).result, unfold: raw, total: null });
       if (weights.factor !== 1) {
-        symbols[1] = name;
-        equations[1] = name;
+        symbols[stage_index.scale] = name;
+        equations[stage_index.scale] = name;
         const rule = weights.scale === "sqrt" ? `÷ √${Math.round(1 / (weights.factor * weights.factor))}` : `× ${weights.factor}`;
         const scaled = reader(matrix);
         const style = style_for(matrix.numbers);
-        columns.push({ stage: 1, name: "scale", symbol: "", means: rule, title: "scaled scores", style, is_weight: false,
+        columns.push({ stage: stage_index.scale, name: "scale", symbol: "", means: rule, title: "scaled scores", style, is_weight: false,
           adds_up: false, at: scaled, total: null, unfold: (head, query, key) => ({ terms: [], kind: "products",
             result: scaled(head, query, key), lines: [{ name: "scaled", text:
               `${plain_number(raw(head, query, key).result, style.digits)} ${rule} = ${plain_number(scaled(head, query, key), style.digits)}` }] }) });
       }
     } else if (step !== null && !is_weight) {
-      const stage = is_compare ? 0 : is_power ? 2 : 1;
+      const stage = is_compare ? stage_index.compare : is_power ? stage_index.softmax : stage_index.scale;
       tell(stage, step);
       columns.push({ stage, name: step.name, symbol: step.symbol, means: is_compare ? "q · k" : short_form(step), title: step.term,
         style: step.style, is_weight: false, adds_up: is_power, at: reader(matrix), total: null,
         unfold: step.operation === "scores" ? products(reader(matrix)) : works(step) });
     }
     if (!is_weight) continue;
-    tell(2, weights);
+    tell(stage_index.softmax, weights);
     if (weights.operation === "weights") {
       const [scores, row_max, row_sum] = weights.operands;
       const score = reader(scores.matrix);
       /** @param {number} head @param {number} query */
       const max = (head, query) => number_at(row_max.matrix, head, query, 0);
-      columns.push({ stage: 2, name: "exponential", symbol: "", means: "e^(x − m)", title: "exponentials", is_weight: false,
+      columns.push({ stage: stage_index.softmax, name: "exponential", symbol: "", means: "e^(x − m)", title: "exponentials", is_weight: false,
         style: { digits: 4, scientific: false }, adds_up: true,
         at: (head, query, key) => Math.exp(score(head, query, key) - max(head, query)),
         total: (head, query) => number_at(row_sum.matrix, head, query, 0),
         unfold: share(scores.matrix, row_max.matrix, row_sum.matrix, weights.style.digits) });
     }
-    columns.push({ stage: 2, name: weights.name, symbol: weights.symbol, means: "weight", title: weights.term, style: weights.style,
+    columns.push({ stage: stage_index.softmax, name: weights.name, symbol: weights.symbol, means: "weight", title: weights.term, style: weights.style,
       is_weight: true, adds_up: true, at: reader(result), total: null,
       unfold: weights.operation === "weights" ? share(weights.operands[0].matrix, weights.operands[1].matrix, weights.operands[2].matrix, weights.style.digits)
         : weights.operation === "divide" ? powers_of_row(works(weights), line[line.length - 2].matrix) : works(weights) });
@@ -235,7 +243,14 @@ function attention_of(e, weights) {
   const mixed = e.steps.find((s) => s.index > weights.index && s.operands.length >= 2 && s.operands.some((o) => o.step === weights) &&
     (s.operation === "context" || s.operation === "product"));
   const kept = by_columns ? result.kept_columns : result.kept_rows;
-  if (mixed) tell(3, mixed);
+  if (mixed) tell(stage_index.mix, mixed);
+  const value = mixed?.operands.find((o) => o.step !== weights)?.step;
+  const projections = /** @type {Step[]} */ ([...new Set([q?.step, k?.step, value])].filter((s) => s !== null && s !== undefined && s.operation === "linear"));
+  const projects = projections.some((s) => s === q?.step || s === k?.step);
+  if (projects) {
+    equations[stage_index.project] = projections.map((s) => s.equation).join("\n");
+    stage_steps[stage_index.project] = projections.reduce((first, s) => (first && s && first.index < s.index ? first : s), /** @type {Step | null} */ (null));
+  }
   const words = by_columns ? weights.column_axis.labels : weights.row_axis.labels;
   return { name: weights.name, term: weights.term, symbol: weights.symbol, called: weights.called, by_columns,
     num_heads: result.heads, has_heads: result.has_heads, num_queries, num_keys,
@@ -244,7 +259,8 @@ function attention_of(e, weights) {
     key_labels: Array.from({ length: num_keys }, (_, j) => axis_label(key_axis, j)),
     has_words: words !== undefined && words.length > 0, head_name: (head) => `head ${head}`, columns,
     hidden: (head, query, key) => by_columns ? is_hidden(result, head, key, query) : is_hidden(result, head, query, key),
-    mix: mixed ? mix_of(e, mixed, weights) : null, equations, symbols,
+    mix: mixed ? mix_of(e, mixed, weights) : null, equations, symbols, stage_steps, projects,
+    projections, context_name: result.heads > 1 ? "output of this head for" : undefined,
     digits: e.digits,
     row_max: weights.operation === "weights" ? (head, query) => number_at(weights.operands[1].matrix, head, query, 0) : null,
     documented: (weights.compared ? 4 : 0) + (mixed ? 2 : 0) + (line.length > 2 ? 1 : 0) + (line[0].step ? 1 : 0) };
@@ -300,6 +316,14 @@ export function weights_of(a, head, query) {
 function who(labels, index, kind, quoted) {
   const label = [...(labels[index] ?? "")];
   return quoted ? `“${label.length > 24 ? label.slice(0, 23).join("") + "…" : label.join("")}”` : `${kind} ${index}`;
+}
+
+/**
+ * The first stage that a row has: with query and key given there is nothing to project.
+ * @param {Attention | undefined} a
+ */
+export function first_stage(a) {
+  return a?.projects ? stage_index.project : stage_index.compare;
 }
 
 /**

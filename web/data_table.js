@@ -3,6 +3,7 @@
 // The numbers of the row in front, as a plain table: all keys, every digit, nothing folded.
 // Read next: page.js.
 import { el, shown } from "./elements.js";
+import { stage_index } from "./attention.js";
 
 /** @typedef {import("./attention.js").Attention} Attention */
 /** @typedef {import("./state.js").State} State */
@@ -19,7 +20,7 @@ export function data_table(a, state) {
     const hidden = a.hidden(head, query, j);
     body.append(el("tr", {}, el("th", { scope: "row" }, el("bdi", {}, shown(a.key_labels[j]))), ...columns.map((column) => {
       const x = column.at(head, query, j);
-      if (hidden && !column.of_hidden && (column.stage >= 2 || x === -Infinity)) return el("td", {}, "hidden");
+      if (hidden && !column.of_hidden && (column.stage >= stage_index.softmax || x === -Infinity)) return el("td", {}, "hidden");
       return el("td", {}, column.missing?.(head, query, j) ? "–" : String(x));
     })));
   }

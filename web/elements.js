@@ -82,6 +82,18 @@ export function prose(text) {
 }
 
 /**
+ * Text whose quoted words stay with their quotes: no line ends after an opening quote, or within a short word.
+ * @param {string} text
+ */
+export function quoted(text) {
+  const whole = el("span", {});
+  for (const part of prose(text).split(/(“[^”\s]{1,24}”[.,:;]?)/u)) {
+    if (part !== "") whole.append(part.startsWith("“") && /”[.,:;]?$/u.test(part) ? el("span", { class: "quoted" }, part) : part);
+  }
+  return whole;
+}
+
+/**
  * A formula: single letters stand upright or slanted as in print, and the active ones are coloured.
  * @param {string} text
  * @param {string} [active] the symbol that the step is about

@@ -8,7 +8,7 @@
 // The weights are rebuilt here for any query; the cosines are in the file, for the word that it was made for.
 // Read next: sentence.js, src/explain/sentence_findings.cpp.
 import { styled_number, two_decimals } from "./numbers.js";
-import { el, prose, shown, svg } from "./elements.js";
+import { el, quoted, shown, svg } from "./elements.js";
 
 /** @typedef {import("./sentence.js").Sentence} Sentence */
 /** @typedef {import("./state.js").State} State */
@@ -35,7 +35,7 @@ function strip_frame(label, low, high) {
  * @param {Sentence} s
  * @param {State} state
  */
-function target_of(s, state) {
+export function key_compared(s, state) {
   if (state.query === s.focus.word && state.head === s.focus.layer * s.heads + s.focus.head) return s.data.chosen.target;
   const weights = s.row(state.head, state.query).words;
   let best = -1;
@@ -45,7 +45,7 @@ function target_of(s, state) {
 
 /** @param {Sentence} s @param {State} state */
 function heads_strip(s, state) {
-  const target = target_of(s, state);
+  const target = key_compared(s, state);
   const count = s.layers * s.heads;
   // With words hidden the row of the command is compared as it was.
   const whole = s.data.in_all_heads && state.query === s.focus.word && target === s.data.chosen.target ? s.data.in_all_heads.weights.flat() : null;
@@ -64,7 +64,7 @@ function heads_strip(s, state) {
   picture.append(svg("path", { class: "mean", d: `M ${place_on(mean, 1)} ${strip_box.base + 2} l 4 7 h -8 Z` }),
     svg("line", { class: "shown", "data-weight": weights[state.head], x1: at, x2: at, y1: strip_box.base - 20, y2: strip_box.base + 3 }),
     svg("text", { class: "shown-name", x: at, y: strip_box.base - 24, "text-anchor": "middle" }, own));
-  return el("figure", { class: "evidence-heads" }, picture, el("figcaption", {}, text, el("span", { class: "key-name" }, `the head shown ${own}`), `. ▲ mean; dashed: uniform. ${prose(s.data.findings.association)}`));
+  return el("figure", { class: "evidence-heads" }, picture, el("figcaption", {}, quoted(text), el("span", { class: "key-name" }, `the head shown ${own}`), `. ▲ mean; dashed: uniform. `, quoted(s.data.findings.association)));
 }
 
 /** @param {Sentence} s */
@@ -88,7 +88,7 @@ function hidden_strip(s) {
     free = x - half;
   }
   const found = s.data.findings.evidence;
-  return el("figure", { class: "evidence-hidden" }, picture, el("figcaption", {}, prose(found)));
+  return el("figure", { class: "evidence-hidden" }, picture, el("figcaption", {}, quoted(found)));
 }
 
 /**
@@ -97,6 +97,6 @@ function hidden_strip(s) {
  */
 export function evidence_figure(s, state) {
   const of_focus = state.query === s.focus.word;
-  return el("div", { class: `evidence ${state.covered ? "covered" : ""}`.trim() }, heads_strip(s, state),
+  return el("div", { class: "evidence" }, heads_strip(s, state),
     of_focus ? hidden_strip(s) : el("figure", {}, el("figcaption", {}, `The file has the test with hidden words for “${shown(s.labels[s.focus.word])}” only.`)));
 }

@@ -137,6 +137,26 @@ function cells_of(count, room, least, most) {
   return { block, cells, size: Math.max(Math.min(Math.floor(room / cells), most), Math.min(least, Math.floor((10 * least) / cells)), 1) };
 }
 
+const label_room = 88;
+const label_pitch = 14;
+
+/**
+ * The words along a painted map, as many as there is room for, the chosen one among them.
+ * @param {string[]} labels
+ * @param {number} pitch pixels from one to the next
+ * @param {number} chosen or -1
+ * @param {"down" | "across"} direction
+ */
+function axis_names(labels, pitch, chosen, direction) {
+  const each = Math.max(1, Math.ceil(label_pitch / pitch));
+  const named = [...labels.keys()].filter((i) => i === chosen || (i % each === 0 && (chosen < 0 || Math.abs(i - chosen) >= each)));
+  return named.map((i) => {
+    const name = el("span", { class: `axis-name ${direction} ${i === chosen ? "chosen" : ""}`.trim(), "aria-hidden": "true", title: shown(labels[i]) }, el("bdi", {}, shown(labels[i])));
+    name.style.setProperty("--at", `${((i + 0.5) * pitch).toFixed(1)}px`);
+    return name;
+  });
+}
+
 /**
  * @param {Attention} a
  * @param {State} state
@@ -146,7 +166,8 @@ function cells_of(count, room, least, most) {
  */
 function painted_map(a, state, set, rows, end) {
   const [down, across] = a.by_columns ? [a.num_keys, rows.length] : [rows.length, a.num_keys];
-  const horizontal = cells_of(across, Math.min(720, window.innerWidth - 40), 1, 720);
+  const frame = a.has_words ? label_room : 0;
+  const horizontal = cells_of(across, Math.min(720, window.innerWidth - 40) - frame, 1, 720);
   // Blocks are square where the map is not flat.
   const vertical = cells_of(down, Math.min(1440, Math.max(720, Math.floor(down / horizontal.block))), 16, horizontal.size);
   const [width, height] = [horizontal.cells * horizontal.size, vertical.cells * vertical.size];
@@ -209,7 +230,7 @@ function painted_map(a, state, set, rows, end) {
   canvas.addEventListener("pointermove", (event) => {
     const [n, j] = cell_under(event);
     const style = a.columns[a.columns.length - 1].style;
-    readout.textContent = `${shown(a.query_labels[a.kept_queries[n]])} → ${shown(a.key_labels[j])}: ${a.hidden(state.head, a.kept_queries[n], j) ? "hidden" : styled_number(rows[n][j], style)}`;
+    canvas.title = readout.textContent = `${shown(a.query_labels[a.kept_queries[n]])} → ${shown(a.key_labels[j])}: ${a.hidden(state.head, a.kept_queries[n], j) ? "hidden" : styled_number(rows[n][j], style)}`;
   });
   canvas.addEventListener("click", (event) => set({ query: a.kept_queries[cell_under(/** @type {PointerEvent} */ (event))[0]], open: "" }));
   canvas.addEventListener("keydown", (event) => {
@@ -221,7 +242,14 @@ function painted_map(a, state, set, rows, end) {
     event.stopPropagation();
   });
   requestAnimationFrame(paint);
-  return el("div", { class: "scroll" }, canvas, readout);
+  if (!a.has_words) return el("div", { class: "scroll" }, canvas, readout);
+  const queries = a.kept_queries.map((i) => a.query_labels[i]);
+  const chosen = a.kept_queries.indexOf(state.query);
+  const [rows_named, columns_named] = a.by_columns ? [a.key_labels, queries] : [queries, a.key_labels];
+  const names = el("div", { class: "painted-frame" },
+    ...axis_names(rows_named, vertical.size / vertical.block, a.by_columns ? -1 : chosen, "down"),
+    ...axis_names(columns_named, horizontal.size / horizontal.block, a.by_columns ? chosen : -1, "across"), canvas);
+  return el("div", { class: "scroll" }, names, readout);
 }
 
 /**

@@ -5,7 +5,7 @@
 // Read next: work_figure.js.
 import { styled_number } from "./numbers.js";
 import { el, shown, spoken, word } from "./elements.js";
-import { weights_of } from "./attention.js";
+import { stage_index, weights_of } from "./attention.js";
 import { range_of, strip, work_view } from "./work_figure.js";
 import { number_text } from "./row_figure.js";
 import { make_grid } from "./grid.js";
@@ -34,8 +34,7 @@ export function mix_figure(a, state, set) {
   const values = keys.map((j) => mix.value(head, j, query));
   const context = mix.context(head, query);
   const range = range_of([...values, context]);
-  const reached = state.step === 3;
-  const covered = state.covered && reached;
+  const { covered } = state;
   const width = Math.min(500, Math.max(220, mix.width * 62));
   const weight_style = a.columns[a.columns.length - 1].style;
   const name = a.query_labels[query];
@@ -45,36 +44,42 @@ export function mix_figure(a, state, set) {
     const part = values[n].map((x) => x * weights[j]);
     const numbers = [...values[n]].slice(0, 12).map((x) => styled_number(x, mix.value_style)).join(", ");
     body.append(el("tr", {}, el("th", { scope: "row" }, word(a.key_labels[j], "key")),
-      el("td", { class: "times" }, reached ? number_text(weights[j], weight_style) : null, reached ? " ×" : null),
-      el("td", { class: "strip-cell" }, strip(reached ? part : [], { width, height: 34, range, kind: "value", ghost: values[n],
+      el("td", { class: "times" }, number_text(weights[j], weight_style), " ×"),
+      el("td", { class: "strip-cell" }, strip(part, { width, height: 34, range, kind: "value", ghost: values[n],
         label: `value of ${shown(a.key_labels[j])}: ${numbers}${mix.width > 12 ? " …" : ""}` }))));
   }
   if (keys.length < seen.length) {
     const left = seen.reduce((sum, j) => sum + weights[j], 0) - keys.reduce((sum, j) => sum + weights[j], 0);
     body.append(el("tr", { class: "others" }, el("th", { scope: "row" }, `${seen.length - keys.length} others`),
-      el("td", { class: "times" }, reached ? number_text(Math.max(0, left), weight_style) : null), el("td", {})));
+      el("td", { class: "times" }, number_text(Math.max(0, left), weight_style)), el("td", {})));
   }
-  const table = el("table", { class: `mix ${reached ? "fallen" : ""}`, "aria-label": `the values that ${shown(name)} mixes` }, body,
-    el("tfoot", {}, el("tr", {}, el("th", { scope: "row" }, word(name, "query")), el("td", { class: "times symbol" }, reached ? shown(mix.context_symbol) : null),
-      el("td", { class: `strip-cell sum ${covered ? "covered" : ""}` }, strip(reached && !covered ? context : [], { width, height: 44, range, kind: "context",
+  const table = el("table", { class: `mix ${state.step === stage_index.mix ? "fallen" : ""}`, "aria-label": `the values that ${shown(name)} mixes` }, body,
+    el("tfoot", {}, el("tr", {}, el("th", { scope: "row" }, word(name, "query")), el("td", { class: "times symbol" }, shown(mix.context_symbol)),
+      el("td", { class: `strip-cell sum ${covered ? "covered" : ""}` }, strip(covered ? [] : context, { width, height: 44, range, kind: "context",
         label: `${shown(mix.context_symbol)} of ${shown(name)}` })))));
 
   const figure = el("div", { class: "mix-figure" }, table);
   if (mix.width <= most_numbers) {
-    const numbers = el("table", { class: `vector ${reached ? "" : "not-yet"} ${covered ? "covered" : ""}`, role: "grid", "aria-label": `${shown(mix.context_symbol)} of ${shown(name)}` });
-    const line = el("tr", {}, el("th", { scope: "row" }, el("span", { class: "symbol" }, shown(mix.context_symbol))));
-    for (let d = 0; d < mix.width; ++d) {
-      const id = `mix ${d}`;
-      line.append(el("td", { "data-cell": id, "data-focus": id, "aria-expanded": reached && mix.unfold ? String(state.open === id) : null }, number_text(context[d], mix.context_style)));
+    const numbers = el("table", { class: `vector ${covered ? "covered" : ""}`.trim(), role: "grid", "aria-label": `${shown(mix.context_symbol)} of ${shown(name)}` });
+    const lines = el("tbody");
+    // More than a line holds go on below.
+    const most_in_line = window.innerWidth < 544 ? 4 : 8;
+    for (let from = 0; from < mix.width; from += most_in_line) {
+      const line = el("tr", {}, el("th", { scope: "row" }, from === 0 ? el("span", { class: "symbol" }, shown(mix.context_symbol)) : spoken(`from ${from} on`)));
+      for (let d = from; d < Math.min(mix.width, from + most_in_line); ++d) {
+        const id = `mix ${d}`;
+        line.append(el("td", { "data-cell": id, "data-focus": id, "aria-expanded": mix.unfold && !covered ? String(state.open === id) : null }, number_text(context[d], mix.context_style)));
+      }
+      lines.append(line);
     }
-    numbers.append(el("tbody", {}, line));
+    numbers.append(lines);
     make_grid(numbers, (id) => set({ open: state.open === id ? "" : id }));
     figure.append(el("div", { class: "scroll" }, numbers));
     const [figure_name, dimension] = state.open.split(" ");
-    const work = reached && figure_name === "mix" ? mix.unfold?.(head, query, Number(dimension)) : null;
+    const work = !covered && figure_name === "mix" ? mix.unfold?.(head, query, Number(dimension)) : null;
     if (work) figure.append(el("div", { class: "unfold" }, work_view(work, mix.context_style)));
   } else {
-    figure.append(spoken(`${mix.width} numbers: ${[...context].map((x) => styled_number(x, mix.context_style)).join(", ")}`));
+    if (!covered) figure.append(spoken(`${mix.width} numbers: ${[...context].map((x) => styled_number(x, mix.context_style)).join(", ")}`));
   }
   return figure;
 }

@@ -8,23 +8,24 @@
 //     unfold       how a cell came about                      attention    one attention, as the figures need it
 //     sentence     one sentence in a real model, rebuilt      arrays       the kernel's numbers over arrays
 //     state        what is chosen, and its address            grid         tables that the arrow keys walk
-//     work_figure, row_figure, mix_figure, map_figure, steps_figure, sentence_figure, evidence_figure, path_figure, heads_figure,
-//     comparison_figure, inspection_figure, data_table
+//     work_figure, row_figure, mix_figure, map_figure, steps_figure, sentence_figure, evidence_figure, projection_figure, path_figure,
+//     heads_figure, comparison_figure, inspection_figure, data_table
 //     page         this one: lays them out, listens to keys
 //
 // Plain ES modules with types in comments, checked by tsc (web/tsconfig.json); how to change them: docs/page.md.
-import { el, prose, shown, word } from "./elements.js";
+import { el, quoted, shown, word } from "./elements.js";
 import { read_explanation } from "./explanation.js";
-import { attentions_of, finding_of, stages, telling_row, weights_of } from "./attention.js";
+import { attentions_of, finding_of, first_stage, stage_index, stages, telling_row, weights_of } from "./attention.js";
 import { read_sentence } from "./sentence.js";
 import { read_arrays } from "./arrays.js";
 import { address_of, read_address } from "./state.js";
 import { finding_line, row_caption, row_table, step_marks, step_note } from "./row_figure.js";
 import { mix_figure } from "./mix_figure.js";
 import { map_figure, map_note } from "./map_figure.js";
-import { step_section } from "./steps_figure.js";
+import { products_figure, step_section } from "./steps_figure.js";
 import { sentence_figure } from "./sentence_figure.js";
 import { evidence_figure } from "./evidence_figure.js";
+import { projection_figure } from "./projection_figure.js";
 import { path_figure } from "./path_figure.js";
 import { heads_figure } from "./heads_figure.js";
 import { comparison_figure, parting_figure } from "./comparison_figure.js";
@@ -75,7 +76,7 @@ function whole_state(wanted) {
   const num_heads = a?.num_heads ?? inspection?.heads.length ?? 0;
   const head = wanted.head !== undefined && wanted.head < num_heads ? wanted.head : row.head;
   const query = wanted.query !== undefined && a !== undefined && a.kept_queries.includes(wanted.query) ? wanted.query : row.query;
-  return { attention: a?.name ?? "", head, query, step: wanted.step ?? stages.length - 1, open: wanted.open ?? "", covered: false, own_scale: false,
+  return { attention: a?.name ?? "", head, query, step: Math.max(wanted.step ?? 0, first_stage(a)), open: wanted.open ?? "", covered: false, own_scale: false,
     no_special: false, sort: "place", filter: "all", pair: wanted.pair !== undefined && wanted.pair < (comparison?.pairs.length ?? 0) ? wanted.pair : 0,
     without: Boolean(wanted.without && comparison?.hidden) };
 }
@@ -93,7 +94,7 @@ function set(change) {
 /** @param {Attention} a */
 function choose_attention(a) {
   const row = opening_row(a);
-  set({ attention: a.name, head: row.head, query: a.kept_queries.includes(state.query) ? state.query : row.query, open: "" });
+  set({ attention: a.name, head: row.head, query: a.kept_queries.includes(state.query) ? state.query : row.query, step: Math.max(state.step, first_stage(a)), open: "" });
 }
 
 /** @param {Attention} a */
@@ -157,30 +158,29 @@ function sentence_finding(a) {
 
 /** What the row says, as the title; then the sentence itself, and how far the finding can be trusted. @param {Attention} a */
 function sentence_header(a) {
-  const covered = state.step < 2 || (state.covered && state.step === 2);
-  const hides = covered ? (state.covered ? "covered" : "not-yet") : "";
+  const hides = state.covered ? "covered" : "";
   const finding = sentence_finding(a);
   return el("header", { class: "sentence-header" }, el("p", { class: "citation" }, `${shown(data.model.name)} · ${sentence?.layers} layers × ${sentence?.heads} heads × ${sentence?.depth}`),
     data.warning === undefined ? null : el("p", { class: "warning" }, `Note: ${shown(data.warning)}`),
-    el("h1", { class: `finding ${hides}` }, el("span", {}, prose(finding))),
-    finding === data.findings.finding ? el("p", { class: `selection ${hides}` }, el("span", {}, prose(data.findings.selection))) : null,
+    el("h1", { class: `finding ${hides}`.trim() }, el("span", {}, quoted(finding))),
+    finding === data.findings.finding ? el("p", { class: `selection ${hides}`.trim() }, el("span", {}, quoted(data.findings.selection))) : null,
     sentence_figure(a, weights_of(a, state.head, state.query), state, set),
-    sentence ? evidence_figure(sentence, state) : null, legend());
+    sentence && !state.covered ? evidence_figure(sentence, state) : null, legend());
 }
 
 /** What the row says, as the title; above it what was given. @param {Attention} a @param {string} about */
 function arrays_header(a, about) {
   const finding = finding_of(a, state.head, state.query).replace(/(batch|head|query|key) (\d)/g, "$1\u00a0$2");
   return el("header", { class: "sentence-header" }, el("p", { class: "citation" }, shown(about)),
-    el("h1", { class: `finding ${state.covered && state.step === 2 ? "covered" : ""} ${state.step < 2 ? "not-yet" : ""}` },
+    el("h1", { class: `finding ${state.covered ? "covered" : ""}`.trim() },
       el("span", {}, `${finding.slice(0, 1).toUpperCase()}${finding.slice(1)}.`)));
 }
 
 function article() {
   const main = el("main");
   if (compared_alone) {
-    main.append(el("header", {}, el("p", { class: "citation" }, `“${shown(data.word)}” in ${data.sentences.length} sentences`), el("h1", {}, prose(data.findings[0])),
-      data.hidden ? el("p", { class: "lead" }, prose(data.findings[1])) : null),
+    main.append(el("header", {}, el("p", { class: "citation" }, `“${shown(data.word)}” in ${data.sentences.length} sentences`), el("h1", {}, quoted(data.findings[0])),
+      data.hidden ? el("p", { class: "lead" }, quoted(data.findings[1])) : null),
       comparison_figure(data, state, set, true), parting_figure(data, state), foot());
     return main;
   }
@@ -191,35 +191,78 @@ function article() {
     return main;
   }
   const a = attentions.find((one) => one.name === state.attention);
-  main.append(sentence && a ? sentence_header(a) : arrays && a ? arrays_header(a, arrays.about) : el("header", {}, el("h1", {}, shown(explanation?.title ?? "") || "Attention, step by step"),
+  main.append(sentence && a ? sentence_header(a) : arrays && a ? arrays_header(a, arrays.about) : el("header", {}, el("h1", { class: state.covered ? "covered" : null }, el("span", {}, quoted(explanation?.title || "Attention, step by step"))),
     explanation?.citation ? el("p", { class: "citation" }, shown(explanation.citation)) : null));
   if (a !== undefined) {
     main.append(el("section", { class: "figure row-section", "aria-label": "the row as a sum" },
-      el("div", { class: "top" }, ...(sentence ? [] : arrays ? [words(a)] : [words(a), finding_line(a, state)]), choosers(a), step_marks(a, state, set)), step_note(a, state),
-      el("div", { class: "body" }, el("div", { class: "scroll" }, row_table(a, state, set)), row_caption(a, state))));
-    const mixed = mix_figure(a, state, set);
+      el("div", { class: "top" }, ...(sentence ? [] : arrays ? [words(a)] : [words(a), finding_line(a, state)]), choosers(a), step_marks(a, state, set), state.covered ? predicting() : null), step_note(a, state),
+      el("div", { class: "body" }, ...row_body(a))));
+    // While results are covered nothing stays that was made from them.
+    const mixed = !state.covered || state.step === stage_index.mix ? mix_figure(a, state, set) : null;
     if (mixed) {
-      main.append(el("section", { class: "figure" }, el("h2", {}, "What it becomes"), el("div", { class: "body" }, mixed, sentence ? path_figure(sentence, state) : null),
+      main.append(el("section", { class: "figure" }, el("h2", {}, "What it becomes"), el("div", { class: "body" }, mixed, sentence && !state.covered ? path_figure(sentence, state) : null),
         el("aside", { class: "note" }, el("p", {}, "Pale: the value of each key. In full colour: the value times its weight. Below the line: their sum."),
           el("p", {}, "Bars above the line are positive, hollow ones below it negative; all on one scale."))));
     }
-    if (comparison) main.append(comparison_figure(comparison, state, set, false));
-    main.append(el("section", { class: "figure" }, el("h2", {}, a.has_heads ? "The whole head" : "All queries"), el("div", { class: "body" }, map_figure(a, state, set)), map_note(a, state)));
+    if (comparison && !state.covered) main.append(comparison_figure(comparison, state, set, false));
+    if (!state.covered) main.append(el("section", { class: "figure" }, el("h2", {}, a.has_heads ? "The whole head" : "All queries"), el("div", { class: "body" }, map_figure(a, state, set)), map_note(a, state)));
   }
-  if (sentence) {
+  if (sentence && !state.covered) {
     main.append(el("section", { class: "figure all-heads" }, el("h2", {}, "All heads"), el("div", { class: "body" }, heads_figure(sentence, state, set)),
       el("aside", { class: "note" }, el("p", {}, "Rows are layers, columns heads; each small map on its own maximum, which stands beneath it. Choosing one shows it above."),
         el("p", {}, "From the second layer on a key is the vector at its word, already mixed with the others."))));
   }
-  if (inspection) main.append(inspection_section(inspection));
+  if (inspection && !state.covered) main.append(inspection_section(inspection));
   if (explanation) {
     main.append(steps(explanation));
-    if (explanation.slips.length > 0) {
+    if (explanation.slips.length > 0 && !state.covered) {
       main.append(el("section", { class: "slips" }, el("h2", {}, "Where the document slips"), el("ul", {}, ...explanation.slips.map((slip) => el("li", {}, shown(slip))))));
     }
   }
   main.append(foot());
   return main;
+}
+
+/** The row as far as its step goes. @param {Attention} a */
+function row_body(a) {
+  if (state.step === stage_index.project && sentence) return [projection_figure(sentence, state, set)];
+  if (state.step === stage_index.project && explanation) return [products_figure(explanation, a, state, set)];
+  return [el("div", { class: "scroll" }, row_table(a, state, set)), row_caption(a, state)];
+}
+
+/** What to do while results are covered. */
+function predicting() {
+  return el("p", { class: "predicting" }, `Predict, then look: what “${stages[state.step]}” makes is covered, here and below. `,
+    el("button", { type: "button", "data-focus": "uncover", click: () => set({ covered: false }) }, "show"), " or ", el("kbd", {}, "h"));
+}
+
+/** The steps that a step is made from. @param {import("./explanation.js").Step | null} step @returns {Set<import("./explanation.js").Step>} */
+function sources_of(step) {
+  const found = new Set();
+  const add = (/** @type {import("./explanation.js").Step | null} */ one) => {
+    for (const operand of [...(one?.given ?? []), ...(one?.operands ?? [])]) {
+      if (operand.step === null || found.has(operand.step)) continue;
+      found.add(operand.step);
+      add(operand.step);
+    }
+  };
+  add(step);
+  return found;
+}
+
+/**
+ * While results are covered: only the steps that the one to predict is made from.
+ * @param {import("./explanation.js").Explanation} of
+ */
+function steps_shown(of) {
+  const a = attentions.find((one) => one.name === state.attention);
+  if (!state.covered || a === undefined) return of.steps;
+  const next = a.stage_steps.find((step, stage) => stage >= state.step && step !== null) ?? null;
+  const made = sources_of(next);
+  // A step may be made from what a later stage names: Q · Kᵀ, where the scores are no step of their own.
+  const covered = new Set(a.stage_steps.slice(state.step));
+  if (state.step === stage_index.project) for (const step of a.projections) covered.add(step);
+  return of.steps.filter((step) => made.has(step) && !covered.has(step));
 }
 
 /** @param {import("./inspection_figure.js").Inspected} of */
@@ -234,12 +277,12 @@ let steps_drawn = { key: "", element: el("section") };
 
 /** @param {import("./explanation.js").Explanation} of */
 function steps(of) {
-  const of_figures = /^(row|mix|map) /.test(state.open);
-  const key = `${state.head} ${of_figures ? "" : state.open}`;
+  const of_figures = /^(row|mix|map|project) /.test(state.open);
+  const key = `${state.head} ${of_figures ? "" : state.open} ${state.covered ? `${state.attention} ${state.step}` : ""}`;
   if (key !== steps_drawn.key) {
     steps_drawn = { key, element: el("section", { class: "steps" }, el("h2", {}, "Step by step"),
-      el("p", { class: "lead" }, "Every number in full. Choose one to see how it came about."),
-      ...of.steps.map((step) => step_section(of, step, state, set))) };
+      el("p", { class: "lead" }, state.covered ? "The steps up to here. Those that follow are covered." : "Every number in full. Choose one to see how it came about."),
+      ...steps_shown(of).map((step) => step_section(of, step, state, set))) };
   }
   return steps_drawn.element;
 }
@@ -264,12 +307,12 @@ function foot() {
       compared_alone ? `model ${shown(String(data.model.folder).split("/").at(-1) ?? "")}, SHA-256 ${shown(data.model.sha256)}` : sentence ? `model ${shown(data.model.name)}, SHA-256 ${shown(data.model.sha256)}; every word sees every word: an encoder has no mask` : (explanation?.settings ?? arrays?.settings ?? data.settings ?? []).map(shown).join("; "), ". ",
       "This file carries its numbers, and asks no host for anything."),
     without_row ? null : el("p", { class: "keys" }, el("kbd", {}, "←"), " ", el("kbd", {}, "→"), " steps, or cells of a table in focus · ", el("kbd", {}, "Enter"), " unfolds · ",
-      el("kbd", {}, "h"), " covers the step’s results: predict, then look · ", el("kbd", {}, "p"), " projector size · ", el("kbd", {}, "Esc"), " folds"),
-    el("p", { class: "switches" }, without_row ? null : el("button", { type: "button", "data-focus": "cover", "aria-pressed": String(state.covered), click: () => set({ covered: !state.covered }) }, "cover results"),
+      el("kbd", {}, "h"), " covers results: predict, then look · ", el("kbd", {}, "p"), " projector size · ", el("kbd", {}, "Esc"), " folds"),
+    el("p", { class: "switches" }, without_row ? null : el("button", { type: "button", "data-focus": "cover", "aria-pressed": String(state.covered), click: () => set({ covered: !state.covered }) }, state.covered ? "show results" : "cover results"),
       el("button", { type: "button", "data-focus": "projector", "aria-pressed": String(root.hasAttribute("data-projector")), click: toggle_projector }, "projector size"),
       ...["light", "dark"].map((theme) => el("button", { type: "button", "data-focus": theme, "aria-pressed": String(root.dataset.theme === theme), click: () => choose_theme(theme) }, theme))),
-    a === undefined ? null : folded("table", "The row as a table, every digit", () => el("div", { class: "scroll", tabindex: 0 }, data_table(a, state))),
-    folded("json", arrays ? "The row as JSON" : "The data as JSON", () => el("pre", { tabindex: 0, "aria-label": "the data as JSON" },
+    a === undefined || state.covered ? null : folded("table", "The row as a table, every digit", () => el("div", { class: "scroll", tabindex: 0 }, data_table(a, state))),
+    state.covered ? null : folded("json", arrays ? "The row as JSON" : "The data as JSON", () => el("pre", { tabindex: 0, "aria-label": "the data as JSON" },
       arrays ? arrays.row_json(state.head, state.query) : data_of(inspected_alone ? "inspection" : "explanation"))));
 }
 
@@ -286,17 +329,39 @@ function toggle_projector() {
 }
 
 let drawn_step = -1;
+let drawn_open = "";
+const own_title = document.title;
+
+/** @param {string} name */
+function focusable(name) {
+  const found = [...document.querySelectorAll("[data-focus]")].find((one) => one instanceof HTMLElement && one.dataset.focus === name);
+  return found instanceof HTMLElement ? found : null;
+}
+
+/** As far as it takes to see what was just expanded, and its number. */
+function scroll_to_unfolded() {
+  const box = document.querySelector(".unfold")?.getBoundingClientRect();
+  const cell = document.querySelector('[data-cell][aria-expanded="true"]')?.getBoundingClientRect();
+  if (!box) return;
+  const [top, bottom] = [Math.min(cell?.top ?? box.top, box.top), Math.max(cell?.bottom ?? box.bottom, box.bottom)];
+  const margin = 12;
+  if (top < 0) window.scrollBy(0, top - margin);
+  else if (bottom > window.innerHeight) window.scrollBy(0, Math.min(bottom - window.innerHeight + margin, top - margin));
+}
 
 function draw() {
   const focused = document.activeElement instanceof HTMLElement ? document.activeElement.dataset.focus : undefined;
   const place_of_page = window.scrollY;
+  const held = focused === undefined ? undefined : focusable(focused)?.getBoundingClientRect();
+  const is_seen = held !== undefined && held.bottom > 0 && held.top < window.innerHeight;
+  document.title = state.covered ? "Predict, then look" : own_title;
   root.toggleAttribute("data-arriving", drawn_step >= 0 && drawn_step !== state.step);
   drawn_step = state.step;
   document.querySelector("main")?.remove();
   document.body.append(article());
   if (focused !== undefined) {
-    const again = [...document.querySelectorAll("[data-focus]")].find((one) => one instanceof HTMLElement && one.dataset.focus === focused);
-    if (again instanceof HTMLElement) {
+    const again = focusable(focused);
+    if (again) {
       if (again.dataset.cell !== undefined) {
         for (const other of again.closest("table")?.querySelectorAll("[data-cell]") ?? []) if (other instanceof HTMLElement) other.tabIndex = -1;
         again.tabIndex = 0;
@@ -305,14 +370,20 @@ function draw() {
     }
   }
   window.scrollTo(0, place_of_page);
+  // What was clicked stays under the pointer, even if something above it folds.
+  const now = focused === undefined || !is_seen ? undefined : focusable(focused)?.getBoundingClientRect();
+  if (held && now && Math.abs(now.top - held.top) > 0.5) window.scrollBy(0, now.top - held.top);
+  if (state.open !== "" && state.open !== drawn_open) scroll_to_unfolded();
+  drawn_open = state.open;
 }
 
 document.addEventListener("keydown", (event) => {
   if (event.ctrlKey || event.metaKey || event.altKey || event.target instanceof HTMLSelectElement) return;
   const last = stages.length - 1;
+  const first = first_stage(attentions.find((one) => one.name === state.attention));
   if (without_row && event.key !== "p") return;
-  if (event.key === "ArrowRight") set({ step: state.step === last ? 0 : state.step + 1, open: "" });
-  else if (event.key === "ArrowLeft" && state.step > 0) set({ step: state.step - 1, open: "" });
+  if (event.key === "ArrowRight") set({ step: state.step === last ? first : state.step + 1, open: "" });
+  else if (event.key === "ArrowLeft" && state.step > first) set({ step: state.step - 1, open: "" });
   else if (event.key === "h") set({ covered: !state.covered });
   else if (event.key === "p") toggle_projector();
   else if (event.key === "Escape") set({ open: "" });

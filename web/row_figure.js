@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// The row as a sum: a line for each key, a column for each thing that happens to its score, and the total. Four step
+// The row as a sum: a line for each key, a column for each thing that happens to its score, and the total. Step
 // marks above say how far it has come; what is not reached yet keeps its place. A number unfolds beneath its line.
 // Read next: work_figure.js, grid.js.
-import { printed_units, styled_number, units_text } from "./numbers.js";
-import { el, formula, shown, spoken, word } from "./elements.js";
-import { finding_of, stages, weights_of } from "./attention.js";
+import { printed_units, styled_number, two_decimals, units_text } from "./numbers.js";
+import { el, formula, quoted, shown, spoken, word } from "./elements.js";
+import { finding_of, first_stage, stage_index, stages, weights_of } from "./attention.js";
 import { range_of, strip, work_view } from "./work_figure.js";
 import { make_grid } from "./grid.js";
 
@@ -73,8 +73,10 @@ function means_text(text) {
  */
 export function step_marks(a, state, set) {
   const marks = el("ol", { class: "marks" });
+  const first = first_stage(a);
   for (const [i, name] of stages.entries()) {
-    const absent = i === 3 ? a.mix === null : i === 1 && !a.columns.some((c) => c.stage === 1);
+    if (i < first) continue;
+    const absent = i === stage_index.mix ? a.mix === null : i === stage_index.scale && !a.columns.some((c) => c.stage === i);
     marks.append(el("li", { class: i <= state.step ? "reached" : null },
       el("button", { type: "button", "data-focus": `mark ${i}`, "aria-current": i === state.step ? "step" : null,
         class: absent ? "absent" : null, title: absent ? "not in this computation" : null, click: () => set({ step: i, open: "" }) }, name)));
@@ -82,8 +84,8 @@ export function step_marks(a, state, set) {
   const last = stages.length - 1;
   return el("nav", { class: "stepper", "aria-label": "steps of the row" }, marks,
     el("span", { class: "turn" },
-      el("button", { type: "button", "data-focus": "back", disabled: state.step === 0, click: () => set({ step: state.step - 1, open: "" }) }, "‹ back"),
-      el("button", { type: "button", "data-focus": "next", click: () => set({ step: state.step === last ? 0 : state.step + 1, open: "" }) },
+      el("button", { type: "button", "data-focus": "back", disabled: state.step === first, click: () => set({ step: state.step - 1, open: "" }) }, "‹ back"),
+      el("button", { type: "button", "data-focus": "next", click: () => set({ step: state.step === last ? first : state.step + 1, open: "" }) },
         state.step === last ? "from the start ›" : "next ›")));
 }
 
@@ -96,22 +98,35 @@ export function step_note(a, state) {
   const name = a.has_words ? a.query_labels[state.query] : `query ${state.query}`;
   const note = el("aside", { class: "note step-note", "aria-live": "polite" });
   const equation = a.equations[state.step];
-  if (equation !== "") note.append(el("p", { class: "equation" }, formula(equation, a.symbols[state.step])));
+  for (const one of equation.split("\n")) {
+    const active = state.step === stage_index.project ? one.split(" = ")[0] : a.symbols[state.step];
+    if (one !== "") note.append(el("p", { class: "equation" }, formula(one, active)));
+  }
   const max = a.row_max?.(state.head, state.query);
-  const score = a.columns.filter((c) => c.stage < 2).at(-1);
+  const score = a.columns.filter((c) => c.stage < stage_index.softmax).at(-1);
   const texts = [
+    [projection_text(a)],
     ["Query and key, multiplied number by number and added: how well they match."],
-    [a.columns.some((c) => c.stage === 1) ? "The longer the vectors, the larger their products; dividing draws them back to where softmax tells them apart."
+    [a.columns.some((c) => c.stage === stage_index.scale) ? "The longer the vectors, the larger their products; dividing draws them back to where softmax tells them apart."
       : "Here the scores go on as they are."],
     [max === undefined ? "Each is divided by the sum of its row, so that the row sums to 1."
       : Number.isNaN(max) ? "e to the power of each score x, divided by the sum of them all. The thin line is the uniform weight."
       : `e to the power of each score x, less the row’s largest, m = ${styled_number(max, score?.style ?? { digits: 4, scientific: false })}; then each is divided by their sum. The thin line is the uniform weight.`],
     a.mix === null ? ["The weights are not used further here."]
-      : ["Each value times its weight, added up: the ", a.context_name ?? "new vector", " of ", word(name, "query"), "."],
+      : ["Each value times its weight, added up: the ", a.context_name ?? "new vector of", " ", word(name, "query"), "."],
   ];
-  const told = a.told?.(state.step, state.head, state.query) ?? "";
+  const told = state.covered ? "" : a.told?.(state.step, state.head, state.query) ?? "";
   note.append(el("p", {}, ...(told === "" ? texts[state.step] : [told])));
   return note;
+}
+
+/** What the first step does. @param {Attention} a */
+function projection_text(a) {
+  const made = a.projections.map((s) => s.symbol);
+  const list = made.length > 1 ? `${made.slice(0, -1).join(", ")} and ${made.at(-1)}` : made.join("");
+  if (made.length === 0) return "The vector x of a word, times matrices that belong to this head: its query q, its key k and its value v.";
+  const line = a.by_columns ? "A column" : "A row";
+  return `${line} of ${a.projections[0].operands[0].name} is the vector of a word. Times a matrix it becomes ${a.by_columns ? "a column" : "a row"} of ${list}.`;
 }
 
 /**
@@ -137,13 +152,13 @@ export function row_table(a, state, set) {
   const context = a.mix?.context(head, query) ?? new Float64Array();
   const range = range_of([...brought, context]);
 
-  const heads = a.columns.map((column) => el("th", { scope: "col", class: `stage-${column.stage} ${column.is_weight ? "weight" : "early"} ${reached(column.stage) ? "" : "not-yet"}`, title: column.title },
+  const heads = a.columns.map((column) => el("th", { scope: "col", class: `stage-${column.stage} ${column.is_weight ? "weight" : "early"} ${reached(column.stage) ? "" : "later"}`, title: column.title },
     column.symbol === "" ? null : el("span", { class: "symbol" }, shown(column.symbol)), means_text(typeof column.means === "string" ? column.means : column.means(head, query))));
   const table = el("table", { class: "row-table", role: "grid", "aria-label": `the ${a.by_columns ? "column" : "row"} of ${shown(name)}, key by key` },
     el("thead", {}, el("tr", {}, el("th", { scope: "col", class: "asks" }, a.numbered ? null : "query ", word(name, "query")), ...heads,
-      el("th", { class: `bar-scale ${reached(2) ? "" : "not-yet"}`, "aria-hidden": "true" }, el("span", {}, "0"), el("span", {}, String(end))),
-      a.adds ? el("th", { scope: "col", class: `stage-3 adds ${reached(3) ? "" : "not-yet"}`, title: a.adds.title }, el("span", { class: "means" }, "contribution")) : null,
-      mixes ? el("th", { scope: "col", class: `brings ${reached(3) ? "" : "not-yet"}` }, el("span", { class: "means" }, `weight · ${shown(a.mix?.value_symbol ?? "")}`)) : null)));
+      el("th", { class: `bar-scale ${reached(stage_index.softmax) && !covered(stage_index.softmax) ? "" : "not-yet"}`.trim(), "aria-hidden": "true" }, el("div", {}, el("span", {}, "0"), el("span", {}, String(end)))),
+      a.adds ? el("th", { scope: "col", class: `stage-${stage_index.mix} adds ${reached(stage_index.mix) ? "" : "later"}`, title: a.adds.title }, el("span", { class: "means" }, "contribution")) : null,
+      mixes ? el("th", { scope: "col", class: `brings ${reached(stage_index.mix) ? "" : "later"}` }, el("span", { class: "means" }, `weight · ${shown(a.mix?.value_symbol ?? "")}`)) : null)));
   const body = el("tbody");
   const span = a.columns.length + 2 + (mixes || a.adds ? 1 : 0);
   for (const [n, j] of keys.entries()) {
@@ -154,30 +169,30 @@ export function row_table(a, state, set) {
       const id = `row ${j} ${column.name}`;
       const x = column.at(head, query, j);
       const missing = column.missing?.(head, query, j) ?? false;
-      const masked = hidden && !column.of_hidden && (column.stage === 2 || x === -Infinity);
-      const unfolded = state.open === id && reached(column.stage);
+      const masked = hidden && !column.of_hidden && (column.stage === stage_index.softmax || x === -Infinity);
+      const unfolded = state.open === id && reached(column.stage) && !covered(column.stage);
       const cell = el("td", { class: cell_class(column.stage, `stage-${column.stage} ${column.is_weight ? "weight" : "early"}`),
-        "data-cell": id, "data-focus": id, "aria-expanded": column.unfold && !masked && !missing && reached(column.stage) ? String(unfolded) : null },
+        "data-cell": id, "data-focus": id, "aria-expanded": column.unfold && !masked && !missing && reached(column.stage) && !covered(column.stage) ? String(unfolded) : null },
       masked ? el("span", { class: "hidden-word" }, "hidden") : missing ? "–" : number_text(x, column.style), covered(column.stage) ? spoken("covered") : null);
       line.append(cell);
       const unfolding = unfolded ? column.unfold?.(head, query, j) : null;
       if (unfolding) {
         const more = column.is_weight ? a.columns.filter((c) => !c.is_weight).map((c) => ({ name: c.title, text: styled_number(c.at(head, query, j), c.style) })) : [];
         const visible = keys_before(a, head, query, j);
-        work = el("tr", { class: "unfold" }, el("td", { colspan: span }, work_view(unfolding, column.style, { key: a.key_labels[j], at: visible, more })));
+        work = el("tr", { class: "unfold" }, el("td", { colspan: span }, contained(work_view(unfolding, column.style, { key: a.key_labels[j], at: visible, more }))));
       }
     }
-    const bar = el("td", { class: cell_class(2, "bar"), "aria-hidden": "true" });
-    if (!hidden) {
+    const bar = el("td", { class: cell_class(stage_index.softmax, "bar"), "aria-hidden": "true" });
+    if (!hidden && reached(stage_index.softmax) && !covered(stage_index.softmax)) {
       bar.style.setProperty("--even", String(even / end));
       const fill = el("div", { class: "bar-fill" });
       fill.style.setProperty("--share", String(Math.max(0, Math.min(1, weights[j] / end))));
       bar.append(fill);
     }
     line.append(bar);
-    if (a.adds) line.append(el("td", { class: cell_class(3, "stage-3 adds"), "data-name": `adds ${j}` }, hidden ? null : number_text(a.adds.at(head, query, j), a.adds.style)));
+    if (a.adds) line.append(el("td", { class: cell_class(stage_index.mix, `stage-${stage_index.mix} adds`), "data-name": `adds ${j}` }, hidden ? null : number_text(a.adds.at(head, query, j), a.adds.style)));
     if (mixes) {
-      line.append(el("td", { class: cell_class(3, "brings") }, hidden ? null
+      line.append(el("td", { class: cell_class(stage_index.mix, "brings") }, hidden ? null
         : strip(brought[n], { width: 96, height: 22, range, kind: "value", label: `${shown(a.key_labels[j])} brings ${[...brought[n]].map((x) => styled_number(x, { digits: 4, scientific: false })).slice(0, 8).join(", ")}` })));
     }
     body.append(line);
@@ -196,22 +211,43 @@ export function row_table(a, state, set) {
       el("td", { class: "bar" }), mixes || a.adds ? el("td", { class: "brings" }) : null));
   }
   if (sink) {
-    const bar = el("td", { class: cell_class(2, "bar"), "aria-hidden": "true" }, el("div", { class: "bar-fill" }));
+    const bar = el("td", { class: cell_class(stage_index.softmax, "bar"), "aria-hidden": "true" }, el("div", { class: "bar-fill" }));
     bar.style.setProperty("--share", String(Math.max(0, Math.min(1, sink.weight / end))));
     body.append(el("tr", { class: "sink" }, el("th", { scope: "row" }, "the sink"),
       ...a.columns.map((column) => el("td", { class: cell_class(column.stage, column.is_weight ? "weight" : "early"), "data-name": `sink ${column.name}` },
         column.name in sink ? number_text(sink[column.name], column.style) : null)),
-      bar, mixes ? el("td", { class: cell_class(3, "brings") }, el("span", { class: "no-value" }, "no value")) : null));
+      bar, mixes ? el("td", { class: cell_class(stage_index.mix, "brings") }, el("span", { class: "no-value" }, "no value")) : null));
   }
   const totals = a.columns.map((column) => {
     if (!column.adds_up || column.missing?.(head, query, query)) return el("td", { class: "early" });
     const sum = column.is_weight ? rest + (sink?.weight ?? 0) : column.total?.(head, query) ?? keys.reduce((s, j) => s + column.at(head, query, j), 0);
     return el("td", { class: cell_class(column.stage, column.is_weight ? "weight" : "early"), "data-name": `sum ${column.name}` }, number_text(sum, column.style));
   });
-  table.append(el("tfoot", {}, el("tr", {}, el("th", { scope: "row" }, "sum"), ...totals, el("td", { class: "bar" }), a.adds ? el("td", { class: "adds" }) : null,
-    mixes ? el("td", { class: cell_class(3, "brings") }, strip(context, { width: 96, height: 22, range, kind: "context", label: `the sum, ${shown(a.mix?.context_symbol ?? "")}` })) : null)));
+  const shows_bars = reached(stage_index.softmax) && !covered(stage_index.softmax);
+  table.append(el("tfoot", { class: a.columns.some((column) => column.adds_up && reached(column.stage)) ? null : "later" },
+    el("tr", {}, el("th", { scope: "row" }, "sum"), ...totals, el("td", { class: "bar" }, shows_bars && Number.isFinite(rest) ? uniform_name(even / end, even) : null), a.adds ? el("td", { class: "adds" }) : null,
+    mixes ? el("td", { class: cell_class(stage_index.mix, "brings") }, strip(context, { width: 96, height: 22, range, kind: "context", label: `the sum, ${shown(a.mix?.context_symbol ?? "")}` })) : null)));
   make_grid(table, (id) => set({ open: state.open === id ? "" : id }));
   return table;
+}
+
+/**
+ * The name of the thin line across the bars, below it.
+ * @param {number} at of the scale
+ * @param {number} even
+ */
+function uniform_name(at, even) {
+  const name = el("span", { class: `uniform-name ${at > 0.5 ? "before" : ""}`.trim() }, `uniform\u00a0${styled_number(even, two_decimals)}`);
+  name.style.setProperty("--even", String(at));
+  return name;
+}
+
+/**
+ * What stands in a table without widening its columns.
+ * @param {HTMLElement} content
+ */
+export function contained(content) {
+  return el("div", { class: "contained" }, content);
 }
 
 /**
@@ -235,7 +271,7 @@ function keys_before(a, head, query, key) {
  */
 export function row_caption(a, state) {
   const weight = a.columns[a.columns.length - 1];
-  if (state.step < 2 || (state.covered && state.step === 2)) return null;
+  if (state.step < stage_index.softmax || (state.covered && state.step === stage_index.softmax)) return null;
   const weights = weights_of(a, state.head, state.query);
   const sink = a.sink?.(state.head, state.query)?.weight ?? 0;
   const keys = weights.reduce((s, w) => s + w, 0);
@@ -259,5 +295,5 @@ export function row_caption(a, state) {
  */
 export function finding_line(a, state) {
   const text = finding_of(a, state.head, state.query);
-  return el("p", { class: `finding ${state.covered && state.step === 2 ? "covered" : ""} ${state.step < 2 ? "not-yet" : ""}` }, el("span", {}, text === "" ? "" : `${shown(text)}.`));
+  return el("p", { class: `finding ${state.covered ? "covered" : ""}`.trim() }, el("span", {}, text === "" ? "" : quoted(`${text}.`)));
 }

@@ -8,6 +8,7 @@
 // A head of the figures is layer · heads + head. Read next: src/explain/sentence_page.cpp, attention.js.
 import { plain_number, two_decimals } from "./numbers.js";
 import { add_term, unfold_products } from "./unfold.js";
+import { stage_index } from "./attention.js";
 
 /** @typedef {{text: string, name: string, tokens: number[], special: boolean, unknown: boolean}} Word */
 
@@ -17,6 +18,20 @@ import { add_term, unfold_products } from "./unfold.js";
  * @property {Float64Array[]} scores likewise
  * @property {Float64Array[]} weights likewise
  * @property {Float64Array} words the weight of each word
+ */
+
+/**
+ * What made a query, a key or a value of `depth` numbers: x · W + b. The file has x and the largest products for the
+ * word and head that it was made for, and for the key that this word attends to most.
+ * @typedef {object} Projected
+ * @property {"query" | "key" | "value"} kind
+ * @property {string} symbol
+ * @property {string} parameters
+ * @property {number} word
+ * @property {number} token the word's first
+ * @property {Float32Array | null} x the word's vector before the layer
+ * @property {ArrayLike<number>} numbers
+ * @property {{largest: number[][], others: number, bias: number}[] | null} from of each number
  */
 
 /**
@@ -34,6 +49,7 @@ import { add_term, unfold_products } from "./unfold.js";
  * @property {Uint8Array | null} thumbnails 64 × 64 a head
  * @property {Float32Array} thumbnail_maxima
  * @property {any} focus
+ * @property {(head: number, word: number, key: number) => Projected[]} projected
  * @property {import("./attention.js").Attention} attention
  */
 
@@ -185,10 +201,14 @@ export function read_sentence(data, page) {
     if (word === page.focus.word && head === page.focus.layer * heads + page.focus.head) work.lines.push(query_from(work, piece));
     return work;
   };
+  const [query_input, key_input] = [page.focus.query_input, page.focus.key_input].map(float32s);
+  /** With the factors that the file leaves out: they are in x. @param {any[]} from @param {Float32Array} x @returns {{largest: number[][], others: number, bias: number}[]} */
+  const from_of = (from, x) => from.map(({ largest, others, bias }) =>
+    ({ others, bias, largest: largest.map((/** @type {number[]} */ [i, parameter]) => [i, x[i], Math.fround(parameter)]) }));
   /** Where the query's number in the largest product came from. @param {import("./unfold.js").CellWork} work @param {number} piece */
   const query_from = (work, piece) => {
     const d = work.terms.reduce((best, term, i) => (Math.abs(term.product) > Math.abs(work.terms[best].product) ? i : best), 0);
-    const { largest, others, bias } = page.focus.query_from[d];
+    const { largest, others, bias } = from_of(page.focus.query_from, query_input)[d];
     const added = (/** @type {number} */ x) => (x < 0 ? `(${plain_number(x, 2)})` : plain_number(x, 2));
     const terms = largest.map((/** @type {number[]} */ [i, x, w]) => `${added(x * w)} (x${i})`).join(" + ");
     return { name: `q of d${d}`, text: `${plain_number(query[at(page.focus.layer * heads + page.focus.head, piece) + d], 2)} = ${terms} + ${added(others)} (${width - largest.length} others) + ${added(bias)} (bias)` };
@@ -200,21 +220,21 @@ export function read_sentence(data, page) {
     kept_queries: words.map((_, i) => i), query_labels: labels, key_labels: labels, has_words: true,
     special: words.map((w) => w.special), head_name: (head) => `layer ${Math.floor(head / heads)}, head ${head % heads}`,
     columns: [
-      { ...base, stage: 0, name: "q_dot_k", symbol: "", means: "q · k", title: `${depth} products`,
+      { ...base, stage: stage_index.compare, name: "q_dot_k", symbol: "", means: "q · k", title: `${depth} products`,
         at: (h, i, j) => row(h, i).dots[0][words[j].tokens[0]], unfold: products },
-      { ...base, stage: 1, name: "score", symbol: "", means: `÷ √${depth}`, title: "scaled scores", at: score,
+      { ...base, stage: stage_index.scale, name: "score", symbol: "", means: `÷ √${depth}`, title: "scaled scores", at: score,
         unfold: (h, i, j) => ({ terms: [], kind: "products", result: score(h, i, j), lines: [{ name: "scaled",
           text: `${plain_number(row(h, i).dots[0][words[j].tokens[0]], 2)} / √${depth} = ${plain_number(score(h, i, j), 2)}` }] }) },
-      { ...base, stage: 2, name: "exponential", symbol: "", title: "exponentials", adds_up: true, total,
+      { ...base, stage: stage_index.softmax, name: "exponential", symbol: "", title: "exponentials", adds_up: true, total,
         means: (h, i) => (shift_of(row(h, i).scores[0]) === 0 ? "e^(x)" : "e^(x − m)"),
         at: (h, i, j) => Math.exp(score(h, i, j) - shift_of(row(h, i).scores[0])), unfold: share },
-      ...(data.before ? [{ ...base, stage: 2, name: "before", symbol: "", means: "before", title: "the weight with nothing hidden", of_hidden: true,
+      ...(data.before ? [{ ...base, stage: stage_index.softmax, name: "before", symbol: "", means: "before", title: "the weight with nothing hidden", of_hidden: true,
         missing: (/** @type {number} */ h, /** @type {number} */ i) => i !== page.focus.word || h !== page.focus.layer * heads + page.focus.head,
         at: (/** @type {number} */ _h, /** @type {number} */ _i, /** @type {number} */ j) => data.before.words[j].weight }] : []),
-      { ...base, missing: undefined, stage: 2, name: "weight", symbol: "", means: "weight", title: "attention weights", is_weight: true,
+      { ...base, missing: undefined, stage: stage_index.softmax, name: "weight", symbol: "", means: "weight", title: "attention weights", is_weight: true,
         adds_up: true, at: (h, i, j) => row(h, i).words[j],
         unfold: (h, i, j) => (missing(h, i, j) ? pieces_work(h, i, j) : share(h, i, j)) }],
-    adds: { ...base, missing: undefined, stage: 3, name: "adds", symbol: "", means: "contribution", title: "contribution: L2 norm of weight · value after W_output", at: adds },
+    adds: { ...base, missing: undefined, stage: stage_index.mix, name: "adds", symbol: "", means: "contribution", title: "contribution: L2 norm of weight · value after W_output", at: adds },
     hidden: is_hidden,
     mix: { value_symbol: "v", context_symbol: "context", value_style: two_decimals, context_style: two_decimals, width: depth,
       value: (head, key_word, word) => {
@@ -226,9 +246,27 @@ export function read_sentence(data, page) {
         for (let w = 0; w < words.length; ++w) brings(head, word, w).forEach((x, d) => { sum[d] += x; });
         return sum;
       }, unfold: null },
-    context_name: `head output of ${depth} dimensions`, equations: ["q · k, dimension by dimension", `x = q · k / √${depth}`, "weights = softmax(x), each row by itself", "context = weights · V"],
-    symbols: ["", "", "weights", "context"], digits: 2,
+    context_name: `${depth} numbers that this head outputs for`, equations: ["q = x · W_query + b\nk = x · W_key + b\nv = x · W_value + b", "q · k, dimension by dimension", `x = q · k / √${depth}`, "weights = softmax(x), each row by itself", "context = weights · V"],
+    symbols: ["", "", "", "weights", "context"], projects: true, projections: [], stage_steps: [], digits: 2,
     row_max: (head, word) => shift_of(row(head, word).scores[0]) || NaN, documented: 0 };
+
+  /** @param {number} head @param {number} word @param {number} key_word @returns {Projected[]} */
+  const projected = (head, word, key_word) => {
+    const { focus } = page;
+    const of_layer = Math.floor(head / heads) === focus.layer;
+    const of_head = head === focus.layer * heads + focus.head;
+    const [asking, key_token] = [words[word].tokens[0], words[key_word].tokens[0]];
+    const is_own = word === focus.word;
+    const is_heard = key_word === focus.key_word;
+    const inputs = { query: of_layer && is_own ? query_input : null, key: of_layer && is_heard ? key_input : null };
+    return [
+      { kind: "query", symbol: "q", parameters: "W_query", word, token: asking, x: inputs.query,
+        numbers: query.subarray(at(head, asking), at(head, asking) + depth), from: of_head && is_own ? from_of(focus.query_from, query_input) : null },
+      { kind: "key", symbol: "k", parameters: "W_key", word: key_word, token: key_token, x: inputs.key,
+        numbers: key.subarray(at(head, key_token), at(head, key_token) + depth), from: of_head && is_heard ? from_of(focus.key_from, key_input) : null },
+      { kind: "value", symbol: "v", parameters: "W_value", word: key_word, token: key_token, x: inputs.key,
+        numbers: value.subarray(at(head, key_token), at(head, key_token) + depth), from: of_head && is_heard ? from_of(focus.value_from, key_input) : null }];
+  };
 
   /** A word of several pieces: their weights add up. @param {number} head @param {number} word @param {number} key_word @returns {import("./unfold.js").CellWork} */
   function pieces_work(head, word, key_word) {
@@ -243,7 +281,7 @@ export function read_sentence(data, page) {
     return work;
   }
 
-  return { data, words, labels, layers, heads, depth, width, hidden, row, adds, focus: page.focus, attention,
+  return { data, words, labels, layers, heads, depth, width, hidden, row, adds, focus: page.focus, attention, projected,
     thumbnails: page.thumbnails ? new Uint8Array(decoded(page.thumbnails)) : null,
     thumbnail_maxima: page.thumbnail_maxima ? float32s(page.thumbnail_maxima) : new Float32Array() };
 }

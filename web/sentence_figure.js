@@ -1,7 +1,15 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// The sentence, set large: the query underlined, a line to each word as thick as its weight, the number beneath. Any
-// word can become the query. Where there is no room for lines, bars under the words stand for them.
+// The sentence, set large: the query underlined, an arc to each word as thick as its weight, the number beneath. Any
+// word can become the query. Above every line of words is room for arcs, so that none crosses a word: those to another
+// line go round by the margin.
+//
+//      ╭──────────╮              within a line: arcs above it
+//    he  sat     bank
+//    ╭─────────────╯             to another line: up, along the room above the words, down the margin, and in again
+//    ╰───────╮
+//    of the river
+//
 // Read next: sentence.js.
 import { styled_number } from "./numbers.js";
 import { el, shown, svg, word } from "./elements.js";
@@ -9,7 +17,9 @@ import { el, shown, svg, word } from "./elements.js";
 /** @typedef {import("./attention.js").Attention} Attention */
 /** @typedef {import("./state.js").State} State */
 
-const most_with_lines = 24;
+const most_large = 24;
+const most_with_arcs = 64;
+const most_arcs_of_many = 12;
 
 /**
  * @param {Attention} a
@@ -18,9 +28,10 @@ const most_with_lines = 24;
  * @param {(change: Partial<State>) => void} set
  */
 export function sentence_figure(a, weights, state, set) {
-  const reached = state.step >= 2 && !(state.covered && state.step === 2);
-  const many = weights.length > most_with_lines;
-  const line = el("div", { class: `words ${many ? "many" : ""}`, role: "group", "aria-label": "choose the query" });
+  const reached = !state.covered;
+  const many = weights.length > most_large;
+  const has_arcs = weights.length <= most_with_arcs;
+  const line = el("div", { class: `words ${many ? "many" : ""} ${has_arcs ? "has-arcs" : ""}`, role: "group", "aria-label": "choose the query" });
   for (let i = 0; i < a.num_keys; ++i) {
     const special = a.special?.[i] ?? false;
     if (special && state.no_special) continue;
@@ -33,14 +44,15 @@ export function sentence_figure(a, weights, state, set) {
     el("span", { class: "share" }, !reached || (many && !hidden && weights[i] < 0.005) ? "" : hidden ? "hidden" : styled_number(weights[i], a.columns[a.columns.length - 1].style))));
   }
   const lines = svg("svg", { class: "lines", "aria-hidden": "true" });
-  const figure = el("div", { class: "sentence-figure" }, lines, line);
-  if (reached && weights.length <= most_with_lines) requestAnimationFrame(() => draw_lines(figure, lines, weights, state.query));
+  line.append(lines);
+  const figure = el("div", { class: "sentence-figure" }, line);
+  if (reached && has_arcs) requestAnimationFrame(() => draw_arcs(line, lines, weights, state.query));
   if (a.special?.some(Boolean)) {
     const taken = weights.reduce((sum, w, i) => sum + (a.special?.[i] ? w : 0), 0);
     figure.append(el("p", { class: "marks-switch" },
       el("button", { type: "button", "data-focus": "special", "aria-pressed": String(state.no_special), click: () => set({ no_special: !state.no_special }) },
         state.no_special ? "show special tokens" : "hide special tokens"),
-      state.no_special ? ` ${a.key_labels.filter((_, i) => a.special?.[i]).map(shown).join(" and ")} receive ${styled_number(taken, a.columns[a.columns.length - 1].style)}` : null));
+      state.no_special && reached ? ` ${a.key_labels.filter((_, i) => a.special?.[i]).map(shown).join(" and ")} receive ${styled_number(taken, a.columns[a.columns.length - 1].style)}` : null));
   }
   return figure;
 }
@@ -58,27 +70,96 @@ function numbered_word(label, kind) {
   return whole;
 }
 
+/** @typedef {{x: number, top: number, line: number}} Anchor where an arc ends: the middle of a word's upper edge */
+
 /**
- * Arcs from the top of the query's word to the others'.
- * @param {HTMLElement} figure
- * @param {SVGSVGElement} lines
+ * Where the words are, and where each line of them begins.
+ * @param {HTMLElement} words
+ */
+function anchors_of(words) {
+  const box = words.getBoundingClientRect();
+  /** @type {Map<number, Anchor>} */
+  const anchors = new Map();
+  /** @type {{top: number, bottom: number}[]} */
+  const lines = [];
+  for (const button of words.querySelectorAll("[data-word]")) {
+    const one = button.querySelector(".word")?.getBoundingClientRect();
+    if (!one || !(button instanceof HTMLElement)) continue;
+    const [top, bottom] = [one.top - box.top + words.scrollTop, button.getBoundingClientRect().bottom - box.top + words.scrollTop];
+    const last = lines.at(-1);
+    if (last && top < last.bottom - 4) lines[lines.length - 1] = { top: Math.min(last.top, top), bottom: Math.max(last.bottom, bottom) };
+    else lines.push({ top, bottom });
+    anchors.set(Number(button.dataset.word), { x: one.left + one.width / 2 - box.left, top, line: lines.length - 1 });
+  }
+  return { anchors, lines, width: box.width };
+}
+
+/**
+ * Arcs from the query's word to the others'. Those of small weight are left out where there are many words.
+ * @param {HTMLElement} words
+ * @param {SVGSVGElement} picture
  * @param {Float64Array} weights
  * @param {number} query
  */
-function draw_lines(figure, lines, weights, query) {
-  const box = figure.getBoundingClientRect();
-  if (box.width === 0) return;
-  lines.setAttribute("viewBox", `0 0 ${box.width} ${box.height}`);
-  const top = new Map();
-  for (const button of figure.querySelectorAll("[data-word]")) {
-    const one = button.querySelector(".word")?.getBoundingClientRect();
-    if (one && button instanceof HTMLElement) top.set(Number(button.dataset.word), [one.left + one.width / 2 - box.left, one.top - box.top]);
+function draw_arcs(words, picture, weights, query) {
+  const { anchors, lines, width } = anchors_of(words);
+  const from = anchors.get(query);
+  if (!from || width === 0) return;
+  const height = words.scrollHeight;
+  picture.setAttribute("viewBox", `0 0 ${width} ${height}`);
+  picture.style.height = `${height}px`;
+  const wanted = [...anchors.keys()].filter((i) => i !== query && weights[i] >= 0.005).sort((i, j) => weights[j] - weights[i]);
+  const drawn = weights.length > most_large ? wanted.slice(0, most_arcs_of_many) : wanted;
+  for (const i of drawn.reverse()) {
+    const to = anchors.get(i);
+    if (!to) continue;
+    const thick = Math.max(0.6, weights[i] * 12);
+    const d = to.line === from.line ? arc_within(from, to, lines, thick) : arc_round(from, to, lines, thick, i < query);
+    picture.append(svg("path", { d, "data-to": i, "stroke-width": thick.toFixed(2) }));
   }
-  const from = top.get(query);
-  if (!from) return;
-  for (const [i, to] of top) {
-    if (i === query || weights[i] < 0.005) continue;
-    const height = Math.min(from[1], to[1]) - Math.min(70, 16 + Math.abs(to[0] - from[0]) * 0.22);
-    lines.append(svg("path", { d: `M ${from[0]} ${from[1] - 2} Q ${(from[0] + to[0]) / 2} ${height} ${to[0]} ${to[1] - 2}`, "stroke-width": Math.max(0.6, weights[i] * 12).toFixed(2) }));
-  }
+}
+
+/**
+ * How much room is above a line of words.
+ * @param {{top: number, bottom: number}[]} lines
+ * @param {number} line
+ */
+function room_above(lines, line) {
+  return line === 0 ? lines[0].top : lines[line].top - lines[line - 1].bottom;
+}
+
+/**
+ * Words of a line may differ in height: arcs begin above the tallest.
+ * @param {Anchor} from
+ * @param {Anchor} to
+ * @param {{top: number, bottom: number}[]} lines
+ * @param {number} thick
+ */
+function arc_within(from, to, lines, thick) {
+  const top = lines[from.line].top - 1 - thick / 2;
+  const most = room_above(lines, from.line) - 3 - thick;
+  const rise = Math.max(2, Math.min(most, 35, 8 + Math.abs(to.x - from.x) * 0.11));
+  const end = (/** @type {Anchor} */ one) => Math.max(top, one.top - 1 - thick / 2).toFixed(1);
+  return `M ${from.x.toFixed(1)} ${end(from)} V ${top.toFixed(1)} Q ${((from.x + to.x) / 2).toFixed(1)} ${(top - 2 * rise).toFixed(1)} ${to.x.toFixed(1)} ${top.toFixed(1)} V ${end(to)}`;
+}
+
+/**
+ * Up into the room above the query's line, along it to the margin, down the margin, and into the word from above.
+ * @param {Anchor} from
+ * @param {Anchor} to
+ * @param {{top: number, bottom: number}[]} lines
+ * @param {number} thick
+ * @param {boolean} back
+ */
+function arc_round(from, to, lines, thick, back) {
+  const margin = 8;
+  const bend = 7;
+  const lane = (/** @type {number} */ line) => lines[line].top - Math.min(room_above(lines, line), 36) * (back ? 0.62 : 0.42);
+  const [start, end] = [lane(from.line), lane(to.line)];
+  const down = end > start ? 1 : -1;
+  const upper = (/** @type {Anchor} */ one) => one.top - 1 - thick / 2;
+  const corner = (/** @type {number} */ x, /** @type {number} */ y) => `${x.toFixed(1)} ${y.toFixed(1)}`;
+  return `M ${corner(from.x, upper(from))} V ${(start + bend).toFixed(1)} Q ${corner(from.x, start)} ${corner(from.x - bend, start)} H ${margin + bend}` +
+    ` Q ${corner(margin, start)} ${corner(margin, start + down * bend)} V ${(end - down * bend).toFixed(1)} Q ${corner(margin, end)} ${corner(margin + bend, end)}` +
+    ` H ${(to.x - bend).toFixed(1)} Q ${corner(to.x, end)} ${corner(to.x, end + bend)} V ${upper(to).toFixed(1)}`;
 }

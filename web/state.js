@@ -11,8 +11,8 @@ import { stages } from "./attention.js";
  * @property {number} head
  * @property {number} query
  * @property {number} step how far the row is shown: index of stages
- * @property {string} open the cell that is unfolded: "row KEY COLUMN", "mix DIMENSION", "STEP HEAD ROW COLUMN", or ""
- * @property {boolean} covered the step's results are hidden
+ * @property {string} open the cell that is unfolded: "row KEY COLUMN", "project KIND DIMENSION", "mix DIMENSION", "STEP HEAD ROW COLUMN", or ""
+ * @property {boolean} covered what the step makes, and all that follows from it, is hidden
  * @property {boolean} own_scale the map's colours reach to its own largest weight
  * @property {boolean} no_special the model's own marks are not shown
  * @property {string} sort of all heads: "place" or "heard"

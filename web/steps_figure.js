@@ -7,7 +7,7 @@ import { printed_units, units_text } from "./numbers.js";
 import { el, formula, shown, word } from "./elements.js";
 import { axis_label, is_hidden, number_at, place, stored_index } from "./explanation.js";
 import { work_view } from "./work_figure.js";
-import { number_text } from "./row_figure.js";
+import { contained, number_text } from "./row_figure.js";
 import { make_grid } from "./grid.js";
 
 /** @typedef {import("./explanation.js").Explanation} Explanation */
@@ -21,6 +21,7 @@ const most_rows = 32;
 const most_columns = 24;
 const most_heads = 4;
 const small_parameters = 12;
+const most_above_unfold = 12;
 
 /**
  * Which of `count` stand in a table that holds `most`: the first and the last, and the one wanted.
@@ -55,6 +56,9 @@ function is_of_tokens(axis) {
  * @property {Step | null} step where its cells unfold
  * @property {State} state
  * @property {string[]} exact texts in place of numbers
+ * @property {string} [place] where the table is, for its cells' names: "project " before the step's, or nothing
+ * @property {number[]} [only_rows]
+ * @property {number[]} [only_columns]
  */
 
 /**
@@ -64,8 +68,8 @@ function is_of_tokens(axis) {
 function matrix_table(request, choose) {
   const { e, matrix, style, row_axis, column_axis, head, step, state } = request;
   const focus_of = (/** @type {Axis} */ axis) => is_of_tokens(axis) ? e.focus : null;
-  const rows = chosen_indices(matrix.kept_rows, matrix.rows, most_rows, focus_of(row_axis));
-  const columns = chosen_indices(matrix.kept_columns, matrix.columns, most_columns, focus_of(column_axis));
+  const rows = request.only_rows ?? chosen_indices(matrix.kept_rows, matrix.rows, most_rows, focus_of(row_axis));
+  const columns = request.only_columns ?? chosen_indices(matrix.kept_columns, matrix.columns, most_columns, focus_of(column_axis));
   const sums = step !== null && request.exact.length === 0 ? step.sums_to_one : "";
   const total = (/** @type {number} */ outer) => {
     let sum = 0;
@@ -84,6 +88,8 @@ function matrix_table(request, choose) {
   if (sums === "row") head_row.append(el("th", { scope: "col", class: "sum" }, "sum"));
   const span = columns.length + 3;
   const body = el("tbody");
+  /** @type {HTMLElement | null} */
+  let below = null;
   for (const [n, r] of rows.entries()) {
     if (jump(rows, n)) body.append(el("tr", { class: "gap" }, el("td", { colspan: span }, "…")));
     const line = el("tr", { class: r === focus_of(row_axis) && !(e.by_columns && is_of_tokens(column_axis)) ? "in-focus" : null }, el("th", { scope: "row" }, label(row_axis, r)));
@@ -91,7 +97,7 @@ function matrix_table(request, choose) {
     for (const [m, c] of columns.entries()) {
       if (jump(columns, m)) line.append(el("td", { class: "gap" }));
       const hidden = is_hidden(matrix, head, r, c);
-      const id = step === null ? "" : `${step.name} ${head} ${r} ${c}`;
+      const id = step === null ? "" : `${request.place ?? ""}${step.name} ${head} ${r} ${c}`;
       const differs = step?.document.get(`${head},${r},${c}`);
       const work = request.exact.length === 0 ? step?.works?.[place(matrix, head, r, c)] ?? null : null;
       const cell = el("td", { class: `${hidden ? "hatched" : ""} ${differs ? "differs" : ""}`.trim() || null, "data-cell": step === null || request.exact.length > 0 ? null : id,
@@ -103,22 +109,101 @@ function matrix_table(request, choose) {
       if (work && step && state.open === id) {
         const key = axis_label(e.by_columns ? row_axis : column_axis, e.by_columns ? r : c);
         const at = work.kind === "shares" ? work.terms.findIndex((t) => t.label.endsWith(`, ${key}`)) : -1;
-        unfold = el("tr", { class: "unfold" }, el("td", { colspan: span },
-          el("p", { class: "what" }, el("bdi", {}, shown(`${step.symbol}[${axis_label(row_axis, r)}, ${axis_label(column_axis, c)}]`))),
-          work_view(work, style, { key, at })));
+        unfold = el("div", {}, el("p", { class: "what" }, el("bdi", {}, shown(`${step.symbol}[${axis_label(row_axis, r)}, ${axis_label(column_axis, c)}]`))),
+          work_view(work, style, { key, at }));
       }
     }
     if (sums === "row") line.append(el("td", { class: "sum" }, number_text(total(r), style)));
     body.append(line);
-    if (unfold) body.append(unfold);
+    // Of a short table it stands below all that belong to the step.
+    if (unfold && rows.length > most_above_unfold) body.append(el("tr", { class: "unfold" }, el("td", { colspan: span }, contained(unfold))));
+    else if (unfold) below = unfold;
   }
   const axes = axes_text(row_axis, column_axis);
-  const title = request.title === "" && axes === "" ? null : el("caption", {}, request.title, axes === "" ? null : el("span", { class: "axes" }, axes));
+  const title = request.title === "" && axes === "" ? null : el("caption", {}, request.title, request.title !== "" && axes !== "" ? " " : null, axes === "" ? null : el("span", { class: "axes" }, axes));
   const table = el("table", { class: "matrix", role: step === null ? null : "grid" }, title, el("thead", {}, head_row), body);
   if (sums === "column") table.append(el("tfoot", {}, el("tr", {}, el("th", { scope: "row" }, "sum"), ...columns.map((c) => el("td", { class: "sum" }, number_text(total(c), style))))));
   if (step !== null) make_grid(table, choose);
   const shortened = rows.length < matrix.rows || columns.length < matrix.columns;
-  return el("div", { class: "scroll" }, table, shortened ? el("p", { class: "caption" }, `${rows.length} of ${matrix.rows} rows, ${columns.length} of ${matrix.columns} columns; all of them are in the JSON below.`) : null);
+  return { element: el("div", { class: "scroll" }, table, shortened && !request.only_rows && !request.only_columns
+    ? el("p", { class: "caption" }, `${rows.length} of ${matrix.rows} rows, ${columns.length} of ${matrix.columns} columns; all of them are in the JSON below.`) : null), below };
+}
+
+/** Whether a step is X · W, both of which the page has. @param {Step} step */
+function is_product(step) {
+  return step.operation === "linear" && step.operands.length >= 2;
+}
+
+const room_beside_notes = 72;
+const room_of_page = 100;
+
+/** How wide a step's tables are, in characters. @param {Step} step @param {boolean} [of_one] where a token is a column: of one alone */
+function characters_of(step, of_one = false) {
+  const factors = is_product(step) ? step.operands.slice(0, 2).map((o) => o.matrix.columns).filter((columns) => columns <= small_parameters) : [];
+  const columns = Math.min(step.result.columns, most_columns) + factors.reduce((sum, some) => sum + some, 0) - (of_one ? 2 * (step.result.columns - 1) : 0);
+  return columns * (step.style.digits > 0 ? step.style.digits + 4 : 3) + 8 + 6 * factors.length;
+}
+
+/**
+ * X · W = Q, or W · X = Q where a token is a column. What is too large to be read is named with its
+ * shape.
+ * @param {Explanation} e
+ * @param {Step} step
+ * @param {State} state
+ * @param {(id: string) => void} choose
+ * @param {{heads: number[], room: number, place?: string, only?: number, covered?: boolean}} options only: the one token that is shown; room in characters
+ */
+function product_tables(e, step, state, choose, options) {
+  const [x, w] = step.operands;
+  const of_tokens = e.by_columns ? step.column_axis : step.row_axis;
+  const plain = { name: "", extent: "", count: 0 };
+  const only = options.only === undefined ? {} : e.by_columns ? { only_columns: [options.only] } : { only_rows: [options.only] };
+  const base = { e, state, exact: /** @type {string[]} */ ([]), head: 0, step: null };
+  /** @param {import("./explanation.js").Operand} factor */
+  const is_small = (factor) => factor.matrix.heads === 1 && Math.min(factor.matrix.columns, factor.matrix.rows) > 0 && factor.matrix.columns <= (factor === x && e.by_columns ? most_columns : small_parameters) &&
+    factor.matrix.rows <= (factor === x && !e.by_columns ? most_rows : small_parameters);
+  /** @param {import("./explanation.js").Operand} factor @param {object} more */
+  const table = (factor, more) => is_small(factor) ? matrix_table({ ...base, matrix: factor.matrix, style: factor.step ? factor.step.style : step.style,
+    row_axis: plain, column_axis: plain, title: shown(factor.name), ...more }, choose).element
+    : el("p", { class: "too-large" }, el("i", {}, shown(factor.name)), ` (${factor.matrix.rows} × ${factor.matrix.columns})`);
+  const words = { ...of_tokens, name: of_tokens.labels ? "token" : "" };
+  const factors = [table(x, { ...(e.by_columns ? { column_axis: words } : { row_axis: words }), ...only }), table(w, {})];
+  if (e.by_columns) factors.reverse();
+  const m = step.result;
+  /** @type {HTMLElement | null} */
+  let below = null;
+  const results = options.heads.map((head) => {
+    const made = matrix_table({ ...base, matrix: m, style: step.style, row_axis: step.row_axis, column_axis: step.column_axis,
+      title: `${shown(step.symbol)}${m.has_heads ? `, head ${head}` : ""}`, head, step, place: options.place, ...only }, choose);
+    below ??= made.below;
+    if (options.covered) for (const cell of made.element.querySelectorAll("td[data-cell]")) cell.classList.add("covered");
+    return made.element;
+  });
+  const sign = (/** @type {string} */ text) => el("span", { class: "sign" }, text);
+  // Beside each other, or, where there is no room, as on the blackboard: one factor above the product.
+  const lines_up = characters_of(step, e.by_columns && options.only !== undefined) <= options.room;
+  return { element: el("div", { class: `product ${lines_up ? "in-line" : "blackboard"}` }, el("div", { class: "factor" }, factors[0]), sign("·"), el("div", { class: "factor" }, factors[1]), sign("="), ...results), below };
+}
+
+/**
+ * The first step of a lesson's row: the matrix products that make its query, and the keys and values of all words.
+ * @param {Explanation} e
+ * @param {import("./attention.js").Attention} a
+ * @param {State} state
+ * @param {(change: Partial<State>) => void} set
+ */
+export function products_figure(e, a, state, set) {
+  const choose = (/** @type {string} */ id) => set({ open: state.open === id ? "" : id });
+  const figure = el("div", { class: "products-figure" });
+  for (const step of a.projections) {
+    const is_query = step === a.projections[0] && step.row_axis.name !== "key" && step.column_axis.name !== "key";
+    const head = Math.min(state.head, step.result.heads - 1);
+    const { element, below } = product_tables(e, step, state, choose, { heads: [head], room: room_beside_notes, place: "project ", covered: state.covered,
+      ...(is_query && a.projections.length > 1 ? { only: state.query } : {}) });
+    figure.append(element);
+    if (below && !state.covered) figure.append(el("div", { class: "unfold" }, below));
+  }
+  return figure;
 }
 
 /** @param {Axis} row @param {Axis} column */
@@ -170,23 +255,30 @@ export function step_section(e, step, state, set) {
   const choose = (/** @type {string} */ id) => set({ open: state.open === id ? "" : id });
   const tables = el("div", { class: "tables" });
   const base = { e, row_axis: step.row_axis, column_axis: step.column_axis, state, exact: /** @type {string[]} */ ([]) };
-  const plain = { name: "", extent: "", count: 0 };
-  const w = step.operation === "linear" ? step.operands[1] : null;
-  if (w && w.matrix.rows <= small_parameters && w.matrix.columns <= small_parameters) {
-    tables.append(matrix_table({ ...base, matrix: w.matrix, style: step.style, row_axis: plain, column_axis: plain, title: shown(w.name), head: 0, step: null }, choose));
-  }
+  /** @type {HTMLElement | null} */
+  let below = null;
+  /** @param {TableRequest} request */
+  const add = (request) => {
+    const made = matrix_table(request, choose);
+    tables.append(made.element);
+    below ??= made.below;
+  };
   const m = step.result;
   const heads = m.heads <= most_heads ? Array.from({ length: m.heads }, (_, h) => h) : [Math.min(state.head, m.heads - 1)];
-  const titled = tables.childElementCount > 0 || step.variants.length > 0 || m.has_heads || step.exact.length > 0;
-  for (const head of heads) {
-    tables.append(matrix_table({ ...base, matrix: m, style: step.style, title: titled ? `${shown(step.symbol)}${m.has_heads ? `, head ${head}` : ""}` : "", head, step }, choose));
+  if (is_product(step)) {
+    const made = product_tables(e, step, state, choose, { heads, room: room_of_page });
+    tables.append(made.element);
+    below = made.below;
+  } else {
+    const titled = step.variants.length > 0 || m.has_heads || step.exact.length > 0;
+    for (const head of heads) {
+      add({ ...base, matrix: m, style: step.style, title: titled ? `${shown(step.symbol)}${m.has_heads ? `, head ${head}` : ""}` : "", head, step });
+    }
   }
-  if (step.exact.length > 0) {
-    tables.append(matrix_table({ ...base, matrix: m, style: step.style, title: `${shown(step.symbol)}, exactly`, head: 0, step, exact: step.exact }, choose));
-  }
+  if (step.exact.length > 0) add({ ...base, matrix: m, style: step.style, title: `${shown(step.symbol)}, exactly`, head: 0, step, exact: step.exact });
   for (const variant of step.variants) {
     for (let head = 0; head < Math.min(variant.matrix.heads, most_heads); ++head) {
-      tables.append(matrix_table({ ...base, matrix: variant.matrix, style: variant.style, title: `${shown(variant.label)}${variant.matrix.has_heads ? `, head ${head}` : ""}`, head, step: null }, choose));
+      add({ ...base, matrix: variant.matrix, style: variant.style, title: `${shown(variant.label)}${variant.matrix.has_heads ? `, head ${head}` : ""}`, head, step: null });
     }
   }
   const sums = sums_text(step);
@@ -198,10 +290,10 @@ export function step_section(e, step, state, set) {
     step.library ? null : el("p", {}, "Not the library’s arithmetic: computed as on paper."),
     compared ? el("p", { class: "agree" }, `As in the document: ${same} of ${compared.compared} numbers${compared.digits}.`) : null);
   // About so many characters stand beside the notes; a wider table takes their room, and they go above it.
-  const is_wide = Math.min(m.columns, most_columns) * (step.style.digits + 4) + 8 > 72;
+  const is_wide = characters_of(step) > room_beside_notes;
   return el("section", { class: is_wide ? "step wide" : "step", "aria-labelledby": `step-${step.index}` }, heading, note, el("div", { class: "body" },
     el("p", { class: "equation" }, formula(step.equation, step.symbol), el("span", { class: "shape" }, shape_text(step))),
     step.finding === "" ? null : el("p", { class: "step-finding" }, `${shown(step.finding)}${step.finding.endsWith(".") ? "" : "."}`),
-    tables, sums === "" ? null : el("p", { class: "caption" }, sums),
+    tables, below === null ? null : el("div", { class: "unfold" }, below), sums === "" ? null : el("p", { class: "caption" }, sums),
     ...step.notes.map((text) => el("p", {}, shown(text))), ...step.slips.map((text) => el("p", { class: "slip" }, el("b", {}, "Slip "), shown(text)))));
 }

@@ -96,8 +96,9 @@ export function sum_in_words(work, style) {
  * The bars with the three largest named beneath.
  * @param {CellWork} work
  * @param {NumberStyle} style
+ * @param {string} [label]
  */
-function products_view(work, style) {
+export function products_view(work, style, label = `${work.terms.length} products as bars`) {
   const { terms } = work;
   const named = [...terms.keys()].sort((a, b) => Math.abs(terms[b].product) - Math.abs(terms[a].product))
     .slice(0, 3).filter((i) => terms[i].product !== 0);
@@ -110,7 +111,7 @@ function products_view(work, style) {
   }
   const width = Math.max(80, Math.min(520, terms.length * 34));
   return el("div", { class: "products" },
-    strip(terms.map((t) => t.product), { width, height: 64, kind: "neutral", label: `${terms.length} products as bars` }), list);
+    strip(terms.map((t) => t.product), { width, height: 64, kind: "neutral", label }), list);
 }
 
 /**

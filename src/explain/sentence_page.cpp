@@ -8,8 +8,8 @@
 //     below
 //                                        the diagonal: how much a mixture of values adds is √(b · gram · b)
 //     thumbnails                         bytes, only of more than 64 tokens: largest weight of each block of cells
-//     focus                              of the word and head that the story chose: where q came from, and the
-//                                        word's vectors through every layer
+//     focus                              of the word and head that the story chose: where q, and k and v of the key
+//                                        that it shows, came from; the word's vectors through every layer
 //
 // Read next: web/sentence.js, page_frame.h.
 #include "regard/sentence_page.h"
@@ -37,7 +37,7 @@ std::span<const std::byte> bytes_of(const std::vector<T>& numbers) {
 class SentencePage {
  public:
   SentencePage(const SentenceModel& model, const SentenceStory& story, const Runtime& runtime)
-      : model_(model), story_(story), runtime_(runtime), json_(NumberType::f64, runtime) {}
+      : model_(model), story_(story), runtime_(runtime), json_(NumberType::f32, runtime) {}
 
   std::string write() {
     const EncoderConfig& config = model_.encoder.config;
@@ -137,7 +137,13 @@ class SentencePage {
     json_.whole("head", row.head);
     json_.whole("word", row.word);
     json_.whole("token", token);
-    projections(row, token);
+    projections("query_from", row, token, &EncoderLayer::w_query, &EncoderLayer::b_query);
+    const SentenceWord& key = story_.sentence.words[static_cast<std::size_t>(story_.heard)];
+    json_.whole("key_word", story_.heard);
+    projections("key_from", row, key.tokens.front(), &EncoderLayer::w_key, &EncoderLayer::b_key);
+    projections("value_from", row, key.tokens.front(), &EncoderLayer::w_value, &EncoderLayer::b_value);
+    input("query_input", row.layer, token);
+    input("key_input", row.layer, key.tokens.front());
     states("input", &LayerTrace::input);
     states("attention_output", &LayerTrace::attention_output);
     states("attention_normed", &LayerTrace::attention_normed);
@@ -158,19 +164,30 @@ class SentencePage {
     base64(name, all);
   }
 
-  // Where each number of q came from: {"largest": [[dimension of x, x, parameter] …], "others", "bias"}.
-  void projections(const SentenceRow& row, Index token) {
+  // A token's vector before a layer: (E).
+  void input(std::string_view name, Index layer, Index token) {
+    const Tensor<float, 2>& input = trace().layers[static_cast<std::size_t>(layer)].input;
+    const float* const first = &input(token, 0);
+    base64(name, std::vector<float>(first, first + model_.encoder.config.width));
+  }
+
+  // Where each number of a token's q, k or v came from: {"largest": [[dimension of x, parameter] …], "others",
+  // "bias"}.
+  void projections(std::string_view name, const SentenceRow& row, Index token,
+                   TensorView<const float, 2> EncoderLayer::* parameters,
+                   TensorView<const float, 1> EncoderLayer::* bias) {
     const EncoderLayer& layer = model_.encoder.layers[static_cast<std::size_t>(row.layer)];
     const Tensor<float, 2>& input = trace().layers[static_cast<std::size_t>(row.layer)].input;
     const Index depth = model_.encoder.config.head_size();
-    json_.name("query_from");
+    json_.name(name);
     json_.begin_array();
     for (Index d = 0; d < depth; ++d) {
       const Index column = row.head * depth + d;
       std::vector<std::pair<double, Index>> products;
       double sum = 0;
       for (Index i = 0; i < model_.encoder.config.width; ++i) {
-        const double product = static_cast<double>(input(token, i)) * static_cast<double>(layer.w_query(i, column));
+        const double product =
+            static_cast<double>(input(token, i)) * static_cast<double>((layer.*parameters)(i, column));
         products.emplace_back(-std::fabs(product), i);
         sum += product;
       }
@@ -182,17 +199,16 @@ class SentencePage {
       for (std::size_t n = 0; n < most; ++n) {
         const Index i = products[n].second;
         const double x = static_cast<double>(input(token, i));
-        const double w = static_cast<double>(layer.w_query(i, column));
+        const double w = static_cast<double>((layer.*parameters)(i, column));
         sum -= x * w;
         json_.begin_array(true);
         json_.whole(i);
-        json_.number(x);
         json_.number(w);
         json_.end_array();
       }
       json_.end_array();
       json_.number("others", sum);
-      json_.number("bias", static_cast<double>(layer.b_query(column)));
+      json_.number("bias", static_cast<double>((layer.*bias)(column)));
       json_.end_object();
     }
     json_.end_array();

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from cli_attend_test import page_arrays
-from conftest import go
+from conftest import WHOLE_ROW, go
 from page_look_test import CONTRAST
 from page_numbers_test import CELLS, styled
 from program import printed_number, succeed
@@ -67,7 +67,7 @@ class Attended:
 def fixture_attend(pages, tmp_path):
     """Computes with the program and opens the page: (page, what was read and written)."""
 
-    def attend(arrays, *options, rows=None, address="", **look):
+    def attend(arrays, *options, rows=None, address=WHOLE_ROW, **look):
         made = Attended(tmp_path, arrays, options, rows)
         return pages.open(made.path, address, **look), made
 
@@ -413,4 +413,4 @@ def test_the_row_as_json(attend):
 def test_an_address_that_says_nothing_true_opens_the_page_as_it_is(attend):
     for address in ("#query=99", "#head=7", "#attention=__proto__&query=-1", "#open=row 0 constructor"):
         page, _ = attend(*CASES["causal"][:1], "--causal", address=address)
-        assert page.locator(".row-table").count() == 1 and page.locator("[aria-current=step]").inner_text() == "mix"
+        assert page.locator(".row-table").count() == 1 and page.locator("[aria-current=step]").inner_text() == "compare"

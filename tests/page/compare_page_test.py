@@ -175,7 +175,7 @@ def test_the_page_of_a_sentence_holds_the_comparison(pages, model, tmp_path):
     path = tmp_path / "page.html"
     screen = succeed("explain", A, "--token", "bank", "--hide", "river", "--beside", B, "--beside", C, "--model", model, "--html", path).decode()
     assert screen.splitlines()[-1].startswith(f"  page   {path.as_uri()}   step by step, all 12 heads")
-    page = pages.open(path)
+    page = pages.open(path, "#step=mix")
     check_table(page, data, 0)
     page.locator('[data-focus="hide"]').click()
     check_table(page, data["hidden"], 0)

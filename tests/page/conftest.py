@@ -17,6 +17,7 @@ sys.path.insert(0, str(pathlib.Path(__file__).resolve().parent.parent))
 from program import succeed  # noqa: E402  (found by the line above)
 
 CHROMIUM = "/usr/bin/chromium"
+WHOLE_ROW = "#step=mix"  # a page opens at the first step of its row; here all are taken
 
 
 @pytest.fixture(scope="session")
@@ -93,9 +94,9 @@ def pages(browser, folder):
 
 @pytest.fixture
 def lesson(pages):
-    """Opens a lesson's page at an address: (page, data of --json)."""
+    """Opens a lesson's page at an address, by default with its whole row: (page, data of --json)."""
 
-    def open_lesson(name, address="", **options):
+    def open_lesson(name, address=WHOLE_ROW, **options):
         path, data = pages.make("lesson", name)
         return pages.open(path, address, **options), data
 
@@ -104,9 +105,9 @@ def lesson(pages):
 
 @pytest.fixture
 def arrays(pages):
-    """Opens the page of an input of `regard explain`: (page, data of --json)."""
+    """Opens the page of an input of `regard explain`, likewise: (page, data of --json)."""
 
-    def open_arrays(matrices, address="", arguments=(), **options):
+    def open_arrays(matrices, address=WHOLE_ROW, arguments=(), **options):
         path, data = pages.make("explain", "--input", "-", *arguments, stdin=json.dumps(matrices).encode())
         return pages.open(path, address, **options), data
 

@@ -8,6 +8,7 @@ import json
 import numpy as np
 import pytest
 
+from conftest import WHOLE_ROW
 from page_look_test import CONTRAST
 from program import succeed
 
@@ -26,7 +27,7 @@ def small_number(x):
 def fixture_inspected(pages, tmp_path):
     """Computes with the program and opens the page: (page, report, coarse map in double)."""
 
-    def inspect(shape, *options, seed=1, address="", **look):
+    def inspect(shape, *options, seed=1, address=WHOLE_ROW, **look):
         random = np.random.default_rng(seed)
         for name in "qkv":
             np.save(tmp_path / f"{name}.npy", random.standard_normal(shape).astype(np.float32) * (2 if name == "q" else 1))

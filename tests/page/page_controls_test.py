@@ -8,7 +8,7 @@ import pytest
 
 from conftest import go
 
-STAGES = ["compare", "scale", "softmax", "mix"]
+STAGES = ["project", "compare", "scale", "softmax", "mix"]
 
 
 def current(page):
@@ -22,11 +22,11 @@ def visible(page, selector):
 def test_the_steps_go_forward_and_back(lesson):
     page, _ = lesson("003")
     assert current(page) == "mix"
-    for want in ("softmax", "scale", "compare"):
+    for want in ("softmax", "scale", "compare", "project"):
         page.locator('[data-focus="back"]').click()
         assert current(page) == want
     assert not page.locator('[data-focus="back"]').is_enabled()
-    for want in ("scale", "softmax", "mix", "compare"):
+    for want in ("compare", "scale", "softmax", "mix", "project"):
         page.locator('[data-focus="next"]').click()
         assert current(page) == want
     for i, want in enumerate(STAGES):
@@ -216,7 +216,7 @@ def test_the_address_holds_what_is_chosen(lesson, pages):
     page.locator('[data-focus="attention weights-of-two-heads"]').click()
     page.locator('[data-focus="head 1"]').click()
     page.locator('[data-focus="word 2"]').click()
-    page.locator('[data-focus="mark 2"]').click()
+    page.locator(f'[data-focus="mark {STAGES.index("softmax")}"]').click()
     page.locator('[data-cell="row 3 weights-of-two-heads"]').click()
     told = page.locator(".row-section").inner_text()
     again = pages.open(pages.make("lesson", "004")[0], "#" + page.url.split("#")[1])
@@ -233,8 +233,8 @@ def test_the_address_holds_what_is_chosen(lesson, pages):
                                      "#%E0%A4%A", "#open=row 0 constructor", "#query=1e9&step=toString"])
 def test_an_address_that_says_nothing_true_opens_the_page_as_it_is(lesson, address):
     page, _ = lesson("000", address)
-    assert page.locator(".row-table .asks").inner_text() == "query love"
-    assert current(page) == "mix"
+    assert page.locator('[data-focus="word 1"]').get_attribute("aria-pressed") == "true"
+    assert current(page) == "project"
 
 
 def test_many_keys_are_shortened_and_a_large_head_is_painted(arrays):
@@ -259,3 +259,99 @@ def test_many_keys_are_shortened_and_a_large_head_is_painted(arrays):
     assert readout.startswith("69 → 89: ") and abs(float(readout.split(": ")[1]) - weight) < 1e-4
     page.mouse.click(box["x"] + 2, box["y"] + box["height"] * 69.5 / 70)
     assert page.locator(".row-table .asks").inner_text() == "query 69"
+
+
+@pytest.mark.parametrize("width", [1280, 800, 390])
+def test_a_page_opens_at_its_first_step_with_its_finding(lesson, width):
+    page, _ = lesson("000", "", width=width)
+    assert current(page) == "project"
+    assert page.locator(".marks button").all_inner_texts() == STAGES
+    for shown in ("h1", ".finding", ".product .matrix", ".mix"):
+        assert page.locator(shown).first.is_visible()
+    assert visible(page, ".finding span") and page.locator(".row-table").count() == 0
+    # Query and key that are given have nothing to project.
+    page, _ = lesson("002", "", width=width)
+    assert current(page) == "compare"
+    assert page.locator(".marks button").all_inner_texts() == STAGES[1:]
+    assert visible(page, ".finding span")
+    page.keyboard.press("ArrowLeft")
+    assert current(page) == "compare"
+
+
+def test_the_first_step_multiplies_the_matrices(lesson):
+    for name, made, factors in (("000", "queries keys values", "X W_query Q X W_key K X W_value V"), ("003", "queries keys values", "T W_Q Q T W_K K T W_V V"),
+                                ("004", "queries keys values", "W_Q X Q W_K X K W_V X V")):
+        page, data = lesson(name, "")
+        steps = {step["name"]: step for step in data["steps"]}
+        captions = page.locator(".products-figure caption").all_inner_texts()
+        assert [text.split(" ")[0] for text in captions] == factors.split()
+        cells = {cell.get_attribute("data-cell") for cell in page.locator(".products-figure [data-cell]").all()}
+        query = data.get("token", int(page.locator('[data-focus^="word "][aria-pressed="true"]').get_attribute("data-focus").split()[1]))
+        want = set()
+        for step in made.split():
+            rows, columns = steps[step]["shape"]
+            of_query = (lambda r, c: c == query) if name == "004" else (lambda r, c: r == query)
+            want |= {f"project {step} 0 {r} {c}" for r in range(rows) for c in range(columns) if step != "queries" or of_query(r, c)}
+        assert cells == want
+        one = sorted(cells)[0]
+        page.locator(f'[data-cell="{one}"]').click()
+        assert " products: " in page.locator(".products-figure .unfold .sum").inner_text() and page.locator(".unfold").count() == 1
+
+
+def test_steps_show_both_factors_of_a_product(lesson):
+    page, _ = lesson("000")
+    captions = page.locator('.step:has([data-cell="queries 0 0 0"]) caption').all_inner_texts()
+    assert captions == ["X token ↓", "W_query", "Q query ↓ dimension →"]
+    shown = [page.locator('.step:has([data-cell="queries 0 0 0"]) table').nth(n).locator("td .number").all_inner_texts() for n in range(3)]
+    x, w, q = (np.array(numbers, int).reshape(3, 3) for numbers in shown)
+    assert (x @ w == q).all()
+
+
+# Everything that can be read, heard or found on the page, but for what the step is made from.
+READABLE = """() => { const main = document.querySelector('main');
+    const texts = []; const walker = document.createTreeWalker(main, NodeFilter.SHOW_TEXT);
+    while (walker.nextNode()) { const parent = walker.currentNode.parentElement;
+        if (parent.checkVisibility({ visibilityProperty: true })) texts.push(walker.currentNode.data); }
+    for (const element of main.querySelectorAll('*')) for (const name of ['title', 'aria-label', 'alt'])
+        if (element.checkVisibility({ visibilityProperty: true })) texts.push(element.getAttribute(name) ?? '');
+    return document.title + ' ' + texts.join(' '); }"""
+
+
+@pytest.mark.parametrize("name", ["000", "001", "003", "004"])
+@pytest.mark.parametrize("step", STAGES)
+def test_predicting_hides_the_answer_everywhere(lesson, name, step):
+    page, data = lesson(name, f"#step={step}")
+    whole = page.evaluate(READABLE)
+    finding = page.locator(".finding").inner_text()
+    page.keyboard.press("h")
+    for media in ("screen", "print"):
+        page.emulate_media(media=media)
+        read = page.evaluate(READABLE)
+        # The last step is made from the weights, which the finding tells.
+        assert (finding not in read or step == "mix") and data["title"] not in read
+        assert "Predict, then look" in read
+        # No later weight or result: of the figures below nothing is left but the values, at the last step.
+        assert not page.locator(".map, .slips, details").first.is_visible()
+        assert page.locator(".mix").count() == (step == "mix")
+        for cell in page.locator('.row-table [data-cell$=" weights"] .number, .vector .number').all():
+            assert not cell.is_visible() or step == "mix" and cell.evaluate("e => e.closest('.vector') === null")
+        left = page.locator(".step h3 bdi").all_inner_texts()
+        assert "context vectors" not in left and ("attention weights" not in left or step == "mix")
+    page.emulate_media(media="screen")
+    page.keyboard.press("h")
+    assert page.evaluate(READABLE) == whole
+
+
+def test_predicting_keeps_what_the_step_is_made_from(lesson):
+    page, _ = lesson("000", "#step=softmax")
+    page.keyboard.press("h")
+    assert visible(page, '[data-cell="row 0 scaled"] .number') and not visible(page, '[data-cell="row 0 weights"] .number')
+    assert page.locator(".step").count() == 5
+    page.keyboard.press("ArrowRight")
+    assert visible(page, '[data-cell="row 0 weights"] .number') and not visible(page, ".vector .number")
+    page.keyboard.press("ArrowLeft")
+    page.keyboard.press("ArrowLeft")
+    page.keyboard.press("ArrowLeft")
+    assert current(page) == "compare" and page.locator(".step").count() == 3
+    page.locator('[data-focus="uncover"]').click()
+    assert visible(page, '[data-cell="row 0 scores"] .number') and page.locator(".step").count() == 9

@@ -4,7 +4,9 @@ tables that a screen reader can read."""
 
 import json
 import math
+import re
 
+import numpy as np
 import pytest
 
 from conftest import go
@@ -165,3 +167,145 @@ def test_a_number_that_differs_stands_beside_the_documents(lesson):
     # Quietly, and with the reason.
     assert page.evaluate("getComputedStyle(document.querySelector('.document')).color") == page.evaluate("getComputedStyle(document.querySelector('.note')).color")
     assert "computed from the 8 digits of Q, K and V that the document prints" in page.locator('.step:has([data-cell^="scores 0"])').inner_text()
+
+
+# ---- where things are: boxes as the browser draws them
+
+
+def test_captions_do_not_run_together(lesson):
+    """A caption's name and its axes are words of their own."""
+    for name, one in (("000", "Q query ↓ dimension →"), ("004", "A, exactly key ↓ query →")):
+        page, _ = lesson(name)
+        captions = page.locator(".steps .matrix caption").all_inner_texts()
+        assert one in captions
+        assert not [text for text in captions if re.search(r"\S(query|key|dimension|token) [↓→]", text)]
+
+
+# The baseline of a text: a box without size put after it stands on it.
+BASELINE = """(text) => { const probe = document.createElement('span');
+    probe.style.cssText = 'display: inline-block; width: 0; height: 0'; text.append(probe);
+    const at = probe.getBoundingClientRect().bottom; probe.remove(); return at; }"""
+
+
+@pytest.mark.parametrize("name", ["000", "001", "002", "004"])
+@pytest.mark.parametrize("width", [1280, 390])
+def test_row_labels_stand_on_the_line_of_their_numbers(lesson, name, width):
+    page, _ = lesson(name, width=width)
+    apart = page.evaluate("""() => { const baseline = %s;
+        return [...document.querySelectorAll('.matrix tbody tr, .row-table tbody tr, .map tbody tr')].map(row => {
+            const label = row.querySelector('th .word'), number = row.querySelector('td .number');
+            return label && number && number.checkVisibility() ? Math.abs(baseline(label) - baseline(number)) : 0; }); }""" % BASELINE)
+    assert len(apart) > 15 and max(apart) < 0.75
+
+
+def test_the_bars_are_named(lesson):
+    page, _ = lesson("000")
+    line = page.evaluate("""() => { const bar = document.querySelector('.row-table tbody .bar'), style = getComputedStyle(bar), box = bar.getBoundingClientRect();
+        return box.left + parseFloat(style.paddingLeft) + parseFloat(bar.style.getPropertyValue('--even')) * (box.width - parseFloat(style.paddingLeft) - parseFloat(style.paddingRight)); }""")
+    name = page.locator(".uniform-name")
+    assert name.inner_text() == "uniform\u00a00.33"
+    box = name.bounding_box()
+    assert min(abs(box["x"] - line), abs(box["x"] + box["width"] - line)) < 3
+    zero, end = (page.locator(".bar-scale span").nth(n).bounding_box() for n in (0, 1))
+    assert zero["y"] + zero["height"] == end["y"] + end["height"]
+    # Not before the weights are there.
+    go(page, "#step=compare")
+    assert page.locator(".uniform-name").count() == 0
+    assert not page.locator(".row-table tfoot th").is_visible()
+
+
+@pytest.mark.parametrize("cell", ["queries 0 1 1", "weights 0 1 0", "row 2 scores", "row 0 weights", "mix 1"])
+def test_an_expanded_number_moves_no_column(lesson, cell):
+    page, _ = lesson("000")
+    boxes = """cell => { const table = document.querySelector(`[data-cell="${cell}"]`).closest('table');
+        return [...table.querySelectorAll('th, td')].filter(c => !c.closest('.unfold')).map(c => { const box = c.getBoundingClientRect(); return [box.left, box.width]; }); }"""
+    target = page.locator(f'[data-cell="{cell}"]')
+    target.scroll_into_view_if_needed()
+    before, place = page.evaluate(boxes, cell), target.bounding_box()
+    target.click()
+    assert page.locator(".unfold .work").count() == 1
+    assert np.allclose(page.evaluate(boxes, cell), before, atol=0.01)
+    # The number itself moves only where what was expanded would be out of sight.
+    now = target.bounding_box()
+    assert now["x"] == place["x"] and now["y"] <= place["y"] + 0.5
+
+
+def test_what_folds_above_moves_no_number_from_under_the_pointer(lesson):
+    page, _ = lesson("001")
+    page.locator('[data-cell="row 0 scores"]').click()
+    page.evaluate("scrollTo(0, 400)")
+    target = page.locator('[data-cell="row 4 scores"]')
+    before = target.bounding_box()
+    target.click()
+    assert abs(target.bounding_box()["y"] - before["y"]) <= 1
+
+
+def test_an_expanded_number_is_scrolled_into_view(lesson):
+    page, _ = lesson("000")
+    target = page.locator('[data-cell="context 0 1 1"]')
+    target.evaluate("e => scrollTo(0, scrollY + e.getBoundingClientRect().bottom - innerHeight + 4)")
+    target.click()
+    box, cell = page.locator(".unfold").bounding_box(), target.bounding_box()
+    assert box["y"] >= 0 and box["y"] + box["height"] <= 800 and cell["y"] >= 0
+    page.keyboard.press("Escape")
+    # What is in view already stays where it is.
+    target.evaluate("e => scrollTo(0, scrollY + e.getBoundingClientRect().bottom - 200)")
+    before = page.evaluate("scrollY")
+    target.click()
+    assert page.evaluate("scrollY") == before
+    # An address that names a number opens on it.
+    go(page, "#step=mix")
+    page.evaluate("scrollTo(0, 0)")
+    go(page, "#step=mix&open=context 0 1 1")
+    assert page.locator(".unfold").bounding_box()["y"] < 800
+
+
+@pytest.mark.parametrize("width", [1280, 800, 390])
+def test_a_vector_of_16_numbers_is_whole(arrays, width):
+    given = {"Q": [[1, 0], [0, 1]], "K": [[1, 0], [0, 1]], "V": [[(-1) ** d * (d + 0.1234) for d in range(16)], [d / 7 for d in range(16)]]}
+    page, data = arrays(given, width=width)
+    numbers = page.locator(".vector .number")
+    assert numbers.count() == 16
+    frame = page.locator(".mix-figure").bounding_box()
+    for one in numbers.all():
+        box = one.bounding_box()
+        assert box["x"] >= frame["x"] and box["x"] + box["width"] <= frame["x"] + frame["width"]
+
+
+@pytest.mark.parametrize("width", [1280, 800, 640, 390, 320])
+def test_no_line_ends_after_an_opening_quote(arrays, width):
+    tokens = ["日本語", "[SEP]", "coding", "日本"]
+    page, _ = arrays({"tokens": tokens, "Q": [[4, 0], [0, 3], [1, 1], [2, 2]], "K": [[1, 0], [0, 2], [1, 1], [0, 1]], "V": [[1], [2], [3], [4]],
+                      "title": "Eins zwei drei vier “[SEP]” fünf “日本語” sechs “日本語” sieben “日本語” acht “日本語”"}, width=width)
+    found = page.evaluate("""() => { const hanging = []; let quotes = 0;
+        const walker = document.createTreeWalker(document.querySelector('main'), NodeFilter.SHOW_TEXT);
+        const box = (node, at) => { const range = document.createRange(); range.setStart(node, at); range.setEnd(node, at + 1); return range.getBoundingClientRect(); };
+        const nodes = []; while (walker.nextNode()) nodes.push(walker.currentNode);
+        for (const [n, node] of nodes.entries()) for (let at = 0; at < node.data.length; ++at) {
+            if (node.data[at] !== '“') continue;
+            ++quotes;
+            const next = at + 1 < node.data.length ? box(node, at + 1) : box(nodes[n + 1], 0);
+            if (next.width > 0 && next.top > box(node, at).bottom - 3) hanging.push(node.data.slice(Math.max(0, at - 8), at + 8));
+        }
+        return [quotes, hanging]; }""")
+    assert found[0] > 5 and found[1] == []
+
+
+@pytest.mark.parametrize("width", [1280, 390])
+def test_a_painted_head_has_words_beside_it(arrays, width):
+    generator = np.random.default_rng(5)
+    words = [f"word{i}" for i in range(70)]
+    page, _ = arrays({"tokens": words, **{name: generator.standard_normal((70, 4)).round(4).tolist() for name in "QKV"}}, "#query=9&step=mix", width=width)
+    canvas = page.locator("canvas.painted")
+    box = canvas.bounding_box()
+    for direction, axis in (("down", "y"), ("across", "x")):
+        places = sorted(one.bounding_box()[axis] for one in page.locator(f".axis-name.{direction}").all())
+        assert len(places) >= 10 and min(b - a for a, b in zip(places, places[1:])) >= 13
+    chosen = page.locator(".axis-name.down.chosen")
+    assert chosen.inner_text() == "word9"
+    at = chosen.bounding_box()
+    assert abs(at["y"] + at["height"] / 2 - (box["y"] + 9.5 * box["height"] / 70)) < 2
+    assert page.evaluate("document.documentElement.scrollWidth") <= width
+    canvas.hover(position={"x": 2.5 * box["width"] / 70, "y": 4.5 * box["height"] / 70})
+    assert canvas.get_attribute("title") == page.locator(".readout").inner_text()
+    assert canvas.get_attribute("title").startswith("word4 → word2: ")

@@ -170,7 +170,7 @@ def test_heads_show_the_numbers_of_json(arrays):
 
 def test_scores_and_exponentials_of_a_row(arrays):
     given = random_arrays(9, 4, 6, 5, 3)
-    page, data = arrays(given, "#query=2")
+    page, data = arrays(given, "#query=2&step=mix")
     q, k = np.array(given["Q"]), np.array(given["K"])
     scores = q[2] @ k.T
     shown = page.evaluate(CELLS)

@@ -2,12 +2,15 @@
 """The page of a sentence in a model (tests/sentence_model.py): each row that the page builds from query, key and value
 against what --json says of that word and head and against the library's float32 weights; its own controls; its size."""
 
+import base64
 import json
 import re
 
 import numpy as np
 import pytest
 
+from conftest import WHOLE_ROW
+from page_controls_test import READABLE
 from page_numbers_test import CELLS, styled
 from program import printed_number, succeed
 from sentence_model import make_folder
@@ -23,7 +26,7 @@ def fixture_model(tmp_path_factory):
 
 @pytest.fixture(name="sentence")
 def fixture_sentence(pages, model):
-    def open_sentence(*arguments, text=TEXT, address="", **options):
+    def open_sentence(*arguments, text=TEXT, address=WHOLE_ROW, **options):
         path, data = pages.make("explain", text, "--model", model, *arguments)
         return pages.open(path, address, **options), data
 
@@ -186,9 +189,10 @@ def test_lines_are_as_thick_as_weights(sentence):
     bank = data["chosen"]["word"]
     want = sorted(max(0.6, key["weight"] * 12) for j, key in enumerate(data["row"]["words"]) if j != bank and key["weight"] >= 0.005)
     assert len(thick) == len(want) and np.allclose(thick, want, atol=0.006)
-    page.keyboard.press("ArrowLeft")
-    page.keyboard.press("ArrowLeft")
-    assert page.locator(".lines path").count() == 0
+    for _ in range(4):
+        page.keyboard.press("ArrowLeft")
+    page.wait_for_function("document.querySelectorAll('.lines path').length > 0")
+    assert page.locator(".lines path").count() == len(thick)
 
 
 def test_all_heads_are_sorted_filtered_and_chosen(sentence):
@@ -302,3 +306,83 @@ def test_small_maps_keep_their_pictures_and_follow_the_theme(sentence):
     page.locator('[data-focus="light"]').click()
     page.wait_for_function(ready)
     assert page.evaluate(pictures) == before
+
+
+def test_it_opens_with_the_projections(sentence):
+    page, data = sentence("--token", "bank", address="")
+    assert page.locator('[aria-current="step"]').inner_text() == "project"
+    assert prose(page, "h1") == data["findings"]["finding"] and page.locator("h1").is_visible()
+    page.wait_for_function("document.querySelectorAll('.lines path').length > 0")
+    assert page.locator(".evidence svg").first.is_visible() and page.locator(".sentence-figure .share").nth(5).inner_text() != ""
+    heads = page.locator(".projection tbody th").all_inner_texts()
+    target = data["words"][data["chosen"]["target"]]["name"]
+    assert heads == ["x of bank", "q = x · W_query + b", f"x of {target}", "k = x · W_key + b", "v = x · W_value + b"]
+    box = page.locator(".projection").bounding_box()
+    assert box["y"] + 100 < 800
+
+
+def test_projections_are_those_of_the_model(sentence, model):
+    page, data = sentence("--token", "bank", address="")
+    layer, head = data["chosen"]["layer"], data["chosen"]["head"]
+    extra = page.evaluate("JSON.parse(document.getElementById('page').textContent)")
+    depth, heads = extra["depth"], extra["heads"]
+    tokens = {"query": data["words"][data["chosen"]["word"]]["tokens"][0], "key": data["words"][data["chosen"]["target"]]["tokens"][0]}
+    tokens["value"] = tokens["key"]
+    for kind, token in tokens.items():
+        numbers = page.evaluate("name => { const bytes = Uint8Array.from(atob(JSON.parse(document.getElementById('page').textContent)[name]), c => c.charCodeAt(0)); return [...new Float32Array(bytes.buffer)]; }", kind)
+        mine = np.array(numbers, np.float32).reshape(-1, heads, len(data["tokens"]), depth)[layer, head, token]
+        spoken = page.locator(f'[data-cell^="project {kind} "] .spoken').all_text_contents()
+        assert spoken == [styled(x, TWO) for x in mine]
+        page.locator(f'[data-cell="project {kind} 3"]').click()
+        text = page.locator(".projection .unfold .sum").inner_text()
+        assert text.startswith(f"{kind[0]}[3] = {styled(mine[3], TWO)} is {extra['width']} products and the bias: ")
+        # The file's terms: their sum is the number.
+        from_ = extra["focus"][f"{kind}_from"][3]
+        x = np.frombuffer(base64.b64decode(extra["focus"][f"{'query' if kind == 'query' else 'key'}_input"]), np.float32).astype(np.float64)
+        assert sum(x[i] * w for i, w in from_["largest"]) + from_["others"] + from_["bias"] == pytest.approx(float(mine[3]), abs=1e-4)
+        i, w = from_["largest"][0]
+        assert f"x[{i}] · W_{kind}[{i}, 3]" in page.locator(".projection .unfold").inner_text()
+    # Of another head the numbers are there, and their products are not.
+    page.locator(f'[data-focus="Head {(head + 1) % heads}"]').click()
+    page.locator('[data-cell="project query 0"]').click()
+    assert "The file has the products" in page.locator(".projection .unfold").inner_text()
+
+
+# Points on each arc, with half of its thickness, that lie on a word or a number.
+CROSSINGS = """() => { const boxes = [...document.querySelectorAll('.sentence-figure .word, .sentence-figure .share')].filter(e => e.textContent !== '')
+        .map(e => { const range = document.createRange(); range.selectNodeContents(e); return [range.getBoundingClientRect(), e.textContent]; });
+    const found = []; const paths = [...document.querySelectorAll('.lines path')];
+    for (const path of paths) { const matrix = path.getScreenCTM(), length = path.getTotalLength(), half = Number(path.getAttribute('stroke-width')) / 2;
+        for (let at = 0; at <= length; at += 1.5) { const p = path.getPointAtLength(at).matrixTransform(matrix);
+            for (const [box, text] of boxes) if (p.x > box.left - half && p.x < box.right + half && p.y > box.top + 2 - half && p.y < box.bottom + half) found.push(text); } }
+    return [paths.length, [...new Set(found)]]; }"""
+
+LONG = "It was a bright cold day in April and the clocks were striking thirteen when he slipped quickly through the glass doors of the old mansion"
+
+
+@pytest.mark.parametrize("width", [1280, 900, 800, 700, 640, 500, 390, 320])
+@pytest.mark.parametrize("text", [TEXT, LONG])
+def test_no_arc_crosses_a_word_or_a_number(sentence, text, width):
+    page, data = sentence("--token", "bank" if text == TEXT else "clocks", text=text, address="", width=width)
+    page.wait_for_function("document.querySelectorAll('.lines path').length > 0")
+    words = len(data["words"])
+    for word in (1, words // 2, words - 2):
+        page.locator(f'[data-focus="word {word}"]').click()
+        page.wait_for_function("document.querySelectorAll('.lines path').length > 0")
+        count, crossed = page.evaluate(CROSSINGS)
+        assert count >= 4 and crossed == []
+    assert page.evaluate("document.documentElement.scrollWidth") <= width
+
+
+def test_predicting_hides_the_answer_of_a_sentence(sentence):
+    page, data = sentence("--token", "bank", "--hide", "he", address="#step=softmax")
+    page.keyboard.press("h")
+    assert page.locator(".lines path, .evidence, .map, .heads, .path, .mix, details").count() == 0
+    assert [text for text in page.locator(".share").all_inner_texts() if text != ""] == []
+    text = page.evaluate(READABLE).replace("\u00a0", " ")
+    assert data["findings"]["finding"] not in text and data["findings"]["selection"] not in text
+    for key in data["row"]["words"]:
+        assert key["hidden"] or f" {styled(key['weight'], TWO)} " not in text.replace("query", "") or key["weight"] < 0.2
+    page.keyboard.press("h")
+    page.wait_for_function("document.querySelectorAll('.lines path').length > 0")
+    assert page.locator(".evidence, .heads, .path").count() == 3

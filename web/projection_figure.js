@@ -1,0 +1,108 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// The first step of a sentence's row: the vector x of the query's word times W_query is its query q; the vector of the
+// key attended to most, times W_key and W_value, is its key k and its value v.
+//
+//     x of bank    384 bars
+//     q            32 cells, a bar each; a cell expands into its largest products
+//     x of river   384 bars
+//     k, v         32 cells each
+//
+// Read next: sentence.js, src/explain/sentence_page.cpp.
+import { printed_units, styled_number, two_decimals, units_text } from "./numbers.js";
+import { el, shown, spoken, svg, word } from "./elements.js";
+import { add_term } from "./unfold.js";
+import { products_view, range_of, strip } from "./work_figure.js";
+import { make_grid } from "./grid.js";
+import { contained } from "./row_figure.js";
+import { key_compared } from "./evidence_figure.js";
+
+/** @typedef {import("./sentence.js").Sentence} Sentence */
+/** @typedef {import("./sentence.js").Projected} Projected */
+/** @typedef {import("./state.js").State} State */
+
+const bar_height = 40;
+
+/** One number as a bar above or below the line. @param {number} x @param {{low: number, high: number}} range */
+function one_bar(x, range) {
+  const unit = range.high > range.low ? (bar_height - 2) / (range.high - range.low) : 0;
+  const zero = 1 + range.high * unit;
+  const height = Math.max(0.6, Math.abs(x) * unit);
+  return svg("svg", { class: "one-bar", viewBox: `0 0 10 ${bar_height}`, height: bar_height, preserveAspectRatio: "none", "aria-hidden": "true" },
+    svg("rect", { class: x < 0 ? "below" : "above", x: 1.5, width: 7, y: (x < 0 ? zero : zero - height).toFixed(2), height: height.toFixed(2) }),
+    svg("line", { class: "zero", x1: 0, x2: 10, y1: zero.toFixed(2), y2: zero.toFixed(2) }));
+}
+
+/** @param {number} x */
+function summand(x) {
+  return x < 0 ? `(${styled_number(x, two_decimals)})` : styled_number(x, two_decimals);
+}
+
+/**
+ * One number of q, k or v: its largest products, and what the others and the bias add.
+ * @param {Sentence} s
+ * @param {Projected} one
+ * @param {number} d
+ */
+function number_view(s, one, d) {
+  const x = one.numbers[d];
+  const view = el("div", { class: "work" });
+  const symbol = `${one.symbol}[${d}]`;
+  const from = one.from?.[d];
+  if (!from) {
+    view.append(el("p", { class: "sum" }, `${symbol} = ${styled_number(x, two_decimals)}. The file has the products of the head and the words that it was made for only.`));
+    return view;
+  }
+  /** @type {import("./unfold.js").CellWork} */
+  const work = { terms: [], lines: [], result: x, kind: "products" };
+  for (const [i, factor, parameter] of from.largest) add_term(work, `x[${i}] · ${one.parameters}[${i}, ${d}]`, [factor, parameter]);
+  const named = work.terms.slice(0, 3).map((term) => term.product);
+  const rest = work.terms.slice(3).reduce((sum, term) => sum + term.product, from.others);
+  const parts = [...named, rest, from.bias];
+  const off = parts.reduce((sum, part) => sum + printed_units(part, two_decimals), 0);
+  view.append(el("p", { class: "sum" }, `${symbol} = ${styled_number(x, two_decimals)} is ${s.width} products and the bias: ${named.map(summand).join(" + ")} + ` +
+    `${s.width - named.length} others (${styled_number(rest, two_decimals)}) + bias (${styled_number(from.bias, two_decimals)})` +
+    (off === printed_units(x, two_decimals) ? "" : `; the rounded terms sum to ${units_text(off, two_decimals)}`)),
+  products_view(work, two_decimals, `the ${work.terms.length} largest of ${s.width} products as bars`));
+  return view;
+}
+
+/**
+ * @param {Sentence} s
+ * @param {State} state
+ * @param {(change: Partial<State>) => void} set
+ */
+export function projection_figure(s, state, set) {
+  const all = s.projected(state.head, state.query, key_compared(s, state));
+  const [, kind, place] = state.open.split(" ");
+  const body = el("tbody");
+  const many = s.depth + 1;
+  const known = all.some((one) => one.from !== null);
+  for (const one of all) {
+    const accent = one.kind === "query" ? "query" : "key";
+    const name = s.labels[one.word];
+    const piece = s.words[one.word].tokens.length > 1 ? ` (piece “${shown(s.data.tokens[one.token])}”)` : "";
+    if (one.kind !== "value") {
+      body.append(el("tr", { class: "input" }, el("th", { scope: "row" }, el("i", {}, "x"), " of ", word(name, accent), piece),
+        el("td", { colspan: s.depth }, one.x === null ? el("span", { class: "absent" }, `not in the file: it has x of the words and the layer of its command`)
+          : strip(one.x, { width: 560, height: 34, kind: accent === "query" ? "context" : "value", label: `x of ${shown(name)}, ${s.width} numbers` }))));
+    }
+    const range = range_of([one.numbers]);
+    const line = el("tr", { class: `made ${accent}` }, el("th", { scope: "row" }, el("span", { class: "symbol" }, one.symbol), ` = x · ${one.parameters} + b`));
+    for (let d = 0; d < s.depth; ++d) {
+      const id = `project ${one.kind} ${d}`;
+      line.append(el("td", { "data-cell": id, "data-focus": id, class: state.covered ? "covered" : null, "aria-expanded": state.covered ? null : String(state.open === id),
+        title: state.covered ? null : `${one.symbol}[${d}] = ${styled_number(one.numbers[d], two_decimals)}` },
+      state.covered ? null : one_bar(one.numbers[d], range), state.covered ? spoken("covered") : spoken(styled_number(one.numbers[d], two_decimals))));
+    }
+    body.append(line);
+    if (!state.covered && state.open.startsWith("project ") && kind === one.kind && Number(place) < s.depth) {
+      body.append(el("tr", { class: "unfold" }, el("td", { colspan: many }, contained(number_view(s, one, Number(place))))));
+    }
+  }
+  const table = el("table", { class: "projection", role: "grid", "aria-label": `from the vectors of the words to query, key and value, ${s.depth} numbers each` }, body);
+  make_grid(table, (id) => set({ open: state.open === id ? "" : id }));
+  return el("div", {}, el("div", { class: "scroll" }, table),
+    el("p", { class: "caption" }, `x: the vector of a word before layer ${Math.floor(state.head / s.heads)}. Every word has its own q, k and v; k and v are shown for “${shown(s.labels[all[1].word])}”. ` +
+      `Each of the ${s.depth} numbers of q is a sum of ${s.width} products and a bias${known ? ": choose a bar to see the largest" : ""}.`));
+}
