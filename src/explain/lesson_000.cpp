@@ -9,7 +9,7 @@ inline namespace v0 {
 
 ExplainInput lesson_000() {
   ExplainInput lesson;
-  lesson.title = "Three words, whole numbers: what “love” hears from “I” and “coding”";
+  lesson.title = "One head, number by number: queries, keys, values, scores, weights, context";
   lesson.citation = "“Transformers and the Attention Mechanism”, a notebook in NumPy";
   lesson.tokens = {"I", "love", "coding"};
   lesson.matrices = {

@@ -11,7 +11,7 @@ inline namespace v0 {
 
 ExplainInput lesson_001() {
   ExplainInput lesson;
-  lesson.title = "Query, key, value: one sentence under four sets of matrices";
+  lesson.title = "Query, key, value: the same words under four sets of matrices";
   lesson.citation =
       "“Self-attention mechanism”, a course page; numbers: S. Raschka, Build a Large Language Model, "
       "chapter 3, ch03.ipynb";

@@ -27,7 +27,7 @@ inline namespace v0 {
 namespace {
 
 constexpr Index kThumbnail = 64;  // cells a side; up to as many tokens the page makes its own
-constexpr std::size_t kLargestTerms = 10;
+constexpr std::size_t kLargestTerms = 6;
 
 template <class T>
 std::span<const std::byte> bytes_of(const std::vector<T>& numbers) {

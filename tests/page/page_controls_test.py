@@ -2,11 +2,13 @@
 """Everything that the page lets one do, by mouse and by keyboard, there and back; the address that holds it."""
 
 import json
+import re
 
 import numpy as np
 import pytest
 
 from conftest import go
+from program import succeed
 
 STAGES = ["project", "compare", "scale", "softmax", "mix"]
 
@@ -355,3 +357,17 @@ def test_predicting_keeps_what_the_step_is_made_from(lesson):
     assert current(page) == "compare" and page.locator(".step").count() == 3
     page.locator('[data-focus="uncover"]').click()
     assert visible(page, '[data-cell="row 0 scores"] .number') and page.locator(".step").count() == 9
+
+
+@pytest.mark.parametrize("name", ["000", "001", "002", "003", "004"])
+def test_the_title_of_an_edited_lesson_stays_true(arrays, name):
+    """A title names what is computed: no word, number or result that an edit of the exported lesson can change."""
+    given = json.loads(succeed("lesson", name, "--export"))
+    assert not re.search(r"\d|[Tt]hree|whole|“", given["title"])
+    assert not set(given.get("tokens", [])) & set(re.findall(r"\w+", given["title"]))
+    if name != "000":
+        return
+    page, data = arrays({**given, "scale": -3, "tokens": ["tea", "cup", "pot"], "token": "cup"})
+    assert page.locator(".finding").inner_text().startswith("“cup” attends most to “cup”: ")
+    shown = page.locator("h1").inner_text() + page.title()
+    assert given["title"] in shown and not [word for word in ("love", "coding", "hears") if word in shown]
