@@ -145,6 +145,11 @@ export function row_table(a, state, set) {
   const covered = (/** @type {number} */ stage) => state.covered && stage === state.step;
   /** @param {number} stage @param {string} kind */
   const cell_class = (stage, kind) => `${kind} ${reached(stage) ? "" : "not-yet"} ${covered(stage) ? "covered" : ""}`.replace(/ +/g, " ").trim();
+  // Where there is little room only the weight is shown; before it, what the step makes, or what is to be predicted from.
+  const shown_early = a.columns.filter((column) => column.stage < stage_index.softmax && (state.covered ? column.stage < state.step : column.stage <= state.step)).at(-1);
+  const keeps = state.step < stage_index.softmax || (state.covered && state.step === stage_index.softmax);
+  /** @param {import("./attention.js").Column} column */
+  const kind_of = (column) => (column.is_weight ? "weight" : `early ${keeps && column === shown_early ? "kept" : ""}`.trim());
   const name = a.query_labels[query];
 
   const mixes = a.mix !== null && a.mix.width <= 64 && a.adds === undefined;
@@ -152,7 +157,7 @@ export function row_table(a, state, set) {
   const context = a.mix?.context(head, query) ?? new Float64Array();
   const range = range_of([...brought, context]);
 
-  const heads = a.columns.map((column) => el("th", { scope: "col", class: `stage-${column.stage} ${column.is_weight ? "weight" : "early"} ${reached(column.stage) ? "" : "later"}`, title: column.title },
+  const heads = a.columns.map((column) => el("th", { scope: "col", class: `stage-${column.stage} ${kind_of(column)} ${reached(column.stage) ? "" : "later"}`, title: column.title },
     column.symbol === "" ? null : el("span", { class: "symbol" }, shown(column.symbol)), means_text(typeof column.means === "string" ? column.means : column.means(head, query))));
   const table = el("table", { class: "row-table", role: "grid", "aria-label": `the ${a.by_columns ? "column" : "row"} of ${shown(name)}, key by key` },
     el("thead", {}, el("tr", {}, el("th", { scope: "col", class: "asks" }, a.numbered ? null : "query ", word(name, "query")), ...heads,
@@ -171,7 +176,7 @@ export function row_table(a, state, set) {
       const missing = column.missing?.(head, query, j) ?? false;
       const masked = hidden && !column.of_hidden && (column.stage === stage_index.softmax || x === -Infinity);
       const unfolded = state.open === id && reached(column.stage) && !covered(column.stage);
-      const cell = el("td", { class: cell_class(column.stage, `stage-${column.stage} ${column.is_weight ? "weight" : "early"}`),
+      const cell = el("td", { class: cell_class(column.stage, `stage-${column.stage} ${kind_of(column)}`),
         "data-cell": id, "data-focus": id, "aria-expanded": column.unfold && !masked && !missing && reached(column.stage) && !covered(column.stage) ? String(unfolded) : null },
       masked ? el("span", { class: "hidden-word" }, "hidden") : missing ? "–" : number_text(x, column.style), covered(column.stage) ? spoken("covered") : null);
       line.append(cell);
@@ -206,7 +211,7 @@ export function row_table(a, state, set) {
     const left = Array.from(weights.keys()).filter((j) => !keys.includes(j));
     const all_hidden = left.every((j) => a.hidden(head, query, j));
     body.append(el("tr", { class: "others" }, el("th", { scope: "row" }, state.no_special && keys.length + (a.special?.filter(Boolean).length ?? 0) === a.num_keys ? "special tokens" : `${left.length} ${all_hidden ? "more" : "others"}`),
-      ...a.columns.map((column) => el("td", { class: cell_class(column.stage, column.is_weight ? "weight" : "early") }, !column.is_weight ? null
+      ...a.columns.map((column) => el("td", { class: cell_class(column.stage, kind_of(column)) }, !column.is_weight ? null
         : all_hidden ? el("span", { class: "hidden-word" }, "hidden") : number_text(Math.max(0, others), column.style))),
       el("td", { class: "bar" }), mixes || a.adds ? el("td", { class: "brings" }) : null));
   }
@@ -214,14 +219,14 @@ export function row_table(a, state, set) {
     const bar = el("td", { class: cell_class(stage_index.softmax, "bar"), "aria-hidden": "true" }, el("div", { class: "bar-fill" }));
     bar.style.setProperty("--share", String(Math.max(0, Math.min(1, sink.weight / end))));
     body.append(el("tr", { class: "sink" }, el("th", { scope: "row" }, "the sink"),
-      ...a.columns.map((column) => el("td", { class: cell_class(column.stage, column.is_weight ? "weight" : "early"), "data-name": `sink ${column.name}` },
+      ...a.columns.map((column) => el("td", { class: cell_class(column.stage, kind_of(column)), "data-name": `sink ${column.name}` },
         column.name in sink ? number_text(sink[column.name], column.style) : null)),
       bar, mixes ? el("td", { class: cell_class(stage_index.mix, "brings") }, el("span", { class: "no-value" }, "no value")) : null));
   }
   const totals = a.columns.map((column) => {
-    if (!column.adds_up || column.missing?.(head, query, query)) return el("td", { class: "early" });
+    if (!column.adds_up || column.missing?.(head, query, query)) return el("td", { class: kind_of(column) });
     const sum = column.is_weight ? rest + (sink?.weight ?? 0) : column.total?.(head, query) ?? keys.reduce((s, j) => s + column.at(head, query, j), 0);
-    return el("td", { class: cell_class(column.stage, column.is_weight ? "weight" : "early"), "data-name": `sum ${column.name}` }, number_text(sum, column.style));
+    return el("td", { class: cell_class(column.stage, kind_of(column)), "data-name": `sum ${column.name}` }, number_text(sum, column.style));
   });
   const shows_bars = reached(stage_index.softmax) && !covered(stage_index.softmax);
   table.append(el("tfoot", { class: a.columns.some((column) => column.adds_up && reached(column.stage)) ? null : "later" },

@@ -9,7 +9,7 @@ inline namespace v0 {
 
 ExplainInput lesson_000() {
   ExplainInput lesson;
-  lesson.title = "One head, number by number: queries, keys, values, scores, weights, context";
+  lesson.title = "One head, number by number: queries, keys, values, weights";
   lesson.citation = "“Transformers and the Attention Mechanism”, a notebook in NumPy";
   lesson.tokens = {"I", "love", "coding"};
   lesson.matrices = {

@@ -11,7 +11,7 @@ inline namespace v0 {
 
 ExplainInput lesson_003() {
   ExplainInput lesson;
-  lesson.title = "Drawn from a seed: naive attention, keys, queries, one sum in two orders";
+  lesson.title = "From a seed: naive attention, keys, queries, one sum in two orders";
   lesson.citation = "“Attention”, a notebook in PyTorch, torch.manual_seed(42)";
   lesson.tokens = {"T0", "T1", "T2"};
   lesson.settings.dtype = NumberType::f32;

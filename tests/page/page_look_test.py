@@ -111,6 +111,18 @@ def test_a_narrow_page_keeps_key_weight_and_bar_and_the_rest_on_tap(lesson):
     assert not wide.locator(".narrow-only").first.is_visible()
 
 
+def test_a_narrow_page_shows_the_column_of_its_step(lesson):
+    page, _ = lesson("002", "", width=390)
+    seen = "[...document.querySelectorAll('.row-table tbody tr:first-child td[data-cell]')].filter(c => c.querySelector('.number, .hidden-word')?.checkVisibility({ visibilityProperty: true })).map(c => c.dataset.cell)"
+    for step, want in (("compare", "scores"), ("scale", "masked"), ("softmax", "weights"), ("mix", "weights")):
+        go(page, f"#step={step}")
+        assert page.evaluate(seen) == [f"row 0 {want}"]
+    # To predict the weights one needs the scores.
+    go(page, "#step=softmax")
+    page.keyboard.press("h")
+    assert page.evaluate(seen) == ["row 0 masked"]
+
+
 def test_print_has_the_figures_and_no_controls(lesson, tmp_path):
     page, _ = lesson("000", "#step=softmax")
     page.emulate_media(media="print")
