@@ -544,3 +544,55 @@ def test_a_long_page_takes_memory_that_is_linear(tmp_path):
     page, said = long_page(tmp_path, 12000, "--json", "--dtype", "f32", dtype=np.float32, preexec_fn=limited)
     assert json.loads(said)["cells"] == [512, 512]
     assert len(page) < 32e6
+
+
+def test_why_scale_names_every_quantity_and_draws_the_scores_of_its_table():
+    [step] = json.loads(succeed("lesson", "why-scale", "--json"))["steps"]
+    labels = step["columns"]["labels"]
+    assert labels[:2] == ["var(q·k)", "var(q·k/√D)"] and len(set(labels)) == 6
+    assert "var(q·k) = 32.74 and var(q·k/√D) = var(q·k)/D = 32.74 / 32 = 1.02" in step["finding"]
+    assert "nothing is learned" not in json.dumps(step)
+    for row, picture in zip(step["result"], step["pictures"], strict=True):
+        # Dividing the scores by √D divides their variance by D.
+        assert row[1] == pytest.approx(row[0] / picture["head_size"], rel=1e-5)
+        for sample, variance, largest, slope in ((picture["plain"], *row[0::2]), (picture["scaled"], *row[1::2])):
+            counts = np.array(sample["counts"])
+            assert counts.sum() + sample["below"] + sample["above"] == 256 * 10
+            width = (sample["high"] - sample["low"]) / len(counts)
+            centres = sample["low"] + width * (np.arange(len(counts)) + 0.5)
+            if sample["below"] + sample["above"] == 0:
+                # A bin's scores are spread over it: width² / 12 more than their variance.
+                assert (counts @ centres**2) / counts.sum() - width**2 / 12 == pytest.approx(variance, rel=0.05)
+            else:
+                assert variance > 20
+            ranked = sample["ranked_weights"]
+            assert ranked == sorted(ranked, reverse=True) and len(ranked) == 10
+            assert sum(ranked) == pytest.approx(1, abs=1e-6) and ranked[0] == pytest.approx(largest, rel=1e-12)
+            # The mean of p² is at least the square of the mean.
+            assert slope <= (1 - np.dot(ranked, ranked)) / 10 + 1e-9
+
+
+def test_why_scale_draws_its_figure_within_80_columns():
+    text = succeed("lesson", "why-scale", env=environment(LC_ALL="C.UTF-8")).decode()
+    assert max(map(len, text.splitlines())) <= 80
+    assert "q·k outside −20 to 20: D = 32 <1 %, D = 64 1 %, D = 128 7 %, D = 4960 77 %." in text
+    rows = [line for line in text.splitlines() if re.match("   D = [0-9]+ +[▁-█]", line)]
+    assert len(rows) == 6
+    # Without the scale the first of ten weights grows to the whole height; with it, it stays.
+    firsts = [(row[35], row[70]) for row in rows]
+    heights = [["▁▂▃▄▅▆▇█".index(block) for block in column] for column in zip(*firsts)]
+    assert heights[0] == sorted(heights[0]) and heights[0][-1] == 7 and max(heights[1]) - min(heights[1]) <= 1
+    assert "var(q·k/√D)" in text and "…" not in text
+    narrow = succeed("lesson", "why-scale", env=environment(LC_ALL="C.UTF-8", COLUMNS="60")).decode()
+    assert "█" not in narrow
+    plain = succeed("lesson", "why-scale").decode()
+    assert "D = 4960" in plain and plain.isascii()
+
+
+def test_why_scale_says_how_its_numbers_came_about():
+    def cell(place):
+        return succeed("lesson", "why-scale", "--cell", place, env=environment(LC_ALL="C.UTF-8")).decode()
+
+    assert "Σ (q·k)² / 2560 = 83815.3" in cell("2,0") and "/ 2560 = 32.7404" in cell("2,0")
+    assert "var(q·k) / D = 32.7404 / 32 = 1.0231" in cell("2,1")
+    assert "Σ largest p / 256 = 204.2" in cell("2,2") and "Σ p′(1 − p′) / 2560" in cell("2,5")

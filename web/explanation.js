@@ -52,6 +52,7 @@ import { add_term } from "./unfold.js";
  * @property {Map<string, {ours: string, theirs: string}>} document where ours differs, by "head,row,column"
  * @property {{compared: number, digits: string} | null} compared
  * @property {{label: string, matrix: Matrix, style: import("./numbers.js").NumberStyle}[]} variants
+ * @property {import("./scale_figure.js").ScalePicture[]} pictures of random scores, one for each length D
  * @property {string[]} notes
  * @property {string[]} slips
  */
@@ -238,7 +239,7 @@ export function read_explanation(data, page) {
         digits: digits === 0 ? "" : `, to its ${digits} ${step.document.significant_digits ? "significant digits" : digits === 1 ? "decimal" : "decimals"}` } : null,
       variants: (step.compare ?? []).map((/** @type {any} */ variant, /** @type {number} */ n) =>
         ({ label: variant.label, matrix: matrices[more.variants[n].matrix], style: more.variants[n].style })),
-      notes: step.notes ?? [], slips: step.slips ?? [] });
+      pictures: step.pictures ?? [], notes: step.notes ?? [], slips: step.slips ?? [] });
   });
   return { title: data.title ?? "", citation: data.citation ?? "", settings: data.settings ?? [],
     by_columns: page.layout === "columns", tokens: data.tokens, key_tokens: page.key_tokens,

@@ -8,8 +8,8 @@
 //     unfold       how a cell came about                      attention    one attention, as the figures need it
 //     sentence     one sentence in a real model, rebuilt      arrays       the kernel's numbers over arrays
 //     state        what is chosen, and its address            grid         tables that the arrow keys walk
-//     work_figure, row_figure, mix_figure, map_figure, steps_figure, sentence_figure, evidence_figure, projection_figure, path_figure,
-//     heads_figure, comparison_figure, inspection_figure, data_table
+//     work_figure, row_figure, mix_figure, map_figure, scale_figure, steps_figure, sentence_figure, evidence_figure, projection_figure,
+//     path_figure, heads_figure, comparison_figure, inspection_figure, data_table
 //     page         this one: lays them out, listens to keys
 //
 // Plain ES modules with types in comments, checked by tsc (web/tsconfig.json); how to change them: docs/page.md.

@@ -8,6 +8,7 @@ import { el, formula, shown, word } from "./elements.js";
 import { axis_label, is_hidden, number_at, place, stored_index } from "./explanation.js";
 import { work_view } from "./work_figure.js";
 import { contained, number_text } from "./row_figure.js";
+import { scale_figure } from "./scale_figure.js";
 import { make_grid } from "./grid.js";
 
 /** @typedef {import("./explanation.js").Explanation} Explanation */
@@ -295,5 +296,6 @@ export function step_section(e, step, state, set) {
     el("p", { class: "equation" }, formula(step.equation, step.symbol), el("span", { class: "shape" }, shape_text(step))),
     step.finding === "" ? null : el("p", { class: "step-finding" }, `${shown(step.finding)}${step.finding.endsWith(".") ? "" : "."}`),
     tables, below === null ? null : el("div", { class: "unfold" }, below), sums === "" ? null : el("p", { class: "caption" }, sums),
+import { scale_figure } from "./scale_figure.js";
     ...step.notes.map((text) => el("p", {}, shown(text))), ...step.slips.map((text) => el("p", { class: "slip" }, el("b", {}, "Slip "), shown(text)))));
 }

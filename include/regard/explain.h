@@ -178,6 +178,23 @@ struct VariantResult {
   Matrix result;
 };
 
+/// What the scores of seeded queries and keys look like, and the weights that softmax makes of them: the figure of
+/// lesson why-scale, of the same numbers as its table.
+struct ScoreSample {
+  double low = 0.0;                      ///< the histogram reaches from low …
+  double high = 0.0;                     ///< … to high
+  std::vector<Index> counts{};           ///< scores in each of equal bins, low ≤ score < high
+  Index below = 0;                       ///< scores below low
+  Index above = 0;                       ///< scores of high and above
+  std::vector<double> ranked_weights{};  ///< mean weight of the key of rank 1 (the largest), 2, … of a query
+};
+/// One row of operation scale_statistics.
+struct ScalePicture {
+  Index head_size = 0;
+  ScoreSample plain{};   ///< of q·k
+  ScoreSample scaled{};  ///< of q·k/√D
+};
+
 struct Step {
   StepRequest request;
   std::string name;      // unique: "weights", "weights#1" for the second
@@ -198,9 +215,10 @@ struct Step {
   std::vector<std::string> notes{};
   std::vector<std::string> slips{};
   std::vector<VariantResult> variants{};
-  bool not_the_library = false;  // computed by src/explain/paper_arithmetic.cpp
-  double factor = 1.0;           // attention steps: what the scores were multiplied by; power: the base
-  Index causal_offset = 0;       // masked steps: query i sees key j ≤ i + offset
+  std::vector<ScalePicture> pictures{};  // of scale_statistics, one for each length D
+  bool not_the_library = false;          // computed by src/explain/paper_arithmetic.cpp
+  double factor = 1.0;                   // attention steps: what the scores were multiplied by; power: the base
+  Index causal_offset = 0;               // masked steps: query i sees key j ≤ i + offset
 };
 
 struct Explanation {

@@ -8,6 +8,7 @@
 #include <algorithm>
 #include <array>
 #include <cmath>
+#include <functional>
 #include <limits>
 #include <utility>
 
@@ -367,16 +368,38 @@ void ulp_table(Evaluation& e) {
   e.step.equation = "differences in units of the last place of a float32";
 }
 
+// Keys of each query of scale_statistics.
+constexpr Index kScaleKeys = 10;
+
 struct ScaleStatistics {
   double variance = 0.0;
   double largest_weight = 0.0;
   double slope = 0.0;
 };
 
+// The histogram's range shows the spread of q·k up to D = 128; beyond it, most scores lie outside.
+ScoreSample empty_sample() {
+  return {.low = -20.0,
+          .high = 20.0,
+          .counts = std::vector<Index>(80),
+          .ranked_weights = std::vector<double>(static_cast<std::size_t>(kScaleKeys))};
+}
+
+void count_score(ScoreSample& sample, double score) {
+  if (score < sample.low) {
+    ++sample.below;
+  } else if (score >= sample.high) {
+    ++sample.above;
+  } else {
+    const double share = (score - sample.low) / (sample.high - sample.low);
+    ++sample.counts[static_cast<std::size_t>(share * static_cast<double>(sample.counts.size()))];
+  }
+}
+
 // Sums over the queries and their keys, scores times scale.
 template <Index num_keys>
 void add_statistics(TensorView<const float, 4> query, TensorView<const float, 4> key, double scale,
-                    ScaleStatistics& sums) {
+                    ScaleStatistics& sums, ScoreSample& sample) {
   const Index heads = query.shape[1];
   const Tensor<float, 4> value({1, heads, num_keys, 1});
   Tensor<float, 4> context({1, heads, 1, 1});
@@ -388,6 +411,7 @@ void add_statistics(TensorView<const float, 4> query, TensorView<const float, 4>
   attention_forward<float>(query, key, value.view(), {.context = context.view(), .weights = weights.view()}, options);
   for (Index h = 0; h < heads; ++h) {
     double largest = 0.0;
+    std::array<double, num_keys> ranked{};
     for (Index j = 0; j < num_keys; ++j) {
       const auto score = static_cast<double>(scores(0, h, 0, j));
       const auto weight = static_cast<double>(weights(0, h, 0, j));
@@ -395,15 +419,34 @@ void add_statistics(TensorView<const float, 4> query, TensorView<const float, 4>
       sums.variance += score * score;
       sums.slope += weight * (1.0 - weight);
       largest = std::max(largest, weight);
+      ranked[static_cast<std::size_t>(j)] = weight;
+      count_score(sample, score);
     }
     sums.largest_weight += largest;
+    std::sort(ranked.begin(), ranked.end(), std::greater<>());
+    for (std::size_t j = 0; j < ranked.size(); ++j) sample.ranked_weights[j] += ranked[j];
   }
 }
 
+// "… for D = 32, var(q·k) = 32.74 and var(q·k/√D) = 32.74 / 32 = 1.02"
+std::string variance_finding(const std::vector<ScalePicture>& pictures, const std::vector<double>& numbers) {
+  constexpr std::size_t kColumns = 6;
+  std::size_t row = pictures.size() - 1;
+  for (std::size_t i = 0; i < pictures.size(); ++i) {
+    if (pictures[i].head_size == 32) row = i;
+  }
+  const auto number = [&](std::size_t column) {
+    return styled_number(numbers[row * kColumns + column], {.digits = 2, .unicode = true});
+  };
+  const std::string head_size = std::to_string(pictures[row].head_size);
+  return "var(q·k) grows like D. Dividing the scores by √D divides their variance by D: for D = " + head_size +
+         ", var(q·k) = " + number(0) + " and var(q·k/√D) = var(q·k)/D = " + number(0) + " / " + head_size + " = " +
+         number(1);
+}
+
 // numbers: seed, queries, then each length D. One row for each D: standard normal queries and ten keys for each of
-// them; variance of q · k, mean largest weight, mean p(1 − p), each plain and divided by √D.
+// them; variance of the scores, mean largest weight, mean p(1 − p), each of q · k and of q · k/√D.
 void scale_statistics(Evaluation& e) {
-  constexpr Index kKeys = 10;
   // A batch of this many queries with their keys takes 14 MiB at the length of 4960.
   constexpr Index kBatch = 64;
   // A second's work.
@@ -416,33 +459,64 @@ void scale_statistics(Evaluation& e) {
   std::vector<std::string> lengths;
   for (std::size_t i = 2; i < e.request.numbers.size(); ++i) {
     const Index head_size = whole_number(e, i, 1, 8192);
-    drawn += num_queries * (kKeys + 1) * head_size;
+    drawn += num_queries * (kScaleKeys + 1) * head_size;
     if (drawn > kMostNumbers) e.fail("would draw more than " + std::to_string(kMostNumbers) + " numbers");
     lengths.push_back("D = " + std::to_string(head_size));
     TorchGenerator torch(static_cast<std::uint64_t>(seed));
     ScaleStatistics plain_sums;
     ScaleStatistics scaled_sums;
+    ScalePicture picture{.head_size = head_size, .plain = empty_sample(), .scaled = empty_sample()};
     for (Index first = 0; first < num_queries; first += kBatch) {
       const Index heads = std::min(kBatch, num_queries - first);
       const std::vector<float> query = torch.normal(heads * head_size);
-      const std::vector<float> key = torch.normal(heads * kKeys * head_size);
+      const std::vector<float> key = torch.normal(heads * kScaleKeys * head_size);
       const TensorView<const float, 4> q(query.data(), {1, heads, 1, head_size});
-      const TensorView<const float, 4> k(key.data(), {1, heads, kKeys, head_size});
-      add_statistics<kKeys>(q, k, 1.0, plain_sums);
-      add_statistics<kKeys>(q, k, 1.0 / std::sqrt(static_cast<double>(head_size)), scaled_sums);
+      const TensorView<const float, 4> k(key.data(), {1, heads, kScaleKeys, head_size});
+      add_statistics<kScaleKeys>(q, k, 1.0, plain_sums, picture.plain);
+      add_statistics<kScaleKeys>(q, k, 1.0 / std::sqrt(static_cast<double>(head_size)), scaled_sums, picture.scaled);
     }
     const auto queries = static_cast<double>(num_queries);
-    for (const auto& [member, count] :
-         {std::pair{&ScaleStatistics::variance, queries * kKeys}, std::pair{&ScaleStatistics::largest_weight, queries},
-          std::pair{&ScaleStatistics::slope, queries * kKeys}}) {
+    for (const auto& [member, count] : {std::pair{&ScaleStatistics::variance, queries * kScaleKeys},
+                                        std::pair{&ScaleStatistics::largest_weight, queries},
+                                        std::pair{&ScaleStatistics::slope, queries * kScaleKeys}}) {
       numbers.push_back(plain_sums.*member / count);
       numbers.push_back(scaled_sums.*member / count);
     }
+    for (ScoreSample* sample : {&picture.plain, &picture.scaled}) {
+      for (double& weight : sample->ranked_weights) weight /= queries;
+    }
+    e.step.pictures.push_back(std::move(picture));
   }
   const auto rows = static_cast<Index>(lengths.size());
+  e.step.finding = variance_finding(e.step.pictures, numbers);
   set_result(e, rows, 6, std::move(numbers), {"D", "length", lengths},
-             {"", "", {"var(q·k)", "÷√D", "largest", "÷√D", "slope", "÷√D"}});
-  e.step.equation = "q, k: standard normal vectors of length D; ten keys a query; slope p(1 − p)";
+             {"", "", {"var(q·k)", "var(q·k/√D)", "largest p", "largest p′", "slope p", "slope p′"}});
+  e.step.equation = "p = softmax(q·k), p′ = softmax(q·k/√D), q and k standard normal of length D";
+}
+
+// How a mean came about: its sum over the number of its terms; the variance of the scaled scores, from the other one.
+void unfold_scale_statistics(const Explanation&, const Step& step, const Cell& cell, int digits, CellWork& work) {
+  const auto num_queries = static_cast<Index>(step.request.numbers[1]);
+  const auto quotient = [&](const std::string& name, const std::string& terms, double dividend, Index divisor) {
+    work.lines.push_back({name, terms + " = " + working_number(dividend, digits) + " / " + std::to_string(divisor) +
+                                    " = " + working_number(work.result, digits)});
+  };
+  const std::string p = cell.column % 2 == 1 ? "p′" : "p";
+  const auto mean = [&](const std::string& term, Index count) {
+    quotient("mean", "Σ " + term + " / " + std::to_string(count), work.result * static_cast<double>(count), count);
+  };
+  switch (cell.column) {
+    case 0:
+      return mean("(q·k)²", num_queries * kScaleKeys);
+    case 1:
+      return quotient("variance", "var(q·k) / D", step.result.numbers[step.result.place(0, cell.row, 0)],
+                      step.pictures[static_cast<std::size_t>(cell.row)].head_size);
+    case 2:
+    case 3:
+      return mean("largest " + p, num_queries);
+    default:
+      return mean(p + "(1 − " + p + ")", num_queries * kScaleKeys);
+  }
 }
 
 constexpr std::array kLessonOperations = {
@@ -456,7 +530,7 @@ constexpr std::array kLessonOperations = {
     Operation{"float32_dots", "float32 sums", 1, 1, float32_dots, unfold_float32_dots},
     Operation{"dot_table", "sums, cell by cell", 2, 4, dot_table, nullptr},
     Operation{"ulp_table", "units of the last place", 3, 3, ulp_table, nullptr},
-    Operation{"scale_statistics", "statistics of random scores", 0, 0, scale_statistics, nullptr},
+    Operation{"scale_statistics", "statistics of random scores", 0, 0, scale_statistics, unfold_scale_statistics},
 };
 
 }  // namespace

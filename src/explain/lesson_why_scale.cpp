@@ -19,9 +19,10 @@ ExplainInput lesson_why_scale() {
        .numbers = {0, 256, 3, 8, 32, 64, 128, 4960},
        .digits = 4,
        .notes =
-           {"var(q·k) grows like D; divided by √D it stays near 1.",
-            "largest: mean of the largest of ten weights. Equal shares would be 0.1; 1 means that one key takes all.",
-            "slope: mean of p(1 − p), by which a weight moves when its score does. Near 0 nothing is learned."}},
+           {"largest p: mean of the largest of ten weights. Uniform weights would be 0.1; 1 means that one key "
+            "has all the weight.",
+            "slope p: mean of p(1 − p), by which a weight changes when its own score does. Near 0, little gradient "
+            "passes through this softmax."}},
   };
   return lesson;
 }

@@ -65,6 +65,18 @@ bool has_cell(const Matrix& m, const Cell& cell) {
          cell.head < m.num_heads;
 }
 
+void write_sample(JsonWriter& json, std::string_view name, const ScoreSample& sample) {
+  json.name(name);
+  json.begin_object();
+  json.number("low", sample.low);
+  json.number("high", sample.high);
+  json.indices("counts", sample.counts);
+  json.whole("below", sample.below);
+  json.whole("above", sample.above);
+  json.numbers("ranked_weights", sample.ranked_weights);
+  json.end_object();
+}
+
 void write_step(JsonWriter& json, const Explanation& explanation, const Step& step, std::size_t index,
                 const JsonOptions& options) {
   const Matrix& m = step.result;
@@ -116,6 +128,13 @@ void write_step(JsonWriter& json, const Explanation& explanation, const Step& st
     json.objects("compare", step.variants, [&](const VariantResult& variant) {
       json.string("label", variant.label);
       json.matrix("result", variant.result);
+    });
+  }
+  if (!step.pictures.empty()) {
+    json.objects("pictures", step.pictures, [&](const ScalePicture& picture) {
+      json.whole("head_size", picture.head_size);
+      write_sample(json, "plain", picture.plain);
+      write_sample(json, "scaled", picture.scaled);
     });
   }
   json.strings("notes", step.notes);

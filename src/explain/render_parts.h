@@ -26,6 +26,8 @@ struct TextContext {
 std::vector<std::string> bar_lines(const TextContext& context, const Step& step, const NumberStyle& style);
 // "Q[love, 0] = 0·1 + 1·0 + 0·1 = 0": one cell worked in a line, or nothing.
 std::vector<std::string> example_lines(const TextContext& context, const Step& step, const NumberStyle& style);
+// The figure of random scores: histograms and mean weights for each length D; nothing where the width is too small.
+std::vector<std::string> picture_lines(const TextContext& context, const Step& step);
 // The working of the cell that the options name.
 std::vector<std::string> cell_lines(const TextContext& context, const Step& step, const NumberStyle& style);
 // What the document prints where our figure does not round to it, or that all agree.

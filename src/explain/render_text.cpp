@@ -239,6 +239,9 @@ class PageWriter {
       if (!bars.empty()) text_ += "\n";
       lines(bars);
     }
+    const std::vector<std::string> picture = picture_lines(context(), step);
+    if (!picture.empty()) text_ += "\n";
+    lines(picture);
     const bool has_cell = options_.cell && options_.cell->row < step.result.num_rows &&
                           options_.cell->column < step.result.num_columns &&
                           options_.cell->head < step.result.num_heads;

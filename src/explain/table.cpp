@@ -138,7 +138,7 @@ class TableMaker {
       text.cells.push_back(
           styled_number((*r_.sums)[static_cast<std::size_t>(r_.head * r_.matrix.stored_columns() + column)], r_.style));
     measure(text);
-    constexpr int kShortestHeader = 10;
+    constexpr int kShortestHeader = 11;
     text.header = label(r_.column_axis, index, r_.marked_column == index, std::max(text.width, kShortestHeader));
     text.width = std::max(text.width, display_width(text.header));
     return text;

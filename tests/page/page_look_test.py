@@ -321,3 +321,37 @@ def test_a_painted_head_has_words_beside_it(arrays, width):
     canvas.hover(position={"x": 2.5 * box["width"] / 70, "y": 4.5 * box["height"] / 70})
     assert canvas.get_attribute("title") == page.locator(".readout").inner_text()
     assert canvas.get_attribute("title").startswith("word4 → word2: ")
+
+
+def test_why_scale_is_a_figure_of_the_numbers_in_its_table(lesson):
+    page, data = lesson("why-scale")
+    [step] = data["steps"]
+    rows = page.locator(".scale-figure tbody tr")
+    assert rows.count() == len(step["pictures"])
+    for index, picture in enumerate(step["pictures"]):
+        row = rows.nth(index)
+        assert row.locator("th").inner_text() == f"D = {picture['head_size']}"
+        for sample, drawn, bars in zip((picture["plain"], picture["scaled"]), row.locator(".histogram").all(), row.locator(".weights").all(), strict=True):
+            # A bin is as high as its share of the fullest, a weight as high as it is.
+            heights = drawn.evaluate("svg => [...svg.querySelectorAll('rect')].map(r => [r.x.baseVal.value, r.height.baseVal.value / 39])")
+            fullest = max(sample["counts"])
+            assert {int(x): pytest.approx(share, abs=0.01) for x, share in heights} == {i: n / fullest for i, n in enumerate(sample["counts"]) if n > 0}
+            weights = bars.evaluate("svg => [...svg.querySelectorAll('rect')].map(r => r.height.baseVal.value / 39)")
+            assert weights == pytest.approx([max(w, 0.5 / 39) for w in sample["ranked_weights"]], abs=0.01)
+            assert f"{sample['ranked_weights'][0]:.2f}" in bars.get_attribute("aria-label")
+    assert "77\u00a0% outside" in rows.nth(5).inner_text() and "outside" not in rows.nth(0).inner_text()
+    assert page.locator(".scale-figure thead").inner_text().count("√D") == 2
+
+
+def test_why_scale_expands_the_numbers_that_it_invites_to_choose(lesson):
+    page, data = lesson("why-scale")
+    assert "Choose one to see how it came about" in page.locator(".steps .lead").inner_text()
+    for column, words in enumerate(["Σ (q·k)² / 2560", "var(q·k) / D = 32.7404 / 32 = 1.0231", "Σ largest p / 256", "Σ largest p′ / 256", "Σ p(1 − p) / 2560", "Σ p′(1 − p′) / 2560"]):
+        page.locator(f'[data-cell="statistics 0 2 {column}"]').click()
+        assert words in page.locator(".unfold .work").inner_text()
+
+
+@pytest.mark.parametrize("theme", ["light", "dark"])
+def test_why_scale_stands_out_from_the_paper(lesson, theme):
+    page, _ = lesson("why-scale", color_scheme=theme)
+    assert not [place for place in page.evaluate(CONTRAST) if place[0] < 4.5]
