@@ -39,17 +39,17 @@ class Tags(html.parser.HTMLParser):
 
 def test_text_says_every_weight():
     assert repr(regard.show(WEIGHTS, WORDS)).splitlines() == [
-        "           I  love  coding",
-        "     I  1.00     0       0",
-        "  love   .67   .33       0",
-        "coding   .02   .57     .41",
-        "(queries down, keys across; a row sums to 1)",
+        "            I   love  coding",
+        "     I   1.00      ·       ·",
+        "  love   0.67   0.33       ·",
+        "coding   0.02   0.57    0.41",
+        "(queries down, keys across; a row sums to 1; · is exactly 0)",
     ]
 
 
 @pytest.mark.parametrize("weights", [np.array(WEIGHTS), np.array(WEIGHTS, dtype="f4")[None], tuple(map(tuple, WEIGHTS))])
 def test_arrays_and_lists_look_alike(weights):
-    assert repr(regard.show(weights, WORDS)).splitlines()[2] == "  love   .67   .33       0"
+    assert repr(regard.show(weights, WORDS)).splitlines()[2] == "  love   0.67   0.33       ·"
 
 
 class Offers:
@@ -81,12 +81,8 @@ def test_weights_that_regard_gave_are_shown(batch):
     numbers = np.random.default_rng(0).random((batch, 2, 3, 8), dtype="f4")
     given = memoryview(numbers)
     _, weights = regard.attention(given, given, given, return_weights=True)
-    if batch == 1:
-        expected = regard.attention(numbers, numbers, numbers, return_weights=True)[1][0]
-        assert regard.show(weights, WORDS)._repr_html_() == regard.show(expected, WORDS)._repr_html_()
-    else:
-        with pytest.raises(ValueError, match=r"weights has 4 axes; .* numpy.asarray\(weights\)\[0\]"):
-            regard.show(weights, WORDS)
+    expected = regard.attention(numbers, numbers, numbers, return_weights=True)[1]
+    assert regard.show(weights, WORDS)._repr_html_() == regard.show(expected[0] if batch == 1 else expected, WORDS)._repr_html_()
 
 
 def test_html_is_a_table_with_every_word_and_digit():
@@ -94,14 +90,14 @@ def test_html_is_a_table_with_every_word_and_digit():
     assert bundle["text/plain"].startswith("a title\n")
     tags = Tags(bundle["text/html"])
     assert tags.seen.count("td") == 9 and tags.seen.count("th") == 7 and "script" not in tags.seen
-    assert "coding → love: 0.568" in tags.titles
+    assert "coding → love 0.568" in tags.titles
     assert [word for word in tags.words if word in WORDS] == WORDS + WORDS
     assert "url(" not in bundle["text/html"] and "http" not in bundle["text/html"]
 
 
 def test_queries_have_words_of_their_own():
     lines = repr(regard.show([[0.25, 0.75]], ["a", "b"], queries=["Q"])).splitlines()
-    assert lines[:2] == ["      a     b", "Q   .25   .75"]
+    assert lines[:2] == ["       a      b", "Q   0.25   0.75"]
     assert repr(regard.show([[0.25, 0.75]], ["a", "b"])).splitlines()[1].startswith("0 ")
 
 
@@ -121,9 +117,87 @@ def test_heads_are_maps_on_their_own_scale():
     page = regard.show(weights)._repr_html_()
     maps = list(alphas(page))
     assert len(maps) == 3
+    assert "the largest weight of each map" in page
     for head, drawn in zip(weights, maps, strict=True):
         assert np.abs(drawn / 255 - head / head.max()).max() <= 0.51 / 255
-    assert f"head 1, darkest: {weights[1].max():.3g}" in page
+    assert f"head 1, largest {weights[1].max():.4g}" in page
+
+
+def test_a_shared_scale_makes_heads_comparable():
+    weights = np.random.default_rng(0).random((3, 5, 40)) * np.array([1, 0.1, 3])[:, None, None]
+    page = regard.show(weights, color_scale="shared")._repr_html_()
+    for head, drawn in zip(weights, alphas(page), strict=True):
+        assert np.abs(drawn / 255 - head / weights.max()).max() <= 0.51 / 255
+    assert f"0<span class=\"regard-ramp\"></span>{weights.max():.4g};" in page and "of each map" not in page
+
+
+def words_of(count):
+    return [f"word{index}" for index in range(count)]
+
+
+@pytest.mark.parametrize("count", [25, 40, 60])
+def test_words_stand_beside_a_map_of_up_to_60(count):
+    weights = np.random.default_rng(0).random((count, count))
+    tags = Tags(regard.show(weights, words_of(count))._repr_html_())
+    assert [word for word in tags.words if word.startswith("word")] == words_of(count) * 2
+    assert f"word3 → word7 {weights[3, 7]:.4g}" in tags.titles and len(tags.titles) == count * count + 1
+
+
+def test_words_stand_beside_the_maps_of_several_heads():
+    weights = np.random.default_rng(0).random((4, 10, 10))
+    tags = Tags(regard.show(weights, words_of(10))._repr_html_())
+    assert tags.words.count("word3") == 8
+    assert all(f"word3 → word7 {head[3, 7]:.4g}" in tags.titles for head in weights)
+
+
+def test_a_row_of_a_large_map_tells_its_largest_weights():
+    weights = np.random.default_rng(0).random((100, 100))
+    weights[8] = 0
+    weights[7, [3, 5, 70]] = [4, 6, 5]
+    titles = Tags(regard.show(weights, words_of(100))._repr_html_()).titles
+    assert "word7 → word5 6, word7 → word70 5, word7 → word3 4" in titles and "word8 → word0 0" in titles
+    assert len(titles) == 101
+    # A block of two rows tells the largest of each.
+    weights = np.random.default_rng(0).random((256, 256))
+    weights[6, 200], weights[7, 9] = 2, 3
+    titles = Tags(regard.show(weights, words_of(256))._repr_html_()).titles
+    assert "word7 → word9 3, word6 → word200 2" in titles
+
+
+@pytest.mark.parametrize("as_given", [
+    lambda weights: weights, lambda weights: tuple(layer[None] for layer in weights), lambda weights: weights[:, None],
+    lambda weights: [[head.tolist() for head in layer] for layer in weights],
+], ids=["array", "tuple of a batch of one", "array of a batch of one", "lists"])
+def test_layers_and_heads_are_a_grid(as_given):
+    weights = np.random.default_rng(0).random((2, 3, 10, 10))
+    figure = regard.show(as_given(weights), words_of(10))
+    page = figure._repr_html_()
+    maps = list(alphas(page))
+    for head, drawn in zip(weights.reshape(6, 10, 10), maps, strict=True):
+        assert np.abs(drawn / 255 - head / head.max()).max() <= 0.51 / 255
+    tags = Tags(page)
+    assert [word for word in tags.words if re.match("layer|head", word)] == ["head 0", "head 1", "head 2", "layer 0", "layer 1"]
+    assert f"word3 → word7 {weights[1, 2, 3, 7]:.4g}" in tags.titles
+    assert repr(figure) == "attention weights, 2 layers × 3 heads of 10 queries × 10 keys"
+
+
+@pytest.mark.parametrize("shape", [(60, 60), (12, 64, 64), (6, 12, 10, 10), (6, 12, 128, 128), (24, 16, 40, 40), (1000, 1000)])
+def test_a_saved_notebook_stays_small(shape):
+    weights = np.random.default_rng(0).dirichlet(np.full(shape[-1], 0.1), shape[:-1])
+    page = regard.show(weights, words_of(shape[-1]))._repr_html_()
+    assert len(page) < 1 << 20
+    assert Tags(page).titles
+
+
+def test_zero_weights_of_a_causal_map_are_dots():
+    page = regard.show(WEIGHTS, WORDS)._repr_html_()
+    assert [cell for cell in cells(page) if cell == "·"] == ["·"] * 3 and "· is exactly 0" in page
+    assert 'class="regard-zero"' in page and "regard-ramp" in page
+    assert "exactly" not in repr(regard.show([[0.5, 0.5]]))
+
+
+def test_signs_are_minus_signs():
+    assert repr(regard.show([[-0.5, -0.001, float("-inf"), 0.25]])).splitlines()[1].split() == ["0", "−0.50", ">−0.01", "−inf", "0.25"]
 
 
 def test_large_maps_are_means_of_blocks():
@@ -142,18 +216,25 @@ def test_hostile_words_stay_words():
     tags = Tags(figure._repr_html_())
     assert not {"img", "script", "b"} & set(tags.seen) and '" onmouseover="x' in tags.words
     assert "\\u{202E}abc" in tags.words and "\\u{0}" in tags.words
+    for shape in ((6, 6), (2, 6, 6), (2, 2, 6, 6)):
+        figure = regard.show(np.full(shape, 1 / 6), HOSTILE, title="<b>")
+        tags = Tags(figure._repr_html_())
+        assert not {"img", "script", "b"} & set(tags.seen) and any('" onmouseover="x' in title for title in tags.titles)
+        assert not re.search("[\x00\x1b\u202e]", figure._repr_html_())
     assert not re.search("[\x00\x1b\u202e]", repr(figure) + figure._repr_html_())
 
 
 def test_what_is_no_number_is_shown_as_such():
-    assert repr(regard.show([[float("nan"), 0.001]])).splitlines()[1].split() == ["0", "nan", "<.01"]
+    assert repr(regard.show([[float("nan"), 0.001]])).splitlines()[1].split() == ["0", "nan", "<0.01"]
 
 
 @pytest.mark.parametrize("weights, options, message", [
     (np.zeros(3), {}, "has 1 axis;"),
     (np.zeros((3, 3)), {"tokens": WORDS[:1]}, r"tokens has 1 word; expected 3, as weights \(3, 3\) has keys"),
-    (np.zeros((2, 2, 3, 3)), {}, r"expected \(L, S\) or \(H, L, S\); choose one of the batch: weights\[0\]"),
-    (memoryview(np.zeros((2, 2, 3, 3))), {}, r"choose one of the batch: numpy.asarray\(weights\)\[0\]"),
+    (np.zeros((3, 2, 2, 3, 3)), {}, r"has a batch of 2; choose one entry: \[layer\[0\] for layer in weights\]"),
+    (np.zeros((1, 1, 1, 2, 3, 3)), {}, r"has 6 axes; expected \(L, S\), \(H, L, S\) or \(layers, H, L, S\)"),
+    ((np.zeros((1, 2, 3, 3)), np.zeros((1, 4, 3, 3))), {}, "ragged"),
+    (np.zeros((3, 3)), {"color_scale": "log"}, "color_scale is 'log'; expected 'head' or 'shared'"),
     (array.array("f", [1, 2]), {}, "has 1 axis;"),
     (np.zeros((2, 3)), {"tokens": WORDS[:2]}, "tokens has 2 words; expected 3"),
     (np.zeros((2, 3)), {"tokens": WORDS, "queries": WORDS}, "queries has 3 words; expected 2"),
@@ -198,7 +279,7 @@ def test_sums_are_called_one_only_where_a_sum_is():
 def test_lists_of_arrays_and_words_of_any_kind():
     heads = [np.eye(3), np.full((3, 3), 1 / 3)]
     assert regard.show(heads)._repr_html_() == regard.show(np.array(heads))._repr_html_()
-    assert repr(regard.show(np.eye(2), iter("ab"), title=5)).splitlines()[:2] == ["5", "      a     b"]
+    assert repr(regard.show(np.eye(2), iter("ab"), title=5)).splitlines()[:2] == ["5", "       a      b"]
     assert "1.00e+308" in repr(regard.show([[1e308]]))
 
 
@@ -215,10 +296,10 @@ def test_a_result_shows_its_numbers_without_script_and_its_page_folded_in_a_fram
     tags = Tags(bundle["text/html"])
     assert tags.pages == [lesson.html()]
     assert set(tags.seen) == {"style", "div", "p", "table", "thead", "tbody", "tr", "th", "td", "bdi", "details", "summary",
-                              "iframe"}
-    assert '"love" attends most to "I" and "coding": .4223 each' in html.unescape(bundle["text/html"].split("<table")[0])
-    assert cells(bundle["text/html"]) == ["", "I", "love", "coding", "I", ".12", ".01", ".88", "love", ".42", ".16", ".42",
-                                          "coding", ".12", "<.01", ".88"]
+                              "iframe", "span"}
+    assert "“love” attends most to “I” and “coding”: 0.4223 each" in html.unescape(bundle["text/html"].split("<table")[0])
+    assert cells(bundle["text/html"]) == ["", "I", "love", "coding", "I", "0.12", "0.01", "0.88", "love", "0.42", "0.16", "0.42",
+                                          "coding", "0.12", "<0.01", "0.88"]
     assert "queries down, keys across; a row sums to 1" in bundle["text/html"]
 
 

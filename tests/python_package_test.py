@@ -104,6 +104,7 @@ def test_a_type_checker_takes_the_stub_and_its_use(tmp_path):
                    "cache = regard.KvCache(depth=8, capacity=32)\n"
                    "version: str = regard.__version__\n"
                    "figure = regard.show([[0.5, 0.5]], ['a', 'b'], queries=['q'])\n"
+                   "grid = regard.show([[[[1.0]]]], color_scale='shared')\n"
                    "length: int = cache.length(0)\n", encoding="utf-8")
     wrong = tmp_path / "wrong.py"
     wrong.write_text("import regard.onnx\n"
@@ -111,9 +112,10 @@ def test_a_type_checker_takes_the_stub_and_its_use(tmp_path):
                      "regard.attention(b'', b'')\n"
                      "regard.attend()\n"
                      "regard.onnx.attention(b'', b'')\n"
-                     "regard.show([[1.0]], 3)\n", encoding="utf-8")
+                     "regard.show([[1.0]], 3)\n"
+                     "regard.show([[1.0]], color_scale='log')\n", encoding="utf-8")
 
     done = check_types(tmp_path, use)
     assert done.returncode == 0, done.stdout + done.stderr
     done = check_types(tmp_path, wrong)
-    assert [line.split(":")[1] for line in done.stdout.splitlines() if ": error:" in line] == ["2", "3", "4", "5", "5", "5", "6"], done.stdout
+    assert [line.split(":")[1] for line in done.stdout.splitlines() if ": error:" in line] == ["2", "3", "4", "5", "5", "5", "6", "7"], done.stdout

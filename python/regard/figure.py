@@ -1,16 +1,19 @@
 # SPDX-License-Identifier: Apache-2.0
 """Weights as a figure in a notebook: regard.show(weights, tokens), for arrays of any library, or lists.
 
-    (L, S)       one map, queries down, keys across; with its numbers where they fit
-    (H, L, S)    one small map a head, each on its own largest weight, which is printed; so is a batch of one
+    (L, S)               one map, queries down, keys across; with its numbers where they fit
+    (H, L, S)            a map for each head; so is a batch of one, (1, H, L, S)
+    (layers, H, L, S)    a grid: layers down, heads across; so is the tuple `attentions` of transformers
 
-Nothing is fetched and no script is needed: a number tells its words and all its digits where the pointer rests on it.
-Outside of a notebook the same is a table of text. Read next: docs/python.md.
+Nothing is fetched and no script is needed: a cell tells its words and its weight where the pointer rests on it, and in a
+figure of very many cells a row tells its largest ones. Outside of a notebook the same is a table of text. Read next:
+docs/python.md.
 """
 
 from __future__ import annotations
 
 import base64
+import heapq
 import html
 import itertools
 import math
@@ -20,64 +23,97 @@ import zlib
 TYPE_CHECKING = False  # typing itself is not loaded
 if TYPE_CHECKING:
     from collections.abc import Sequence
-    from typing import Any
+    from typing import Any, Literal
 
-_MOST_NUMBERED = 24  # rows and columns whose numbers are printed: a cell is 2.6em wide, and a page 60em
+_MOST_NUMBERED = 24  # rows and columns whose numbers are printed: a cell is 2.8em wide, and a page 60em
 _MOST_CELLS = 128    # rows and columns of a map that is drawn; beyond, a cell is the mean of a block
+_MOST_SMALL = 64     # the same in a grid of layers and heads
+_LEAST_LABELLED = 10  # pixels of a cell beside which a word is readable
+_MOST_CELL_TITLES = 8000  # cells of a figure that have a title each; so a saved notebook grows by 0.5 MB at most
+_MOST_ROW_TITLES = 4000   # rows, where there are more cells
 _MOST_NUMBERS = 1 << 23
 _TURNING = "\u200e\u200f\u202a\u202b\u202c\u202d\u202e\u2066\u2067\u2068\u2069"  # characters that turn the direction of text
 
 _STYLE = """<style>
 .regard-figure { font: 14px/1.35 Palatino, "Book Antiqua", Georgia, "DejaVu Serif", serif;
-  font-variant-numeric: tabular-nums lining-nums; margin: .5em 0; overflow-x: auto; --regard-map: light-dark(#0b4f8f, #8cc4fa); }
+  font-variant-numeric: tabular-nums lining-nums; margin: .5em 0; overflow-x: auto; --regard-map: light-dark(#0b4f8f, #8cc4fa);
+  --regard-rule: color-mix(in srgb, currentColor 25%, transparent); }
 .regard-figure table { border-collapse: separate; border-spacing: 1px; width: auto; margin: 0; font-size: inherit; }
 .regard-figure th { font-weight: normal; padding: .1em .4em; text-align: right; white-space: pre; background: none;
   border: 0; color: inherit; }
 .regard-figure thead th { text-align: center; max-width: 8em; overflow: hidden; text-overflow: ellipsis; }
 .regard-figure table tbody tr:nth-child(n) { background: none; }
-.regard-figure td { min-width: 2.6em; padding: .2em .3em; text-align: right; border: 0; color: inherit;
+.regard-figure td { min-width: 2.8em; padding: .2em .3em; text-align: right; border: 0; color: inherit;
   background: color-mix(in srgb, var(--regard-map) calc(var(--share) * 55%), transparent); }
-.regard-figure .regard-heads { display: flex; flex-wrap: wrap; gap: 1em; }
+.regard-figure .regard-zero { opacity: .45; text-align: center; }
+.regard-figure .regard-heads { display: flex; flex-wrap: wrap; gap: 1em; align-items: end; }
+.regard-figure .regard-layers { display: grid; gap: .3em .4em; align-items: center; justify-content: start; }
+.regard-figure .regard-layers span { white-space: nowrap; font-size: .9em; }
 .regard-figure figure { margin: 0; }
-.regard-figure figure > :first-child { border: 1px solid color-mix(in srgb, currentColor 25%, transparent); }
-.regard-figure .regard-map { background: var(--regard-map); mask-size: 100% 100%; image-rendering: pixelated; }
+.regard-figure .regard-labelled { display: grid; grid-template-columns: auto auto; justify-content: start; }
+.regard-figure .regard-keys, .regard-figure .regard-queries { display: grid; font-size: var(--label); line-height: 1; }
+.regard-figure .regard-keys { grid-auto-flow: column; grid-auto-columns: var(--cell); align-items: end; margin: 0 1px .3em; }
+.regard-figure .regard-keys bdi { writing-mode: vertical-rl; transform: rotate(180deg); width: var(--cell);
+  line-height: var(--cell); max-height: 9em; }
+.regard-figure .regard-queries { grid-auto-rows: var(--cell); text-align: right; margin: 1px .3em; }
+.regard-figure .regard-queries bdi { line-height: var(--cell); max-width: 9em; }
+.regard-figure .regard-keys bdi, .regard-figure .regard-queries bdi { white-space: pre; overflow: hidden;
+  text-overflow: ellipsis; }
+.regard-figure .regard-frame { border: 1px solid var(--regard-rule); width: fit-content; }
+.regard-figure .regard-map { background: var(--regard-map); mask-size: 100% 100%; image-rendering: pixelated; display: grid; }
+.regard-figure .regard-ramp { display: inline-block; width: 8em; height: .8em; vertical-align: middle; margin: 0 .4em;
+  background: linear-gradient(to right, transparent, var(--regard-map)); border: 1px solid var(--regard-rule); }
+.regard-figure .regard-ramp.regard-numbered { background: linear-gradient(to right, transparent,
+  color-mix(in srgb, var(--regard-map) 55%, transparent)); }
 .regard-figure figcaption, .regard-figure .regard-note { opacity: .75; font-size: .9em; margin: .3em 0; }
 </style>"""
 
 
 def show(weights: Any, tokens: Sequence[object] | None = None, *, queries: Sequence[object] | None = None,
-         title: str | None = None) -> Figure:
+         title: str | None = None, color_scale: Literal["head", "shared"] = "head") -> Figure:
     """A figure of attention weights, for the last line of a notebook's cell.
 
-    weights: an array (L, S), (H, L, S) or (1, H, L, S) of NumPy, PyTorch, JAX or anything with the buffer protocol, DLPack
-    or __array_interface__, or lists of them or of numbers; of a larger batch choose one: weights[0].
-    tokens: a word for each key, and for each query where L = S; queries: words for the queries. ValueError where they
-    are not as many, where weights has another number of axes, and beyond 8 million numbers; TypeError for what are no
-    numbers.
+    weights: an array (L, S), (H, L, S), (1, H, L, S) or (layers, H, L, S) of NumPy, PyTorch, JAX or anything with the
+    buffer protocol, DLPack or __array_interface__, or lists of them or of numbers, such as the tuple of (1, H, L, S) that
+    models of transformers return as `attentions`; of a larger batch, choose one entry.
+    tokens: a word for each key, and for each query where L = S; queries: words for the queries.
+    color_scale: "head" colours each map up to its own largest weight, "shared" all maps up to the largest of all, so that
+    heads can be compared. ValueError where the numbers of words and axes do not fit, and beyond 8 million weights;
+    TypeError for elements that are not numbers.
     """
     given, weights = weights, _array(weights)
     if not isinstance(weights, (list, tuple)) and not hasattr(weights, "tolist"):
         raise TypeError(f"show: weights is of type {type(given).__name__}; expected an array (L, S) or (H, L, S), or lists")
+    if color_scale not in ("head", "shared"):
+        raise ValueError(f"show: color_scale is {color_scale!r}; expected 'head' or 'shared'")
     numbers = _listed(weights)
     # An array without rows still has columns.
     axes = list(weights.shape) if hasattr(weights, "shape") and hasattr(weights, "tolist") else _axes(numbers)
-    if len(axes) == 4 and axes[0] == 1:
-        numbers, axes = numbers[0], axes[1:]
-    if len(axes) not in (2, 3):
-        one = "weights[0]" if weights is given else "numpy.asarray(weights)[0]"
-        raise ValueError(f"show: weights has {len(axes)} {'axis' if len(axes) == 1 else 'axes'}; expected (L, S) or (H, L, S)"
-                         + (f"; choose one of the batch: {one}" if len(axes) == 4 else ""))
     shape = tuple(axes)
-    if len(axes) == 2:
-        numbers, axes = [numbers], [1, *axes]
+    if len(axes) == 5:  # layers of a batch
+        if axes[1] != 1:
+            raise ValueError(f"show: weights {shape} has a batch of {axes[1]}; choose one entry: "
+                             "[layer[0] for layer in weights]")
+        numbers, axes = [layer[0] for layer in numbers], [axes[0], *axes[2:]]
+    elif len(axes) == 4 and axes[0] == 1:
+        numbers, axes = numbers[0], axes[1:]
+    if len(axes) not in (2, 3, 4):
+        raise ValueError(f"show: weights has {len(axes)} {'axis' if len(axes) == 1 else 'axes'}; expected (L, S), (H, L, S) "
+                         "or (layers, H, L, S)")
     if math.prod(axes) > _MOST_NUMBERS:
         raise ValueError(f"show: weights has {math.prod(axes)} numbers; expected at most {_MOST_NUMBERS}: choose heads, or "
                          "show the coarse_map of attention_columns")
+    layers = axes[0] if len(axes) == 4 else None
+    if layers is not None:
+        numbers = [head for layer in numbers for head in layer]
+    elif len(axes) == 2:
+        numbers = [numbers]
+    length, width = axes[-2:]
     numbers = [[_floats(row) for row in head] for head in numbers]
-    keys = _named("tokens", tokens, axes[2], shape, "keys")
-    if queries is None and axes[1] == axes[2]:
-        return Figure(numbers, keys, keys, title)
-    return Figure(numbers, _named("queries", queries, axes[1], shape, "queries"), keys, title)
+    keys = _named("tokens", tokens, width, shape, "keys")
+    same = queries is None and length == width
+    return Figure(numbers, keys if same else _named("queries", queries, length, shape, "queries"), keys, title,
+                  layers=layers, color_scale=color_scale)
 
 
 def _named(name: str, given: Sequence[object] | None, count: int, shape: tuple[int, ...], what: str) -> list[str]:
@@ -125,29 +161,35 @@ def _floats(row: list[Any]) -> list[float]:
 
 
 def _axes(numbers: Any) -> list[int]:
-    axes: list[int] = []
-    while isinstance(numbers, (list, tuple)):
-        axes.append(len(numbers))
-        if not numbers:
-            break
-        if any(not isinstance(one, (list, tuple)) or len(one) != len(numbers[0]) for one in numbers[1:]
-               if isinstance(numbers[0], (list, tuple))):
-            raise ValueError("show: weights is ragged; expected rows of one length")
-        numbers = numbers[0]
-    return axes
+    if not isinstance(numbers, (list, tuple)):
+        return []
+    if not numbers or not isinstance(numbers[0], (list, tuple)):
+        return [len(numbers)]
+    inner = [_axes(one) for one in numbers]
+    if any(one != inner[0] for one in inner):
+        raise ValueError("show: weights is ragged; expected rows of one length, and as many in each head and layer")
+    return [len(numbers), *inner[0]]
+
+
+def _signed(text: str) -> str:
+    return text.replace("-", "\u2212")
 
 
 def _short(weight: float) -> str:
-    """.71, 1.00, <.01; what is exactly 0 stays 0."""
+    """0.71, 1.00, <0.01; a weight of exactly 0 is a dot."""
     if not math.isfinite(weight):
-        return str(weight)
+        return _signed(str(weight))
     if weight == 0:
-        return "0"
+        return "\u00b7"
     if abs(weight) >= 1e6:
-        return f"{weight:.2e}"
-    if 0 < weight < 0.005:
-        return "<.01"
-    return f"{weight:.2f}".replace("0.", ".", 1) if abs(weight) < 0.995 else f"{weight:.2f}"
+        return _signed(f"{weight:.2e}")
+    if abs(weight) < 0.005:
+        return "<0.01" if weight > 0 else ">\u22120.01"
+    return _signed(f"{weight:.2f}")
+
+
+def _exact(weight: float) -> str:
+    return _signed(f"{weight:.4g}")
 
 
 def _visible(text: str) -> str:
@@ -158,14 +200,16 @@ def _visible(text: str) -> str:
     return "".join(f"\\u{{{ord(character):X}}}" if turns(character) else character for character in text)
 
 
-def _blocks(rows: list[list[float]]) -> list[list[float]]:
-    """Means of blocks, at most _MOST_CELLS each way."""
-    def edges(extent: int) -> list[int]:
-        count = min(extent, _MOST_CELLS)
-        return [index * extent // count for index in range(count + 1)] if count else [0]
+def _edges(extent: int, most: int) -> list[int]:
+    """Where blocks begin and end, of at most so many."""
+    count = min(extent, most)
+    return [index * extent // count for index in range(count + 1)] if count else [0]
 
-    means, lefts = [], edges(len(rows[0]) if rows else 0)
-    for top, bottom in itertools.pairwise(edges(len(rows))):
+
+def _blocks(rows: list[list[float]], most: int) -> list[list[float]]:
+    """Means of blocks, at most so many each way."""
+    means, lefts = [], _edges(len(rows[0]) if rows else 0, most)
+    for top, bottom in itertools.pairwise(_edges(len(rows), most)):
         sums = [sum(column) for column in zip(*rows[top:bottom])]
         means.append([sum(sums[left:right]) / ((right - left) * (bottom - top))
                       for left, right in itertools.pairwise(lefts)])
@@ -181,12 +225,24 @@ def _png(width: int, height: int, lines: bytes) -> bytes:
             + chunk(b"IDAT", zlib.compress(lines)) + chunk(b"IEND", b""))
 
 
+def _largest(rows: list[list[float]]) -> float:
+    return max((one for row in rows for one in row if math.isfinite(one)), default=0)
+
+
+def _word(text: str, limit: int | None = None) -> str:
+    """A word from outside; a long one has itself as title where it is cut."""
+    title = f' title="{html.escape(text)}"' if limit is not None and len(text) > limit else ""
+    return f"<bdi{title}>{html.escape(text)}</bdi>"
+
+
 class Figure:
     """What show() returns: HTML in a notebook, text elsewhere."""
 
     def __init__(self, heads: Any, queries: list[str], keys: list[str], title: str | None,
-                 axes: tuple[str, str] = ("query", "key")) -> None:
+                 axes: tuple[str, str] = ("query", "key"), *, layers: int | None = None, color_scale: str = "head") -> None:
         self._heads = heads
+        self._layers = layers
+        self._shared = color_scale == "shared"
         self._queries = [_visible(word) for word in queries]
         self._keys = [_visible(word) for word in keys]
         self._axes = axes
@@ -202,32 +258,75 @@ class Figure:
         plural = [{"query": "queries"}.get(name, f"{name}s") for name in self._axes]
         note = f"{plural[0]} down, {plural[1]} across"
         if even([sum(row) for head in self._heads for row in head]):
-            return note + "; a row sums to 1"
-        return note + "; a column sums to 1" * even([sum(column) for head in self._heads for column in zip(*head)])
+            note += "; a row sums to 1"
+        elif even([sum(column) for head in self._heads for column in zip(*head)]):
+            note += "; a column sums to 1"
+        zeros = self._numbered() and any(one == 0 for row in self._heads[0] for one in row)
+        return note + "; \u00b7 is exactly 0" * zeros
 
-    def _map(self, head: list[list[float]], size: int) -> tuple[str, float, tuple[int, int]]:
-        """The map as a picture of transparencies, through which the page's colour shows; its largest; its extents."""
-        means = _blocks(head)
-        largest = max((one for row in means for one in row if math.isfinite(one)), default=0) or 1
+    def _pair(self, query: int, key: int, weight: float) -> str:
+        return f"{self._queries[query]} \u2192 {self._keys[key]} {_exact(weight)}"
+
+    def _row_title(self, head: list[list[float]], top: int, bottom: int) -> str:
+        """The three largest weights of a row; of a block of rows, the largest of each, three at most."""
+        if not self._keys:
+            return ""
+        if bottom - top == 1:
+            row = head[top]
+            keys = heapq.nlargest(3, range(len(row)), key=row.__getitem__)
+            best = [(row[key], top, key) for key in keys if row[key] != 0 or key == keys[0]]
+        else:
+            largest = [(max(row), top + index, row) for index, row in enumerate(head[top:bottom])]
+            best = [(weight, query, row.index(weight))
+                    for weight, query, row in heapq.nlargest(3, largest, key=lambda one: one[0])]
+        return ", ".join(self._pair(query, key, weight) for weight, query, key in best)
+
+    def _titles(self, head: list[list[float]], rows: int, columns: int, most: int) -> str:
+        """Elements over the cells of a map, or over its rows, that tell what is there."""
+        cells, maps = rows * columns, len(self._heads)
+        if rows == len(head) and columns == len(self._keys) and cells * maps <= _MOST_CELL_TITLES:
+            return "".join(f'<i title="{html.escape(self._pair(query, key, weight))}"></i>'
+                           for query, row in enumerate(head) for key, weight in enumerate(row))
+        if rows * maps > _MOST_ROW_TITLES or not cells:
+            return ""
+        return "".join(f'<i style="grid-column: 1/-1" title="{html.escape(self._row_title(head, top, bottom))}"></i>'
+                       for top, bottom in itertools.pairwise(_edges(len(head), most)))
+
+    def _map(self, head: list[list[float]], size: int, most: int, end: float | None) -> tuple[str, float, tuple[int, int]]:
+        """The map as a picture of transparencies, through which the page's colour shows, up to `end` or its own largest;
+        its largest; its extents."""
+        means = _blocks(head, most)
+        largest = _largest(means)
+        end = end or largest or 1
         rows, columns = len(means), len(means[0]) if means else 0
-        cell = max(1, size // max(rows, columns, 1))
-        lines = (bytes([0]) + b"".join(bytes([0, round(255 * min(max(one / largest, 0), 1)) if math.isfinite(one) else 255])
+        cell = min(28, max(1, size // max(rows, columns, 1)))
+        lines = (bytes([0]) + b"".join(bytes([0, round(255 * min(max(one / end, 0), 1)) if math.isfinite(one) else 255])
                                        for one in row) for row in means)
         picture = base64.b64encode(_png(columns, rows, b"".join(lines))).decode()
-        return (f'<div class="regard-map" role="img" aria-label="map of weights" style="width: {columns * cell}px; height: '
-                f'{rows * cell}px; mask-image: url(data:image/png;base64,{picture})"></div>'), largest, (rows, columns)
+        about = "map of weights"
+        if means and columns:
+            top = max(range(len(head)), key=lambda query: max(head[query]))
+            about = f"largest: {self._pair(top, head[top].index(max(head[top])), max(head[top]))}"
+        about = html.escape(about)
+        drawn = (f'<div class="regard-frame"><div class="regard-map" role="img" aria-label="{about}" title="{about}" style="width: {columns * cell}px; height: {rows * cell}px; grid: repeat({max(rows, 1)}, {cell}px) / '
+                 f'repeat({max(columns, 1)}, {cell}px); mask-image: url(data:image/png;base64,{picture})">'
+                 f"{self._titles(head, rows, columns, most)}</div></div>")
+        if cell >= _LEAST_LABELLED and rows == len(self._queries) and columns == len(self._keys):
+            keys, queries = ("".join(_word(word, 8) for word in words) for words in (self._keys, self._queries))
+            drawn = (f'<div class="regard-labelled" style="--cell: {cell}px; --label: {min(cell, 13)}px"><span></span>'
+                     f'<div class="regard-keys" aria-hidden="true">{keys}</div>'
+                     f'<div class="regard-queries" aria-hidden="true">{queries}</div>{drawn}</div>')
+        return drawn, largest, (rows, columns)
 
     def _table(self) -> str:
-        def word(text: str) -> str:
-            return f"<bdi>{html.escape(text)}</bdi>"
-
-        lines = ["<table><thead><tr><th></th>", *(f'<th scope="col">{word(key)}</th>' for key in self._keys),
+        lines = ["<table><thead><tr><th></th>", *(f'<th scope="col">{_word(key, 8)}</th>' for key in self._keys),
                  "</tr></thead><tbody>"]
-        for query, row in zip(self._queries, self._heads[0]):
-            lines.append(f'<tr><th scope="row">{word(query)}</th>')
-            for key, weight in zip(self._keys, row):
+        for query, row in enumerate(self._heads[0]):
+            lines.append(f'<tr><th scope="row">{_word(self._queries[query])}</th>')
+            for key, weight in enumerate(row):
                 share = min(max(weight, 0), 1) if math.isfinite(weight) else 0
-                lines.append(f'<td style="--share: {share:.3f}" title="{html.escape(f"{query} → {key}: {weight:.6g}")}">'
+                zero = ' class="regard-zero"' if weight == 0 else ""
+                lines.append(f'<td{zero} style="--share: {share:.3f}" title="{html.escape(self._pair(query, key, weight))}">'
                              f"{html.escape(_short(weight))}</td>")
             lines.append("</tr>")
         return "".join([*lines, "</tbody></table>"])
@@ -239,16 +338,33 @@ class Figure:
         """The figure without its style."""
         title = "" if self._title is None else f"<p><em>{html.escape(self._title)}</em></p>"
         if self._numbered():
-            return f'{title}{self._table()}<p class="regard-note">{self._note()}</p>'
+            return (f'{title}{self._table()}<p class="regard-note">0<span class="regard-ramp regard-numbered"></span>1; '
+                    f"{self._note()}</p>")
+        count = len(self._heads)
+        most = _MOST_CELLS if self._layers is None else _MOST_SMALL
+        size = 720 if count == 1 else 66 if self._layers is not None else 300 if count <= 4 else 220
+        end = max((_largest(_blocks(head, most)) for head in self._heads), default=0) if self._shared else None
         figures, note, rows, columns = [], self._note(), 0, 0
+        per_layer = count // self._layers if self._layers else count
         for index, head in enumerate(self._heads):
-            drawn, largest, (rows, columns) = self._map(head, 480 if len(self._heads) == 1 else 150)
-            name = "" if len(self._heads) == 1 else f"head {index}, "
-            figures.append(f"<figure>{drawn}<figcaption>{name}darkest: {largest:.3g}</figcaption></figure>")
+            drawn, largest, (rows, columns) = self._map(head, size, most, end)
+            name = "" if count == 1 or self._layers is not None else f"head {index}, "
+            under = _short(largest) if self._layers is not None else f"{name}largest {_exact(largest)}"
+            figures.append(f"<figure>{drawn}<figcaption>{html.escape(under)}</figcaption></figure>")
+            if self._layers is not None and index % per_layer == 0:
+                figures.insert(-1, f"<span>layer {index // per_layer}</span>")
+        beneath = ", which stands beneath it" * (self._layers is not None)
+        ends = f"the largest weight of each map{beneath}" if end is None else _exact(end)
+        legend = f'0<span class="regard-ramp"></span>{ends}; ' if count else ""
         if 0 < rows < len(self._queries) or 0 < columns < len(self._keys):
-            note += (f"; a cell is the mean of a block, {rows} × {columns} cells of {len(self._queries)} × "
+            note += (f"; a cell is the mean of a block, {rows} \u00d7 {columns} cells of {len(self._queries)} \u00d7 "
                      f"{len(self._keys)} weights")
-        return f'{title}<div class="regard-heads">{"".join(figures)}</div><p class="regard-note">{note}</p>'
+        if self._layers is None:
+            grid = '<div class="regard-heads">'
+        else:
+            heads = "".join(f"<span>head {head}</span>" for head in range(per_layer))
+            grid = (f'<div class="regard-layers" style="grid-template-columns: repeat({per_layer + 1}, auto)"><span></span>{heads}')
+        return f'{title}{grid}{"".join(figures)}</div><p class="regard-note">{legend}{note}</p>'
 
     def _repr_mimebundle_(self, include: object = None, exclude: object = None) -> dict[str, str]:
         return {"text/plain": repr(self), "text/html": self._repr_html_()}
@@ -256,10 +372,13 @@ class Figure:
     def __repr__(self) -> str:
         lines = [] if self._title is None else [self._title]
         if not self._numbered():
-            heads = f"{len(self._heads)} heads of " if len(self._heads) > 1 else ""
-            return "\n".join([*lines, f"attention weights, {heads}{len(self._queries)} queries × {len(self._keys)} keys"])
+            count = len(self._heads)
+            heads = f"{count} heads of " if count > 1 else ""
+            if self._layers is not None:
+                heads = f"{self._layers} layers \u00d7 {count // max(self._layers, 1)} heads of "
+            return "\n".join([*lines, f"attention weights, {heads}{len(self._queries)} queries \u00d7 {len(self._keys)} keys"])
         left = max(map(len, self._queries), default=0)
-        widths = [max(len(key), 4) for key in self._keys]
+        widths = [max(len(key), 5) for key in self._keys]
         lines.append(" " * left + "".join(f"  {key:>{width}}" for key, width in zip(self._keys, widths)))
         for query, row in zip(self._queries, self._heads[0]):
             lines.append(f"{query:>{left}}" + "".join(f"  {_short(one):>{width}}" for one, width in zip(row, widths)))

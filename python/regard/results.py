@@ -14,7 +14,7 @@ from __future__ import annotations
 import html
 import json
 
-from .figure import _STYLE, Figure, _short, _visible
+from .figure import _STYLE, Figure, _short, _signed, _visible
 
 TYPE_CHECKING = False  # typing itself is not loaded
 if TYPE_CHECKING:
@@ -47,6 +47,14 @@ def in_notebook(result: Any) -> dict[str, str]:
     return {"text/plain": text, "text/html": f'{_STYLE}{_MORE_STYLE}<div class="regard-figure">{picture}</div>'}
 
 
+def _number(value: float, digits: int) -> str:
+    """0.71, \u22120.44, <0.01: as the terminal prints it."""
+    text = f"{value:.{digits}f}"
+    if value != 0 and not text.strip("-0."):
+        text = f"{'>' if value < 0 else '<'}{text[:-1]}1"
+    return _signed(text)
+
+
 def _words(text: str) -> str:
     return html.escape("\n".join(map(_visible, text.split("\n"))))
 
@@ -68,21 +76,22 @@ def _story(found: dict[str, Any]) -> str:
 
     def name(word: dict[str, Any]) -> str:
         split = len(word["tokens"]) > 1 and not word["special"]
-        return word["name"] + (" †" if word["unknown"] else " ‡" if split else "")
+        text: str = word["name"]
+        return text + (" †" if word["unknown"] else " ‡" if split else "")
 
     # A word of one piece has one q·k; of several it has more, and shows none.
     alone = len(row["queries"]) == 1
 
     def number(values: list[list[float]], word: dict[str, Any], digits: int) -> str:
-        pieces = words[word["word"]]["tokens"]
-        return f"<td>{values[0][pieces[0]]:.{digits}f}</td>" if alone and len(pieces) == 1 else "<td></td>"
+        pieces: list[int] = words[word["word"]]["tokens"]
+        return f"<td>{html.escape(_number(values[0][pieces[0]], digits))}</td>" if alone and len(pieces) == 1 else "<td></td>"
 
     def line(word: dict[str, Any]) -> tuple[str, list[str], str]:
         weight = float(word["weight"])
         text = name(words[word["word"]]) + (" *" if word["special"] else "") + (" (hidden)" if word["hidden"] else "")
         cells = [number(row["q_dot_k"], word, 2), number(row["scores"], word, 2),
-                 f'<td title="{weight:.6g}">{html.escape(_short(weight))}</td>',
-                 f'<td class="regard-bar"><i style="width: {14 * weight:.2f}em"></i></td>', f"<td>{word['adds']:.2f}</td>"]
+                 f'<td title="{_signed(f"{weight:.6g}")}">{html.escape(_short(weight))}</td>',
+                 f'<td class="regard-bar"><i style="width: {14 * weight:.2f}em"></i></td>', f"<td>{html.escape(_number(word['adds'], 2))}</td>"]
         return text, cells, ' class="regard-chosen"' if word["word"] == chosen["target"] else ""
 
     query = f"query {name(words[chosen['word']])}"
@@ -95,7 +104,7 @@ def _story(found: dict[str, Any]) -> str:
 
 def _comparison(found: dict[str, Any]) -> str:
     def cells(values: list[float]) -> list[str]:
-        return [f'<td title="{float(value):.6g}">{float(value):.3f}</td>' for value in values]
+        return [f'<td title="{_signed(f"{float(value):.6g}")}">{html.escape(_number(float(value), 3))}</td>' for value in values]
 
     names = [sentence["name"] for sentence in found["sentences"]]
     lines = []
