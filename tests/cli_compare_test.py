@@ -95,13 +95,13 @@ def test_full_shows_every_pair_and_head(model):
 @pytest.mark.parametrize("arguments, words", [
     ([], "give a word and two sentences or more"),
     (["bank", A], "give a word and two sentences or more"),
-    (["nope", A, B], "sentence A: nope is no word of this text; expected one of [CLS], he"),
-    (["the", A, B], "sentence A: the stands 2 times in this text; expected one of the#0 (token 4) or the#1 (token 7)"),
+    (["nope", A, B], "sentence A: nope is not in this text; expected one of [CLS], he"),
+    (["the", A, B], "sentence A: the occurs 2 times in this text; expected one of the#0 (on the bank) or the#1 (of the river)"),
     (["bank,bank,bank", A, B], "names 3 words and there are 2 sentences"),
     (["bank", A, B, "--hide", "walk"], "stands in none of the sentences"),
     (["bank", A, B, "--control", "he"], "stands in 1 of the sentences"),
     (["bank", A, B, "--sort", "x"], "there is no option --sort of regard compare"),
-    (["bank", A, "bank " * 30], "sentence B: bank stands 30 times"),
+    (["bank", A, "bank " * 30], "sentence B: bank occurs 30 times"),
     (["@1", A, "bank " * 60], "sentence B: the text has 62 tokens and the model has places for 40"),
 ])
 def test_mistakes_of_compare(model, tmp_path, arguments, words):

@@ -596,3 +596,28 @@ def test_why_scale_says_how_its_numbers_came_about():
     assert "Σ (q·k)² / 2560 = 83815.3" in cell("2,0") and "/ 2560 = 32.7404" in cell("2,0")
     assert "var(q·k) / D = 32.7404 / 32 = 1.0231" in cell("2,1")
     assert "Σ largest p / 256 = 204.2" in cell("2,2") and "Σ p′(1 − p′) / 2560" in cell("2,5")
+
+
+ODD = ["parts them", ": rounding", "likewise", "larger of the query", "places by", " asks", "hears", "hear each other", "listens",
+       "Near 0 nothing", "draw the weights", "a seed stands", "of 1 numbers", "sums to 1, over", "to ask and to answer", "hands over"]
+
+
+@pytest.mark.parametrize("name", LESSONS)
+def test_lessons_are_in_plain_english(name):
+    text = " ".join(succeed("lesson", name, env=environment(LC_ALL="C.UTF-8")).decode().split())
+    assert not [odd for odd in ODD if odd in text]
+
+
+def test_workings_read_as_sentences():
+    def step(lesson, name, *more):
+        return " ".join(succeed("lesson", lesson, "--step", name, *more, env=environment(LC_ALL="C.UTF-8")).decode().split())
+
+    # One key is seen: its factors, not its product twice.
+    assert "Z[0, 0] = 1 · (−2.33028699) = −2.33028699 (3 keys of weight 0 left out)" in step("002", "context")
+    assert "left out: 3 keys of weight 0" in step("002", "context", "--cell", "0,0")
+    assert "ranks by dot product[x1, x1] = 2: 1 of the 4 keys has a larger score" in step("004", "ranks-of-dots")
+    assert "ranks by cosine[x1, x1] = 1: none of the 4 keys has a larger score" in step("004", "ranks-of-cosines")
+    # Without a scale a score stays: no product of one.
+    assert "S′[love, I]: the score is not scaled and stays 1" in step("000", "scaled")
+    assert "0.0752 (rounded figures sum to 0.0751)" in step("003", "halves")
+    assert "1.0000 the sum; rounded figures sum to 1.0001" in step("004", "hand-weights")

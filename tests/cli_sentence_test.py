@@ -132,9 +132,9 @@ def test_mistakes(folder, tmp_path):
         fail(code, words, "explain", *arguments, cwd=tmp_path)
 
     model = ["--model", folder]
-    refuse("money is no word of this text", TEXT, *model, "--token", "money")
-    refuse(["stands 2 times", "the#1"], TEXT, *model, "--token", "the")
-    refuse("money is no word", TEXT, *model, "--hide", "money")
+    refuse("money is not in this text", TEXT, *model, "--token", "money")
+    refuse(["occurs 2 times", "the#1"], TEXT, *model, "--token", "the")
+    refuse("money is not in this text", TEXT, *model, "--hide", "money")
     refuse("--layer and --head", TEXT, *model, "--layer", "1")
     refuse("no L3H0", TEXT, *model, "--layer", "3", "--head", "0")
     refuse("--layer is -1", TEXT, *model, "--layer", "-1", "--head", "0")

@@ -294,15 +294,15 @@ TEST(Compare, TheSameSentenceTwiceHasNoDifference) {
 TEST(Compare, Refuses) {
   EXPECT_EQ(refused("bank", {kTexts[0]}), "1 sentence to compare; expected 2 to 26");
   EXPECT_EQ(refused("bank", std::vector<std::string>(27, kTexts[0])), "27 sentences to compare; expected 2 to 26");
-  EXPECT_TRUE(has(refused("money", kTexts), "sentence A: money is no word of this text; expected one of [CLS], he"));
-  EXPECT_TRUE(has(refused("the", kTexts), "sentence A: the stands 2 times in this text; expected one of the#0"));
+  EXPECT_TRUE(has(refused("money", kTexts), "sentence A: money is not in this text; expected one of [CLS], he"));
+  EXPECT_TRUE(has(refused("the", kTexts), "sentence A: the occurs 2 times in this text; expected one of the#0"));
   EXPECT_TRUE(has(refused("bank,bank", kTexts), "names 2 words and there are 3 sentences"));
   EXPECT_EQ(refused("river,money", {kTexts[0], kTexts[1]}),
             "\"river\" in A and \"money\" in B are different words; expected one word, standing in every sentence");
   EXPECT_EQ(refused("bank", kTexts, {.hide = {"walk"}, .control = {}}),
             "\"walk\", to be hidden, stands in none of the sentences");
   EXPECT_TRUE(has(refused("bank", kTexts, {.hide = {"the"}, .control = {}}),
-                  "--hide in sentence A: the stands 2 times in this text; expected one of the#0"));
+                  "--hide in sentence A: the occurs 2 times in this text; expected one of the#0"));
   EXPECT_EQ(refused("bank", kTexts, {.hide = {}, .control = "he"}),
             "the control \"he\" stands in 1 of the sentences; expected a word that stands in two at least");
   EXPECT_EQ(refused("bank", kTexts, {.hide = {}, .control = "bank"}),

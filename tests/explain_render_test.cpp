@@ -117,7 +117,7 @@ TEST(Text, TellsHiddenFromTiny) {
   EXPECT_TRUE(holds(text, "\n   0   1.0000  hidden  hidden   1.0000\n")) << text;
   EXPECT_TRUE(holds(text, "\n   1  <0.0001  1.0000  hidden   1.0000\n")) << text;
   EXPECT_TRUE(holds(text, "\n   2   0       0       1.0000   1.0000\n")) << text;
-  EXPECT_TRUE(holds(text, "each row sums to 1, over the keys")) << text;
+  EXPECT_TRUE(holds(text, "each row sums to 1 over the keys")) << text;
 }
 
 TEST(Text, SaysWhereRoundingPartsASum) {
@@ -125,10 +125,10 @@ TEST(Text, SaysWhereRoundingPartsASum) {
   in.matrices = {{"Q", matrix_of({{0}})}, {"K", matrix_of({{1}, {1}, {1}})}, {"V", matrix_of({{1}, {2}, {3}})}};
   const std::string text = render_text(explain(in), {.width = 120, .step = "weights"});
   EXPECT_TRUE(holds(text, "0.3333  0.3333  0.3333   1.0000")) << text;
-  EXPECT_TRUE(holds(text, "the printed digits add up to 0.9999 (0): rounding")) << text;
-  EXPECT_TRUE(holds(text, "1.0000  the sum; rounding parts them by 0.0001")) << text;
+  EXPECT_TRUE(holds(text, "rounded figures sum to 0.9999 (0)")) << text;
+  EXPECT_TRUE(holds(text, "1.0000  the sum; rounded figures sum to 0.9999")) << text;
   in.settings.digits = 0;
-  EXPECT_FALSE(holds(render_text(explain(in), {.step = "scores"}), "rounding"));
+  EXPECT_FALSE(holds(render_text(explain(in), {.step = "scores"}), "rounded"));
 }
 
 TEST(Text, AlignsOnTheDecimalPoint) {

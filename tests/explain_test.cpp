@@ -345,7 +345,7 @@ TEST(Explain, UnfoldsWhatStandsRoundAttention) {
   EXPECT_EQ(line(normalised, "normalised"), "(6 − 7) / 1 = −1");
   EXPECT_EQ(line(cell("relu", 1, 0), "rectified"), "max(0, −1) = 0");
   EXPECT_EQ(line(cell("difference", 0, 1), "difference"), "2 − 3 = −1");
-  EXPECT_EQ(line(cell("ranks", 0, 0), "place"), "1 + 1 larger of the query’s 2");
+  EXPECT_EQ(line(cell("ranks", 0, 0), "rank"), "2: 1 of the 2 keys has a larger score");
   EXPECT_EQ(line(cell("variance_rule", 0, 0), "rule"), "2 · 1.25 · 1.25 = 3.125");
   EXPECT_EQ(line(cell("variance_rule", 1, 0), "variance"), "20 / 4 = 5");
 }

@@ -309,7 +309,7 @@ TEST(TellSentence, TakesTheHeadThatIsNamed) {
   EXPECT_EQ(story.row.word, word_index(story.sentence.words, "river"));
   EXPECT_TRUE(has(refusal([] { tell_sentence(model(), kText, {.layer = 3, .head = 0}); }), "no L3H0"));
   EXPECT_TRUE(has(refusal([] { tell_sentence(model(), kText, {.layer = 2}); }), "both or neither"));
-  EXPECT_TRUE(has(refusal([] { tell_sentence(model(), kText, {.token = "money"}); }), "money is no word"));
+  EXPECT_TRUE(has(refusal([] { tell_sentence(model(), kText, {.token = "money"}); }), "money is not in this text"));
 }
 
 TEST(SentenceWork, AddsUpToWhatTheEncoderHas) {

@@ -89,7 +89,8 @@ TEST(ReadSentence, HiddenWordsAreHiddenWithAllTheirPieces) {
   const Sentence sentence = read("he sat, embeddings sat", {.hide = {"embeddings", "sat#1"}, .truncate = false});
   EXPECT_EQ(sentence.hidden, (std::vector<Index>{4, 5}));
   EXPECT_EQ(sentence.trace.hidden_keys, (std::vector<Index>{4, 5, 6, 7, 8}));
-  EXPECT_TRUE(has(refusal([] { read("he sat", {.hide = {"river"}, .truncate = false}); }), "river is no word"));
+  EXPECT_TRUE(
+      has(refusal([] { read("he sat", {.hide = {"river"}, .truncate = false}); }), "river is not in this text"));
 }
 
 TEST(ReadSentence, NumbersThatAreNotFiniteAreRefusedWithLayerArrayAndToken) {
@@ -128,7 +129,7 @@ TEST(WordIndex, FindsByWordPlaceAndOccurrence) {
 TEST(WordIndex, RefusesWithTheChoices) {
   const Sentence sentence = read("the bank of the river");
   const auto said = [&](std::string_view name) { return refusal([&] { word_index(sentence.words, name); }); };
-  EXPECT_TRUE(has(said("the"), "stands 2 times") && has(said("the"), "the#0 (token 1) or the#1 (token 4)"))
+  EXPECT_TRUE(has(said("the"), "occurs 2 times") && has(said("the"), "the#0 ([CLS] the bank) or the#1 (of the river)"))
       << said("the");
   EXPECT_TRUE(has(said("the#2"), "the#1"));
   EXPECT_TRUE(has(said("money"), "[CLS], the, bank, of, the, river, [SEP]")) << said("money");

@@ -210,8 +210,8 @@ export function read_sentence(data, page) {
     const d = work.terms.reduce((best, term, i) => (Math.abs(term.product) > Math.abs(work.terms[best].product) ? i : best), 0);
     const { largest, others, bias } = from_of(page.focus.query_from, query_input)[d];
     const added = (/** @type {number} */ x) => (x < 0 ? `(${plain_number(x, 2)})` : plain_number(x, 2));
-    const terms = largest.map((/** @type {number[]} */ [i, x, w]) => `${added(x * w)} (x${i})`).join(" + ");
-    return { name: `q of d${d}`, text: `${plain_number(query[at(page.focus.layer * heads + page.focus.head, piece) + d], 2)} = ${terms} + ${added(others)} (${width - largest.length} others) + ${added(bias)} (bias)` };
+    const terms = largest.map((/** @type {number[]} */ [i, x, w]) => `${added(x * w)} (x[${i}] · W_query[${i}, ${(page.focus.head * depth) + d}])`).join(" + ");
+    return { name: `q[${d}]`, text: `${plain_number(query[at(page.focus.layer * heads + page.focus.head, piece) + d], 2)} = ${terms} + ${added(others)} (${width - largest.length} others) + ${added(bias)} (bias)` };
   };
   const base = { style: two_decimals, is_weight: false, adds_up: false, total: null, unfold: null, missing };
   /** @type {import("./attention.js").Attention} */

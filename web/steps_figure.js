@@ -242,8 +242,8 @@ function sums_text(step) {
     }
     if (units !== printed_units(sum, step.style)) parted.push(`${units_text(units, step.style)} (${shown(axis_label(queries, o))})`);
   }
-  const more = parted.length > 4 ? ` and ${parted.length - 4} likewise` : "";
-  return `Each ${step.sums_to_one} sums to 1, over the ${keys.name || "key"}s${parted.length > 0 ? `; the printed digits add up to ${parted.slice(0, 4).join(", ")}${more}: rounding` : ""}.`;
+  const more = parted.length > 4 ? ` and ${parted.length - 4} more` : "";
+  return `Each ${step.sums_to_one} sums to 1 over the ${keys.name || "key"}s${parted.length > 0 ? `; rounded figures sum to ${parted.slice(0, 4).join(", ")}${more}` : ""}.`;
 }
 
 /**
@@ -289,7 +289,7 @@ export function step_section(e, step, state, set) {
     step.term.includes(step.name) ? null : el("span", { class: "own-name" }, ` ${shown(step.name)}`));
   const note = el("aside", { class: "note" }, step.called === "" ? null : el("p", { class: "called" }, "in the document ", el("bdi", {}, el("code", {}, shown(step.called)))),
     step.library ? null : el("p", {}, "Not the library’s arithmetic: computed as on paper."),
-    compared ? el("p", { class: "agree" }, `As in the document: ${same} of ${compared.compared} numbers${compared.digits}.`) : null);
+    compared ? el("p", { class: "agree" }, `As in the document: ${same} of ${compared.compared} ${compared.compared === 1 ? "number" : "numbers"}${compared.digits}.`) : null);
   // About so many characters stand beside the notes; a wider table takes their room, and they go above it.
   const is_wide = characters_of(step) > room_beside_notes;
   return el("section", { class: is_wide ? "step wide" : "step", "aria-labelledby": `step-${step.index}` }, heading, note, el("div", { class: "body" },

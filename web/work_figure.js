@@ -79,6 +79,10 @@ export function sum_in_words(work, style) {
   const chosen = few ? terms : [...terms].sort((a, b) => Math.abs(b.product) - Math.abs(a.product)).slice(0, 3);
   const parts = chosen.map((t) => whole && t.factors.length === 2
     ? `${in_sum(t.factors[0], style)}·${in_sum(t.factors[1], style)}` : in_sum(t.product, style));
+  // A single term alone would only repeat the result: its factors say more.
+  if (terms.length === 1 && terms[0].factors.length === 2 && !whole) {
+    parts[0] = terms[0].factors.map((x) => in_sum(x, Number.isInteger(x) ? { digits: 0, scientific: style.scientific } : style)).join(" · ");
+  }
   let printed = chosen.reduce((sum, t) => sum + printed_units(t.product, style), 0);
   if (!few) {
     const rest = (terms.at(-1)?.sum ?? 0) - chosen.reduce((sum, t) => sum + t.product, 0);
@@ -89,7 +93,7 @@ export function sum_in_words(work, style) {
   const kind = terms.some((t) => t.factors.length > 1) ? "product" : "term";
   const count = terms.length === 1 ? `one ${kind}` : `${terms.length} ${kind}s`;
   return `${styled_number(total, style)} is ${count}: ${parts.join(" + ")}` +
-    (parted !== 0 && Number.isFinite(parted) && !style.scientific ? ` (rounding parts them by ${units_text(Math.abs(parted), style)})` : "");
+    (parted !== 0 && Number.isFinite(parted) && !style.scientific ? ` (rounded figures sum to ${units_text(printed, style)})` : "");
 }
 
 /**

@@ -268,7 +268,8 @@ struct CellWork {
   std::vector<CellTerm> terms{};
   std::vector<NamedText> lines{};  // "exponential", "e^(1 − 1) = 1"
   double result = 0.0;
-  double parted = 0.0;  // partial sum of the terms as listed, less the result
+  double parted = 0.0;     // partial sum of the terms as listed, less the result
+  Index zero_weights = 0;  // keys whose term is left out, as their weight is 0
 };
 struct Cell {
   Index row;

@@ -75,7 +75,7 @@ ExplainInput lesson_001() {
        .name = "w-query",
        .called = "W_q",
        .numbers = {123, 3, 2},
-       .notes = {"Training would learn these three matrices; here a seed stands for them."}},
+       .notes = {"Training would learn these three matrices; here they are random numbers from a seed."}},
       {.operation = "torch_uniform",
        .operands = {"W_query"},
        .result = "W_key",
@@ -94,7 +94,7 @@ ExplainInput lesson_001() {
        .name = "queries",
        .called = "Q matrix",
        .expected = row_of_journey({0.4306, 1.4551}),
-       .notes = {"Role 1: the query attends. It asks every word of the sentence."}},
+       .notes = {"Role 1: the query is compared with the key of every word of the sentence."}},
       {.operation = "linear",
        .operands = {"X", "W_key"},
        .result = "K",
@@ -138,7 +138,7 @@ ExplainInput lesson_001() {
        .result = "A_I",
        .name = "identity-weights",
        .called = "attention weights",
-       .notes = {"Nearly equal shares: similar words hear each other, and nothing can change that."}},
+       .notes = {"Nearly uniform weights: similar words attend to each other, and nothing can change that."}},
 
       // Another W_query: same words, same keys, other weights. This is what training moves.
       {.operation = "torch_normal",

@@ -66,7 +66,7 @@ ExplainInput lesson_003() {
        .expected = Expected{.numbers = long_print, .digits = 17},
        .notes =
            {"Row 0 adds its products in order; rows 1 and 2 add them as ((p0+p2)+(p3+p4))+p1. Each product and each "
-            "sum is rounded to float32: cells (0,1) and (1,0) part, although their products are the same."}},
+            "sum is rounded to float32: cells (0,1) and (1,0) differ, although their products are the same."}},
       {.operation = "dot_table",
        .operands = {"T", "S", "document"},
        .result = "sums",
@@ -88,7 +88,7 @@ ExplainInput lesson_003() {
        .result = "Δ",
        .name = "naive-symmetry",
        .transpose = "right",
-       .notes = {"T · Tᵀ is symmetric: T0 listens to T1 exactly as T1 to T0."}},
+       .notes = {"T · Tᵀ is symmetric: T0 attends to T1 exactly as T1 does to T0."}},
       {.operation = "product",
        .operands = {"S", "T"},
        .result = "S·T",
@@ -138,7 +138,7 @@ ExplainInput lesson_003() {
        .result = "Δ₁",
        .name = "symmetry",
        .transpose = "right",
-       .notes = {"Q · Kᵀ is not symmetric: to ask and to answer are two roles now."}},
+       .notes = {"Q · Kᵀ is not symmetric: query and key are two roles now."}},
       {.operation = "scaled",
        .operands = {"Q", "K"},
        .result = "S₂",

@@ -206,7 +206,7 @@ void ranks(Evaluation& e) {
   set_result(e, scores.num_rows, scores.num_columns, std::move(numbers), e.operands[0].row_axis,
              e.operands[0].column_axis);
   e.step.not_the_library = true;
-  e.step.equation = e.step.symbol + " = place of each key among its query’s, 1 = largest";
+  e.step.equation = e.step.symbol + " = rank of each key among those of its query, 1 = largest";
 }
 
 // What independent numbers around 0 would give, beside what these gave: Q K S.

@@ -50,9 +50,9 @@ std::vector<double> origin_row(const TextContext& context, const Step& step, con
   return numbers;
 }
 
-std::string rounding_text(long long parted, const NumberStyle& style) {
-  if (parted == 0) return "";
-  return fmt::format("rounding parts them by {}", units_text(std::abs(parted), style));
+// Nothing where the printed digits add up to the printed total.
+std::string rounding_text(long long printed, long long total, const NumberStyle& style) {
+  return printed == total ? "" : fmt::format("rounded figures sum to {}", units_text(printed, style));
 }
 
 Cell example_cell(const TextContext& context, const Step& step) {
@@ -85,6 +85,17 @@ std::string head_text(const Step& step, const Cell& cell) {
   return step.result.has_heads ? fmt::format(" in head {}", cell.head) : "";
 }
 
+std::string in_sum(const std::string& text) {
+  return text.starts_with('-') || text.starts_with("−") ? "(" + text + ")" : text;
+}
+
+// Whole factors are shown whole, whatever their products are shown with.
+std::string factor_text(double x, const NumberStyle& style) {
+  return styled_number(x, x == std::trunc(x)
+                              ? NumberStyle{.digits = 0, .scientific = style.scientific, .unicode = style.unicode}
+                              : style);
+}
+
 // The working in one line, as many terms as fit; the rest as one sum.
 std::string one_line(const TextContext& context, const CellWork& work, const NumberStyle& style,
                      const std::string& name) {
@@ -105,9 +116,12 @@ std::string one_line(const TextContext& context, const CellWork& work, const Num
     } else {
       text = styled_number(term.product, style);
     }
-    const bool negative = text.starts_with('-') || text.starts_with("−");
-    parts.push_back(negative ? "(" + text + ")" : text);
+    parts.push_back(in_sum(text));
   }
+  // A single term that stands alone would only repeat the result: its factors say more.
+  if (num_terms == 1 && !exact && work.terms[0].factors.size() == 2)
+    parts[0] = factor_text(work.terms[0].factors[0], style) + (context.paint.unicode ? " · " : " * ") +
+               in_sum(factor_text(work.terms[0].factors[1], style));
   const std::string result = styled_number(work.result, style);
   std::size_t shown = parts.size();
   while (true) {
@@ -121,7 +135,10 @@ std::string one_line(const TextContext& context, const CellWork& work, const Num
       printed += printed_units(rest, style);
     }
     text += " = " + result;
-    const std::string rounding = rounding_text(printed - printed_units(work.result, style), style);
+    if (work.zero_weights > 0)
+      text += fmt::format("  ({} of weight 0 left out)",
+                          work.zero_weights == 1 ? "1 key" : fmt::format("{} keys", work.zero_weights));
+    const std::string rounding = rounding_text(printed, printed_units(work.result, style), style);
     if (!rounding.empty() && !style.scientific) text += "  (" + rounding + ")";
     if (display_width(text) <= context.width || shown <= 1 || num_terms == 2) return text;
     // One term alone is no "others".
@@ -158,10 +175,10 @@ std::vector<std::string> bar_lines(const TextContext& context, const Step& step,
   const std::string left_out = fmt::format("{} others", row->numbers.size() - keys.size());
 
   const int widest = std::clamp(context.width / 4, 6, 20);
-  const std::string asks =
-      cut_to_width(paint.shown(axis_label(query_axis, row->query)), widest, paint.unicode) + " asks";
+  const std::string query =
+      "query " + cut_to_width(paint.shown(axis_label(query_axis, row->query)), widest, paint.unicode);
   std::vector<std::string> labels;
-  int label_width = std::max(display_width(asks), shortened ? display_width(left_out) : 0);
+  int label_width = std::max(display_width(query), shortened ? display_width(left_out) : 0);
   for (std::size_t j : keys) {
     labels.push_back(cut_to_width(paint.shown(axis_label(key_axis, static_cast<Index>(j))), widest, paint.unicode));
     label_width = std::max(label_width, display_width(labels.back()));
@@ -181,7 +198,7 @@ std::vector<std::string> bar_lines(const TextContext& context, const Step& step,
 
   std::vector<std::string> lines;
   if (step.result.has_heads) lines.push_back(fmt::format("head {}", row->head));
-  lines.push_back(paint.bold(pad_right(asks, label_width) + "  " + pad_left(origin_name, origin_width) + "  " +
+  lines.push_back(paint.bold(pad_right(query, label_width) + "  " + pad_left(origin_name, origin_width) + "  " +
                              pad_left("weight", number_width)));
   long long printed = 0;
   double others = std::accumulate(row->numbers.begin(), row->numbers.end(), 0.0);
@@ -205,14 +222,13 @@ std::vector<std::string> bar_lines(const TextContext& context, const Step& step,
     lines.push_back(pad_right(left_out, label_width) + "  " + pad_left("", origin_width) + "  " +
                     pad_left(styled_number(rest, style), number_width));
   }
-  const long long parted = printed - printed_units(total, style);
   std::string sum_line = pad_right("", label_width) + "  " + pad_left("", origin_width) + "  " +
                          pad_left(styled_number(total, style), number_width) + "  the sum";
-  if (parted == 0) {
+  const std::string rounding = rounding_text(printed, printed_units(total, style), style);
+  if (rounding.empty()) {
     lines.push_back(sum_line);
     return lines;
   }
-  const std::string rounding = rounding_text(parted, style);
   const int room = context.width - display_width(rounding);
   if (display_width(sum_line) + 2 <= room) {
     lines.push_back(sum_line + "; " + rounding);
@@ -234,7 +250,7 @@ std::vector<std::string> example_lines(const TextContext& context, const Step& s
     constexpr std::array<std::string_view, 4> kSilent = {"show", "mask", "masked", "hide"};
     if (work.lines.empty() || std::find(kSilent.begin(), kSilent.end(), step.request.operation) != kSilent.end())
       return {};
-    if (step.request.operation == "scaled")
+    if (step.request.operation == "scaled" && work.lines.size() > 2)
       return wrap_words(fmt::format("{} = {}", name,
                                     context.paint.shown(fmt::format(
                                         "{}{}", work.lines[0].text,
@@ -269,17 +285,12 @@ std::vector<std::string> cell_lines(const TextContext& context, const Step& step
   std::vector<std::array<std::string, 4>> cells;
   std::array<int, 4> widths{0, 0, 0, 10};
   const NumberStyle& s = weights ? exponent_style : style;
-  // Whole factors are shown whole, whatever their products are shown with.
-  const auto factor_text = [&](double x) {
-    return styled_number(
-        x, x == std::trunc(x) ? NumberStyle{.digits = 0, .scientific = s.scientific, .unicode = s.unicode} : s);
-  };
   for (Index i : shown) {
     const CellTerm& term = work.terms[static_cast<std::size_t>(i)];
     std::string factors;
     if (sum_of_products)
       for (std::size_t f = 0; f < term.factors.size(); ++f)
-        factors += (f == 0 ? "" : paint.unicode ? " · " : " * ") + factor_text(term.factors[f]);
+        factors += (f == 0 ? "" : paint.unicode ? " · " : " * ") + factor_text(term.factors[f], s);
     cells.push_back(
         {paint.shown(term.label), factors, styled_number(term.product, s), styled_number(term.partial_sum, s)});
     for (std::size_t c = 0; c < 4; ++c) widths[c] = std::max(widths[c], display_width(cells.back()[c]));
@@ -310,10 +321,12 @@ std::vector<std::string> cell_lines(const TextContext& context, const Step& step
   }
   if (!work.terms.empty() && !s.scientific) {
     const double whole = work.terms.back().partial_sum - work.parted;
-    const std::string rounding = rounding_text(printed - printed_units(whole, s), s);
-    if (!rounding.empty())
-      lines.push_back(fmt::format("the printed terms add up to {}; {}", units_text(printed, s), rounding));
+    const std::string rounding = rounding_text(printed, printed_units(whole, s), s);
+    if (!rounding.empty()) lines.push_back(rounding);
   }
+  if (work.zero_weights > 0)
+    lines.push_back(fmt::format("left out: {} of weight 0",
+                                work.zero_weights == 1 ? "1 key" : fmt::format("{} keys", work.zero_weights)));
   if (work.parted != 0 && std::isfinite(work.parted))
     lines.push_back(fmt::format(
         "added {} by {}",
@@ -352,7 +365,8 @@ std::vector<std::string> document_lines(const TextContext& context, const Step& 
   if (different > static_cast<Index>(lines.size()))
     lines.push_back(fmt::format("and {} numbers more differ", different - static_cast<Index>(lines.size())));
   const std::string unit = expected.significant ? "significant digits" : expected.digits == 1 ? "decimal" : "decimals";
-  std::string agree = fmt::format("as in the document: {} of {} numbers", compared - different, compared);
+  std::string agree =
+      fmt::format("as in the document: {} of {} number{}", compared - different, compared, compared == 1 ? "" : "s");
   if (expected.digits > 0) agree += fmt::format(", to its {} {}", expected.digits, unit);
   lines.push_back(std::move(agree));
   return lines;
@@ -364,7 +378,7 @@ std::vector<std::string> sum_lines(const TextContext& context, const Step& step,
   const bool rows = step.sums_to_one == SumAxis::row;
   const Axis& keys = rows ? step.column_axis : step.row_axis;
   std::string text =
-      fmt::format("each {} sums to 1, over the {}s", rows ? "row" : "column", keys.name.empty() ? "key" : keys.name);
+      fmt::format("each {} sums to 1 over the {}s", rows ? "row" : "column", keys.name.empty() ? "key" : keys.name);
   const std::vector<Index>& outer = rows ? table.shown_rows : table.shown_columns;
   const std::vector<Index>& inner = rows ? table.shown_columns : table.shown_rows;
   const Index inner_count = rows ? m.num_columns : m.num_rows;
@@ -387,10 +401,9 @@ std::vector<std::string> sum_lines(const TextContext& context, const Step& step,
     }
     constexpr std::size_t kMostNamed = 4;
     if (!parted.empty()) {
-      text += "; the printed digits add up to ";
+      text += "; rounded figures sum to ";
       for (std::size_t n = 0; n < std::min(parted.size(), kMostNamed); ++n) text += (n == 0 ? "" : ", ") + parted[n];
-      if (parted.size() > kMostNamed) text += fmt::format(" and {} likewise", parted.size() - kMostNamed);
-      text += ": rounding";
+      if (parted.size() > kMostNamed) text += fmt::format(" and {} more", parted.size() - kMostNamed);
     }
   }
   return wrap_words(text, context.width, 2);

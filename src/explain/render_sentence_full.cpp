@@ -118,14 +118,13 @@ class Account {
   }
 
   void projection(const char* name, const std::string& of, const std::vector<ProjectedNumber>& numbers) {
-    say(fmt::format("{}({}) = x · W_{} + b_{}: each number is {} products and a bias", name, of,
+    say(fmt::format("{}({}) = x · W_{} + b_{}", name, of,
                     name[0] == 'q'   ? "query"
                     : name[0] == 'k' ? "key"
                                      : "value",
                     name[0] == 'q'   ? "query"
                     : name[0] == 'k' ? "key"
-                                     : "value",
-                    s_.config.width));
+                                     : "value"));
     for (std::size_t d = 0; d < numbers.size(); ++d) {
       const ProjectedNumber& one = numbers[d];
       std::string words;
@@ -149,7 +148,11 @@ class Account {
 
   void projections() {
     heading("query, key and value");
-    say("x is the vector before this layer. Products are x times a parameter; only the three largest are named.");
+    say(fmt::format(
+        "x is the vector before this layer. Each element is a sum of {} products of x and a parameter, and a bias. "
+        "The three largest products are shown with their element of x: in the row of q0, 0.1234 (x5) is "
+        "x5 · W_query[5, {}].",
+        s_.config.width, s_.row.head * s_.config.head_size()));
     projection("q", query(), w_.query_numbers);
     projection("k", key(), w_.key_numbers);
     projection("v", key(), w_.value_numbers);

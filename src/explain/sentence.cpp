@@ -14,6 +14,7 @@
 #include <utility>
 
 #include "regard/explain.h"
+#include "text.h"
 
 namespace regard {
 inline namespace v0 {
@@ -89,14 +90,25 @@ bool read_whole(std::string_view text, Index& number) {
   return !text.empty() && error == std::errc() && end == text.data() + text.size() && number >= 0;
 }
 
+// "on the bank": a word between those before and after it.
+std::string with_neighbours(const std::vector<SentenceWord>& words, Index word) {
+  constexpr int kWidest = 20;  // columns of a word
+  std::string text;
+  for (Index w = std::max<Index>(word - 1, 0); w <= std::min(word + 1, static_cast<Index>(words.size()) - 1); ++w) {
+    const std::string& one = words[static_cast<std::size_t>(w)].text;
+    text += (text.empty() ? "" : " ") + cut_to_width(escape_for_terminal(one), kWidest, true);
+  }
+  return text;
+}
+
 std::string choices(const std::vector<SentenceWord>& words, const std::vector<Index>& found, std::string_view name) {
   std::string text;
   for (std::size_t n = 0; n < found.size(); ++n) {
-    text += fmt::format("{}{}#{} (token {})",
+    text += fmt::format("{}{}#{} ({})",
                         n == 0                  ? ""
                         : n + 1 == found.size() ? " or "
                                                 : ", ",
-                        escape_for_terminal(name), n, words[static_cast<std::size_t>(found[n])].tokens.front());
+                        escape_for_terminal(name), n, with_neighbours(words, found[n]));
   }
   return text;
 }
@@ -178,7 +190,7 @@ Index word_index(const std::vector<SentenceWord>& words, std::string_view name) 
   std::vector<Index> found = find_any(name);
   if (found.size() == 1) return found.front();
   if (found.size() > 1) {
-    throw std::invalid_argument(fmt::format("{} stands {} times in this text; expected one of {}", shown, found.size(),
+    throw std::invalid_argument(fmt::format("{} occurs {} times in this text; expected one of {}", shown, found.size(),
                                             choices(words, found, name)));
   }
   const std::size_t mark = name.rfind('#');
@@ -197,7 +209,7 @@ Index word_index(const std::vector<SentenceWord>& words, std::string_view name) 
     all += (w == 0 ? "" : ", ") + escape_for_terminal(words[w].text.substr(0, 80));
   }
   if (words.size() > kShown) all += ", …";
-  throw std::invalid_argument(fmt::format("{} is no word of this text; expected one of {}", shown, all));
+  throw std::invalid_argument(fmt::format("{} is not in this text; expected one of {}", shown, all));
 }
 
 std::vector<std::string> word_names(const std::vector<SentenceWord>& words) {

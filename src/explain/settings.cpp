@@ -73,7 +73,7 @@ Index token_index(const std::vector<std::string>& tokens, std::string_view token
     if (tokens[i] == token) same.push_back(i);
   if (same.size() == 1) return static_cast<Index>(same[0]);
   if (same.size() > 1)
-    throw std::invalid_argument(fmt::format("token \"{0}\" stands {1} times; choose \"{0}#0\" to \"{0}#{2}\": {3}",
+    throw std::invalid_argument(fmt::format("token \"{0}\" occurs {1} times; choose \"{0}#0\" to \"{0}#{2}\": {3}",
                                             shown, same.size(), same.size() - 1, choices(same)));
   if (token.starts_with('@')) {
     const std::optional<Index> index = whole_number<Index>(token.substr(1));
@@ -89,7 +89,7 @@ Index token_index(const std::vector<std::string>& tokens, std::string_view token
     if (occurrence && *occurrence >= 0 && *occurrence < static_cast<Index>(same.size()))
       return static_cast<Index>(same[static_cast<std::size_t>(*occurrence)]);
     if (occurrence && !same.empty())
-      throw std::invalid_argument(fmt::format("token \"{}\" does not exist: the word stands {} time{}: {}", shown,
+      throw std::invalid_argument(fmt::format("token \"{}\" does not exist: the word occurs {} time{}: {}", shown,
                                               same.size(), same.size() == 1 ? "" : "s", choices(same)));
   }
   std::vector<std::size_t> all(tokens.size());

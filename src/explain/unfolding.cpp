@@ -195,6 +195,9 @@ void unfold_scaled(const Explanation& explanation, const Step& step, const Cell&
     const double squared = 1.0 / (step.factor * step.factor);
     work.lines.push_back(
         {"divided by", fmt::format("√{} = {}", std::llround(squared), working_number(1.0 / step.factor, digits))});
+  } else if (scale.rule == ScaleRule::none) {
+    work.lines.push_back({"no scale", "the score is not scaled and stays " + working_number(work.result, digits)});
+    return;
   } else {
     work.lines.push_back({"times", shown_number(step.factor, NumberType::f64)});
   }
@@ -274,7 +277,11 @@ void unfold_context(const Explanation& explanation, const Step& step, const Cell
   if (keys == static_cast<Index>(explanation.key_tokens.size())) key_axis.labels = explanation.key_tokens;
   for (Index j = 0; j < keys; ++j) {
     const double weight = as.number(weights, cell.head, query, j);
-    if (weight == 0.0) continue;  // hidden, or too small for any number
+    // Hidden, or too small for any number.
+    if (weight == 0.0) {
+      ++work.zero_weights;
+      continue;
+    }
     const std::string key = axis_label(key_axis, j);
     add_product(as, {as.name(step.operands[0].name, asks, key), weight},
                 {as.name(step.operands[1].name, key, place), as.number(value, value_head, j, as.across(cell))}, work);

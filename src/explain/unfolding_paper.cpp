@@ -233,8 +233,11 @@ void unfold_focus_vectors(const Explanation& explanation, const Step& step, cons
 
 void unfold_ranks(const Explanation& explanation, const Step& step, const Cell&, int, CellWork& work) {
   const TokensFirst as(explanation);
-  work.lines.push_back({"place", fmt::format("1 + {} larger of the query’s {}", work.result - 1,
-                                             as.num_across(*step.operands[0].matrix))});
+  const Index num_keys = as.num_across(*step.operands[0].matrix);
+  work.lines.push_back({"rank", work.result == 1
+                                    ? fmt::format("1: none of the {} keys has a larger score", num_keys)
+                                    : fmt::format("{}: {} of the {} keys {} a larger score", work.result,
+                                                  work.result - 1, num_keys, work.result == 2 ? "has" : "have")});
 }
 
 void unfold_variance_rule(const Explanation& explanation, const Step& step, const Cell& cell, int digits,
