@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// All heads: rows are layers, columns heads, L0H0 upper left; small maps, each on its own maximum, which stands beneath.
-// Choosing one shows it in the figures above. One line of text sorts and filters them by what the query hears.
+// All heads as small maps, each on its own maximum: by layer and head as a grid, or in the order of one number, which
+// stands beneath each map with the words that it is about. Choosing a map shows its head in the figures above.
 // Read next: sentence.js.
 import { styled_number, two_decimals } from "./numbers.js";
 import { el, shown } from "./elements.js";
@@ -11,13 +11,15 @@ import { el, shown } from "./elements.js";
 
 const clear = 0.3;
 
+/** @typedef {{word: number, target: number, value: number}} Pair */
+
 /**
- * The word, not one of the model's own marks, that a head hears most.
+ * The word, not a special token, that the query attends to most in a head.
  * @param {Sentence} s
  * @param {number} head
  * @param {number} query
  */
-function heard_most(s, head, query) {
+function largest_key(s, head, query) {
   const weights = s.row(head, query).words;
   let best = { word: 0, weight: -1 };
   for (const [i, w] of s.words.entries()) {
@@ -62,6 +64,51 @@ function paint(s, head, canvas, colours) {
   return most;
 }
 
+/**
+ * The pair of words of each head whose weight most exceeds the head's baseline, and by how much: of the word that was
+ * chosen when the file was made, or of any word. Nothing where the file does not carry them.
+ * @param {Sentence} s
+ * @returns {Pair[] | null}
+ */
+function salience_of(s) {
+  /** @type {{layer: number, head: number, word: number, target: number, telling: number}[]} */
+  const heads = s.data.telling_heads?.heads ?? [];
+  if (heads.length !== s.layers * s.heads) return null;
+  /** @type {Pair[]} */
+  const pairs = [];
+  for (const one of heads) pairs[one.layer * s.heads + one.head] = { word: one.word, target: one.target, value: one.telling };
+  return pairs;
+}
+
+/** @param {Pair[] | null} pairs */
+function one_query(pairs) {
+  return pairs !== null && pairs.every((pair) => pair.word === pairs[0].word);
+}
+
+/** The order shown: by salience, as the terminal chooses, until another is chosen. @param {Sentence} s @param {State} state */
+function sort_of(s, state) {
+  if (state.sort === "place" || state.sort === "heard") return state.sort;
+  return salience_of(s) ? "salience" : "place";
+}
+
+/**
+ * What the order and the number beneath each map are.
+ * @param {Sentence} s
+ * @param {State} state
+ */
+export function heads_note(s, state) {
+  const sort = sort_of(s, state);
+  const salience = salience_of(s);
+  const name = shown(s.labels[state.query]);
+  const others = one_query(salience) && salience ? `“${shown(s.labels[salience[0].word])}” gives another word` : "one word gives another";
+  const order = sort === "salience"
+    ? `Largest salience first: the weight that ${others}, less the head’s baseline at that distance${s.hidden.some(Boolean) ? ", with nothing hidden" : ""}. It stands beneath each map, with the words.`
+    : sort === "heard" ? `Largest weight first: the most that “${name}” gives to another word, special tokens aside. It stands beneath each map, with that word.`
+      : state.filter === "all" ? "Rows are layers, columns heads. Beneath each map stands its largest weight."
+        : "In the order of layers and heads. Beneath each map stands its largest weight.";
+  return el("p", {}, order, " The colours of each map reach to its own largest weight. Choosing a map shows its head above.");
+}
+
 /** The maps painted so far, in the colours of one theme: drawing the page anew takes them over. @type {{theme: string, maps: Map<number, {canvas: HTMLCanvasElement, largest: number}>}} */
 const painted = { theme: "", maps: new Map() };
 
@@ -72,15 +119,23 @@ const painted = { theme: "", maps: new Map() };
  */
 export function heads_figure(s, state, set) {
   const count = s.layers * s.heads;
-  const heard = Array.from({ length: count }, (_, head) => heard_most(s, head, state.query));
+  const sort = sort_of(s, state);
+  const salience = salience_of(s);
+  /** @type {Pair[]} */
+  const attended = Array.from({ length: count }, (_, head) => {
+    const { word, weight } = largest_key(s, head, state.query);
+    return { word: state.query, target: word, value: weight };
+  });
+  const pairs = sort === "salience" && salience ? salience : attended;
   let order = Array.from({ length: count }, (_, head) => head);
-  if (state.filter === "clear") order = order.filter((head) => heard[head].weight >= clear);
-  if (state.sort === "heard") order.sort((x, y) => heard[y].weight - heard[x].weight || x - y);
-  const grid = state.sort === "place" && state.filter === "all";
+  if (state.filter === "clear") order = order.filter((head) => attended[head].value >= clear);
+  if (sort !== "place") order.sort((x, y) => pairs[y].value - pairs[x].value || x - y);
+  const grid = sort === "place" && state.filter === "all";
   const name = shown(s.words[state.query].text);
   /** @param {"sort" | "filter"} what @param {string} value @param {string} text */
-  const control = (what, value, text) => el("button", { type: "button", "data-focus": `${what} ${value}`, "aria-pressed": String(state[what] === value), click: () => set({ [what]: value }) }, text);
-  const controls = el("p", { class: "chooser heads-chooser" }, el("span", {}, "order"), control("sort", "place", "by layer and head"), control("sort", "heard", `by what “${name}” hears`),
+  const control = (what, value, text) => el("button", { type: "button", "data-focus": `${what} ${value}`, "aria-pressed": String((what === "sort" ? sort : state.filter) === value), click: () => set({ [what]: value }) }, text);
+  const controls = el("p", { class: "chooser heads-chooser" }, el("span", {}, "order"), salience ? control("sort", "salience", "by salience") : null,
+    control("sort", "heard", `by the largest weight of “${name}”`), control("sort", "place", "by layer and head"),
     el("span", {}, "show"), control("filter", "all", `all ${count}`), control("filter", "clear", `where one word gets ${styled_number(clear, two_decimals)} or more`));
   const figure = el("div", { class: `heads ${grid ? "grid" : "list"}` });
   if (grid) figure.style.setProperty("--heads", String(s.heads));
@@ -95,17 +150,20 @@ export function heads_figure(s, state, set) {
     if (grid && h === 0) figure.append(el("span", { class: "layer" }, `L${layer}`));
     const known = painted.maps.get(head);
     const canvas = known?.canvas ?? el("canvas", { width: side, height: side, "aria-hidden": "true" });
-    const largest = el("span", { class: "largest" }, known ? styled_number(known.largest, two_decimals) : "");
-    const { word, weight } = heard[head];
+    const { word, target, value } = pairs[head];
+    const text_of = (/** @type {number} */ w) => shown(s.labels[w] ?? "");
+    const number = styled_number(value, two_decimals);
+    const largest = el("span", { class: "largest" }, sort !== "place" ? number : known ? styled_number(known.largest, two_decimals) : "");
+    const means = sort === "salience" ? `${text_of(word)} → ${text_of(target)}, salience ${number}` : `${text_of(word)} → ${text_of(target)}, weight ${number}`;
     figure.append(el("button", { type: "button", "data-focus": `map ${layer} ${h}`, "aria-pressed": String(head === state.head),
-      "aria-label": `layer ${layer}, head ${h}: ${name} hears ${shown(s.words[word]?.text ?? "")} with ${styled_number(weight, two_decimals)}`,
-      title: `L${layer}H${h}: “${name}” → “${shown(s.words[word]?.text ?? "")}” ${styled_number(weight, two_decimals)}`, click: () => set({ head, open: "" }) },
-    canvas, el("span", { class: "head-name" }, grid ? null : `L${layer}H${h} `, largest)));
+      "aria-label": `layer ${layer}, head ${h}: ${means}`, title: `L${layer}H${h}: ${means}`, click: () => set({ head, open: "" }) },
+    canvas, el("span", { class: "head-name" }, grid ? null : `L${layer}H${h} `, largest),
+    sort === "place" ? null : el("span", { class: "head-pair" }, el("bdi", {}, sort === "salience" && !one_query(salience) ? `${text_of(word)} → ${text_of(target)}` : `→ ${text_of(target)}`))));
     if (!known) later.push(() => {
       const style = getComputedStyle(figure);
       const colours = [style.backgroundColor, style.borderTopColor].map((text) => (text.match(/[\d.]+/g) ?? []).map(Number));
       const most = paint(s, head, canvas, colours);
-      largest.textContent = styled_number(most, two_decimals);
+      if (sort === "place") largest.textContent = styled_number(most, two_decimals);
       painted.maps.set(head, { canvas, largest: most });
     });
   }

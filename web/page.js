@@ -27,7 +27,7 @@ import { sentence_figure } from "./sentence_figure.js";
 import { evidence_figure } from "./evidence_figure.js";
 import { projection_figure } from "./projection_figure.js";
 import { path_figure } from "./path_figure.js";
-import { heads_figure } from "./heads_figure.js";
+import { heads_figure, heads_note } from "./heads_figure.js";
 import { comparison_figure, parting_figure } from "./comparison_figure.js";
 import { inspection_figure, inspection_finding, read_inspection } from "./inspection_figure.js";
 import { data_table } from "./data_table.js";
@@ -77,7 +77,7 @@ function whole_state(wanted) {
   const head = wanted.head !== undefined && wanted.head < num_heads ? wanted.head : row.head;
   const query = wanted.query !== undefined && a !== undefined && a.kept_queries.includes(wanted.query) ? wanted.query : row.query;
   return { attention: a?.name ?? "", head, query, step: Math.max(wanted.step ?? 0, first_stage(a)), open: wanted.open ?? "", covered: false, own_scale: false,
-    no_special: false, sort: "place", filter: "all", pair: wanted.pair !== undefined && wanted.pair < (comparison?.pairs.length ?? 0) ? wanted.pair : 0,
+    no_special: false, sort: "", filter: "all", pair: wanted.pair !== undefined && wanted.pair < (comparison?.pairs.length ?? 0) ? wanted.pair : 0,
     without: Boolean(wanted.without && comparison?.hidden) };
 }
 
@@ -209,7 +209,7 @@ function article() {
   }
   if (sentence && !state.covered) {
     main.append(el("section", { class: "figure all-heads" }, el("h2", {}, "All heads"), el("div", { class: "body" }, heads_figure(sentence, state, set)),
-      el("aside", { class: "note" }, el("p", {}, "Rows are layers, columns heads; each small map on its own maximum, which stands beneath it. Choosing one shows it above."),
+      el("aside", { class: "note" }, heads_note(sentence, state),
         el("p", {}, "From the second layer on a key is the vector at its word, already mixed with the others."))));
   }
   if (inspection && !state.covered) main.append(inspection_section(inspection));

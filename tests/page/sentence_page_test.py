@@ -196,23 +196,48 @@ def test_lines_are_as_thick_as_weights(sentence):
 
 
 def test_all_heads_are_sorted_filtered_and_chosen(sentence):
+    """The number beneath each map is the one that orders them, and the note names it."""
     page, data = sentence("--token", "bank")
     count = data["model"]["layers"] * data["model"]["heads"]
     heads = page.locator(".heads button")
-    page.wait_for_function("[...document.querySelectorAll('.heads .largest')].every(e => e.textContent !== '')")
-    assert heads.count() == count
+    note = page.locator(".all-heads .note p").first
+
+    def stands_beneath():
+        return [printed_number(text) for text in page.locator(".heads .largest").all_inner_texts()]
+
+    # First in the terminal's order.
+    telling = data["telling_heads"]["heads"]
+    assert [one.get_attribute("data-focus") for one in heads.all()] == [f"map {one['layer']} {one['head']}" for one in telling]
+    assert page.locator(".heads .largest").all_inner_texts() == [styled(one["telling"], TWO) for one in telling]
+    names = [word["name"] for word in data["words"]]
+    assert page.locator(".heads .head-pair").all_inner_texts() == [f"→ {names[one['target']]}" for one in telling]
+    assert "Largest salience first: the weight that “bank” gives another word, less the head’s baseline" in note.inner_text()
     page.locator('.heads [data-focus="map 1 0"]').click()
     assert page.locator('[data-focus="Layer 1"]').get_attribute("aria-pressed") == "true"
     assert page.locator('.heads [aria-pressed="true"]').get_attribute("data-focus") == "map 1 0"
     page.locator('[data-focus="sort heard"]').click()
-    heard = [float(re.search(r"with <?(\S+)$", one.get_attribute("aria-label"))[1]) for one in heads.all()]
+    heard = stands_beneath()
     assert heard == sorted(heard, reverse=True)
+    assert heard == [printed_number(re.search(r"weight <?(\S+)$", one.get_attribute("aria-label"))[1]) for one in heads.all()]
+    assert "Largest weight first: the most that “bank” gives to another word" in note.inner_text() and "Rows" not in note.inner_text()
     page.locator('[data-focus="filter clear"]').click()
     assert heads.count() == sum(weight >= 0.3 for weight in heard)
-    page.locator('[data-focus="filter all"]').click()
     page.locator('[data-focus="sort place"]').click()
+    assert "In the order of layers and heads" in note.inner_text()
+    page.locator('[data-focus="filter all"]').click()
     assert [one.get_attribute("data-focus") for one in heads.all()] == [f"map {layer} {head}" for layer in range(data["model"]["layers"])
                                                                           for head in range(data["model"]["heads"])]
+    assert "Rows are layers, columns heads. Beneath each map stands its largest weight." in note.inner_text()
+    page.wait_for_function("[...document.querySelectorAll('.heads .largest')].every(e => e.textContent !== '')")
+    assert heads.count() == count and len(stands_beneath()) == count
+    assert page.locator(".heads .head-pair").count() == 0
+
+
+def test_heads_of_a_sentence_without_a_chosen_word_name_both_words(sentence):
+    page, data = sentence()
+    names = [word["name"] for word in data["words"]]
+    assert page.locator(".heads .head-pair").all_inner_texts() == [f"{names[one['word']]} → {names[one['target']]}" for one in data["telling_heads"]["heads"]]
+    assert "the weight that one word gives another" in page.locator(".all-heads .note p").first.inner_text()
 
 
 def test_where_a_query_came_from(sentence):
@@ -221,7 +246,12 @@ def test_where_a_query_came_from(sentence):
     text = page.locator(".row-table .unfold").inner_text()
     want = data["unfolded"]
     assert text.startswith(f"{styled(want['q_dot_k'], TWO)} is {len(want['products'])} products: ")
-    assert f"q of d{want['products'][0]['dimension']}" in text and "(bias)" in text
+    dimension = want["products"][0]["dimension"]
+    assert f"q[{dimension}]" in text and "(bias)" in text
+    # Each product names its element of x and its parameter: row of x, column of the head.
+    column = data["chosen"]["head"] * data["model"]["head_size"] + dimension
+    parameters = re.findall(r"\(x\[(\d+)\] · W_query\[(\d+), (\d+)\]\)", text)
+    assert len(parameters) >= 3 and all(i == j and int(k) == column for i, j, k in parameters)
 
 
 def test_the_vector_goes_on_for_the_word_of_the_command(sentence):
@@ -290,6 +320,7 @@ def test_small_maps_keep_their_pictures_and_follow_the_theme(sentence):
     page, _ = sentence("--token", "bank")
     ready = "[...document.querySelectorAll('.heads .largest')].every(e => e.textContent !== '')"
     pictures = "[...document.querySelectorAll('.heads canvas')].map(c => c.toDataURL())"
+    page.locator('[data-focus="sort place"]').click()
     page.wait_for_function(ready)
     before, numbers = page.evaluate(pictures), page.locator(".heads .largest").all_inner_texts()
     # Choosing another word draws the page anew: the maps are there at once.
