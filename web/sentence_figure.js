@@ -107,7 +107,10 @@ function draw_arcs(words, picture, weights, query) {
   if (!from || width === 0) return;
   const height = words.scrollHeight;
   picture.setAttribute("viewBox", `0 0 ${width} ${height}`);
-  picture.style.height = `${height}px`;
+  const em = parseFloat(getComputedStyle(words).fontSize);
+  picture.style.width = `${width / em}em`;
+  picture.style.height = `${height / em}em`;
+  words.style.setProperty("--wide", (width / em).toFixed(3));
   const wanted = [...anchors.keys()].filter((i) => i !== query && weights[i] >= 0.005).sort((i, j) => weights[j] - weights[i]);
   const drawn = weights.length > most_large ? wanted.slice(0, most_arcs_of_many) : wanted;
   for (const i of drawn.reverse()) {
