@@ -274,3 +274,28 @@ def test_a_folder_that_cannot_be_written(model, tmp_path):
     assert list(tree(tmp_path / "d").values()) == [b"old"]
     done = run("explain", A, "--model", model, "--save", tmp_path / "new", stdout=open("/dev/full", "wb"))
     assert done.returncode == 1 and not (tmp_path / "new").exists()
+
+
+def test_unknown_and_split_words_are_marked_in_the_sentences(model):
+    text = succeed("compare", "bank", "the bank 🍕 embeddings", "a 🍕 bank", "--model", model, env=UNICODE).decode()
+    assert "  A  the [bank] 🍕† embeddings‡\n" in text and "  B  a 🍕† [bank]\n" in text
+    assert "† not in the vocabulary: the model sees [UNK]" in text and "‡ split into pieces" in text
+    # The warning is whole.
+    assert "…" not in text and "the model may not know this language." in " ".join(text.split())
+    assert "  A  the [🍕†]" in succeed("compare", "🍕", "the 🍕", "a 🍕", "--model", model, env=UNICODE).decode()
+
+
+def test_marks_and_numbers_of_words_stand_in_the_account_of_a_row(model):
+    text = succeed("explain", "the bank of the 🍕 embeddings", "--token", "the#1", "--full", "--model", model, env=UNICODE).decode()
+    account = text[text.index("0  “the#1” enters as word + position + type"):]
+    rows = [line.split()[0] for line in account[account.index("the softmax of the row of “the#1”"):].splitlines()[2:11]]
+    assert rows[:7] == ["token", "[CLS]", "the#0", "bank", "of", "the#1", "🍕†"] and rows[7].endswith("‡")
+
+
+def test_heads_say_in_the_singular_and_plural_what_is_not_in_the_vocabulary(model):
+    def note(text):
+        return " ".join(succeed("heads", text, "--model", model, env=UNICODE).decode().split()).split("Note: ")[1]
+
+    assert note("he 🍕 embeddings") == ("1 word is split into pieces, 1 is unknown: the model sees [UNK]; 1 of 1 text is hardly in "
+                                        "the vocabulary: the model may not know the language.")
+    assert note("he 🍕 sat 🍕").startswith("0 words are split into pieces, 2 are unknown")

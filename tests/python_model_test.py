@@ -2,6 +2,7 @@
 """Models, explanations, lessons and comparisons through the Python package, on the small model of sentence_model.py."""
 
 import html
+import importlib
 import json
 import re
 
@@ -119,3 +120,24 @@ def test_a_word_is_compared(model):
     assert comparison.findings() and "bank" in str(comparison) and comparison.html().startswith("<!")
     with pytest.raises(ValueError, match="1 sentence to compare"):
         regard.compare(model, "bank", [TEXT])
+
+
+def test_a_notebook_marks_words_that_the_model_does_not_know(model):
+    page = regard.compare(model, "bank", ["the bank \U0001f355 embeddings", "a \U0001f355 bank"])._repr_html_().split("<details>")[0]
+    assert "A: the bank \U0001f355 † embeddings ‡" in page and "B: a \U0001f355 † bank" in page
+    assert "† not in the vocabulary: the model sees [UNK]; ‡ split into pieces" in page
+    assert "Note: A: 2 of 4 words are not in the vocabulary" in page
+
+
+def test_a_notebook_prints_numbers_as_the_terminal_does(model):
+    story = regard.explain("he sat on the bank of the river", model=model, token="bank")
+    page = html.unescape(story._repr_html_().split("<details>")[0])
+    cells = re.findall(r"<td[^>]*>([^<]*[0-9])</td>", page)
+    assert cells and not [cell for cell in cells if cell.startswith((".", "-"))]
+    number = importlib.import_module("regard.results")._number
+    assert [number(x, 2) for x in (-0.444, 0.001, -0.001, 0.0, 1.0)] == ["−0.44", "<0.01", ">−0.01", "0.00", "1.00"]
+    # q·k and ÷√D of each word, as in the terminal's table.
+    for row in re.findall(r"<tr.*?</tr>", page)[1:]:
+        word, *numbers = re.findall(r">([^<>]+)<", row)
+        line = next(line for line in story.text().splitlines() if line.startswith(f"  {word} ") and len(line.split()) > 4)
+        assert numbers[:2] == re.sub(r"^\\S+( [*†‡])?", "", line[2:]).replace(word, "").split()[:2], (word, line)

@@ -570,7 +570,7 @@ TEST(RenderSentenceText, SaysOfWordsOfSeveralPiecesHowTheirNumbersAreMade) {
 
 TEST(RenderSentenceText, FullLeavesNothingOut) {
   const std::string text = render_sentence_text(tell_sentence(model(), kText, {.token = "bank", .full = true}), {});
-  for (const char* part : {"word + place + type", "40 = 4 heads × 10", "Why √10", "an encoder has no mask", "(bias)",
+  for (const char* part : {"word + position + type", "40 = 4 heads × 10", "Why √10", "an encoder has no mask", "(bias)",
                            "b_output", "feed-forward", "normalised", "gelu"}) {
     EXPECT_TRUE(has(text, part)) << part;
   }

@@ -48,10 +48,21 @@ function aligned_sentences(data) {
     const text = (words) => el("bdi", {}, words.map((w) => shown(w.text)).join(" "));
     body.append(el("tr", {}, el("th", { scope: "row" }, sentence.name),
       el("td", { class: "before" }, text(own.filter((/** @type {any} */ w) => w.i < sentence.word))),
-      el("td", { class: "middle" }, word(sentence.words[sentence.word].text, "query")),
+      el("td", { class: "middle" }, word(own.find((/** @type {any} */ w) => w.i === sentence.word).text, "query")),
       el("td", { class: "after" }, text(own.filter((/** @type {any} */ w) => w.i > sentence.word)))));
   }
   return el("table", { class: "aligned", "aria-label": "the sentences, the word aligned" }, body);
+}
+
+/** What the marks behind words mean, and sentences that are hardly in the vocabulary. @param {any} data */
+function vocabulary_notes(data) {
+  const words = data.sentences.flatMap((/** @type {any} */ sentence) => sentence.words);
+  const unknown = words.some((/** @type {any} */ w) => w.unknown);
+  const split = words.some((/** @type {any} */ w) => !w.unknown && !w.special && w.tokens.length > 1);
+  const marks = [unknown ? "† not in the vocabulary: the model sees [UNK], as for any such word." : "", split ? "‡ split into pieces: its vector is their mean." : ""];
+  return [...data.sentences.filter((/** @type {any} */ sentence) => sentence.warning !== undefined)
+    .map((/** @type {any} */ sentence) => el("p", { class: "warning" }, `Note: ${sentence.name}: ${shown(sentence.warning)}`)),
+  unknown || split ? el("p", { class: "caption" }, marks.filter(Boolean).join(" ")) : null];
 }
 
 /** The lines drawn last, by name: where the next ones come from, if the picture keeps its size. @type {{width: number, lines: Map<string, string>}} */
@@ -198,7 +209,7 @@ export function comparison_figure(data, state, set, alone) {
   const [verdict, ...rest] = data.findings;
   const others = alone && data.hidden ? rest.slice(1) : rest;
   return el("section", { class: "figure comparison" }, alone ? null : el("h2", {}, "One word, ", String(data.sentences.length), " vectors"),
-    el("div", { class: "body" }, el("div", { class: "scroll" }, aligned_sentences(data)), alone ? null : el("p", { class: "verdict" }, shown(verdict)),
+    el("div", { class: "body" }, el("div", { class: "scroll" }, aligned_sentences(data)), ...vocabulary_notes(data), alone ? null : el("p", { class: "verdict" }, shown(verdict)),
       choosers_of(data, numbers, state, set), chart(data, state, numbers), el("div", { class: "scroll" }, cosine_table(data, numbers, state)),
       ...others.map((/** @type {string} */ text) => el("p", { class: "caption" }, shown(text)))),
     el("aside", { class: "note" }, el("p", {}, "Cosine 1: the same direction. ", numbers.floor_pairs > 0 ? `The grey band reaches to the floor, the mean over all ${numbers.floor_pairs} pairs of different words. ` : "",

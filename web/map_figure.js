@@ -275,6 +275,6 @@ export function map_note(a, state) {
   if (weights.some(Number.isNaN)) return el("aside", { class: "note" }, el("p", {}, "The weights of ", ...name, " are nan."));
   if (shares < 2) return el("aside", { class: "note" }, el("p", {}, ...name, " sees one key: nothing to spread."));
   return el("aside", { class: "note" },
-    el("p", {}, "The framed ", a.by_columns ? "column" : "row", " is ", ...name, "'s, the one above."),
+    el("p", {}, "The framed ", a.by_columns ? "column" : "row", " is ", ...name, "’s, the one above."),
     el("p", { class: "entropy" }, "Entropy ", el("b", {}, styled_number(entropy, style)), `; spread evenly over ${seen} keys${sink > 0 ? " and the sink" : ""} it would be ln ${shares} = ${styled_number(Math.log(shares), style)}.`));
 }

@@ -70,14 +70,17 @@ def _table(head: list[str], lines: Iterable[tuple[str, list[str], str]]) -> str:
     return f'<table class="regard-lines"><thead><tr>{columns}</tr></thead><tbody>{"".join(rows)}</tbody></table>'
 
 
+def _mark(word: dict[str, Any]) -> str:
+    return " †" if word["unknown"] else " ‡" if len(word["tokens"]) > 1 and not word["special"] else ""
+
+
 def _story(found: dict[str, Any]) -> str:
     chosen, words, row = found["chosen"], found["words"], found["row"]
     findings = found["findings"]
 
     def name(word: dict[str, Any]) -> str:
-        split = len(word["tokens"]) > 1 and not word["special"]
         text: str = word["name"]
-        return text + (" †" if word["unknown"] else " ‡" if split else "")
+        return text + _mark(word)
 
     # A word of one piece has one q·k; of several it has more, and shows none.
     alone = len(row["queries"]) == 1
@@ -106,6 +109,10 @@ def _comparison(found: dict[str, Any]) -> str:
     def cells(values: list[float]) -> list[str]:
         return [f'<td title="{_signed(f"{float(value):.6g}")}">{html.escape(_number(float(value), 3))}</td>' for value in values]
 
+    def text(sentence: dict[str, Any]) -> str:
+        marked = [word["text"] + _mark(word) for word in sentence["words"] if not word["special"]]
+        return _words(f"{sentence['name']}: {' '.join(marked)}")
+
     names = [sentence["name"] for sentence in found["sentences"]]
     lines = []
     for pair in found["pairs"]:
@@ -113,9 +120,13 @@ def _comparison(found: dict[str, Any]) -> str:
         lines.append((between, cells(pair["cosine"]), ' class="regard-chosen"'))
         lines += [(f"“{control['word']}”, control", cells(control["cosine"]), "") for control in pair["controls"]]
     lines.append(("other words, floor", cells(found["floor"]), ""))
-    sentences = "<br>".join(f"{_words(one['name'])}: {_words(one['text'])}" for one in found["sentences"])
+    sentences = "<br>".join(map(text, found["sentences"]))
+    marks = {_mark(word) for sentence in found["sentences"] for word in sentence["words"] if not word["special"]}
+    warnings = [f"Note: {one['name']}: {one['warning']}" for one in found["sentences"] if "warning" in one]
     return (f"{_paragraphs(found['findings'])}<p>{sentences}</p>{_table([found['word'], *found['stages']], lines)}"
-            '<p class="regard-note">cosine of the word with itself in two sentences: 1 is the same direction</p>')
+            '<p class="regard-note">cosine of the word with itself in two sentences: 1 is the same direction'
+            f"{'; † not in the vocabulary: the model sees [UNK]' * (' †' in marks)}"
+            f"{'; ‡ split into pieces: its vector is their mean' * (' ‡' in marks)}</p>{_paragraphs(warnings)}")
 
 
 def _explanation(found: dict[str, Any]) -> str:

@@ -122,15 +122,30 @@ class CompareRenderer {
     return static_cast<double>(printed_units(b, style) - printed_units(a, style)) / std::pow(10, kDigits);
   }
   std::string signed_number(double x) const { return (x > 0 ? "+" : "") + number(x); }
+  // The sentence with the word in brackets, and each word that is unknown or split with its mark.
   std::string marked(const ComparedSentence& sentence) const {
-    const auto [begin, end] = place_of(sentence);
-    if (begin == end) return paint_.shown(sentence.text);
-    return paint_.shown(sentence.text.substr(0, begin)) + "[" + paint_.shown(sentence.text.substr(begin, end - begin)) +
-           "]" + paint_.shown(sentence.text.substr(end));
+    std::string text;
+    std::size_t done = 0;
+    const auto copy_to = [&](std::size_t end) {
+      text += paint_.shown(sentence.text.substr(done, end - done));
+      done = end;
+    };
+    for (std::size_t w = 0; w < sentence.words.size(); ++w) {
+      const SentenceWord& word = sentence.words[w];
+      const bool compared = static_cast<Index>(w) == sentence.word;
+      const auto [begin, end] = place_of(sentence, word);
+      if (begin == end || begin < done || (!compared && word_mark(word).empty())) continue;
+      copy_to(begin);
+      if (compared) text += "[";
+      copy_to(end);
+      text += paint_.shown(word_mark(word)) + (compared ? "]" : "");
+    }
+    copy_to(sentence.text.size());
+    return text;
   }
-  // The bytes of the word in the text; none for a mark of the model's.
-  static std::pair<std::size_t, std::size_t> place_of(const ComparedSentence& sentence) {
-    const std::vector<Index>& tokens = sentence.words[static_cast<std::size_t>(sentence.word)].tokens;
+  // The bytes of a word in the text; none for a special token.
+  static std::pair<std::size_t, std::size_t> place_of(const ComparedSentence& sentence, const SentenceWord& word) {
+    const std::vector<Index>& tokens = word.tokens;
     const auto& first = sentence.tokens.place[static_cast<std::size_t>(tokens.front())];
     const auto& last = sentence.tokens.place[static_cast<std::size_t>(tokens.back())];
     return {static_cast<std::size_t>(first[0]), static_cast<std::size_t>(last[1])};
@@ -155,7 +170,9 @@ class CompareRenderer {
         split = split || word.split();
       }
       if (const std::string warning = vocabulary_warning(sentence.words); !warning.empty())
-        line(paint_.warn(cut("  Note: " + sentence.name + ": " + warning)));
+        for (const std::string& part :
+             wrap_words("Note: " + sentence.name + ": " + warning, std::min(width_, kWidestProse) - 2, 0))
+          line(paint_.warn("  " + part));
     }
     if (unknown) note("† not in the vocabulary: the model sees [UNK], as for any such word");
     if (split) note("‡ split into pieces: its vector is their mean");

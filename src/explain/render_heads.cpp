@@ -182,11 +182,11 @@ class HeadsRenderer {
       texts += text.warning.empty() ? 0 : 1;
     }
     if (unknown + split == 0) return;
-    std::string words =
-        fmt::format("{} words are split into pieces, {} are unknown: the model sees [UNK]", split, unknown);
+    std::string words = fmt::format("{} word{} split into pieces, {} {} unknown: the model sees [UNK]", split,
+                                    split == 1 ? " is" : "s are", unknown, unknown == 1 ? "is" : "are");
     if (texts > 0)
-      words += fmt::format("; {} of {} texts are hardly in the vocabulary: the model may not know their language",
-                           texts, s_.texts.size());
+      words += fmt::format("; {} of {} text{} hardly in the vocabulary: the model may not know the language", texts,
+                           s_.texts.size(), s_.texts.size() == 1 ? " is" : "s are");
     for (const std::string& part : wrap_words("Note: " + words + ".", std::min(width_, kWidestProse), 0))
       out_ += paint_.warn(part) + "\n";
   }

@@ -563,6 +563,15 @@ std::string StoryText::piece(Index token) const {
   return cut_to_width(paint.shown(at(story.sentence.tokens.tokens, token)), 16, paint.unicode);
 }
 
+std::string StoryText::token(Index token) const {
+  for (std::size_t w = 0; w < story.sentence.words.size(); ++w) {
+    const std::vector<Index>& tokens = story.sentence.words[w].tokens;
+    if (std::find(tokens.begin(), tokens.end(), token) == tokens.end()) continue;
+    return tokens.size() == 1 ? word(static_cast<Index>(w)) : piece(token) + mark(static_cast<Index>(w));
+  }
+  return piece(token);
+}
+
 std::vector<std::string> StoryText::item(const std::string& label, int label_width, const std::string& words) const {
   std::vector<std::string> lines = wrap_words(own(words), width - label_width - 2, 0);
   for (std::size_t n = 0; n < lines.size(); ++n) {

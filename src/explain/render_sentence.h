@@ -31,6 +31,8 @@ class StoryText {
   // † for a word that is unknown to the vocabulary, ‡ for one of several pieces, or nothing.
   std::string mark(Index index) const;
   std::string piece(Index token) const;
+  // A token by itself: its word's name and mark where it is a whole word (the#1), else the piece with the word's mark.
+  std::string token(Index token) const;
   // Text of ours, for terminals without Unicode too.
   std::string own(std::string_view words) const { return paint.shown(words); }
 

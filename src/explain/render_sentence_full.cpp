@@ -61,10 +61,10 @@ class Account {
     for (const std::string& l : wrap_words(t_.own(words), t_.width - 3, 0)) line("   " + l);
   }
   std::string number(double x) const { return styled_number(x, style_); }
-  std::string query() const { return t_.paint.quoted(t_.piece(w_.query)); }
+  std::string query() const { return t_.paint.quoted(t_.token(w_.query)); }
   std::string key() const {
-    return s_.row.layer == 0 ? t_.paint.quoted(t_.piece(w_.key))
-                             : fmt::format("the vector at {}, already mixed", t_.paint.quoted(t_.piece(w_.key)));
+    return s_.row.layer == 0 ? t_.paint.quoted(t_.token(w_.key))
+                             : fmt::format("the vector at {}, already mixed", t_.paint.quoted(t_.token(w_.key)));
   }
 
   // A line a dimension, columns right-aligned: all have the same decimals. What does not fit beside stands below.
@@ -86,14 +86,14 @@ class Account {
   }
 
   void embedding() {
-    heading(fmt::format("{} enters as word + place + type, normalised", query()));
-    say(
-        fmt::format("Token {} of {}, id {}. Three rows of tables are added: of its word, of place {}, of type 0. Then "
-                    "(sum − mean) / deviation · gain + bias, with mean {} and deviation √(variance + ε) = {}; gain and "
-                    "bias are trained, one for each of the {} dimensions.",
-                    w_.query, s_.sentence.tokens.ids.size(), s_.sentence.tokens.ids[static_cast<std::size_t>(w_.query)],
-                    w_.query, number(w_.embedding_norm.mean), number(w_.embedding_norm.deviation), s_.config.width));
-    vectors("dim", {vector_column("word", w_.word), vector_column("place", w_.place), vector_column("type", w_.type),
+    heading(fmt::format("{} enters as word + position + type, normalised", query()));
+    say(fmt::format(
+        "Token {} of {}, id {}. Three rows of tables are added: of its word, of position {}, of type 0. Then "
+        "(sum − mean) / deviation · gain + bias, with mean {} and deviation √(variance + ε) = {}; gain and "
+        "bias are trained, one for each of the {} dimensions.",
+        w_.query, s_.sentence.tokens.ids.size(), s_.sentence.tokens.ids[static_cast<std::size_t>(w_.query)], w_.query,
+        number(w_.embedding_norm.mean), number(w_.embedding_norm.deviation), s_.config.width));
+    vectors("dim", {vector_column("word", w_.word), vector_column("position", w_.place), vector_column("type", w_.type),
                     vector_column("normalised", w_.embedded)});
     if (s_.row.layer > 0) {
       say(
@@ -192,7 +192,7 @@ class Account {
       const bool hidden = std::isinf(s_.row.scores(piece, k));
       const double exponential = hidden ? 0.0 : std::exp(s_.row.scores(piece, k) - s_.term.shift);
       weights.push_back(s_.row.weights(piece, k));
-      line("   " + pad_right(cut_to_width(t_.piece(k), label, t_.paint.unicode), label) +
+      line("   " + pad_right(cut_to_width(t_.token(k), label, t_.paint.unicode), label) +
            pad_left(number(s_.row.dots(piece, k)), style_.digits + 6) +
            pad_left(hidden ? "hidden" : number(s_.row.scores(piece, k)), style_.digits + 6) +
            pad_left(number(exponential), style_.digits + 10) + pad_left(number(weights.back()), style_.digits + 6));

@@ -210,3 +210,12 @@ def test_hostile_sentences_are_text(comparison):
     for sign in "\x1b\x07\u202e":
         assert sign not in page.evaluate("document.body.innerText")
     check_table(page, data, 0)
+
+
+def test_unknown_and_split_words_are_marked_and_explained(comparison):
+    page, data = comparison("🍕", "the 🍕 embeddings", "a 🍕 bank")
+    assert page.locator(".aligned .middle").all_inner_texts() == ["🍕†", "🍕†"]
+    assert page.locator(".aligned .after").all_inner_texts() == ["embeddings‡", "bank"]
+    assert page.locator(".comparison .caption").first.inner_text() == \
+        "† not in the vocabulary: the model sees [UNK], as for any such word. ‡ split into pieces: its vector is their mean."
+    assert page.locator(".comparison .warning").all_inner_texts() == [f"Note: {one['name']}: {one['warning']}" for one in data["sentences"] if "warning" in one] != []
