@@ -69,13 +69,13 @@ TEST(AttendPage, SaysEveryOption) {
   small.compute();
   std::string all;
   const JsonValue data = data_of(small.render({.command = "regard </script>"}), "explanation");
-  for (const JsonValue& text : data.find("settings")->items) all += (all.empty() ? "" : "; ") + text.text;
+  for (const JsonValue& text : data.find("settings")->items()) all += (all.empty() ? "" : "; ") + text.text();
   EXPECT_EQ(
       all,
       "causal; the last query stands at the last key; window: 2 before, all after; key lengths 3; prefix 3; mask; "
       "scale 1/√2; soft cap 2.5; ALiBi; bias; sinks");
-  EXPECT_EQ(data.find("command")->text, "regard </script>");
-  EXPECT_EQ(data.find("type")->text, "float64");
+  EXPECT_EQ(data.find("command")->text(), "regard </script>");
+  EXPECT_EQ(data.find("type")->text(), "float64");
 }
 
 TEST(AttendPage, RefusesWhatItCannotShow) {
@@ -123,12 +123,12 @@ TEST(AttendPage, HoldsAnInspectionBesideRowsOrAlone) {
   const AttentionHtmlInspection inspection =
       attention_html_inspection<float>(inspect_heads<float>(mass.view(), 3), map.view());
   const std::string beside = small.render({.inspection = &inspection});
-  EXPECT_EQ(data_of(beside, "page").find("subject")->text, "arrays");
+  EXPECT_EQ(data_of(beside, "page").find("subject")->text(), "arrays");
   EXPECT_NE(data_of(beside, "page").find("weights"), nullptr);
-  EXPECT_EQ(data_of(beside, "inspection").find("queries")->number, 3);
+  EXPECT_EQ(data_of(beside, "inspection").find("queries")->number(), 3);
   small.outputs = {};
   const std::string alone = small.render({.inspection = &inspection, .only_inspection = true});
-  EXPECT_EQ(data_of(alone, "page").find("subject")->text, "inspection");
+  EXPECT_EQ(data_of(alone, "page").find("subject")->text(), "inspection");
   EXPECT_EQ(data_of(alone, "page").find("query"), nullptr);
   EXPECT_NE(small.refusal({.only_inspection = true}).find("there is no inspection"), std::string::npos);
 }

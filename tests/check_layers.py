@@ -20,6 +20,8 @@ INCLUDE = re.compile(r'^\s*#\s*include\s*([<"])([^>"]+)[>"]', re.MULTILINE)
 KERNEL_STANDARD = {"cstddef", "cstdint", "cstring"}
 INTRINSICS = {"immintrin.h", "arm_neon.h", "wasm_simd128.h"}
 POSIX = {"dlfcn.h", "fcntl.h", "pthread.h", "sched.h", "signal.h", "termios.h", "unistd.h", "stddef.h", "stdint.h"}
+# Whoever chooses the keys of such a table chooses its time: names from files are sorted instead (src/model/sorted_names.h).
+HASH_TABLES = {"unordered_map", "unordered_set"}
 C_STANDARD = {"math.h", "stdio.h", "stdlib.h", "string.h"}
 EXPLAIN_LIBRARIES = {"fmt", "nlohmann", "utf8proc.h"}
 LEVEL_2_WORDS = re.compile(r"\b(avx2|avx512|sse\d?|neon|simd128)\b", re.IGNORECASE)
@@ -46,6 +48,8 @@ def allowed(path, bracket, name):
     public = name.startswith("regard/") and (ROOT / "include" / name).is_file()
     standard = bracket == "<" and is_standard(name)
     library = name.split("/")[0]
+    if name in HASH_TABLES and top not in ("tests", "bench"):
+        return False
     if relative.parts[:2] == ("src", "kernels"):
         if bracket == "<":
             return name in KERNEL_STANDARD or (name in INTRINSICS and path.name == "simd.h")

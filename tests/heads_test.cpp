@@ -256,21 +256,21 @@ TEST(HeadsText, WithoutUnicodeItIsAscii) {
 TEST(HeadsJson, HoldsEveryFigure) {
   const HeadSurvey survey = survey_of(read_all(kTexts), false);
   const JsonValue json = read_json(render_heads_json(survey, {}, "regard heads"), "heads");
-  EXPECT_EQ(json.members.front().first, "schema");
-  EXPECT_EQ(json.find("command")->text, "regard heads");
-  EXPECT_EQ(json.find("texts")->items.size(), 3u);
-  EXPECT_EQ(json.find("texts")->items[1].find("line")->number, 2);
-  EXPECT_EQ(json.find("model")->find("sha256")->text.size(), 64u);
+  EXPECT_EQ(json.members().front().first, "schema");
+  EXPECT_EQ(json.find("command")->text(), "regard heads");
+  EXPECT_EQ(json.find("texts")->items().size(), 3u);
+  EXPECT_EQ(json.find("texts")->items()[1].find("line")->number(), 2);
+  EXPECT_EQ(json.find("model")->find("sha256")->text().size(), 64u);
   const JsonValue& heads = *json.find("heads");
-  ASSERT_EQ(heads.items.size(), 12u);
+  ASSERT_EQ(heads.items().size(), 12u);
   for (std::size_t i = 0; i < 12; ++i) {
     for (const HeadMeasure what : kHeadMeasures) {
-      const JsonValue& figure = *heads.items[i].find(head_measure_name(what));
+      const JsonValue& figure = *heads.items()[i].find(head_measure_name(what));
       const HeadStatistic& s = survey.heads[i].of(what);
-      EXPECT_EQ(figure.find("mean")->number, s.mean);
-      EXPECT_EQ(figure.find("deviation")->number, s.deviation);
-      EXPECT_EQ(figure.find("n")->number, static_cast<double>(s.n));
-      EXPECT_EQ(figure.find("uniform")->number, s.uniform);
+      EXPECT_EQ(figure.find("mean")->number(), s.mean);
+      EXPECT_EQ(figure.find("deviation")->number(), s.deviation);
+      EXPECT_EQ(figure.find("n")->number(), static_cast<double>(s.n));
+      EXPECT_EQ(figure.find("uniform")->number(), s.uniform);
     }
   }
 }

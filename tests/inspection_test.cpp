@@ -117,7 +117,8 @@ TEST(Inspection, HeadsWithoutAttentionAndNan) {
   const Inspection made = inspect_heads<double>(mass.view(), 4);
   EXPECT_EQ(keys_of(made.heads[1]), (std::vector<Index>{2, 1}));
   EXPECT_TRUE(render_inspection_text(made).starts_with("Head 1 has weights that are nan.\n"));
-  EXPECT_EQ(read_json(render_inspection_json(made), "made").find("heads")->items[1].find("mass")->items[0].text, "nan");
+  EXPECT_EQ(read_json(render_inspection_json(made), "made").find("heads")->items()[1].find("mass")->items()[0].text(),
+            "nan");
 }
 
 TEST(Inspection, JsonHoldsTheNumbersOfTheirType) {
@@ -126,9 +127,9 @@ TEST(Inspection, JsonHoldsTheNumbersOfTheirType) {
   const std::string json = render_inspection_json(inspect_heads<float>(mass.view(), 1, {.weight_on = {1}}));
   EXPECT_NE(json.find("\"mass\": [0.1]"), std::string::npos) << json;
   const JsonValue data = read_json(json, "json");
-  EXPECT_EQ(data.find("queries")->number, 1);
-  EXPECT_EQ(data.find("weight_on_keys")->numbers.at(0), 1);
-  EXPECT_EQ(data.find("heads")->items[0].find("heavy_hitters")->numbers.at(0), 1);
+  EXPECT_EQ(data.find("queries")->number(), 1);
+  EXPECT_EQ(data.find("weight_on_keys")->numbers().at(0), 1);
+  EXPECT_EQ(data.find("heads")->items()[0].find("heavy_hitters")->numbers().at(0), 1);
 }
 
 TEST(Inspection, ShowsTheMeansOfHeads) {
@@ -149,12 +150,12 @@ TEST(Inspection, ShowsTheMeansOfHeads) {
                      "   1        0         0    1.0000      812.3   3 1.0000\n"))
       << text;
   const JsonValue heads = *read_json(render_inspection_json(made), "made").find("heads");
-  EXPECT_EQ(heads.items[0].find("entropy")->number, 1.25);
-  EXPECT_EQ(heads.items[1].find("largest_weight")->number, 1);
-  EXPECT_EQ(heads.items[1].find("mean_distance")->number, 812.34);
+  EXPECT_EQ(heads.items()[0].find("entropy")->number(), 1.25);
+  EXPECT_EQ(heads.items()[1].find("largest_weight")->number(), 1);
+  EXPECT_EQ(heads.items()[1].find("mean_distance")->number(), 812.34);
   EXPECT_EQ(read_json(render_inspection_json(inspect_heads<double>(mass.view(), 10)), "made")
                 .find("heads")
-                ->items[0]
+                ->items()[0]
                 .find("entropy"),
             nullptr);
 }

@@ -78,22 +78,22 @@ TEST(Page, RefersToWhatItHolds) {
   const Explanation explanation = explain(lesson_input("004"));
   const std::string html = render_html(explanation, {});
   const JsonValue page = read_json(between(html, "id=\"page\">", "</script>"), "page");
-  const std::size_t num_matrices = page.find("matrices")->items.size();
-  const std::vector<JsonValue>& steps = page.find("steps")->items;
+  const std::size_t num_matrices = page.find("matrices")->items().size();
+  const std::vector<JsonValue>& steps = page.find("steps")->items();
   ASSERT_EQ(steps.size(), explanation.steps.size());
   std::size_t references = 0;
   for (std::size_t i = 0; i < steps.size(); ++i) {
     for (const char* list : {"given", "operands"}) {
-      for (const JsonValue& operand : steps[i].find(list)->items) {
+      for (const JsonValue& operand : steps[i].find(list)->items()) {
         ++references;
         const JsonValue* step = operand.find("step");
         const JsonValue* matrix = operand.find("matrix");
         ASSERT_NE(step == nullptr, matrix == nullptr);
         if (step != nullptr) {
-          EXPECT_LT(step->number, static_cast<double>(i));
+          EXPECT_LT(step->number(), static_cast<double>(i));
         }
         if (matrix != nullptr) {
-          EXPECT_LT(matrix->number, static_cast<double>(num_matrices));
+          EXPECT_LT(matrix->number(), static_cast<double>(num_matrices));
         }
       }
     }

@@ -443,11 +443,11 @@ TEST(SentenceFindings, NumberRepeatedWordsAndMarkUnknownAndSplitOnes) {
   const std::string ascii = render_sentence_text(story, {.unicode = false});
   EXPECT_TRUE(has(ascii, "\\u{1f355} ! ") && has(ascii, "embeddings +")) << ascii;
   const JsonValue json = read_json(render_sentence_json(story, {}), "output");
-  EXPECT_EQ(json.find("words")->items[1].find("name")->text, "he#0");
-  EXPECT_TRUE(json.find("words")->items[4].find("unknown")->boolean);
-  EXPECT_FALSE(json.find("words")->items[6].find("unknown")->boolean);
-  EXPECT_EQ(json.find("findings")->find("finding")->text, sentence_findings(story).finding);
-  EXPECT_EQ(json.find("hidden_alone")->items.size(), 5u);
+  EXPECT_EQ(json.find("words")->items()[1].find("name")->text(), "he#0");
+  EXPECT_TRUE(json.find("words")->items()[4].find("unknown")->boolean());
+  EXPECT_FALSE(json.find("words")->items()[6].find("unknown")->boolean());
+  EXPECT_EQ(json.find("findings")->find("finding")->text(), sentence_findings(story).finding);
+  EXPECT_EQ(json.find("hidden_alone")->items().size(), 5u);
   EXPECT_FALSE(has(render_sentence_text(tell_sentence(model(), "he sat"), {}), "†"));
 }
 
@@ -606,21 +606,21 @@ TEST(RenderSentenceJson, HasTheRowInFullAndSaysHowItWasMade) {
   const std::string text = render_sentence_json(story, {.command = "regard explain x"});
   EXPECT_TRUE(text.starts_with("{\n \"schema\": \"regard/1\"")) << text.substr(0, 60);
   const JsonValue json = read_json(text, "output");
-  EXPECT_EQ(json.find("command")->text, "regard explain x");
-  EXPECT_EQ(json.find("model")->find("sha256")->text, model().encoder.checkpoint->sha256());
-  EXPECT_FALSE(json.find("version")->text.empty());
-  EXPECT_FALSE(json.find("instruction_set")->text.empty());
-  EXPECT_EQ(json.find("token_ids")->numbers.size(), story.sentence.tokens.ids.size());
+  EXPECT_EQ(json.find("command")->text(), "regard explain x");
+  EXPECT_EQ(json.find("model")->find("sha256")->text(), model().encoder.checkpoint->sha256());
+  EXPECT_FALSE(json.find("version")->text().empty());
+  EXPECT_FALSE(json.find("instruction_set")->text().empty());
+  EXPECT_EQ(json.find("token_ids")->numbers().size(), story.sentence.tokens.ids.size());
   const JsonValue& words = *json.find("row")->find("words");
-  ASSERT_EQ(words.items.size(), story.row.keys.size());
-  for (std::size_t w = 0; w < words.items.size(); ++w) {
-    EXPECT_EQ(words.items[w].find("weight")->number, story.row.keys[w].weight);
-    EXPECT_EQ(words.items[w].find("adds")->number, story.row.keys[w].adds);
-    EXPECT_EQ(json.find("before")->find("words")->items[w].find("weight")->number, story.before->keys[w].weight);
+  ASSERT_EQ(words.items().size(), story.row.keys.size());
+  for (std::size_t w = 0; w < words.items().size(); ++w) {
+    EXPECT_EQ(words.items()[w].find("weight")->number(), story.row.keys[w].weight);
+    EXPECT_EQ(words.items()[w].find("adds")->number(), story.row.keys[w].adds);
+    EXPECT_EQ(json.find("before")->find("words")->items()[w].find("weight")->number(), story.before->keys[w].weight);
   }
-  EXPECT_EQ(json.find("telling_heads")->find("heads")->items.size(), 12u);
-  EXPECT_EQ(json.find("unfolded")->find("products")->items.size(), 10u);
-  EXPECT_EQ(json.find("full")->find("output")->numbers.size(), 40u);
+  EXPECT_EQ(json.find("telling_heads")->find("heads")->items().size(), 12u);
+  EXPECT_EQ(json.find("unfolded")->find("products")->items().size(), 10u);
+  EXPECT_EQ(json.find("full")->find("output")->numbers().size(), 40u);
 }
 
 }  // namespace

@@ -277,4 +277,27 @@ TEST(TokenizerFile, ReadsAFolderAndNamesItsFile) {
   fs::remove_all(folder);
 }
 
+// Each special token may have a list of ids, and the template may repeat it: a small file could ask for any memory.
+TEST(TokenizerFile, RefusesTemplatesWithManyTokens) {
+  const auto template_with = [](std::size_t pieces, std::size_t ids) {
+    std::string single, list, tokens;
+    for (std::size_t i = 0; i < pieces; ++i) single += R"({"SpecialToken": {"id": "[CLS]", "type_id": 0}}, )";
+    for (std::size_t i = 0; i < ids; ++i) {
+      list += i == 0 ? "1" : ", 1";
+      tokens += i == 0 ? R"("[CLS]")" : R"(, "[CLS]")";
+    }
+    return R"({"type": "TemplateProcessing", "single": [)" + single +
+           R"({"Sequence": {"id": "A", "type_id": 0}}], "special_tokens": {"[CLS]": {"id": "[CLS]", "ids": [)" + list +
+           R"(], "tokens": [)" + tokens + "]}}}";
+  };
+  const auto with = [&](std::size_t pieces, std::size_t ids) {
+    return refusal({{kPostProcessor, template_with(pieces, ids)}});
+  };
+  EXPECT_EQ(with(1, 1024), "accepted");
+  EXPECT_EQ(with(1024, 1), "accepted");
+  EXPECT_EQ(with(1, 1025), "a special token has more than 1024 ids");
+  EXPECT_EQ(with(2, 1024), "single sets more than 1024 tokens around a text");
+  EXPECT_EQ(with(1025, 1), "single sets more than 1024 tokens around a text");
+}
+
 }  // namespace

@@ -317,11 +317,13 @@ REGARD_EXPORT std::string render_html(const Explanation& explanation, const Html
 
 // The input as JSON, and back: read_explain_input(write_explain_input(x)) explains to the same steps.
 // Reading throws std::runtime_error with `source` and the byte offset (broken JSON, duplicate keys, numbers that no
-// double holds, ragged matrices, depth above 64) or naming the key at fault, and cancelled where runtime.stop is
-// requested; of it, only that is used.
+// double holds, ragged matrices, depth above 64), naming the key at fault, or "source: needs N bytes of memory; M are
+// available" before they are taken (M is max_memory_bytes; absent: available_memory_bytes()), and cancelled where
+// runtime.stop is requested; of it, only that is used.
 REGARD_EXPORT std::string write_explain_input(const ExplainInput& input);
 REGARD_EXPORT ExplainInput read_explain_input(std::string_view json, const std::string& source,
-                                              const Runtime& runtime = {});
+                                              const Runtime& runtime = {},
+                                              std::optional<std::uint64_t> max_memory_bytes = std::nullopt);
 
 // Option texts as the program and the JSON write them. Each throws std::invalid_argument with what is allowed.
 REGARD_EXPORT Scale parse_scale(std::string_view text);    // none, sqrt, floor_half, NUMBER

@@ -65,7 +65,7 @@ struct ModelFileOptions {
   bool allow_nonfinite = false;
   std::uint64_t max_header_bytes = 100'000'000;
   Index max_tensors = 1 << 20;  // in one file
-  // Bytes that a model may take in memory; absent: available_memory_bytes().
+  // Bytes that a model may take in memory, and each text of JSON while it is read; absent: available_memory_bytes().
   std::optional<std::uint64_t> max_memory_bytes{};
 };
 
@@ -112,13 +112,14 @@ REGARD_EXPORT Checkpoint parse_safetensors(std::vector<std::byte> bytes, std::st
 
 // Which shard holds which tensor: "weight_map" of the text of a model.safetensors.index.json.
 // Throws std::runtime_error "<source>: byte <offset>: …": not JSON, no weight_map, a shard's name that is not the plain
-// name of a .safetensors file.
+// name of a .safetensors file; "<source>: needs <bytes> bytes of memory; <bytes> are available", before they are taken.
 struct ShardedTensor {
   std::string tensor;
   std::string file;
 };
 REGARD_EXPORT std::vector<ShardedTensor> read_shard_index(std::string_view text, const std::string& source,
-                                                          const Runtime& runtime = {});
+                                                          const Runtime& runtime = {},
+                                                          std::optional<std::uint64_t> max_memory_bytes = std::nullopt);
 
 // The text of one file of a folder, such as config.json: opened without waiting, regular, UTF-8, at most max_bytes.
 // Throws std::runtime_error naming the path; a Git LFS pointer or HTML page in place of a text is named as that.

@@ -14,7 +14,9 @@
 #pragma once
 
 #include <array>
+#include <cstdint>
 #include <memory>
+#include <optional>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -42,11 +44,13 @@ struct TokenizedText {
   std::vector<std::string> words;
 };
 
-// Limits for files and texts of unknown origin; each from 1 to 2^31 − 1.
+// Limits for files and texts of unknown origin; the first three are from 1 to 2^31 − 1.
 struct TokenizerOptions {
   Index max_tokens = Index{1} << 22;       // in the vocabulary
   Index max_token_bytes = 4096;            // each
   Index max_text_bytes = Index{64} << 20;  // of a tokenizer.json, and of a text to encode
+  // Bytes that reading a tokenizer.json may take in memory; absent: available_memory_bytes().
+  std::optional<std::uint64_t> max_memory_bytes{};
 };
 
 // Copies share what they hold; encode may be called from many threads at once.
@@ -55,8 +59,9 @@ class REGARD_EXPORT Tokenizer {
   // Reads the text of a tokenizer.json: model WordPiece, normalizer BertNormalizer, pre_tokenizer BertPreTokenizer,
   // post_processor TemplateProcessing, BertProcessing or null, any added_tokens. Its padding, truncation and decoder
   // are not used. Ids must run from 0 without gaps. Throws std::runtime_error "source: byte N: …" for anything else,
-  // and std::invalid_argument for options out of range. All members that take a runtime throw regard::cancelled where
-  // its stop is requested; of it, only that is used.
+  // and "source: needs N bytes of memory; M are available" before they are taken; std::invalid_argument for options out
+  // of range. All members that take a runtime throw regard::cancelled where its stop is requested; of it, only that is
+  // used.
   static Tokenizer read(std::string_view tokenizer_json, const std::string& source,
                         const TokenizerOptions& options = {}, const Runtime& runtime = {});
   // The file tokenizer.json of a model's folder, opened as read_model_text does (model_files.h), and throwing likewise.

@@ -84,7 +84,7 @@ std::vector<std::string> names_of(std::string_view word, std::size_t num_sentenc
     throw std::invalid_argument(
         fmt::format("\"{}\" names {} words and there are {} sentences; give one name, or one "
                     "for each sentence",
-                    escape_for_terminal(word.substr(0, 200)), commas + 1, num_sentences));
+                    escape_for_terminal(truncate_text(word, 200)), commas + 1, num_sentences));
   }
   std::vector<std::string> names(1);
   for (const char c : word) {
@@ -183,7 +183,7 @@ class Comparer {
 
   void find_control() {
     if (options_.control.empty()) return;
-    const std::string shown = escape_for_terminal(options_.control.substr(0, 80));
+    const std::string shown = escape_for_terminal(truncate_text(options_.control, 80));
     std::size_t sentences = 0;
     for (const ComparedSentence& sentence : c_.sentences) {
       for (const std::string& name : {options_.control, options_.control + "#0"}) {
@@ -347,7 +347,7 @@ class Comparer {
       }
       if (!stands) {
         throw std::invalid_argument(fmt::format("\"{}\", to be hidden, stands in none of the sentences",
-                                                escape_for_terminal(name.substr(0, 80))));
+                                                escape_for_terminal(truncate_text(name, 80))));
       }
     }
     for (ComparedSentence& sentence : c_.sentences) {

@@ -114,7 +114,8 @@ class Reader {
 
   static std::string shown(std::string_view cell) {
     constexpr std::size_t kLongest = 40;
-    return fmt::format("\"{}{}\"", escape_for_terminal(cell.substr(0, kLongest)), cell.size() > kLongest ? "…" : "");
+    return fmt::format("\"{}{}\"", escape_for_terminal(truncate_text(cell, kLongest)),
+                       cell.size() > kLongest ? "…" : "");
   }
 
   void check_utf8() const {

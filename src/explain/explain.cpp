@@ -25,7 +25,7 @@ namespace regard {
 inline namespace v0 {
 namespace {
 
-std::string safe(std::string_view text) { return escape_for_terminal(text.substr(0, 80)); }
+std::string safe(std::string_view text) { return escape_for_terminal(truncate_text(text, 80)); }
 
 void check_matrix(const NamedMatrix& named) {
   const Matrix& m = named.matrix;

@@ -86,7 +86,7 @@ HeadMeasure parse_head_measure(std::string_view name) {
     if (head_measure_name(measure) == name) return measure;
   }
   throw std::invalid_argument(fmt::format("there is no measure \"{}\"; expected one of {}",
-                                          escape_for_terminal(name.substr(0, 80)), fmt::join(kNames, ", ")));
+                                          escape_for_terminal(truncate_text(name, 80)), fmt::join(kNames, ", ")));
 }
 
 void HeadSurveyor::Running::add(double x, double uniform_x) {

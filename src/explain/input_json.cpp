@@ -8,6 +8,7 @@
 // Read next: explain.cpp.
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <cmath>
 #include <limits>
 #include <stdexcept>
@@ -22,6 +23,8 @@ namespace {
 
 using Kind = JsonValue::Kind;
 
+constexpr Index kMaxDepth = 64;
+
 class InputReader {
  public:
   explicit InputReader(const std::string& source) : source_(source) {}
@@ -29,7 +32,7 @@ class InputReader {
   ExplainInput read(const JsonValue& root) {
     expect(root, Kind::object, "the input");
     ExplainInput input;
-    for (const auto& [name, value] : root.members) {
+    for (const auto& [name, value] : root.members()) {
       if (name == "schema") {
         if (text_of(value, name) != "regard/1") fail(value, "schema must be \"regard/1\"");
       } else if (name == "title") {
@@ -44,17 +47,17 @@ class InputReader {
         input.slips = texts_of(value, name);
       } else if (name == "names") {
         expect(value, Kind::object, name);
-        for (const auto& [step, text] : value.members) input.names.push_back({step, text_of(text, name)});
+        for (const auto& [step, text] : value.members()) input.names.push_back({step, text_of(text, name)});
       } else if (name == "notes") {
         expect(value, Kind::object, name);
-        for (const auto& [step, texts] : value.members) input.notes[step] = texts_of(texts, name);
+        for (const auto& [step, texts] : value.members()) input.notes[step] = texts_of(texts, name);
       } else if (name == "expected") {
         expect(value, Kind::object, name);
-        for (const auto& [step, numbers] : value.members) input.expected[step] = expected_of(numbers);
+        for (const auto& [step, numbers] : value.members()) input.expected[step] = expected_of(numbers);
       } else if (name == "steps") {
         expect(value, Kind::array, name);
-        if (!value.numbers.empty()) fail(value, "steps must be a list of objects");
-        for (const JsonValue& step : value.items) input.steps.push_back(step_of(step));
+        if (!value.numbers().empty()) fail(value, "steps must be a list of objects");
+        for (const JsonValue& step : value.items()) input.steps.push_back(step_of(step));
       } else if (name != "compare" && !read_setting(name, value, input.settings)) {
         input.matrices.push_back(matrix_member(name, value));
       }
@@ -62,8 +65,8 @@ class InputReader {
     // A variant starts from the settings of the whole, wherever they stand.
     if (const JsonValue* compare = root.find("compare")) {
       expect(*compare, Kind::array, "compare");
-      if (!compare->numbers.empty()) fail(*compare, "compare must be a list of objects");
-      for (const JsonValue& variant : compare->items) input.variants.push_back(variant_of(variant, input.settings));
+      if (!compare->numbers().empty()) fail(*compare, "compare must be a list of objects");
+      for (const JsonValue& variant : compare->items()) input.variants.push_back(variant_of(variant, input.settings));
     }
     return input;
   }
@@ -72,50 +75,50 @@ class InputReader {
   [[noreturn]] void fail(const JsonValue& value, const std::string& what) const {
     throw std::runtime_error(fmt::format("{}: byte {}: {}", escape_for_terminal(source_), value.offset, what));
   }
-  static std::string safe(std::string_view text) { return escape_for_terminal(text.substr(0, 80)); }
+  static std::string safe(std::string_view text) { return escape_for_terminal(truncate_text(text, 80)); }
 
   void expect(const JsonValue& value, Kind kind, std::string_view what) const {
-    if (value.kind == kind) return;
+    if (value.kind() == kind) return;
     constexpr std::string_view kKindNames[] = {"null", "true or false", "a number", "text", "a list", "an object"};
     fail(value, fmt::format("{} must be {}, not {}", safe(what), kKindNames[static_cast<int>(kind)],
-                            kKindNames[static_cast<int>(value.kind)]));
+                            kKindNames[static_cast<int>(value.kind())]));
   }
   const std::string& text_of(const JsonValue& value, std::string_view what) const {
     expect(value, Kind::string, what);
-    return value.text;
+    return value.text();
   }
   bool boolean_of(const JsonValue& value, std::string_view what) const {
     expect(value, Kind::boolean, what);
-    return value.boolean;
+    return value.boolean();
   }
   Index whole_of(const JsonValue& value, std::string_view what, double lowest, double highest) const {
     expect(value, Kind::number, what);
-    if (value.number != std::floor(value.number) || value.number < lowest || value.number > highest)
+    if (value.number() != std::floor(value.number()) || value.number() < lowest || value.number() > highest)
       fail(value, fmt::format("{} must be a whole number from {} to {}", safe(what), lowest, highest));
-    return static_cast<Index>(value.number);
+    return static_cast<Index>(value.number());
   }
   std::vector<std::string> texts_of(const JsonValue& value, std::string_view what) const {
     expect(value, Kind::array, what);
-    if (!value.numbers.empty()) fail(value, fmt::format("{} must be a list of texts", safe(what)));
+    if (!value.numbers().empty()) fail(value, fmt::format("{} must be a list of texts", safe(what)));
     std::vector<std::string> texts;
-    for (const JsonValue& item : value.items) texts.push_back(text_of(item, what));
+    for (const JsonValue& item : value.items()) texts.push_back(text_of(item, what));
     return texts;
   }
   // A number, or one of the words that JSON has no number for.
   double number_of(const JsonValue& value, std::string_view what) const {
-    if (value.kind == Kind::number) return value.number;
-    if (value.kind == Kind::string) {
-      if (value.text == "inf") return std::numeric_limits<double>::infinity();
-      if (value.text == "-inf") return -std::numeric_limits<double>::infinity();
-      if (value.text == "nan") return std::numeric_limits<double>::quiet_NaN();
+    if (value.kind() == Kind::number) return value.number();
+    if (value.kind() == Kind::string) {
+      if (value.text() == "inf") return std::numeric_limits<double>::infinity();
+      if (value.text() == "-inf") return -std::numeric_limits<double>::infinity();
+      if (value.text() == "nan") return std::numeric_limits<double>::quiet_NaN();
     }
     fail(value, fmt::format("{} must hold numbers, or \"-inf\", \"inf\", \"nan\"", safe(what)));
   }
   std::vector<double> numbers_of(const JsonValue& value, std::string_view what) const {
     expect(value, Kind::array, what);
-    if (value.items.empty()) return value.numbers;
+    if (value.items().empty()) return value.numbers();
     std::vector<double> numbers;
-    for (const JsonValue& item : value.items) numbers.push_back(number_of(item, what));
+    for (const JsonValue& item : value.items()) numbers.push_back(number_of(item, what));
     return numbers;
   }
 
@@ -129,9 +132,11 @@ class InputReader {
     return indices;
   }
 
-  static bool holds_lists(const JsonValue& value) { return !value.items.empty() && value.items[0].kind == Kind::array; }
+  static bool holds_lists(const JsonValue& value) {
+    return !value.items().empty() && value.items()[0].kind() == Kind::array;
+  }
   void append_rows(const JsonValue& rows, std::string_view what, Index expected_rows, Matrix& m) const {
-    for (const JsonValue& row : rows.items) {
+    for (const JsonValue& row : rows.items()) {
       const std::vector<double> numbers = numbers_of(row, what);
       if (m.num_columns < 0) m.num_columns = static_cast<Index>(numbers.size());
       if (static_cast<Index>(numbers.size()) != m.num_columns)
@@ -139,9 +144,9 @@ class InputReader {
                               m.num_columns));
       m.numbers.insert(m.numbers.end(), numbers.begin(), numbers.end());
     }
-    if (static_cast<Index>(rows.items.size()) != expected_rows)
-      fail(rows, fmt::format("{} is ragged: this head has {} rows and the first has {}", safe(what), rows.items.size(),
-                             expected_rows));
+    if (static_cast<Index>(rows.items().size()) != expected_rows)
+      fail(rows, fmt::format("{} is ragged: this head has {} rows and the first has {}", safe(what),
+                             rows.items().size(), expected_rows));
   }
   Matrix matrix_of_value(const JsonValue& value, std::string_view what) const {
     expect(value, Kind::array, what);
@@ -151,14 +156,14 @@ class InputReader {
       m.numbers = numbers_of(value, what);
       m.num_rows = 1;
       m.num_columns = static_cast<Index>(m.numbers.size());
-    } else if (!holds_lists(value.items[0])) {
-      m.num_rows = static_cast<Index>(value.items.size());
+    } else if (!holds_lists(value.items()[0])) {
+      m.num_rows = static_cast<Index>(value.items().size());
       append_rows(value, what, m.num_rows, m);
     } else {
       m.has_heads = true;
-      m.num_heads = static_cast<Index>(value.items.size());
-      m.num_rows = static_cast<Index>(value.items[0].items.size());
-      for (const JsonValue& head : value.items) {
+      m.num_heads = static_cast<Index>(value.items().size());
+      m.num_rows = static_cast<Index>(value.items()[0].items().size());
+      for (const JsonValue& head : value.items()) {
         expect(head, Kind::array, what);
         append_rows(head, what, m.num_rows, m);
       }
@@ -168,7 +173,7 @@ class InputReader {
   }
   NamedMatrix matrix_member(const std::string& name, const JsonValue& value) const {
     constexpr std::size_t kLongestName = 64;
-    if (value.kind != Kind::array)
+    if (value.kind() != Kind::array)
       fail(value, fmt::format("\"{}\" is no setting, and holds no list of rows as a matrix would", safe(name)));
     if (name.empty() || name.size() > kLongestName)
       fail(value, fmt::format("the name of a matrix has 1 to {} bytes, not {}", kLongestName, name.size()));
@@ -185,13 +190,13 @@ class InputReader {
     }
   }
   Scale scale_of(const JsonValue& value) const {
-    if (value.kind == Kind::number) return {.rule = ScaleRule::number, .number = value.number};
+    if (value.kind() == Kind::number) return {.rule = ScaleRule::number, .number = value.number()};
     return parsed(value, [&] { return parse_scale(text_of(value, "scale")); });
   }
   Causal causal_of(const JsonValue& value) const {
-    if (value.kind == Kind::boolean)
-      return {.rule = value.boolean ? CausalRule::top_left : CausalRule::off, .offset = 0};
-    if (value.kind == Kind::number)
+    if (value.kind() == Kind::boolean)
+      return {.rule = value.boolean() ? CausalRule::top_left : CausalRule::off, .offset = 0};
+    if (value.kind() == Kind::number)
       return {.rule = CausalRule::number, .offset = whole_of(value, "causal", -0x1p48, 0x1p48)};
     return parsed(value, [&] { return parse_causal(text_of(value, "causal")); });
   }
@@ -215,10 +220,10 @@ class InputReader {
         fail(value, fmt::format("softmax \"{}\" is not one of shifted, unshifted, ratio", safe(rule)));
       }
     } else if (name == "softmax_base") {
-      if (value.kind == Kind::string && value.text == "e") {
+      if (value.kind() == Kind::string && value.text() == "e") {
         settings.softmax_base.reset();
-      } else if (value.kind == Kind::number && value.number > 0) {
-        settings.softmax_base = value.number;
+      } else if (value.kind() == Kind::number && value.number() > 0) {
+        settings.softmax_base = value.number();
       } else {
         fail(value, "softmax_base must be \"e\" or a positive number");
       }
@@ -240,12 +245,12 @@ class InputReader {
 
   Expected expected_of(const JsonValue& value) const {
     Expected expected;
-    if (value.kind == Kind::array) {
+    if (value.kind() == Kind::array) {
       expected.numbers = matrix_of_value(value, "expected");
       return expected;
     }
     expect(value, Kind::object, "expected");
-    for (const auto& [name, member] : value.members) {
+    for (const auto& [name, member] : value.members()) {
       if (name == "numbers") {
         expected.numbers = matrix_of_value(member, "expected numbers");
       } else if (name == "digits") {
@@ -268,7 +273,7 @@ class InputReader {
   StepRequest step_of(const JsonValue& value) const {
     expect(value, Kind::object, "a step");
     StepRequest step;
-    for (const auto& [name, member] : value.members) {
+    for (const auto& [name, member] : value.members()) {
       if (name == "operation") {
         step.operation = text_of(member, name);
       } else if (name == "operands") {
@@ -289,7 +294,7 @@ class InputReader {
         step.heads = whole_of(member, name, 1, 65536);
       } else if (name == "base") {
         expect(member, Kind::number, name);
-        step.base = member.number;
+        step.base = member.number();
       } else if (name == "transpose") {
         step.transpose = text_of(member, name);
       } else if (name == "numbers") {
@@ -321,7 +326,7 @@ class InputReader {
   Variant variant_of(const JsonValue& value, const ExplainSettings& settings) const {
     expect(value, Kind::object, "a member of compare");
     Variant variant{.label = "", .settings = settings};
-    for (const auto& [name, member] : value.members) {
+    for (const auto& [name, member] : value.members()) {
       if (name == "label") {
         variant.label = text_of(member, name);
       } else if (!read_setting(name, member, variant.settings)) {
@@ -334,6 +339,22 @@ class InputReader {
 
   const std::string& source_;
 };
+
+// At most what the input takes that is made from this value, where vectors take three times their contents while they
+// grow.
+std::uint64_t copied_bytes(const JsonValue& value) {
+  constexpr std::uint64_t kPerNumber = 4 * sizeof(double);  // and the row that it is in
+  constexpr std::uint64_t kPerItem = 128;                   // a text, at most
+  constexpr std::uint64_t kPerText = 48;                    // besides its bytes
+  constexpr std::uint64_t kPerMember = 1024;                // a matrix with its name, notes of a step …
+  constexpr std::uint64_t kPerListedObject = 3 * std::max(sizeof(StepRequest), sizeof(Variant));
+  std::uint64_t bytes = kPerText + value.text().size() + kPerNumber * value.numbers().size();
+  for (const JsonValue& item : value.items()) {
+    bytes += kPerItem + copied_bytes(item) + (item.kind() == Kind::object ? kPerListedObject : 0);
+  }
+  for (const auto& [name, member] : value.members()) bytes += kPerMember + name.size() + copied_bytes(member);
+  return bytes;
+}
 
 // ---- writing
 
@@ -420,8 +441,12 @@ void write_matrices(JsonWriter& json, const std::vector<NamedMatrix>& matrices) 
 
 }  // namespace
 
-ExplainInput read_explain_input(std::string_view json, const std::string& source, const Runtime& runtime) {
-  return InputReader(source).read(read_json(json, source, 64, runtime));
+ExplainInput read_explain_input(std::string_view json, const std::string& source, const Runtime& runtime,
+                                std::optional<std::uint64_t> max_memory_bytes) {
+  const JsonValue root = read_json(json, source, kMaxDepth, runtime, max_memory_bytes);
+  const std::uint64_t tree = max_memory_bytes ? json_memory_bytes(json, kMaxDepth, runtime) : 0;
+  check_json_memory(source, tree + copied_bytes(root), max_memory_bytes);
+  return InputReader(source).read(root);
 }
 
 std::string write_explain_input(const ExplainInput& input) {

@@ -116,9 +116,10 @@ std::string choices(const std::vector<SentenceWord>& words, const std::vector<In
 }  // namespace
 
 SentenceModel load_sentence_model(const std::string& folder, const ModelFileOptions& options, const Runtime& runtime) {
-  SentenceModel model{folder, load_encoder(folder, options, runtime), Tokenizer::read_folder(folder, {}, runtime)};
+  SentenceModel model{folder, load_encoder(folder, options, runtime),
+                      Tokenizer::read_folder(folder, {.max_memory_bytes = options.max_memory_bytes}, runtime)};
   if (model.tokenizer.vocabulary_size() > model.encoder.config.vocabulary) {
-    throw std::runtime_error(fmt::format("{}: tokenizer.json has {} tokens and config.json a vocab_size of {}", folder,
+    throw std::runtime_error(fmt::format("{}: tokenizer.json has {} tokens and config.json a vocab_size of {}", escape_for_terminal(folder),
                                          model.tokenizer.vocabulary_size(), model.encoder.config.vocabulary));
   }
   return model;
@@ -162,7 +163,7 @@ Sentence read_sentence(const SentenceModel& model, std::string_view text, const 
 }
 
 Index word_index(const std::vector<SentenceWord>& words, std::string_view name) {
-  const std::string shown = escape_for_terminal(name.substr(0, 80));
+  const std::string shown = escape_for_terminal(truncate_text(name, 80));
   if (name.starts_with('@')) {
     Index token = 0;
     if (read_whole(name.substr(1), token)) {
@@ -206,7 +207,7 @@ Index word_index(const std::vector<SentenceWord>& words, std::string_view name) 
   std::string all;
   constexpr std::size_t kShown = 24;
   for (std::size_t w = 0; w < words.size() && w < kShown; ++w) {
-    all += (w == 0 ? "" : ", ") + escape_for_terminal(words[w].text.substr(0, 80));
+    all += (w == 0 ? "" : ", ") + escape_for_terminal(truncate_text(words[w].text, 80));
   }
   if (words.size() > kShown) all += ", …";
   throw std::invalid_argument(fmt::format("{} is not in this text; expected one of {}", shown, all));

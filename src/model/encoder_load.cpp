@@ -17,6 +17,7 @@
 #include "encoder_family.h"
 #include "poll.h"
 #include "regard/json.h"
+#include "regard/text.h"
 
 namespace regard {
 inline namespace v0 {
@@ -30,14 +31,14 @@ constexpr std::size_t kMostShownProblems = 100;
 
 class ConfigReader {
  public:
-  ConfigReader(std::string source, const std::string& text, const Runtime& runtime)
-      : source_(std::move(source)), root_(read_json(text, source_, 64, runtime)) {
-    if (root_.kind != JsonValue::Kind::object) fail(root_, "expected an object");
+  ConfigReader(std::string source, const std::string& text, const ModelFileOptions& options, const Runtime& runtime)
+      : source_(std::move(source)), root_(read_json(text, source_, 64, runtime, options.max_memory_bytes)) {
+    if (root_.kind() != JsonValue::Kind::object) fail(root_, "expected an object");
   }
 
   const EncoderFamily& family() const {
     const JsonValue& type = required("model_type");
-    const EncoderFamily* family = type.kind == JsonValue::Kind::string ? find_family(type.text) : nullptr;
+    const EncoderFamily* family = type.kind() == JsonValue::Kind::string ? find_family(type.text()) : nullptr;
     if (family == nullptr) fail(type, fmt::format("model_type is {}; expected {}", shown(type), known_families()));
     return *family;
   }
@@ -52,11 +53,11 @@ class ConfigReader {
                                             config.num_heads, name('E'), config.width));
     }
     const JsonValue& epsilon = required(family.epsilon_field);
-    if (epsilon.kind != JsonValue::Kind::number || !(epsilon.number > 0)) {
+    if (epsilon.kind() != JsonValue::Kind::number || !(epsilon.number() > 0)) {
       fail(epsilon, fmt::format("{} is {}; expected a number above 0", family.epsilon_field, shown(epsilon)));
     }
-    config.norm_epsilon = epsilon.number;
-    config.activation = required(family.activation_field).text;
+    config.norm_epsilon = epsilon.number();
+    config.activation = required(family.activation_field).text();
     return config;
   }
 
@@ -69,25 +70,26 @@ class ConfigReader {
 
  private:
   [[noreturn]] void fail(const JsonValue& at, const std::string& what) const {
-    throw std::runtime_error(fmt::format("{}: byte {}: {}", source_, at.offset, what));
+    throw std::runtime_error(fmt::format("{}: byte {}: {}", escape_for_terminal(source_), at.offset, what));
   }
 
   const JsonValue& required(std::string_view name) const {
     const JsonValue* value = root_.find(name);
-    if (value == nullptr) throw std::runtime_error(fmt::format("{}: {} is missing", source_, name));
+    if (value == nullptr)
+      throw std::runtime_error(fmt::format("{}: {} is missing", escape_for_terminal(source_), name));
     return *value;
   }
 
   static std::string shown(const JsonValue& value) {
-    switch (value.kind) {
+    switch (value.kind()) {
       case JsonValue::Kind::null:
         return "null";
       case JsonValue::Kind::boolean:
-        return value.boolean ? "true" : "false";
+        return value.boolean() ? "true" : "false";
       case JsonValue::Kind::number:
-        return fmt::format("{}", value.number);
+        return fmt::format("{}", value.number());
       case JsonValue::Kind::string:
-        return fmt::format("\"{}\"", value.text.substr(0, kMostShownText));
+        return fmt::format("\"{}\"", escape_for_terminal(truncate_text(value.text(), kMostShownText)));
       case JsonValue::Kind::array:
         return "a list";
       case JsonValue::Kind::object:
@@ -100,18 +102,18 @@ class ConfigReader {
     const JsonValue* value = choice.required ? &required(choice.name) : root_.find(choice.name);
     if (value == nullptr) return;
     if (const bool* wanted = std::get_if<bool>(&choice.value)) {
-      if (value->kind == JsonValue::Kind::boolean && value->boolean == *wanted) return;
+      if (value->kind() == JsonValue::Kind::boolean && value->boolean() == *wanted) return;
       fail(*value, fmt::format("{} is {}; only {} is built", choice.name, shown(*value), *wanted));
     }
     const std::string_view wanted = std::get<std::string_view>(choice.value);
-    if (value->kind == JsonValue::Kind::string && value->text == wanted) return;
+    if (value->kind() == JsonValue::Kind::string && value->text() == wanted) return;
     fail(*value, fmt::format("{} is {}; only \"{}\" is built", choice.name, shown(*value), wanted));
   }
 
   Index whole(const ConfigField& field) const {
     const JsonValue& value = required(field.name);
-    const double x = value.number;
-    if (value.kind != JsonValue::Kind::number || !(x >= 1) || x > static_cast<double>(field.most) ||
+    const double x = value.number();
+    if (value.kind() != JsonValue::Kind::number || !(x >= 1) || x > static_cast<double>(field.most) ||
         x != std::floor(x)) {
       fail(value, fmt::format("{} is {}; expected a whole number from 1 to {}", field.name, shown(value), field.most));
     }
@@ -126,6 +128,9 @@ class ConfigReader {
 std::string shape_text(std::span<const Index> shape) {
   return fmt::format("({}{})", fmt::join(shape, ", "), shape.size() == 1 ? "," : "");
 }
+
+// A tensor's name, which has at most 512 bytes.
+std::string shown(std::string_view name) { return escape_for_terminal(name); }
 
 bool holds_real_numbers(StoredType type) {
   return type == StoredType::float64 || type == StoredType::float32 || type == StoredType::float16 ||
@@ -152,14 +157,14 @@ class ParameterReader {
     }
     for (const StoredTensor& tensor : checkpoint_.tensors()) {
       if (!used_.contains(&tensor) && !is_left_unread(tensor.name)) {
-        problem(fmt::format("{} is no tensor of a {} encoder with {} layers", tensor.name, family_.model_type,
+        problem(fmt::format("{} is no tensor of a {} encoder with {} layers", shown(tensor.name), family_.model_type,
                             config_.num_layers));
       }
     }
     if (num_problems_ > 0) {
-      throw std::runtime_error(fmt::format("{}: {} {} as {} describes the model: {}{}", folder_, num_problems_,
-                                           num_problems_ == 1 ? "tensor is not" : "tensors are not", kConfigFile,
-                                           problems_, more_problems()));
+      throw std::runtime_error(fmt::format("{}: {} {} as {} describes the model: {}{}", escape_for_terminal(folder_),
+                                           num_problems_, num_problems_ == 1 ? "tensor is not" : "tensors are not",
+                                           kConfigFile, problems_, more_problems()));
     }
   }
 
@@ -192,8 +197,8 @@ class ParameterReader {
                                         ? *options.max_memory_bytes - std::min(*options.max_memory_bytes, held)
                                         : available_memory_bytes();
     if (needed <= available) return;
-    throw std::runtime_error(
-        fmt::format("{}: takes {} bytes of memory more to compute with; {} may be used", folder_, needed, available));
+    throw std::runtime_error(fmt::format("{}: takes {} bytes of memory more to compute with; {} may be used",
+                                         escape_for_terminal(folder_), needed, available));
   }
 
   // What the packed copies take: columns are rounded up to panels of 32.
@@ -229,11 +234,11 @@ class ParameterReader {
     if (tensor == nullptr) return problem(fmt::format("{} is missing, {}", name, expected));
     used_.insert(tensor);
     if (tensor->shape != shape) {
-      return problem(fmt::format("{} has shape {}, {}", tensor->name, shape_text(tensor->shape), expected));
+      return problem(fmt::format("{} has shape {}, {}", shown(tensor->name), shape_text(tensor->shape), expected));
     }
     if (!holds_real_numbers(tensor->type)) {
-      return problem(
-          fmt::format("{} has type {}, expected F32, F64, F16 or BF16", tensor->name, stored_type_name(tensor->type)));
+      return problem(fmt::format("{} has type {}, expected F32, F64, F16 or BF16", shown(tensor->name),
+                                 stored_type_name(tensor->type)));
     }
     reads_.push_back({tensor, [&parameter, &owner, shape](const float* data) {
                         if (const auto* vector = std::get_if<0>(&parameter.view)) {
@@ -315,7 +320,7 @@ void pack(EncoderLayer& layer, const Runtime& runtime) {
 
 Encoder load_encoder(const std::string& folder, const ModelFileOptions& options, const Runtime& runtime) {
   const ConfigReader reader(fmt::format("{}/{}", folder, kConfigFile),
-                            read_model_text(folder, kConfigFile, kMostConfigBytes, runtime), runtime);
+                            read_model_text(folder, kConfigFile, kMostConfigBytes, runtime), options, runtime);
   const EncoderFamily& family = reader.family();
   Encoder encoder;
   encoder.config = reader.config(family);

@@ -66,13 +66,24 @@ inline std::size_t start_of_string(std::string_view text, std::size_t end) {
 
 // What nlohmann's parser says of a text, without the places that it counts in its own way:
 // "[json.exception.parse_error.101] parse error at line 1, column 2: syntax error …".
-inline std::string parser_reason(std::string what, int id) {
+// "…; last read: 'WORD'" has everything since the last string or number began, perhaps megabytes: the end of it is
+// shown.
+inline std::string parser_reason(std::string_view what, int id) {
   constexpr int kOutOfRange = 406;
   if (id == kOutOfRange) return "a number is larger than a double can be";
-  if (const std::size_t end = what.find(']'); what.starts_with('[') && end != std::string::npos) what.erase(0, end + 2);
-  if (const std::size_t end = what.find(": "); what.starts_with("parse error") && end != std::string::npos)
-    what.erase(0, end + 2);
-  return what;
+  if (const std::size_t end = what.find(']'); what.starts_with('[') && end != what.npos) what.remove_prefix(end + 2);
+  if (const std::size_t end = what.find(": "); what.starts_with("parse error") && end != what.npos)
+    what.remove_prefix(end + 2);
+  constexpr std::string_view kLastRead = "; last read: '";
+  constexpr std::size_t kMaxShown = 80;
+  const std::size_t quote = what.find(kLastRead);
+  if (quote == what.npos) return std::string(what);
+  const std::size_t begin = quote + kLastRead.size();
+  const std::size_t end = what.rfind('\'');
+  if (end <= begin + kMaxShown) return std::string(what);
+  std::size_t shown = end - kMaxShown;
+  while (shown < end && (static_cast<unsigned char>(what[shown]) & 0xC0) == 0x80) ++shown;
+  return std::string(what.substr(0, begin)).append("…").append(what.substr(shown));
 }
 
 }  // namespace internal

@@ -27,10 +27,11 @@ constexpr std::string_view kSingleFile = "model.safetensors";
 constexpr std::string_view kIndexFile = "model.safetensors.index.json";
 // The largest index of a published model has about 9 MB.
 constexpr std::uint64_t kMaxIndexBytes = 32 << 20;
+constexpr Index kMaxIndexDepth = 32;
 constexpr std::size_t kMaxShards = 4096;
 constexpr std::size_t kMaxFileName = 255;
 
-std::string shown(std::string_view text) { return escape_for_terminal(text.substr(0, 80)); }
+std::string shown(std::string_view text) { return escape_for_terminal(truncate_text(text, 80)); }
 
 std::string join(const std::string& folder, std::string_view file) {
   return fmt::format("{}{}{}", folder, folder.ends_with('/') ? "" : "/", file);
@@ -88,27 +89,33 @@ void check_against_index(const std::string& index_path, const std::vector<Sharde
 
 }  // namespace
 
-std::vector<ShardedTensor> read_shard_index(std::string_view text, const std::string& source, const Runtime& runtime) {
+std::vector<ShardedTensor> read_shard_index(std::string_view text, const std::string& source, const Runtime& runtime,
+                                            std::optional<std::uint64_t> max_memory_bytes) {
   const auto fail = [&](std::size_t at, const std::string& what) {
     throw std::runtime_error(fmt::format("{}: byte {}: {}", escape_for_terminal(source), at, what));
   };
-  const JsonValue root = read_json(text, source, 32, runtime);
-  if (root.kind != JsonValue::Kind::object) fail(root.offset, "the index of shards must be an object");
+  const JsonValue root = read_json(text, source, kMaxIndexDepth, runtime, max_memory_bytes);
+  if (root.kind() != JsonValue::Kind::object) fail(root.offset, "the index of shards must be an object");
   const JsonValue* map = root.find("weight_map");
-  if (map == nullptr || map->kind != JsonValue::Kind::object) {
+  if (map == nullptr || map->kind() != JsonValue::Kind::object) {
     fail(root.offset, "the index of shards has no weight_map that says which file holds which tensor");
   }
+  // The list, and what the shards are compared with it by: names, and a tree of views.
+  constexpr std::uint64_t kPerTensor = 256;
+  std::uint64_t needed = max_memory_bytes ? json_memory_bytes(text, kMaxIndexDepth, runtime) : 0;
+  for (const auto& [tensor, file] : map->members()) needed += kPerTensor + 2 * tensor.size() + 2 * file.text().size();
+  check_json_memory(source, needed, max_memory_bytes);
   std::vector<ShardedTensor> index;
-  index.reserve(map->members.size());
-  for (const auto& [tensor, file] : map->members) {
-    if (file.kind != JsonValue::Kind::string) {
+  index.reserve(map->members().size());
+  for (const auto& [tensor, file] : map->members()) {
+    if (file.kind() != JsonValue::Kind::string) {
       fail(file.offset, fmt::format("the file of tensor \"{}\" must be text", shown(tensor)));
     }
-    if (!is_plain_name(file.text)) {
+    if (!is_plain_name(file.text())) {
       fail(file.offset,
-           fmt::format("\"{}\" is not the plain name of a .safetensors file in the same folder", shown(file.text)));
+           fmt::format("\"{}\" is not the plain name of a .safetensors file in the same folder", shown(file.text())));
     }
-    index.push_back({tensor, file.text});
+    index.push_back({tensor, file.text()});
   }
   return index;
 }
@@ -125,8 +132,8 @@ Checkpoint Checkpoint::read_folder(const std::string& folder, const ModelFileOpt
                         ? "; pytorch_model.bin is a Python pickle, which is never read: save the model as safetensors"
                         : ""));
   }
-  const std::vector<ShardedTensor> index =
-      read_shard_index(read_model_text(folder, kIndexFile, kMaxIndexBytes, runtime), index_path, runtime);
+  const std::vector<ShardedTensor> index = read_shard_index(
+      read_model_text(folder, kIndexFile, kMaxIndexBytes, runtime), index_path, runtime, options.max_memory_bytes);
   std::vector<std::string> names;
   for (const ShardedTensor& entry : index) names.push_back(entry.file);
   std::sort(names.begin(), names.end());

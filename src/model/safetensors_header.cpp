@@ -32,7 +32,7 @@ constexpr std::size_t kMaxRank = 8;
 constexpr std::size_t kMaxNameBytes = 512;
 constexpr std::uint64_t kMaxExtent = std::uint64_t{1} << 48;
 
-std::string shown(std::string_view text) { return escape_for_terminal(text.substr(0, 80)); }
+std::string shown(std::string_view text) { return escape_for_terminal(truncate_text(text, 80)); }
 
 // A list as the header has it: "[2, 3]".
 template <class Numbers>

@@ -79,6 +79,16 @@ std::string escape_for_terminal(std::string_view text) {
   return result;
 }
 
+std::string_view truncate_text(std::string_view text, std::size_t max_bytes) {
+  if (text.size() <= max_bytes) return text;
+  constexpr std::size_t kMaxCharacterBytes = 4;
+  std::size_t end = max_bytes;
+  while (end > 0 && max_bytes - end < kMaxCharacterBytes && (static_cast<unsigned char>(text[end]) & 0xC0) == 0x80)
+    --end;
+  // Bytes that are not UTF-8 have no place to end at.
+  return text.substr(0, (static_cast<unsigned char>(text[end]) & 0xC0) == 0x80 ? max_bytes : end);
+}
+
 std::string json_string(std::string_view text) {
   std::string json = "\"";
   for_each_character(text, [&](utf8proc_int32_t code, std::string_view bytes) {

@@ -13,10 +13,11 @@ inline namespace v0 {
 
 TokenTrie::TokenTrie(std::vector<std::pair<std::string_view, Index>> tokens, const Runtime& runtime) {
   const auto look = [&] { internal::poll("Tokenizer::read", runtime); };
-  std::sort(tokens.begin(), tokens.end(), [&](const auto& a, const auto& b) {
+  const auto is_less = [&](const auto& a, const auto& b) {
     look();
     return a < b;
-  });
+  };
+  if (!std::is_sorted(tokens.begin(), tokens.end(), is_less)) std::sort(tokens.begin(), tokens.end(), is_less);
   struct Range {
     std::size_t begin;
     std::size_t end;

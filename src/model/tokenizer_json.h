@@ -17,7 +17,7 @@ inline namespace v0 {
 
 struct TokenizerFile {
   std::vector<std::string> tokens;  // by id: the model's and the added ones
-  std::vector<Index> pieces;        // those of the model
+  std::vector<Index> pieces;        // those of the model, ascending by the bytes of their tokens
   Index unknown = 0;
   std::string continuing_prefix;
   Index max_characters = 0;
