@@ -253,6 +253,54 @@ TEST(EncoderLoad, TakesEachTensorOnce) {
             "bert encoder with 3 layers");
 }
 
+// An escape sequence that sets a terminal's title, and a bidirectional override.
+constexpr std::string_view kControls = "\\u001b]0;x\\u0007\\u202e";
+constexpr std::string_view kShownControls = "\\u{1b}]0;x\\u{7}\\u{202e}";
+
+TEST(EncoderLoad, MessagesEscapeWhatFilesHold) {
+  const std::string text = '"' + std::string(kControls) + '"';
+  const std::string shown = " is \"" + std::string(kShownControls) + "\"; ";
+  EXPECT_EQ(config_refusal("\"bert\"", text), "model_type" + shown + "expected \"bert\"");
+  EXPECT_EQ(config_refusal("\"gelu\"", text).substr(0, 10 + shown.size()), "hidden_act" + shown);
+  EXPECT_EQ(config_refusal("\"hidden_size\": 40", "\"hidden_size\": " + text).substr(0, 11 + shown.size()),
+            "hidden_size" + shown);
+  EXPECT_EQ(config_refusal("\"layer_norm_eps\": 0.001", "\"layer_norm_eps\": " + text).substr(0, 14 + shown.size()),
+            "layer_norm_eps" + shown);
+  Parts parts = tiny_parts();
+  parts["a\u202e\u2066b"] = parts["embeddings.LayerNorm.weight"];
+  EXPECT_EQ(refusal(parts),
+            "FOLDER: 1 tensor is not as config.json describes the model: a\\u{202e}\\u{2066}b is no tensor of a bert "
+            "encoder with 3 layers");
+}
+
+TEST(EncoderLoad, MessagesEscapeTheFoldersName) {
+  const std::string path = testing::TempDir() + "encoder_\x1b]0;x\x07\u202e";
+  const std::string shown = testing::TempDir() + "encoder_\\u{1b}]0;x\\u{7}\\u{202e}";
+  const auto refusal_of = [&](const std::string& config, const ModelFileOptions& options = {}) {
+    std::filesystem::remove_all(path);
+    std::filesystem::copy(kTiny, path);
+    std::ofstream(path + "/config.json") << config;
+    const std::string text = regard::refusal<std::runtime_error>([&] { load_encoder(path, options); });
+    std::filesystem::remove_all(path);
+    return text;
+  };
+  for (const std::string& text :
+       {refusal_of("{}"), refusal_of("[]"), refusal_of("x"), refusal_of(with(tiny_config(), "\"bert\"", "1")),
+        refusal_of(with(tiny_config(), "\"vocab_size\": 60", "\"vocab_size\": 61")),
+        refusal_of(tiny_config(), {.max_memory_bytes = 1000}),
+        refusal_of(tiny_config(), {.max_memory_bytes = 200000})}) {
+    EXPECT_TRUE(text.starts_with(shown)) << text;
+    EXPECT_EQ(text.find('\x1b'), std::string::npos) << text;
+  }
+}
+
+TEST(EncoderLoad, TextsAreTruncatedWhereACharacterEnds) {
+  std::string word = "a";
+  for (int i = 0; i < 60; ++i) word += "é";
+  EXPECT_EQ(config_refusal("\"bert\"", '"' + word + '"'),
+            "model_type is \"" + word.substr(0, 79) + "\"; expected \"bert\"");
+}
+
 TEST(EncoderLoad, CountsProblemsBeyondAHundred) {
   const std::string text =
       refusal(with(tiny_config(), "\"num_hidden_layers\": 3", "\"num_hidden_layers\": 4096"), tiny_parts());

@@ -33,6 +33,22 @@ def test_a_folder_without_a_model_is_named(tmp_path):
             regard.load_model(name)
 
 
+@pytest.mark.parametrize("value, shown", [
+    ('"\\u001b]0;x\\u0007\\u001b[31m\\u202e"', '"\\u{1b}]0;x\\u{7}\\u{1b}[31m\\u{202e}"'),
+    ('"a' + 60 * "é" + '"', '"a' + 39 * "é" + '"'),  # truncated where a character ends
+])
+def test_messages_escape_what_a_file_holds(tmp_path, value, shown):
+    folder = tmp_path / "\x1b]0;x\x07"
+    folder.mkdir()
+    make_folder(folder)
+    config = (folder / "config.json").read_text(encoding="utf-8")
+    (folder / "config.json").write_text(config.replace('"bert"', value), encoding="utf-8")
+    with pytest.raises(RuntimeError) as refused:
+        regard.load_model(folder)
+    assert f"model_type is {shown}; expected" in str(refused.value) and "/\\u{1b}]0;x\\u{7}/" in str(refused.value)
+    assert str(refused.value).isprintable()
+
+
 @pytest.mark.parametrize("folder", [5, 0.5, object(), ["minilm"]])
 def test_a_folder_that_is_no_path_is_refused(folder):
     with pytest.raises(TypeError, match="load_model: folder is of type .*; expected str or os.PathLike"):
