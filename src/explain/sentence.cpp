@@ -119,8 +119,9 @@ SentenceModel load_sentence_model(const std::string& folder, const ModelFileOpti
   SentenceModel model{folder, load_encoder(folder, options, runtime),
                       Tokenizer::read_folder(folder, {.max_memory_bytes = options.max_memory_bytes}, runtime)};
   if (model.tokenizer.vocabulary_size() > model.encoder.config.vocabulary) {
-    throw std::runtime_error(fmt::format("{}: tokenizer.json has {} tokens and config.json a vocab_size of {}", escape_for_terminal(folder),
-                                         model.tokenizer.vocabulary_size(), model.encoder.config.vocabulary));
+    throw std::runtime_error(fmt::format("{}: tokenizer.json has {} tokens and config.json a vocab_size of {}",
+                                         escape_for_terminal(folder), model.tokenizer.vocabulary_size(),
+                                         model.encoder.config.vocabulary));
   }
   return model;
 }
