@@ -144,7 +144,7 @@ void add_explain_options(CLI::App& command, ExplainText& text, const char* setti
   const char* view = "WHAT IS SHOWN (all counts start at 0)";
   add(view, "--step", text.step, "N|NAME", "only this step");
   add(view, "--cell", text.cell, "ROW,COLUMN",
-      "how this number came about, in each step shown:\n1,0 or love,I (HEAD,ROW,COLUMN where there are heads)");
+      "how this number came about, in each step shown:\n1,0 or love,I (with heads: HEAD,ROW,COLUMN)");
   add(view, "--digits", text.digits, "N", "decimals, 0 to 17 (default 4)");
   command.add_flag("--full", text.full, "every number of large matrices, which are otherwise\nshortened")->group(view);
   command.add_flag("--pause", text.pause, "one step at a time: space for the next, b for the\nprevious, q to quit")

@@ -189,15 +189,15 @@ export function read_arrays(data, page) {
     if (stage === stage_index.softmax && sink(head, i) !== null) {
       return `e to the power of each score x, less the largest, m = ${styled_number(max_of(head, i), score_style)}, the sink’s among them; then each is divided by their sum. The sink takes its share and no value.`;
     }
-    if (stage === stage_index.mix && (nothing || (sink(head, i)?.weight ?? 0) === 1)) return `No key is visible: the context of ${label.query(i)} is 0 throughout.`;
+    if (stage === stage_index.mix && (nothing || (sink(head, i)?.weight ?? 0) === 1)) return `No key receives weight: the context of ${label.query(i)} is 0 throughout.`;
     const broken = stage === stage_index.mix ? context_of(head, i).filter((x) => !Number.isFinite(x)).length : 0;
-    if (broken > 0) return `Each value times its weight, added up. Of the ${width} numbers of the context ${broken} ${broken === 1 ? "is" : "are"} not finite.`;
+    if (broken > 0) return `Each value times its weight, added up. Of the ${width} elements of the context ${broken} ${broken === 1 ? "is" : "are"} not finite.`;
     return "";
   };
 
   const base = { is_weight: false, adds_up: false, symbol: "", total: null };
   /** @type {import("./attention.js").Attention} */
-  const attention = { name: "arrays", term: "attention weights", symbol: "A", called: "", by_columns: false,
+  const attention = { name: "arrays", term: "attention weights", symbol: "A", called: "", by_columns: false, context_name: "context",
     num_heads: batch * heads, has_heads: batch * heads > 1, num_queries, num_keys, kept_queries: kept,
     query_labels: [], key_labels: Array.from({ length: num_keys }, (_, j) => label.key(j)), has_words: false, numbered: true,
     head_name: (head) => (batch > 1 ? `batch ${Math.floor(head / heads)}, head ${head % heads}` : `head ${head}`),

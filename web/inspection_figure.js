@@ -56,7 +56,7 @@ function span_of(what, many, from, to) {
 /** The title of a page without rows. @param {Inspected} s */
 export function inspection_finding(s) {
   const heads = s.heads.filter((one) => one.heavy_hitters.length > 0 && typeof one.share[0] === "number");
-  if (heads.length === 0) return "No key is heard";
+  if (heads.length === 0) return "No key receives weight";
   const most = heads.reduce((best, one) => (one.share[0] > best.share[0] ? one : best));
   const name = head_name(most, s.batches);
   return `${name.slice(0, 1).toUpperCase()}${name.slice(1)} gives key\u00a0${most.heavy_hitters[0]} ${small_number(most.share[0])} of its attention (uniform over the keys that each query sees: ${small_number(most.uniform[0])})`;

@@ -55,7 +55,8 @@ class Account {
   void blank() { lines_.emplace_back(); }
   void heading(const std::string& words) {
     blank();
-    line(t_.paint.bold(t_.own(fmt::format("{}  {}", next_++, words))));
+    for (const std::string& l : wrap_words(t_.own(fmt::format("{}  {}", next_++, words)), t_.width, 3))
+      line(t_.paint.bold(l));
   }
   void say(const std::string& words) {
     for (const std::string& l : wrap_words(t_.own(words), t_.width - 3, 0)) line("   " + l);

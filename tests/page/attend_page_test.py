@@ -206,6 +206,15 @@ def test_a_row_that_only_the_sink_hears(attend):
             in page.locator(".row-section .caption").inner_text())
 
 
+def test_the_mixed_values_of_a_head_are_called_its_context(attend):
+    page, _ = attend(drawn(21, (2, 4), (3, 4), (3, 3)) | {"mask": np.array([[False] * 3, [True] * 3])})
+    choose(page, 0, 1)
+    assert "the context of query 1" in page.locator(".step-note").inner_text()
+    choose(page, 0, 0)
+    assert "the context of query 0 is 0 throughout" in page.locator(".step-note").inner_text()
+    assert "new vector" not in page.locator("main").inner_text()
+
+
 def test_nan_and_infinity_travel(attend):
     arrays = drawn(22, (4, 4), (4, 4), (4, 3))
     arrays["value"][1, 0] = np.nan
