@@ -56,7 +56,8 @@ ELSEWHERE = {
     # What explanations and sentences are made of, or read their settings by.
     **dict.fromkeys(("matrix_of", "standard_steps", "query_tokens", "token_index", "unfold_cell", "write_explain_input",
                      "parse_scale", "parse_causal", "parse_layout", "with_settings_beside", "sentence_work",
-                     "read_sentence", "word_index", "word_weights", "word_vector", "cosine")),
+                     "read_sentence", "word_index", "word_weights", "word_vector", "cosine", "word_names", "word_mark",
+                     "word_attention", "check_has_words", "vocabulary_warning", "pair_in_heads", "sentence_findings")),
 }
 
 
