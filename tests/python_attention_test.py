@@ -81,7 +81,13 @@ def test_the_context_of_narrow_numbers_as_float():
     out = np.empty((1, 1, 5, 8), np.float32)
     assert regard.attention(query, key, value, out=out) is out
     assert np.array_equal(out, wide)
-    assert np.array_equal(wide.astype(ml_dtypes.bfloat16), regard.attention(query, key, value))
+    # Its weights are float32, too, unless they are to be rounded.
+    assert np.allclose(wide, regard.attention(*(x.astype(np.float32) for x in (query, key, value))), rtol=0, atol=1e-6)
+    assert np.array_equal(wide, regard.attention(query, key, value, dtype="float32", weights_in_float32=True))
+    assert np.array_equal(wide.astype(ml_dtypes.bfloat16), regard.attention(query, key, value, weights_in_float32=True))
+    rounded = regard.attention(query, key, value, dtype="float32", weights_in_float32=False)
+    assert np.array_equal(rounded.astype(ml_dtypes.bfloat16), regard.attention(query, key, value, weights_in_float32=None))
+    assert np.array_equal(rounded, wide) != (regard.active_instruction_set() == "avx512_bf16")
 
 
 def test_every_option_changes_what_it_says():
