@@ -295,7 +295,6 @@ export function step_section(e, step, state, set) {
   return el("section", { class: is_wide ? "step wide" : "step", "aria-labelledby": `step-${step.index}` }, heading, note, el("div", { class: "body" },
     el("p", { class: "equation" }, formula(step.equation, step.symbol), el("span", { class: "shape" }, shape_text(step))),
     step.finding === "" ? null : el("p", { class: "step-finding" }, `${shown(step.finding)}${step.finding.endsWith(".") ? "" : "."}`),
-    tables, below === null ? null : el("div", { class: "unfold" }, below), sums === "" ? null : el("p", { class: "caption" }, sums),
-import { scale_figure } from "./scale_figure.js";
+    step.pictures.length > 0 ? scale_figure(step.pictures) : null, tables, below === null ? null : el("div", { class: "unfold" }, below), sums === "" ? null : el("p", { class: "caption" }, sums),
     ...step.notes.map((text) => el("p", {}, shown(text))), ...step.slips.map((text) => el("p", { class: "slip" }, el("b", {}, "Slip "), shown(text)))));
 }
