@@ -61,6 +61,7 @@ def whole(work):
     unrun = [path for path in TESTS.rglob("*_test.c*") if path.stem not in run_by_ctest]
     unrun += [path for path in TESTS.rglob("*_test.py") if path.name not in run_by_pytest]
     unrun += [path for path in TESTS.rglob("*_fuzz.cpp") if path.stem not in replayed]
+    unrun += [path for path in (TESTS / "fuzz" / "corpus").iterdir() if f"{path.name}_fuzz" not in replayed]
     unrun += [path for path in TESTS.rglob("check_*.py") if path.name not in run_by_ctest | {
         "check_results.py", "check_style.py", "check_layers.py"}]
     unrun += [path for path in (TESTS / "consumers").iterdir() if path.is_dir() and path.name not in run_by_ctest]

@@ -130,7 +130,7 @@ std::string shape_text(std::span<const Index> shape) {
 }
 
 // A tensor's name, which has at most 512 bytes.
-std::string shown(std::string_view name) { return escape_for_terminal(name); }
+std::string shown_name(std::string_view name) { return escape_for_terminal(name); }
 
 bool holds_real_numbers(StoredType type) {
   return type == StoredType::float64 || type == StoredType::float32 || type == StoredType::float16 ||
@@ -157,8 +157,8 @@ class ParameterReader {
     }
     for (const StoredTensor& tensor : checkpoint_.tensors()) {
       if (!used_.contains(&tensor) && !is_left_unread(tensor.name)) {
-        problem(fmt::format("{} is no tensor of a {} encoder with {} layers", shown(tensor.name), family_.model_type,
-                            config_.num_layers));
+        problem(fmt::format("{} is no tensor of a {} encoder with {} layers", shown_name(tensor.name),
+                            family_.model_type, config_.num_layers));
       }
     }
     if (num_problems_ > 0) {
@@ -234,10 +234,10 @@ class ParameterReader {
     if (tensor == nullptr) return problem(fmt::format("{} is missing, {}", name, expected));
     used_.insert(tensor);
     if (tensor->shape != shape) {
-      return problem(fmt::format("{} has shape {}, {}", shown(tensor->name), shape_text(tensor->shape), expected));
+      return problem(fmt::format("{} has shape {}, {}", shown_name(tensor->name), shape_text(tensor->shape), expected));
     }
     if (!holds_real_numbers(tensor->type)) {
-      return problem(fmt::format("{} has type {}, expected F32, F64, F16 or BF16", shown(tensor->name),
+      return problem(fmt::format("{} has type {}, expected F32, F64, F16 or BF16", shown_name(tensor->name),
                                  stored_type_name(tensor->type)));
     }
     reads_.push_back({tensor, [&parameter, &owner, shape](const float* data) {

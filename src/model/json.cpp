@@ -22,13 +22,20 @@
 
 namespace regard {
 inline namespace v0 {
-namespace {
+namespace internal {
 
 // Of each container, in the order of the opening brackets: how many values it holds, and whether all are numbers.
-struct Container {
+struct JsonContainer {
   std::uint32_t count : 31 = 0;
   std::uint32_t only_numbers : 1 = 1;
 };
+
+}  // namespace internal
+
+namespace {
+
+using internal::JsonContainer;
+
 constexpr std::uint32_t kMaxCount = 0x7fffffff;
 constexpr std::size_t kUsualDepth = 128;
 
@@ -36,7 +43,7 @@ constexpr std::size_t kUsualDepth = 128;
 // not JSON it tells something, too, and holds up to the place where the parser stops.
 class Outline {
  public:
-  Outline(std::string_view text, std::size_t max_depth, const Runtime& runtime, std::vector<Container>* containers)
+  Outline(std::string_view text, std::size_t max_depth, const Runtime& runtime, std::vector<JsonContainer>* containers)
       : text_(text), runtime_(runtime), containers_(containers) {
     open_.reserve(std::min(max_depth, kUsualDepth));
     scan(max_depth);
@@ -47,7 +54,7 @@ class Outline {
   // At most what read_json takes.
   std::uint64_t memory_bytes() const {
     constexpr std::uint64_t kFixed = 8192;  // the stacks, the parser, short messages
-    std::uint64_t bytes = kFixed + num_containers_ * sizeof(Container) + sizeof(JsonValue);
+    std::uint64_t bytes = kFixed + num_containers_ * sizeof(JsonContainer) + sizeof(JsonValue);
     bytes += num_numbers_ * sizeof(double) + num_items_ * sizeof(JsonValue) + num_members_ * sizeof(JsonValue::Member);
     bytes += num_allocations_ * kAllocation + long_string_bytes_;
     bytes += most_members_ * internal::SortedNames::kBytesPerName;
@@ -172,7 +179,7 @@ class Outline {
 
   std::string_view text_;
   const Runtime& runtime_;
-  std::vector<Container>* containers_;
+  std::vector<JsonContainer>* containers_;
   std::vector<Open> open_;
   std::size_t num_containers_ = 0;
   std::uint64_t num_numbers_ = 0, num_items_ = 0, num_members_ = 0;
@@ -188,7 +195,7 @@ class Outline {
 class JsonTreeBuilder : public nlohmann::json_sax<nlohmann::json> {
  public:
   JsonTreeBuilder(std::string_view text, const std::string& source, std::size_t max_depth, const Runtime& runtime,
-                  std::vector<Container> containers)
+                  std::vector<JsonContainer> containers)
       : text_(text),
         source_(source),
         max_depth_(max_depth),
@@ -247,7 +254,7 @@ class JsonTreeBuilder : public nlohmann::json_sax<nlohmann::json> {
 
   bool start(bool is_object) {
     if (open_.size() == max_depth_) fail(offset() - 1, fmt::format("nested deeper than {}", max_depth_));
-    const Container container = containers_[num_started_++];
+    const JsonContainer container = containers_[num_started_++];
     JsonValue* place;
     if (is_object) {
       place = put(std::vector<JsonValue::Member>(), 1);
@@ -337,7 +344,7 @@ class JsonTreeBuilder : public nlohmann::json_sax<nlohmann::json> {
   std::size_t max_depth_;
   const Runtime& runtime_;
   const char* taken_;
-  std::vector<Container> containers_;
+  std::vector<JsonContainer> containers_;
   std::size_t num_started_ = 0;
   JsonValue root_;
   bool has_value_ = true;  // the last member of the innermost object
@@ -386,7 +393,7 @@ JsonValue read_json(std::string_view text, const std::string& source, Index max_
   if (const std::size_t valid = valid_utf8_bytes(text, runtime); valid != text.size())
     throw std::runtime_error(fmt::format("{}: byte {}: not UTF-8", escape_for_terminal(source), valid));
   const auto depth = static_cast<std::size_t>(max_depth);
-  std::vector<Container> containers;
+  std::vector<JsonContainer> containers;
   {
     const Outline outline(text, depth, runtime, nullptr);
     check_json_memory(source, outline.memory_bytes(), max_memory_bytes);

@@ -1,15 +1,24 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// libFuzzer target: any text as the JSON of a model's folder is refused with a byte offset, or read: as values that
-// stand in their order, no name twice (config.json), and as an index whose shards are plain names.
-// Read next: src/model/model_folder.cpp.
-#include <cmath>
+// libFuzzer target: any bytes as the files of a model's folder are refused, or are a model that encodes a text.
+//
+//     bytes    4                4                  c            t               the rest
+//              c, little-end.   t, little-endian   config.json  tokenizer.json  model.safetensors
+//
+// Read next: include/regard/sentence.h, tests/fuzz/model_folder_corpus.py.
+#include <unistd.h>
+
+#include <algorithm>
 #include <cstdint>
 #include <cstdlib>
+#include <filesystem>
+#include <fstream>
 #include <stdexcept>
+#include <string>
+#include <string_view>
 
-#include "regard/json.h"
-#include "regard/model_files.h"
+#include "regard/encoder.h"
+#include "regard/sentence.h"
 
 namespace {
 
@@ -17,37 +26,67 @@ void require(bool condition) {
   if (!condition) std::abort();
 }
 
-void check(const regard::JsonValue& value, std::size_t size, int depth) {
-  require(depth <= 32 && value.offset <= size);
-  require(std::isfinite(value.number));
-  for (double number : value.numbers) require(std::isfinite(number));
-  require(value.numbers.empty() || value.items.empty());
-  for (const regard::JsonValue& item : value.items) check(item, size, depth + 1);
-  for (const auto& [name, member] : value.members) {
-    require(value.find(name) == &member);
-    check(member, size, depth + 1);
+// Removed when the process ends in its own way.
+class Folder {
+ public:
+  Folder() : path_(std::filesystem::temp_directory_path() / "regard-fuzz-XXXXXX") {
+    require(mkdtemp(path_.data()) != nullptr);
   }
+  ~Folder() {
+    for (const char* file : kFiles) unlink((path_ + "/" + file).c_str());
+    rmdir(path_.c_str());
+  }
+  const std::string& path() const { return path_; }
+  void write(int file, std::string_view bytes) const {
+    std::ofstream(path_ + "/" + kFiles[file], std::ios::binary).write(bytes.data(), static_cast<long>(bytes.size()));
+  }
+
+ private:
+  static constexpr const char* kFiles[] = {"config.json", "tokenizer.json", "model.safetensors"};
+  std::string path_;
+};
+
+std::string_view take(std::string_view& bytes, std::size_t count) {
+  const std::string_view front = bytes.substr(0, count);
+  bytes.remove_prefix(front.size());
+  return front;
 }
 
-template <class Read>
-void read(Read read_text) {
-  try {
-    read_text();
-  } catch (const std::runtime_error& error) {
-    require(std::string_view(error.what()).starts_with("fuzz: byte "));
-  }
+std::size_t take_length(std::string_view& bytes) {
+  std::size_t length = 0;
+  const std::string_view front = take(bytes, 4);
+  for (std::size_t i = 0; i < front.size(); ++i) length |= std::size_t{static_cast<unsigned char>(front[i])} << 8 * i;
+  return length;
 }
 
 }  // namespace
 
 extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {
-  const std::string_view text(reinterpret_cast<const char*>(data), size);
-  read([&] { check(regard::read_json(text, "fuzz", 32), size, 0); });
-  read([&] {
-    for (const regard::ShardedTensor& entry : regard::read_shard_index(text, "fuzz")) {
-      require(entry.file.find('/') == std::string::npos && entry.file.ends_with(".safetensors"));
-      require(entry.file.size() <= 255 && entry.file[0] != '.' && entry.file.find('\0') == std::string::npos);
+  static const Folder folder;
+  std::string_view rest(reinterpret_cast<const char*>(data), size);
+  const std::size_t config_bytes = take_length(rest), tokenizer_bytes = take_length(rest);
+  folder.write(0, take(rest, config_bytes));
+  folder.write(1, take(rest, tokenizer_bytes));
+  folder.write(2, rest);
+
+  regard::Runtime runtime;
+  runtime.num_threads = 1;
+  regard::ModelFileOptions options;
+  options.max_memory_bytes = 128 << 20;
+  for (const bool map : {false, true}) {
+    options.map = map;
+    try {
+      const regard::SentenceModel model = regard::load_sentence_model(folder.path(), options, runtime);
+      const regard::TokenizedText text = model.tokenizer.encode("a b [MASK] ab");
+      const regard::EncoderTrace trace = regard::encode(model.encoder, text.ids, {}, runtime);
+      require(trace.output().shape()[0] == static_cast<regard::Index>(text.ids.size()));
+    } catch (const std::runtime_error& error) {
+      require(std::string_view(error.what()).starts_with(folder.path()));
+      require(std::string_view(error.what()).find('\n') == std::string_view::npos);
+    } catch (const std::invalid_argument&) {
+      // More tokens than the model has positions for, or none.
+      continue;
     }
-  });
+  }
   return 0;
 }

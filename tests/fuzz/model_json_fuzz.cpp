@@ -1,0 +1,53 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// libFuzzer target: any text as the JSON of a model's folder is refused with a byte offset, or read: as values that
+// stand in their order, no name twice (config.json), and as an index whose shards are plain names.
+// Read next: src/model/model_folder.cpp.
+#include <cmath>
+#include <cstdint>
+#include <cstdlib>
+#include <stdexcept>
+
+#include "regard/json.h"
+#include "regard/model_files.h"
+
+namespace {
+
+void require(bool condition) {
+  if (!condition) std::abort();
+}
+
+void check(const regard::JsonValue& value, std::size_t size, int depth) {
+  require(depth <= 32 && value.offset <= size);
+  require(std::isfinite(value.number()));
+  for (double number : value.numbers()) require(std::isfinite(number));
+  require(value.numbers().empty() || value.items().empty());
+  for (const regard::JsonValue& item : value.items()) check(item, size, depth + 1);
+  for (const auto& [name, member] : value.members()) {
+    require(value.find(name) == &member);
+    check(member, size, depth + 1);
+  }
+}
+
+template <class Read>
+void read(Read read_text) {
+  try {
+    read_text();
+  } catch (const std::runtime_error& error) {
+    require(std::string_view(error.what()).starts_with("fuzz: byte "));
+  }
+}
+
+}  // namespace
+
+extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {
+  const std::string_view text(reinterpret_cast<const char*>(data), size);
+  read([&] { check(regard::read_json(text, "fuzz", 32), size, 0); });
+  read([&] {
+    for (const regard::ShardedTensor& entry : regard::read_shard_index(text, "fuzz")) {
+      require(entry.file.find('/') == std::string::npos && entry.file.ends_with(".safetensors"));
+      require(entry.file.size() <= 255 && entry.file[0] != '.' && entry.file.find('\0') == std::string::npos);
+    }
+  });
+  return 0;
+}
