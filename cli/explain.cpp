@@ -12,6 +12,7 @@
 #include <algorithm>
 #include <cstring>
 #include <memory>
+#include <optional>
 
 #include "explain_options.h"
 #include "explain_sentence.h"
@@ -96,7 +97,8 @@ NamedMatrix read_matrix(const std::string& argument) {
   return {argument.substr(0, equals), is_npy(text, path) ? read_npy(text, shown) : read_csv(text, shown)};
 }
 
-ExplainInput read_input(const std::string& input, const std::vector<std::string>& matrices) {
+ExplainInput read_input(const std::string& input, const std::string& max_memory,
+                        const std::vector<std::string>& matrices) {
   if (!input.empty() && !matrices.empty())
     throw UsageError("--input and --matrix both name the matrices; give one of them");
   if (input.empty() && matrices.empty())
@@ -106,7 +108,9 @@ ExplainInput read_input(const std::string& input, const std::vector<std::string>
     const std::string text = read_text(input, kLargestFile, "--input");
     if (is_npy(text, input) || input.ends_with(".csv"))
       throw UsageError("--input " + input + " is no JSON; give NPY and CSV files as --matrix NAME=" + input);
-    return read_explain_input(text, shown_name(input));
+    std::optional<std::uint64_t> limit;
+    if (!max_memory.empty()) limit = parse_bytes("--max-memory", max_memory);
+    return read_explain_input(text, shown_name(input), {}, limit);
   }
   std::vector<NamedPath> paths;
   for (const std::string& argument : matrices)
@@ -128,7 +132,7 @@ ExplainInput read_input(const std::string& input, const std::vector<std::string>
 
 void add_explain(CLI::App& app) {
   struct Options {
-    std::string input;
+    std::string input, max_memory;
     std::vector<std::string> matrices;
     ExplainText text;
     SentenceTextArguments sentence;
@@ -140,6 +144,12 @@ void add_explain(CLI::App& app) {
           ->type_name("\"TEXT\"");
   command->add_option("--input", options->input, "a JSON object with the matrices and settings; - is\nstandard input")
       ->type_name("FILE")
+      ->group("MATRICES (one of the two)");
+  command
+      ->add_option("--max-memory", options->max_memory,
+                   "for --input: use up to this much, such as 8G,\nwhatever seems to be free")
+      ->type_name("BYTES")
+      ->needs("--input")
       ->group("MATRICES (one of the two)");
   command
       ->add_option("--matrix", options->matrices,
@@ -170,7 +180,7 @@ void add_explain(CLI::App& app) {
     }
     if (const std::string option = sentence_option(options->sentence); !option.empty())
       throw UsageError(option + " is for a sentence in a model; give the sentence");
-    ExplainInput input = read_input(options->input, options->matrices);
+    ExplainInput input = read_input(options->input, options->max_memory, options->matrices);
     try {
       override_settings(options->text, input);
       show_explanation(input, options->text);

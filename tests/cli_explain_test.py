@@ -621,3 +621,10 @@ def test_workings_read_as_sentences():
     assert "S′[love, I]: the score is not scaled and stays 1" in step("000", "scaled")
     assert "0.0752 (rounded figures sum to 0.0751)" in step("003", "halves")
     assert "1.0000 the sum; rounded figures sum to 1.0001" in step("004", "hand-weights")
+
+
+def test_json_asks_for_memory_and_max_memory_overrides_what_is_free(tmp_path):
+    (tmp_path / "nested.json").write_text('{"Q": [' + ",".join(["[]"] * 100_000) + "]}")
+    fail(1, ["nested.json: needs 7", "bytes of memory; 1048576 are available"], "explain", "--input", "nested.json", "--max-memory", "1M", cwd=tmp_path)
+    fail(1, "nested.json: byte 6: Q is empty", "explain", "--input", "nested.json", "--max-memory", "1G", cwd=tmp_path)
+    fail(2, "--max-memory requires --input", "explain", "--matrix", "Q=q.csv", "--max-memory", "1G", cwd=tmp_path)
