@@ -28,11 +28,6 @@ constexpr Index kTopRows = 12;
 constexpr int kItemLabel = 7;
 constexpr std::size_t kOtherHeads = 2;
 
-template <class T>
-const T& at(const std::vector<T>& all, Index index) {
-  return all[static_cast<std::size_t>(index)];
-}
-
 // The last columns of a text, or its first; with an ellipsis where something is cut.
 std::string last_columns(std::string_view text, int width, bool unicode) {
   if (display_width(text) <= width) return std::string(text);

@@ -50,6 +50,11 @@ class StoryText {
   std::vector<std::string> names_;
 };
 
+template <class T>
+const T& at(const std::vector<T>& all, Index index) {
+  return all[static_cast<std::size_t>(index)];
+}
+
 // " + 6.12", " - 4.83" behind a first term.
 std::string signed_term(const StoryText& text, double x);
 // "; rounded figures sum to 31.20", or nothing where the printed digits add up to the printed total.

@@ -19,11 +19,6 @@ namespace regard {
 inline namespace v0 {
 namespace {
 
-template <class T>
-const T& at(const std::vector<T>& all, Index index) {
-  return all[static_cast<std::size_t>(index)];
-}
-
 class Findings {
  public:
   explicit Findings(const StoryText& text) : t_(text), s_(text.story) {}

@@ -72,8 +72,9 @@ std::vector<Index> words_to_hide(const SentenceStory& story, const Sentence& sen
     if (!sentence.words[w].special && static_cast<Index>(w) != story.chosen.word)
       words.push_back(static_cast<Index>(w));
   }
-  std::stable_sort(words.begin(), words.end(), [&](Index a, Index b) {
-    return story.row.keys[static_cast<std::size_t>(a)].weight > story.row.keys[static_cast<std::size_t>(b)].weight;
+  std::sort(words.begin(), words.end(), [&](Index a, Index b) {
+    const auto weight = [&](Index word) { return story.row.keys[static_cast<std::size_t>(word)].weight; };
+    return weight(a) != weight(b) ? weight(a) > weight(b) : a < b;
   });
   left_out = std::max<Index>(0, static_cast<Index>(words.size()) - kMaxHiddenAlone);
   words.resize(words.size() - static_cast<std::size_t>(left_out));
