@@ -261,7 +261,7 @@ class Backward {
     const Index begin = std::max(first_key, tiles.seen().begin / kBlockKeys * kBlockKeys);
     const Index end = std::min(first_key + num_keys, tiles.seen().end);
     for (Index key = begin; key < end; key += kBlockKeys) {
-      poll(call_.runtime);
+      throw_if_stopped(call_.runtime.stop);
       if (!tiles.take_block(key)) continue;
       block.sum_key = gradients_.key.data ? sums + (key - first_key) * call_.padded_depth() : nullptr;
       block.sum_value = gradients_.value.data

@@ -156,7 +156,7 @@ class ColumnWalk {
     const Interval& seen = s.visible_rows->all;
     const Index end = std::min(of.end_key, seen.end);
     for (Index key = std::max(of.first_key, seen.begin / kBlockKeys * kBlockKeys); key < end; key += kBlockKeys) {
-      poll(runtime_);
+      throw_if_stopped(runtime_.stop);
       if (!start_block(task, key, block)) continue;
       score_block(task.r, block);
       kernel.weights_block(task.rows.num_rows, s.row_max, s.row_sum, s.scores);

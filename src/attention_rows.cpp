@@ -246,7 +246,7 @@ class ChunkWalk {
     const RowScratch<T>& s = task_.scratch;
     const Interval& all = s.visible_rows->all;
     if (key >= all.end || key + kBlockKeys <= all.begin) return;
-    poll(task_.runtime);
+    throw_if_stopped(task_.runtime.stop);
     block_.score.multiplied = key == multiplied_;
     block_.score.scores = block_.score.multiplied ? ahead_.scores : s.scores;
     if (!start_block(task_, key, block_.score, few_ ? &stored_keys_ : nullptr)) return;

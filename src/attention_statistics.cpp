@@ -61,7 +61,7 @@ void for_each_weights_block(const RowTask<T>& task, const FinishedRows<T>& done,
   const Interval& seen = task.scratch.visible_rows->all;
   const Index last = std::min(end, seen.end);
   for (Index key = std::max(begin, seen.begin) / kBlockKeys * kBlockKeys; key < last; key += kBlockKeys) {
-    poll(task.runtime);
+    throw_if_stopped(task.runtime.stop);
     if (!wanted(key) || !start_block(task, key, block)) continue;
     score_block(task.r, block);
     std::copy_n(block.scores, rows * kBlockKeys, weights);

@@ -98,7 +98,7 @@ void weigh(const RowTask<T>& task, const WeightsRequest<T>& request, const RowRa
   fill(0, sequence.first_key + begin);
   Index key = begin;
   for (; key < end; key += kBlockKeys) {
-    poll(task.runtime);
+    throw_if_stopped(task.runtime.stop);
     if (!start_block(task, key, block)) {
       fill(sequence.first_key + key, sequence.first_key + key + block.num_keys);
       continue;

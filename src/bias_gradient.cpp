@@ -94,7 +94,7 @@ class BiasGradient {
       for (Index h = heads.begin; h < heads.end; ++h) {
         for (Index row = rows.begin; row < rows.end; ++row) {
           for (Index key = keys.begin; key < keys.end; ++key) {
-            poll(call_.runtime);
+            throw_if_stopped(call_.runtime.stop);
             add_block(tiles, b, h, rows_[static_cast<std::size_t>(row)], keys_[static_cast<std::size_t>(key)], sums);
           }
         }

@@ -56,7 +56,7 @@ void check_view(const char* name, const View& view, const typename View::Shape& 
 void check_finite(const char* name, const InputView<float, 3>& view, const Runtime& runtime) {
   for (Index h = 0; h < view.shape[0]; ++h) {
     for (Index i = 0; i < view.shape[1]; ++i) {
-      internal::poll(runtime);
+      throw_if_stopped(runtime.stop);
       for_each_element(view, h, i, [&](Index d, auto element) {
         const float x(element);
         if (internal::is_finite(x)) return;
@@ -117,7 +117,7 @@ void KvCache<T>::append(Index sequence, Given<3> key, Given<3> value, const Runt
   check_room(shape_, sequence, block.lengths()[sequence], count);
   const auto need = block.need(sequence, count);
   check_pages("KvCache::append", need.pages, block.free_pages());
-  internal::poll(runtime);
+  throw_if_stopped(runtime.stop);
   const auto before = block.take_pages(sequence, need);
   try {
     block.write(sequence, key, value, count, while_writing(shape_, runtime));
@@ -156,7 +156,7 @@ void KvCache<T>::append(Given<4> key, Given<4> value, std::span<const Index> cou
     }
   }
   check_pages("KvCache::append", pages, block.free_pages());
-  internal::poll(runtime);
+  throw_if_stopped(runtime.stop);
   std::vector<typename Block::Entries> before;
   before.reserve(static_cast<std::size_t>(shape_.num_sequences));
   try {

@@ -260,7 +260,7 @@ struct KvCache<T>::Block {
     const internal::FloatingPointScope rounds_to_nearest;
     Index length = lengths()[sequence];
     for (Index done = 0; done < count;) {
-      internal::poll(runtime);
+      throw_if_stopped(runtime.stop);
       const Index lane = length % kernels::kPanel;
       const Index step = std::min(kernels::kPanel - lane, count - done);
       write_panel(table(sequence)[entry(length / kernels::kPanel)], lane, step, key, value, done);

@@ -84,7 +84,7 @@ template <class T>
 void fill(T* first, Index count, T value, const Runtime& runtime) {
   constexpr Index kPart = 1 << 20;
   for (Index at = 0; at < count; at += kPart) {
-    internal::poll(runtime);
+    throw_if_stopped(runtime.stop);
     std::fill_n(first + at, std::min(kPart, count - at), value);
   }
 }
@@ -234,7 +234,7 @@ KvCache<T> KvCache<T>::open(std::span<std::byte> memory, const Runtime& runtime)
         last - first / kPanel >= layout.sequence_panels)
       refuse_bytes(here(layout.firsts), sequence_text(s) + " has an impossible first key");
     for (Index e = 0; e < layout.sequence_panels; ++e) {
-      internal::poll(runtime);
+      throw_if_stopped(runtime.stop);
       const std::int32_t slot = block.table(s)[e];
       const Index offset = layout.table + (s * layout.sequence_panels + e) * static_cast<Index>(sizeof(std::int32_t));
       if (slot < -1 || slot >= layout.num_slots) refuse_bytes(offset, "there is no slot " + std::to_string(slot));
@@ -254,7 +254,7 @@ KvCache<T> KvCache<T>::open(std::span<std::byte> memory, const Runtime& runtime)
   for (Index s = 0; s < cache.shape_.num_sequences; ++s) {
     const Index written = cache.shape_.ring ? 0 : round_up(block.lengths()[s], kPanel) / kPanel;
     for (Index e = written; e < layout.sequence_panels; ++e) {
-      internal::poll(runtime);
+      throw_if_stopped(runtime.stop);
       const std::int32_t slot = block.table(s)[e];
       if (slot >= 0 && users[static_cast<std::size_t>(slot)] > 1)
         refuse_bytes(layout.table,
@@ -264,7 +264,7 @@ KvCache<T> KvCache<T>::open(std::span<std::byte> memory, const Runtime& runtime)
   for (Index page = 0; page < layout.num_pages; ++page) {
     std::int64_t all = 0;
     for (Index i = 0; i < layout.page_panels; ++i) {
-      internal::poll(runtime);
+      throw_if_stopped(runtime.stop);
       const Index slot = page * layout.page_panels + i;
       all += users[static_cast<std::size_t>(slot)];
       if (block.panel_users()[slot] != users[static_cast<std::size_t>(slot)])

@@ -207,7 +207,7 @@ void multiply(const TensorView<const T, 2>& input, const T* panels, const Tensor
     operands.pack_rows(first, num_rows, packed_rows);
     const Index end_panel = std::min(count, (task / blocks + 1) * group_panels);
     for (Index panel = task / blocks * group_panels; panel < end_panel; ++panel) {
-      poll(runtime);
+      throw_if_stopped(runtime.stop);
       const Index column = panel * kPanel;
       const Index width = std::min(kPanel, columns - column);
       Compute* to = tile;

@@ -63,7 +63,7 @@ struct Loop {
       while (!failed.load(std::memory_order_relaxed) && (worker == 0 || !exiting.load(std::memory_order_relaxed))) {
         const Index item = next_item.fetch_add(1, std::memory_order_relaxed);
         if (item >= num_items) break;
-        poll(runtime);
+        throw_if_stopped(runtime.stop);
         body(item, worker);
       }
     } catch (...) {
@@ -339,7 +339,7 @@ int num_workers(const Runtime& runtime, Index num_items, double num_products) {
 void for_each_item(const Runtime& runtime, int workers, Index num_items, const ItemBody& body) {
   check_threads(runtime);
   if (is_planning()) return plan_threads(workers);
-  poll(runtime);
+  throw_if_stopped(runtime.stop);
   std::exception_ptr exception;
   if (runtime.executor && workers > 1) {
     const auto loop = std::make_shared<Loop>(runtime, body, num_items, workers, 0);
@@ -351,10 +351,6 @@ void for_each_item(const Runtime& runtime, int workers, Index num_items, const I
     exception = loop.exception;
   }
   if (exception) std::rethrow_exception(exception);
-}
-
-void poll(const Runtime& runtime) {
-  if (runtime.stop.stop_requested()) throw cancelled("cancelled: Runtime::stop was requested");
 }
 
 }  // namespace internal

@@ -73,9 +73,6 @@ class Progress {
   Index total_;
 };
 
-// Throws cancelled when stop was requested. For bodies that run longer than a few milliseconds.
-void poll(const Runtime& runtime);
-
 }  // namespace internal
 }  // namespace v0
 }  // namespace regard

@@ -111,7 +111,7 @@ double slices_per_second(int num_threads, double seconds, const Runtime& runtime
     begin = std::min(begin, share.begin);
     end = std::max(end, share.end);
   }
-  internal::poll(runtime);
+  throw_if_stopped(runtime.stop);
   return slices / std::chrono::duration<double>(end - begin).count();
 }
 

@@ -110,7 +110,7 @@ class RowWalk {
         const Index after = number + own_.workers;
         const Unit next = after < packed_.num_units() ? packed_.unit_at(after, 0) : Unit{};
         for (Index task = 0; task < num_tasks(unit); ++task) {
-          poll(runtime_);
+          throw_if_stopped(runtime_.stop);
           kernels::FetchAhead ahead;
           if (fetches_) ahead = soon(unit, task, next);
           run_tasks(unit, task, worker, fetches_ ? &ahead : nullptr);

@@ -223,6 +223,10 @@ std::optional<int> threads_from_environment() {
 
 cancelled::~cancelled() = default;
 
+void throw_if_stopped(const std::stop_token& stop, std::string_view operation) {
+  if (stop.stop_requested()) throw cancelled(std::string(operation) + " was stopped");
+}
+
 int default_num_threads() {
   if (const std::optional<int> threads = internal::threads_from_environment()) return *threads;
   // Reading /sys takes longer than a small call, so the last answer is kept with a fingerprint of its mask, both in

@@ -32,6 +32,7 @@ PARTS = {
 ELSEWHERE = {
     "attention_with_weights": "regard.attention_forward",  # return_weights=True
     "cancelled": "KeyboardInterrupt",                      # or what the handler of the signal raised
+    "throw_if_stopped": None,                              # Ctrl-C does it
     "parallel_for": None,                                  # runs functions of C++ on the library's threads
     "version": "regard.__version__",
     "embed_tokens": "regard.embed",

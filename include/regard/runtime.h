@@ -31,6 +31,10 @@ class REGARD_EXPORT cancelled : public std::runtime_error {
   ~cancelled() override;
 };
 
+// Throws cancelled, naming the operation, where a stop has been requested: for loops that run longer than a few
+// milliseconds between operators.
+REGARD_EXPORT void throw_if_stopped(const std::stop_token& stop, std::string_view operation = "the call");
+
 // parallel_for(n, task) calls task(0) … task(n - 1), each exactly once, on any threads, in any order, and
 // returns when all are done. Tasks never wait for each other, so inline and nested execution are right. An
 // exception thrown by the executor itself reaches the operator's caller.

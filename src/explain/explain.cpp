@@ -17,7 +17,6 @@
 #include "findings.h"
 #include "fractions.h"
 #include "operations.h"
-#include "polling.h"
 #include "text.h"
 #include "unfolding.h"
 
@@ -350,7 +349,7 @@ std::vector<Step> run_all(const ExplainInput& input, const Explanation& explanat
   if (std::any_of(requests.begin(), requests.end(), [](const StepRequest& r) { return r.fractions; }))
     run.follow_fractions();
   for (const StepRequest& request : requests) {
-    poll(runtime.stop);
+    throw_if_stopped(runtime.stop, "the explanation");
     run.step(request);
   }
   run.check_all_used();

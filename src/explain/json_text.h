@@ -9,7 +9,6 @@
 #include <string_view>
 #include <vector>
 
-#include "polling.h"
 #include "regard/explain.h"
 
 namespace regard {
@@ -64,7 +63,7 @@ class JsonWriter {
   std::string take();
 
   // For work between values.
-  void poll() const { regard::poll(stop_); }
+  void poll() const { throw_if_stopped(stop_, "the explanation"); }
 
  private:
   void open(char bracket);

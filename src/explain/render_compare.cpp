@@ -12,7 +12,6 @@
 #include <cmath>
 
 #include "json_text.h"
-#include "polling.h"
 #include "regard/compare.h"
 #include "regard/runtime.h"
 #include "table.h"
@@ -92,7 +91,7 @@ class CompareRenderer {
   // ---- lines and numbers
 
   void line(const std::string& text) {
-    poll(runtime_.stop);
+    throw_if_stopped(runtime_.stop, "the explanation");
     out_ += text + "\n";
   }
   void paragraph(const std::string& text, bool bold) {

@@ -62,7 +62,7 @@ class Screen {
 
  private:
   void line(const std::string& l) {
-    poll(t_.runtime.stop);
+    throw_if_stopped(t_.runtime.stop, "the explanation");
     text_ += l + "\n";
   }
   void blank() { text_ += "\n"; }

@@ -7,7 +7,6 @@
 #include <string>
 #include <vector>
 
-#include "polling.h"
 #include "regard/sentence_story.h"
 #include "table.h"
 #include "text.h"

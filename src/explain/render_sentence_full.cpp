@@ -49,7 +49,7 @@ class Account {
 
  private:
   void line(const std::string& l) {
-    poll(t_.runtime.stop);
+    throw_if_stopped(t_.runtime.stop, "the explanation");
     lines_.push_back(l);
   }
   void blank() { lines_.emplace_back(); }

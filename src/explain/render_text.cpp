@@ -15,7 +15,6 @@
 
 #include "findings.h"
 #include "operations.h"
-#include "polling.h"
 #include "render_parts.h"
 #include "table.h"
 #include "text.h"
@@ -58,7 +57,7 @@ class PageWriter {
 
   std::string step_page(std::size_t index) {
     const Step& step = explanation_.steps[index];
-    poll(runtime_.stop);
+    throw_if_stopped(runtime_.stop, "the explanation");
     text_.clear();
     heading(index, step);
     if (!step.finding.empty()) {

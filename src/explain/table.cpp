@@ -13,7 +13,6 @@
 #include <array>
 #include <utility>
 
-#include "polling.h"
 #include "unfolding.h"
 
 namespace regard {
@@ -130,7 +129,7 @@ class TableMaker {
     ColumnText text;
     const Index index = whole_index(r_.matrix.kept_columns, column);
     for (Index row : rows_) {
-      poll(r_.stop);
+      throw_if_stopped(r_.stop, "the explanation");
       text.cells.push_back(cell(row, column));
       text.hidden.push_back(!r_.matrix.hidden.empty() && r_.matrix.hidden[r_.matrix.place(r_.head, row, column)] != 0);
     }
@@ -211,7 +210,7 @@ class TableMaker {
     b.add(header(first, last, is_last), row_width(first, last, is_last));
     Index previous = -1;
     for (std::size_t n = 0; n < rows_.size(); ++n) {
-      poll(r_.stop);
+      throw_if_stopped(r_.stop, "the explanation");
       const Index index = whole_index(r_.matrix.kept_rows, rows_[n]);
       if (n > 0 && index != previous + 1) b.add(paint_.unicode ? "⋮" : ":", 1);
       previous = index;

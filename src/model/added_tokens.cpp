@@ -7,7 +7,6 @@
 #include <algorithm>
 
 #include "bert_characters.h"
-#include "poll.h"
 
 namespace regard {
 inline namespace v0 {
@@ -51,7 +50,7 @@ std::vector<AddedTokens::Part> AddedTokens::split(std::string_view text, const R
   std::vector<Part> parts;
   std::size_t taken = 0;  // up to here the text is in parts
   for (std::size_t at = 0; at < text.size() && !empty();) {
-    internal::poll("Tokenizer::encode", runtime);
+    throw_if_stopped(runtime.stop, "Tokenizer::encode");
     if (!begins_[static_cast<unsigned char>(text[at])]) {
       ++at;
       continue;

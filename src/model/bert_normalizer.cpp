@@ -8,8 +8,6 @@
 #include <algorithm>
 #include <tuple>
 
-#include "poll.h"
-
 namespace regard {
 inline namespace v0 {
 namespace {
@@ -116,7 +114,7 @@ void BertNormalizer::normalize(std::string_view text, std::size_t offset, Normal
   to.origin.clear();
   Writer writer(*this, to);
   for (std::size_t i = 0; i < text.size();) {
-    internal::poll("Tokenizer::encode", runtime);
+    throw_if_stopped(runtime.stop, "Tokenizer::encode");
     const auto [code, num_bytes] = first_character(text.substr(i));
     const Origin origin{static_cast<std::uint32_t>(offset + i), static_cast<std::uint32_t>(offset + i + num_bytes)};
     i += num_bytes;

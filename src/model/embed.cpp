@@ -14,7 +14,6 @@
 #include <algorithm>
 
 #include "encoder_layers.h"
-#include "poll.h"
 #include "pooling.h"
 #include "regard/layer_norm.h"
 #include "regard/parallel.h"
@@ -59,7 +58,7 @@ void embed_group(const Encoder& encoder, std::span<const std::vector<Index>> tex
   AttentionOptions<float> options;
   options.query_starts = options.key_starts = starts;
   for (const EncoderLayer& layer : encoder.layers) {
-    internal::poll("embed_tokens", runtime);
+    throw_if_stopped(runtime.stop, "embed_tokens");
     internal::run_layer(encoder, layer, states.view(), options, {}, rows, runtime);
     std::swap(states, rows.output);
   }

@@ -15,7 +15,6 @@
 
 #include "encoder_layers.h"
 #include "encoder_mask.h"
-#include "poll.h"
 #include "regard/layer_norm.h"
 
 namespace regard {
@@ -93,7 +92,7 @@ EncoderTrace encode(const Encoder& encoder, std::span<const Index> ids, const En
     t.input = n == 0 ? trace.embedded : trace.layers[n - 1].output;
     t.row_max = Tensor<float, 2>({config.num_heads, length});
     t.row_sum = Tensor<float, 2>({config.num_heads, length});
-    internal::poll("encode", runtime);
+    throw_if_stopped(runtime.stop, "encode");
     AttentionOutputs<float> sums;
     sums.row_max = one_batch(t.row_max.view());
     sums.row_sum = one_batch(t.row_sum.view());

@@ -15,7 +15,6 @@
 #include <stdexcept>
 
 #include "encoder_family.h"
-#include "poll.h"
 #include "regard/json.h"
 #include "regard/text.h"
 
@@ -300,7 +299,7 @@ PackedParameters<float> pack_side_by_side(std::span<const TensorView<const float
   Index first = 0;
   for (const auto& matrix : matrices) {
     for (Index i = 0; i < matrix.shape[0]; ++i) {
-      internal::poll("load_encoder", runtime);
+      throw_if_stopped(runtime.stop, "load_encoder");
       for (Index o = 0; o < matrix.shape[1]; ++o) joined(i, first + o) = matrix(i, o);
     }
     first += matrix.shape[1];

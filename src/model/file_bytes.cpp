@@ -19,7 +19,6 @@
 #include <new>
 #include <stdexcept>
 
-#include "poll.h"
 #include "regard/text.h"
 
 namespace regard {
@@ -100,7 +99,7 @@ void ModelFile::check_unchanged() const {
 void ModelFile::read(std::uint64_t offset, std::span<std::byte> to, const Runtime& runtime) const {
   constexpr std::size_t kMostAtOnce = 1 << 20;  // a tenth of a second from a slow disk
   while (!to.empty()) {
-    poll("reading a model", runtime);
+    throw_if_stopped(runtime.stop, "reading a model");
     const std::size_t wanted = std::min(to.size(), kMostAtOnce);
     const ssize_t came = ::pread(descriptor_, to.data(), wanted, static_cast<off_t>(offset));
     if (came < 0 && errno == EINTR) continue;

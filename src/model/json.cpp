@@ -174,7 +174,7 @@ class Outline {
 
   void look(std::size_t at) const {
     constexpr std::size_t kLook = 4096;
-    if (at % kLook == 0) internal::poll("reading JSON", runtime_);
+    if (at % kLook == 0) throw_if_stopped(runtime_.stop, "reading JSON");
   }
 
   std::string_view text_;

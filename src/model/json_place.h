@@ -13,8 +13,6 @@
 #include <string>
 #include <string_view>
 
-#include "poll.h"
-
 namespace regard {
 inline namespace v0 {
 namespace internal {
@@ -33,7 +31,7 @@ class CountingIterator {
   reference operator*() const { return *at_; }
   CountingIterator& operator++() {
     *taken_ = ++at_;
-    if (reinterpret_cast<std::uintptr_t>(at_) % kLook == 0) poll("reading JSON", *runtime_);
+    if (reinterpret_cast<std::uintptr_t>(at_) % kLook == 0) throw_if_stopped(runtime_->stop, "reading JSON");
     return *this;
   }
   CountingIterator operator++(int) {

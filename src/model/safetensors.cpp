@@ -16,7 +16,6 @@
 #include <stdexcept>
 
 #include "checkpoint.h"
-#include "poll.h"
 #include "regard/sha256.h"
 #include "regard/text.h"
 #include "safetensors_header.h"
@@ -111,7 +110,7 @@ std::optional<std::size_t> first_nonfinite(std::span<const std::byte> bytes, Bit
   const std::size_t count = bytes.size() / sizeof(Bits);
   constexpr std::size_t kBlock = 4096;  // small enough for L1, large enough that the search after it costs nothing
   for (std::size_t begin = 0; begin < count; begin += kBlock) {
-    internal::poll("reading a model", runtime);
+    throw_if_stopped(runtime.stop, "reading a model");
     const std::size_t end = std::min(begin + kBlock, count);
     Bits found = 0;
     for (std::size_t i = begin; i < end; ++i) {
@@ -295,7 +294,7 @@ std::vector<float> Checkpoint::read_float32(const StoredTensor& tensor, const Ru
   numbers.reserve(count);
   constexpr std::size_t kPart = 1 << 14;
   for (std::size_t begin = 0; begin < count; begin = numbers.size()) {
-    internal::poll("reading a model", runtime);
+    throw_if_stopped(runtime.stop, "reading a model");
     numbers.resize(std::min(begin + kPart, count));
     if (tensor.type == StoredType::float32) {
       std::memcpy(&numbers[begin], tensor.bytes.data() + begin * sizeof(float),
@@ -328,7 +327,7 @@ std::string Checkpoint::sha256(const Runtime& runtime) const {
     Sha256 sum;
     for (std::span<const std::byte> rest : {file.front.span(), file.data.span()}) {
       while (!rest.empty()) {
-        internal::poll("Checkpoint::sha256", runtime);
+        throw_if_stopped(runtime.stop, "Checkpoint::sha256");
         const std::size_t count = std::min(kPart, rest.size());
         sum.add(rest.first(count));
         rest = rest.subspan(count);

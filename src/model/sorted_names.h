@@ -16,7 +16,6 @@
 #include <string_view>
 #include <vector>
 
-#include "poll.h"
 
 namespace regard {
 inline namespace v0 {
@@ -34,7 +33,7 @@ class SortedNames {
     names_.reserve(count);
     for (std::size_t i = 0; i < count; ++i) names_.push_back({front_of(name_at(i)), name_at(i), i});
     std::sort(names_.begin(), names_.end(), [&](const Name& a, const Name& b) {
-      poll(operation, runtime);
+      throw_if_stopped(runtime.stop, operation);
       if (a.front != b.front) return a.front < b.front;
       const int order = a.text.compare(b.text);
       return order != 0 ? order < 0 : a.position < b.position;

@@ -6,8 +6,6 @@
 #include <fmt/format.h>
 #include <utf8proc.h>
 
-#include "poll.h"
-
 namespace regard {
 inline namespace v0 {
 namespace {
@@ -123,7 +121,7 @@ std::size_t valid_utf8_bytes(std::string_view text, const Runtime& runtime) {
   std::size_t valid = 0;
   bool broken = false;
   for_each_character(text, [&](utf8proc_int32_t code, std::string_view bytes) {
-    internal::poll("reading a text", runtime);
+    throw_if_stopped(runtime.stop, "reading a text");
     broken = broken || code < 0;
     if (!broken) valid += bytes.size();
   });

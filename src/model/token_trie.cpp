@@ -6,13 +6,11 @@
 
 #include <algorithm>
 
-#include "poll.h"
-
 namespace regard {
 inline namespace v0 {
 
 TokenTrie::TokenTrie(std::vector<std::pair<std::string_view, Index>> tokens, const Runtime& runtime) {
-  const auto look = [&] { internal::poll("Tokenizer::read", runtime); };
+  const auto look = [&] { throw_if_stopped(runtime.stop, "Tokenizer::read"); };
   const auto is_less = [&](const auto& a, const auto& b) {
     look();
     return a < b;

@@ -13,7 +13,6 @@
 #include <limits>
 #include <stdexcept>
 
-#include "poll.h"
 #include "regard/model_files.h"
 #include "regard/text.h"
 #include "tokenizer_json.h"
@@ -109,7 +108,7 @@ class Encoding {
     const std::string_view bytes = std::string_view(stretch_.bytes).substr(0, end);
     std::size_t word = begin;
     for (std::size_t i = begin; i < end;) {
-      internal::poll("Tokenizer::encode", runtime_);
+      throw_if_stopped(runtime_.stop, "Tokenizer::encode");
       const auto [code, num_bytes] = first_character(bytes.substr(i));
       const std::size_t next = i + num_bytes;
       const bool is_mark = is_punctuation(code);

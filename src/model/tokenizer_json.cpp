@@ -14,7 +14,6 @@
 #include <set>
 #include <stdexcept>
 
-#include "poll.h"
 #include "regard/json.h"
 #include "regard/text.h"
 #include "sorted_names.h"
@@ -103,7 +102,7 @@ class Reader {
     check_json_memory(source_, needed, options_.max_memory_bytes);
   }
 
-  void look() const { internal::poll("Tokenizer::read", runtime_); }
+  void look() const { throw_if_stopped(runtime_.stop, "Tokenizer::read"); }
 
   [[noreturn]] void fail(const JsonValue& where, std::string_view what) const {
     throw std::runtime_error(fmt::format("{}: byte {}: {}", escape_for_terminal(source_), where.offset, what));
