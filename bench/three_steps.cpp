@@ -8,7 +8,7 @@
 #include <limits>
 
 #include "kernels/table.h"
-#include "parallel.h"
+#include "runtime/parallel.h"
 
 // The loops over a row of scores are compiled for every processor and chosen at run time, as the kernels are.
 #ifdef __x86_64__

@@ -23,11 +23,11 @@
 #include "attend_options.h"
 #include "program.h"
 #include "progress.h"
-#include "regard/attend_page.h"
 #include "regard/attention.h"
-#include "regard/npy.h"
+#include "regard/explain/attend_page.h"
+#include "regard/io/npy.h"
+#include "regard/io/utf8.h"
 #include "regard/runtime.h"
-#include "regard/text.h"
 
 namespace regard::program {
 namespace {

@@ -5,7 +5,7 @@
 //     (L, D), (H, L, D), (B, H, L, D)  →  (1, 1, L, D), (1, H, L, D), (B, H, L, D)      by strides: nothing is copied
 //     (B) of int32 or int64            →  a list of Index
 //
-// Read next: attend.cpp, regard/npy.h.
+// Read next: attend.cpp, regard/io/npy.h.
 #pragma once
 
 #include <algorithm>
@@ -14,7 +14,7 @@
 #include <vector>
 
 #include "attend_options.h"
-#include "regard/npy.h"
+#include "regard/io/npy.h"
 
 namespace regard::program {
 

@@ -10,7 +10,7 @@
 #include "map_picture.h"
 #include "program.h"
 #include "regard/attention.h"
-#include "regard/inspection.h"
+#include "regard/explain/inspection.h"
 
 namespace regard::program {
 

@@ -21,10 +21,10 @@
 #include "peaks.h"
 #include "program.h"
 #include "progress.h"
+#include "regard/io/utf8.h"
 #include "regard/kv_cache.h"
 #include "regard/peaks.h"
 #include "regard/runtime.h"
-#include "regard/text.h"
 
 namespace regard::program {
 namespace {

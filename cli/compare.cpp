@@ -1,14 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // `regard compare WORD "sentence" "sentence" …`: how far one word's vectors part, beside what any word's do.
-// Read next: regard/compare.h, model_options.h.
-#include "regard/compare.h"
+// Read next: regard/explain/compare.h, model_options.h.
+#include "regard/explain/compare.h"
 
 #include <memory>
 
 #include "model_options.h"
 #include "program.h"
-#include "regard/sentence_page.h"
+#include "regard/explain/sentence_page.h"
 
 namespace regard::program {
 namespace {

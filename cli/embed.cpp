@@ -12,8 +12,8 @@
 #include "line_vectors.h"
 #include "model_options.h"
 #include "program.h"
-#include "regard/npy.h"
-#include "regard/text.h"
+#include "regard/io/npy.h"
+#include "regard/io/utf8.h"
 
 namespace regard::program {
 namespace {

@@ -6,7 +6,7 @@
 //     "text"  →  explain_sentence.cpp
 //     --input FILE | --matrix NAME=FILE …  →  ExplainInput  →  options on top  →  steps  →  text or JSON
 //
-// Read next: explain_sentence.h, explain_options.h, regard/explain.h, docs/explain-input.md.
+// Read next: explain_sentence.h, explain_options.h, regard/explain/steps.h, docs/explain-input.md.
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -17,8 +17,8 @@
 #include "explain_options.h"
 #include "explain_sentence.h"
 #include "program.h"
-#include "regard/csv.h"
-#include "regard/npy.h"
+#include "regard/io/csv.h"
+#include "regard/io/npy.h"
 #include "regard/runtime.h"
 
 namespace regard::program {

@@ -7,7 +7,7 @@
 #include <string>
 
 #include "program.h"
-#include "regard/explain.h"
+#include "regard/explain/steps.h"
 
 namespace regard::program {
 

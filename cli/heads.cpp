@@ -4,8 +4,8 @@
 //
 //     one text, or a line of standard input after the other  →  HeadSurveyor  →  text or JSON
 //
-// Read next: regard/heads.h, model_options.h.
-#include "regard/heads.h"
+// Read next: regard/explain/heads.h, model_options.h.
+#include "regard/explain/heads.h"
 
 #include <fmt/format.h>
 

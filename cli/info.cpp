@@ -11,8 +11,8 @@
 #include "caches.h"
 #include "peaks.h"
 #include "program.h"
+#include "regard/io/utf8.h"
 #include "regard/runtime.h"
-#include "regard/text.h"
 
 namespace regard::program {
 namespace {

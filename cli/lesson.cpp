@@ -5,8 +5,8 @@
 //
 //     NAME  →  lesson_input  →  options beside it  →  the steps of explain, or with --export their JSON
 //
-// Read next: explain_options.h, regard/lesson.h, docs/lessons.md.
-#include "regard/lesson.h"
+// Read next: explain_options.h, regard/explain/lesson.h, docs/lessons.md.
+#include "regard/explain/lesson.h"
 
 #include <fmt/format.h>
 
@@ -16,8 +16,8 @@
 
 #include "explain_options.h"
 #include "program.h"
+#include "regard/io/utf8.h"
 #include "regard/runtime.h"
-#include "regard/text.h"
 
 namespace regard::program {
 namespace {

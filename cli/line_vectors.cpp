@@ -10,7 +10,7 @@
 #include <cmath>
 
 #include "progress.h"
-#include "regard/text.h"
+#include "regard/io/utf8.h"
 
 namespace regard::program {
 namespace {

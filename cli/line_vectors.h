@@ -4,7 +4,7 @@
 //
 //     TextLines ── batch ── fitted_tokens of each line ── embed_tokens ──▶ LineVectors
 //
-// Read next: embed.cpp, similar.cpp, regard/embed.h.
+// Read next: embed.cpp, similar.cpp, regard/model/embed.h.
 #pragma once
 
 #include <functional>
@@ -12,8 +12,8 @@
 #include <string>
 #include <vector>
 
-#include "regard/embed.h"
-#include "regard/sentence.h"
+#include "regard/explain/sentence.h"
+#include "regard/model/embed.h"
 #include "text_lines.h"
 
 namespace regard::program {

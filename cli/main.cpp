@@ -16,7 +16,7 @@
 
 #include "commit.h"
 #include "program.h"
-#include "regard/explain.h"
+#include "regard/explain/steps.h"
 #include "regard/runtime.h"
 
 namespace regard::program {

@@ -4,7 +4,7 @@
 // Read next: model_cache.h, docs/model.md.
 #include "model_options.h"
 
-#include "model_cache.h"
+#include "pull/model_cache.h"
 
 namespace regard::program {
 

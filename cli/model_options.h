@@ -4,13 +4,13 @@
 //
 //     --model FOLDER, else the pulled one ── --mmap, --allow-nonfinite ── load_model ──▶ SentenceModel
 //
-// Read next: model_options.cpp, regard/sentence.h, regard/model_files.h.
+// Read next: model_options.cpp, regard/explain/sentence.h, regard/io/safetensors.h.
 #pragma once
 
 #include <CLI/CLI.hpp>
 #include <string>
 
-#include "regard/sentence.h"
+#include "regard/explain/sentence.h"
 
 namespace regard::program {
 

@@ -18,9 +18,9 @@
 #include "caches.h"
 #include "program.h"
 #include "progress.h"
+#include "regard/io/utf8.h"
 #include "regard/peaks.h"
 #include "regard/runtime.h"
-#include "regard/text.h"
 
 namespace regard::program {
 namespace {

@@ -25,7 +25,7 @@
 #include <string_view>
 #include <vector>
 
-#include "regard/npy.h"
+#include "regard/io/npy.h"
 #include "regard/tensor.h"
 
 namespace regard::program {
@@ -74,7 +74,7 @@ bool terminal_is_unicode();
 // COLUMNS, else what the terminal says, else 80.
 int output_width();
 
-// ---- text (for a terminal: escape_for_terminal of regard/text.h; main applies it to every message)
+// ---- text (for a terminal: escape_for_terminal of regard/io/utf8.h; main applies it to every message)
 
 // The shortest JSON number that reads back as x; "-inf", "inf" and "nan" as strings.
 std::string json_number(double x);

@@ -5,7 +5,7 @@
 //     array by array:  header · layer 0 · layer 1 · …     no array is in memory for more than a layer
 //     tokens.json      tokens, words, and for each array its file, axes and shape
 //
-// Read next: docs/save.md, regard/npy.h.
+// Read next: docs/save.md, regard/io/npy.h.
 #include "save_sentence.h"
 
 #include <fmt/format.h>
@@ -14,9 +14,9 @@
 #include <array>
 #include <filesystem>
 
-#include "regard/npy.h"
+#include "regard/io/npy.h"
+#include "regard/io/utf8.h"
 #include "regard/runtime.h"
-#include "regard/text.h"
 
 namespace regard::program {
 namespace {

@@ -16,7 +16,7 @@
 #include <vector>
 
 #include "program.h"
-#include "regard/sentence.h"
+#include "regard/explain/sentence.h"
 
 namespace regard::program {
 

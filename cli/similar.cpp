@@ -15,7 +15,7 @@
 #include "line_vectors.h"
 #include "model_options.h"
 #include "program.h"
-#include "regard/text.h"
+#include "regard/io/utf8.h"
 
 namespace regard::program {
 namespace {

@@ -60,7 +60,7 @@ if(style MATCHES "</[sS][tT][yY][lL][eE]" OR style MATCHES "@import|url\\(")
 endif()
 file(WRITE "${OUTPUT}.css" "${style}")
 
-set(source "// Made by cmake/embed_page.cmake from web/.\n#include \"page_frame.h\"\n\nnamespace {\n")
+set(source "// Made by cmake/embed_page.cmake from web/.\n#include \"explain/report/html_page.h\"\n\nnamespace {\n")
 foreach(kind js css)
   file(READ "${OUTPUT}.${kind}" bytes HEX)
   file(SHA256 "${OUTPUT}.${kind}" hash_${kind})

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-# `cmake --install build --prefix DIR`: the library (component library), regard::model (component model), regard::explain
-# (component explain) and the program with its manual page and completions (component program), each only where it was
+# `cmake --install build --prefix DIR`: the library (component library), regard::io, regard::model and regard::explain
+# (components io, model and explain) and the program with its manual page and completions (component program), each only where it was
 # built. docs/install.md lists what lands where.
 include(CMakePackageConfigHelpers)
 
@@ -14,33 +14,22 @@ configure_package_config_file(cmake/regardConfig.cmake.in ${PROJECT_BINARY_DIR}/
 write_basic_package_version_file(${PROJECT_BINARY_DIR}/regardConfigVersion.cmake COMPATIBILITY SameMinorVersion)
 configure_file(cmake/regard.pc.in ${PROJECT_BINARY_DIR}/regard.pc @ONLY)
 
-# Each header is installed with the library that defines what it declares.
-file(GLOB library_headers CONFIGURE_DEPENDS ${PROJECT_SOURCE_DIR}/include/regard/*.h)
-set(model_headers embed.h encoder.h json.h model_files.h sha256.h text.h tokenizer.h)
-set(explain_headers attend_page.h compare.h csv.h explain.h heads.h inspection.h lesson.h npy.h random.h sentence.h
-  sentence_page.h sentence_row.h sentence_story.h)
-list(TRANSFORM model_headers PREPEND ${PROJECT_SOURCE_DIR}/include/regard/)
-list(TRANSFORM explain_headers PREPEND ${PROJECT_SOURCE_DIR}/include/regard/)
-list(REMOVE_ITEM library_headers ${model_headers} ${explain_headers})
-
 install(TARGETS regard EXPORT regardTargets COMPONENT library)
 install(EXPORT regardTargets NAMESPACE regard:: DESTINATION ${REGARD_CMAKE_DIR} COMPONENT library)
 install(FILES ${PROJECT_BINARY_DIR}/regardConfig.cmake ${PROJECT_BINARY_DIR}/regardConfigVersion.cmake
   DESTINATION ${REGARD_CMAKE_DIR} COMPONENT library)
 install(FILES ${PROJECT_BINARY_DIR}/regard.pc DESTINATION ${CMAKE_INSTALL_LIBDIR}/pkgconfig COMPONENT library)
-install(FILES ${library_headers} DESTINATION ${CMAKE_INSTALL_INCLUDEDIR}/regard COMPONENT library)
+file(GLOB regard_headers CONFIGURE_DEPENDS ${PROJECT_SOURCE_DIR}/include/regard/*.h)
+install(FILES ${regard_headers} DESTINATION ${CMAKE_INSTALL_INCLUDEDIR}/regard COMPONENT library)
 install(FILES LICENSE THIRD_PARTY.md DESTINATION ${CMAKE_INSTALL_DOCDIR} COMPONENT library)
 
-if(TARGET regard_model)
-  install(TARGETS regard_model EXPORT regardModelTargets COMPONENT model)
-  install(FILES ${model_headers} DESTINATION ${CMAKE_INSTALL_INCLUDEDIR}/regard COMPONENT model)
-  install(EXPORT regardModelTargets NAMESPACE regard:: DESTINATION ${REGARD_CMAKE_DIR} COMPONENT model)
-endif()
-if(TARGET regard_explain)
-  install(TARGETS regard_explain EXPORT regardExplainTargets COMPONENT explain)
-  install(FILES ${explain_headers} DESTINATION ${CMAKE_INSTALL_INCLUDEDIR}/regard COMPONENT explain)
-  install(EXPORT regardExplainTargets NAMESPACE regard:: DESTINATION ${REGARD_CMAKE_DIR} COMPONENT explain)
-endif()
+foreach(component IN ITEMS io model explain)
+  if(TARGET regard_${component})
+    install(TARGETS regard_${component} EXPORT regard_${component}_targets COMPONENT ${component})
+    install(EXPORT regard_${component}_targets NAMESPACE regard:: DESTINATION ${REGARD_CMAKE_DIR} COMPONENT ${component})
+    install(DIRECTORY include/regard/${component} DESTINATION ${CMAKE_INSTALL_INCLUDEDIR}/regard COMPONENT ${component})
+  endif()
+endforeach()
 if(TARGET regard_program)
   if(BUILD_SHARED_LIBS)
     set_target_properties(regard_program PROPERTIES INSTALL_RPATH "$ORIGIN/../${CMAKE_INSTALL_LIBDIR}")

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 # src/kernels/ is compiled once per instruction set, each into the namespace regard::kernels::<name>; table.cpp
 # joins each set's functions into one constant table. Adding an instruction set is adding its name and a line here, and
-# a line in src/isa.cpp. REGARD_INSTRUCTION_SETS leaves some out, never the first. The kernels' own -march comes after
+# a line in src/runtime/isa.cpp. REGARD_INSTRUCTION_SETS leaves some out, never the first. The kernels' own -march comes after
 # every inherited flag, and they are never part of LTO.
 set(REGARD_KERNEL_OBJECTS)
 set(REGARD_KERNEL_SOURCES
@@ -41,7 +41,7 @@ function(regard_kernels isa)
     CXX_VISIBILITY_PRESET hidden VISIBILITY_INLINES_HIDDEN ON POSITION_INDEPENDENT_CODE ON UNITY_BUILD OFF)
   list(APPEND REGARD_KERNEL_OBJECTS $<TARGET_OBJECTS:regard_kernels_${isa}>)
   set(REGARD_KERNEL_OBJECTS ${REGARD_KERNEL_OBJECTS} PARENT_SCOPE)
-  set_property(SOURCE ${PROJECT_SOURCE_DIR}/src/isa.cpp APPEND PROPERTY COMPILE_DEFINITIONS REGARD_HAS_${isa})
+  set_property(SOURCE ${PROJECT_SOURCE_DIR}/src/runtime/isa.cpp APPEND PROPERTY COMPILE_DEFINITIONS REGARD_HAS_${isa})
 endfunction()
 
 if(CMAKE_SYSTEM_PROCESSOR MATCHES "^(aarch64|arm64)$")

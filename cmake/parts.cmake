@@ -77,7 +77,8 @@ endfunction()
 
 # Parts that are needed because another part is ON, in AUTO or not.
 set(regard_needed "")
-foreach(part_and_parent "REGARD_PROGRAM REGARD_EXPLAIN" "REGARD_FUZZ REGARD_EXPLAIN" "REGARD_EXPLAIN REGARD_MODEL")
+foreach(part_and_parent "REGARD_PROGRAM REGARD_EXPLAIN" "REGARD_FUZZ REGARD_EXPLAIN" "REGARD_EXPLAIN REGARD_MODEL"
+    "REGARD_MODEL REGARD_IO")
   separate_arguments(part_and_parent)
   list(GET part_and_parent 0 part)
   list(GET part_and_parent 1 parent)
@@ -86,10 +87,11 @@ foreach(part_and_parent "REGARD_PROGRAM REGARD_EXPLAIN" "REGARD_FUZZ REGARD_EXPL
   endif()
 endforeach()
 
-set(regard_model_needs fmt nlohmann_json utf8proc)
-regard_part(REGARD_MODEL "regard::model" AUTO "" ${regard_model_needs})
-regard_part(REGARD_EXPLAIN "regard::explain" AUTO REGARD_MODEL ${regard_model_needs})
-regard_part(REGARD_PROGRAM "the program" AUTO REGARD_EXPLAIN ${regard_model_needs} CLI11 PNG ZLIB)
+set(regard_io_needs fmt nlohmann_json utf8proc)
+regard_part(REGARD_IO "regard::io" AUTO "" ${regard_io_needs})
+regard_part(REGARD_MODEL "regard::model" AUTO REGARD_IO ${regard_io_needs})
+regard_part(REGARD_EXPLAIN "regard::explain" AUTO REGARD_MODEL ${regard_io_needs})
+regard_part(REGARD_PROGRAM "the program" AUTO REGARD_EXPLAIN ${regard_io_needs} CLI11 PNG ZLIB)
 set(regard_test_framework GTest)
 if(CMAKE_CROSSCOMPILING)
   set(regard_test_framework "")  # tests/CMakeLists.txt builds it from source

@@ -6,7 +6,8 @@
 //     regard.embed(model, texts)                   regard.compare(model, "bank", ["he sat …", "she put …"])
 //     regard.lesson("000")                         regard.explain({"tokens": […], "Q": [[…], …], …})
 //
-// Left out where the package was built without regard::explain. Read next: regard/explain.h, regard/sentence_story.h.
+// Left out where the package was built without regard::explain. Read next: regard/explain/steps.h,
+// regard/explain/sentence_story.h.
 #include <nanobind/nanobind.h>
 #include <nanobind/stl/optional.h>
 #include <nanobind/stl/string.h>
@@ -16,11 +17,11 @@
 
 #include "arrays.h"
 #include "module.h"
-#include "regard/compare.h"
-#include "regard/embed.h"
-#include "regard/explain.h"
-#include "regard/lesson.h"
-#include "regard/sentence_page.h"
+#include "regard/explain/compare.h"
+#include "regard/explain/lesson.h"
+#include "regard/explain/sentence_page.h"
+#include "regard/explain/steps.h"
+#include "regard/model/embed.h"
 #include "run.h"
 
 namespace regard::python {

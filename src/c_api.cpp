@@ -2,7 +2,7 @@
 //
 // The C interface: descriptors become views, status codes replace exceptions. What is checked here is what C++ types
 // rule out (types, ranks, missing pointers, sizes of structs); all else is checked by the operators.
-// Read next: attention_arguments.cpp.
+// Read next: arguments.cpp.
 #include "regard/c_api.h"
 
 #include <algorithm>
@@ -11,12 +11,12 @@
 #include <limits>
 #include <vector>
 
-#include "attention_arguments.h"
-#include "elements.h"
+#include "attention/arguments.h"
 #include "regard/attention_backward.h"
 #include "regard/inspect.h"
 #include "regard/linear_backward.h"
 #include "regard/plan.h"
+#include "tensor/strided_copy.h"
 
 namespace regard {
 inline namespace v0 {

@@ -1,16 +1,16 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // The page of attention over arrays, without a browser: what it refuses, what it says of the options, how large it is.
-// What it carries and shows: cli_attend_test.py, page/attend_page_test.py.
-// Read next: src/explain/attend_page.cpp.
-#include "regard/attend_page.h"
+// What it carries and shows: cli/attend_test.py, page/attend_page_test.py.
+// Read next: src/explain/arrays/attention_html.cpp.
+#include "regard/explain/attend_page.h"
 
 #include <gtest/gtest.h>
 
 #include <stdexcept>
 #include <string>
 
-#include "regard/json.h"
+#include "regard/io/json.h"
 
 namespace {
 

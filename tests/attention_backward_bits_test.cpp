@@ -11,10 +11,10 @@
 //   options  those of the forward call, or they are rejected by name
 //
 // Read next: attention_backward_test.cpp.
-#include "backward_cases.h"
-#include "counting_memory.h"
 #include "regard/kv_cache.h"
 #include "regard/plan.h"
+#include "support/backward_cases.h"
+#include "support/counting_memory.h"
 
 namespace regard {
 namespace {

@@ -10,7 +10,7 @@
 //     poison           in each place of a pair
 //
 // Read next: attention_backward_test.cpp, attention_bf16_test.cpp, kernels/attention_backward.cpp.
-#include "backward_cases.h"
+#include "support/backward_cases.h"
 
 namespace regard {
 namespace {

@@ -6,12 +6,13 @@
 //   central differences  of the forward pass in long double: what a gradient is
 //   PyTorch              autograd in double (tests/backward/make_torch.py)
 //
-// Read next: attention_backward_bits_test.cpp, src/attention_backward.cpp, docs/derivations/attention_backward.md.
+// Read next: attention_backward_bits_test.cpp, src/attention/attention_backward.cpp,
+// docs/derivations/attention_backward.md.
 #include <fstream>
 #include <map>
 #include <sstream>
 
-#include "backward_cases.h"
+#include "support/backward_cases.h"
 
 namespace regard {
 namespace {

@@ -8,10 +8,10 @@
 //     bits             threads, strides, batch, cuts of the queries, caches, weights, columns and statistics
 //
 // Read next: attention_types_test.cpp, kernels/attention_pack_pairs.cpp.
-#include "attention_cases.h"
-#include "attention_checks.h"
 #include "regard/inspect.h"
 #include "regard/kv_cache.h"
+#include "support/attention_cases.h"
+#include "support/attention_checks.h"
 
 namespace regard {
 namespace {

@@ -9,9 +9,9 @@
 #include <memory_resource>
 #include <thread>
 
-#include "attention_cases.h"
-#include "attention_checks.h"
-#include "floating_point_state.h"
+#include "support/attention_cases.h"
+#include "support/attention_checks.h"
+#include "support/floating_point_state.h"
 
 namespace regard {
 namespace {

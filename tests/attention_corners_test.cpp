@@ -2,7 +2,7 @@
 //
 // docs/semantics.md section 3, the rows about numbers: rows that see nothing, poison at invisible keys, NaN and ∞ at
 // visible ones, scores of ±∞ and near the largest number, empty extents. Read next: attention_memory_test.cpp.
-#include "attention_checks.h"
+#include "support/attention_checks.h"
 
 namespace regard {
 namespace {

@@ -3,7 +3,7 @@
 // docs/semantics.md section 1, clause by clause: the order of operations, scale and soft cap, row_max, row_sum and the
 // weights made of them, grouped heads, sinks. Every clause for float and double on every instruction set.
 // Read next: attention_visibility_test.cpp.
-#include "attention_checks.h"
+#include "support/attention_checks.h"
 
 namespace regard {
 namespace {

@@ -3,16 +3,16 @@
 // attention_forward with few rows a key head reads keys and values where they lie. What it gives has the bits of the
 // same rows among 61, which are packed: for every type, layout, length, number of rows and rule, with poison seen and
 // unseen, on every instruction set. Its scratch is bounded, and a plan says why other calls are packed.
-// Read next: src/attention_in_place.cpp, kv_cache_test.cpp.
+// Read next: src/attention/unpacked_keys.cpp, kv_cache_test.cpp.
 #include <limits>
 
-#include "arrays.h"
-#include "attention_checks.h"
-#include "counting_memory.h"
-#include "instruction_sets.h"
 #include "regard/attention.h"
 #include "regard/inspect.h"
 #include "regard/plan.h"
+#include "support/arrays.h"
+#include "support/attention_checks.h"
+#include "support/counting_memory.h"
+#include "support/instruction_sets.h"
 
 namespace regard {
 namespace {

@@ -6,7 +6,7 @@
 #include <sys/mman.h>
 #include <unistd.h>
 
-#include "attention_checks.h"
+#include "support/attention_checks.h"
 
 namespace regard {
 namespace {

@@ -7,9 +7,9 @@
 //   |v|
 //
 // and the corners of both: infinities, NaN, partials that see nothing, no partials, layouts, refusals.
-// Read next: src/attention_merge.cpp, src/kernels/attention_finish.cpp.
-#include "attention_cases.h"
-#include "attention_checks.h"
+// Read next: src/attention/attention_merge.cpp, src/kernels/attention_finish.cpp.
+#include "support/attention_cases.h"
+#include "support/attention_checks.h"
 
 namespace regard {
 namespace {

@@ -3,8 +3,8 @@
 // docs/semantics.md section 2: packed sequences, and that tiles which nobody sees are never computed. A packed sequence
 // must have the bits that it has alone; the work is counted by kernels that count their calls.
 // Read next: attention_corners_test.cpp.
-#include "attention_cases.h"
-#include "attention_checks.h"
+#include "support/attention_cases.h"
+#include "support/attention_checks.h"
 
 namespace regard {
 namespace {

@@ -7,7 +7,7 @@
 //
 // The second one is tried on what makes sums drift: equal addends, rising maxima, cancelling products, huge numbers.
 // Read next: docs/derivations/attention.md, section 5.
-#include "attention_checks.h"
+#include "support/attention_checks.h"
 
 namespace regard {
 namespace {

@@ -4,8 +4,8 @@
 // attention_cases.h, each run on every instruction set with outputs in random layouts, compared with reference.h within
 // the bounds of docs/semantics.md section 4. No byte beside an output's elements may change, and attention_weights of
 // chosen rows must have the bits of the whole. A failure prints the seed that makes the call again.
-#include "attention_cases.h"
-#include "attention_checks.h"
+#include "support/attention_cases.h"
+#include "support/attention_checks.h"
 
 namespace regard {
 namespace {

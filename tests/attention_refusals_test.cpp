@@ -5,10 +5,10 @@
 // have been written. Read next: attention_bits_test.cpp.
 #include <functional>
 
-#include "attention_checks.h"
 #include "regard/attention_backward.h"
 #include "regard/inspect.h"
 #include "regard/kv_cache.h"
+#include "support/attention_checks.h"
 
 namespace regard {
 namespace {

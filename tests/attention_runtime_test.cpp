@@ -6,10 +6,10 @@
 #include <mutex>
 #include <new>
 
-#include "attention_checks.h"
-#include "counting_memory.h"
 #include "kernels/table.h"
 #include "regard/linear.h"
+#include "support/attention_checks.h"
+#include "support/counting_memory.h"
 
 namespace regard {
 namespace {

@@ -10,11 +10,11 @@
 //   corners       poison, overflow of a context, refusals, overlap in bytes
 //
 // Where a processor multiplies bfloat16 numbers as they are, attention_bf16_test.cpp says what they give.
-// Read next: types_test.cpp, number_rows.h.
+// Read next: types_test.cpp, element_types.h.
 
-#include "attention_cases.h"
-#include "attention_checks.h"
-#include "floating_point_state.h"
+#include "support/attention_cases.h"
+#include "support/attention_checks.h"
+#include "support/floating_point_state.h"
 
 namespace regard {
 namespace {

@@ -5,7 +5,7 @@
 #include <stddef.h>
 #include <stdlib.h>
 
-#include "c_calls.h"
+#include "support/c_calls.h"
 
 /* Results as the notebook prints them. */
 static const double kScaled[16] = {0.19744348, -1.18494828, 0.2493719,   0.3656488,  0.66242327,  -0.04431963,

@@ -5,7 +5,7 @@
  * Read next: c_api_test.c. */
 #include <stddef.h>
 
-#include "c_calls.h"
+#include "support/c_calls.h"
 
 /* The loss of test_backward: what kQuery weighs the context with, and lse. */
 static double loss(call* c) {

@@ -1,14 +1,15 @@
 # SPDX-License-Identifier: Apache-2.0
 """Reads every #include line and fails where a folder includes what its layer may not (docs/architecture.md).
 
-    level 0  src/kernels              <cstddef> <cstdint> <cstring>, its own headers; intrinsics in simd.h alone
-    level 1  src                      include/regard, kernels/table.h, its own headers, the standard library, POSIX
-    level 2  src/explain, src/model   include/regard, own headers; third party in .cpp only; src/model opens files: POSIX
-    level 3  cli                      include/regard, own headers, CLI11, fmt, libpng, zlib
-    level 3  python                   include/regard, own headers, nanobind, Python.h, POSIX
-    -        include/regard           include/regard and the standard library
-    -        tests, bench             include/regard, kernels/table.h, own headers, headers of level 1 (machine.h, isa.h …),
-                                      tests also those of cli with CLI11; their test libraries
+    level 0  src/kernels              its own headers, <cstddef> <cstdint> <cstring>; intrinsics in simd.h alone
+    level 1  src/attention, kv_cache, layers, runtime, tensor and c_api.cpp:  regard/*.h, each other, kernels/table.h
+    level 2  src/io                   + regard/io/*; third party in .cpp
+    level 3  src/model                + regard/model/*
+    level 4  src/explain              + regard/explain/*
+    level 5  cli, python              public headers alone, their own, and their libraries
+    -        tests, bench             public headers, kernels/table.h, headers of level 1; tests also those of cli
+
+Public headers follow the same order: regard/*.h includes no folder below it, regard/io/* none but io, and so on.
 """
 
 import pathlib
@@ -20,65 +21,84 @@ INCLUDE = re.compile(r'^\s*#\s*include\s*([<"])([^>"]+)[>"]', re.MULTILINE)
 KERNEL_STANDARD = {"cstddef", "cstdint", "cstring"}
 INTRINSICS = {"immintrin.h", "arm_neon.h", "wasm_simd128.h"}
 POSIX = {"dlfcn.h", "fcntl.h", "pthread.h", "sched.h", "signal.h", "termios.h", "unistd.h", "stddef.h", "stdint.h"}
-# Whoever chooses the keys of such a table chooses its time: names from files are sorted instead (src/model/sorted_names.h).
+# Whoever chooses the keys of such a table chooses its time: names from files are sorted instead (regard/io/sorted_names.h).
 HASH_TABLES = {"unordered_map", "unordered_set"}
 C_STANDARD = {"math.h", "stdio.h", "stdlib.h", "string.h"}
-EXPLAIN_LIBRARIES = {"fmt", "nlohmann", "utf8proc.h"}
-LEVEL_2_WORDS = re.compile(r"\b(avx2|avx512|sse\d?|neon|simd128)\b", re.IGNORECASE)
+INSTRUCTION_SET_WORDS = re.compile(r"\b(avx2|avx512|sse\d?|neon|simd128)\b", re.IGNORECASE)
 TEST_LIBRARIES = {"gtest", "gmock", "benchmark", "CLI", "ggml.h", "ggml-cpu.h"}
 
+CORE = {"attention", "kv_cache", "layers", "runtime", "tensor"}
+# Which folders of include/regard ("": the folder itself) a library may include, and its third parties, in .cpp only.
+PUBLIC = {
+    "": {""},
+    "io": {"", "io"},
+    "model": {"", "io", "model"},
+    "explain": {"", "io", "model", "explain"},
+}
+THIRD_PARTY = {"io": {"fmt", "nlohmann", "utf8proc.h"}, "model": {"fmt", "utf8proc.h"}, "explain": {"fmt"}}
+OPENS_FILES = {"io", "model"}
+ALL_PUBLIC = PUBLIC["explain"]
 
-def is_standard(name):
-    return "/" not in name and not name.endswith(".h")
+
+def is_standard(bracket, name):
+    return bracket == "<" and "/" not in name and not name.endswith(".h")
 
 
-def is_posix(name):
-    return name in POSIX or name.startswith("sys/")
+def is_posix(bracket, name):
+    return bracket == "<" and (name in POSIX or name.startswith("sys/"))
 
 
-def own_folder(folder, name):
-    """A header that lies in the includer's own folder."""
-    return (folder / name).is_file()
+def is_public(name, folders):
+    """A public header of one of these libraries."""
+    parts = name.split("/")
+    if parts[0] != "regard" or not (ROOT / "include" / name).is_file():
+        return False
+    return (parts[1] if len(parts) == 3 else "") in folders
+
+
+def is_private(path, name, folders):
+    """A header of the includer's own folder by its name, or of one of these folders of src by its path."""
+    if "/" not in name:
+        return (path.parent / name).is_file()
+    return name.split("/")[0] in folders and (ROOT / "src" / name).is_file()
 
 
 def allowed(path, bracket, name):
-    folder = path.parent
     relative = path.relative_to(ROOT)
-    top = relative.parts[0]
-    public = name.startswith("regard/") and (ROOT / "include" / name).is_file()
-    standard = bracket == "<" and is_standard(name)
+    top, second = relative.parts[0], relative.parts[1]
     library = name.split("/")[0]
     if name in HASH_TABLES and top not in ("tests", "bench"):
         return False
-    if relative.parts[:2] == ("src", "kernels"):
+    standard = is_standard(bracket, name)
+    if top == "include":
+        folder = relative.parts[2] if len(relative.parts) == 4 else ""
+        return standard or is_public(name, PUBLIC[folder]) or (path.name == "c_api.h" and name in ("stddef.h", "stdint.h"))
+    if top == "src" and second == "kernels":
         if bracket == "<":
             return name in KERNEL_STANDARD or (name in INTRINSICS and path.name == "simd.h")
-        return own_folder(folder, name)
-    if top == "include":
-        return public or standard or (path.name == "c_api.h" and name in ("stddef.h", "stdint.h"))
-    if relative.parts[:2] in (("src", "explain"), ("src", "model")):
-        third_party = path.suffix == ".cpp" and library in EXPLAIN_LIBRARIES
-        system = bracket == "<" and is_posix(name) and relative.parts[1] == "model" and path.suffix == ".cpp"
-        return public or standard or system or own_folder(folder, name) or third_party
-    if top == "src":
-        own = bracket == '"' and own_folder(folder, name) and "/" not in name
-        system = bracket == "<" and (is_posix(name) or (name == "cpuid.h" and path.name == "isa.cpp"))
-        return public or standard or system or own or name == "kernels/table.h"
+        return is_private(path, name, set()) and "/" not in name
+    if top == "src" and (second in CORE or second == "c_api.cpp"):
+        system = is_posix(bracket, name) or (name == "cpuid.h" and path.name == "isa.cpp")
+        return standard or system or is_public(name, PUBLIC[""]) or is_private(path, name, CORE) or name == "kernels/table.h"
+    if top == "src" and second in THIRD_PARTY:
+        third_party = path.suffix == ".cpp" and library in THIRD_PARTY[second]
+        system = path.suffix == ".cpp" and second in OPENS_FILES and is_posix(bracket, name)
+        return standard or system or third_party or is_public(name, PUBLIC[second]) or is_private(path, name, {second})
     if top == "cli":
-        system = bracket == "<" and is_posix(name)
+        own = is_private(path, name, set()) or (bracket == '"' and (ROOT / "cli" / name).is_file())
         generated = name == "commit.h"  # written by commit.cmake at each build
-        return public or standard or system or own_folder(folder, name) or library in ("CLI", "fmt", "png.h", "zlib.h") or generated
+        return (standard or is_posix(bracket, name) or is_public(name, ALL_PUBLIC) or own or generated
+                or library in ("CLI", "fmt", "png.h", "zlib.h"))
     if top == "python":
-        interpreter = bracket == "<" and (name in ("Python.h", "cxxabi.h") or library == "nanobind" or is_posix(name))
-        return public or standard or interpreter or own_folder(folder, name)
+        interpreter = bracket == "<" and (name in ("Python.h", "cxxabi.h") or library == "nanobind" or is_posix(bracket, name))
+        return standard or interpreter or is_public(name, ALL_PUBLIC) or is_private(path, name, set())
     if top in ("tests", "bench"):
-        system = bracket == "<" and (is_posix(name) or name in INTRINSICS | {"xmmintrin.h", "stdlib.h"})
+        system = is_posix(bracket, name) or (bracket == "<" and name in INTRINSICS | {"xmmintrin.h", "stdlib.h"})
         system = system or (bracket == "<" and (path.suffix == ".c" or path.name == "c_calls.h") and name in C_STANDARD)
-        own = own_folder(folder, name) or own_folder(ROOT / "tests", name)
-        own = own or ("/" not in name and own_folder(ROOT / "src", name))
-        own = own or (top == "tests" and "/" not in name and own_folder(ROOT / "cli", name))
-        third_party = library in TEST_LIBRARIES | EXPLAIN_LIBRARIES
-        return public or standard or system or own or third_party or name == "kernels/table.h"
+        own = is_private(path, name, CORE) or (bracket == '"' and (ROOT / "tests" / name).is_file())
+        own = own or (top == "tests" and bracket == '"' and (ROOT / "cli" / name).is_file())
+        third_party = library in TEST_LIBRARIES or library in THIRD_PARTY["io"]
+        return standard or system or own or third_party or is_public(name, ALL_PUBLIC) or name == "kernels/table.h"
     return False
 
 
@@ -93,10 +113,10 @@ def main():
             if not allowed(path, *match.groups()):
                 line = text.count("\n", 0, match.start()) + 1
                 faults.append(f"{relative}:{line}: its layer may not include {match.group(2)}")
-        if relative.parts[:2] in (("src", "explain"), ("src", "model")):
-            for match in LEVEL_2_WORDS.finditer(text):
+        if relative.parts[0] == "src" and relative.parts[1] in THIRD_PARTY:
+            for match in INSTRUCTION_SET_WORDS.finditer(text):
                 line = text.count("\n", 0, match.start()) + 1
-                faults.append(f"{relative}:{line}: level 2 may not name an instruction set ({match.group()})")
+                faults.append(f"{relative}:{line}: this level may not name an instruction set ({match.group()})")
     print("\n".join(faults))
     return 1 if faults or len(files) < 10 else 0
 

@@ -2,8 +2,8 @@
 //
 // Comparisons on a small model of random numbers against the formulas of docs/notation.md, as plain loops over the
 // encoder's trace; what the text claims, and what it may not claim; refusals.
-// Read next: sentence_model.h, regard/compare.h.
-#include "regard/compare.h"
+// Read next: sentence_model.h, regard/explain/compare.h.
+#include "regard/explain/compare.h"
 
 #include <gtest/gtest.h>
 
@@ -11,8 +11,8 @@
 #include <cmath>
 #include <map>
 
-#include "regard/text.h"
-#include "sentence_model.h"
+#include "regard/io/utf8.h"
+#include "support/sentence_model.h"
 
 namespace regard {
 namespace {

@@ -1,15 +1,15 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // Matrices from CSV: what is read, and the line and column of everything that is refused.
-// Read next: src/explain/csv.cpp.
-#include "regard/csv.h"
+// Read next: src/io/csv.cpp.
+#include "regard/io/csv.h"
 
 #include <gtest/gtest.h>
 
 #include <cmath>
 #include <limits>
 
-#include "refusal.h"
+#include "support/refusal.h"
 
 namespace {
 

@@ -3,7 +3,7 @@
 // Dropout (docs/semantics.md, section 1): which weights are dropped is Philox4x32-10 of (seed, b, h, i, j), tested with
 // the published vectors and against a plain implementation here; context and gradients are those of the kept weights.
 // Read next: src/kernels/dropout.cpp, attention_backward_test.cpp.
-#include "backward_cases.h"
+#include "support/backward_cases.h"
 
 namespace regard {
 namespace {

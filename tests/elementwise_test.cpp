@@ -10,8 +10,8 @@
 // REGARD_EXHAUSTIVE=1 takes every float instead of a sample. Read next: src/kernels/simd_math.h.
 #include <cstdlib>
 
-#include "arrays.h"
-#include "instruction_sets.h"
+#include "support/arrays.h"
+#include "support/instruction_sets.h"
 
 namespace regard {
 namespace {

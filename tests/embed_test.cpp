@@ -2,16 +2,16 @@
 //
 // embed_tokens: texts side by side have the bits of each text alone, in any order and company, on every instruction
 // set and number of threads.
-// Read next: regard/embed.h, model_embed_check.py.
-#include "regard/embed.h"
+// Read next: regard/model/embed.h, model_embed_check.py.
+#include "regard/model/embed.h"
 
 #include <algorithm>
 #include <stop_token>
 
-#include "arrays.h"
-#include "encoder_reference.h"
-#include "instruction_sets.h"
-#include "refusal.h"
+#include "support/arrays.h"
+#include "support/encoder_reference.h"
+#include "support/instruction_sets.h"
+#include "support/refusal.h"
 
 namespace regard {
 namespace {

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // load_encoder: what it reads in other dress (prefixes, older names, other types), and what it refuses in which words.
-// Read next: encoder_test.cpp, src/model/encoder_family.cpp.
+// Read next: encoder_test.cpp, src/model/encoder/encoder_family.cpp.
 #include <gtest/gtest.h>
 
 #include <cstring>
@@ -11,8 +11,8 @@
 #include <map>
 #include <sstream>
 
-#include "encoder_reference.h"
-#include "refusal.h"
+#include "support/encoder_reference.h"
+#include "support/refusal.h"
 
 namespace regard {
 namespace {

@@ -3,7 +3,7 @@
 // The encoder against transformers on a small BERT of random numbers, and what is read off its trace against the
 // formulas in double.
 // Read next: encoder_reference.h, encoder_load_test.cpp.
-#include "regard/encoder.h"
+#include "regard/model/encoder.h"
 
 #include <algorithm>
 #include <array>
@@ -13,8 +13,8 @@
 #include <numeric>
 #include <stop_token>
 
-#include "encoder_reference.h"
-#include "refusal.h"
+#include "support/encoder_reference.h"
+#include "support/refusal.h"
 
 namespace regard {
 namespace {

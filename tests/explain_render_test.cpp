@@ -2,15 +2,15 @@
 //
 // How an explanation looks: widths, alignment, sums that add up in print, hidden and tiny weights, ASCII, hostile text
 // through both renderers, JSON that reads back.
-// Read next: src/explain/render_text.cpp, src/explain/render_json.cpp.
+// Read next: src/explain/steps/steps_text.cpp, src/explain/steps/steps_json.cpp.
 #include <gtest/gtest.h>
 
 #include <algorithm>
 #include <cmath>
 
-#include "refusal.h"
-#include "regard/explain.h"
-#include "regard/text.h"
+#include "regard/explain/steps.h"
+#include "regard/io/utf8.h"
+#include "support/refusal.h"
 
 namespace {
 

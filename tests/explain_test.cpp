@@ -3,13 +3,13 @@
 // The steps of an explanation: numbers worked out by hand, both layouts, heads, masks, arithmetic done as on paper, the
 // working of cells, and what is refused.
 // Read next: explain_render_test.cpp, docs/explain-input.md.
-#include "regard/explain.h"
+#include "regard/explain/steps.h"
 
 #include <gtest/gtest.h>
 
 #include <cmath>
 
-#include "refusal.h"
+#include "support/refusal.h"
 
 namespace {
 

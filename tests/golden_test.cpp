@@ -15,10 +15,10 @@
 #include <map>
 #include <set>
 
-#include "attention_cases.h"
-#include "attention_checks.h"
 #include "regard/attention_backward.h"
 #include "regard/linear_backward.h"
+#include "support/attention_cases.h"
+#include "support/attention_checks.h"
 
 namespace regard {
 namespace {

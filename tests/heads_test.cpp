@@ -2,8 +2,8 @@
 //
 // Measures of heads on a small model of random numbers against the formulas of docs/notation.md: weights by a softmax
 // in double from the trace's queries and keys, then plain loops.
-// Read next: sentence_model.h, regard/heads.h.
-#include "regard/heads.h"
+// Read next: sentence_model.h, regard/explain/heads.h.
+#include "regard/explain/heads.h"
 
 #include <gtest/gtest.h>
 
@@ -11,9 +11,9 @@
 #include <cmath>
 #include <limits>
 
-#include "regard/json.h"
-#include "regard/text.h"
-#include "sentence_model.h"
+#include "regard/io/json.h"
+#include "regard/io/utf8.h"
+#include "support/sentence_model.h"
 
 namespace regard {
 namespace {

@@ -1,17 +1,17 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // A command line whose help texts hold what a shell or roff would take for its own, as `regard completion` and
-// `regard man` would write it; run by cli_completion_test.py.
+// `regard man` would write it; run by cli/completion_test.py.
 //
 //     hostile_options bash|zsh|fish|man TEXT     a program with subcommand "run", options --file, --word and --flag
 //
-// Read next: cli/command_tree.h.
+// Read next: cli/completion/command_tree.h.
 #include <CLI/CLI.hpp>
 #include <algorithm>
 #include <cstdio>
 #include <string>
 
-#include "command_tree.h"
+#include "completion/command_tree.h"
 #include "program.h"
 
 regard::program::Build regard::program::build() { return {"0.0.0", "unknown", "2026-01-31", "none"}; }

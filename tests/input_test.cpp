@@ -1,13 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // The JSON input of `regard explain`: every setting read and written back, every mistake refused with its place.
-// Read next: docs/explain-input.md, src/explain/input_json.cpp.
+// Read next: docs/explain-input.md, src/explain/steps/input_json.cpp.
 #include <gtest/gtest.h>
 
 #include <cmath>
 
-#include "refusal.h"
-#include "regard/explain.h"
+#include "regard/explain/steps.h"
+#include "support/refusal.h"
 
 namespace {
 

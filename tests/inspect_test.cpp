@@ -4,11 +4,11 @@
 // to the bit; the coarse map is their mean over each cell. Every option, layout, type of number and instruction set.
 // Read next: attention_weights_test.cpp.
 #include "regard/inspect.h"
-#include "attention_cases.h"
-#include "attention_checks.h"
-#include "counting_memory.h"
-#include "instruction_sets.h"
-#include "refusal.h"
+#include "support/attention_cases.h"
+#include "support/attention_checks.h"
+#include "support/counting_memory.h"
+#include "support/instruction_sets.h"
+#include "support/refusal.h"
 
 namespace regard {
 namespace {

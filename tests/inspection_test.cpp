@@ -2,8 +2,8 @@
 //
 // What is said of the heads of an inspection: heavy hitters and shares from masses written by hand, their text at
 // several widths, their JSON, and what is refused.
-// Read next: regard/inspection.h, inspect_test.cpp.
-#include "regard/inspection.h"
+// Read next: regard/explain/inspection.h, inspect_test.cpp.
+#include "regard/explain/inspection.h"
 
 #include <gtest/gtest.h>
 
@@ -11,8 +11,8 @@
 #include <limits>
 #include <vector>
 
-#include "refusal.h"
-#include "regard/json.h"
+#include "regard/io/json.h"
+#include "support/refusal.h"
 
 namespace regard {
 namespace {

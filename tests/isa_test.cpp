@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // Which instruction set operators use: REGARD_FORCE_ISA, detection, and the floating-point state of each table.
-#include "isa.h"
+#include "runtime/isa.h"
 
 #include <gtest/gtest.h>
 
@@ -15,8 +15,8 @@
 #include <string>
 #include <vector>
 
-#include "refusal.h"
 #include "regard/runtime.h"
+#include "support/refusal.h"
 
 namespace regard {
 namespace {

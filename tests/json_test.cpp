@@ -11,12 +11,12 @@
 #include <new>
 
 #include "collisions.h"
-#include "refusal.h"
-#include "regard/explain.h"
-#include "regard/json.h"
-#include "regard/model_files.h"
-#include "regard/tokenizer.h"
-#include "tokenizer_files.h"
+#include "support/refusal.h"
+#include "regard/explain/steps.h"
+#include "regard/io/json.h"
+#include "regard/io/safetensors.h"
+#include "regard/model/tokenizer.h"
+#include "support/tokenizer_files.h"
 
 namespace {
 

@@ -6,9 +6,9 @@
 // Read next: src/kernels/few_beside.h.
 #include <limits>
 
-#include "arrays.h"
-#include "instruction_sets.h"
 #include "regard/kv_cache.h"
+#include "support/arrays.h"
+#include "support/instruction_sets.h"
 
 namespace regard {
 namespace {

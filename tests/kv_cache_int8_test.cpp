@@ -5,12 +5,12 @@
 //
 //     scale = max |x| / 127 as float,   int8 = round(x / scale) to even,   held = float(int8) · scale
 //
-// Read next: kv_cache_types_test.cpp, src/kv_cache.cpp.
+// Read next: kv_cache_types_test.cpp, src/kv_cache/kv_cache.cpp.
 
-#include "attention_cases.h"
-#include "attention_checks.h"
-#include "floating_point_state.h"
 #include "regard/kv_cache.h"
+#include "support/attention_cases.h"
+#include "support/attention_checks.h"
+#include "support/floating_point_state.h"
 
 namespace regard {
 namespace {

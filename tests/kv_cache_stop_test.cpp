@@ -8,10 +8,10 @@
 #include <stop_token>
 #include <thread>
 
-#include "aligned_bytes.h"
-#include "attention_cases.h"
-#include "attention_checks.h"
 #include "regard/kv_cache.h"
+#include "support/aligned_bytes.h"
+#include "support/attention_cases.h"
+#include "support/attention_checks.h"
 
 namespace regard {
 namespace {

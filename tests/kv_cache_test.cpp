@@ -11,9 +11,9 @@
 #include <cstdio>
 #include <thread>
 
-#include "aligned_bytes.h"
-#include "attention_cases.h"
-#include "attention_checks.h"
+#include "support/aligned_bytes.h"
+#include "support/attention_cases.h"
+#include "support/attention_checks.h"
 
 namespace regard {
 namespace {

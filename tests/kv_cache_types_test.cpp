@@ -6,9 +6,9 @@
 //     kinds of cache × (query, cache, context) × pieces, forks, cuts, threads, instruction sets
 //
 // Read next: kv_cache_test.cpp, attention_types_test.cpp.
-#include "attention_cases.h"
-#include "attention_checks.h"
 #include "regard/kv_cache.h"
+#include "support/attention_cases.h"
+#include "support/attention_checks.h"
 
 namespace regard {
 namespace {

@@ -5,14 +5,14 @@
 //
 //   error ≤ u · |result| + 2⁻⁵⁰ · (|gain| · (√E + max |x| / deviation) + |bias|): rounded once
 //
-// Read next: src/layer_norm.cpp.
+// Read next: src/layers/layer_norm.cpp.
 #include "regard/layer_norm.h"
 
 #include <limits>
 
-#include "attention_cases.h"
-#include "attention_checks.h"
-#include "instruction_sets.h"
+#include "support/attention_cases.h"
+#include "support/attention_checks.h"
+#include "support/instruction_sets.h"
 
 namespace regard {
 namespace {

@@ -10,9 +10,9 @@
 #include <map>
 #include <random>
 
-#include "reference.h"
-#include "regard/lesson.h"
-#include "regard/random.h"
+#include "regard/explain/lesson.h"
+#include "regard/explain/random.h"
+#include "support/reference.h"
 
 namespace {
 

@@ -5,7 +5,7 @@
 // (From Scratch)", ch03.ipynb; for lesson 004 T. Yeh, AI by Hand, Self-Attention.xlsx, sheet "small", and fractions
 // worked out by hand. A number holds when it lies within half a unit of the last printed digit, unless said
 // otherwise. Then: the list of lessons, their JSON, their other layout, and settings that depart from the document.
-#include "regard/lesson.h"
+#include "regard/explain/lesson.h"
 
 #include <gtest/gtest.h>
 
@@ -13,7 +13,7 @@
 #include <cmath>
 #include <sstream>
 
-#include "refusal.h"
+#include "support/refusal.h"
 
 namespace {
 

@@ -4,9 +4,9 @@
 // bit; mistakes are refused. Read next: linear_test.cpp.
 #include "regard/linear_backward.h"
 
-#include "arrays.h"
-#include "instruction_sets.h"
-#include "refusal.h"
+#include "support/arrays.h"
+#include "support/instruction_sets.h"
+#include "support/refusal.h"
 
 namespace regard {
 namespace {

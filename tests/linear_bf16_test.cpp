@@ -6,12 +6,12 @@
 //   error of a float output ≤ max(2 · error of one chain of products in float,  8u · Σ |input · parameters|)
 //   an output of bfloat16 is that of float, rounded once
 //
-// Read next: linear_test.cpp, src/linear.cpp.
+// Read next: linear_test.cpp, src/layers/linear.cpp.
 #include <limits>
 
-#include "attention_cases.h"
-#include "attention_checks.h"
 #include "regard/linear.h"
+#include "support/attention_cases.h"
+#include "support/attention_checks.h"
 
 namespace regard {
 namespace {

@@ -6,13 +6,13 @@
 //
 //   error ≤ max(2 · error of one chain of products in T,  8u · Σ |input · parameters|)
 //
-// Read next: src/linear.cpp.
+// Read next: src/layers/linear.cpp.
 #include "regard/linear.h"
 
 #include <limits>
 
-#include "attention_cases.h"
-#include "attention_checks.h"
+#include "support/attention_cases.h"
+#include "support/attention_checks.h"
 
 namespace regard {
 namespace {

@@ -1,16 +1,16 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// The means of src/explain/minilm_distance_weights.h, made anew from the real model (REGARD_TEST_MODEL) and the 30
-// sentences, and compared. To make the file: REGARD_WRITE_DISTANCES=src/explain/minilm_distance_weights.h, then
-// clang-format-19 -i.
-// Read next: regard/sentence_row.h.
+// The means of src/explain/sentence/minilm_distance_weights.h, made anew from the real model (REGARD_TEST_MODEL) and
+// the 30 sentences, and compared. To make the file:
+// REGARD_WRITE_DISTANCES=src/explain/sentence/minilm_distance_weights.h, then clang-format-19 -i. Read next:
+// regard/explain/sentence_row.h.
 #include <gtest/gtest.h>
 
 #include <cmath>
 #include <cstdlib>
 #include <fstream>
 
-#include "regard/sentence_row.h"
+#include "regard/explain/sentence_row.h"
 
 namespace regard {
 namespace {

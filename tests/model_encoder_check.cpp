@@ -10,8 +10,8 @@
 #include <fstream>
 #include <map>
 
-#include "arrays.h"
-#include "encoder_reference.h"
+#include "support/arrays.h"
+#include "support/encoder_reference.h"
 
 namespace regard {
 namespace {

@@ -2,7 +2,7 @@
 //
 // Models on disk: one file or shards with their index, read or mapped; what stands under a name that should be a file
 // and is none; an index that leads elsewhere or disagrees with its shards; a file that changes while it is read.
-// Read next: src/model/model_folder.cpp.
+// Read next: src/io/model_folder.cpp.
 #include <gtest/gtest.h>
 #include <sys/stat.h>
 
@@ -10,10 +10,10 @@
 #include <stdexcept>
 #include <thread>
 
-#include "model_bytes.h"
-#include "refusal.h"
-#include "regard/model_files.h"
-#include "regard/sha256.h"
+#include "regard/io/safetensors.h"
+#include "regard/io/sha256.h"
+#include "support/model_bytes.h"
+#include "support/refusal.h"
 
 namespace regard {
 namespace {

@@ -1,19 +1,19 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // What reads a model, its texts or JSON, and what writes about a sentence as text, ends where a stop is requested; and
-// a call that follows gives what it would have given. Read next: python_calls_test.py, which stops them midway.
+// a call that follows gives what it would have given. Read next: python/calls_test.py, which stops them midway.
 #include <gtest/gtest.h>
 
 #include <filesystem>
 #include <functional>
 #include <stop_token>
 
-#include "model_bytes.h"
-#include "regard/compare.h"
-#include "regard/explain.h"
-#include "regard/json.h"
-#include "regard/sentence_story.h"
-#include "sentence_model.h"
+#include "regard/explain/compare.h"
+#include "regard/explain/sentence_story.h"
+#include "regard/explain/steps.h"
+#include "regard/io/json.h"
+#include "support/model_bytes.h"
+#include "support/sentence_model.h"
 
 namespace regard {
 namespace {

@@ -2,12 +2,12 @@
 //
 // The real tokenizer.json, in the folder that REGARD_TEST_MODEL names: a few ids of transformers, whatever padding and
 // truncation the file asks for. What the rules make of all other texts, tests/tokenizer_test.cpp says.
-// Read next: include/regard/tokenizer.h.
+// Read next: include/regard/model/tokenizer.h.
 #include <gtest/gtest.h>
 
 #include <cstdlib>
 
-#include "regard/tokenizer.h"
+#include "regard/model/tokenizer.h"
 
 namespace {
 

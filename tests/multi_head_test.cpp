@@ -11,9 +11,9 @@
 #include <string>
 #include <vector>
 
-#include "counting_memory.h"
 #include "kernels/table.h"
-#include "refusal.h"
+#include "support/counting_memory.h"
+#include "support/refusal.h"
 
 namespace regard {
 namespace {

@@ -2,7 +2,7 @@
 //
 // NPY files: what NumPy writes is read in every type, order and version, what we write has NumPy's bytes, and every
 // hostile header is refused with the offset of the byte at fault.
-#include "regard/npy.h"
+#include "regard/io/npy.h"
 
 #include <gtest/gtest.h>
 
@@ -10,7 +10,7 @@
 #include <cstring>
 #include <limits>
 
-#include "refusal.h"
+#include "support/refusal.h"
 
 namespace {
 
@@ -265,7 +265,7 @@ TEST(NpyRefuse, EveryPrefix) {
   }
 }
 
-// The bytes that numpy.save writes (NumPy 2.4); cli_attend_test.py compares more shapes with NumPy itself.
+// The bytes that numpy.save writes (NumPy 2.4); cli/attend_test.py compares more shapes with NumPy itself.
 TEST(NpyWrite, NumpysBytes) {
   const std::string expected = "\x93NUMPY\1\0\x76\0{'descr': '<f4', 'fortran_order': False, 'shape': (2, 3), }"s;
   const std::string header = regard::npy_header(NpyType::float32, std::vector<Index>{2, 3});

@@ -2,16 +2,16 @@
 //
 // The file of a page, without a browser: its policy names the hashes of what it holds, its data are JSON without a
 // character that HTML could take for a tag, and the first of them is what render_json gives.
-// Read next: src/explain/page_frame.cpp, tests/page/.
+// Read next: src/explain/report/html_page.cpp, tests/page/.
 #include <gtest/gtest.h>
 
 #include <span>
 #include <string>
 
-#include "regard/explain.h"
-#include "regard/json.h"
-#include "regard/lesson.h"
-#include "regard/sha256.h"
+#include "regard/explain/lesson.h"
+#include "regard/explain/steps.h"
+#include "regard/io/json.h"
+#include "regard/io/sha256.h"
 
 namespace {
 

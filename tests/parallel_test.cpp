@@ -2,7 +2,7 @@
 //
 // The loop over items and the pool behind it: every item once, whoever computes; exceptions, nesting, concurrent
 // callers, foreign executors, cancellation, fork, exit, and the floating-point state inside.
-#include "parallel.h"
+#include "runtime/parallel.h"
 
 #include <gtest/gtest.h>
 #include <pthread.h>
@@ -24,10 +24,10 @@
 #include <thread>
 #include <vector>
 
-#include "floating_point_state.h"
-#include "machine.h"
-#include "refusal.h"
 #include "regard/parallel.h"
+#include "runtime/machine.h"
+#include "support/floating_point_state.h"
+#include "support/refusal.h"
 
 namespace regard {
 namespace {

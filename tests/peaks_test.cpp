@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // The loops behind regard/peaks.h compute what they say on every instruction set, so that nothing of them was left out;
-// the rates are positive and finite, and nothing is said of how high. Read next: src/peaks.cpp.
+// the rates are positive and finite, and nothing is said of how high. Read next: src/runtime/peaks.cpp.
 #include "regard/peaks.h"
 
 #include <gtest/gtest.h>
@@ -20,8 +20,8 @@
 #include <thread>
 #include <vector>
 
-#include "instruction_sets.h"
-#include "isa.h"
+#include "runtime/isa.h"
+#include "support/instruction_sets.h"
 
 namespace regard {
 namespace {

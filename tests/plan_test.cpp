@@ -6,16 +6,16 @@
 #include "regard/plan.h"
 #include <atomic>
 #include <cstdlib>
-#include "attention_cases.h"
-#include "attention_checks.h"
-#include "counting_memory.h"
-#include "refusal.h"
 #include "regard/attention_backward.h"
 #include "regard/inspect.h"
 #include "regard/kv_cache.h"
 #include "regard/layer_norm.h"
 #include "regard/linear.h"
 #include "regard/multi_head.h"
+#include "support/attention_cases.h"
+#include "support/attention_checks.h"
+#include "support/counting_memory.h"
+#include "support/refusal.h"
 
 namespace {
 std::atomic<std::size_t> num_news{0};  // calls of operator new, of whatever thread

@@ -3,7 +3,7 @@
 // The generators against the numbers that tutorials print: the notebook of document 003 (seed 42), chapter 3 of
 // S. Raschka, "Build a Large Language Model (From Scratch)", notebook ch03.ipynb (seeds 123 and 789), and NumPy's
 // own RandomState(0). A printed number holds when ours rounds to it, so the tolerance is half its last digit.
-#include "regard/random.h"
+#include "regard/explain/random.h"
 
 #include <gtest/gtest.h>
 

@@ -2,14 +2,14 @@
 //
 // The reference itself, against what can be known without it: weights that are simple fractions, the derivative of
 // log_sum_exp (which is the weight), and a second way of saying which keys a query sees.
-#include "reference.h"
+#include "support/reference.h"
 
 #include <gtest/gtest.h>
 
 #include <set>
 
-#include "arrays.h"
-#include "attention_cases.h"
+#include "support/arrays.h"
+#include "support/attention_cases.h"
 
 namespace regard {
 namespace {

@@ -13,8 +13,8 @@
 #include <string>
 #include <thread>
 
-#include "machine.h"
-#include "refusal.h"
+#include "runtime/machine.h"
+#include "support/refusal.h"
 
 namespace regard {
 namespace {

@@ -3,7 +3,7 @@
 // safetensors files in memory: what is read, number by number, and one refusal for each rule of the format, its text
 // and place included. The bad inputs are those published against such readers: lengths and products that wrap,
 // overlaps, holes, tails, names given twice, nesting, other kinds of files under the name.
-// Read next: src/model/safetensors_header.cpp.
+// Read next: src/io/safetensors_header.cpp.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -11,9 +11,9 @@
 #include <limits>
 #include <stdexcept>
 
-#include "model_bytes.h"
-#include "refusal.h"
-#include "regard/model_files.h"
+#include "regard/io/safetensors.h"
+#include "support/model_bytes.h"
+#include "support/refusal.h"
 
 namespace regard {
 namespace {

@@ -2,8 +2,8 @@
 //
 // One head's row in a small model against the formulas of docs/sentence.md as plain loops over the trace; the telling
 // head against every pair; the screen: its sums in printed digits, its width, its words from outside; the JSON.
-// Read next: sentence_model.h, regard/sentence_row.h, regard/sentence_story.h.
-#include "regard/sentence_row.h"
+// Read next: sentence_model.h, regard/explain/sentence_row.h, regard/explain/sentence_story.h.
+#include "regard/explain/sentence_row.h"
 
 #include <gtest/gtest.h>
 
@@ -12,10 +12,10 @@
 #include <limits>
 #include <sstream>
 
-#include "regard/json.h"
-#include "regard/sentence_story.h"
-#include "regard/text.h"
-#include "sentence_model.h"
+#include "regard/explain/sentence_story.h"
+#include "regard/io/json.h"
+#include "regard/io/utf8.h"
+#include "support/sentence_model.h"
 
 namespace regard {
 namespace {

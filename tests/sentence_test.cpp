@@ -2,8 +2,8 @@
 //
 // Sentences in a small model: pieces gathered into words, names of words and their refusals, hidden words, the cut,
 // sums and means over pieces against plain loops.
-// Read next: sentence_model.h, regard/sentence.h.
-#include "regard/sentence.h"
+// Read next: sentence_model.h, regard/explain/sentence.h.
+#include "regard/explain/sentence.h"
 
 #include <gtest/gtest.h>
 
@@ -11,7 +11,7 @@
 #include <limits>
 #include <stdexcept>
 
-#include "sentence_model.h"
+#include "support/sentence_model.h"
 
 namespace regard {
 namespace {

@@ -2,7 +2,7 @@
 //
 // SHA-256 against NIST's examples (csrc.nist.gov, "SHA-256" example values; FIPS 180-2, appendix B) and against itself
 // in pieces of every length round a block.
-#include "regard/sha256.h"
+#include "regard/io/sha256.h"
 
 #include <gtest/gtest.h>
 

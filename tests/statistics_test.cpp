@@ -6,13 +6,13 @@
 // Read next: inspect_test.cpp.
 #include <numeric>
 
-#include "attention_cases.h"
-#include "attention_checks.h"
-#include "counting_memory.h"
-#include "instruction_sets.h"
-#include "reference.h"
-#include "refusal.h"
 #include "regard/inspect.h"
+#include "support/attention_cases.h"
+#include "support/attention_checks.h"
+#include "support/counting_memory.h"
+#include "support/instruction_sets.h"
+#include "support/reference.h"
+#include "support/refusal.h"
 
 namespace regard {
 namespace {

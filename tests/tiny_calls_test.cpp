@@ -5,7 +5,6 @@
 // Read next: parallel_test.cpp, plan_test.cpp.
 #include <filesystem>
 
-#include "attention_checks.h"
 #include "regard/attention_backward.h"
 #include "regard/inspect.h"
 #include "regard/kv_cache.h"
@@ -13,6 +12,7 @@
 #include "regard/linear_backward.h"
 #include "regard/multi_head.h"
 #include "regard/plan.h"
+#include "support/attention_checks.h"
 
 namespace regard {
 namespace {

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // What tokenizer.json files are refused for, with the words and the place, and what is accepted at each limit.
-// Read next: tests/tokenizer_files.h, src/model/tokenizer_json.cpp.
+// Read next: tests/support/tokenizer_files.h, src/model/tokenizer/tokenizer_json.cpp.
 #include <gtest/gtest.h>
 #include <sys/stat.h>
 #include <unistd.h>
@@ -10,9 +10,9 @@
 #include <fstream>
 #include <stdexcept>
 
-#include "refusal.h"
-#include "regard/tokenizer.h"
-#include "tokenizer_files.h"
+#include "regard/model/tokenizer.h"
+#include "support/refusal.h"
+#include "support/tokenizer_files.h"
 
 namespace {
 

@@ -2,8 +2,8 @@
 //
 // Text to ids as Hugging Face's tokenizer does it: 320 texts (tests/tokenizer/make_texts.py), every code point there is
 // (make_tables.py), the places of pieces in the text, and long texts of the kinds that make tokenisers slow.
-// Read next: tests/tokenizer_file_test.cpp, include/regard/tokenizer.h.
-#include "regard/tokenizer.h"
+// Read next: tests/tokenizer_file_test.cpp, include/regard/model/tokenizer.h.
+#include "regard/model/tokenizer.h"
 
 #include <gtest/gtest.h>
 
@@ -14,8 +14,8 @@
 #include <stdexcept>
 #include <vector>
 
-#include "regard/json.h"
-#include "tokenizer_files.h"
+#include "regard/io/json.h"
+#include "support/tokenizer_files.h"
 
 namespace {
 

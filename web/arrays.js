@@ -6,7 +6,7 @@
 //     q·k ─▶ score (scaled, capped, ALiBi and bias added) ─▶ e^(x − m) ─▶ weight ─▶ context
 //                                                             the sink joins the sum here
 //
-// A head of the figures is batch · heads + head. Read next: src/explain/attend_page.cpp, attention.js.
+// A head of the figures is batch · heads + head. Read next: src/explain/arrays/attention_html.cpp, attention.js.
 import { plain_number, style_for, styled_number } from "./numbers.js";
 import { add_term, exponential, unfold_products, unfold_share } from "./unfold.js";
 import { decoded } from "./sentence.js";

@@ -6,7 +6,7 @@
 //     hidden alone   ●●● ●●          ●          a dot a word: how far the query's vector moves without it
 //
 // The weights are rebuilt here for any query; the cosines are in the file, for the word that it was made for.
-// Read next: sentence.js, src/explain/sentence_findings.cpp.
+// Read next: sentence.js, src/explain/sentence/sentence_findings.cpp.
 import { styled_number, two_decimals } from "./numbers.js";
 import { el, quoted, shown, svg } from "./elements.js";
 

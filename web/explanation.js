@@ -5,7 +5,7 @@
 //     "explanation"   what regard --json prints: steps, results, labels, findings, the document's slips
 //     "page"          how numbers are printed, each step's operands, the document's figures where ours differ
 //
-// Read next: src/explain/render_html.cpp, which writes the second, and attention.js.
+// Read next: src/explain/steps/steps_html.cpp, which writes the second, and attention.js.
 import { add_term } from "./unfold.js";
 
 /**

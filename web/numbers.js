@@ -2,7 +2,7 @@
 //
 // Numbers as the terminal prints them, digit for digit: fixed decimals with a leading zero and a true minus sign, ties
 // to even as the C++ side rounds them, "<0.0001" for what would print as 0 but is not.
-// Read next: src/explain/text.cpp, whose styled_number this is.
+// Read next: src/explain/report/terminal.cpp, whose styled_number this is.
 
 /**
  * How the numbers of one matrix are printed.

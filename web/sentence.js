@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // A sentence in a real model, as the file carries it: query, key and value of every layer and head. Any row is built
-// from them in double, as src/explain/sentence_row.cpp builds it. Words of several pieces are named whole.
+// from them in double, as src/explain/sentence/sentence_row.cpp builds it. Words of several pieces are named whole.
 //
 //     q·k of each piece and token ─▶ ÷√D ─▶ softmax ─▶ words: sum over the key's pieces, mean over the query's
 //
-// A head of the figures is layer · heads + head. Read next: src/explain/sentence_page.cpp, attention.js.
+// A head of the figures is layer · heads + head. Read next: src/explain/sentence/sentence_html.cpp, attention.js.
 import { plain_number, two_decimals } from "./numbers.js";
 import { add_term, unfold_products } from "./unfold.js";
 import { stage_index } from "./attention.js";

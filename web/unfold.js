@@ -2,7 +2,7 @@
 //
 // How a number came about, as terms and lines. Of a small step the file carries every cell's, as the C++ side works it
 // out; the products of a score and a weight's share of its row are made here, for any row.
-// Read next: src/explain/unfolding.cpp, work_figure.js.
+// Read next: src/explain/steps/unfolding.cpp, work_figure.js.
 import { plain_number } from "./numbers.js";
 
 /**

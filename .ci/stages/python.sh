@@ -11,4 +11,4 @@ if ! python=$(python_package "$python"); then
   failed=$((failed + 1))
   return
 fi
-pytests python "$python" --ignore=tests/page --ignore=tests/frameworks tests
+pytests python "$python" tests/cli tests/python

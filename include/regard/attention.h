@@ -16,7 +16,7 @@
 // bytes are widened exactly and computed with as float; only the context may be rounded, once, to the query's type.
 // Where the processor multiplies bfloat16 numbers as they are, they need not be widened (weights_in_float32 below). T
 // below is the type of the context where there is one, else the type computed with: float, or double for double. Read
-// next: src/attention.cpp.
+// next: src/attention/attention_forward.cpp.
 #pragma once
 
 #include <array>

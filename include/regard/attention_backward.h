@@ -12,7 +12,7 @@
 //
 // Names and extents as in attention.h. Five products of matrices, where the forward pass has two. Algorithm: Dao,
 // arXiv 2307.08691, algorithm 2, with partial sums of grad_query in the place of atomic additions
-// (docs/derivations/attention_backward.md). Read next: src/attention_backward.cpp.
+// (docs/derivations/attention_backward.md). Read next: src/attention/attention_backward.cpp.
 #pragma once
 
 #include "regard/attention.h"

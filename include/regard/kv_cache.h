@@ -16,7 +16,7 @@
 // cache at once. attention_decode reads every sequence: it throws std::logic_error while another thread changes any
 // (append, truncate, fork), and a change throws it while attention_decode or another change runs, having changed
 // nothing. Only panels read directly (key_panel, value_panel, scales) may be read while another sequence changes. Read
-// next: docs/kv-cache.md, src/kv_cache.cpp, src/attention_decode.cpp.
+// next: docs/kv-cache.md, src/kv_cache/kv_cache.cpp, src/attention/attention_decode.cpp.
 #pragma once
 
 #include <cstddef>
@@ -34,7 +34,7 @@ inline constexpr std::uint32_t kKvCacheVersion = 1;
 
 namespace internal {
 template <class T>
-class CacheReading;  // src/kv_cache_use.h
+class CacheReading;  // src/kv_cache/lock.h
 }
 
 struct KvCacheShape {

@@ -6,7 +6,7 @@
 //     x = input + addend        (one row)
 //     output = (x − mean) / √(variance + epsilon) · gain + bias
 //
-// Read next: linear.h, src/layer_norm.cpp.
+// Read next: linear.h, src/layers/layer_norm.cpp.
 #pragma once
 
 #include "regard/runtime.h"

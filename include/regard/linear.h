@@ -5,7 +5,7 @@
 //     parameters (I, O) ── packed at each call, or once: PackedParameters ──▶ panels of 32 columns ── tiles ──▶ output
 //
 // The documents write X·W with W of shape (I, O), as here; a PyTorch nn.Linear stores (O, I), and is the same
-// matrix viewed with its strides exchanged. Read next: multi_head.h, src/linear.cpp.
+// matrix viewed with its strides exchanged. Read next: multi_head.h, src/layers/linear.cpp.
 #pragma once
 
 #include <cstddef>

@@ -6,7 +6,7 @@
 //     grad_parameters = inputᵀ · grad_output             (I, O)
 //     grad_bias       = Σ over rows of grad_output       (O)
 //
-// Read next: src/linear_backward.cpp.
+// Read next: src/layers/linear_backward.cpp.
 #pragma once
 
 #include "regard/linear.h"

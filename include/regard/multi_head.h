@@ -7,7 +7,7 @@
 //     output = join(context) · W_output + b_output      (B, L, E_out)
 //
 // Vaswani et al., arXiv 1706.03762, section 3.2.2. Splitting and joining are strides: nothing is copied.
-// Read next: attention.h, src/multi_head.cpp.
+// Read next: attention.h, src/layers/multi_head.cpp.
 #pragma once
 
 #include "regard/attention.h"

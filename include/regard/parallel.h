@@ -5,7 +5,7 @@
 //
 //     parallel_for(num_groups, [&](Index group, const Runtime& one) { linear_forward<float>(…, one); }, runtime);
 //
-// Read next: runtime.h, src/parallel.cpp.
+// Read next: runtime.h, src/runtime/parallel.cpp.
 #pragma once
 
 #include <functional>

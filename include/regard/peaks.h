@@ -3,7 +3,7 @@
 // The yardsticks of this machine, measured: how fast num_threads threads together compute from registers alone and read
 // memory, with the vectors of the active instruction set (runtime.h). Each call takes about the seconds that it is
 // given, uses threads of its own, and measures what the machine can do at this moment: what else runs lowers it.
-// Read next: src/peaks.cpp, runtime.h.
+// Read next: src/runtime/peaks.cpp, runtime.h.
 #pragma once
 
 #include <cstddef>

@@ -10,7 +10,7 @@
 //     p.operators[0].way;           // "8 key heads, packed 8 at a time; …"
 //
 // A plan is made by the operators themselves, with everything left out that reads or writes a tensor's elements: they
-// check their arguments, choose and allocate as they will when they compute. Read next: src/plan.cpp.
+// check their arguments, choose and allocate as they will when they compute. Read next: src/runtime/plan.cpp.
 #pragma once
 
 #include <cstddef>

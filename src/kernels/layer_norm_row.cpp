@@ -2,7 +2,7 @@
 //
 // Layer normalisation of a row, in doubles. A sum is sixteen lanes (element e belongs to lane e mod 16), folded by
 // halves: one order, and so the same bits on every instruction set.
-// Read next: src/layer_norm.cpp.
+// Read next: src/layers/layer_norm.cpp.
 #include "kernels.h"
 #include "simd.h"
 

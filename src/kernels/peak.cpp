@@ -9,7 +9,7 @@
 // Twelve chains hide a latency of four cycles on two units (eight in flight) and leave the sixteen registers of avx2
 // room for factor and addend. Called with factor −1 and addend 1, x and 1 − x alternate: always finite, never equal
 // from turn to turn. Several streams keep more lines on their way where one prefetcher does not suffice; which number
-// is the fastest, src/peaks.cpp tries. Read next: peak_bf16.cpp, ../peaks.cpp.
+// is the fastest, src/runtime/peaks.cpp tries. Read next: peak_bf16.cpp, ../peaks.cpp.
 #include "kernels.h"
 #include "simd.h"
 

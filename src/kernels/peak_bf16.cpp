@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // The rate of the bf16 dot product from registers alone. Of the instruction set avx512_bf16 alone, which
-// src/isa.cpp picks only where the processor has the instruction.
+// src/runtime/isa.cpp picks only where the processor has the instruction.
 //
 //   for each turn:  for each of 24 independent chains, in each lane:  x ← x + a · factor + a · addend,  a = 1 and all
 //                   three rounded to bf16

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // The border between the library (one function per operator: batch, heads, threads, checks) and the kernels (one
-// head, one tile, no allocation, no exceptions). Each instruction set fills one constant KernelTable; src/isa.cpp
-// picks one. Layouts that both sides know are fixed here and are the same on every instruction set:
+// head, one tile, no allocation, no exceptions). Each instruction set fills one constant KernelTable;
+// src/runtime/isa.cpp picks one. Layouts that both sides know are fixed here and are the same on every instruction set:
 //
 //   packed keys    [panel of 32 keys][D][32]                scores run one lane per key
 //   packed values  [panel of 32 keys][⌈Dv/32⌉][32][32]      context runs one lane per value column
@@ -308,7 +308,7 @@ struct PairKernels {
   void (*narrow)(const float* from, Bfloat16* to, Index count);
 };
 
-// What the machine can do at all (src/peaks.cpp measures it).
+// What the machine can do at all (src/runtime/peaks.cpp measures it).
 struct PeakLoop {
   Index operations;  // of a turn; a fused multiply-add is two
   float (*run)(Index turns, float factor, float addend);
@@ -361,7 +361,7 @@ extern const KernelTable table;
 extern const PeakLoop dot_loop;
 }  // namespace avx512_bf16
 
-// The table that operators use: REGARD_FORCE_ISA, or the best that the processor can run (src/isa.cpp).
+// The table that operators use: REGARD_FORCE_ISA, or the best that the processor can run (src/runtime/isa.cpp).
 const KernelTable& active();
 int num_available();
 const KernelTable& available(int index);

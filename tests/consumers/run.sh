@@ -2,7 +2,7 @@
 # SPDX-License-Identifier: Apache-2.0
 #
 # Builds somebody else's project against Regard, in one of the ways there are, and runs it; a ctest test each.
-#   run.sh install       BUILD             installs the library (and model, explain and program, where built) into BUILD/consumers/prefix
+#   run.sh install       BUILD             installs the library (and io, model, explain and program, where built) into BUILD/consumers/prefix
 #   run.sh find_package  BUILD             find_package, static or shared as BUILD is; writes BUILD/consumers/bits.txt
 #   run.sh pkg_config    BUILD             the C interface from C99 by pkg-config
 #   run.sh embed_build   BUILD             add_subdirectory under -Ofast -flto -march=native
@@ -50,16 +50,20 @@ case $mode in
     cmake --install "$build" --prefix "$prefix" --component library
     # What needs another component comes with it: nothing that is declared in the library's headers is missing in it.
     headers=$prefix/include/regard
-    test -f "$headers/attention.h" && test ! -e "$headers/encoder.h" && test ! -e "$headers/lesson.h"
-    explains_lack model "is not installed in $prefix; configure Regard with REGARD_MODEL=ON"
+    test -f "$headers/attention.h" && test ! -e "$headers/io"
+    explains_lack io "is not installed in $prefix; configure Regard with REGARD_IO=ON"
     if compgen -G "$build/src/explain/libregard_explain*" >/dev/null; then
-      cmake --install "$build" --prefix "$prefix" --component model
-      test -f "$headers/encoder.h" && test ! -e "$headers/lesson.h"
-      explains_lack explain "is not installed in $prefix; configure Regard with REGARD_EXPLAIN=ON"
-      cmake --install "$build" --prefix "$prefix" --component explain
-      diff <(ls "$root/include/regard") <(ls "$headers")
+      for component in io model explain; do
+        if [ $component != io ]; then
+          explains_lack $component "the component $component is not installed in $prefix; configure Regard with REGARD_${component^^}=ON"
+        fi
+        test ! -e "$headers/$component"
+        cmake --install "$build" --prefix "$prefix" --component $component
+        test -d "$headers/$component"
+      done
+      diff <(cd "$root/include/regard" && find . | sort) <(cd "$headers" && find . | sort)
     fi
-    explains_lack nonsense 'there is no component nonsense; expected model or explain'
+    explains_lack nonsense 'there is no component nonsense; expected io, model or explain'
     if [ -f "$build/cli/regard.1" ]; then
       cmake --install "$build" --prefix "$prefix" --component program
       for written in man/man1/regard.1 bash-completion/completions/regard zsh/site-functions/_regard \
@@ -120,13 +124,13 @@ case $mode in
     done
     only_a_compiler+=(-DUTF8PROC_LIBRARY=UTF8PROC_LIBRARY-NOTFOUND -DCMAKE_LIBRARY_PATH= -DCMAKE_FIND_USE_CMAKE_SYSTEM_PATH=OFF)
     packages='libfmt-dev nlohmann-json3-dev libutf8proc-dev'
-    configures 0 "-- Left out: regard::model (REGARD_MODEL), which needs these Debian packages: $packages -- Left out: \
-regard::explain (REGARD_EXPLAIN), which needs these Debian packages: $packages -- Left out: the program (REGARD_PROGRAM), \
-which needs these Debian packages: $packages libcli11-dev libpng-dev zlib1g-dev" "${only_a_compiler[@]}"
+    configures 0 "-- Left out: regard::io (REGARD_IO), which needs these Debian packages: $packages -- Left out: \
+regard::model (REGARD_MODEL), which needs these Debian packages: $packages -- Left out: regard::explain (REGARD_EXPLAIN), \
+which needs these Debian packages: $packages -- Left out: the program (REGARD_PROGRAM), which needs these Debian packages: $packages libcli11-dev libpng-dev zlib1g-dev" "${only_a_compiler[@]}"
     cmake --build "$scratch/configure" --target help >"$scratch/configure.targets"
     grep -qw regard "$scratch/configure.targets"
-    if grep -qE 'regard_(model|explain|program)' "$scratch/configure.targets"; then exit 1; fi
-    configures 1 'regard::model, which another part that is ON needs, needs these Debian packages: libfmt-dev; install them.' \
+    if grep -qE 'regard_(io|model|explain|program)' "$scratch/configure.targets"; then exit 1; fi
+    configures 1 'regard::io, which another part that is ON needs, needs these Debian packages: libfmt-dev; install them.' \
       -DREGARD_PROGRAM=ON -DCMAKE_DISABLE_FIND_PACKAGE_fmt=ON
     configures 1 'REGARD_TESTS=ON needs these Debian packages: libgtest-dev; install them or set REGARD_TESTS=OFF.' \
       -DREGARD_TESTS=ON -DCMAKE_DISABLE_FIND_PACKAGE_GTest=ON
@@ -148,7 +152,7 @@ which needs these Debian packages: $packages libcli11-dev libpng-dev zlib1g-dev"
       if [ "$language" = c99 ] && [ "$header" != c_api.h ]; then continue; fi
       compilers=(g++ clang++-19) suffix=cpp
       if [ "$language" = c99 ]; then compilers=(gcc clang-19) suffix=c; fi
-      source=$scratch/headers/${header%.h}.$suffix
+      source=$scratch/headers/${header//\//_}.$suffix
       printf '#include "regard/%s"\n#include "regard/%s"\n' "$header" "$header" >"$source"
       for compiler in "${compilers[@]}"; do
         "$compiler" -std="$language" -fsyntax-only "${warnings[@]}" -I "$root/include" "$source"

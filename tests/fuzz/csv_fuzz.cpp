@@ -1,14 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // libFuzzer target: any bytes as CSV give a matrix as large as it says, or a std::runtime_error with a place.
-// Read next: include/regard/csv.h.
+// Read next: include/regard/io/csv.h.
 #include <cstddef>
 #include <cstdint>
 #include <cstdlib>
 #include <stdexcept>
 #include <string_view>
 
-#include "regard/csv.h"
+#include "regard/io/csv.h"
 
 extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {
   try {

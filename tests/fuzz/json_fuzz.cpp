@@ -9,7 +9,7 @@
 #include <stdexcept>
 #include <string_view>
 
-#include "regard/explain.h"
+#include "regard/explain/steps.h"
 
 namespace {
 

@@ -2,7 +2,7 @@
 //
 // libFuzzer target for the block of a cache: any bytes are opened, or refused with std::runtime_error that names the
 // byte; what is opened can be read, decoded, cut, forked and grown without a fault, and opens again.
-// Read next: src/kv_cache.cpp.
+// Read next: src/kv_cache/kv_cache.cpp.
 #include "regard/kv_cache.h"
 
 #include <algorithm>

@@ -5,7 +5,7 @@
 //     bytes    4                4                  c            t               the rest
 //              c, little-end.   t, little-endian   config.json  tokenizer.json  model.safetensors
 //
-// Read next: include/regard/sentence.h, tests/fuzz/model_folder_corpus.py.
+// Read next: include/regard/explain/sentence.h, tests/fuzz/model_folder_corpus.py.
 #include <unistd.h>
 
 #include <algorithm>
@@ -17,8 +17,8 @@
 #include <string>
 #include <string_view>
 
-#include "regard/encoder.h"
-#include "regard/sentence.h"
+#include "regard/model/encoder.h"
+#include "regard/explain/sentence.h"
 
 namespace {
 

@@ -2,13 +2,13 @@
 //
 // libFuzzer target for NPY files: any bytes are read, or refused with std::runtime_error, with the file's length known
 // (a file) or not (a pipe), to the same end; what is read in row-major order is written back to the same header.
-// Read next: src/explain/npy.cpp.
+// Read next: src/io/npy.cpp.
 #include <algorithm>
 #include <cstdlib>
 #include <cstring>
 #include <stdexcept>
 
-#include "regard/npy.h"
+#include "regard/io/npy.h"
 
 namespace {
 

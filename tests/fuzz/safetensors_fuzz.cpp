@@ -2,13 +2,13 @@
 //
 // libFuzzer target: any bytes as a safetensors file are refused with a byte offset, or are tensors that tile the data
 // of the file, each as long as its shape and type say, and can be read as numbers where they are real.
-// Read next: src/model/safetensors_header.cpp.
+// Read next: src/io/safetensors_header.cpp.
 #include <algorithm>
 #include <cstdint>
 #include <cstdlib>
 #include <stdexcept>
 
-#include "regard/model_files.h"
+#include "regard/io/safetensors.h"
 
 namespace {
 

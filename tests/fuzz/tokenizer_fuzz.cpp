@@ -3,7 +3,7 @@
 // libFuzzer target: the first byte chooses. Even: the rest is a tokenizer.json, refused with a byte offset, or a
 // tokenizer that encodes. Odd: the rest is a text, encoded by small tokenizers of all flags; pieces lie in their words,
 // words in order, and a text that is cut after a space gives the same pieces as its parts.
-// Read next: include/regard/tokenizer.h.
+// Read next: include/regard/model/tokenizer.h.
 #include <cstddef>
 #include <cstdint>
 #include <cstdlib>
@@ -12,7 +12,7 @@
 #include <string_view>
 #include <vector>
 
-#include "regard/tokenizer.h"
+#include "regard/model/tokenizer.h"
 
 namespace {
 

@@ -7,7 +7,7 @@ import json
 import numpy as np
 import pytest
 
-from cli_attend_test import page_arrays
+from attend_reference import page_arrays
 from conftest import WHOLE_ROW, go
 from page_look_test import CONTRAST
 from page_numbers_test import CELLS, styled
@@ -21,7 +21,7 @@ STAGES = ["compare", "scale", "softmax", "mix"]
 
 
 def style_for(numbers):
-    """How the program prints a matrix (style_for of src/explain/text.cpp)."""
+    """How the program prints a matrix (style_for of src/explain/report/terminal.cpp)."""
     finite = [abs(float(x)) for x in np.asarray(numbers).ravel() if np.isfinite(x)]
     largest = max(finite, default=0)
     whole = all(x == int(x) for x in finite)
@@ -57,7 +57,7 @@ class Attended:
         self.sinks = arrays.get("sinks")
         self.batch, self.heads, queries = self.query.shape[:3]
         self.rows = list(range(queries)) if rows is None else rows
-        # No file of the program holds scores; those that the page carries are held to the formula by cli_attend_test.
+        # No file of the program holds scores; those that the page carries are held to the formula by cli/attend_test.
         self.scores = page_arrays(self.path.read_text(encoding="utf-8"))["scores"]
         self.styles = {"weight": style_for(self.weights), "score": style_for(self.scores),
                        "context": style_for(self.output[:, :, self.rows])}

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The page of a comparison (tests/sentence_model.py): every number of its table, chart and heads against --json, each
+"""The page of a comparison (tests/support/sentence_model.py): every number of its table, chart and heads against --json, each
 control both ways, and the same figure within the page of a sentence."""
 
 import json

@@ -6,15 +6,11 @@ itself fails the test.
 """
 
 import json
-import pathlib
-import sys
 
 import pytest
 from playwright.sync_api import sync_playwright
 
-sys.path.insert(0, str(pathlib.Path(__file__).resolve().parent.parent))
-
-from program import succeed  # noqa: E402  (found by the line above)
+from program import succeed
 
 CHROMIUM = "/usr/bin/chromium"
 WHOLE_ROW = "#step=mix"  # a page opens at the first step of its row; here all are taken

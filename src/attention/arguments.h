@@ -1,0 +1,203 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// What the attention operators share before any work: the checks of every argument, and the arguments with all
+// defaults filled in. A batch entry and a packed sequence are the same thing from here on: a Sequence.
+// Read next: visibility.h.
+#pragma once
+
+#include <array>
+#include <cassert>
+#include <span>
+#include <string>
+
+#include "regard/attention.h"
+#include "runtime/workspace.h"
+
+namespace regard {
+inline namespace v0 {
+namespace internal {
+
+// Rows first_query … first_query + num_queries − 1 of one batch entry attend to keys first_key … of the same entry.
+struct Sequence {
+  Index batch;
+  Index first_query;
+  Index num_queries;
+  Index first_key;
+  Index num_keys;
+  Index key_limit;  // keys from here on (counted from first_key) are invisible
+  Index offset;     // p = i + offset
+  Index prefix;
+};
+
+template <class T>
+struct ResolvedAttention {
+  List<Sequence> sequences;
+  Index batch = 0, num_heads = 0, num_key_heads = 0, num_queries = 0, num_keys = 0, depth = 0,
+        columns = 0;  // B H Hkv L S D Dv
+  InputView<T, 4> query{}, key{}, value{};
+  bool causal = false;
+  std::optional<Index> window_left{}, window_right{};
+  TensorView<const std::int32_t, 2> query_segments{}, key_segments{};
+  TensorView<const bool, 4> block_mask{};  // broadcast to (B, H, …) by stride 0
+  std::array<Index, 2> block_size{};
+  TensorView<const bool, 4> mask{};  // (B, H, L, S), broadcast by stride 0
+  AttentionBias bias{};              // (B, H, L, S) likewise
+  std::span<const T> alibi_slopes{};
+  std::span<const T> sinks{};
+  T soft_cap = 0;  // 0: off
+  T scale = 0;
+  std::uint64_t dropout_threshold = 0;  // of 2³²: words below it are dropped; 0: no dropout
+  T dropout_factor = 0;                 // of the weights that are kept
+  std::uint64_t dropout_seed = 0;
+  // Multiplied as pairs of bf16 numbers (kernels::PairKernels), not as T: query and key; weights and value, too.
+  bool key_pairs = false, value_pairs = false;
+
+  // What stands in the place of a T in packed query and keys.
+  Index depth_words() const { return key_pairs ? (depth + 1) / 2 : depth; }
+  Index value_words(Index numbers) const { return value_pairs ? numbers / 2 : numbers; }
+};
+
+// Which arguments an operator has, for the checks and their messages.
+template <class T>
+struct AttentionCall {
+  const char* name;
+  InputView<T, 4> query, key, value;
+  bool has_value;
+  ElementType result = kElementType<T>;  // of context, or of the gradients
+};
+
+// Throws std::invalid_argument. Call inside a FloatingPointScope: the default scale is computed here.
+template <class T>
+ResolvedAttention<T> resolve(const AttentionCall<T>& call, const AttentionOptions<T>& options, const Runtime& runtime);
+
+// "float (2, 3, 4)"
+std::string shape_text(std::span<const Index> shape);
+
+[[noreturn]] void refuse(const std::string& operator_name, const std::string& what);
+
+// Bytes that a view touches, and how, for the overlap checks.
+struct Footprint {
+  const char* name;
+  std::uintptr_t begin;
+  std::uintptr_t end;  // one past the last byte
+  // In bytes, non-negative, axes of extent 1 left out, largest first; and the axes' extents.
+  std::span<const Index> strides() const { return std::span(axis_strides).first(num_axes); }
+  std::span<const Index> extents() const { return std::span(axis_extents).first(num_axes); }
+
+  static constexpr int kMostAxes = 5;
+  std::size_t num_axes;
+  std::array<Index, kMostAxes> axis_strides, axis_extents;
+};
+
+// Those of a call's inputs, or of its outputs.
+class Footprints {
+ public:
+  void push_back(const Footprint& footprint) {
+    assert(count_ < kMost);
+    list_[count_++] = footprint;
+  }
+  operator std::span<const Footprint>() const { return std::span(list_).first(count_); }
+
+ private:
+  static constexpr std::size_t kMost = 32;
+  std::array<Footprint, kMost> list_;
+  std::size_t count_ = 0;
+};
+
+// Throws std::invalid_argument when the view's size overflows, or its data is null and its size is not.
+Footprint footprint(const char* operator_name, const char* name, const void* data, std::span<const Index> shape,
+                    std::span<const Index> strides, Index element_bytes);
+template <class T, int Rank>
+Footprint footprint(const char* operator_name, const char* name, const TensorView<T, Rank>& view) {
+  static_assert(Rank <= Footprint::kMostAxes);
+  return footprint(operator_name, name, view.data, view.shape, view.strides, sizeof(T));
+}
+// "float32"; a value that names no type as its number.
+std::string element_type_text(ElementType type);
+
+// Throws std::invalid_argument unless elements of this type are converted to T exactly.
+template <class T>
+void expect_type(const char* operator_name, const char* name, ElementType type) {
+  using enum ElementType;
+  const bool allowed =
+      std::is_same_v<T, double> ? type == float64 : type == float32 || type == bfloat16 || type == float16;
+  if (allowed) return;
+  refuse(operator_name, std::string(name) + " has type " + element_type_text(type) + "; expected " +
+                            (std::is_same_v<T, double> ? "float64" : "float32, bfloat16 or float16"));
+}
+
+// Every operator takes the footprint of every input before it reads any, so an element type is checked for all of them.
+template <class T, int Rank>
+Footprint footprint(const char* operator_name, const char* name, const InputView<T, Rank>& view) {
+  static_assert(Rank <= Footprint::kMostAxes);
+  expect_type<T>(operator_name, name, view.type);
+  return footprint(operator_name, name, view.data, view.shape, view.strides, type_bytes(view.type));
+}
+
+// Throws std::invalid_argument when an output overlaps itself, an input or another output.
+void check_overlap(const char* operator_name, std::span<const Footprint> inputs, std::span<const Footprint> outputs);
+
+// Throws std::invalid_argument unless the view is absent or has exactly this shape.
+template <class T, int Rank>
+void expect_shape(const char* operator_name, const char* name, const TensorView<T, Rank>& view,
+                  const std::array<Index, static_cast<std::size_t>(Rank)>& expected) {
+  if (view.absent() || view.shape == expected) return;
+  refuse(operator_name,
+         std::string(name) + " has shape " + shape_text(view.shape) + "; expected " + shape_text(expected));
+}
+
+// The inputs of an attention call as footprints.
+template <class T>
+Footprints input_footprints(const AttentionCall<T>& call, const AttentionOptions<T>& options);
+
+// Throws std::invalid_argument unless both have the shape (B, H, L), and are there where `needed`. Adds them to inputs.
+template <class T>
+void check_statistics(const char* operator_name, const ResolvedAttention<T>& r, bool needed,
+                      const TensorView<const T, 3>& row_max, const TensorView<const T, 3>& row_sum, Footprints& inputs);
+
+// Throws std::invalid_argument unless there are no sinks, or one for each head that is finite or −∞.
+template <class T>
+void check_sinks(const char* operator_name, std::span<const T> sinks, Index num_heads);
+
+// AttentionOutputs whatever the type of the context, which is computed as T.
+template <class T>
+struct TypedOutputs {
+  struct Context {
+    void* data;
+    ElementType type;
+    std::array<Index, 4> shape;
+    std::array<Index, 4> strides;
+
+    void* pointer(Index b, Index h, Index i) const {
+      return static_cast<std::byte*>(data) + (b * strides[0] + h * strides[1] + i * strides[2]) * type_bytes(type);
+    }
+  };
+  Context context;
+  TensorView<T, 3> row_max, row_sum, lse;
+  TensorView<T, 4> weights;
+  TensorView<T, 3> sink_weights;
+  AttentionFingerprint* fingerprint;
+
+  template <class C>
+  explicit TypedOutputs(const AttentionOutputs<C>& o)
+      : context{o.context.data, kElementType<C>, o.context.shape, o.context.strides},
+        row_max(o.row_max),
+        row_sum(o.row_sum),
+        lse(o.lse),
+        weights(o.weights),
+        sink_weights(o.sink_weights),
+        fingerprint(o.fingerprint) {}
+};
+
+// Throws std::invalid_argument unless the context has the type that is computed with or the query's.
+void check_context_type(const char* operator_name, ElementType context, ElementType query);
+
+// Throws std::invalid_argument unless context is there (or empty), every output has its shape, and none overlaps an
+// input or another. context has the shape (B, H, L, Dv), weights have num_keys columns. Returns what is written.
+template <class T>
+Footprints check_outputs(const char* operator_name, const TypedOutputs<T>& outputs, const std::array<Index, 4>& context,
+                         Index num_keys, std::span<const Footprint> inputs);
+
+}  // namespace internal
+}  // namespace v0
+}  // namespace regard

@@ -1,0 +1,263 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// attention_columns: the weight on each key and the coarse map, from query, key, row_max and row_sum.
+//
+//   for each wave of key heads (packed_keys.h)                      one parallel phase: pack the keys
+//     for each task: one chunk of 1024 keys of one query head        one parallel phase: tasks
+//       for each 60 query rows, in order; for each block of 64 keys:
+//         kernels::score_block, kernels::weights_block, kernels::add_rows
+//     the tasks' strips of the map, added in order
+//
+// A key belongs to one task, which adds its weights row by row: which thread runs the task never matters. Cells that
+// two tasks share are added where the tasks are over. Read next: attention_weights.cpp, row_task.cpp.
+#include <algorithm>
+#include <memory>
+
+#include "plan.h"
+#include "regard/inspect.h"
+#include "row_task.h"
+#include "tensor/strided_copy.h"
+
+namespace regard {
+inline namespace v0 {
+namespace internal {
+namespace {
+
+using kernels::kBlockKeys;
+using kernels::kChunkKeys;
+using kernels::kRows;
+
+// Element i of n lies in strip ⌊((i + 1) · strips − 1) / n⌋: the one with ⌊a·n/strips⌋ ≤ i < ⌊(a+1)·n/strips⌋.
+Index strip_of(Index i, Index n, Index strips) { return ((i + 1) * strips - 1) / n; }
+Index strip_begin(Index a, Index n, Index strips) { return a * n / strips; }
+
+template <class T>
+class ColumnWalk {
+ public:
+  ColumnWalk(const ResolvedAttention<T>& r, const ColumnsRequest<T>& request, const AttentionColumns<T>& outputs,
+             const Runtime& runtime)
+      : r_(r),
+        request_(request),
+        outputs_(outputs),
+        runtime_(runtime),
+        group_(r.num_heads / r.num_key_heads),
+        row_strips_(outputs.coarse_map.shape[2]),
+        column_strips_(outputs.coarse_map.shape[3]),
+        packed_(r, runtime),
+        map_(runtime, r.batch * r.num_heads * row_strips_ * column_strips_) {}
+
+  void run() {
+    if (is_planning()) {
+      const double written_bytes = view_bytes(outputs_.column_mass) + view_bytes(outputs_.coarse_map);
+      plan_attention("attention_columns", r_, type_bytes(r_.key.type), 0,
+                     std::to_string(packed_.num_units()) + " key heads; a task is 1024 keys of a query head",
+                     written_bytes);
+    } else {
+      std::fill_n(map_.data(), r_.batch * r_.num_heads * row_strips_ * column_strips_, 0.0);
+      clear_mass();
+    }
+    while (!packed_.done()) run_wave(packed_.next_wave(runtime_));
+    if (!is_planning()) write_map();
+  }
+
+ private:
+  // One chunk of keys of one query head. Its strips of the map stand at first_cell: row_strips_ rows of num_strips.
+  struct Task {
+    const Unit* unit;
+    Index head;
+    Index first_key;  // within the sequence
+    Index end_key;
+    Index first_strip;
+    Index num_strips;
+    Index first_cell;
+  };
+
+  void clear_mass() const {
+    const TensorView<T, 3>& mass = outputs_.column_mass;
+    const T zero = 0;
+    for (Index b = 0; b < mass.shape[0]; ++b) {
+      for (Index h = 0; h < mass.shape[1]; ++h) {
+        copy_elements(mass.shape[2], &zero, 0, mass.pointer(b, h, 0), mass.strides[2]);
+      }
+    }
+  }
+
+  void run_wave(const List<Unit>& units) {
+    List<Task> tasks(workspace_of(runtime_));
+    Index cells = 0;
+    double products = 0;
+    for (const Unit& unit : units) {
+      const Sequence& sequence = r_.sequences[static_cast<std::size_t>(unit.sequence)];
+      products += static_cast<double>(group_ * sequence.num_queries) *
+                  static_cast<double>(unit.num_panels * kernels::kPanel * r_.depth);
+      for (Index head = unit.key_head * group_; head < (unit.key_head + 1) * group_; ++head) {
+        for (Index key = 0; key < unit.num_panels * kernels::kPanel; key += kChunkKeys) {
+          Task task{&unit, head, key, std::min(key + kChunkKeys, sequence.key_limit), 0, 0, cells};
+          if (column_strips_ > 0) {
+            task.first_strip = strip_of(sequence.first_key + key, r_.num_keys, column_strips_);
+            const Index last = strip_of(sequence.first_key + task.end_key - 1, r_.num_keys, column_strips_);
+            task.num_strips = last + 1 - task.first_strip;
+          }
+          cells += row_strips_ * task.num_strips;
+          tasks.push_back(task);
+        }
+      }
+    }
+    const Workspace<double> strips(runtime_, cells);
+    if (!is_planning()) std::fill_n(strips.data(), cells, 0.0);
+    const int workers = num_workers(runtime_, static_cast<Index>(tasks.size()), products);
+    const RowScratches<T> scratches(runtime_, RowScratchLayout<T>(r_, packed_.padded_columns()), workers);
+    for_each_item(runtime_, workers, static_cast<Index>(tasks.size()), [&](Index item, int worker) {
+      const Task& task = tasks[static_cast<std::size_t>(item)];
+      run_task(task, scratches[worker], strips.data() + task.first_cell);
+    });
+    if (is_planning()) return;
+    for (const Task& task : tasks) {
+      const Index b = r_.sequences[static_cast<std::size_t>(task.unit->sequence)].batch;
+      double* map = map_.data() + (b * r_.num_heads + task.head) * row_strips_ * column_strips_;
+      for (Index a = 0; a < row_strips_; ++a) {
+        for (Index i = 0; i < task.num_strips; ++i) {
+          map[a * column_strips_ + task.first_strip + i] += strips.data()[task.first_cell + a * task.num_strips + i];
+        }
+      }
+    }
+  }
+
+  void run_task(const Task& of, const RowScratch<T>& scratch, double* strips) {
+    const Sequence& sequence = r_.sequences[static_cast<std::size_t>(of.unit->sequence)];
+    double mass[kChunkKeys]{};
+    for (Index row = 0; row < sequence.num_queries; row += kRows) {
+      const RowTask<T> task{.r = r_,
+                            .packed = packed_,
+                            .runtime = runtime_,
+                            .unit = *of.unit,
+                            .sequence = sequence,
+                            .rows = {.head = of.head,
+                                     .first_row = row,
+                                     .num_rows = std::min(kRows, sequence.num_queries - row),
+                                     .rows_per_head = sequence.num_queries},
+                            .scratch = scratch};
+      const ChunkRange seen = visible_chunks(task);
+      if (of.first_key < seen.begin * kChunkKeys || of.first_key >= seen.end * kChunkKeys) continue;
+      add_weights(of, task, mass, strips);
+    }
+    if (outputs_.column_mass.absent()) return;
+    for (Index key = of.first_key; key < of.end_key; ++key) {
+      const T rounded = static_cast<T>(mass[key - of.first_key]);
+      copy_elements(1, &rounded, 1, outputs_.column_mass.pointer(sequence.batch, of.head, sequence.first_key + key), 1);
+    }
+  }
+
+  void add_weights(const Task& of, const RowTask<T>& task, double* mass, double* strips) const {
+    const auto& kernel = kernels::active().template of<T>();
+    const RowScratch<T>& s = task.scratch;
+    kernels::ScoreBlock<T> block = start_rows(task);
+    load_statistics(task, request_.row_max, request_.row_sum);
+    const Interval& seen = s.visible_rows->all;
+    const Index end = std::min(of.end_key, seen.end);
+    for (Index key = std::max(of.first_key, seen.begin / kBlockKeys * kBlockKeys); key < end; key += kBlockKeys) {
+      throw_if_stopped(runtime_.stop);
+      if (!start_block(task, key, block)) continue;
+      score_block(task.r, block);
+      kernel.weights_block(task.rows.num_rows, s.row_max, s.row_sum, s.scores);
+      if (!outputs_.column_mass.absent()) kernel.add_rows(task.rows.num_rows, s.scores, mass + (key - of.first_key));
+      if (row_strips_ > 0) add_strips(of, task, key, block.num_keys, strips);
+    }
+  }
+
+  // The block's weights to the strips of its rows and keys.
+  void add_strips(const Task& of, const RowTask<T>& task, Index key, Index num_keys, double* strips) const {
+    const Index first_row = task.sequence.first_query + task.rows.first_row;
+    const Index first_column = task.sequence.first_key + key;
+    for (Index i = 0; i < task.rows.num_rows;) {
+      const Index a = strip_of(first_row + i, r_.num_queries, row_strips_);
+      const Index end = std::min(strip_begin(a + 1, r_.num_queries, row_strips_) - first_row, task.rows.num_rows);
+      double sums[kBlockKeys]{};
+      kernels::active().template of<T>().add_rows(end - i, task.scratch.scores + i * kBlockKeys, sums);
+      double* to = strips + a * of.num_strips - of.first_strip;
+      for (Index j = 0; j < num_keys;) {
+        const Index strip = strip_of(first_column + j, r_.num_keys, column_strips_);
+        const Index last = std::min(strip_begin(strip + 1, r_.num_keys, column_strips_) - first_column, num_keys);
+        for (; j < last; ++j) to[strip] += sums[j];
+      }
+      i = end;
+    }
+  }
+
+  void write_map() const {
+    const TensorView<T, 4>& map = outputs_.coarse_map;
+    for (Index b = 0; b < map.shape[0]; ++b) {
+      for (Index h = 0; h < map.shape[1]; ++h) {
+        for (Index a = 0; a < row_strips_; ++a) {
+          for (Index c = 0; c < column_strips_; ++c) {
+            double cell = map_.data()[((b * r_.num_heads + h) * row_strips_ + a) * column_strips_ + c];
+            if (request_.cells == CoarseCells::means) {
+              const auto width = [](Index strip, Index n, Index strips) {
+                return strip_begin(strip + 1, n, strips) - strip_begin(strip, n, strips);
+              };
+              cell /=
+                  static_cast<double>(width(a, r_.num_queries, row_strips_) * width(c, r_.num_keys, column_strips_));
+            }
+            const T rounded = static_cast<T>(cell);
+            copy_elements(1, &rounded, 1, map.pointer(b, h, a, c), 1);
+          }
+        }
+      }
+    }
+  }
+
+  const ResolvedAttention<T>& r_;
+  const ColumnsRequest<T>& request_;
+  const AttentionColumns<T>& outputs_;
+  const Runtime& runtime_;
+  Index group_;
+  Index row_strips_;  // 0 where no map is asked for
+  Index column_strips_;
+  PackedKeys<T> packed_;
+  Workspace<double> map_;  // sums
+};
+
+template <class T>
+void check_columns(const char* name, const ResolvedAttention<T>& r, const AttentionColumns<T>& outputs) {
+  expect_shape(name, "column_mass", outputs.column_mass, {r.batch, r.num_heads, r.num_keys});
+  if (outputs.coarse_map.absent()) return;
+  const Index rows = outputs.coarse_map.shape[2], columns = outputs.coarse_map.shape[3];
+  if (rows < 1 || rows > r.num_queries || columns < 1 || columns > r.num_keys) {
+    refuse(name, "coarse_map has shape " + shape_text(outputs.coarse_map.shape) + "; expected 1 to " +
+                     std::to_string(r.num_queries) + " strips of rows and 1 to " + std::to_string(r.num_keys) +
+                     " of columns");
+  }
+  expect_shape(name, "coarse_map", outputs.coarse_map, {r.batch, r.num_heads, rows, columns});
+}
+
+}  // namespace
+}  // namespace internal
+
+template <class T>
+void attention_columns(const std::type_identity_t<InputView<T, 4>>& query,
+                       const std::type_identity_t<InputView<T, 4>>& key,
+                       const std::type_identity_t<ColumnsRequest<T>>& request, const AttentionColumns<T>& outputs,
+                       const std::type_identity_t<AttentionOptions<T>>& options, const Runtime& runtime) {
+  using namespace internal;
+  const FloatingPointScope scope;
+  const AttentionCall<T> call{"attention_columns", query, key, {}, false};
+  const ResolvedAttention<T> r = resolve(call, options, runtime);
+  check_columns(call.name, r, outputs);
+  Footprints inputs = input_footprints(call, options);
+  check_statistics(call.name, r, r.batch * r.num_heads * r.num_queries != 0, request.row_max, request.row_sum, inputs);
+  const std::array<Footprint, 2> written{footprint(call.name, "column_mass", outputs.column_mass),
+                                         footprint(call.name, "coarse_map", outputs.coarse_map)};
+  check_overlap(call.name, inputs, written);
+  if (r.batch * r.num_heads == 0) return;
+  ColumnWalk<T>(r, request, outputs, runtime).run();
+}
+
+template void attention_columns<float>(const InputView<float, 4>&, const InputView<float, 4>&,
+                                       const ColumnsRequest<float>&, const AttentionColumns<float>&,
+                                       const AttentionOptions<float>&, const Runtime&);
+template void attention_columns<double>(const InputView<double, 4>&, const InputView<double, 4>&,
+                                        const ColumnsRequest<double>&, const AttentionColumns<double>&,
+                                        const AttentionOptions<double>&, const Runtime&);
+
+}  // namespace v0
+}  // namespace regard

@@ -1,0 +1,320 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// attention_forward, attention_with_weights, attention_with_statistics and attention_partials: batch, heads, threads
+// and outputs round the kernels.
+//
+//   for each key/value head                                  packed in waves, or by who computes its rows
+//   (forward_schedule.h)
+//     for each task: up to 60 query rows of one head
+//       for each chunk of 1024 keys that some row sees        starts at m = −∞, l = 0, O = 0
+//         for each block of 64 keys                           kernels::attention_block
+//       kernels::finish_rows                                  merge of the chunks, sink, division
+//
+// Few rows a key head are another walk, which packs nothing: unpacked_keys.h.
+// Which thread runs a task never matters: tasks share nothing but what they read. Read next:
+// kernels/attention_tile.cpp.
+#include <algorithm>
+#include <limits>
+#include <memory>
+#include <utility>
+
+#include "arguments.h"
+#include "attention_statistics.h"
+#include "fingerprint.h"
+#include "forward_schedule.h"
+#include "plan.h"
+#include "runtime/parallel.h"
+#include "runtime/workspace.h"
+#include "tensor/strided_copy.h"
+#include "unpacked_keys.h"
+
+namespace regard {
+inline namespace v0 {
+
+static_assert(kAttentionChunkKeys == kernels::kChunkKeys);
+
+namespace internal {
+namespace {
+
+template <class T>
+void forward(const AttentionCall<T>& call, const ResolvedAttention<T>& r, const TypedOutputs<T>& outputs,
+             const AttentionOptions<T>& options, const Runtime& runtime,
+             const AttentionStatistics<T>* statistics = nullptr, bool* sees_key = nullptr) {
+  write_fingerprint(r, outputs.fingerprint);
+  TypedOutputs<T> written = outputs;
+  const Index rows = r.batch * r.num_heads * r.num_queries;
+  // The weights need row_max and row_sum, asked for or not.
+  const bool weights = !outputs.weights.absent();
+  const std::array<Index, 3> shape{r.batch, r.num_heads, r.num_queries};
+  Workspace<T> row_max(runtime, weights && outputs.row_max.absent() ? rows : 0);
+  Workspace<T> row_sum(runtime, weights && outputs.row_sum.absent() ? rows : 0);
+  if (row_max.data()) written.row_max = {row_max.data(), shape};
+  if (row_sum.data()) written.row_sum = {row_sum.data(), shape};
+
+  // The weights are a second walk over the same rows.
+  const bool two_walks = weights && runtime.progress;
+  std::array<Runtime, 2> walks;
+  if (two_walks) {
+    walks.fill(runtime);
+    walks[0].progress = [&](Index done, Index total) { runtime.progress(done, 2 * total); };
+    walks[1].progress = [&](Index done, Index total) { runtime.progress(total + done, 2 * total); };
+  }
+  const char* why = why_packed(r);
+  if (!why && statistics) why = "statistics ride along";
+  const RowWalkOptions<T> how{.name = call.name,
+                              .written_bytes = output_bytes(outputs),
+                              .why_packed = why,
+                              .context = &written.context,
+                              .wants_lse = !written.lse.absent(),
+                              .num_best = statistics ? num_best(*statistics) : 0};
+  const Runtime& walk = two_walks ? walks[0] : runtime;
+  if (rows > 0 && !why) {
+    attend_in_place(call.name, r, written, how.written_bytes, walk);
+  } else {
+    const auto write = [&](const RowTask<T>& task, const FinishedRows<T>& done) {
+      write_finished(task, done, written);
+      if (statistics) finish_statistics(task, done, *statistics, sees_key);
+    };
+    for_each_row_block<T>(r, walk, how, [&](std::span<RowTask<T>> tasks, std::span<const ChunkResults<T>> rooms) {
+      for (RowTask<T>& task : tasks) task.scratch.context = room_of_context(task, written);
+      if (tasks.size() == 1) return write(tasks[0], attend_and_finish(tasks[0], visible_chunks(tasks[0]), rooms[0]));
+      const auto chunks = attend<T>(tasks, rooms);
+      for (std::size_t i = 0; i < tasks.size(); ++i) write(tasks[i], finish(tasks[i], chunks[i], rooms[i]));
+    });
+  }
+  if (weights && rows > 0) {
+    attention_weights<T>(call.query, call.key, {.row_max = written.row_max, .row_sum = written.row_sum},
+                         outputs.weights, options, two_walks ? walks[1] : runtime);
+  }
+}
+
+// The means of heads are taken from the rows, which are therefore kept where the caller does not ask for them.
+template <class T>
+void forward_with_statistics(const AttentionCall<T>& call, const ResolvedAttention<T>& r,
+                             const TypedOutputs<T>& outputs, const AttentionStatistics<T>& statistics,
+                             const AttentionOptions<T>& options, const Runtime& runtime) {
+  AttentionStatistics<T> rows = statistics;
+  const std::array<Index, 3> shape{r.batch, r.num_heads, r.num_queries};
+  const Index count = r.batch * r.num_heads * r.num_queries;
+  const std::array<std::pair<const TensorView<T, 2>*, TensorView<T, 3>*>, 4> means{
+      {{&rows.head_entropy, &rows.entropy},
+       {&rows.head_largest_weight, &rows.largest_weight},
+       {&rows.head_chosen_weight, &rows.chosen_weight},
+       {&rows.head_mean_distance, &rows.mean_distance}}};
+  const auto is_missing = [](const auto& mean) { return !mean.first->absent() && mean.second->absent(); };
+  const bool averages = std::ranges::any_of(means, [](const auto& mean) { return !mean.first->absent(); });
+  const Workspace<bool> sees_key(runtime, averages ? count : 0);
+  const Workspace<T> kept(runtime, std::ranges::count_if(means, is_missing) * count);
+  T* next = kept.data();
+  for (const auto& mean : means) {
+    if (is_missing(mean)) *mean.second = TensorView<T, 3>(std::exchange(next, next + count), shape);
+  }
+  forward(call, r, outputs, options, runtime, &rows, sees_key.data());
+  if (averages && !is_planning()) average_heads(r.num_queries, sees_key.data(), rows);
+}
+
+template <class T>
+void write_partials(const RowTask<T>& task, const ChunkRange& chunks, const ChunkResults<T>& room,
+                    const AttentionPartials<T>& partials) {
+  const Index b = task.sequence.batch;
+  const Index rows = task.rows.num_rows, columns = task.r.columns;
+  const T nothing = 0;
+  const auto write_sums = [&](const TensorView<T, 5>& output) {
+    for (Index n = 0; n < partials.row_max.shape[0]; ++n) {
+      const bool visited = n >= chunks.begin && n < chunks.end;
+      for (Index i = 0; i < rows; ++i) {
+        copy_elements(columns, visited ? room.accumulator + ((n - chunks.begin) * rows + i) * columns : &nothing,
+                      visited ? 1 : 0, output.pointer(n, b, task.rows.head, task.rows.first_row + i, 0),
+                      output.strides[4]);
+      }
+    }
+  };
+  for (Index n = 0; n < partials.row_max.shape[0]; ++n) {
+    const bool visited = n >= chunks.begin && n < chunks.end;
+    for (Index i = 0; i < rows; ++i) {
+      const Index row = task.rows.first_row + i;
+      const Index at = (n - chunks.begin) * rows + i;
+      const T row_max = visited ? room.row_max[at] : -std::numeric_limits<T>::infinity();
+      const T row_sum = visited ? room.row_sum[at] : 0;
+      copy_elements(1, &row_max, 1, partials.row_max.pointer(n, b, task.rows.head, row), 1);
+      copy_elements(1, &row_sum, 1, partials.row_sum.pointer(n, b, task.rows.head, row), 1);
+    }
+  }
+  write_sums(partials.accumulator);
+  if (partials.scaled_accumulator.absent()) return;
+  attend_scaled(task, chunks, room);
+  write_sums(partials.scaled_accumulator);
+}
+
+}  // namespace
+}  // namespace internal
+
+template <class T>
+void attention_forward(const InputView<ComputeType<T>, 4>& query, const InputView<ComputeType<T>, 4>& key,
+                       const InputView<ComputeType<T>, 4>& value, const AttentionOutputs<T>& outputs,
+                       const AttentionOptions<ComputeType<T>>& options, const Runtime& runtime) {
+  const internal::FloatingPointScope scope;
+  const internal::AttentionCall<ComputeType<T>> call{"attention_forward", query, key, value, true, kElementType<T>};
+  const auto r = internal::resolve(call, options, runtime);
+  internal::check_context_type(call.name, kElementType<T>, query.type);
+  const internal::TypedOutputs<ComputeType<T>> written(outputs);
+  internal::check_outputs(call.name, written, {r.batch, r.num_heads, r.num_queries, r.columns}, r.num_keys,
+                          internal::input_footprints(call, options));
+  internal::forward(call, r, written, options, runtime);
+}
+
+template <class T>
+AttentionResult<T> attention_with_weights(TensorView<const T, 4> query, const InputView<ComputeType<T>, 4>& key,
+                                          const InputView<ComputeType<T>, 4>& value,
+                                          const AttentionOptions<ComputeType<T>>& options, const Runtime& runtime) {
+  const internal::AttentionCall<ComputeType<T>> call{"attention_with_weights", query, key, value, true,
+                                                     kElementType<T>};
+  const auto r = internal::resolve(call, options, runtime);
+  internal::input_footprints(call, options);
+  Index bytes = static_cast<Index>(sizeof(ComputeType<T>));
+  bool overflow = false;
+  for (Index n : {r.batch, r.num_heads, r.num_queries, r.num_keys}) {
+    overflow = overflow || __builtin_mul_overflow(bytes, n, &bytes);
+  }
+  const std::array<Index, 4> shape{r.batch, r.num_heads, r.num_queries, r.num_keys};
+  const std::size_t available = available_memory_bytes();
+  if (overflow || static_cast<std::size_t>(bytes) > available) {
+    internal::refuse(call.name, "weights of shape " + internal::shape_text(shape) + " need " +
+                                    (overflow ? "more than 2^63" : std::to_string(bytes)) + " bytes; " +
+                                    std::to_string(available) +
+                                    " are available; expected fewer rows, or attention_weights for chosen rows");
+  }
+  AttentionResult<T> result{Tensor<T, 4>({r.batch, r.num_heads, r.num_queries, r.columns}),
+                            Tensor<ComputeType<T>, 4>(shape)};
+  attention_forward<T>(query, key, value,
+                       AttentionOutputs<T>{.context = result.context.view(), .weights = result.weights.view()}, options,
+                       runtime);
+  return result;
+}
+
+template <class T>
+void attention_with_statistics(const InputView<ComputeType<T>, 4>& query, const InputView<ComputeType<T>, 4>& key,
+                               const InputView<ComputeType<T>, 4>& value, const AttentionOutputs<T>& outputs,
+                               const AttentionStatistics<ComputeType<T>>& statistics,
+                               const AttentionOptions<ComputeType<T>>& options, const Runtime& runtime) {
+  using Compute = ComputeType<T>;
+  const internal::FloatingPointScope scope;
+  const internal::AttentionCall<Compute> call{"attention_with_statistics", query, key, value, true, kElementType<T>};
+  const auto r = internal::resolve(call, options, runtime);
+  internal::check_context_type(call.name, kElementType<T>, query.type);
+  const internal::TypedOutputs<Compute> written(outputs);
+  internal::Footprints others = internal::input_footprints(call, options);
+  if (!statistics.chosen_keys.empty()) {
+    const Index count = static_cast<Index>(statistics.chosen_keys.size());
+    others.push_back(internal::footprint(call.name, "chosen_keys",
+                                         TensorView<const Index, 1>(statistics.chosen_keys.data(), {count})));
+  }
+  if (!statistics.chosen_ranges.absent())
+    others.push_back(internal::footprint(call.name, "chosen_ranges", statistics.chosen_ranges));
+  const std::array<Index, 4> context{r.batch, r.num_heads, r.num_queries, r.columns};
+  const internal::Footprints outs = internal::check_outputs(call.name, written, context, r.num_keys, others);
+  for (const internal::Footprint& output : std::span<const internal::Footprint>(outs)) others.push_back(output);
+  internal::Footprints numbers;
+  internal::check_row_statistics(call.name, r, statistics, numbers);
+  internal::check_overlap(call.name, others, numbers);
+  AttentionStatistics<Compute> asked = statistics;
+  const internal::List<Index> chosen = internal::sorted_keys(call.name, statistics.chosen_keys, runtime);
+  asked.chosen_keys = chosen;
+  internal::forward_with_statistics(call, r, written, asked, options, runtime);
+}
+
+template <class T>
+void attention_partials(const std::type_identity_t<InputView<T, 4>>& query,
+                        const std::type_identity_t<InputView<T, 4>>& key,
+                        const std::type_identity_t<InputView<T, 4>>& value, const AttentionPartials<T>& partials,
+                        const std::type_identity_t<AttentionOptions<T>>& options, const Runtime& runtime) {
+  const internal::FloatingPointScope scope;
+  const internal::AttentionCall<T> call{"attention_partials", query, key, value, true};
+  const auto r = internal::resolve(call, options, runtime);
+  if (!options.sinks.empty())
+    internal::refuse(call.name, "sinks are given; expected none (attention_merge takes them)");
+  if (options.dropout != 0) internal::refuse(call.name, "dropout is given; expected none");
+  if (!options.query_starts.empty()) {
+    internal::refuse(call.name, "query_starts is given; expected one call per packed sequence");
+  }
+  const Index chunks = attention_num_chunks(r.num_keys);
+  const std::array<Index, 4> rows{chunks, r.batch, r.num_heads, r.num_queries};
+  internal::Footprints written;
+  const auto check = [&](const char* name, const auto& view, const auto& shape) {
+    if (view.absent() && r.batch * r.num_heads * r.num_queries * chunks != 0) {
+      internal::refuse(call.name, std::string(name) + " is missing; expected " + internal::shape_text(shape));
+    }
+    internal::expect_shape(call.name, name, view, shape);
+    written.push_back(internal::footprint(call.name, name, view));
+  };
+  const std::array<Index, 5> sums{chunks, r.batch, r.num_heads, r.num_queries, r.columns};
+  check("accumulator", partials.accumulator, sums);
+  check("row_max", partials.row_max, rows);
+  check("row_sum", partials.row_sum, rows);
+  if (!partials.scaled_accumulator.absent()) check("scaled_accumulator", partials.scaled_accumulator, sums);
+  internal::check_overlap(call.name, internal::input_footprints(call, options), written);
+  const double written_bytes = internal::view_bytes(partials.accumulator) + internal::view_bytes(partials.row_max) +
+                               internal::view_bytes(partials.row_sum) +
+                               internal::view_bytes(partials.scaled_accumulator);
+  const internal::RowWalkOptions<T> how{.name = call.name, .written_bytes = written_bytes};
+  internal::for_each_row_block<T>(
+      r, runtime, how,
+      [&](std::span<const internal::RowTask<T>> tasks, std::span<const internal::ChunkResults<T>> rooms) {
+        const auto visited = internal::attend<T>(tasks, rooms);
+        for (std::size_t i = 0; i < tasks.size(); ++i)
+          internal::write_partials(tasks[i], visited[i], rooms[i], partials);
+      });
+}
+
+template void attention_with_statistics<float>(const InputView<float, 4>&, const InputView<float, 4>&,
+                                               const InputView<float, 4>&, const AttentionOutputs<float>&,
+                                               const AttentionStatistics<float>&, const AttentionOptions<float>&,
+                                               const Runtime&);
+template void attention_forward<float>(const InputView<float, 4>&, const InputView<float, 4>&,
+                                       const InputView<float, 4>&, const AttentionOutputs<float>&,
+                                       const AttentionOptions<float>&, const Runtime&);
+template AttentionResult<float> attention_with_weights<float>(TensorView<const float, 4>, const InputView<float, 4>&,
+                                                              const InputView<float, 4>&,
+                                                              const AttentionOptions<float>&, const Runtime&);
+template void attention_partials<float>(const InputView<float, 4>&, const InputView<float, 4>&,
+                                        const InputView<float, 4>&, const AttentionPartials<float>&,
+                                        const AttentionOptions<float>&, const Runtime&);
+template void attention_with_statistics<double>(const InputView<double, 4>&, const InputView<double, 4>&,
+                                                const InputView<double, 4>&, const AttentionOutputs<double>&,
+                                                const AttentionStatistics<double>&, const AttentionOptions<double>&,
+                                                const Runtime&);
+template void attention_forward<double>(const InputView<double, 4>&, const InputView<double, 4>&,
+                                        const InputView<double, 4>&, const AttentionOutputs<double>&,
+                                        const AttentionOptions<double>&, const Runtime&);
+template AttentionResult<double> attention_with_weights<double>(TensorView<const double, 4>,
+                                                                const InputView<double, 4>&,
+                                                                const InputView<double, 4>&,
+                                                                const AttentionOptions<double>&, const Runtime&);
+template void attention_partials<double>(const InputView<double, 4>&, const InputView<double, 4>&,
+                                         const InputView<double, 4>&, const AttentionPartials<double>&,
+                                         const AttentionOptions<double>&, const Runtime&);
+template void attention_with_statistics<bfloat16>(const InputView<float, 4>&, const InputView<float, 4>&,
+                                                  const InputView<float, 4>&, const AttentionOutputs<bfloat16>&,
+                                                  const AttentionStatistics<float>&, const AttentionOptions<float>&,
+                                                  const Runtime&);
+template void attention_forward<bfloat16>(const InputView<float, 4>&, const InputView<float, 4>&,
+                                          const InputView<float, 4>&, const AttentionOutputs<bfloat16>&,
+                                          const AttentionOptions<float>&, const Runtime&);
+template AttentionResult<bfloat16> attention_with_weights<bfloat16>(TensorView<const bfloat16, 4>,
+                                                                    const InputView<float, 4>&,
+                                                                    const InputView<float, 4>&,
+                                                                    const AttentionOptions<float>&, const Runtime&);
+template void attention_with_statistics<float16>(const InputView<float, 4>&, const InputView<float, 4>&,
+                                                 const InputView<float, 4>&, const AttentionOutputs<float16>&,
+                                                 const AttentionStatistics<float>&, const AttentionOptions<float>&,
+                                                 const Runtime&);
+template void attention_forward<float16>(const InputView<float, 4>&, const InputView<float, 4>&,
+                                         const InputView<float, 4>&, const AttentionOutputs<float16>&,
+                                         const AttentionOptions<float>&, const Runtime&);
+template AttentionResult<float16> attention_with_weights<float16>(TensorView<const float16, 4>,
+                                                                  const InputView<float, 4>&,
+                                                                  const InputView<float, 4>&,
+                                                                  const AttentionOptions<float>&, const Runtime&);
+
+}  // namespace v0
+}  // namespace regard

@@ -1,0 +1,73 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// The statistics of a task's rows that ride along in the forward pass.
+//
+//   start_statistics   nothing kept, all sums 0
+//     for each chunk:  kernels add to lanes and best scores (kernels/softmax_rows.h);  add_chunk folds the lanes
+//   finish_statistics  weights of the best keys, entropy, distance: one number a row, written where they are asked for
+//
+// Read next: attention_statistics.cpp, row_task.h.
+#pragma once
+
+#include "regard/inspect.h"
+#include "row_task.h"
+
+namespace regard {
+inline namespace v0 {
+namespace internal {
+
+// Beside a RowScratch, for the rows of one task.
+template <class T>
+struct StatisticsScratch {
+  using Key = typename kernels::RowStatistics<T>::Key;
+  alignas(64) T best_scores[kernels::kRows * kernels::kBlockKeys];
+  alignas(64) T best_weights[kernels::kRows * kernels::kBlockKeys];  // of best_scores, or ordered by themselves
+  alignas(64) Key best_keys[kernels::kRows * kernels::kBlockKeys];
+  T least_best[kernels::kRows];
+  alignas(64) T log_lanes[kernels::kRows * kernels::kLanes];
+  alignas(64) T distance_lanes[kernels::kRows * kernels::kLanes];
+  // Of the chunks so far, with p = exp(score − row_max).
+  double row_max[kernels::kRows];
+  double row_sum[kernels::kRows];
+  double log_sum[kernels::kRows];       // Σ p · (score − row_max)
+  double distance_sum[kernels::kRows];  // Σ p · |position − key|
+};
+
+// Best scores that a task keeps: one more than there are top keys, which tells a tie at their end.
+template <class T>
+Index num_best(const AttentionStatistics<T>& statistics) {
+  return statistics.top_keys.shape[3] + 1;
+}
+
+template <class T>
+void start_statistics(const RowTask<T>& task);
+
+// Where the kernels add to.
+template <class T>
+kernels::RowStatistics<T> start_chunk_statistics(const RowTask<T>& task);
+
+// After finish_chunk.
+template <class T>
+void add_chunk_statistics(const RowTask<T>& task, const kernels::ChunkState<T>& chunk);
+
+// What of a task's rows is asked for, and written. sees_key (B, H, L): whether the row sees a key; may be nullptr.
+template <class T>
+void finish_statistics(const RowTask<T>& task, const FinishedRows<T>& done, const AttentionStatistics<T>& statistics,
+                       bool* sees_key);
+
+// The means over the rows of each head that see a key, from the rows.
+template <class T>
+void average_heads(Index num_queries, const bool* sees_key, const AttentionStatistics<T>& rows);
+
+// In rising order, without keys that no tensor can have. Throws std::invalid_argument for a negative key and for one
+// that is there twice.
+List<Index> sorted_keys(const char* operator_name, std::span<const Index> chosen, const Runtime& runtime);
+
+// Throws std::invalid_argument; adds what is written.
+template <class T>
+void check_row_statistics(const char* operator_name, const ResolvedAttention<T>& r,
+                          const AttentionStatistics<T>& statistics, Footprints& written);
+
+}  // namespace internal
+}  // namespace v0
+}  // namespace regard

@@ -1,0 +1,199 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// attention_weights: scores or weights of chosen rows and keys, rebuilt from query, key, row_max and row_sum.
+//
+//   for each wave of key heads; for each piece of up to 60 chosen rows; for each block of 64 keys among the chosen:
+//     kernels::score_block, then kernels::weights_block with the rows' final maximum and sum
+//
+// The scores are computed by the code of the forward pass, so they have its bits.
+#include <algorithm>
+#include <limits>
+#include <memory>
+
+#include "plan.h"
+#include "row_task.h"
+#include "tensor/strided_copy.h"
+
+namespace regard {
+inline namespace v0 {
+namespace internal {
+namespace {
+
+using kernels::kBlockKeys;
+using kernels::kRows;
+
+// Chosen rows that lie together in one sequence: output rows first_output … are its rows first_row ….
+struct Piece {
+  Index sequence;
+  Index first_row;  // within the sequence
+  Index num_rows;
+  Index first_output;
+};
+
+void check_range(const std::string& name, const RowRange& range, Index limit) {
+  if (range.begin >= 0 && range.begin <= range.end && range.end <= limit) return;
+  refuse("attention_weights", name + " is " + std::to_string(range.begin) + " to " + std::to_string(range.end) +
+                                  "; expected a half-open range within 0 to " + std::to_string(limit));
+}
+
+template <class T>
+List<Piece> pieces_of(const ResolvedAttention<T>& r, std::span<const RowRange> rows, const Runtime& runtime) {
+  List<Piece> pieces(workspace_of(runtime));
+  for (std::size_t s = 0; s < r.sequences.size(); ++s) {
+    const Sequence& sequence = r.sequences[s];
+    Index output = 0;
+    for (const RowRange& range : rows) {
+      const Index begin = std::max(range.begin, sequence.first_query);
+      const Index end = std::min(range.end, sequence.first_query + sequence.num_queries);
+      for (Index row = begin; row < end; row += kRows) {
+        pieces.push_back({static_cast<Index>(s), row - sequence.first_query, std::min(kRows, end - row),
+                          output + row - range.begin});
+      }
+      output += range.end - range.begin;
+    }
+  }
+  return pieces;
+}
+
+// Copies those of count numbers of one row, of keys first_key …, that are chosen.
+template <class T>
+void write_block(const TensorView<T, 4>& output, const RowRange& keys, Index b, Index h, Index row, Index first_key,
+                 Index count, const T* from) {
+  const Index begin = std::max(first_key, keys.begin);
+  const Index end = std::min(first_key + count, keys.end);
+  if (begin >= end) return;
+  copy_elements(end - begin, from + (begin - first_key), 1, output.pointer(b, h, row, begin - keys.begin),
+                output.strides[3]);
+}
+
+// The weights of the task's rows and of these keys become output rows first_output ….
+template <class T>
+void weigh(const RowTask<T>& task, const WeightsRequest<T>& request, const RowRange& keys, Index first_output,
+           const TensorView<T, 4>& output) {
+  const ResolvedAttention<T>& r = task.r;
+  const RowScratch<T>& s = task.scratch;
+  const auto& kernel = kernels::active().template of<T>();
+  const Sequence& sequence = task.sequence;
+  const bool weights = request.kind == WeightsKind::weights;
+  const T nothing = weights ? static_cast<T>(0) : -std::numeric_limits<T>::infinity();
+  kernels::ScoreBlock<T> block = start_rows(task);
+  const Interval& seen = s.visible_rows->all;
+  if (weights) load_statistics(task, request.row_max, request.row_sum);
+  // Packed keys of other sequences are columns of this row, too.
+  const auto fill = [&](Index first_column, Index end_column) {
+    T filler[kBlockKeys];
+    std::fill_n(filler, kBlockKeys, nothing);
+    for (Index i = 0; i < task.rows.num_rows; ++i) {
+      const Index end = std::min(end_column, keys.end);
+      for (Index column = std::max(first_column, keys.begin); column < end; column += kBlockKeys) {
+        write_block(output, keys, sequence.batch, task.rows.head, first_output + i, column,
+                    std::min(kBlockKeys, end - column), filler);
+      }
+    }
+  };
+  const Index first = std::max(seen.begin, keys.begin - sequence.first_key);
+  const Index last = std::min(seen.end, keys.end - sequence.first_key);
+  const Index begin = first < last ? first / kBlockKeys * kBlockKeys : 0;
+  const Index end = first < last ? last : 0;
+  fill(0, sequence.first_key + begin);
+  Index key = begin;
+  for (; key < end; key += kBlockKeys) {
+    throw_if_stopped(task.runtime.stop);
+    if (!start_block(task, key, block)) {
+      fill(sequence.first_key + key, sequence.first_key + key + block.num_keys);
+      continue;
+    }
+    score_block(r, block);
+    if (weights) kernel.weights_block(task.rows.num_rows, s.row_max, s.row_sum, s.scores);
+    for (Index i = 0; i < task.rows.num_rows; ++i) {
+      write_block(output, keys, sequence.batch, task.rows.head, first_output + i, sequence.first_key + key,
+                  block.num_keys, s.scores + i * kBlockKeys);
+    }
+  }
+  fill(sequence.first_key + std::min(key, sequence.key_limit), r.num_keys);
+}
+
+}  // namespace
+}  // namespace internal
+
+template <class T>
+void attention_weights(const std::type_identity_t<InputView<T, 4>>& query,
+                       const std::type_identity_t<InputView<T, 4>>& key,
+                       const std::type_identity_t<WeightsRequest<T>>& request, TensorView<T, 4> output,
+                       const std::type_identity_t<AttentionOptions<T>>& options, const Runtime& runtime) {
+  using namespace internal;
+  const FloatingPointScope scope;
+  const AttentionCall<T> call{"attention_weights", query, key, {}, false};
+  const ResolvedAttention<T> r = resolve(call, options, runtime);
+  for (std::size_t i = 0; i < request.rows.size(); ++i) {
+    check_range("rows[" + std::to_string(i) + "]", request.rows[i], r.num_queries);
+  }
+  const RowRange keys = request.keys.value_or(RowRange{0, r.num_keys});
+  check_range("keys", keys, r.num_keys);
+  const RowRange all{0, r.num_queries};
+  const std::span<const RowRange> rows = request.rows.empty() ? std::span(&all, 1) : request.rows;
+  Index num_rows = 0;
+  for (const RowRange& range : rows) num_rows += range.end - range.begin;
+  const bool needs_rows = r.batch * r.num_heads * num_rows != 0;
+  const std::array<Index, 4> shape{r.batch, r.num_heads, num_rows, keys.end - keys.begin};
+  if (output.absent() && needs_rows && shape[3] != 0)
+    refuse(call.name, "output is missing; expected " + shape_text(shape));
+  expect_shape(call.name, "output", output, shape);
+  Footprints inputs = input_footprints(call, options);
+  if (request.kind == WeightsKind::weights)
+    check_statistics(call.name, r, needs_rows, request.row_max, request.row_sum, inputs);
+  const std::array<Footprint, 1> written{footprint(call.name, "output", output)};
+  check_overlap(call.name, inputs, written);
+  if (!needs_rows || shape[3] == 0) return;
+
+  const List<Piece> pieces = pieces_of(r, rows, runtime);
+  PackedKeys<T> packed(r, runtime);
+  const double products = static_cast<double>(r.batch * r.num_heads * num_rows) * static_cast<double>(shape[3]) *
+                          static_cast<double>(r.depth);
+  const int workers = num_workers(runtime, static_cast<Index>(pieces.size()) * r.num_heads, products);
+  const RowScratches<T> scratches(runtime, RowScratchLayout<T>(r, packed.padded_columns()), workers);
+  const Index group = r.num_heads / r.num_key_heads;
+  Progress progress(runtime, r.batch * r.num_heads * num_rows);
+  const auto of_sequence = [&](Index sequence) {
+    return std::ranges::equal_range(pieces, sequence, {}, &Piece::sequence);
+  };
+  if (is_planning()) {
+    plan_attention(
+        call.name, r, type_bytes(r.key.type), 0,
+        "the scores of " + std::to_string(num_rows) + " rows of every head, " + std::to_string(shape[3]) + " keys each",
+        view_bytes(output));
+  }
+  while (!packed.done()) {
+    const List<Unit>& units = packed.next_wave(runtime);
+    List<std::pair<const Unit*, const Piece*>> work(workspace_of(runtime));
+    for (const Unit& unit : units) {
+      for (const Piece& piece : of_sequence(unit.sequence)) work.emplace_back(&unit, &piece);
+    }
+    for_each_item(runtime, workers, static_cast<Index>(work.size()) * group, [&](Index item, int worker) {
+      const auto& [unit, piece] = work[static_cast<std::size_t>(item / group)];
+      const RowTask<T> task{
+          .r = r,
+          .packed = packed,
+          .runtime = runtime,
+          .unit = *unit,
+          .sequence = r.sequences[static_cast<std::size_t>(piece->sequence)],
+          .rows = {.head = unit->key_head * group + item % group,
+                   .first_row = piece->first_row,
+                   .num_rows = piece->num_rows,
+                   .rows_per_head = r.sequences[static_cast<std::size_t>(piece->sequence)].num_queries},
+          .scratch = scratches[worker]};
+      weigh(task, request, keys, piece->first_output, output);
+      progress.add(task.rows.num_rows);
+    });
+  }
+}
+
+template void attention_weights<float>(const InputView<float, 4>&, const InputView<float, 4>&,
+                                       const WeightsRequest<float>&, TensorView<float, 4>,
+                                       const AttentionOptions<float>&, const Runtime&);
+template void attention_weights<double>(const InputView<double, 4>&, const InputView<double, 4>&,
+                                        const WeightsRequest<double>&, TensorView<double, 4>,
+                                        const AttentionOptions<double>&, const Runtime&);
+
+}  // namespace v0
+}  // namespace regard

@@ -1,0 +1,108 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// What the backward passes share: one worker's keys and values of a few blocks, packed, and up to 60 query rows of one
+// head with the gradients of their context, packed, too; together a kernels::BackwardBlock after the other.
+//
+//     take_keys(…)     up to block_keys() keys          key [D][32] and [32][D], value [Dv][32]
+//       take_rows(…)     up to 60 rows                  query and grad_context, by columns and by rows
+//         take_block(key)  60 rows × 64 keys            their scores, and all that backward_block reads
+//
+// Read next: attention_backward.cpp, kernels/attention_backward.cpp.
+#pragma once
+
+#include <optional>
+
+#include "regard/attention_backward.h"
+#include "row_task.h"
+
+namespace regard {
+inline namespace v0 {
+namespace internal {
+
+template <class T>
+struct BackwardCall {
+  const ResolvedAttention<T>& r;
+  const AttentionSaved<T>& saved;
+  const T* delta;  // (B, H, L), dense
+  const Runtime& runtime;
+
+  // Whether all five products are of pairs of bf16 numbers (kernels::PairKernels), not of T.
+  bool pairs() const { return r.key_pairs && r.value_pairs && saved.grad_context.type == ElementType::bfloat16; }
+  Index per_word() const { return pairs() ? 2 : 1; }
+  Index words(Index numbers) const { return (numbers + per_word() - 1) / per_word(); }
+  Index padded_depth() const { return (r.depth + kernels::kPanel - 1) / kernels::kPanel * kernels::kPanel; }
+  Index padded_columns() const { return (r.columns + kernels::kPanel - 1) / kernels::kPanel * kernels::kPanel; }
+  Index row(Index b, Index h, Index i) const { return (b * r.num_heads + h) * r.num_queries + i; }
+};
+
+// Keys that a worker holds at a time; a function of the head sizes and the type alone, because it orders sums.
+template <class T>
+Index backward_block_keys(const BackwardCall<T>& call);
+
+template <class T>
+class BackwardTiles final : public KeyPanels<T> {
+ public:
+  // Bytes of one worker that holds max_keys, a multiple of kBlockKeys, at a time.
+  static Index bytes(const BackwardCall<T>& call, Index max_keys);
+  BackwardTiles(const BackwardCall<T>& call, Index max_keys, std::byte* memory);
+
+  // Keys first_key … of the sequence, first_key a multiple of kBlockKeys.
+  void take_keys(Index sequence, Index key_head, Index first_key, Index num_keys);
+  // Rows of one head in the sequence of take_keys.
+  void take_rows(Index head, Index first_row, Index num_rows);
+  const Interval& seen() const { return scratch_.visible_rows->all; }
+  // The block of keys from `key` on, which are among those taken. False where no row sees any of them.
+  bool take_block(Index key);
+  kernels::BackwardBlock<T>& block() { return block_; }
+  // The kernels of the same names on block(), by the call's pairs().
+  void run_grad_scores_block() const;
+  void run_backward_block() const;
+  const Unit& unit() const { return unit_; }
+
+  const T* key_panel(const Unit&, Index panel, T*) const override {
+    return key_panels_ + (panel - first_panel_) * call_.r.depth_words() * kernels::kPanel;
+  }
+  const T* value_panel(const Unit&, Index panel, T*) const override {
+    return value_panels_ + (panel - first_panel_) * call_.words(call_.r.columns) * kernels::kPanel;
+  }
+  bool finite(const Unit&, Index panel) const override { return keys_finite_[panel - first_panel_] != 0; }
+
+ private:
+  template <class F>
+  void with_kernels(F f) const {
+    const kernels::KernelTable& table = kernels::active();
+    if constexpr (std::same_as<T, float>) {
+      if (call_.pairs()) return f(table.pairs);
+    }
+    f(table.template of<T>());
+  }
+  Index place(std::byte* memory, Index max_keys);
+  const Sequence& sequence() const { return call_.r.sequences[static_cast<std::size_t>(unit_.sequence)]; }
+
+  BackwardCall<T> call_;
+  RowScratchLayout<T> layout_;
+  RowScratch<T> scratch_{};
+  // Of numbers, or of pairs that take the place of a number (kernels/table.h). Of the keys: [panels] of …
+  T* key_panels_;    // [D][32]
+  T* key_rows_;      // [⌈D/32⌉][32][32]
+  T* value_panels_;  // [Dv][32]
+  std::uint8_t* keys_finite_;
+  // Of the rows.
+  T* query_rows_;         // [2][⌈D/32⌉][32][32]
+  T* grad_context_;       // by pack_query
+  T* grad_context_rows_;  // [2][⌈Dv/32⌉][32][32]
+  T* delta_;              // [kRows]
+  T* grad_scores_;        // [kRows][kBlockKeys]
+  T* capped_;             // likewise, with a soft cap
+  T* dropout_;            // likewise, with dropout
+  bool rows_finite_ = false;
+  Index first_panel_ = 0;
+  Unit unit_{};
+  std::optional<RowTask<T>> task_;
+  kernels::ScoreBlock<T> score_{};
+  kernels::BackwardBlock<T> block_{};
+};
+
+}  // namespace internal
+}  // namespace v0
+}  // namespace regard

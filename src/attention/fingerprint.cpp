@@ -1,0 +1,186 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// A word for each option, hashed from the option's resolved value: defaults are filled in, query_offset is a number per
+// sequence, masks and biases are broadcast. Hence the way in which a caller states an option does not matter.
+//
+//     word    0      1       2             3       4            5       6         7       8           9     10
+//             shape  causal  query_offset  window  key_lengths  starts  segments  prefix  block_mask  mask  bias
+//             11            12     13        14     15
+//             alibi_slopes  sinks  soft_cap  scale  dropout
+//
+// Read next: arguments.h.
+#include "fingerprint.h"
+
+#include <algorithm>
+#include <bit>
+
+#include "runtime/plan.h"
+#include "tensor/strided_copy.h"
+
+namespace regard {
+inline namespace v0 {
+namespace internal {
+namespace {
+
+constexpr std::array<const char*, 16> kNames{"the shape of query, key or value",
+                                             "causal",
+                                             "query_offset",
+                                             "window",
+                                             "key_lengths",
+                                             "query_starts or key_starts",
+                                             "query_segments or key_segments",
+                                             "prefix",
+                                             "block_mask",
+                                             "mask",
+                                             "bias",
+                                             "alibi_slopes",
+                                             "sinks",
+                                             "soft_cap",
+                                             "scale",
+                                             "dropout or dropout_seed"};
+static_assert(kNames.size() == std::tuple_size_v<decltype(AttentionFingerprint::words)>);
+
+// More elements of a dense option are sampled: reading all of them would cost a visible part of the call.
+constexpr Index kMaxElements = 1024;
+
+// The finalizer of SplitMix64 (Steele, Lea and Flood 2014).
+constexpr std::uint64_t mixed(std::uint64_t x) {
+  x = (x ^ (x >> 30)) * 0xbf58476d1ce4e5b9;
+  x = (x ^ (x >> 27)) * 0x94d049bb133111eb;
+  return x ^ (x >> 31);
+}
+
+class Hash {
+ public:
+  template <std::integral I>
+  void add(I x) {
+    state_ = mixed((state_ ^ static_cast<std::uint64_t>(x)) + 0x9e3779b97f4a7c15);
+  }
+  template <class F>
+    requires(!std::integral<F>)
+  void add(F x) {
+    if constexpr (std::same_as<F, double>) {
+      add(std::bit_cast<std::uint64_t>(x));
+    } else if constexpr (std::same_as<F, float>) {
+      add(static_cast<double>(x));
+    } else {
+      add(static_cast<float>(x));
+    }
+  }
+  void add(const std::optional<Index>& x) { add(x.value_or(-1)); }
+  template <class E, int Rank>
+  void add(const TensorView<const E, Rank>& view) {
+    if (view.absent()) return;
+    add(true);
+    double size = 1;  // its product may exceed every integer type
+    for (const Index extent : view.shape) size *= static_cast<double>(extent);
+    size <= static_cast<double>(kMaxElements) ? add_all(view) : add_sample(view);
+  }
+  std::uint32_t word() const { return static_cast<std::uint32_t>(state_ >> 32); }
+
+ private:
+  template <class E, int Rank>
+  void add_all(const TensorView<const E, Rank>& view) {
+    for (Index n = 0; n < view.size(); ++n) {
+      Index rest = n, offset = 0;
+      for (std::size_t axis = Rank; axis-- > 0;) {
+        offset += rest % view.shape[axis] * view.strides[axis];
+        rest /= view.shape[axis];
+      }
+      add(read_element(view.data + offset));
+    }
+  }
+  // Pseudo-random elements, the same for equal shapes: a fixed step could miss whole rows or columns.
+  template <class E, int Rank>
+  void add_sample(const TensorView<const E, Rank>& view) {
+    std::uint64_t random = 0;
+    for (Index n = 0; n < kMaxElements; ++n) {
+      Index offset = 0;
+      for (std::size_t axis = 0; axis < Rank; ++axis) {
+        random = mixed(random + 0x9e3779b97f4a7c15);
+        const double place = static_cast<double>(random >> 11) * 0x1p-53;
+        const Index last = view.shape[axis] - 1;
+        const auto at = static_cast<Index>(place * static_cast<double>(view.shape[axis]));
+        offset += std::min(at, last) * view.strides[axis];
+      }
+      add(read_element(view.data + offset));
+    }
+  }
+
+  std::uint64_t state_ = 0;
+};
+
+template <class Add>
+std::uint32_t word_of(const Add& add) {
+  Hash hash;
+  add(hash);
+  return hash.word();
+}
+
+template <class T>
+AttentionFingerprint fingerprint_of(const ResolvedAttention<T>& r) {
+  const auto of_sequences = [&](auto... members) {
+    return word_of([&](Hash& hash) {
+      for (const Sequence& sequence : r.sequences) (hash.add(sequence.*members), ...);
+    });
+  };
+  const auto of = [](const auto&... values) { return word_of([&](Hash& hash) { (hash.add(values), ...); }); };
+  const auto of_span = [](std::span<const T> values) {
+    return word_of([&](Hash& hash) {
+      for (const T x : values) hash.add(x);
+    });
+  };
+  // Of segments every element: they are as many as rows and keys.
+  const auto of_segments = [](const auto&... views) {
+    const auto add = [](Hash& hash, const TensorView<const std::int32_t, 2>& view) {
+      for (Index b = 0; b < view.shape[0]; ++b) {
+        for (Index i = 0; i < view.shape[1]; ++i) hash.add(read_element(view.pointer(b, i)));
+      }
+    };
+    return word_of([&](Hash& hash) { (add(hash, views), ...); });
+  };
+  return {{of(r.batch, r.num_heads, r.num_key_heads, r.num_queries, r.num_keys, r.depth, r.columns), of(r.causal),
+           of_sequences(&Sequence::offset), of(r.window_left, r.window_right), of_sequences(&Sequence::key_limit),
+           of_sequences(&Sequence::batch, &Sequence::first_query, &Sequence::num_queries, &Sequence::first_key,
+                        &Sequence::num_keys),
+           of_segments(r.query_segments, r.key_segments), of_sequences(&Sequence::prefix),
+           of(r.block_mask, r.block_size[0], r.block_size[1]), of(r.mask),
+           std::visit([&](const auto& bias) { return of(bias); }, r.bias), of_span(r.alibi_slopes), of_span(r.sinks),
+           of(r.soft_cap), of(r.scale), of(r.dropout_threshold, r.dropout_threshold > 0 ? r.dropout_seed : 0)}};
+}
+
+}  // namespace
+
+template <class T>
+void write_fingerprint(const ResolvedAttention<T>& r, AttentionFingerprint* to) {
+  if (to != nullptr && !is_planning()) *to = fingerprint_of(r);
+}
+
+template <class T>
+void check_fingerprint(const char* operator_name, const ResolvedAttention<T>& r,
+                       const AttentionFingerprint& of_forward) {
+  if (is_planning() || of_forward == kUncheckedFingerprint) return;
+  if (of_forward == AttentionFingerprint{}) {
+    refuse(operator_name, "fingerprint is missing; expected the one that attention_forward wrote");
+  }
+  const AttentionFingerprint here = fingerprint_of(r);
+  std::string names;
+  int count = 0;
+  for (std::size_t n = 0; n < kNames.size(); ++n) {
+    if (of_forward.words[n] == here.words[n]) continue;
+    names += (count++ > 0 ? ", " : "") + std::string(kNames[n]);
+    if (n == 0) break;  // many an option follows the shape
+  }
+  if (count == 0) return;
+  refuse(operator_name, names + (count == 1 ? " differs" : " differ") +
+                            " from the forward call that wrote the fingerprint; expected the same options");
+}
+
+template void write_fingerprint(const ResolvedAttention<float>&, AttentionFingerprint*);
+template void write_fingerprint(const ResolvedAttention<double>&, AttentionFingerprint*);
+template void check_fingerprint(const char*, const ResolvedAttention<float>&, const AttentionFingerprint&);
+template void check_fingerprint(const char*, const ResolvedAttention<double>&, const AttentionFingerprint&);
+
+}  // namespace internal
+}  // namespace v0
+}  // namespace regard

@@ -1,0 +1,24 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// AttentionFingerprint: what the forward pass leaves of its options, and what the backward pass compares with its own.
+// Read next: fingerprint.cpp.
+#pragma once
+
+#include "arguments.h"
+
+namespace regard {
+inline namespace v0 {
+namespace internal {
+
+// Writes the fingerprint of the call, unless `to` is null or a plan is made.
+template <class T>
+void write_fingerprint(const ResolvedAttention<T>& r, AttentionFingerprint* to);
+
+// Throws std::invalid_argument, naming the options that differ, unless the forward call had the options of this one.
+template <class T>
+void check_fingerprint(const char* operator_name, const ResolvedAttention<T>& r,
+                       const AttentionFingerprint& of_forward);
+
+}  // namespace internal
+}  // namespace v0
+}  // namespace regard

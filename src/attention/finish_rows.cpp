@@ -1,0 +1,137 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// What the chunks of a task become: merged, divided, and written where the caller wants its rows. Where a sum
+// overflowed although the context does not, the sums are taken anew, scaled. Read next: kernels/attention_finish.cpp.
+#include <algorithm>
+
+#include "row_task.h"
+#include "tensor/element_types.h"
+#include "tensor/strided_copy.h"
+
+namespace regard {
+inline namespace v0 {
+namespace internal {
+namespace {
+
+// The merge of the chunks, the sink and the division: fills the scratch's row_max, row_sum, lse and sink_weight, and
+// context. Whether a context is not finite although its row_sum is: a sum overflowed, or a value that the row sees is
+// not finite.
+template <class T>
+bool finish_results(const RowTask<T>& task, Index num_chunks, const ChunkResults<T>& from, Index row_stride,
+                    T value_scale, T* context) {
+  const RowScratch<T>& s = task.scratch;
+  const bool sinks = !task.r.sinks.empty();
+  for (Index i = 0; sinks && i < task.rows.num_rows; ++i) {
+    s.sinks[i] = task.r.sinks[static_cast<std::size_t>(task.rows.head_of(i))];
+  }
+  const Index num_rows = task.rows.num_rows;
+  return kernels::active().template of<T>().finish_rows({.num_chunks = num_chunks,
+                                                         .num_rows = num_rows,
+                                                         .columns = task.r.columns,
+                                                         .accumulator = from.accumulator,
+                                                         .accumulator_chunk_stride = num_rows * row_stride,
+                                                         .accumulator_row_stride = row_stride,
+                                                         .row_max = from.row_max,
+                                                         .row_sum = from.row_sum,
+                                                         .row_chunk_stride = num_rows,
+                                                         .sinks = sinks ? s.sinks : nullptr,
+                                                         .value_scale = value_scale,
+                                                         .context = context,
+                                                         .out_row_max = s.row_max,
+                                                         .out_row_sum = s.row_sum,
+                                                         .out_lse = task.wants_lse ? s.lse : nullptr,
+                                                         .out_sink_weight = s.sink_weight});
+}
+
+template <class T>
+FinishedRows<T> finished(const RowScratch<T>& s) {
+  return {s.context, s.row_max, s.row_sum, s.lse, s.sink_weight};
+}
+
+// finish, where plain sums overflowed.
+template <class T>
+void finish_scaled(const RowTask<T>& task, const ChunkRange& chunks, const ChunkResults<T>& results) {
+  const RowScratch<T>& s = task.scratch;
+  attend_scaled(task, chunks, results);
+  finish_results(task, chunks.size(), results, task.r.columns, static_cast<T>(kAttentionSumScale), s.scaled_context);
+  take_scaled(task.rows.num_rows, task.r.columns, s.row_sum, s.scaled_context, s.context);
+}
+
+}  // namespace
+
+template <class T>
+void take_scaled(Index num_rows, Index columns, const T* row_sum, const T* scaled_context, T* context) {
+  for (Index i = 0; i < num_rows * columns; ++i) {
+    if (is_finite(row_sum[i / columns]) && !is_finite(context[i])) context[i] = scaled_context[i];
+  }
+}
+
+template <class T>
+FinishedRows<T> finish(const RowTask<T>& task, const ChunkRange& chunks, const ChunkResults<T>& results) {
+  const RowScratch<T>& s = task.scratch;
+  if (finish_results(task, chunks.size(), results, task.r.columns, static_cast<T>(1), s.context))
+    finish_scaled(task, chunks, results);
+  return finished(s);
+}
+
+template <class T>
+FinishedRows<T> attend_and_finish(const RowTask<T>& task, const ChunkRange& chunks, const ChunkResults<T>& room) {
+  const RowScratch<T>& s = task.scratch;
+  if (chunks.size() > 1) {
+    attend(task, chunks, room);
+    return finish(task, chunks, room);
+  }
+  // A single chunk is finished where it lies.
+  if (finish_results(task, chunks.size(), attend_one(task, chunks), s.padded_columns, static_cast<T>(1), s.context)) {
+    keep(task, 0, room);
+    finish_scaled(task, chunks, room);
+  }
+  return finished(s);
+}
+
+template <class T>
+T* room_of_context(const RowTask<T>& task, const TypedOutputs<T>& outputs) {
+  const auto& context = outputs.context;
+  const TaskRows& rows = task.rows;
+  void* const first = context.pointer(task.sequence.batch, rows.head_of(0), task.sequence.first_query + rows.row_of(0));
+  const bool same = context.type == kElementType<T> && rows.head_of(0) == rows.head_of(rows.num_rows - 1) &&
+                    context.strides[2] == task.r.columns && context.strides[3] == 1 &&
+                    reinterpret_cast<std::uintptr_t>(first) % alignof(T) == 0;
+  return same ? static_cast<T*>(first) : task.scratch.context;
+}
+
+template <class T>
+void write_finished(const RowTask<T>& task, const FinishedRows<T>& done, const TypedOutputs<T>& outputs) {
+  const Index b = task.sequence.batch;
+  const Index columns = task.r.columns;
+  const auto head = [&](Index i) { return task.rows.head_of(i); };
+  const auto row = [&](Index i) { return task.sequence.first_query + task.rows.row_of(i); };
+  const bool written = outputs.context.pointer(b, head(0), row(0)) == done.context;
+  for (Index i = 0; !written && i < task.rows.num_rows; ++i) {
+    write_numbers(outputs.context.type, columns, done.context + i * columns,
+                  outputs.context.pointer(b, head(i), row(i)), outputs.context.strides[3]);
+  }
+  const auto write = [&](const TensorView<T, 3>& output, const T* from) {
+    if (output.absent()) return;
+    for (Index i = 0; i < task.rows.num_rows; ++i) copy_elements(1, from + i, 1, output.pointer(b, head(i), row(i)), 1);
+  };
+  write(outputs.row_max, done.row_max);
+  write(outputs.row_sum, done.row_sum);
+  write(outputs.lse, done.lse);
+  write(outputs.sink_weights, done.sink_weight);
+}
+
+template float* room_of_context(const RowTask<float>&, const TypedOutputs<float>&);
+template FinishedRows<float> finish(const RowTask<float>&, const ChunkRange&, const ChunkResults<float>&);
+template FinishedRows<float> attend_and_finish(const RowTask<float>&, const ChunkRange&, const ChunkResults<float>&);
+template void take_scaled(Index, Index, const float*, const float*, float*);
+template void write_finished(const RowTask<float>&, const FinishedRows<float>&, const TypedOutputs<float>&);
+template double* room_of_context(const RowTask<double>&, const TypedOutputs<double>&);
+template FinishedRows<double> finish(const RowTask<double>&, const ChunkRange&, const ChunkResults<double>&);
+template FinishedRows<double> attend_and_finish(const RowTask<double>&, const ChunkRange&, const ChunkResults<double>&);
+template void take_scaled(Index, Index, const double*, const double*, double*);
+template void write_finished(const RowTask<double>&, const FinishedRows<double>&, const TypedOutputs<double>&);
+
+}  // namespace internal
+}  // namespace v0
+}  // namespace regard

@@ -1,0 +1,164 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// grad_bias, a walk of its own: a task is a tile of the output, up to 60 rows by 64 keys or one number where an axis is
+// summed, so nothing is added to by two tasks.
+//
+//   for b, h, row blocks and key blocks that end in the task's tile, in this order:
+//     scores, grad_scores (kernels::grad_scores_block)       two products more than attention_backward's five
+//     tile += grad_scores                                    in double
+//
+// Read next: backward_tiles.h.
+#include "grad_bias.h"
+
+#include <algorithm>
+
+#include "runtime/parallel.h"
+#include "runtime/workspace.h"
+#include "tensor/strided_copy.h"
+
+namespace regard {
+inline namespace v0 {
+namespace internal {
+namespace {
+
+using kernels::kBlockKeys;
+using kernels::kRows;
+
+struct Range {
+  Index begin;
+  Index end;
+};
+
+// Rows or keys of one sequence that lie together: stored number `stored` is number `first` of the sequence.
+struct Piece {
+  Index sequence;
+  Index first;
+  Index stored;
+  Index count;
+};
+
+template <class T>
+class BiasGradient {
+ public:
+  BiasGradient(const BackwardCall<T>& call, const TensorView<T, 4>& output)
+      : call_(call), r_(call.r), output_(output), rows_(workspace_of(call.runtime)), keys_(workspace_of(call.runtime)) {
+    // Every batch entry has the same rows and keys; packed sequences share batch entry 0. Where there is none, the sum
+    // is 0.
+    if (r_.batch == 0) {
+      cut(rows_, kRows, 0, 0, r_.num_queries);
+      cut(keys_, kBlockKeys, 0, 0, r_.num_keys);
+    }
+    for (std::size_t s = 0; s < r_.sequences.size(); ++s) {
+      const Sequence& sequence = r_.sequences[s];
+      if (sequence.batch != 0) break;
+      cut(rows_, kRows, static_cast<Index>(s), sequence.first_query, sequence.num_queries);
+      cut(keys_, kBlockKeys, static_cast<Index>(s), sequence.first_key, sequence.num_keys);
+    }
+  }
+
+  void run() {
+    const Index row_tasks = summed(2) ? 1 : static_cast<Index>(rows_.size());
+    const Index key_tasks = summed(3) ? 1 : static_cast<Index>(keys_.size());
+    const Index tasks = output_.shape[0] * output_.shape[1] * row_tasks * key_tasks;
+    const double products = static_cast<double>(r_.batch * r_.num_heads * r_.num_queries) *
+                            static_cast<double>(r_.num_keys) * static_cast<double>(r_.depth + r_.columns);
+    const int workers = num_workers(call_.runtime, tasks, products);
+    const Index bytes = BackwardTiles<T>::bytes(call_, kBlockKeys);
+    const Index tile = kRows * kBlockKeys * static_cast<Index>(sizeof(double));
+    const Workspace<std::byte> scratch(call_.runtime, workers * (bytes + tile));
+    for_each_item(call_.runtime, workers, tasks, [&](Index task, int worker) {
+      std::byte* const memory = scratch.data() + worker * (bytes + tile);
+      const auto range = [](bool all, Index count, Index one) { return all ? Range{0, count} : Range{one, one + 1}; };
+      const Index key = task % key_tasks, row = task / key_tasks % row_tasks;
+      const Index head = task / key_tasks / row_tasks;
+      run_task(
+          range(summed(0), r_.batch, head / output_.shape[1]), range(summed(1), r_.num_heads, head % output_.shape[1]),
+          range(summed(2), static_cast<Index>(rows_.size()), row),
+          range(summed(3), static_cast<Index>(keys_.size()), key), reinterpret_cast<double*>(memory + bytes), memory);
+    });
+  }
+
+ private:
+  static void cut(List<Piece>& pieces, Index most, Index sequence, Index first, Index count) {
+    for (Index i = 0; i < count; i += most) pieces.push_back({sequence, i, first + i, std::min(most, count - i)});
+  }
+
+  // An extent of 1 is a sum of one where the whole axis has it, too.
+  bool summed(std::size_t axis) const { return output_.shape[axis] == 1; }
+
+  void run_task(const Range& batches, const Range& heads, const Range& rows, const Range& keys, double* sums,
+                std::byte* memory) {
+    BackwardTiles<T> tiles(call_, kBlockKeys, memory);
+    std::fill_n(sums, kRows * kBlockKeys, 0.0);
+    for (Index b = batches.begin; b < batches.end; ++b) {
+      for (Index h = heads.begin; h < heads.end; ++h) {
+        for (Index row = rows.begin; row < rows.end; ++row) {
+          for (Index key = keys.begin; key < keys.end; ++key) {
+            throw_if_stopped(call_.runtime.stop);
+            add_block(tiles, b, h, rows_[static_cast<std::size_t>(row)], keys_[static_cast<std::size_t>(key)], sums);
+          }
+        }
+      }
+    }
+    // Where an axis is not summed, the task is one of its pieces.
+    const auto place = [&](const List<Piece>& pieces, std::size_t axis, Index piece) {
+      return summed(axis) ? Piece{0, 0, 0, 1} : pieces[static_cast<std::size_t>(piece)];
+    };
+    const Piece row = place(rows_, 2, rows.begin), key = place(keys_, 3, keys.begin);
+    write(summed(0) ? 0 : batches.begin, summed(1) ? 0 : heads.begin, row.stored, row.count, key.stored, key.count,
+          sums);
+  }
+
+  void write(Index b, Index h, Index row, Index num_rows, Index key, Index num_keys, const double* sums) const {
+    for (Index i = 0; i < num_rows; ++i) {
+      T numbers[kBlockKeys];
+      for (Index j = 0; j < num_keys; ++j) numbers[j] = static_cast<T>(sums[i * kBlockKeys + j]);
+      copy_elements(num_keys, numbers, 1, output_.pointer(b, h, row + i, key), output_.strides[3]);
+    }
+  }
+
+  void add_block(BackwardTiles<T>& tiles, Index b, Index h, const Piece& row, const Piece& key, double* sums) const {
+    if (row.sequence != key.sequence) return;
+    const Index s = r_.batch > 1 ? b : row.sequence;
+    const Sequence& sequence = r_.sequences[static_cast<std::size_t>(s)];
+    if (visible_interval(r_, sequence, row.first + row.count - 1).end <= key.first ||
+        visible_interval(r_, sequence, row.first).begin >= key.first + key.count) {
+      return;
+    }
+    tiles.take_keys(s, h / (r_.num_heads / r_.num_key_heads), key.first,
+                    std::min(key.count, sequence.key_limit - key.first));
+    tiles.take_rows(h, row.first, row.count);
+    if (tiles.seen().end <= key.first || tiles.seen().begin >= key.first + key.count || !tiles.take_block(key.first))
+      return;
+    kernels::BackwardBlock<T>& block = tiles.block();
+    // The scores themselves, not what they are made from.
+    block.scale = 1;
+    block.capped = nullptr;
+    tiles.run_grad_scores_block();
+    for (Index i = 0; i < block.num_rows; ++i) {
+      double* to = sums + (summed(2) ? 0 : i * kBlockKeys);
+      const T* from = block.grad_scores + i * kBlockKeys;
+      for (Index j = 0; j < block.num_keys; ++j) to[summed(3) ? 0 : j] += static_cast<double>(from[j]);
+    }
+  }
+
+  const BackwardCall<T>& call_;
+  const ResolvedAttention<T>& r_;
+  const TensorView<T, 4>& output_;
+  List<Piece> rows_;
+  List<Piece> keys_;
+};
+
+}  // namespace
+
+template <class T>
+void write_bias_gradient(const BackwardCall<T>& call, const TensorView<T, 4>& output) {
+  BiasGradient<T>(call, output).run();
+}
+
+template void write_bias_gradient(const BackwardCall<float>&, const TensorView<float, 4>&);
+template void write_bias_gradient(const BackwardCall<double>&, const TensorView<double, 4>&);
+
+}  // namespace internal
+}  // namespace v0
+}  // namespace regard

@@ -1,0 +1,81 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// Operations and bytes of an attention call.
+#include "plan.h"
+
+#include "visibility.h"
+
+namespace regard {
+inline namespace v0 {
+namespace internal {
+
+template <class T>
+double output_bytes(const TypedOutputs<T>& o) {
+  double context = static_cast<double>(type_bytes(o.context.type));
+  for (Index extent : o.context.shape) context *= static_cast<double>(extent);
+  return context + view_bytes(o.row_max) + view_bytes(o.row_sum) + view_bytes(o.lse) + view_bytes(o.weights) +
+         view_bytes(o.sink_weights);
+}
+
+namespace {
+
+// Queries with the keys that they see by causal, window, prefix and lengths, of one head; keys that are read.
+struct Seen {
+  double pairs;
+  double keys;
+};
+template <class T>
+Seen seen(const ResolvedAttention<T>& r) {
+  Seen all{0, 0};
+  for (const Sequence& sequence : r.sequences) {
+    all.keys += static_cast<double>(sequence.num_queries > 0 ? sequence.key_limit : 0);
+    for (Index row = 0; row < sequence.num_queries; ++row) {
+      const Interval of_row = visible_interval(r, sequence, row);
+      all.pairs += static_cast<double>(of_row.end - of_row.begin);
+    }
+  }
+  return all;
+}
+
+}  // namespace
+
+template <class T>
+void plan_attention(const char* name, const ResolvedAttention<T>& r, Index key_bytes, Index value_bytes,
+                    std::string way, double written_bytes) {
+  const auto [pairs, keys] = seen(r);
+  const Index columns = value_bytes > 0 ? r.columns : 0;
+  const double queries = static_cast<double>(r.batch * r.num_heads * r.num_queries * r.depth);
+  const double bytes =
+      queries * static_cast<double>(type_bytes(r.query.type)) +
+      keys * static_cast<double>(r.num_key_heads) * static_cast<double>(r.depth * key_bytes + columns * value_bytes);
+  const double operations = 2 * pairs * static_cast<double>(r.num_heads * (r.depth + columns));
+  plan_operator({.name = name, .way = std::move(way), .operations = operations, .bytes = bytes + written_bytes});
+}
+
+template <class T>
+void plan_backward(const char* name, const ResolvedAttention<T>& r, double written_bytes) {
+  const auto [pairs, keys] = seen(r);
+  // Query and its context, gradient of the context; key and value.
+  const double queries = static_cast<double>(r.batch * r.num_heads * r.num_queries);
+  const double query_bytes = static_cast<double>(type_bytes(r.query.type));
+  const double bytes = queries * (static_cast<double>(r.depth) * query_bytes +
+                                  2 * static_cast<double>(r.columns) * query_bytes + 2 * sizeof(T)) +
+                       keys * static_cast<double>(r.num_key_heads) *
+                           static_cast<double>(r.depth * type_bytes(r.key.type) + r.columns * type_bytes(r.value.type));
+  plan_operator({.name = name,
+                 .way = std::to_string(static_cast<Index>(r.sequences.size()) * r.num_key_heads) +
+                        " key heads, each in up to six pieces with partial sums of grad_query",
+                 .operations = 2 * pairs * static_cast<double>(r.num_heads * (3 * r.depth + 2 * r.columns)),
+                 .bytes = bytes + written_bytes});
+}
+
+template double output_bytes(const TypedOutputs<float>&);
+template double output_bytes(const TypedOutputs<double>&);
+template void plan_attention(const char*, const ResolvedAttention<float>&, Index, Index, std::string, double);
+template void plan_attention(const char*, const ResolvedAttention<double>&, Index, Index, std::string, double);
+template void plan_backward(const char*, const ResolvedAttention<float>&, double);
+template void plan_backward(const char*, const ResolvedAttention<double>&, double);
+
+}  // namespace internal
+}  // namespace v0
+}  // namespace regard

@@ -1,0 +1,33 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// What the attention operators say of themselves while a plan is made. Read next: plan.h.
+#pragma once
+
+#include "arguments.h"
+#include "runtime/plan.h"
+
+namespace regard {
+inline namespace v0 {
+namespace internal {
+
+// Bytes of the elements of a view, which may be absent.
+template <class View>
+double view_bytes(const View& view) {
+  return view.absent() ? 0 : static_cast<double>(view.size()) * sizeof(*view.data);
+}
+template <class T>
+double output_bytes(const TypedOutputs<T>& outputs);
+
+// Every query with every key that it sees by causal, window, prefix and lengths: 2·D operations, and 2·Dv with values.
+// Keys and values are read with so many bytes an element; value_bytes is 0 where there are no values.
+template <class T>
+void plan_attention(const char* name, const ResolvedAttention<T>& r, Index key_bytes, Index value_bytes,
+                    std::string way, double written_bytes);
+
+// The same queries and keys in five products: 2·(3·D + 2·Dv) operations for each pair.
+template <class T>
+void plan_backward(const char* name, const ResolvedAttention<T>& r, double written_bytes);
+
+}  // namespace internal
+}  // namespace v0
+}  // namespace regard

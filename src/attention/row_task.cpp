@@ -1,0 +1,478 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// The walk of a task over its chunks and blocks of keys. Read next: finish_rows.cpp.
+#include "row_task.h"
+
+#include <algorithm>
+#include <bit>
+#include <limits>
+#include <optional>
+
+#include "attention_statistics.h"
+#include "dropout.h"
+#include "tensor/element_types.h"
+#include "tensor/strided_copy.h"
+
+namespace regard {
+inline namespace v0 {
+namespace internal {
+
+using kernels::kBlockKeys;
+using kernels::kChunkKeys;
+using kernels::kLanes;
+using kernels::kPaddedRows;
+using kernels::kPanel;
+using kernels::kRows;
+
+namespace {
+
+Index round_up(Index n, Index unit) { return (n + unit - 1) / unit * unit; }
+
+}  // namespace
+
+template <class T>
+Index most_chunks(const ResolvedAttention<T>& r) {
+  Index most = 1;
+  for (const Sequence& sequence : r.sequences) {
+    Index reach = sequence.key_limit;
+    if (r.window_left && (r.window_right || (r.causal && sequence.prefix == 0))) {
+      // Rows of a task see at most a window each, one further than the last; two chunks may be cut.
+      const Index right = r.window_right ? *r.window_right : 0;
+      reach = std::min(reach, *r.window_left + right + kRows + 2 * kChunkKeys);
+    }
+    most = std::max(most, (reach + kChunkKeys - 1) / kChunkKeys);
+  }
+  return most;
+}
+
+template <class T>
+RowScratchLayout<T>::RowScratchLayout(const ResolvedAttention<T>& r, Index padded_columns, bool widened,
+                                      bool statistics, Index rows)
+    : r_(r), padded_columns_(padded_columns), widened_(widened), statistics_(statistics), rows_(rows) {
+  bytes_ = 0;
+  place(nullptr, &bytes_);
+}
+
+template <class T>
+RowScratch<T> RowScratchLayout<T>::place(std::byte* memory, Index* end) const {
+  Index used = 0;
+  const auto take = [&](auto* type, Index count) {
+    using E = std::remove_pointer_t<decltype(type)>;
+    E* at = memory ? reinterpret_cast<E*>(memory + used) : nullptr;
+    used += round_up(count * static_cast<Index>(sizeof(E)), 64);
+    return at;
+  };
+  T* const number = nullptr;
+  RowScratch<T> s{};
+  s.padded_columns = padded_columns_;
+  s.visible_rows = take(static_cast<VisibleRows*>(nullptr), 1);
+  s.query = take(number, rows_ * r_.depth);
+  s.gathered = take(number, rows_ * r_.depth);
+  s.scores = take(number, kRows * kBlockKeys);
+  s.bias = take(number, has_bias(r_) ? kRows * kBlockKeys : 0);
+  s.dropout = take(number, has_dropout(r_) ? kRows * kBlockKeys : 0);
+  s.visible = take(static_cast<std::int32_t*>(nullptr), has_dense_visibility(r_) ? kRows * kBlockKeys : 0);
+  s.key_panels = take(number, widened_ ? kBlockKeys * r_.depth : 0);
+  s.value_panels = take(number, widened_ ? kBlockKeys * padded_columns_ : 0);
+  s.slopes = take(number, kRows);
+  s.sinks = take(number, kRows);
+  s.context = take(number, rows_ * r_.columns);
+  s.scaled_context = take(number, rows_ * r_.columns);
+  s.row_max = take(number, kRows);
+  s.row_sum = take(number, kRows);
+  s.lse = take(number, kRows);
+  s.sink_weight = take(number, kRows);
+  s.chunk.accumulator = take(number, rows_ * padded_columns_);
+  s.chunk.row_lanes = take(number, kRows * kLanes);
+  s.chunk.row_max = take(number, kPaddedRows);
+  s.chunk.row_sum = take(number, kPaddedRows);
+  s.statistics = take(static_cast<StatisticsScratch<T>*>(nullptr), statistics_ ? 1 : 0);
+  *end = used;
+  return s;
+}
+
+template <class T>
+RowScratch<T> RowScratchLayout<T>::at(std::byte* memory) const {
+  Index end = 0;
+  return place(memory, &end);
+}
+
+namespace {
+
+// Rows of one head lie at one stride; those of several are copied together first.
+template <class T>
+void pack_queries(const RowTask<T>& task) {
+  const ResolvedAttention<T>& r = task.r;
+  const TaskRows& rows = task.rows;
+  const Index b = task.sequence.batch;
+  const auto stored = [&](Index i) { return task.sequence.first_query + rows.row_of(i); };
+  if (rows.head_of(0) == rows.head_of(rows.num_rows - 1)) {
+    with_rows(r.query, r.key_pairs, b, rows.head_of(0), stored(0), [&](const auto& kernel, const auto& from) {
+      kernel.pack_query(from, rows.num_rows, r.depth, task.scratch.query);
+    });
+    return;
+  }
+  T* const gathered = task.scratch.gathered;
+  if constexpr (std::same_as<T, float>) {
+    if (r.key_pairs) {
+      auto* const numbers = reinterpret_cast<bfloat16*>(gathered);
+      for (Index i = 0; i < rows.num_rows; ++i) {
+        const void* from = r.query.pointer(b, rows.head_of(i), stored(i), 0);
+        copy_elements(r.depth, static_cast<const bfloat16*>(from), r.query.strides[3], numbers + i * r.depth, 1);
+      }
+      kernels::active().pairs.pack_query({reinterpret_cast<const kernels::Bfloat16*>(numbers), r.depth, 1},
+                                         rows.num_rows, r.depth, task.scratch.query);
+      return;
+    }
+  }
+  for (Index i = 0; i < rows.num_rows; ++i)
+    read_numbers(r.query.type, r.depth, r.query.pointer(b, rows.head_of(i), stored(i), 0), r.query.strides[3],
+                 gathered + i * r.depth);
+  kernels::active().template of<T>().pack_query({gathered, r.depth, 1}, rows.num_rows, r.depth, task.scratch.query);
+}
+
+}  // namespace
+
+template <class T>
+kernels::ScoreBlock<T> start_rows(const RowTask<T>& task) {
+  const ResolvedAttention<T>& r = task.r;
+  const RowScratch<T>& s = task.scratch;
+  VisibleRows& rows = *s.visible_rows;
+  fill_rows(r, task.sequence, task.rows, rows);
+  pack_queries(task);
+  const bool alibi = !r.alibi_slopes.empty();
+  for (Index i = 0; alibi && i < task.rows.num_rows; ++i) {
+    s.slopes[i] = r.alibi_slopes[static_cast<std::size_t>(task.rows.head_of(i))];
+  }
+
+  kernels::ScoreBlock<T> block{};
+  block.num_rows = task.rows.num_rows;
+  block.depth = r.depth;
+  block.query = s.query;
+  block.scores = s.scores;
+  block.rules = {.scale = r.scale,
+                 .soft_cap = r.soft_cap,
+                 .alibi_slopes = alibi ? s.slopes : nullptr,
+                 .positions = rows.positions,
+                 .bias = has_bias(r) ? s.bias : nullptr,
+                 .visible_begin = rows.begin,
+                 .visible_end = rows.end,
+                 .visible = has_dense_visibility(r) ? s.visible : nullptr};
+  return block;
+}
+
+template <class T>
+bool start_block(const RowTask<T>& task, Index key, kernels::ScoreBlock<T>& block, kernels::StoredPanels* stored) {
+  const RowScratch<T>& s = task.scratch;
+  block.first_key = key;
+  block.num_keys = std::min(kBlockKeys, task.sequence.key_limit - key);
+  if (block.rules.visible &&
+      !fill_visible_tile(task.r, task.sequence, task.rows, key, block.num_keys, *s.visible_rows, s.visible)) {
+    return false;
+  }
+  if (block.rules.bias) {
+    fill_bias_tile(task.r, task.sequence, task.rows, key, block.num_keys, s.bias);
+  }
+  block.stored_keys = stored;
+  if (stored) {
+    if (!block.multiplied) task.packed.find_stored_keys(task.unit, key / kPanel, false, *stored);
+    return true;
+  }
+  task.packed.prepare(task.unit, key / kPanel);
+  block.ahead = task.ahead;
+  if (task.ahead) task.packed.fetch_next(task.unit, key / kPanel, *task.ahead);
+  for (Index i = 0; i < kernels::kBlockPanels; ++i) {
+    const Index panel = key / kPanel + i;
+    T* const room = s.key_panels + (task.packed.widened() ? i * kPanel * task.r.depth : 0);
+    block.key_panels[i] = panel < task.unit.num_panels ? task.packed.key_panel(task.unit, panel, room) : nullptr;
+  }
+  return true;
+}
+
+namespace {
+
+enum class Sums { plain, scaled };
+
+template <class T>
+void attend_block(const ResolvedAttention<T>& r, const kernels::AttentionBlock<T>& block) {
+  const kernels::KernelTable& table = kernels::active();
+  if constexpr (std::same_as<T, float>) {
+    if (r.key_pairs)
+      return r.value_pairs ? table.pairs.attention_block(block) : table.pairs.attention_block_wide(block);
+  }
+  table.template of<T>().attention_block(block);
+}
+
+// A task on its way through its chunks, block by block: the chunk that it is in lies in its scratch.
+template <class T>
+class ChunkWalk {
+ public:
+  // end: of the keys that the walk comes by.
+  ChunkWalk(const RowTask<T>& task, Sums sums, Index end)
+      : task_(task),
+        end_(std::min(end, task.sequence.key_limit)),
+        kernel_(kernels::active().template of<T>()),
+        statistics_(task.num_best > 0 && sums == Sums::plain),
+        few_(task.rows.num_rows <= kernels::kFewRows && task.packed.stored()) {
+    block_.score = start_rows(task);
+    block_.stored_values = nullptr;
+    block_.padded_columns = task.scratch.padded_columns;
+    block_.value_scale = sums == Sums::plain ? static_cast<T>(1) : static_cast<T>(kAttentionSumScale);
+    block_.dropout = has_dropout(task.r) ? task.scratch.dropout : nullptr;
+    block_.state = task.scratch.chunk;
+    block_.statistics = nullptr;
+    block_.next_score = nullptr;
+    if (statistics_) start_statistics(task);
+  }
+  ChunkWalk(const ChunkWalk&) = delete;
+  ChunkWalk& operator=(const ChunkWalk&) = delete;
+
+  void start_chunk() {
+    // Rows past the last are computed with those of its register tile, and maxima with those of their vector.
+    const bool few = task_.rows.num_rows <= kernels::kFewRows;
+    const Index rows = few ? static_cast<Index>(std::bit_ceil(static_cast<std::size_t>(task_.rows.num_rows)))
+                           : round_up(task_.rows.num_rows, kernel_.row_group);
+    std::fill_n(block_.state.row_max, few ? kLanes : kPaddedRows, -std::numeric_limits<T>::infinity());
+    std::fill_n(block_.state.row_lanes, rows * kLanes, static_cast<T>(0));
+    std::fill_n(block_.state.accumulator, rows * task_.scratch.padded_columns, static_cast<T>(0));
+    if (statistics_) {
+      riding_ = start_chunk_statistics(task_);
+      block_.statistics = &riding_;
+    }
+  }
+
+  // The block of keys from `key` on.
+  void attend(Index key) {
+    const RowScratch<T>& s = task_.scratch;
+    const Interval& all = s.visible_rows->all;
+    if (key >= all.end || key + kBlockKeys <= all.begin) return;
+    throw_if_stopped(task_.runtime.stop);
+    block_.score.multiplied = key == multiplied_;
+    block_.score.scores = block_.score.multiplied ? ahead_.scores : s.scores;
+    if (!start_block(task_, key, block_.score, few_ ? &stored_keys_ : nullptr)) return;
+    block_.values_finite = true;
+    for (Index i = 0; i < kernels::kBlockPanels; ++i) {
+      const Index panel = key / kPanel + i;
+      const bool there = panel < task_.unit.num_panels;
+      block_.values_finite = block_.values_finite && (!there || task_.packed.finite(task_.unit, panel));
+    }
+    if (few_) {
+      task_.packed.find_stored_values(task_.unit, key / kPanel, key == values_end_, stored_values_);
+      values_end_ = key + kBlockKeys;
+    }
+    block_.stored_values = few_ && (block_.values_finite || stored_values_.row_stride != 0) ? &stored_values_ : nullptr;
+    for (Index i = 0; i < kernels::kBlockPanels && !block_.stored_values; ++i) {
+      const Index panel = key / kPanel + i;
+      const bool there = panel < task_.unit.num_panels;
+      T* const room = s.value_panels + (task_.packed.widened() ? i * kPanel * s.padded_columns : 0);
+      block_.value_panels[i] = there ? task_.packed.value_panel(task_.unit, panel, room) : nullptr;
+    }
+    if (block_.dropout) fill_dropout_tile(task_.r, task_.sequence, task_.rows, key, s.dropout);
+    look_ahead(key + kBlockKeys);
+    attend_block(task_.r, block_);
+  }
+
+  void finish_chunk() {
+    kernel_.finish_chunk(task_.rows.num_rows, block_.state);
+    if (statistics_) add_chunk_statistics(task_, block_.state);
+  }
+
+ private:
+  // Lets the kernel multiply the keys of the block from `key` on, where the walk goes there and they are read as they
+  // are stored, into the half of the scores that this block leaves.
+  void look_ahead(Index key) {
+    const Interval& all = task_.scratch.visible_rows->all;
+    const bool goes = block_.stored_values && key < std::min(end_, all.end) && !block_.score.rules.visible;
+    block_.next_score = goes ? &ahead_ : nullptr;
+    if (!goes) return;
+    T* const first = task_.scratch.scores;
+    ahead_ = block_.score;
+    ahead_.multiplied = false;
+    ahead_.first_key = key;
+    ahead_.num_keys = std::min(kBlockKeys, task_.sequence.key_limit - key);
+    ahead_.scores = block_.score.scores == first ? first + kRows / 2 * kBlockKeys : first;
+    if (!block_.score.multiplied) ahead_keys_ = stored_keys_;
+    task_.packed.find_stored_keys(task_.unit, key / kPanel, true, ahead_keys_);
+    ahead_.stored_keys = &ahead_keys_;
+    multiplied_ = key;
+  }
+
+  const RowTask<T>& task_;
+  const Index end_;
+  const kernels::Kernels<T>& kernel_;
+  const bool statistics_;
+  const bool few_;
+  // All is written before it is read: clearing it would take a good part of a tiny call.
+  kernels::AttentionBlock<T> block_;
+  kernels::RowStatistics<T> riding_;
+  kernels::StoredPanels stored_keys_, stored_values_, ahead_keys_;
+  kernels::ScoreBlock<T> ahead_;
+  Index multiplied_ = -1;  // first key of the block ahead
+  Index values_end_ = -1;  // first key after those of stored_values_
+};
+
+// Computes the chunks of tasks of one unit, each block by all that see it, and calls done(task, number of its chunk
+// among them) while it lies in the task's scratch.
+template <class T, class F>
+void walk_chunks(std::span<const RowTask<T>> tasks, std::span<const ChunkRange> chunks, Sums sums, const F& done) {
+  std::array<std::optional<ChunkWalk<T>>, kMostTogether> walks;
+  ChunkRange all{std::numeric_limits<Index>::max(), 0};
+  for (std::size_t i = 0; i < tasks.size(); ++i) {
+    walks[i].emplace(tasks[i], sums, chunks[i].end * kChunkKeys);
+    if (chunks[i].size() > 0) all = {std::min(all.begin, chunks[i].begin), std::max(all.end, chunks[i].end)};
+  }
+  for (Index c = all.begin; c < all.end; ++c) {
+    const auto each = [&](const auto& f) {
+      for (std::size_t i = 0; i < tasks.size(); ++i) {
+        if (c >= chunks[i].begin && c < chunks[i].end) f(i);
+      }
+    };
+    each([&](std::size_t i) { walks[i]->start_chunk(); });
+    for (Index key = c * kChunkKeys; key < (c + 1) * kChunkKeys; key += kBlockKeys)
+      each([&](std::size_t i) { walks[i]->attend(key); });
+    each([&](std::size_t i) {
+      walks[i]->finish_chunk();
+      done(i, c - chunks[i].begin);
+    });
+  }
+}
+
+// The same of one task.
+template <class T, class F>
+void walk_chunks(const RowTask<T>& task, const ChunkRange& chunks, Sums sums, const F& done) {
+  ChunkWalk<T> walk(task, sums, chunks.end * kChunkKeys);
+  for (Index c = chunks.begin; c < chunks.end; ++c) {
+    walk.start_chunk();
+    const Index end = std::min((c + 1) * kChunkKeys, task.scratch.visible_rows->all.end);
+    for (Index key = c * kChunkKeys; key < end; key += kBlockKeys) walk.attend(key);
+    walk.finish_chunk();
+    done(c - chunks.begin);
+  }
+}
+
+}  // namespace
+
+template <class T>
+void score_block(const ResolvedAttention<T>& r, const kernels::ScoreBlock<T>& block) {
+  const kernels::KernelTable& table = kernels::active();
+  if constexpr (std::same_as<T, float>) {
+    if (r.key_pairs) return table.pairs.score_block(block);
+  }
+  table.template of<T>().score_block(block);
+}
+
+template <class T>
+void load_statistics(const RowTask<T>& task, const TensorView<const T, 3>& row_max,
+                     const TensorView<const T, 3>& row_sum) {
+  const Index row = task.sequence.first_query + task.rows.first_row;
+  const auto load = [&](const TensorView<const T, 3>& from, T* to) {
+    copy_elements(task.rows.num_rows, from.pointer(task.sequence.batch, task.rows.head, row), from.strides[2], to, 1);
+  };
+  load(row_max, task.scratch.row_max);
+  load(row_sum, task.scratch.row_sum);
+}
+
+template <class T>
+ChunkRange visible_chunks(const ResolvedAttention<T>& r, const Sequence& sequence, const TaskRows& of,
+                          VisibleRows& rows) {
+  fill_rows(r, sequence, of, rows);
+  if (rows.all.begin >= rows.all.end) return {0, 0};
+  return {rows.all.begin / kChunkKeys, (rows.all.end + kChunkKeys - 1) / kChunkKeys};
+}
+
+template <class T>
+void keep(const RowTask<T>& task, Index number, const ChunkResults<T>& results) {
+  const RowScratch<T>& s = task.scratch;
+  const Index columns = task.r.columns, rows = task.rows.num_rows;
+  for (Index i = 0; i < rows; ++i) {
+    std::copy_n(s.chunk.accumulator + i * s.padded_columns, columns,
+                results.accumulator + (number * rows + i) * columns);
+  }
+  std::copy_n(s.chunk.row_max, rows, results.row_max + number * rows);
+  std::copy_n(s.chunk.row_sum, rows, results.row_sum + number * rows);
+}
+
+template <class T>
+void attend(const RowTask<T>& task, const ChunkRange& chunks, const ChunkResults<T>& results) {
+  walk_chunks(task, chunks, Sums::plain, [&](Index number) { keep(task, number, results); });
+}
+
+template <class T>
+void attend(std::span<const RowTask<T>> tasks, std::span<const ChunkRange> chunks,
+            std::span<const ChunkResults<T>> results) {
+  walk_chunks<T>(tasks, chunks, Sums::plain, [&](std::size_t i, Index number) { keep(tasks[i], number, results[i]); });
+}
+
+template <class T>
+std::array<ChunkRange, kMostTogether> attend(std::span<const RowTask<T>> tasks,
+                                             std::span<const ChunkResults<T>> results) {
+  std::array<ChunkRange, kMostTogether> chunks{};
+  for (std::size_t i = 0; i < tasks.size(); ++i) chunks[i] = visible_chunks(tasks[i]);
+  attend<T>(tasks, chunks, results);
+  return chunks;
+}
+
+template <class T>
+ChunkResults<T> attend_one(const RowTask<T>& task, const ChunkRange& chunks) {
+  walk_chunks(task, chunks, Sums::plain, [](Index) {});
+  return {task.scratch.chunk.accumulator, task.scratch.chunk.row_max, task.scratch.chunk.row_sum};
+}
+
+template <class T>
+void attend_scaled(const RowTask<T>& task, const ChunkRange& chunks, const ChunkResults<T>& results) {
+  const RowScratch<T>& s = task.scratch;
+  const Index columns = task.r.columns;
+  const Index elements = task.rows.num_rows * columns;
+  const bool overflowed =
+      !std::all_of(results.accumulator, results.accumulator + chunks.size() * elements, is_finite<T>);
+  const auto scale = [&](Index number, bool anew) {
+    T* const sums = results.accumulator + number * elements;
+    for (Index i = 0; i < elements; ++i) {
+      const bool other = anew && !is_finite(sums[i]);
+      sums[i] = other ? s.chunk.accumulator[i / columns * s.padded_columns + i % columns]
+                      : sums[i] * static_cast<T>(kAttentionSumScale);
+    }
+  };
+  if (overflowed) {
+    walk_chunks(task, chunks, Sums::scaled, [&](Index number) { scale(number, true); });
+  } else {
+    for (Index number = 0; number < chunks.size(); ++number) scale(number, false);
+  }
+}
+
+template class RowScratchLayout<float>;
+template kernels::ScoreBlock<float> start_rows(const RowTask<float>&);
+template bool start_block(const RowTask<float>&, Index, kernels::ScoreBlock<float>&, kernels::StoredPanels*);
+template void score_block(const ResolvedAttention<float>&, const kernels::ScoreBlock<float>&);
+template void load_statistics(const RowTask<float>&, const TensorView<const float, 3>&,
+                              const TensorView<const float, 3>&);
+template ChunkRange visible_chunks(const ResolvedAttention<float>&, const Sequence&, const TaskRows&, VisibleRows&);
+template Index most_chunks(const ResolvedAttention<float>&);
+template void keep(const RowTask<float>&, Index, const ChunkResults<float>&);
+template ChunkResults<float> attend_one(const RowTask<float>&, const ChunkRange&);
+template void attend(const RowTask<float>&, const ChunkRange&, const ChunkResults<float>&);
+template void attend(std::span<const RowTask<float>>, std::span<const ChunkRange>,
+                     std::span<const ChunkResults<float>>);
+template std::array<ChunkRange, kMostTogether> attend(std::span<const RowTask<float>>,
+                                                      std::span<const ChunkResults<float>>);
+template void attend_scaled(const RowTask<float>&, const ChunkRange&, const ChunkResults<float>&);
+template class RowScratchLayout<double>;
+template kernels::ScoreBlock<double> start_rows(const RowTask<double>&);
+template bool start_block(const RowTask<double>&, Index, kernels::ScoreBlock<double>&, kernels::StoredPanels*);
+template void score_block(const ResolvedAttention<double>&, const kernels::ScoreBlock<double>&);
+template void load_statistics(const RowTask<double>&, const TensorView<const double, 3>&,
+                              const TensorView<const double, 3>&);
+template ChunkRange visible_chunks(const ResolvedAttention<double>&, const Sequence&, const TaskRows&, VisibleRows&);
+template Index most_chunks(const ResolvedAttention<double>&);
+template void keep(const RowTask<double>&, Index, const ChunkResults<double>&);
+template ChunkResults<double> attend_one(const RowTask<double>&, const ChunkRange&);
+template void attend(const RowTask<double>&, const ChunkRange&, const ChunkResults<double>&);
+template void attend(std::span<const RowTask<double>>, std::span<const ChunkRange>,
+                     std::span<const ChunkResults<double>>);
+template std::array<ChunkRange, kMostTogether> attend(std::span<const RowTask<double>>,
+                                                      std::span<const ChunkResults<double>>);
+template void attend_scaled(const RowTask<double>&, const ChunkRange&, const ChunkResults<double>&);
+
+}  // namespace internal
+}  // namespace v0
+}  // namespace regard

@@ -1,0 +1,228 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// One task: up to 60 query rows of one head walk the chunks and blocks of keys that they see.
+// Read next: row_task.cpp.
+#pragma once
+
+#include <array>
+#include <cstddef>
+#include <span>
+#include <vector>
+
+#include "packed_keys.h"
+#include "runtime/workspace.h"
+#include "visibility.h"
+
+namespace regard {
+inline namespace v0 {
+namespace internal {
+
+template <class T>
+struct StatisticsScratch;  // attention_statistics.h
+
+// The scratch of one worker, for tasks of up to kRows rows or so many as its layout says (n); every array is written
+// before it is read.
+template <class T>
+struct RowScratch {
+  VisibleRows* visible_rows;
+  T* query;               // packed
+  T* gathered;            // [n][D], when rows of several heads make a task
+  T* scores;              // [kRows][kBlockKeys]
+  T* bias;                // [kRows][kBlockKeys], when there is a bias
+  T* dropout;             // [kRows][kBlockKeys], with dropout
+  std::int32_t* visible;  // [kRows][kBlockKeys], when there is a mask
+  T* key_panels;          // [kBlockPanels][D][kPanel], when a cache's panels are widened
+  T* value_panels;        // [kBlockPanels][padded columns][kPanel], likewise
+  T* slopes;              // [kRows]
+  T* sinks;               // [kRows]
+  T* context;             // [n][Dv]
+  T* scaled_context;      // [n][Dv], for rows whose sums overflow
+  T* row_max;             // [kRows] and so on: the finished rows
+  T* row_sum;
+  T* lse;
+  T* sink_weight;
+  kernels::ChunkState<T> chunk;      // the one that the task is in
+  StatisticsScratch<T>* statistics;  // when they ride along
+  Index padded_columns;
+};
+
+// Where each array of a RowScratch lies, for this call's shapes.
+template <class T>
+class RowScratchLayout {
+ public:
+  // widened: KeyPanels::widened(). rows: the most of a task, in whole register tiles.
+  RowScratchLayout(const ResolvedAttention<T>& r, Index padded_columns, bool widened = false, bool statistics = false,
+                   Index rows = kernels::kRows);
+  Index bytes() const { return bytes_; }
+  RowScratch<T> at(std::byte* memory) const;
+
+ private:
+  RowScratch<T> place(std::byte* memory, Index* end) const;
+
+  const ResolvedAttention<T>& r_;
+  Index padded_columns_;
+  bool widened_;
+  bool statistics_;
+  Index rows_;
+  Index bytes_;
+};
+
+// The scratch of each of so many workers.
+template <class T>
+class RowScratches {
+ public:
+  RowScratches(const Runtime& runtime, const RowScratchLayout<T>& layout, Index count)
+      : memory_(runtime, count * layout.bytes()), scratches_(workspace_of(runtime)) {
+    scratches_.reserve(static_cast<std::size_t>(count));
+    for (Index i = 0; i < count; ++i) scratches_.push_back(layout.at(memory_.data() + i * layout.bytes()));
+  }
+  const RowScratch<T>& operator[](Index worker) const { return scratches_[static_cast<std::size_t>(worker)]; }
+
+ private:
+  Workspace<std::byte> memory_;
+  List<RowScratch<T>> scratches_;
+};
+
+// What the chunks of a task leave, chunk after chunk: Dv numbers, a maximum and a sum for each of its rows.
+template <class T>
+struct ChunkResults {
+  T* accumulator;
+  T* row_max;
+  T* row_sum;
+};
+
+// Room for so many rows of ChunkResults.
+template <class T>
+class Partials {
+ public:
+  Partials(const Runtime& runtime, Index count, Index columns)
+      : columns_(columns), accumulator_(runtime, count * columns), row_max_(runtime, count), row_sum_(runtime, count) {}
+  ChunkResults<T> at(Index row) const {
+    return {accumulator_.data() + row * columns_, row_max_.data() + row, row_sum_.data() + row};
+  }
+
+ private:
+  Index columns_;
+  Workspace<T> accumulator_;
+  Workspace<T> row_max_;
+  Workspace<T> row_sum_;
+};
+
+template <class T>
+struct RowTask {
+  const ResolvedAttention<T>& r;
+  const KeyPanels<T>& packed;
+  const Runtime& runtime;
+  const Unit& unit;
+  const Sequence& sequence;
+  TaskRows rows;
+  RowScratch<T> scratch;
+  bool wants_lse = false;
+  Index num_best = 0;                    // best scores of a row that are kept, where statistics ride along
+  kernels::FetchAhead* ahead = nullptr;  // what the worker needs after this task
+};
+
+struct ChunkRange {
+  Index begin;
+  Index end;
+
+  Index size() const { return end - begin; }
+};
+
+// Packs the task's query and finds what its rows see; the block's rules then point into the scratch.
+template <class T>
+kernels::ScoreBlock<T> start_rows(const RowTask<T>& task);
+
+// Points the block at the keys from `key` on, with their tiles of mask and bias. False when no row sees one of them.
+// stored: where panels are named that the block reads as they are stored; nullptr: in the type of the call.
+template <class T>
+bool start_block(const RowTask<T>& task, Index key, kernels::ScoreBlock<T>& block,
+                 kernels::StoredPanels* stored = nullptr);
+
+// The scores of the block, by the kernel that the forward pass takes.
+template <class T>
+void score_block(const ResolvedAttention<T>& r, const kernels::ScoreBlock<T>& block);
+
+// Copies row_max and row_sum of the task's rows, which are of one head, to the scratch.
+template <class T>
+void load_statistics(const RowTask<T>& task, const TensorView<const T, 3>& row_max,
+                     const TensorView<const T, 3>& row_sum);
+
+// The chunks that the rows of a task see; `rows` becomes what each sees.
+template <class T>
+ChunkRange visible_chunks(const ResolvedAttention<T>& r, const Sequence& sequence, const TaskRows& of,
+                          VisibleRows& rows);
+template <class T>
+ChunkRange visible_chunks(const RowTask<T>& task) {
+  return visible_chunks(task.r, task.sequence, task.rows, *task.scratch.visible_rows);
+}
+
+// The most chunks that the rows of a task can see.
+template <class T>
+Index most_chunks(const ResolvedAttention<T>& r);
+
+// Copies the chunk in the scratch to its place among the results.
+template <class T>
+void keep(const RowTask<T>& task, Index number, const ChunkResults<T>& results);
+
+// Writes the results of these chunks.
+template <class T>
+void attend(const RowTask<T>& task, const ChunkRange& chunks, const ChunkResults<T>& results);
+
+// Tasks of one unit that walk its keys together, a block for all before the next: keys and values that do not stay in a
+// second-level cache are fetched once for all of them. At 16384 keys, of the peak: one task 0.78, two 0.85, four 0.875,
+// eight 0.88 (D 128).
+inline constexpr Index kMostTogether = 4;
+
+// The same of up to kMostTogether tasks.
+template <class T>
+void attend(std::span<const RowTask<T>> tasks, std::span<const ChunkRange> chunks,
+            std::span<const ChunkResults<T>> results);
+
+// The same for all chunks that their rows see, which it returns.
+template <class T>
+std::array<ChunkRange, kMostTogether> attend(std::span<const RowTask<T>> tasks,
+                                             std::span<const ChunkResults<T>> results);
+
+// The same for at most one chunk, whose results stay in the scratch.
+template <class T>
+ChunkResults<T> attend_one(const RowTask<T>& task, const ChunkRange& chunks);
+
+// Replaces their sums by sums of kAttentionSumScale: a finite one by itself times that, any other is computed anew.
+template <class T>
+void attend_scaled(const RowTask<T>& task, const ChunkRange& chunks, const ChunkResults<T>& results);
+
+template <class T>
+struct FinishedRows {
+  const T* context;  // [num_rows][Dv]
+  const T* row_max;
+  const T* row_sum;
+  const T* lse;
+  const T* sink_weight;
+};
+
+// The merge of these chunks, the sink and the division, into the scratch. Where a sum overflowed, the results become
+// those of attend_scaled.
+template <class T>
+FinishedRows<T> finish(const RowTask<T>& task, const ChunkRange& chunks, const ChunkResults<T>& results);
+
+// attend, for all chunks that the rows see, then finish. room: for as many results.
+template <class T>
+FinishedRows<T> attend_and_finish(const RowTask<T>& task, const ChunkRange& chunks, const ChunkResults<T>& room);
+
+// Where a task's context can be computed: in the caller's rows where they are numbers of T that lie there as in the
+// scratch, which saves a copy; else in the scratch.
+template <class T>
+T* room_of_context(const RowTask<T>& task, const TypedOutputs<T>& outputs);
+
+// Writes what the rows of a task become, as far as it does not lie there.
+template <class T>
+void write_finished(const RowTask<T>& task, const FinishedRows<T>& done, const TypedOutputs<T>& outputs);
+
+// Replaces what is not finite in a row of context whose row_sum is, by the context that scaled sums gave.
+template <class T>
+void take_scaled(Index num_rows, Index columns, const T* row_sum, const T* scaled_context, T* context);
+
+}  // namespace internal
+}  // namespace v0
+}  // namespace regard

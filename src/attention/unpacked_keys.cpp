@@ -1,0 +1,123 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// attention_forward over keys and values that are read where they lie, for few rows of each key head.
+// Read next: few_row_schedule.h, kernels/few_rows.h.
+#include "unpacked_keys.h"
+
+#include <algorithm>
+#include <cstdlib>
+
+#include "dropout.h"
+#include "few_row_schedule.h"
+
+namespace regard {
+inline namespace v0 {
+namespace internal {
+namespace {
+
+// Where reading in place is the faster way, measured with avx512 and avx2. Up to kFewRows rows: always. More are taken
+// four at a time, and packing, which makes tiles of twelve, is faster with more than twelve rows; but it gives each
+// query head a task of its own, so that with several heads a key head reading in place is up to 20 times faster and
+// with 60 rows still no slower. Few keys are packed soon: then only heads of one row are left, whose tiles of packed
+// panels would be of one.
+constexpr Index kMostRows = 12;
+constexpr Index kMostGroupedRows = kernels::kRows;
+constexpr Index kManyKeys = kernels::kChunkKeys;
+
+// Of a key head.
+template <class T>
+Index most_rows(const ResolvedAttention<T>& r) {
+  Index queries = 0;
+  for (const Sequence& sequence : r.sequences) queries = std::max(queries, sequence.num_queries);
+  return r.num_heads / r.num_key_heads * queries;
+}
+
+template <class T>
+bool has_few_rows(const ResolvedAttention<T>& r) {
+  const Index rows = most_rows(r), group = r.num_heads / r.num_key_heads;
+  if (rows <= kernels::kFewRows) return true;
+  Index keys = 0;
+  for (const Sequence& sequence : r.sequences) keys += sequence.key_limit;
+  const bool many_keys = keys >= kManyKeys * static_cast<Index>(r.sequences.size());
+  return (rows == group || many_keys) && rows <= (group > 1 ? kMostGroupedRows : kMostRows);
+}
+
+// Keys and values as the caller's tensors hold them. Tasks have few rows and read nothing but stored blocks.
+template <class T>
+class RowKeys final : public KeyPanels<T> {
+ public:
+  explicit RowKeys(const ResolvedAttention<T>& r) : r_(r) {}
+  const T* key_panel(const Unit&, Index, T*) const override { return nullptr; }
+  const T* value_panel(const Unit&, Index, T*) const override { return nullptr; }
+  bool finite(const Unit&, Index) const override { return false; }  // nobody has looked
+  bool stored() const override { return true; }
+  void find_stored_keys(const Unit& unit, Index panel, bool, kernels::StoredPanels& block) const override {
+    find_block(r_.key, unit, panel, block);
+  }
+  void find_stored_values(const Unit& unit, Index panel, bool, kernels::StoredPanels& block) const override {
+    find_block(r_.value, unit, panel, block);
+  }
+
+ private:
+  void find_block(const InputView<T, 4>& view, const Unit& unit, Index panel, kernels::StoredPanels& block) const {
+    const Sequence& sequence = r_.sequences[static_cast<std::size_t>(unit.sequence)];
+    const auto panel_at = [&](Index n) {
+      return n < unit.num_panels
+                 ? view.pointer(sequence.batch, unit.key_head, sequence.first_key + n * kernels::kPanel, 0)
+                 : nullptr;
+    };
+    block.type = view.type == ElementType::bfloat16  ? kernels::Stored::bfloat16
+                 : view.type == ElementType::float16 ? kernels::Stored::float16
+                                                     : kernels::Stored::compute_type;
+    block.row_stride = view.strides[2];
+    block.row_width = view.shape[3];
+    for (Index i = 0; i < kernels::kBlockPanels; ++i) {
+      block.panels[i] = panel_at(panel + i);
+      block.next[i] = panel_at(panel + kernels::kBlockPanels + i);
+    }
+  }
+
+  const ResolvedAttention<T>& r_;
+};
+
+}  // namespace
+
+template <class T>
+const char* why_packed(const ResolvedAttention<T>& r) {
+  const auto fits = [](Index width) { return width >= kernels::kLeastRow && width % kernels::kRowStep == 0; };
+  if (r.num_key_heads == 0 || most_rows(r) > kernels::kRows) return "";
+  if (!has_few_rows(r)) return "with so many rows and so few keys packing is faster";
+  if (has_dropout(r)) return "there is dropout";
+  if (!fits(r.depth)) return "D is less than 32 or no multiple of 8";
+  if (!fits(r.columns)) return "Dv is less than 32 or no multiple of 8";
+  if (r.key.strides[3] != 1) return "the numbers of a key do not lie side by side";
+  if (r.value.strides[3] != 1) return "the numbers of a value do not lie side by side";
+  if (r.key.strides[2] == 0) return "all keys are one";
+  if (r.value.strides[2] == 0) return "all values are one";
+  return nullptr;
+}
+
+template <class T>
+void attend_in_place(const char* name, const ResolvedAttention<T>& r, const TypedOutputs<T>& outputs,
+                     double written_bytes, const Runtime& runtime) {
+  const RowKeys<T> keys(r);
+  const DecoderOptions how{.name = name,
+                           .source = "keys and values read in place",
+                           .key_bytes = type_bytes(r.key.type),
+                           .value_bytes = type_bytes(r.value.type),
+                           .written_bytes = written_bytes,
+                           .most_few_rows = kernels::kRows,
+                           .by_chunk = std::abs(r.key.strides[1]) < std::abs(r.key.strides[2])};
+  Decoder<T>(r, keys, how, outputs, runtime).run();
+}
+
+template const char* why_packed(const ResolvedAttention<float>&);
+template const char* why_packed(const ResolvedAttention<double>&);
+template void attend_in_place(const char*, const ResolvedAttention<float>&, const TypedOutputs<float>&, double,
+                              const Runtime&);
+template void attend_in_place(const char*, const ResolvedAttention<double>&, const TypedOutputs<double>&, double,
+                              const Runtime&);
+
+}  // namespace internal
+}  // namespace v0
+}  // namespace regard

@@ -1,0 +1,26 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// attention_forward with few rows a key head: packing keys and values would take longer than reading them in place.
+// Read next: unpacked_keys.cpp.
+#pragma once
+
+#include "arguments.h"
+
+namespace regard {
+inline namespace v0 {
+namespace internal {
+
+// Why keys and values are packed for this call, in words for a plan, empty where its rows are many; nullptr:
+// attend_in_place takes it.
+template <class T>
+const char* why_packed(const ResolvedAttention<T>& r);
+
+// Writes every output but weights, with the bits of any other way. name: of the operator; written_bytes: what it
+// writes.
+template <class T>
+void attend_in_place(const char* name, const ResolvedAttention<T>& r, const TypedOutputs<T>& outputs,
+                     double written_bytes, const Runtime& runtime);
+
+}  // namespace internal
+}  // namespace v0
+}  // namespace regard

@@ -1,0 +1,115 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// Intervals and dense tiles of visibility.h. Views may be misaligned, so elements are read through strided_copy.h.
+#include "visibility.h"
+
+#include <algorithm>
+
+#include "tensor/strided_copy.h"
+
+namespace regard {
+inline namespace v0 {
+namespace internal {
+namespace {
+
+using kernels::kBlockKeys;
+
+// Any byte but 0 is true, as in the languages that masks come from.
+bool truth(const bool* p) { return read_element(reinterpret_cast<const unsigned char*>(p)) != 0; }
+
+}  // namespace
+
+template <class T>
+Interval visible_interval(const ResolvedAttention<T>& r, const Sequence& sequence, Index row) {
+  const Index p = row + sequence.offset;
+  Interval seen{0, sequence.key_limit};
+  if (r.causal) seen.end = std::min(seen.end, std::max(p + 1, sequence.prefix));
+  if (r.window_left) seen.begin = std::max(seen.begin, p - *r.window_left);
+  if (r.window_right) seen.end = std::min(seen.end, p + *r.window_right + 1);
+  seen.end = std::max<Index>(seen.end, 0);
+  seen.begin = std::min(seen.begin, seen.end);
+  return seen;
+}
+
+template <class T>
+void fill_rows(const ResolvedAttention<T>& r, const Sequence& sequence, const TaskRows& of, VisibleRows& rows) {
+  rows.all = {sequence.num_keys, 0};
+  // row_of(i), without its division for each row.
+  Index row = of.num_rows > 0 ? of.row_of(0) : 0;
+  for (Index i = 0; i < of.num_rows; ++i, row = row + 1 == of.rows_per_head ? 0 : row + 1) {
+    const Interval seen = visible_interval(r, sequence, row);
+    rows.begin[i] = seen.begin;
+    rows.end[i] = seen.end;
+    rows.positions[i] = row + sequence.offset;
+    if (seen.begin < seen.end) {
+      rows.all.begin = std::min(rows.all.begin, seen.begin);
+      rows.all.end = std::max(rows.all.end, seen.end);
+    }
+  }
+}
+
+template <class T>
+bool fill_visible_tile(const ResolvedAttention<T>& r, const Sequence& sequence, const TaskRows& of, Index first_key,
+                       Index num_keys, const VisibleRows& rows, std::int32_t* tile) {
+  const Index b = sequence.batch;
+  const Index key0 = sequence.first_key + first_key;
+  bool any = false;
+  for (Index i = 0; i < of.num_rows; ++i) {
+    std::int32_t* sees = tile + i * kBlockKeys;
+    const Index head = of.head_of(i);
+    const Index query = sequence.first_query + of.row_of(i);
+    std::fill_n(sees, num_keys, -1);
+    std::fill(sees + num_keys, sees + kBlockKeys, 0);
+    if (!r.mask.absent()) {
+      const bool* from = r.mask.pointer(b, head, query, key0);
+      for (Index j = 0; j < num_keys; ++j) sees[j] = -static_cast<std::int32_t>(truth(from + j * r.mask.strides[3]));
+    }
+    if (!r.block_mask.absent()) {
+      for (Index j = 0; j < num_keys; ++j) {
+        if (!truth(r.block_mask.pointer(b, head, query / r.block_size[0], (key0 + j) / r.block_size[1]))) sees[j] = 0;
+      }
+    }
+    if (!r.query_segments.absent()) {
+      const std::int32_t segment = read_element(r.query_segments.pointer(b, query));
+      const std::int32_t* from = r.key_segments.pointer(b, key0);
+      for (Index j = 0; j < num_keys; ++j) {
+        if (segment < 0 || read_element(from + j * r.key_segments.strides[1]) != segment) sees[j] = 0;
+      }
+    }
+    const Index begin = std::clamp<Index>(rows.begin[i] - first_key, 0, num_keys);
+    const Index end = std::clamp<Index>(rows.end[i] - first_key, begin, num_keys);
+    any = any || std::any_of(sees + begin, sees + end, [](std::int32_t x) { return x != 0; });
+  }
+  return any;
+}
+
+template <class T>
+void fill_bias_tile(const ResolvedAttention<T>& r, const Sequence& sequence, const TaskRows& of, Index first_key,
+                    Index num_keys, T* tile) {
+  const auto copy = [&]<class E>(const TensorView<const E, 4>& bias) {
+    for (Index i = 0; i < of.num_rows; ++i) {
+      const auto* from = bias.pointer(sequence.batch, of.head_of(i), sequence.first_query + of.row_of(i),
+                                      sequence.first_key + first_key);
+      T* to = tile + i * kBlockKeys;
+      for (Index j = 0; j < num_keys; ++j)
+        to[j] = static_cast<T>(static_cast<ComputeType<E>>(read_element(from + j * bias.strides[3])));
+      std::fill(to + num_keys, to + kBlockKeys, static_cast<T>(0));
+    }
+  };
+  std::visit(copy, r.bias);
+}
+
+template Interval visible_interval(const ResolvedAttention<float>&, const Sequence&, Index);
+template Interval visible_interval(const ResolvedAttention<double>&, const Sequence&, Index);
+template void fill_rows(const ResolvedAttention<float>&, const Sequence&, const TaskRows&, VisibleRows&);
+template void fill_rows(const ResolvedAttention<double>&, const Sequence&, const TaskRows&, VisibleRows&);
+template bool fill_visible_tile(const ResolvedAttention<float>&, const Sequence&, const TaskRows&, Index, Index,
+                                const VisibleRows&, std::int32_t*);
+template bool fill_visible_tile(const ResolvedAttention<double>&, const Sequence&, const TaskRows&, Index, Index,
+                                const VisibleRows&, std::int32_t*);
+template void fill_bias_tile(const ResolvedAttention<float>&, const Sequence&, const TaskRows&, Index, Index, float*);
+template void fill_bias_tile(const ResolvedAttention<double>&, const Sequence&, const TaskRows&, Index, Index, double*);
+
+}  // namespace internal
+}  // namespace v0
+}  // namespace regard

@@ -1,0 +1,71 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// Coarse maps as a page carries them: few enough cells that all heads together stay small, by joining strips.
+//
+//     strips of the map   | 0 | 1 | 2 | 3 | 4 |      joined by twos   |   0   |   1   | 2 |
+//     a cell's mean is that of the weights under it: means of cells, each by its number of weights
+//
+// Read next: regard/explain/attend_page.h, web/inspection_figure.js.
+#include <algorithm>
+#include <cmath>
+#include <cstring>
+
+#include "regard/explain/attend_page.h"
+
+namespace regard {
+inline namespace v0 {
+namespace {
+
+constexpr double kMostMapBytes = 3.0 * (1 << 20);  // of all heads, before base 64
+constexpr Index kMostPageCells = 360;              // each way: two pixels of the column
+
+// Where the strips of `count` things begin when those of the map, `strips` of them, are joined by `joined`.
+std::vector<Index> edges_of(Index count, Index strips, Index joined) {
+  std::vector<Index> edges;
+  for (Index a = 0; a < strips; a += joined) edges.push_back(a * count / strips);
+  edges.push_back(count);
+  return edges;
+}
+
+}  // namespace
+
+template <class T>
+AttentionHtmlInspection attention_html_inspection(const Inspection& inspection,
+                                                  std::type_identity_t<TensorView<const T, 4>> coarse_map) {
+  const auto [batch, heads, rows, columns] = coarse_map.shape;
+  const auto num_heads = static_cast<double>(std::max<Index>(batch * heads, 1));
+  const Index side = std::clamp<Index>(static_cast<Index>(std::sqrt(kMostMapBytes / 4 / num_heads)), 1, kMostPageCells);
+  const Index down = (rows + side - 1) / side, across = (columns + side - 1) / side;
+  AttentionHtmlInspection page{.heads = inspection,
+                               .row_edges = edges_of(inspection.num_queries, rows, down),
+                               .column_edges = edges_of(inspection.num_keys, columns, across),
+                               .maps = {}};
+  const auto width_of = [](Index strip, Index count, Index strips) {
+    return (strip + 1) * count / strips - strip * count / strips;
+  };
+  for (Index b = 0; b < batch; ++b) {
+    for (Index h = 0; h < heads; ++h) {
+      for (Index a = 0; a < rows; a += down) {
+        for (Index c = 0; c < columns; c += across) {
+          double sum = 0, weights = 0;
+          for (Index y = a; y < std::min(a + down, rows); ++y) {
+            for (Index x = c; x < std::min(c + across, columns); ++x) {
+              const auto count = static_cast<double>(width_of(y, inspection.num_queries, rows) *
+                                                     width_of(x, inspection.num_keys, columns));
+              sum += count * static_cast<double>(coarse_map(b, h, y, x));
+              weights += count;
+            }
+          }
+          page.maps.push_back(static_cast<float>(sum / weights));
+        }
+      }
+    }
+  }
+  return page;
+}
+
+template AttentionHtmlInspection attention_html_inspection<float>(const Inspection&, TensorView<const float, 4>);
+template AttentionHtmlInspection attention_html_inspection<double>(const Inspection&, TensorView<const double, 4>);
+
+}  // namespace v0
+}  // namespace regard

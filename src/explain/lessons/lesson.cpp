@@ -1,0 +1,101 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// The list of lessons, the way to one by its name, and what options make of it. Read next: lesson_000.cpp.
+#include "regard/explain/lesson.h"
+
+#include <algorithm>
+#include <array>
+#include <stdexcept>
+#include <utility>
+
+#include "lessons.h"
+
+namespace regard {
+inline namespace v0 {
+namespace {
+
+struct Lesson {
+  const char* name;
+  ExplainInput (*input)();
+};
+constexpr std::array kLessons = {
+    Lesson{"000", lesson_000}, Lesson{"001", lesson_001}, Lesson{"002", lesson_002},
+    Lesson{"003", lesson_003}, Lesson{"004", lesson_004}, Lesson{"why-scale", lesson_why_scale},
+};
+
+Matrix transposed(const Matrix& matrix) {
+  Matrix t = matrix;
+  std::swap(t.num_rows, t.num_columns);
+  for (Index h = 0; h < t.num_heads; ++h) {
+    for (Index r = 0; r < t.num_rows; ++r) {
+      for (Index c = 0; c < t.num_columns; ++c) t.numbers[t.place(h, r, c)] = matrix.numbers[matrix.place(h, c, r)];
+    }
+  }
+  return t;
+}
+
+void transpose_all(std::vector<NamedMatrix>& matrices) {
+  for (NamedMatrix& named : matrices) {
+    if (!named.name.starts_with("b_")) named.matrix = transposed(named.matrix);
+  }
+}
+
+// Tables that stand as they are, whichever way tokens lie.
+bool ignores_layout(const std::string& operation) {
+  constexpr std::array kOperations = {"variances", "variance_rule", "dot_table", "ulp_table", "scale_statistics"};
+  return std::find(kOperations.begin(), kOperations.end(), operation) != kOperations.end();
+}
+
+}  // namespace
+
+std::vector<LessonEntry> lesson_entries() {
+  std::vector<LessonEntry> entries;
+  for (const Lesson& lesson : kLessons) entries.push_back({lesson.name, lesson.input().title});
+  return entries;
+}
+
+ExplainInput lesson_input(std::string_view name) {
+  std::string names;
+  for (const Lesson& lesson : kLessons) {
+    if (name == lesson.name) return lesson.input();
+    names += (names.empty() ? "" : ", ") + std::string(lesson.name);
+  }
+  throw std::invalid_argument("there is no lesson \"" + escape_for_terminal(name) + "\"; there are " + names);
+}
+
+ExplainInput with_layout(ExplainInput input, Layout layout) {
+  if (layout == input.settings.layout) return input;
+  input.settings.layout = layout;
+  transpose_all(input.matrices);
+  for (Variant& variant : input.variants) {
+    variant.settings.layout = layout;
+    transpose_all(variant.matrices);
+  }
+  for (StepRequest& step : input.steps) {
+    // (A · B)ᵀ = Bᵀ · Aᵀ, (Aᵀ · B)ᵀ = Bᵀ · A.
+    if (step.operation == "product") {
+      std::swap(step.operands[0], step.operands[1]);
+      if (!step.transpose.empty()) step.transpose = step.transpose == "left" ? "right" : "left";
+    }
+    if (!step.expected || ignores_layout(step.operation)) continue;
+    step.expected->numbers = transposed(step.expected->numbers);
+    std::swap(step.expected->rows, step.expected->columns);
+  }
+  return input;
+}
+
+ExplainInput with_settings_beside(const ExplainInput& lesson, const ExplainSettings& settings,
+                                  const std::string& label) {
+  ExplainInput input = with_layout(lesson, settings.layout);
+  input.settings.token = settings.token;
+  input.settings.digits = settings.digits;
+  for (Variant& variant : input.variants) {
+    variant.settings.token = settings.token;
+    variant.settings.digits = settings.digits;
+  }
+  if (!(settings == input.settings)) input.variants = {{.label = label, .settings = settings}};
+  return input;
+}
+
+}  // namespace v0
+}  // namespace regard

@@ -1,0 +1,35 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// The frame of every page: one HTML file with its data, its script and its style inside. A content security policy
+// names the hashes of the last two, so that nothing else runs, and nothing is fetched.
+// Read next: html_page.cpp, cmake/embed_page.cmake, docs/page.md.
+#pragma once
+
+#include <cstddef>
+#include <span>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "regard/explain/steps.h"
+
+namespace regard {
+inline namespace v0 {
+
+// web/ as the build joined it. The hashes are SHA-256 in hex.
+struct PageAssets {
+  std::string_view script;
+  std::string_view script_sha256;
+  std::string_view style;
+  std::string_view style_sha256;
+};
+PageAssets page_assets();
+
+std::string base64_of(std::span<const std::byte> bytes);
+
+// `data` are JSON texts, written by JsonWriter (which escapes what HTML could take for a tag); each stands in a script
+// element of type application/json with its name as id. The title is any text.
+std::string page_html(std::string_view title, const std::vector<NamedText>& data);
+
+}  // namespace v0
+}  // namespace regard

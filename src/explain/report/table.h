@@ -1,0 +1,83 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// Matrices as tables of text: labels, columns aligned on the decimal point, the middle left out where there is too
+// much; and blocks of lines side by side where they fit.
+// Read next: table.cpp, steps_text.cpp.
+#pragma once
+
+#include <stop_token>
+#include <string>
+#include <vector>
+
+#include "regard/explain/steps.h"
+#include "terminal.h"
+
+namespace regard {
+inline namespace v0 {
+
+// How text is shown: in colour or not, in Unicode or ASCII. All text from outside passes through shown().
+struct Paint {
+  bool color = false;
+  bool unicode = true;
+
+  // Escaped for a terminal; without Unicode, signs of formulas in ASCII and the rest as \u{…}.
+  std::string shown(std::string_view text) const;
+  // In quotation marks; the text has been escaped.
+  std::string quoted(const std::string& text) const { return unicode ? "“" + text + "”" : "\"" + text + "\""; }
+  std::string bold(const std::string& text) const { return wrap("1", text); }
+  std::string dim(const std::string& text) const { return wrap("2", text); }
+  std::string warn(const std::string& text) const { return wrap("33", text); }
+  std::string wrap(const char* code, const std::string& text) const {
+    return color && !text.empty() ? "\x1b[" + std::string(code) + "m" + text + "\x1b[0m" : text;
+  }
+};
+
+// Lines with their width in columns, which colour does not count in.
+struct Line {
+  std::string text;
+  int width;
+};
+struct Block {
+  std::vector<Line> lines;
+  int width = 0;
+  void add(std::string text, int line_width);
+};
+
+struct TableRequest {
+  const Matrix& matrix;
+  Index head = 0;
+  const Axis& row_axis;
+  const Axis& column_axis;
+  NumberStyle style;
+  const std::vector<std::string>* exact = nullptr;  // texts in place of numbers
+  const std::vector<double>* sums = nullptr;        // as in Step, along `sums_to_one`
+  SumAxis sums_to_one = SumAxis::none;
+  std::vector<Index> wanted_rows{};  // always shown, and marked when `mark` says so
+  std::vector<Index> wanted_columns{};
+  std::optional<Index> marked_row{};
+  std::optional<Index> marked_column{};
+  std::string title{};
+  int width = 80;
+  bool full = false;
+  std::stop_token stop{};
+};
+struct Table {
+  std::vector<Block> blocks;      // more than one when the columns are too many for a line
+  std::vector<Index> shown_rows;  // places where they are stored
+  std::vector<Index> shown_columns;
+  bool shortened = false;
+};
+// Throws cancelled where a stop is requested.
+Table make_table(const TableRequest& request, const Paint& paint);
+
+// Which of `count` are shown when at most `most` can be: the first and the last ones, and those wanted.
+std::vector<Index> chosen_indices(Index count, Index most, const std::vector<Index>& wanted);
+
+// Side by side, four columns apart, as many as fit in the width; the rest below.
+std::vector<Line> side_by_side(const std::vector<Block>& blocks, int width);
+inline constexpr int kWidestProse = 100;  // longer lines are hard to read
+// Words broken into lines of at most `width` columns, later ones indented.
+std::vector<std::string> wrap_words(const std::string& text, int width, int indent);
+
+}  // namespace v0
+}  // namespace regard

@@ -1,0 +1,193 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// What a sentence's numbers say, and how much of it is due to the choice of the head:
+//
+//     finding      one weight of one head, with its uniform value and the head's baseline
+//     selection    out of how many heads it was chosen, and what they do on average
+//     evidence     what hiding each word, one at a time, does to the word's vector
+//     association  what a weight does not show
+//
+// Read next: regard/explain/sentence_story.h, sentence_text.cpp.
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cstdlib>
+
+#include "sentence_text.h"
+
+namespace regard {
+inline namespace v0 {
+namespace {
+
+class Findings {
+ public:
+  explicit Findings(const StoryText& text) : t_(text), s_(text.story) {}
+
+  SentenceFindings make() const {
+    return {.finding = s_.before ? hidden_finding() : plain_finding(),
+            .selection = selection(),
+            .evidence = s_.before ? hidden_evidence() : evidence(),
+            .association = association(),
+            .warning = vocabulary_warning(s_.sentence.words)};
+  }
+
+ private:
+  const Listening& chosen() const { return s_.chosen; }
+  std::string place() const { return fmt::format("layer {}, head {}", chosen().layer, chosen().head); }
+  std::string cosine_text(double x) const { return styled_number(x, {.digits = 3, .unicode = t_.paint.unicode}); }
+  std::string last_layer() const { return fmt::format("layer {}", s_.config.num_layers - 1); }
+
+  double uniform() const {
+    Index visible = 0;
+    for (const RowKey& key : s_.row.keys) {
+      if (!key.hidden) visible += static_cast<Index>(at(s_.sentence.words, key.word).tokens.size());
+    }
+    const auto tokens = static_cast<double>(at(s_.sentence.words, chosen().target).tokens.size());
+    return visible == 0 ? 0.0 : tokens / static_cast<double>(visible);
+  }
+
+  std::string baseline() const {
+    const Index distance = chosen().target - chosen().word;
+    const Index far = std::abs(distance);
+    const std::string where =
+        far == 0 ? "on the word itself"
+                 : fmt::format("{}{} word{} {}", std::min(far, kFarthest), far >= kFarthest ? " or more" : "",
+                               far == 1 ? "" : "s", distance > 0 ? "ahead" : "back");
+    constexpr Index kFewPairs = 30;
+    std::string few;
+    if (s_.telling.usual == Usual::this_sentence && chosen().pairs < kFewPairs)
+      few = fmt::format(", a mean of only {} pair{}", chosen().pairs, chosen().pairs == 1 ? "" : "s");
+    return fmt::format("baseline of this head {}: {}{}{}", where, far >= kFarthest ? "at most " : "",
+                       t_.percent(chosen().usual), few);
+  }
+
+  // How the target ranks among all keys of a row.
+  std::string attends(const SentenceRow& row, Index target) const {
+    if (s_.term.sum == 0) return "attends to nothing: every key is hidden";
+    const double weight = at(row.keys, target).weight;
+    const RowKey* most = nullptr;
+    Index more = 0;
+    for (const RowKey& key : row.keys) {
+      if (key.weight > weight && key.word != target) ++more;
+      if (most == nullptr || key.weight > most->weight) most = &key;
+    }
+    if (more == 0) return fmt::format("attends most to {}: {} of its attention", t_.quoted(target), t_.percent(weight));
+    const std::string first = fmt::format("{} ({})", t_.quoted(most->word), t_.percent(most->weight));
+    return fmt::format("gives {} {} of its attention; {}", t_.quoted(target), t_.percent(weight),
+                       more == 1 ? fmt::format("only {} receives more", first)
+                                 : fmt::format("{} others receive more, most of all {}", more, first));
+  }
+
+  std::string plain_finding() const {
+    std::string words = fmt::format("In {}, {} {} (uniform: {}; {}).", place(), t_.quoted(chosen().word),
+                                    attends(s_.row, chosen().target), t_.percent(uniform()), baseline());
+    if (chosen().layer > 0)
+      words += fmt::format(" The vector at {} is already mixed with other words by {}.", t_.quoted(chosen().target),
+                           chosen().layer == 1   ? "layer 0"
+                           : chosen().layer == 2 ? "layers 0 and 1"
+                                                 : fmt::format("layers 0 to {}", chosen().layer - 1));
+    return words;
+  }
+
+  std::string hidden_words() const {
+    std::vector<std::string> words;
+    for (const Index word : s_.sentence.hidden) words.push_back(t_.quoted(word));
+    return and_list(words);
+  }
+
+  std::string hidden_finding() const {
+    const double was = at(s_.before->keys, chosen().target).weight;
+    const std::string start =
+        fmt::format("With {} hidden in all layers, in {} {} ", hidden_words(), place(), t_.quoted(chosen().word));
+    if (at(s_.row.keys, chosen().target).hidden)
+      return start + fmt::format("{} ({} had {} before).", attends(s_.row, s_.heard), t_.quoted(chosen().target),
+                                 t_.percent(was));
+    return start + fmt::format("gives {} {} of its attention ({} before).", t_.quoted(chosen().target),
+                               t_.percent(at(s_.row.keys, chosen().target).weight), t_.percent(was));
+  }
+
+  std::string selection() const {
+    const PairInHeads all = pair_in_heads(s_);
+    const Index heads = s_.config.num_layers * s_.config.num_heads;
+    std::vector<std::string> special;
+    for (std::size_t w = 0; w < s_.sentence.words.size(); ++w) {
+      if (s_.sentence.words[w].special) special.push_back(t_.word(static_cast<Index>(w)));
+    }
+    std::string words = s_.head_named ? fmt::format("This head was named; all {}", heads)
+                                      : fmt::format("This head was selected from {}, which", heads);
+    words += fmt::format(" give {} {}", t_.quoted(chosen().target), t_.percent(all.mean));
+    if (!special.empty() && !at(s_.sentence.words, chosen().target).special)
+      words += fmt::format(" and {} {}", and_list(special), t_.percent(all.special));
+    return words + fmt::format(" on average{}.", s_.before ? " with nothing hidden" : "");
+  }
+
+  std::string not_tried() const {
+    if (s_.not_hidden_alone == 0) return "";
+    return fmt::format(" (the {} words of largest weight; {} more were not tried)", s_.alone.size(),
+                       s_.not_hidden_alone);
+  }
+
+  // Each other word hidden by itself, the largest change first.
+  std::string evidence() const {
+    if (s_.alone.empty()) return "";
+    const auto count = s_.alone.size();
+    const auto target = std::find_if(s_.alone.begin(), s_.alone.end(),
+                                     [&](const HiddenAlone& one) { return one.word == chosen().target; });
+    const std::string figure = fmt::format("Cosine of its vector after {} with the original: ", last_layer());
+    if (count == 1)
+      return fmt::format("Test: {} with the only other word, {}, hidden. {}{}.", t_.quoted(chosen().word),
+                         t_.quoted(s_.alone.front().word), figure, cosine_text(s_.alone.front().cosine));
+    std::string words = fmt::format("Test: each of {} words hidden in turn{}. {} changes most without {}", count,
+                                    not_tried(), t_.quoted(chosen().word), t_.quoted(s_.alone.front().word));
+    if (target != s_.alone.end() && target != s_.alone.begin())
+      words += fmt::format("; {} is number {}", t_.quoted(chosen().target), target - s_.alone.begin() + 1);
+    words += ". " + figure;
+    for (std::size_t n = 0; n < count; ++n)
+      words += fmt::format("{}{} {}", n == 0 ? "" : ", ", t_.word(s_.alone[n].word), cosine_text(s_.alone[n].cosine));
+    return words + ".";
+  }
+
+  std::string hidden_evidence() const {
+    if (s_.kept.empty()) return "";
+    std::string words =
+        fmt::format("Without {}, the vector of {} after {} has cosine {} with the original", hidden_words(),
+                    t_.quoted(chosen().word), last_layer(), cosine_text(s_.kept.back()));
+    std::vector<HiddenAlone> others;
+    for (const HiddenAlone& one : s_.alone) {
+      if (!std::binary_search(s_.sentence.hidden.begin(), s_.sentence.hidden.end(), one.word)) others.push_back(one);
+    }
+    if (others.empty()) return words + "; there is no other word to compare with.";
+    if (others.size() == 1)
+      return words + fmt::format("; control: without {} {}.", t_.quoted(others.front().word),
+                                 cosine_text(others.front().cosine));
+    return words + fmt::format("; control, {} other words hidden one at a time{}: {} (without {}) to {} (without {}).",
+                               others.size(), not_tried(), cosine_text(others.front().cosine),
+                               t_.quoted(others.front().word), cosine_text(others.back().cosine),
+                               t_.quoted(others.back().word));
+  }
+
+  // The example is a fact of one checkpoint, which tests/model_screen_check.py holds.
+  std::string association() const {
+    const std::string general = "A weight shows association, not word sense";
+    if (s_.sha256 != minilm_sha256()) return general + ".";
+    return general +
+           fmt::format(": L0H4 gives “river” {} of “bank” in “the bank lent the money to the river project”, too.",
+                       t_.percent(0.4186));
+  }
+
+  const StoryText& t_;
+  const SentenceStory& s_;
+};
+
+}  // namespace
+
+SentenceFindings findings_in(const StoryText& text) { return Findings(text).make(); }
+
+SentenceFindings sentence_findings(const SentenceStory& story) {
+  const SentenceTextOptions options;
+  const Runtime runtime;
+  return findings_in(StoryText(story, options, runtime));
+}
+
+}  // namespace v0
+}  // namespace regard

@@ -1,0 +1,241 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// What the page of a sentence carries: arrays as base 64 of little-endian numbers, axes (layer, head, token,
+// dimension).
+//
+//     query key value row_max row_sum    float32, of every layer and head: the page builds any row from them
+//     gram                               float32 (layer, head, D (D + 1) / 2): W_output(head) · its transpose, on and
+//     below
+//                                        the diagonal: how much a mixture of values adds is √(b · gram · b)
+//     thumbnails                         bytes, only of more than 64 tokens: largest weight of each block of cells
+//     focus                              of the word and head that the story chose: where q, and k and v of the key
+//                                        that it shows, came from; the word's vectors through every layer
+//
+// Read next: web/sentence.js, html_page.h.
+#include "regard/explain/sentence_page.h"
+
+#include <algorithm>
+#include <cmath>
+#include <cstring>
+#include <span>
+
+#include "explain/report/html_page.h"
+#include "explain/report/json_text.h"
+
+namespace regard {
+inline namespace v0 {
+namespace {
+
+constexpr Index kThumbnail = 64;  // cells a side; up to as many tokens the page makes its own
+constexpr std::size_t kLargestTerms = 6;
+
+template <class T>
+std::span<const std::byte> bytes_of(const std::vector<T>& numbers) {
+  return std::as_bytes(std::span(numbers));
+}
+
+class SentencePage {
+ public:
+  SentencePage(const SentenceModel& model, const SentenceStory& story, const Runtime& runtime)
+      : model_(model), story_(story), runtime_(runtime), json_(NumberType::f32, runtime) {}
+
+  std::string write() {
+    const EncoderConfig& config = model_.encoder.config;
+    json_.begin_object();
+    json_.string("schema", "regard/1");
+    json_.string("subject", "sentence");
+    json_.whole("layers", config.num_layers);
+    json_.whole("heads", config.num_heads);
+    json_.whole("depth", config.head_size());
+    json_.whole("width", config.width);
+    json_.name("hidden_tokens");
+    json_.begin_array(true);
+    for (const Index token : trace().hidden_keys) json_.whole(token);
+    json_.end_array();
+    array("query", &LayerTrace::query);
+    array("key", &LayerTrace::key);
+    array("value", &LayerTrace::value);
+    array("row_max", &LayerTrace::row_max);
+    array("row_sum", &LayerTrace::row_sum);
+    gram();
+    if (num_tokens() > kThumbnail) thumbnails();
+    focus();
+    json_.end_object();
+    return json_.take();
+  }
+
+ private:
+  const EncoderTrace& trace() const { return story_.sentence.trace; }
+  Index num_tokens() const { return static_cast<Index>(trace().ids.size()); }
+  template <class T>
+  void base64(std::string_view name, const std::vector<T>& numbers) {
+    json_.string(name, base64_of(bytes_of(numbers)));
+  }
+
+  template <int Rank>
+  void array(std::string_view name, Tensor<float, Rank> LayerTrace::* member) {
+    std::vector<float> all;
+    for (const LayerTrace& layer : trace().layers) {
+      const Tensor<float, Rank>& tensor = layer.*member;
+      all.insert(all.end(), tensor.data(), tensor.data() + tensor.size());
+    }
+    base64(name, all);
+  }
+
+  void gram() {
+    const EncoderConfig& config = model_.encoder.config;
+    const Index depth = config.head_size();
+    std::vector<float> all;
+    for (const EncoderLayer& layer : model_.encoder.layers)
+      for (Index h = 0; h < config.num_heads; ++h) {
+        json_.poll();
+        for (Index a = 0; a < depth; ++a)
+          for (Index b = 0; b <= a; ++b) {
+            double sum = 0;
+            for (Index e = 0; e < config.width; ++e)
+              sum += static_cast<double>(layer.w_output(h * depth + a, e)) *
+                     static_cast<double>(layer.w_output(h * depth + b, e));
+            all.push_back(static_cast<float>(sum));
+          }
+      }
+    base64("gram", all);
+  }
+
+  // Each head on its own maximum, which the page prints from the same byte's share.
+  void thumbnails() {
+    const Index length = num_tokens();
+    std::vector<std::uint8_t> all;
+    std::vector<float> maxima;
+    for (Index l = 0; l < model_.encoder.config.num_layers; ++l) {
+      const Tensor<float, 3> weights = encoder_weights(trace(), l, WeightsKind::weights, runtime_);
+      for (Index h = 0; h < model_.encoder.config.num_heads; ++h) {
+        json_.poll();
+        std::vector<float> blocks(static_cast<std::size_t>(kThumbnail * kThumbnail), 0.0F);
+        float most = 0;
+        for (Index q = 0; q < length; ++q)
+          for (Index k = 0; k < length; ++k) {
+            float& block =
+                blocks[static_cast<std::size_t>(q * kThumbnail / length * kThumbnail + k * kThumbnail / length)];
+            block = std::max(block, weights(h, q, k));
+            most = std::max(most, weights(h, q, k));
+          }
+        for (const float block : blocks)
+          all.push_back(static_cast<std::uint8_t>(most > 0 ? std::lround(block / most * 255.0F) : 0));
+        maxima.push_back(most);
+      }
+    }
+    base64("thumbnails", all);
+    base64("thumbnail_maxima", maxima);
+  }
+
+  void focus() {
+    const SentenceRow& row = story_.row;
+    const Index token = row.queries.empty() ? 0 : row.queries.front();
+    json_.name("focus");
+    json_.begin_object();
+    json_.whole("layer", row.layer);
+    json_.whole("head", row.head);
+    json_.whole("word", row.word);
+    json_.whole("token", token);
+    projections("query_from", row, token, &EncoderLayer::w_query, &EncoderLayer::b_query);
+    const SentenceWord& key = story_.sentence.words[static_cast<std::size_t>(story_.heard)];
+    json_.whole("key_word", story_.heard);
+    projections("key_from", row, key.tokens.front(), &EncoderLayer::w_key, &EncoderLayer::b_key);
+    projections("value_from", row, key.tokens.front(), &EncoderLayer::w_value, &EncoderLayer::b_value);
+    input("query_input", row.layer, token);
+    input("key_input", row.layer, key.tokens.front());
+    states("input", &LayerTrace::input);
+    states("attention_output", &LayerTrace::attention_output);
+    states("attention_normed", &LayerTrace::attention_normed);
+    states("feed_forward", &LayerTrace::feed_forward);
+    states("output", &LayerTrace::output);
+    const Tensor<float, 2> share = head_output(model_.encoder, trace(), row.layer, row.head, runtime_);
+    base64("head_output", mean_rows(share, row.queries));
+    json_.end_object();
+  }
+
+  // The word's vector in every layer: (layer, E).
+  void states(std::string_view name, Tensor<float, 2> LayerTrace::* member) {
+    std::vector<float> all;
+    for (const LayerTrace& layer : trace().layers) {
+      const std::vector<float> mean = mean_rows(layer.*member, story_.row.queries);
+      all.insert(all.end(), mean.begin(), mean.end());
+    }
+    base64(name, all);
+  }
+
+  // A token's vector before a layer: (E).
+  void input(std::string_view name, Index layer, Index token) {
+    const Tensor<float, 2>& input = trace().layers[static_cast<std::size_t>(layer)].input;
+    const float* const first = &input(token, 0);
+    base64(name, std::vector<float>(first, first + model_.encoder.config.width));
+  }
+
+  // Where each number of a token's q, k or v came from: {"largest": [[dimension of x, parameter] …], "others",
+  // "bias"}.
+  void projections(std::string_view name, const SentenceRow& row, Index token,
+                   TensorView<const float, 2> EncoderLayer::* parameters,
+                   TensorView<const float, 1> EncoderLayer::* bias) {
+    const EncoderLayer& layer = model_.encoder.layers[static_cast<std::size_t>(row.layer)];
+    const Tensor<float, 2>& input = trace().layers[static_cast<std::size_t>(row.layer)].input;
+    const Index depth = model_.encoder.config.head_size();
+    json_.name(name);
+    json_.begin_array();
+    for (Index d = 0; d < depth; ++d) {
+      const Index column = row.head * depth + d;
+      std::vector<std::pair<double, Index>> products;
+      double sum = 0;
+      for (Index i = 0; i < model_.encoder.config.width; ++i) {
+        const double product =
+            static_cast<double>(input(token, i)) * static_cast<double>((layer.*parameters)(i, column));
+        products.emplace_back(-std::fabs(product), i);
+        sum += product;
+      }
+      const std::size_t most = std::min(kLargestTerms, products.size());
+      std::partial_sort(products.begin(), products.begin() + static_cast<std::ptrdiff_t>(most), products.end());
+      json_.begin_object();
+      json_.name("largest");
+      json_.begin_array(true);
+      for (std::size_t n = 0; n < most; ++n) {
+        const Index i = products[n].second;
+        const double x = static_cast<double>(input(token, i));
+        const double w = static_cast<double>((layer.*parameters)(i, column));
+        sum -= x * w;
+        json_.begin_array(true);
+        json_.whole(i);
+        json_.number(w);
+        json_.end_array();
+      }
+      json_.end_array();
+      json_.number("others", sum);
+      json_.number("bias", static_cast<double>((layer.*bias)(column)));
+      json_.end_object();
+    }
+    json_.end_array();
+  }
+
+  const SentenceModel& model_;
+  const SentenceStory& story_;
+  const Runtime& runtime_;
+  JsonWriter json_;
+};
+
+}  // namespace
+
+std::string render_sentence_html(const SentenceModel& model, const SentenceStory& story,
+                                 const SentenceHtmlOptions& options, const Runtime& runtime) {
+  std::vector<NamedText> data = {
+      {"explanation", render_sentence_json(story, SentenceJsonOptions{.command = options.command}, runtime)},
+      {"page", SentencePage(model, story, runtime).write()}};
+  if (options.beside != nullptr)
+    data.push_back({"comparison", render_compare_json(*options.beside, options.command, runtime)});
+  return page_html(story.sentence.text, data);
+}
+
+std::string render_compare_html(const Comparison& comparison, std::string_view command, const Runtime& runtime) {
+  return page_html(comparison.word, {{"explanation", render_compare_json(comparison, command, runtime)},
+                                     {"page", R"({"schema": "regard/1", "subject": "comparison"})"}});
+}
+
+}  // namespace v0
+}  // namespace regard

@@ -1,0 +1,224 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// A sentence's story as JSON: everything that the screen shows, in full, and how it was computed. docs/sentence.md
+// lists the fields. Read next: include/regard/explain/sentence_story.h, sentence_json.h.
+#include "sentence_json.h"
+#include "regard/explain/sentence_story.h"
+
+namespace regard {
+inline namespace v0 {
+namespace {
+
+class StoryWriter {
+ public:
+  StoryWriter(const SentenceStory& story, const Runtime& runtime) : s_(story), json_(NumberType::f64, runtime) {}
+
+  std::string make(const SentenceJsonOptions& options) {
+    json_.begin_object();
+    source(options);
+    sentence();
+    findings();
+    chosen();
+    row("row", s_.row);
+    if (s_.before) row("before", *s_.before);
+    if (!s_.kept.empty()) json_.numbers("cosine_with_before", s_.kept);
+    unfolded();
+    evidence();
+    heads();
+    if (s_.work) work(*s_.work);
+    json_.end_object();
+    return json_.take();
+  }
+
+ private:
+  void source(const SentenceJsonOptions& options) {
+    json_.source(options.command);
+    json_.name("model");
+    json_.begin_object();
+    json_.string("name", s_.model);
+    json_.string("sha256", s_.sha256);
+    json_.whole("layers", s_.config.num_layers);
+    json_.whole("heads", s_.config.num_heads);
+    json_.whole("head_size", s_.config.head_size());
+    json_.whole("width", s_.config.width);
+    json_.end_object();
+  }
+
+  void sentence() {
+    const Sentence& sentence = s_.sentence;
+    json_.string("text", sentence.text);
+    json_.indices("token_ids", sentence.tokens.ids);
+    json_.strings("tokens", sentence.tokens.tokens, true);
+    write_words(json_, sentence.words);
+    if (sentence.cut_tokens > 0) json_.whole("cut_tokens", sentence.cut_tokens);
+    json_.indices("hidden", sentence.hidden);
+  }
+
+  void findings() {
+    const SentenceFindings found = sentence_findings(s_);
+    json_.name("findings");
+    json_.begin_object();
+    json_.string("finding", found.finding);
+    json_.string("selection", found.selection);
+    json_.string("evidence", found.evidence);
+    json_.string("association", found.association);
+    json_.end_object();
+  }
+
+  // The pair in every head, and what hiding each other word does.
+  void evidence() {
+    const auto [layers, heads, words] = s_.attention.shape();
+    Tensor<double, 2> weights({layers, heads});
+    for (Index layer = 0; layer < layers; ++layer) {
+      for (Index head = 0; head < heads; ++head) weights(layer, head) = s_.attention(layer, head, s_.chosen.target);
+    }
+    const PairInHeads all = pair_in_heads(s_);
+    json_.name("in_all_heads");
+    json_.begin_object();
+    json_.matrix("weights", weights.view());
+    json_.number("mean", all.mean);
+    json_.number("special", all.special);
+    json_.number("uniform", all.uniform);
+    json_.end_object();
+    json_.objects("hidden_alone", s_.alone, [&](const HiddenAlone& one) {
+      json_.whole("word", one.word);
+      json_.number("cosine", one.cosine);
+    });
+    json_.whole("not_hidden_alone", s_.not_hidden_alone);
+  }
+
+  void listening(const Listening& one) {
+    json_.whole("layer", one.layer);
+    json_.whole("head", one.head);
+    json_.whole("word", one.word);
+    json_.whole("target", one.target);
+    json_.number("weight", one.weight);
+    json_.number("usual", one.usual);
+    json_.number("telling", one.telling());
+  }
+  void chosen() {
+    json_.name("chosen");
+    json_.begin_object();
+    listening(s_.chosen);
+    json_.boolean("head_named", s_.head_named);
+    json_.boolean("word_named", s_.word_named);
+    json_.end_object();
+  }
+  void heads() {
+    json_.name("telling_heads");
+    json_.begin_object();
+    json_.string("usual", s_.telling.usual == Usual::test_sentences ? "test_sentences" : "this_sentence");
+    json_.objects("heads", s_.telling.heads, [&](const Listening& one) { listening(one); });
+    json_.end_object();
+  }
+
+  void row(std::string_view name, const SentenceRow& r) {
+    json_.name(name);
+    json_.begin_object();
+    json_.objects("words", r.keys, [&](const RowKey& key) {
+      json_.whole("word", key.word);
+      json_.boolean("special", key.special);
+      json_.boolean("hidden", key.hidden);
+      json_.number("weight", key.weight);
+      json_.number("adds", key.adds);
+    });
+    json_.indices("queries", r.queries);
+    json_.matrix("q_dot_k", r.dots.view());
+    json_.matrix("scores", r.scores.view());
+    json_.matrix("weights", r.weights.view());
+    json_.numbers("context", r.context);
+    json_.number("head_adds", r.head_adds);
+    json_.number("heads_add", r.heads_add);
+    json_.number("input_length", r.input_length);
+    json_.end_object();
+  }
+
+  void terms(std::string_view name, const std::vector<DotTerm>& all, std::string_view first, std::string_view second) {
+    json_.objects(name, all, [&](const DotTerm& term) {
+      json_.whole("dimension", term.dimension);
+      json_.number(first, term.query);
+      json_.number(second, term.key);
+      json_.number("product", term.product);
+    });
+  }
+  void unfolded() {
+    json_.name("unfolded");
+    json_.begin_object();
+    json_.whole("word", s_.heard);
+    json_.whole("query_token", s_.dot.query);
+    json_.whole("key_token", s_.dot.key);
+    json_.number("q_dot_k", s_.dot.dot);
+    terms("products", s_.dot.terms, "query", "key");
+    json_.number("score", s_.term.score);
+    json_.number("shift", s_.term.shift);
+    json_.number("exponential", s_.term.exponential);
+    json_.number("sum", s_.term.sum);
+    json_.number("weight", s_.term.weight);
+    json_.end_object();
+  }
+
+  template <class T>
+  void vector(std::string_view name, const std::vector<T>& numbers) {
+    json_.numbers(name, std::vector<double>(numbers.begin(), numbers.end()));
+  }
+  void norm(std::string_view name, const NormWork& one) {
+    json_.name(name);
+    json_.begin_object();
+    json_.number("mean", one.mean);
+    json_.number("deviation", one.deviation);
+    json_.end_object();
+  }
+  void projection(std::string_view name, const std::vector<ProjectedNumber>& numbers) {
+    json_.objects(name, numbers, [&](const ProjectedNumber& number) {
+      terms("largest", number.largest, "x", "parameter");
+      json_.number("others", number.others);
+      json_.number("bias", number.bias);
+      json_.number("value", number.value);
+    });
+  }
+  void work(const SentenceWork& w) {
+    json_.name("full");
+    json_.begin_object();
+    json_.whole("query_token", w.query);
+    json_.whole("key_token", w.key);
+    vector("word", w.word);
+    vector("place", w.place);
+    vector("type", w.type);
+    norm("embedding_norm", w.embedding_norm);
+    vector("embedded", w.embedded);
+    vector("input", w.input);
+    projection("query", w.query_numbers);
+    projection("key", w.key_numbers);
+    projection("value", w.value_numbers);
+    vector("context", w.context);
+    vector("head_share", w.head_share);
+    vector("other_heads", w.other_heads);
+    vector("b_output", w.b_output);
+    vector("attention_output", w.attention_output);
+    norm("attention_norm", w.attention_norm);
+    vector("attention_normed", w.attention_normed);
+    json_.objects("feed_forward_units", w.units, [&](const FeedForwardUnit& unit) {
+      json_.whole("unit", unit.unit);
+      json_.number("before", unit.before);
+      json_.number("after", unit.after);
+      json_.number("adds", unit.adds);
+    });
+    vector("feed_forward", w.feed_forward);
+    norm("output_norm", w.output_norm);
+    vector("output", w.output);
+    json_.end_object();
+  }
+
+  const SentenceStory& s_;
+  JsonWriter json_;
+};
+
+}  // namespace
+
+std::string render_sentence_json(const SentenceStory& story, const SentenceJsonOptions& options,
+                                 const Runtime& runtime) {
+  return StoryWriter(story, runtime).make(options);
+}
+
+}  // namespace v0
+}  // namespace regard

@@ -1,0 +1,38 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// What the JSON of every command on sentences holds: how it was computed, and a sentence's tokens and words.
+// Read next: json_text.h, compare_json.cpp, heads_text.cpp.
+#pragma once
+
+#include "explain/report/json_text.h"
+#include "regard/explain/sentence.h"
+
+namespace regard {
+inline namespace v0 {
+
+inline void write_words(JsonWriter& json, const std::vector<SentenceWord>& words) {
+  const std::vector<std::string> names = word_names(words);
+  std::size_t next = 0;
+  json.objects("words", words, [&](const SentenceWord& word) {
+    json.string("text", word.text);
+    json.string("name", names[next++]);
+    json.indices("tokens", word.tokens);
+    json.boolean("special", word.special);
+    json.boolean("unknown", word.unknown);
+  });
+  if (const std::string warning = vocabulary_warning(words); !warning.empty()) json.string("warning", warning);
+}
+
+// The first members of the document.
+inline void write_source(JsonWriter& json, std::string_view command, std::string_view model_folder,
+                         std::string_view model_sha256) {
+  json.source(command);
+  json.name("model");
+  json.begin_object();
+  json.string("folder", model_folder);
+  json.string("sha256", model_sha256);
+  json.end_object();
+}
+
+}  // namespace v0
+}  // namespace regard

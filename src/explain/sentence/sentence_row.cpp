@@ -1,0 +1,159 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// One head's row for one word: dots, scores, weights in double from the trace's query and key; what each key adds,
+// from its value and the head's rows of W_output.
+//
+//     for each piece of the word: for each token: dot = Σ q·k → score = dot / √D → weight = e^(score − max) / Σ
+//
+// Read next: include/regard/explain/sentence_row.h, telling_heads.cpp.
+#include "regard/explain/sentence_row.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cmath>
+#include <limits>
+#include <stdexcept>
+
+namespace regard {
+inline namespace v0 {
+namespace {
+
+void check(const char* what, Index index, Index count) {
+  if (index >= 0 && index < count) return;
+  throw std::invalid_argument(fmt::format("{} {} does not exist; there are {}, counted from 0", what, index, count));
+}
+
+double length_of(std::span<const double> numbers) {
+  double sum = 0;
+  for (const double x : numbers) sum += x * x;
+  return std::sqrt(sum);
+}
+
+// The head's numbers (D) through its rows of W_output: (E).
+std::vector<double> through_output(const Encoder& encoder, Index layer, Index head, std::span<const double> numbers) {
+  const TensorView<const float, 2>& w = encoder.layers[static_cast<std::size_t>(layer)].w_output;
+  const Index depth = encoder.config.head_size();
+  std::vector<double> result(static_cast<std::size_t>(encoder.config.width));
+  for (Index d = 0; d < depth; ++d) {
+    for (Index e = 0; e < encoder.config.width; ++e) {
+      result[static_cast<std::size_t>(e)] +=
+          numbers[static_cast<std::size_t>(d)] * static_cast<double>(w(head * depth + d, e));
+    }
+  }
+  return result;
+}
+
+// ‖mean of some rows of states‖.
+double mean_length(const Tensor<float, 2>& states, const std::vector<Index>& rows) {
+  const std::vector<float> mean = mean_rows(states, rows);
+  return length_of(std::vector<double>(mean.begin(), mean.end()));
+}
+
+// Scores to weights; a row that sees no key has none.
+void softmax_row(const Tensor<double, 2>& scores, Index row, Tensor<double, 2>& weights) {
+  const Index length = scores.shape()[1];
+  double most = -std::numeric_limits<double>::infinity();
+  for (Index k = 0; k < length; ++k) most = std::max(most, scores(row, k));
+  if (std::isinf(most)) return;
+  double sum = 0;
+  for (Index k = 0; k < length; ++k) sum += std::exp(scores(row, k) - most);
+  for (Index k = 0; k < length; ++k) weights(row, k) = std::exp(scores(row, k) - most) / sum;
+}
+
+Index piece_place(const SentenceRow& row, Index query) {
+  const auto found = std::find(row.queries.begin(), row.queries.end(), query);
+  if (found == row.queries.end()) {
+    throw std::invalid_argument(fmt::format("token {} is not a piece of the query word", query));
+  }
+  return static_cast<Index>(found - row.queries.begin());
+}
+
+}  // namespace
+
+SentenceRow sentence_row(const SentenceModel& model, const Sentence& sentence, Index layer, Index head, Index word) {
+  const EncoderConfig& config = model.encoder.config;
+  check("layer", layer, static_cast<Index>(sentence.trace.layers.size()));
+  check("head", head, config.num_heads);
+  check("word", word, static_cast<Index>(sentence.words.size()));
+  const LayerTrace& trace = sentence.trace.layers[static_cast<std::size_t>(layer)];
+  const auto [num_heads, length, depth] = trace.query.shape();
+  SentenceRow row{.layer = layer, .head = head, .word = word};
+  row.queries = sentence.words[static_cast<std::size_t>(word)].tokens;
+  const Index pieces = static_cast<Index>(row.queries.size());
+  row.dots = Tensor<double, 2>({pieces, length});
+  row.scores = Tensor<double, 2>({pieces, length});
+  row.weights = Tensor<double, 2>({pieces, length});
+  std::vector<bool> hidden(static_cast<std::size_t>(length));
+  for (const Index token : sentence.trace.hidden_keys) hidden[static_cast<std::size_t>(token)] = true;
+  for (Index q = 0; q < pieces; ++q) {
+    const Index query = row.queries[static_cast<std::size_t>(q)];
+    for (Index k = 0; k < length; ++k) {
+      double dot = 0;
+      for (Index d = 0; d < depth; ++d) {
+        dot += static_cast<double>(trace.query(head, query, d)) * static_cast<double>(trace.key(head, k, d));
+      }
+      row.dots(q, k) = dot;
+      row.scores(q, k) = hidden[static_cast<std::size_t>(k)] ? -std::numeric_limits<double>::infinity()
+                                                             : dot / std::sqrt(static_cast<double>(depth));
+    }
+    softmax_row(row.scores, q, row.weights);
+  }
+
+  row.context.resize(static_cast<std::size_t>(depth));
+  for (std::size_t w = 0; w < sentence.words.size(); ++w) {
+    RowKey key{.word = static_cast<Index>(w), .special = sentence.words[w].special};
+    std::vector<double> brings(static_cast<std::size_t>(depth));
+    for (const Index token : sentence.words[w].tokens) {
+      double weight = 0;
+      for (Index q = 0; q < pieces; ++q) weight += row.weights(q, token) / static_cast<double>(pieces);
+      key.weight += weight;
+      key.hidden = key.hidden || hidden[static_cast<std::size_t>(token)];
+      for (Index d = 0; d < depth; ++d) {
+        brings[static_cast<std::size_t>(d)] += weight * static_cast<double>(trace.value(head, token, d));
+      }
+    }
+    for (std::size_t d = 0; d < brings.size(); ++d) row.context[d] += brings[d];
+    key.adds = length_of(through_output(model.encoder, layer, head, brings));
+    row.keys.push_back(key);
+  }
+  row.head_adds = length_of(through_output(model.encoder, layer, head, row.context));
+  row.heads_add = mean_length(trace.attention_output, row.queries);
+  row.input_length = mean_length(trace.input, row.queries);
+  return row;
+}
+
+UnfoldedDot unfold_dot(const Sentence& sentence, const SentenceRow& row, Index query, Index key) {
+  const LayerTrace& trace = sentence.trace.layers[static_cast<std::size_t>(row.layer)];
+  const auto [num_heads, length, depth] = trace.query.shape();
+  check("token", key, length);
+  UnfoldedDot unfolded{.query = query, .key = key, .dot = row.dots(piece_place(row, query), key), .terms = {}};
+  for (Index d = 0; d < depth; ++d) {
+    const double q = static_cast<double>(trace.query(row.head, query, d));
+    const double k = static_cast<double>(trace.key(row.head, key, d));
+    unfolded.terms.push_back({d, q, k, q * k});
+  }
+  std::sort(unfolded.terms.begin(), unfolded.terms.end(), [](const DotTerm& a, const DotTerm& b) {
+    const double x = std::fabs(a.product), y = std::fabs(b.product);
+    return x != y ? x > y : a.dimension < b.dimension;
+  });
+  return unfolded;
+}
+
+SoftmaxTerm softmax_term(const SentenceRow& row, Index query, Index key) {
+  const Index piece = piece_place(row, query);
+  const Index length = row.scores.shape()[1];
+  check("token", key, length);
+  double most = -std::numeric_limits<double>::infinity();
+  for (Index k = 0; k < length; ++k) most = std::max(most, row.scores(piece, k));
+  constexpr double kLeastReadable = -3, kMostReadable = 9;  // e^−3 is .05, e^9 is 8103
+  SoftmaxTerm term{.score = row.scores(piece, key), .weight = row.weights(piece, key)};
+  if (std::isinf(most)) return term;
+  term.shift = most >= kLeastReadable && most <= kMostReadable ? 0.0 : most;
+  term.exponential = std::exp(term.score - term.shift);
+  for (Index k = 0; k < length; ++k) term.sum += std::exp(row.scores(piece, k) - term.shift);
+  return term;
+}
+
+}  // namespace v0
+}  // namespace regard

@@ -1,0 +1,261 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// Everything behind one weight, number by number, for --full: eight parts, from the embedding tables to the word's
+// vector after the layer.
+//
+//     vectors of E numbers stand as tables, a line a dimension; each number of q, k and v as its three largest
+//     products, the others' sum and the bias
+//
+// Read next: sentence_work.cpp, docs/sentence.md.
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <array>
+#include <cmath>
+
+#include "sentence_text.h"
+
+namespace regard {
+inline namespace v0 {
+namespace {
+
+// A column of a table of vectors: its head and its numbers.
+struct VectorColumn {
+  std::string header;
+  std::vector<double> numbers;
+};
+template <class T>
+VectorColumn vector_column(const char* header, const std::vector<T>& numbers) {
+  return {header, std::vector<double>(numbers.begin(), numbers.end())};
+}
+
+class Account {
+ public:
+  Account(const StoryText& text, const SentenceWork& work) : t_(text), s_(text.story), w_(work) {
+    style_ = {.digits = text.options.digits.value_or(4), .unicode = text.paint.unicode};
+  }
+
+  std::vector<std::string> make() {
+    embedding();
+    cut();
+    projections();
+    scores();
+    softmax();
+    context();
+    output();
+    feed_forward();
+    return std::move(lines_);
+  }
+
+ private:
+  void line(const std::string& l) {
+    throw_if_stopped(t_.runtime.stop, "the explanation");
+    lines_.push_back(l);
+  }
+  void blank() { lines_.emplace_back(); }
+  void heading(const std::string& words) {
+    blank();
+    for (const std::string& l : wrap_words(t_.own(fmt::format("{}  {}", next_++, words)), t_.width, 3))
+      line(t_.paint.bold(l));
+  }
+  void say(const std::string& words) {
+    for (const std::string& l : wrap_words(t_.own(words), t_.width - 3, 0)) line("   " + l);
+  }
+  std::string number(double x) const { return styled_number(x, style_); }
+  std::string query() const { return t_.paint.quoted(t_.token(w_.query)); }
+  std::string key() const {
+    return s_.row.layer == 0 ? t_.paint.quoted(t_.token(w_.key))
+                             : fmt::format("the vector at {}, already mixed", t_.paint.quoted(t_.token(w_.key)));
+  }
+
+  // A line a dimension, columns right-aligned: all have the same decimals. What does not fit beside stands below.
+  void vectors(const char* index_name, const std::vector<VectorColumn>& columns) {
+    constexpr int kIndexWidth = 7;
+    const int column_width = std::max(10, style_.digits + 5) + 2;
+    const std::size_t fit = static_cast<std::size_t>(std::max(1, (t_.width - kIndexWidth) / column_width));
+    for (std::size_t first = 0; first < columns.size(); first += fit) {
+      const std::size_t last = std::min(columns.size(), first + fit);
+      std::string head = pad_left(t_.own(index_name), kIndexWidth);
+      for (std::size_t c = first; c < last; ++c) head += pad_left(t_.own(columns[c].header), column_width);
+      line(t_.paint.bold(head));
+      for (std::size_t i = 0; i < columns[first].numbers.size(); ++i) {
+        std::string l = pad_left(fmt::format("{}", i), kIndexWidth);
+        for (std::size_t c = first; c < last; ++c) l += pad_left(number(columns[c].numbers[i]), column_width);
+        line(l);
+      }
+    }
+  }
+
+  void embedding() {
+    heading(fmt::format("{} enters as word + position + type, normalised", query()));
+    say(fmt::format(
+        "Token {} of {}, id {}. Three rows of tables are added: of its word, of position {}, of type 0. Then "
+        "(sum − mean) / deviation · gain + bias, with mean {} and deviation √(variance + ε) = {}; gain and "
+        "bias are trained, one for each of the {} dimensions.",
+        w_.query, s_.sentence.tokens.ids.size(), s_.sentence.tokens.ids[static_cast<std::size_t>(w_.query)], w_.query,
+        number(w_.embedding_norm.mean), number(w_.embedding_norm.deviation), s_.config.width));
+    vectors("dim", {vector_column("word", w_.word), vector_column("position", w_.place), vector_column("type", w_.type),
+                    vector_column("normalised", w_.embedded)});
+    if (s_.row.layer > 0) {
+      say(
+          fmt::format("Layers 0 to {} have mixed it since: what follows starts from the vector at {} after them, and "
+                      "from every other word’s.",
+                      s_.row.layer - 1, query()));
+    }
+  }
+
+  void cut() {
+    const Index depth = s_.config.head_size();
+    heading(fmt::format("{} = {} heads × {}", s_.config.width, s_.config.num_heads, depth));
+    say(fmt::format(
+        "Each head has {} of the {} numbers of query, key and value: head {} has numbers {} to {}. It compares "
+        "all words by these alone.",
+        depth, s_.config.width, s_.row.head, s_.row.head * depth, (s_.row.head + 1) * depth - 1));
+    say(fmt::format(
+        "Why √{0}: a sum of {0} products of independent numbers of variance 1 has variance {0}, so its usual size "
+        "is √{0} = {1}. Divided by that, scores keep a size of about 1, whatever the size of the head, and "
+        "the softmax neither sticks to one word nor ignores them all.",
+        depth, number(std::sqrt(static_cast<double>(depth)))));
+  }
+
+  void projection(const char* name, const std::string& of, const std::vector<ProjectedNumber>& numbers) {
+    say(fmt::format("{}({}) = x · W_{} + b_{}", name, of,
+                    name[0] == 'q'   ? "query"
+                    : name[0] == 'k' ? "key"
+                                     : "value",
+                    name[0] == 'q'   ? "query"
+                    : name[0] == 'k' ? "key"
+                                     : "value"));
+    for (std::size_t d = 0; d < numbers.size(); ++d) {
+      const ProjectedNumber& one = numbers[d];
+      std::string words;
+      std::vector<double> terms;
+      for (const DotTerm& term : one.largest) {
+        words += words.empty() ? number(term.product)
+                               : fmt::format(" {} {}", term.product < 0 ? "−" : "+", number(std::fabs(term.product)));
+        words += fmt::format(" (x{})", term.dimension);
+        terms.push_back(term.product);
+      }
+      words += fmt::format(" {} {} ({} others)", one.others < 0 ? "−" : "+", number(std::fabs(one.others)),
+                           s_.config.width - static_cast<Index>(one.largest.size()));
+      words += fmt::format(" {} {} (bias)", one.bias < 0 ? "−" : "+", number(std::fabs(one.bias)));
+      terms.push_back(one.others);
+      terms.push_back(one.bias);
+      const std::string label =
+          pad_left(fmt::format("{}{} {}", name, d, pad_left(number(one.value), style_.digits + 4)), 15);
+      for (const std::string& l : t_.item(label, 15, "= " + words + rounding_note(style_, terms, one.value))) line(l);
+    }
+  }
+
+  void projections() {
+    heading("query, key and value");
+    say(fmt::format(
+        "x is the vector before this layer. Each element is a sum of {} products of x and a parameter, and a bias. "
+        "The three largest products are shown with their element of x: in the row of q0, 0.1234 (x5) is "
+        "x5 · W_query[5, {}].",
+        s_.config.width, s_.row.head * s_.config.head_size()));
+    projection("q", query(), w_.query_numbers);
+    projection("k", key(), w_.key_numbers);
+    projection("v", key(), w_.value_numbers);
+  }
+
+  void scores() {
+    heading(fmt::format("q·k of {} and {}", query(), key()));
+    std::vector<DotTerm> terms = s_.dot.terms;
+    std::sort(terms.begin(), terms.end(), [](const DotTerm& a, const DotTerm& b) { return a.dimension < b.dimension; });
+    std::vector<VectorColumn> columns = {{"q", {}}, {"k", {}}, {"q·k", {}}, {"so far", {}}};
+    double sum = 0;
+    for (const DotTerm& term : terms) {
+      sum += term.product;
+      const std::array<double, 4> numbers = {term.query, term.key, term.product, sum};
+      for (std::size_t c = 0; c < numbers.size(); ++c) columns[c].numbers.push_back(numbers[c]);
+    }
+    vectors("dim", columns);
+    say(fmt::format("{} / √{} = {}", number(s_.dot.dot), s_.config.head_size(), number(s_.term.score)));
+  }
+
+  // The row of the query piece: every token, pieces of words too.
+  void softmax() {
+    heading(fmt::format("the softmax of the row of {}", query()));
+    say(s_.sentence.trace.hidden_keys.empty()
+            ? "Every word attends to every word: an encoder has no mask."
+            : "Every word attends to every word but the hidden ones, whose score is −∞; the model itself has no mask.");
+    const Index piece =
+        static_cast<Index>(std::find(s_.row.queries.begin(), s_.row.queries.end(), w_.query) - s_.row.queries.begin());
+    const Index length = s_.row.scores.shape()[1];
+    const int label = std::clamp(t_.width - 31 - 4 * style_.digits, 8, 18);
+    line(t_.paint.bold("   " + pad_right("token", label) + pad_left(t_.own("q·k"), style_.digits + 6) +
+                       pad_left(t_.own(fmt::format("÷√{}", s_.config.head_size())), style_.digits + 6) +
+                       pad_left(t_.own(s_.term.shift == 0 ? "e^" : "e^ − largest"), style_.digits + 10) +
+                       pad_left("weight", style_.digits + 6)));
+    std::vector<double> weights;
+    for (Index k = 0; k < length; ++k) {
+      const bool hidden = std::isinf(s_.row.scores(piece, k));
+      const double exponential = hidden ? 0.0 : std::exp(s_.row.scores(piece, k) - s_.term.shift);
+      weights.push_back(s_.row.weights(piece, k));
+      line("   " + pad_right(cut_to_width(t_.token(k), label, t_.paint.unicode), label) +
+           pad_left(number(s_.row.dots(piece, k)), style_.digits + 6) +
+           pad_left(hidden ? "hidden" : number(s_.row.scores(piece, k)), style_.digits + 6) +
+           pad_left(number(exponential), style_.digits + 10) + pad_left(number(weights.back()), style_.digits + 6));
+    }
+    line("   " + pad_right("sum", label) + pad_left("", 2 * (style_.digits + 6)) +
+         pad_left(number(s_.term.sum), style_.digits + 10) +
+         pad_left(number(s_.term.sum > 0 ? 1.0 : 0.0), style_.digits + 6));
+    if (const std::string parted = rounding_note(style_, weights, 1.0); !parted.empty() && s_.term.sum > 0) {
+      say("the weights sum to 1" + parted);
+    }
+  }
+
+  void context() {
+    heading(fmt::format("output of head {}: Σ weight · v over all tokens", s_.row.head));
+    vectors("dim", {vector_column("context", w_.context)});
+  }
+
+  void output() {
+    heading("back to the model’s width, and on top of the old vector");
+    say(fmt::format(
+        "context · its {} rows of W_output is this head’s share; the other {} heads add theirs, then b_output. "
+        "Old + attention is normalised: mean {}, deviation {}.",
+        s_.config.head_size(), s_.config.num_heads - 1, number(w_.attention_norm.mean),
+        number(w_.attention_norm.deviation)));
+    vectors("dim", {vector_column("this head", w_.head_share), vector_column("others", w_.other_heads),
+                    vector_column("b_output", w_.b_output), vector_column("attention", w_.attention_output),
+                    vector_column("old", w_.input), vector_column("normalised", w_.attention_normed)});
+  }
+
+  void feed_forward() {
+    constexpr std::size_t kUnits = 10;
+    heading("the feed-forward, and the vector after the layer");
+    say(fmt::format(
+        "gelu(x · W_up + b_up) · W_down + b_down with {} units between: each unit reads the vector alone and "
+        "contributes its row of W_down, times gelu(a) = ½ a (1 + erf(a / √2)). The {} largest contributions:",
+        w_.units.size(), std::min(kUnits, w_.units.size())));
+    line(t_.paint.bold("   " + pad_left("unit", 8) + pad_left("a", style_.digits + 8) +
+                       pad_left("gelu(a)", style_.digits + 8) + pad_left("norm", style_.digits + 8)));
+    for (std::size_t n = 0; n < std::min(kUnits, w_.units.size()); ++n) {
+      const FeedForwardUnit& unit = w_.units[n];
+      line("   " + pad_left(fmt::format("{}", unit.unit), 8) + pad_left(number(unit.before), style_.digits + 8) +
+           pad_left(number(unit.after), style_.digits + 8) + pad_left(number(unit.adds), style_.digits + 8));
+    }
+    say(fmt::format("The sum with what went in is normalised: mean {}, deviation {}. This is {} after layer {}.",
+                    number(w_.output_norm.mean), number(w_.output_norm.deviation), query(), s_.row.layer));
+    vectors("dim", {vector_column("went in", w_.attention_normed), vector_column("feed-forw.", w_.feed_forward),
+                    vector_column("normalised", w_.output)});
+  }
+
+  const StoryText& t_;
+  const SentenceStory& s_;
+  const SentenceWork& w_;
+  NumberStyle style_;
+  std::vector<std::string> lines_;
+  int next_ = 0;
+};
+
+}  // namespace
+
+std::vector<std::string> sentence_work_lines(const StoryText& text, const SentenceWork& work) {
+  return Account(text, work).make();
+}
+
+}  // namespace v0
+}  // namespace regard

@@ -1,0 +1,215 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// Which head is worth reading: the one whose weight on another content word most exceeds what that head gives to words
+// at the same distance anyway.
+//
+//     telling(l, h, word, target) = weight(l, h)[word, target] − baseline(l, h)[target − word]
+//
+// A head that always attends three words ahead says nothing about the third word ahead. From 16 words on the baseline
+// is the head's largest mean at any distance: a head that follows positions, as most of one mean show, is no more
+// informative because it lands on a rare distance in a long text. Read next:
+// include/regard/explain/sentence_row.h, minilm_distance_weights.h.
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <array>
+#include <cstdlib>
+#include <stdexcept>
+
+#include "minilm_distance_weights.h"
+#include "regard/explain/sentence_row.h"
+#include "regard/io/utf8.h"
+
+namespace regard {
+inline namespace v0 {
+namespace {
+
+constexpr Index kDistances = 2 * kFarthest + 1;
+static_assert(std::size(kMinilmDistanceWeights[0][0]) == kDistances);
+
+std::size_t distance_place(Index distance) {
+  return static_cast<std::size_t>(std::clamp(distance, -kFarthest, kFarthest) + kFarthest);
+}
+
+// Sorted. What is left of "didn't" and "we'll" when the apostrophe is a word of its own stands here too.
+constexpr std::array<std::string_view, 183> kFunctionWords = {
+    "a",      "about",    "above",      "across",  "after",   "again",  "against", "ain",        "all",
+    "along",  "also",     "although",   "am",      "among",   "an",     "and",     "another",    "any",
+    "are",    "aren",     "around",     "as",      "at",      "be",     "because", "been",       "before",
+    "being",  "below",    "beside",     "between", "both",    "but",    "by",      "can",        "cannot",
+    "could",  "couldn",   "d",          "did",     "didn",    "do",     "does",    "doesn",      "doing",
+    "don",    "done",     "down",       "during",  "each",    "either", "even",    "ever",       "every",
+    "for",    "from",     "had",        "hadn",    "has",     "hasn",   "have",    "haven",      "having",
+    "he",     "her",      "here",       "hers",    "herself", "him",    "himself", "his",        "how",
+    "i",      "if",       "in",         "into",    "is",      "isn",    "it",      "its",        "itself",
+    "just",   "like",     "ll",         "m",       "may",     "me",     "might",   "mine",       "must",
+    "my",     "myself",   "n",          "near",    "neither", "never",  "no",      "nor",        "not",
+    "now",    "of",       "off",        "on",      "one",     "only",   "onto",    "or",         "other",
+    "our",    "ours",     "ourselves",  "out",     "over",    "per",    "re",      "s",          "same",
+    "shall",  "she",      "should",     "shouldn", "since",   "so",     "some",    "still",      "such",
+    "t",      "than",     "that",       "the",     "their",   "theirs", "them",    "themselves", "then",
+    "there",  "these",    "they",       "this",    "those",   "though", "through", "to",         "too",
+    "toward", "towards",  "under",      "unless",  "until",   "up",     "upon",    "us",         "ve",
+    "very",   "via",      "was",        "wasn",    "we",      "were",   "weren",   "what",       "when",
+    "where",  "whether",  "which",      "while",   "who",     "whom",   "whose",   "why",        "will",
+    "with",   "within",   "without",    "won",     "would",   "wouldn", "yet",     "you",        "your",
+    "yours",  "yourself", "yourselves",
+};
+
+bool is_hidden(const Sentence& sentence, Index word) {
+  return std::find(sentence.hidden.begin(), sentence.hidden.end(), word) != sentence.hidden.end();
+}
+
+// Words by what they may be asked for: content words, else words, else all.
+struct Candidates {
+  std::vector<Index> content, words, all;
+};
+Candidates candidates_of(const Sentence& sentence) {
+  Candidates found;
+  for (std::size_t w = 0; w < sentence.words.size(); ++w) {
+    const Index word = static_cast<Index>(w);
+    if (is_hidden(sentence, word)) continue;
+    found.all.push_back(word);
+    if (sentence.words[w].special) continue;
+    found.words.push_back(word);
+    if (is_content_word(sentence.words[w].text)) found.content.push_back(word);
+  }
+  return found;
+}
+
+// The first list with an entry other than the word itself; the last one as it is.
+const std::vector<Index>& targets_for(const Candidates& candidates, Index word) {
+  for (const std::vector<Index>* list : {&candidates.content, &candidates.words}) {
+    if (std::any_of(list->begin(), list->end(), [word](Index w) { return w != word; })) return *list;
+  }
+  return candidates.all;
+}
+
+}  // namespace
+
+bool is_content_word(std::string_view word) {
+  std::string lower(word);
+  for (char& c : lower)
+    if (c >= 'A' && c <= 'Z') c = static_cast<char>(c - 'A' + 'a');
+  return (has_letter_or_digit(word) || has_symbol(word)) &&
+         !std::binary_search(kFunctionWords.begin(), kFunctionWords.end(), std::string_view(lower));
+}
+
+double DistanceSums::mean(Index layer, Index head, Index distance) const {
+  const std::size_t place = distance_place(distance);
+  if (pairs.empty() || pairs[place] == 0) return 0.0;
+  const std::size_t row = static_cast<std::size_t>((layer * num_heads + head) * kDistances);
+  return sums[row + place] / static_cast<double>(pairs[place]);
+}
+
+double DistanceSums::baseline(Index layer, Index head, Index distance) const {
+  if (std::abs(distance) < kFarthest) return mean(layer, head, distance);
+  double largest = 0;
+  for (Index d = -kFarthest; d <= kFarthest; ++d) largest = std::max(largest, mean(layer, head, d));
+  return largest;
+}
+
+void add_distances(const Sentence& sentence, DistanceSums& sums, const Runtime& runtime) {
+  const std::vector<LayerTrace>& layers = sentence.trace.layers;
+  const Index num_layers = static_cast<Index>(layers.size());
+  const Index num_heads = layers.empty() ? 0 : layers.front().query.shape()[0];
+  if (sums.pairs.empty()) {
+    sums.num_layers = num_layers;
+    sums.num_heads = num_heads;
+    sums.sums.resize(static_cast<std::size_t>(num_layers * num_heads * kDistances));
+    sums.pairs.resize(static_cast<std::size_t>(kDistances));
+  }
+  if (sums.num_layers != num_layers || sums.num_heads != num_heads) {
+    throw std::invalid_argument(
+        fmt::format("add_distances: the sums are of {} layers and {} heads, the sentence of {} and {}", sums.num_layers,
+                    sums.num_heads, num_layers, num_heads));
+  }
+  std::vector<Index> words;
+  for (std::size_t w = 0; w < sentence.words.size(); ++w) {
+    if (!sentence.words[w].special) words.push_back(static_cast<Index>(w));
+  }
+  for (const Index query : words) {
+    for (const Index key : words) ++sums.pairs[distance_place(key - query)];
+  }
+  for (Index layer = 0; layer < num_layers; ++layer) {
+    const Tensor<float, 3> weights = encoder_weights(sentence.trace, layer, WeightsKind::weights, runtime);
+    for (Index head = 0; head < num_heads; ++head) {
+      const Tensor<double, 2> by_word = word_weights(sentence, weights, head);
+      double* row = sums.sums.data() + (layer * num_heads + head) * kDistances;
+      for (const Index query : words) {
+        for (const Index key : words) row[distance_place(key - query)] += by_word(query, key);
+      }
+    }
+  }
+}
+
+double minilm_usual_weight(Index layer, Index head, Index distance) {
+  if (layer < 0 || layer >= kMinilmLayers || head < 0 || head >= kMinilmHeads) {
+    throw std::invalid_argument(
+        fmt::format("minilm_usual_weight: L{}H{} does not exist; there are {} layers of {} heads", layer, head,
+                    kMinilmLayers, kMinilmHeads));
+  }
+  return kMinilmDistanceWeights[layer][head][distance_place(distance)] / 10000.0;
+}
+
+double minilm_baseline(Index layer, Index head, Index distance) {
+  if (std::abs(distance) < kFarthest) return minilm_usual_weight(layer, head, distance);
+  double largest = 0;
+  for (Index d = -kFarthest; d <= kFarthest; ++d) largest = std::max(largest, minilm_usual_weight(layer, head, d));
+  return largest;
+}
+
+std::string_view minilm_sha256() { return kMinilmSha256; }
+
+TellingHeads telling_heads(const Sentence& sentence, std::string_view checkpoint_sha256, std::optional<Index> word,
+                           const Runtime& runtime) {
+  const Index num_words = static_cast<Index>(sentence.words.size());
+  if (word && (*word < 0 || *word >= num_words)) {
+    throw std::invalid_argument(fmt::format("word {} does not exist; there are {}, counted from 0", *word, num_words));
+  }
+  const Candidates candidates = candidates_of(sentence);
+  if (candidates.all.empty()) throw std::invalid_argument("the text has no word that could be looked at");
+  std::vector<Index> asking{word.value_or(0)};
+  if (!word) {
+    asking = candidates.content.size() > 1 ? candidates.content
+             : !candidates.words.empty()   ? candidates.words
+                                           : candidates.all;
+  }
+
+  TellingHeads telling;
+  DistanceSums own;
+  if (checkpoint_sha256 == kMinilmSha256) {
+    telling.usual = Usual::test_sentences;
+  } else {
+    add_distances(sentence, own, runtime);
+  }
+  const Index num_layers = static_cast<Index>(sentence.trace.layers.size());
+  for (Index layer = 0; layer < num_layers; ++layer) {
+    const Tensor<float, 3> weights = encoder_weights(sentence.trace, layer, WeightsKind::weights, runtime);
+    for (Index head = 0; head < weights.shape()[0]; ++head) {
+      const Tensor<double, 2> by_word = word_weights(sentence, weights, head);
+      std::optional<Listening> best;
+      for (const Index query : asking) {
+        const std::vector<Index>& targets = targets_for(candidates, query);
+        for (const Index target : targets) {
+          if (target == query && targets.size() > 1) continue;
+          const bool ships = telling.usual == Usual::test_sentences;
+          const Index distance = target - query;
+          const double usual = ships ? minilm_baseline(layer, head, distance) : own.baseline(layer, head, distance);
+          const Index pairs = ships ? 0 : own.pairs[distance_place(distance)];
+          const Listening one{layer, head, query, target, by_word(query, target), usual, pairs};
+          if (!best || one.telling() > best->telling()) best = one;
+        }
+      }
+      telling.heads.push_back(*best);
+    }
+  }
+  std::sort(telling.heads.begin(), telling.heads.end(), [](const Listening& a, const Listening& b) {
+    if (a.telling() != b.telling()) return a.telling() > b.telling();
+    return a.layer != b.layer ? a.layer < b.layer : a.head < b.head;
+  });
+  return telling;
+}
+
+}  // namespace v0
+}  // namespace regard

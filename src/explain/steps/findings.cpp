@@ -1,0 +1,121 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// Findings: the largest weight of a row, which keys share it, and the uniform weight.
+// Read next: steps_text.cpp, which prints them.
+#include "findings.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cmath>
+#include <limits>
+
+#include "explain/report/terminal.h"
+#include "unfolding.h"
+
+namespace regard {
+inline namespace v0 {
+namespace {
+
+bool columns(const Explanation& explanation) { return explanation.settings.layout == Layout::columns; }
+
+QueryRow row_of(const Matrix& m, bool by_columns, Index head, Index stored) {
+  QueryRow row{head, stored, {}, {}};
+  const std::vector<Index>& kept = by_columns ? m.kept_columns : m.kept_rows;
+  if (!kept.empty()) row.query = kept[static_cast<std::size_t>(stored)];
+  const Index keys = by_columns ? m.stored_rows() : m.stored_columns();
+  for (Index j = 0; j < keys; ++j) {
+    const std::size_t i = by_columns ? m.place(head, j, stored) : m.place(head, stored, j);
+    row.numbers.push_back(m.numbers[i]);
+    row.hidden.push_back(m.hidden.empty() ? 0 : m.hidden[i]);
+  }
+  return row;
+}
+
+std::size_t seen(const QueryRow& row) {
+  return static_cast<std::size_t>(std::count(row.hidden.begin(), row.hidden.end(), 0));
+}
+
+double largest(const QueryRow& row) {
+  double most = -std::numeric_limits<double>::infinity();
+  for (std::size_t j = 0; j < row.numbers.size(); ++j)
+    if (row.hidden[j] == 0 && row.numbers[j] > most) most = row.numbers[j];
+  return most;
+}
+
+std::string who(const Axis& axis, Index index) {
+  if (static_cast<std::size_t>(index) < axis.labels.size())
+    return fmt::format("“{}”", cut_to_width(axis.labels[static_cast<std::size_t>(index)], 24, true));
+  return fmt::format("{} {}", axis.name.empty() ? "row" : axis.name, index);
+}
+
+// "I and coding", "I, love and coding", "17 keys".
+std::string list_of(const Axis& axis, const std::vector<Index>& indices) {
+  constexpr std::size_t kMostNames = 4;
+  if (indices.size() > kMostNames)
+    return fmt::format("{} {}s alike", indices.size(), axis.name.empty() ? "key" : axis.name);
+  std::vector<std::string> names;
+  for (const Index index : indices) names.push_back(who(axis, index));
+  return and_list(names);
+}
+
+}  // namespace
+
+std::optional<QueryRow> row_to_tell(const Step& step, const Explanation& explanation) {
+  const Matrix& m = step.result;
+  const bool by_columns = columns(explanation);
+  const Index queries = by_columns ? m.stored_columns() : m.stored_rows();
+  const Index keys = by_columns ? m.stored_rows() : m.stored_columns();
+  if (queries == 0 || keys == 0) return std::nullopt;
+  Index chosen = -1;
+  if (explanation.focus && *explanation.focus < (by_columns ? m.num_columns : m.num_rows))
+    chosen = stored_place(by_columns ? m.kept_columns : m.kept_rows, *explanation.focus);
+  std::optional<QueryRow> best;
+  double best_gain = -1.0;
+  for (Index h = 0; h < m.num_heads; ++h)
+    for (Index i = 0; i < queries; ++i) {
+      if (chosen >= 0 && i != chosen) continue;
+      QueryRow row = row_of(m, by_columns, h, i);
+      // A query that sees one key gives it all: that tells nothing.
+      const double gain = seen(row) > 1 ? largest(row) - 1.0 / static_cast<double>(seen(row)) : -0.5;
+      if (gain > best_gain || !best) {
+        best_gain = gain;
+        best = std::move(row);
+      }
+    }
+  return best;
+}
+
+std::string finding_of(const Step& step, const Explanation& explanation) {
+  const bool weights = step.sums_to_one != SumAxis::none;
+  if (!weights && step.request.operation != "scores") return "";
+  if (!weights && !explanation.focus) return "";
+  const std::optional<QueryRow> row = row_to_tell(step, explanation);
+  if (!row || seen(*row) == 0) return "";
+  const Axis& query_axis = columns(explanation) ? step.column_axis : step.row_axis;
+  const Axis& key_axis = columns(explanation) ? step.row_axis : step.column_axis;
+  const double most = largest(*row);
+  if (!std::isfinite(most)) return "";
+  std::vector<Index> winners;
+  for (std::size_t j = 0; j < row->numbers.size(); ++j)
+    if (row->hidden[j] == 0 && row->numbers[j] == most) winners.push_back(static_cast<Index>(j));
+  const NumberStyle style =
+      style_for(Matrix{.num_rows = 1, .num_columns = 1, .numbers = {most}}, explanation.settings.digits, true);
+  const std::string each = winners.size() > 1 ? " each" : "";
+  const std::string where = step.result.has_heads ? fmt::format("In head {}, ", row->head) : "";
+  if (!weights)
+    return fmt::format("{}{} matches {} best: {}{}", where, who(query_axis, row->query), list_of(key_axis, winners),
+                       styled_number(most, style), each);
+  if (seen(*row) == 1)
+    return fmt::format("{}{} sees only {}", where, who(query_axis, row->query), list_of(key_axis, winners));
+  if (winners.size() == seen(*row))
+    return fmt::format("{}{} attends uniformly to all visible keys: {} each", where, who(query_axis, row->query),
+                       styled_number(most, style));
+  const NumberStyle share_style{.digits = std::max(style.digits, 2), .unicode = true};
+  return fmt::format("{}{} attends most to {}: {}{} (uniform: {})", where, who(query_axis, row->query),
+                     list_of(key_axis, winners), styled_number(most, share_style), each,
+                     styled_number(1.0 / static_cast<double>(seen(*row)), share_style));
+}
+
+}  // namespace v0
+}  // namespace regard

@@ -1,0 +1,80 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// What a step can compute: a table of named operations. Each is a function from the operands (matrices by name,
+// as they stand after the steps before) to the step's result, and one that unfolds a single cell of it.
+// operations_attention.cpp calls the library; operations_matrix.cpp holds products and sums round it;
+// paper_arithmetic.cpp what the library lacks; lessons add theirs in lesson_operations.cpp.
+// Read next: steps.cpp, which runs the list.
+#pragma once
+
+#include <map>
+#include <memory>
+#include <span>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "regard/explain/steps.h"
+
+namespace regard {
+inline namespace v0 {
+
+// A matrix known by name while the steps are computed, with what its axes mean.
+struct Value {
+  std::shared_ptr<const Matrix> matrix;
+  Axis row_axis;
+  Axis column_axis;
+};
+
+// What an operation computes with. It fills `step`: result, axes, equation, finding, flags. Name, term, symbol,
+// operands, notes, sums and comparisons are filled by steps.cpp.
+struct Evaluation {
+  const ExplainInput& input;
+  const ExplainSettings& settings;  // the input's, or a variant's
+  const StepRequest& request;
+  std::optional<Index> focus;
+  std::vector<Value> operands;  // as many as the operation takes
+  const Keep& keep;
+  const std::vector<Step>& previous;  // computed before this one
+  Step& step;
+
+  const Matrix& operand(std::size_t i) const { return *operands[i].matrix; }
+  bool columns() const { return settings.layout == Layout::columns; }
+  // Throws std::invalid_argument "step weights: …".
+  [[noreturn]] void fail(const std::string& what) const;
+};
+
+// "3 × 4", with heads "2 × 3 × 4".
+std::string shape_text(const Matrix& m);
+
+struct Operation {
+  std::string_view name;
+  std::string_view term;  // Regard's standard name of the result
+  int min_operands;
+  int max_operands;
+  void (*compute)(Evaluation&);
+  // Unfolds one cell; nullptr where a cell is only a number: random ones, and tables about other steps.
+  void (*unfold)(const Explanation&, const Step&, const Cell&, int digits, CellWork&);
+};
+
+// The tables, one a file; find_operation looks through all of them and returns nullptr for an unknown name.
+std::span<const Operation> attention_operations();
+std::span<const Operation> matrix_operations();
+std::span<const Operation> paper_operations();
+std::span<const Operation> lesson_operations();
+const Operation* find_operation(std::string_view name);
+std::string operation_names();  // "add, context, …", for messages
+
+// The mean of all numbers, and the mean of their squared distances from it.
+struct Moments {
+  double mean;
+  double variance;
+};
+Moments moments(const std::vector<double>& numbers);
+
+// Steps that an input lists, under settings that the library's own softmax and scale do not cover: each `weights`,
+// `context`, `scaled` and `masked` step becomes the steps by hand that end in a result of the same name.
+std::vector<StepRequest> steps_by_hand(const std::vector<StepRequest>& steps, const ExplainSettings& settings);
+
+}  // namespace v0
+}  // namespace regard

@@ -1,0 +1,223 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// An explanation as a page. The page reads two JSON texts: "explanation", which is what --json gives, and "page": what
+// only drawing needs, among it the operands of each step.
+//
+//     matrices    those that are no step's result: parameters, row_max, row_sum
+//     steps       by the same index as in "explanation": how numbers are printed, operands, factor, document's figures
+//
+// Read next: html_page.h, docs/page.md, web/explanation.js.
+#include <algorithm>
+#include <cmath>
+
+#include "explain/report/html_page.h"
+#include "explain/report/json_text.h"
+#include "explain/report/terminal.h"
+#include "operations.h"
+#include "unfolding.h"
+
+namespace regard {
+inline namespace v0 {
+namespace {
+
+bool same_matrix(const Matrix& a, const Matrix& b) {
+  return a.num_heads == b.num_heads && a.num_rows == b.num_rows && a.num_columns == b.num_columns &&
+         a.has_heads == b.has_heads && a.kept_rows == b.kept_rows && a.kept_columns == b.kept_columns &&
+         a.hidden == b.hidden && a.numbers.size() == b.numbers.size() &&
+         std::equal(a.numbers.begin(), a.numbers.end(), b.numbers.begin(),
+                    [](double x, double y) { return x == y || (std::isnan(x) && std::isnan(y)); });
+}
+
+std::string_view rule_name(const Scale& scale) {
+  switch (scale.rule) {
+    case ScaleRule::none:
+      return "none";
+    case ScaleRule::sqrt:
+      return "sqrt";
+    case ScaleRule::number:
+      return "number";
+    case ScaleRule::floor_half:
+      break;
+  }
+  return "floor_half";
+}
+
+class PageData {
+ public:
+  PageData(const Explanation& explanation, const HtmlOptions& options, const Runtime& runtime)
+      : explanation_(explanation), options_(options), json_(NumberType::f64, runtime) {}
+
+  std::string write() {
+    json_.begin_object();
+    json_.string("schema", "regard/1");
+    json_.string("subject", "explanation");
+    json_.string("layout", explanation_.settings.layout == Layout::columns ? "columns" : "rows");
+    if (explanation_.settings.digits) json_.whole("digits", *explanation_.settings.digits);
+    json_.name("key_tokens");
+    json_.begin_array(true);
+    for (const std::string& token : explanation_.key_tokens) json_.string(token);
+    json_.end_array();
+    json_.name("steps");
+    json_.begin_array();
+    for (std::size_t i = 0; i < explanation_.steps.size(); ++i) step(i);
+    json_.end_array();
+    json_.objects("matrices", matrices_, [&](const Matrix* m) { matrix(*m); });
+    json_.end_object();
+    return json_.take();
+  }
+
+ private:
+  void step(std::size_t index) {
+    const Step& s = explanation_.steps[index];
+    json_.begin_object();
+    style("style", step_style(explanation_, s, s.result, options_.digits, true));
+    json_.number("factor", s.factor);
+    json_.whole("causal_offset", s.causal_offset);
+    json_.string("scale", rule_name(s.request.scale.value_or(explanation_.settings.scale)));
+    operands("given", s.given, index);
+    operands("operands", s.operands, index);
+    // As float32 the JSON of a result may hold fewer digits than a step in double has.
+    if (explanation_.settings.dtype == NumberType::f32 &&
+        std::any_of(s.result.numbers.begin(), s.result.numbers.end(),
+                    [](double x) { return std::isfinite(x) && static_cast<double>(static_cast<float>(x)) != x; }))
+      json_.whole("exact_result", place_of(s.result));
+    if (!s.variants.empty()) {
+      json_.objects("variants", s.variants, [&](const VariantResult& variant) {
+        style("style", step_style(explanation_, s, variant.result, options_.digits, true));
+        json_.whole("matrix", place_of(variant.result));
+      });
+    }
+    document(s);
+    works(s, step_style(explanation_, s, s.result, options_.digits, true).digits);
+    json_.end_object();
+  }
+
+  // How each cell came about, in the order of the numbers; only of steps that are small, to look at one by one.
+  void works(const Step& s, int digits) {
+    constexpr std::size_t kMostTerms = 20000;
+    const Matrix& m = s.result;
+    if (m.numbers.size() > 4096 || !m.kept_rows.empty() || !m.kept_columns.empty()) return;
+    const Operation* operation = find_operation(s.request.operation);
+    if (operation == nullptr || operation->unfold == nullptr) return;
+    std::vector<CellWork> all;
+    std::size_t num_terms = 0;
+    for (Index h = 0; h < m.num_heads; ++h)
+      for (Index r = 0; r < m.num_rows; ++r)
+        for (Index c = 0; c < m.num_columns; ++c) {
+          all.push_back(unfold_cell(explanation_, s, Cell{.row = r, .column = c, .head = h}, digits));
+          num_terms += all.back().terms.size() + 1;
+          if (num_terms > kMostTerms) return;
+        }
+    json_.objects("works", all, [&](const CellWork& work) {
+      json_.name("terms");
+      json_.begin_array(true);
+      for (const CellTerm& one : work.terms) term(one);
+      json_.end_array();
+      json_.name("lines");
+      json_.begin_array(true);
+      for (const NamedText& line : work.lines) {
+        json_.begin_array(true);
+        json_.string(line.name);
+        json_.string(line.text);
+        json_.end_array();
+      }
+      json_.end_array();
+    });
+  }
+  void term(const CellTerm& one) {
+    json_.begin_array(true);
+    json_.string(one.label);
+    double product = 1.0;
+    json_.begin_array(true);
+    for (double x : one.factors) {
+      json_.number(x);
+      product *= x;
+    }
+    json_.end_array();
+    if (product != one.product) json_.number(one.product);
+    json_.end_array();
+  }
+
+  void style(std::string_view name, const NumberStyle& style) {
+    json_.name(name);
+    json_.begin_object();
+    json_.whole("digits", style.digits);
+    json_.boolean("scientific", style.scientific);
+    json_.end_object();
+  }
+
+  // Each a name and where its numbers are: the result of an earlier step, or one of `matrices`.
+  void operands(std::string_view name, const std::vector<Operand>& all, std::size_t before) {
+    json_.objects(name, all, [&](const Operand& operand) {
+      json_.string("name", operand.name);
+      std::size_t earlier = before;
+      while (earlier > 0 && !same_matrix(explanation_.steps[earlier - 1].result, *operand.matrix)) --earlier;
+      if (earlier > 0) {
+        json_.whole("step", static_cast<Index>(earlier - 1));
+      } else {
+        json_.whole("matrix", place_of(*operand.matrix));
+      }
+    });
+  }
+
+  Index place_of(const Matrix& m) {
+    const auto same =
+        std::find_if(matrices_.begin(), matrices_.end(), [&](const Matrix* other) { return same_matrix(*other, m); });
+    if (same != matrices_.end()) return same - matrices_.begin();
+    matrices_.push_back(&m);
+    return static_cast<Index>(matrices_.size()) - 1;
+  }
+
+  void matrix(const Matrix& m) {
+    json_.whole("heads", m.num_heads);
+    json_.whole("rows", m.num_rows);
+    json_.whole("columns", m.num_columns);
+    json_.boolean("has_heads", m.has_heads);
+    json_.indices("kept_rows", m.kept_rows);
+    json_.indices("kept_columns", m.kept_columns);
+    json_.name("numbers");
+    json_.begin_array(true);
+    for (double x : m.numbers) json_.number(x);
+    json_.end_array();
+    std::vector<Index> hidden;
+    for (std::size_t i = 0; i < m.hidden.size(); ++i)
+      if (m.hidden[i] != 0) hidden.push_back(static_cast<Index>(i));
+    json_.indices("hidden", hidden);
+  }
+
+  // Where ours and the document's figures part: [head, row, column, ours, theirs], with the document's digits.
+  void document(const Step& s) {
+    if (s.differs.empty() || !s.request.expected) return;
+    const Expected& expected = *s.request.expected;
+    const Matrix& m = s.result;
+    json_.name("document");
+    json_.begin_array();
+    for_each_printed(expected, m, [&](std::size_t i, double theirs, const Cell& cell) {
+      if (s.differs[i] == 0) return;
+      json_.begin_array(true);
+      json_.whole(cell.head);
+      json_.whole(cell.row);
+      json_.whole(cell.column);
+      json_.string(document_number(m.numbers[i], expected, true));
+      json_.string(document_number(theirs, expected, true));
+      json_.end_array();
+    });
+    json_.end_array();
+  }
+
+  const Explanation& explanation_;
+  const HtmlOptions& options_;
+  JsonWriter json_;
+  std::vector<const Matrix*> matrices_;
+};
+
+}  // namespace
+
+std::string render_html(const Explanation& explanation, const HtmlOptions& options, const Runtime& runtime) {
+  const std::string title = explanation.title.empty() ? "Attention, step by step" : explanation.title;
+  return page_html(title, {{"explanation", render_json(explanation, JsonOptions{.command = options.command}, runtime)},
+                           {"page", PageData(explanation, options, runtime).write()}});
+}
+
+}  // namespace v0
+}  // namespace regard

@@ -1,0 +1,46 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// What a Checkpoint holds, and how one file of it is read.
+// Read next: safetensors.cpp, model_folder.cpp.
+#pragma once
+
+#include <cstdint>
+#include <mutex>
+#include <string>
+#include <vector>
+
+#include "file_bytes.h"
+#include "regard/io/safetensors.h"
+
+namespace regard {
+inline namespace v0 {
+namespace internal {
+
+struct LoadedFile {
+  std::string path;
+  SharedBytes front{};  // the header's length and the header
+  SharedBytes data{};
+  std::vector<StoredTensor> tensors{};  // in the order of the data
+};
+
+// Throws as Checkpoint::read_file; memory is checked for this file alone.
+LoadedFile read_safetensors(const ModelFile& file, const ModelFileOptions& options, const Runtime& runtime);
+
+// Throws std::runtime_error with both numbers where that many bytes are more than may be used.
+void check_memory(const std::string& path, std::uint64_t num_bytes, const ModelFileOptions& options);
+
+}  // namespace internal
+
+struct Checkpoint::Contents {
+  // files ascending by path; their tensors, no name twice, are moved into one list.
+  Contents(std::string name_, std::vector<internal::LoadedFile> files_);
+
+  std::string name;
+  std::vector<internal::LoadedFile> files;
+  std::vector<StoredTensor> tensors;  // ascending by name
+  mutable std::once_flag summed;
+  mutable std::string sum;  // SHA-256, once asked for
+};
+
+}  // namespace v0
+}  // namespace regard

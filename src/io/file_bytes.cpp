@@ -1,0 +1,176 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// Files of models, opened and read; see file_bytes.h. Reading takes the bytes once, so that nobody can change them
+// under a check; the length and time of the file, looked at before and after, tell a file that was written to
+// meanwhile.
+// Read next: safetensors.cpp.
+#include "file_bytes.h"
+
+#include <fcntl.h>
+#include <fmt/format.h>
+#include <sys/mman.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <cstdlib>
+#include <cstring>
+#include <new>
+#include <stdexcept>
+
+#include "regard/io/utf8.h"
+
+namespace regard {
+inline namespace v0 {
+namespace internal {
+namespace {
+
+std::string_view kind_of(unsigned mode) {
+  switch (mode & S_IFMT) {
+    case S_IFDIR:
+      return "a folder";
+    case S_IFIFO:
+      return "a named pipe";
+    case S_IFSOCK:
+      return "a socket";
+    default:
+      return "a device";
+  }
+}
+
+}  // namespace
+
+std::string system_reason() { return std::strerror(errno); }
+
+void check_is_folder(const std::string& path) {
+  struct stat status{};
+  const auto fail = [&path](const std::string& what) {
+    throw std::runtime_error(fmt::format("{}: {}; expected the folder of a model", escape_for_terminal(path), what));
+  };
+  if (::stat(path.c_str(), &status) != 0) fail("cannot be opened: " + system_reason());
+  if (!S_ISDIR(status.st_mode)) fail("is not a folder");
+}
+
+void ModelFile::fail(const std::string& what) const {
+  throw std::runtime_error(fmt::format("{}: {}", escape_for_terminal(path_), what));
+}
+
+bool ModelFile::stands(const std::string& path) {
+  struct stat status{};
+  return ::lstat(path.c_str(), &status) == 0;
+}
+
+ModelFile::ModelFile(std::string path) : path_(std::move(path)) {
+  if (path_.find('\0') != std::string::npos) fail("the path holds a NUL");
+  const auto refuse_unless_regular = [this](unsigned mode) {
+    if (!S_ISREG(mode)) fail(fmt::format("is {}; expected a file", kind_of(mode)));
+  };
+  // Looked at before it is opened, since opening a device can do something; and after, since another may stand there.
+  struct stat status{};
+  if (::stat(path_.c_str(), &status) != 0) fail("cannot be opened: " + system_reason());
+  refuse_unless_regular(status.st_mode);
+  descriptor_ = ::open(path_.c_str(), O_RDONLY | O_NONBLOCK | O_CLOEXEC | O_NOCTTY);
+  if (descriptor_ < 0) fail("cannot be opened: " + system_reason());
+  try {
+    if (::fstat(descriptor_, &status) != 0) fail("cannot be opened: " + system_reason());
+    refuse_unless_regular(status.st_mode);
+    opened_ = stamp();
+    num_bytes_ = opened_.num_bytes;
+  } catch (...) {
+    ::close(descriptor_);
+    throw;
+  }
+}
+
+ModelFile::~ModelFile() { ::close(descriptor_); }
+
+ModelFile::Stamp ModelFile::stamp() const {
+  struct stat status{};
+  if (::fstat(descriptor_, &status) != 0) fail("cannot be read: " + system_reason());
+  return {status.st_dev, status.st_ino, static_cast<std::uint64_t>(status.st_size), status.st_mtim.tv_sec,
+          status.st_mtim.tv_nsec};
+}
+
+void ModelFile::check_unchanged() const {
+  if (!(stamp() == opened_)) fail("changed while it was read; try again when it is whole");
+}
+
+void ModelFile::read(std::uint64_t offset, std::span<std::byte> to, const Runtime& runtime) const {
+  constexpr std::size_t kMostAtOnce = 1 << 20;  // a tenth of a second from a slow disk
+  while (!to.empty()) {
+    throw_if_stopped(runtime.stop, "reading a model");
+    const std::size_t wanted = std::min(to.size(), kMostAtOnce);
+    const ssize_t came = ::pread(descriptor_, to.data(), wanted, static_cast<off_t>(offset));
+    if (came < 0 && errno == EINTR) continue;
+    if (came < 0) fail(fmt::format("byte {}: cannot be read: {}", offset, system_reason()));
+    if (came == 0) fail(fmt::format("byte {}: the file became shorter while it was read", offset));
+    offset += static_cast<std::uint64_t>(came);
+    to = to.subspan(static_cast<std::size_t>(came));
+  }
+}
+
+SharedBytes ModelFile::read(std::uint64_t offset, std::uint64_t count, const Runtime& runtime) const {
+  constexpr std::size_t kAlignment = 64;  // a cache line and the widest vector
+  std::size_t rounded = 0;
+  if (__builtin_add_overflow(count, kAlignment - 1, &rounded)) throw std::bad_alloc();
+  rounded = std::max(rounded / kAlignment * kAlignment, kAlignment);
+  auto* memory = static_cast<std::byte*>(std::aligned_alloc(kAlignment, rounded));
+  if (memory == nullptr) throw std::bad_alloc();
+  SharedBytes bytes{{memory, [](const std::byte* p) { std::free(const_cast<std::byte*>(p)); }}, count};
+  read(offset, std::span(memory, count), runtime);
+  return bytes;
+}
+
+SharedBytes ModelFile::map() const {
+  const std::size_t count = num_bytes_;
+  if (count == 0) return {};
+  void* place = ::mmap(nullptr, count, PROT_READ, MAP_PRIVATE, descriptor_, 0);
+  if (place == MAP_FAILED) fail("cannot be mapped: " + system_reason());
+  return {{static_cast<const std::byte*>(place),
+           [count](const std::byte* p) { ::munmap(const_cast<std::byte*>(p), count); }},
+          count};
+}
+
+std::optional<std::string> foreign_kind(std::span<const std::byte> first_bytes, std::string_view expected) {
+  std::string_view front(reinterpret_cast<const char*>(first_bytes.data()), std::min(first_bytes.size(), kKindBytes));
+  struct Kind {
+    std::string_view magic;
+    const char* name;
+    const char* remedy;
+  };
+  using namespace std::string_view_literals;
+  constexpr const char* kPickle = "a Python pickle, which can run code and is never read";
+  constexpr const char* kSave = "; save the model as safetensors";
+  const Kind kinds[] = {{"\x1f\x8b"sv, "a gzip archive", "; unpack it first"},
+                        {"\xfd\x37zXZ"sv, "an xz archive", "; unpack it first"},
+                        {"\x28\xb5\x2f\xfd"sv, "a Zstandard archive", "; unpack it first"},
+                        {"BZh"sv, "a bzip2 archive", "; unpack it first"},
+                        {"PK\3\4"sv, "a zip archive (PyTorch's .bin and .pt are such)", kSave},
+                        {"\x80\2"sv, kPickle, kSave},
+                        {"\x80\3"sv, kPickle, kSave},
+                        {"\x80\4"sv, kPickle, kSave},
+                        {"\x80\5"sv, kPickle, kSave},
+                        {"GGUF"sv, "a GGUF file", ""},
+                        {"\x93NUMPY"sv, "an NPY file", ""},
+                        {"\x89HDF"sv, "an HDF5 file", ""},
+                        {"version https://git-lfs"sv, "a Git LFS pointer", "; git lfs pull fetches the file itself"}};
+  const auto text = [expected](const char* name, const char* remedy) {
+    return fmt::format("this is {}, not {}{}", name, expected, remedy);
+  };
+  for (const Kind& kind : kinds) {
+    if (front.starts_with(kind.magic)) return text(kind.name, kind.remedy);
+  }
+  while (!front.empty() && std::string_view(" \t\r\n").find(front[0]) != std::string_view::npos) front.remove_prefix(1);
+  std::string lower(front.substr(0, 9));
+  std::transform(lower.begin(), lower.end(), lower.begin(),
+                 [](char c) { return c >= 'A' && c <= 'Z' ? static_cast<char>(c - 'A' + 'a') : c; });
+  if (lower.starts_with("<!doctype") || lower.starts_with("<html")) {
+    return text("an HTML page", ", perhaps a server's error; fetch the file again");
+  }
+  return std::nullopt;
+}
+
+}  // namespace internal
+}  // namespace v0
+}  // namespace regard

@@ -1,0 +1,179 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// The folder of a model: its texts, and its numbers in one file or in shards.
+//
+//     model.safetensors.index.json   {"weight_map": {tensor: shard, …}, …}
+//       ── names of the shards: plain, no path ── is there memory for all? ── each read ── agree with the index? ──▶
+//
+// Read next: safetensors.cpp.
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <map>
+#include <stdexcept>
+#include <tuple>
+
+#include "checkpoint.h"
+#include "regard/io/json.h"
+#include "regard/io/utf8.h"
+
+namespace regard {
+inline namespace v0 {
+namespace {
+
+using internal::ModelFile;
+
+constexpr std::string_view kSingleFile = "model.safetensors";
+constexpr std::string_view kIndexFile = "model.safetensors.index.json";
+// The largest index of a published model has about 9 MB.
+constexpr std::uint64_t kMaxIndexBytes = 32 << 20;
+constexpr Index kMaxIndexDepth = 32;
+constexpr std::size_t kMaxShards = 4096;
+constexpr std::size_t kMaxFileName = 255;
+
+std::string start_of(std::string_view text) { return escape_for_terminal(truncate_text(text, 80)); }
+
+std::string join(const std::string& folder, std::string_view file) {
+  return fmt::format("{}{}{}", folder, folder.ends_with('/') ? "" : "/", file);
+}
+
+bool is_plain_name(std::string_view file) {
+  return file.size() <= kMaxFileName && file.ends_with(".safetensors") && !file.starts_with('.') &&
+         file.find('/') == std::string_view::npos && escape_for_terminal(file) == file;
+}
+
+// "a", "b" and 3 more
+std::string some_of(const std::vector<std::string>& names) {
+  constexpr std::size_t kMost = 5;
+  std::string text;
+  for (std::size_t i = 0; i < std::min(names.size(), kMost); ++i) {
+    text += fmt::format("{}\"{}\"", i == 0 ? "" : ", ", start_of(names[i]));
+  }
+  return names.size() > kMost ? fmt::format("{} and {} more", text, names.size() - kMost) : text;
+}
+
+// Throws where the shards do not hold exactly what the index says.
+void check_against_index(const std::string& index_path, const std::vector<ShardedTensor>& index,
+                         const std::vector<internal::LoadedFile>& files) {
+  const auto fail = [&](const std::string& what) {
+    throw std::runtime_error(fmt::format("{}: {}", escape_for_terminal(index_path), what));
+  };
+  std::map<std::string_view, std::string_view> found;  // tensor: file
+  for (const internal::LoadedFile& file : files) {
+    const std::string_view name = std::string_view(file.path).substr(file.path.rfind('/') + 1);
+    for (const StoredTensor& tensor : file.tensors) {
+      const auto [at, is_new] = found.emplace(tensor.name, name);
+      if (!is_new) {
+        fail(fmt::format("tensor \"{}\" stands in two shards, {} and {}", start_of(tensor.name), at->second, name));
+      }
+    }
+  }
+  std::vector<std::string> missing;
+  for (const ShardedTensor& entry : index) {
+    const auto at = found.find(entry.tensor);
+    if (at == found.end()) {
+      missing.push_back(entry.tensor);
+      continue;
+    }
+    if (at->second != entry.file) {
+      fail(fmt::format("tensor \"{}\" is said to be in {}; it stands in {}", start_of(entry.tensor), entry.file,
+                       at->second));
+    }
+    found.erase(at);
+  }
+  if (!missing.empty()) fail(fmt::format("no shard holds what the index names: {}", some_of(missing)));
+  std::vector<std::string> unlisted;
+  for (const auto& [tensor, file] : found) unlisted.emplace_back(tensor);
+  if (!unlisted.empty()) fail(fmt::format("the shards hold what the index does not name: {}", some_of(unlisted)));
+}
+
+}  // namespace
+
+std::vector<ShardedTensor> read_shard_index(std::string_view text, const std::string& source, const Runtime& runtime,
+                                            std::optional<std::uint64_t> max_memory_bytes) {
+  const auto fail = [&](std::size_t at, const std::string& what) {
+    throw std::runtime_error(fmt::format("{}: byte {}: {}", escape_for_terminal(source), at, what));
+  };
+  const JsonValue root = read_json(text, source, kMaxIndexDepth, runtime, max_memory_bytes);
+  if (root.kind() != JsonValue::Kind::object) fail(root.offset, "the index of shards must be an object");
+  const JsonValue* map = root.find("weight_map");
+  if (map == nullptr || map->kind() != JsonValue::Kind::object) {
+    fail(root.offset, "the index of shards has no weight_map that says which file holds which tensor");
+  }
+  // The list, and what the shards are compared with it by: names, and a tree of views.
+  constexpr std::uint64_t kPerTensor = 256;
+  std::uint64_t needed = max_memory_bytes ? json_memory_bytes(text, kMaxIndexDepth, runtime) : 0;
+  for (const auto& [tensor, file] : map->members()) needed += kPerTensor + 2 * tensor.size() + 2 * file.text().size();
+  check_json_memory(source, needed, max_memory_bytes);
+  std::vector<ShardedTensor> index;
+  index.reserve(map->members().size());
+  for (const auto& [tensor, file] : map->members()) {
+    if (file.kind() != JsonValue::Kind::string) {
+      fail(file.offset, fmt::format("the file of tensor \"{}\" must be text", start_of(tensor)));
+    }
+    if (!is_plain_name(file.text())) {
+      fail(file.offset, fmt::format("\"{}\" is not the plain name of a .safetensors file in the same folder",
+                                    start_of(file.text())));
+    }
+    index.push_back({tensor, file.text()});
+  }
+  return index;
+}
+
+Checkpoint Checkpoint::read_folder(const std::string& folder, const ModelFileOptions& options, const Runtime& runtime) {
+  internal::check_is_folder(folder);
+  const std::string single = join(folder, kSingleFile);
+  const std::string index_path = join(folder, kIndexFile);
+  if (ModelFile::stands(single)) return read_file(single, options, runtime);
+  if (!ModelFile::stands(index_path)) {
+    throw std::runtime_error(
+        fmt::format("{}: holds neither {} nor {}{}", escape_for_terminal(folder), kSingleFile, kIndexFile,
+                    ModelFile::stands(join(folder, "pytorch_model.bin"))
+                        ? "; pytorch_model.bin is a Python pickle, which is never read: save the model as safetensors"
+                        : ""));
+  }
+  const std::vector<ShardedTensor> index = read_shard_index(
+      read_model_text(folder, kIndexFile, kMaxIndexBytes, runtime), index_path, runtime, options.max_memory_bytes);
+  std::vector<std::string> names;
+  for (const ShardedTensor& entry : index) names.push_back(entry.file);
+  std::sort(names.begin(), names.end());
+  names.erase(std::unique(names.begin(), names.end()), names.end());
+  if (names.size() > kMaxShards) {
+    throw std::runtime_error(fmt::format("{}: names {} shards; at most {} are read", escape_for_terminal(index_path),
+                                         names.size(), kMaxShards));
+  }
+  // All shards are looked at before the first is read.
+  std::uint64_t num_bytes = 0;
+  for (const std::string& name : names) {
+    if (__builtin_add_overflow(num_bytes, ModelFile(join(folder, name)).num_bytes(), &num_bytes)) num_bytes = ~0ull;
+  }
+  if (!options.map) internal::check_memory(folder, num_bytes, options);
+  std::vector<internal::LoadedFile> files;
+  for (const std::string& name : names) {
+    files.push_back(internal::read_safetensors(ModelFile(join(folder, name)), options, runtime));
+  }
+  check_against_index(index_path, index, files);
+  return Checkpoint(std::make_shared<Contents>(index_path, std::move(files)));
+}
+
+std::string read_model_text(const std::string& folder, std::string_view file, std::uint64_t max_bytes,
+                            const Runtime& runtime) {
+  const ModelFile opened(join(folder, file));
+  const auto fail = [&](const std::string& what) {
+    throw std::runtime_error(fmt::format("{}: {}", escape_for_terminal(opened.path()), what));
+  };
+  if (opened.num_bytes() > max_bytes) {
+    fail(fmt::format("has {} bytes; at most {} are read", opened.num_bytes(), max_bytes));
+  }
+  std::string text(opened.num_bytes(), '\0');
+  opened.read(0, std::as_writable_bytes(std::span(text)), runtime);
+  opened.check_unchanged();
+  if (const auto kind = internal::foreign_kind(std::as_bytes(std::span(text)), "text")) fail("byte 0: " + *kind);
+  if (const std::size_t valid = valid_utf8_bytes(text, runtime); valid != text.size()) {
+    fail(fmt::format("byte {}: not UTF-8", valid));
+  }
+  return text;
+}
+
+}  // namespace v0
+}  // namespace regard

@@ -1,0 +1,354 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// A safetensors file, read.
+//
+//     open ── length of the header ── header ── is there memory? ── data ── NaN or ∞? ── unchanged? ──▶ Checkpoint
+//
+// Read next: safetensors_header.cpp (the rules), model_folder.cpp (shards).
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <array>
+#include <bit>
+#include <cmath>
+#include <cstring>
+#include <iterator>
+#include <stdexcept>
+
+#include "checkpoint.h"
+#include "regard/io/sha256.h"
+#include "regard/io/utf8.h"
+#include "safetensors_header.h"
+
+static_assert(std::endian::native == std::endian::little, "tensors are seen as they lie in the file");
+
+namespace regard {
+inline namespace v0 {
+namespace {
+
+using internal::ModelFile;
+using internal::SharedBytes;
+
+struct TypeEntry {
+  std::string_view name;
+  Index bytes;
+};
+// In the order of StoredType.
+constexpr std::array<TypeEntry, 13> kTypes = {{{"F64", 8},
+                                               {"F32", 4},
+                                               {"F16", 2},
+                                               {"BF16", 2},
+                                               {"I64", 8},
+                                               {"I32", 4},
+                                               {"I16", 2},
+                                               {"I8", 1},
+                                               {"U64", 8},
+                                               {"U32", 4},
+                                               {"U16", 2},
+                                               {"U8", 1},
+                                               {"BOOL", 1}}};
+
+[[noreturn]] void fail(const std::string& name, std::uint64_t at, const std::string& what) {
+  throw std::runtime_error(fmt::format("{}: byte {}: {}", escape_for_terminal(name), at, what));
+}
+
+// ---- the header's length
+
+constexpr std::uint64_t kLengthBytes = 8;
+
+std::uint64_t header_length(std::span<const std::byte> front, std::uint64_t num_bytes, const std::string& name,
+                            const ModelFileOptions& options) {
+  if (num_bytes == 0) fail(name, 0, "the file is empty; expected safetensors");
+  const auto refuse = [&](std::uint64_t at, const std::string& what) {
+    // A valid file may begin with the same bytes as another kind; one that is refused is named by them.
+    if (const auto kind = internal::foreign_kind(front, "safetensors")) fail(name, 0, *kind);
+    fail(name, at, what);
+  };
+  if (num_bytes < kLengthBytes) refuse(0, fmt::format("the file has {} bytes, too few for safetensors", num_bytes));
+  std::uint64_t length = 0;
+  std::memcpy(&length, front.data(), sizeof(length));
+  if (length > num_bytes - kLengthBytes) {
+    refuse(0, fmt::format("the header is said to be {} bytes long; the file goes on for {}", length,
+                          num_bytes - kLengthBytes));
+  }
+  if (length > options.max_header_bytes) {
+    refuse(0, fmt::format("the header is {} bytes long; at most {} are read (the option max_header_bytes raises this)",
+                          length, options.max_header_bytes));
+  }
+  if (length == 0 || front[kLengthBytes] != std::byte{'{'}) {
+    refuse(kLengthBytes, "the header does not begin with {; this is no safetensors file");
+  }
+  return length;
+}
+
+// ---- numbers
+
+float from_half(std::uint16_t half) {
+  const std::uint32_t sign = static_cast<std::uint32_t>(half & 0x8000) << 16;
+  const std::uint32_t exponent = half >> 10 & 0x1f;
+  const std::uint32_t fraction = half & 0x3ff;
+  if (exponent == 0) {
+    // Subnormal: fraction · 2^-24, exact in f32.
+    const float magnitude = std::ldexp(static_cast<float>(fraction), -24);
+    return std::bit_cast<float>(std::bit_cast<std::uint32_t>(magnitude) | sign);
+  }
+  const std::uint32_t widened = exponent == 0x1f ? 0xff : exponent + (127 - 15);
+  return std::bit_cast<float>(sign | widened << 23 | fraction << 13);
+}
+float from_bfloat(std::uint16_t b) { return std::bit_cast<float>(static_cast<std::uint32_t>(b) << 16); }
+
+template <class Bits>
+Bits load(const std::byte* p) {
+  Bits bits;
+  std::memcpy(&bits, p, sizeof(bits));
+  return bits;
+}
+
+// The first number whose exponent is all ones, that is NaN or ±∞.
+template <class Bits>
+std::optional<std::size_t> first_nonfinite(std::span<const std::byte> bytes, Bits exponent, const Runtime& runtime) {
+  const std::size_t count = bytes.size() / sizeof(Bits);
+  constexpr std::size_t kBlock = 4096;  // small enough for L1, large enough that the search after it costs nothing
+  for (std::size_t begin = 0; begin < count; begin += kBlock) {
+    throw_if_stopped(runtime.stop, "reading a model");
+    const std::size_t end = std::min(begin + kBlock, count);
+    Bits found = 0;
+    for (std::size_t i = begin; i < end; ++i) {
+      found |= static_cast<Bits>((load<Bits>(bytes.data() + i * sizeof(Bits)) & exponent) == exponent);
+    }
+    if (found == 0) continue;
+    for (std::size_t i = begin; i < end; ++i) {
+      if ((load<Bits>(bytes.data() + i * sizeof(Bits)) & exponent) == exponent) return i;
+    }
+  }
+  return std::nullopt;
+}
+
+double number_at(const StoredTensor& tensor, std::size_t i) {
+  switch (tensor.type) {
+    case StoredType::float64:
+      return load<double>(tensor.bytes.data() + 8 * i);
+    case StoredType::float32:
+      return load<float>(tensor.bytes.data() + 4 * i);
+    case StoredType::float16:
+      return from_half(load<std::uint16_t>(tensor.bytes.data() + 2 * i));
+    default:
+      return from_bfloat(load<std::uint16_t>(tensor.bytes.data() + 2 * i));
+  }
+}
+
+bool is_floating(StoredType type) { return type <= StoredType::bfloat16; }
+
+// "[1, 3]": where element i stands in its tensor.
+std::string index_text(const std::vector<Index>& shape, std::size_t i) {
+  std::vector<Index> index(shape.size());
+  for (std::size_t axis = shape.size(); axis-- > 0;) {
+    index[axis] = static_cast<Index>(i % static_cast<std::size_t>(shape[axis]));
+    i /= static_cast<std::size_t>(shape[axis]);
+  }
+  return internal::shape_text(index);
+}
+
+void refuse_nonfinite(const StoredTensor& tensor, std::uint64_t offset, const std::string& name,
+                      const Runtime& runtime) {
+  std::optional<std::size_t> at;
+  switch (tensor.type) {
+    case StoredType::float64:
+      at = first_nonfinite<std::uint64_t>(tensor.bytes, 0x7ff0000000000000, runtime);
+      break;
+    case StoredType::float32:
+      at = first_nonfinite<std::uint32_t>(tensor.bytes, 0x7f800000, runtime);
+      break;
+    case StoredType::float16:
+      at = first_nonfinite<std::uint16_t>(tensor.bytes, 0x7c00, runtime);
+      break;
+    case StoredType::bfloat16:
+      at = first_nonfinite<std::uint16_t>(tensor.bytes, 0x7f80, runtime);
+      break;
+    default:
+      break;
+  }
+  if (!at) return;
+  const double x = number_at(tensor, *at);
+  fail(name, offset + *at * static_cast<std::size_t>(stored_type_bytes(tensor.type)),
+       fmt::format("tensor \"{}\" holds {} at {}; the option allow_nonfinite (--allow-nonfinite) reads it all the same",
+                   escape_for_terminal(truncate_text(tensor.name, 80)),
+                   std::isnan(x) ? "nan"
+                   : x > 0       ? "inf"
+                                 : "-inf",
+                   index_text(tensor.shape, *at)));
+}
+
+// ---- a file's parts made a list of tensors
+
+std::vector<internal::HeaderEntry> entries_of(const internal::LoadedFile& file, std::uint64_t num_data_bytes,
+                                              const ModelFileOptions& options, const Runtime& runtime) {
+  const std::span<const std::byte> text = file.front.span().subspan(kLengthBytes);
+  return internal::read_safetensors_header({reinterpret_cast<const char*>(text.data()), text.size()}, num_data_bytes,
+                                           file.path, options, runtime);
+}
+
+void add_tensors(std::vector<internal::HeaderEntry> entries, internal::LoadedFile& file,
+                 const ModelFileOptions& options, const Runtime& runtime) {
+  file.tensors.reserve(entries.size());
+  for (internal::HeaderEntry& e : entries) {
+    file.tensors.push_back({.name = std::move(e.name),
+                            .type = e.type,
+                            .shape = std::move(e.shape),
+                            .bytes = file.data.span().subspan(e.begin, e.end - e.begin)});
+    if (!options.allow_nonfinite) refuse_nonfinite(file.tensors.back(), file.front.count + e.begin, file.path, runtime);
+  }
+}
+
+// Some bytes, which keep the whole alive.
+SharedBytes part(const SharedBytes& whole, std::size_t begin, std::size_t count) {
+  return {{whole.first, whole.first.get() + begin}, count};
+}
+
+}  // namespace
+
+std::string_view stored_type_name(StoredType type) { return kTypes[static_cast<std::size_t>(type)].name; }
+Index stored_type_bytes(StoredType type) { return kTypes[static_cast<std::size_t>(type)].bytes; }
+
+namespace internal {
+
+void check_memory(const std::string& path, std::uint64_t num_bytes, const ModelFileOptions& options) {
+  const std::uint64_t limit = options.max_memory_bytes.value_or(available_memory_bytes());
+  if (num_bytes <= limit) return;
+  throw std::runtime_error(
+      fmt::format("{}: takes {} bytes of memory; {} may be used", escape_for_terminal(path), num_bytes, limit));
+}
+
+LoadedFile read_safetensors(const ModelFile& file, const ModelFileOptions& options, const Runtime& runtime) {
+  std::array<std::byte, kKindBytes> first{};
+  const auto front = std::span(first).first(std::min<std::size_t>(first.size(), file.num_bytes()));
+  file.read(0, front);
+  const std::uint64_t length = header_length(front, file.num_bytes(), file.path(), options);
+  const std::uint64_t data_begin = kLengthBytes + length;
+  const std::uint64_t num_data_bytes = file.num_bytes() - data_begin;
+  // The list of tensors takes up to twice the bytes of the header that it is made from.
+  check_memory(file.path(), 3 * length + (options.map ? 0 : num_data_bytes), options);
+  LoadedFile loaded{.path = file.path(), .front = file.read(0, data_begin, runtime)};
+  std::vector<HeaderEntry> entries = entries_of(loaded, num_data_bytes, options, runtime);
+  loaded.data =
+      options.map ? part(file.map(), data_begin, num_data_bytes) : file.read(data_begin, num_data_bytes, runtime);
+  add_tensors(std::move(entries), loaded, options, runtime);
+  file.check_unchanged();
+  return loaded;
+}
+
+}  // namespace internal
+
+// ---- Checkpoint
+
+Checkpoint::Contents::Contents(std::string name_, std::vector<internal::LoadedFile> files_)
+    : name(std::move(name_)), files(std::move(files_)) {
+  for (internal::LoadedFile& file : files) {
+    std::move(file.tensors.begin(), file.tensors.end(), std::back_inserter(tensors));
+    file.tensors = {};
+  }
+  std::sort(tensors.begin(), tensors.end(),
+            [](const StoredTensor& a, const StoredTensor& b) { return a.name < b.name; });
+}
+
+Checkpoint Checkpoint::read_file(const std::string& path, const ModelFileOptions& options, const Runtime& runtime) {
+  std::vector<internal::LoadedFile> files;
+  files.push_back(internal::read_safetensors(ModelFile(path), options, runtime));
+  return Checkpoint(std::make_shared<Contents>(path, std::move(files)));
+}
+
+Checkpoint parse_safetensors(std::vector<std::byte> bytes, std::string name, const ModelFileOptions& options,
+                             const Runtime& runtime) {
+  const auto owner = std::make_shared<const std::vector<std::byte>>(std::move(bytes));
+  const SharedBytes whole{{owner, owner->data()}, owner->size()};
+  const auto front = whole.span().first(std::min(internal::kKindBytes, whole.count));
+  const std::uint64_t data_begin = kLengthBytes + header_length(front, whole.count, name, options);
+  internal::LoadedFile file{
+      .path = name, .front = part(whole, 0, data_begin), .data = part(whole, data_begin, whole.count - data_begin)};
+  add_tensors(entries_of(file, file.data.count, options, runtime), file, options, runtime);
+  std::vector<internal::LoadedFile> files;
+  files.push_back(std::move(file));
+  return Checkpoint(std::make_shared<Checkpoint::Contents>(std::move(name), std::move(files)));
+}
+
+const std::string& Checkpoint::name() const { return contents_->name; }
+const std::vector<StoredTensor>& Checkpoint::tensors() const { return contents_->tensors; }
+
+const StoredTensor* Checkpoint::find(std::string_view name) const {
+  const auto at = std::lower_bound(tensors().begin(), tensors().end(), name,
+                                   [](const StoredTensor& t, std::string_view wanted) { return t.name < wanted; });
+  return at != tensors().end() && at->name == name ? &*at : nullptr;
+}
+
+std::vector<float> Checkpoint::read_float32(const StoredTensor& tensor, const Runtime& runtime) const {
+  const auto refuse = [&](const std::string& what) {
+    throw std::runtime_error(fmt::format("{}: tensor \"{}\" {}", escape_for_terminal(name()),
+                                         escape_for_terminal(truncate_text(tensor.name, 80)), what));
+  };
+  if (!is_floating(tensor.type)) {
+    refuse(fmt::format("is of type {}, which holds no real numbers; expected F32, F16, BF16 or F64",
+                       stored_type_name(tensor.type)));
+  }
+  std::vector<float> numbers;
+  const std::size_t count = tensor.bytes.size() / static_cast<std::size_t>(stored_type_bytes(tensor.type));
+  numbers.reserve(count);
+  constexpr std::size_t kPart = 1 << 14;
+  for (std::size_t begin = 0; begin < count; begin = numbers.size()) {
+    throw_if_stopped(runtime.stop, "reading a model");
+    numbers.resize(std::min(begin + kPart, count));
+    if (tensor.type == StoredType::float32) {
+      std::memcpy(&numbers[begin], tensor.bytes.data() + begin * sizeof(float),
+                  (numbers.size() - begin) * sizeof(float));
+      continue;
+    }
+    for (std::size_t i = begin; i < numbers.size(); ++i) {
+      const double x = number_at(tensor, i);
+      numbers[i] = static_cast<float>(x);
+      if (std::isfinite(x) && !std::isfinite(numbers[i])) {
+        refuse(fmt::format("holds {} at {}, more than an f32 can", x, index_text(tensor.shape, i)));
+      }
+    }
+  }
+  return numbers;
+}
+
+std::shared_ptr<const float> Checkpoint::share_float32(const StoredTensor& tensor, const Runtime& runtime) const {
+  const std::byte* bytes = tensor.bytes.data();
+  if (tensor.type == StoredType::float32 && reinterpret_cast<std::uintptr_t>(bytes) % alignof(float) == 0) {
+    return {contents_, reinterpret_cast<const float*>(bytes)};
+  }
+  const auto numbers = std::make_shared<const std::vector<float>>(read_float32(tensor, runtime));
+  return {numbers, numbers->data()};
+}
+
+std::string Checkpoint::sha256(const Runtime& runtime) const {
+  const auto sum_of = [&](const internal::LoadedFile& file) {
+    constexpr std::size_t kPart = 1 << 16;
+    Sha256 sum;
+    for (std::span<const std::byte> rest : {file.front.span(), file.data.span()}) {
+      while (!rest.empty()) {
+        throw_if_stopped(runtime.stop, "Checkpoint::sha256");
+        const std::size_t count = std::min(kPart, rest.size());
+        sum.add(rest.first(count));
+        rest = rest.subspan(count);
+      }
+    }
+    return sum.finish();
+  };
+  std::call_once(contents_->summed, [&] {
+    if (contents_->files.size() == 1) {
+      contents_->sum = sum_of(contents_->files[0]);
+      return;
+    }
+    Sha256 sum;
+    for (const internal::LoadedFile& file : contents_->files) {
+      const std::string line = fmt::format("{}  {}\n", sum_of(file), file.path.substr(file.path.rfind('/') + 1));
+      sum.add(std::as_bytes(std::span(line)));
+    }
+    contents_->sum = sum.finish();
+  });
+  return contents_->sum;
+}
+
+}  // namespace v0
+}  // namespace regard

@@ -1,0 +1,256 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// What callers do with a KvCache: append, truncate, fork, and where its panels lie. Everything is decided and checked
+// before the first byte changes. Read next: block.h, attention_decode.cpp.
+#include <array>
+
+#include "block.h"
+#include "lock.h"
+
+namespace regard {
+inline namespace v0 {
+namespace {
+
+using internal::CacheWriting;
+using internal::for_each_element;
+using internal::round_up;
+using internal::sequence_text;
+using kernels::kPanel;
+
+void check_sequence(const char* name, const KvCacheShape& shape, Index sequence) {
+  if (sequence < 0 || sequence >= shape.num_sequences)
+    internal::refuse(
+        name, "there is no " + sequence_text(sequence) + "; expected 0 to " + std::to_string(shape.num_sequences - 1));
+}
+
+}  // namespace
+
+template <class T>
+Index KvCache<T>::length(Index sequence) const {
+  check_sequence("KvCache::length", shape_, sequence);
+  return block().lengths()[sequence];
+}
+template <class T>
+Index KvCache<T>::first_key(Index sequence) const {
+  check_sequence("KvCache::first_key", shape_, sequence);
+  return block().firsts()[sequence];
+}
+template <class T>
+Index KvCache<T>::num_free_pages() const {
+  return block().free_pages();
+}
+
+namespace {
+
+template <class View>
+void check_view(const char* name, const View& view, const typename View::Shape& expected) {
+  constexpr const char* kName = "KvCache::append";
+  if (view.absent()) internal::refuse(kName, std::string(name) + " is missing");
+  if (view.shape != expected)
+    internal::refuse(kName, std::string(name) + " has shape " + internal::shape_text(view.shape) + "; expected " +
+                                internal::shape_text(expected));
+  internal::footprint(kName, name, view);
+}
+
+// What no scale can hold.
+void check_finite(const char* name, const InputView<float, 3>& view, const Runtime& runtime) {
+  for (Index h = 0; h < view.shape[0]; ++h) {
+    for (Index i = 0; i < view.shape[1]; ++i) {
+      throw_if_stopped(runtime.stop);
+      for_each_element(view, h, i, [&](Index d, auto element) {
+        const float x(element);
+        if (internal::is_finite(x)) return;
+        internal::refuse("KvCache::append", std::string(name) + internal::shape_text(std::array{h, i, d}) + " is " +
+                                                (x > 0   ? "inf"
+                                                 : x < 0 ? "-inf"
+                                                         : "nan") +
+                                                "; expected finite numbers in a cache of int8");
+      });
+    }
+  }
+}
+
+// What looks for a stop while a cache is written: a ring, which cannot take back what it wrote over, does not.
+const Runtime& while_writing(const KvCacheShape& shape, const Runtime& runtime) {
+  static const Runtime goes_on;
+  return shape.ring ? goes_on : runtime;
+}
+
+// The first `count` rows of one sequence.
+template <class T>
+InputView<T, 3> rows_of(const InputView<T, 4>& view, Index sequence, Index count) {
+  return {view.pointer(sequence, 0, 0, 0),
+          view.type,
+          {view.shape[1], count, view.shape[3]},
+          {view.strides[1], view.strides[2], view.strides[3]}};
+}
+
+void check_pages(const char* name, Index needed, Index free) {
+  if (needed > free)
+    throw std::runtime_error(std::string(name) + ": " + std::to_string(needed) + " pages are needed and " +
+                             std::to_string(free) +
+                             " are free; truncate a sequence, or make the cache with more pages");
+}
+
+void check_room(const KvCacheShape& shape, Index sequence, Index length, Index count) {
+  const Index most = shape.ring ? std::numeric_limits<Index>::max() / 4 : shape.capacity;
+  if (count > most - length)
+    internal::refuse("KvCache::append", sequence_text(sequence) + " holds " + std::to_string(length) + " keys and " +
+                                            std::to_string(count) + " more are given; its capacity is " +
+                                            std::to_string(most));
+}
+
+}  // namespace
+
+template <class T>
+void KvCache<T>::append(Index sequence, Given<3> key, Given<3> value, const Runtime& runtime) {
+  const CacheWriting use("KvCache::append", users_);
+  check_sequence("KvCache::append", shape_, sequence);
+  const Index count = key.shape[1];
+  check_view("key", key, {shape_.num_key_heads, count, shape_.depth});
+  check_view("value", value, {shape_.num_key_heads, count, shape_.columns});
+  if constexpr (kQuantised) {
+    check_finite("key", key, runtime);
+    check_finite("value", value, runtime);
+  }
+  const Block block = this->block();
+  check_room(shape_, sequence, block.lengths()[sequence], count);
+  const auto need = block.need(sequence, count);
+  check_pages("KvCache::append", need.pages, block.free_pages());
+  throw_if_stopped(runtime.stop);
+  const auto before = block.take_pages(sequence, need);
+  try {
+    block.write(sequence, key, value, count, while_writing(shape_, runtime));
+  } catch (...) {
+    block.put_back(sequence, before);
+    throw;
+  }
+  block.grow(sequence, count);
+}
+
+template <class T>
+void KvCache<T>::append(Given<4> key, Given<4> value, std::span<const Index> counts, const Runtime& runtime) {
+  const CacheWriting use("KvCache::append", users_);
+  const Index most = key.shape[2];
+  check_view("key", key, {shape_.num_sequences, shape_.num_key_heads, most, shape_.depth});
+  check_view("value", value, {shape_.num_sequences, shape_.num_key_heads, most, shape_.columns});
+  if (!counts.empty() && static_cast<Index>(counts.size()) != shape_.num_sequences)
+    internal::refuse("KvCache::append", "counts has " + std::to_string(counts.size()) + " entries; expected " +
+                                            std::to_string(shape_.num_sequences));
+  const auto count_of = [&](Index s) { return counts.empty() ? most : counts[static_cast<std::size_t>(s)]; };
+  const Block block = this->block();
+  Index pages = 0;
+  for (Index s = 0; s < shape_.num_sequences; ++s) {
+    if (count_of(s) < 0 || count_of(s) > most)
+      internal::refuse("KvCache::append", "counts[" + std::to_string(s) + "] is " + std::to_string(count_of(s)) +
+                                              "; expected 0 to " + std::to_string(most));
+    check_room(shape_, s, block.lengths()[s], count_of(s));
+    // Sequences before that share the half-filled panel have a copy of their own by then.
+    Index gone = 0;
+    for (Index before = 0; before < s && block.tail(s) >= 0; ++before)
+      gone += count_of(before) > 0 && block.tail(before) == block.tail(s) ? 1 : 0;
+    pages += block.need(s, count_of(s), gone).pages;
+    if constexpr (kQuantised) {
+      check_finite("key", rows_of(key, s, count_of(s)), runtime);
+      check_finite("value", rows_of(value, s, count_of(s)), runtime);
+    }
+  }
+  check_pages("KvCache::append", pages, block.free_pages());
+  throw_if_stopped(runtime.stop);
+  std::vector<typename Block::Entries> before;
+  before.reserve(static_cast<std::size_t>(shape_.num_sequences));
+  try {
+    for (Index s = 0; s < shape_.num_sequences; ++s) {
+      // The need is found again: a sequence before may have left a panel that was shared.
+      before.push_back(block.take_pages(s, block.need(s, count_of(s))));
+      block.write(s, rows_of(key, s, count_of(s)), rows_of(value, s, count_of(s)), count_of(s),
+                  while_writing(shape_, runtime));
+    }
+  } catch (...) {
+    for (auto s = static_cast<Index>(before.size()); s-- > 0;) block.put_back(s, before[static_cast<std::size_t>(s)]);
+    throw;
+  }
+  for (Index s = 0; s < shape_.num_sequences; ++s) block.grow(s, count_of(s));
+}
+
+template <class T>
+void KvCache<T>::truncate(Index sequence, Index length) {
+  const CacheWriting use("KvCache::truncate", users_);
+  check_sequence("KvCache::truncate", shape_, sequence);
+  const Block block = this->block();
+  const Index first = block.firsts()[sequence];
+  const Index most = block.lengths()[sequence];
+  if (length < 0 || length > most || (length < first && length != 0))
+    internal::refuse("KvCache::truncate", "length is " + std::to_string(length) + "; " + sequence_text(sequence) +
+                                              " has keys " + std::to_string(first) + " to " + std::to_string(most) +
+                                              (first > 0 ? ", and 0 empties it" : ""));
+  std::int32_t* entries = block.table(sequence);
+  block.lengths()[sequence] = length;
+  if (length == 0) {
+    block.firsts()[sequence] = 0;
+    for (Index e = 0; e < block.layout.sequence_panels; ++e) block.leave(entries[e]);
+  }
+  if (shape_.ring) return;
+  // What follows in the last page stays, as long as nobody else uses it.
+  Index panel = round_up(length, kPanel) / kPanel;
+  const auto page_of = [&](std::int32_t slot) { return slot / block.layout.page_panels; };
+  while (panel > 0 && panel < block.layout.sequence_panels && entries[panel] >= 0 &&
+         page_of(entries[panel]) == page_of(entries[panel - 1]) && block.panel_users()[entries[panel]] == 1) {
+    ++panel;
+  }
+  for (; panel < block.layout.sequence_panels; ++panel) block.leave(entries[panel]);
+}
+
+template <class T>
+void KvCache<T>::fork(Index from, Index to) {
+  const CacheWriting use("KvCache::fork", users_);
+  check_sequence("KvCache::fork", shape_, from);
+  check_sequence("KvCache::fork", shape_, to);
+  if (shape_.ring) internal::refuse("KvCache::fork", "a ring shares no panels; expected a contiguous or paged cache");
+  const Block block = this->block();
+  if (from == to || block.lengths()[to] != 0)
+    internal::refuse("KvCache::fork", sequence_text(to) + " has " + std::to_string(block.lengths()[to]) +
+                                          " keys; expected another, empty sequence");
+  const Index length = block.lengths()[from];
+  const Index whole = length / kPanel;
+  const bool rest = length % kPanel != 0;
+  check_pages("KvCache::fork", rest ? 1 : 0, block.free_pages());
+  std::int32_t* entries = block.table(to);
+  for (Index panel = 0; panel < whole; ++panel) block.use(entries[panel], block.table(from)[panel]);
+  if (rest) {
+    block.take_pages(to, {whole, 1});
+    block.copy_panel(block.table(from)[whole], entries[whole]);
+  }
+  block.lengths()[to] = length;
+}
+
+template <class T>
+const T* KvCache<T>::key_panel(Index sequence, Index key_head, Index panel) const {
+  const Block block = this->block();
+  return block.keys(block.table(sequence)[block.entry(panel)], key_head);
+}
+template <class T>
+const T* KvCache<T>::value_panel(Index sequence, Index key_head, Index panel) const {
+  const Block block = this->block();
+  return block.values(block.table(sequence)[block.entry(panel)], key_head);
+}
+template <class T>
+const float* KvCache<T>::scales(Index sequence, Index key_head, Index panel) const {
+  if constexpr (!kQuantised) return nullptr;
+  const Block block = this->block();
+  return block.scales(block.table(sequence)[block.entry(panel)], key_head);
+}
+template <class T>
+bool KvCache<T>::values_finite(Index sequence, Index key_head, Index panel) const {
+  const Block block = this->block();
+  return block.finite(block.table(sequence)[block.entry(panel)])[key_head] != 0;
+}
+
+template class KvCache<float>;
+template class KvCache<double>;
+template class KvCache<bfloat16>;
+template class KvCache<float16>;
+template class KvCache<std::int8_t>;
+
+}  // namespace v0
+}  // namespace regard

@@ -1,0 +1,347 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// linear_forward: packs the parameters into panels of 32 columns, unless they are packed, then computes tiles of 60
+// rows by groups of panels.
+//
+//   phase 1, per panel:           pack_keys of the transposed parameters
+//   phase 2, per 60 rows × group: pack_query of the rows, then linear_tile for each panel of the group
+//
+// The bits of an element depend on its row of input and its column of parameters alone. Panels of bfloat16 hold pairs:
+// where dot products of pairs are one instruction, rows are packed as pairs, too; elsewhere rows and panels are widened
+// to float, a panel at a time. Read next: kernels/linear_tile.cpp.
+#include "regard/linear.h"
+
+#include <algorithm>
+#include <new>
+#include <stdexcept>
+
+#include "attention/arguments.h"
+#include "kernels/table.h"
+#include "runtime/parallel.h"
+#include "runtime/plan.h"
+#include "runtime/workspace.h"
+#include "tensor/element_types.h"
+#include "tensor/strided_copy.h"
+
+namespace regard {
+inline namespace v0 {
+namespace internal {
+namespace {
+
+using kernels::kPanel;
+using kernels::kRows;
+
+constexpr const char* kName = "linear_forward";
+
+template <class T>
+inline constexpr bool kPairs = std::same_as<T, bfloat16>;
+
+Index num_panels(Index columns) { return (columns + kPanel - 1) / kPanel; }
+
+template <class T>
+Index panel_size(Index depth) {
+  return (kPairs<T> ? (depth + 1) / 2 * 2 : depth) * kPanel;
+}
+
+// Elements of the panels; never 0, so that a panel of depth 0 is a place, too.
+template <class T>
+Index panel_elements(Index depth, Index columns) {
+  return num_panels(columns) * panel_size<T>(std::max<Index>(depth, 1));
+}
+
+// What a kernel is to read, as the kernels call its type.
+template <class T>
+auto matrix_at(const T* data, Index row_stride, Index column_stride) {
+  if constexpr (kPairs<T>) {
+    return kernels::Matrix<kernels::Bfloat16>{reinterpret_cast<const kernels::Bfloat16*>(data), row_stride,
+                                              column_stride};
+  } else {
+    return kernels::Matrix<T>{data, row_stride, column_stride};
+  }
+}
+
+template <class T>
+void pack(const TensorView<const T, 2>& parameters, T* panels, double num_products, const Runtime& runtime) {
+  const auto [depth, columns] = parameters.shape;
+  const Index count = num_panels(columns);
+  for_each_item(runtime, num_workers(runtime, count, num_products), count, [&](Index panel, int) {
+    const Index first = panel * kPanel;
+    const auto source = matrix_at(parameters.pointer(0, first), parameters.strides[1], parameters.strides[0]);
+    T* const to = panels + panel * panel_size<T>(depth);
+    const Index width = std::min(kPanel, columns - first);
+    if constexpr (kPairs<T>) {
+      kernels::active().pairs.pack_keys(source, width, depth, reinterpret_cast<float*>(to));
+    } else {
+      kernels::active().of<T>().pack_keys(source, width, depth, to);
+    }
+  });
+}
+
+template <class T, class Output>
+void check_shapes(const TensorView<const T, 2>& input, const std::array<Index, 2>& parameters,
+                  const TensorView<const T, 1>& bias, const TensorView<Output, 2>& output) {
+  const Index rows = input.shape[0];
+  if (parameters[0] != input.shape[1]) {
+    refuse(kName, "parameters has shape " + shape_text(parameters) + "; expected " + std::to_string(input.shape[1]) +
+                      " rows for input " + shape_text(input.shape));
+  }
+  expect_shape(kName, "bias", bias, {parameters[1]});
+  if (output.shape != std::array{rows, parameters[1]}) {
+    refuse(kName, "output has shape " + shape_text(output.shape) + "; expected " +
+                      shape_text(std::array{rows, parameters[1]}));
+  }
+}
+
+template <class T>
+bool is_aligned(const T* pointer) {
+  return reinterpret_cast<std::uintptr_t>(pointer) % alignof(T) == 0;
+}
+
+// Rows and panels of one call, as its tiles multiply them.
+template <class T>
+class Operands {
+ public:
+  using Compute = ComputeType<T>;
+
+  Operands(const TensorView<const T, 2>& input, const T* panels)
+      : table_(kernels::active()), input_(input), panels_(panels), depth_(input.shape[1]) {}
+
+  // Scratch of a worker.
+  Index row_elements() const { return kRows * (multiplies_pairs() ? (depth_ + 1) / 2 : depth_); }
+  Index panel_elements() const { return kPairs<T> && !multiplies_pairs() ? depth_ * kPanel : 0; }
+
+  void pack_rows(Index first, Index num_rows, Compute* packed) const {
+    const auto rows = matrix_at(input_.pointer(first, 0), input_.strides[0], input_.strides[1]);
+    if constexpr (!kPairs<T>) {
+      table_.of<T>().pack_query(rows, num_rows, depth_, packed);
+    } else if (multiplies_pairs()) {
+      table_.pairs.pack_query(rows, num_rows, depth_, packed);
+    } else {
+      table_.bf16.pack_query(rows, num_rows, depth_, packed);
+    }
+  }
+
+  // room is panel_elements() long.
+  const Compute* panel(Index number, Compute* room) const {
+    const T* const at = panels_ + number * panel_size<T>(depth_);
+    if constexpr (kPairs<T>) {
+      const float* const pairs = reinterpret_cast<const float*>(at);
+      if (multiplies_pairs()) return pairs;
+      table_.pairs.widen_pairs(pairs, depth_, room);
+      return room;
+    } else {
+      return at;
+    }
+  }
+
+  auto tile() const {
+    if constexpr (kPairs<T>) {
+      if (multiplies_pairs()) return table_.pairs.linear_tile;
+    }
+    return table_.of<Compute>().linear_tile;
+  }
+
+ private:
+  bool multiplies_pairs() const { return kPairs<T> && table_.bf16_dot; }
+
+  const kernels::KernelTable& table_;
+  const TensorView<const T, 2>& input_;
+  const T* panels_;
+  Index depth_;
+};
+
+// A finished row of a tile, rounded where the output is narrower.
+template <class T, class Output>
+void write_row(Index width, const T* from, Output* to, Index to_stride) {
+  if constexpr (std::same_as<T, Output>) {
+    copy_elements(width, from, 1, to, to_stride);
+  } else {
+    Output rounded[kPanel];
+    kernels::active().pairs.narrow(from, reinterpret_cast<kernels::Bfloat16*>(rounded), width);
+    copy_elements(width, rounded, 1, to, to_stride);
+  }
+}
+
+template <class T, class Output>
+void multiply(const TensorView<const T, 2>& input, const T* panels, const TensorView<const T, 1>& bias,
+              const TensorView<Output, 2>& output, kernels::Activation activation, double num_products,
+              const Runtime& runtime) {
+  using Compute = ComputeType<T>;
+  const Operands<T> operands(input, panels);
+  const auto [rows, depth] = input.shape;
+  const Index columns = output.shape[1];
+  const Workspace<Compute> dense_bias(runtime, bias.absent() ? 0 : columns);
+  if (!bias.absent()) read_numbers(kElementType<T>, columns, bias.data, bias.strides[0], dense_bias.data());
+
+  // Sixteen panels or more share one packing of the rows: more where there are rows enough for every worker, as long as
+  // the panels of a group stay in a cache of 2 to 4 MiB while they are read for one block of rows after the other.
+  constexpr Index kGroupBytes = 5 << 19;
+  const Index panel_bytes = panel_size<T>(std::max<Index>(depth, 1)) * Index{sizeof(T)};
+  const Index count = num_panels(columns);
+  const Index blocks = (rows + kRows - 1) / kRows;
+  const bool many_rows = blocks >= 8 * num_workers(runtime, blocks);
+  const Index group_panels = std::max<Index>(16, many_rows ? kGroupBytes / panel_bytes : 0);
+  const Index groups = (count + group_panels - 1) / group_panels;
+  const int workers = num_workers(runtime, blocks * groups, num_products);
+  // Kernels write dense aligned rows; any other output takes them from a tile.
+  constexpr bool kSameType = std::same_as<Output, Compute>;
+  const bool direct = kSameType && output.strides[1] == 1 && is_aligned(output.data);
+  const Index scratch_elements = operands.row_elements() + operands.panel_elements() + (direct ? 0 : kRows * kPanel);
+  const Workspace<Compute> scratch(runtime, workers * scratch_elements);
+  if (is_planning()) {
+    const double parameters = static_cast<double>(columns) * static_cast<double>(depth);
+    plan_operator({.name = kName,
+                   .way = std::to_string(blocks) + " blocks of rows by " + std::to_string(groups) +
+                          " groups of columns, " +
+                          (direct ? "written where they belong" : "copied to where they belong"),
+                   .operations = 2 * static_cast<double>(rows) * parameters,
+                   .bytes = (static_cast<double>(input.size()) + parameters) * sizeof(T) +
+                            static_cast<double>(output.size()) * sizeof(Output)});
+  }
+  for_each_item(runtime, workers, blocks * groups, [&](Index task, int worker) {
+    Compute* packed_rows = scratch.data() + worker * scratch_elements;
+    Compute* panel_room = packed_rows + operands.row_elements();
+    Compute* tile = panel_room + operands.panel_elements();
+    const Index first = task % blocks * kRows;
+    const Index num_rows = std::min(kRows, rows - first);
+    operands.pack_rows(first, num_rows, packed_rows);
+    const Index end_panel = std::min(count, (task / blocks + 1) * group_panels);
+    for (Index panel = task / blocks * group_panels; panel < end_panel; ++panel) {
+      throw_if_stopped(runtime.stop);
+      const Index column = panel * kPanel;
+      const Index width = std::min(kPanel, columns - column);
+      Compute* to = tile;
+      if constexpr (kSameType) {
+        if (direct) to = output.pointer(first, column);
+      }
+      operands.tile()(num_rows, width, depth, packed_rows, operands.panel(panel, panel_room),
+                      bias.absent() ? nullptr : dense_bias.data() + column, activation, to,
+                      direct ? output.strides[0] : kPanel);
+      for (Index i = 0; i < (direct ? 0 : num_rows); ++i) {
+        write_row(width, tile + i * kPanel, output.pointer(first + i, column), output.strides[1]);
+      }
+    }
+  });
+}
+
+kernels::Activation kernel_activation(Activation activation) {
+  switch (activation) {
+    case Activation::none:
+      return kernels::Activation::none;
+    case Activation::relu:
+      return kernels::Activation::relu;
+    case Activation::gelu:
+      return kernels::Activation::gelu;
+    case Activation::gelu_tanh:
+      return kernels::Activation::gelu_tanh;
+  }
+  refuse(kName,
+         "activation is " + std::to_string(static_cast<int>(activation)) + "; expected none, relu, gelu or gelu_tanh");
+}
+
+// The calls of linear.h.
+template <class T, class Output>
+void forward(const TensorView<const T, 2>& input, const TensorView<const T, 2>& parameters,
+             const TensorView<const T, 1>& bias, const TensorView<Output, 2>& output, const Runtime& runtime) {
+  const FloatingPointScope scope;
+  const std::array<Footprint, 3> inputs{footprint(kName, "input", input), footprint(kName, "parameters", parameters),
+                                        footprint(kName, "bias", bias)};
+  const std::array<Footprint, 1> written{footprint(kName, "output", output)};
+  check_shapes(input, parameters.shape, bias, output);
+  check_overlap(kName, inputs, written);
+  if (output.shape[0] == 0 || output.shape[1] == 0) return;
+  const Workspace<T> panels(runtime, panel_elements<T>(parameters.shape[0], parameters.shape[1]));
+  const double products = static_cast<double>(output.shape[0]) * static_cast<double>(parameters.size());
+  pack(parameters, panels.data(), products, runtime);
+  multiply(input, panels.data(), bias, output, kernels::Activation::none, products, runtime);
+}
+
+template <class T, class Output>
+void forward(const TensorView<const T, 2>& input, const PackedParameters<T>& parameters,
+             const TensorView<const T, 1>& bias, const TensorView<Output, 2>& output, const LinearOptions& options,
+             const Runtime& runtime) {
+  const FloatingPointScope scope;
+  const kernels::Activation activation = kernel_activation(options.activation);
+  const std::array<Index, 2> shape{parameters.num_inputs(), parameters.num_outputs()};
+  const TensorView<const T, 1> panels(parameters.panels(),
+                                      {parameters.panels() == nullptr ? 0 : panel_elements<T>(shape[0], shape[1])});
+  const std::array<Footprint, 3> inputs{footprint(kName, "input", input), footprint(kName, "parameters", panels),
+                                        footprint(kName, "bias", bias)};
+  const std::array<Footprint, 1> written{footprint(kName, "output", output)};
+  check_shapes(input, shape, bias, output);
+  check_overlap(kName, inputs, written);
+  if (output.shape[0] == 0 || output.shape[1] == 0) return;
+  const double products = static_cast<double>(output.shape[0]) * static_cast<double>(shape[0] * shape[1]);
+  multiply(input, parameters.panels(), bias, output, activation, products, runtime);
+}
+
+}  // namespace
+}  // namespace internal
+
+template <class T>
+void linear_forward(std::type_identity_t<TensorView<const T, 2>> input,
+                    std::type_identity_t<TensorView<const T, 2>> parameters,
+                    std::type_identity_t<TensorView<const T, 1>> bias, TensorView<T, 2> output,
+                    const Runtime& runtime) {
+  internal::forward(input, parameters, bias, output, runtime);
+}
+void linear_forward(TensorView<const bfloat16, 2> input, TensorView<const bfloat16, 2> parameters,
+                    TensorView<const bfloat16, 1> bias, TensorView<float, 2> output, const Runtime& runtime) {
+  internal::forward(input, parameters, bias, output, runtime);
+}
+
+template <class T>
+PackedParameters<T>::PackedParameters(TensorView<const T, 2> parameters, const Runtime& runtime)
+    : num_inputs_(parameters.shape[0]), num_outputs_(parameters.shape[1]) {
+  using namespace internal;
+  const FloatingPointScope scope;
+  footprint("PackedParameters", "parameters", parameters);
+  if (is_planning()) throw std::logic_error("PackedParameters: made inside a plan; expected before it");
+  if (num_outputs_ == 0) return;
+  constexpr std::align_val_t kAlignment{64};
+  const std::shared_ptr<T> panels(static_cast<T*>(::operator new(num_bytes(), kAlignment)),
+                                  [](T* memory) { ::operator delete(memory, kAlignment); });
+  pack(parameters, panels.get(), static_cast<double>(parameters.size()), runtime);
+  panels_ = panels;
+}
+
+template <class T>
+std::size_t PackedParameters<T>::num_bytes() const {
+  return static_cast<std::size_t>(internal::panel_elements<T>(num_inputs_, num_outputs_)) * sizeof(T);
+}
+
+template <class T>
+void linear_forward(std::type_identity_t<TensorView<const T, 2>> input,
+                    const std::type_identity_t<PackedParameters<T>>& parameters,
+                    std::type_identity_t<TensorView<const T, 1>> bias, TensorView<T, 2> output,
+                    const LinearOptions& options, const Runtime& runtime) {
+  internal::forward(input, parameters, bias, output, options, runtime);
+}
+void linear_forward(TensorView<const bfloat16, 2> input, const PackedParameters<bfloat16>& parameters,
+                    TensorView<const bfloat16, 1> bias, TensorView<float, 2> output, const LinearOptions& options,
+                    const Runtime& runtime) {
+  internal::forward(input, parameters, bias, output, options, runtime);
+}
+
+template class PackedParameters<float>;
+template class PackedParameters<double>;
+template class PackedParameters<bfloat16>;
+
+template void linear_forward<float>(TensorView<const float, 2>, TensorView<const float, 2>, TensorView<const float, 1>,
+                                    TensorView<float, 2>, const Runtime&);
+template void linear_forward<float>(TensorView<const float, 2>, const PackedParameters<float>&,
+                                    TensorView<const float, 1>, TensorView<float, 2>, const LinearOptions&,
+                                    const Runtime&);
+template void linear_forward<double>(TensorView<const double, 2>, TensorView<const double, 2>,
+                                     TensorView<const double, 1>, TensorView<double, 2>, const Runtime&);
+template void linear_forward<double>(TensorView<const double, 2>, const PackedParameters<double>&,
+                                     TensorView<const double, 1>, TensorView<double, 2>, const LinearOptions&,
+                                     const Runtime&);
+template void linear_forward<bfloat16>(TensorView<const bfloat16, 2>, TensorView<const bfloat16, 2>,
+                                       TensorView<const bfloat16, 1>, TensorView<bfloat16, 2>, const Runtime&);
+template void linear_forward<bfloat16>(TensorView<const bfloat16, 2>, const PackedParameters<bfloat16>&,
+                                       TensorView<const bfloat16, 1>, TensorView<bfloat16, 2>, const LinearOptions&,
+                                       const Runtime&);
+
+}  // namespace v0
+}  // namespace regard

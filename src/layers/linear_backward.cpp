@@ -1,0 +1,100 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// linear_backward: two products by linear_forward of the same tensors seen with their axes exchanged, and a sum of
+// rows.
+//
+//     grad_output (R, O) · parametersᵀ (O, I)        inputᵀ (I, R) · grad_output (R, O)        Σ over R
+//
+// Read next: linear.cpp.
+#include "regard/linear_backward.h"
+
+#include <algorithm>
+
+#include "attention/arguments.h"
+#include "runtime/parallel.h"
+#include "runtime/workspace.h"
+#include "tensor/strided_copy.h"
+
+namespace regard {
+inline namespace v0 {
+namespace internal {
+namespace {
+
+constexpr const char* kName = "linear_backward";
+constexpr Index kPieceColumns = 64;  // of a task of the bias: a row of them is a few lines of memory
+
+template <class T>
+TensorView<T, 2> transposed(const TensorView<T, 2>& view) {
+  return {view.data, {view.shape[1], view.shape[0]}, {view.strides[1], view.strides[0]}};
+}
+
+template <class T>
+void sum_rows(const TensorView<const T, 2>& rows, const TensorView<T, 1>& output, const Runtime& runtime) {
+  const auto [count, columns] = rows.shape;
+  const Index pieces = (columns + kPieceColumns - 1) / kPieceColumns;
+  const int workers = num_workers(runtime, pieces, static_cast<double>(rows.size()));
+  for_each_item(runtime, workers, pieces, [&](Index piece, int) {
+    double sums[kPieceColumns]{};
+    const Index first = piece * kPieceColumns;
+    const Index width = std::min(kPieceColumns, columns - first);
+    for (Index r = 0; r < count; ++r) {
+      const T* from = rows.pointer(r, first);
+      for (Index c = 0; c < width; ++c)
+        sums[c] += static_cast<double>(static_cast<ComputeType<T>>(read_element(from + c * rows.strides[1])));
+    }
+    for (Index c = 0; c < width; ++c) {
+      const T rounded(static_cast<ComputeType<T>>(sums[c]));
+      copy_elements(1, &rounded, 1, output.pointer(first + c), 1);
+    }
+  });
+}
+
+}  // namespace
+}  // namespace internal
+
+template <class T>
+void linear_backward(std::type_identity_t<TensorView<const T, 2>> input,
+                     std::type_identity_t<TensorView<const T, 2>> parameters, TensorView<const T, 2> grad_output,
+                     const std::type_identity_t<LinearGradients<T>>& gradients, const Runtime& runtime) {
+  using namespace internal;
+  const FloatingPointScope scope;
+  const auto [rows, columns] = grad_output.shape;
+  Footprints inputs, written;
+  inputs.push_back(footprint(kName, "grad_output", grad_output));
+  const auto need = [&](const char* name, const auto& view, const char* gradient, const auto& wanted,
+                        const auto& expected) {
+    if (wanted.absent()) return;
+    if (view.absent() && wanted.size() != 0)
+      refuse(kName, std::string(name) + " is missing; expected " + shape_text(expected) + " for " + gradient);
+    expect_shape(kName, name, view, expected);
+    if (!view.absent()) inputs.push_back(footprint(kName, name, view));
+  };
+  const std::array<Index, 2> of_input{rows, gradients.grad_parameters.shape[0]};
+  const std::array<Index, 2> of_parameters{gradients.grad_input.shape[1], columns};
+  need("input", input, "grad_parameters", gradients.grad_parameters, of_input);
+  need("parameters", parameters, "grad_input", gradients.grad_input, of_parameters);
+  const auto check = [&](const char* name, const auto& view, const auto& expected) {
+    expect_shape(kName, name, view, expected);
+    if (!view.absent()) written.push_back(footprint(kName, name, view));
+  };
+  check("grad_input", gradients.grad_input, std::array<Index, 2>{rows, of_parameters[0]});
+  check("grad_parameters", gradients.grad_parameters, std::array<Index, 2>{of_input[1], columns});
+  check("grad_bias", gradients.grad_bias, std::array<Index, 1>{columns});
+  check_overlap(kName, inputs, written);
+  if (!gradients.grad_input.absent())
+    linear_forward<T>(grad_output, transposed(parameters), {}, gradients.grad_input, runtime);
+  if (!gradients.grad_parameters.absent())
+    linear_forward<T>(transposed(input), grad_output, {}, gradients.grad_parameters, runtime);
+  if (!gradients.grad_bias.absent()) sum_rows<T>(grad_output, gradients.grad_bias, runtime);
+}
+
+template void linear_backward<float>(TensorView<const float, 2>, TensorView<const float, 2>, TensorView<const float, 2>,
+                                     const LinearGradients<float>&, const Runtime&);
+template void linear_backward<double>(TensorView<const double, 2>, TensorView<const double, 2>,
+                                      TensorView<const double, 2>, const LinearGradients<double>&, const Runtime&);
+template void linear_backward<bfloat16>(TensorView<const bfloat16, 2>, TensorView<const bfloat16, 2>,
+                                        TensorView<const bfloat16, 2>, const LinearGradients<bfloat16>&,
+                                        const Runtime&);
+
+}  // namespace v0
+}  // namespace regard

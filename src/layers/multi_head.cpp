@@ -1,0 +1,299 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// multi_head_attention_forward: three projections, attention, one projection.
+//
+//     input (B, L, E)  ── linear ──▶ query (B, H, L, D)   ─┐
+//     memory (B, S, E) ── linear ──▶ key   (B, Hkv, S, D)  ├─ attention ─▶ joined (B, L, H·Dv) ── linear ──▶ output
+//                      ── linear ──▶ value (B, Hkv, S, Dv)─┘
+//
+// Heads are split and joined by strides: what the caller did not ask for lies in workspace as (B, L, H·D), where one
+// product makes all heads of all batch entries. A layout of the caller's that cannot be seen as such a matrix is
+// written head by head, batch entry by batch entry, with the same bits. Read next: linear.cpp, attention_forward.cpp.
+#include "regard/multi_head.h"
+
+#include <algorithm>
+#include <optional>
+
+#include "attention/arguments.h"
+#include "regard/linear.h"
+#include "runtime/parallel.h"
+#include "runtime/workspace.h"
+#include "tensor/strided_copy.h"
+
+namespace regard {
+inline namespace v0 {
+namespace internal {
+namespace {
+
+constexpr const char* kName = "multi_head_attention_forward";
+
+// The stride of two axes seen as one, if there is such a stride.
+std::optional<Index> joined_stride(Index outer_extent, Index outer_stride, Index inner_extent, Index inner_stride) {
+  if (outer_extent == 1) return inner_stride;
+  if (inner_extent == 1) return outer_stride;
+  if (outer_stride == inner_extent * inner_stride) return inner_stride;
+  return std::nullopt;
+}
+
+// (B, L, H·D) seen as (B, H, L, D).
+template <class T>
+TensorView<T, 4> split_heads(const TensorView<T, 3>& joined, Index heads, Index depth) {
+  return {joined.data,
+          {joined.shape[0], heads, joined.shape[1], depth},
+          {joined.strides[0], depth * joined.strides[2], joined.strides[1], joined.strides[2]}};
+}
+
+// (B, H, L, D) seen as (B, L, H·D), if strides can say so.
+template <class T>
+std::optional<TensorView<T, 3>> join_heads(const TensorView<T, 4>& split) {
+  const auto& [batch, heads, length, depth] = split.shape;
+  const auto column = joined_stride(heads, split.strides[1], depth, split.strides[3]);
+  if (!column) return std::nullopt;
+  return TensorView<T, 3>(split.data, {batch, length, heads * depth}, {split.strides[0], split.strides[2], *column});
+}
+
+// output[b, l] = input[b, l] · parameters + bias: one product where strides can join B and L, else one per b.
+template <class T>
+void project(const TensorView<const T, 3>& input, const TensorView<const T, 2>& parameters,
+             const TensorView<const T, 1>& bias, const TensorView<T, 3>& output, const Runtime& runtime) {
+  const Index batch = input.shape[0];
+  const Index length = input.shape[1];
+  const auto rows = [&](const auto& view) { return joined_stride(batch, view.strides[0], length, view.strides[1]); };
+  const auto input_row = rows(input);
+  const auto output_row = rows(output);
+  const bool joined = input_row && output_row;
+  const Index num_rows = joined ? batch * length : length;
+  for (Index b = 0; b < (joined ? 1 : batch); ++b) {
+    linear_forward<T>({input.data + b * input.strides[0],
+                       {num_rows, input.shape[2]},
+                       {joined ? *input_row : input.strides[1], input.strides[2]}},
+                      parameters, bias,
+                      {output.data + b * output.strides[0],
+                       {num_rows, output.shape[2]},
+                       {joined ? *output_row : output.strides[1], output.strides[2]}},
+                      runtime);
+  }
+}
+
+// The same into heads.
+template <class T>
+void project_heads(const TensorView<const T, 3>& input, const TensorView<const T, 2>& parameters,
+                   const TensorView<const T, 1>& bias, const TensorView<T, 4>& output, const Runtime& runtime) {
+  if (const auto joined = join_heads(output)) return project(input, parameters, bias, *joined, runtime);
+  const auto& [batch, heads, length, depth] = output.shape;
+  for (Index h = 0; h < heads; ++h) {
+    const Index column = h * depth;
+    TensorView<const T, 1> head_bias = bias;
+    if (!bias.absent()) head_bias = {bias.data + column * bias.strides[0], {depth}, bias.strides};
+    project<T>(input,
+               {parameters.data + column * parameters.strides[1], {parameters.shape[0], depth}, parameters.strides},
+               head_bias,
+               {output.data + h * output.strides[1],
+                {batch, length, depth},
+                {output.strides[0], output.strides[2], output.strides[3]}},
+               runtime);
+  }
+}
+
+template <class T>
+void copy(const TensorView<const T, 4>& from, const TensorView<T, 4>& to) {
+  for (Index b = 0; b < to.shape[0]; ++b) {
+    for (Index h = 0; h < to.shape[1]; ++h) {
+      for (Index i = 0; i < to.shape[2]; ++i) {
+        internal::copy_elements(to.shape[3], from.pointer(b, h, i, 0), from.strides[3], to.pointer(b, h, i, 0),
+                                to.strides[3]);
+      }
+    }
+  }
+}
+
+struct Shapes {
+  Index batch, length, keys, heads, key_heads, depth, value_depth, width;  // width: columns of the output
+};
+
+// Columns of a projection for that many heads, per head. Without heads every depth is right; 1 is the least.
+template <class T>
+Index columns_per_head(const char* name, const TensorView<const T, 2>& parameters, Index heads) {
+  const Index columns = parameters.shape[1];
+  if (heads == 0 ? columns != 0 : columns == 0 || columns % heads != 0) {
+    refuse(kName, std::string(name) + " has shape " + shape_text(parameters.shape) +
+                      "; expected its columns to be a positive multiple of the " + std::to_string(heads) + " heads");
+  }
+  return heads == 0 ? 1 : columns / heads;
+}
+
+Index columns_of(Index heads, Index depth) {
+  Index columns = 0;
+  if (__builtin_mul_overflow(heads, depth, &columns)) {
+    refuse(kName, std::to_string(heads) + " heads of " + std::to_string(depth) + " columns do not fit in 63 bits");
+  }
+  return columns;
+}
+
+template <class T>
+Shapes check_shapes(const TensorView<const T, 3>& input, const TensorView<const T, 3>& source,
+                    const MultiHeadParameters<T>& parameters) {
+  const auto not_negative = [](const char* name, const auto& view) {
+    if (std::any_of(view.shape.begin(), view.shape.end(), [](Index n) { return n < 0; })) {
+      refuse(kName, std::string(name) + " has shape " + shape_text(view.shape) + "; extents must not be negative");
+    }
+  };
+  not_negative("input", input);
+  not_negative("memory", source);
+  not_negative("w_query", parameters.w_query);
+  not_negative("w_key", parameters.w_key);
+  not_negative("w_value", parameters.w_value);
+  not_negative("w_output", parameters.w_output);
+  if (source.shape[0] != input.shape[0]) {
+    refuse(kName, "memory has batch " + std::to_string(source.shape[0]) + " in shape " + shape_text(source.shape) +
+                      "; expected " + std::to_string(input.shape[0]) + " as in input " + shape_text(input.shape));
+  }
+  if (parameters.num_heads < 0 || parameters.num_key_value_heads < 0) {
+    refuse(kName, "num_heads is " + std::to_string(parameters.num_heads) + " and num_key_value_heads is " +
+                      std::to_string(parameters.num_key_value_heads) + "; expected 0 or more");
+  }
+  Shapes s{};
+  s.batch = input.shape[0];
+  s.length = input.shape[1];
+  s.keys = source.shape[1];
+  s.heads = parameters.num_heads;
+  s.key_heads = parameters.num_key_value_heads == 0 ? s.heads : parameters.num_key_value_heads;
+  s.depth = columns_per_head("w_query", parameters.w_query, s.heads);
+  s.value_depth = columns_per_head("w_value", parameters.w_value, s.key_heads);
+
+  const auto matrix = [](const char* name, const TensorView<const T, 2>& view, Index rows, Index columns) {
+    if (view.shape != std::array{rows, columns}) {
+      refuse(kName, std::string(name) + " has shape " + shape_text(view.shape) + "; expected " +
+                        shape_text(std::array{rows, columns}));
+    }
+  };
+  matrix("w_query", parameters.w_query, input.shape[2], parameters.w_query.shape[1]);
+  matrix("w_key", parameters.w_key, source.shape[2], columns_of(s.key_heads, s.depth));
+  matrix("w_value", parameters.w_value, source.shape[2], parameters.w_value.shape[1]);
+  const Index joined = columns_of(s.heads, s.value_depth);
+  s.width = joined;
+  if (!parameters.w_output.absent()) {
+    matrix("w_output", parameters.w_output, joined, parameters.w_output.shape[1]);
+    s.width = parameters.w_output.shape[1];
+  } else if (!parameters.b_output.absent()) {
+    refuse(kName, "b_output is given and w_output is not; expected both or neither");
+  }
+  expect_shape(kName, "b_query", parameters.b_query, {parameters.w_query.shape[1]});
+  expect_shape(kName, "b_key", parameters.b_key, {parameters.w_key.shape[1]});
+  expect_shape(kName, "b_value", parameters.b_value, {parameters.w_value.shape[1]});
+  expect_shape(kName, "b_output", parameters.b_output, {s.width});
+  return s;
+}
+
+template <class T>
+void check_outputs(const Shapes& s, const MultiHeadOutputs<T>& outputs, std::span<const Footprint> inputs) {
+  if (outputs.output.shape != std::array{s.batch, s.length, s.width}) {
+    refuse(kName, "output has shape " + shape_text(outputs.output.shape) + "; expected " +
+                      shape_text(std::array{s.batch, s.length, s.width}));
+  }
+  Footprints written;
+  written.push_back(footprint(kName, "output", outputs.output));
+  const auto check = [&](const char* name, const auto& view, const auto& shape) {
+    expect_shape(kName, name, view, shape);
+    if (!view.absent()) written.push_back(footprint(kName, name, view));
+  };
+  check("query", outputs.query, std::array{s.batch, s.heads, s.length, s.depth});
+  check("key", outputs.key, std::array{s.batch, s.key_heads, s.keys, s.depth});
+  check("value", outputs.value, std::array{s.batch, s.key_heads, s.keys, s.value_depth});
+  check("context", outputs.context, std::array{s.batch, s.heads, s.length, s.value_depth});
+  check("row_max", outputs.row_max, std::array{s.batch, s.heads, s.length});
+  check("row_sum", outputs.row_sum, std::array{s.batch, s.heads, s.length});
+  check("weights", outputs.weights, std::array{s.batch, s.heads, s.length, s.keys});
+  check_overlap(kName, inputs, written);
+}
+
+// The caller's view, or one of workspace in the layout (B, length, heads · depth).
+template <class T>
+class Intermediate {
+ public:
+  Intermediate(const Runtime& runtime, const TensorView<T, 4>& asked, bool use_asked, const std::array<Index, 4>& shape)
+      : memory_(runtime, use_asked ? 0 : shape[0] * shape[1] * shape[2] * shape[3]) {
+    const auto [batch, heads, length, depth] = shape;
+    view = use_asked ? asked : split_heads<T>({memory_.data(), {batch, length, heads * depth}}, heads, depth);
+  }
+  TensorView<T, 4> view;
+
+ private:
+  Workspace<T> memory_;
+};
+
+}  // namespace
+}  // namespace internal
+
+template <class T>
+void multi_head_attention_forward(std::type_identity_t<TensorView<const T, 3>> input,
+                                  std::type_identity_t<TensorView<const T, 3>> memory,
+                                  const std::type_identity_t<MultiHeadParameters<T>>& parameters,
+                                  const MultiHeadOutputs<T>& outputs,
+                                  const std::type_identity_t<AttentionOptions<T>>& options, const Runtime& runtime) {
+  using namespace internal;
+  const FloatingPointScope scope;
+  const TensorView<const T, 3> source = memory.absent() ? input : memory;
+  const Shapes s = check_shapes(input, source, parameters);
+  const std::array<Index, 4> query_shape{s.batch, s.heads, s.length, s.depth};
+  const std::array<Index, 4> key_shape{s.batch, s.key_heads, s.keys, s.depth};
+  const std::array<Index, 4> value_shape{s.batch, s.key_heads, s.keys, s.value_depth};
+  const std::array<Index, 4> context_shape{s.batch, s.heads, s.length, s.value_depth};
+
+  // What attention_forward would refuse after the projections is refused here, before anything is written.
+  resolve<T>({kName, {nullptr, query_shape}, {nullptr, key_shape}, {nullptr, value_shape}, true}, options, runtime);
+  Footprints inputs = input_footprints<T>({kName, {}, {}, {}, true}, options);
+  const auto add = [&inputs](const char* name, const auto& view) {
+    if (!view.absent()) inputs.push_back(footprint(kName, name, view));
+  };
+  add("input", input);
+  add("memory", memory);
+  add("w_query", parameters.w_query);
+  add("w_key", parameters.w_key);
+  add("w_value", parameters.w_value);
+  add("w_output", parameters.w_output);
+  add("b_query", parameters.b_query);
+  add("b_key", parameters.b_key);
+  add("b_value", parameters.b_value);
+  add("b_output", parameters.b_output);
+  check_outputs(s, outputs, inputs);
+  // Sizes only: inputs without elements would let any extent through.
+  for (const auto& shape : {query_shape, key_shape, value_shape, context_shape}) {
+    footprint(kName, "a projection", &s, shape, dense_strides(shape), sizeof(T));
+  }
+
+  const Intermediate<T> query(runtime, outputs.query, !outputs.query.absent(), query_shape);
+  const Intermediate<T> key(runtime, outputs.key, !outputs.key.absent(), key_shape);
+  const Intermediate<T> value(runtime, outputs.value, !outputs.value.absent(), value_shape);
+  // Attention writes straight into the output when there is no projection behind it, and into the caller's context
+  // when that can be seen as the joined matrix.
+  const bool has_projection = !parameters.w_output.absent();
+  const bool in_context = has_projection && !outputs.context.absent() && join_heads(outputs.context);
+  const TensorView<T, 4> in_output = split_heads(outputs.output, s.heads, s.value_depth);
+  const Intermediate<T> context(runtime, in_context ? outputs.context : in_output, in_context || !has_projection,
+                                context_shape);
+
+  project_heads(input, parameters.w_query, parameters.b_query, query.view, runtime);
+  project_heads(source, parameters.w_key, parameters.b_key, key.view, runtime);
+  project_heads(source, parameters.w_value, parameters.b_value, value.view, runtime);
+  AttentionOutputs<T> attention;
+  attention.context = context.view;
+  attention.row_max = outputs.row_max;
+  attention.row_sum = outputs.row_sum;
+  attention.weights = outputs.weights;
+  attention_forward<T>(query.view, key.view, value.view, attention, options, runtime);
+  if (!outputs.context.absent() && !in_context) copy<T>(context.view, outputs.context);
+  if (has_projection) {
+    project<T>(*join_heads(context.view), parameters.w_output, parameters.b_output, outputs.output, runtime);
+  }
+}
+
+template void multi_head_attention_forward<float>(TensorView<const float, 3>, TensorView<const float, 3>,
+                                                  const MultiHeadParameters<float>&, const MultiHeadOutputs<float>&,
+                                                  const AttentionOptions<float>&, const Runtime&);
+template void multi_head_attention_forward<double>(TensorView<const double, 3>, TensorView<const double, 3>,
+                                                   const MultiHeadParameters<double>&, const MultiHeadOutputs<double>&,
+                                                   const AttentionOptions<double>&, const Runtime&);
+
+}  // namespace v0
+}  // namespace regard

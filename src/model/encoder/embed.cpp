@@ -1,0 +1,122 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// embed_tokens: texts in groups, each one thread's work; the tokens of a group are the rows of one matrix, and starts
+// say whose they are.
+//
+//     starts     0        9                 25   31      attention: a query sees the keys of its own text
+//     rows       [ text 0 ][     text 1     ][ 2 ]       linear layers and norms: rows are rows
+//
+// No row depends on another text's, in any bit. Read next: encoder_layers.cpp.
+#include "regard/model/embed.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+
+#include "encoder_layers.h"
+#include "pooling.h"
+#include "regard/layer_norm.h"
+#include "regard/parallel.h"
+
+namespace regard {
+inline namespace v0 {
+namespace {
+
+// Products take 60 rows at a time. Eight times as many read each matrix often enough, and are few enough for what a
+// layer writes to stay near the processor.
+constexpr Index kBlockTokens = 60;
+constexpr Index kGroupTokens = 8 * kBlockTokens;
+
+// The embedded tokens of a group: norm(word + type + place).
+Tensor<float, 2> embedded(const Encoder& encoder, std::span<const std::vector<Index>> texts, Index num_tokens,
+                          const Runtime& runtime) {
+  const Index width = encoder.config.width;
+  Tensor<float, 2> word_and_type({num_tokens, width});
+  Tensor<float, 2> place({num_tokens, width});
+  Index row = 0;
+  for (const std::vector<Index>& ids : texts) {
+    for (std::size_t i = 0; i < ids.size(); ++i, ++row) {
+      for (Index e = 0; e < width; ++e) {
+        word_and_type(row, e) = encoder.word_table(ids[i], e) + encoder.type_table(0, e);
+        place(row, e) = encoder.place_table(static_cast<Index>(i), e);
+      }
+    }
+  }
+  Tensor<float, 2> result({num_tokens, width});
+  layer_norm_forward<float>(word_and_type.view(), place.view(), encoder.norm_embedding_gain,
+                            encoder.norm_embedding_bias, result.view(), encoder.config.norm_epsilon, runtime);
+  return result;
+}
+
+void embed_group(const Encoder& encoder, std::span<const std::vector<Index>> texts, std::span<float> vectors,
+                 const Runtime& runtime) {
+  std::vector<Index> starts{0};
+  for (const std::vector<Index>& ids : texts) starts.push_back(starts.back() + static_cast<Index>(ids.size()));
+  const Index num_tokens = starts.back();
+  Tensor<float, 2> states = embedded(encoder, texts, num_tokens, runtime);
+  internal::LayerRows rows(num_tokens, encoder.config);
+  AttentionOptions<float> options;
+  options.query_starts = options.key_starts = starts;
+  for (const EncoderLayer& layer : encoder.layers) {
+    throw_if_stopped(runtime.stop, "embed_tokens");
+    internal::run_layer(encoder, layer, states.view(), options, {}, rows, runtime);
+    std::swap(states, rows.output);
+  }
+  const auto width = static_cast<std::size_t>(encoder.config.width);
+  for (std::size_t text = 0; text < texts.size(); ++text) {
+    const std::vector<float> vector =
+        internal::normalised(internal::mean_of_rows(states, starts[text], starts[text + 1]));
+    std::copy(vector.begin(), vector.end(), vectors.begin() + static_cast<std::ptrdiff_t>(text * width));
+  }
+}
+
+// Where each group of texts ends: groups of as many tokens as make every thread busy, and no more than kGroupTokens
+// but where a single text has more.
+std::vector<std::size_t> group_ends(std::span<const std::vector<Index>> texts, const Runtime& runtime) {
+  Index num_tokens = 0;
+  for (const std::vector<Index>& ids : texts) num_tokens += static_cast<Index>(ids.size());
+  const Index threads = runtime.num_threads > 0 ? runtime.num_threads : default_num_threads();
+  const Index blocks = (num_tokens + threads * kBlockTokens - 1) / (threads * kBlockTokens);
+  const Index most = std::clamp(blocks * kBlockTokens, kBlockTokens, kGroupTokens);
+  std::vector<std::size_t> ends;
+  Index tokens = 0;
+  for (std::size_t text = 0; text < texts.size(); ++text) {
+    const auto length = static_cast<Index>(texts[text].size());
+    if (tokens > 0 && tokens + length > most) {
+      ends.push_back(text);
+      tokens = 0;
+    }
+    tokens += length;
+  }
+  if (!texts.empty()) ends.push_back(texts.size());
+  return ends;
+}
+
+}  // namespace
+
+Tensor<float, 2> embed_tokens(const Encoder& encoder, std::span<const std::vector<Index>> texts,
+                              const Runtime& runtime) {
+  for (std::size_t text = 0; text < texts.size(); ++text) {
+    internal::check_ids(fmt::format("embed_tokens: text {}", text), encoder.config, texts[text]);
+  }
+  const auto width = static_cast<std::size_t>(encoder.config.width);
+  Tensor<float, 2> vectors({static_cast<Index>(texts.size()), encoder.config.width});
+  const std::span<float> all(vectors.data(), texts.size() * width);
+  const std::vector<std::size_t> ends = group_ends(texts, runtime);
+  const auto embed = [&](std::size_t group, const Runtime& one) {
+    const std::size_t first = group == 0 ? 0 : ends[group - 1];
+    const std::size_t count = ends[group] - first;
+    embed_group(encoder, texts.subspan(first, count), all.subspan(first * width, count * width), one);
+  };
+  if (ends.size() == 1) {
+    embed(0, runtime);
+  } else {
+    parallel_for(
+        static_cast<Index>(ends.size()),
+        [&](Index group, const Runtime& one) { embed(static_cast<std::size_t>(group), one); }, runtime);
+  }
+  return vectors;
+}
+
+}  // namespace v0
+}  // namespace regard

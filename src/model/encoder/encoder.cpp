@@ -1,0 +1,106 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// encode: a text's token ids through an encoder, every number kept.
+//
+//     embedded = norm(word + place + type)
+//     per layer:  attention_normed = norm(input + attention(input))
+//                 output = norm(attention_normed + down(gelu(up(attention_normed))))
+//
+// Read next: encoder_layers.cpp, encoder_views.cpp, docs/model.md.
+#include "regard/model/encoder.h"
+
+#include <fmt/format.h>
+
+#include <stdexcept>
+
+#include "encoder_layers.h"
+#include "encoder_mask.h"
+#include "regard/layer_norm.h"
+
+namespace regard {
+inline namespace v0 {
+namespace {
+
+using internal::heads_of;
+using internal::LayerRows;
+using internal::Projection;
+
+void check(const Encoder& encoder, std::span<const Index> ids, const EncoderOptions& options) {
+  internal::check_ids("encode", encoder.config, ids);
+  const auto length = static_cast<Index>(ids.size());
+  for (Index key : options.hidden_keys) {
+    if (key >= 0 && key < length) continue;
+    throw std::invalid_argument(
+        fmt::format("encode: hidden key {} is no token; the text has {}, counted from 0", key, length));
+  }
+}
+
+// (1, H, L, D), strided: (H, L, D).
+Tensor<float, 3> by_head(const TensorView<const float, 4>& view) {
+  Tensor<float, 3> result({view.shape[1], view.shape[2], view.shape[3]});
+  for (Index h = 0; h < view.shape[1]; ++h) {
+    for (Index i = 0; i < view.shape[2]; ++i) {
+      for (Index d = 0; d < view.shape[3]; ++d) result(h, i, d) = view(0, h, i, d);
+    }
+  }
+  return result;
+}
+
+void keep(LayerRows& rows, const EncoderConfig& config, LayerTrace& trace) {
+  trace.query = by_head(heads_of(rows.projected, Projection::query, config));
+  trace.key = by_head(heads_of(rows.projected, Projection::key, config));
+  trace.value = by_head(heads_of(rows.projected, Projection::value, config));
+  trace.context = by_head(heads_of(rows.context, config));
+  trace.attention_output = rows.attention_output;
+  trace.attention_normed = rows.attention_normed;
+  trace.feed_forward = rows.feed_forward;
+  trace.output = rows.output;
+}
+
+}  // namespace
+
+EncoderTrace encode(const Encoder& encoder, std::span<const Index> ids, const EncoderOptions& options,
+                    const Runtime& runtime) {
+  check(encoder, ids, options);
+  const EncoderConfig& config = encoder.config;
+  const auto length = static_cast<Index>(ids.size());
+
+  EncoderTrace trace;
+  trace.ids.assign(ids.begin(), ids.end());
+  trace.hidden_keys = options.hidden_keys;
+  for (Tensor<float, 2>* rows : {&trace.word, &trace.place, &trace.type, &trace.embedded}) {
+    *rows = Tensor<float, 2>({length, config.width});
+  }
+  Tensor<float, 2> word_and_type({length, config.width});
+  for (Index i = 0; i < length; ++i) {
+    const Index id = ids[static_cast<std::size_t>(i)];
+    for (Index e = 0; e < config.width; ++e) {
+      trace.word(i, e) = encoder.word_table(id, e);
+      trace.place(i, e) = encoder.place_table(i, e);
+      trace.type(i, e) = encoder.type_table(0, e);
+      word_and_type(i, e) = trace.word(i, e) + trace.type(i, e);
+    }
+  }
+  layer_norm_forward<float>(word_and_type.view(), trace.place.view(), encoder.norm_embedding_gain,
+                            encoder.norm_embedding_bias, trace.embedded.view(), config.norm_epsilon, runtime);
+
+  const KeyMask mask(length, options.hidden_keys);
+  LayerRows rows(length, config);
+  trace.layers.resize(encoder.layers.size());
+  for (std::size_t n = 0; n < encoder.layers.size(); ++n) {
+    LayerTrace& t = trace.layers[n];
+    t.input = n == 0 ? trace.embedded : trace.layers[n - 1].output;
+    t.row_max = Tensor<float, 2>({config.num_heads, length});
+    t.row_sum = Tensor<float, 2>({config.num_heads, length});
+    throw_if_stopped(runtime.stop, "encode");
+    AttentionOutputs<float> sums;
+    sums.row_max = one_batch(t.row_max.view());
+    sums.row_sum = one_batch(t.row_sum.view());
+    internal::run_layer(encoder, encoder.layers[n], t.input.view(), mask.options(), sums, rows, runtime);
+    keep(rows, config, t);
+  }
+  return trace;
+}
+
+}  // namespace v0
+}  // namespace regard

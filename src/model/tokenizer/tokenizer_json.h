@@ -1,0 +1,34 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// What a tokenizer.json says, checked: every id below is an id of `tokens`.
+// Read next: tokenizer_json.cpp.
+#pragma once
+
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "added_tokens.h"
+#include "bert_normalizer.h"
+#include "regard/model/tokenizer.h"
+
+namespace regard {
+inline namespace v0 {
+
+struct TokenizerFile {
+  std::vector<std::string> tokens;  // by id: the model's and the added ones
+  std::vector<Index> pieces;        // those of the model, ascending by the bytes of their tokens
+  Index unknown = 0;
+  std::string continuing_prefix;
+  Index max_characters = 0;
+  BertNormalizer normalizer;
+  std::vector<AddedToken> added;
+  std::vector<Index> before;  // tokens set before and after a text
+  std::vector<Index> after;
+};
+
+TokenizerFile read_tokenizer_file(std::string_view json, const std::string& source, const TokenizerOptions& options,
+                                  const Runtime& runtime);
+
+}  // namespace v0
+}  // namespace regard

@@ -1,0 +1,84 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// Rows of numbers whose type is a value: widened when they are read, rounded once when they are written, and handed to
+// the kernels that pack their type.
+//
+//     with_rows(r.key, r.key_pairs, b, h, first, [&](const auto& kernel, const auto& rows) { kernel.pack_keys(rows, …);
+//     })
+//
+// Read next: regard/types.h, kernels/attention_pack.cpp.
+#pragma once
+
+#include "kernels/table.h"
+#include "regard/tensor.h"
+#include "strided_copy.h"
+
+namespace regard {
+inline namespace v0 {
+namespace internal {
+
+// Calls use(S{}) with S the type of this name, one of those that are computed with as T.
+template <class T, class Use>
+void with_element_type(ElementType type, Use use) {
+  if constexpr (std::same_as<T, float>) {
+    if (type == ElementType::bfloat16) return use(bfloat16{});
+    if (type == ElementType::float16) return use(float16{});
+  }
+  use(T{});
+}
+
+// to[i] = from[i · from_stride], widened, for i in 0 … count − 1.
+template <class T>
+void read_numbers(ElementType type, Index count, const void* from, Index from_stride, T* to) {
+  with_element_type<T>(type, [&]<class S>(S) {
+    const S* source = static_cast<const S*>(from);
+    if constexpr (std::same_as<S, T>) {
+      copy_elements(count, source, from_stride, to, 1);
+    } else {
+      if constexpr (std::same_as<T, float>) {
+        if (std::same_as<S, bfloat16> && from_stride == 1)
+          return kernels::active().bf16.widen(static_cast<const kernels::Bfloat16*>(from), to, count);
+      }
+      for (Index i = 0; i < count; ++i) to[i] = static_cast<T>(read_element(source + i * from_stride));
+    }
+  });
+}
+
+// to[i · to_stride] = from[i], rounded to nearest even, for i in 0 … count − 1.
+template <class T>
+void write_numbers(ElementType type, Index count, const T* from, void* to, Index to_stride) {
+  with_element_type<T>(type, [&]<class S>(S) {
+    S* target = static_cast<S*>(to);
+    if constexpr (std::same_as<S, T>) {
+      copy_elements(count, from, 1, target, to_stride);
+    } else {
+      if constexpr (std::same_as<T, float>) {
+        if (std::same_as<S, bfloat16> && to_stride == 1)
+          return kernels::active().pairs.narrow(from, static_cast<kernels::Bfloat16*>(to), count);
+      }
+      for (Index i = 0; i < count; ++i) {
+        const S rounded(from[i]);
+        copy_elements(1, &rounded, 1, target + i * to_stride, 1);
+      }
+    }
+  });
+}
+
+// Calls use(kernels, matrix) with the kernels that pack the view's type into panels of T, and the view's rows of
+// (b, h) from `first` on as their source. pairs: into panels of pairs; the view is of bfloat16.
+template <class T, class Use>
+void with_rows(const InputView<T, 4>& view, bool pairs, Index b, Index h, Index first, Use use) {
+  const void* corner = view.pointer(b, h, first, 0);
+  const auto rows = [&]<class S>(const S* at) { return kernels::Matrix<S>{at, view.strides[2], view.strides[3]}; };
+  const kernels::KernelTable& table = kernels::active();
+  if constexpr (std::same_as<T, float>) {
+    if (pairs) return use(table.pairs, rows(static_cast<const kernels::Bfloat16*>(corner)));
+    if (view.type == ElementType::bfloat16) return use(table.bf16, rows(static_cast<const kernels::Bfloat16*>(corner)));
+    if (view.type == ElementType::float16) return use(table.f16, rows(static_cast<const kernels::Float16*>(corner)));
+  }
+  use(table.template of<T>(), rows(static_cast<const T*>(corner)));
+}
+
+}  // namespace internal
+}  // namespace v0
+}  // namespace regard

@@ -1,0 +1,333 @@
+# SPDX-License-Identifier: Apache-2.0
+"""`regard completion` and `regard man`: each shell parses its script and completes from it, in lists that are compared
+whole; no option of any --help is missing in any of the four; the manual page has no warning of mandoc.
+
+    bash   _regard is called with COMP_WORDS, cut at = as readline does
+    fish   complete -C
+    zsh    on a terminal of its own: Tab runs the completion, and what it adds goes to a file
+"""
+
+import os
+import pathlib
+import pty
+import re
+import select
+import subprocess
+import time
+
+import pytest
+
+from program import PROGRAM, environment, fail, succeed
+
+ROOT = pathlib.Path(__file__).resolve().parents[2]
+SHELLS = ("bash", "zsh", "fish")
+LESSONS = ["000", "001", "002", "003", "004", "why-scale"]
+FILES = ["a b.npy", "c.csv", "sub"]
+
+
+def subcommands():
+    listed = succeed().decode().split("Subcommands:\n")[1].split("\n\n")[0]
+    return re.findall("^  ([a-z]+) ", listed, re.MULTILINE)
+
+
+def options_in_help(command):
+    """Every name in the left column of the help."""
+    text = succeed(*command, "--help").decode().split("\n\n", 1)[1]
+    lines = re.findall(r"^  (-[^ ]*)", text.split("\nEXAMPLES\n")[0].split("\nSHAPES\n")[0], re.MULTILINE)
+    return {name for line in lines for name in line.split(",")}
+
+
+OPTIONS = {name: options_in_help([name]) for name in subcommands()}
+
+
+@pytest.fixture(name="folder")
+def fixture_folder(tmp_path):
+    """Scripts beside a folder with two files and a folder."""
+    for shell in SHELLS:
+        (tmp_path / f"regard.{shell}").write_bytes(succeed("completion", shell))
+    here = tmp_path / "here"
+    here.mkdir()
+    (here / "sub").mkdir()
+    for name in ("a b.npy", "c.csv"):
+        (here / name).touch()
+    return here
+
+
+def said(*command, cwd, **variables):
+    done = subprocess.run(command, cwd=cwd, env=environment(HOME=str(cwd.parent), **variables), stdin=subprocess.DEVNULL,
+                          stdout=subprocess.PIPE, stderr=subprocess.PIPE, timeout=60, check=False)
+    assert done.returncode == 0 and done.stderr == b"", (command, done.stdout, done.stderr)
+    return done.stdout.decode()
+
+
+# ---- what each shell offers for a line that ends at the cursor
+
+
+def bash(folder, line, wordbreaks=" =", **variables):
+    words = [word for word in re.findall(r" +|=|[^ =]+" if "=" in wordbreaks else r" +|[^ ]+", line) if word.strip()]
+    if line.endswith(" "):
+        words.append("")
+    script = ('. "$0"; COMP_WORDBREAKS=$1; shift; COMP_WORDS=("$@"); COMP_CWORD=$(($# - 1)); _regard; '
+              'printf "%s\\n" "${COMPREPLY[@]}"')
+    listed = said("bash", "--norc", "-c", script, folder.parent / "regard.bash", wordbreaks, *words, cwd=folder,
+                  **variables)
+    return sorted(filter(None, listed.split("\n")))
+
+
+def fish(folder, line):
+    listed = said("fish", "--no-config", "-c", "source $argv[1]; complete -C $argv[2]", folder.parent / "regard.fish", line,
+                  cwd=folder)
+    return sorted(text.split("\t")[0].rstrip("/") for text in listed.split("\n") if text)
+
+
+ZSH_SETUP = r"""
+PROMPT=; unsetopt beep; zstyle ':completion:*' list-prompt ''; LISTMAX=-1
+autoload -U compinit; compinit -D -u; source ../regard.zsh
+compadd() {
+  if [[ " ${@[1,(i)(-|--)]} " == *' -'[a-zA-Z]#[OAD]' '* ]]; then builtin compadd "$@"; return; fi
+  local -a found; builtin compadd -A found "$@"; print -rl -- $found >>../added; builtin compadd "$@"
+}
+setopt extendedglob
+tab() { zle complete-word; print -r -- END >>../added; zle kill-whole-line }
+zle -N tab; bindkey '^I' tab
+"""
+
+
+def zsh(folder, line):
+    added = folder.parent / "added"
+    added.write_bytes(b"")
+    (folder.parent / "setup.zsh").write_text(ZSH_SETUP)
+    child, terminal = pty.fork()
+    if child == 0:
+        os.chdir(folder)
+        os.execvpe("zsh", ["zsh", "-f", "-i"], environment(HOME=str(folder.parent), TERM="xterm", COLUMNS="200"))
+    try:
+        os.write(terminal, b"source ../setup.zsh; print -r -- READY >>../added\n")
+        shown = b""
+        typed = False
+        deadline = time.monotonic() + 60
+        while not added.read_bytes().endswith(b"END\n"):
+            assert time.monotonic() < deadline, shown
+            if not typed and added.read_bytes() == b"READY\n":
+                os.write(terminal, line.encode() + b"\t")
+                typed = True
+            if select.select([terminal], [], [], 0.02)[0]:
+                shown += os.read(terminal, 65536)
+    finally:
+        os.close(terminal)
+        os.waitpid(child, 0)
+    # Files come with their spaces quoted.
+    return sorted({text.rstrip("/").replace("\\ ", " ") for text in added.read_text().split("\n") if text not in ("", "READY", "END")})
+
+
+COMPLETIONS = {"bash": bash, "zsh": zsh, "fish": fish}
+each_shell = pytest.mark.parametrize("shell", SHELLS)
+
+
+# ---- scripts
+
+
+@each_shell
+def test_the_shell_parses_its_script(folder, shell):
+    said(shell, "-n", folder.parent / f"regard.{shell}", cwd=folder)
+
+
+def test_only_these_shells(tmp_path):
+    fail(2, "a shell is missing; expected bash, zsh or fish", "completion", cwd=tmp_path)
+    fail(2, 'there is no completion for "tcsh"; expected bash, zsh or fish', "completion", "tcsh", cwd=tmp_path)
+    fail(2, "there is no use for the argument", "completion", "bash", "fish", cwd=tmp_path)
+    fail(2, "there is no use for the argument", "man", "attend", cwd=tmp_path)
+
+
+def test_the_help_says_where_scripts_go():
+    text = succeed("completion", "--help").decode()
+    for place in ("~/.local/share/bash-completion/completions/regard", "~/.zfunc/_regard",
+                  "~/.config/fish/completions/regard.fish"):
+        assert place in text
+
+
+@each_shell
+@pytest.mark.parametrize("line, expected", [
+    ("regard att", ["attend"]),
+    ("regard completion ", ["bash", "fish", "zsh"]),
+    ("regard lesson ", LESSONS),
+    ("regard lesson why", ["why-scale"]),
+    ("regard attend --scale ", ["none", "sqrt"]),
+    ("regard explain --softmax=u", ["unshifted"]),
+    ("regard attend --query-s", ["--query-segments", "--query-starts"]),
+    ("regard attend --query ", FILES),
+    ("regard attend -o c", ["c.csv"]),
+    ("regard attend --query c.csv --lse=c", ["c.csv"]),
+    ("regard explain --model ", ["sub"]),
+    ("regard explain --matrix Q=c", ["c.csv"]),
+    ("regard explain attend --sort w", ["weight"]),
+    ("regard explain --step w", ["weights"]),
+    ("regard explain --step s", ["scaled", "scores"]),
+    ("regard lesson 004 --step ranks-of-d", ["ranks-of-dots"]),
+    ("regard explain --what ", sorted(["weights", "scores", "query", "key", "value", "context", "hidden_states"])),
+    ("regard explain --layer ", []),
+    ("regard compare attend ", []),
+])
+def test_completes(folder, shell, line, expected):
+    found = COMPLETIONS[shell](folder, line)
+    if shell == "fish":  # gives the word from its beginning
+        found = [re.sub("^[^ ]*=", "", word) for word in found]
+    if shell != "fish" and expected == []:
+        found = [word for word in found if not word.startswith("-")]  # where nothing else can stand: options
+    assert found == expected
+
+
+@each_shell
+def test_completes_every_subcommand_and_option(folder, shell):
+    complete = COMPLETIONS[shell]
+    assert complete(folder, "regard ") == sorted(OPTIONS)
+    assert set(complete(folder, "regard -")) == options_in_help([])
+    for name, options in OPTIONS.items():
+        assert len(options) >= 2, name
+        assert {word.rstrip("=") for word in complete(folder, f"regard {name} -")} == options, name
+
+
+def test_bash_completes_what_only_an_equals_sign_gives(folder):
+    assert bash(folder, "regard attend --causal=") == ["bottom_right", "top_left"]
+    assert bash(folder, "regard attend --causal=t") == ["top_left"]
+    assert set(bash(folder, "regard attend --causal ")) == OPTIONS["attend"]
+    # Where = does not cut words, the whole word is replaced.
+    assert bash(folder, "regard attend --causal=t", wordbreaks=" ") == ["--causal=top_left"]
+    assert bash(folder, "regard explain --matrix=Q=c", wordbreaks=" ") == ["--matrix=Q=c.csv"]
+    assert bash(folder, "regard explain --matrix Q=c", wordbreaks=" ") == ["Q=c.csv"]
+
+
+def test_fish_offers_an_argument_once(folder):
+    assert fish(folder, "regard lesson 000 ") == []
+    assert fish(folder, "regard lesson 000 w") == []
+    assert fish(folder, "regard lesson --step weights 00") == LESSONS[:5]
+    assert fish(folder, "regard lesson --step=weights --json why") == ["why-scale"]
+    assert fish(folder, "regard lesson --step weights 000 ") == []
+    assert fish(folder, "regard lesson -- 00") == LESSONS[:5]
+
+
+def test_bash_takes_no_value_for_a_subcommand_or_an_option(folder):
+    assert bash(folder, "regard lesson --step attend 00") == LESSONS[:5]
+    assert set(bash(folder, "regard lesson 000 ")) == OPTIONS["lesson"]
+    assert bash(folder, "regard attend --scale -") == []
+    assert bash(folder, "regard pull -- -") == []
+
+
+def test_bash_expands_nothing_that_was_typed(folder):
+    for text in ("$(touch x)", "`touch", "*", "c*", "'c"):
+        assert bash(folder, f"regard attend --scale {text}") == []
+        assert bash(folder, f"regard {text}") == []
+    assert not (folder / "x").exists()
+
+
+def test_quotes_brackets_and_colons_of_help_texts_reach_zsh_and_fish(folder):
+    listed = said("fish", "--no-config", "-c", "source $argv[1]; complete -C 'regard attend --sink'",
+                  folder.parent / "regard.fish", cwd=folder)
+    assert "--sink-weights\tthe sinks' weights, (B, H, L)\n" in listed
+    script = (folder.parent / "regard.zsh").read_text()
+    assert r"--sink-weights=[the sinks'\'' weights, (B, H, L)]:FILE:_files" in script
+    assert r"[W_output b_query …\], or Q K V]:NAME=FILE:_regard_named_file" in script
+
+
+def test_zsh_takes_the_script_as_a_file_in_fpath(folder):
+    functions = folder.parent / "functions"
+    functions.mkdir()
+    (folder.parent / "regard.zsh").rename(functions / "_regard")
+    shown = said("zsh", "-f", "-c", "fpath=(../functions $fpath); autoload -U compinit; compinit -D -u; "
+                 "print -r -- $_comps[regard]; whence -w _regard", cwd=folder)
+    assert shown == "_regard\n_regard: function\n"
+
+
+# ---- help texts that a shell would take for its own
+
+HOSTILE = ["it's", "''", '"', "$(touch x)", "`touch x`", "; touch x #", "\\", "\\'", "a]b[c", "a:b::c", "%s%n", "{a,b}", "*?[a-z]",
+           "!!", "~", "-o --help", "&& touch x", "a\nb\ttouch x", "\x1b]0;x\x07", "‮abc", "√ · …", "名", ".Sh NAME", "'br",
+           "\\fBx\\fP", "Ar No Fl", "(- *)", "$HOME", "<x>|y", "x" * 200, "one. two. Three"]
+WRITER = pathlib.Path(PROGRAM).parent / "tests" / "hostile_options"
+
+
+@pytest.mark.parametrize("shell, text", [(shell, text) for shell in SHELLS for text in [" ".join(HOSTILE), *HOSTILE]
+                                         if shell != "zsh" or text in ("it's", "\\'") or len(text) > 250])
+def test_a_hostile_help_text_breaks_no_script(folder, shell, text):
+    script = folder.parent / f"regard.{shell}"
+    script.write_bytes(subprocess.run([WRITER, shell, text], stdout=subprocess.PIPE, timeout=60, check=True).stdout)
+    said(shell, "-n", script, cwd=folder)
+    complete = COMPLETIONS[shell]
+    assert complete(folder, "regard r") == ["run"]
+    assert {word.rstrip("=") for word in complete(folder, "regard run -")} == {"-h", "--help", "-f", "--file", "--word", "--flag"}
+    assert complete(folder, "regard run --word ye") == ["yes"]
+    assert complete(folder, "regard run th") == ["that", "this"]
+    assert complete(folder, "regard run -f c") == ["c.csv"]
+    assert sorted(path.name for path in folder.iterdir()) == FILES
+    if shell == "fish":
+        listed = said("fish", "--no-config", "-c", "source $argv[1]; complete -C 'regard run --fl'", script, cwd=folder)
+        shown = re.sub("[\x00-\x1f\x7f]", " ", text)
+        assert listed.split("\t", 1)[1].strip() == shown.strip() or len(text) > 250
+
+
+@pytest.mark.parametrize("text", HOSTILE)
+def test_a_hostile_help_text_breaks_no_manual_page(text):
+    source = subprocess.run([WRITER, "man", text], stdout=subprocess.PIPE, timeout=60, check=True).stdout
+    done = subprocess.run(["mandoc", "-Tlint", "-W", "warning"], input=source, capture_output=True, timeout=60, check=False)
+    assert (done.returncode, done.stdout, done.stderr) == (0, b"", b"")
+    words = " ".join(rendered(source).split())
+    shown = " ".join(re.sub("[\x00-\x1f\x7f]", " ", text).replace("…", "...").split())
+    # The description of the command, of four of its options, the title of a group, a note, an example, the last line.
+    assert words.count(shown) >= (9 if len(text) < 70 else 4), words
+    assert re.findall("^([A-Z][A-Z ]+)$", rendered(source), re.MULTILINE) == [
+        "NAME", "SYNOPSIS", "DESCRIPTION", "COMMANDS", "ENVIRONMENT", "FILES", "EXIT STATUS", "EXAMPLES", "SEE ALSO"]
+
+
+# ---- the manual page
+
+
+def rendered(source, device="utf8"):
+    done = subprocess.run(["mandoc", f"-T{device}"], input=source, capture_output=True, timeout=60, check=True)
+    return re.sub(".\b", "", done.stdout.decode())
+
+
+def test_the_manual_page_has_no_warning():
+    done = subprocess.run(["mandoc", "-Tlint", "-W", "style"], input=succeed("man"), capture_output=True, timeout=60,
+                          check=False)
+    assert (done.returncode, done.stdout, done.stderr) == (0, b"", b"")
+
+
+def test_the_manual_page_has_every_section_command_and_option():
+    source = succeed("man")
+    text = rendered(source)
+    sections = re.findall("^([A-Z][A-Z ]+)$", text, re.MULTILINE)
+    assert sections == ["NAME", "SYNOPSIS", "DESCRIPTION", "COMMANDS", "ENVIRONMENT", "FILES", "EXIT STATUS", "EXAMPLES",
+                        "SEE ALSO"]
+    commands = re.split(r"^   regard ([a-z]+)$", text.split("\nCOMMANDS\n")[1].split("\nENVIRONMENT\n")[0],
+                        flags=re.MULTILINE)
+    assert commands[1::2] == list(OPTIONS)
+    for name, body in zip(commands[1::2], commands[2::2]):
+        tags = re.findall(r"^     (-[^ ,[\n]*)(?:, (--[^ [\n]*))?", body, re.MULTILINE)
+        assert {option for pair in tags for option in pair if option} == OPTIONS[name], name
+    assert "regard compare [options] [word] [sentences ...]\n" in text
+    assert "     --causal[=top_left | bottom_right | N]\n" in text
+    assert f"Regard {succeed('--version').decode().split()[1]}" in text
+    assert re.search(r" (January|February|March|April|May|June|July|August|September|October|November|December) "
+                     r"\d{1,2}, \d{4} ", text.splitlines()[-1])
+
+
+def test_the_manual_page_shows_help_and_examples_as_they_stand():
+    text = rendered(succeed("man"))
+    words = " ".join(text.split())
+    for name in OPTIONS:
+        shown = succeed(name, "--help").decode()
+        for line in shown.split("EXAMPLES\n")[1].split("\n\n")[0].splitlines():
+            assert line.strip().replace("…", "...") in text or not line.startswith("  "), line
+        first = shown.splitlines()[0]
+        assert f"{first}." in words
+    assert "the sinks' weights" in words and "-slope * distance" in words and "~/.cache/regard" in words
+    assert "\\" not in words.replace("river\" \\ ", "")
+
+
+def test_the_manual_page_names_every_variable_that_is_read():
+    sources = [path.read_text() for folder in ("cli", "src") for path in (ROOT / folder).rglob("*.cpp")]
+    names = {name for text in sources for name in re.findall(r'"(REGARD_[A-Z_]+)"', text)}
+    names |= {name for text in sources for name in re.findall(r'(?:getenv|variable|environment)\("([A-Z_]+)"\)', text)}
+    assert names >= {"REGARD_THREADS", "REGARD_FORCE_ISA", "REGARD_CACHE", "REGARD_PYTHON", "XDG_CACHE_HOME", "TERM"}
+    shown = rendered(succeed("man")).split("\nENVIRONMENT\n")[1].split("\nFILES\n")[0]
+    assert names <= set(re.findall(r"^     ([A-Z_]+)", shown, re.MULTILINE))

@@ -1,0 +1,350 @@
+# SPDX-License-Identifier: Apache-2.0
+"""`regard attend --inspect` against NumPy in float64: the weight on each key, the coarse map, the heavy hitters in text
+and JSON, for masks, groups, batches, sinks and types; long inputs in little memory; each bad input with its one error."""
+
+import json
+import os
+import resource
+import struct
+import subprocess
+import zlib
+
+import numpy as np
+import pytest
+
+from attend_reference import reference
+from program import PROGRAM, environment, fail, succeed
+
+QKV = ("--query", "q.npy", "--key", "k.npy", "--value", "v.npy")
+
+
+def write(folder, seed, query, key, dtype=np.float32, **more):
+    random = np.random.default_rng(seed)
+    arrays = {"q": random.standard_normal(query).astype(dtype), "k": random.standard_normal(key).astype(dtype),
+              "v": random.standard_normal(key[:-1] + (3,)).astype(dtype)} | more
+    for name, array in arrays.items():
+        np.save(folder / f"{name}.npy", array)
+    return arrays
+
+
+def rank4(array):
+    return array.reshape((1,) * (4 - array.ndim) + array.shape)
+
+
+def means(weights, rows, columns):
+    """The mean of each cell, from its definition."""
+    length, keys = weights.shape[-2:]
+    row, column = ([i * n // count for i in range(count + 1)] for n, count in ((length, rows), (keys, columns)))
+    return np.array([[weights[..., row[a]:row[a + 1], column[b]:column[b + 1]].mean(axis=(-2, -1)) for b in range(columns)]
+                     for a in range(rows)]).transpose(*range(2, weights.ndim), 0, 1)
+
+
+ARRAYS = ("column_mass", "coarse_map", "entropy", "largest_weight", "mean_distance", "top_keys", "top_weights")
+CASES = {
+    "plain": (((40, 8), (50, 8)), [], {}),
+    "causal": (((2, 40, 8), (2, 40, 8)), ["--causal", "--cells", "7"], {"causal": True}),
+    "grouped-batch": (((2, 4, 30, 8), (2, 2, 45, 8)), ["--causal=bottom_right", "--cells", "5,9", "--window", "20,0"],
+                      {"causal": True, "offset": [15, 15], "window": (20, 0)}),
+    "one-query": (((3, 1, 8), (3, 60, 8)), ["--cells", "1,6", "--weight-on", "59,0"], {}),
+    "float64": (((2, 33, 8), (2, 31, 8)), ["--cells", "33,31", "--top", "31"], {}),
+    "sinks": (((2, 20, 8), (2, 20, 8)), ["--sinks", "sinks.npy"], {"sinks": np.array([0.5, 2], np.float32)}),
+}
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_sums_and_means_are_numpys(name, tmp_path):
+    shapes, options, settings = CASES[name]
+    dtype = np.float64 if name == "float64" else np.float32
+    if "sinks" in settings:
+        np.save(tmp_path / "sinks.npy", settings["sinks"])
+    arrays = write(tmp_path, len(name), *shapes, dtype=dtype)
+    weights = reference(rank4(arrays["q"]), rank4(arrays["k"]), rank4(arrays["v"]), **settings)["weights"]
+    report = json.loads(succeed("attend", *QKV, *options, "--inspect", "--save", "out", "--json", cwd=tmp_path))
+    axes = arrays["q"].ndim
+    mass, cells = np.load(tmp_path / "out/column_mass.npy"), np.load(tmp_path / "out/coarse_map.npy")
+    pictures = [f"head-{h}.png" if weights.shape[0] == 1 else f"batch-{b}-head-{h}.png"
+                for b in range(weights.shape[0]) for h in range(weights.shape[1])]
+    assert sorted(os.listdir(tmp_path / "out")) == sorted([f"{name}.npy" for name in ARRAYS] + ["inspect.json", *pictures])
+    assert mass.dtype == cells.dtype == dtype and mass.ndim == axes - 1 and cells.ndim == axes
+    length, keys = weights.shape[2:]
+    assert mass.shape[-1] == keys and list(cells.shape[-2:]) == report["inspect"]["cells"]
+    assert report["shapes"]["column_mass"] == list(mass.shape) and report["shapes"]["coarse_map"] == list(cells.shape)
+    accuracy = 1e-13 if name == "float64" else 1e-5
+    assert np.allclose(mass.reshape(weights.shape[:2] + (keys,)), weights.sum(axis=2), rtol=accuracy, atol=accuracy / 100)
+    wanted = means(weights, *cells.shape[-2:])
+    assert np.allclose(cells.reshape(wanted.shape), wanted, rtol=accuracy, atol=accuracy / 100)
+
+    said = report["inspect"]
+    assert said["queries"] == length and said["keys"] == keys and len(said["heads"]) == weights.shape[0] * weights.shape[1]
+    top = int(options[options.index("--top") + 1]) if "--top" in options else 5
+    chosen = [int(key) for key in options[options.index("--weight-on") + 1].split(",")] if "--weight-on" in options else [0]
+    assert said["weight_on_keys"] == chosen
+    flat = mass.reshape(-1, keys)
+    for n, head in enumerate(said["heads"]):
+        assert [head["batch"], head["head"]] == list(divmod(n, weights.shape[1]))
+        order = np.argsort(-flat[n], kind="stable")[:top]
+        assert head["heavy_hitters"] == list(order)
+        assert np.array_equal(np.array(head["mass"], dtype), flat[n][order])
+        assert np.allclose(head["share"], flat[n][order] / length, rtol=1e-7)
+        assert np.allclose(head["weight_on"], flat[n][chosen] / length, rtol=1e-7)
+        for name in ("entropy", "largest_weight", "mean_distance"):
+            assert head[name] == pytest.approx(np.load(tmp_path / f"out/{name}.npy").reshape(-1, length)[n].mean(dtype=np.float64), rel=1e-5)
+    rows = {name: np.load(tmp_path / f"out/{name}.npy").reshape(weights.shape[:3] + ((-1,) if name.startswith("top") else ()))
+            for name in ARRAYS[2:]}
+    with np.errstate(divide="ignore", invalid="ignore"):
+        entropy = -np.where(weights > 0, weights * np.log(weights), 0).sum(axis=3)
+    position = np.arange(length) + settings.get("offset", [0])[0]
+    distance = (weights * abs(position[:, None] - np.arange(keys))).sum(axis=3)
+    for name, wanted in (("entropy", entropy), ("largest_weight", weights.max(axis=3)), ("mean_distance", distance)):
+        assert rows[name].dtype == dtype and np.allclose(rows[name], wanted, rtol=accuracy * 10, atol=accuracy * 10), name
+    count = min(top, keys)
+    order = np.argsort(-weights, axis=3, kind="stable")[..., :count]
+    assert rows["top_keys"].shape == order.shape and rows["top_keys"].dtype == np.int64
+    known = np.take_along_axis(weights, order, axis=3)
+    assert np.array_equal(np.where(known > 1e-9, rows["top_keys"], 0), np.where(known > 1e-9, order, 0))
+    assert np.allclose(rows["top_weights"], known, rtol=accuracy, atol=accuracy / 100)
+    # inspect.json is what --json prints.
+    assert json.loads((tmp_path / "out/inspect.json").read_text()) == report
+
+
+# ---- pictures
+
+PAPER, RULE, INK, MAP = (0xfd, 0xfc, 0xf9), (0xd9, 0xd5, 0xca), (0x1f, 0x1e, 0x1b), (0x0b, 0x4f, 0x8f)
+
+
+def read_png(path):
+    """Pixels (height, width, 3) and texts, from the chunks; every checksum is looked at."""
+    data = path.read_bytes()
+    assert data[:8] == b"\x89PNG\r\n\x1a\n"
+    at, chunks = 8, []
+    while at < len(data):
+        size, = struct.unpack(">I", data[at:at + 4])
+        kind, body = data[at + 4:at + 8], data[at + 8:at + 8 + size]
+        assert struct.unpack(">I", data[at + 8 + size:at + 12 + size])[0] == zlib.crc32(kind + body)
+        chunks.append((kind, body))
+        at += 12 + size
+    assert chunks[0][0] == b"IHDR" and chunks[-1] == (b"IEND", b"")
+    width, height, *form = struct.unpack(">IIBBBBB", chunks[0][1])
+    assert form == [8, 3, 0, 0, 0] and b"sRGB" in dict(chunks)
+    rows = np.frombuffer(zlib.decompress(b"".join(body for kind, body in chunks if kind == b"IDAT")), np.uint8).reshape(height, width + 1)
+    assert not rows[:, 0].any()  # filter "none"
+    palette = np.frombuffer(dict(chunks)[b"PLTE"], np.uint8).reshape(-1, 3)
+    texts = dict(body.decode("ascii").split("\0") for kind, body in chunks if kind == b"tEXt")
+    return palette[rows[:, 1:]], texts
+
+
+def painted(cells, scale):
+    """What the picture of these cells must be, up to rounding."""
+    down, across = (min(max(512 // count, 1), 32) for count in cells.shape)
+    largest = np.max(cells[np.isfinite(cells)], initial=0)
+    with np.errstate(divide="ignore", invalid="ignore"):
+        share = np.clip(cells / largest if scale == "linear" else 1 + np.log10(cells / largest) / 4, 0, 1)[..., None]
+    pixels = (1 - share) * np.array(PAPER) + share * np.array(MAP)
+    pixels[np.isnan(cells)] = INK
+    pixels = pixels.repeat(down, axis=0).repeat(across, axis=1)
+    y, x = np.indices(pixels.shape[:2])
+    nothing = (cells == 0).repeat(down, axis=0).repeat(across, axis=1)
+    pixels[nothing & ((x + y) % 8 == 0)] = RULE
+    pixels[nothing & ((x + y) % 8 != 0)] = PAPER
+    return pixels
+
+
+@pytest.mark.parametrize("scale", ["log", "linear"])
+@pytest.mark.parametrize("cells", ["600,700", "3,50", "1,1"])
+def test_pictures_are_the_maps_in_colour(cells, scale, tmp_path):
+    write(tmp_path, 11, (2, 2, 700, 8), (2, 1, 700, 8))
+    succeed("attend", *QKV, "--causal", "--inspect", "--cells", cells, "--map-scale", scale, "--save", "out", cwd=tmp_path)
+    maps = np.load(tmp_path / "out/coarse_map.npy").astype(np.float64)
+    for b in range(2):
+        for h in range(2):
+            pixels, texts = read_png(tmp_path / f"out/batch-{b}-head-{h}.png")
+            wanted = painted(maps[b, h], scale)
+            assert pixels.shape == wanted.shape and abs(pixels - wanted).max() < 1.2
+            assert texts["Title"] == f"batch {b}, head {h}" and texts["Software"].startswith("regard ")
+            rows, columns = cells.split(",")
+            assert texts["Description"].startswith(f"Mean attention weights: 700 queries from top to bottom, 700 keys from left to right, in {rows} x {columns} cells")
+            full = f"{maps[b, h].max():.6g}"
+            assert texts["Scale"] == (f"linear: paper 0, full blue {full}; hatched 0; black nan" if scale == "linear" else
+                                      f"logarithmic: paper {maps[b, h].max() / 1e4:.6g} and less, full blue {full}; hatched 0; black nan")
+
+
+def test_pictures_of_nan_and_of_nothing(tmp_path):
+    arrays = write(tmp_path, 12, (2, 20, 8), (2, 20, 8))
+    arrays["q"][0, 3] = np.nan
+    np.save(tmp_path / "q.npy", arrays["q"])
+    np.save(tmp_path / "mask.npy", np.array([True, False])[:, None, None] & np.ones((2, 20, 20), bool))
+    text = succeed("attend", *QKV, "--mask", "mask.npy", "--inspect", "--cells", "20", "--save", "out", cwd=tmp_path).decode()
+    assert text.startswith("Head 0 has weights that are nan.\n") and text.split("\n")[4].split() == ["1", *"0000", "none"]
+    cells = np.load(tmp_path / "out/coarse_map.npy")
+    assert np.isnan(cells[0, 3]).all() and np.isfinite(cells[0, 4:]).all() and not cells[1].any()
+    for h in range(2):
+        pixels, _ = read_png(tmp_path / f"out/head-{h}.png")
+        assert abs(pixels - painted(cells[h].astype(np.float64), "log")).max() < 1.2
+
+
+VISIBLE = {
+    "plain": ([], lambda b, h, i, j: True),
+    "causal": (["--causal"], lambda b, h, i, j: j <= i),
+    "all-combined": (["--causal=top_left", "--window", "6,-", "--key-lengths", "lengths.npy", "--mask", "mask.npy"],
+                     lambda b, h, i, j: i - 6 <= j <= i and j < [9, 17][b] and (i * 7 + j * 3 + h) % 4 != 0),
+    "bias": (["--causal", "--bias", "bias.npy"], lambda b, h, i, j: j <= i),
+}
+
+
+@pytest.mark.parametrize("name", VISIBLE)
+def test_shares_are_compared_with_the_uniform_over_the_visible_keys(name, tmp_path):
+    options, visible = VISIBLE[name]
+    batch, heads, rows = 2, 3, 20
+    write(tmp_path, 5, (batch, heads, rows, 4), (batch, heads, rows, 4))
+    np.save(tmp_path / "lengths.npy", np.array([9, 17]))
+    np.save(tmp_path / "bias.npy", np.random.default_rng(1).standard_normal((rows, rows)).astype(np.float32))
+    np.save(tmp_path / "mask.npy", np.array([[[[(i * 7 + j * 3 + h) % 4 != 0 for j in range(rows)] for i in range(rows)]
+                                              for h in range(heads)]]))
+    said = json.loads(succeed("attend", *QKV, "--inspect", "--top", str(rows), "--json", *options, cwd=tmp_path))["inspect"]["heads"]
+    compared = 0
+    for head in said:
+        b, h = head["batch"], head["head"]
+        for key, uniform in zip(head["heavy_hitters"], head["uniform"], strict=True):
+            want = 0.0
+            for i in range(rows):
+                seen = [j for j in range(rows) if visible(b, h, i, j)]
+                want += 1 / len(seen) / rows if key in seen else 0.0
+            assert uniform == pytest.approx(want, rel=1e-6)
+            compared += 1
+    assert compared > 50
+    text = " ".join(succeed("attend", *QKV, "--inspect", *options, cwd=tmp_path).decode().split())
+    most = max((head for head in said), key=lambda head: head["share"][0])
+    assert f"uniform over the keys that each query sees: {most['uniform'][0]:.4f}." in text
+
+
+def test_text_says_the_finding_and_a_line_a_head(tmp_path):
+    arrays = write(tmp_path, 3, (4, 30, 8), (2, 30, 8))
+    arrays["k"][1, 7] *= 20
+    arrays["q"][3, :, :] = arrays["k"][1, 7]
+    np.save(tmp_path / "q.npy", arrays["q"])
+    np.save(tmp_path / "k.npy", arrays["k"])
+    text = succeed("attend", *QKV, "--inspect", "--weight-on", "0,7", "--top", "2", "--save", "out", cwd=tmp_path).decode()
+    lines = text.split("\n")
+    assert lines[0] == "Head 3 gives key 7 1.0000 of its attention, the largest share of any key in any"
+    assert lines[1] == "head; uniform over the keys that each query sees: 0.0333."
+    assert lines[3].split() == "head key 0 key 7 entropy largest distance heavy hitters".split()
+    said = json.loads((tmp_path / "out/inspect.json").read_text())["inspect"]["heads"]
+    mass = np.load(tmp_path / "out/column_mass.npy")
+    for h, line in enumerate(lines[4:8]):
+        first, second = np.argsort(-mass[h], kind="stable")[:2]
+        share = [f"{x / 30:.4f}" if x > 0 else "0" for x in mass[h]]
+        means = [f"{said[h]['entropy']:.2f}", f"{said[h]['largest_weight']:.4f}", f"{said[h]['mean_distance']:.1f}"]
+        wanted = [str(h), share[0], share[7], *means, str(first), share[first], str(second), share[second]]
+        if h < 3:
+            assert line.split() == wanted
+    assert lines[8:] == ["", "  saved  out", ""]
+    assert succeed("attend", *QKV, "--inspect", "--top", "2", "--weight-on", "0,7", cwd=tmp_path).decode() == "\n".join(lines[:8]) + "\n"
+    # Without --top a head has a line, whatever fits; with it, as many as it takes.
+    narrow = environment(COLUMNS="50")
+    assert len(succeed("attend", *QKV, "--inspect", cwd=tmp_path, env=narrow).decode().split("\n\n")[1].splitlines()) == 5
+    assert len(succeed("attend", *QKV, "--inspect", "--top", "8", cwd=tmp_path, env=narrow).decode().split("\n\n")[1].splitlines()) > 15
+
+
+def test_it_stands_beside_other_outputs_and_moves_no_bit(tmp_path):
+    write(tmp_path, 4, (2, 40, 8), (2, 40, 8))
+    succeed("attend", *QKV, "--causal", "-o", "alone.npy", "--lse", "lse.npy", cwd=tmp_path)
+    succeed("attend", *QKV, "--causal", "-o", "beside.npy", "--lse", "lse2.npy", "--inspect", "--save", "out", "--threads", "1", cwd=tmp_path)
+    assert (tmp_path / "alone.npy").read_bytes() == (tmp_path / "beside.npy").read_bytes()
+    assert (tmp_path / "lse.npy").read_bytes() == (tmp_path / "lse2.npy").read_bytes()
+    before = {name: (tmp_path / "out" / name).read_bytes() for name in (f"{array}.npy" for array in ARRAYS)}
+    # What stood there is replaced; what else stands there stays.
+    (tmp_path / "out/notes.txt").write_text("mine")
+    (tmp_path / "out/coarse_map.npy").write_bytes(b"old")
+    succeed("attend", *QKV, "--causal", "--inspect", "--save", "out", "--threads", "2", cwd=tmp_path)
+    assert {name: (tmp_path / "out" / name).read_bytes() for name in before} == before
+    assert (tmp_path / "out/notes.txt").read_text() == "mine"
+
+
+def test_long_inputs_take_memory_that_is_linear(tmp_path):
+    """20,000 queries and keys: their weights would take 1.6 GB a head."""
+    write(tmp_path, 5, (2, 20000, 4), (1, 20000, 4))
+
+    def limited():
+        resource.setrlimit(resource.RLIMIT_DATA, (300 * 2**20, 300 * 2**20))
+
+    done = subprocess.run([PROGRAM, "attend", *QKV, "--causal", "--inspect", "--save", "out", "--json", "--threads", "2"], cwd=tmp_path,
+                          env=environment(), capture_output=True, timeout=110, preexec_fn=limited, check=False)
+    assert done.returncode == 0 and done.stderr == b"", done.stderr
+    report = json.loads(done.stdout)
+    assert report["inspect"]["cells"] == [512, 512] and report["plan"]["memory_bytes"] < 100e6
+    mass, cells = np.load(tmp_path / "out/column_mass.npy"), np.load(tmp_path / "out/coarse_map.npy")
+    assert np.allclose(mass.sum(axis=1), 20000, rtol=1e-5)
+    # A cell of the map above the diagonal is 0; a row of cells holds all the weight of its queries.
+    edges = np.arange(513) * 20000 // 512
+    assert np.allclose((cells * np.diff(edges)).sum(axis=2), 1, rtol=1e-5)
+    assert not np.triu(cells[0], 1).any()
+
+
+def test_what_is_refused(tmp_path):
+    write(tmp_path, 6, (2, 40, 8), (2, 50, 8))
+    (tmp_path / "file").write_text("in the way")
+    os.mkdir(tmp_path / "closed", 0o500)
+    inspect = ("attend", *QKV, "--inspect")
+    fail(2, ["--save needs --inspect"], "attend", *QKV, "--save", "out", cwd=tmp_path)
+    fail(2, ["--cells needs --inspect"], "attend", *QKV, "-o", "c.npy", "--cells", "4", cwd=tmp_path)
+    fail(2, ["--top needs --inspect"], "attend", *QKV, "-o", "c.npy", "--top", "4", cwd=tmp_path)
+    fail(2, ["--weight-on needs --inspect"], "attend", *QKV, "-o", "c.npy", "--weight-on", "4", cwd=tmp_path)
+    fail(2, ["--inspect", "nothing would be written"], "attend", *QKV, cwd=tmp_path)
+    fail(2, ["--output - and --inspect both write standard output"], *inspect, "-o", "-", cwd=tmp_path)
+    fail(2, ["--cells is 0; expected 1 or more"], *inspect, "--cells", "0", cwd=tmp_path)
+    fail(2, ['--cells is "1,2,3"; expected'], *inspect, "--cells", "1,2,3", cwd=tmp_path)
+    fail(2, ["--cells", "whole number"], *inspect, "--cells", "many", cwd=tmp_path)
+    fail(2, ['--map-scale is "square"; expected log or linear'], *inspect, "--map-scale", "square", cwd=tmp_path)
+    fail(2, ["--map-scale needs --inspect"], "attend", *QKV, "-o", "c.npy", "--map-scale", "log", cwd=tmp_path)
+    fail(2, ["--top is -1; expected 0 or more"], *inspect, "--top", "-1", cwd=tmp_path)
+    fail(2, ["--weight-on is -1; expected 0 or more"], *inspect, "--weight-on", "0,-1", cwd=tmp_path)
+    fail(1, ["--cells asks for 41 rows and 41 columns; --query and --key allow at most 40,50"], *inspect, "--cells", "41", cwd=tmp_path)
+    fail(1, ["--cells asks for 3 rows and 51 columns"], *inspect, "--cells", "3,51", cwd=tmp_path)
+    fail(1, ["--weight-on names key 50, and --key has 50 of them"], *inspect, "--weight-on", "3,50", cwd=tmp_path)
+    fail(1, ["file", "the folder cannot be made"], *inspect, "--save", "file", cwd=tmp_path)
+    fail(1, ["missing/out", "the folder cannot be made"], *inspect, "--save", "missing/out", cwd=tmp_path)
+    fail(2, ["--save would write", "column_mass.npy", "--query reads"], "attend", "--query", "column_mass.npy", "--key", "k.npy", "--value", "v.npy",
+         "--inspect", "--save", ".", cwd=tmp_path)
+    fail(2, ["--output and --save both write", "coarse_map.npy"], *inspect, "-o", "out/coarse_map.npy", "--save", "out", cwd=tmp_path)
+    fail(1, ["this needs", "allowed by --max-memory"], *inspect, "--max-memory", "10K", cwd=tmp_path)
+    np.save(tmp_path / "none.npy", np.zeros((2, 0, 8), np.float32))
+    fail(1, ["--inspect: there is no query to look at"], "attend", "--query", "none.npy", "--key", "k.npy", "--value", "v.npy", "--inspect", cwd=tmp_path)
+    fail(1, ["--inspect: there is no key to look at"], "attend", "--query", "q.npy", "--key", "none.npy", "--value", "none.npy", "--inspect", cwd=tmp_path)
+    np.save(tmp_path / "many.npy", np.zeros((1001, 1, 4), np.float32))
+    fail(1, ["a picture for each of 1001 heads; the most is 1000"], "attend", "--query", "many.npy", "--key", "many.npy", "--value", "many.npy",
+         "--inspect", "--save", "out", cwd=tmp_path)
+    assert not (tmp_path / "out").exists()
+
+
+def test_a_page_of_any_length(tmp_path):
+    write(tmp_path, 8, (2, 3000, 4), (2, 3000, 4))
+    fail(1, ["--html: the page would take", "choose rows with --rows A:B, or give --inspect for a map of every head"], "attend", *QKV, "--html", "p.html",
+         cwd=tmp_path)
+    fail(1, ["--html: the page would take", "choose rows with --rows A:B"], "attend", *QKV, "--html", "p.html", "--inspect", "--rows", "0:2900", cwd=tmp_path)
+    text = succeed("attend", *QKV, "--html", "p.html", "--inspect", cwd=tmp_path).decode()
+    assert text.endswith("/p.html   maps of the heads\n") and (tmp_path / "p.html").stat().st_size < 4e6
+    succeed("attend", *QKV, "--html", "rows.html", "--inspect", "--rows", "7:9", cwd=tmp_path)
+    assert b'"rows": [[7, 9]]' in (tmp_path / "rows.html").read_bytes()
+
+
+def test_a_picture_for_each_of_a_thousand_heads_takes_few_descriptors(tmp_path):
+    np.save(tmp_path / "many.npy", np.zeros((1000, 1, 4), np.float32))
+    done = subprocess.run([PROGRAM, "attend", "--query", "many.npy", "--key", "many.npy", "--value", "many.npy", "--inspect", "--save", "out"],
+                          cwd=tmp_path, env=environment(), capture_output=True, timeout=110, check=False,
+                          preexec_fn=lambda: resource.setrlimit(resource.RLIMIT_NOFILE, (64, 64)))
+    assert done.returncode == 0 and done.stderr == b"", done.stderr
+    assert len(os.listdir(tmp_path / "out")) == 1008
+
+
+def test_a_failure_leaves_no_folder(tmp_path):
+    write(tmp_path, 7, (2, 40, 8), (2, 40, 8))
+    with open("/dev/full", "wb") as full:
+        done = subprocess.run([PROGRAM, "attend", *QKV, "--inspect", "--save", "out"], cwd=tmp_path, env=environment(), stdout=full,
+                              stderr=subprocess.PIPE, timeout=60, check=False)
+    assert done.returncode == 1 and b"standard output" in done.stderr
+    assert not (tmp_path / "out").exists()
+    # Of files that cannot grow, none appears.
+    done = subprocess.run([PROGRAM, "attend", *QKV, "--inspect", "--save", "out"], cwd=tmp_path, env=environment(), capture_output=True, timeout=60,
+                          preexec_fn=lambda: resource.setrlimit(resource.RLIMIT_FSIZE, (4096, 4096)), check=False)
+    assert done.returncode == 1 and b"coarse_map.npy: cannot be written" in done.stderr and not done.stdout
+    assert not (tmp_path / "out").exists()

@@ -1,0 +1,85 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Every operator and class that the C++ headers promise has its name in Python, or a reason why it has none."""
+
+import pathlib
+import re
+
+import pytest
+import regard
+
+HEADERS = pathlib.Path(__file__).resolve().parents[2] / "include" / "regard"
+HEADER_NAMES = {path.relative_to(HEADERS).as_posix() for path in HEADERS.rglob("*.h")}
+
+# Headers whose names are parts of something that Python has whole, or has had before.
+PARTS = {
+    "c_api.h": "the same library for C",
+    "explain/attend_page.h": "regard attend --html; in Python regard.show",
+    "explain/heads.h": "regard heads: a survey of a model over texts, in the program alone so far",
+    "explain/inspection.h": "the report of regard attend --inspect; in Python attention_with_statistics gives its numbers",
+    "explain/random.h": "NumPy's and PyTorch's generators, for lessons that quote them",
+    "explain/sentence_row.h": "what a SentenceStory is made of",
+    "export.h": "no names",
+    "io/csv.h": "NumPy reads CSV",
+    "io/json.h": "Python reads JSON",
+    "io/npy.h": "NumPy reads NPY",
+    "io/safetensors.h": "the files that load_model reads",
+    "io/sha256.h": "Python has hashlib",
+    "io/utf8.h": "for renderers",
+    "model/encoder.h": "the forward pass that explain, compare and embed run",
+    "model/tokenizer.h": "Model.tokens",
+    "types.h": "types of elements: array libraries have theirs",
+}
+# C++ name: where Python has it, as an expression, or nothing where it cannot.
+ELSEWHERE = {
+    "attention_with_weights": "regard.attention_forward",  # return_weights=True
+    "cancelled": "KeyboardInterrupt",                      # or what the handler of the signal raised
+    "throw_if_stopped": None,                              # Ctrl-C does it
+    "parallel_for": None,                                  # runs functions of C++ on the library's threads
+    "version": "regard.__version__",
+    "embed_tokens": "regard.embed",
+    "compare_word": "regard.compare",
+    "compare_findings": "regard.Comparison.findings",
+    "render_compare_text": "regard.Comparison.text",
+    "render_compare_json": "regard.Comparison.json",
+    "render_compare_html": "regard.Comparison.html",
+    "render_text": "regard.Explanation.text",
+    "render_text_pages": "regard.Explanation.text",
+    "render_json": "regard.Explanation.json",
+    "render_html": "regard.Explanation.html",
+    "render_sentence_text": "regard.SentenceStory.text",
+    "render_sentence_json": "regard.SentenceStory.json",
+    "render_sentence_html": "regard.SentenceStory.html",
+    "tell_sentence": "regard.explain",                     # with model=
+    "read_explain_input": "regard.explain",
+    "load_sentence_model": "regard.load_model",
+    "fitted_tokens": "regard.Model.tokens",
+    "lesson_input": "regard.lesson",
+    "with_layout": "regard.lesson",                        # layout=
+    # What explanations and sentences are made of, or read their settings by.
+    **dict.fromkeys(("matrix_of", "standard_steps", "query_tokens", "token_index", "unfold_cell", "write_explain_input",
+                     "parse_scale", "parse_causal", "parse_layout", "with_settings_beside", "sentence_work",
+                     "read_sentence", "word_index", "word_weights", "word_vector", "cosine", "word_names", "word_mark",
+                     "word_attention", "check_has_words", "vocabulary_warning", "pair_in_heads", "sentence_findings")),
+}
+
+
+def promised(header):
+    """The functions and classes that a header exports, without templates' repetitions."""
+    text = re.sub(r"//[^\n]*", "", (HEADERS / header).read_text(encoding="utf-8"))
+    functions = re.findall(r"^REGARD_EXPORT [^;{}()]*?\b(\w+)\s*\(", text, re.MULTILINE)
+    return set(functions) | set(re.findall(r"^(?:class|struct) REGARD_EXPORT (\w+)", text, re.MULTILINE))
+
+
+@pytest.mark.parametrize("header", sorted(HEADER_NAMES - set(PARTS)))
+def test_every_name_of_a_header_is_in_the_package(header):
+    for name in promised(header):
+        assert hasattr(regard, name) != (name in ELSEWHERE), f"{header} promises {name}"
+        if ELSEWHERE.get(name):
+            assert eval(ELSEWHERE[name]), name
+
+
+def test_no_exception_is_stale():
+    assert set(PARTS) <= HEADER_NAMES
+    names = set.union(*map(promised, HEADER_NAMES - set(PARTS)))
+    assert set(ELSEWHERE) <= names, set(ELSEWHERE) - names
+    assert {"attention_forward", "attention_backward", "KvCache", "linear_forward", "plan", "explain", "cancelled"} <= names

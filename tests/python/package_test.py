@@ -1,0 +1,121 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The Python package as it is installed: version, types, licences, and the lines that the documents show."""
+
+import importlib.metadata
+import pathlib
+import re
+import subprocess
+import sys
+import tarfile
+
+import nanobind.stubgen
+import regard
+import scikit_build_core.build
+
+ROOT = pathlib.Path(__file__).resolve().parents[2]
+
+
+def blocks(document):
+    """The Python in a document."""
+    return re.findall(r"^```python\n(.*?)^```", (ROOT / document).read_text(encoding="utf-8"), re.MULTILINE | re.DOTALL)
+
+
+def test_the_readmes_lines_run():
+    lines = blocks("README.md")
+    assert len(lines) == 1 and len(lines[0].splitlines()) == 3
+    names = {}
+    exec(compile(lines[0], "README.md", "exec"), names)
+    assert names["context"].shape == names["q"].shape
+
+
+def test_every_block_of_the_document_runs(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    names = {}
+    lines = blocks("docs/python.md")
+    assert len(lines) >= 4
+    for number, block in enumerate(lines):
+        if "regard.torch" in block or "regard.transformers" in block:
+            continue  # tests/frameworks has PyTorch
+        exec(compile(block, f"docs/python.md, block {number}", "exec"), names)
+
+
+def test_the_version_is_the_sources():
+    declared = re.search(r"project\(regard VERSION (\d+\.\d+\.\d+)", (ROOT / "CMakeLists.txt").read_text()).group(1)
+    assert regard.__version__ == declared == importlib.metadata.version("regard")
+
+
+def test_the_package_names_what_it_needs():
+    assert importlib.metadata.requires("regard") == ["numpy>=1.23.2"]
+
+
+def test_the_package_brings_its_licences_and_types():
+    names = {str(file) for file in importlib.metadata.files("regard")}
+    assert {"regard/py.typed", "regard/_regard.pyi"} <= names
+    for text in ("LICENSE", "THIRD_PARTY.md"):
+        assert any(name.endswith("licenses/" + text) for name in names), names
+    assert not any(name.endswith((".cpp", ".h", ".a")) for name in names)
+    [texts] = [file.read_text() for file in importlib.metadata.files("regard") if file.name == "THIRD_PARTY.md"]
+    [nanobinds] = [file for file in importlib.metadata.files("nanobind") if file.name == "LICENSE"]
+    assert nanobinds.read_text().strip() in texts  # its code is in the module
+
+
+def test_the_source_distribution_has_what_the_build_reads_and_no_more(tmp_path, monkeypatch):
+    monkeypatch.chdir(ROOT)
+    archive = tarfile.open(tmp_path / scikit_build_core.build.build_sdist(str(tmp_path)))
+    names = {name.split("/", 1)[1] for name in archive.getnames()}
+    assert {name.split("/")[0] for name in names} == {
+        "CHANGELOG.md", "CMakeLists.txt", "CONTRIBUTING.md", "LICENSE", "PKG-INFO", "README.md", "SECURITY.md",
+        "THIRD_PARTY.md", "cmake", "include", "pyproject.toml", "python", "src", "web"}
+    [facts] = [archive.extractfile(name).read().decode() for name in archive.getnames() if name.endswith("/PKG-INFO")]
+    assert re.findall("^Requires-Dist: (.*)", facts, re.MULTILINE) == ["numpy>=1.23.2"]
+    listed = subprocess.run(["git", "ls-files", "cmake", "include", "python", "src", "web"], capture_output=True, text=True,
+                            check=True).stdout.split()
+    assert set(listed) <= names
+
+
+def test_the_stub_is_current():
+    generator = nanobind.stubgen.StubGen(module=regard._regard, quiet=True)
+    generator.put(regard._regard)
+    checked_in = (ROOT / "python" / "regard" / "_regard.pyi").read_text(encoding="utf-8")
+    assert checked_in == generator.get(), "python -m nanobind.stubgen -m regard._regard -o python/regard/_regard.pyi"
+
+
+def test_every_public_name_is_documented():
+    for name in vars(regard._regard):
+        if not name.startswith("_") and callable(getattr(regard, name)):
+            assert getattr(regard, name).__doc__, name
+
+
+def check_types(folder, *arguments):
+    command = [sys.executable, "-m", "mypy", "--strict", "--cache-dir", str(folder / "cache"), *map(str, arguments)]
+    return subprocess.run(command, capture_output=True, text=True, check=False, timeout=100, cwd=folder)
+
+
+def test_the_package_is_typed(tmp_path):
+    done = check_types(tmp_path, "-m", "regard", "-m", "regard.figure", "-m", "regard.results", "-m", "regard.onnx")
+    assert done.returncode == 0, done.stdout + done.stderr
+
+
+def test_a_type_checker_takes_the_stub_and_its_use(tmp_path):
+    use = tmp_path / "use.py"
+    use.write_text("import regard\n"
+                   "context = regard.attention(b'', b'', b'', causal='top_left', window=(3, None))\n"
+                   "threads: int = regard.default_num_threads()\n"
+                   "cache = regard.KvCache(depth=8, capacity=32)\n"
+                   "version: str = regard.__version__\n"
+                   "figure = regard.show([[0.5, 0.5]], ['a', 'b'], queries=['q'])\n"
+                   "grid = regard.show([[[[1.0]]]], color_scale='shared')\n"
+                   "length: int = cache.length(0)\n", encoding="utf-8")
+    wrong = tmp_path / "wrong.py"
+    wrong.write_text("import regard.onnx\n"
+                     "regard.attention(b'', b'', b'', window=3)\n"
+                     "regard.attention(b'', b'')\n"
+                     "regard.attend()\n"
+                     "regard.onnx.attention(b'', b'')\n"
+                     "regard.show([[1.0]], 3)\n"
+                     "regard.show([[1.0]], color_scale='log')\n", encoding="utf-8")
+
+    done = check_types(tmp_path, use)
+    assert done.returncode == 0, done.stdout + done.stderr
+    done = check_types(tmp_path, wrong)
+    assert [line.split(":")[1] for line in done.stdout.splitlines() if ": error:" in line] == ["2", "3", "4", "5", "5", "5", "6", "7"], done.stdout

@@ -1,0 +1,35 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// The small BERT of random numbers in tests/encoder/tiny with a tokenizer of a few words: a model that tests of
+// sentences need no download for. tests/support/sentence_model.py makes the same as a folder.
+// Read next: regard/explain/sentence.h, tokenizer_files.h.
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "refusal.h"
+#include "regard/explain/sentence.h"
+#include "tokenizer_files.h"
+
+namespace regard {
+
+// At most the 60 rows of the embedding table.
+inline std::string small_tokenizer_json() {
+  regard_tokenizer::TokenizerText text;
+  text.vocabulary = {"[PAD]", "[UNK]",  "[CLS]", "[SEP]", "[MASK]", "he",    "sat", "on",    "the",    "bank",
+                     "of",    "river",  "she",   "put",   "her",    "money", "in",  "they",  "walked", "along",
+                     "at",    "dawn",   "a",     "is",    "no",     ".",     ",",   "#",     "0",      "em",
+                     "##bed", "##ding", "##s",   "<",     ">",      "/",     "=",   "script"};
+  return regard_tokenizer::tokenizer_json(text);
+}
+
+inline const SentenceModel& small_sentence_model() {
+  static const SentenceModel model{"tiny", load_encoder(std::string(REGARD_ENCODER_DATA) + "/tiny"),
+                                   Tokenizer::read(small_tokenizer_json(), "tokenizer.json")};
+  return model;
+}
+
+inline bool has(const std::string& text, const std::string& part) { return text.find(part) != std::string::npos; }
+
+}  // namespace regard
