@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// operators.h by Regard's C++ interface. Read next: regard/kv_cache.h, regard/inspect.h.
+// operators.h by Regard's C++ interface. Read next: regard/kv_cache.h, regard/attention_statistics.h.
 #include "operators.h"
 
 #include <algorithm>
@@ -11,7 +11,7 @@
 #include <string>
 #include <variant>
 
-#include "regard/inspect.h"
+#include "regard/attention_statistics.h"
 #include "regard/kv_cache.h"
 
 namespace {

@@ -24,7 +24,7 @@
 #include "program.h"
 #include "progress.h"
 #include "regard/attention.h"
-#include "regard/explain/attend_page.h"
+#include "regard/explain/attention_html.h"
 #include "regard/io/npy.h"
 #include "regard/io/utf8.h"
 #include "regard/runtime.h"

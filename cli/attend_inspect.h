@@ -5,14 +5,14 @@
 //     row_max, row_sum ── attention_columns() ──▶ column_mass, coarse_map ──▶ text or JSON on standard output
 //                                                                       └──▶ --save FOLDER
 //
-// Read next: docs/inspect.md, regard/explain/inspection.h, regard/inspect.h.
+// Read next: docs/inspect.md, regard/explain/inspection_report.h, regard/attention_statistics.h.
 #pragma once
 
 #include <filesystem>
 
 #include "attend_options.h"
-#include "regard/explain/inspection.h"
-#include "regard/inspect.h"
+#include "regard/attention_statistics.h"
+#include "regard/explain/inspection_report.h"
 
 namespace regard::program {
 

@@ -10,7 +10,7 @@
 #include "map_picture.h"
 #include "program.h"
 #include "regard/attention.h"
-#include "regard/explain/inspection.h"
+#include "regard/explain/inspection_report.h"
 
 namespace regard::program {
 

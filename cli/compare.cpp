@@ -8,7 +8,7 @@
 
 #include "model_options.h"
 #include "program.h"
-#include "regard/explain/sentence_page.h"
+#include "regard/explain/sentence_html.h"
 
 namespace regard::program {
 namespace {

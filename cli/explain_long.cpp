@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// What explain_long.h declares. Read next: attend_inspect.cpp, regard/explain/attend_page.h.
+// What explain_long.h declares. Read next: attend_inspect.cpp, regard/explain/attention_html.h.
 #include "explain_long.h"
 
 #include <algorithm>
@@ -8,7 +8,7 @@
 
 #include "attend_inspect.h"
 #include "progress.h"
-#include "regard/explain/attend_page.h"
+#include "regard/explain/attention_html.h"
 
 namespace regard::program {
 namespace {

@@ -4,7 +4,7 @@
 //
 //     text ── model folder ── tell_sentence ──▶ one screen, everything (--full), or JSON
 //
-// Read next: explain_sentence.h, regard/explain/sentence_story.h, docs/sentence.md.
+// Read next: explain_sentence.h, regard/explain/sentence_report.h, docs/sentence.md.
 #include "explain_sentence.h"
 
 #include <fmt/format.h>
@@ -17,8 +17,8 @@
 #include "program.h"
 #include "progress.h"
 #include "regard/explain/compare.h"
-#include "regard/explain/sentence_page.h"
-#include "regard/explain/sentence_story.h"
+#include "regard/explain/sentence_html.h"
+#include "regard/explain/sentence_report.h"
 #include "save_sentence.h"
 
 namespace regard::program {

@@ -98,7 +98,7 @@ if(CMAKE_CROSSCOMPILING)
 endif()
 regard_part(REGARD_TESTS "the test suite" OFF "" ${regard_test_framework})
 regard_part(REGARD_BENCH "the benchmark suite" OFF "" benchmark)
-regard_part(REGARD_FUZZ "the fuzzing suite" OFF REGARD_EXPLAIN)
+regard_part(REGARD_FUZZ "the fuzzing suite" OFF REGARD_EXPLAIN ${regard_io_needs} ZLIB)
 if(REGARD_FUZZ AND NOT CMAKE_CXX_COMPILER_ID STREQUAL "Clang")
   message(FATAL_ERROR "REGARD_FUZZ=ON needs clang, which brings libFuzzer; this compiler is ${CMAKE_CXX_COMPILER_ID}; "
     "set CMAKE_CXX_COMPILER=clang++-19 or REGARD_FUZZ=OFF.")

@@ -13,7 +13,7 @@
 #include "module.h"
 #include "options.h"
 #include "outputs.h"
-#include "regard/inspect.h"
+#include "regard/attention_statistics.h"
 #include "run.h"
 
 namespace regard::python {

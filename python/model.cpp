@@ -7,7 +7,7 @@
 //     regard.lesson("000")                         regard.explain({"tokens": […], "Q": [[…], …], …})
 //
 // Left out where the package was built without regard::explain. Read next: regard/explain/steps.h,
-// regard/explain/sentence_story.h.
+// regard/explain/sentence_report.h.
 #include <nanobind/nanobind.h>
 #include <nanobind/stl/optional.h>
 #include <nanobind/stl/string.h>
@@ -19,7 +19,7 @@
 #include "module.h"
 #include "regard/explain/compare.h"
 #include "regard/explain/lesson.h"
-#include "regard/explain/sentence_page.h"
+#include "regard/explain/sentence_html.h"
 #include "regard/explain/steps.h"
 #include "regard/model/embed.h"
 #include "run.h"

@@ -9,13 +9,15 @@
 #include <cstddef>
 #include <cstring>
 #include <limits>
+#include <span>
+#include <string>
 #include <vector>
 
-#include "attention/arguments.h"
 #include "regard/attention_backward.h"
-#include "regard/inspect.h"
+#include "regard/attention_statistics.h"
 #include "regard/linear_backward.h"
 #include "regard/plan.h"
+#include "tensor/checks.h"
 #include "tensor/strided_copy.h"
 
 namespace regard {

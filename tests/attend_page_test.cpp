@@ -3,7 +3,7 @@
 // The page of attention over arrays, without a browser: what it refuses, what it says of the options, how large it is.
 // What it carries and shows: cli/attend_test.py, page/attend_page_test.py.
 // Read next: src/explain/arrays/attention_html.cpp.
-#include "regard/explain/attend_page.h"
+#include "regard/explain/attention_html.h"
 
 #include <gtest/gtest.h>
 

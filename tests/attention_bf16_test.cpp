@@ -8,7 +8,7 @@
 //     bits             threads, strides, batch, cuts of the queries, caches, weights, columns and statistics
 //
 // Read next: attention_types_test.cpp, kernels/attention_pack_pairs.cpp.
-#include "regard/inspect.h"
+#include "regard/attention_statistics.h"
 #include "regard/kv_cache.h"
 #include "support/attention_cases.h"
 #include "support/attention_checks.h"

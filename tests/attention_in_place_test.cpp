@@ -7,7 +7,7 @@
 #include <limits>
 
 #include "regard/attention.h"
-#include "regard/inspect.h"
+#include "regard/attention_statistics.h"
 #include "regard/plan.h"
 #include "support/arrays.h"
 #include "support/attention_checks.h"

@@ -6,7 +6,7 @@
 #include <functional>
 
 #include "regard/attention_backward.h"
-#include "regard/inspect.h"
+#include "regard/attention_statistics.h"
 #include "regard/kv_cache.h"
 #include "support/attention_checks.h"
 

@@ -3,7 +3,7 @@
 // attention_columns against the whole weights: the mass of each key is their sum, row by row in double, rounded once,
 // to the bit; the coarse map is their mean over each cell. Every option, layout, type of number and instruction set.
 // Read next: attention_weights_test.cpp.
-#include "regard/inspect.h"
+#include "regard/attention_statistics.h"
 #include "support/attention_cases.h"
 #include "support/attention_checks.h"
 #include "support/counting_memory.h"

@@ -2,8 +2,8 @@
 //
 // What is said of the heads of an inspection: heavy hitters and shares from masses written by hand, their text at
 // several widths, their JSON, and what is refused.
-// Read next: regard/explain/inspection.h, inspect_test.cpp.
-#include "regard/explain/inspection.h"
+// Read next: regard/explain/inspection_report.h, inspect_test.cpp.
+#include "regard/explain/inspection_report.h"
 
 #include <gtest/gtest.h>
 

@@ -2,7 +2,7 @@
 //
 // read_json: names that a hash table finds hard, the first mistake of several, the memory that is asked for and that is
 // taken, and texts that a message shows in part.
-// Read next: src/model/json.cpp, tests/collisions.h.
+// Read next: src/io/json.cpp, tests/support/collisions.h.
 #include <gtest/gtest.h>
 
 #include <atomic>
@@ -10,12 +10,12 @@
 #include <cstring>
 #include <new>
 
-#include "collisions.h"
-#include "support/refusal.h"
 #include "regard/explain/steps.h"
 #include "regard/io/json.h"
 #include "regard/io/safetensors.h"
 #include "regard/model/tokenizer.h"
+#include "support/collisions.h"
+#include "support/refusal.h"
 #include "support/tokenizer_files.h"
 
 namespace {

@@ -9,7 +9,7 @@
 #include <stop_token>
 
 #include "regard/explain/compare.h"
-#include "regard/explain/sentence_story.h"
+#include "regard/explain/sentence_report.h"
 #include "regard/explain/steps.h"
 #include "regard/io/json.h"
 #include "support/model_bytes.h"

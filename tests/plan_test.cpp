@@ -7,7 +7,7 @@
 #include <atomic>
 #include <cstdlib>
 #include "regard/attention_backward.h"
-#include "regard/inspect.h"
+#include "regard/attention_statistics.h"
 #include "regard/kv_cache.h"
 #include "regard/layer_norm.h"
 #include "regard/linear.h"

@@ -2,7 +2,7 @@
 //
 // One head's row in a small model against the formulas of docs/sentence.md as plain loops over the trace; the telling
 // head against every pair; the screen: its sums in printed digits, its width, its words from outside; the JSON.
-// Read next: sentence_model.h, regard/explain/sentence_row.h, regard/explain/sentence_story.h.
+// Read next: sentence_model.h, regard/explain/sentence_row.h, regard/explain/sentence_report.h.
 #include "regard/explain/sentence_row.h"
 
 #include <gtest/gtest.h>
@@ -12,7 +12,7 @@
 #include <limits>
 #include <sstream>
 
-#include "regard/explain/sentence_story.h"
+#include "regard/explain/sentence_report.h"
 #include "regard/io/json.h"
 #include "regard/io/utf8.h"
 #include "support/sentence_model.h"

@@ -1,12 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // attention_with_statistics: the best keys, the largest and the chosen weights against the whole weights, to the bit;
-// entropy and mean distance against the reference, within the bound of inspect.h. Every option, layout and instruction
-// set; ties; rows of NaN and of ∞; threads; heads; memory; refusals.
-// Read next: inspect_test.cpp.
+// entropy and mean distance against the reference, within the bound of attention_statistics.h. Every option, layout and
+// instruction set; ties; rows of NaN and of ∞; threads; heads; memory; refusals. Read next: inspect_test.cpp.
 #include <numeric>
 
-#include "regard/inspect.h"
+#include "regard/attention_statistics.h"
 #include "support/attention_cases.h"
 #include "support/attention_checks.h"
 #include "support/counting_memory.h"

@@ -8,9 +8,9 @@
  *     options.causal = 1;
  *     if (regard_attention_forward(&q, &k, &v, &outputs, &options, NULL) != REGARD_OK) puts(regard_last_error());
  *
- * Formulas, extents (B H Hkv L S D Dv) and the meaning of every option are those of attention.h, inspect.h and
- * linear.h, which have the same names; docs/semantics.md has every corner. The binary interface is stable: structs that
- * begin with struct_size may grow at their end (so set them to zero first), numbers of enumerators never change.
+ * Formulas, extents (B H Hkv L S D Dv) and the meaning of every option are those of attention.h, attention_statistics.h
+ * and linear.h, which have the same names; docs/semantics.md has every corner. The binary interface is stable: structs
+ * that begin with struct_size may grow at their end (so set them to zero first), numbers of enumerators never change.
  * Nothing is thrown and nothing is printed. All functions may be called from any thread. Read next: src/c_api.cpp,
  * tests/c_api_test.c. */
 #pragma once
@@ -235,7 +235,8 @@ REGARD_EXPORT int32_t regard_attention_backward(const regard_input* query, const
                                                 const regard_attention_gradients* gradients,
                                                 const regard_attention_options* options, const regard_runtime* runtime);
 
-/* regard_attention_forward and, in the same pass, the statistics of its rows: attention_with_statistics of inspect.h.
+/* regard_attention_forward and, in the same pass, the statistics of its rows: attention_with_statistics of
+ * attention_statistics.h.
  */
 REGARD_EXPORT int32_t regard_attention_with_statistics(const regard_input* query, const regard_input* key,
                                                        const regard_input* value,
@@ -244,7 +245,8 @@ REGARD_EXPORT int32_t regard_attention_with_statistics(const regard_input* query
                                                        const regard_attention_options* options,
                                                        const regard_runtime* runtime);
 
-/* The mass of each key and a coarse map of the weights, without the weights: attention_columns of inspect.h. */
+/* The mass of each key and a coarse map of the weights, without the weights: attention_columns of
+ * attention_statistics.h. */
 REGARD_EXPORT int32_t regard_attention_columns(const regard_input* query, const regard_input* key,
                                                const regard_columns_request* request,
                                                const regard_columns_outputs* outputs,

@@ -21,7 +21,6 @@
 
 #include <cstddef>
 #include <cstdint>
-#include <cstdlib>
 #include <memory>
 #include <span>
 
@@ -34,7 +33,7 @@ inline constexpr std::uint32_t kKvCacheVersion = 1;
 
 namespace internal {
 template <class T>
-class CacheReading;  // src/kv_cache/lock.h
+class CacheReading;
 }
 
 struct KvCacheShape {
@@ -78,11 +77,13 @@ class REGARD_EXPORT KvCache {
   // consistent block of this version and type.
   static KvCache open(std::span<std::byte> memory, const Runtime& runtime = {});
 
-  KvCache(KvCache&&) noexcept = default;
-  KvCache& operator=(KvCache&&) noexcept = default;
+  // What was moved from can only be assigned to or destroyed.
+  KvCache(KvCache&&) noexcept;
+  KvCache& operator=(KvCache&&) noexcept;
+  ~KvCache();
 
-  const KvCacheShape& shape() const { return shape_; }
-  std::span<const std::byte> memory() const { return memory_; }
+  const KvCacheShape& shape() const;
+  std::span<const std::byte> memory() const;
   // Keys appended and not truncated; of a ring, also those that have gone. std::invalid_argument for no such sequence.
   Index length(Index sequence) const;
   // The first key that is still there: 0 but for rings. std::invalid_argument likewise.
@@ -117,32 +118,16 @@ class REGARD_EXPORT KvCache {
   bool values_finite(Index sequence, Index key_head, Index panel) const;
 
  private:
-  // Where everything lies in the block; offsets in bytes from its beginning.
-  struct Layout {
-    Index page_panels = 0;      // panels of a page
-    Index sequence_panels = 0;  // entries of a sequence in the table
-    Index num_pages = 0;
-    Index num_slots = 0;
-    Index padded_columns = 0;
-    Index head_elements = 0;  // of one head in one page
-    Index lengths = 0, firsts = 0, table = 0, panel_users = 0, page_users = 0, finite = 0, scales = 0, panels = 0,
-          bytes = 0;
-  };
-  static Layout layout_of(const KvCacheShape& shape);
+  struct Layout;
   struct Block;
+  struct State;
+  KvCache();
+  static Layout layout_of(const KvCacheShape& shape);
   Block block() const;
-  KvCache() = default;
   void format(std::span<std::byte> memory, const Runtime& runtime);
 
-  KvCacheShape shape_;
-  Layout layout_;
-  struct Free {
-    void operator()(std::byte* memory) const { std::free(memory); }
-  };
-  std::unique_ptr<std::byte[], Free> owned_;
-  std::span<std::byte> memory_;
+  std::unique_ptr<State> state_;
   friend class internal::CacheReading<T>;
-  mutable int users_ = 0;  // calls of attention_decode that read the cache; −1: a thread is changing it
 };
 
 // attention_forward over a cache: the same bits as over the keys and values that it holds, as (B, Hkv, S, D) with

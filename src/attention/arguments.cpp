@@ -8,7 +8,7 @@
 #include <charconv>
 #include <cmath>
 #include <limits>
-#include <tuple>
+#include <optional>
 #include <utility>
 
 #include "kernels/table.h"
@@ -16,21 +16,6 @@
 namespace regard {
 inline namespace v0 {
 namespace internal {
-
-void refuse(const std::string& operator_name, const std::string& what) {
-  throw std::invalid_argument(operator_name + ": " + what);
-}
-
-std::string shape_text(std::span<const Index> shape) {
-  std::string text = "(";
-  for (std::size_t i = 0; i < shape.size(); ++i) text += (i ? ", " : "") + std::to_string(shape[i]);
-  return text + ")";
-}
-
-std::string element_type_text(ElementType type) {
-  const std::string name = type_name(type);
-  return name == "unknown" ? std::to_string(static_cast<std::int32_t>(type)) : name;
-}
 
 namespace {
 
@@ -352,111 +337,6 @@ ResolvedAttention<T> resolve(const AttentionCall<T>& call, const AttentionOption
 }
 
 // ---- memory
-
-Footprint footprint(const char* operator_name, const char* name, const void* data, std::span<const Index> shape,
-                    std::span<const Index> strides, Index element_bytes) {
-  Footprint f{};
-  f.name = name;
-  const auto overflow = [&] {
-    refuse(operator_name, std::string(f.name) + " has shape " + shape_text(shape) + " and strides " +
-                              shape_text(strides) + "; expected a size that fits in 63 bits");
-  };
-  Index bytes = element_bytes;
-  bool empty = false;
-  for (Index n : shape) {
-    if (n < 0)
-      refuse(operator_name, std::string(f.name) + " has shape " + shape_text(shape) + "; extents must not be negative");
-    empty = empty || n == 0;
-  }
-  if (empty) return f;
-  for (Index n : shape) {
-    if (__builtin_mul_overflow(bytes, n, &bytes)) overflow();
-  }
-  if (data == nullptr) {
-    refuse(operator_name, std::string(f.name) + " is null; expected memory for shape " + shape_text(shape));
-  }
-  Index below = 0;
-  Index above = element_bytes;
-  for (std::size_t axis = 0; axis < shape.size(); ++axis) {
-    if (shape[axis] == 1) continue;
-    Index stride = 0;
-    Index reach = 0;
-    if (__builtin_mul_overflow(strides[axis], element_bytes, &stride) ||
-        __builtin_mul_overflow(stride, shape[axis] - 1, &reach)) {
-      overflow();
-    }
-    if (__builtin_add_overflow(reach < 0 ? below : above, reach, reach < 0 ? &below : &above)) overflow();
-    const std::pair here{stride < 0 ? -stride : stride, shape[axis]};
-    std::size_t at = f.num_axes++;
-    for (; at > 0 && std::pair(f.axis_strides[at - 1], f.axis_extents[at - 1]) < here; --at) {
-      f.axis_strides[at] = f.axis_strides[at - 1];
-      f.axis_extents[at] = f.axis_extents[at - 1];
-    }
-    std::tie(f.axis_strides[at], f.axis_extents[at]) = here;
-  }
-  f.begin = reinterpret_cast<std::uintptr_t>(data) + static_cast<std::uintptr_t>(below);
-  f.end = reinterpret_cast<std::uintptr_t>(data) + static_cast<std::uintptr_t>(above);
-  return f;
-}
-
-namespace {
-
-bool overlaps_itself(const Footprint& f) {
-  // From the innermost axis out, each stride must step over everything inside it.
-  Index span = f.end == f.begin ? 0 : static_cast<Index>(f.end - f.begin);
-  for (std::size_t axis = 0; axis < f.num_axes; ++axis) {
-    const Index inner = span - f.axis_strides[axis] * (f.axis_extents[axis] - 1);
-    if (f.axis_strides[axis] < inner) return true;
-    span = inner;
-  }
-  return false;
-}
-
-// What f occupies of every period: axes whose stride is a multiple of it repeat the bytes that the others span.
-Index span_in_period(const Footprint& f, Index period) {
-  Index span = static_cast<Index>(f.end - f.begin);
-  for (std::size_t axis = 0; axis < f.num_axes; ++axis) {
-    if (f.axis_strides[axis] % period == 0) span -= f.axis_strides[axis] * (f.axis_extents[axis] - 1);
-  }
-  return span;
-}
-
-// Whether some stride of either proves that b lies in the gaps which a leaves in every period, and a in those of b.
-bool interleaved(const Footprint& a, const Footprint& b) {
-  const auto apart = [&](Index period) {
-    if (period == 0) return false;
-    // Unsigned differences wrap, so the remainder is taken of the true distance with its sign.
-    const Index remainder = static_cast<Index>(b.begin - a.begin) % period;
-    const Index distance = remainder < 0 ? remainder + period : remainder;
-    return distance >= span_in_period(a, period) && distance + span_in_period(b, period) <= period;
-  };
-  return std::ranges::any_of(a.strides(), apart) || std::ranges::any_of(b.strides(), apart);
-}
-
-}  // namespace
-
-void check_overlap(const char* operator_name, std::span<const Footprint> inputs, std::span<const Footprint> outputs) {
-  const auto meet = [](const Footprint& a, const Footprint& b) {
-    return a.begin < b.end && b.begin < a.end && !interleaved(a, b);
-  };
-  for (std::size_t i = 0; i < outputs.size(); ++i) {
-    const Footprint& out = outputs[i];
-    if (out.begin == out.end) continue;
-    if (overlaps_itself(out)) {
-      refuse(operator_name, std::string(out.name) + " overlaps itself (strides in bytes " + shape_text(out.strides()) +
-                                " over extents " + shape_text(out.extents()) + "); expected distinct elements");
-    }
-    for (const Footprint& in : inputs) {
-      if (meet(out, in))
-        refuse(operator_name, std::string(out.name) + " overlaps " + in.name + "; expected separate memory");
-    }
-    for (std::size_t j = i + 1; j < outputs.size(); ++j) {
-      if (meet(out, outputs[j])) {
-        refuse(operator_name, std::string(out.name) + " overlaps " + outputs[j].name + "; expected separate memory");
-      }
-    }
-  }
-}
 
 template <class T>
 Footprints input_footprints(const AttentionCall<T>& call, const AttentionOptions<T>& options) {

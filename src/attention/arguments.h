@@ -7,11 +7,13 @@
 
 #include <array>
 #include <cassert>
+#include <optional>
 #include <span>
 #include <string>
 
 #include "regard/attention.h"
 #include "runtime/workspace.h"
+#include "tensor/checks.h"
 
 namespace regard {
 inline namespace v0 {
@@ -69,82 +71,6 @@ struct AttentionCall {
 // Throws std::invalid_argument. Call inside a FloatingPointScope: the default scale is computed here.
 template <class T>
 ResolvedAttention<T> resolve(const AttentionCall<T>& call, const AttentionOptions<T>& options, const Runtime& runtime);
-
-// "float (2, 3, 4)"
-std::string shape_text(std::span<const Index> shape);
-
-[[noreturn]] void refuse(const std::string& operator_name, const std::string& what);
-
-// Bytes that a view touches, and how, for the overlap checks.
-struct Footprint {
-  const char* name;
-  std::uintptr_t begin;
-  std::uintptr_t end;  // one past the last byte
-  // In bytes, non-negative, axes of extent 1 left out, largest first; and the axes' extents.
-  std::span<const Index> strides() const { return std::span(axis_strides).first(num_axes); }
-  std::span<const Index> extents() const { return std::span(axis_extents).first(num_axes); }
-
-  static constexpr int kMostAxes = 5;
-  std::size_t num_axes;
-  std::array<Index, kMostAxes> axis_strides, axis_extents;
-};
-
-// Those of a call's inputs, or of its outputs.
-class Footprints {
- public:
-  void push_back(const Footprint& footprint) {
-    assert(count_ < kMost);
-    list_[count_++] = footprint;
-  }
-  operator std::span<const Footprint>() const { return std::span(list_).first(count_); }
-
- private:
-  static constexpr std::size_t kMost = 32;
-  std::array<Footprint, kMost> list_;
-  std::size_t count_ = 0;
-};
-
-// Throws std::invalid_argument when the view's size overflows, or its data is null and its size is not.
-Footprint footprint(const char* operator_name, const char* name, const void* data, std::span<const Index> shape,
-                    std::span<const Index> strides, Index element_bytes);
-template <class T, int Rank>
-Footprint footprint(const char* operator_name, const char* name, const TensorView<T, Rank>& view) {
-  static_assert(Rank <= Footprint::kMostAxes);
-  return footprint(operator_name, name, view.data, view.shape, view.strides, sizeof(T));
-}
-// "float32"; a value that names no type as its number.
-std::string element_type_text(ElementType type);
-
-// Throws std::invalid_argument unless elements of this type are converted to T exactly.
-template <class T>
-void expect_type(const char* operator_name, const char* name, ElementType type) {
-  using enum ElementType;
-  const bool allowed =
-      std::is_same_v<T, double> ? type == float64 : type == float32 || type == bfloat16 || type == float16;
-  if (allowed) return;
-  refuse(operator_name, std::string(name) + " has type " + element_type_text(type) + "; expected " +
-                            (std::is_same_v<T, double> ? "float64" : "float32, bfloat16 or float16"));
-}
-
-// Every operator takes the footprint of every input before it reads any, so an element type is checked for all of them.
-template <class T, int Rank>
-Footprint footprint(const char* operator_name, const char* name, const InputView<T, Rank>& view) {
-  static_assert(Rank <= Footprint::kMostAxes);
-  expect_type<T>(operator_name, name, view.type);
-  return footprint(operator_name, name, view.data, view.shape, view.strides, type_bytes(view.type));
-}
-
-// Throws std::invalid_argument when an output overlaps itself, an input or another output.
-void check_overlap(const char* operator_name, std::span<const Footprint> inputs, std::span<const Footprint> outputs);
-
-// Throws std::invalid_argument unless the view is absent or has exactly this shape.
-template <class T, int Rank>
-void expect_shape(const char* operator_name, const char* name, const TensorView<T, Rank>& view,
-                  const std::array<Index, static_cast<std::size_t>(Rank)>& expected) {
-  if (view.absent() || view.shape == expected) return;
-  refuse(operator_name,
-         std::string(name) + " has shape " + shape_text(view.shape) + "; expected " + shape_text(expected));
-}
 
 // The inputs of an attention call as footprints.
 template <class T>

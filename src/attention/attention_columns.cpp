@@ -11,12 +11,21 @@
 // A key belongs to one task, which adds its weights row by row: which thread runs the task never matters. Cells that
 // two tasks share are added where the tasks are over. Read next: attention_weights.cpp, row_task.cpp.
 #include <algorithm>
+#include <array>
 #include <memory>
+#include <string>
 
+#include "kernels/table.h"
+#include "key_panels.h"
+#include "packed_keys.h"
 #include "plan.h"
-#include "regard/inspect.h"
+#include "regard/attention_statistics.h"
 #include "row_task.h"
+#include "runtime/parallel.h"
+#include "runtime/plan.h"
+#include "runtime/workspace.h"
 #include "tensor/strided_copy.h"
+#include "visibility.h"
 
 namespace regard {
 inline namespace v0 {

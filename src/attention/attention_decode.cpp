@@ -3,14 +3,21 @@
 // attention_decode: the walk of attention_forward over keys that a cache holds packed.
 // Read next: few_row_schedule.h, kv_cache.cpp.
 #include <algorithm>
+#include <array>
+#include <string>
 
 #include "arguments.h"
 #include "few_row_schedule.h"
 #include "fingerprint.h"
+#include "kernels/table.h"
+#include "key_panels.h"
 #include "kv_cache/lock.h"
 #include "plan.h"
 #include "regard/kv_cache.h"
+#include "row_task.h"
 #include "runtime/parallel.h"
+#include "runtime/workspace.h"
+#include "visibility.h"
 
 namespace regard {
 inline namespace v0 {
@@ -22,7 +29,7 @@ using kernels::kPanel;
 // Rows of a key head that are taken four at a time, their panels as they are stored, all in one turn: with 8 rows 1.3
 // to 2 times faster than tiles of twelve over panels of float; with 16 as fast for float, 1.3 times for two bytes a
 // number.
-constexpr Index kMostFewRows = kMostTogether * kernels::kFewRows;
+constexpr Index kMostFewRows = kMaxTasksPerGroup * kernels::kFewRows;
 
 // The panels of a cache of K, for kernels that compute with T, or with pairs where r says so.
 template <class T, class K>
@@ -207,13 +214,13 @@ void attention_decode(const InputView<ComputeType<T>, 4>& query, const KvCache<K
   write_fingerprint(r, outputs.fingerprint);
   if (r.batch * r.num_heads * r.num_queries == 0) return;
   const CachedKeys<Compute, K> keys(cache, r);
-  const DecoderOptions how{.name = kName,
-                           .source = "a cache",
-                           .key_bytes = sizeof(K),
-                           .value_bytes = sizeof(K),
-                           .written_bytes = output_bytes(written),
-                           .most_few_rows = kMostFewRows};
-  Decoder<Compute>(r, keys, how, written, runtime).run();
+  const FewRowOptions how{.name = kName,
+                          .source = "a cache",
+                          .key_bytes = sizeof(K),
+                          .value_bytes = sizeof(K),
+                          .written_bytes = output_bytes(written),
+                          .max_few_rows = kMostFewRows};
+  attend_few_rows<Compute>(r, keys, how, written, runtime);
 }
 
 template void attention_decode<float, float>(const InputView<float, 4>&, const KvCache<float>&,

@@ -14,16 +14,22 @@
 // Which thread runs a task never matters: tasks share nothing but what they read. Read next:
 // kernels/attention_tile.cpp.
 #include <algorithm>
+#include <array>
 #include <limits>
 #include <memory>
+#include <span>
+#include <string>
 #include <utility>
 
 #include "arguments.h"
-#include "attention_statistics.h"
 #include "fingerprint.h"
 #include "forward_schedule.h"
+#include "kernels/table.h"
 #include "plan.h"
+#include "row_statistics.h"
+#include "row_task.h"
 #include "runtime/parallel.h"
+#include "runtime/plan.h"
 #include "runtime/workspace.h"
 #include "tensor/strided_copy.h"
 #include "unpacked_keys.h"
@@ -39,7 +45,7 @@ namespace {
 template <class T>
 void forward(const AttentionCall<T>& call, const ResolvedAttention<T>& r, const TypedOutputs<T>& outputs,
              const AttentionOptions<T>& options, const Runtime& runtime,
-             const AttentionStatistics<T>* statistics = nullptr, bool* sees_key = nullptr) {
+             const StatisticsObserver<T>* statistics = nullptr) {
   write_fingerprint(r, outputs.fingerprint);
   TypedOutputs<T> written = outputs;
   const Index rows = r.batch * r.num_heads * r.num_queries;
@@ -61,19 +67,19 @@ void forward(const AttentionCall<T>& call, const ResolvedAttention<T>& r, const 
   }
   const char* why = why_packed(r);
   if (!why && statistics) why = "statistics ride along";
-  const RowWalkOptions<T> how{.name = call.name,
-                              .written_bytes = output_bytes(outputs),
-                              .why_packed = why,
-                              .context = &written.context,
-                              .wants_lse = !written.lse.absent(),
-                              .num_best = statistics ? num_best(*statistics) : 0};
+  const ForwardScheduleOptions<T> how{.name = call.name,
+                                      .written_bytes = output_bytes(outputs),
+                                      .why_packed = why,
+                                      .context = &written.context,
+                                      .wants_lse = !written.lse.absent(),
+                                      .observer = statistics};
   const Runtime& walk = two_walks ? walks[0] : runtime;
   if (rows > 0 && !why) {
     attend_in_place(call.name, r, written, how.written_bytes, walk);
   } else {
     const auto write = [&](const RowTask<T>& task, const FinishedRows<T>& done) {
       write_finished(task, done, written);
-      if (statistics) finish_statistics(task, done, *statistics, sees_key);
+      if (statistics) statistics->finish(task, done);
     };
     for_each_row_block<T>(r, walk, how, [&](std::span<RowTask<T>> tasks, std::span<const ChunkResults<T>> rooms) {
       for (RowTask<T>& task : tasks) task.scratch.context = room_of_context(task, written);
@@ -109,7 +115,8 @@ void forward_with_statistics(const AttentionCall<T>& call, const ResolvedAttenti
   for (const auto& mean : means) {
     if (is_missing(mean)) *mean.second = TensorView<T, 3>(std::exchange(next, next + count), shape);
   }
-  forward(call, r, outputs, options, runtime, &rows, sees_key.data());
+  const StatisticsObserver<T> observer(rows, sees_key.data());
+  forward(call, r, outputs, options, runtime, &observer);
   if (averages && !is_planning()) average_heads(r.num_queries, sees_key.data(), rows);
 }
 
@@ -256,7 +263,7 @@ void attention_partials(const std::type_identity_t<InputView<T, 4>>& query,
   const double written_bytes = internal::view_bytes(partials.accumulator) + internal::view_bytes(partials.row_max) +
                                internal::view_bytes(partials.row_sum) +
                                internal::view_bytes(partials.scaled_accumulator);
-  const internal::RowWalkOptions<T> how{.name = call.name, .written_bytes = written_bytes};
+  const internal::ForwardScheduleOptions<T> how{.name = call.name, .written_bytes = written_bytes};
   internal::for_each_row_block<T>(
       r, runtime, how,
       [&](std::span<const internal::RowTask<T>> tasks, std::span<const internal::ChunkResults<T>> rooms) {

@@ -7,13 +7,17 @@
 //
 // Each task gathers the partials of up to 60 rows of one head into dense scratch.
 #include <algorithm>
+#include <array>
 #include <limits>
+#include <span>
+#include <string>
 #include <utility>
 
 #include "kernels/table.h"
 #include "plan.h"
 #include "row_task.h"
 #include "runtime/parallel.h"
+#include "runtime/plan.h"
 #include "runtime/workspace.h"
 #include "tensor/strided_copy.h"
 

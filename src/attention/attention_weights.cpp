@@ -7,12 +7,23 @@
 //
 // The scores are computed by the code of the forward pass, so they have its bits.
 #include <algorithm>
+#include <array>
 #include <limits>
 #include <memory>
+#include <span>
+#include <string>
+#include <utility>
 
+#include "kernels/table.h"
+#include "key_panels.h"
+#include "packed_keys.h"
 #include "plan.h"
 #include "row_task.h"
+#include "runtime/parallel.h"
+#include "runtime/plan.h"
+#include "runtime/workspace.h"
 #include "tensor/strided_copy.h"
+#include "visibility.h"
 
 namespace regard {
 inline namespace v0 {

@@ -5,14 +5,13 @@
 #pragma once
 
 #include <algorithm>
-#include <cmath>
+#include <array>
 #include <span>
 #include <string>
 
 #include "arguments.h"
+#include "bias_tile.h"
 #include "regard/attention_backward.h"
-#include "runtime/plan.h"
-#include "tensor/strided_copy.h"
 
 namespace regard {
 inline namespace v0 {
@@ -76,42 +75,6 @@ void check_gradients(const ResolvedAttention<T>& r, const AttentionGradients<G>&
   }
   check_overlap(kBackwardName, inputs, written);
 }
-
-#ifndef NDEBUG
-// Throws std::invalid_argument where row_max and row_sum make the weights of a row sum to more than 1: they are of
-// another call. A sum below 1 says nothing: these keys may be some of those that the forward pass saw.
-template <class T>
-void check_weights(const AttentionCall<T>& call, const ResolvedAttention<T>& r, const AttentionSaved<T>& saved,
-                   const AttentionOptions<T>& options, const Runtime& runtime) {
-  constexpr T kMost = static_cast<T>(1.0625);  // row_max and row_sum may be somebody else's, with errors of their own
-  const Index rows = r.batch * r.num_heads * r.num_queries;
-  const Workspace<T> numbers(runtime, rows * (r.columns + 2));
-  const TensorView<T, 4> context(numbers.data(), {r.batch, r.num_heads, r.num_queries, r.columns});
-  const std::array<Index, 3> shape{r.batch, r.num_heads, r.num_queries};
-  const TensorView<T, 3> row_max(numbers.data() + rows * r.columns, shape), row_sum(row_max.data + rows, shape);
-  const PlanAside unnamed;
-  const Runtime aside{.executor = runtime.executor,
-                      .num_threads = runtime.num_threads,
-                      .workspace = runtime.workspace,
-                      .stop = runtime.stop};
-  attention_forward<T>(call.query, call.key, call.value, {.context = context, .row_max = row_max, .row_sum = row_sum},
-                       options, aside);
-  if (is_planning()) return;
-  for (Index b = 0; b < r.batch; ++b) {
-    for (Index h = 0; h < r.num_heads; ++h) {
-      for (Index i = 0; i < r.num_queries; ++i) {
-        const T scale = std::exp(*row_max.pointer(b, h, i) - read_element(saved.row_max.pointer(b, h, i)));
-        const T sum = scale * *row_sum.pointer(b, h, i) / read_element(saved.row_sum.pointer(b, h, i));
-        if (sum > kMost) {
-          refuse(kBackwardName, "row_max and row_sum make the weights of row (" + std::to_string(b) + ", " +
-                                    std::to_string(h) + ", " + std::to_string(i) + ") sum to " + std::to_string(sum) +
-                                    "; expected those that attention_forward wrote for the same call");
-        }
-      }
-    }
-  }
-}
-#endif
 
 }  // namespace internal
 }  // namespace v0

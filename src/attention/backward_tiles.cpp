@@ -6,6 +6,8 @@
 #include <algorithm>
 
 #include "dropout.h"
+#include "kernels/table.h"
+#include "tensor/element_types.h"
 
 namespace regard {
 inline namespace v0 {

@@ -12,8 +12,11 @@
 
 #include <optional>
 
+#include "kernels/table.h"
+#include "key_panels.h"
 #include "regard/attention_backward.h"
 #include "row_task.h"
+#include "visibility.h"
 
 namespace regard {
 inline namespace v0 {

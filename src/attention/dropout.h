@@ -3,7 +3,9 @@
 // Dropout of a tile of weights, forward and backward alike. Read next: kernels/dropout.cpp.
 #pragma once
 
-#include "visibility.h"
+#include "arguments.h"
+#include "kernels/table.h"
+#include "task_rows.h"
 
 namespace regard {
 inline namespace v0 {

@@ -4,294 +4,36 @@
 //
 //     task = up to 60 rows of one key head of one sequence: the rows of its query heads, one after the other; or up to
 //            four, for kernels that read keys and values as they are stored
-//     turn = a task; or up to four of few rows, each block of keys for all of them, so that it is read once
+//     group = a task; or up to four of few rows, each block of keys for all of them, so that it is read once
 //
-//     many turns   a turn walks its chunks and is finished                     one parallel phase
-//     few turns    every (turn, chunk) by itself; then every task is finished  two parallel phases
+//     many groups   a group walks its chunks and is finished                     one parallel phase
+//     few groups    every (group, chunk) by itself; then every task is finished  two parallel phases
 //
 // Either way a chunk leaves Dv + 2 numbers a row, and finish_rows folds them in order: which of the two moves no bit.
-// Read next: attention_decode.cpp, unpacked_keys.cpp, row_task.cpp.
+// Read next: few_row_schedule.cpp, attention_decode.cpp, unpacked_keys.cpp.
 #pragma once
 
-#include <algorithm>
-#include <array>
-#include <optional>
-#include <span>
-#include <tuple>
-#include <utility>
-
 #include "arguments.h"
-#include "plan.h"
-#include "row_task.h"
-#include "runtime/parallel.h"
+#include "key_panels.h"
 
 namespace regard {
 inline namespace v0 {
 namespace internal {
 
-// A task, the chunks that it visits, and where its partials begin when those of all tasks are kept.
-struct Item {
-  std::size_t unit;
-  Index first_row;
-  Index num_rows;
-  ChunkRange chunks;
-  Index first_partial;
-
-  Index num_partials() const { return chunks.size() * num_rows; }
-};
-
-// Tasks of one unit that walk its keys together, and the chunks that any of them visits.
-struct Turn {
-  std::size_t first_item;
-  std::size_t num_items;
-  ChunkRange chunks;
-};
-
-struct DecoderOptions {
+struct FewRowOptions {
   const char* name;    // of the operator
   const char* source;  // of keys and values, for a plan
   Index key_bytes;     // of an element
   Index value_bytes;
   double written_bytes;   // of the outputs
-  Index most_few_rows;    // of a key head that has tasks of kFewRows; one of more has tasks of kRows
+  Index max_few_rows;     // of a key head that has tasks of kFewRows; one of more has tasks of kRows
   bool by_chunk = false;  // the heads of a key lie side by side: all take a chunk before any takes the next
 };
 
+// Computes and writes every row of the call, from these keys and values.
 template <class T>
-class Decoder {
- public:
-  Decoder(const ResolvedAttention<T>& r, const KeyPanels<T>& keys, const DecoderOptions& options,
-          const TypedOutputs<T>& outputs, const Runtime& runtime)
-      : r_(r),
-        keys_(keys),
-        options_(options),
-        outputs_(outputs),
-        runtime_(runtime),
-        group_(r.num_key_heads > 0 ? r.num_heads / r.num_key_heads : 0),
-        padded_columns_((r.columns + kernels::kPanel - 1) / kernels::kPanel * kernels::kPanel),
-        progress_(runtime, r.batch * r.num_heads * r.num_queries),
-        units_(workspace_of(runtime)),
-        items_(workspace_of(runtime)),
-        turns_(workspace_of(runtime)) {}
-
-  void run() {
-    list_units();
-    list_items();
-    const int workers = num_workers(runtime_, num_pieces_, count_products());
-    const Index rows = few_ ? kernels::active().of<T>().row_group : kernels::kRows;
-    const RowScratchLayout<T> layout(r_, padded_columns_, keys_.widened(), false, rows);
-    scratches_.emplace(runtime_, layout, workers * static_cast<Index>(together_));
-    // Fewer turns than four for each thread leave threads without work at the end: chunks are the smaller pieces.
-    const bool too_few = workers > 1 && static_cast<Index>(turns_.size()) < 4 * workers;
-    const bool split = too_few || (options_.by_chunk && turns_.size() > 1);
-    if (is_planning()) {
-      const std::string tasks =
-          std::string(options_.source) + ": " + std::to_string(turns_.size()) + " tasks of up to " +
-          std::to_string(few_ ? kMostTogether * kernels::kFewRows : kernels::kRows) + " rows of a key head, ";
-      plan_attention(options_.name, r_, options_.key_bytes, options_.value_bytes,
-                     tasks + (too_few ? "each split into its chunks: too few for the threads"
-                              : split ? "each split into its chunks: all heads of some keys before the next keys"
-                                      : "each by one thread"),
-                     options_.written_bytes);
-    }
-    if (split) {
-      run_split(workers);
-    } else {
-      run_whole(workers);
-    }
-  }
-
- private:
-  void list_units() {
-    units_.reserve(r_.sequences.size() * static_cast<std::size_t>(r_.num_key_heads));
-    for (std::size_t s = 0; s < r_.sequences.size(); ++s) {
-      for (Index g = 0; g < r_.num_key_heads; ++g) {
-        units_.push_back(
-            {static_cast<Index>(s), g, (r_.sequences[s].key_limit + kernels::kPanel - 1) / kernels::kPanel, 0});
-      }
-    }
-  }
-
-  const Sequence& sequence_of(const Item& item) const {
-    return r_.sequences[static_cast<std::size_t>(units_[item.unit].sequence)];
-  }
-  TaskRows rows_of(const Item& item) const {
-    return {.head = units_[item.unit].key_head * group_,
-            .first_row = item.first_row,
-            .num_rows = item.num_rows,
-            .rows_per_head = sequence_of(item).num_queries};
-  }
-  // place: of the scratch, one of each worker's together_.
-  RowTask<T> task_of(const Item& item, Index place) const {
-    RowTask<T> task{.r = r_,
-                    .packed = keys_,
-                    .runtime = runtime_,
-                    .unit = units_[item.unit],
-                    .sequence = sequence_of(item),
-                    .rows = rows_of(item),
-                    .scratch = (*scratches_)[place],
-                    .wants_lse = !outputs_.lse.absent()};
-    task.scratch.context = room_of_context(task, outputs_);
-    return task;
-  }
-
-  void list_items() {
-    VisibleRows seen;
-    List<ChunkRange> chunks(
-        workspace_of(runtime_));  // of the unit's rows, which are those of every key head of its sequence
-    items_.reserve(units_.size());
-    for (std::size_t u = 0; u < units_.size(); ++u) {
-      const bool first_head = units_[u].key_head == 0;
-      if (first_head) chunks.clear();
-      const Index rows = group_ * r_.sequences[static_cast<std::size_t>(units_[u].sequence)].num_queries;
-      const bool few = keys_.stored() && rows <= options_.most_few_rows;
-      few_ = few_ && few;
-      const Index step = few ? kernels::kFewRows : kernels::kRows;
-      for (Index first = 0; first < rows; first += step) {
-        Item item{u, first, std::min(step, rows - first), {0, 0}, num_partials_};
-        if (first_head) chunks.push_back(visible_chunks(r_, sequence_of(item), rows_of(item), seen));
-        item.chunks = chunks[static_cast<std::size_t>(first / step)];
-        num_partials_ += item.num_partials();
-        const bool joins = few && first % (kMostTogether * step) != 0;
-        if (!joins) turns_.push_back({items_.size(), 0, item.chunks});
-        items_.push_back(item);
-        join(turns_.back(), item);
-      }
-    }
-    for (const Turn& turn : turns_) {
-      num_pieces_ += std::max<Index>(turn.chunks.size(), 1);
-      together_ = std::max(together_, turn.num_items);
-      most_partials_ = std::max(most_partials_, partials_before(turn, turn.num_items));
-    }
-  }
-  static void join(Turn& turn, const Item& item) {
-    ++turn.num_items;
-    if (item.chunks.size() == 0) return;
-    const bool none = turn.chunks.size() == 0;
-    turn.chunks =
-        none ? item.chunks
-             : ChunkRange{std::min(turn.chunks.begin, item.chunks.begin), std::max(turn.chunks.end, item.chunks.end)};
-  }
-  // The partials of the turn's first tasks.
-  Index partials_before(const Turn& turn, std::size_t num_items) const {
-    Index sum = 0;
-    for (std::size_t i = 0; i < num_items; ++i) sum += items_[turn.first_item + i].num_partials();
-    return sum;
-  }
-
-  double count_products() const {
-    double products = 0;
-    for (const Item& item : items_) {
-      const Index keys = std::min(item.chunks.size() * kernels::kChunkKeys, sequence_of(item).key_limit);
-      products +=
-          static_cast<double>(item.num_rows) * static_cast<double>(keys) * static_cast<double>(r_.depth + r_.columns);
-    }
-    return products;
-  }
-
-  // Calls use(tasks of the turn, each with a scratch of the worker).
-  template <class F>
-  void with_tasks(const Turn& turn, int worker, const F& use) const {
-    const auto task = [&](std::size_t i) {
-      return task_of(items_[turn.first_item + i], static_cast<Index>(static_cast<std::size_t>(worker) * together_ + i));
-    };
-    const std::size_t last = turn.num_items - 1;
-    static_assert(kMostTogether == 4);
-    const std::array<RowTask<T>, kMostTogether> tasks{task(0), task(std::min<std::size_t>(1, last)),
-                                                      task(std::min<std::size_t>(2, last)), task(last)};
-    use(std::span(tasks).first(turn.num_items));
-  }
-
-  void run_whole(int workers) {
-    const Partials<T> partials(runtime_, workers * most_partials_, r_.columns);
-    for_each_item(runtime_, workers, static_cast<Index>(turns_.size()), [&](Index n, int worker) {
-      const Turn& turn = turns_[static_cast<std::size_t>(n)];
-      const Item* const items = &items_[turn.first_item];
-      const Index first = worker * most_partials_;
-      if (turn.num_items == 1) {
-        const RowTask<T> task = task_of(items[0], worker * static_cast<Index>(together_));
-        write_finished(task, attend_and_finish(task, items[0].chunks, partials.at(first)), outputs_);
-        progress_.add(items[0].num_rows);
-        return;
-      }
-      with_tasks(turn, worker, [&](std::span<const RowTask<T>> tasks) {
-        std::array<ChunkRange, kMostTogether> chunks;
-        std::array<ChunkResults<T>, kMostTogether> rooms;
-        for (std::size_t i = 0; i < tasks.size(); ++i) {
-          chunks[i] = items[i].chunks;
-          rooms[i] = partials.at(first + partials_before(turn, i));
-        }
-        attend<T>(tasks, chunks, rooms);
-        for (std::size_t i = 0; i < tasks.size(); ++i) {
-          write_finished(tasks[i], finish(tasks[i], chunks[i], rooms[i]), outputs_);
-          progress_.add(items[i].num_rows);
-        }
-      });
-    });
-  }
-
-  void run_split(int workers) {
-    const Partials<T> partials(runtime_, num_partials_, r_.columns);
-    List<std::pair<std::size_t, Index>> pieces(workspace_of(runtime_));
-    pieces.reserve(static_cast<std::size_t>(num_pieces_));
-    for (std::size_t n = 0; n < turns_.size(); ++n) {
-      for (Index c = turns_[n].chunks.begin; c < turns_[n].chunks.end; ++c) pieces.emplace_back(n, c);
-    }
-    // All turns of a unit, or of a sequence, take a chunk before any takes the next.
-    std::ranges::sort(pieces, {}, [&](const auto& piece) {
-      const std::size_t unit = items_[turns_[piece.first].first_item].unit;
-      const Index of = options_.by_chunk ? units_[unit].sequence : static_cast<Index>(unit);
-      return std::tuple(of, piece.second, piece.first);
-    });
-    for_each_item(runtime_, workers, static_cast<Index>(pieces.size()), [&](Index p, int worker) {
-      const auto& [n, chunk] = pieces[static_cast<std::size_t>(p)];
-      const Turn& turn = turns_[n];
-      const auto room = [&](const Item& item) {
-        return partials.at(item.first_partial + (chunk - item.chunks.begin) * item.num_rows);
-      };
-      if (turn.num_items == 1) {
-        const Item& item = items_[turn.first_item];
-        attend(task_of(item, worker * static_cast<Index>(together_)), {chunk, chunk + 1}, room(item));
-        return;
-      }
-      with_tasks(turn, worker, [&](std::span<const RowTask<T>> tasks) {
-        std::array<ChunkRange, kMostTogether> chunks;
-        std::array<ChunkResults<T>, kMostTogether> rooms;
-        for (std::size_t i = 0; i < tasks.size(); ++i) {
-          const Item& item = items_[turn.first_item + i];
-          const bool visits = chunk >= item.chunks.begin && chunk < item.chunks.end;
-          chunks[i] = visits ? ChunkRange{chunk, chunk + 1} : ChunkRange{0, 0};
-          if (visits) rooms[i] = room(item);
-        }
-        attend<T>(tasks, chunks, rooms);
-      });
-    });
-    for_each_item(runtime_, workers, static_cast<Index>(items_.size()), [&](Index n, int worker) {
-      const Item& item = items_[static_cast<std::size_t>(n)];
-      const RowTask<T> task = task_of(item, worker * static_cast<Index>(together_));
-      write_finished(task, finish(task, item.chunks, partials.at(item.first_partial)), outputs_);
-      progress_.add(item.num_rows);
-    });
-  }
-
-  const ResolvedAttention<T>& r_;
-  const KeyPanels<T>& keys_;
-  DecoderOptions options_;
-  const TypedOutputs<T>& outputs_;
-  const Runtime& runtime_;
-  Index group_;
-  Index padded_columns_;
-  Progress progress_;
-  std::optional<RowScratches<T>> scratches_;
-  List<Unit> units_;
-  List<Item> items_;
-  List<Turn> turns_;
-  bool few_ = true;           // no task has more than kFewRows
-  std::size_t together_ = 1;  // tasks of a turn
-  Index num_partials_ = 0;    // of all items
-  Index most_partials_ = 0;   // of one turn
-  Index num_pieces_ = 0;      // (turn, chunk)
-};
+void attend_few_rows(const ResolvedAttention<T>& r, const KeyPanels<T>& keys, const FewRowOptions& options,
+                     const TypedOutputs<T>& outputs, const Runtime& runtime);
 
 }  // namespace internal
 }  // namespace v0

@@ -12,7 +12,11 @@
 #include "fingerprint.h"
 
 #include <algorithm>
+#include <array>
 #include <bit>
+#include <optional>
+#include <span>
+#include <string>
 
 #include "runtime/plan.h"
 #include "tensor/strided_copy.h"

@@ -4,7 +4,9 @@
 // overflowed although the context does not, the sums are taken anew, scaled. Read next: kernels/attention_finish.cpp.
 #include <algorithm>
 
+#include "kernels/table.h"
 #include "row_task.h"
+#include "task_rows.h"
 #include "tensor/element_types.h"
 #include "tensor/strided_copy.h"
 

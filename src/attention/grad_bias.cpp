@@ -12,9 +12,11 @@
 
 #include <algorithm>
 
+#include "kernels/table.h"
 #include "runtime/parallel.h"
 #include "runtime/workspace.h"
 #include "tensor/strided_copy.h"
+#include "visibility.h"
 
 namespace regard {
 inline namespace v0 {

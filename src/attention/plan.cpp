@@ -3,6 +3,9 @@
 // Operations and bytes of an attention call.
 #include "plan.h"
 
+#include <string>
+#include <utility>
+
 #include "visibility.h"
 
 namespace regard {

@@ -3,6 +3,8 @@
 // What the attention operators say of themselves while a plan is made. Read next: plan.h.
 #pragma once
 
+#include <string>
+
 #include "arguments.h"
 #include "runtime/plan.h"
 

@@ -8,8 +8,9 @@
 #include <limits>
 #include <optional>
 
-#include "attention_statistics.h"
+#include "bias_tile.h"
 #include "dropout.h"
+#include "kernels/table.h"
 #include "tensor/element_types.h"
 #include "tensor/strided_copy.h"
 
@@ -47,8 +48,8 @@ Index most_chunks(const ResolvedAttention<T>& r) {
 
 template <class T>
 RowScratchLayout<T>::RowScratchLayout(const ResolvedAttention<T>& r, Index padded_columns, bool widened,
-                                      bool statistics, Index rows)
-    : r_(r), padded_columns_(padded_columns), widened_(widened), statistics_(statistics), rows_(rows) {
+                                      Index observer_bytes, Index rows)
+    : r_(r), padded_columns_(padded_columns), widened_(widened), observer_bytes_(observer_bytes), rows_(rows) {
   bytes_ = 0;
   place(nullptr, &bytes_);
 }
@@ -86,7 +87,7 @@ RowScratch<T> RowScratchLayout<T>::place(std::byte* memory, Index* end) const {
   s.chunk.row_lanes = take(number, kRows * kLanes);
   s.chunk.row_max = take(number, kPaddedRows);
   s.chunk.row_sum = take(number, kPaddedRows);
-  s.statistics = take(static_cast<StatisticsScratch<T>*>(nullptr), statistics_ ? 1 : 0);
+  s.observed = take(static_cast<std::byte*>(nullptr), observer_bytes_);
   *end = used;
   return s;
 }
@@ -212,7 +213,7 @@ class ChunkWalk {
       : task_(task),
         end_(std::min(end, task.sequence.key_limit)),
         kernel_(kernels::active().template of<T>()),
-        statistics_(task.num_best > 0 && sums == Sums::plain),
+        observer_(sums == Sums::plain ? task.observer : nullptr),
         few_(task.rows.num_rows <= kernels::kFewRows && task.packed.stored()) {
     block_.score = start_rows(task);
     block_.stored_values = nullptr;
@@ -222,7 +223,7 @@ class ChunkWalk {
     block_.state = task.scratch.chunk;
     block_.statistics = nullptr;
     block_.next_score = nullptr;
-    if (statistics_) start_statistics(task);
+    if (observer_) observer_->start(task);
   }
   ChunkWalk(const ChunkWalk&) = delete;
   ChunkWalk& operator=(const ChunkWalk&) = delete;
@@ -235,9 +236,9 @@ class ChunkWalk {
     std::fill_n(block_.state.row_max, few ? kLanes : kPaddedRows, -std::numeric_limits<T>::infinity());
     std::fill_n(block_.state.row_lanes, rows * kLanes, static_cast<T>(0));
     std::fill_n(block_.state.accumulator, rows * task_.scratch.padded_columns, static_cast<T>(0));
-    if (statistics_) {
-      riding_ = start_chunk_statistics(task_);
-      block_.statistics = &riding_;
+    if (observer_) {
+      observed_ = observer_->start_chunk(task_);
+      block_.statistics = &observed_;
     }
   }
 
@@ -274,7 +275,7 @@ class ChunkWalk {
 
   void finish_chunk() {
     kernel_.finish_chunk(task_.rows.num_rows, block_.state);
-    if (statistics_) add_chunk_statistics(task_, block_.state);
+    if (observer_) observer_->finish_chunk(task_, block_.state);
   }
 
  private:
@@ -300,11 +301,11 @@ class ChunkWalk {
   const RowTask<T>& task_;
   const Index end_;
   const kernels::Kernels<T>& kernel_;
-  const bool statistics_;
+  const RowObserver<T>* const observer_;
   const bool few_;
   // All is written before it is read: clearing it would take a good part of a tiny call.
   kernels::AttentionBlock<T> block_;
-  kernels::RowStatistics<T> riding_;
+  kernels::RowStatistics<T> observed_;
   kernels::StoredPanels stored_keys_, stored_values_, ahead_keys_;
   kernels::ScoreBlock<T> ahead_;
   Index multiplied_ = -1;  // first key of the block ahead
@@ -315,7 +316,7 @@ class ChunkWalk {
 // among them) while it lies in the task's scratch.
 template <class T, class F>
 void walk_chunks(std::span<const RowTask<T>> tasks, std::span<const ChunkRange> chunks, Sums sums, const F& done) {
-  std::array<std::optional<ChunkWalk<T>>, kMostTogether> walks;
+  std::array<std::optional<ChunkWalk<T>>, kMaxTasksPerGroup> walks;
   ChunkRange all{std::numeric_limits<Index>::max(), 0};
   for (std::size_t i = 0; i < tasks.size(); ++i) {
     walks[i].emplace(tasks[i], sums, chunks[i].end * kChunkKeys);
@@ -404,9 +405,9 @@ void attend(std::span<const RowTask<T>> tasks, std::span<const ChunkRange> chunk
 }
 
 template <class T>
-std::array<ChunkRange, kMostTogether> attend(std::span<const RowTask<T>> tasks,
-                                             std::span<const ChunkResults<T>> results) {
-  std::array<ChunkRange, kMostTogether> chunks{};
+std::array<ChunkRange, kMaxTasksPerGroup> attend(std::span<const RowTask<T>> tasks,
+                                                 std::span<const ChunkResults<T>> results) {
+  std::array<ChunkRange, kMaxTasksPerGroup> chunks{};
   for (std::size_t i = 0; i < tasks.size(); ++i) chunks[i] = visible_chunks(tasks[i]);
   attend<T>(tasks, chunks, results);
   return chunks;
@@ -453,8 +454,8 @@ template ChunkResults<float> attend_one(const RowTask<float>&, const ChunkRange&
 template void attend(const RowTask<float>&, const ChunkRange&, const ChunkResults<float>&);
 template void attend(std::span<const RowTask<float>>, std::span<const ChunkRange>,
                      std::span<const ChunkResults<float>>);
-template std::array<ChunkRange, kMostTogether> attend(std::span<const RowTask<float>>,
-                                                      std::span<const ChunkResults<float>>);
+template std::array<ChunkRange, kMaxTasksPerGroup> attend(std::span<const RowTask<float>>,
+                                                          std::span<const ChunkResults<float>>);
 template void attend_scaled(const RowTask<float>&, const ChunkRange&, const ChunkResults<float>&);
 template class RowScratchLayout<double>;
 template kernels::ScoreBlock<double> start_rows(const RowTask<double>&);
@@ -469,8 +470,8 @@ template ChunkResults<double> attend_one(const RowTask<double>&, const ChunkRang
 template void attend(const RowTask<double>&, const ChunkRange&, const ChunkResults<double>&);
 template void attend(std::span<const RowTask<double>>, std::span<const ChunkRange>,
                      std::span<const ChunkResults<double>>);
-template std::array<ChunkRange, kMostTogether> attend(std::span<const RowTask<double>>,
-                                                      std::span<const ChunkResults<double>>);
+template std::array<ChunkRange, kMaxTasksPerGroup> attend(std::span<const RowTask<double>>,
+                                                          std::span<const ChunkResults<double>>);
 template void attend_scaled(const RowTask<double>&, const ChunkRange&, const ChunkResults<double>&);
 
 }  // namespace internal

@@ -9,8 +9,11 @@
 #include <span>
 #include <vector>
 
-#include "packed_keys.h"
+#include "arguments.h"
+#include "kernels/table.h"
+#include "key_panels.h"
 #include "runtime/workspace.h"
+#include "task_rows.h"
 #include "visibility.h"
 
 namespace regard {
@@ -18,7 +21,20 @@ inline namespace v0 {
 namespace internal {
 
 template <class T>
-struct StatisticsScratch;  // attention_statistics.h
+struct RowTask;
+
+// Observes the rows of tasks in the forward pass: what the kernels add up besides the context.
+template <class T>
+class RowObserver {
+ public:
+  virtual Index scratch_bytes() const = 0;  // of a task, aligned to 64
+  virtual void start(const RowTask<T>& task) const = 0;
+  virtual kernels::RowStatistics<T> start_chunk(const RowTask<T>& task) const = 0;  // where the kernels add to
+  virtual void finish_chunk(const RowTask<T>& task, const kernels::ChunkState<T>& chunk) const = 0;
+
+ protected:
+  ~RowObserver() = default;
+};
 
 // The scratch of one worker, for tasks of up to kRows rows or so many as its layout says (n); every array is written
 // before it is read.
@@ -41,8 +57,8 @@ struct RowScratch {
   T* row_sum;
   T* lse;
   T* sink_weight;
-  kernels::ChunkState<T> chunk;      // the one that the task is in
-  StatisticsScratch<T>* statistics;  // when they ride along
+  kernels::ChunkState<T> chunk;  // the one that the task is in
+  std::byte* observed;           // RowObserver::scratch_bytes()
   Index padded_columns;
 };
 
@@ -51,7 +67,7 @@ template <class T>
 class RowScratchLayout {
  public:
   // widened: KeyPanels::widened(). rows: the most of a task, in whole register tiles.
-  RowScratchLayout(const ResolvedAttention<T>& r, Index padded_columns, bool widened = false, bool statistics = false,
+  RowScratchLayout(const ResolvedAttention<T>& r, Index padded_columns, bool widened = false, Index observer_bytes = 0,
                    Index rows = kernels::kRows);
   Index bytes() const { return bytes_; }
   RowScratch<T> at(std::byte* memory) const;
@@ -62,7 +78,7 @@ class RowScratchLayout {
   const ResolvedAttention<T>& r_;
   Index padded_columns_;
   bool widened_;
-  bool statistics_;
+  Index observer_bytes_;
   Index rows_;
   Index bytes_;
 };
@@ -118,7 +134,7 @@ struct RowTask {
   TaskRows rows;
   RowScratch<T> scratch;
   bool wants_lse = false;
-  Index num_best = 0;                    // best scores of a row that are kept, where statistics ride along
+  const RowObserver<T>* observer = nullptr;
   kernels::FetchAhead* ahead = nullptr;  // what the worker needs after this task
 };
 
@@ -172,17 +188,17 @@ void attend(const RowTask<T>& task, const ChunkRange& chunks, const ChunkResults
 // Tasks of one unit that walk its keys together, a block for all before the next: keys and values that do not stay in a
 // second-level cache are fetched once for all of them. At 16384 keys, of the peak: one task 0.78, two 0.85, four 0.875,
 // eight 0.88 (D 128).
-inline constexpr Index kMostTogether = 4;
+inline constexpr Index kMaxTasksPerGroup = 4;
 
-// The same of up to kMostTogether tasks.
+// The same of up to kMaxTasksPerGroup tasks.
 template <class T>
 void attend(std::span<const RowTask<T>> tasks, std::span<const ChunkRange> chunks,
             std::span<const ChunkResults<T>> results);
 
 // The same for all chunks that their rows see, which it returns.
 template <class T>
-std::array<ChunkRange, kMostTogether> attend(std::span<const RowTask<T>> tasks,
-                                             std::span<const ChunkResults<T>> results);
+std::array<ChunkRange, kMaxTasksPerGroup> attend(std::span<const RowTask<T>> tasks,
+                                                 std::span<const ChunkResults<T>> results);
 
 // The same for at most one chunk, whose results stay in the scratch.
 template <class T>

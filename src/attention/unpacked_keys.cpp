@@ -5,10 +5,13 @@
 #include "unpacked_keys.h"
 
 #include <algorithm>
+#include <cmath>
 #include <cstdlib>
 
 #include "dropout.h"
 #include "few_row_schedule.h"
+#include "kernels/table.h"
+#include "key_panels.h"
 
 namespace regard {
 inline namespace v0 {
@@ -101,14 +104,14 @@ template <class T>
 void attend_in_place(const char* name, const ResolvedAttention<T>& r, const TypedOutputs<T>& outputs,
                      double written_bytes, const Runtime& runtime) {
   const RowKeys<T> keys(r);
-  const DecoderOptions how{.name = name,
-                           .source = "keys and values read in place",
-                           .key_bytes = type_bytes(r.key.type),
-                           .value_bytes = type_bytes(r.value.type),
-                           .written_bytes = written_bytes,
-                           .most_few_rows = kernels::kRows,
-                           .by_chunk = std::abs(r.key.strides[1]) < std::abs(r.key.strides[2])};
-  Decoder<T>(r, keys, how, outputs, runtime).run();
+  const FewRowOptions how{.name = name,
+                          .source = "keys and values read in place",
+                          .key_bytes = type_bytes(r.key.type),
+                          .value_bytes = type_bytes(r.value.type),
+                          .written_bytes = written_bytes,
+                          .max_few_rows = kernels::kRows,
+                          .by_chunk = std::abs(r.key.strides[1]) < std::abs(r.key.strides[2])};
+  attend_few_rows<T>(r, keys, how, outputs, runtime);
 }
 
 template const char* why_packed(const ResolvedAttention<float>&);

@@ -83,22 +83,6 @@ bool fill_visible_tile(const ResolvedAttention<T>& r, const Sequence& sequence, 
   return any;
 }
 
-template <class T>
-void fill_bias_tile(const ResolvedAttention<T>& r, const Sequence& sequence, const TaskRows& of, Index first_key,
-                    Index num_keys, T* tile) {
-  const auto copy = [&]<class E>(const TensorView<const E, 4>& bias) {
-    for (Index i = 0; i < of.num_rows; ++i) {
-      const auto* from = bias.pointer(sequence.batch, of.head_of(i), sequence.first_query + of.row_of(i),
-                                      sequence.first_key + first_key);
-      T* to = tile + i * kBlockKeys;
-      for (Index j = 0; j < num_keys; ++j)
-        to[j] = static_cast<T>(static_cast<ComputeType<E>>(read_element(from + j * bias.strides[3])));
-      std::fill(to + num_keys, to + kBlockKeys, static_cast<T>(0));
-    }
-  };
-  std::visit(copy, r.bias);
-}
-
 template Interval visible_interval(const ResolvedAttention<float>&, const Sequence&, Index);
 template Interval visible_interval(const ResolvedAttention<double>&, const Sequence&, Index);
 template void fill_rows(const ResolvedAttention<float>&, const Sequence&, const TaskRows&, VisibleRows&);
@@ -107,8 +91,6 @@ template bool fill_visible_tile(const ResolvedAttention<float>&, const Sequence&
                                 const VisibleRows&, std::int32_t*);
 template bool fill_visible_tile(const ResolvedAttention<double>&, const Sequence&, const TaskRows&, Index, Index,
                                 const VisibleRows&, std::int32_t*);
-template void fill_bias_tile(const ResolvedAttention<float>&, const Sequence&, const TaskRows&, Index, Index, float*);
-template void fill_bias_tile(const ResolvedAttention<double>&, const Sequence&, const TaskRows&, Index, Index, double*);
 
 }  // namespace internal
 }  // namespace v0

@@ -10,6 +10,7 @@
 
 #include "arguments.h"
 #include "kernels/table.h"
+#include "task_rows.h"
 
 namespace regard {
 inline namespace v0 {
@@ -18,18 +19,6 @@ namespace internal {
 struct Interval {
   Index begin;
   Index end;
-};
-
-// The rows of a task: row i is query row row_of(i) of query head head_of(i). Where a task holds rows of several heads,
-// rows_per_head of each follow one another.
-struct TaskRows {
-  Index head;
-  Index first_row;  // within the head and the sequence
-  Index num_rows;
-  Index rows_per_head;
-
-  Index head_of(Index i) const { return head + (first_row + i) / rows_per_head; }
-  Index row_of(Index i) const { return (first_row + i) % rows_per_head; }
 };
 
 // Keys that row i of the sequence sees by causal, window, prefix and key length.
@@ -51,21 +40,12 @@ template <class T>
 bool has_dense_visibility(const ResolvedAttention<T>& r) {
   return !r.query_segments.absent() || !r.block_mask.absent() || !r.mask.absent();
 }
-template <class T>
-bool has_bias(const ResolvedAttention<T>& r) {
-  return std::visit([](const auto& bias) { return !bias.absent(); }, r.bias);
-}
 
 // Writes −1 (sees) or 0 to tile[row][lane] for 64 keys from first_key on; returns whether any row sees any key of its
 // interval. Lanes from num_keys on are left 0.
 template <class T>
 bool fill_visible_tile(const ResolvedAttention<T>& r, const Sequence& sequence, const TaskRows& of, Index first_key,
                        Index num_keys, const VisibleRows& rows, std::int32_t* tile);
-
-// Writes the additive bias to tile[row][lane]; lanes from num_keys on are left 0.
-template <class T>
-void fill_bias_tile(const ResolvedAttention<T>& r, const Sequence& sequence, const TaskRows& of, Index first_key,
-                    Index num_keys, T* tile);
 
 }  // namespace internal
 }  // namespace v0

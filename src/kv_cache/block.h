@@ -14,16 +14,19 @@
 
 #include <algorithm>
 #include <cmath>
+#include <cstdlib>
 #include <cstring>
 #include <limits>
+#include <span>
 #include <string>
 #include <vector>
 
-#include "attention/arguments.h"
 #include "kernels/table.h"
 #include "regard/kv_cache.h"
 #include "runtime/parallel.h"
+#include "tensor/checks.h"
 #include "tensor/element_types.h"
+#include "tensor/strided_copy.h"
 
 namespace regard {
 inline namespace v0 {
@@ -52,6 +55,31 @@ void for_each_element(const InputView<T, 3>& view, Index h, Index i, Use use) {
 }
 
 }  // namespace internal
+
+// Where everything lies in the block; offsets in bytes from its beginning.
+template <class T>
+struct KvCache<T>::Layout {
+  Index page_panels = 0;      // panels of a page
+  Index sequence_panels = 0;  // entries of a sequence in the table
+  Index num_pages = 0;
+  Index num_slots = 0;
+  Index padded_columns = 0;
+  Index head_elements = 0;  // of one head in one page
+  Index lengths = 0, firsts = 0, table = 0, panel_users = 0, page_users = 0, finite = 0, scales = 0, panels = 0,
+        bytes = 0;
+};
+
+template <class T>
+struct KvCache<T>::State {
+  KvCacheShape shape;
+  Layout layout;
+  struct Free {
+    void operator()(std::byte* memory) const { std::free(memory); }
+  };
+  std::unique_ptr<std::byte[], Free> owned;
+  std::span<std::byte> memory;
+  int users = 0;  // calls of attention_decode that read the cache; −1: a thread is changing it
+};
 
 // The parts of the block, found anew from its beginning: a cache that moves keeps no pointers.
 template <class T>
@@ -280,7 +308,7 @@ struct KvCache<T>::Block {
 
 template <class T>
 typename KvCache<T>::Block KvCache<T>::block() const {
-  return {shape_, layout_, memory_.data()};
+  return {state_->shape, state_->layout, state_->memory.data()};
 }
 
 }  // namespace v0

@@ -5,11 +5,16 @@
 #include <algorithm>
 #include <array>
 #include <cstdlib>
+#include <cstring>
+#include <limits>
 #include <memory>
 #include <new>
+#include <span>
 #include <stdexcept>
+#include <string>
 
 #include "block.h"
+#include "kernels/table.h"
 
 namespace regard {
 inline namespace v0 {
@@ -141,32 +146,34 @@ Index KvCache<T>::bytes(const KvCacheShape& shape) {
 }
 
 template <class T>
-KvCache<T>::KvCache(const KvCacheShape& shape, const Runtime& runtime) : shape_(shape) {
+KvCache<T>::KvCache(const KvCacheShape& shape, const Runtime& runtime) : KvCache() {
+  state_->shape = shape;
   const std::size_t needed = static_cast<std::size_t>(bytes(shape));
   std::size_t space = needed + kAlignment;
   // Zeros that the system hands out as they are written to: nobody waits for them here, and memory() of a cache that is
   // saved shows nothing of what the process held before.
-  owned_.reset(static_cast<std::byte*>(std::calloc(space, 1)));
-  if (owned_ == nullptr) throw std::bad_alloc();
-  void* aligned = owned_.get();
+  state_->owned.reset(static_cast<std::byte*>(std::calloc(space, 1)));
+  if (state_->owned == nullptr) throw std::bad_alloc();
+  void* aligned = state_->owned.get();
   std::align(kAlignment, needed, aligned, space);
   format({static_cast<std::byte*>(aligned), space}, runtime);
 }
 
 template <class T>
-KvCache<T>::KvCache(const KvCacheShape& shape, std::span<std::byte> memory, const Runtime& runtime) : shape_(shape) {
+KvCache<T>::KvCache(const KvCacheShape& shape, std::span<std::byte> memory, const Runtime& runtime) : KvCache() {
+  state_->shape = shape;
   format(memory, runtime);
 }
 
 template <class T>
 void KvCache<T>::format(std::span<std::byte> memory, const Runtime& runtime) {
-  const KvCacheShape& shape = shape_;
+  const KvCacheShape& shape = state_->shape;
   const Index needed = bytes(shape);
   if (static_cast<Index>(memory.size()) < needed)
     refuse_shape("memory has " + std::to_string(memory.size()) + " bytes; expected " + std::to_string(needed));
   check_aligned(memory);
-  layout_ = layout_of(shape);
-  memory_ = memory.first(static_cast<std::size_t>(needed));
+  state_->layout = layout_of(shape);
+  state_->memory = memory.first(static_cast<std::size_t>(needed));
   Header header{.magic = {},
                 .version = kKvCacheVersion,
                 .type = stored_type<T>().number,
@@ -181,8 +188,8 @@ void KvCache<T>::format(std::span<std::byte> memory, const Runtime& runtime) {
   std::memcpy(header.magic, kMagic, sizeof kMagic);
   const Block block = this->block();
   // Panels and their scales are written before they are read; everything before them is the book.
-  fill(memory_.data(), block.layout.scales, std::byte{0}, runtime);
-  std::memcpy(memory_.data(), &header, sizeof header);
+  fill(state_->memory.data(), block.layout.scales, std::byte{0}, runtime);
+  std::memcpy(state_->memory.data(), &header, sizeof header);
   fill(block.table(0), shape.num_sequences * block.layout.sequence_panels, std::int32_t{-1}, runtime);
 }
 
@@ -199,38 +206,38 @@ KvCache<T> KvCache<T>::open(std::span<std::byte> memory, const Runtime& runtime)
     refuse_bytes(12, "holds " + type_text(header.type) + "; expected " + stored_type<T>().name);
   if (header.ring != 0 && header.ring != 1) refuse_bytes(72, "ring is neither 0 nor 1");
   KvCache cache;
-  cache.shape_ = {.num_sequences = header.num_sequences,
-                  .num_key_heads = header.num_key_heads,
-                  .depth = header.depth,
-                  .columns = header.columns,
-                  .capacity = header.capacity,
-                  .page_keys = header.page_keys,
-                  .num_pages = header.num_pages,
-                  .ring = header.ring == 1};
+  cache.state_->shape = {.num_sequences = header.num_sequences,
+                         .num_key_heads = header.num_key_heads,
+                         .depth = header.depth,
+                         .columns = header.columns,
+                         .capacity = header.capacity,
+                         .page_keys = header.page_keys,
+                         .num_pages = header.num_pages,
+                         .ring = header.ring == 1};
   Index needed = 0;
   try {
-    needed = bytes(cache.shape_);
+    needed = bytes(cache.state_->shape);
   } catch (const std::invalid_argument& error) {
     refuse_bytes(16, error.what());
   }
   if (static_cast<Index>(memory.size()) < needed)
     refuse_bytes(static_cast<Index>(memory.size()), "ends here; expected " + std::to_string(needed) + " bytes");
-  cache.layout_ = layout_of(cache.shape_);
-  cache.memory_ = memory.first(static_cast<std::size_t>(needed));
+  cache.state_->layout = layout_of(cache.state_->shape);
+  cache.state_->memory = memory.first(static_cast<std::size_t>(needed));
 
   // The book must agree with itself: then no panel is read that is not there.
   const Block block = cache.block();
   const Layout& layout = block.layout;
   std::vector<std::int32_t> users(static_cast<std::size_t>(layout.num_slots), 0);
-  for (Index s = 0; s < cache.shape_.num_sequences; ++s) {
+  for (Index s = 0; s < cache.state_->shape.num_sequences; ++s) {
     const Index length = block.lengths()[s];
     const Index first = block.firsts()[s];
     const auto here = [&](Index offset) { return offset + s * static_cast<Index>(sizeof(std::int64_t)); };
-    const bool fits =
-        cache.shape_.ring ? length < std::numeric_limits<Index>::max() / 2 : length <= cache.shape_.capacity;
+    const bool fits = cache.state_->shape.ring ? length < std::numeric_limits<Index>::max() / 2
+                                               : length <= cache.state_->shape.capacity;
     if (length < 0 || !fits) refuse_bytes(here(layout.lengths), sequence_text(s) + " has an impossible length");
     const Index last = length > 0 ? (length - 1) / kPanel : -1;
-    if (first < 0 || first > length || first % kPanel != 0 || (!cache.shape_.ring && first != 0) ||
+    if (first < 0 || first > length || first % kPanel != 0 || (!cache.state_->shape.ring && first != 0) ||
         last - first / kPanel >= layout.sequence_panels)
       refuse_bytes(here(layout.firsts), sequence_text(s) + " has an impossible first key");
     for (Index e = 0; e < layout.sequence_panels; ++e) {
@@ -247,12 +254,12 @@ KvCache<T> KvCache<T>::open(std::span<std::byte> memory, const Runtime& runtime)
     const auto has_slot = [](std::int32_t slot) { return slot >= 0; };
     if (length == 0 && std::ranges::any_of(entries, has_slot))
       refuse_bytes(layout.table, sequence_text(s) + " is empty and has panels");
-    if (cache.shape_.ring && length > 0 && !std::ranges::all_of(entries, has_slot))
+    if (cache.state_->shape.ring && length > 0 && !std::ranges::all_of(entries, has_slot))
       refuse_bytes(layout.table, sequence_text(s) + " lacks a panel of its ring");
   }
   // Panels that are still to be written have one user: all of a ring, and those past the last of any other sequence.
-  for (Index s = 0; s < cache.shape_.num_sequences; ++s) {
-    const Index written = cache.shape_.ring ? 0 : round_up(block.lengths()[s], kPanel) / kPanel;
+  for (Index s = 0; s < cache.state_->shape.num_sequences; ++s) {
+    const Index written = cache.state_->shape.ring ? 0 : round_up(block.lengths()[s], kPanel) / kPanel;
     for (Index e = written; e < layout.sequence_panels; ++e) {
       throw_if_stopped(runtime.stop);
       const std::int32_t slot = block.table(s)[e];

@@ -3,9 +3,14 @@
 // What callers do with a KvCache: append, truncate, fork, and where its panels lie. Everything is decided and checked
 // before the first byte changes. Read next: block.h, attention_decode.cpp.
 #include <array>
+#include <limits>
+#include <span>
+#include <string>
 
 #include "block.h"
+#include "kernels/table.h"
 #include "lock.h"
+#include "tensor/checks.h"
 
 namespace regard {
 inline namespace v0 {
@@ -26,13 +31,30 @@ void check_sequence(const char* name, const KvCacheShape& shape, Index sequence)
 }  // namespace
 
 template <class T>
+KvCache<T>::KvCache() : state_(std::make_unique<State>()) {}
+template <class T>
+KvCache<T>::KvCache(KvCache&&) noexcept = default;
+template <class T>
+KvCache<T>& KvCache<T>::operator=(KvCache&&) noexcept = default;
+template <class T>
+KvCache<T>::~KvCache() = default;
+
+template <class T>
+const KvCacheShape& KvCache<T>::shape() const {
+  return state_->shape;
+}
+template <class T>
+std::span<const std::byte> KvCache<T>::memory() const {
+  return state_->memory;
+}
+template <class T>
 Index KvCache<T>::length(Index sequence) const {
-  check_sequence("KvCache::length", shape_, sequence);
+  check_sequence("KvCache::length", state_->shape, sequence);
   return block().lengths()[sequence];
 }
 template <class T>
 Index KvCache<T>::first_key(Index sequence) const {
-  check_sequence("KvCache::first_key", shape_, sequence);
+  check_sequence("KvCache::first_key", state_->shape, sequence);
   return block().firsts()[sequence];
 }
 template <class T>
@@ -104,23 +126,23 @@ void check_room(const KvCacheShape& shape, Index sequence, Index length, Index c
 
 template <class T>
 void KvCache<T>::append(Index sequence, Given<3> key, Given<3> value, const Runtime& runtime) {
-  const CacheWriting use("KvCache::append", users_);
-  check_sequence("KvCache::append", shape_, sequence);
+  const CacheWriting use("KvCache::append", state_->users);
+  check_sequence("KvCache::append", state_->shape, sequence);
   const Index count = key.shape[1];
-  check_view("key", key, {shape_.num_key_heads, count, shape_.depth});
-  check_view("value", value, {shape_.num_key_heads, count, shape_.columns});
+  check_view("key", key, {state_->shape.num_key_heads, count, state_->shape.depth});
+  check_view("value", value, {state_->shape.num_key_heads, count, state_->shape.columns});
   if constexpr (kQuantised) {
     check_finite("key", key, runtime);
     check_finite("value", value, runtime);
   }
   const Block block = this->block();
-  check_room(shape_, sequence, block.lengths()[sequence], count);
+  check_room(state_->shape, sequence, block.lengths()[sequence], count);
   const auto need = block.need(sequence, count);
   check_pages("KvCache::append", need.pages, block.free_pages());
   throw_if_stopped(runtime.stop);
   const auto before = block.take_pages(sequence, need);
   try {
-    block.write(sequence, key, value, count, while_writing(shape_, runtime));
+    block.write(sequence, key, value, count, while_writing(state_->shape, runtime));
   } catch (...) {
     block.put_back(sequence, before);
     throw;
@@ -130,21 +152,21 @@ void KvCache<T>::append(Index sequence, Given<3> key, Given<3> value, const Runt
 
 template <class T>
 void KvCache<T>::append(Given<4> key, Given<4> value, std::span<const Index> counts, const Runtime& runtime) {
-  const CacheWriting use("KvCache::append", users_);
+  const CacheWriting use("KvCache::append", state_->users);
   const Index most = key.shape[2];
-  check_view("key", key, {shape_.num_sequences, shape_.num_key_heads, most, shape_.depth});
-  check_view("value", value, {shape_.num_sequences, shape_.num_key_heads, most, shape_.columns});
-  if (!counts.empty() && static_cast<Index>(counts.size()) != shape_.num_sequences)
+  check_view("key", key, {state_->shape.num_sequences, state_->shape.num_key_heads, most, state_->shape.depth});
+  check_view("value", value, {state_->shape.num_sequences, state_->shape.num_key_heads, most, state_->shape.columns});
+  if (!counts.empty() && static_cast<Index>(counts.size()) != state_->shape.num_sequences)
     internal::refuse("KvCache::append", "counts has " + std::to_string(counts.size()) + " entries; expected " +
-                                            std::to_string(shape_.num_sequences));
+                                            std::to_string(state_->shape.num_sequences));
   const auto count_of = [&](Index s) { return counts.empty() ? most : counts[static_cast<std::size_t>(s)]; };
   const Block block = this->block();
   Index pages = 0;
-  for (Index s = 0; s < shape_.num_sequences; ++s) {
+  for (Index s = 0; s < state_->shape.num_sequences; ++s) {
     if (count_of(s) < 0 || count_of(s) > most)
       internal::refuse("KvCache::append", "counts[" + std::to_string(s) + "] is " + std::to_string(count_of(s)) +
                                               "; expected 0 to " + std::to_string(most));
-    check_room(shape_, s, block.lengths()[s], count_of(s));
+    check_room(state_->shape, s, block.lengths()[s], count_of(s));
     // Sequences before that share the half-filled panel have a copy of their own by then.
     Index gone = 0;
     for (Index before = 0; before < s && block.tail(s) >= 0; ++before)
@@ -158,25 +180,25 @@ void KvCache<T>::append(Given<4> key, Given<4> value, std::span<const Index> cou
   check_pages("KvCache::append", pages, block.free_pages());
   throw_if_stopped(runtime.stop);
   std::vector<typename Block::Entries> before;
-  before.reserve(static_cast<std::size_t>(shape_.num_sequences));
+  before.reserve(static_cast<std::size_t>(state_->shape.num_sequences));
   try {
-    for (Index s = 0; s < shape_.num_sequences; ++s) {
+    for (Index s = 0; s < state_->shape.num_sequences; ++s) {
       // The need is found again: a sequence before may have left a panel that was shared.
       before.push_back(block.take_pages(s, block.need(s, count_of(s))));
       block.write(s, rows_of(key, s, count_of(s)), rows_of(value, s, count_of(s)), count_of(s),
-                  while_writing(shape_, runtime));
+                  while_writing(state_->shape, runtime));
     }
   } catch (...) {
     for (auto s = static_cast<Index>(before.size()); s-- > 0;) block.put_back(s, before[static_cast<std::size_t>(s)]);
     throw;
   }
-  for (Index s = 0; s < shape_.num_sequences; ++s) block.grow(s, count_of(s));
+  for (Index s = 0; s < state_->shape.num_sequences; ++s) block.grow(s, count_of(s));
 }
 
 template <class T>
 void KvCache<T>::truncate(Index sequence, Index length) {
-  const CacheWriting use("KvCache::truncate", users_);
-  check_sequence("KvCache::truncate", shape_, sequence);
+  const CacheWriting use("KvCache::truncate", state_->users);
+  check_sequence("KvCache::truncate", state_->shape, sequence);
   const Block block = this->block();
   const Index first = block.firsts()[sequence];
   const Index most = block.lengths()[sequence];
@@ -190,7 +212,7 @@ void KvCache<T>::truncate(Index sequence, Index length) {
     block.firsts()[sequence] = 0;
     for (Index e = 0; e < block.layout.sequence_panels; ++e) block.leave(entries[e]);
   }
-  if (shape_.ring) return;
+  if (state_->shape.ring) return;
   // What follows in the last page stays, as long as nobody else uses it.
   Index panel = round_up(length, kPanel) / kPanel;
   const auto page_of = [&](std::int32_t slot) { return slot / block.layout.page_panels; };
@@ -203,10 +225,11 @@ void KvCache<T>::truncate(Index sequence, Index length) {
 
 template <class T>
 void KvCache<T>::fork(Index from, Index to) {
-  const CacheWriting use("KvCache::fork", users_);
-  check_sequence("KvCache::fork", shape_, from);
-  check_sequence("KvCache::fork", shape_, to);
-  if (shape_.ring) internal::refuse("KvCache::fork", "a ring shares no panels; expected a contiguous or paged cache");
+  const CacheWriting use("KvCache::fork", state_->users);
+  check_sequence("KvCache::fork", state_->shape, from);
+  check_sequence("KvCache::fork", state_->shape, to);
+  if (state_->shape.ring)
+    internal::refuse("KvCache::fork", "a ring shares no panels; expected a contiguous or paged cache");
   const Block block = this->block();
   if (from == to || block.lengths()[to] != 0)
     internal::refuse("KvCache::fork", sequence_text(to) + " has " + std::to_string(block.lengths()[to]) +

@@ -8,7 +8,7 @@
 #include <stdexcept>
 #include <string>
 
-#include "regard/kv_cache.h"
+#include "block.h"
 
 namespace regard {
 inline namespace v0 {
@@ -35,7 +35,7 @@ class CacheWriting {
 template <class T>
 class CacheReading {
  public:
-  CacheReading(const char* name, const KvCache<T>& cache) : users_(cache.users_) {
+  CacheReading(const char* name, const KvCache<T>& cache) : users_(cache.state_->users) {
     const std::atomic_ref users(users_);
     int found = users.load(std::memory_order_relaxed);
     do {

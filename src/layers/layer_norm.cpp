@@ -8,14 +8,17 @@
 #include "regard/layer_norm.h"
 
 #include <algorithm>
+#include <array>
 #include <cmath>
 #include <cstdint>
+#include <string>
+#include <utility>
 
-#include "attention/arguments.h"
 #include "kernels/table.h"
 #include "runtime/parallel.h"
 #include "runtime/plan.h"
 #include "runtime/workspace.h"
+#include "tensor/checks.h"
 #include "tensor/strided_copy.h"
 
 namespace regard {

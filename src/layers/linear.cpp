@@ -12,14 +12,16 @@
 #include "regard/linear.h"
 
 #include <algorithm>
+#include <array>
 #include <new>
 #include <stdexcept>
+#include <string>
 
-#include "attention/arguments.h"
 #include "kernels/table.h"
 #include "runtime/parallel.h"
 #include "runtime/plan.h"
 #include "runtime/workspace.h"
+#include "tensor/checks.h"
 #include "tensor/element_types.h"
 #include "tensor/strided_copy.h"
 

@@ -9,10 +9,12 @@
 #include "regard/linear_backward.h"
 
 #include <algorithm>
+#include <array>
+#include <string>
 
-#include "attention/arguments.h"
 #include "runtime/parallel.h"
 #include "runtime/workspace.h"
+#include "tensor/checks.h"
 #include "tensor/strided_copy.h"
 
 namespace regard {

@@ -12,12 +12,16 @@
 #include "regard/multi_head.h"
 
 #include <algorithm>
+#include <array>
 #include <optional>
+#include <span>
+#include <string>
 
 #include "attention/arguments.h"
 #include "regard/linear.h"
 #include "runtime/parallel.h"
 #include "runtime/workspace.h"
+#include "tensor/checks.h"
 #include "tensor/strided_copy.h"
 
 namespace regard {

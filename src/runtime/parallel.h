@@ -39,20 +39,24 @@ int num_workers(const Runtime& runtime, Index num_items);
 // waking a thread, and are left to one worker. Other work counts as the products that take as long.
 int num_workers(const Runtime& runtime, Index num_items, double num_products);
 
-// A reference to what is done with an item, which must outlive it.
-class ItemBody {
+// A reference to a callable, which must outlive it.
+template <class Signature>
+class FunctionRef;
+template <class... Arguments>
+class FunctionRef<void(Arguments...)> {
  public:
   template <class F>
-  ItemBody(const F& body)
-    requires(!std::is_same_v<F, ItemBody>)
-      : body_(std::addressof(body)),
-        call_([](const void* of, Index item, int worker) { (*static_cast<const F*>(of))(item, worker); }) {}
-  void operator()(Index item, int worker) const { call_(body_, item, worker); }
+  FunctionRef(const F& function)
+    requires(!std::is_same_v<F, FunctionRef>)
+      : function_(std::addressof(function)),
+        call_([](const void* of, Arguments... arguments) { (*static_cast<const F*>(of))(arguments...); }) {}
+  void operator()(Arguments... arguments) const { call_(function_, arguments...); }
 
  private:
-  const void* body_;
-  void (*call_)(const void*, Index, int);
+  const void* function_;
+  void (*call_)(const void*, Arguments...);
 };
+using ItemBody = FunctionRef<void(Index, int)>;
 
 // Calls body(item, worker) once for every item, worker in 0 … workers − 1, no two calls with the same worker at once,
 // each inside a FloatingPointScope. Rethrows the first exception of a body. Throws cancelled when stop was requested.

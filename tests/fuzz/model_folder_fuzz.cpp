@@ -17,8 +17,8 @@
 #include <string>
 #include <string_view>
 
-#include "regard/model/encoder.h"
 #include "regard/explain/sentence.h"
+#include "regard/model/encoder.h"
 
 namespace {
 

@@ -8,8 +8,8 @@
 #include <cstdlib>
 #include <stdexcept>
 
-#include "regard/json.h"
-#include "regard/model_files.h"
+#include "regard/io/json.h"
+#include "regard/io/safetensors.h"
 
 namespace {
 

@@ -2,8 +2,8 @@
 //
 // libFuzzer target: any bytes as a wheel are refused with a byte offset, or are an archive whose members "a" and "b/c",
 // where there are such, unpack to as many bytes as its directory states or are refused.
-// Read next: cli/wheel.h.
-#include "wheel.h"
+// Read next: cli/pull/wheel.h.
+#include "pull/wheel.h"
 
 #include <cstdint>
 #include <cstdlib>

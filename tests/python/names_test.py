@@ -13,9 +13,9 @@ HEADER_NAMES = {path.relative_to(HEADERS).as_posix() for path in HEADERS.rglob("
 # Headers whose names are parts of something that Python has whole, or has had before.
 PARTS = {
     "c_api.h": "the same library for C",
-    "explain/attend_page.h": "regard attend --html; in Python regard.show",
+    "explain/attention_html.h": "regard attend --html; in Python regard.show",
     "explain/heads.h": "regard heads: a survey of a model over texts, in the program alone so far",
-    "explain/inspection.h": "the report of regard attend --inspect; in Python attention_with_statistics gives its numbers",
+    "explain/inspection_report.h": "the report of regard attend --inspect; in Python attention_with_statistics gives its numbers",
     "explain/random.h": "NumPy's and PyTorch's generators, for lessons that quote them",
     "explain/sentence_row.h": "what a SentenceStory is made of",
     "export.h": "no names",

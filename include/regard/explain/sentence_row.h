@@ -7,8 +7,8 @@
 // Every figure is a sum in double over the trace's float numbers. A word of several pieces is named whole: its
 // attention is the sum over the key's pieces and the mean over the query's, its vector the mean of its pieces'. q·k
 // belongs to two pieces and has no such mean: the softmax of a mean of scores is not the mean of their softmaxes.
-// docs/sentence.md has the formulas. Read next: sentence.h, sentence_story.h, src/explain/sentence/sentence_row.cpp,
-// src/explain/sentence/telling_heads.cpp.
+// docs/sentence.md has the formulas. Read next: sentence.h, sentence_report.h, src/explain/sentence/sentence_row.cpp,
+// src/explain/sentence/head_ranking.cpp.
 #pragma once
 
 #include <optional>

@@ -9,7 +9,7 @@
 //     hidden                a bit for each weight: where those scores are −∞ without any bias
 //
 // Read next: web/arrays.js, html_page.h.
-#include "regard/explain/attend_page.h"
+#include "regard/explain/attention_html.h"
 
 #include <fmt/format.h>
 

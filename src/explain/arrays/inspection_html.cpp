@@ -5,12 +5,12 @@
 //     strips of the map   | 0 | 1 | 2 | 3 | 4 |      joined by twos   |   0   |   1   | 2 |
 //     a cell's mean is that of the weights under it: means of cells, each by its number of weights
 //
-// Read next: regard/explain/attend_page.h, web/inspection_figure.js.
+// Read next: regard/explain/attention_html.h, web/inspection_figure.js.
 #include <algorithm>
 #include <cmath>
 #include <cstring>
 
-#include "regard/explain/attend_page.h"
+#include "regard/explain/attention_html.h"
 
 namespace regard {
 inline namespace v0 {

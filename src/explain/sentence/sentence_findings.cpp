@@ -7,7 +7,7 @@
 //     evidence     what hiding each word, one at a time, does to the word's vector
 //     association  what a weight does not show
 //
-// Read next: regard/explain/sentence_story.h, sentence_text.cpp.
+// Read next: regard/explain/sentence_report.h, sentence_text.cpp.
 #include <fmt/format.h>
 
 #include <algorithm>

@@ -12,7 +12,7 @@
 //                                        that it shows, came from; the word's vectors through every layer
 //
 // Read next: web/sentence.js, html_page.h.
-#include "regard/explain/sentence_page.h"
+#include "regard/explain/sentence_html.h"
 
 #include <algorithm>
 #include <cmath>

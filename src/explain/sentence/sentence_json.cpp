@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // A sentence's story as JSON: everything that the screen shows, in full, and how it was computed. docs/sentence.md
-// lists the fields. Read next: include/regard/explain/sentence_story.h, sentence_json.h.
+// lists the fields. Read next: include/regard/explain/sentence_report.h, sentence_json.h.
 #include "sentence_json.h"
-#include "regard/explain/sentence_story.h"
+#include "regard/explain/sentence_report.h"
 
 namespace regard {
 inline namespace v0 {

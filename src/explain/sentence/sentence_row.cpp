@@ -5,7 +5,7 @@
 //
 //     for each piece of the word: for each token: dot = Σ q·k → score = dot / √D → weight = e^(score − max) / Σ
 //
-// Read next: include/regard/explain/sentence_row.h, telling_heads.cpp.
+// Read next: include/regard/explain/sentence_row.h, head_ranking.cpp.
 #include "regard/explain/sentence_row.h"
 
 #include <fmt/format.h>

@@ -9,7 +9,7 @@
 
 #include "explain/report/table.h"
 #include "explain/report/terminal.h"
-#include "regard/explain/sentence_story.h"
+#include "regard/explain/sentence_report.h"
 
 namespace regard {
 inline namespace v0 {

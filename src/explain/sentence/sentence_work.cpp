@@ -7,12 +7,12 @@
 //     context · W_output(head) + other heads + b_output + input → norm → feed-forward, + itself → norm → output
 //
 // Vectors that the encoder keeps are copied from its trace; the sums between them are made here, in double.
-// Read next: include/regard/explain/sentence_story.h, sentence_text_full.cpp.
+// Read next: include/regard/explain/sentence_report.h, sentence_text_full.cpp.
 #include <algorithm>
 #include <cmath>
 #include <stdexcept>
 
-#include "regard/explain/sentence_story.h"
+#include "regard/explain/sentence_report.h"
 
 namespace regard {
 inline namespace v0 {

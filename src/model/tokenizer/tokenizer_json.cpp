@@ -371,7 +371,7 @@ class Reader {
   const Runtime& runtime_;
   TokenizerFile file_;
   // Views of the tokens in the tree that read() holds; no token is empty.
-  SortedNames vocabulary_;      // the positions of its members
+  SortedNames vocabulary_;                // the positions of its members
   Index most_tokens_ = 0;                 // as many as the file names
   std::vector<std::string_view> tokens_;  // those with ids below most_tokens_, by id
   std::map<Index, std::string_view> tokens_beyond_;

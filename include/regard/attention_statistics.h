@@ -15,7 +15,7 @@
 //     strip a of G over L  = ⌊a·L/G⌋ … ⌊(a+1)·L/G⌋ − 1
 //
 // Single rows, columns and tiles are attention_weights (attention.h) of chosen rows and keys.
-// Read next: src/attention/attention_statistics.cpp, src/attention/attention_columns.cpp.
+// Read next: src/attention/row_statistics.cpp, src/attention/attention_columns.cpp.
 #pragma once
 
 #include "regard/attention.h"

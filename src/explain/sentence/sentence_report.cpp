@@ -6,8 +6,8 @@
 //     encode (each other word hidden by itself) ─────→ cosine: how far the word's vector moves
 //     read_sentence (words hidden)   ────────────────→ sentence_row: after beside before
 //
-// Read next: include/regard/explain/sentence_story.h, sentence_work.cpp, sentence_text.cpp.
-#include "regard/explain/sentence_story.h"
+// Read next: include/regard/explain/sentence_report.h, sentence_work.cpp, sentence_text.cpp.
+#include "regard/explain/sentence_report.h"
 
 #include <fmt/format.h>
 

@@ -5,7 +5,7 @@
 //     text ── tell_sentence() ──▶ SentenceStory ── render_sentence_text(), render_sentence_json()
 //
 // Renderers only print: every figure stands in the story. docs/sentence.md says what each column means.
-// Read next: sentence_row.h, src/explain/sentence/sentence_story.cpp, src/explain/sentence/sentence_text.cpp.
+// Read next: sentence_row.h, src/explain/sentence/sentence_report.cpp, src/explain/sentence/sentence_text.cpp.
 #pragma once
 
 #include <optional>

@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Heavy hitters of each head, as data, text and JSON; see regard/explain/inspection.h.
+// Heavy hitters of each head, as data, text and JSON; see regard/explain/inspection_report.h.
 //
 //     head    key 0   entropy   largest   distance   heavy hitters: key and share of …
 //        0   0.3120      5.31    0.4412      812.3   0 0.3120   17 0.0210   4091 0.0102
 //
 // Read next: text.h, json_text.h.
-#include "regard/explain/inspection.h"
+#include "regard/explain/inspection_report.h"
 
 #include <fmt/format.h>
 

@@ -2,14 +2,17 @@
 //
 // The statistics of a task's rows that ride along in the forward pass.
 //
-//   start_statistics   nothing kept, all sums 0
-//     for each chunk:  kernels add to lanes and best scores (kernels/softmax_rows.h);  add_chunk folds the lanes
-//   finish_statistics  weights of the best keys, entropy, distance: one number a row, written where they are asked for
+//   start              nothing kept, all sums 0
+//     for each chunk:  kernels add to lanes and best scores (kernels/softmax_rows.h);  finish_chunk folds the lanes
+//   finish             weights of the best keys, entropy, distance: one number a row, written where they are asked for
 //
-// Read next: attention_statistics.cpp, row_task.h.
+// Read next: row_statistics.cpp, row_task.h.
 #pragma once
 
-#include "regard/inspect.h"
+#include <span>
+
+#include "kernels/table.h"
+#include "regard/attention_statistics.h"
 #include "row_task.h"
 
 namespace regard {
@@ -33,27 +36,31 @@ struct StatisticsScratch {
   double distance_sum[kernels::kRows];  // Σ p · |position − key|
 };
 
-// Best scores that a task keeps: one more than there are top keys, which tells a tie at their end.
+// The statistics of each task's rows, as far as they are asked for.
 template <class T>
-Index num_best(const AttentionStatistics<T>& statistics) {
-  return statistics.top_keys.shape[3] + 1;
-}
+class StatisticsObserver final : public RowObserver<T> {
+ public:
+  // sees_key (B, H, L): whether the row sees a key; may be nullptr.
+  StatisticsObserver(const AttentionStatistics<T>& statistics, bool* sees_key)
+      : statistics_(statistics), sees_key_(sees_key) {}
 
-template <class T>
-void start_statistics(const RowTask<T>& task);
+  Index scratch_bytes() const override { return static_cast<Index>(sizeof(StatisticsScratch<T>)); }
+  void start(const RowTask<T>& task) const override;
+  kernels::RowStatistics<T> start_chunk(const RowTask<T>& task) const override;
+  void finish_chunk(const RowTask<T>& task, const kernels::ChunkState<T>& chunk) const override;
+  // Writes what is asked for of a finished task's rows.
+  void finish(const RowTask<T>& task, const FinishedRows<T>& done) const;
 
-// Where the kernels add to.
-template <class T>
-kernels::RowStatistics<T> start_chunk_statistics(const RowTask<T>& task);
+ private:
+  static StatisticsScratch<T>& scratch_of(const RowTask<T>& task) {
+    return *reinterpret_cast<StatisticsScratch<T>*>(task.scratch.observed);
+  }
+  // Best scores that a task keeps: one more than there are top keys, which tells a tie at their end.
+  Index num_best() const { return statistics_.top_keys.shape[3] + 1; }
 
-// After finish_chunk.
-template <class T>
-void add_chunk_statistics(const RowTask<T>& task, const kernels::ChunkState<T>& chunk);
-
-// What of a task's rows is asked for, and written. sees_key (B, H, L): whether the row sees a key; may be nullptr.
-template <class T>
-void finish_statistics(const RowTask<T>& task, const FinishedRows<T>& done, const AttentionStatistics<T>& statistics,
-                       bool* sees_key);
+  const AttentionStatistics<T>& statistics_;
+  bool* sees_key_;
+};
 
 // The means over the rows of each head that see a key, from the rows.
 template <class T>

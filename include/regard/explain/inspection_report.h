@@ -6,7 +6,7 @@
 //     attention_with_statistics() ── means of each head (B, H) ┘                 └──▶ render_inspection_json()
 //
 // The share of a key is its mass divided by L: the weight that a query gives it, on average over all queries of the
-// head. Read next: docs/inspect.md, src/explain/arrays/inspection.cpp, inspect.h.
+// head. Read next: docs/inspect.md, src/explain/arrays/inspection_report.cpp, attention_statistics.h.
 #pragma once
 
 #include <array>
@@ -15,9 +15,9 @@
 #include <type_traits>
 #include <vector>
 
+#include "regard/attention_statistics.h"
 #include "regard/explain/steps.h"
 #include "regard/export.h"
-#include "regard/inspect.h"
 #include "regard/tensor.h"
 
 namespace regard {

@@ -10,13 +10,20 @@
 // all in double. Weights of single keys are those of attention_weights, from the same scores by the same kernel. Keys
 // are ordered by score, which orders their weights too, except that different scores may have one weight: where that
 // is so at the end of the best, the row is walked again and ordered by its weights. Read next: kernels/softmax_rows.h.
-#include "attention_statistics.h"
+#include "row_statistics.h"
 
 #include <algorithm>
+#include <array>
+#include <cmath>
 #include <limits>
+#include <span>
+#include <string>
 #include <utility>
 
+#include "kernels/table.h"
+#include "runtime/workspace.h"
 #include "tensor/strided_copy.h"
+#include "visibility.h"
 
 namespace regard {
 inline namespace v0 {
@@ -43,7 +50,7 @@ bool is_empty(const FinishedRows<T>& done, const StatisticsScratch<T>& s, Index 
   return s.row_max[row] == -kInfinity && done.row_sum[row] == done.row_sum[row];
 }
 
-// What finish_statistics knows of one row.
+// The statistics of one row.
 template <class T>
 struct RowNumbers {
   T entropy, largest_weight, chosen_weight, mean_distance;
@@ -72,9 +79,8 @@ void for_each_weights_block(const RowTask<T>& task, const FinishedRows<T>& done,
 
 // The best keys of these rows once more, by their weights.
 template <class T>
-void order_by_weight(const RowTask<T>& task, const FinishedRows<T>& done, const bool* rows) {
-  StatisticsScratch<T>& s = *task.scratch.statistics;
-  const Index top = task.num_best - 1;
+void order_by_weight(const RowTask<T>& task, const FinishedRows<T>& done, Index top, const bool* rows,
+                     StatisticsScratch<T>& s) {
   for (Index i = 0; i < task.rows.num_rows; ++i) {
     if (!rows[i]) continue;
     std::fill_n(s.best_weights + i * kBlockKeys, top, static_cast<T>(-1));
@@ -110,25 +116,23 @@ void order_by_weight(const RowTask<T>& task, const FinishedRows<T>& done, const 
 }
 
 template <class T>
-void weigh_best(const RowTask<T>& task, const FinishedRows<T>& done, bool ordered) {
-  StatisticsScratch<T>& s = *task.scratch.statistics;
+void weigh_best(const RowTask<T>& task, const FinishedRows<T>& done, Index top, StatisticsScratch<T>& s) {
   std::copy_n(s.best_scores, task.rows.num_rows * kBlockKeys, s.best_weights);
   kernels::active().template of<T>().weights_block(task.rows.num_rows, done.row_max, done.row_sum, s.best_weights);
-  if (!ordered) return;
-  const Index last = task.num_best - 1;
+  if (top == 0) return;
   bool again[kRows]{};
   for (Index i = 0; i < task.rows.num_rows; ++i) {
     const T* weights = s.best_weights + i * kBlockKeys;
     auto* const keys = s.best_keys + i * kBlockKeys;
-    again[i] = keys[last] >= 0 && weights[last] == weights[last - 1];
-    for (Index n = 1; n < last && keys[n] >= 0; ++n) {
+    again[i] = keys[top] >= 0 && weights[top] == weights[top - 1];
+    for (Index n = 1; n < top && keys[n] >= 0; ++n) {
       for (Index k = n; k > 0 && weights[k] == weights[k - 1] && keys[k] < keys[k - 1]; --k) {
         std::swap(keys[k], keys[k - 1]);
       }
     }
   }
   if (std::find(again, again + task.rows.num_rows, true) != again + task.rows.num_rows) {
-    order_by_weight(task, done, again);
+    order_by_weight(task, done, top, again, s);
   }
 }
 
@@ -193,8 +197,8 @@ void add_chosen_ranges(const RowTask<T>& task, const FinishedRows<T>& done, cons
 }  // namespace
 
 template <class T>
-void start_statistics(const RowTask<T>& task) {
-  StatisticsScratch<T>& s = *task.scratch.statistics;
+void StatisticsObserver<T>::start(const RowTask<T>& task) const {
+  StatisticsScratch<T>& s = scratch_of(task);
   std::fill_n(s.best_scores, kRows * kBlockKeys, -std::numeric_limits<T>::infinity());
   std::fill_n(s.best_keys, kRows * kBlockKeys, -1);
   std::fill_n(s.least_best, kRows, -std::numeric_limits<T>::infinity());
@@ -205,11 +209,11 @@ void start_statistics(const RowTask<T>& task) {
 }
 
 template <class T>
-kernels::RowStatistics<T> start_chunk_statistics(const RowTask<T>& task) {
-  StatisticsScratch<T>& s = *task.scratch.statistics;
+kernels::RowStatistics<T> StatisticsObserver<T>::start_chunk(const RowTask<T>& task) const {
+  StatisticsScratch<T>& s = scratch_of(task);
   std::fill_n(s.log_lanes, kRows * kLanes, static_cast<T>(0));
   std::fill_n(s.distance_lanes, kRows * kLanes, static_cast<T>(0));
-  return {.num_best = task.num_best,
+  return {.num_best = num_best(),
           .best_scores = s.best_scores,
           .best_keys = s.best_keys,
           .least_best = s.least_best,
@@ -218,8 +222,8 @@ kernels::RowStatistics<T> start_chunk_statistics(const RowTask<T>& task) {
 }
 
 template <class T>
-void add_chunk_statistics(const RowTask<T>& task, const kernels::ChunkState<T>& chunk) {
-  StatisticsScratch<T>& s = *task.scratch.statistics;
+void StatisticsObserver<T>::finish_chunk(const RowTask<T>& task, const kernels::ChunkState<T>& chunk) const {
+  StatisticsScratch<T>& s = scratch_of(task);
   const Index rows = task.rows.num_rows;
   double before[kRows], added[kRows];  // distances of both maxima from the higher one, then their exponentials
   double before_drop[kRows], added_drop[kRows];
@@ -245,16 +249,15 @@ void add_chunk_statistics(const RowTask<T>& task, const kernels::ChunkState<T>& 
 }
 
 template <class T>
-void finish_statistics(const RowTask<T>& task, const FinishedRows<T>& done, const AttentionStatistics<T>& statistics,
-                       bool* sees_key) {
-  StatisticsScratch<T>& s = *task.scratch.statistics;
+void StatisticsObserver<T>::finish(const RowTask<T>& task, const FinishedRows<T>& done) const {
+  StatisticsScratch<T>& s = scratch_of(task);
   const Index rows = task.rows.num_rows;
-  const Index top = task.num_best - 1;
-  weigh_best(task, done, top > 0);
+  const Index top = num_best() - 1;
+  weigh_best(task, done, top, s);
   double chosen[kRows]{}, shares[kRows], logs[kRows];
-  add_chosen_keys(task, done, statistics.chosen_keys, chosen);
-  add_chosen_ranges(task, done, statistics, chosen);
-  const bool chooses = !statistics.chosen_keys.empty() || !statistics.chosen_ranges.absent();
+  add_chosen_keys(task, done, statistics_.chosen_keys, chosen);
+  add_chosen_ranges(task, done, statistics_, chosen);
+  const bool chooses = !statistics_.chosen_keys.empty() || !statistics_.chosen_ranges.absent();
   for (Index i = 0; i < rows; ++i) {
     const double drop = s.row_max[i] - static_cast<double>(done.row_max[i]);
     shares[i] = drop < 0 ? drop : 0.0;  // 0 also for what is NaN
@@ -287,19 +290,19 @@ void finish_statistics(const RowTask<T>& task, const FinishedRows<T>& done, cons
     const auto write = [&](const TensorView<T, 3>& output, T number) {
       if (!output.absent()) copy_elements(1, &number, 1, output.pointer(b, h, first + i), 1);
     };
-    write(statistics.entropy, row.entropy);
-    write(statistics.largest_weight, row.largest_weight);
-    write(statistics.chosen_weight, row.chosen_weight);
-    write(statistics.mean_distance, row.mean_distance);
-    if (sees_key != nullptr)
-      sees_key[(b * task.r.num_heads + h) * task.r.num_queries + first + i] = !is_empty(done, s, i);
+    write(statistics_.entropy, row.entropy);
+    write(statistics_.largest_weight, row.largest_weight);
+    write(statistics_.chosen_weight, row.chosen_weight);
+    write(statistics_.mean_distance, row.mean_distance);
+    if (sees_key_ != nullptr)
+      sees_key_[(b * task.r.num_heads + h) * task.r.num_queries + first + i] = !is_empty(done, s, i);
     for (Index n = 0; n < top; ++n) {
       const bool there = !nan && keys[n] >= 0;
       const Index key = there ? task.sequence.first_key + static_cast<Index>(keys[n]) : -1;
       const T weight = nan ? row_sum : there ? weights[n] : static_cast<T>(0);
-      copy_elements(1, &key, 1, statistics.top_keys.pointer(b, h, first + i, n), 1);
-      if (!statistics.top_weights.absent())
-        copy_elements(1, &weight, 1, statistics.top_weights.pointer(b, h, first + i, n), 1);
+      copy_elements(1, &key, 1, statistics_.top_keys.pointer(b, h, first + i, n), 1);
+      if (!statistics_.top_weights.absent())
+        copy_elements(1, &weight, 1, statistics_.top_weights.pointer(b, h, first + i, n), 1);
     }
   }
 }
@@ -384,19 +387,11 @@ void check_row_statistics(const char* operator_name, const ResolvedAttention<T>&
   }
 }
 
-template void start_statistics(const RowTask<float>&);
-template kernels::RowStatistics<float> start_chunk_statistics(const RowTask<float>&);
-template void add_chunk_statistics(const RowTask<float>&, const kernels::ChunkState<float>&);
-template void finish_statistics(const RowTask<float>&, const FinishedRows<float>&, const AttentionStatistics<float>&,
-                                bool*);
+template class StatisticsObserver<float>;
 template void average_heads(Index, const bool*, const AttentionStatistics<float>&);
 template void check_row_statistics(const char*, const ResolvedAttention<float>&, const AttentionStatistics<float>&,
                                    Footprints&);
-template void start_statistics(const RowTask<double>&);
-template kernels::RowStatistics<double> start_chunk_statistics(const RowTask<double>&);
-template void add_chunk_statistics(const RowTask<double>&, const kernels::ChunkState<double>&);
-template void finish_statistics(const RowTask<double>&, const FinishedRows<double>&, const AttentionStatistics<double>&,
-                                bool*);
+template class StatisticsObserver<double>;
 template void average_heads(Index, const bool*, const AttentionStatistics<double>&);
 template void check_row_statistics(const char*, const ResolvedAttention<double>&, const AttentionStatistics<double>&,
                                    Footprints&);

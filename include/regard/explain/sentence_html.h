@@ -14,7 +14,7 @@
 #include <string_view>
 
 #include "regard/explain/compare.h"
-#include "regard/explain/sentence_story.h"
+#include "regard/explain/sentence_report.h"
 
 namespace regard {
 inline namespace v0 {

@@ -17,7 +17,7 @@
 #include <vector>
 
 #include "regard/attention.h"
-#include "regard/explain/inspection.h"
+#include "regard/explain/inspection_report.h"
 #include "regard/export.h"
 
 namespace regard {

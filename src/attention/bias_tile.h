@@ -1,0 +1,27 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// The additive bias of a tile of scores. Read next: bias_tile.cpp.
+#pragma once
+
+#include <variant>
+
+#include "arguments.h"
+#include "task_rows.h"
+
+namespace regard {
+inline namespace v0 {
+namespace internal {
+
+template <class T>
+bool has_bias(const ResolvedAttention<T>& r) {
+  return std::visit([](const auto& bias) { return !bias.absent(); }, r.bias);
+}
+
+// Writes the additive bias to tile[row][lane]; lanes from num_keys on are left 0.
+template <class T>
+void fill_bias_tile(const ResolvedAttention<T>& r, const Sequence& sequence, const TaskRows& of, Index first_key,
+                    Index num_keys, T* tile);
+
+}  // namespace internal
+}  // namespace v0
+}  // namespace regard

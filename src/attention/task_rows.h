@@ -1,0 +1,26 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// Which query rows a task computes. Read next: visibility.h, row_task.h.
+#pragma once
+
+#include "regard/tensor.h"
+
+namespace regard {
+inline namespace v0 {
+namespace internal {
+
+// The rows of a task: row i is query row row_of(i) of query head head_of(i). Where a task holds rows of several heads,
+// rows_per_head of each follow one another.
+struct TaskRows {
+  Index head;
+  Index first_row;  // within the head and the sequence
+  Index num_rows;
+  Index rows_per_head;
+
+  Index head_of(Index i) const { return head + (first_row + i) / rows_per_head; }
+  Index row_of(Index i) const { return (first_row + i) % rows_per_head; }
+};
+
+}  // namespace internal
+}  // namespace v0
+}  // namespace regard
