@@ -305,8 +305,8 @@ TEST(Stop, IsSeenBeforeTheFirstItem) {
     EXPECT_THROW(for_each_item(runtime, workers, 10, [&](Index, int) { ++calls; }), cancelled);
     EXPECT_EQ(calls, 0);
   }
-  EXPECT_THROW(internal::poll(runtime), cancelled);
-  EXPECT_NO_THROW(internal::poll({}));
+  EXPECT_THROW(throw_if_stopped(runtime.stop), cancelled);
+  EXPECT_NO_THROW(throw_if_stopped({}));
 }
 
 TEST(Stop, IsPolledBetweenItems) {
