@@ -29,24 +29,24 @@ namespace {
 using internal::ModelFile;
 using internal::SharedBytes;
 
-struct TypeEntry {
+struct StoredTypeEntry {
   std::string_view name;
   Index bytes;
 };
 // In the order of StoredType.
-constexpr std::array<TypeEntry, 13> kTypes = {{{"F64", 8},
-                                               {"F32", 4},
-                                               {"F16", 2},
-                                               {"BF16", 2},
-                                               {"I64", 8},
-                                               {"I32", 4},
-                                               {"I16", 2},
-                                               {"I8", 1},
-                                               {"U64", 8},
-                                               {"U32", 4},
-                                               {"U16", 2},
-                                               {"U8", 1},
-                                               {"BOOL", 1}}};
+constexpr std::array<StoredTypeEntry, 13> kStoredTypes = {{{"F64", 8},
+                                                           {"F32", 4},
+                                                           {"F16", 2},
+                                                           {"BF16", 2},
+                                                           {"I64", 8},
+                                                           {"I32", 4},
+                                                           {"I16", 2},
+                                                           {"I8", 1},
+                                                           {"U64", 8},
+                                                           {"U32", 4},
+                                                           {"U16", 2},
+                                                           {"U8", 1},
+                                                           {"BOOL", 1}}};
 
 [[noreturn]] void fail(const std::string& name, std::uint64_t at, const std::string& what) {
   throw std::runtime_error(fmt::format("{}: byte {}: {}", escape_for_terminal(name), at, what));
@@ -207,8 +207,8 @@ SharedBytes part(const SharedBytes& whole, std::size_t begin, std::size_t count)
 
 }  // namespace
 
-std::string_view stored_type_name(StoredType type) { return kTypes[static_cast<std::size_t>(type)].name; }
-Index stored_type_bytes(StoredType type) { return kTypes[static_cast<std::size_t>(type)].bytes; }
+std::string_view stored_type_name(StoredType type) { return kStoredTypes[static_cast<std::size_t>(type)].name; }
+Index stored_type_bytes(StoredType type) { return kStoredTypes[static_cast<std::size_t>(type)].bytes; }
 
 namespace internal {
 

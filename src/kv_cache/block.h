@@ -74,7 +74,7 @@ struct KvCache<T>::State {
   KvCacheShape shape;
   Layout layout;
   struct Free {
-    void operator()(std::byte* memory) const { std::free(memory); }
+    void operator()(std::byte* owned_memory) const { std::free(owned_memory); }
   };
   std::unique_ptr<std::byte[], Free> owned;
   std::span<std::byte> memory;

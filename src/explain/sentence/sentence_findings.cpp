@@ -40,9 +40,9 @@ class Findings {
   double uniform() const {
     Index visible = 0;
     for (const RowKey& key : s_.row.keys) {
-      if (!key.hidden) visible += static_cast<Index>(at(s_.sentence.words, key.word).tokens.size());
+      if (!key.hidden) visible += static_cast<Index>(element_at(s_.sentence.words, key.word).tokens.size());
     }
-    const auto tokens = static_cast<double>(at(s_.sentence.words, chosen().target).tokens.size());
+    const auto tokens = static_cast<double>(element_at(s_.sentence.words, chosen().target).tokens.size());
     return visible == 0 ? 0.0 : tokens / static_cast<double>(visible);
   }
 
@@ -64,7 +64,7 @@ class Findings {
   // How the target ranks among all keys of a row.
   std::string attends(const SentenceRow& row, Index target) const {
     if (s_.term.sum == 0) return "attends to nothing: every key is hidden";
-    const double weight = at(row.keys, target).weight;
+    const double weight = element_at(row.keys, target).weight;
     const RowKey* most = nullptr;
     Index more = 0;
     for (const RowKey& key : row.keys) {
@@ -96,14 +96,14 @@ class Findings {
   }
 
   std::string hidden_finding() const {
-    const double was = at(s_.before->keys, chosen().target).weight;
+    const double was = element_at(s_.before->keys, chosen().target).weight;
     const std::string start =
         fmt::format("With {} hidden in all layers, in {} {} ", hidden_words(), place(), t_.quoted(chosen().word));
-    if (at(s_.row.keys, chosen().target).hidden)
+    if (element_at(s_.row.keys, chosen().target).hidden)
       return start + fmt::format("{} ({} had {} before).", attends(s_.row, s_.heard), t_.quoted(chosen().target),
                                  t_.percent(was));
     return start + fmt::format("gives {} {} of its attention ({} before).", t_.quoted(chosen().target),
-                               t_.percent(at(s_.row.keys, chosen().target).weight), t_.percent(was));
+                               t_.percent(element_at(s_.row.keys, chosen().target).weight), t_.percent(was));
   }
 
   std::string selection() const {
@@ -116,7 +116,7 @@ class Findings {
     std::string words = s_.head_named ? fmt::format("This head was named; all {}", heads)
                                       : fmt::format("This head was selected from {}, which", heads);
     words += fmt::format(" give {} {}", t_.quoted(chosen().target), t_.percent(all.mean));
-    if (!special.empty() && !at(s_.sentence.words, chosen().target).special)
+    if (!special.empty() && !element_at(s_.sentence.words, chosen().target).special)
       words += fmt::format(" and {} {}", and_list(special), t_.percent(all.special));
     return words + fmt::format(" on average{}.", s_.before ? " with nothing hidden" : "");
   }

@@ -79,12 +79,12 @@ class Screen {
 
   // The sentence in one line, the word in brackets, cut on both sides where it is long.
   void head() {
-    const std::vector<Index>& pieces = at(s_.sentence.words, chosen().word).tokens;
-    const Index begin = at(s_.sentence.tokens.place, pieces.front())[0];
-    const Index end = at(s_.sentence.tokens.place, pieces.back())[1];
+    const std::vector<Index>& pieces = element_at(s_.sentence.words, chosen().word).tokens;
+    const Index begin = element_at(s_.sentence.tokens.place, pieces.front())[0];
+    const Index end = element_at(s_.sentence.tokens.place, pieces.back())[1];
     const std::string_view whole = s_.sentence.text;
-    std::string before, word = t_.own(at(s_.sentence.words, chosen().word).text), after;
-    if (at(s_.sentence.words, chosen().word).special) {
+    std::string before, word = t_.own(element_at(s_.sentence.words, chosen().word).text), after;
+    if (element_at(s_.sentence.words, chosen().word).special) {
       (pieces.front() == 0 ? after : before) = t_.own(whole);
     } else {
       before = t_.own(whole.substr(0, static_cast<std::size_t>(begin)));
@@ -141,8 +141,8 @@ class Screen {
     // The word that asks and the one that is unfolded stand in every table.
     const auto wanted = [&](Index w) { return w == chosen().word || w == s_.heard || w == chosen().target; };
     const auto rank = [&](Index w) {
-      const RowKey& key = at(s_.row.keys, w);
-      const RowKey& old = hides() ? at(s_.before->keys, w) : key;
+      const RowKey& key = element_at(s_.row.keys, w);
+      const RowKey& old = hides() ? element_at(s_.before->keys, w) : key;
       return o_.order == RowOrder::adds ? std::max(key.adds, old.adds) : std::max(key.weight, old.weight);
     };
     const auto higher = [&](Index a, Index b) { return rank(a) != rank(b) ? rank(a) > rank(b) : a < b; };
@@ -168,7 +168,7 @@ class Screen {
   };
 
   std::string label_of(Index w) const {
-    const RowKey& key = at(s_.row.keys, w);
+    const RowKey& key = element_at(s_.row.keys, w);
     const int widest = std::clamp(t_.width / 4, 8, 20);
     const std::string mark = key.special ? "*" : t_.mark(w);
     return t_.name(w, widest) + (mark.empty() ? "" : " " + mark);
@@ -232,10 +232,10 @@ class Screen {
   }
 
   Row word_row(Index w, bool by_piece, bool both) const {
-    const RowKey& key = at(s_.row.keys, w);
-    const RowKey* old = hides() ? &at(s_.before->keys, w) : nullptr;
+    const RowKey& key = element_at(s_.row.keys, w);
+    const RowKey* old = hides() ? &element_at(s_.before->keys, w) : nullptr;
     Row row{.label = label_of(w), .cells = {}, .bar = key.weight, .instead = {}, .strong = w == s_.heard};
-    const std::vector<Index>& tokens = at(s_.sentence.words, w).tokens;
+    const std::vector<Index>& tokens = element_at(s_.sentence.words, w).tokens;
     const auto shown = [&](double x) { return key.hidden ? std::string("hidden") : t_.number(x); };
     const bool one = tokens.size() == 1;
     if (by_piece) {
@@ -263,7 +263,7 @@ class Screen {
 
   // The pieces of a key: q·k and score are theirs, their weights in brackets sum to the word's.
   void piece_rows(Index w, std::vector<Row>& rows) {
-    const std::vector<Index>& tokens = at(s_.sentence.words, w).tokens;
+    const std::vector<Index>& tokens = element_at(s_.sentence.words, w).tokens;
     if (tokens.size() == 1) return;
     has_pieces_ = true;
     for (const Index token : tokens) {
@@ -284,7 +284,7 @@ class Screen {
       const bool mark = o_.no_special && key.special;
       (mark ? marks : rest) += 1;
       (mark ? now_marks : now_rest) += key.weight;
-      if (hides()) (mark ? was_marks : was_rest) += at(s_.before->keys, key.word).weight;
+      if (hides()) (mark ? was_marks : was_rest) += element_at(s_.before->keys, key.word).weight;
     }
     const auto add = [&](const std::string& label, double now, double was) {
       Row row = empty_row(label, by_piece, both);
@@ -312,7 +312,7 @@ class Screen {
     double now_rest = 0, was_rest = 0, total = 0;
     for (const RowKey& key : s_.row.keys) {
       total += key.weight;
-      const double old = hides() ? at(s_.before->keys, key.word).weight : 0.0;
+      const double old = hides() ? element_at(s_.before->keys, key.word).weight : 0.0;
       if (std::find(words.begin(), words.end(), key.word) != words.end()) {
         now.push_back(key.weight);
         was.push_back(old);
@@ -344,7 +344,7 @@ class Screen {
     const auto item = [&](const std::string& label, const std::string& words) {
       lines(t_.item(label, label_width, words));
     };
-    if (several_pieces() || at(s_.sentence.words, s_.heard).tokens.size() > 1) {
+    if (several_pieces() || element_at(s_.sentence.words, s_.heard).tokens.size() > 1) {
       note(fmt::format("of their pieces, “{}” attends most to “{}”:", t_.piece(s_.dot.query), t_.piece(s_.dot.key)));
     }
     item(t_.number(s_.dot.dot), dot_text());
@@ -544,18 +544,20 @@ std::string StoryText::percent(double share) const {
 }
 
 std::string StoryText::name(Index index, int most) const {
-  const std::string& text = at(story.sentence.words, index).text;
-  const std::string number = at(names_, index).substr(text.size());
+  const std::string& text = element_at(story.sentence.words, index).text;
+  const std::string number = element_at(names_, index).substr(text.size());
   return cut_to_width(paint.shown(text), most - static_cast<int>(number.size()), paint.unicode) + number;
 }
-std::string StoryText::mark(Index index) const { return paint.shown(word_mark(at(story.sentence.words, index))); }
+std::string StoryText::mark(Index index) const {
+  return paint.shown(word_mark(element_at(story.sentence.words, index)));
+}
 std::string StoryText::word(Index index) const { return name(index) + mark(index); }
 std::string StoryText::quoted(Index index) const {
-  if (at(story.sentence.words, index).special) return name(index);
+  if (element_at(story.sentence.words, index).special) return name(index);
   return paint.quoted(name(index)) + mark(index);
 }
 std::string StoryText::piece(Index token) const {
-  return cut_to_width(paint.shown(at(story.sentence.tokens.tokens, token)), 16, paint.unicode);
+  return cut_to_width(paint.shown(element_at(story.sentence.tokens.tokens, token)), 16, paint.unicode);
 }
 
 std::string StoryText::token(Index token) const {

@@ -50,7 +50,7 @@ class StoryText {
 };
 
 template <class T>
-const T& at(const std::vector<T>& all, Index index) {
+const T& element_at(const std::vector<T>& all, Index index) {
   return all[static_cast<std::size_t>(index)];
 }
 
