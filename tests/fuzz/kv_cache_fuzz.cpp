@@ -64,8 +64,9 @@ void change(KvCache<K>& cache) {
       }
     };
     attempt([&] {
-      cache.append(n, {numbers.data(), {s.num_key_heads, 33, s.depth}},
-                   {numbers.data(), {s.num_key_heads, 33, s.columns}});
+      using View = regard::TensorView<const Number, 3>;
+      cache.append(n, View(numbers.data(), {s.num_key_heads, 33, s.depth}),
+                   View(numbers.data(), {s.num_key_heads, 33, s.columns}));
     });
     attempt([&] { cache.fork(n, (n + 1) % s.num_sequences); });
     attempt([&] { cache.truncate(n, cache.length(n) / 2); });
