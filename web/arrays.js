@@ -197,7 +197,7 @@ export function read_arrays(data, page) {
 
   const base = { is_weight: false, adds_up: false, symbol: "", total: null };
   /** @type {import("./attention.js").Attention} */
-  const attention = { name: "arrays", term: "attention weights", symbol: "A", called: "", by_columns: false, context_name: "context",
+  const attention = { name: "arrays", term: "attention weights", symbol: "A", called: "", by_columns: false,
     num_heads: batch * heads, has_heads: batch * heads > 1, num_queries, num_keys, kept_queries: kept,
     query_labels: [], key_labels: Array.from({ length: num_keys }, (_, j) => label.key(j)), has_words: false, numbered: true,
     head_name: (head) => (batch > 1 ? `batch ${Math.floor(head / heads)}, head ${head % heads}` : `head ${head}`),
