@@ -7,7 +7,7 @@
 # A module is a plain ES module, of which this understands two forms and refuses the rest:
 #     import { a, b } from "./earlier.js";     on one line; the module stands earlier in MODULES, the line is dropped
 #     export function … | const … | let … | class …     the word `export ` is dropped
-# All modules share one scope, so no two may declare the same name at the beginning of a line.
+# Lines of comments are dropped. All modules share one scope, so no two may declare the same name at the beginning of a line.
 # Read next: web/page.js, docs/page.md.
 
 cmake_minimum_required(VERSION 3.25)
@@ -37,6 +37,11 @@ foreach(module IN LISTS modules)
   if(text MATCHES "\n((import|export)[^a-zA-Z0-9_][^\n]*)")
     message(FATAL_ERROR "${module}.js: a form that embed_page.cmake does not understand: ${CMAKE_MATCH_1}")
   endif()
+  # Comments stay in web/: pages carry the code alone. A line is a comment if it begins with //, /** or *.
+  if(text MATCHES "\n *(/\\*\\*[^\n]*\\*/ *[^ \n][^\n]*|\\*[^ /\n][^\n]*)")
+    message(FATAL_ERROR "${module}.js: code on the line of a comment: ${CMAKE_MATCH_1}")
+  endif()
+  string(REGEX REPLACE "\n *(//|/\\*\\*|\\*)[^\n]*" "" text "${text}")
   if(text MATCHES "</[sS][cC][rR][iI][pP][tT]" OR text MATCHES "<!--")
     message(FATAL_ERROR "${module}.js holds text that ends a script element")
   endif()
