@@ -128,6 +128,25 @@ def test_the_word_is_aligned(comparison):
     assert max(middles) - min(middles) < 0.5
 
 
+def test_words_of_a_sentence_stay_in_order_on_a_phone(comparison):
+    """Each begins on the line of the word before it, to its right, or on a line further down."""
+    page, _ = comparison(width=390)
+    lines = page.locator(".aligned tr").evaluate_all("""rows => rows.map(row => {
+        const boxes = [], walker = document.createTreeWalker(row, NodeFilter.SHOW_TEXT);
+        while (walker.nextNode()) for (const word of walker.currentNode.data.matchAll(/\\S+/g)) {
+            const range = document.createRange();
+            range.setStart(walker.currentNode, word.index);
+            range.setEnd(walker.currentNode, word.index + word[0].length);
+            const box = range.getBoundingClientRect();
+            boxes.push([word[0], box.left, box.bottom]);
+        }
+        return boxes; })""")
+    assert [" ".join(word for word, _, _ in words[1:]) for words in lines] == [A, B, C]
+    for words in lines:
+        for (_, left, bottom), (word, next_left, next_bottom) in zip(words[1:], words[2:]):
+            assert next_bottom > bottom + 10 or (abs(next_bottom - bottom) < 6 and next_left > left), word
+
+
 def test_keys_and_address(comparison):
     page, data = comparison()
     page.locator('[data-focus="pair 0"]').focus()
