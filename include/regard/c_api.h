@@ -100,8 +100,7 @@ typedef struct regard_attention_options {
   int32_t has_scale;
   double soft_cap;
   double scale;
-  /* Weights, for their product with a value of bf16: 1 stay f32, -1 are rounded to bf16, 0 stay f32 where the result is
-   */
+  /* The weights multiplied with a bf16 value: 1 stay f32, -1 are rounded to bf16, 0 stay f32 for an f32 result. */
   int64_t weights_in_float32;
   double dropout; /* 0 to 1 */
   uint64_t dropout_seed;

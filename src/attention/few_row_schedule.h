@@ -9,7 +9,7 @@
 //     many groups   a group walks its chunks and is finished                     one parallel phase
 //     few groups    every (group, chunk) by itself; then every task is finished  two parallel phases
 //
-// Either way a chunk leaves Dv + 2 numbers a row, and finish_rows folds them in order: which of the two moves no bit.
+// Either way a chunk leaves Dv + 2 numbers a row, and finish_rows folds them in order: both give the same bits.
 // Read next: few_row_schedule.cpp, attention_decode.cpp, unpacked_keys.cpp.
 #pragma once
 
@@ -27,7 +27,7 @@ struct FewRowOptions {
   Index value_bytes;
   double written_bytes;   // of the outputs
   Index max_few_rows;     // of a key head that has tasks of kFewRows; one of more has tasks of kRows
-  bool by_chunk = false;  // the heads of a key lie side by side: all take a chunk before any takes the next
+  bool by_chunk = false;  // the heads of a key are contiguous: all take a chunk before any takes the next
 };
 
 // Computes and writes every row of the call, from these keys and values.

@@ -68,8 +68,7 @@ OwnPacking own_packing(const ResolvedAttention<T>& r, const Runtime& runtime) {
   return small && (fair || workers == 1) ? OwnPacking{workers, false} : OwnPacking{};
 }
 
-// Runs rows_done(tasks of one unit, results for the results of their chunks) for all rows of every head, up to 60 a
-// task.
+// Calls rows_done for all rows of every head, up to 60 a task.
 template <class T>
 class ForwardSchedule {
  public:
@@ -94,7 +93,7 @@ class ForwardSchedule {
       allocate(own_.workers, 1);
       for_each_item(runtime_, own_.workers, packed_.num_units(), [&](Index number, int worker) {
         const Unit unit = packed_.own_unit(number, worker);
-        // Whoever takes a head now takes, as a rule, the one that is so many further.
+        // This worker will most likely process head number + workers next.
         const Index after = number + own_.workers;
         const Unit next = after < packed_.num_units() ? packed_.unit_at(after, 0) : Unit{};
         for (Index task = 0; task < num_tasks(unit); ++task) {

@@ -31,8 +31,6 @@ constexpr Index kMaxIndexDepth = 32;
 constexpr std::size_t kMaxShards = 4096;
 constexpr std::size_t kMaxFileName = 255;
 
-std::string start_of(std::string_view text) { return escape_for_terminal(truncate_text(text, 80)); }
-
 std::string join(const std::string& folder, std::string_view file) {
   return fmt::format("{}{}{}", folder, folder.ends_with('/') ? "" : "/", file);
 }
@@ -47,7 +45,7 @@ std::string some_of(const std::vector<std::string>& names) {
   constexpr std::size_t kMost = 5;
   std::string text;
   for (std::size_t i = 0; i < std::min(names.size(), kMost); ++i) {
-    text += fmt::format("{}\"{}\"", i == 0 ? "" : ", ", start_of(names[i]));
+    text += fmt::format("{}\"{}\"", i == 0 ? "" : ", ", text_in_message(names[i]));
   }
   return names.size() > kMost ? fmt::format("{} and {} more", text, names.size() - kMost) : text;
 }
@@ -64,7 +62,8 @@ void check_against_index(const std::string& index_path, const std::vector<Sharde
     for (const StoredTensor& tensor : file.tensors) {
       const auto [at, is_new] = found.emplace(tensor.name, name);
       if (!is_new) {
-        fail(fmt::format("tensor \"{}\" stands in two shards, {} and {}", start_of(tensor.name), at->second, name));
+        fail(fmt::format("tensor \"{}\" stands in two shards, {} and {}", text_in_message(tensor.name), at->second,
+                         name));
       }
     }
   }
@@ -76,7 +75,7 @@ void check_against_index(const std::string& index_path, const std::vector<Sharde
       continue;
     }
     if (at->second != entry.file) {
-      fail(fmt::format("tensor \"{}\" is said to be in {}; it stands in {}", start_of(entry.tensor), entry.file,
+      fail(fmt::format("tensor \"{}\" is said to be in {}; it stands in {}", text_in_message(entry.tensor), entry.file,
                        at->second));
     }
     found.erase(at);
@@ -109,11 +108,11 @@ std::vector<ShardedTensor> read_shard_index(std::string_view text, const std::st
   index.reserve(map->members().size());
   for (const auto& [tensor, file] : map->members()) {
     if (file.kind() != JsonValue::Kind::string) {
-      fail(file.offset, fmt::format("the file of tensor \"{}\" must be text", start_of(tensor)));
+      fail(file.offset, fmt::format("the file of tensor \"{}\" must be text", text_in_message(tensor)));
     }
     if (!is_plain_name(file.text())) {
       fail(file.offset, fmt::format("\"{}\" is not the plain name of a .safetensors file in the same folder",
-                                    start_of(file.text())));
+                                    text_in_message(file.text())));
     }
     index.push_back({tensor, file.text()});
   }

@@ -172,7 +172,7 @@ void refuse_nonfinite(const StoredTensor& tensor, std::uint64_t offset, const st
   const double x = number_at(tensor, *at);
   fail(name, offset + *at * static_cast<std::size_t>(stored_type_bytes(tensor.type)),
        fmt::format("tensor \"{}\" holds {} at {}; the option allow_nonfinite (--allow-nonfinite) reads it all the same",
-                   escape_for_terminal(truncate_text(tensor.name, 80)),
+                   text_in_message(tensor.name),
                    std::isnan(x) ? "nan"
                    : x > 0       ? "inf"
                                  : "-inf",
@@ -282,8 +282,8 @@ const StoredTensor* Checkpoint::find(std::string_view name) const {
 
 std::vector<float> Checkpoint::read_float32(const StoredTensor& tensor, const Runtime& runtime) const {
   const auto refuse = [&](const std::string& what) {
-    throw std::runtime_error(fmt::format("{}: tensor \"{}\" {}", escape_for_terminal(name()),
-                                         escape_for_terminal(truncate_text(tensor.name, 80)), what));
+    throw std::runtime_error(
+        fmt::format("{}: tensor \"{}\" {}", escape_for_terminal(name()), text_in_message(tensor.name), what));
   };
   if (!is_floating(tensor.type)) {
     refuse(fmt::format("is of type {}, which holds no real numbers; expected F32, F16, BF16 or F64",

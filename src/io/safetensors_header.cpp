@@ -32,8 +32,6 @@ constexpr std::size_t kMaxRank = 8;
 constexpr std::size_t kMaxNameBytes = 512;
 constexpr std::uint64_t kMaxExtent = std::uint64_t{1} << 48;
 
-std::string shown(std::string_view text) { return escape_for_terminal(truncate_text(text, 80)); }
-
 // A list as the header has it: "[2, 3]".
 template <class Numbers>
 std::string list_text(const Numbers& numbers) {
@@ -100,7 +98,7 @@ class HeaderReader : public nlohmann::json_sax<nlohmann::json> {
     fail(start_of_string(text_, offset()),
          fmt::format("type \"{}\" of {} is not read; expected F64, F32, F16, BF16, I64, I32, I16, I8, U64, U32, U16, "
                      "U8 or BOOL",
-                     shown(value), tensor()));
+                     text_in_message(value), tensor()));
   }
   bool binary(binary_t&) override { return false; }
 
@@ -154,7 +152,7 @@ class HeaderReader : public nlohmann::json_sax<nlohmann::json> {
                                               : nullptr;
       if (found == nullptr) {
         fail(at, fmt::format("{} has the unknown field \"{}\"; expected dtype, shape and data_offsets", tensor(),
-                             shown(value)));
+                             text_in_message(value)));
       }
       if (*found) fail(at, fmt::format("{} of {} stands twice", value, tensor()));
       *found = true;
@@ -185,12 +183,13 @@ class HeaderReader : public nlohmann::json_sax<nlohmann::json> {
   std::size_t offset() const { return static_cast<std::size_t>(taken_ - text_.data()); }
   // The parser has taken the byte after a number.
   std::size_t number_place() const { return offset() - std::min<std::size_t>(offset(), 2); }
-  std::string tensor() const { return fmt::format("tensor \"{}\"", shown(entry_.name)); }
+  std::string tensor() const { return fmt::format("tensor \"{}\"", text_in_message(entry_.name)); }
 
   [[noreturn]] void refuse(const std::string& what) const {
     std::string expected;
     if (where_ == Where::metadata) {
-      expected = fmt::format("metadata \"{}\" must be text", shown(metadata_.empty() ? "" : metadata_.back().first));
+      expected =
+          fmt::format("metadata \"{}\" must be text", text_in_message(metadata_.empty() ? "" : metadata_.back().first));
     } else if (where_ == Where::root && key_ == "__metadata__") {
       expected = "__metadata__ must be an object of texts";
     } else if (where_ == Where::root) {
@@ -207,7 +206,8 @@ class HeaderReader : public nlohmann::json_sax<nlohmann::json> {
 
   [[noreturn]] void refuse_twice(const char* what, std::string_view name, std::uint64_t at,
                                  std::uint64_t before) const {
-    fail(at, fmt::format("{} \"{}\" stands twice, before at byte {}", what, shown(name), kHeaderBegin + before));
+    fail(at,
+         fmt::format("{} \"{}\" stands twice, before at byte {}", what, text_in_message(name), kHeaderBegin + before));
   }
 
   void check_name(std::string_view name, std::uint64_t at) const {
@@ -219,7 +219,7 @@ class HeaderReader : public nlohmann::json_sax<nlohmann::json> {
       const auto byte = static_cast<unsigned char>(name[i]);
       const bool second_half = byte == 0xc2 && static_cast<unsigned char>(name[i + 1]) < 0xa0;  // U+0080 to U+009F
       if (byte < 0x20 || byte == 0x7f || second_half) {
-        fail(at, fmt::format("the name \"{}\" of a tensor holds a control character", shown(name)));
+        fail(at, fmt::format("the name \"{}\" of a tensor holds a control character", text_in_message(name)));
       }
     }
   }
@@ -253,7 +253,7 @@ std::string_view without_padding(std::string_view text, const HeaderReader& read
 
 void check_size(const HeaderEntry& e, const HeaderReader& reader) {
   const auto fail = [&](const std::string& what) {
-    reader.fail(e.place - kHeaderBegin, fmt::format("tensor \"{}\": {}", shown(e.name), what));
+    reader.fail(e.place - kHeaderBegin, fmt::format("tensor \"{}\": {}", text_in_message(e.name), what));
   };
   // Extents count even beside a zero, so that no stride can overflow.
   const Index item = stored_type_bytes(e.type);
@@ -280,12 +280,12 @@ void check_tiling(const std::vector<HeaderEntry>& entries, std::uint64_t num_dat
     const std::uint64_t at = e.place - kHeaderBegin;
     if (e.begin < reached) {
       reader.fail(at, fmt::format("tensor \"{}\" begins at byte {} of the data, within \"{}\", which ends at {}",
-                                  shown(e.name), e.begin, shown(before->name), reached));
+                                  text_in_message(e.name), e.begin, text_in_message(before->name), reached));
     }
     if (e.begin > reached) {
       reader.fail(at,
                   fmt::format("bytes {} to {} of the data belong to no tensor; the next, \"{}\", begins behind them",
-                              reached, e.begin, shown(e.name)));
+                              reached, e.begin, text_in_message(e.name)));
     }
     reached = e.end;
     before = &e;
@@ -293,7 +293,7 @@ void check_tiling(const std::vector<HeaderEntry>& entries, std::uint64_t num_dat
   if (reached > num_data_bytes) {
     reader.fail(before->place - kHeaderBegin,
                 fmt::format("tensor \"{}\" ends at byte {} of the data, of which the file holds {}; it is cut short",
-                            shown(before->name), reached, num_data_bytes));
+                            text_in_message(before->name), reached, num_data_bytes));
   }
 }
 

@@ -95,6 +95,11 @@ std::string_view truncate_text(std::string_view text, std::size_t max_bytes) {
   return text.substr(0, (static_cast<unsigned char>(text[end]) & 0xC0) == 0x80 ? max_bytes : end);
 }
 
+std::string text_in_message(std::string_view text) {
+  constexpr std::size_t kMaxBytes = 80;
+  return escape_for_terminal(truncate_text(text, kMaxBytes));
+}
+
 std::string json_string(std::string_view text) {
   std::string json = "\"";
   for_each_character(text, [&](utf8proc_int32_t code, std::string_view bytes) {

@@ -22,6 +22,9 @@ REGARD_EXPORT std::string escape_for_terminal(std::string_view text);
 // The beginning of a text, at most max_bytes long, that ends where a character ends.
 REGARD_EXPORT std::string_view truncate_text(std::string_view text, std::size_t max_bytes);
 
+// Text from outside as messages quote it: its first 80 bytes at most, escaped for a terminal.
+REGARD_EXPORT std::string text_in_message(std::string_view text);
+
 // Columns that escaped text takes on a terminal: 2 for wide characters, 0 for combining marks.
 REGARD_EXPORT int display_width(std::string_view text);
 

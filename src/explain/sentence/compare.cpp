@@ -183,7 +183,7 @@ class Comparer {
 
   void find_control() {
     if (options_.control.empty()) return;
-    const std::string shown = escape_for_terminal(truncate_text(options_.control, 80));
+    const std::string shown = text_in_message(options_.control);
     std::size_t sentences = 0;
     for (const ComparedSentence& sentence : c_.sentences) {
       for (const std::string& name : {options_.control, options_.control + "#0"}) {
@@ -346,8 +346,8 @@ class Comparer {
         hidden.push_back(spelling_of(sentence, *found));
       }
       if (!stands) {
-        throw std::invalid_argument(fmt::format("\"{}\", to be hidden, stands in none of the sentences",
-                                                escape_for_terminal(truncate_text(name, 80))));
+        throw std::invalid_argument(
+            fmt::format("\"{}\", to be hidden, stands in none of the sentences", text_in_message(name)));
       }
     }
     for (ComparedSentence& sentence : c_.sentences) {

@@ -85,8 +85,8 @@ HeadMeasure parse_head_measure(std::string_view name) {
   for (const HeadMeasure measure : kHeadMeasures) {
     if (head_measure_name(measure) == name) return measure;
   }
-  throw std::invalid_argument(fmt::format("there is no measure \"{}\"; expected one of {}",
-                                          escape_for_terminal(truncate_text(name, 80)), fmt::join(kNames, ", ")));
+  throw std::invalid_argument(
+      fmt::format("there is no measure \"{}\"; expected one of {}", text_in_message(name), fmt::join(kNames, ", ")));
 }
 
 void HeadSurveyor::Running::add(double x, double uniform_x) {

@@ -164,7 +164,7 @@ Sentence read_sentence(const SentenceModel& model, std::string_view text, const 
 }
 
 Index word_index(const std::vector<SentenceWord>& words, std::string_view name) {
-  const std::string shown = escape_for_terminal(truncate_text(name, 80));
+  const std::string shown = text_in_message(name);
   if (name.starts_with('@')) {
     Index token = 0;
     if (read_whole(name.substr(1), token)) {
@@ -208,7 +208,7 @@ Index word_index(const std::vector<SentenceWord>& words, std::string_view name) 
   std::string all;
   constexpr std::size_t kShown = 24;
   for (std::size_t w = 0; w < words.size() && w < kShown; ++w) {
-    all += (w == 0 ? "" : ", ") + escape_for_terminal(truncate_text(words[w].text, 80));
+    all += (w == 0 ? "" : ", ") + text_in_message(words[w].text);
   }
   if (words.size() > kShown) all += ", …";
   throw std::invalid_argument(fmt::format("{} is not in this text; expected one of {}", shown, all));

@@ -75,12 +75,10 @@ class InputReader {
   [[noreturn]] void fail(const JsonValue& value, const std::string& what) const {
     throw std::runtime_error(fmt::format("{}: byte {}: {}", escape_for_terminal(source_), value.offset, what));
   }
-  static std::string safe(std::string_view text) { return escape_for_terminal(truncate_text(text, 80)); }
-
   void expect(const JsonValue& value, Kind kind, std::string_view what) const {
     if (value.kind() == kind) return;
     constexpr std::string_view kKindNames[] = {"null", "true or false", "a number", "text", "a list", "an object"};
-    fail(value, fmt::format("{} must be {}, not {}", safe(what), kKindNames[static_cast<int>(kind)],
+    fail(value, fmt::format("{} must be {}, not {}", text_in_message(what), kKindNames[static_cast<int>(kind)],
                             kKindNames[static_cast<int>(value.kind())]));
   }
   const std::string& text_of(const JsonValue& value, std::string_view what) const {
@@ -94,12 +92,12 @@ class InputReader {
   Index whole_of(const JsonValue& value, std::string_view what, double lowest, double highest) const {
     expect(value, Kind::number, what);
     if (value.number() != std::floor(value.number()) || value.number() < lowest || value.number() > highest)
-      fail(value, fmt::format("{} must be a whole number from {} to {}", safe(what), lowest, highest));
+      fail(value, fmt::format("{} must be a whole number from {} to {}", text_in_message(what), lowest, highest));
     return static_cast<Index>(value.number());
   }
   std::vector<std::string> texts_of(const JsonValue& value, std::string_view what) const {
     expect(value, Kind::array, what);
-    if (!value.numbers().empty()) fail(value, fmt::format("{} must be a list of texts", safe(what)));
+    if (!value.numbers().empty()) fail(value, fmt::format("{} must be a list of texts", text_in_message(what)));
     std::vector<std::string> texts;
     for (const JsonValue& item : value.items()) texts.push_back(text_of(item, what));
     return texts;
@@ -112,7 +110,7 @@ class InputReader {
       if (value.text() == "-inf") return -std::numeric_limits<double>::infinity();
       if (value.text() == "nan") return std::numeric_limits<double>::quiet_NaN();
     }
-    fail(value, fmt::format("{} must hold numbers, or \"-inf\", \"inf\", \"nan\"", safe(what)));
+    fail(value, fmt::format("{} must hold numbers, or \"-inf\", \"inf\", \"nan\"", text_in_message(what)));
   }
   std::vector<double> numbers_of(const JsonValue& value, std::string_view what) const {
     expect(value, Kind::array, what);
@@ -140,12 +138,12 @@ class InputReader {
       const std::vector<double> numbers = numbers_of(row, what);
       if (m.num_columns < 0) m.num_columns = static_cast<Index>(numbers.size());
       if (static_cast<Index>(numbers.size()) != m.num_columns)
-        fail(row, fmt::format("{} is ragged: this row has {} numbers and the first has {}", safe(what), numbers.size(),
-                              m.num_columns));
+        fail(row, fmt::format("{} is ragged: this row has {} numbers and the first has {}", text_in_message(what),
+                              numbers.size(), m.num_columns));
       m.numbers.insert(m.numbers.end(), numbers.begin(), numbers.end());
     }
     if (static_cast<Index>(rows.items().size()) != expected_rows)
-      fail(rows, fmt::format("{} is ragged: this head has {} rows and the first has {}", safe(what),
+      fail(rows, fmt::format("{} is ragged: this head has {} rows and the first has {}", text_in_message(what),
                              rows.items().size(), expected_rows));
   }
   Matrix matrix_of_value(const JsonValue& value, std::string_view what) const {
@@ -168,13 +166,14 @@ class InputReader {
         append_rows(head, what, m.num_rows, m);
       }
     }
-    if (m.numbers.empty()) fail(value, fmt::format("{} is empty", safe(what)));
+    if (m.numbers.empty()) fail(value, fmt::format("{} is empty", text_in_message(what)));
     return m;
   }
   NamedMatrix matrix_member(const std::string& name, const JsonValue& value) const {
     constexpr std::size_t kLongestName = 64;
     if (value.kind() != Kind::array)
-      fail(value, fmt::format("\"{}\" is no setting, and holds no list of rows as a matrix would", safe(name)));
+      fail(value,
+           fmt::format("\"{}\" is no setting, and holds no list of rows as a matrix would", text_in_message(name)));
     if (name.empty() || name.size() > kLongestName)
       fail(value, fmt::format("the name of a matrix has 1 to {} bytes, not {}", kLongestName, name.size()));
     return {name, matrix_of_value(value, name)};
@@ -217,7 +216,7 @@ class InputReader {
       } else if (rule == "ratio") {
         settings.softmax = SoftmaxRule::ratio;
       } else {
-        fail(value, fmt::format("softmax \"{}\" is not one of shifted, unshifted, ratio", safe(rule)));
+        fail(value, fmt::format("softmax \"{}\" is not one of shifted, unshifted, ratio", text_in_message(rule)));
       }
     } else if (name == "softmax_base") {
       if (value.kind() == Kind::string && value.text() == "e") {
@@ -231,7 +230,8 @@ class InputReader {
       settings.heads = whole_of(value, name, 1, 65536);
     } else if (name == "dtype") {
       const std::string& type = text_of(value, name);
-      if (type != "f64" && type != "f32") fail(value, fmt::format("dtype \"{}\" is not one of f64, f32", safe(type)));
+      if (type != "f64" && type != "f32")
+        fail(value, fmt::format("dtype \"{}\" is not one of f64, f32", text_in_message(type)));
       settings.dtype = type == "f32" ? NumberType::f32 : NumberType::f64;
     } else if (name == "token") {
       settings.token = text_of(value, name);
@@ -262,8 +262,8 @@ class InputReader {
       } else if (name == "columns") {
         expected.columns = indices_of(member, "expected columns");
       } else {
-        fail(member,
-             fmt::format("expected has no \"{}\"; it has numbers, digits, significant, rows, columns", safe(name)));
+        fail(member, fmt::format("expected has no \"{}\"; it has numbers, digits, significant, rows, columns",
+                                 text_in_message(name)));
       }
     }
     if (expected.numbers.numbers.empty()) fail(value, "expected needs numbers");
@@ -316,7 +316,7 @@ class InputReader {
       } else if (name == "slips") {
         step.slips = texts_of(member, name);
       } else {
-        fail(member, fmt::format("a step has no \"{}\"", safe(name)));
+        fail(member, fmt::format("a step has no \"{}\"", text_in_message(name)));
       }
     }
     if (step.operation.empty()) fail(value, "a step needs an operation");

@@ -24,8 +24,7 @@ std::optional<T> whole_number(std::string_view text) {
 }
 
 [[noreturn]] void refuse(std::string_view setting, std::string_view text, std::string_view allowed) {
-  throw std::invalid_argument(
-      fmt::format("{} \"{}\" is not one of {}", setting, escape_for_terminal(truncate_text(text, 80)), allowed));
+  throw std::invalid_argument(fmt::format("{} \"{}\" is not one of {}", setting, text_in_message(text), allowed));
 }
 
 }  // namespace
@@ -67,7 +66,7 @@ Index token_index(const std::vector<std::string>& tokens, std::string_view token
     if (indices.size() > kMostChoices) text += fmt::format(" and {} more", indices.size() - kMostChoices);
     return text;
   };
-  const std::string shown = escape_for_terminal(truncate_text(token, 80));
+  const std::string shown = text_in_message(token);
   std::vector<std::size_t> same;
   for (std::size_t i = 0; i < tokens.size(); ++i)
     if (tokens[i] == token) same.push_back(i);

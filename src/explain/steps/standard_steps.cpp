@@ -43,8 +43,7 @@ void check_names(const ExplainInput& input, bool projected) {
   for (const NamedMatrix& m : input.matrices)
     if (std::find(allowed.begin(), allowed.end(), m.name) == allowed.end())
       throw std::invalid_argument(fmt::format("matrix {} is used by no step; the matrices are {}",
-                                              escape_for_terminal(truncate_text(m.name, 80)),
-                                              fmt::join(allowed, ", ")));
+                                              text_in_message(m.name), fmt::join(allowed, ", ")));
   for (std::string_view name : projected ? std::vector<std::string_view>{"W_query", "W_key", "W_value"}
                                          : std::vector<std::string_view>{"Q", "K", "V"})
     if (!find(input, name))

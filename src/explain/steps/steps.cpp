@@ -24,8 +24,6 @@ namespace regard {
 inline namespace v0 {
 namespace {
 
-std::string safe(std::string_view text) { return escape_for_terminal(truncate_text(text, 80)); }
-
 void check_matrix(const NamedMatrix& named) {
   const Matrix& m = named.matrix;
   const double numbers =
@@ -33,8 +31,8 @@ void check_matrix(const NamedMatrix& named) {
   if (m.num_heads < 1 || m.num_rows < 1 || m.num_columns < 1 || !m.kept_rows.empty() || !m.kept_columns.empty() ||
       numbers != static_cast<double>(m.numbers.size()))
     throw std::invalid_argument(
-        fmt::format("matrix {} is {} × {} × {} and holds {} numbers; it must be whole and not empty", safe(named.name),
-                    m.num_heads, m.num_rows, m.num_columns, m.numbers.size()));
+        fmt::format("matrix {} is {} × {} × {} and holds {} numbers; it must be whole and not empty",
+                    text_in_message(named.name), m.num_heads, m.num_rows, m.num_columns, m.numbers.size()));
 }
 
 // Which axis of an input matrix counts tokens follows from its name and from their number.
@@ -151,7 +149,7 @@ class Run {
                .emplace(named.name, input_value(named, settings, input.tokens,
                                                 input.key_tokens.empty() ? input.tokens : input.key_tokens))
                .second)
-        throw std::invalid_argument(fmt::format("matrix {} is given twice", safe(named.name)));
+        throw std::invalid_argument(fmt::format("matrix {} is given twice", text_in_message(named.name)));
     }
   }
 
@@ -162,11 +160,12 @@ class Run {
     const Operation* operation = find_operation(request.operation);
     if (operation == nullptr)
       throw std::invalid_argument(fmt::format("step {}: operation \"{}\" does not exist; choose one of {}",
-                                              safe(step.name), safe(request.operation), operation_names()));
+                                              text_in_message(step.name), text_in_message(request.operation),
+                                              operation_names()));
     const auto given = static_cast<int>(request.operands.size());
     if (given < operation->min_operands || given > operation->max_operands)
       throw std::invalid_argument(
-          fmt::format("step {}: operation {} takes {} operands, not {}", safe(step.name), request.operation,
+          fmt::format("step {}: operation {} takes {} operands, not {}", text_in_message(step.name), request.operation,
                       operation->min_operands == operation->max_operands
                           ? fmt::format("{}", operation->min_operands)
                           : fmt::format("{} to {}", operation->min_operands, operation->max_operands),
@@ -182,7 +181,7 @@ class Run {
       const auto value = values_.find(name);
       if (value == values_.end())
         throw std::invalid_argument(
-            fmt::format("step {}: there is no matrix {} before it", safe(step.name), safe(name)));
+            fmt::format("step {}: there is no matrix {} before it", text_in_message(step.name), text_in_message(name)));
       operands.push_back(value->second);
       step.operands.push_back({name, value->second.matrix});
       used_.push_back(name);
@@ -215,7 +214,7 @@ class Run {
   void check_all_used() const {
     for (const NamedMatrix& named : input_.matrices)
       if (std::find(used_.begin(), used_.end(), named.name) == used_.end())
-        throw std::invalid_argument(fmt::format("matrix {} is used by no step", safe(named.name)));
+        throw std::invalid_argument(fmt::format("matrix {} is used by no step", text_in_message(named.name)));
   }
 
   std::vector<Step> take() { return std::move(steps_); }
@@ -329,8 +328,8 @@ ExplainInput variant_input(const ExplainInput& input, const Variant& variant) {
     const auto same = std::find_if(changed.matrices.begin(), changed.matrices.end(),
                                    [&](const NamedMatrix& m) { return m.name == named.name; });
     if (same == changed.matrices.end())
-      throw std::invalid_argument(
-          fmt::format("variant \"{}\": there is no matrix {} to replace", safe(variant.label), safe(named.name)));
+      throw std::invalid_argument(fmt::format("variant \"{}\": there is no matrix {} to replace",
+                                              text_in_message(variant.label), text_in_message(named.name)));
     same->matrix = named.matrix;
   }
   return changed;
@@ -366,7 +365,8 @@ bool same_numbers(const Matrix& a, const Matrix& b) {
 void check_step_names(const ExplainInput& input, const std::vector<Step>& steps) {
   const auto check = [&](std::string_view setting, const std::string& name) {
     if (std::none_of(steps.begin(), steps.end(), [&](const Step& s) { return s.name == name; }))
-      throw std::invalid_argument(fmt::format("{} names step \"{}\", which does not exist", setting, safe(name)));
+      throw std::invalid_argument(
+          fmt::format("{} names step \"{}\", which does not exist", setting, text_in_message(name)));
   };
   for (const NamedText& named : input.names) check("names", named.name);
   for (const auto& [name, expected] : input.expected) check("expected", name);
@@ -376,7 +376,7 @@ void check_step_names(const ExplainInput& input, const std::vector<Step>& steps)
 }  // namespace
 
 void Evaluation::fail(const std::string& what) const {
-  throw std::invalid_argument(fmt::format("step {}: {}", safe(step.name), escape_for_terminal(what)));
+  throw std::invalid_argument(fmt::format("step {}: {}", text_in_message(step.name), escape_for_terminal(what)));
 }
 
 const Operation* find_operation(std::string_view name) {

@@ -279,8 +279,8 @@ std::vector<std::size_t> chosen_steps(const Explanation& explanation, const std:
   std::size_t number = 0;
   const auto [end, error] = std::from_chars(wanted.data(), wanted.data() + wanted.size(), number);
   if (error == std::errc() && end == wanted.data() + wanted.size() && number < all.size()) return {number};
-  throw std::invalid_argument(fmt::format("step \"{}\" does not exist; choose one of {}",
-                                          escape_for_terminal(truncate_text(wanted, 80)), names));
+  throw std::invalid_argument(
+      fmt::format("step \"{}\" does not exist; choose one of {}", text_in_message(wanted), names));
 }
 
 void check_cell(const Explanation& explanation, const std::vector<std::size_t>& steps, const Cell& cell) {

@@ -25,7 +25,6 @@ namespace {
 constexpr std::string_view kConfigFile = "config.json";
 // The model's own is 612 bytes; lists of labels make some of other models longer.
 constexpr std::uint64_t kMostConfigBytes = 4 << 20;
-constexpr std::size_t kMostShownText = 80;
 constexpr std::size_t kMostShownProblems = 100;
 
 class ConfigReader {
@@ -88,7 +87,7 @@ class ConfigReader {
       case JsonValue::Kind::number:
         return fmt::format("{}", value.number());
       case JsonValue::Kind::string:
-        return fmt::format("\"{}\"", escape_for_terminal(truncate_text(value.text(), kMostShownText)));
+        return fmt::format("\"{}\"", text_in_message(value.text()));
       case JsonValue::Kind::array:
         return "a list";
       case JsonValue::Kind::object:
