@@ -27,11 +27,10 @@ regard::Tensor<T, 2> numbers(Index rows, Index columns, unsigned seed) {
 template <class T>
 void linear(benchmark::State& state) {
   const Index rows = state.range(0), inputs = state.range(1), outputs = state.range(2);
-  const auto input = numbers<T>(rows, inputs, 1), parameters = numbers<T>(inputs, outputs, 2);
+  const auto input = numbers<T>(rows, inputs, 1), weight = numbers<T>(inputs, outputs, 2);
   regard::Tensor<T, 2> output({rows, outputs});
-  regard::bench::run_beside_peak(state, 2.0 * static_cast<double>(rows * inputs * outputs), [&] {
-    regard::linear_forward<T>(input.view(), parameters.view(), {}, output.view());
-  });
+  regard::bench::run_beside_peak(state, 2.0 * static_cast<double>(rows * inputs * outputs),
+                                 [&] { regard::linear_forward<T>(input.view(), weight.view(), {}, output.view()); });
 }
 
 void shapes(benchmark::internal::Benchmark* benchmark) {

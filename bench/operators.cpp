@@ -88,8 +88,8 @@ regard::AttentionOutputs<T> outputs(const regard_bench_problem& p) {
 template <class T>
 Cache filled(const regard_bench_problem& p, std::int64_t page_keys) {
   regard::KvCacheShape shape;
-  shape.num_key_heads = p.key_heads;
-  shape.depth = shape.columns = p.depth;
+  shape.num_kv_heads = p.key_heads;
+  shape.head_size = shape.value_head_size = p.depth;
   shape.capacity = p.keys;
   shape.page_keys = page_keys;
   shape.num_pages = page_keys == 0 ? 0 : (p.keys + page_keys - 1) / page_keys;
@@ -137,7 +137,7 @@ std::int64_t regard_bench_calls(const regard_bench_problem* problem, std::int64_
   });
 }
 
-std::int64_t regard_bench_columns(const regard_bench_problem* problem, float* column_mass, float* coarse_map,
+std::int64_t regard_bench_columns(const regard_bench_problem* problem, float* key_mass, float* pooled_map,
                                   std::int64_t cells, int count) {
   const regard_bench_problem& p = *problem;
   return counted(p, count, [&](const regard::Runtime& runtime) {
@@ -145,8 +145,8 @@ std::int64_t regard_bench_columns(const regard_bench_problem* problem, float* co
     request.row_max = {p.row_max, {1, p.heads, p.queries}};
     request.row_sum = {p.row_sum, {1, p.heads, p.queries}};
     regard::AttentionColumns<float> columns;
-    if (column_mass != nullptr) columns.column_mass = {column_mass, {1, p.heads, p.keys}};
-    if (coarse_map != nullptr) columns.coarse_map = {coarse_map, {1, p.heads, cells, cells}};
+    if (key_mass != nullptr) columns.key_mass = {key_mass, {1, p.heads, p.keys}};
+    if (pooled_map != nullptr) columns.pooled_map = {pooled_map, {1, p.heads, cells, cells}};
     regard::attention_columns<float>(input(p.query, p.type, p.heads, p.queries, p.depth),
                                      input(p.key, p.type, p.key_heads, p.keys, p.depth), request, columns, options(p),
                                      runtime);

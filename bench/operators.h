@@ -38,9 +38,9 @@ struct regard_bench_problem {
 std::int64_t regard_bench_forward(const regard_bench_problem* problem, int count);
 // attention_forward num_calls times, with the default number of threads; 0.
 std::int64_t regard_bench_calls(const regard_bench_problem* problem, std::int64_t num_calls);
-// column_mass (1, heads, keys) and coarse_map (1, heads, cells, cells), either may be null; row_max and row_sum are
+// key_mass (1, heads, keys) and pooled_map (1, heads, cells, cells), either may be null; row_max and row_sum are
 // read.
-std::int64_t regard_bench_columns(const regard_bench_problem* problem, float* column_mass, float* coarse_map,
+std::int64_t regard_bench_columns(const regard_bench_problem* problem, float* key_mass, float* pooled_map,
                                   std::int64_t cells, int count);
 // attention_with_statistics with all that it knows of rows; the weight of chosen keys is that of the first four.
 // top_keys and top_weights (1, heads, queries, top), rows (4, heads, queries): entropy, largest, chosen weight, mean

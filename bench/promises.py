@@ -121,7 +121,7 @@ def inspect(bars):
         rounds = bars.case("inspect", "S 8192, 8 heads, D 64" + mask) if mask else _plain_inspect(bars)
         bars.add(f"forward with row statistics, S 8192, D 64{mask}: time / forward", 1.25,
                  rounds.ratio("regard", "regard statistics"), most=True)
-        bars.add(f"forward, column mass and map, S 8192, D 64{mask}: time / forward", 1.8,
+        bars.add(f"forward, key mass and map, S 8192, D 64{mask}: time / forward", 1.8,
                  rounds.ratio("regard", "regard columns"), most=True)
 
 

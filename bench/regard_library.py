@@ -3,7 +3,7 @@
 
     Regard(build, threads).forward(problem, context)  ─▶  a call without arguments, to be timed
 
-Whatever is refused ends the program with the library's own sentence. Read next: suite.py."""
+Whatever is rejected ends the program with the library's own sentence. Read next: suite.py."""
 
 import ctypes
 import functools
@@ -165,11 +165,11 @@ class Regard:
         """attention_forward so many times in a loop of C++, with the default number of threads."""
         return functools.partial(self._bench, "calls", ctypes.byref(self._flat(problem, context)), ctypes.c_int64(num_calls))
 
-    def columns(self, problem, row_max, row_sum, mass, coarse_map, count=0):
+    def columns(self, problem, row_max, row_sum, mass, pooled_map, count=0):
         flat = self._flat(problem, None, row_max, row_sum)
         pointer = lambda array: ctypes.c_void_p(array.ctypes.data)
-        return functools.partial(self._bench, "columns", ctypes.byref(flat), pointer(mass), pointer(coarse_map),
-                                 ctypes.c_int64(coarse_map.shape[-1]), count)
+        return functools.partial(self._bench, "columns", ctypes.byref(flat), pointer(mass), pointer(pooled_map),
+                                 ctypes.c_int64(pooled_map.shape[-1]), count)
 
     def statistics(self, problem, context, top):
         """Two calls, as of decode."""

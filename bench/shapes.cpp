@@ -30,7 +30,7 @@ using regard::bench::Arrays;
 using regard::bench::Shape;
 using Clock = std::chrono::steady_clock;
 
-constexpr int kMostRounds = 15, kFewestRounds = 3;
+constexpr int kMaxRounds = 15, kMinRounds = 3;
 constexpr double kSecondsOfAShape = 0.3, kSecondsOfACall = 200e-6;
 constexpr auto kIdle = std::chrono::milliseconds(5);
 
@@ -108,8 +108,7 @@ void measure(const std::string& line, int threads, bool quick) {
   for (Index i = 0; i < fused.size(); ++i) {
     if (!(std::fabs(fused.data()[i] - steps.data()[i]) < 1e-4f)) throw std::runtime_error("the two answers differ");
   }
-  const int rounds =
-      quick ? 1 : std::clamp(static_cast<int>(kSecondsOfAShape / of_a_round), kFewestRounds, kMostRounds);
+  const int rounds = quick ? 1 : std::clamp(static_cast<int>(kSecondsOfAShape / of_a_round), kMinRounds, kMaxRounds);
   std::cout << line;
   for (int turn = 0; turn < rounds; ++turn) {
     double taken[2];

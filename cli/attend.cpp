@@ -64,7 +64,7 @@ void read_options(const AttendSettings& settings, Inputs& inputs, Options<T>& o)
     if (const NpyArray* a = array(option)) {
       to = owner[option] = numbers_of<N>(*a);
       // The library takes an empty list for an option that was not given.
-      if (to.empty()) refuse(inputs.at(option).file, option, "is empty");
+      if (to.empty()) reject(inputs.at(option).file, option, "is empty");
     }
   };
   std::span<const Index> offsets;
@@ -131,12 +131,12 @@ double page_bytes(Inputs& inputs, const AttendText& text, const AttendSettings& 
                  !text.bias.empty() || !text.alibi_slopes.empty());
   };
   const double needed = bytes(settings.rows);
-  if (text.inspect && settings.rows.empty() && needed > kMostAttentionHtmlBytes) return 0;
-  if (needed > kMostAttentionHtmlBytes) {
+  if (text.inspect && settings.rows.empty() && needed > kMaxAttentionHtmlBytes) return 0;
+  if (needed > kMaxAttentionHtmlBytes) {
     const auto size = [](double n) { return bytes_text(static_cast<std::uint64_t>(std::min(n, 0x1p62))); };
-    const bool rows_help = bytes({{0, 1}}) <= kMostAttentionHtmlBytes;
+    const bool rows_help = bytes({{0, 1}}) <= kMaxAttentionHtmlBytes;
     throw std::runtime_error("--html: the page would take " + size(needed) + ", and the most is " +
-                             size(kMostAttentionHtmlBytes) +
+                             size(kMaxAttentionHtmlBytes) +
                              (rows_help ? "; choose rows with --rows A:B" : "; give fewer heads, or fewer keys") +
                              (settings.rows.empty() ? ", or give --inspect for a map of every head" : ""));
   }
@@ -169,9 +169,9 @@ double needed_bytes(Inputs& inputs, const Extents& e, const AttendText& text, co
 // Returns the bytes needed.
 std::uint64_t check_memory(double needed, std::optional<std::uint64_t> allowed) {
   // No override goes beyond what an Index can count.
-  constexpr std::uint64_t kMost = std::uint64_t{1} << 62;
-  const std::uint64_t limit = std::min<std::uint64_t>(allowed ? *allowed : available_memory_bytes(), kMost);
-  const auto bytes = static_cast<std::uint64_t>(std::min(needed, static_cast<double>(kMost)));
+  constexpr std::uint64_t kMaxCount = std::uint64_t{1} << 62;
+  const std::uint64_t limit = std::min<std::uint64_t>(allowed ? *allowed : available_memory_bytes(), kMaxCount);
+  const auto bytes = static_cast<std::uint64_t>(std::min(needed, static_cast<double>(kMaxCount)));
   if (needed > static_cast<double>(limit)) {
     throw std::runtime_error("this needs " + bytes_text(bytes) + " of memory and " + bytes_text(limit) +
                              (allowed
@@ -300,8 +300,8 @@ void compute(const AttendText& text, const AttendSettings& settings, Inputs& inp
   write("--row-sum", row_sum);
   write("--sink-weights", sink_weights);
   write("--weights", weights);
-  write("--column-mass", inspected.column_mass);
-  write("--coarse-map", inspected.coarse_map);
+  write("--key-mass", inspected.key_mass);
+  write("--pooled-map", inspected.pooled_map);
   write("--entropy", statistics.entropy);
   write("--largest-weight", statistics.largest_weight);
   write("--mean-distance", statistics.mean_distance);
@@ -311,7 +311,7 @@ void compute(const AttendText& text, const AttendSettings& settings, Inputs& inp
   if (const auto number = to.numbers.find("--html"); number != to.numbers.end()) {
     runtime.progress = {};
     AttentionHtmlInspection inspection;
-    if (text.inspect) inspection = attention_html_inspection<T>(inspected.heads, inspected.coarse_map.view());
+    if (text.inspect) inspection = attention_html_inspection<T>(inspected.heads, inspected.pooled_map.view());
     const std::string html =
         render_attention_html<T>(q, k, view_of<T, 4>(value), outputs, options.options,
                                  {.rows = settings.rows,
@@ -376,7 +376,7 @@ std::string files_text(const AttendText& text) {
   return lines;
 }
 
-// The library's refusal in the program's words: "attention_forward: key_lengths[0] is 7; …" becomes
+// The library's rejection in the program's words: "attention_forward: key_lengths[0] is 7; …" becomes
 // "n.npy: --key-lengths[0] is 7; …".
 std::string in_options(std::string what, const AttendText& text) {
   const std::size_t colon = what.find(": ");
@@ -410,9 +410,9 @@ void attend(const AttendText& text) {
   const Extents e = extents_of(inputs, text, settings);
   Done done;
   done.memory_bytes = check_memory(needed_bytes(inputs, e, text, settings), settings.max_memory);
-  if (!text.save.empty() && e.batch * e.heads > kMostPictures)
+  if (!text.save.empty() && e.batch * e.heads > kMaxPictures)
     throw std::runtime_error("--save would write a picture for each of " + std::to_string(e.batch * e.heads) +
-                             " heads; the most is " + std::to_string(kMostPictures) + "; give fewer heads at a time");
+                             " heads; the most is " + std::to_string(kMaxPictures) + "; give fewer heads at a time");
   Outputs to;
   for (const NamedPath& output : text.outputs()) to.numbers[output.option] = to.files.add(output.path);
   if (!text.save.empty()) to.folder.emplace(text.save);

@@ -14,7 +14,7 @@ std::string shape_of(const NpyReader& file) { return "has shape " + npy_shape_te
 
 }  // namespace
 
-void refuse(const NpyReader& file, const std::string& option, const std::string& what) {
+void reject(const NpyReader& file, const std::string& option, const std::string& what) {
   throw std::runtime_error(file.name() + ": " + option + " " + what);
 }
 
@@ -28,12 +28,12 @@ Inputs::Inputs(const AttendText& text) {
   for (const char* option : {"--key", "--value"}) {
     const NpyReader& file = at(option).file;
     if (file.type() != type) {
-      refuse(file, option,
+      reject(file, option,
              "has type " + std::string(npy_type_name(file.type())) + "; expected " + std::string(npy_type_name(type)) +
                  " as --query");
     }
     if (file.shape().size() != rank()) {
-      refuse(file, option,
+      reject(file, option,
              shape_of(file) + "; expected " + std::to_string(rank()) + " axes as --query " +
                  npy_shape_text(at("--query").file.shape()));
     }
@@ -71,34 +71,34 @@ void Inputs::check(const Input& input) {
   const std::size_t axes = file.shape().size();
   switch (kind_of_input(option)) {
     case InputKind::matrix:
-      if (!floating) refuse(file, option, has + "float32 or float64 (in NumPy: x.astype(numpy.float32))");
+      if (!floating) reject(file, option, has + "float32 or float64 (in NumPy: x.astype(numpy.float32))");
       if (axes < 2 || axes > 4)
-        refuse(file, option,
+        reject(file, option,
                shape_of(file) + "; expected 2, 3 or 4 axes: (B, H, L, D), or without B, or without B and H");
       break;
     case InputKind::boolean:
-      if (type != NpyType::boolean) refuse(file, option, has + "bool, true = sees (in NumPy: x.astype(bool))");
+      if (type != NpyType::boolean) reject(file, option, has + "bool, true = sees (in NumPy: x.astype(bool))");
       check_broadcast(input);
       break;
     case InputKind::bias:
-      if (!floating) refuse(file, option, has + "float32 or float64");
+      if (!floating) reject(file, option, has + "float32 or float64");
       if (type == NpyType::float64 && at("--query").file.type() == NpyType::float32) {
-        refuse(file, option, has + "float32, as --query is (in NumPy: x.astype(numpy.float32))");
+        reject(file, option, has + "float32, as --query is (in NumPy: x.astype(numpy.float32))");
       }
       check_broadcast(input);
       break;
     case InputKind::per_head:
-      if (!floating) refuse(file, option, has + "float32 or float64");
-      if (axes > 1) refuse(file, option, shape_of(file) + "; expected one axis, a number per head");
+      if (!floating) reject(file, option, has + "float32 or float64");
+      if (axes > 1) reject(file, option, shape_of(file) + "; expected one axis, a number per head");
       break;
     case InputKind::indices:
-      if (!whole) refuse(file, option, has + "int32 or int64");
-      if (axes > 1) refuse(file, option, shape_of(file) + "; expected one axis");
+      if (!whole) reject(file, option, has + "int32 or int64");
+      if (axes > 1) reject(file, option, shape_of(file) + "; expected one axis");
       break;
     case InputKind::segments:
-      if (!whole) refuse(file, option, has + "int32 or int64");
+      if (!whole) reject(file, option, has + "int32 or int64");
       if (axes < 1 || axes > (rank() == 4 ? 2u : 1u)) {
-        refuse(file, option,
+        reject(file, option,
                shape_of(file) +
                    "; expected a segment number per position: " + (rank() == 4 ? "(B, positions)" : "(positions,)"));
       }
@@ -108,7 +108,7 @@ void Inputs::check(const Input& input) {
 
 void Inputs::check_broadcast(const Input& input) {
   if (input.file.shape().size() > rank()) {
-    refuse(input.file, input.option,
+    reject(input.file, input.option,
            shape_of(input.file) + ", more axes than --query " + npy_shape_text(at("--query").file.shape()));
   }
 }
@@ -151,7 +151,7 @@ Tensor<std::int32_t, 2> segments_of(const Input& input, const NpyArray& array) {
       for (Index i = 0; i < view.shape[1]; ++i) {
         const Index number = view(b, i);
         if (number != static_cast<std::int32_t>(number)) {
-          refuse(input.file, input.option, "holds segment " + std::to_string(number) + "; expected 32-bit numbers");
+          reject(input.file, input.option, "holds segment " + std::to_string(number) + "; expected 32-bit numbers");
         }
         segments(b, i) = static_cast<std::int32_t>(number);
       }

@@ -24,7 +24,7 @@ struct Input {
 };
 
 // Throws std::runtime_error: "<file>: <option> <what>".
-[[noreturn]] void refuse(const NpyReader& file, const std::string& option, const std::string& what);
+[[noreturn]] void reject(const NpyReader& file, const std::string& option, const std::string& what);
 
 // Every array named on the command line, its header read and its type and rank checked. --query is always there.
 class Inputs {

@@ -13,7 +13,7 @@
 namespace regard::program {
 namespace {
 
-constexpr Index kMostCells = 512;  // what a screen shows, each way
+constexpr Index kMaxCells = 512;  // what a screen shows, each way
 
 }  // namespace
 
@@ -34,8 +34,8 @@ std::array<Index, 2> inspect_cells(const InspectSettings& settings, const std::a
     throw std::invalid_argument("--cells asks for " + std::to_string(asked[0]) + " rows and " +
                                 std::to_string(asked[1]) + " columns; --query and --key allow at most " +
                                 std::to_string(most[0]) + "," + std::to_string(most[1]));
-  return {asked[0] > 0 ? asked[0] : std::min(most[0], kMostCells),
-          asked[1] > 0 ? asked[1] : std::min(most[1], kMostCells)};
+  return {asked[0] > 0 ? asked[0] : std::min(most[0], kMaxCells),
+          asked[1] > 0 ? asked[1] : std::min(most[1], kMaxCells)};
 }
 
 double inspect_bytes(const std::array<Index, 4>& query, Index num_keys, const std::array<Index, 2>& cells,
@@ -82,7 +82,7 @@ AttentionStatistics<T> RowStatistics<T>::views() {
 
 namespace {
 
-// column_mass (B, H|1, S) where each query gives the keys that it sees the same weight: all scores are 0. Absent where
+// key_mass (B, H|1, S) where each query gives the keys that it sees the same weight: all scores are 0. Absent where
 // every query sees every key.
 template <class T>
 Tensor<T, 3> uniform_mass(const std::array<Index, 4>& query, Index num_keys, const AttentionOptions<T>& options,
@@ -109,7 +109,7 @@ Tensor<T, 3> uniform_mass(const std::array<Index, 4>& query, Index num_keys, con
   outputs.row_sum = row_sum.view();
   attention_forward<T>(zero_query.view(), zero_key.view(), zero_key.view(), outputs, visible, runtime);
   attention_columns<T>(zero_query.view(), zero_key.view(), {.row_max = row_max.view(), .row_sum = row_sum.view()},
-                       {.column_mass = mass.view()}, visible, runtime);
+                       {.key_mass = mass.view()}, visible, runtime);
   return mass;
 }
 
@@ -124,10 +124,10 @@ Inspected<T> inspect(const TensorView<const T, 4>& query, const TensorView<const
   Inspected<T> inspected{
       Tensor<T, 3>({batch, heads, key.shape[2]}), Tensor<T, 4>({batch, heads, cells[0], cells[1]}), {}};
   attention_columns<T>(query, key, request,
-                       {.column_mass = inspected.column_mass.view(), .coarse_map = inspected.coarse_map.view()},
-                       options, runtime);
+                       {.key_mass = inspected.key_mass.view(), .pooled_map = inspected.pooled_map.view()}, options,
+                       runtime);
   const Tensor<T, 3> uniform = uniform_mass<T>(query.shape, key.shape[2], options, runtime);
-  inspected.heads = inspect_heads<T>(inspected.column_mass.view(), queries, settings.heads, statistics, uniform.view());
+  inspected.heads = inspect_heads<T>(inspected.key_mass.view(), queries, settings.heads, statistics, uniform.view());
   inspected.heads.cells = cells;
   return inspected;
 }
@@ -135,7 +135,7 @@ Inspected<T> inspect(const TensorView<const T, 4>& query, const TensorView<const
 template <class T>
 void write_pictures(const Inspected<T>& inspected, MapScale scale, const std::filesystem::path& folder,
                     OutputFiles& files) {
-  const TensorView<const T, 4> maps = inspected.coarse_map.view();
+  const TensorView<const T, 4> maps = inspected.pooled_map.view();
   Progress progress("writing pictures");
   Index done = 0;
   for (const HeadInspection& head : inspected.heads.heads) {

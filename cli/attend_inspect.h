@@ -2,7 +2,7 @@
 //
 // `regard attend --inspect`: what the keys of each head receive, in memory that is linear in queries and keys.
 //
-//     row_max, row_sum ── attention_columns() ──▶ column_mass, coarse_map ──▶ text or JSON on standard output
+//     row_max, row_sum ── attention_columns() ──▶ key_mass, pooled_map ──▶ text or JSON on standard output
 //                                                                       └──▶ --save FOLDER
 //
 // Read next: docs/inspect.md, regard/explain/inspection_report.h, regard/attention_statistics.h.
@@ -16,7 +16,7 @@
 
 namespace regard::program {
 
-// Rows and columns of the coarse maps of queries (B, H, L, D) and keys (B, Hkv, S, D).
+// Rows and columns of the pooled maps of queries (B, H, L, D) and keys (B, Hkv, S, D).
 // Throws std::invalid_argument for more than there are queries or keys, and where there is nothing to inspect.
 std::array<Index, 2> inspect_cells(const InspectSettings& settings, const std::array<Index, 4>& query,
                                    const std::array<Index, 4>& key);
@@ -43,13 +43,13 @@ struct RowStatistics {
 
 template <class T>
 struct Inspected {
-  Tensor<T, 3> column_mass;
-  Tensor<T, 4> coarse_map;
+  Tensor<T, 3> key_mass;
+  Tensor<T, 4> pooled_map;
   Inspection heads;
 };
 
 // How many pictures --save may write at once: head-3.png, or batch-1-head-3.png, a file for each head.
-inline constexpr Index kMostPictures = 1000;
+inline constexpr Index kMaxPictures = 1000;
 // Throws std::runtime_error naming the file.
 template <class T>
 void write_pictures(const Inspected<T>& inspected, MapScale scale, const std::filesystem::path& folder,

@@ -228,7 +228,7 @@ std::vector<NamedPath> AttendText::outputs() const {
 std::vector<NamedPath> AttendText::saved() const {
   if (save.empty()) return {};
   std::vector<NamedPath> paths;
-  for (const std::string name : {"column_mass", "coarse_map", "entropy", "largest_weight", "mean_distance", "top_keys",
+  for (const std::string name : {"key_mass", "pooled_map", "entropy", "largest_weight", "mean_distance", "top_keys",
                                  "top_weights", "inspect_json"}) {
     if (top == "0" && name.starts_with("top_")) continue;
     std::string option = "--" + name;
@@ -305,7 +305,7 @@ CLI::App* add_attend_options(CLI::App& app, AttendText& text) {
                  "print what the keys of each head receive; with\n--html, show maps of them, at any length")
       ->group(inspection);
   add("--save", &AttendText::save, "FOLDER", inspection,
-      "write a picture of each head; column_mass.npy,\n(B, H, S), the weight on each key; coarse_map.npy,\n"
+      "write a picture of each head; key_mass.npy,\n(B, H, S), the weight on each key; pooled_map.npy,\n"
       "(B, H, rows, columns), means of weights; and more:\ndocs/inspect.md");
   add("--cells", &AttendText::cells, "N|ROWS,COLUMNS", inspection, "cells of a map (default: up to 512 each way)");
   add("--map-scale", &AttendText::map_scale, "log|linear", inspection,

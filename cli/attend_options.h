@@ -34,7 +34,7 @@ struct AttendText {
 
 // Of --inspect.
 struct InspectSettings {
-  std::array<Index, 2> cells{};  // of the coarse map; 0: as many as there can be, up to 512
+  std::array<Index, 2> cells{};  // of the pooled map; 0: as many as there can be, up to 512
   MapScale map_scale = MapScale::logarithmic;
   InspectionOptions heads;
 };

@@ -98,7 +98,7 @@ Row decode_row(const std::string& type, Index keys, const Runtime& runtime) {
     Tensor<float, 4> query, context;
   };
   const auto arrays = std::make_shared<Arrays>(
-      Arrays{KvCache<K>({.num_key_heads = kHeads, .depth = kDepth, .columns = kDepth, .capacity = keys}),
+      Arrays{KvCache<K>({.num_kv_heads = kHeads, .head_size = kDepth, .value_head_size = kDepth, .capacity = keys}),
              normal(kHeads, 1, kDepth, 1), Tensor<float, 4>({1, kHeads, 1, kDepth})});
   const Tensor<float, 4> numbers = normal(kHeads, kPiece, kDepth, 2);
   Tensor<K, 3> piece({kHeads, kPiece, kDepth});

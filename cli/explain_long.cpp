@@ -13,7 +13,7 @@
 namespace regard::program {
 namespace {
 
-constexpr Index kMostRows = 16;  // shown in full, beside the maps
+constexpr Index kMaxRows = 16;  // shown in full, beside the maps
 
 const Matrix* find(const ExplainInput& input, std::string_view name) {
   for (const NamedMatrix& named : input.matrices) {
@@ -64,7 +64,7 @@ AttentionOptions<T> options_of(const ExplainSettings& settings) {
 template <class T>
 std::vector<RowRange> rows_of(const Explanation& explanation, const std::array<const Tensor<T, 4>*, 3>& arrays) {
   const Index num_queries = arrays[0]->shape()[2];
-  for (Index count = kMostRows; count > 0; count /= 2) {
+  for (Index count = kMaxRows; count > 0; count /= 2) {
     std::vector<Index> chosen;
     if (explanation.focus) chosen.push_back(*explanation.focus);
     for (Index n = 0; n + 1 < count; ++n) chosen.push_back(n * (num_queries - 1) / std::max<Index>(count - 2, 1));
@@ -74,7 +74,7 @@ std::vector<RowRange> rows_of(const Explanation& explanation, const std::array<c
     std::vector<RowRange> rows;
     for (const Index row : chosen) rows.push_back({row, row + 1});
     if (attention_html_bytes<T>(arrays[0]->shape(), arrays[1]->shape(), arrays[2]->shape(), rows, false) <=
-        kMostAttentionHtmlBytes)
+        kMaxAttentionHtmlBytes)
       return rows;
   }
   return {};
@@ -100,7 +100,7 @@ void write_page(const ExplainInput& input, const Explanation& projections, const
   const Inspected<T> inspected =
       inspect<T>(query.view(), key.view(), {.row_max = row_max.view(), .row_sum = row_sum.view()}, settings,
                  inspect_cells(settings, query.shape(), key.shape()), statistics.views(), options, {});
-  const AttentionHtmlInspection maps = attention_html_inspection<T>(inspected.heads, inspected.coarse_map.view());
+  const AttentionHtmlInspection maps = attention_html_inspection<T>(inspected.heads, inspected.pooled_map.view());
   const std::vector<RowRange> shown = rows_of<T>(projections, {&query, &key, &value});
   const std::string html =
       render_attention_html<T>(query.view(), key.view(), value.view(), outputs, options,

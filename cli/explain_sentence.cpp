@@ -48,7 +48,7 @@ std::string given_text(const std::string& argument) {
   return text;
 }
 
-void refuse_options_of_matrices(const ExplainText& shared) {
+void reject_options_of_matrices(const ExplainText& shared) {
   const std::array<std::pair<const char*, const std::string*>, 10> all = {{{"--causal", &shared.causal},
                                                                            {"--scale", &shared.scale},
                                                                            {"--layout", &shared.layout},
@@ -141,7 +141,7 @@ std::string sentence_option(const SentenceTextArguments& arguments) {
 }
 
 void explain_sentence(const SentenceTextArguments& arguments, const ExplainText& shared) {
-  refuse_options_of_matrices(shared);
+  reject_options_of_matrices(shared);
   SentenceStoryOptions options{
       .token = shared.token, .hide = arguments.hide, .truncate = arguments.model.truncate, .full = shared.full};
   if (arguments.layer.empty() != arguments.head.empty())

@@ -112,7 +112,7 @@ void add_lesson(CLI::App& app) {
   command->add_flag("--export", options->write_input, "print the lesson as input for regard explain")
       ->group("WHAT IS SHOWN (all counts start at 0)");
   add_explain_options(*command, options->text, "SETTINGS (what departs from the document stands beside it)");
-  command->get_option("--heads")->group("");  // not shown: it is refused
+  command->get_option("--heads")->group("");  // not shown: it is rejected
   command->footer(
       "EXAMPLES\n"
       "  regard lesson                                list the lessons\n"

@@ -24,7 +24,7 @@ constexpr int kBehindHatch = 0, kHatch = 1, kNotANumber = 2, kFirstOfRamp = 3, k
 
 constexpr double kDecades = 4;       // of the logarithmic scale
 constexpr Index kPictureSide = 512;  // what small maps are enlarged to
-constexpr Index kMostCellPixels = 32;
+constexpr Index kMaxCellPixels = 32;
 constexpr Index kHatchPixels = 8;
 
 std::vector<Color> colors() {
@@ -39,7 +39,7 @@ std::vector<Color> colors() {
   return all;
 }
 
-Index pixels_of_cell(Index num_cells) { return std::clamp<Index>(kPictureSide / num_cells, 1, kMostCellPixels); }
+Index pixels_of_cell(Index num_cells) { return std::clamp<Index>(kPictureSide / num_cells, 1, kMaxCellPixels); }
 
 }  // namespace
 

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// A coarse map of weights as a picture: queries down, keys across, in the colours of the page.
+// A pooled map of weights as a picture: queries down, keys across, in the colours of the page.
 //
 //     largest cell           the map's blue
 //     a ten-thousandth of it  the paper's colour, and all below (logarithmic); or 0 (linear)

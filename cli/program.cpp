@@ -87,7 +87,7 @@ class SignalsHeld {
 
 std::string command_line_text;
 
-[[noreturn]] void refuse_value(std::string_view option, std::string_view text, const char* expected) {
+[[noreturn]] void reject_value(std::string_view option, std::string_view text, const char* expected) {
   throw UsageError(fmt::format("{} is \"{}\"; expected {}", option, text, expected));
 }
 
@@ -137,7 +137,7 @@ void add_color_option(CLI::App& command, std::string& mode) {
 bool use_color(std::string_view mode) {
   if (mode == "always") return true;
   if (mode == "never") return false;
-  if (mode != "auto" && !mode.empty()) refuse_value("--color", mode, "auto, always or never");
+  if (mode != "auto" && !mode.empty()) reject_value("--color", mode, "auto, always or never");
   return writes_to_terminal() && variable("NO_COLOR").empty() && !variable("TERM").empty() &&
          variable("TERM") != "dumb";
 }
@@ -202,19 +202,19 @@ std::string bytes_text(std::uint64_t bytes) {
 double parse_number(std::string_view option, std::string_view text) {
   double x = 0;
   const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), x);
-  if (error == std::errc::result_out_of_range) refuse_value(option, text, "a number that a double can hold");
+  if (error == std::errc::result_out_of_range) reject_value(option, text, "a number that a double can hold");
   if (error != std::errc() || end != text.data() + text.size()) {
-    refuse_value(option, text, "a number such as 0.125 or -1");
+    reject_value(option, text, "a number such as 0.125 or -1");
   }
-  if (!std::isfinite(x)) refuse_value(option, text, "a finite number");
+  if (!std::isfinite(x)) reject_value(option, text, "a finite number");
   return x;
 }
 
 Index parse_integer(std::string_view option, std::string_view text) {
   Index n = 0;
   const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), n);
-  if (error == std::errc::result_out_of_range) refuse_value(option, text, "a whole number of at most 63 bits");
-  if (error != std::errc() || end != text.data() + text.size()) refuse_value(option, text, "a whole number");
+  if (error == std::errc::result_out_of_range) reject_value(option, text, "a whole number of at most 63 bits");
+  if (error != std::errc() || end != text.data() + text.size()) reject_value(option, text, "a whole number");
   return n;
 }
 
@@ -226,9 +226,9 @@ std::uint64_t parse_bytes(std::string_view option, std::string_view text) {
   if (unit != std::string_view::npos) digits.remove_suffix(1);
   std::uint64_t bytes = 0;
   const auto [end, error] = std::from_chars(digits.data(), digits.data() + digits.size(), bytes);
-  if (error != std::errc() || end != digits.data() + digits.size()) refuse_value(option, text, kExpected);
+  if (error != std::errc() || end != digits.data() + digits.size()) reject_value(option, text, kExpected);
   const std::uint64_t factor = unit == std::string_view::npos ? 1 : std::uint64_t{1} << (10 * (unit + 1));
-  if (bytes > std::numeric_limits<std::uint64_t>::max() / factor) refuse_value(option, text, kExpected);
+  if (bytes > std::numeric_limits<std::uint64_t>::max() / factor) reject_value(option, text, kExpected);
   return bytes * factor;
 }
 
@@ -298,19 +298,19 @@ InputFile open_input(const std::string& path, const std::string& option, const s
   }
   if (path.empty())
     throw std::runtime_error("a file name is empty; expected the name of a file, or - for standard input");
-  const auto refuse_unless_regular = [&path](const struct stat& status) {
+  const auto reject_unless_regular = [&path](const struct stat& status) {
     if (S_ISREG(status.st_mode)) return;
     throw std::runtime_error(path + ": is " + kind_of(status.st_mode) + "; expected a file, or - for standard input");
   };
   struct stat status{};
   if (::stat(path.c_str(), &status) != 0) fail(errno);
-  refuse_unless_regular(status);
+  reject_unless_regular(status);
   // What stands there may have changed since: opened so that a FIFO cannot hold us up, and looked at again.
   const int number = ::open(path.c_str(), O_RDONLY | O_NONBLOCK | O_CLOEXEC | O_NOCTTY);
   if (number < 0) fail(errno);
   auto descriptor = std::make_shared<Descriptor>(number, true);
   if (::fstat(number, &status) != 0) fail(errno);
-  refuse_unless_regular(status);
+  reject_unless_regular(status);
   return {source_of(std::move(descriptor), path), static_cast<std::uint64_t>(status.st_size), path};
 }
 

@@ -105,7 +105,7 @@ auto usage(const std::string& option, const Call& call) {
 
 // ---- files
 
-// A file to read, or standard input for "-". Only regular files are opened: a folder, a FIFO or a device is refused.
+// A file to read, or standard input for "-". Only regular files are opened: a folder, a FIFO or a device is rejected.
 // num_bytes is absent for standard input. Throws std::runtime_error naming the path, when opened and when read; where
 // it cannot be opened, also the option that named it and what that option expects, if they are given.
 struct InputFile {
@@ -131,7 +131,7 @@ class OutputFiles {
   OutputFiles& operator=(const OutputFiles&) = delete;
   ~OutputFiles();
 
-  // Opens the temporary file and returns its number. Refuses a path where something other than a file stands.
+  // Opens the temporary file and returns its number. Rejects a path where something other than a file stands.
   std::size_t add(const std::string& path);
   void write(std::size_t file, const void* bytes, std::size_t count);
   // Syncs and closes a file that is whole, so that many files need few descriptors. commit() does so for the others.

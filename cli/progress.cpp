@@ -23,7 +23,7 @@ using std::chrono::milliseconds;
 
 constexpr milliseconds kBeforeFirst{1000};
 constexpr milliseconds kBetween{100};
-constexpr int kMostColumns = 100;
+constexpr int kMaxColumns = 100;
 // The ^C that a terminal echoes behind the line.
 constexpr int kEcho = 2;
 
@@ -37,7 +37,7 @@ void write_line(const char* bytes, int count) noexcept {
 
 void erase(int columns) noexcept {
   if (columns <= 0) return;
-  std::array<char, kMostColumns + kEcho + 2> blanks;
+  std::array<char, kMaxColumns + kEcho + 2> blanks;
   blanks.fill(' ');
   const int count = columns + kEcho + 2;
   blanks[0] = blanks[static_cast<std::size_t>(count - 1)] = '\r';
@@ -52,7 +52,7 @@ bool is_terminal() {
 int room() {
   winsize size{};
   const int columns = ::ioctl(STDERR_FILENO, TIOCGWINSZ, &size) == 0 && size.ws_col > 0 ? size.ws_col : 80;
-  return std::clamp(columns - kEcho - 1, 0, kMostColumns);
+  return std::clamp(columns - kEcho - 1, 0, kMaxColumns);
 }
 
 std::string time_text(double seconds) {

@@ -4,7 +4,7 @@
 #
 #     cmake -DWEB=web -DMODULES=numbers,kernel,… -DOUTPUT=page_assets.cpp -P embed_page.cmake
 #
-# A module is a plain ES module, of which this understands two forms and refuses the rest:
+# A module is a plain ES module, of which this understands two forms and rejects the rest:
 #     import { a, b } from "./earlier.js";     on one line; the module stands earlier in MODULES, the line is dropped
 #     export function … | const … | let … | class …     the word `export ` is dropped
 # Lines of comments are dropped. All modules share one scope, so no two may declare the same name at the beginning of a line.

@@ -106,11 +106,11 @@ bool is_of_module(PyObject* object, const char* module) {
   return text.compare(0, length, module) == 0 && (text.size() == length || text[length] == '.');
 }
 
-[[noreturn]] void refuse(const char* operator_name, const std::string& what) {
+[[noreturn]] void reject(const char* operator_name, const std::string& what) {
   throw std::invalid_argument(std::string(operator_name) + ": " + what);
 }
 
-[[noreturn]] void refuse_type(const char* operator_name, const std::string& name, nb::handle given,
+[[noreturn]] void reject_type(const char* operator_name, const std::string& name, nb::handle given,
                               const char* expected) {
   PyErr_Clear();
   raise(PyExc_TypeError, operator_name,
@@ -118,12 +118,12 @@ bool is_of_module(PyObject* object, const char* module) {
 }
 
 std::string text_of(const char* operator_name, const std::string& name, nb::handle given) {
-  if (!PyUnicode_Check(given.ptr())) refuse_type(operator_name, name, given, "str");
+  if (!PyUnicode_Check(given.ptr())) reject_type(operator_name, name, given, "str");
   Py_ssize_t size = 0;
   const char* const text = PyUnicode_AsUTF8AndSize(given.ptr(), &size);
   if (text == nullptr) {
     PyErr_Clear();
-    refuse(operator_name, name + " holds half of a surrogate pair; expected text that UTF-8 can hold");
+    reject(operator_name, name + " holds half of a surrogate pair; expected text that UTF-8 can hold");
   }
   return {text, static_cast<std::size_t>(size)};
 }
@@ -153,7 +153,7 @@ NumberType named_type(const char* operator_name, const char* name, const std::st
        {number_type<float>(), number_type<double>(), number_type<bfloat16>(), number_type<float16>()}) {
     if (text == type_text(type)) return type;
   }
-  refuse(operator_name, std::string(name) + " is '" + text + "'; expected float32, float64, bfloat16 or float16");
+  reject(operator_name, std::string(name) + " is '" + text + "'; expected float32, float64, bfloat16 or float16");
 }
 
 std::string shape_text(const Index* shape, int rank) {
@@ -166,12 +166,12 @@ void Array::expect_type(const char* operator_name, const char* name, NumberType 
   if (type_ == type) return;
   std::string what = std::string(name) + " has type " + type_text(type_) + "; expected " + type_text(type);
   if (type == number_type<bool>() && type_.bits == 8) what += " (in NumPy, " + std::string(name) + ".view(bool))";
-  refuse(operator_name, what);
+  reject(operator_name, what);
 }
 
 void Array::expect_rank(const char* operator_name, const char* name, int rank) const {
   if (rank_ == rank) return;
-  refuse(operator_name, std::string(name) + " has " + std::to_string(rank_) + (rank_ == 1 ? " axis" : " axes") +
+  reject(operator_name, std::string(name) + " has " + std::to_string(rank_) + (rank_ == 1 ? " axis" : " axes") +
                             " in shape " + shape_text(shape_, rank_) + "; expected " + std::to_string(rank));
 }
 
@@ -183,14 +183,14 @@ ElementType Array::element_type(const char* operator_name, const char* name, boo
   if (type_ == number_type<float>()) return ElementType::float32;
   if (type_ == number_type<bfloat16>()) return ElementType::bfloat16;
   if (type_ == number_type<float16>()) return ElementType::float16;
-  refuse(operator_name,
+  reject(operator_name,
          std::string(name) + " has type " + type_text(type_) + "; expected float32, bfloat16 or float16, as query has");
 }
 
 void Array::borrow(const char* operator_name, const char* name, nb::handle given, Access access) {
   given_ = true;
   if (is_negative(given.ptr())) {
-    refuse(operator_name, std::string(name) +
+    reject(operator_name, std::string(name) +
                               " has PyTorch's negative bit, so that reading it would need a copy; "
                               "expected a tensor without it: .resolve_neg()");
   }
@@ -200,7 +200,7 @@ void Array::borrow(const char* operator_name, const char* name, nb::handle given
     borrow_dlpack(operator_name, name, given.ptr());
   }
   if (access == Access::write && (read_only_ || is_of_module(given.ptr(), "jaxlib"))) {
-    refuse(operator_name, std::string(name) + " is read-only; expected an array that can be written");
+    reject(operator_name, std::string(name) + " is read-only; expected an array that can be written");
   }
 }
 
@@ -220,19 +220,19 @@ bool Array::borrow_buffer(const char* operator_name, const char* name, PyObject*
   holder_ = Holder::buffer;
   type_ = type_of_format(buffer_.format != nullptr ? buffer_.format : "B", buffer_.itemsize);
   if (type_.bits == 0) {
-    refuse(operator_name, std::string(name) + " has elements of format '" + buffer_.format +
+    reject(operator_name, std::string(name) + " has elements of format '" + buffer_.format +
                               "', which cannot be read in place; expected numbers in the machine's own order of bytes");
   }
   rank_ = buffer_.ndim;
-  if (rank_ > kMostAxes) {
-    refuse(operator_name, std::string(name) + " has " + std::to_string(rank_) + " axes; expected at most 8");
+  if (rank_ > kMaxAxes) {
+    reject(operator_name, std::string(name) + " has " + std::to_string(rank_) + " axes; expected at most 8");
   }
   data_ = buffer_.buf;
   read_only_ = buffer_.readonly != 0;
   for (int i = 0; i < rank_; ++i) {
     shape_[i] = buffer_.shape[i];
     if (buffer_.strides[i] % buffer_.itemsize != 0 && shape_[i] > 1) {
-      refuse(operator_name, std::string(name) + " has a stride of " + std::to_string(buffer_.strides[i]) +
+      reject(operator_name, std::string(name) + " has a stride of " + std::to_string(buffer_.strides[i]) +
                                 " bytes for elements of " + std::to_string(buffer_.itemsize) +
                                 ", which would need a copy; expected a multiple");
     }
@@ -259,7 +259,7 @@ bool Array::borrow_extended(const char* operator_name, const char* name, PyObjec
 void Array::borrow_dlpack(const char* operator_name, const char* name, PyObject* given) {
   const nb::handle producer(given);
   if (!nb::hasattr(producer, "__dlpack__")) {
-    refuse_type(operator_name, name, given, "an array with the buffer protocol or __dlpack__ (NumPy, PyTorch, JAX …)");
+    reject_type(operator_name, name, given, "an array with the buffer protocol or __dlpack__ (NumPy, PyTorch, JAX …)");
   }
   nb::object capsule;
   try {
@@ -302,7 +302,7 @@ bool Array::borrow_capsule(const char* operator_name, const char* name, PyObject
   return true;
 }
 
-// Tensors that __dlpack__ refuses are left to it, which says why.
+// Tensors that __dlpack__ rejects are left to it, which says why.
 bool Array::borrow_exchange(const char* operator_name, const char* name, PyObject* given) {
   const dlpack::Exchange* const exchange = exchange_of(Py_TYPE(given));
   if (exchange == nullptr) return false;
@@ -337,7 +337,7 @@ void Array::read_managed(const char* operator_name, const char* name, void* mana
          "; expected the processor's own (in PyTorch, .cpu())");
   }
   if (tensor.type_lanes != 1) fail("elements of " + std::to_string(tensor.type_lanes) + " lanes; expected 1");
-  if (tensor.rank < 0 || tensor.rank > kMostAxes || (tensor.rank > 0 && tensor.shape == nullptr)) {
+  if (tensor.rank < 0 || tensor.rank > kMaxAxes || (tensor.rank > 0 && tensor.shape == nullptr)) {
     fail(std::to_string(tensor.rank) + " axes" + (tensor.shape == nullptr ? " without a shape" : "") +
          "; expected at most 8");
   }

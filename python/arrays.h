@@ -6,8 +6,8 @@
 //     object ── buffer protocol, else __dlpack__ ──▶ Array ── view<T, Rank>() ──▶ TensorView<T, Rank>
 //                                                      │ holds the export, so that nobody frees or resizes the memory
 //
-// What cannot be seen in place (bytes in the other order, Python objects, memory of another device) is refused by name.
-// Read next: dlpack.h, arrays.cpp.
+// What cannot be seen in place (bytes in the other order, Python objects, memory of another device) is rejected by
+// name. Read next: dlpack.h, arrays.cpp.
 #pragma once
 
 #include <Python.h>
@@ -49,9 +49,9 @@ std::string type_text(NumberType type);  // "float32", "bool", "int64"
 // Of "float32", "float64", "bfloat16", "float16"; std::invalid_argument for other words.
 NumberType named_type(const char* operator_name, const char* name, const std::string& text);
 
-[[noreturn]] void refuse(const char* operator_name, const std::string& what);
+[[noreturn]] void reject(const char* operator_name, const std::string& what);
 // The same as a TypeError: `name` is not what is expected.
-[[noreturn]] void refuse_type(const char* operator_name, const std::string& name, nb::handle given,
+[[noreturn]] void reject_type(const char* operator_name, const std::string& name, nb::handle given,
                               const char* expected);
 // A str; TypeError for anything else, std::invalid_argument for one that is no Unicode (half of a surrogate pair).
 std::string text_of(const char* operator_name, const std::string& name, nb::handle given);
@@ -66,7 +66,7 @@ enum class Access { read, write };
 
 class Array {
  public:
-  static constexpr int kMostAxes = 8;
+  static constexpr int kMaxAxes = 8;
 
   Array() = default;
   Array(const char* operator_name, const char* name, nb::handle given, Access access = Access::read) : Array() {
@@ -143,8 +143,8 @@ class Array {
   NumberType type_;
   int rank_ = 0;
   void* data_ = nullptr;
-  Index shape_[kMostAxes];
-  Index strides_[kMostAxes];  // in elements
+  Index shape_[kMaxAxes];
+  Index strides_[kMaxAxes];  // in elements
   enum class Holder { nothing, buffer, dlpack, dlpack_versioned } holder_ = Holder::nothing;
   union {
     Py_buffer buffer_;

@@ -35,7 +35,7 @@ auto with_context_type(const char* name, NumberType type, const Call& call) {
   if (type == number_type<double>()) return call(double{});
   if (type == number_type<bfloat16>()) return call(bfloat16{});
   if (type == number_type<float16>()) return call(float16{});
-  refuse(name, "query has type " + type_text(type) + "; expected float32, float64, bfloat16 or float16");
+  reject(name, "query has type " + type_text(type) + "; expected float32, float64, bfloat16 or float16");
 }
 
 template <class Call>
@@ -47,7 +47,7 @@ auto with_compute_type(const Array& query, const Call& call) {
 RowRange row_range(const char* operator_name, const char* name, nb::handle given) {
   const std::vector<Index> pair = index_list(operator_name, name, given);
   if (pair.size() != 2) {
-    refuse(operator_name,
+    reject(operator_name,
            std::string(name) + " has " + std::to_string(pair.size()) + " numbers; expected (begin, end)");
   }
   return {pair[0], pair[1]};
@@ -55,7 +55,7 @@ RowRange row_range(const char* operator_name, const char* name, nb::handle given
 
 std::vector<RowRange> row_ranges(const char* operator_name, const char* name, nb::handle given) {
   if (PyUnicode_Check(given.ptr()) || !PySequence_Check(given.ptr())) {
-    refuse_type(operator_name, name, given, "a sequence of pairs (begin, end)");
+    reject_type(operator_name, name, given, "a sequence of pairs (begin, end)");
   }
   std::vector<RowRange> ranges;
   for (const nb::handle pair : nb::iter(given)) {
@@ -66,11 +66,11 @@ std::vector<RowRange> row_ranges(const char* operator_name, const char* name, nb
     ranges.push_back(row_range(operator_name, called.c_str(), pair));
   }
   // None would be taken for all rows.
-  if (ranges.empty()) refuse(operator_name, std::string(name) + " has no pair; expected (begin, end) once at least");
+  if (ranges.empty()) reject(operator_name, std::string(name) + " has no pair; expected (begin, end) once at least");
   return ranges;
 }
 
-// How many of `extent` there are; none where the operator will refuse the range.
+// How many of `extent` there are; none where the operator will reject the range.
 Index length_of(const RowRange& range, Index extent) {
   return range.begin < 0 || range.end > extent || range.begin > range.end ? 0 : range.end - range.begin;
 }
@@ -117,7 +117,7 @@ nb::object attention_weights_of(nb::handle query_object, nb::handle key_object, 
     if (const nb::handle given = keywords.take("keys")) request.keys = row_range(kName, "keys", given);
     if (const nb::handle given = keywords.take("kind")) {
       const std::string kind = text_of(kName, "kind", given);
-      if (kind != "weights" && kind != "scores") refuse(kName, "kind is '" + kind + "'; expected weights or scores");
+      if (kind != "weights" && kind != "scores") reject(kName, "kind is '" + kind + "'; expected weights or scores");
       if (kind == "scores") request.kind = WeightsKind::scores;
     }
     Options<T> options(keywords, query);
@@ -163,10 +163,10 @@ nb::object attention_with_statistics_of(nb::handle query_object, nb::handle key_
       from_position = {n, n + (n < std::numeric_limits<Index>::max() ? 1 : 0)};
     }
     if (!chosen.empty() + ranges.given() + offset.is_valid() > 1)
-      refuse(kName, "more than one of chosen_keys, chosen_ranges and chosen_offset is given; expected one of them");
+      reject(kName, "more than one of chosen_keys, chosen_ranges and chosen_offset is given; expected one of them");
     const int num_top = keywords.take_int("top_keys", 0);
     if (num_top < 0 || num_top > kAttentionMostTopKeys) {
-      refuse(kName,
+      reject(kName,
              "top_keys is " + std::to_string(num_top) + "; expected 0 to " + std::to_string(kAttentionMostTopKeys));
     }
     Options<Compute> options(keywords, query);
@@ -220,16 +220,16 @@ nb::object attention_columns_of(nb::handle query_object, nb::handle key_object, 
   Keywords keywords(kName, std::move(kwargs));
   return with_compute_type(query, [&]<class T>(T) {
     std::vector<Index> map;
-    if (const nb::handle given = keywords.take("coarse_map")) {
-      map = index_list(kName, "coarse_map", given);
+    if (const nb::handle given = keywords.take("pooled_map")) {
+      map = index_list(kName, "pooled_map", given);
       if (map.size() != 2) {
-        refuse(kName, "coarse_map has " + std::to_string(map.size()) + " numbers; expected 2, (rows, columns)");
+        reject(kName, "pooled_map has " + std::to_string(map.size()) + " numbers; expected 2, (rows, columns)");
       }
     }
     ColumnsRequest<T> request;
     if (const nb::handle given = keywords.take("cells")) {
       const std::string cells = text_of(kName, "cells", given);
-      if (cells != "means" && cells != "sums") refuse(kName, "cells is '" + cells + "'; expected means or sums");
+      if (cells != "means" && cells != "sums") reject(kName, "cells is '" + cells + "'; expected means or sums");
       if (cells == "sums") request.cells = CoarseCells::sums;
     }
     Options<T> options(keywords, query);
@@ -241,13 +241,13 @@ nb::object attention_columns_of(nb::handle query_object, nb::handle key_object, 
     request.row_sum = row_sum.view<const T, 3>(kName, "row_sum");
     Outputs outputs(kName, query_object);
     AttentionColumns<T> columns;
-    outputs.add("column_mass", columns.column_mass, {q.shape[0], q.shape[1], k.shape[2]});
+    outputs.add("key_mass", columns.key_mass, {q.shape[0], q.shape[1], k.shape[2]});
     if (!map.empty()) {
       if (map[0] < 1 || map[0] > q.shape[2] || map[1] < 1 || map[1] > k.shape[2]) {
-        refuse(kName, "coarse_map is " + shape_text(map.data(), 2) + "; expected 1 to " + std::to_string(q.shape[2]) +
+        reject(kName, "pooled_map is " + shape_text(map.data(), 2) + "; expected 1 to " + std::to_string(q.shape[2]) +
                           " rows and 1 to " + std::to_string(k.shape[2]) + " columns");
       }
-      outputs.add("coarse_map", columns.coarse_map, {q.shape[0], q.shape[1], map[0], map[1]});
+      outputs.add("pooled_map", columns.pooled_map, {q.shape[0], q.shape[1], map[0], map[1]});
     }
     run(operations_of(query, key, nullptr), num_threads,
         [&](const Runtime& runtime) { attention_columns<T>(q, k, request, columns, options.options, runtime); });
@@ -299,7 +299,7 @@ nb::object attention_merge_of(nb::handle accumulator_object, nb::handle row_max_
     std::vector<T> sinks;
     if (const nb::handle given = keywords.take("sinks")) {
       sinks = number_list<T>(kName, "sinks", given);
-      if (sinks.empty() && !accumulator.empty()) refuse(kName, "sinks has 0 entries; expected one per head, or None");
+      if (sinks.empty() && !accumulator.empty()) reject(kName, "sinks has 0 entries; expected one per head, or None");
     }
     ForwardOutputs outputs(keywords, accumulator_object, accumulator, true);
     const int num_threads = keywords.take_int("num_threads", 0);
@@ -413,10 +413,10 @@ void bind_attention(nb::module_& module) {
   module.def("attention_columns", &attention_columns_of, nb::arg("query"), nb::arg("key"), nb::arg("row_max"),
              nb::arg("row_sum"), nb::arg("kwargs"),
              nb::sig(signature("def attention_columns(query: object, key: object, row_max: object, row_sum: object, *, "
-                               "coarse_map: tuple[int, int] | None = None, cells: str = 'means'" +
+                               "pooled_map: tuple[int, int] | None = None, cells: str = 'means'" +
                                options + ") -> dict[str, typing.Any]")),
-             "column_mass (B, H, S), the weight on each key summed over the queries, and, where its size (Ga, Gb) is\n"
-             "given, coarse_map (B, H, Ga, Gb), the means or sums of the weights' cells.");
+             "key_mass (B, H, S), the weight on each key summed over the queries, and, where its size (Ga, Gb) is\n"
+             "given, pooled_map (B, H, Ga, Gb), the means or sums of the weights' cells.");
   module.def("attention_partials", &attention_partials_of, nb::arg("query").none(), nb::arg("key").none(),
              nb::arg("value").none(), nb::arg("kwargs"),
              nb::sig(signature("def attention_partials(query: object, key: object, value: object, *" + options +

@@ -28,17 +28,17 @@ Outputs take_gradients(Keywords& keywords, nb::handle like) {
   if (const nb::handle given = keywords.take("gradients")) {
     names.clear();
     if (PyUnicode_Check(given.ptr()) || !nb::hasattr(given, "__iter__")) {
-      refuse_type(kName, "gradients", given, "a sequence of names");
+      reject_type(kName, "gradients", given, "a sequence of names");
     }
     for (const nb::handle name : nb::iter(given)) names.push_back(text_of(kName, "a name in gradients", name));
   }
   for (const std::string& name : names) {
     const auto found = std::find_if(kGradients.begin(), kGradients.end(), [&](const char* one) { return name == one; });
     if (found == kGradients.end()) {
-      refuse(kName,
+      reject(kName,
              "gradients names '" + name + "'; expected grad_query, grad_key, grad_value, grad_bias or grad_sinks");
     }
-    if (outputs.find(*found) != nullptr) refuse(kName, "gradients names " + name + " twice; expected it once");
+    if (outputs.find(*found) != nullptr) reject(kName, "gradients names " + name + " twice; expected it once");
     outputs.take(keywords, *found, nullptr);
   }
   return outputs;
@@ -57,7 +57,7 @@ nb::object gradients_of(nb::handle query_object, const Array& query, const Array
   using Compute = ComputeType<T>;
   Array grad_lse, bias;
   if (const nb::handle given = keywords.take("grad_lse")) grad_lse.borrow(kName, "grad_lse", given, Access::read);
-  AttentionSaved<Compute> saved;
+  AttentionForwardState<Compute> saved;
   if (const nb::handle given = keywords.take("fingerprint")) saved.fingerprint = fingerprint_of(kName, given);
   Outputs outputs = take_gradients(keywords, query_object);
   if (const nb::handle given = keywords.look("bias")) bias.borrow(kName, "bias", given, Access::read);
@@ -83,7 +83,7 @@ nb::object gradients_of(nb::handle query_object, const Array& query, const Array
   gradients.grad_value = outputs.view<T, 4>("grad_value");
   gradients.grad_sinks = outputs.view<Compute, 1>("grad_sinks");
   if (const Array* const grad_bias = outputs.find("grad_bias")) {
-    if (!bias.given()) refuse(kName, "gradients names grad_bias, and there is no bias");
+    if (!bias.given()) reject(kName, "gradients names grad_bias, and there is no bias");
     gradients.grad_bias = grad_bias->broadcast<Compute, 4>(kName, "grad_bias");
   }
   const double operations = 5.0 * static_cast<double>(q.shape[0] * q.shape[1] * q.shape[2]) *
@@ -111,7 +111,7 @@ nb::object attention_backward_of(nb::handle query_object, nb::handle key_object,
   if (query.type() == number_type<double>()) return call(double{});
   if (query.type() == number_type<bfloat16>()) return call(bfloat16{});
   if (query.type() == number_type<float16>()) return call(float16{});
-  refuse(kName, "query has type " + type_text(query.type()) + "; expected float32, float64, bfloat16 or float16");
+  reject(kName, "query has type " + type_text(query.type()) + "; expected float32, float64, bfloat16 or float16");
 }
 
 }  // namespace

@@ -2,7 +2,7 @@
 //
 // KvCache and attention_decode for Python.
 //
-//     cache = regard.KvCache(num_key_heads=8, depth=64, capacity=4096, dtype="bfloat16")
+//     cache = regard.KvCache(num_kv_heads=8, head_size=64, capacity=4096, dtype="bfloat16")
 //     cache.append(key, value)        (B, Hkv, L, D), or with sequence=i (Hkv, L, D)
 //     regard.attention_decode(query, cache, causal=True)
 //     file.write(cache.memory) … regard.KvCache.open(mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ))
@@ -59,9 +59,9 @@ class Cache {
   }
   FairLock::Place reading() { return locked(FairLock::Use::read); }
   FairLock::Place changing(const char* operator_name) {
-    refuse_in_plan(operator_name);
+    reject_in_plan(operator_name);
     if (block_ != nullptr && block_->read_only()) {
-      refuse(operator_name, "the cache lies in memory that cannot be written; expected a writable copy or mapping");
+      reject(operator_name, "the cache lies in memory that cannot be written; expected a writable copy or mapping");
     }
     return locked(FairLock::Use::write);
   }
@@ -108,12 +108,12 @@ class Cache {
   static std::span<std::byte> bytes_of(const Array& block) {
     const auto view = block.view<std::uint8_t, 1>("KvCache.open", "memory");
     if (view.shape[0] > 1 && view.strides[0] != 1) {
-      refuse("KvCache.open",
+      reject("KvCache.open",
              "memory has a stride of " + std::to_string(view.strides[0]) + "; expected bytes side by side");
     }
     return {reinterpret_cast<std::byte*>(view.data), static_cast<std::size_t>(view.shape[0])};
   }
-  // As the header names it (docs/kv-cache.md); a block without a header is refused by open().
+  // As the header names it (docs/kv-cache.md); a block without a header is rejected by open().
   static std::string dtype_of(std::span<const std::byte> memory) {
     std::uint32_t type = 4;
     if (memory.size() >= 16) std::memcpy(&type, memory.data() + 12, sizeof type);
@@ -139,9 +139,9 @@ void append(Cache& cache, nb::handle key_object, nb::handle value_object, std::o
   std::vector<Index> counts;
   if (!counts_object.is_none()) {
     counts = index_list(kName, "counts", counts_object);
-    if (counts.empty() && !key.empty()) refuse(kName, "counts has 0 entries; expected one per sequence, or None");
+    if (counts.empty() && !key.empty()) reject(kName, "counts has 0 entries; expected one per sequence, or None");
   }
-  if (sequence && !counts.empty()) refuse(kName, "counts are for all sequences; expected none beside sequence");
+  if (sequence && !counts.empty()) reject(kName, "counts are for all sequences; expected none beside sequence");
   const auto lock = cache.changing(kName);
   // An element takes some nanoseconds at most: in a cache of int8.
   const auto operations = [](const auto& k, const auto& v) {
@@ -176,10 +176,11 @@ nb::object attention_decode_of(nb::handle query_object, Cache& cache, nb::kwargs
     const auto q = query.input<Compute, 4>(kName, "query");
     Index longest = 0;
     for (Index b = 0; b < typed.shape().num_sequences; ++b) longest = std::max(longest, typed.length(b));
-    outputs.allocate(q.shape, longest, typed.shape().columns);
+    outputs.allocate(q.shape, longest, typed.shape().value_head_size);
     const AttentionOutputs<T> views = outputs.views<T>();
     const double operations = 2.0 * static_cast<double>(q.shape[0] * q.shape[1] * q.shape[2]) *
-                              static_cast<double>(longest) * static_cast<double>(q.shape[3] + typed.shape().columns);
+                              static_cast<double>(longest) *
+                              static_cast<double>(q.shape[3] + typed.shape().value_head_size);
     run(operations, num_threads,
         [&](const Runtime& runtime) { attention_decode<T, K>(q, typed, views, options.options, runtime); });
     return outputs.hand_out();
@@ -188,14 +189,14 @@ nb::object attention_decode_of(nb::handle query_object, Cache& cache, nb::kwargs
   return cache.visit([&]<class K>(KvCache<K>& typed) -> nb::object {
     if constexpr (std::is_same_v<K, double>) {
       if (type != number_type<double>()) {
-        refuse(kName, "query has type " + type_text(type) + "; expected float64, as the cache has");
+        reject(kName, "query has type " + type_text(type) + "; expected float64, as the cache has");
       }
       return decode(typed, double{});
     } else {
       if (type == number_type<float>()) return decode(typed, float{});
       if (type == number_type<bfloat16>()) return decode(typed, bfloat16{});
       if (type == number_type<float16>()) return decode(typed, float16{});
-      refuse(kName, "query has type " + type_text(type) +
+      reject(kName, "query has type " + type_text(type) +
                         "; expected float32, bfloat16 or float16, as the cache is of " + cache.dtype());
     }
   });
@@ -207,23 +208,25 @@ void bind_cache(nb::module_& module) {
   nb::class_<Cache>(module, "KvCache", "Keys and values that stay between calls, packed as the kernels read them.")
       .def(
           "__init__",
-          [](Cache* cache, Index depth, Index capacity, Index num_sequences, Index num_key_heads,
-             std::optional<Index> columns, Index page_keys, Index num_pages, bool ring, const std::string& dtype) {
+          [](Cache* cache, Index head_size, Index capacity, Index num_sequences, Index num_kv_heads,
+             std::optional<Index> value_head_size, Index page_keys, Index num_pages, bool ring,
+             const std::string& dtype) {
             KvCacheShape shape;
             shape.num_sequences = num_sequences;
-            shape.num_key_heads = num_key_heads;
-            shape.depth = depth;
-            shape.columns = columns.value_or(depth);
+            shape.num_kv_heads = num_kv_heads;
+            shape.head_size = head_size;
+            shape.value_head_size = value_head_size.value_or(head_size);
             shape.capacity = capacity;
             shape.page_keys = page_keys;
             shape.num_pages = num_pages;
             shape.ring = ring;
             new (cache) Cache(Cache::make(shape, dtype));
           },
-          nb::kw_only(), nb::arg("depth"), nb::arg("capacity"), nb::arg("num_sequences") = 1,
-          nb::arg("num_key_heads") = 1, nb::arg("columns") = nb::none(), nb::arg("page_keys") = 0,
+          nb::kw_only(), nb::arg("head_size"), nb::arg("capacity"), nb::arg("num_sequences") = 1,
+          nb::arg("num_kv_heads") = 1, nb::arg("value_head_size") = nb::none(), nb::arg("page_keys") = 0,
           nb::arg("num_pages") = 0, nb::arg("ring") = false, nb::arg("dtype") = "float32",
-          "Empty. depth is D, columns Dv (as depth where it is not given). dtype: float32, float64, bfloat16, float16 "
+          "Empty. head_size is D, value_head_size Dv (as head_size where it is not given). dtype: float32, float64, "
+          "bfloat16, float16 "
           "or\n"
           "int8. page_keys, a multiple of 32, and num_pages make it paged; ring keeps the newest `capacity` keys.")
       .def("append", &append, nb::arg("key"), nb::arg("value"), nb::arg("sequence") = nb::none(),
@@ -289,9 +292,9 @@ void bind_cache(nb::module_& module) {
                    [](Cache& cache) { return cache.visit([](auto& typed) { return typed.memory().size(); }); })
       .def_prop_ro("dtype", &Cache::dtype)
       .def_prop_ro("num_sequences", [](Cache& cache) { return cache.shape().num_sequences; })
-      .def_prop_ro("num_key_heads", [](Cache& cache) { return cache.shape().num_key_heads; })
-      .def_prop_ro("depth", [](Cache& cache) { return cache.shape().depth; })
-      .def_prop_ro("columns", [](Cache& cache) { return cache.shape().columns; })
+      .def_prop_ro("num_kv_heads", [](Cache& cache) { return cache.shape().num_kv_heads; })
+      .def_prop_ro("head_size", [](Cache& cache) { return cache.shape().head_size; })
+      .def_prop_ro("value_head_size", [](Cache& cache) { return cache.shape().value_head_size; })
       .def_prop_ro("capacity", [](Cache& cache) { return cache.shape().capacity; });
   module.def(
       "attention_decode", &attention_decode_of, nb::arg("query"), nb::arg("cache"), nb::arg("kwargs"),

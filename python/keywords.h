@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// The keyword arguments of one call, each taken by name; what nobody took is refused as Python refuses it.
+// The keyword arguments of one call, each taken by name; what nobody took is rejected as Python rejects it.
 //
 //     Keywords keywords("attention_forward", kwargs);
 //     if (const nb::handle scale = keywords.take("scale")) …
@@ -58,10 +58,10 @@ class Keywords {
       return nb::cast<T>(value);
     } catch (const nb::cast_error&) {
       if (!PyLong_Check(value.ptr())) {
-        refuse_type(operator_name_, name, value, std::is_integral_v<T> ? "a whole number" : "a number");
+        reject_type(operator_name_, name, value, std::is_integral_v<T> ? "a whole number" : "a number");
       }
       using Limits = std::numeric_limits<T>;
-      refuse(operator_name_,
+      reject(operator_name_,
              std::string(name) + " is out of range; expected " +
                  (std::is_integral_v<T> ? std::to_string(Limits::min()) + " to " + std::to_string(Limits::max())
                                         : std::string("a number that float64 holds")));

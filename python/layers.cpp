@@ -71,7 +71,7 @@ nb::object multi_head_of(nb::handle input_object, nb::handle w_query_object, nb:
     borrow("b_output", b_output);
     MultiHeadParameters<T> parameters;
     parameters.num_heads = keywords.take_int("num_heads", 1);
-    parameters.num_key_value_heads = keywords.take_int("num_key_value_heads", 0);
+    parameters.num_kv_heads = keywords.take_int("num_kv_heads", 0);
     Outputs outputs(kName, input_object);
     outputs.take(keywords, "out", nullptr);
     outputs.take(keywords, "weights", "return_weights");
@@ -89,10 +89,10 @@ nb::object multi_head_of(nb::handle input_object, nb::handle w_query_object, nb:
     parameters.b_value = b_value.view<const T, 1>(kName, "b_value");
     parameters.b_output = b_output.view<const T, 1>(kName, "b_output");
     if (parameters.num_heads < 1) {
-      refuse(kName, "num_heads is " + std::to_string(parameters.num_heads) + "; expected at least 1");
+      reject(kName, "num_heads is " + std::to_string(parameters.num_heads) + "; expected at least 1");
     }
     const Index keys = memory.given() ? source.shape[1] : x.shape[1];
-    const Index key_heads = parameters.num_key_value_heads > 0 ? parameters.num_key_value_heads : parameters.num_heads;
+    const Index key_heads = parameters.num_kv_heads > 0 ? parameters.num_kv_heads : parameters.num_heads;
     const Index joined = parameters.w_value.shape[1] / key_heads * parameters.num_heads;
     const Index width = w_output.given() ? parameters.w_output.shape[1] : joined;
     outputs.allocate("out", number_type<T>(), {x.shape[0], x.shape[1], width});
@@ -126,7 +126,7 @@ void bind_layers(nb::module_& module) {
                                "w_value: object, *, w_output: object | None = None, memory: object | None = None, "
                                "b_query: object | None = None, b_key: object | None = None, "
                                "b_value: object | None = None, b_output: object | None = None, num_heads: int = 1, "
-                               "num_key_value_heads: int = 0, out: object | None = None, "
+                               "num_kv_heads: int = 0, out: object | None = None, "
                                "weights: object | None = None, return_weights: bool = False" +
                                options_signature() + ") -> typing.Any")),
              "A multi-head attention block on (B, L, E): project, split into heads, attend, join, project back.\n"

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// linear_forward, PackedParameters and linear_backward for Python.
+// linear_forward, PackedLinear and linear_backward for Python.
 //
 //     (R, I) · (I, O) + (O) ──▶ (R, O)        all of float32, of float64, or of bfloat16
 //
@@ -20,14 +20,14 @@
 namespace regard::python {
 namespace {
 
-using Packed = std::variant<PackedParameters<float>, PackedParameters<double>, PackedParameters<bfloat16>>;
+using Packed = std::variant<PackedLinear<float>, PackedLinear<double>, PackedLinear<bfloat16>>;
 
 template <class Call>
 auto with_linear_type(const char* operator_name, const char* name, NumberType type, const Call& call) {
   if (type == number_type<float>()) return call(float{});
   if (type == number_type<double>()) return call(double{});
   if (type == number_type<bfloat16>()) return call(bfloat16{});
-  refuse(operator_name, std::string(name) + " has type " + type_text(type) + "; expected float32, float64 or bfloat16");
+  reject(operator_name, std::string(name) + " has type " + type_text(type) + "; expected float32, float64 or bfloat16");
 }
 
 double products(Index rows, Index inputs, Index outputs) {
@@ -42,7 +42,7 @@ Activation activation_of(const char* operator_name, Keywords& keywords) {
   if (text == "relu") return Activation::relu;
   if (text == "gelu") return Activation::gelu;
   if (text == "gelu_tanh") return Activation::gelu_tanh;
-  refuse(operator_name, "activation is '" + text + "'; expected none, relu, gelu or gelu_tanh");
+  reject(operator_name, "activation is '" + text + "'; expected none, relu, gelu or gelu_tanh");
 }
 
 // Calls with the type of the output: `out`'s, else `dtype`'s, else T.
@@ -65,7 +65,7 @@ nb::object forward(nb::handle input_object, const Array& input, Index num_output
   if (const nb::handle dtype = keywords.take("dtype")) {
     type = named_type(kName, "dtype", text_of(kName, "dtype", nb::str(dtype)));
     if (type != number_type<T>() && !(type == number_type<float>() && std::is_same_v<T, bfloat16>)) {
-      refuse(kName, "dtype is " + type_text(type) + "; expected " + type_text(number_type<T>()) + ", the input's" +
+      reject(kName, "dtype is " + type_text(type) + "; expected " + type_text(number_type<T>()) + ", the input's" +
                         (std::is_same_v<T, bfloat16> ? ", or float32" : ""));
     }
   }
@@ -91,7 +91,7 @@ nb::object linear_forward_of(nb::handle input_object, nb::handle parameters_obje
   if (!bias_object.is_none()) bias.borrow(kName, "bias", bias_object, Access::read);
   Keywords keywords(kName, std::move(kwargs));
   if (nb::isinstance<Packed>(parameters_object)) {
-    const auto call = [&]<class T>(const PackedParameters<T>& packed) {
+    const auto call = [&]<class T>(const PackedLinear<T>& packed) {
       return forward<T>(input_object, input, packed.num_outputs(), bias, keywords,
                         [&](const auto& x, const auto& b, const auto& out, const auto& options, const auto& runtime) {
                           linear_forward(x, packed, b, out, options, runtime);
@@ -99,24 +99,24 @@ nb::object linear_forward_of(nb::handle input_object, nb::handle parameters_obje
     };
     return std::visit(call, nb::cast<const Packed&>(parameters_object));
   }
-  const Array parameters(kName, "parameters", parameters_object);
+  const Array weight(kName, "weight", parameters_object);
   return with_linear_type(kName, "input", input.type(), [&]<class T>(T) {
-    const auto w = parameters.view<const T, 2>(kName, "parameters");
+    const auto w = weight.view<const T, 2>(kName, "weight");
     return forward<T>(input_object, input, w.shape[1], bias, keywords,
                       [&](const auto& x, const auto& b, const auto& out, const auto& options, const auto& runtime) {
                         if (options.activation == Activation::none) return linear_forward(x, w, b, out, runtime);
-                        linear_forward(x, PackedParameters<T>(w, runtime), b, out, options, runtime);
+                        linear_forward(x, PackedLinear<T>(w, runtime), b, out, options, runtime);
                       });
   });
 }
 
-Packed packed_parameters_of(nb::handle parameters_object) {
-  constexpr const char* kName = "PackedParameters";
-  const Array parameters(kName, "parameters", parameters_object);
-  return with_linear_type(kName, "parameters", parameters.type(), [&]<class T>(T) {
-    const auto w = parameters.view<const T, 2>(kName, "parameters");
+Packed packed_linear_of(nb::handle parameters_object) {
+  constexpr const char* kName = "PackedLinear";
+  const Array weight(kName, "weight", parameters_object);
+  return with_linear_type(kName, "weight", weight.type(), [&]<class T>(T) {
+    const auto w = weight.view<const T, 2>(kName, "weight");
     Packed packed;
-    run(static_cast<double>(w.size()), 0, [&](const Runtime& runtime) { packed = PackedParameters<T>(w, runtime); });
+    run(static_cast<double>(w.size()), 0, [&](const Runtime& runtime) { packed = PackedLinear<T>(w, runtime); });
     return packed;
   });
 }
@@ -125,22 +125,22 @@ nb::object linear_backward_of(nb::handle input_object, nb::handle parameters_obj
                               nb::kwargs kwargs) {
   constexpr const char* kName = "linear_backward";
   const Array input(kName, "input", input_object);
-  const Array parameters(kName, "parameters", parameters_object);
+  const Array weight(kName, "weight", parameters_object);
   const Array grad_output(kName, "grad_output", grad_output_object);
   Keywords keywords(kName, std::move(kwargs));
   return with_linear_type(kName, "grad_output", grad_output.type(), [&]<class T>(T) {
     Outputs outputs(kName, grad_output_object);
-    for (const char* const name : {"grad_input", "grad_parameters", "grad_bias"}) outputs.take(keywords, name, nullptr);
+    for (const char* const name : {"grad_input", "grad_weight", "grad_bias"}) outputs.take(keywords, name, nullptr);
     const int num_threads = keywords.take_int("num_threads", 0);
     keywords.finish();
     const auto x = input.view<const T, 2>(kName, "input");
-    const auto w = parameters.view<const T, 2>(kName, "parameters");
+    const auto w = weight.view<const T, 2>(kName, "weight");
     const auto g = grad_output.view<const T, 2>(kName, "grad_output");
     outputs.allocate("grad_input", number_type<T>(), {x.shape[0], x.shape[1]});
-    outputs.allocate("grad_parameters", number_type<T>(), {w.shape[0], w.shape[1]});
+    outputs.allocate("grad_weight", number_type<T>(), {w.shape[0], w.shape[1]});
     outputs.allocate("grad_bias", number_type<T>(), {g.shape[1]});
     const LinearGradients<T> gradients{.grad_input = outputs.view<T, 2>("grad_input"),
-                                       .grad_parameters = outputs.view<T, 2>("grad_parameters"),
+                                       .grad_weight = outputs.view<T, 2>("grad_weight"),
                                        .grad_bias = outputs.view<T, 1>("grad_bias")};
     run(2 * products(x.shape[0], w.shape[0], w.shape[1]), num_threads,
         [&](const Runtime& runtime) { linear_backward<T>(x, w, g, gradients, runtime); });
@@ -155,33 +155,33 @@ void bind_linear(nb::module_& module) {
     return std::visit([](const auto& packed) { return nb::make_tuple(packed.num_inputs(), packed.num_outputs()); },
                       self);
   };
-  nb::class_<Packed>(module, "PackedParameters",
-                     "Parameters (I, O) of linear_forward in the order in which it reads them: a copy, for many calls.")
+  nb::class_<Packed>(module, "PackedLinear",
+                     "The weight (I, O) of linear_forward in the order in which it reads it: a copy, for many calls.")
       .def(
-          "__init__", [](Packed* self, nb::handle parameters) { new (self) Packed(packed_parameters_of(parameters)); },
-          nb::arg("parameters"), nb::sig("def __init__(self, parameters: object) -> None"))
+          "__init__", [](Packed* self, nb::handle weight) { new (self) Packed(packed_linear_of(weight)); },
+          nb::arg("weight"), nb::sig("def __init__(self, weight: object) -> None"))
       .def_prop_ro("shape", extents, nb::sig("def shape(self) -> tuple[int, int]"), "(I, O)")
       .def_prop_ro(
           "num_bytes",
           [](const Packed& self) { return std::visit([](const auto& packed) { return packed.num_bytes(); }, self); },
           "Memory of the panels.");
   module.def(
-      "linear_forward", &linear_forward_of, nb::arg("input"), nb::arg("parameters"), nb::arg("bias") = nb::none(),
+      "linear_forward", &linear_forward_of, nb::arg("input"), nb::arg("weight"), nb::arg("bias") = nb::none(),
       nb::arg("kwargs"),
-      nb::sig("def linear_forward(input: object, parameters: PackedParameters | object, bias: object | None = None, *, "
+      nb::sig("def linear_forward(input: object, weight: PackedLinear | object, bias: object | None = None, *, "
               "out: object | None = None, dtype: str | None = None, activation: str = 'none', num_threads: int = 0) -> "
               "typing.Any"),
-      "activation(input · parameters + bias): input (R, I), parameters (I, O) or PackedParameters, bias (O), all of\n"
+      "activation(input · weight + bias): input (R, I), weight (I, O) or PackedLinear, bias (O), all of\n"
       "float32, float64 or bfloat16; the output of bfloat16 may be float32 (dtype, out). activation is none, relu, "
       "gelu\n"
       "or gelu_tanh. A PyTorch nn.Linear stores (O, I): give weight.T.");
   module.def(
-      "linear_backward", &linear_backward_of, nb::arg("input"), nb::arg("parameters"), nb::arg("grad_output"),
+      "linear_backward", &linear_backward_of, nb::arg("input"), nb::arg("weight"), nb::arg("grad_output"),
       nb::arg("kwargs"),
-      nb::sig("def linear_backward(input: object, parameters: object, grad_output: object, *, "
-              "grad_input: object | None = None, grad_parameters: object | None = None, "
+      nb::sig("def linear_backward(input: object, weight: object, grad_output: object, *, "
+              "grad_input: object | None = None, grad_weight: object | None = None, "
               "grad_bias: object | None = None, num_threads: int = 0) -> dict[str, typing.Any]"),
-      "Gradients of input · parameters + bias, by name: grad_input (R, I), grad_parameters (I, O), grad_bias (O),\n"
+      "Gradients of input · weight + bias, by name: grad_input (R, I), grad_weight (I, O), grad_bias (O),\n"
       "from grad_output (R, O), the loss's gradient before the activation. An array of that name is written to.");
 }
 

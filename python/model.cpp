@@ -38,7 +38,7 @@ std::string json_of(nb::handle input) {
     std::string text = text_of("explain", "input", input);
     const std::size_t first = text.find_first_not_of(" \t\r\n");
     if (first != std::string::npos && text[first] != '{' && text[first] != '[') {
-      refuse("explain", "input is a text that is no JSON; expected a model beside a sentence, or matrices as JSON");
+      reject("explain", "input is a text that is no JSON; expected a model beside a sentence, or matrices as JSON");
     }
     return text;
   }
@@ -96,7 +96,7 @@ nb::object explain_of(nb::handle input, const SentenceModel* model, std::optiona
     return nb::cast(std::move(*story));
   }
   if (layer || head || !hide.empty() || truncate || full) {
-    refuse("explain", "layer, head, hide, truncate and full are for a sentence; expected a model beside them");
+    reject("explain", "layer, head, hide, truncate and full are for a sentence; expected a model beside them");
   }
   ExplainInput read = input_of(input);
   if (token) read.settings.token = *token;
@@ -121,7 +121,7 @@ nb::object embed_of(const SentenceModel& model, const std::vector<std::string>& 
       try {
         ids.push_back(fitted_tokens(model, text, truncate, runtime).tokens.ids);
       } catch (const std::invalid_argument& error) {
-        refuse("embed", "texts[" + std::to_string(ids.size()) + "]: " + error.what());
+        reject("embed", "texts[" + std::to_string(ids.size()) + "]: " + error.what());
       }
     }
     vectors = embed_tokens(model.encoder, ids, runtime);
@@ -149,7 +149,7 @@ Comparison compare_of(const SentenceModel& model, const std::string& word, const
 SentenceModel load_model_of(nb::handle folder, bool map) {
   PyObject* bytes = nullptr;
   if (PyUnicode_FSConverter(folder.ptr(), &bytes) == 0) {
-    if (PyErr_ExceptionMatches(PyExc_TypeError)) refuse_type("load_model", "folder", folder, "str or os.PathLike");
+    if (PyErr_ExceptionMatches(PyExc_TypeError)) reject_type("load_model", "folder", folder, "str or os.PathLike");
     throw nb::python_error();
   }
   const nb::object held = nb::steal(bytes);

@@ -90,7 +90,7 @@ bool is_sequence(const char* operator_name, const char* name, nb::handle given) 
   if (PyObject_CheckBuffer(given.ptr()) || PyCapsule_CheckExact(given.ptr()) || nb::hasattr(given, "__dlpack__"))
     return false;
   if (PyUnicode_Check(given.ptr()) || !PySequence_Check(given.ptr())) {
-    refuse_type(operator_name, name, given, "a sequence of numbers, or an array with one axis");
+    reject_type(operator_name, name, given, "a sequence of numbers, or an array with one axis");
   }
   return true;
 }
@@ -141,10 +141,10 @@ std::vector<Index> index_list(const char* operator_name, const char* name, nb::h
   if (is_sequence(operator_name, name, given)) {
     for_each_item(name, given, [&](const std::string& called, nb::handle item) {
       const nb::object index = nb::steal(PyNumber_Index(item.ptr()));
-      if (!index.is_valid()) refuse_type(operator_name, called, item, "a whole number");
+      if (!index.is_valid()) reject_type(operator_name, called, item, "a whole number");
       int overflow = 0;
       numbers.push_back(PyLong_AsLongLongAndOverflow(index.ptr(), &overflow));
-      if (overflow != 0) refuse(operator_name, called + " does not fit into 64 bits");
+      if (overflow != 0) reject(operator_name, called + " does not fit into 64 bits");
     });
     return numbers;
   }
@@ -162,7 +162,7 @@ std::vector<Index> index_list(const char* operator_name, const char* name, nb::h
   } else if (array.type() == number_type<std::int64_t>()) {
     copy(std::int64_t{});
   } else {
-    refuse(operator_name, std::string(name) + " has type " + type_text(array.type()) + "; expected int32 or int64");
+    reject(operator_name, std::string(name) + " has type " + type_text(array.type()) + "; expected int32 or int64");
   }
   return numbers;
 }
@@ -173,7 +173,7 @@ std::vector<T> number_list(const char* operator_name, const char* name, nb::hand
   if (is_sequence(operator_name, name, given)) {
     for_each_item(name, given, [&](const std::string& called, nb::handle item) {
       const double number = PyFloat_AsDouble(item.ptr());
-      if (PyErr_Occurred() != nullptr) refuse_type(operator_name, called, item, "a number");
+      if (PyErr_Occurred() != nullptr) reject_type(operator_name, called, item, "a number");
       numbers.push_back(static_cast<T>(number));
     });
     return numbers;

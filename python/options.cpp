@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Options<T>: see options.h. What belongs to the values (ranges, shapes that do not fit) is refused by the operators
+// Options<T>: see options.h. What belongs to the values (ranges, shapes that do not fit) is rejected by the operators
 // themselves; here only what their types rule out.
 //
 // Read next: attention.cpp.
@@ -13,12 +13,12 @@ QueryAlignment alignment(const char* operator_name, const char* name, nb::handle
   const std::string text = text_of(operator_name, name, word);
   if (text == "top_left") return QueryAlignment::top_left;
   if (text == "bottom_right") return QueryAlignment::bottom_right;
-  refuse(operator_name, std::string(name) + " is '" + text + "'; expected top_left or bottom_right");
+  reject(operator_name, std::string(name) + " is '" + text + "'; expected top_left or bottom_right");
 }
 
 // An empty list would be taken for an option that was not given.
-void refuse_empty(const char* operator_name, const char* name, const char* expected) {
-  refuse(operator_name, std::string(name) + " has 0 entries; expected " + expected + ", or None");
+void reject_empty(const char* operator_name, const char* name, const char* expected) {
+  reject(operator_name, std::string(name) + " has 0 entries; expected " + expected + ", or None");
 }
 
 }  // namespace
@@ -30,7 +30,7 @@ void Options<T>::take_positions(Keywords& keywords) {
   if (const nb::handle causal = keywords.take("causal")) {
     if (PyUnicode_Check(causal.ptr())) {
       if (offset) {
-        refuse(operator_name, "query_offset and causal='" + text_of(operator_name, "causal", causal) +
+        reject(operator_name, "query_offset and causal='" + text_of(operator_name, "causal", causal) +
                                   "' both name where the queries stand; expected one of them");
       }
       options.causal = true;
@@ -38,7 +38,7 @@ void Options<T>::take_positions(Keywords& keywords) {
     } else if (PyBool_Check(causal.ptr())) {
       options.causal = causal.ptr() == Py_True;
     } else {
-      refuse_type(operator_name, "causal", causal, "bool, 'top_left' or 'bottom_right'");
+      reject_type(operator_name, "causal", causal, "bool, 'top_left' or 'bottom_right'");
     }
   }
   if (offset) {
@@ -70,7 +70,7 @@ std::span<const Index> Options<T>::take_list(Keywords& keywords, const char* nam
                                              std::vector<Index>& held) {
   if (const nb::handle given = keywords.take(name)) {
     held = index_list(keywords.operator_name(), name, given);
-    if (held.empty() && rows_) refuse_empty(keywords.operator_name(), name, expected);
+    if (held.empty() && rows_) reject_empty(keywords.operator_name(), name, expected);
   }
   return held;
 }
@@ -79,7 +79,7 @@ template <class T>
 std::span<const T> Options<T>::take_numbers(Keywords& keywords, const char* name, std::vector<T>& held) {
   if (const nb::handle given = keywords.take(name)) {
     held = number_list<T>(keywords.operator_name(), name, given);
-    if (held.empty() && rows_) refuse_empty(keywords.operator_name(), name, "one per head");
+    if (held.empty() && rows_) reject_empty(keywords.operator_name(), name, "one per head");
   }
   return held;
 }
@@ -118,7 +118,7 @@ Options<T>::Options(Keywords& keywords, const Array& query) : rows_(!query.empty
   if (const nb::handle size = keywords.take("block_size")) {
     const std::vector<Index> pair = index_list(operator_name, "block_size", size);
     if (pair.size() != 2) {
-      refuse(operator_name, "block_size has " + std::to_string(pair.size()) + " numbers; expected 2, (queries, keys)");
+      reject(operator_name, "block_size has " + std::to_string(pair.size()) + " numbers; expected 2, (queries, keys)");
     }
     options.block_size = {pair[0], pair[1]};
   }

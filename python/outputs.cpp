@@ -82,15 +82,15 @@ AttentionFingerprint fingerprint_of(const char* operator_name, nb::handle given)
   if (PyBytes_Check(given.ptr())) {
     const auto bytes = nb::borrow<nb::bytes>(given);
     if (bytes.size() != sizeof fingerprint.words) {
-      refuse(operator_name, "fingerprint has " + std::to_string(bytes.size()) + " bytes; expected " +
+      reject(operator_name, "fingerprint has " + std::to_string(bytes.size()) + " bytes; expected " +
                                 std::to_string(sizeof fingerprint.words));
     }
     std::memcpy(fingerprint.words.data(), bytes.c_str(), sizeof fingerprint.words);
     return fingerprint;
   }
-  if (!PyUnicode_Check(given.ptr())) refuse_type(operator_name, "fingerprint", given, "bytes, or 'unchecked'");
+  if (!PyUnicode_Check(given.ptr())) reject_type(operator_name, "fingerprint", given, "bytes, or 'unchecked'");
   const std::string word = text_of(operator_name, "fingerprint", given);
-  if (word != "unchecked") refuse(operator_name, "fingerprint is '" + word + "'; expected bytes, or 'unchecked'");
+  if (word != "unchecked") reject(operator_name, "fingerprint is '" + word + "'; expected bytes, or 'unchecked'");
   return kUncheckedFingerprint;
 }
 
@@ -102,7 +102,7 @@ ForwardOutputs::ForwardOutputs(Keywords& keywords, nb::handle like, const Array&
     if (flags) {
       outputs_.take(keywords, name, asked);
     } else if (const nb::handle given = keywords.take(name)) {
-      refuse(keywords.operator_name(), std::string(name) + " is returned; no array can be given for it");
+      reject(keywords.operator_name(), std::string(name) + " is returned; no array can be given for it");
     }
   };
   take("row_max", "return_row_max");
@@ -129,8 +129,8 @@ void ForwardOutputs::expect_context(const char* operator_name, const char* what,
   const bool wide = input == number_type<double>(), floats = input == number_type<float>();
   const bool narrow = input == number_type<bfloat16>() || input == number_type<float16>();
   if (context_type_ == input || (narrow && context_type_ == number_type<float>())) return;
-  if (!wide && !floats && !narrow) return;  // the input itself is refused
-  refuse(operator_name, what + type_text(context_type_) + "; expected " + type_text(input) +
+  if (!wide && !floats && !narrow) return;  // the input itself is rejected
+  reject(operator_name, what + type_text(context_type_) + "; expected " + type_text(input) +
                             (narrow ? ", the input's type, or float32" : ", the input's type"));
 }
 

@@ -65,7 +65,7 @@ void run_here(const Runtime& runtime, const std::function<void(const Runtime&)>&
 PlanScope::PlanScope(const Runtime& runtime) : before_(planning) { planning = &runtime; }
 PlanScope::~PlanScope() { planning = before_; }
 
-void refuse_in_plan(const char* operator_name) {
+void reject_in_plan(const char* operator_name) {
   if (planning == nullptr) return;
   throw std::invalid_argument(std::string(operator_name) +
                               ": called in a plan, which changes nothing; expected a call before it");

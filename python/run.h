@@ -24,7 +24,7 @@ inline constexpr double kUnknownOperations = 1e18;
 void run(double operations, int num_threads, const std::function<void(const Runtime&)>& call);
 
 // Throws where the call would change something that stays and this thread plans: a plan changes nothing.
-void refuse_in_plan(const char* operator_name);
+void reject_in_plan(const char* operator_name);
 
 // While it lives, run() on this thread uses that Runtime.
 class PlanScope {

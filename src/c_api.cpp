@@ -52,7 +52,7 @@ std::int32_t status_of(Function function) noexcept {
   } catch (const std::length_error&) {
     remember("out of memory: a size is beyond what can be addressed");
     return REGARD_OUT_OF_MEMORY;
-  } catch (const cancelled& error) {
+  } catch (const Cancelled& error) {
     remember(error.what());
     return REGARD_CANCELLED;
   } catch (const std::exception& error) {
@@ -99,16 +99,16 @@ inline constexpr std::size_t kFirstBytes<regard_runtime> = offsetof(regard_runti
 // A caller's struct, whatever version of it the caller was compiled with; what that version lacks is zero.
 template <class Struct>
 Struct read_struct(const char* operator_name, const char* name, const Struct* given) {
-  if (given == nullptr) refuse(operator_name, std::string(name) + " is NULL");
+  if (given == nullptr) reject(operator_name, std::string(name) + " is NULL");
   const std::size_t size = given->struct_size;
   if (size < kFirstBytes<Struct>) {
-    refuse(operator_name, std::string(name) + "->struct_size is " + std::to_string(size) + "; expected " +
+    reject(operator_name, std::string(name) + "->struct_size is " + std::to_string(size) + "; expected " +
                               std::to_string(kFirstBytes<Struct>) + " or more");
   }
   const char* bytes = reinterpret_cast<const char*>(given);
   const std::size_t known = std::min(size, sizeof(Struct));
   if (std::any_of(bytes + known, bytes + size, [](char byte) { return byte != 0; })) {
-    refuse(operator_name, std::string(name) + " sets a field that version " + std::string(version()) +
+    reject(operator_name, std::string(name) + " sets a field that version " + std::string(version()) +
                               " does not know; expected zeros after its first " + std::to_string(sizeof(Struct)) +
                               " bytes");
   }
@@ -128,13 +128,13 @@ TensorView<T, Rank> view_of(const char* operator_name, const char* name, const A
   if (!is_given(array)) return {};
   constexpr std::int32_t kType = dtype_of<std::remove_const_t<T>>();
   if (array.dtype != kType) {
-    refuse(operator_name, std::string(name) + " has type " + type_text(array.dtype) + "; expected " + type_text(kType));
+    reject(operator_name, std::string(name) + " has type " + type_text(array.dtype) + "; expected " + type_text(kType));
   }
   if (array.rank != Rank) {
-    refuse(operator_name,
+    reject(operator_name,
            std::string(name) + " has rank " + std::to_string(array.rank) + "; expected " + std::to_string(Rank));
   }
-  if (array.shape == nullptr) refuse(operator_name, std::string(name) + " has no shape");
+  if (array.shape == nullptr) reject(operator_name, std::string(name) + " has no shape");
   TensorView<T, Rank> view;
   view.data = static_cast<T*>(array.data);
   std::copy_n(array.shape, Rank, view.shape.begin());
@@ -146,7 +146,7 @@ TensorView<T, Rank> view_of(const char* operator_name, const char* name, const A
 
 template <class T, int Rank, class Array>
 TensorView<T, Rank> required(const char* operator_name, const char* name, const Array* array) {
-  if (array == nullptr || !is_given(*array)) refuse(operator_name, std::string(name) + " is not given");
+  if (array == nullptr || !is_given(*array)) reject(operator_name, std::string(name) + " is not given");
   return view_of<T, Rank>(operator_name, name, *array);
 }
 
@@ -159,7 +159,7 @@ InputView<T, Rank> numbers_of(const char* operator_name, const char* name, const
     if (array != nullptr && array->dtype == REGARD_F16)
       return view_of<const float16, Rank>(operator_name, name, *array);
     if (array != nullptr && is_given(*array) && array->dtype != REGARD_F32) {
-      refuse(operator_name, std::string(name) + " has type " + type_text(array->dtype) + "; expected f32, bf16 or f16");
+      reject(operator_name, std::string(name) + " has type " + type_text(array->dtype) + "; expected f32, bf16 or f16");
     }
   }
   return required<const T, Rank>(operator_name, name, array);
@@ -169,10 +169,10 @@ template <class T>
 std::span<const T> span_of(const char* operator_name, const char* name, const regard_input& array) {
   const auto view = view_of<const T, 1>(operator_name, name, array);
   if (view.shape[0] > 1 && view.strides[0] != 1) {
-    refuse(operator_name, std::string(name) + " has stride " + std::to_string(view.strides[0]) + "; expected 1");
+    reject(operator_name, std::string(name) + " has stride " + std::to_string(view.strides[0]) + "; expected 1");
   }
   if (reinterpret_cast<std::uintptr_t>(view.data) % alignof(T) != 0) {
-    refuse(operator_name, std::string(name) + " is not aligned to its type");
+    reject(operator_name, std::string(name) + " is not aligned to its type");
   }
   return {view.data, static_cast<std::size_t>(view.shape[0])};
 }
@@ -199,7 +199,7 @@ AttentionOptions<T> options_of(const char* name, const regard_attention_options*
       options.query_offset = span_of<Index>(name, "query_offsets", o.query_offsets);
       break;
     default:
-      refuse(name, "query_offset_kind is " + std::to_string(o.query_offset_kind) + "; expected 0 to 4");
+      reject(name, "query_offset_kind is " + std::to_string(o.query_offset_kind) + "; expected 0 to 4");
   }
   if (o.has_window_left != 0) options.window.left = o.window_left;
   if (o.has_window_right != 0) options.window.right = o.window_right;
@@ -231,7 +231,7 @@ AttentionOptions<T> options_of(const char* name, const regard_attention_options*
   if (o.has_soft_cap != 0) options.soft_cap = o.soft_cap;
   if (o.has_scale != 0) options.scale = o.scale;
   if (o.weights_in_float32 < -1 || o.weights_in_float32 > 1)
-    refuse(name, "options->weights_in_float32 is " + std::to_string(o.weights_in_float32) + "; expected -1, 0 or 1");
+    reject(name, "options->weights_in_float32 is " + std::to_string(o.weights_in_float32) + "; expected -1, 0 or 1");
   if (o.weights_in_float32 != 0) options.weights_in_float32 = o.weights_in_float32 > 0;
   options.dropout = o.dropout;
   options.dropout_seed = o.dropout_seed;
@@ -278,20 +278,20 @@ void run(const char* name, const regard_runtime* given, Call call) {
 // Calls function(T{}) for the type of the operator's first argument.
 template <class Function>
 void with_type_of(const char* operator_name, const char* name, const regard_input* array, Function function) {
-  if (array == nullptr || !is_given(*array)) refuse(operator_name, std::string(name) + " is not given");
+  if (array == nullptr || !is_given(*array)) reject(operator_name, std::string(name) + " is not given");
   if (array->dtype == REGARD_F32) return function(float{});
   if (array->dtype == REGARD_F64) return function(double{});
   if (array->dtype == REGARD_BF16) return function(bfloat16{});
-  refuse(operator_name, std::string(name) + " has type " + type_text(array->dtype) + "; expected f32, f64 or bf16");
+  reject(operator_name, std::string(name) + " has type " + type_text(array->dtype) + "; expected f32, f64 or bf16");
 }
 
 // Calls function(T{}) for the type that attention computes with.
 template <class Function>
 void with_compute_type_of(const char* operator_name, const char* name, const regard_input* array, Function function) {
-  if (array == nullptr || !is_given(*array)) refuse(operator_name, std::string(name) + " is not given");
+  if (array == nullptr || !is_given(*array)) reject(operator_name, std::string(name) + " is not given");
   if (array->dtype == REGARD_F64) return function(double{});
   if (array->dtype == REGARD_F32 || array->dtype == REGARD_BF16 || array->dtype == REGARD_F16) return function(float{});
-  refuse(operator_name,
+  reject(operator_name,
          std::string(name) + " has type " + type_text(array->dtype) + "; expected f32, f64, bf16 or f16");
 }
 
@@ -348,9 +348,9 @@ const char* regard_last_error(void) { return last_error; }
 int32_t regard_attention_options_init(regard_attention_options* options, size_t struct_size) {
   return status_of([=] {
     const char* name = "attention_options_init";
-    if (options == nullptr) refuse(name, "options is NULL");
+    if (options == nullptr) reject(name, "options is NULL");
     if (struct_size < kFirstBytes<regard_attention_options>) {
-      refuse(name, "struct_size is " + std::to_string(struct_size) + "; expected " +
+      reject(name, "struct_size is " + std::to_string(struct_size) + "; expected " +
                        std::to_string(kFirstBytes<regard_attention_options>) + " or more");
     }
     std::memset(static_cast<void*>(options), 0, struct_size);
@@ -391,7 +391,7 @@ int32_t regard_attention_with_statistics(const regard_input* query, const regard
       asked.chosen_keys = span_of<Index>(name, "chosen_keys", s.chosen_keys);
       asked.chosen_ranges = view_of<const Index, 3>(name, "chosen_ranges", s.chosen_ranges);
       if (s.chosen_origin != REGARD_FROM_KEY_ZERO && s.chosen_origin != REGARD_FROM_POSITION)
-        refuse(name, "chosen_origin is " + std::to_string(s.chosen_origin) + "; expected 0 or 1");
+        reject(name, "chosen_origin is " + std::to_string(s.chosen_origin) + "; expected 0 or 1");
       asked.chosen_origin = s.chosen_origin == REGARD_FROM_POSITION ? ChosenOrigin::position : ChosenOrigin::key_zero;
       asked.top_keys = view_of<Index, 4>(name, "top_keys", s.top_keys);
       asked.top_weights = view_of<T, 4>(name, "top_weights", s.top_weights);
@@ -425,7 +425,7 @@ int32_t regard_attention_backward(const regard_input* query, const regard_input*
     with_compute_type_of(name, "query", query, [=]<class T>(T) {
       const regard_attention_saved s = read_struct(name, "saved", saved);
       const regard_attention_gradients g = read_struct(name, "gradients", gradients);
-      AttentionSaved<T> given;
+      AttentionForwardState<T> given;
       given.context = numbers_of<T, 4>(name, "context", &s.context);
       given.row_max = view_of<const T, 3>(name, "row_max", s.row_max);
       given.row_sum = view_of<const T, 3>(name, "row_sum", s.row_sum);
@@ -461,15 +461,15 @@ int32_t regard_attention_columns(const regard_input* query, const regard_input* 
       const regard_columns_request r = read_struct(name, "request", request);
       const regard_columns_outputs o = read_struct(name, "outputs", outputs);
       if (r.cells != REGARD_MEANS && r.cells != REGARD_SUMS) {
-        refuse(name, "cells is " + std::to_string(r.cells) + "; expected 0 (means) or 1 (sums)");
+        reject(name, "cells is " + std::to_string(r.cells) + "; expected 0 (means) or 1 (sums)");
       }
       ColumnsRequest<T> asked;
       asked.row_max = view_of<const T, 3>(name, "row_max", r.row_max);
       asked.row_sum = view_of<const T, 3>(name, "row_sum", r.row_sum);
       asked.cells = r.cells == REGARD_SUMS ? CoarseCells::sums : CoarseCells::means;
       AttentionColumns<T> views;
-      views.column_mass = view_of<T, 3>(name, "column_mass", o.column_mass);
-      views.coarse_map = view_of<T, 4>(name, "coarse_map", o.coarse_map);
+      views.key_mass = view_of<T, 3>(name, "key_mass", o.key_mass);
+      views.pooled_map = view_of<T, 4>(name, "pooled_map", o.pooled_map);
       run(name, runtime, [&](const Runtime& how) {
         attention_columns<T>(numbers_of<T, 4>(name, "query", query), numbers_of<T, 4>(name, "key", key), asked, views,
                              options_of<T>(name, options), how);
@@ -486,11 +486,11 @@ int32_t regard_attention_weights(const regard_input* query, const regard_input* 
     with_compute_type_of(name, "query", query, [=]<class T>(T) {
       const regard_weights_request r = read_struct(name, "request", request);
       if (r.kind != REGARD_WEIGHTS && r.kind != REGARD_SCORES) {
-        refuse(name, "kind is " + std::to_string(r.kind) + "; expected 0 (weights) or 1 (scores)");
+        reject(name, "kind is " + std::to_string(r.kind) + "; expected 0 (weights) or 1 (scores)");
       }
       const auto pairs = view_of<const Index, 2>(name, "rows", r.rows);
       if (!pairs.absent() && pairs.shape[1] != 2) {
-        refuse(name, "rows has shape " + shape_text(pairs.shape) + "; expected (n, 2)");
+        reject(name, "rows has shape " + shape_text(pairs.shape) + "; expected (n, 2)");
       }
       std::vector<RowRange> rows(static_cast<std::size_t>(pairs.shape[0]));
       for (std::size_t i = 0; i < rows.size(); ++i) {
@@ -510,7 +510,7 @@ int32_t regard_attention_weights(const regard_input* query, const regard_input* 
   });
 }
 
-int32_t regard_linear_forward(const regard_input* input, const regard_input* parameters, const regard_input* bias,
+int32_t regard_linear_forward(const regard_input* input, const regard_input* weight, const regard_input* bias,
                               const regard_output* output, const regard_runtime* runtime) {
   return status_of([=] {
     const char* name = "linear_forward";
@@ -519,9 +519,8 @@ int32_t regard_linear_forward(const regard_input* input, const regard_input* par
           bias == nullptr ? TensorView<const T, 1>() : view_of<const T, 1>(name, "bias", *bias);
       const auto forward = [&]<class O>(O) {
         run(name, runtime, [&](const Runtime& how) {
-          linear_forward(required<const T, 2>(name, "input", input),
-                         required<const T, 2>(name, "parameters", parameters), addend,
-                         required<O, 2>(name, "output", output), how);
+          linear_forward(required<const T, 2>(name, "input", input), required<const T, 2>(name, "weight", weight),
+                         addend, required<O, 2>(name, "output", output), how);
         });
       };
       if constexpr (std::is_same_v<T, bfloat16>) {
@@ -532,10 +531,9 @@ int32_t regard_linear_forward(const regard_input* input, const regard_input* par
   });
 }
 
-int32_t regard_linear_backward(const regard_input* input, const regard_input* parameters,
-                               const regard_input* grad_output, const regard_output* grad_input,
-                               const regard_output* grad_parameters, const regard_output* grad_bias,
-                               const regard_runtime* runtime) {
+int32_t regard_linear_backward(const regard_input* input, const regard_input* weight, const regard_input* grad_output,
+                               const regard_output* grad_input, const regard_output* grad_weight,
+                               const regard_output* grad_bias, const regard_runtime* runtime) {
   return status_of([=] {
     const char* name = "linear_backward";
     with_type_of(name, "grad_output", grad_output, [=]<class T>(T) {
@@ -544,10 +542,10 @@ int32_t regard_linear_backward(const regard_input* input, const regard_input* pa
       };
       LinearGradients<T> views;
       if (grad_input != nullptr) views.grad_input = view_of<T, 2>(name, "grad_input", *grad_input);
-      if (grad_parameters != nullptr) views.grad_parameters = view_of<T, 2>(name, "grad_parameters", *grad_parameters);
+      if (grad_weight != nullptr) views.grad_weight = view_of<T, 2>(name, "grad_weight", *grad_weight);
       if (grad_bias != nullptr) views.grad_bias = view_of<T, 1>(name, "grad_bias", *grad_bias);
       run(name, runtime, [&](const Runtime& how) {
-        linear_backward<T>(matrix("input", input), matrix("parameters", parameters),
+        linear_backward<T>(matrix("input", input), matrix("weight", weight),
                            required<const T, 2>(name, "grad_output", grad_output), views, how);
       });
     });

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// The page of attention over arrays, without a browser: what it refuses, what it says of the options, how large it is.
+// The page of attention over arrays, without a browser: what it rejects, what it says of the options, how large it is.
 // What it carries and shows: cli/attend_test.py, page/attend_page_test.py.
 // Read next: src/explain/arrays/attention_html.cpp.
 #include "regard/explain/attention_html.h"
@@ -33,13 +33,13 @@ struct Small {
   std::string render(const AttentionHtmlOptions& html = {}) {
     return render_attention_html<T>(query.view(), key.view(), value.view(), outputs, options, html);
   }
-  std::string refusal(const AttentionHtmlOptions& html = {}) {
+  std::string rejection(const AttentionHtmlOptions& html = {}) {
     try {
       render(html);
     } catch (const std::invalid_argument& error) {
       return error.what();
     }
-    return "no refusal";
+    return "no rejection";
   }
 };
 
@@ -78,22 +78,22 @@ TEST(AttendPage, SaysEveryOption) {
   EXPECT_EQ(data.find("type")->text(), "float64");
 }
 
-TEST(AttendPage, RefusesWhatItCannotShow) {
+TEST(AttendPage, RejectsWhatItCannotShow) {
   Small<float> small;
   small.compute();
-  EXPECT_EQ(small.refusal(), "no refusal");
-  EXPECT_NE(small.refusal({.rows = {{1, 4}}}).find("rows 1:4 go beyond the 3 of query"), std::string::npos);
-  EXPECT_NE(small.refusal({.rows = {{-1, 2}}}).find("rows -1:2"), std::string::npos);
-  EXPECT_NE(small.refusal({.rows = {{2, 2}}}).find("no row of query to show"), std::string::npos);
+  EXPECT_EQ(small.rejection(), "no rejection");
+  EXPECT_NE(small.rejection({.rows = {{1, 4}}}).find("rows 1:4 go beyond the 3 of query"), std::string::npos);
+  EXPECT_NE(small.rejection({.rows = {{-1, 2}}}).find("rows -1:2"), std::string::npos);
+  EXPECT_NE(small.rejection({.rows = {{2, 2}}}).find("no row of query to show"), std::string::npos);
   small.outputs.row_sum = {};
-  EXPECT_NE(small.refusal().find("computed lacks"), std::string::npos);
+  EXPECT_NE(small.rejection().find("computed lacks"), std::string::npos);
   small.outputs.row_sum = small.row_sum.view();
   const std::array<float, 1> sinks{0.5F};
   small.options.sinks = sinks;
-  EXPECT_NE(small.refusal().find("computed lacks"), std::string::npos);
+  EXPECT_NE(small.rejection().find("computed lacks"), std::string::npos);
   small.options.sinks = {};
   small.value = Tensor<float, 4>({1, 1, 5, 2});
-  EXPECT_NE(small.refusal().find("value has shape (1, 1, 5, 2)"), std::string::npos);
+  EXPECT_NE(small.rejection().find("value has shape (1, 1, 5, 2)"), std::string::npos);
 }
 
 // Strips joined by twos: 361 rows of one query each are more than a page has cells for.
@@ -130,10 +130,10 @@ TEST(AttendPage, HoldsAnInspectionBesideRowsOrAlone) {
   const std::string alone = small.render({.inspection = &inspection, .only_inspection = true});
   EXPECT_EQ(data_of(alone, "page").find("subject")->text(), "inspection");
   EXPECT_EQ(data_of(alone, "page").find("query"), nullptr);
-  EXPECT_NE(small.refusal({.only_inspection = true}).find("there is no inspection"), std::string::npos);
+  EXPECT_NE(small.rejection({.only_inspection = true}).find("there is no inspection"), std::string::npos);
 }
 
-TEST(AttendPage, RefusesAPageTooLarge) {
+TEST(AttendPage, RejectsAPageTooLarge) {
   const Tensor<float, 4> arrays({1, 1, 2048, 1});
   Tensor<float, 4> context({1, 1, 2048, 1});
   Tensor<float, 3> row_max({1, 1, 2048}), row_sum({1, 1, 2048});
@@ -141,7 +141,7 @@ TEST(AttendPage, RefusesAPageTooLarge) {
       .context = context.view(), .row_max = row_max.view(), .row_sum = row_sum.view()};
   try {
     render_attention_html<float>(arrays.view(), arrays.view(), arrays.view(), outputs, {}, {});
-    FAIL() << "no refusal";
+    FAIL() << "no rejection";
   } catch (const std::invalid_argument& error) {
     EXPECT_STREQ(error.what(),
                  "render_attention_html: the page would take 43.6 MiB; the most is 24.0 MiB; choose fewer rows");

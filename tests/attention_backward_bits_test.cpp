@@ -7,7 +7,7 @@
 //            the wide ones, rounded once; grouped heads are the sum of their heads
 //   corners  rows and keys that see nothing have gradients of exactly 0, whatever is stored there; no rows, no keys
 //   memory   a bound on the workspace, and what plan() says of it
-//   errors   a caller's mistake is refused before any work
+//   errors   a caller's mistake is rejected before any work
 //   options  those of the forward call, or they are rejected by name
 //
 // Read next: attention_backward_test.cpp.
@@ -122,7 +122,7 @@ void narrow_gradients_are_rounded_once() {
     g.query = Array<E, 4>(query.shape());
     g.key = Array<E, 4>(key.shape());
     g.value = Array<E, 4>(value.shape());
-    AttentionSaved<float> saved = wide.saved();
+    AttentionForwardState<float> saved = wide.saved();
     saved.context = context.view();
     saved.grad_context = grad_context.view();
     attention_backward<E>(query.view(), key.view(), value.view(), saved, g.views(), wide.call.options);
@@ -255,21 +255,21 @@ TEST(BackwardMemory, WorkspaceStaysWithinEightTimesTheGradientOfQuery) {
 
 // ---- errors
 
-TEST(BackwardRefusals, NameTheArgumentTheActualAndTheExpected) {
+TEST(BackwardRejections, NameTheArgumentTheActualAndTheExpected) {
   const auto message = [](auto spoil) {
     BackwardCase<float> test(long_case<float>(3, 5));
     GradientArrays<float> g = outputs_of(test.call);
-    AttentionSaved<float> saved = test.saved();
+    AttentionForwardState<float> saved = test.saved();
     AttentionGradients<float> views = g.views();
     spoil(saved, views, test.call);
     const auto& call = test.call;
-    std::string text = refusal([&] {
+    std::string text = rejection([&] {
       attention_backward<float>(call.query.view(), call.key.view(), call.value.view(), saved, views, call.options);
     });
     EXPECT_TRUE(text == "accepted" || g.query.surroundings_untouched());
     return text;
   };
-  using Saved = AttentionSaved<float>;
+  using Saved = AttentionForwardState<float>;
   using Views = AttentionGradients<float>;
   using Call = AttentionCase<float>;
   EXPECT_EQ(message([](Saved&, Views&, Call&) {}), "accepted");
@@ -307,7 +307,7 @@ TEST(BackwardRefusals, NameTheArgumentTheActualAndTheExpected) {
   BackwardCase<float> test(long_case<float>(3, 5));
   GradientArrays<bfloat16> g;
   g.query = Array<bfloat16, 4>(test.call.query.shape());
-  EXPECT_EQ(refusal([&] {
+  EXPECT_EQ(rejection([&] {
               attention_backward<bfloat16>(test.call.query.view(), test.call.key.view(), test.call.value.view(),
                                            test.saved(), g.views(), test.call.options);
             }),
@@ -361,7 +361,7 @@ struct OptionsCase : BackwardCase<float> {
   }
   std::string message() const {
     GradientArrays<float> g = outputs_of(call);
-    const std::string text = refusal([&] { run(g); });
+    const std::string text = rejection([&] { run(g); });
     EXPECT_TRUE(text == "accepted" || g.query.surroundings_untouched());
     return text;
   }
@@ -431,14 +431,14 @@ TEST(BackwardOptions, PackedSequencesOfTheForwardCall) {
   call.options = {.query_starts = call.query_starts, .key_starts = call.key_starts};
   BackwardCase<float> test(std::move(call));
   GradientArrays<float> g = outputs_of(test.call);
-  EXPECT_EQ(refusal([&] { test.run(g); }), "accepted");
+  EXPECT_EQ(rejection([&] { test.run(g); }), "accepted");
   test.call.key_starts[1] = 5;
-  EXPECT_EQ(refusal([&] { test.run(g); }).find("attention_backward: "), 0u);
+  EXPECT_EQ(rejection([&] { test.run(g); }).find("attention_backward: "), 0u);
   test.call.query_starts[1] = 5;
   test.call.options.causal = true;
-  EXPECT_EQ(refusal([&] { test.run(g); }).find("attention_backward: causal, "), 0u);
+  EXPECT_EQ(rejection([&] { test.run(g); }).find("attention_backward: causal, "), 0u);
   test.call.options = {};
-  EXPECT_NE(refusal([&] { test.run(g); }).find("query_starts or key_starts"), std::string::npos);
+  EXPECT_NE(rejection([&] { test.run(g); }).find("query_starts or key_starts"), std::string::npos);
 }
 
 TEST(BackwardOptions, StatedInAnotherWayAreTheSame) {
@@ -447,7 +447,7 @@ TEST(BackwardOptions, StatedInAnotherWayAreTheSame) {
   BackwardCase<float> test(std::move(call));
   AttentionOptions<float>& options = test.call.options;
   GradientArrays<float> g = outputs_of(test.call);
-  const auto accepted = [&] { EXPECT_EQ(refusal([&] { test.run(g); }), "accepted"); };
+  const auto accepted = [&] { EXPECT_EQ(rejection([&] { test.run(g); }), "accepted"); };
   accepted();
   options.query_offset = QueryAlignment::bottom_right;
   accepted();
@@ -471,7 +471,7 @@ TEST(BackwardOptions, StatedInAnotherWayAreTheSame) {
   accepted();
   // One of 64 keys: of 16,384 elements, 1024 are compared.
   whole.for_each_index([&](const auto& at) { whole.set(at, at[3] % 3 != 0 || at[3] == 9); });
-  EXPECT_EQ(refusal([&] { test.run(g); }), differs("mask differs"));
+  EXPECT_EQ(rejection([&] { test.run(g); }), differs("mask differs"));
 }
 
 TEST(BackwardOptions, AreNotComparedWhereTheCallerSaysSo) {
@@ -486,7 +486,7 @@ TEST(BackwardOptions, OfACacheAreThoseOfItsKeysAndOfAMergeNone) {
   AttentionCase<float> call = long_case<float>(3, 40);
   const std::vector<Index> lengths{40};
   call.options.key_lengths = lengths;
-  KvCache<float> cache({.num_key_heads = 2, .depth = 8, .columns = 9, .capacity = 64});
+  KvCache<float> cache({.num_kv_heads = 2, .head_size = 8, .value_head_size = 9, .capacity = 64});
   cache.append(std::as_const(call.key).view(), std::as_const(call.value).view());
   AttentionFingerprint forward, decode, merged;
   Array<float, 4> context({1, 4, 3, 9});
@@ -498,7 +498,7 @@ TEST(BackwardOptions, OfACacheAreThoseOfItsKeysAndOfAMergeNone) {
   EXPECT_NE(forward, AttentionFingerprint{});
   const Array<float, 5> sums({1, 1, 4, 3, 9});
   const Array<float, 4> rows({1, 1, 4, 3});
-  EXPECT_EQ(refusal([&] {
+  EXPECT_EQ(rejection([&] {
               attention_merge<float>({.accumulator = sums.view(), .row_max = rows.view(), .row_sum = rows.view()}, {},
                                      {.context = context.view(), .fingerprint = &merged});
             }),
@@ -521,17 +521,17 @@ TEST(BackwardOptions, HaveTheSameFingerprintInEveryLanguage) {
 
 // ---- row_max and row_sum of another call
 
-TEST(BackwardStatistics, ThoseOfAnotherForwardPassAreRefusedInDebugBuilds) {
+TEST(BackwardStatistics, ThoseOfAnotherForwardPassAreRejectedInDebugBuilds) {
   const BackwardCase<float> test(long_case<float>(70, 90, 16));
   AttentionCase<float> other = long_case<float>(70, 90, 16);
   other.options.scale = -0.25;
   const BackwardCase<float> stale(std::move(other));
-  AttentionSaved<float> saved = test.saved();
+  AttentionForwardState<float> saved = test.saved();
   saved.row_max = stale.saved().row_max;
   saved.row_sum = stale.saved().row_sum;
   GradientArrays<float> g = outputs_of(test.call);
   const AttentionCase<float>& call = test.call;
-  const std::string text = refusal([&] {
+  const std::string text = rejection([&] {
     attention_backward<float>(call.query.view(), call.key.view(), call.value.view(), saved, g.views(), call.options);
   });
 #ifdef NDEBUG
@@ -556,7 +556,7 @@ TEST(BackwardStatistics, ThoseOfAllKeysServeAPartOfThem) {
     return view;
   };
   GradientArrays<float> parts = outputs_of(test.call);
-  AttentionSaved<float> saved = test.saved();
+  AttentionForwardState<float> saved = test.saved();
   saved.fingerprint = kUncheckedFingerprint;  // the forward call had all keys
   std::vector<float> of_query(whole.query.values().size());
   for (const Index first : {Index{0}, kPart}) {

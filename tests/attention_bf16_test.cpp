@@ -132,7 +132,7 @@ TEST(SemanticsBf16, AFloatContextHasTheBoundOfFloatUnlessRoundingIsAskedFor) {
   const Inputs inputs(AttentionInputs<float>::normal(6, 1, 4, 2, 61, 1100, 64, 48));
   auto expected = inputs.expected();
   expected.weight_rounding = 0;
-  KvCache<B16> cache({.num_sequences = 1, .num_key_heads = 2, .depth = 64, .columns = 48, .capacity = 1100});
+  KvCache<B16> cache({.num_sequences = 1, .num_kv_heads = 2, .head_size = 64, .value_head_size = 48, .capacity = 1100});
   const auto rows_of = [](const Array<B16, 4>& array) {
     const auto view = array.view();
     return TensorView<const B16, 3>(view.data, {view.shape[1], view.shape[2], view.shape[3]},
@@ -297,7 +297,8 @@ TEST(SemanticsBf16Bits, ACacheGivesThoseOfTheForwardPass) {
   for (const Index D : {1, 7, 64}) {
     const auto plain = AttentionInputs<float>::normal(14, 1, 6, 2, 70, 1090, D, 37);
     const Inputs inputs(plain);
-    KvCache<B16> cache({.num_sequences = 1, .num_key_heads = 2, .depth = D, .columns = 37, .capacity = 1090});
+    KvCache<B16> cache(
+        {.num_sequences = 1, .num_kv_heads = 2, .head_size = D, .value_head_size = 37, .capacity = 1090});
     const auto keys = [](const Array<B16, 4>& of, Index first, Index count) {
       const auto view = of.view();
       return TensorView<const B16, 3>(view.pointer(0, 0, first, 0), {2, count, view.shape[3]},
@@ -376,7 +377,7 @@ TEST(SemanticsBf16Bits, EverythingAgreesOnTheScores) {
     Array<float, 3> mass({1, 4, 1200}), sums({1, 4, 1200});
     attention_columns<float>(inputs.query.view(), inputs.key.view(),
                              {.row_max = done.row_max->view(), .row_sum = done.row_sum->view()},
-                             {.column_mass = mass.view()});
+                             {.key_mass = mass.view()});
     sums.for_each_index([&](const auto& at) {
       double sum = 0;
       for (Index i = 0; i < 65; ++i) sum += static_cast<double>(done.weights->get({0, at[1], i, at[2]}));

@@ -460,7 +460,8 @@ TYPED_TEST(Semantics3, NoQueriesNoBatchAndNoHeadsSucceedAndWriteNothing) {
 TYPED_TEST(Semantics3, NullIsFineWhereNothingIsStored) {
   using T = TypeParam;
   const TensorView<const T, 4> none(nullptr, {2, 4, 0, 3});
-  EXPECT_EQ(refusal([&] { attention_forward<T>(none, none, none, {.context = {nullptr, {2, 4, 0, 3}}}); }), "accepted");
+  EXPECT_EQ(rejection([&] { attention_forward<T>(none, none, none, {.context = {nullptr, {2, 4, 0, 3}}}); }),
+            "accepted");
 }
 
 // As many heads as are packed one by one, and rows enough for theirs to be fetched ahead.
@@ -484,13 +485,13 @@ TYPED_TEST(Semantics3, NoKeysAreRowsThatSeeNoKey) {
   checked_attention(inputs, {.causal = true, .query_offset = QueryAlignment::bottom_right});
 }
 
-TYPED_TEST(Semantics3, HeadSizeZeroIsRefused) {
+TYPED_TEST(Semantics3, HeadSizeZeroIsRejected) {
   using T = TypeParam;
   const auto no_depth = AttentionInputs<T>::normal(20, 1, 1, 1, 2, 2, 0, 3);
   const auto no_columns = AttentionInputs<T>::normal(20, 1, 1, 1, 2, 2, 3, 0);
-  EXPECT_EQ(refusal([&] { run_attention(no_depth); }),
+  EXPECT_EQ(rejection([&] { run_attention(no_depth); }),
             "attention_forward: query has head size 0 in shape (1, 1, 2, 0); expected at least 1");
-  EXPECT_EQ(refusal([&] { run_attention(no_columns); }),
+  EXPECT_EQ(rejection([&] { run_attention(no_columns); }),
             "attention_forward: value has head size 0 in shape (1, 1, 2, 0); expected at least 1");
 }
 

@@ -103,7 +103,7 @@ TYPED_TEST(Semantics1, ScaleMustBeFinite) {
   using T = TypeParam;
   const auto inputs = AttentionInputs<T>::normal(7, 2, 2, 2);
   for (const double scale : {std::nan(""), HUGE_VAL, -HUGE_VAL}) {
-    EXPECT_NE(refusal([&] { run_attention(inputs, {.scale = scale}); }).find("attention_forward: scale is "),
+    EXPECT_NE(rejection([&] { run_attention(inputs, {.scale = scale}); }).find("attention_forward: scale is "),
               std::string::npos);
   }
 }
@@ -128,7 +128,7 @@ TYPED_TEST(Semantics1, SoftCapMustBePositiveAndFinite) {
   using T = TypeParam;
   const auto inputs = AttentionInputs<T>::normal(9, 2, 2, 2);
   for (const double cap : {0.0, -0.0, -1.0, std::nan(""), HUGE_VAL}) {
-    EXPECT_NE(refusal([&] { run_attention(inputs, {.soft_cap = cap}); }).find("attention_forward: soft_cap is "),
+    EXPECT_NE(rejection([&] { run_attention(inputs, {.soft_cap = cap}); }).find("attention_forward: soft_cap is "),
               std::string::npos);
   }
 }
@@ -219,12 +219,12 @@ TYPED_TEST(Semantics1, ASinkOfMinusInfinityIsNoSink) {
   });
 }
 
-TYPED_TEST(Semantics1, SinksOfNaNAndInfinityAreRefused) {
+TYPED_TEST(Semantics1, SinksOfNaNAndInfinityAreRejected) {
   using T = TypeParam;
   const auto inputs = AttentionInputs<T>::normal(16, 2, 2, 2);
   for (const T sink : {this->kInfinity, std::numeric_limits<T>::quiet_NaN()}) {
     const std::vector<T> sinks{sink};
-    EXPECT_NE(refusal([&] { run_attention(inputs, {.sinks = sinks}); }).find("attention_forward: sinks[0] is "),
+    EXPECT_NE(rejection([&] { run_attention(inputs, {.sinks = sinks}); }).find("attention_forward: sinks[0] is "),
               std::string::npos);
   }
 }

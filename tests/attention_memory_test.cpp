@@ -2,7 +2,7 @@
 //
 // docs/semantics.md section 3, the rows about memory: pages before and after every array that may not be touched,
 // misaligned pointers, strides of every kind, views of more than 2³¹ elements, long rows, many rows; and which overlaps
-// are refused. Read next: attention_refusals_test.cpp.
+// are rejected. Read next: attention_rejections_test.cpp.
 #include <sys/mman.h>
 #include <unistd.h>
 
@@ -385,7 +385,7 @@ TYPED_TEST(Semantics3, InterleavedQueryKeyValueAndContextAreAllowed) {
   });
 }
 
-TYPED_TEST(Semantics3, AnOutputThatMeetsAnInputOrAnotherOutputIsRefused) {
+TYPED_TEST(Semantics3, AnOutputThatMeetsAnInputOrAnotherOutputIsRejected) {
   using T = TypeParam;
   const Index L = 6, D = 4;
   const std::array<Index, 4> shape{1, 1, L, D};
@@ -395,7 +395,7 @@ TYPED_TEST(Semantics3, AnOutputThatMeetsAnInputOrAnotherOutputIsRefused) {
   const TensorView<T, 3> rows(m + 400, {1, 1, L});
   const auto call = [&](const AttentionOutputs<T>& outputs, const AttentionOptions<T>& options = {}) {
     const std::vector<T> before = memory;
-    std::string message = refusal([&] { attention_forward<T>(query, key, value, outputs, options); });
+    std::string message = rejection([&] { attention_forward<T>(query, key, value, outputs, options); });
     EXPECT_TRUE(message == "accepted" || memory == before) << message;
     std::fill(memory.begin(), memory.end(), T{1});
     return message;
@@ -426,7 +426,7 @@ TYPED_TEST(Semantics3, AnOutputThatMeetsAnInputOrAnotherOutputIsRefused) {
   }
 }
 
-TYPED_TEST(Semantics3, AnInterleavedOutputIsRefusedWhereItMeetsAnInput) {
+TYPED_TEST(Semantics3, AnInterleavedOutputIsRejectedWhereItMeetsAnInput) {
   using T = TypeParam;
   const Index L = 6, D = 4;
   std::vector<T> memory(1000, 1);
@@ -434,7 +434,7 @@ TYPED_TEST(Semantics3, AnInterleavedOutputIsRefusedWhereItMeetsAnInput) {
     return TensorView<T, 4>(memory.data() + offset, {1, 1, L, D}, {0, 0, row_stride, 1});
   };
   const auto call = [&](const TensorView<T, 4>& context) {
-    return refusal([&] { attention_forward<T>(at(0, 16), at(4, 16), at(8, 16), {.context = context}); });
+    return rejection([&] { attention_forward<T>(at(0, 16), at(4, 16), at(8, 16), {.context = context}); });
   };
   EXPECT_EQ(call(at(12, 16)), "accepted");
   EXPECT_EQ(call(at(12 + 16, -16 + 32)), "accepted");
@@ -444,13 +444,13 @@ TYPED_TEST(Semantics3, AnInterleavedOutputIsRefusedWhereItMeetsAnInput) {
   EXPECT_NE(call(at(12, 15)), "accepted");
 }
 
-TYPED_TEST(Semantics3, AnOutputThatOverlapsItselfIsRefused) {
+TYPED_TEST(Semantics3, AnOutputThatOverlapsItselfIsRejected) {
   using T = TypeParam;
   const auto inputs = AttentionInputs<T>::normal(14, 2, 2, 2, 6, 6, 4, 4);
   std::vector<T> memory(1000);
   const auto call = [&](const std::array<Index, 4>& strides) {
     const TensorView<T, 4> context(memory.data() + 300, {2, 2, 6, 4}, strides);
-    return refusal([&] {
+    return rejection([&] {
       attention_forward<T>(inputs.query.view(), inputs.key.view(), inputs.value.view(), {.context = context});
     });
   };

@@ -6,7 +6,7 @@
 //   finished results of any disjoint key sets, merged by lse                            within 4u · (1 + |lse|) · Σ p
 //   |v|
 //
-// and the corners of both: infinities, NaN, partials that see nothing, no partials, layouts, refusals.
+// and the corners of both: infinities, NaN, partials that see nothing, no partials, layouts, rejections.
 // Read next: src/attention/attention_merge.cpp, src/kernels/attention_finish.cpp.
 #include "support/attention_cases.h"
 #include "support/attention_checks.h"
@@ -621,7 +621,7 @@ TYPED_TEST(AttentionMerge, InfiniteAndMissingLse) {
   });
 }
 
-// ---- refusals
+// ---- rejections
 
 testing::AssertionResult says(const std::string& message, const std::vector<std::string>& parts) {
   for (const std::string& part : parts) {
@@ -636,7 +636,7 @@ TYPED_TEST(AttentionMerge, PartialsRefuseSinksPackedSequencesAndWrongShapes) {
   Partials<T> right(2, 1, 2, 3, 5), one_chunk(1, 1, 2, 3, 5), narrow(2, 1, 2, 3, 4);
   right.accumulator.fill([] { return 7; });
   const auto call = [&](const AttentionPartials<T>& partials, const AttentionOptions<T>& options = {}) {
-    return refusal(
+    return rejection(
         [&] { attention_partials<T>(inputs.query.view(), inputs.key.view(), inputs.value.view(), partials, options); });
   };
   const std::vector<T> sinks{1, 2};
@@ -659,7 +659,7 @@ TYPED_TEST(AttentionMerge, PartialsRefuseSinksPackedSequencesAndWrongShapes) {
   EXPECT_EQ(right.accumulator.values(), std::vector<T>(60, 7));
 }
 
-TYPED_TEST(AttentionMerge, MergeRefusesWhatDoesNotFit) {
+TYPED_TEST(AttentionMerge, MergeRejectsWhatDoesNotFit) {
   using T = TypeParam;
   Partials<T> partials(2, 1, 3, 4, 5), other(3, 1, 3, 4, 5);
   for (auto* array : {&partials.row_max, &partials.row_sum}) array->fill([] { return 1; });
@@ -672,7 +672,7 @@ TYPED_TEST(AttentionMerge, MergeRefusesWhatDoesNotFit) {
   };
   const auto call = [&](const AttentionPartials<const T>& given, const AttentionOutputs<T>& written,
                         const std::vector<T>& sinks = {}) {
-    return refusal([&] { attention_merge<T>(given, sinks, written); });
+    return rejection([&] { attention_merge<T>(given, sinks, written); });
   };
   const AttentionPartials<const T> right = partials.inputs();
   EXPECT_TRUE(says(call(right, outputs.views()), {"attention_merge: weights", "attention_weights"}));
@@ -712,14 +712,14 @@ TYPED_TEST(AttentionMerge, MergeRefusesWhatDoesNotFit) {
   EXPECT_EQ(outputs.context.values(), std::vector<T>(60, 7));
 }
 
-TYPED_TEST(AttentionMerge, MergeByLseRefusesWhatDoesNotFit) {
+TYPED_TEST(AttentionMerge, MergeByLseRejectsWhatDoesNotFit) {
   using T = TypeParam;
   Partials<T> results(2, 1, 3, 4, 5), other(2, 1, 3, 3, 5);
   auto outputs = AttentionArrays<T>::dense(1, 3, 4, 6, 5);
   outputs.context.fill([] { return 7; });
   const AttentionOutputs<T> right{.context = outputs.context.view(), .lse = outputs.lse->view()};
   const auto call = [&](TensorView<const T, 4> lse, const AttentionOutputs<T>& written) {
-    return refusal([&] { attention_merge_lse<T>(results.accumulator.view(), lse, written); });
+    return rejection([&] { attention_merge_lse<T>(results.accumulator.view(), lse, written); });
   };
   const std::string name = "attention_merge_lse: ";
   for (const auto& [field, set] :

@@ -78,7 +78,7 @@ TYPED_TEST(Semantics2, PackedOffsetsDefaultToZeroWhereEverySequenceIsSquare) {
                                               .query_starts = starts,
                                               .key_starts = starts})));
   });
-  EXPECT_NE(refusal([&] {
+  EXPECT_NE(rejection([&] {
               run_attention(inputs, {.causal = true, .query_starts = starts, .key_starts = other});
             }).find("query_offset"),
             std::string::npos);

@@ -25,7 +25,7 @@ TEST(AttentionRuntime, AStopThatWasRequestedIsCancelled) {
     CountingMemory memory;
     EXPECT_THROW(
         run_attention(inputs, {}, Runtime{.num_threads = threads, .workspace = &memory, .stop = source.get_token()}),
-        cancelled);
+        Cancelled);
     EXPECT_EQ(memory.in_use, 0u);
   }
   EXPECT_EQ(all_bits(run_attention(inputs)), before);
@@ -48,7 +48,7 @@ TEST(AttentionRuntime, AStopInTheMiddleIsCancelled) {
       run_attention(
           inputs, {},
           Runtime{.executor = stops_after_one, .num_threads = 2, .workspace = &memory, .stop = source.get_token()}),
-      cancelled);
+      Cancelled);
   EXPECT_GT(tasks, 0);
   EXPECT_EQ(memory.in_use, 0u);
   EXPECT_EQ(bits_of(inputs.query), bits_of(copies.query));
@@ -90,7 +90,7 @@ struct StoppingKernels {
     table.f32.score_block = score_block;
     table.f32.linear_tile = linear_tile;
     kernels::set_active(&table);
-    EXPECT_THROW(call(Runtime{.num_threads = 1, .stop = source.get_token()}), cancelled);
+    EXPECT_THROW(call(Runtime{.num_threads = 1, .stop = source.get_token()}), Cancelled);
     kernels::set_active(nullptr);
     return calls;
   }

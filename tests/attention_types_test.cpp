@@ -7,7 +7,7 @@
 //
 //   widening      all 65,536 numbers of each type, by the kernels of every instruction set, in every alignment
 //   combinations  each type for query, key, value and context, on the random calls of attention_cases.h
-//   corners       poison, overflow of a context, refusals, overlap in bytes
+//   corners       poison, overflow of a context, rejections, overlap in bytes
 //
 // Where a processor multiplies bfloat16 numbers as they are, attention_bf16_test.cpp says what they give.
 // Read next: types_test.cpp, element_types.h.
@@ -307,9 +307,9 @@ TEST(BiasTypes, FloatOrTheQuerys) {
   run(float16{});
 }
 
-// ---- refusals
+// ---- rejections
 
-TEST(Refusals, TypesThatDoNotFitTheQuery) {
+TEST(Rejections, TypesThatDoNotFitTheQuery) {
   const Array<bfloat16, 4> b16({1, 1, 4, 4});
   const Array<float16, 4> f16({1, 1, 4, 4});
   const Array<float, 4> f32({1, 1, 4, 4});
@@ -319,7 +319,7 @@ TEST(Refusals, TypesThatDoNotFitTheQuery) {
   Array<float, 4> out_f32({1, 1, 4, 4});
   const std::string begin = "attention_forward: ";
   const auto forward = [](const auto& query, auto& context, const AttentionOptions<float>& options = {}) {
-    return refusal([&] {
+    return rejection([&] {
       attention_forward(
           query.view(), query.view(), query.view(),
           AttentionOutputs<std::remove_reference_t<decltype(context.view()(0, 0, 0, 0))>>{.context = context.view()},
@@ -337,7 +337,7 @@ TEST(Refusals, TypesThatDoNotFitTheQuery) {
             begin + "bias has type float64; expected float32, or float16 as query");
   EXPECT_EQ(forward(b16, out_b16, {.bias = b16.view()}), "accepted");
   EXPECT_EQ(forward(f16, out_f32, {.bias = f32.view()}), "accepted");
-  // What the types of C++ refuse: double beside anything else.
+  // What the types of C++ reject: double beside anything else.
   EXPECT_FALSE((std::is_constructible_v<InputView<double, 4>, TensorView<const float, 4>>));
   EXPECT_FALSE((std::is_constructible_v<InputView<double, 4>, TensorView<const bfloat16, 4>>));
   EXPECT_FALSE((std::is_constructible_v<InputView<float, 4>, TensorView<const double, 4>>));
@@ -345,7 +345,7 @@ TEST(Refusals, TypesThatDoNotFitTheQuery) {
 }
 
 // Ranges of bytes, not of elements: two bytes of one array beside four of another.
-TEST(Refusals, OverlapIsCountedInBytes) {
+TEST(Rejections, OverlapIsCountedInBytes) {
   constexpr Index L = 3, D = 4;
   std::vector<float> memory(64);
   std::byte* const at = reinterpret_cast<std::byte*>(memory.data());
@@ -353,7 +353,7 @@ TEST(Refusals, OverlapIsCountedInBytes) {
   const auto call = [&](Index key_byte, Index context_byte) {
     const TensorView<const float16, 4> key(reinterpret_cast<const float16*>(at + key_byte), {1, 1, L, D});
     const TensorView<float, 4> context(reinterpret_cast<float*>(at + context_byte), {1, 1, L, D});
-    return refusal(
+    return rejection(
         [&] { attention_forward(query.view(), key, query.view(), AttentionOutputs<float>{.context = context}); });
   };
   const std::string overlap = "attention_forward: context overlaps key; expected separate memory";

@@ -104,15 +104,15 @@ TYPED_TEST(Semantics2, TheOffsetMustBeNamedWhenLengthsDifferOrKeyLengthsAreGiven
                                                                {"prefix", {.prefix = prefix}}};
   for (auto [name, options] : users) {
     const std::string start = "attention_forward: " + name + " needs query_offset to be named";
-    EXPECT_EQ(refusal([&] { run_attention(wide, options); }).substr(0, start.size()), start);
-    EXPECT_EQ(refusal([&] { run_attention(square, options); }), "accepted");
+    EXPECT_EQ(rejection([&] { run_attention(wide, options); }).substr(0, start.size()), start);
+    EXPECT_EQ(rejection([&] { run_attention(square, options); }), "accepted");
     options.key_lengths = lengths;
-    EXPECT_EQ(refusal([&] { run_attention(square, options); }).substr(0, start.size()), start);
+    EXPECT_EQ(rejection([&] { run_attention(square, options); }).substr(0, start.size()), start);
     options.query_offset = QueryAlignment::top_left;
-    EXPECT_EQ(refusal([&] { run_attention(square, options); }), "accepted");
+    EXPECT_EQ(rejection([&] { run_attention(square, options); }), "accepted");
   }
-  EXPECT_EQ(refusal([&] { run_attention(wide, {}); }), "accepted");
-  EXPECT_EQ(refusal([&] { run_attention(square, {.key_lengths = lengths}); }), "accepted");
+  EXPECT_EQ(rejection([&] { run_attention(wide, {}); }), "accepted");
+  EXPECT_EQ(rejection([&] { run_attention(square, {.key_lengths = lengths}); }), "accepted");
 }
 
 TYPED_TEST(Semantics2, ACausalMaskGivenDenselyMovesNoBit) {
@@ -292,7 +292,7 @@ TEST(Semantics2Types, ABiasIsFloatOrTheQuerysType) {
             all_bits(run_attention(inputs, {.bias = std::as_const(finer).view()})));
   checked_attention(inputs, {.bias = std::as_const(finer).view()});
   const auto floats = AttentionInputs<float>::normal(22, 4, 70, 3);
-  EXPECT_EQ(refusal([&] { run_attention(floats, {.bias = std::as_const(same).view()}); }),
+  EXPECT_EQ(rejection([&] { run_attention(floats, {.bias = std::as_const(same).view()}); }),
             "attention_forward: bias has type float64; expected float32 as query");
 }
 

@@ -155,11 +155,11 @@ TEST(WeightsPhases, ManyShortHeadsAreOneWave) {
   EXPECT_LE(phases, 2);
 }
 
-TEST(WeightsRefusals, KeysOutsideTheirRange) {
+TEST(WeightsRejections, KeysOutsideTheirRange) {
   const auto inputs = AttentionInputs<float>::normal(6, 3, 70, 5);
   Array<float, 4> output({1, 1, 3, 2});
   const auto message = [&](const RowRange& keys) {
-    return refusal<std::invalid_argument>([&] {
+    return rejection<std::invalid_argument>([&] {
       attention_weights<float>(inputs.query.view(), inputs.key.view(), {.kind = WeightsKind::scores, .keys = keys},
                                output.view());
     });
@@ -257,13 +257,13 @@ TYPED_TEST(Weights, AttentionWithWeightsReturnsContextAndWholeWeights) {
   });
 }
 
-TYPED_TEST(Weights, OutputsThatOverlapAreRefused) {
+TYPED_TEST(Weights, OutputsThatOverlapAreRejected) {
   using T = TypeParam;
   const auto inputs = AttentionInputs<T>::normal(9, 4, 6, 5);
   std::vector<T> memory(100, 1);
   const auto call = [&](Index row_sum_at, Index output_at) {
     const TensorView<const T, 3> row_max(memory.data(), {1, 1, 4}), row_sum(memory.data() + row_sum_at, {1, 1, 4});
-    return refusal([&] {
+    return rejection([&] {
       attention_weights<T>(inputs.query.view(), inputs.key.view(), {.row_max = row_max, .row_sum = row_sum},
                            TensorView<T, 4>(memory.data() + output_at, {1, 1, 4, 6}));
     });

@@ -355,7 +355,7 @@ static void test_linear(void) {
   expect_close(output, expected, 4, 0, "linear");
   expect(regard_linear_forward(&x, &w, NULL, &y, NULL) == REGARD_OK, "linear without bias");
   expect_close(output, without_bias, 4, 0, "linear without bias");
-  expect_error(regard_linear_forward(&x, NULL, NULL, &y, NULL), "linear_forward: parameters is not given");
+  expect_error(regard_linear_forward(&x, NULL, NULL, &y, NULL), "linear_forward: weight is not given");
 }
 
 /* bf16 numbers that are exact, to bf16 and to f32. */
@@ -466,8 +466,8 @@ static void test_statistics_and_columns(void) {
   request.cells = REGARD_SUMS;
   memset(&columns, 0, sizeof columns);
   columns.struct_size = sizeof columns;
-  columns.column_mass = output_of(mass, REGARD_F64, 3, kRows);
-  columns.coarse_map = output_of(map, REGARD_F64, 4, kSquare);
+  columns.key_mass = output_of(mass, REGARD_F64, 3, kRows);
+  columns.pooled_map = output_of(map, REGARD_F64, 4, kSquare);
   expect(regard_attention_columns(&c.query, &c.key, &request, &columns, &c.options, NULL) == REGARD_OK, "columns");
   expect_close(map, plain.weights, 16, 0, "a cell a pair");
   for (key = 0; key < 4; ++key) {
@@ -697,7 +697,7 @@ static void test_types_of_every_argument(void) {
   gradients.struct_size = sizeof gradients;
   weights.row_max = columns.row_max = saved.row_max = input_of(c.row_max, REGARD_F64, 3, kRows);
   weights.row_sum = columns.row_sum = saved.row_sum = input_of(c.row_sum, REGARD_F64, 3, kRows);
-  column_outputs.column_mass = output_of(rows, REGARD_F64, 3, kRows);
+  column_outputs.key_mass = output_of(rows, REGARD_F64, 3, kRows);
   statistics.entropy = output_of(rows, REGARD_F64, 3, kRows);
   saved.fingerprint = unchecked;
   saved.context = saved.grad_context = input_of(kValue, REGARD_F64, 4, kTokens);

@@ -134,10 +134,10 @@ static void test_linear_backward(void) {
   const regard_output gb = output_of(db, REGARD_F64, 1, vector);
   expect(regard_linear_backward(&x, &w, &dy, &gx, &gw, &gb, NULL) == REGARD_OK, "linear backward");
   expect_close(dx, of_input, 6, 0, "grad_input");
-  expect_close(dw, of_parameters, 6, 0, "grad_parameters");
+  expect_close(dw, of_parameters, 6, 0, "grad_weight");
   expect_close(db, of_bias, 2, 0, "grad_bias");
   expect_error(regard_linear_backward(NULL, &w, &dy, &gx, &gw, NULL, NULL),
-               "linear_backward: input is missing; expected (2, 3) for grad_parameters");
+               "linear_backward: input is missing; expected (2, 3) for grad_weight");
 }
 
 int main(void) {

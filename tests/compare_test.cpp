@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // Comparisons on a small model of random numbers against the formulas of docs/notation.md, as plain loops over the
-// encoder's trace; what the text claims, and what it may not claim; refusals.
+// encoder's trace; what the text claims, and what it may not claim; rejections.
 // Read next: sentence_model.h, regard/explain/compare.h.
 #include "regard/explain/compare.h"
 
@@ -194,8 +194,8 @@ std::vector<std::string> control_words(const ComparedPair& pair) {
   return words;
 }
 
-std::string refused(std::string_view word, const std::vector<std::string>& texts, const CompareOptions& options = {}) {
-  return refusal([&] { compare_word(small_sentence_model(), word, texts, options); });
+std::string rejected(std::string_view word, const std::vector<std::string>& texts, const CompareOptions& options = {}) {
+  return rejection([&] { compare_word(small_sentence_model(), word, texts, options); });
 }
 
 // A comparison of made-up figures, for what the text says of them: cosines after the last layer.
@@ -291,26 +291,26 @@ TEST(Compare, TheSameSentenceTwiceHasNoDifference) {
   EXPECT_TRUE(has(render_compare_text(c), "no difference"));
 }
 
-TEST(Compare, Refuses) {
-  EXPECT_EQ(refused("bank", {kTexts[0]}), "1 sentence to compare; expected 2 to 26");
-  EXPECT_EQ(refused("bank", std::vector<std::string>(27, kTexts[0])), "27 sentences to compare; expected 2 to 26");
-  EXPECT_TRUE(has(refused("money", kTexts), "sentence A: money is not in this text; expected one of [CLS], he"));
-  EXPECT_TRUE(has(refused("the", kTexts), "sentence A: the occurs 2 times in this text; expected one of the#0"));
-  EXPECT_TRUE(has(refused("bank,bank", kTexts), "names 2 words and there are 3 sentences"));
-  EXPECT_EQ(refused("river,money", {kTexts[0], kTexts[1]}),
+TEST(Compare, Rejects) {
+  EXPECT_EQ(rejected("bank", {kTexts[0]}), "1 sentence to compare; expected 2 to 26");
+  EXPECT_EQ(rejected("bank", std::vector<std::string>(27, kTexts[0])), "27 sentences to compare; expected 2 to 26");
+  EXPECT_TRUE(has(rejected("money", kTexts), "sentence A: money is not in this text; expected one of [CLS], he"));
+  EXPECT_TRUE(has(rejected("the", kTexts), "sentence A: the occurs 2 times in this text; expected one of the#0"));
+  EXPECT_TRUE(has(rejected("bank,bank", kTexts), "names 2 words and there are 3 sentences"));
+  EXPECT_EQ(rejected("river,money", {kTexts[0], kTexts[1]}),
             "\"river\" in A and \"money\" in B are different words; expected one word, standing in every sentence");
-  EXPECT_EQ(refused("bank", kTexts, {.hide = {"walk"}, .control = {}}),
+  EXPECT_EQ(rejected("bank", kTexts, {.hide = {"walk"}, .control = {}}),
             "\"walk\", to be hidden, stands in none of the sentences");
-  EXPECT_TRUE(has(refused("bank", kTexts, {.hide = {"the"}, .control = {}}),
+  EXPECT_TRUE(has(rejected("bank", kTexts, {.hide = {"the"}, .control = {}}),
                   "--hide in sentence A: the occurs 2 times in this text; expected one of the#0"));
-  EXPECT_EQ(refused("bank", kTexts, {.hide = {}, .control = "he"}),
+  EXPECT_EQ(rejected("bank", kTexts, {.hide = {}, .control = "he"}),
             "the control \"he\" stands in 1 of the sentences; expected a word that stands in two at least");
-  EXPECT_EQ(refused("bank", kTexts, {.hide = {}, .control = "bank"}),
+  EXPECT_EQ(rejected("bank", kTexts, {.hide = {}, .control = "bank"}),
             "the control \"bank\" is the word compared; expected another word");
   std::string wide = "the";
   for (int i = 0; i < 50; ++i) wide += " bank";
   EXPECT_TRUE(
-      has(refused("@2", {"the bank", wide}), "sentence B: the text has 53 tokens and the model has places for 40"));
+      has(rejected("@2", {"the bank", wide}), "sentence B: the text has 53 tokens and the model has places for 40"));
 }
 
 // ---- what the text says

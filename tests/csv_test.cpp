@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Matrices from CSV: what is read, and the line and column of everything that is refused.
+// Matrices from CSV: what is read, and the line and column of everything that is rejected.
 // Read next: src/io/csv.cpp.
 #include "regard/io/csv.h"
 
@@ -9,15 +9,15 @@
 #include <cmath>
 #include <limits>
 
-#include "support/refusal.h"
+#include "support/rejection.h"
 
 namespace {
 
 using regard::Matrix;
 using regard::read_csv;
 
-std::string refusal(std::string_view text) {
-  return regard::refusal<std::runtime_error>([&] { read_csv(text, "m.csv"); });
+std::string rejection(std::string_view text) {
+  return regard::rejection<std::runtime_error>([&] { read_csv(text, "m.csv"); });
 }
 
 TEST(Csv, ReadsRowsWithAnyLineEnd) {
@@ -41,37 +41,37 @@ TEST(Csv, ReadsNonFiniteNumbers) {
 }
 
 TEST(Csv, NamesLineAndColumnOfEveryMistake) {
-  EXPECT_EQ(refusal(""), "m.csv: line 1, column 1: the file is empty");
-  EXPECT_EQ(refusal("\r\n \n"), "m.csv: line 1, column 1: the file is empty");
-  EXPECT_EQ(refusal("1,2\n3\n"), "m.csv: line 2, column 2: the row has 1 cells and the first row has 2");
-  EXPECT_EQ(refusal("1,2\n3,4,5\n"), "m.csv: line 2, column 3: the row has 3 cells and the first row has 2");
-  EXPECT_EQ(refusal("1,2\n3,\n"), "m.csv: line 2, column 2: the cell is empty");
-  EXPECT_EQ(refusal("1,2\n\n3,4\n"), "m.csv: line 2, column 1: the cell is empty");
-  EXPECT_EQ(refusal("a,b\n1,2\n"),
+  EXPECT_EQ(rejection(""), "m.csv: line 1, column 1: the file is empty");
+  EXPECT_EQ(rejection("\r\n \n"), "m.csv: line 1, column 1: the file is empty");
+  EXPECT_EQ(rejection("1,2\n3\n"), "m.csv: line 2, column 2: the row has 1 cells and the first row has 2");
+  EXPECT_EQ(rejection("1,2\n3,4,5\n"), "m.csv: line 2, column 3: the row has 3 cells and the first row has 2");
+  EXPECT_EQ(rejection("1,2\n3,\n"), "m.csv: line 2, column 2: the cell is empty");
+  EXPECT_EQ(rejection("1,2\n\n3,4\n"), "m.csv: line 2, column 1: the cell is empty");
+  EXPECT_EQ(rejection("a,b\n1,2\n"),
             "m.csv: line 1, column 1: \"a\" is not a number; a file of numbers has no line of names");
-  EXPECT_EQ(refusal("1,\"2,5\"\n"), "m.csv: line 1, column 2: \"2,5\" has a decimal comma; write a point");
-  EXPECT_EQ(refusal("1;2\n"), "m.csv: line 1, column 1: \"1;2\" holds semicolons; divide cells by commas");
-  EXPECT_EQ(refusal("1 2\n"), "m.csv: line 1, column 1: \"1 2\" holds blanks or tabs; divide cells by commas");
-  EXPECT_EQ(refusal("1\t-2e3\n"),
+  EXPECT_EQ(rejection("1,\"2,5\"\n"), "m.csv: line 1, column 2: \"2,5\" has a decimal comma; write a point");
+  EXPECT_EQ(rejection("1;2\n"), "m.csv: line 1, column 1: \"1;2\" holds semicolons; divide cells by commas");
+  EXPECT_EQ(rejection("1 2\n"), "m.csv: line 1, column 1: \"1 2\" holds blanks or tabs; divide cells by commas");
+  EXPECT_EQ(rejection("1\t-2e3\n"),
             "m.csv: line 1, column 1: \"1\\u{9}-2e3\" holds blanks or tabs; divide cells by commas");
-  EXPECT_EQ(refusal("1,2\n3,x\n"), "m.csv: line 2, column 2: \"x\" is not a number");
-  EXPECT_EQ(refusal("1,1e999\n"), "m.csv: line 1, column 2: \"1e999\" is larger or smaller than a double can be");
-  EXPECT_EQ(refusal("1,\"2\n"), "m.csv: line 1, column 2: the quote does not close");
-  EXPECT_EQ(refusal("\"1\"x,2\n"), "m.csv: line 1, column 1: text follows the closing quote");
-  EXPECT_EQ(refusal("1,2\n3,\xff\n"), "m.csv: line 2, column 2: byte 6 (0xff) is not UTF-8");
-  EXPECT_EQ(refusal("++1\n"),
+  EXPECT_EQ(rejection("1,2\n3,x\n"), "m.csv: line 2, column 2: \"x\" is not a number");
+  EXPECT_EQ(rejection("1,1e999\n"), "m.csv: line 1, column 2: \"1e999\" is larger or smaller than a double can be");
+  EXPECT_EQ(rejection("1,\"2\n"), "m.csv: line 1, column 2: the quote does not close");
+  EXPECT_EQ(rejection("\"1\"x,2\n"), "m.csv: line 1, column 1: text follows the closing quote");
+  EXPECT_EQ(rejection("1,2\n3,\xff\n"), "m.csv: line 2, column 2: byte 6 (0xff) is not UTF-8");
+  EXPECT_EQ(rejection("++1\n"),
             "m.csv: line 1, column 1: \"++1\" is not a number; a file of numbers has no line of names");
-  EXPECT_EQ(refusal("0x10\n"),
+  EXPECT_EQ(rejection("0x10\n"),
             "m.csv: line 1, column 1: \"0x10\" is not a number; a file of numbers has no line of names");
-  EXPECT_EQ(refusal("=1+1\n"),
+  EXPECT_EQ(rejection("=1+1\n"),
             "m.csv: line 1, column 1: \"=1+1\" is not a number; a file of numbers has no line of names");
 }
 
 TEST(Csv, EscapesWhatItQuotes) {
-  EXPECT_EQ(refusal("\x1b]0;x\x07\n"),
+  EXPECT_EQ(rejection("\x1b]0;x\x07\n"),
             "m.csv: line 1, column 1: \"\\u{1b}]0;x\\u{7}\" is not a number; a file of numbers has no line of names");
-  EXPECT_EQ(refusal("\xe2\x80\xae"
-                    "1\n"),
+  EXPECT_EQ(rejection("\xe2\x80\xae"
+                      "1\n"),
             "m.csv: line 1, column 1: \"\\u{202e}1\" is not a number; a file of numbers has no line of names");
 }
 

@@ -182,19 +182,19 @@ TYPED_TEST(DropoutOf, GradientsAreThoseOfTheKeptWeights) {
   });
 }
 
-TEST(Dropout, IsRefusedWhereItCannotBe) {
+TEST(Dropout, IsRejectedWhereItCannotBe) {
   BackwardCase<float> test(dropped_case<float>(0));
   auto& call = test.call;
   const auto message = [&](double rate) {
     call.options.dropout = rate;
-    return refusal([&] { run_attention<float>(call.query, call.key, call.value, call.options); });
+    return rejection([&] { run_attention<float>(call.query, call.key, call.value, call.options); });
   };
   EXPECT_EQ(message(-0.5), "attention_forward: dropout is -0.5; expected 0 to 1");
   EXPECT_EQ(message(1.5), "attention_forward: dropout is 1.5; expected 0 to 1");
   EXPECT_EQ(message(std::nan("")), "attention_forward: dropout is nan; expected 0 to 1");
   EXPECT_EQ(message(0), "accepted");
   call.options.dropout = 0.5;
-  EXPECT_EQ(refusal([&] {
+  EXPECT_EQ(rejection([&] {
               attention_partials<float>(call.query.view(), call.key.view(), call.value.view(), {}, call.options);
             }),
             "attention_partials: dropout is given; expected none");

@@ -11,7 +11,7 @@
 #include "support/arrays.h"
 #include "support/encoder_reference.h"
 #include "support/instruction_sets.h"
-#include "support/refusal.h"
+#include "support/rejection.h"
 
 namespace regard {
 namespace {
@@ -85,20 +85,20 @@ TEST(EmbedTokens, VectorsHaveLengthOneAndATextWithoutIdsIsZero) {
   EXPECT_EQ(embed_tokens(tiny(), {}).size(), 0);
 }
 
-TEST(EmbedTokens, RefusesIdsAndLengthsThatTheModelLacksBeforeAnyWork) {
+TEST(EmbedTokens, RejectsIdsAndLengthsThatTheModelLacksBeforeAnyWork) {
   const Index V = tiny().config.vocabulary;
   const Index P = tiny().config.max_positions;
-  EXPECT_EQ(refusal([&] { embed_tokens(tiny(), Texts{{1}, {2, V}}); }),
+  EXPECT_EQ(rejection([&] { embed_tokens(tiny(), Texts{{1}, {2, V}}); }),
             "embed_tokens: text 1: token 1 has id " + std::to_string(V) + "; expected 0 to " + std::to_string(V - 1));
   EXPECT_EQ(
-      refusal([&] { embed_tokens(tiny(), Texts{std::vector<Index>(static_cast<std::size_t>(P + 1))}); }),
+      rejection([&] { embed_tokens(tiny(), Texts{std::vector<Index>(static_cast<std::size_t>(P + 1))}); }),
       "embed_tokens: text 0: " + std::to_string(P + 1) + " tokens; this model has places for " + std::to_string(P));
 }
 
 TEST(EmbedTokens, StopsWhenAsked) {
   std::stop_source source;
   source.request_stop();
-  EXPECT_THROW(embed_tokens(tiny(), Texts{{1, 2}}, {.stop = source.get_token()}), cancelled);
+  EXPECT_THROW(embed_tokens(tiny(), Texts{{1, 2}}, {.stop = source.get_token()}), Cancelled);
 }
 
 }  // namespace

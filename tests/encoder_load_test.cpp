@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// load_encoder: what it reads in other dress (prefixes, older names, other types), and what it refuses in which words.
+// load_encoder: what it reads in other dress (prefixes, older names, other types), and what it rejects in which words.
 // Read next: encoder_test.cpp, src/model/encoder/encoder_family.cpp.
 #include <gtest/gtest.h>
 
@@ -12,7 +12,7 @@
 #include <sstream>
 
 #include "support/encoder_reference.h"
-#include "support/refusal.h"
+#include "support/rejection.h"
 
 namespace regard {
 namespace {
@@ -82,16 +82,16 @@ class Folder {
 };
 
 // What load_encoder says, with FOLDER for the folder's path.
-std::string refusal(const std::string& config, const Parts& parts, const ModelFileOptions& options = {}) {
+std::string rejection(const std::string& config, const Parts& parts, const ModelFileOptions& options = {}) {
   const Folder folder(config, parts);
-  const std::string text = regard::refusal<std::runtime_error>([&] { load_encoder(folder.path(), options); });
+  const std::string text = regard::rejection<std::runtime_error>([&] { load_encoder(folder.path(), options); });
   return text == "accepted" ? text : with(text, folder.path(), "FOLDER");
 }
-std::string refusal(const Parts& parts) { return refusal(tiny_config(), parts); }
+std::string rejection(const Parts& parts) { return rejection(tiny_config(), parts); }
 
 // What load_encoder says of the tiny model's config.json with one piece replaced, without the place.
-std::string config_refusal(std::string_view piece, std::string_view other) {
-  std::string text = refusal(with(tiny_config(), piece, other), tiny_parts());
+std::string config_rejection(std::string_view piece, std::string_view other) {
+  std::string text = rejection(with(tiny_config(), piece, other), tiny_parts());
   const std::string start = "FOLDER/config.json: byte ";
   if (!text.starts_with(start)) return text;
   return text.substr(text.find(": ", start.size()) + 2);
@@ -187,9 +187,9 @@ TEST(EncoderLoad, ReadsOtherTypesOfNumbers) {
   EXPECT_NE(output_of(halves), expected);
 }
 
-TEST(EncoderLoad, RefusesFieldsByName) {
+TEST(EncoderLoad, RejectsFieldsByName) {
   const auto expect = [](std::string_view piece, std::string_view other, const std::string& message) {
-    EXPECT_EQ(config_refusal(piece, other), message) << other;
+    EXPECT_EQ(config_rejection(piece, other), message) << other;
   };
   const std::string heads = "\"num_attention_heads\": 4";
   const std::string count = "; expected a whole number from 1 to 16777216";
@@ -222,13 +222,13 @@ TEST(EncoderLoad, RefusesFieldsByName) {
 TEST(EncoderLoad, NamesThePlaceInTheConfig) {
   const std::string config = with(tiny_config(), "\"num_attention_heads\": 4", "\"num_attention_heads\": 0");
   const std::string place = std::to_string(config.find('0', config.find("num_attention_heads")));
-  EXPECT_EQ(refusal(config, tiny_parts()).substr(0, 40),
+  EXPECT_EQ(rejection(config, tiny_parts()).substr(0, 40),
             ("FOLDER/config.json: byte " + place + ": num_attention").substr(0, 40));
-  EXPECT_EQ(refusal("[1]", tiny_parts()), "FOLDER/config.json: byte 0: expected an object");
+  EXPECT_EQ(rejection("[1]", tiny_parts()), "FOLDER/config.json: byte 0: expected an object");
 }
 
 TEST(EncoderLoad, ListsEveryTensorThatIsWrong) {
-  EXPECT_EQ(refusal(with(tiny_config(), "\"vocab_size\": 60", "\"vocab_size\": 61"), tiny_parts()),
+  EXPECT_EQ(rejection(with(tiny_config(), "\"vocab_size\": 60", "\"vocab_size\": 61"), tiny_parts()),
             "FOLDER: 1 tensor is not as config.json describes the model: embeddings.word_embeddings.weight has shape "
             "(60, 40), expected (61, 40) = (vocab_size, hidden_size)");
 
@@ -237,7 +237,7 @@ TEST(EncoderLoad, ListsEveryTensorThatIsWrong) {
   parts["encoder.layer.0.intermediate.dense.weight"].shape = {40, 72};
   parts["encoder.layer.2.output.LayerNorm.weight"].type = "I32";
   parts["encoder.layer.3.output.LayerNorm.weight"] = parts["encoder.layer.2.output.LayerNorm.bias"];
-  EXPECT_EQ(refusal(parts),
+  EXPECT_EQ(rejection(parts),
             "FOLDER: 4 tensors are not as config.json describes the model: "
             "encoder.layer.0.intermediate.dense.weight has shape (40, 72), expected (72, 40) = (intermediate_size, "
             "hidden_size); encoder.layer.1.attention.self.key.bias is missing, expected (40,) = (hidden_size); "
@@ -248,7 +248,7 @@ TEST(EncoderLoad, ListsEveryTensorThatIsWrong) {
 TEST(EncoderLoad, TakesEachTensorOnce) {
   Parts parts = tiny_parts();
   parts["embeddings.LayerNorm.gamma"] = parts["embeddings.LayerNorm.weight"];
-  EXPECT_EQ(refusal(parts),
+  EXPECT_EQ(rejection(parts),
             "FOLDER: 1 tensor is not as config.json describes the model: embeddings.LayerNorm.gamma is no tensor of a "
             "bert encoder with 3 layers");
 }
@@ -260,15 +260,15 @@ constexpr std::string_view kShownControls = "\\u{1b}]0;x\\u{7}\\u{202e}";
 TEST(EncoderLoad, MessagesEscapeWhatFilesHold) {
   const std::string text = '"' + std::string(kControls) + '"';
   const std::string shown = " is \"" + std::string(kShownControls) + "\"; ";
-  EXPECT_EQ(config_refusal("\"bert\"", text), "model_type" + shown + "expected \"bert\"");
-  EXPECT_EQ(config_refusal("\"gelu\"", text).substr(0, 10 + shown.size()), "hidden_act" + shown);
-  EXPECT_EQ(config_refusal("\"hidden_size\": 40", "\"hidden_size\": " + text).substr(0, 11 + shown.size()),
+  EXPECT_EQ(config_rejection("\"bert\"", text), "model_type" + shown + "expected \"bert\"");
+  EXPECT_EQ(config_rejection("\"gelu\"", text).substr(0, 10 + shown.size()), "hidden_act" + shown);
+  EXPECT_EQ(config_rejection("\"hidden_size\": 40", "\"hidden_size\": " + text).substr(0, 11 + shown.size()),
             "hidden_size" + shown);
-  EXPECT_EQ(config_refusal("\"layer_norm_eps\": 0.001", "\"layer_norm_eps\": " + text).substr(0, 14 + shown.size()),
+  EXPECT_EQ(config_rejection("\"layer_norm_eps\": 0.001", "\"layer_norm_eps\": " + text).substr(0, 14 + shown.size()),
             "layer_norm_eps" + shown);
   Parts parts = tiny_parts();
   parts["a\u202e\u2066b"] = parts["embeddings.LayerNorm.weight"];
-  EXPECT_EQ(refusal(parts),
+  EXPECT_EQ(rejection(parts),
             "FOLDER: 1 tensor is not as config.json describes the model: a\\u{202e}\\u{2066}b is no tensor of a bert "
             "encoder with 3 layers");
 }
@@ -276,19 +276,19 @@ TEST(EncoderLoad, MessagesEscapeWhatFilesHold) {
 TEST(EncoderLoad, MessagesEscapeTheFoldersName) {
   const std::string path = testing::TempDir() + "encoder_\x1b]0;x\x07\u202e";
   const std::string shown = testing::TempDir() + "encoder_\\u{1b}]0;x\\u{7}\\u{202e}";
-  const auto refusal_of = [&](const std::string& config, const ModelFileOptions& options = {}) {
+  const auto rejection_of = [&](const std::string& config, const ModelFileOptions& options = {}) {
     std::filesystem::remove_all(path);
     std::filesystem::copy(kTiny, path);
     std::ofstream(path + "/config.json") << config;
-    const std::string text = regard::refusal<std::runtime_error>([&] { load_encoder(path, options); });
+    const std::string text = regard::rejection<std::runtime_error>([&] { load_encoder(path, options); });
     std::filesystem::remove_all(path);
     return text;
   };
   for (const std::string& text :
-       {refusal_of("{}"), refusal_of("[]"), refusal_of("x"), refusal_of(with(tiny_config(), "\"bert\"", "1")),
-        refusal_of(with(tiny_config(), "\"vocab_size\": 60", "\"vocab_size\": 61")),
-        refusal_of(tiny_config(), {.max_memory_bytes = 1000}),
-        refusal_of(tiny_config(), {.max_memory_bytes = 200000})}) {
+       {rejection_of("{}"), rejection_of("[]"), rejection_of("x"), rejection_of(with(tiny_config(), "\"bert\"", "1")),
+        rejection_of(with(tiny_config(), "\"vocab_size\": 60", "\"vocab_size\": 61")),
+        rejection_of(tiny_config(), {.max_memory_bytes = 1000}),
+        rejection_of(tiny_config(), {.max_memory_bytes = 200000})}) {
     EXPECT_TRUE(text.starts_with(shown)) << text;
     EXPECT_EQ(text.find('\x1b'), std::string::npos) << text;
   }
@@ -297,13 +297,13 @@ TEST(EncoderLoad, MessagesEscapeTheFoldersName) {
 TEST(EncoderLoad, TextsAreTruncatedWhereACharacterEnds) {
   std::string word = "a";
   for (int i = 0; i < 60; ++i) word += "é";
-  EXPECT_EQ(config_refusal("\"bert\"", '"' + word + '"'),
+  EXPECT_EQ(config_rejection("\"bert\"", '"' + word + '"'),
             "model_type is \"" + word.substr(0, 79) + "\"; expected \"bert\"");
 }
 
 TEST(EncoderLoad, CountsProblemsBeyondAHundred) {
   const std::string text =
-      refusal(with(tiny_config(), "\"num_hidden_layers\": 3", "\"num_hidden_layers\": 4096"), tiny_parts());
+      rejection(with(tiny_config(), "\"num_hidden_layers\": 3", "\"num_hidden_layers\": 4096"), tiny_parts());
   EXPECT_TRUE(text.starts_with("FOLDER: 65488 tensors are not")) << text.substr(0, 100);
   EXPECT_TRUE(text.ends_with("; and 65388 more")) << text.substr(text.size() - 100);
 }
@@ -314,7 +314,7 @@ std::uint64_t data_bytes(const Parts& parts) {
   return sum;
 }
 
-TEST(EncoderLoad, RefusesMoreMemoryThanThereIs) {
+TEST(EncoderLoad, RejectsMoreMemoryThanThereIs) {
   Parts parts = tiny_parts();
   for (auto& [name, part] : parts) part = {"F16", part.shape, std::string(part.bytes.size() / 2, '\0')};
   const std::uint64_t stored = data_bytes(parts);
@@ -328,11 +328,11 @@ TEST(EncoderLoad, RefusesMoreMemoryThanThereIs) {
     }
   }
   options.max_memory_bytes = stored + needed - 1;
-  EXPECT_EQ(refusal(tiny_config(), parts, options), "FOLDER: takes " + std::to_string(needed) +
-                                                        " bytes of memory more to compute with; " +
-                                                        std::to_string(needed - 1) + " may be used");
+  EXPECT_EQ(rejection(tiny_config(), parts, options), "FOLDER: takes " + std::to_string(needed) +
+                                                          " bytes of memory more to compute with; " +
+                                                          std::to_string(needed - 1) + " may be used");
   options.max_memory_bytes = stored + needed;
-  EXPECT_EQ(refusal(tiny_config(), parts, options), "accepted");
+  EXPECT_EQ(rejection(tiny_config(), parts, options), "accepted");
 }
 
 }  // namespace

@@ -14,7 +14,7 @@
 #include <stop_token>
 
 #include "support/encoder_reference.h"
-#include "support/refusal.h"
+#include "support/rejection.h"
 
 namespace regard {
 namespace {
@@ -252,44 +252,45 @@ TEST(Encoder, NoTokensIsNoTrouble) {
   EXPECT_EQ(mean_pooled_normalised(trace), std::vector<float>(40));
 }
 
-TEST(Encoder, RefusesWhatItCannotEncode) {
+TEST(Encoder, RejectsWhatItCannotEncode) {
   const std::vector<Index> many(41, 7);
-  EXPECT_EQ(refusal([&] { encode(tiny(), many); }), "encode: 41 tokens; this model has places for 40");
-  EXPECT_EQ(refusal([] { encode(tiny(), std::vector<Index>{1, 60}); }), "encode: token 1 has id 60; expected 0 to 59");
-  EXPECT_EQ(refusal([] { encode(tiny(), std::vector<Index>{-1}); }), "encode: token 0 has id -1; expected 0 to 59");
-  EXPECT_EQ(refusal([] { encode(tiny(), std::vector<Index>{1, 2}, {.hidden_keys = {2}}); }),
+  EXPECT_EQ(rejection([&] { encode(tiny(), many); }), "encode: 41 tokens; this model has places for 40");
+  EXPECT_EQ(rejection([] { encode(tiny(), std::vector<Index>{1, 60}); }),
+            "encode: token 1 has id 60; expected 0 to 59");
+  EXPECT_EQ(rejection([] { encode(tiny(), std::vector<Index>{-1}); }), "encode: token 0 has id -1; expected 0 to 59");
+  EXPECT_EQ(rejection([] { encode(tiny(), std::vector<Index>{1, 2}, {.hidden_keys = {2}}); }),
             "encode: hidden key 2 is no token; the text has 2, counted from 0");
-  EXPECT_EQ(refusal([] { encode(tiny(), {}, {.hidden_keys = {0}}); }),
+  EXPECT_EQ(rejection([] { encode(tiny(), {}, {.hidden_keys = {0}}); }),
             "encode: hidden key 0 is no token; the text has 0, counted from 0");
-  EXPECT_EQ(refusal([] { encode(tiny(), std::vector<Index>{1}, {.hidden_keys = {-1}}); }),
+  EXPECT_EQ(rejection([] { encode(tiny(), std::vector<Index>{1}, {.hidden_keys = {-1}}); }),
             "encode: hidden key -1 is no token; the text has 1, counted from 0");
 }
 
-TEST(Encoder, RefusesPlacesThatATraceDoesNotHave) {
+TEST(Encoder, RejectsPlacesThatATraceDoesNotHave) {
   const EncoderTrace trace = trace_of(0);
-  EXPECT_EQ(refusal([&] { encoder_weights(trace, 3); }),
+  EXPECT_EQ(rejection([&] { encoder_weights(trace, 3); }),
             "encoder_weights: layer 3 does not exist; there are 3, counted from 0");
-  EXPECT_EQ(refusal([&] { head_output(tiny(), trace, 0, 4); }),
+  EXPECT_EQ(rejection([&] { head_output(tiny(), trace, 0, 4); }),
             "head_output: head 4 does not exist; there are 4, counted from 0");
-  EXPECT_EQ(refusal([&] { value_added(tiny(), trace, 0, 0, 9); }),
+  EXPECT_EQ(rejection([&] { value_added(tiny(), trace, 0, 0, 9); }),
             "value_added: query 9 does not exist; there are 9, counted from 0");
-  EXPECT_EQ(refusal([&] { value_lengths(tiny(), trace, -1); }),
+  EXPECT_EQ(rejection([&] { value_lengths(tiny(), trace, -1); }),
             "value_lengths: layer -1 does not exist; there are 3, counted from 0");
-  EXPECT_EQ(refusal([&] { mean_rows(trace.embedded, std::array<Index, 1>{9}); }),
+  EXPECT_EQ(rejection([&] { mean_rows(trace.embedded, std::array<Index, 1>{9}); }),
             "mean_rows: row 9 does not exist; there are 9, counted from 0");
   EncoderTrace touched = trace;
   touched.hidden_keys = {9};
-  EXPECT_EQ(refusal([&] { encoder_weights(touched, 0); }),
+  EXPECT_EQ(rejection([&] { encoder_weights(touched, 0); }),
             "encoder_weights: hidden key 9 does not exist; there are 9, counted from 0");
   Encoder other = tiny();
   other.config.num_heads = 8;
-  EXPECT_EQ(refusal([&] { head_output(other, trace, 0, 0); }), "head_output: the trace is of another encoder");
+  EXPECT_EQ(rejection([&] { head_output(other, trace, 0, 0); }), "head_output: the trace is of another encoder");
 }
 
 TEST(Encoder, StopsWhenAsked) {
   std::stop_source source;
   source.request_stop();
-  EXPECT_THROW(trace_of(0, {.stop = source.get_token()}), cancelled);
+  EXPECT_THROW(trace_of(0, {.stop = source.get_token()}), Cancelled);
 }
 
 }  // namespace

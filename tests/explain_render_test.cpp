@@ -10,7 +10,7 @@
 
 #include "regard/explain/steps.h"
 #include "regard/io/utf8.h"
-#include "support/refusal.h"
+#include "support/rejection.h"
 
 namespace {
 
@@ -179,7 +179,7 @@ TEST(Text, UnfoldsTheCellAskedFor) {
   EXPECT_THROW(render_text(e, {.cell = Cell{2, 0}}), std::invalid_argument);
   EXPECT_THROW(render_text(e, {.step = "nothing"}), std::invalid_argument);
   EXPECT_THROW(render_text(e, {.step = "9"}), std::invalid_argument);
-  EXPECT_EQ(refusal([&] { render_text(e, {.step = "wieghts"}); }),
+  EXPECT_EQ(rejection([&] { render_text(e, {.step = "wieghts"}); }),
             "step \"wieghts\" does not exist; choose one of 0 queries, 1 keys, 2 values, 3 scores, "
             "4 scaled, 5 weights, 6 context");
 }

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // The steps of an explanation: numbers worked out by hand, both layouts, heads, masks, arithmetic done as on paper, the
-// working of cells, and what is refused.
+// working of cells, and what is rejected.
 // Read next: explain_render_test.cpp, docs/explain-input.md.
 #include "regard/explain/steps.h"
 
@@ -9,7 +9,7 @@
 
 #include <cmath>
 
-#include "support/refusal.h"
+#include "support/rejection.h"
 
 namespace {
 
@@ -67,8 +67,8 @@ void expect_numbers(const Step& s, const std::vector<double>& expected, double t
     EXPECT_NEAR(s.result.numbers[i], expected[i], tolerance) << s.name << " " << i;
 }
 
-std::string refusal(const ExplainInput& in) {
-  return regard::refusal([&] { explain(in); });
+std::string rejection(const ExplainInput& in) {
+  return regard::rejection([&] { explain(in); });
 }
 
 TEST(Explain, ComputesTheThreeWordsByHand) {
@@ -412,16 +412,16 @@ TEST(Explain, MarksWhereADocumentDiffers) {
   const Explanation e = explain(in);
   EXPECT_EQ(step(e, "weights").differs, (std::vector<std::uint8_t>{0, 0, 0, 0, 0, 1, 0, 0, 0}));
   in.expected["weights"].rows = {};
-  EXPECT_EQ(refusal(in), "step weights: the expected numbers are 1 × 1 × 3, the result is 1 × 3 × 3");
+  EXPECT_EQ(rejection(in), "step weights: the expected numbers are 1 × 1 × 3, the result is 1 × 3 × 3");
   in.expected["weights"] = {
       .numbers = matrix_of({{0.1553624}, {0.4223188}}), .digits = 7, .rows = {1, 1}, .columns = {1, 0}};
-  EXPECT_EQ(refusal(in), "step weights: the expected numbers are 1 × 2 × 1, the result is 1 × 2 × 2");
+  EXPECT_EQ(rejection(in), "step weights: the expected numbers are 1 × 2 × 1, the result is 1 × 2 × 2");
   in.expected["weights"] = {.numbers = matrix_of({{0.1553624, 0.5}}), .digits = 7, .rows = {1}, .columns = {1, 0}};
   EXPECT_EQ(step(explain(in), "weights").differs, (std::vector<std::uint8_t>{0, 0, 0, 1, 0, 0, 0, 0, 0}));
   in.expected["weights"].columns = {1, 3};
-  EXPECT_EQ(refusal(in), "step weights: expected column 3 does not exist");
+  EXPECT_EQ(rejection(in), "step weights: expected column 3 does not exist");
   in.expected = {{"wieghts", {}}};
-  EXPECT_EQ(refusal(in), "expected names step \"wieghts\", which does not exist");
+  EXPECT_EQ(rejection(in), "expected names step \"wieghts\", which does not exist");
 }
 
 TEST(Explain, PutsVariantsBesideWhatTheyChange) {
@@ -459,38 +459,39 @@ TEST(Explain, RunsStepsOfTheInputsOwn) {
   EXPECT_EQ(e.steps[7].result.numbers, (std::vector<double>{0, 1, 0, 1}));
 }
 
-TEST(Explain, RefusesWhatCannotBeComputed) {
+TEST(Explain, RejectsWhatCannotBeComputed) {
   ExplainInput in = love();
   in.matrices.erase(in.matrices.begin() + 2);
-  EXPECT_EQ(refusal(in), "matrix W_key is missing; give X, W_query, W_key and W_value, or Q, K and V");
+  EXPECT_EQ(rejection(in), "matrix W_key is missing; give X, W_query, W_key and W_value, or Q, K and V");
   in = love();
   in.matrices.push_back({"W_qurey", matrix_of({{1}})});
-  EXPECT_EQ(refusal(in).substr(0, 33), "matrix W_qurey is used by no step");
+  EXPECT_EQ(rejection(in).substr(0, 33), "matrix W_qurey is used by no step");
   in = love();
   in.matrices[1].matrix = matrix_of({{1, 2}});
-  EXPECT_EQ(refusal(in), "step queries: X is 3 × 3 and W_query is 1 × 2: W_query must have 3 rows");
+  EXPECT_EQ(rejection(in), "step queries: X is 3 × 3 and W_query is 1 × 2: W_query must have 3 rows");
   in = love();
   in.matrices[2].matrix = matrix_of({{1}, {2}, {3}});
-  EXPECT_EQ(refusal(in), "step scores: Q is 3 × 3 and K is 3 × 1: a query and a key must have the same length");
+  EXPECT_EQ(rejection(in), "step scores: Q is 3 × 3 and K is 3 × 1: a query and a key must have the same length");
   in = love();
   in.tokens.pop_back();
-  EXPECT_EQ(refusal(in), "tokens holds 2 words and X has 3 rows");
+  EXPECT_EQ(rejection(in), "tokens holds 2 words and X has 3 rows");
   in = love();
   in.settings.heads = 2;
-  EXPECT_EQ(refusal(in), "step queries: 3 dimensions cannot be split into 2 heads");
+  EXPECT_EQ(rejection(in), "step queries: 3 dimensions cannot be split into 2 heads");
   in.steps = {{.operation = "show", .operands = {"X"}}};
-  EXPECT_EQ(refusal(in),
+  EXPECT_EQ(rejection(in),
             "heads is 2, and the steps are listed: the linear and show steps among them take heads of their own");
   in = love();
   in.steps = {{.operation = "soft", .operands = {"X"}}};
-  EXPECT_EQ(refusal(in).substr(0, 74), "step soft: operation \"soft\" does not exist; choose one of add, context, co");
+  EXPECT_EQ(rejection(in).substr(0, 74),
+            "step soft: operation \"soft\" does not exist; choose one of add, context, co");
   in.steps = {{.operation = "relu", .operands = {"Y"}}};
-  EXPECT_EQ(refusal(in), "step relu: there is no matrix Y before it");
+  EXPECT_EQ(rejection(in), "step relu: there is no matrix Y before it");
   in.steps = {{.operation = "relu", .operands = {"X", "X"}}};
-  EXPECT_EQ(refusal(in), "step relu: operation relu takes 1 operands, not 2");
+  EXPECT_EQ(rejection(in), "step relu: operation relu takes 1 operands, not 2");
   in.steps = {{.operation = "relu", .operands = {"X"}}};
-  EXPECT_EQ(refusal(in), "matrix W_query is used by no step");
-  EXPECT_EQ(refusal(ExplainInput{}), "matrix Q is missing; give X, W_query, W_key and W_value, or Q, K and V");
+  EXPECT_EQ(rejection(in), "matrix W_query is used by no step");
+  EXPECT_EQ(rejection(ExplainInput{}), "matrix Q is missing; give X, W_query, W_key and W_value, or Q, K and V");
 }
 
 TEST(Explain, KeepsChosenRowsOfALongSequence) {

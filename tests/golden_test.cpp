@@ -425,12 +425,12 @@ void add_linear(Golden& golden) {
     linear_forward<T>(input.view(), parameters.view(), {}, output.view());
     golden.add(name + "/no_bias", output.values());
     const auto grad_output = numbers<T, 2>(random, {R, O});
-    Array<T, 2> grad_input({R, I}), grad_parameters({I, O});
+    Array<T, 2> grad_input({R, I}), grad_weight({I, O});
     Array<T, 1> grad_bias({O});
     linear_backward<T>(input.view(), parameters.view(), grad_output.view(),
-                       {grad_input.view(), grad_parameters.view(), grad_bias.view()});
+                       {grad_input.view(), grad_weight.view(), grad_bias.view()});
     golden.add(name + "/grad_input", grad_input.values());
-    golden.add(name + "/grad_parameters", grad_parameters.values());
+    golden.add(name + "/grad_weight", grad_weight.values());
     golden.add(name + "/grad_bias", grad_bias.values());
   }
 }

@@ -1,20 +1,20 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// The JSON input of `regard explain`: every setting read and written back, every mistake refused with its place.
+// The JSON input of `regard explain`: every setting read and written back, every mistake rejected with its place.
 // Read next: docs/explain-input.md, src/explain/steps/input_json.cpp.
 #include <gtest/gtest.h>
 
 #include <cmath>
 
 #include "regard/explain/steps.h"
-#include "support/refusal.h"
+#include "support/rejection.h"
 
 namespace {
 
 using namespace regard;
 
-std::string refusal(std::string_view json) {
-  return regard::refusal<std::runtime_error>([&] { read_explain_input(json, "in.json"); });
+std::string rejection(std::string_view json) {
+  return regard::rejection<std::runtime_error>([&] { read_explain_input(json, "in.json"); });
 }
 
 constexpr std::string_view kEverything = R"({
@@ -80,47 +80,47 @@ TEST(Input, WritesWhatItReads) {
     EXPECT_NE(once.find(part), std::string::npos) << part;
 }
 
-TEST(Input, RefusesBrokenJsonWithItsPlace) {
-  EXPECT_EQ(refusal("{\"Q\": [[1, 2], [3]]}"),
+TEST(Input, RejectsBrokenJsonWithItsPlace) {
+  EXPECT_EQ(rejection("{\"Q\": [[1, 2], [3]]}"),
             "in.json: byte 15: Q is ragged: this row has 1 numbers and the first has 2");
-  EXPECT_EQ(refusal("{\"Q\": [[1]], \"Q\": [[2]]}"), "in.json: byte 13: the name \"Q\" stands twice in one object");
-  EXPECT_EQ(refusal("{\"Q\": [[1e999]]}"), "in.json: byte 12: a number is larger than a double can be");
-  EXPECT_EQ(refusal("{\"tokens\": [\"\xff\"]}"), "in.json: byte 13: not UTF-8");
-  EXPECT_EQ(refusal("{\"tokens\": [\"\xc0\xaf\"]}"), "in.json: byte 13: not UTF-8");
-  EXPECT_EQ(refusal("{\"Q\": [[NaN]]}").find("in.json: byte 8: "), 0u) << refusal("{\"Q\": [[NaN]]}");
-  EXPECT_EQ(refusal("{\"Q\": [[1]]").find("in.json: byte 11: "), 0u) << refusal("{\"Q\": [[1]]");
-  EXPECT_EQ(refusal("{\"tokens\": [\"\\ud800\"]}").find("in.json: byte "), 0u);
-  EXPECT_EQ(refusal("").find("in.json: byte 0: "), 0u) << refusal("");
-  EXPECT_EQ(refusal("[1]"), "in.json: byte 0: the input must be an object, not a list");
-  EXPECT_EQ(refusal("{} {}").find("in.json: byte 3: "), 0u) << refusal("{} {}");
+  EXPECT_EQ(rejection("{\"Q\": [[1]], \"Q\": [[2]]}"), "in.json: byte 13: the name \"Q\" stands twice in one object");
+  EXPECT_EQ(rejection("{\"Q\": [[1e999]]}"), "in.json: byte 12: a number is larger than a double can be");
+  EXPECT_EQ(rejection("{\"tokens\": [\"\xff\"]}"), "in.json: byte 13: not UTF-8");
+  EXPECT_EQ(rejection("{\"tokens\": [\"\xc0\xaf\"]}"), "in.json: byte 13: not UTF-8");
+  EXPECT_EQ(rejection("{\"Q\": [[NaN]]}").find("in.json: byte 8: "), 0u) << rejection("{\"Q\": [[NaN]]}");
+  EXPECT_EQ(rejection("{\"Q\": [[1]]").find("in.json: byte 11: "), 0u) << rejection("{\"Q\": [[1]]");
+  EXPECT_EQ(rejection("{\"tokens\": [\"\\ud800\"]}").find("in.json: byte "), 0u);
+  EXPECT_EQ(rejection("").find("in.json: byte 0: "), 0u) << rejection("");
+  EXPECT_EQ(rejection("[1]"), "in.json: byte 0: the input must be an object, not a list");
+  EXPECT_EQ(rejection("{} {}").find("in.json: byte 3: "), 0u) << rejection("{} {}");
 }
 
-TEST(Input, RefusesDepthBeyond64) {
+TEST(Input, RejectsDepthBeyond64) {
   std::string at_limit = "{\"Q\": " + std::string(63, '[') + "1" + std::string(63, ']') + "}";
-  EXPECT_EQ(refusal(at_limit).find("nested"), std::string::npos) << refusal(at_limit);
-  EXPECT_EQ(refusal("{\"Q\": " + std::string(64, '[')), "in.json: byte 69: nested deeper than 64");
-  EXPECT_EQ(refusal(std::string(100000, '[')), "in.json: byte 64: nested deeper than 64");
+  EXPECT_EQ(rejection(at_limit).find("nested"), std::string::npos) << rejection(at_limit);
+  EXPECT_EQ(rejection("{\"Q\": " + std::string(64, '[')), "in.json: byte 69: nested deeper than 64");
+  EXPECT_EQ(rejection(std::string(100000, '[')), "in.json: byte 64: nested deeper than 64");
 }
 
-TEST(Input, RefusesUnknownKeysAndValues) {
-  EXPECT_EQ(refusal("{\"casual\": true}"),
+TEST(Input, RejectsUnknownKeysAndValues) {
+  EXPECT_EQ(rejection("{\"casual\": true}"),
             "in.json: byte 11: \"casual\" is no setting, and holds no list of rows as a matrix would");
-  EXPECT_EQ(refusal("{\"scale\": \"half\"}"),
+  EXPECT_EQ(rejection("{\"scale\": \"half\"}"),
             "in.json: byte 10: scale \"half\" is not one of none, sqrt, floor_half or a finite number");
-  EXPECT_EQ(refusal("{\"layout\": \"row\"}"), "in.json: byte 11: layout \"row\" is not one of rows or columns");
-  EXPECT_EQ(refusal("{\"heads\": 0}").substr(16), ": heads must be a whole number from 1 to 65536");
-  EXPECT_EQ(refusal("{\"dtype\": \"f16\"}"), "in.json: byte 10: dtype \"f16\" is not one of f64, f32");
-  EXPECT_EQ(refusal("{\"schema\": \"regard/2\"}"), "in.json: byte 11: schema must be \"regard/1\"");
-  EXPECT_EQ(refusal("{\"tokens\": [1]}"), "in.json: byte 11: tokens must be a list of texts");
-  EXPECT_EQ(refusal("{\"Q\": []}"), "in.json: byte 6: Q is empty");
-  EXPECT_EQ(refusal("{\"Q\": [[]]}"), "in.json: byte 6: Q is empty");
-  EXPECT_EQ(refusal("{\"Q\": [[1, true]]}"), "in.json: byte 11: Q must hold numbers, or \"-inf\", \"inf\", \"nan\"");
-  EXPECT_EQ(refusal("{\"Q\": [[[1], [2]], [[3]]]}"),
+  EXPECT_EQ(rejection("{\"layout\": \"row\"}"), "in.json: byte 11: layout \"row\" is not one of rows or columns");
+  EXPECT_EQ(rejection("{\"heads\": 0}").substr(16), ": heads must be a whole number from 1 to 65536");
+  EXPECT_EQ(rejection("{\"dtype\": \"f16\"}"), "in.json: byte 10: dtype \"f16\" is not one of f64, f32");
+  EXPECT_EQ(rejection("{\"schema\": \"regard/2\"}"), "in.json: byte 11: schema must be \"regard/1\"");
+  EXPECT_EQ(rejection("{\"tokens\": [1]}"), "in.json: byte 11: tokens must be a list of texts");
+  EXPECT_EQ(rejection("{\"Q\": []}"), "in.json: byte 6: Q is empty");
+  EXPECT_EQ(rejection("{\"Q\": [[]]}"), "in.json: byte 6: Q is empty");
+  EXPECT_EQ(rejection("{\"Q\": [[1, true]]}"), "in.json: byte 11: Q must hold numbers, or \"-inf\", \"inf\", \"nan\"");
+  EXPECT_EQ(rejection("{\"Q\": [[[1], [2]], [[3]]]}"),
             "in.json: byte 19: Q is ragged: this head has 1 rows and the first has 2");
-  EXPECT_EQ(refusal("{\"steps\": [{\"operatoin\": \"linear\"}]}"), "in.json: byte 25: a step has no \"operatoin\"");
-  EXPECT_EQ(refusal("{\"steps\": [{}]}"), "in.json: byte 11: a step needs an operation");
-  EXPECT_EQ(refusal("{\"compare\": [{\"scale\": 1}]}"), "in.json: byte 13: a member of compare needs a label");
-  EXPECT_EQ(refusal("{\"\\u202e\": 1}").find("\xe2\x80\xae"), std::string::npos);
+  EXPECT_EQ(rejection("{\"steps\": [{\"operatoin\": \"linear\"}]}"), "in.json: byte 25: a step has no \"operatoin\"");
+  EXPECT_EQ(rejection("{\"steps\": [{}]}"), "in.json: byte 11: a step needs an operation");
+  EXPECT_EQ(rejection("{\"compare\": [{\"scale\": 1}]}"), "in.json: byte 13: a member of compare needs a label");
+  EXPECT_EQ(rejection("{\"\\u202e\": 1}").find("\xe2\x80\xae"), std::string::npos);
 }
 
 TEST(Settings, ParseWhatTheProgramAndTheJsonWrite) {
@@ -143,11 +143,13 @@ TEST(Token, IsFoundByWordOccurrenceOrIndex) {
   EXPECT_EQ(token_index(words, "@4"), 4);
   EXPECT_EQ(token_index(words, "@1"), 3);   // the word that is written so
   EXPECT_EQ(token_index(words, "a#0"), 4);  // likewise
-  const auto refusal_of = [&](std::string_view token) { return regard::refusal([&] { token_index(words, token); }); };
-  EXPECT_EQ(refusal_of("the"), "token \"the\" occurs 2 times; choose \"the#0\" to \"the#1\": the (@0), the (@2)");
-  EXPECT_EQ(refusal_of("the#2"), "token \"the#2\" does not exist: the word occurs 2 times: the (@0), the (@2)");
-  EXPECT_EQ(refusal_of("@9"), "token @9 does not exist: there are 5, counted from 0");
-  EXPECT_EQ(refusal_of("dog"),
+  const auto rejection_of = [&](std::string_view token) {
+    return regard::rejection([&] { token_index(words, token); });
+  };
+  EXPECT_EQ(rejection_of("the"), "token \"the\" occurs 2 times; choose \"the#0\" to \"the#1\": the (@0), the (@2)");
+  EXPECT_EQ(rejection_of("the#2"), "token \"the#2\" does not exist: the word occurs 2 times: the (@0), the (@2)");
+  EXPECT_EQ(rejection_of("@9"), "token @9 does not exist: there are 5, counted from 0");
+  EXPECT_EQ(rejection_of("dog"),
             "token \"dog\" does not exist; choose one of the (@0), cat (@1), the (@2), @1 (@3), a#0 (@4)");
 }
 

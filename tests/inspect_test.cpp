@@ -1,14 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // attention_columns against the whole weights: the mass of each key is their sum, row by row in double, rounded once,
-// to the bit; the coarse map is their mean over each cell. Every option, layout, type of number and instruction set.
+// to the bit; the pooled map is their mean over each cell. Every option, layout, type of number and instruction set.
 // Read next: attention_weights_test.cpp.
 #include "regard/attention_statistics.h"
 #include "support/attention_cases.h"
 #include "support/attention_checks.h"
 #include "support/counting_memory.h"
 #include "support/instruction_sets.h"
-#include "support/refusal.h"
+#include "support/rejection.h"
 
 namespace regard {
 namespace {
@@ -22,8 +22,8 @@ TYPED_TEST_SUITE(Columns, Types);
 template <class T>
 struct Inspected {
   Array<T, 4> weights;
-  Array<T, 3> row_max, row_sum, column_mass;
-  Array<T, 4> coarse_map;
+  Array<T, 3> row_max, row_sum, key_mass;
+  Array<T, 4> pooled_map;
 };
 
 template <class T>
@@ -40,8 +40,8 @@ Inspected<T> inspect(const AttentionCase<T>& call, std::array<Index, 2> strips, 
                         .row_sum = made.row_sum.view(),
                         .weights = made.weights.view()},
                        call.options);
-  AttentionColumns<T> outputs{.column_mass = made.column_mass.view()};
-  if (strips[0] > 0) outputs.coarse_map = made.coarse_map.view();
+  AttentionColumns<T> outputs{.key_mass = made.key_mass.view()};
+  if (strips[0] > 0) outputs.pooled_map = made.pooled_map.view();
   attention_columns<T>(call.query.view(), call.key.view(),
                        {.row_max = made.row_max.view(), .row_sum = made.row_sum.view(), .cells = cells}, outputs,
                        call.options, runtime);
@@ -55,8 +55,8 @@ void expect_mass(const AttentionCase<T>& call, const Inspected<T>& made) {
       for (Index j = 0; j < call.S(); ++j) {
         double sum = 0;
         for (Index i = 0; i < call.L(); ++i) sum += static_cast<double>(made.weights.get({b, h, i, j}));
-        ASSERT_TRUE(identical(made.column_mass.get({b, h, j}), static_cast<T>(sum)))
-            << call.text << " b " << b << " h " << h << " j " << j << ": " << made.column_mass.get({b, h, j}) << ", "
+        ASSERT_TRUE(identical(made.key_mass.get({b, h, j}), static_cast<T>(sum)))
+            << call.text << " b " << b << " h " << h << " j " << j << ": " << made.key_mass.get({b, h, j}) << ", "
             << sum;
       }
     }
@@ -66,7 +66,7 @@ void expect_mass(const AttentionCase<T>& call, const Inspected<T>& made) {
 // Cells straight from their definition. Their order of addition is not promised, and in double costs at most n · 2⁻⁵³.
 template <class T>
 void expect_map(const AttentionCase<T>& call, const Inspected<T>& made, CoarseCells cells) {
-  const Index ga = made.coarse_map.shape()[2], gb = made.coarse_map.shape()[3];
+  const Index ga = made.pooled_map.shape()[2], gb = made.pooled_map.shape()[3];
   for (Index b = 0; b < call.B(); ++b) {
     for (Index h = 0; h < call.H(); ++h) {
       for (Index a = 0; a < ga; ++a) {
@@ -77,7 +77,7 @@ void expect_map(const AttentionCase<T>& call, const Inspected<T>& made, CoarseCe
               sum += static_cast<double>(made.weights.get({b, h, i, j}));
           }
           const double want = cells == CoarseCells::means ? sum / count : sum;
-          const T got = made.coarse_map.get({b, h, a, c});
+          const T got = made.pooled_map.get({b, h, a, c});
           if (std::isnan(want)) {
             ASSERT_TRUE(std::isnan(got)) << call.text;
             continue;
@@ -116,17 +116,15 @@ TYPED_TEST(Columns, ThreadsAndWhatElseIsAskedForMoveNoBit) {
   expect_map(call, one, CoarseCells::means);
   for (int threads = 2; threads < 6; ++threads) {
     const Inspected<T> many = inspect(call, {7, 11}, CoarseCells::means, {.num_threads = threads});
-    one.column_mass.for_each_index([&](const std::array<Index, 3>& at) {
-      ASSERT_TRUE(identical(one.column_mass.get(at), many.column_mass.get(at)));
-    });
-    one.coarse_map.for_each_index([&](const std::array<Index, 4>& at) {
-      ASSERT_TRUE(identical(one.coarse_map.get(at), many.coarse_map.get(at)));
+    one.key_mass.for_each_index(
+        [&](const std::array<Index, 3>& at) { ASSERT_TRUE(identical(one.key_mass.get(at), many.key_mass.get(at))); });
+    one.pooled_map.for_each_index([&](const std::array<Index, 4>& at) {
+      ASSERT_TRUE(identical(one.pooled_map.get(at), many.pooled_map.get(at)));
     });
   }
   const Inspected<T> alone = inspect(call, {0, 0}, CoarseCells::means);
-  one.column_mass.for_each_index([&](const std::array<Index, 3>& at) {
-    ASSERT_TRUE(identical(one.column_mass.get(at), alone.column_mass.get(at)));
-  });
+  one.key_mass.for_each_index(
+      [&](const std::array<Index, 3>& at) { ASSERT_TRUE(identical(one.key_mass.get(at), alone.key_mass.get(at))); });
 }
 
 TYPED_TEST(Columns, MemoryDoesNotGrowWithRowsTimesKeys) {
@@ -139,7 +137,7 @@ TYPED_TEST(Columns, MemoryDoesNotGrowWithRowsTimesKeys) {
   attention_forward<T>(call.query.view(), call.key.view(), call.value.view(),
                        {.context = context.view(), .row_max = row_max.view(), .row_sum = row_sum.view()}, call.options);
   attention_columns<T>(call.query.view(), call.key.view(), {.row_max = row_max.view(), .row_sum = row_sum.view()},
-                       {.column_mass = mass.view(), .coarse_map = map.view()}, call.options,
+                       {.key_mass = mass.view(), .pooled_map = map.view()}, call.options,
                        {.num_threads = 2, .workspace = &counting});
   const std::size_t packed = sizeof(T) * 2 * 4096 * 16;
   const std::size_t cells = sizeof(double) * 4 * 32 * (32 + 4 + 32);
@@ -147,25 +145,25 @@ TYPED_TEST(Columns, MemoryDoesNotGrowWithRowsTimesKeys) {
   EXPECT_LT(counting.largest, sizeof(T) * 4 * 2000 * 4096 / 20);
 }
 
-TEST(Columns, Refusals) {
+TEST(Columns, Rejections) {
   const AttentionCase<float> call = long_causal_case<float>(5, 9);
   const std::array<Index, 3> rows{1, 4, 5};
   Array<float, 3> row_max(rows), row_sum(rows), mass({1, 4, 9}), short_mass({1, 4, 8});
   Array<float, 4> map({1, 4, 6, 2}), other({1, 3, 2, 2});
   const auto message = [&](const ColumnsRequest<float>& request, const AttentionColumns<float>& outputs) {
-    return refusal<std::invalid_argument>(
+    return rejection<std::invalid_argument>(
         [&] { attention_columns<float>(call.query.view(), call.key.view(), request, outputs, call.options); });
   };
   const ColumnsRequest<float> request{.row_max = row_max.view(), .row_sum = row_sum.view()};
-  EXPECT_EQ(message({.row_max = row_max.view()}, {.column_mass = mass.view()}),
+  EXPECT_EQ(message({.row_max = row_max.view()}, {.key_mass = mass.view()}),
             "attention_columns: row_sum is missing; expected (1, 4, 5) as attention_forward wrote it");
-  EXPECT_EQ(message(request, {.column_mass = short_mass.view()}),
-            "attention_columns: column_mass has shape (1, 4, 8); expected (1, 4, 9)");
+  EXPECT_EQ(message(request, {.key_mass = short_mass.view()}),
+            "attention_columns: key_mass has shape (1, 4, 8); expected (1, 4, 9)");
   EXPECT_EQ(
-      message(request, {.coarse_map = map.view()}),
-      "attention_columns: coarse_map has shape (1, 4, 6, 2); expected 1 to 5 strips of rows and 1 to 9 of columns");
-  EXPECT_EQ(message(request, {.coarse_map = other.view()}),
-            "attention_columns: coarse_map has shape (1, 3, 2, 2); expected (1, 4, 2, 2)");
+      message(request, {.pooled_map = map.view()}),
+      "attention_columns: pooled_map has shape (1, 4, 6, 2); expected 1 to 5 strips of rows and 1 to 9 of columns");
+  EXPECT_EQ(message(request, {.pooled_map = other.view()}),
+            "attention_columns: pooled_map has shape (1, 3, 2, 2); expected (1, 4, 2, 2)");
 }
 
 }  // namespace

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // What is said of the heads of an inspection: heavy hitters and shares from masses written by hand, their text at
-// several widths, their JSON, and what is refused.
+// several widths, their JSON, and what is rejected.
 // Read next: regard/explain/inspection_report.h, inspect_test.cpp.
 #include "regard/explain/inspection_report.h"
 
@@ -12,7 +12,7 @@
 #include <vector>
 
 #include "regard/io/json.h"
-#include "support/refusal.h"
+#include "support/rejection.h"
 
 namespace regard {
 namespace {
@@ -160,17 +160,17 @@ TEST(Inspection, ShowsTheMeansOfHeads) {
             nullptr);
 }
 
-TEST(Inspection, Refusals) {
+TEST(Inspection, Rejections) {
   const Tensor<double, 3> mass({1, 1, 3});
   const auto message = [&](Index queries, const InspectionOptions& options) {
-    return refusal<std::invalid_argument>([&] { inspect_heads<double>(mass.view(), queries, options); });
+    return rejection<std::invalid_argument>([&] { inspect_heads<double>(mass.view(), queries, options); });
   };
   EXPECT_EQ(message(0, {}), "inspect_heads: num_queries is 0; expected 1 or more");
   EXPECT_EQ(message(1, {.top = -1}), "inspect_heads: top is -1; expected 0 or more");
   Tensor<double, 2> other({1, 2});
   AttentionStatistics<double> statistics;
   statistics.head_entropy = other.view();
-  EXPECT_EQ(refusal<std::invalid_argument>([&] { inspect_heads<double>(mass.view(), 1, {}, statistics); }),
+  EXPECT_EQ(rejection<std::invalid_argument>([&] { inspect_heads<double>(mass.view(), 1, {}, statistics); }),
             "inspect_heads: statistics have shape (1, 2); expected (1, 1)");
   EXPECT_EQ(message(1, {.weight_on = {0, 3}}), "inspect_heads: weight_on names key 3; expected keys from 0 to 2");
 }

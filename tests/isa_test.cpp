@@ -16,7 +16,7 @@
 #include <vector>
 
 #include "regard/runtime.h"
-#include "support/refusal.h"
+#include "support/rejection.h"
 
 namespace regard {
 namespace {
@@ -37,7 +37,7 @@ KernelTable named(const char* name) {
 }
 
 std::string error_of(const char* forced, std::span<const Candidate> tables) {
-  return refusal([&] { kernels::choose_table(forced, tables); });
+  return rejection([&] { kernels::choose_table(forced, tables); });
 }
 
 TEST(ChooseTable, TakesTheBestAvailableOrTheOneThatIsForced) {

@@ -15,7 +15,7 @@
 #include "regard/io/safetensors.h"
 #include "regard/model/tokenizer.h"
 #include "support/collisions.h"
-#include "support/refusal.h"
+#include "support/rejection.h"
 #include "support/tokenizer_files.h"
 
 namespace {
@@ -48,8 +48,8 @@ constexpr std::size_t kBefore = 16;
 namespace regard {
 namespace {
 
-std::string refusal_of(std::string_view text) {
-  return refusal<std::runtime_error>([&] { read_json(text, "j"); });
+std::string rejection_of(std::string_view text) {
+  return rejection<std::runtime_error>([&] { read_json(text, "j"); });
 }
 
 // What a call takes at most from operator new.
@@ -79,7 +79,7 @@ TEST(Json, NamesWithEqualHashesTakeNoLonger) {
   for (std::size_t i = 0; i < names.size(); ++i) text += (i == 0 ? "\"" : ",\"") + names[i] + "\":0";
   EXPECT_EQ(read_json(text + "}", "j").members().size(), 512u * 512u);
   EXPECT_EQ(
-      refusal_of(text + ",\"" + names[0] + "\":1}"),
+      rejection_of(text + ",\"" + names[0] + "\":1}"),
       "j: byte " + std::to_string(text.size() + 1) + ": the name \"" + names[0] + "\" stands twice in one object");
 }
 
@@ -111,19 +111,20 @@ TEST(Json, TokensWithEqualHashesTakeNoLonger) {
 }
 
 TEST(Json, TheFirstMistakeIsReported) {
-  EXPECT_EQ(refusal_of(R"({"a": 1, "a": 2, "b": 1, "b": 2})"), "j: byte 9: the name \"a\" stands twice in one object");
-  EXPECT_EQ(refusal_of(R"({"b": 1, "a": 2, "a" : 1, "b": 2})"),
+  EXPECT_EQ(rejection_of(R"({"a": 1, "a": 2, "b": 1, "b": 2})"),
+            "j: byte 9: the name \"a\" stands twice in one object");
+  EXPECT_EQ(rejection_of(R"({"b": 1, "a": 2, "a" : 1, "b": 2})"),
             "j: byte 17: the name \"a\" stands twice in one object");
-  EXPECT_EQ(refusal_of(R"({"a": 1, "a": {"b": 1, "b": 2}})"), "j: byte 9: the name \"a\" stands twice in one object");
-  EXPECT_EQ(refusal_of(R"({"a": 1, "c": {"b": 1, "b": 2}, "a": 1})"),
+  EXPECT_EQ(rejection_of(R"({"a": 1, "a": {"b": 1, "b": 2}})"), "j: byte 9: the name \"a\" stands twice in one object");
+  EXPECT_EQ(rejection_of(R"({"a": 1, "c": {"b": 1, "b": 2}, "a": 1})"),
             "j: byte 23: the name \"b\" stands twice in one object");
-  EXPECT_EQ(refusal_of(R"({"a": 1, "a" 2})"), "j: byte 9: the name \"a\" stands twice in one object");
-  EXPECT_EQ(refusal_of(R"({"a": 1, "a": 2, x)"), "j: byte 9: the name \"a\" stands twice in one object");
-  EXPECT_EQ(refusal_of(R"({"a": 1, "a": [{"b": x)"), "j: byte 9: the name \"a\" stands twice in one object");
-  EXPECT_EQ(refusal_of(R"({"a": 1, "a": -1e999})"), "j: byte 9: the name \"a\" stands twice in one object");
-  EXPECT_EQ(refusal_of(R"({"a\"": [":", {}] , "a\"" :  [1, 2, "\\"]})"),
+  EXPECT_EQ(rejection_of(R"({"a": 1, "a" 2})"), "j: byte 9: the name \"a\" stands twice in one object");
+  EXPECT_EQ(rejection_of(R"({"a": 1, "a": 2, x)"), "j: byte 9: the name \"a\" stands twice in one object");
+  EXPECT_EQ(rejection_of(R"({"a": 1, "a": [{"b": x)"), "j: byte 9: the name \"a\" stands twice in one object");
+  EXPECT_EQ(rejection_of(R"({"a": 1, "a": -1e999})"), "j: byte 9: the name \"a\" stands twice in one object");
+  EXPECT_EQ(rejection_of(R"({"a\"": [":", {}] , "a\"" :  [1, 2, "\\"]})"),
             "j: byte 20: the name \"a\"\" stands twice in one object");
-  EXPECT_EQ(refusal_of(R"({"": 1, "": null})"), "j: byte 8: the name \"\" stands twice in one object");
+  EXPECT_EQ(rejection_of(R"({"": 1, "": null})"), "j: byte 8: the name \"\" stands twice in one object");
 }
 
 TEST(Json, ValuesKeepTheirKindsAndPlaces) {
@@ -176,13 +177,13 @@ TEST(Json, MemoryIsAskedForAndNoMoreIsTaken) {
     // Errors at the end, whose message has a part of the text.
     for (const std::string& broken :
          {text + "x", text.substr(0, text.size() - 1) + "x", text.substr(0, text.size() - 1)}) {
-      EXPECT_LE(bytes_taken([&] { refusal_of(broken); }), json_memory_bytes(broken)) << text.substr(0, 40);
+      EXPECT_LE(bytes_taken([&] { rejection_of(broken); }), json_memory_bytes(broken)) << text.substr(0, 40);
     }
-    EXPECT_EQ(refusal<std::runtime_error>([&] { read_json(text, "j", 64, {}, asked); }), "accepted");
-    EXPECT_EQ(refusal<std::runtime_error>([&] { read_json(text, "j\x1b", 64, {}, asked - 1); }),
+    EXPECT_EQ(rejection<std::runtime_error>([&] { read_json(text, "j", 64, {}, asked); }), "accepted");
+    EXPECT_EQ(rejection<std::runtime_error>([&] { read_json(text, "j\x1b", 64, {}, asked - 1); }),
               "j\\u{1b}: needs " + std::to_string(asked) + " bytes of memory; " + std::to_string(asked - 1) +
                   " are available");
-    EXPECT_LE(bytes_taken([&] { refusal<std::runtime_error>([&] { read_json(text, "j", 64, {}, 0); }); }), 8192u);
+    EXPECT_LE(bytes_taken([&] { rejection<std::runtime_error>([&] { read_json(text, "j", 64, {}, 0); }); }), 8192u);
   }
   // A value in a list takes 48 bytes.
   EXPECT_LT(bytes_taken([&] { read_json(texts[0], "j"); }), 20 * texts[0].size());
@@ -196,11 +197,11 @@ TEST(Json, ReadersAskForMemory) {
     return message.starts_with(source + ": needs ") && message.ends_with(" bytes of memory; 100000 are available");
   };
   const std::string input = R"({"Q": )" + many + "}";
-  std::string message = refusal<std::runtime_error>([&] { read_explain_input(input, "i", {}, 100000); });
+  std::string message = rejection<std::runtime_error>([&] { read_explain_input(input, "i", {}, 100000); });
   EXPECT_TRUE(needs(message, "i")) << message;
-  message = refusal<std::runtime_error>([&] { read_shard_index(input, "s", {}, 100000); });
+  message = rejection<std::runtime_error>([&] { read_shard_index(input, "s", {}, 100000); });
   EXPECT_TRUE(needs(message, "s")) << message;
-  message = refusal<std::runtime_error>([&] { Tokenizer::read(input, "t", {.max_memory_bytes = 100000}); });
+  message = rejection<std::runtime_error>([&] { Tokenizer::read(input, "t", {.max_memory_bytes = 100000}); });
   EXPECT_TRUE(needs(message, "t")) << message;
 }
 
@@ -209,7 +210,7 @@ TEST(Json, WhatIsMadeFromTheTreeIsAskedForToo) {
   const auto check = [](const std::string& what, const auto& read, std::uint64_t tree) {
     std::uint64_t limit = tree;
     for (;;) {
-      const std::string message = refusal<std::runtime_error>([&] { read(limit); });
+      const std::string message = rejection<std::runtime_error>([&] { read(limit); });
       if (message == "accepted") break;
       const std::size_t at = message.find(": needs ");
       ASSERT_NE(at, std::string::npos) << what << ": " << message;
@@ -251,7 +252,7 @@ TEST(Json, WhatIsMadeFromTheTreeIsAskedForToo) {
       R"({"notes":{)" + map.substr(0, map.find("\"tensor 2\"")) + R"("b":["c"]}})",
   };
   for (const std::string& input : inputs) {
-    if (refusal<std::runtime_error>([&] { read_explain_input(input, "i"); }) != "accepted") continue;
+    if (rejection<std::runtime_error>([&] { read_explain_input(input, "i"); }) != "accepted") continue;
     check(
         input.substr(0, 40), [&](std::uint64_t limit) { read_explain_input(input, "i", {}, limit); },
         json_memory_bytes(input));
@@ -259,8 +260,8 @@ TEST(Json, WhatIsMadeFromTheTreeIsAskedForToo) {
 }
 
 TEST(Json, MessagesShowTheEndOfALongText) {
-  EXPECT_EQ(refusal_of("[1, x]"), "j: byte 4: syntax error while parsing value - invalid literal; last read: '1, x'");
-  const std::string message = refusal_of("[" + repeated("[],", 100000) + "x");
+  EXPECT_EQ(rejection_of("[1, x]"), "j: byte 4: syntax error while parsing value - invalid literal; last read: '1, x'");
+  const std::string message = rejection_of("[" + repeated("[],", 100000) + "x");
   EXPECT_TRUE(message.starts_with("j: byte 300001: syntax error while parsing value - invalid literal; last read: '…"));
   EXPECT_TRUE(message.ends_with("[],[],x'")) << message;
   EXPECT_LT(message.size(), 300u);
@@ -269,7 +270,7 @@ TEST(Json, MessagesShowTheEndOfALongText) {
 // The name is longer than what is shown, and é is cut off as a whole.
 TEST(Json, NamesAreTruncatedWhereACharacterEnds) {
   const std::string name = "a" + repeated("é", 60);
-  EXPECT_EQ(refusal_of("{\"" + name + "\":1,\"" + name + "\":1}"),
+  EXPECT_EQ(rejection_of("{\"" + name + "\":1,\"" + name + "\":1}"),
             "j: byte 127: the name \"a" + repeated("é", 39) + "\" stands twice in one object");
 }
 

@@ -3,7 +3,7 @@
 // attention_decode with one to 16 rows a key head takes four at a time and multiplies the keys of a block beside the
 // values of the one before. What it gives has the bits of the same rows among twenty, which take block after block: for
 // every type, number of rows, shape and rule, over pages of any size, with poison in a block between.
-// Read next: src/kernels/few_beside.h.
+// Read next: src/kernels/decode_overlapped.h.
 #include <limits>
 
 #include "regard/kv_cache.h"
@@ -37,9 +37,9 @@ void expect_few_are_many(const Case& c) {
   using Stored = std::conditional_t<std::same_as<K, std::int8_t>, float, K>;
   Random random(static_cast<std::uint64_t>(c.keys * 1000 + c.depth + c.page_keys));
   KvCache<K> cache({.num_sequences = 1,
-                    .num_key_heads = kHeads,
-                    .depth = c.depth,
-                    .columns = c.columns,
+                    .num_kv_heads = kHeads,
+                    .head_size = c.depth,
+                    .value_head_size = c.columns,
                     .capacity = c.keys,
                     .page_keys = c.page_keys,
                     .num_pages = c.page_keys ? (c.keys + c.page_keys - 1) / c.page_keys : 0});

@@ -19,9 +19,9 @@ constexpr Index kSequences = 2, kKeyHeads = 2, kDepth = 11, kColumns = 37;
 
 KvCacheShape contiguous(Index capacity) {
   return {.num_sequences = kSequences,
-          .num_key_heads = kKeyHeads,
-          .depth = kDepth,
-          .columns = kColumns,
+          .num_kv_heads = kKeyHeads,
+          .head_size = kDepth,
+          .value_head_size = kColumns,
           .capacity = capacity};
 }
 
@@ -69,7 +69,8 @@ TensorView<const E, 3> piece(const Array<E, 4>& from, Index sequence, Index firs
 // The panels of a one-row cache, widened: what the cache holds of this row.
 std::vector<float> row_of_cache(const std::vector<float>& row) {
   const auto depth = static_cast<Index>(row.size());
-  KvCache<std::int8_t> cache({.num_sequences = 1, .num_key_heads = 1, .depth = depth, .columns = depth, .capacity = 1});
+  KvCache<std::int8_t> cache(
+      {.num_sequences = 1, .num_kv_heads = 1, .head_size = depth, .value_head_size = depth, .capacity = 1});
   cache.append(0, {row.data(), {1, 1, depth}}, {row.data(), {1, 1, depth}});
   std::vector<float> result;
   const float* scales = cache.scales(0, 0, 0);
@@ -210,11 +211,11 @@ TEST(KvCacheInt8, ForkTruncateAndOpenAgain) {
   EXPECT_EQ(context_of(cache), bits_of(expected));
   const std::span<std::byte> block(const_cast<std::byte*>(cache.memory().data()), cache.memory().size());
   EXPECT_EQ(context_of(KvCache<std::int8_t>::open(block)), bits_of(expected));
-  EXPECT_EQ(refusal<std::runtime_error>([&] { KvCache<float>::open(block); }),
+  EXPECT_EQ(rejection<std::runtime_error>([&] { KvCache<float>::open(block); }),
             "KvCache: byte 12: holds int8; expected float32");
 }
 
-TEST(KvCacheInt8, RefusesWhatNoScaleCanHold) {
+TEST(KvCacheInt8, RejectsWhatNoScaleCanHold) {
   KvCache<std::int8_t> cache(contiguous(64));
   Random random(6);
   auto key = normal_array<float, 4>(random, {kSequences, kKeyHeads, 3, kDepth});
@@ -223,11 +224,12 @@ TEST(KvCacheInt8, RefusesWhatNoScaleCanHold) {
   const std::vector<std::byte> before(cache.memory().begin(), cache.memory().end());
   const std::string end = "; expected finite numbers in a cache of int8";
   value.set({1, 0, 2, 30}, -std::numeric_limits<float>::infinity());
-  EXPECT_EQ(refusal([&] { cache.append(key.view(), value.view()); }), "KvCache::append: value(0, 2, 30) is -inf" + end);
-  EXPECT_EQ(refusal([&] { cache.append(1, piece(key, 1, 0, 3), piece(value, 1, 0, 3)); }),
+  EXPECT_EQ(rejection([&] { cache.append(key.view(), value.view()); }),
+            "KvCache::append: value(0, 2, 30) is -inf" + end);
+  EXPECT_EQ(rejection([&] { cache.append(1, piece(key, 1, 0, 3), piece(value, 1, 0, 3)); }),
             "KvCache::append: value(0, 2, 30) is -inf" + end);
   key.set({0, 1, 1, 4}, std::numeric_limits<float>::quiet_NaN());
-  EXPECT_EQ(refusal([&] { cache.append(0, piece(key, 0, 0, 3), piece(value, 0, 0, 3)); }),
+  EXPECT_EQ(rejection([&] { cache.append(0, piece(key, 0, 0, 3), piece(value, 0, 0, 3)); }),
             "KvCache::append: key(1, 1, 4) is nan" + end);
   EXPECT_TRUE(std::ranges::equal(cache.memory(), before));
   // What is not appended may be anything.

@@ -95,7 +95,7 @@ auto stop_midway(const Make& make, const Append& append, double& seconds) {
     bool stopped = false;
     try {
       append(cache, Runtime{.stop = source.get_token()});
-    } catch (const cancelled&) {
+    } catch (const Cancelled&) {
       stopped = true;
     }
     const auto ended = std::chrono::steady_clock::now();
@@ -153,9 +153,9 @@ void stop_and_compare(const KvCacheShape& shape, bool shares_a_tail) {
 // Two sequences with room for all that is appended. page_keys as in KvCacheShape.
 KvCacheShape shape_of(Index page_keys) {
   return {.num_sequences = 2,
-          .num_key_heads = kHeads,
-          .depth = kDepth,
-          .columns = kColumns,
+          .num_kv_heads = kHeads,
+          .head_size = kDepth,
+          .value_head_size = kColumns,
           .capacity = kLong + 200,
           .page_keys = page_keys,
           .num_pages = page_keys > 0 ? kLong / page_keys + 20 : 0};
@@ -170,8 +170,12 @@ TYPED_TEST(StoppedAppend, OfAForkedSequenceSharesItsLastPanelAgain) { stop_and_c
 // A ring forgets its oldest keys as it writes: it stops before that or not at all.
 TYPED_TEST(StoppedAppend, OfARingWritesAllOrNothing) {
   using T = TypeParam;
-  const KvCacheShape shape{
-      .num_sequences = 1, .num_key_heads = kHeads, .depth = kDepth, .columns = kColumns, .capacity = 100, .ring = true};
+  const KvCacheShape shape{.num_sequences = 1,
+                           .num_kv_heads = kHeads,
+                           .head_size = kDepth,
+                           .value_head_size = kColumns,
+                           .capacity = 100,
+                           .ring = true};
   KvCache<T> cache(shape), twin(shape);
   const KeysAndValues<T> some(1, 77), many(1, 5000);
   some.append_to(cache, 0);
@@ -179,8 +183,8 @@ TYPED_TEST(StoppedAppend, OfARingWritesAllOrNothing) {
   const std::vector<std::byte> before = seen(cache);
   std::stop_source source;
   source.request_stop();
-  EXPECT_THROW(many.append_to(cache, 0, {.stop = source.get_token()}), cancelled);
-  EXPECT_THROW(many.append_to_all(cache, {.stop = source.get_token()}), cancelled);
+  EXPECT_THROW(many.append_to(cache, 0, {.stop = source.get_token()}), Cancelled);
+  EXPECT_THROW(many.append_to_all(cache, {.stop = source.get_token()}), Cancelled);
   EXPECT_EQ(seen(cache), before);
   for (int i = 0; i < 50; ++i) {
     std::stop_source later;
@@ -190,7 +194,7 @@ TYPED_TEST(StoppedAppend, OfARingWritesAllOrNothing) {
       many.append_to(cache, 0, {.stop = later.get_token()});
       many.append_to(twin, 0);
       EXPECT_EQ(seen(cache), seen(twin));
-    } catch (const cancelled&) {
+    } catch (const Cancelled&) {
       EXPECT_EQ(seen(cache), was);
     }
     asks.join();
@@ -203,11 +207,11 @@ TYPED_TEST(StoppedAppend, MakingAndOpeningStop) {
   source.request_stop();
   const Runtime stopped{.stop = source.get_token()};
   const KvCacheShape shape = shape_of(96);
-  EXPECT_THROW(KvCache<T>(shape, stopped), cancelled);
+  EXPECT_THROW(KvCache<T>(shape, stopped), Cancelled);
   const AlignedBytes memory(static_cast<std::size_t>(KvCache<T>::bytes(shape)));
-  EXPECT_THROW(KvCache<T>(shape, memory.bytes, stopped), cancelled);
+  EXPECT_THROW(KvCache<T>(shape, memory.bytes, stopped), Cancelled);
   const KvCache<T> cache(shape, memory.bytes);
-  EXPECT_THROW(KvCache<T>::open(memory.bytes, stopped), cancelled);
+  EXPECT_THROW(KvCache<T>::open(memory.bytes, stopped), Cancelled);
   EXPECT_EQ(KvCache<T>::open(memory.bytes).num_free_pages(), cache.num_free_pages());
 }
 

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // Caches: whatever was appended, in whatever pieces, to whatever kind of cache, forked and truncated, attention_decode
-// gives the bits of attention_forward over the same keys; and what a cache refuses, it refuses whole.
+// gives the bits of attention_forward over the same keys; and what a cache rejects, it rejects whole.
 // Read next: attention_bits_test.cpp.
 #include "regard/kv_cache.h"
 
@@ -69,7 +69,7 @@ struct Ground {
 template <class T>
 Ground<T> empty_ground(const KvCacheShape& shape) {
   const auto sequences = static_cast<std::size_t>(shape.num_sequences);
-  return {shape.num_key_heads, shape.depth, shape.columns, std::vector<std::vector<T>>(sequences),
+  return {shape.num_kv_heads, shape.head_size, shape.value_head_size, std::vector<std::vector<T>>(sequences),
           std::vector<std::vector<T>>(sequences)};
 }
 
@@ -102,9 +102,9 @@ void expect_forward_bits(const KvCache<T>& cache, const Ground<T>& ground, const
 std::vector<KvCacheShape> kinds(Index sequences, Index key_heads, Index depth, Index columns, Index capacity) {
   const auto of = [&](Index page_keys, Index num_pages, bool ring) {
     return KvCacheShape{.num_sequences = sequences,
-                        .num_key_heads = key_heads,
-                        .depth = depth,
-                        .columns = columns,
+                        .num_kv_heads = key_heads,
+                        .head_size = depth,
+                        .value_head_size = columns,
                         .capacity = capacity,
                         .page_keys = page_keys,
                         .num_pages = num_pages,
@@ -163,7 +163,7 @@ TYPED_TEST(KvCacheOf, LivesAtRandom) {
     Random random(7);
     KvCache<T> cache(shape);
     Ground<T> ground = empty_ground<T>(shape);
-    int refused = 0, forked = 0;
+    int rejected = 0, forked = 0;
     for (int step = 0; step < 400; ++step) {
       const Index s = random.integer(0, 3);
       const std::vector<std::byte> before(cache.memory().begin(), cache.memory().end());
@@ -188,7 +188,7 @@ TYPED_TEST(KvCacheOf, LivesAtRandom) {
           ++forked;
         }
       } catch (const std::runtime_error& error) {
-        ++refused;
+        ++rejected;
         EXPECT_NE(std::string(error.what()).find("are free; truncate a sequence"), std::string::npos) << error.what();
         if (std::string(error.what()).starts_with("KvCache::append")) {
           EXPECT_TRUE(std::equal(before.begin(), before.end(), cache.memory().begin()));
@@ -204,7 +204,7 @@ TYPED_TEST(KvCacheOf, LivesAtRandom) {
                           {.causal = true, .query_offset = QueryAlignment::bottom_right});
     }
     EXPECT_GT(forked, 20);
-    EXPECT_EQ(refused > 0, shape.page_keys != 128) << refused;
+    EXPECT_EQ(rejected > 0, shape.page_keys != 128) << rejected;
     for (Index s = 0; s < 4; ++s) cache.truncate(s, 0);
     EXPECT_EQ(cache.num_free_pages(), shape.page_keys > 0 ? shape.num_pages : 4);
   }
@@ -214,7 +214,7 @@ TYPED_TEST(KvCacheOf, ForkCopiesAtMostTheLastPanel) {
   using T = TypeParam;
   Random random(3);
   const KvCacheShape shape{
-      .num_sequences = 3, .depth = 4, .columns = 4, .capacity = 512, .page_keys = 64, .num_pages = 12};
+      .num_sequences = 3, .head_size = 4, .value_head_size = 4, .capacity = 512, .page_keys = 64, .num_pages = 12};
   KvCache<T> cache(shape);
   Ground<T> ground = empty_ground<T>(shape);
   append(cache, ground, random, 0, 200);
@@ -233,7 +233,7 @@ TYPED_TEST(KvCacheOf, ARingGoesOnForEver) {
   on_every_instruction_set([&](const kernels::KernelTable&) {
     Random random(4);
     const KvCacheShape shape{
-        .num_sequences = 2, .num_key_heads = 1, .depth = 6, .columns = 6, .capacity = 100, .ring = true};
+        .num_sequences = 2, .num_kv_heads = 1, .head_size = 6, .value_head_size = 6, .capacity = 100, .ring = true};
     KvCache<T> cache(shape);
     Ground<T> ground = empty_ground<T>(shape);
     for (int step = 0; step < 60; ++step) {
@@ -249,10 +249,10 @@ TYPED_TEST(KvCacheOf, ARingGoesOnForEver) {
   });
 }
 
-TYPED_TEST(KvCacheOf, ARingRefusesAWindowThatItNoLongerHas) {
+TYPED_TEST(KvCacheOf, ARingRejectsAWindowThatItNoLongerHas) {
   using T = TypeParam;
   Random random(5);
-  const KvCacheShape shape{.num_sequences = 1, .depth = 3, .columns = 3, .capacity = 64, .ring = true};
+  const KvCacheShape shape{.num_sequences = 1, .head_size = 3, .value_head_size = 3, .capacity = 64, .ring = true};
   KvCache<T> cache(shape);
   Ground<T> ground = empty_ground<T>(shape);
   append(cache, ground, random, 0, 512);
@@ -264,12 +264,12 @@ TYPED_TEST(KvCacheOf, ARingRefusesAWindowThatItNoLongerHas) {
   };
   decode({.left = 60, .right = 0});
   EXPECT_EQ(
-      refusal([&] { decode({}); }),
+      rejection([&] { decode({}); }),
       "attention_decode: query 0 of sequence 0 sees key 0 and the ring keeps those from key 448 on; a window of w "
       "keys and L queries need a capacity of w + L - 1");
-  EXPECT_NE(refusal([&] { decode({.left = 200, .right = 0}); }).find("sees key 308 and"), std::string::npos);
+  EXPECT_NE(rejection([&] { decode({.left = 200, .right = 0}); }).find("sees key 308 and"), std::string::npos);
   // Rows before the first key see nothing; those after them see keys that have gone.
-  EXPECT_NE(refusal([&] {
+  EXPECT_NE(rejection([&] {
               attention_decode<T>(query.view(), cache, outputs.views(),
                                   {.causal = true, .query_offset = Index{-2}, .window = {.left = 60, .right = 0}});
             }).find("query 2 of sequence 0 sees key 0 and"),
@@ -282,14 +282,15 @@ TYPED_TEST(KvCacheOf, ARingOfWindowAndQueriesLessOneIsEnoughAndOneLessIsNot) {
   constexpr Index kWindow = 64, kQueries = 20;
   for (const Index missing : {0, 1}) {
     Random random(6);
-    const KvCacheShape shape{.depth = 3, .columns = 3, .capacity = kWindow + kQueries - 1 - missing, .ring = true};
+    const KvCacheShape shape{
+        .head_size = 3, .value_head_size = 3, .capacity = kWindow + kQueries - 1 - missing, .ring = true};
     KvCache<T> cache(shape);
     Ground<T> ground = empty_ground<T>(shape);
     append(cache, ground, random, 0, 120);
     const auto query = normal_array<T, 4>(random, {1, 1, kQueries, 3});
     auto outputs = AttentionArrays<T>::dense(1, 1, kQueries, 0, 3, false);
     for (; cache.length(0) < 220; append(cache, ground, random, 0, 1)) {
-      const std::string text = refusal([&] {
+      const std::string text = rejection([&] {
         attention_decode<T>(query.view(), cache, outputs.views(),
                             {.causal = true,
                              .query_offset = QueryAlignment::bottom_right,
@@ -303,7 +304,7 @@ TYPED_TEST(KvCacheOf, ARingOfWindowAndQueriesLessOneIsEnoughAndOneLessIsNot) {
 // A mean of the largest numbers is finite although the sum is not: also where the chunks are cut over threads.
 TYPED_TEST(KvCacheOf, SumsThatOverflowAreCutLikeTheWhole) {
   using T = TypeParam;
-  const KvCacheShape shape{.num_sequences = 1, .depth = 4, .columns = 3, .capacity = 40000};
+  const KvCacheShape shape{.num_sequences = 1, .head_size = 4, .value_head_size = 3, .capacity = 40000};
   KvCache<T> cache(shape);
   Ground<T> ground = empty_ground<T>(shape);
   Random random(6);
@@ -358,7 +359,8 @@ TYPED_TEST(KvCacheOf, TheBlockIsTheSameOnEveryInstructionSet) {
   std::vector<std::vector<std::byte>> blocks;
   on_every_instruction_set([&](const kernels::KernelTable&) {
     Random random(9);
-    const KvCacheShape shape{.num_sequences = 2, .num_key_heads = 2, .depth = 5, .columns = 40, .capacity = 96};
+    const KvCacheShape shape{
+        .num_sequences = 2, .num_kv_heads = 2, .head_size = 5, .value_head_size = 40, .capacity = 96};
     const AlignedBytes memory(static_cast<std::size_t>(KvCache<T>::bytes(shape)));
     KvCache<T> cache(shape, memory.bytes);
     Ground<T> ground = empty_ground<T>(shape);
@@ -368,7 +370,7 @@ TYPED_TEST(KvCacheOf, TheBlockIsTheSameOnEveryInstructionSet) {
   for (const auto& block : blocks) EXPECT_EQ(block, blocks.front());
 }
 
-// Any byte of the book changed: refused with its offset, or read without a fault.
+// Any byte of the book changed: rejected with its offset, or read without a fault.
 TYPED_TEST(KvCacheOf, AFileMappedReadOnlyIsTheCache) {
   using T = TypeParam;
   Random random(14);
@@ -391,11 +393,11 @@ TYPED_TEST(KvCacheOf, AFileMappedReadOnlyIsTheCache) {
   }
 }
 
-TYPED_TEST(KvCacheOf, ABrokenBlockIsRefused) {
+TYPED_TEST(KvCacheOf, ABrokenBlockIsRejected) {
   using T = TypeParam;
   Random random(10);
   const KvCacheShape shape{
-      .num_sequences = 2, .depth = 3, .columns = 3, .capacity = 100, .page_keys = 32, .num_pages = 6};
+      .num_sequences = 2, .head_size = 3, .value_head_size = 3, .capacity = 100, .page_keys = 32, .num_pages = 6};
   const auto size = static_cast<std::size_t>(KvCache<T>::bytes(shape));
   const AlignedBytes memory(size);
   const std::span<std::byte> block = memory.bytes;
@@ -404,35 +406,36 @@ TYPED_TEST(KvCacheOf, ABrokenBlockIsRefused) {
   append(cache, ground, random, 0, 70);
   cache.fork(0, 1);
   const auto query = normal_array<T, 4>(random, {2, 1, 1, 3});
-  int refused = 0;
+  int rejected = 0;
   const Index book = reinterpret_cast<const std::byte*>(cache.key_panel(0, 0, 0)) - block.data();
   for (Index at = 0; at < std::min<Index>(book, 1000); ++at) {
     for (const std::byte flip : {std::byte{1}, std::byte{0x80}, std::byte{0xff}}) {
       block[static_cast<std::size_t>(at)] ^= flip;
       try {
         const KvCache<T> opened = KvCache<T>::open(block);
-        auto outputs = AttentionArrays<T>::dense(opened.shape().num_sequences, 1, 1, 0, opened.shape().columns, false);
-        if (opened.shape().num_sequences == 2 && opened.shape().depth == 3)
+        auto outputs =
+            AttentionArrays<T>::dense(opened.shape().num_sequences, 1, 1, 0, opened.shape().value_head_size, false);
+        if (opened.shape().num_sequences == 2 && opened.shape().head_size == 3)
           attention_decode<T>(query.view(), opened, outputs.views(), {.query_offset = Index{0}});
       } catch (const std::runtime_error& error) {
-        ++refused;
+        ++rejected;
         EXPECT_TRUE(std::string(error.what()).starts_with("KvCache: byte ")) << error.what();
       }
       block[static_cast<std::size_t>(at)] ^= flip;
     }
   }
-  EXPECT_GT(refused, 300);
+  EXPECT_GT(rejected, 300);
   EXPECT_THROW(KvCache<T>::open(block.first(size - 1)), std::runtime_error);
   EXPECT_THROW(KvCache<T>::open(block.first(20)), std::runtime_error);
   EXPECT_NO_THROW(KvCache<T>::open(block));
 }
 
 // What a ring will write belongs to it alone, and so do the panels past the last of any other sequence.
-TYPED_TEST(KvCacheOf, ABookThatSharesPanelsToBeWrittenIsRefused) {
+TYPED_TEST(KvCacheOf, ABookThatSharesPanelsToBeWrittenIsRejected) {
   using T = TypeParam;
   for (const bool ring : {true, false}) {
     Random random(10);
-    const KvCacheShape shape{.depth = 3, .columns = 3, .capacity = ring ? 64 : 96, .ring = ring};
+    const KvCacheShape shape{.head_size = 3, .value_head_size = 3, .capacity = ring ? 64 : 96, .ring = ring};
     const AlignedBytes memory(static_cast<std::size_t>(KvCache<T>::bytes(shape)));
     const std::span<std::byte> block = memory.bytes;
     KvCache<T> cache(shape, block);
@@ -446,20 +449,20 @@ TYPED_TEST(KvCacheOf, ABookThatSharesPanelsToBeWrittenIsRefused) {
     EXPECT_NO_THROW(KvCache<T>::open(block));
     write(kTable, {0, 1, 1});
     write(kPanelUsers, {1, 2, 0});
-    EXPECT_EQ(refusal<std::runtime_error>([&] { KvCache<T>::open(block); }),
+    EXPECT_EQ(rejection<std::runtime_error>([&] { KvCache<T>::open(block); }),
               "KvCache: byte 256: sequence 0 shares panel 1, which it will write");
     write(kTable, {0, 1, -1});
     write(kPanelUsers, {1, 1, 0});
     const std::int32_t two = 2;
     std::memcpy(block.data() + 384, &two, sizeof two);
     if (ring) {
-      EXPECT_EQ(refusal<std::runtime_error>([&] { KvCache<T>::open(block); }),
+      EXPECT_EQ(rejection<std::runtime_error>([&] { KvCache<T>::open(block); }),
                 "KvCache: byte 256: sequence 0 lacks a panel of its ring");
     } else {
       EXPECT_NO_THROW(KvCache<T>::open(block));
     }
     std::memset(block.data() + 128, 0, sizeof(std::int64_t));
-    EXPECT_EQ(refusal<std::runtime_error>([&] { KvCache<T>::open(block); }),
+    EXPECT_EQ(rejection<std::runtime_error>([&] { KvCache<T>::open(block); }),
               "KvCache: byte 256: sequence 0 is empty and has panels");
   }
 }
@@ -469,7 +472,7 @@ TYPED_TEST(KvCacheOf, AppendsToAllCountsASharedPanelOnce) {
   using T = TypeParam;
   Random random(12);
   const KvCacheShape shape{
-      .num_sequences = 2, .depth = 3, .columns = 2, .capacity = 96, .page_keys = 32, .num_pages = 3};
+      .num_sequences = 2, .head_size = 3, .value_head_size = 2, .capacity = 96, .page_keys = 32, .num_pages = 3};
   KvCache<T> cache(shape);
   Ground<T> ground = empty_ground<T>(shape);
   append(cache, ground, random, 0, 64);
@@ -491,7 +494,8 @@ TYPED_TEST(KvCacheOf, AppendsToAllCountsASharedPanelOnce) {
 TYPED_TEST(KvCacheOf, IsNotChangedWhileItIsDecoded) {
   using T = TypeParam;
   Random random(13);
-  const KvCacheShape shape{.num_sequences = 2, .num_key_heads = 2, .depth = 32, .columns = 32, .capacity = 6000};
+  const KvCacheShape shape{
+      .num_sequences = 2, .num_kv_heads = 2, .head_size = 32, .value_head_size = 32, .capacity = 6000};
   KvCache<T> cache(shape);
   Ground<T> ground = empty_ground<T>(shape);
   append(cache, ground, random, 0, 5000);
@@ -502,8 +506,8 @@ TYPED_TEST(KvCacheOf, IsNotChangedWhileItIsDecoded) {
   Runtime runtime;
   runtime.num_threads = 2;
   runtime.executor = [&](Index count, const Task& task) {
-    append_text = refusal<std::logic_error>([&] { append(cache, ground, random, 1, 1); });
-    truncate_text = refusal<std::logic_error>([&] { cache.truncate(0, 0); });
+    append_text = rejection<std::logic_error>([&] { append(cache, ground, random, 1, 1); });
+    truncate_text = rejection<std::logic_error>([&] { cache.truncate(0, 0); });
     auto others = AttentionArrays<T>::dense(2, 2, 8, 0, 32, false);
     attention_decode<T>(query.view(), cache, others.views(), {.query_offset = Index{0}}, {.num_threads = 1});
     ++decoded;
@@ -521,7 +525,8 @@ TYPED_TEST(KvCacheOf, IsNotChangedWhileItIsDecoded) {
 TYPED_TEST(KvCacheOf, IsDecodedByManyAtOnceWhileChangesAreTurnedAway) {
   using T = TypeParam;
   Random random(17);
-  const KvCacheShape shape{.num_sequences = 3, .num_key_heads = 2, .depth = 32, .columns = 32, .capacity = 6000};
+  const KvCacheShape shape{
+      .num_sequences = 3, .num_kv_heads = 2, .head_size = 32, .value_head_size = 32, .capacity = 6000};
   KvCache<T> cache(shape);
   const auto many = normal_array<T, 3>(random, {2, 5000, 32});
   cache.append(0, many.view(), many.view());
@@ -533,7 +538,7 @@ TYPED_TEST(KvCacheOf, IsDecodedByManyAtOnceWhileChangesAreTurnedAway) {
   };
   const std::vector<T> expected = context_of({});
   const auto key = normal_array<T, 3>(random, {2, 1, 32});
-  std::atomic<int> inside = 0, refused = 0;
+  std::atomic<int> inside = 0, rejected = 0;
   // Each of two threads decodes, and tries to change a sequence that has no keys, while both decode.
   const auto decode = [&] {
     bool tried = false;
@@ -543,14 +548,14 @@ TYPED_TEST(KvCacheOf, IsDecodedByManyAtOnceWhileChangesAreTurnedAway) {
         tried = true;
         ++inside;
         while (inside < 2) std::this_thread::yield();
-        EXPECT_EQ(refusal<std::logic_error>([&] { cache.append(2, key.view(), key.view()); }),
+        EXPECT_EQ(rejection<std::logic_error>([&] { cache.append(2, key.view(), key.view()); }),
                   "KvCache::append: another thread is reading this cache");
-        EXPECT_EQ(refusal<std::logic_error>([&] { cache.truncate(1, 0); }),
+        EXPECT_EQ(rejection<std::logic_error>([&] { cache.truncate(1, 0); }),
                   "KvCache::truncate: another thread is reading this cache");
-        EXPECT_EQ(refusal<std::logic_error>([&] { cache.fork(0, 1); }),
+        EXPECT_EQ(rejection<std::logic_error>([&] { cache.fork(0, 1); }),
                   "KvCache::fork: another thread is reading this cache");
-        ++refused;
-        while (refused < 2) std::this_thread::yield();
+        ++rejected;
+        while (rejected < 2) std::this_thread::yield();
       }
       for (int i = 0; i < count; ++i) task(i);
     };
@@ -568,8 +573,12 @@ TYPED_TEST(KvCacheOf, IsDecodedByManyAtOnceWhileChangesAreTurnedAway) {
 TYPED_TEST(KvCacheOf, OneWriterManyReaders) {
   using T = TypeParam;
   Random random(11);
-  const KvCacheShape shape{
-      .num_sequences = 2, .depth = 16, .columns = 16, .capacity = 60000, .page_keys = 64, .num_pages = 1000};
+  const KvCacheShape shape{.num_sequences = 2,
+                           .head_size = 16,
+                           .value_head_size = 16,
+                           .capacity = 60000,
+                           .page_keys = 64,
+                           .num_pages = 1000};
   KvCache<T> cache(shape);
   const auto some_key = normal_array<T, 3>(random, {1, 200, 16});
   const auto some_value = normal_array<T, 3>(random, {1, 200, 16});
@@ -587,7 +596,7 @@ TYPED_TEST(KvCacheOf, OneWriterManyReaders) {
   };
   const std::vector<T> context = decoded();
   std::atomic<bool> writing = true;
-  int refused = 0;
+  int rejected = 0;
   Index read = 0;
   // Until the other thread is not just there.
   const auto insist = [](auto change) {
@@ -617,22 +626,22 @@ TYPED_TEST(KvCacheOf, OneWriterManyReaders) {
       cache.append(0, TensorView<const T, 3>(some_key.view().data, {1, 0, 16}),
                    TensorView<const T, 3>(some_value.view().data, {1, 0, 16}));
     } catch (const std::logic_error& error) {
-      ++refused;
+      ++rejected;
     }
   }
   writer.join();
   EXPECT_GT(read, 0);
-  EXPECT_GT(refused, 0);
+  EXPECT_GT(rejected, 0);
 }
 
-TEST(KvCacheRefusals, NameTheArgument) {
-  const KvCacheShape good{.num_sequences = 2, .num_key_heads = 2, .depth = 4, .columns = 3, .capacity = 40};
+TEST(KvCacheRejections, NameTheArgument) {
+  const KvCacheShape good{.num_sequences = 2, .num_kv_heads = 2, .head_size = 4, .value_head_size = 3, .capacity = 40};
   const auto made = [&](auto change) {
     KvCacheShape shape = good;
     change(shape);
-    return refusal([&] { KvCache<float> cache(shape); });
+    return rejection([&] { KvCache<float> cache(shape); });
   };
-  EXPECT_EQ(made([](auto& s) { s.depth = 0; }), "KvCache: depth is 0; expected 1 or more");
+  EXPECT_EQ(made([](auto& s) { s.head_size = 0; }), "KvCache: head_size is 0; expected 1 or more");
   EXPECT_EQ(made([](auto& s) { s.num_sequences = -1; }), "KvCache: num_sequences is -1; expected 0 or more");
   EXPECT_EQ(made([](auto& s) { s.page_keys = 48; }), "KvCache: page_keys is 48; expected a multiple of 32");
   EXPECT_EQ(made([](auto& s) { s.num_pages = 4; }),
@@ -643,25 +652,25 @@ TEST(KvCacheRefusals, NameTheArgument) {
   KvCache<float> cache(good);
   Array<float, 3> key({2, 5, 4}), value({2, 5, 3}), wide({2, 41, 4}), wide_value({2, 41, 3});
   const auto appended = [&](Index s, const Array<float, 3>& k, const Array<float, 3>& v) {
-    return refusal([&] { cache.append(s, k.view(), v.view()); });
+    return rejection([&] { cache.append(s, k.view(), v.view()); });
   };
   EXPECT_EQ(appended(2, key, value), "KvCache::append: there is no sequence 2; expected 0 to 1");
   for (const Index none : {Index{2}, Index{-1}, Index{1} << 60}) {
     const std::string rest = ": there is no sequence " + std::to_string(none) + "; expected 0 to 1";
-    EXPECT_EQ(refusal([&] { cache.length(none); }), "KvCache::length" + rest);
-    EXPECT_EQ(refusal([&] { cache.first_key(none); }), "KvCache::first_key" + rest);
+    EXPECT_EQ(rejection([&] { cache.length(none); }), "KvCache::length" + rest);
+    EXPECT_EQ(rejection([&] { cache.first_key(none); }), "KvCache::first_key" + rest);
   }
   EXPECT_EQ(appended(0, key, key), "KvCache::append: value has shape (2, 5, 4); expected (2, 5, 3)");
   EXPECT_EQ(appended(0, wide, wide_value),
             "KvCache::append: sequence 0 holds 0 keys and 41 more are given; its capacity is 40");
   cache.append(0, key.view(), value.view());
-  EXPECT_EQ(refusal([&] { cache.truncate(0, 6); }), "KvCache::truncate: length is 6; sequence 0 has keys 0 to 5");
-  EXPECT_EQ(refusal([&] { cache.fork(1, 0); }),
+  EXPECT_EQ(rejection([&] { cache.truncate(0, 6); }), "KvCache::truncate: length is 6; sequence 0 has keys 0 to 5");
+  EXPECT_EQ(rejection([&] { cache.fork(1, 0); }),
             "KvCache::fork: sequence 0 has 5 keys; expected another, empty sequence");
   Array<float, 4> query({2, 2, 1, 4});
   auto outputs = AttentionArrays<float>::dense(2, 2, 1, 0, 3, false);
   const auto decoded = [&](const AttentionOptions<float>& options) {
-    return refusal([&] { attention_decode<float>(query.view(), cache, outputs.views(), options); });
+    return rejection([&] { attention_decode<float>(query.view(), cache, outputs.views(), options); });
   };
   const std::vector<Index> lengths{1, 1};
   EXPECT_EQ(decoded({.key_lengths = lengths}),
@@ -670,18 +679,20 @@ TEST(KvCacheRefusals, NameTheArgument) {
   EXPECT_EQ(decoded({.query_offset = Index{0}}), "accepted");
   AttentionOutputs<float> inside = outputs.views();
   inside.context.data = reinterpret_cast<float*>(const_cast<std::byte*>(cache.memory().data()));
-  EXPECT_EQ(refusal([&] { attention_decode<float>(query.view(), cache, inside, {.query_offset = Index{0}}); }),
+  EXPECT_EQ(rejection([&] { attention_decode<float>(query.view(), cache, inside, {.query_offset = Index{0}}); }),
             "attention_decode: context overlaps the cache; expected separate memory");
 }
 
 // Of what the caller gave: a query and a cache.
-TEST(KvCacheRefusals, OfAQueryNameTheCache) {
-  const KvCache<float> cache({.num_sequences = 4, .num_key_heads = 2, .depth = 8, .columns = 3, .capacity = 40});
-  const KvCache<float> single({.num_sequences = 1, .num_key_heads = 2, .depth = 8, .columns = 3, .capacity = 40});
+TEST(KvCacheRejections, OfAQueryNameTheCache) {
+  const KvCache<float> cache(
+      {.num_sequences = 4, .num_kv_heads = 2, .head_size = 8, .value_head_size = 3, .capacity = 40});
+  const KvCache<float> single(
+      {.num_sequences = 1, .num_kv_heads = 2, .head_size = 8, .value_head_size = 3, .capacity = 40});
   const auto decoded = [](const KvCache<float>& of, const std::array<Index, 4>& shape) {
     const std::vector<float> numbers(1000);
     auto outputs = AttentionArrays<float>::dense(shape[0], shape[1], shape[2], 0, 3, false);
-    return refusal([&] { attention_decode<float>({numbers.data(), shape}, of, outputs.views(), {.causal = true}); });
+    return rejection([&] { attention_decode<float>({numbers.data(), shape}, of, outputs.views(), {.causal = true}); });
   };
   EXPECT_EQ(decoded(cache, {4, 4, 1, 8}), "accepted");
   EXPECT_EQ(decoded(cache, {1, 4, 1, 8}),
@@ -694,7 +705,7 @@ TEST(KvCacheRefusals, OfAQueryNameTheCache) {
   EXPECT_EQ(decoded(cache, {4, 4, 1, 7}),
             "attention_decode: query has head size 7 in shape (4, 4, 1, 7); the cache has head size 8");
   auto outputs = AttentionArrays<float>::dense(4, 4, 1, 0, 3, false);
-  EXPECT_EQ(refusal([&] { attention_decode<float>(InputView<float, 4>(), cache, outputs.views()); }),
+  EXPECT_EQ(rejection([&] { attention_decode<float>(InputView<float, 4>(), cache, outputs.views()); }),
             "attention_decode: query is missing; expected (B, H, L, D), B the sequences of the cache");
 }
 
@@ -702,7 +713,8 @@ TEST(KvCacheRefusals, OfAQueryNameTheCache) {
 TYPED_TEST(KvCacheOf, QueriesAreTheNewestRowsByDefault) {
   using T = TypeParam;
   Random random(14);
-  const KvCacheShape shape{.num_sequences = 3, .num_key_heads = 1, .depth = 8, .columns = 5, .capacity = 100};
+  const KvCacheShape shape{
+      .num_sequences = 3, .num_kv_heads = 1, .head_size = 8, .value_head_size = 5, .capacity = 100};
   KvCache<T> cache(shape);
   Ground<T> ground = empty_ground<T>(shape);
   append(cache, ground, random, 0, 70);
@@ -733,7 +745,8 @@ TYPED_TEST(KvCacheOf, QueriesAreTheNewestRowsByDefault) {
 TYPED_TEST(KvCacheOf, WithoutKeysGivesZeros) {
   using T = TypeParam;
   Random random(15);
-  const KvCacheShape shape{.num_sequences = 2, .num_key_heads = 1, .depth = 8, .columns = 5, .capacity = 100};
+  const KvCacheShape shape{
+      .num_sequences = 2, .num_kv_heads = 1, .head_size = 8, .value_head_size = 5, .capacity = 100};
   KvCache<T> cache(shape);
   Ground<T> ground = empty_ground<T>(shape);
   const auto query = normal_array<T, 4>(random, {2, 2, 3, 8});
@@ -761,7 +774,7 @@ TYPED_TEST(KvCacheOf, WithoutKeysGivesZeros) {
 TYPED_TEST(KvCacheOf, PrefillsOneOfSeveralSequencesWithForward) {
   using T = TypeParam;
   Random random(16);
-  KvCache<T> cache({.num_sequences = 3, .num_key_heads = 2, .depth = 8, .columns = 5, .capacity = 100});
+  KvCache<T> cache({.num_sequences = 3, .num_kv_heads = 2, .head_size = 8, .value_head_size = 5, .capacity = 100});
   const Index length = 67;
   const auto key = normal_array<T, 4>(random, {1, 2, length, 8});
   const auto value = normal_array<T, 4>(random, {1, 2, length, 5});

@@ -33,9 +33,9 @@ constexpr Index kSequences = 2, kKeyHeads = 2, kDepth = 11, kColumns = 37, kCapa
 
 std::vector<KvCacheShape> kinds() {
   const KvCacheShape contiguous{.num_sequences = kSequences,
-                                .num_key_heads = kKeyHeads,
-                                .depth = kDepth,
-                                .columns = kColumns,
+                                .num_kv_heads = kKeyHeads,
+                                .head_size = kDepth,
+                                .value_head_size = kColumns,
                                 .capacity = kCapacity};
   KvCacheShape paged = contiguous, ring = contiguous;
   paged.page_keys = 64;
@@ -148,12 +148,12 @@ TYPED_TEST(KvCacheOfTwoBytes, ForkTruncateAndOpenAgain) {
   check(KvCache<K>::open(block));
 }
 
-TYPED_TEST(KvCacheOfTwoBytes, RefusesABlockOfAnotherType) {
+TYPED_TEST(KvCacheOfTwoBytes, RejectsABlockOfAnotherType) {
   using K = TypeParam;
   using Other = std::conditional_t<std::is_same_v<K, bfloat16>, float16, bfloat16>;
   KvCache<K> cache(kinds()[0]);
   const std::span<std::byte> block(const_cast<std::byte*>(cache.memory().data()), cache.memory().size());
-  const auto opened = [&]<class T>(T) { return refusal<std::runtime_error>([&] { KvCache<T>::open(block); }); };
+  const auto opened = [&]<class T>(T) { return rejection<std::runtime_error>([&] { KvCache<T>::open(block); }); };
   const std::string holds = std::string("KvCache: byte 12: holds ") + type_name(kElementType<K>) + "; expected ";
   EXPECT_EQ(opened(K{}), "accepted");
   EXPECT_EQ(opened(Other{}), holds + type_name(kElementType<Other>));
@@ -163,14 +163,14 @@ TYPED_TEST(KvCacheOfTwoBytes, RefusesABlockOfAnotherType) {
   EXPECT_TRUE(opened(K{}).starts_with("KvCache: byte 12: holds type ")) << opened(K{});
 }
 
-TYPED_TEST(KvCacheOfTwoBytes, RefusesAContextThatFitsNeitherTypeOfTheQuery) {
+TYPED_TEST(KvCacheOfTwoBytes, RejectsAContextThatFitsNeitherTypeOfTheQuery) {
   using K = TypeParam;
   Random random(5);
   KvCache<K> cache(kinds()[0]);
   const auto query = random_numbers<float, 4>(random, {kSequences, 2, 1, kDepth});
   Array<K, 4> context({kSequences, 2, 1, kColumns});
   EXPECT_EQ(
-      refusal([&] {
+      rejection([&] {
         attention_decode(query.view(), cache, AttentionOutputs<K>{.context = context.view()},
                          {.query_offset = Index{0}});
       }),

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // layer_norm_forward against the formula in a wider type, in every layout, with bits that depend on a row alone, and
-// every refusal.
+// every rejection.
 //
 //   error ≤ u · |result| + 2⁻⁵⁰ · (|gain| · (√E + max |x| / deviation) + |bias|): rounded once
 //
@@ -180,12 +180,12 @@ TYPED_TEST(LayerNorm, NaNStaysInItsRowAndEqualNumbersGiveTheBias) {
   }
 }
 
-TYPED_TEST(LayerNorm, WrongArgumentsAreRefusedBeforeAnyWork) {
+TYPED_TEST(LayerNorm, WrongArgumentsAreRejectedBeforeAnyWork) {
   using T = TypeParam;
   const std::vector<T> numbers(200, 1);
   std::vector<T> output(200, 7);
   const auto call = [&](std::array<Index, 2> addend, Index gain, Index bias, TensorView<T, 2> out, double epsilon) {
-    return refusal([&] {
+    return rejection([&] {
       layer_norm_forward<T>({numbers.data(), {3, 4}}, {numbers.data(), addend}, {numbers.data(), {gain}},
                             {numbers.data(), {bias}}, out, epsilon);
     });
@@ -198,7 +198,7 @@ TYPED_TEST(LayerNorm, WrongArgumentsAreRefusedBeforeAnyWork) {
             "layer_norm_forward: output has shape (4, 3); expected (3, 4)");
   EXPECT_EQ(call({3, 4}, 4, 4, out, -1).rfind("layer_norm_forward: epsilon is -1", 0), 0u);
   EXPECT_NE(call({3, 4}, 4, 4, out, std::nan("")), "accepted");
-  EXPECT_EQ(refusal([&] {
+  EXPECT_EQ(rejection([&] {
               layer_norm_forward<T>({output.data(), {3, 4}}, {}, {numbers.data(), {4}}, {numbers.data(), {4}},
                                     TensorView<T, 2>(output.data() + 3, {3, 4}), 0);
             }).rfind("layer_norm_forward: output overlaps input", 0),

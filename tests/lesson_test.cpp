@@ -13,7 +13,7 @@
 #include <cmath>
 #include <sstream>
 
-#include "support/refusal.h"
+#include "support/rejection.h"
 
 namespace {
 
@@ -362,7 +362,7 @@ TEST(LessonWhyScale, DividingKeepsVarianceAndSlopeWhereTheyWere) {
   EXPECT_LT(measured.numbers[measured.place(0, 5, 4)], 0.01);
 }
 
-TEST(Lessons, AreListedAndAnUnknownNameIsRefusedWithTheNames) {
+TEST(Lessons, AreListedAndAnUnknownNameIsRejectedWithTheNames) {
   std::vector<std::string> names;
   for (const regard::LessonEntry& entry : regard::lesson_entries()) {
     names.push_back(entry.name);
@@ -371,7 +371,7 @@ TEST(Lessons, AreListedAndAnUnknownNameIsRefusedWithTheNames) {
     EXPECT_EQ(explained(entry.name).slips.empty(), entry.name == "why-scale");
   }
   EXPECT_EQ(names, (std::vector<std::string>{"000", "001", "002", "003", "004", "why-scale"}));
-  EXPECT_EQ(regard::refusal([] { regard::lesson_input("005\x1b[31m"); }),
+  EXPECT_EQ(regard::rejection([] { regard::lesson_input("005\x1b[31m"); }),
             "there is no lesson \"005\\u{1b}[31m\"; there are 000, 001, 002, 003, 004, why-scale");
 }
 
@@ -572,7 +572,7 @@ TEST(Lessons, OperationsRefuseWhatTheyCannotDo) {
     a.numbers.assign(static_cast<std::size_t>(rows * columns), 1.0);
     input.matrices = {{"A", a}};
     input.steps = std::move(steps);
-    return regard::refusal([&] { regard::explain(input); });
+    return regard::rejection([&] { regard::explain(input); });
   };
   const auto one = [](const std::string& operation, const std::vector<double>& numbers,
                       const std::vector<std::string>& operands) {

@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // linear_backward against plain loops in a wider type, in every layout and on every instruction set; threads move no
-// bit; mistakes are refused. Read next: linear_test.cpp.
+// bit; mistakes are rejected. Read next: linear_test.cpp.
 #include "regard/linear_backward.h"
 
 #include "support/arrays.h"
 #include "support/instruction_sets.h"
-#include "support/refusal.h"
+#include "support/rejection.h"
 
 namespace regard {
 namespace {
@@ -18,24 +18,24 @@ TYPED_TEST_SUITE(LinearBackward, Types);
 
 template <class T>
 struct Call {
-  Array<T, 2> input, parameters, grad_output, grad_input, grad_parameters;
+  Array<T, 2> input, weight, grad_output, grad_input, grad_weight;
   Array<T, 1> grad_bias;
 
   Call() = default;
   Call(Index rows, Index inputs, Index outputs, const Layout<2>& layout = Layout<2>::dense()) {
     Random random(7);
     input = relaid(normal_array<T, 2>(random, {rows, inputs}), layout);
-    parameters = relaid(normal_array<T, 2>(random, {inputs, outputs}), layout);
+    weight = relaid(normal_array<T, 2>(random, {inputs, outputs}), layout);
     grad_output = relaid(normal_array<T, 2>(random, {rows, outputs}), layout);
     grad_input = Array<T, 2>({rows, inputs}, layout);
-    grad_parameters = Array<T, 2>({inputs, outputs}, layout);
+    grad_weight = Array<T, 2>({inputs, outputs}, layout);
     grad_bias = Array<T, 1>({outputs});
   }
   LinearGradients<T> views() {
-    return {.grad_input = grad_input.view(), .grad_parameters = grad_parameters.view(), .grad_bias = grad_bias.view()};
+    return {.grad_input = grad_input.view(), .grad_weight = grad_weight.view(), .grad_bias = grad_bias.view()};
   }
   void run(const Runtime& runtime = {}) {
-    linear_backward<T>(std::as_const(input).view(), std::as_const(parameters).view(), std::as_const(grad_output).view(),
+    linear_backward<T>(std::as_const(input).view(), std::as_const(weight).view(), std::as_const(grad_output).view(),
                        views(), runtime);
   }
 };
@@ -70,12 +70,12 @@ TYPED_TEST(LinearBackward, AgreesWithPlainLoops) {
         Call<T> call(rows, inputs, outputs, layout);
         call.run();
         const auto grad = std::as_const(call.grad_output).view();
-        expect_close(call.grad_input, reference::linear<T>(grad, transposed(call.parameters), {}), outputs);
-        expect_close(call.grad_parameters, reference::linear<T>(transposed(call.input), grad, {}), rows);
+        expect_close(call.grad_input, reference::linear<T>(grad, transposed(call.weight), {}), outputs);
+        expect_close(call.grad_weight, reference::linear<T>(transposed(call.input), grad, {}), rows);
         Array<T, 2> ones({1, rows});
         ones.fill([] { return 1; });
         expect_close(call.grad_bias, reference::linear<T>(std::as_const(ones).view(), grad, {}), 1);
-        EXPECT_TRUE(call.grad_input.surroundings_untouched() && call.grad_parameters.surroundings_untouched());
+        EXPECT_TRUE(call.grad_input.surroundings_untouched() && call.grad_weight.surroundings_untouched());
       });
     }
   }
@@ -83,40 +83,40 @@ TYPED_TEST(LinearBackward, AgreesWithPlainLoops) {
 
 TYPED_TEST(LinearBackward, ThreadsMoveNoBit) {
   using T = TypeParam;
-  std::vector<std::uint64_t> input, parameters, bias;
+  std::vector<std::uint64_t> input, weight, bias;
   for (const int threads : {1, 2, 5}) {
     Call<T> call(200, 300, 130);
     Runtime runtime;
     runtime.num_threads = threads;
     call.run(runtime);
     if (input.empty()) input = bits_of(call.grad_input);
-    if (parameters.empty()) parameters = bits_of(call.grad_parameters);
+    if (weight.empty()) weight = bits_of(call.grad_weight);
     if (bias.empty()) bias = bits_of(call.grad_bias);
     EXPECT_TRUE(same_bits(bits_of(call.grad_input), input));
-    EXPECT_TRUE(same_bits(bits_of(call.grad_parameters), parameters));
+    EXPECT_TRUE(same_bits(bits_of(call.grad_weight), weight));
     EXPECT_TRUE(same_bits(bits_of(call.grad_bias), bias));
   }
 }
 
-TEST(LinearBackwardRefusals, NameTheArgument) {
+TEST(LinearBackwardRejections, NameTheArgument) {
   Call<float> call(2, 3, 4);
   LinearGradients<float> views = call.views();
-  const auto input = std::as_const(call.input).view(), parameters = std::as_const(call.parameters).view();
+  const auto input = std::as_const(call.input).view(), weight = std::as_const(call.weight).view();
   const auto grad = std::as_const(call.grad_output).view();
   const auto run = [&](TensorView<const float, 2> i, TensorView<const float, 2> p) {
-    return refusal([&] { linear_backward<float>(i, p, grad, views); });
+    return rejection([&] { linear_backward<float>(i, p, grad, views); });
   };
-  EXPECT_EQ(run(input, parameters), "accepted");
-  EXPECT_EQ(run({}, parameters), "linear_backward: input is missing; expected (2, 3) for grad_parameters");
-  EXPECT_EQ(run(input, {}), "linear_backward: parameters is missing; expected (3, 4) for grad_input");
-  EXPECT_EQ(run(input, transposed(call.parameters)), "linear_backward: parameters has shape (4, 3); expected (3, 4)");
-  views.grad_parameters = {};
-  EXPECT_EQ(run({}, parameters), "accepted");
+  EXPECT_EQ(run(input, weight), "accepted");
+  EXPECT_EQ(run({}, weight), "linear_backward: input is missing; expected (2, 3) for grad_weight");
+  EXPECT_EQ(run(input, {}), "linear_backward: weight is missing; expected (3, 4) for grad_input");
+  EXPECT_EQ(run(input, transposed(call.weight)), "linear_backward: weight has shape (4, 3); expected (3, 4)");
+  views.grad_weight = {};
+  EXPECT_EQ(run({}, weight), "accepted");
   views.grad_bias.shape[0] = 3;
-  EXPECT_EQ(run({}, parameters), "linear_backward: grad_bias has shape (3); expected (4)");
+  EXPECT_EQ(run({}, weight), "linear_backward: grad_bias has shape (3); expected (4)");
   views.grad_bias = {};
   views.grad_input.data = const_cast<float*>(grad.data);
-  EXPECT_EQ(run({}, parameters), "linear_backward: grad_input overlaps grad_output; expected separate memory");
+  EXPECT_EQ(run({}, weight), "linear_backward: grad_input overlaps grad_output; expected separate memory");
 }
 
 TEST(LinearBackwardTypes, NarrowGradientsAreTheWideOnesRoundedOnce) {
@@ -133,15 +133,15 @@ TEST(LinearBackwardTypes, NarrowGradientsAreTheWideOnesRoundedOnce) {
       return to;
     };
     narrow.input = round(wide.input);
-    narrow.parameters = round(wide.parameters);
+    narrow.weight = round(wide.weight);
     narrow.grad_output = round(wide.grad_output);
     narrow.grad_input = Array<bfloat16, 2>({70, 20});
-    narrow.grad_parameters = Array<bfloat16, 2>({20, 33});
+    narrow.grad_weight = Array<bfloat16, 2>({20, 33});
     narrow.grad_bias = Array<bfloat16, 1>({33});
     narrow.run();
     wide.run();
     EXPECT_TRUE(same_bits(bits_of(narrow.grad_input), bits_of(round(wide.grad_input))));
-    EXPECT_TRUE(same_bits(bits_of(narrow.grad_parameters), bits_of(round(wide.grad_parameters))));
+    EXPECT_TRUE(same_bits(bits_of(narrow.grad_weight), bits_of(round(wide.grad_weight))));
   });
 }
 

@@ -3,7 +3,7 @@
 // linear_forward of bfloat16: against double where pairs are multiplied as they are (on every table, with its own dot
 // product or the plain one in its place), the bits of the widened call elsewhere, outputs of float and of bfloat16.
 //
-//   error of a float output ≤ max(2 · error of one chain of products in float,  8u · Σ |input · parameters|)
+//   error of a float output ≤ max(2 · error of one chain of products in float,  8u · Σ |input · weight|)
 //   an output of bfloat16 is that of float, rounded once
 //
 // Read next: linear_test.cpp, src/layers/linear.cpp.
@@ -28,19 +28,19 @@ Array<To, Rank> converted(const Array<From, Rank>& from, const Layout<Rank>& lay
 }
 
 struct Inputs {
-  Array<B16, 2> input, parameters;
+  Array<B16, 2> input, weight;
   std::optional<Array<B16, 1>> bias;
 
   Index R() const { return input.shape()[0]; }
   Index I() const { return input.shape()[1]; }
-  Index O() const { return parameters.shape()[1]; }
+  Index O() const { return weight.shape()[1]; }
   TensorView<const B16, 1> bias_view() const { return bias ? bias->view() : TensorView<const B16, 1>{}; }
 
   static Inputs normal(std::uint64_t seed, Index R, Index I, Index O, bool with_bias = true) {
     Random random(seed);
     Inputs inputs;
     inputs.input = converted<B16>(normal_array<float, 2>(random, {R, I}));
-    inputs.parameters = converted<B16>(normal_array<float, 2>(random, {I, O}));
+    inputs.weight = converted<B16>(normal_array<float, 2>(random, {I, O}));
     if (with_bias) inputs.bias = converted<B16>(normal_array<float, 1>(random, {O}));
     return inputs;
   }
@@ -54,10 +54,10 @@ std::vector<Output> run(const Inputs& inputs, Packed packed = Packed::at_the_cal
                         const Runtime& runtime = {}) {
   Array<Output, 2> output({inputs.R(), inputs.O()}, layout);
   if (packed == Packed::once) {
-    const PackedParameters<B16> panels(inputs.parameters.view(), runtime);
+    const PackedLinear<B16> panels(inputs.weight.view(), runtime);
     linear_forward(inputs.input.view(), panels, inputs.bias_view(), output.view(), {activation}, runtime);
   } else {
-    linear_forward(inputs.input.view(), inputs.parameters.view(), inputs.bias_view(), output.view(), runtime);
+    linear_forward(inputs.input.view(), inputs.weight.view(), inputs.bias_view(), output.view(), runtime);
   }
   const std::vector<Output> values = output.values();
   EXPECT_TRUE(output.surroundings_untouched());
@@ -66,11 +66,11 @@ std::vector<Output> run(const Inputs& inputs, Packed packed = Packed::at_the_cal
 
 // The same call of the same numbers as float.
 std::vector<float> run_widened(const Inputs& inputs, Activation activation = Activation::none) {
-  const Array<float, 2> input = converted<float>(inputs.input), parameters = converted<float>(inputs.parameters);
+  const Array<float, 2> input = converted<float>(inputs.input), weight = converted<float>(inputs.weight);
   std::optional<Array<float, 1>> bias;
   if (inputs.bias) bias = converted<float>(*inputs.bias);
   Array<float, 2> output({inputs.R(), inputs.O()});
-  const PackedParameters<float> packed(std::as_const(parameters).view());
+  const PackedLinear<float> packed(std::as_const(weight).view());
   linear_forward<float>(input.view(), packed, bias ? std::as_const(*bias).view() : TensorView<const float, 1>{},
                         output.view(), {activation});
   return output.values();
@@ -83,17 +83,17 @@ std::vector<B16> rounded(const std::vector<float>& numbers) {
 }
 
 void expect_close(const Inputs& inputs, const std::vector<float>& output) {
-  const Array<float, 2> input = converted<float>(inputs.input), parameters = converted<float>(inputs.parameters);
+  const Array<float, 2> input = converted<float>(inputs.input), weight = converted<float>(inputs.weight);
   std::optional<Array<float, 1>> bias;
   if (inputs.bias) bias = converted<float>(*inputs.bias);
-  const auto exact = reference::linear<float>(input.view(), parameters.view(),
+  const auto exact = reference::linear<float>(input.view(), weight.view(),
                                               bias ? std::as_const(*bias).view() : TensorView<const float, 1>{});
   ASSERT_EQ(output.size(), exact.output.size());
   int faults = 0;
   for (std::size_t at = 0; at < output.size(); ++at) {
     const auto r = static_cast<Index>(at) / inputs.O(), o = static_cast<Index>(at) % inputs.O();
     float plain = 0;
-    for (Index i = 0; i < inputs.I(); ++i) plain += input.get({r, i}) * parameters.get({i, o});
+    for (Index i = 0; i < inputs.I(); ++i) plain += input.get({r, i}) * weight.get({i, o});
     if (bias) plain += bias->get({o});
     // Every product and sum below the smallest normal number may be lost.
     const double bound = std::max(2 * std::abs(static_cast<double>(plain) - exact.output[at]),
@@ -155,7 +155,7 @@ TEST(LinearBf16, AnElementIsChainsOf128PairsTheSecondOfEachFirst) {
           for (const Index at : {i + 1, i}) {
             if (at == 601) continue;
             chain = std::fma(static_cast<float>(inputs.input.get({r, at})),
-                             static_cast<float>(inputs.parameters.get({at, o})), chain);
+                             static_cast<float>(inputs.weight.get({at, o})), chain);
           }
         }
         sum += chain;
@@ -176,7 +176,7 @@ TEST(LinearBf16, AnyLayoutHasTheBitsOfTheDenseOne) {
     const Inputs dense = Inputs::normal(static_cast<std::uint64_t>(n), R, I, O);
     Inputs strided;
     strided.input = relaid(dense.input, random_layout<2>(random, true));
-    strided.parameters = relaid(dense.parameters, random_layout<2>(random, true));
+    strided.weight = relaid(dense.weight, random_layout<2>(random, true));
     strided.bias = relaid(*dense.bias, random_layout<1>(random, true));
     const Layout<2> output_layout = random_layout<2>(random, true);
     on_every_table([&](const kernels::KernelTable&, bool) {
@@ -218,7 +218,7 @@ TEST(LinearBf16, TheSameBitsForAnyNumberOfThreadsAndForARowAlone) {
       EXPECT_TRUE(bits_of(run<float>(inputs, Packed::once, Activation::gelu, Layout<2>::dense(),
                                      {.num_threads = threads})) == bits_of(whole));
     }
-    const PackedParameters<B16> panels(inputs.parameters.view());
+    const PackedLinear<B16> panels(inputs.weight.view());
     for (const Index r : {0, 59, 60, 129}) {
       std::vector<float> row(530);
       linear_forward({std::as_const(inputs).input.view().pointer(r, 0), {1, 91}}, panels, inputs.bias_view(),
@@ -234,7 +234,7 @@ TEST(LinearBf16, SmallIntegersTimesPowersOfTwoAreExact) {
     Random random(20270306);
     const auto integer = [&](float unit) { return static_cast<float>(random.integer(-63, 63)) * unit; };
     inputs.input.fill([&] { return integer(0x1p-20f); });
-    inputs.parameters.fill([&] { return integer(0x1p+40f); });
+    inputs.weight.fill([&] { return integer(0x1p+40f); });
     inputs.bias->fill([&] { return integer(0x1p+20f); });
     on_every_table([&](const kernels::KernelTable&, bool) { EXPECT_EQ(run<float>(inputs), run_widened(inputs)); });
   }
@@ -242,14 +242,14 @@ TEST(LinearBf16, SmallIntegersTimesPowersOfTwoAreExact) {
 
 TEST(LinearBf16, SubnormalNumbersAreKeptWhereTheyAreWidenedAndZeroInPairs) {
   const B16 tiny(0x1p-133f), one(1.0f);
-  const B16 input[] = {tiny, one}, parameters[] = {one, B16(0.0f)};
+  const B16 input[] = {tiny, one}, weight[] = {one, B16(0.0f)};
   on_every_table([&](const kernels::KernelTable&, bool pairs) {
     float output = 7;
-    linear_forward({input, {1, 2}}, {parameters, {2, 1}}, {}, TensorView<float, 2>(&output, {1, 1}));
+    linear_forward({input, {1, 2}}, {weight, {2, 1}}, {}, TensorView<float, 2>(&output, {1, 1}));
     EXPECT_EQ(output, pairs ? 0 : 0x1p-133f);
     // A subnormal result of bfloat16 is rounded, not lost.
     B16 narrow(7.0f);
-    linear_forward({input + 1, {1, 1}}, {parameters + 1, {1, 1}}, {&tiny, {1}}, TensorView<B16, 2>(&narrow, {1, 1}));
+    linear_forward({input + 1, {1, 1}}, {weight + 1, {1, 1}}, {&tiny, {1}}, TensorView<B16, 2>(&narrow, {1, 1}));
     EXPECT_EQ(narrow.bits, tiny.bits);
   });
 }
@@ -260,7 +260,7 @@ TEST(LinearBf16, NaNAndInfinityReachTheirRowOrColumnAndNoOther) {
     inputs = Inputs::normal(20270307, 65, 21, 40);
     const std::vector<float> expected = run<float>(inputs);
     inputs.input.set({61, 20}, B16(std::numeric_limits<float>::quiet_NaN()));
-    inputs.parameters.set({19, 5}, B16(std::numeric_limits<float>::quiet_NaN()));
+    inputs.weight.set({19, 5}, B16(std::numeric_limits<float>::quiet_NaN()));
     inputs.bias->set({8}, B16(kInfinity));
     const std::vector<float> output = run<float>(inputs);
     const std::vector<B16> narrow = run<B16>(inputs);
@@ -292,28 +292,28 @@ TEST(LinearBf16, NoColumnsOfInputGiveTheBias) {
 TEST(LinearBf16, PanelsHoldPairsAndAreTheSameOnEveryInstructionSet) {
   const Inputs inputs = Inputs::normal(20270309, 7, 5, 40);
   on_every_table([&](const kernels::KernelTable&, bool) {
-    const PackedParameters<B16> packed(inputs.parameters.view());
+    const PackedLinear<B16> packed(inputs.weight.view());
     EXPECT_EQ(packed.num_bytes(), 6 * 64 * sizeof(B16));
     for (Index o = 0; o < 64; ++o) {
       for (Index i = 0; i < 6; ++i) {
-        const B16 expected = o < 40 && i < 5 ? inputs.parameters.get({i, o}) : B16(0.0f);
+        const B16 expected = o < 40 && i < 5 ? inputs.weight.get({i, o}) : B16(0.0f);
         EXPECT_EQ(packed.panels()[o / 32 * 192 + i / 2 * 64 + o % 32 * 2 + i % 2].bits, expected.bits) << o << " " << i;
       }
     }
   });
 }
 
-TEST(LinearBf16, WrongShapesAndOverlapsAreRefusedBeforeAnyWork) {
+TEST(LinearBf16, WrongShapesAndOverlapsAreRejectedBeforeAnyWork) {
   std::vector<B16> numbers(200, B16(1.0f));
   std::vector<float> output(200, 7);
   const auto call = [&](std::array<Index, 2> input, std::array<Index, 1> bias, TensorView<float, 2> to) {
-    return refusal(
+    return rejection(
         [&] { linear_forward({numbers.data(), input}, {numbers.data(), {4, 6}}, {numbers.data(), bias}, to); });
   };
   const auto says = [](const std::string& message, const std::string& part) {
     return message.rfind("linear_forward: ", 0) == 0 && message.find(part) != std::string::npos;
   };
-  EXPECT_PRED2(says, call({3, 5}, {6}, {output.data(), {3, 6}}), "parameters has shape (4, 6); expected 5 rows");
+  EXPECT_PRED2(says, call({3, 5}, {6}, {output.data(), {3, 6}}), "weight has shape (4, 6); expected 5 rows");
   EXPECT_PRED2(says, call({3, 4}, {5}, {output.data(), {3, 6}}), "bias has shape (5)");
   EXPECT_PRED2(says, call({3, 4}, {6}, {output.data(), {6, 3}}), "output has shape (6, 3)");
   EXPECT_PRED2(says, call({3, 4}, {6}, {reinterpret_cast<float*>(numbers.data() + 8), {3, 6}}), "output overlaps");

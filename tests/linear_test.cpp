@@ -2,9 +2,9 @@
 //
 // linear_forward on every instruction set: sizes round the edges of tiles (12), panels (32), tasks (60) and chains
 // (256), every layout, packed once or at the call, activations, bits that depend on nothing but a row and a column,
-// exact small integers, and every refusal.
+// exact small integers, and every rejection.
 //
-//   error ≤ max(2 · error of one chain of products in T,  8u · Σ |input · parameters|)
+//   error ≤ max(2 · error of one chain of products in T,  8u · Σ |input · weight|)
 //
 // Read next: src/layers/linear.cpp.
 #include "regard/linear.h"
@@ -20,19 +20,19 @@ namespace {
 // One call's arguments; an absent bias has no elements.
 template <class T>
 struct LinearInputs {
-  Array<T, 2> input, parameters;
+  Array<T, 2> input, weight;
   std::optional<Array<T, 1>> bias;
 
   Index R() const { return input.shape()[0]; }
   Index I() const { return input.shape()[1]; }
-  Index O() const { return parameters.shape()[1]; }
+  Index O() const { return weight.shape()[1]; }
   TensorView<const T, 1> bias_view() const { return bias ? bias->view() : TensorView<const T, 1>{}; }
 
   static LinearInputs normal(std::uint64_t seed, Index R, Index I, Index O, bool with_bias = true) {
     Random random(seed);
     LinearInputs inputs;
     inputs.input = normal_array<T, 2>(random, {R, I});
-    inputs.parameters = normal_array<T, 2>(random, {I, O});
+    inputs.weight = normal_array<T, 2>(random, {I, O});
     if (with_bias) inputs.bias = normal_array<T, 1>(random, {O});
     return inputs;
   }
@@ -42,7 +42,7 @@ template <class T>
 std::vector<T> run(const LinearInputs<T>& inputs, const Layout<2>& layout = Layout<2>::dense(),
                    const Runtime& runtime = {}) {
   Array<T, 2> output({inputs.R(), inputs.O()}, layout);
-  linear_forward<T>(inputs.input.view(), inputs.parameters.view(), inputs.bias_view(), output.view(), runtime);
+  linear_forward<T>(inputs.input.view(), inputs.weight.view(), inputs.bias_view(), output.view(), runtime);
   const std::vector<T> values = output.values();
   EXPECT_TRUE(output.surroundings_untouched());
   return values;
@@ -55,7 +55,7 @@ std::vector<T> naive(const LinearInputs<T>& inputs) {
   for (Index r = 0; r < inputs.R(); ++r) {
     for (Index o = 0; o < inputs.O(); ++o) {
       T sum = 0;
-      for (Index i = 0; i < inputs.I(); ++i) sum += inputs.input.get({r, i}) * inputs.parameters.get({i, o});
+      for (Index i = 0; i < inputs.I(); ++i) sum += inputs.input.get({r, i}) * inputs.weight.get({i, o});
       output.push_back(inputs.bias ? sum + inputs.bias->get({o}) : sum);
     }
   }
@@ -65,7 +65,7 @@ std::vector<T> naive(const LinearInputs<T>& inputs) {
 template <class T>
 void expect_close(const LinearInputs<T>& inputs, const std::vector<T>& output) {
   using W = reference::Wide<T>;
-  const auto exact = reference::linear<T>(inputs.input.view(), inputs.parameters.view(), inputs.bias_view());
+  const auto exact = reference::linear<T>(inputs.input.view(), inputs.weight.view(), inputs.bias_view());
   const std::vector<T> plain = naive(inputs);
   ASSERT_EQ(output.size(), exact.output.size());
   int faults = 0;
@@ -127,7 +127,7 @@ TYPED_TEST(LinearForward, AnElementIsChainsOf256AddedInOrderThenTheBias) {
       for (Index first = 0; first < 600; first += 256) {
         T chain = 0;
         for (Index i = first; i < std::min<Index>(600, first + 256); ++i) {
-          chain = std::fma(inputs.input.get({r, i}), inputs.parameters.get({i, o}), chain);
+          chain = std::fma(inputs.input.get({r, i}), inputs.weight.get({i, o}), chain);
         }
         sum += chain;
       }
@@ -148,14 +148,14 @@ TYPED_TEST(LinearForward, AnyLayoutHasTheBitsOfTheDenseOne) {
     const Index R = random.integer(1, 70), I = random.integer(1, 40), O = random.integer(1, 70);
     LinearInputs<T> strided;
     strided.input = Array<T, 2>({R, I}, random_layout<2>(random, false));
-    strided.parameters = Array<T, 2>({I, O}, random_layout<2>(random, false));
+    strided.weight = Array<T, 2>({I, O}, random_layout<2>(random, false));
     strided.bias = Array<T, 1>({O}, random_layout<1>(random, false));
     strided.input.fill([&] { return random.normal(); });
-    strided.parameters.fill([&] { return random.normal(); });
+    strided.weight.fill([&] { return random.normal(); });
     strided.bias->fill([&] { return random.normal(); });
     LinearInputs<T> dense;
     dense.input = relaid(strided.input, Layout<2>::dense());
-    dense.parameters = relaid(strided.parameters, Layout<2>::dense());
+    dense.weight = relaid(strided.weight, Layout<2>::dense());
     dense.bias = relaid(*strided.bias, Layout<1>::dense());
     const Layout<2> output_layout = random_layout<2>(random, true);
     on_every_instruction_set([&](const kernels::KernelTable&) {
@@ -166,7 +166,7 @@ TYPED_TEST(LinearForward, AnyLayoutHasTheBitsOfTheDenseOne) {
 
 TYPED_TEST(LinearForward, TransposedReversedAndRepeatedViews) {
   using T = TypeParam;
-  // The parameters of a torch.nn.Linear, stored (O, I); rows in reverse; one row for all.
+  // The weight of a torch.nn.Linear, stored (O, I); rows in reverse; one row for all.
   const T stored[] = {1, 2, 3, 4, 5, 6};
   const T rows[] = {1, 10, 100, 2, 20, 200};
   on_every_instruction_set([&](const kernels::KernelTable&) {
@@ -244,7 +244,7 @@ TYPED_TEST(LinearForward, ARowHasTheSameBitsAloneAndInAnyPlace) {
     for (const Index count : {1, 2, 3, 4, 5, 7, 9, 12, 13, 61}) {
       for (Index first = 0; first + count <= 75; first += count) {
         std::vector<T> part(static_cast<std::size_t>(count * 37));
-        linear_forward<T>({input.pointer(first, 0), {count, 300}}, inputs.parameters.view(), inputs.bias_view(),
+        linear_forward<T>({input.pointer(first, 0), {count, 300}}, inputs.weight.view(), inputs.bias_view(),
                           TensorView<T, 2>(part.data(), {count, 37}));
         EXPECT_TRUE(bits_of(part) ==
                     bits_of(std::vector<T>(whole.begin() + first * 37, whole.begin() + (first + count) * 37)))
@@ -254,7 +254,7 @@ TYPED_TEST(LinearForward, ARowHasTheSameBitsAloneAndInAnyPlace) {
     // A column alone, too.
     for (Index o = 0; o < 37; ++o) {
       std::vector<T> column(75);
-      linear_forward<T>(input, {inputs.parameters.view().pointer(0, o), {300, 1}, {37, 1}},
+      linear_forward<T>(input, {inputs.weight.view().pointer(0, o), {300, 1}, {37, 1}},
                         {inputs.bias_view().pointer(o), {1}}, TensorView<T, 2>(column.data(), {75, 1}));
       for (std::size_t r = 0; r < 75; ++r) EXPECT_EQ(column[r], whole[r * 37 + static_cast<std::size_t>(o)]);
     }
@@ -267,9 +267,9 @@ TYPED_TEST(LinearForward, SmallIntegersTimesPowersOfTwoAreExact) {
     auto inputs = LinearInputs<T>::normal(1, R, I, O);
     Random random(20270208);
     inputs.input.fill([&] { return static_cast<double>(random.integer(-63, 63)) * 0x1p-20; });
-    inputs.parameters.fill([&] { return static_cast<double>(random.integer(-63, 63)) * 0x1p+40; });
+    inputs.weight.fill([&] { return static_cast<double>(random.integer(-63, 63)) * 0x1p+40; });
     inputs.bias->fill([&] { return static_cast<double>(random.integer(-63, 63)) * 0x1p+20; });
-    const auto exact = reference::linear<T>(inputs.input.view(), inputs.parameters.view(), inputs.bias_view());
+    const auto exact = reference::linear<T>(inputs.input.view(), inputs.weight.view(), inputs.bias_view());
     on_every_instruction_set([&](const kernels::KernelTable&) {
       const std::vector<T> output = run(inputs);
       for (std::size_t at = 0; at < output.size(); ++at) EXPECT_EQ(output[at], exact.output[at]);
@@ -281,10 +281,10 @@ TYPED_TEST(LinearForward, SubnormalNumbersAreKept) {
   using T = TypeParam;
   const T tiny = std::numeric_limits<T>::denorm_min();
   const T input[] = {tiny, 3 * tiny, 5 * tiny};
-  const T parameters[] = {1, -1, 2};
+  const T weight[] = {1, -1, 2};
   on_every_instruction_set([&](const kernels::KernelTable&) {
     T output = 0;
-    linear_forward<T>({input, {1, 3}}, {parameters, {3, 1}}, {&tiny, {1}}, TensorView<T, 2>(&output, {1, 1}));
+    linear_forward<T>({input, {1, 3}}, {weight, {3, 1}}, {&tiny, {1}}, TensorView<T, 2>(&output, {1, 1}));
     EXPECT_EQ(output, 9 * tiny);
   });
 }
@@ -299,9 +299,9 @@ TYPED_TEST(LinearForward, NaNAndInfinityReachTheirRowOrColumnAndNoOther) {
     auto inputs = LinearInputs<T>::normal(20270209, 65, 20, 40);
     inputs.input.set({61, 3}, kNaN);
     inputs.input.set({2, 0}, kInfinity);
-    inputs.parameters.set({0, 33}, 0);
-    inputs.parameters.set({19, 5}, kNaN);
-    inputs.parameters.set({7, 6}, -kInfinity);
+    inputs.weight.set({0, 33}, 0);
+    inputs.weight.set({19, 5}, kNaN);
+    inputs.weight.set({7, 6}, -kInfinity);
     inputs.bias->set({8}, kNaN);
     const std::vector<T> output = run(inputs);
     for (Index r = 0; r < 65; ++r) {
@@ -312,10 +312,10 @@ TYPED_TEST(LinearForward, NaNAndInfinityReachTheirRowOrColumnAndNoOther) {
           EXPECT_TRUE(std::isnan(got)) << r << " " << o;
         } else if (r == 2 && o == 6) {
           // Two infinities meet: their signs decide.
-          const bool opposite = (clean.parameters.get({0, 6}) > 0) == (clean.input.get({2, 7}) > 0);
+          const bool opposite = (clean.weight.get({0, 6}) > 0) == (clean.input.get({2, 7}) > 0);
           EXPECT_EQ(std::isnan(got), opposite);
         } else if (r == 2) {
-          EXPECT_EQ(got, clean.parameters.get({0, o}) > 0 ? kInfinity : -kInfinity) << o;
+          EXPECT_EQ(got, clean.weight.get({0, o}) > 0 ? kInfinity : -kInfinity) << o;
         } else if (o == 6) {
           EXPECT_EQ(got, clean.input.get({r, 7}) > 0 ? -kInfinity : kInfinity) << r;
         } else if (o != 33) {
@@ -326,13 +326,13 @@ TYPED_TEST(LinearForward, NaNAndInfinityReachTheirRowOrColumnAndNoOther) {
   });
 }
 
-// ---- parameters packed once, and the activation
+// ---- weight packed once, and the activation
 
 template <class T>
 std::vector<T> run_packed(const LinearInputs<T>& inputs, Activation activation = Activation::none,
                           const Layout<2>& layout = Layout<2>::dense(), const Runtime& runtime = {}) {
   Array<T, 2> output({inputs.R(), inputs.O()}, layout);
-  const PackedParameters<T> packed(inputs.parameters.view(), runtime);
+  const PackedLinear<T> packed(inputs.weight.view(), runtime);
   linear_forward<T>(inputs.input.view(), packed, inputs.bias_view(), output.view(), {activation}, runtime);
   const std::vector<T> values = output.values();
   EXPECT_TRUE(output.surroundings_untouched());
@@ -346,9 +346,9 @@ TYPED_TEST(LinearForward, PackedOnceHasTheBitsOfPackedAtTheCall) {
     const Index R = random.integer(0, 130), I = random.integer(0, 300), O = random.integer(0, 70);
     LinearInputs<T> inputs = LinearInputs<T>::normal(static_cast<std::uint64_t>(n), R, I, O, n % 3 != 0);
     inputs.input = Array<T, 2>({R, I}, random_layout<2>(random, false));
-    inputs.parameters = Array<T, 2>({I, O}, random_layout<2>(random, false));
+    inputs.weight = Array<T, 2>({I, O}, random_layout<2>(random, false));
     inputs.input.fill([&] { return random.normal(); });
-    inputs.parameters.fill([&] { return random.normal(); });
+    inputs.weight.fill([&] { return random.normal(); });
     const Layout<2> output_layout = random_layout<2>(random, true);
     on_every_instruction_set([&](const kernels::KernelTable&) {
       EXPECT_EQ(bits_of(run_packed(inputs, Activation::none, output_layout)), bits_of(run(inputs))) << "call " << n;
@@ -382,19 +382,19 @@ TYPED_TEST(LinearForward, PanelsAreTheSameOnEveryInstructionSetAndSharedByCopies
   using T = TypeParam;
   const auto inputs = LinearInputs<T>::normal(20270212, 7, 5, 40);
   on_every_instruction_set([&](const kernels::KernelTable&) {
-    PackedParameters<T> packed(inputs.parameters.view());
+    PackedLinear<T> packed(inputs.weight.view());
     EXPECT_EQ(packed.num_inputs(), 5);
     EXPECT_EQ(packed.num_outputs(), 40);
     EXPECT_EQ(packed.num_bytes(), 5 * 64 * sizeof(T));
     EXPECT_EQ(reinterpret_cast<std::uintptr_t>(packed.panels()) % 64, 0u);
     for (Index o = 0; o < 64; ++o) {
       for (Index i = 0; i < 5; ++i) {
-        EXPECT_EQ(packed.panels()[o / 32 * 160 + i * 32 + o % 32], o < 40 ? inputs.parameters.get({i, o}) : 0);
+        EXPECT_EQ(packed.panels()[o / 32 * 160 + i * 32 + o % 32], o < 40 ? inputs.weight.get({i, o}) : 0);
       }
     }
-    const PackedParameters<T> copy = packed;
+    const PackedLinear<T> copy = packed;
     EXPECT_EQ(copy.panels(), packed.panels());
-    const PackedParameters<T> moved = std::move(packed);
+    const PackedLinear<T> moved = std::move(packed);
     packed = {};
     EXPECT_EQ(moved.panels(), copy.panels());
     EXPECT_EQ(packed.panels(), nullptr);
@@ -402,7 +402,7 @@ TYPED_TEST(LinearForward, PanelsAreTheSameOnEveryInstructionSetAndSharedByCopies
   });
 }
 
-TYPED_TEST(LinearForward, PackedParametersAndTheActivationDependOnNoThread) {
+TYPED_TEST(LinearForward, PackedLinearAndTheActivationDependOnNoThread) {
   using T = TypeParam;
   const auto inputs = LinearInputs<T>::normal(20270213, 130, 90, 530);
   on_every_instruction_set([&](const kernels::KernelTable&) {
@@ -424,7 +424,7 @@ TYPED_TEST(LinearForward, AMisalignedOutputHasTheSameBits) {
   });
 }
 
-// ---- refusals
+// ---- rejections
 
 // True when the message begins with the operator's name and has every part.
 testing::AssertionResult says(const std::string& message, const std::vector<std::string>& parts) {
@@ -435,19 +435,19 @@ testing::AssertionResult says(const std::string& message, const std::vector<std:
   return testing::AssertionSuccess();
 }
 
-TYPED_TEST(LinearForward, WrongShapesAreRefusedBeforeAnyWork) {
+TYPED_TEST(LinearForward, WrongShapesAreRejectedBeforeAnyWork) {
   using T = TypeParam;
   const std::vector<T> numbers(200, 1);
   std::vector<T> output(200, 7);
-  const auto call = [&](std::array<Index, 2> input, std::array<Index, 2> parameters, std::array<Index, 1> bias,
+  const auto call = [&](std::array<Index, 2> input, std::array<Index, 2> weight, std::array<Index, 1> bias,
                         std::array<Index, 2> out) {
-    return refusal([&] {
-      linear_forward<T>({numbers.data(), input}, {numbers.data(), parameters},
+    return rejection([&] {
+      linear_forward<T>({numbers.data(), input}, {numbers.data(), weight},
                         bias[0] == 0 ? TensorView<const T, 1>{} : TensorView<const T, 1>(numbers.data(), bias),
                         TensorView<T, 2>(output.data(), out));
     });
   };
-  EXPECT_TRUE(says(call({3, 4}, {5, 6}, {6}, {3, 6}), {"parameters", "(5, 6)", "expected", "(3, 4)"}));
+  EXPECT_TRUE(says(call({3, 4}, {5, 6}, {6}, {3, 6}), {"weight", "(5, 6)", "expected", "(3, 4)"}));
   EXPECT_TRUE(says(call({3, 4}, {4, 6}, {5}, {3, 6}), {"bias", "(5)", "expected", "(6)"}));
   EXPECT_TRUE(says(call({3, 4}, {4, 6}, {0}, {6, 3}), {"output", "(6, 3)", "expected", "(3, 6)"}));
   EXPECT_TRUE(says(call({3, 4}, {4, 6}, {0}, {3, 7}), {"output", "(3, 7)", "expected", "(3, 6)"}));
@@ -456,22 +456,21 @@ TYPED_TEST(LinearForward, WrongShapesAreRefusedBeforeAnyWork) {
   EXPECT_EQ(output, std::vector<T>(200, 7));
 }
 
-TYPED_TEST(LinearForward, MissingMemoryAndSizesBeyondTheMachineAreRefused) {
+TYPED_TEST(LinearForward, MissingMemoryAndSizesBeyondTheMachineAreRejected) {
   using T = TypeParam;
   const std::vector<T> numbers(200, 1);
   std::vector<T> output(200, 7);
   const TensorView<T, 2> out(output.data(), {3, 6});
-  const TensorView<const T, 2> input(numbers.data(), {3, 4}), parameters(numbers.data(), {4, 6});
+  const TensorView<const T, 2> input(numbers.data(), {3, 4}), weight(numbers.data(), {4, 6});
   EXPECT_TRUE(
-      says(refusal([&] { linear_forward<T>({nullptr, {3, 4}}, parameters, {}, out); }), {"input", "null", "(3, 4)"}));
+      says(rejection([&] { linear_forward<T>({nullptr, {3, 4}}, weight, {}, out); }), {"input", "null", "(3, 4)"}));
   EXPECT_TRUE(
-      says(refusal([&] { linear_forward<T>(input, {nullptr, {4, 6}}, {}, out); }), {"parameters", "null", "(4, 6)"}));
-  EXPECT_TRUE(
-      says(refusal([&] { linear_forward<T>(input, parameters, {nullptr, {6}}, out); }), {"bias", "null", "(6)"}));
-  EXPECT_TRUE(says(refusal([&] { linear_forward<T>(input, parameters, {}, TensorView<T, 2>(nullptr, {3, 6})); }),
+      says(rejection([&] { linear_forward<T>(input, {nullptr, {4, 6}}, {}, out); }), {"weight", "null", "(4, 6)"}));
+  EXPECT_TRUE(says(rejection([&] { linear_forward<T>(input, weight, {nullptr, {6}}, out); }), {"bias", "null", "(6)"}));
+  EXPECT_TRUE(says(rejection([&] { linear_forward<T>(input, weight, {}, TensorView<T, 2>(nullptr, {3, 6})); }),
                    {"output", "null", "(3, 6)"}));
   const Index huge = Index{1} << 40;
-  EXPECT_TRUE(says(refusal([&] {
+  EXPECT_TRUE(says(rejection([&] {
                      linear_forward<T>({numbers.data(), {huge, huge}, {0, 0}}, {numbers.data(), {huge, 1}, {0, 0}}, {},
                                        TensorView<T, 2>(output.data(), {huge, 1}));
                    }),
@@ -479,17 +478,17 @@ TYPED_TEST(LinearForward, MissingMemoryAndSizesBeyondTheMachineAreRefused) {
   EXPECT_EQ(output, std::vector<T>(200, 7));
 }
 
-TYPED_TEST(LinearForward, AnOutputThatMeetsAnInputOrItselfIsRefused) {
+TYPED_TEST(LinearForward, AnOutputThatMeetsAnInputOrItselfIsRejected) {
   using T = TypeParam;
   std::vector<T> memory(400, 1);
   T* const at = memory.data();
-  const auto call = [&](T* input, T* parameters, T* bias, TensorView<T, 2> output) {
-    return refusal([&] { linear_forward<T>({input, {3, 4}}, {parameters, {4, 6}}, {bias, {6}}, output); });
+  const auto call = [&](T* input, T* weight, T* bias, TensorView<T, 2> output) {
+    return rejection([&] { linear_forward<T>({input, {3, 4}}, {weight, {4, 6}}, {bias, {6}}, output); });
   };
   T* const free = at + 200;
   EXPECT_TRUE(says(call(at, at + 50, at + 100, {at + 11, {3, 6}}), {"output overlaps input"}));
   EXPECT_TRUE(says(call(at + 17, at + 50, at + 100, {at, {3, 6}}), {"output overlaps input"}));
-  EXPECT_TRUE(says(call(at, at + 50, at + 100, {at + 73, {3, 6}}), {"output overlaps parameters"}));
+  EXPECT_TRUE(says(call(at, at + 50, at + 100, {at + 73, {3, 6}}), {"output overlaps weight"}));
   EXPECT_TRUE(says(call(at, at + 50, at + 100, {at + 105, {3, 6}}), {"output overlaps bias"}));
   EXPECT_TRUE(says(call(at, at + 50, at + 100, {free, {3, 6}, {0, 1}}), {"output overlaps itself"}));
   EXPECT_TRUE(says(call(at, at + 50, at + 100, {free, {3, 6}, {5, 1}}), {"output overlaps itself"}));
@@ -498,38 +497,38 @@ TYPED_TEST(LinearForward, AnOutputThatMeetsAnInputOrItselfIsRefused) {
   // Side by side is no overlap; nor are inputs that are the same memory, nor an output between the input's rows.
   EXPECT_EQ(call(at, at + 12, at + 36, {at + 42, {3, 6}}), "accepted");
   EXPECT_EQ(call(at, at, at, {free, {3, 6}}), "accepted");
-  EXPECT_EQ(refusal([&] {
+  EXPECT_EQ(rejection([&] {
               linear_forward<T>({at, {3, 4}, {10, 1}}, {at + 50, {4, 6}}, {},
                                 TensorView<T, 2>(at + 4, {3, 6}, {10, 1}));
             }),
             "accepted");
 }
 
-TYPED_TEST(LinearForward, PackedParametersRefuseWhatTheCallWouldRefuse) {
+TYPED_TEST(LinearForward, PackedLinearRefuseWhatTheCallWouldRefuse) {
   using T = TypeParam;
   const std::vector<T> numbers(200, 1);
   std::vector<T> output(200, 7);
-  const PackedParameters<T> packed(TensorView<const T, 2>(numbers.data(), {4, 6}));
+  const PackedLinear<T> packed(TensorView<const T, 2>(numbers.data(), {4, 6}));
   const TensorView<const T, 2> input(numbers.data(), {3, 4});
   const TensorView<T, 2> out(output.data(), {3, 6});
   const auto call = [&](TensorView<const T, 2> x, TensorView<const T, 1> bias, TensorView<T, 2> y,
                         Activation activation = Activation::none) {
-    return refusal([&] { linear_forward<T>(x, packed, bias, y, {activation}); });
+    return rejection([&] { linear_forward<T>(x, packed, bias, y, {activation}); });
   };
-  EXPECT_TRUE(says(call({numbers.data(), {3, 5}}, {}, out), {"parameters", "(4, 6)", "expected", "(3, 5)"}));
+  EXPECT_TRUE(says(call({numbers.data(), {3, 5}}, {}, out), {"weight", "(4, 6)", "expected", "(3, 5)"}));
   EXPECT_TRUE(says(call(input, {numbers.data(), {5}}, out), {"bias", "(5)", "expected", "(6)"}));
   EXPECT_TRUE(says(call(input, {}, {output.data(), {6, 3}}), {"output", "(6, 3)", "expected", "(3, 6)"}));
   EXPECT_TRUE(says(call(input, {}, {nullptr, {3, 6}}), {"output", "null"}));
   EXPECT_TRUE(says(call({output.data(), {3, 4}}, {}, out), {"output overlaps input"}));
   EXPECT_TRUE(says(call(input, {output.data(), {6}}, out), {"output overlaps bias"}));
-  EXPECT_TRUE(says(call(input, {}, {const_cast<T*>(packed.panels()), {3, 6}}), {"output overlaps parameters"}));
+  EXPECT_TRUE(says(call(input, {}, {const_cast<T*>(packed.panels()), {3, 6}}), {"output overlaps weight"}));
   EXPECT_TRUE(says(call(input, {}, out, static_cast<Activation>(9)), {"activation", "9", "gelu"}));
   EXPECT_EQ(output, std::vector<T>(200, 7));
   EXPECT_EQ(call(input, {}, out), "accepted");
   const auto pack = [&](const T* data, std::array<Index, 2> shape) {
-    return refusal([&] { PackedParameters<T>(TensorView<const T, 2>(data, shape)); });
+    return rejection([&] { PackedLinear<T>(TensorView<const T, 2>(data, shape)); });
   };
-  EXPECT_EQ(pack(nullptr, {4, 6}), "PackedParameters: parameters is null; expected memory for shape (4, 6)");
+  EXPECT_EQ(pack(nullptr, {4, 6}), "PackedLinear: weight is null; expected memory for shape (4, 6)");
   EXPECT_TRUE(pack(numbers.data(), {-4, 6}).find("negative") != std::string::npos);
 }
 

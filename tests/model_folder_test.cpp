@@ -13,13 +13,13 @@
 #include "regard/io/safetensors.h"
 #include "regard/io/sha256.h"
 #include "support/model_bytes.h"
-#include "support/refusal.h"
+#include "support/rejection.h"
 
 namespace regard {
 namespace {
 
-std::string folder_refusal(const std::string& folder, const ModelFileOptions& options = {}) {
-  return refusal<std::runtime_error>([&] { Checkpoint::read_folder(folder, options); });
+std::string folder_rejection(const std::string& folder, const ModelFileOptions& options = {}) {
+  return rejection<std::runtime_error>([&] { Checkpoint::read_folder(folder, options); });
 }
 
 // One f32 tensor of three numbers.
@@ -69,17 +69,17 @@ TEST(ModelFolder, Shards) {
 
 TEST(ModelFolder, NothingThere) {
   const TestFolder folder;
-  EXPECT_EQ(folder_refusal(folder.path()),
+  EXPECT_EQ(folder_rejection(folder.path()),
             folder.path() + ": holds neither model.safetensors nor model.safetensors.index.json");
   folder.write("pytorch_model.bin", "x");
-  EXPECT_EQ(folder_refusal(folder.path()),
+  EXPECT_EQ(folder_rejection(folder.path()),
             folder.path() +
                 ": holds neither model.safetensors nor model.safetensors.index.json; pytorch_model.bin is a Python "
                 "pickle, which is never read: save the model as safetensors");
-  EXPECT_EQ(folder_refusal("/nowhere"),
+  EXPECT_EQ(folder_rejection("/nowhere"),
             "/nowhere: cannot be opened: No such file or directory; expected the folder of a model");
   const std::string file = folder.write("file", "x");
-  EXPECT_EQ(folder_refusal(file), file + ": is not a folder; expected the folder of a model");
+  EXPECT_EQ(folder_rejection(file), file + ": is not a folder; expected the folder of a model");
 }
 
 TEST(ModelFolder, LinksThatTheFolderHoldsAreFollowed) {
@@ -97,7 +97,7 @@ TEST(ModelFolder, WhatIsNoFile) {
   const auto with = [&](auto make) {
     std::filesystem::remove_all(path);
     make();
-    return folder_refusal(folder.path());
+    return folder_rejection(folder.path());
   };
   EXPECT_EQ(with([&] { ASSERT_EQ(::mkfifo(path.c_str(), 0600), 0); }), path + ": is a named pipe; expected a file");
   EXPECT_EQ(with([&] { std::filesystem::create_directory(path); }), path + ": is a folder; expected a file");
@@ -110,7 +110,7 @@ TEST(ModelFolder, WhatIsNoFile) {
             path + ": byte 0: the file is empty; expected safetensors");
 
   const auto open = [](const std::string& name) {
-    return refusal<std::runtime_error>([&] { Checkpoint::read_file(name); });
+    return rejection<std::runtime_error>([&] { Checkpoint::read_file(name); });
   };
   EXPECT_EQ(open(folder / "none"), (folder / "none") + ": cannot be opened: No such file or directory");
   EXPECT_EQ(open(folder / std::string(5000, 'x')),
@@ -127,7 +127,7 @@ TEST(ModelFolder, ShardsElsewhereAreNotOpened) {
   const TestFolder folder;
   const std::string path = folder / kIndex;
   const auto named = [&](std::string_view file) {
-    return refusal<std::runtime_error>(
+    return rejection<std::runtime_error>(
         [&] { read_shard_index("{\"weight_map\":{\"w\":\"" + std::string(file) + "\"}}", path); });
   };
   for (const char* name : {"../a.safetensors", "/etc/passwd.safetensors", "/etc/passwd", "..", ".", "", "a",
@@ -147,7 +147,7 @@ TEST(ModelFolder, ShardsElsewhereAreNotOpened) {
 
 TEST(ModelFolder, Index) {
   const auto read = [](std::string_view text) {
-    return refusal<std::runtime_error>([&] { read_shard_index(text, "i"); });
+    return rejection<std::runtime_error>([&] { read_shard_index(text, "i"); });
   };
   EXPECT_EQ(read("[]"), "i: byte 0: the index of shards must be an object");
   EXPECT_EQ(read("{}"), "i: byte 0: the index of shards has no weight_map that says which file holds which tensor");
@@ -167,7 +167,7 @@ TEST(ModelFolder, IndexAndShardsAgree) {
   const std::string path = folder / kIndex;
   const auto mapped = [&](const std::string& map) {
     folder.write(kIndex, "{\"weight_map\":{" + map + "}}");
-    return folder_refusal(folder.path());
+    return folder_rejection(folder.path());
   };
   const std::string both = R"("a":"one.safetensors","b":"two.safetensors")";
   EXPECT_EQ(mapped(both), "accepted");
@@ -200,7 +200,7 @@ TEST(ModelFolder, TooManyShards) {
     map += (i == 0 ? "\"" : ",\"") + std::to_string(i) + "\":\"" + std::to_string(i) + ".safetensors\"";
   }
   folder.write(kIndex, "{\"weight_map\":{" + map + "}}");
-  EXPECT_EQ(folder_refusal(folder.path()), folder / kIndex + ": names 4097 shards; at most 4096 are read");
+  EXPECT_EQ(folder_rejection(folder.path()), folder / kIndex + ": names 4097 shards; at most 4096 are read");
 }
 
 TEST(ModelFolder, MemoryIsAskedForBeforeItIsTaken) {
@@ -209,11 +209,11 @@ TEST(ModelFolder, MemoryIsAskedForBeforeItIsTaken) {
   // Three times the header and the data.
   const std::uint64_t header = shard("w", 1).size() - 8 - 12;
   const std::uint64_t needed = 3 * header + 12;
-  EXPECT_EQ(folder_refusal(folder.path(), {.max_memory_bytes = needed}), "accepted");
+  EXPECT_EQ(folder_rejection(folder.path(), {.max_memory_bytes = needed}), "accepted");
   EXPECT_EQ(
-      folder_refusal(folder.path(), {.max_memory_bytes = needed - 1}),
+      folder_rejection(folder.path(), {.max_memory_bytes = needed - 1}),
       path + ": takes " + std::to_string(needed) + " bytes of memory; " + std::to_string(needed - 1) + " may be used");
-  EXPECT_EQ(folder_refusal(folder.path(), {.map = true, .max_memory_bytes = 3 * header}), "accepted");
+  EXPECT_EQ(folder_rejection(folder.path(), {.map = true, .max_memory_bytes = 3 * header}), "accepted");
 
   // A file with a hole of 1 TiB takes no room on the disk, and would take that much memory.
   const std::uint64_t terabyte = std::uint64_t{1} << 40;
@@ -222,10 +222,10 @@ TEST(ModelFolder, MemoryIsAskedForBeforeItIsTaken) {
   std::error_code unsupported;
   std::filesystem::resize_file(path, 8 + text.size() + terabyte, unsupported);
   if (!unsupported) {
-    const std::string refused = folder_refusal(folder.path());
+    const std::string rejected = folder_rejection(folder.path());
     EXPECT_TRUE(
-        refused.starts_with(path + ": takes " + std::to_string(terabyte + 3 * text.size()) + " bytes of memory; "))
-        << refused;
+        rejected.starts_with(path + ": takes " + std::to_string(terabyte + 3 * text.size()) + " bytes of memory; "))
+        << rejected;
   }
 
   std::filesystem::remove(path);
@@ -233,7 +233,7 @@ TEST(ModelFolder, MemoryIsAskedForBeforeItIsTaken) {
   folder.write("two.safetensors", shard("b", 2));
   folder.write(kIndex, R"({"weight_map":{"a":"one.safetensors","b":"two.safetensors"}})");
   const std::uint64_t sum = 2 * shard("a", 1).size();
-  EXPECT_EQ(folder_refusal(folder.path(), {.max_memory_bytes = sum - 1}),
+  EXPECT_EQ(folder_rejection(folder.path(), {.max_memory_bytes = sum - 1}),
             folder.path() + ": takes " + std::to_string(sum) + " bytes of memory; " + std::to_string(sum - 1) +
                 " may be used");
 }
@@ -256,28 +256,29 @@ TEST(ModelFolder, FilesThatChange) {
       folder.write("model.safetensors", made_of(static_cast<float>(round)));
     }
   });
-  int refused = 0;
-  for (int n = 0; n < 300 || (refused == 0 && n < 100'000); ++n) {
+  int rejected = 0;
+  for (int n = 0; n < 300 || (rejected == 0 && n < 100'000); ++n) {
     try {
       const Checkpoint checkpoint = Checkpoint::read_file(path);
       const std::vector<float> numbers = checkpoint.read_float32(checkpoint.tensors()[0]);
       ASSERT_EQ(numbers.size(), count);
     } catch (const std::runtime_error& error) {
       EXPECT_TRUE(std::string_view(error.what()).starts_with(path + ": ")) << error.what();
-      ++refused;
+      ++rejected;
     }
   }
   done = true;
   writer.join();
-  EXPECT_GT(refused, 0);
-  EXPECT_EQ(refusal<std::runtime_error>([&] { Checkpoint::read_file(path); }), "accepted");
+  EXPECT_GT(rejected, 0);
+  EXPECT_EQ(rejection<std::runtime_error>([&] { Checkpoint::read_file(path); }), "accepted");
 }
 
 TEST(ModelFolder, Texts) {
   const TestFolder folder;
   const auto read = [&](std::string_view bytes, std::uint64_t most = 1000) {
     folder.write("config.json", bytes);
-    return refusal<std::runtime_error>([&] { EXPECT_EQ(read_model_text(folder.path(), "config.json", most), bytes); });
+    return rejection<std::runtime_error>(
+        [&] { EXPECT_EQ(read_model_text(folder.path(), "config.json", most), bytes); });
   };
   const std::string path = folder / "config.json";
   EXPECT_EQ(read("{\"größe\": 1}"), "accepted");
@@ -290,9 +291,9 @@ TEST(ModelFolder, Texts) {
             path + ": byte 0: this is an HTML page, not text, perhaps a server's error; fetch the file again");
   std::filesystem::remove(path);
   ASSERT_EQ(::mkfifo(path.c_str(), 0600), 0);
-  EXPECT_EQ(refusal<std::runtime_error>([&] { read_model_text(folder.path(), "config.json", 10); }),
+  EXPECT_EQ(rejection<std::runtime_error>([&] { read_model_text(folder.path(), "config.json", 10); }),
             path + ": is a named pipe; expected a file");
-  EXPECT_EQ(refusal<std::runtime_error>([&] { read_model_text(folder.path() + "/", "none", 10); }),
+  EXPECT_EQ(rejection<std::runtime_error>([&] { read_model_text(folder.path() + "/", "none", 10); }),
             folder / "none" + ": cannot be opened: No such file or directory");
 }
 

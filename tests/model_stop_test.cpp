@@ -29,7 +29,7 @@ Runtime stopped() {
 
 // Stops, and then goes through.
 void stops(const char* name, const std::function<void(const Runtime&)>& call) {
-  EXPECT_THROW(call(stopped()), cancelled) << name;
+  EXPECT_THROW(call(stopped()), Cancelled) << name;
   EXPECT_NO_THROW(call({})) << name;
 }
 

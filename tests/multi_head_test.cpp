@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// The multi-head block against plain loops in double, in every layout, and its refusals before anything is written.
+// The multi-head block against plain loops in double, in every layout, and its rejections before anything is written.
 #include "regard/multi_head.h"
 
 #include <gtest/gtest.h>
@@ -13,7 +13,7 @@
 
 #include "kernels/table.h"
 #include "support/counting_memory.h"
-#include "support/refusal.h"
+#include "support/rejection.h"
 
 namespace regard {
 namespace {
@@ -109,7 +109,7 @@ struct Block {
   MultiHeadParameters<T> parameters() const {
     MultiHeadParameters<T> p;
     p.num_heads = s.heads;
-    p.num_key_value_heads = s.key_heads;
+    p.num_kv_heads = s.key_heads;
     p.w_query = w_query.view();
     p.w_key = w_key.view();
     p.w_value = w_value.view();
@@ -286,7 +286,7 @@ TYPED_TEST(MultiHead, AbsentMemoryIsSelfAttention) {
   const Sizes s{3, 4, 4, 8, 8, 2, 2, 4, 4, 8};
   const Block<T> block(s, true);
   MultiHeadParameters<T> parameters = block.parameters();
-  parameters.num_key_value_heads = 0;
+  parameters.num_kv_heads = 0;
   AttentionOptions<T> options;
   options.causal = true;
   Tensor<T, 3> implied({3, 4, 8}), named({3, 4, 8});
@@ -316,7 +316,7 @@ TEST(MultiHeadWorkspace, HoldsWhatWasNotAskedForAndComesBack) {
   EXPECT_GE(meter.largest, bytes);
   EXPECT_EQ(meter.in_use, 0u);
   for (std::size_t limit : {std::size_t{0}, bytes, meter.largest - 1}) {
-    meter.refuse_above = limit;
+    meter.reject_above = limit;
     EXPECT_THROW(multi_head_attention_forward<float>(block.input.view(), block.memory.view(), block.parameters(),
                                                      outputs, {}, runtime),
                  std::bad_alloc);
@@ -334,7 +334,7 @@ TEST(MultiHeadStop, Cancels) {
   MultiHeadOutputs<float> outputs;
   outputs.output = output.view();
   EXPECT_THROW(multi_head_attention_forward<float>(block.input.view(), {}, block.parameters(), outputs, {}, runtime),
-               cancelled);
+               Cancelled);
 }
 
 TEST(MultiHeadEmpty, ExtentsOfZeroSucceed) {
@@ -374,7 +374,7 @@ TEST(MultiHeadErrors, AreNamedBeforeAnythingIsWritten) {
   const Block<float> block(s, false);
   Tensor<float, 3> output({s.batch, s.length, s.output_width});
   Tensor<float, 4> query({s.batch, s.heads, s.length, s.depth});
-  const auto expect_refused = [&](const std::string& text, auto change) {
+  const auto expect_rejected = [&](const std::string& text, auto change) {
     MultiHeadParameters<float> parameters = block.parameters();
     AttentionOptions<float> options;
     TensorView<const float, 3> input = block.input.view(), memory = block.memory.view();
@@ -382,52 +382,52 @@ TEST(MultiHeadErrors, AreNamedBeforeAnythingIsWritten) {
     outputs.output = output.view();
     outputs.query = query.view();
     change(input, memory, parameters, outputs, options);
-    EXPECT_EQ(refusal([&] { multi_head_attention_forward<float>(input, memory, parameters, outputs, options); }),
+    EXPECT_EQ(rejection([&] { multi_head_attention_forward<float>(input, memory, parameters, outputs, options); }),
               "multi_head_attention_forward: " + text);
     for (Index i = 0; i < query.size(); ++i) ASSERT_EQ(query.data()[i], 0.0f) << text;
     for (Index i = 0; i < output.size(); ++i) ASSERT_EQ(output.data()[i], 0.0f) << text;
   };
-  expect_refused("memory has batch 1 in shape (1, 7, 4); expected 2 as in input (2, 5, 6)",
-                 [](auto&, auto& memory, auto&, auto&, auto&) { memory.shape[0] = 1; });
-  expect_refused("input has shape (2, -5, 6); extents must not be negative",
-                 [](auto& input, auto&, auto&, auto&, auto&) { input.shape[1] = -5; });
-  expect_refused("w_query has shape (6, 18); expected its columns to be a positive multiple of the 4 heads",
-                 [](auto&, auto&, auto& parameters, auto&, auto&) { parameters.num_heads = 4; });
-  expect_refused("num_heads is -6 and num_key_value_heads is 2; expected 0 or more",
-                 [](auto&, auto&, auto& parameters, auto&, auto&) { parameters.num_heads = -6; });
-  expect_refused("w_query has shape (5, 18); expected (6, 18)",
-                 [](auto&, auto&, auto& parameters, auto&, auto&) { parameters.w_query.shape[0] = 5; });
-  expect_refused("w_key has shape (4, 5); expected (4, 6)",
-                 [](auto&, auto&, auto& parameters, auto&, auto&) { parameters.w_key.shape[1] = 5; });
-  expect_refused("w_value has shape (3, 10); expected (4, 10)",
-                 [](auto&, auto&, auto& parameters, auto&, auto&) { parameters.w_value.shape[0] = 3; });
-  expect_refused("w_value has shape (4, 9); expected its columns to be a positive multiple of the 2 heads",
-                 [](auto&, auto&, auto& parameters, auto&, auto&) { parameters.w_value.shape[1] = 9; });
-  expect_refused("w_output has shape (29, 9); expected (30, 9)",
-                 [](auto&, auto&, auto& parameters, auto&, auto&) { parameters.w_output.shape[0] = 29; });
-  expect_refused("b_output is given and w_output is not; expected both or neither",
-                 [](auto&, auto&, auto& parameters, auto&, auto&) { parameters.w_output = {}; });
-  expect_refused("b_query has shape (17); expected (18)",
-                 [](auto&, auto&, auto& parameters, auto&, auto&) { parameters.b_query.shape[0] = 17; });
-  expect_refused("b_output has shape (8); expected (9)",
-                 [](auto&, auto&, auto& parameters, auto&, auto&) { parameters.b_output.shape[0] = 8; });
-  expect_refused("output has shape (0, 0, 0); expected (2, 5, 9)",
-                 [](auto&, auto&, auto&, auto& outputs, auto&) { outputs.output = {}; });
-  expect_refused("query has shape (2, 5, 6, 3); expected (2, 6, 5, 3)", [](auto&, auto&, auto&, auto& outputs, auto&) {
+  expect_rejected("memory has batch 1 in shape (1, 7, 4); expected 2 as in input (2, 5, 6)",
+                  [](auto&, auto& memory, auto&, auto&, auto&) { memory.shape[0] = 1; });
+  expect_rejected("input has shape (2, -5, 6); extents must not be negative",
+                  [](auto& input, auto&, auto&, auto&, auto&) { input.shape[1] = -5; });
+  expect_rejected("w_query has shape (6, 18); expected its columns to be a positive multiple of the 4 heads",
+                  [](auto&, auto&, auto& parameters, auto&, auto&) { parameters.num_heads = 4; });
+  expect_rejected("num_heads is -6 and num_kv_heads is 2; expected 0 or more",
+                  [](auto&, auto&, auto& parameters, auto&, auto&) { parameters.num_heads = -6; });
+  expect_rejected("w_query has shape (5, 18); expected (6, 18)",
+                  [](auto&, auto&, auto& parameters, auto&, auto&) { parameters.w_query.shape[0] = 5; });
+  expect_rejected("w_key has shape (4, 5); expected (4, 6)",
+                  [](auto&, auto&, auto& parameters, auto&, auto&) { parameters.w_key.shape[1] = 5; });
+  expect_rejected("w_value has shape (3, 10); expected (4, 10)",
+                  [](auto&, auto&, auto& parameters, auto&, auto&) { parameters.w_value.shape[0] = 3; });
+  expect_rejected("w_value has shape (4, 9); expected its columns to be a positive multiple of the 2 heads",
+                  [](auto&, auto&, auto& parameters, auto&, auto&) { parameters.w_value.shape[1] = 9; });
+  expect_rejected("w_output has shape (29, 9); expected (30, 9)",
+                  [](auto&, auto&, auto& parameters, auto&, auto&) { parameters.w_output.shape[0] = 29; });
+  expect_rejected("b_output is given and w_output is not; expected both or neither",
+                  [](auto&, auto&, auto& parameters, auto&, auto&) { parameters.w_output = {}; });
+  expect_rejected("b_query has shape (17); expected (18)",
+                  [](auto&, auto&, auto& parameters, auto&, auto&) { parameters.b_query.shape[0] = 17; });
+  expect_rejected("b_output has shape (8); expected (9)",
+                  [](auto&, auto&, auto& parameters, auto&, auto&) { parameters.b_output.shape[0] = 8; });
+  expect_rejected("output has shape (0, 0, 0); expected (2, 5, 9)",
+                  [](auto&, auto&, auto&, auto& outputs, auto&) { outputs.output = {}; });
+  expect_rejected("query has shape (2, 5, 6, 3); expected (2, 6, 5, 3)", [](auto&, auto&, auto&, auto& outputs, auto&) {
     std::swap(outputs.query.shape[1], outputs.query.shape[2]);
   });
-  expect_refused("w_key is null; expected memory for shape (4, 6)",
-                 [](auto&, auto&, auto& parameters, auto&, auto&) { parameters.w_key.data = nullptr; });
-  expect_refused("query overlaps w_output; expected separate memory",
-                 [&](auto&, auto&, auto& parameters, auto&, auto&) { parameters.w_output.data = query.data(); });
+  expect_rejected("w_key is null; expected memory for shape (4, 6)",
+                  [](auto&, auto&, auto& parameters, auto&, auto&) { parameters.w_key.data = nullptr; });
+  expect_rejected("query overlaps w_output; expected separate memory",
+                  [&](auto&, auto&, auto& parameters, auto&, auto&) { parameters.w_output.data = query.data(); });
   // What only attention itself would notice, after the projections.
-  expect_refused(
+  expect_rejected(
       "causal needs query_offset to be named when query and key lengths differ (5 and 7); "
       "expected top_left, bottom_right or numbers",
       [](auto&, auto&, auto&, auto&, auto& options) { options.causal = true; });
   const Index lengths[] = {7, 8};
-  expect_refused("key_lengths[1] is 8; expected 0 to 7",
-                 [&](auto&, auto&, auto&, auto&, auto& options) { options.key_lengths = lengths; });
+  expect_rejected("key_lengths[1] is 8; expected 0 to 7",
+                  [&](auto&, auto&, auto&, auto&, auto& options) { options.key_lengths = lengths; });
 }
 
 }  // namespace

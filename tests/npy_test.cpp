@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // NPY files: what NumPy writes is read in every type, order and version, what we write has NumPy's bytes, and every
-// hostile header is refused with the offset of the byte at fault.
+// hostile header is rejected with the offset of the byte at fault.
 #include "regard/io/npy.h"
 
 #include <gtest/gtest.h>
@@ -10,7 +10,7 @@
 #include <cstring>
 #include <limits>
 
-#include "support/refusal.h"
+#include "support/rejection.h"
 
 namespace {
 
@@ -54,7 +54,7 @@ NpyArray read(const std::string& bytes) {
 }
 
 std::string error_of(const std::string& bytes, bool known_length) {
-  return regard::refusal<std::runtime_error>(
+  return regard::rejection<std::runtime_error>(
       [&] { NpyReader(source_of(bytes), "x.npy", known_length ? std::optional(bytes.size()) : std::nullopt).read(); });
 }
 
@@ -253,7 +253,7 @@ TEST(NpyRefuse, DataOfAnotherLength) {
             at + std::to_string(data + 8) + ": the file goes on after the last element of shape (2,)");
 }
 
-// Every prefix of a good file is refused, with an offset inside it.
+// Every prefix of a good file is rejected, with an offset inside it.
 TEST(NpyRefuse, EveryPrefix) {
   const std::string whole = file_of(header_of("'<f4'", "(2, 3)"), std::string(24, 'x'));
   for (std::size_t length = 0; length < whole.size(); ++length) {

@@ -27,7 +27,7 @@
 #include "regard/parallel.h"
 #include "runtime/machine.h"
 #include "support/floating_point_state.h"
-#include "support/refusal.h"
+#include "support/rejection.h"
 
 namespace regard {
 namespace {
@@ -302,10 +302,10 @@ TEST(Stop, IsSeenBeforeTheFirstItem) {
   source.request_stop();
   for (int workers : {1, 3}) {
     std::atomic<int> calls = 0;
-    EXPECT_THROW(for_each_item(runtime, workers, 10, [&](Index, int) { ++calls; }), cancelled);
+    EXPECT_THROW(for_each_item(runtime, workers, 10, [&](Index, int) { ++calls; }), Cancelled);
     EXPECT_EQ(calls, 0);
   }
-  EXPECT_THROW(throw_if_stopped(runtime.stop), cancelled);
+  EXPECT_THROW(throw_if_stopped(runtime.stop), Cancelled);
   EXPECT_NO_THROW(throw_if_stopped({}));
 }
 
@@ -323,7 +323,7 @@ TEST(Stop, IsPolledBetweenItems) {
                                  [&](Index, int) {
                                    if (++calls == 5) source.request_stop();
                                  }),
-                   cancelled);
+                   Cancelled);
       EXPECT_LT(calls, 1'000'000);
     }
   }
@@ -361,9 +361,9 @@ TEST_F(NumWorkers, TenThousandThreadsAreCapped) {
   EXPECT_EQ(num_workers({}, 1'000'000), workers);
 }
 
-TEST_F(NumWorkers, RefusesNegativeNumbersAndAMalformedVariable) {
+TEST_F(NumWorkers, RejectsNegativeNumbersAndAMalformedVariable) {
   for (Index num_items : {0, 1, 100}) {
-    EXPECT_EQ(refusal([&] { num_workers(with_threads(-3), num_items); }),
+    EXPECT_EQ(rejection([&] { num_workers(with_threads(-3), num_items); }),
               "Runtime: num_threads is -3; expected 0 (the default number) or more");
     EXPECT_THROW(for_each_item(with_threads(-3), 1, num_items, [](Index, int) {}), std::invalid_argument);
     setenv("REGARD_THREADS", "many", 1);
@@ -521,10 +521,10 @@ TEST(ParallelFor, EveryIndexOnceWithARuntimeOfOneThread) {
                      runtime),
                  std::runtime_error);
     source.request_stop();
-    EXPECT_THROW(parallel_for(1, [](Index, const Runtime&) { ADD_FAILURE(); }, runtime), cancelled);
+    EXPECT_THROW(parallel_for(1, [](Index, const Runtime&) { ADD_FAILURE(); }, runtime), Cancelled);
   }
   parallel_for(0, [](Index, const Runtime&) { ADD_FAILURE(); });
-  EXPECT_EQ(refusal([] { parallel_for(1, [](Index, const Runtime&) {}, with_threads(-1)); }),
+  EXPECT_EQ(rejection([] { parallel_for(1, [](Index, const Runtime&) {}, with_threads(-1)); }),
             "Runtime: num_threads is -1; expected 0 (the default number) or more");
 }
 

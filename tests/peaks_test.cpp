@@ -85,7 +85,7 @@ TEST(Peaks, RatesArePositive) {
   });
 }
 
-TEST(Peaks, RefusesWhatCannotBeMeasured) {
+TEST(Peaks, RejectsWhatCannotBeMeasured) {
   constexpr double kInfinity = std::numeric_limits<double>::infinity();
   for (const int threads : {0, -1, 4097}) {
     EXPECT_THROW(fma_gflops(threads, kSeconds), std::invalid_argument);
@@ -114,7 +114,7 @@ TEST(Peaks, AStopEndsThem) {
       std::this_thread::sleep_for(std::chrono::milliseconds(5));
       source.request_stop();
     });
-    EXPECT_THROW(measure(Runtime{.stop = source.get_token()}), cancelled);
+    EXPECT_THROW(measure(Runtime{.stop = source.get_token()}), Cancelled);
   };
   for (const int threads : {1, 3}) {
     stops([&](const Runtime& runtime) { fma_gflops(threads, kLong, runtime); });

@@ -15,7 +15,7 @@
 #include "support/attention_cases.h"
 #include "support/attention_checks.h"
 #include "support/counting_memory.h"
-#include "support/refusal.h"
+#include "support/rejection.h"
 
 namespace {
 std::atomic<std::size_t> num_news{0};  // calls of operator new, of whatever thread
@@ -97,7 +97,7 @@ TYPED_TEST(Plans, OfRandomAttention) {
         [&](const Runtime& r) {
           attention_columns<T>(call.query.view(), call.key.view(),
                                {.row_max = outputs.row_max->view(), .row_sum = outputs.row_sum->view()},
-                               {.column_mass = mass.view()}, call.options, r);
+                               {.key_mass = mass.view()}, call.options, r);
         },
         runtime);
     Array<T, 2> entropy({call.B(), call.H()});
@@ -148,7 +148,8 @@ TYPED_TEST(Plans, OfLongAndOfManyHeads) {
 
 TYPED_TEST(Plans, OfDecoding) {
   using T = TypeParam;
-  const KvCacheShape shape{.num_sequences = 3, .num_key_heads = 2, .depth = 16, .columns = 16, .capacity = 4096};
+  const KvCacheShape shape{
+      .num_sequences = 3, .num_kv_heads = 2, .head_size = 16, .value_head_size = 16, .capacity = 4096};
   KvCache<T> cache(shape);
   auto tokens = AttentionInputs<T>::normal(3, 1, 2, 2, 1, 4000, 16, 16);
   const TensorView<const T, 4> keys = std::as_const(tokens.key).view(), values = std::as_const(tokens.value).view();
@@ -188,7 +189,7 @@ TYPED_TEST(Plans, OfLinearLayersAndBlocks) {
       [&](const Runtime& r) { linear_forward<T>(input.view(), parameters.view(), bias.view(), output.view(), r); });
   ASSERT_EQ(linear.operators.size(), 1u);
   EXPECT_EQ(linear.operators[0].operations, 2.0 * 300 * 48 * 130);
-  const PackedParameters<T> packed(parameters.view());
+  const PackedLinear<T> packed(parameters.view());
   expect_to_the_byte([&](const Runtime& r) {
     linear_forward<T>(input.view(), packed, bias.view(), output.view(), {.activation = Activation::gelu}, r);
   });
@@ -202,7 +203,7 @@ TYPED_TEST(Plans, OfLinearLayersAndBlocks) {
   expect_to_the_byte([&](const Runtime& r) {
     layer_norm_forward<T>(input.view(), {}, gain.view(), gain.view(), normed.view(), 1e-5, r);
   });
-  EXPECT_THROW(plan([&](const Runtime& r) { PackedParameters<T>(parameters.view(), r); }), std::logic_error);
+  EXPECT_THROW(plan([&](const Runtime& r) { PackedLinear<T>(parameters.view(), r); }), std::logic_error);
 }
 
 TYPED_TEST(Plans, OfPartialsAndTheirMerge) {
@@ -341,7 +342,7 @@ TEST(Plan, OneHeadOverLongKeysTakesEveryThread) {
   const auto key = nowhere<4>(all, 1), value = nowhere<4>(all, 2), context = nowhere<4>(all, 3);
   const AttentionOptions<float> newest{.query_offset = QueryAlignment::bottom_right};
   const Array<float, 3> tokens({1, S, D});
-  KvCache<float> cache({.num_sequences = 1, .num_key_heads = 1, .depth = D, .columns = D, .capacity = S});
+  KvCache<float> cache({.num_sequences = 1, .num_kv_heads = 1, .head_size = D, .value_head_size = D, .capacity = S});
   cache.append(0, tokens.view(), tokens.view());
   for (const bool causal : {false, true}) {
     const AttentionOptions<float> options{.causal = causal};
@@ -397,7 +398,7 @@ TEST(Plan, LeavesOutputsAlone) {
                                          {.head_entropy = entropy.view()}, {}, r);
         attention_columns<float>(inputs.query.view(), inputs.key.view(),
                                  {.row_max = row_max.view(), .row_sum = row_sum.view()},
-                                 {.column_mass = mass.view(), .coarse_map = map.view()}, {}, r);
+                                 {.key_mass = mass.view(), .pooled_map = map.view()}, {}, r);
       },
       {.progress = [&](Index, Index) { ++progress; }});
   ASSERT_EQ(made.operators.size(), 3u);
@@ -428,8 +429,8 @@ TEST(Plan, ErrorsAreThoseOfTheCall) {
   const Call call = [&](const Runtime& r) {
     attention_forward<float>(inputs.query.view(), inputs.key.view(), inputs.value.view(), {}, {}, r);
   };
-  EXPECT_EQ(refusal<std::invalid_argument>([&] { plan(call); }), refusal<std::invalid_argument>([&] { call({}); }));
-  EXPECT_EQ(refusal<std::logic_error>([&] { plan([&](const Runtime&) { plan(call); }); }),
+  EXPECT_EQ(rejection<std::invalid_argument>([&] { plan(call); }), rejection<std::invalid_argument>([&] { call({}); }));
+  EXPECT_EQ(rejection<std::logic_error>([&] { plan([&](const Runtime&) { plan(call); }); }),
             "plan: called inside a plan");
   // After an error everything computes again.
   EXPECT_EQ(plan([](const Runtime&) {}).workspace_bytes, 0u);

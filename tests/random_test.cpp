@@ -222,7 +222,7 @@ TEST(TorchGenerator, DropoutOfTheBook) {
   for (std::size_t i = 0; i < 36; ++i) EXPECT_EQ(factors[i], printed[i / 6][i % 6] == '1' ? 2.0f : 0.0f) << i;
 }
 
-TEST(TorchGenerator, RefusesWhatItCannotDraw) {
+TEST(TorchGenerator, RejectsWhatItCannotDraw) {
   regard::TorchGenerator torch(1);
   EXPECT_THROW(torch.normal(-1), std::invalid_argument);
   EXPECT_THROW(torch.uniform(-1), std::invalid_argument);

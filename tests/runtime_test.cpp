@@ -14,7 +14,7 @@
 #include <thread>
 
 #include "runtime/machine.h"
-#include "support/refusal.h"
+#include "support/rejection.h"
 
 namespace regard {
 namespace {
@@ -195,7 +195,7 @@ TEST_F(Threads, AMalformedVariableIsNamedWithItsValueAndWhatIsExpected) {
   for (const std::string text :
        {"", "0", "-1", "4097", "2.5", "two", "2 ", " 2", "+2", "0x2", "99999999999999999999"}) {
     setenv("REGARD_THREADS", text.c_str(), 1);
-    EXPECT_EQ(refusal([] { default_num_threads(); }),
+    EXPECT_EQ(rejection([] { default_num_threads(); }),
               "REGARD_THREADS is \"" + text + "\"; expected a whole number from 1 to 4096");
   }
 }
@@ -230,7 +230,7 @@ TEST(Version, IsThreeNumbers) {
 
 TEST(Cancelled, IsARuntimeErrorWithItsText) {
   try {
-    throw cancelled("stopped here");
+    throw Cancelled("stopped here");
   } catch (const std::runtime_error& error) {
     EXPECT_STREQ(error.what(), "stopped here");
   }

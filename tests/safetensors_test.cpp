@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// safetensors files in memory: what is read, number by number, and one refusal for each rule of the format, its text
+// safetensors files in memory: what is read, number by number, and one rejection for each rule of the format, its text
 // and place included. The bad inputs are those published against such readers: lengths and products that wrap,
 // overlaps, holes, tails, names given twice, nesting, other kinds of files under the name.
 // Read next: src/io/safetensors_header.cpp.
@@ -13,7 +13,7 @@
 
 #include "regard/io/safetensors.h"
 #include "support/model_bytes.h"
-#include "support/refusal.h"
+#include "support/rejection.h"
 
 namespace regard {
 namespace {
@@ -22,14 +22,14 @@ Checkpoint parse(std::string_view bytes, const ModelFileOptions& options = {}) {
   return parse_safetensors(to_bytes(bytes), "m", options);
 }
 
-std::string refusal(std::string_view bytes, const ModelFileOptions& options = {}) {
-  return regard::refusal<std::runtime_error>([&] { parse(bytes, options); });
+std::string rejection(std::string_view bytes, const ModelFileOptions& options = {}) {
+  return regard::rejection<std::runtime_error>([&] { parse(bytes, options); });
 }
 
 // Of a header with that many bytes of data behind it.
-std::string header_refusal(std::string_view header, std::size_t num_data_bytes = 0,
-                           const ModelFileOptions& options = {}) {
-  return refusal(safetensors_bytes(header, std::string(num_data_bytes, '\0')), options);
+std::string header_rejection(std::string_view header, std::size_t num_data_bytes = 0,
+                             const ModelFileOptions& options = {}) {
+  return rejection(safetensors_bytes(header, std::string(num_data_bytes, '\0')), options);
 }
 
 std::string entry(std::string_view name, std::string_view type, std::string_view shape, std::string_view offsets) {
@@ -93,7 +93,7 @@ TEST(Safetensors, ReadsEveryType) {
     EXPECT_EQ(static_cast<Index>(tensor->bytes.size()), stored_type_bytes(tensor->type) * tensor->shape[0]) << name;
     EXPECT_THROW(checkpoint.read_float32(*tensor), std::runtime_error) << name;
   }
-  EXPECT_EQ(regard::refusal<std::runtime_error>([&] { checkpoint.read_float32(*checkpoint.find("i64")); }),
+  EXPECT_EQ(regard::rejection<std::runtime_error>([&] { checkpoint.read_float32(*checkpoint.find("i64")); }),
             "m: tensor \"i64\" is of type I64, which holds no real numbers; expected F32, F16, BF16 or F64");
 }
 
@@ -121,104 +121,107 @@ TEST(Safetensors, EveryHalf) {
 }
 
 TEST(Safetensors, LengthOfTheHeader) {
-  EXPECT_EQ(refusal(""), "m: byte 0: the file is empty; expected safetensors");
+  EXPECT_EQ(rejection(""), "m: byte 0: the file is empty; expected safetensors");
   for (std::size_t n = 1; n < 8; ++n) {
-    EXPECT_EQ(refusal(std::string(n, '\0')),
+    EXPECT_EQ(rejection(std::string(n, '\0')),
               "m: byte 0: the file has " + std::to_string(n) + " bytes, too few for safetensors");
   }
-  EXPECT_EQ(refusal(std::string(8, '\xff') + "{}"),
+  EXPECT_EQ(rejection(std::string(8, '\xff') + "{}"),
             "m: byte 0: the header is said to be 18446744073709551615 bytes long; the file goes on for 2");
-  EXPECT_EQ(refusal(std::string("\x0a\0\0\0\0\0\0\0{}", 10)),
+  EXPECT_EQ(rejection(std::string("\x0a\0\0\0\0\0\0\0{}", 10)),
             "m: byte 0: the header is said to be 10 bytes long; the file goes on for 2");
-  EXPECT_EQ(refusal(std::string(8, '\0')), "m: byte 8: the header does not begin with {; this is no safetensors file");
-  EXPECT_EQ(header_refusal("{" + std::string(30, ' ') + "}", 0, {.max_header_bytes = 31}),
+  EXPECT_EQ(rejection(std::string(8, '\0')),
+            "m: byte 8: the header does not begin with {; this is no safetensors file");
+  EXPECT_EQ(header_rejection("{" + std::string(30, ' ') + "}", 0, {.max_header_bytes = 31}),
             "m: byte 0: the header is 32 bytes long; at most 31 are read (the option max_header_bytes raises this)");
-  EXPECT_EQ(header_refusal("{" + std::string(30, ' ') + "}", 0, {.max_header_bytes = 32}), "accepted");
+  EXPECT_EQ(header_rejection("{" + std::string(30, ' ') + "}", 0, {.max_header_bytes = 32}), "accepted");
 }
 
 TEST(Safetensors, WhatStandsRoundTheHeader) {
-  EXPECT_EQ(header_refusal("{}"), "accepted");
-  EXPECT_EQ(header_refusal("{}    "), "accepted");
+  EXPECT_EQ(header_rejection("{}"), "accepted");
+  EXPECT_EQ(header_rejection("{}    "), "accepted");
   const std::string no_brace = "m: byte 8: the header does not begin with {; this is no safetensors file";
-  EXPECT_EQ(header_refusal(" {}"), no_brace);
-  EXPECT_EQ(header_refusal("\n{}"), no_brace);
-  EXPECT_EQ(header_refusal("\xef\xbb\xbf{}"), no_brace);
-  EXPECT_EQ(header_refusal("[]"), no_brace);
-  EXPECT_EQ(header_refusal(std::string("{}\0\0", 4)),
+  EXPECT_EQ(header_rejection(" {}"), no_brace);
+  EXPECT_EQ(header_rejection("\n{}"), no_brace);
+  EXPECT_EQ(header_rejection("\xef\xbb\xbf{}"), no_brace);
+  EXPECT_EQ(header_rejection("[]"), no_brace);
+  EXPECT_EQ(header_rejection(std::string("{}\0\0", 4)),
             "m: byte 11: the header is padded with something else than spaces");
-  EXPECT_EQ(header_refusal("{} \n "), "m: byte 11: the header is padded with something else than spaces");
-  EXPECT_TRUE(header_refusal("{}{}").starts_with("m: byte 10: syntax error")) << header_refusal("{}{}");
-  EXPECT_TRUE(header_refusal("{} x").starts_with("m: byte 11: syntax error")) << header_refusal("{} x");
-  EXPECT_TRUE(header_refusal("{").starts_with("m: byte 9: syntax error")) << header_refusal("{");
-  EXPECT_TRUE(header_refusal("{\"a\":NaN}").starts_with("m: byte 13: syntax error")) << header_refusal("{\"a\":NaN}");
+  EXPECT_EQ(header_rejection("{} \n "), "m: byte 11: the header is padded with something else than spaces");
+  EXPECT_TRUE(header_rejection("{}{}").starts_with("m: byte 10: syntax error")) << header_rejection("{}{}");
+  EXPECT_TRUE(header_rejection("{} x").starts_with("m: byte 11: syntax error")) << header_rejection("{} x");
+  EXPECT_TRUE(header_rejection("{").starts_with("m: byte 9: syntax error")) << header_rejection("{");
+  EXPECT_TRUE(header_rejection("{\"a\":NaN}").starts_with("m: byte 13: syntax error"))
+      << header_rejection("{\"a\":NaN}");
 }
 
 TEST(Safetensors, Utf8) {
-  EXPECT_EQ(header_refusal("{\"__metadata__\":{\"a\":\"\xff\"}}"), "m: byte 30: not UTF-8");
-  EXPECT_EQ(header_refusal("{\"__metadata__\":{\"a\":\"\xc0\xaf\"}}"), "m: byte 30: not UTF-8");  // overlong
-  EXPECT_EQ(header_refusal("{\"__metadata__\":{\"a\":\"\xed\xa0\x80\"}}"), "m: byte 30: not UTF-8");
-  const std::string lone = header_refusal(R"({"__metadata__":{"a":"\ud800"}})");
+  EXPECT_EQ(header_rejection("{\"__metadata__\":{\"a\":\"\xff\"}}"), "m: byte 30: not UTF-8");
+  EXPECT_EQ(header_rejection("{\"__metadata__\":{\"a\":\"\xc0\xaf\"}}"), "m: byte 30: not UTF-8");  // overlong
+  EXPECT_EQ(header_rejection("{\"__metadata__\":{\"a\":\"\xed\xa0\x80\"}}"), "m: byte 30: not UTF-8");
+  const std::string lone = header_rejection(R"({"__metadata__":{"a":"\ud800"}})");
   EXPECT_TRUE(lone.starts_with("m: byte ") && lone.find("surrogate") != std::string::npos) << lone;
-  EXPECT_EQ(header_refusal(R"({"__metadata__":{"größe":"\ud83d\ude00 日本"}})"), "accepted");
+  EXPECT_EQ(header_rejection(R"({"__metadata__":{"größe":"\ud83d\ude00 日本"}})"), "accepted");
 }
 
 TEST(Safetensors, Nesting) {
   const std::string brackets(100'000, '[');
-  EXPECT_EQ(header_refusal("{\"a\":" + brackets),
+  EXPECT_EQ(header_rejection("{\"a\":" + brackets),
             "m: byte 12: tensor \"a\" must be an object with dtype, shape and data_offsets, not a list");
-  EXPECT_EQ(header_refusal("{\"a\":{\"shape\":" + brackets),
+  EXPECT_EQ(header_rejection("{\"a\":{\"shape\":" + brackets),
             "m: byte 22: shape of tensor \"a\" must be a list of whole numbers from 0 to 2^48, not a list");
   std::string braces = "{\"__metadata__\":{";
   for (int i = 0; i < 100'000; ++i) braces += "\"a\":{";
-  EXPECT_EQ(header_refusal(braces), "m: byte 28: metadata \"a\" must be text, not an object");
+  EXPECT_EQ(header_rejection(braces), "m: byte 28: metadata \"a\" must be text, not an object");
 }
 
 TEST(Safetensors, NamesGivenTwice) {
-  EXPECT_EQ(header_refusal(braced(entry("a", "U8", "[1]", "[0,1]") + "," + entry("a", "U8", "[1]", "[1,2]")), 2),
+  EXPECT_EQ(header_rejection(braced(entry("a", "U8", "[1]", "[0,1]") + "," + entry("a", "U8", "[1]", "[1,2]")), 2),
             "m: byte 61: tensor \"a\" stands twice, before at byte 9");
   // The same name, once with an escape.
-  EXPECT_EQ(header_refusal(braced(entry("a", "U8", "[1]", "[0,1]") + "," + entry("\\u0061", "U8", "[1]", "[1,2]")), 2),
-            "m: byte 61: tensor \"a\" stands twice, before at byte 9");
-  EXPECT_EQ(header_refusal(R"({"__metadata__":{},"__metadata__":{}})"),
+  EXPECT_EQ(
+      header_rejection(braced(entry("a", "U8", "[1]", "[0,1]") + "," + entry("\\u0061", "U8", "[1]", "[1,2]")), 2),
+      "m: byte 61: tensor \"a\" stands twice, before at byte 9");
+  EXPECT_EQ(header_rejection(R"({"__metadata__":{},"__metadata__":{}})"),
             "m: byte 27: __metadata__ stands twice, before at byte 9");
-  EXPECT_EQ(header_refusal(R"({"__metadata__":{"a":"1","b":"2","a":"3"}})"),
+  EXPECT_EQ(header_rejection(R"({"__metadata__":{"a":"1","b":"2","a":"3"}})"),
             "m: byte 41: metadata \"a\" stands twice, before at byte 25");
-  EXPECT_EQ(header_refusal(R"({"a":{"dtype":"U8","dtype":"U8"}})"), "m: byte 27: dtype of tensor \"a\" stands twice");
+  EXPECT_EQ(header_rejection(R"({"a":{"dtype":"U8","dtype":"U8"}})"), "m: byte 27: dtype of tensor \"a\" stands twice");
 }
 
 TEST(Safetensors, Metadata) {
-  EXPECT_EQ(header_refusal(R"({"__metadata__":3})"),
+  EXPECT_EQ(header_rejection(R"({"__metadata__":3})"),
             "m: byte 24: __metadata__ must be an object of texts, not a number");
-  EXPECT_EQ(header_refusal(R"({"__metadata__":null})"),
+  EXPECT_EQ(header_rejection(R"({"__metadata__":null})"),
             "m: byte 26: __metadata__ must be an object of texts, not null");
-  EXPECT_EQ(header_refusal(R"({"__metadata__":{"a":1}})"), "m: byte 29: metadata \"a\" must be text, not a number");
-  EXPECT_EQ(header_refusal(R"({"__metadata__":{"a":null}})"), "m: byte 31: metadata \"a\" must be text, not null");
-  EXPECT_EQ(header_refusal(R"({"__metadata__":{"a":[]}})"), "m: byte 28: metadata \"a\" must be text, not a list");
-  EXPECT_EQ(header_refusal(R"({"__metadata__":{"a":true}})"),
+  EXPECT_EQ(header_rejection(R"({"__metadata__":{"a":1}})"), "m: byte 29: metadata \"a\" must be text, not a number");
+  EXPECT_EQ(header_rejection(R"({"__metadata__":{"a":null}})"), "m: byte 31: metadata \"a\" must be text, not null");
+  EXPECT_EQ(header_rejection(R"({"__metadata__":{"a":[]}})"), "m: byte 28: metadata \"a\" must be text, not a list");
+  EXPECT_EQ(header_rejection(R"({"__metadata__":{"a":true}})"),
             "m: byte 31: metadata \"a\" must be text, not true or false");
 }
 
 TEST(Safetensors, Fields) {
-  EXPECT_EQ(header_refusal(R"({"a":3})"),
+  EXPECT_EQ(header_rejection(R"({"a":3})"),
             "m: byte 13: tensor \"a\" must be an object with dtype, shape and data_offsets, not a number");
-  EXPECT_EQ(header_refusal(R"({"a":{}})"), "m: byte 14: tensor \"a\" has no dtype");
-  EXPECT_EQ(header_refusal(R"({"a":{"dtype":"U8"}})"), "m: byte 26: tensor \"a\" has no shape");
-  EXPECT_EQ(header_refusal(R"({"a":{"dtype":"U8","shape":[]}})"), "m: byte 37: tensor \"a\" has no data_offsets");
-  EXPECT_EQ(header_refusal(R"({"a":{"dtype":8}})"), "m: byte 22: dtype of tensor \"a\" must be text, not a number");
-  EXPECT_EQ(header_refusal(R"({"a":{"stride":[1]}})"),
+  EXPECT_EQ(header_rejection(R"({"a":{}})"), "m: byte 14: tensor \"a\" has no dtype");
+  EXPECT_EQ(header_rejection(R"({"a":{"dtype":"U8"}})"), "m: byte 26: tensor \"a\" has no shape");
+  EXPECT_EQ(header_rejection(R"({"a":{"dtype":"U8","shape":[]}})"), "m: byte 37: tensor \"a\" has no data_offsets");
+  EXPECT_EQ(header_rejection(R"({"a":{"dtype":8}})"), "m: byte 22: dtype of tensor \"a\" must be text, not a number");
+  EXPECT_EQ(header_rejection(R"({"a":{"stride":[1]}})"),
             "m: byte 14: tensor \"a\" has the unknown field \"stride\"; expected dtype, shape and data_offsets");
-  EXPECT_EQ(header_refusal(R"({"a":{"shape":"2"}})"),
+  EXPECT_EQ(header_rejection(R"({"a":{"shape":"2"}})"),
             "m: byte 23: shape of tensor \"a\" must be a list of whole numbers from 0 to 2^48, not text");
-  EXPECT_EQ(header_refusal(R"({"a":{"data_offsets":[1]}})"),
+  EXPECT_EQ(header_rejection(R"({"a":{"data_offsets":[1]}})"),
             "m: byte 31: data_offsets of tensor \"a\" are fewer than two");
-  EXPECT_EQ(header_refusal(R"({"a":{"data_offsets":[1,2,3]}})"),
+  EXPECT_EQ(header_rejection(R"({"a":{"data_offsets":[1,2,3]}})"),
             "m: byte 34: data_offsets of tensor \"a\" are more than two");
 }
 
 TEST(Safetensors, Types) {
   for (const char* type : {"F8_E4M3", "F4", "f32", "", "COMPLEX64", "INT4"}) {
     EXPECT_EQ(
-        header_refusal(braced(entry("a", type, "[1]", "[0,1]")), 1),
+        header_rejection(braced(entry("a", type, "[1]", "[0,1]")), 1),
         std::string("m: byte 22: type \"") + type +
             "\" of tensor \"a\" is not read; expected F64, F32, F16, BF16, I64, I32, I16, I8, U64, U32, U16, U8 or "
             "BOOL");
@@ -227,8 +230,8 @@ TEST(Safetensors, Types) {
 
 TEST(Safetensors, Offsets) {
   const auto two = [](std::string_view first, std::string_view second, std::size_t num_data_bytes) {
-    return header_refusal(braced(entry("a", "U8", "[4]", first) + "," + entry("b", "U8", "[4]", second)),
-                          num_data_bytes);
+    return header_rejection(braced(entry("a", "U8", "[4]", first) + "," + entry("b", "U8", "[4]", second)),
+                            num_data_bytes);
   };
   EXPECT_EQ(two("[0,4]", "[4,8]", 8), "accepted");
   EXPECT_EQ(two("[4,8]", "[0,4]", 8), "accepted");
@@ -253,13 +256,13 @@ TEST(Safetensors, Offsets) {
   EXPECT_EQ(two("[0,4.0]", "[4,8]", 8), "m: byte 59: " + must + "4.0");
   EXPECT_EQ(two("[0,18446744073709551616]", "[4,8]", 8), "m: byte 76: " + must + "18446744073709551616");
   EXPECT_EQ(two("{}", "[4,8]", 8), "m: byte 53: " + must + "an object");
-  EXPECT_EQ(header_refusal("{}", 3), "m: byte 10: the file goes on for 3 bytes after its last tensor");
+  EXPECT_EQ(header_rejection("{}", 3), "m: byte 10: the file goes on for 3 bytes after its last tensor");
 }
 
 TEST(Safetensors, Shapes) {
   const auto shaped = [](std::string_view shape, std::string_view type = "F32", std::size_t num_data_bytes = 0) {
-    return header_refusal(braced(entry("a", type, shape, "[0," + std::to_string(num_data_bytes) + "]")),
-                          num_data_bytes);
+    return header_rejection(braced(entry("a", type, shape, "[0," + std::to_string(num_data_bytes) + "]")),
+                            num_data_bytes);
   };
   EXPECT_EQ(shaped("[2,3]", "F32", 20),
             "m: byte 9: tensor \"a\": shape [2, 3] of F32 takes 24 bytes; data_offsets [0, 20] hold 20");
@@ -289,8 +292,8 @@ TEST(Safetensors, NumberOfTensors) {
   std::string header = "{";
   for (int i = 0; i < 5; ++i) header.append(i == 0 ? "" : ",").append(entry(std::to_string(i), "U8", "[0]", "[0,0]"));
   header += "}";
-  EXPECT_EQ(header_refusal(header, 0, {.max_tensors = 5}), "accepted");
-  EXPECT_EQ(header_refusal(header, 0, {.max_tensors = 4}),
+  EXPECT_EQ(header_rejection(header, 0, {.max_tensors = 5}), "accepted");
+  EXPECT_EQ(header_rejection(header, 0, {.max_tensors = 4}),
             "m: byte 217: more than 4 tensors; the option max_tensors raises this limit");
 }
 
@@ -301,13 +304,13 @@ TEST(Safetensors, AMillionTensors) {
     header.append(i == 0 ? "" : ",").append(entry("layer." + std::to_string(i), "U8", "[0]", "[0,0]"));
   }
   header += "}";
-  const std::string refused = header_refusal(header);
-  EXPECT_NE(refused.find(": more than 1048576 tensors; the option max_tensors raises this limit"), std::string::npos)
-      << refused;
+  const std::string rejected = header_rejection(header);
+  EXPECT_NE(rejected.find(": more than 1048576 tensors; the option max_tensors raises this limit"), std::string::npos)
+      << rejected;
 }
 
 TEST(Safetensors, NamesOfTensors) {
-  const auto named = [](std::string_view name) { return header_refusal(braced(entry(name, "U8", "[0]", "[0,0]"))); };
+  const auto named = [](std::string_view name) { return header_rejection(braced(entry(name, "U8", "[0]", "[0,0]"))); };
   EXPECT_EQ(named("../../x"), "accepted");
   EXPECT_EQ(named("größe 日本 \\u202e"), "accepted");
   EXPECT_EQ(named(std::string(512, 'x')), "accepted");
@@ -321,7 +324,7 @@ TEST(Safetensors, NamesOfTensors) {
   EXPECT_EQ(named("\\u009b2J"), "m: byte 9: the name \"\\u{9b}2J\" of a tensor holds a control character");
   EXPECT_EQ(named("\xc2\xa0"), "accepted");
   // What is shown is escaped.
-  EXPECT_EQ(header_refusal(braced(entry("\\u202ex", "U8", "[1]", "[0,0]"))),
+  EXPECT_EQ(header_rejection(braced(entry("\\u202ex", "U8", "[1]", "[0,0]"))),
             "m: byte 9: tensor \"\\u{202e}x\": shape [1] of U8 takes 1 bytes; data_offsets [0, 0] hold 0");
 }
 
@@ -332,33 +335,33 @@ TEST(Safetensors, NumbersThatAreNotFinite) {
   const float inf = std::numeric_limits<float>::infinity();
   std::vector<float> many(5000, 1.0f);
   many[4777] = std::nanf("");
-  EXPECT_EQ(refusal(with("F32", bytes_of(many), "[50,100]")),
+  EXPECT_EQ(rejection(with("F32", bytes_of(many), "[50,100]")),
             "m: byte 19179: tensor \"w\" holds nan at [47, 77]; the option allow_nonfinite (--allow-nonfinite) reads "
             "it all the same");
-  EXPECT_EQ(refusal(with("F32", bytes_of<float>({-inf}), "[]")),
+  EXPECT_EQ(rejection(with("F32", bytes_of<float>({-inf}), "[]")),
             "m: byte 61: tensor \"w\" holds -inf at []; the option allow_nonfinite (--allow-nonfinite) reads it all "
             "the same");
-  EXPECT_EQ(refusal(with("F64", bytes_of<double>({0, HUGE_VAL}), "[2]")),
+  EXPECT_EQ(rejection(with("F64", bytes_of<double>({0, HUGE_VAL}), "[2]")),
             "m: byte 71: tensor \"w\" holds inf at [1]; the option allow_nonfinite (--allow-nonfinite) reads it all "
             "the same");
-  EXPECT_EQ(refusal(with("F16", bytes_of<std::uint16_t>({0x7bff, 0xfc00}), "[2]")),
+  EXPECT_EQ(rejection(with("F16", bytes_of<std::uint16_t>({0x7bff, 0xfc00}), "[2]")),
             "m: byte 64: tensor \"w\" holds -inf at [1]; the option allow_nonfinite (--allow-nonfinite) reads it all "
             "the same");
-  EXPECT_EQ(refusal(with("BF16", bytes_of<std::uint16_t>({0x7f7f, 0x7f81}), "[2]")),
+  EXPECT_EQ(rejection(with("BF16", bytes_of<std::uint16_t>({0x7f7f, 0x7f81}), "[2]")),
             "m: byte 65: tensor \"w\" holds nan at [1]; the option allow_nonfinite (--allow-nonfinite) reads it all "
             "the same");
   const Checkpoint allowed = parse(with("F32", bytes_of(many), "[50,100]"), {.allow_nonfinite = true});
   EXPECT_TRUE(std::isnan(allowed.read_float32(allowed.tensors()[0])[4777]));
   // Integers have no such numbers.
-  EXPECT_EQ(refusal(with("I32", bytes_of<std::uint32_t>({0xffffffff}), "[1]")), "accepted");
+  EXPECT_EQ(rejection(with("I32", bytes_of<std::uint32_t>({0xffffffff}), "[1]")), "accepted");
 
   const Checkpoint large = parse(with("F64", bytes_of<double>({1, 1e300}), "[2]"));
-  EXPECT_EQ(regard::refusal<std::runtime_error>([&] { large.read_float32(large.tensors()[0]); }),
+  EXPECT_EQ(regard::rejection<std::runtime_error>([&] { large.read_float32(large.tensors()[0]); }),
             "m: tensor \"w\" holds 1e+300 at [1], more than an f32 can");
 }
 
 TEST(Safetensors, OtherKindsOfFiles) {
-  const auto kind = [](std::string_view bytes) { return refusal(std::string(bytes) + std::string(40, 'x')); };
+  const auto kind = [](std::string_view bytes) { return rejection(std::string(bytes) + std::string(40, 'x')); };
   const std::string save = "; save the model as safetensors";
   EXPECT_EQ(kind("\x1f\x8b\x08"), "m: byte 0: this is a gzip archive, not safetensors; unpack it first");
   EXPECT_EQ(kind("PK\3\4"),
@@ -375,10 +378,10 @@ TEST(Safetensors, OtherKindsOfFiles) {
   EXPECT_EQ(kind("\n  <HTML lang=en>"), page);
   EXPECT_EQ(kind("GGUF\3"), "m: byte 0: this is a GGUF file, not safetensors");
   // Short ones too.
-  EXPECT_EQ(refusal("PK\3\4"), kind("PK\3\4"));
+  EXPECT_EQ(rejection("PK\3\4"), kind("PK\3\4"));
   // A header whose length has a pickle's first bytes is a header.
   std::string header = "{" + std::string(0x0280 - 2, ' ') + "}";
-  EXPECT_EQ(header_refusal(header), "accepted");
+  EXPECT_EQ(header_rejection(header), "accepted");
 }
 
 TEST(Safetensors, BytesLiveAsLongAsWhatPointsToThem) {

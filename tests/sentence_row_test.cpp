@@ -137,15 +137,15 @@ TEST(SentenceRow, AddsAndLengthsAreWhatTheHeadHandsOn) {
   }
 }
 
-TEST(SentenceRow, RefusesWhatDoesNotExist) {
+TEST(SentenceRow, RejectsWhatDoesNotExist) {
   const Sentence sentence = read("he sat");
-  EXPECT_TRUE(has(refusal([&] { sentence_row(model(), sentence, 3, 0, 1); }), "layer 3"));
-  EXPECT_TRUE(has(refusal([&] { sentence_row(model(), sentence, -1, 0, 1); }), "layer -1"));
-  EXPECT_TRUE(has(refusal([&] { sentence_row(model(), sentence, 0, 4, 1); }), "head 4"));
-  EXPECT_TRUE(has(refusal([&] { sentence_row(model(), sentence, 0, 0, 4); }), "word 4"));
+  EXPECT_TRUE(has(rejection([&] { sentence_row(model(), sentence, 3, 0, 1); }), "layer 3"));
+  EXPECT_TRUE(has(rejection([&] { sentence_row(model(), sentence, -1, 0, 1); }), "layer -1"));
+  EXPECT_TRUE(has(rejection([&] { sentence_row(model(), sentence, 0, 4, 1); }), "head 4"));
+  EXPECT_TRUE(has(rejection([&] { sentence_row(model(), sentence, 0, 0, 4); }), "word 4"));
   const SentenceRow row = sentence_row(model(), sentence, 0, 0, 1);
-  EXPECT_TRUE(has(refusal([&] { unfold_dot(sentence, row, 2, 1); }), "token 2"));
-  EXPECT_TRUE(has(refusal([&] { unfold_dot(sentence, row, 1, 4); }), "token 4"));
+  EXPECT_TRUE(has(rejection([&] { unfold_dot(sentence, row, 2, 1); }), "token 2"));
+  EXPECT_TRUE(has(rejection([&] { unfold_dot(sentence, row, 1, 4); }), "token 4"));
 }
 
 TEST(UnfoldDot, HasEveryProductLargestFirst) {
@@ -221,7 +221,7 @@ TEST(AddDistances, AreMeansOverPairsOfWordsFarOnesTogether) {
   add_distances(sentence, sums);
   EXPECT_NEAR(sums.mean(0, 1, 4), usual_of(sentence, 0, 1, 4), 1e-9);
   sums.num_heads = 5;
-  EXPECT_TRUE(has(refusal([&] { add_distances(sentence, sums); }), "5"));
+  EXPECT_TRUE(has(rejection([&] { add_distances(sentence, sums); }), "5"));
 }
 
 TEST(TellingHeads, IsTheLargestSurplusOverContentWords) {
@@ -270,14 +270,14 @@ TEST(TellingHeads, FallBackToOtherWordsAndAtLastToTheMarks) {
   EXPECT_NE(telling_heads(one, "", 1).heads.front().target, 1);
   const Sentence none = read("");
   EXPECT_EQ(telling_heads(none, "", std::nullopt).heads.size(), 12u);
-  EXPECT_TRUE(has(refusal([&] { telling_heads(one, "", 3); }), "word 3"));
+  EXPECT_TRUE(has(rejection([&] { telling_heads(one, "", 3); }), "word 3"));
 }
 
-TEST(MinilmUsualWeight, IsClippedAndRefusesOtherHeads) {
+TEST(MinilmUsualWeight, IsClippedAndRejectsOtherHeads) {
   EXPECT_EQ(minilm_usual_weight(0, 4, 16), minilm_usual_weight(0, 4, 500));
   EXPECT_EQ(minilm_usual_weight(0, 2, -1), 0.9918);  // a head that looks one word back
-  EXPECT_NE(refusal([] { minilm_usual_weight(6, 0, 0); }), "accepted");
-  EXPECT_NE(refusal([] { minilm_usual_weight(0, 12, 0); }), "accepted");
+  EXPECT_NE(rejection([] { minilm_usual_weight(6, 0, 0); }), "accepted");
+  EXPECT_NE(rejection([] { minilm_usual_weight(0, 12, 0); }), "accepted");
 }
 
 // ---- the story
@@ -307,9 +307,9 @@ TEST(TellSentence, TakesTheHeadThatIsNamed) {
   EXPECT_EQ(story.row.layer, 2);
   EXPECT_EQ(story.row.head, 1);
   EXPECT_EQ(story.row.word, word_index(story.sentence.words, "river"));
-  EXPECT_TRUE(has(refusal([] { tell_sentence(model(), kText, {.layer = 3, .head = 0}); }), "no L3H0"));
-  EXPECT_TRUE(has(refusal([] { tell_sentence(model(), kText, {.layer = 2}); }), "both or neither"));
-  EXPECT_TRUE(has(refusal([] { tell_sentence(model(), kText, {.token = "money"}); }), "money is not in this text"));
+  EXPECT_TRUE(has(rejection([] { tell_sentence(model(), kText, {.layer = 3, .head = 0}); }), "no L3H0"));
+  EXPECT_TRUE(has(rejection([] { tell_sentence(model(), kText, {.layer = 2}); }), "both or neither"));
+  EXPECT_TRUE(has(rejection([] { tell_sentence(model(), kText, {.token = "money"}); }), "money is not in this text"));
 }
 
 TEST(SentenceWork, AddsUpToWhatTheEncoderHas) {
@@ -399,7 +399,7 @@ TEST(TellSentence, HidesTheTwelveWordsOfLargestWeightAloneAndSaysHowManyAreLeft)
                   "each of 12 words hidden in turn (the 12 words of largest weight; 8 more were not tried)"));
   std::stop_source stop;
   stop.request_stop();
-  EXPECT_THROW(tell_sentence(model(), text, {.token = "bank"}, Runtime{.stop = stop.get_token()}), cancelled);
+  EXPECT_THROW(tell_sentence(model(), text, {.token = "bank"}, Runtime{.stop = stop.get_token()}), Cancelled);
 }
 
 TEST(TellSentence, ComparesTheChosenHeadWithAll) {
@@ -430,7 +430,7 @@ TEST(TellSentence, ComparesTheChosenHeadWithAll) {
 
 TEST(TellSentence, RejectsATextWithoutWords) {
   for (const char* text : {"", "  ", "\t\n "})
-    EXPECT_TRUE(has(refusal([&] { tell_sentence(model(), text); }), "the text is empty; expected at least one word"));
+    EXPECT_TRUE(has(rejection([&] { tell_sentence(model(), text); }), "the text is empty; expected at least one word"));
 }
 
 TEST(SentenceFindings, NumberRepeatedWordsAndMarkUnknownAndSplitOnes) {

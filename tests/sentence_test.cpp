@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Sentences in a small model: pieces gathered into words, names of words and their refusals, hidden words, the cut,
+// Sentences in a small model: pieces gathered into words, names of words and their rejections, hidden words, the cut,
 // sums and means over pieces against plain loops.
 // Read next: sentence_model.h, regard/explain/sentence.h.
 #include "regard/explain/sentence.h"
@@ -71,10 +71,10 @@ TEST(ReadSentence, EqualWordsSideBySideStayTwo) {
   EXPECT_EQ(texts(read("the the")), (std::vector<std::string>{"[CLS]", "the", "the", "[SEP]"}));
 }
 
-TEST(ReadSentence, ATextBeyondTheLastPlaceIsRefusedWithBothCountsOrCut) {
+TEST(ReadSentence, ATextBeyondTheLastPlaceIsRejectedWithBothCountsOrCut) {
   std::string text;
   for (int n = 0; n < 50; ++n) text += n % 2 == 0 ? "he " : "sat ";
-  const std::string said = refusal([&] { read(text); });
+  const std::string said = rejection([&] { read(text); });
   EXPECT_TRUE(has(said, "52 tokens") && has(said, "40") && has(said, "--truncate")) << said;
   const Sentence sentence = read(text, {.hide = {}, .truncate = true});
   EXPECT_EQ(sentence.tokens.ids.size(), 40u);
@@ -90,12 +90,12 @@ TEST(ReadSentence, HiddenWordsAreHiddenWithAllTheirPieces) {
   EXPECT_EQ(sentence.hidden, (std::vector<Index>{4, 5}));
   EXPECT_EQ(sentence.trace.hidden_keys, (std::vector<Index>{4, 5, 6, 7, 8}));
   EXPECT_TRUE(
-      has(refusal([] { read("he sat", {.hide = {"river"}, .truncate = false}); }), "river is not in this text"));
+      has(rejection([] { read("he sat", {.hide = {"river"}, .truncate = false}); }), "river is not in this text"));
 }
 
-TEST(ReadSentence, NumbersThatAreNotFiniteAreRefusedWithLayerArrayAndToken) {
+TEST(ReadSentence, NumbersThatAreNotFiniteAreRejectedWithLayerArrayAndToken) {
   const auto said = [](const SentenceModel& model) {
-    return refusal<std::runtime_error>([&] { read_sentence(model, "he sat"); });
+    return rejection<std::runtime_error>([&] { read_sentence(model, "he sat"); });
   };
   SentenceModel model = small_sentence_model();
   EncoderLayer& layer = model.encoder.layers[1];
@@ -126,9 +126,9 @@ TEST(WordIndex, FindsByWordPlaceAndOccurrence) {
   EXPECT_EQ(index(","), 3);
 }
 
-TEST(WordIndex, RefusesWithTheChoices) {
+TEST(WordIndex, RejectsWithTheChoices) {
   const Sentence sentence = read("the bank of the river");
-  const auto said = [&](std::string_view name) { return refusal([&] { word_index(sentence.words, name); }); };
+  const auto said = [&](std::string_view name) { return rejection([&] { word_index(sentence.words, name); }); };
   EXPECT_TRUE(has(said("the"), "occurs 2 times") && has(said("the"), "the#0 ([CLS] the bank) or the#1 (of the river)"))
       << said("the");
   EXPECT_TRUE(has(said("the#2"), "the#1"));
@@ -182,7 +182,7 @@ TEST(Cosine, IsTheFormulaAndZeroForNoDirection) {
   EXPECT_DOUBLE_EQ(cosine(a, b), 24.0 / 25.0);
   EXPECT_DOUBLE_EQ(cosine(a, a), 1.0);
   EXPECT_EQ(cosine(a, zero), 0.0);
-  EXPECT_TRUE(has(refusal([&] { cosine(a, longer); }), "2 and 3"));
+  EXPECT_TRUE(has(rejection([&] { cosine(a, longer); }), "2 and 3"));
 }
 
 }  // namespace

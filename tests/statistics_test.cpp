@@ -2,7 +2,7 @@
 //
 // attention_with_statistics: the best keys, the largest and the chosen weights against the whole weights, to the bit;
 // entropy and mean distance against the reference, within the bound of attention_statistics.h. Every option, layout and
-// instruction set; ties; rows of NaN and of ∞; threads; heads; memory; refusals. Read next: inspect_test.cpp.
+// instruction set; ties; rows of NaN and of ∞; threads; heads; memory; rejections. Read next: inspect_test.cpp.
 #include <numeric>
 
 #include "regard/attention_statistics.h"
@@ -11,7 +11,7 @@
 #include "support/counting_memory.h"
 #include "support/instruction_sets.h"
 #include "support/reference.h"
-#include "support/refusal.h"
+#include "support/rejection.h"
 
 namespace regard {
 namespace {
@@ -495,20 +495,20 @@ TEST(Statistics, OfNothingSucceed) {
                                        {.query_offset = QueryAlignment::top_left});
     };
     EXPECT_NO_THROW(call({9, 0, 8})) << "B " << B << " H " << H << " L " << L;
-    EXPECT_EQ(refusal<std::invalid_argument>([&] { call({0, -9}); }),
+    EXPECT_EQ(rejection<std::invalid_argument>([&] { call({0, -9}); }),
               "attention_with_statistics: chosen_keys has -9; expected 0 or more");
   }
 }
 
-// ---- refusals
+// ---- rejections
 
-TEST(Statistics, Refusals) {
+TEST(Statistics, Rejections) {
   const AttentionCase<float> call = long_causal_case<float>(5, 9);
   Array<float, 4> context({1, 4, 5, 8}), weights({1, 4, 5, 2});
   Array<float, 3> wrong({1, 4, 6});
   Array<Index, 4> keys({1, 4, 5, 2}), many({1, 4, 5, 64});
   const auto message = [&](const AttentionStatistics<float>& statistics) {
-    return refusal<std::invalid_argument>([&] {
+    return rejection<std::invalid_argument>([&] {
       attention_with_statistics<float>(call.query.view(), call.key.view(), call.value.view(),
                                        {.context = context.view()}, statistics, call.options);
     });

@@ -77,7 +77,7 @@ void check_attention() {
   Array<T, 4> map({1, H, 3, 5});
   expect_no_thread("attention_columns", [&](const Runtime& r) {
     attention_columns<T>(in.query.view(), in.key.view(), {.row_max = row_max, .row_sum = row_sum},
-                         {.column_mass = mass.view(), .coarse_map = map.view()}, options, r);
+                         {.key_mass = mass.view(), .pooled_map = map.view()}, options, r);
   });
 
   Array<T, 5> sums({1, 1, H, L, D});
@@ -97,11 +97,11 @@ void check_attention() {
   Array<T, 4> grad_query({1, H, L, D}), grad_key({1, Hkv, S, D}), grad_value({1, Hkv, S, D}), grad_bias({1, H, L, S});
   Array<T, 1> grad_sinks({H});
   const auto saved = [&] {
-    return AttentionSaved<T>{.context = std::as_const(out.context).view(),
-                             .row_max = row_max,
-                             .row_sum = row_sum,
-                             .grad_context = grad_context.view(),
-                             .fingerprint = fingerprint};
+    return AttentionForwardState<T>{.context = std::as_const(out.context).view(),
+                                    .row_max = row_max,
+                                    .row_sum = row_sum,
+                                    .grad_context = grad_context.view(),
+                                    .fingerprint = fingerprint};
   };
   expect_no_thread("attention_backward", [&](const Runtime& r) {
     attention_backward<T>(in.query.view(), in.key.view(), in.value.view(), saved(),
@@ -113,7 +113,7 @@ void check_attention() {
                           options, r);
   });
 
-  KvCache<T> cache({.num_sequences = 2, .num_key_heads = Hkv, .depth = D, .columns = D, .capacity = 128});
+  KvCache<T> cache({.num_sequences = 2, .num_kv_heads = Hkv, .head_size = D, .value_head_size = D, .capacity = 128});
   for (Index s = 0; s < 2; ++s) {
     const auto of_batch = [](const TensorView<const T, 4>& v) {
       return TensorView<const T, 3>(v.data, {v.shape[1], v.shape[2], v.shape[3]},
@@ -143,20 +143,20 @@ void check_layers() {
   const auto input = numbers<T, 2>(random, {R, I}), parameters = numbers<T, 2>(random, {I, O});
   const auto grad_output = numbers<T, 2>(random, {R, O});
   const auto bias = numbers<T, 1>(random, {O}), gain = numbers<T, 1>(random, {I});
-  Array<T, 2> output({R, O}), grad_input({R, I}), grad_parameters({I, O}), normed({R, I});
+  Array<T, 2> output({R, O}), grad_input({R, I}), grad_weight({I, O}), normed({R, I});
   Array<T, 1> grad_bias({O});
   expect_no_thread("linear_forward", [&](const Runtime& r) {
     linear_forward<T>(input.view(), parameters.view(), bias.view(), output.view(), r);
   });
-  expect_no_thread("PackedParameters", [&](const Runtime& r) { PackedParameters<T>(parameters.view(), r); }, false);
-  const PackedParameters<T> packed(parameters.view(), {.num_threads = 1});
+  expect_no_thread("PackedLinear", [&](const Runtime& r) { PackedLinear<T>(parameters.view(), r); }, false);
+  const PackedLinear<T> packed(parameters.view(), {.num_threads = 1});
   expect_no_thread("linear_forward of packed parameters", [&](const Runtime& r) {
     linear_forward<T>(input.view(), packed, bias.view(), output.view(), {.activation = Activation::gelu}, r);
   });
   expect_no_thread("linear_backward", [&](const Runtime& r) {
     linear_backward<T>(
         input.view(), parameters.view(), grad_output.view(),
-        {.grad_input = grad_input.view(), .grad_parameters = grad_parameters.view(), .grad_bias = grad_bias.view()}, r);
+        {.grad_input = grad_input.view(), .grad_weight = grad_weight.view(), .grad_bias = grad_bias.view()}, r);
   });
   if constexpr (!std::same_as<T, bfloat16>) {
     expect_no_thread("layer_norm_forward", [&](const Runtime& r) {
@@ -169,7 +169,7 @@ void check_layers() {
     expect_no_thread("multi_head_attention_forward", [&](const Runtime& r) {
       multi_head_attention_forward<T>(tokens.view(), {},
                                       {.num_heads = 4,
-                                       .num_key_value_heads = 2,
+                                       .num_kv_heads = 2,
                                        .w_query = wide.view(),
                                        .w_key = narrow.view(),
                                        .w_value = narrow.view(),

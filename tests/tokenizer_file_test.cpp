@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// What tokenizer.json files are refused for, with the words and the place, and what is accepted at each limit.
+// What tokenizer.json files are rejected for, with the words and the place, and what is accepted at each limit.
 // Read next: tests/support/tokenizer_files.h, src/model/tokenizer/tokenizer_json.cpp.
 #include <gtest/gtest.h>
 #include <sys/stat.h>
@@ -11,7 +11,7 @@
 #include <stdexcept>
 
 #include "regard/model/tokenizer.h"
-#include "support/refusal.h"
+#include "support/rejection.h"
 #include "support/tokenizer_files.h"
 
 namespace {
@@ -26,8 +26,8 @@ using regard_tokenizer::TokenizerText;
 const std::vector<std::string> kVocabulary = {"[UNK]", "[CLS]", "[SEP]", "a", "##b"};
 
 // "accepted", or the message without "t: byte N: "; the byte must lie in the text.
-std::string refusal(const std::string& json, const TokenizerOptions& options = {}) {
-  std::string what = regard::refusal<std::runtime_error>(
+std::string rejection(const std::string& json, const TokenizerOptions& options = {}) {
+  std::string what = regard::rejection<std::runtime_error>(
       [&] { Tokenizer::read(json, "t", options).encode("a ab [MASK] \u4e2d\u00e9"); });
   if (what == "accepted") return what;
   std::size_t length = 0;
@@ -41,11 +41,11 @@ struct With {
   std::string TokenizerText::* part;
   std::string text;
 };
-std::string refusal(const std::vector<With>& parts, const TokenizerOptions& options = {}) {
+std::string rejection(const std::vector<With>& parts, const TokenizerOptions& options = {}) {
   TokenizerText text;
   text.vocabulary = kVocabulary;
   for (const With& with : parts) text.*(with.part) = with.text;
-  return refusal(tokenizer_json(text), options);
+  return rejection(tokenizer_json(text), options);
 }
 
 std::string replaced(std::string text, const std::string& from, const std::string& to) {
@@ -64,77 +64,79 @@ constexpr auto kModel = &TokenizerText::model_rest;
 constexpr auto kRest = &TokenizerText::rest;
 
 TEST(TokenizerFile, AcceptsBertsFile) {
-  EXPECT_EQ(refusal(std::vector<With>{}), "accepted");
-  EXPECT_EQ(refusal({{kPostProcessor, "null"}, {kAdded, "null"}}), "accepted");
+  EXPECT_EQ(rejection(std::vector<With>{}), "accepted");
+  EXPECT_EQ(rejection({{kPostProcessor, "null"}, {kAdded, "null"}}), "accepted");
   // As written by versions before 0.9.
-  EXPECT_EQ(refusal({{kModel, R"("unk_token": "[UNK]", "max_input_chars_per_word": 100)"}}), "accepted");
-  EXPECT_EQ(refusal({{kRest, R"("unknown": [1, {"deep": null}])"}}), "accepted");
+  EXPECT_EQ(rejection({{kModel, R"("unk_token": "[UNK]", "max_input_chars_per_word": 100)"}}), "accepted");
+  EXPECT_EQ(rejection({{kRest, R"("unknown": [1, {"deep": null}])"}}), "accepted");
 }
 
-TEST(TokenizerFile, RefusesWhatIsNoTokenizer) {
-  EXPECT_NE(refusal(""), "accepted");
-  EXPECT_NE(refusal("\xEF\xBB\xBF{}"), "accepted");
-  EXPECT_EQ(refusal("[]"), "a tokenizer is an object");
-  EXPECT_EQ(refusal("{}"), "model is missing");
-  EXPECT_EQ(refusal("{\"\xFF\": 1}"), "not UTF-8");
-  EXPECT_EQ(refusal({{kRest, R"("version": "2.0")"}}), "version \"2.0\" is not known; 1.0 is");
-  EXPECT_EQ(refusal({{kRest, R"("version": 1.0)"}}), "version is a number, not a string");
-  EXPECT_EQ(refusal({{kRest, R"("model": {})"}}), "the name \"model\" stands twice in one object");
+TEST(TokenizerFile, RejectsWhatIsNoTokenizer) {
+  EXPECT_NE(rejection(""), "accepted");
+  EXPECT_NE(rejection("\xEF\xBB\xBF{}"), "accepted");
+  EXPECT_EQ(rejection("[]"), "a tokenizer is an object");
+  EXPECT_EQ(rejection("{}"), "model is missing");
+  EXPECT_EQ(rejection("{\"\xFF\": 1}"), "not UTF-8");
+  EXPECT_EQ(rejection({{kRest, R"("version": "2.0")"}}), "version \"2.0\" is not known; 1.0 is");
+  EXPECT_EQ(rejection({{kRest, R"("version": 1.0)"}}), "version is a number, not a string");
+  EXPECT_EQ(rejection({{kRest, R"("model": {})"}}), "the name \"model\" stands twice in one object");
 }
 
 TEST(TokenizerFile, BoundsTheDepthOfJson) {
   const auto nested = [](std::size_t depth) {
     return std::string("\"x\": ") + std::string(depth, '[') + std::string(depth, ']');
   };
-  EXPECT_EQ(refusal({{kRest, nested(127)}}), "accepted");
-  EXPECT_EQ(refusal({{kRest, nested(128)}}), "nested deeper than 128");
-  EXPECT_EQ(refusal({{kRest, nested(1'000'000)}}), "nested deeper than 128");
+  EXPECT_EQ(rejection({{kRest, nested(127)}}), "accepted");
+  EXPECT_EQ(rejection({{kRest, nested(128)}}), "nested deeper than 128");
+  EXPECT_EQ(rejection({{kRest, nested(1'000'000)}}), "nested deeper than 128");
 }
 
-TEST(TokenizerFile, RefusesOtherKindsByName) {
-  EXPECT_EQ(refusal({{kModel, R"("type": "BPE", "merges": [])"}}), "model \"BPE\" is not supported; WordPiece is");
-  EXPECT_EQ(refusal({{kModel, R"("merges": [])"}}), "model has no type and is not WordPiece");
-  EXPECT_EQ(refusal({{kNormalizer, R"({"type": "NFKC"})"}}), "normalizer \"NFKC\" is not supported; BertNormalizer is");
-  EXPECT_EQ(refusal({{kNormalizer, "null"}}), "normalizer is null, not an object");
-  EXPECT_EQ(refusal({{kPreTokenizer, R"({"type": "Split", "pattern": {"Regex": "(a+)+$"}})"}}),
+TEST(TokenizerFile, RejectsOtherKindsByName) {
+  EXPECT_EQ(rejection({{kModel, R"("type": "BPE", "merges": [])"}}), "model \"BPE\" is not supported; WordPiece is");
+  EXPECT_EQ(rejection({{kModel, R"("merges": [])"}}), "model has no type and is not WordPiece");
+  EXPECT_EQ(rejection({{kNormalizer, R"({"type": "NFKC"})"}}),
+            "normalizer \"NFKC\" is not supported; BertNormalizer is");
+  EXPECT_EQ(rejection({{kNormalizer, "null"}}), "normalizer is null, not an object");
+  EXPECT_EQ(rejection({{kPreTokenizer, R"({"type": "Split", "pattern": {"Regex": "(a+)+$"}})"}}),
             "pre_tokenizer \"Split\" is not supported; BertPreTokenizer is");
-  EXPECT_EQ(refusal({{kPreTokenizer, R"({"type": "a\u001b]0;x\n\u202e"})"}}),
+  EXPECT_EQ(rejection({{kPreTokenizer, R"({"type": "a\u001b]0;x\n\u202e"})"}}),
             "pre_tokenizer \"a\\u{1b}]0;x\\u{a}\\u{202e}\" is not supported; BertPreTokenizer is");
-  EXPECT_EQ(refusal({{kPreTokenizer, "{}"}}), "type is missing");
-  EXPECT_EQ(refusal({{kPostProcessor, R"({"type": "RobertaProcessing"})"}}),
+  EXPECT_EQ(rejection({{kPreTokenizer, "{}"}}), "type is missing");
+  EXPECT_EQ(rejection({{kPostProcessor, R"({"type": "RobertaProcessing"})"}}),
             "post_processor \"RobertaProcessing\" is not supported; TemplateProcessing and BertProcessing are");
 }
 
-TEST(TokenizerFile, RefusesVocabulariesThatAreNone) {
-  EXPECT_EQ(refusal({{kVocab, "{}"}}), "vocab is empty");
-  EXPECT_EQ(refusal({{kVocab, "[]"}}), "vocab is an array, not an object");
-  EXPECT_EQ(refusal({{kVocab, R"({"[UNK]": 0, "a": 1, "a": 2})"}}), "the name \"a\" stands twice in one object");
-  EXPECT_EQ(refusal({{kVocab, R"({"[UNK]": 0, "a": 1, "b": 1})"}}), "\"a\" and \"b\" both have id 1");
-  EXPECT_EQ(refusal({{kVocab, R"({"[UNK]": 0, "a": 2})"}, {kAdded, "[]"}}),
+TEST(TokenizerFile, RejectsVocabulariesThatAreNone) {
+  EXPECT_EQ(rejection({{kVocab, "{}"}}), "vocab is empty");
+  EXPECT_EQ(rejection({{kVocab, "[]"}}), "vocab is an array, not an object");
+  EXPECT_EQ(rejection({{kVocab, R"({"[UNK]": 0, "a": 1, "a": 2})"}}), "the name \"a\" stands twice in one object");
+  EXPECT_EQ(rejection({{kVocab, R"({"[UNK]": 0, "a": 1, "b": 1})"}}), "\"a\" and \"b\" both have id 1");
+  EXPECT_EQ(rejection({{kVocab, R"({"[UNK]": 0, "a": 2})"}, {kAdded, "[]"}}),
             "no token has id 1: the ids of 2 tokens run from 0 to 1");
-  EXPECT_EQ(refusal({{kVocab, R"({"[UNK]": 1, "a": 2})"}, {kAdded, "[]"}}),
+  EXPECT_EQ(rejection({{kVocab, R"({"[UNK]": 1, "a": 2})"}, {kAdded, "[]"}}),
             "no token has id 0: the ids of 2 tokens run from 0 to 1");
-  EXPECT_EQ(refusal({{kVocab, R"({"[UNK]": 0, "": 1})"}}), "a token of vocab is empty");
+  EXPECT_EQ(rejection({{kVocab, R"({"[UNK]": 0, "": 1})"}}), "a token of vocab is empty");
   for (const char* id : {"-1", "1.5", "1e300", "4194304", "18446744073709551615"})
-    EXPECT_TRUE(refusal({{kVocab, std::string(R"({"[UNK]": 0, "a": )") + id + "}"}}).starts_with("the id of \"a\" is "))
+    EXPECT_TRUE(
+        rejection({{kVocab, std::string(R"({"[UNK]": 0, "a": )") + id + "}"}}).starts_with("the id of \"a\" is "))
         << id;
-  EXPECT_EQ(refusal({{kVocab, R"({"[UNK]": 0, "a": "1"})"}}), "the id of \"a\" is a string, not a number");
-  EXPECT_EQ(refusal({{kVocab, R"({"[UNK]": 0, "a": 1e999})"}}), "a number is larger than a double can be");
+  EXPECT_EQ(rejection({{kVocab, R"({"[UNK]": 0, "a": "1"})"}}), "the id of \"a\" is a string, not a number");
+  EXPECT_EQ(rejection({{kVocab, R"({"[UNK]": 0, "a": 1e999})"}}), "a number is larger than a double can be");
 }
 
-TEST(TokenizerFile, RefusesModelsThatDoNotFit) {
+TEST(TokenizerFile, RejectsModelsThatDoNotFit) {
   const std::string model = TokenizerText{}.model_rest;
-  EXPECT_EQ(refusal({{kModel, replaced(model, "[UNK]", "[unk]")}}), "unk_token \"[unk]\" is not in vocab");
-  EXPECT_EQ(refusal({{kModel, R"("type": "WordPiece", "max_input_chars_per_word": 100)"}}), "unk_token is missing");
-  EXPECT_EQ(refusal({{kModel, replaced(model, "100", "0")}}),
+  EXPECT_EQ(rejection({{kModel, replaced(model, "[UNK]", "[unk]")}}), "unk_token \"[unk]\" is not in vocab");
+  EXPECT_EQ(rejection({{kModel, R"("type": "WordPiece", "max_input_chars_per_word": 100)"}}), "unk_token is missing");
+  EXPECT_EQ(rejection({{kModel, replaced(model, "100", "0")}}),
             "max_input_chars_per_word is 0: every word would be unknown");
-  EXPECT_EQ(refusal({{kModel, replaced(model, "100", "1000")}}), "accepted");
-  EXPECT_EQ(refusal({{kModel, replaced(model, "100", "1001")}}),
+  EXPECT_EQ(rejection({{kModel, replaced(model, "100", "1000")}}), "accepted");
+  EXPECT_EQ(rejection({{kModel, replaced(model, "100", "1001")}}),
             "max_input_chars_per_word is 1001, not a whole number from 0 to 1000");
-  EXPECT_EQ(refusal({{kModel, replaced(model, "100", "null")}}), "max_input_chars_per_word is null, not a number");
-  EXPECT_EQ(refusal({{kPrefix, "##### "}}), "continuing_subword_prefix is longer than every token");
-  EXPECT_EQ(refusal({{kPrefix, "#####"}}), "accepted");
-  EXPECT_EQ(refusal({{kPrefix, "\xC3"}}), "not UTF-8");
+  EXPECT_EQ(rejection({{kModel, replaced(model, "100", "null")}}), "max_input_chars_per_word is null, not a number");
+  EXPECT_EQ(rejection({{kPrefix, "##### "}}), "continuing_subword_prefix is longer than every token");
+  EXPECT_EQ(rejection({{kPrefix, "#####"}}), "accepted");
+  EXPECT_EQ(rejection({{kPrefix, "\xC3"}}), "not UTF-8");
 }
 
 std::string added(const std::string& content, const std::string& id) {
@@ -142,8 +144,8 @@ std::string added(const std::string& content, const std::string& id) {
     "lstrip": false, "rstrip": false, "normalized": false})";
 }
 
-TEST(TokenizerFile, RefusesAddedTokensThatContradict) {
-  const auto with = [](const std::string& tokens) { return refusal({{kAdded, std::string("[") + tokens + "]"}}); };
+TEST(TokenizerFile, RejectsAddedTokensThatContradict) {
+  const auto with = [](const std::string& tokens) { return rejection({{kAdded, std::string("[") + tokens + "]"}}); };
   EXPECT_EQ(with(added("[MASK]", "5")), "accepted");
   EXPECT_EQ(with(added("[UNK]", "0")), "accepted");
   EXPECT_EQ(with(added("[UNK]", "3")), "the added token \"[UNK]\" has id 3, but vocab gives it 0");
@@ -167,12 +169,12 @@ TEST(TokenizerFile, RefusesAddedTokensThatContradict) {
             std::string("the added token \"") + std::string(60, 'x') + "…\" (257 bytes) is longer than 256 bytes");
 }
 
-TEST(TokenizerFile, RefusesAddedTokensThatNormalisationConfuses) {
+TEST(TokenizerFile, RejectsAddedTokensThatNormalisationConfuses) {
   const auto with = [](const std::string& first, const std::string& second) {
     const auto normalized = [](const std::string& token) {
       return replaced(token, "\"normalized\": false", "\"normalized\": true");
     };
-    return refusal(
+    return rejection(
         {{kAdded, std::string("[") + normalized(added(first, "5")) + "," + normalized(added(second, "6")) + "]"}});
   };
   EXPECT_EQ(with("Oslo", "Bern"), "accepted");
@@ -180,23 +182,23 @@ TEST(TokenizerFile, RefusesAddedTokensThatNormalisationConfuses) {
   EXPECT_EQ(with("\u0301", "x"), "the added token \"\u0301\" is empty after normalisation");
 }
 
-TEST(TokenizerFile, RefusesNormalizersWithoutTheirFlags) {
+TEST(TokenizerFile, RejectsNormalizersWithoutTheirFlags) {
   const std::string good = regard_tokenizer::kUncased;
-  EXPECT_EQ(refusal({{kNormalizer, replaced(good, "\"clean_text\": true", "\"clean\": true")}}),
+  EXPECT_EQ(rejection({{kNormalizer, replaced(good, "\"clean_text\": true", "\"clean\": true")}}),
             "clean_text is missing");
-  EXPECT_EQ(refusal({{kNormalizer, replaced(good, "\"lowercase\": true", "\"lowercase\": null")}}),
+  EXPECT_EQ(rejection({{kNormalizer, replaced(good, "\"lowercase\": true", "\"lowercase\": null")}}),
             "lowercase is null, not true or false");
-  EXPECT_EQ(refusal({{kNormalizer, replaced(good, "\"strip_accents\": null", "\"strip_accents\": 1")}}),
+  EXPECT_EQ(rejection({{kNormalizer, replaced(good, "\"strip_accents\": null", "\"strip_accents\": 1")}}),
             "strip_accents is a number, not true or false");
-  EXPECT_EQ(refusal({{kNormalizer, replaced(good, "\"strip_accents\": null, ", "")}}), "accepted");
+  EXPECT_EQ(rejection({{kNormalizer, replaced(good, "\"strip_accents\": null, ", "")}}), "accepted");
 }
 
-TEST(TokenizerFile, RefusesTemplatesThatContradict) {
+TEST(TokenizerFile, RejectsTemplatesThatContradict) {
   const std::string good = R"({"type": "TemplateProcessing", "single": [{"SpecialToken": {"id": "C", "type_id": 0}},
     {"Sequence": {"id": "A", "type_id": 0}}], "pair": "not read",
     "special_tokens": {"C": {"id": "C", "ids": [1, 2], "tokens": ["[CLS]", "[SEP]"]}}})";
   const auto with = [&](const std::string& from, const std::string& to) {
-    return refusal({{kPostProcessor, replaced(good, from, to)}});
+    return rejection({{kPostProcessor, replaced(good, from, to)}});
   };
   EXPECT_EQ(with("C", "C"), "accepted");
   EXPECT_EQ(with("[1, 2]", "[1, 5]"), "the id of post_processor's \"[SEP]\" is 5, not a whole number from 0 to 4");
@@ -221,7 +223,7 @@ TEST(TokenizerFile, RefusesTemplatesThatContradict) {
             "a piece of single is null, not an object");
 
   const auto bert = [](const std::string& cls) {
-    return refusal({{kPostProcessor, R"({"type": "BertProcessing", "sep": ["[SEP]", 2], "cls": )" + cls + "}"}});
+    return rejection({{kPostProcessor, R"({"type": "BertProcessing", "sep": ["[SEP]", 2], "cls": )" + cls + "}"}});
   };
   EXPECT_EQ(bert(R"(["[CLS]", 1])"), "accepted");
   EXPECT_EQ(bert(R"(["[CLS]", 9])"), "the id of post_processor's \"[CLS]\" is 9, not a whole number from 0 to 4");
@@ -237,19 +239,20 @@ TEST(TokenizerFile, HoldsItsLimits) {
   EXPECT_EQ(TokenizerOptions{}.max_tokens, 4194304);
   EXPECT_EQ(TokenizerOptions{}.max_token_bytes, 4096);
   EXPECT_EQ(TokenizerOptions{}.max_text_bytes, 67108864);
-  EXPECT_EQ(refusal(json, {.max_tokens = 5}), "accepted");
-  EXPECT_EQ(refusal(json, {.max_tokens = 4}), "5 tokens are more than the 4 that TokenizerOptions::max_tokens allows");
+  EXPECT_EQ(rejection(json, {.max_tokens = 5}), "accepted");
+  EXPECT_EQ(rejection(json, {.max_tokens = 4}),
+            "5 tokens are more than the 4 that TokenizerOptions::max_tokens allows");
   const auto size = static_cast<Index>(json.size());
-  EXPECT_EQ(refusal(json, {.max_text_bytes = size}), "accepted");
-  EXPECT_EQ(refusal(json, {.max_text_bytes = size - 1}), std::string("longer than the ") + std::to_string(size - 1) +
-                                                             " bytes that TokenizerOptions::max_text_bytes allows");
+  EXPECT_EQ(rejection(json, {.max_text_bytes = size}), "accepted");
+  EXPECT_EQ(rejection(json, {.max_text_bytes = size - 1}), std::string("longer than the ") + std::to_string(size - 1) +
+                                                               " bytes that TokenizerOptions::max_text_bytes allows");
   text.vocabulary.push_back(std::string(4096, 'x'));
-  EXPECT_EQ(refusal(tokenizer_json(text)), "accepted");
+  EXPECT_EQ(rejection(tokenizer_json(text)), "accepted");
   text.vocabulary.push_back(std::string(4097, 'y'));
-  EXPECT_EQ(refusal(tokenizer_json(text)), std::string("a token of vocab, \"") + std::string(60, 'y') +
-                                               "…\" (4097 bytes), is longer than the 4096 bytes that "
-                                               "TokenizerOptions::max_token_bytes allows");
-  EXPECT_EQ(refusal(tokenizer_json(text), {.max_token_bytes = 4097}), "accepted");
+  EXPECT_EQ(rejection(tokenizer_json(text)), std::string("a token of vocab, \"") + std::string(60, 'y') +
+                                                 "…\" (4097 bytes), is longer than the 4096 bytes that "
+                                                 "TokenizerOptions::max_token_bytes allows");
+  EXPECT_EQ(rejection(tokenizer_json(text), {.max_token_bytes = 4097}), "accepted");
 }
 
 TEST(TokenizerFile, ReadsAFolderAndNamesItsFile) {
@@ -278,7 +281,7 @@ TEST(TokenizerFile, ReadsAFolderAndNamesItsFile) {
 }
 
 // Each special token may have a list of ids, and the template may repeat it: a small file could ask for any memory.
-TEST(TokenizerFile, RefusesTemplatesWithManyTokens) {
+TEST(TokenizerFile, RejectsTemplatesWithManyTokens) {
   const auto template_with = [](std::size_t pieces, std::size_t ids) {
     std::string single, list, tokens;
     for (std::size_t i = 0; i < pieces; ++i) single += R"({"SpecialToken": {"id": "[CLS]", "type_id": 0}}, )";
@@ -291,7 +294,7 @@ TEST(TokenizerFile, RefusesTemplatesWithManyTokens) {
            R"(], "tokens": [)" + tokens + "]}}}";
   };
   const auto with = [&](std::size_t pieces, std::size_t ids) {
-    return refusal({{kPostProcessor, template_with(pieces, ids)}});
+    return rejection({{kPostProcessor, template_with(pieces, ids)}});
   };
   EXPECT_EQ(with(1, 1024), "accepted");
   EXPECT_EQ(with(1024, 1), "accepted");

@@ -359,7 +359,7 @@ TEST(Tokenizer, FollowsTheNormalizersFlags) {
             (std::vector<Index>{0, 1, 1}));
 }
 
-TEST(Tokenizer, RefusesWhatTheCallerGetsWrong) {
+TEST(Tokenizer, RejectsWhatTheCallerGetsWrong) {
   EXPECT_EQ(bert().vocabulary_size(), 30522);
   EXPECT_EQ(bert().token(30521), "##\uff5e");
   EXPECT_THROW(bert().token(-1), std::invalid_argument);

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Heads of any length: a coarse map of the one in front, each cell the mean of its weights, painted by the logarithm or
+// Heads of any length: a pooled map of the one in front, each cell the mean of its weights, painted by the logarithm or
 // in proportion; below it what each strip of keys receives; and the heads as a table, which chooses the one in front.
 //
 //     arrows, or the pointer, move over the cells; what is under them stands in words below
@@ -87,7 +87,7 @@ export function inspection_figure(s, state, set) {
   const scale = Math.max(1, Math.floor(720 / Math.max(rows, columns)));
   const tall = Math.max(rows, Math.min(columns, 24));
   const canvas = el("canvas", { class: "coarse", width: columns * scale, height: Math.max(rows * scale, tall), tabindex: 0, role: "img", "data-focus": "coarse",
-    "aria-label": `coarse map of ${head_name(one, s.batches)}: ${rows} strips of queries down, ${columns} strips of keys across; arrows move over the cells` });
+    "aria-label": `pooled map of ${head_name(one, s.batches)}: ${rows} strips of queries down, ${columns} strips of keys across; arrows move over the cells` });
   const strip = el("canvas", { class: "coarse strip-of-keys", width: columns * scale, height: strip_height, "aria-hidden": "true" });
   const readout = el("p", { class: "readout", "aria-live": "polite" });
   chosen.row = Math.min(chosen.row, rows - 1);

@@ -8,7 +8,7 @@ if builds release; then
     xargs -P $jobs -n 4 clang-tidy-19 -p build/check/release --quiet"
 fi
 # The emulator has threads of its own: tests that count them or fork a process are left out, and two that take minutes.
-neon=(attention_backward_pairs attention_bits attention_corners attention_in_place attention_random attention_types
+neon=(attention_backward_pairs attention_bits attention_corners attention_unpacked attention_random attention_types
   attention_visibility attention_weights elementwise golden kv_cache kv_cache_ahead kv_cache_int8 linear parallel)
 if builds neon "${neon[@]/%/_test}"; then
   REGARD_RANDOM_CALLS=300 tests neon neon -E 'Fork|ElementwiseDouble.Gelu' -L "^($(IFS='|'; printf '%s' "${neon[*]}"))\$"

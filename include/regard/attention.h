@@ -134,7 +134,7 @@ struct AttentionOutputs {
 // 3.4e38 (double: 1.7e308). The sum is taken before scale is applied; where it overflows, the score is ±∞ or NaN
 // however small scale is. Then divide query by a power of two and multiply scale by it. The same bits for any threads,
 // executor, batch and strides. Throws std::invalid_argument (operator, argument, actual and expected) before any work;
-// afterwards only std::bad_alloc and regard::cancelled.
+// afterwards only std::bad_alloc and regard::Cancelled.
 template <class T>
 REGARD_EXPORT void attention_forward(const InputView<ComputeType<T>, 4>& query, const InputView<ComputeType<T>, 4>& key,
                                      const InputView<ComputeType<T>, 4>& value, const AttentionOutputs<T>& outputs,

@@ -22,7 +22,7 @@ inline namespace v0 {
 
 // What the forward pass wrote, and the gradients of what it wrote. All but grad_lse are required. T is float or double.
 template <class T>
-struct AttentionSaved {
+struct AttentionForwardState {
   InputView<T, 4> context{};           // (B, H, L, Dv), as attention_forward wrote it
   TensorView<const T, 3> row_max{};    // (B, H, L), likewise
   TensorView<const T, 3> row_sum{};    // (B, H, L), likewise
@@ -54,7 +54,7 @@ struct AttentionGradients {
 // and some for each thread. The same bits for any threads, executor, batch and strides, and on every instruction set
 // that has fused multiply-add (with query and key of bfloat16: but for avx512_bf16).
 // Throws std::invalid_argument (operator, argument, actual and expected) before any work; afterwards only
-// std::bad_alloc and regard::cancelled. Options that differ from those of the forward call are rejected by name, by
+// std::bad_alloc and regard::Cancelled. Options that differ from those of the forward call are rejected by name, by
 // their fingerprint. row_max and row_sum are trusted: values from other queries or keys give wrong gradients. A library
 // built without NDEBUG recomputes them and rejects values that make the weights of a row sum to more than 1; less is
 // valid, where the keys are some of those that the forward pass saw. NaN gives NaN.
@@ -62,7 +62,7 @@ template <class T>
 REGARD_EXPORT void attention_backward(const InputView<ComputeType<T>, 4>& query,
                                       const InputView<ComputeType<T>, 4>& key,
                                       const InputView<ComputeType<T>, 4>& value,
-                                      const AttentionSaved<ComputeType<T>>& saved,
+                                      const AttentionForwardState<ComputeType<T>>& saved,
                                       const AttentionGradients<T>& gradients,
                                       const AttentionOptions<ComputeType<T>>& options = {},
                                       const Runtime& runtime = {});

@@ -1,17 +1,17 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // What an attention does, without its (L, S) weights ever being stored: numbers of each row that ride along in the
-// forward pass, the weight on each key, summed over the queries, and a coarse map of the whole.
+// forward pass, the weight on each key, summed over the queries, and a pooled map of the whole.
 //
 //     attention_with_statistics(query, key, value, {.context = …, .row_max = m, .row_sum = l}, {.top_keys = …},
-//     options) attention_columns(query, key, {.row_max = m, .row_sum = l}, {.column_mass = …, .coarse_map = …},
+//     options) attention_columns(query, key, {.row_max = m, .row_sum = l}, {.key_mass = …, .pooled_map = …},
 //     options)
 //
 //     entropy[i]         = −Σ_j p ln p                                        in nats, p = weights[i, j]
 //     mean_distance[i]   = Σ_j p · |p_i − j|                                  p_i the position of the row
 //     chosen_weight[i]   = Σ_j p over the chosen keys                          of all rows, or of this row
-//     column_mass[j]     = Σ_i weights[i, j]                                   heavy hitters are its largest entries
-//     coarse_map[a, b]   = mean (or sum) of weights[i, j] over the rows i of strip a and the columns j of strip b
+//     key_mass[j]     = Σ_i weights[i, j]                                   heavy hitters are its largest entries
+//     pooled_map[a, b]   = mean (or sum) of weights[i, j] over the rows i of strip a and the columns j of strip b
 //     strip a of G over L  = ⌊a·L/G⌋ … ⌊(a+1)·L/G⌋ − 1
 //
 // Single rows, columns and tiles are attention_weights (attention.h) of chosen rows and keys.
@@ -87,8 +87,8 @@ struct ColumnsRequest {
 // What is written; a view that is absent is not computed.
 template <class T>
 struct AttentionColumns {
-  TensorView<T, 3> column_mass{};  // (B, H, S)
-  TensorView<T, 4> coarse_map{};   // (B, H, Ga, Gb), 1 ≤ Ga ≤ L, 1 ≤ Gb ≤ S
+  TensorView<T, 3> key_mass{};    // (B, H, S)
+  TensorView<T, 4> pooled_map{};  // (B, H, Ga, Gb), 1 ≤ Ga ≤ L, 1 ≤ Gb ≤ S
 };
 
 // One pass over query and key, with the weights' own bits: row by row in order, summed in double and rounded once.

@@ -184,8 +184,8 @@ typedef struct regard_columns_request {
 
 typedef struct regard_columns_outputs {
   size_t struct_size;
-  regard_output column_mass; /* T (B, H, S): the sum of each key's weights over the rows */
-  regard_output coarse_map;  /* T (B, H, Ga, Gb), 1 <= Ga <= L, 1 <= Gb <= S */
+  regard_output key_mass;   /* T (B, H, S): the sum of each key's weights over the rows */
+  regard_output pooled_map; /* T (B, H, Ga, Gb), 1 <= Ga <= L, 1 <= Gb <= S */
 } regard_columns_outputs;
 
 /* What a call will do. Texts end with 0; longer ones are cut. */
@@ -244,24 +244,24 @@ REGARD_EXPORT int32_t regard_attention_with_statistics(const regard_input* query
                                                        const regard_attention_options* options,
                                                        const regard_runtime* runtime);
 
-/* The mass of each key and a coarse map of the weights, without the weights: attention_columns of
+/* The mass of each key and a pooled map of the weights, without the weights: attention_columns of
  * attention_statistics.h. */
 REGARD_EXPORT int32_t regard_attention_columns(const regard_input* query, const regard_input* key,
                                                const regard_columns_request* request,
                                                const regard_columns_outputs* outputs,
                                                const regard_attention_options* options, const regard_runtime* runtime);
 
-/* output = input · parameters + bias: input (R, I), parameters (I, O), bias (O) or NULL, output (R, O); all f32, all
+/* output = input · weight + bias: input (R, I), weight (I, O), bias (O) or NULL, output (R, O); all f32, all
  * f64, or all bf16, where output may also be f32. */
-REGARD_EXPORT int32_t regard_linear_forward(const regard_input* input, const regard_input* parameters,
+REGARD_EXPORT int32_t regard_linear_forward(const regard_input* input, const regard_input* weight,
                                             const regard_input* bias, const regard_output* output,
                                             const regard_runtime* runtime);
 
-/* Gradients of that: grad_input (R, I), grad_parameters (I, O), grad_bias (O), each of them or NULL; grad_output (R,
+/* Gradients of that: grad_input (R, I), grad_weight (I, O), grad_bias (O), each of them or NULL; grad_output (R,
  * O). All f32, all f64, or all bf16. linear_backward of linear_backward.h. */
-REGARD_EXPORT int32_t regard_linear_backward(const regard_input* input, const regard_input* parameters,
+REGARD_EXPORT int32_t regard_linear_backward(const regard_input* input, const regard_input* weight,
                                              const regard_input* grad_output, const regard_output* grad_input,
-                                             const regard_output* grad_parameters, const regard_output* grad_bias,
+                                             const regard_output* grad_weight, const regard_output* grad_bias,
                                              const regard_runtime* runtime);
 
 #ifdef __cplusplus

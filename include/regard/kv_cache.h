@@ -38,13 +38,13 @@ class CacheReading;
 
 struct KvCacheShape {
   Index num_sequences = 1;
-  Index num_key_heads = 1;  // Hkv
-  Index depth = 0;          // D
-  Index columns = 0;        // Dv
-  Index capacity = 0;       // keys of a sequence; of a ring: keys that stay
-  Index page_keys = 0;      // a multiple of 32; 0: contiguous
-  Index num_pages = 0;      // with page_keys: pages of all sequences together
-  bool ring = false;        // with page_keys = 0
+  Index num_kv_heads = 1;     // Hkv
+  Index head_size = 0;        // D
+  Index value_head_size = 0;  // Dv
+  Index capacity = 0;         // keys of a sequence; of a ring: keys that stay
+  Index page_keys = 0;        // a multiple of 32; 0: contiguous
+  Index num_pages = 0;        // with page_keys: pages of all sequences together
+  bool ring = false;          // with page_keys = 0
 
   friend bool operator==(const KvCacheShape&, const KvCacheShape&) = default;
 };
@@ -67,7 +67,7 @@ class REGARD_EXPORT KvCache {
   // Bytes of the block. Throws std::invalid_argument for a shape that makes no sense or whose bytes no Index can count.
   static Index bytes(const KvCacheShape& shape);
 
-  // These three throw regard::cancelled where runtime.stop is requested, the only part of runtime that is used.
+  // These three throw regard::Cancelled where runtime.stop is requested, the only part of runtime that is used.
   // Empty, in memory of its own.
   explicit KvCache(const KvCacheShape& shape, const Runtime& runtime = {});
   // Empty, in the caller's memory: at least bytes(shape), aligned to 64, overwritten, and outliving the cache.
@@ -92,7 +92,7 @@ class REGARD_EXPORT KvCache {
 
   // Adds keys (Hkv, L, D) and values (Hkv, L, Dv) to the end of a sequence, on the calling thread.
   // Throws std::invalid_argument for shapes, sequence or capacity, and for numbers that are not finite in a cache of
-  // int8, std::runtime_error where pages run out, and regard::cancelled where runtime.stop is requested, of which a
+  // int8, std::runtime_error where pages run out, and regard::Cancelled where runtime.stop is requested, of which a
   // ring takes no notice once it writes over its oldest keys; then nothing has changed. Of runtime, only stop is used.
   void append(Index sequence, Given<3> key, Given<3> value, const Runtime& runtime = {});
   // To all sequences: (B, Hkv, L, D) and (B, Hkv, L, Dv), the first counts[b] of L keys (all where counts is empty).

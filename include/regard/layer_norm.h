@@ -21,7 +21,7 @@ inline namespace v0 {
 //   input (R, E), addend (R, E) or absent, gain (E), bias (E); writes output (R, E). T is float or double; any strides.
 // The same bits for any threads and any R.
 // Throws std::invalid_argument before any work (epsilon must be finite and not negative); afterwards only
-// std::bad_alloc and regard::cancelled.
+// std::bad_alloc and regard::Cancelled.
 template <class T>
 REGARD_EXPORT void layer_norm_forward(std::type_identity_t<TensorView<const T, 2>> input,
                                       std::type_identity_t<TensorView<const T, 2>> addend,

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// output = activation(input · parameters + bias): projections that make query, key and value, and feed-forward layers.
+// output = activation(input · weight + bias): projections that make query, key and value, and feed-forward layers.
 //
-//     parameters (I, O) ── packed at each call, or once: PackedParameters ──▶ panels of 32 columns ── tiles ──▶ output
+//     weight (I, O) ── packed at each call, or once: PackedLinear ──▶ panels of 32 columns ── tiles ──▶ output
 //
 // The documents write X·W with W of shape (I, O), as here; a PyTorch nn.Linear stores (O, I), and is the same
 // matrix viewed with its strides exchanged. Read next: multi_head.h, src/layers/linear.cpp.
@@ -17,34 +17,34 @@
 namespace regard {
 inline namespace v0 {
 
-// output[r, o] = Σ_i input[r, i] · parameters[i, o] + bias[o]
-//   input (R, I), parameters (I, O), bias (O) or absent; writes output (R, O). Any strides.
+// output[r, o] = Σ_i input[r, i] · weight[i, o] + bias[o]
+//   input (R, I), weight (I, O), bias (O) or absent; writes output (R, O). Any strides.
 //   T is float, double or bfloat16, whose output may also be of float.
 // Each element is a chain of fused multiply-adds over i, in segments of 256 that are added in order; bias last. The
 // same bits for any threads and any R. I = 0 gives the bias or +0.
 // bfloat16 is computed with as float: the bits of the same numbers widened, but for the instruction set avx512_bf16,
 // which sums products in pairs, as exactly, and takes subnormal numbers as zero. An output of bfloat16 is that of float
 // rounded once, to nearest even. Error, u = 2⁻²⁴ or 2⁻⁵³: that of such a chain in T's place, at most
-// u · (min(I, 256) + I / 256 + 1) · (Σ_i |input · parameters| + |bias|).
-// Throws std::invalid_argument before any work; afterwards only std::bad_alloc and regard::cancelled.
+// u · (min(I, 256) + I / 256 + 1) · (Σ_i |input · weight| + |bias|).
+// Throws std::invalid_argument before any work; afterwards only std::bad_alloc and regard::Cancelled.
 template <class T>
 REGARD_EXPORT void linear_forward(std::type_identity_t<TensorView<const T, 2>> input,
-                                  std::type_identity_t<TensorView<const T, 2>> parameters,
+                                  std::type_identity_t<TensorView<const T, 2>> weight,
                                   std::type_identity_t<TensorView<const T, 1>> bias, TensorView<T, 2> output,
                                   const Runtime& runtime = {});
-REGARD_EXPORT void linear_forward(TensorView<const bfloat16, 2> input, TensorView<const bfloat16, 2> parameters,
+REGARD_EXPORT void linear_forward(TensorView<const bfloat16, 2> input, TensorView<const bfloat16, 2> weight,
                                   TensorView<const bfloat16, 1> bias, TensorView<float, 2> output,
                                   const Runtime& runtime = {});
 
-// Parameters (I, O) in the order in which linear_forward reads them, packed once for many calls. The original is not
+// The weight (I, O) in the order in which linear_forward reads it, packed once for many calls. The original is not
 // needed any more. Copies share the panels; any number of threads may read them at once. T as above.
 template <class T>
-class REGARD_EXPORT PackedParameters {
+class REGARD_EXPORT PackedLinear {
  public:
-  PackedParameters() = default;  // (0, 0)
-  // Throws std::invalid_argument for parameters that linear_forward would refuse; afterwards only std::bad_alloc and
-  // regard::cancelled.
-  explicit PackedParameters(TensorView<const T, 2> parameters, const Runtime& runtime = {});
+  PackedLinear() = default;  // (0, 0)
+  // Throws std::invalid_argument for weight that linear_forward would reject; afterwards only std::bad_alloc and
+  // regard::Cancelled.
+  explicit PackedLinear(TensorView<const T, 2> weight, const Runtime& runtime = {});
 
   Index num_inputs() const { return num_inputs_; }    // I
   Index num_outputs() const { return num_outputs_; }  // O
@@ -71,15 +71,15 @@ struct LinearOptions {
   Activation activation = Activation::none;
 };
 
-// output[r, o] = activation(Σ_i input[r, i] · parameters[i, o] + bias[o]), the activation of an element computed while
+// output[r, o] = activation(Σ_i input[r, i] · weight[i, o] + bias[o]), the activation of an element computed while
 // it is in cache and, for bfloat16, still a float; before it, the bits of the function above. Shapes, types, strides
 // and errors likewise.
 template <class T>
 REGARD_EXPORT void linear_forward(std::type_identity_t<TensorView<const T, 2>> input,
-                                  const std::type_identity_t<PackedParameters<T>>& parameters,
+                                  const std::type_identity_t<PackedLinear<T>>& weight,
                                   std::type_identity_t<TensorView<const T, 1>> bias, TensorView<T, 2> output,
                                   const LinearOptions& options = {}, const Runtime& runtime = {});
-REGARD_EXPORT void linear_forward(TensorView<const bfloat16, 2> input, const PackedParameters<bfloat16>& parameters,
+REGARD_EXPORT void linear_forward(TensorView<const bfloat16, 2> input, const PackedLinear<bfloat16>& weight,
                                   TensorView<const bfloat16, 1> bias, TensorView<float, 2> output,
                                   const LinearOptions& options = {}, const Runtime& runtime = {});
 

@@ -19,7 +19,7 @@ inline namespace v0 {
 template <class T>
 struct MultiHeadParameters {
   Index num_heads = 1;
-  Index num_key_value_heads = 0;      // 0: num_heads
+  Index num_kv_heads = 0;             // 0: num_heads
   TensorView<const T, 2> w_query{};   // (E, H·D)
   TensorView<const T, 2> w_key{};     // (E_kv, Hkv·D)
   TensorView<const T, 2> w_value{};   // (E_kv, Hkv·Dv)
@@ -44,7 +44,7 @@ struct MultiHeadOutputs {
 };
 
 //   input (B, L, E); memory (B, S, E_kv) is what key and value are made of, absent: input (self-attention).
-// Throws std::invalid_argument before any work; afterwards only std::bad_alloc and regard::cancelled.
+// Throws std::invalid_argument before any work; afterwards only std::bad_alloc and regard::Cancelled.
 template <class T>
 REGARD_EXPORT void multi_head_attention_forward(std::type_identity_t<TensorView<const T, 3>> input,
                                                 std::type_identity_t<TensorView<const T, 3>> memory,

@@ -17,7 +17,7 @@ inline namespace v0 {
 
 // All functions throw std::invalid_argument for num_threads outside 1 … 4096, for seconds that are not above 0 and
 // finite, and when REGARD_FORCE_ISA names an instruction set that cannot be used; std::runtime_error when the threads
-// cannot be started; regard::cancelled where runtime.stop is requested, the only part of runtime that is used.
+// cannot be started; regard::Cancelled where runtime.stop is requested, the only part of runtime that is used.
 
 // Billions of f32 operations a second; a fused multiply-add is two. "generic" has no fused form and multiplies and
 // adds.

@@ -25,13 +25,13 @@ namespace regard {
 inline namespace v0 {
 
 // Thrown by an operator whose Runtime::stop was requested; its outputs are unspecified, its inputs untouched.
-class REGARD_EXPORT cancelled : public std::runtime_error {
+class REGARD_EXPORT Cancelled : public std::runtime_error {
  public:
   using std::runtime_error::runtime_error;
-  ~cancelled() override;
+  ~Cancelled() override;
 };
 
-// Throws cancelled, naming the operation, where a stop has been requested: for loops that run longer than a few
+// Throws Cancelled, naming the operation, where a stop has been requested: for loops that run longer than a few
 // milliseconds between operators.
 REGARD_EXPORT void throw_if_stopped(const std::stop_token& stop, std::string_view operation = "the call");
 

@@ -38,10 +38,10 @@ def attention_with_statistics(query: object, key: object, value: object, *, out:
     one that followed the same token before. Positions are i + query_offset. A key that is not there counts 0.
     """
 
-def attention_columns(query: object, key: object, row_max: object, row_sum: object, *, coarse_map: tuple[int, int] | None = None, cells: str = 'means', causal: bool | str = False, query_offset: int | str | Sequence[int] | None = None, window: tuple[int | None, int | None] | None = None, key_lengths: Sequence[int] | object | None = None, query_starts: Sequence[int] | object | None = None, key_starts: Sequence[int] | object | None = None, query_segments: object | None = None, key_segments: object | None = None, prefix: Sequence[int] | object | None = None, block_mask: object | None = None, block_size: tuple[int, int] | None = None, mask: object | None = None, bias: object | None = None, alibi_slopes: Sequence[float] | object | None = None, sinks: Sequence[float] | object | None = None, soft_cap: float | None = None, scale: float | None = None, dropout: float = 0.0, dropout_seed: int = 0, weights_in_float32: bool | None = None, num_threads: int = 0) -> dict[str, Any]:
+def attention_columns(query: object, key: object, row_max: object, row_sum: object, *, pooled_map: tuple[int, int] | None = None, cells: str = 'means', causal: bool | str = False, query_offset: int | str | Sequence[int] | None = None, window: tuple[int | None, int | None] | None = None, key_lengths: Sequence[int] | object | None = None, query_starts: Sequence[int] | object | None = None, key_starts: Sequence[int] | object | None = None, query_segments: object | None = None, key_segments: object | None = None, prefix: Sequence[int] | object | None = None, block_mask: object | None = None, block_size: tuple[int, int] | None = None, mask: object | None = None, bias: object | None = None, alibi_slopes: Sequence[float] | object | None = None, sinks: Sequence[float] | object | None = None, soft_cap: float | None = None, scale: float | None = None, dropout: float = 0.0, dropout_seed: int = 0, weights_in_float32: bool | None = None, num_threads: int = 0) -> dict[str, Any]:
     """
-    column_mass (B, H, S), the weight on each key summed over the queries, and, where its size (Ga, Gb) is
-    given, coarse_map (B, H, Ga, Gb), the means or sums of the weights' cells.
+    key_mass (B, H, S), the weight on each key summed over the queries, and, where its size (Ga, Gb) is
+    given, pooled_map (B, H, Ga, Gb), the means or sums of the weights' cells.
     """
 
 def attention_partials(query: object, key: object, value: object, *, causal: bool | str = False, query_offset: int | str | Sequence[int] | None = None, window: tuple[int | None, int | None] | None = None, key_lengths: Sequence[int] | object | None = None, query_starts: Sequence[int] | object | None = None, key_starts: Sequence[int] | object | None = None, query_segments: object | None = None, key_segments: object | None = None, prefix: Sequence[int] | object | None = None, block_mask: object | None = None, block_size: tuple[int, int] | None = None, mask: object | None = None, bias: object | None = None, alibi_slopes: Sequence[float] | object | None = None, sinks: Sequence[float] | object | None = None, soft_cap: float | None = None, scale: float | None = None, dropout: float = 0.0, dropout_seed: int = 0, weights_in_float32: bool | None = None, num_threads: int = 0) -> dict[str, Any]:
@@ -69,12 +69,12 @@ def attention_backward(query: object, key: object, value: object, context: objec
     grad_sinks are of float32 (float64). An array of that name is written to instead of a new one.
     """
 
-class PackedParameters:
+class PackedLinear:
     """
-    Parameters (I, O) of linear_forward in the order in which it reads them: a copy, for many calls.
+    The weight (I, O) of linear_forward in the order in which it reads it: a copy, for many calls.
     """
 
-    def __init__(self, parameters: object) -> None: ...
+    def __init__(self, weight: object) -> None: ...
 
     @property
     def shape(self) -> tuple[int, int]:
@@ -84,16 +84,16 @@ class PackedParameters:
     def num_bytes(self) -> int:
         """Memory of the panels."""
 
-def linear_forward(input: object, parameters: PackedParameters | object, bias: object | None = None, *, out: object | None = None, dtype: str | None = None, activation: str = 'none', num_threads: int = 0) -> Any:
+def linear_forward(input: object, weight: PackedLinear | object, bias: object | None = None, *, out: object | None = None, dtype: str | None = None, activation: str = 'none', num_threads: int = 0) -> Any:
     """
-    activation(input · parameters + bias): input (R, I), parameters (I, O) or PackedParameters, bias (O), all of
+    activation(input · weight + bias): input (R, I), weight (I, O) or PackedLinear, bias (O), all of
     float32, float64 or bfloat16; the output of bfloat16 may be float32 (dtype, out). activation is none, relu, gelu
     or gelu_tanh. A PyTorch nn.Linear stores (O, I): give weight.T.
     """
 
-def linear_backward(input: object, parameters: object, grad_output: object, *, grad_input: object | None = None, grad_parameters: object | None = None, grad_bias: object | None = None, num_threads: int = 0) -> dict[str, Any]:
+def linear_backward(input: object, weight: object, grad_output: object, *, grad_input: object | None = None, grad_weight: object | None = None, grad_bias: object | None = None, num_threads: int = 0) -> dict[str, Any]:
     """
-    Gradients of input · parameters + bias, by name: grad_input (R, I), grad_parameters (I, O), grad_bias (O),
+    Gradients of input · weight + bias, by name: grad_input (R, I), grad_weight (I, O), grad_bias (O),
     from grad_output (R, O), the loss's gradient before the activation. An array of that name is written to.
     """
 
@@ -102,7 +102,7 @@ def layer_norm_forward(input: object, gain: object, bias: object, *, addend: obj
     (x − mean) / √(variance + epsilon) · gain + bias of every row of x = input + addend: (R, E).
     """
 
-def multi_head_attention_forward(input: object, w_query: object, w_key: object, w_value: object, *, w_output: object | None = None, memory: object | None = None, b_query: object | None = None, b_key: object | None = None, b_value: object | None = None, b_output: object | None = None, num_heads: int = 1, num_key_value_heads: int = 0, out: object | None = None, weights: object | None = None, return_weights: bool = False, causal: bool | str = False, query_offset: int | str | Sequence[int] | None = None, window: tuple[int | None, int | None] | None = None, key_lengths: Sequence[int] | object | None = None, query_starts: Sequence[int] | object | None = None, key_starts: Sequence[int] | object | None = None, query_segments: object | None = None, key_segments: object | None = None, prefix: Sequence[int] | object | None = None, block_mask: object | None = None, block_size: tuple[int, int] | None = None, mask: object | None = None, bias: object | None = None, alibi_slopes: Sequence[float] | object | None = None, sinks: Sequence[float] | object | None = None, soft_cap: float | None = None, scale: float | None = None, dropout: float = 0.0, dropout_seed: int = 0, weights_in_float32: bool | None = None, num_threads: int = 0) -> Any:
+def multi_head_attention_forward(input: object, w_query: object, w_key: object, w_value: object, *, w_output: object | None = None, memory: object | None = None, b_query: object | None = None, b_key: object | None = None, b_value: object | None = None, b_output: object | None = None, num_heads: int = 1, num_kv_heads: int = 0, out: object | None = None, weights: object | None = None, return_weights: bool = False, causal: bool | str = False, query_offset: int | str | Sequence[int] | None = None, window: tuple[int | None, int | None] | None = None, key_lengths: Sequence[int] | object | None = None, query_starts: Sequence[int] | object | None = None, key_starts: Sequence[int] | object | None = None, query_segments: object | None = None, key_segments: object | None = None, prefix: Sequence[int] | object | None = None, block_mask: object | None = None, block_size: tuple[int, int] | None = None, mask: object | None = None, bias: object | None = None, alibi_slopes: Sequence[float] | object | None = None, sinks: Sequence[float] | object | None = None, soft_cap: float | None = None, scale: float | None = None, dropout: float = 0.0, dropout_seed: int = 0, weights_in_float32: bool | None = None, num_threads: int = 0) -> Any:
     """
     A multi-head attention block on (B, L, E): project, split into heads, attend, join, project back.
     memory (B, S, E_kv) is what key and value are made of; without it, input.
@@ -113,9 +113,9 @@ class KvCache:
     Keys and values that stay between calls, packed as the kernels read them.
     """
 
-    def __init__(self, *, depth: int, capacity: int, num_sequences: int = 1, num_key_heads: int = 1, columns: int | None = None, page_keys: int = 0, num_pages: int = 0, ring: bool = False, dtype: str = 'float32') -> None:
+    def __init__(self, *, head_size: int, capacity: int, num_sequences: int = 1, num_kv_heads: int = 1, value_head_size: int | None = None, page_keys: int = 0, num_pages: int = 0, ring: bool = False, dtype: str = 'float32') -> None:
         """
-        Empty. depth is D, columns Dv (as depth where it is not given). dtype: float32, float64, bfloat16, float16 or
+        Empty. head_size is D, value_head_size Dv (as head_size where it is not given). dtype: float32, float64, bfloat16, float16 or
         int8. page_keys, a multiple of 32, and num_pages make it paged; ring keeps the newest `capacity` keys.
         """
 
@@ -169,13 +169,13 @@ class KvCache:
     def num_sequences(self) -> int: ...
 
     @property
-    def num_key_heads(self) -> int: ...
+    def num_kv_heads(self) -> int: ...
 
     @property
-    def depth(self) -> int: ...
+    def head_size(self) -> int: ...
 
     @property
-    def columns(self) -> int: ...
+    def value_head_size(self) -> int: ...
 
     @property
     def capacity(self) -> int: ...

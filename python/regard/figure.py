@@ -102,7 +102,7 @@ def show(weights: Any, tokens: Sequence[object] | None = None, *, queries: Seque
                          "or (layers, H, L, S)")
     if math.prod(axes) > _MOST_NUMBERS:
         raise ValueError(f"show: weights has {math.prod(axes)} numbers; expected at most {_MOST_NUMBERS}: choose heads, or "
-                         "show the coarse_map of attention_columns")
+                         "show the pooled_map of attention_columns")
     layers = axes[0] if len(axes) == 4 else None
     if layers is not None:
         numbers = [head for layer in numbers for head in layer]

@@ -5,7 +5,7 @@
     keys = past_key and K, one behind the other; query i stands at i + past length (nonpad_kv_seqlen[b] − Sq, else 0)
 
 Numbers of two bytes are computed with as float32, so results may be nearer to the exact ones than the standard's
-reference. What an opset does not have is refused. Read next: docs/python.md.
+reference. What an opset does not have is rejected. Read next: docs/python.md.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ _FLOAT64 = 11  # TensorProto.DOUBLE
 _PRECISIONS = (None, 1, 10, _FLOAT64, 16)
 
 
-def _refuse(what: str) -> _typing.NoReturn:
+def _reject(what: str) -> _typing.NoReturn:
     raise ValueError(f"onnx.attention: {what}")
 
 
@@ -39,16 +39,16 @@ def _heads(name: str, array: _Array, count: int | None, attribute: str) -> _Arra
     """(B, S, heads · size) as (B, heads, S, size), the same memory."""
     number = 0 if count is None else _whole(attribute, count)
     if number < 1 or array.shape[2] % number:
-        _refuse(f"{name} has shape {array.shape} and {attribute} is {count}; expected a positive divisor of {array.shape[2]}")
+        _reject(f"{name} has shape {array.shape} and {attribute} is {count}; expected a positive divisor of {array.shape[2]}")
     return array.reshape(*array.shape[:2], number, array.shape[2] // number).transpose(0, 2, 1, 3)
 
 
 def _joined(name: str, past: _Array, new: _Array) -> _Array:
     """past and new keys or values, one behind the other."""
     if past.ndim != 4 or past.shape[:2] != new.shape[:2] or past.shape[3] != new.shape[3]:
-        _refuse(f"{name} has shape {past.shape}; expected ({new.shape[0]}, {new.shape[1]}, past length, {new.shape[3]})")
+        _reject(f"{name} has shape {past.shape}; expected ({new.shape[0]}, {new.shape[1]}, past length, {new.shape[3]})")
     if past.dtype != new.dtype:
-        _refuse(f"{name} has type {past.dtype}; expected {new.dtype}, as the new ones have")
+        _reject(f"{name} has type {past.dtype}; expected {new.dtype}, as the new ones have")
     return _np.concatenate([past, new], 2)
 
 
@@ -58,10 +58,10 @@ def _options(attn_mask: _Array | None, keys: int, query: _Array, padded: bool) -
         return {}
     boolean = attn_mask.dtype == bool
     if not boolean and attn_mask.dtype.name not in ("float16", "bfloat16", "float32", "float64"):
-        _refuse(f"attn_mask has type {attn_mask.dtype}; expected bool or a floating-point type")
+        _reject(f"attn_mask has type {attn_mask.dtype}; expected bool or a floating-point type")
     missing = keys - attn_mask.shape[-1] if attn_mask.ndim else 0
     if missing < 0:
-        _refuse(f"attn_mask has shape {attn_mask.shape}; expected at most {keys} keys")
+        _reject(f"attn_mask has shape {attn_mask.shape}; expected at most {keys} keys")
     if missing and padded:
         attn_mask = _np.concatenate([attn_mask, _np.full((*attn_mask.shape[:-1], missing), False if boolean else -_np.inf,
                                                          attn_mask.dtype)], -1)
@@ -90,34 +90,34 @@ def attention(Q: _Array, K: _Array, V: _Array, attn_mask: _Array | None = None, 
     left_window_size = _whole("left_window_size", left_window_size)
     right_window_size = _whole("right_window_size", right_window_size)
     if opset not in (23, 24, 25):
-        _refuse(f"opset is {opset}; expected 23, 24 or 25")
+        _reject(f"opset is {opset}; expected 23, 24 or 25")
     if not 1 <= num_outputs <= 4:
-        _refuse(f"num_outputs is {num_outputs}; expected 1 to 4")
+        _reject(f"num_outputs is {num_outputs}; expected 1 to 4")
     if softmax_precision not in _PRECISIONS:
-        _refuse(f"softmax_precision is {softmax_precision}; expected 1, 10, 11 or 16")
+        _reject(f"softmax_precision is {softmax_precision}; expected 1, 10, 11 or 16")
     if qk_matmul_output_mode not in (0, 1, 2, 3):
-        _refuse(f"qk_matmul_output_mode is {qk_matmul_output_mode}; expected 0 to 3")
+        _reject(f"qk_matmul_output_mode is {qk_matmul_output_mode}; expected 0 to 3")
     if is_causal not in (0, 1):
-        _refuse(f"is_causal is {is_causal!r}; expected 0 or 1")
+        _reject(f"is_causal is {is_causal!r}; expected 0 or 1")
     if left_window_size < -1 or right_window_size < -1:
-        _refuse(f"left_window_size is {left_window_size} and right_window_size {right_window_size}; expected -1 or more")
+        _reject(f"left_window_size is {left_window_size} and right_window_size {right_window_size}; expected -1 or more")
     if (left_window_size, right_window_size) != (-1, -1) and opset < 25:
-        _refuse(f"opset {opset} has no window; expected left_window_size and right_window_size -1")
+        _reject(f"opset {opset} has no window; expected left_window_size and right_window_size -1")
     if nonpad_kv_seqlen is not None and opset < 24:
-        _refuse("opset 23 has no nonpad_kv_seqlen")
+        _reject("opset 23 has no nonpad_kv_seqlen")
     if (past_key is None) != (past_value is None):
-        _refuse(f"{'past_key' if past_key is None else 'past_value'} is missing; expected both or none")
+        _reject(f"{'past_key' if past_key is None else 'past_value'} is missing; expected both or none")
     if past_key is not None and nonpad_kv_seqlen is not None:
-        _refuse("nonpad_kv_seqlen stands beside past_key; expected one of them")
+        _reject("nonpad_kv_seqlen stands beside past_key; expected one of them")
     flat = Q.ndim == 3
     if not Q.ndim == K.ndim == V.ndim or Q.ndim not in (3, 4):
-        _refuse(f"Q, K and V have {Q.ndim}, {K.ndim} and {V.ndim} axes; expected 3 or 4, all the same")
+        _reject(f"Q, K and V have {Q.ndim}, {K.ndim} and {V.ndim} axes; expected 3 or 4, all the same")
     if flat:
         Q = _heads("Q", Q, q_num_heads, "q_num_heads")
         K = _heads("K", K, kv_num_heads, "kv_num_heads")
         V = _heads("V", V, kv_num_heads, "kv_num_heads")
     elif opset >= 25 and (q_num_heads is not None or kv_num_heads is not None):
-        _refuse("q_num_heads and kv_num_heads are for inputs of 3 axes")
+        _reject("q_num_heads and kv_num_heads are for inputs of 3 axes")
     past = 0
     if past_key is not None and past_value is not None:
         new = K.shape[2]
@@ -126,7 +126,7 @@ def attention(Q: _Array, K: _Array, V: _Array, attn_mask: _Array | None = None, 
     present = K, V
     result_type = Q.dtype
     if K.dtype != result_type:
-        _refuse(f"K has type {K.dtype}; expected {result_type}, as Q has")
+        _reject(f"K has type {K.dtype}; expected {result_type}, as Q has")
     # V's type is its own.
     if softmax_precision == _FLOAT64 or _np.float64 in (result_type, V.dtype):
         Q, K, V = (x.astype(_np.float64, copy=False) for x in (Q, K, V))
@@ -136,12 +136,12 @@ def attention(Q: _Array, K: _Array, V: _Array, attn_mask: _Array | None = None, 
     scaled: dict[str, _typing.Any] = {"scale": scale}
     capped = {**scaled, "soft_cap": softcap or None}
     if opset < 24 and attn_mask is not None and attn_mask.ndim and attn_mask.shape[-1] not in (1, keys):
-        _refuse(f"attn_mask has shape {attn_mask.shape}; opset 23 expects {keys} keys, or 1 for all")
+        _reject(f"attn_mask has shape {attn_mask.shape}; opset 23 expects {keys} keys, or 1 for all")
     options = {**capped, **_options(attn_mask, keys, Q, opset >= 24), "causal": bool(is_causal), "query_offset": past}
     if nonpad_kv_seqlen is not None:
         lengths = _np.asarray(nonpad_kv_seqlen)
         if lengths.shape != Q.shape[:1] or lengths.size and lengths.dtype.kind not in "iu":
-            _refuse(f"nonpad_kv_seqlen has shape {lengths.shape} and type {lengths.dtype}; expected {Q.shape[:1]} whole numbers")
+            _reject(f"nonpad_kv_seqlen has shape {lengths.shape} and type {lengths.dtype}; expected {Q.shape[:1]} whole numbers")
         options["key_lengths"] = lengths.tolist()
         options["query_offset"] = [n - queries for n in options["key_lengths"]]
     if left_window_size >= 0 or right_window_size >= 0:

@@ -5,7 +5,7 @@
     with regard.torch.patched():
         model(inputs)        # torch.nn.functional.scaled_dot_product_attention on the processor is Regard's
 
-Differentiable, and one opaque operator to torch.compile. What it cannot do, it refuses by name; it never falls back.
+Differentiable, and one opaque operator to torch.compile. What it cannot do, it rejects by name; it never falls back.
 
     eager, nobody watching     _Eager, or without gradients the library itself: some microseconds
     torch.compile, modes …     the operators regard::attention and regard::attention_backward: the same calls below
@@ -32,7 +32,7 @@ _DERIVATIVES = (torch._C._functorch.TransformType.Grad, torch._C._functorch.Tran
 _trace = torch._C._get_tracing_state
 
 
-def _refuse(what):
+def _reject(what):
     raise ValueError(f"regard.torch.scaled_dot_product_attention: {what}")
 
 
@@ -173,7 +173,7 @@ class _Eager(torch.autograd.Function):
     @staticmethod
     def backward(ctx, grad_context):
         saved = ctx.saved_tensors
-        # Gradients of gradients are asked for: the operator refuses them.
+        # Gradients of gradients are asked for: the operator rejects them.
         watched = torch.is_grad_enabled() or _watched(grad_context, *saved[:3])
         call = _attention_backward if watched else _backward
         return None, *_gradients_by(call, grad_context, saved, ctx.options, ctx.needs_input_grad[5:7])
@@ -195,16 +195,16 @@ def _watched(*tensors):
     return False
 
 
-def _refuse_other_derivatives(tensors):
+def _reject_other_derivatives(tensors):
     """Those that PyTorch would pass over the operator for, as if it were constant, or fail at without naming it."""
     if torch.compiler.is_compiling():
         return
     if any(transform.key() in _DERIVATIVES for transform in _transforms() or ()):
-        _refuse("a transform of torch.func (grad, vjp, jvp, jacrev …) is at work; expected torch.autograd.grad or backward()")
+        _reject("a transform of torch.func (grad, vjp, jvp, jacrev …) is at work; expected torch.autograd.grad or backward()")
     if forward_ad._current_level >= 0:
         for tensor in tensors:
             if tensor is not None and forward_ad.unpack_dual(tensor).tangent is not None:
-                _refuse("a tensor has a tangent for forward-mode derivatives; expected torch.autograd.grad or backward()")
+                _reject("a tensor has a tangent for forward-mode derivatives; expected torch.autograd.grad or backward()")
 
 
 def attention(
@@ -228,7 +228,7 @@ def attention(
     seed = torch.randint(1 << 62, ()) if dropout else None
     inputs = query, key, value, mask, bias, sinks, seed, float(dropout), causal, scale, soft_cap
     if _watched(query, key, value, mask, bias, sinks):
-        _refuse_other_derivatives((query, key, value, bias, sinks))
+        _reject_other_derivatives((query, key, value, bias, sinks))
         return _attention(*inputs)[:3]
     if not _learns(query, key, value, bias, sinks):
         return _forward(*inputs)[:3]
@@ -250,7 +250,7 @@ def _cast_as_autocast_does(tensors):
     return [tensor.to(dtype) if tensor is not None and tensor.dtype in lower else tensor for tensor in tensors]
 
 
-def _refuse_types(**arguments):
+def _reject_types(**arguments):
     name, given = next((name, given) for name, given in arguments.items() if not isinstance(given, torch.Tensor))
     raise TypeError(f"regard.torch.scaled_dot_product_attention: {name} is of type {type(given).__name__}; "
                     "expected a tensor of PyTorch")
@@ -261,23 +261,23 @@ def _check(query, key, value, attn_mask, dropout_p, is_causal):
         if tensor is None:
             continue
         if not tensor.is_cpu:
-            _refuse(f"{name} lies on {tensor.device}; expected the processor (cpu)")
+            _reject(f"{name} lies on {tensor.device}; expected the processor (cpu)")
         if tensor.layout != torch.strided or tensor.is_nested:
-            _refuse(f"{name} is {'nested' if tensor.is_nested else tensor.layout}; expected a dense tensor")
+            _reject(f"{name} is {'nested' if tensor.is_nested else tensor.layout}; expected a dense tensor")
         if tensor is not attn_mask and tensor.dim() < 2:
-            _refuse(f"{name} has {tensor.dim()} axes; expected at least 2, (L, D)")
+            _reject(f"{name} has {tensor.dim()} axes; expected at least 2, (L, D)")
         if tensor is not attn_mask and tensor.dtype not in _FLOATS:
-            _refuse(f"{name} has type {tensor.dtype}; expected float32, float64, bfloat16 or float16")
+            _reject(f"{name} has type {tensor.dtype}; expected float32, float64, bfloat16 or float16")
     if not query.dtype == key.dtype == value.dtype:
-        _refuse(f"query, key and value have types {query.dtype}, {key.dtype}, {value.dtype}; expected one type")
+        _reject(f"query, key and value have types {query.dtype}, {key.dtype}, {value.dtype}; expected one type")
     if attn_mask is not None:
         if is_causal and dropout_p:
-            _refuse(f"attn_mask and is_causal are both given, with dropout_p {dropout_p}; expected one of them, as PyTorch "
+            _reject(f"attn_mask and is_causal are both given, with dropout_p {dropout_p}; expected one of them, as PyTorch "
                     "does with dropout")
         if attn_mask.dtype not in (torch.bool, torch.float32, query.dtype):
-            _refuse(f"attn_mask has type {attn_mask.dtype}; expected torch.bool, torch.float32 or query's {query.dtype}")
+            _reject(f"attn_mask has type {attn_mask.dtype}; expected torch.bool, torch.float32 or query's {query.dtype}")
     if not 0 <= dropout_p <= 1:
-        _refuse(f"dropout_p is {dropout_p}; expected 0 to 1")
+        _reject(f"dropout_p is {dropout_p}; expected 0 to 1")
 
 
 def scaled_dot_product_attention(
@@ -302,7 +302,7 @@ def scaled_dot_product_attention(
     tensor = torch.Tensor
     if not (isinstance(query, tensor) and isinstance(key, tensor) and isinstance(value, tensor)
             and (attn_mask is None or isinstance(attn_mask, tensor))):
-        _refuse_types(query=query, key=key, value=value, attn_mask=query if attn_mask is None else attn_mask)
+        _reject_types(query=query, key=key, value=value, attn_mask=query if attn_mask is None else attn_mask)
     if torch.is_autocast_enabled("cpu"):
         query, key, value, attn_mask = _cast_as_autocast_does([query, key, value, attn_mask])
     _check(query, key, value, attn_mask, dropout_p, is_causal)
@@ -328,12 +328,12 @@ def _broadcast(query, key, value, attn_mask, enable_gqa):
     try:
         shape = torch.broadcast_shapes(query.shape[:-3], key.shape[:-3], value.shape[:-3])
     except RuntimeError:
-        _refuse(f"query, key and value have shapes {tuple(query.shape)}, {tuple(key.shape)} and {tuple(value.shape)}; "
+        _reject(f"query, key and value have shapes {tuple(query.shape)}, {tuple(key.shape)} and {tuple(value.shape)}; "
                 "expected axes before the last three that broadcast")
     heads, of_key, of_value = (tensor.shape[-3] if tensor.dim() > 2 else 1 for tensor in (query, key, value))
     if of_key != of_value and 1 not in (of_key, of_value):
         if not enable_gqa or not of_key or not of_value or heads % of_key or heads % of_value:
-            _refuse(f"key has {of_key} heads and value {of_value}; expected as many"
+            _reject(f"key has {of_key} heads and value {of_value}; expected as many"
                     + (f", or divisors of query's {heads}" if enable_gqa else ", or enable_gqa=True"))
         # Each has groups of its own.
         key, value = (tensor.repeat_interleave(heads // tensor.shape[-3], -3) for tensor in (key, value))
@@ -341,7 +341,7 @@ def _broadcast(query, key, value, attn_mask, enable_gqa):
     key_heads = max(of_key, of_value)
     if not enable_gqa and key_heads not in (1, heads):
         if heads != 1:
-            _refuse(f"query has {heads} heads and key and value {key_heads}; expected as many, or enable_gqa=True")
+            _reject(f"query has {heads} heads and key and value {key_heads}; expected as many, or enable_gqa=True")
         heads = key_heads
 
     def four_axes(tensor, num_heads):

@@ -177,16 +177,16 @@ class _Weights(torch.autograd.Function):
 
 
 class _Inspection:
-    def __init__(self, options, coarse_map):
-        self.options, self.coarse_map, self.layers = options, coarse_map, []
+    def __init__(self, options, pooled_map):
+        self.options, self.pooled_map, self.layers = options, pooled_map, []
         self.names, self.steps = {}, {}
 
     def see(self, module, query, key, value, options):
         seen = _regard.attention_with_statistics(query, key, value, **self.options, **options)
-        if self.coarse_map:
+        if self.pooled_map:
             # A step of generation has one row, and a short text fewer than the map.
-            cells = tuple(map(min, self.coarse_map, (query.shape[2], key.shape[2])))
-            seen |= _regard.attention_columns(query, key, seen["row_max"], seen["row_sum"], coarse_map=cells, **options)
+            cells = tuple(map(min, self.pooled_map, (query.shape[2], key.shape[2])))
+            seen |= _regard.attention_columns(query, key, seen["row_max"], seen["row_sum"], pooled_map=cells, **options)
         del seen["context"]
         if module not in self.names:
             self.names[module] = _name_of(module)
@@ -205,7 +205,7 @@ def _name_of(module):
 def inspection(
     top_keys: int = 8,
     chosen_keys: collections.abc.Sequence[int] | None = None,
-    coarse_map: tuple[int, int] | None = None,
+    pooled_map: tuple[int, int] | None = None,
     chosen_offset: int | None = None,
 ) -> collections.abc.Iterator[list[dict[str, typing.Any]]]:
     """While it is active, every call of attention_forward appends an entry to the list that this context manager yields.
@@ -213,7 +213,7 @@ def inspection(
     An entry is a dictionary: layer; step, the number of earlier calls of the same module (0 for a single forward pass, the
     position in generate()); module, its name in the model, such as "model.layers.0.self_attn"; and, named as in
     attention_with_statistics, entropy, largest_weight, mean_distance and more (B, H, L), top_keys and top_weights
-    (B, H, L, top_keys). With coarse_map=(rows, columns) it also has column_mass (B, H, S) and coarse_map, of fewer cells
+    (B, H, L, top_keys). With pooled_map=(rows, columns) it also has key_mass (B, H, S) and pooled_map, of fewer cells
     where a call has fewer rows or keys, named as in attention_columns. Memory is of the order of L + S, never of L · S.
     Inspections can be nested: each list gets its own entries. An inspection that ends without an entry warns.
     chosen_weight (B, H, L) is the weight on chosen_keys, the same for every row, or on the key at the row's position +
@@ -222,7 +222,7 @@ def inspection(
     """
     options = {"top_keys": top_keys, "chosen_keys": None if chosen_keys is None else list(chosen_keys),
                "chosen_offset": chosen_offset}
-    asked = _Inspection(options, coarse_map)
+    asked = _Inspection(options, pooled_map)
     token = _inspection.set((*_inspection.get(), asked))
     _inspections.append(asked)
     try:

@@ -40,42 +40,42 @@ void resolve_shapes(const AttentionCall<T>& call, ResolvedAttention<T>& r) {
   const auto& k = call.key.shape;
   const auto& v = call.value.shape;
   const auto check = [&](const char* name, const InputView<T, 4>& view, const char* expected) {
-    if (view.absent()) refuse(call.name, std::string(name) + " is missing; expected " + expected);
+    if (view.absent()) reject(call.name, std::string(name) + " is missing; expected " + expected);
     expect_type<T>(call.name, name, view.type);  // before other types are compared with it
     if (std::any_of(view.shape.begin(), view.shape.end(), [](Index n) { return n < 0; })) {
-      refuse(call.name, std::string(name) + " has shape " + shape_text(view.shape) + "; extents must not be negative");
+      reject(call.name, std::string(name) + " has shape " + shape_text(view.shape) + "; extents must not be negative");
     }
   };
   check("query", call.query, "(B, H, L, D)");
   check("key", call.key, "(B, Hkv, S, D)");
   if (call.has_value) check("value", call.value, "(B, Hkv, S, Dv)");
-  if (q[3] == 0) refuse(call.name, "query has head size 0 in shape " + shape_text(q) + "; expected at least 1");
+  if (q[3] == 0) reject(call.name, "query has head size 0 in shape " + shape_text(q) + "; expected at least 1");
   if (k[0] != q[0]) {
-    refuse(call.name, "key has batch " + std::to_string(k[0]) + " in shape " + shape_text(k) + "; expected " +
+    reject(call.name, "key has batch " + std::to_string(k[0]) + " in shape " + shape_text(k) + "; expected " +
                           std::to_string(q[0]) + " as in query " + shape_text(q));
   }
   if (k[3] != q[3]) {
-    refuse(call.name, "key has head size " + std::to_string(k[3]) + " in shape " + shape_text(k) + "; expected " +
+    reject(call.name, "key has head size " + std::to_string(k[3]) + " in shape " + shape_text(k) + "; expected " +
                           std::to_string(q[3]) + " as in query " + shape_text(q));
   }
   if (k[1] == 0 ? q[1] != 0 : q[1] % k[1] != 0) {
-    refuse(call.name, "query has " + count_text(q[1], "heads") + " in shape " + shape_text(q) +
+    reject(call.name, "query has " + count_text(q[1], "heads") + " in shape " + shape_text(q) +
                           "; expected a multiple of the " + count_text(k[1], "heads") + " of key " + shape_text(k));
   }
   if (call.has_value) {
     if (v[0] != k[0] || v[1] != k[1] || v[2] != k[2]) {
-      refuse(call.name, "value has shape " + shape_text(v) + "; expected " + shape_text(std::array{k[0], k[1], k[2]}) +
+      reject(call.name, "value has shape " + shape_text(v) + "; expected " + shape_text(std::array{k[0], k[1], k[2]}) +
                             " in its first three axes as in key " + shape_text(k));
     }
-    if (v[3] == 0) refuse(call.name, "value has head size 0 in shape " + shape_text(v) + "; expected at least 1");
+    if (v[3] == 0) reject(call.name, "value has head size 0 in shape " + shape_text(v) + "; expected at least 1");
   }
   r.batch = q[0];
   r.num_heads = q[1];
-  r.num_key_heads = k[1];
+  r.num_kv_heads = k[1];
   r.num_queries = q[2];
   r.num_keys = k[2];
-  r.depth = q[3];
-  r.columns = call.has_value ? v[3] : 0;
+  r.head_size = q[3];
+  r.value_head_size = call.has_value ? v[3] : 0;
   r.query = call.query;
   r.key = call.key;
   r.value = call.value;
@@ -84,7 +84,7 @@ void resolve_shapes(const AttentionCall<T>& call, ResolvedAttention<T>& r) {
 // ---- sequences and positions
 
 void check_starts(const char* operator_name, const char* name, std::span<const Index> starts, Index total) {
-  const auto fail = [&](const std::string& why) { refuse(operator_name, std::string(name) + " " + why); };
+  const auto fail = [&](const std::string& why) { reject(operator_name, std::string(name) + " " + why); };
   if (starts.front() != 0) fail("begins with " + std::to_string(starts.front()) + "; expected 0");
   for (std::size_t i = 1; i < starts.size(); ++i) {
     if (starts[i] < starts[i - 1]) {
@@ -107,14 +107,14 @@ void resolve_sequences(const AttentionCall<T>& call, const AttentionOptions<T>& 
     return;
   }
   if (options.query_starts.empty() || options.key_starts.empty()) {
-    refuse(call.name, std::string(options.query_starts.empty() ? "query_starts" : "key_starts") +
+    reject(call.name, std::string(options.query_starts.empty() ? "query_starts" : "key_starts") +
                           " is missing; packed sequences need both query_starts and key_starts");
   }
   if (r.batch != 1) {
-    refuse(call.name, "query has batch " + std::to_string(r.batch) + "; packed sequences expect (1, H, total, D)");
+    reject(call.name, "query has batch " + std::to_string(r.batch) + "; packed sequences expect (1, H, total, D)");
   }
   if (options.query_starts.size() != options.key_starts.size()) {
-    refuse(call.name, "key_starts has " + std::to_string(options.key_starts.size()) + " entries; expected " +
+    reject(call.name, "key_starts has " + std::to_string(options.key_starts.size()) + " entries; expected " +
                           std::to_string(options.query_starts.size()) + " as in query_starts");
   }
   check_starts(call.name, "query_starts", options.query_starts, r.num_queries);
@@ -131,13 +131,13 @@ template <class High>
 void check_per_sequence(const char* operator_name, const char* name, std::span<const Index> numbers,
                         const List<Sequence>& sequences, Index low, High high) {
   if (numbers.size() != sequences.size()) {
-    refuse(operator_name, std::string(name) + " has " + std::to_string(numbers.size()) + " entries; expected " +
+    reject(operator_name, std::string(name) + " has " + std::to_string(numbers.size()) + " entries; expected " +
                               std::to_string(sequences.size()) + ", one per batch entry or packed sequence");
   }
   for (std::size_t i = 0; i < numbers.size(); ++i) {
     const Index top = high(sequences[i]);
     if (numbers[i] < low || numbers[i] > top) {
-      refuse(operator_name, std::string(name) + "[" + std::to_string(i) + "] is " + std::to_string(numbers[i]) +
+      reject(operator_name, std::string(name) + "[" + std::to_string(i) + "] is " + std::to_string(numbers[i]) +
                                 "; expected " + std::to_string(low) + " to " + std::to_string(top));
     }
   }
@@ -157,7 +157,7 @@ void resolve_positions(const AttentionCall<T>& call, const AttentionOptions<T>& 
   r.causal = options.causal;
   const auto side = [&](const char* name, const std::optional<Index>& bound) -> std::optional<Index> {
     if (bound && *bound < 0) {
-      refuse(call.name,
+      reject(call.name,
              std::string("window.") + name + " is " + std::to_string(*bound) + "; expected 0 or more, or open");
     }
     return bound ? std::optional(std::min(*bound, kFarthest)) : bound;
@@ -170,7 +170,7 @@ void resolve_positions(const AttentionCall<T>& call, const AttentionOptions<T>& 
   };
   const auto in_range = [&](const std::string& name, Index n) {
     if (n < -kFarthest || n > kFarthest) {
-      refuse(call.name, name + " is " + std::to_string(n) + "; expected −2^60 to 2^60");
+      reject(call.name, name + " is " + std::to_string(n) + "; expected −2^60 to 2^60");
     }
     return n;
   };
@@ -194,7 +194,7 @@ void resolve_positions(const AttentionCall<T>& call, const AttentionOptions<T>& 
                        : !options.prefix.empty()                     ? "prefix"
                                                                      : nullptr;
     if (user && (!square || !options.key_lengths.empty())) {
-      refuse(call.name, std::string(user) + " needs query_offset to be named when " +
+      reject(call.name, std::string(user) + " needs query_offset to be named when " +
                             (square ? "key_lengths are given"
                                     : "query and key lengths differ (" + std::to_string(r.num_queries) + " and " +
                                           std::to_string(r.num_keys) + ")") +
@@ -211,7 +211,7 @@ void resolve_segments(const AttentionCall<T>& call, const AttentionOptions<T>& o
   r.key_segments = options.key_segments;
   if (options.query_segments.absent() && options.key_segments.absent()) return;
   if (options.query_segments.absent() || options.key_segments.absent()) {
-    refuse(call.name, std::string(options.query_segments.absent() ? "query_segments" : "key_segments") +
+    reject(call.name, std::string(options.query_segments.absent() ? "query_segments" : "key_segments") +
                           " is missing; segments need both query_segments and key_segments");
   }
   expect_shape(call.name, "query_segments", options.query_segments, {r.batch, r.num_queries});
@@ -227,7 +227,7 @@ TensorView<const E, 4> broadcast_to(const char* operator_name, const char* name,
   for (std::size_t axis = 0; axis < 4; ++axis) {
     if (view.shape[axis] == full[axis]) continue;
     if (view.shape[axis] != 1) {
-      refuse(operator_name, std::string(name) + " has shape " + shape_text(given) +
+      reject(operator_name, std::string(name) + " has shape " + shape_text(given) +
                                 "; expected a shape that broadcasts to " + shape_text(full));
     }
     view.shape[axis] = full[axis];
@@ -242,19 +242,19 @@ void resolve_dense(const AttentionCall<T>& call, const AttentionOptions<T>& opti
   r.block_size = options.block_size;
   const bool has_block_size = options.block_size != std::array<Index, 2>{};
   if (options.block_mask.absent() && has_block_size) {
-    refuse(call.name, "block_size is given and block_mask is not; expected both");
+    reject(call.name, "block_size is given and block_mask is not; expected both");
   }
   r.block_mask = options.block_mask;
   if (!options.block_mask.absent()) {
     const auto [bq, bk] = options.block_size;
     if (bq < 1 || bk < 1) {
-      refuse(call.name, "block_size is " + shape_text(options.block_size) + "; expected two positive numbers");
+      reject(call.name, "block_size is " + shape_text(options.block_size) + "; expected two positive numbers");
     }
     const auto blocks = [](Index n, Index size) { return n / size + (n % size != 0); };
     r.block_mask = broadcast_to(call.name, "block_mask", options.block_mask,
                                 {r.batch, r.num_heads, blocks(r.num_queries, bq), blocks(r.num_keys, bk)});
     if (r.block_mask.shape[2] != options.block_mask.shape[2] || r.block_mask.shape[3] != options.block_mask.shape[3]) {
-      refuse(call.name, "block_mask has shape " + shape_text(options.block_mask.shape) + "; expected " +
+      reject(call.name, "block_mask has shape " + shape_text(options.block_mask.shape) + "; expected " +
                             shape_text(std::array{r.block_mask.shape[2], r.block_mask.shape[3]}) +
                             " blocks in its last two axes");
     }
@@ -265,7 +265,7 @@ void resolve_dense(const AttentionCall<T>& call, const AttentionOptions<T>& opti
       [&]<class E>(const TensorView<const E, 4>& bias) {
         constexpr ElementType kType = kElementType<E>;
         if (!bias.absent() && kType != ElementType::float32 && kType != call.query.type) {
-          refuse(call.name, std::string("bias has type ") + type_name(kType) + "; expected float32" +
+          reject(call.name, std::string("bias has type ") + type_name(kType) + "; expected float32" +
                                 (call.query.type == ElementType::float32
                                      ? " as query"
                                      : std::string(", or ") + type_name(call.query.type) + " as query"));
@@ -281,23 +281,23 @@ template <class T>
 void resolve_numbers(const AttentionCall<T>& call, const AttentionOptions<T>& options, ResolvedAttention<T>& r) {
   const std::span<const T> slopes = options.alibi_slopes;
   if (!slopes.empty() && static_cast<Index>(slopes.size()) != r.num_heads) {
-    refuse(call.name, "alibi_slopes has " + std::to_string(slopes.size()) + " entries; expected " +
+    reject(call.name, "alibi_slopes has " + std::to_string(slopes.size()) + " entries; expected " +
                           std::to_string(r.num_heads) + ", one per query head");
   }
   for (std::size_t h = 0; h < slopes.size(); ++h) {
     if (!std::isfinite(slopes[h])) {
-      refuse(call.name,
+      reject(call.name,
              "alibi_slopes[" + std::to_string(h) + "] is " + number_text(slopes[h]) + "; expected a finite number");
     }
   }
   check_sinks(call.name, options.sinks, r.num_heads);
   r.alibi_slopes = options.alibi_slopes;
   r.sinks = options.sinks;
-  // A number that is finite in double and not in the computing type would become the infinity that is refused.
+  // A number that is finite in double and not in the computing type would become the infinity that is rejected.
   const auto narrow = [&](const char* name, double x) {
     const T y = static_cast<T>(x);
     if (!std::isfinite(x) || !std::isfinite(y)) {
-      refuse(call.name, std::string(name) + " is " + number_text(x) + "; expected a finite number");
+      reject(call.name, std::string(name) + " is " + number_text(x) + "; expected a finite number");
     }
     return y;
   };
@@ -305,14 +305,14 @@ void resolve_numbers(const AttentionCall<T>& call, const AttentionOptions<T>& op
   if (options.soft_cap) {
     r.soft_cap = narrow("soft_cap", *options.soft_cap);
     if (!(r.soft_cap > 0)) {
-      refuse(call.name, "soft_cap is " + number_text(*options.soft_cap) + "; expected a number above 0");
+      reject(call.name, "soft_cap is " + number_text(*options.soft_cap) + "; expected a number above 0");
     }
   }
   r.scale =
-      options.scale ? narrow("scale", *options.scale) : static_cast<T>(1 / std::sqrt(static_cast<double>(r.depth)));
+      options.scale ? narrow("scale", *options.scale) : static_cast<T>(1 / std::sqrt(static_cast<double>(r.head_size)));
   const double rate = options.dropout;
   if (!(rate >= 0 && rate <= 1)) {
-    refuse(call.name, "dropout is " + number_text(rate) + "; expected 0 to 1");
+    reject(call.name, "dropout is " + number_text(rate) + "; expected 0 to 1");
   }
   r.dropout_threshold = static_cast<std::uint64_t>(std::nearbyint(rate * 0x1p32));
   r.dropout_factor = rate < 1 ? static_cast<T>(1 / (1 - rate)) : 0;
@@ -369,13 +369,13 @@ Footprints input_footprints(const AttentionCall<T>& call, const AttentionOptions
 }
 
 template <class T>
-void check_statistics(const char* operator_name, const ResolvedAttention<T>& r, bool needed,
-                      const TensorView<const T, 3>& row_max, const TensorView<const T, 3>& row_sum,
-                      Footprints& inputs) {
+void check_softmax_state(const char* operator_name, const ResolvedAttention<T>& r, bool needed,
+                         const TensorView<const T, 3>& row_max, const TensorView<const T, 3>& row_sum,
+                         Footprints& inputs) {
   const std::array<Index, 3> shape{r.batch, r.num_heads, r.num_queries};
   for (const auto& [name, view] : {std::pair{"row_max", &row_max}, {"row_sum", &row_sum}}) {
     if (view->absent() && needed) {
-      refuse(operator_name,
+      reject(operator_name,
              std::string(name) + " is missing; expected " + shape_text(shape) + " as attention_forward wrote it");
     }
     expect_shape(operator_name, name, *view, shape);
@@ -387,12 +387,12 @@ template <class T>
 void check_sinks(const char* operator_name, std::span<const T> sinks, Index num_heads) {
   if (sinks.empty()) return;
   if (static_cast<Index>(sinks.size()) != num_heads) {
-    refuse(operator_name, "sinks has " + std::to_string(sinks.size()) + " entries; expected " +
+    reject(operator_name, "sinks has " + std::to_string(sinks.size()) + " entries; expected " +
                               std::to_string(num_heads) + ", one per query head");
   }
   for (std::size_t h = 0; h < sinks.size(); ++h) {
     if (!(sinks[h] <= std::numeric_limits<T>::max())) {
-      refuse(operator_name, "sinks[" + std::to_string(h) + "] is " + number_text(sinks[h]) +
+      reject(operator_name, "sinks[" + std::to_string(h) + "] is " + number_text(sinks[h]) +
                                 "; expected a finite number, or −inf for no sink");
     }
   }
@@ -401,7 +401,7 @@ void check_sinks(const char* operator_name, std::span<const T> sinks, Index num_
 void check_context_type(const char* operator_name, ElementType context, ElementType query) {
   const ElementType computed = query == ElementType::float64 ? query : ElementType::float32;
   if (context == computed || context == query) return;
-  refuse(operator_name, std::string("context has type ") + type_name(context) + "; expected " + type_name(computed) +
+  reject(operator_name, std::string("context has type ") + type_name(context) + "; expected " + type_name(computed) +
                             (query == computed ? " as query" : std::string(", or ") + type_name(query) + " as query"));
 }
 
@@ -412,7 +412,7 @@ Footprints check_outputs(const char* operator_name, const TypedOutputs<T>& outpu
   const auto& given = outputs.context;
   const bool absent = given.data == nullptr && given.shape == std::array<Index, 4>{};
   if (absent && rows[0] * rows[1] * rows[2] != 0) {
-    refuse(operator_name, "context is missing; expected " + shape_text(context));
+    reject(operator_name, "context is missing; expected " + shape_text(context));
   }
   Footprints written;
   const auto check = [&](const char* name, const auto& view, const auto& shape) {
@@ -421,7 +421,7 @@ Footprints check_outputs(const char* operator_name, const TypedOutputs<T>& outpu
   };
   if (!absent) {
     if (given.shape != context) {
-      refuse(operator_name, "context has shape " + shape_text(given.shape) + "; expected " + shape_text(context));
+      reject(operator_name, "context has shape " + shape_text(given.shape) + "; expected " + shape_text(context));
     }
     written.push_back(
         footprint(operator_name, "context", given.data, given.shape, given.strides, type_bytes(given.type)));
@@ -435,10 +435,10 @@ Footprints check_outputs(const char* operator_name, const TypedOutputs<T>& outpu
   return written;
 }
 
-template void check_statistics(const char*, const ResolvedAttention<float>&, bool, const TensorView<const float, 3>&,
-                               const TensorView<const float, 3>&, Footprints&);
-template void check_statistics(const char*, const ResolvedAttention<double>&, bool, const TensorView<const double, 3>&,
-                               const TensorView<const double, 3>&, Footprints&);
+template void check_softmax_state(const char*, const ResolvedAttention<float>&, bool, const TensorView<const float, 3>&,
+                                  const TensorView<const float, 3>&, Footprints&);
+template void check_softmax_state(const char*, const ResolvedAttention<double>&, bool,
+                                  const TensorView<const double, 3>&, const TensorView<const double, 3>&, Footprints&);
 template void check_sinks(const char*, std::span<const float>, Index);
 template void check_sinks(const char*, std::span<const double>, Index);
 template Footprints check_outputs(const char*, const TypedOutputs<float>&, const std::array<Index, 4>&, Index,

@@ -34,8 +34,8 @@ struct Sequence {
 template <class T>
 struct ResolvedAttention {
   List<Sequence> sequences;
-  Index batch = 0, num_heads = 0, num_key_heads = 0, num_queries = 0, num_keys = 0, depth = 0,
-        columns = 0;  // B H Hkv L S D Dv
+  Index batch = 0, num_heads = 0, num_kv_heads = 0, num_queries = 0, num_keys = 0, head_size = 0,
+        value_head_size = 0;  // B H Hkv L S D Dv
   InputView<T, 4> query{}, key{}, value{};
   bool causal = false;
   std::optional<Index> window_left{}, window_right{};
@@ -55,7 +55,7 @@ struct ResolvedAttention {
   bool key_pairs = false, value_pairs = false;
 
   // What stands in the place of a T in packed query and keys.
-  Index depth_words() const { return key_pairs ? (depth + 1) / 2 : depth; }
+  Index head_size_words() const { return key_pairs ? (head_size + 1) / 2 : head_size; }
   Index value_words(Index numbers) const { return value_pairs ? numbers / 2 : numbers; }
 };
 
@@ -78,8 +78,9 @@ Footprints input_footprints(const AttentionCall<T>& call, const AttentionOptions
 
 // Throws std::invalid_argument unless both have the shape (B, H, L), and are there where `needed`. Adds them to inputs.
 template <class T>
-void check_statistics(const char* operator_name, const ResolvedAttention<T>& r, bool needed,
-                      const TensorView<const T, 3>& row_max, const TensorView<const T, 3>& row_sum, Footprints& inputs);
+void check_softmax_state(const char* operator_name, const ResolvedAttention<T>& r, bool needed,
+                         const TensorView<const T, 3>& row_max, const TensorView<const T, 3>& row_sum,
+                         Footprints& inputs);
 
 // Throws std::invalid_argument unless there are no sinks, or one for each head that is finite or −∞.
 template <class T>

@@ -65,17 +65,18 @@ struct TypedGradients {
 
 // delta = Σ context · grad_context − grad_lse, summed in double.
 template <class T>
-void fill_delta(const ResolvedAttention<T>& r, const AttentionSaved<T>& saved, T* delta, const Runtime& runtime) {
+void fill_delta(const ResolvedAttention<T>& r, const AttentionForwardState<T>& saved, T* delta,
+                const Runtime& runtime) {
   const Index rows = r.batch * r.num_heads * r.num_queries;
   const Index pieces = (rows + kRows - 1) / kRows;
-  const int workers = num_workers(runtime, pieces, static_cast<double>(rows) * static_cast<double>(r.columns));
+  const int workers = num_workers(runtime, pieces, static_cast<double>(rows) * static_cast<double>(r.value_head_size));
   constexpr Index kTogether = 4;  // rows: a sum in order is as slow as its additions, four are no slower
   static_assert(kRows % kTogether == 0);
-  const Index row_numbers = 2 * r.columns, numbers = kTogether * row_numbers;
+  const Index row_numbers = 2 * r.value_head_size, numbers = kTogether * row_numbers;
   const Workspace<T> scratch(runtime, workers * numbers);
   for_each_item(runtime, workers, pieces, [&](Index piece, int worker) {
     T* const context = scratch.data() + worker * numbers;
-    T* const grad = context + r.columns;
+    T* const grad = context + r.value_head_size;
     for (Index first = piece * kRows; first < std::min(rows, (piece + 1) * kRows); first += kTogether) {
       const auto place = [&](Index row) {
         return std::array{row / r.num_queries / r.num_heads, row / r.num_queries % r.num_heads, row % r.num_queries};
@@ -83,14 +84,14 @@ void fill_delta(const ResolvedAttention<T>& r, const AttentionSaved<T>& saved, T
       for (Index n = 0; n < kTogether; ++n) {
         const std::array<Index, 3> at = place(std::min(first + n, rows - 1));
         const auto read = [&](const InputView<T, 4>& view, T* to) {
-          read_numbers(view.type, r.columns, view.pointer(at[0], at[1], at[2], 0), view.strides[3],
+          read_numbers(view.type, r.value_head_size, view.pointer(at[0], at[1], at[2], 0), view.strides[3],
                        to + n * row_numbers);
         };
         read(saved.context, context);
         read(saved.grad_context, grad);
       }
       double sums[kTogether]{};
-      for (Index c = 0; c < r.columns; ++c) {
+      for (Index c = 0; c < r.value_head_size; ++c) {
         for (Index n = 0; n < kTogether; ++n)
           sums[n] += static_cast<double>(context[n * row_numbers + c]) * static_cast<double>(grad[n * row_numbers + c]);
       }
@@ -136,7 +137,7 @@ class Backward {
         gradients_(gradients),
         block_keys_(backward_block_keys(call)),
         tile_bytes_(BackwardTiles<T>::bytes(call, block_keys_)),
-        sum_elements_(block_keys_ * (call.padded_depth() + call.padded_columns())),
+        sum_elements_(block_keys_ * (call.padded_head_size() + call.padded_value_head_size())),
         progress_(call.runtime, call.r.batch * call.r.num_heads * call.r.num_queries),
         units_(workspace_of(call.runtime)) {}
 
@@ -165,22 +166,22 @@ class Backward {
     Index first_element;  // of its partial sums
   };
 
-  Index num_units() const { return static_cast<Index>(r_.sequences.size()) * r_.num_key_heads; }
+  Index num_units() const { return static_cast<Index>(r_.sequences.size()) * r_.num_kv_heads; }
   static Index row_group() { return kernels::active().template of<T>().row_group; }
-  Index group() const { return r_.num_heads / r_.num_key_heads; }
+  Index group() const { return r_.num_heads / r_.num_kv_heads; }
   const Sequence& sequence_of(const WaveUnit& unit) const {
     return r_.sequences[static_cast<std::size_t>(unit.sequence)];
   }
   WaveUnit unit_at(Index n, Index first_element) const {
-    const Sequence& sequence = r_.sequences[static_cast<std::size_t>(n / r_.num_key_heads)];
+    const Sequence& sequence = r_.sequences[static_cast<std::size_t>(n / r_.num_kv_heads)];
     const Index keys = sequence.num_queries > 0 && group() > 0 ? sequence.key_limit : 0;
     const Index slots = std::min(kSlots, (keys + block_keys_ - 1) / block_keys_);
-    return {n / r_.num_key_heads, n % r_.num_key_heads, keys, slots, first_element};
+    return {n / r_.num_kv_heads, n % r_.num_kv_heads, keys, slots, first_element};
   }
   // The rows of all heads, and those past the last that share a register tile with it.
   Index slot_elements(const WaveUnit& unit) const {
     const Index rows = group() * sequence_of(unit).num_queries;
-    return (rows + row_group()) * call_.padded_depth();
+    return (rows + row_group()) * call_.padded_head_size();
   }
   T* partial(const WaveUnit& unit, Index slot) const {
     return partials_ + unit.first_element + slot * slot_elements(unit);
@@ -196,7 +197,8 @@ class Backward {
       for (Index s = 0; s < std::max<Index>(unit.num_slots, 1); ++s) slots.emplace_back(&unit, s);
       const Index rows = group() * sequence_of(unit).num_queries;
       for (Index row = 0; row < rows && unit.num_slots > 1; row += kRows) row_blocks.emplace_back(&unit, row);
-      products += static_cast<double>(rows) * static_cast<double>(unit.num_keys * (3 * r_.depth + 2 * r_.columns));
+      products +=
+          static_cast<double>(rows) * static_cast<double>(unit.num_keys * (3 * r_.head_size + 2 * r_.value_head_size));
     }
     const Index num_slots = static_cast<Index>(slots.size());
     const int workers = num_workers(call_.runtime, num_slots, products);
@@ -231,8 +233,9 @@ class Backward {
 
   void clear_sums(Index num_keys, T* sums) const {
     const Index keys = (num_keys + kBlockKeys - 1) / kBlockKeys * kBlockKeys;
-    std::fill_n(sums, keys * call_.padded_depth(), static_cast<T>(0));
-    std::fill_n(sums + block_keys_ * call_.padded_depth(), keys * call_.padded_columns(), static_cast<T>(0));
+    std::fill_n(sums, keys * call_.padded_head_size(), static_cast<T>(0));
+    std::fill_n(sums + block_keys_ * call_.padded_head_size(), keys * call_.padded_value_head_size(),
+                static_cast<T>(0));
   }
 
   // All rows that see some of these keys.
@@ -244,11 +247,11 @@ class Backward {
       for (Index row = 0; row < sequence.num_queries; row += kRows) {
         const Index num_rows = std::min(kRows, sequence.num_queries - row);
         T* const rows = gradients_.query.data
-                            ? partial(unit, slot) + (g * sequence.num_queries + row) * call_.padded_depth()
+                            ? partial(unit, slot) + (g * sequence.num_queries + row) * call_.padded_head_size()
                             : nullptr;
         // A slot's first keys find its sum as it was allocated.
         if (rows && first_key == slot * block_keys_)
-          std::fill_n(rows, (num_rows < kRows ? num_rows + row_group() : num_rows) * call_.padded_depth(),
+          std::fill_n(rows, (num_rows < kRows ? num_rows + row_group() : num_rows) * call_.padded_head_size(),
                       static_cast<T>(0));
         // Both ends of the interval rise with the row.
         const Index begin = visible_interval(r_, sequence, row).begin;
@@ -271,10 +274,10 @@ class Backward {
     for (Index key = begin; key < end; key += kBlockKeys) {
       throw_if_stopped(call_.runtime.stop);
       if (!tiles.take_block(key)) continue;
-      block.sum_key = gradients_.key.data ? sums + (key - first_key) * call_.padded_depth() : nullptr;
-      block.sum_value = gradients_.value.data
-                            ? sums + block_keys_ * call_.padded_depth() + (key - first_key) * call_.padded_columns()
-                            : nullptr;
+      block.sum_key = gradients_.key.data ? sums + (key - first_key) * call_.padded_head_size() : nullptr;
+      block.sum_value = gradients_.value.data ? sums + block_keys_ * call_.padded_head_size() +
+                                                    (key - first_key) * call_.padded_value_head_size()
+                                              : nullptr;
       tiles.run_backward_block();
     }
   }
@@ -288,8 +291,9 @@ class Backward {
                       output.strides[3]);
       }
     };
-    write(gradients_.key, r_.depth, call_.padded_depth(), sums);
-    write(gradients_.value, r_.columns, call_.padded_columns(), sums + block_keys_ * call_.padded_depth());
+    write(gradients_.key, r_.head_size, call_.padded_head_size(), sums);
+    write(gradients_.value, r_.value_head_size, call_.padded_value_head_size(),
+          sums + block_keys_ * call_.padded_head_size());
   }
 
   // Up to 60 rows of the key head's query heads from `first` on: the sum of their partial sums, in the first of them.
@@ -298,7 +302,7 @@ class Backward {
     const Index num_rows = std::min(kRows, group() * sequence.num_queries - first);
     progress_.add(num_rows);
     if (!gradients_.query.data) return;
-    const Index padded = call_.padded_depth();
+    const Index padded = call_.padded_head_size();
     T* const sum = unit.num_slots > 0 ? partial(unit, 0) + first * padded : nullptr;
     for (Index slot = 1; slot < unit.num_slots; ++slot) {
       const T* more = partial(unit, slot) + first * padded;
@@ -309,9 +313,9 @@ class Backward {
       void* to = gradients_.query.pointer(sequence.batch, unit.key_head * group() + (first + i) / sequence.num_queries,
                                           sequence.first_query + (first + i) % sequence.num_queries);
       if (unit.num_slots > 0) {
-        write_numbers(gradients_.query.type, r_.depth, sum + i * padded, to, gradients_.query.strides[3]);
+        write_numbers(gradients_.query.type, r_.head_size, sum + i * padded, to, gradients_.query.strides[3]);
       } else {
-        for (Index d = 0; d < r_.depth; ++d)
+        for (Index d = 0; d < r_.head_size; ++d)
           write_numbers(
               gradients_.query.type, 1, &nothing,
               static_cast<std::byte*>(to) + d * gradients_.query.strides[3] * type_bytes(gradients_.query.type), 1);
@@ -334,15 +338,16 @@ class Backward {
 // Throws std::invalid_argument where row_max and row_sum make the weights of a row sum to more than 1: they are of
 // another call. A sum below 1 says nothing: these keys may be some of those that the forward pass saw.
 template <class T>
-void check_weights(const AttentionCall<T>& call, const ResolvedAttention<T>& r, const AttentionSaved<T>& saved,
+void check_weights(const AttentionCall<T>& call, const ResolvedAttention<T>& r, const AttentionForwardState<T>& saved,
                    const AttentionOptions<T>& options, const Runtime& runtime) {
-  constexpr T kMost = static_cast<T>(1.0625);  // row_max and row_sum may be somebody else's, with errors of their own
+  constexpr T kMaxCount =
+      static_cast<T>(1.0625);  // row_max and row_sum may be somebody else's, with errors of their own
   const Index rows = r.batch * r.num_heads * r.num_queries;
-  const Workspace<T> numbers(runtime, rows * (r.columns + 2));
-  const TensorView<T, 4> context(numbers.data(), {r.batch, r.num_heads, r.num_queries, r.columns});
+  const Workspace<T> numbers(runtime, rows * (r.value_head_size + 2));
+  const TensorView<T, 4> context(numbers.data(), {r.batch, r.num_heads, r.num_queries, r.value_head_size});
   const std::array<Index, 3> shape{r.batch, r.num_heads, r.num_queries};
-  const TensorView<T, 3> row_max(numbers.data() + rows * r.columns, shape), row_sum(row_max.data + rows, shape);
-  const PlanAside unnamed;
+  const TensorView<T, 3> row_max(numbers.data() + rows * r.value_head_size, shape), row_sum(row_max.data + rows, shape);
+  const PlanSuspension unnamed;
   const Runtime aside{.executor = runtime.executor,
                       .num_threads = runtime.num_threads,
                       .workspace = runtime.workspace,
@@ -355,8 +360,8 @@ void check_weights(const AttentionCall<T>& call, const ResolvedAttention<T>& r, 
       for (Index i = 0; i < r.num_queries; ++i) {
         const T scale = std::exp(*row_max.pointer(b, h, i) - read_element(saved.row_max.pointer(b, h, i)));
         const T sum = scale * *row_sum.pointer(b, h, i) / read_element(saved.row_sum.pointer(b, h, i));
-        if (sum > kMost) {
-          refuse(kBackwardName, "row_max and row_sum make the weights of row (" + std::to_string(b) + ", " +
+        if (sum > kMaxCount) {
+          reject(kBackwardName, "row_max and row_sum make the weights of row (" + std::to_string(b) + ", " +
                                     std::to_string(h) + ", " + std::to_string(i) + ") sum to " + std::to_string(sum) +
                                     "; expected those that attention_forward wrote for the same call");
         }
@@ -371,7 +376,7 @@ void check_weights(const AttentionCall<T>& call, const ResolvedAttention<T>& r, 
 
 template <class T>
 void attention_backward(const InputView<ComputeType<T>, 4>& query, const InputView<ComputeType<T>, 4>& key,
-                        const InputView<ComputeType<T>, 4>& value, const AttentionSaved<ComputeType<T>>& saved,
+                        const InputView<ComputeType<T>, 4>& value, const AttentionForwardState<ComputeType<T>>& saved,
                         const AttentionGradients<T>& gradients, const AttentionOptions<ComputeType<T>>& options,
                         const Runtime& runtime) {
   using namespace internal;
@@ -398,19 +403,19 @@ void attention_backward(const InputView<ComputeType<T>, 4>& query, const InputVi
 }
 
 template void attention_backward<float>(const InputView<float, 4>&, const InputView<float, 4>&,
-                                        const InputView<float, 4>&, const AttentionSaved<float>&,
+                                        const InputView<float, 4>&, const AttentionForwardState<float>&,
                                         const AttentionGradients<float>&, const AttentionOptions<float>&,
                                         const Runtime&);
 template void attention_backward<double>(const InputView<double, 4>&, const InputView<double, 4>&,
-                                         const InputView<double, 4>&, const AttentionSaved<double>&,
+                                         const InputView<double, 4>&, const AttentionForwardState<double>&,
                                          const AttentionGradients<double>&, const AttentionOptions<double>&,
                                          const Runtime&);
 template void attention_backward<bfloat16>(const InputView<float, 4>&, const InputView<float, 4>&,
-                                           const InputView<float, 4>&, const AttentionSaved<float>&,
+                                           const InputView<float, 4>&, const AttentionForwardState<float>&,
                                            const AttentionGradients<bfloat16>&, const AttentionOptions<float>&,
                                            const Runtime&);
 template void attention_backward<float16>(const InputView<float, 4>&, const InputView<float, 4>&,
-                                          const InputView<float, 4>&, const AttentionSaved<float>&,
+                                          const InputView<float, 4>&, const AttentionForwardState<float>&,
                                           const AttentionGradients<float16>&, const AttentionOptions<float>&,
                                           const Runtime&);
 

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// attention_columns: the weight on each key and the coarse map, from query, key, row_max and row_sum.
+// attention_columns: the weight on each key and the pooled map, from query, key, row_max and row_sum.
 //
-//   for each wave of key heads (packed_keys.h)                      one parallel phase: pack the keys
+//   for each wave of key heads (packed_kv.h)                      one parallel phase: pack the keys
 //     for each task: one chunk of 1024 keys of one query head        one parallel phase: tasks
 //       for each 60 query rows, in order; for each block of 64 keys:
 //         kernels::score_block, kernels::weights_block, kernels::add_rows
@@ -16,8 +16,8 @@
 #include <string>
 
 #include "kernels/table.h"
-#include "key_panels.h"
-#include "packed_keys.h"
+#include "kv_panels.h"
+#include "packed_kv.h"
 #include "plan.h"
 #include "regard/attention_statistics.h"
 #include "row_task.h"
@@ -49,17 +49,17 @@ class ColumnWalk {
         request_(request),
         outputs_(outputs),
         runtime_(runtime),
-        group_(r.num_heads / r.num_key_heads),
-        row_strips_(outputs.coarse_map.shape[2]),
-        column_strips_(outputs.coarse_map.shape[3]),
+        group_(r.num_heads / r.num_kv_heads),
+        row_strips_(outputs.pooled_map.shape[2]),
+        column_strips_(outputs.pooled_map.shape[3]),
         packed_(r, runtime),
         map_(runtime, r.batch * r.num_heads * row_strips_ * column_strips_) {}
 
   void run() {
     if (is_planning()) {
-      const double written_bytes = view_bytes(outputs_.column_mass) + view_bytes(outputs_.coarse_map);
+      const double written_bytes = view_bytes(outputs_.key_mass) + view_bytes(outputs_.pooled_map);
       plan_attention("attention_columns", r_, type_bytes(r_.key.type), 0,
-                     std::to_string(packed_.num_units()) + " key heads; a task is 1024 keys of a query head",
+                     std::to_string(packed_.num_kv_heads()) + " key heads; a task is 1024 keys of a query head",
                      written_bytes);
     } else {
       std::fill_n(map_.data(), r_.batch * r_.num_heads * row_strips_ * column_strips_, 0.0);
@@ -72,7 +72,7 @@ class ColumnWalk {
  private:
   // One chunk of keys of one query head. Its strips of the map stand at first_cell: row_strips_ rows of num_strips.
   struct Task {
-    const Unit* unit;
+    const KvHead* kv_head;
     Index head;
     Index first_key;  // within the sequence
     Index end_key;
@@ -82,7 +82,7 @@ class ColumnWalk {
   };
 
   void clear_mass() const {
-    const TensorView<T, 3>& mass = outputs_.column_mass;
+    const TensorView<T, 3>& mass = outputs_.key_mass;
     const T zero = 0;
     for (Index b = 0; b < mass.shape[0]; ++b) {
       for (Index h = 0; h < mass.shape[1]; ++h) {
@@ -91,17 +91,17 @@ class ColumnWalk {
     }
   }
 
-  void run_wave(const List<Unit>& units) {
+  void run_wave(const List<KvHead>& kv_heads) {
     List<Task> tasks(workspace_of(runtime_));
     Index cells = 0;
     double products = 0;
-    for (const Unit& unit : units) {
-      const Sequence& sequence = r_.sequences[static_cast<std::size_t>(unit.sequence)];
+    for (const KvHead& kv_head : kv_heads) {
+      const Sequence& sequence = r_.sequences[static_cast<std::size_t>(kv_head.sequence)];
       products += static_cast<double>(group_ * sequence.num_queries) *
-                  static_cast<double>(unit.num_panels * kernels::kPanel * r_.depth);
-      for (Index head = unit.key_head * group_; head < (unit.key_head + 1) * group_; ++head) {
-        for (Index key = 0; key < unit.num_panels * kernels::kPanel; key += kChunkKeys) {
-          Task task{&unit, head, key, std::min(key + kChunkKeys, sequence.key_limit), 0, 0, cells};
+                  static_cast<double>(kv_head.num_panels * kernels::kPanel * r_.head_size);
+      for (Index head = kv_head.key_head * group_; head < (kv_head.key_head + 1) * group_; ++head) {
+        for (Index key = 0; key < kv_head.num_panels * kernels::kPanel; key += kChunkKeys) {
+          Task task{&kv_head, head, key, std::min(key + kChunkKeys, sequence.key_limit), 0, 0, cells};
           if (column_strips_ > 0) {
             task.first_strip = strip_of(sequence.first_key + key, r_.num_keys, column_strips_);
             const Index last = strip_of(sequence.first_key + task.end_key - 1, r_.num_keys, column_strips_);
@@ -115,14 +115,14 @@ class ColumnWalk {
     const Workspace<double> strips(runtime_, cells);
     if (!is_planning()) std::fill_n(strips.data(), cells, 0.0);
     const int workers = num_workers(runtime_, static_cast<Index>(tasks.size()), products);
-    const RowScratches<T> scratches(runtime_, RowScratchLayout<T>(r_, packed_.padded_columns()), workers);
+    const RowScratches<T> scratches(runtime_, RowScratchLayout<T>(r_, packed_.padded_value_head_size()), workers);
     for_each_item(runtime_, workers, static_cast<Index>(tasks.size()), [&](Index item, int worker) {
       const Task& task = tasks[static_cast<std::size_t>(item)];
       run_task(task, scratches[worker], strips.data() + task.first_cell);
     });
     if (is_planning()) return;
     for (const Task& task : tasks) {
-      const Index b = r_.sequences[static_cast<std::size_t>(task.unit->sequence)].batch;
+      const Index b = r_.sequences[static_cast<std::size_t>(task.kv_head->sequence)].batch;
       double* map = map_.data() + (b * r_.num_heads + task.head) * row_strips_ * column_strips_;
       for (Index a = 0; a < row_strips_; ++a) {
         for (Index i = 0; i < task.num_strips; ++i) {
@@ -133,13 +133,13 @@ class ColumnWalk {
   }
 
   void run_task(const Task& of, const RowScratch<T>& scratch, double* strips) {
-    const Sequence& sequence = r_.sequences[static_cast<std::size_t>(of.unit->sequence)];
+    const Sequence& sequence = r_.sequences[static_cast<std::size_t>(of.kv_head->sequence)];
     double mass[kChunkKeys]{};
     for (Index row = 0; row < sequence.num_queries; row += kRows) {
       const RowTask<T> task{.r = r_,
                             .packed = packed_,
                             .runtime = runtime_,
-                            .unit = *of.unit,
+                            .kv_head = *of.kv_head,
                             .sequence = sequence,
                             .rows = {.head = of.head,
                                      .first_row = row,
@@ -150,10 +150,10 @@ class ColumnWalk {
       if (of.first_key < seen.begin * kChunkKeys || of.first_key >= seen.end * kChunkKeys) continue;
       add_weights(of, task, mass, strips);
     }
-    if (outputs_.column_mass.absent()) return;
+    if (outputs_.key_mass.absent()) return;
     for (Index key = of.first_key; key < of.end_key; ++key) {
       const T rounded = static_cast<T>(mass[key - of.first_key]);
-      copy_elements(1, &rounded, 1, outputs_.column_mass.pointer(sequence.batch, of.head, sequence.first_key + key), 1);
+      copy_elements(1, &rounded, 1, outputs_.key_mass.pointer(sequence.batch, of.head, sequence.first_key + key), 1);
     }
   }
 
@@ -161,7 +161,7 @@ class ColumnWalk {
     const auto& kernel = kernels::active().template of<T>();
     const RowScratch<T>& s = task.scratch;
     kernels::ScoreBlock<T> block = start_rows(task);
-    load_statistics(task, request_.row_max, request_.row_sum);
+    load_softmax_state(task, request_.row_max, request_.row_sum);
     const Interval& seen = s.visible_rows->all;
     const Index end = std::min(of.end_key, seen.end);
     for (Index key = std::max(of.first_key, seen.begin / kBlockKeys * kBlockKeys); key < end; key += kBlockKeys) {
@@ -169,7 +169,7 @@ class ColumnWalk {
       if (!start_block(task, key, block)) continue;
       score_block(task.r, block);
       kernel.weights_block(task.rows.num_rows, s.row_max, s.row_sum, s.scores);
-      if (!outputs_.column_mass.absent()) kernel.add_rows(task.rows.num_rows, s.scores, mass + (key - of.first_key));
+      if (!outputs_.key_mass.absent()) kernel.add_rows(task.rows.num_rows, s.scores, mass + (key - of.first_key));
       if (row_strips_ > 0) add_strips(of, task, key, block.num_keys, strips);
     }
   }
@@ -194,7 +194,7 @@ class ColumnWalk {
   }
 
   void write_map() const {
-    const TensorView<T, 4>& map = outputs_.coarse_map;
+    const TensorView<T, 4>& map = outputs_.pooled_map;
     for (Index b = 0; b < map.shape[0]; ++b) {
       for (Index h = 0; h < map.shape[1]; ++h) {
         for (Index a = 0; a < row_strips_; ++a) {
@@ -222,21 +222,21 @@ class ColumnWalk {
   Index group_;
   Index row_strips_;  // 0 where no map is asked for
   Index column_strips_;
-  PackedKeys<T> packed_;
+  PackedKv<T> packed_;
   Workspace<double> map_;  // sums
 };
 
 template <class T>
 void check_columns(const char* name, const ResolvedAttention<T>& r, const AttentionColumns<T>& outputs) {
-  expect_shape(name, "column_mass", outputs.column_mass, {r.batch, r.num_heads, r.num_keys});
-  if (outputs.coarse_map.absent()) return;
-  const Index rows = outputs.coarse_map.shape[2], columns = outputs.coarse_map.shape[3];
+  expect_shape(name, "key_mass", outputs.key_mass, {r.batch, r.num_heads, r.num_keys});
+  if (outputs.pooled_map.absent()) return;
+  const Index rows = outputs.pooled_map.shape[2], columns = outputs.pooled_map.shape[3];
   if (rows < 1 || rows > r.num_queries || columns < 1 || columns > r.num_keys) {
-    refuse(name, "coarse_map has shape " + shape_text(outputs.coarse_map.shape) + "; expected 1 to " +
+    reject(name, "pooled_map has shape " + shape_text(outputs.pooled_map.shape) + "; expected 1 to " +
                      std::to_string(r.num_queries) + " strips of rows and 1 to " + std::to_string(r.num_keys) +
                      " of columns");
   }
-  expect_shape(name, "coarse_map", outputs.coarse_map, {r.batch, r.num_heads, rows, columns});
+  expect_shape(name, "pooled_map", outputs.pooled_map, {r.batch, r.num_heads, rows, columns});
 }
 
 }  // namespace
@@ -253,9 +253,10 @@ void attention_columns(const std::type_identity_t<InputView<T, 4>>& query,
   const ResolvedAttention<T> r = resolve(call, options, runtime);
   check_columns(call.name, r, outputs);
   Footprints inputs = input_footprints(call, options);
-  check_statistics(call.name, r, r.batch * r.num_heads * r.num_queries != 0, request.row_max, request.row_sum, inputs);
-  const std::array<Footprint, 2> written{footprint(call.name, "column_mass", outputs.column_mass),
-                                         footprint(call.name, "coarse_map", outputs.coarse_map)};
+  check_softmax_state(call.name, r, r.batch * r.num_heads * r.num_queries != 0, request.row_max, request.row_sum,
+                      inputs);
+  const std::array<Footprint, 2> written{footprint(call.name, "key_mass", outputs.key_mass),
+                                         footprint(call.name, "pooled_map", outputs.pooled_map)};
   check_overlap(call.name, inputs, written);
   if (r.batch * r.num_heads == 0) return;
   ColumnWalk<T>(r, request, outputs, runtime).run();

@@ -10,8 +10,8 @@
 #include "few_row_schedule.h"
 #include "fingerprint.h"
 #include "kernels/table.h"
-#include "key_panels.h"
 #include "kv_cache/lock.h"
+#include "kv_panels.h"
 #include "plan.h"
 #include "regard/kv_cache.h"
 #include "row_task.h"
@@ -29,55 +29,58 @@ using kernels::kPanel;
 // Rows of a key head that are taken four at a time, their panels as they are stored, all in one turn: with 8 rows 1.3
 // to 2 times faster than tiles of twelve over panels of float; with 16 as fast for float, 1.3 times for two bytes a
 // number.
-constexpr Index kMostFewRows = kMaxTasksPerGroup * kernels::kFewRows;
+constexpr Index kMaxFewRows = kMaxTasksPerGroup * kernels::kFewRows;
 
 // The panels of a cache of K, for kernels that compute with T, or with pairs where r says so.
 template <class T, class K>
-class CachedKeys final : public KeyPanels<T> {
+class CachedKeys final : public KvPanels<T> {
  public:
   CachedKeys(const KvCache<K>& cache, const ResolvedAttention<T>& r)
       : cache_(cache), key_pairs_(r.key_pairs), value_pairs_(r.value_pairs) {}
   bool widened() const override { return !std::same_as<T, K>; }
-  const T* key_panel(const Unit& unit, Index panel, T* room) const override {
-    const K* keys = cache_.key_panel(unit.sequence, unit.key_head, panel);
-    const Index depth = cache_.shape().depth;
+  const T* key_panel(const KvHead& kv_head, Index panel, T* buffer) const override {
+    const K* keys = cache_.key_panel(kv_head.sequence, kv_head.key_head, panel);
+    const Index head_size = cache_.shape().head_size;
     if constexpr (std::same_as<K, std::int8_t>) {
-      const float* scales = cache_.scales(unit.sequence, unit.key_head, panel);
-      for (Index d = 0; d < depth; ++d) {
-        for (Index j = 0; j < kPanel; ++j) room[d * kPanel + j] = static_cast<T>(keys[d * kPanel + j]) * scales[j];
+      const float* scales = cache_.scales(kv_head.sequence, kv_head.key_head, panel);
+      for (Index d = 0; d < head_size; ++d) {
+        for (Index j = 0; j < kPanel; ++j) buffer[d * kPanel + j] = static_cast<T>(keys[d * kPanel + j]) * scales[j];
       }
-      return room;
+      return buffer;
     } else {
-      return wide(keys, depth, key_pairs_, room);
+      return wide(keys, head_size, key_pairs_, buffer);
     }
   }
-  const T* value_panel(const Unit& unit, Index panel, T* room) const override {
-    const Index padded_columns = (cache_.shape().columns + kPanel - 1) / kPanel * kPanel;
-    const K* values = cache_.value_panel(unit.sequence, unit.key_head, panel);
+  const T* value_panel(const KvHead& kv_head, Index panel, T* buffer) const override {
+    const Index padded_value_head_size = (cache_.shape().value_head_size + kPanel - 1) / kPanel * kPanel;
+    const K* values = cache_.value_panel(kv_head.sequence, kv_head.key_head, panel);
     if constexpr (std::same_as<K, std::int8_t>) {
-      const float* scales = cache_.scales(unit.sequence, unit.key_head, panel) + kPanel;
-      for (Index line = 0; line < padded_columns; ++line) {  // (32 columns, key)
+      const float* scales = cache_.scales(kv_head.sequence, kv_head.key_head, panel) + kPanel;
+      for (Index line = 0; line < padded_value_head_size; ++line) {  // (32 columns, key)
         const float scale = scales[line % kPanel];
         for (Index c = 0; c < kPanel; ++c) {
-          room[line * kPanel + c] = static_cast<T>(values[line * kPanel + c]) * scale;
+          buffer[line * kPanel + c] = static_cast<T>(values[line * kPanel + c]) * scale;
         }
       }
-      return room;
+      return buffer;
     } else {
-      return wide(values, padded_columns, value_pairs_, room);
+      return wide(values, padded_value_head_size, value_pairs_, buffer);
     }
   }
-  bool finite(const Unit& unit, Index panel) const override {
-    return cache_.values_finite(unit.sequence, unit.key_head, panel);
+  bool finite(const KvHead& kv_head, Index panel) const override {
+    return cache_.values_finite(kv_head.sequence, kv_head.key_head, panel);
   }
   bool stored() const override { return true; }
-  void find_stored_keys(const Unit& unit, Index panel, bool follows, kernels::StoredPanels& block) const override {
-    find(unit, panel, follows, 0, [&](Index at) { return cache_.key_panel(unit.sequence, unit.key_head, at); }, block);
-  }
-  void find_stored_values(const Unit& unit, Index panel, bool follows, kernels::StoredPanels& block) const override {
+  void find_stored_keys(const KvHead& kv_head, Index panel, bool follows, kernels::StoredPanels& block) const override {
     find(
-        unit, panel, follows, kPanel, [&](Index at) { return cache_.value_panel(unit.sequence, unit.key_head, at); },
+        kv_head, panel, follows, 0, [&](Index at) { return cache_.key_panel(kv_head.sequence, kv_head.key_head, at); },
         block);
+  }
+  void find_stored_values(const KvHead& kv_head, Index panel, bool follows,
+                          kernels::StoredPanels& block) const override {
+    find(
+        kv_head, panel, follows, kPanel,
+        [&](Index at) { return cache_.value_panel(kv_head.sequence, kv_head.key_head, at); }, block);
   }
 
  private:
@@ -87,17 +90,19 @@ class CachedKeys final : public KeyPanels<T> {
                                                                             : kernels::Stored::float16;
 
   template <class PanelAt>
-  void find(const Unit& unit, Index panel, bool follows, Index first_scale, const PanelAt& panel_at,
+  void find(const KvHead& kv_head, Index panel, bool follows, Index first_scale, const PanelAt& panel_at,
             kernels::StoredPanels& block) const {
     constexpr bool kScaled = std::same_as<K, std::int8_t>;
-    const auto scales_at = [&](Index at) { return cache_.scales(unit.sequence, unit.key_head, at) + first_scale; };
+    const auto scales_at = [&](Index at) {
+      return cache_.scales(kv_head.sequence, kv_head.key_head, at) + first_scale;
+    };
     block.type = kStored;
     block.row_stride = 0;
     for (Index i = 0; i < kernels::kBlockPanels; ++i) {
       const Index here = panel + i, next = here + kernels::kBlockPanels;
-      const bool there = here < unit.num_panels;
+      const bool there = here < kv_head.num_panels;
       block.panels[i] = follows ? block.next[i] : there ? panel_at(here) : nullptr;
-      block.next[i] = next < unit.num_panels ? panel_at(next) : nullptr;
+      block.next[i] = next < kv_head.num_panels ? panel_at(next) : nullptr;
       if constexpr (kScaled) {
         block.scales[i] = follows ? block.next_scales[i] : there ? scales_at(here) : nullptr;
         block.next_scales[i] = block.next[i] ? scales_at(next) : nullptr;
@@ -110,17 +115,17 @@ class CachedKeys final : public KeyPanels<T> {
     }
   }
 
-  static const T* wide(const K* panel, Index width, bool pairs, T* room) {
+  static const T* wide(const K* panel, Index width, bool pairs, T* buffer) {
     const kernels::KernelTable& table = kernels::active();
     if constexpr (std::same_as<K, T>) {
       return panel;
     } else if constexpr (std::same_as<K, bfloat16>) {
       const auto* lines = reinterpret_cast<const kernels::Bfloat16*>(panel);
-      pairs ? table.pairs.pair_lines(lines, width, room) : table.bf16.widen(lines, room, width * kPanel);
-      return room;
+      pairs ? table.pairs.pair_lines(lines, width, buffer) : table.bf16.widen(lines, buffer, width * kPanel);
+      return buffer;
     } else {
-      table.f16.widen(reinterpret_cast<const kernels::Float16*>(panel), room, width * kPanel);
-      return room;
+      table.f16.widen(reinterpret_cast<const kernels::Float16*>(panel), buffer, width * kPanel);
+      return buffer;
     }
   }
 
@@ -131,19 +136,20 @@ class CachedKeys final : public KeyPanels<T> {
 // The query against the cache, before resolve(), whose messages speak of a key tensor.
 template <class T>
 void check_query(const char* name, const InputView<T, 4>& query, const KvCacheShape& shape) {
-  const auto& [batch, heads, rows, depth] = query.shape;
+  const auto& [batch, heads, rows, head_size] = query.shape;
   const auto fail = [&](const std::string& has, const std::string& cache) {
-    refuse(name, "query has " + has + " in shape " + shape_text(query.shape) + "; the cache has " + cache);
+    reject(name, "query has " + has + " in shape " + shape_text(query.shape) + "; the cache has " + cache);
   };
-  if (query.absent()) refuse(name, "query is missing; expected (B, H, L, D), B the sequences of the cache");
-  if (std::min({batch, heads, rows, depth}) < 0) return;  // resolve() names it
+  if (query.absent()) reject(name, "query is missing; expected (B, H, L, D), B the sequences of the cache");
+  if (std::min({batch, heads, rows, head_size}) < 0) return;  // resolve() names it
   if (batch != shape.num_sequences)
     fail("batch " + std::to_string(batch),
          std::to_string(shape.num_sequences) + (shape.num_sequences == 1 ? " sequence" : " sequences"));
-  if (depth != shape.depth) fail("head size " + std::to_string(depth), "head size " + std::to_string(shape.depth));
-  if (heads % shape.num_key_heads != 0)
+  if (head_size != shape.head_size)
+    fail("head size " + std::to_string(head_size), "head size " + std::to_string(shape.head_size));
+  if (heads % shape.num_kv_heads != 0)
     fail(std::to_string(heads) + (heads == 1 ? " head" : " heads"),
-         std::to_string(shape.num_key_heads) + " key heads, expected a multiple of them");
+         std::to_string(shape.num_kv_heads) + " key heads, expected a multiple of them");
 }
 
 // Every key that a row sees must be among those that a ring keeps for certain, however its panels happen to end.
@@ -156,7 +162,7 @@ void check_ring(const ResolvedAttention<T>& r, const KvCache<K>& cache) {
       const Interval seen = visible_interval(r, sequence, row);
       if (seen.begin >= kept) break;  // as does every row after it
       if (seen.begin >= seen.end) continue;
-      refuse("attention_decode", "query " + std::to_string(row) + " of sequence " + std::to_string(sequence.batch) +
+      reject("attention_decode", "query " + std::to_string(row) + " of sequence " + std::to_string(sequence.batch) +
                                      " sees key " + std::to_string(seen.begin) + " and the ring keeps those from key " +
                                      std::to_string(kept) +
                                      " on; a window of w keys and L queries need a capacity of w + L - 1");
@@ -178,11 +184,11 @@ void attention_decode(const InputView<ComputeType<T>, 4>& query, const KvCache<K
   const KvCacheShape& shape = cache.shape();
   const CacheReading<K> reading(kName, cache);
   check_query(kName, query, shape);
-  if (!options.key_lengths.empty()) refuse(kName, "key_lengths is given; expected none: the cache has them");
+  if (!options.key_lengths.empty()) reject(kName, "key_lengths is given; expected none: the cache has them");
   if (!options.query_starts.empty() || !options.key_starts.empty())
-    refuse(kName, "query_starts or key_starts is given; expected none: each sequence of the cache is one of its own");
-  if (options.dropout != 0) refuse(kName, "dropout is given; expected none");
-  if (!outputs.weights.absent()) refuse(kName, "weights is given; expected none");
+    reject(kName, "query_starts or key_starts is given; expected none: each sequence of the cache is one of its own");
+  if (options.dropout != 0) reject(kName, "dropout is given; expected none");
+  if (!outputs.weights.absent()) reject(kName, "weights is given; expected none");
   List<Index> lengths(workspace_of(runtime));
   lengths.reserve(static_cast<std::size_t>(shape.num_sequences));
   Index longest = 0;
@@ -194,10 +200,10 @@ void attention_decode(const InputView<ComputeType<T>, 4>& query, const KvCache<K
   constexpr ElementType kCached = std::same_as<K, bfloat16> ? ElementType::bfloat16 : kElementType<Compute>;
   const auto standing_for = [&](Index columns) {
     return InputView<Compute, 4>(cache.memory().data(), kCached,
-                                 {shape.num_sequences, shape.num_key_heads, longest, columns}, {0, 0, 0, 0});
+                                 {shape.num_sequences, shape.num_kv_heads, longest, columns}, {0, 0, 0, 0});
   };
-  const AttentionCall<Compute> call{kName, query,          standing_for(shape.depth), standing_for(shape.columns),
-                                    true,  kElementType<T>};
+  const AttentionCall<Compute> call{
+      kName, query, standing_for(shape.head_size), standing_for(shape.value_head_size), true, kElementType<T>};
   AttentionOptions<Compute> with_lengths = options;
   with_lengths.key_lengths = lengths;
   if (std::holds_alternative<std::monostate>(options.query_offset))
@@ -209,7 +215,7 @@ void attention_decode(const InputView<ComputeType<T>, 4>& query, const KvCache<K
   inputs.push_back(
       footprint(kName, "the cache", cache.memory().data(), std::array<Index, 1>{bytes}, std::array<Index, 1>{1}, 1));
   const TypedOutputs<Compute> written(outputs);
-  check_outputs(kName, written, {r.batch, r.num_heads, r.num_queries, r.columns}, r.num_keys, inputs);
+  check_outputs(kName, written, {r.batch, r.num_heads, r.num_queries, r.value_head_size}, r.num_keys, inputs);
   check_ring(r, cache);
   write_fingerprint(r, outputs.fingerprint);
   if (r.batch * r.num_heads * r.num_queries == 0) return;
@@ -219,7 +225,7 @@ void attention_decode(const InputView<ComputeType<T>, 4>& query, const KvCache<K
                           .key_bytes = sizeof(K),
                           .value_bytes = sizeof(K),
                           .written_bytes = output_bytes(written),
-                          .max_few_rows = kMostFewRows};
+                          .max_few_rows = kMaxFewRows};
   attend_few_rows<Compute>(r, keys, how, written, runtime);
 }
 

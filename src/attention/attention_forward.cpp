@@ -75,17 +75,17 @@ void forward(const AttentionCall<T>& call, const ResolvedAttention<T>& r, const 
                                       .observer = statistics};
   const Runtime& walk = two_walks ? walks[0] : runtime;
   if (rows > 0 && !why) {
-    attend_in_place(call.name, r, written, how.written_bytes, walk);
+    attend_unpacked(call.name, r, written, how.written_bytes, walk);
   } else {
     const auto write = [&](const RowTask<T>& task, const FinishedRows<T>& done) {
       write_finished(task, done, written);
       if (statistics) statistics->finish(task, done);
     };
-    for_each_row_block<T>(r, walk, how, [&](std::span<RowTask<T>> tasks, std::span<const ChunkResults<T>> rooms) {
-      for (RowTask<T>& task : tasks) task.scratch.context = room_of_context(task, written);
-      if (tasks.size() == 1) return write(tasks[0], attend_and_finish(tasks[0], visible_chunks(tasks[0]), rooms[0]));
-      const auto chunks = attend<T>(tasks, rooms);
-      for (std::size_t i = 0; i < tasks.size(); ++i) write(tasks[i], finish(tasks[i], chunks[i], rooms[i]));
+    for_each_row_block<T>(r, walk, how, [&](std::span<RowTask<T>> tasks, std::span<const ChunkResults<T>> buffers) {
+      for (RowTask<T>& task : tasks) task.scratch.context = context_buffer(task, written);
+      if (tasks.size() == 1) return write(tasks[0], attend_and_finish(tasks[0], visible_chunks(tasks[0]), buffers[0]));
+      const auto chunks = attend<T>(tasks, buffers);
+      for (std::size_t i = 0; i < tasks.size(); ++i) write(tasks[i], finish(tasks[i], chunks[i], buffers[i]));
     });
   }
   if (weights && rows > 0) {
@@ -121,16 +121,16 @@ void forward_with_statistics(const AttentionCall<T>& call, const ResolvedAttenti
 }
 
 template <class T>
-void write_partials(const RowTask<T>& task, const ChunkRange& chunks, const ChunkResults<T>& room,
+void write_partials(const RowTask<T>& task, const ChunkRange& chunks, const ChunkResults<T>& buffer,
                     const AttentionPartials<T>& partials) {
   const Index b = task.sequence.batch;
-  const Index rows = task.rows.num_rows, columns = task.r.columns;
+  const Index rows = task.rows.num_rows, columns = task.r.value_head_size;
   const T nothing = 0;
   const auto write_sums = [&](const TensorView<T, 5>& output) {
     for (Index n = 0; n < partials.row_max.shape[0]; ++n) {
       const bool visited = n >= chunks.begin && n < chunks.end;
       for (Index i = 0; i < rows; ++i) {
-        copy_elements(columns, visited ? room.accumulator + ((n - chunks.begin) * rows + i) * columns : &nothing,
+        copy_elements(columns, visited ? buffer.accumulator + ((n - chunks.begin) * rows + i) * columns : &nothing,
                       visited ? 1 : 0, output.pointer(n, b, task.rows.head, task.rows.first_row + i, 0),
                       output.strides[4]);
       }
@@ -141,15 +141,15 @@ void write_partials(const RowTask<T>& task, const ChunkRange& chunks, const Chun
     for (Index i = 0; i < rows; ++i) {
       const Index row = task.rows.first_row + i;
       const Index at = (n - chunks.begin) * rows + i;
-      const T row_max = visited ? room.row_max[at] : -std::numeric_limits<T>::infinity();
-      const T row_sum = visited ? room.row_sum[at] : 0;
+      const T row_max = visited ? buffer.row_max[at] : -std::numeric_limits<T>::infinity();
+      const T row_sum = visited ? buffer.row_sum[at] : 0;
       copy_elements(1, &row_max, 1, partials.row_max.pointer(n, b, task.rows.head, row), 1);
       copy_elements(1, &row_sum, 1, partials.row_sum.pointer(n, b, task.rows.head, row), 1);
     }
   }
   write_sums(partials.accumulator);
   if (partials.scaled_accumulator.absent()) return;
-  attend_scaled(task, chunks, room);
+  attend_scaled(task, chunks, buffer);
   write_sums(partials.scaled_accumulator);
 }
 
@@ -165,7 +165,7 @@ void attention_forward(const InputView<ComputeType<T>, 4>& query, const InputVie
   const auto r = internal::resolve(call, options, runtime);
   internal::check_context_type(call.name, kElementType<T>, query.type);
   const internal::TypedOutputs<ComputeType<T>> written(outputs);
-  internal::check_outputs(call.name, written, {r.batch, r.num_heads, r.num_queries, r.columns}, r.num_keys,
+  internal::check_outputs(call.name, written, {r.batch, r.num_heads, r.num_queries, r.value_head_size}, r.num_keys,
                           internal::input_footprints(call, options));
   internal::forward(call, r, written, options, runtime);
 }
@@ -186,12 +186,12 @@ AttentionResult<T> attention_with_weights(TensorView<const T, 4> query, const In
   const std::array<Index, 4> shape{r.batch, r.num_heads, r.num_queries, r.num_keys};
   const std::size_t available = available_memory_bytes();
   if (overflow || static_cast<std::size_t>(bytes) > available) {
-    internal::refuse(call.name, "weights of shape " + internal::shape_text(shape) + " need " +
+    internal::reject(call.name, "weights of shape " + internal::shape_text(shape) + " need " +
                                     (overflow ? "more than 2^63" : std::to_string(bytes)) + " bytes; " +
                                     std::to_string(available) +
                                     " are available; expected fewer rows, or attention_weights for chosen rows");
   }
-  AttentionResult<T> result{Tensor<T, 4>({r.batch, r.num_heads, r.num_queries, r.columns}),
+  AttentionResult<T> result{Tensor<T, 4>({r.batch, r.num_heads, r.num_queries, r.value_head_size}),
                             Tensor<ComputeType<T>, 4>(shape)};
   attention_forward<T>(query, key, value,
                        AttentionOutputs<T>{.context = result.context.view(), .weights = result.weights.view()}, options,
@@ -218,7 +218,7 @@ void attention_with_statistics(const InputView<ComputeType<T>, 4>& query, const 
   }
   if (!statistics.chosen_ranges.absent())
     others.push_back(internal::footprint(call.name, "chosen_ranges", statistics.chosen_ranges));
-  const std::array<Index, 4> context{r.batch, r.num_heads, r.num_queries, r.columns};
+  const std::array<Index, 4> context{r.batch, r.num_heads, r.num_queries, r.value_head_size};
   const internal::Footprints outs = internal::check_outputs(call.name, written, context, r.num_keys, others);
   for (const internal::Footprint& output : std::span<const internal::Footprint>(outs)) others.push_back(output);
   internal::Footprints numbers;
@@ -239,22 +239,22 @@ void attention_partials(const std::type_identity_t<InputView<T, 4>>& query,
   const internal::AttentionCall<T> call{"attention_partials", query, key, value, true};
   const auto r = internal::resolve(call, options, runtime);
   if (!options.sinks.empty())
-    internal::refuse(call.name, "sinks are given; expected none (attention_merge takes them)");
-  if (options.dropout != 0) internal::refuse(call.name, "dropout is given; expected none");
+    internal::reject(call.name, "sinks are given; expected none (attention_merge takes them)");
+  if (options.dropout != 0) internal::reject(call.name, "dropout is given; expected none");
   if (!options.query_starts.empty()) {
-    internal::refuse(call.name, "query_starts is given; expected one call per packed sequence");
+    internal::reject(call.name, "query_starts is given; expected one call per packed sequence");
   }
   const Index chunks = attention_num_chunks(r.num_keys);
   const std::array<Index, 4> rows{chunks, r.batch, r.num_heads, r.num_queries};
   internal::Footprints written;
   const auto check = [&](const char* name, const auto& view, const auto& shape) {
     if (view.absent() && r.batch * r.num_heads * r.num_queries * chunks != 0) {
-      internal::refuse(call.name, std::string(name) + " is missing; expected " + internal::shape_text(shape));
+      internal::reject(call.name, std::string(name) + " is missing; expected " + internal::shape_text(shape));
     }
     internal::expect_shape(call.name, name, view, shape);
     written.push_back(internal::footprint(call.name, name, view));
   };
-  const std::array<Index, 5> sums{chunks, r.batch, r.num_heads, r.num_queries, r.columns};
+  const std::array<Index, 5> sums{chunks, r.batch, r.num_heads, r.num_queries, r.value_head_size};
   check("accumulator", partials.accumulator, sums);
   check("row_max", partials.row_max, rows);
   check("row_sum", partials.row_sum, rows);
@@ -266,10 +266,10 @@ void attention_partials(const std::type_identity_t<InputView<T, 4>>& query,
   const internal::ForwardScheduleOptions<T> how{.name = call.name, .written_bytes = written_bytes};
   internal::for_each_row_block<T>(
       r, runtime, how,
-      [&](std::span<const internal::RowTask<T>> tasks, std::span<const internal::ChunkResults<T>> rooms) {
-        const auto visited = internal::attend<T>(tasks, rooms);
+      [&](std::span<const internal::RowTask<T>> tasks, std::span<const internal::ChunkResults<T>> buffers) {
+        const auto visited = internal::attend<T>(tasks, buffers);
         for (std::size_t i = 0; i < tasks.size(); ++i)
-          internal::write_partials(tasks[i], visited[i], rooms[i], partials);
+          internal::write_partials(tasks[i], visited[i], buffers[i], partials);
       });
 }
 

@@ -51,7 +51,7 @@ void check_merge(const MergeCall<T>& call, const char* accumulator_name, const c
                                         footprint(call.name, "scaled_accumulator", call.scaled_accumulator)};
   const auto expect_rows = [&](const char* name, const TensorView<const T, 4>& view) {
     if (view.shape != rows) {
-      refuse(call.name, std::string(name) + " has shape " + shape_text(view.shape) + "; expected " + shape_text(rows));
+      reject(call.name, std::string(name) + " has shape " + shape_text(view.shape) + "; expected " + shape_text(rows));
     }
   };
   expect_rows(row_max_name, call.row_max);
@@ -59,9 +59,9 @@ void check_merge(const MergeCall<T>& call, const char* accumulator_name, const c
   expect_shape(call.name, "scaled_accumulator", call.scaled_accumulator, shape);
   check_sinks(call.name, call.sinks, shape[2]);
   if (call.outputs.fingerprint != nullptr)
-    refuse(call.name, "fingerprint is given; expected none: no options are known");
+    reject(call.name, "fingerprint is given; expected none: no options are known");
   if (!call.outputs.weights.absent()) {
-    refuse(call.name, "weights is given; expected none (attention_weights computes them from row_max and row_sum)");
+    reject(call.name, "weights is given; expected none (attention_weights computes them from row_max and row_sum)");
   }
   check_outputs(call.name, TypedOutputs<T>(call.outputs), {shape[1], shape[2], shape[3], shape[4]}, 0, inputs);
 }
@@ -195,7 +195,7 @@ void attention_merge(const std::type_identity_t<AttentionPartials<const T>>& par
                                     sinks,
                                     outputs};
   if (partials.row_sum.absent() && !partials.row_max.absent()) {
-    internal::refuse(call.name, "row_sum is missing; expected " + internal::shape_text(partials.row_max.shape));
+    internal::reject(call.name, "row_sum is missing; expected " + internal::shape_text(partials.row_max.shape));
   }
   internal::check_merge(call, "accumulator", "row_max");
   internal::merge(call, runtime);
@@ -210,7 +210,7 @@ void attention_merge_lse(std::type_identity_t<TensorView<const T, 5>> contexts,
   for (const auto& [name, view] :
        {std::pair{"row_max", outputs.row_max}, {"row_sum", outputs.row_sum}, {"sink_weights", outputs.sink_weights}}) {
     if (!view.absent()) {
-      internal::refuse(call.name, std::string(name) + " is given; expected context and lse alone");
+      internal::reject(call.name, std::string(name) + " is given; expected context and lse alone");
     }
   }
   internal::check_merge(call, "contexts", "lse");

@@ -15,8 +15,8 @@
 #include <utility>
 
 #include "kernels/table.h"
-#include "key_panels.h"
-#include "packed_keys.h"
+#include "kv_panels.h"
+#include "packed_kv.h"
 #include "plan.h"
 #include "row_task.h"
 #include "runtime/parallel.h"
@@ -43,7 +43,7 @@ struct Piece {
 
 void check_range(const std::string& name, const RowRange& range, Index limit) {
   if (range.begin >= 0 && range.begin <= range.end && range.end <= limit) return;
-  refuse("attention_weights", name + " is " + std::to_string(range.begin) + " to " + std::to_string(range.end) +
+  reject("attention_weights", name + " is " + std::to_string(range.begin) + " to " + std::to_string(range.end) +
                                   "; expected a half-open range within 0 to " + std::to_string(limit));
 }
 
@@ -89,7 +89,7 @@ void weigh(const RowTask<T>& task, const WeightsRequest<T>& request, const RowRa
   const T nothing = weights ? static_cast<T>(0) : -std::numeric_limits<T>::infinity();
   kernels::ScoreBlock<T> block = start_rows(task);
   const Interval& seen = s.visible_rows->all;
-  if (weights) load_statistics(task, request.row_max, request.row_sum);
+  if (weights) load_softmax_state(task, request.row_max, request.row_sum);
   // Packed keys of other sequences are columns of this row, too.
   const auto fill = [&](Index first_column, Index end_column) {
     T filler[kBlockKeys];
@@ -148,22 +148,22 @@ void attention_weights(const std::type_identity_t<InputView<T, 4>>& query,
   const bool needs_rows = r.batch * r.num_heads * num_rows != 0;
   const std::array<Index, 4> shape{r.batch, r.num_heads, num_rows, keys.end - keys.begin};
   if (output.absent() && needs_rows && shape[3] != 0)
-    refuse(call.name, "output is missing; expected " + shape_text(shape));
+    reject(call.name, "output is missing; expected " + shape_text(shape));
   expect_shape(call.name, "output", output, shape);
   Footprints inputs = input_footprints(call, options);
   if (request.kind == WeightsKind::weights)
-    check_statistics(call.name, r, needs_rows, request.row_max, request.row_sum, inputs);
+    check_softmax_state(call.name, r, needs_rows, request.row_max, request.row_sum, inputs);
   const std::array<Footprint, 1> written{footprint(call.name, "output", output)};
   check_overlap(call.name, inputs, written);
   if (!needs_rows || shape[3] == 0) return;
 
   const List<Piece> pieces = pieces_of(r, rows, runtime);
-  PackedKeys<T> packed(r, runtime);
+  PackedKv<T> packed(r, runtime);
   const double products = static_cast<double>(r.batch * r.num_heads * num_rows) * static_cast<double>(shape[3]) *
-                          static_cast<double>(r.depth);
+                          static_cast<double>(r.head_size);
   const int workers = num_workers(runtime, static_cast<Index>(pieces.size()) * r.num_heads, products);
-  const RowScratches<T> scratches(runtime, RowScratchLayout<T>(r, packed.padded_columns()), workers);
-  const Index group = r.num_heads / r.num_key_heads;
+  const RowScratches<T> scratches(runtime, RowScratchLayout<T>(r, packed.padded_value_head_size()), workers);
+  const Index group = r.num_heads / r.num_kv_heads;
   Progress progress(runtime, r.batch * r.num_heads * num_rows);
   const auto of_sequence = [&](Index sequence) {
     return std::ranges::equal_range(pieces, sequence, {}, &Piece::sequence);
@@ -175,20 +175,20 @@ void attention_weights(const std::type_identity_t<InputView<T, 4>>& query,
         view_bytes(output));
   }
   while (!packed.done()) {
-    const List<Unit>& units = packed.next_wave(runtime);
-    List<std::pair<const Unit*, const Piece*>> work(workspace_of(runtime));
-    for (const Unit& unit : units) {
-      for (const Piece& piece : of_sequence(unit.sequence)) work.emplace_back(&unit, &piece);
+    const List<KvHead>& kv_heads = packed.next_wave(runtime);
+    List<std::pair<const KvHead*, const Piece*>> work(workspace_of(runtime));
+    for (const KvHead& kv_head : kv_heads) {
+      for (const Piece& piece : of_sequence(kv_head.sequence)) work.emplace_back(&kv_head, &piece);
     }
     for_each_item(runtime, workers, static_cast<Index>(work.size()) * group, [&](Index item, int worker) {
-      const auto& [unit, piece] = work[static_cast<std::size_t>(item / group)];
+      const auto& [kv_head, piece] = work[static_cast<std::size_t>(item / group)];
       const RowTask<T> task{
           .r = r,
           .packed = packed,
           .runtime = runtime,
-          .unit = *unit,
+          .kv_head = *kv_head,
           .sequence = r.sequences[static_cast<std::size_t>(piece->sequence)],
-          .rows = {.head = unit->key_head * group + item % group,
+          .rows = {.head = kv_head->key_head * group + item % group,
                    .first_row = piece->first_row,
                    .num_rows = piece->num_rows,
                    .rows_per_head = r.sequences[static_cast<std::size_t>(piece->sequence)].num_queries},

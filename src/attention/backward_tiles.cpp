@@ -24,9 +24,9 @@ Index backward_block_keys(const BackwardCall<T>& call) {
   // whose products take half the time, go through them at the rate of the next level.
   const Index kibibytes = call.pairs() ? 1024 : 384;
   const Index most_keys = call.pairs() ? 512 : 256;
-  const Index depth = call.r.depth, columns = call.r.columns;
-  const Index packed = 2 * call.words(depth) + call.words(columns);
-  const Index bytes = (packed + depth + columns) * static_cast<Index>(sizeof(T));
+  const Index head_size = call.r.head_size, columns = call.r.value_head_size;
+  const Index packed = 2 * call.words(head_size) + call.words(columns);
+  const Index bytes = (packed + head_size + columns) * static_cast<Index>(sizeof(T));
   return std::clamp((kibibytes << 10) / bytes / kBlockKeys * kBlockKeys, kBlockKeys, most_keys);
 }
 
@@ -49,13 +49,13 @@ Index BackwardTiles<T>::place(std::byte* memory, Index max_keys) {
     to = memory ? reinterpret_cast<E*>(memory + used) : nullptr;
     used += (count * static_cast<Index>(sizeof(E)) + 63) / 64 * 64;
   };
-  take(key_panels_, max_keys * r.depth_words());
-  take(key_rows_, call_.words(max_keys) * call_.padded_depth());
-  take(value_panels_, max_keys * call_.words(r.columns));
+  take(key_panels_, max_keys * r.head_size_words());
+  take(key_rows_, call_.words(max_keys) * call_.padded_head_size());
+  take(value_panels_, max_keys * call_.words(r.value_head_size));
   take(keys_finite_, max_keys / kPanel);
-  take(query_rows_, call_.words(kBlockPanels * kPanel) * call_.padded_depth());
-  take(grad_context_, kRows * call_.words(r.columns));
-  take(grad_context_rows_, call_.words(kBlockPanels * kPanel) * call_.padded_columns());
+  take(query_rows_, call_.words(kBlockPanels * kPanel) * call_.padded_head_size());
+  take(grad_context_, kRows * call_.words(r.value_head_size));
+  take(grad_context_rows_, call_.words(kBlockPanels * kPanel) * call_.padded_value_head_size());
   take(delta_, kRows);
   take(grad_scores_, kRows * kBlockKeys);
   take(capped_, r.soft_cap != 0 ? kRows * kBlockKeys : 0);
@@ -67,17 +67,18 @@ Index BackwardTiles<T>::place(std::byte* memory, Index max_keys) {
 template <class T>
 void BackwardTiles<T>::take_keys(Index sequence, Index key_head, Index first_key, Index num_keys) {
   const ResolvedAttention<T>& r = call_.r;
-  unit_ = {sequence, key_head, (first_key + num_keys + kPanel - 1) / kPanel, 0};
+  kv_head_ = {sequence, key_head, (first_key + num_keys + kPanel - 1) / kPanel, 0};
   first_panel_ = first_key / kPanel;
   const Sequence& s = this->sequence();
   const Index at = s.first_key + first_key;
   with_rows(r.key, r.key_pairs, s.batch, key_head, at,
-            [&](const auto& kernel, const auto& rows) { kernel.pack_keys(rows, num_keys, r.depth, key_panels_); });
+            [&](const auto& kernel, const auto& rows) { kernel.pack_keys(rows, num_keys, r.head_size, key_panels_); });
   with_rows(r.key, call_.pairs(), s.batch, key_head, at, [&](const auto& kernel, const auto& rows) {
-    kernel.pack_values(rows, num_keys, r.depth, key_rows_, keys_finite_);
+    kernel.pack_values(rows, num_keys, r.head_size, key_rows_, keys_finite_);
   });
-  with_rows(r.value, call_.pairs(), s.batch, key_head, at,
-            [&](const auto& kernel, const auto& rows) { kernel.pack_keys(rows, num_keys, r.columns, value_panels_); });
+  with_rows(r.value, call_.pairs(), s.batch, key_head, at, [&](const auto& kernel, const auto& rows) {
+    kernel.pack_keys(rows, num_keys, r.value_head_size, value_panels_);
+  });
 }
 
 template <class T>
@@ -88,29 +89,29 @@ void BackwardTiles<T>::take_rows(Index head, Index first_row, Index num_rows) {
       RowTask<T>{.r = r,
                  .packed = *this,
                  .runtime = call_.runtime,
-                 .unit = unit_,
+                 .kv_head = kv_head_,
                  .sequence = s,
                  .rows = {.head = head, .first_row = first_row, .num_rows = num_rows, .rows_per_head = s.num_queries},
                  .scratch = scratch_});
   score_ = start_rows(*task_);
-  load_statistics(*task_, call_.saved.row_max, call_.saved.row_sum);
+  load_softmax_state(*task_, call_.saved.row_max, call_.saved.row_sum);
   const Index row = s.first_query + first_row;
   std::copy_n(call_.delta + call_.row(s.batch, head, row), num_rows, delta_);
   std::uint8_t finite[2 * kBlockPanels];
   std::fill_n(finite, 2 * kBlockPanels, std::uint8_t{1});
   with_rows(r.query, call_.pairs(), s.batch, head, row, [&](const auto& kernel, const auto& rows) {
-    kernel.pack_values(rows, num_rows, r.depth, query_rows_, finite);
+    kernel.pack_values(rows, num_rows, r.head_size, query_rows_, finite);
   });
   with_rows(call_.saved.grad_context, call_.pairs(), s.batch, head, row, [&](const auto& kernel, const auto& rows) {
-    kernel.pack_query(rows, num_rows, r.columns, grad_context_);
-    kernel.pack_values(rows, num_rows, r.columns, grad_context_rows_, finite + kBlockPanels);
+    kernel.pack_query(rows, num_rows, r.value_head_size, grad_context_);
+    kernel.pack_values(rows, num_rows, r.value_head_size, grad_context_rows_, finite + kBlockPanels);
   });
   rows_finite_ = std::all_of(finite, finite + 2 * kBlockPanels, [](std::uint8_t x) { return x != 0; });
   block_ = {};
   block_.num_rows = num_rows;
-  block_.columns = r.columns;
-  block_.padded_depth = call_.padded_depth();
-  block_.padded_columns = call_.padded_columns();
+  block_.columns = r.value_head_size;
+  block_.padded_depth = call_.padded_head_size();
+  block_.padded_columns = call_.padded_value_head_size();
   block_.visible_begin = scratch_.visible_rows->begin;
   block_.visible_end = scratch_.visible_rows->end;
   block_.row_max = scratch_.row_max;
@@ -148,11 +149,11 @@ bool BackwardTiles<T>::take_block(Index key) {
   block_.finite = rows_finite_;
   for (Index i = 0; i < kBlockPanels; ++i) {
     const Index panel = key / kPanel + i;
-    const bool there = panel < unit_.num_panels;
-    block_.value_panels[i] = there ? value_panel(unit_, panel, nullptr) : nullptr;
+    const bool there = panel < kv_head_.num_panels;
+    block_.value_panels[i] = there ? value_panel(kv_head_, panel, nullptr) : nullptr;
     block_.key_rows[i] =
-        there ? key_rows_ + (panel - first_panel_) * call_.words(kPanel) * call_.padded_depth() : nullptr;
-    block_.finite = block_.finite && (!there || finite(unit_, panel));
+        there ? key_rows_ + (panel - first_panel_) * call_.words(kPanel) * call_.padded_head_size() : nullptr;
+    block_.finite = block_.finite && (!there || finite(kv_head_, panel));
   }
   return true;
 }

@@ -13,7 +13,7 @@
 #include <optional>
 
 #include "kernels/table.h"
-#include "key_panels.h"
+#include "kv_panels.h"
 #include "regard/attention_backward.h"
 #include "row_task.h"
 #include "visibility.h"
@@ -25,7 +25,7 @@ namespace internal {
 template <class T>
 struct BackwardCall {
   const ResolvedAttention<T>& r;
-  const AttentionSaved<T>& saved;
+  const AttentionForwardState<T>& saved;
   const T* delta;  // (B, H, L), dense
   const Runtime& runtime;
 
@@ -33,8 +33,10 @@ struct BackwardCall {
   bool pairs() const { return r.key_pairs && r.value_pairs && saved.grad_context.type == ElementType::bfloat16; }
   Index per_word() const { return pairs() ? 2 : 1; }
   Index words(Index numbers) const { return (numbers + per_word() - 1) / per_word(); }
-  Index padded_depth() const { return (r.depth + kernels::kPanel - 1) / kernels::kPanel * kernels::kPanel; }
-  Index padded_columns() const { return (r.columns + kernels::kPanel - 1) / kernels::kPanel * kernels::kPanel; }
+  Index padded_head_size() const { return (r.head_size + kernels::kPanel - 1) / kernels::kPanel * kernels::kPanel; }
+  Index padded_value_head_size() const {
+    return (r.value_head_size + kernels::kPanel - 1) / kernels::kPanel * kernels::kPanel;
+  }
   Index row(Index b, Index h, Index i) const { return (b * r.num_heads + h) * r.num_queries + i; }
 };
 
@@ -43,7 +45,7 @@ template <class T>
 Index backward_block_keys(const BackwardCall<T>& call);
 
 template <class T>
-class BackwardTiles final : public KeyPanels<T> {
+class BackwardTiles final : public KvPanels<T> {
  public:
   // Bytes of one worker that holds max_keys, a multiple of kBlockKeys, at a time.
   static Index bytes(const BackwardCall<T>& call, Index max_keys);
@@ -60,15 +62,15 @@ class BackwardTiles final : public KeyPanels<T> {
   // The kernels of the same names on block(), by the call's pairs().
   void run_grad_scores_block() const;
   void run_backward_block() const;
-  const Unit& unit() const { return unit_; }
+  const KvHead& kv_head() const { return kv_head_; }
 
-  const T* key_panel(const Unit&, Index panel, T*) const override {
-    return key_panels_ + (panel - first_panel_) * call_.r.depth_words() * kernels::kPanel;
+  const T* key_panel(const KvHead&, Index panel, T*) const override {
+    return key_panels_ + (panel - first_panel_) * call_.r.head_size_words() * kernels::kPanel;
   }
-  const T* value_panel(const Unit&, Index panel, T*) const override {
-    return value_panels_ + (panel - first_panel_) * call_.words(call_.r.columns) * kernels::kPanel;
+  const T* value_panel(const KvHead&, Index panel, T*) const override {
+    return value_panels_ + (panel - first_panel_) * call_.words(call_.r.value_head_size) * kernels::kPanel;
   }
-  bool finite(const Unit&, Index panel) const override { return keys_finite_[panel - first_panel_] != 0; }
+  bool finite(const KvHead&, Index panel) const override { return keys_finite_[panel - first_panel_] != 0; }
 
  private:
   template <class F>
@@ -80,7 +82,7 @@ class BackwardTiles final : public KeyPanels<T> {
     f(table.template of<T>());
   }
   Index place(std::byte* memory, Index max_keys);
-  const Sequence& sequence() const { return call_.r.sequences[static_cast<std::size_t>(unit_.sequence)]; }
+  const Sequence& sequence() const { return call_.r.sequences[static_cast<std::size_t>(kv_head_.sequence)]; }
 
   BackwardCall<T> call_;
   RowScratchLayout<T> layout_;
@@ -100,7 +102,7 @@ class BackwardTiles final : public KeyPanels<T> {
   T* dropout_;            // likewise, with dropout
   bool rows_finite_ = false;
   Index first_panel_ = 0;
-  Unit unit_{};
+  KvHead kv_head_{};
   std::optional<RowTask<T>> task_;
   kernels::ScoreBlock<T> score_{};
   kernels::BackwardBlock<T> block_{};

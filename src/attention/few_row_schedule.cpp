@@ -28,7 +28,7 @@ namespace {
 
 // A task, the chunks that it visits, and where its partials begin when those of all tasks are kept.
 struct WorkItem {
-  std::size_t unit;
+  std::size_t kv_head;
   Index first_row;
   Index num_rows;
   ChunkRange chunks;
@@ -37,7 +37,7 @@ struct WorkItem {
   Index num_partials() const { return chunks.size() * num_rows; }
 };
 
-// Tasks of one unit that walk its keys together, and the chunks that any of them visits.
+// Tasks of one kv_head that walk its keys together, and the chunks that any of them visits.
 struct TaskGroup {
   std::size_t first_item;
   std::size_t num_items;
@@ -47,17 +47,17 @@ struct TaskGroup {
 template <class T>
 class FewRowSchedule {
  public:
-  FewRowSchedule(const ResolvedAttention<T>& r, const KeyPanels<T>& keys, const FewRowOptions& options,
+  FewRowSchedule(const ResolvedAttention<T>& r, const KvPanels<T>& keys, const FewRowOptions& options,
                  const TypedOutputs<T>& outputs, const Runtime& runtime)
       : r_(r),
         keys_(keys),
         options_(options),
         outputs_(outputs),
         runtime_(runtime),
-        heads_per_key_head_(r.num_key_heads > 0 ? r.num_heads / r.num_key_heads : 0),
-        padded_columns_((r.columns + kernels::kPanel - 1) / kernels::kPanel * kernels::kPanel),
+        heads_per_key_head_(r.num_kv_heads > 0 ? r.num_heads / r.num_kv_heads : 0),
+        padded_columns_((r.value_head_size + kernels::kPanel - 1) / kernels::kPanel * kernels::kPanel),
         progress_(runtime, r.batch * r.num_heads * r.num_queries),
-        units_(workspace_of(runtime)),
+        kv_heads_(workspace_of(runtime)),
         items_(workspace_of(runtime)),
         groups_(workspace_of(runtime)) {}
 
@@ -90,20 +90,20 @@ class FewRowSchedule {
 
  private:
   void list_units() {
-    units_.reserve(r_.sequences.size() * static_cast<std::size_t>(r_.num_key_heads));
+    kv_heads_.reserve(r_.sequences.size() * static_cast<std::size_t>(r_.num_kv_heads));
     for (std::size_t s = 0; s < r_.sequences.size(); ++s) {
-      for (Index g = 0; g < r_.num_key_heads; ++g) {
-        units_.push_back(
+      for (Index g = 0; g < r_.num_kv_heads; ++g) {
+        kv_heads_.push_back(
             {static_cast<Index>(s), g, (r_.sequences[s].key_limit + kernels::kPanel - 1) / kernels::kPanel, 0});
       }
     }
   }
 
   const Sequence& sequence_of(const WorkItem& item) const {
-    return r_.sequences[static_cast<std::size_t>(units_[item.unit].sequence)];
+    return r_.sequences[static_cast<std::size_t>(kv_heads_[item.kv_head].sequence)];
   }
   TaskRows rows_of(const WorkItem& item) const {
-    return {.head = units_[item.unit].key_head * heads_per_key_head_,
+    return {.head = kv_heads_[item.kv_head].key_head * heads_per_key_head_,
             .first_row = item.first_row,
             .num_rows = item.num_rows,
             .rows_per_head = sequence_of(item).num_queries};
@@ -113,24 +113,25 @@ class FewRowSchedule {
     RowTask<T> task{.r = r_,
                     .packed = keys_,
                     .runtime = runtime_,
-                    .unit = units_[item.unit],
+                    .kv_head = kv_heads_[item.kv_head],
                     .sequence = sequence_of(item),
                     .rows = rows_of(item),
                     .scratch = (*scratches_)[place],
                     .wants_lse = !outputs_.lse.absent()};
-    task.scratch.context = room_of_context(task, outputs_);
+    task.scratch.context = context_buffer(task, outputs_);
     return task;
   }
 
   void list_items() {
     VisibleRows seen;
     List<ChunkRange> chunks(
-        workspace_of(runtime_));  // of the unit's rows, which are those of every key head of its sequence
-    items_.reserve(units_.size());
-    for (std::size_t u = 0; u < units_.size(); ++u) {
-      const bool first_head = units_[u].key_head == 0;
+        workspace_of(runtime_));  // of the kv_head's rows, which are those of every key head of its sequence
+    items_.reserve(kv_heads_.size());
+    for (std::size_t u = 0; u < kv_heads_.size(); ++u) {
+      const bool first_head = kv_heads_[u].key_head == 0;
       if (first_head) chunks.clear();
-      const Index rows = heads_per_key_head_ * r_.sequences[static_cast<std::size_t>(units_[u].sequence)].num_queries;
+      const Index rows =
+          heads_per_key_head_ * r_.sequences[static_cast<std::size_t>(kv_heads_[u].sequence)].num_queries;
       const bool few = keys_.stored() && rows <= options_.max_few_rows;
       few_ = few_ && few;
       const Index step = few ? kernels::kFewRows : kernels::kRows;
@@ -170,8 +171,8 @@ class FewRowSchedule {
     double products = 0;
     for (const WorkItem& item : items_) {
       const Index keys = std::min(item.chunks.size() * kernels::kChunkKeys, sequence_of(item).key_limit);
-      products +=
-          static_cast<double>(item.num_rows) * static_cast<double>(keys) * static_cast<double>(r_.depth + r_.columns);
+      products += static_cast<double>(item.num_rows) * static_cast<double>(keys) *
+                  static_cast<double>(r_.head_size + r_.value_head_size);
     }
     return products;
   }
@@ -191,7 +192,7 @@ class FewRowSchedule {
   }
 
   void run_whole(int workers) {
-    const Partials<T> partials(runtime_, workers * most_partials_, r_.columns);
+    const Partials<T> partials(runtime_, workers * most_partials_, r_.value_head_size);
     for_each_item(runtime_, workers, static_cast<Index>(groups_.size()), [&](Index n, int worker) {
       const TaskGroup& group = groups_[static_cast<std::size_t>(n)];
       const WorkItem* const items = &items_[group.first_item];
@@ -204,14 +205,14 @@ class FewRowSchedule {
       }
       with_tasks(group, worker, [&](std::span<const RowTask<T>> tasks) {
         std::array<ChunkRange, kMaxTasksPerGroup> chunks;
-        std::array<ChunkResults<T>, kMaxTasksPerGroup> rooms;
+        std::array<ChunkResults<T>, kMaxTasksPerGroup> buffers;
         for (std::size_t i = 0; i < tasks.size(); ++i) {
           chunks[i] = items[i].chunks;
-          rooms[i] = partials.at(first + partials_before(group, i));
+          buffers[i] = partials.at(first + partials_before(group, i));
         }
-        attend<T>(tasks, chunks, rooms);
+        attend<T>(tasks, chunks, buffers);
         for (std::size_t i = 0; i < tasks.size(); ++i) {
-          write_finished(tasks[i], finish(tasks[i], chunks[i], rooms[i]), outputs_);
+          write_finished(tasks[i], finish(tasks[i], chunks[i], buffers[i]), outputs_);
           progress_.add(items[i].num_rows);
         }
       });
@@ -219,39 +220,39 @@ class FewRowSchedule {
   }
 
   void run_split(int workers) {
-    const Partials<T> partials(runtime_, num_partials_, r_.columns);
+    const Partials<T> partials(runtime_, num_partials_, r_.value_head_size);
     List<std::pair<std::size_t, Index>> pieces(workspace_of(runtime_));
     pieces.reserve(static_cast<std::size_t>(num_pieces_));
     for (std::size_t n = 0; n < groups_.size(); ++n) {
       for (Index c = groups_[n].chunks.begin; c < groups_[n].chunks.end; ++c) pieces.emplace_back(n, c);
     }
-    // All groups of a unit, or of a sequence, take a chunk before any takes the next.
+    // All groups of a kv_head, or of a sequence, take a chunk before any takes the next.
     std::ranges::sort(pieces, {}, [&](const auto& piece) {
-      const std::size_t unit = items_[groups_[piece.first].first_item].unit;
-      const Index of = options_.by_chunk ? units_[unit].sequence : static_cast<Index>(unit);
+      const std::size_t kv_head = items_[groups_[piece.first].first_item].kv_head;
+      const Index of = options_.by_chunk ? kv_heads_[kv_head].sequence : static_cast<Index>(kv_head);
       return std::tuple(of, piece.second, piece.first);
     });
     for_each_item(runtime_, workers, static_cast<Index>(pieces.size()), [&](Index p, int worker) {
       const auto& [n, chunk] = pieces[static_cast<std::size_t>(p)];
       const TaskGroup& group = groups_[n];
-      const auto room = [&](const WorkItem& item) {
+      const auto buffer = [&](const WorkItem& item) {
         return partials.at(item.first_partial + (chunk - item.chunks.begin) * item.num_rows);
       };
       if (group.num_items == 1) {
         const WorkItem& item = items_[group.first_item];
-        attend(task_of(item, worker * static_cast<Index>(tasks_per_group_)), {chunk, chunk + 1}, room(item));
+        attend(task_of(item, worker * static_cast<Index>(tasks_per_group_)), {chunk, chunk + 1}, buffer(item));
         return;
       }
       with_tasks(group, worker, [&](std::span<const RowTask<T>> tasks) {
         std::array<ChunkRange, kMaxTasksPerGroup> chunks;
-        std::array<ChunkResults<T>, kMaxTasksPerGroup> rooms;
+        std::array<ChunkResults<T>, kMaxTasksPerGroup> buffers;
         for (std::size_t i = 0; i < tasks.size(); ++i) {
           const WorkItem& item = items_[group.first_item + i];
           const bool visits = chunk >= item.chunks.begin && chunk < item.chunks.end;
           chunks[i] = visits ? ChunkRange{chunk, chunk + 1} : ChunkRange{0, 0};
-          if (visits) rooms[i] = room(item);
+          if (visits) buffers[i] = buffer(item);
         }
-        attend<T>(tasks, chunks, rooms);
+        attend<T>(tasks, chunks, buffers);
       });
     });
     for_each_item(runtime_, workers, static_cast<Index>(items_.size()), [&](Index n, int worker) {
@@ -263,7 +264,7 @@ class FewRowSchedule {
   }
 
   const ResolvedAttention<T>& r_;
-  const KeyPanels<T>& keys_;
+  const KvPanels<T>& keys_;
   FewRowOptions options_;
   const TypedOutputs<T>& outputs_;
   const Runtime& runtime_;
@@ -271,7 +272,7 @@ class FewRowSchedule {
   Index padded_columns_;
   Progress progress_;
   std::optional<RowScratches<T>> scratches_;
-  List<Unit> units_;
+  List<KvHead> kv_heads_;
   List<WorkItem> items_;
   List<TaskGroup> groups_;
   bool few_ = true;                  // no task has more than kFewRows
@@ -284,14 +285,14 @@ class FewRowSchedule {
 }  // namespace
 
 template <class T>
-void attend_few_rows(const ResolvedAttention<T>& r, const KeyPanels<T>& keys, const FewRowOptions& options,
+void attend_few_rows(const ResolvedAttention<T>& r, const KvPanels<T>& keys, const FewRowOptions& options,
                      const TypedOutputs<T>& outputs, const Runtime& runtime) {
   FewRowSchedule<T>(r, keys, options, outputs, runtime).run();
 }
 
-template void attend_few_rows(const ResolvedAttention<float>&, const KeyPanels<float>&, const FewRowOptions&,
+template void attend_few_rows(const ResolvedAttention<float>&, const KvPanels<float>&, const FewRowOptions&,
                               const TypedOutputs<float>&, const Runtime&);
-template void attend_few_rows(const ResolvedAttention<double>&, const KeyPanels<double>&, const FewRowOptions&,
+template void attend_few_rows(const ResolvedAttention<double>&, const KvPanels<double>&, const FewRowOptions&,
                               const TypedOutputs<double>&, const Runtime&);
 
 }  // namespace internal

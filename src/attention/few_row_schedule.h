@@ -14,7 +14,7 @@
 #pragma once
 
 #include "arguments.h"
-#include "key_panels.h"
+#include "kv_panels.h"
 
 namespace regard {
 inline namespace v0 {
@@ -32,7 +32,7 @@ struct FewRowOptions {
 
 // Computes and writes every row of the call, from these keys and values.
 template <class T>
-void attend_few_rows(const ResolvedAttention<T>& r, const KeyPanels<T>& keys, const FewRowOptions& options,
+void attend_few_rows(const ResolvedAttention<T>& r, const KvPanels<T>& keys, const FewRowOptions& options,
                      const TypedOutputs<T>& outputs, const Runtime& runtime);
 
 }  // namespace internal

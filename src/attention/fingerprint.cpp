@@ -143,8 +143,9 @@ AttentionFingerprint fingerprint_of(const ResolvedAttention<T>& r) {
     };
     return word_of([&](Hash& hash) { (add(hash, views), ...); });
   };
-  return {{of(r.batch, r.num_heads, r.num_key_heads, r.num_queries, r.num_keys, r.depth, r.columns), of(r.causal),
-           of_sequences(&Sequence::offset), of(r.window_left, r.window_right), of_sequences(&Sequence::key_limit),
+  return {{of(r.batch, r.num_heads, r.num_kv_heads, r.num_queries, r.num_keys, r.head_size, r.value_head_size),
+           of(r.causal), of_sequences(&Sequence::offset), of(r.window_left, r.window_right),
+           of_sequences(&Sequence::key_limit),
            of_sequences(&Sequence::batch, &Sequence::first_query, &Sequence::num_queries, &Sequence::first_key,
                         &Sequence::num_keys),
            of_segments(r.query_segments, r.key_segments), of_sequences(&Sequence::prefix),
@@ -165,7 +166,7 @@ void check_fingerprint(const char* operator_name, const ResolvedAttention<T>& r,
                        const AttentionFingerprint& of_forward) {
   if (is_planning() || of_forward == kUncheckedFingerprint) return;
   if (of_forward == AttentionFingerprint{}) {
-    refuse(operator_name, "fingerprint is missing; expected the one that attention_forward wrote");
+    reject(operator_name, "fingerprint is missing; expected the one that attention_forward wrote");
   }
   const AttentionFingerprint here = fingerprint_of(r);
   std::string names;
@@ -176,7 +177,7 @@ void check_fingerprint(const char* operator_name, const ResolvedAttention<T>& r,
     if (n == 0) break;  // many an option follows the shape
   }
   if (count == 0) return;
-  refuse(operator_name, names + (count == 1 ? " differs" : " differ") +
+  reject(operator_name, names + (count == 1 ? " differs" : " differ") +
                             " from the forward call that wrote the fingerprint; expected the same options");
 }
 

@@ -29,7 +29,7 @@ bool finish_results(const RowTask<T>& task, Index num_chunks, const ChunkResults
   const Index num_rows = task.rows.num_rows;
   return kernels::active().template of<T>().finish_rows({.num_chunks = num_chunks,
                                                          .num_rows = num_rows,
-                                                         .columns = task.r.columns,
+                                                         .columns = task.r.value_head_size,
                                                          .accumulator = from.accumulator,
                                                          .accumulator_chunk_stride = num_rows * row_stride,
                                                          .accumulator_row_stride = row_stride,
@@ -55,8 +55,9 @@ template <class T>
 void finish_scaled(const RowTask<T>& task, const ChunkRange& chunks, const ChunkResults<T>& results) {
   const RowScratch<T>& s = task.scratch;
   attend_scaled(task, chunks, results);
-  finish_results(task, chunks.size(), results, task.r.columns, static_cast<T>(kAttentionSumScale), s.scaled_context);
-  take_scaled(task.rows.num_rows, task.r.columns, s.row_sum, s.scaled_context, s.context);
+  finish_results(task, chunks.size(), results, task.r.value_head_size, static_cast<T>(kAttentionSumScale),
+                 s.scaled_context);
+  take_scaled(task.rows.num_rows, task.r.value_head_size, s.row_sum, s.scaled_context, s.context);
 }
 
 }  // namespace
@@ -71,33 +72,34 @@ void take_scaled(Index num_rows, Index columns, const T* row_sum, const T* scale
 template <class T>
 FinishedRows<T> finish(const RowTask<T>& task, const ChunkRange& chunks, const ChunkResults<T>& results) {
   const RowScratch<T>& s = task.scratch;
-  if (finish_results(task, chunks.size(), results, task.r.columns, static_cast<T>(1), s.context))
+  if (finish_results(task, chunks.size(), results, task.r.value_head_size, static_cast<T>(1), s.context))
     finish_scaled(task, chunks, results);
   return finished(s);
 }
 
 template <class T>
-FinishedRows<T> attend_and_finish(const RowTask<T>& task, const ChunkRange& chunks, const ChunkResults<T>& room) {
+FinishedRows<T> attend_and_finish(const RowTask<T>& task, const ChunkRange& chunks, const ChunkResults<T>& buffer) {
   const RowScratch<T>& s = task.scratch;
   if (chunks.size() > 1) {
-    attend(task, chunks, room);
-    return finish(task, chunks, room);
+    attend(task, chunks, buffer);
+    return finish(task, chunks, buffer);
   }
   // A single chunk is finished where it lies.
-  if (finish_results(task, chunks.size(), attend_one(task, chunks), s.padded_columns, static_cast<T>(1), s.context)) {
-    keep(task, 0, room);
-    finish_scaled(task, chunks, room);
+  if (finish_results(task, chunks.size(), attend_one(task, chunks), s.padded_value_head_size, static_cast<T>(1),
+                     s.context)) {
+    keep(task, 0, buffer);
+    finish_scaled(task, chunks, buffer);
   }
   return finished(s);
 }
 
 template <class T>
-T* room_of_context(const RowTask<T>& task, const TypedOutputs<T>& outputs) {
+T* context_buffer(const RowTask<T>& task, const TypedOutputs<T>& outputs) {
   const auto& context = outputs.context;
   const TaskRows& rows = task.rows;
   void* const first = context.pointer(task.sequence.batch, rows.head_of(0), task.sequence.first_query + rows.row_of(0));
   const bool same = context.type == kElementType<T> && rows.head_of(0) == rows.head_of(rows.num_rows - 1) &&
-                    context.strides[2] == task.r.columns && context.strides[3] == 1 &&
+                    context.strides[2] == task.r.value_head_size && context.strides[3] == 1 &&
                     reinterpret_cast<std::uintptr_t>(first) % alignof(T) == 0;
   return same ? static_cast<T*>(first) : task.scratch.context;
 }
@@ -105,7 +107,7 @@ T* room_of_context(const RowTask<T>& task, const TypedOutputs<T>& outputs) {
 template <class T>
 void write_finished(const RowTask<T>& task, const FinishedRows<T>& done, const TypedOutputs<T>& outputs) {
   const Index b = task.sequence.batch;
-  const Index columns = task.r.columns;
+  const Index columns = task.r.value_head_size;
   const auto head = [&](Index i) { return task.rows.head_of(i); };
   const auto row = [&](Index i) { return task.sequence.first_query + task.rows.row_of(i); };
   const bool written = outputs.context.pointer(b, head(0), row(0)) == done.context;
@@ -123,12 +125,12 @@ void write_finished(const RowTask<T>& task, const FinishedRows<T>& done, const T
   write(outputs.sink_weights, done.sink_weight);
 }
 
-template float* room_of_context(const RowTask<float>&, const TypedOutputs<float>&);
+template float* context_buffer(const RowTask<float>&, const TypedOutputs<float>&);
 template FinishedRows<float> finish(const RowTask<float>&, const ChunkRange&, const ChunkResults<float>&);
 template FinishedRows<float> attend_and_finish(const RowTask<float>&, const ChunkRange&, const ChunkResults<float>&);
 template void take_scaled(Index, Index, const float*, const float*, float*);
 template void write_finished(const RowTask<float>&, const FinishedRows<float>&, const TypedOutputs<float>&);
-template double* room_of_context(const RowTask<double>&, const TypedOutputs<double>&);
+template double* context_buffer(const RowTask<double>&, const TypedOutputs<double>&);
 template FinishedRows<double> finish(const RowTask<double>&, const ChunkRange&, const ChunkResults<double>&);
 template FinishedRows<double> attend_and_finish(const RowTask<double>&, const ChunkRange&, const ChunkResults<double>&);
 template void take_scaled(Index, Index, const double*, const double*, double*);

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // The schedules of forward_schedule.h: who packs what, which tasks go together, what is fetched for the next task.
-// Read next: packed_keys.cpp, row_task.cpp.
+// Read next: packed_kv.cpp, row_task.cpp.
 #include "forward_schedule.h"
 
 #include <algorithm>
@@ -11,8 +11,8 @@
 #include <string>
 
 #include "kernels/table.h"
-#include "key_panels.h"
-#include "packed_keys.h"
+#include "kv_panels.h"
+#include "packed_kv.h"
 #include "plan.h"
 #include "runtime/plan.h"
 #include "runtime/workspace.h"
@@ -53,18 +53,19 @@ OwnPacking own_packing(const ResolvedAttention<T>& r, const Runtime& runtime) {
     most_blocks = std::max(most_blocks, num_row_blocks<T>(sequence));
     products += static_cast<double>(sequence.num_queries) * static_cast<double>(sequence.key_limit);
   }
-  products *= static_cast<double>(r.num_heads * (r.depth + r.columns));
-  const Index units = static_cast<Index>(r.sequences.size()) * r.num_key_heads;
+  products *= static_cast<double>(r.num_heads * (r.head_size + r.value_head_size));
+  const Index kv_heads = static_cast<Index>(r.sequences.size()) * r.num_kv_heads;
   const int workers = num_workers(runtime, std::numeric_limits<Index>::max(), products);
-  const bool one_task = most_blocks == 1 && r.num_heads == r.num_key_heads;
-  if (units < workers) {
-    const Index padded_columns = (r.columns + kernels::kPanel - 1) / kernels::kPanel * kernels::kPanel;
-    const bool long_unit = largest > kWaveBytes / ((r.depth + padded_columns) * static_cast<Index>(sizeof(T)));
-    return one_task && long_unit ? OwnPacking{static_cast<int>(units), true} : OwnPacking{};
+  const bool one_task = most_blocks == 1 && r.num_heads == r.num_kv_heads;
+  if (kv_heads < workers) {
+    const Index padded_value_head_size = (r.value_head_size + kernels::kPanel - 1) / kernels::kPanel * kernels::kPanel;
+    const bool long_kv_head =
+        largest > kWaveBytes / ((r.head_size + padded_value_head_size) * static_cast<Index>(sizeof(T)));
+    return one_task && long_kv_head ? OwnPacking{static_cast<int>(kv_heads), true} : OwnPacking{};
   }
   if (one_task) return {workers, true};
-  const bool small = largest * (r.depth + r.columns) * static_cast<Index>(sizeof(T)) <= kUnitBytes;
-  const bool fair = units >= kEnoughUnits * workers || (units % workers == 0 && units >= kEvenUnits * workers);
+  const bool small = largest * (r.head_size + r.value_head_size) * static_cast<Index>(sizeof(T)) <= kUnitBytes;
+  const bool fair = kv_heads >= kEnoughUnits * workers || (kv_heads % workers == 0 && kv_heads >= kEvenUnits * workers);
   return small && (fair || workers == 1) ? OwnPacking{workers, false} : OwnPacking{};
 }
 
@@ -91,16 +92,16 @@ class ForwardSchedule {
                      options_.written_bytes);
     if (own_.workers > 0) {
       allocate(own_.workers, 1);
-      for_each_item(runtime_, own_.workers, packed_.num_units(), [&](Index number, int worker) {
-        const Unit unit = packed_.own_unit(number, worker);
+      for_each_item(runtime_, own_.workers, packed_.num_kv_heads(), [&](Index number, int worker) {
+        const KvHead kv_head = packed_.own_kv_head(number, worker);
         // This worker will most likely process head number + workers next.
         const Index after = number + own_.workers;
-        const Unit next = after < packed_.num_units() ? packed_.unit_at(after, 0) : Unit{};
-        for (Index task = 0; task < num_tasks(unit); ++task) {
+        const KvHead next = after < packed_.num_kv_heads() ? packed_.kv_head_at(after, 0) : KvHead{};
+        for (Index task = 0; task < num_tasks(kv_head); ++task) {
           throw_if_stopped(runtime_.stop);
-          kernels::FetchAhead ahead;
-          if (fetches_) ahead = fetch_after(unit, task, next);
-          run_tasks(unit, task, worker, fetches_ ? &ahead : nullptr);
+          kernels::PrefetchPlan ahead;
+          if (fetches_) ahead = prefetch_after(kv_head, task, next);
+          run_tasks(kv_head, task, worker, fetches_ ? &ahead : nullptr);
         }
       });
       return;
@@ -109,13 +110,15 @@ class ForwardSchedule {
   }
 
  private:
-  const Sequence& sequence_of(const Unit& unit) const { return r_.sequences[static_cast<std::size_t>(unit.sequence)]; }
+  const Sequence& sequence_of(const KvHead& kv_head) const {
+    return r_.sequences[static_cast<std::size_t>(kv_head.sequence)];
+  }
   std::string way() const {
     const bool explains = options_.why_packed && *options_.why_packed;
-    return explains ? who_packs() + "; few rows, but not read in place: " + options_.why_packed : who_packs();
+    return explains ? who_packs() + "; few rows, but not read unpacked: " + options_.why_packed : who_packs();
   }
   std::string who_packs() const {
-    const std::string heads = std::to_string(packed_.num_units()) + " key heads, ";
+    const std::string heads = std::to_string(packed_.num_kv_heads()) + " key heads, ";
     if (own_.by_block) return heads + "each attended by one thread, which packs a block of 64 keys at a time: few rows";
     return own_.workers > 0
                ? heads + "each packed and attended by one thread: they are short, and enough for the threads"
@@ -126,17 +129,20 @@ class ForwardSchedule {
   // saves.
   static bool exceeds_caches(const ResolvedAttention<T>& r) {
     constexpr Index kNearBytes = Index{2} << 20;
-    const Index rows = r.batch * (r.num_heads * r.num_queries + r.num_key_heads * r.num_keys);
-    return r.depth > 0 && r.columns > 0 && rows > kNearBytes / ((r.depth + r.columns) * static_cast<Index>(sizeof(T)));
+    const Index rows = r.batch * (r.num_heads * r.num_queries + r.num_kv_heads * r.num_keys);
+    return r.head_size > 0 && r.value_head_size > 0 &&
+           rows > kNearBytes / ((r.head_size + r.value_head_size) * static_cast<Index>(sizeof(T)));
   }
-  Index heads_per_key_head() const { return r_.num_heads / r_.num_key_heads; }
-  Index num_tasks(const Unit& unit) const { return heads_per_key_head() * num_row_blocks<T>(sequence_of(unit)); }
+  Index heads_per_key_head() const { return r_.num_heads / r_.num_kv_heads; }
+  Index num_tasks(const KvHead& kv_head) const {
+    return heads_per_key_head() * num_row_blocks<T>(sequence_of(kv_head));
+  }
 
   // Scratch of each worker, and room for the results of its task's chunks: of the longest task, or, where that is less,
   // of every row there is.
   void allocate(int workers, Index together) {
     const Index observer_bytes = options_.observer ? options_.observer->scratch_bytes() : 0;
-    const RowScratchLayout<T> layout(r_, packed_.padded_columns(), false, observer_bytes);
+    const RowScratchLayout<T> layout(r_, packed_.padded_value_head_size(), false, observer_bytes);
     scratches_.emplace(runtime_, layout, workers * together);
     num_workers_ = workers;
     tasks_per_group_ = together;
@@ -146,7 +152,7 @@ class ForwardSchedule {
     const Index all_rows = r_.batch * r_.num_heads * r_.num_queries;
     const Index rows_at_once = workers * together * max_rows_;
     by_worker_ = rows_at_once <= all_rows;
-    partials_.emplace(runtime_, std::min(rows_at_once, all_rows) * most_chunks_, r_.columns);
+    partials_.emplace(runtime_, std::min(rows_at_once, all_rows) * most_chunks_, r_.value_head_size);
   }
   // place: of the scratch, one of each worker's tasks_per_group_.
   ChunkResults<T> results_of(const RowTask<T>& task, Index place) const {
@@ -155,67 +161,67 @@ class ForwardSchedule {
     return partials_->at((by_worker_ ? place * max_rows_ : row) * most_chunks_);
   }
 
-  TaskRows rows_of(const Unit& unit, Index task) const {
-    const Sequence& sequence = sequence_of(unit);
+  TaskRows rows_of(const KvHead& kv_head, Index task) const {
+    const Sequence& sequence = sequence_of(kv_head);
     const Index rows = rows_per_task<T>(sequence);
     const Index blocks = num_row_blocks<T>(sequence);
     // Under a causal mask the last rows are the longest: they go first, so that no thread ends with one.
     const Index first_row = (blocks - 1 - task % blocks) * rows;
-    return {.head = unit.key_head * heads_per_key_head() + task / blocks,
+    return {.head = kv_head.key_head * heads_per_key_head() + task / blocks,
             .first_row = first_row,
             .num_rows = std::min(rows, sequence.num_queries - first_row),
             .rows_per_head = sequence.num_queries};
   }
 
-  // What the worker needs after this task: the rows of the next, of this unit or the next one, and a share of the next
-  // one's keys and values.
-  kernels::FetchAhead fetch_after(const Unit& unit, Index task, const Unit& next) const {
-    const Index tasks = num_tasks(unit);
+  // What the worker needs after this task: the rows of the next, of this kv_head or the next one, and a share of the
+  // next one's keys and values.
+  kernels::PrefetchPlan prefetch_after(const KvHead& kv_head, Index task, const KvHead& next) const {
+    const Index tasks = num_tasks(kv_head);
     const bool last = task + 1 == tasks;
     const bool ends = next.num_panels == 0;
-    kernels::FetchAhead ahead{};
+    kernels::PrefetchPlan ahead{};
     Index most = 0;
     const auto take = [&](int i, const void* first, Index stride, Index columns, ElementType type, Index count) {
       ahead.rows[i] = {static_cast<const char*>(first), stride * type_bytes(type), columns * type_bytes(type), count};
       most = std::max(most, count);
     };
     if (!last || !ends) {
-      const Unit& of = last ? next : unit;
+      const KvHead& of = last ? next : kv_head;
       const Sequence& sequence = sequence_of(of);
       const TaskRows rows = rows_of(of, last ? 0 : task + 1);
       const Index row = sequence.first_query + rows.first_row;
-      take(0, r_.query.pointer(sequence.batch, rows.head, row, 0), r_.query.strides[2], r_.depth, r_.query.type,
+      take(0, r_.query.pointer(sequence.batch, rows.head, row, 0), r_.query.strides[2], r_.head_size, r_.query.type,
            rows.num_rows);
       if (const auto* context = options_.context)
-        take(1, context->pointer(sequence.batch, rows.head, row), context->strides[2], r_.columns, context->type,
-             rows.num_rows);
+        take(1, context->pointer(sequence.batch, rows.head, row), context->strides[2], r_.value_head_size,
+             context->type, rows.num_rows);
     }
     if (!ends) {
       const Sequence& sequence = sequence_of(next);
       const Index share = own_.by_block ? kernels::kBlockKeys : (sequence.key_limit + tasks - 1) / tasks;
       const Index key = std::min(task * share, sequence.key_limit);
       const Index count = std::min(share, sequence.key_limit - key);
-      take(2, r_.key.pointer(sequence.batch, next.key_head, sequence.first_key + key, 0), r_.key.strides[2], r_.depth,
-           r_.key.type, count);
+      take(2, r_.key.pointer(sequence.batch, next.key_head, sequence.first_key + key, 0), r_.key.strides[2],
+           r_.head_size, r_.key.type, count);
       take(3, r_.value.pointer(sequence.batch, next.key_head, sequence.first_key + key, 0), r_.value.strides[2],
-           r_.columns, r_.value.type, count);
+           r_.value_head_size, r_.value.type, count);
     }
     const Index group = kernels::active().of<T>().row_group;
     const Index blocks =
-        own_.by_block ? 1 : (sequence_of(unit).key_limit + kernels::kBlockKeys - 1) / kernels::kBlockKeys;
-    const Index tiles = (rows_of(unit, task).num_rows + group - 1) / group * blocks *
-                        (kernels::kBlockPanels + packed_.padded_columns() / kernels::kPanel);
+        own_.by_block ? 1 : (sequence_of(kv_head).key_limit + kernels::kBlockKeys - 1) / kernels::kBlockKeys;
+    const Index tiles = (rows_of(kv_head, task).num_rows + group - 1) / group * blocks *
+                        (kernels::kBlockPanels + packed_.padded_value_head_size() / kernels::kPanel);
     ahead.rows_a_tile = (most + tiles - 1) / std::max<Index>(tiles, 1);
     return ahead;
   }
 
-  RowTask<T> task_at(const Unit& unit, Index task, Index place, kernels::FetchAhead* ahead) const {
+  RowTask<T> task_at(const KvHead& kv_head, Index task, Index place, kernels::PrefetchPlan* ahead) const {
     return {.r = r_,
             .packed = packed_,
             .runtime = runtime_,
-            .unit = unit,
-            .sequence = sequence_of(unit),
-            .rows = rows_of(unit, task),
+            .kv_head = kv_head,
+            .sequence = sequence_of(kv_head),
+            .rows = rows_of(kv_head, task),
             .scratch = (*scratches_)[place],
             .wants_lse = options_.wants_lse,
             .observer = options_.observer,
@@ -223,7 +229,7 @@ class ForwardSchedule {
   }
 
   // The tasks from `first` on, as many as go together.
-  void run_tasks(const Unit& unit, Index first, int worker, kernels::FetchAhead* ahead = nullptr) {
+  void run_tasks(const KvHead& kv_head, Index first, int worker, kernels::PrefetchPlan* ahead = nullptr) {
     const auto run = [&](std::span<RowTask<T>> tasks) {
       std::array<ChunkResults<T>, kMaxTasksPerGroup> results;
       Index rows = 0;
@@ -234,8 +240,8 @@ class ForwardSchedule {
       rows_done_(tasks, std::span<const ChunkResults<T>>(results.data(), tasks.size()));
       progress_.add(rows);
     };
-    const Index count = std::min(tasks_per_group_, num_tasks(unit) - first);
-    const auto task = [&](Index i) { return task_at(unit, first + i, worker * tasks_per_group_ + i, ahead); };
+    const Index count = std::min(tasks_per_group_, num_tasks(kv_head) - first);
+    const auto task = [&](Index i) { return task_at(kv_head, first + i, worker * tasks_per_group_ + i, ahead); };
     if (count == 1) {
       RowTask<T> only = task(0);
       run(std::span(&only, 1));
@@ -256,23 +262,24 @@ class ForwardSchedule {
     return std::clamp<Index>(num_tasks / (kEnough * workers), 1, kMaxTasksPerGroup);
   }
 
-  void run_wave(const List<Unit>& units) {
+  void run_wave(const List<KvHead>& kv_heads) {
     Index all_tasks = 0;
     double products = 0;
-    for (const Unit& unit : units) {
-      all_tasks += num_tasks(unit);
-      products += static_cast<double>(heads_per_key_head() * sequence_of(unit).num_queries) *
-                  static_cast<double>(unit.num_panels) * static_cast<double>(kernels::kPanel * (r_.depth + r_.columns));
+    for (const KvHead& kv_head : kv_heads) {
+      all_tasks += num_tasks(kv_head);
+      products += static_cast<double>(heads_per_key_head() * sequence_of(kv_head).num_queries) *
+                  static_cast<double>(kv_head.num_panels) *
+                  static_cast<double>(kernels::kPanel * (r_.head_size + r_.value_head_size));
     }
     const int workers = num_workers(runtime_, all_tasks, products);
     if (workers > num_workers_) allocate(workers, group_size(workers, all_tasks));
     first_group_.assign(1, 0);
-    for (const Unit& unit : units)
-      first_group_.push_back(first_group_.back() + (num_tasks(unit) + tasks_per_group_ - 1) / tasks_per_group_);
+    for (const KvHead& kv_head : kv_heads)
+      first_group_.push_back(first_group_.back() + (num_tasks(kv_head) + tasks_per_group_ - 1) / tasks_per_group_);
     for_each_item(runtime_, workers, first_group_.back(), [&](Index group, int worker) {
-      const auto unit = std::upper_bound(first_group_.begin(), first_group_.end(), group) - first_group_.begin() - 1;
-      run_tasks(units[static_cast<std::size_t>(unit)],
-                (group - first_group_[static_cast<std::size_t>(unit)]) * tasks_per_group_, worker);
+      const auto kv_head = std::upper_bound(first_group_.begin(), first_group_.end(), group) - first_group_.begin() - 1;
+      run_tasks(kv_heads[static_cast<std::size_t>(kv_head)],
+                (group - first_group_[static_cast<std::size_t>(kv_head)]) * tasks_per_group_, worker);
     });
   }
 
@@ -281,14 +288,14 @@ class ForwardSchedule {
   ForwardScheduleOptions<T> options_;
   const RowsDone<T>& rows_done_;
   OwnPacking own_;
-  PackedKeys<T> packed_;
+  PackedKv<T> packed_;
   Index most_chunks_;
   bool fetches_;
   Progress progress_;
-  List<Index> first_group_;  // of each unit of a wave, and the number of groups: tasks that go together
+  List<Index> first_group_;  // of each kv_head of a wave, and the number of groups: tasks that go together
   std::optional<RowScratches<T>> scratches_;  // of each worker, and of each task of its group
   std::optional<Partials<T>> partials_;
-  int num_workers_ = 0;        // for which there is room
+  int num_workers_ = 0;        // for which there is buffer
   Index tasks_per_group_ = 1;  // tasks of a group
   Index max_rows_ = 0;         // of a task
   bool by_worker_ = true;      // whose results lie in partials_

@@ -6,8 +6,8 @@
 //   heads      a worker takes a head, packs it and runs its tasks while it lies in its second-level cache
 //   blocks     a worker takes a head of one task and packs 64 keys at a time, for the block that it computes
 //
-// While a worker computes a task, what its next one reads comes from memory (kernels::FetchAhead).
-// Read next: forward_schedule.cpp, packed_keys.h, row_task.h.
+// While a worker computes a task, what its next one reads comes from memory (kernels::PrefetchPlan).
+// Read next: forward_schedule.cpp, packed_kv.h, row_task.h.
 #pragma once
 
 #include <span>

@@ -63,7 +63,7 @@ class BiasGradient {
     const Index key_tasks = summed(3) ? 1 : static_cast<Index>(keys_.size());
     const Index tasks = output_.shape[0] * output_.shape[1] * row_tasks * key_tasks;
     const double products = static_cast<double>(r_.batch * r_.num_heads * r_.num_queries) *
-                            static_cast<double>(r_.num_keys) * static_cast<double>(r_.depth + r_.columns);
+                            static_cast<double>(r_.num_keys) * static_cast<double>(r_.head_size + r_.value_head_size);
     const int workers = num_workers(call_.runtime, tasks, products);
     const Index bytes = BackwardTiles<T>::bytes(call_, kBlockKeys);
     const Index tile = kRows * kBlockKeys * static_cast<Index>(sizeof(double));
@@ -127,7 +127,7 @@ class BiasGradient {
         visible_interval(r_, sequence, row.first).begin >= key.first + key.count) {
       return;
     }
-    tiles.take_keys(s, h / (r_.num_heads / r_.num_key_heads), key.first,
+    tiles.take_keys(s, h / (r_.num_heads / r_.num_kv_heads), key.first,
                     std::min(key.count, sequence.key_limit - key.first));
     tiles.take_rows(h, row.first, row.count);
     if (tiles.seen().end <= key.first || tiles.seen().begin >= key.first + key.count || !tiles.take_block(key.first))

@@ -46,12 +46,12 @@ template <class T>
 void plan_attention(const char* name, const ResolvedAttention<T>& r, Index key_bytes, Index value_bytes,
                     std::string way, double written_bytes) {
   const auto [pairs, keys] = seen(r);
-  const Index columns = value_bytes > 0 ? r.columns : 0;
-  const double queries = static_cast<double>(r.batch * r.num_heads * r.num_queries * r.depth);
+  const Index columns = value_bytes > 0 ? r.value_head_size : 0;
+  const double queries = static_cast<double>(r.batch * r.num_heads * r.num_queries * r.head_size);
   const double bytes =
       queries * static_cast<double>(type_bytes(r.query.type)) +
-      keys * static_cast<double>(r.num_key_heads) * static_cast<double>(r.depth * key_bytes + columns * value_bytes);
-  const double operations = 2 * pairs * static_cast<double>(r.num_heads * (r.depth + columns));
+      keys * static_cast<double>(r.num_kv_heads) * static_cast<double>(r.head_size * key_bytes + columns * value_bytes);
+  const double operations = 2 * pairs * static_cast<double>(r.num_heads * (r.head_size + columns));
   plan_operator({.name = name, .way = std::move(way), .operations = operations, .bytes = bytes + written_bytes});
 }
 
@@ -61,14 +61,15 @@ void plan_backward(const char* name, const ResolvedAttention<T>& r, double writt
   // Query and its context, gradient of the context; key and value.
   const double queries = static_cast<double>(r.batch * r.num_heads * r.num_queries);
   const double query_bytes = static_cast<double>(type_bytes(r.query.type));
-  const double bytes = queries * (static_cast<double>(r.depth) * query_bytes +
-                                  2 * static_cast<double>(r.columns) * query_bytes + 2 * sizeof(T)) +
-                       keys * static_cast<double>(r.num_key_heads) *
-                           static_cast<double>(r.depth * type_bytes(r.key.type) + r.columns * type_bytes(r.value.type));
+  const double bytes =
+      queries * (static_cast<double>(r.head_size) * query_bytes +
+                 2 * static_cast<double>(r.value_head_size) * query_bytes + 2 * sizeof(T)) +
+      keys * static_cast<double>(r.num_kv_heads) *
+          static_cast<double>(r.head_size * type_bytes(r.key.type) + r.value_head_size * type_bytes(r.value.type));
   plan_operator({.name = name,
-                 .way = std::to_string(static_cast<Index>(r.sequences.size()) * r.num_key_heads) +
+                 .way = std::to_string(static_cast<Index>(r.sequences.size()) * r.num_kv_heads) +
                         " key heads, each in up to six pieces with partial sums of grad_query",
-                 .operations = 2 * pairs * static_cast<double>(r.num_heads * (3 * r.depth + 2 * r.columns)),
+                 .operations = 2 * pairs * static_cast<double>(r.num_heads * (3 * r.head_size + 2 * r.value_head_size)),
                  .bytes = bytes + written_bytes});
 }
 

@@ -334,9 +334,9 @@ List<Index> sorted_keys(const char* operator_name, std::span<const Index> chosen
   List<Index> sorted(chosen.begin(), chosen.end(), workspace_of(runtime));
   std::ranges::sort(sorted);
   if (!sorted.empty() && sorted.front() < 0)
-    refuse(operator_name, "chosen_keys has " + std::to_string(sorted.front()) + "; expected 0 or more");
+    reject(operator_name, "chosen_keys has " + std::to_string(sorted.front()) + "; expected 0 or more");
   if (const auto twice = std::ranges::adjacent_find(sorted); twice != sorted.end())
-    refuse(operator_name, "chosen_keys has " + std::to_string(*twice) + " more than once; expected distinct keys");
+    reject(operator_name, "chosen_keys has " + std::to_string(*twice) + " more than once; expected distinct keys");
   // Those that no row can see, which also might not be counted on from.
   constexpr Index kFarthest = Index{1} << 60;
   sorted.erase(std::ranges::lower_bound(sorted, kFarthest), sorted.end());
@@ -354,11 +354,11 @@ void check_row_statistics(const char* operator_name, const ResolvedAttention<T>&
     if (!view.absent()) written.push_back(footprint(operator_name, name, view));
   };
   if (!statistics.top_keys.absent() && (top < 1 || top > kAttentionMostTopKeys)) {
-    refuse(operator_name, "top_keys has shape " + shape_text(statistics.top_keys.shape) + "; expected 1 to " +
+    reject(operator_name, "top_keys has shape " + shape_text(statistics.top_keys.shape) + "; expected 1 to " +
                               std::to_string(kAttentionMostTopKeys) + " keys a row");
   }
   if (!statistics.top_weights.absent() && statistics.top_keys.absent()) {
-    refuse(operator_name, "top_weights is given without top_keys; expected both, or top_keys alone");
+    reject(operator_name, "top_weights is given without top_keys; expected both, or top_keys alone");
   }
   check("top_keys", statistics.top_keys, tops);
   check("top_weights", statistics.top_weights, tops);
@@ -373,17 +373,17 @@ void check_row_statistics(const char* operator_name, const ResolvedAttention<T>&
   check("head_mean_distance", statistics.head_mean_distance, heads);
   if (!statistics.chosen_ranges.absent()) {
     if (!statistics.chosen_keys.empty())
-      refuse(operator_name, "chosen_keys and chosen_ranges are given; expected one of them");
+      reject(operator_name, "chosen_keys and chosen_ranges are given; expected one of them");
     const auto& [batch, queries, ends] = statistics.chosen_ranges.shape;
     if ((batch != 1 && batch != r.batch) || (queries != 1 && queries != r.num_queries) || ends != 2) {
-      refuse(operator_name, "chosen_ranges has shape " + shape_text(statistics.chosen_ranges.shape) + "; expected (" +
+      reject(operator_name, "chosen_ranges has shape " + shape_text(statistics.chosen_ranges.shape) + "; expected (" +
                                 std::to_string(r.batch) + " or 1, " + std::to_string(r.num_queries) + " or 1, 2)");
     }
   }
   Index longest = 0;
   for (const Sequence& sequence : r.sequences) longest = std::max(longest, sequence.num_keys);
   if (longest > std::numeric_limits<typename kernels::RowStatistics<T>::Key>::max()) {
-    refuse(operator_name, "key has " + std::to_string(longest) + " keys; expected fewer than 2^31 for statistics");
+    reject(operator_name, "key has " + std::to_string(longest) + " keys; expected fewer than 2^31 for statistics");
   }
 }
 

@@ -27,7 +27,7 @@ using kernels::kRows;
 
 namespace {
 
-Index round_up(Index n, Index unit) { return (n + unit - 1) / unit * unit; }
+Index round_up(Index n, Index kv_head) { return (n + kv_head - 1) / kv_head * kv_head; }
 
 }  // namespace
 
@@ -47,9 +47,9 @@ Index most_chunks(const ResolvedAttention<T>& r) {
 }
 
 template <class T>
-RowScratchLayout<T>::RowScratchLayout(const ResolvedAttention<T>& r, Index padded_columns, bool widened,
+RowScratchLayout<T>::RowScratchLayout(const ResolvedAttention<T>& r, Index padded_value_head_size, bool widened,
                                       Index observer_bytes, Index rows)
-    : r_(r), padded_columns_(padded_columns), widened_(widened), observer_bytes_(observer_bytes), rows_(rows) {
+    : r_(r), padded_columns_(padded_value_head_size), widened_(widened), observer_bytes_(observer_bytes), rows_(rows) {
   bytes_ = 0;
   place(nullptr, &bytes_);
 }
@@ -65,20 +65,20 @@ RowScratch<T> RowScratchLayout<T>::place(std::byte* memory, Index* end) const {
   };
   T* const number = nullptr;
   RowScratch<T> s{};
-  s.padded_columns = padded_columns_;
+  s.padded_value_head_size = padded_columns_;
   s.visible_rows = take(static_cast<VisibleRows*>(nullptr), 1);
-  s.query = take(number, rows_ * r_.depth);
-  s.gathered = take(number, rows_ * r_.depth);
+  s.query = take(number, rows_ * r_.head_size);
+  s.gathered = take(number, rows_ * r_.head_size);
   s.scores = take(number, kRows * kBlockKeys);
   s.bias = take(number, has_bias(r_) ? kRows * kBlockKeys : 0);
   s.dropout = take(number, has_dropout(r_) ? kRows * kBlockKeys : 0);
   s.visible = take(static_cast<std::int32_t*>(nullptr), has_dense_visibility(r_) ? kRows * kBlockKeys : 0);
-  s.key_panels = take(number, widened_ ? kBlockKeys * r_.depth : 0);
+  s.key_panels = take(number, widened_ ? kBlockKeys * r_.head_size : 0);
   s.value_panels = take(number, widened_ ? kBlockKeys * padded_columns_ : 0);
   s.slopes = take(number, kRows);
   s.sinks = take(number, kRows);
-  s.context = take(number, rows_ * r_.columns);
-  s.scaled_context = take(number, rows_ * r_.columns);
+  s.context = take(number, rows_ * r_.value_head_size);
+  s.scaled_context = take(number, rows_ * r_.value_head_size);
   s.row_max = take(number, kRows);
   s.row_sum = take(number, kRows);
   s.lse = take(number, kRows);
@@ -109,7 +109,7 @@ void pack_queries(const RowTask<T>& task) {
   const auto stored = [&](Index i) { return task.sequence.first_query + rows.row_of(i); };
   if (rows.head_of(0) == rows.head_of(rows.num_rows - 1)) {
     with_rows(r.query, r.key_pairs, b, rows.head_of(0), stored(0), [&](const auto& kernel, const auto& from) {
-      kernel.pack_query(from, rows.num_rows, r.depth, task.scratch.query);
+      kernel.pack_query(from, rows.num_rows, r.head_size, task.scratch.query);
     });
     return;
   }
@@ -119,17 +119,19 @@ void pack_queries(const RowTask<T>& task) {
       auto* const numbers = reinterpret_cast<bfloat16*>(gathered);
       for (Index i = 0; i < rows.num_rows; ++i) {
         const void* from = r.query.pointer(b, rows.head_of(i), stored(i), 0);
-        copy_elements(r.depth, static_cast<const bfloat16*>(from), r.query.strides[3], numbers + i * r.depth, 1);
+        copy_elements(r.head_size, static_cast<const bfloat16*>(from), r.query.strides[3], numbers + i * r.head_size,
+                      1);
       }
-      kernels::active().pairs.pack_query({reinterpret_cast<const kernels::Bfloat16*>(numbers), r.depth, 1},
-                                         rows.num_rows, r.depth, task.scratch.query);
+      kernels::active().pairs.pack_query({reinterpret_cast<const kernels::Bfloat16*>(numbers), r.head_size, 1},
+                                         rows.num_rows, r.head_size, task.scratch.query);
       return;
     }
   }
   for (Index i = 0; i < rows.num_rows; ++i)
-    read_numbers(r.query.type, r.depth, r.query.pointer(b, rows.head_of(i), stored(i), 0), r.query.strides[3],
-                 gathered + i * r.depth);
-  kernels::active().template of<T>().pack_query({gathered, r.depth, 1}, rows.num_rows, r.depth, task.scratch.query);
+    read_numbers(r.query.type, r.head_size, r.query.pointer(b, rows.head_of(i), stored(i), 0), r.query.strides[3],
+                 gathered + i * r.head_size);
+  kernels::active().template of<T>().pack_query({gathered, r.head_size, 1}, rows.num_rows, r.head_size,
+                                                task.scratch.query);
 }
 
 }  // namespace
@@ -148,7 +150,7 @@ kernels::ScoreBlock<T> start_rows(const RowTask<T>& task) {
 
   kernels::ScoreBlock<T> block{};
   block.num_rows = task.rows.num_rows;
-  block.depth = r.depth;
+  block.depth = r.head_size;
   block.query = s.query;
   block.scores = s.scores;
   block.rules = {.scale = r.scale,
@@ -176,16 +178,17 @@ bool start_block(const RowTask<T>& task, Index key, kernels::ScoreBlock<T>& bloc
   }
   block.stored_keys = stored;
   if (stored) {
-    if (!block.multiplied) task.packed.find_stored_keys(task.unit, key / kPanel, false, *stored);
+    if (!block.multiplied) task.packed.find_stored_keys(task.kv_head, key / kPanel, false, *stored);
     return true;
   }
-  task.packed.prepare(task.unit, key / kPanel);
+  task.packed.prepare(task.kv_head, key / kPanel);
   block.ahead = task.ahead;
-  if (task.ahead) task.packed.fetch_next(task.unit, key / kPanel, *task.ahead);
+  if (task.ahead) task.packed.prefetch_next(task.kv_head, key / kPanel, *task.ahead);
   for (Index i = 0; i < kernels::kBlockPanels; ++i) {
     const Index panel = key / kPanel + i;
-    T* const room = s.key_panels + (task.packed.widened() ? i * kPanel * task.r.depth : 0);
-    block.key_panels[i] = panel < task.unit.num_panels ? task.packed.key_panel(task.unit, panel, room) : nullptr;
+    T* const buffer = s.key_panels + (task.packed.widened() ? i * kPanel * task.r.head_size : 0);
+    block.key_panels[i] =
+        panel < task.kv_head.num_panels ? task.packed.key_panel(task.kv_head, panel, buffer) : nullptr;
   }
   return true;
 }
@@ -206,10 +209,10 @@ void attend_block(const ResolvedAttention<T>& r, const kernels::AttentionBlock<T
 
 // A task on its way through its chunks, block by block: the chunk that it is in lies in its scratch.
 template <class T>
-class ChunkWalk {
+class ChunkLoop {
  public:
   // end: of the keys that the walk comes by.
-  ChunkWalk(const RowTask<T>& task, Sums sums, Index end)
+  ChunkLoop(const RowTask<T>& task, Sums sums, Index end)
       : task_(task),
         end_(std::min(end, task.sequence.key_limit)),
         kernel_(kernels::active().template of<T>()),
@@ -217,7 +220,7 @@ class ChunkWalk {
         few_(task.rows.num_rows <= kernels::kFewRows && task.packed.stored()) {
     block_.score = start_rows(task);
     block_.stored_values = nullptr;
-    block_.padded_columns = task.scratch.padded_columns;
+    block_.padded_columns = task.scratch.padded_value_head_size;
     block_.value_scale = sums == Sums::plain ? static_cast<T>(1) : static_cast<T>(kAttentionSumScale);
     block_.dropout = has_dropout(task.r) ? task.scratch.dropout : nullptr;
     block_.state = task.scratch.chunk;
@@ -225,8 +228,8 @@ class ChunkWalk {
     block_.next_score = nullptr;
     if (observer_) observer_->start(task);
   }
-  ChunkWalk(const ChunkWalk&) = delete;
-  ChunkWalk& operator=(const ChunkWalk&) = delete;
+  ChunkLoop(const ChunkLoop&) = delete;
+  ChunkLoop& operator=(const ChunkLoop&) = delete;
 
   void start_chunk() {
     // Rows past the last are computed with those of its register tile, and maxima with those of their vector.
@@ -235,7 +238,7 @@ class ChunkWalk {
                            : round_up(task_.rows.num_rows, kernel_.row_group);
     std::fill_n(block_.state.row_max, few ? kLanes : kPaddedRows, -std::numeric_limits<T>::infinity());
     std::fill_n(block_.state.row_lanes, rows * kLanes, static_cast<T>(0));
-    std::fill_n(block_.state.accumulator, rows * task_.scratch.padded_columns, static_cast<T>(0));
+    std::fill_n(block_.state.accumulator, rows * task_.scratch.padded_value_head_size, static_cast<T>(0));
     if (observer_) {
       observed_ = observer_->start_chunk(task_);
       block_.statistics = &observed_;
@@ -254,19 +257,19 @@ class ChunkWalk {
     block_.values_finite = true;
     for (Index i = 0; i < kernels::kBlockPanels; ++i) {
       const Index panel = key / kPanel + i;
-      const bool there = panel < task_.unit.num_panels;
-      block_.values_finite = block_.values_finite && (!there || task_.packed.finite(task_.unit, panel));
+      const bool there = panel < task_.kv_head.num_panels;
+      block_.values_finite = block_.values_finite && (!there || task_.packed.finite(task_.kv_head, panel));
     }
     if (few_) {
-      task_.packed.find_stored_values(task_.unit, key / kPanel, key == values_end_, stored_values_);
+      task_.packed.find_stored_values(task_.kv_head, key / kPanel, key == values_end_, stored_values_);
       values_end_ = key + kBlockKeys;
     }
     block_.stored_values = few_ && (block_.values_finite || stored_values_.row_stride != 0) ? &stored_values_ : nullptr;
     for (Index i = 0; i < kernels::kBlockPanels && !block_.stored_values; ++i) {
       const Index panel = key / kPanel + i;
-      const bool there = panel < task_.unit.num_panels;
-      T* const room = s.value_panels + (task_.packed.widened() ? i * kPanel * s.padded_columns : 0);
-      block_.value_panels[i] = there ? task_.packed.value_panel(task_.unit, panel, room) : nullptr;
+      const bool there = panel < task_.kv_head.num_panels;
+      T* const buffer = s.value_panels + (task_.packed.widened() ? i * kPanel * s.padded_value_head_size : 0);
+      block_.value_panels[i] = there ? task_.packed.value_panel(task_.kv_head, panel, buffer) : nullptr;
     }
     if (block_.dropout) fill_dropout_tile(task_.r, task_.sequence, task_.rows, key, s.dropout);
     look_ahead(key + kBlockKeys);
@@ -293,7 +296,7 @@ class ChunkWalk {
     ahead_.num_keys = std::min(kBlockKeys, task_.sequence.key_limit - key);
     ahead_.scores = block_.score.scores == first ? first + kRows / 2 * kBlockKeys : first;
     if (!block_.score.multiplied) ahead_keys_ = stored_keys_;
-    task_.packed.find_stored_keys(task_.unit, key / kPanel, true, ahead_keys_);
+    task_.packed.find_stored_keys(task_.kv_head, key / kPanel, true, ahead_keys_);
     ahead_.stored_keys = &ahead_keys_;
     multiplied_ = key;
   }
@@ -312,11 +315,11 @@ class ChunkWalk {
   Index values_end_ = -1;  // first key after those of stored_values_
 };
 
-// Computes the chunks of tasks of one unit, each block by all that see it, and calls done(task, number of its chunk
+// Computes the chunks of tasks of one kv_head, each block by all that see it, and calls done(task, number of its chunk
 // among them) while it lies in the task's scratch.
 template <class T, class F>
-void walk_chunks(std::span<const RowTask<T>> tasks, std::span<const ChunkRange> chunks, Sums sums, const F& done) {
-  std::array<std::optional<ChunkWalk<T>>, kMaxTasksPerGroup> walks;
+void for_each_chunk(std::span<const RowTask<T>> tasks, std::span<const ChunkRange> chunks, Sums sums, const F& done) {
+  std::array<std::optional<ChunkLoop<T>>, kMaxTasksPerGroup> walks;
   ChunkRange all{std::numeric_limits<Index>::max(), 0};
   for (std::size_t i = 0; i < tasks.size(); ++i) {
     walks[i].emplace(tasks[i], sums, chunks[i].end * kChunkKeys);
@@ -340,8 +343,8 @@ void walk_chunks(std::span<const RowTask<T>> tasks, std::span<const ChunkRange> 
 
 // The same of one task.
 template <class T, class F>
-void walk_chunks(const RowTask<T>& task, const ChunkRange& chunks, Sums sums, const F& done) {
-  ChunkWalk<T> walk(task, sums, chunks.end * kChunkKeys);
+void for_each_chunk(const RowTask<T>& task, const ChunkRange& chunks, Sums sums, const F& done) {
+  ChunkLoop<T> walk(task, sums, chunks.end * kChunkKeys);
   for (Index c = chunks.begin; c < chunks.end; ++c) {
     walk.start_chunk();
     const Index end = std::min((c + 1) * kChunkKeys, task.scratch.visible_rows->all.end);
@@ -363,8 +366,8 @@ void score_block(const ResolvedAttention<T>& r, const kernels::ScoreBlock<T>& bl
 }
 
 template <class T>
-void load_statistics(const RowTask<T>& task, const TensorView<const T, 3>& row_max,
-                     const TensorView<const T, 3>& row_sum) {
+void load_softmax_state(const RowTask<T>& task, const TensorView<const T, 3>& row_max,
+                        const TensorView<const T, 3>& row_sum) {
   const Index row = task.sequence.first_query + task.rows.first_row;
   const auto load = [&](const TensorView<const T, 3>& from, T* to) {
     copy_elements(task.rows.num_rows, from.pointer(task.sequence.batch, task.rows.head, row), from.strides[2], to, 1);
@@ -384,9 +387,9 @@ ChunkRange visible_chunks(const ResolvedAttention<T>& r, const Sequence& sequenc
 template <class T>
 void keep(const RowTask<T>& task, Index number, const ChunkResults<T>& results) {
   const RowScratch<T>& s = task.scratch;
-  const Index columns = task.r.columns, rows = task.rows.num_rows;
+  const Index columns = task.r.value_head_size, rows = task.rows.num_rows;
   for (Index i = 0; i < rows; ++i) {
-    std::copy_n(s.chunk.accumulator + i * s.padded_columns, columns,
+    std::copy_n(s.chunk.accumulator + i * s.padded_value_head_size, columns,
                 results.accumulator + (number * rows + i) * columns);
   }
   std::copy_n(s.chunk.row_max, rows, results.row_max + number * rows);
@@ -395,13 +398,14 @@ void keep(const RowTask<T>& task, Index number, const ChunkResults<T>& results) 
 
 template <class T>
 void attend(const RowTask<T>& task, const ChunkRange& chunks, const ChunkResults<T>& results) {
-  walk_chunks(task, chunks, Sums::plain, [&](Index number) { keep(task, number, results); });
+  for_each_chunk(task, chunks, Sums::plain, [&](Index number) { keep(task, number, results); });
 }
 
 template <class T>
 void attend(std::span<const RowTask<T>> tasks, std::span<const ChunkRange> chunks,
             std::span<const ChunkResults<T>> results) {
-  walk_chunks<T>(tasks, chunks, Sums::plain, [&](std::size_t i, Index number) { keep(tasks[i], number, results[i]); });
+  for_each_chunk<T>(tasks, chunks, Sums::plain,
+                    [&](std::size_t i, Index number) { keep(tasks[i], number, results[i]); });
 }
 
 template <class T>
@@ -415,14 +419,14 @@ std::array<ChunkRange, kMaxTasksPerGroup> attend(std::span<const RowTask<T>> tas
 
 template <class T>
 ChunkResults<T> attend_one(const RowTask<T>& task, const ChunkRange& chunks) {
-  walk_chunks(task, chunks, Sums::plain, [](Index) {});
+  for_each_chunk(task, chunks, Sums::plain, [](Index) {});
   return {task.scratch.chunk.accumulator, task.scratch.chunk.row_max, task.scratch.chunk.row_sum};
 }
 
 template <class T>
 void attend_scaled(const RowTask<T>& task, const ChunkRange& chunks, const ChunkResults<T>& results) {
   const RowScratch<T>& s = task.scratch;
-  const Index columns = task.r.columns;
+  const Index columns = task.r.value_head_size;
   const Index elements = task.rows.num_rows * columns;
   const bool overflowed =
       !std::all_of(results.accumulator, results.accumulator + chunks.size() * elements, is_finite<T>);
@@ -430,12 +434,12 @@ void attend_scaled(const RowTask<T>& task, const ChunkRange& chunks, const Chunk
     T* const sums = results.accumulator + number * elements;
     for (Index i = 0; i < elements; ++i) {
       const bool other = anew && !is_finite(sums[i]);
-      sums[i] = other ? s.chunk.accumulator[i / columns * s.padded_columns + i % columns]
+      sums[i] = other ? s.chunk.accumulator[i / columns * s.padded_value_head_size + i % columns]
                       : sums[i] * static_cast<T>(kAttentionSumScale);
     }
   };
   if (overflowed) {
-    walk_chunks(task, chunks, Sums::scaled, [&](Index number) { scale(number, true); });
+    for_each_chunk(task, chunks, Sums::scaled, [&](Index number) { scale(number, true); });
   } else {
     for (Index number = 0; number < chunks.size(); ++number) scale(number, false);
   }
@@ -445,8 +449,8 @@ template class RowScratchLayout<float>;
 template kernels::ScoreBlock<float> start_rows(const RowTask<float>&);
 template bool start_block(const RowTask<float>&, Index, kernels::ScoreBlock<float>&, kernels::StoredPanels*);
 template void score_block(const ResolvedAttention<float>&, const kernels::ScoreBlock<float>&);
-template void load_statistics(const RowTask<float>&, const TensorView<const float, 3>&,
-                              const TensorView<const float, 3>&);
+template void load_softmax_state(const RowTask<float>&, const TensorView<const float, 3>&,
+                                 const TensorView<const float, 3>&);
 template ChunkRange visible_chunks(const ResolvedAttention<float>&, const Sequence&, const TaskRows&, VisibleRows&);
 template Index most_chunks(const ResolvedAttention<float>&);
 template void keep(const RowTask<float>&, Index, const ChunkResults<float>&);
@@ -461,8 +465,8 @@ template class RowScratchLayout<double>;
 template kernels::ScoreBlock<double> start_rows(const RowTask<double>&);
 template bool start_block(const RowTask<double>&, Index, kernels::ScoreBlock<double>&, kernels::StoredPanels*);
 template void score_block(const ResolvedAttention<double>&, const kernels::ScoreBlock<double>&);
-template void load_statistics(const RowTask<double>&, const TensorView<const double, 3>&,
-                              const TensorView<const double, 3>&);
+template void load_softmax_state(const RowTask<double>&, const TensorView<const double, 3>&,
+                                 const TensorView<const double, 3>&);
 template ChunkRange visible_chunks(const ResolvedAttention<double>&, const Sequence&, const TaskRows&, VisibleRows&);
 template Index most_chunks(const ResolvedAttention<double>&);
 template void keep(const RowTask<double>&, Index, const ChunkResults<double>&);

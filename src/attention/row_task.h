@@ -11,7 +11,7 @@
 
 #include "arguments.h"
 #include "kernels/table.h"
-#include "key_panels.h"
+#include "kv_panels.h"
 #include "runtime/workspace.h"
 #include "task_rows.h"
 #include "visibility.h"
@@ -59,16 +59,16 @@ struct RowScratch {
   T* sink_weight;
   kernels::ChunkState<T> chunk;  // the one that the task is in
   std::byte* observed;           // RowObserver::scratch_bytes()
-  Index padded_columns;
+  Index padded_value_head_size;
 };
 
 // Where each array of a RowScratch lies, for this call's shapes.
 template <class T>
 class RowScratchLayout {
  public:
-  // widened: KeyPanels::widened(). rows: the most of a task, in whole register tiles.
-  RowScratchLayout(const ResolvedAttention<T>& r, Index padded_columns, bool widened = false, Index observer_bytes = 0,
-                   Index rows = kernels::kRows);
+  // widened: KvPanels::widened(). rows: the most of a task, in whole register tiles.
+  RowScratchLayout(const ResolvedAttention<T>& r, Index padded_value_head_size, bool widened = false,
+                   Index observer_bytes = 0, Index rows = kernels::kRows);
   Index bytes() const { return bytes_; }
   RowScratch<T> at(std::byte* memory) const;
 
@@ -127,15 +127,15 @@ class Partials {
 template <class T>
 struct RowTask {
   const ResolvedAttention<T>& r;
-  const KeyPanels<T>& packed;
+  const KvPanels<T>& packed;
   const Runtime& runtime;
-  const Unit& unit;
+  const KvHead& kv_head;
   const Sequence& sequence;
   TaskRows rows;
   RowScratch<T> scratch;
   bool wants_lse = false;
   const RowObserver<T>* observer = nullptr;
-  kernels::FetchAhead* ahead = nullptr;  // what the worker needs after this task
+  kernels::PrefetchPlan* ahead = nullptr;  // what the worker needs after this task
 };
 
 struct ChunkRange {
@@ -161,8 +161,8 @@ void score_block(const ResolvedAttention<T>& r, const kernels::ScoreBlock<T>& bl
 
 // Copies row_max and row_sum of the task's rows, which are of one head, to the scratch.
 template <class T>
-void load_statistics(const RowTask<T>& task, const TensorView<const T, 3>& row_max,
-                     const TensorView<const T, 3>& row_sum);
+void load_softmax_state(const RowTask<T>& task, const TensorView<const T, 3>& row_max,
+                        const TensorView<const T, 3>& row_sum);
 
 // The chunks that the rows of a task see; `rows` becomes what each sees.
 template <class T>
@@ -185,9 +185,9 @@ void keep(const RowTask<T>& task, Index number, const ChunkResults<T>& results);
 template <class T>
 void attend(const RowTask<T>& task, const ChunkRange& chunks, const ChunkResults<T>& results);
 
-// Tasks of one unit that walk its keys together, a block for all before the next: keys and values that do not stay in a
-// second-level cache are fetched once for all of them. At 16384 keys, of the peak: one task 0.78, two 0.85, four 0.875,
-// eight 0.88 (D 128).
+// Tasks of one kv_head that walk its keys together, a block for all before the next: keys and values that do not stay
+// in a second-level cache are fetched once for all of them. At 16384 keys, of the peak: one task 0.78, two 0.85, four
+// 0.875, eight 0.88 (D 128).
 inline constexpr Index kMaxTasksPerGroup = 4;
 
 // The same of up to kMaxTasksPerGroup tasks.
@@ -222,14 +222,14 @@ struct FinishedRows {
 template <class T>
 FinishedRows<T> finish(const RowTask<T>& task, const ChunkRange& chunks, const ChunkResults<T>& results);
 
-// attend, for all chunks that the rows see, then finish. room: for as many results.
+// attend, for all chunks that the rows see, then finish. buffer: for as many results.
 template <class T>
-FinishedRows<T> attend_and_finish(const RowTask<T>& task, const ChunkRange& chunks, const ChunkResults<T>& room);
+FinishedRows<T> attend_and_finish(const RowTask<T>& task, const ChunkRange& chunks, const ChunkResults<T>& buffer);
 
 // Where a task's context can be computed: in the caller's rows where they are numbers of T that lie there as in the
 // scratch, which saves a copy; else in the scratch.
 template <class T>
-T* room_of_context(const RowTask<T>& task, const TypedOutputs<T>& outputs);
+T* context_buffer(const RowTask<T>& task, const TypedOutputs<T>& outputs);
 
 // Writes what the rows of a task become, as far as it does not lie there.
 template <class T>

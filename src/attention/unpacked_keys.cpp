@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // attention_forward over keys and values that are read where they lie, for few rows of each key head.
-// Read next: few_row_schedule.h, kernels/few_rows.h.
+// Read next: few_row_schedule.h, kernels/decode_unpacked.h.
 #include "unpacked_keys.h"
 
 #include <algorithm>
@@ -11,7 +11,7 @@
 #include "dropout.h"
 #include "few_row_schedule.h"
 #include "kernels/table.h"
-#include "key_panels.h"
+#include "kv_panels.h"
 
 namespace regard {
 inline namespace v0 {
@@ -23,8 +23,8 @@ namespace {
 // query head a task of its own, so that with several heads a key head reading in place is up to 20 times faster and
 // with 60 rows still no slower. Few keys are packed soon: then only heads of one row are left, whose tiles of packed
 // panels would be of one.
-constexpr Index kMostRows = 12;
-constexpr Index kMostGroupedRows = kernels::kRows;
+constexpr Index kMaxRows = 12;
+constexpr Index kMaxGroupedRows = kernels::kRows;
 constexpr Index kManyKeys = kernels::kChunkKeys;
 
 // Of a key head.
@@ -32,41 +32,41 @@ template <class T>
 Index most_rows(const ResolvedAttention<T>& r) {
   Index queries = 0;
   for (const Sequence& sequence : r.sequences) queries = std::max(queries, sequence.num_queries);
-  return r.num_heads / r.num_key_heads * queries;
+  return r.num_heads / r.num_kv_heads * queries;
 }
 
 template <class T>
 bool has_few_rows(const ResolvedAttention<T>& r) {
-  const Index rows = most_rows(r), group = r.num_heads / r.num_key_heads;
+  const Index rows = most_rows(r), group = r.num_heads / r.num_kv_heads;
   if (rows <= kernels::kFewRows) return true;
   Index keys = 0;
   for (const Sequence& sequence : r.sequences) keys += sequence.key_limit;
   const bool many_keys = keys >= kManyKeys * static_cast<Index>(r.sequences.size());
-  return (rows == group || many_keys) && rows <= (group > 1 ? kMostGroupedRows : kMostRows);
+  return (rows == group || many_keys) && rows <= (group > 1 ? kMaxGroupedRows : kMaxRows);
 }
 
 // Keys and values as the caller's tensors hold them. Tasks have few rows and read nothing but stored blocks.
 template <class T>
-class RowKeys final : public KeyPanels<T> {
+class RowKeys final : public KvPanels<T> {
  public:
   explicit RowKeys(const ResolvedAttention<T>& r) : r_(r) {}
-  const T* key_panel(const Unit&, Index, T*) const override { return nullptr; }
-  const T* value_panel(const Unit&, Index, T*) const override { return nullptr; }
-  bool finite(const Unit&, Index) const override { return false; }  // nobody has looked
+  const T* key_panel(const KvHead&, Index, T*) const override { return nullptr; }
+  const T* value_panel(const KvHead&, Index, T*) const override { return nullptr; }
+  bool finite(const KvHead&, Index) const override { return false; }  // nobody has looked
   bool stored() const override { return true; }
-  void find_stored_keys(const Unit& unit, Index panel, bool, kernels::StoredPanels& block) const override {
-    find_block(r_.key, unit, panel, block);
+  void find_stored_keys(const KvHead& kv_head, Index panel, bool, kernels::StoredPanels& block) const override {
+    find_block(r_.key, kv_head, panel, block);
   }
-  void find_stored_values(const Unit& unit, Index panel, bool, kernels::StoredPanels& block) const override {
-    find_block(r_.value, unit, panel, block);
+  void find_stored_values(const KvHead& kv_head, Index panel, bool, kernels::StoredPanels& block) const override {
+    find_block(r_.value, kv_head, panel, block);
   }
 
  private:
-  void find_block(const InputView<T, 4>& view, const Unit& unit, Index panel, kernels::StoredPanels& block) const {
-    const Sequence& sequence = r_.sequences[static_cast<std::size_t>(unit.sequence)];
+  void find_block(const InputView<T, 4>& view, const KvHead& kv_head, Index panel, kernels::StoredPanels& block) const {
+    const Sequence& sequence = r_.sequences[static_cast<std::size_t>(kv_head.sequence)];
     const auto panel_at = [&](Index n) {
-      return n < unit.num_panels
-                 ? view.pointer(sequence.batch, unit.key_head, sequence.first_key + n * kernels::kPanel, 0)
+      return n < kv_head.num_panels
+                 ? view.pointer(sequence.batch, kv_head.key_head, sequence.first_key + n * kernels::kPanel, 0)
                  : nullptr;
     };
     block.type = view.type == ElementType::bfloat16  ? kernels::Stored::bfloat16
@@ -88,11 +88,11 @@ class RowKeys final : public KeyPanels<T> {
 template <class T>
 const char* why_packed(const ResolvedAttention<T>& r) {
   const auto fits = [](Index width) { return width >= kernels::kLeastRow && width % kernels::kRowStep == 0; };
-  if (r.num_key_heads == 0 || most_rows(r) > kernels::kRows) return "";
+  if (r.num_kv_heads == 0 || most_rows(r) > kernels::kRows) return "";
   if (!has_few_rows(r)) return "with so many rows and so few keys packing is faster";
   if (has_dropout(r)) return "there is dropout";
-  if (!fits(r.depth)) return "D is less than 32 or no multiple of 8";
-  if (!fits(r.columns)) return "Dv is less than 32 or no multiple of 8";
+  if (!fits(r.head_size)) return "D is less than 32 or no multiple of 8";
+  if (!fits(r.value_head_size)) return "Dv is less than 32 or no multiple of 8";
   if (r.key.strides[3] != 1) return "the numbers of a key do not lie side by side";
   if (r.value.strides[3] != 1) return "the numbers of a value do not lie side by side";
   if (r.key.strides[2] == 0) return "all keys are one";
@@ -101,11 +101,11 @@ const char* why_packed(const ResolvedAttention<T>& r) {
 }
 
 template <class T>
-void attend_in_place(const char* name, const ResolvedAttention<T>& r, const TypedOutputs<T>& outputs,
+void attend_unpacked(const char* name, const ResolvedAttention<T>& r, const TypedOutputs<T>& outputs,
                      double written_bytes, const Runtime& runtime) {
   const RowKeys<T> keys(r);
   const FewRowOptions how{.name = name,
-                          .source = "keys and values read in place",
+                          .source = "keys and values read unpacked",
                           .key_bytes = type_bytes(r.key.type),
                           .value_bytes = type_bytes(r.value.type),
                           .written_bytes = written_bytes,
@@ -116,9 +116,9 @@ void attend_in_place(const char* name, const ResolvedAttention<T>& r, const Type
 
 template const char* why_packed(const ResolvedAttention<float>&);
 template const char* why_packed(const ResolvedAttention<double>&);
-template void attend_in_place(const char*, const ResolvedAttention<float>&, const TypedOutputs<float>&, double,
+template void attend_unpacked(const char*, const ResolvedAttention<float>&, const TypedOutputs<float>&, double,
                               const Runtime&);
-template void attend_in_place(const char*, const ResolvedAttention<double>&, const TypedOutputs<double>&, double,
+template void attend_unpacked(const char*, const ResolvedAttention<double>&, const TypedOutputs<double>&, double,
                               const Runtime&);
 
 }  // namespace internal

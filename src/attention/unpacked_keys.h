@@ -11,14 +11,14 @@ inline namespace v0 {
 namespace internal {
 
 // Why keys and values are packed for this call, in words for a plan, empty where its rows are many; nullptr:
-// attend_in_place takes it.
+// attend_unpacked takes it.
 template <class T>
 const char* why_packed(const ResolvedAttention<T>& r);
 
 // Writes every output but weights, with the bits of any other way. name: of the operator; written_bytes: what it
 // writes.
 template <class T>
-void attend_in_place(const char* name, const ResolvedAttention<T>& r, const TypedOutputs<T>& outputs,
+void attend_unpacked(const char* name, const ResolvedAttention<T>& r, const TypedOutputs<T>& outputs,
                      double written_bytes, const Runtime& runtime);
 
 }  // namespace internal

@@ -63,18 +63,18 @@ bool ModelFile::stands(const std::string& path) {
 
 ModelFile::ModelFile(std::string path) : path_(std::move(path)) {
   if (path_.find('\0') != std::string::npos) fail("the path holds a NUL");
-  const auto refuse_unless_regular = [this](unsigned mode) {
+  const auto reject_unless_regular = [this](unsigned mode) {
     if (!S_ISREG(mode)) fail(fmt::format("is {}; expected a file", kind_of(mode)));
   };
   // Looked at before it is opened, since opening a device can do something; and after, since another may stand there.
   struct stat status{};
   if (::stat(path_.c_str(), &status) != 0) fail("cannot be opened: " + system_reason());
-  refuse_unless_regular(status.st_mode);
+  reject_unless_regular(status.st_mode);
   descriptor_ = ::open(path_.c_str(), O_RDONLY | O_NONBLOCK | O_CLOEXEC | O_NOCTTY);
   if (descriptor_ < 0) fail("cannot be opened: " + system_reason());
   try {
     if (::fstat(descriptor_, &status) != 0) fail("cannot be opened: " + system_reason());
-    refuse_unless_regular(status.st_mode);
+    reject_unless_regular(status.st_mode);
     opened_ = stamp();
     num_bytes_ = opened_.num_bytes;
   } catch (...) {
@@ -97,10 +97,10 @@ void ModelFile::check_unchanged() const {
 }
 
 void ModelFile::read(std::uint64_t offset, std::span<std::byte> to, const Runtime& runtime) const {
-  constexpr std::size_t kMostAtOnce = 1 << 20;  // a tenth of a second from a slow disk
+  constexpr std::size_t kMaxAtOnce = 1 << 20;  // a tenth of a second from a slow disk
   while (!to.empty()) {
     throw_if_stopped(runtime.stop, "reading a model");
-    const std::size_t wanted = std::min(to.size(), kMostAtOnce);
+    const std::size_t wanted = std::min(to.size(), kMaxAtOnce);
     const ssize_t came = ::pread(descriptor_, to.data(), wanted, static_cast<off_t>(offset));
     if (came < 0 && errno == EINTR) continue;
     if (came < 0) fail(fmt::format("byte {}: cannot be read: {}", offset, system_reason()));

@@ -47,7 +47,7 @@ class ModelFile {
 
   const std::string& path() const { return path_; }
   std::uint64_t num_bytes() const { return num_bytes_; }
-  // Both throw cancelled where a stop is requested. From a place in the file on; fewer bytes than asked for only where
+  // Both throw Cancelled where a stop is requested. From a place in the file on; fewer bytes than asked for only where
   // the file has become shorter, which is an error.
   void read(std::uint64_t offset, std::span<std::byte> to, const Runtime& runtime = {}) const;
   // In memory that starts at a multiple of 64: numbers lie aligned there.

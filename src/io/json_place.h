@@ -17,7 +17,7 @@ namespace regard {
 inline namespace v0 {
 namespace internal {
 
-// Counts the bytes that the parser has taken, and throws cancelled where a stop is requested.
+// Counts the bytes that the parser has taken, and throws Cancelled where a stop is requested.
 class CountingIterator {
  public:
   using iterator_category = std::input_iterator_tag;

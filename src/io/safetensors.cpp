@@ -59,24 +59,24 @@ constexpr std::uint64_t kLengthBytes = 8;
 std::uint64_t header_length(std::span<const std::byte> front, std::uint64_t num_bytes, const std::string& name,
                             const ModelFileOptions& options) {
   if (num_bytes == 0) fail(name, 0, "the file is empty; expected safetensors");
-  const auto refuse = [&](std::uint64_t at, const std::string& what) {
-    // A valid file may begin with the same bytes as another kind; one that is refused is named by them.
+  const auto reject = [&](std::uint64_t at, const std::string& what) {
+    // A valid file may begin with the same bytes as another kind; one that is rejected is named by them.
     if (const auto kind = internal::foreign_kind(front, "safetensors")) fail(name, 0, *kind);
     fail(name, at, what);
   };
-  if (num_bytes < kLengthBytes) refuse(0, fmt::format("the file has {} bytes, too few for safetensors", num_bytes));
+  if (num_bytes < kLengthBytes) reject(0, fmt::format("the file has {} bytes, too few for safetensors", num_bytes));
   std::uint64_t length = 0;
   std::memcpy(&length, front.data(), sizeof(length));
   if (length > num_bytes - kLengthBytes) {
-    refuse(0, fmt::format("the header is said to be {} bytes long; the file goes on for {}", length,
+    reject(0, fmt::format("the header is said to be {} bytes long; the file goes on for {}", length,
                           num_bytes - kLengthBytes));
   }
   if (length > options.max_header_bytes) {
-    refuse(0, fmt::format("the header is {} bytes long; at most {} are read (the option max_header_bytes raises this)",
+    reject(0, fmt::format("the header is {} bytes long; at most {} are read (the option max_header_bytes raises this)",
                           length, options.max_header_bytes));
   }
   if (length == 0 || front[kLengthBytes] != std::byte{'{'}) {
-    refuse(kLengthBytes, "the header does not begin with {; this is no safetensors file");
+    reject(kLengthBytes, "the header does not begin with {; this is no safetensors file");
   }
   return length;
 }
@@ -149,7 +149,7 @@ std::string index_text(const std::vector<Index>& shape, std::size_t i) {
   return internal::shape_text(index);
 }
 
-void refuse_nonfinite(const StoredTensor& tensor, std::uint64_t offset, const std::string& name,
+void reject_nonfinite(const StoredTensor& tensor, std::uint64_t offset, const std::string& name,
                       const Runtime& runtime) {
   std::optional<std::size_t> at;
   switch (tensor.type) {
@@ -196,7 +196,7 @@ void add_tensors(std::vector<internal::HeaderEntry> entries, internal::LoadedFil
                             .type = e.type,
                             .shape = std::move(e.shape),
                             .bytes = file.data.span().subspan(e.begin, e.end - e.begin)});
-    if (!options.allow_nonfinite) refuse_nonfinite(file.tensors.back(), file.front.count + e.begin, file.path, runtime);
+    if (!options.allow_nonfinite) reject_nonfinite(file.tensors.back(), file.front.count + e.begin, file.path, runtime);
   }
 }
 
@@ -281,12 +281,12 @@ const StoredTensor* Checkpoint::find(std::string_view name) const {
 }
 
 std::vector<float> Checkpoint::read_float32(const StoredTensor& tensor, const Runtime& runtime) const {
-  const auto refuse = [&](const std::string& what) {
+  const auto reject = [&](const std::string& what) {
     throw std::runtime_error(
         fmt::format("{}: tensor \"{}\" {}", escape_for_terminal(name()), text_in_message(tensor.name), what));
   };
   if (!is_floating(tensor.type)) {
-    refuse(fmt::format("is of type {}, which holds no real numbers; expected F32, F16, BF16 or F64",
+    reject(fmt::format("is of type {}, which holds no real numbers; expected F32, F16, BF16 or F64",
                        stored_type_name(tensor.type)));
   }
   std::vector<float> numbers;
@@ -305,7 +305,7 @@ std::vector<float> Checkpoint::read_float32(const StoredTensor& tensor, const Ru
       const double x = number_at(tensor, i);
       numbers[i] = static_cast<float>(x);
       if (std::isfinite(x) && !std::isfinite(numbers[i])) {
-        refuse(fmt::format("holds {} at {}, more than an f32 can", x, index_text(tensor.shape, i)));
+        reject(fmt::format("holds {} at {}, more than an f32 can", x, index_text(tensor.shape, i)));
       }
     }
   }

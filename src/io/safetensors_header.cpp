@@ -49,7 +49,7 @@ class HeaderReader : public nlohmann::json_sax<nlohmann::json> {
     std::sort(metadata_.begin(), metadata_.end());
     for (std::size_t i = 1; i < metadata_.size(); ++i) {
       const auto& [name, at] = metadata_[i];
-      if (name == metadata_[i - 1].first) refuse_twice("metadata", name, at, metadata_[i - 1].second);
+      if (name == metadata_[i - 1].first) reject_twice("metadata", name, at, metadata_[i - 1].second);
     }
     std::sort(entries_.begin(), entries_.end(), [](const HeaderEntry& a, const HeaderEntry& b) {
       return std::tie(a.name, a.place) < std::tie(b.name, b.place);
@@ -57,7 +57,7 @@ class HeaderReader : public nlohmann::json_sax<nlohmann::json> {
     for (std::size_t i = 1; i < entries_.size(); ++i) {
       const HeaderEntry& before = entries_[i - 1];
       if (entries_[i].name != before.name) continue;
-      refuse_twice("tensor", before.name, entries_[i].place - kHeaderBegin, before.place - kHeaderBegin);
+      reject_twice("tensor", before.name, entries_[i].place - kHeaderBegin, before.place - kHeaderBegin);
     }
     return std::move(entries_);
   }
@@ -67,10 +67,10 @@ class HeaderReader : public nlohmann::json_sax<nlohmann::json> {
         fmt::format("{}: byte {}: {}", escape_for_terminal(name_), kHeaderBegin + at, escape_for_terminal(what)));
   }
 
-  bool null() override { refuse("null"); }
-  bool boolean(bool) override { refuse("true or false"); }
-  bool number_integer(number_integer_t value) override { refuse(std::to_string(value)); }
-  bool number_float(number_float_t, const string_t& text) override { refuse(text.substr(0, 40)); }
+  bool null() override { reject("null"); }
+  bool boolean(bool) override { reject("true or false"); }
+  bool number_integer(number_integer_t value) override { reject(std::to_string(value)); }
+  bool number_float(number_float_t, const string_t& text) override { reject(text.substr(0, 40)); }
   bool number_unsigned(number_unsigned_t value) override {
     if (where_ == Where::shape) {
       if (value > kMaxExtent) fail(number_place(), fmt::format("extent {} of {} is more than 2^48", value, tensor()));
@@ -83,13 +83,13 @@ class HeaderReader : public nlohmann::json_sax<nlohmann::json> {
     } else if (where_ == Where::offsets) {
       fail(number_place(), fmt::format("data_offsets of {} are more than two", tensor()));
     } else {
-      refuse("a number");
+      reject("a number");
     }
     return true;
   }
   bool string(string_t& value) override {
     if (where_ == Where::metadata) return true;
-    if (where_ != Where::entry || field_ != "dtype") refuse("text");
+    if (where_ != Where::entry || field_ != "dtype") reject("text");
     for (int i = 0; i <= static_cast<int>(StoredType::boolean); ++i) {
       if (value != stored_type_name(static_cast<StoredType>(i))) continue;
       entry_.type = static_cast<StoredType>(i);
@@ -109,12 +109,12 @@ class HeaderReader : public nlohmann::json_sax<nlohmann::json> {
       where_ = key_ == "__metadata__" ? Where::metadata : Where::entry;
       has_type_ = has_shape_ = has_offsets_ = false;
     } else {
-      refuse("an object");
+      reject("an object");
     }
     return true;
   }
   bool start_array(std::size_t) override {
-    if (where_ != Where::entry || field_ == "dtype") refuse("a list");
+    if (where_ != Where::entry || field_ == "dtype") reject("a list");
     where_ = field_ == "shape" ? Where::shape : Where::offsets;
     num_offsets_ = 0;
     return true;
@@ -185,7 +185,7 @@ class HeaderReader : public nlohmann::json_sax<nlohmann::json> {
   std::size_t number_place() const { return offset() - std::min<std::size_t>(offset(), 2); }
   std::string tensor() const { return fmt::format("tensor \"{}\"", text_in_message(entry_.name)); }
 
-  [[noreturn]] void refuse(const std::string& what) const {
+  [[noreturn]] void reject(const std::string& what) const {
     std::string expected;
     if (where_ == Where::metadata) {
       expected =
@@ -204,7 +204,7 @@ class HeaderReader : public nlohmann::json_sax<nlohmann::json> {
     fail(number_place(), expected + ", not " + what);
   }
 
-  [[noreturn]] void refuse_twice(const char* what, std::string_view name, std::uint64_t at,
+  [[noreturn]] void reject_twice(const char* what, std::string_view name, std::uint64_t at,
                                  std::uint64_t before) const {
     fail(at,
          fmt::format("{} \"{}\" stands twice, before at byte {}", what, text_in_message(name), kHeaderBegin + before));

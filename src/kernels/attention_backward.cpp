@@ -14,10 +14,10 @@
 //
 // Invisible elements have P = dS = 0 exactly, and adding 0 · x moves no bit of a finite sum; where query, key or
 // grad_context are not finite, steps 4 and 5 go element by element over the visible pairs, with the same chains.
-// Read next: attention_tile.cpp, tile_rows.h.
+// Read next: attention_tile.cpp, tile_epilogue.h.
 #include "kernels.h"
 #include "simd_math.h"
-#include "tile_rows.h"
+#include "tile_epilogue.h"
 
 namespace regard::kernels::REGARD_ISA {
 namespace {

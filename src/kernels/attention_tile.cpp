@@ -17,11 +17,11 @@
 // Steps 1 and 4 multiply words: numbers, or pairs of bf16 numbers (tile.h); scores and sums are the same either way.
 // Milakov and Gimelshein, arXiv 1805.02867, algorithm 3, with the block in the place of the element.
 // Read next: attention_finish.cpp.
-#include "few_beside.h"
+#include "decode_overlapped.h"
 #include "kernels.h"
 #include "simd_math.h"
 #include "softmax_rows.h"
-#include "tile_rows.h"
+#include "tile_epilogue.h"
 
 namespace regard::kernels::REGARD_ISA {
 namespace {
@@ -37,9 +37,9 @@ LaneRange tile_range(const ScoreBlock<T>& block, Index first_row, Index num_rows
 }
 
 // What comes beside one register tile. Into the second-level cache: the first is full of what is being multiplied.
-REGARD_INLINE void fetch(FetchAhead* ahead) {
+REGARD_INLINE void fetch(PrefetchPlan* ahead) {
   if (!ahead) return;
-  for (FetchAhead::Rows& rows : ahead->rows) {
+  for (PrefetchPlan::Rows& rows : ahead->rows) {
     for (Index n = smaller(rows.count, ahead->rows_a_tile); n > 0; --n) {
       for (Index at = 0; at < rows.bytes; at += 64) __builtin_prefetch(rows.next + at, 0, 2);
       rows.next += rows.stride;

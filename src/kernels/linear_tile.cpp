@@ -6,10 +6,10 @@
 //   output[r][c] = activation(Σ over segments of 256 of (one chain over the segment) + bias[c])
 //
 // A register tile of products goes through 1.5 KiB of stack, where bias and activation take it up while it is in L1.
-// Read next: tile_rows.h, simd_gelu.h.
+// Read next: tile_epilogue.h, simd_gelu.h.
 #include "kernels.h"
 #include "simd_gelu.h"
-#include "tile_rows.h"
+#include "tile_epilogue.h"
 
 namespace regard::kernels::REGARD_ISA {
 namespace {

@@ -80,7 +80,7 @@ struct StoredPanels {
 
 // Memory that a worker needs next: a few of its lines are asked for beside each register tile, so that they come while
 // products are computed. The kernel counts its way through.
-struct FetchAhead {
+struct PrefetchPlan {
   struct Rows {
     const char* next;
     Index stride;  // in bytes, from a row to the next
@@ -103,9 +103,9 @@ struct ScoreBlock {
   Index first_key;                    // position of the block's first key in its sequence
   Index num_keys;                     // ≤ kBlockKeys; lanes from there on are invisible
   ScoreRules<T> rules;
-  T* scores;          // [kRows][kBlockKeys], written: −∞ where invisible
-  FetchAhead* ahead;  // nullptr: nothing
-  bool multiplied;    // scores = scale · Q·Kᵀ lie there already, as those of next_score of an AttentionBlock
+  T* scores;            // [kRows][kBlockKeys], written: −∞ where invisible
+  PrefetchPlan* ahead;  // nullptr: nothing
+  bool multiplied;      // scores = scale · Q·Kᵀ lie there already, as those of next_score of an AttentionBlock
 };
 
 // Running state of one task within one chunk; also its result once finish_chunk has run.

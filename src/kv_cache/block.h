@@ -63,7 +63,7 @@ struct KvCache<T>::Layout {
   Index sequence_panels = 0;  // entries of a sequence in the table
   Index num_pages = 0;
   Index num_slots = 0;
-  Index padded_columns = 0;
+  Index padded_value_head_size = 0;
   Index head_elements = 0;  // of one head in one page
   Index lengths = 0, firsts = 0, table = 0, panel_users = 0, page_users = 0, finite = 0, scales = 0, panels = 0,
         bytes = 0;
@@ -96,21 +96,21 @@ struct KvCache<T>::Block {
   std::int32_t* panel_users() const { return reinterpret_cast<std::int32_t*>(at + layout.panel_users); }
   std::int32_t* page_users() const { return reinterpret_cast<std::int32_t*>(at + layout.page_users); }
   std::uint8_t* finite(Index slot) const {
-    return reinterpret_cast<std::uint8_t*>(at + layout.finite) + slot * shape.num_key_heads;
+    return reinterpret_cast<std::uint8_t*>(at + layout.finite) + slot * shape.num_kv_heads;
   }
   float* scales(Index slot, Index key_head) const {
-    return reinterpret_cast<float*>(at + layout.scales) + (slot * shape.num_key_heads + key_head) * 2 * kernels::kPanel;
+    return reinterpret_cast<float*>(at + layout.scales) + (slot * shape.num_kv_heads + key_head) * 2 * kernels::kPanel;
   }
   T* head(Index slot, Index key_head) const {
     return reinterpret_cast<T*>(at + layout.panels) +
-           (slot / layout.page_panels * shape.num_key_heads + key_head) * layout.head_elements;
+           (slot / layout.page_panels * shape.num_kv_heads + key_head) * layout.head_elements;
   }
   T* keys(Index slot, Index key_head) const {
-    return head(slot, key_head) + slot % layout.page_panels * shape.depth * kernels::kPanel;
+    return head(slot, key_head) + slot % layout.page_panels * shape.head_size * kernels::kPanel;
   }
   T* values(Index slot, Index key_head) const {
-    return head(slot, key_head) + layout.page_panels * shape.depth * kernels::kPanel +
-           slot % layout.page_panels * layout.padded_columns * kernels::kPanel;
+    return head(slot, key_head) + layout.page_panels * shape.head_size * kernels::kPanel +
+           slot % layout.page_panels * layout.padded_value_head_size * kernels::kPanel;
   }
   // The place of a panel in the table.
   Index entry(Index panel) const { return shape.ring ? panel % layout.sequence_panels : panel; }
@@ -164,12 +164,12 @@ struct KvCache<T>::Block {
   }
 
   void copy_panel(Index from, Index to) const {
-    for (Index h = 0; h < shape.num_key_heads; ++h) {
-      std::copy_n(keys(from, h), shape.depth * kernels::kPanel, keys(to, h));
-      std::copy_n(values(from, h), layout.padded_columns * kernels::kPanel, values(to, h));
+    for (Index h = 0; h < shape.num_kv_heads; ++h) {
+      std::copy_n(keys(from, h), shape.head_size * kernels::kPanel, keys(to, h));
+      std::copy_n(values(from, h), layout.padded_value_head_size * kernels::kPanel, values(to, h));
       if constexpr (kQuantised) std::copy_n(scales(from, h), 2 * kernels::kPanel, scales(to, h));
     }
-    std::copy_n(finite(from), shape.num_key_heads, finite(to));
+    std::copy_n(finite(from), shape.num_kv_heads, finite(to));
   }
 
   // A part of a sequence's table.
@@ -208,22 +208,22 @@ struct KvCache<T>::Block {
 
   // Writes `count` keys and values from lane `lane` of the slot on.
   void write_panel(Index slot, Index lane, Index count, const Given<3>& key, const Given<3>& value, Index first) const {
-    for (Index h = 0; h < shape.num_key_heads; ++h) {
+    for (Index h = 0; h < shape.num_kv_heads; ++h) {
       T* const key_panel = keys(slot, h);
       T* const value_panel = values(slot, h);
       if constexpr (std::same_as<T, ComputeType<T>>) {
         if (lane == 0) {
           internal::with_rows(batch_of(key), false, 0, h, first, [&](const auto& kernel, const auto& rows) {
-            kernel.pack_keys(rows, count, shape.depth, key_panel);
+            kernel.pack_keys(rows, count, shape.head_size, key_panel);
           });
           internal::with_rows(batch_of(value), false, 0, h, first, [&](const auto& kernel, const auto& rows) {
-            kernel.pack_values(rows, count, shape.columns, value_panel, finite(slot) + h);
+            kernel.pack_values(rows, count, shape.value_head_size, value_panel, finite(slot) + h);
           });
           continue;
         }
       } else if (lane == 0) {
-        std::fill_n(key_panel, shape.depth * kernels::kPanel, T{});
-        std::fill_n(value_panel, layout.padded_columns * kernels::kPanel, T{});
+        std::fill_n(key_panel, shape.head_size * kernels::kPanel, T{});
+        std::fill_n(value_panel, layout.padded_value_head_size * kernels::kPanel, T{});
         if constexpr (kQuantised) std::fill_n(scales(slot, h), 2 * kernels::kPanel, 0.0f);
         finite(slot)[h] = 1;
       }

@@ -33,7 +33,7 @@ struct Header {
   char magic[8];
   std::uint32_t version;
   std::uint32_t type;
-  std::int64_t num_sequences, num_key_heads, depth, columns, capacity, page_keys, num_pages, ring;
+  std::int64_t num_sequences, num_kv_heads, head_size, value_head_size, capacity, page_keys, num_pages, ring;
 };
 
 // What the header calls a type: its bytes, and above them a number that tells types of as many bytes apart.
@@ -58,30 +58,30 @@ std::string type_text(std::uint32_t number) {
   return "type " + std::to_string(number);
 }
 
-[[noreturn]] void refuse_shape(const std::string& what) { throw std::invalid_argument("KvCache: " + what); }
+[[noreturn]] void reject_shape(const std::string& what) { throw std::invalid_argument("KvCache: " + what); }
 
-[[noreturn]] void refuse_bytes(Index offset, const std::string& what) {
+[[noreturn]] void reject_bytes(Index offset, const std::string& what) {
   throw std::runtime_error("KvCache: byte " + std::to_string(offset) + ": " + what);
 }
 
 void check_shape(const KvCacheShape& s) {
   const auto expect = [](const char* name, Index value, Index least) {
     if (value < least)
-      refuse_shape(std::string(name) + " is " + std::to_string(value) + "; expected " + std::to_string(least) +
+      reject_shape(std::string(name) + " is " + std::to_string(value) + "; expected " + std::to_string(least) +
                    " or more");
   };
   expect("num_sequences", s.num_sequences, 0);
-  expect("num_key_heads", s.num_key_heads, 1);
-  expect("depth", s.depth, 1);
-  expect("columns", s.columns, 1);
+  expect("num_kv_heads", s.num_kv_heads, 1);
+  expect("head_size", s.head_size, 1);
+  expect("value_head_size", s.value_head_size, 1);
   expect("capacity", s.capacity, 1);
   expect("page_keys", s.page_keys, 0);
   expect("num_pages", s.num_pages, 0);
   if (s.page_keys % kPanel != 0)
-    refuse_shape("page_keys is " + std::to_string(s.page_keys) + "; expected a multiple of " + std::to_string(kPanel));
+    reject_shape("page_keys is " + std::to_string(s.page_keys) + "; expected a multiple of " + std::to_string(kPanel));
   if (s.page_keys == 0 && s.num_pages != 0)
-    refuse_shape("num_pages is given without page_keys; a contiguous cache has a page for each sequence");
-  if (s.ring && s.page_keys != 0) refuse_shape("ring and page_keys are given; expected one of them");
+    reject_shape("num_pages is given without page_keys; a contiguous cache has a page for each sequence");
+  if (s.ring && s.page_keys != 0) reject_shape("ring and page_keys are given; expected one of them");
 }
 
 // In parts of about a millisecond, between which a stop ends the work.
@@ -96,7 +96,7 @@ void fill(T* first, Index count, T value, const Runtime& runtime) {
 
 void check_aligned(std::span<const std::byte> memory) {
   if (reinterpret_cast<std::uintptr_t>(memory.data()) % kAlignment != 0)
-    refuse_shape("memory is not aligned to " + std::to_string(kAlignment) + " bytes");
+    reject_shape("memory is not aligned to " + std::to_string(kAlignment) + " bytes");
 }
 
 }  // namespace
@@ -110,9 +110,9 @@ typename KvCache<T>::Layout KvCache<T>::layout_of(const KvCacheShape& s) {
   layout.page_panels = s.page_keys > 0 ? s.page_keys / kPanel : layout.sequence_panels;
   layout.num_pages = s.page_keys > 0 ? s.num_pages : s.num_sequences;
   layout.num_slots = checked_product(layout.num_pages, layout.page_panels);
-  layout.padded_columns = round_up(s.columns, kPanel);
-  layout.head_elements =
-      checked_product(checked_product(layout.page_panels, kPanel), checked_sum(s.depth, layout.padded_columns));
+  layout.padded_value_head_size = round_up(s.value_head_size, kPanel);
+  layout.head_elements = checked_product(checked_product(layout.page_panels, kPanel),
+                                         checked_sum(s.head_size, layout.padded_value_head_size));
   Index at = round_up(sizeof(Header), kAlignment);
   const auto take = [&at](Index count, Index bytes_each) {
     const Index begin = at;
@@ -124,11 +124,11 @@ typename KvCache<T>::Layout KvCache<T>::layout_of(const KvCacheShape& s) {
   layout.table = take(checked_product(s.num_sequences, layout.sequence_panels), sizeof(std::int32_t));
   layout.panel_users = take(layout.num_slots, sizeof(std::int32_t));
   layout.page_users = take(layout.num_pages, sizeof(std::int32_t));
-  layout.finite = take(checked_product(layout.num_slots, s.num_key_heads), 1);
+  layout.finite = take(checked_product(layout.num_slots, s.num_kv_heads), 1);
   layout.scales =
-      take(checked_product(layout.num_slots, s.num_key_heads), kQuantised ? 2 * kPanel * Index{sizeof(float)} : 0);
+      take(checked_product(layout.num_slots, s.num_kv_heads), kQuantised ? 2 * kPanel * Index{sizeof(float)} : 0);
   layout.panels =
-      take(checked_product(checked_product(layout.num_pages, s.num_key_heads), layout.head_elements), sizeof(T));
+      take(checked_product(checked_product(layout.num_pages, s.num_kv_heads), layout.head_elements), sizeof(T));
   layout.bytes = at;
   return layout;
 }
@@ -138,10 +138,10 @@ Index KvCache<T>::bytes(const KvCacheShape& shape) {
   check_shape(shape);
   const Layout layout = layout_of(shape);
   // Also where there are no pages yet, so that no extent of a panel is beyond counting.
-  constexpr Index kMost = std::numeric_limits<Index>::max() / 1024;
-  if (layout.bytes > kMost || layout.head_elements > kMost ||
+  constexpr Index kMaxCount = std::numeric_limits<Index>::max() / 1024;
+  if (layout.bytes > kMaxCount || layout.head_elements > kMaxCount ||
       layout.num_slots > std::numeric_limits<std::int32_t>::max())
-    refuse_shape("a cache of this shape has more bytes or panels than can be counted; expected fewer or smaller pages");
+    reject_shape("a cache of this shape has more bytes or panels than can be counted; expected fewer or smaller pages");
   return layout.bytes;
 }
 
@@ -170,7 +170,7 @@ void KvCache<T>::format(std::span<std::byte> memory, const Runtime& runtime) {
   const KvCacheShape& shape = state_->shape;
   const Index needed = bytes(shape);
   if (static_cast<Index>(memory.size()) < needed)
-    refuse_shape("memory has " + std::to_string(memory.size()) + " bytes; expected " + std::to_string(needed));
+    reject_shape("memory has " + std::to_string(memory.size()) + " bytes; expected " + std::to_string(needed));
   check_aligned(memory);
   state_->layout = layout_of(shape);
   state_->memory = memory.first(static_cast<std::size_t>(needed));
@@ -178,9 +178,9 @@ void KvCache<T>::format(std::span<std::byte> memory, const Runtime& runtime) {
                 .version = kKvCacheVersion,
                 .type = stored_type<T>().number,
                 .num_sequences = shape.num_sequences,
-                .num_key_heads = shape.num_key_heads,
-                .depth = shape.depth,
-                .columns = shape.columns,
+                .num_kv_heads = shape.num_kv_heads,
+                .head_size = shape.head_size,
+                .value_head_size = shape.value_head_size,
                 .capacity = shape.capacity,
                 .page_keys = shape.page_keys,
                 .num_pages = shape.num_pages,
@@ -195,21 +195,21 @@ void KvCache<T>::format(std::span<std::byte> memory, const Runtime& runtime) {
 
 template <class T>
 KvCache<T> KvCache<T>::open(std::span<std::byte> memory, const Runtime& runtime) {
-  if (memory.size() < sizeof(Header)) refuse_bytes(0, "ends within the header");
+  if (memory.size() < sizeof(Header)) reject_bytes(0, "ends within the header");
   check_aligned(memory);
   Header header;
   std::memcpy(&header, memory.data(), sizeof header);
-  if (std::memcmp(header.magic, kMagic, sizeof kMagic) != 0) refuse_bytes(0, "is no key/value cache");
+  if (std::memcmp(header.magic, kMagic, sizeof kMagic) != 0) reject_bytes(0, "is no key/value cache");
   if (header.version != kKvCacheVersion)
-    refuse_bytes(8, "version " + std::to_string(header.version) + "; expected " + std::to_string(kKvCacheVersion));
+    reject_bytes(8, "version " + std::to_string(header.version) + "; expected " + std::to_string(kKvCacheVersion));
   if (header.type != stored_type<T>().number)
-    refuse_bytes(12, "holds " + type_text(header.type) + "; expected " + stored_type<T>().name);
-  if (header.ring != 0 && header.ring != 1) refuse_bytes(72, "ring is neither 0 nor 1");
+    reject_bytes(12, "holds " + type_text(header.type) + "; expected " + stored_type<T>().name);
+  if (header.ring != 0 && header.ring != 1) reject_bytes(72, "ring is neither 0 nor 1");
   KvCache cache;
   cache.state_->shape = {.num_sequences = header.num_sequences,
-                         .num_key_heads = header.num_key_heads,
-                         .depth = header.depth,
-                         .columns = header.columns,
+                         .num_kv_heads = header.num_kv_heads,
+                         .head_size = header.head_size,
+                         .value_head_size = header.value_head_size,
                          .capacity = header.capacity,
                          .page_keys = header.page_keys,
                          .num_pages = header.num_pages,
@@ -218,10 +218,10 @@ KvCache<T> KvCache<T>::open(std::span<std::byte> memory, const Runtime& runtime)
   try {
     needed = bytes(cache.state_->shape);
   } catch (const std::invalid_argument& error) {
-    refuse_bytes(16, error.what());
+    reject_bytes(16, error.what());
   }
   if (static_cast<Index>(memory.size()) < needed)
-    refuse_bytes(static_cast<Index>(memory.size()), "ends here; expected " + std::to_string(needed) + " bytes");
+    reject_bytes(static_cast<Index>(memory.size()), "ends here; expected " + std::to_string(needed) + " bytes");
   cache.state_->layout = layout_of(cache.state_->shape);
   cache.state_->memory = memory.first(static_cast<std::size_t>(needed));
 
@@ -235,27 +235,27 @@ KvCache<T> KvCache<T>::open(std::span<std::byte> memory, const Runtime& runtime)
     const auto here = [&](Index offset) { return offset + s * static_cast<Index>(sizeof(std::int64_t)); };
     const bool fits = cache.state_->shape.ring ? length < std::numeric_limits<Index>::max() / 2
                                                : length <= cache.state_->shape.capacity;
-    if (length < 0 || !fits) refuse_bytes(here(layout.lengths), sequence_text(s) + " has an impossible length");
+    if (length < 0 || !fits) reject_bytes(here(layout.lengths), sequence_text(s) + " has an impossible length");
     const Index last = length > 0 ? (length - 1) / kPanel : -1;
     if (first < 0 || first > length || first % kPanel != 0 || (!cache.state_->shape.ring && first != 0) ||
         last - first / kPanel >= layout.sequence_panels)
-      refuse_bytes(here(layout.firsts), sequence_text(s) + " has an impossible first key");
+      reject_bytes(here(layout.firsts), sequence_text(s) + " has an impossible first key");
     for (Index e = 0; e < layout.sequence_panels; ++e) {
       throw_if_stopped(runtime.stop);
       const std::int32_t slot = block.table(s)[e];
       const Index offset = layout.table + (s * layout.sequence_panels + e) * static_cast<Index>(sizeof(std::int32_t));
-      if (slot < -1 || slot >= layout.num_slots) refuse_bytes(offset, "there is no slot " + std::to_string(slot));
+      if (slot < -1 || slot >= layout.num_slots) reject_bytes(offset, "there is no slot " + std::to_string(slot));
       if (slot >= 0) ++users[static_cast<std::size_t>(slot)];
     }
     for (Index panel = first / kPanel; panel <= last; ++panel) {
-      if (block.table(s)[block.entry(panel)] < 0) refuse_bytes(layout.table, sequence_text(s) + " lacks a panel");
+      if (block.table(s)[block.entry(panel)] < 0) reject_bytes(layout.table, sequence_text(s) + " lacks a panel");
     }
     const std::span entries(block.table(s), static_cast<std::size_t>(layout.sequence_panels));
     const auto has_slot = [](std::int32_t slot) { return slot >= 0; };
     if (length == 0 && std::ranges::any_of(entries, has_slot))
-      refuse_bytes(layout.table, sequence_text(s) + " is empty and has panels");
+      reject_bytes(layout.table, sequence_text(s) + " is empty and has panels");
     if (cache.state_->shape.ring && length > 0 && !std::ranges::all_of(entries, has_slot))
-      refuse_bytes(layout.table, sequence_text(s) + " lacks a panel of its ring");
+      reject_bytes(layout.table, sequence_text(s) + " lacks a panel of its ring");
   }
   // Panels that are still to be written have one user: all of a ring, and those past the last of any other sequence.
   for (Index s = 0; s < cache.state_->shape.num_sequences; ++s) {
@@ -264,7 +264,7 @@ KvCache<T> KvCache<T>::open(std::span<std::byte> memory, const Runtime& runtime)
       throw_if_stopped(runtime.stop);
       const std::int32_t slot = block.table(s)[e];
       if (slot >= 0 && users[static_cast<std::size_t>(slot)] > 1)
-        refuse_bytes(layout.table,
+        reject_bytes(layout.table,
                      sequence_text(s) + " shares panel " + std::to_string(slot) + ", which it will write");
     }
   }
@@ -275,10 +275,10 @@ KvCache<T> KvCache<T>::open(std::span<std::byte> memory, const Runtime& runtime)
       const Index slot = page * layout.page_panels + i;
       all += users[static_cast<std::size_t>(slot)];
       if (block.panel_users()[slot] != users[static_cast<std::size_t>(slot)])
-        refuse_bytes(layout.panel_users, "panel " + std::to_string(slot) + " has other users than the table says");
+        reject_bytes(layout.panel_users, "panel " + std::to_string(slot) + " has other users than the table says");
     }
     if (block.page_users()[page] != all)
-      refuse_bytes(layout.page_users, "page " + std::to_string(page) + " has other users than the table says");
+      reject_bytes(layout.page_users, "page " + std::to_string(page) + " has other users than the table says");
   }
   return cache;
 }

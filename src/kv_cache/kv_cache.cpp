@@ -24,7 +24,7 @@ using kernels::kPanel;
 
 void check_sequence(const char* name, const KvCacheShape& shape, Index sequence) {
   if (sequence < 0 || sequence >= shape.num_sequences)
-    internal::refuse(
+    internal::reject(
         name, "there is no " + sequence_text(sequence) + "; expected 0 to " + std::to_string(shape.num_sequences - 1));
 }
 
@@ -67,9 +67,9 @@ namespace {
 template <class View>
 void check_view(const char* name, const View& view, const typename View::Shape& expected) {
   constexpr const char* kName = "KvCache::append";
-  if (view.absent()) internal::refuse(kName, std::string(name) + " is missing");
+  if (view.absent()) internal::reject(kName, std::string(name) + " is missing");
   if (view.shape != expected)
-    internal::refuse(kName, std::string(name) + " has shape " + internal::shape_text(view.shape) + "; expected " +
+    internal::reject(kName, std::string(name) + " has shape " + internal::shape_text(view.shape) + "; expected " +
                                 internal::shape_text(expected));
   internal::footprint(kName, name, view);
 }
@@ -82,7 +82,7 @@ void check_finite(const char* name, const InputView<float, 3>& view, const Runti
       for_each_element(view, h, i, [&](Index d, auto element) {
         const float x(element);
         if (internal::is_finite(x)) return;
-        internal::refuse("KvCache::append", std::string(name) + internal::shape_text(std::array{h, i, d}) + " is " +
+        internal::reject("KvCache::append", std::string(name) + internal::shape_text(std::array{h, i, d}) + " is " +
                                                 (x > 0   ? "inf"
                                                  : x < 0 ? "-inf"
                                                          : "nan") +
@@ -117,7 +117,7 @@ void check_pages(const char* name, Index needed, Index free) {
 void check_room(const KvCacheShape& shape, Index sequence, Index length, Index count) {
   const Index most = shape.ring ? std::numeric_limits<Index>::max() / 4 : shape.capacity;
   if (count > most - length)
-    internal::refuse("KvCache::append", sequence_text(sequence) + " holds " + std::to_string(length) + " keys and " +
+    internal::reject("KvCache::append", sequence_text(sequence) + " holds " + std::to_string(length) + " keys and " +
                                             std::to_string(count) + " more are given; its capacity is " +
                                             std::to_string(most));
 }
@@ -129,8 +129,8 @@ void KvCache<T>::append(Index sequence, Given<3> key, Given<3> value, const Runt
   const CacheWriting use("KvCache::append", state_->users);
   check_sequence("KvCache::append", state_->shape, sequence);
   const Index count = key.shape[1];
-  check_view("key", key, {state_->shape.num_key_heads, count, state_->shape.depth});
-  check_view("value", value, {state_->shape.num_key_heads, count, state_->shape.columns});
+  check_view("key", key, {state_->shape.num_kv_heads, count, state_->shape.head_size});
+  check_view("value", value, {state_->shape.num_kv_heads, count, state_->shape.value_head_size});
   if constexpr (kQuantised) {
     check_finite("key", key, runtime);
     check_finite("value", value, runtime);
@@ -154,17 +154,18 @@ template <class T>
 void KvCache<T>::append(Given<4> key, Given<4> value, std::span<const Index> counts, const Runtime& runtime) {
   const CacheWriting use("KvCache::append", state_->users);
   const Index most = key.shape[2];
-  check_view("key", key, {state_->shape.num_sequences, state_->shape.num_key_heads, most, state_->shape.depth});
-  check_view("value", value, {state_->shape.num_sequences, state_->shape.num_key_heads, most, state_->shape.columns});
+  check_view("key", key, {state_->shape.num_sequences, state_->shape.num_kv_heads, most, state_->shape.head_size});
+  check_view("value", value,
+             {state_->shape.num_sequences, state_->shape.num_kv_heads, most, state_->shape.value_head_size});
   if (!counts.empty() && static_cast<Index>(counts.size()) != state_->shape.num_sequences)
-    internal::refuse("KvCache::append", "counts has " + std::to_string(counts.size()) + " entries; expected " +
+    internal::reject("KvCache::append", "counts has " + std::to_string(counts.size()) + " entries; expected " +
                                             std::to_string(state_->shape.num_sequences));
   const auto count_of = [&](Index s) { return counts.empty() ? most : counts[static_cast<std::size_t>(s)]; };
   const Block block = this->block();
   Index pages = 0;
   for (Index s = 0; s < state_->shape.num_sequences; ++s) {
     if (count_of(s) < 0 || count_of(s) > most)
-      internal::refuse("KvCache::append", "counts[" + std::to_string(s) + "] is " + std::to_string(count_of(s)) +
+      internal::reject("KvCache::append", "counts[" + std::to_string(s) + "] is " + std::to_string(count_of(s)) +
                                               "; expected 0 to " + std::to_string(most));
     check_room(state_->shape, s, block.lengths()[s], count_of(s));
     // Sequences before that share the half-filled panel have a copy of their own by then.
@@ -203,7 +204,7 @@ void KvCache<T>::truncate(Index sequence, Index length) {
   const Index first = block.firsts()[sequence];
   const Index most = block.lengths()[sequence];
   if (length < 0 || length > most || (length < first && length != 0))
-    internal::refuse("KvCache::truncate", "length is " + std::to_string(length) + "; " + sequence_text(sequence) +
+    internal::reject("KvCache::truncate", "length is " + std::to_string(length) + "; " + sequence_text(sequence) +
                                               " has keys " + std::to_string(first) + " to " + std::to_string(most) +
                                               (first > 0 ? ", and 0 empties it" : ""));
   std::int32_t* entries = block.table(sequence);
@@ -229,10 +230,10 @@ void KvCache<T>::fork(Index from, Index to) {
   check_sequence("KvCache::fork", state_->shape, from);
   check_sequence("KvCache::fork", state_->shape, to);
   if (state_->shape.ring)
-    internal::refuse("KvCache::fork", "a ring shares no panels; expected a contiguous or paged cache");
+    internal::reject("KvCache::fork", "a ring shares no panels; expected a contiguous or paged cache");
   const Block block = this->block();
   if (from == to || block.lengths()[to] != 0)
-    internal::refuse("KvCache::fork", sequence_text(to) + " has " + std::to_string(block.lengths()[to]) +
+    internal::reject("KvCache::fork", sequence_text(to) + " has " + std::to_string(block.lengths()[to]) +
                                           " keys; expected another, empty sequence");
   const Index length = block.lengths()[from];
   const Index whole = length / kPanel;

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Who uses a KvCache now: calls that read all of it, or one that changes it; who comes beside is refused.
+// Who uses a KvCache now: calls that read all of it, or one that changes it; who comes beside is rejected.
 // Read next: kv_cache.cpp, attention_decode.cpp.
 #pragma once
 

@@ -37,10 +37,10 @@ bool is_dense(const View& view) {
 }
 
 template <class T>
-const T* dense_row(const TensorView<const T, 2>& view, Index row, T* room) {
+const T* dense_row(const TensorView<const T, 2>& view, Index row, T* buffer) {
   if (is_dense<T>(view)) return view.pointer(row, 0);
-  copy_elements(view.shape[1], view.pointer(row, 0), view.strides[1], room, 1);
-  return room;
+  copy_elements(view.shape[1], view.pointer(row, 0), view.strides[1], buffer, 1);
+  return buffer;
 }
 
 }  // namespace
@@ -61,15 +61,15 @@ void layer_norm_forward(std::type_identity_t<TensorView<const T, 2>> input,
   expect_shape(kName, "addend", addend, input.shape);
   for (const auto& [name, shape] : {std::pair{"gain", gain.shape}, std::pair{"bias", bias.shape}}) {
     if (shape[0] != width) {
-      refuse(kName, std::string(name) + " has shape " + shape_text(shape) + "; expected " +
+      reject(kName, std::string(name) + " has shape " + shape_text(shape) + "; expected " +
                         shape_text(std::array{width}) + " for input " + shape_text(input.shape));
     }
   }
   if (output.shape != input.shape) {
-    refuse(kName, "output has shape " + shape_text(output.shape) + "; expected " + shape_text(input.shape));
+    reject(kName, "output has shape " + shape_text(output.shape) + "; expected " + shape_text(input.shape));
   }
   if (!std::isfinite(epsilon) || epsilon < 0) {
-    refuse(kName, "epsilon is " + std::to_string(epsilon) + "; expected a finite number that is not negative");
+    reject(kName, "epsilon is " + std::to_string(epsilon) + "; expected a finite number that is not negative");
   }
   check_overlap(kName, inputs, written);
   if (rows == 0 || width == 0) return;

@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// linear_forward: packs the parameters into panels of 32 columns, unless they are packed, then computes tiles of 60
+// linear_forward: packs the weight into panels of 32 columns, unless they are packed, then computes tiles of 60
 // rows by groups of panels.
 //
-//   phase 1, per panel:           pack_keys of the transposed parameters
+//   phase 1, per panel:           pack_keys of the transposed weight
 //   phase 2, per 60 rows × group: pack_query of the rows, then linear_tile for each panel of the group
 //
-// The bits of an element depend on its row of input and its column of parameters alone. Panels of bfloat16 hold pairs:
+// The bits of an element depend on its row of input and its column of weight alone. Panels of bfloat16 hold pairs:
 // where dot products of pairs are one instruction, rows are packed as pairs, too; elsewhere rows and panels are widened
 // to float, a panel at a time. Read next: kernels/linear_tile.cpp.
 #include "regard/linear.h"
@@ -63,12 +63,12 @@ auto matrix_at(const T* data, Index row_stride, Index column_stride) {
 }
 
 template <class T>
-void pack(const TensorView<const T, 2>& parameters, T* panels, double num_products, const Runtime& runtime) {
-  const auto [depth, columns] = parameters.shape;
+void pack(const TensorView<const T, 2>& weight, T* panels, double num_products, const Runtime& runtime) {
+  const auto [depth, columns] = weight.shape;
   const Index count = num_panels(columns);
   for_each_item(runtime, num_workers(runtime, count, num_products), count, [&](Index panel, int) {
     const Index first = panel * kPanel;
-    const auto source = matrix_at(parameters.pointer(0, first), parameters.strides[1], parameters.strides[0]);
+    const auto source = matrix_at(weight.pointer(0, first), weight.strides[1], weight.strides[0]);
     T* const to = panels + panel * panel_size<T>(depth);
     const Index width = std::min(kPanel, columns - first);
     if constexpr (kPairs<T>) {
@@ -80,17 +80,17 @@ void pack(const TensorView<const T, 2>& parameters, T* panels, double num_produc
 }
 
 template <class T, class Output>
-void check_shapes(const TensorView<const T, 2>& input, const std::array<Index, 2>& parameters,
+void check_shapes(const TensorView<const T, 2>& input, const std::array<Index, 2>& weight,
                   const TensorView<const T, 1>& bias, const TensorView<Output, 2>& output) {
   const Index rows = input.shape[0];
-  if (parameters[0] != input.shape[1]) {
-    refuse(kName, "parameters has shape " + shape_text(parameters) + "; expected " + std::to_string(input.shape[1]) +
+  if (weight[0] != input.shape[1]) {
+    reject(kName, "weight has shape " + shape_text(weight) + "; expected " + std::to_string(input.shape[1]) +
                       " rows for input " + shape_text(input.shape));
   }
-  expect_shape(kName, "bias", bias, {parameters[1]});
-  if (output.shape != std::array{rows, parameters[1]}) {
-    refuse(kName, "output has shape " + shape_text(output.shape) + "; expected " +
-                      shape_text(std::array{rows, parameters[1]}));
+  expect_shape(kName, "bias", bias, {weight[1]});
+  if (output.shape != std::array{rows, weight[1]}) {
+    reject(kName,
+           "output has shape " + shape_text(output.shape) + "; expected " + shape_text(std::array{rows, weight[1]}));
   }
 }
 
@@ -123,14 +123,14 @@ class Operands {
     }
   }
 
-  // room is panel_elements() long.
-  const Compute* panel(Index number, Compute* room) const {
+  // buffer is panel_elements() long.
+  const Compute* panel(Index number, Compute* buffer) const {
     const T* const at = panels_ + number * panel_size<T>(depth_);
     if constexpr (kPairs<T>) {
       const float* const pairs = reinterpret_cast<const float*>(at);
       if (multiplies_pairs()) return pairs;
-      table_.pairs.widen_pairs(pairs, depth_, room);
-      return room;
+      table_.pairs.widen_pairs(pairs, depth_, buffer);
+      return buffer;
     } else {
       return at;
     }
@@ -191,13 +191,13 @@ void multiply(const TensorView<const T, 2>& input, const T* panels, const Tensor
   const Index scratch_elements = operands.row_elements() + operands.panel_elements() + (direct ? 0 : kRows * kPanel);
   const Workspace<Compute> scratch(runtime, workers * scratch_elements);
   if (is_planning()) {
-    const double parameters = static_cast<double>(columns) * static_cast<double>(depth);
+    const double weight = static_cast<double>(columns) * static_cast<double>(depth);
     plan_operator({.name = kName,
                    .way = std::to_string(blocks) + " blocks of rows by " + std::to_string(groups) +
                           " groups of columns, " +
                           (direct ? "written where they belong" : "copied to where they belong"),
-                   .operations = 2 * static_cast<double>(rows) * parameters,
-                   .bytes = (static_cast<double>(input.size()) + parameters) * sizeof(T) +
+                   .operations = 2 * static_cast<double>(rows) * weight,
+                   .bytes = (static_cast<double>(input.size()) + weight) * sizeof(T) +
                             static_cast<double>(output.size()) * sizeof(Output)});
   }
   for_each_item(runtime, workers, blocks * groups, [&](Index task, int worker) {
@@ -237,44 +237,43 @@ kernels::Activation kernel_activation(Activation activation) {
     case Activation::gelu_tanh:
       return kernels::Activation::gelu_tanh;
   }
-  refuse(kName,
+  reject(kName,
          "activation is " + std::to_string(static_cast<int>(activation)) + "; expected none, relu, gelu or gelu_tanh");
 }
 
 // The calls of linear.h.
 template <class T, class Output>
-void forward(const TensorView<const T, 2>& input, const TensorView<const T, 2>& parameters,
+void forward(const TensorView<const T, 2>& input, const TensorView<const T, 2>& weight,
              const TensorView<const T, 1>& bias, const TensorView<Output, 2>& output, const Runtime& runtime) {
   const FloatingPointScope scope;
-  const std::array<Footprint, 3> inputs{footprint(kName, "input", input), footprint(kName, "parameters", parameters),
+  const std::array<Footprint, 3> inputs{footprint(kName, "input", input), footprint(kName, "weight", weight),
                                         footprint(kName, "bias", bias)};
   const std::array<Footprint, 1> written{footprint(kName, "output", output)};
-  check_shapes(input, parameters.shape, bias, output);
+  check_shapes(input, weight.shape, bias, output);
   check_overlap(kName, inputs, written);
   if (output.shape[0] == 0 || output.shape[1] == 0) return;
-  const Workspace<T> panels(runtime, panel_elements<T>(parameters.shape[0], parameters.shape[1]));
-  const double products = static_cast<double>(output.shape[0]) * static_cast<double>(parameters.size());
-  pack(parameters, panels.data(), products, runtime);
+  const Workspace<T> panels(runtime, panel_elements<T>(weight.shape[0], weight.shape[1]));
+  const double products = static_cast<double>(output.shape[0]) * static_cast<double>(weight.size());
+  pack(weight, panels.data(), products, runtime);
   multiply(input, panels.data(), bias, output, kernels::Activation::none, products, runtime);
 }
 
 template <class T, class Output>
-void forward(const TensorView<const T, 2>& input, const PackedParameters<T>& parameters,
-             const TensorView<const T, 1>& bias, const TensorView<Output, 2>& output, const LinearOptions& options,
-             const Runtime& runtime) {
+void forward(const TensorView<const T, 2>& input, const PackedLinear<T>& weight, const TensorView<const T, 1>& bias,
+             const TensorView<Output, 2>& output, const LinearOptions& options, const Runtime& runtime) {
   const FloatingPointScope scope;
   const kernels::Activation activation = kernel_activation(options.activation);
-  const std::array<Index, 2> shape{parameters.num_inputs(), parameters.num_outputs()};
-  const TensorView<const T, 1> panels(parameters.panels(),
-                                      {parameters.panels() == nullptr ? 0 : panel_elements<T>(shape[0], shape[1])});
-  const std::array<Footprint, 3> inputs{footprint(kName, "input", input), footprint(kName, "parameters", panels),
+  const std::array<Index, 2> shape{weight.num_inputs(), weight.num_outputs()};
+  const TensorView<const T, 1> panels(weight.panels(),
+                                      {weight.panels() == nullptr ? 0 : panel_elements<T>(shape[0], shape[1])});
+  const std::array<Footprint, 3> inputs{footprint(kName, "input", input), footprint(kName, "weight", panels),
                                         footprint(kName, "bias", bias)};
   const std::array<Footprint, 1> written{footprint(kName, "output", output)};
   check_shapes(input, shape, bias, output);
   check_overlap(kName, inputs, written);
   if (output.shape[0] == 0 || output.shape[1] == 0) return;
   const double products = static_cast<double>(output.shape[0]) * static_cast<double>(shape[0] * shape[1]);
-  multiply(input, parameters.panels(), bias, output, activation, products, runtime);
+  multiply(input, weight.panels(), bias, output, activation, products, runtime);
 }
 
 }  // namespace
@@ -282,66 +281,65 @@ void forward(const TensorView<const T, 2>& input, const PackedParameters<T>& par
 
 template <class T>
 void linear_forward(std::type_identity_t<TensorView<const T, 2>> input,
-                    std::type_identity_t<TensorView<const T, 2>> parameters,
+                    std::type_identity_t<TensorView<const T, 2>> weight,
                     std::type_identity_t<TensorView<const T, 1>> bias, TensorView<T, 2> output,
                     const Runtime& runtime) {
-  internal::forward(input, parameters, bias, output, runtime);
+  internal::forward(input, weight, bias, output, runtime);
 }
-void linear_forward(TensorView<const bfloat16, 2> input, TensorView<const bfloat16, 2> parameters,
+void linear_forward(TensorView<const bfloat16, 2> input, TensorView<const bfloat16, 2> weight,
                     TensorView<const bfloat16, 1> bias, TensorView<float, 2> output, const Runtime& runtime) {
-  internal::forward(input, parameters, bias, output, runtime);
+  internal::forward(input, weight, bias, output, runtime);
 }
 
 template <class T>
-PackedParameters<T>::PackedParameters(TensorView<const T, 2> parameters, const Runtime& runtime)
-    : num_inputs_(parameters.shape[0]), num_outputs_(parameters.shape[1]) {
+PackedLinear<T>::PackedLinear(TensorView<const T, 2> weight, const Runtime& runtime)
+    : num_inputs_(weight.shape[0]), num_outputs_(weight.shape[1]) {
   using namespace internal;
   const FloatingPointScope scope;
-  footprint("PackedParameters", "parameters", parameters);
-  if (is_planning()) throw std::logic_error("PackedParameters: made inside a plan; expected before it");
+  footprint("PackedLinear", "weight", weight);
+  if (is_planning()) throw std::logic_error("PackedLinear: made inside a plan; expected before it");
   if (num_outputs_ == 0) return;
   constexpr std::align_val_t kAlignment{64};
   const std::shared_ptr<T> panels(static_cast<T*>(::operator new(num_bytes(), kAlignment)),
                                   [](T* memory) { ::operator delete(memory, kAlignment); });
-  pack(parameters, panels.get(), static_cast<double>(parameters.size()), runtime);
+  pack(weight, panels.get(), static_cast<double>(weight.size()), runtime);
   panels_ = panels;
 }
 
 template <class T>
-std::size_t PackedParameters<T>::num_bytes() const {
+std::size_t PackedLinear<T>::num_bytes() const {
   return static_cast<std::size_t>(internal::panel_elements<T>(num_inputs_, num_outputs_)) * sizeof(T);
 }
 
 template <class T>
 void linear_forward(std::type_identity_t<TensorView<const T, 2>> input,
-                    const std::type_identity_t<PackedParameters<T>>& parameters,
+                    const std::type_identity_t<PackedLinear<T>>& weight,
                     std::type_identity_t<TensorView<const T, 1>> bias, TensorView<T, 2> output,
                     const LinearOptions& options, const Runtime& runtime) {
-  internal::forward(input, parameters, bias, output, options, runtime);
+  internal::forward(input, weight, bias, output, options, runtime);
 }
-void linear_forward(TensorView<const bfloat16, 2> input, const PackedParameters<bfloat16>& parameters,
+void linear_forward(TensorView<const bfloat16, 2> input, const PackedLinear<bfloat16>& weight,
                     TensorView<const bfloat16, 1> bias, TensorView<float, 2> output, const LinearOptions& options,
                     const Runtime& runtime) {
-  internal::forward(input, parameters, bias, output, options, runtime);
+  internal::forward(input, weight, bias, output, options, runtime);
 }
 
-template class PackedParameters<float>;
-template class PackedParameters<double>;
-template class PackedParameters<bfloat16>;
+template class PackedLinear<float>;
+template class PackedLinear<double>;
+template class PackedLinear<bfloat16>;
 
 template void linear_forward<float>(TensorView<const float, 2>, TensorView<const float, 2>, TensorView<const float, 1>,
                                     TensorView<float, 2>, const Runtime&);
-template void linear_forward<float>(TensorView<const float, 2>, const PackedParameters<float>&,
-                                    TensorView<const float, 1>, TensorView<float, 2>, const LinearOptions&,
-                                    const Runtime&);
+template void linear_forward<float>(TensorView<const float, 2>, const PackedLinear<float>&, TensorView<const float, 1>,
+                                    TensorView<float, 2>, const LinearOptions&, const Runtime&);
 template void linear_forward<double>(TensorView<const double, 2>, TensorView<const double, 2>,
                                      TensorView<const double, 1>, TensorView<double, 2>, const Runtime&);
-template void linear_forward<double>(TensorView<const double, 2>, const PackedParameters<double>&,
+template void linear_forward<double>(TensorView<const double, 2>, const PackedLinear<double>&,
                                      TensorView<const double, 1>, TensorView<double, 2>, const LinearOptions&,
                                      const Runtime&);
 template void linear_forward<bfloat16>(TensorView<const bfloat16, 2>, TensorView<const bfloat16, 2>,
                                        TensorView<const bfloat16, 1>, TensorView<bfloat16, 2>, const Runtime&);
-template void linear_forward<bfloat16>(TensorView<const bfloat16, 2>, const PackedParameters<bfloat16>&,
+template void linear_forward<bfloat16>(TensorView<const bfloat16, 2>, const PackedLinear<bfloat16>&,
                                        TensorView<const bfloat16, 1>, TensorView<bfloat16, 2>, const LinearOptions&,
                                        const Runtime&);
 

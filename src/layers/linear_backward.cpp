@@ -56,7 +56,7 @@ void sum_rows(const TensorView<const T, 2>& rows, const TensorView<T, 1>& output
 
 template <class T>
 void linear_backward(std::type_identity_t<TensorView<const T, 2>> input,
-                     std::type_identity_t<TensorView<const T, 2>> parameters, TensorView<const T, 2> grad_output,
+                     std::type_identity_t<TensorView<const T, 2>> weight, TensorView<const T, 2> grad_output,
                      const std::type_identity_t<LinearGradients<T>>& gradients, const Runtime& runtime) {
   using namespace internal;
   const FloatingPointScope scope;
@@ -67,26 +67,26 @@ void linear_backward(std::type_identity_t<TensorView<const T, 2>> input,
                         const auto& expected) {
     if (wanted.absent()) return;
     if (view.absent() && wanted.size() != 0)
-      refuse(kName, std::string(name) + " is missing; expected " + shape_text(expected) + " for " + gradient);
+      reject(kName, std::string(name) + " is missing; expected " + shape_text(expected) + " for " + gradient);
     expect_shape(kName, name, view, expected);
     if (!view.absent()) inputs.push_back(footprint(kName, name, view));
   };
-  const std::array<Index, 2> of_input{rows, gradients.grad_parameters.shape[0]};
-  const std::array<Index, 2> of_parameters{gradients.grad_input.shape[1], columns};
-  need("input", input, "grad_parameters", gradients.grad_parameters, of_input);
-  need("parameters", parameters, "grad_input", gradients.grad_input, of_parameters);
+  const std::array<Index, 2> of_input{rows, gradients.grad_weight.shape[0]};
+  const std::array<Index, 2> of_weight{gradients.grad_input.shape[1], columns};
+  need("input", input, "grad_weight", gradients.grad_weight, of_input);
+  need("weight", weight, "grad_input", gradients.grad_input, of_weight);
   const auto check = [&](const char* name, const auto& view, const auto& expected) {
     expect_shape(kName, name, view, expected);
     if (!view.absent()) written.push_back(footprint(kName, name, view));
   };
-  check("grad_input", gradients.grad_input, std::array<Index, 2>{rows, of_parameters[0]});
-  check("grad_parameters", gradients.grad_parameters, std::array<Index, 2>{of_input[1], columns});
+  check("grad_input", gradients.grad_input, std::array<Index, 2>{rows, of_weight[0]});
+  check("grad_weight", gradients.grad_weight, std::array<Index, 2>{of_input[1], columns});
   check("grad_bias", gradients.grad_bias, std::array<Index, 1>{columns});
   check_overlap(kName, inputs, written);
   if (!gradients.grad_input.absent())
-    linear_forward<T>(grad_output, transposed(parameters), {}, gradients.grad_input, runtime);
-  if (!gradients.grad_parameters.absent())
-    linear_forward<T>(transposed(input), grad_output, {}, gradients.grad_parameters, runtime);
+    linear_forward<T>(grad_output, transposed(weight), {}, gradients.grad_input, runtime);
+  if (!gradients.grad_weight.absent())
+    linear_forward<T>(transposed(input), grad_output, {}, gradients.grad_weight, runtime);
   if (!gradients.grad_bias.absent()) sum_rows<T>(grad_output, gradients.grad_bias, runtime);
 }
 

@@ -120,7 +120,7 @@ template <class T>
 Index columns_per_head(const char* name, const TensorView<const T, 2>& parameters, Index heads) {
   const Index columns = parameters.shape[1];
   if (heads == 0 ? columns != 0 : columns == 0 || columns % heads != 0) {
-    refuse(kName, std::string(name) + " has shape " + shape_text(parameters.shape) +
+    reject(kName, std::string(name) + " has shape " + shape_text(parameters.shape) +
                       "; expected its columns to be a positive multiple of the " + std::to_string(heads) + " heads");
   }
   return heads == 0 ? 1 : columns / heads;
@@ -129,7 +129,7 @@ Index columns_per_head(const char* name, const TensorView<const T, 2>& parameter
 Index columns_of(Index heads, Index depth) {
   Index columns = 0;
   if (__builtin_mul_overflow(heads, depth, &columns)) {
-    refuse(kName, std::to_string(heads) + " heads of " + std::to_string(depth) + " columns do not fit in 63 bits");
+    reject(kName, std::to_string(heads) + " heads of " + std::to_string(depth) + " columns do not fit in 63 bits");
   }
   return columns;
 }
@@ -139,7 +139,7 @@ Shapes check_shapes(const TensorView<const T, 3>& input, const TensorView<const 
                     const MultiHeadParameters<T>& parameters) {
   const auto not_negative = [](const char* name, const auto& view) {
     if (std::any_of(view.shape.begin(), view.shape.end(), [](Index n) { return n < 0; })) {
-      refuse(kName, std::string(name) + " has shape " + shape_text(view.shape) + "; extents must not be negative");
+      reject(kName, std::string(name) + " has shape " + shape_text(view.shape) + "; extents must not be negative");
     }
   };
   not_negative("input", input);
@@ -149,25 +149,25 @@ Shapes check_shapes(const TensorView<const T, 3>& input, const TensorView<const 
   not_negative("w_value", parameters.w_value);
   not_negative("w_output", parameters.w_output);
   if (source.shape[0] != input.shape[0]) {
-    refuse(kName, "memory has batch " + std::to_string(source.shape[0]) + " in shape " + shape_text(source.shape) +
+    reject(kName, "memory has batch " + std::to_string(source.shape[0]) + " in shape " + shape_text(source.shape) +
                       "; expected " + std::to_string(input.shape[0]) + " as in input " + shape_text(input.shape));
   }
-  if (parameters.num_heads < 0 || parameters.num_key_value_heads < 0) {
-    refuse(kName, "num_heads is " + std::to_string(parameters.num_heads) + " and num_key_value_heads is " +
-                      std::to_string(parameters.num_key_value_heads) + "; expected 0 or more");
+  if (parameters.num_heads < 0 || parameters.num_kv_heads < 0) {
+    reject(kName, "num_heads is " + std::to_string(parameters.num_heads) + " and num_kv_heads is " +
+                      std::to_string(parameters.num_kv_heads) + "; expected 0 or more");
   }
   Shapes s{};
   s.batch = input.shape[0];
   s.length = input.shape[1];
   s.keys = source.shape[1];
   s.heads = parameters.num_heads;
-  s.key_heads = parameters.num_key_value_heads == 0 ? s.heads : parameters.num_key_value_heads;
+  s.key_heads = parameters.num_kv_heads == 0 ? s.heads : parameters.num_kv_heads;
   s.depth = columns_per_head("w_query", parameters.w_query, s.heads);
   s.value_depth = columns_per_head("w_value", parameters.w_value, s.key_heads);
 
   const auto matrix = [](const char* name, const TensorView<const T, 2>& view, Index rows, Index columns) {
     if (view.shape != std::array{rows, columns}) {
-      refuse(kName, std::string(name) + " has shape " + shape_text(view.shape) + "; expected " +
+      reject(kName, std::string(name) + " has shape " + shape_text(view.shape) + "; expected " +
                         shape_text(std::array{rows, columns}));
     }
   };
@@ -180,7 +180,7 @@ Shapes check_shapes(const TensorView<const T, 3>& input, const TensorView<const 
     matrix("w_output", parameters.w_output, joined, parameters.w_output.shape[1]);
     s.width = parameters.w_output.shape[1];
   } else if (!parameters.b_output.absent()) {
-    refuse(kName, "b_output is given and w_output is not; expected both or neither");
+    reject(kName, "b_output is given and w_output is not; expected both or neither");
   }
   expect_shape(kName, "b_query", parameters.b_query, {parameters.w_query.shape[1]});
   expect_shape(kName, "b_key", parameters.b_key, {parameters.w_key.shape[1]});
@@ -192,7 +192,7 @@ Shapes check_shapes(const TensorView<const T, 3>& input, const TensorView<const 
 template <class T>
 void check_outputs(const Shapes& s, const MultiHeadOutputs<T>& outputs, std::span<const Footprint> inputs) {
   if (outputs.output.shape != std::array{s.batch, s.length, s.width}) {
-    refuse(kName, "output has shape " + shape_text(outputs.output.shape) + "; expected " +
+    reject(kName, "output has shape " + shape_text(outputs.output.shape) + "; expected " +
                       shape_text(std::array{s.batch, s.length, s.width}));
   }
   Footprints written;
@@ -244,7 +244,7 @@ void multi_head_attention_forward(std::type_identity_t<TensorView<const T, 3>> i
   const std::array<Index, 4> value_shape{s.batch, s.key_heads, s.keys, s.value_depth};
   const std::array<Index, 4> context_shape{s.batch, s.heads, s.length, s.value_depth};
 
-  // What attention_forward would refuse after the projections is refused here, before anything is written.
+  // What attention_forward would reject after the projections is rejected here, before anything is written.
   resolve<T>({kName, {nullptr, query_shape}, {nullptr, key_shape}, {nullptr, value_shape}, true}, options, runtime);
   Footprints inputs = input_footprints<T>({kName, {}, {}, {}, true}, options);
   const auto add = [&inputs](const char* name, const auto& view) {

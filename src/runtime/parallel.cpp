@@ -213,7 +213,7 @@ class Pool {
   // helpers are told to stay away from it, while there are enough others; for many it would take longer than it gains.
   void keep_clear(int num_helpers) {
     const int cpu = sched_getcpu();
-    if (num_helpers > kMostPlaced || num_asleep_ < num_threads_ || cpu < 0 || cpu >= CPU_SETSIZE) return;
+    if (num_helpers > kMaxPlaced || num_asleep_ < num_threads_ || cpu < 0 || cpu >= CPU_SETSIZE) return;
     for (int i = 0; i < std::min(num_helpers, num_threads_); ++i) {
       Place& place = places_[i];
       if (place.clear_of == cpu) continue;
@@ -263,8 +263,8 @@ class Pool {
     cpu_set_t all{}, given{};
     int clear_of = -1;  // −1: nothing has been set
   };
-  static constexpr int kMostPlaced = 3;
-  Place places_[kMostPlaced]{};
+  static constexpr int kMaxPlaced = 3;
+  Place places_[kMaxPlaced]{};
 };
 
 constinit Pool pool;

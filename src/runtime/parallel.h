@@ -59,7 +59,7 @@ class FunctionRef<void(Arguments...)> {
 using ItemBody = FunctionRef<void(Index, int)>;
 
 // Calls body(item, worker) once for every item, worker in 0 … workers − 1, no two calls with the same worker at once,
-// each inside a FloatingPointScope. Rethrows the first exception of a body. Throws cancelled when stop was requested.
+// each inside a FloatingPointScope. Rethrows the first exception of a body. Throws Cancelled when stop was requested.
 // While a plan is made (plan.h) no body is called.
 void for_each_item(const Runtime& runtime, int workers, Index num_items, const ItemBody& body);
 

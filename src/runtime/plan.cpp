@@ -40,12 +40,12 @@ class AddressSpace final : public std::pmr::memory_resource {
   std::size_t in_use_ = 0;
 };
 
-class Planning {
+class PlanScope {
  public:
-  explicit Planning(Plan& made) { current = &made; }
-  ~Planning() { current = nullptr; }
-  Planning(const Planning&) = delete;
-  Planning& operator=(const Planning&) = delete;
+  explicit PlanScope(Plan& made) { current = &made; }
+  ~PlanScope() { current = nullptr; }
+  PlanScope(const PlanScope&) = delete;
+  PlanScope& operator=(const PlanScope&) = delete;
 };
 
 }  // namespace
@@ -54,8 +54,9 @@ bool is_planning() { return current != nullptr; }
 
 void plan_operator(PlannedOperator planned) { current->operators.push_back(std::move(planned)); }
 
-PlanAside::PlanAside() : num_operators_(current ? static_cast<std::ptrdiff_t>(current->operators.size()) : 0) {}
-PlanAside::~PlanAside() {
+PlanSuspension::PlanSuspension()
+    : num_operators_(current ? static_cast<std::ptrdiff_t>(current->operators.size()) : 0) {}
+PlanSuspension::~PlanSuspension() {
   if (current) current->operators.erase(current->operators.begin() + num_operators_, current->operators.end());
 }
 
@@ -76,7 +77,7 @@ Plan plan(const std::function<void(const Runtime&)>& call, const Runtime& runtim
   Runtime planned = runtime;
   planned.executor = {};
   planned.workspace = &workspace;
-  const internal::Planning planning(made);
+  const internal::PlanScope planning(made);
   call(planned);
   made.workspace_bytes = workspace.most;
   return made;

@@ -19,12 +19,12 @@ bool is_planning();
 void plan_operator(PlannedOperator planned);
 
 // While one lives, operators are left out of the plan and their workspace is not.
-class PlanAside {
+class PlanSuspension {
  public:
-  PlanAside();
-  ~PlanAside();
-  PlanAside(const PlanAside&) = delete;
-  PlanAside& operator=(const PlanAside&) = delete;
+  PlanSuspension();
+  ~PlanSuspension();
+  PlanSuspension(const PlanSuspension&) = delete;
+  PlanSuspension& operator=(const PlanSuspension&) = delete;
 
  private:
   std::ptrdiff_t num_operators_;

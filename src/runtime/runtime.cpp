@@ -126,8 +126,8 @@ std::vector<std::string> cgroup_folders(const std::string& root, std::string_vie
 // Calls use(number) for each processor that the calling thread may run on, at least one.
 template <class Use>
 void for_each_cpu(const Use& use) {
-  constexpr std::size_t kMostCpus = 8192;  // for which Linux can be built
-  std::array<std::uint64_t, kMostCpus / 64> mask{};
+  constexpr std::size_t kMaxCpus = 8192;  // for which Linux can be built
+  std::array<std::uint64_t, kMaxCpus / 64> mask{};
   const bool read = sched_getaffinity(0, sizeof mask, reinterpret_cast<cpu_set_t*>(mask.data())) == 0;
   std::size_t count = 0;
   for (std::size_t word = 0; read && word < mask.size(); ++word) {
@@ -183,7 +183,7 @@ std::optional<int> cgroup_cpus(const std::string& root) {
 
 std::optional<std::uint64_t> cgroup_memory_bytes(const std::string& root) {
   std::optional<std::uint64_t> lowest;
-  // Files in the page cache count as used, but the kernel gives up those not in use before it refuses memory.
+  // Files in the page cache count as used, but the kernel gives up those not in use before it rejects memory.
   const auto limit = [&lowest](std::optional<std::int64_t> maximum, std::optional<std::int64_t> used,
                                std::optional<std::int64_t> cached) {
     if (!maximum || !used || *maximum < 0 || *used < 0) return;
@@ -221,10 +221,10 @@ std::optional<int> threads_from_environment() {
 
 }  // namespace internal
 
-cancelled::~cancelled() = default;
+Cancelled::~Cancelled() = default;
 
 void throw_if_stopped(const std::stop_token& stop, std::string_view operation) {
-  if (stop.stop_requested()) throw cancelled(std::string(operation) + " was stopped");
+  if (stop.stop_requested()) throw Cancelled(std::string(operation) + " was stopped");
 }
 
 int default_num_threads() {

@@ -13,7 +13,7 @@ namespace regard {
 inline namespace v0 {
 namespace internal {
 
-void refuse(const std::string& operator_name, const std::string& what) {
+void reject(const std::string& operator_name, const std::string& what) {
   throw std::invalid_argument(operator_name + ": " + what);
 }
 
@@ -33,14 +33,14 @@ Footprint footprint(const char* operator_name, const char* name, const void* dat
   Footprint f{};
   f.name = name;
   const auto overflow = [&] {
-    refuse(operator_name, std::string(f.name) + " has shape " + shape_text(shape) + " and strides " +
+    reject(operator_name, std::string(f.name) + " has shape " + shape_text(shape) + " and strides " +
                               shape_text(strides) + "; expected a size that fits in 63 bits");
   };
   Index bytes = element_bytes;
   bool empty = false;
   for (Index n : shape) {
     if (n < 0)
-      refuse(operator_name, std::string(f.name) + " has shape " + shape_text(shape) + "; extents must not be negative");
+      reject(operator_name, std::string(f.name) + " has shape " + shape_text(shape) + "; extents must not be negative");
     empty = empty || n == 0;
   }
   if (empty) return f;
@@ -48,7 +48,7 @@ Footprint footprint(const char* operator_name, const char* name, const void* dat
     if (__builtin_mul_overflow(bytes, n, &bytes)) overflow();
   }
   if (data == nullptr) {
-    refuse(operator_name, std::string(f.name) + " is null; expected memory for shape " + shape_text(shape));
+    reject(operator_name, std::string(f.name) + " is null; expected memory for shape " + shape_text(shape));
   }
   Index below = 0;
   Index above = element_bytes;
@@ -118,16 +118,16 @@ void check_overlap(const char* operator_name, std::span<const Footprint> inputs,
     const Footprint& out = outputs[i];
     if (out.begin == out.end) continue;
     if (overlaps_itself(out)) {
-      refuse(operator_name, std::string(out.name) + " overlaps itself (strides in bytes " + shape_text(out.strides()) +
+      reject(operator_name, std::string(out.name) + " overlaps itself (strides in bytes " + shape_text(out.strides()) +
                                 " over extents " + shape_text(out.extents()) + "); expected distinct elements");
     }
     for (const Footprint& in : inputs) {
       if (meet(out, in))
-        refuse(operator_name, std::string(out.name) + " overlaps " + in.name + "; expected separate memory");
+        reject(operator_name, std::string(out.name) + " overlaps " + in.name + "; expected separate memory");
     }
     for (std::size_t j = i + 1; j < outputs.size(); ++j) {
       if (meet(out, outputs[j])) {
-        refuse(operator_name, std::string(out.name) + " overlaps " + outputs[j].name + "; expected separate memory");
+        reject(operator_name, std::string(out.name) + " overlaps " + outputs[j].name + "; expected separate memory");
       }
     }
   }

@@ -21,7 +21,7 @@ namespace internal {
 // "(2, 3, 4)"
 std::string shape_text(std::span<const Index> shape);
 
-[[noreturn]] void refuse(const std::string& operator_name, const std::string& what);
+[[noreturn]] void reject(const std::string& operator_name, const std::string& what);
 
 // Bytes that a view touches, and how, for the overlap checks.
 struct Footprint {
@@ -32,23 +32,23 @@ struct Footprint {
   std::span<const Index> strides() const { return std::span(axis_strides).first(num_axes); }
   std::span<const Index> extents() const { return std::span(axis_extents).first(num_axes); }
 
-  static constexpr int kMostAxes = 5;
+  static constexpr int kMaxAxes = 5;
   std::size_t num_axes;
-  std::array<Index, kMostAxes> axis_strides, axis_extents;
+  std::array<Index, kMaxAxes> axis_strides, axis_extents;
 };
 
 // Those of a call's inputs, or of its outputs.
 class Footprints {
  public:
   void push_back(const Footprint& footprint) {
-    assert(count_ < kMost);
+    assert(count_ < kMaxCount);
     list_[count_++] = footprint;
   }
   operator std::span<const Footprint>() const { return std::span(list_).first(count_); }
 
  private:
-  static constexpr std::size_t kMost = 32;
-  std::array<Footprint, kMost> list_;
+  static constexpr std::size_t kMaxCount = 32;
+  std::array<Footprint, kMaxCount> list_;
   std::size_t count_ = 0;
 };
 
@@ -57,7 +57,7 @@ Footprint footprint(const char* operator_name, const char* name, const void* dat
                     std::span<const Index> strides, Index element_bytes);
 template <class T, int Rank>
 Footprint footprint(const char* operator_name, const char* name, const TensorView<T, Rank>& view) {
-  static_assert(Rank <= Footprint::kMostAxes);
+  static_assert(Rank <= Footprint::kMaxAxes);
   return footprint(operator_name, name, view.data, view.shape, view.strides, sizeof(T));
 }
 // "float32"; a value that names no type as its number.
@@ -70,14 +70,14 @@ void expect_type(const char* operator_name, const char* name, ElementType type) 
   const bool allowed =
       std::is_same_v<T, double> ? type == float64 : type == float32 || type == bfloat16 || type == float16;
   if (allowed) return;
-  refuse(operator_name, std::string(name) + " has type " + element_type_text(type) + "; expected " +
+  reject(operator_name, std::string(name) + " has type " + element_type_text(type) + "; expected " +
                             (std::is_same_v<T, double> ? "float64" : "float32, bfloat16 or float16"));
 }
 
 // Every operator takes the footprint of every input before it reads any, so an element type is checked for all of them.
 template <class T, int Rank>
 Footprint footprint(const char* operator_name, const char* name, const InputView<T, Rank>& view) {
-  static_assert(Rank <= Footprint::kMostAxes);
+  static_assert(Rank <= Footprint::kMaxAxes);
   expect_type<T>(operator_name, name, view.type);
   return footprint(operator_name, name, view.data, view.shape, view.strides, type_bytes(view.type));
 }
@@ -90,7 +90,7 @@ template <class T, int Rank>
 void expect_shape(const char* operator_name, const char* name, const TensorView<T, Rank>& view,
                   const std::array<Index, static_cast<std::size_t>(Rank)>& expected) {
   if (view.absent() || view.shape == expected) return;
-  refuse(operator_name,
+  reject(operator_name,
          std::string(name) + " has shape " + shape_text(view.shape) + "; expected " + shape_text(expected));
 }
 

@@ -470,7 +470,7 @@ def test_a_page_follows_the_rules_of_outputs(folder):
     assert not (folder / "a.npy").exists() and (folder / "page.html").read_bytes() == b"old"
 
 
-def test_a_page_too_large_is_refused_before_the_work(folder):
+def test_a_page_too_large_is_rejected_before_the_work(folder):
     save(folder, "long.npy", np.zeros((4096, 4), np.float32))
     arguments = ["attend", "--query", "long.npy", "--key", "long.npy", "--value", "long.npy", "--html", "page.html"]
     fail(1, ["--html: the page would take 173.9 MiB, and the most is 24.0 MiB; choose rows with --rows A:B"], *arguments, cwd=folder)
@@ -629,7 +629,7 @@ BAD_OPTIONS = [
 
 
 @pytest.mark.parametrize("options, code, words", BAD_OPTIONS)
-def test_options_that_are_refused(folder, options, code, words):
+def test_options_that_are_rejected(folder, options, code, words):
     fail(code, words, "attend", *QKV, "-o", "out.npy", *options, cwd=folder)
 
 
@@ -642,7 +642,7 @@ def test_what_is_missing(folder):
     fail(2, "--mask has an empty value", "attend", *QKV, "-o", "out.npy", "--mask=", cwd=folder)
 
 
-def test_work_that_does_not_fit_is_refused_with_both_numbers(folder):
+def test_work_that_does_not_fit_is_rejected_with_both_numbers(folder):
     # An honest header of 32 TiB, from a pipe that brings no more than that.
     header = io.BytesIO()
     np.lib.format.write_array_header_1_0(header, {"descr": "<f4", "fortran_order": False, "shape": (2, 2**40, 4)})

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""`regard bench`: rows, units and shares as a table and as JSON, its line of progress, Ctrl-C, and what it refuses. No figure
+"""`regard bench`: rows, units and shares as a table and as JSON, its line of progress, Ctrl-C, and what it rejects. No figure
 is held to anything but being one."""
 
 import json
@@ -45,7 +45,7 @@ def test_bench_as_a_table():
 @pytest.mark.parametrize("arguments, words", [(["--threads", "0"], "--threads is 0; expected 1 to 4096"),
                                               (["--threads", "4097"], "--threads is 4097"),
                                               (["--threads", "two"], "--threads"), (["--fast"], "--fast")])
-def test_bench_refuses(arguments, words, tmp_path):
+def test_bench_rejects(arguments, words, tmp_path):
     fail(2, words, "bench", *arguments, cwd=tmp_path)
 
 

@@ -83,7 +83,7 @@ def test_no_lines_give_no_rows(folder):
     assert json.loads(succeed("embed", "--model", folder, "--format", "json"))["lines"] == []
 
 
-def test_a_long_line_is_refused_or_cut(folder, tmp_path):
+def test_a_long_line_is_rejected_or_cut(folder, tmp_path):
     text = b"he\n" + b"bank " * 50 + b"\n"
     fail(1, "standard input: line 2: the text has 52 tokens and the model has places for 40", "embed", "--model", folder,
          "-o", "out.csv", stdin=text, cwd=tmp_path)
@@ -177,15 +177,15 @@ def test_text_from_outside_is_escaped(folder):
 
 
 def test_mistakes_of_similar(folder, tmp_path):
-    def refuse(code, words, *arguments, stdin=STDIN):
+    def reject(code, words, *arguments, stdin=STDIN):
         fail(code, words, "similar", *arguments, "--model", folder, stdin=stdin, cwd=tmp_path)
 
-    refuse(2, "--top is 0; expected 1 or more", "bank", "--top", "0")
-    refuse(2, "--top", "bank", "--top", "x")
-    refuse(2, "give a text to compare with")
-    refuse(2, "the text has 52 tokens", "bank " * 50)
-    refuse(1, "standard input: holds no text", "bank", stdin=b"\n \r\n")
-    refuse(1, "standard input: line 2: the text has 52 tokens", "bank", stdin=b"he\n" + b"bank " * 50)
+    reject(2, "--top is 0; expected 1 or more", "bank", "--top", "0")
+    reject(2, "--top", "bank", "--top", "x")
+    reject(2, "give a text to compare with")
+    reject(2, "the text has 52 tokens", "bank " * 50)
+    reject(1, "standard input: holds no text", "bank", stdin=b"\n \r\n")
+    reject(1, "standard input: line 2: the text has 52 tokens", "bank", stdin=b"he\n" + b"bank " * 50)
 
 
 def test_the_help_of_both(folder):

@@ -258,7 +258,7 @@ def test_digits(folder, digits):
     (["--matrix", "Q=-", "--matrix", "K=-"], "--matrix reads standard input (-) more than once"),
     (["--input", "words.json", "--nonsense"], "there is no option --nonsense of regard explain"),
 ])
-def test_options_that_are_refused(folder, arguments, words_expected):
+def test_options_that_are_rejected(folder, arguments, words_expected):
     fail(2, words_expected, "explain", *arguments, cwd=folder)
 
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""`regard attend --inspect` against NumPy in float64: the weight on each key, the coarse map, the heavy hitters in text
+"""`regard attend --inspect` against NumPy in float64: the weight on each key, the pooled map, the heavy hitters in text
 and JSON, for masks, groups, batches, sinks and types; long inputs in little memory; each bad input with its one error."""
 
 import json
@@ -39,7 +39,7 @@ def means(weights, rows, columns):
                      for a in range(rows)]).transpose(*range(2, weights.ndim), 0, 1)
 
 
-ARRAYS = ("column_mass", "coarse_map", "entropy", "largest_weight", "mean_distance", "top_keys", "top_weights")
+ARRAYS = ("key_mass", "pooled_map", "entropy", "largest_weight", "mean_distance", "top_keys", "top_weights")
 CASES = {
     "plain": (((40, 8), (50, 8)), [], {}),
     "causal": (((2, 40, 8), (2, 40, 8)), ["--causal", "--cells", "7"], {"causal": True}),
@@ -61,14 +61,14 @@ def test_sums_and_means_are_numpys(name, tmp_path):
     weights = reference(rank4(arrays["q"]), rank4(arrays["k"]), rank4(arrays["v"]), **settings)["weights"]
     report = json.loads(succeed("attend", *QKV, *options, "--inspect", "--save", "out", "--json", cwd=tmp_path))
     axes = arrays["q"].ndim
-    mass, cells = np.load(tmp_path / "out/column_mass.npy"), np.load(tmp_path / "out/coarse_map.npy")
+    mass, cells = np.load(tmp_path / "out/key_mass.npy"), np.load(tmp_path / "out/pooled_map.npy")
     pictures = [f"head-{h}.png" if weights.shape[0] == 1 else f"batch-{b}-head-{h}.png"
                 for b in range(weights.shape[0]) for h in range(weights.shape[1])]
     assert sorted(os.listdir(tmp_path / "out")) == sorted([f"{name}.npy" for name in ARRAYS] + ["inspect.json", *pictures])
     assert mass.dtype == cells.dtype == dtype and mass.ndim == axes - 1 and cells.ndim == axes
     length, keys = weights.shape[2:]
     assert mass.shape[-1] == keys and list(cells.shape[-2:]) == report["inspect"]["cells"]
-    assert report["shapes"]["column_mass"] == list(mass.shape) and report["shapes"]["coarse_map"] == list(cells.shape)
+    assert report["shapes"]["key_mass"] == list(mass.shape) and report["shapes"]["pooled_map"] == list(cells.shape)
     accuracy = 1e-13 if name == "float64" else 1e-5
     assert np.allclose(mass.reshape(weights.shape[:2] + (keys,)), weights.sum(axis=2), rtol=accuracy, atol=accuracy / 100)
     wanted = means(weights, *cells.shape[-2:])
@@ -154,7 +154,7 @@ def painted(cells, scale):
 def test_pictures_are_the_maps_in_colour(cells, scale, tmp_path):
     write(tmp_path, 11, (2, 2, 700, 8), (2, 1, 700, 8))
     succeed("attend", *QKV, "--causal", "--inspect", "--cells", cells, "--map-scale", scale, "--save", "out", cwd=tmp_path)
-    maps = np.load(tmp_path / "out/coarse_map.npy").astype(np.float64)
+    maps = np.load(tmp_path / "out/pooled_map.npy").astype(np.float64)
     for b in range(2):
         for h in range(2):
             pixels, texts = read_png(tmp_path / f"out/batch-{b}-head-{h}.png")
@@ -175,7 +175,7 @@ def test_pictures_of_nan_and_of_nothing(tmp_path):
     np.save(tmp_path / "mask.npy", np.array([True, False])[:, None, None] & np.ones((2, 20, 20), bool))
     text = succeed("attend", *QKV, "--mask", "mask.npy", "--inspect", "--cells", "20", "--save", "out", cwd=tmp_path).decode()
     assert text.startswith("Head 0 has weights that are nan.\n") and text.split("\n")[4].split() == ["1", *"0000", "none"]
-    cells = np.load(tmp_path / "out/coarse_map.npy")
+    cells = np.load(tmp_path / "out/pooled_map.npy")
     assert np.isnan(cells[0, 3]).all() and np.isfinite(cells[0, 4:]).all() and not cells[1].any()
     for h in range(2):
         pixels, _ = read_png(tmp_path / f"out/head-{h}.png")
@@ -229,7 +229,7 @@ def test_text_says_the_finding_and_a_line_a_head(tmp_path):
     assert lines[1] == "head; uniform over the keys that each query sees: 0.0333."
     assert lines[3].split() == "head key 0 key 7 entropy largest distance heavy hitters".split()
     said = json.loads((tmp_path / "out/inspect.json").read_text())["inspect"]["heads"]
-    mass = np.load(tmp_path / "out/column_mass.npy")
+    mass = np.load(tmp_path / "out/key_mass.npy")
     for h, line in enumerate(lines[4:8]):
         first, second = np.argsort(-mass[h], kind="stable")[:2]
         share = [f"{x / 30:.4f}" if x > 0 else "0" for x in mass[h]]
@@ -254,7 +254,7 @@ def test_it_stands_beside_other_outputs_and_moves_no_bit(tmp_path):
     before = {name: (tmp_path / "out" / name).read_bytes() for name in (f"{array}.npy" for array in ARRAYS)}
     # What stood there is replaced; what else stands there stays.
     (tmp_path / "out/notes.txt").write_text("mine")
-    (tmp_path / "out/coarse_map.npy").write_bytes(b"old")
+    (tmp_path / "out/pooled_map.npy").write_bytes(b"old")
     succeed("attend", *QKV, "--causal", "--inspect", "--save", "out", "--threads", "2", cwd=tmp_path)
     assert {name: (tmp_path / "out" / name).read_bytes() for name in before} == before
     assert (tmp_path / "out/notes.txt").read_text() == "mine"
@@ -272,7 +272,7 @@ def test_long_inputs_take_memory_that_is_linear(tmp_path):
     assert done.returncode == 0 and done.stderr == b"", done.stderr
     report = json.loads(done.stdout)
     assert report["inspect"]["cells"] == [512, 512] and report["plan"]["memory_bytes"] < 100e6
-    mass, cells = np.load(tmp_path / "out/column_mass.npy"), np.load(tmp_path / "out/coarse_map.npy")
+    mass, cells = np.load(tmp_path / "out/key_mass.npy"), np.load(tmp_path / "out/pooled_map.npy")
     assert np.allclose(mass.sum(axis=1), 20000, rtol=1e-5)
     # A cell of the map above the diagonal is 0; a row of cells holds all the weight of its queries.
     edges = np.arange(513) * 20000 // 512
@@ -280,7 +280,7 @@ def test_long_inputs_take_memory_that_is_linear(tmp_path):
     assert not np.triu(cells[0], 1).any()
 
 
-def test_what_is_refused(tmp_path):
+def test_what_is_rejected(tmp_path):
     write(tmp_path, 6, (2, 40, 8), (2, 50, 8))
     (tmp_path / "file").write_text("in the way")
     os.mkdir(tmp_path / "closed", 0o500)
@@ -303,9 +303,9 @@ def test_what_is_refused(tmp_path):
     fail(1, ["--weight-on names key 50, and --key has 50 of them"], *inspect, "--weight-on", "3,50", cwd=tmp_path)
     fail(1, ["file", "the folder cannot be made"], *inspect, "--save", "file", cwd=tmp_path)
     fail(1, ["missing/out", "the folder cannot be made"], *inspect, "--save", "missing/out", cwd=tmp_path)
-    fail(2, ["--save would write", "column_mass.npy", "--query reads"], "attend", "--query", "column_mass.npy", "--key", "k.npy", "--value", "v.npy",
+    fail(2, ["--save would write", "key_mass.npy", "--query reads"], "attend", "--query", "key_mass.npy", "--key", "k.npy", "--value", "v.npy",
          "--inspect", "--save", ".", cwd=tmp_path)
-    fail(2, ["--output and --save both write", "coarse_map.npy"], *inspect, "-o", "out/coarse_map.npy", "--save", "out", cwd=tmp_path)
+    fail(2, ["--output and --save both write", "pooled_map.npy"], *inspect, "-o", "out/pooled_map.npy", "--save", "out", cwd=tmp_path)
     fail(1, ["this needs", "allowed by --max-memory"], *inspect, "--max-memory", "10K", cwd=tmp_path)
     np.save(tmp_path / "none.npy", np.zeros((2, 0, 8), np.float32))
     fail(1, ["--inspect: there is no query to look at"], "attend", "--query", "none.npy", "--key", "k.npy", "--value", "v.npy", "--inspect", cwd=tmp_path)
@@ -346,5 +346,5 @@ def test_a_failure_leaves_no_folder(tmp_path):
     # Of files that cannot grow, none appears.
     done = subprocess.run([PROGRAM, "attend", *QKV, "--inspect", "--save", "out"], cwd=tmp_path, env=environment(), capture_output=True, timeout=60,
                           preexec_fn=lambda: resource.setrlimit(resource.RLIMIT_FSIZE, (4096, 4096)), check=False)
-    assert done.returncode == 1 and b"coarse_map.npy: cannot be written" in done.stderr and not done.stdout
+    assert done.returncode == 1 and b"pooled_map.npy: cannot be written" in done.stderr and not done.stdout
     assert not (tmp_path / "out").exists()

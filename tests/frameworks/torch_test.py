@@ -157,7 +157,7 @@ def test_a_mask_and_is_causal_are_combined_as_pytorch_does(dtype, most, numbers,
 
 
 @pytest.mark.parametrize("call", [ours, theirs])
-def test_a_mask_and_is_causal_and_dropout_are_refused_as_pytorch_does(call):
+def test_a_mask_and_is_causal_and_dropout_are_rejected_as_pytorch_does(call):
     query, mask = normal(1, 2, 5, 8), torch.ones(5, 5, dtype=torch.bool)
     with pytest.raises((ValueError, RuntimeError), match="attn_mask .* is_causal"):
         call(query, query, query, attn_mask=mask, is_causal=True, dropout_p=0.3)
@@ -211,7 +211,7 @@ def test_gradients_are_pytorchs(dtype, most, causal):
         assert (mine.grad.double() - yours.grad).abs().max() <= most * yours.grad.abs().max()
 
 
-def test_gradients_of_gradients_are_refused():
+def test_gradients_of_gradients_are_rejected():
     query = normal(1, 1, 3, 4).requires_grad_()
     [gradient] = torch.autograd.grad(ours(query, query, query).sum(), query, create_graph=True)
     with pytest.raises(RuntimeError, match="attention_backward"):
@@ -298,7 +298,7 @@ def test_tensors_that_are_not_just_memory_mean_what_they_say():
         assert torch.equal(ours(kept, kept, kept), ours(*[parameter.detach()] * 3))
 
 
-def test_vmap_calls_it_one_by_one_and_tangents_are_refused():
+def test_vmap_calls_it_one_by_one_and_tangents_are_rejected():
     query = normal(3, 1, 2, 5, 4)
     assert torch.equal(torch.vmap(lambda one: ours(one, one, one))(query), torch.stack([ours(x, x, x) for x in query]))
     for learns in (False, True):
@@ -319,7 +319,7 @@ def test_vmap_calls_it_one_by_one_and_tangents_are_refused():
     lambda call, x: torch.func.vjp(call, x),
     lambda call, x: torch.func.hessian(lambda one: call(one).sum())(x),
 ])
-def test_transforms_of_derivatives_are_refused_by_name(transform):
+def test_transforms_of_derivatives_are_rejected_by_name(transform):
     other = normal(2, 5, 4)
     with pytest.raises(ValueError, match="a transform of torch.func .* expected torch.autograd.grad"):
         transform(lambda one: ours(one, other, other), normal(1, 2, 5, 4))
@@ -334,7 +334,7 @@ def test_key_and_value_may_have_groups_of_their_own():
     torch.testing.assert_close(gradients, torch.autograd.grad(expected.sum(), (query, key, value)), rtol=1e-12, atol=1e-12)
 
 
-def test_saved_tensors_are_packed_and_changed_ones_refused():
+def test_saved_tensors_are_packed_and_changed_ones_rejected():
     query = normal(1, 2, 5, 4).requires_grad_()
     packed = []
     with torch.autograd.graph.saved_tensors_hooks(lambda tensor: packed.append(tensor) or tensor, lambda tensor: tensor):
@@ -347,7 +347,7 @@ def test_saved_tensors_are_packed_and_changed_ones_refused():
         context.sum().backward()
 
 
-def test_a_mask_that_changed_out_of_sight_of_autograd_is_refused():
+def test_a_mask_that_changed_out_of_sight_of_autograd_is_rejected():
     query, mask = normal(1, 2, 5, 4).requires_grad_(), torch.ones(5, 5, dtype=torch.bool)
     context = ours(query, query, query, attn_mask=mask)
     mask.data[0, 3] = False
@@ -439,7 +439,7 @@ def test_autocast_lowers_as_it_does_for_pytorch():
     ({"query": normal(1, 6, 3, 4), "key": normal(1, 3, 3, 4)}, "key has 3 heads and value 2; .* enable_gqa"),
     ({"query": normal(1, 4, 3, 4), "key": normal(1, 3, 3, 4), "enable_gqa": True}, "divisors of query's 4"),
 ])
-def test_what_cannot_be_done_is_refused_by_name(change, message):
+def test_what_cannot_be_done_is_rejected_by_name(change, message):
     arguments = {"query": normal(1, 2, 3, 4), "key": normal(1, 2, 3, 4), "value": normal(1, 2, 3, 4)} | change
     with pytest.raises(ValueError, match=message):
         ours(**arguments)
@@ -447,7 +447,7 @@ def test_what_cannot_be_done_is_refused_by_name(change, message):
 
 @pytest.mark.parametrize("name, what", [("query", None), ("key", [[1.0]]), ("value", normal(1, 2, 3, 4).numpy()),
                                         ("attn_mask", True)])
-def test_what_is_no_tensor_is_refused_by_name(name, what):
+def test_what_is_no_tensor_is_rejected_by_name(name, what):
     arguments = {"query": normal(1, 2, 3, 4), "key": normal(1, 2, 3, 4), "value": normal(1, 2, 3, 4)} | {name: what}
     with pytest.raises(TypeError, match=f"{name} is of type {type(what).__name__}; expected a tensor"):
         ours(**arguments)
@@ -466,7 +466,7 @@ def test_the_library_names_the_tensor_that_pytorch_does_not_export(change, messa
 
 @pytest.mark.parametrize("of", [torch.Tensor, type("Tensor", (torch.Tensor,), {})], ids=["tensor", "subclass"])
 @pytest.mark.parametrize("name", ["query", "key", "value", "bias", "out", "row_sum"])
-def test_the_library_refuses_memory_that_holds_the_opposite_numbers(name, of):
+def test_the_library_rejects_memory_that_holds_the_opposite_numbers(name, of):
     arguments = {"query": normal(1, 2, 3, 3), "key": normal(1, 2, 3, 3), "value": normal(1, 2, 3, 3)}
     shape = (1, 2, 3) if name == "row_sum" else (1, 2, 3, 3)
     negative = torch.view_as_complex(normal(*shape, 2)).conj().imag
@@ -478,7 +478,7 @@ def test_the_library_refuses_memory_that_holds_the_opposite_numbers(name, of):
     regard.attention(**arguments | {name: negative.resolve_neg().as_subclass(of)})
 
 
-def test_the_library_refuses_complex_numbers_conjugate_or_not():
+def test_the_library_rejects_complex_numbers_conjugate_or_not():
     query, numbers = normal(1, 2, 3, 4), torch.view_as_complex(normal(1, 2, 3, 4, 2))
     for key in (numbers, numbers.conj(), numbers.conj().as_subclass(type("Tensor", (torch.Tensor,), {}))):
         with pytest.raises((ValueError, BufferError), match="^attention_forward: key.*(complex64|conjugate bit)"):

@@ -216,7 +216,7 @@ def test_the_real_model_gives_the_real_vectors():
 def test_inspection_tells_what_the_weights_say():
     model, inputs = made(llama), padded()
     weights = outputs(model, "eager", inputs, output_attentions=True).attentions
-    with regard.transformers.inspection(top_keys=3, chosen_keys=[0], coarse_map=(5, 5)) as layers:
+    with regard.transformers.inspection(top_keys=3, chosen_keys=[0], pooled_map=(5, 5)) as layers:
         outputs(model, NAME, inputs)
     assert [layer["layer"] for layer in layers] == [0, 1, 2]
     rows = inputs["attention_mask"].bool()[:, None, :].expand(-1, 4, -1)
@@ -228,8 +228,8 @@ def test_inspection_tells_what_the_weights_say():
         best = weight.topk(3).values
         found = torch.where(layer["top_keys"] < 0, 0, layer["top_weights"])
         torch.testing.assert_close(found[rows], best[rows], rtol=1e-5, atol=1e-6)
-        torch.testing.assert_close(layer["column_mass"][0], weight.sum(-2)[0], rtol=1e-5, atol=1e-5)
-        assert layer["coarse_map"].shape == (2, 4, 5, 5)
+        torch.testing.assert_close(layer["key_mass"][0], weight.sum(-2)[0], rtol=1e-5, atol=1e-5)
+        assert layer["pooled_map"].shape == (2, 4, 5, 5)
     assert outputs(model, NAME, inputs)[0].shape and len(layers) == 3  # it has ended
 
 
@@ -255,10 +255,10 @@ def test_inspection_finds_the_previous_token_also_while_generating():
 def test_a_map_has_no_more_cells_than_a_call_has_weights():
     model, inputs = made(llama), padded()
     length = inputs["input_ids"].shape[1]
-    with torch.no_grad(), regard.transformers.inspection(coarse_map=(64, 8)) as layers:
+    with torch.no_grad(), regard.transformers.inspection(pooled_map=(64, 8)) as layers:
         model.set_attn_implementation(NAME)
         model.generate(**inputs, max_new_tokens=3, min_new_tokens=3, do_sample=False)
-    assert [tuple(layer["coarse_map"].shape[2:]) for layer in layers[::3]] == [(length, 8), (1, 8), (1, 8)]
+    assert [tuple(layer["pooled_map"].shape[2:]) for layer in layers[::3]] == [(length, 8), (1, 8), (1, 8)]
 
 
 def test_entries_name_their_step_and_their_module():
@@ -373,7 +373,7 @@ def test_a_model_compiled_in_parts_has_inspection_and_weights():
     assert all(torch.equal(*pair) for pair in zip(found.attentions, plain.attentions, strict=True))
 
 
-def test_what_it_does_not_do_is_refused():
+def test_what_it_does_not_do_is_rejected():
     model = made(llama)
     model.set_attn_implementation(NAME)
     with pytest.raises(ValueError, match="paged cache"):

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// libFuzzer target: any bytes as the JSON input are refused with a byte offset, or explained (where small) and written
+// libFuzzer target: any bytes as the JSON input are rejected with a byte offset, or explained (where small) and written
 // back to text that reads as the same input; both renderers take whatever comes out.
 // Read next: docs/explain-input.md.
 #include <cstddef>

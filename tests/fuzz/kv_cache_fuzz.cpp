@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// libFuzzer target for the block of a cache: any bytes are opened, or refused with std::runtime_error that names the
+// libFuzzer target for the block of a cache: any bytes are opened, or rejected with std::runtime_error that names the
 // byte; what is opened can be read, decoded, cut, forked and grown without a fault, and opens again.
 // Read next: src/kv_cache/kv_cache.cpp.
 #include "regard/kv_cache.h"
@@ -37,15 +37,16 @@ struct Block {
 template <class K>
 void decode(const KvCache<K>& cache) {
   const regard::KvCacheShape& s = cache.shape();
-  std::vector<float> query(static_cast<std::size_t>(s.num_sequences * s.num_key_heads * s.depth), 1.0F);
-  std::vector<float> context(static_cast<std::size_t>(s.num_sequences * s.num_key_heads * s.columns));
+  std::vector<float> query(static_cast<std::size_t>(s.num_sequences * s.num_kv_heads * s.head_size), 1.0F);
+  std::vector<float> context(static_cast<std::size_t>(s.num_sequences * s.num_kv_heads * s.value_head_size));
   try {
-    regard::attention_decode<float>({query.data(), {s.num_sequences, s.num_key_heads, 1, s.depth}}, cache,
-                                    {.context = {context.data(), {s.num_sequences, s.num_key_heads, 1, s.columns}}},
-                                    {.causal = true,
-                                     .query_offset = regard::QueryAlignment::bottom_right,
-                                     .window = {.left = s.ring ? s.capacity - 1 : s.capacity, .right = 0}},
-                                    {.num_threads = 1});
+    regard::attention_decode<float>(
+        {query.data(), {s.num_sequences, s.num_kv_heads, 1, s.head_size}}, cache,
+        {.context = {context.data(), {s.num_sequences, s.num_kv_heads, 1, s.value_head_size}}},
+        {.causal = true,
+         .query_offset = regard::QueryAlignment::bottom_right,
+         .window = {.left = s.ring ? s.capacity - 1 : s.capacity, .right = 0}},
+        {.num_threads = 1});
   } catch (const std::invalid_argument&) {  // a ring that lost keys by a cut
   }
 }
@@ -54,7 +55,8 @@ template <class K>
 void change(KvCache<K>& cache) {
   const regard::KvCacheShape& s = cache.shape();
   using Number = std::conditional_t<std::is_same_v<K, std::int8_t>, float, K>;
-  const std::vector<Number> numbers(static_cast<std::size_t>(s.num_key_heads * 33 * std::max(s.depth, s.columns)));
+  const std::vector<Number> numbers(
+      static_cast<std::size_t>(s.num_kv_heads * 33 * std::max(s.head_size, s.value_head_size)));
   for (Index n = 0; n < s.num_sequences; ++n) {
     const auto attempt = [](auto call) {
       try {
@@ -65,8 +67,8 @@ void change(KvCache<K>& cache) {
     };
     attempt([&] {
       using View = regard::TensorView<const Number, 3>;
-      cache.append(n, View(numbers.data(), {s.num_key_heads, 33, s.depth}),
-                   View(numbers.data(), {s.num_key_heads, 33, s.columns}));
+      cache.append(n, View(numbers.data(), {s.num_kv_heads, 33, s.head_size}),
+                   View(numbers.data(), {s.num_kv_heads, 33, s.value_head_size}));
     });
     attempt([&] { cache.fork(n, (n + 1) % s.num_sequences); });
     attempt([&] { cache.truncate(n, cache.length(n) / 2); });
@@ -79,7 +81,7 @@ void try_as(std::span<const std::byte> bytes) {
   try {
     KvCache<K> cache = KvCache<K>::open(block.aligned);
     const regard::KvCacheShape& s = cache.shape();
-    if (std::max({s.num_sequences, s.num_key_heads, s.depth, s.columns}) > 1000) return;
+    if (std::max({s.num_sequences, s.num_kv_heads, s.head_size, s.value_head_size}) > 1000) return;
     decode(cache);
     change(cache);
     decode(cache);

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// libFuzzer target: any bytes as the files of a model's folder are refused, or are a model that encodes a text.
+// libFuzzer target: any bytes as the files of a model's folder are rejected, or are a model that encodes a text.
 //
 //     bytes    4                4                  c            t               the rest
 //              c, little-end.   t, little-endian   config.json  tokenizer.json  model.safetensors

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// libFuzzer target: any text as the JSON of a model's folder is refused with a byte offset, or read: as values that
+// libFuzzer target: any text as the JSON of a model's folder is rejected with a byte offset, or read: as values that
 // stand in their order, no name twice (config.json), and as an index whose shards are plain names.
 // Read next: src/model/model_folder.cpp.
 #include <cmath>

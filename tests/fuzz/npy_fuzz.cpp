@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// libFuzzer target for NPY files: any bytes are read, or refused with std::runtime_error, with the file's length known
+// libFuzzer target for NPY files: any bytes are read, or rejected with std::runtime_error, with the file's length known
 // (a file) or not (a pipe), to the same end; what is read in row-major order is written back to the same header.
 // Read next: src/io/npy.cpp.
 #include <algorithm>

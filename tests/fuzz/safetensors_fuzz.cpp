@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// libFuzzer target: any bytes as a safetensors file are refused with a byte offset, or are tensors that tile the data
+// libFuzzer target: any bytes as a safetensors file are rejected with a byte offset, or are tensors that tile the data
 // of the file, each as long as its shape and type say, and can be read as numbers where they are real.
 // Read next: src/io/safetensors_header.cpp.
 #include <algorithm>

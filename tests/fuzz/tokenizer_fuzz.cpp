@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// libFuzzer target: the first byte chooses. Even: the rest is a tokenizer.json, refused with a byte offset, or a
+// libFuzzer target: the first byte chooses. Even: the rest is a tokenizer.json, rejected with a byte offset, or a
 // tokenizer that encodes. Odd: the rest is a text, encoded by small tokenizers of all flags; pieces lie in their words,
 // words in order, and a text that is cut after a space gives the same pieces as its parts.
 // Read next: include/regard/model/tokenizer.h.

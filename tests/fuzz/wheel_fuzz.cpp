@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// libFuzzer target: any bytes as a wheel are refused with a byte offset, or are an archive whose members "a" and "b/c",
-// where there are such, unpack to as many bytes as its directory states or are refused.
-// Read next: cli/pull/wheel.h.
+// libFuzzer target: any bytes as a wheel are rejected with a byte offset, or are an archive whose members "a" and
+// "b/c", where there are such, unpack to as many bytes as its directory states or are rejected. Read next:
+// cli/pull/wheel.h.
 #include "pull/wheel.h"
 
 #include <cstdint>

@@ -19,7 +19,7 @@ WHOLE_ROW = "#step=mix"  # a page opens at the first step of its row; here all a
 @pytest.fixture(scope="session")
 def browser():
     with sync_playwright() as playwright:
-        # Chromium refuses its sandbox to root, and a container may have no /dev/shm to speak of.
+        # Chromium rejects its sandbox to root, and a container may have no /dev/shm to speak of.
         chromium = playwright.chromium.launch(executable_path=CHROMIUM, args=["--no-sandbox", "--disable-dev-shm-usage"])
         yield chromium
         chromium.close()

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The page of `regard attend --inspect --html`: the cells under the pointer and the arrows against coarse_map.npy, the
+"""The page of `regard attend --inspect --html`: the cells under the pointer and the arrows against pooled_map.npy, the
 heads' numbers against --json, the colours against both scales; alone where whole weights are too large, beside rows
 where they are not; contrast and room."""
 
@@ -25,7 +25,7 @@ def small_number(x):
 
 @pytest.fixture(name="inspected")
 def fixture_inspected(pages, tmp_path):
-    """Computes with the program and opens the page: (page, report, coarse map in double)."""
+    """Computes with the program and opens the page: (page, report, pooled map in double)."""
 
     def inspect(shape, *options, seed=1, address=WHOLE_ROW, **look):
         random = np.random.default_rng(seed)
@@ -33,7 +33,7 @@ def fixture_inspected(pages, tmp_path):
             np.save(tmp_path / f"{name}.npy", random.standard_normal(shape).astype(np.float32) * (2 if name == "q" else 1))
         report = json.loads(succeed("attend", "--query", "q.npy", "--key", "k.npy", "--value", "v.npy", "--inspect", "--save", "out",
                                     "--html", "page.html", "--json", *options, cwd=tmp_path))
-        return pages.open(tmp_path / "page.html", address, **look), report["inspect"], np.load(tmp_path / "out/coarse_map.npy").astype(np.float64)
+        return pages.open(tmp_path / "page.html", address, **look), report["inspect"], np.load(tmp_path / "out/pooled_map.npy").astype(np.float64)
 
     return inspect
 

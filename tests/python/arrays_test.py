@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Arrays in and out of the Python package: what is read where it lies, what is refused, and what is held and let go."""
+"""Arrays in and out of the Python package: what is read where it lies, what is rejected, and what is held and let go."""
 
 import array
 import ctypes
@@ -78,18 +78,18 @@ NO_ARRAYS = {
 
 @pytest.mark.parametrize("name", NO_ARRAYS)
 @pytest.mark.parametrize("place", [0, 1, 2])
-def test_what_cannot_be_read_in_place_is_refused(name, place):
+def test_what_cannot_be_read_in_place_is_rejected(name, place):
     make, error, words = NO_ARRAYS[name]
     arguments = [given(), KEY, VALUE]
     arguments[place] = make(arguments[place])
-    with pytest.raises(error) as refusal:
+    with pytest.raises(error) as rejection:
         regard.attention(*arguments)
-    text = str(refusal.value)
+    text = str(rejection.value)
     assert any(word in text for word in ([words] if isinstance(words, str) else words)), text
     assert text.startswith("attention_forward: " + ("query", "key", "value")[place]), text
 
 
-def test_outputs_that_cannot_be_written_are_refused():
+def test_outputs_that_cannot_be_written_are_rejected():
     locked = np.empty_like(PLAIN)
     locked.flags.writeable = False
     overlapping = given()
@@ -98,9 +98,9 @@ def test_outputs_that_cannot_be_written_are_refused():
                               (overlapping, ValueError, "context overlaps query"),
                               (np.empty(PLAIN.shape, "float64"), ValueError, "float32"),
                               (np.empty(PLAIN.shape, "int32"), ValueError, "int32"), ([0.0], TypeError, "list")]:
-        with pytest.raises(error) as refusal:
+        with pytest.raises(error) as rejection:
             regard.attention(overlapping, KEY, VALUE, out=out)
-        assert words in str(refusal.value), str(refusal.value)
+        assert words in str(rejection.value), str(rejection.value)
 
 
 def test_results_of_plain_memory_are_arrays_too():
@@ -219,9 +219,9 @@ BAD_EXPORTS = {
 def test_an_export_that_cannot_be_used_stays_as_it_was(name):
     change, words = BAD_EXPORTS[name]
     query = Producer(given(), change)
-    with pytest.raises(BufferError) as refusal:
+    with pytest.raises(BufferError) as rejection:
         regard.attention(query, KEY, VALUE)
-    assert words in str(refusal.value), str(refusal.value)
+    assert words in str(rejection.value), str(rejection.value)
     assert capsule_name(query.capsules[0]) == b"dltensor_versioned" and query.deleted == 0
 
 

@@ -135,7 +135,7 @@ def test_sinks():
     np.testing.assert_allclose(lse, total, rtol=1e-12)
     np.testing.assert_allclose(sink, np.exp(np.array(sinks)[:, None] - total), rtol=1e-12)
     # What a cache and partials give of them, and that help() and type checkers know of it.
-    cache = regard.KvCache(depth=8, capacity=8, num_key_heads=key.shape[1], num_sequences=1, dtype="float64")
+    cache = regard.KvCache(head_size=8, capacity=8, num_kv_heads=key.shape[1], num_sequences=1, dtype="float64")
     cache.append(key, value)
     partials = regard.attention_partials(query, key, value)
     for call, arguments in ((regard.attention_decode, (query, cache)), (regard.attention_merge, partials)):
@@ -208,9 +208,9 @@ def test_statistics_and_columns():
     np.testing.assert_allclose(found["entropy"], -(weights * np.log(weights)).sum(-1), rtol=1e-5)
     np.testing.assert_allclose(found["chosen_weight"], weights[..., [0, 4]].sum(-1), rtol=1e-6)
     np.testing.assert_allclose(found["head_largest_weight"], weights.max(-1).mean(-1), rtol=1e-6)
-    columns = regard.attention_columns(query, key, found["row_max"], found["row_sum"], coarse_map=(2, 3), cells="sums")
-    np.testing.assert_allclose(columns["column_mass"], weights.sum(-2), rtol=1e-5)
-    np.testing.assert_allclose(columns["coarse_map"], weights.reshape(1, 2, 2, 10, 3, 10).sum((3, 5)), rtol=1e-5)
+    columns = regard.attention_columns(query, key, found["row_max"], found["row_sum"], pooled_map=(2, 3), cells="sums")
+    np.testing.assert_allclose(columns["key_mass"], weights.sum(-2), rtol=1e-5)
+    np.testing.assert_allclose(columns["pooled_map"], weights.reshape(1, 2, 2, 10, 3, 10).sum((3, 5)), rtol=1e-5)
 
 
 def test_chosen_keys_of_each_row():
@@ -258,7 +258,7 @@ def test_partials_merge_to_the_bits_of_the_whole():
 @pytest.mark.parametrize("dtype", ["float32", "float64", "bfloat16", "float16"])
 def test_a_cache_decodes_to_the_bits_of_the_whole(dtype):
     query, key, value = arrays((2, 4, 3, 16), (2, 2, 70, 16), (2, 2, 70, 8), dtype=np.dtype(dtype))
-    cache = regard.KvCache(depth=16, columns=8, capacity=100, num_sequences=2, num_key_heads=2, dtype=dtype)
+    cache = regard.KvCache(head_size=16, value_head_size=8, capacity=100, num_sequences=2, num_kv_heads=2, dtype=dtype)
     cache.append(key[:, :, :33], value[:, :, :33])
     for sequence in (0, 1):
         cache.append(key[sequence, :, 33:], value[sequence, :, 33:], sequence=sequence)
@@ -275,7 +275,7 @@ def test_a_cache_decodes_to_the_bits_of_the_whole(dtype):
 def test_a_cache_rounds_what_it_is_given(dtype, given):
     query, key, value = arrays((1, 2, 3, 16), (1, 1, 70, 16), (1, 1, 70, 16))
     key, value = key.astype(given), value.astype(given)
-    cache, rounded = (regard.KvCache(depth=16, capacity=100, dtype=dtype) for _ in range(2))
+    cache, rounded = (regard.KvCache(head_size=16, capacity=100, dtype=dtype) for _ in range(2))
     cache.append(key[:, :, :33], value[:, :, :33])
     cache.append(key[0, :, 33:], value[0, :, 33:], sequence=0)
     rounded.append(*(x.astype("float32").astype(dtype) for x in (key, value)))
@@ -284,9 +284,9 @@ def test_a_cache_rounds_what_it_is_given(dtype, given):
     assert np.array_equal(decoded, regard.attention_decode(query, cache, causal="bottom_right"))
 
 
-def test_a_cache_refuses_float64_and_a_query_of_another_batch():
+def test_a_cache_rejects_float64_and_a_query_of_another_batch():
     query, key = arrays((1, 2, 1, 16), (4, 1, 5, 16))
-    cache = regard.KvCache(depth=16, capacity=100, num_sequences=4, dtype="bfloat16")
+    cache = regard.KvCache(head_size=16, capacity=100, num_sequences=4, dtype="bfloat16")
     with pytest.raises(ValueError, match="float64"):
         cache.append(key.astype("float64"), key.astype("float64"))
     cache.append(key, key)
@@ -296,7 +296,7 @@ def test_a_cache_refuses_float64_and_a_query_of_another_batch():
 
 def test_a_cache_without_keys_decodes_to_zeros():
     query, key = arrays((2, 2, 3, 16), (1, 5, 16))
-    cache = regard.KvCache(depth=16, capacity=100, num_sequences=2)
+    cache = regard.KvCache(head_size=16, capacity=100, num_sequences=2)
     context, lse = regard.attention_decode(query, cache, causal=True, return_lse=True)
     assert (context == 0).all() and (lse == -np.inf).all()
     cache.append(key, key, sequence=1)
@@ -306,7 +306,7 @@ def test_a_cache_without_keys_decodes_to_zeros():
 
 def test_a_paged_cache_shares_what_it_forks():
     key, value = arrays((1, 64, 16), (1, 64, 16))
-    cache = regard.KvCache(depth=16, capacity=256, num_sequences=2, page_keys=32, num_pages=4)
+    cache = regard.KvCache(head_size=16, capacity=256, num_sequences=2, page_keys=32, num_pages=4)
     cache.append(key, value, sequence=0)
     cache.fork(0, 1)
     assert cache.num_free_pages == 2 and cache.length(1) == 64
@@ -316,7 +316,7 @@ def test_a_paged_cache_shares_what_it_forks():
 
 def test_an_int8_cache_is_near():
     query, key, value = arrays((1, 1, 1, 32), (1, 1, 50, 32), (1, 1, 50, 32))
-    cache = regard.KvCache(depth=32, capacity=64, dtype="int8")
+    cache = regard.KvCache(head_size=32, capacity=64, dtype="int8")
     cache.append(key, value)
     whole = regard.attention(query, key, value)
     decoded = regard.attention_decode(query, cache, query_offset="bottom_right")
@@ -327,7 +327,7 @@ def test_an_int8_cache_is_near():
 def test_a_cache_is_what_its_memory_says(dtype, tmp_path):
     numbers = np.dtype("float32" if dtype == "int8" else dtype)
     query, key, value = arrays((1, 4, 2, 16), (1, 2, 70, 16), (1, 2, 70, 8), dtype=numbers)
-    cache = regard.KvCache(depth=16, columns=8, capacity=100, num_key_heads=2, dtype=dtype)
+    cache = regard.KvCache(head_size=16, value_head_size=8, capacity=100, num_kv_heads=2, dtype=dtype)
     cache.append(key[:, :, :60], value[:, :, :60])
     expected = regard.attention_decode(query, cache, causal="bottom_right")
     (tmp_path / "cache").write_bytes(cache.memory)
@@ -335,7 +335,7 @@ def test_a_cache_is_what_its_memory_says(dtype, tmp_path):
     with open(tmp_path / "cache", "rb") as file:
         read = regard.KvCache.open(mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ))
         copy = regard.KvCache.open(mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_COPY))
-    assert (read.dtype, read.capacity, read.depth, read.columns, read.length()) == (dtype, 100, 16, 8, 60)
+    assert (read.dtype, read.capacity, read.head_size, read.value_head_size, read.length()) == (dtype, 100, 16, 8, 60)
     assert np.array_equal(regard.attention_decode(query, read, causal="bottom_right"), expected)
     for change in (lambda: read.append(key[:, :, 60:], value[:, :, 60:]), lambda: read.truncate(0, 3), lambda: read.fork(0, 0)):
         with pytest.raises(ValueError, match="memory that cannot be written"):
@@ -348,7 +348,7 @@ def test_a_cache_is_what_its_memory_says(dtype, tmp_path):
 
 
 def test_memory_of_a_cache_outlives_its_name():
-    cache = regard.KvCache(depth=8, capacity=32)
+    cache = regard.KvCache(head_size=8, capacity=32)
     cache.append(*arrays((1, 1, 5, 8), (1, 1, 5, 8)))
     memory = cache.memory
     before = bytes(memory)
@@ -357,8 +357,8 @@ def test_memory_of_a_cache_outlives_its_name():
     assert bytes(memory) == before and regard.KvCache.open(memory).length() == 5
 
 
-def test_what_is_no_cache_is_refused():
-    memory = np.array(regard.KvCache(depth=8, capacity=32, dtype="bfloat16").memory)
+def test_what_is_no_cache_is_rejected():
+    memory = np.array(regard.KvCache(head_size=8, capacity=32, dtype="bfloat16").memory)
     aligned = np.frombuffer(mmap.mmap(-1, memory.size + 64), np.uint8)
     aligned[:memory.size] = memory
     assert regard.KvCache.open(aligned).dtype == "bfloat16"
@@ -399,13 +399,13 @@ def test_layers_of_bfloat16():
 def test_gradients_of_layers():
     x, w, g = arrays((5, 16), (16, 24), (5, 24), dtype="float64")
     found = regard.linear_backward(x, w, g)
-    assert list(found) == ["grad_input", "grad_parameters", "grad_bias"]
+    assert list(found) == ["grad_input", "grad_weight", "grad_bias"]
     np.testing.assert_allclose(found["grad_input"], g @ w.T, rtol=1e-12, atol=1e-14)
-    np.testing.assert_allclose(found["grad_parameters"], x.T @ g, rtol=1e-12, atol=1e-14)
+    np.testing.assert_allclose(found["grad_weight"], x.T @ g, rtol=1e-12, atol=1e-14)
     np.testing.assert_allclose(found["grad_bias"], g.sum(0), rtol=1e-14, atol=1e-15)
     out = np.empty((16, 24))
-    assert regard.linear_backward(x, w, g, grad_parameters=out)["grad_parameters"] is out
-    assert np.array_equal(out, found["grad_parameters"])
+    assert regard.linear_backward(x, w, g, grad_weight=out)["grad_weight"] is out
+    assert np.array_equal(out, found["grad_weight"])
     with pytest.raises(ValueError, match="linear_backward: "):
         regard.linear_backward(x, w, g[:, :3])
 
@@ -416,7 +416,7 @@ def test_layers():
     np.testing.assert_allclose(regard.linear_forward(x, w, b, activation="relu"), np.maximum(x @ w + b, 0), atol=1e-13)
     stored = np.ascontiguousarray(w.T)
     assert np.array_equal(regard.linear_forward(x, stored.T), regard.linear_forward(x, w))
-    packed = regard.PackedParameters(w)
+    packed = regard.PackedLinear(w)
     assert packed.shape == (16, 24) and packed.num_bytes == 16 * 32 * 8
     assert np.array_equal(regard.linear_forward(x, packed, b), regard.linear_forward(x, w, b))
     planned, without = (regard.plan(regard.linear_forward, x, given)["workspace_bytes"] for given in (w, packed))
@@ -448,7 +448,7 @@ def test_a_plan_says_what_will_be_done_and_does_nothing():
 
 def test_a_plan_changes_no_cache():
     key, value = arrays((1, 1, 5, 8), (1, 1, 5, 8))
-    cache = regard.KvCache(depth=8, capacity=32, num_sequences=2, page_keys=32, num_pages=2)
+    cache = regard.KvCache(head_size=8, capacity=32, num_sequences=2, page_keys=32, num_pages=2)
     cache.append(key[0], value[0], sequence=0)
     for change, arguments in ((cache.append, (key[0], value[0], 0)), (cache.truncate, (0, 1)), (cache.fork, (0, 1))):
         with pytest.raises(ValueError, match="called in a plan, which changes nothing"):
@@ -484,11 +484,11 @@ REFUSED = [
 
 
 @pytest.mark.parametrize("options, error, words", REFUSED, ids=lambda x: next(iter(x)) if isinstance(x, dict) else None)
-def test_refusals_name_the_argument(options, error, words):
+def test_rejections_name_the_argument(options, error, words):
     query, key, value = arrays((1, 2, 3, 8), (1, 2, 4, 8), (1, 2, 4, 8))
-    with pytest.raises(error) as refusal:
+    with pytest.raises(error) as rejection:
         regard.attention(query, key, value, **options)
-    assert words in str(refusal.value)
+    assert words in str(rejection.value)
 
 
 def test_random_calls_agree_with_the_formula():

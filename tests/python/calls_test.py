@@ -111,7 +111,7 @@ def late(program):
 def test_control_c_ends_an_append_and_nothing_has_changed():
     all_sequences, one = late("""
         import numpy
-        cache = regard.KvCache(num_key_heads=4, depth=64, capacity=200000, dtype="int8")
+        cache = regard.KvCache(num_kv_heads=4, head_size=64, capacity=200000, dtype="int8")
         some = numpy.ones((1, 4, 40, 64), numpy.float32)
         cache.append(some, some)
         many = numpy.ones((1, 4, 190000, 64), numpy.float32)
@@ -120,7 +120,7 @@ def test_control_c_ends_an_append_and_nothing_has_changed():
         press(0.1)
         ended(lambda: cache.append(many[0], many[0], sequence=0))
         assert cache.length() == 40
-        again = regard.KvCache(num_key_heads=4, depth=64, capacity=200000, dtype="int8")
+        again = regard.KvCache(num_kv_heads=4, head_size=64, capacity=200000, dtype="int8")
         again.append(some, some)
         for each in (cache, again):
             each.append(some, some)
@@ -206,7 +206,7 @@ def test_control_c_ends_the_reading_of_matrices():
 def test_control_c_ends_the_making_and_the_opening_of_a_cache():
     # Of 5,000 million keys, of which a hundred pages are there: what takes long is the table of the pages.
     made, opened = late("""
-        shape = dict(depth=8, capacity=5 * 10**9, page_keys=32, num_pages=100)
+        shape = dict(head_size=8, capacity=5 * 10**9, page_keys=32, num_pages=100)
         press(0.1)
         ended(lambda: regard.KvCache(**shape))
         cache = regard.KvCache(**shape)
@@ -219,7 +219,7 @@ def test_control_c_ends_the_making_and_the_opening_of_a_cache():
 def test_a_cache_takes_memory_as_keys_come():
     python("""
         import numpy, regard
-        cache = regard.KvCache(depth=64, capacity=20_000_000, dtype="int8")
+        cache = regard.KvCache(head_size=64, capacity=20_000_000, dtype="int8")
         some = numpy.ones((1, 10, 64), numpy.float32)
         cache.append(some, some, sequence=0)
         assert cache.length() == 10 and cache.num_bytes > 2.5e9
@@ -303,7 +303,7 @@ def test_a_child_of_fork_computes():
 # A cache that another thread reads for many seconds.
 READ_CACHE = """
     import numpy, os, regard, signal, threading, time
-    cache = regard.KvCache(depth=64, capacity=100000)
+    cache = regard.KvCache(head_size=64, capacity=100000)
     keys = numpy.zeros((1, 100000, 64), numpy.float32)
     cache.append(keys, keys, sequence=0)
     queries = numpy.zeros((1, 64, 1000, 64), numpy.float32)
@@ -360,7 +360,7 @@ def test_the_interpreter_ends_during_a_call(end):
     """)
 
 
-def test_a_sub_interpreter_computes_or_is_refused():
+def test_a_sub_interpreter_computes_or_is_rejected():
     python("""
         import _xxsubinterpreters as interpreters
         import regard
@@ -388,7 +388,7 @@ def test_the_callers_floating_point_state_stays():
     assert rounding == upward and np.array_equal(result, expected)
 
 
-def refused(query):
+def rejected(query):
     try:
         regard.attention(query, query[..., :4], query)
     except ValueError:
@@ -396,14 +396,14 @@ def refused(query):
     raise AssertionError
 
 
-@pytest.mark.parametrize("calls, name", [(1_000_000, "written into an array"), (100_000, "allocated"), (20_000, "refused"),
+@pytest.mark.parametrize("calls, name", [(1_000_000, "written into an array"), (100_000, "allocated"), (20_000, "rejected"),
                                          (20_000, "by name")])
 def test_calls_leave_no_reference_and_no_memory_behind(calls, name):
     query, key, value, out = (np.ones((1, 1, 1, 8), np.float32) for _ in range(4))
     call = {
         "written into an array": functools.partial(regard.attention, query, key, value, out=out),
         "allocated": functools.partial(regard.attention, query, key, value, causal="top_left", return_lse=True),
-        "refused": functools.partial(refused, query),
+        "rejected": functools.partial(rejected, query),
         "by name": functools.partial(regard.attention_with_statistics, query, key, value, top_keys=2),
     }[name]
     watched = [query, key, value, out, None, True, np.float32, np.ndarray, regard.attention, call, "out", "top_left"]
@@ -416,7 +416,7 @@ def test_a_cache_is_read_and_changed_by_several_threads():
     generator = np.random.default_rng(2)
     key, value = (generator.standard_normal((1, 2, 1, 16)).astype(np.float32) for _ in range(2))
     query = generator.standard_normal((1, 2, 1, 16)).astype(np.float32)
-    cache = regard.KvCache(depth=16, capacity=4096, num_key_heads=2)
+    cache = regard.KvCache(head_size=16, capacity=4096, num_kv_heads=2)
     cache.append(key, value)
     faults = []
 
@@ -439,7 +439,7 @@ def test_a_cache_is_read_and_changed_by_several_threads():
 
 
 def test_an_append_waits_for_no_read_that_begins_after_it():
-    cache = regard.KvCache(depth=64, capacity=10000, num_key_heads=2)
+    cache = regard.KvCache(head_size=64, capacity=10000, num_kv_heads=2)
     some, many, query = (np.ones(shape, np.float32) for shape in ((1, 2, 1, 64), (1, 2, 4000, 64), (1, 2, 1, 64)))
     cache.append(many, many)
     reads, most, stop = [0, 0], 3000, []

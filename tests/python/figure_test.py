@@ -239,9 +239,9 @@ def test_what_is_no_number_is_shown_as_such():
     (np.zeros((2, 3)), {"tokens": WORDS[:2]}, "tokens has 2 words; expected 3"),
     (np.zeros((2, 3)), {"tokens": WORDS, "queries": WORDS}, "queries has 3 words; expected 2"),
     ([[1.0], [0.5, 0.5]], {}, "ragged"),
-    (np.zeros((9, 1000, 1000), dtype="f2"), {}, "coarse_map"),
+    (np.zeros((9, 1000, 1000), dtype="f2"), {}, "pooled_map"),
 ])
-def test_what_cannot_be_shown_is_refused(weights, options, message):
+def test_what_cannot_be_shown_is_rejected(weights, options, message):
     with pytest.raises(ValueError, match=message):
         regard.show(weights, **options)
 
@@ -260,7 +260,7 @@ def test_what_cannot_be_shown_is_refused(weights, options, message):
     (Offers(np.eye(2).astype("O"), "__dlpack__"), {}, "weights is of type Offers, which NumPy does not read: "),
     (np.eye(2), {"tokens": 5}, "tokens is of type int; expected a sequence of words"),
 ])
-def test_what_is_no_number_and_no_word_is_refused_before_it_is_shown(weights, options, message):
+def test_what_is_no_number_and_no_word_is_rejected_before_it_is_shown(weights, options, message):
     with pytest.raises(TypeError, match=message):
         regard.show(weights, **options)
 

@@ -114,7 +114,7 @@ def test_arrays_of_jax_are_no_outputs(dtype):
     assert not np.asarray(out).any() and not np.asarray(weights).any()
 
 
-def test_what_has_no_memory_is_refused():
+def test_what_has_no_memory_is_rejected():
     _, (query, key, value) = three("float32")
     with pytest.raises(jax.errors.ConcretizationTypeError):
         jax.grad(lambda x: regard.attention(x, key, value).sum())(query)

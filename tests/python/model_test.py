@@ -43,14 +43,14 @@ def test_messages_escape_what_a_file_holds(tmp_path, value, shown):
     make_folder(folder)
     config = (folder / "config.json").read_text(encoding="utf-8")
     (folder / "config.json").write_text(config.replace('"bert"', value), encoding="utf-8")
-    with pytest.raises(RuntimeError) as refused:
+    with pytest.raises(RuntimeError) as rejected:
         regard.load_model(folder)
-    assert f"model_type is {shown}; expected" in str(refused.value) and "/\\u{1b}]0;x\\u{7}/" in str(refused.value)
-    assert str(refused.value).isprintable()
+    assert f"model_type is {shown}; expected" in str(rejected.value) and "/\\u{1b}]0;x\\u{7}/" in str(rejected.value)
+    assert str(rejected.value).isprintable()
 
 
 @pytest.mark.parametrize("folder", [5, 0.5, object(), ["minilm"]])
-def test_a_folder_that_is_no_path_is_refused(folder):
+def test_a_folder_that_is_no_path_is_rejected(folder):
     with pytest.raises(TypeError, match="load_model: folder is of type .*; expected str or os.PathLike"):
         regard.load_model(folder)
 

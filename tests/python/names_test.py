@@ -32,7 +32,7 @@ PARTS = {
 # C++ name: where Python has it, as an expression, or nothing where it cannot.
 ELSEWHERE = {
     "attention_with_weights": "regard.attention_forward",  # return_weights=True
-    "cancelled": "KeyboardInterrupt",                      # or what the handler of the signal raised
+    "Cancelled": "KeyboardInterrupt",                      # or what the handler of the signal raised
     "throw_if_stopped": None,                              # Ctrl-C does it
     "parallel_for": None,                                  # runs functions of C++ on the library's threads
     "version": "regard.__version__",
@@ -82,4 +82,4 @@ def test_no_exception_is_stale():
     assert set(PARTS) <= HEADER_NAMES
     names = set.union(*map(promised, HEADER_NAMES - set(PARTS)))
     assert set(ELSEWHERE) <= names, set(ELSEWHERE) - names
-    assert {"attention_forward", "attention_backward", "KvCache", "linear_forward", "plan", "explain", "cancelled"} <= names
+    assert {"attention_forward", "attention_backward", "KvCache", "linear_forward", "plan", "explain", "Cancelled"} <= names

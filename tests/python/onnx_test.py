@@ -128,24 +128,24 @@ REFUSED = [
 
 
 @pytest.mark.parametrize("changes, words", REFUSED, ids=lambda x: x if isinstance(x, str) else "")
-def test_what_the_standard_forbids_is_refused(changes, words):
+def test_what_the_standard_forbids_is_rejected(changes, words):
     q, k, v = arrays((1, 2, 3, 8), (1, 2, 5, 8), (1, 2, 5, 8))
     changes = dict(changes)
     nonpad = changes.pop("nonpad", None)
     past_key = k if changes.pop("past_key", None) else None
-    with pytest.raises(ValueError) as refusal:
+    with pytest.raises(ValueError) as rejection:
         regard.onnx.attention(q, k, v, changes.pop("attn_mask", None), past_key, None, nonpad, **changes)
-    assert words in str(refusal.value)
+    assert words in str(rejection.value)
 
 
-def test_arrays_that_the_standard_forbids_are_refused():
+def test_arrays_that_the_standard_forbids_are_rejected():
     q, k, v = arrays((1, 2, 3, 8), (1, 2, 5, 8), (1, 2, 5, 8))
     for past_k, past_v, words in ((k[0], v[0], "past_key has shape (2, 5, 8); expected (1, 2, past length, 8)"),
                                   (k, v[:, :1], "past_value has shape (1, 1, 5, 8)"),
                                   (k.astype("f8"), v, "past_key has type float64; expected float32")):
-        with pytest.raises(ValueError) as refusal:
+        with pytest.raises(ValueError) as rejection:
             regard.onnx.attention(q, k, v, None, past_k, past_v)
-        assert words in str(refusal.value)
+        assert words in str(rejection.value)
     with pytest.raises(ValueError, match="K has type float16; expected float32, as Q has"):
         regard.onnx.attention(q, k.astype("f2"), v)
     for inputs in ((q.tolist(), k, v), (q, None, v), (q, k, v, [[True] * 5] * 3)):

@@ -101,7 +101,7 @@ def test_a_type_checker_takes_the_stub_and_its_use(tmp_path):
     use.write_text("import regard\n"
                    "context = regard.attention(b'', b'', b'', causal='top_left', window=(3, None))\n"
                    "threads: int = regard.default_num_threads()\n"
-                   "cache = regard.KvCache(depth=8, capacity=32)\n"
+                   "cache = regard.KvCache(head_size=8, capacity=32)\n"
                    "version: str = regard.__version__\n"
                    "figure = regard.show([[0.5, 0.5]], ['a', 'b'], queries=['q'])\n"
                    "grid = regard.show([[[[1.0]]]], color_scale='shared')\n"

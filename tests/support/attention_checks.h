@@ -9,7 +9,7 @@
 
 #include "arrays.h"
 #include "instruction_sets.h"
-#include "refusal.h"
+#include "rejection.h"
 
 namespace regard {
 

@@ -60,7 +60,7 @@ struct BackwardCase {
     outputs.fingerprint = &fingerprint;
     attention_forward<T>(call.query.view(), call.key.view(), call.value.view(), outputs, call.options);
   }
-  AttentionSaved<T> saved() const {
+  AttentionForwardState<T> saved() const {
     return {.context = std::as_const(forward.context).view(),
             .row_max = std::as_const(*forward.row_max).view(),
             .row_sum = std::as_const(*forward.row_sum).view(),

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// A workspace that counts what is taken and given back, and can refuse. It takes nothing from operator new.
+// A workspace that counts what is taken and given back, and can reject. It takes nothing from operator new.
 #pragma once
 
 #include <algorithm>
@@ -15,12 +15,12 @@ class CountingMemory : public std::pmr::memory_resource {
  public:
   std::size_t in_use = 0, largest = 0;  // bytes now, and at most
   int calls = 0;
-  std::size_t refuse_above = std::numeric_limits<std::size_t>::max();  // bytes in use
+  std::size_t reject_above = std::numeric_limits<std::size_t>::max();  // bytes in use
   int failing_call = -1;                                               // counted from 0
 
  private:
   void* do_allocate(std::size_t bytes, std::size_t alignment) override {
-    if (calls++ == failing_call || in_use + bytes > refuse_above) throw std::bad_alloc();
+    if (calls++ == failing_call || in_use + bytes > reject_above) throw std::bad_alloc();
     in_use += bytes;
     largest = std::max(largest, in_use);
     if (void* const memory = std::aligned_alloc(alignment, (bytes / alignment + 1) * alignment)) return memory;

@@ -8,8 +8,8 @@
 #include <string>
 #include <vector>
 
-#include "refusal.h"
 #include "regard/explain/sentence.h"
+#include "rejection.h"
 #include "tokenizer_files.h"
 
 namespace regard {

@@ -30,10 +30,10 @@ struct AttentionHtmlInspection {
   std::vector<float> maps{};                       // (B · H, rows, columns): means of weights
 };
 
-// coarse_map (B, H, Ga, Gb) holds means, as attention_columns wrote it for the same call as the masses of inspection.
+// pooled_map (B, H, Ga, Gb) holds means, as attention_columns wrote it for the same call as the masses of inspection.
 template <class T>
 REGARD_EXPORT AttentionHtmlInspection
-attention_html_inspection(const Inspection& inspection, std::type_identity_t<TensorView<const T, 4>> coarse_map);
+attention_html_inspection(const Inspection& inspection, std::type_identity_t<TensorView<const T, 4>> pooled_map);
 
 struct AttentionHtmlOptions {
   std::vector<RowRange> rows{};  // the queries whose rows the page holds, each once; empty: all
@@ -46,7 +46,7 @@ struct AttentionHtmlOptions {
 };
 
 // The most that a page may take.
-inline constexpr double kMostAttentionHtmlBytes = 24.0 * (1 << 20);
+inline constexpr double kMaxAttentionHtmlBytes = 24.0 * (1 << 20);
 
 // About how many bytes the page will take, from shapes alone: 4/3 of the arrays that it carries.
 //   query (B, H, L, D), key (B, Hkv, S, D), value (B, Hkv, S, Dv); rows as in AttentionHtmlOptions;
@@ -59,7 +59,7 @@ REGARD_EXPORT double attention_html_bytes(const std::array<Index, 4>& query, con
 // query, key, value and options as in the call of attention_forward that wrote `computed`: its context, row_max and
 // row_sum, and with sinks its sink_weights, are read; scores and weights of the rows are attention_weights'.
 // Throws std::invalid_argument, naming what is wrong: only_inspection without inspection, a row beyond L, no row or no
-// key to show, tokens of another number, a result that is missing, a page of more than kMostAttentionHtmlBytes;
+// key to show, tokens of another number, a result that is missing, a page of more than kMaxAttentionHtmlBytes;
 // otherwise as attention_weights.
 template <class T>
 REGARD_EXPORT std::string render_attention_html(std::type_identity_t<TensorView<const T, 4>> query,

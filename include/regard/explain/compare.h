@@ -21,7 +21,7 @@
 namespace regard {
 inline namespace v0 {
 
-inline constexpr Index kMostCompared = 26;  // sentences: they are called A to Z
+inline constexpr Index kMaxCompared = 26;  // sentences: they are called A to Z
 
 struct CompareOptions {
   std::vector<std::string> hide;  // words, hidden in every sentence where they stand; each stands in one at least
@@ -90,7 +90,7 @@ struct Comparison {
 
 // word: one name for all sentences, as word_index takes it, or as many as there are sentences, with commas between:
 // "bank", "bank#1", "bank,bank#1,@4". All must be the same word: the same pieces.
-// Throws std::invalid_argument for fewer than 2 or more than kMostCompared sentences, a word that is not there or
+// Throws std::invalid_argument for fewer than 2 or more than kMaxCompared sentences, a word that is not there or
 // stands several times unnamed, a word to hide that stands in no sentence, a control that stands in no two sentences or
 // is the word itself; and as read_sentence does.
 REGARD_EXPORT Comparison compare_word(const SentenceModel& model, std::string_view word,
@@ -105,7 +105,7 @@ struct CompareText {
   bool full = false;  // all pairs, controls and heads
   bool brief = false;
 };
-// Throws cancelled where runtime.stop is requested, the only part of runtime that is used; so does the JSON below.
+// Throws Cancelled where runtime.stop is requested, the only part of runtime that is used; so does the JSON below.
 REGARD_EXPORT std::string render_compare_text(const Comparison& comparison, const CompareText& options = {},
                                               const Runtime& runtime = {});
 

@@ -2,7 +2,7 @@
 //
 // What attention on long inputs looks like, head by head: the keys that receive most, in numbers that people read.
 //
-//     attention_columns() ── column_mass (B, H, S) ───────────┬─▶ inspect_heads() ──▶ render_inspection_text()
+//     attention_columns() ── key_mass (B, H, S) ───────────┬─▶ inspect_heads() ──▶ render_inspection_text()
 //     attention_with_statistics() ── means of each head (B, H) ┘                 └──▶ render_inspection_json()
 //
 // The share of a key is its mass divided by L: the weight that a query gives it, on average over all queries of the
@@ -49,20 +49,20 @@ struct HeadInspection {
 struct Inspection {
   NumberType type = NumberType::f32;  // of the masses
   Index num_batches = 0, num_heads = 0, num_queries = 0, num_keys = 0;
-  std::array<Index, 2> cells{};  // of the coarse map, rows and columns; for the record
+  std::array<Index, 2> cells{};  // of the pooled map, rows and columns; for the record
   std::vector<Index> weight_on{};
   std::vector<HeadInspection> heads{};  // (B · H), batch by batch
 };
 
-// column_mass (B, H, S) as attention_columns wrote it for num_queries = L queries a head; of statistics the means of
+// key_mass (B, H, S) as attention_columns wrote it for num_queries = L queries a head; of statistics the means of
 // heads (B, H), where attention_with_statistics wrote them.
 // uniform_mass (B|1, H|1, S): Σ over the queries that see the key of 1 / the number of keys that the query sees, which
-// is the column_mass of a call with the same masks and scale 0, without bias, slopes and sinks. Where it is absent
+// is the key_mass of a call with the same masks and scale 0, without bias, slopes and sinks. Where it is absent
 // every query sees every key.
 // Throws std::invalid_argument for a key of weight_on that is not below S, for top < 0, num_queries < 1, and means or
 // uniform_mass of another shape.
 template <class T>
-REGARD_EXPORT Inspection inspect_heads(std::type_identity_t<TensorView<const T, 3>> column_mass, Index num_queries,
+REGARD_EXPORT Inspection inspect_heads(std::type_identity_t<TensorView<const T, 3>> key_mass, Index num_queries,
                                        const InspectionOptions& options = {},
                                        const AttentionStatistics<T>& statistics = {},
                                        std::type_identity_t<TensorView<const T, 3>> uniform_mass = {});

@@ -27,7 +27,7 @@ struct SentenceModel {
   Tokenizer tokenizer;
 };
 // Throws std::runtime_error as load_encoder and Tokenizer::read_folder do, and when the tokenizer has more tokens than
-// the encoder's table has rows; regard::cancelled where runtime.stop is requested.
+// the encoder's table has rows; regard::Cancelled where runtime.stop is requested.
 REGARD_EXPORT SentenceModel load_sentence_model(const std::string& folder, const ModelFileOptions& options = {},
                                                 const Runtime& runtime = {});
 
@@ -43,7 +43,7 @@ struct SentenceWord {
 
 struct SentenceOptions {
   std::vector<std::string> hide;  // words, as word_index takes them: keys that no query sees, in any layer
-  bool truncate = false;          // keep the first max_positions − 1 tokens and the last ([SEP]), instead of refusing
+  bool truncate = false;          // keep the first max_positions − 1 tokens and the last ([SEP]), instead of rejecting
 };
 
 struct Sentence {

@@ -23,12 +23,12 @@ struct SentenceHtmlOptions {
   std::string command{};
   const Comparison* beside = nullptr;  // the same word in other sentences: shown between the word's path and the head
 };
-// The model must be the one that the story was made with. Throws cancelled where runtime.stop is requested.
+// The model must be the one that the story was made with. Throws Cancelled where runtime.stop is requested.
 REGARD_EXPORT std::string render_sentence_html(const SentenceModel& model, const SentenceStory& story,
                                                const SentenceHtmlOptions& options, const Runtime& runtime = {});
 
 // One word in several sentences, as a page: cosines from layer to layer with floor and control, and the heads.
-// Throws cancelled likewise.
+// Throws Cancelled likewise.
 REGARD_EXPORT std::string render_compare_html(const Comparison& comparison, std::string_view command,
                                               const Runtime& runtime = {});
 

@@ -136,7 +136,7 @@ struct SentenceTextOptions {
   std::optional<int> digits{};  // decimals; absent: 2
   std::string label{};          // set before the sentence, as compare names its sentences: "A"
 };
-// Ends with a newline. Prints SentenceWork where the story has it. Throws cancelled where runtime.stop is requested; of
+// Ends with a newline. Prints SentenceWork where the story has it. Throws Cancelled where runtime.stop is requested; of
 // it, only that is used.
 REGARD_EXPORT std::string render_sentence_text(const SentenceStory& story, const SentenceTextOptions& options,
                                                const Runtime& runtime = {});
@@ -145,7 +145,7 @@ REGARD_EXPORT std::string render_sentence_text(const SentenceStory& story, const
 struct SentenceJsonOptions {
   std::string command{};
 };
-// Throws cancelled where runtime.stop is requested; of it, only that is used.
+// Throws Cancelled where runtime.stop is requested; of it, only that is used.
 REGARD_EXPORT std::string render_sentence_json(const SentenceStory& story, const SentenceJsonOptions& options,
                                                const Runtime& runtime = {});
 

@@ -268,7 +268,7 @@ struct TextOptions {
 };
 // The text of the whole, or of one step at a time (for a pause between them). Ends with a newline.
 // Throws std::invalid_argument when options name a step or a cell that does not exist, with the choices. Renderers
-// throw cancelled where runtime.stop is requested; of it, only that is used.
+// throw Cancelled where runtime.stop is requested; of it, only that is used.
 REGARD_EXPORT std::string render_text(const Explanation& explanation, const TextOptions& options,
                                       const Runtime& runtime = {});
 REGARD_EXPORT std::vector<std::string> render_text_pages(const Explanation& explanation, const TextOptions& options,

@@ -67,7 +67,7 @@ REGARD_EXPORT void check_json_memory(const std::string& source, std::uint64_t ne
 /// @param max_memory_bytes what the reading may take, see json_memory_bytes; absent: available_memory_bytes().
 /// @throws std::runtime_error "source: byte N: …" for text that is not JSON or not UTF-8, a name given twice, numbers
 /// that no double holds, and brackets nested deeper than max_depth; "source: needs N bytes of memory; M are available",
-/// before any is taken (at most 64 KiB are taken without asking); regard::cancelled where runtime.stop is requested,
+/// before any is taken (at most 64 KiB are taken without asking); regard::Cancelled where runtime.stop is requested,
 /// the only part of runtime that is used.
 REGARD_EXPORT JsonValue read_json(std::string_view text, const std::string& source, Index max_depth = 64,
                                   const Runtime& runtime = {},

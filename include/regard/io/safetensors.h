@@ -10,7 +10,7 @@
 // as its own reader and stricter: no name twice, no field unknown, names of 1 to 512 bytes without control characters,
 // rank at most 8, extents at most 2^48, 4096 shards.
 //
-// What reads throws regard::cancelled where runtime.stop is requested, the only part of a runtime that is used here.
+// What reads throws regard::Cancelled where runtime.stop is requested, the only part of a runtime that is used here.
 // Read next: src/io/safetensors.cpp, src/io/model_folder.cpp.
 #pragma once
 
@@ -61,7 +61,7 @@ struct ModelFileOptions {
   // Maps the file instead of reading it: less memory, but whoever shortens the file meanwhile ends the process
   // (SIGBUS), and whoever writes to it changes the numbers.
   bool map = false;
-  // NaN and ±∞ among floating-point numbers are refused unless this is set.
+  // NaN and ±∞ among floating-point numbers are rejected unless this is set.
   bool allow_nonfinite = false;
   std::uint64_t max_header_bytes = 100'000'000;
   Index max_tensors = 1 << 20;  // in one file

@@ -27,7 +27,7 @@ class SortedNames {
   static constexpr std::uint64_t kBytesPerName = 32;
 
   SortedNames() = default;
-  // The views are kept. Throws cancelled, naming the operation, where a stop is requested.
+  // The views are kept. Throws Cancelled, naming the operation, where a stop is requested.
   template <class NameAt>
   SortedNames(std::size_t count, const NameAt& name_at, std::string_view operation, const Runtime& runtime) {
     names_.reserve(count);

@@ -20,7 +20,7 @@ inline namespace v0 {
 // ids gives zeros. Texts run through the layers in groups of up to 480 tokens, each group on one thread, so that
 // scratch does not grow with n; a single group takes all threads.
 // Throws std::invalid_argument before any work: a text of more ids than places, an id outside the vocabulary (naming
-// the text, counted from 0); afterwards only std::bad_alloc and regard::cancelled.
+// the text, counted from 0); afterwards only std::bad_alloc and regard::Cancelled.
 REGARD_EXPORT Tensor<float, 2> embed_tokens(const Encoder& encoder, std::span<const std::vector<Index>> texts,
                                             const Runtime& runtime = {});
 

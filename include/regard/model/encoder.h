@@ -48,8 +48,8 @@ struct EncoderLayer {
   TensorView<const float, 1> b_down;                                    // (E)
   TensorView<const float, 1> norm_output_gain, norm_output_bias;        // (E)
   // Copies of the matrices above, which load_encoder packs once and encode computes with.
-  PackedParameters<float> packed_projections;  // (E, 3E): w_query, w_key, w_value side by side
-  PackedParameters<float> packed_output, packed_up, packed_down;
+  PackedLinear<float> packed_projections;  // (E, 3E): w_query, w_key, w_value side by side
+  PackedLinear<float> packed_output, packed_up, packed_down;
 };
 
 // What load_encoder returns. All copies share the memory under the views.
@@ -70,7 +70,7 @@ struct Encoder {
 // Throws std::runtime_error with the file's path: a field of config.json that is missing, of the wrong kind, out of
 // range or asks for what is not built here (with its byte offset); one error that lists every tensor that is missing,
 // unknown, misshaped or of a type that holds no real numbers; parameters that do not fit in memory, with both numbers.
-// Throws regard::cancelled where runtime.stop is requested.
+// Throws regard::Cancelled where runtime.stop is requested.
 REGARD_EXPORT Encoder load_encoder(const std::string& folder, const ModelFileOptions& options = {},
                                    const Runtime& runtime = {});
 
@@ -105,7 +105,7 @@ struct EncoderTrace {
 // norm is layer_norm_forward (layer_norm.h), gelu that of linear_forward (linear.h).
 // The same bits for any number of threads.
 // Throws std::invalid_argument before any work: more than max_positions ids, an id outside the vocabulary, a hidden key
-// that is no token; afterwards only std::bad_alloc and regard::cancelled.
+// that is no token; afterwards only std::bad_alloc and regard::Cancelled.
 REGARD_EXPORT EncoderTrace encode(const Encoder& encoder, std::span<const Index> ids,
                                   const EncoderOptions& options = {}, const Runtime& runtime = {});
 

@@ -62,9 +62,9 @@ Index count_of(const std::vector<RowRange>& rows) {
 
 // A short list, or how long it is.
 std::string list_text(std::span<const Index> numbers) {
-  constexpr std::size_t kMost = 8;
-  return numbers.size() > kMost ? fmt::format("{} of them", numbers.size())
-                                : fmt::format("{}", fmt::join(numbers, ", "));
+  constexpr std::size_t kMaxCount = 8;
+  return numbers.size() > kMaxCount ? fmt::format("{} of them", numbers.size())
+                                    : fmt::format("{}", fmt::join(numbers, ", "));
 }
 
 template <class T>
@@ -189,12 +189,12 @@ class AttendPage {
   static constexpr NumberType type() { return std::is_same_v<T, float> ? NumberType::f32 : NumberType::f64; }
   bool has_additions() const { return !options_.alibi_slopes.empty() || has_bias(options_); }
 
-  [[noreturn]] static void refuse(const std::string& what) {
+  [[noreturn]] static void reject(const std::string& what) {
     throw std::invalid_argument("render_attention_html: " + what);
   }
   void check() const {
     if (html_.only_inspection) {
-      if (html_.inspection == nullptr) refuse("only_inspection is true, and there is no inspection");
+      if (html_.inspection == nullptr) reject("only_inspection is true, and there is no inspection");
       return;
     }
     const auto& [batch, heads, length, depth] = query_.shape;
@@ -202,25 +202,25 @@ class AttendPage {
     for (const auto& [name, tokens, count] :
          {std::tuple{"query_tokens", &html_.query_tokens, length}, {"key_tokens", &html_.key_tokens, key_.shape[2]}}) {
       if (!tokens->empty() && static_cast<Index>(tokens->size()) != count)
-        refuse(fmt::format("{} has {} words; expected {}", name, tokens->size(), count));
+        reject(fmt::format("{} has {} words; expected {}", name, tokens->size(), count));
     }
     if (value_.shape[0] != batch || value_.shape[1] != key_.shape[1] || value_.shape[2] != key_.shape[2])
-      refuse("value has shape " + npy_shape_text(value_.shape) + "; expected a row for each of key " +
+      reject("value has shape " + npy_shape_text(value_.shape) + "; expected a row for each of key " +
              npy_shape_text(key_.shape));
     if (computed_.context.shape != std::array<Index, 4>{batch, heads, length, value_.shape[3]} ||
         computed_.row_max.shape != rows || computed_.row_sum.shape != rows ||
         (!options_.sinks.empty() && computed_.sink_weights.shape != rows))
-      refuse("computed lacks context, row_max, row_sum or the sinks' weights; expected what attention_forward wrote");
+      reject("computed lacks context, row_max, row_sum or the sinks' weights; expected what attention_forward wrote");
     for (const RowRange& range : html_.rows)
       if (range.begin < 0 || range.end > query_.shape[2])
-        refuse(fmt::format("rows {}:{} go beyond the {} of query", range.begin, range.end, query_.shape[2]));
+        reject(fmt::format("rows {}:{} go beyond the {} of query", range.begin, range.end, query_.shape[2]));
     for (const auto& [count, what] : {std::pair{shape_[0], "batch entry"}, std::pair{shape_[1], "head"},
                                       std::pair{shape_[2], "row of query"}, std::pair{shape_[3], "key"}})
-      if (count < 1) refuse(fmt::format("there is no {} to show on a page", what));
+      if (count < 1) reject(fmt::format("there is no {} to show on a page", what));
     const double bytes = attention_html_bytes<T>(query_.shape, key_.shape, value_.shape, html_.rows, has_additions());
-    if (bytes > kMostAttentionHtmlBytes)
-      refuse(fmt::format("the page would take {:.1f} MiB; the most is {:.1f} MiB; choose fewer rows", bytes / (1 << 20),
-                         kMostAttentionHtmlBytes / (1 << 20)));
+    if (bytes > kMaxAttentionHtmlBytes)
+      reject(fmt::format("the page would take {:.1f} MiB; the most is {:.1f} MiB; choose fewer rows", bytes / (1 << 20),
+                         kMaxAttentionHtmlBytes / (1 << 20)));
   }
 
   void base64(std::string_view name, const std::vector<T>& numbers) {

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Coarse maps as a page carries them: few enough cells that all heads together stay small, by joining strips.
+// Pooled maps as a page carries them: few enough cells that all heads together stay small, by joining strips.
 //
 //     strips of the map   | 0 | 1 | 2 | 3 | 4 |      joined by twos   |   0   |   1   | 2 |
 //     a cell's mean is that of the weights under it: means of cells, each by its number of weights
@@ -16,8 +16,8 @@ namespace regard {
 inline namespace v0 {
 namespace {
 
-constexpr double kMostMapBytes = 3.0 * (1 << 20);  // of all heads, before base 64
-constexpr Index kMostPageCells = 360;              // each way: two pixels of the column
+constexpr double kMaxMapBytes = 3.0 * (1 << 20);  // of all heads, before base 64
+constexpr Index kMaxPageCells = 360;              // each way: two pixels of the column
 
 // Where the strips of `count` things begin when those of the map, `strips` of them, are joined by `joined`.
 std::vector<Index> edges_of(Index count, Index strips, Index joined) {
@@ -31,10 +31,10 @@ std::vector<Index> edges_of(Index count, Index strips, Index joined) {
 
 template <class T>
 AttentionHtmlInspection attention_html_inspection(const Inspection& inspection,
-                                                  std::type_identity_t<TensorView<const T, 4>> coarse_map) {
-  const auto [batch, heads, rows, columns] = coarse_map.shape;
+                                                  std::type_identity_t<TensorView<const T, 4>> pooled_map) {
+  const auto [batch, heads, rows, columns] = pooled_map.shape;
   const auto num_heads = static_cast<double>(std::max<Index>(batch * heads, 1));
-  const Index side = std::clamp<Index>(static_cast<Index>(std::sqrt(kMostMapBytes / 4 / num_heads)), 1, kMostPageCells);
+  const Index side = std::clamp<Index>(static_cast<Index>(std::sqrt(kMaxMapBytes / 4 / num_heads)), 1, kMaxPageCells);
   const Index down = (rows + side - 1) / side, across = (columns + side - 1) / side;
   AttentionHtmlInspection page{.heads = inspection,
                                .row_edges = edges_of(inspection.num_queries, rows, down),
@@ -52,7 +52,7 @@ AttentionHtmlInspection attention_html_inspection(const Inspection& inspection,
             for (Index x = c; x < std::min(c + across, columns); ++x) {
               const auto count = static_cast<double>(width_of(y, inspection.num_queries, rows) *
                                                      width_of(x, inspection.num_keys, columns));
-              sum += count * static_cast<double>(coarse_map(b, h, y, x));
+              sum += count * static_cast<double>(pooled_map(b, h, y, x));
               weights += count;
             }
           }

@@ -56,9 +56,9 @@ std::vector<HeavyHitter> heaviest(const std::vector<double>& masses, Index top, 
 
 // Four decimals, or as many more as show two digits of the largest.
 NumberStyle style_of_shares(double largest, bool unicode) {
-  constexpr int kMostDigits = 12;
+  constexpr int kMaxDigits = 12;
   const int digits = largest > 0 && largest < 1e-3 ? 1 - static_cast<int>(std::floor(std::log10(largest))) : 4;
-  return {.digits = std::min(digits, kMostDigits), .unicode = unicode};
+  return {.digits = std::min(digits, kMaxDigits), .unicode = unicode};
 }
 
 class InspectionRenderer {
@@ -179,10 +179,10 @@ class InspectionRenderer {
 }  // namespace
 
 template <class T>
-Inspection inspect_heads(std::type_identity_t<TensorView<const T, 3>> column_mass, Index num_queries,
+Inspection inspect_heads(std::type_identity_t<TensorView<const T, 3>> key_mass, Index num_queries,
                          const InspectionOptions& options, const AttentionStatistics<T>& statistics,
                          std::type_identity_t<TensorView<const T, 3>> uniform_mass) {
-  const auto& [batch, heads, keys] = column_mass.shape;
+  const auto& [batch, heads, keys] = key_mass.shape;
   if (num_queries < 1)
     throw std::invalid_argument(fmt::format("inspect_heads: num_queries is {}; expected 1 or more", num_queries));
   if (options.top < 0)
@@ -219,7 +219,7 @@ Inspection inspect_heads(std::type_identity_t<TensorView<const T, 3>> column_mas
   std::vector<double> masses(static_cast<std::size_t>(keys));
   for (Index b = 0; b < batch; ++b) {
     for (Index h = 0; h < heads; ++h) {
-      for (Index j = 0; j < keys; ++j) masses[static_cast<std::size_t>(j)] = element(column_mass, b, h, j);
+      for (Index j = 0; j < keys; ++j) masses[static_cast<std::size_t>(j)] = element(key_mass, b, h, j);
       HeadInspection head{.batch = b,
                           .head = h,
                           .heavy_hitters = heaviest(masses, options.top, rows),

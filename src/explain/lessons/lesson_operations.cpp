@@ -224,9 +224,9 @@ void variance_rule(Evaluation& e) {
 
 // Every pair of tokens is a line of a table that somebody reads.
 void check_tokens(const Evaluation& e, const TokenVectors& vectors) {
-  constexpr Index kMostTokens = 64;
-  if (vectors.num_tokens > kMostTokens) {
-    e.fail("takes at most " + std::to_string(kMostTokens) + " tokens, not " + std::to_string(vectors.num_tokens));
+  constexpr Index kMaxTokens = 64;
+  if (vectors.num_tokens > kMaxTokens) {
+    e.fail("takes at most " + std::to_string(kMaxTokens) + " tokens, not " + std::to_string(vectors.num_tokens));
   }
 }
 
@@ -450,7 +450,7 @@ void scale_statistics(Evaluation& e) {
   // A batch of this many queries with their keys takes 14 MiB at the length of 4960.
   constexpr Index kBatch = 64;
   // A second's work.
-  constexpr Index kMostNumbers = Index{1} << 25;
+  constexpr Index kMaxNumbers = Index{1} << 25;
   if (e.request.numbers.size() < 3) e.fail("takes a seed, the number of queries, and lengths");
   const Index seed = whole_number(e, 0, 0, Index{0xffffffff});
   const Index num_queries = whole_number(e, 1, 1, 4096);
@@ -460,7 +460,7 @@ void scale_statistics(Evaluation& e) {
   for (std::size_t i = 2; i < e.request.numbers.size(); ++i) {
     const Index head_size = whole_number(e, i, 1, 8192);
     drawn += num_queries * (kScaleKeys + 1) * head_size;
-    if (drawn > kMostNumbers) e.fail("would draw more than " + std::to_string(kMostNumbers) + " numbers");
+    if (drawn > kMaxNumbers) e.fail("would draw more than " + std::to_string(kMaxNumbers) + " numbers");
     lengths.push_back("D = " + std::to_string(head_size));
     TorchGenerator torch(static_cast<std::uint64_t>(seed));
     ScaleStatistics plain_sums;

@@ -14,7 +14,7 @@
 namespace regard {
 inline namespace v0 {
 
-// Appends tokens of JSON; commas, line breaks and indentation by itself. Throws cancelled where runtime.stop is
+// Appends tokens of JSON; commas, line breaks and indentation by itself. Throws Cancelled where runtime.stop is
 // requested.
 class JsonWriter {
  public:

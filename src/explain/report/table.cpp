@@ -20,7 +20,7 @@ inline namespace v0 {
 namespace {
 
 constexpr int kTableGap = 2;        // between columns
-constexpr Index kMostRows = 14;     // more are shortened
+constexpr Index kMaxRows = 14;      // more are shortened
 constexpr Index kWrapColumns = 16;  // up to here all are shown, in several blocks if need be
 constexpr int kWidestLabel = 20;
 
@@ -66,7 +66,7 @@ class TableMaker {
   Table make() {
     Table table;
     const Matrix& m = r_.matrix;
-    rows_ = chosen_indices(m.stored_rows(), r_.full ? m.stored_rows() : kMostRows, stored(m.kept_rows, r_.wanted_rows));
+    rows_ = chosen_indices(m.stored_rows(), r_.full ? m.stored_rows() : kMaxRows, stored(m.kept_rows, r_.wanted_rows));
     label_width_ = label_column_width();
     choose_columns();
     table.shown_rows = rows_;
@@ -164,9 +164,9 @@ class TableMaker {
     const std::vector<Index> wanted = stored(m.kept_columns, r_.wanted_columns);
     if (sum_column()) sum_ = sum_text();
     const Index count = m.stored_columns();
-    constexpr Index kMostTried = 64;  // wider than any terminal
+    constexpr Index kMaxTried = 64;  // wider than any terminal
     const bool all = r_.full || count <= kWrapColumns;
-    Index most = all ? count : std::min(count, kMostTried);
+    Index most = all ? count : std::min(count, kMaxTried);
     while (true) {
       columns_ = chosen_indices(count, most, wanted);
       texts_.clear();

@@ -67,7 +67,7 @@ struct Table {
   std::vector<Index> shown_columns;
   bool shortened = false;
 };
-// Throws cancelled where a stop is requested.
+// Throws Cancelled where a stop is requested.
 Table make_table(const TableRequest& request, const Paint& paint);
 
 // Which of `count` are shown when at most `most` can be: the first and the last ones, and those wanted.

@@ -104,9 +104,9 @@ class Comparer {
 
   Comparison compare(std::string_view word, const std::vector<std::string>& texts) {
     const auto count = static_cast<Index>(texts.size());
-    if (count < 2 || count > kMostCompared) {
+    if (count < 2 || count > kMaxCompared) {
       throw std::invalid_argument(
-          fmt::format("{} sentence{} to compare; expected 2 to {}", count, count == 1 ? "" : "s", kMostCompared));
+          fmt::format("{} sentence{} to compare; expected 2 to {}", count, count == 1 ? "" : "s", kMaxCompared));
     }
     const EncoderConfig& config = model_.encoder.config;
     c_.model_folder = model_.folder;

@@ -146,10 +146,10 @@ SoftmaxTerm softmax_term(const SentenceRow& row, Index query, Index key) {
   check("token", key, length);
   double most = -std::numeric_limits<double>::infinity();
   for (Index k = 0; k < length; ++k) most = std::max(most, row.scores(piece, k));
-  constexpr double kLeastReadable = -3, kMostReadable = 9;  // e^−3 is .05, e^9 is 8103
+  constexpr double kLeastReadable = -3, kMaxReadable = 9;  // e^−3 is .05, e^9 is 8103
   SoftmaxTerm term{.score = row.scores(piece, key), .weight = row.weights(piece, key)};
   if (std::isinf(most)) return term;
-  term.shift = most >= kLeastReadable && most <= kMostReadable ? 0.0 : most;
+  term.shift = most >= kLeastReadable && most <= kMaxReadable ? 0.0 : most;
   term.exponential = std::exp(term.score - term.shift);
   for (Index k = 0; k < length; ++k) term.sum += std::exp(row.scores(piece, k) - term.shift);
   return term;

@@ -13,7 +13,7 @@ namespace {
 
 constexpr int kBarGap = 2;
 constexpr int kLeastBar = 8;
-constexpr int kMostBar = 48;
+constexpr int kMaxBar = 48;
 
 bool is_number(std::string_view text) {
   return !text.empty() && text.find_first_of("0123456789") != std::string_view::npos &&
@@ -87,7 +87,7 @@ std::vector<std::string> bar_table_lines(const BarTable& table, int width, const
       columns.erase(drop);
     }
   }
-  const int bar_width = std::clamp(kLeastBar + width - fixed(), 1, kMostBar);
+  const int bar_width = std::clamp(kLeastBar + width - fixed(), 1, kMaxBar);
 
   double longest = 0;
   for (const BarColumn* c : columns) {

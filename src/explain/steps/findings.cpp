@@ -51,8 +51,8 @@ std::string who(const Axis& axis, Index index) {
 
 // "I and coding", "I, love and coding", "17 keys".
 std::string list_of(const Axis& axis, const std::vector<Index>& indices) {
-  constexpr std::size_t kMostNames = 4;
-  if (indices.size() > kMostNames)
+  constexpr std::size_t kMaxNames = 4;
+  if (indices.size() > kMaxNames)
     return fmt::format("{} {}s alike", indices.size(), axis.name.empty() ? "key" : axis.name);
   std::vector<std::string> names;
   for (const Index index : indices) names.push_back(who(axis, index));

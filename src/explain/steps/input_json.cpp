@@ -4,7 +4,7 @@
 //
 //     object → settings under their names, steps, variants; every other key is a matrix
 //
-// Nothing is passed over: a key that is neither a setting nor a matrix is refused with its place.
+// Nothing is passed over: a key that is neither a setting nor a matrix is rejected with its place.
 // Read next: steps.cpp.
 #include <fmt/format.h>
 

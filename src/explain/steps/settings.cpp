@@ -23,7 +23,7 @@ std::optional<T> whole_number(std::string_view text) {
   return number;
 }
 
-[[noreturn]] void refuse(std::string_view setting, std::string_view text, std::string_view allowed) {
+[[noreturn]] void reject(std::string_view setting, std::string_view text, std::string_view allowed) {
   throw std::invalid_argument(fmt::format("{} \"{}\" is not one of {}", setting, text_in_message(text), allowed));
 }
 
@@ -34,7 +34,7 @@ Scale parse_scale(std::string_view text) {
   if (text == "sqrt") return {.rule = ScaleRule::sqrt, .number = 1.0};
   if (text == "floor_half") return {.rule = ScaleRule::floor_half, .number = 1.0};
   const std::optional<double> number = whole_number<double>(text);
-  if (!number || !std::isfinite(*number)) refuse("scale", text, "none, sqrt, floor_half or a finite number");
+  if (!number || !std::isfinite(*number)) reject("scale", text, "none, sqrt, floor_half or a finite number");
   return {.rule = ScaleRule::number, .number = *number};
 }
 
@@ -45,25 +45,25 @@ Causal parse_causal(std::string_view text) {
   const std::optional<Index> offset = whole_number<Index>(text);
   constexpr Index kLargestOffset = Index{1} << 48;  // sums with any index stay within 64 bits
   if (!offset || *offset > kLargestOffset || *offset < -kLargestOffset)
-    refuse("causal", text, "top_left, bottom_right, off or a whole number");
+    reject("causal", text, "top_left, bottom_right, off or a whole number");
   return {.rule = CausalRule::number, .offset = *offset};
 }
 
 Layout parse_layout(std::string_view text) {
   if (text == "rows") return Layout::rows;
   if (text == "columns") return Layout::columns;
-  refuse("layout", text, "rows or columns");
+  reject("layout", text, "rows or columns");
 }
 
 Index token_index(const std::vector<std::string>& tokens, std::string_view token) {
   const auto choices = [&](const std::vector<std::size_t>& indices) {
-    constexpr std::size_t kMostChoices = 12;
+    constexpr std::size_t kMaxChoices = 12;
     std::string text;
-    for (std::size_t n = 0; n < indices.size() && n < kMostChoices; ++n) {
+    for (std::size_t n = 0; n < indices.size() && n < kMaxChoices; ++n) {
       const std::size_t i = indices[n];
       text += fmt::format("{}{} (@{})", n == 0 ? "" : ", ", cut_to_width(escape_for_terminal(tokens[i]), 24, true), i);
     }
-    if (indices.size() > kMostChoices) text += fmt::format(" and {} more", indices.size() - kMostChoices);
+    if (indices.size() > kMaxChoices) text += fmt::format(" and {} more", indices.size() - kMaxChoices);
     return text;
   };
   const std::string shown = text_in_message(token);

@@ -94,7 +94,7 @@ class PageData {
 
   // How each cell came about, in the order of the numbers; only of steps that are small, to look at one by one.
   void works(const Step& s, int digits) {
-    constexpr std::size_t kMostTerms = 20000;
+    constexpr std::size_t kMaxTerms = 20000;
     const Matrix& m = s.result;
     if (m.numbers.size() > 4096 || !m.kept_rows.empty() || !m.kept_columns.empty()) return;
     const Operation* operation = find_operation(s.request.operation);
@@ -106,7 +106,7 @@ class PageData {
         for (Index c = 0; c < m.num_columns; ++c) {
           all.push_back(unfold_cell(explanation_, s, Cell{.row = r, .column = c, .head = h}, digits));
           num_terms += all.back().terms.size() + 1;
-          if (num_terms > kMostTerms) return;
+          if (num_terms > kMaxTerms) return;
         }
     json_.objects("works", all, [&](const CellWork& work) {
       json_.name("terms");

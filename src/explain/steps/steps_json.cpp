@@ -177,7 +177,7 @@ std::string render_json(const Explanation& explanation, const JsonOptions& optio
     any_cell = any_cell || has_cell(step.result, *options.cell);
     write_step(json, explanation, step, i, options);
   }
-  // The text renderer says which steps and cells there are; both refuse alike.
+  // The text renderer says which steps and cells there are; both reject alike.
   if (!any || !any_cell) (void)render_text_pages(explanation, TextOptions{.step = options.step, .cell = options.cell});
   json.end_array();
   json.strings("slips", explanation.slips);

@@ -24,7 +24,7 @@ inline namespace v0 {
 namespace {
 
 constexpr int kIndent = 3;
-constexpr Index kMostHeads = 4;
+constexpr Index kMaxHeads = 4;
 
 class PageWriter {
  public:
@@ -183,8 +183,7 @@ class PageWriter {
     std::vector<Block> blocks;
     operand_block(step, blocks);
     const bool titled = !blocks.empty() || !step.variants.empty() || m.has_heads || !step.exact.empty();
-    std::vector<Index> heads =
-        chosen_indices(m.num_heads, options_.full ? m.num_heads : kMostHeads, wanted_heads(step));
+    std::vector<Index> heads = chosen_indices(m.num_heads, options_.full ? m.num_heads : kMaxHeads, wanted_heads(step));
     Table last;
     for (Index h : heads) {
       TableRequest request = table_request(step, m, h);
@@ -201,7 +200,7 @@ class PageWriter {
       for (Block& block : make_table(request, paint_).blocks) blocks.push_back(std::move(block));
     }
     for (const VariantResult& variant : step.variants)
-      for (Index h = 0; h < std::min(variant.result.num_heads, kMostHeads); ++h) {
+      for (Index h = 0; h < std::min(variant.result.num_heads, kMaxHeads); ++h) {
         TableRequest request = table_request(step, variant.result, h);
         request.title = paint_.shown(variant.label) + (variant.result.has_heads ? fmt::format(", head {}", h) : "");
         for (Block& block : make_table(request, paint_).blocks) blocks.push_back(std::move(block));

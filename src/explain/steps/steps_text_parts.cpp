@@ -103,10 +103,10 @@ std::string one_line(const TextContext& context, const CellWork& work, const Num
                        [](double x) { return x == std::trunc(x) && std::fabs(x) < 1e6; });
   });
   // More terms than this fit no line; a sequence may have a hundred thousand.
-  constexpr std::size_t kMostTerms = 64;
+  constexpr std::size_t kMaxTerms = 64;
   const std::size_t num_terms = work.terms.size();
   std::vector<std::string> parts;
-  for (std::size_t i = 0; i < std::min(num_terms, kMostTerms); ++i) {
+  for (std::size_t i = 0; i < std::min(num_terms, kMaxTerms); ++i) {
     const CellTerm& term = work.terms[i];
     std::string text;
     if (exact && term.factors.size() == 2) {
@@ -148,7 +148,7 @@ std::string one_line(const TextContext& context, const CellWork& work, const Num
 }  // namespace
 
 std::vector<std::string> bar_lines(const TextContext& context, const Step& step, const NumberStyle& style) {
-  constexpr std::size_t kMostKeys = 12;
+  constexpr std::size_t kMaxKeys = 12;
   const std::optional<QueryRow> row = row_to_tell(step, context.explanation);
   if (!row || row->numbers.size() < 2 || style.scientific) return {};
   if (std::any_of(row->numbers.begin(), row->numbers.end(), [](double x) { return !(x >= 0 && x <= 1 + 1e-6); }))
@@ -160,7 +160,7 @@ std::vector<std::string> bar_lines(const TextContext& context, const Step& step,
 
   std::vector<std::size_t> keys(row->numbers.size());
   std::iota(keys.begin(), keys.end(), std::size_t{0});
-  const std::size_t most = context.options.full ? keys.size() : kMostKeys;
+  const std::size_t most = context.options.full ? keys.size() : kMaxKeys;
   const bool shortened = keys.size() > most;
   if (shortened) {
     std::erase_if(keys, [&](std::size_t j) { return row->hidden[j] != 0; });
@@ -267,7 +267,7 @@ std::vector<std::string> example_lines(const TextContext& context, const Step& s
 }
 
 std::vector<std::string> cell_lines(const TextContext& context, const Step& step, const NumberStyle& style) {
-  constexpr std::size_t kMostTerms = 24;
+  constexpr std::size_t kMaxTerms = 24;
   const CellWork work = unfold_cell(context.explanation, step, *context.options.cell, style.digits);
   const Paint& paint = context.paint;
   std::vector<std::string> lines;
@@ -280,7 +280,7 @@ std::vector<std::string> cell_lines(const TextContext& context, const Step& step
 
   std::vector<Index> shown =
       chosen_indices(static_cast<Index>(work.terms.size()),
-                     context.options.full ? static_cast<Index>(work.terms.size()) : Index{kMostTerms}, {});
+                     context.options.full ? static_cast<Index>(work.terms.size()) : Index{kMaxTerms}, {});
   std::vector<std::array<std::string, 4>> cells;
   std::array<int, 4> widths{0, 0, 0, 10};
   const NumberStyle& s = weights ? exponent_style : style;
@@ -343,7 +343,7 @@ std::vector<std::string> cell_lines(const TextContext& context, const Step& step
 
 std::vector<std::string> document_lines(const TextContext& context, const Step& step) {
   if (step.differs.empty() || !step.request.expected) return {};
-  constexpr Index kMostCells = 16;
+  constexpr Index kMaxCells = 16;
   const Expected& expected = *step.request.expected;
   const Matrix& m = step.result;
   const auto printed_text = [&](double x) { return document_number(x, expected, context.paint.unicode); };
@@ -354,7 +354,7 @@ std::vector<std::string> document_lines(const TextContext& context, const Step& 
     ++compared;
     if (step.differs[ours] == 0) return;
     ++different;
-    if (different > kMostCells && !context.options.full) return;
+    if (different > kMaxCells && !context.options.full) return;
     lines.push_back(fmt::format("{} is {}, the document prints {}",
                                 context.paint.shown(cell_name(step.symbol, axis_label(step.row_axis, cell.row),
                                                               axis_label(step.column_axis, cell.column)) +
@@ -398,11 +398,11 @@ std::vector<std::string> sum_lines(const TextContext& context, const Step& step,
           fmt::format("{} ({})", units_text(printed, style),
                       cut_to_width(context.paint.shown(axis_label(queries, query)), 16, context.paint.unicode)));
     }
-    constexpr std::size_t kMostNamed = 4;
+    constexpr std::size_t kMaxNamed = 4;
     if (!parted.empty()) {
       text += "; rounded figures sum to ";
-      for (std::size_t n = 0; n < std::min(parted.size(), kMostNamed); ++n) text += (n == 0 ? "" : ", ") + parted[n];
-      if (parted.size() > kMostNamed) text += fmt::format(" and {} more", parted.size() - kMostNamed);
+      for (std::size_t n = 0; n < std::min(parted.size(), kMaxNamed); ++n) text += (n == 0 ? "" : ", ") + parted[n];
+      if (parted.size() > kMaxNamed) text += fmt::format(" and {} more", parted.size() - kMaxNamed);
     }
   }
   return wrap_words(text, context.width, 2);

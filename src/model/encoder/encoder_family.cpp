@@ -15,18 +15,18 @@ inline namespace v0 {
 namespace {
 
 // Far beyond every model there is, and small enough that no product of two of them overflows.
-constexpr Index kMostTokens = Index{1} << 22;
-constexpr Index kMostLayers = 4096;
-constexpr Index kMostColumns = Index{1} << 24;
+constexpr Index kMaxTokens = Index{1} << 22;
+constexpr Index kMaxLayers = 4096;
+constexpr Index kMaxColumns = Index{1} << 24;
 
 constexpr std::array<ConfigField, 7> kBertFields{
-    {{'V', "vocab_size", &EncoderConfig::vocabulary, kMostTokens},
-     {'N', "num_hidden_layers", &EncoderConfig::num_layers, kMostLayers},
-     {'H', "num_attention_heads", &EncoderConfig::num_heads, kMostColumns},
-     {'E', "hidden_size", &EncoderConfig::width, kMostColumns},
-     {'F', "intermediate_size", &EncoderConfig::feed_forward, kMostColumns},
-     {'P', "max_position_embeddings", &EncoderConfig::max_positions, kMostTokens},
-     {'T', "type_vocab_size", &EncoderConfig::num_types, kMostTokens}}};
+    {{'V', "vocab_size", &EncoderConfig::vocabulary, kMaxTokens},
+     {'N', "num_hidden_layers", &EncoderConfig::num_layers, kMaxLayers},
+     {'H', "num_attention_heads", &EncoderConfig::num_heads, kMaxColumns},
+     {'E', "hidden_size", &EncoderConfig::width, kMaxColumns},
+     {'F', "intermediate_size", &EncoderConfig::feed_forward, kMaxColumns},
+     {'P', "max_position_embeddings", &EncoderConfig::max_positions, kMaxTokens},
+     {'T', "type_vocab_size", &EncoderConfig::num_types, kMaxTokens}}};
 
 // A decoder of this family sees no later keys, and cross-attention needs a second sequence.
 constexpr std::array<ConfigChoice, 4> kBertChoices{{{"hidden_act", "gelu", true},

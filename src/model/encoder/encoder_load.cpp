@@ -24,8 +24,8 @@ namespace {
 
 constexpr std::string_view kConfigFile = "config.json";
 // The model's own is 612 bytes; lists of labels make some of other models longer.
-constexpr std::uint64_t kMostConfigBytes = 4 << 20;
-constexpr std::size_t kMostShownProblems = 100;
+constexpr std::uint64_t kMaxConfigBytes = 4 << 20;
+constexpr std::size_t kMaxShownProblems = 100;
 
 class ConfigReader {
  public:
@@ -271,11 +271,11 @@ class ParameterReader {
   }
 
   void problem(const std::string& text) {
-    if (++num_problems_ <= kMostShownProblems) problems_ += (problems_.empty() ? "" : "; ") + text;
+    if (++num_problems_ <= kMaxShownProblems) problems_ += (problems_.empty() ? "" : "; ") + text;
   }
   std::string more_problems() const {
-    if (num_problems_ <= kMostShownProblems) return "";
-    return fmt::format("; and {} more", num_problems_ - kMostShownProblems);
+    if (num_problems_ <= kMaxShownProblems) return "";
+    return fmt::format("; and {} more", num_problems_ - kMaxShownProblems);
   }
 
   const std::string& folder_;
@@ -290,8 +290,7 @@ class ParameterReader {
 };
 
 // Matrices of as many rows, side by side, packed as one.
-PackedParameters<float> pack_side_by_side(std::span<const TensorView<const float, 2>> matrices,
-                                          const Runtime& runtime) {
+PackedLinear<float> pack_side_by_side(std::span<const TensorView<const float, 2>> matrices, const Runtime& runtime) {
   Index columns = 0;
   for (const auto& matrix : matrices) columns += matrix.shape[1];
   Tensor<float, 2> joined({matrices.front().shape[0], columns});
@@ -303,22 +302,22 @@ PackedParameters<float> pack_side_by_side(std::span<const TensorView<const float
     }
     first += matrix.shape[1];
   }
-  return PackedParameters<float>(joined.view(), runtime);
+  return PackedLinear<float>(joined.view(), runtime);
 }
 
 void pack(EncoderLayer& layer, const Runtime& runtime) {
   const std::array<TensorView<const float, 2>, 3> projections{layer.w_query, layer.w_key, layer.w_value};
   layer.packed_projections = pack_side_by_side(projections, runtime);
-  layer.packed_output = PackedParameters<float>(layer.w_output, runtime);
-  layer.packed_up = PackedParameters<float>(layer.w_up, runtime);
-  layer.packed_down = PackedParameters<float>(layer.w_down, runtime);
+  layer.packed_output = PackedLinear<float>(layer.w_output, runtime);
+  layer.packed_up = PackedLinear<float>(layer.w_up, runtime);
+  layer.packed_down = PackedLinear<float>(layer.w_down, runtime);
 }
 
 }  // namespace
 
 Encoder load_encoder(const std::string& folder, const ModelFileOptions& options, const Runtime& runtime) {
   const ConfigReader reader(fmt::format("{}/{}", folder, kConfigFile),
-                            read_model_text(folder, kConfigFile, kMostConfigBytes, runtime), options, runtime);
+                            read_model_text(folder, kConfigFile, kMaxConfigBytes, runtime), options, runtime);
   const EncoderFamily& family = reader.family();
   Encoder encoder;
   encoder.config = reader.config(family);

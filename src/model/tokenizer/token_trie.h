@@ -26,7 +26,7 @@ class TokenTrie {
 
   TokenTrie() : TokenTrie(std::vector<std::pair<std::string_view, Index>>{}) {}
   // Tokens with their ids: no token twice, none empty, fewer than 2^32 bytes in all. Keeps no view.
-  // Throws cancelled where a stop is requested.
+  // Throws Cancelled where a stop is requested.
   explicit TokenTrie(std::vector<std::pair<std::string_view, Index>> tokens, const Runtime& runtime = {});
 
   // The node that byte leads to, or kNone.

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// The reader of tokenizer.json. A file is taken for hostile: what is not understood is refused by name and place.
+// The reader of tokenizer.json. A file is taken for hostile: what is not understood is rejected by name and place.
 //
 //     model (vocab, unk_token, prefix) → added_tokens → ids 0 … n − 1, each once → normalizer, pre_tokenizer → template
 //
@@ -27,8 +27,8 @@ using Kind = JsonValue::Kind;
 constexpr Index kLargestDepth = 128;
 // Bounds the work per byte of text: pieces of a word are looked for from each of its characters, added tokens at each
 // byte. BERT's words have at most 100 characters; real added tokens have a few bytes.
-constexpr Index kMostCharactersPerWord = 1000;
-constexpr std::size_t kMostAddedBytes = 256;
+constexpr Index kMaxCharactersPerWord = 1000;
+constexpr std::size_t kMaxAddedBytes = 256;
 // Set around every text: two in BERT's template. A file may repeat a long list of them, so their number is not bounded
 // by its length.
 constexpr std::size_t kMaxTemplateTokens = 1024;
@@ -96,7 +96,7 @@ class Reader {
     for (std::size_t i = 0; i < num_pieces; ++i) needed += kPerByte * vocab->members()[i].first.size();
     for (std::size_t i = 0; i < num_added; ++i) {
       if (const JsonValue* content = added->items()[i].find("content"))
-        needed += kPerAddedByte * std::min(content->text().size(), kMostAddedBytes);
+        needed += kPerAddedByte * std::min(content->text().size(), kMaxAddedBytes);
     }
     if (options_.max_memory_bytes) needed += json_memory_bytes(json, kLargestDepth, runtime_);
     check_json_memory(source_, needed, options_.max_memory_bytes);
@@ -168,7 +168,7 @@ class Reader {
     file_.unknown = *found;
     const JsonValue& most = member(model, "max_input_chars_per_word", Kind::number);
     file_.max_characters =
-        whole(most, most.number(), [] { return "max_input_chars_per_word"; }, kMostCharactersPerWord + 1);
+        whole(most, most.number(), [] { return "max_input_chars_per_word"; }, kMaxCharactersPerWord + 1);
     if (file_.max_characters == 0) fail(most, "max_input_chars_per_word is 0: every word would be unknown");
   }
 
@@ -185,9 +185,8 @@ class Reader {
       const std::string& content = member(item, "content", Kind::string).text();
       token.content = content;
       check_token(item, token.content, "an added token");
-      if (token.content.size() > kMostAddedBytes)
-        fail(item,
-             fmt::format("the added token {} is longer than {} bytes", in_quotes(token.content), kMostAddedBytes));
+      if (token.content.size() > kMaxAddedBytes)
+        fail(item, fmt::format("the added token {} is longer than {} bytes", in_quotes(token.content), kMaxAddedBytes));
       if (!seen.insert(content).second)
         fail(item, fmt::format("the added token {} stands twice", in_quotes(token.content)));
       const JsonValue* number = item.find("id");

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * A C99 program that knows Regard from pkg-config alone: one query that is orthogonal to four keys sees their plain
- * average, 2.5; a head size of 0 is refused with a text. Prints the version.
+ * average, 2.5; a head size of 0 is rejected with a text. Prints the version.
  * Read next: ../run.sh, and regard/c_api.h for what else there is. */
 #include <regard/c_api.h>
 #include <stdio.h>

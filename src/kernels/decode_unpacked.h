@@ -1,14 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // Tiles of one to four rows over keys and values that lie in rows, as the caller's tensors have them; and the choice
-// between these and packed panels (few_panels.h).
+// between these and packed panels (decode_packed.h).
 //
 // Rows of keys are transposed in registers, sixteen (as many as a vector holds) at a time; a row of values is read from
 // end to end. Nobody has looked whether values are finite: where a sum is not, its columns are computed again, from the
 // keys that have weight. Read next: attention_tile.cpp.
 #pragma once
 
-#include "few_panels.h"
+#include "decode_packed.h"
 
 namespace regard::kernels::REGARD_ISA {
 namespace {

@@ -66,12 +66,12 @@ std::string way_of(const Call& call) {
   return made.operators.size() == 1 ? made.operators[0].way : "";
 }
 
-bool is_in_place(const std::string& way) { return way.starts_with("keys and values read in place"); }
+bool is_unpacked(const std::string& way) { return way.starts_with("keys and values read unpacked"); }
 
 // rows: of a call.
 template <class T, class E>
 void expect_rows_alone_are_rows_among_many(Index key_heads, Index keys, Index depth, Index columns, Order order,
-                                           const std::vector<Index>& rows_of_calls, bool in_place = true) {
+                                           const std::vector<Index>& rows_of_calls, bool unpacked = true) {
   Random random(static_cast<std::uint64_t>(keys * 7 + depth + columns + key_heads));
   Rows<E> key(key_heads, keys, depth, order, random), value(key_heads, keys, columns, order, random);
   std::vector<T> query(static_cast<std::size_t>(kHeads * kRows * depth));
@@ -119,11 +119,11 @@ void expect_rows_alone_are_rows_among_many(Index key_heads, Index keys, Index de
     SCOPED_TRACE(testing::Message() << "S " << keys << " D " << depth << " Dv " << columns << " Hkv " << key_heads
                                     << " order " << static_cast<int>(order) << " kind " << kind);
     const Results<T> many = run(0, kRows, kind);
-    EXPECT_FALSE(is_in_place(way)) << way;
+    EXPECT_FALSE(is_unpacked(way)) << way;
     for (const Index rows : rows_of_calls) {
       for (Index first = kRows - std::max(rows, kLastRows); first <= kRows - rows; first += std::max<Index>(rows, 3)) {
         const Results<T> few = run(first, rows, kind);
-        EXPECT_EQ(is_in_place(way), in_place) << way;
+        EXPECT_EQ(is_unpacked(way), unpacked) << way;
         int different = 0;
         for (Index h = 0; h < kHeads; ++h) {
           for (Index i = 0; i < rows; ++i) {
@@ -163,7 +163,7 @@ void expect_all_shapes() {
     }
     expect_rows_alone_are_rows_among_many<T, E>(8, 33, 40, 72, Order::keys_outside, {1, 2, 3});
     expect_rows_alone_are_rows_among_many<T, E>(1, 33, 104, 56, Order::heads_outside, {1});
-    // Not in place.
+    // Packed.
     expect_rows_alone_are_rows_among_many<T, E>(2, 130, 36, 64, Order::heads_outside, {1}, false);
     expect_rows_alone_are_rows_among_many<T, E>(2, 130, 64, 24, Order::heads_outside, {1}, false);
     expect_rows_alone_are_rows_among_many<T, E>(2, 130, 64, 32, Order::heads_outside, {3}, false);
@@ -216,8 +216,8 @@ TEST(AttentionInPlace, NeedsNoCopy) {
 
 // why: nullptr: they are not packed; empty: nothing is said, their rows are many.
 void expect_packed(const std::string& way, const char* why) {
-  const std::string said = "; few rows, but not read in place: ";
-  EXPECT_EQ(is_in_place(way), why == nullptr) << way;
+  const std::string said = "; few rows, but not read unpacked: ";
+  EXPECT_EQ(is_unpacked(way), why == nullptr) << way;
   if (!why || !*why) {
     EXPECT_EQ(way.find(said), way.npos) << way;
   } else {

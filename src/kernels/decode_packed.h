@@ -9,7 +9,7 @@
 // order of their addresses, a line of 32 numbers a step. While a block is read, the same place of the next one is
 // fetched, and before it, where its pages begin, so that memory is never idle (kFewFetches: unless the processor does
 // that better). The chains are those of tile.h: which of the two computes an element moves no bit. Read next:
-// few_rows.h.
+// decode_unpacked.h.
 #pragma once
 
 #include "simd_convert.h"
@@ -258,7 +258,7 @@ REGARD_INLINE void add_to_context(const AttentionBlock<T>& block, const T* alpha
   }
 }
 
-inline constexpr Index kMostSums = 256;  // columns whose sums lie in the first cache at a time
+inline constexpr Index kMaxSums = 256;  // columns whose sums lie in the first cache at a time
 
 // A tile whose rows lie `Stride` apart.
 template <Index Stride, class T, int Rows, int Vectors>
@@ -284,7 +284,7 @@ REGARD_INLINE void add_sums_to_context(const AttentionBlock<T>& block, const T* 
                                        const T* sums) {
   for (Index column = first; column < last; column += Vectors * kWidth<T>) {
     Vec<T> tile[Rows][Vectors];
-    load_tile<kMostSums>(sums + (column - first), tile);
+    load_tile<kMaxSums>(sums + (column - first), tile);
     join_even_and_odd<S, Words>(tile, Rows, Vectors);
     add_to_context<T, Rows, Vectors>(block, alpha, column, tile);
   }
@@ -294,19 +294,19 @@ REGARD_INLINE void add_sums_to_context(const AttentionBlock<T>& block, const T* 
 template <class T, class S, int Rows, int Vectors, class Words>
 void few_packed_columns(const AttentionBlock<T>& block, const LaneRange& range, const T* alpha, Index first,
                         Index last) {
-  alignas(64) T sums[Rows * kMostSums];
+  alignas(64) T sums[Rows * kMaxSums];
   Vec<T> tile[Rows][Vectors];
-  for (Index strip = first; strip < last; strip += kMostSums) {
-    const Index end = smaller(strip + kMostSums, last);
+  for (Index strip = first; strip < last; strip += kMaxSums) {
+    const Index end = smaller(strip + kMaxSums, last);
     std::memset(sums, 0, sizeof sums);
     for (Index panel = 0; panel < kBlockPanels; ++panel) {
       const S* const next = static_cast<const S*>(block.stored_values->next[panel]);
       if (next) fetch_pages<S, Rows>(next + strip * kPanel, (end - strip) * kPanel);
       for (Index column = strip; column < end; column += Vectors * kWidth<T>) {
         T* const to = sums + (column - strip);
-        load_tile<kMostSums>(to, tile);
+        load_tile<kMaxSums>(to, tile);
         add_values<T, S, Rows, Vectors, false, Words>(block, range, panel, column, tile);
-        store_tile<kMostSums>(tile, to);
+        store_tile<kMaxSums>(tile, to);
       }
     }
     add_sums_to_context<T, S, Rows, Vectors, Words>(block, alpha, strip, end, sums);

@@ -59,7 +59,7 @@ struct Call {
     options = {.query_starts = starts, .key_starts = key_starts};
   }
   std::string run() {
-    return refusal([&] { attention_forward<float>(query, key, value, outputs, options, runtime); });
+    return rejection([&] { attention_forward<float>(query, key, value, outputs, options, runtime); });
   }
 };
 
@@ -76,7 +76,7 @@ std::string message_of(const std::function<void(Call&)>& spoil) {
 
 constexpr Index kMany = Index{1} << 40;
 
-TEST(Refusals, TheCallToBeSpoiledIsGood) {
+TEST(Rejections, TheCallToBeSpoiledIsGood) {
   Call call;
   EXPECT_EQ(call.run(), "accepted");
   Call packed;
@@ -84,7 +84,7 @@ TEST(Refusals, TheCallToBeSpoiledIsGood) {
   EXPECT_EQ(packed.run(), "accepted");
 }
 
-TEST(Refusals, ShapesOfQueryKeyAndValue) {
+TEST(Rejections, ShapesOfQueryKeyAndValue) {
   EXPECT_EQ(message_of([](Call& c) { c.query.shape = {2, -4, 3, 6}; }),
             "query has shape (2, -4, 3, 6); extents must not be negative");
   EXPECT_EQ(message_of([](Call& c) { c.key.shape[2] = -1; }),
@@ -114,7 +114,7 @@ TEST(Refusals, ShapesOfQueryKeyAndValue) {
   EXPECT_EQ(message_of([](Call& c) { c.value = {}; }), "value is missing; expected (B, Hkv, S, Dv)");
 }
 
-TEST(Refusals, NullAndOverflow) {
+TEST(Rejections, NullAndOverflow) {
   EXPECT_EQ(message_of([](Call& c) { c.query.data = nullptr; }),
             "query is null; expected memory for shape (2, 4, 3, 6)");
   EXPECT_EQ(message_of([](Call& c) { c.key.data = nullptr; }), "key is null; expected memory for shape (2, 2, 5, 6)");
@@ -141,7 +141,7 @@ TEST(Refusals, NullAndOverflow) {
             0u);
 }
 
-TEST(Refusals, Outputs) {
+TEST(Rejections, Outputs) {
   EXPECT_EQ(message_of([](Call& c) { c.outputs.context = {}; }), "context is missing; expected (2, 4, 3, 7)");
   EXPECT_EQ(message_of([](Call& c) { c.outputs.context.shape[3] = 6; }),
             "context has shape (2, 4, 3, 6); expected (2, 4, 3, 7)");
@@ -156,7 +156,7 @@ TEST(Refusals, Outputs) {
             "sink_weights has shape (1, 4, 3); expected (2, 4, 3)");
 }
 
-TEST(Refusals, NumbersPerBatchEntry) {
+TEST(Rejections, NumbersPerBatchEntry) {
   EXPECT_EQ(message_of([](Call& c) { c.lengths[1] = 6, c.options.key_lengths = c.lengths; }),
             "key_lengths[1] is 6; expected 0 to 5");
   EXPECT_EQ(message_of([](Call& c) { c.lengths[0] = -1, c.options.key_lengths = c.lengths; }),
@@ -183,7 +183,7 @@ TEST(Refusals, NumbersPerBatchEntry) {
             "window.right is -3; expected 0 or more, or open");
 }
 
-TEST(Refusals, PackedSequences) {
+TEST(Rejections, PackedSequences) {
   const auto packed = [](const std::function<void(Call&)>& spoil) {
     return message_of([&](Call& c) {
       c.pack();
@@ -209,7 +209,7 @@ TEST(Refusals, PackedSequences) {
             "key_lengths[0] is 3; expected 0 to 2");
 }
 
-TEST(Refusals, DenseOptions) {
+TEST(Rejections, DenseOptions) {
   EXPECT_EQ(message_of([](Call& c) { c.options.key_segments = {}; }),
             "key_segments is missing; segments need both query_segments and key_segments");
   EXPECT_EQ(message_of([](Call& c) { c.options.query_segments = {}; }),
@@ -238,7 +238,7 @@ TEST(Refusals, DenseOptions) {
             "block_mask has shape (2, 4, 2, 3); expected a shape that broadcasts to (2, 4, 3, 3)");
 }
 
-TEST(Refusals, NumbersPerHeadAndOfTheWholeCall) {
+TEST(Rejections, NumbersPerHeadAndOfTheWholeCall) {
   EXPECT_EQ(message_of([](Call& c) { c.options.alibi_slopes = c.options.alibi_slopes.first(3); }),
             "alibi_slopes has 3 entries; expected 4, one per query head");
   EXPECT_EQ(message_of([](Call& c) { c.options.sinks = c.options.sinks.first(1); }),
@@ -254,33 +254,33 @@ TEST(Refusals, NumbersPerHeadAndOfTheWholeCall) {
   EXPECT_EQ(message_of([](Call& c) { c.options.soft_cap = 1e-60; }), "soft_cap is 1e-60; expected a number above 0");
 }
 
-TEST(Refusals, NegativeThreads) {
+TEST(Rejections, NegativeThreads) {
   Call call;
   call.runtime.num_threads = -1;
   EXPECT_NE(call.run().find("num_threads"), std::string::npos);
 }
 
-TEST(Refusals, EveryOperatorNamesItself) {
+TEST(Rejections, EveryOperatorNamesItself) {
   Call call;
   const std::array<Index, 4> wrong{2, 4, 3, 9};
-  EXPECT_EQ(refusal([&] { attention_weights<float>(call.query, call.key, {}, {call.bias.view().data, wrong}); }),
+  EXPECT_EQ(rejection([&] { attention_weights<float>(call.query, call.key, {}, {call.bias.view().data, wrong}); }),
             "attention_weights: output has shape (2, 4, 3, 9); expected (2, 4, 3, 5)");
-  EXPECT_EQ(refusal([&] {
+  EXPECT_EQ(rejection([&] {
               attention_weights<float>(call.query, call.key, {.rows = std::array{RowRange{2, 4}}}, call.bias.view());
             }),
             "attention_weights: rows[0] is 2 to 4; expected a half-open range within 0 to 3");
-  EXPECT_EQ(refusal([&] {
+  EXPECT_EQ(rejection([&] {
               attention_weights<float>(call.query, call.key, {.rows = std::array{RowRange{2, 1}}}, call.bias.view());
             }),
             "attention_weights: rows[0] is 2 to 1; expected a half-open range within 0 to 3");
-  EXPECT_EQ(refusal([&] { attention_weights<float>(call.query, call.key, {}, call.bias.view()); }),
+  EXPECT_EQ(rejection([&] { attention_weights<float>(call.query, call.key, {}, call.bias.view()); }),
             "attention_weights: row_max is missing; expected (2, 4, 3) as attention_forward wrote it");
   call.key.shape[3] = 5;
-  EXPECT_EQ(refusal([&] {
+  EXPECT_EQ(rejection([&] {
               attention_with_weights<float>(call.query, call.key, call.value);
             }).find("attention_with_weights: key has head size 5"),
             0u);
-  EXPECT_EQ(refusal([&] {
+  EXPECT_EQ(rejection([&] {
               attention_partials<float>(call.query, call.key, call.value, {});
             }).find("attention_partials: key has head size 5"),
             0u);
@@ -321,7 +321,7 @@ class TypedArguments {
             {"attention_columns", qk,
              [this] {
                attention_columns<T>(query_, key_, {.row_max = saved_.row_max, .row_sum = saved_.row_sum},
-                                    {.column_mass = rows_.view()});
+                                    {.key_mass = rows_.view()});
              }},
             {"attention_backward", backward,
              [this] {
@@ -353,8 +353,8 @@ class TypedArguments {
   Array<T, 4> numbers_{{1, 1, kRows, kDepth}}, output_{{1, 1, kRows, kDepth}}, weights_{{1, 1, kRows, kRows}};
   Array<T, 3> maxima_{{1, 1, kRows}}, rows_{{1, 1, kRows}}, sums_{{1, 1, kRows}};
   InputView<T, 4> query_, key_, value_;
-  AttentionSaved<T> saved_;
-  KvCache<T> cache_{{.depth = kDepth, .columns = kDepth, .capacity = 64}};
+  AttentionForwardState<T> saved_;
+  KvCache<T> cache_{{.head_size = kDepth, .value_head_size = kDepth, .capacity = 64}};
 };
 
 template <class T>
@@ -366,24 +366,25 @@ void expect_wrong_types_are_rejected(std::initializer_list<std::pair<int, const 
       for (const auto& [number, type] : wrong) {
         // An address that nobody may read.
         *view = {reinterpret_cast<const void*>(64), static_cast<ElementType>(number), good.shape, good.strides};
-        EXPECT_EQ(refusal(call), std::string(name) + ": " + argument + " has type " + type + "; expected " + expected);
+        EXPECT_EQ(rejection(call),
+                  std::string(name) + ": " + argument + " has type " + type + "; expected " + expected);
       }
       *view = good;
     }
     EXPECT_TRUE(arguments.untouched()) << name;
-    EXPECT_EQ(refusal(call), "accepted") << name;
+    EXPECT_EQ(rejection(call), "accepted") << name;
     arguments.clear_outputs();
   }
 }
 
-TEST(Refusals, ElementTypesThatAnOperatorDoesNotComputeWith) {
+TEST(Rejections, ElementTypesThatAnOperatorDoesNotComputeWith) {
   expect_wrong_types_are_rejected<float>({{1, "float64"}, {17, "17"}, {-1, "-1"}}, "float32, bfloat16 or float16");
   expect_wrong_types_are_rejected<double>({{0, "float32"}, {2, "bfloat16"}, {3, "float16"}, {4, "4"}, {17, "17"}},
                                           "float64");
 }
 
-TEST(Refusals, ElementTypesThatACacheOfInt8DoesNotTake) {
-  KvCache<std::int8_t> cache({.depth = 8, .columns = 8, .capacity = 64});
+TEST(Rejections, ElementTypesThatACacheOfInt8DoesNotTake) {
+  KvCache<std::int8_t> cache({.head_size = 8, .value_head_size = 8, .capacity = 64});
   std::vector<float> numbers(32, 1);
   const InputView<float, 3> good(numbers.data(), {1, 4, 8});
   const auto wrong = [&](int type) {
@@ -395,28 +396,29 @@ TEST(Refusals, ElementTypesThatACacheOfInt8DoesNotTake) {
   };
   for (const auto& [number, type] : {std::pair{1, "float64"}, {17, "17"}}) {
     const std::string rest = std::string(" has type ") + type + "; expected float32, bfloat16 or float16";
-    EXPECT_EQ(refusal([&] { cache.append(0, wrong(number), good); }), "KvCache::append: key" + rest);
-    EXPECT_EQ(refusal([&] { cache.append(0, good, wrong(number)); }), "KvCache::append: value" + rest);
-    EXPECT_EQ(refusal([&] { cache.append(four_axes(wrong(number)), four_axes(good)); }), "KvCache::append: key" + rest);
-    EXPECT_EQ(refusal([&] { cache.append(four_axes(good), four_axes(wrong(number))); }),
+    EXPECT_EQ(rejection([&] { cache.append(0, wrong(number), good); }), "KvCache::append: key" + rest);
+    EXPECT_EQ(rejection([&] { cache.append(0, good, wrong(number)); }), "KvCache::append: value" + rest);
+    EXPECT_EQ(rejection([&] { cache.append(four_axes(wrong(number)), four_axes(good)); }),
+              "KvCache::append: key" + rest);
+    EXPECT_EQ(rejection([&] { cache.append(four_axes(good), four_axes(wrong(number))); }),
               "KvCache::append: value" + rest);
   }
   EXPECT_EQ(cache.length(0), 0);
 }
 
-TEST(Refusals, WholeWeightsThatDoNotFitAreRefusedWithTheirSize) {
+TEST(Rejections, WholeWeightsThatDoNotFitAreRejectedWithTheirSize) {
   // A million heads that all read the same numbers: 4 · 2^20 · 2^20 · 2^20 bytes of weights.
   std::vector<float> memory(16, 1);
   const Index million = Index{1} << 20;
   const TensorView<const float, 4> all(memory.data(), {1, million, million, 4}, {0, 0, 0, 1});
-  const std::string message = refusal([&] { attention_with_weights<float>(all, all, all); });
+  const std::string message = rejection([&] { attention_with_weights<float>(all, all, all); });
   EXPECT_EQ(message.find("attention_with_weights: weights of shape (1, 1048576, 1048576, 1048576) need "
                          "4611686018427387904 bytes; "),
             0u)
       << message;
   EXPECT_NE(message.find(" are available; expected fewer rows"), std::string::npos) << message;
   const TensorView<const float, 4> more(memory.data(), {16, million, million, 4}, {0, 0, 0, 1});
-  EXPECT_NE(refusal([&] { attention_with_weights<float>(more, more, more); }).find(" need more than 2^63 bytes; "),
+  EXPECT_NE(rejection([&] { attention_with_weights<float>(more, more, more); }).find(" need more than 2^63 bytes; "),
             std::string::npos);
 }
 

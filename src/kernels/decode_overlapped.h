@@ -7,10 +7,11 @@
 //                                   a line of each at a time  softmax
 //
 // Two streams that flow from the first block to the last are what a processor's own fetching is made for; keys and
-// values in turn make it begin anew twice a block. The chains are those of few_panels.h. Read next: attention_tile.cpp.
+// values in turn make it begin anew twice a block. The chains are those of decode_packed.h. Read next:
+// attention_tile.cpp.
 #pragma once
 
-#include "few_rows.h"
+#include "decode_unpacked.h"
 
 namespace regard::kernels::REGARD_ISA {
 namespace {
@@ -65,7 +66,7 @@ bool fits_beside(const AttentionBlock<T>& block) {
   const StoredPanels& values = *block.stored_values;
   const StoredPanels& keys = *block.next_score->stored_keys;
   return values.row_stride == 0 && keys.row_stride == 0 && values.type == keys.type &&
-         block.next_score->depth <= kDepthSegment && block.padded_columns <= kMostSums;
+         block.next_score->depth <= kDepthSegment && block.padded_columns <= kMaxSums;
 }
 
 // Steps of values and of keys, until both are done. fetches: what comes next, too.
@@ -111,7 +112,7 @@ REGARD_INLINE void point_at(const PanelWalk<S>& panel, Index offset, Index first
 
 // O = α·O + P·V of the block, and scale · Q·Kᵀ of the one ahead. ahead: the keys that its rows see.
 template <class T, class S, int Rows, class Words>
-void few_beside(const AttentionBlock<T>& block, const LaneRange& range, const LaneRange& ahead, const T* alpha) {
+void decode_overlapped(const AttentionBlock<T>& block, const LaneRange& range, const LaneRange& ahead, const T* alpha) {
   using Step = BesideStep<S, Rows>;
   constexpr int kVectors = Step::kVectors;
   constexpr int kRowsAtOnce = Step::kRowsAtOnce;
@@ -124,7 +125,7 @@ void few_beside(const AttentionBlock<T>& block, const LaneRange& range, const La
   // The depths that are multiplied before group n, whole words.
   const Index depth_step = next.depth / groups / Words::kPerWord * Words::kPerWord;
   const auto depths = [&](Index n) { return n == groups ? next.depth : n * depth_step; };
-  alignas(64) T sums[Rows * kMostSums];
+  alignas(64) T sums[Rows * kMaxSums];
   alignas(64) T products[Rows * kPanel];
   std::memset(sums, 0, sizeof sums);
   for (Index panel = 0; panel < kBlockPanels; ++panel) {
@@ -149,15 +150,15 @@ void few_beside(const AttentionBlock<T>& block, const LaneRange& range, const La
         if (num_keys > 0) point_at<T>(key_walk, depth * kPanel + part, part, kWidth<T>, key_columns);
         for (int first = 0; first < Rows; first += kRowsAtOnce) {
           Vec<T> context[kRowsAtOnce][kVectors], scores[kRowsAtOnce][kVectors];
-          T* const sum = sums + first * kMostSums + group * kPanel + part;
+          T* const sum = sums + first * kMaxSums + group * kPanel + part;
           T* const product = products + first * kPanel + part;
-          load_tile<kMostSums>(sum, context);
+          load_tile<kMaxSums>(sum, context);
           load_tile<kPanel>(product, scores);
           multiply_beside<T, S, kRowsAtOnce, kVectors, Step::kInTurn, Words>(
               num_values, block.score.scores + first * kBlockKeys + (lane + begin) / Words::kPerWord, value_columns,
               context, num_keys, next.query + depth / Words::kPerWord * kTileRows + first, key_columns, scores,
               first == 0);
-          store_tile<kMostSums>(context, sum);
+          store_tile<kMaxSums>(context, sum);
           store_tile<kPanel>(scores, product);
         }
       }
@@ -179,7 +180,7 @@ void few_tiles_beside(const AttentionBlock<T>& block, const LaneRange& range, co
   if constexpr (KeyWords::kPerWord == ValueWords::kPerWord) {
     if (fits_beside(block)) {
       return with_stored<T, ValueWords>(block.stored_values->type, block.score.num_rows, [&](auto stored, auto rows) {
-        few_beside<T, decltype(stored), decltype(rows)::value, ValueWords>(block, range, ahead, alpha);
+        decode_overlapped<T, decltype(stored), decltype(rows)::value, ValueWords>(block, range, ahead, alpha);
       });
     }
   }

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What Python can write that means nothing to an operator is refused by name, and never taken for something else."""
+"""What Python can write that means nothing to an operator is rejected by name, and never taken for something else."""
 
 import collections
 
@@ -28,10 +28,10 @@ QUERY, KEY, VALUE = (np.random.default_rng(0).standard_normal((2, 4, n, 8)).asty
     (dict(out=np.empty(QUERY.shape)), "out has type float64; expected float32"),
     (dict(out=np.empty(QUERY.shape, int)), "out has type int64; expected float32"),
 ])
-def test_values_are_refused_by_name(options, words):
-    with pytest.raises(ValueError) as refusal:
+def test_values_are_rejected_by_name(options, words):
+    with pytest.raises(ValueError) as rejection:
         regard.attention(QUERY, KEY, VALUE, **options)
-    assert str(refusal.value).startswith("attention_forward: " + words), str(refusal.value)
+    assert str(rejection.value).startswith("attention_forward: " + words), str(rejection.value)
 
 
 @pytest.mark.parametrize("options, words", [
@@ -40,16 +40,16 @@ def test_values_are_refused_by_name(options, words):
     (dict(key_lengths="57"), "key_lengths is of type str; expected a sequence"),
     (dict(block_mask=np.ones((1, 1), bool), block_size="ab"), "block_size is of type str"),
 ])
-def test_types_are_refused_by_name(options, words):
-    with pytest.raises(TypeError) as refusal:
+def test_types_are_rejected_by_name(options, words):
+    with pytest.raises(TypeError) as rejection:
         regard.attention(QUERY, KEY, VALUE, **options)
-    assert str(refusal.value).startswith("attention_forward: " + words), str(refusal.value)
+    assert str(rejection.value).startswith("attention_forward: " + words), str(rejection.value)
 
 
 def attention_calls(query, key, value, row_max, row_sum, context, grad_context, fingerprint):
     """Every operator that takes inputs of several types, with its name."""
-    cache = regard.KvCache(depth=8, capacity=16, num_key_heads=4, num_sequences=2)
-    of_int8 = regard.KvCache(depth=8, capacity=16, num_key_heads=4, num_sequences=2, dtype="int8")
+    cache = regard.KvCache(head_size=8, capacity=16, num_kv_heads=4, num_sequences=2)
+    of_int8 = regard.KvCache(head_size=8, capacity=16, num_kv_heads=4, num_sequences=2, dtype="int8")
     return {
         "attention_forward": lambda: regard.attention(query, key, value),
         "attention_with_statistics": lambda: regard.attention_with_statistics(query, key, value),
@@ -98,21 +98,21 @@ def test_where_there_are_no_rows_a_list_may_be_empty():
     assert regard.attention(*none, sinks=[], alibi_slopes=[], query_offset=0).shape == (2, 0, 5, 8)
 
 
-def test_rows_and_keys_beyond_the_weights_are_refused_before_anything_is_allocated():
+def test_rows_and_keys_beyond_the_weights_are_rejected_before_anything_is_allocated():
     _, row_max, row_sum = regard.attention(QUERY, KEY, VALUE, return_row_max=True, return_row_sum=True)
     saved = dict(row_max=row_max, row_sum=row_sum)
     for options, words in ((dict(rows=[(0, 6)]), "rows[0] is 0 to 6"), (dict(rows=[(3, 2)]), "rows[0] is 3 to 2"),
                            (dict(rows=[(0, 2 ** 62)] * 3), "rows[0] is 0 to 4611686018427387904"),
                            (dict(rows=[(-2 ** 63, 2 ** 63 - 1)]), "rows[0] is -9223372036854775808"),
                            (dict(keys=(1, 2 ** 60)), "keys is 1 to"), (dict(rows=[]), "rows has no pair")):
-        with pytest.raises(ValueError) as refusal:
+        with pytest.raises(ValueError) as rejection:
             regard.attention_weights(QUERY, KEY, **saved, **options)
-        assert str(refusal.value).startswith("attention_weights: " + words), str(refusal.value)
+        assert str(rejection.value).startswith("attention_weights: " + words), str(rejection.value)
     with pytest.raises(TypeError, match=r"rows\[0\] is of type int"):
         regard.attention_weights(QUERY, KEY, **saved, rows=(0, 2))
     for extents in ([], (0, 1), (-1, 2), (6, 7), (2 ** 40, 2 ** 40)):
-        with pytest.raises(ValueError, match="attention_columns: coarse_map"):
-            regard.attention_columns(QUERY, KEY, **saved, coarse_map=extents)
+        with pytest.raises(ValueError, match="attention_columns: pooled_map"):
+            regard.attention_columns(QUERY, KEY, **saved, pooled_map=extents)
 
 
 def test_gradients_are_named_once_each():
@@ -197,7 +197,7 @@ def test_a_bias_that_no_batch_entry_uses_has_a_gradient_of_zero():
 
 
 def test_a_cache_is_not_told_of_no_counts():
-    cache = regard.KvCache(depth=8, capacity=16, num_key_heads=4, num_sequences=2)
+    cache = regard.KvCache(head_size=8, capacity=16, num_kv_heads=4, num_sequences=2)
     with pytest.raises(ValueError, match="KvCache.append: counts has 0 entries; expected one per sequence, or None"):
         cache.append(KEY, VALUE, counts=[])
     assert cache.length(0) == cache.length(1) == 0
@@ -205,7 +205,7 @@ def test_a_cache_is_not_told_of_no_counts():
 
 @pytest.mark.parametrize("sequence", [2, -1, 10 ** 12, -2 ** 63])
 def test_a_cache_has_no_other_sequences(sequence):
-    cache = regard.KvCache(depth=8, capacity=16, num_sequences=2)
+    cache = regard.KvCache(head_size=8, capacity=16, num_sequences=2)
     for name, arguments in (("length", ()), ("first_key", ()), ("truncate", (0,)), ("fork", (1,))):
         with pytest.raises(ValueError, match=f"KvCache::{name}: there is no sequence {sequence}; expected 0 to 1"):
             getattr(cache, name)(sequence, *arguments)

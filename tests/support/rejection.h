@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// What a call is refused with, for every test of an error's text:
+// What a call is rejected with, for every test of an error's text:
 //
-//     EXPECT_EQ(refusal([&] { encode(model, ids); }), "encode: 41 tokens; this model has places for 40");
+//     EXPECT_EQ(rejection([&] { encode(model, ids); }), "encode: 41 tokens; this model has places for 40");
 #pragma once
 
 #include <concepts>
@@ -13,7 +13,7 @@ namespace regard {
 
 // The message of the Error that the call throws, or "accepted". An error of another type goes on to the test.
 template <class Error = std::invalid_argument, std::invocable Call>
-std::string refusal(Call call) {
+std::string rejection(Call call) {
   try {
     call();
   } catch (const Error& error) {

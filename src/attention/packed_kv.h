@@ -1,0 +1,87 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// Packed copies of key (and value), made once per call and key/value head and shared by all its query rows.
+//
+//     kv_head = one key/value head of one sequence; a wave = as many consecutive kv_heads as fit the budget
+//
+// Packing is a parallel phase of its own before the wave's rows are computed; or each worker packs for itself, a
+// kv_head or a block at a time, into a place of its own. Read next: packed_kv.cpp.
+#pragma once
+
+#include <algorithm>
+
+#include "arguments.h"
+#include "kernels/table.h"
+#include "kv_panels.h"
+#include "runtime/workspace.h"
+
+namespace regard {
+inline namespace v0 {
+namespace internal {
+
+// Enough for the packed keys and values of a long head, small enough to stay near the last-level cache.
+inline constexpr Index kWaveBytes = Index{32} << 20;
+
+// Workers that pack for themselves.
+struct OwnPacking {
+  int workers = 0;        // 0: kv_heads are packed in waves that all workers share
+  bool by_block = false;  // a block of kBlockPanels when it is needed; else a kv_head
+};
+
+template <class T>
+class PackedKv final : public KvPanels<T> {
+ public:
+  PackedKv(const ResolvedAttention<T>& r, const Runtime& runtime, const OwnPacking& own = {});
+
+  Index padded_value_head_size() const { return padded_columns_; }
+  Index num_kv_heads() const { return static_cast<Index>(r_.sequences.size()) * r_.num_kv_heads; }
+  Index largest_unit_bytes() const;
+  KvHead kv_head_at(Index number, Index first_panel) const;
+
+  // A kv_head in the worker's place. Only where workers pack for themselves …
+  KvHead own_kv_head(Index number, int worker) const;
+
+  // … and these only where waves are.
+  bool done() const { return next_kv_head_ == num_kv_heads(); }
+  // Packs the next wave and returns its kv_heads.
+  const List<KvHead>& next_wave(const Runtime& runtime);
+
+  void prepare(const KvHead& kv_head, Index panel) const override;
+  void prefetch_next(const KvHead& kv_head, Index panel, kernels::PrefetchPlan& ahead) const override;
+  const T* key_panel(const KvHead& kv_head, Index panel, T*) const override {
+    return keys_.data() + place_of(kv_head, panel) * key_panel_elements();
+  }
+  const T* value_panel(const KvHead& kv_head, Index panel, T*) const override {
+    return values_.data() + place_of(kv_head, panel) * value_panel_elements();
+  }
+  bool finite(const KvHead& kv_head, Index panel) const override {
+    return finite_.data()[place_of(kv_head, panel)] != 0;
+  }
+
+ private:
+  Index key_panel_elements() const { return r_.head_size_words() * kernels::kPanel; }
+  Index value_panel_elements() const { return r_.value_words(padded_columns_) * kernels::kPanel; }
+  Index panels_of_place() const { return by_block_ ? std::min(largest_unit_, kernels::kBlockPanels) : largest_unit_; }
+  Index place_of(const KvHead& kv_head, Index panel) const {
+    return kv_head.first_panel + (by_block_ ? panel % kernels::kBlockPanels : panel);
+  }
+  // Panels that are there at a time.
+  Index most_panels(int workers);
+  void pack(const Runtime& runtime, Index wave_panels);
+  void pack_panels(const KvHead& kv_head, Index panel, Index count) const;
+
+  const ResolvedAttention<T>& r_;
+  bool by_block_;
+  Index padded_columns_;
+  Index largest_unit_ = 0;
+  Index max_wave_panels_;
+  Workspace<T> keys_;
+  Workspace<T> values_;
+  Workspace<std::uint8_t> finite_;
+  List<KvHead> kv_heads_;
+  Index next_kv_head_ = 0;
+};
+
+}  // namespace internal
+}  // namespace v0
+}  // namespace regard
