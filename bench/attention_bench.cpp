@@ -27,8 +27,7 @@ void attention_f32(benchmark::State& state) {
   regard::Tensor<float, 4> context(shape);
   const Index pairs = causal ? length * (length + 1) / 2 : length * length;
   regard::bench::run_beside_peak(state, 4.0 * static_cast<double>(depth * kHeads * pairs), [&] {
-    regard::attention_forward<float>(query.view(), key.view(), value.view(), {.context = context.view()},
-                                     {.causal = causal});
+    regard::attention_forward(query.view(), key.view(), value.view(), {.context = context.view()}, {.causal = causal});
   });
 }
 

@@ -58,17 +58,17 @@ std::int64_t counted(const regard_bench_problem& p, int count, Call&& call) try 
   return -1;
 }
 
-InputView<float, 4> input(const void* data, std::int64_t type, Index heads, Index rows, Index depth) {
-  const InputView<float, 4>::Shape shape{1, heads, rows, depth};
+InputView<4> input(const void* data, std::int64_t type, Index heads, Index rows, Index depth) {
+  const InputView<4>::Shape shape{1, heads, rows, depth};
   return {data, type == REGARD_BENCH_BF16 ? ElementType::bfloat16 : ElementType::float32, shape,
           regard::dense_strides(shape)};
 }
 
-regard::AttentionOptions<float> options(const regard_bench_problem& p) {
-  regard::AttentionOptions<float> o;
+regard::AttentionOptions options(const regard_bench_problem& p) {
+  regard::AttentionOptions o;
   o.causal = p.causal != 0;
   if (p.starts != nullptr) {
-    o.query_starts = o.key_starts = {p.starts, static_cast<std::size_t>(p.num_starts)};
+    o.query_starts = o.key_starts = std::span(p.starts, static_cast<std::size_t>(p.num_starts));
   } else {
     o.query_offset = regard::QueryAlignment::bottom_right;
   }
@@ -77,8 +77,8 @@ regard::AttentionOptions<float> options(const regard_bench_problem& p) {
 }
 
 template <class T>
-regard::AttentionOutputs<T> outputs(const regard_bench_problem& p) {
-  regard::AttentionOutputs<T> o;
+regard::AttentionOutputs outputs(const regard_bench_problem& p) {
+  regard::AttentionOutputs o;
   o.context = {static_cast<T*>(p.context), {1, p.heads, p.queries, p.depth}};
   if (p.row_max != nullptr) o.row_max = {p.row_max, {1, p.heads, p.queries}};
   if (p.row_sum != nullptr) o.row_sum = {p.row_sum, {1, p.heads, p.queries}};
@@ -119,9 +119,9 @@ std::int64_t regard_bench_forward(const regard_bench_problem* problem, int count
     const auto key = input(p.key, p.type, p.key_heads, p.keys, p.depth);
     const auto value = input(p.value, p.type, p.key_heads, p.keys, p.depth);
     if (p.type == REGARD_BENCH_BF16) {
-      regard::attention_forward<bfloat16>(query, key, value, outputs<bfloat16>(p), options(p), runtime);
+      regard::attention_forward(query, key, value, outputs<bfloat16>(p), options(p), runtime);
     } else {
-      regard::attention_forward<float>(query, key, value, outputs<float>(p), options(p), runtime);
+      regard::attention_forward(query, key, value, outputs<float>(p), options(p), runtime);
     }
   });
 }
@@ -130,9 +130,9 @@ std::int64_t regard_bench_calls(const regard_bench_problem* problem, std::int64_
   const regard_bench_problem& p = *problem;
   return counted(p, 0, [&](const regard::Runtime&) {
     for (std::int64_t call = 0; call < num_calls; ++call) {
-      regard::attention_forward<float>(input(p.query, p.type, p.heads, p.queries, p.depth),
-                                       input(p.key, p.type, p.key_heads, p.keys, p.depth),
-                                       input(p.value, p.type, p.key_heads, p.keys, p.depth), outputs<float>(p));
+      regard::attention_forward(input(p.query, p.type, p.heads, p.queries, p.depth),
+                                input(p.key, p.type, p.key_heads, p.keys, p.depth),
+                                input(p.value, p.type, p.key_heads, p.keys, p.depth), outputs<float>(p));
     }
   });
 }
@@ -141,15 +141,15 @@ std::int64_t regard_bench_columns(const regard_bench_problem* problem, float* ke
                                   std::int64_t cells, int count) {
   const regard_bench_problem& p = *problem;
   return counted(p, count, [&](const regard::Runtime& runtime) {
-    regard::ColumnsRequest<float> request;
+    regard::ColumnsRequest request;
     request.row_max = {p.row_max, {1, p.heads, p.queries}};
     request.row_sum = {p.row_sum, {1, p.heads, p.queries}};
-    regard::AttentionColumns<float> columns;
+    regard::AttentionColumns columns;
     if (key_mass != nullptr) columns.key_mass = {key_mass, {1, p.heads, p.keys}};
     if (pooled_map != nullptr) columns.pooled_map = {pooled_map, {1, p.heads, cells, cells}};
-    regard::attention_columns<float>(input(p.query, p.type, p.heads, p.queries, p.depth),
-                                     input(p.key, p.type, p.key_heads, p.keys, p.depth), request, columns, options(p),
-                                     runtime);
+    regard::attention_columns(input(p.query, p.type, p.heads, p.queries, p.depth),
+                              input(p.key, p.type, p.key_heads, p.keys, p.depth), request, columns, options(p),
+                              runtime);
   });
 }
 
@@ -160,7 +160,7 @@ std::int64_t regard_bench_statistics(const regard_bench_problem* problem, std::i
     static constexpr Index kChosen[] = {0, 1, 2, 3};
     const std::array<Index, 3> shape{1, p.heads, p.queries};
     const Index step = p.heads * p.queries;
-    regard::AttentionStatistics<float> asked;
+    regard::AttentionStatistics asked;
     asked.chosen_keys = kChosen;
     asked.top_keys = {top_keys, {1, p.heads, p.queries, top}};
     asked.top_weights = {top_weights, {1, p.heads, p.queries, top}};
@@ -168,7 +168,7 @@ std::int64_t regard_bench_statistics(const regard_bench_problem* problem, std::i
     asked.largest_weight = {rows + step, shape};
     asked.chosen_weight = {rows + 2 * step, shape};
     asked.mean_distance = {rows + 3 * step, shape};
-    regard::attention_with_statistics<float>(
+    regard::attention_with_statistics(
         input(p.query, p.type, p.heads, p.queries, p.depth), input(p.key, p.type, p.key_heads, p.keys, p.depth),
         input(p.value, p.type, p.key_heads, p.keys, p.depth), outputs<float>(p), asked, options(p), runtime);
   });
@@ -189,8 +189,8 @@ std::int64_t regard_bench_decode(const void* cache, const regard_bench_problem* 
   return counted(p, count, [&](const regard::Runtime& runtime) {
     std::visit(
         [&](const auto& kept) {
-          regard::attention_decode<float>(input(p.query, p.type, p.heads, p.queries, p.depth), kept, outputs<float>(p),
-                                          options(p), runtime);
+          regard::attention_decode(input(p.query, p.type, p.heads, p.queries, p.depth), kept, outputs<float>(p),
+                                   options(p), runtime);
         },
         *static_cast<const Cache*>(cache));
   });

@@ -82,7 +82,7 @@ void measure(const std::string& line, int threads, bool quick) {
   const Shape shape = parse(line);
   const Arrays arrays = arrays_of(shape);
   Tensor<float, 4> fused(arrays.query.shape()), steps(arrays.query.shape());
-  regard::AttentionOptions<float> options;
+  regard::AttentionOptions options;
   options.causal = shape.causal;
   options.query_offset = regard::QueryAlignment::bottom_right;
   if (shape.window >= 0) options.window.left = shape.window;
@@ -91,9 +91,9 @@ void measure(const std::string& line, int threads, bool quick) {
   runtime.num_threads = threads;
   regard::bench::ThreeSteps three(shape, arrays, runtime);
   const std::function<void()> calls[] = {[&] {
-                                           regard::attention_forward<float>(
-                                               arrays.query.view(), arrays.key.view(), arrays.value.view(),
-                                               {.context = fused.view()}, options, runtime);
+                                           regard::attention_forward(arrays.query.view(), arrays.key.view(),
+                                                                     arrays.value.view(), {.context = fused.view()},
+                                                                     options, runtime);
                                          },
                                          [&] { three.run(steps); }};
 

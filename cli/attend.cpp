@@ -37,7 +37,7 @@ namespace {
 // The options of the library, and the memory that they point into.
 template <class T>
 struct Options {
-  AttentionOptions<T> options;
+  AttentionOptions options;
   std::map<std::string, NpyArray> arrays;
   std::map<std::string, std::vector<Index>> indices;
   std::map<std::string, std::vector<T>> per_head;
@@ -46,7 +46,7 @@ struct Options {
 
 template <class T>
 void read_options(const AttendSettings& settings, Inputs& inputs, Options<T>& o) {
-  AttentionOptions<T>& options = o.options;
+  AttentionOptions& options = o.options;
   options.causal = settings.causal;
   options.window = settings.window;
   options.soft_cap = settings.soft_cap;
@@ -59,15 +59,14 @@ void read_options(const AttendSettings& settings, Inputs& inputs, Options<T>& o)
     Input* input = inputs.find(option);
     return input ? &o.arrays.emplace(option, input->file.read()).first->second : nullptr;
   };
-  const auto list = [&]<class N>(const char* option, std::map<std::string, std::vector<N>>& owner,
-                                 std::span<const N>& to) {
+  const auto list = [&]<class N>(const char* option, std::map<std::string, std::vector<N>>& owner, InputView<1>& to) {
     if (const NpyArray* a = array(option)) {
       to = owner[option] = numbers_of<N>(*a);
       // The library takes an empty list for an option that was not given.
       if (to.empty()) reject(inputs.at(option).file, option, "is empty");
     }
   };
-  std::span<const Index> offsets;
+  InputView<1> offsets;
   list("--query-offset", o.indices, offsets);
   if (!offsets.empty()) options.query_offset = offsets;
   list("--key-lengths", o.indices, options.key_lengths);
@@ -76,10 +75,10 @@ void read_options(const AttendSettings& settings, Inputs& inputs, Options<T>& o)
   list("--prefix", o.indices, options.prefix);
   list("--alibi-slopes", o.per_head, options.alibi_slopes);
   list("--sinks", o.per_head, options.sinks);
-  const auto segments = [&](const char* option, Tensor<std::int32_t, 2>& owner, TensorView<const std::int32_t, 2>& to) {
+  const auto segments = [&](const char* option, Tensor<std::int32_t, 2>& owner, InputView<2>& to) {
     if (const NpyArray* a = array(option)) {
       owner = segments_of(inputs.at(option), *a);
-      to = std::as_const(owner).view();
+      to = owner;
     }
   };
   segments("--query-segments", o.query_segments, options.query_segments);
@@ -244,7 +243,7 @@ void compute(const AttendText& text, const AttendSettings& settings, Inputs& inp
   Tensor<T, 4> weights;
   if (!text.weights.empty()) weights = Tensor<T, 4>({e.batch, e.heads, e.weight_rows, e.keys});
 
-  AttentionOutputs<T> outputs;
+  AttentionOutputs outputs;
   outputs.context = context.view();
   outputs.row_max = row_max.view();
   outputs.row_sum = row_sum.view();
@@ -262,19 +261,19 @@ void compute(const AttendText& text, const AttendSettings& settings, Inputs& inp
     runtime.progress = progress.report();
     const auto v = view_of<T, 4>(value);
     if (text.inspect) {
-      attention_with_statistics<T>(q, k, v, outputs, statistics.views(), options.options, runtime);
+      attention_with_statistics(q, k, v, outputs, statistics.views(), options.options, runtime);
     } else {
-      attention_forward<T>(q, k, v, outputs, options.options, runtime);
+      attention_forward(q, k, v, outputs, options.options, runtime);
     }
   }
   if (chosen_rows && !text.weights.empty()) {
-    WeightsRequest<T> request;
+    WeightsRequest request;
     request.row_max = row_max.view();
     request.row_sum = row_sum.view();
     request.rows = settings.rows;
     Progress progress("weights");
     runtime.progress = progress.report();
-    attention_weights<T>(q, k, request, weights.view(), options.options, runtime);
+    attention_weights(q, k, request, weights.view(), options.options, runtime);
   }
   Inspected<T> inspected;
   if (text.inspect) {

@@ -67,8 +67,8 @@ RowStatistics<T>::RowStatistics(const std::array<Index, 3>& rows, Index num_top_
 }
 
 template <class T>
-AttentionStatistics<T> RowStatistics<T>::views() {
-  AttentionStatistics<T> views;
+AttentionStatistics RowStatistics<T>::views() {
+  AttentionStatistics views;
   views.top_keys = top_keys.view();
   views.top_weights = top_weights.view();
   views.entropy = entropy.view();
@@ -85,13 +85,13 @@ namespace {
 // key_mass (B, H|1, S) where each query gives the keys that it sees the same weight: all scores are 0. Absent where
 // every query sees every key.
 template <class T>
-Tensor<T, 3> uniform_mass(const std::array<Index, 4>& query, Index num_keys, const AttentionOptions<T>& options,
+Tensor<T, 3> uniform_mass(const std::array<Index, 4>& query, Index num_keys, const AttentionOptions& options,
                           const Runtime& runtime) {
   const bool masked = options.causal || options.window.left || options.window.right || !options.key_lengths.empty() ||
                       !options.query_starts.empty() || !options.query_segments.absent() ||
                       !options.block_mask.absent() || !options.mask.absent();
   if (!masked) return {};
-  AttentionOptions<T> visible = options;
+  AttentionOptions visible = options;
   visible.bias = {};
   visible.alibi_slopes = {};
   visible.sinks = {};
@@ -103,13 +103,13 @@ Tensor<T, 3> uniform_mass(const std::array<Index, 4>& query, Index num_keys, con
   const Tensor<T, 4> zero_query({batch, heads, query[2], 1}), zero_key({batch, heads, num_keys, 1});
   Tensor<T, 4> context({batch, heads, query[2], 1});
   Tensor<T, 3> row_max({batch, heads, query[2]}), row_sum({batch, heads, query[2]}), mass({batch, heads, num_keys});
-  AttentionOutputs<T> outputs;
+  AttentionOutputs outputs;
   outputs.context = context.view();
   outputs.row_max = row_max.view();
   outputs.row_sum = row_sum.view();
-  attention_forward<T>(zero_query.view(), zero_key.view(), zero_key.view(), outputs, visible, runtime);
-  attention_columns<T>(zero_query.view(), zero_key.view(), {.row_max = row_max.view(), .row_sum = row_sum.view()},
-                       {.key_mass = mass.view()}, visible, runtime);
+  attention_forward(zero_query.view(), zero_key.view(), zero_key.view(), outputs, visible, runtime);
+  attention_columns(zero_query.view(), zero_key.view(), {.row_max = row_max.view(), .row_sum = row_sum.view()},
+                    {.key_mass = mass.view()}, visible, runtime);
   return mass;
 }
 
@@ -117,15 +117,14 @@ Tensor<T, 3> uniform_mass(const std::array<Index, 4>& query, Index num_keys, con
 
 template <class T>
 Inspected<T> inspect(const TensorView<const T, 4>& query, const TensorView<const T, 4>& key,
-                     const ColumnsRequest<T>& request, const InspectSettings& settings,
-                     const std::array<Index, 2>& cells, const AttentionStatistics<T>& statistics,
-                     const AttentionOptions<T>& options, const Runtime& runtime) {
+                     const ColumnsRequest& request, const InspectSettings& settings, const std::array<Index, 2>& cells,
+                     const AttentionStatistics& statistics, const AttentionOptions& options, const Runtime& runtime) {
   const auto [batch, heads, queries, depth] = query.shape;
   Inspected<T> inspected{
       Tensor<T, 3>({batch, heads, key.shape[2]}), Tensor<T, 4>({batch, heads, cells[0], cells[1]}), {}};
-  attention_columns<T>(query, key, request,
-                       {.key_mass = inspected.key_mass.view(), .pooled_map = inspected.pooled_map.view()}, options,
-                       runtime);
+  attention_columns(query, key, request,
+                    {.key_mass = inspected.key_mass.view(), .pooled_map = inspected.pooled_map.view()}, options,
+                    runtime);
   const Tensor<T, 3> uniform = uniform_mass<T>(query.shape, key.shape[2], options, runtime);
   inspected.heads = inspect_heads<T>(inspected.key_mass.view(), queries, settings.heads, statistics, uniform.view());
   inspected.heads.cells = cells;
@@ -162,12 +161,10 @@ template void write_pictures<double>(const Inspected<double>&, MapScale, const s
 template struct RowStatistics<float>;
 template struct RowStatistics<double>;
 template Inspected<float> inspect<float>(const TensorView<const float, 4>&, const TensorView<const float, 4>&,
-                                         const ColumnsRequest<float>&, const InspectSettings&,
-                                         const std::array<Index, 2>&, const AttentionStatistics<float>&,
-                                         const AttentionOptions<float>&, const Runtime&);
+                                         const ColumnsRequest&, const InspectSettings&, const std::array<Index, 2>&,
+                                         const AttentionStatistics&, const AttentionOptions&, const Runtime&);
 template Inspected<double> inspect<double>(const TensorView<const double, 4>&, const TensorView<const double, 4>&,
-                                           const ColumnsRequest<double>&, const InspectSettings&,
-                                           const std::array<Index, 2>&, const AttentionStatistics<double>&,
-                                           const AttentionOptions<double>&, const Runtime&);
+                                           const ColumnsRequest&, const InspectSettings&, const std::array<Index, 2>&,
+                                           const AttentionStatistics&, const AttentionOptions&, const Runtime&);
 
 }  // namespace regard::program

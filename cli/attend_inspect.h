@@ -38,7 +38,7 @@ struct RowStatistics {
 
   RowStatistics() = default;
   RowStatistics(const std::array<Index, 3>& rows, Index num_top_keys, bool of_rows);
-  AttentionStatistics<T> views();
+  AttentionStatistics views();
 };
 
 template <class T>
@@ -58,8 +58,7 @@ void write_pictures(const Inspected<T>& inspected, MapScale scale, const std::fi
 // query, key and options as in the call of attention_forward that wrote row_max and row_sum.
 template <class T>
 Inspected<T> inspect(const TensorView<const T, 4>& query, const TensorView<const T, 4>& key,
-                     const ColumnsRequest<T>& request, const InspectSettings& settings,
-                     const std::array<Index, 2>& cells, const AttentionStatistics<T>& statistics,
-                     const AttentionOptions<T>& options, const Runtime& runtime);
+                     const ColumnsRequest& request, const InspectSettings& settings, const std::array<Index, 2>& cells,
+                     const AttentionStatistics& statistics, const AttentionOptions& options, const Runtime& runtime);
 
 }  // namespace regard::program

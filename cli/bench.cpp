@@ -83,8 +83,8 @@ Row forward_row(Index length, Index depth, bool causal, const Runtime& runtime) 
                                       normal(kHeads, length, depth, 3), Tensor<float, 4>({1, kHeads, length, depth})});
   const Index pairs = causal ? length * (length + 1) / 2 : length * length;
   const auto call = [arrays, causal, runtime] {
-    attention_forward<float>(arrays->query.view(), arrays->key.view(), arrays->value.view(),
-                             {.context = arrays->context.view()}, {.causal = causal}, runtime);
+    attention_forward(arrays->query.view(), arrays->key.view(), arrays->value.view(),
+                      {.context = arrays->context.view()}, {.causal = causal}, runtime);
   };
   return {fmt::format("{}, S {}, D {}", causal ? "causal" : "full", length, depth), "GFLOP/s", 0,
           timed(4.0 * static_cast<double>(depth * kHeads * pairs), call)};
@@ -105,8 +105,8 @@ Row decode_row(const std::string& type, Index keys, const Runtime& runtime) {
   std::transform(numbers.data(), numbers.data() + numbers.size(), piece.data(), [](float x) { return K(x); });
   for (Index done = 0; done < keys; done += kPiece) arrays->cache.append(0, piece.view(), piece.view());
   const auto call = [arrays, runtime] {
-    attention_decode<float>(arrays->query.view(), arrays->cache, {.context = arrays->context.view()},
-                            {.query_offset = QueryAlignment::bottom_right}, runtime);
+    attention_decode(arrays->query.view(), arrays->cache, {.context = arrays->context.view()},
+                     {.query_offset = QueryAlignment::bottom_right}, runtime);
   };
   return {fmt::format("decode, S {}, D {}, {}", keys, kDepth, type), "GB/s", 1,
           timed(2.0 * static_cast<double>(kHeads * keys * kDepth) * sizeof(K), call)};

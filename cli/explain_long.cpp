@@ -49,8 +49,8 @@ Tensor<T, 4> heads_of(const Explanation& explanation, std::string_view name) {
 }
 
 template <class T>
-AttentionOptions<T> options_of(const ExplainSettings& settings) {
-  AttentionOptions<T> options;
+AttentionOptions options_of(const ExplainSettings& settings) {
+  AttentionOptions options;
   options.causal = settings.causal.rule != CausalRule::off;
   if (settings.causal.rule == CausalRule::top_left) options.query_offset = QueryAlignment::top_left;
   if (settings.causal.rule == CausalRule::bottom_right) options.query_offset = QueryAlignment::bottom_right;
@@ -84,17 +84,17 @@ template <class T>
 void write_page(const ExplainInput& input, const Explanation& projections, const ExplainText& text) {
   const Tensor<T, 4> query = heads_of<T>(projections, "Q"), key = heads_of<T>(projections, "K"),
                      value = heads_of<T>(projections, "V");
-  const AttentionOptions<T> options = options_of<T>(projections.settings);
+  const AttentionOptions options = options_of<T>(projections.settings);
   const std::array<Index, 3> rows{1, query.shape()[1], query.shape()[2]};
   Tensor<T, 4> context({1, rows[1], rows[2], value.shape()[3]});
   Tensor<T, 3> row_max(rows), row_sum(rows);
-  const AttentionOutputs<T> outputs{.context = context.view(), .row_max = row_max.view(), .row_sum = row_sum.view()};
+  const AttentionOutputs outputs{.context = context.view(), .row_max = row_max.view(), .row_sum = row_sum.view()};
   RowStatistics<T> statistics(rows, 0, false);
   Runtime runtime;
   {
     Progress progress("attention");
     runtime.progress = progress.report();
-    attention_with_statistics<T>(query.view(), key.view(), value.view(), outputs, statistics.views(), options, runtime);
+    attention_with_statistics(query.view(), key.view(), value.view(), outputs, statistics.views(), options, runtime);
   }
   const InspectSettings settings;
   const Inspected<T> inspected =

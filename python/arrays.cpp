@@ -175,6 +175,22 @@ void Array::expect_rank(const char* operator_name, const char* name, int rank) c
                             " in shape " + shape_text(shape_, rank_) + "; expected " + std::to_string(rank));
 }
 
+ElementType Array::any_type(const char* operator_name, const char* name) const {
+  constexpr auto found = []<class... T>(const NumberType& type) {
+    ElementType element{};
+    ((type == number_type<T>() ? void(element = kElementType<T>) : void()), ...);
+    return element;
+  };
+  const ElementType element =
+      found.operator()<float, double, bool, std::int32_t, std::int64_t, bfloat16, float16, std::int8_t, std::uint8_t,
+                       std::int16_t, std::uint16_t, std::uint32_t, std::uint64_t>(type_);
+  if (element == ElementType{}) {
+    reject(operator_name, std::string(name) + " has type " + type_text(type_) +
+                              "; expected a type of whole or floating-point numbers, or bool");
+  }
+  return element;
+}
+
 ElementType Array::element_type(const char* operator_name, const char* name, bool computed_in_double) const {
   if (computed_in_double) {
     expect_type(operator_name, name, number_type<double>());

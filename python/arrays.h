@@ -40,10 +40,8 @@ constexpr NumberType number_type() {
   if constexpr (std::is_same_v<T, bfloat16>) return {kBfloat, 16};
   if constexpr (std::is_same_v<T, float16>) return {kFloat, 16};
   if constexpr (std::is_same_v<T, bool>) return {kBool, 8};
-  if constexpr (std::is_same_v<T, std::int8_t>) return {kInt, 8};
-  if constexpr (std::is_same_v<T, std::int32_t>) return {kInt, 32};
-  if constexpr (std::is_same_v<T, std::int64_t>) return {kInt, 64};
-  if constexpr (std::is_same_v<T, std::uint8_t>) return {kUnsigned, 8};
+  if constexpr (std::is_integral_v<T> && !std::is_same_v<T, bool>)
+    return {std::is_signed_v<T> ? kInt : kUnsigned, 8 * sizeof(T)};
 }
 std::string type_text(NumberType type);  // "float32", "bool", "int64"
 // Of "float32", "float64", "bfloat16", "float16"; std::invalid_argument for other words.
@@ -112,12 +110,24 @@ class Array {
   }
   // Numbers that are computed with as T, of whatever type they are.
   template <class T, int Rank>
-  InputView<T, Rank> input(const char* operator_name, const char* name) const {
+  InputView<Rank> input(const char* operator_name, const char* name) const {
     expect_rank(operator_name, name, Rank);
-    InputView<T, Rank> view;
+    InputView<Rank> view;
     view.data = data_;
     view.type = element_type(operator_name, name, std::is_same_v<T, double>);
     for (int i = 0; i < Rank; ++i) set_axis(view, i, i);
+    return view;
+  }
+  // Of any type, which the operator checks; absent where nothing was given. Fewer axes stand for the last ones.
+  template <int Rank>
+  InputView<Rank> broadcast_input(const char* operator_name, const char* name) const {
+    InputView<Rank> view;
+    if (!given_) return view;
+    if (rank_ > Rank) expect_rank(operator_name, name, Rank);
+    view.data = data_;
+    view.type = any_type(operator_name, name);
+    view.shape.fill(1);
+    for (int i = 0; i < rank_; ++i) set_axis(view, Rank - rank_ + i, i);
     return view;
   }
   void expect_type(const char* operator_name, const char* name, NumberType type) const;
@@ -130,6 +140,7 @@ class Array {
     view.strides[static_cast<std::size_t>(axis)] = strides_[from];
   }
   ElementType element_type(const char* operator_name, const char* name, bool computed_in_double) const;
+  ElementType any_type(const char* operator_name, const char* name) const;
   bool borrow_buffer(const char* operator_name, const char* name, PyObject* given);
   void borrow_dlpack(const char* operator_name, const char* name, PyObject* given);
   bool borrow_exchange(const char* operator_name, const char* name, PyObject* given);

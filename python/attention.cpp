@@ -93,9 +93,9 @@ nb::object attention_forward_of(nb::handle query_object, nb::handle key_object, 
     const auto k = key.input<Compute, 4>(kName, "key");
     const auto v = value.input<Compute, 4>(kName, "value");
     outputs.allocate(q.shape, k.shape[2], v.shape[3]);
-    const AttentionOutputs<T> views = outputs.views<T>();
+    const AttentionOutputs views = outputs.views<T>();
     run(operations_of(query, key, &value), num_threads,
-        [&](const Runtime& runtime) { attention_forward<T>(q, k, v, views, options.options, runtime); });
+        [&](const Runtime& runtime) { attention_forward(q, k, v, views, options.options, runtime); });
     return outputs.hand_out();
   });
 }
@@ -113,7 +113,7 @@ nb::object attention_weights_of(nb::handle query_object, nb::handle key_object, 
     outputs.take(keywords, "out", nullptr);
     std::vector<RowRange> rows;
     if (const nb::handle given = keywords.take("rows")) rows = row_ranges(kName, "rows", given);
-    WeightsRequest<T> request;
+    WeightsRequest request;
     if (const nb::handle given = keywords.take("keys")) request.keys = row_range(kName, "keys", given);
     if (const nb::handle given = keywords.take("kind")) {
       const std::string kind = text_of(kName, "kind", given);
@@ -135,7 +135,7 @@ nb::object attention_weights_of(nb::handle query_object, nb::handle key_object, 
                      {q.shape[0], q.shape[1], rows.empty() ? q.shape[2] : num_rows, num_columns});
     const auto out = outputs.view<T, 4>("out");
     run(operations_of(query, key, nullptr), num_threads,
-        [&](const Runtime& runtime) { attention_weights<T>(q, k, request, out, options.options, runtime); });
+        [&](const Runtime& runtime) { attention_weights(q, k, request, out, options.options, runtime); });
     return outputs.hand_out("out");
   });
 }
@@ -179,30 +179,30 @@ nb::object attention_with_statistics_of(nb::handle query_object, nb::handle key_
     const std::vector<Index> top{q.shape[0], q.shape[1], q.shape[2], num_top};
     forward.allocate(q.shape, k.shape[2], v.shape[3]);
     Outputs outputs(kName, query_object);
-    AttentionStatistics<Compute> statistics;
-    outputs.add("entropy", statistics.entropy, row);
-    outputs.add("largest_weight", statistics.largest_weight, row);
-    outputs.add("mean_distance", statistics.mean_distance, row);
-    outputs.add("head_entropy", statistics.head_entropy, head);
-    outputs.add("head_largest_weight", statistics.head_largest_weight, head);
-    outputs.add("head_mean_distance", statistics.head_mean_distance, head);
+    AttentionStatistics statistics;
+    outputs.add<Compute>("entropy", statistics.entropy, row);
+    outputs.add<Compute>("largest_weight", statistics.largest_weight, row);
+    outputs.add<Compute>("mean_distance", statistics.mean_distance, row);
+    outputs.add<Compute>("head_entropy", statistics.head_entropy, head);
+    outputs.add<Compute>("head_largest_weight", statistics.head_largest_weight, head);
+    outputs.add<Compute>("head_mean_distance", statistics.head_mean_distance, head);
     if (num_top > 0) {
-      outputs.add("top_keys", statistics.top_keys, top);
-      outputs.add("top_weights", statistics.top_weights, top);
+      outputs.add<Index>("top_keys", statistics.top_keys, top);
+      outputs.add<Compute>("top_weights", statistics.top_weights, top);
     }
     if (!chosen.empty() || ranges.given() || offset) {
       statistics.chosen_keys = chosen;
-      statistics.chosen_ranges = ranges.broadcast<const Index, 3>(kName, "chosen_ranges");
+      statistics.chosen_ranges = ranges.broadcast_input<3>(kName, "chosen_ranges");
       if (offset) {
-        statistics.chosen_ranges = {from_position.data(), {1, 1, 2}};
+        statistics.chosen_ranges = TensorView<const Index, 3>(from_position.data(), {1, 1, 2});
         statistics.chosen_origin = ChosenOrigin::position;
       }
-      outputs.add("chosen_weight", statistics.chosen_weight, row);
-      outputs.add("head_chosen_weight", statistics.head_chosen_weight, head);
+      outputs.add<Compute>("chosen_weight", statistics.chosen_weight, row);
+      outputs.add<Compute>("head_chosen_weight", statistics.head_chosen_weight, head);
     }
-    const AttentionOutputs<T> views = forward.views<T>();
+    const AttentionOutputs views = forward.views<T>();
     run(operations_of(query, key, &value), num_threads, [&](const Runtime& runtime) {
-      attention_with_statistics<T>(q, k, v, views, statistics, options.options, runtime);
+      attention_with_statistics(q, k, v, views, statistics, options.options, runtime);
     });
     nb::dict named = outputs.hand_out_named();
     named.update(forward.hand_out_named());
@@ -226,7 +226,7 @@ nb::object attention_columns_of(nb::handle query_object, nb::handle key_object, 
         reject(kName, "pooled_map has " + std::to_string(map.size()) + " numbers; expected 2, (rows, columns)");
       }
     }
-    ColumnsRequest<T> request;
+    ColumnsRequest request;
     if (const nb::handle given = keywords.take("cells")) {
       const std::string cells = text_of(kName, "cells", given);
       if (cells != "means" && cells != "sums") reject(kName, "cells is '" + cells + "'; expected means or sums");
@@ -240,17 +240,17 @@ nb::object attention_columns_of(nb::handle query_object, nb::handle key_object, 
     request.row_max = row_max.view<const T, 3>(kName, "row_max");
     request.row_sum = row_sum.view<const T, 3>(kName, "row_sum");
     Outputs outputs(kName, query_object);
-    AttentionColumns<T> columns;
-    outputs.add("key_mass", columns.key_mass, {q.shape[0], q.shape[1], k.shape[2]});
+    AttentionColumns columns;
+    outputs.add<T>("key_mass", columns.key_mass, {q.shape[0], q.shape[1], k.shape[2]});
     if (!map.empty()) {
       if (map[0] < 1 || map[0] > q.shape[2] || map[1] < 1 || map[1] > k.shape[2]) {
         reject(kName, "pooled_map is " + shape_text(map.data(), 2) + "; expected 1 to " + std::to_string(q.shape[2]) +
                           " rows and 1 to " + std::to_string(k.shape[2]) + " columns");
       }
-      outputs.add("pooled_map", columns.pooled_map, {q.shape[0], q.shape[1], map[0], map[1]});
+      outputs.add<T>("pooled_map", columns.pooled_map, {q.shape[0], q.shape[1], map[0], map[1]});
     }
     run(operations_of(query, key, nullptr), num_threads,
-        [&](const Runtime& runtime) { attention_columns<T>(q, k, request, columns, options.options, runtime); });
+        [&](const Runtime& runtime) { attention_columns(q, k, request, columns, options.options, runtime); });
     return nb::object(outputs.hand_out_named());
   });
 }
@@ -273,13 +273,13 @@ nb::object attention_partials_of(nb::handle query_object, nb::handle key_object,
     const std::vector<Index> row{chunks, q.shape[0], q.shape[1], q.shape[2]};
     const std::vector<Index> context{chunks, q.shape[0], q.shape[1], q.shape[2], v.shape[3]};
     Outputs outputs(kName, query_object);
-    AttentionPartials<T> partials;
-    outputs.add("accumulator", partials.accumulator, context);
-    outputs.add("row_max", partials.row_max, row);
-    outputs.add("row_sum", partials.row_sum, row);
-    outputs.add("scaled_accumulator", partials.scaled_accumulator, context);
+    AttentionPartialOutputs partials;
+    outputs.add<T>("accumulator", partials.accumulator, context);
+    outputs.add<T>("row_max", partials.row_max, row);
+    outputs.add<T>("row_sum", partials.row_sum, row);
+    outputs.add<T>("scaled_accumulator", partials.scaled_accumulator, context);
     run(operations_of(query, key, &value), num_threads,
-        [&](const Runtime& runtime) { attention_partials<T>(q, k, v, partials, options.options, runtime); });
+        [&](const Runtime& runtime) { attention_partials(q, k, v, partials, options.options, runtime); });
     return nb::object(outputs.hand_out_named());
   });
 }
@@ -304,16 +304,16 @@ nb::object attention_merge_of(nb::handle accumulator_object, nb::handle row_max_
     ForwardOutputs outputs(keywords, accumulator_object, accumulator, true);
     const int num_threads = keywords.take_int("num_threads", 0);
     keywords.finish();
-    AttentionPartials<const T> partials;
+    AttentionPartials partials;
     partials.accumulator = accumulator.view<const T, 5>(kName, "accumulator");
     partials.row_max = row_max.view<const T, 4>(kName, "row_max");
     partials.row_sum = row_sum.view<const T, 4>(kName, "row_sum");
     partials.scaled_accumulator = scaled.view<const T, 5>(kName, "scaled_accumulator");
     const auto& shape = partials.accumulator.shape;
     outputs.allocate({shape[1], shape[2], shape[3], 0}, 0, shape[4]);
-    const AttentionOutputs<T> views = outputs.views<T>();
-    run(static_cast<double>(partials.accumulator.size()), num_threads,
-        [&](const Runtime& runtime) { attention_merge<T>(partials, sinks, views, runtime); });
+    const AttentionOutputs views = outputs.views<T>();
+    run(static_cast<double>(accumulator.empty() ? 0 : shape[0] * shape[1] * shape[2] * shape[3] * shape[4]),
+        num_threads, [&](const Runtime& runtime) { attention_merge(partials, sinks, views, runtime); });
     return outputs.hand_out();
   });
 }
@@ -331,9 +331,9 @@ nb::object attention_merge_lse_of(nb::handle contexts_object, nb::handle lse_obj
     const auto lse_view = lse.view<const T, 4>(kName, "lse");
     const auto& shape = contexts_view.shape;
     outputs.allocate({shape[1], shape[2], shape[3], 0}, 0, shape[4]);
-    const AttentionOutputs<T> views = outputs.views<T>();
+    const AttentionOutputs views = outputs.views<T>();
     run(static_cast<double>(contexts_view.size()), num_threads,
-        [&](const Runtime& runtime) { attention_merge_lse<T>(contexts_view, lse_view, views, runtime); });
+        [&](const Runtime& runtime) { attention_merge_lse(contexts_view, lse_view, views, runtime); });
     return outputs.hand_out();
   });
 }

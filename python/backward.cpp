@@ -57,7 +57,7 @@ nb::object gradients_of(nb::handle query_object, const Array& query, const Array
   using Compute = ComputeType<T>;
   Array grad_lse, bias;
   if (const nb::handle given = keywords.take("grad_lse")) grad_lse.borrow(kName, "grad_lse", given, Access::read);
-  AttentionForwardState<Compute> saved;
+  AttentionForwardState saved;
   if (const nb::handle given = keywords.take("fingerprint")) saved.fingerprint = fingerprint_of(kName, given);
   Outputs outputs = take_gradients(keywords, query_object);
   if (const nb::handle given = keywords.look("bias")) bias.borrow(kName, "bias", given, Access::read);
@@ -77,7 +77,7 @@ nb::object gradients_of(nb::handle query_object, const Array& query, const Array
   outputs.allocate("grad_value", number_type<T>(), shape_of(value));
   outputs.allocate("grad_bias", number_type<Compute>(), shape_of(bias));
   outputs.allocate("grad_sinks", number_type<Compute>(), {q.shape[1]});
-  AttentionGradients<T> gradients;
+  AttentionGradients gradients;
   gradients.grad_query = outputs.view<T, 4>("grad_query");
   gradients.grad_key = outputs.view<T, 4>("grad_key");
   gradients.grad_value = outputs.view<T, 4>("grad_value");
@@ -89,7 +89,7 @@ nb::object gradients_of(nb::handle query_object, const Array& query, const Array
   const double operations = 5.0 * static_cast<double>(q.shape[0] * q.shape[1] * q.shape[2]) *
                             static_cast<double>(k.shape[2]) * static_cast<double>(q.shape[3] + v.shape[3]);
   run(operations, num_threads,
-      [&](const Runtime& runtime) { attention_backward<T>(q, k, v, saved, gradients, options.options, runtime); });
+      [&](const Runtime& runtime) { attention_backward(q, k, v, saved, gradients, options.options, runtime); });
   return nb::object(outputs.hand_out_named());
 }
 

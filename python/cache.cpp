@@ -177,12 +177,12 @@ nb::object attention_decode_of(nb::handle query_object, Cache& cache, nb::kwargs
     Index longest = 0;
     for (Index b = 0; b < typed.shape().num_sequences; ++b) longest = std::max(longest, typed.length(b));
     outputs.allocate(q.shape, longest, typed.shape().value_head_size);
-    const AttentionOutputs<T> views = outputs.views<T>();
+    const AttentionOutputs views = outputs.views<T>();
     const double operations = 2.0 * static_cast<double>(q.shape[0] * q.shape[1] * q.shape[2]) *
                               static_cast<double>(longest) *
                               static_cast<double>(q.shape[3] + typed.shape().value_head_size);
     run(operations, num_threads,
-        [&](const Runtime& runtime) { attention_decode<T, K>(q, typed, views, options.options, runtime); });
+        [&](const Runtime& runtime) { attention_decode(q, typed, views, options.options, runtime); });
     return outputs.hand_out();
   };
   const NumberType type = outputs.context_type();

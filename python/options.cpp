@@ -50,7 +50,7 @@ void Options<T>::take_positions(Keywords& keywords) {
       options.query_offset = keywords.number<Index>("query_offset", number);
     } else {
       query_offset_ = index_list(operator_name, "query_offset", offset);
-      options.query_offset = std::span<const Index>(query_offset_);
+      options.query_offset = InputView<1>(query_offset_);
     }
   }
   if (const nb::handle window = keywords.take("window")) {
@@ -66,8 +66,8 @@ void Options<T>::take_positions(Keywords& keywords) {
 }
 
 template <class T>
-std::span<const Index> Options<T>::take_list(Keywords& keywords, const char* name, const char* expected,
-                                             std::vector<Index>& held) {
+InputView<1> Options<T>::take_list(Keywords& keywords, const char* name, const char* expected,
+                                   std::vector<Index>& held) {
   if (const nb::handle given = keywords.take(name)) {
     held = index_list(keywords.operator_name(), name, given);
     if (held.empty() && rows_) reject_empty(keywords.operator_name(), name, expected);
@@ -76,7 +76,7 @@ std::span<const Index> Options<T>::take_list(Keywords& keywords, const char* nam
 }
 
 template <class T>
-std::span<const T> Options<T>::take_numbers(Keywords& keywords, const char* name, std::vector<T>& held) {
+InputView<1> Options<T>::take_numbers(Keywords& keywords, const char* name, std::vector<T>& held) {
   if (const nb::handle given = keywords.take(name)) {
     held = number_list<T>(keywords.operator_name(), name, given);
     if (held.empty() && rows_) reject_empty(keywords.operator_name(), name, "one per head");
@@ -102,19 +102,11 @@ Options<T>::Options(Keywords& keywords, const Array& query) : rows_(!query.empty
   borrow("block_mask", block_mask_);
   borrow("mask", mask_);
   borrow("bias", bias_);
-  options.query_segments = query_segments_.view<const std::int32_t, 2>(operator_name, "query_segments");
-  options.key_segments = key_segments_.view<const std::int32_t, 2>(operator_name, "key_segments");
-  options.block_mask = block_mask_.broadcast<const bool, 4>(operator_name, "block_mask");
-  options.mask = mask_.broadcast<const bool, 4>(operator_name, "mask");
-  if (bias_.type() == number_type<double>()) {
-    options.bias = bias_.broadcast<const double, 4>(operator_name, "bias");
-  } else if (bias_.type() == number_type<bfloat16>()) {
-    options.bias = bias_.broadcast<const bfloat16, 4>(operator_name, "bias");
-  } else if (bias_.type() == number_type<float16>()) {
-    options.bias = bias_.broadcast<const float16, 4>(operator_name, "bias");
-  } else {
-    options.bias = bias_.broadcast<const float, 4>(operator_name, "bias");
-  }
+  options.query_segments = query_segments_.broadcast_input<2>(operator_name, "query_segments");
+  options.key_segments = key_segments_.broadcast_input<2>(operator_name, "key_segments");
+  options.block_mask = block_mask_.broadcast_input<4>(operator_name, "block_mask");
+  options.mask = mask_.broadcast_input<4>(operator_name, "mask");
+  options.bias = bias_.broadcast_input<4>(operator_name, "bias");
   if (const nb::handle size = keywords.take("block_size")) {
     const std::vector<Index> pair = index_list(operator_name, "block_size", size);
     if (pair.size() != 2) {

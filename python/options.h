@@ -23,13 +23,12 @@ class Options {
   Options(const Options&) = delete;
   Options& operator=(const Options&) = delete;
 
-  AttentionOptions<T> options;
+  AttentionOptions options;
 
  private:
   void take_positions(Keywords& keywords);
-  std::span<const Index> take_list(Keywords& keywords, const char* name, const char* expected,
-                                   std::vector<Index>& held);
-  std::span<const T> take_numbers(Keywords& keywords, const char* name, std::vector<T>& held);
+  InputView<1> take_list(Keywords& keywords, const char* name, const char* expected, std::vector<Index>& held);
+  InputView<1> take_numbers(Keywords& keywords, const char* name, std::vector<T>& held);
 
   const bool rows_;  // whether there are any
 

@@ -24,7 +24,7 @@ class Outputs {
   void add(const char* name);
   // The same, allocated at once, and its view.
   template <class T, int Rank>
-  void add(const char* name, TensorView<T, Rank>& view_of_it, const std::vector<Index>& shape) {
+  void add(const char* name, OutputView<Rank>& view_of_it, const std::vector<Index>& shape) {
     add(name);
     allocate(name, number_type<T>(), shape);
     view_of_it = view<T, Rank>(name);
@@ -77,7 +77,7 @@ class ForwardOutputs {
   void add_fingerprint() { fingerprint_.emplace(); }
   void allocate(const std::array<Index, 4>& query_shape, Index num_keys, Index columns);
   template <class T>
-  AttentionOutputs<T> views() {
+  AttentionOutputs views() {
     using Compute = ComputeType<T>;
     return {.context = outputs_.view<T, 4>("out"),
             .row_max = outputs_.view<Compute, 3>("row_max"),

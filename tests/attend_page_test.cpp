@@ -21,15 +21,15 @@ template <class T>
 struct Small {
   Tensor<T, 4> query{{1, 1, 3, 2}}, key{{1, 1, 4, 2}}, value{{1, 1, 4, 2}}, context{{1, 1, 3, 2}};
   Tensor<T, 3> row_max{{1, 1, 3}}, row_sum{{1, 1, 3}}, sink_weights{{1, 1, 3}};
-  AttentionOptions<T> options;
-  AttentionOutputs<T> outputs;
+  AttentionOptions options;
+  AttentionOutputs outputs;
 
   Small() {
     for (Index i = 0; i < 3; ++i) query(0, 0, i, 0) = static_cast<T>(i + 1);
     for (Index j = 0; j < 4; ++j) key(0, 0, j, 0) = value(0, 0, j, 1) = static_cast<T>(j) / 4;
     outputs = {.context = context.view(), .row_max = row_max.view(), .row_sum = row_sum.view()};
   }
-  void compute() { attention_forward<T>(query.view(), key.view(), value.view(), outputs, options); }
+  void compute() { attention_forward(query.view(), key.view(), value.view(), outputs, options); }
   std::string render(const AttentionHtmlOptions& html = {}) {
     return render_attention_html<T>(query.view(), key.view(), value.view(), outputs, options, html);
   }
@@ -137,8 +137,7 @@ TEST(AttendPage, RejectsAPageTooLarge) {
   const Tensor<float, 4> arrays({1, 1, 2048, 1});
   Tensor<float, 4> context({1, 1, 2048, 1});
   Tensor<float, 3> row_max({1, 1, 2048}), row_sum({1, 1, 2048});
-  const AttentionOutputs<float> outputs{
-      .context = context.view(), .row_max = row_max.view(), .row_sum = row_sum.view()};
+  const AttentionOutputs outputs{.context = context.view(), .row_max = row_max.view(), .row_sum = row_sum.view()};
   try {
     render_attention_html<float>(arrays.view(), arrays.view(), arrays.view(), outputs, {}, {});
     FAIL() << "no rejection";

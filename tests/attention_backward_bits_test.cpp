@@ -122,10 +122,10 @@ void narrow_gradients_are_rounded_once() {
     g.query = Array<E, 4>(query.shape());
     g.key = Array<E, 4>(key.shape());
     g.value = Array<E, 4>(value.shape());
-    AttentionForwardState<float> saved = wide.saved();
+    AttentionForwardState saved = wide.saved();
     saved.context = context.view();
     saved.grad_context = grad_context.view();
-    attention_backward<E>(query.view(), key.view(), value.view(), saved, g.views(), wide.call.options);
+    attention_backward(query.view(), key.view(), value.view(), saved, g.views(), wide.call.options);
     EXPECT_TRUE(same_bits(bits_of(g.query), bits_of(round(expected.query))));
     EXPECT_TRUE(same_bits(bits_of(g.key), bits_of(round(expected.key))));
     EXPECT_TRUE(same_bits(bits_of(g.value), bits_of(round(expected.value))));
@@ -259,18 +259,17 @@ TEST(BackwardRejections, NameTheArgumentTheActualAndTheExpected) {
   const auto message = [](auto spoil) {
     BackwardCase<float> test(long_case<float>(3, 5));
     GradientArrays<float> g = outputs_of(test.call);
-    AttentionForwardState<float> saved = test.saved();
-    AttentionGradients<float> views = g.views();
+    AttentionForwardState saved = test.saved();
+    AttentionGradients views = g.views();
     spoil(saved, views, test.call);
     const auto& call = test.call;
-    std::string text = rejection([&] {
-      attention_backward<float>(call.query.view(), call.key.view(), call.value.view(), saved, views, call.options);
-    });
+    std::string text = rejection(
+        [&] { attention_backward(call.query.view(), call.key.view(), call.value.view(), saved, views, call.options); });
     EXPECT_TRUE(text == "accepted" || g.query.surroundings_untouched());
     return text;
   };
-  using Saved = AttentionForwardState<float>;
-  using Views = AttentionGradients<float>;
+  using Saved = AttentionForwardState;
+  using Views = AttentionGradients;
   using Call = AttentionCase<float>;
   EXPECT_EQ(message([](Saved&, Views&, Call&) {}), "accepted");
   EXPECT_EQ(message([](Saved& s, Views&, Call&) { s.context = {}; }),
@@ -308,8 +307,8 @@ TEST(BackwardRejections, NameTheArgumentTheActualAndTheExpected) {
   GradientArrays<bfloat16> g;
   g.query = Array<bfloat16, 4>(test.call.query.shape());
   EXPECT_EQ(rejection([&] {
-              attention_backward<bfloat16>(test.call.query.view(), test.call.key.view(), test.call.value.view(),
-                                           test.saved(), g.views(), test.call.options);
+              attention_backward(test.call.query.view(), test.call.key.view(), test.call.value.view(), test.saved(),
+                                 g.views(), test.call.options);
             }),
             "attention_backward: query has type float32; expected bfloat16, the type of its gradient");
 }
@@ -445,7 +444,7 @@ TEST(BackwardOptions, StatedInAnotherWayAreTheSame) {
   AttentionCase<float> call = long_case<float>(64, 64, 16);
   call.options = {.causal = true};
   BackwardCase<float> test(std::move(call));
-  AttentionOptions<float>& options = test.call.options;
+  AttentionOptions& options = test.call.options;
   GradientArrays<float> g = outputs_of(test.call);
   const auto accepted = [&] { EXPECT_EQ(rejection([&] { test.run(g); }), "accepted"); };
   accepted();
@@ -490,17 +489,17 @@ TEST(BackwardOptions, OfACacheAreThoseOfItsKeysAndOfAMergeNone) {
   cache.append(std::as_const(call.key).view(), std::as_const(call.value).view());
   AttentionFingerprint forward, decode, merged;
   Array<float, 4> context({1, 4, 3, 9});
-  attention_forward<float>(call.query.view(), call.key.view(), call.value.view(),
-                           {.context = context.view(), .fingerprint = &forward}, call.options);
+  attention_forward(call.query.view(), call.key.view(), call.value.view(),
+                    {.context = context.view(), .fingerprint = &forward}, call.options);
   call.options.key_lengths = {};
-  attention_decode<float>(call.query.view(), cache, {.context = context.view(), .fingerprint = &decode}, call.options);
+  attention_decode(call.query.view(), cache, {.context = context.view(), .fingerprint = &decode}, call.options);
   EXPECT_EQ(decode, forward);
   EXPECT_NE(forward, AttentionFingerprint{});
   const Array<float, 5> sums({1, 1, 4, 3, 9});
   const Array<float, 4> rows({1, 1, 4, 3});
   EXPECT_EQ(rejection([&] {
-              attention_merge<float>({.accumulator = sums.view(), .row_max = rows.view(), .row_sum = rows.view()}, {},
-                                     {.context = context.view(), .fingerprint = &merged});
+              attention_merge({.accumulator = sums.view(), .row_max = rows.view(), .row_sum = rows.view()}, {},
+                              {.context = context.view(), .fingerprint = &merged});
             }),
             "attention_merge: fingerprint is given; expected none: no options are known");
 }
@@ -512,8 +511,8 @@ TEST(BackwardOptions, HaveTheSameFingerprintInEveryLanguage) {
   call.options = {.causal = true, .window = {2, {}}, .scale = 0.5};
   AttentionFingerprint fingerprint;
   Array<float, 4> context({1, 1, 4, 8});
-  attention_forward<float>(call.query.view(), call.key.view(), call.value.view(),
-                           {.context = context.view(), .fingerprint = &fingerprint}, call.options);
+  attention_forward(call.query.view(), call.key.view(), call.value.view(),
+                    {.context = context.view(), .fingerprint = &fingerprint}, call.options);
   std::uint32_t words = 0;
   for (const std::uint32_t word : fingerprint.words) words = words * 31 + word;
   EXPECT_EQ(words, 3612598065u);
@@ -526,13 +525,13 @@ TEST(BackwardStatistics, ThoseOfAnotherForwardPassAreRejectedInDebugBuilds) {
   AttentionCase<float> other = long_case<float>(70, 90, 16);
   other.options.scale = -0.25;
   const BackwardCase<float> stale(std::move(other));
-  AttentionForwardState<float> saved = test.saved();
+  AttentionForwardState saved = test.saved();
   saved.row_max = stale.saved().row_max;
   saved.row_sum = stale.saved().row_sum;
   GradientArrays<float> g = outputs_of(test.call);
   const AttentionCase<float>& call = test.call;
   const std::string text = rejection([&] {
-    attention_backward<float>(call.query.view(), call.key.view(), call.value.view(), saved, g.views(), call.options);
+    attention_backward(call.query.view(), call.key.view(), call.value.view(), saved, g.views(), call.options);
   });
 #ifdef NDEBUG
   EXPECT_EQ(text, "accepted");
@@ -550,21 +549,17 @@ TEST(BackwardStatistics, ThoseOfAllKeysServeAPartOfThem) {
   const BackwardCase<float> test(std::move(call));
   GradientArrays<float> whole = outputs_of(test.call);
   test.run(whole);
-  const auto keys_from = [](auto view, Index first) {
-    view.data = &view(0, 0, first, 0);
-    view.shape[2] = kPart;
-    return view;
-  };
+  const auto keys_from = [](auto view, Index first) { return sliced(view, 2, first, first + kPart); };
   GradientArrays<float> parts = outputs_of(test.call);
-  AttentionForwardState<float> saved = test.saved();
+  AttentionForwardState saved = test.saved();
   saved.fingerprint = kUncheckedFingerprint;  // the forward call had all keys
   std::vector<float> of_query(whole.query.values().size());
   for (const Index first : {Index{0}, kPart}) {
-    AttentionGradients<float> views = parts.views();
+    AttentionGradients views = parts.views();
     views.grad_key = keys_from(views.grad_key, first);
     views.grad_value = keys_from(views.grad_value, first);
-    attention_backward<float>(test.call.query.view(), keys_from(test.call.key.view(), first),
-                              keys_from(test.call.value.view(), first), saved, views, test.call.options);
+    attention_backward(test.call.query.view(), keys_from(test.call.key.view(), first),
+                       keys_from(test.call.value.view(), first), saved, views, test.call.options);
     const std::vector<float> more = parts.query.values();
     for (std::size_t n = 0; n < more.size(); ++n) of_query[n] += more[n];
   }

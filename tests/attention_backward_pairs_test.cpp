@@ -64,20 +64,20 @@ struct PairCase {
   }
 
   // Forward and backward.
-  void run(const AttentionGradients<float>& views, const Runtime& runtime = {}) const {
+  void run(const AttentionGradients& views, const Runtime& runtime = {}) const {
     AttentionArrays<float> forward = AttentionArrays<float>::dense(call.B(), call.H(), call.L(), call.S(), call.Dv());
-    AttentionOutputs<float> outputs = forward.views();
+    AttentionOutputs outputs = forward.views();
     AttentionFingerprint fingerprint;
     outputs.fingerprint = &fingerprint;
-    attention_forward<float>(query.view(), key.view(), value.view(), outputs, call.options, runtime);
-    attention_backward<float>(query.view(), key.view(), value.view(),
-                              {.context = std::as_const(forward.context).view(),
-                               .row_max = std::as_const(*forward.row_max).view(),
-                               .row_sum = std::as_const(*forward.row_sum).view(),
-                               .grad_context = narrow_grad_context.view(),
-                               .grad_lse = std::as_const(grad_lse).view(),
-                               .fingerprint = fingerprint},
-                              views, call.options, runtime);
+    attention_forward(query.view(), key.view(), value.view(), outputs, call.options, runtime);
+    attention_backward(query.view(), key.view(), value.view(),
+                       {.context = std::as_const(forward.context).view(),
+                        .row_max = std::as_const(*forward.row_max).view(),
+                        .row_sum = std::as_const(*forward.row_sum).view(),
+                        .grad_context = narrow_grad_context.view(),
+                        .grad_lse = std::as_const(grad_lse).view(),
+                        .fingerprint = fingerprint},
+                       views, call.options, runtime);
   }
   GradientArrays<float> run(const Runtime& runtime = {}) const {
     GradientArrays<float> g = outputs_of(call);

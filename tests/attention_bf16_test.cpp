@@ -45,7 +45,7 @@ struct Inputs {
   Inputs(Array<B16, 4> q, Array<B16, 4> k, Array<B16, 4> v)
       : query(std::move(q)), key(std::move(k)), value(std::move(v)) {}
 
-  reference::Attention<float> expected(const AttentionOptions<float>& options = {}) const {
+  reference::Attention<float> expected(const AttentionOptions& options = {}) const {
     auto result =
         reference::attention<float>(widened(query).view(), widened(key).view(), widened(value).view(), options);
     // Every product and sum below the smallest normal number may be lost.
@@ -56,17 +56,16 @@ struct Inputs {
 };
 
 // Rounds the weights unless options say otherwise.
-AttentionArrays<float> run(const Inputs& inputs, AttentionOptions<float> options = {}, const Runtime& runtime = {}) {
+AttentionArrays<float> run(const Inputs& inputs, AttentionOptions options = {}, const Runtime& runtime = {}) {
   options.weights_in_float32 = options.weights_in_float32.value_or(false);
   AttentionArrays<float> outputs =
       AttentionArrays<float>::dense(inputs.query.shape()[0], inputs.query.shape()[1], inputs.query.shape()[2],
                                     inputs.key.shape()[2], inputs.value.shape()[3]);
-  attention_forward<float>(inputs.query.view(), inputs.key.view(), inputs.value.view(), outputs.views(), options,
-                           runtime);
+  attention_forward(inputs.query.view(), inputs.key.view(), inputs.value.view(), outputs.views(), options, runtime);
   return outputs;
 }
 
-void check(const Inputs& inputs, const AttentionOptions<float>& options = {}) {
+void check(const Inputs& inputs, const AttentionOptions& options = {}) {
   const auto expected = inputs.expected(options);
   on_every_dot_table([&](const kernels::KernelTable&) { matches_reference(run(inputs, options), expected); });
 }
@@ -144,7 +143,7 @@ TEST(SemanticsBf16, AFloatContextHasTheBoundOfFloatUnlessRoundingIsAskedFor) {
     const auto q = inputs.query.view();
     const auto k = inputs.key.view(), v = inputs.value.view();
     AttentionArrays<float> got = AttentionArrays<float>::dense(1, 4, 61, 1100, 48);
-    attention_forward<float>(q, k, v, got.views());
+    attention_forward(q, k, v, got.views());
     matches_reference(got, expected);
     const AttentionArrays<float> rounded_weights = run(inputs, {.weights_in_float32 = false});
     EXPECT_NE(bits_of(got.context), bits_of(rounded_weights.context));
@@ -153,27 +152,26 @@ TEST(SemanticsBf16, AFloatContextHasTheBoundOfFloatUnlessRoundingIsAskedFor) {
     EXPECT_EQ(bits_of(run(inputs, {.weights_in_float32 = true}).context), bits_of(got.context));
     // Every operator that writes a float context.
     Array<float, 4> context({1, 4, 61, 48});
-    attention_with_statistics<float>(q, k, v, {.context = context.view()}, {});
+    attention_with_statistics(q, k, v, {.context = context.view()}, {});
     EXPECT_EQ(bits_of(context), bits_of(got.context));
-    attention_decode<float>(q, cache, AttentionOutputs<float>{.context = context.view()});
+    attention_decode(q, cache, AttentionOutputs{.context = context.view()});
     EXPECT_EQ(bits_of(context), bits_of(got.context));
     Array<float, 5> sums({chunks, 1, 4, 61, 48});
     Array<float, 4> row_max({chunks, 1, 4, 61}), row_sum({chunks, 1, 4, 61});
-    attention_partials<float>(q, k, v,
-                              {.accumulator = sums.view(), .row_max = row_max.view(), .row_sum = row_sum.view()});
-    attention_merge<float>({.accumulator = std::as_const(sums).view(),
-                            .row_max = std::as_const(row_max).view(),
-                            .row_sum = std::as_const(row_sum).view()},
-                           {}, {.context = context.view()});
+    attention_partials(q, k, v, {.accumulator = sums.view(), .row_max = row_max.view(), .row_sum = row_sum.view()});
+    attention_merge({.accumulator = std::as_const(sums).view(),
+                     .row_max = std::as_const(row_max).view(),
+                     .row_sum = std::as_const(row_sum).view()},
+                    {}, {.context = context.view()});
     EXPECT_EQ(bits_of(context), bits_of(got.context));
     // A context of bfloat16 has weights of bfloat16 unless float ones are asked for.
     Array<B16, 4> narrow({1, 4, 61, 48});
     const auto expect_rounded = [&](const Array<float, 4>& from) {
       narrow.for_each_index([&](const auto& at) { ASSERT_EQ(narrow.get(at).bits, B16(from.get(at)).bits); });
     };
-    attention_forward<B16>(q, k, v, AttentionOutputs<B16>{.context = narrow.view()});
+    attention_forward(q, k, v, AttentionOutputs{.context = narrow.view()});
     expect_rounded(rounded_weights.context);
-    attention_forward<B16>(q, k, v, AttentionOutputs<B16>{.context = narrow.view()}, {.weights_in_float32 = true});
+    attention_forward(q, k, v, AttentionOutputs{.context = narrow.view()}, {.weights_in_float32 = true});
     expect_rounded(got.context);
   });
 }
@@ -186,7 +184,7 @@ TEST(SemanticsBf16, FloatValuesKeepTheScores) {
   expected.weight_rounding = 0;
   on_every_dot_table([&](const kernels::KernelTable&) {
     AttentionArrays<float> got = AttentionArrays<float>::dense(1, 4, 61, 300, 48);
-    attention_forward<float>(inputs.query.view(), inputs.key.view(), value.view(), got.views());
+    attention_forward(inputs.query.view(), inputs.key.view(), value.view(), got.views());
     matches_reference(got, expected);
     EXPECT_EQ(all_bits(got), all_bits(run(inputs, {.weights_in_float32 = true})));
   });
@@ -221,9 +219,8 @@ TEST(SemanticsBf16, SubnormalNumbersAreZero) {
     Array<float, 4> context({1, 1, 3, 2});
     Array<float, 3> row_max({1, 1, 3});
     const unsigned state = __builtin_ia32_stmxcsr();
-    attention_forward<float>(query.view(), key.view(), value.view(),
-                             {.context = context.view(), .row_max = row_max.view()},
-                             {.scale = 1.0, .weights_in_float32 = false});
+    attention_forward(query.view(), key.view(), value.view(), {.context = context.view(), .row_max = row_max.view()},
+                      {.scale = 1.0, .weights_in_float32 = false});
     EXPECT_EQ(__builtin_ia32_stmxcsr(), state);
     EXPECT_EQ(row_max.values(), (std::vector<float>{2, 1, 2}));
     EXPECT_EQ(context.values(), (std::vector<float>{1, 0, 1, 0, 1, 0}));
@@ -267,7 +264,7 @@ TEST(SemanticsBf16Bits, ThreadsStridesBatchAndCuts) {
   const auto plain = AttentionInputs<float>::normal(12, 2, 4, 2, 130, 1100, 33, 40);
   const Inputs inputs(plain);
   on_every_dot_table([&](const kernels::KernelTable&) {
-    const AttentionOptions<float> options{.causal = true, .query_offset = Index{970}};
+    const AttentionOptions options{.causal = true, .query_offset = Index{970}};
     const AttentionArrays<float> whole = run(inputs, options, {.num_threads = 1});
     EXPECT_EQ(all_bits(run(inputs, options, {.num_threads = 3})), all_bits(whole));
     Random random(13);
@@ -284,9 +281,9 @@ TEST(SemanticsBf16Bits, ThreadsStridesBatchAndCuts) {
         const auto view = of.view();
         return TensorView<const B16, 4>(view.pointer(1, 0, at, 0), {1, view.shape[1], n, view.shape[3]}, view.strides);
       };
-      attention_forward<float>(rows(inputs.query, first, count), rows(inputs.key, 0, 1100), rows(inputs.value, 0, 1100),
-                               {.context = context.view()},
-                               {.causal = true, .query_offset = Index{970} + first, .weights_in_float32 = false});
+      attention_forward(rows(inputs.query, first, count), rows(inputs.key, 0, 1100), rows(inputs.value, 0, 1100),
+                        {.context = context.view()},
+                        {.causal = true, .query_offset = Index{970} + first, .weights_in_float32 = false});
       context.for_each_index(
           [&](const auto& at) { ASSERT_EQ(context.get(at), whole.context.get({1, at[1], first + at[2], at[3]})); });
     }
@@ -309,18 +306,17 @@ TEST(SemanticsBf16Bits, ACacheGivesThoseOfTheForwardPass) {
     }
     on_every_dot_table([&](const kernels::KernelTable&) {
       for (const bool weights_in_float32 : {false, true}) {
-        const AttentionOptions<float> options{
+        const AttentionOptions options{
             .causal = true, .query_offset = QueryAlignment::bottom_right, .weights_in_float32 = weights_in_float32};
         const AttentionArrays<float> whole = run(inputs, options);
         Array<float, 4> context({1, 6, 70, 37});
-        attention_decode<float>(inputs.query.view(), cache, AttentionOutputs<float>{.context = context.view()},
-                                options);
+        attention_decode(inputs.query.view(), cache, AttentionOutputs{.context = context.view()}, options);
         EXPECT_EQ(bits_of(context), bits_of(whole.context));
         // The last query alone.
         const auto view = inputs.query.view();
         Array<float, 4> last({1, 6, 1, 37});
-        attention_decode<float>(TensorView<const B16, 4>(view.pointer(0, 0, 69, 0), {1, 6, 1, D}, view.strides), cache,
-                                AttentionOutputs<float>{.context = last.view()}, options);
+        attention_decode(TensorView<const B16, 4>(view.pointer(0, 0, 69, 0), {1, 6, 1, D}, view.strides), cache,
+                         AttentionOutputs{.context = last.view()}, options);
         last.for_each_index([&](const auto& at) { ASSERT_EQ(last.get(at), whole.context.get({0, at[1], 69, at[3]})); });
       }
     });
@@ -340,7 +336,7 @@ void expect_few_rows_give_those_of_many(Index depth, Index columns) {
       for (const auto& [first, count] : {std::pair<Index, Index>{68, 1}, {67, 2}, {69, 1}, {67, 3}, {60, 10}}) {
         const auto view = inputs.query.view();
         Array<float, 4> context({1, 4, count, columns});
-        attention_forward<float>(
+        attention_forward(
             TensorView<const B16, 4>(view.pointer(0, 0, first, 0), {1, 4, count, depth}, view.strides),
             inputs.key.view(), inputs.value.view(), {.context = context.view()},
             {.causal = true, .query_offset = Index{1021} + first, .weights_in_float32 = weights_in_float32});
@@ -366,7 +362,7 @@ TEST(SemanticsBf16Bits, EverythingAgreesOnTheScores) {
   on_every_dot_table([&](const kernels::KernelTable&) {
     AttentionArrays<float> whole = run(inputs);
     Array<float, 4> scores({1, 4, 65, 1200});
-    attention_weights<float>(inputs.query.view(), inputs.key.view(), {.kind = WeightsKind::scores}, scores.view());
+    attention_weights(inputs.query.view(), inputs.key.view(), {.kind = WeightsKind::scores}, scores.view());
     whole.row_max->for_each_index([&](const auto& at) {
       float largest = -std::numeric_limits<float>::infinity();
       for (Index j = 0; j < 1200; ++j) largest = std::max(largest, scores.get({at[0], at[1], at[2], j}));
@@ -375,9 +371,8 @@ TEST(SemanticsBf16Bits, EverythingAgreesOnTheScores) {
     const AttentionArrays<float>& done = whole;
     // Columns, summed as they are documented to be.
     Array<float, 3> mass({1, 4, 1200}), sums({1, 4, 1200});
-    attention_columns<float>(inputs.query.view(), inputs.key.view(),
-                             {.row_max = done.row_max->view(), .row_sum = done.row_sum->view()},
-                             {.key_mass = mass.view()});
+    attention_columns(inputs.query.view(), inputs.key.view(),
+                      {.row_max = done.row_max->view(), .row_sum = done.row_sum->view()}, {.key_mass = mass.view()});
     sums.for_each_index([&](const auto& at) {
       double sum = 0;
       for (Index i = 0; i < 65; ++i) sum += static_cast<double>(done.weights->get({0, at[1], i, at[2]}));
@@ -387,9 +382,8 @@ TEST(SemanticsBf16Bits, EverythingAgreesOnTheScores) {
     // Statistics ride along and move no bit.
     Array<float, 3> largest({1, 4, 65});
     Array<float, 4> context({1, 4, 65, 33});
-    attention_with_statistics<float>(inputs.query.view(), inputs.key.view(), inputs.value.view(),
-                                     {.context = context.view()}, {.largest_weight = largest.view()},
-                                     {.weights_in_float32 = false});
+    attention_with_statistics(inputs.query.view(), inputs.key.view(), inputs.value.view(), {.context = context.view()},
+                              {.largest_weight = largest.view()}, {.weights_in_float32 = false});
     EXPECT_EQ(bits_of(context), bits_of(done.context));
     largest.for_each_index([&](const auto& at) {
       float weight = 0;
@@ -399,11 +393,11 @@ TEST(SemanticsBf16Bits, EverythingAgreesOnTheScores) {
     // Partials merge to the whole.
     Array<float, 5> accumulator({2, 1, 4, 65, 33});
     Array<float, 4> row_max({2, 1, 4, 65}), row_sum({2, 1, 4, 65});
-    attention_partials<float>(inputs.query.view(), inputs.key.view(), inputs.value.view(),
-                              {.accumulator = accumulator.view(), .row_max = row_max.view(), .row_sum = row_sum.view()},
-                              {.weights_in_float32 = false});
-    attention_merge<float>({.accumulator = accumulator.view(), .row_max = row_max.view(), .row_sum = row_sum.view()},
-                           {}, {.context = context.view()});
+    attention_partials(inputs.query.view(), inputs.key.view(), inputs.value.view(),
+                       {.accumulator = accumulator.view(), .row_max = row_max.view(), .row_sum = row_sum.view()},
+                       {.weights_in_float32 = false});
+    attention_merge({.accumulator = accumulator.view(), .row_max = row_max.view(), .row_sum = row_sum.view()}, {},
+                    {.context = context.view()});
     EXPECT_EQ(bits_of(context), bits_of(done.context));
   });
 }

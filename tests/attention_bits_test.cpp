@@ -41,7 +41,7 @@ struct LargeOptions {
     mask.fill([&] { return random.chance(0.9); });
     bias.fill([&] { return random.normal(); });
   }
-  std::vector<AttentionOptions<T>> all() const {
+  std::vector<AttentionOptions> all() const {
     return {{},
             {.causal = true, .query_offset = QueryAlignment::bottom_right},
             {.causal = true,
@@ -61,7 +61,7 @@ void expect_runtime_moves_no_bit(const std::vector<Runtime>& runtimes) {
   const AttentionInputs<T> inputs = large_inputs<T>();
   const LargeOptions<T> options;
   on_every_instruction_set([&](const kernels::KernelTable&) {
-    for (const AttentionOptions<T>& option : options.all()) {
+    for (const AttentionOptions& option : options.all()) {
       const auto expected = all_bits(run_attention(inputs, option, Runtime{.num_threads = 1}));
       for (const Runtime& runtime : runtimes)
         EXPECT_TRUE(same_bits(all_bits(run_attention(inputs, option, runtime)), expected));
@@ -146,15 +146,15 @@ TYPED_TEST(Semantics5, TheBatchAndTheHeadsBesideItMoveNoBit) {
   using T = TypeParam;
   const AttentionInputs<T> inputs = large_inputs<T>();
   on_every_instruction_set([&](const kernels::KernelTable&) {
-    const AttentionOptions<T> options{.causal = true, .query_offset = QueryAlignment::bottom_right};
+    const AttentionOptions options{.causal = true, .query_offset = QueryAlignment::bottom_right};
     const AttentionArrays<T> whole = run_attention(inputs, options);
     for (Index b = 0; b < kB; ++b) {
       for (Index h = 0; h < kH; ++h) {
         const Index kv = h / (kH / kHkv);
         AttentionArrays<T> alone = AttentionArrays<T>::dense(1, 1, kL, kS, kDv);
-        attention_forward<T>(part(inputs.query.view(), {b, h, 0, 0}, {1, 1, kL, kD}),
-                             part(inputs.key.view(), {b, kv, 0, 0}, {1, 1, kS, kD}),
-                             part(inputs.value.view(), {b, kv, 0, 0}, {1, 1, kS, kDv}), alone.views(), options);
+        attention_forward(part(inputs.query.view(), {b, h, 0, 0}, {1, 1, kL, kD}),
+                          part(inputs.key.view(), {b, kv, 0, 0}, {1, 1, kS, kD}),
+                          part(inputs.value.view(), {b, kv, 0, 0}, {1, 1, kS, kDv}), alone.views(), options);
         Index moved = 0;
         alone.context.for_each_index(
             [&](const auto& at) { moved += alone.context.get(at) != whole.context.get({b, h, at[2], at[3]}); });
@@ -181,9 +181,9 @@ TYPED_TEST(Semantics5, ARowsPlaceAndTheChunkingOfTheQueriesMoveNoBit) {
     for (const auto& chunk : chunks) {
       const Index first = chunk.first, count = chunk.second;
       AttentionArrays<T> alone = AttentionArrays<T>::dense(kB, kH, count, kS, kDv);
-      attention_forward<T>(part(inputs.query.view(), {0, 0, first, 0}, {kB, kH, count, kD}), inputs.key.view(),
-                           inputs.value.view(), alone.views(),
-                           {.causal = true, .query_offset = offset + first, .window = {650, {}}});
+      attention_forward(part(inputs.query.view(), {0, 0, first, 0}, {kB, kH, count, kD}), inputs.key.view(),
+                        inputs.value.view(), alone.views(),
+                        {.causal = true, .query_offset = offset + first, .window = {650, {}}});
       Index moved = 0;
       alone.context.for_each_index([&](const auto& at) {
         moved += alone.context.get(at) != whole.context.get({at[0], at[1], first + at[2], at[3]});
@@ -213,8 +213,8 @@ TYPED_TEST(Semantics5, HowFewKeysABlockHasMovesNoBit) {
         mask.for_each_index([&](const auto& at) { mask.set(at, at[3] < keys); });
         const AttentionArrays<T> hidden = run_attention(inputs, {.mask = mask.view()});
         AttentionArrays<T> alone = AttentionArrays<T>::dense(1, 2, rows, keys, kSize);
-        attention_forward<T>(inputs.query.view(), part(inputs.key.view(), {0, 0, 0, 0}, {1, 2, keys, kSize}),
-                             part(inputs.value.view(), {0, 0, 0, 0}, {1, 2, keys, kSize}), alone.views());
+        attention_forward(inputs.query.view(), part(inputs.key.view(), {0, 0, 0, 0}, {1, 2, keys, kSize}),
+                          part(inputs.value.view(), {0, 0, 0, 0}, {1, 2, keys, kSize}), alone.views());
         Index moved = 0;
         alone.context.for_each_index(
             [&](const auto& at) { moved += !identical(alone.context.get(at), hidden.context.get(at)); });
@@ -235,9 +235,9 @@ TYPED_TEST(Semantics5, RowsThatWalkTheKeysTogetherHaveTheBitsOfRowsAlone) {
   const AttentionInputs<T> inputs = AttentionInputs<T>::normal(3, 1, 2, 1, kRows, kKeys, kSize, kSize);
   const auto attend = [&](Index head, Index heads, Index first, Index count) {
     Tensor<T, 4> context({1, heads, count, kSize});
-    attention_forward<T>(part(inputs.query.view(), {0, head, first, 0}, {1, heads, count, kSize}), inputs.key.view(),
-                         inputs.value.view(), {.context = context.view()},
-                         {.causal = true, .query_offset = kOffset + first, .window = {1500, {}}}, {.num_threads = 1});
+    attention_forward(part(inputs.query.view(), {0, head, first, 0}, {1, heads, count, kSize}), inputs.key.view(),
+                      inputs.value.view(), {.context = context.view()},
+                      {.causal = true, .query_offset = kOffset + first, .window = {1500, {}}}, {.num_threads = 1});
     return context;
   };
   on_every_instruction_set([&](const kernels::KernelTable&) {
@@ -298,7 +298,7 @@ AttentionInputs<T> delicate_inputs() {
 TYPED_TEST(Semantics5, TheCallersFloatingPointStateMovesNoBitAndIsRestored) {
   using T = TypeParam;
   const AttentionInputs<T> inputs = delicate_inputs<T>();
-  const AttentionOptions<T> options{.causal = true, .query_offset = Index{430}, .soft_cap = 30.0};
+  const AttentionOptions options{.causal = true, .query_offset = Index{430}, .soft_cap = 30.0};
   on_every_instruction_set([&](const kernels::KernelTable&) {
     const AttentionArrays<T> plain = run_attention(inputs, options);
     const auto expected = all_bits(plain);
@@ -312,8 +312,8 @@ TYPED_TEST(Semantics5, TheCallersFloatingPointStateMovesNoBitAndIsRestored) {
             const FloatingPointState restored;
             // A raised flag under an open mask is legal as long as no operation raises it anew.
             set_floating_point_state(state | flags);
-            attention_forward<T>(inputs.query.view(), inputs.key.view(), inputs.value.view(), got.views(), options,
-                                 Runtime{.num_threads = num_threads});
+            attention_forward(inputs.query.view(), inputs.key.view(), inputs.value.view(), got.views(), options,
+                              Runtime{.num_threads = num_threads});
             after = floating_point_state();
           }
           EXPECT_EQ(after, state | flags);
@@ -358,13 +358,13 @@ TYPED_TEST(Semantics5, EveryOperatorKeepsTheCallersFloatingPointState) {
   const FloatingPointState restored;
   for (const std::uint64_t state : hostile_states()) {
     set_floating_point_state(state);
-    attention_partials<T>(inputs.query.view(), inputs.key.view(), inputs.value.view(),
-                          {accumulator.view(), partial_max.view(), partial_sum.view()});
+    attention_partials(inputs.query.view(), inputs.key.view(), inputs.value.view(),
+                       {accumulator.view(), partial_max.view(), partial_sum.view()});
     const std::uint64_t after_partials = floating_point_state();
-    attention_merge<T>({accumulator.view(), partial_max.view(), partial_sum.view()}, {}, {.context = context.view()});
+    attention_merge({accumulator.view(), partial_max.view(), partial_sum.view()}, {}, {.context = context.view()});
     const std::uint64_t after_merge = floating_point_state();
-    attention_weights<T>(inputs.query.view(), inputs.key.view(),
-                         {.row_max = plain.row_max->view(), .row_sum = plain.row_sum->view()}, weights.view());
+    attention_weights(inputs.query.view(), inputs.key.view(),
+                      {.row_max = plain.row_max->view(), .row_sum = plain.row_sum->view()}, weights.view());
     const std::uint64_t after_weights = floating_point_state();
     set_floating_point_state(kExceptionsOff);
     EXPECT_EQ(after_partials, state);

@@ -63,7 +63,7 @@ TYPED_TEST(Semantics3, ARowThatSeesNoKeyHasContextPlusZeroAndLseMinusInfinity) {
   keys.fill([] { return 2; });
   const std::vector<Index> lengths{0};
   const auto infinite = bias_of({1, 1, 1, 1}, -HUGE_VALF);
-  const AttentionOptions<T> everywhere[] = {
+  const AttentionOptions everywhere[] = {
       {.causal = true, .query_offset = Index{-9}},
       {.query_offset = Index{0}, .window = {0, 0}, .key_lengths = lengths},
       {.key_lengths = lengths},
@@ -71,7 +71,7 @@ TYPED_TEST(Semantics3, ARowThatSeesNoKeyHasContextPlusZeroAndLseMinusInfinity) {
       {.block_mask = std::as_const(blocks).view(), .block_size = {9, 100}},
       {.mask = std::as_const(none).view()},
       {.bias = infinite.view()}};
-  for (const AttentionOptions<T>& options : everywhere) {
+  for (const AttentionOptions& options : everywhere) {
     const AttentionArrays<T> got = checked_attention(inputs, options);
     for (Index i = 0; i < 9; ++i) expect_empty_row(got, 0, 0, i);
   }
@@ -104,7 +104,7 @@ struct Hiding {
     rows.fill([] { return 0; });
     keys.for_each_index([&](const auto& at) { keys.set(at, hidden(at[1]) ? -1 : 0); });
   }
-  AttentionOptions<T> of(int way) const {
+  AttentionOptions of(int way) const {
     switch (way) {
       case 0:
         return {.mask = odd_rows_mask.view()};
@@ -236,7 +236,7 @@ TYPED_TEST(Semantics3, AMeanOfLargeValuesIsFiniteWhateverStandsBesideThem) {
   inputs.value.set({0, 0, 65, 1}, this->kNaN);       // seen by rows from 5 on
   inputs.value.set({0, 0, 66, 2}, this->kInfinity);  // by rows from 6 on
   inputs.value.set({0, 0, 131 - 1, 2}, this->kNaN);  // by none
-  const AttentionOptions<T> options{.causal = true, .query_offset = Index{60}, .scale = 0.0};
+  const AttentionOptions options{.causal = true, .query_offset = Index{60}, .scale = 0.0};
   const AttentionArrays<T> got = checked_attention(inputs, options);
   EXPECT_TRUE(std::isfinite(got.context.get({0, 0, 0, 2})));
   EXPECT_GT(got.context.get({0, 0, 0, 2}), this->kLargest / 2);
@@ -449,9 +449,9 @@ TYPED_TEST(Semantics3, NoQueriesNoBatchAndNoHeadsSucceedAndWriteNothing) {
       T untouched = 42;
       const TensorView<T, 4> context(&untouched, {B, H, L, 3});
       const TensorView<T, 4> weights(&untouched, {B, H, L, 5});
-      attention_forward<T>(inputs.query.view(), inputs.key.view(), inputs.value.view(),
-                           {.context = context, .weights = weights});
-      attention_weights<T>(inputs.query.view(), inputs.key.view(), {.kind = WeightsKind::scores}, weights);
+      attention_forward(inputs.query.view(), inputs.key.view(), inputs.value.view(),
+                        {.context = context, .weights = weights});
+      attention_weights(inputs.query.view(), inputs.key.view(), {.kind = WeightsKind::scores}, weights);
       EXPECT_EQ(untouched, 42);
     });
   }
@@ -460,8 +460,9 @@ TYPED_TEST(Semantics3, NoQueriesNoBatchAndNoHeadsSucceedAndWriteNothing) {
 TYPED_TEST(Semantics3, NullIsFineWhereNothingIsStored) {
   using T = TypeParam;
   const TensorView<const T, 4> none(nullptr, {2, 4, 0, 3});
-  EXPECT_EQ(rejection([&] { attention_forward<T>(none, none, none, {.context = {nullptr, {2, 4, 0, 3}}}); }),
-            "accepted");
+  EXPECT_EQ(
+      rejection([&] { attention_forward(none, none, none, {.context = TensorView<T, 4>(nullptr, {2, 4, 0, 3})}); }),
+      "accepted");
 }
 
 // As many heads as are packed one by one, and rows enough for theirs to be fetched ahead.
@@ -471,7 +472,7 @@ TYPED_TEST(Semantics3, NoKeysOfManyHeadsMayLieNowhere) {
   Tensor<T, 4> context({1, 64, 100, 64});
   std::fill_n(context.data(), context.size(), static_cast<T>(1));
   const TensorView<const T, 4> none(nullptr, {1, 64, 0, 64});
-  attention_forward<T>(query.view(), none, none, {.context = context.view()});
+  attention_forward(query.view(), none, none, {.context = context.view()});
   EXPECT_EQ(std::count(context.data(), context.data() + context.size(), static_cast<T>(0)), context.size());
 }
 

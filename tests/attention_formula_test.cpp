@@ -18,10 +18,10 @@ TYPED_TEST_SUITE(Semantics1, Types);
 
 // Scores of every row, by attention_weights.
 template <class T>
-std::vector<T> scores_of(const AttentionInputs<T>& inputs, const AttentionOptions<T>& options) {
+std::vector<T> scores_of(const AttentionInputs<T>& inputs, const AttentionOptions& options) {
   Array<T, 4> scores(
       {inputs.query.shape()[0], inputs.query.shape()[1], inputs.query.shape()[2], inputs.key.shape()[2]});
-  attention_weights<T>(inputs.query.view(), inputs.key.view(), {.kind = WeightsKind::scores}, scores.view(), options);
+  attention_weights(inputs.query.view(), inputs.key.view(), {.kind = WeightsKind::scores}, scores.view(), options);
   return scores.values();
 }
 
@@ -32,12 +32,12 @@ TYPED_TEST(Semantics1, ProductThenScaleThenSoftCapThenAlibiAndBiasThenVisibility
   Random random(2);
   bias.fill([&] { return random.normal(); });
   const std::vector<T> slopes{static_cast<T>(0.5)};
-  const AttentionOptions<T> options{.causal = true,
-                                    .query_offset = Index{1},
-                                    .bias = std::as_const(bias).view(),
-                                    .alibi_slopes = slopes,
-                                    .soft_cap = 1.5,
-                                    .scale = 3.0};
+  const AttentionOptions options{.causal = true,
+                                 .query_offset = Index{1},
+                                 .bias = std::as_const(bias).view(),
+                                 .alibi_slopes = slopes,
+                                 .soft_cap = 1.5,
+                                 .scale = 3.0};
   on_every_instruction_set([&](const kernels::KernelTable&) {
     const std::vector<T> scores = scores_of(inputs, options);
     for (Index i = 0; i < 3; ++i) {
@@ -136,7 +136,7 @@ TYPED_TEST(Semantics1, SoftCapMustBePositiveAndFinite) {
 TYPED_TEST(Semantics1, AWeightIsExpOfScoreMinusRowMaxOverRowSum) {
   using T = TypeParam;
   const auto inputs = AttentionInputs<T>::normal(10, 1, 2, 1, 67, 1100, 9, 3);
-  const AttentionOptions<T> options{.causal = true, .query_offset = QueryAlignment::bottom_right};
+  const AttentionOptions options{.causal = true, .query_offset = QueryAlignment::bottom_right};
   on_every_instruction_set([&](const kernels::KernelTable& table) {
     const AttentionArrays<T> got = run_attention(inputs, options);
     const std::vector<T> scores = scores_of(inputs, options);

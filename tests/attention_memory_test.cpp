@@ -100,32 +100,32 @@ TYPED_TEST(Semantics3, NothingOutsideAnArgumentIsTouched) {
       on_every_instruction_set([&](const kernels::KernelTable&) {
         GuardedCopies memory(guard_behind);
         const auto query = memory.copy(inputs.query), key = memory.copy(inputs.key), value = memory.copy(inputs.value);
-        const AttentionOptions<T> options{.causal = true,
-                                          .query_offset = memory.copy(offsets),
-                                          .window = {L + S, 5},
-                                          .key_lengths = memory.copy(lengths),
-                                          .query_segments = memory.copy(rows),
-                                          .key_segments = memory.copy(keys),
-                                          .prefix = memory.copy(prefix),
-                                          .block_mask = memory.copy(blocks),
-                                          .block_size = {5, 9},
-                                          .mask = memory.copy(mask),
-                                          .bias = TensorView<const float, 4>(memory.copy(bias)),
-                                          .alibi_slopes = memory.copy(slopes),
-                                          .sinks = memory.copy(sinks)};
+        const AttentionOptions options{.causal = true,
+                                       .query_offset = memory.copy(offsets),
+                                       .window = {L + S, 5},
+                                       .key_lengths = memory.copy(lengths),
+                                       .query_segments = memory.copy(rows),
+                                       .key_segments = memory.copy(keys),
+                                       .prefix = memory.copy(prefix),
+                                       .block_mask = memory.copy(blocks),
+                                       .block_size = {5, 9},
+                                       .mask = memory.copy(mask),
+                                       .bias = TensorView<const float, 4>(memory.copy(bias)),
+                                       .alibi_slopes = memory.copy(slopes),
+                                       .sinks = memory.copy(sinks)};
         const std::array<Index, 3> all_rows{2, 2, L};
-        const AttentionOutputs<T> outputs{.context = memory.output<T, 4>({2, 2, L, Dv}),
-                                          .row_max = memory.output<T, 3>(all_rows),
-                                          .row_sum = memory.output<T, 3>(all_rows),
-                                          .lse = memory.output<T, 3>(all_rows),
-                                          .weights = memory.output<T, 4>({2, 2, L, S}),
-                                          .sink_weights = memory.output<T, 3>(all_rows)};
-        attention_forward<T>(query, key, value, outputs, options);
+        const AttentionOutputs outputs{.context = memory.output<T, 4>({2, 2, L, Dv}),
+                                       .row_max = memory.output<T, 3>(all_rows),
+                                       .row_sum = memory.output<T, 3>(all_rows),
+                                       .lse = memory.output<T, 3>(all_rows),
+                                       .weights = memory.output<T, 4>({2, 2, L, S}),
+                                       .sink_weights = memory.output<T, 3>(all_rows)};
+        attention_forward(query, key, value, outputs, options);
         const AttentionArrays<T> expected = run_attention(inputs, options);
         const std::vector<T> context = expected.context.values();
-        EXPECT_TRUE(std::equal(context.begin(), context.end(), outputs.context.data));
+        EXPECT_TRUE(std::equal(context.begin(), context.end(), static_cast<const T*>(outputs.context.data)));
         const std::vector<T> weights = expected.weights->values();
-        EXPECT_TRUE(std::equal(weights.begin(), weights.end(), outputs.weights.data));
+        EXPECT_TRUE(std::equal(weights.begin(), weights.end(), static_cast<const T*>(outputs.weights.data)));
       });
     }
   }
@@ -141,11 +141,11 @@ void expect_nothing_beside_rows_is_read() {
     for (auto* array : {&query, &key, &value}) array->fill([&] { return static_cast<float>(random.normal()); });
     on_every_instruction_set([&](const kernels::KernelTable&) {
       Array<float, 4> expected({1, 6, 1, Dv}), context({1, 6, 1, Dv});
-      attention_forward<float>(query.view(), key.view(), value.view(), {.context = expected.view()});
+      attention_forward(query.view(), key.view(), value.view(), {.context = expected.view()});
       for (const bool guard_behind : {true, false}) {
         GuardedCopies memory(guard_behind);
-        attention_forward<float>(query.view(), TensorView<const E, 4>(memory.copy(key)),
-                                 TensorView<const E, 4>(memory.copy(value)), {.context = context.view()});
+        attention_forward(query.view(), TensorView<const E, 4>(memory.copy(key)),
+                          TensorView<const E, 4>(memory.copy(value)), {.context = context.view()});
         EXPECT_EQ(context.values(), expected.values());
       }
     });
@@ -190,7 +190,7 @@ TYPED_TEST(Semantics3, MisalignmentMovesNoBit) {
       for (auto* statistic : {&got.row_max, &got.row_sum, &got.lse, &got.sink_weights}) {
         *statistic = Array<T, 3>({1, 2, 13}, layout_3);
       }
-      attention_forward<T>(
+      attention_forward(
           shifted.query.view(), shifted.key.view(), shifted.value.view(), got.views(),
           {.query_segments = shifted_rows.view(), .key_segments = shifted_keys.view(), .bias = shifted_bias.view()});
       ASSERT_EQ(all_bits(got), all_bits(expected)) << bytes;
@@ -221,7 +221,7 @@ TYPED_TEST(Semantics3, StridesOfEveryKindMoveNoBit) {
       AttentionArrays<T> got = AttentionArrays<T>::dense(2, 4, 7, 70, 9);
       got.context = Array<T, 4>({2, 4, 7, 9}, layout);
       got.weights = Array<T, 4>({2, 4, 7, 70}, layout);
-      attention_forward<T>(other.query.view(), other.key.view(), other.value.view(), got.views());
+      attention_forward(other.query.view(), other.key.view(), other.value.view(), got.views());
       EXPECT_EQ(all_bits(got), all_bits(expected));
       EXPECT_TRUE(got.context.surroundings_untouched() && got.weights->surroundings_untouched());
     }
@@ -267,7 +267,7 @@ TYPED_TEST(Semantics3, ViewsOfMoreThanTwoToThe31Elements) {
   }
   on_every_instruction_set([&](const kernels::KernelTable&) {
     const AttentionArrays<T> expected = run_attention(inputs);
-    attention_forward<T>(query, key, value, {.context = context});
+    attention_forward(query, key, value, {.context = context});
     expected.context.for_each_index(
         [&](const auto& at) { EXPECT_EQ(context(0, 0, at[2], at[3]), expected.context.get(at)); });
   });
@@ -309,7 +309,7 @@ TEST(LongRows, OfAMillionKeysAreRight) {
   }
   // Row 0 of two stands at key S − 2.
   struct Seen {
-    AttentionOptions<float> options;
+    AttentionOptions options;
     std::size_t begin, end;
   };
   const Seen whole{{.query_offset = QueryAlignment::bottom_right}, 0, S};
@@ -334,7 +334,7 @@ TEST(LongRows, OfAMillionKeysAreRight) {
     const auto check = [&](Index columns) {
       const TensorView<const float, 4> value(values.data(), {1, 1, S, columns}, {0, 0, 1, 1});
       AttentionArrays<float> got = AttentionArrays<float>::dense(1, 1, L, S, columns, false);
-      attention_forward<float>(query.view(), key, value, got.views(), seen.options);
+      attention_forward(query.view(), key, value, got.views(), seen.options);
       EXPECT_NEAR(got.row_max->get({0, 0, 0}), row_max, relative);
       EXPECT_NEAR(got.row_sum->get({0, 0, 0}), row_sum, relative * row_sum);
       for (std::size_t c = 0; c < static_cast<std::size_t>(columns); ++c) {
@@ -354,7 +354,7 @@ TYPED_TEST(Semantics3, InputsMayBeTheSameMemory) {
   const auto inputs = AttentionInputs<T>::normal(12, 1, 2, 2, 9, 9, 5, 5);
   on_every_instruction_set([&](const kernels::KernelTable&) {
     Array<T, 4> context({1, 2, 9, 5});
-    attention_forward<T>(inputs.query.view(), inputs.query.view(), inputs.query.view(), {.context = context.view()});
+    attention_forward(inputs.query.view(), inputs.query.view(), inputs.query.view(), {.context = context.view()});
     const AttentionInputs<T> copies{relaid(inputs.query, Layout<4>::dense()), relaid(inputs.query, Layout<4>::dense()),
                                     relaid(inputs.query, Layout<4>::dense())};
     EXPECT_EQ(bits_of(context), bits_of(run_attention(copies).context));
@@ -379,7 +379,7 @@ TYPED_TEST(Semantics3, InterleavedQueryKeyValueAndContextAreAllowed) {
   }
   on_every_instruction_set([&](const kernels::KernelTable&) {
     const AttentionArrays<T> expected = run_attention(copies, {.causal = true});
-    attention_forward<T>(part(0), part(1), part(2), {.context = part(3)}, {.causal = true});
+    attention_forward(part(0), part(1), part(2), {.context = part(3)}, {.causal = true});
     expected.context.for_each_index(
         [&](const auto& at) { EXPECT_EQ(part(3)(at[0], at[1], at[2], at[3]), expected.context.get(at)); });
   });
@@ -393,9 +393,9 @@ TYPED_TEST(Semantics3, AnOutputThatMeetsAnInputOrAnotherOutputIsRejected) {
   T* const m = memory.data();
   const TensorView<T, 4> query(m, shape), key(m + 100, shape), value(m + 200, shape), context(m + 300, shape);
   const TensorView<T, 3> rows(m + 400, {1, 1, L});
-  const auto call = [&](const AttentionOutputs<T>& outputs, const AttentionOptions<T>& options = {}) {
+  const auto call = [&](const AttentionOutputs& outputs, const AttentionOptions& options = {}) {
     const std::vector<T> before = memory;
-    std::string message = rejection([&] { attention_forward<T>(query, key, value, outputs, options); });
+    std::string message = rejection([&] { attention_forward(query, key, value, outputs, options); });
     EXPECT_TRUE(message == "accepted" || memory == before) << message;
     std::fill(memory.begin(), memory.end(), T{1});
     return message;
@@ -434,7 +434,7 @@ TYPED_TEST(Semantics3, AnInterleavedOutputIsRejectedWhereItMeetsAnInput) {
     return TensorView<T, 4>(memory.data() + offset, {1, 1, L, D}, {0, 0, row_stride, 1});
   };
   const auto call = [&](const TensorView<T, 4>& context) {
-    return rejection([&] { attention_forward<T>(at(0, 16), at(4, 16), at(8, 16), {.context = context}); });
+    return rejection([&] { attention_forward(at(0, 16), at(4, 16), at(8, 16), {.context = context}); });
   };
   EXPECT_EQ(call(at(12, 16)), "accepted");
   EXPECT_EQ(call(at(12 + 16, -16 + 32)), "accepted");
@@ -450,9 +450,8 @@ TYPED_TEST(Semantics3, AnOutputThatOverlapsItselfIsRejected) {
   std::vector<T> memory(1000);
   const auto call = [&](const std::array<Index, 4>& strides) {
     const TensorView<T, 4> context(memory.data() + 300, {2, 2, 6, 4}, strides);
-    return rejection([&] {
-      attention_forward<T>(inputs.query.view(), inputs.key.view(), inputs.value.view(), {.context = context});
-    });
+    return rejection(
+        [&] { attention_forward(inputs.query.view(), inputs.key.view(), inputs.value.view(), {.context = context}); });
   };
   EXPECT_EQ(call({48, 24, 4, 1}), "accepted");
   EXPECT_EQ(call({-48, 24, -4, 1}), "accepted");

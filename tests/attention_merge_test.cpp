@@ -38,24 +38,24 @@ struct Partials {
         row_sum({N, B, H, L}, row_layout) {}
 
   // Without the scaled sums: made-up partials have none.
-  AttentionPartials<T> views() { return {accumulator.view(), row_max.view(), row_sum.view()}; }
-  AttentionPartials<const T> inputs() const { return {accumulator.view(), row_max.view(), row_sum.view()}; }
-  AttentionPartials<const T> inputs_with_scaled() const {
+  AttentionPartialOutputs views() { return {accumulator.view(), row_max.view(), row_sum.view()}; }
+  AttentionPartials inputs() const { return {accumulator.view(), row_max.view(), row_sum.view()}; }
+  AttentionPartials inputs_with_scaled() const {
     return {accumulator.view(), row_max.view(), row_sum.view(), scaled.view()};
   }
 };
 
 // All outputs of a merge but the weights.
 template <class T>
-AttentionArrays<T> merged(const AttentionPartials<const T>& partials, std::span<const T> sinks = {},
+AttentionArrays<T> merged(const AttentionPartials& partials, const InputView<1>& sinks = {},
                           const Runtime& runtime = {}) {
   const auto& shape = partials.accumulator.shape;
   auto outputs = AttentionArrays<T>::dense(shape[1], shape[2], shape[3], 0, shape[4], false);
-  attention_merge<T>(partials, sinks, outputs.views(), runtime);
+  attention_merge(partials, sinks, outputs.views(), runtime);
   return outputs;
 }
 template <class T>
-AttentionArrays<T> merged(const Partials<T>& partials, std::span<const T> sinks = {}, const Runtime& runtime = {}) {
+AttentionArrays<T> merged(const Partials<T>& partials, const InputView<1>& sinks = {}, const Runtime& runtime = {}) {
   return merged<T>(partials.inputs(), sinks, runtime);
 }
 template <class T>
@@ -64,25 +64,32 @@ AttentionArrays<T> merged_by_lse(const Partials<T>& results, const Runtime& runt
   AttentionArrays<T> outputs;
   outputs.context = Array<T, 4>({shape[1], shape[2], shape[3], shape[4]});
   outputs.lse = Array<T, 3>({shape[1], shape[2], shape[3]});
-  attention_merge_lse<T>(results.accumulator.view(), results.row_max.view(), outputs.views(), runtime);
+  attention_merge_lse(results.accumulator.view(), results.row_max.view(), outputs.views(), runtime);
   return outputs;
 }
 
 // Elements first … first + count − 1 of an axis; an axis that broadcasts stays.
-template <class E, int Rank>
-TensorView<E, Rank> cut(TensorView<E, Rank> view, std::size_t axis, Index first, Index count) {
+template <int Rank>
+InputView<Rank> cut(InputView<Rank> view, std::size_t axis, Index first, Index count) {
   if (view.absent() || view.shape[axis] == 1) return view;
-  view.data = reinterpret_cast<E*>(reinterpret_cast<std::uintptr_t>(view.data) +
-                                   static_cast<std::uintptr_t>(first * view.strides[axis]) * sizeof(E));
+  view.data =
+      reinterpret_cast<const void*>(reinterpret_cast<std::uintptr_t>(view.data) +
+                                    static_cast<std::uintptr_t>(first * view.strides[axis] * type_bytes(view.type)));
   view.shape[axis] = count;
   return view;
+}
+
+template <class E, int Rank>
+TensorView<E, Rank> cut(TensorView<E, Rank> view, std::size_t axis, Index first, Index count) {
+  const InputView<Rank> part = cut(InputView<Rank>(view), axis, first, count);
+  return {static_cast<E*>(const_cast<void*>(part.data)), part.shape, part.strides};
 }
 
 // The options of a call for its keys from first on, count of them.
 template <class T>
 struct CutOptions {
   std::vector<Index> offsets, key_lengths, prefix;
-  AttentionOptions<T> options;
+  AttentionOptions options;
 
   CutOptions(const AttentionCase<T>& call, Index first, Index count) : options(call.options) {
     for (const reference::Span& span : reference::spans(call.B(), call.L(), call.S(), call.options)) {
@@ -90,19 +97,16 @@ struct CutOptions {
       key_lengths.push_back(std::clamp<Index>(span.key_length - first, 0, count));
       prefix.push_back(std::max<Index>(span.prefix - first, 0));
     }
-    options.query_offset = std::span<const Index>(offsets);
+    options.query_offset = offsets;
     options.key_lengths = key_lengths;
     if (!options.prefix.empty()) options.prefix = prefix;
     options.sinks = {};
     options.key_segments = cut(options.key_segments, 1, first, count);
     options.mask = cut(options.mask, 3, first, count);
-    std::visit([&](auto& bias) { bias = cut(bias, 3, first, count); }, options.bias);
+    options.bias = cut(options.bias, 3, first, count);
     if (!options.block_mask.absent()) {
       const Index bk = options.block_size[1];
-      auto& mask = options.block_mask;
-      mask.data = reinterpret_cast<const bool*>(reinterpret_cast<std::uintptr_t>(mask.data) +
-                                                static_cast<std::uintptr_t>(first / bk * mask.strides[3]));
-      mask.shape[3] = (count + bk - 1) / bk;
+      options.block_mask = cut(options.block_mask, 3, first / bk, (count + bk - 1) / bk);
     }
   }
 };
@@ -117,11 +121,11 @@ Partials<T> partials_in_pieces(const AttentionCase<T>& call, const std::vector<I
     const Index count = end - first;
     const CutOptions<T> piece(call, first, count);
     const Index n = first / kAttentionChunkKeys, num = attention_num_chunks(count);
-    attention_partials<T>(call.query.view(), cut(call.key.view(), 2, first, count),
-                          cut(call.value.view(), 2, first, count),
-                          {cut(partials.accumulator.view(), 0, n, num), cut(partials.row_max.view(), 0, n, num),
-                           cut(partials.row_sum.view(), 0, n, num), cut(partials.scaled.view(), 0, n, num)},
-                          piece.options);
+    attention_partials(call.query.view(), cut(call.key.view(), 2, first, count),
+                       cut(call.value.view(), 2, first, count),
+                       {cut(partials.accumulator.view(), 0, n, num), cut(partials.row_max.view(), 0, n, num),
+                        cut(partials.row_sum.view(), 0, n, num), cut(partials.scaled.view(), 0, n, num)},
+                       piece.options);
     first = end;
   }
   return partials;
@@ -184,7 +188,7 @@ TYPED_TEST(AttentionMerge, PartialsOfAnyPiecesCutAtChunksGiveTheBitsOfTheWhole) 
     some.push_back(S);
     on_every_instruction_set([&](const kernels::KernelTable&) {
       auto whole = AttentionArrays<T>::dense(2, call.H(), call.L(), S, call.Dv(), false);
-      attention_forward<T>(call.query.view(), call.key.view(), call.value.view(), whole.views(), call.options);
+      attention_forward(call.query.view(), call.key.view(), call.value.view(), whole.views(), call.options);
       for (const auto& ends : {std::vector<Index>{S}, every, some}) {
         const Partials<T> partials = partials_in_pieces(call, ends, random);
         EXPECT_TRUE(all_bits(merged<T>(partials.inputs_with_scaled(), call.options.sinks)) == all_bits(whole))
@@ -224,7 +228,7 @@ TYPED_TEST(AttentionMerge, SumsBeyondTheLargestNumberMergeLikeTheWhole) {
   const auto exact = reference::attention<T>(call.query.view(), call.key.view(), call.value.view(), call.options);
   on_every_instruction_set([&](const kernels::KernelTable&) {
     auto whole = AttentionArrays<T>::dense(1, 1, 3, call.S(), 4, false);
-    attention_forward<T>(call.query.view(), call.key.view(), call.value.view(), whole.views(), call.options);
+    attention_forward(call.query.view(), call.key.view(), call.value.view(), whole.views(), call.options);
     Random random(20270304);
     const Partials<T> partials = partials_in_pieces(call, {call.S()}, random);
     EXPECT_EQ(partials.accumulator.get({0, 0, 0, 0, 0}), kInfinity<T>);
@@ -258,7 +262,7 @@ TYPED_TEST(AttentionMerge, APartialHoldsTheSumsOfItsChunk) {
   call.options.query_offset = Index{990};
   on_every_instruction_set([&](const kernels::KernelTable&) {
     Partials<T> partials(3, 2, 2, L, Dv);
-    attention_partials<T>(call.query.view(), call.key.view(), call.value.view(), partials.views(), call.options);
+    attention_partials(call.query.view(), call.key.view(), call.value.view(), partials.views(), call.options);
     for (Index n = 0; n < 3; ++n) {
       const Index first = n * kAttentionChunkKeys, count = std::min(kAttentionChunkKeys, S - first);
       const CutOptions<T> piece(call, first, count);
@@ -419,7 +423,7 @@ TYPED_TEST(AttentionMerge, NoPartialsAreARowThatSeesNothing) {
     // S = 0 has no chunks.
     const auto inputs = AttentionInputs<T>::normal(20270305, 4, 0, 3);
     Partials<T> none(0, 1, 1, 4, 3);
-    attention_partials<T>(inputs.query.view(), inputs.key.view(), inputs.value.view(), none.views());
+    attention_partials(inputs.query.view(), inputs.key.view(), inputs.value.view(), none.views());
     EXPECT_EQ(all_bits(merged(none)), all_bits(run_attention(inputs)));
   });
 }
@@ -438,18 +442,18 @@ TYPED_TEST(AttentionMerge, ScoresOfInfinityAndNaNMergeLikeTheWhole) {
   bias.set({0, 0, 2, 2999}, kInfinity<float>);
   bias.set({0, 0, 3, 1024}, kNaN<float>);
   for (Index j = 0; j < S; ++j) bias.set({0, 0, 4, j}, -kInfinity<float>);
-  const AttentionOptions<T> options{.bias = std::as_const(bias).view()};
+  const AttentionOptions options{.bias = std::as_const(bias).view()};
   const auto plain = run_attention(AttentionInputs<T>::normal(20270306, 6, S, 4));
   const std::vector<T> sinks{1};
   on_every_instruction_set([&](const kernels::KernelTable&) {
     Partials<T> partials(3, 1, 1, 6, 4);
-    attention_partials<T>(inputs.query.view(), inputs.key.view(), inputs.value.view(), partials.views(), options);
+    attention_partials(inputs.query.view(), inputs.key.view(), inputs.value.view(), partials.views(), options);
     const AttentionArrays<T> got = merged(partials);
     for (const bool with_sink : {false, true}) {
-      AttentionOptions<T> whole_options = options;
+      AttentionOptions whole_options = options;
       if (with_sink) whole_options.sinks = sinks;
       auto whole = AttentionArrays<T>::dense(1, 1, 6, S, 4, false);
-      attention_forward<T>(inputs.query.view(), inputs.key.view(), inputs.value.view(), whole.views(), whole_options);
+      attention_forward(inputs.query.view(), inputs.key.view(), inputs.value.view(), whole.views(), whole_options);
       EXPECT_EQ(all_bits(merged<T>(partials, whole_options.sinks)), all_bits(whole));
     }
     for (Index c = 0; c < 4; ++c) {
@@ -496,7 +500,7 @@ TYPED_TEST(AttentionMerge, AnyLayoutThreadsAndExecutorGiveTheSameBits) {
       for (auto* rows : {&outputs.row_max, &outputs.row_sum, &outputs.lse, &outputs.sink_weights}) {
         *rows = Array<T, 3>({B, H, L}, random_layout<3>(random, true));
       }
-      attention_merge<T>(strided.inputs(), sinks, outputs.views());
+      attention_merge(strided.inputs(), sinks, outputs.views());
       EXPECT_TRUE(all_bits(outputs) == expected) << "call " << n;
       EXPECT_TRUE(outputs.context.surroundings_untouched());
       EXPECT_TRUE(outputs.lse->surroundings_untouched());
@@ -512,15 +516,15 @@ TYPED_TEST(AttentionMerge, AnyLayoutThreadsAndExecutorGiveTheSameBits) {
       copies.row_max.set(at, dense.row_max.get({0, at[1], at[2], at[3]}));
       copies.row_sum.set(at, dense.row_sum.get({0, at[1], at[2], at[3]}));
     });
-    AttentionPartials<const T> repeated = dense.inputs();
+    AttentionPartials repeated = dense.inputs();
     repeated.accumulator.shape[0] = repeated.row_max.shape[0] = repeated.row_sum.shape[0] = 3;
     repeated.accumulator.strides[0] = repeated.row_max.strides[0] = repeated.row_sum.strides[0] = 0;
     auto outputs = AttentionArrays<T>::dense(B, H, L, 0, Dv, false);
-    attention_merge<T>(repeated, sinks, outputs.views());
+    attention_merge(repeated, sinks, outputs.views());
     EXPECT_TRUE(all_bits(outputs) == all_bits(merged<T>(copies, sinks)));
     // Context alone.
     Array<T, 4> context({B, H, L, Dv});
-    attention_merge<T>(dense.inputs(), sinks, AttentionOutputs<T>{.context = context.view()});
+    attention_merge(dense.inputs(), sinks, AttentionOutputs{.context = context.view()});
     EXPECT_TRUE(bits_of(context) == bits_of(merged<T>(dense, sinks).context));
   });
 }
@@ -635,9 +639,9 @@ TYPED_TEST(AttentionMerge, PartialsRefuseSinksPackedSequencesAndWrongShapes) {
   const auto inputs = AttentionInputs<T>::normal(20270311, 1, 2, 1, 3, 1100, 4, 5);
   Partials<T> right(2, 1, 2, 3, 5), one_chunk(1, 1, 2, 3, 5), narrow(2, 1, 2, 3, 4);
   right.accumulator.fill([] { return 7; });
-  const auto call = [&](const AttentionPartials<T>& partials, const AttentionOptions<T>& options = {}) {
+  const auto call = [&](const AttentionPartialOutputs& partials, const AttentionOptions& options = {}) {
     return rejection(
-        [&] { attention_partials<T>(inputs.query.view(), inputs.key.view(), inputs.value.view(), partials, options); });
+        [&] { attention_partials(inputs.query.view(), inputs.key.view(), inputs.value.view(), partials, options); });
   };
   const std::vector<T> sinks{1, 2};
   const std::vector<Index> query_starts{0, 3}, key_starts{0, 1100};
@@ -646,7 +650,7 @@ TYPED_TEST(AttentionMerge, PartialsRefuseSinksPackedSequencesAndWrongShapes) {
                    {"attention_partials: ", "query_starts", "one call per packed sequence"}));
   EXPECT_TRUE(says(call(one_chunk.views()), {"attention_partials: accumulator", "(1, 1, 2, 3, 5)", "(2, 1, 2, 3, 5)"}));
   EXPECT_TRUE(says(call(narrow.views()), {"attention_partials: accumulator", "(2, 1, 2, 3, 4)", "(2, 1, 2, 3, 5)"}));
-  AttentionPartials<T> partials = right.views();
+  AttentionPartialOutputs partials = right.views();
   partials.row_max = one_chunk.row_max.view();
   EXPECT_TRUE(says(call(partials), {"attention_partials: row_max", "(1, 1, 2, 3)", "(2, 1, 2, 3)"}));
   partials = right.views();
@@ -666,15 +670,15 @@ TYPED_TEST(AttentionMerge, MergeRejectsWhatDoesNotFit) {
   auto outputs = AttentionArrays<T>::dense(1, 3, 4, 6, 5);
   outputs.context.fill([] { return 7; });
   const auto without_weights = [&] {
-    AttentionOutputs<T> views = outputs.views();
+    AttentionOutputs views = outputs.views();
     views.weights = {};
     return views;
   };
-  const auto call = [&](const AttentionPartials<const T>& given, const AttentionOutputs<T>& written,
+  const auto call = [&](const AttentionPartials& given, const AttentionOutputs& written,
                         const std::vector<T>& sinks = {}) {
-    return rejection([&] { attention_merge<T>(given, sinks, written); });
+    return rejection([&] { attention_merge(given, sinks, written); });
   };
-  const AttentionPartials<const T> right = partials.inputs();
+  const AttentionPartials right = partials.inputs();
   EXPECT_TRUE(says(call(right, outputs.views()), {"attention_merge: weights", "attention_weights"}));
   EXPECT_TRUE(says(call(right, without_weights(), {1, 2}), {"attention_merge: sinks has 2 entries", "3"}));
   EXPECT_TRUE(says(call(right, without_weights(), {1, kNaN<T>, 2}), {"attention_merge: sinks[1] is "}));
@@ -717,24 +721,24 @@ TYPED_TEST(AttentionMerge, MergeByLseRejectsWhatDoesNotFit) {
   Partials<T> results(2, 1, 3, 4, 5), other(2, 1, 3, 3, 5);
   auto outputs = AttentionArrays<T>::dense(1, 3, 4, 6, 5);
   outputs.context.fill([] { return 7; });
-  const AttentionOutputs<T> right{.context = outputs.context.view(), .lse = outputs.lse->view()};
-  const auto call = [&](TensorView<const T, 4> lse, const AttentionOutputs<T>& written) {
-    return rejection([&] { attention_merge_lse<T>(results.accumulator.view(), lse, written); });
+  const AttentionOutputs right{.context = outputs.context.view(), .lse = outputs.lse->view()};
+  const auto call = [&](TensorView<const T, 4> lse, const AttentionOutputs& written) {
+    return rejection([&] { attention_merge_lse(results.accumulator.view(), lse, written); });
   };
   const std::string name = "attention_merge_lse: ";
   for (const auto& [field, set] :
-       {std::pair<std::string, void (*)(AttentionOutputs<T>&, AttentionArrays<T>&)>{
+       {std::pair<std::string, void (*)(AttentionOutputs&, AttentionArrays<T>&)>{
             "row_max", [](auto& views, auto& arrays) { views.row_max = arrays.row_max->view(); }},
         {"row_sum", [](auto& views, auto& arrays) { views.row_sum = arrays.row_sum->view(); }},
         {"sink_weights", [](auto& views, auto& arrays) { views.sink_weights = arrays.sink_weights->view(); }},
         {"weights", [](auto& views, auto& arrays) { views.weights = arrays.weights->view(); }}}) {
-    AttentionOutputs<T> written = right;
+    AttentionOutputs written = right;
     set(written, outputs);
     EXPECT_TRUE(says(call(results.row_max.view(), written), {name + field + " is given"}));
   }
   EXPECT_TRUE(says(call(other.row_max.view(), right), {name + "lse", "(2, 1, 3, 3)", "(2, 1, 3, 4)"}));
   EXPECT_TRUE(says(call({}, right), {name + "lse", "(2, 1, 3, 4)"}));
-  AttentionOutputs<T> written = right;
+  AttentionOutputs written = right;
   written.context = {};
   EXPECT_TRUE(says(call(results.row_max.view(), written), {name + "context is missing", "(1, 3, 4, 5)"}));
   written = right;

@@ -30,27 +30,27 @@ TYPED_TEST(Semantics2, APackedSequenceHasTheBitsThatItHasAlone) {
   const auto inputs = AttentionInputs<T>::normal(1, 1, 4, 2, 140, 1300, 6, 5);
   const std::vector<Index> lengths{60, 5, 1100, 0, 100}, prefix{3, 0, 200, 0, 0};
   const std::vector<T> sinks{0, 1, -1, 2};
-  const AttentionOptions<T> every{.causal = true,
-                                  .query_offset = QueryAlignment::bottom_right,
-                                  .window = {400, {}},
-                                  .key_lengths = lengths,
-                                  .query_starts = query_starts,
-                                  .key_starts = key_starts,
-                                  .prefix = prefix,
-                                  .sinks = sinks};
+  const AttentionOptions every{.causal = true,
+                               .query_offset = QueryAlignment::bottom_right,
+                               .window = {400, {}},
+                               .key_lengths = lengths,
+                               .query_starts = query_starts,
+                               .key_starts = key_starts,
+                               .prefix = prefix,
+                               .sinks = sinks};
   checked_attention(inputs, every);
   on_every_instruction_set([&](const kernels::KernelTable&) {
     const AttentionArrays<T> packed = run_attention(inputs, every);
     for (std::size_t n = 0; n < lengths.size(); ++n) {
       const Index rows = query_starts[n + 1] - query_starts[n], keys = key_starts[n + 1] - key_starts[n];
-      AttentionOptions<T> own = every;
+      AttentionOptions own = every;
       own.query_starts = own.key_starts = {};
       own.key_lengths = std::span(lengths).subspan(n, 1);
       own.prefix = std::span(prefix).subspan(n, 1);
       Array<T, 4> context({1, 4, rows, 5}), weights({1, 4, rows, keys});
-      attention_forward<T>(
-          slice(inputs.query.view(), query_starts[n], rows), slice(inputs.key.view(), key_starts[n], keys),
-          slice(inputs.value.view(), key_starts[n], keys), {.context = context.view(), .weights = weights.view()}, own);
+      attention_forward(slice(inputs.query.view(), query_starts[n], rows),
+                        slice(inputs.key.view(), key_starts[n], keys), slice(inputs.value.view(), key_starts[n], keys),
+                        {.context = context.view(), .weights = weights.view()}, own);
       context.for_each_index([&](const std::array<Index, 4>& at) {
         EXPECT_EQ(context.get(at), packed.context.get({0, at[1], query_starts[n] + at[2], at[3]}));
       });
@@ -125,7 +125,7 @@ void count_and_compute(const kernels::AttentionBlock<T>& block) {
 
 // How many blocks of keys attention_forward computes.
 template <class T>
-Index count_blocks(const AttentionInputs<T>& inputs, const AttentionOptions<T>& options) {
+Index count_blocks(const AttentionInputs<T>& inputs, const AttentionOptions& options) {
   counted = &kernels::active();
   kernels::KernelTable counting = *counted;
   counting.f32.attention_block = count_and_compute<float>;
@@ -134,8 +134,8 @@ Index count_blocks(const AttentionInputs<T>& inputs, const AttentionOptions<T>& 
   const ActiveTable active(counting);
   Array<T, 4> context(
       {inputs.query.shape()[0], inputs.query.shape()[1], inputs.query.shape()[2], inputs.value.shape()[3]});
-  attention_forward<T>(inputs.query.view(), inputs.key.view(), inputs.value.view(), {.context = context.view()},
-                       options, {.num_threads = 1});
+  attention_forward(inputs.query.view(), inputs.key.view(), inputs.value.view(), {.context = context.view()}, options,
+                    {.num_threads = 1});
   return num_blocks_computed;
 }
 

@@ -41,7 +41,7 @@ TYPED_TEST(Semantics4, NormalInputsAreWithin8UnitsAndTheErrorDoesNotGrowWithS) {
       const ActiveTable active(kernels::available(i));
       SCOPED_TRACE(std::string(kernels::available(i).name) + ", S " + std::to_string(S));
       AttentionArrays<T> got = AttentionArrays<T>::dense(1, 1, kRowsOfCall, S, kHeadSize, false);
-      attention_forward<T>(inputs.query.view(), inputs.key.view(), inputs.value.view(), got.views());
+      attention_forward(inputs.query.view(), inputs.key.view(), inputs.value.view(), got.views());
       matches_reference(got, expected);
       const std::vector<double> errors = sorted_errors(got, expected);
       const double most = errors[errors.size() * 999 / 1000];

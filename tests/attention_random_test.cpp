@@ -47,11 +47,11 @@ void check_chosen_rows(Random& random, const AttentionCase<T>& call, AttentionAr
   }
   const std::array<Index, 4> shape{call.B(), call.H(), static_cast<Index>(rows.size()), call.S()};
   Array<T, 4> weights(shape, random_layout<4>(random, true)), scores(shape, random_layout<4>(random, true));
-  attention_weights<T>(call.query.view(), call.key.view(),
-                       {.row_max = outputs.row_max->view(), .row_sum = outputs.row_sum->view(), .rows = ranges},
-                       weights.view(), call.options);
-  attention_weights<T>(call.query.view(), call.key.view(), {.rows = ranges, .kind = WeightsKind::scores}, scores.view(),
-                       call.options);
+  attention_weights(call.query.view(), call.key.view(),
+                    {.row_max = outputs.row_max->view(), .row_sum = outputs.row_sum->view(), .rows = ranges},
+                    weights.view(), call.options);
+  attention_weights(call.query.view(), call.key.view(), {.rows = ranges, .kind = WeightsKind::scores}, scores.view(),
+                    call.options);
   int faults = 0;
   weights.for_each_index([&](const std::array<Index, 4>& at) {
     const std::array<Index, 4> whole{at[0], at[1], rows[static_cast<std::size_t>(at[2])], at[3]};
@@ -78,8 +78,8 @@ void run_case(std::uint64_t seed) {
   on_every_instruction_set([&](const kernels::KernelTable&) {
     Random random(~seed);
     AttentionArrays<T> outputs = random_outputs<T>(random, call);
-    attention_forward<T>(call.query.view(), call.key.view(), call.value.view(), outputs.views(), call.options,
-                         {.num_threads = static_cast<int>(random.integer(1, 2))});
+    attention_forward(call.query.view(), call.key.view(), call.value.view(), outputs.views(), call.options,
+                      {.num_threads = static_cast<int>(random.integer(1, 2))});
     matches_reference(outputs, expected);
     if (outputs.weights && outputs.row_max && outputs.row_sum) check_chosen_rows(random, call, outputs, expected);
     EXPECT_TRUE(outputs.context.surroundings_untouched());

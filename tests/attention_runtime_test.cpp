@@ -100,13 +100,13 @@ TEST(AttentionRuntime, EveryBlockOfKeysAndEveryPanelOfColumnsPollsStop) {
   const auto inputs = AttentionInputs<float>::normal(3, 1, 1, 1, 60, 1100, 16, 16);
   auto outputs = AttentionArrays<float>::dense(1, 1, 60, 1100, 16, true);
   EXPECT_EQ(StoppingKernels::until_cancelled([&](const Runtime& runtime) {
-              attention_forward<float>(inputs.query.view(), inputs.key.view(), inputs.value.view(), outputs.views(), {},
-                                       runtime);
+              attention_forward(inputs.query.view(), inputs.key.view(), inputs.value.view(), outputs.views(), {},
+                                runtime);
             }),
             2);
   EXPECT_EQ(StoppingKernels::until_cancelled([&](const Runtime& runtime) {
-              attention_weights<float>(inputs.query.view(), inputs.key.view(), {.kind = WeightsKind::scores},
-                                       outputs.views().weights, {}, runtime);
+              attention_weights(inputs.query.view(), inputs.key.view(), {.kind = WeightsKind::scores},
+                                outputs.views().weights, {}, runtime);
             }),
             2);
   const std::vector<float> input(60 * 16, 1), parameters(16 * 500, 1);
@@ -161,7 +161,7 @@ TEST(AttentionRuntime, ProgressCountsEveryRowOnce) {
                             counts.push_back(done);
                           }};
     auto outputs = AttentionArrays<float>::dense(2, 4, 200, 1100, 16, weights);
-    attention_forward<float>(inputs.query.view(), inputs.key.view(), inputs.value.view(), outputs.views(), {}, runtime);
+    attention_forward(inputs.query.view(), inputs.key.view(), inputs.value.view(), outputs.views(), {}, runtime);
     std::sort(counts.begin(), counts.end());
     EXPECT_EQ(std::adjacent_find(counts.begin(), counts.end()), counts.end());
     EXPECT_GE(counts.size(), 2u * 4 * 4);

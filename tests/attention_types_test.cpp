@@ -105,7 +105,7 @@ TEST(Widening, SubnormalNumbersAreKeptUnderTheCallersFlushing) {
     Array<float16, 4> context({1, 1, 1, 40});
     const std::uint64_t state = floating_point_state();
     set_floating_point_state(state | kFlushSubnormals);
-    attention_forward(zero.view(), zero.view(), value.view(), AttentionOutputs<float16>{.context = context.view()});
+    attention_forward(zero.view(), zero.view(), value.view(), AttentionOutputs{.context = context.view()});
     set_floating_point_state(state);
     EXPECT_EQ(bits_of(context.values()), bits_of(value.values()));
   });
@@ -147,7 +147,7 @@ struct TypedArrays {
         lse({B, H, L}),
         sink_weights({B, H, L}),
         weights({B, H, L, S}) {}
-  AttentionOutputs<C> views() {
+  AttentionOutputs views() {
     return {.context = context.view(),
             .row_max = row_max.view(),
             .row_sum = row_sum.view(),
@@ -198,7 +198,7 @@ TYPED_TEST(SemanticsTypes, WithinTheBoundOfFloat) {
   const auto expected = reference::attention<float>(widened(query).view(), widened(key).view(), widened(value).view());
   on_every_widening_set<typename TypeParam::Query, typename TypeParam::Key>([&](const kernels::KernelTable&) {
     AttentionArrays<float> got = AttentionArrays<float>::dense(1, 4, 61, 1100, 48);
-    attention_forward<float>(query.view(), key.view(), value.view(), got.views());
+    attention_forward(query.view(), key.view(), value.view(), got.views());
     matches_reference(got, expected);
   });
 }
@@ -216,10 +216,10 @@ TYPED_TEST(SemanticsTypes, WeightsPartialsAndWholeResults) {
     // Chosen rows of the weights.
     const std::vector<RowRange> rows{{2, 5}, {0, 1}};
     Array<float, 4> weights({1, 4, 4, 1500}), wide_weights({1, 4, 4, 1500});
-    const WeightsRequest<float> request{
+    const WeightsRequest request{
         .row_max = expected.row_max->view(), .row_sum = expected.row_sum->view(), .rows = rows};
-    attention_weights<float>(query.view(), key.view(), request, weights.view());
-    attention_weights<float>(wide_query.view(), wide_key.view(), request, wide_weights.view());
+    attention_weights(query.view(), key.view(), request, weights.view());
+    attention_weights(wide_query.view(), wide_key.view(), request, wide_weights.view());
     EXPECT_EQ(bits_of(weights), bits_of(wide_weights));
 
     // Partial results are floats, and merge to the whole.
@@ -227,10 +227,10 @@ TYPED_TEST(SemanticsTypes, WeightsPartialsAndWholeResults) {
     Array<float, 4> row_max({2, 1, 4, 9}), row_sum({2, 1, 4, 9});
     attention_partials(
         query.view(), key.view(), value.view(),
-        AttentionPartials<float>{.accumulator = sums.view(), .row_max = row_max.view(), .row_sum = row_sum.view()});
+        AttentionPartialOutputs{.accumulator = sums.view(), .row_max = row_max.view(), .row_sum = row_sum.view()});
     Array<float, 4> context({1, 4, 9, 33});
     attention_merge({.accumulator = sums.view(), .row_max = row_max.view(), .row_sum = row_sum.view()}, {},
-                    AttentionOutputs<float>{.context = context.view()});
+                    AttentionOutputs{.context = context.view()});
     EXPECT_EQ(bits_of(context), bits_of(expected.context));
 
     const AttentionResult<Query> whole = attention_with_weights<Query>(query.view(), key.view(), value.view());
@@ -252,7 +252,7 @@ TEST(ContextTypes, RoundedOnceFromFloat) {
   Array<float, 4> value({1, 1, 1, 4});
   value.for_each_index([&](const auto& at) { value.set(at, values[static_cast<std::size_t>(at[3])]); });
   Array<float16, 4> context({1, 1, 1, 4});
-  attention_forward(zero.view(), zero.view(), value.view(), AttentionOutputs<float16>{.context = context.view()});
+  attention_forward(zero.view(), zero.view(), value.view(), AttentionOutputs{.context = context.view()});
   for (std::size_t c = 0; c < 4; ++c) {
     EXPECT_EQ(static_cast<float>(context.get({0, 0, 0, static_cast<Index>(c)})), expected[c]) << c;
   }
@@ -266,8 +266,8 @@ TEST(ContextTypes, BeyondTheLargestNumberLiesInfinity) {
   value.for_each_index([&](const auto& at) { value.set(at, values[static_cast<std::size_t>(at[3])]); });
   Array<float16, 4> context({1, 1, 1, 6});
   Array<float, 4> wide({1, 1, 1, 6});
-  attention_forward(zero.view(), zero.view(), value.view(), AttentionOutputs<float16>{.context = context.view()});
-  attention_forward(zero.view(), zero.view(), value.view(), AttentionOutputs<float>{.context = wide.view()});
+  attention_forward(zero.view(), zero.view(), value.view(), AttentionOutputs{.context = context.view()});
+  attention_forward(zero.view(), zero.view(), value.view(), AttentionOutputs{.context = wide.view()});
   for (std::size_t c = 0; c < 6; ++c) {
     EXPECT_EQ(static_cast<float>(context.get({0, 0, 0, static_cast<Index>(c)})), halves[c]) << c;
     EXPECT_EQ(wide.get({0, 0, 0, static_cast<Index>(c)}), values[c]) << c;
@@ -277,7 +277,7 @@ TEST(ContextTypes, BeyondTheLargestNumberLiesInfinity) {
   many.for_each_index([&](const auto& at) { many.set(at, float16(65504.0f)); });
   const Array<float16, 4> keys = zeros<float16>({1, 1, 3000, 1});
   Array<float16, 4> mean({1, 1, 1, 2});
-  attention_forward(zero.view(), keys.view(), many.view(), AttentionOutputs<float16>{.context = mean.view()});
+  attention_forward(zero.view(), keys.view(), many.view(), AttentionOutputs{.context = mean.view()});
   EXPECT_EQ(bits_of(mean.values()), (std::vector<std::uint64_t>{0x7bff, 0x7bff}));
 }
 
@@ -292,10 +292,10 @@ TEST(BiasTypes, FloatOrTheQuerys) {
     const auto narrow = rounded<E>(bias);
     const auto same = widened(narrow);
     Array<float, 4> a({1, 2, 5, 8}), b({1, 2, 5, 8});
-    attention_forward<float>(query.view(), key.view(), value.view(), {.context = a.view()},
-                             {.bias = std::as_const(narrow).view(), .weights_in_float32 = true});
-    attention_forward<float>(query.view(), key.view(), value.view(), {.context = b.view()},
-                             {.bias = std::as_const(same).view(), .weights_in_float32 = true});
+    attention_forward(query.view(), key.view(), value.view(), {.context = a.view()},
+                      {.bias = std::as_const(narrow).view(), .weights_in_float32 = true});
+    attention_forward(query.view(), key.view(), value.view(), {.context = b.view()},
+                      {.bias = std::as_const(same).view(), .weights_in_float32 = true});
     EXPECT_EQ(bits_of(a), bits_of(b));
     const auto expected = reference::attention<float>(widened(query).view(), widened(key).view(), widened(value).view(),
                                                       {.bias = std::as_const(narrow).view()});
@@ -318,12 +318,9 @@ TEST(Rejections, TypesThatDoNotFitTheQuery) {
   Array<float16, 4> out_f16({1, 1, 4, 4});
   Array<float, 4> out_f32({1, 1, 4, 4});
   const std::string begin = "attention_forward: ";
-  const auto forward = [](const auto& query, auto& context, const AttentionOptions<float>& options = {}) {
+  const auto forward = [](const auto& query, auto& context, const AttentionOptions& options = {}) {
     return rejection([&] {
-      attention_forward(
-          query.view(), query.view(), query.view(),
-          AttentionOutputs<std::remove_reference_t<decltype(context.view()(0, 0, 0, 0))>>{.context = context.view()},
-          options);
+      attention_forward(query.view(), query.view(), query.view(), AttentionOutputs{.context = context.view()}, options);
     });
   };
   EXPECT_EQ(forward(f32, out_b16), begin + "context has type bfloat16; expected float32 as query");
@@ -337,11 +334,14 @@ TEST(Rejections, TypesThatDoNotFitTheQuery) {
             begin + "bias has type float64; expected float32, or float16 as query");
   EXPECT_EQ(forward(b16, out_b16, {.bias = b16.view()}), "accepted");
   EXPECT_EQ(forward(f16, out_f32, {.bias = f32.view()}), "accepted");
-  // What the types of C++ reject: double beside anything else.
-  EXPECT_FALSE((std::is_constructible_v<InputView<double, 4>, TensorView<const float, 4>>));
-  EXPECT_FALSE((std::is_constructible_v<InputView<double, 4>, TensorView<const bfloat16, 4>>));
-  EXPECT_FALSE((std::is_constructible_v<InputView<float, 4>, TensorView<const double, 4>>));
-  EXPECT_FALSE((std::is_constructible_v<InputView<float, 4>, TensorView<const std::int32_t, 4>>));
+  // Double beside anything else.
+  Tensor<double, 4> out_f64({1, 1, 3, 4});
+  EXPECT_EQ(rejection([&] { attention_forward(f32.view(), f64.view(), f32.view(), {.context = out_f32.view()}); }),
+            begin + "key has type float64; expected float32, bfloat16 or float16");
+  EXPECT_EQ(rejection([&] { attention_forward(f64.view(), f64.view(), b16.view(), {.context = out_f64}); }),
+            begin + "value has type bfloat16; expected float64");
+  EXPECT_EQ(rejection([&] { attention_forward(f32.view(), f32.view(), f32.view(), {.context = out_f64}); }),
+            begin + "context has type float64; expected float32 as query");
 }
 
 // Ranges of bytes, not of elements: two bytes of one array beside four of another.
@@ -353,14 +353,115 @@ TEST(Rejections, OverlapIsCountedInBytes) {
   const auto call = [&](Index key_byte, Index context_byte) {
     const TensorView<const float16, 4> key(reinterpret_cast<const float16*>(at + key_byte), {1, 1, L, D});
     const TensorView<float, 4> context(reinterpret_cast<float*>(at + context_byte), {1, 1, L, D});
-    return rejection(
-        [&] { attention_forward(query.view(), key, query.view(), AttentionOutputs<float>{.context = context}); });
+    return rejection([&] { attention_forward(query.view(), key, query.view(), AttentionOutputs{.context = context}); });
   };
   const std::string overlap = "attention_forward: context overlaps key; expected separate memory";
   EXPECT_EQ(call(0, 24), "accepted");  // 24 bytes of keys
   EXPECT_EQ(call(0, 22), overlap);
   EXPECT_EQ(call(48, 0), "accepted");  // 48 bytes of context
   EXPECT_EQ(call(47, 0), overlap);
+}
+
+// ---- what options and arguments are made of
+
+TEST(ArgumentTypes, TensorsAndMatricesAreArgumentsAsTheyAre) {
+  const auto inputs = AttentionInputs<float>::normal(20261125, 1, 1, 1, 4, 6, 8, 5);
+  Tensor<float, 2> query({4, 8}), key({6, 8}), value({6, 5}), context({4, 5});
+  for (Index i = 0; i < 6; ++i) {
+    for (Index d = 0; d < 8; ++d) {
+      if (i < 4) query(i, d) = inputs.query.get({0, 0, i, d});
+      key(i, d) = inputs.key.get({0, 0, i, d});
+      if (d < 5) value(i, d) = inputs.value.get({0, 0, i, d});
+    }
+  }
+  attention_forward(query, key, value, {.context = context});
+  const AttentionArrays<float> expected = run_attention(inputs, {});
+  for (Index i = 0; i < 4; ++i) {
+    for (Index c = 0; c < 5; ++c) EXPECT_EQ(context(i, c), expected.context.get({0, 0, i, c}));
+  }
+}
+
+TEST(ArgumentTypes, ListsOf32BitIntegersMeanThoseOf64) {
+  const auto inputs = AttentionInputs<float>::normal(7, 2, 2, 1, 5, 70, 8, 8);
+  const std::vector<std::int32_t> lengths{66, 0}, prefix{3, 60}, offsets{-2, 40};
+  const std::vector<Index> long_lengths{66, 0}, long_prefix{3, 60}, long_offsets{-2, 40};
+  const AttentionArrays<float> got =
+      run_attention(inputs, {.causal = true, .query_offset = offsets, .key_lengths = lengths, .prefix = prefix});
+  const AttentionArrays<float> expected = run_attention(
+      inputs, {.causal = true, .query_offset = long_offsets, .key_lengths = long_lengths, .prefix = long_prefix});
+  EXPECT_EQ(bits_of(got.context), bits_of(expected.context));
+  const auto packed = AttentionInputs<float>::normal(8, 1, 2, 2, 9, 11, 8, 8);
+  const std::vector<std::int32_t> query_starts{0, 4, 9}, key_starts{0, 6, 11};
+  const std::vector<Index> long_query_starts{0, 4, 9}, long_key_starts{0, 6, 11};
+  EXPECT_EQ(bits_of(run_attention(packed, {.query_starts = query_starts, .key_starts = key_starts}).context),
+            bits_of(run_attention(packed, {.query_starts = long_query_starts, .key_starts = long_key_starts}).context));
+  // Every other entry of a longer list.
+  const std::vector<std::int32_t> spread{0, -1, 4, -1, 9};
+  EXPECT_EQ(
+      bits_of(run_attention(packed, {.query_starts = InputView<1>(spread.data(), {3}, {2}), .key_starts = key_starts})
+                  .context),
+      bits_of(run_attention(packed, {.query_starts = long_query_starts, .key_starts = long_key_starts}).context));
+}
+
+TEST(ArgumentTypes, BytesOfAMaskAreTrueUnlessTheyAre0) {
+  const auto inputs = AttentionInputs<float>::normal(9, 2, 2, 2, 7, 70, 8, 8);
+  Tensor<std::uint8_t, 4> bytes({2, 1, 7, 70}), block_bytes({1, 1, 2, 3});
+  const auto bools = std::make_unique<bool[]>(static_cast<std::size_t>(bytes.size()));
+  const bool block_bools[] = {true, true, false, true, true, true};
+  for (Index i = 0; i < bytes.size(); ++i) {
+    bools[static_cast<std::size_t>(i)] = i % 3 != 0;
+    bytes.data()[i] = static_cast<std::uint8_t>(i % 3 * 127);
+  }
+  for (Index i = 0; i < block_bytes.size(); ++i) block_bytes.data()[i] = block_bools[i] ? 255 : 0;
+  const InputView<4> mask(bools.get(), bytes.shape()), blocks(block_bools, block_bytes.shape());
+  const std::array<Index, 2> size{4, 32};
+  AttentionFingerprint of_bytes, of_bools;
+  const auto run = [&](const AttentionOptions& options, AttentionFingerprint& fingerprint) {
+    Array<float, 4> context({2, 2, 7, 8});
+    attention_forward(inputs.query.view(), inputs.key.view(), inputs.value.view(),
+                      {.context = context.view(), .fingerprint = &fingerprint}, options);
+    return bits_of(context);
+  };
+  EXPECT_EQ(run({.block_mask = block_bytes, .block_size = size, .mask = bytes}, of_bytes),
+            run({.block_mask = blocks, .block_size = size, .mask = mask}, of_bools));
+  EXPECT_EQ(of_bytes, of_bools);
+}
+
+TEST(ArgumentTypes, SegmentsOf64BitsMeanThoseOf32) {
+  const auto inputs = AttentionInputs<float>::normal(10, 1, 2, 2, 6, 6, 8, 8);
+  const std::vector<std::int32_t> narrow{0, 0, 1, 1, -1, 2};
+  const std::vector<std::int64_t> wide{0, 0, 1, 1, -1, 2};
+  const auto of = [](const auto& list) { return InputView<2>(list.data(), {1, 6}); };
+  const auto expected = run_attention(inputs, {.query_segments = of(narrow), .key_segments = of(narrow)});
+  EXPECT_EQ(bits_of(run_attention(inputs, {.query_segments = of(wide), .key_segments = of(narrow)}).context),
+            bits_of(expected.context));
+  EXPECT_EQ(bits_of(run_attention(inputs, {.query_segments = of(narrow), .key_segments = of(wide)}).context),
+            bits_of(expected.context));
+}
+
+TEST(ArgumentTypes, OthersAreRejectedByName) {
+  const auto inputs = AttentionInputs<float>::normal(11, 1, 1, 1, 3, 3, 4, 4);
+  const std::vector<double> doubles{3};
+  const std::vector<std::uint8_t> bytes{3};
+  const Tensor<float, 4> floats({1, 1, 3, 3});
+  const Tensor<std::uint32_t, 2> words({1, 3});
+  const auto said = [&](const AttentionOptions& options) { return rejection([&] { run_attention(inputs, options); }); };
+  EXPECT_EQ(said({.key_lengths = doubles}), "attention_forward: key_lengths has type float64; expected int32 or int64");
+  EXPECT_EQ(said({.prefix = bytes}), "attention_forward: prefix has type uint8; expected int32 or int64");
+  EXPECT_EQ(said({.query_offset = InputView<1>(doubles)}),
+            "attention_forward: query_offset has type float64; expected int32 or int64");
+  EXPECT_EQ(said({.mask = floats}), "attention_forward: mask has type float32; expected bool or uint8");
+  EXPECT_EQ(said({.query_segments = words, .key_segments = words}),
+            "attention_forward: query_segments has type uint32; expected int32 or int64");
+  EXPECT_EQ(said({.alibi_slopes = doubles}),
+            "attention_forward: alibi_slopes has type float64; expected float32, bfloat16 or float16");
+  Tensor<double, 3> sums({1, 1, 3});
+  Tensor<float, 4> context({1, 1, 3, 4});
+  EXPECT_EQ(rejection([&] {
+              attention_forward(inputs.query.view(), inputs.key.view(), inputs.value.view(),
+                                {.context = context, .row_sum = sums});
+            }),
+            "attention_forward: row_sum has type float64; expected float32");
 }
 
 }  // namespace

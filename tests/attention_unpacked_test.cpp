@@ -50,7 +50,7 @@ struct Results {
         row_max(static_cast<std::size_t>(kHeads * rows)),
         row_sum(row_max),
         lse(row_max) {}
-  AttentionOutputs<T> outputs(Index rows, Index columns) {
+  AttentionOutputs outputs(Index rows, Index columns) {
     const std::array<Index, 3> shape{1, kHeads, rows};
     return {.context = {context.data(), {1, kHeads, rows, columns}},
             .row_max = {row_max.data(), shape},
@@ -93,7 +93,7 @@ void expect_rows_alone_are_rows_among_many(Index key_heads, Index keys, Index de
   std::string way;
   const auto run = [&](Index first, Index rows, int kind) {
     Results<T> results(rows, columns);
-    AttentionOptions<T> options;
+    AttentionOptions options;
     const TensorView<const bool, 4> seen{mask.view().pointer(0, 0, first, 0), {1, 1, rows, keys}, mask.view().strides};
     const TensorView<const float, 4> added{
         bias.view().pointer(0, 0, first, 0), {1, kHeads, rows, keys}, bias.view().strides};
@@ -108,8 +108,8 @@ void expect_rows_alone_are_rows_among_many(Index key_heads, Index keys, Index de
     const TensorView<const T, 4> q{
         query.data() + first * depth, {1, kHeads, rows, depth}, {kHeads * kRows * depth, kRows * depth, depth, 1}};
     const auto call = [&](const Runtime& runtime) {
-      attention_forward<T>(q, TensorView<const E, 4>(key.view), TensorView<const E, 4>(value.view),
-                           results.outputs(rows, columns), options, runtime);
+      attention_forward(q, TensorView<const E, 4>(key.view), TensorView<const E, 4>(value.view),
+                        results.outputs(rows, columns), options, runtime);
     };
     way = way_of(call);
     call({.num_threads = static_cast<int>(1 + first % 3)});
@@ -182,10 +182,10 @@ TEST(AttentionInPlace, SumsThatOverflowAreScaled) {
   const std::vector<float> value(static_cast<std::size_t>(keys * columns), 3e38f);
   std::vector<float> context(columns);
   on_every_instruction_set([&](const kernels::KernelTable&) {
-    attention_forward<float>(TensorView<const float, 4>(query.data(), {1, 1, 1, depth}),
-                             TensorView<const float, 4>(key.data(), {1, 1, keys, depth}),
-                             TensorView<const float, 4>(value.data(), {1, 1, keys, columns}),
-                             {.context = {context.data(), {1, 1, 1, columns}}});
+    attention_forward(TensorView<const float, 4>(query.data(), {1, 1, 1, depth}),
+                      TensorView<const float, 4>(key.data(), {1, 1, keys, depth}),
+                      TensorView<const float, 4>(value.data(), {1, 1, keys, columns}),
+                      {.context = {context.data(), {1, 1, 1, columns}}});
     for (const float x : context) EXPECT_NEAR(x / 3e38f, 1.0f, 1e-5f);
   });
 }
@@ -203,9 +203,9 @@ TEST(AttentionInPlace, NeedsNoCopy) {
     const TensorView<const float, 4> rows(both.data(), {1, s.key_heads, keys, s.width});
     for (const int threads : {1, 2, 5}) {
       CountingMemory memory;
-      attention_forward<float>(TensorView<const float, 4>(query.data(), {1, s.heads, s.rows, s.width}), rows, rows,
-                               {.context = {context.data(), {1, s.heads, s.rows, s.width}}}, {},
-                               {.num_threads = threads, .workspace = &memory});
+      attention_forward(TensorView<const float, 4>(query.data(), {1, s.heads, s.rows, s.width}), rows, rows,
+                        {.context = {context.data(), {1, s.heads, s.rows, s.width}}}, {},
+                        {.num_threads = threads, .workspace = &memory});
       const Index chunks = (keys + kAttentionChunkKeys - 1) / kAttentionChunkKeys;
       const Index partials = s.heads * s.rows * chunks * (s.width + 2) * static_cast<Index>(sizeof(float));
       EXPECT_LE(memory.largest, static_cast<std::size_t>(partials + threads * (Index{4} << 20)));
@@ -241,8 +241,8 @@ TEST(AttentionInPlace, PlansSayWhyFewRowsArePacked) {
     auto inputs = AttentionInputs<float>::normal(1, 1, c.heads, c.key_heads, c.rows, c.keys, c.depth, c.columns);
     Array<float, 4> context({1, c.heads, c.rows, c.columns});
     expect_packed(way_of([&](const Runtime& runtime) {
-                    attention_forward<float>(inputs.query.view(), inputs.key.view(), inputs.value.view(),
-                                             {.context = context.view()}, {}, runtime);
+                    attention_forward(inputs.query.view(), inputs.key.view(), inputs.value.view(),
+                                      {.context = context.view()}, {}, runtime);
                   }),
                   c.why);
   }
@@ -256,22 +256,21 @@ TEST(AttentionInPlace, PlansSayWhichOptionOrLayoutPacks) {
       one(numbers.data(), shape, {0, 0, 0, 1});
   const TensorView<const float, 4> query(numbers.data(), {1, 1, 1, 64});
   std::vector<float> context(64), entropy(1);
-  const AttentionOutputs<float> outputs{.context = {context.data(), {1, 1, 1, 64}}};
-  const auto way = [&](const auto& key, const auto& value, const AttentionOptions<float>& options = {}) {
-    return way_of(
-        [&](const Runtime& runtime) { attention_forward<float>(query, key, value, outputs, options, runtime); });
+  const AttentionOutputs outputs{.context = {context.data(), {1, 1, 1, 64}}};
+  const auto way = [&](const auto& key, const auto& value, const AttentionOptions& options = {}) {
+    return way_of([&](const Runtime& runtime) { attention_forward(query, key, value, outputs, options, runtime); });
   };
   expect_packed(way(rows, rows), nullptr);
   expect_packed(way(strided, rows), "the numbers of a key do not lie side by side");
   expect_packed(way(rows, strided), "the numbers of a value do not lie side by side");
   expect_packed(way(one, rows), "all keys are one");
   expect_packed(way(rows, one), "all values are one");
-  AttentionOptions<float> dropout;
+  AttentionOptions dropout;
   dropout.dropout = 0.5;
   expect_packed(way(rows, rows, dropout), "there is dropout");
   expect_packed(way_of([&](const Runtime& runtime) {
-                  attention_with_statistics<float>(query, rows, rows, outputs, {.entropy = {entropy.data(), {1, 1, 1}}},
-                                                   {}, runtime);
+                  attention_with_statistics(query, rows, rows, outputs, {.entropy = {entropy.data(), {1, 1, 1}}}, {},
+                                            runtime);
                 }),
                 "statistics ride along");
 }

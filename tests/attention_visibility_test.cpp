@@ -16,7 +16,7 @@ TYPED_TEST_SUITE(Semantics2, Types);
 
 // Runs the call on every instruction set and expects the key j to have weight in row i exactly where sees(b, h, i, j).
 template <class T, class F>
-void expect_sees(const AttentionInputs<T>& inputs, const std::type_identity_t<AttentionOptions<T>>& options, F sees) {
+void expect_sees(const AttentionInputs<T>& inputs, const AttentionOptions& options, F sees) {
   const AttentionArrays<T> got = checked_attention(inputs, options);
   got.weights->for_each_index([&](const std::array<Index, 4>& at) {
     EXPECT_EQ(got.weights->get(at) > 0, sees(at[0], at[1], at[2], at[3]))
@@ -25,8 +25,7 @@ void expect_sees(const AttentionInputs<T>& inputs, const std::type_identity_t<At
 }
 
 template <class T>
-void expect_same_bits(const AttentionInputs<T>& inputs, const std::type_identity_t<AttentionOptions<T>>& a,
-                      const std::type_identity_t<AttentionOptions<T>>& b) {
+void expect_same_bits(const AttentionInputs<T>& inputs, const AttentionOptions& a, const AttentionOptions& b) {
   on_every_instruction_set([&](const kernels::KernelTable&) {
     EXPECT_EQ(all_bits(run_attention(inputs, a)), all_bits(run_attention(inputs, b)));
   });
@@ -83,9 +82,9 @@ TYPED_TEST(Semantics2, WithLEqualSAndNoKeyLengthsTheOffsetIsZero) {
   using T = TypeParam;
   const auto inputs = AttentionInputs<T>::normal(6, 1, 2, 1, 9, 9, 4, 3);
   const std::vector<T> slopes{static_cast<T>(0.5), static_cast<T>(0.25)};
-  for (AttentionOptions<T> options : {AttentionOptions<T>{.causal = true}, AttentionOptions<T>{.window = {2, 1}},
-                                      AttentionOptions<T>{.alibi_slopes = slopes}}) {
-    AttentionOptions<T> named = options;
+  for (AttentionOptions options : {AttentionOptions{.causal = true}, AttentionOptions{.window = {2, 1}},
+                                   AttentionOptions{.alibi_slopes = slopes}}) {
+    AttentionOptions named = options;
     named.query_offset = Index{0};
     expect_same_bits(inputs, options, named);
   }
@@ -97,11 +96,11 @@ TYPED_TEST(Semantics2, TheOffsetMustBeNamedWhenLengthsDifferOrKeyLengthsAreGiven
   const auto square = AttentionInputs<T>::normal(7, 1, 1, 1, 4, 4, 4, 3);
   const std::vector<T> slopes{static_cast<T>(0.5)};
   const std::vector<Index> prefix{2}, lengths{4};
-  const std::pair<std::string, AttentionOptions<T>> users[] = {{"causal", {.causal = true}},
-                                                               {"window", {.window = {1, {}}}},
-                                                               {"window", {.window = {{}, 1}}},
-                                                               {"alibi_slopes", {.alibi_slopes = slopes}},
-                                                               {"prefix", {.prefix = prefix}}};
+  const std::pair<std::string, AttentionOptions> users[] = {{"causal", {.causal = true}},
+                                                            {"window", {.window = {1, {}}}},
+                                                            {"window", {.window = {{}, 1}}},
+                                                            {"alibi_slopes", {.alibi_slopes = slopes}},
+                                                            {"prefix", {.prefix = prefix}}};
   for (auto [name, options] : users) {
     const std::string start = "attention_forward: " + name + " needs query_offset to be named";
     EXPECT_EQ(rejection([&] { run_attention(wide, options); }).substr(0, start.size()), start);
@@ -150,7 +149,7 @@ TYPED_TEST(Semantics2, AWindowOfWKeysIncludingItselfIsLeftWMinusOneRightZero) {
 TYPED_TEST(Semantics2, WindowWithCausalAndANegativeOffsetLeavesEarlyRowsEmpty) {
   using T = TypeParam;
   const auto inputs = AttentionInputs<T>::normal(11, 12, 12, 3);
-  const AttentionOptions<T> options{.causal = true, .query_offset = Index{-5}, .window = {2, 4}};
+  const AttentionOptions options{.causal = true, .query_offset = Index{-5}, .window = {2, 4}};
   expect_sees(inputs, options, [](Index, Index, Index i, Index j) { return i - 7 <= j && j <= i - 5; });
   const AttentionArrays<T> got = run_attention(inputs, options);
   for (Index i = 0; i < 5; ++i) {
@@ -187,7 +186,7 @@ TYPED_TEST(Semantics2, KeyLengthsGiveTheBitsOfShorterKeys) {
       Array<T, 4> context({1, 1, 5, 3});
       TensorView<const T, 4> key = inputs.key.view(), value = inputs.value.view();
       key.shape[2] = value.shape[2] = length;
-      attention_forward<T>(inputs.query.view(), key, value, {.context = context.view()});
+      attention_forward(inputs.query.view(), key, value, {.context = context.view()});
       EXPECT_EQ(bits_of(whole.context), bits_of(context));
     });
   }
@@ -238,7 +237,7 @@ TYPED_TEST(Semantics2, BlockMaskShowsWholeBlocks) {
         const auto& shape = blocks.shape();
         return blocks.get({b % shape[0], h % shape[1], i / size[0], j / size[1]});
       };
-      const AttentionOptions<T> options{.block_mask = std::as_const(blocks).view(), .block_size = size};
+      const AttentionOptions options{.block_mask = std::as_const(blocks).view(), .block_size = size};
       expect_sees(inputs, options, seen);
       const auto mask = mask_where({2, 4, 70, 300}, seen);
       expect_same_bits(inputs, options, {.mask = mask.view()});
@@ -268,7 +267,7 @@ TYPED_TEST(Semantics2, MaskAndBiasAreBroadcastOverEveryAxis) {
       for (auto* to : {&mask_by_stride, &mask_in_full}) to->set(at, mask.get(from));
       for (auto* to : {&bias_by_stride, &bias_in_full}) to->set(at, bias.get(from));
     });
-    const AttentionOptions<T> options{.mask = std::as_const(mask).view(), .bias = std::as_const(bias).view()};
+    const AttentionOptions options{.mask = std::as_const(mask).view(), .bias = std::as_const(bias).view()};
     expect_sees(inputs, options, [&](Index b, Index h, Index i, Index j) { return mask_in_full.get({b, h, i, j}); });
     expect_same_bits(inputs, options,
                      {.mask = std::as_const(mask_in_full).view(), .bias = std::as_const(bias_in_full).view()});

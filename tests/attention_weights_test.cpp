@@ -17,12 +17,12 @@ TYPED_TEST_SUITE(Weights, Types);
 // Weights or scores of these ranges; row_max and row_sum as a forward call wrote them.
 template <class T>
 Array<T, 4> weights_of(const AttentionInputs<T>& inputs, const AttentionArrays<T>& statistics,
-                       const std::vector<RowRange>& ranges, WeightsKind kind, const AttentionOptions<T>& options,
+                       const std::vector<RowRange>& ranges, WeightsKind kind, const AttentionOptions& options,
                        const Runtime& runtime = {}) {
   Index num_rows = ranges.empty() ? inputs.query.shape()[2] : 0;
   for (const RowRange& range : ranges) num_rows += range.end - range.begin;
   Array<T, 4> output({inputs.query.shape()[0], inputs.query.shape()[1], num_rows, inputs.key.shape()[2]});
-  attention_weights<T>(
+  attention_weights(
       inputs.query.view(), inputs.key.view(),
       {.row_max = statistics.row_max->view(), .row_sum = statistics.row_sum->view(), .rows = ranges, .kind = kind},
       output.view(), options, runtime);
@@ -64,15 +64,15 @@ TYPED_TEST(Weights, ChosenRowsHaveTheBitsOfTheWhole) {
   Random random(2);
   mask.fill([&] { return random.chance(0.8); });
   const std::vector<T> sinks{0, 1, -1, 2}, slopes{1, static_cast<T>(0.1), static_cast<T>(0.5), 0};
-  const AttentionOptions<T> plain, every{.causal = true,
-                                         .query_offset = Index{900},
-                                         .window = {700, {}},
-                                         .mask = std::as_const(mask).view(),
-                                         .alibi_slopes = slopes,
-                                         .sinks = sinks,
-                                         .soft_cap = 4.0};
+  const AttentionOptions plain, every{.causal = true,
+                                      .query_offset = Index{900},
+                                      .window = {700, {}},
+                                      .mask = std::as_const(mask).view(),
+                                      .alibi_slopes = slopes,
+                                      .sinks = sinks,
+                                      .soft_cap = 4.0};
   on_every_instruction_set([&](const kernels::KernelTable&) {
-    for (const AttentionOptions<T>& options : {plain, every}) {
+    for (const AttentionOptions& options : {plain, every}) {
       const AttentionArrays<T> whole = run_attention(inputs, options);
       const Array<T, 4> scores = weights_of(inputs, whole, {}, WeightsKind::scores, options);
       for (const std::vector<RowRange>& ranges : kChoices) {
@@ -92,10 +92,10 @@ TYPED_TEST(Weights, RangesRunAcrossPackedSequences) {
   using T = TypeParam;
   const std::vector<Index> query_starts{0, 40, 40, 110, 150}, key_starts{0, 130, 135, 135, 1300};
   const auto inputs = AttentionInputs<T>::normal(3, 1, 2, 1, 150, 1300, 5, 3);
-  const AttentionOptions<T> options{.causal = true,
-                                    .query_offset = QueryAlignment::bottom_right,
-                                    .query_starts = query_starts,
-                                    .key_starts = key_starts};
+  const AttentionOptions options{.causal = true,
+                                 .query_offset = QueryAlignment::bottom_right,
+                                 .query_starts = query_starts,
+                                 .key_starts = key_starts};
   on_every_instruction_set([&](const kernels::KernelTable&) {
     const AttentionArrays<T> whole = run_attention(inputs, options);
     for (const std::vector<RowRange>& ranges : kChoices) {
@@ -110,25 +110,25 @@ TYPED_TEST(Weights, ChosenKeysHaveTheBitsOfTheWhole) {
   using T = TypeParam;
   const std::vector<Index> query_starts{0, 40, 40, 110, 150}, key_starts{0, 130, 135, 135, 1300};
   const auto inputs = AttentionInputs<T>::normal(6, 1, 2, 1, 150, 1300, 5, 3);
-  const AttentionOptions<T> plain,
+  const AttentionOptions plain,
       packed{.causal = true,
              .query_offset = QueryAlignment::bottom_right,
              .query_starts = query_starts,
              .key_starts = key_starts},
       window{.query_offset = Index{500}, .window = {300, 10}};
   on_every_instruction_set([&](const kernels::KernelTable&) {
-    for (const AttentionOptions<T>& options : {plain, packed, window}) {
+    for (const AttentionOptions& options : {plain, packed, window}) {
       const AttentionArrays<T> whole = run_attention(inputs, options);
       for (const RowRange& keys :
            {RowRange{0, 1}, {1299, 1300}, {63, 65}, {129, 136}, {700, 1025}, {9, 9}, {0, 1300}}) {
         for (const RowRange& rows : {RowRange{0, 150}, {37, 38}, {100, 131}}) {
           Array<T, 4> tile({1, 2, rows.end - rows.begin, keys.end - keys.begin});
-          attention_weights<T>(inputs.query.view(), inputs.key.view(),
-                               {.row_max = std::as_const(whole).row_max->view(),
-                                .row_sum = std::as_const(whole).row_sum->view(),
-                                .rows = std::span(&rows, 1),
-                                .keys = keys},
-                               tile.view(), options);
+          attention_weights(inputs.query.view(), inputs.key.view(),
+                            {.row_max = std::as_const(whole).row_max->view(),
+                             .row_sum = std::as_const(whole).row_sum->view(),
+                             .rows = std::span(&rows, 1),
+                             .keys = keys},
+                            tile.view(), options);
           Index moved = 0;
           tile.for_each_index([&](const std::array<Index, 4>& at) {
             moved += !identical(tile.get(at), whole.weights->get({0, at[1], rows.begin + at[2], keys.begin + at[3]}));
@@ -160,8 +160,8 @@ TEST(WeightsRejections, KeysOutsideTheirRange) {
   Array<float, 4> output({1, 1, 3, 2});
   const auto message = [&](const RowRange& keys) {
     return rejection<std::invalid_argument>([&] {
-      attention_weights<float>(inputs.query.view(), inputs.key.view(), {.kind = WeightsKind::scores, .keys = keys},
-                               output.view());
+      attention_weights(inputs.query.view(), inputs.key.view(), {.kind = WeightsKind::scores, .keys = keys},
+                        output.view());
     });
   };
   EXPECT_EQ(message({69, 71}), "attention_weights: keys is 69 to 71; expected a half-open range within 0 to 70");
@@ -173,7 +173,7 @@ TEST(WeightsRejections, KeysOutsideTheirRange) {
 TYPED_TEST(Weights, ScoresAreMinusInfinityAtInvisibleKeys) {
   using T = TypeParam;
   const auto inputs = AttentionInputs<T>::normal(4, 1, 2, 1, 70, 70, 5, 3);
-  const AttentionOptions<T> options{.causal = true, .window = {20, {}}};
+  const AttentionOptions options{.causal = true, .window = {20, {}}};
   const auto expected = reference::attention<T>(inputs.query.view(), inputs.key.view(), inputs.value.view(), options);
   on_every_instruction_set([&](const kernels::KernelTable&) {
     const AttentionArrays<T> whole = run_attention(inputs, options);
@@ -193,7 +193,7 @@ TYPED_TEST(Weights, ScoresNeedNoStatistics) {
   const auto inputs = AttentionInputs<T>::normal(5, 3, 70, 5);
   Array<T, 4> without({1, 1, 3, 70});
   on_every_instruction_set([&](const kernels::KernelTable&) {
-    attention_weights<T>(inputs.query.view(), inputs.key.view(), {.kind = WeightsKind::scores}, without.view());
+    attention_weights(inputs.query.view(), inputs.key.view(), {.kind = WeightsKind::scores}, without.view());
     EXPECT_EQ(bits_of(without), bits_of(weights_of<T>(inputs, run_attention(inputs), {}, WeightsKind::scores, {})));
   });
 }
@@ -209,14 +209,14 @@ TYPED_TEST(Weights, StatisticsMayHaveAnyLayoutAndAreNotRecomputed) {
     layout.lead_bytes = 3;
     const Array<T, 3> row_max = relaid(*whole.row_max, layout), row_sum = relaid(*whole.row_sum, layout);
     Array<T, 4> got({2, 2, 9, 80});
-    attention_weights<T>(inputs.query.view(), inputs.key.view(), {.row_max = row_max.view(), .row_sum = row_sum.view()},
-                         got.view());
+    attention_weights(inputs.query.view(), inputs.key.view(), {.row_max = row_max.view(), .row_sum = row_sum.view()},
+                      got.view());
     EXPECT_EQ(bits_of(got), bits_of(*whole.weights));
     // Twice the sum is half the weight: what is given is used.
     Array<T, 3> doubled({2, 2, 9});
     doubled.for_each_index([&](const auto& at) { doubled.set(at, 2 * whole.row_sum->get(at)); });
-    attention_weights<T>(inputs.query.view(), inputs.key.view(),
-                         {.row_max = row_max.view(), .row_sum = std::as_const(doubled).view()}, got.view());
+    attention_weights(inputs.query.view(), inputs.key.view(),
+                      {.row_max = row_max.view(), .row_sum = std::as_const(doubled).view()}, got.view());
     got.for_each_index([&](const auto& at) { EXPECT_EQ(got.get(at) * 2, whole.weights->get(at)); });
   });
 }
@@ -243,7 +243,7 @@ TYPED_TEST(Weights, TheyRebuildTheContext) {
 TYPED_TEST(Weights, AttentionWithWeightsReturnsContextAndWholeWeights) {
   using T = TypeParam;
   const auto inputs = AttentionInputs<T>::normal(8, 2, 4, 2, 7, 90, 5, 3);
-  const AttentionOptions<T> options{.causal = true, .query_offset = QueryAlignment::bottom_right};
+  const AttentionOptions options{.causal = true, .query_offset = QueryAlignment::bottom_right};
   on_every_instruction_set([&](const kernels::KernelTable&) {
     const AttentionArrays<T> expected = run_attention(inputs, options);
     const AttentionResult<T> got =
@@ -264,8 +264,8 @@ TYPED_TEST(Weights, OutputsThatOverlapAreRejected) {
   const auto call = [&](Index row_sum_at, Index output_at) {
     const TensorView<const T, 3> row_max(memory.data(), {1, 1, 4}), row_sum(memory.data() + row_sum_at, {1, 1, 4});
     return rejection([&] {
-      attention_weights<T>(inputs.query.view(), inputs.key.view(), {.row_max = row_max, .row_sum = row_sum},
-                           TensorView<T, 4>(memory.data() + output_at, {1, 1, 4, 6}));
+      attention_weights(inputs.query.view(), inputs.key.view(), {.row_max = row_max, .row_sum = row_sum},
+                        TensorView<T, 4>(memory.data() + output_at, {1, 1, 4, 6}));
     });
   };
   EXPECT_EQ(call(4, 8), "accepted");

@@ -194,10 +194,9 @@ TEST(Dropout, IsRejectedWhereItCannotBe) {
   EXPECT_EQ(message(std::nan("")), "attention_forward: dropout is nan; expected 0 to 1");
   EXPECT_EQ(message(0), "accepted");
   call.options.dropout = 0.5;
-  EXPECT_EQ(rejection([&] {
-              attention_partials<float>(call.query.view(), call.key.view(), call.value.view(), {}, call.options);
-            }),
-            "attention_partials: dropout is given; expected none");
+  EXPECT_EQ(
+      rejection([&] { attention_partials(call.query.view(), call.key.view(), call.value.view(), {}, call.options); }),
+      "attention_partials: dropout is given; expected none");
 }
 
 }  // namespace

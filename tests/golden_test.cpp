@@ -265,28 +265,28 @@ template <class T>
 void add_backward(Golden& golden, const std::string& name, const AttentionCase<T>& call) {
   AttentionArrays<T> forward = AttentionArrays<T>::dense(call.B(), call.H(), call.L(), call.S(), call.Dv());
   AttentionFingerprint fingerprint;
-  AttentionOutputs<T> outputs = forward.views();
+  AttentionOutputs outputs = forward.views();
   outputs.fingerprint = &fingerprint;
-  attention_forward<T>(call.query.view(), call.key.view(), call.value.view(), outputs, call.options);
+  attention_forward(call.query.view(), call.key.view(), call.value.view(), outputs, call.options);
   Random random(900);
   const auto grad_context = numbers<T, 4>(random, forward.context.view().shape);
   const auto grad_lse = numbers<T, 3>(random, forward.lse->view().shape);
   Array<T, 4> grad_query(call.query.view().shape), grad_key(call.key.view().shape), grad_value(call.value.view().shape);
   Array<T, 4> grad_bias({1, call.H(), 1, call.S()});
   Array<T, 1> grad_sinks({call.H()});
-  AttentionGradients<T> gradients{
+  AttentionGradients gradients{
       .grad_query = grad_query.view(), .grad_key = grad_key.view(), .grad_value = grad_value.view()};
   const bool has_bias = call.bias_f32.view().size() > 0, has_sinks = !call.options.sinks.empty();
   if (has_bias) gradients.grad_bias = grad_bias.view();
   if (has_sinks) gradients.grad_sinks = grad_sinks.view();
-  attention_backward<T>(call.query.view(), call.key.view(), call.value.view(),
-                        {.context = forward.context.view(),
-                         .row_max = forward.row_max->view(),
-                         .row_sum = forward.row_sum->view(),
-                         .grad_context = grad_context.view(),
-                         .grad_lse = grad_lse.view(),
-                         .fingerprint = fingerprint},
-                        gradients, call.options);
+  attention_backward(call.query.view(), call.key.view(), call.value.view(),
+                     {.context = forward.context.view(),
+                      .row_max = forward.row_max->view(),
+                      .row_sum = forward.row_sum->view(),
+                      .grad_context = grad_context.view(),
+                      .grad_lse = grad_lse.view(),
+                      .fingerprint = fingerprint},
+                     gradients, call.options);
   golden.add(name + "/grad_query", grad_query.values());
   golden.add(name + "/grad_key", grad_key.values());
   golden.add(name + "/grad_value", grad_value.values());
@@ -365,10 +365,9 @@ void add_weights_of_rows(Golden& golden) {
   const std::vector<RowRange> rows{{60, 65}, {0, 3}, {2, 3}};
   for (const WeightsKind kind : {WeightsKind::weights, WeightsKind::scores}) {
     Array<T, 4> output({2, 2, 9, 1100});
-    attention_weights<T>(
-        call.query.view(), call.key.view(),
-        {.row_max = whole.row_max->view(), .row_sum = whole.row_sum->view(), .rows = rows, .kind = kind},
-        output.view());
+    attention_weights(call.query.view(), call.key.view(),
+                      {.row_max = whole.row_max->view(), .row_sum = whole.row_sum->view(), .rows = rows, .kind = kind},
+                      output.view());
     golden.add(kind == WeightsKind::weights ? "weights/rows" : "weights/scores", output.values());
   }
 }
@@ -381,23 +380,22 @@ void add_merge(Golden& golden) {
     const Index N = attention_num_chunks(S);
     Array<T, 5> accumulator({N, 1, 2, 13, 33});
     Array<T, 4> row_max({N, 1, 2, 13}), row_sum({N, 1, 2, 13});
-    attention_partials<T>(call.query.view(), call.key.view(), call.value.view(),
-                          {accumulator.view(), row_max.view(), row_sum.view()});
+    attention_partials(call.query.view(), call.key.view(), call.value.view(),
+                       {accumulator.view(), row_max.view(), row_sum.view()});
     golden.add(name + "/accumulator", accumulator.values());
     golden.add(name + "/row_max", row_max.values());
     golden.add(name + "/row_sum", row_sum.values());
     const std::vector<T> sinks{2, -1};
     auto merged = AttentionArrays<T>::dense(1, 2, 13, 0, 33, false);
-    attention_merge<T>(
-        {std::as_const(accumulator).view(), std::as_const(row_max).view(), std::as_const(row_sum).view()}, sinks,
-        merged.views());
+    attention_merge({std::as_const(accumulator).view(), std::as_const(row_max).view(), std::as_const(row_sum).view()},
+                    sinks, merged.views());
     golden.add(name + "/with_sinks/context", merged.context.values());
     golden.add(name + "/with_sinks/lse", merged.lse->values());
     golden.add(name + "/with_sinks/sink_weights", merged.sink_weights->values());
     Array<T, 4> context({1, 2, 13, 33});
     Array<T, 3> lse({1, 2, 13});
-    attention_merge_lse<T>(std::as_const(accumulator).view(), std::as_const(row_max).view(),
-                           AttentionOutputs<T>{.context = context.view(), .lse = lse.view()});
+    attention_merge_lse(std::as_const(accumulator).view(), std::as_const(row_max).view(),
+                        AttentionOutputs{.context = context.view(), .lse = lse.view()});
     golden.add(name + "/by_lse/context", context.values());
     golden.add(name + "/by_lse/lse", lse.values());
   }

@@ -34,17 +34,17 @@ Inspected<T> inspect(const AttentionCase<T>& call, std::array<Index, 2> strips, 
                     Array<T, 3>({call.B(), call.H(), call.S()}),
                     Array<T, 4>({call.B(), call.H(), strips[0], strips[1]})};
   Array<T, 4> context({call.B(), call.H(), call.L(), call.Dv()});
-  attention_forward<T>(call.query.view(), call.key.view(), call.value.view(),
-                       {.context = context.view(),
-                        .row_max = made.row_max.view(),
-                        .row_sum = made.row_sum.view(),
-                        .weights = made.weights.view()},
-                       call.options);
-  AttentionColumns<T> outputs{.key_mass = made.key_mass.view()};
+  attention_forward(call.query.view(), call.key.view(), call.value.view(),
+                    {.context = context.view(),
+                     .row_max = made.row_max.view(),
+                     .row_sum = made.row_sum.view(),
+                     .weights = made.weights.view()},
+                    call.options);
+  AttentionColumns outputs{.key_mass = made.key_mass.view()};
   if (strips[0] > 0) outputs.pooled_map = made.pooled_map.view();
-  attention_columns<T>(call.query.view(), call.key.view(),
-                       {.row_max = made.row_max.view(), .row_sum = made.row_sum.view(), .cells = cells}, outputs,
-                       call.options, runtime);
+  attention_columns(call.query.view(), call.key.view(),
+                    {.row_max = made.row_max.view(), .row_sum = made.row_sum.view(), .cells = cells}, outputs,
+                    call.options, runtime);
   return made;
 }
 
@@ -134,11 +134,11 @@ TYPED_TEST(Columns, MemoryDoesNotGrowWithRowsTimesKeys) {
   const std::array<Index, 3> rows{1, 4, 2000};
   Array<T, 3> row_max(rows), row_sum(rows), mass({1, 4, 4096});
   Array<T, 4> context({1, 4, 2000, 8}), map({1, 4, 32, 32});
-  attention_forward<T>(call.query.view(), call.key.view(), call.value.view(),
-                       {.context = context.view(), .row_max = row_max.view(), .row_sum = row_sum.view()}, call.options);
-  attention_columns<T>(call.query.view(), call.key.view(), {.row_max = row_max.view(), .row_sum = row_sum.view()},
-                       {.key_mass = mass.view(), .pooled_map = map.view()}, call.options,
-                       {.num_threads = 2, .workspace = &counting});
+  attention_forward(call.query.view(), call.key.view(), call.value.view(),
+                    {.context = context.view(), .row_max = row_max.view(), .row_sum = row_sum.view()}, call.options);
+  attention_columns(call.query.view(), call.key.view(), {.row_max = row_max.view(), .row_sum = row_sum.view()},
+                    {.key_mass = mass.view(), .pooled_map = map.view()}, call.options,
+                    {.num_threads = 2, .workspace = &counting});
   const std::size_t packed = sizeof(T) * 2 * 4096 * 16;
   const std::size_t cells = sizeof(double) * 4 * 32 * (32 + 4 + 32);
   EXPECT_LE(counting.largest, packed + cells + 2 * (std::size_t{1} << 18));
@@ -150,11 +150,11 @@ TEST(Columns, Rejections) {
   const std::array<Index, 3> rows{1, 4, 5};
   Array<float, 3> row_max(rows), row_sum(rows), mass({1, 4, 9}), short_mass({1, 4, 8});
   Array<float, 4> map({1, 4, 6, 2}), other({1, 3, 2, 2});
-  const auto message = [&](const ColumnsRequest<float>& request, const AttentionColumns<float>& outputs) {
+  const auto message = [&](const ColumnsRequest& request, const AttentionColumns& outputs) {
     return rejection<std::invalid_argument>(
-        [&] { attention_columns<float>(call.query.view(), call.key.view(), request, outputs, call.options); });
+        [&] { attention_columns(call.query.view(), call.key.view(), request, outputs, call.options); });
   };
-  const ColumnsRequest<float> request{.row_max = row_max.view(), .row_sum = row_sum.view()};
+  const ColumnsRequest request{.row_max = row_max.view(), .row_sum = row_sum.view()};
   EXPECT_EQ(message({.row_max = row_max.view()}, {.key_mass = mass.view()}),
             "attention_columns: row_sum is missing; expected (1, 4, 5) as attention_forward wrote it");
   EXPECT_EQ(message(request, {.key_mass = short_mass.view()}),

@@ -138,7 +138,7 @@ TEST(Inspection, ShowsTheMeansOfHeads) {
   entropy(0, 0) = 1.25;
   largest(0, 1) = 1;
   distance(0, 1) = 812.34;
-  AttentionStatistics<double> statistics;
+  AttentionStatistics statistics;
   statistics.head_entropy = entropy.view();
   statistics.head_largest_weight = largest.view();
   statistics.head_mean_distance = distance.view();
@@ -168,7 +168,7 @@ TEST(Inspection, Rejections) {
   EXPECT_EQ(message(0, {}), "inspect_heads: num_queries is 0; expected 1 or more");
   EXPECT_EQ(message(1, {.top = -1}), "inspect_heads: top is -1; expected 0 or more");
   Tensor<double, 2> other({1, 2});
-  AttentionStatistics<double> statistics;
+  AttentionStatistics statistics;
   statistics.head_entropy = other.view();
   EXPECT_EQ(rejection<std::invalid_argument>([&] { inspect_heads<double>(mass.view(), 1, {}, statistics); }),
             "inspect_heads: statistics have shape (1, 2); expected (1, 1)");

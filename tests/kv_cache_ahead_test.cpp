@@ -61,7 +61,7 @@ void expect_few_are_many(const Case& c) {
                                     << c.page_keys << " kind " << kind);
     const auto run = [&](Index first, Index rows) {
       Tensor<Q, 4> context({1, kHeads, rows, c.columns});
-      AttentionOptions<T> options;
+      AttentionOptions options;
       options.query_offset = c.keys - kQueries + first;
       options.causal = kind >= 1;
       if (kind == 2) options.window = {70, {}};
@@ -77,7 +77,7 @@ void expect_few_are_many(const Case& c) {
             reinterpret_cast<const bool*>(seen.data()) + first * c.keys, {1, kHeads, rows, c.keys}, {0, 0, c.keys, 1}};
       const TensorView<const Q, 4> q{
           query.data() + first * c.depth, {1, kHeads, rows, c.depth}, {0, kQueries * c.depth, c.depth, 1}};
-      attention_decode<Q>(q, cache, {.context = context.view()}, options);
+      attention_decode(q, cache, {.context = context.view()}, options);
       return context;
     };
     const Tensor<Q, 4> many = run(0, kQueries);

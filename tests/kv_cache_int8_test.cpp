@@ -141,11 +141,10 @@ TEST(KvCacheInt8, DecodesToTheBitsOfForwardOverWhatItHolds) {
         const auto query = normal_array<float, 4>(random, {kSequences, 6, L, kDepth});
         Array<float, 4> got({kSequences, 6, L, kColumns}), expected({kSequences, 6, L, kColumns});
         for (const int threads : {1, 3}) {
-          AttentionOptions<float> options{.causal = true, .query_offset = QueryAlignment::bottom_right};
-          attention_decode<float>(query.view(), cache, {.context = got.view()}, options, {.num_threads = threads});
+          AttentionOptions options{.causal = true, .query_offset = QueryAlignment::bottom_right};
+          attention_decode(query.view(), cache, {.context = got.view()}, options, {.num_threads = threads});
           options.key_lengths = lengths;
-          attention_forward<float>(query.view(), held_key.view(), held_value.view(), {.context = expected.view()},
-                                   options);
+          attention_forward(query.view(), held_key.view(), held_value.view(), {.context = expected.view()}, options);
           EXPECT_EQ(bits_of(got), bits_of(expected));
         }
         // Within the bound of float, against the formula over the numbers held.
@@ -176,8 +175,8 @@ TEST(KvCacheInt8, TakesOtherTypesAndAnswersInThem) {
   Array<bfloat16, 4> query({kSequences, 2, 3, kDepth}), context({kSequences, 2, 3, kColumns});
   query.for_each_index([&](const auto& at) { query.set(at, bfloat16(static_cast<float>(random.normal()))); });
   Array<float, 4> unrounded({kSequences, 2, 3, kColumns});
-  attention_decode<bfloat16>(query.view(), narrow, {.context = context.view()}, {.query_offset = Index{0}});
-  attention_decode<float>(query.view(), narrow, {.context = unrounded.view()}, {.query_offset = Index{0}});
+  attention_decode(query.view(), narrow, {.context = context.view()}, {.query_offset = Index{0}});
+  attention_decode(query.view(), narrow, {.context = unrounded.view()}, {.query_offset = Index{0}});
   context.for_each_index([&](const auto& at) { EXPECT_EQ(context.get(at).bits, bfloat16(unrounded.get(at)).bits); });
 }
 
@@ -197,7 +196,7 @@ TEST(KvCacheInt8, ForkTruncateAndOpenAgain) {
   cache.append(0, piece(key, 0, 70, 100), piece(value, 0, 70, 100));
   const auto context_of = [&](const KvCache<std::int8_t>& of) {
     Array<float, 4> context({kSequences, 4, 3, kColumns});
-    attention_decode<float>(query.view(), of, {.context = context.view()}, {.query_offset = Index{0}});
+    attention_decode(query.view(), of, {.context = context.view()}, {.query_offset = Index{0}});
     return bits_of(context);
   };
   const TensorView<const float, 4> keys(held_key.view().data, {2, kKeyHeads, 300, kDepth},
@@ -206,8 +205,8 @@ TEST(KvCacheInt8, ForkTruncateAndOpenAgain) {
                                           {0, 300 * kColumns, kColumns, 1});
   const std::vector<Index> lengths{170, 200};
   Array<float, 4> expected({kSequences, 4, 3, kColumns});
-  attention_forward<float>(query.view(), keys, values, {.context = expected.view()},
-                           {.query_offset = Index{0}, .key_lengths = lengths});
+  attention_forward(query.view(), keys, values, {.context = expected.view()},
+                    {.query_offset = Index{0}, .key_lengths = lengths});
   EXPECT_EQ(context_of(cache), bits_of(expected));
   const std::span<std::byte> block(const_cast<std::byte*>(cache.memory().data()), cache.memory().size());
   EXPECT_EQ(context_of(KvCache<std::int8_t>::open(block)), bits_of(expected));

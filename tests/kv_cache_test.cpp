@@ -82,7 +82,7 @@ void append(KvCache<T>& cache, Ground<T>& ground, Random& random, Index s, Index
 // attention_decode over the cache and attention_forward over the ground: every output, bit by bit.
 template <class T>
 void expect_forward_bits(const KvCache<T>& cache, const Ground<T>& ground, const Array<T, 4>& query,
-                         AttentionOptions<T> options, const Runtime& runtime = {}) {
+                         AttentionOptions options, const Runtime& runtime = {}) {
   std::vector<Index> lengths;
   for (std::size_t s = 0; s < ground.keys.size(); ++s) {
     lengths.push_back(ground.length(s));
@@ -92,10 +92,10 @@ void expect_forward_bits(const KvCache<T>& cache, const Ground<T>& ground, const
   const Array<T, 4> value = ground.dense(ground.values, ground.columns);
   const auto& [B, H, L, D] = query.shape();
   auto got = AttentionArrays<T>::dense(B, H, L, 0, ground.columns, false);
-  attention_decode<T>(query.view(), cache, got.views(), options, runtime);
+  attention_decode(query.view(), cache, got.views(), options, runtime);
   auto expected = AttentionArrays<T>::dense(B, H, L, 0, ground.columns, false);
   options.key_lengths = lengths;
-  attention_forward<T>(query.view(), key.view(), value.view(), expected.views(), options, {.num_threads = 1});
+  attention_forward(query.view(), key.view(), value.view(), expected.views(), options, {.num_threads = 1});
   EXPECT_TRUE(same_bits(all_bits(got), all_bits(expected)));
 }
 
@@ -130,7 +130,7 @@ TYPED_TEST(KvCacheOf, DecodesToTheBitsOfForward) {
         mask.fill([&] { return random.chance(0.7); });
         const auto bias = normal_array<float, 4>(random, {1, 6, 1, 1290});
         const std::vector<T> slopes(6, static_cast<T>(0.01)), sinks{0, 1, 2, 3, -1, -2};
-        const std::vector<AttentionOptions<T>> all = {
+        const std::vector<AttentionOptions> all = {
             {.query_offset = Index{0}},
             {.causal = true, .query_offset = QueryAlignment::bottom_right},
             {.causal = true, .query_offset = QueryAlignment::bottom_right, .window = {700, 0}, .sinks = sinks},
@@ -141,7 +141,7 @@ TYPED_TEST(KvCacheOf, DecodesToTheBitsOfForward) {
              .alibi_slopes = slopes,
              .sinks = sinks,
              .soft_cap = 5.0}};
-        for (const AttentionOptions<T>& options : all) {
+        for (const AttentionOptions& options : all) {
           for (const int threads : {1, 7}) {
             SCOPED_TRACE(testing::Message() << "page_keys " << shape.page_keys << " ring " << shape.ring << " L " << L
                                             << " threads " << threads);
@@ -259,8 +259,8 @@ TYPED_TEST(KvCacheOf, ARingRejectsAWindowThatItNoLongerHas) {
   const auto query = normal_array<T, 4>(random, {1, 1, 4, 3});
   auto outputs = AttentionArrays<T>::dense(1, 1, 4, 0, 3, false);
   const auto decode = [&](Window window) {
-    attention_decode<T>(query.view(), cache, outputs.views(),
-                        {.causal = true, .query_offset = QueryAlignment::bottom_right, .window = window});
+    attention_decode(query.view(), cache, outputs.views(),
+                     {.causal = true, .query_offset = QueryAlignment::bottom_right, .window = window});
   };
   decode({.left = 60, .right = 0});
   EXPECT_EQ(
@@ -270,8 +270,8 @@ TYPED_TEST(KvCacheOf, ARingRejectsAWindowThatItNoLongerHas) {
   EXPECT_NE(rejection([&] { decode({.left = 200, .right = 0}); }).find("sees key 308 and"), std::string::npos);
   // Rows before the first key see nothing; those after them see keys that have gone.
   EXPECT_NE(rejection([&] {
-              attention_decode<T>(query.view(), cache, outputs.views(),
-                                  {.causal = true, .query_offset = Index{-2}, .window = {.left = 60, .right = 0}});
+              attention_decode(query.view(), cache, outputs.views(),
+                               {.causal = true, .query_offset = Index{-2}, .window = {.left = 60, .right = 0}});
             }).find("query 2 of sequence 0 sees key 0 and"),
             std::string::npos);
 }
@@ -291,10 +291,10 @@ TYPED_TEST(KvCacheOf, ARingOfWindowAndQueriesLessOneIsEnoughAndOneLessIsNot) {
     auto outputs = AttentionArrays<T>::dense(1, 1, kQueries, 0, 3, false);
     for (; cache.length(0) < 220; append(cache, ground, random, 0, 1)) {
       const std::string text = rejection([&] {
-        attention_decode<T>(query.view(), cache, outputs.views(),
-                            {.causal = true,
-                             .query_offset = QueryAlignment::bottom_right,
-                             .window = {.left = kWindow - 1, .right = 0}});
+        attention_decode(query.view(), cache, outputs.views(),
+                         {.causal = true,
+                          .query_offset = QueryAlignment::bottom_right,
+                          .window = {.left = kWindow - 1, .right = 0}});
       });
       EXPECT_EQ(text == "accepted", missing == 0) << cache.length(0) << ": " << text;
     }
@@ -416,7 +416,7 @@ TYPED_TEST(KvCacheOf, ABrokenBlockIsRejected) {
         auto outputs =
             AttentionArrays<T>::dense(opened.shape().num_sequences, 1, 1, 0, opened.shape().value_head_size, false);
         if (opened.shape().num_sequences == 2 && opened.shape().head_size == 3)
-          attention_decode<T>(query.view(), opened, outputs.views(), {.query_offset = Index{0}});
+          attention_decode(query.view(), opened, outputs.views(), {.query_offset = Index{0}});
       } catch (const std::runtime_error& error) {
         ++rejected;
         EXPECT_TRUE(std::string(error.what()).starts_with("KvCache: byte ")) << error.what();
@@ -509,11 +509,11 @@ TYPED_TEST(KvCacheOf, IsNotChangedWhileItIsDecoded) {
     append_text = rejection<std::logic_error>([&] { append(cache, ground, random, 1, 1); });
     truncate_text = rejection<std::logic_error>([&] { cache.truncate(0, 0); });
     auto others = AttentionArrays<T>::dense(2, 2, 8, 0, 32, false);
-    attention_decode<T>(query.view(), cache, others.views(), {.query_offset = Index{0}}, {.num_threads = 1});
+    attention_decode(query.view(), cache, others.views(), {.query_offset = Index{0}}, {.num_threads = 1});
     ++decoded;
     for (Index i = 0; i < count; ++i) task(i);
   };
-  attention_decode<T>(query.view(), cache, outputs.views(), {.query_offset = Index{0}}, runtime);
+  attention_decode(query.view(), cache, outputs.views(), {.query_offset = Index{0}}, runtime);
   EXPECT_GT(decoded, 0);
   EXPECT_EQ(append_text, "KvCache::append: another thread is reading this cache");
   EXPECT_EQ(truncate_text, "KvCache::truncate: another thread is reading this cache");
@@ -533,7 +533,7 @@ TYPED_TEST(KvCacheOf, IsDecodedByManyAtOnceWhileChangesAreTurnedAway) {
   const auto query = normal_array<T, 4>(random, {3, 2, 8, 32});
   const auto context_of = [&](const Runtime& runtime) {
     auto outputs = AttentionArrays<T>::dense(3, 2, 8, 0, 32, false);
-    attention_decode<T>(query.view(), cache, outputs.views(), {.causal = true}, runtime);
+    attention_decode(query.view(), cache, outputs.views(), {.causal = true}, runtime);
     return outputs.context.values();
   };
   const std::vector<T> expected = context_of({});
@@ -589,7 +589,7 @@ TYPED_TEST(KvCacheOf, OneWriterManyReaders) {
   const auto query = normal_array<T, 4>(random, {2, 1, 1, 16});
   const auto decoded = [&] {
     auto outputs = AttentionArrays<T>::dense(2, 1, 1, 0, 16, false);
-    attention_decode<T>(query.view(), cache, outputs.views(), {.query_offset = Index{0}}, {.num_threads = 1});
+    attention_decode(query.view(), cache, outputs.views(), {.query_offset = Index{0}}, {.num_threads = 1});
     std::vector<T> first = outputs.context.values();
     first.resize(16);
     return first;
@@ -669,17 +669,17 @@ TEST(KvCacheRejections, NameTheArgument) {
             "KvCache::fork: sequence 0 has 5 keys; expected another, empty sequence");
   Array<float, 4> query({2, 2, 1, 4});
   auto outputs = AttentionArrays<float>::dense(2, 2, 1, 0, 3, false);
-  const auto decoded = [&](const AttentionOptions<float>& options) {
-    return rejection([&] { attention_decode<float>(query.view(), cache, outputs.views(), options); });
+  const auto decoded = [&](const AttentionOptions& options) {
+    return rejection([&] { attention_decode(query.view(), cache, outputs.views(), options); });
   };
   const std::vector<Index> lengths{1, 1};
   EXPECT_EQ(decoded({.key_lengths = lengths}),
             "attention_decode: key_lengths is given; expected none: the cache has them");
   EXPECT_EQ(decoded({.causal = true}), "accepted");
   EXPECT_EQ(decoded({.query_offset = Index{0}}), "accepted");
-  AttentionOutputs<float> inside = outputs.views();
+  AttentionOutputs inside = outputs.views();
   inside.context.data = reinterpret_cast<float*>(const_cast<std::byte*>(cache.memory().data()));
-  EXPECT_EQ(rejection([&] { attention_decode<float>(query.view(), cache, inside, {.query_offset = Index{0}}); }),
+  EXPECT_EQ(rejection([&] { attention_decode(query.view(), cache, inside, {.query_offset = Index{0}}); }),
             "attention_decode: context overlaps the cache; expected separate memory");
 }
 
@@ -692,7 +692,7 @@ TEST(KvCacheRejections, OfAQueryNameTheCache) {
   const auto decoded = [](const KvCache<float>& of, const std::array<Index, 4>& shape) {
     const std::vector<float> numbers(1000);
     auto outputs = AttentionArrays<float>::dense(shape[0], shape[1], shape[2], 0, 3, false);
-    return rejection([&] { attention_decode<float>({numbers.data(), shape}, of, outputs.views(), {.causal = true}); });
+    return rejection([&] { attention_decode({numbers.data(), shape}, of, outputs.views(), {.causal = true}); });
   };
   EXPECT_EQ(decoded(cache, {4, 4, 1, 8}), "accepted");
   EXPECT_EQ(decoded(cache, {1, 4, 1, 8}),
@@ -705,7 +705,7 @@ TEST(KvCacheRejections, OfAQueryNameTheCache) {
   EXPECT_EQ(decoded(cache, {4, 4, 1, 7}),
             "attention_decode: query has head size 7 in shape (4, 4, 1, 7); the cache has head size 8");
   auto outputs = AttentionArrays<float>::dense(4, 4, 1, 0, 3, false);
-  EXPECT_EQ(rejection([&] { attention_decode<float>(InputView<float, 4>(), cache, outputs.views()); }),
+  EXPECT_EQ(rejection([&] { attention_decode(InputView<4>(), cache, outputs.views()); }),
             "attention_decode: query is missing; expected (B, H, L, D), B the sequences of the cache");
 }
 
@@ -723,18 +723,18 @@ TYPED_TEST(KvCacheOf, QueriesAreTheNewestRowsByDefault) {
   const std::vector<Index> prefix{5, 0, 1};
   for (const Index L : {1, 4}) {
     const auto query = normal_array<T, 4>(random, {3, 2, L, 8});
-    const std::vector<AttentionOptions<T>> all = {
+    const std::vector<AttentionOptions> all = {
         {.causal = true},
         {.window = {.left = 7, .right = 0}},
         {.alibi_slopes = slopes},
         {.causal = true, .prefix = prefix},
     };
-    for (AttentionOptions<T> options : all) {
+    for (AttentionOptions options : all) {
       auto unnamed = AttentionArrays<T>::dense(3, 2, L, 0, 5, false);
-      attention_decode<T>(query.view(), cache, unnamed.views(), options);
+      attention_decode(query.view(), cache, unnamed.views(), options);
       options.query_offset = QueryAlignment::bottom_right;
       auto named = AttentionArrays<T>::dense(3, 2, L, 0, 5, false);
-      attention_decode<T>(query.view(), cache, named.views(), options);
+      attention_decode(query.view(), cache, named.views(), options);
       EXPECT_EQ(all_bits(unnamed), all_bits(named));
       expect_forward_bits(cache, ground, query, options);
     }
@@ -752,7 +752,7 @@ TYPED_TEST(KvCacheOf, WithoutKeysGivesZeros) {
   const auto query = normal_array<T, 4>(random, {2, 2, 3, 8});
   const auto expect_zeros_from = [&](Index first) {
     auto got = AttentionArrays<T>::dense(2, 2, 3, 0, 5, false);
-    attention_decode<T>(query.view(), cache, got.views(), {.causal = true});
+    attention_decode(query.view(), cache, got.views(), {.causal = true});
     for (Index b = 0; b < 2; ++b) {
       for (Index h = 0; h < 2; ++h) {
         for (Index i = 0; i < 3; ++i) {
@@ -782,10 +782,10 @@ TYPED_TEST(KvCacheOf, PrefillsOneOfSeveralSequencesWithForward) {
   cache.append(1, TensorView<const T, 3>(key.view().data, {2, length, 8}),
                TensorView<const T, 3>(value.view().data, {2, length, 5}));
   Array<T, 4> prefilled({1, 4, length, 5});
-  attention_forward<T>(query.view(), key.view(), value.view(), {.context = prefilled.view()}, {.causal = true});
+  attention_forward(query.view(), key.view(), value.view(), {.context = prefilled.view()}, {.causal = true});
   const TensorView<const T, 4> three(query.view().data, {3, 4, length, 8}, {0, length * 8, 8, 1});
   Array<T, 4> decoded({3, 4, length, 5});
-  attention_decode<T>(three, cache, {.context = decoded.view()}, {.causal = true});
+  attention_decode(three, cache, {.context = decoded.view()}, {.causal = true});
   prefilled.for_each_index(
       [&](const auto& at) { EXPECT_EQ(prefilled.get(at), decoded.get({1, at[1], at[2], at[3]})); });
 }

@@ -62,17 +62,17 @@ TensorView<const E, 3> piece(const Array<E, 4>& from, Index sequence, Index firs
 
 template <class Q, class K, class C>
 void expect_forward_bits(const KvCache<K>& cache, const Array<Q, 4>& query, const Array<K, 4>& key,
-                         const Array<K, 4>& value, AttentionOptions<float> options, int num_threads) {
+                         const Array<K, 4>& value, AttentionOptions options, int num_threads) {
   const auto& [B, H, L, D] = query.shape();
   Array<C, 4> got({B, H, L, kColumns}), expected({B, H, L, kColumns});
   Array<float, 3> got_lse({B, H, L}), expected_lse({B, H, L});
-  attention_decode(query.view(), cache, AttentionOutputs<C>{.context = got.view(), .lse = got_lse.view()}, options,
+  attention_decode(query.view(), cache, AttentionOutputs{.context = got.view(), .lse = got_lse.view()}, options,
                    {.num_threads = num_threads});
   std::vector<Index> lengths;
   for (Index s = 0; s < B; ++s) lengths.push_back(cache.length(s));
   options.key_lengths = lengths;
   attention_forward(query.view(), key.view(), value.view(),
-                    AttentionOutputs<C>{.context = expected.view(), .lse = expected_lse.view()}, options);
+                    AttentionOutputs{.context = expected.view(), .lse = expected_lse.view()}, options);
   EXPECT_EQ(bits_of(got), bits_of(expected));
   EXPECT_EQ(bits_of(got_lse), bits_of(expected_lse));
 }
@@ -171,8 +171,7 @@ TYPED_TEST(KvCacheOfTwoBytes, RejectsAContextThatFitsNeitherTypeOfTheQuery) {
   Array<K, 4> context({kSequences, 2, 1, kColumns});
   EXPECT_EQ(
       rejection([&] {
-        attention_decode(query.view(), cache, AttentionOutputs<K>{.context = context.view()},
-                         {.query_offset = Index{0}});
+        attention_decode(query.view(), cache, AttentionOutputs{.context = context.view()}, {.query_offset = Index{0}});
       }),
       std::string("attention_decode: context has type ") + type_name(kElementType<K>) + "; expected float32 as query");
 }
@@ -234,8 +233,8 @@ void expect_rounded_appends() {
     all.append(key.view(), value.view());
     Array<float, 4> context({kSequences, kKeyHeads, 1, kColumns}), expected({kSequences, kKeyHeads, 1, kColumns});
     const auto query = random_numbers<float, 4>(random, {kSequences, kKeyHeads, 1, kDepth});
-    attention_decode<float>(query.view(), all, {.context = context.view()}, {.causal = true});
-    attention_decode<float>(query.view(), same, {.context = expected.view()}, {.causal = true});
+    attention_decode(query.view(), all, {.context = context.view()}, {.causal = true});
+    attention_decode(query.view(), same, {.context = expected.view()}, {.causal = true});
     EXPECT_EQ(bits_of(context), bits_of(expected));
   }
 }

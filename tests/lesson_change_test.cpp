@@ -77,7 +77,7 @@ Numbers attend(const Numbers& q, const Numbers& k, const Numbers& v, double scal
   const auto view = [](const Numbers& n) {
     return regard::TensorView<const double, 4>(n.at_all.data(), {1, n.heads, n.rows, n.columns});
   };
-  regard::AttentionOptions<double> options;
+  regard::AttentionOptions options;
   options.scale = scale;
   options.causal = causal;
   const auto result = regard::reference::attention(view(q), view(k), view(v), options);

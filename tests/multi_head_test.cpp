@@ -166,7 +166,7 @@ TYPED_TEST(MultiHead, EqualsPlainLoopsAndTheAskedForValuesChangeNoBit) {
     for (const Sizes& s : kShapes) {
       for (bool causal : {false, true}) {
         const Block<T> block(s, causal);
-        AttentionOptions<T> options;
+        AttentionOptions options;
         options.causal = causal;
         options.query_offset = QueryAlignment::top_left;
 
@@ -287,7 +287,7 @@ TYPED_TEST(MultiHead, AbsentMemoryIsSelfAttention) {
   const Block<T> block(s, true);
   MultiHeadParameters<T> parameters = block.parameters();
   parameters.num_kv_heads = 0;
-  AttentionOptions<T> options;
+  AttentionOptions options;
   options.causal = true;
   Tensor<T, 3> implied({3, 4, 8}), named({3, 4, 8});
   MultiHeadOutputs<T> outputs;
@@ -376,7 +376,7 @@ TEST(MultiHeadErrors, AreNamedBeforeAnythingIsWritten) {
   Tensor<float, 4> query({s.batch, s.heads, s.length, s.depth});
   const auto expect_rejected = [&](const std::string& text, auto change) {
     MultiHeadParameters<float> parameters = block.parameters();
-    AttentionOptions<float> options;
+    AttentionOptions options;
     TensorView<const float, 3> input = block.input.view(), memory = block.memory.view();
     MultiHeadOutputs<float> outputs;
     outputs.output = output.view();

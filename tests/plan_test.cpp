@@ -69,25 +69,25 @@ TYPED_TEST(Plans, OfRandomAttention) {
         AttentionArrays<T>::dense(call.B(), call.H(), call.L(), call.S(), call.Dv(), seed % 3 == 0);
     const Runtime runtime{.num_threads = static_cast<int>(seed % 5)};
     AttentionFingerprint fingerprint;
-    AttentionOutputs<T> views = outputs.views();
+    AttentionOutputs views = outputs.views();
     views.fingerprint = &fingerprint;
     expect_to_the_byte(
         [&](const Runtime& r) {
-          attention_forward<T>(call.query.view(), call.key.view(), call.value.view(), views, call.options, r);
+          attention_forward(call.query.view(), call.key.view(), call.value.view(), views, call.options, r);
         },
         runtime);
     Array<T, 4> grad_query(call.query.view().shape), grad_key(call.key.view().shape),
         grad_value(call.value.view().shape);
     expect_to_the_byte(
         [&](const Runtime& r) {
-          attention_backward<T>(
+          attention_backward(
               call.query.view(), call.key.view(), call.value.view(),
               {.context = outputs.context.view(),
                .row_max = outputs.row_max->view(),
                .row_sum = outputs.row_sum->view(),
                .grad_context = outputs.context.view(),
                .fingerprint = fingerprint},
-              AttentionGradients<T>{
+              AttentionGradients{
                   .grad_query = grad_query.view(), .grad_key = grad_key.view(), .grad_value = grad_value.view()},
               call.options, r);
         },
@@ -95,17 +95,17 @@ TYPED_TEST(Plans, OfRandomAttention) {
     Array<T, 3> mass({call.B(), call.H(), call.S()});
     expect_to_the_byte(
         [&](const Runtime& r) {
-          attention_columns<T>(call.query.view(), call.key.view(),
-                               {.row_max = outputs.row_max->view(), .row_sum = outputs.row_sum->view()},
-                               {.key_mass = mass.view()}, call.options, r);
+          attention_columns(call.query.view(), call.key.view(),
+                            {.row_max = outputs.row_max->view(), .row_sum = outputs.row_sum->view()},
+                            {.key_mass = mass.view()}, call.options, r);
         },
         runtime);
     Array<T, 2> entropy({call.B(), call.H()});
     expect_to_the_byte(
         [&](const Runtime& r) {
-          attention_with_statistics<T>(call.query.view(), call.key.view(), call.value.view(),
-                                       {.context = outputs.context.view()}, {.head_entropy = entropy.view()},
-                                       call.options, r);
+          attention_with_statistics(call.query.view(), call.key.view(), call.value.view(),
+                                    {.context = outputs.context.view()}, {.head_entropy = entropy.view()}, call.options,
+                                    r);
         },
         runtime);
     if (testing::Test::HasFailure()) FAIL() << "seed " << seed;
@@ -121,15 +121,15 @@ TYPED_TEST(Plans, OfLongAndOfManyHeads) {
                          Shape{4, 16, 4, 70, 70}, Shape{1, 2, 1, 3000, 3000}}) {
     auto inputs = AttentionInputs<T>::normal(1, s.B, s.H, s.Hkv, s.L, s.S, 16, 16);
     Array<T, 4> context({s.B, s.H, s.L, 16});
-    AttentionOptions<T> options;
+    AttentionOptions options;
     options.causal = true;
     options.query_offset = QueryAlignment::bottom_right;
     for (int threads = 1; threads < 4; ++threads) {
       SCOPED_TRACE(testing::Message() << "H " << s.H << " L " << s.L << " S " << s.S << ", " << threads << " threads");
       const Plan made = expect_to_the_byte(
           [&](const Runtime& r) {
-            attention_forward<T>(inputs.query.view(), inputs.key.view(), inputs.value.view(),
-                                 {.context = context.view()}, options, r);
+            attention_forward(inputs.query.view(), inputs.key.view(), inputs.value.view(), {.context = context.view()},
+                              options, r);
           },
           {.num_threads = threads});
       ASSERT_EQ(made.operators.size(), 1u);
@@ -161,12 +161,12 @@ TYPED_TEST(Plans, OfDecoding) {
   for (Index queries : {1, 7, 40}) {
     auto inputs = AttentionInputs<T>::normal(4, 3, 8, 2, queries, 1, 16, 16);
     Array<T, 4> context({3, 8, queries, 16});
-    AttentionOptions<T> options;
+    AttentionOptions options;
     options.query_offset = QueryAlignment::bottom_right;
     for (int threads = 1; threads < 4; ++threads) {
       const Plan made = expect_to_the_byte(
           [&](const Runtime& r) {
-            attention_decode<T>(inputs.query.view(), cache, {.context = context.view()}, options, r);
+            attention_decode(inputs.query.view(), cache, {.context = context.view()}, options, r);
           },
           {.num_threads = threads});
       ASSERT_EQ(made.operators.size(), 1u);
@@ -211,16 +211,15 @@ TYPED_TEST(Plans, OfPartialsAndTheirMerge) {
   auto inputs = AttentionInputs<T>::normal(9, 1, 2, 2, 100, 2500, 8, 8);
   Array<T, 5> sums({3, 1, 2, 100, 8});
   Array<T, 4> row_max({3, 1, 2, 100}), row_sum({3, 1, 2, 100}), context({1, 2, 100, 8});
-  AttentionOptions<T> options;
+  AttentionOptions options;
   options.query_offset = QueryAlignment::top_left;
   expect_to_the_byte([&](const Runtime& r) {
-    attention_partials<T>(inputs.query.view(), inputs.key.view(), inputs.value.view(),
-                          {.accumulator = sums.view(), .row_max = row_max.view(), .row_sum = row_sum.view()}, options,
-                          r);
+    attention_partials(inputs.query.view(), inputs.key.view(), inputs.value.view(),
+                       {.accumulator = sums.view(), .row_max = row_max.view(), .row_sum = row_sum.view()}, options, r);
   });
   expect_to_the_byte([&](const Runtime& r) {
-    attention_merge<T>({.accumulator = sums.view(), .row_max = row_max.view(), .row_sum = row_sum.view()}, {},
-                       {.context = context.view()}, r);
+    attention_merge({.accumulator = sums.view(), .row_max = row_max.view(), .row_sum = row_sum.view()}, {},
+                    {.context = context.view()}, r);
   });
 }
 
@@ -240,12 +239,12 @@ TEST(Plan, MemoryHasItsBound) {
            {std::array<Index, 4>{1, 1, 1, 64}, {1, 8, 8, 64}, {2, 32, 8, 128}, {1, 64, 1, 8}, {3, 2, 2, 256}}) {
         const Index B = shape[0], H = shape[1], Hkv = shape[2], D = shape[3];
         for (int threads : {1, 2, 16}) {
-          AttentionOptions<float> options;
+          AttentionOptions options;
           options.causal = L % 2 == 0;
           options.query_offset = QueryAlignment::bottom_right;
           const Plan made = plan(
               [&](const Runtime& r) {
-                attention_forward<float>(
+                attention_forward(
                     nowhere<4>({B, H, L, D}, 0), nowhere<4>({B, Hkv, S, D}, 1), nowhere<4>({B, Hkv, S, D}, 2),
                     {.context = nowhere<4>({B, H, L, D}, 3), .lse = nowhere<3>({B, H, L}, 4)}, options, r);
               },
@@ -273,12 +272,12 @@ TEST(Plan, FewRowsOverVeryLongKeysHoldWhatOneThreadHolds) {
       for (const Index heads : {1, 3}) {
         for (const Index S : {Index{10'000'000}, Index{100'000'000}, (Index{1} << 31) + 7}) {
           const auto bytes_with = [&](int threads) {
-            const AttentionOptions<float> options{.query_offset = QueryAlignment::bottom_right};
+            const AttentionOptions options{.query_offset = QueryAlignment::bottom_right};
             return plan(
                        [&](const Runtime& r) {
-                         attention_forward<float>(nowhere<4>({1, heads, L, D}, 0), nowhere<4>({1, heads, S, D}, 1),
-                                                  nowhere<4>({1, heads, S, D}, 2),
-                                                  {.context = nowhere<4>({1, heads, L, D}, 3)}, options, r);
+                         attention_forward(nowhere<4>({1, heads, L, D}, 0), nowhere<4>({1, heads, S, D}, 1),
+                                           nowhere<4>({1, heads, S, D}, 2),
+                                           {.context = nowhere<4>({1, heads, L, D}, 3)}, options, r);
                        },
                        {.num_threads = threads})
                 .workspace_bytes;
@@ -297,14 +296,14 @@ TYPED_TEST(Plans, OfFewRowsOverKeysThatAreNotPackedWhole) {
   using T = TypeParam;
   const Index S = 400'003, L = 13;
   auto inputs = AttentionInputs<T>::normal(5, 1, 1, 1, L, S, 1, 1);
-  const AttentionOptions<T> options{.causal = true, .query_offset = QueryAlignment::bottom_right};
+  const AttentionOptions options{.causal = true, .query_offset = QueryAlignment::bottom_right};
   std::vector<std::vector<T>> contexts;
   for (const int threads : {1, 2, 3}) {
     Array<T, 4> context({1, 1, L, 1});
     const Plan made = expect_to_the_byte(
         [&](const Runtime& r) {
-          attention_forward<T>(inputs.query.view(), inputs.key.view(), inputs.value.view(), {.context = context.view()},
-                               options, r);
+          attention_forward(inputs.query.view(), inputs.key.view(), inputs.value.view(), {.context = context.view()},
+                            options, r);
         },
         {.num_threads = threads});
     EXPECT_LT(made.workspace_bytes, 1u << 21);
@@ -315,12 +314,11 @@ TYPED_TEST(Plans, OfFewRowsOverKeysThatAreNotPackedWhole) {
   Array<T, 4> query({1, 1, 61, 1}), context({1, 1, 61, 1});
   query.for_each_index([&](const auto& at) { query.set(at, inputs.query.get({0, 0, at[2] % L, 0})); });
   const std::vector<Index> offset{S - L};
-  AttentionOptions<T> whole = options;
+  AttentionOptions whole = options;
   whole.query_offset = std::span<const Index>(offset);
   const Plan made = expect_to_the_byte(
       [&](const Runtime& r) {
-        attention_forward<T>(query.view(), inputs.key.view(), inputs.value.view(), {.context = context.view()}, whole,
-                             r);
+        attention_forward(query.view(), inputs.key.view(), inputs.value.view(), {.context = context.view()}, whole, r);
       },
       {.num_threads = 2});
   EXPECT_GT(made.workspace_bytes, static_cast<std::size_t>(33 * S) * sizeof(T));
@@ -340,23 +338,23 @@ TEST(Plan, OneHeadOverLongKeysTakesEveryThread) {
   };
   const std::array<Index, 4> all{1, 1, S, D}, one{1, 1, 1, D};
   const auto key = nowhere<4>(all, 1), value = nowhere<4>(all, 2), context = nowhere<4>(all, 3);
-  const AttentionOptions<float> newest{.query_offset = QueryAlignment::bottom_right};
+  const AttentionOptions newest{.query_offset = QueryAlignment::bottom_right};
   const Array<float, 3> tokens({1, S, D});
   KvCache<float> cache({.num_sequences = 1, .num_kv_heads = 1, .head_size = D, .value_head_size = D, .capacity = S});
   cache.append(0, tokens.view(), tokens.view());
   for (const bool causal : {false, true}) {
-    const AttentionOptions<float> options{.causal = causal};
+    const AttentionOptions options{.causal = causal};
     const Call forward = [&](const Runtime& r) {
-      attention_forward<float>(nowhere<4>(all, 0), key, value, {.context = context}, options, r);
+      attention_forward(nowhere<4>(all, 0), key, value, {.context = context}, options, r);
     };
     const Call backward = [&](const Runtime& r) {
-      attention_backward<float>(
+      attention_backward(
           nowhere<4>(all, 0), key, value,
           {.context = context,
            .row_max = nowhere<3>({1, 1, S}, 4),
            .row_sum = nowhere<3>({1, 1, S}, 5),
            .grad_context = nowhere<4>(all, 6)},
-          AttentionGradients<float>{
+          AttentionGradients{
               .grad_query = nowhere<4>(all, 7), .grad_key = nowhere<4>(all, 8), .grad_value = nowhere<4>(all, 9)},
           options, r);
     };
@@ -365,10 +363,10 @@ TEST(Plan, OneHeadOverLongKeysTakesEveryThread) {
   }
   for (const int threads : {1, 2, 3, 4, 6, 16}) {
     const Call row = [&](const Runtime& r) {
-      attention_forward<float>(nowhere<4>(one, 0), key, value, {.context = nowhere<4>(one, 3)}, newest, r);
+      attention_forward(nowhere<4>(one, 0), key, value, {.context = nowhere<4>(one, 3)}, newest, r);
     };
     const Call decode = [&](const Runtime& r) {
-      attention_decode<float>(nowhere<4>(one, 0), cache, {.context = nowhere<4>(one, 3)}, newest, r);
+      attention_decode(nowhere<4>(one, 0), cache, {.context = nowhere<4>(one, 3)}, newest, r);
     };
     EXPECT_EQ(threads_of(row, threads), threads);
     EXPECT_EQ(threads_of(decode, threads), threads);
@@ -390,15 +388,15 @@ TEST(Plan, LeavesOutputsAlone) {
   int progress = 0;
   const Plan made = plan(
       [&](const Runtime& r) {
-        attention_with_statistics<float>(inputs.query.view(), inputs.key.view(), inputs.value.view(),
-                                         {.context = context.view(),
-                                          .row_max = row_max.view(),
-                                          .row_sum = row_sum.view(),
-                                          .weights = weights.view()},
-                                         {.head_entropy = entropy.view()}, {}, r);
-        attention_columns<float>(inputs.query.view(), inputs.key.view(),
-                                 {.row_max = row_max.view(), .row_sum = row_sum.view()},
-                                 {.key_mass = mass.view(), .pooled_map = map.view()}, {}, r);
+        attention_with_statistics(inputs.query.view(), inputs.key.view(), inputs.value.view(),
+                                  {.context = context.view(),
+                                   .row_max = row_max.view(),
+                                   .row_sum = row_sum.view(),
+                                   .weights = weights.view()},
+                                  {.head_entropy = entropy.view()}, {}, r);
+        attention_columns(inputs.query.view(), inputs.key.view(),
+                          {.row_max = row_max.view(), .row_sum = row_sum.view()},
+                          {.key_mass = mass.view(), .pooled_map = map.view()}, {}, r);
       },
       {.progress = [&](Index, Index) { ++progress; }});
   ASSERT_EQ(made.operators.size(), 3u);
@@ -427,7 +425,7 @@ TEST(Plan, NamesTheInstructionSet) {
 TEST(Plan, ErrorsAreThoseOfTheCall) {
   const auto inputs = AttentionInputs<float>::normal(2, 3, 4, 8);
   const Call call = [&](const Runtime& r) {
-    attention_forward<float>(inputs.query.view(), inputs.key.view(), inputs.value.view(), {}, {}, r);
+    attention_forward(inputs.query.view(), inputs.key.view(), inputs.value.view(), {}, {}, r);
   };
   EXPECT_EQ(rejection<std::invalid_argument>([&] { plan(call); }), rejection<std::invalid_argument>([&] { call({}); }));
   EXPECT_EQ(rejection<std::logic_error>([&] { plan([&](const Runtime&) { plan(call); }); }),

@@ -47,7 +47,7 @@ TEST(Reference, AWeightIsTheDerivativeOfLogSumExpByItsBias) {
   const auto value = normal_array<double, 4>(random, {1, 1, S, 2});
   Array<double, 4> bias({1, 1, 1, S});
   bias.fill([&] { return random.normal(); });
-  const AttentionOptions<double> options{.bias = std::as_const(bias).view(), .soft_cap = 2.0};
+  const AttentionOptions options{.bias = std::as_const(bias).view(), .soft_cap = 2.0};
   const auto at = [&] { return reference::attention<double>(query.view(), key.view(), value.view(), options); };
   const auto center = at();
   for (Index j = 0; j < S; ++j) {

@@ -51,8 +51,8 @@ Found<T> inspect(const AttentionCase<T>& call, Index top, std::vector<Index> cho
   found.whole = run_attention<T>(call.query, call.key, call.value, call.options);
   found.outputs = AttentionArrays<T>::dense(call.B(), call.H(), call.L(), call.S(), call.Dv(), false);
   found.scores = Array<T, 4>({call.B(), call.H(), call.L(), call.S()});
-  attention_weights<T>(call.query.view(), call.key.view(), {.kind = WeightsKind::scores}, found.scores.view(),
-                       call.options);
+  attention_weights(call.query.view(), call.key.view(), {.kind = WeightsKind::scores}, found.scores.view(),
+                    call.options);
   found.chosen = std::move(chosen);
   found.ranges = &ranges;
   found.top_keys = Array<Index, 4>({call.B(), call.H(), call.L(), top});
@@ -64,21 +64,21 @@ Found<T> inspect(const AttentionCase<T>& call, Index top, std::vector<Index> cho
        {&found.head_entropy, &found.head_largest_weight, &found.head_chosen_weight, &found.head_mean_distance}) {
     *heads = Array<T, 2>({call.B(), call.H()});
   }
-  attention_with_statistics<T>(call.query.view(), call.key.view(), call.value.view(), found.outputs.views(),
-                               {.chosen_keys = found.chosen,
-                                .chosen_ranges = ranges.view(),
-                                .chosen_origin = ranges.origin,
-                                .top_keys = found.top_keys.view(),
-                                .top_weights = found.top_weights.view(),
-                                .entropy = found.entropy.view(),
-                                .largest_weight = found.largest_weight.view(),
-                                .chosen_weight = found.chosen_weight.view(),
-                                .mean_distance = found.mean_distance.view(),
-                                .head_entropy = found.head_entropy.view(),
-                                .head_largest_weight = found.head_largest_weight.view(),
-                                .head_chosen_weight = found.head_chosen_weight.view(),
-                                .head_mean_distance = found.head_mean_distance.view()},
-                               call.options, runtime);
+  attention_with_statistics(call.query.view(), call.key.view(), call.value.view(), found.outputs.views(),
+                            {.chosen_keys = found.chosen,
+                             .chosen_ranges = ranges.view(),
+                             .chosen_origin = ranges.origin,
+                             .top_keys = found.top_keys.view(),
+                             .top_weights = found.top_weights.view(),
+                             .entropy = found.entropy.view(),
+                             .largest_weight = found.largest_weight.view(),
+                             .chosen_weight = found.chosen_weight.view(),
+                             .mean_distance = found.mean_distance.view(),
+                             .head_entropy = found.head_entropy.view(),
+                             .head_largest_weight = found.head_largest_weight.view(),
+                             .head_chosen_weight = found.head_chosen_weight.view(),
+                             .head_mean_distance = found.head_mean_distance.view()},
+                            call.options, runtime);
   return found;
 }
 
@@ -427,9 +427,9 @@ TYPED_TEST(Statistics, OneOutputAloneHasTheSameBits) {
   Array<T, 4> context({1, 4, 70, 8});
   Array<T, 3> rows({1, 4, 70});
   Array<T, 2> heads({1, 4});
-  const auto only = [&](const AttentionStatistics<T>& statistics) {
-    attention_with_statistics<T>(call.query.view(), call.key.view(), call.value.view(), {.context = context.view()},
-                                 statistics, call.options);
+  const auto only = [&](const AttentionStatistics& statistics) {
+    attention_with_statistics(call.query.view(), call.key.view(), call.value.view(), {.context = context.view()},
+                              statistics, call.options);
   };
   only({.entropy = rows.view()});
   EXPECT_TRUE(same_bits(bits_of(rows), bits_of(all.entropy)));
@@ -452,10 +452,10 @@ TEST(StatisticsTypes, NarrowInputsHaveTheStatisticsOfTheWidenedOnes) {
   });
   Array<float, 4> context({1, 2, 100, 8});
   Array<float, 3> of_wide({1, 2, 100}), of_narrow({1, 2, 100});
-  attention_with_statistics<float>(wide.view(), wide.view(), wide.view(), {.context = context.view()},
-                                   {.entropy = of_wide.view()});
-  attention_with_statistics<float16>(narrow.view(), narrow.view(), narrow.view(), {.context = rounded.view()},
-                                     {.entropy = of_narrow.view()});
+  attention_with_statistics(wide.view(), wide.view(), wide.view(), {.context = context.view()},
+                            {.entropy = of_wide.view()});
+  attention_with_statistics(narrow.view(), narrow.view(), narrow.view(), {.context = rounded.view()},
+                            {.entropy = of_narrow.view()});
   EXPECT_TRUE(same_bits(bits_of(of_narrow), bits_of(of_wide)));
 }
 
@@ -465,11 +465,10 @@ TYPED_TEST(Statistics, MemoryGrowsWithRowsAndKeys) {
   const AttentionCase<T> call = long_causal_case<T>(2000, 4096);
   Array<T, 4> context({1, 4, 2000, 8});
   Array<T, 2> heads({1, 4});
-  attention_forward<T>(call.query.view(), call.key.view(), call.value.view(), {.context = context.view()}, call.options,
-                       {.num_threads = 2, .workspace = &plain});
-  attention_with_statistics<T>(call.query.view(), call.key.view(), call.value.view(), {.context = context.view()},
-                               {.head_entropy = heads.view()}, call.options,
-                               {.num_threads = 2, .workspace = &counting});
+  attention_forward(call.query.view(), call.key.view(), call.value.view(), {.context = context.view()}, call.options,
+                    {.num_threads = 2, .workspace = &plain});
+  attention_with_statistics(call.query.view(), call.key.view(), call.value.view(), {.context = context.view()},
+                            {.head_entropy = heads.view()}, call.options, {.num_threads = 2, .workspace = &counting});
   const std::size_t rows = (sizeof(T) + 1) * 4 * 2000;  // entropy, and whether they see a key
   EXPECT_LE(counting.largest, plain.largest + rows + 2 * sizeof(T) * 60 * 64 * 5);
 }
@@ -486,13 +485,13 @@ TEST(Statistics, OfNothingSucceed) {
     Array<float, 3> rows({B, H, L});
     Array<float, 2> heads({B, H});
     const auto call = [&](const std::vector<Index>& chosen) {
-      attention_with_statistics<float>(inputs.query.view(), inputs.key.view(), inputs.value.view(),
-                                       {.context = context.view()},
-                                       {.chosen_keys = chosen,
-                                        .top_keys = top_keys.view(),
-                                        .chosen_weight = rows.view(),
-                                        .head_entropy = heads.view()},
-                                       {.query_offset = QueryAlignment::top_left});
+      attention_with_statistics(inputs.query.view(), inputs.key.view(), inputs.value.view(),
+                                {.context = context.view()},
+                                {.chosen_keys = chosen,
+                                 .top_keys = top_keys.view(),
+                                 .chosen_weight = rows.view(),
+                                 .head_entropy = heads.view()},
+                                {.query_offset = QueryAlignment::top_left});
     };
     EXPECT_NO_THROW(call({9, 0, 8})) << "B " << B << " H " << H << " L " << L;
     EXPECT_EQ(rejection<std::invalid_argument>([&] { call({0, -9}); }),
@@ -507,10 +506,10 @@ TEST(Statistics, Rejections) {
   Array<float, 4> context({1, 4, 5, 8}), weights({1, 4, 5, 2});
   Array<float, 3> wrong({1, 4, 6});
   Array<Index, 4> keys({1, 4, 5, 2}), many({1, 4, 5, 64});
-  const auto message = [&](const AttentionStatistics<float>& statistics) {
+  const auto message = [&](const AttentionStatistics& statistics) {
     return rejection<std::invalid_argument>([&] {
-      attention_with_statistics<float>(call.query.view(), call.key.view(), call.value.view(),
-                                       {.context = context.view()}, statistics, call.options);
+      attention_with_statistics(call.query.view(), call.key.view(), call.value.view(), {.context = context.view()},
+                                statistics, call.options);
     });
   };
   EXPECT_EQ(message({.top_keys = many.view()}),
@@ -532,7 +531,7 @@ TEST(Statistics, Rejections) {
             "attention_with_statistics: chosen_ranges has shape (1, 6, 2); expected (1 or 1, 5 or 1, 2)");
   EXPECT_EQ(message({.chosen_ranges = three.view()}),
             "attention_with_statistics: chosen_ranges has shape (1, 5, 3); expected (1 or 1, 5 or 1, 2)");
-  EXPECT_EQ(message({.chosen_ranges = {nullptr, {1, 5, 2}}}).substr(0, 41),
+  EXPECT_EQ(message({.chosen_ranges = TensorView<const Index, 3>(nullptr, {1, 5, 2})}).substr(0, 41),
             "attention_with_statistics: chosen_ranges ");
   EXPECT_EQ(message({.chosen_ranges = {reinterpret_cast<const Index*>(keys.view().data), {1, 1, 2}},
                      .top_keys = keys.view()}),
@@ -551,9 +550,9 @@ TEST(Statistics, ChosenKeysBeyondTheLastAreAbsent) {
   Array<float, 3> rows({1, 4, 5});
   rows.fill([] { return 7; });
   const std::vector<Index> three{3};
-  attention_with_statistics<float>(empty.query.view(), empty.key.view(), empty.value.view(),
-                                   {.context = context.view()}, {.chosen_keys = three, .chosen_weight = rows.view()},
-                                   {.query_offset = QueryAlignment::top_left});
+  attention_with_statistics(empty.query.view(), empty.key.view(), empty.value.view(), {.context = context.view()},
+                            {.chosen_keys = three, .chosen_weight = rows.view()},
+                            {.query_offset = QueryAlignment::top_left});
   rows.for_each_index([&](const auto& at) { EXPECT_EQ(rows.get(at), 0); });
 }
 

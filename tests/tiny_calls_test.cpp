@@ -43,74 +43,74 @@ void check_attention() {
   const auto bias = normal_array<T, 4>(random, {1, H, L, S});
   const auto grad_context = normal_array<T, 4>(random, {1, H, L, D});
   const std::vector<T> sinks(H, 1);
-  AttentionOptions<T> options{.query_offset = QueryAlignment::top_left, .bias = bias.view()};
+  AttentionOptions options{.query_offset = QueryAlignment::top_left, .bias = bias.view()};
   const auto packing = options;
   options.sinks = sinks;
   AttentionArrays<T> out = AttentionArrays<T>::dense(1, H, L, S, D);
   const TensorView<const T, 3> row_max = out.row_max->view(), row_sum = out.row_sum->view();
   AttentionFingerprint fingerprint;
-  AttentionOutputs<T> outputs = out.views();
+  AttentionOutputs outputs = out.views();
   outputs.fingerprint = &fingerprint;
   expect_no_thread("attention_forward", [&](const Runtime& r) {
-    attention_forward<T>(in.query.view(), in.key.view(), in.value.view(), outputs, options, r);
+    attention_forward(in.query.view(), in.key.view(), in.value.view(), outputs, options, r);
   });
   const auto few = AttentionInputs<T>::normal(3, 1, H, H, 1, S, 32, 32);
   Array<T, 4> of_few({1, H, 1, 32});
   expect_no_thread("attention_forward of few rows", [&](const Runtime& r) {
-    attention_forward<T>(few.query.view(), few.key.view(), few.value.view(), {.context = of_few.view()},
-                         {.query_offset = QueryAlignment::top_left}, r);
+    attention_forward(few.query.view(), few.key.view(), few.value.view(), {.context = of_few.view()},
+                      {.query_offset = QueryAlignment::top_left}, r);
   });
   expect_no_thread("attention_with_weights", [&](const Runtime& r) {
     attention_with_weights<T>(in.query.view(), in.key.view(), in.value.view(), options, r);
   });
   expect_no_thread("attention_weights", [&](const Runtime& r) {
-    attention_weights<T>(in.query.view(), in.key.view(), {.row_max = row_max, .row_sum = row_sum}, out.weights->view(),
-                         options, r);
+    attention_weights(in.query.view(), in.key.view(), {.row_max = row_max, .row_sum = row_sum}, out.weights->view(),
+                      options, r);
   });
 
   Array<T, 3> entropy({1, H, L}), mass({1, H, S});
   Array<T, 2> of_heads({1, H});
   expect_no_thread("attention_with_statistics", [&](const Runtime& r) {
-    attention_with_statistics<T>(in.query.view(), in.key.view(), in.value.view(), {.context = out.context.view()},
-                                 {.entropy = entropy.view(), .head_largest_weight = of_heads.view()}, options, r);
+    attention_with_statistics(in.query.view(), in.key.view(), in.value.view(), {.context = out.context.view()},
+                              {.entropy = entropy.view(), .head_largest_weight = of_heads.view()}, options, r);
   });
   Array<T, 4> map({1, H, 3, 5});
   expect_no_thread("attention_columns", [&](const Runtime& r) {
-    attention_columns<T>(in.query.view(), in.key.view(), {.row_max = row_max, .row_sum = row_sum},
-                         {.key_mass = mass.view(), .pooled_map = map.view()}, options, r);
+    attention_columns(in.query.view(), in.key.view(), {.row_max = row_max, .row_sum = row_sum},
+                      {.key_mass = mass.view(), .pooled_map = map.view()}, options, r);
   });
 
   Array<T, 5> sums({1, 1, H, L, D});
   Array<T, 4> maxima({1, 1, H, L}), row_sums({1, 1, H, L});
-  const AttentionPartials<T> partials{.accumulator = sums.view(), .row_max = maxima.view(), .row_sum = row_sums.view()};
+  const AttentionPartialOutputs partials{.accumulator = sums.view(), .row_max = maxima.view(), .row_sum = row_sums.view()};
   expect_no_thread("attention_partials", [&](const Runtime& r) {
-    attention_partials<T>(in.query.view(), in.key.view(), in.value.view(), partials, packing, r);
+    attention_partials(in.query.view(), in.key.view(), in.value.view(), partials, packing, r);
   });
   expect_no_thread("attention_merge", [&](const Runtime& r) {
-    attention_merge<T>({.accumulator = sums.view(), .row_max = maxima.view(), .row_sum = row_sums.view()}, sinks,
-                       {.context = out.context.view()}, r);
+    attention_merge({.accumulator = sums.view(), .row_max = maxima.view(), .row_sum = row_sums.view()}, sinks,
+                    {.context = out.context.view()}, r);
   });
   expect_no_thread("attention_merge_lse", [&](const Runtime& r) {
-    attention_merge_lse<T>(sums.view(), maxima.view(), {.context = out.context.view()}, r);
+    attention_merge_lse(sums.view(), maxima.view(), {.context = out.context.view()}, r);
   });
 
   Array<T, 4> grad_query({1, H, L, D}), grad_key({1, Hkv, S, D}), grad_value({1, Hkv, S, D}), grad_bias({1, H, L, S});
   Array<T, 1> grad_sinks({H});
   const auto saved = [&] {
-    return AttentionForwardState<T>{.context = std::as_const(out.context).view(),
-                                    .row_max = row_max,
-                                    .row_sum = row_sum,
-                                    .grad_context = grad_context.view(),
-                                    .fingerprint = fingerprint};
+    return AttentionForwardState{.context = std::as_const(out.context).view(),
+                                 .row_max = row_max,
+                                 .row_sum = row_sum,
+                                 .grad_context = grad_context.view(),
+                                 .fingerprint = fingerprint};
   };
   expect_no_thread("attention_backward", [&](const Runtime& r) {
-    attention_backward<T>(in.query.view(), in.key.view(), in.value.view(), saved(),
-                          AttentionGradients<T>{.grad_query = grad_query.view(),
-                                                .grad_key = grad_key.view(),
-                                                .grad_value = grad_value.view(),
-                                                .grad_bias = grad_bias.view(),
-                                                .grad_sinks = grad_sinks.view()},
-                          options, r);
+    attention_backward(in.query.view(), in.key.view(), in.value.view(), saved(),
+                       AttentionGradients{.grad_query = grad_query.view(),
+                                          .grad_key = grad_key.view(),
+                                          .grad_value = grad_value.view(),
+                                          .grad_bias = grad_bias.view(),
+                                          .grad_sinks = grad_sinks.view()},
+                       options, r);
   });
 
   KvCache<T> cache({.num_sequences = 2, .num_kv_heads = Hkv, .head_size = D, .value_head_size = D, .capacity = 128});
@@ -124,8 +124,8 @@ void check_attention() {
   const auto tokens = normal_array<T, 4>(random, {2, H, 1, D});
   Array<T, 4> decoded({2, H, 1, D});
   expect_no_thread("attention_decode", [&](const Runtime& r) {
-    attention_decode<T>(tokens.view(), cache, {.context = decoded.view()},
-                        {.query_offset = QueryAlignment::bottom_right}, r);
+    attention_decode(tokens.view(), cache, {.context = decoded.view()}, {.query_offset = QueryAlignment::bottom_right},
+                     r);
   });
 }
 

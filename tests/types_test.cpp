@@ -6,6 +6,8 @@
 //   to float     the number itself, exactly
 //   from float   at every number, at every midpoint of two neighbours, and one float to either side of it
 //
+// And views whose element type is a value (tensor.h), and views of views.
+//
 // Read next: include/regard/types.h.
 #include "regard/types.h"
 
@@ -16,6 +18,7 @@
 #include <cstring>
 #include <limits>
 #include <random>
+#include <vector>
 
 #include "regard/tensor.h"
 
@@ -178,6 +181,88 @@ TEST(ElementType, HasAName) {
   EXPECT_STREQ(type_name(kElementType<double>), "float64");
   EXPECT_STREQ(type_name(kElementType<bfloat16>), "bfloat16");
   EXPECT_STREQ(type_name(kElementType<float16>), "float16");
+  EXPECT_STREQ(type_name(kElementType<bool>), "bool");
+  EXPECT_STREQ(type_name(kElementType<std::int8_t>), "int8");
+  EXPECT_STREQ(type_name(kElementType<long long>), "int64");
+  EXPECT_STREQ(type_name(kElementType<std::uint64_t>), "uint64");
+  EXPECT_STREQ(type_name(static_cast<ElementType>(14)), "unknown");
+  EXPECT_STREQ(type_name(static_cast<ElementType>(-1)), "unknown");
+  EXPECT_EQ(type_bytes(ElementType{}), 0);
+}
+
+// ---- views
+
+TEST(Views, OfLowerRankHaveLeadingExtentsOf1) {
+  Tensor<float, 2> matrix({3, 5});
+  matrix(2, 1) = 7;
+  const InputView<4> view = matrix;
+  EXPECT_EQ(view.shape, (std::array<Index, 4>{1, 1, 3, 5}));
+  EXPECT_EQ(view.type, ElementType::float32);
+  EXPECT_EQ(view.at<double>(0, 0, 2, 1), 7);
+  const OutputView<3> written = matrix;
+  EXPECT_EQ(written.shape, (std::array<Index, 3>{1, 3, 5}));
+  EXPECT_EQ(written.data, matrix.data());
+  EXPECT_TRUE(InputView<4>(TensorView<const float, 2>()).absent());
+}
+
+TEST(Views, OfContiguousRanges) {
+  const std::vector<std::int32_t> list{4, -5, 6};
+  const InputView<1> view = list;
+  EXPECT_EQ(view.type, ElementType::int32);
+  EXPECT_EQ(view.shape[0], 3);
+  EXPECT_EQ(view.at<Index>(1), -5);
+  EXPECT_TRUE(InputView<1>(std::vector<double>{}).empty());
+  EXPECT_FALSE((std::is_convertible_v<std::vector<bool>, InputView<1>>));  // it has no elements in memory
+  EXPECT_FALSE((std::is_convertible_v<const Tensor<float, 2>&, OutputView<2>>));
+}
+
+TEST(Views, ReadElementsOfEveryType) {
+  const auto read = []<class T>(T x) { return InputView<1>(&x, {1}).template at<double>(0); };
+  EXPECT_EQ(read(1.5f), 1.5);
+  EXPECT_EQ(read(-2.5), -2.5);
+  EXPECT_EQ(read(true), 1);
+  EXPECT_EQ(read(bfloat16(3.0f)), 3);
+  EXPECT_EQ(read(float16(-0.5f)), -0.5);
+  EXPECT_EQ(read(std::int8_t{-7}), -7);
+  EXPECT_EQ(read(std::uint8_t{200}), 200);
+  EXPECT_EQ(read(std::int16_t{-300}), -300);
+  EXPECT_EQ(read(std::uint16_t{60000}), 60000);
+  EXPECT_EQ(read(std::int32_t{-70000}), -70000);
+  EXPECT_EQ(read(std::uint32_t{4000000000}), 4e9);
+  EXPECT_EQ(read(std::int64_t{-5000000000}), -5e9);
+  EXPECT_EQ(read(std::uint64_t{5000000000}), 5e9);
+}
+
+TEST(Views, AreTransposedAndSliced) {
+  Tensor<float, 3> numbers({2, 3, 4});
+  for (Index i = 0; i < numbers.size(); ++i) numbers.data()[i] = static_cast<float>(i);
+  const auto turned = transposed(numbers.view());
+  EXPECT_EQ(turned.shape, (std::array<Index, 3>{2, 4, 3}));
+  EXPECT_EQ(turned(1, 3, 2), numbers(1, 2, 3));
+  const auto exchanged = transposed(numbers.view(), 0, 2);
+  EXPECT_EQ(exchanged(3, 2, 1), numbers(1, 2, 3));
+  const auto middle = sliced(numbers.view(), 1, 1, 3);
+  EXPECT_EQ(middle.shape, (std::array<Index, 3>{2, 2, 4}));
+  EXPECT_EQ(middle(1, 1, 2), numbers(1, 2, 2));
+  const auto erased = sliced(InputView<3>(numbers), 2, 3, 4);
+  EXPECT_EQ(erased.shape, (std::array<Index, 3>{2, 3, 1}));
+  EXPECT_EQ(erased.at<float>(1, 2, 0), numbers(1, 2, 3));
+  EXPECT_EQ(sliced(numbers.view(), 0, 2, 2).shape, (std::array<Index, 3>{0, 3, 4}));
+}
+
+TEST(Views, SplitAndJoinHeads) {
+  Tensor<float, 3> joined({2, 5, 12});
+  for (Index i = 0; i < joined.size(); ++i) joined.data()[i] = static_cast<float>(i);
+  const auto heads = split_heads(joined.view(), 3);
+  EXPECT_EQ(heads.shape, (std::array<Index, 4>{2, 3, 5, 4}));
+  EXPECT_EQ(heads(1, 2, 4, 3), joined(1, 4, 2 * 4 + 3));
+  const auto again = join_heads(heads);
+  EXPECT_EQ(again.shape, joined.shape());
+  EXPECT_EQ(again.data, joined.data());
+  EXPECT_EQ(again.strides, joined.view().strides);
+  EXPECT_TRUE(join_heads(Tensor<float, 4>({2, 3, 5, 4}).view()).absent());
+  EXPECT_EQ(join_heads(Tensor<float, 4>({2, 1, 5, 4}).view()).shape, (std::array<Index, 3>{2, 5, 4}));
+  EXPECT_EQ(join_heads(Tensor<float, 4>({2, 3, 5, 1}).view()).shape, (std::array<Index, 3>{2, 5, 3}));
 }
 
 }  // namespace

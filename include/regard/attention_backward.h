@@ -20,35 +20,33 @@
 namespace regard {
 inline namespace v0 {
 
-// What the forward pass wrote, and the gradients of what it wrote. All but grad_lse are required. T is float or double.
-template <class T>
+// What the forward pass wrote, and the gradients of what it wrote. All but grad_lse are required. context and
+// grad_context have types as query has, the others the type computed with.
 struct AttentionForwardState {
-  InputView<T, 4> context{};           // (B, H, L, Dv), as attention_forward wrote it
-  TensorView<const T, 3> row_max{};    // (B, H, L), likewise
-  TensorView<const T, 3> row_sum{};    // (B, H, L), likewise
-  InputView<T, 4> grad_context{};      // (B, H, L, Dv): ∂loss / ∂context
-  TensorView<const T, 3> grad_lse{};   // (B, H, L): ∂loss / ∂lse; absent: the loss does not depend on it
+  InputView<4> context{};              // (B, H, L, Dv), as attention_forward wrote it
+  InputView<3> row_max{};              // (B, H, L), likewise
+  InputView<3> row_sum{};              // (B, H, L), likewise
+  InputView<4> grad_context{};         // (B, H, L, Dv): ∂loss / ∂context
+  InputView<3> grad_lse{};             // (B, H, L): ∂loss / ∂lse; absent: the loss does not depend on it
   AttentionFingerprint fingerprint{};  // as attention_forward wrote it, or kUncheckedFingerprint
 };
 
 // What is written; a view that is absent is not. An output must not overlap an input or another output.
-template <class T>
 struct AttentionGradients {
-  using Compute = ComputeType<T>;
-  TensorView<T, 4> grad_query{};        // (B, H, L, D)
-  TensorView<T, 4> grad_key{};          // (B, Hkv, S, D): the sum over the query heads that read it, in their order
-  TensorView<T, 4> grad_value{};        // (B, Hkv, S, Dv), likewise
-  TensorView<Compute, 4> grad_bias{};   // extents of (B, H, L, S) or 1: over an extent of 1 it is the sum; with bias
-  TensorView<Compute, 1> grad_sinks{};  // (H), with sinks
+  OutputView<4> grad_query{};  // (B, H, L, D)
+  OutputView<4> grad_key{};    // (B, Hkv, S, D): the sum over the query heads that read it, in their order
+  OutputView<4> grad_value{};  // (B, Hkv, S, Dv), likewise
+  OutputView<4> grad_bias{};   // extents of (B, H, L, S) or 1: over an extent of 1 it is the sum; with bias
+  OutputView<1> grad_sinks{};  // (H), with sinks
 };
 
 // Computes the gradients above for the call attention_forward(query, key, value, outputs, options).
 //   query (B, H, L, D), key (B, Hkv, S, D), value (B, Hkv, S, Dv), any strides, and options as in that call, dropout
-//   included: the same weights are dropped; types as there. T, the type of the gradients of query, key and value, is
-//   float, double, or the query's type (bfloat16, float16); sums are of float or double and rounded once. Where query,
+//   included: the same weights are dropped; types as there. The gradients of query, key and value have one type, that
+//   computed with or the query's; sums are of float or double and rounded once. Where query,
 //   key, value and grad_context are all of bfloat16, avx512_bf16 rounds weights and the gradients of scores to bfloat16
 //   for the products that are summed, which adds 2⁻⁷ (1 + 2⁻⁹) of the summed magnitudes to the error, to that of
-//   grad_value 2⁻⁸, unless options.weights_in_float32: the default where T is float.
+//   grad_value 2⁻⁸, unless options.weights_in_float32: the default where the gradients are of float.
 // Writes every view that gradients names. A key that no row sees and a row that sees no key have gradients of exactly
 // 0, whatever numbers are stored there. Workspace: at most 6 times the elements of grad_query with D rounded up to 32,
 // and some for each thread. The same bits for any threads, executor, batch and strides, and on every instruction set
@@ -58,14 +56,9 @@ struct AttentionGradients {
 // their fingerprint. row_max and row_sum are trusted: values from other queries or keys give wrong gradients. A library
 // built without NDEBUG recomputes them and rejects values that make the weights of a row sum to more than 1; less is
 // valid, where the keys are some of those that the forward pass saw. NaN gives NaN.
-template <class T>
-REGARD_EXPORT void attention_backward(const InputView<ComputeType<T>, 4>& query,
-                                      const InputView<ComputeType<T>, 4>& key,
-                                      const InputView<ComputeType<T>, 4>& value,
-                                      const AttentionForwardState<ComputeType<T>>& saved,
-                                      const AttentionGradients<T>& gradients,
-                                      const AttentionOptions<ComputeType<T>>& options = {},
-                                      const Runtime& runtime = {});
+REGARD_EXPORT void attention_backward(const InputView<4>& query, const InputView<4>& key, const InputView<4>& value,
+                                      const AttentionForwardState& saved, const AttentionGradients& gradients,
+                                      const AttentionOptions& options = {}, const Runtime& runtime = {});
 
 }  // namespace v0
 }  // namespace regard

@@ -36,22 +36,21 @@ enum class ChosenOrigin { key_zero, position };
 //     the key before the row (previous token)    chosen_ranges {−1, 0},         chosen_origin = position
 //     induction over a text of period n          chosen_ranges {1 − n, 2 − n},  chosen_origin = position
 //     one key k[i] for row i, −1 for none        chosen_ranges[0][i] = {k[i], k[i] + 1}
-template <class T>
 struct AttentionStatistics {
-  std::span<const Index> chosen_keys{};        // distinct, ≥ 0, in any order
-  TensorView<const Index, 3> chosen_ranges{};  // (B|1, L|1, 2): begin, end of each row
+  InputView<1> chosen_keys{};    // int32 or int64, distinct, ≥ 0, in any order
+  InputView<3> chosen_ranges{};  // int32 or int64 (B|1, L|1, 2): begin, end of each row
   ChosenOrigin chosen_origin = ChosenOrigin::key_zero;
-  TensorView<Index, 4> top_keys{};    // (B, H, L, k), 1 ≤ k ≤ 63: by weight, then by lower key; missing: −1
-  TensorView<T, 4> top_weights{};     // (B, H, L, k), with top_keys: their weights; missing: 0
-  TensorView<T, 3> entropy{};         // (B, H, L)
-  TensorView<T, 3> largest_weight{};  // (B, H, L)
-  TensorView<T, 3> chosen_weight{};   // (B, H, L): Σ weights of the chosen keys
-  TensorView<T, 3> mean_distance{};   // (B, H, L)
+  OutputView<4> top_keys{};        // int64 (B, H, L, k), 1 ≤ k ≤ 63: by weight, then by lower key; missing: −1
+  OutputView<4> top_weights{};     // (B, H, L, k), with top_keys: their weights; missing: 0
+  OutputView<3> entropy{};         // (B, H, L)
+  OutputView<3> largest_weight{};  // (B, H, L)
+  OutputView<3> chosen_weight{};   // (B, H, L): Σ weights of the chosen keys
+  OutputView<3> mean_distance{};   // (B, H, L)
   // Means of these over the rows that see a key; 0 where no row does.
-  TensorView<T, 2> head_entropy{};         // (B, H)
-  TensorView<T, 2> head_largest_weight{};  // (B, H)
-  TensorView<T, 2> head_chosen_weight{};   // (B, H)
-  TensorView<T, 2> head_mean_distance{};   // (B, H)
+  OutputView<2> head_entropy{};         // (B, H)
+  OutputView<2> head_largest_weight{};  // (B, H)
+  OutputView<2> head_chosen_weight{};   // (B, H)
+  OutputView<2> head_mean_distance{};   // (B, H)
 };
 
 // attention_forward, and the statistics of its rows in the same pass. Asking moves no bit of the outputs.
@@ -63,32 +62,26 @@ struct AttentionStatistics {
 // Memory: O(L) beside attention_forward's, 150 KB a thread. The same bits for any threads, executor, batch and strides.
 // Throws like attention_forward; std::invalid_argument also for k out of range, for chosen_keys that are negative or
 // not distinct, and for chosen_keys and chosen_ranges together.
-template <class T>
-REGARD_EXPORT void attention_with_statistics(const InputView<ComputeType<T>, 4>& query,
-                                             const InputView<ComputeType<T>, 4>& key,
-                                             const InputView<ComputeType<T>, 4>& value,
-                                             const AttentionOutputs<T>& outputs,
-                                             const AttentionStatistics<ComputeType<T>>& statistics,
-                                             const AttentionOptions<ComputeType<T>>& options = {},
-                                             const Runtime& runtime = {});
+REGARD_EXPORT void attention_with_statistics(const InputView<4>& query, const InputView<4>& key,
+                                             const InputView<4>& value, const AttentionOutputs& outputs,
+                                             const AttentionStatistics& statistics,
+                                             const AttentionOptions& options = {}, const Runtime& runtime = {});
 
 enum class CoarseCells {
   means,  // of all weights of the cell, the zeros of invisible keys included
   sums    // of them: the cells of a row of the map sum to its number of queries that see a key, less what sinks take
 };
 
-template <class T>
 struct ColumnsRequest {
-  TensorView<const T, 3> row_max{};  // (B, H, L), as attention_forward wrote it
-  TensorView<const T, 3> row_sum{};  // (B, H, L)
+  InputView<3> row_max{};  // (B, H, L), as attention_forward wrote it
+  InputView<3> row_sum{};  // (B, H, L)
   CoarseCells cells = CoarseCells::means;
 };
 
 // What is written; a view that is absent is not computed.
-template <class T>
 struct AttentionColumns {
-  TensorView<T, 3> key_mass{};    // (B, H, S)
-  TensorView<T, 4> pooled_map{};  // (B, H, Ga, Gb), 1 ≤ Ga ≤ L, 1 ≤ Gb ≤ S
+  OutputView<3> key_mass{};    // (B, H, S)
+  OutputView<4> pooled_map{};  // (B, H, Ga, Gb), 1 ≤ Ga ≤ L, 1 ≤ Gb ≤ S
 };
 
 // One pass over query and key, with the weights' own bits: row by row in order, summed in double and rounded once.
@@ -96,12 +89,8 @@ struct AttentionColumns {
 // NaN weights make their sums NaN. Memory: the packed keys, 8 bytes a cell of the map and a little for each thread and
 // 1024 keys; nothing that grows with L · S. The same bits for any threads, executor, batch and strides.
 // Throws like attention_forward; std::invalid_argument also for a map with more strips than rows or keys.
-template <class T>
-REGARD_EXPORT void attention_columns(const std::type_identity_t<InputView<T, 4>>& query,
-                                     const std::type_identity_t<InputView<T, 4>>& key,
-                                     const std::type_identity_t<ColumnsRequest<T>>& request,
-                                     const AttentionColumns<T>& outputs,
-                                     const std::type_identity_t<AttentionOptions<T>>& options = {},
+REGARD_EXPORT void attention_columns(const InputView<4>& query, const InputView<4>& key, const ColumnsRequest& request,
+                                     const AttentionColumns& outputs, const AttentionOptions& options = {},
                                      const Runtime& runtime = {});
 
 }  // namespace v0

@@ -40,7 +40,9 @@ enum regard_dtype {
   REGARD_I32 = 4,
   REGARD_I64 = 5,
   REGARD_BF16 = 6, /* two bytes, as a uint16_t holds them: the upper half of a float */
-  REGARD_F16 = 7   /* two bytes, IEEE 754 binary16 */
+  REGARD_F16 = 7,  /* two bytes, IEEE 754 binary16 */
+  REGARD_I8 = 8,
+  REGARD_U8 = 9
 };
 
 /* Element (i, j, …) lies at data[i * strides[0] + j * strides[1] + …]. Strides count elements, not bytes; they may be

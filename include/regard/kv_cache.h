@@ -60,10 +60,6 @@ class REGARD_EXPORT KvCache {
   static constexpr bool kQuantised = std::same_as<T, std::int8_t>;
 
  public:
-  // What append takes: any type that is computed with as T is.
-  template <int Rank>
-  using Given = InputView<ComputeType<T>, Rank>;
-
   // Bytes of the block. Throws std::invalid_argument for a shape that makes no sense or whose bytes no Index can count.
   static Index bytes(const KvCacheShape& shape);
 
@@ -94,9 +90,10 @@ class REGARD_EXPORT KvCache {
   // Throws std::invalid_argument for shapes, sequence or capacity, and for numbers that are not finite in a cache of
   // int8, std::runtime_error where pages run out, and regard::Cancelled where runtime.stop is requested, of which a
   // ring takes no notice once it writes over its oldest keys; then nothing has changed. Of runtime, only stop is used.
-  void append(Index sequence, Given<3> key, Given<3> value, const Runtime& runtime = {});
+  void append(Index sequence, const InputView<3>& key, const InputView<3>& value, const Runtime& runtime = {});
   // To all sequences: (B, Hkv, L, D) and (B, Hkv, L, Dv), the first counts[b] of L keys (all where counts is empty).
-  void append(Given<4> key, Given<4> value, std::span<const Index> counts = {}, const Runtime& runtime = {});
+  void append(const InputView<4>& key, const InputView<4>& value, std::span<const Index> counts = {},
+              const Runtime& runtime = {});
 
   // Keeps the first `length` keys. Pages that no sequence uses any more are free again.
   // Throws std::invalid_argument where that is more than there are, or less than a ring still has.
@@ -131,8 +128,8 @@ class REGARD_EXPORT KvCache {
 };
 
 // attention_forward over a cache: the same bits as over the keys and values that it holds, as (B, Hkv, S, D) with
-// key_lengths = the cache's lengths and S the longest of them. T, the type of the context, and K, that of the cache,
-// are both double or neither; query, context and cache have types as in attention_forward. A cache of int8 holds what
+// key_lengths = the cache's lengths and S the longest of them. query and cache are both of double or neither; query
+// and context have types as in attention_forward. A cache of int8 holds what
 // its numbers are widened to; query and weights are never quantised.
 //   query (B, H, L, D), B the cache's sequences, any L ≥ 1, H a multiple of Hkv; writes every view of outputs but
 //   weights, which must be absent (attention_weights has them from row_max and row_sum).
@@ -143,10 +140,9 @@ class REGARD_EXPORT KvCache {
 // over the threads. Throws like attention_forward, std::invalid_argument where a query sees a key before the last
 // `capacity` ones of a ring (a window of w keys and L queries need a capacity of w + L − 1), and std::logic_error while
 // another thread changes any sequence of the cache.
-template <class T, class K>
-REGARD_EXPORT void attention_decode(const InputView<ComputeType<T>, 4>& query, const KvCache<K>& cache,
-                                    const AttentionOutputs<T>& outputs,
-                                    const AttentionOptions<ComputeType<T>>& options = {}, const Runtime& runtime = {});
+template <class K>
+REGARD_EXPORT void attention_decode(const InputView<4>& query, const KvCache<K>& cache, const AttentionOutputs& outputs,
+                                    const AttentionOptions& options = {}, const Runtime& runtime = {});
 
 }  // namespace v0
 }  // namespace regard

@@ -50,8 +50,7 @@ REGARD_EXPORT void multi_head_attention_forward(std::type_identity_t<TensorView<
                                                 std::type_identity_t<TensorView<const T, 3>> memory,
                                                 const std::type_identity_t<MultiHeadParameters<T>>& parameters,
                                                 const MultiHeadOutputs<T>& outputs,
-                                                const std::type_identity_t<AttentionOptions<T>>& options = {},
-                                                const Runtime& runtime = {});
+                                                const AttentionOptions& options = {}, const Runtime& runtime = {});
 
 }  // namespace v0
 }  // namespace regard

@@ -4,7 +4,7 @@
 // the scratch memory to the byte.
 //
 //     const Plan p = plan([&](const Runtime& runtime) {
-//       attention_forward<float>(query, key, value, outputs, options, runtime);
+//       attention_forward(query, key, value, outputs, options, runtime);
 //     });
 //     p.workspace_bytes;            // Runtime::workspace will hold this much at its fullest, and no byte more
 //     p.operators[0].way;           // "8 key heads, packed 8 at a time; …"

@@ -16,6 +16,7 @@
 #include <concepts>
 #include <cstddef>
 #include <cstdint>
+#include <iterator>
 #include <type_traits>
 
 #include "regard/export.h"
@@ -106,36 +107,86 @@ struct REGARD_EXPORT float16 {
 static_assert(sizeof(bfloat16) == 2 && std::is_trivially_copyable_v<bfloat16> && std::is_trivial_v<bfloat16>);
 static_assert(sizeof(float16) == 2 && std::is_trivially_copyable_v<float16> && std::is_trivial_v<float16>);
 
-// The types that numbers of a tensor may have.
-enum class ElementType : std::int32_t { float32, float64, bfloat16, float16 };
+// The types of elements, in memory, in files and in the C interface, whose REGARD_F32 … have the same numbers.
+// Operators compute with the first two, bfloat16 and float16; starts and lengths are int32 or int64; masks are boolean
+// or uint8.
+enum class ElementType : std::int32_t {
+  float32 = 1,
+  float64 = 2,
+  boolean = 3,  // a byte, 0 or not 0
+  int32 = 4,
+  int64 = 5,
+  bfloat16 = 6,
+  float16 = 7,
+  int8 = 8,
+  uint8 = 9,
+  int16 = 10,
+  uint16 = 11,
+  uint32 = 12,
+  uint64 = 13
+};
 
+// A type that is computed with.
 template <class T>
 concept Number =
     std::same_as<T, float> || std::same_as<T, double> || std::same_as<T, bfloat16> || std::same_as<T, float16>;
 
-template <Number T>
-inline constexpr ElementType kElementType = std::same_as<T, float>      ? ElementType::float32
-                                            : std::same_as<T, double>   ? ElementType::float64
-                                            : std::same_as<T, bfloat16> ? ElementType::bfloat16
-                                                                        : ElementType::float16;
+namespace internal {
+template <class T>
+constexpr ElementType element_type_of() {
+  if constexpr (std::same_as<T, float>) return ElementType::float32;
+  if constexpr (std::same_as<T, double>) return ElementType::float64;
+  if constexpr (std::same_as<T, bool>) return ElementType::boolean;
+  if constexpr (std::same_as<T, bfloat16>) return ElementType::bfloat16;
+  if constexpr (std::same_as<T, float16>) return ElementType::float16;
+  if constexpr (std::integral<T> && !std::same_as<T, bool>) {
+    constexpr bool kSigned = std::is_signed_v<T>;
+    if constexpr (sizeof(T) == 1) return kSigned ? ElementType::int8 : ElementType::uint8;
+    if constexpr (sizeof(T) == 2) return kSigned ? ElementType::int16 : ElementType::uint16;
+    if constexpr (sizeof(T) == 4) return kSigned ? ElementType::int32 : ElementType::uint32;
+    if constexpr (sizeof(T) == 8) return kSigned ? ElementType::int64 : ElementType::uint64;
+  }
+}
+}  // namespace internal
 
+// A type that views may have: those of ElementType.
+template <class T>
+concept Element = Number<T> || (std::integral<T> && sizeof(T) <= 8);
+
+template <Element T>
+inline constexpr ElementType kElementType = internal::element_type_of<T>();
+
+// 0 for a number that names no type.
 constexpr std::int64_t type_bytes(ElementType type) {
-  return type == ElementType::float64 ? 8 : type == ElementType::float32 ? 4 : 2;
+  using enum ElementType;
+  switch (type) {
+    case boolean:
+    case int8:
+    case uint8:
+      return 1;
+    case ElementType::bfloat16:
+    case ElementType::float16:
+    case int16:
+    case uint16:
+      return 2;
+    case float32:
+    case int32:
+    case uint32:
+      return 4;
+    case float64:
+    case int64:
+    case uint64:
+      return 8;
+  }
+  return 0;
 }
 
-// "float32", "float64", "bfloat16", "float16".
+// "float32", "float64", "bool", "int32", "int64", "bfloat16", …; "unknown" for a number that names no type.
 constexpr const char* type_name(ElementType type) {
-  switch (type) {
-    case ElementType::float32:
-      return "float32";
-    case ElementType::float64:
-      return "float64";
-    case ElementType::bfloat16:
-      return "bfloat16";
-    case ElementType::float16:
-      return "float16";
-  }
-  return "unknown";
+  constexpr const char* kNames[] = {"unknown", "float32", "float64", "bool",  "int32",  "int64",  "bfloat16",
+                                    "float16", "int8",    "uint8",   "int16", "uint16", "uint32", "uint64"};
+  const auto number = static_cast<std::uint32_t>(type);
+  return kNames[number < std::size(kNames) ? number : 0];
 }
 
 // What T is computed with: double for double, float for all others. A plain trait, whose name every compiler mangles

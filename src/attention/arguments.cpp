@@ -12,6 +12,8 @@
 #include <utility>
 
 #include "kernels/table.h"
+#include "tensor/element_types.h"
+#include "tensor/strided_copy.h"
 
 namespace regard {
 inline namespace v0 {
@@ -20,7 +22,7 @@ namespace internal {
 namespace {
 
 // Positions and offsets stay far enough from the ends of Index that sums of a few of them cannot overflow.
-constexpr Index kFarthest = Index{1} << 60;
+constexpr Index kMaxPosition = Index{1} << 60;
 
 std::string count_text(Index n, const char* what) { return std::to_string(n) + " " + what; }
 
@@ -39,7 +41,7 @@ void resolve_shapes(const AttentionCall<T>& call, ResolvedAttention<T>& r) {
   const auto& q = call.query.shape;
   const auto& k = call.key.shape;
   const auto& v = call.value.shape;
-  const auto check = [&](const char* name, const InputView<T, 4>& view, const char* expected) {
+  const auto check = [&](const char* name, const InputView<4>& view, const char* expected) {
     if (view.absent()) reject(call.name, std::string(name) + " is missing; expected " + expected);
     expect_type<T>(call.name, name, view.type);  // before other types are compared with it
     if (std::any_of(view.shape.begin(), view.shape.end(), [](Index n) { return n < 0; })) {
@@ -83,7 +85,24 @@ void resolve_shapes(const AttentionCall<T>& call, ResolvedAttention<T>& r) {
 
 // ---- sequences and positions
 
-void check_starts(const char* operator_name, const char* name, std::span<const Index> starts, Index total) {
+// Entries of a list of whole numbers of either type, in memory that may be misaligned.
+class Integers {
+ public:
+  Integers(const char* operator_name, const char* name, const InputView<1>& view) : view_(view) {
+    if (!view.absent())
+      expect_type(operator_name, name, view.type, {ElementType::int32, ElementType::int64}, "int32 or int64");
+    footprint(operator_name, name, view);
+  }
+  std::size_t size() const { return static_cast<std::size_t>(view_.shape[0]); }
+  Index operator[](std::size_t i) const { return read_index(view_.type, view_.pointer(static_cast<Index>(i))); }
+  Index front() const { return (*this)[0]; }
+  Index back() const { return (*this)[size() - 1]; }
+
+ private:
+  const InputView<1>& view_;
+};
+
+void check_starts(const char* operator_name, const char* name, const Integers& starts, Index total) {
   const auto fail = [&](const std::string& why) { reject(operator_name, std::string(name) + " " + why); };
   if (starts.front() != 0) fail("begins with " + std::to_string(starts.front()) + "; expected 0");
   for (std::size_t i = 1; i < starts.size(); ++i) {
@@ -98,7 +117,7 @@ void check_starts(const char* operator_name, const char* name, std::span<const I
 }
 
 template <class T>
-void resolve_sequences(const AttentionCall<T>& call, const AttentionOptions<T>& options, ResolvedAttention<T>& r) {
+void resolve_sequences(const AttentionCall<T>& call, const AttentionOptions& options, ResolvedAttention<T>& r) {
   const bool packed = !options.query_starts.empty() || !options.key_starts.empty();
   if (!packed) {
     for (Index b = 0; b < r.batch; ++b) {
@@ -113,22 +132,23 @@ void resolve_sequences(const AttentionCall<T>& call, const AttentionOptions<T>& 
   if (r.batch != 1) {
     reject(call.name, "query has batch " + std::to_string(r.batch) + "; packed sequences expect (1, H, total, D)");
   }
-  if (options.query_starts.size() != options.key_starts.size()) {
-    reject(call.name, "key_starts has " + std::to_string(options.key_starts.size()) + " entries; expected " +
-                          std::to_string(options.query_starts.size()) + " as in query_starts");
+  const Integers query_starts(call.name, "query_starts", options.query_starts);
+  const Integers key_starts(call.name, "key_starts", options.key_starts);
+  if (query_starts.size() != key_starts.size()) {
+    reject(call.name, "key_starts has " + std::to_string(key_starts.size()) + " entries; expected " +
+                          std::to_string(query_starts.size()) + " as in query_starts");
   }
-  check_starts(call.name, "query_starts", options.query_starts, r.num_queries);
-  check_starts(call.name, "key_starts", options.key_starts, r.num_keys);
-  for (std::size_t i = 0; i + 1 < options.query_starts.size(); ++i) {
-    const Index keys = options.key_starts[i + 1] - options.key_starts[i];
-    r.sequences.push_back({0, options.query_starts[i], options.query_starts[i + 1] - options.query_starts[i],
-                           options.key_starts[i], keys, keys, 0, 0});
+  check_starts(call.name, "query_starts", query_starts, r.num_queries);
+  check_starts(call.name, "key_starts", key_starts, r.num_keys);
+  for (std::size_t i = 0; i + 1 < query_starts.size(); ++i) {
+    const Index keys = key_starts[i + 1] - key_starts[i];
+    r.sequences.push_back({0, query_starts[i], query_starts[i + 1] - query_starts[i], key_starts[i], keys, keys, 0, 0});
   }
 }
 
 // One number per sequence, each in low … high(sequence).
 template <class High>
-void check_per_sequence(const char* operator_name, const char* name, std::span<const Index> numbers,
+void check_per_sequence(const char* operator_name, const char* name, const Integers& numbers,
                         const List<Sequence>& sequences, Index low, High high) {
   if (numbers.size() != sequences.size()) {
     reject(operator_name, std::string(name) + " has " + std::to_string(numbers.size()) + " entries; expected " +
@@ -144,15 +164,16 @@ void check_per_sequence(const char* operator_name, const char* name, std::span<c
 }
 
 template <class T>
-void resolve_positions(const AttentionCall<T>& call, const AttentionOptions<T>& options, ResolvedAttention<T>& r) {
+void resolve_positions(const AttentionCall<T>& call, const AttentionOptions& options, ResolvedAttention<T>& r) {
   if (!options.key_lengths.empty()) {
-    check_per_sequence(call.name, "key_lengths", options.key_lengths, r.sequences, 0,
-                       [](const Sequence& s) { return s.num_keys; });
-    for (std::size_t i = 0; i < r.sequences.size(); ++i) r.sequences[i].key_limit = options.key_lengths[i];
+    const Integers lengths(call.name, "key_lengths", options.key_lengths);
+    check_per_sequence(call.name, "key_lengths", lengths, r.sequences, 0, [](const Sequence& s) { return s.num_keys; });
+    for (std::size_t i = 0; i < r.sequences.size(); ++i) r.sequences[i].key_limit = lengths[i];
   }
   if (!options.prefix.empty()) {
-    check_per_sequence(call.name, "prefix", options.prefix, r.sequences, 0, [](const Sequence&) { return kFarthest; });
-    for (std::size_t i = 0; i < r.sequences.size(); ++i) r.sequences[i].prefix = options.prefix[i];
+    const Integers prefix(call.name, "prefix", options.prefix);
+    check_per_sequence(call.name, "prefix", prefix, r.sequences, 0, [](const Sequence&) { return kMaxPosition; });
+    for (std::size_t i = 0; i < r.sequences.size(); ++i) r.sequences[i].prefix = prefix[i];
   }
   r.causal = options.causal;
   const auto side = [&](const char* name, const std::optional<Index>& bound) -> std::optional<Index> {
@@ -160,7 +181,7 @@ void resolve_positions(const AttentionCall<T>& call, const AttentionOptions<T>& 
       reject(call.name,
              std::string("window.") + name + " is " + std::to_string(*bound) + "; expected 0 or more, or open");
     }
-    return bound ? std::optional(std::min(*bound, kFarthest)) : bound;
+    return bound ? std::optional(std::min(*bound, kMaxPosition)) : bound;
   };
   r.window_left = side("left", options.window.left);
   r.window_right = side("right", options.window.right);
@@ -169,7 +190,7 @@ void resolve_positions(const AttentionCall<T>& call, const AttentionOptions<T>& 
     for (std::size_t i = 0; i < r.sequences.size(); ++i) r.sequences[i].offset = offset(i);
   };
   const auto in_range = [&](const std::string& name, Index n) {
-    if (n < -kFarthest || n > kFarthest) {
+    if (n < -kMaxPosition || n > kMaxPosition) {
       reject(call.name, name + " is " + std::to_string(n) + "; expected −2^60 to 2^60");
     }
     return n;
@@ -181,10 +202,11 @@ void resolve_positions(const AttentionCall<T>& call, const AttentionOptions<T>& 
   } else if (const auto* number = std::get_if<Index>(&options.query_offset)) {
     in_range("query_offset", *number);
     set_offsets([&](std::size_t) { return *number; });
-  } else if (const auto* numbers = std::get_if<std::span<const Index>>(&options.query_offset)) {
-    check_per_sequence(call.name, "query_offset", *numbers, r.sequences, -kFarthest,
-                       [](const Sequence&) { return kFarthest; });
-    set_offsets([&](std::size_t i) { return (*numbers)[i]; });
+  } else if (const auto* view = std::get_if<InputView<1>>(&options.query_offset)) {
+    const Integers numbers(call.name, "query_offset", *view);
+    check_per_sequence(call.name, "query_offset", numbers, r.sequences, -kMaxPosition,
+                       [](const Sequence&) { return kMaxPosition; });
+    set_offsets([&](std::size_t i) { return numbers[i]; });
   } else {
     const bool square = std::all_of(r.sequences.begin(), r.sequences.end(),
                                     [](const Sequence& s) { return s.num_queries == s.num_keys; });
@@ -206,7 +228,7 @@ void resolve_positions(const AttentionCall<T>& call, const AttentionOptions<T>& 
 // ---- dense options
 
 template <class T>
-void resolve_segments(const AttentionCall<T>& call, const AttentionOptions<T>& options, ResolvedAttention<T>& r) {
+void resolve_segments(const AttentionCall<T>& call, const AttentionOptions& options, ResolvedAttention<T>& r) {
   r.query_segments = options.query_segments;
   r.key_segments = options.key_segments;
   if (options.query_segments.absent() && options.key_segments.absent()) return;
@@ -214,14 +236,16 @@ void resolve_segments(const AttentionCall<T>& call, const AttentionOptions<T>& o
     reject(call.name, std::string(options.query_segments.absent() ? "query_segments" : "key_segments") +
                           " is missing; segments need both query_segments and key_segments");
   }
+  using enum ElementType;
+  expect_type(call.name, "query_segments", options.query_segments.type, {int32, int64}, "int32 or int64");
+  expect_type(call.name, "key_segments", options.key_segments.type, {int32, int64}, "int32 or int64");
   expect_shape(call.name, "query_segments", options.query_segments, {r.batch, r.num_queries});
   expect_shape(call.name, "key_segments", options.key_segments, {r.batch, r.num_keys});
 }
 
 // The view with stride 0 on every axis of extent 1; every other axis must have the full extent.
-template <class E>
-TensorView<const E, 4> broadcast_to(const char* operator_name, const char* name, TensorView<const E, 4> view,
-                                    const std::array<Index, 4>& full) {
+InputView<4> broadcast_to(const char* operator_name, const char* name, InputView<4> view,
+                          const std::array<Index, 4>& full) {
   if (view.absent()) return view;
   const std::array<Index, 4> given = view.shape;
   for (std::size_t axis = 0; axis < 4; ++axis) {
@@ -236,23 +260,31 @@ TensorView<const E, 4> broadcast_to(const char* operator_name, const char* name,
   return view;
 }
 
+TensorView<const std::uint8_t, 4> bytes_of_mask(const char* operator_name, const char* name, const InputView<4>& view) {
+  if (!view.absent())
+    expect_type(operator_name, name, view.type, {ElementType::boolean, ElementType::uint8}, "bool or uint8");
+  return {static_cast<const std::uint8_t*>(view.data), view.shape, view.strides};
+}
+
 template <class T>
-void resolve_dense(const AttentionCall<T>& call, const AttentionOptions<T>& options, ResolvedAttention<T>& r) {
+void resolve_dense(const AttentionCall<T>& call, const AttentionOptions& options, ResolvedAttention<T>& r) {
   resolve_segments(call, options, r);
   r.block_size = options.block_size;
   const bool has_block_size = options.block_size != std::array<Index, 2>{};
   if (options.block_mask.absent() && has_block_size) {
     reject(call.name, "block_size is given and block_mask is not; expected both");
   }
-  r.block_mask = options.block_mask;
+  r.block_mask = bytes_of_mask(call.name, "block_mask", options.block_mask);
   if (!options.block_mask.absent()) {
     const auto [bq, bk] = options.block_size;
     if (bq < 1 || bk < 1) {
       reject(call.name, "block_size is " + shape_text(options.block_size) + "; expected two positive numbers");
     }
     const auto blocks = [](Index n, Index size) { return n / size + (n % size != 0); };
-    r.block_mask = broadcast_to(call.name, "block_mask", options.block_mask,
-                                {r.batch, r.num_heads, blocks(r.num_queries, bq), blocks(r.num_keys, bk)});
+    r.block_mask =
+        bytes_of_mask(call.name, "block_mask",
+                      broadcast_to(call.name, "block_mask", options.block_mask,
+                                   {r.batch, r.num_heads, blocks(r.num_queries, bq), blocks(r.num_keys, bk)}));
     if (r.block_mask.shape[2] != options.block_mask.shape[2] || r.block_mask.shape[3] != options.block_mask.shape[3]) {
       reject(call.name, "block_mask has shape " + shape_text(options.block_mask.shape) + "; expected " +
                             shape_text(std::array{r.block_mask.shape[2], r.block_mask.shape[3]}) +
@@ -260,26 +292,35 @@ void resolve_dense(const AttentionCall<T>& call, const AttentionOptions<T>& opti
     }
   }
   const std::array<Index, 4> full{r.batch, r.num_heads, r.num_queries, r.num_keys};
-  r.mask = broadcast_to(call.name, "mask", options.mask, full);
-  std::visit(
-      [&]<class E>(const TensorView<const E, 4>& bias) {
-        constexpr ElementType kType = kElementType<E>;
-        if (!bias.absent() && kType != ElementType::float32 && kType != call.query.type) {
-          reject(call.name, std::string("bias has type ") + type_name(kType) + "; expected float32" +
-                                (call.query.type == ElementType::float32
-                                     ? " as query"
-                                     : std::string(", or ") + type_name(call.query.type) + " as query"));
-        }
-        r.bias = broadcast_to(call.name, "bias", bias, full);
-      },
-      options.bias);
+  r.mask = bytes_of_mask(call.name, "mask", broadcast_to(call.name, "mask", options.mask, full));
+  const ElementType type = options.bias.type;
+  if (!options.bias.absent() && type != ElementType::float32 && type != call.query.type) {
+    reject(call.name, std::string("bias has type ") + element_type_text(type) + "; expected float32" +
+                          (call.query.type == ElementType::float32
+                               ? " as query"
+                               : std::string(", or ") + type_name(call.query.type) + " as query"));
+  }
+  r.bias = broadcast_to(call.name, "bias", options.bias, full);
 }
 
 // ---- numbers
 
+// One number for each query head, as T.
 template <class T>
-void resolve_numbers(const AttentionCall<T>& call, const AttentionOptions<T>& options, ResolvedAttention<T>& r) {
-  const std::span<const T> slopes = options.alibi_slopes;
+List<T> numbers_of(const char* operator_name, const char* name, const InputView<1>& view, const Runtime& runtime) {
+  List<T> numbers(workspace_of(runtime));
+  if (view.empty()) return numbers;
+  number_footprint<T>(operator_name, name, view);
+  numbers.resize(static_cast<std::size_t>(view.shape[0]));
+  read_numbers(view.type, view.shape[0], view.data, view.strides[0], numbers.data());
+  return numbers;
+}
+
+template <class T>
+void resolve_numbers(const AttentionCall<T>& call, const AttentionOptions& options, const Runtime& runtime,
+                     ResolvedAttention<T>& r) {
+  r.alibi_slopes = numbers_of<T>(call.name, "alibi_slopes", options.alibi_slopes, runtime);
+  const List<T>& slopes = r.alibi_slopes;
   if (!slopes.empty() && static_cast<Index>(slopes.size()) != r.num_heads) {
     reject(call.name, "alibi_slopes has " + std::to_string(slopes.size()) + " entries; expected " +
                           std::to_string(r.num_heads) + ", one per query head");
@@ -290,9 +331,7 @@ void resolve_numbers(const AttentionCall<T>& call, const AttentionOptions<T>& op
              "alibi_slopes[" + std::to_string(h) + "] is " + number_text(slopes[h]) + "; expected a finite number");
     }
   }
-  check_sinks(call.name, options.sinks, r.num_heads);
-  r.alibi_slopes = options.alibi_slopes;
-  r.sinks = options.sinks;
+  r.sinks = checked_sinks<T>(call.name, options.sinks, r.num_heads, runtime);
   // A number that is finite in double and not in the computing type would become the infinity that is rejected.
   const auto narrow = [&](const char* name, double x) {
     const T y = static_cast<T>(x);
@@ -317,7 +356,7 @@ void resolve_numbers(const AttentionCall<T>& call, const AttentionOptions<T>& op
   r.dropout_threshold = static_cast<std::uint64_t>(std::nearbyint(rate * 0x1p32));
   r.dropout_factor = rate < 1 ? static_cast<T>(1 / (1 - rate)) : 0;
   r.dropout_seed = options.dropout_seed;
-  const auto is_bf16 = [](const InputView<T, 4>& view) { return view.type == ElementType::bfloat16; };
+  const auto is_bf16 = [](const InputView<4>& view) { return view.type == ElementType::bfloat16; };
   r.key_pairs = kernels::active().bf16_dot && is_bf16(r.query) && is_bf16(r.key);
   const bool rounds_weights = !options.weights_in_float32.value_or(call.result == ElementType::float32);
   r.value_pairs = r.key_pairs && call.has_value && is_bf16(r.value) && rounds_weights;
@@ -326,45 +365,41 @@ void resolve_numbers(const AttentionCall<T>& call, const AttentionOptions<T>& op
 }  // namespace
 
 template <class T>
-ResolvedAttention<T> resolve(const AttentionCall<T>& call, const AttentionOptions<T>& options, const Runtime& runtime) {
-  ResolvedAttention<T> r{.sequences = List<Sequence>(workspace_of(runtime))};
+ResolvedAttention<T> resolve(const AttentionCall<T>& call, const AttentionOptions& options, const Runtime& runtime) {
+  ResolvedAttention<T> r{.sequences = List<Sequence>(workspace_of(runtime)),
+                         .alibi_slopes = List<T>(workspace_of(runtime)),
+                         .sinks = List<T>(workspace_of(runtime))};
   resolve_shapes(call, r);
   resolve_sequences(call, options, r);
   resolve_positions(call, options, r);
   resolve_dense(call, options, r);
-  resolve_numbers(call, options, r);
+  resolve_numbers(call, options, runtime, r);
   return r;
 }
 
 // ---- memory
 
 template <class T>
-Footprints input_footprints(const AttentionCall<T>& call, const AttentionOptions<T>& options) {
+Footprints input_footprints(const AttentionCall<T>& call, const AttentionOptions& options) {
   Footprints inputs;
   const auto add = [&](const char* name, const auto& view) {
     if (!view.absent()) inputs.push_back(footprint(call.name, name, view));
   };
-  inputs.push_back(footprint(call.name, "query", call.query));
-  inputs.push_back(footprint(call.name, "key", call.key));
-  if (call.has_value) inputs.push_back(footprint(call.name, "value", call.value));
+  inputs.push_back(number_footprint<T>(call.name, "query", call.query));
+  inputs.push_back(number_footprint<T>(call.name, "key", call.key));
+  if (call.has_value) inputs.push_back(number_footprint<T>(call.name, "value", call.value));
   add("query_segments", options.query_segments);
   add("key_segments", options.key_segments);
   add("block_mask", options.block_mask);
   add("mask", options.mask);
-  std::visit([&](const auto& bias) { add("bias", bias); }, options.bias);
-  const auto add_span = [&](const char* name, const auto& numbers) {
-    const Index count = static_cast<Index>(numbers.size());
-    if (count > 0) add(name, TensorView<std::remove_reference_t<decltype(numbers[0])>, 1>(numbers.data(), {count}));
-  };
-  add_span("key_lengths", options.key_lengths);
-  add_span("query_starts", options.query_starts);
-  add_span("key_starts", options.key_starts);
-  add_span("prefix", options.prefix);
-  add_span("alibi_slopes", options.alibi_slopes);
-  add_span("sinks", options.sinks);
-  if (const auto* offsets = std::get_if<std::span<const Index>>(&options.query_offset)) {
-    add_span("query_offset", *offsets);
-  }
+  add("bias", options.bias);
+  add("key_lengths", options.key_lengths);
+  add("query_starts", options.query_starts);
+  add("key_starts", options.key_starts);
+  add("prefix", options.prefix);
+  add("alibi_slopes", options.alibi_slopes);
+  add("sinks", options.sinks);
+  if (const auto* offsets = std::get_if<InputView<1>>(&options.query_offset)) add("query_offset", *offsets);
   return inputs;
 }
 
@@ -384,8 +419,9 @@ void check_softmax_state(const char* operator_name, const ResolvedAttention<T>& 
 }
 
 template <class T>
-void check_sinks(const char* operator_name, std::span<const T> sinks, Index num_heads) {
-  if (sinks.empty()) return;
+List<T> checked_sinks(const char* operator_name, const InputView<1>& view, Index num_heads, const Runtime& runtime) {
+  List<T> sinks = numbers_of<T>(operator_name, "sinks", view, runtime);
+  if (sinks.empty()) return sinks;
   if (static_cast<Index>(sinks.size()) != num_heads) {
     reject(operator_name, "sinks has " + std::to_string(sinks.size()) + " entries; expected " +
                               std::to_string(num_heads) + ", one per query head");
@@ -396,12 +432,14 @@ void check_sinks(const char* operator_name, std::span<const T> sinks, Index num_
                                 "; expected a finite number, or −inf for no sink");
     }
   }
+  return sinks;
 }
 
-void check_context_type(const char* operator_name, ElementType context, ElementType query) {
+void check_context_type(const char* operator_name, const OutputView<4>& context, ElementType query) {
   const ElementType computed = query == ElementType::float64 ? query : ElementType::float32;
-  if (context == computed || context == query) return;
-  reject(operator_name, std::string("context has type ") + type_name(context) + "; expected " + type_name(computed) +
+  if (context.absent() || context.type == computed || context.type == query) return;
+  reject(operator_name, std::string("context has type ") + element_type_text(context.type) + "; expected " +
+                            type_name(computed) +
                             (query == computed ? " as query" : std::string(", or ") + type_name(query) + " as query"));
 }
 
@@ -410,7 +448,7 @@ Footprints check_outputs(const char* operator_name, const TypedOutputs<T>& outpu
                          Index num_keys, std::span<const Footprint> inputs) {
   const std::array<Index, 3> rows{context[0], context[1], context[2]};
   const auto& given = outputs.context;
-  const bool absent = given.data == nullptr && given.shape == std::array<Index, 4>{};
+  const bool absent = given.absent();
   if (absent && rows[0] * rows[1] * rows[2] != 0) {
     reject(operator_name, "context is missing; expected " + shape_text(context));
   }
@@ -423,8 +461,7 @@ Footprints check_outputs(const char* operator_name, const TypedOutputs<T>& outpu
     if (given.shape != context) {
       reject(operator_name, "context has shape " + shape_text(given.shape) + "; expected " + shape_text(context));
     }
-    written.push_back(
-        footprint(operator_name, "context", given.data, given.shape, given.strides, type_bytes(given.type)));
+    written.push_back(footprint(operator_name, "context", given));
   }
   check("row_max", outputs.row_max, rows);
   check("row_sum", outputs.row_sum, rows);
@@ -439,17 +476,16 @@ template void check_softmax_state(const char*, const ResolvedAttention<float>&, 
                                   const TensorView<const float, 3>&, Footprints&);
 template void check_softmax_state(const char*, const ResolvedAttention<double>&, bool,
                                   const TensorView<const double, 3>&, const TensorView<const double, 3>&, Footprints&);
-template void check_sinks(const char*, std::span<const float>, Index);
-template void check_sinks(const char*, std::span<const double>, Index);
+template List<float> checked_sinks(const char*, const InputView<1>&, Index, const Runtime&);
+template List<double> checked_sinks(const char*, const InputView<1>&, Index, const Runtime&);
 template Footprints check_outputs(const char*, const TypedOutputs<float>&, const std::array<Index, 4>&, Index,
                                   std::span<const Footprint>);
 template Footprints check_outputs(const char*, const TypedOutputs<double>&, const std::array<Index, 4>&, Index,
                                   std::span<const Footprint>);
-template ResolvedAttention<float> resolve(const AttentionCall<float>&, const AttentionOptions<float>&, const Runtime&);
-template ResolvedAttention<double> resolve(const AttentionCall<double>&, const AttentionOptions<double>&,
-                                           const Runtime&);
-template Footprints input_footprints(const AttentionCall<float>&, const AttentionOptions<float>&);
-template Footprints input_footprints(const AttentionCall<double>&, const AttentionOptions<double>&);
+template ResolvedAttention<float> resolve(const AttentionCall<float>&, const AttentionOptions&, const Runtime&);
+template ResolvedAttention<double> resolve(const AttentionCall<double>&, const AttentionOptions&, const Runtime&);
+template Footprints input_footprints(const AttentionCall<float>&, const AttentionOptions&);
+template Footprints input_footprints(const AttentionCall<double>&, const AttentionOptions&);
 
 }  // namespace internal
 }  // namespace v0

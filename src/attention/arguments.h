@@ -36,16 +36,15 @@ struct ResolvedAttention {
   List<Sequence> sequences;
   Index batch = 0, num_heads = 0, num_kv_heads = 0, num_queries = 0, num_keys = 0, head_size = 0,
         value_head_size = 0;  // B H Hkv L S D Dv
-  InputView<T, 4> query{}, key{}, value{};
+  InputView<4> query{}, key{}, value{};
   bool causal = false;
   std::optional<Index> window_left{}, window_right{};
-  TensorView<const std::int32_t, 2> query_segments{}, key_segments{};
-  TensorView<const bool, 4> block_mask{};  // broadcast to (B, H, …) by stride 0
+  InputView<2> query_segments{}, key_segments{};   // int32 or int64
+  TensorView<const std::uint8_t, 4> block_mask{};  // broadcast to (B, H, …) by stride 0; not 0: true
   std::array<Index, 2> block_size{};
-  TensorView<const bool, 4> mask{};  // (B, H, L, S), broadcast by stride 0
-  AttentionBias bias{};              // (B, H, L, S) likewise
-  std::span<const T> alibi_slopes{};
-  std::span<const T> sinks{};
+  TensorView<const std::uint8_t, 4> mask{};  // (B, H, L, S), broadcast by stride 0
+  InputView<4> bias{};                       // (B, H, L, S) likewise
+  List<T> alibi_slopes, sinks;
   T soft_cap = 0;  // 0: off
   T scale = 0;
   std::uint64_t dropout_threshold = 0;  // of 2³²: words below it are dropped; 0: no dropout
@@ -63,18 +62,18 @@ struct ResolvedAttention {
 template <class T>
 struct AttentionCall {
   const char* name;
-  InputView<T, 4> query, key, value;
+  InputView<4> query, key, value;
   bool has_value;
-  ElementType result = kElementType<T>;  // of context, or of the gradients
+  ElementType result = kElementType<T>;  // type of context, or of the gradients
 };
 
 // Throws std::invalid_argument. Call inside a FloatingPointScope: the default scale is computed here.
 template <class T>
-ResolvedAttention<T> resolve(const AttentionCall<T>& call, const AttentionOptions<T>& options, const Runtime& runtime);
+ResolvedAttention<T> resolve(const AttentionCall<T>& call, const AttentionOptions& options, const Runtime& runtime);
 
 // The inputs of an attention call as footprints.
 template <class T>
-Footprints input_footprints(const AttentionCall<T>& call, const AttentionOptions<T>& options);
+Footprints input_footprints(const AttentionCall<T>& call, const AttentionOptions& options);
 
 // Throws std::invalid_argument unless both have the shape (B, H, L), and are there where `needed`. Adds them to inputs.
 template <class T>
@@ -82,42 +81,39 @@ void check_softmax_state(const char* operator_name, const ResolvedAttention<T>& 
                          const TensorView<const T, 3>& row_max, const TensorView<const T, 3>& row_sum,
                          Footprints& inputs);
 
-// Throws std::invalid_argument unless there are no sinks, or one for each head that is finite or −∞.
+// Sinks as T. Throws std::invalid_argument unless there are none, or one for each head that is finite or −∞.
 template <class T>
-void check_sinks(const char* operator_name, std::span<const T> sinks, Index num_heads);
+List<T> checked_sinks(const char* operator_name, const InputView<1>& sinks, Index num_heads, const Runtime& runtime);
 
-// AttentionOutputs whatever the type of the context, which is computed as T.
+// Calls use(T{}) for the type that the inputs of an operator are computed with.
+template <class Use>
+void with_compute_type(ElementType query, Use use) {
+  if (query == ElementType::float64) return use(double{});
+  use(float{});
+}
+
+// AttentionOutputs whose types are checked, but for that of context.
 template <class T>
 struct TypedOutputs {
-  struct Context {
-    void* data;
-    ElementType type;
-    std::array<Index, 4> shape;
-    std::array<Index, 4> strides;
-
-    void* pointer(Index b, Index h, Index i) const {
-      return static_cast<std::byte*>(data) + (b * strides[0] + h * strides[1] + i * strides[2]) * type_bytes(type);
-    }
-  };
-  Context context;
+  OutputView<4> context;
   TensorView<T, 3> row_max, row_sum, lse;
   TensorView<T, 4> weights;
   TensorView<T, 3> sink_weights;
   AttentionFingerprint* fingerprint;
 
-  template <class C>
-  explicit TypedOutputs(const AttentionOutputs<C>& o)
-      : context{o.context.data, kElementType<C>, o.context.shape, o.context.strides},
-        row_max(o.row_max),
-        row_sum(o.row_sum),
-        lse(o.lse),
-        weights(o.weights),
-        sink_weights(o.sink_weights),
+  // Throws std::invalid_argument for a view of another type than T.
+  TypedOutputs(const char* name, const AttentionOutputs& o)
+      : context(o.context),
+        row_max(typed<T>(name, "row_max", o.row_max)),
+        row_sum(typed<T>(name, "row_sum", o.row_sum)),
+        lse(typed<T>(name, "lse", o.lse)),
+        weights(typed<T>(name, "weights", o.weights)),
+        sink_weights(typed<T>(name, "sink_weights", o.sink_weights)),
         fingerprint(o.fingerprint) {}
 };
 
-// Throws std::invalid_argument unless the context has the type that is computed with or the query's.
-void check_context_type(const char* operator_name, ElementType context, ElementType query);
+// Throws std::invalid_argument unless the context is absent or has the type that is computed with or the query's.
+void check_context_type(const char* operator_name, const OutputView<4>& context, ElementType query);
 
 // Throws std::invalid_argument unless context is there (or empty), every output has its shape, and none overlaps an
 // input or another. context has the shape (B, H, L, Dv), weights have num_keys columns. Returns what is written.

@@ -46,27 +46,9 @@ using kernels::kRows;
 constexpr Index kSlots = 6;                       // partial sums of grad_query: divided evenly by 1, 2, 3 and 6 threads
 constexpr Index kPartialBytes = Index{16} << 20;  // of a wave, unless one key head needs more
 
-// The gradients of query, key and value, whatever their type.
-template <class T>
-struct TypedGradients {
-  using View = typename TypedOutputs<T>::Context;
-  View query, key, value;
-
-  template <class G>
-  explicit TypedGradients(const AttentionGradients<G>& g)
-      : query(typed(g.grad_query)), key(typed(g.grad_key)), value(typed(g.grad_value)) {}
-
- private:
-  template <class G>
-  static View typed(const TensorView<G, 4>& view) {
-    return {view.data, kElementType<G>, view.shape, view.strides};
-  }
-};
-
 // delta = Σ context · grad_context − grad_lse, summed in double.
 template <class T>
-void fill_delta(const ResolvedAttention<T>& r, const AttentionForwardState<T>& saved, T* delta,
-                const Runtime& runtime) {
+void fill_delta(const ResolvedAttention<T>& r, const TypedForwardState<T>& saved, T* delta, const Runtime& runtime) {
   const Index rows = r.batch * r.num_heads * r.num_queries;
   const Index pieces = (rows + kRows - 1) / kRows;
   const int workers = num_workers(runtime, pieces, static_cast<double>(rows) * static_cast<double>(r.value_head_size));
@@ -83,7 +65,7 @@ void fill_delta(const ResolvedAttention<T>& r, const AttentionForwardState<T>& s
       };
       for (Index n = 0; n < kTogether; ++n) {
         const std::array<Index, 3> at = place(std::min(first + n, rows - 1));
-        const auto read = [&](const InputView<T, 4>& view, T* to) {
+        const auto read = [&](const InputView<4>& view, T* to) {
           read_numbers(view.type, r.value_head_size, view.pointer(at[0], at[1], at[2], 0), view.strides[3],
                        to + n * row_numbers);
         };
@@ -284,10 +266,10 @@ class Backward {
 
   void write_keys(const WaveUnit& unit, Index first_key, Index num_keys, const T* sums) const {
     const Sequence& sequence = sequence_of(unit);
-    const auto write = [&](const typename TypedGradients<T>::View& output, Index count, Index padded, const T* from) {
+    const auto write = [&](const OutputView<4>& output, Index count, Index padded, const T* from) {
       for (Index i = 0; i < num_keys && output.data; ++i) {
         write_numbers(output.type, count, from + i * padded,
-                      output.pointer(sequence.batch, unit.key_head, sequence.first_key + first_key + i),
+                      output.pointer(sequence.batch, unit.key_head, sequence.first_key + first_key + i, 0),
                       output.strides[3]);
       }
     };
@@ -311,7 +293,7 @@ class Backward {
     const T nothing = 0;
     for (Index i = 0; i < num_rows; ++i) {
       void* to = gradients_.query.pointer(sequence.batch, unit.key_head * group() + (first + i) / sequence.num_queries,
-                                          sequence.first_query + (first + i) % sequence.num_queries);
+                                          sequence.first_query + (first + i) % sequence.num_queries, 0);
       if (unit.num_slots > 0) {
         write_numbers(gradients_.query.type, r_.head_size, sum + i * padded, to, gradients_.query.strides[3]);
       } else {
@@ -338,8 +320,8 @@ class Backward {
 // Throws std::invalid_argument where row_max and row_sum make the weights of a row sum to more than 1: they are of
 // another call. A sum below 1 says nothing: these keys may be some of those that the forward pass saw.
 template <class T>
-void check_weights(const AttentionCall<T>& call, const ResolvedAttention<T>& r, const AttentionForwardState<T>& saved,
-                   const AttentionOptions<T>& options, const Runtime& runtime) {
+void check_weights(const AttentionCall<T>& call, const ResolvedAttention<T>& r, const TypedForwardState<T>& saved,
+                   const AttentionOptions& options, const Runtime& runtime) {
   constexpr T kMaxCount =
       static_cast<T>(1.0625);  // row_max and row_sum may be somebody else's, with errors of their own
   const Index rows = r.batch * r.num_heads * r.num_queries;
@@ -352,8 +334,8 @@ void check_weights(const AttentionCall<T>& call, const ResolvedAttention<T>& r, 
                       .num_threads = runtime.num_threads,
                       .workspace = runtime.workspace,
                       .stop = runtime.stop};
-  attention_forward<T>(call.query, call.key, call.value, {.context = context, .row_max = row_max, .row_sum = row_sum},
-                       options, aside);
+  attention_forward(call.query, call.key, call.value, {.context = context, .row_max = row_max, .row_sum = row_sum},
+                    options, aside);
   if (is_planning()) return;
   for (Index b = 0; b < r.batch; ++b) {
     for (Index h = 0; h < r.num_heads; ++h) {
@@ -371,53 +353,43 @@ void check_weights(const AttentionCall<T>& call, const ResolvedAttention<T>& r, 
 }
 #endif
 
-}  // namespace
-}  // namespace internal
-
 template <class T>
-void attention_backward(const InputView<ComputeType<T>, 4>& query, const InputView<ComputeType<T>, 4>& key,
-                        const InputView<ComputeType<T>, 4>& value, const AttentionForwardState<ComputeType<T>>& saved,
-                        const AttentionGradients<T>& gradients, const AttentionOptions<ComputeType<T>>& options,
-                        const Runtime& runtime) {
-  using namespace internal;
-  using Compute = ComputeType<T>;
-  const FloatingPointScope scope;
-  const AttentionCall<Compute> call{kBackwardName, query, key, value, true, kElementType<T>};
-  const ResolvedAttention<Compute> r = resolve(call, options, runtime);
+void backward_call(const InputView<4>& query, const InputView<4>& key, const InputView<4>& value,
+                   const AttentionForwardState& given, const AttentionGradients& asked, const AttentionOptions& options,
+                   const Runtime& runtime) {
+  const TypedGradients<T> gradients(asked);
+  const AttentionCall<T> call{kBackwardName, query, key, value, true, gradients.type()};
+  const ResolvedAttention<T> r = resolve(call, options, runtime);
+  const TypedForwardState<T> saved(given);
   check_gradients(r, gradients, check_saved(call, r, saved, input_footprints(call, options)));
-  check_fingerprint(kBackwardName, r, saved.fingerprint);
-  const TypedGradients<Compute> typed(gradients);
-  const double written = view_bytes(gradients.grad_query) + view_bytes(gradients.grad_key) +
-                         view_bytes(gradients.grad_value) + view_bytes(gradients.grad_bias) +
-                         view_bytes(gradients.grad_sinks);
-  if (is_planning()) plan_backward(kBackwardName, r, written);
+  check_fingerprint(kBackwardName, r, given.fingerprint);
+  if (is_planning()) {
+    plan_backward(kBackwardName, r,
+                  view_bytes(gradients.query) + view_bytes(gradients.key) + view_bytes(gradients.value) +
+                      view_bytes(gradients.bias) + view_bytes(gradients.sinks));
+  }
 #ifndef NDEBUG
   check_weights(call, r, saved, options, runtime);
 #endif
-  const Workspace<Compute> delta(runtime, r.batch * r.num_heads * r.num_queries);
+  const Workspace<T> delta(runtime, r.batch * r.num_heads * r.num_queries);
   fill_delta(r, saved, delta.data(), runtime);
-  const BackwardCall<Compute> backward{r, saved, delta.data(), runtime};
-  if (!gradients.grad_sinks.absent()) write_sinks(backward, gradients.grad_sinks);
-  if (!gradients.grad_bias.absent()) write_bias_gradient(backward, gradients.grad_bias);
-  if (typed.query.data || typed.key.data || typed.value.data) Backward<Compute>(backward, typed).run();
+  const BackwardCall<T> backward{r, saved, delta.data(), runtime};
+  if (!gradients.sinks.absent()) write_sinks(backward, gradients.sinks);
+  if (!gradients.bias.absent()) write_bias_gradient(backward, gradients.bias);
+  if (gradients.query.data || gradients.key.data || gradients.value.data) Backward<T>(backward, gradients).run();
 }
 
-template void attention_backward<float>(const InputView<float, 4>&, const InputView<float, 4>&,
-                                        const InputView<float, 4>&, const AttentionForwardState<float>&,
-                                        const AttentionGradients<float>&, const AttentionOptions<float>&,
-                                        const Runtime&);
-template void attention_backward<double>(const InputView<double, 4>&, const InputView<double, 4>&,
-                                         const InputView<double, 4>&, const AttentionForwardState<double>&,
-                                         const AttentionGradients<double>&, const AttentionOptions<double>&,
-                                         const Runtime&);
-template void attention_backward<bfloat16>(const InputView<float, 4>&, const InputView<float, 4>&,
-                                           const InputView<float, 4>&, const AttentionForwardState<float>&,
-                                           const AttentionGradients<bfloat16>&, const AttentionOptions<float>&,
-                                           const Runtime&);
-template void attention_backward<float16>(const InputView<float, 4>&, const InputView<float, 4>&,
-                                          const InputView<float, 4>&, const AttentionForwardState<float>&,
-                                          const AttentionGradients<float16>&, const AttentionOptions<float>&,
-                                          const Runtime&);
+}  // namespace
+}  // namespace internal
+
+void attention_backward(const InputView<4>& query, const InputView<4>& key, const InputView<4>& value,
+                        const AttentionForwardState& saved, const AttentionGradients& gradients,
+                        const AttentionOptions& options, const Runtime& runtime) {
+  const internal::FloatingPointScope scope;
+  internal::with_compute_type(query.type, [&]<class T>(T) {
+    internal::backward_call<T>(query, key, value, saved, gradients, options, runtime);
+  });
+}
 
 }  // namespace v0
 }  // namespace regard

@@ -40,18 +40,32 @@ using kernels::kRows;
 Index strip_of(Index i, Index n, Index strips) { return ((i + 1) * strips - 1) / n; }
 Index strip_begin(Index a, Index n, Index strips) { return a * n / strips; }
 
+// ColumnsRequest and AttentionColumns with views of this type.
 template <class T>
-class ColumnWalk {
+struct TypedColumns {
+  TensorView<const T, 3> row_max, row_sum;
+  CoarseCells cells;
+  TensorView<T, 3> key_mass;
+  TensorView<T, 4> pooled_map;
+
+  TypedColumns(const char* name, const ColumnsRequest& request, const AttentionColumns& outputs)
+      : row_max(typed<T>(name, "row_max", request.row_max)),
+        row_sum(typed<T>(name, "row_sum", request.row_sum)),
+        cells(request.cells),
+        key_mass(typed<T>(name, "key_mass", outputs.key_mass)),
+        pooled_map(typed<T>(name, "pooled_map", outputs.pooled_map)) {}
+};
+
+template <class T>
+class ColumnPass {
  public:
-  ColumnWalk(const ResolvedAttention<T>& r, const ColumnsRequest<T>& request, const AttentionColumns<T>& outputs,
-             const Runtime& runtime)
+  ColumnPass(const ResolvedAttention<T>& r, const TypedColumns<T>& columns, const Runtime& runtime)
       : r_(r),
-        request_(request),
-        outputs_(outputs),
+        outputs_(columns),
         runtime_(runtime),
         group_(r.num_heads / r.num_kv_heads),
-        row_strips_(outputs.pooled_map.shape[2]),
-        column_strips_(outputs.pooled_map.shape[3]),
+        row_strips_(columns.pooled_map.shape[2]),
+        column_strips_(columns.pooled_map.shape[3]),
         packed_(r, runtime),
         map_(runtime, r.batch * r.num_heads * row_strips_ * column_strips_) {}
 
@@ -161,7 +175,7 @@ class ColumnWalk {
     const auto& kernel = kernels::active().template of<T>();
     const RowScratch<T>& s = task.scratch;
     kernels::ScoreBlock<T> block = start_rows(task);
-    load_softmax_state(task, request_.row_max, request_.row_sum);
+    load_softmax_state(task, outputs_.row_max, outputs_.row_sum);
     const Interval& seen = s.visible_rows->all;
     const Index end = std::min(of.end_key, seen.end);
     for (Index key = std::max(of.first_key, seen.begin / kBlockKeys * kBlockKeys); key < end; key += kBlockKeys) {
@@ -200,7 +214,7 @@ class ColumnWalk {
         for (Index a = 0; a < row_strips_; ++a) {
           for (Index c = 0; c < column_strips_; ++c) {
             double cell = map_.data()[((b * r_.num_heads + h) * row_strips_ + a) * column_strips_ + c];
-            if (request_.cells == CoarseCells::means) {
+            if (outputs_.cells == CoarseCells::means) {
               const auto width = [](Index strip, Index n, Index strips) {
                 return strip_begin(strip + 1, n, strips) - strip_begin(strip, n, strips);
               };
@@ -216,8 +230,7 @@ class ColumnWalk {
   }
 
   const ResolvedAttention<T>& r_;
-  const ColumnsRequest<T>& request_;
-  const AttentionColumns<T>& outputs_;
+  const TypedColumns<T>& outputs_;
   const Runtime& runtime_;
   Index group_;
   Index row_strips_;  // 0 where no map is asked for
@@ -227,7 +240,7 @@ class ColumnWalk {
 };
 
 template <class T>
-void check_columns(const char* name, const ResolvedAttention<T>& r, const AttentionColumns<T>& outputs) {
+void check_columns(const char* name, const ResolvedAttention<T>& r, const TypedColumns<T>& outputs) {
   expect_shape(name, "key_mass", outputs.key_mass, {r.batch, r.num_heads, r.num_keys});
   if (outputs.pooled_map.absent()) return;
   const Index rows = outputs.pooled_map.shape[2], columns = outputs.pooled_map.shape[3];
@@ -239,35 +252,33 @@ void check_columns(const char* name, const ResolvedAttention<T>& r, const Attent
   expect_shape(name, "pooled_map", outputs.pooled_map, {r.batch, r.num_heads, rows, columns});
 }
 
-}  // namespace
-}  // namespace internal
-
 template <class T>
-void attention_columns(const std::type_identity_t<InputView<T, 4>>& query,
-                       const std::type_identity_t<InputView<T, 4>>& key,
-                       const std::type_identity_t<ColumnsRequest<T>>& request, const AttentionColumns<T>& outputs,
-                       const std::type_identity_t<AttentionOptions<T>>& options, const Runtime& runtime) {
-  using namespace internal;
-  const FloatingPointScope scope;
-  const AttentionCall<T> call{"attention_columns", query, key, {}, false};
+void columns_call(const AttentionCall<T>& call, const ColumnsRequest& request, const AttentionColumns& given,
+                  const AttentionOptions& options, const Runtime& runtime) {
   const ResolvedAttention<T> r = resolve(call, options, runtime);
+  const TypedColumns<T> outputs(call.name, request, given);
   check_columns(call.name, r, outputs);
   Footprints inputs = input_footprints(call, options);
-  check_softmax_state(call.name, r, r.batch * r.num_heads * r.num_queries != 0, request.row_max, request.row_sum,
+  check_softmax_state(call.name, r, r.batch * r.num_heads * r.num_queries != 0, outputs.row_max, outputs.row_sum,
                       inputs);
   const std::array<Footprint, 2> written{footprint(call.name, "key_mass", outputs.key_mass),
                                          footprint(call.name, "pooled_map", outputs.pooled_map)};
   check_overlap(call.name, inputs, written);
   if (r.batch * r.num_heads == 0) return;
-  ColumnWalk<T>(r, request, outputs, runtime).run();
+  ColumnPass<T>(r, outputs, runtime).run();
 }
 
-template void attention_columns<float>(const InputView<float, 4>&, const InputView<float, 4>&,
-                                       const ColumnsRequest<float>&, const AttentionColumns<float>&,
-                                       const AttentionOptions<float>&, const Runtime&);
-template void attention_columns<double>(const InputView<double, 4>&, const InputView<double, 4>&,
-                                        const ColumnsRequest<double>&, const AttentionColumns<double>&,
-                                        const AttentionOptions<double>&, const Runtime&);
+}  // namespace
+}  // namespace internal
+
+void attention_columns(const InputView<4>& query, const InputView<4>& key, const ColumnsRequest& request,
+                       const AttentionColumns& outputs, const AttentionOptions& options, const Runtime& runtime) {
+  const internal::FloatingPointScope scope;
+  internal::with_compute_type(query.type, [&]<class T>(T) {
+    const internal::AttentionCall<T> call{"attention_columns", query, key, {}, false};
+    internal::columns_call(call, request, outputs, options, runtime);
+  });
+}
 
 }  // namespace v0
 }  // namespace regard

@@ -134,8 +134,7 @@ class CachedKeys final : public KvPanels<T> {
 };
 
 // The query against the cache, before resolve(), whose messages speak of a key tensor.
-template <class T>
-void check_query(const char* name, const InputView<T, 4>& query, const KvCacheShape& shape) {
+void check_query(const char* name, const InputView<4>& query, const KvCacheShape& shape) {
   const auto& [batch, heads, rows, head_size] = query.shape;
   const auto fail = [&](const std::string& has, const std::string& cache) {
     reject(name, "query has " + has + " in shape " + shape_text(query.shape) + "; the cache has " + cache);
@@ -170,16 +169,9 @@ void check_ring(const ResolvedAttention<T>& r, const KvCache<K>& cache) {
   }
 }
 
-}  // namespace
-}  // namespace internal
-
 template <class T, class K>
-void attention_decode(const InputView<ComputeType<T>, 4>& query, const KvCache<K>& cache,
-                      const AttentionOutputs<T>& outputs, const AttentionOptions<ComputeType<T>>& options,
-                      const Runtime& runtime) {
-  using Compute = ComputeType<T>;
-  using namespace internal;
-  const FloatingPointScope scope;
+void decode(const InputView<4>& query, const KvCache<K>& cache, const AttentionOutputs& outputs,
+            const AttentionOptions& options, const Runtime& runtime) {
   constexpr const char* kName = "attention_decode";
   const KvCacheShape& shape = cache.shape();
   const CacheReading<K> reading(kName, cache);
@@ -197,77 +189,58 @@ void attention_decode(const InputView<ComputeType<T>, 4>& query, const KvCache<K
     longest = std::max(longest, lengths.back());
   }
   // Only their shapes and, to choose the kernels, their type are looked at: the panels are read where they lie.
-  constexpr ElementType kCached = std::same_as<K, bfloat16> ? ElementType::bfloat16 : kElementType<Compute>;
+  constexpr ElementType kCached = std::same_as<K, bfloat16> ? ElementType::bfloat16 : kElementType<T>;
   const auto standing_for = [&](Index columns) {
-    return InputView<Compute, 4>(cache.memory().data(), kCached,
-                                 {shape.num_sequences, shape.num_kv_heads, longest, columns}, {0, 0, 0, 0});
+    return InputView<4>(cache.memory().data(), kCached, {shape.num_sequences, shape.num_kv_heads, longest, columns},
+                        {0, 0, 0, 0});
   };
-  const AttentionCall<Compute> call{
-      kName, query, standing_for(shape.head_size), standing_for(shape.value_head_size), true, kElementType<T>};
-  AttentionOptions<Compute> with_lengths = options;
+  const AttentionCall<T> call{
+      kName, query, standing_for(shape.head_size), standing_for(shape.value_head_size), true, outputs.context.type};
+  AttentionOptions with_lengths = options;
   with_lengths.key_lengths = lengths;
   if (std::holds_alternative<std::monostate>(options.query_offset))
     with_lengths.query_offset = QueryAlignment::bottom_right;
-  const ResolvedAttention<Compute> r = resolve(call, with_lengths, runtime);
-  check_context_type(kName, kElementType<T>, query.type);
-  Footprints inputs = input_footprints(AttentionCall<Compute>{kName, query, {}, {}, false}, options);
+  const ResolvedAttention<T> r = resolve(call, with_lengths, runtime);
+  check_context_type(kName, outputs.context, query.type);
+  Footprints inputs = input_footprints(AttentionCall<T>{kName, query, {}, {}, false}, options);
   const Index bytes = static_cast<Index>(cache.memory().size());
   inputs.push_back(
       footprint(kName, "the cache", cache.memory().data(), std::array<Index, 1>{bytes}, std::array<Index, 1>{1}, 1));
-  const TypedOutputs<Compute> written(outputs);
+  const TypedOutputs<T> written(kName, outputs);
   check_outputs(kName, written, {r.batch, r.num_heads, r.num_queries, r.value_head_size}, r.num_keys, inputs);
   check_ring(r, cache);
   write_fingerprint(r, outputs.fingerprint);
   if (r.batch * r.num_heads * r.num_queries == 0) return;
-  const CachedKeys<Compute, K> keys(cache, r);
+  const CachedKeys<T, K> keys(cache, r);
   const FewRowOptions how{.name = kName,
                           .source = "a cache",
                           .key_bytes = sizeof(K),
                           .value_bytes = sizeof(K),
                           .written_bytes = output_bytes(written),
                           .max_few_rows = kMaxFewRows};
-  attend_few_rows<Compute>(r, keys, how, written, runtime);
+  attend_few_rows<T>(r, keys, how, written, runtime);
 }
 
-template void attention_decode<float, float>(const InputView<float, 4>&, const KvCache<float>&,
-                                             const AttentionOutputs<float>&, const AttentionOptions<float>&,
-                                             const Runtime&);
-template void attention_decode<float, bfloat16>(const InputView<float, 4>&, const KvCache<bfloat16>&,
-                                                const AttentionOutputs<float>&, const AttentionOptions<float>&,
-                                                const Runtime&);
-template void attention_decode<float, std::int8_t>(const InputView<float, 4>&, const KvCache<std::int8_t>&,
-                                                   const AttentionOutputs<float>&, const AttentionOptions<float>&,
-                                                   const Runtime&);
-template void attention_decode<float, float16>(const InputView<float, 4>&, const KvCache<float16>&,
-                                               const AttentionOutputs<float>&, const AttentionOptions<float>&,
-                                               const Runtime&);
-template void attention_decode<bfloat16, float>(const InputView<float, 4>&, const KvCache<float>&,
-                                                const AttentionOutputs<bfloat16>&, const AttentionOptions<float>&,
-                                                const Runtime&);
-template void attention_decode<bfloat16, bfloat16>(const InputView<float, 4>&, const KvCache<bfloat16>&,
-                                                   const AttentionOutputs<bfloat16>&, const AttentionOptions<float>&,
-                                                   const Runtime&);
-template void attention_decode<bfloat16, std::int8_t>(const InputView<float, 4>&, const KvCache<std::int8_t>&,
-                                                      const AttentionOutputs<bfloat16>&, const AttentionOptions<float>&,
-                                                      const Runtime&);
-template void attention_decode<bfloat16, float16>(const InputView<float, 4>&, const KvCache<float16>&,
-                                                  const AttentionOutputs<bfloat16>&, const AttentionOptions<float>&,
-                                                  const Runtime&);
-template void attention_decode<float16, float>(const InputView<float, 4>&, const KvCache<float>&,
-                                               const AttentionOutputs<float16>&, const AttentionOptions<float>&,
-                                               const Runtime&);
-template void attention_decode<float16, bfloat16>(const InputView<float, 4>&, const KvCache<bfloat16>&,
-                                                  const AttentionOutputs<float16>&, const AttentionOptions<float>&,
-                                                  const Runtime&);
-template void attention_decode<float16, std::int8_t>(const InputView<float, 4>&, const KvCache<std::int8_t>&,
-                                                     const AttentionOutputs<float16>&, const AttentionOptions<float>&,
-                                                     const Runtime&);
-template void attention_decode<float16, float16>(const InputView<float, 4>&, const KvCache<float16>&,
-                                                 const AttentionOutputs<float16>&, const AttentionOptions<float>&,
-                                                 const Runtime&);
-template void attention_decode<double, double>(const InputView<double, 4>&, const KvCache<double>&,
-                                               const AttentionOutputs<double>&, const AttentionOptions<double>&,
-                                               const Runtime&);
+}  // namespace
+}  // namespace internal
+
+template <class K>
+void attention_decode(const InputView<4>& query, const KvCache<K>& cache, const AttentionOutputs& outputs,
+                      const AttentionOptions& options, const Runtime& runtime) {
+  const internal::FloatingPointScope scope;
+  internal::decode<ComputeType<K>>(query, cache, outputs, options, runtime);
+}
+
+template void attention_decode(const InputView<4>&, const KvCache<float>&, const AttentionOutputs&,
+                               const AttentionOptions&, const Runtime&);
+template void attention_decode(const InputView<4>&, const KvCache<double>&, const AttentionOutputs&,
+                               const AttentionOptions&, const Runtime&);
+template void attention_decode(const InputView<4>&, const KvCache<bfloat16>&, const AttentionOutputs&,
+                               const AttentionOptions&, const Runtime&);
+template void attention_decode(const InputView<4>&, const KvCache<float16>&, const AttentionOutputs&,
+                               const AttentionOptions&, const Runtime&);
+template void attention_decode(const InputView<4>&, const KvCache<std::int8_t>&, const AttentionOutputs&,
+                               const AttentionOptions&, const Runtime&);
 
 }  // namespace v0
 }  // namespace regard

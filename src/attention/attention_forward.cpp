@@ -44,7 +44,7 @@ namespace {
 
 template <class T>
 void forward(const AttentionCall<T>& call, const ResolvedAttention<T>& r, const TypedOutputs<T>& outputs,
-             const AttentionOptions<T>& options, const Runtime& runtime,
+             const AttentionOptions& options, const Runtime& runtime,
              const StatisticsObserver<T>* statistics = nullptr) {
   write_fingerprint(r, outputs.fingerprint);
   TypedOutputs<T> written = outputs;
@@ -89,17 +89,16 @@ void forward(const AttentionCall<T>& call, const ResolvedAttention<T>& r, const 
     });
   }
   if (weights && rows > 0) {
-    attention_weights<T>(call.query, call.key, {.row_max = written.row_max, .row_sum = written.row_sum},
-                         outputs.weights, options, two_walks ? walks[1] : runtime);
+    attention_weights(call.query, call.key, {.row_max = written.row_max, .row_sum = written.row_sum}, outputs.weights,
+                      options, two_walks ? walks[1] : runtime);
   }
 }
 
 // The means of heads are taken from the rows, which are therefore kept where the caller does not ask for them.
 template <class T>
 void forward_with_statistics(const AttentionCall<T>& call, const ResolvedAttention<T>& r,
-                             const TypedOutputs<T>& outputs, const AttentionStatistics<T>& statistics,
-                             const AttentionOptions<T>& options, const Runtime& runtime) {
-  AttentionStatistics<T> rows = statistics;
+                             const TypedOutputs<T>& outputs, TypedStatistics<T> rows, const AttentionOptions& options,
+                             const Runtime& runtime) {
   const std::array<Index, 3> shape{r.batch, r.num_heads, r.num_queries};
   const Index count = r.batch * r.num_heads * r.num_queries;
   const std::array<std::pair<const TensorView<T, 2>*, TensorView<T, 3>*>, 4> means{
@@ -120,9 +119,23 @@ void forward_with_statistics(const AttentionCall<T>& call, const ResolvedAttenti
   if (averages && !is_planning()) average_heads(r.num_queries, sees_key.data(), rows);
 }
 
+// AttentionPartialOutputs of this type.
+template <class T>
+struct TypedPartials {
+  TensorView<T, 5> accumulator;
+  TensorView<T, 4> row_max, row_sum;
+  TensorView<T, 5> scaled_accumulator;
+
+  TypedPartials(const char* name, const AttentionPartialOutputs& p)
+      : accumulator(typed<T>(name, "accumulator", p.accumulator)),
+        row_max(typed<T>(name, "row_max", p.row_max)),
+        row_sum(typed<T>(name, "row_sum", p.row_sum)),
+        scaled_accumulator(typed<T>(name, "scaled_accumulator", p.scaled_accumulator)) {}
+};
+
 template <class T>
 void write_partials(const RowTask<T>& task, const ChunkRange& chunks, const ChunkResults<T>& buffer,
-                    const AttentionPartials<T>& partials) {
+                    const TypedPartials<T>& partials) {
   const Index b = task.sequence.batch;
   const Index rows = task.rows.num_rows, columns = task.r.value_head_size;
   const T nothing = 0;
@@ -153,27 +166,110 @@ void write_partials(const RowTask<T>& task, const ChunkRange& chunks, const Chun
   write_sums(partials.scaled_accumulator);
 }
 
-}  // namespace
-}  // namespace internal
-
 template <class T>
-void attention_forward(const InputView<ComputeType<T>, 4>& query, const InputView<ComputeType<T>, 4>& key,
-                       const InputView<ComputeType<T>, 4>& value, const AttentionOutputs<T>& outputs,
-                       const AttentionOptions<ComputeType<T>>& options, const Runtime& runtime) {
-  const internal::FloatingPointScope scope;
-  const internal::AttentionCall<ComputeType<T>> call{"attention_forward", query, key, value, true, kElementType<T>};
-  const auto r = internal::resolve(call, options, runtime);
-  internal::check_context_type(call.name, kElementType<T>, query.type);
-  const internal::TypedOutputs<ComputeType<T>> written(outputs);
-  internal::check_outputs(call.name, written, {r.batch, r.num_heads, r.num_queries, r.value_head_size}, r.num_keys,
-                          internal::input_footprints(call, options));
-  internal::forward(call, r, written, options, runtime);
+void forward_call(const AttentionCall<T>& call, const AttentionOutputs& outputs, const AttentionOptions& options,
+                  const Runtime& runtime) {
+  const ResolvedAttention<T> r = resolve(call, options, runtime);
+  check_context_type(call.name, outputs.context, call.query.type);
+  const TypedOutputs<T> written(call.name, outputs);
+  check_outputs(call.name, written, {r.batch, r.num_heads, r.num_queries, r.value_head_size}, r.num_keys,
+                input_footprints(call, options));
+  forward(call, r, written, options, runtime);
 }
 
 template <class T>
-AttentionResult<T> attention_with_weights(TensorView<const T, 4> query, const InputView<ComputeType<T>, 4>& key,
-                                          const InputView<ComputeType<T>, 4>& value,
-                                          const AttentionOptions<ComputeType<T>>& options, const Runtime& runtime) {
+void statistics_call(const AttentionCall<T>& call, const AttentionOutputs& outputs,
+                     const AttentionStatistics& statistics, const AttentionOptions& options, const Runtime& runtime) {
+  const auto r = resolve(call, options, runtime);
+  check_context_type(call.name, outputs.context, call.query.type);
+  const TypedOutputs<T> written(call.name, outputs);
+  Footprints others = input_footprints(call, options);
+  TypedStatistics<T> asked(call.name, statistics, runtime);
+  if (!statistics.chosen_keys.absent()) others.push_back(footprint(call.name, "chosen_keys", statistics.chosen_keys));
+  if (!statistics.chosen_ranges.absent())
+    others.push_back(footprint(call.name, "chosen_ranges", statistics.chosen_ranges));
+  const std::array<Index, 4> context{r.batch, r.num_heads, r.num_queries, r.value_head_size};
+  const Footprints outs = check_outputs(call.name, written, context, r.num_keys, others);
+  for (const Footprint& output : std::span<const Footprint>(outs)) others.push_back(output);
+  Footprints numbers;
+  check_row_statistics(call.name, r, asked, numbers);
+  check_overlap(call.name, others, numbers);
+  forward_with_statistics(call, r, written, std::move(asked), options, runtime);
+}
+
+template <class T>
+void partials_call(const AttentionCall<T>& call, const AttentionPartialOutputs& given, const AttentionOptions& options,
+                   const Runtime& runtime) {
+  const auto r = resolve(call, options, runtime);
+  if (!options.sinks.empty()) reject(call.name, "sinks are given; expected none (attention_merge takes them)");
+  if (options.dropout != 0) reject(call.name, "dropout is given; expected none");
+  if (!options.query_starts.empty()) {
+    reject(call.name, "query_starts is given; expected one call per packed sequence");
+  }
+  const TypedPartials<T> partials(call.name, given);
+  const Index chunks = attention_num_chunks(r.num_keys);
+  const std::array<Index, 4> rows{chunks, r.batch, r.num_heads, r.num_queries};
+  Footprints written;
+  const auto check = [&](const char* name, const auto& view, const auto& shape) {
+    if (view.absent() && r.batch * r.num_heads * r.num_queries * chunks != 0) {
+      reject(call.name, std::string(name) + " is missing; expected " + shape_text(shape));
+    }
+    expect_shape(call.name, name, view, shape);
+    written.push_back(footprint(call.name, name, view));
+  };
+  const std::array<Index, 5> sums{chunks, r.batch, r.num_heads, r.num_queries, r.value_head_size};
+  check("accumulator", partials.accumulator, sums);
+  check("row_max", partials.row_max, rows);
+  check("row_sum", partials.row_sum, rows);
+  if (!partials.scaled_accumulator.absent()) check("scaled_accumulator", partials.scaled_accumulator, sums);
+  check_overlap(call.name, input_footprints(call, options), written);
+  const double written_bytes = view_bytes(partials.accumulator) + view_bytes(partials.row_max) +
+                               view_bytes(partials.row_sum) + view_bytes(partials.scaled_accumulator);
+  const ForwardScheduleOptions<T> how{.name = call.name, .written_bytes = written_bytes};
+  for_each_row_block<T>(r, runtime, how,
+                        [&](std::span<const RowTask<T>> tasks, std::span<const ChunkResults<T>> buffers) {
+                          const auto visited = attend<T>(tasks, buffers);
+                          for (std::size_t i = 0; i < tasks.size(); ++i)
+                            write_partials(tasks[i], visited[i], buffers[i], partials);
+                        });
+}
+
+}  // namespace
+}  // namespace internal
+
+void attention_forward(const InputView<4>& query, const InputView<4>& key, const InputView<4>& value,
+                       const AttentionOutputs& outputs, const AttentionOptions& options, const Runtime& runtime) {
+  const internal::FloatingPointScope scope;
+  internal::with_compute_type(query.type, [&]<class T>(T) {
+    const internal::AttentionCall<T> call{"attention_forward", query, key, value, true, outputs.context.type};
+    internal::forward_call(call, outputs, options, runtime);
+  });
+}
+
+void attention_with_statistics(const InputView<4>& query, const InputView<4>& key, const InputView<4>& value,
+                               const AttentionOutputs& outputs, const AttentionStatistics& statistics,
+                               const AttentionOptions& options, const Runtime& runtime) {
+  const internal::FloatingPointScope scope;
+  internal::with_compute_type(query.type, [&]<class T>(T) {
+    const internal::AttentionCall<T> call{"attention_with_statistics", query, key, value, true, outputs.context.type};
+    internal::statistics_call(call, outputs, statistics, options, runtime);
+  });
+}
+
+void attention_partials(const InputView<4>& query, const InputView<4>& key, const InputView<4>& value,
+                        const AttentionPartialOutputs& partials, const AttentionOptions& options,
+                        const Runtime& runtime) {
+  const internal::FloatingPointScope scope;
+  internal::with_compute_type(query.type, [&]<class T>(T) {
+    const internal::AttentionCall<T> call{"attention_partials", query, key, value, true};
+    internal::partials_call(call, partials, options, runtime);
+  });
+}
+
+template <class T>
+AttentionResult<T> attention_with_weights(TensorView<const T, 4> query, const InputView<4>& key,
+                                          const InputView<4>& value, const AttentionOptions& options,
+                                          const Runtime& runtime) {
   const internal::AttentionCall<ComputeType<T>> call{"attention_with_weights", query, key, value, true,
                                                      kElementType<T>};
   const auto r = internal::resolve(call, options, runtime);
@@ -193,135 +289,18 @@ AttentionResult<T> attention_with_weights(TensorView<const T, 4> query, const In
   }
   AttentionResult<T> result{Tensor<T, 4>({r.batch, r.num_heads, r.num_queries, r.value_head_size}),
                             Tensor<ComputeType<T>, 4>(shape)};
-  attention_forward<T>(query, key, value,
-                       AttentionOutputs<T>{.context = result.context.view(), .weights = result.weights.view()}, options,
-                       runtime);
+  attention_forward(query, key, value, {.context = result.context, .weights = result.weights}, options, runtime);
   return result;
 }
 
-template <class T>
-void attention_with_statistics(const InputView<ComputeType<T>, 4>& query, const InputView<ComputeType<T>, 4>& key,
-                               const InputView<ComputeType<T>, 4>& value, const AttentionOutputs<T>& outputs,
-                               const AttentionStatistics<ComputeType<T>>& statistics,
-                               const AttentionOptions<ComputeType<T>>& options, const Runtime& runtime) {
-  using Compute = ComputeType<T>;
-  const internal::FloatingPointScope scope;
-  const internal::AttentionCall<Compute> call{"attention_with_statistics", query, key, value, true, kElementType<T>};
-  const auto r = internal::resolve(call, options, runtime);
-  internal::check_context_type(call.name, kElementType<T>, query.type);
-  const internal::TypedOutputs<Compute> written(outputs);
-  internal::Footprints others = internal::input_footprints(call, options);
-  if (!statistics.chosen_keys.empty()) {
-    const Index count = static_cast<Index>(statistics.chosen_keys.size());
-    others.push_back(internal::footprint(call.name, "chosen_keys",
-                                         TensorView<const Index, 1>(statistics.chosen_keys.data(), {count})));
-  }
-  if (!statistics.chosen_ranges.absent())
-    others.push_back(internal::footprint(call.name, "chosen_ranges", statistics.chosen_ranges));
-  const std::array<Index, 4> context{r.batch, r.num_heads, r.num_queries, r.value_head_size};
-  const internal::Footprints outs = internal::check_outputs(call.name, written, context, r.num_keys, others);
-  for (const internal::Footprint& output : std::span<const internal::Footprint>(outs)) others.push_back(output);
-  internal::Footprints numbers;
-  internal::check_row_statistics(call.name, r, statistics, numbers);
-  internal::check_overlap(call.name, others, numbers);
-  AttentionStatistics<Compute> asked = statistics;
-  const internal::List<Index> chosen = internal::sorted_keys(call.name, statistics.chosen_keys, runtime);
-  asked.chosen_keys = chosen;
-  internal::forward_with_statistics(call, r, written, asked, options, runtime);
-}
-
-template <class T>
-void attention_partials(const std::type_identity_t<InputView<T, 4>>& query,
-                        const std::type_identity_t<InputView<T, 4>>& key,
-                        const std::type_identity_t<InputView<T, 4>>& value, const AttentionPartials<T>& partials,
-                        const std::type_identity_t<AttentionOptions<T>>& options, const Runtime& runtime) {
-  const internal::FloatingPointScope scope;
-  const internal::AttentionCall<T> call{"attention_partials", query, key, value, true};
-  const auto r = internal::resolve(call, options, runtime);
-  if (!options.sinks.empty())
-    internal::reject(call.name, "sinks are given; expected none (attention_merge takes them)");
-  if (options.dropout != 0) internal::reject(call.name, "dropout is given; expected none");
-  if (!options.query_starts.empty()) {
-    internal::reject(call.name, "query_starts is given; expected one call per packed sequence");
-  }
-  const Index chunks = attention_num_chunks(r.num_keys);
-  const std::array<Index, 4> rows{chunks, r.batch, r.num_heads, r.num_queries};
-  internal::Footprints written;
-  const auto check = [&](const char* name, const auto& view, const auto& shape) {
-    if (view.absent() && r.batch * r.num_heads * r.num_queries * chunks != 0) {
-      internal::reject(call.name, std::string(name) + " is missing; expected " + internal::shape_text(shape));
-    }
-    internal::expect_shape(call.name, name, view, shape);
-    written.push_back(internal::footprint(call.name, name, view));
-  };
-  const std::array<Index, 5> sums{chunks, r.batch, r.num_heads, r.num_queries, r.value_head_size};
-  check("accumulator", partials.accumulator, sums);
-  check("row_max", partials.row_max, rows);
-  check("row_sum", partials.row_sum, rows);
-  if (!partials.scaled_accumulator.absent()) check("scaled_accumulator", partials.scaled_accumulator, sums);
-  internal::check_overlap(call.name, internal::input_footprints(call, options), written);
-  const double written_bytes = internal::view_bytes(partials.accumulator) + internal::view_bytes(partials.row_max) +
-                               internal::view_bytes(partials.row_sum) +
-                               internal::view_bytes(partials.scaled_accumulator);
-  const internal::ForwardScheduleOptions<T> how{.name = call.name, .written_bytes = written_bytes};
-  internal::for_each_row_block<T>(
-      r, runtime, how,
-      [&](std::span<const internal::RowTask<T>> tasks, std::span<const internal::ChunkResults<T>> buffers) {
-        const auto visited = internal::attend<T>(tasks, buffers);
-        for (std::size_t i = 0; i < tasks.size(); ++i)
-          internal::write_partials(tasks[i], visited[i], buffers[i], partials);
-      });
-}
-
-template void attention_with_statistics<float>(const InputView<float, 4>&, const InputView<float, 4>&,
-                                               const InputView<float, 4>&, const AttentionOutputs<float>&,
-                                               const AttentionStatistics<float>&, const AttentionOptions<float>&,
-                                               const Runtime&);
-template void attention_forward<float>(const InputView<float, 4>&, const InputView<float, 4>&,
-                                       const InputView<float, 4>&, const AttentionOutputs<float>&,
-                                       const AttentionOptions<float>&, const Runtime&);
-template AttentionResult<float> attention_with_weights<float>(TensorView<const float, 4>, const InputView<float, 4>&,
-                                                              const InputView<float, 4>&,
-                                                              const AttentionOptions<float>&, const Runtime&);
-template void attention_partials<float>(const InputView<float, 4>&, const InputView<float, 4>&,
-                                        const InputView<float, 4>&, const AttentionPartials<float>&,
-                                        const AttentionOptions<float>&, const Runtime&);
-template void attention_with_statistics<double>(const InputView<double, 4>&, const InputView<double, 4>&,
-                                                const InputView<double, 4>&, const AttentionOutputs<double>&,
-                                                const AttentionStatistics<double>&, const AttentionOptions<double>&,
-                                                const Runtime&);
-template void attention_forward<double>(const InputView<double, 4>&, const InputView<double, 4>&,
-                                        const InputView<double, 4>&, const AttentionOutputs<double>&,
-                                        const AttentionOptions<double>&, const Runtime&);
-template AttentionResult<double> attention_with_weights<double>(TensorView<const double, 4>,
-                                                                const InputView<double, 4>&,
-                                                                const InputView<double, 4>&,
-                                                                const AttentionOptions<double>&, const Runtime&);
-template void attention_partials<double>(const InputView<double, 4>&, const InputView<double, 4>&,
-                                         const InputView<double, 4>&, const AttentionPartials<double>&,
-                                         const AttentionOptions<double>&, const Runtime&);
-template void attention_with_statistics<bfloat16>(const InputView<float, 4>&, const InputView<float, 4>&,
-                                                  const InputView<float, 4>&, const AttentionOutputs<bfloat16>&,
-                                                  const AttentionStatistics<float>&, const AttentionOptions<float>&,
-                                                  const Runtime&);
-template void attention_forward<bfloat16>(const InputView<float, 4>&, const InputView<float, 4>&,
-                                          const InputView<float, 4>&, const AttentionOutputs<bfloat16>&,
-                                          const AttentionOptions<float>&, const Runtime&);
-template AttentionResult<bfloat16> attention_with_weights<bfloat16>(TensorView<const bfloat16, 4>,
-                                                                    const InputView<float, 4>&,
-                                                                    const InputView<float, 4>&,
-                                                                    const AttentionOptions<float>&, const Runtime&);
-template void attention_with_statistics<float16>(const InputView<float, 4>&, const InputView<float, 4>&,
-                                                 const InputView<float, 4>&, const AttentionOutputs<float16>&,
-                                                 const AttentionStatistics<float>&, const AttentionOptions<float>&,
-                                                 const Runtime&);
-template void attention_forward<float16>(const InputView<float, 4>&, const InputView<float, 4>&,
-                                         const InputView<float, 4>&, const AttentionOutputs<float16>&,
-                                         const AttentionOptions<float>&, const Runtime&);
-template AttentionResult<float16> attention_with_weights<float16>(TensorView<const float16, 4>,
-                                                                  const InputView<float, 4>&,
-                                                                  const InputView<float, 4>&,
-                                                                  const AttentionOptions<float>&, const Runtime&);
+template AttentionResult<float> attention_with_weights(TensorView<const float, 4>, const InputView<4>&,
+                                                       const InputView<4>&, const AttentionOptions&, const Runtime&);
+template AttentionResult<double> attention_with_weights(TensorView<const double, 4>, const InputView<4>&,
+                                                        const InputView<4>&, const AttentionOptions&, const Runtime&);
+template AttentionResult<bfloat16> attention_with_weights(TensorView<const bfloat16, 4>, const InputView<4>&,
+                                                          const InputView<4>&, const AttentionOptions&, const Runtime&);
+template AttentionResult<float16> attention_with_weights(TensorView<const float16, 4>, const InputView<4>&,
+                                                         const InputView<4>&, const AttentionOptions&, const Runtime&);
 
 }  // namespace v0
 }  // namespace regard

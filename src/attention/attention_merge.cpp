@@ -37,8 +37,8 @@ struct MergeCall {
   TensorView<const T, 4> row_max;
   TensorView<const T, 4> row_sum;             // absent: 1
   TensorView<const T, 5> scaled_accumulator;  // absent: accumulator · kAttentionSumScale
-  std::span<const T> sinks;
-  const AttentionOutputs<T>& outputs;
+  List<T> sinks;
+  TypedOutputs<T> outputs;
 };
 
 template <class T>
@@ -57,13 +57,12 @@ void check_merge(const MergeCall<T>& call, const char* accumulator_name, const c
   expect_rows(row_max_name, call.row_max);
   if (!call.row_sum.absent()) expect_rows("row_sum", call.row_sum);
   expect_shape(call.name, "scaled_accumulator", call.scaled_accumulator, shape);
-  check_sinks(call.name, call.sinks, shape[2]);
   if (call.outputs.fingerprint != nullptr)
     reject(call.name, "fingerprint is given; expected none: no options are known");
   if (!call.outputs.weights.absent()) {
     reject(call.name, "weights is given; expected none (attention_weights computes them from row_max and row_sum)");
   }
-  check_outputs(call.name, TypedOutputs<T>(call.outputs), {shape[1], shape[2], shape[3], shape[4]}, 0, inputs);
+  check_outputs(call.name, call.outputs, {shape[1], shape[2], shape[3], shape[4]}, 0, inputs);
 }
 
 // The partials of num_rows rows of one head, dense, and the rows that they become.
@@ -146,8 +145,9 @@ void merge_rows(const MergeCall<T>& call, Index b, Index h, Index first_row, Ind
     if (!output.absent()) copy_elements(num_rows, from, 1, output.pointer(b, h, first_row), output.strides[2]);
   };
   for (Index i = 0; i < num_rows; ++i) {
-    const TensorView<T, 4>& output = call.outputs.context;
-    copy_elements(columns, s.context + i * columns, 1, output.pointer(b, h, first_row + i, 0), output.strides[3]);
+    const OutputView<4>& output = call.outputs.context;
+    copy_elements(columns, s.context + i * columns, 1, static_cast<T*>(output.pointer(b, h, first_row + i, 0)),
+                  output.strides[3]);
   }
   write(call.outputs.row_max, s.out_row_max);
   write(call.outputs.row_sum, s.out_row_sum);
@@ -170,7 +170,7 @@ void merge(const MergeCall<T>& call, const Runtime& runtime) {
     plan_operator({.name = call.name,
                    .way = std::to_string(partials) + " partials of each row, folded in order",
                    .operations = 2 * static_cast<double>(call.accumulator.size()),
-                   .bytes = read + output_bytes(TypedOutputs<T>(call.outputs))});
+                   .bytes = read + output_bytes(call.outputs)});
   }
   for_each_item(runtime, workers, tasks, [&](Index task, int worker) {
     const Index first = task % blocks * kRows;
@@ -179,52 +179,55 @@ void merge(const MergeCall<T>& call, const Runtime& runtime) {
   });
 }
 
+template <class T>
+void merge_call(const char* name, const AttentionPartials& partials, const InputView<1>& sinks,
+                const AttentionOutputs& outputs, const Runtime& runtime) {
+  typed<T>(name, "context", outputs.context);
+  const MergeCall<T> call{name,
+                          typed<T>(name, "accumulator", partials.accumulator),
+                          typed<T>(name, "row_max", partials.row_max),
+                          typed<T>(name, "row_sum", partials.row_sum),
+                          typed<T>(name, "scaled_accumulator", partials.scaled_accumulator),
+                          checked_sinks<T>(name, sinks, partials.accumulator.shape[2], runtime),
+                          TypedOutputs<T>(name, outputs)};
+  if (call.row_sum.absent() && !call.row_max.absent())
+    reject(name, "row_sum is missing; expected " + shape_text(call.row_max.shape));
+  check_merge(call, "accumulator", "row_max");
+  merge(call, runtime);
+}
+
+template <class T>
+void merge_lse_call(const char* name, const InputView<5>& contexts, const InputView<4>& lse,
+                    const AttentionOutputs& outputs, const Runtime& runtime) {
+  typed<T>(name, "context", outputs.context);
+  const MergeCall<T> call{name, typed<T>(name, "contexts", contexts), typed<T>(name, "lse", lse),    {},
+                          {},   List<T>(workspace_of(runtime)),       TypedOutputs<T>(name, outputs)};
+  for (const auto& [output, view] :
+       {std::pair{"row_max", outputs.row_max}, {"row_sum", outputs.row_sum}, {"sink_weights", outputs.sink_weights}}) {
+    if (!view.absent()) reject(name, std::string(output) + " is given; expected context and lse alone");
+  }
+  check_merge(call, "contexts", "lse");
+  merge(call, runtime);
+}
+
 }  // namespace
 }  // namespace internal
 
-template <class T>
-void attention_merge(const std::type_identity_t<AttentionPartials<const T>>& partials,
-                     std::type_identity_t<std::span<const T>> sinks, const AttentionOutputs<T>& outputs,
+void attention_merge(const AttentionPartials& partials, const InputView<1>& sinks, const AttentionOutputs& outputs,
                      const Runtime& runtime) {
   const internal::FloatingPointScope scope;
-  const internal::MergeCall<T> call{"attention_merge",
-                                    partials.accumulator,
-                                    partials.row_max,
-                                    partials.row_sum,
-                                    partials.scaled_accumulator,
-                                    sinks,
-                                    outputs};
-  if (partials.row_sum.absent() && !partials.row_max.absent()) {
-    internal::reject(call.name, "row_sum is missing; expected " + internal::shape_text(partials.row_max.shape));
-  }
-  internal::check_merge(call, "accumulator", "row_max");
-  internal::merge(call, runtime);
+  internal::with_compute_type(partials.accumulator.type, [&]<class T>(T) {
+    internal::merge_call<T>("attention_merge", partials, sinks, outputs, runtime);
+  });
 }
 
-template <class T>
-void attention_merge_lse(std::type_identity_t<TensorView<const T, 5>> contexts,
-                         std::type_identity_t<TensorView<const T, 4>> lse, const AttentionOutputs<T>& outputs,
+void attention_merge_lse(const InputView<5>& contexts, const InputView<4>& lse, const AttentionOutputs& outputs,
                          const Runtime& runtime) {
   const internal::FloatingPointScope scope;
-  const internal::MergeCall<T> call{"attention_merge_lse", contexts, lse, {}, {}, {}, outputs};
-  for (const auto& [name, view] :
-       {std::pair{"row_max", outputs.row_max}, {"row_sum", outputs.row_sum}, {"sink_weights", outputs.sink_weights}}) {
-    if (!view.absent()) {
-      internal::reject(call.name, std::string(name) + " is given; expected context and lse alone");
-    }
-  }
-  internal::check_merge(call, "contexts", "lse");
-  internal::merge(call, runtime);
+  internal::with_compute_type(contexts.type, [&]<class T>(T) {
+    internal::merge_lse_call<T>("attention_merge_lse", contexts, lse, outputs, runtime);
+  });
 }
-
-template void attention_merge<float>(const AttentionPartials<const float>&, std::span<const float>,
-                                     const AttentionOutputs<float>&, const Runtime&);
-template void attention_merge<double>(const AttentionPartials<const double>&, std::span<const double>,
-                                      const AttentionOutputs<double>&, const Runtime&);
-template void attention_merge_lse<float>(TensorView<const float, 5>, TensorView<const float, 4>,
-                                         const AttentionOutputs<float>&, const Runtime&);
-template void attention_merge_lse<double>(TensorView<const double, 5>, TensorView<const double, 4>,
-                                          const AttentionOutputs<double>&, const Runtime&);
 
 }  // namespace v0
 }  // namespace regard

@@ -47,6 +47,13 @@ void check_range(const std::string& name, const RowRange& range, Index limit) {
                                   "; expected a half-open range within 0 to " + std::to_string(limit));
 }
 
+// WeightsRequest with views of this type.
+template <class T>
+struct TypedRequest {
+  TensorView<const T, 3> row_max, row_sum;
+  WeightsKind kind;
+};
+
 template <class T>
 List<Piece> pieces_of(const ResolvedAttention<T>& r, std::span<const RowRange> rows, const Runtime& runtime) {
   List<Piece> pieces(workspace_of(runtime));
@@ -79,7 +86,7 @@ void write_block(const TensorView<T, 4>& output, const RowRange& keys, Index b, 
 
 // The weights of the task's rows and of these keys become output rows first_output ….
 template <class T>
-void weigh(const RowTask<T>& task, const WeightsRequest<T>& request, const RowRange& keys, Index first_output,
+void weigh(const RowTask<T>& task, const TypedRequest<T>& request, const RowRange& keys, Index first_output,
            const TensorView<T, 4>& output) {
   const ResolvedAttention<T>& r = task.r;
   const RowScratch<T>& s = task.scratch;
@@ -124,21 +131,14 @@ void weigh(const RowTask<T>& task, const WeightsRequest<T>& request, const RowRa
   fill(sequence.first_key + std::min(key, sequence.key_limit), r.num_keys);
 }
 
-}  // namespace
-}  // namespace internal
-
 template <class T>
-void attention_weights(const std::type_identity_t<InputView<T, 4>>& query,
-                       const std::type_identity_t<InputView<T, 4>>& key,
-                       const std::type_identity_t<WeightsRequest<T>>& request, TensorView<T, 4> output,
-                       const std::type_identity_t<AttentionOptions<T>>& options, const Runtime& runtime) {
-  using namespace internal;
-  const FloatingPointScope scope;
-  const AttentionCall<T> call{"attention_weights", query, key, {}, false};
+void weights_call(const AttentionCall<T>& call, const WeightsRequest& request, const OutputView<4>& given,
+                  const AttentionOptions& options, const Runtime& runtime) {
   const ResolvedAttention<T> r = resolve(call, options, runtime);
   for (std::size_t i = 0; i < request.rows.size(); ++i) {
     check_range("rows[" + std::to_string(i) + "]", request.rows[i], r.num_queries);
   }
+  const TensorView<T, 4> output = typed<T>(call.name, "output", given);
   const RowRange keys = request.keys.value_or(RowRange{0, r.num_keys});
   check_range("keys", keys, r.num_keys);
   const RowRange all{0, r.num_queries};
@@ -151,8 +151,12 @@ void attention_weights(const std::type_identity_t<InputView<T, 4>>& query,
     reject(call.name, "output is missing; expected " + shape_text(shape));
   expect_shape(call.name, "output", output, shape);
   Footprints inputs = input_footprints(call, options);
-  if (request.kind == WeightsKind::weights)
-    check_softmax_state(call.name, r, needs_rows, request.row_max, request.row_sum, inputs);
+  TypedRequest<T> asked{.row_max = {}, .row_sum = {}, .kind = request.kind};
+  if (request.kind == WeightsKind::weights) {
+    asked.row_max = typed<T>(call.name, "row_max", request.row_max);
+    asked.row_sum = typed<T>(call.name, "row_sum", request.row_sum);
+    check_softmax_state(call.name, r, needs_rows, asked.row_max, asked.row_sum, inputs);
+  }
   const std::array<Footprint, 1> written{footprint(call.name, "output", output)};
   check_overlap(call.name, inputs, written);
   if (!needs_rows || shape[3] == 0) return;
@@ -193,18 +197,23 @@ void attention_weights(const std::type_identity_t<InputView<T, 4>>& query,
                    .num_rows = piece->num_rows,
                    .rows_per_head = r.sequences[static_cast<std::size_t>(piece->sequence)].num_queries},
           .scratch = scratches[worker]};
-      weigh(task, request, keys, piece->first_output, output);
+      weigh(task, asked, keys, piece->first_output, output);
       progress.add(task.rows.num_rows);
     });
   }
 }
 
-template void attention_weights<float>(const InputView<float, 4>&, const InputView<float, 4>&,
-                                       const WeightsRequest<float>&, TensorView<float, 4>,
-                                       const AttentionOptions<float>&, const Runtime&);
-template void attention_weights<double>(const InputView<double, 4>&, const InputView<double, 4>&,
-                                        const WeightsRequest<double>&, TensorView<double, 4>,
-                                        const AttentionOptions<double>&, const Runtime&);
+}  // namespace
+}  // namespace internal
+
+void attention_weights(const InputView<4>& query, const InputView<4>& key, const WeightsRequest& request,
+                       const OutputView<4>& output, const AttentionOptions& options, const Runtime& runtime) {
+  const internal::FloatingPointScope scope;
+  internal::with_compute_type(query.type, [&]<class T>(T) {
+    const internal::AttentionCall<T> call{"attention_weights", query, key, {}, false};
+    internal::weights_call(call, request, output, options, runtime);
+  });
+}
 
 }  // namespace v0
 }  // namespace regard

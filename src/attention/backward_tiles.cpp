@@ -71,12 +71,13 @@ void BackwardTiles<T>::take_keys(Index sequence, Index key_head, Index first_key
   first_panel_ = first_key / kPanel;
   const Sequence& s = this->sequence();
   const Index at = s.first_key + first_key;
-  with_rows(r.key, r.key_pairs, s.batch, key_head, at,
-            [&](const auto& kernel, const auto& rows) { kernel.pack_keys(rows, num_keys, r.head_size, key_panels_); });
-  with_rows(r.key, call_.pairs(), s.batch, key_head, at, [&](const auto& kernel, const auto& rows) {
+  with_rows<T>(r.key, r.key_pairs, s.batch, key_head, at, [&](const auto& kernel, const auto& rows) {
+    kernel.pack_keys(rows, num_keys, r.head_size, key_panels_);
+  });
+  with_rows<T>(r.key, call_.pairs(), s.batch, key_head, at, [&](const auto& kernel, const auto& rows) {
     kernel.pack_values(rows, num_keys, r.head_size, key_rows_, keys_finite_);
   });
-  with_rows(r.value, call_.pairs(), s.batch, key_head, at, [&](const auto& kernel, const auto& rows) {
+  with_rows<T>(r.value, call_.pairs(), s.batch, key_head, at, [&](const auto& kernel, const auto& rows) {
     kernel.pack_keys(rows, num_keys, r.value_head_size, value_panels_);
   });
 }
@@ -99,10 +100,10 @@ void BackwardTiles<T>::take_rows(Index head, Index first_row, Index num_rows) {
   std::copy_n(call_.delta + call_.row(s.batch, head, row), num_rows, delta_);
   std::uint8_t finite[2 * kBlockPanels];
   std::fill_n(finite, 2 * kBlockPanels, std::uint8_t{1});
-  with_rows(r.query, call_.pairs(), s.batch, head, row, [&](const auto& kernel, const auto& rows) {
+  with_rows<T>(r.query, call_.pairs(), s.batch, head, row, [&](const auto& kernel, const auto& rows) {
     kernel.pack_values(rows, num_rows, r.head_size, query_rows_, finite);
   });
-  with_rows(call_.saved.grad_context, call_.pairs(), s.batch, head, row, [&](const auto& kernel, const auto& rows) {
+  with_rows<T>(call_.saved.grad_context, call_.pairs(), s.batch, head, row, [&](const auto& kernel, const auto& rows) {
     kernel.pack_query(rows, num_rows, r.value_head_size, grad_context_);
     kernel.pack_values(rows, num_rows, r.value_head_size, grad_context_rows_, finite + kBlockPanels);
   });

@@ -12,9 +12,9 @@
 
 #include <optional>
 
+#include "backward_arguments.h"
 #include "kernels/table.h"
 #include "kv_panels.h"
-#include "regard/attention_backward.h"
 #include "row_task.h"
 #include "visibility.h"
 
@@ -25,7 +25,7 @@ namespace internal {
 template <class T>
 struct BackwardCall {
   const ResolvedAttention<T>& r;
-  const AttentionForwardState<T>& saved;
+  const TypedForwardState<T>& saved;
   const T* delta;  // (B, H, L), dense
   const Runtime& runtime;
 

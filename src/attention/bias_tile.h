@@ -14,7 +14,7 @@ namespace internal {
 
 template <class T>
 bool has_bias(const ResolvedAttention<T>& r) {
-  return std::visit([](const auto& bias) { return !bias.absent(); }, r.bias);
+  return !r.bias.absent();
 }
 
 // Writes the additive bias to tile[row][lane]; lanes from num_keys on are left 0.

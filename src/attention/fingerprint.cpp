@@ -19,6 +19,7 @@
 #include <string>
 
 #include "runtime/plan.h"
+#include "tensor/element_types.h"
 #include "tensor/strided_copy.h"
 
 namespace regard {
@@ -83,6 +84,11 @@ class Hash {
   std::uint32_t word() const { return static_cast<std::uint32_t>(state_ >> 32); }
 
  private:
+  void add_element(std::uint8_t truth) { add(truth != 0); }
+  template <Number E>
+  void add_element(E x) {
+    add(x);
+  }
   template <class E, int Rank>
   void add_all(const TensorView<const E, Rank>& view) {
     for (Index n = 0; n < view.size(); ++n) {
@@ -91,7 +97,7 @@ class Hash {
         offset += rest % view.shape[axis] * view.strides[axis];
         rest /= view.shape[axis];
       }
-      add(read_element(view.data + offset));
+      add_element(read_element(view.data + offset));
     }
   }
   // Pseudo-random elements, the same for equal shapes: a fixed step could miss whole rows or columns.
@@ -107,7 +113,7 @@ class Hash {
         const auto at = static_cast<Index>(place * static_cast<double>(view.shape[axis]));
         offset += std::min(at, last) * view.strides[axis];
       }
-      add(read_element(view.data + offset));
+      add_element(read_element(view.data + offset));
     }
   }
 
@@ -121,6 +127,16 @@ std::uint32_t word_of(const Add& add) {
   return hash.word();
 }
 
+template <class T, class Of>
+std::uint32_t of_bias(const Of& of, const ResolvedAttention<T>& r) {
+  std::uint32_t word = 0;
+  const auto hash = [&]<class E>(E) {
+    word = of(TensorView<const E, 4>(static_cast<const E*>(r.bias.data), r.bias.shape, r.bias.strides));
+  };
+  r.bias.type == ElementType::float32 ? hash(float{}) : with_element_type<T>(r.bias.type, hash);
+  return word;
+}
+
 template <class T>
 AttentionFingerprint fingerprint_of(const ResolvedAttention<T>& r) {
   const auto of_sequences = [&](auto... members) {
@@ -129,16 +145,16 @@ AttentionFingerprint fingerprint_of(const ResolvedAttention<T>& r) {
     });
   };
   const auto of = [](const auto&... values) { return word_of([&](Hash& hash) { (hash.add(values), ...); }); };
-  const auto of_span = [](std::span<const T> values) {
+  const auto of_list = [](const List<T>& values) {
     return word_of([&](Hash& hash) {
       for (const T x : values) hash.add(x);
     });
   };
   // Of segments every element: they are as many as rows and keys.
   const auto of_segments = [](const auto&... views) {
-    const auto add = [](Hash& hash, const TensorView<const std::int32_t, 2>& view) {
+    const auto add = [](Hash& hash, const InputView<2>& view) {
       for (Index b = 0; b < view.shape[0]; ++b) {
-        for (Index i = 0; i < view.shape[1]; ++i) hash.add(read_element(view.pointer(b, i)));
+        for (Index i = 0; i < view.shape[1]; ++i) hash.add(read_index(view.type, view.pointer(b, i)));
       }
     };
     return word_of([&](Hash& hash) { (add(hash, views), ...); });
@@ -149,9 +165,9 @@ AttentionFingerprint fingerprint_of(const ResolvedAttention<T>& r) {
            of_sequences(&Sequence::batch, &Sequence::first_query, &Sequence::num_queries, &Sequence::first_key,
                         &Sequence::num_keys),
            of_segments(r.query_segments, r.key_segments), of_sequences(&Sequence::prefix),
-           of(r.block_mask, r.block_size[0], r.block_size[1]), of(r.mask),
-           std::visit([&](const auto& bias) { return of(bias); }, r.bias), of_span(r.alibi_slopes), of_span(r.sinks),
-           of(r.soft_cap), of(r.scale), of(r.dropout_threshold, r.dropout_threshold > 0 ? r.dropout_seed : 0)}};
+           of(r.block_mask, r.block_size[0], r.block_size[1]), of(r.mask), of_bias(of, r), of_list(r.alibi_slopes),
+           of_list(r.sinks), of(r.soft_cap), of(r.scale),
+           of(r.dropout_threshold, r.dropout_threshold > 0 ? r.dropout_seed : 0)}};
 }
 
 }  // namespace

@@ -97,7 +97,8 @@ template <class T>
 T* context_buffer(const RowTask<T>& task, const TypedOutputs<T>& outputs) {
   const auto& context = outputs.context;
   const TaskRows& rows = task.rows;
-  void* const first = context.pointer(task.sequence.batch, rows.head_of(0), task.sequence.first_query + rows.row_of(0));
+  void* const first =
+      context.pointer(task.sequence.batch, rows.head_of(0), task.sequence.first_query + rows.row_of(0), 0);
   const bool same = context.type == kElementType<T> && rows.head_of(0) == rows.head_of(rows.num_rows - 1) &&
                     context.strides[2] == task.r.value_head_size && context.strides[3] == 1 &&
                     reinterpret_cast<std::uintptr_t>(first) % alignof(T) == 0;
@@ -110,10 +111,10 @@ void write_finished(const RowTask<T>& task, const FinishedRows<T>& done, const T
   const Index columns = task.r.value_head_size;
   const auto head = [&](Index i) { return task.rows.head_of(i); };
   const auto row = [&](Index i) { return task.sequence.first_query + task.rows.row_of(i); };
-  const bool written = outputs.context.pointer(b, head(0), row(0)) == done.context;
+  const bool written = outputs.context.pointer(b, head(0), row(0), 0) == done.context;
   for (Index i = 0; !written && i < task.rows.num_rows; ++i) {
     write_numbers(outputs.context.type, columns, done.context + i * columns,
-                  outputs.context.pointer(b, head(i), row(i)), outputs.context.strides[3]);
+                  outputs.context.pointer(b, head(i), row(i), 0), outputs.context.strides[3]);
   }
   const auto write = [&](const TensorView<T, 3>& output, const T* from) {
     if (output.absent()) return;

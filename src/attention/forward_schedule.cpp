@@ -193,7 +193,7 @@ class ForwardSchedule {
       take(0, r_.query.pointer(sequence.batch, rows.head, row, 0), r_.query.strides[2], r_.head_size, r_.query.type,
            rows.num_rows);
       if (const auto* context = options_.context)
-        take(1, context->pointer(sequence.batch, rows.head, row), context->strides[2], r_.value_head_size,
+        take(1, context->pointer(sequence.batch, rows.head, row, 0), context->strides[2], r_.value_head_size,
              context->type, rows.num_rows);
     }
     if (!ends) {

@@ -22,10 +22,10 @@ namespace internal {
 
 template <class T>
 struct ForwardScheduleOptions {
-  const char* name;                                            // of the operator
-  double written_bytes;                                        // of its outputs
-  const char* why_packed = nullptr;                            // why_packed(); nullptr or empty: not to be said
-  const typename TypedOutputs<T>::Context* context = nullptr;  // where the rows are written in the end, if they are
+  const char* name;                        // of the operator
+  double written_bytes;                    // of its outputs
+  const char* why_packed = nullptr;        // why_packed(); nullptr or empty: not to be said
+  const OutputView<4>* context = nullptr;  // where the rows are written in the end, if they are
   bool wants_lse = false;
   const RowObserver<T>* observer = nullptr;
 };

@@ -67,7 +67,7 @@ void PackedKv<T>::prefetch_next(const KvHead& kv_head, Index panel, kernels::Pre
   const Sequence& sequence = r_.sequences[static_cast<std::size_t>(kv_head.sequence)];
   const Index key = std::min((panel + kernels::kBlockPanels) * kernels::kPanel, sequence.key_limit);
   const Index count = std::min(kernels::kBlockKeys, sequence.key_limit - key);
-  const auto rows = [&](const InputView<T, 4>& view, Index columns) {
+  const auto rows = [&](const InputView<4>& view, Index columns) {
     return kernels::PrefetchPlan::Rows{
         static_cast<const char*>(view.pointer(sequence.batch, kv_head.key_head, sequence.first_key + key, 0)),
         view.strides[2] * type_bytes(view.type), columns * type_bytes(view.type), count};
@@ -118,15 +118,16 @@ void PackedKv<T>::pack_panels(const KvHead& kv_head, Index panel, Index count) c
   const Index first_key = panel * kernels::kPanel;
   const Index keys = std::min(count * kernels::kPanel, sequence.key_limit - first_key);
   const Index at = sequence.first_key + first_key;
-  with_rows(r_.key, r_.key_pairs, sequence.batch, kv_head.key_head, at, [&](const auto& kernel, const auto& rows) {
+  with_rows<T>(r_.key, r_.key_pairs, sequence.batch, kv_head.key_head, at, [&](const auto& kernel, const auto& rows) {
     kernel.pack_keys(rows, keys, r_.head_size, keys_.data() + place_of(kv_head, panel) * key_panel_elements());
   });
   if (r_.value_head_size == 0) return;
-  with_rows(r_.value, r_.value_pairs, sequence.batch, kv_head.key_head, at, [&](const auto& kernel, const auto& rows) {
-    kernel.pack_values(rows, keys, r_.value_head_size,
-                       values_.data() + place_of(kv_head, panel) * value_panel_elements(),
-                       finite_.data() + place_of(kv_head, panel));
-  });
+  with_rows<T>(r_.value, r_.value_pairs, sequence.batch, kv_head.key_head, at,
+               [&](const auto& kernel, const auto& rows) {
+                 kernel.pack_values(rows, keys, r_.value_head_size,
+                                    values_.data() + place_of(kv_head, panel) * value_panel_elements(),
+                                    finite_.data() + place_of(kv_head, panel));
+               });
 }
 
 template class PackedKv<float>;

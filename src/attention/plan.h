@@ -13,9 +13,13 @@ inline namespace v0 {
 namespace internal {
 
 // Bytes of the elements of a view, which may be absent.
-template <class View>
-double view_bytes(const View& view) {
-  return view.absent() ? 0 : static_cast<double>(view.size()) * sizeof(*view.data);
+template <int Rank>
+double view_bytes(const OutputView<Rank>& view) {
+  return view.absent() ? 0 : static_cast<double>(view.size()) * static_cast<double>(type_bytes(view.type));
+}
+template <class T, int Rank>
+double view_bytes(const TensorView<T, Rank>& view) {
+  return view.absent() ? 0 : static_cast<double>(view.size()) * sizeof(T);
 }
 template <class T>
 double output_bytes(const TypedOutputs<T>& outputs);

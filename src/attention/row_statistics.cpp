@@ -22,6 +22,7 @@
 
 #include "kernels/table.h"
 #include "runtime/workspace.h"
+#include "tensor/element_types.h"
 #include "tensor/strided_copy.h"
 #include "visibility.h"
 
@@ -153,9 +154,9 @@ void add_chosen_keys(const RowTask<T>& task, const FinishedRows<T>& done, std::s
 
 // Of the chosen keys of each row.
 template <class T>
-void add_chosen_ranges(const RowTask<T>& task, const FinishedRows<T>& done, const AttentionStatistics<T>& statistics,
+void add_chosen_ranges(const RowTask<T>& task, const FinishedRows<T>& done, const TypedStatistics<T>& statistics,
                        double* sums) {
-  const TensorView<const Index, 3>& ranges = statistics.chosen_ranges;
+  const InputView<3>& ranges = statistics.chosen_ranges;
   if (ranges.absent()) return;
   const Sequence& sequence = task.sequence;
   const Index rows = task.rows.num_rows, first_row = sequence.first_query + task.rows.first_row;
@@ -163,8 +164,8 @@ void add_chosen_ranges(const RowTask<T>& task, const FinishedRows<T>& done, cons
   Interval all{sequence.num_keys, 0};
   for (Index i = 0; i < rows; ++i) {
     const auto limit = [&](Index at) {
-      const Index key = read_element(
-          ranges.pointer(ranges.shape[0] == 1 ? 0 : sequence.batch, ranges.shape[1] == 1 ? 0 : first_row + i, at));
+      const Index key = read_index(ranges.type, ranges.pointer(ranges.shape[0] == 1 ? 0 : sequence.batch,
+                                                               ranges.shape[1] == 1 ? 0 : first_row + i, at));
       // Positions and keys are less than 2⁶¹: farther ends are the same.
       const Index from =
           statistics.chosen_origin == ChosenOrigin::position ? task.scratch.visible_rows->positions[i] : 0;
@@ -308,7 +309,7 @@ void StatisticsObserver<T>::finish(const RowTask<T>& task, const FinishedRows<T>
 }
 
 template <class T>
-void average_heads(Index num_queries, const bool* sees_key, const AttentionStatistics<T>& rows) {
+void average_heads(Index num_queries, const bool* sees_key, const TypedStatistics<T>& rows) {
   const auto average = [&](const TensorView<T, 3>& from, const TensorView<T, 2>& to) {
     for (Index b = 0; b < to.shape[0]; ++b) {
       for (Index h = 0; h < to.shape[1]; ++h) {
@@ -330,22 +331,51 @@ void average_heads(Index num_queries, const bool* sees_key, const AttentionStati
   average(rows.mean_distance, rows.head_mean_distance);
 }
 
-List<Index> sorted_keys(const char* operator_name, std::span<const Index> chosen, const Runtime& runtime) {
-  List<Index> sorted(chosen.begin(), chosen.end(), workspace_of(runtime));
+namespace {
+
+List<Index> sorted_keys(const char* operator_name, const InputView<1>& chosen, const Runtime& runtime) {
+  List<Index> sorted(workspace_of(runtime));
+  if (chosen.empty()) return sorted;
+  expect_type(operator_name, "chosen_keys", chosen.type, {ElementType::int32, ElementType::int64}, "int32 or int64");
+  footprint(operator_name, "chosen_keys", chosen);
+  sorted.resize(static_cast<std::size_t>(chosen.shape[0]));
+  for (Index i = 0; i < chosen.shape[0]; ++i)
+    sorted[static_cast<std::size_t>(i)] = read_index(chosen.type, chosen.pointer(i));
   std::ranges::sort(sorted);
-  if (!sorted.empty() && sorted.front() < 0)
+  if (sorted.front() < 0)
     reject(operator_name, "chosen_keys has " + std::to_string(sorted.front()) + "; expected 0 or more");
   if (const auto twice = std::ranges::adjacent_find(sorted); twice != sorted.end())
     reject(operator_name, "chosen_keys has " + std::to_string(*twice) + " more than once; expected distinct keys");
   // Those that no row can see, which also might not be counted on from.
-  constexpr Index kFarthest = Index{1} << 60;
-  sorted.erase(std::ranges::lower_bound(sorted, kFarthest), sorted.end());
+  constexpr Index kMaxKey = Index{1} << 60;
+  sorted.erase(std::ranges::lower_bound(sorted, kMaxKey), sorted.end());
   return sorted;
+}
+
+}  // namespace
+
+template <class T>
+TypedStatistics<T>::TypedStatistics(const char* name, const AttentionStatistics& given, const Runtime& runtime)
+    : chosen_keys(sorted_keys(name, given.chosen_keys, runtime)),
+      chosen_ranges(given.chosen_ranges),
+      chosen_origin(given.chosen_origin),
+      top_keys(typed<Index>(name, "top_keys", given.top_keys)),
+      top_weights(typed<T>(name, "top_weights", given.top_weights)),
+      entropy(typed<T>(name, "entropy", given.entropy)),
+      largest_weight(typed<T>(name, "largest_weight", given.largest_weight)),
+      chosen_weight(typed<T>(name, "chosen_weight", given.chosen_weight)),
+      mean_distance(typed<T>(name, "mean_distance", given.mean_distance)),
+      head_entropy(typed<T>(name, "head_entropy", given.head_entropy)),
+      head_largest_weight(typed<T>(name, "head_largest_weight", given.head_largest_weight)),
+      head_chosen_weight(typed<T>(name, "head_chosen_weight", given.head_chosen_weight)),
+      head_mean_distance(typed<T>(name, "head_mean_distance", given.head_mean_distance)) {
+  if (!chosen_ranges.absent())
+    expect_type(name, "chosen_ranges", chosen_ranges.type, {ElementType::int32, ElementType::int64}, "int32 or int64");
 }
 
 template <class T>
 void check_row_statistics(const char* operator_name, const ResolvedAttention<T>& r,
-                          const AttentionStatistics<T>& statistics, Footprints& written) {
+                          const TypedStatistics<T>& statistics, Footprints& written) {
   const Index top = statistics.top_keys.shape[3];
   const std::array<Index, 3> rows{r.batch, r.num_heads, r.num_queries};
   const std::array<Index, 4> tops{r.batch, r.num_heads, r.num_queries, top};
@@ -387,13 +417,15 @@ void check_row_statistics(const char* operator_name, const ResolvedAttention<T>&
   }
 }
 
+template struct TypedStatistics<float>;
 template class StatisticsObserver<float>;
-template void average_heads(Index, const bool*, const AttentionStatistics<float>&);
-template void check_row_statistics(const char*, const ResolvedAttention<float>&, const AttentionStatistics<float>&,
+template void average_heads(Index, const bool*, const TypedStatistics<float>&);
+template void check_row_statistics(const char*, const ResolvedAttention<float>&, const TypedStatistics<float>&,
                                    Footprints&);
+template struct TypedStatistics<double>;
 template class StatisticsObserver<double>;
-template void average_heads(Index, const bool*, const AttentionStatistics<double>&);
-template void check_row_statistics(const char*, const ResolvedAttention<double>&, const AttentionStatistics<double>&,
+template void average_heads(Index, const bool*, const TypedStatistics<double>&);
+template void check_row_statistics(const char*, const ResolvedAttention<double>&, const TypedStatistics<double>&,
                                    Footprints&);
 
 }  // namespace internal

@@ -19,6 +19,21 @@ namespace regard {
 inline namespace v0 {
 namespace internal {
 
+// AttentionStatistics of this type, with the chosen keys in rising order and without those that no tensor can have.
+template <class T>
+struct TypedStatistics {
+  List<Index> chosen_keys;
+  InputView<3> chosen_ranges;
+  ChosenOrigin chosen_origin;
+  TensorView<Index, 4> top_keys;
+  TensorView<T, 4> top_weights;
+  TensorView<T, 3> entropy, largest_weight, chosen_weight, mean_distance;
+  TensorView<T, 2> head_entropy, head_largest_weight, head_chosen_weight, head_mean_distance;
+
+  // Throws std::invalid_argument for a view of another type, and for a chosen key that is negative or there twice.
+  TypedStatistics(const char* name, const AttentionStatistics& given, const Runtime& runtime);
+};
+
 // Beside a RowScratch, for the rows of one task.
 template <class T>
 struct StatisticsScratch {
@@ -41,7 +56,7 @@ template <class T>
 class StatisticsObserver final : public RowObserver<T> {
  public:
   // sees_key (B, H, L): whether the row sees a key; may be nullptr.
-  StatisticsObserver(const AttentionStatistics<T>& statistics, bool* sees_key)
+  StatisticsObserver(const TypedStatistics<T>& statistics, bool* sees_key)
       : statistics_(statistics), sees_key_(sees_key) {}
 
   Index scratch_bytes() const override { return static_cast<Index>(sizeof(StatisticsScratch<T>)); }
@@ -58,22 +73,18 @@ class StatisticsObserver final : public RowObserver<T> {
   // Best scores that a task keeps: one more than there are top keys, which tells a tie at their end.
   Index num_best() const { return statistics_.top_keys.shape[3] + 1; }
 
-  const AttentionStatistics<T>& statistics_;
+  const TypedStatistics<T>& statistics_;
   bool* sees_key_;
 };
 
 // The means over the rows of each head that see a key, from the rows.
 template <class T>
-void average_heads(Index num_queries, const bool* sees_key, const AttentionStatistics<T>& rows);
-
-// In rising order, without keys that no tensor can have. Throws std::invalid_argument for a negative key and for one
-// that is there twice.
-List<Index> sorted_keys(const char* operator_name, std::span<const Index> chosen, const Runtime& runtime);
+void average_heads(Index num_queries, const bool* sees_key, const TypedStatistics<T>& rows);
 
 // Throws std::invalid_argument; adds what is written.
 template <class T>
 void check_row_statistics(const char* operator_name, const ResolvedAttention<T>& r,
-                          const AttentionStatistics<T>& statistics, Footprints& written);
+                          const TypedStatistics<T>& statistics, Footprints& written);
 
 }  // namespace internal
 }  // namespace v0

@@ -108,7 +108,7 @@ void pack_queries(const RowTask<T>& task) {
   const Index b = task.sequence.batch;
   const auto stored = [&](Index i) { return task.sequence.first_query + rows.row_of(i); };
   if (rows.head_of(0) == rows.head_of(rows.num_rows - 1)) {
-    with_rows(r.query, r.key_pairs, b, rows.head_of(0), stored(0), [&](const auto& kernel, const auto& from) {
+    with_rows<T>(r.query, r.key_pairs, b, rows.head_of(0), stored(0), [&](const auto& kernel, const auto& from) {
       kernel.pack_query(from, rows.num_rows, r.head_size, task.scratch.query);
     });
     return;

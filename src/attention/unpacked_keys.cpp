@@ -62,7 +62,7 @@ class RowKeys final : public KvPanels<T> {
   }
 
  private:
-  void find_block(const InputView<T, 4>& view, const KvHead& kv_head, Index panel, kernels::StoredPanels& block) const {
+  void find_block(const InputView<4>& view, const KvHead& kv_head, Index panel, kernels::StoredPanels& block) const {
     const Sequence& sequence = r_.sequences[static_cast<std::size_t>(kv_head.sequence)];
     const auto panel_at = [&](Index n) {
       return n < kv_head.num_panels

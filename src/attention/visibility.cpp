@@ -5,6 +5,7 @@
 
 #include <algorithm>
 
+#include "tensor/element_types.h"
 #include "tensor/strided_copy.h"
 
 namespace regard {
@@ -15,7 +16,7 @@ namespace {
 using kernels::kBlockKeys;
 
 // Any byte but 0 is true, as in the languages that masks come from.
-bool truth(const bool* p) { return read_element(reinterpret_cast<const unsigned char*>(p)) != 0; }
+bool truth(const std::uint8_t* p) { return *p != 0; }
 
 }  // namespace
 
@@ -61,7 +62,7 @@ bool fill_visible_tile(const ResolvedAttention<T>& r, const Sequence& sequence, 
     std::fill_n(sees, num_keys, -1);
     std::fill(sees + num_keys, sees + kBlockKeys, 0);
     if (!r.mask.absent()) {
-      const bool* from = r.mask.pointer(b, head, query, key0);
+      const std::uint8_t* from = r.mask.pointer(b, head, query, key0);
       for (Index j = 0; j < num_keys; ++j) sees[j] = -static_cast<std::int32_t>(truth(from + j * r.mask.strides[3]));
     }
     if (!r.block_mask.absent()) {
@@ -70,11 +71,15 @@ bool fill_visible_tile(const ResolvedAttention<T>& r, const Sequence& sequence, 
       }
     }
     if (!r.query_segments.absent()) {
-      const std::int32_t segment = read_element(r.query_segments.pointer(b, query));
-      const std::int32_t* from = r.key_segments.pointer(b, key0);
-      for (Index j = 0; j < num_keys; ++j) {
-        if (segment < 0 || read_element(from + j * r.key_segments.strides[1]) != segment) sees[j] = 0;
-      }
+      const Index segment = read_index(r.query_segments.type, r.query_segments.pointer(b, query));
+      const auto compare = [&]<class S>(const S* from) {
+        for (Index j = 0; j < num_keys; ++j) {
+          if (segment < 0 || read_element(from + j * r.key_segments.strides[1]) != segment) sees[j] = 0;
+        }
+      };
+      const void* from = r.key_segments.pointer(b, key0);
+      r.key_segments.type == ElementType::int32 ? compare(static_cast<const std::int32_t*>(from))
+                                                : compare(static_cast<const std::int64_t*>(from));
     }
     const Index begin = std::clamp<Index>(rows.begin[i] - first_key, 0, num_keys);
     const Index end = std::clamp<Index>(rows.end[i] - first_key, begin, num_keys);

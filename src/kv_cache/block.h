@@ -47,7 +47,7 @@ inline std::string sequence_text(Index sequence) { return "sequence " + std::to_
 
 // Calls use(d, element) for the elements of row i of head h, in their own type.
 template <class T, class Use>
-void for_each_element(const InputView<T, 3>& view, Index h, Index i, Use use) {
+void for_each_element(const InputView<3>& view, Index h, Index i, Use use) {
   with_element_type<T>(view.type, [&]<class S>(S) {
     const S* row = static_cast<const S*>(view.pointer(h, i, 0));
     for (Index d = 0; d < view.shape[2]; ++d) use(d, read_element(row + d * view.strides[2]));
@@ -207,16 +207,17 @@ struct KvCache<T>::Block {
   }
 
   // Writes `count` keys and values from lane `lane` of the slot on.
-  void write_panel(Index slot, Index lane, Index count, const Given<3>& key, const Given<3>& value, Index first) const {
+  void write_panel(Index slot, Index lane, Index count, const InputView<3>& key, const InputView<3>& value,
+                   Index first) const {
     for (Index h = 0; h < shape.num_kv_heads; ++h) {
       T* const key_panel = keys(slot, h);
       T* const value_panel = values(slot, h);
       if constexpr (std::same_as<T, ComputeType<T>>) {
         if (lane == 0) {
-          internal::with_rows(batch_of(key), false, 0, h, first, [&](const auto& kernel, const auto& rows) {
+          internal::with_rows<T>(batch_of(key), false, 0, h, first, [&](const auto& kernel, const auto& rows) {
             kernel.pack_keys(rows, count, shape.head_size, key_panel);
           });
-          internal::with_rows(batch_of(value), false, 0, h, first, [&](const auto& kernel, const auto& rows) {
+          internal::with_rows<T>(batch_of(value), false, 0, h, first, [&](const auto& kernel, const auto& rows) {
             kernel.pack_values(rows, count, shape.value_head_size, value_panel, finite(slot) + h);
           });
           continue;
@@ -244,7 +245,7 @@ struct KvCache<T>::Block {
       }
     }
   }
-  static Given<4> batch_of(const Given<3>& view) {
+  static InputView<4> batch_of(const InputView<3>& view) {
     return {view.data,
             view.type,
             {1, view.shape[0], view.shape[1], view.shape[2]},
@@ -252,9 +253,9 @@ struct KvCache<T>::Block {
   }
   // Stores a row, rounded to T where it is of another type, where `place` says. Returns whether all of it is finite.
   template <class Place>
-  static bool store_row(const Given<3>& from, Index h, Index i, const Place& place) {
+  static bool store_row(const InputView<3>& from, Index h, Index i, const Place& place) {
     bool all_finite = true;
-    internal::for_each_element(from, h, i, [&]<class S>(Index d, S x) {
+    internal::for_each_element<ComputeType<T>>(from, h, i, [&]<class S>(Index d, S x) {
       T stored;
       if constexpr (std::same_as<S, T>) {
         stored = x;  // a NaN keeps its bits
@@ -270,13 +271,14 @@ struct KvCache<T>::Block {
   // rounded onto a tie; beside kShift, whose last place is one, it is rounded to a whole number. A scale among the
   // subnormal numbers may be too small, hence the ends.
   template <class Place>
-  static float quantise(const InputView<float, 3>& from, Index h, Index i, const Place& place) {
+  static float quantise(const InputView<3>& from, Index h, Index i, const Place& place) {
     float scale = 0;
-    internal::for_each_element(from, h, i, [&](Index, auto x) { scale = std::max(scale, std::abs(float(x))); });
+    internal::for_each_element<ComputeType<T>>(from, h, i,
+                                               [&](Index, auto x) { scale = std::max(scale, std::abs(float(x))); });
     scale /= 127;
     constexpr double kShift = 0x1.8p52;
     const double divisor = scale == 0 ? std::numeric_limits<double>::infinity() : static_cast<double>(scale);
-    internal::for_each_element(from, h, i, [&](Index d, auto x) {
+    internal::for_each_element<ComputeType<T>>(from, h, i, [&](Index d, auto x) {
       const double steps = static_cast<double>(float(x)) / divisor + kShift - kShift;
       *place(d) = static_cast<std::int8_t>(static_cast<int>(std::clamp(steps, -127.0, 127.0)));
     });
@@ -284,7 +286,8 @@ struct KvCache<T>::Block {
   }
 
   // Writes `count` keys and values after those that are there, which grow() makes part of the sequence.
-  void write(Index sequence, const Given<3>& key, const Given<3>& value, Index count, const Runtime& runtime) const {
+  void write(Index sequence, const InputView<3>& key, const InputView<3>& value, Index count,
+             const Runtime& runtime) const {
     const internal::FloatingPointScope rounds_to_nearest;
     Index length = lengths()[sequence];
     for (Index done = 0; done < count;) {

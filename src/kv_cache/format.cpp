@@ -39,21 +39,20 @@ struct Header {
 // What the header calls a type: its bytes, and above them a number that tells types of as many bytes apart.
 struct StoredType {
   std::uint32_t number;
-  const char* name;
+  ElementType type;
 };
-constexpr StoredType kStoredTypes[] = {
-    {4, "float32"}, {8, "float64"}, {0x10002, "bfloat16"}, {2, "float16"}, {1, "int8"}};
+constexpr StoredType kStoredTypes[] = {{4, ElementType::float32},
+                                       {8, ElementType::float64},
+                                       {0x10002, ElementType::bfloat16},
+                                       {2, ElementType::float16},
+                                       {1, ElementType::int8}};
 template <class T>
-constexpr StoredType stored_type() {
-  if constexpr (std::same_as<T, std::int8_t>) {
-    return kStoredTypes[4];
-  } else {
-    return kStoredTypes[static_cast<int>(kElementType<T>)];
-  }
+constexpr std::uint32_t stored_number() {
+  return std::ranges::find(kStoredTypes, kElementType<T>, &StoredType::type)->number;
 }
 std::string type_text(std::uint32_t number) {
   for (const StoredType& type : kStoredTypes) {
-    if (type.number == number) return type.name;
+    if (type.number == number) return type_name(type.type);
   }
   return "type " + std::to_string(number);
 }
@@ -176,7 +175,7 @@ void KvCache<T>::format(std::span<std::byte> memory, const Runtime& runtime) {
   state_->memory = memory.first(static_cast<std::size_t>(needed));
   Header header{.magic = {},
                 .version = kKvCacheVersion,
-                .type = stored_type<T>().number,
+                .type = stored_number<T>(),
                 .num_sequences = shape.num_sequences,
                 .num_kv_heads = shape.num_kv_heads,
                 .head_size = shape.head_size,
@@ -202,8 +201,8 @@ KvCache<T> KvCache<T>::open(std::span<std::byte> memory, const Runtime& runtime)
   if (std::memcmp(header.magic, kMagic, sizeof kMagic) != 0) reject_bytes(0, "is no key/value cache");
   if (header.version != kKvCacheVersion)
     reject_bytes(8, "version " + std::to_string(header.version) + "; expected " + std::to_string(kKvCacheVersion));
-  if (header.type != stored_type<T>().number)
-    reject_bytes(12, "holds " + type_text(header.type) + "; expected " + stored_type<T>().name);
+  if (header.type != stored_number<T>())
+    reject_bytes(12, "holds " + type_text(header.type) + "; expected " + type_name(kElementType<T>));
   if (header.ring != 0 && header.ring != 1) reject_bytes(72, "ring is neither 0 nor 1");
   KvCache cache;
   cache.state_->shape = {.num_sequences = header.num_sequences,

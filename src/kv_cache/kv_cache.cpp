@@ -64,22 +64,22 @@ Index KvCache<T>::num_free_pages() const {
 
 namespace {
 
-template <class View>
-void check_view(const char* name, const View& view, const typename View::Shape& expected) {
+template <class T, int Rank>
+void check_view(const char* name, const InputView<Rank>& view, const typename InputView<Rank>::Shape& expected) {
   constexpr const char* kName = "KvCache::append";
   if (view.absent()) internal::reject(kName, std::string(name) + " is missing");
   if (view.shape != expected)
     internal::reject(kName, std::string(name) + " has shape " + internal::shape_text(view.shape) + "; expected " +
                                 internal::shape_text(expected));
-  internal::footprint(kName, name, view);
+  internal::number_footprint<T>(kName, name, view);
 }
 
 // What no scale can hold.
-void check_finite(const char* name, const InputView<float, 3>& view, const Runtime& runtime) {
+void check_finite(const char* name, const InputView<3>& view, const Runtime& runtime) {
   for (Index h = 0; h < view.shape[0]; ++h) {
     for (Index i = 0; i < view.shape[1]; ++i) {
       throw_if_stopped(runtime.stop);
-      for_each_element(view, h, i, [&](Index d, auto element) {
+      for_each_element<float>(view, h, i, [&](Index d, auto element) {
         const float x(element);
         if (internal::is_finite(x)) return;
         internal::reject("KvCache::append", std::string(name) + internal::shape_text(std::array{h, i, d}) + " is " +
@@ -99,8 +99,7 @@ const Runtime& while_writing(const KvCacheShape& shape, const Runtime& runtime) 
 }
 
 // The first `count` rows of one sequence.
-template <class T>
-InputView<T, 3> rows_of(const InputView<T, 4>& view, Index sequence, Index count) {
+InputView<3> rows_of(const InputView<4>& view, Index sequence, Index count) {
   return {view.pointer(sequence, 0, 0, 0),
           view.type,
           {view.shape[1], count, view.shape[3]},
@@ -125,12 +124,12 @@ void check_room(const KvCacheShape& shape, Index sequence, Index length, Index c
 }  // namespace
 
 template <class T>
-void KvCache<T>::append(Index sequence, Given<3> key, Given<3> value, const Runtime& runtime) {
+void KvCache<T>::append(Index sequence, const InputView<3>& key, const InputView<3>& value, const Runtime& runtime) {
   const CacheWriting use("KvCache::append", state_->users);
   check_sequence("KvCache::append", state_->shape, sequence);
   const Index count = key.shape[1];
-  check_view("key", key, {state_->shape.num_kv_heads, count, state_->shape.head_size});
-  check_view("value", value, {state_->shape.num_kv_heads, count, state_->shape.value_head_size});
+  check_view<ComputeType<T>>("key", key, {state_->shape.num_kv_heads, count, state_->shape.head_size});
+  check_view<ComputeType<T>>("value", value, {state_->shape.num_kv_heads, count, state_->shape.value_head_size});
   if constexpr (kQuantised) {
     check_finite("key", key, runtime);
     check_finite("value", value, runtime);
@@ -151,12 +150,14 @@ void KvCache<T>::append(Index sequence, Given<3> key, Given<3> value, const Runt
 }
 
 template <class T>
-void KvCache<T>::append(Given<4> key, Given<4> value, std::span<const Index> counts, const Runtime& runtime) {
+void KvCache<T>::append(const InputView<4>& key, const InputView<4>& value, std::span<const Index> counts,
+                        const Runtime& runtime) {
   const CacheWriting use("KvCache::append", state_->users);
   const Index most = key.shape[2];
-  check_view("key", key, {state_->shape.num_sequences, state_->shape.num_kv_heads, most, state_->shape.head_size});
-  check_view("value", value,
-             {state_->shape.num_sequences, state_->shape.num_kv_heads, most, state_->shape.value_head_size});
+  check_view<ComputeType<T>>("key", key,
+                             {state_->shape.num_sequences, state_->shape.num_kv_heads, most, state_->shape.head_size});
+  check_view<ComputeType<T>>(
+      "value", value, {state_->shape.num_sequences, state_->shape.num_kv_heads, most, state_->shape.value_head_size});
   if (!counts.empty() && static_cast<Index>(counts.size()) != state_->shape.num_sequences)
     internal::reject("KvCache::append", "counts has " + std::to_string(counts.size()) + " entries; expected " +
                                             std::to_string(state_->shape.num_sequences));

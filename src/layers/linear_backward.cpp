@@ -26,11 +26,6 @@ constexpr const char* kName = "linear_backward";
 constexpr Index kPieceColumns = 64;  // of a task of the bias: a row of them is a few lines of memory
 
 template <class T>
-TensorView<T, 2> transposed(const TensorView<T, 2>& view) {
-  return {view.data, {view.shape[1], view.shape[0]}, {view.strides[1], view.strides[0]}};
-}
-
-template <class T>
 void sum_rows(const TensorView<const T, 2>& rows, const TensorView<T, 1>& output, const Runtime& runtime) {
   const auto [count, columns] = rows.shape;
   const Index pieces = (columns + kPieceColumns - 1) / kPieceColumns;

@@ -39,23 +39,6 @@ std::optional<Index> joined_stride(Index outer_extent, Index outer_stride, Index
   return std::nullopt;
 }
 
-// (B, L, H·D) seen as (B, H, L, D).
-template <class T>
-TensorView<T, 4> split_heads(const TensorView<T, 3>& joined, Index heads, Index depth) {
-  return {joined.data,
-          {joined.shape[0], heads, joined.shape[1], depth},
-          {joined.strides[0], depth * joined.strides[2], joined.strides[1], joined.strides[2]}};
-}
-
-// (B, H, L, D) seen as (B, L, H·D), if strides can say so.
-template <class T>
-std::optional<TensorView<T, 3>> join_heads(const TensorView<T, 4>& split) {
-  const auto& [batch, heads, length, depth] = split.shape;
-  const auto column = joined_stride(heads, split.strides[1], depth, split.strides[3]);
-  if (!column) return std::nullopt;
-  return TensorView<T, 3>(split.data, {batch, length, heads * depth}, {split.strides[0], split.strides[2], *column});
-}
-
 // output[b, l] = input[b, l] · parameters + bias: one product where strides can join B and L, else one per b.
 template <class T>
 void project(const TensorView<const T, 3>& input, const TensorView<const T, 2>& parameters,
@@ -83,7 +66,8 @@ void project(const TensorView<const T, 3>& input, const TensorView<const T, 2>& 
 template <class T>
 void project_heads(const TensorView<const T, 3>& input, const TensorView<const T, 2>& parameters,
                    const TensorView<const T, 1>& bias, const TensorView<T, 4>& output, const Runtime& runtime) {
-  if (const auto joined = join_heads(output)) return project(input, parameters, bias, *joined, runtime);
+  if (const auto joined = join_heads(output); !joined.absent())
+    return project(input, parameters, bias, joined, runtime);
   const auto& [batch, heads, length, depth] = output.shape;
   for (Index h = 0; h < heads; ++h) {
     const Index column = h * depth;
@@ -218,7 +202,7 @@ class Intermediate {
   Intermediate(const Runtime& runtime, const TensorView<T, 4>& asked, bool use_asked, const std::array<Index, 4>& shape)
       : memory_(runtime, use_asked ? 0 : shape[0] * shape[1] * shape[2] * shape[3]) {
     const auto [batch, heads, length, depth] = shape;
-    view = use_asked ? asked : split_heads<T>({memory_.data(), {batch, length, heads * depth}}, heads, depth);
+    view = use_asked ? asked : split_heads<T>({memory_.data(), {batch, length, heads * depth}}, heads);
   }
   TensorView<T, 4> view;
 
@@ -233,8 +217,8 @@ template <class T>
 void multi_head_attention_forward(std::type_identity_t<TensorView<const T, 3>> input,
                                   std::type_identity_t<TensorView<const T, 3>> memory,
                                   const std::type_identity_t<MultiHeadParameters<T>>& parameters,
-                                  const MultiHeadOutputs<T>& outputs,
-                                  const std::type_identity_t<AttentionOptions<T>>& options, const Runtime& runtime) {
+                                  const MultiHeadOutputs<T>& outputs, const AttentionOptions& options,
+                                  const Runtime& runtime) {
   using namespace internal;
   const FloatingPointScope scope;
   const TensorView<const T, 3> source = memory.absent() ? input : memory;
@@ -245,7 +229,8 @@ void multi_head_attention_forward(std::type_identity_t<TensorView<const T, 3>> i
   const std::array<Index, 4> context_shape{s.batch, s.heads, s.length, s.value_depth};
 
   // What attention_forward would reject after the projections is rejected here, before anything is written.
-  resolve<T>({kName, {nullptr, query_shape}, {nullptr, key_shape}, {nullptr, value_shape}, true}, options, runtime);
+  const auto shaped = [](const std::array<Index, 4>& shape) { return TensorView<const T, 4>(nullptr, shape); };
+  resolve<T>({kName, shaped(query_shape), shaped(key_shape), shaped(value_shape), true}, options, runtime);
   Footprints inputs = input_footprints<T>({kName, {}, {}, {}, true}, options);
   const auto add = [&inputs](const char* name, const auto& view) {
     if (!view.absent()) inputs.push_back(footprint(kName, name, view));
@@ -272,32 +257,32 @@ void multi_head_attention_forward(std::type_identity_t<TensorView<const T, 3>> i
   // Attention writes straight into the output when there is no projection behind it, and into the caller's context
   // when that can be seen as the joined matrix.
   const bool has_projection = !parameters.w_output.absent();
-  const bool in_context = has_projection && !outputs.context.absent() && join_heads(outputs.context);
-  const TensorView<T, 4> in_output = split_heads(outputs.output, s.heads, s.value_depth);
+  const bool in_context = has_projection && !join_heads(outputs.context).absent();
+  const TensorView<T, 4> in_output = split_heads(outputs.output, s.heads);
   const Intermediate<T> context(runtime, in_context ? outputs.context : in_output, in_context || !has_projection,
                                 context_shape);
 
   project_heads(input, parameters.w_query, parameters.b_query, query.view, runtime);
   project_heads(source, parameters.w_key, parameters.b_key, key.view, runtime);
   project_heads(source, parameters.w_value, parameters.b_value, value.view, runtime);
-  AttentionOutputs<T> attention;
+  AttentionOutputs attention;
   attention.context = context.view;
   attention.row_max = outputs.row_max;
   attention.row_sum = outputs.row_sum;
   attention.weights = outputs.weights;
-  attention_forward<T>(query.view, key.view, value.view, attention, options, runtime);
+  attention_forward(query.view, key.view, value.view, attention, options, runtime);
   if (!outputs.context.absent() && !in_context) copy<T>(context.view, outputs.context);
   if (has_projection) {
-    project<T>(*join_heads(context.view), parameters.w_output, parameters.b_output, outputs.output, runtime);
+    project<T>(join_heads(context.view), parameters.w_output, parameters.b_output, outputs.output, runtime);
   }
 }
 
 template void multi_head_attention_forward<float>(TensorView<const float, 3>, TensorView<const float, 3>,
                                                   const MultiHeadParameters<float>&, const MultiHeadOutputs<float>&,
-                                                  const AttentionOptions<float>&, const Runtime&);
+                                                  const AttentionOptions&, const Runtime&);
 template void multi_head_attention_forward<double>(TensorView<const double, 3>, TensorView<const double, 3>,
                                                    const MultiHeadParameters<double>&, const MultiHeadOutputs<double>&,
-                                                   const AttentionOptions<double>&, const Runtime&);
+                                                   const AttentionOptions&, const Runtime&);
 
 }  // namespace v0
 }  // namespace regard

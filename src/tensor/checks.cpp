@@ -28,6 +28,12 @@ std::string element_type_text(ElementType type) {
   return name == "unknown" ? std::to_string(static_cast<std::int32_t>(type)) : name;
 }
 
+void expect_type(const char* operator_name, const char* name, ElementType type,
+                 std::initializer_list<ElementType> allowed, const char* expected) {
+  if (std::ranges::find(allowed, type) != allowed.end()) return;
+  reject(operator_name, std::string(name) + " has type " + element_type_text(type) + "; expected " + expected);
+}
+
 Footprint footprint(const char* operator_name, const char* name, const void* data, std::span<const Index> shape,
                     std::span<const Index> strides, Index element_bytes) {
   Footprint f{};

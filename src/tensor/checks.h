@@ -8,6 +8,7 @@
 #include <array>
 #include <cassert>
 #include <cstdint>
+#include <initializer_list>
 #include <span>
 #include <string>
 #include <type_traits>
@@ -63,32 +64,62 @@ Footprint footprint(const char* operator_name, const char* name, const TensorVie
 // "float32"; a value that names no type as its number.
 std::string element_type_text(ElementType type);
 
+// "float64", or "float32, bfloat16 or float16": the types that are computed with as T.
+template <class T>
+constexpr const char* computed_types() {
+  return std::is_same_v<T, double> ? "float64" : "float32, bfloat16 or float16";
+}
+template <class T>
+constexpr bool is_computed_as(ElementType type) {
+  using enum ElementType;
+  return std::is_same_v<T, double> ? type == float64 : type == float32 || type == bfloat16 || type == float16;
+}
+
+// Throws std::invalid_argument unless the type is one of these; `expected` names them.
+void expect_type(const char* operator_name, const char* name, ElementType type,
+                 std::initializer_list<ElementType> allowed, const char* expected);
 // Throws std::invalid_argument unless elements of this type are converted to T exactly.
 template <class T>
 void expect_type(const char* operator_name, const char* name, ElementType type) {
-  using enum ElementType;
-  const bool allowed =
-      std::is_same_v<T, double> ? type == float64 : type == float32 || type == bfloat16 || type == float16;
-  if (allowed) return;
-  reject(operator_name, std::string(name) + " has type " + element_type_text(type) + "; expected " +
-                            (std::is_same_v<T, double> ? "float64" : "float32, bfloat16 or float16"));
+  if (is_computed_as<T>(type)) return;
+  reject(operator_name,
+         std::string(name) + " has type " + element_type_text(type) + "; expected " + computed_types<T>());
 }
 
+template <int Rank>
+Footprint footprint(const char* operator_name, const char* name, const InputView<Rank>& view) {
+  static_assert(Rank <= Footprint::kMaxAxes);
+  return footprint(operator_name, name, view.data, view.shape, view.strides, type_bytes(view.type));
+}
+template <int Rank>
+Footprint footprint(const char* operator_name, const char* name, const OutputView<Rank>& view) {
+  return footprint(operator_name, name, InputView<Rank>(view));
+}
 // Every operator takes the footprint of every input before it reads any, so an element type is checked for all of them.
 template <class T, int Rank>
-Footprint footprint(const char* operator_name, const char* name, const InputView<T, Rank>& view) {
-  static_assert(Rank <= Footprint::kMaxAxes);
-  expect_type<T>(operator_name, name, view.type);
-  return footprint(operator_name, name, view.data, view.shape, view.strides, type_bytes(view.type));
+Footprint number_footprint(const char* operator_name, const char* name, const InputView<Rank>& view) {
+  if (!view.absent()) expect_type<T>(operator_name, name, view.type);
+  return footprint(operator_name, name, view);
+}
+
+// The view with its type as a template parameter. Throws std::invalid_argument unless it is absent or has that type.
+template <class T, int Rank>
+TensorView<const T, Rank> typed(const char* operator_name, const char* name, const InputView<Rank>& view) {
+  if (!view.absent()) expect_type(operator_name, name, view.type, {kElementType<T>}, type_name(kElementType<T>));
+  return {static_cast<const T*>(view.data), view.shape, view.strides};
+}
+template <class T, int Rank>
+TensorView<T, Rank> typed(const char* operator_name, const char* name, const OutputView<Rank>& view) {
+  if (!view.absent()) expect_type(operator_name, name, view.type, {kElementType<T>}, type_name(kElementType<T>));
+  return {static_cast<T*>(view.data), view.shape, view.strides};
 }
 
 // Throws std::invalid_argument when an output overlaps itself, an input or another output.
 void check_overlap(const char* operator_name, std::span<const Footprint> inputs, std::span<const Footprint> outputs);
 
 // Throws std::invalid_argument unless the view is absent or has exactly this shape.
-template <class T, int Rank>
-void expect_shape(const char* operator_name, const char* name, const TensorView<T, Rank>& view,
-                  const std::array<Index, static_cast<std::size_t>(Rank)>& expected) {
+template <class View>
+void expect_shape(const char* operator_name, const char* name, const View& view, const typename View::Shape& expected) {
   if (view.absent() || view.shape == expected) return;
   reject(operator_name,
          std::string(name) + " has shape " + shape_text(view.shape) + "; expected " + shape_text(expected));

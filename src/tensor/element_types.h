@@ -3,7 +3,8 @@
 // Rows of numbers whose type is a value: widened when they are read, rounded once when they are written, and handed to
 // the kernels that pack their type.
 //
-//     with_rows(r.key, r.key_pairs, b, h, first, [&](const auto& kernel, const auto& rows) { kernel.pack_keys(rows, …);
+//     with_rows<T>(r.key, r.key_pairs, b, h, first, [&](const auto& kernel, const auto& rows) { kernel.pack_keys(rows,
+//     …);
 //     })
 //
 // Read next: regard/types.h, kernels/attention_pack.cpp.
@@ -25,6 +26,12 @@ void with_element_type(ElementType type, Use use) {
     if (type == ElementType::float16) return use(float16{});
   }
   use(T{});
+}
+
+// A whole number of int32 or int64.
+inline Index read_index(ElementType type, const void* p) {
+  return type == ElementType::int32 ? read_element(static_cast<const std::int32_t*>(p))
+                                    : read_element(static_cast<const std::int64_t*>(p));
 }
 
 // to[i] = from[i · from_stride], widened, for i in 0 … count − 1.
@@ -67,7 +74,7 @@ void write_numbers(ElementType type, Index count, const T* from, void* to, Index
 // Calls use(kernels, matrix) with the kernels that pack the view's type into panels of T, and the view's rows of
 // (b, h) from `first` on as their source. pairs: into panels of pairs; the view is of bfloat16.
 template <class T, class Use>
-void with_rows(const InputView<T, 4>& view, bool pairs, Index b, Index h, Index first, Use use) {
+void with_rows(const InputView<4>& view, bool pairs, Index b, Index h, Index first, Use use) {
   const void* corner = view.pointer(b, h, first, 0);
   const auto rows = [&]<class S>(const S* at) { return kernels::Matrix<S>{at, view.strides[2], view.strides[3]}; };
   const kernels::KernelTable& table = kernels::active();

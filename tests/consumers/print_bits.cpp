@@ -31,15 +31,15 @@ bool average_of_two_bytes_is_exact() {
   regard::Tensor<T, 4> zeros({1, 1, 4, 2}), value({1, 1, 4, 1}), context({1, 1, 4, 1});
   for (Index i = 0; i < 4; ++i) value(0, 0, i, 0) = T(static_cast<float>(i + 1));
   regard::attention_forward(zeros.view(), zeros.view(), value.view(),
-                            regard::AttentionOutputs<T>{.context = context.view()});
+                            regard::AttentionOutputs{.context = context.view()});
   bool exact = static_cast<float>(context(0, 0, 3, 0)) == 2.5f;
   regard::KvCache<T> cache({.head_size = 2, .value_head_size = 1, .capacity = 4});
   cache.append(zeros.view(), value.view());
-  regard::attention_decode<T>(zeros.view(), cache, {.context = context.view()}, {.query_offset = Index{0}});
+  regard::attention_decode(zeros.view(), cache, {.context = context.view()}, {.query_offset = Index{0}});
   exact = exact && static_cast<float>(context(0, 0, 3, 0)) == 2.5f;
   regard::KvCache<std::int8_t> small({.head_size = 2, .value_head_size = 1, .capacity = 4});
   small.append(zeros.view(), value.view());
-  regard::attention_decode<T>(zeros.view(), small, {.context = context.view()}, {.query_offset = Index{0}});
+  regard::attention_decode(zeros.view(), small, {.context = context.view()}, {.query_offset = Index{0}});
   return exact && static_cast<float>(context(0, 0, 3, 0)) == 2.5f;
 }
 
@@ -61,10 +61,9 @@ void print_bits(Index num_queries, Index num_keys, Index head_size, bool causal)
   const auto value = numbers<T>(num_keys * head_size, 3);
   regard::Tensor<T, 4> context({1, 2, num_queries, head_size});
   regard::Tensor<T, 3> lse({1, 2, num_queries});
-  regard::attention_forward<T>(
-      {query.data(), {1, 2, num_queries, head_size}}, {key.data(), {1, 1, num_keys, head_size}},
-      {value.data(), {1, 1, num_keys, head_size}}, {.context = context.view(), .lse = lse.view()},
-      {.causal = causal, .query_offset = regard::QueryAlignment::bottom_right, .soft_cap = 20.0});
+  regard::attention_forward({query.data(), {1, 2, num_queries, head_size}}, {key.data(), {1, 1, num_keys, head_size}},
+                            {value.data(), {1, 1, num_keys, head_size}}, {.context = context.view(), .lse = lse.view()},
+                            {.causal = causal, .query_offset = regard::QueryAlignment::bottom_right, .soft_cap = 20.0});
   std::uint64_t hash = 14695981039346656037u;
   for (const auto* tensor : {&context.view().data[0], &lse.view().data[0]}) {
     const Index size = tensor == context.data() ? context.size() : lse.size();

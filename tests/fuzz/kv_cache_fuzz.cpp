@@ -40,13 +40,12 @@ void decode(const KvCache<K>& cache) {
   std::vector<float> query(static_cast<std::size_t>(s.num_sequences * s.num_kv_heads * s.head_size), 1.0F);
   std::vector<float> context(static_cast<std::size_t>(s.num_sequences * s.num_kv_heads * s.value_head_size));
   try {
-    regard::attention_decode<float>(
-        {query.data(), {s.num_sequences, s.num_kv_heads, 1, s.head_size}}, cache,
-        {.context = {context.data(), {s.num_sequences, s.num_kv_heads, 1, s.value_head_size}}},
-        {.causal = true,
-         .query_offset = regard::QueryAlignment::bottom_right,
-         .window = {.left = s.ring ? s.capacity - 1 : s.capacity, .right = 0}},
-        {.num_threads = 1});
+    regard::attention_decode({query.data(), {s.num_sequences, s.num_kv_heads, 1, s.head_size}}, cache,
+                             {.context = {context.data(), {s.num_sequences, s.num_kv_heads, 1, s.value_head_size}}},
+                             {.causal = true,
+                              .query_offset = regard::QueryAlignment::bottom_right,
+                              .window = {.left = s.ring ? s.capacity - 1 : s.capacity, .right = 0}},
+                             {.num_threads = 1});
   } catch (const std::invalid_argument&) {  // a ring that lost keys by a cut
   }
 }

@@ -26,7 +26,7 @@ inline std::uint64_t num_random_calls(std::uint64_t all) {
 template <class T>
 struct AttentionCase {
   Array<T, 4> query, key, value;
-  AttentionOptions<T> options;
+  AttentionOptions options;
   std::string text;  // what the options are, for messages
 
   std::vector<Index> key_lengths, query_starts, key_starts, prefix, offsets;

@@ -20,8 +20,8 @@ struct AttentionArrays {
   std::optional<Array<T, 3>> row_max, row_sum, lse, sink_weights;
   std::optional<Array<T, 4>> weights;
 
-  AttentionOutputs<T> views() {
-    AttentionOutputs<T> outputs{.context = context.view()};
+  AttentionOutputs views() {
+    AttentionOutputs outputs{.context = context.view()};
     if (row_max) outputs.row_max = row_max->view();
     if (row_sum) outputs.row_sum = row_sum->view();
     if (lse) outputs.lse = lse->view();
@@ -63,17 +63,15 @@ struct AttentionInputs {
 // One call with all outputs.
 template <class T>
 AttentionArrays<T> run_attention(const Array<T, 4>& query, const Array<T, 4>& key, const Array<T, 4>& value,
-                                 const std::type_identity_t<AttentionOptions<T>>& options = {},
-                                 const Runtime& runtime = {}) {
+                                 const AttentionOptions& options = {}, const Runtime& runtime = {}) {
   AttentionArrays<T> outputs =
       AttentionArrays<T>::dense(query.shape()[0], query.shape()[1], query.shape()[2], key.shape()[2], value.shape()[3]);
-  attention_forward<T>(query.view(), key.view(), value.view(), outputs.views(), options, runtime);
+  attention_forward(query.view(), key.view(), value.view(), outputs.views(), options, runtime);
   return outputs;
 }
 
 template <class T>
-AttentionArrays<T> run_attention(const AttentionInputs<T>& inputs,
-                                 const std::type_identity_t<AttentionOptions<T>>& options = {},
+AttentionArrays<T> run_attention(const AttentionInputs<T>& inputs, const AttentionOptions& options = {},
                                  const Runtime& runtime = {}) {
   return run_attention<T>(inputs.query, inputs.key, inputs.value, options, runtime);
 }
@@ -159,8 +157,7 @@ bool matches_reference(const AttentionArrays<T>& got, const reference::Attention
 
 // One call with all outputs on every instruction set, each compared with the reference. Returns the last one's.
 template <class T>
-AttentionArrays<T> checked_attention(const AttentionInputs<T>& inputs,
-                                     const std::type_identity_t<AttentionOptions<T>>& options = {}) {
+AttentionArrays<T> checked_attention(const AttentionInputs<T>& inputs, const AttentionOptions& options = {}) {
   const auto expected = reference::attention<T>(inputs.query.view(), inputs.key.view(), inputs.value.view(), options);
   AttentionArrays<T> outputs;
   on_every_instruction_set([&](const kernels::KernelTable&) {

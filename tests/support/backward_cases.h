@@ -16,8 +16,8 @@ struct GradientArrays {
   std::optional<Array<ComputeType<T>, 4>> bias;
   std::optional<Array<ComputeType<T>, 1>> sinks;
 
-  AttentionGradients<T> views() {
-    AttentionGradients<T> g{.grad_query = query.view(), .grad_key = key.view(), .grad_value = value.view()};
+  AttentionGradients views() {
+    AttentionGradients g{.grad_query = query.view(), .grad_key = key.view(), .grad_value = value.view()};
     if (bias) g.grad_bias = bias->view();
     if (sinks) g.grad_sinks = sinks->view();
     return g;
@@ -36,7 +36,7 @@ GradientArrays<T> outputs_of(const AttentionCase<T>& call) {
 
 template <class T>
 bool has_bias(const AttentionCase<T>& call) {
-  return std::visit([](const auto& bias) { return !bias.absent(); }, call.options.bias);
+  return !call.options.bias.absent();
 }
 
 // A call, what its forward pass wrote, and gradients of it.
@@ -56,11 +56,11 @@ struct BackwardCase {
   }
   void run_forward() {
     forward = AttentionArrays<T>::dense(call.B(), call.H(), call.L(), call.S(), call.Dv());
-    AttentionOutputs<T> outputs = forward.views();
+    AttentionOutputs outputs = forward.views();
     outputs.fingerprint = &fingerprint;
-    attention_forward<T>(call.query.view(), call.key.view(), call.value.view(), outputs, call.options);
+    attention_forward(call.query.view(), call.key.view(), call.value.view(), outputs, call.options);
   }
-  AttentionForwardState<T> saved() const {
+  AttentionForwardState saved() const {
     return {.context = std::as_const(forward.context).view(),
             .row_max = std::as_const(*forward.row_max).view(),
             .row_sum = std::as_const(*forward.row_sum).view(),
@@ -68,8 +68,8 @@ struct BackwardCase {
             .grad_lse = grad_lse.view(),
             .fingerprint = fingerprint};
   }
-  void run(const AttentionGradients<T>& views, const Runtime& runtime = {}) const {
-    attention_backward<T>(call.query.view(), call.key.view(), call.value.view(), saved(), views, call.options, runtime);
+  void run(const AttentionGradients& views, const Runtime& runtime = {}) const {
+    attention_backward(call.query.view(), call.key.view(), call.value.view(), saved(), views, call.options, runtime);
   }
   void run(GradientArrays<T>& g, const Runtime& runtime = {}) const { run(g.views(), runtime); }
 };

@@ -125,12 +125,11 @@ AttentionBackward<T> attention_backward(const AttentionCase<T>& call, const Atte
 }
 
 // Compiled in reference.cpp.
-extern template AttentionBackward<float> attention_backward<float>(const AttentionCase<float>&, const Attention<float>&,
-                                                                   const Array<float, 4>&, const Array<float, 3>&,
-                                                                   const std::array<Index, 4>&);
-extern template AttentionBackward<double> attention_backward<double>(const AttentionCase<double>&,
-                                                                     const Attention<double>&, const Array<double, 4>&,
-                                                                     const Array<double, 3>&,
-                                                                     const std::array<Index, 4>&);
+extern template AttentionBackward<float> attention_backward(const AttentionCase<float>&, const Attention<float>&,
+                                                            const Array<float, 4>&, const Array<float, 3>&,
+                                                            const std::array<Index, 4>&);
+extern template AttentionBackward<double> attention_backward(const AttentionCase<double>&, const Attention<double>&,
+                                                             const Array<double, 4>&, const Array<double, 3>&,
+                                                             const std::array<Index, 4>&);
 
 }  // namespace regard::reference

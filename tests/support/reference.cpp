@@ -12,19 +12,19 @@ template AttentionCase<double> random_attention_case<double>(std::uint64_t);
 namespace reference {
 
 template Attention<float> attention<float>(TensorView<const float, 4>, TensorView<const float, 4>,
-                                           TensorView<const float, 4>, const AttentionOptions<float>&);
+                                           TensorView<const float, 4>, const AttentionOptions&);
 template Attention<double> attention<double>(TensorView<const double, 4>, TensorView<const double, 4>,
-                                             TensorView<const double, 4>, const AttentionOptions<double>&);
+                                             TensorView<const double, 4>, const AttentionOptions&);
 template Linear<float> linear<float>(TensorView<const float, 2>, TensorView<const float, 2>,
                                      TensorView<const float, 1>);
 template Linear<double> linear<double>(TensorView<const double, 2>, TensorView<const double, 2>,
                                        TensorView<const double, 1>);
-template AttentionBackward<float> attention_backward<float>(const AttentionCase<float>&, const Attention<float>&,
-                                                            const Array<float, 4>&, const Array<float, 3>&,
-                                                            const std::array<Index, 4>&);
-template AttentionBackward<double> attention_backward<double>(const AttentionCase<double>&, const Attention<double>&,
-                                                              const Array<double, 4>&, const Array<double, 3>&,
-                                                              const std::array<Index, 4>&);
+template AttentionBackward<float> attention_backward(const AttentionCase<float>&, const Attention<float>&,
+                                                     const Array<float, 4>&, const Array<float, 3>&,
+                                                     const std::array<Index, 4>&);
+template AttentionBackward<double> attention_backward(const AttentionCase<double>&, const Attention<double>&,
+                                                      const Array<double, 4>&, const Array<double, 3>&,
+                                                      const std::array<Index, 4>&);
 
 }  // namespace reference
 }  // namespace regard

@@ -40,13 +40,13 @@ std::remove_const_t<T> read(const TensorView<T, Rank>& view, I... index) {
   return x;
 }
 
-// Likewise, where the index runs over an axis of extent 1 without moving.
+// An element as T, where the index runs over an axis of extent 1 without moving.
 template <class T, class... I>
-std::remove_const_t<T> read_broadcast(const TensorView<T, 4>& view, I... index) {
+T read_broadcast(const InputView<4>& view, I... index) {
   std::size_t axis = 0;
   std::array<Index, 4> at{static_cast<Index>(index)...};
   for (Index& i : at) i = view.shape[axis++] == 1 ? 0 : i;
-  return read(view, at[0], at[1], at[2], at[3]);
+  return view.template at<T>(at[0], at[1], at[2], at[3]);
 }
 
 // A batch entry or packed sequence: its rows, its keys, and the numbers that the options give it.
@@ -54,36 +54,35 @@ struct Span {
   Index batch, first_query, num_queries, first_key, num_keys, key_length, offset, prefix;
 };
 
-template <class T>
-std::vector<Span> spans(Index B, Index L, Index S, const AttentionOptions<T>& options) {
+inline std::vector<Span> spans(Index B, Index L, Index S, const AttentionOptions& options) {
   std::vector<Span> result;
   if (options.query_starts.empty()) {
     for (Index b = 0; b < B; ++b) result.push_back({b, 0, L, 0, S, S, 0, 0});
   } else {
-    for (std::size_t n = 0; n + 1 < options.query_starts.size(); ++n) {
-      const Index keys = options.key_starts[n + 1] - options.key_starts[n];
-      result.push_back({0, options.query_starts[n], options.query_starts[n + 1] - options.query_starts[n],
-                        options.key_starts[n], keys, keys, 0, 0});
+    const auto query = [&](Index n) { return options.query_starts.at<Index>(n); };
+    const auto key = [&](Index n) { return options.key_starts.at<Index>(n); };
+    for (Index n = 0; n + 1 < options.query_starts.shape[0]; ++n) {
+      const Index keys = key(n + 1) - key(n);
+      result.push_back({0, query(n), query(n + 1) - query(n), key(n), keys, keys, 0, 0});
     }
   }
   for (std::size_t n = 0; n < result.size(); ++n) {
     Span& span = result[n];
-    if (!options.key_lengths.empty()) span.key_length = options.key_lengths[n];
-    if (!options.prefix.empty()) span.prefix = options.prefix[n];
+    if (!options.key_lengths.empty()) span.key_length = options.key_lengths.at<Index>(n);
+    if (!options.prefix.empty()) span.prefix = options.prefix.at<Index>(n);
     if (const auto* alignment = std::get_if<QueryAlignment>(&options.query_offset)) {
       span.offset = *alignment == QueryAlignment::bottom_right ? span.key_length - span.num_queries : 0;
     } else if (const auto* number = std::get_if<Index>(&options.query_offset)) {
       span.offset = *number;
-    } else if (const auto* numbers = std::get_if<std::span<const Index>>(&options.query_offset)) {
-      span.offset = (*numbers)[n];
+    } else if (const auto* numbers = std::get_if<InputView<1>>(&options.query_offset)) {
+      span.offset = numbers->at<Index>(n);
     }
   }
   return result;
 }
 
 // visible(i, j) of docs/semantics.md section 2; i and j count from the start of the span.
-template <class T>
-bool visible(const AttentionOptions<T>& options, const Span& span, Index h, Index i, Index j) {
+inline bool visible(const AttentionOptions& options, const Span& span, Index h, Index i, Index j) {
   const Index p = i + span.offset;
   if (options.causal && j > p && j >= span.prefix) return false;
   if (options.window.left && p - j > *options.window.left) return false;
@@ -92,15 +91,16 @@ bool visible(const AttentionOptions<T>& options, const Span& span, Index h, Inde
   const Index row = span.first_query + i;
   const Index key = span.first_key + j;
   if (!options.query_segments.absent()) {
-    const std::int32_t segment = read(options.query_segments, span.batch, row);
-    if (segment < 0 || segment != read(options.key_segments, span.batch, key)) return false;
+    const Index segment = options.query_segments.at<Index>(span.batch, row);
+    if (segment < 0 || segment != options.key_segments.at<Index>(span.batch, key)) return false;
   }
   if (!options.block_mask.absent()) {
     const auto [bq, bk] = options.block_size;
     const auto& mask = options.block_mask;
-    if (!read(mask, mask.shape[0] == 1 ? 0 : span.batch, mask.shape[1] == 1 ? 0 : h, row / bq, key / bk)) return false;
+    if (!mask.at<bool>(mask.shape[0] == 1 ? 0 : span.batch, mask.shape[1] == 1 ? 0 : h, row / bq, key / bk))
+      return false;
   }
-  return options.mask.absent() || read_broadcast(options.mask, span.batch, h, row, key);
+  return options.mask.absent() || read_broadcast<bool>(options.mask, span.batch, h, row, key);
 }
 
 template <class T>
@@ -172,7 +172,7 @@ WideHead<T> widen(TensorView<const T, 4> key, TensorView<const T, 4> value, Inde
 
 // One row of one head into its place of result.
 template <class T>
-void attend_row(TensorView<const T, 4> query, const WideHead<T>& head, const AttentionOptions<T>& options,
+void attend_row(TensorView<const T, 4> query, const WideHead<T>& head, const AttentionOptions& options,
                 const Span& span, Index h, Index i, Attention<T>& result) {
   using W = Wide<T>;
   constexpr W kInfinity = std::numeric_limits<W>::infinity();
@@ -213,20 +213,15 @@ void attend_row(TensorView<const T, 4> query, const WideHead<T>& head, const Att
       score = cap * std::tanh(score / cap);
     }
     if (!options.alibi_slopes.empty()) {
-      const W penalty = static_cast<W>(options.alibi_slopes[static_cast<std::size_t>(h)]) *
-                        static_cast<W>(key > p ? key - p : p - key);
+      const W penalty = options.alibi_slopes.at<W>(h) * static_cast<W>(key > p ? key - p : p - key);
       score = in_range<T>(score - penalty);
       terms += std::abs(penalty);
     }
-    std::visit(
-        [&]<class E>(const TensorView<const E, 4>& bias) {
-          if (bias.absent()) return;
-          const E stored = read_broadcast(bias, span.batch, h, stored_row, span.first_key + key);
-          const W addend = static_cast<W>(static_cast<ComputeType<E>>(stored));
-          score = in_range<T>(score + addend);
-          terms += std::abs(addend);
-        },
-        options.bias);
+    if (!options.bias.absent()) {
+      const W addend = read_broadcast<W>(options.bias, span.batch, h, stored_row, span.first_key + key);
+      score = in_range<T>(score + addend);
+      terms += std::abs(addend);
+    }
     scores[first_key + j] = score;
     nan = nan || score != score;
     row_max = std::max(row_max, score);
@@ -234,7 +229,7 @@ void attend_row(TensorView<const T, 4> query, const WideHead<T>& head, const Att
   }
 
   result.empty[at] = row_max == -kInfinity && !nan;
-  const W sink = options.sinks.empty() ? -kInfinity : static_cast<W>(options.sinks[static_cast<std::size_t>(h)]);
+  const W sink = options.sinks.empty() ? -kInfinity : options.sinks.at<W>(h);
   row_max = std::max(row_max, sink);
   // Infinite scores compare equal, and the difference of two of them is not a number.
   const auto share = [&](W score) { return score == row_max ? W{1} : std::exp(score - row_max); };
@@ -265,7 +260,7 @@ void attend_row(TensorView<const T, 4> query, const WideHead<T>& head, const Att
 // attention_forward, attention_weights and their statistics.
 template <class T>
 Attention<T> attention(TensorView<const T, 4> query, TensorView<const T, 4> key, TensorView<const T, 4> value,
-                       const std::type_identity_t<AttentionOptions<T>>& options = {}) {
+                       const AttentionOptions& options = {}) {
   using W = Wide<T>;
   Attention<T> result{};
   result.B = query.shape[0];
@@ -323,9 +318,9 @@ Linear<T> linear(TensorView<const T, 2> input, TensorView<const T, 2> parameters
 
 // Compiled in reference.cpp.
 extern template Attention<float> attention<float>(TensorView<const float, 4>, TensorView<const float, 4>,
-                                                  TensorView<const float, 4>, const AttentionOptions<float>&);
+                                                  TensorView<const float, 4>, const AttentionOptions&);
 extern template Attention<double> attention<double>(TensorView<const double, 4>, TensorView<const double, 4>,
-                                                    TensorView<const double, 4>, const AttentionOptions<double>&);
+                                                    TensorView<const double, 4>, const AttentionOptions&);
 extern template Linear<float> linear<float>(TensorView<const float, 2>, TensorView<const float, 2>,
                                             TensorView<const float, 1>);
 extern template Linear<double> linear<double>(TensorView<const double, 2>, TensorView<const double, 2>,

@@ -65,8 +65,7 @@ template <class T>
 REGARD_EXPORT std::string render_attention_html(std::type_identity_t<TensorView<const T, 4>> query,
                                                 std::type_identity_t<TensorView<const T, 4>> key,
                                                 std::type_identity_t<TensorView<const T, 4>> value,
-                                                const AttentionOutputs<T>& computed,
-                                                const std::type_identity_t<AttentionOptions<T>>& options,
+                                                const AttentionOutputs& computed, const AttentionOptions& options,
                                                 const AttentionHtmlOptions& html, const Runtime& runtime = {});
 
 }  // namespace v0

@@ -64,7 +64,7 @@ struct Inspection {
 template <class T>
 REGARD_EXPORT Inspection inspect_heads(std::type_identity_t<TensorView<const T, 3>> key_mass, Index num_queries,
                                        const InspectionOptions& options = {},
-                                       const AttentionStatistics<T>& statistics = {},
+                                       const AttentionStatistics& statistics = {},
                                        std::type_identity_t<TensorView<const T, 3>> uniform_mass = {});
 
 struct InspectionText {

@@ -60,21 +60,22 @@ Index count_of(const std::vector<RowRange>& rows) {
   return count;
 }
 
-// A short list, or how long it is.
-std::string list_text(std::span<const Index> numbers) {
-  constexpr std::size_t kMaxCount = 8;
-  return numbers.size() > kMaxCount ? fmt::format("{} of them", numbers.size())
-                                    : fmt::format("{}", fmt::join(numbers, ", "));
+template <class T>
+std::vector<T> elements_of(const InputView<1>& view) {
+  std::vector<T> elements;
+  for (Index i = 0; i < view.shape[0]; ++i) elements.push_back(view.at<T>(i));
+  return elements;
 }
 
-template <class T>
-bool has_bias(const AttentionOptions<T>& options) {
-  return std::visit([](const auto& bias) { return !bias.absent(); }, options.bias);
+// A short list, or how long it is.
+std::string list_text(const InputView<1>& numbers) {
+  constexpr Index kMaxCount = 8;
+  return numbers.shape[0] > kMaxCount ? fmt::format("{} of them", numbers.shape[0])
+                                      : fmt::format("{}", fmt::join(elements_of<Index>(numbers), ", "));
 }
 
 // The options that were given, each in a few words.
-template <class T>
-std::vector<std::string> settings_of(const AttentionOptions<T>& options, Index depth) {
+std::vector<std::string> settings_of(const AttentionOptions& options, Index depth) {
   std::vector<std::string> texts;
   if (options.causal) texts.emplace_back("causal");
   if (const auto* alignment = std::get_if<QueryAlignment>(&options.query_offset)) {
@@ -82,7 +83,7 @@ std::vector<std::string> settings_of(const AttentionOptions<T>& options, Index d
                                                               : "the last query stands at the last key");
   } else if (const auto* offset = std::get_if<Index>(&options.query_offset)) {
     texts.push_back(fmt::format("query 0 stands at key {}", *offset));
-  } else if (const auto* offsets = std::get_if<std::span<const Index>>(&options.query_offset)) {
+  } else if (const auto* offsets = std::get_if<InputView<1>>(&options.query_offset)) {
     texts.push_back(fmt::format("query 0 stands at key {}", list_text(*offsets)));
   }
   const auto side = [](const std::optional<Index>& keys) { return keys ? fmt::format("{}", *keys) : "all"; };
@@ -100,7 +101,7 @@ std::vector<std::string> settings_of(const AttentionOptions<T>& options, Index d
   texts.push_back(options.scale ? fmt::format("scale {}", *options.scale) : fmt::format("scale 1/√{}", depth));
   if (options.soft_cap) texts.push_back(fmt::format("soft cap {}", *options.soft_cap));
   if (!options.alibi_slopes.empty()) texts.emplace_back("ALiBi");
-  if (has_bias(options)) texts.emplace_back("bias");
+  if (!options.bias.absent()) texts.emplace_back("bias");
   if (!options.sinks.empty()) texts.emplace_back("sinks");
   return texts;
 }
@@ -110,8 +111,8 @@ class AttendPage {
  public:
   using View = TensorView<const T, 4>;
 
-  AttendPage(const View& query, const View& key, const View& value, const AttentionOutputs<T>& computed,
-             const AttentionOptions<T>& options, const AttentionHtmlOptions& html, const Runtime& runtime)
+  AttendPage(const View& query, const View& key, const View& value, const AttentionOutputs& computed,
+             const AttentionOptions& options, const AttentionHtmlOptions& html, const Runtime& runtime)
       : query_(query),
         key_(key),
         value_(value),
@@ -171,7 +172,7 @@ class AttendPage {
     if (options_.scale) json_.number("scale", *options_.scale);
     if (options_.soft_cap) json_.number("soft_cap", *options_.soft_cap);
     json_.boolean("alibi", !options_.alibi_slopes.empty());
-    json_.boolean("bias", has_bias(options_));
+    json_.boolean("bias", !options_.bias.absent());
     base64("query", rows_of(query_));
     base64("key", all_of(key_));
     base64("value", all_of(value_));
@@ -180,14 +181,14 @@ class AttendPage {
     base64("row_max", rows_of(as_rank_4(computed_.row_max)));
     base64("row_sum", rows_of(as_rank_4(computed_.row_sum)));
     if (!options_.sinks.empty()) {
-      base64("sinks", std::vector<T>(options_.sinks.begin(), options_.sinks.end()));
+      base64("sinks", elements_of<T>(options_.sinks));
       base64("sink_weights", rows_of(as_rank_4(computed_.sink_weights)));
     }
-    base64("context", rows_of(View(computed_.context)));
+    base64("context", rows_of(computed_.context));
   }
 
   static constexpr NumberType type() { return std::is_same_v<T, float> ? NumberType::f32 : NumberType::f64; }
-  bool has_additions() const { return !options_.alibi_slopes.empty() || has_bias(options_); }
+  bool has_additions() const { return !options_.alibi_slopes.empty() || !options_.bias.absent(); }
 
   [[noreturn]] static void reject(const std::string& what) {
     throw std::invalid_argument("render_attention_html: " + what);
@@ -227,26 +228,21 @@ class AttendPage {
     json_.string(name, base64_of(std::as_bytes(std::span(numbers))));
   }
 
-  static View as_rank_4(const TensorView<T, 3>& view) {
-    return {view.data,
-            {view.shape[0], view.shape[1], view.shape[2], 1},
-            {view.strides[0], view.strides[1], view.strides[2], 1}};
+  static InputView<4> as_rank_4(const OutputView<3>& view) {
+    const auto& [batch, heads, rows] = view.shape;
+    return {view.data, view.type, {batch, heads, rows, 1}, {view.strides[0], view.strides[1], view.strides[2], 1}};
   }
-  static void append(std::vector<T>& to, const View& view, Index b, Index h, Index row) {
-    for (Index d = 0; d < view.shape[3]; ++d) {
-      T x;
-      std::memcpy(&x, view.pointer(b, h, row, d), sizeof x);
-      to.push_back(x);
-    }
+  static void append(std::vector<T>& all, const InputView<4>& view, Index b, Index h, Index row) {
+    for (Index c = 0; c < view.shape[3]; ++c) all.push_back(view.at<T>(b, h, row, c));
   }
-  static std::vector<T> all_of(const View& view) {
+  static std::vector<T> all_of(const InputView<4>& view) {
     std::vector<T> all;
     for (Index b = 0; b < view.shape[0]; ++b)
       for (Index h = 0; h < view.shape[1]; ++h)
         for (Index row = 0; row < view.shape[2]; ++row) append(all, view, b, h, row);
     return all;
   }
-  std::vector<T> rows_of(const View& view) const {
+  std::vector<T> rows_of(const InputView<4>& view) const {
     std::vector<T> all;
     for (Index b = 0; b < view.shape[0]; ++b)
       for (Index h = 0; h < view.shape[1]; ++h)
@@ -255,16 +251,16 @@ class AttendPage {
     return all;
   }
 
-  std::vector<T> computed_rows(const AttentionOptions<T>& options, WeightsKind kind) const {
+  std::vector<T> computed_rows(const AttentionOptions& options, WeightsKind kind) const {
     std::vector<T> numbers(static_cast<std::size_t>(TensorView<T, 4>(nullptr, shape_).size()));
-    WeightsRequest<T> request;
+    WeightsRequest request;
     if (kind == WeightsKind::weights) {
       request.row_max = computed_.row_max;
       request.row_sum = computed_.row_sum;
     }
     request.rows = rows_;
     request.kind = kind;
-    attention_weights<T>(query_, key_, request, TensorView<T, 4>(numbers.data(), shape_), options, runtime_);
+    attention_weights(query_, key_, request, TensorView<T, 4>(numbers.data(), shape_), options, runtime_);
     return numbers;
   }
 
@@ -272,7 +268,7 @@ class AttendPage {
   // −∞ where the key is invisible; a score of −∞ that a bias or an overflow made is none of these.
   void scores() {
     base64("scores", computed_rows(options_, WeightsKind::scores));
-    AttentionOptions<T> without = options_;
+    AttentionOptions without = options_;
     without.scale = 0;
     without.soft_cap.reset();
     if (has_additions()) base64("added", computed_rows(without, WeightsKind::scores));
@@ -290,8 +286,8 @@ class AttendPage {
   }
 
   const View query_, key_, value_;
-  const AttentionOutputs<T>& computed_;
-  const AttentionOptions<T>& options_;
+  const AttentionOutputs& computed_;
+  const AttentionOptions& options_;
   const AttentionHtmlOptions& html_;
   const Runtime& runtime_;
   const std::vector<RowRange> rows_;
@@ -315,10 +311,9 @@ double attention_html_bytes(const std::array<Index, 4>& query, const std::array<
 template <class T>
 std::string render_attention_html(std::type_identity_t<TensorView<const T, 4>> query,
                                   std::type_identity_t<TensorView<const T, 4>> key,
-                                  std::type_identity_t<TensorView<const T, 4>> value,
-                                  const AttentionOutputs<T>& computed,
-                                  const std::type_identity_t<AttentionOptions<T>>& options,
-                                  const AttentionHtmlOptions& html, const Runtime& runtime) {
+                                  std::type_identity_t<TensorView<const T, 4>> value, const AttentionOutputs& computed,
+                                  const AttentionOptions& options, const AttentionHtmlOptions& html,
+                                  const Runtime& runtime) {
   AttendPage<T> page(query, key, value, computed, options, html, runtime);
   std::vector<NamedText> parts = {{"explanation", page.explanation()}, {"page", page.page()}};
   if (html.inspection != nullptr) parts.push_back({"inspection", render_inspection_json(html.inspection->heads)});
@@ -330,12 +325,11 @@ template double attention_html_bytes<float>(const std::array<Index, 4>&, const s
 template double attention_html_bytes<double>(const std::array<Index, 4>&, const std::array<Index, 4>&,
                                              const std::array<Index, 4>&, const std::vector<RowRange>&, bool);
 template std::string render_attention_html<float>(TensorView<const float, 4>, TensorView<const float, 4>,
-                                                  TensorView<const float, 4>, const AttentionOutputs<float>&,
-                                                  const AttentionOptions<float>&, const AttentionHtmlOptions&,
-                                                  const Runtime&);
+                                                  TensorView<const float, 4>, const AttentionOutputs&,
+                                                  const AttentionOptions&, const AttentionHtmlOptions&, const Runtime&);
 template std::string render_attention_html<double>(TensorView<const double, 4>, TensorView<const double, 4>,
-                                                   TensorView<const double, 4>, const AttentionOutputs<double>&,
-                                                   const AttentionOptions<double>&, const AttentionHtmlOptions&,
+                                                   TensorView<const double, 4>, const AttentionOutputs&,
+                                                   const AttentionOptions&, const AttentionHtmlOptions&,
                                                    const Runtime&);
 
 }  // namespace v0

@@ -180,7 +180,7 @@ class InspectionRenderer {
 
 template <class T>
 Inspection inspect_heads(std::type_identity_t<TensorView<const T, 3>> key_mass, Index num_queries,
-                         const InspectionOptions& options, const AttentionStatistics<T>& statistics,
+                         const InspectionOptions& options, const AttentionStatistics& statistics,
                          std::type_identity_t<TensorView<const T, 3>> uniform_mass) {
   const auto& [batch, heads, keys] = key_mass.shape;
   if (num_queries < 1)
@@ -199,13 +199,11 @@ Inspection inspect_heads(std::type_identity_t<TensorView<const T, 3>> key_mass, 
         fmt::format("inspect_heads: uniform_mass has shape {}; expected ({}, {}, {}), or 1 for "
                     "batch or heads",
                     npy_shape_text(even), batch, heads, keys));
-  const auto mean_of = [&](const TensorView<T, 2>& means) {
+  const auto mean_of = [&](const InputView<2>& means) {
     if (!means.absent() && means.shape != std::array<Index, 2>{batch, heads})
       throw std::invalid_argument(fmt::format("inspect_heads: statistics have shape {}; expected ({}, {})",
                                               npy_shape_text(means.shape), batch, heads));
-    return [&means](Index b, Index h) {
-      return means.absent() ? std::nullopt : std::optional<double>(static_cast<double>(means(b, h)));
-    };
+    return [means](Index b, Index h) { return means.absent() ? std::nullopt : std::optional(means.at<double>(b, h)); };
   };
   const auto entropy = mean_of(statistics.head_entropy), largest = mean_of(statistics.head_largest_weight),
              distance = mean_of(statistics.head_mean_distance);
@@ -272,9 +270,9 @@ std::string render_inspection_json(const Inspection& inspection) {
 }
 
 template Inspection inspect_heads<float>(TensorView<const float, 3>, Index, const InspectionOptions&,
-                                         const AttentionStatistics<float>&, TensorView<const float, 3>);
+                                         const AttentionStatistics&, TensorView<const float, 3>);
 template Inspection inspect_heads<double>(TensorView<const double, 3>, Index, const InspectionOptions&,
-                                          const AttentionStatistics<double>&, TensorView<const double, 3>);
+                                          const AttentionStatistics&, TensorView<const double, 3>);
 
 }  // namespace v0
 }  // namespace regard

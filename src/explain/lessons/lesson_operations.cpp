@@ -115,12 +115,12 @@ std::vector<double> softmax_rows(const Matrix& scores, bool by_column) {
   Tensor<T, 4> key({1, 1, num_keys, 1});
   Tensor<T, 4> context({1, 1, num_queries, 1});
   Tensor<T, 4> weights({1, 1, num_queries, num_keys});
-  AttentionOptions<T> options;
+  AttentionOptions options;
   options.bias = TensorView<const T, 4>(bias.data(), {1, 1, num_queries, num_keys},
                                         {0, 0, by_column ? 1 : num_keys, by_column ? num_queries : 1});
   options.scale = 1.0;
-  attention_forward<T>(std::as_const(query).view(), std::as_const(key).view(), std::as_const(key).view(),
-                       {.context = context.view(), .weights = weights.view()}, options);
+  attention_forward(std::as_const(query).view(), std::as_const(key).view(), std::as_const(key).view(),
+                    {.context = context.view(), .weights = weights.view()}, options);
   std::vector<double> numbers;
   for (Index r = 0; r < scores.num_rows; ++r) {
     for (Index c = 0; c < scores.num_columns; ++c) {
@@ -405,10 +405,10 @@ void add_statistics(TensorView<const float, 4> query, TensorView<const float, 4>
   Tensor<float, 4> context({1, heads, 1, 1});
   Tensor<float, 4> scores({1, heads, 1, num_keys});
   Tensor<float, 4> weights({1, heads, 1, num_keys});
-  AttentionOptions<float> options;
+  AttentionOptions options;
   options.scale = scale;
-  attention_weights<float>(query, key, {.kind = WeightsKind::scores}, scores.view(), options);
-  attention_forward<float>(query, key, value.view(), {.context = context.view(), .weights = weights.view()}, options);
+  attention_weights(query, key, {.kind = WeightsKind::scores}, scores.view(), options);
+  attention_forward(query, key, value.view(), {.context = context.view(), .weights = weights.view()}, options);
   for (Index h = 0; h < heads; ++h) {
     double largest = 0.0;
     std::array<double, num_keys> ranked{};

@@ -168,16 +168,16 @@ void attend(Evaluation& e, const Extents& x, Wanted wanted, double factor, bool 
   Index stored_first = 0;
   for (const RowRange& range : ranges_of(kept, x.queries)) {
     const Index count = range.end - range.begin;
-    AttentionOptions<T> options;
+    AttentionOptions options;
     options.scale = factor;
     options.causal = causal;
     if (causal) options.query_offset = offset + range.begin;
     const TensorView<const T, 4> queries = attention_view(e, query, range.begin, count);
     const TensorView<T, 4> out = attention_view(e, output, stored_first, count);
     if (wanted == Wanted::scores) {
-      attention_weights<T>(queries, keys, WeightsRequest<T>{.kind = WeightsKind::scores}, out, options);
+      attention_weights(queries, keys, WeightsRequest{.kind = WeightsKind::scores}, out, options);
     } else {
-      AttentionOutputs<T> outputs;
+      AttentionOutputs outputs;
       outputs.row_max = {maxima.numbers.data() + stored_first, {1, x.heads, count}, {0, stored, 1}};
       outputs.row_sum = {row_sums.numbers.data() + stored_first, {1, x.heads, count}, {0, stored, 1}};
       // The library always makes the context; where only weights are asked for it is of zeros.
@@ -185,15 +185,15 @@ void attend(Evaluation& e, const Extents& x, Wanted wanted, double factor, bool 
       std::vector<T> unused;
       if (wanted == Wanted::context) {
         outputs.context = out;
-        attention_forward<T>(queries, keys, attention_view(e, value, 0, x.keys), outputs, options);
+        attention_forward(queries, keys, attention_view(e, value, 0, x.keys), outputs, options);
       } else {
         zeros.assign(static_cast<std::size_t>(std::max<Index>(x.keys, 1)), T{0});
         unused.assign(static_cast<std::size_t>(x.heads * count), T{0});
         outputs.context = {unused.data(), {1, x.heads, count, 1}};
         outputs.weights = out;
-        attention_forward<T>(queries, keys,
-                             TensorView<const T, 4>(zeros.data(), {1, x.key_heads, x.keys, 1}, {0, 0, 1, 1}), outputs,
-                             options);
+        attention_forward(queries, keys,
+                          TensorView<const T, 4>(zeros.data(), {1, x.key_heads, x.keys, 1}, {0, 0, 1, 1}), outputs,
+                          options);
       }
     }
     stored_first += count;

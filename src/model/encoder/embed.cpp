@@ -55,7 +55,7 @@ void embed_group(const Encoder& encoder, std::span<const std::vector<Index>> tex
   const Index num_tokens = starts.back();
   Tensor<float, 2> states = embedded(encoder, texts, num_tokens, runtime);
   internal::LayerRows rows(num_tokens, encoder.config);
-  AttentionOptions<float> options;
+  AttentionOptions options;
   options.query_starts = options.key_starts = starts;
   for (const EncoderLayer& layer : encoder.layers) {
     throw_if_stopped(runtime.stop, "embed_tokens");

@@ -93,7 +93,7 @@ EncoderTrace encode(const Encoder& encoder, std::span<const Index> ids, const En
     t.row_max = Tensor<float, 2>({config.num_heads, length});
     t.row_sum = Tensor<float, 2>({config.num_heads, length});
     throw_if_stopped(runtime.stop, "encode");
-    AttentionOutputs<float> sums;
+    AttentionOutputs sums;
     sums.row_max = one_batch(t.row_max.view());
     sums.row_sum = one_batch(t.row_sum.view());
     internal::run_layer(encoder, encoder.layers[n], t.input.view(), mask.options(), sums, rows, runtime);

@@ -63,16 +63,15 @@ TensorView<float, 4> heads_of(Tensor<float, 2>& joined, const EncoderConfig& con
 }
 
 void run_layer(const Encoder& encoder, const EncoderLayer& layer, TensorView<const float, 2> input,
-               const AttentionOptions<float>& options, AttentionOutputs<float> sums, LayerRows& rows,
-               const Runtime& runtime) {
+               const AttentionOptions& options, AttentionOutputs sums, LayerRows& rows, const Runtime& runtime) {
   const EncoderConfig& config = encoder.config;
   const std::vector<float> biases = joined_biases(layer);
   linear_forward<float>(input, layer.packed_projections, {biases.data(), {3 * config.width}}, rows.projected.view(), {},
                         runtime);
   sums.context = heads_of(rows.context, config);
-  attention_forward<float>(heads_of(rows.projected, Projection::query, config),
-                           heads_of(rows.projected, Projection::key, config),
-                           heads_of(rows.projected, Projection::value, config), sums, options, runtime);
+  attention_forward(heads_of(rows.projected, Projection::query, config),
+                    heads_of(rows.projected, Projection::key, config),
+                    heads_of(rows.projected, Projection::value, config), sums, options, runtime);
   linear_forward<float>(rows.context.view(), layer.packed_output, layer.b_output, rows.attention_output.view(), {},
                         runtime);
   layer_norm_forward<float>(input, rows.attention_output.view(), layer.norm_attention_gain, layer.norm_attention_bias,

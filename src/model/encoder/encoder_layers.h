@@ -39,8 +39,7 @@ TensorView<float, 4> heads_of(Tensor<float, 2>& joined, const EncoderConfig& con
 
 // sums.context is not read: it is rows.context.
 void run_layer(const Encoder& encoder, const EncoderLayer& layer, TensorView<const float, 2> input,
-               const AttentionOptions<float>& options, AttentionOutputs<float> sums, LayerRows& rows,
-               const Runtime& runtime);
+               const AttentionOptions& options, AttentionOutputs sums, LayerRows& rows, const Runtime& runtime);
 
 }  // namespace internal
 }  // namespace v0

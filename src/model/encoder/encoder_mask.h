@@ -37,11 +37,11 @@ class KeyMask {
     options_.mask = {visible_.get(), {1, 1, 1, num_keys}};
   }
   // Valid while the mask lives.
-  const AttentionOptions<float>& options() const { return options_; }
+  const AttentionOptions& options() const { return options_; }
 
  private:
   std::unique_ptr<bool[]> visible_;
-  AttentionOptions<float> options_;
+  AttentionOptions options_;
 };
 
 }  // namespace v0

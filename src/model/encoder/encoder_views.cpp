@@ -81,10 +81,10 @@ Tensor<float, 3> encoder_weights(const EncoderTrace& trace, Index layer, Weights
   const auto [heads, length, depth] = t.query.shape();
   const KeyMask mask(length, trace.hidden_keys);
   Tensor<float, 3> weights({heads, length, length});
-  const WeightsRequest<float> request{
+  const WeightsRequest request{
       .row_max = one_batch(t.row_max.view()), .row_sum = one_batch(t.row_sum.view()), .rows = {}, .kind = kind};
-  attention_weights<float>(one_batch(t.query.view()), one_batch(t.key.view()), request, one_batch(weights.view()),
-                           mask.options(), runtime);
+  attention_weights(one_batch(t.query.view()), one_batch(t.key.view()), request, one_batch(weights.view()),
+                    mask.options(), runtime);
   return weights;
 }
 
@@ -121,13 +121,13 @@ std::vector<double> value_added(const Encoder& encoder, const EncoderTrace& trac
   };
   const KeyMask mask(length, trace.hidden_keys);
   const std::array<RowRange, 1> rows{{{query, query + 1}}};
-  const WeightsRequest<float> request{.row_max = one_head_sums(t.row_max),
-                                      .row_sum = one_head_sums(t.row_sum),
-                                      .rows = rows,
-                                      .kind = WeightsKind::weights};
+  const WeightsRequest request{.row_max = one_head_sums(t.row_max),
+                               .row_sum = one_head_sums(t.row_sum),
+                               .rows = rows,
+                               .kind = WeightsKind::weights};
   Tensor<float, 4> weights({1, 1, 1, length});
-  attention_weights<float>(one_head(of_head(t.query, head)), one_head(of_head(t.key, head)), request, weights.view(),
-                           mask.options(), runtime);
+  attention_weights(one_head(of_head(t.query, head)), one_head(of_head(t.key, head)), request, weights.view(),
+                    mask.options(), runtime);
   std::vector<double> added = row_lengths(through_output(encoder, layer, head, t.value, runtime));
   for (std::size_t key = 0; key < added.size(); ++key) added[key] *= static_cast<double>(weights.data()[key]);
   return added;
