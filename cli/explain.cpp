@@ -161,9 +161,9 @@ void add_explain(CLI::App& app) {
   add_explain_options(*command, options->text, "SETTINGS (they win over the input's own)");
   command->footer(
       "EXAMPLES\n"
-      "  regard explain \"he sat on the bank of the river\" --token bank\n"
-      "  regard explain \"he sat on the bank of the river\" --token bank --hide river\n"
-      "  regard explain --input words.json --token love\n"
+      "  regard explain \"he sat on the bank of the river\" --query bank\n"
+      "  regard explain \"he sat on the bank of the river\" --query bank --hide river\n"
+      "  regard explain --input words.json --query love\n"
       "  regard explain --matrix Q=q.csv --matrix K=k.csv --matrix V=v.npy --causal\n"
       "  regard explain --input words.json --step weights --cell 1,0\n"
       "  regard lesson 000 --export | regard explain --input - --scale sqrt\n"

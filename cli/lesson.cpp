@@ -83,8 +83,8 @@ void run_lesson(const std::string& name, bool write_input, const ExplainText& te
   const ExplainInput lesson = lesson_input(name);
   ExplainInput changed = lesson;
   // Under other words the lesson looks at the same place.
-  if (!text.tokens.empty() && !lesson.settings.token.empty()) {
-    changed.settings.token = fmt::format("@{}", token_index(lesson.tokens, lesson.settings.token));
+  if (!text.tokens.empty() && !lesson.settings.query.empty()) {
+    changed.settings.query = fmt::format("@{}", token_index(lesson.tokens, lesson.settings.query));
   }
   override_settings(text, changed);
   ExplainInput input = with_settings_beside(lesson, changed.settings, label_of(text));

@@ -118,12 +118,13 @@ std::string tokens_json(const SentenceModel& model, const Sentence& sentence, co
 
 }  // namespace
 
-SentenceSaver::SentenceSaver(std::string folder, std::string_view what) : folder_(std::move(folder)) {
-  for (const std::string_view name : split(what, ',')) {
-    if (what.empty()) break;
+SentenceSaver::SentenceSaver(std::string folder, std::string_view arrays) : folder_(std::move(folder)) {
+  for (const std::string_view name : split(arrays, ',')) {
+    if (arrays.empty()) break;
     const Saved* saved = find_saved(name);
     if (saved == nullptr) {
-      throw UsageError(fmt::format("--what names \"{}\"; expected some of {}, with commas between", name, kSavedNames));
+      throw UsageError(
+          fmt::format("--arrays names \"{}\"; expected some of {}, with commas between", name, kSavedNames));
     }
     names_.emplace_back(saved->name);
   }

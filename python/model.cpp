@@ -2,7 +2,7 @@
 //
 // Models, explanations and lessons for Python, each as text, JSON and a page, with the program's own figures.
 //
-//     model = regard.load_model(folder)            regard.explain("he sat on the bank", model=model, token="bank")
+//     model = regard.load_model(folder)            regard.explain("he sat on the bank", model=model, query="bank")
 //     regard.embed(model, texts)                   regard.compare(model, "bank", ["he sat …", "she put …"])
 //     regard.lesson("000")                         regard.explain({"tokens": […], "Q": [[…], …], …})
 //
@@ -78,12 +78,12 @@ std::string rendered(const Render& render) {
   return text;
 }
 
-nb::object explain_of(nb::handle input, const SentenceModel* model, std::optional<std::string> token,
+nb::object explain_of(nb::handle input, const SentenceModel* model, std::optional<std::string> query,
                       std::optional<Index> layer, std::optional<Index> head, std::vector<std::string> hide,
                       bool truncate, bool full) {
   if (model != nullptr) {
     SentenceStoryOptions options;
-    options.token = token.value_or("");
+    options.query = query.value_or("");
     options.layer = layer;
     options.head = head;
     options.hide = std::move(hide);
@@ -99,7 +99,7 @@ nb::object explain_of(nb::handle input, const SentenceModel* model, std::optiona
     reject("explain", "layer, head, hide, truncate and full are for a sentence; expected a model beside them");
   }
   ExplainInput read = input_of(input);
-  if (token) read.settings.token = *token;
+  if (query) read.settings.query = *query;
   std::optional<Explanation> explanation;
   run(kUnknownOperations, 0, [&](const Runtime& runtime) { explanation = explain(read, {}, runtime); });
   return nb::cast(std::move(*explanation));
@@ -279,13 +279,13 @@ void bind_model(nb::module_& module) {
       "Reads config.json, tokenizer.json and model.safetensors of a folder as Hugging Face lays it out; map maps\n"
       "the numbers instead of reading them. RuntimeError with the file's path.");
   module.def(
-      "explain", &explain_of, nb::arg("input"), nb::arg("model").none() = nb::none(), nb::arg("token") = nb::none(),
+      "explain", &explain_of, nb::arg("input"), nb::arg("model").none() = nb::none(), nb::arg("query") = nb::none(),
       nb::arg("layer") = nb::none(), nb::arg("head") = nb::none(), nb::arg("hide") = nb::list(),
       nb::arg("truncate") = false, nb::arg("full") = false,
-      nb::sig("def explain(input: object, model: Model | None = None, token: str | None = None, "
+      nb::sig("def explain(input: object, model: Model | None = None, query: str | None = None, "
               "layer: int | None = None, head: int | None = None, hide: collections.abc.Sequence[str] = (), "
               "truncate: bool = False, full: bool = False) -> typing.Any"),
-      "With a model, input is a sentence: a SentenceStory of what `token` listens to. Without, it is matrices and\n"
+      "With a model, input is a sentence: a SentenceStory of what `query` attends to. Without, it is matrices and\n"
       "settings as docs/explain-input.md has them, a dict or JSON: an Explanation of every step.");
   module.def(
       "lesson", &lesson_of, nb::arg("name"), nb::arg("layout") = nb::none(),

@@ -73,7 +73,7 @@ TEST(Escape, MakesTextSafeInJson) {
 
 TEST(Text, EveryLineFits) {
   ExplainInput in = words({"the", "river", "bank", "flows", "extraordinarily-long-word", "日本語", "by", "it"});
-  in.settings.token = "bank";
+  in.settings.query = "bank";
   in.settings.causal.rule = CausalRule::top_left;
   in.names = {{"context", "the new V"}};
   const Explanation e = explain(in);
@@ -146,7 +146,7 @@ TEST(Text, ShortensAndSaysSo) {
   m.num_columns = 64;
   for (Index i = 0; i < 64 * 64; ++i) m.numbers.push_back(std::cos(static_cast<double>(i)));
   in.matrices = {{"Q", m}, {"K", m}, {"V", m}};
-  in.settings.token = "@30";
+  in.settings.query = "@30";
   const Explanation e = explain(in);
   const std::string text = render_text(e, {.step = "weights"});
   EXPECT_LT(lines_of(text).size(), 50u);
@@ -200,7 +200,7 @@ TEST(Render, HostileTextComesOutHarmless) {
   in.slips = kHostile;
   in.names = {{"context", kHostile[2]}};
   in.notes["weights"] = kHostile;
-  in.settings.token = kHostile[2];
+  in.settings.query = kHostile[2];
   const Explanation e = explain(in);
   for (bool unicode : {true, false}) {
     const std::string text = render_text(e, {.unicode = unicode, .cell = Cell{1, 2}});

@@ -24,7 +24,7 @@ ExplainInput love() {
                  {"W_key", matrix_of({{0, 1, 1}, {1, 0, 0}, {0, 0, 1}})},
                  {"W_value", matrix_of({{1, 2, 1}, {0, 1, 0}, {1, 1, 0}})}};
   in.settings.scale.rule = ScaleRule::none;
-  in.settings.token = "love";
+  in.settings.query = "love";
   return in;
 }
 
@@ -204,7 +204,7 @@ TEST(Explain, UnshiftedSoftmaxOverflowsWhereTheLibrarysDoesNot) {
 
 TEST(Explain, HeadsAreTheirOwnAttention) {
   ExplainInput both = love();
-  both.settings.token.clear();
+  both.settings.query.clear();
   both.settings.heads = 3;
   both.matrices.push_back({"b_value", matrix_of({{10, 20, 30}})});
   both.matrices.push_back({"W_output", matrix_of({{1, 0}, {0, 1}, {1, 1}})});
@@ -503,7 +503,7 @@ TEST(Explain, KeepsChosenRowsOfALongSequence) {
   for (Index i = 0; i < kTokens; ++i) column.numbers.push_back(static_cast<double>(i % 3));
   in.matrices = {{"Q", column}, {"K", column}, {"V", column}};
   in.settings.causal.rule = CausalRule::top_left;
-  in.settings.token = "@50000";
+  in.settings.query = "@50000";
   const Explanation e = explain(in, {.also = {777}});
   const Matrix& weights = step(e, "weights").result;
   EXPECT_EQ(weights.num_rows, kTokens);

@@ -20,7 +20,7 @@ std::string rejection(std::string_view json) {
 constexpr std::string_view kEverything = R"({
  "schema": "regard/1", "title": "T", "citation": "C", "tokens": ["a", "b"], "key_tokens": ["c", "d"],
  "layout": "columns", "scale": 0.25, "causal": -1, "softmax": "unshifted", "softmax_base": 3, "heads": 2,
- "dtype": "f32", "token": "b", "digits": 6,
+ "dtype": "f32", "query": "b", "digits": 6,
  "Q": [[[1, 2], [3, 4]], [[5, 6], [7, "-inf"]]], "b_query": [1.5, "nan"],
  "names": {"context": "new V"}, "notes": {"weights": ["n"]}, "slips": ["s"],
  "expected": {"weights": [[1]], "context": {"numbers": [[2]], "digits": 8, "significant": true, "rows": [1]}},
@@ -44,7 +44,7 @@ TEST(Input, ReadsEverySetting) {
                                  .softmax_base = 3.0,
                                  .heads = 2,
                                  .dtype = NumberType::f32,
-                                 .token = "b",
+                                 .query = "b",
                                  .digits = 6};
   EXPECT_EQ(in.settings, expected);
   ASSERT_EQ(in.matrices.size(), 2u);

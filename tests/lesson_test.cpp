@@ -509,7 +509,7 @@ TEST(Lessons, ASettingThatDepartsFromTheDocumentStandsBesideIt) {
   const regard::ExplainInput document = regard::lesson_input("003");
   regard::ExplainSettings settings = document.settings;
   settings.causal = {};
-  settings.token = "T0";
+  settings.query = "T0";
   const regard::ExplainInput both = regard::with_settings_beside(document, settings, "--causal off");
   const Explanation explanation = regard::explain(both);
   EXPECT_EQ(explanation.focus, Index{0});
@@ -602,7 +602,7 @@ TEST(Lessons, OperationsRefuseWhatTheyCannotDo) {
 TEST(Lessons, TokenAndDigitsAloneDoNotDepart) {
   const regard::ExplainInput document = regard::lesson_input("001");
   regard::ExplainSettings settings = document.settings;
-  settings.token = "one";
+  settings.query = "one";
   settings.digits = 6;
   settings.layout = Layout::columns;
   const regard::ExplainInput changed = regard::with_settings_beside(document, settings, "");

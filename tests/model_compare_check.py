@@ -92,7 +92,7 @@ def test_a_head_that_looks_back():
 
 
 def test_saved_arrays(tmp_path):
-    succeed("explain", A, "--token", "bank", "--model", MODEL, "--save", tmp_path / "s")
+    succeed("explain", A, "--query", "bank", "--model", MODEL, "--save", tmp_path / "s")
     saved = json.loads((tmp_path / "s" / "tokens.json").read_text())
     arrays = {name: np.load(tmp_path / "s" / array["file"]).astype(float) for name, array in saved["arrays"].items()}
     assert arrays["weights"].shape == (6, 12, 10, 10) and arrays["hidden_states"].shape == (7, 10, 384)
@@ -101,7 +101,7 @@ def test_saved_arrays(tmp_path):
     np.testing.assert_allclose(arrays["scores"],
                                arrays["query"] @ arrays["key"].swapaxes(2, 3) / np.sqrt(32), atol=1e-4)
     # The same states that compare reads.
-    succeed("explain", B, "--token", "bank", "--model", MODEL, "--save", tmp_path / "t", "--what", "hidden_states")
+    succeed("explain", B, "--query", "bank", "--model", MODEL, "--save", tmp_path / "t", "--arrays", "hidden_states")
     one, two = arrays["hidden_states"][:, 5], np.load(tmp_path / "t" / "hidden_states.npy").astype(float)[:, 7]
     cosine = (one * two).sum(axis=1) / np.sqrt((one * one).sum(axis=1) * (two * two).sum(axis=1))
     compared = json.loads(succeed("compare", "bank", A, B, "--model", MODEL, "--json"))["pairs"][0]["cosine"]

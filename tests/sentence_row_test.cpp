@@ -283,8 +283,8 @@ TEST(MinilmUsualWeight, IsClippedAndRejectsOtherHeads) {
 // ---- the story
 
 TEST(TellSentence, HidesWordsBesideTheRowAsItWas) {
-  const SentenceStory plain = tell_sentence(model(), kText, {.token = "bank"});
-  const SentenceStory story = tell_sentence(model(), kText, {.token = "bank", .hide = {"river"}});
+  const SentenceStory plain = tell_sentence(model(), kText, {.query = "bank"});
+  const SentenceStory story = tell_sentence(model(), kText, {.query = "bank", .hide = {"river"}});
   ASSERT_TRUE(story.before.has_value());
   EXPECT_EQ(story.chosen.layer, plain.chosen.layer);
   EXPECT_EQ(story.chosen.head, plain.chosen.head);
@@ -303,19 +303,19 @@ TEST(TellSentence, HidesWordsBesideTheRowAsItWas) {
 }
 
 TEST(TellSentence, TakesTheHeadThatIsNamed) {
-  const SentenceStory story = tell_sentence(model(), kText, {.token = "river", .layer = 2, .head = 1});
+  const SentenceStory story = tell_sentence(model(), kText, {.query = "river", .layer = 2, .head = 1});
   EXPECT_EQ(story.row.layer, 2);
   EXPECT_EQ(story.row.head, 1);
   EXPECT_EQ(story.row.word, word_index(story.sentence.words, "river"));
   EXPECT_TRUE(has(rejection([] { tell_sentence(model(), kText, {.layer = 3, .head = 0}); }), "no L3H0"));
   EXPECT_TRUE(has(rejection([] { tell_sentence(model(), kText, {.layer = 2}); }), "both or neither"));
-  EXPECT_TRUE(has(rejection([] { tell_sentence(model(), kText, {.token = "money"}); }), "money is not in this text"));
+  EXPECT_TRUE(has(rejection([] { tell_sentence(model(), kText, {.query = "money"}); }), "money is not in this text"));
 }
 
 TEST(SentenceWork, AddsUpToWhatTheEncoderHas) {
   for (Index layer = 0; layer < 3; ++layer) {
     const SentenceStory story =
-        tell_sentence(model(), kText, {.token = "bank", .layer = layer, .head = 1, .full = true});
+        tell_sentence(model(), kText, {.query = "bank", .layer = layer, .head = 1, .full = true});
     ASSERT_TRUE(story.work.has_value());
     const SentenceWork& work = *story.work;
     for (const auto* numbers : {&work.query_numbers, &work.key_numbers, &work.value_numbers}) {
@@ -351,7 +351,7 @@ TEST(SentenceWork, AddsUpToWhatTheEncoderHas) {
 }
 
 TEST(TellSentence, HidesEachOtherWordByItself) {
-  const SentenceStory story = tell_sentence(model(), "he sat on the bank of the river", {.token = "bank"});
+  const SentenceStory story = tell_sentence(model(), "he sat on the bank of the river", {.query = "bank"});
   ASSERT_EQ(story.alone.size(), 7u);
   EXPECT_EQ(story.not_hidden_alone, 0);
   const Sentence plain = read("he sat on the bank of the river");
@@ -372,7 +372,7 @@ TEST(TellSentence, HidesEachOtherWordByItself) {
   EXPECT_EQ(words, (std::vector<Index>{1, 2, 3, 4, 6, 7, 8}));
   // The same bits with one thread, whatever else is hidden.
   const SentenceStory again = tell_sentence(model(), "he sat on the bank of the river",
-                                            {.token = "bank", .hide = {"river"}}, Runtime{.num_threads = 1});
+                                            {.query = "bank", .hide = {"river"}}, Runtime{.num_threads = 1});
   for (std::size_t n = 0; n < 7; ++n) EXPECT_EQ(again.alone[n].cosine, story.alone[n].cosine);
 }
 
@@ -383,7 +383,7 @@ TEST(TellSentence, HidesTheTwelveWordsOfLargestWeightAloneAndSaysHowManyAreLeft)
   Runtime runtime;
   runtime.num_threads = 1;
   runtime.progress = [&](Index d, Index t) { done = d, total = t; };
-  const SentenceStory story = tell_sentence(model(), text, {.token = "bank"}, runtime);
+  const SentenceStory story = tell_sentence(model(), text, {.query = "bank"}, runtime);
   ASSERT_EQ(story.alone.size(), 12u);
   EXPECT_EQ(story.not_hidden_alone, 8);
   EXPECT_EQ(done, 12);
@@ -399,11 +399,11 @@ TEST(TellSentence, HidesTheTwelveWordsOfLargestWeightAloneAndSaysHowManyAreLeft)
                   "each of 12 words hidden in turn (the 12 words of largest weight; 8 more were not tried)"));
   std::stop_source stop;
   stop.request_stop();
-  EXPECT_THROW(tell_sentence(model(), text, {.token = "bank"}, Runtime{.stop = stop.get_token()}), Cancelled);
+  EXPECT_THROW(tell_sentence(model(), text, {.query = "bank"}, Runtime{.stop = stop.get_token()}), Cancelled);
 }
 
 TEST(TellSentence, ComparesTheChosenHeadWithAll) {
-  const SentenceStory story = tell_sentence(model(), kText, {.token = "bank"});
+  const SentenceStory story = tell_sentence(model(), kText, {.query = "bank"});
   const PairInHeads all = pair_in_heads(story);
   double mean = 0, special = 0;
   for (Index layer = 0; layer < 3; ++layer) {
@@ -424,7 +424,7 @@ TEST(TellSentence, ComparesTheChosenHeadWithAll) {
   EXPECT_TRUE(has(flat(render_sentence_text(story, {})), "This head was selected from 12, which give “embeddings”‡ " +
                                                              percent(mean) + " and [CLS] and [SEP] " +
                                                              percent(special) + " on average."));
-  const SentenceStory named = tell_sentence(model(), kText, {.token = "bank", .layer = 1, .head = 0});
+  const SentenceStory named = tell_sentence(model(), kText, {.query = "bank", .layer = 1, .head = 0});
   EXPECT_TRUE(has(flat(render_sentence_text(named, {})), "This head was named; all 12 give "));
 }
 
@@ -434,7 +434,7 @@ TEST(TellSentence, RejectsATextWithoutWords) {
 }
 
 TEST(SentenceFindings, NumberRepeatedWordsAndMarkUnknownAndSplitOnes) {
-  const SentenceStory story = tell_sentence(model(), "he sat on 🍕 he embeddings", {.token = "sat", .full = true});
+  const SentenceStory story = tell_sentence(model(), "he sat on 🍕 he embeddings", {.query = "sat", .full = true});
   const std::string text = render_sentence_text(story, {});
   EXPECT_TRUE(has(text, "  he#0 ") && has(text, "  he#1 ") && has(text, "  🍕 † ") && has(text, "  embeddings ‡"))
       << text;
@@ -452,7 +452,7 @@ TEST(SentenceFindings, NumberRepeatedWordsAndMarkUnknownAndSplitOnes) {
 }
 
 TEST(SentenceFindings, SayWhatHidingOtherWordsDoesBesideHiddenOnes) {
-  const SentenceStory story = tell_sentence(model(), "he sat on the river", {.token = "sat", .hide = {"river"}});
+  const SentenceStory story = tell_sentence(model(), "he sat on the river", {.query = "sat", .hide = {"river"}});
   const SentenceFindings found = sentence_findings(story);
   EXPECT_TRUE(found.finding.starts_with("With “river” hidden in all layers, in layer ")) << found.finding;
   EXPECT_TRUE(has(found.evidence, "control, 3 other words hidden one at a time: ")) << found.evidence;
@@ -461,7 +461,7 @@ TEST(SentenceFindings, SayWhatHidingOtherWordsDoesBesideHiddenOnes) {
 TEST(SentenceFindings, PrintFarDistancesAsSixteenOrMore) {
   std::string text = "river";
   for (int n = 0; n < 20; ++n) text += " of";
-  const SentenceStory story = tell_sentence(model(), text + " bank", {.token = "bank"});
+  const SentenceStory story = tell_sentence(model(), text + " bank", {.query = "bank"});
   EXPECT_TRUE(has(sentence_findings(story).finding, "baseline of this head 16 or more words back: at most "))
       << sentence_findings(story).finding;
 }
@@ -491,7 +491,7 @@ std::size_t table_head(const std::vector<std::string>& lines) {
 
 TEST(RenderSentenceText, PrintsTheRowAndSaysWhereRoundedFiguresDiffer) {
   for (const char* token : {"he", "sat", "bank", "river"}) {
-    const SentenceStory story = tell_sentence(model(), "he sat on the bank of the river", {.token = token});
+    const SentenceStory story = tell_sentence(model(), "he sat on the bank of the river", {.query = token});
     const std::string text = render_sentence_text(story, {});
     const std::vector<std::string> lines = lines_of(text);
     const std::size_t header = table_head(lines);
@@ -532,7 +532,7 @@ TEST(RenderSentenceText, FitsTheWidth) {
 TEST(RenderSentenceText, IsOneScreenHoweverLongTheSentence) {
   std::string text;
   for (int n = 0; n < 35; ++n) text += n % 3 == 0 ? "bank " : n % 3 == 1 ? "sat " : "river ";
-  const SentenceStory story = tell_sentence(model(), text, {.token = "bank#3"});
+  const SentenceStory story = tell_sentence(model(), text, {.query = "bank#3"});
   const std::string screen = render_sentence_text(story, {});
   EXPECT_LE(lines_of(screen).size(), 40u);
   EXPECT_TRUE(has(screen, "25 others")) << screen;
@@ -543,13 +543,13 @@ TEST(RenderSentenceText, IsOneScreenHoweverLongTheSentence) {
 }
 
 TEST(RenderSentenceText, OrdersByWeightAndByAdds) {
-  const SentenceStory story = tell_sentence(model(), "he sat on the bank of the river", {.token = "bank"});
+  const SentenceStory story = tell_sentence(model(), "he sat on the bank of the river", {.query = "bank"});
   for (const bool by_adds : {false, true}) {
     std::vector<RowKey> keys = story.row.keys;
     std::sort(keys.begin(), keys.end(),
               [&](const RowKey& a, const RowKey& b) { return by_adds ? a.adds > b.adds : a.weight > b.weight; });
     const std::vector<std::string> lines =
-        lines_of(render_sentence_text(story, {.order = by_adds ? RowOrder::adds : RowOrder::weight}));
+        lines_of(render_sentence_text(story, {.order = by_adds ? RowOrder::contribution : RowOrder::weight}));
     const std::size_t header = table_head(lines);
     for (std::size_t n = 0; n < keys.size(); ++n) {
       const std::string& word = story.sentence.words[static_cast<std::size_t>(keys[n].word)].text;
@@ -559,17 +559,17 @@ TEST(RenderSentenceText, OrdersByWeightAndByAdds) {
 }
 
 TEST(RenderSentenceText, SaysOfWordsOfSeveralPiecesHowTheirNumbersAreMade) {
-  const std::string asks = render_sentence_text(tell_sentence(model(), kText, {.token = "embeddings"}), {});
+  const std::string asks = render_sentence_text(tell_sentence(model(), kText, {.query = "embeddings"}), {});
   EXPECT_TRUE(has(asks, "4 pieces, em ##bed ##ding ##s") && has(asks, "mean over these")) << asks;
-  const std::string heard = render_sentence_text(tell_sentence(model(), kText, {.token = "bank"}), {});
+  const std::string heard = render_sentence_text(tell_sentence(model(), kText, {.query = "bank"}), {});
   EXPECT_TRUE(has(heard, "    ##ding") && has(heard, "whose weights ( ) sum to the word’s")) << heard;
   const std::string later =
-      render_sentence_text(tell_sentence(model(), kText, {.token = "bank", .layer = 1, .head = 0}), {});
+      render_sentence_text(tell_sentence(model(), kText, {.query = "bank", .layer = 1, .head = 0}), {});
   EXPECT_TRUE(has(flat(later), "already mixed with other words by layer 0.")) << later;
 }
 
 TEST(RenderSentenceText, FullLeavesNothingOut) {
-  const std::string text = render_sentence_text(tell_sentence(model(), kText, {.token = "bank", .full = true}), {});
+  const std::string text = render_sentence_text(tell_sentence(model(), kText, {.query = "bank", .full = true}), {});
   for (const char* part : {"word + position + type", "40 = 4 heads × 10", "Why √10", "an encoder has no mask", "(bias)",
                            "b_output", "feed-forward", "normalised", "gelu"}) {
     EXPECT_TRUE(has(text, part)) << part;
@@ -580,7 +580,7 @@ TEST(RenderSentenceText, NothingFromOutsideReachesTheTerminalUnescaped) {
   const std::string hostile = "</script><img onerror> \x1b]0;x\a \u202e ri\u202ever x\x1by \\input{x} =1+1 \xff\xfe " +
                               std::string(1, '\0') + " bank";
   for (const bool color : {false, true}) {
-    SentenceStoryOptions options{.token = "bank", .full = true};
+    SentenceStoryOptions options{.query = "bank", .full = true};
     const std::string text = render_sentence_text(tell_sentence(model(), hostile, options), {.color = color});
     std::string bare = text;
     for (std::size_t at; (at = bare.find("\x1b[")) != std::string::npos;) bare.erase(at, bare.find('m', at) - at + 1);
@@ -589,20 +589,20 @@ TEST(RenderSentenceText, NothingFromOutsideReachesTheTerminalUnescaped) {
     EXPECT_EQ(color, text != bare);
     EXPECT_EQ(valid_utf8_bytes(text), text.size());
   }
-  const std::string json = render_sentence_json(tell_sentence(model(), hostile, {.token = "bank"}), {});
+  const std::string json = render_sentence_json(tell_sentence(model(), hostile, {.query = "bank"}), {});
   EXPECT_FALSE(has(json, "<") || has(json, "\u202e") || has(json, "\x1b"));
 }
 
 TEST(RenderSentenceText, SaysThatNothingIsAttendedToWhereEveryKeyIsHidden) {
   const SentenceStory story =
-      tell_sentence(model(), "he sat", {.token = "he", .hide = {"he", "sat", "[CLS]", "[SEP]"}});
+      tell_sentence(model(), "he sat", {.query = "he", .hide = {"he", "sat", "[CLS]", "[SEP]"}});
   EXPECT_EQ(story.row.head_adds, 0.0);
   const std::string text = render_sentence_text(story, {});
   EXPECT_TRUE(has(text, "every key is hidden") && has(text, "outputs norm 0")) << text;
 }
 
 TEST(RenderSentenceJson, HasTheRowInFullAndSaysHowItWasMade) {
-  const SentenceStory story = tell_sentence(model(), kText, {.token = "bank", .hide = {"river"}, .full = true});
+  const SentenceStory story = tell_sentence(model(), kText, {.query = "bank", .hide = {"river"}, .full = true});
   const std::string text = render_sentence_json(story, {.command = "regard explain x"});
   EXPECT_TRUE(text.starts_with("{\n \"schema\": \"regard/1\"")) << text.substr(0, 60);
   const JsonValue json = read_json(text, "output");

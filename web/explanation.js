@@ -243,6 +243,6 @@ export function read_explanation(data, page) {
   });
   return { title: data.title ?? "", citation: data.citation ?? "", settings: data.settings ?? [],
     by_columns: page.layout === "columns", tokens: data.tokens, key_tokens: page.key_tokens,
-    focus: data.token ?? null, steps, slips: data.slips ?? [], digits: page.digits ?? null, command: data.command, version: data.version,
+    focus: data.query ?? null, steps, slips: data.slips ?? [], digits: page.digits ?? null, command: data.command, version: data.version,
     instruction_set: data.instruction_set };
 }

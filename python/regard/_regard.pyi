@@ -262,9 +262,9 @@ def load_model(folder: str | os.PathLike[str], map: bool = False) -> Model:
     the numbers instead of reading them. RuntimeError with the file's path.
     """
 
-def explain(input: object, model: Model | None = None, token: str | None = None, layer: int | None = None, head: int | None = None, hide: Sequence[str] = (), truncate: bool = False, full: bool = False) -> Any:
+def explain(input: object, model: Model | None = None, query: str | None = None, layer: int | None = None, head: int | None = None, hide: Sequence[str] = (), truncate: bool = False, full: bool = False) -> Any:
     """
-    With a model, input is a sentence: a SentenceStory of what `token` listens to. Without, it is matrices and
+    With a model, input is a sentence: a SentenceStory of what `query` attends to. Without, it is matrices and
     settings as docs/explain-input.md has them, a dict or JSON: an Explanation of every step.
     """
 

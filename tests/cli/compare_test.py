@@ -250,17 +250,17 @@ def test_saved_arrays_fit_together(model, tmp_path):
 
 
 def test_saved_arrays_and_hidden_words(model, tmp_path):
-    succeed("explain", A, "--hide", "river", "--model", model, "--save", tmp_path / "s", "--what", "weights,scores")
+    succeed("explain", A, "--hide", "river", "--model", model, "--save", tmp_path / "s", "--arrays", "weights,scores")
     document, arrays = load(tmp_path / "s")
     assert document["hidden"] == [8]
     assert not arrays["weights"][..., 8].any() and (arrays["scores"][..., 8] == -np.inf).all()
 
 
 def test_what_is_saved_is_chosen(model, tmp_path):
-    succeed("explain", A, "--model", model, "--save", tmp_path / "s", "--what", "v,weights")
+    succeed("explain", A, "--model", model, "--save", tmp_path / "s", "--arrays", "v,weights")
     assert sorted(path.name for path in (tmp_path / "s").iterdir()) == ["tokens.json", "value.npy", "weights.npy"]
-    fail(2, '--what names "vale"; expected some of weights, scores, query', "explain", A, "--model", model, "--save",
-         "t", "--what", "vale", cwd=tmp_path)
+    fail(2, '--arrays names "vale"; expected some of weights, scores, query', "explain", A, "--model", model, "--save",
+         "t", "--arrays", "vale", cwd=tmp_path)
 
 
 def test_a_folder_that_cannot_be_written(model, tmp_path):
@@ -286,7 +286,7 @@ def test_unknown_and_split_words_are_marked_in_the_sentences(model):
 
 
 def test_marks_and_numbers_of_words_stand_in_the_account_of_a_row(model):
-    text = succeed("explain", "the bank of the 🍕 embeddings", "--token", "the#1", "--full", "--model", model, env=UNICODE).decode()
+    text = succeed("explain", "the bank of the 🍕 embeddings", "--query", "the#1", "--full", "--model", model, env=UNICODE).decode()
     account = text[text.index("0  “the#1” enters as word + position + type"):]
     rows = [line.split()[0] for line in account[account.index("the softmax of the row of “the#1”"):].splitlines()[2:11]]
     assert rows[:7] == ["token", "[CLS]", "the#0", "bank", "of", "the#1", "🍕†"] and rows[7].endswith("‡")

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""`regard completion` and `regard man`: each shell parses its script and completes from it, in lists that are compared
+"""`regard completion` and `regard manpage`: each shell parses its script and completes from it, in lists that are compared
 whole; no option of any --help is missing in any of the four; the manual page has no warning of mandoc.
 
     bash   _regard is called with COMP_WORDS, cut at = as readline does
@@ -136,7 +136,7 @@ def test_only_these_shells(tmp_path):
     fail(2, "a shell is missing; expected bash, zsh or fish", "completion", cwd=tmp_path)
     fail(2, 'there is no completion for "tcsh"; expected bash, zsh or fish', "completion", "tcsh", cwd=tmp_path)
     fail(2, "there is no use for the argument", "completion", "bash", "fish", cwd=tmp_path)
-    fail(2, "there is no use for the argument", "man", "attend", cwd=tmp_path)
+    fail(2, "there is no use for the argument", "manpage", "attend", cwd=tmp_path)
 
 
 def test_the_help_says_where_scripts_go():
@@ -164,7 +164,7 @@ def test_the_help_says_where_scripts_go():
     ("regard explain --step w", ["weights"]),
     ("regard explain --step s", ["scaled", "scores"]),
     ("regard lesson 004 --step ranks-of-d", ["ranks-of-dots"]),
-    ("regard explain --what ", sorted(["weights", "scores", "query", "key", "value", "context", "hidden_states"])),
+    ("regard explain --arrays ", sorted(["weights", "scores", "query", "key", "value", "context", "hidden_states"])),
     ("regard explain --layer ", []),
     ("regard compare attend ", []),
 ])
@@ -267,7 +267,7 @@ def test_a_hostile_help_text_breaks_no_script(folder, shell, text):
 
 @pytest.mark.parametrize("text", HOSTILE)
 def test_a_hostile_help_text_breaks_no_manual_page(text):
-    source = subprocess.run([WRITER, "man", text], stdout=subprocess.PIPE, timeout=60, check=True).stdout
+    source = subprocess.run([WRITER, "manpage", text], stdout=subprocess.PIPE, timeout=60, check=True).stdout
     done = subprocess.run(["mandoc", "-Tlint", "-W", "warning"], input=source, capture_output=True, timeout=60, check=False)
     assert (done.returncode, done.stdout, done.stderr) == (0, b"", b"")
     words = " ".join(rendered(source).split())
@@ -287,13 +287,13 @@ def rendered(source, device="utf8"):
 
 
 def test_the_manual_page_has_no_warning():
-    done = subprocess.run(["mandoc", "-Tlint", "-W", "style"], input=succeed("man"), capture_output=True, timeout=60,
+    done = subprocess.run(["mandoc", "-Tlint", "-W", "style"], input=succeed("manpage"), capture_output=True, timeout=60,
                           check=False)
     assert (done.returncode, done.stdout, done.stderr) == (0, b"", b"")
 
 
 def test_the_manual_page_has_every_section_command_and_option():
-    source = succeed("man")
+    source = succeed("manpage")
     text = rendered(source)
     sections = re.findall("^([A-Z][A-Z ]+)$", text, re.MULTILINE)
     assert sections == ["NAME", "SYNOPSIS", "DESCRIPTION", "COMMANDS", "ENVIRONMENT", "FILES", "EXIT STATUS", "EXAMPLES",
@@ -312,7 +312,7 @@ def test_the_manual_page_has_every_section_command_and_option():
 
 
 def test_the_manual_page_shows_help_and_examples_as_they_stand():
-    text = rendered(succeed("man"))
+    text = rendered(succeed("manpage"))
     words = " ".join(text.split())
     for name in OPTIONS:
         shown = succeed(name, "--help").decode()
@@ -329,5 +329,5 @@ def test_the_manual_page_names_every_variable_that_is_read():
     names = {name for text in sources for name in re.findall(r'"(REGARD_[A-Z_]+)"', text)}
     names |= {name for text in sources for name in re.findall(r'(?:getenv|variable|environment)\("([A-Z_]+)"\)', text)}
     assert names >= {"REGARD_THREADS", "REGARD_FORCE_ISA", "REGARD_CACHE", "REGARD_PYTHON", "XDG_CACHE_HOME", "TERM"}
-    shown = rendered(succeed("man")).split("\nENVIRONMENT\n")[1].split("\nFILES\n")[0]
+    shown = rendered(succeed("manpage")).split("\nENVIRONMENT\n")[1].split("\nFILES\n")[0]
     assert names <= set(re.findall(r"^     ([A-Z_]+)", shown, re.MULTILINE))

@@ -163,10 +163,10 @@ def test_scale_on_the_command_line_wins(folder, word, scale, joined):
 
 
 def test_the_command_line_wins_over_the_file(folder):
-    (folder / "words.json").write_text(json.dumps(words(causal=True, heads=2, token="I", digits=2, dtype="f32")))
-    document, ours = explained("--input", "words.json", "--causal=off", "--heads", "1", "--token", "coding",
+    (folder / "words.json").write_text(json.dumps(words(causal=True, heads=2, query="I", digits=2, dtype="f32")))
+    document, ours = explained("--input", "words.json", "--causal=off", "--heads", "1", "--query", "coding",
                                "--dtype", "f64", "--tokens", "a,b,coding,d", cwd=folder)
-    assert (document["token"], document["dtype"], document["tokens"]) == (2, "f64", ["a", "b", "coding", "d"])
+    assert (document["query"], document["dtype"], document["tokens"]) == (2, "f64", ["a", "b", "coding", "d"])
     near(ours["weights"], attention(*projected(), scale=1)[0])
     text = succeed("explain", "--input", "words.json", "--causal=off", "--heads", "1", "--dtype", "f64", "--step",
                    "queries", "--digits", "6", cwd=folder).decode()
@@ -189,16 +189,16 @@ def test_columns(folder):
 
 @pytest.mark.parametrize("word, index", [("I", 0), ("coding", 2), ("@1", 1), ("@3", 3), ("love#0", 1), ("love#1", 3)])
 def test_token(folder, word, index):
-    document, _ = explained("--input", "words.json", "--token", word, cwd=folder)
-    assert document["token"] == index
+    document, _ = explained("--input", "words.json", "--query", word, cwd=folder)
+    assert document["query"] == index
 
 
 @pytest.mark.parametrize("word, choices", [
     ("love", ['"love#0" to "love#1"', "love (@1), love (@3)"]), ("nope", ["I (@0)", "love (@3)"]),
     ("@4", ["@4", "there are 4"]), ("@-1", "@-1"), ("love#2", ["love#2", "love (@1), love (@3)"])])
 def test_a_token_that_names_none_or_two(folder, word, choices):
-    fail(2, ["--token", *([choices] if isinstance(choices, str) else choices)], "explain", "--input", "words.json",
-         "--token", word, cwd=folder)
+    fail(2, ["--query", *([choices] if isinstance(choices, str) else choices)], "explain", "--input", "words.json",
+         "--query", word, cwd=folder)
 
 
 def test_one_step_by_name_or_number(folder):
@@ -252,8 +252,8 @@ def test_digits(folder, digits):
     (["--input", "words.json", "--dtype", "f16"], "--dtype"),
     (["--input", "words.json", "--step", "weights", "--cell", "9,9"], "--step, --cell: cell 9,9 does not exist"),
     (["--input", "words.json", "--json", "--step", "nope"], '--step: step "nope" does not exist'),
-    (["--matrix", "Q=Q.npy", "--matrix", "K=K.npy", "--matrix", "V=V.npy", "--token", "b"],
-     ['--token: token "b" does not exist', "0 (@0), 1 (@1)"]),
+    (["--matrix", "Q=Q.npy", "--matrix", "K=K.npy", "--matrix", "V=V.npy", "--query", "b"],
+     ['--query: token "b" does not exist', "0 (@0), 1 (@1)"]),
     (["--input", ""], "--input has an empty value"),
     (["--matrix", "Q=-", "--matrix", "K=-"], "--matrix reads standard input (-) more than once"),
     (["--input", "words.json", "--nonsense"], "there is no option --nonsense of regard explain"),
@@ -290,7 +290,7 @@ def test_bad_json(folder, content, words_expected, piped):
 @pytest.mark.parametrize("piped", [False, True])
 @pytest.mark.parametrize("changes, words_expected", [
     (None, "matrix Q is missing; give X, W_query, W_key and W_value, or Q, K and V"),
-    ({"token": "zzz"}, 'token "zzz" does not exist; choose one of I (@0)'),
+    ({"query": "zzz"}, 'token "zzz" does not exist; choose one of I (@0)'),
     ({"tokens": ["I"]}, "tokens holds 1 words and X has 4 rows"),
     ({"W_key": [[1, 2]]}, "step keys: X is 4 × 6 and W_key is 1 × 2"),
     ({"heads": 3}, "step queries: 4 dimensions cannot be split into 3 heads"),
@@ -333,7 +333,7 @@ def test_files_that_cannot_be_used(folder):
 
 
 @pytest.mark.parametrize("token", ["a\x1b[2J", "a\u202eb", "a\0b", "</script>\x1b"])
-@pytest.mark.parametrize("options", [[], ["--json"], ["--color", "never", "--token", "@0"]])
+@pytest.mark.parametrize("options", [[], ["--json"], ["--color", "never", "--query", "@0"]])
 def test_hostile_words_come_out_harmless(folder, token, options):
     given = json.dumps(words(tokens=[token, *TOKENS[1:]], title=token)).encode()
     shown = succeed("explain", "--input", "-", *options, stdin=given, cwd=folder)
@@ -453,7 +453,7 @@ def test_options_that_a_lesson_cannot_take(tmp_path):
             fail(2, option[0] + " needs the name of a lesson", "lesson", *option, cwd=tmp_path)
     fail(2, "--export needs the name of a lesson", "lesson", "--export", "--json", cwd=tmp_path)
     # What the input itself holds is exported.
-    assert json.loads(succeed("lesson", "000", "--export", "--digits", "2", "--token", "I"))["digits"] == 2
+    assert json.loads(succeed("lesson", "000", "--export", "--digits", "2", "--query", "I"))["digits"] == 2
     fail(2, ["--heads does not apply to a lesson", "lesson 004 has two heads"], "lesson", "000", "--heads", "3",
          cwd=tmp_path)
     assert b"--heads" not in succeed("lesson", "--help") and b"--heads" in succeed("explain", "--help")
@@ -493,7 +493,7 @@ def long_page(folder, queries, *options, dtype=np.float64, **limits):
 
 
 def test_a_long_input_has_a_page_of_maps_and_exact_rows(tmp_path):
-    page, said = long_page(tmp_path, 3000, "--causal", "--token", "@1234")
+    page, said = long_page(tmp_path, 3000, "--causal", "--query", "@1234")
     q, k, v = (np.load(tmp_path / f"{name}.npy") for name in "QKV")
     weights, context = attention(q, k, v, offset=0)
     arrays = page_arrays(page)
@@ -531,7 +531,7 @@ def test_the_words_of_a_long_text_are_on_its_page(tmp_path):
     words = [f"w{i}</script>" if i == 5 else f"w{i}" for i in range(1100)]
     given = {"tokens": words, **{name: [[i % 7, i % 3] for i in range(1100)] for name in "QKV"}}
     (tmp_path / "words.json").write_text(json.dumps(given))
-    succeed("explain", "--input", "words.json", "--token", "w9", "--html", "page.html", cwd=tmp_path)
+    succeed("explain", "--input", "words.json", "--query", "w9", "--html", "page.html", cwd=tmp_path)
     page = json.loads(re.search('id="page">(.*?)</script>', (tmp_path / "page.html").read_text(encoding="utf-8"), re.DOTALL)[1])
     assert page["query_tokens"] == page["key_tokens"] == words and page["focus"] == 9
 
@@ -542,7 +542,7 @@ def test_a_long_page_takes_memory_that_is_linear(tmp_path):
         resource.setrlimit(resource.RLIMIT_DATA, (400 * 2**20, 400 * 2**20))
 
     page, said = long_page(tmp_path, 12000, "--json", "--dtype", "f32", dtype=np.float32, preexec_fn=limited)
-    assert json.loads(said)["cells"] == [512, 512]
+    assert json.loads(said)["map_size"] == [512, 512]
     assert len(page) < 32e6
 
 

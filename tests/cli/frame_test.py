@@ -14,7 +14,7 @@ import pytest
 from program import PROGRAM, environment, fail, run, succeed
 
 SUBCOMMANDS = ["attend", "explain", "compare", "heads", "embed", "similar", "lesson", "pull", "bench", "info",
-               "completion", "man"]
+               "completion", "manpage"]
 
 
 # ---- help and version

@@ -190,9 +190,9 @@ def test_lines_move_unless_motion_is_unwanted(comparison):
 
 def test_the_page_of_a_sentence_holds_the_comparison(pages, model, tmp_path):
     data = json.loads(succeed("compare", "bank", A, B, C, "--hide", "river", "--model", model, "--json"))
-    told = json.loads(succeed("explain", A, "--token", "bank", "--hide", "river", "--model", model, "--json"))
+    told = json.loads(succeed("explain", A, "--query", "bank", "--hide", "river", "--model", model, "--json"))
     path = tmp_path / "page.html"
-    screen = succeed("explain", A, "--token", "bank", "--hide", "river", "--beside", B, "--beside", C, "--model", model, "--html", path).decode()
+    screen = succeed("explain", A, "--query", "bank", "--hide", "river", "--compare-with", B, "--compare-with", C, "--model", model, "--html", path).decode()
     assert screen.splitlines()[-1].startswith(f"  page   {path.as_uri()}   step by step, all 12 heads")
     page = pages.open(path, "#step=mix")
     check_table(page, data, 0)

@@ -288,7 +288,7 @@ def test_the_first_step_multiplies_the_matrices(lesson):
         captions = page.locator(".products-figure caption").all_inner_texts()
         assert [text.split(" ")[0] for text in captions] == factors.split()
         cells = {cell.get_attribute("data-cell") for cell in page.locator(".products-figure [data-cell]").all()}
-        query = data.get("token", int(page.locator('[data-focus^="word "][aria-pressed="true"]').get_attribute("data-focus").split()[1]))
+        query = data.get("query", int(page.locator('[data-focus^="word "][aria-pressed="true"]').get_attribute("data-focus").split()[1]))
         want = set()
         for step in made.split():
             rows, columns = steps[step]["shape"]
@@ -367,7 +367,7 @@ def test_the_title_of_an_edited_lesson_stays_true(arrays, name):
     assert not set(given.get("tokens", [])) & set(re.findall(r"\w+", given["title"]))
     if name != "000":
         return
-    page, data = arrays({**given, "scale": -3, "tokens": ["tea", "cup", "pot"], "token": "cup"})
+    page, data = arrays({**given, "scale": -3, "tokens": ["tea", "cup", "pot"], "query": "cup"})
     assert page.locator(".finding").inner_text().startswith("“cup” attends most to “cup”: ")
     shown = page.locator("h1").inner_text() + page.title()
     assert given["title"] in shown and not [word for word in ("love", "coding", "hears") if word in shown]

@@ -193,8 +193,8 @@ def test_the_finding_is_the_one_of_json(lesson, name):
     names = page.evaluate("[...document.querySelectorAll('[data-focus^=\"attention \"]')].map(b => b.dataset.focus.slice(10))")
     for attention in names:
         page.locator(f'[data-focus="attention {attention}"]').click()
-        if "token" in data:
-            page.locator(f'[data-focus="word {data["token"]}"]').click()
+        if "query" in data:
+            page.locator(f'[data-focus="word {data["query"]}"]').click()
         assert page.locator(".finding").inner_text() == findings[attention].rstrip(".") + "."
     assert names or page.locator(".finding").inner_text() == data["finding"] + "."
 

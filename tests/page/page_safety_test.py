@@ -16,7 +16,7 @@ HOSTILE = ["</script><img src=x onerror=alert(1)>", "\x1b]0;title\x07", "\u202ee
 def hostile_input():
     n = len(HOSTILE)
     return {"title": HOSTILE[0], "citation": HOSTILE[2] + HOSTILE[0], "tokens": HOSTILE, "X": [[i % 3, 1, i % 2] for i in range(n)],
-            "W_query": [[1, 0], [0, 1], [1, 1]], "W_key": [[1, 0], [0, 1], [1, 1]], "W_value": [[1, 2], [0, 1], [1, 1]], "token": "@0",
+            "W_query": [[1, 0], [0, 1], [1, 1]], "W_key": [[1, 0], [0, 1], [1, 1]], "W_value": [[1, 2], [0, 1], [1, 1]], "query": "@0",
             "names": {"context": HOSTILE[0]}, "notes": {"weights": [HOSTILE[0] + HOSTILE[2]]}, "slips": [HOSTILE[0]]}
 
 

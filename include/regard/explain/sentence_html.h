@@ -21,7 +21,8 @@ inline namespace v0 {
 
 struct SentenceHtmlOptions {
   std::string command{};
-  const Comparison* beside = nullptr;  // the same word in other sentences: shown between the word's path and the head
+  const Comparison* comparison =
+      nullptr;  // the same word in other sentences: shown between the word's path and the head
 };
 // The model must be the one that the story was made with. Throws Cancelled where runtime.stop is requested.
 REGARD_EXPORT std::string render_sentence_html(const SentenceModel& model, const SentenceStory& story,

@@ -60,7 +60,7 @@ REGARD_EXPORT SentenceWork sentence_work(const SentenceModel& model, const Sente
 // ---- the whole, and its renderers
 
 struct SentenceStoryOptions {
-  std::string token{};           // WORD, WORD#1 or @INDEX; empty: the most telling
+  std::string query{};           // WORD, WORD#1 or @INDEX; empty: the most telling
   std::optional<Index> layer{};  // both or neither
   std::optional<Index> head{};
   std::vector<std::string> hide{};
@@ -123,7 +123,7 @@ struct SentenceFindings {
 };
 REGARD_EXPORT SentenceFindings sentence_findings(const SentenceStory& story);
 
-enum class RowOrder { text, weight, adds };
+enum class RowOrder { text, weight, contribution };
 
 struct SentenceTextOptions {
   int width = 80;

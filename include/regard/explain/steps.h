@@ -94,7 +94,7 @@ struct ExplainSettings {
   std::optional<double> softmax_base;  // absent: e
   Index heads = 1;
   NumberType dtype = NumberType::f64;
-  std::string token;          // WORD, WORD#1 or @INDEX: the query in focus; empty: none
+  std::string query;          // WORD, WORD#1 or @INDEX: the query in focus; empty: none
   std::optional<int> digits;  // decimals shown; absent: 4, or none for whole numbers
   friend bool operator==(const ExplainSettings&, const ExplainSettings&) = default;
 };
@@ -207,7 +207,7 @@ struct Explanation {
   ExplainSettings settings;
   std::vector<std::string> tokens;
   std::vector<std::string> key_tokens;
-  std::optional<Index> focus;  // index of settings.token
+  std::optional<Index> focus;  // index of settings.query
   std::vector<Step> steps;
   std::vector<std::string> slips;
 };

@@ -87,10 +87,10 @@ ExplainInput with_layout(ExplainInput input, Layout layout) {
 ExplainInput with_settings_beside(const ExplainInput& lesson, const ExplainSettings& settings,
                                   const std::string& label) {
   ExplainInput input = with_layout(lesson, settings.layout);
-  input.settings.token = settings.token;
+  input.settings.query = settings.query;
   input.settings.digits = settings.digits;
   for (Variant& variant : input.variants) {
-    variant.settings.token = settings.token;
+    variant.settings.query = settings.query;
     variant.settings.digits = settings.digits;
   }
   if (!(settings == input.settings)) input.variants = {{.label = label, .settings = settings}};

@@ -19,7 +19,7 @@ ExplainInput lesson_000() {
       {"W_value", matrix_of({{1, 2, 1}, {0, 1, 0}, {1, 1, 0}})},
   };
   lesson.settings.scale = {.rule = ScaleRule::none};
-  lesson.settings.token = "love";
+  lesson.settings.query = "love";
   lesson.steps = {
       {.operation = "show", .operands = {"X"}, .result = "X", .name = "embeddings", .called = "embeddings"},
       {.operation = "linear",

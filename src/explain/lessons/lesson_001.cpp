@@ -26,7 +26,7 @@ ExplainInput lesson_001() {
       {"I", matrix_of({{1, 0, 0}, {0, 1, 0}, {0, 0, 1}})},
   };
   lesson.settings.dtype = NumberType::f32;
-  lesson.settings.token = "journey";
+  lesson.settings.query = "journey";
   const Scale unscaled{.rule = ScaleRule::none};
   const auto row_of_journey = [](const std::vector<double>& row) {
     return Expected{.numbers = matrix_of({row}), .digits = 4, .rows = {1}};

@@ -62,7 +62,7 @@ ExplainInput lesson_004() {
                          {-1, 0, 0, 0, 0, 0, 0, 1}})},
   };
   lesson.settings.layout = Layout::columns;
-  lesson.settings.token = "x1";
+  lesson.settings.query = "x1";
   const auto whole = [](const std::vector<std::vector<double>>& rows) {
     return Expected{.numbers = matrix_of(rows), .digits = 0};
   };

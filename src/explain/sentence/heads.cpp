@@ -21,8 +21,8 @@ namespace regard {
 inline namespace v0 {
 namespace {
 
-constexpr std::array<std::string_view, kNumHeadMeasures> kNames = {"entropy", "special",  "self", "previous",
-                                                                   "next",    "distance", "adds"};
+constexpr std::array<std::string_view, kNumHeadMeasures> kNames = {"entropy", "special",  "self",        "previous",
+                                                                   "next",    "distance", "contribution"};
 constexpr double kNone = std::numeric_limits<double>::quiet_NaN();
 
 // The measures of one query, or of one that sees its K keys alike; NaN where it cannot have one.
@@ -73,7 +73,7 @@ Figures measure(const Keys& keys, Index query, Weight weight, Length lengths) {
   at(figures, HeadMeasure::previous) = on(query - 1);
   at(figures, HeadMeasure::next) = on(query + 1);
   at(figures, HeadMeasure::distance) = distance;
-  at(figures, HeadMeasure::adds) = adds;
+  at(figures, HeadMeasure::contribution) = adds;
   return figures;
 }
 
@@ -133,7 +133,7 @@ void HeadSurveyor::add(const Sentence& sentence, Index line, const Runtime& runt
         const auto weight = [&](Index j) { return static_cast<double>(weights(head, query, j)); };
         const Figures figures = measure(keys, query, weight, key_length);
         Figures& beside = uniform[static_cast<std::size_t>(query)];
-        at(beside, HeadMeasure::adds) = mean_length;
+        at(beside, HeadMeasure::contribution) = mean_length;
         for (std::size_t m = 0; m < kNumHeadMeasures; ++m) {
           if (!std::isnan(figures[m])) (by_sentence_ ? sentence_row : to)[m].add(figures[m], beside[m]);
         }

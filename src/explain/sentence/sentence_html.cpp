@@ -227,8 +227,8 @@ std::string render_sentence_html(const SentenceModel& model, const SentenceStory
   std::vector<NamedText> data = {
       {"explanation", render_sentence_json(story, SentenceJsonOptions{.command = options.command}, runtime)},
       {"page", SentencePage(model, story, runtime).write()}};
-  if (options.beside != nullptr)
-    data.push_back({"comparison", render_compare_json(*options.beside, options.command, runtime)});
+  if (options.comparison != nullptr)
+    data.push_back({"comparison", render_compare_json(*options.comparison, options.command, runtime)});
   return page_html(story.sentence.text, data);
 }
 

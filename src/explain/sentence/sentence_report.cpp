@@ -143,11 +143,11 @@ SentenceStory tell_sentence(const SentenceModel& model, std::string_view text, c
   story.sha256 = model.encoder.checkpoint->sha256(runtime);
   story.model = model_name(model, story.sha256);
   story.head_named = options.layer.has_value();
-  story.word_named = !options.token.empty();
+  story.word_named = !options.query.empty();
   Sentence plain = read_sentence(model, text, {.hide = {}, .truncate = options.truncate}, runtime);
   check_has_words(plain.words);
   std::optional<Index> word;
-  if (story.word_named) word = word_index(plain.words, options.token);
+  if (story.word_named) word = word_index(plain.words, options.query);
   story.telling = telling_heads(plain, story.sha256, word, runtime);
   const auto chosen = std::find_if(story.telling.heads.begin(), story.telling.heads.end(), [&](const Listening& one) {
     return !options.layer || (one.layer == *options.layer && one.head == *options.head);

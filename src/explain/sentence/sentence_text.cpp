@@ -143,7 +143,7 @@ class Screen {
     const auto rank = [&](Index w) {
       const RowKey& key = element_at(s_.row.keys, w);
       const RowKey& old = hides() ? element_at(s_.before->keys, w) : key;
-      return o_.order == RowOrder::adds ? std::max(key.adds, old.adds) : std::max(key.weight, old.weight);
+      return o_.order == RowOrder::contribution ? std::max(key.adds, old.adds) : std::max(key.weight, old.weight);
     };
     const auto higher = [&](Index a, Index b) { return rank(a) != rank(b) ? rank(a) > rank(b) : a < b; };
     const Index count = static_cast<Index>(words.size());

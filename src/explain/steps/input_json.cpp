@@ -233,8 +233,8 @@ class InputReader {
       if (type != "f64" && type != "f32")
         fail(value, fmt::format("dtype \"{}\" is not one of f64, f32", text_in_message(type)));
       settings.dtype = type == "f32" ? NumberType::f32 : NumberType::f64;
-    } else if (name == "token") {
-      settings.token = text_of(value, name);
+    } else if (name == "query") {
+      settings.query = text_of(value, name);
     } else if (name == "digits") {
       settings.digits = static_cast<int>(whole_of(value, name, 0, 17));
     } else {
@@ -393,7 +393,7 @@ void write_settings(JsonWriter& json, const ExplainSettings& s, const ExplainSet
   }
   if (s.heads != base.heads) json.whole("heads", s.heads);
   if (s.dtype != base.dtype) write_text(json, "dtype", s.dtype == NumberType::f32 ? "f32" : "f64");
-  if (s.token != base.token) write_text(json, "token", s.token);
+  if (s.query != base.query) write_text(json, "query", s.query);
   if (s.digits != base.digits && s.digits) json.whole("digits", *s.digits);
 }
 

@@ -417,7 +417,7 @@ Explanation explain(const ExplainInput& input, const Keep& keep, const Runtime& 
   check_tokens(input);
   explanation.tokens = query_tokens(input);
   explanation.key_tokens = input.key_tokens.empty() ? explanation.tokens : input.key_tokens;
-  if (!input.settings.token.empty()) explanation.focus = token_index(explanation.tokens, input.settings.token);
+  if (!input.settings.query.empty()) explanation.focus = token_index(explanation.tokens, input.settings.query);
 
   explanation.steps = run_all(input, explanation, keep, runtime);
   check_step_names(input, explanation.steps);

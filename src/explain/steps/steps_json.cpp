@@ -160,7 +160,7 @@ std::string render_json(const Explanation& explanation, const JsonOptions& optio
   if (!explanation.finding.empty()) json.string("finding", explanation.finding);
   json.strings("settings", explanation.settings_text);
   if (explanation.focus) {
-    json.whole("token", *explanation.focus);
+    json.whole("query", *explanation.focus);
   }
   json.name("tokens");
   json.begin_array(true);
