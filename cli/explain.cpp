@@ -166,7 +166,7 @@ void add_explain(CLI::App& app) {
       "  regard explain --input words.json --query love\n"
       "  regard explain --matrix Q=q.csv --matrix K=k.csv --matrix V=v.npy --causal\n"
       "  regard explain --input words.json --step weights --cell 1,0\n"
-      "  regard lesson 000 --export | regard explain --input - --scale sqrt\n"
+      "  regard lesson three-words --export | regard explain --input - --scale sqrt\n"
       "\n"
       "The JSON: {\"tokens\": [\"I\", \"love\"], \"X\": [[1, 0], [0, 1]], \"W_query\": …,\n"
       "\"W_key\": …, \"W_value\": …, \"scale\": \"none\"}; all of it in docs/explain-input.md.\n"

@@ -4,7 +4,7 @@
 //
 //     model = regard.load_model(folder)            regard.explain("he sat on the bank", model=model, query="bank")
 //     regard.embed(model, texts)                   regard.compare(model, "bank", ["he sat …", "she put …"])
-//     regard.lesson("000")                         regard.explain({"tokens": […], "Q": [[…], …], …})
+//     regard.lesson("three-words")                         regard.explain({"tokens": […], "Q": [[…], …], …})
 //
 // Left out where the package was built without regard::explain. Read next: regard/explain/steps.h,
 // regard/explain/sentence_report.h.

@@ -15,7 +15,7 @@ namespace {
 
 using namespace regard;
 
-// Document 000's three words.
+// The words of lesson three-words.
 ExplainInput love() {
   ExplainInput in;
   in.tokens = {"I", "love", "coding"};
@@ -28,7 +28,7 @@ ExplainInput love() {
   return in;
 }
 
-// Document 004's four columns.
+// The four columns of lesson by-hand.
 ExplainInput by_hand() {
   ExplainInput in;
   in.matrices = {{"Q", matrix_of({{2, 1, 0, 2}, {0, 1, 1, 1}, {3, 2, 2, 1}})},

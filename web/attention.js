@@ -4,7 +4,7 @@
 // that the weights mix. A lesson or arrays may hold several; each is traced back from its weights:
 //
 //     X·W = Q, K, V  ─▶  Q·Kᵀ  ─▶  ÷√D  ─▶  hidden by the mask  ─▶  e^(x − m)  ─▶  ÷ their sum = weights  ─▶  · V = context
-//     Q·Kᵀ  ─▶  ⌊x / 2⌋  ─▶  3^x  ─▶  ÷ their sum  ─▶  …      (lesson 004: whatever stands between is a column, too)
+//     Q·Kᵀ  ─▶  ⌊x / 2⌋  ─▶  3^x  ─▶  ÷ their sum  ─▶  …      (lesson by-hand: whatever stands between is a column, too)
 //
 // Read next: row_figure.js, mix_figure.js, map_figure.js, which draw an Attention.
 import { plain_number, style_for, styled_number } from "./numbers.js";

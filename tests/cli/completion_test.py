@@ -21,7 +21,7 @@ from program import PROGRAM, environment, fail, succeed
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 SHELLS = ("bash", "zsh", "fish")
-LESSONS = ["000", "001", "002", "003", "004", "why-scale"]
+LESSONS = ["three-words", "roles", "one-function", "from-seed", "by-hand", "why-scale"]
 FILES = ["a b.npy", "c.csv", "sub"]
 
 
@@ -150,7 +150,7 @@ def test_the_help_says_where_scripts_go():
 @pytest.mark.parametrize("line, expected", [
     ("regard att", ["attend"]),
     ("regard completion ", ["bash", "fish", "zsh"]),
-    ("regard lesson ", LESSONS),
+    ("regard lesson ", sorted(LESSONS)),
     ("regard lesson why", ["why-scale"]),
     ("regard attend --scale ", ["none", "sqrt"]),
     ("regard explain --softmax=u", ["unshifted"]),
@@ -163,7 +163,7 @@ def test_the_help_says_where_scripts_go():
     ("regard explain attend --sort w", ["weight"]),
     ("regard explain --step w", ["weights"]),
     ("regard explain --step s", ["scaled", "scores"]),
-    ("regard lesson 004 --step ranks-of-d", ["ranks-of-dots"]),
+    ("regard lesson by-hand --step ranks-of-d", ["ranks-of-dots"]),
     ("regard explain --arrays ", sorted(["weights", "scores", "query", "key", "value", "context", "hidden_states"])),
     ("regard explain --layer ", []),
     ("regard compare attend ", []),
@@ -198,17 +198,17 @@ def test_bash_completes_what_only_an_equals_sign_gives(folder):
 
 
 def test_fish_offers_an_argument_once(folder):
-    assert fish(folder, "regard lesson 000 ") == []
-    assert fish(folder, "regard lesson 000 w") == []
-    assert fish(folder, "regard lesson --step weights 00") == LESSONS[:5]
+    assert fish(folder, "regard lesson three-words ") == []
+    assert fish(folder, "regard lesson three-words w") == []
+    assert fish(folder, "regard lesson --step weights o") == ["one-function"]
     assert fish(folder, "regard lesson --step=weights --json why") == ["why-scale"]
     assert fish(folder, "regard lesson --step weights 000 ") == []
-    assert fish(folder, "regard lesson -- 00") == LESSONS[:5]
+    assert fish(folder, "regard lesson -- t") == ["three-words"]
 
 
 def test_bash_takes_no_value_for_a_subcommand_or_an_option(folder):
-    assert bash(folder, "regard lesson --step attend 00") == LESSONS[:5]
-    assert set(bash(folder, "regard lesson 000 ")) == OPTIONS["lesson"]
+    assert bash(folder, "regard lesson --step attend f") == ["from-seed"]
+    assert set(bash(folder, "regard lesson three-words ")) == OPTIONS["lesson"]
     assert bash(folder, "regard attend --scale -") == []
     assert bash(folder, "regard pull -- -") == []
 

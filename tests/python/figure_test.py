@@ -289,7 +289,7 @@ def cells(page):
 
 
 def test_a_result_shows_its_numbers_without_script_and_its_page_folded_in_a_frame():
-    lesson = regard.lesson("000")
+    lesson = regard.lesson("three-words")
     bundle = lesson._repr_mimebundle_(include=None)
     assert bundle["text/plain"] == lesson.text() == repr(lesson)
     assert bundle["text/html"] == lesson._repr_html_()
@@ -304,7 +304,7 @@ def test_a_result_shows_its_numbers_without_script_and_its_page_folded_in_a_fram
 
 
 def test_a_result_whose_tokens_are_columns_says_so():
-    page = regard.lesson("004")._repr_mimebundle_()["text/html"].split("<details>")[0]
+    page = regard.lesson("by-hand")._repr_mimebundle_()["text/html"].split("<details>")[0]
     assert "keys down, queries across; a column sums to 1" in page
 
 

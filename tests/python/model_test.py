@@ -126,7 +126,7 @@ def test_every_lesson_is_told(name):
 
 
 def test_an_unknown_lesson_is_answered_with_those_there_are():
-    with pytest.raises(ValueError, match="000"):
+    with pytest.raises(ValueError, match="three-words"):
         regard.lesson("100")
 
 

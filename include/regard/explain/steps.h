@@ -117,6 +117,7 @@ struct Variant {
 };
 
 struct ExplainInput {
+  std::string lesson{};  // the name of the lesson that this is; empty for other inputs, and not part of their JSON
   std::string title{};
   std::string citation{};
   std::vector<std::string> tokens{};  // the words of the queries; and of the keys, unless key_tokens is given
@@ -200,6 +201,7 @@ struct Step {
 };
 
 struct Explanation {
+  std::string lesson;  // its name, "three-words"; empty: none
   std::string title;
   std::string citation;
   std::string finding;                     // of the step "weights", else of the last that has weights

@@ -4,7 +4,7 @@
 // side, ranks, variances, float32 sums in a named order, and what division by √D does to random vectors.
 //
 // Softmax is the library's: scores become the additive bias of one-dimensional zero queries and keys.
-// Read next: lesson_003.cpp and lesson_why_scale.cpp, which use most of them.
+// Read next: lesson_from_seed.cpp and lesson_why_scale.cpp, which use most of them.
 #include <algorithm>
 #include <array>
 #include <cmath>

@@ -409,6 +409,7 @@ std::vector<std::string> query_tokens(const ExplainInput& input) {
 
 Explanation explain(const ExplainInput& input, const Keep& keep, const Runtime& runtime) {
   Explanation explanation;
+  explanation.lesson = input.lesson;
   explanation.title = input.title;
   explanation.citation = input.citation;
   explanation.settings = input.settings;

@@ -214,7 +214,8 @@ class PageData {
 }  // namespace
 
 std::string render_html(const Explanation& explanation, const HtmlOptions& options, const Runtime& runtime) {
-  const std::string title = explanation.title.empty() ? "Attention, step by step" : explanation.title;
+  std::string title = explanation.title.empty() ? "Attention, step by step" : explanation.title;
+  if (!explanation.lesson.empty()) title = explanation.lesson + ": " + title;
   return page_html(title, {{"explanation", render_json(explanation, JsonOptions{.command = options.command}, runtime)},
                            {"page", PageData(explanation, options, runtime).write()}});
 }

@@ -155,6 +155,7 @@ std::string render_json(const Explanation& explanation, const JsonOptions& optio
   json.begin_object();
   json.source(options.command);
   json.string("dtype", explanation.settings.dtype == NumberType::f32 ? "f32" : "f64");
+  if (!explanation.lesson.empty()) json.string("lesson", explanation.lesson);
   if (!explanation.title.empty()) json.string("title", explanation.title);
   if (!explanation.citation.empty()) json.string("citation", explanation.citation);
   if (!explanation.finding.empty()) json.string("finding", explanation.finding);

@@ -1,15 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Lesson 000: three words, whole-number matrices, attention of one word, unscaled; the scores divided by √3 beside.
-// Every number is the document's own, printed by NumPy. Read next: lesson_001.cpp.
+// Lesson three-words: three words, whole-number matrices, attention of one word, unscaled; the scores divided by √3
+// beside. Every number is the document's own, printed by NumPy. Read next: lesson_roles.cpp.
 #include "lessons.h"
 
 namespace regard {
 inline namespace v0 {
 
-ExplainInput lesson_000() {
+ExplainInput lesson_three_words() {
   ExplainInput lesson;
-  lesson.title = "One head, number by number: queries, keys, values, weights";
   lesson.citation = "“Transformers and the Attention Mechanism”, a notebook in NumPy";
   lesson.tokens = {"I", "love", "coding"};
   lesson.matrices = {

@@ -1,17 +1,16 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Lesson 003: from seed 42 alone, in float32. Equal mixes, naive attention T·Tᵀ, then keys, queries, scale, mask,
+// Lesson from-seed: from seed 42 alone, in float32. Equal mixes, naive attention T·Tᵀ, then keys, queries, scale, mask,
 // softmax, values. The notebook also prints nine dot products in full: they are reproduced to the last digit by the
 // two orders of summation that its processor used, beside the exact sums and the library's.
-// Read next: lesson_004.cpp.
+// Read next: lesson_by_hand.cpp.
 #include "lessons.h"
 
 namespace regard {
 inline namespace v0 {
 
-ExplainInput lesson_003() {
+ExplainInput lesson_from_seed() {
   ExplainInput lesson;
-  lesson.title = "From a seed: naive attention, keys, queries, one sum in two orders";
   lesson.citation = "“Attention”, a notebook in PyTorch, torch.manual_seed(42)";
   lesson.tokens = {"T0", "T1", "T2"};
   lesson.settings.dtype = NumberType::f32;

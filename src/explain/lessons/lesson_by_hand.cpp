@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Lesson 004: attention by hand, tokens as columns. floor(□ / 2) stands for the division by √3 and 3^x for e^x, so
+// Lesson by-hand: attention by hand, tokens as columns. floor(□ / 2) stands for the division by √3 and 3^x for e^x, so
 // every number is a fraction; the exact √3 and e follow beside. Then two heads, joined, and the transformer round
 // them. The article has its numbers in pictures; these are its author's spreadsheet's, Self-Attention.xlsx, sheet
 // "small". The second head and what follows it are this lesson's own whole numbers.
@@ -10,9 +10,8 @@
 namespace regard {
 inline namespace v0 {
 
-ExplainInput lesson_004() {
+ExplainInput lesson_by_hand() {
   ExplainInput lesson;
-  lesson.title = "By hand, in columns: fractions, two heads, a transformer block";
   lesson.citation =
       "“Deep Dive into Self-Attention by Hand”; numbers: T. Yeh, AI by Hand, Self-Attention.xlsx, sheet “small”";
   lesson.tokens = {"x1", "x2", "x3", "x4"};

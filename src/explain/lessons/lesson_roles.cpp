@@ -1,17 +1,16 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Lesson 001: the document names the parts (query, key, value, three stages, context vector) and prints no number;
+// Lesson roles: the document names the parts (query, key, value, three stages, context vector) and prints no number;
 // it sends its readers to a book's chapter for them. So the six words and the matrices here are that chapter's:
 // first without matrices, then with random ones (seed 123), with the identity, and with two different W_query.
-// Read next: lesson_002.cpp.
+// Read next: lesson_one_function.cpp.
 #include "lessons.h"
 
 namespace regard {
 inline namespace v0 {
 
-ExplainInput lesson_001() {
+ExplainInput lesson_roles() {
   ExplainInput lesson;
-  lesson.title = "Query, key, value: the same words under four sets of matrices";
   lesson.citation =
       "“Self-attention mechanism”, a course page; numbers: S. Raschka, Build a Large Language Model, "
       "chapter 3, ch03.ipynb";

@@ -1,16 +1,15 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Lesson 002: four words, heads of size 8, causal mask. Q, K and V are the rounded numbers that the notebook prints,
-// so results may differ from the notebook's in the last digit or (scores) by three units of it, and say why.
-// Read next: lesson_003.cpp.
+// Lesson one-function: four words, heads of size 8, causal mask. Q, K and V are the rounded numbers that the notebook
+// prints, so results may differ from the notebook's in the last digit or (scores) by three units of it, and say why.
+// Read next: lesson_from_seed.cpp.
 #include "lessons.h"
 
 namespace regard {
 inline namespace v0 {
 
-ExplainInput lesson_002() {
+ExplainInput lesson_one_function() {
   ExplainInput lesson;
-  lesson.title = "All in one function: the mask, variances, two forms of softmax";
   lesson.citation = "“Self Attention in Transformers”, a notebook in NumPy";
   lesson.matrices = {
       {"Q", matrix_of(
