@@ -243,7 +243,7 @@ def test_zsh_takes_the_script_as_a_file_in_fpath(folder):
 HOSTILE = ["it's", "''", '"', "$(touch x)", "`touch x`", "; touch x #", "\\", "\\'", "a]b[c", "a:b::c", "%s%n", "{a,b}", "*?[a-z]",
            "!!", "~", "-o --help", "&& touch x", "a\nb\ttouch x", "\x1b]0;x\x07", "‮abc", "√ · …", "名", ".Sh NAME", "'br",
            "\\fBx\\fP", "Ar No Fl", "(- *)", "$HOME", "<x>|y", "x" * 200, "one. two. Three"]
-WRITER = pathlib.Path(PROGRAM).parent / "tests" / "hostile_options"
+WRITER = pathlib.Path(PROGRAM).parent / "tests" / "adverse_options"
 
 
 @pytest.mark.parametrize("shell, text", [(shell, text) for shell in SHELLS for text in [" ".join(HOSTILE), *HOSTILE]

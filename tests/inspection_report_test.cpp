@@ -2,7 +2,7 @@
 //
 // What is said of the heads of an inspection: heavy hitters and shares from masses written by hand, their text at
 // several widths, their JSON, and what is rejected.
-// Read next: regard/explain/inspection_report.h, inspect_test.cpp.
+// Read next: regard/explain/inspection_report.h, attention_columns_test.cpp.
 #include "regard/explain/inspection_report.h"
 
 #include <gtest/gtest.h>

@@ -3,7 +3,7 @@
 // A command line whose help texts hold what a shell or roff would take for its own, as `regard completion` and
 // `regard manpage` would write it; run by cli/completion_test.py.
 //
-//     hostile_options bash|zsh|fish|manpage TEXT     a program with subcommand "run", options --file, --word and --flag
+//     adverse_options bash|zsh|fish|manpage TEXT     a program with subcommand "run", options --file, --word and --flag
 //
 // Read next: cli/completion/command_tree.h.
 #include <CLI/CLI.hpp>
