@@ -2,7 +2,7 @@
 //
 // `regard explain "text"`: a pretrained model reads a sentence, and one head's attention from one word is shown.
 //
-//     text ── model folder ── tell_sentence ──▶ one screen, everything (--full), or JSON
+//     text ── model folder ── analyze_sentence ──▶ one screen, everything (--full), or JSON
 //
 // Read next: explain_sentence.h, regard/explain/sentence_report.h, docs/sentence.md.
 #include "explain_sentence.h"
@@ -26,7 +26,7 @@ namespace {
 
 constexpr std::uint64_t kLargestText = std::uint64_t{16} << 20;
 
-Index parse_place(const std::string& option, const std::string& text) {
+Index parse_index(const std::string& option, const std::string& text) {
   const Index n = parse_integer(option, text);
   if (n < 0) throw UsageError(fmt::format("{} is {}; {}s count from 0", option, n, option.substr(2)));
   return n;
@@ -66,28 +66,29 @@ void reject_options_of_matrices(const ExplainText& shared) {
   if (shared.pause) throw UsageError("--pause is for matrices of your own; give --full for every number of a sentence");
 }
 
-SentenceStory story_of(const SentenceModel& model, const std::string& sentence, const SentenceStoryOptions& options) {
+SentenceAnalysis analysis_of(const SentenceModel& model, const std::string& sentence,
+                             const SentenceAnalysisOptions& options) {
   Progress progress("hiding each word");
   Runtime runtime;
   runtime.progress = progress.report();
-  return tell_sentence(model, sentence, options, runtime);
+  return analyze_sentence(model, sentence, options, runtime);
 }
 
-// The word's vectors in this sentence and in those that it is compared with, and what hiding the word that it hears
-// does to them.
+// The word's vectors in this sentence and in those that it is compared with, and what hiding the word that it attends
+// to does to them.
 std::optional<Comparison> comparison_of(const SentenceTextArguments& arguments, const std::string& sentence,
-                                        const SentenceStory& story, const SentenceModel& model) {
+                                        const SentenceAnalysis& analysis, const SentenceModel& model) {
   if (arguments.compare_with.empty()) return std::nullopt;
-  const std::vector<SentenceWord>& words = story.sentence.words;
-  const SentenceWord& word = words[static_cast<std::size_t>(story.chosen.word)];
-  const SentenceWord& heard = words[static_cast<std::size_t>(story.chosen.target)];
+  const std::vector<SentenceWord>& words = analysis.sentence.words;
+  const SentenceWord& word = words[static_cast<std::size_t>(analysis.chosen.word)];
+  const SentenceWord& attended = words[static_cast<std::size_t>(analysis.chosen.target)];
   std::vector<std::string> sentences{sentence};
   sentences.insert(sentences.end(), arguments.compare_with.begin(), arguments.compare_with.end());
   CompareOptions options{.hide = arguments.hide, .control = {}, .truncate = arguments.model.truncate};
-  const bool heard_once = std::count_if(words.begin(), words.end(),
-                                        [&](const SentenceWord& other) { return other.text == heard.text; }) == 1;
-  if (options.hide.empty() && heard_once && !heard.special) options.hide = {heard.text};
-  // Here the word is known by its place; in the other sentences by its name, unless commas would part that.
+  const bool attended_once = std::count_if(words.begin(), words.end(),
+                                           [&](const SentenceWord& other) { return other.text == attended.text; }) == 1;
+  if (options.hide.empty() && attended_once && !attended.special) options.hide = {attended.text};
+  // Here the word is known by its index; in the other sentences by its name, unless commas would split that.
   std::string names = word.text;
   if (names.find(',') == std::string::npos) {
     names = fmt::format("@{}", word.tokens.front());
@@ -143,13 +144,13 @@ std::string sentence_option(const SentenceTextArguments& arguments) {
 
 void explain_sentence(const SentenceTextArguments& arguments, const ExplainText& shared) {
   reject_options_of_matrices(shared);
-  SentenceStoryOptions options{
+  SentenceAnalysisOptions options{
       .query = shared.query, .hide = arguments.hide, .truncate = arguments.model.truncate, .full = shared.full};
   if (arguments.layer.empty() != arguments.head.empty())
     throw UsageError("--layer and --head name one head together; give both or neither");
   if (!arguments.layer.empty()) {
-    options.layer = parse_place("--layer", arguments.layer);
-    options.head = parse_place("--head", arguments.head);
+    options.layer = parse_index("--layer", arguments.layer);
+    options.head = parse_index("--head", arguments.head);
   }
   SentenceTextOptions text{.width = output_width(),
                            .color = use_color(shared.color),
@@ -179,19 +180,19 @@ void explain_sentence(const SentenceTextArguments& arguments, const ExplainText&
   const std::string sentence = given_text(arguments.text);
   const SentenceModel model = load_model(arguments.model);
   try {
-    const SentenceStory story = story_of(model, sentence, options);
-    if (saver) saver->write(model, story.sentence);
-    const std::optional<Comparison> comparison = comparison_of(arguments, sentence, story, model);
+    const SentenceAnalysis analysis = analysis_of(model, sentence, options);
+    if (saver) saver->write(model, analysis.sentence);
+    const std::optional<Comparison> comparison = comparison_of(arguments, sentence, analysis, model);
     OutputFiles page;
     if (!shared.html.empty()) {
       const std::string html = render_sentence_html(
-          model, story, {.command = command_line(), .comparison = comparison ? &*comparison : nullptr});
+          model, analysis, {.command = command_line(), .comparison = comparison ? &*comparison : nullptr});
       page.write(page.add(shared.html), html.data(), html.size());
     }
     if (shared.json) {
-      write_stdout(render_sentence_json(story, {.command = command_line()}));
+      write_stdout(render_sentence_json(analysis, {.command = command_line()}));
     } else if (shared.html != "-") {
-      std::string screen = render_sentence_text(story, text);
+      std::string screen = render_sentence_text(analysis, text);
       if (comparison)
         screen +=
             "\n" + render_compare_text(

@@ -87,7 +87,7 @@ void run_lesson(const std::string& name, bool write_input, const ExplainText& te
   check_options(text, write_input);
   const ExplainInput lesson = lesson_input(name);
   ExplainInput changed = lesson;
-  // Under other words the lesson looks at the same place.
+  // Under other words the lesson looks at the same position.
   if (!text.tokens.empty() && !lesson.settings.query.empty()) {
     changed.settings.query = fmt::format("@{}", token_index(lesson.tokens, lesson.settings.query));
   }

@@ -104,7 +104,7 @@ std::string tokens_json(const SentenceModel& model, const Sentence& sentence, co
   "words": [{}
   ],
   "hidden": {},
-  "cut_tokens": {},
+  "num_truncated_tokens": {},
   "arrays": {{{}
   }}
 }}
@@ -113,7 +113,7 @@ std::string tokens_json(const SentenceModel& model, const Sentence& sentence, co
                      json_string(model.folder),
                      json_string(model.encoder.checkpoint ? model.encoder.checkpoint->sha256() : std::string()),
                      json_string(sentence.text), json_list(sentence.tokens.ids), json_list(sentence.tokens.tokens),
-                     words, json_list(sentence.trace.hidden_keys), sentence.cut_tokens, arrays);
+                     words, json_list(sentence.trace.hidden_keys), sentence.num_truncated_tokens, arrays);
 }
 
 }  // namespace

@@ -48,7 +48,7 @@ Numbers fill(Index heads, Index rows, Index columns, Function function) {
 
 Numbers of_matrix(const Matrix& m, bool transpose) {
   return fill(m.num_heads, transpose ? m.num_columns : m.num_rows, transpose ? m.num_rows : m.num_columns,
-              [&](Index h, Index r, Index c) { return m.numbers[transpose ? m.place(h, c, r) : m.place(h, r, c)]; });
+              [&](Index h, Index r, Index c) { return m.numbers[transpose ? m.index(h, c, r) : m.index(h, r, c)]; });
 }
 
 Numbers transposed(const Numbers& a) {

@@ -68,7 +68,7 @@ void expect_numbers(const std::string& lesson, const std::string& name, const st
     }
     ASSERT_LT(row, rows.size());
     ASSERT_LT(column, step.result.num_columns);
-    const double ours = step.result.numbers[step.result.place(0, rows[row], column)];
+    const double ours = step.result.numbers[step.result.index(0, rows[row], column)];
     if (word == "-inf") {
       EXPECT_EQ(ours, -INFINITY);
     } else {
@@ -131,13 +131,13 @@ TEST(Lesson001, TheFindingIsThatOfTheDocumentsWeights) {
 }
 
 TEST(Lesson001, AnotherQueryMatrixMovesTheLargestWeight) {
-  const auto heard_most = [](const std::string& name) {
+  const auto most_attended = [](const std::string& name) {
     const regard::Matrix& weights = step_of(explained("roles"), name).result;
-    const auto row = weights.numbers.begin() + static_cast<std::ptrdiff_t>(weights.place(0, 1, 0));
+    const auto row = weights.numbers.begin() + static_cast<std::ptrdiff_t>(weights.index(0, 1, 0));
     return std::max_element(row, row + 6) - row;
   };
-  EXPECT_EQ(heard_most("weights"), 1);
-  EXPECT_EQ(heard_most("other-weights"), 4);
+  EXPECT_EQ(most_attended("weights"), 1);
+  EXPECT_EQ(most_attended("other-weights"), 4);
 }
 
 TEST(Lesson002, EveryNumberOfTheDocument) {
@@ -185,7 +185,7 @@ TEST(Lesson002, VariancesToEightSignificantDigits) {
 TEST(Lesson002, SoftmaxWithoutTheShiftIsNoNumberAtScoresOf1000) {
   const regard::Matrix& unshifted = step_of(explained("one-function"), "unshifted-at-1000").result;
   for (Index r = 0; r < 4; ++r) {
-    for (Index c = 0; c <= r; ++c) EXPECT_TRUE(std::isnan(unshifted.numbers[unshifted.place(0, r, c)]));
+    for (Index c = 0; c <= r; ++c) EXPECT_TRUE(std::isnan(unshifted.numbers[unshifted.index(0, r, c)]));
   }
 }
 
@@ -234,21 +234,21 @@ TEST(Lesson003, TheLongPrintToTheLastDigitByTheTwoNamedOrders) {
   for (std::size_t i = 0; i < 9; ++i) EXPECT_EQ(ours[i], static_cast<double>(static_cast<float>(printed[i]))) << i;
   const Step& table = step_of(explained("from-seed"), "cell-by-cell");
   for (Index i = 0; i < 9; ++i) {
-    EXPECT_EQ(table.result.numbers[table.result.place(0, i, 2)], ours[static_cast<std::size_t>(i)]);
+    EXPECT_EQ(table.result.numbers[table.result.index(0, i, 2)], ours[static_cast<std::size_t>(i)]);
   }
 }
 
 TEST(Lesson003, TheKernelLiesWithinFourUnitsOfTheLastPlaceOfTheLongPrint) {
   const regard::Matrix& ulps = step_of(explained("from-seed"), "last-place").result;
-  for (Index i = 0; i < 9; ++i) EXPECT_LE(std::fabs(ulps.numbers[ulps.place(0, i, 2)]), 4.0) << "cell " << i;
+  for (Index i = 0; i < 9; ++i) EXPECT_LE(std::fabs(ulps.numbers[ulps.index(0, i, 2)]), 4.0) << "cell " << i;
 }
 
-TEST(Lesson003, ACellOfTheLongPrintUnfoldsInItsOrder) {
+TEST(Lesson003, ACellOfTheLongPrintExpandsInItsOrder) {
   const Explanation& lesson = explained("from-seed");
   const Step& step = step_of(lesson, "long-print");
   const auto names_of = [&](Index row, Index column) {
     std::vector<std::string> names;
-    const regard::CellWork work = regard::unfold_cell(lesson, step, {.row = row, .column = column}, 8);
+    const regard::CellDerivation work = regard::expand_cell(lesson, step, {.row = row, .column = column}, 8);
     for (const regard::NamedText& line : work.lines) names.push_back(line.name);
     EXPECT_FLOAT_EQ(static_cast<float>(last_number(work.lines.back().text)), static_cast<float>(work.result));
     return names;
@@ -298,7 +298,7 @@ TEST(Lesson004, CosinesOrderTheKeysOfQ1OtherwiseThanDotProducts) {
   const auto column_of_q1 = [](const std::string& name) {
     const regard::Matrix& matrix = step_of(explained("by-hand"), name).result;
     std::vector<double> column;
-    for (Index r = 0; r < 4; ++r) column.push_back(matrix.numbers[matrix.place(0, r, 0)]);
+    for (Index r = 0; r < 4; ++r) column.push_back(matrix.numbers[matrix.index(0, r, 0)]);
     return column;
   };
   const std::vector<double> cosines = column_of_q1("cosines");
@@ -318,7 +318,7 @@ TEST(Lesson004, AttentionMixesPositionsFeedForwardDoesNot) {
     std::vector<bool> moved(4);
     for (Index r = 0; r < a.result.num_rows; ++r) {
       for (Index c = 0; c < 4; ++c) {
-        const std::size_t i = a.result.place(0, r, c);
+        const std::size_t i = a.result.index(0, r, c);
         if (a.result.numbers[i] != b.result.numbers[i]) moved[static_cast<std::size_t>(c)] = true;
       }
     }
@@ -346,7 +346,7 @@ TEST(LessonWhyScale, DividingKeepsVarianceAndSlopeWhereTheyWere) {
   ASSERT_EQ(measured.num_rows, 6);
   for (Index r = 0; r < 6; ++r) {
     const double length = lengths[static_cast<std::size_t>(r)];
-    const auto at = [&](Index column) { return measured.numbers[measured.place(0, r, column)]; };
+    const auto at = [&](Index column) { return measured.numbers[measured.index(0, r, column)]; };
     // 2560 products, ten of which share a query: a spread of (2 + 10 · 2 / D) / 2560 of the squares' mean.
     const double spread = 5.0 * std::sqrt((2.0 + 20.0 / length) / 2560.0);
     EXPECT_NEAR(at(0), length, spread * length);
@@ -355,12 +355,12 @@ TEST(LessonWhyScale, DividingKeepsVarianceAndSlopeWhereTheyWere) {
     EXPECT_GT(at(2), at(3)) << "unscaled, one key takes more";
     EXPECT_LT(at(4), at(5)) << "unscaled, the slope is smaller";
     if (r > 0) {
-      EXPECT_GT(at(2), measured.numbers[measured.place(0, r - 1, 2)]);
-      EXPECT_LT(at(4), measured.numbers[measured.place(0, r - 1, 4)]);
+      EXPECT_GT(at(2), measured.numbers[measured.index(0, r - 1, 2)]);
+      EXPECT_LT(at(4), measured.numbers[measured.index(0, r - 1, 4)]);
     }
   }
-  EXPECT_GT(measured.numbers[measured.place(0, 5, 2)], 0.95);
-  EXPECT_LT(measured.numbers[measured.place(0, 5, 4)], 0.01);
+  EXPECT_GT(measured.numbers[measured.index(0, 5, 2)], 0.95);
+  EXPECT_LT(measured.numbers[measured.index(0, 5, 4)], 0.01);
 }
 
 TEST(Lessons, AreListedAndAnUnknownNameIsRejectedWithTheNames) {
@@ -369,7 +369,7 @@ TEST(Lessons, AreListedAndAnUnknownNameIsRejectedWithTheNames) {
     names.push_back(entry.name);
     EXPECT_FALSE(entry.title.empty());
     EXPECT_FALSE(explained(entry.name).steps.empty());
-    EXPECT_EQ(explained(entry.name).slips.empty(), entry.name == "why-scale");
+    EXPECT_EQ(explained(entry.name).errata.empty(), entry.name == "why-scale");
   }
   EXPECT_EQ(names,
             (std::vector<std::string>{"three-words", "roles", "one-function", "from-seed", "by-hand", "why-scale"}));
@@ -438,11 +438,11 @@ TEST(Lessons, InTheOtherLayoutEveryResultIsTransposed) {
       for (Index h = 0; h < a.num_heads; ++h) {
         for (Index r = 0; r < a.num_rows; ++r) {
           for (Index c = 0; c < a.num_columns; ++c) {
-            const double x = a.numbers[a.place(h, r, c)];
-            const std::size_t at = same ? b.place(h, r, c) : b.place(h, c, r);
+            const double x = a.numbers[a.index(h, r, c)];
+            const std::size_t at = same ? b.index(h, r, c) : b.index(h, c, r);
             const double y = b.numbers[at];
             if (!differs.empty()) {
-              EXPECT_EQ(differs[a.place(h, r, c)], turned.steps[i].differs[at])
+              EXPECT_EQ(differs[a.index(h, r, c)], turned.steps[i].differs[at])
                   << entry.name << " " << original.steps[i].name;
             }
             // Another order of the same sums at most.
@@ -473,7 +473,7 @@ TEST(Lessons, EveryCellIsWorkedOutToItsNumber) {
         for (Index h = 0; h < m.num_heads; ++h) {
           for (Index r = 0; r < m.num_rows; ++r) {
             for (Index c = 0; c < m.num_columns; ++c) {
-              const regard::CellWork work = regard::unfold_cell(e, step, {r, c, h}, 12);
+              const regard::CellDerivation work = regard::expand_cell(e, step, {r, c, h}, 12);
               if (std::find(plain.begin(), plain.end(), step.request.operation) != plain.end()) {
                 EXPECT_TRUE(work.terms.empty() && work.lines.empty());
                 continue;
@@ -522,7 +522,7 @@ TEST(Lessons, ASettingThatDepartsFromTheDocumentStandsBesideIt) {
   EXPECT_EQ(weights.result.numbers, step_of(explained("from-seed"), "weights").result.numbers);
   ASSERT_EQ(weights.variants.size(), 1u);
   EXPECT_EQ(weights.variants[0].label, "--causal off");
-  // T0 now hears T1: e^(4.4249) outweighs the others.
+  // T0 now attends to T1: e^(4.4249) outweighs the others.
   EXPECT_GT(weights.variants[0].result.numbers[1], 0.99);
   EXPECT_TRUE(step_of(explanation, "scaled").variants.empty());
 }
@@ -536,7 +536,7 @@ TEST(Lessons, OtherSoftmaxesAndTheFloorStandBesideTheDocument) {
     const Step& step = step_of(both, name);
     EXPECT_EQ(step.result.numbers, step_of(explained("three-words"), name).result.numbers);
     const regard::Matrix& other = step.variants.at(0).result;
-    const auto row = other.numbers.begin() + static_cast<std::ptrdiff_t>(other.place(0, 1, 0));
+    const auto row = other.numbers.begin() + static_cast<std::ptrdiff_t>(other.index(0, 1, 0));
     return std::vector<double>(row, row + other.num_columns);
   };
   // Scores 1 0 1. Ratio: ½ 0 ½; powers of 3: 3 1 3 by 7; floored: 0 0 0, so thirds. Values 2 3 1, 0 1 0, 2 4 1.

@@ -32,7 +32,7 @@ def rounded(numbers):
 
 def test_cosines_of_bank(document):
     """With place and norm, then after each layer."""
-    assert document["stages"] == ["word", "+place", "L0", "L1", "L2", "L3", "L4", "L5"]
+    assert document["stages"] == ["word", "+position", "L0", "L1", "L2", "L3", "L4", "L5"]
     for names, expected in {"AB": "0.966 0.883 0.853 0.846 0.872 0.892 0.849",
                             "AC": "0.988 0.955 0.914 0.922 0.941 0.951 0.920",
                             "BC": "0.988 0.863 0.805 0.820 0.846 0.870 0.828"}.items():

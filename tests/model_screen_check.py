@@ -35,9 +35,9 @@ def test_bank_hears_the_river_in_layer_0_head_4(named):
     words = [word["text"] for word in d["words"]]
     assert (chosen["layer"], chosen["head"], words[chosen["word"]], words[chosen["target"]]) == (0, 4, "bank", "river")
     assert round(chosen["weight"], 2) == 0.71
-    assert d["telling_heads"]["usual"] == "test_sentences"
-    assert (d["telling_heads"]["heads"][1]["layer"], d["telling_heads"]["heads"][1]["head"]) == (0, 10)
-    assert round(d["telling_heads"]["heads"][1]["weight"], 2) == 0.65
+    assert d["ranked_heads"]["baseline"] == "test_sentences"
+    assert (d["ranked_heads"]["heads"][1]["layer"], d["ranked_heads"]["heads"][1]["head"]) == (0, 10)
+    assert round(d["ranked_heads"]["heads"][1]["weight"], 2) == 0.65
     assert d["model"]["name"] == "all-MiniLM-L6-v2"
     text = " ".join(screen(*named).split())
     assert ("In layer 0, head 4, “bank” attends most to “river”: 71 % of its attention (uniform: 10 %; baseline of this "
@@ -116,7 +116,7 @@ def test_every_digit_is_the_documents(digits):
         assert figure(dot) == pytest.approx(d["row"]["q_dot_k"][0][index], abs=half)
         assert figure(score) == pytest.approx(d["row"]["scores"][0][index], abs=half)
         assert figure(weight) == pytest.approx(key["weight"], abs=half)
-        assert figure(adds) == pytest.approx(key["adds"], abs=half)
+        assert figure(adds) == pytest.approx(key["contribution"], abs=half)
         total += figure(weight)
     if abs(total - 1) > 0.5 * 10 ** -digits:
         assert f"rounded figures sum to {total:.{digits}f}" in text
@@ -124,7 +124,7 @@ def test_every_digit_is_the_documents(digits):
         assert "the weights of a row sum to 1" in text
 
 
-def test_the_unfolded_sum_adds_up_in_printed_digits():
+def test_the_expanded_sum_adds_up_in_printed_digits():
     for token in ("he", "sat", "bank", "river"):
         text = re.sub(r"−(?=\d)", "-", " ".join(screen("--query", token).split()))
         dot, terms = re.search(r" (-?[\d.]+) is 32 products: (.*? \(29 others\)(?:; rounded figures sum to -?[\d.]+)?)", text).groups()

@@ -225,11 +225,11 @@ class Explanation:
 
     def __repr__(self) -> str: ...
 
-class SentenceStory:
-    """What one word of a sentence listens to, in a model."""
+class SentenceAnalysis:
+    """What one word of a sentence attends to, in a model."""
 
     def text(self, width: int = 80, color: bool = False) -> str:
-        """The story as text."""
+        """The analysis as text."""
 
     def json(self) -> str:
         """The same as JSON, schema regard/1."""
@@ -264,7 +264,7 @@ def load_model(folder: str | os.PathLike[str], map: bool = False) -> Model:
 
 def explain(input: object, model: Model | None = None, query: str | None = None, layer: int | None = None, head: int | None = None, hide: Sequence[str] = (), truncate: bool = False, full: bool = False) -> Any:
     """
-    With a model, input is a sentence: a SentenceStory of what `query` attends to. Without, it is matrices and
+    With a model, input is a sentence: a SentenceAnalysis of what `query` attends to. Without, it is matrices and
     settings as docs/explain-input.md has them, a dict or JSON: an Explanation of every step.
     """
 

@@ -240,15 +240,15 @@ def test_zsh_takes_the_script_as_a_file_in_fpath(folder):
 
 # ---- help texts that a shell would take for its own
 
-HOSTILE = ["it's", "''", '"', "$(touch x)", "`touch x`", "; touch x #", "\\", "\\'", "a]b[c", "a:b::c", "%s%n", "{a,b}", "*?[a-z]",
+UNTRUSTED = ["it's", "''", '"', "$(touch x)", "`touch x`", "; touch x #", "\\", "\\'", "a]b[c", "a:b::c", "%s%n", "{a,b}", "*?[a-z]",
            "!!", "~", "-o --help", "&& touch x", "a\nb\ttouch x", "\x1b]0;x\x07", "‮abc", "√ · …", "名", ".Sh NAME", "'br",
            "\\fBx\\fP", "Ar No Fl", "(- *)", "$HOME", "<x>|y", "x" * 200, "one. two. Three"]
 WRITER = pathlib.Path(PROGRAM).parent / "tests" / "adverse_options"
 
 
-@pytest.mark.parametrize("shell, text", [(shell, text) for shell in SHELLS for text in [" ".join(HOSTILE), *HOSTILE]
+@pytest.mark.parametrize("shell, text", [(shell, text) for shell in SHELLS for text in [" ".join(UNTRUSTED), *UNTRUSTED]
                                          if shell != "zsh" or text in ("it's", "\\'") or len(text) > 250])
-def test_a_hostile_help_text_breaks_no_script(folder, shell, text):
+def test_a_untrusted_help_text_breaks_no_script(folder, shell, text):
     script = folder.parent / f"regard.{shell}"
     script.write_bytes(subprocess.run([WRITER, shell, text], stdout=subprocess.PIPE, timeout=60, check=True).stdout)
     said(shell, "-n", script, cwd=folder)
@@ -265,8 +265,8 @@ def test_a_hostile_help_text_breaks_no_script(folder, shell, text):
         assert listed.split("\t", 1)[1].strip() == shown.strip() or len(text) > 250
 
 
-@pytest.mark.parametrize("text", HOSTILE)
-def test_a_hostile_help_text_breaks_no_manual_page(text):
+@pytest.mark.parametrize("text", UNTRUSTED)
+def test_a_untrusted_help_text_breaks_no_manual_page(text):
     source = subprocess.run([WRITER, "manpage", text], stdout=subprocess.PIPE, timeout=60, check=True).stdout
     done = subprocess.run(["mandoc", "-Tlint", "-W", "warning"], input=source, capture_output=True, timeout=60, check=False)
     assert (done.returncode, done.stdout, done.stderr) == (0, b"", b"")

@@ -334,7 +334,7 @@ def test_files_that_cannot_be_used(folder):
 
 @pytest.mark.parametrize("token", ["a\x1b[2J", "a\u202eb", "a\0b", "</script>\x1b"])
 @pytest.mark.parametrize("options", [[], ["--json"], ["--color", "never", "--query", "@0"]])
-def test_hostile_words_come_out_harmless(folder, token, options):
+def test_untrusted_words_come_out_harmless(folder, token, options):
     given = json.dumps(words(tokens=[token, *TOKENS[1:]], title=token)).encode()
     shown = succeed("explain", "--input", "-", *options, stdin=given, cwd=folder)
     for raw in (b"\x1b", "\u202e".encode(), b"\0"):

@@ -74,7 +74,7 @@ MATRICES = ["--matrix", "Q=q.npy", "--matrix", "K=k.npy", "--matrix", "V=v.npy"]
     (["explain", *MATRICES, "--json"], '"regard/1"'),
     (["explain", A, "--query", "bank", "--model", "model"], "contribution"),
     (["explain", A, "--query", "bank", "--model", "model", "--compare-with", B], "A and B"),
-    (["explain", A, "--query", "bank", "--model", "model", "--json"], '"telling_heads"'),
+    (["explain", A, "--query", "bank", "--model", "model", "--json"], '"ranked_heads"'),
     (["explain", A, "--query", "bank", "--model", "model", "--html", "-"], "<!doctype html>"),
     (["compare", "bank", A, B, "--model", "model"], "A and B"),
     (["compare", "bank", A, B, "--model", "model", "--json"], '"above_floor"'),

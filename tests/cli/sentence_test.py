@@ -40,15 +40,15 @@ def test_every_figure_follows_from_the_one_before(folder):
     np.testing.assert_allclose(weights, exponentials / exponentials.sum(axis=1, keepdims=True), rtol=1e-12)
     for word, key in zip(d["words"], row["words"]):
         assert key["weight"] == pytest.approx(weights[:, word["tokens"]].sum(axis=1).mean(), rel=1e-12)
-    unfolded = d["unfolded"]
-    products = unfolded["products"]
+    expanded = d["expanded"]
+    products = expanded["products"]
     assert sorted(term["dimension"] for term in products) == list(range(size))
     assert all(term["product"] == term["query"] * term["key"] for term in products)
-    assert sum(term["product"] for term in products) == pytest.approx(unfolded["q_dot_k"], rel=1e-12)
-    assert unfolded["exponential"] / unfolded["sum"] == pytest.approx(unfolded["weight"], rel=1e-12)
-    telling = [head["telling"] for head in d["telling_heads"]["heads"]]
+    assert sum(term["product"] for term in products) == pytest.approx(expanded["q_dot_k"], rel=1e-12)
+    assert expanded["exponential"] / expanded["sum"] == pytest.approx(expanded["weight"], rel=1e-12)
+    telling = [head["salience"] for head in d["ranked_heads"]["heads"]]
     assert telling == sorted(telling, reverse=True) and len(telling) == d["model"]["layers"] * d["model"]["heads"]
-    assert d["telling_heads"]["usual"] == "this_sentence"
+    assert d["ranked_heads"]["baseline"] == "this_sentence"
     assert d["token_ids"] == [2, 5, 6, 7, 8, 9, 10, 8, 11, 3]
     assert re.fullmatch("[0-9a-f]{64}", d["model"]["sha256"])
     assert d["command"].startswith("regard explain") or "explain" in d["command"]
@@ -71,7 +71,7 @@ def test_the_screen_has_the_digits_of_the_json(folder, token):
         assert name == word["name"]
         index = word["tokens"][0]
         for text, number in ((dot, d["row"]["q_dot_k"][0][index]), (score, d["row"]["scores"][0][index]),
-                             (weight, key["weight"]), (adds, key["adds"])):
+                             (weight, key["weight"]), (adds, key["contribution"])):
             assert rounds(text, number), line
     # Points stand under points.
     ends = {line.rindex(".") for line in table}
@@ -155,7 +155,7 @@ def test_mistakes(folder, tmp_path):
     reject("no use for the argument another; a text of several words stands in quotes", TEXT, "another", *model)
     reject("no use for the arguments sat on the bank;", "he", "sat", "on", "the", "bank", *model)
     reject("config.json", TEXT, "--model", tmp_path, code=1)
-    assert "The text is cut: 12" in screen(folder, "--truncate", text="he sat " * 25)
+    assert "The text is truncated: 12" in screen(folder, "--truncate", text="he sat " * 25)
 
 
 def test_no_model_says_where_to_get_one(tmp_path):

@@ -222,7 +222,7 @@ def test_a_comparison_has_contrast_and_room(comparison, theme, width):
     assert all(one.bounding_box()["x"] + one.bounding_box()["width"] <= right["x"] + right["width"] + 1 for one in page.locator(".chart .label").all())
 
 
-def test_hostile_sentences_are_text(comparison):
+def test_untrusted_sentences_are_text(comparison):
     page, data = comparison("bank", "bank </script><img src=x onerror=alert(1)> \u202e= 1 <!--", "the bank \x1b]0;x\x07 \\input{x} </script>")
     assert page.evaluate("document.querySelectorAll('img').length") == 0
     assert page.evaluate("document.scripts.length") == 3

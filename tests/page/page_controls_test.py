@@ -64,32 +64,32 @@ def test_any_word_becomes_the_query(lesson):
     page, _ = lesson("three-words")
     for i, word in enumerate(["I", "love", "coding"]):
         page.locator(f'[data-focus="word {i}"]').click()
-        assert page.locator(".row-table .asks").inner_text() == f"query {word}"
+        assert page.locator(".row-table .query-name").inner_text() == f"query {word}"
         assert page.locator(".finding").inner_text().startswith(f'“{word}” attends')
         assert page.locator(".map td.framed").count() == 3
         assert page.locator(".map tr.chosen th").inner_text() == word
     page.locator('[data-focus="word 0"]').click()
-    assert page.locator(".row-table .asks").inner_text() == "query I"
+    assert page.locator(".row-table .query-name").inner_text() == "query I"
 
 
-def test_a_number_unfolds_and_folds(lesson):
+def test_a_number_expands_and_folds(lesson):
     page, _ = lesson("roles")
     for cell in ("row 2 scores", "row 0 scaled", "row 3 exponential", "row 1 weights", "mix 1", "queries 0 1 1", "weights 0 1 4"):
         target = page.locator(f'[data-cell="{cell}"]')
         assert target.get_attribute("aria-expanded") == "false"
         target.click()
         assert target.get_attribute("aria-expanded") == "true"
-        assert page.locator(".unfold").count() == 1
-        assert page.locator(".unfold").inner_text() != ""
+        assert page.locator(".expand").count() == 1
+        assert page.locator(".expand").inner_text() != ""
         target.click()
         assert target.get_attribute("aria-expanded") == "false"
-        assert page.locator(".unfold").count() == 0
+        assert page.locator(".expand").count() == 0
     # Beneath its line, not elsewhere.
     page.locator('[data-cell="row 2 scores"]').click()
     line = page.locator('tr:has([data-cell="row 2 scores"]) + tr')
-    assert "unfold" in line.get_attribute("class")
+    assert "expand" in line.get_attribute("class")
     page.keyboard.press("Escape")
-    assert page.locator(".unfold").count() == 0
+    assert page.locator(".expand").count() == 0
 
 
 def test_arrows_walk_through_a_table_in_focus(lesson):
@@ -106,10 +106,10 @@ def test_arrows_walk_through_a_table_in_focus(lesson):
         assert focus() == want
     assert current(page) == step
     page.keyboard.press("Enter")
-    assert page.locator(".row-table .unfold").count() == 1
+    assert page.locator(".row-table .expand").count() == 1
     assert focus() == "row 1 scores"
     page.keyboard.press("Space")
-    assert page.locator(".row-table .unfold").count() == 0
+    assert page.locator(".row-table .expand").count() == 0
 
 
 def test_tab_reaches_each_table_once(lesson):
@@ -126,7 +126,7 @@ def test_tab_reaches_each_table_once(lesson):
 def test_the_map_chooses_a_query_and_its_scale(lesson):
     page, _ = lesson("three-words")
     page.locator('[data-cell="map 2 0"]').click()
-    assert page.locator(".row-table .asks").inner_text() == "query coding"
+    assert page.locator(".row-table .query-name").inner_text() == "query coding"
     legend = page.locator(".legend")
     assert "1" in legend.inner_text().split()
     cell = page.locator('[data-cell="map 2 2"]')
@@ -225,10 +225,10 @@ def test_the_address_holds_what_is_chosen(lesson, pages):
     assert again.locator(".row-section").inner_text() == told
     assert current(again) == "softmax"
     assert again.locator('[data-focus="head 1"]').get_attribute("aria-pressed") == "true"
-    assert again.locator(".row-table .unfold").count() == 1
+    assert again.locator(".row-table .expand").count() == 1
     go(again, "#attention=weights&query=0&step=mix")
     assert current(again) == "mix"
-    assert again.locator(".row-table .unfold").count() == 0
+    assert again.locator(".row-table .expand").count() == 0
 
 
 @pytest.mark.parametrize("address", ["#query=99", "#head=7", "#step=nothing", "#attention=__proto__", "#query=-1&head=x", "#open=%00%22%3E%3Cscript%3E",
@@ -249,18 +249,18 @@ def test_many_keys_are_shortened_and_a_large_head_is_painted(arrays):
     canvas = page.locator("canvas.painted")
     assert canvas.count() == 1
     canvas.focus()
-    before = page.locator(".row-table .asks").inner_text()
+    before = page.locator(".row-table .query-name").inner_text()
     page.keyboard.press("ArrowDown")
-    assert page.locator(".row-table .asks").inner_text() != before
+    assert page.locator(".row-table .query-name").inner_text() != before
     page.keyboard.press("ArrowUp")
-    assert page.locator(".row-table .asks").inner_text() == before
+    assert page.locator(".row-table .query-name").inner_text() == before
     box = canvas.bounding_box()
     canvas.hover(position={"x": box["width"] * 89.5 / 90, "y": box["height"] * 69.5 / 70})
     weight = data["steps"][-2]["result"][69][89]
     readout = page.locator(".readout").inner_text()
     assert readout.startswith("69 → 89: ") and abs(float(readout.split(": ")[1]) - weight) < 1e-4
     page.mouse.click(box["x"] + 2, box["y"] + box["height"] * 69.5 / 70)
-    assert page.locator(".row-table .asks").inner_text() == "query 69"
+    assert page.locator(".row-table .query-name").inner_text() == "query 69"
 
 
 @pytest.mark.parametrize("width", [1280, 800, 390])
@@ -297,7 +297,7 @@ def test_the_first_step_multiplies_the_matrices(lesson):
         assert cells == want
         one = sorted(cells)[0]
         page.locator(f'[data-cell="{one}"]').click()
-        assert " products: " in page.locator(".products-figure .unfold .sum").inner_text() and page.locator(".unfold").count() == 1
+        assert " products: " in page.locator(".products-figure .expand .sum").inner_text() and page.locator(".expand").count() == 1
 
 
 def test_steps_show_both_factors_of_a_product(lesson):
@@ -333,7 +333,7 @@ def test_predicting_hides_the_answer_everywhere(lesson, name, step):
         assert (finding not in read or step == "mix") and data["title"] not in read
         assert "Predict, then look" in read
         # No later weight or result: of the figures below nothing is left but the values, at the last step.
-        assert not page.locator(".map, .slips, details").first.is_visible()
+        assert not page.locator(".map, .errata, details").first.is_visible()
         assert page.locator(".mix").count() == (step == "mix")
         for cell in page.locator('.row-table [data-cell$=" weights"] .number, .vector .number').all():
             assert not cell.is_visible() or step == "mix" and cell.evaluate("e => e.closest('.vector') === null")

@@ -105,7 +105,7 @@ def test_a_narrow_page_keeps_key_weight_and_bar_and_the_rest_on_tap(lesson):
     assert not page.locator('[data-cell="row 1 scores"]').is_visible()
     score = page.locator('[data-cell="row 1 scores"] .number').evaluate("e => e.textContent")
     page.locator('[data-cell="row 1 weights"]').click()
-    assert score in page.locator(".row-table .unfold dl").inner_text()
+    assert score in page.locator(".row-table .expand dl").inner_text()
     wide, _ = lesson("roles")
     wide.locator('[data-cell="row 1 weights"]').click()
     assert not wide.locator(".narrow-only").first.is_visible()
@@ -230,12 +230,12 @@ def test_the_bars_are_named(lesson):
 def test_an_expanded_number_moves_no_column(lesson, cell):
     page, _ = lesson("three-words")
     boxes = """cell => { const table = document.querySelector(`[data-cell="${cell}"]`).closest('table');
-        return [...table.querySelectorAll('th, td')].filter(c => !c.closest('.unfold')).map(c => { const box = c.getBoundingClientRect(); return [box.left, box.width]; }); }"""
+        return [...table.querySelectorAll('th, td')].filter(c => !c.closest('.expand')).map(c => { const box = c.getBoundingClientRect(); return [box.left, box.width]; }); }"""
     target = page.locator(f'[data-cell="{cell}"]')
     target.scroll_into_view_if_needed()
     before, place = page.evaluate(boxes, cell), target.bounding_box()
     target.click()
-    assert page.locator(".unfold .work").count() == 1
+    assert page.locator(".expand .work").count() == 1
     assert np.allclose(page.evaluate(boxes, cell), before, atol=0.01)
     # The number itself moves only where what was expanded would be out of sight.
     now = target.bounding_box()
@@ -257,7 +257,7 @@ def test_an_expanded_number_is_scrolled_into_view(lesson):
     target = page.locator('[data-cell="context 0 1 1"]')
     target.evaluate("e => scrollTo(0, scrollY + e.getBoundingClientRect().bottom - innerHeight + 4)")
     target.click()
-    box, cell = page.locator(".unfold").bounding_box(), target.bounding_box()
+    box, cell = page.locator(".expand").bounding_box(), target.bounding_box()
     assert box["y"] >= 0 and box["y"] + box["height"] <= 800 and cell["y"] >= 0
     page.keyboard.press("Escape")
     # What is in view already stays where it is.
@@ -269,7 +269,7 @@ def test_an_expanded_number_is_scrolled_into_view(lesson):
     go(page, "#step=mix")
     page.evaluate("scrollTo(0, 0)")
     go(page, "#step=mix&open=context 0 1 1")
-    assert page.locator(".unfold").bounding_box()["y"] < 800
+    assert page.locator(".expand").bounding_box()["y"] < 800
 
 
 @pytest.mark.parametrize("width", [1280, 800, 390])
@@ -348,7 +348,7 @@ def test_why_scale_expands_the_numbers_that_it_invites_to_choose(lesson):
     assert "Choose one to see how it came about" in page.locator(".steps .lead").inner_text()
     for column, words in enumerate(["Σ (q·k)² / 2560", "var(q·k) / D = 32.7404 / 32 = 1.0231", "Σ largest p / 256", "Σ largest p′ / 256", "Σ p(1 − p) / 2560", "Σ p′(1 − p′) / 2560"]):
         page.locator(f'[data-cell="statistics 0 2 {column}"]').click()
-        assert words in page.locator(".unfold .work").inner_text()
+        assert words in page.locator(".expand .work").inner_text()
 
 
 @pytest.mark.parametrize("theme", ["light", "dark"])

@@ -9,20 +9,20 @@ import pytest
 
 from program import environment, fail, run, succeed
 
-HOSTILE = ["</script><img src=x onerror=alert(1)>", "\x1b]0;title\x07", "\u202eevil", "\\input{x}", "=1+1", "a\x00b", "<!--", "\u2028\u2029",
+UNTRUSTED = ["</script><img src=x onerror=alert(1)>", "\x1b]0;title\x07", "\u202eevil", "\\input{x}", "=1+1", "a\x00b", "<!--", "\u2028\u2029",
            "&lt;b&gt;", "'\"`${x}", "x" * 300, "", "שלום", "日本語", "👩‍👩‍👧", "__proto__"]
 
 
-def hostile_input():
-    n = len(HOSTILE)
-    return {"title": HOSTILE[0], "citation": HOSTILE[2] + HOSTILE[0], "tokens": HOSTILE, "X": [[i % 3, 1, i % 2] for i in range(n)],
+def untrusted_input():
+    n = len(UNTRUSTED)
+    return {"title": UNTRUSTED[0], "citation": UNTRUSTED[2] + UNTRUSTED[0], "tokens": UNTRUSTED, "X": [[i % 3, 1, i % 2] for i in range(n)],
             "W_query": [[1, 0], [0, 1], [1, 1]], "W_key": [[1, 0], [0, 1], [1, 1]], "W_value": [[1, 2], [0, 1], [1, 1]], "query": "@0",
-            "names": {"context": HOSTILE[0]}, "notes": {"weights": [HOSTILE[0] + HOSTILE[2]]}, "slips": [HOSTILE[0]]}
+            "names": {"context": UNTRUSTED[0]}, "notes": {"weights": [UNTRUSTED[0] + UNTRUSTED[2]]}, "errata": [UNTRUSTED[0]]}
 
 
-def test_hostile_words_are_words(arrays):
-    page, data = arrays(hostile_input())
-    assert data["tokens"] == HOSTILE
+def test_untrusted_words_are_words(arrays):
+    page, data = arrays(untrusted_input())
+    assert data["tokens"] == UNTRUSTED
     assert page.evaluate("document.querySelectorAll('img, iframe, object, embed, link[rel=stylesheet], script[src]').length") == 0
     assert page.evaluate("document.scripts.length") == 3
     text = page.evaluate("document.body.innerText")
@@ -34,7 +34,7 @@ def test_hostile_words_are_words(arrays):
     assert words[12:15] == ["שלום", "日本語", "👩‍👩‍👧"] and words[11] == "∅"
     assert all(tag == "BDI" for tag in page.evaluate("[...document.querySelectorAll('.word')].map(w => w.tagName)"))
     assert page.evaluate("getComputedStyle(document.querySelector('.word')).unicodeBidi") == "isolate"
-    for i in range(len(HOSTILE)):
+    for i in range(len(UNTRUSTED)):
         page.locator(f'[data-focus="word {i}"]').click()
         assert page.locator(".map tr.chosen").count() == 1
     page.locator('[data-cell="row 0 weights"]').click()
@@ -43,7 +43,7 @@ def test_hostile_words_are_words(arrays):
 
 
 def test_the_file_escapes_what_html_could_take_for_a_tag(pages):
-    path, _ = pages.make("explain", "--input", "-", stdin=json.dumps(hostile_input()).encode())
+    path, _ = pages.make("explain", "--input", "-", stdin=json.dumps(untrusted_input()).encode())
     html = path.read_text(encoding="utf-8")
     for name in ("explanation", "page"):
         data = re.search(f'<script type="application/json" id="{name}">(.*?)</script>', html, re.DOTALL)[1]

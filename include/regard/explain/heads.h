@@ -59,7 +59,7 @@ struct MeasuredText {
   Index line = 0;  // where it stood, from 1; 0 for a text given alone
   std::string text;
   std::vector<Index> ids;
-  Index cut_tokens = 0;
+  Index num_truncated_tokens = 0;
   Index unknown_words = 0;  // that the model sees as [UNK]
   Index split_words = 0;    // into pieces
   std::string warning{};    // vocabulary_warning

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // Five documents that explain attention, as lessons: each an ExplainInput with the document's matrices, its steps in
-// its own order and words, the numbers that it prints, and, at the end, where it slips. One more, why-scale,
+// its own order and words, the numbers that it prints, and, at the end, its errata. One more, why-scale,
 // measures what division by √D does.
 //
 //     explain(lesson_input("three-words"))      computes it; render_text() shows it

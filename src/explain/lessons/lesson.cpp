@@ -35,7 +35,7 @@ Matrix transposed(const Matrix& matrix) {
   std::swap(t.num_rows, t.num_columns);
   for (Index h = 0; h < t.num_heads; ++h) {
     for (Index r = 0; r < t.num_rows; ++r) {
-      for (Index c = 0; c < t.num_columns; ++c) t.numbers[t.place(h, r, c)] = matrix.numbers[matrix.place(h, c, r)];
+      for (Index c = 0; c < t.num_columns; ++c) t.numbers[t.index(h, r, c)] = matrix.numbers[matrix.index(h, c, r)];
     }
   }
   return t;

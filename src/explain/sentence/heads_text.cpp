@@ -234,7 +234,7 @@ std::string render_heads_json(const HeadSurvey& survey, const HeadFilter& filter
     }
     json.string("text", text.text);
     json.indices("ids", text.ids);
-    json.whole("cut_tokens", text.cut_tokens);
+    json.whole("num_truncated_tokens", text.num_truncated_tokens);
     json.whole("unknown_words", text.unknown_words);
     json.whole("split_words", text.split_words);
     if (!text.warning.empty()) json.string("warning", text.warning);
