@@ -308,7 +308,7 @@ void bind_model(nb::module_& module) {
   module.def(
       "embed", &embed_of, nb::arg("model"), nb::arg("texts"), nb::arg("truncate") = false,
       nb::sig("def embed(model: Model, texts: collections.abc.Sequence[str], truncate: bool = False) -> typing.Any"),
-      "Vectors of texts, (n, E), each of length 1: the mean over a text's tokens. A NumPy array of float32.");
+      "Vectors of texts, (n, E), each of L2 norm 1: the mean over a text's tokens. A NumPy array of float32.");
 }
 
 }  // namespace regard::python

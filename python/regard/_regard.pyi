@@ -283,7 +283,7 @@ def compare(model: Model, word: str, sentences: Sequence[str], hide: Sequence[st
 
 def embed(model: Model, texts: Sequence[str], truncate: bool = False) -> Any:
     """
-    Vectors of texts, (n, E), each of length 1: the mean over a text's tokens. A NumPy array of float32.
+    Vectors of texts, (n, E), each of L2 norm 1: the mean over a text's tokens. A NumPy array of float32.
     """
 
 def plan(call: Callable[..., object], *args: object, **kwargs: object) -> dict[str, Any]:

@@ -53,7 +53,7 @@ struct ComparedPair {
   std::vector<double> cosine;         // by stage
   std::vector<double> above_floor;    // by stage: (cosine − floor) / (1 − floor)
   std::vector<ControlWord> controls;  // in the order in which they stand in `first`
-  // What attention adds to the word in `first` less what it adds in `second`: δ = Σ over heads of δ_h; its length
+  // What attention adds to the word in `first` less what it adds in `second`: δ = Σ over heads of δ_h; its norm
   // ‖δ‖₂ by layer, and of each head (N, H) the share δ_h · δ / ‖δ‖²: they sum to 1 in a layer. NaN where δ is 0.
   std::vector<double> difference;
   Tensor<double, 2> share;

@@ -233,7 +233,7 @@ ExplainInput lesson_by_hand() {
   };
   lesson.errata = {
       "floor(□ / 2) takes −1 to −1, so a score of −1 is not drawn towards 0.",
-      "A dot product of 1 means an angle of 0 only between vectors of length 1.",
+      "A dot product of 1 means an angle of 0 only between vectors of norm 1.",
       "“Cosine similarity” is said of KᵀQ; these are dot products, lengths and all.",
   };
   return lesson;

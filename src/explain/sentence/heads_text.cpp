@@ -91,7 +91,7 @@ class HeadsRenderer {
     paragraph(most, false);
   }
 
-  // Distances and lengths take a decimal less than shares, so that a line of 80 columns holds all measures.
+  // Distances and norms take a decimal less than shares, so that a line of 80 columns holds all measures.
   int digits_of(HeadMeasure measure) const {
     if (options_.full) return 4;
     return measure == HeadMeasure::distance || measure == HeadMeasure::contribution ? 1 : 2;
