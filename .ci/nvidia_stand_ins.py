@@ -4,7 +4,7 @@
     python3 .ci/nvidia_stand_ins.py SITE-PACKAGES/torch/lib
 
 Writes beside PyTorch's libraries those of NVIDIA that they name, with every function that they want; each answers "no
-device". Read by bench/rival_environment.py and ./check."""
+device". Read by bench/competitor_environment.py and ./check."""
 
 import collections
 import pathlib

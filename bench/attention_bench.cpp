@@ -6,7 +6,7 @@
 //   pairs are S² in full and S(S + 1)/2 under a causal mask. The exponentials count for nothing.
 //
 //   attention_bench --benchmark_filter=D:64/causal:0      REGARD_THREADS, REGARD_FORCE_ISA as everywhere
-// Read next: interleaved.h; bench/bars for the figures that Regard promises.
+// Read next: interleaved.h; bench/run_benchmarks for the figures that Regard promises.
 #include "regard/attention.h"
 
 #include "interleaved.h"

@@ -1,10 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Regard, through its C interface, beside its rivals and the processor's peaks: all in one process, in turn.
+"""Regard, through its C interface, beside its competitors and the processor's peaks: all in one process, in turn.
 
     compare.py --build BUILD [--rows decode,prefill] [--quick] [--json FILE]
 
-BUILD is a build of shared libraries with REGARD_BENCH=ON, the Python package in BUILD/package; bench/bars makes one and the
-environment with the rivals. What is measured stands in suite.py, a row each; who else is measured, in rivals.py.
+BUILD is a build of shared libraries with REGARD_BENCH=ON, the Python package in BUILD/package; bench/run_benchmarks makes one and the
+environment with the competitors. What is measured stands in suite.py, a row each; who else is measured, in competitors.py.
 
 One round runs each contender once, 5 ms idle before each; the next round begins with the next contender. Outputs were
 written before, packing is inside the timed call, caches are warm: everything has run once untimed, and every answer has
@@ -21,7 +21,7 @@ import sys
 import time
 
 from regard_library import Regard
-from rivals import openblas, rivals
+from competitors import openblas, competitors
 from suite import ROWS, Suite
 
 IDLE_SECONDS = 0.005
@@ -37,7 +37,7 @@ def environment(threads, isa):
     """What must be set before anybody is loaded: equal threads that sleep when they have nothing to do."""
     settings = {"OPENBLAS_NUM_THREADS": str(threads), "OMP_NUM_THREADS": str(threads), "MKL_NUM_THREADS": str(threads),
                 "OMP_WAIT_POLICY": "PASSIVE", "KMP_BLOCKTIME": "0",
-                # Pages of 4 KiB for the arrays, as for the memory that the yardstick reads and for our caches.
+                # Pages of 4 KiB for the arrays, as for the memory that the reference reads and for our caches.
                 "NUMPY_MADVISE_HUGEPAGE": "0",
                 # 2**20 cycles: its threads stop spinning within the idle time, not 26 ms into somebody else's turn.
                 "OPENBLAS_THREAD_TIMEOUT": "20"}
@@ -96,7 +96,7 @@ def arguments():
     parser.add_argument("--build", type=pathlib.Path, required=True, help="folder of the build")
     parser.add_argument("--rows", default=",".join(ROWS), help="which, with commas; all: " + ",".join(ROWS))
     parser.add_argument("--quick", action="store_true", help="a second for each case, smaller where one takes longer")
-    parser.add_argument("--threads", type=int, default=2, help="default 2, as the bars are stated")
+    parser.add_argument("--threads", type=int, default=2, help="default 2, as the targets are stated")
     parser.add_argument("--rounds", type=int, default=30, help="at most; default 30")
     parser.add_argument("--seconds", type=float, default=7.0, help="for each case; default 7")
     parser.add_argument("--isa", choices=("generic", "avx2", "avx512", "avx512_bf16"), help="default: the best one")
@@ -116,14 +116,14 @@ def main():
         os.execve(sys.executable, [sys.executable, *sys.argv], {**os.environ, **wanted})
 
     sys.path.insert(0, str(given.build.resolve() / "package"))
-    regard, others = Regard(given.build.resolve(), given.threads), rivals(given.threads)
+    regard, others = Regard(given.build.resolve(), given.threads), competitors(given.threads)
     blas = openblas()
     if blas["threads"] != given.threads:
         sys.exit(f"compare.py: OpenBLAS runs on {blas['threads']} threads instead of {given.threads}")
     report = {"version": regard.version(), "isa": regard.instruction_set(), "threads": given.threads, "openblas": blas,
-              "rivals": {name: rival.version for name, rival in others.items()}, "cases": []}
+              "competitors": {name: competitor.version for name, competitor in others.items()}, "cases": []}
     print(f"Regard {report['version']} {report['isa']}, {given.threads} threads; OpenBLAS {blas['version']} "
-          f"{blas['core']}; " + ", ".join(f"{name} {version}" for name, version in report["rivals"].items()))
+          f"{blas['core']}; " + ", ".join(f"{name} {version}" for name, version in report["competitors"].items()))
     suite = Suite(regard, others, given.quick)
     for row in ROWS:
         if row in given.rows:

@@ -1,11 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// ggml's flash attention on memory of ours, for bench/rivals.py: one graph of one node, planned once, computed often.
+// ggml's flash attention on memory of ours, for bench/competitors.py: one graph of one node, planned once, computed
+// often.
 //
 //   query (heads, queries, depth), key and value (key_heads, keys, depth), all f32  ──▶  output (queries, heads, depth)
 //
-// A causal mask is f16 and has every pair: ggml knows no other. Compiled by bench/bars beside the library that the
-// sdist of llama-cpp-python builds. Read next: rivals.py.
+// A causal mask is f16 and has every pair: ggml knows no other. Compiled by bench/run_benchmarks beside the library
+// that the sdist of llama-cpp-python builds. Read next: competitors.py.
 #include <ggml-cpu.h>
 #include <ggml.h>
 #include <math.h>

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // run_beside_peak(state, operations, call): what every benchmark does. Machines are shared and their clocks move, so
-// the yardstick is measured after every single call, and both are summed over the same seconds:
+// the reference is measured after every single call, and both are summed over the same seconds:
 //
 //   call ─ warm     then, for each iteration:  call (timed) ─ peak for 5 ms (not timed)
 //

@@ -46,7 +46,7 @@ class CountedMemory : public std::pmr::memory_resource {
 
 // Runs call(runtime); bytes counted, or −1 with the reason in last_error.
 template <class Call>
-std::int64_t counted(const regard_bench_problem& p, int count, Call&& call) try {
+std::int64_t counted(const regard_bench_workload& p, int count, Call&& call) try {
   CountedMemory memory;
   regard::Runtime runtime;
   runtime.num_threads = static_cast<int>(p.num_threads);
@@ -64,7 +64,7 @@ InputView<4> input(const void* data, std::int64_t type, Index heads, Index rows,
           regard::dense_strides(shape)};
 }
 
-regard::AttentionOptions options(const regard_bench_problem& p) {
+regard::AttentionOptions options(const regard_bench_workload& p) {
   regard::AttentionOptions o;
   o.causal = p.causal != 0;
   if (p.starts != nullptr) {
@@ -77,7 +77,7 @@ regard::AttentionOptions options(const regard_bench_problem& p) {
 }
 
 template <class T>
-regard::AttentionOutputs outputs(const regard_bench_problem& p) {
+regard::AttentionOutputs outputs(const regard_bench_workload& p) {
   regard::AttentionOutputs o;
   o.context = {static_cast<T*>(p.context), {1, p.heads, p.queries, p.depth}};
   if (p.row_max != nullptr) o.row_max = {p.row_max, {1, p.heads, p.queries}};
@@ -86,7 +86,7 @@ regard::AttentionOutputs outputs(const regard_bench_problem& p) {
 }
 
 template <class T>
-Cache filled(const regard_bench_problem& p, std::int64_t page_keys) {
+Cache filled(const regard_bench_workload& p, std::int64_t page_keys) {
   regard::KvCacheShape shape;
   shape.num_kv_heads = p.key_heads;
   shape.head_size = shape.value_head_size = p.depth;
@@ -112,8 +112,8 @@ Cache filled(const regard_bench_problem& p, std::int64_t page_keys) {
 
 }  // namespace
 
-std::int64_t regard_bench_forward(const regard_bench_problem* problem, int count) {
-  const regard_bench_problem& p = *problem;
+std::int64_t regard_bench_forward(const regard_bench_workload* workload, int count) {
+  const regard_bench_workload& p = *workload;
   return counted(p, count, [&](const regard::Runtime& runtime) {
     const auto query = input(p.query, p.type, p.heads, p.queries, p.depth);
     const auto key = input(p.key, p.type, p.key_heads, p.keys, p.depth);
@@ -126,8 +126,8 @@ std::int64_t regard_bench_forward(const regard_bench_problem* problem, int count
   });
 }
 
-std::int64_t regard_bench_calls(const regard_bench_problem* problem, std::int64_t num_calls) {
-  const regard_bench_problem& p = *problem;
+std::int64_t regard_bench_calls(const regard_bench_workload* workload, std::int64_t num_calls) {
+  const regard_bench_workload& p = *workload;
   return counted(p, 0, [&](const regard::Runtime&) {
     for (std::int64_t call = 0; call < num_calls; ++call) {
       regard::attention_forward(input(p.query, p.type, p.heads, p.queries, p.depth),
@@ -137,9 +137,9 @@ std::int64_t regard_bench_calls(const regard_bench_problem* problem, std::int64_
   });
 }
 
-std::int64_t regard_bench_columns(const regard_bench_problem* problem, float* key_mass, float* pooled_map,
+std::int64_t regard_bench_columns(const regard_bench_workload* workload, float* key_mass, float* pooled_map,
                                   std::int64_t cells, int count) {
-  const regard_bench_problem& p = *problem;
+  const regard_bench_workload& p = *workload;
   return counted(p, count, [&](const regard::Runtime& runtime) {
     regard::ColumnsRequest request;
     request.row_max = {p.row_max, {1, p.heads, p.queries}};
@@ -153,9 +153,9 @@ std::int64_t regard_bench_columns(const regard_bench_problem* problem, float* ke
   });
 }
 
-std::int64_t regard_bench_statistics(const regard_bench_problem* problem, std::int64_t* top_keys, float* top_weights,
+std::int64_t regard_bench_statistics(const regard_bench_workload* workload, std::int64_t* top_keys, float* top_weights,
                                      std::int64_t top, float* rows, int count) {
-  const regard_bench_problem& p = *problem;
+  const regard_bench_workload& p = *workload;
   return counted(p, count, [&](const regard::Runtime& runtime) {
     static constexpr Index kChosen[] = {0, 1, 2, 3};
     const std::array<Index, 3> shape{1, p.heads, p.queries};
@@ -174,8 +174,8 @@ std::int64_t regard_bench_statistics(const regard_bench_problem* problem, std::i
   });
 }
 
-void* regard_bench_cache(const regard_bench_problem* problem, std::int64_t cache_type, std::int64_t page_keys) try {
-  const regard_bench_problem& p = *problem;
+void* regard_bench_cache(const regard_bench_workload* workload, std::int64_t cache_type, std::int64_t page_keys) try {
+  const regard_bench_workload& p = *workload;
   return new Cache(cache_type == REGARD_BENCH_INT8   ? filled<std::int8_t>(p, page_keys)
                    : cache_type == REGARD_BENCH_BF16 ? filled<bfloat16>(p, page_keys)
                                                      : filled<float>(p, page_keys));
@@ -184,8 +184,8 @@ void* regard_bench_cache(const regard_bench_problem* problem, std::int64_t cache
   return nullptr;
 }
 
-std::int64_t regard_bench_decode(const void* cache, const regard_bench_problem* problem, int count) {
-  const regard_bench_problem& p = *problem;
+std::int64_t regard_bench_decode(const void* cache, const regard_bench_workload* workload, int count) {
+  const regard_bench_workload& p = *workload;
   return counted(p, count, [&](const regard::Runtime& runtime) {
     std::visit(
         [&](const auto& kept) {

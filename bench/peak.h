@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// The yardsticks of every benchmark as plain functions, so that bench/compare.py calls them in the process in which it
-// calls Regard and its rivals. Read next: regard/peaks.h, operators.h.
+// The references of every benchmark as plain functions, so that bench/compare.py calls them in the process in which it
+// calls Regard and its competitors. Read next: regard/peaks.h, operators.h.
 #pragma once
 
 #include <cstdint>

@@ -1,12 +1,12 @@
 # SPDX-License-Identifier: Apache-2.0
 """Three pictures of a result, as SVG written by hand: plots(run) yields (name, what it shows, text of the file).
 
-    share     share of the peak against S, by D and mask, Regard and the rivals
-    rivals    how many times as long as Regard each rival takes, work by work
-    decode    share of the read bandwidth, cache by cache and rival by rival
+    share        share of the peak against S, by D and mask, Regard and the competitors
+    competitors  how many times as long as Regard each competitor takes, workload by workload
+    decode       share of the read bandwidth, cache by cache and competitor by competitor
 
 One accent colour is Regard's, greys and one second colour are everybody else's; lines and dots carry their names beside
-them. Read next: document.py."""
+them. Read next: report.py."""
 
 import html
 import itertools
@@ -118,7 +118,7 @@ WORKS = (("prefill", "S 4096, D 64", "", "full, S 4096, D 64"), ("prefill", "S 4
          ("decode", "32 heads, 8 ", "", "decode, 4 heads a key head"))
 
 
-def rivals(run):
+def competitors(run):
     rows = []
     for row, begin, suffix, label in WORKS:
         found = figures(run, row, begin)
@@ -129,7 +129,7 @@ def rivals(run):
     if not rows:
         return None
     left, right, top, step = 216, 690, 84, 34
-    picture = Picture(top + step * len(rows) + 44, "Time against rivals")
+    picture = Picture(top + step * len(rows) + 44, "Time against competitors")
     widest = max(2.0, max(max(times.values()) for _, times in rows))
     narrowest = min(0.9, min(min(times.values()) for _, times in rows))
     scale = (right - left) / math.log(widest / narrowest)
@@ -185,7 +185,7 @@ def decode(run):
 
 
 def plots(run):
-    for name, words, draw in (("share", "Share of the peak against S", share), ("rivals", "Time against rivals", rivals),
+    for name, words, draw in (("share", "Share of the peak against S", share), ("competitors", "Time against competitors", competitors),
                               ("decode", "Decoding against the read bandwidth", decode)):
         text = draw(run)
         if text:

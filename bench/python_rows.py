@@ -13,7 +13,7 @@ import sys
 import numpy
 
 from case import Case, timed
-from problem import Problem, to_bf16
+from workload import Workload, to_bf16
 
 NUM_CALLS = 20_000
 COUNTED_CALLS, COUNTED_ROUNDS = 250_000, 4
@@ -61,16 +61,16 @@ def calls(suite):
     regard = package()
     if regard is None:
         return
-    problem = Problem(1, 1, 1, 8)
-    context, of_cpp = problem.new_context(), problem.new_context()
-    arrays = problem.query, problem.key, problem.value
+    workload = Workload(1, 1, 1, 8)
+    context, of_cpp = workload.new_context(), workload.new_context()
+    arrays = workload.query, workload.key, workload.value
     from_numpy = functools.partial(regard.attention, *arrays, out=context)
     case = Case("calls", "(1, 1, 1, 8)", "calls/ms")
-    case.contenders = {"regard, C++": rate(suite.regard.calls(problem, of_cpp, NUM_CALLS)),
+    case.contenders = {"regard, C++": rate(suite.regard.calls(workload, of_cpp, NUM_CALLS)),
                        "regard, NumPy, out=": in_python(from_numpy)}
-    case.errors = {"regard, NumPy, out=": lambda: problem.error(context)}
-    if "torch" in suite.rivals:
-        torch = suite.rivals["torch"].torch
+    case.errors = {"regard, NumPy, out=": lambda: workload.error(context)}
+    if "torch" in suite.competitors:
+        torch = suite.competitors["torch"].torch
         plain = [torch.from_numpy(array) for array in arrays]
         learned = [tensor.clone().requires_grad_() for tensor in plain]
         ours, theirs = regard.torch.scaled_dot_product_attention, torch.nn.functional.scaled_dot_product_attention
@@ -89,25 +89,25 @@ def calls(suite):
 
 def drop_in(suite):
     regard = package()
-    if regard is None or "torch" not in suite.rivals:
+    if regard is None or "torch" not in suite.competitors:
         return
-    torch = suite.rivals["torch"].torch
+    torch = suite.competitors["torch"].torch
     ours, theirs = regard.torch.scaled_dot_product_attention, torch.nn.functional.scaled_dot_product_attention
     for dtype in ("f32", "bf16"):
         for length in (128, 512, 1024):
             for depth in (64, 128):
-                full = Problem(8, length, length, depth, dtype=dtype)
-                for problem, suffix in ((full, ""), (full.variant(causal=True), ", causal")):
+                full = Workload(8, length, length, depth, dtype=dtype)
+                for workload, suffix in ((full, ""), (full.variant(causal=True), ", causal")):
                     case = Case("drop_in", f"{dtype}, S {length}, D {depth}, heads 8{suffix}", weight=0.25)
-                    _add(case, problem, torch, {"regard": ours, "torch": theirs})
+                    _add(case, workload, torch, {"regard": ours, "torch": theirs})
                     yield case
 
 
-def _add(case, problem, torch, functions):
-    grad = numpy.random.default_rng(2).standard_normal(problem.query.shape, dtype=numpy.float32)
-    arrays = [problem.query, problem.key, problem.value, to_bf16(grad) if problem.dtype == "bf16" else grad]
+def _add(case, workload, torch, functions):
+    grad = numpy.random.default_rng(2).standard_normal(workload.query.shape, dtype=numpy.float32)
+    arrays = [workload.query, workload.key, workload.value, to_bf16(grad) if workload.dtype == "bf16" else grad]
     tensors = [torch.from_numpy(array) for array in arrays]
-    if problem.dtype == "bf16":
+    if workload.dtype == "bf16":
         tensors = [tensor.view(torch.bfloat16) for tensor in tensors]
     *plain, grad = tensors
     learned = [tensor.clone().requires_grad_() for tensor in plain]
@@ -115,18 +115,18 @@ def _add(case, problem, torch, functions):
 
     def forward(name, attention):
         with torch.inference_mode():
-            last[name] = attention(*plain, is_causal=problem.causal)
+            last[name] = attention(*plain, is_causal=workload.causal)
 
     def both(attention):
-        torch.autograd.grad(attention(*learned, is_causal=problem.causal), learned, grad)
+        torch.autograd.grad(attention(*learned, is_causal=workload.causal), learned, grad)
 
     for name, attention in functions.items():
-        case.contenders[name] = timed(problem.operations, functools.partial(forward, name, attention))
-        case.errors[name] = functools.partial(_error, problem, last, name)
+        case.contenders[name] = timed(workload.operations, functools.partial(forward, name, attention))
+        case.errors[name] = functools.partial(_error, workload, last, name)
     for name, attention in functions.items():
-        case.contenders[f"{name} both"] = timed(3.5 * problem.operations, functools.partial(both, attention))
+        case.contenders[f"{name} both"] = timed(3.5 * workload.operations, functools.partial(both, attention))
     case.against = {"torch": "regard", "torch both": "regard both"}
 
 
-def _error(problem, last, name):
-    return problem.error(last[name].float().contiguous().numpy())
+def _error(workload, last, name):
+    return workload.error(last[name].float().contiguous().numpy())

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Regard for compare.py: the C interface (include/regard/c_api.h), and bench/operators.h for what it lacks.
 
-    Regard(build, threads).forward(problem, context)  ─▶  a call without arguments, to be timed
+    Regard(build, threads).forward(workload, context)  ─▶  a call without arguments, to be timed
 
 Whatever is rejected ends the program with the library's own sentence. Read next: suite.py."""
 
@@ -58,7 +58,7 @@ class Runtime(ctypes.Structure):  # regard_runtime
     _fields_ = [("struct_size", ctypes.c_size_t), ("num_threads", ctypes.c_int64)]
 
 
-class Flat(ctypes.Structure):  # regard_bench_problem
+class Flat(ctypes.Structure):  # regard_bench_workload
     _fields_ = [(name, ctypes.c_void_p) for name in ("query", "key", "value", "context", "row_max", "row_sum")] + \
                [(name, ctypes.c_int64) for name in ("type", "heads", "key_heads", "queries", "keys", "depth", "causal",
                                                     "window_left")] + \
@@ -108,32 +108,32 @@ class Regard:
         if getattr(self.library, function)(*references) != 0:
             sys.exit("compare.py: " + self.library.regard_last_error().decode())
 
-    def forward(self, problem, context, row_max=None, row_sum=None):
-        arrays = [Array.of(array) for array in (problem.query, problem.key, problem.value)]
+    def forward(self, workload, context, row_max=None, row_sum=None):
+        arrays = [Array.of(array) for array in (workload.query, workload.key, workload.value)]
         outputs = Outputs(ctypes.sizeof(Outputs), Array.of(context))
         if row_max is not None:
             outputs.row_max, outputs.row_sum = Array.of(row_max), Array.of(row_sum)
-            problem.fingerprint = Fingerprint()
-            outputs.fingerprint = ctypes.pointer(problem.fingerprint)
+            workload.fingerprint = Fingerprint()
+            outputs.fingerprint = ctypes.pointer(workload.fingerprint)
             outputs.kept = (row_max, row_sum)
-        return functools.partial(self._call, "regard_attention_forward", *arrays, outputs, self._options(problem))
+        return functools.partial(self._call, "regard_attention_forward", *arrays, outputs, self._options(workload))
 
-    def backward(self, problem, context, row_max, row_sum, grad_context, gradients, threads=None):
+    def backward(self, workload, context, row_max, row_sum, grad_context, gradients, threads=None):
         """After forward() with row_max and row_sum. gradients: of query, key and value, written."""
-        arrays = [Array.of(array) for array in (problem.query, problem.key, problem.value)]
+        arrays = [Array.of(array) for array in (workload.query, workload.key, workload.value)]
         saved = Saved(ctypes.sizeof(Saved), *map(Array.of, (context, row_max, row_sum, grad_context)))
-        saved.fingerprint = ctypes.pointer(problem.fingerprint)
+        saved.fingerprint = ctypes.pointer(workload.fingerprint)
         written = Gradients(ctypes.sizeof(Gradients), *map(Array.of, gradients))
-        saved.kept = (problem, context, row_max, row_sum, grad_context, gradients)
+        saved.kept = (workload, context, row_max, row_sum, grad_context, gradients)
         return functools.partial(self._call, "regard_attention_backward", *arrays, saved, written,
-                                 self._options(problem), threads=threads)
+                                 self._options(workload), threads=threads)
 
-    def _options(self, problem):
-        options = Options(ctypes.sizeof(Options), problem.causal)
-        if problem.window >= 0:
-            options.has_window_left, options.window_left = 1, problem.window
-        if problem.starts is not None:
-            options.query_starts = options.key_starts = Array.of(problem.starts)
+    def _options(self, workload):
+        options = Options(ctypes.sizeof(Options), workload.causal)
+        if workload.window >= 0:
+            options.has_window_left, options.window_left = 1, workload.window
+        if workload.starts is not None:
+            options.query_starts = options.key_starts = Array.of(workload.starts)
         return options
 
     def linear(self, left, right, output):
@@ -142,13 +142,13 @@ class Regard:
 
     # ---- through bench/operators.h
 
-    def _flat(self, problem, context, row_max=None, row_sum=None):
+    def _flat(self, workload, context, row_max=None, row_sum=None):
         address = lambda array: None if array is None else array.ctypes.data
-        flat = Flat(*map(address, (problem.query, problem.key, problem.value, context, row_max, row_sum)),
-                    DTYPES[problem.query.dtype], problem.heads, problem.key_heads, problem.queries, problem.keys,
-                    problem.depth, problem.causal, problem.window, address(problem.starts),
-                    0 if problem.starts is None else len(problem.starts), self.threads)
-        flat.kept = (problem, context, row_max, row_sum)
+        flat = Flat(*map(address, (workload.query, workload.key, workload.value, context, row_max, row_sum)),
+                    DTYPES[workload.query.dtype], workload.heads, workload.key_heads, workload.queries, workload.keys,
+                    workload.depth, workload.causal, workload.window, address(workload.starts),
+                    0 if workload.starts is None else len(workload.starts), self.threads)
+        flat.kept = (workload, context, row_max, row_sum)
         return flat
 
     def _bench(self, function, *arguments):
@@ -157,34 +157,34 @@ class Regard:
             sys.exit("compare.py: " + self.bench.regard_bench_error().decode())
         return answer
 
-    def workspace(self, problem, context):
+    def workspace(self, workload, context):
         """Bytes of scratch that one call of attention_forward has in use at most."""
-        return self._bench("forward", ctypes.byref(self._flat(problem, context)), 1)
+        return self._bench("forward", ctypes.byref(self._flat(workload, context)), 1)
 
-    def calls(self, problem, context, num_calls):
+    def calls(self, workload, context, num_calls):
         """attention_forward so many times in a loop of C++, with the default number of threads."""
-        return functools.partial(self._bench, "calls", ctypes.byref(self._flat(problem, context)), ctypes.c_int64(num_calls))
+        return functools.partial(self._bench, "calls", ctypes.byref(self._flat(workload, context)), ctypes.c_int64(num_calls))
 
-    def columns(self, problem, row_max, row_sum, mass, pooled_map, count=0):
-        flat = self._flat(problem, None, row_max, row_sum)
+    def columns(self, workload, row_max, row_sum, mass, pooled_map, count=0):
+        flat = self._flat(workload, None, row_max, row_sum)
         pointer = lambda array: ctypes.c_void_p(array.ctypes.data)
         return functools.partial(self._bench, "columns", ctypes.byref(flat), pointer(mass), pointer(pooled_map),
                                  ctypes.c_int64(pooled_map.shape[-1]), count)
 
-    def statistics(self, problem, context, top):
+    def statistics(self, workload, context, top):
         """Two calls, as of decode."""
-        shape = (1, problem.heads, problem.queries)
+        shape = (1, workload.heads, workload.queries)
         keys, weights = numpy.zeros((*shape, top), numpy.int64), numpy.zeros((*shape, top), numpy.float32)
         rows = numpy.zeros((4, *shape[1:]), numpy.float32)
-        flat = self._flat(problem, context)
+        flat = self._flat(workload, context)
         pointer = lambda array: ctypes.c_void_p(array.ctypes.data)
         call = lambda count: self._bench("statistics", ctypes.byref(flat), pointer(keys), pointer(weights),
                                          ctypes.c_int64(top), pointer(rows), count)
         return lambda: call(0), lambda: call(1)
 
-    def decode(self, problem, context, cache_type, page_keys=0):
+    def decode(self, workload, context, cache_type, page_keys=0):
         """Two calls: to be timed, and one that counts its workspace. The cache lives as long as they do."""
-        flat = self._flat(problem, context)
+        flat = self._flat(workload, context)
         cache = Cache(self, self._bench("cache", ctypes.byref(flat), CACHE_TYPES[cache_type], page_keys))
         call = lambda count: self._bench("decode", ctypes.c_void_p(cache.pointer), ctypes.byref(flat), count)
         return lambda: call(0), lambda: call(1)

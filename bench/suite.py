@@ -6,8 +6,8 @@
     figure   GFLOP/s of useful operations, or GB/s of cache read, of one contender in one round
 
 A contender is a function that returns its figure. Names: Regard's begin with "regard", causal ones end with "causal";
-peak, bf16 peak, sgemm and read are the yardsticks. promises.py computes the bars from these names.
-Read next: problem.py, promises.py."""
+peak, bf16 peak, sgemm and read are the references. targets.py computes the targets from these names.
+Read next: workload.py, targets.py."""
 
 import dataclasses
 import functools
@@ -17,15 +17,15 @@ import numpy
 
 import python_rows
 from case import Case, timed
-from problem import Problem, to_bf16
+from workload import Workload, to_bf16
 
 SGEMM = 2048
 MAP_CELLS, TOP_KEYS = 512, 8
 
 
 class Suite:
-    def __init__(self, regard, rivals, quick):
-        self.regard, self.rivals, self.quick = regard, rivals, quick
+    def __init__(self, regard, competitors, quick):
+        self.regard, self.competitors, self.quick = regard, competitors, quick
         random = numpy.random.default_rng(1)
         self.left, self.right = (random.standard_normal((SGEMM, SGEMM), dtype=numpy.float32) for _ in range(2))
         self.product = numpy.zeros((SGEMM, SGEMM), numpy.float32)
@@ -33,25 +33,25 @@ class Suite:
 
     # ---- what most cases are made of
 
-    def add(self, case, name, problem, amount=None, call=None, context=None):
-        """Regard's forward of a problem, by the C interface, or another call that writes the context."""
-        context = problem.new_context() if context is None else context
-        case.contenders[name] = timed(amount or problem.operations, call or self.regard.forward(problem, context))
-        case.errors[name] = lambda: problem.error(context)
+    def add(self, case, name, workload, amount=None, call=None, context=None):
+        """Regard's forward of a workload, by the C interface, or another call that writes the context."""
+        context = workload.new_context() if context is None else context
+        case.contenders[name] = timed(amount or workload.operations, call or self.regard.forward(workload, context))
+        case.errors[name] = lambda: workload.error(context)
         if call is None:
-            case.memory[name] = (self.regard.workspace(problem, context), problem.packed_bytes)
+            case.memory[name] = (self.regard.workspace(workload, context), workload.packed_bytes)
 
-    def add_rivals(self, case, problem, suffix="", amount=None, without=(), every=1, ours="regard"):
-        for name, rival in self.rivals.items():
-            found = None if name in without else rival.attention(problem)
+    def add_competitors(self, case, workload, suffix="", amount=None, without=(), every=1, ours="regard"):
+        for name, competitor in self.competitors.items():
+            found = None if name in without else competitor.attention(workload)
             if found is not None:
                 call, result = found
-                case.contenders[name + suffix] = timed(amount or problem.operations, call)
-                case.errors[name + suffix] = lambda problem=problem, result=result: problem.error(result())
+                case.contenders[name + suffix] = timed(amount or workload.operations, call)
+                case.errors[name + suffix] = lambda workload=workload, result=result: workload.error(result())
                 case.every[name + suffix] = every
                 case.against[name + suffix] = ours + suffix
 
-    def add_yardsticks(self, case):
+    def add_references(self, case):
         case.contenders |= {"peak": self.regard.peak, "sgemm": self.sgemm}
 
     # ---- the rows
@@ -70,119 +70,119 @@ class Suite:
         for length in (1024, 4096):
             for depth in (64, 128):
                 case = Case("prefill", f"S {length}, D {depth}", weight=1 if length < 4096 else 3)
-                self.add_yardsticks(case)
-                full = Problem(8, length, length, depth)
+                self.add_references(case)
+                full = Workload(8, length, length, depth)
                 causal = full.variant(causal=True)
                 self.add(case, "regard", full)
                 self.add(case, "regard causal", causal)
-                # What no bar needs and what takes long has every fourth turn.
-                self.add_rivals(case, full, without=("ggml", "numpy"))
-                self.add_rivals(case, causal, " causal", without=("ggml",))
+                # What no target needs and what takes long has every fourth turn.
+                self.add_competitors(case, full, without=("ggml", "numpy"))
+                self.add_competitors(case, causal, " causal", without=("ggml",))
                 for name in ("ggml", "numpy"):
-                    self.add_rivals(case, full, without=set(self.rivals) - {name}, every=1 if length < 4096 else 4)
+                    self.add_competitors(case, full, without=set(self.competitors) - {name}, every=1 if length < 4096 else 4)
                 yield case
 
     def long(self):
         for depth in (64, 128):
             case = Case("long", f"S 16384, D {depth}")
-            self.add_yardsticks(case)
-            full = Problem(8, 16384, 16384, depth)
+            self.add_references(case)
+            full = Workload(8, 16384, 16384, depth)
             self.add(case, "regard", full)
             if depth == 64:
                 self.add(case, "regard causal", full.variant(causal=True))
-            self.add(case, "regard one head", Problem(1, 16384, 16384, depth))
+            self.add(case, "regard one head", Workload(1, 16384, 16384, depth))
             yield case
 
     def window(self):
-        problem = Problem(8, 4096, 4096, 64, causal=True, window=511)
+        workload = Workload(8, 4096, 4096, 64, causal=True, window=511)
         case = Case("window", "S 4096, D 64, causal, the last 512 keys")
         case.contenders["peak"] = self.regard.peak
-        self.add(case, "regard", problem)
-        self.add_rivals(case, problem)
+        self.add(case, "regard", workload)
+        self.add_competitors(case, workload)
         yield case
 
     def short(self):
-        short = Problem(64, 128, 128, 64)
+        short = Workload(64, 128, 128, 64)
         case = Case("short", "S 128, 64 heads, D 64")
         case.contenders["peak"] = self.regard.peak
         self.add(case, "regard", short)
-        self.add(case, "regard S 4096", Problem(8, 4096, 4096, 64))
-        self.add_rivals(case, short)
+        self.add(case, "regard S 4096", Workload(8, 4096, 4096, 64))
+        self.add_competitors(case, short)
         yield case
 
     def decode(self):
         for key_heads in (32, 8):
-            yield self._decode("decode", Problem(32, 1, 8192, 128, key_heads=key_heads))
+            yield self._decode("decode", Workload(32, 1, 8192, 128, key_heads=key_heads))
 
-    def _decode(self, row, problem):
+    def _decode(self, row, workload):
         """Packed caches of three types and plain tensors; the figure of each counts the bytes of its own type."""
-        grouped = problem.heads > problem.key_heads
-        case = Case(row, f"{problem.heads} heads, {problem.key_heads} of keys, S {problem.keys}, D {problem.depth}", "GB/s")
+        grouped = workload.heads > workload.key_heads
+        case = Case(row, f"{workload.heads} heads, {workload.key_heads} of keys, S {workload.keys}, D {workload.depth}", "GB/s")
         case.contenders["read"] = lambda: self.regard.read(read_bytes())
-        for cache_type, element in (("f32", 4.0), ("bf16", 2.0), ("int8", 1.0 + 4.0 / problem.depth)):
-            self._add_cache(case, f"regard packed {cache_type}", problem, cache_type, problem.cache_bytes(element))
+        for cache_type, element in (("f32", 4.0), ("bf16", 2.0), ("int8", 1.0 + 4.0 / workload.depth)):
+            self._add_cache(case, f"regard packed {cache_type}", workload, cache_type, workload.cache_bytes(element))
         if grouped:
-            alone = dataclasses.replace(problem, heads=problem.key_heads)
+            alone = dataclasses.replace(workload, heads=workload.key_heads)
             self._add_cache(case, "regard packed f32, 1 query head", alone, "f32", alone.cache_bytes())
-        self.add(case, "regard plain f32", problem, problem.cache_bytes())
-        halved = dataclasses.replace(problem, dtype="bf16")
+        self.add(case, "regard plain f32", workload, workload.cache_bytes())
+        halved = dataclasses.replace(workload, dtype="bf16")
         self.add(case, "regard plain bf16", halved, halved.cache_bytes(2.0))
-        self.add_rivals(case, problem, amount=problem.cache_bytes(), ours="regard packed f32")
-        self.add_rivals(case, halved, " bf16", amount=halved.cache_bytes(2.0), ours="regard packed")
+        self.add_competitors(case, workload, amount=workload.cache_bytes(), ours="regard packed f32")
+        self.add_competitors(case, halved, " bf16", amount=halved.cache_bytes(2.0), ours="regard packed")
         return case
 
-    def _add_cache(self, case, name, problem, cache_type, amount, page_keys=0):
-        context = problem.new_context()
-        call, count = self.regard.decode(problem, context, cache_type, page_keys)
-        self.add(case, name, problem, amount, call, context)
+    def _add_cache(self, case, name, workload, cache_type, amount, page_keys=0):
+        context = workload.new_context()
+        call, count = self.regard.decode(workload, context, cache_type, page_keys)
+        self.add(case, name, workload, amount, call, context)
         case.memory[name] = (count(), 0)
 
     def paged(self):
-        problem = Problem(32, 1, 8192, 128, key_heads=8)
+        workload = Workload(32, 1, 8192, 128, key_heads=8)
         case = Case("paged", "32 heads, 8 of keys, S 8192, D 128, f32", "GB/s")
         case.contenders["read"] = lambda: self.regard.read(read_bytes())
         for page_keys in (0, 32, 256):
             name = f"regard pages of {page_keys}" if page_keys else "regard contiguous"
-            self._add_cache(case, name, problem, "f32", problem.cache_bytes(), page_keys)
+            self._add_cache(case, name, workload, "f32", workload.cache_bytes(), page_keys)
         yield case
 
     def varlen(self):
         lengths = (17, 2048, 300, 64, 1500, 128, 777, 1, 512, 96, 1024, 33, 640, 256, 450, 346)
-        packed = Problem(8, sum(lengths), sum(lengths), 64, lengths=lengths)
+        packed = Workload(8, sum(lengths), sum(lengths), 64, lengths=lengths)
         case = Case("varlen", f"{len(lengths)} sequences of 1 to 2048, {sum(lengths)} in all, 8 heads, D 64")
         case.contenders["peak"] = self.regard.peak
         self.add(case, "regard", packed)
         self.add(case, "regard causal", packed.variant(causal=True))
-        self.add_rivals(case, packed)
-        self.add_rivals(case, packed.variant(causal=True), " causal")
+        self.add_competitors(case, packed)
+        self.add_competitors(case, packed.variant(causal=True), " causal")
         yield case
 
     def inspect(self):
         length = 2048 if self.quick else 8192
-        full = Problem(8, length, length, 64)
-        for problem, suffix in ((full, ""), (full.variant(causal=True), ", causal")):
+        full = Workload(8, length, length, 64)
+        for workload, suffix in ((full, ""), (full.variant(causal=True), ", causal")):
             case = Case("inspect", f"S {length}, 8 heads, D 64{suffix}", weight=2)
             case.contenders["peak"] = self.regard.peak
-            self.add(case, "regard", problem)
-            context = problem.new_context()
+            self.add(case, "regard", workload)
+            context = workload.new_context()
             row_max, row_sum = (numpy.zeros((1, 8, length), numpy.float32) for _ in range(2))
             mass = numpy.zeros((1, 8, length), numpy.float32)
             cells = numpy.zeros((1, 8, MAP_CELLS, MAP_CELLS), numpy.float32)
-            forward = self.regard.forward(problem, context, row_max, row_sum)
-            columns = self.regard.columns(problem, row_max, row_sum, mass, cells)
+            forward = self.regard.forward(workload, context, row_max, row_sum)
+            columns = self.regard.columns(workload, row_max, row_sum, mass, cells)
 
             def both(forward=forward, columns=columns):
                 forward()
                 columns()
 
-            self.add(case, "regard columns", problem, None, both, context)
+            self.add(case, "regard columns", workload, None, both, context)
             both()
-            count = self.regard.columns(problem, row_max, row_sum, mass, cells, count=1)
-            case.memory["regard columns"] = (count(), problem.packed_bytes + 8.0 * cells.size)
-            counted = problem.new_context()
-            call, count = self.regard.statistics(problem, counted, TOP_KEYS)
-            self.add(case, "regard statistics", problem, None, call, counted)
-            case.memory["regard statistics"] = (count(), problem.packed_bytes)
+            count = self.regard.columns(workload, row_max, row_sum, mass, cells, count=1)
+            case.memory["regard columns"] = (count(), workload.packed_bytes + 8.0 * cells.size)
+            counted = workload.new_context()
+            call, count = self.regard.statistics(workload, counted, TOP_KEYS)
+            self.add(case, "regard statistics", workload, None, call, counted)
+            case.memory["regard statistics"] = (count(), workload.packed_bytes)
             yield case
 
     def backward(self):
@@ -191,58 +191,58 @@ class Suite:
             case = Case("backward", f"S {length}, D {depth}, heads {heads}", weight=1 if length < 4096 else 3)
             case.contenders["peak"] = self.regard.peak
             case.against = {"torch": "regard backward", "torch causal": "regard backward causal"}
-            full = Problem(heads, length, length, depth)
-            for problem, suffix in ((full, ""), (full.variant(causal=True), " causal")):
-                self._add_backward(case, problem, suffix)
+            full = Workload(heads, length, length, depth)
+            for workload, suffix in ((full, ""), (full.variant(causal=True), " causal")):
+                self._add_backward(case, workload, suffix)
             yield case
 
-    def _add_backward(self, case, problem, suffix):
-        context = problem.new_context()
-        row_max, row_sum = (numpy.zeros((1, problem.heads, problem.queries), numpy.float32) for _ in range(2))
+    def _add_backward(self, case, workload, suffix):
+        context = workload.new_context()
+        row_max, row_sum = (numpy.zeros((1, workload.heads, workload.queries), numpy.float32) for _ in range(2))
         grad = numpy.random.default_rng(2).standard_normal(context.shape, dtype=numpy.float32)
-        gradients = [numpy.zeros_like(array) for array in (problem.query, problem.key, problem.value)]
-        forward = self.regard.forward(problem, context, row_max, row_sum)
+        gradients = [numpy.zeros_like(array) for array in (workload.query, workload.key, workload.value)]
+        forward = self.regard.forward(workload, context, row_max, row_sum)
         forward()
-        backward = functools.partial(self.regard.backward, problem, context, row_max, row_sum, grad, gradients)
-        case.contenders["regard forward" + suffix] = timed(problem.operations, forward)
-        case.contenders["regard backward" + suffix] = timed(2.5 * problem.operations, backward())
-        if problem.heads == 1 and not problem.causal:
-            case.contenders["regard backward, 1 thread"] = timed(2.5 * problem.operations, backward(threads=1))
-        if "torch" in self.rivals:
-            call = self.rivals["torch"].backward(problem, grad)
-            case.contenders["torch" + suffix] = timed(2.5 * problem.operations, call)
+        backward = functools.partial(self.regard.backward, workload, context, row_max, row_sum, grad, gradients)
+        case.contenders["regard forward" + suffix] = timed(workload.operations, forward)
+        case.contenders["regard backward" + suffix] = timed(2.5 * workload.operations, backward())
+        if workload.heads == 1 and not workload.causal:
+            case.contenders["regard backward, 1 thread"] = timed(2.5 * workload.operations, backward(threads=1))
+        if "torch" in self.competitors:
+            call = self.competitors["torch"].backward(workload, grad)
+            case.contenders["torch" + suffix] = timed(2.5 * workload.operations, call)
 
     def training(self):
         """Forward, and forward and backward together: 1 and 3.5 times the operations of the forward pass."""
         for dtype in ("f32", "bf16"):
             for length in (128, 512, 2048, 8192):
                 for depth in (64, 128):
-                    full = Problem(8 if length < 8192 else 2, length, length, depth, dtype=dtype)
+                    full = Workload(8 if length < 8192 else 2, length, length, depth, dtype=dtype)
                     yield self._training(full, "")
                     yield self._training(full.variant(causal=True), ", causal")
 
-    def _training(self, problem, suffix):
-        case = Case("training", f"{problem.dtype}, S {problem.queries}, D {problem.depth}, heads {problem.heads}{suffix}",
+    def _training(self, workload, suffix):
+        case = Case("training", f"{workload.dtype}, S {workload.queries}, D {workload.depth}, heads {workload.heads}{suffix}",
                     weight=0.25)
         case.against = {"torch": "regard", "torch both": "regard both"}
-        context = problem.new_context()
-        row_max, row_sum = (numpy.zeros((1, problem.heads, problem.queries), numpy.float32) for _ in range(2))
+        context = workload.new_context()
+        row_max, row_sum = (numpy.zeros((1, workload.heads, workload.queries), numpy.float32) for _ in range(2))
         grad = numpy.random.default_rng(2).standard_normal(context.shape, dtype=numpy.float32)
-        if problem.dtype == "bf16":
+        if workload.dtype == "bf16":
             grad = to_bf16(grad)
-        gradients = [numpy.zeros_like(array) for array in (problem.query, problem.key, problem.value)]
-        forward = self.regard.forward(problem, context, row_max, row_sum)
-        backward = self.regard.backward(problem, context, row_max, row_sum, grad, gradients)
+        gradients = [numpy.zeros_like(array) for array in (workload.query, workload.key, workload.value)]
+        forward = self.regard.forward(workload, context, row_max, row_sum)
+        backward = self.regard.backward(workload, context, row_max, row_sum, grad, gradients)
 
         def both():
             forward()
             backward()
 
-        self.add(case, "regard", problem)
-        case.contenders["regard both"] = timed(3.5 * problem.operations, both)
-        if "torch" in self.rivals:
-            self.add_rivals(case, problem, without=set(self.rivals) - {"torch"})
-            case.contenders["torch both"] = timed(3.5 * problem.operations, self.rivals["torch"].training(problem, grad))
+        self.add(case, "regard", workload)
+        case.contenders["regard both"] = timed(3.5 * workload.operations, both)
+        if "torch" in self.competitors:
+            self.add_competitors(case, workload, without=set(self.competitors) - {"torch"})
+            case.contenders["torch both"] = timed(3.5 * workload.operations, self.competitors["torch"].training(workload, grad))
         return case
 
     def calls(self):
@@ -266,15 +266,15 @@ class Suite:
                 case.contenders["bf16 peak"] = self.regard.bf16_peak
             narrow = [to_bf16(left), to_bf16(right), numpy.zeros((rows, outputs), numpy.uint16)]
             case.contenders["regard bf16"] = timed(amount, self.regard.linear(*narrow))
-            if "torch" in self.rivals:
-                torch = self.rivals["torch"].torch
+            if "torch" in self.competitors:
+                torch = self.competitors["torch"].torch
                 a, b, c = map(torch.from_numpy, (left, right, numpy.zeros_like(product)))
                 case.contenders["torch"] = timed(amount, lambda a=a, b=b, c=c: torch.matmul(a, b, out=c))
             yield case
 
     def bf16(self):
         for depth in (64, 128):
-            halved = Problem(8, 4096, 4096, depth, dtype="bf16")
+            halved = Workload(8, 4096, 4096, depth, dtype="bf16")
             whole = dataclasses.replace(halved, dtype="f32")
             case = Case("bf16", f"S 4096, D {depth}", weight=1.5)
             case.contenders["peak"] = self.regard.peak
@@ -282,7 +282,7 @@ class Suite:
                 case.contenders["bf16 peak"] = self.regard.bf16_peak
             self.add(case, "regard", halved)
             self.add(case, "regard f32", whole)
-            self.add_rivals(case, halved)
+            self.add_competitors(case, halved)
             yield case
 
 

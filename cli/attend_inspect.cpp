@@ -24,14 +24,14 @@ std::array<Index, 2> inspect_cells(const InspectSettings& settings, const std::a
                                     std::pair{most[0], "query"}, std::pair{most[1], "key"}}) {
     if (count < 1) throw std::invalid_argument(std::string("--inspect: there is no ") + what + " to look at");
   }
-  for (const Index chosen : settings.heads.weight_on) {
+  for (const Index chosen : settings.heads.track_keys) {
     if (chosen >= most[1])
-      throw std::invalid_argument("--weight-on names key " + std::to_string(chosen) + ", and --key has " +
+      throw std::invalid_argument("--track-keys names key " + std::to_string(chosen) + ", and --key has " +
                                   std::to_string(most[1]) + " of them; keys count from 0");
   }
-  const std::array<Index, 2>& asked = settings.cells;
+  const std::array<Index, 2>& asked = settings.map_size;
   if (asked[0] > most[0] || asked[1] > most[1])
-    throw std::invalid_argument("--cells asks for " + std::to_string(asked[0]) + " rows and " +
+    throw std::invalid_argument("--map-size asks for " + std::to_string(asked[0]) + " rows and " +
                                 std::to_string(asked[1]) + " columns; --query and --key allow at most " +
                                 std::to_string(most[0]) + "," + std::to_string(most[1]));
   return {asked[0] > 0 ? asked[0] : std::min(most[0], kMaxCells),
@@ -127,7 +127,7 @@ Inspected<T> inspect(const TensorView<const T, 4>& query, const TensorView<const
                     runtime);
   const Tensor<T, 3> uniform = uniform_mass<T>(query.shape, key.shape[2], options, runtime);
   inspected.heads = inspect_heads<T>(inspected.key_mass.view(), queries, settings.heads, statistics, uniform.view());
-  inspected.heads.cells = cells;
+  inspected.heads.map_size = cells;
   return inspected;
 }
 

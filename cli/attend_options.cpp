@@ -167,21 +167,22 @@ std::vector<RowRange> parse_rows(std::string_view text) {
 }
 
 void parse_inspect(const AttendText& text, InspectSettings& settings) {
-  if (!text.cells.empty()) {
-    const auto sides = split(text.cells, ',');
+  if (!text.map_size.empty()) {
+    const auto sides = split(text.map_size, ',');
     if (sides.size() > 2) {
-      throw UsageError("--cells is \"" + text.cells + "\"; expected a number such as 512, or rows and columns: 64,512");
+      throw UsageError("--map-size is \"" + text.map_size +
+                       "\"; expected a number such as 512, or rows and columns: 64,512");
     }
-    settings.cells = {parse_at_least("--cells", sides.front(), 1), parse_at_least("--cells", sides.back(), 1)};
+    settings.map_size = {parse_at_least("--map-size", sides.front(), 1), parse_at_least("--map-size", sides.back(), 1)};
   }
   if (!text.map_scale.empty() && text.map_scale != "log" && text.map_scale != "linear")
     throw UsageError("--map-scale is \"" + text.map_scale + "\"; expected log or linear");
   if (text.map_scale == "linear") settings.map_scale = MapScale::linear;
   if (!text.top.empty()) settings.heads.top = parse_at_least("--top", text.top, 0);
-  if (!text.weight_on.empty()) {
-    settings.heads.weight_on.clear();
-    for (std::string_view key : split(text.weight_on, ','))
-      settings.heads.weight_on.push_back(parse_at_least("--weight-on", key, 0));
+  if (!text.track_keys.empty()) {
+    settings.heads.track_keys.clear();
+    for (std::string_view key : split(text.track_keys, ','))
+      settings.heads.track_keys.push_back(parse_at_least("--track-keys", key, 0));
   }
 }
 
@@ -194,9 +195,9 @@ void check_pairs(const AttendText& text) {
   together("--query-starts", text.query_starts, "--key-starts", text.key_starts);
   together("--query-segments", text.query_segments, "--key-segments", text.key_segments);
   together("--block-mask", text.block_mask, "--block-size", text.block_size);
-  for (const auto& [name, given] :
-       {std::pair{"--save", &text.save}, std::pair{"--cells", &text.cells}, std::pair{"--map-scale", &text.map_scale},
-        std::pair{"--top", &text.top}, std::pair{"--weight-on", &text.weight_on}}) {
+  for (const auto& [name, given] : {std::pair{"--save", &text.save}, std::pair{"--map-size", &text.map_size},
+                                    std::pair{"--map-scale", &text.map_scale}, std::pair{"--top", &text.top},
+                                    std::pair{"--track-keys", &text.track_keys}}) {
     if (!given->empty() && !text.inspect) throw UsageError(std::string(name) + " needs --inspect");
   }
   if (!text.rows.empty() && text.weights.empty() && text.html.empty())
@@ -307,12 +308,13 @@ CLI::App* add_attend_options(CLI::App& app, AttendText& text) {
   add("--save", &AttendText::save, "FOLDER", inspection,
       "write a picture of each head; key_mass.npy,\n(B, H, S), the weight on each key; pooled_map.npy,\n"
       "(B, H, rows, columns), means of weights; and more:\ndocs/inspect.md");
-  add("--cells", &AttendText::cells, "N|ROWS,COLUMNS", inspection, "cells of a map (default: up to 512 each way)");
+  add("--map-size", &AttendText::map_size, "N|ROWS,COLUMNS", inspection,
+      "cells of a map (default: up to 512 each way)");
   add("--map-scale", &AttendText::map_scale, "log|linear", inspection,
       "colours of the pictures: over four powers of ten\n(default), or in proportion");
   add("--top", &AttendText::top, "N", inspection,
       "heavy hitters of each head, and of each query in\nfiles (default: 5; in text, those that fit a line)");
-  add("--weight-on", &AttendText::weight_on, "KEY,KEY", inspection,
+  add("--track-keys", &AttendText::track_keys, "KEY,KEY", inspection,
       "keys whose share is given in any case, counted from\n0 (default: 0)");
   add("--threads", &AttendText::threads, "N", "RUNNING", "0: one for each core (default)");
   add("--max-memory", &AttendText::max_memory, "BYTES", "RUNNING",

@@ -20,7 +20,7 @@ struct AttendText {
   std::string output, lse, row_max, row_sum, sink_weights, weights, html;
   std::string rows, query_offset, causal, window, mask, bias, key_lengths, query_starts, key_starts, query_segments,
       key_segments, prefix, block_mask, block_size, alibi_slopes, sinks, soft_cap, scale, threads, max_memory;
-  std::string save, cells, map_scale, top, weight_on;
+  std::string save, map_size, map_scale, top, track_keys;
   bool inspect = false;
   bool json = false;
 
@@ -34,7 +34,7 @@ struct AttendText {
 
 // Of --inspect.
 struct InspectSettings {
-  std::array<Index, 2> cells{};  // of the pooled map; 0: as many as there can be, up to 512
+  std::array<Index, 2> map_size{};  // rows and columns of the pooled map; 0: as many as there can be, up to 512
   MapScale map_scale = MapScale::logarithmic;
   InspectionOptions heads;
 };

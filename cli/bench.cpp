@@ -5,8 +5,8 @@
 //     a round:  peak ─ read ─ full, S 1024 ─ full ─ causal ─ decode …      each once, then again from the next one on
 //
 // Each figure is the median of its rounds, its share the median of the rounds' own ratios to the peak or to the read
-// bandwidth of the same round, so that a machine whose clock moves is compared with itself. bench/bars of the sources
-// measures more, beside others. Read next: regard/peaks.h, peaks.cpp.
+// bandwidth of the same round, so that a machine whose clock moves is compared with itself. bench/run_benchmarks of the
+// sources measures more, beside others. Read next: regard/peaks.h, peaks.cpp.
 #include <fmt/format.h>
 
 #include <algorithm>

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// `regard embed < lines`: a vector for each line, as sentence-transformers makes it: mean over tokens, length 1.
+// `regard embed < lines`: a vector for each line, as sentence-transformers makes it: mean over tokens, L2 norm 1.
 //
 //     lines ── for_each_line_vector ──▶ CSV or JSON, batch by batch; NPY, whose header holds the count, at the end
 //

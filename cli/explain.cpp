@@ -161,12 +161,12 @@ void add_explain(CLI::App& app) {
   add_explain_options(*command, options->text, "SETTINGS (they win over the input's own)");
   command->footer(
       "EXAMPLES\n"
-      "  regard explain \"he sat on the bank of the river\" --token bank\n"
-      "  regard explain \"he sat on the bank of the river\" --token bank --hide river\n"
-      "  regard explain --input words.json --token love\n"
+      "  regard explain \"he sat on the bank of the river\" --query bank\n"
+      "  regard explain \"he sat on the bank of the river\" --query bank --hide river\n"
+      "  regard explain --input words.json --query love\n"
       "  regard explain --matrix Q=q.csv --matrix K=k.csv --matrix V=v.npy --causal\n"
       "  regard explain --input words.json --step weights --cell 1,0\n"
-      "  regard lesson 000 --export | regard explain --input - --scale sqrt\n"
+      "  regard lesson three-words --export | regard explain --input - --scale sqrt\n"
       "\n"
       "The JSON: {\"tokens\": [\"I\", \"love\"], \"X\": [[1, 0], [0, 1]], \"W_query\": …,\n"
       "\"W_key\": …, \"W_value\": …, \"scale\": \"none\"}; all of it in docs/explain-input.md.\n"

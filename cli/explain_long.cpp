@@ -40,8 +40,8 @@ Tensor<T, 4> heads_of(const Explanation& explanation, std::string_view name) {
   for (Index h = 0; h < matrix.num_heads; ++h) {
     for (Index i = 0; i < tokens; ++i) {
       for (Index d = 0; d < depth; ++d) {
-        const std::size_t place = columns ? matrix.place(h, d, i) : matrix.place(h, i, d);
-        heads(0, h, i, d) = static_cast<T>(matrix.numbers[place]);
+        const std::size_t index = columns ? matrix.index(h, d, i) : matrix.index(h, i, d);
+        heads(0, h, i, d) = static_cast<T>(matrix.numbers[index]);
       }
     }
   }

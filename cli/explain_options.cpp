@@ -140,7 +140,7 @@ void add_explain_options(CLI::App& command, ExplainText& text, const char* setti
   add(settings, "--heads", text.heads, "N", "split the projections, or Q, K and V, into N heads");
   add(settings, "--dtype", text.dtype, "f64|f32", "the type in which all is computed");
   add(settings, "--tokens", text.tokens, "WORDS", "the words, divided by commas: I,love,coding");
-  add(settings, "--token", text.token, "WORD|@INDEX", "the query to look at; WORD#1 is its second\noccurrence");
+  add(settings, "--query", text.query, "WORD|@INDEX", "the query to look at; WORD#1 is its second\noccurrence");
   const char* view = "WHAT IS SHOWN (all counts start at 0)";
   add(view, "--step", text.step, "N|NAME", "only this step");
   add(view, "--cell", text.cell, "ROW,COLUMN",
@@ -185,9 +185,9 @@ void override_settings(const ExplainText& text, ExplainInput& input) {
     input.tokens.clear();
     for (std::string_view word : split(text.tokens, ',')) input.tokens.emplace_back(word);
   }
-  if (!text.token.empty()) {
-    settings.token = text.token;
-    usage("--token", [&] { return token_index(query_tokens(input), text.token); });
+  if (!text.query.empty()) {
+    settings.query = text.query;
+    usage("--query", [&] { return token_index(query_tokens(input), text.query); });
   }
 }
 

@@ -13,7 +13,7 @@ namespace regard::program {
 
 // Options as they were typed; empty where not given.
 struct ExplainText {
-  std::string causal, scale, layout, softmax, softmax_base, heads, dtype, token, tokens;
+  std::string causal, scale, layout, softmax, softmax_base, heads, dtype, query, tokens;
   std::string step, cell, digits, color, html;
   bool full = false;
   bool json = false;

@@ -2,7 +2,7 @@
 //
 // `regard explain "text"`: a pretrained model reads a sentence, and one head's attention from one word is shown.
 //
-//     text ── model folder ── tell_sentence ──▶ one screen, everything (--full), or JSON
+//     text ── model folder ── analyze_sentence ──▶ one screen, everything (--full), or JSON
 //
 // Read next: explain_sentence.h, regard/explain/sentence_report.h, docs/sentence.md.
 #include "explain_sentence.h"
@@ -26,7 +26,7 @@ namespace {
 
 constexpr std::uint64_t kLargestText = std::uint64_t{16} << 20;
 
-Index parse_place(const std::string& option, const std::string& text) {
+Index parse_index(const std::string& option, const std::string& text) {
   const Index n = parse_integer(option, text);
   if (n < 0) throw UsageError(fmt::format("{} is {}; {}s count from 0", option, n, option.substr(2)));
   return n;
@@ -35,8 +35,8 @@ Index parse_place(const std::string& option, const std::string& text) {
 RowOrder parse_order(const std::string& text) {
   if (text.empty() || text == "text") return RowOrder::text;
   if (text == "weight") return RowOrder::weight;
-  if (text == "adds") return RowOrder::adds;
-  throw UsageError("--sort is \"" + text + "\"; expected weight, adds or text");
+  if (text == "contribution") return RowOrder::contribution;
+  throw UsageError("--sort is \"" + text + "\"; expected weight, contribution or text");
 }
 
 // The text as given, or standard input without its last line end.
@@ -66,27 +66,29 @@ void reject_options_of_matrices(const ExplainText& shared) {
   if (shared.pause) throw UsageError("--pause is for matrices of your own; give --full for every number of a sentence");
 }
 
-SentenceStory story_of(const SentenceModel& model, const std::string& sentence, const SentenceStoryOptions& options) {
+SentenceAnalysis analysis_of(const SentenceModel& model, const std::string& sentence,
+                             const SentenceAnalysisOptions& options) {
   Progress progress("hiding each word");
   Runtime runtime;
   runtime.progress = progress.report();
-  return tell_sentence(model, sentence, options, runtime);
+  return analyze_sentence(model, sentence, options, runtime);
 }
 
-// The word's vectors in this sentence and in those beside it, and what hiding the word that it hears does to them.
-std::optional<Comparison> comparison_beside(const SentenceTextArguments& arguments, const std::string& sentence,
-                                            const SentenceStory& story, const SentenceModel& model) {
-  if (arguments.beside.empty()) return std::nullopt;
-  const std::vector<SentenceWord>& words = story.sentence.words;
-  const SentenceWord& word = words[static_cast<std::size_t>(story.chosen.word)];
-  const SentenceWord& heard = words[static_cast<std::size_t>(story.chosen.target)];
+// The word's vectors in this sentence and in those that it is compared with, and what hiding the word that it attends
+// to does to them.
+std::optional<Comparison> comparison_of(const SentenceTextArguments& arguments, const std::string& sentence,
+                                        const SentenceAnalysis& analysis, const SentenceModel& model) {
+  if (arguments.compare_with.empty()) return std::nullopt;
+  const std::vector<SentenceWord>& words = analysis.sentence.words;
+  const SentenceWord& word = words[static_cast<std::size_t>(analysis.chosen.word)];
+  const SentenceWord& attended = words[static_cast<std::size_t>(analysis.chosen.target)];
   std::vector<std::string> sentences{sentence};
-  sentences.insert(sentences.end(), arguments.beside.begin(), arguments.beside.end());
+  sentences.insert(sentences.end(), arguments.compare_with.begin(), arguments.compare_with.end());
   CompareOptions options{.hide = arguments.hide, .control = {}, .truncate = arguments.model.truncate};
-  const bool heard_once = std::count_if(words.begin(), words.end(),
-                                        [&](const SentenceWord& other) { return other.text == heard.text; }) == 1;
-  if (options.hide.empty() && heard_once && !heard.special) options.hide = {heard.text};
-  // Here the word is known by its place; in the other sentences by its name, unless commas would part that.
+  const bool attended_once = std::count_if(words.begin(), words.end(),
+                                           [&](const SentenceWord& other) { return other.text == attended.text; }) == 1;
+  if (options.hide.empty() && attended_once && !attended.special) options.hide = {attended.text};
+  // Here the word is known by its index; in the other sentences by its name, unless commas would split that.
   std::string names = word.text;
   if (names.find(',') == std::string::npos) {
     names = fmt::format("@{}", word.tokens.front());
@@ -98,7 +100,7 @@ std::optional<Comparison> comparison_beside(const SentenceTextArguments& argumen
 }  // namespace
 
 void add_sentence_options(CLI::App& command, SentenceTextArguments& arguments) {
-  const char* group = "A SENTENCE IN A MODEL (--token is the query word)";
+  const char* group = "A SENTENCE IN A MODEL (--query is the query word)";
   const auto add = [&](const char* name, std::string& value, const char* type, const char* help) {
     command.add_option(name, value, help)->type_name(type)->group(group);
   };
@@ -111,18 +113,18 @@ void add_sentence_options(CLI::App& command, SentenceTextArguments& arguments) {
       ->allow_extra_args(false)
       ->group(group);
   add("--top", arguments.top, "K", "words in the table");
-  add("--sort", arguments.sort, "text|weight|adds", "the order of the words in the table");
+  add("--sort", arguments.sort, "text|weight|contribution", "the order of the words in the table");
   command.add_flag("--no-special", arguments.no_special, "without special tokens in the table")->group(group);
   command.add_flag("--all-heads", arguments.all_heads, "the most informative pair of every head")->group(group);
   command
-      .add_option("--beside", arguments.beside,
+      .add_option("--compare-with", arguments.compare_with,
                   "the same word in another sentence: how far its\nvectors differ, as regard compare says in full;\n"
                   "may be given again")
       ->type_name("\"TEXT\"")
       ->allow_extra_args(false)
       ->group(group);
   add("--save", arguments.save, "FOLDER", "the arrays as NPY files, and tokens.json");
-  add("--what", arguments.what, "NAMES",
+  add("--arrays", arguments.arrays, "NAMES",
       "some of weights, scores, query, key, value, context,\nhidden_states, with commas");
   add_model_options(command, arguments.model);
 }
@@ -135,20 +137,20 @@ std::string sentence_option(const SentenceTextArguments& arguments) {
   if (!arguments.sort.empty()) return "--sort";
   if (arguments.no_special) return "--no-special";
   if (arguments.all_heads) return "--all-heads";
-  if (!arguments.beside.empty()) return "--beside";
+  if (!arguments.compare_with.empty()) return "--compare-with";
   if (!arguments.save.empty()) return "--save";
-  return arguments.what.empty() ? model_option(arguments.model) : "--what";
+  return arguments.arrays.empty() ? model_option(arguments.model) : "--arrays";
 }
 
 void explain_sentence(const SentenceTextArguments& arguments, const ExplainText& shared) {
   reject_options_of_matrices(shared);
-  SentenceStoryOptions options{
-      .token = shared.token, .hide = arguments.hide, .truncate = arguments.model.truncate, .full = shared.full};
+  SentenceAnalysisOptions options{
+      .query = shared.query, .hide = arguments.hide, .truncate = arguments.model.truncate, .full = shared.full};
   if (arguments.layer.empty() != arguments.head.empty())
     throw UsageError("--layer and --head name one head together; give both or neither");
   if (!arguments.layer.empty()) {
-    options.layer = parse_place("--layer", arguments.layer);
-    options.head = parse_place("--head", arguments.head);
+    options.layer = parse_index("--layer", arguments.layer);
+    options.head = parse_index("--head", arguments.head);
   }
   SentenceTextOptions text{.width = output_width(),
                            .color = use_color(shared.color),
@@ -156,10 +158,10 @@ void explain_sentence(const SentenceTextArguments& arguments, const ExplainText&
                            .all_heads = arguments.all_heads,
                            .no_special = arguments.no_special,
                            .order = parse_order(arguments.sort),
-                           .label = arguments.beside.empty() ? "" : "A"};
-  if (shared.json && !arguments.beside.empty())
+                           .label = arguments.compare_with.empty() ? "" : "A"};
+  if (shared.json && !arguments.compare_with.empty())
     throw UsageError(
-        "--beside is for the screen and the page; for the data of a comparison give regard compare … --json");
+        "--compare-with is for the screen and the page; for the data of a comparison give regard compare … --json");
   if (!arguments.top.empty()) {
     text.top = parse_integer("--top", arguments.top);
     if (*text.top < 1) throw UsageError(fmt::format("--top is {}; expected 1 or more", *text.top));
@@ -170,36 +172,36 @@ void explain_sentence(const SentenceTextArguments& arguments, const ExplainText&
       throw UsageError(fmt::format("--digits is {}; expected a whole number from 0 to 17", digits));
     text.digits = static_cast<int>(digits);
   }
-  if (arguments.save.empty() && !arguments.what.empty())
-    throw UsageError("--what names what --save writes; give --save FOLDER too");
+  if (arguments.save.empty() && !arguments.arrays.empty())
+    throw UsageError("--arrays names what --save writes; give --save FOLDER too");
   std::optional<SentenceSaver> saver;
-  if (!arguments.save.empty()) saver.emplace(arguments.save, arguments.what);
+  if (!arguments.save.empty()) saver.emplace(arguments.save, arguments.arrays);
   if (shared.html == "-" && shared.json) throw UsageError("--html - and --json both write to standard output");
   const std::string sentence = given_text(arguments.text);
   const SentenceModel model = load_model(arguments.model);
   try {
-    const SentenceStory story = story_of(model, sentence, options);
-    if (saver) saver->write(model, story.sentence);
-    const std::optional<Comparison> beside = comparison_beside(arguments, sentence, story, model);
+    const SentenceAnalysis analysis = analysis_of(model, sentence, options);
+    if (saver) saver->write(model, analysis.sentence);
+    const std::optional<Comparison> comparison = comparison_of(arguments, sentence, analysis, model);
     OutputFiles page;
     if (!shared.html.empty()) {
-      const std::string html =
-          render_sentence_html(model, story, {.command = command_line(), .beside = beside ? &*beside : nullptr});
+      const std::string html = render_sentence_html(
+          model, analysis, {.command = command_line(), .comparison = comparison ? &*comparison : nullptr});
       page.write(page.add(shared.html), html.data(), html.size());
     }
     if (shared.json) {
-      write_stdout(render_sentence_json(story, {.command = command_line()}));
+      write_stdout(render_sentence_json(analysis, {.command = command_line()}));
     } else if (shared.html != "-") {
-      std::string screen = render_sentence_text(story, text);
-      if (beside)
+      std::string screen = render_sentence_text(analysis, text);
+      if (comparison)
         screen +=
             "\n" + render_compare_text(
-                       *beside, {.width = text.width, .color = text.color, .unicode = text.unicode, .brief = true});
+                       *comparison, {.width = text.width, .color = text.color, .unicode = text.unicode, .brief = true});
       if (!shared.html.empty()) {
         const std::string page_address =
             page_line(shared.html, fmt::format("step by step, all {} heads",
                                                model.encoder.config.num_layers * model.encoder.config.num_heads));
-        screen += beside ? page_address.substr(1) : page_address;  // the screen of ./demo has no line to spare
+        screen += comparison ? page_address.substr(1) : page_address;  // the screen of ./demo has no line to spare
       }
       write_stdout(screen);
     }

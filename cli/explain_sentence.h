@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// `regard explain "text"`: the options that a sentence in a model has beside those of explain_options.h.
+// `regard explain "text"`: the options that a sentence in a model has in addition to those of explain_options.h.
 // Read next: explain_sentence.cpp, explain.cpp.
 #pragma once
 
@@ -14,8 +14,8 @@ namespace regard::program {
 
 // As they were typed; empty where not given.
 struct SentenceTextArguments {
-  std::string text, layer, head, top, sort, save, what;
-  std::vector<std::string> hide, beside;
+  std::string text, layer, head, top, sort, save, arrays;
+  std::vector<std::string> hide, compare_with;
   bool no_special = false;
   bool all_heads = false;
   ModelArguments model;

@@ -110,7 +110,7 @@ void add_heads(CLI::App& app) {
     command->add_option(name, value, help)->type_name(type);
   };
   add("--by", arguments->by, "query|sentence", "mean over queries (default), or of each text first,\nthen over texts");
-  add("--sort", arguments->sort, "entropy|special|self|previous|next|distance|adds", "largest mean first");
+  add("--sort", arguments->sort, "entropy|special|self|previous|next|distance|contribution", "largest mean first");
   add("--min", arguments->min, "X", "heads whose mean of that measure is X at least");
   add("--max", arguments->max, "X", "and at most");
   add("--layer", arguments->layer, "N", "this layer alone, from 0");

@@ -23,9 +23,13 @@ namespace regard::program {
 namespace {
 
 std::string list_text() {
-  std::string text;
-  for (const LessonEntry& entry : lesson_entries()) text += fmt::format("{:<10}  {}\n", entry.name, entry.title);
-  return text + "\nregard lesson NAME runs one; regard lesson NAME --step N shows one step of it.\n";
+  std::string text, aliases;
+  for (const LessonEntry& entry : lesson_entries()) {
+    text += fmt::format("{:<12}  {}\n", entry.name, entry.title);
+    if (!entry.alias.empty()) aliases += fmt::format("{}{} {}", aliases.empty() ? "" : ", ", entry.alias, entry.name);
+  }
+  return text + "\nregard lesson NAME runs one; regard lesson NAME --step N shows one step of it.\n" +
+         "Aliases: " + aliases + ".\n";
 }
 
 // "--scale sqrt --causal", what was typed that departs from the document.
@@ -47,8 +51,8 @@ std::string label_of(const ExplainText& text) {
 std::string list_json() {
   std::string lessons;
   for (const LessonEntry& entry : lesson_entries())
-    lessons += fmt::format("{}\n    {{\"name\": {}, \"title\": {}}}", lessons.empty() ? "" : ",",
-                           json_string(entry.name), json_string(entry.title));
+    lessons += fmt::format("{}\n    {{\"name\": {}, \"alias\": {}, \"title\": {}}}", lessons.empty() ? "" : ",",
+                           json_string(entry.name), json_string(entry.alias), json_string(entry.title));
   return fmt::format(R"({{
   "schema": "regard/1",
   "command": {},
@@ -63,7 +67,8 @@ std::string list_json() {
 void check_options(const ExplainText& text, bool write_input) {
   if (!text.heads.empty())
     throw UsageError(
-        "--heads does not apply to a lesson, whose steps say what is split (lesson 004 has two heads); regard explain "
+        "--heads does not apply to a lesson, whose steps say what is split (lesson by-hand has two heads); regard "
+        "explain "
         "splits matrices of your own");
   if (!write_input) return;
   for (const auto& [option, given] : {std::pair{"--json", text.json},
@@ -82,9 +87,9 @@ void run_lesson(const std::string& name, bool write_input, const ExplainText& te
   check_options(text, write_input);
   const ExplainInput lesson = lesson_input(name);
   ExplainInput changed = lesson;
-  // Under other words the lesson looks at the same place.
-  if (!text.tokens.empty() && !lesson.settings.token.empty()) {
-    changed.settings.token = fmt::format("@{}", token_index(lesson.tokens, lesson.settings.token));
+  // Under other words the lesson looks at the same position.
+  if (!text.tokens.empty() && !lesson.settings.query.empty()) {
+    changed.settings.query = fmt::format("@{}", token_index(lesson.tokens, lesson.settings.query));
   }
   override_settings(text, changed);
   ExplainInput input = with_settings_beside(lesson, changed.settings, label_of(text));
@@ -101,6 +106,7 @@ void run_lesson(const std::string& name, bool write_input, const ExplainText& te
 void add_lesson(CLI::App& app) {
   struct Options {
     std::string name;
+    bool list = false;
     bool write_input = false;
     ExplainText text;
   };
@@ -109,24 +115,28 @@ void add_lesson(CLI::App& app) {
   std::string names;
   for (const LessonEntry& entry : lesson_entries()) names += (names.empty() ? "" : "|") + entry.name;
   command->add_option("NAME", options->name, "the lesson; without it they are listed")->type_name(names);
+  command->add_flag("--list", options->list, "list the lessons and the aliases of their names");
   command->add_flag("--export", options->write_input, "print the lesson as input for regard explain")
       ->group("WHAT IS SHOWN (all counts start at 0)");
   add_explain_options(*command, options->text, "SETTINGS (what departs from the document stands beside it)");
   command->get_option("--heads")->group("");  // not shown: it is rejected
   command->footer(
       "EXAMPLES\n"
-      "  regard lesson                                list the lessons\n"
-      "  regard lesson 000                            run one\n"
-      "  regard lesson 000 --scale sqrt               the same with scaled scores\n"
-      "  regard lesson 002 --step weights --cell 3,0  how one weight came about\n"
-      "  regard lesson 004 --pause                    one step a key press\n"
-      "  regard lesson 003 --export | regard explain --input -");
+      "  regard lesson --list                           list the lessons\n"
+      "  regard lesson three-words                      run one\n"
+      "  regard lesson three-words --scale sqrt         the same with scaled scores\n"
+      "  regard lesson roles --step weights --cell 1,0  how one weight came about\n"
+      "  regard lesson by-hand --pause                  one step a key press\n"
+      "  regard lesson from-seed --export | regard explain --input -");
   command->callback([options, command] {
+    if (options->list && !options->name.empty())
+      throw UsageError("--list lists every lesson; give it without the name of one");
     // A lesson itself has no mistakes: they are the command line's.
     if (!options->name.empty())
       return usage("", [&] { run_lesson(options->name, options->write_input, options->text); });
     for (const CLI::Option* option : command->get_options())
-      if (option->count() > 0 && option->get_name() != "--json" && option->get_name() != "--color")
+      if (option->count() > 0 && option->get_name() != "--json" && option->get_name() != "--color" &&
+          option->get_name() != "--list")
         throw UsageError(option->get_name() + " needs the name of a lesson; regard lesson lists them");
     write_stdout(options->text.json ? list_json() : list_text());
   });

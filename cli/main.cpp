@@ -150,10 +150,10 @@ int run(int count, char** arguments) {
   app.get_formatter()->column_width(16);
   app.footer(
       "EXAMPLES\n"
-      "  regard lesson 000                a lesson: attention step by step\n"
+      "  regard lesson three-words        a lesson: attention step by step\n"
       "  regard explain --input FILE      the same for matrices of your own\n"
       "  regard pull minilm               fetch a small model, once; then:\n"
-      "  regard explain \"he sat on the bank of the river\" --token bank\n"
+      "  regard explain \"he sat on the bank of the river\" --query bank\n"
       "  regard attend --query q.npy --key k.npy --value v.npy -o context.npy\n"
       "  regard attend --help             every option of a subcommand, with examples");
   try {

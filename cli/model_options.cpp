@@ -18,7 +18,7 @@ void add_model_options(CLI::App& command, ModelArguments& arguments) {
   const auto add_flag = [&](const char* name, bool& value, const char* help) {
     command.add_flag(name, value, help)->group(group);
   };
-  add_flag("--truncate", arguments.truncate, "cut a text that is too long for the model");
+  add_flag("--truncate", arguments.truncate, "truncate a text that is too long for the model");
   add_flag("--mmap", arguments.map,
            "map the checkpoint in place of reading it: less\nmemory, but if another program changes the file\n"
            "meanwhile, numbers change or SIGBUS ends this one");

@@ -104,7 +104,7 @@ std::string tokens_json(const SentenceModel& model, const Sentence& sentence, co
   "words": [{}
   ],
   "hidden": {},
-  "cut_tokens": {},
+  "num_truncated_tokens": {},
   "arrays": {{{}
   }}
 }}
@@ -113,17 +113,18 @@ std::string tokens_json(const SentenceModel& model, const Sentence& sentence, co
                      json_string(model.folder),
                      json_string(model.encoder.checkpoint ? model.encoder.checkpoint->sha256() : std::string()),
                      json_string(sentence.text), json_list(sentence.tokens.ids), json_list(sentence.tokens.tokens),
-                     words, json_list(sentence.trace.hidden_keys), sentence.cut_tokens, arrays);
+                     words, json_list(sentence.trace.hidden_keys), sentence.num_truncated_tokens, arrays);
 }
 
 }  // namespace
 
-SentenceSaver::SentenceSaver(std::string folder, std::string_view what) : folder_(std::move(folder)) {
-  for (const std::string_view name : split(what, ',')) {
-    if (what.empty()) break;
+SentenceSaver::SentenceSaver(std::string folder, std::string_view arrays) : folder_(std::move(folder)) {
+  for (const std::string_view name : split(arrays, ',')) {
+    if (arrays.empty()) break;
     const Saved* saved = find_saved(name);
     if (saved == nullptr) {
-      throw UsageError(fmt::format("--what names \"{}\"; expected some of {}, with commas between", name, kSavedNames));
+      throw UsageError(
+          fmt::format("--arrays names \"{}\"; expected some of {}, with commas between", name, kSavedNames));
     }
     names_.emplace_back(saved->name);
   }

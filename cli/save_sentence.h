@@ -3,7 +3,7 @@
 // `regard explain "text" --save FOLDER`: what the model computed for a text, as NPY files, and tokens.json, which names
 // their axes.
 //
-//     SentenceSaver saver(folder, what);   the names in `what` are checked before any work
+//     SentenceSaver saver(folder, arrays); the names in `arrays` are checked before any work
 //     saver.write(model, sentence);        under temporary names
 //     saver.commit();                      all files appear, or none
 //
@@ -20,13 +20,13 @@
 
 namespace regard::program {
 
-// What --what takes, commas between; docs/save.md has the shapes.
+// What --arrays takes, commas between; docs/save.md has the shapes.
 inline constexpr std::string_view kSavedNames = "weights, scores, query, key, value, context, hidden_states";
 
 class SentenceSaver {
  public:
-  // what: names of kSavedNames with commas between, q, k and v for short; empty: all. Throws UsageError for others.
-  SentenceSaver(std::string folder, std::string_view what);
+  // arrays: names of kSavedNames with commas between, q, k and v for short; empty: all. Throws UsageError for others.
+  SentenceSaver(std::string folder, std::string_view arrays);
   SentenceSaver(const SentenceSaver&) = delete;
   SentenceSaver& operator=(const SentenceSaver&) = delete;
 

@@ -2,9 +2,9 @@
 //
 // Models, explanations and lessons for Python, each as text, JSON and a page, with the program's own figures.
 //
-//     model = regard.load_model(folder)            regard.explain("he sat on the bank", model=model, token="bank")
+//     model = regard.load_model(folder)            regard.explain("he sat on the bank", model=model, query="bank")
 //     regard.embed(model, texts)                   regard.compare(model, "bank", ["he sat …", "she put …"])
-//     regard.lesson("000")                         regard.explain({"tokens": […], "Q": [[…], …], …})
+//     regard.lesson("three-words")                         regard.explain({"tokens": […], "Q": [[…], …], …})
 //
 // Left out where the package was built without regard::explain. Read next: regard/explain/steps.h,
 // regard/explain/sentence_report.h.
@@ -27,9 +27,9 @@
 namespace regard::python {
 namespace {
 
-struct Story {
+struct Analysis {
   SentenceModel model;
-  SentenceStory story;
+  SentenceAnalysis analysis;
 };
 
 // Matrices and settings: JSON as it is, anything else as the module json writes it.
@@ -55,7 +55,7 @@ std::string json_of(nb::handle input) {
   }
 }
 
-// Of an object, whose JSON the caller has not written, without the places in it.
+// Of an object, whose JSON the caller has not written, without the offsets in it.
 ExplainInput input_of(nb::handle input) {
   const std::string json = json_of(input);
   std::optional<ExplainInput> read;
@@ -65,9 +65,9 @@ ExplainInput input_of(nb::handle input) {
   } catch (const std::runtime_error& error) {
     if (PyUnicode_Check(input.ptr())) throw;
     const std::string text = error.what();
-    const std::size_t place = text.find(": byte "), end = text.find(": ", place + 2);
-    if (place == std::string::npos || end == std::string::npos) throw;
-    throw std::invalid_argument(text.substr(0, place) + text.substr(end));
+    const std::size_t offset = text.find(": byte "), end = text.find(": ", offset + 2);
+    if (offset == std::string::npos || end == std::string::npos) throw;
+    throw std::invalid_argument(text.substr(0, offset) + text.substr(end));
   }
 }
 
@@ -78,28 +78,28 @@ std::string rendered(const Render& render) {
   return text;
 }
 
-nb::object explain_of(nb::handle input, const SentenceModel* model, std::optional<std::string> token,
+nb::object explain_of(nb::handle input, const SentenceModel* model, std::optional<std::string> query,
                       std::optional<Index> layer, std::optional<Index> head, std::vector<std::string> hide,
                       bool truncate, bool full) {
   if (model != nullptr) {
-    SentenceStoryOptions options;
-    options.token = token.value_or("");
+    SentenceAnalysisOptions options;
+    options.query = query.value_or("");
     options.layer = layer;
     options.head = head;
     options.hide = std::move(hide);
     options.truncate = truncate;
     options.full = full;
     const std::string text = text_of("explain", "input beside a model", input);
-    std::optional<Story> story;
+    std::optional<Analysis> analysis;
     run(kUnknownOperations, 0,
-        [&](const Runtime& runtime) { story = {*model, tell_sentence(*model, text, options, runtime)}; });
-    return nb::cast(std::move(*story));
+        [&](const Runtime& runtime) { analysis = {*model, analyze_sentence(*model, text, options, runtime)}; });
+    return nb::cast(std::move(*analysis));
   }
   if (layer || head || !hide.empty() || truncate || full) {
     reject("explain", "layer, head, hide, truncate and full are for a sentence; expected a model beside them");
   }
   ExplainInput read = input_of(input);
-  if (token) read.settings.token = *token;
+  if (query) read.settings.query = *query;
   std::optional<Explanation> explanation;
   run(kUnknownOperations, 0, [&](const Runtime& runtime) { explanation = explain(read, {}, runtime); });
   return nb::cast(std::move(*explanation));
@@ -196,31 +196,32 @@ void bind_views(nb::module_& module) {
       .def("__repr__", [](const Explanation& self) {
         return rendered([&](const Runtime& runtime) { return render_text(self, {}, runtime); });
       });
-  nb::class_<Story>(module, "SentenceStory", "What one word of a sentence listens to, in a model.")
+  nb::class_<Analysis>(module, "SentenceAnalysis", "What one word of a sentence attends to, in a model.")
       .def(
           "text",
-          [](const Story& self, int width, bool color) {
+          [](const Analysis& self, int width, bool color) {
             const SentenceTextOptions options{.width = width, .color = color};
-            return rendered([&](const Runtime& runtime) { return render_sentence_text(self.story, options, runtime); });
+            return rendered(
+                [&](const Runtime& runtime) { return render_sentence_text(self.analysis, options, runtime); });
           },
-          nb::arg("width") = 80, nb::arg("color") = false, "The story as text.")
+          nb::arg("width") = 80, nb::arg("color") = false, "The analysis as text.")
       .def(
           "json",
-          [](const Story& self) {
-            return rendered([&](const Runtime& runtime) { return render_sentence_json(self.story, {}, runtime); });
+          [](const Analysis& self) {
+            return rendered([&](const Runtime& runtime) { return render_sentence_json(self.analysis, {}, runtime); });
           },
           "The same as JSON, schema regard/1.")
       .def(
           "html",
-          [](const Story& self) {
+          [](const Analysis& self) {
             return rendered(
-                [&](const Runtime& runtime) { return render_sentence_html(self.model, self.story, {}, runtime); });
+                [&](const Runtime& runtime) { return render_sentence_html(self.model, self.analysis, {}, runtime); });
           },
           "The same as one page, with every head of every layer.")
       .def("_repr_mimebundle_", &in_notebook)
       .def("_repr_html_", &html_in_notebook)
-      .def("__repr__", [](const Story& self) {
-        return rendered([&](const Runtime& runtime) { return render_sentence_text(self.story, {}, runtime); });
+      .def("__repr__", [](const Analysis& self) {
+        return rendered([&](const Runtime& runtime) { return render_sentence_text(self.analysis, {}, runtime); });
       });
   nb::class_<Comparison>(module, "Comparison", "One word in several sentences.")
       .def(
@@ -279,13 +280,13 @@ void bind_model(nb::module_& module) {
       "Reads config.json, tokenizer.json and model.safetensors of a folder as Hugging Face lays it out; map maps\n"
       "the numbers instead of reading them. RuntimeError with the file's path.");
   module.def(
-      "explain", &explain_of, nb::arg("input"), nb::arg("model").none() = nb::none(), nb::arg("token") = nb::none(),
+      "explain", &explain_of, nb::arg("input"), nb::arg("model").none() = nb::none(), nb::arg("query") = nb::none(),
       nb::arg("layer") = nb::none(), nb::arg("head") = nb::none(), nb::arg("hide") = nb::list(),
       nb::arg("truncate") = false, nb::arg("full") = false,
-      nb::sig("def explain(input: object, model: Model | None = None, token: str | None = None, "
+      nb::sig("def explain(input: object, model: Model | None = None, query: str | None = None, "
               "layer: int | None = None, head: int | None = None, hide: collections.abc.Sequence[str] = (), "
               "truncate: bool = False, full: bool = False) -> typing.Any"),
-      "With a model, input is a sentence: a SentenceStory of what `token` listens to. Without, it is matrices and\n"
+      "With a model, input is a sentence: a SentenceAnalysis of what `query` attends to. Without, it is matrices and\n"
       "settings as docs/explain-input.md has them, a dict or JSON: an Explanation of every step.");
   module.def(
       "lesson", &lesson_of, nb::arg("name"), nb::arg("layout") = nb::none(),
@@ -307,7 +308,7 @@ void bind_model(nb::module_& module) {
   module.def(
       "embed", &embed_of, nb::arg("model"), nb::arg("texts"), nb::arg("truncate") = false,
       nb::sig("def embed(model: Model, texts: collections.abc.Sequence[str], truncate: bool = False) -> typing.Any"),
-      "Vectors of texts, (n, E), each of length 1: the mean over a text's tokens. A NumPy array of float32.");
+      "Vectors of texts, (n, E), each of L2 norm 1: the mean over a text's tokens. A NumPy array of float32.");
 }
 
 }  // namespace regard::python

@@ -115,7 +115,7 @@ Vector head_part(const Sentence& sentence, Index layer, Index head, Index word) 
 }
 
 void expect_numbers(const Comparison& c, const CompareNumbers& numbers, const std::vector<Sentence>& sentences) {
-  ASSERT_EQ(c.stages, (std::vector<std::string>{"word", "+place", "L0", "L1", "L2"}));
+  ASSERT_EQ(c.stages, (std::vector<std::string>{"word", "+position", "L0", "L1", "L2"}));
   for (std::size_t stage = 0; stage < c.stages.size(); ++stage) {
     Index pairs = 0;
     EXPECT_NEAR(numbers.floor[stage], floor_of(sentences, stage, pairs), kBound);
@@ -310,7 +310,7 @@ TEST(Compare, Rejects) {
   std::string wide = "the";
   for (int i = 0; i < 50; ++i) wide += " bank";
   EXPECT_TRUE(
-      has(rejected("@2", {"the bank", wide}), "sentence B: the text has 53 tokens and the model has places for 40"));
+      has(rejected("@2", {"the bank", wide}), "sentence B: the text has 53 tokens and the model has 40 positions"));
 }
 
 // ---- what the text says
@@ -376,7 +376,7 @@ TEST(CompareText, KeepsTheWidthAndEveryLayer) {
         EXPECT_LE(display_width(line), std::max(width, 60)) << line;
         EXPECT_FALSE(line.ends_with(' ')) << "[" << line << "]";
       }
-      for (const char* stage : {"word", "+place", "L0", "L1", "L2"}) EXPECT_TRUE(has(text, stage));
+      for (const char* stage : {"word", "+position", "L0", "L1", "L2"}) EXPECT_TRUE(has(text, stage));
     }
   }
 }

@@ -92,7 +92,7 @@ TEST(EmbedTokens, RejectsIdsAndLengthsThatTheModelLacksBeforeAnyWork) {
             "embed_tokens: text 1: token 1 has id " + std::to_string(V) + "; expected 0 to " + std::to_string(V - 1));
   EXPECT_EQ(
       rejection([&] { embed_tokens(tiny(), Texts{std::vector<Index>(static_cast<std::size_t>(P + 1))}); }),
-      "embed_tokens: text 0: " + std::to_string(P + 1) + " tokens; this model has places for " + std::to_string(P));
+      "embed_tokens: text 0: " + std::to_string(P + 1) + " tokens; this model has " + std::to_string(P) + " positions");
 }
 
 TEST(EmbedTokens, StopsWhenAsked) {

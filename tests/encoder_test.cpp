@@ -94,7 +94,7 @@ TEST(Encoder, KeepsTheRowsOfTheTables) {
   for (Index i = 0; i < 9; ++i) {
     for (Index e = 0; e < tiny().config.width; ++e) {
       EXPECT_EQ(trace.word(i, e), tiny().word_table(c.ids[static_cast<std::size_t>(i)], e));
-      EXPECT_EQ(trace.place(i, e), tiny().place_table(i, e));
+      EXPECT_EQ(trace.position(i, e), tiny().position_table(i, e));
       EXPECT_EQ(trace.type(i, e), tiny().type_table(0, e));
     }
   }
@@ -175,11 +175,11 @@ TEST(Encoder, AddsIsTheLengthOfWhatAKeyBrings) {
   const Index layer = 1;
   const LayerTrace& t = trace.layers[1];
   const Tensor<float, 3> weights = encoder_weights(trace, layer);
-  const Tensor<double, 2> lengths = value_lengths(tiny(), trace, layer);
+  const Tensor<double, 2> lengths = value_norms(tiny(), trace, layer);
   ASSERT_EQ(lengths.shape(), (std::array<Index, 2>{4, 17}));
   for (Index head = 0; head < 4; ++head) {
     for (Index query : {0, 6, 16}) {
-      const std::vector<double> added = value_added(tiny(), trace, layer, head, query);
+      const std::vector<double> added = contribution_norms(tiny(), trace, layer, head, query);
       ASSERT_EQ(added.size(), 17u);
       for (Index key = 0; key < 17; ++key) {
         double squares = 0;
@@ -254,7 +254,7 @@ TEST(Encoder, NoTokensIsNoTrouble) {
 
 TEST(Encoder, RejectsWhatItCannotEncode) {
   const std::vector<Index> many(41, 7);
-  EXPECT_EQ(rejection([&] { encode(tiny(), many); }), "encode: 41 tokens; this model has places for 40");
+  EXPECT_EQ(rejection([&] { encode(tiny(), many); }), "encode: 41 tokens; this model has 40 positions");
   EXPECT_EQ(rejection([] { encode(tiny(), std::vector<Index>{1, 60}); }),
             "encode: token 1 has id 60; expected 0 to 59");
   EXPECT_EQ(rejection([] { encode(tiny(), std::vector<Index>{-1}); }), "encode: token 0 has id -1; expected 0 to 59");
@@ -272,10 +272,10 @@ TEST(Encoder, RejectsPlacesThatATraceDoesNotHave) {
             "encoder_weights: layer 3 does not exist; there are 3, counted from 0");
   EXPECT_EQ(rejection([&] { head_output(tiny(), trace, 0, 4); }),
             "head_output: head 4 does not exist; there are 4, counted from 0");
-  EXPECT_EQ(rejection([&] { value_added(tiny(), trace, 0, 0, 9); }),
-            "value_added: query 9 does not exist; there are 9, counted from 0");
-  EXPECT_EQ(rejection([&] { value_lengths(tiny(), trace, -1); }),
-            "value_lengths: layer -1 does not exist; there are 3, counted from 0");
+  EXPECT_EQ(rejection([&] { contribution_norms(tiny(), trace, 0, 0, 9); }),
+            "contribution_norms: query 9 does not exist; there are 9, counted from 0");
+  EXPECT_EQ(rejection([&] { value_norms(tiny(), trace, -1); }),
+            "value_norms: layer -1 does not exist; there are 3, counted from 0");
   EXPECT_EQ(rejection([&] { mean_rows(trace.embedded, std::array<Index, 1>{9}); }),
             "mean_rows: row 9 does not exist; there are 9, counted from 0");
   EncoderTrace touched = trace;

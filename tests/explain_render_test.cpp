@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// How an explanation looks: widths, alignment, sums that add up in print, hidden and tiny weights, ASCII, hostile text
-// through both renderers, JSON that reads back.
-// Read next: src/explain/steps/steps_text.cpp, src/explain/steps/steps_json.cpp.
+// How an explanation looks: widths, alignment, sums that add up in print, hidden and tiny weights, ASCII, untrusted
+// text through both renderers, JSON that reads back. Read next: src/explain/steps/steps_text.cpp,
+// src/explain/steps/steps_json.cpp.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -17,15 +17,15 @@ namespace {
 using namespace regard;
 
 // What house.md lists: mark-up, terminal and spreadsheet commands, text that turns round, NUL.
-const std::vector<std::string> kHostile = {"</script><img src=x onerror=alert(1)>",
-                                           "\x1b]0;title\x07",
-                                           "\xe2\x80\xae"
-                                           "abc",
-                                           "\\input{x}",
-                                           "=1+1",
-                                           std::string("a\0b", 3),
-                                           "\xff\xfe",
-                                           "日本語"};
+const std::vector<std::string> kUntrusted = {"</script><img src=x onerror=alert(1)>",
+                                             "\x1b]0;title\x07",
+                                             "\xe2\x80\xae"
+                                             "abc",
+                                             "\\input{x}",
+                                             "=1+1",
+                                             std::string("a\0b", 3),
+                                             "\xff\xfe",
+                                             "日本語"};
 
 ExplainInput words(std::vector<std::string> tokens) {
   ExplainInput in;
@@ -73,7 +73,7 @@ TEST(Escape, MakesTextSafeInJson) {
 
 TEST(Text, EveryLineFits) {
   ExplainInput in = words({"the", "river", "bank", "flows", "extraordinarily-long-word", "日本語", "by", "it"});
-  in.settings.token = "bank";
+  in.settings.query = "bank";
   in.settings.causal.rule = CausalRule::top_left;
   in.names = {{"context", "the new V"}};
   const Explanation e = explain(in);
@@ -146,7 +146,7 @@ TEST(Text, ShortensAndSaysSo) {
   m.num_columns = 64;
   for (Index i = 0; i < 64 * 64; ++i) m.numbers.push_back(std::cos(static_cast<double>(i)));
   in.matrices = {{"Q", m}, {"K", m}, {"V", m}};
-  in.settings.token = "@30";
+  in.settings.query = "@30";
   const Explanation e = explain(in);
   const std::string text = render_text(e, {.step = "weights"});
   EXPECT_LT(lines_of(text).size(), 50u);
@@ -166,7 +166,7 @@ TEST(Text, ShortensAndSaysSo) {
   EXPECT_EQ(std::count(full.begin(), full.end(), '.'), 64 * 64);
 }
 
-TEST(Text, UnfoldsTheCellAskedFor) {
+TEST(Text, ExpandsTheCellAskedFor) {
   ExplainInput in;
   in.tokens = {"a", "b"};
   in.matrices = {
@@ -194,13 +194,13 @@ TEST(Text, ShowsTheDocumentsNumberBesideOneThatDiffers) {
   EXPECT_TRUE(holds(text, "as in the document: 1 of 2 numbers, to its 2 decimals")) << text;
 }
 
-TEST(Render, HostileTextComesOutHarmless) {
-  ExplainInput in = words(kHostile);
-  in.title = in.citation = kHostile[1];
-  in.slips = kHostile;
-  in.names = {{"context", kHostile[2]}};
-  in.notes["weights"] = kHostile;
-  in.settings.token = kHostile[2];
+TEST(Render, UntrustedTextComesOutHarmless) {
+  ExplainInput in = words(kUntrusted);
+  in.title = in.citation = kUntrusted[1];
+  in.errata = kUntrusted;
+  in.names = {{"context", kUntrusted[2]}};
+  in.notes["weights"] = kUntrusted;
+  in.settings.query = kUntrusted[2];
   const Explanation e = explain(in);
   for (bool unicode : {true, false}) {
     const std::string text = render_text(e, {.unicode = unicode, .cell = Cell{1, 2}});
@@ -242,12 +242,12 @@ TEST(Json, IsWholeAndInTheShortestForm) {
   EXPECT_TRUE(holds(single, "[0.1, 0.3]")) << single;  // not 0.10000000149011612
 }
 
-TEST(Json, ChoosesStepsAndUnfoldsCells) {
+TEST(Json, ChoosesStepsAndExpandsCells) {
   const Explanation e = explain(words({"a", "b", "c"}));
   const std::string one = render_json(e, {.step = "weights", .cell = Cell{1, 2}});
   EXPECT_TRUE(holds(one, "\"name\": \"weights\""));
   EXPECT_FALSE(holds(one, "\"name\": \"scores\""));
-  EXPECT_TRUE(holds(one, "\"place\": [0, 1, 2]"));
+  EXPECT_TRUE(holds(one, "\"cell\": [0, 1, 2]"));
   EXPECT_TRUE(holds(one, "\"sum_so_far\""));
   EXPECT_TRUE(holds(one, "\"sums_to_one\": \"row\""));
   EXPECT_THROW(render_json(e, {.step = "no"}), std::invalid_argument);

@@ -15,7 +15,7 @@ namespace {
 
 using namespace regard;
 
-// Document 000's three words.
+// The words of lesson three-words.
 ExplainInput love() {
   ExplainInput in;
   in.tokens = {"I", "love", "coding"};
@@ -24,11 +24,11 @@ ExplainInput love() {
                  {"W_key", matrix_of({{0, 1, 1}, {1, 0, 0}, {0, 0, 1}})},
                  {"W_value", matrix_of({{1, 2, 1}, {0, 1, 0}, {1, 1, 0}})}};
   in.settings.scale.rule = ScaleRule::none;
-  in.settings.token = "love";
+  in.settings.query = "love";
   return in;
 }
 
-// Document 004's four columns.
+// The four columns of lesson by-hand.
 ExplainInput by_hand() {
   ExplainInput in;
   in.matrices = {{"Q", matrix_of({{2, 1, 0, 2}, {0, 1, 1, 1}, {3, 2, 2, 1}})},
@@ -44,7 +44,7 @@ Matrix transposed(const Matrix& m) {
   t.num_columns = m.num_rows;
   t.numbers.resize(m.numbers.size());
   for (Index r = 0; r < m.num_rows; ++r)
-    for (Index c = 0; c < m.num_columns; ++c) t.numbers[t.place(0, c, r)] = m.numbers[m.place(0, r, c)];
+    for (Index c = 0; c < m.num_columns; ++c) t.numbers[t.index(0, c, r)] = m.numbers[m.index(0, r, c)];
   return t;
 }
 
@@ -106,12 +106,12 @@ TEST(Explain, NamesSymbolsEquationsAndAxes) {
   EXPECT_EQ(step(e, "masked").equation, "masked = scaled where key ≤ query, else −∞");
   EXPECT_EQ(step(e, "weights").equation, "A = softmax(masked), each row by itself");
   EXPECT_EQ(step(e, "context").equation, "C = A · V");
-  EXPECT_EQ(step(e, "context").called, "new V");
+  EXPECT_EQ(step(e, "context").document_name, "new V");
   EXPECT_EQ(step(e, "weights").term, "attention weights");
   EXPECT_EQ(step(e, "weights").row_axis.extent, "L");
   EXPECT_EQ(step(e, "weights").column_axis.name, "key");
   EXPECT_EQ(step(e, "weights").column_axis.labels, in.tokens);
-  for (const Step& s : e.steps) EXPECT_FALSE(s.not_the_library) << s.name;
+  for (const Step& s : e.steps) EXPECT_FALSE(s.outside_library) << s.name;
 }
 
 TEST(Explain, HidesKeysAfterTheQuery) {
@@ -168,10 +168,10 @@ TEST(Explain, DoesOnPaperWhatTheLibraryLacks) {
                   1.0 / 22, 1.0 / 12, 9.0 / 46, 9.0 / 28, 9.0 / 22, 1.0 / 12},
                  1e-15);
   EXPECT_EQ(weights.sums_to_one, SumAxis::column);
-  EXPECT_TRUE(weights.not_the_library);
-  EXPECT_TRUE(step(e, "scaled").not_the_library);
-  EXPECT_FALSE(step(e, "scores").not_the_library);
-  EXPECT_FALSE(step(e, "context").not_the_library);
+  EXPECT_TRUE(weights.outside_library);
+  EXPECT_TRUE(step(e, "scaled").outside_library);
+  EXPECT_FALSE(step(e, "scores").outside_library);
+  EXPECT_FALSE(step(e, "context").outside_library);
   expect_numbers(step(e, "context"),
                  {7.8261, 12.8571, 16.3636, 3.3333, 2.1739, 3.5714, 4.5455, 1.6667, 5.8696, 3.2143, 1.3636, 7.5}, 5e-5);
 
@@ -204,7 +204,7 @@ TEST(Explain, UnshiftedSoftmaxOverflowsWhereTheLibrarysDoesNot) {
 
 TEST(Explain, HeadsAreTheirOwnAttention) {
   ExplainInput both = love();
-  both.settings.token.clear();
+  both.settings.query.clear();
   both.settings.heads = 3;
   both.matrices.push_back({"b_value", matrix_of({{10, 20, 30}})});
   both.matrices.push_back({"W_output", matrix_of({{1, 0}, {0, 1}, {1, 1}})});
@@ -220,7 +220,7 @@ TEST(Explain, HeadsAreTheirOwnAttention) {
       m.num_rows = 3;
       m.num_columns = 1;
       for (Index r = 0; r < 3; ++r)
-        m.numbers.push_back(step(e, name).result.numbers[step(e, name).result.place(h, r, 0)]);
+        m.numbers.push_back(step(e, name).result.numbers[step(e, name).result.index(h, r, 0)]);
       return m;
     };
     one.matrices = {{"Q", column("queries")}, {"K", column("keys")}, {"V", column("values")}};
@@ -228,7 +228,7 @@ TEST(Explain, HeadsAreTheirOwnAttention) {
     const Explanation alone = explain(one);
     for (Index r = 0; r < 3; ++r) {
       for (Index c = 0; c < 3; ++c)
-        EXPECT_EQ(weights.result.numbers[weights.result.place(h, r, c)],
+        EXPECT_EQ(weights.result.numbers[weights.result.index(h, r, c)],
                   step(alone, "weights").result.numbers[static_cast<std::size_t>(3 * r + c)]);
       EXPECT_EQ(step(e, "joined").result.numbers[static_cast<std::size_t>(3 * r + h)],
                 step(alone, "context").result.numbers[static_cast<std::size_t>(r)]);
@@ -249,9 +249,9 @@ TEST(Explain, Float32RoundsEachStep) {
   EXPECT_NEAR(step(e, "weights").result.numbers[3], 0.4223188, 1e-7);
 }
 
-TEST(Explain, UnfoldsCells) {
+TEST(Explain, ExpandsCells) {
   const Explanation e = explain(love());
-  const CellWork score = unfold_cell(e, step(e, "scores"), {.row = 0, .column = 2}, 4);
+  const CellDerivation score = expand_cell(e, step(e, "scores"), {.row = 0, .column = 2}, 4);
   EXPECT_EQ(score.what, "S[I, coding]");
   ASSERT_EQ(score.terms.size(), 3u);
   EXPECT_EQ(score.terms[2].label, "Q[I, 2] · K[coding, 2]");
@@ -260,9 +260,9 @@ TEST(Explain, UnfoldsCells) {
   EXPECT_EQ(score.terms[1].partial_sum, 3);
   EXPECT_EQ(score.terms[2].partial_sum, 7);
   EXPECT_EQ(score.result, 7);
-  EXPECT_EQ(score.parted, 0);
+  EXPECT_EQ(score.difference, 0);
 
-  const CellWork weight = unfold_cell(e, step(e, "weights"), {.row = 1, .column = 1}, 4);
+  const CellDerivation weight = expand_cell(e, step(e, "weights"), {.row = 1, .column = 1}, 4);
   ASSERT_EQ(weight.terms.size(), 3u);
   EXPECT_NEAR(weight.terms[1].product, std::exp(-1.0), 1e-15);
   EXPECT_NEAR(weight.terms[2].partial_sum, 2 + std::exp(-1.0), 1e-15);
@@ -270,35 +270,35 @@ TEST(Explain, UnfoldsCells) {
   EXPECT_EQ(weight.lines[1].text, "e^(0 − 1) = 0.3679");
   EXPECT_EQ(weight.lines[3].text, "0.3679 / 2.3679 = 0.1554");
 
-  const CellWork context = unfold_cell(e, step(e, "context"), {.row = 1, .column = 1}, 4);
+  const CellDerivation context = expand_cell(e, step(e, "context"), {.row = 1, .column = 1}, 4);
   EXPECT_EQ(context.terms[2].label, "A[love, coding] · V[coding, 1]");
   EXPECT_EQ(context.terms[2].factors[1], 4);
   EXPECT_NEAR(context.terms[2].partial_sum, context.result, 1e-15);
-  EXPECT_THROW(unfold_cell(e, step(e, "scores"), {.row = 3, .column = 0}, 4), std::invalid_argument);
-  EXPECT_THROW(unfold_cell(e, step(e, "scores"), {.row = 0, .column = 0, .head = 1}, 4), std::invalid_argument);
+  EXPECT_THROW(expand_cell(e, step(e, "scores"), {.row = 3, .column = 0}, 4), std::invalid_argument);
+  EXPECT_THROW(expand_cell(e, step(e, "scores"), {.row = 0, .column = 0, .head = 1}, 4), std::invalid_argument);
 }
 
-TEST(Explain, UnfoldsPaperCells) {
+TEST(Explain, ExpandsPaperCells) {
   ExplainInput in = by_hand();
   in.settings.scale.rule = ScaleRule::floor_half;
   in.settings.softmax_base = 3;
   const Explanation e = explain(in);
-  EXPECT_EQ(unfold_cell(e, step(e, "scaled"), {.row = 0, .column = 0}, 4).lines[0].text,
+  EXPECT_EQ(expand_cell(e, step(e, "scaled"), {.row = 0, .column = 0}, 4).lines[0].text,
             "floor(3 / 2) = floor(1.5) = 1");
-  EXPECT_EQ(unfold_cell(e, step(e, "exponentials"), {.row = 1, .column = 0}, 4).lines[0].text, "3^(2) = 9");
-  EXPECT_EQ(unfold_cell(e, step(e, "weights"), {.row = 1, .column = 0}, 4).lines[0].text, "9 / 15.3333 = 0.5870");
-  const CellWork score = unfold_cell(e, step(e, "scores"), {.row = 1, .column = 3}, 4);
+  EXPECT_EQ(expand_cell(e, step(e, "exponentials"), {.row = 1, .column = 0}, 4).lines[0].text, "3^(2) = 9");
+  EXPECT_EQ(expand_cell(e, step(e, "weights"), {.row = 1, .column = 0}, 4).lines[0].text, "9 / 15.3333 = 0.5870");
+  const CellDerivation score = expand_cell(e, step(e, "scores"), {.row = 1, .column = 3}, 4);
   EXPECT_EQ(score.terms[0].label, "K[0, 1] · Q[0, 3]");
   EXPECT_EQ(score.terms.back().partial_sum, 5);
 }
 
-std::string line(const CellWork& work, std::string_view name) {
+std::string line(const CellDerivation& work, std::string_view name) {
   for (const NamedText& l : work.lines)
     if (l.name == name) return l.text;
   return "no line";
 }
 
-TEST(Explain, UnfoldsWhatStandsRoundAttention) {
+TEST(Explain, ExpandsWhatStandsRoundAttention) {
   const ExplainInput in = read_explain_input(R"({"T": [[1, 2], [3, 4]], "steps": [
     {"operation": "show", "operands": ["T"], "result": "T", "heads": 2},
     {"operation": "join", "operands": ["T"], "result": "J"},
@@ -313,13 +313,13 @@ TEST(Explain, UnfoldsWhatStandsRoundAttention) {
                                              "in.json");
   const Explanation e = explain(in);
   const auto cell = [&](std::string_view name, Index row, Index column, Index head = 0) {
-    return unfold_cell(e, step(e, name), {row, column, head}, 4);
+    return expand_cell(e, step(e, name), {row, column, head}, 4);
   };
   EXPECT_EQ(line(cell("show", 1, 0, 1), "given"), "T[1, 1] = 4");
   EXPECT_EQ(line(cell("join", 1, 1), "head 1"), "T[1, 0] = 4");
   EXPECT_EQ(line(cell("join", 1, 0), "head 0"), "T[1, 0] = 3");
 
-  const CellWork variance = cell("variances", 0, 0);
+  const CellDerivation variance = cell("variances", 0, 0);
   ASSERT_EQ(variance.terms.size(), 4u);
   EXPECT_EQ(variance.terms[3].label, "(J[1, 1] − 2.5)²");
   EXPECT_EQ(variance.terms[3].product, 2.25);
@@ -328,7 +328,7 @@ TEST(Explain, UnfoldsWhatStandsRoundAttention) {
   EXPECT_EQ(line(variance, "variance"), "5 / 4 = 1.25");
   EXPECT_EQ(cell("variances", 1, 0).terms[2].label, "(T[1, 0, 0] − 2.5)²");
 
-  const CellWork cosine = cell("cosine", 0, 1);
+  const CellDerivation cosine = cell("cosine", 0, 1);
   ASSERT_EQ(cosine.terms.size(), 2u);
   EXPECT_EQ(cosine.terms[1].label, "J[0, 1] · J[1, 1]");
   EXPECT_EQ(cosine.terms[1].factors, (std::vector<double>{2, 4}));
@@ -337,7 +337,7 @@ TEST(Explain, UnfoldsWhatStandsRoundAttention) {
   EXPECT_EQ(line(cosine, "|k|"), "√25 = 5");
   EXPECT_EQ(line(cosine, "cosine"), "11 / (2.2361 · 5) = 0.9839");
 
-  const CellWork normalised = cell("normalize", 1, 0);
+  const CellDerivation normalised = cell("normalize", 1, 0);
   EXPECT_EQ(normalised.terms[0].label, "(T2[1, 0] − 7)²");
   EXPECT_EQ(normalised.terms[1].partial_sum, 2);
   EXPECT_EQ(line(normalised, "mean"), "14 / 2 = 7");
@@ -350,7 +350,7 @@ TEST(Explain, UnfoldsWhatStandsRoundAttention) {
   EXPECT_EQ(line(cell("variance_rule", 1, 0), "variance"), "20 / 4 = 5");
 }
 
-TEST(Explain, UnfoldsMasksAndRatios) {
+TEST(Explain, ExpandsMasksAndRatios) {
   ExplainInput in;
   in.tokens = {"b", "c"};
   in.key_tokens = {"a", "b", "c"};
@@ -372,37 +372,37 @@ TEST(Explain, UnfoldsMasksAndRatios) {
     }
     const Explanation e = explain(in);
     const auto cell = [&](std::string_view name, Index query, Index key) {
-      return unfold_cell(e, step(e, name), layout == Layout::rows ? Cell{query, key} : Cell{key, query}, 4);
+      return expand_cell(e, step(e, name), layout == Layout::rows ? Cell{query, key} : Cell{key, query}, 4);
     };
     EXPECT_EQ(line(cell("mask", 0, 2), "hidden"), "key 2 > 0 + 1: −∞ is added to the score");
     EXPECT_EQ(line(cell("mask", 0, 1), "seen"), "key 1 ≤ 0 + 1: 0 is added to the score");
     EXPECT_EQ(line(cell("masked", 0, 2), "hidden"), "key 2 > 0 + 1: the score becomes −∞");
     EXPECT_EQ(line(cell("open", 0, 2), "seen"), "every key is seen: 0 is added to the score");
     EXPECT_EQ(line(cell("seen", 0, 2), "seen"), "every key is seen: the score stays");
-    const CellWork ratio = cell("ratio", 1, 2);
+    const CellDerivation ratio = cell("ratio", 1, 2);
     ASSERT_EQ(ratio.terms.size(), 3u);
     EXPECT_EQ(ratio.terms[2].label, "S[c, c]");
     EXPECT_EQ(ratio.terms[1].partial_sum, 6);
-    EXPECT_EQ(ratio.parted, 0);
+    EXPECT_EQ(ratio.difference, 0);
     EXPECT_EQ(line(ratio, "share"), "10 / 16 = 0.625");
-    const CellWork masked = cell("ratio", 0, 1);
+    const CellDerivation masked = cell("ratio", 0, 1);
     EXPECT_EQ(masked.terms.size(), 2u);
     EXPECT_EQ(masked.terms[0].label, layout == Layout::rows ? "S[b, a]" : "S[a, b]");
     EXPECT_EQ(line(masked, "share"), "2 / 3 = 0.6667");
     EXPECT_EQ(line(cell("ratio", 0, 2), "hidden"), "the mask hides this key: weight 0");
-    const CellWork share = cell("softmax", 0, 0);
+    const CellDerivation share = cell("softmax", 0, 0);
     ASSERT_EQ(share.terms.size(), 2u);
     EXPECT_EQ(line(share, "exponential"), "e^(1 − 2) = 0.3679");
     EXPECT_EQ(line(share, "share"), "0.3679 / 1.3679 = 0.2689");
   }
 }
 
-TEST(Explain, UnfoldsTinyNumbersByTheirPowerOfTen) {
+TEST(Explain, ExpandsTinyNumbersByTheirPowerOfTen) {
   ExplainInput in;
   in.matrices = {{"Q", matrix_of({{1}})}, {"K", matrix_of({{0}, {30}})}, {"V", matrix_of({{1}, {2}})}};
   in.settings.scale.rule = ScaleRule::none;
   const Explanation e = explain(in);
-  EXPECT_EQ(line(unfold_cell(e, step(e, "weights"), {.row = 0, .column = 0}, 4), "share"),
+  EXPECT_EQ(line(expand_cell(e, step(e, "weights"), {.row = 0, .column = 0}, 4), "share"),
             "9.358e−14 / 1.0000 = 9.358e−14");
 }
 
@@ -503,21 +503,21 @@ TEST(Explain, KeepsChosenRowsOfALongSequence) {
   for (Index i = 0; i < kTokens; ++i) column.numbers.push_back(static_cast<double>(i % 3));
   in.matrices = {{"Q", column}, {"K", column}, {"V", column}};
   in.settings.causal.rule = CausalRule::top_left;
-  in.settings.token = "@50000";
+  in.settings.query = "@50000";
   const Explanation e = explain(in, {.also = {777}});
   const Matrix& weights = step(e, "weights").result;
   EXPECT_EQ(weights.num_rows, kTokens);
   EXPECT_EQ(weights.kept_rows, (std::vector<Index>{0, 1, 2, 3, 4, 5, 6, 7, 777, 50000, 99992, 99993, 99994, 99995,
                                                    99996, 99997, 99998, 99999}));
   // Query 777 is 0: it sees 778 keys alike.
-  EXPECT_NEAR(weights.numbers[weights.place(0, 8, 777)], 1.0 / 778, 1e-15);
-  EXPECT_EQ(weights.numbers[weights.place(0, 8, 778)], 0.0);
-  EXPECT_EQ(weights.hidden[weights.place(0, 8, 778)], 1);
+  EXPECT_NEAR(weights.numbers[weights.index(0, 8, 777)], 1.0 / 778, 1e-15);
+  EXPECT_EQ(weights.numbers[weights.index(0, 8, 778)], 0.0);
+  EXPECT_EQ(weights.hidden[weights.index(0, 8, 778)], 1);
   EXPECT_NEAR(step(e, "context").result.numbers[8], 777.0 / 778, 1e-12);
   const std::string text = render_text(e, {});
   EXPECT_LT(text.size(), 40000u);
   EXPECT_NE(text.find("of 100000 rows"), std::string::npos);
-  EXPECT_THROW(unfold_cell(e, step(e, "weights"), {.row = 100, .column = 0}, 4), std::invalid_argument);
+  EXPECT_THROW(expand_cell(e, step(e, "weights"), {.row = 100, .column = 0}, 4), std::invalid_argument);
 }
 
 TEST(Explain, SplitsChosenRowsOfALongSequence) {
@@ -548,7 +548,7 @@ TEST(Explain, SplitsChosenRowsOfALongSequence) {
       const Matrix& m = step(e, name).result;
       const std::vector<Index>& kept = layout == Layout::rows ? m.kept_rows : m.kept_columns;
       EXPECT_EQ(kept[static_cast<std::size_t>(place)], place < 8 ? place : kTokens - 8 + (place - 8)) << name;
-      return m.numbers[layout == Layout::rows ? m.place(head, place, 0) : m.place(head, 0, place)];
+      return m.numbers[layout == Layout::rows ? m.index(head, place, 0) : m.index(head, 0, place)];
     };
     EXPECT_NEAR(number("show", 0, 15), (kTokens - 1) / 2.0, 1e-9);
     EXPECT_NEAR(number("show", 1, 15), 1, 1e-12);

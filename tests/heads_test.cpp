@@ -83,7 +83,7 @@ double measure(const Sentence& sentence, HeadMeasure what, const Row& p, Index l
       for (Index j = 0; j < length; ++j)
         sum += p[static_cast<std::size_t>(j)] * static_cast<double>(std::abs(query - j));
       return sum;
-    case HeadMeasure::adds:
+    case HeadMeasure::contribution:
       for (Index j = 0; j < length; ++j) sum += p[static_cast<std::size_t>(j)] * value_length(sentence, layer, head, j);
       return sum;
   }
@@ -216,8 +216,9 @@ TEST(Heads, SortsAndFilters) {
   EXPECT_EQ(rejection([&] { chosen_heads(survey, {.layer = 3}); }), "there is no layer 3; expected 0 to 2");
   EXPECT_EQ(rejection([&] { chosen_heads(survey, {.head = -1}); }), "there is no head -1; expected 0 to 3");
   EXPECT_TRUE(has(rejection([&] { chosen_heads(survey, {.min = 0.5}); }), "needs the measure"));
-  EXPECT_EQ(rejection([] { parse_head_measure("sink"); }),
-            "there is no measure \"sink\"; expected one of entropy, special, self, previous, next, distance, adds");
+  EXPECT_EQ(
+      rejection([] { parse_head_measure("sink"); }),
+      "there is no measure \"sink\"; expected one of entropy, special, self, previous, next, distance, contribution");
   for (const HeadMeasure what : kHeadMeasures) EXPECT_EQ(parse_head_measure(head_measure_name(what)), what);
 }
 

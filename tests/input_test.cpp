@@ -20,14 +20,14 @@ std::string rejection(std::string_view json) {
 constexpr std::string_view kEverything = R"({
  "schema": "regard/1", "title": "T", "citation": "C", "tokens": ["a", "b"], "key_tokens": ["c", "d"],
  "layout": "columns", "scale": 0.25, "causal": -1, "softmax": "unshifted", "softmax_base": 3, "heads": 2,
- "dtype": "f32", "token": "b", "digits": 6,
+ "dtype": "f32", "query": "b", "digits": 6,
  "Q": [[[1, 2], [3, 4]], [[5, 6], [7, "-inf"]]], "b_query": [1.5, "nan"],
- "names": {"context": "new V"}, "notes": {"weights": ["n"]}, "slips": ["s"],
+ "names": {"context": "new V"}, "notes": {"weights": ["n"]}, "errata": ["s"],
  "expected": {"weights": [[1]], "context": {"numbers": [[2]], "digits": 8, "significant": true, "rows": [1]}},
- "steps": [{"operation": "linear", "operands": ["X", "W"], "result": "Y", "name": "n", "called": "c", "equation": "e",
+ "steps": [{"operation": "linear", "operands": ["X", "W"], "result": "Y", "name": "n", "document_name": "c", "equation": "e",
             "scale": "none", "causal": true, "heads": 3, "base": 2, "transpose": "left", "numbers": [1, 2],
             "labels": ["l"], "column_labels": ["m"], "digits": 2, "fractions": true, "expected": [[3]],
-            "finding": "f", "notes": ["o"], "slips": ["p"]}],
+            "finding": "f", "notes": ["o"], "errata": ["p"]}],
  "compare": [{"label": "v", "scale": "sqrt", "Q": [[9]]}]
 })";
 
@@ -44,7 +44,7 @@ TEST(Input, ReadsEverySetting) {
                                  .softmax_base = 3.0,
                                  .heads = 2,
                                  .dtype = NumberType::f32,
-                                 .token = "b",
+                                 .query = "b",
                                  .digits = 6};
   EXPECT_EQ(in.settings, expected);
   ASSERT_EQ(in.matrices.size(), 2u);

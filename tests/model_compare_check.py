@@ -32,7 +32,7 @@ def rounded(numbers):
 
 def test_cosines_of_bank(document):
     """With place and norm, then after each layer."""
-    assert document["stages"] == ["word", "+place", "L0", "L1", "L2", "L3", "L4", "L5"]
+    assert document["stages"] == ["word", "+position", "L0", "L1", "L2", "L3", "L4", "L5"]
     for names, expected in {"AB": "0.966 0.883 0.853 0.846 0.872 0.892 0.849",
                             "AC": "0.988 0.955 0.914 0.922 0.941 0.951 0.920",
                             "BC": "0.988 0.863 0.805 0.820 0.846 0.870 0.828"}.items():
@@ -92,7 +92,7 @@ def test_a_head_that_looks_back():
 
 
 def test_saved_arrays(tmp_path):
-    succeed("explain", A, "--token", "bank", "--model", MODEL, "--save", tmp_path / "s")
+    succeed("explain", A, "--query", "bank", "--model", MODEL, "--save", tmp_path / "s")
     saved = json.loads((tmp_path / "s" / "tokens.json").read_text())
     arrays = {name: np.load(tmp_path / "s" / array["file"]).astype(float) for name, array in saved["arrays"].items()}
     assert arrays["weights"].shape == (6, 12, 10, 10) and arrays["hidden_states"].shape == (7, 10, 384)
@@ -101,7 +101,7 @@ def test_saved_arrays(tmp_path):
     np.testing.assert_allclose(arrays["scores"],
                                arrays["query"] @ arrays["key"].swapaxes(2, 3) / np.sqrt(32), atol=1e-4)
     # The same states that compare reads.
-    succeed("explain", B, "--token", "bank", "--model", MODEL, "--save", tmp_path / "t", "--what", "hidden_states")
+    succeed("explain", B, "--query", "bank", "--model", MODEL, "--save", tmp_path / "t", "--arrays", "hidden_states")
     one, two = arrays["hidden_states"][:, 5], np.load(tmp_path / "t" / "hidden_states.npy").astype(float)[:, 7]
     cosine = (one * two).sum(axis=1) / np.sqrt((one * one).sum(axis=1) * (two * two).sum(axis=1))
     compared = json.loads(succeed("compare", "bank", A, B, "--model", MODEL, "--json"))["pairs"][0]["cosine"]

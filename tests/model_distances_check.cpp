@@ -68,7 +68,7 @@ TEST(DistanceWeights, AreTheMeansOverTheThirtySentences) {
     for (Index head = 0; head < sums.num_heads; ++head) {
       for (Index distance = -kFarthest; distance <= kFarthest; ++distance) {
         // Half a ten-thousandth of rounding, and what another instruction set may move.
-        EXPECT_NEAR(minilm_usual_weight(layer, head, distance), sums.mean(layer, head, distance), 0.5e-4 + 1e-6)
+        EXPECT_NEAR(minilm_mean_weight(layer, head, distance), sums.mean(layer, head, distance), 0.5e-4 + 1e-6)
             << "L" << layer << "H" << head << " at " << distance;
       }
     }
@@ -76,35 +76,35 @@ TEST(DistanceWeights, AreTheMeansOverTheThirtySentences) {
 }
 
 // L0H2 attends to the word before; in a long text it lands, in a few positions, on a word hundreds of words away.
-TEST(TellingHeads, AreNotFooledByRareDistancesInLongTexts) {
+TEST(RankedHeads, AreNotFooledByRareDistancesInLongTexts) {
   const SentenceModel model = load_sentence_model(environment("REGARD_TEST_MODEL"));
   std::string text;
   for (int n = 0; n < 60; ++n) text += "the quick brown fox jumps over the lazy dog. ";
   const Sentence sentence = read_sentence(model, text, {.hide = {}, .truncate = true});
   ASSERT_EQ(sentence.tokens.ids.size(), 512U);
-  const TellingHeads telling = telling_heads(sentence, minilm_sha256(), std::nullopt);
-  EXPECT_LT(std::abs(telling.heads.front().target - telling.heads.front().word), kFarthest);
-  for (const Listening& one : telling.heads) {
+  const RankedHeads ranked = ranked_heads(sentence, minilm_sha256(), std::nullopt);
+  EXPECT_LT(std::abs(ranked.heads.front().target - ranked.heads.front().word), kFarthest);
+  for (const AttentionPair& one : ranked.heads) {
     if (one.layer == 0 && one.head == 2 && std::abs(one.target - one.word) >= kFarthest) {
-      EXPECT_LT(one.telling(), 0.01);
+      EXPECT_LT(one.salience(), 0.01);
     }
   }
 }
 
-TEST(TellingHeads, BankAttendsToTheRiverInLayer0Head4) {
+TEST(RankedHeads, BankAttendsToTheRiverInLayer0Head4) {
   const SentenceModel model = load_sentence_model(environment("REGARD_TEST_MODEL"));
   const Sentence sentence = read_sentence(model, "he sat on the bank of the river");
   const Index bank = word_index(sentence.words, "bank"), river = word_index(sentence.words, "river");
   for (const std::optional<Index> word : {std::optional<Index>(bank), std::optional<Index>()}) {
-    const TellingHeads telling = telling_heads(sentence, minilm_sha256(), word);
-    EXPECT_EQ(telling.usual, Usual::test_sentences);
-    const Listening& first = telling.heads.front();
+    const RankedHeads ranked = ranked_heads(sentence, minilm_sha256(), word);
+    EXPECT_EQ(ranked.baseline, Baseline::test_sentences);
+    const AttentionPair& first = ranked.heads.front();
     EXPECT_EQ((std::vector<Index>{first.layer, first.head, first.word, first.target}),
               (std::vector<Index>{0, 4, bank, river}));
     EXPECT_NEAR(first.weight, 0.71, 0.005);
-    EXPECT_EQ(telling.heads[1].layer, 0);
-    EXPECT_EQ(telling.heads[1].head, 10);
-    EXPECT_NEAR(telling.heads[1].weight, 0.65, 0.005);
+    EXPECT_EQ(ranked.heads[1].layer, 0);
+    EXPECT_EQ(ranked.heads[1].head, 10);
+    EXPECT_NEAR(ranked.heads[1].weight, 0.65, 0.005);
   }
 }
 

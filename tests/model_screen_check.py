@@ -14,7 +14,7 @@ import pytest
 from program import environment, printed_number, run, succeed
 
 TEXT = "he sat on the bank of the river"
-BESIDE = ["--beside", "she put her money in the bank", "--beside", "they walked along the river bank at dawn"]
+BESIDE = ["--compare-with", "she put her money in the bank", "--compare-with", "they walked along the river bank at dawn"]
 MODEL = ["--model", os.environ["REGARD_TEST_MODEL"]]
 
 
@@ -28,16 +28,16 @@ def document(*arguments, text=TEXT):
     return json.loads(succeed("explain", text, *MODEL, "--json", *arguments))
 
 
-@pytest.mark.parametrize("named", [["--token", "bank"], []])
+@pytest.mark.parametrize("named", [["--query", "bank"], []])
 def test_bank_hears_the_river_in_layer_0_head_4(named):
     d = document(*named)
     chosen = d["chosen"]
     words = [word["text"] for word in d["words"]]
     assert (chosen["layer"], chosen["head"], words[chosen["word"]], words[chosen["target"]]) == (0, 4, "bank", "river")
     assert round(chosen["weight"], 2) == 0.71
-    assert d["telling_heads"]["usual"] == "test_sentences"
-    assert (d["telling_heads"]["heads"][1]["layer"], d["telling_heads"]["heads"][1]["head"]) == (0, 10)
-    assert round(d["telling_heads"]["heads"][1]["weight"], 2) == 0.65
+    assert d["ranked_heads"]["baseline"] == "test_sentences"
+    assert (d["ranked_heads"]["heads"][1]["layer"], d["ranked_heads"]["heads"][1]["head"]) == (0, 10)
+    assert round(d["ranked_heads"]["heads"][1]["weight"], 2) == 0.65
     assert d["model"]["name"] == "all-MiniLM-L6-v2"
     text = " ".join(screen(*named).split())
     assert ("In layer 0, head 4, “bank” attends most to “river”: 71 % of its attention (uniform: 10 %; baseline of this "
@@ -49,28 +49,28 @@ def test_bank_hears_the_river_in_layer_0_head_4(named):
 
 
 def test_hiding_each_word_in_turn_moves_bank_most_without_river():
-    d = document("--token", "bank")
+    d = document("--query", "bank")
     names = [word["name"] for word in d["words"]]
     got = [(names[one["word"]], f"{one['cosine']:.3f}") for one in d["hidden_alone"]]
     assert got == [("river", "0.939"), ("of", "0.980"), ("the#0", "0.983"), ("sat", "0.989"), ("he", "0.993"),
                    ("on", "0.994"), ("the#1", "0.999")]
     assert d["not_hidden_alone"] == 0
-    text = " ".join(screen("--token", "bank").split())
+    text = " ".join(screen("--query", "bank").split())
     assert "Test: each of 7 words hidden in turn. “bank” changes most without “river”." in text
-    hidden = document("--token", "bank", "--hide", "river")
+    hidden = document("--query", "bank", "--hide", "river")
     assert hidden["hidden_alone"] == d["hidden_alone"]
     assert hidden["cosine_with_before"][-1] == pytest.approx(d["hidden_alone"][0]["cosine"], abs=1e-12)
-    text = " ".join(screen("--token", "bank", "--hide", "river").split())
+    text = " ".join(screen("--query", "bank", "--hide", "river").split())
     assert "6 other words hidden one at a time: 0.980 (without “of”) to 0.999 (without “the#1”)" in text
 
 
 def test_the_same_head_gives_the_river_of_a_river_project():
     """What the screen says of a weight: association, not word sense."""
-    d = document("--token", "bank", "--layer", "0", "--head", "4", text="the bank lent the money to the river project")
+    d = document("--query", "bank", "--layer", "0", "--head", "4", text="the bank lent the money to the river project")
     river = next(i for i, word in enumerate(d["words"]) if word["text"] == "river")
     assert f"{d['row']['words'][river]['weight']:.4f}" == "0.4186"
     assert "L0H4 gives “river” 42 % of “bank” in “the bank lent the money to the river project”, too." in \
-        " ".join(screen("--token", "bank").split())
+        " ".join(screen("--query", "bank").split())
 
 
 @pytest.mark.parametrize("text", ["Der Hund läuft über die Straße und bellt laut.", "asdf qwer zxcv", "我爱编程",
@@ -93,7 +93,7 @@ def test_an_unknown_word_is_marked_wherever_it_is_shown():
 
 
 def test_the_first_screen_is_one_screen():
-    lines = screen("--token", "bank", *BESIDE).splitlines()
+    lines = screen("--query", "bank", *BESIDE).splitlines()
     assert len(lines) <= 38  # ./demo adds two
     assert max(map(len, lines)) <= 80
 
@@ -104,8 +104,8 @@ def figure(text):
 
 @pytest.mark.parametrize("digits", [2, 5])
 def test_every_digit_is_the_documents(digits):
-    d = document("--token", "bank")
-    text = screen("--token", "bank", "--digits", str(digits))
+    d = document("--query", "bank")
+    text = screen("--query", "bank", "--digits", str(digits))
     lines = text.splitlines()
     first = next(n for n, line in enumerate(lines) if line.startswith("  key ")) + 1
     half = 0.5 * 10 ** -digits * (1 + 1e-6)
@@ -116,7 +116,7 @@ def test_every_digit_is_the_documents(digits):
         assert figure(dot) == pytest.approx(d["row"]["q_dot_k"][0][index], abs=half)
         assert figure(score) == pytest.approx(d["row"]["scores"][0][index], abs=half)
         assert figure(weight) == pytest.approx(key["weight"], abs=half)
-        assert figure(adds) == pytest.approx(key["adds"], abs=half)
+        assert figure(adds) == pytest.approx(key["contribution"], abs=half)
         total += figure(weight)
     if abs(total - 1) > 0.5 * 10 ** -digits:
         assert f"rounded figures sum to {total:.{digits}f}" in text
@@ -124,9 +124,9 @@ def test_every_digit_is_the_documents(digits):
         assert "the weights of a row sum to 1" in text
 
 
-def test_the_unfolded_sum_adds_up_in_printed_digits():
+def test_the_expanded_sum_adds_up_in_printed_digits():
     for token in ("he", "sat", "bank", "river"):
-        text = re.sub(r"−(?=\d)", "-", " ".join(screen("--token", token).split()))
+        text = re.sub(r"−(?=\d)", "-", " ".join(screen("--query", token).split()))
         dot, terms = re.search(r" (-?[\d.]+) is 32 products: (.*? \(29 others\)(?:; rounded figures sum to -?[\d.]+)?)", text).groups()
         products = [float((sign or "+").replace("−", "-") + number.lstrip("-")) if not number.startswith("-") else float(number)
                     for sign, number in re.findall(r"([+−])? ?(-?\d*\.\d+) \(", terms)]
@@ -141,7 +141,7 @@ def test_the_unfolded_sum_adds_up_in_printed_digits():
 
 
 def test_hiding_the_river_takes_its_term_out_of_the_sum():
-    d = document("--token", "bank", "--hide", "river")
+    d = document("--query", "bank", "--hide", "river")
     before, after = d["before"]["weights"][0], d["row"]["weights"][0]
     rest = sum(w for k, w in enumerate(before) if k != 8)
     for k, weight in enumerate(after):

@@ -88,9 +88,9 @@ TEST(ModelStop, Folders) {
 
 TEST(ModelStop, TextAboutSentences) {
   const SentenceModel& model = small_sentence_model();
-  const SentenceStory story = tell_sentence(model, "he sat on the bank", {.token = "bank", .full = true});
+  const SentenceAnalysis analysis = analyze_sentence(model, "he sat on the bank", {.query = "bank", .full = true});
   const Comparison comparison = compare_word(model, "bank", {"he sat on the bank", "the bank of the river"});
-  stops("render_sentence_text", [&](const Runtime& r) { render_sentence_text(story, {}, r); });
+  stops("render_sentence_text", [&](const Runtime& r) { render_sentence_text(analysis, {}, r); });
   stops("render_compare_text", [&](const Runtime& r) { render_compare_text(comparison, {}, r); });
 }
 

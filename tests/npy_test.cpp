@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // NPY files: what NumPy writes is read in every type, order and version, what we write has NumPy's bytes, and every
-// hostile header is rejected with the offset of the byte at fault.
+// untrusted header is rejected with the offset of the byte at fault.
 #include "regard/io/npy.h"
 
 #include <gtest/gtest.h>

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// The generators against the numbers that tutorials print: the notebook of document 003 (seed 42), chapter 3 of
+// The generators against the numbers that tutorials print: the notebook of lesson from-seed (seed 42), chapter 3 of
 // S. Raschka, "Build a Large Language Model (From Scratch)", notebook ch03.ipynb (seeds 123 and 789), and NumPy's
 // own RandomState(0). A printed number holds when ours rounds to it, so the tolerance is half its last digit.
 #include "regard/explain/random.h"

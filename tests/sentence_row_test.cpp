@@ -64,7 +64,7 @@ TEST(SentenceRow, ScoresAndWeightsAreTheKernels) {
             EXPECT_EQ(key.hidden, std::count(sentence.hidden.begin(), sentence.hidden.end(), key.word) == 1);
             EXPECT_EQ(key.special, sentence.words[static_cast<std::size_t>(key.word)].special);
             if (key.hidden) {
-              EXPECT_EQ(key.weight + key.adds, 0.0);
+              EXPECT_EQ(key.weight + key.contribution, 0.0);
             }
             total += key.weight;
           }
@@ -94,11 +94,12 @@ TEST(SentenceRow, AddsAndLengthsAreWhatTheHeadHandsOn) {
   for (Index layer = 0; layer < 3; ++layer) {
     for (Index head = 0; head < 4; ++head) {
       const SentenceRow row = sentence_row(model(), sentence, layer, head, bank);
-      const std::vector<double> added = value_added(model().encoder, sentence.trace, layer, head, row.queries[0]);
+      const std::vector<double> added =
+          contribution_norms(model().encoder, sentence.trace, layer, head, row.queries[0]);
       for (const RowKey& key : row.keys) {
         const auto& tokens = sentence.words[static_cast<std::size_t>(key.word)].tokens;
         if (tokens.size() == 1) {
-          EXPECT_NEAR(key.adds, added[static_cast<std::size_t>(tokens[0])], kBound);
+          EXPECT_NEAR(key.contribution, added[static_cast<std::size_t>(tokens[0])], kBound);
         }
       }
       // A word of several pieces brings the sum of what they bring, which is no longer than their lengths together.
@@ -117,19 +118,19 @@ TEST(SentenceRow, AddsAndLengthsAreWhatTheHeadHandsOn) {
       for (const Index token : sentence.words[static_cast<std::size_t>(embeddings)].tokens) {
         together += added[static_cast<std::size_t>(token)];
       }
-      EXPECT_NEAR(row.keys[static_cast<std::size_t>(embeddings)].adds, std::sqrt(length), 1e-12);
-      EXPECT_LE(row.keys[static_cast<std::size_t>(embeddings)].adds, together + kBound);
+      EXPECT_NEAR(row.keys[static_cast<std::size_t>(embeddings)].contribution, std::sqrt(length), 1e-12);
+      EXPECT_LE(row.keys[static_cast<std::size_t>(embeddings)].contribution, together + kBound);
 
       const Tensor<float, 2> handed = head_output(model().encoder, sentence.trace, layer, head);
-      double head_length = 0, input_length = 0, all_length = 0;
+      double head_length = 0, input_norm = 0, all_length = 0;
       for (Index e = 0; e < handed.shape()[1]; ++e) {
         head_length += f(handed(row.queries[0], e)) * f(handed(row.queries[0], e));
-        input_length += f(trace.input(row.queries[0], e)) * f(trace.input(row.queries[0], e));
+        input_norm += f(trace.input(row.queries[0], e)) * f(trace.input(row.queries[0], e));
         all_length += f(trace.attention_output(row.queries[0], e)) * f(trace.attention_output(row.queries[0], e));
       }
-      EXPECT_NEAR(row.head_adds, std::sqrt(head_length), kBound);
-      EXPECT_NEAR(row.heads_add, std::sqrt(all_length), kBound);
-      EXPECT_NEAR(row.input_length, std::sqrt(input_length), kBound);
+      EXPECT_NEAR(row.head_contribution, std::sqrt(head_length), kBound);
+      EXPECT_NEAR(row.heads_contribution, std::sqrt(all_length), kBound);
+      EXPECT_NEAR(row.input_norm, std::sqrt(input_norm), kBound);
       for (Index d = 0; d < 10; ++d) {
         EXPECT_NEAR(row.context[static_cast<std::size_t>(d)], f(trace.context(head, row.queries[0], d)), kBound);
       }
@@ -144,31 +145,31 @@ TEST(SentenceRow, RejectsWhatDoesNotExist) {
   EXPECT_TRUE(has(rejection([&] { sentence_row(model(), sentence, 0, 4, 1); }), "head 4"));
   EXPECT_TRUE(has(rejection([&] { sentence_row(model(), sentence, 0, 0, 4); }), "word 4"));
   const SentenceRow row = sentence_row(model(), sentence, 0, 0, 1);
-  EXPECT_TRUE(has(rejection([&] { unfold_dot(sentence, row, 2, 1); }), "token 2"));
-  EXPECT_TRUE(has(rejection([&] { unfold_dot(sentence, row, 1, 4); }), "token 4"));
+  EXPECT_TRUE(has(rejection([&] { expand_dot(sentence, row, 2, 1); }), "token 2"));
+  EXPECT_TRUE(has(rejection([&] { expand_dot(sentence, row, 1, 4); }), "token 4"));
 }
 
-TEST(UnfoldDot, HasEveryProductLargestFirst) {
+TEST(ExpandDot, HasEveryProductLargestFirst) {
   const Sentence sentence = read(kText);
   const SentenceRow row = sentence_row(model(), sentence, 1, 2, 5);
-  const UnfoldedDot unfolded = unfold_dot(sentence, row, row.queries[0], 3);
-  ASSERT_EQ(unfolded.terms.size(), 10u);
+  const ExpandedDot expanded = expand_dot(sentence, row, row.queries[0], 3);
+  ASSERT_EQ(expanded.terms.size(), 10u);
   double sum = 0;
   std::vector<bool> seen(10);
   for (std::size_t n = 0; n < 10; ++n) {
-    const DotTerm& term = unfolded.terms[n];
+    const DotTerm& term = expanded.terms[n];
     EXPECT_EQ(term.product, term.query * term.key);
     EXPECT_EQ(term.query, f(sentence.trace.layers[1].query(2, row.queries[0], term.dimension)));
     EXPECT_EQ(term.key, f(sentence.trace.layers[1].key(2, 3, term.dimension)));
     if (n > 0) {
-      EXPECT_LE(std::fabs(term.product), std::fabs(unfolded.terms[n - 1].product));
+      EXPECT_LE(std::fabs(term.product), std::fabs(expanded.terms[n - 1].product));
     }
     EXPECT_FALSE(seen[static_cast<std::size_t>(term.dimension)]);
     seen[static_cast<std::size_t>(term.dimension)] = true;
     sum += term.product;
   }
-  EXPECT_NEAR(sum, unfolded.dot, 1e-12);
-  EXPECT_EQ(unfolded.dot, row.dots(0, 3));
+  EXPECT_NEAR(sum, expanded.dot, 1e-12);
+  EXPECT_EQ(expanded.dot, row.dots(0, 3));
 }
 
 TEST(SoftmaxTerm, IsTheWeightAndShiftsOnlyScoresThatAreHardToRead) {
@@ -224,29 +225,29 @@ TEST(AddDistances, AreMeansOverPairsOfWordsFarOnesTogether) {
   EXPECT_TRUE(has(rejection([&] { add_distances(sentence, sums); }), "5"));
 }
 
-TEST(TellingHeads, IsTheLargestSurplusOverContentWords) {
+TEST(RankedHeads, IsTheLargestSurplusOverContentWords) {
   const Sentence sentence = read("he sat on the bank of the river.", {"sat"});
   const Index bank = word_index(sentence.words, "bank");
-  const TellingHeads telling = telling_heads(sentence, "another model", bank);
-  EXPECT_EQ(telling.usual, Usual::this_sentence);
-  ASSERT_EQ(telling.heads.size(), 12u);
-  for (std::size_t n = 0; n < telling.heads.size(); ++n) {
-    const Listening& one = telling.heads[n];
+  const RankedHeads ranked = ranked_heads(sentence, "another model", bank);
+  EXPECT_EQ(ranked.baseline, Baseline::this_sentence);
+  ASSERT_EQ(ranked.heads.size(), 12u);
+  for (std::size_t n = 0; n < ranked.heads.size(); ++n) {
+    const AttentionPair& one = ranked.heads[n];
     // sat is hidden, the rest are function words and a full stop: river alone is left.
     EXPECT_EQ(one.word, bank);
     EXPECT_EQ(one.target, word_index(sentence.words, "river"));
-    EXPECT_NEAR(one.usual, usual_of(sentence, one.layer, one.head, 3), 1e-9);
+    EXPECT_NEAR(one.baseline, usual_of(sentence, one.layer, one.head, 3), 1e-9);
     const Tensor<double, 2> weights = word_weights(sentence, encoder_weights(sentence.trace, one.layer), one.head);
     EXPECT_EQ(one.weight, weights(bank, one.target));
     if (n > 0) {
-      EXPECT_LE(one.telling(), telling.heads[n - 1].telling());
+      EXPECT_LE(one.salience(), ranked.heads[n - 1].salience());
     }
   }
 }
 
-TEST(TellingHeads, WithoutAWordTheBestPairOfContentWordsWins) {
+TEST(RankedHeads, WithoutAWordTheBestPairOfContentWordsWins) {
   const Sentence sentence = read("she put her money in the bank");
-  const TellingHeads telling = telling_heads(sentence, "", std::nullopt);
+  const RankedHeads ranked = ranked_heads(sentence, "", std::nullopt);
   double best = -1;
   for (const char* query : {"put", "money", "bank"}) {
     for (const char* target : {"put", "money", "bank"}) {
@@ -260,64 +261,65 @@ TEST(TellingHeads, WithoutAWordTheBestPairOfContentWordsWins) {
       }
     }
   }
-  EXPECT_NEAR(telling.heads.front().telling(), best, 1e-9);
+  EXPECT_NEAR(ranked.heads.front().salience(), best, 1e-9);
 }
 
-TEST(TellingHeads, FallBackToOtherWordsAndAtLastToTheMarks) {
+TEST(RankedHeads, FallBackToOtherWordsAndAtLastToTheMarks) {
   const Sentence of_the = read("of the");
-  EXPECT_EQ(telling_heads(of_the, "", 1).heads.front().target, 2);
+  EXPECT_EQ(ranked_heads(of_the, "", 1).heads.front().target, 2);
   const Sentence one = read("bank");
-  EXPECT_NE(telling_heads(one, "", 1).heads.front().target, 1);
+  EXPECT_NE(ranked_heads(one, "", 1).heads.front().target, 1);
   const Sentence none = read("");
-  EXPECT_EQ(telling_heads(none, "", std::nullopt).heads.size(), 12u);
-  EXPECT_TRUE(has(rejection([&] { telling_heads(one, "", 3); }), "word 3"));
+  EXPECT_EQ(ranked_heads(none, "", std::nullopt).heads.size(), 12u);
+  EXPECT_TRUE(has(rejection([&] { ranked_heads(one, "", 3); }), "word 3"));
 }
 
-TEST(MinilmUsualWeight, IsClippedAndRejectsOtherHeads) {
-  EXPECT_EQ(minilm_usual_weight(0, 4, 16), minilm_usual_weight(0, 4, 500));
-  EXPECT_EQ(minilm_usual_weight(0, 2, -1), 0.9918);  // a head that looks one word back
-  EXPECT_NE(rejection([] { minilm_usual_weight(6, 0, 0); }), "accepted");
-  EXPECT_NE(rejection([] { minilm_usual_weight(0, 12, 0); }), "accepted");
+TEST(MinilmMeanWeight, IsClippedAndRejectsOtherHeads) {
+  EXPECT_EQ(minilm_mean_weight(0, 4, 16), minilm_mean_weight(0, 4, 500));
+  EXPECT_EQ(minilm_mean_weight(0, 2, -1), 0.9918);  // a head that looks one word back
+  EXPECT_NE(rejection([] { minilm_mean_weight(6, 0, 0); }), "accepted");
+  EXPECT_NE(rejection([] { minilm_mean_weight(0, 12, 0); }), "accepted");
 }
 
-// ---- the story
+// ---- the analysis
 
 TEST(TellSentence, HidesWordsBesideTheRowAsItWas) {
-  const SentenceStory plain = tell_sentence(model(), kText, {.token = "bank"});
-  const SentenceStory story = tell_sentence(model(), kText, {.token = "bank", .hide = {"river"}});
-  ASSERT_TRUE(story.before.has_value());
-  EXPECT_EQ(story.chosen.layer, plain.chosen.layer);
-  EXPECT_EQ(story.chosen.head, plain.chosen.head);
+  const SentenceAnalysis plain = analyze_sentence(model(), kText, {.query = "bank"});
+  const SentenceAnalysis analysis = analyze_sentence(model(), kText, {.query = "bank", .hide = {"river"}});
+  ASSERT_TRUE(analysis.before.has_value());
+  EXPECT_EQ(analysis.chosen.layer, plain.chosen.layer);
+  EXPECT_EQ(analysis.chosen.head, plain.chosen.head);
   for (std::size_t w = 0; w < plain.row.keys.size(); ++w) {
-    EXPECT_EQ(story.before->keys[w].weight, plain.row.keys[w].weight);
+    EXPECT_EQ(analysis.before->keys[w].weight, plain.row.keys[w].weight);
   }
-  const Index river = word_index(story.sentence.words, "river");
-  EXPECT_TRUE(story.row.keys[static_cast<std::size_t>(river)].hidden);
-  EXPECT_NE(story.heard, river);
+  const Index river = word_index(analysis.sentence.words, "river");
+  EXPECT_TRUE(analysis.row.keys[static_cast<std::size_t>(river)].hidden);
+  EXPECT_NE(analysis.attended, river);
   const Sentence hidden = read(kText, {"river"});
-  EXPECT_NEAR(story.kept.back(),
-              cosine(word_vector(hidden, hidden.trace.output(), story.chosen.word),
-                     word_vector(plain.sentence, plain.sentence.trace.output(), story.chosen.word)),
+  EXPECT_NEAR(analysis.kept.back(),
+              cosine(word_vector(hidden, hidden.trace.output(), analysis.chosen.word),
+                     word_vector(plain.sentence, plain.sentence.trace.output(), analysis.chosen.word)),
               1e-12);
-  EXPECT_LT(story.kept.back(), 1.0 - 1e-9);
+  EXPECT_LT(analysis.kept.back(), 1.0 - 1e-9);
 }
 
 TEST(TellSentence, TakesTheHeadThatIsNamed) {
-  const SentenceStory story = tell_sentence(model(), kText, {.token = "river", .layer = 2, .head = 1});
-  EXPECT_EQ(story.row.layer, 2);
-  EXPECT_EQ(story.row.head, 1);
-  EXPECT_EQ(story.row.word, word_index(story.sentence.words, "river"));
-  EXPECT_TRUE(has(rejection([] { tell_sentence(model(), kText, {.layer = 3, .head = 0}); }), "no L3H0"));
-  EXPECT_TRUE(has(rejection([] { tell_sentence(model(), kText, {.layer = 2}); }), "both or neither"));
-  EXPECT_TRUE(has(rejection([] { tell_sentence(model(), kText, {.token = "money"}); }), "money is not in this text"));
+  const SentenceAnalysis analysis = analyze_sentence(model(), kText, {.query = "river", .layer = 2, .head = 1});
+  EXPECT_EQ(analysis.row.layer, 2);
+  EXPECT_EQ(analysis.row.head, 1);
+  EXPECT_EQ(analysis.row.word, word_index(analysis.sentence.words, "river"));
+  EXPECT_TRUE(has(rejection([] { analyze_sentence(model(), kText, {.layer = 3, .head = 0}); }), "no L3H0"));
+  EXPECT_TRUE(has(rejection([] { analyze_sentence(model(), kText, {.layer = 2}); }), "both or neither"));
+  EXPECT_TRUE(
+      has(rejection([] { analyze_sentence(model(), kText, {.query = "money"}); }), "money is not in this text"));
 }
 
-TEST(SentenceWork, AddsUpToWhatTheEncoderHas) {
+TEST(SentenceDetails, AddsUpToWhatTheEncoderHas) {
   for (Index layer = 0; layer < 3; ++layer) {
-    const SentenceStory story =
-        tell_sentence(model(), kText, {.token = "bank", .layer = layer, .head = 1, .full = true});
-    ASSERT_TRUE(story.work.has_value());
-    const SentenceWork& work = *story.work;
+    const SentenceAnalysis analysis =
+        analyze_sentence(model(), kText, {.query = "bank", .layer = layer, .head = 1, .full = true});
+    ASSERT_TRUE(analysis.details.has_value());
+    const SentenceDetails& work = *analysis.details;
     for (const auto* numbers : {&work.query_numbers, &work.key_numbers, &work.value_numbers}) {
       ASSERT_EQ(numbers->size(), 10u);
       for (const ProjectedNumber& one : *numbers) {
@@ -331,10 +333,10 @@ TEST(SentenceWork, AddsUpToWhatTheEncoderHas) {
     for (std::size_t e = 0; e < work.output.size(); ++e) {
       const Index i = static_cast<Index>(e);
       EXPECT_NEAR(work.head_share[e] + work.other_heads[e] + f(work.b_output[e]), f(work.attention_output[e]), kBound);
-      const auto normed = [&](double x, const NormWork& norm, float gain, float bias) {
+      const auto normed = [&](double x, const NormDetails& norm, float gain, float bias) {
         return (x - norm.mean) / norm.deviation * f(gain) + f(bias);
       };
-      EXPECT_NEAR(normed(f(work.word[e]) + f(work.place[e]) + f(work.type[e]), work.embedding_norm,
+      EXPECT_NEAR(normed(f(work.word[e]) + f(work.position[e]) + f(work.type[e]), work.embedding_norm,
                          encoder.norm_embedding_gain(i), encoder.norm_embedding_bias(i)),
                   f(work.embedded[e]), kBound);
       EXPECT_NEAR(normed(f(work.input[e]) + f(work.attention_output[e]), work.attention_norm,
@@ -351,14 +353,14 @@ TEST(SentenceWork, AddsUpToWhatTheEncoderHas) {
 }
 
 TEST(TellSentence, HidesEachOtherWordByItself) {
-  const SentenceStory story = tell_sentence(model(), "he sat on the bank of the river", {.token = "bank"});
-  ASSERT_EQ(story.alone.size(), 7u);
-  EXPECT_EQ(story.not_hidden_alone, 0);
+  const SentenceAnalysis analysis = analyze_sentence(model(), "he sat on the bank of the river", {.query = "bank"});
+  ASSERT_EQ(analysis.alone.size(), 7u);
+  EXPECT_EQ(analysis.not_hidden_alone, 0);
   const Sentence plain = read("he sat on the bank of the river");
   const Index bank = word_index(plain.words, "bank");
   double before = -1;
   std::vector<Index> words;
-  for (const HiddenAlone& one : story.alone) {
+  for (const HiddenAlone& one : analysis.alone) {
     const Sentence hidden =
         read("he sat on the bank of the river",
              {"@" + std::to_string(plain.words[static_cast<std::size_t>(one.word)].tokens.front())});
@@ -371,9 +373,9 @@ TEST(TellSentence, HidesEachOtherWordByItself) {
   std::sort(words.begin(), words.end());
   EXPECT_EQ(words, (std::vector<Index>{1, 2, 3, 4, 6, 7, 8}));
   // The same bits with one thread, whatever else is hidden.
-  const SentenceStory again = tell_sentence(model(), "he sat on the bank of the river",
-                                            {.token = "bank", .hide = {"river"}}, Runtime{.num_threads = 1});
-  for (std::size_t n = 0; n < 7; ++n) EXPECT_EQ(again.alone[n].cosine, story.alone[n].cosine);
+  const SentenceAnalysis again = analyze_sentence(model(), "he sat on the bank of the river",
+                                                  {.query = "bank", .hide = {"river"}}, Runtime{.num_threads = 1});
+  for (std::size_t n = 0; n < 7; ++n) EXPECT_EQ(again.alone[n].cosine, analysis.alone[n].cosine);
 }
 
 TEST(TellSentence, HidesTheTwelveWordsOfLargestWeightAloneAndSaysHowManyAreLeft) {
@@ -383,77 +385,81 @@ TEST(TellSentence, HidesTheTwelveWordsOfLargestWeightAloneAndSaysHowManyAreLeft)
   Runtime runtime;
   runtime.num_threads = 1;
   runtime.progress = [&](Index d, Index t) { done = d, total = t; };
-  const SentenceStory story = tell_sentence(model(), text, {.token = "bank"}, runtime);
-  ASSERT_EQ(story.alone.size(), 12u);
-  EXPECT_EQ(story.not_hidden_alone, 8);
+  const SentenceAnalysis analysis = analyze_sentence(model(), text, {.query = "bank"}, runtime);
+  ASSERT_EQ(analysis.alone.size(), 12u);
+  EXPECT_EQ(analysis.not_hidden_alone, 8);
   EXPECT_EQ(done, 12);
   EXPECT_EQ(total, 12);
   std::vector<double> weights;
-  for (const RowKey& key : story.row.keys) {
-    if (!key.special && key.word != story.chosen.word) weights.push_back(key.weight);
+  for (const RowKey& key : analysis.row.keys) {
+    if (!key.special && key.word != analysis.chosen.word) weights.push_back(key.weight);
   }
   std::sort(weights.rbegin(), weights.rend());
-  for (const HiddenAlone& one : story.alone)
-    EXPECT_GE(story.row.keys[static_cast<std::size_t>(one.word)].weight, weights[11]);
-  EXPECT_TRUE(has(flat(render_sentence_text(story, {})),
+  for (const HiddenAlone& one : analysis.alone)
+    EXPECT_GE(analysis.row.keys[static_cast<std::size_t>(one.word)].weight, weights[11]);
+  EXPECT_TRUE(has(flat(render_sentence_text(analysis, {})),
                   "each of 12 words hidden in turn (the 12 words of largest weight; 8 more were not tried)"));
   std::stop_source stop;
   stop.request_stop();
-  EXPECT_THROW(tell_sentence(model(), text, {.token = "bank"}, Runtime{.stop = stop.get_token()}), Cancelled);
+  EXPECT_THROW(analyze_sentence(model(), text, {.query = "bank"}, Runtime{.stop = stop.get_token()}), Cancelled);
 }
 
 TEST(TellSentence, ComparesTheChosenHeadWithAll) {
-  const SentenceStory story = tell_sentence(model(), kText, {.token = "bank"});
-  const PairInHeads all = pair_in_heads(story);
+  const SentenceAnalysis analysis = analyze_sentence(model(), kText, {.query = "bank"});
+  const PairInHeads all = pair_in_heads(analysis);
   double mean = 0, special = 0;
   for (Index layer = 0; layer < 3; ++layer) {
-    const Tensor<float, 3> weights = encoder_weights(story.sentence.trace, layer);
+    const Tensor<float, 3> weights = encoder_weights(analysis.sentence.trace, layer);
     for (Index head = 0; head < 4; ++head) {
-      const Tensor<double, 2> by_word = word_weights(story.sentence, weights, head);
-      mean += by_word(story.chosen.word, story.chosen.target) / 12;
-      special += (by_word(story.chosen.word, 0) +
-                  by_word(story.chosen.word, static_cast<Index>(story.sentence.words.size()) - 1)) /
+      const Tensor<double, 2> by_word = word_weights(analysis.sentence, weights, head);
+      mean += by_word(analysis.chosen.word, analysis.chosen.target) / 12;
+      special += (by_word(analysis.chosen.word, 0) +
+                  by_word(analysis.chosen.word, static_cast<Index>(analysis.sentence.words.size()) - 1)) /
                  12;
-      EXPECT_EQ(story.attention(layer, head, story.chosen.target), by_word(story.chosen.word, story.chosen.target));
+      EXPECT_EQ(analysis.attention(layer, head, analysis.chosen.target),
+                by_word(analysis.chosen.word, analysis.chosen.target));
     }
   }
   EXPECT_NEAR(all.mean, mean, 1e-12);
   EXPECT_NEAR(all.special, special, 1e-12);
   EXPECT_NEAR(all.uniform, 4.0 / 16, 1e-12);  // embeddings: 4 of 16 tokens
   const auto percent = [](double share) { return std::to_string(std::lround(100 * share)) + " %"; };
-  EXPECT_TRUE(has(flat(render_sentence_text(story, {})), "This head was selected from 12, which give “embeddings”‡ " +
-                                                             percent(mean) + " and [CLS] and [SEP] " +
-                                                             percent(special) + " on average."));
-  const SentenceStory named = tell_sentence(model(), kText, {.token = "bank", .layer = 1, .head = 0});
+  EXPECT_TRUE(has(flat(render_sentence_text(analysis, {})),
+                  "This head was selected from 12, which give “embeddings”‡ " + percent(mean) +
+                      " and [CLS] and [SEP] " + percent(special) + " on average."));
+  const SentenceAnalysis named = analyze_sentence(model(), kText, {.query = "bank", .layer = 1, .head = 0});
   EXPECT_TRUE(has(flat(render_sentence_text(named, {})), "This head was named; all 12 give "));
 }
 
 TEST(TellSentence, RejectsATextWithoutWords) {
   for (const char* text : {"", "  ", "\t\n "})
-    EXPECT_TRUE(has(rejection([&] { tell_sentence(model(), text); }), "the text is empty; expected at least one word"));
+    EXPECT_TRUE(
+        has(rejection([&] { analyze_sentence(model(), text); }), "the text is empty; expected at least one word"));
 }
 
 TEST(SentenceFindings, NumberRepeatedWordsAndMarkUnknownAndSplitOnes) {
-  const SentenceStory story = tell_sentence(model(), "he sat on 🍕 he embeddings", {.token = "sat", .full = true});
-  const std::string text = render_sentence_text(story, {});
+  const SentenceAnalysis analysis =
+      analyze_sentence(model(), "he sat on 🍕 he embeddings", {.query = "sat", .full = true});
+  const std::string text = render_sentence_text(analysis, {});
   EXPECT_TRUE(has(text, "  he#0 ") && has(text, "  he#1 ") && has(text, "  🍕 † ") && has(text, "  embeddings ‡"))
       << text;
   EXPECT_TRUE(has(flat(text), "† not in the vocabulary: the model sees [UNK], as for any such word")) << text;
   EXPECT_TRUE(has(flat(text), "‡ split into pieces")) << text;
-  const std::string ascii = render_sentence_text(story, {.unicode = false});
+  const std::string ascii = render_sentence_text(analysis, {.unicode = false});
   EXPECT_TRUE(has(ascii, "\\u{1f355} ! ") && has(ascii, "embeddings +")) << ascii;
-  const JsonValue json = read_json(render_sentence_json(story, {}), "output");
+  const JsonValue json = read_json(render_sentence_json(analysis, {}), "output");
   EXPECT_EQ(json.find("words")->items()[1].find("name")->text(), "he#0");
   EXPECT_TRUE(json.find("words")->items()[4].find("unknown")->boolean());
   EXPECT_FALSE(json.find("words")->items()[6].find("unknown")->boolean());
-  EXPECT_EQ(json.find("findings")->find("finding")->text(), sentence_findings(story).finding);
+  EXPECT_EQ(json.find("findings")->find("finding")->text(), sentence_findings(analysis).finding);
   EXPECT_EQ(json.find("hidden_alone")->items().size(), 5u);
-  EXPECT_FALSE(has(render_sentence_text(tell_sentence(model(), "he sat"), {}), "†"));
+  EXPECT_FALSE(has(render_sentence_text(analyze_sentence(model(), "he sat"), {}), "†"));
 }
 
 TEST(SentenceFindings, SayWhatHidingOtherWordsDoesBesideHiddenOnes) {
-  const SentenceStory story = tell_sentence(model(), "he sat on the river", {.token = "sat", .hide = {"river"}});
-  const SentenceFindings found = sentence_findings(story);
+  const SentenceAnalysis analysis =
+      analyze_sentence(model(), "he sat on the river", {.query = "sat", .hide = {"river"}});
+  const SentenceFindings found = sentence_findings(analysis);
   EXPECT_TRUE(found.finding.starts_with("With “river” hidden in all layers, in layer ")) << found.finding;
   EXPECT_TRUE(has(found.evidence, "control, 3 other words hidden one at a time: ")) << found.evidence;
 }
@@ -461,15 +467,15 @@ TEST(SentenceFindings, SayWhatHidingOtherWordsDoesBesideHiddenOnes) {
 TEST(SentenceFindings, PrintFarDistancesAsSixteenOrMore) {
   std::string text = "river";
   for (int n = 0; n < 20; ++n) text += " of";
-  const SentenceStory story = tell_sentence(model(), text + " bank", {.token = "bank"});
-  EXPECT_TRUE(has(sentence_findings(story).finding, "baseline of this head 16 or more words back: at most "))
-      << sentence_findings(story).finding;
+  const SentenceAnalysis analysis = analyze_sentence(model(), text + " bank", {.query = "bank"});
+  EXPECT_TRUE(has(sentence_findings(analysis).finding, "baseline of this head 16 or more words back: at most "))
+      << sentence_findings(analysis).finding;
 }
 
-TEST(TellingHeads, ComparesFarWordsWithTheLargestBaselineOfTheHead) {
+TEST(RankedHeads, ComparesFarWordsWithTheLargestBaselineOfTheHead) {
   // L0H2 of MiniLM attends to the word before, whatever stands there.
   EXPECT_EQ(minilm_baseline(0, 2, -1), 0.9918);
-  EXPECT_EQ(minilm_baseline(0, 2, 15), minilm_usual_weight(0, 2, 15));
+  EXPECT_EQ(minilm_baseline(0, 2, 15), minilm_mean_weight(0, 2, 15));
   for (const Index far : {-400, -16, 16, 310}) EXPECT_EQ(minilm_baseline(0, 2, far), 0.9918);
 }
 
@@ -491,15 +497,15 @@ std::size_t table_head(const std::vector<std::string>& lines) {
 
 TEST(RenderSentenceText, PrintsTheRowAndSaysWhereRoundedFiguresDiffer) {
   for (const char* token : {"he", "sat", "bank", "river"}) {
-    const SentenceStory story = tell_sentence(model(), "he sat on the bank of the river", {.token = token});
-    const std::string text = render_sentence_text(story, {});
+    const SentenceAnalysis analysis = analyze_sentence(model(), "he sat on the bank of the river", {.query = token});
+    const std::string text = render_sentence_text(analysis, {});
     const std::vector<std::string> lines = lines_of(text);
     const std::size_t header = table_head(lines);
     const std::size_t weight_end = lines[header].find("weight") + 6 - (std::string("·÷√").size() - 3);
     long printed = 0;
-    for (std::size_t w = 0; w < story.row.keys.size(); ++w) {
+    for (std::size_t w = 0; w < analysis.row.keys.size(); ++w) {
       const std::string cell = lines.at(header + 1 + w).substr(0, weight_end);
-      const double weight = story.row.keys[w].weight;
+      const double weight = analysis.row.keys[w].weight;
       EXPECT_EQ(hundredths(cell), std::lround(100 * weight)) << lines.at(header + 1 + w);
       printed += std::lround(100 * weight);
     }
@@ -516,14 +522,16 @@ TEST(RenderSentenceText, FitsTheWidth) {
   for (const std::string& text : {std::string(kText), longer, std::string("embeddings")}) {
     for (const int width : {60, 80, 200}) {
       for (const bool unicode : {true, false}) {
-        SentenceStoryOptions options{.truncate = true, .full = true};
+        SentenceAnalysisOptions options{.truncate = true, .full = true};
         const SentenceTextOptions shown{.width = width, .unicode = unicode, .all_heads = true};
-        EXPECT_LE(widest(render_sentence_text(tell_sentence(model(), text, options), shown)), width) << text << width;
+        EXPECT_LE(widest(render_sentence_text(analyze_sentence(model(), text, options), shown)), width)
+            << text << width;
         options.hide = {text == kText ? "river" : "embeddings"};
         if (text == longer) options.hide = {"embeddings#1", "@1"};
         options.layer = 2;
         options.head = 3;
-        EXPECT_LE(widest(render_sentence_text(tell_sentence(model(), text, options), shown)), width) << text << width;
+        EXPECT_LE(widest(render_sentence_text(analyze_sentence(model(), text, options), shown)), width)
+            << text << width;
       }
     }
   }
@@ -532,44 +540,45 @@ TEST(RenderSentenceText, FitsTheWidth) {
 TEST(RenderSentenceText, IsOneScreenHoweverLongTheSentence) {
   std::string text;
   for (int n = 0; n < 35; ++n) text += n % 3 == 0 ? "bank " : n % 3 == 1 ? "sat " : "river ";
-  const SentenceStory story = tell_sentence(model(), text, {.token = "bank#3"});
-  const std::string screen = render_sentence_text(story, {});
+  const SentenceAnalysis analysis = analyze_sentence(model(), text, {.query = "bank#3"});
+  const std::string screen = render_sentence_text(analysis, {});
   EXPECT_LE(lines_of(screen).size(), 40u);
   EXPECT_TRUE(has(screen, "25 others")) << screen;
-  const std::string three = render_sentence_text(story, {.top = 3});
+  const std::string three = render_sentence_text(analysis, {.top = 3});
   EXPECT_TRUE(has(three, "34 others")) << three;
-  const std::string bare = render_sentence_text(story, {.no_special = true, .top = 3});
+  const std::string bare = render_sentence_text(analysis, {.no_special = true, .top = 3});
   EXPECT_TRUE(has(bare, "2 special *") && has(bare, "32 others")) << bare;
 }
 
 TEST(RenderSentenceText, OrdersByWeightAndByAdds) {
-  const SentenceStory story = tell_sentence(model(), "he sat on the bank of the river", {.token = "bank"});
+  const SentenceAnalysis analysis = analyze_sentence(model(), "he sat on the bank of the river", {.query = "bank"});
   for (const bool by_adds : {false, true}) {
-    std::vector<RowKey> keys = story.row.keys;
-    std::sort(keys.begin(), keys.end(),
-              [&](const RowKey& a, const RowKey& b) { return by_adds ? a.adds > b.adds : a.weight > b.weight; });
+    std::vector<RowKey> keys = analysis.row.keys;
+    std::sort(keys.begin(), keys.end(), [&](const RowKey& a, const RowKey& b) {
+      return by_adds ? a.contribution > b.contribution : a.weight > b.weight;
+    });
     const std::vector<std::string> lines =
-        lines_of(render_sentence_text(story, {.order = by_adds ? RowOrder::adds : RowOrder::weight}));
+        lines_of(render_sentence_text(analysis, {.order = by_adds ? RowOrder::contribution : RowOrder::weight}));
     const std::size_t header = table_head(lines);
     for (std::size_t n = 0; n < keys.size(); ++n) {
-      const std::string& word = story.sentence.words[static_cast<std::size_t>(keys[n].word)].text;
+      const std::string& word = analysis.sentence.words[static_cast<std::size_t>(keys[n].word)].text;
       EXPECT_TRUE(lines.at(header + 1 + n).starts_with("  " + word)) << lines.at(header + 1 + n) << " / " << word;
     }
   }
 }
 
 TEST(RenderSentenceText, SaysOfWordsOfSeveralPiecesHowTheirNumbersAreMade) {
-  const std::string asks = render_sentence_text(tell_sentence(model(), kText, {.token = "embeddings"}), {});
-  EXPECT_TRUE(has(asks, "4 pieces, em ##bed ##ding ##s") && has(asks, "mean over these")) << asks;
-  const std::string heard = render_sentence_text(tell_sentence(model(), kText, {.token = "bank"}), {});
-  EXPECT_TRUE(has(heard, "    ##ding") && has(heard, "whose weights ( ) sum to the word’s")) << heard;
+  const std::string pieces = render_sentence_text(analyze_sentence(model(), kText, {.query = "embeddings"}), {});
+  EXPECT_TRUE(has(pieces, "4 pieces, em ##bed ##ding ##s") && has(pieces, "mean over these")) << pieces;
+  const std::string attended = render_sentence_text(analyze_sentence(model(), kText, {.query = "bank"}), {});
+  EXPECT_TRUE(has(attended, "    ##ding") && has(attended, "whose weights ( ) sum to the word’s")) << attended;
   const std::string later =
-      render_sentence_text(tell_sentence(model(), kText, {.token = "bank", .layer = 1, .head = 0}), {});
+      render_sentence_text(analyze_sentence(model(), kText, {.query = "bank", .layer = 1, .head = 0}), {});
   EXPECT_TRUE(has(flat(later), "already mixed with other words by layer 0.")) << later;
 }
 
 TEST(RenderSentenceText, FullLeavesNothingOut) {
-  const std::string text = render_sentence_text(tell_sentence(model(), kText, {.token = "bank", .full = true}), {});
+  const std::string text = render_sentence_text(analyze_sentence(model(), kText, {.query = "bank", .full = true}), {});
   for (const char* part : {"word + position + type", "40 = 4 heads × 10", "Why √10", "an encoder has no mask", "(bias)",
                            "b_output", "feed-forward", "normalised", "gelu"}) {
     EXPECT_TRUE(has(text, part)) << part;
@@ -577,11 +586,12 @@ TEST(RenderSentenceText, FullLeavesNothingOut) {
 }
 
 TEST(RenderSentenceText, NothingFromOutsideReachesTheTerminalUnescaped) {
-  const std::string hostile = "</script><img onerror> \x1b]0;x\a \u202e ri\u202ever x\x1by \\input{x} =1+1 \xff\xfe " +
-                              std::string(1, '\0') + " bank";
+  const std::string untrusted =
+      "</script><img onerror> \x1b]0;x\a \u202e ri\u202ever x\x1by \\input{x} =1+1 \xff\xfe " + std::string(1, '\0') +
+      " bank";
   for (const bool color : {false, true}) {
-    SentenceStoryOptions options{.token = "bank", .full = true};
-    const std::string text = render_sentence_text(tell_sentence(model(), hostile, options), {.color = color});
+    SentenceAnalysisOptions options{.query = "bank", .full = true};
+    const std::string text = render_sentence_text(analyze_sentence(model(), untrusted, options), {.color = color});
     std::string bare = text;
     for (std::size_t at; (at = bare.find("\x1b[")) != std::string::npos;) bare.erase(at, bare.find('m', at) - at + 1);
     for (const char c : bare) EXPECT_FALSE(static_cast<unsigned char>(c) < 0x20 && c != '\n');
@@ -589,37 +599,38 @@ TEST(RenderSentenceText, NothingFromOutsideReachesTheTerminalUnescaped) {
     EXPECT_EQ(color, text != bare);
     EXPECT_EQ(valid_utf8_bytes(text), text.size());
   }
-  const std::string json = render_sentence_json(tell_sentence(model(), hostile, {.token = "bank"}), {});
+  const std::string json = render_sentence_json(analyze_sentence(model(), untrusted, {.query = "bank"}), {});
   EXPECT_FALSE(has(json, "<") || has(json, "\u202e") || has(json, "\x1b"));
 }
 
 TEST(RenderSentenceText, SaysThatNothingIsAttendedToWhereEveryKeyIsHidden) {
-  const SentenceStory story =
-      tell_sentence(model(), "he sat", {.token = "he", .hide = {"he", "sat", "[CLS]", "[SEP]"}});
-  EXPECT_EQ(story.row.head_adds, 0.0);
-  const std::string text = render_sentence_text(story, {});
+  const SentenceAnalysis analysis =
+      analyze_sentence(model(), "he sat", {.query = "he", .hide = {"he", "sat", "[CLS]", "[SEP]"}});
+  EXPECT_EQ(analysis.row.head_contribution, 0.0);
+  const std::string text = render_sentence_text(analysis, {});
   EXPECT_TRUE(has(text, "every key is hidden") && has(text, "outputs norm 0")) << text;
 }
 
 TEST(RenderSentenceJson, HasTheRowInFullAndSaysHowItWasMade) {
-  const SentenceStory story = tell_sentence(model(), kText, {.token = "bank", .hide = {"river"}, .full = true});
-  const std::string text = render_sentence_json(story, {.command = "regard explain x"});
+  const SentenceAnalysis analysis =
+      analyze_sentence(model(), kText, {.query = "bank", .hide = {"river"}, .full = true});
+  const std::string text = render_sentence_json(analysis, {.command = "regard explain x"});
   EXPECT_TRUE(text.starts_with("{\n \"schema\": \"regard/1\"")) << text.substr(0, 60);
   const JsonValue json = read_json(text, "output");
   EXPECT_EQ(json.find("command")->text(), "regard explain x");
   EXPECT_EQ(json.find("model")->find("sha256")->text(), model().encoder.checkpoint->sha256());
   EXPECT_FALSE(json.find("version")->text().empty());
   EXPECT_FALSE(json.find("instruction_set")->text().empty());
-  EXPECT_EQ(json.find("token_ids")->numbers().size(), story.sentence.tokens.ids.size());
+  EXPECT_EQ(json.find("token_ids")->numbers().size(), analysis.sentence.tokens.ids.size());
   const JsonValue& words = *json.find("row")->find("words");
-  ASSERT_EQ(words.items().size(), story.row.keys.size());
+  ASSERT_EQ(words.items().size(), analysis.row.keys.size());
   for (std::size_t w = 0; w < words.items().size(); ++w) {
-    EXPECT_EQ(words.items()[w].find("weight")->number(), story.row.keys[w].weight);
-    EXPECT_EQ(words.items()[w].find("adds")->number(), story.row.keys[w].adds);
-    EXPECT_EQ(json.find("before")->find("words")->items()[w].find("weight")->number(), story.before->keys[w].weight);
+    EXPECT_EQ(words.items()[w].find("weight")->number(), analysis.row.keys[w].weight);
+    EXPECT_EQ(words.items()[w].find("contribution")->number(), analysis.row.keys[w].contribution);
+    EXPECT_EQ(json.find("before")->find("words")->items()[w].find("weight")->number(), analysis.before->keys[w].weight);
   }
-  EXPECT_EQ(json.find("telling_heads")->find("heads")->items().size(), 12u);
-  EXPECT_EQ(json.find("unfolded")->find("products")->items().size(), 10u);
+  EXPECT_EQ(json.find("ranked_heads")->find("heads")->items().size(), 12u);
+  EXPECT_EQ(json.find("expanded")->find("products")->items().size(), 10u);
   EXPECT_EQ(json.find("full")->find("output")->numbers().size(), 40u);
 }
 

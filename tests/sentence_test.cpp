@@ -78,7 +78,7 @@ TEST(ReadSentence, ATextBeyondTheLastPlaceIsRejectedWithBothCountsOrCut) {
   EXPECT_TRUE(has(said, "52 tokens") && has(said, "40") && has(said, "--truncate")) << said;
   const Sentence sentence = read(text, {.hide = {}, .truncate = true});
   EXPECT_EQ(sentence.tokens.ids.size(), 40u);
-  EXPECT_EQ(sentence.cut_tokens, 12);
+  EXPECT_EQ(sentence.num_truncated_tokens, 12);
   EXPECT_EQ(sentence.words.size(), 40u);
   EXPECT_EQ(sentence.tokens.tokens.back(), "[SEP]");
   EXPECT_EQ(sentence.tokens.tokens[38], "sat");  // the 38th word of the text

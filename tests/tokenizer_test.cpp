@@ -92,10 +92,10 @@ std::string repeated(std::string_view text, Index times) {
 void expect_consistent(const TokenizedText& found, std::string_view text) {
   ASSERT_EQ(found.tokens.size(), found.ids.size());
   ASSERT_EQ(found.word.size(), found.ids.size());
-  ASSERT_EQ(found.place.size(), found.ids.size());
+  ASSERT_EQ(found.byte_ranges.size(), found.ids.size());
   Index last = -1;
   for (std::size_t i = 0; i < found.ids.size(); ++i) {
-    const auto [begin, end] = found.place[i];
+    const auto [begin, end] = found.byte_ranges[i];
     if (found.word[i] < 0) {
       EXPECT_EQ(begin, 0);
       EXPECT_EQ(end, 0);
@@ -136,7 +136,7 @@ TEST(Tokenizer, GivesTheIdsWordsAndPlacesOfHuggingFace) {
     if (const regard::JsonValue* expected = entry.find("place")) {
       ++num_placed;
       std::vector<Index> place;
-      for (const auto& [begin, end] : found.place) place.insert(place.end(), {begin, end});
+      for (const auto& [begin, end] : found.byte_ranges) place.insert(place.end(), {begin, end});
       EXPECT_EQ(place, as_indices(expected->numbers()));
     }
     for (std::size_t i = 0; i < found.ids.size(); ++i) EXPECT_EQ(found.tokens[i], bert().token(found.ids[i]));
@@ -185,22 +185,22 @@ TEST(Tokenizer, SplitsWordsAsTheyAreWritten) {
   EXPECT_EQ(joined(found.words), "Don|'|t|re\u0301sume\u0301|,|\u4e2d|\u6587|!");
   EXPECT_EQ(joined(found.tokens), "[CLS]|don|'|t|resume|,|\u4e2d|\u6587|!|[SEP]");
   EXPECT_EQ(found.word, (std::vector<Index>{-1, 0, 1, 2, 3, 4, 5, 6, 7, -1}));
-  EXPECT_EQ(found.place[4], (std::array<Index, 2>{6, 16}));
-  EXPECT_EQ(found.place[6], (std::array<Index, 2>{18, 21}));
+  EXPECT_EQ(found.byte_ranges[4], (std::array<Index, 2>{6, 16}));
+  EXPECT_EQ(found.byte_ranges[6], (std::array<Index, 2>{18, 21}));
 }
 
 TEST(Tokenizer, PlacesPiecesInTheirWord) {
   const TokenizedText found = bert().encode("My Embe\u0301ddings");
   EXPECT_EQ(joined(found.tokens), "[CLS]|my|em|##bed|##ding|##s|[SEP]");
-  EXPECT_EQ(found.place[2], (std::array<Index, 2>{3, 5}));
-  EXPECT_EQ(found.place[3], (std::array<Index, 2>{5, 10}));  // with the accent that stands on the e
-  EXPECT_EQ(found.place[5], (std::array<Index, 2>{14, 15}));
+  EXPECT_EQ(found.byte_ranges[2], (std::array<Index, 2>{3, 5}));
+  EXPECT_EQ(found.byte_ranges[3], (std::array<Index, 2>{5, 10}));  // with the accent that stands on the e
+  EXPECT_EQ(found.byte_ranges[5], (std::array<Index, 2>{14, 15}));
 }
 
 TEST(Tokenizer, PiecesOfOneCharacterShareItsPlace) {
   const TokenizedText found = bert().encode("\ud55c");  // three jamo
   ASSERT_EQ(found.ids.size(), 5u);
-  for (std::size_t i = 1; i <= 3; ++i) EXPECT_EQ(found.place[i], (std::array<Index, 2>{0, 3}));
+  for (std::size_t i = 1; i <= 3; ++i) EXPECT_EQ(found.byte_ranges[i], (std::array<Index, 2>{0, 3}));
   EXPECT_EQ(joined(found.words), "\ud55c");
 }
 
@@ -216,11 +216,11 @@ TEST(Tokenizer, PutsMarksThatStayInCanonicalOrder) {
             (std::vector<Index>{1, 2, 4, 1, 5}));
   // Hugging Face's tables know neither the class of U+16FF0 nor the decomposition of U+11938.
   EXPECT_EQ(tokenizer.encode("a\u302e\U00016ff0 a\U00011938").ids, (std::vector<Index>{1, 2, 6, 1, 7}));
-  EXPECT_EQ(tokenizer.encode("a\u302e\U0001d165").place[1], (std::array<Index, 2>{1, 8}));
+  EXPECT_EQ(tokenizer.encode("a\u302e\U0001d165").byte_ranges[1], (std::array<Index, 2>{1, 8}));
   const TokenizedText moved = tokenizer.encode("a\u302f\U0001d165");
   EXPECT_EQ(moved.ids, (std::vector<Index>{1, 4, 3}));
-  EXPECT_EQ(moved.place[1], (std::array<Index, 2>{4, 8}));
-  EXPECT_EQ(moved.place[2], (std::array<Index, 2>{1, 4}));
+  EXPECT_EQ(moved.byte_ranges[1], (std::array<Index, 2>{4, 8}));
+  EXPECT_EQ(moved.byte_ranges[2], (std::array<Index, 2>{1, 4}));
 }
 
 TEST(Tokenizer, TakesBytesThatAreNoUtf8ForReplacementCharacters) {
@@ -285,7 +285,7 @@ TEST(Tokenizer, MatchesAddedTokensAsTheyStand) {
   const TokenizedText found = tokenizer.encode("a[M]]b [M]a[M]");
   EXPECT_EQ(found.ids, (std::vector<Index>{1, 6, 2, 7, 5}));
   EXPECT_EQ(joined(found.words), "a|[M]]|b|[M]a|[M]");
-  EXPECT_EQ(found.place[1], (std::array<Index, 2>{1, 5}));
+  EXPECT_EQ(found.byte_ranges[1], (std::array<Index, 2>{1, 5}));
   EXPECT_EQ(tokenizer.encode("[m]").ids, (std::vector<Index>{3, 0, 4}));
 }
 
@@ -317,7 +317,7 @@ TEST(Tokenizer, HonoursTheFlagsOfAddedTokens) {
   const TokenizedText city = normalized.encode("a N\u00e9w YORK! new  york");
   EXPECT_EQ(city.ids, (std::vector<Index>{1, 7, 3, 4, 5}));
   EXPECT_EQ(joined(city.words), "a|N\u00e9w YORK|!|new|york");
-  EXPECT_EQ(city.place[1], (std::array<Index, 2>{2, 11}));
+  EXPECT_EQ(city.byte_ranges[1], (std::array<Index, 2>{2, 11}));
 
   const Tokenizer spaced =
       small(vocabulary, std::string("[") + added("\u4e2db", 7, "normalized lstrip") + "," + added(" n", 8, "") + "]");

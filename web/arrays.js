@@ -8,7 +8,7 @@
 //
 // A head of the figures is batch · heads + head. Read next: src/explain/arrays/attention_html.cpp, attention.js.
 import { plain_number, style_for, styled_number } from "./numbers.js";
-import { add_term, exponential, unfold_products, unfold_share } from "./unfold.js";
+import { add_term, exponential, expand_products, expand_share } from "./expand.js";
 import { decoded } from "./sentence.js";
 import { stage_index } from "./attention.js";
 
@@ -71,8 +71,8 @@ export function read_arrays(data, page) {
   const key_at = (head, j) => (Math.floor(head / heads) * key_heads + Math.floor((head % heads) / (heads / key_heads))) * num_keys + j;
   /** @param {number} head @param {number} i @param {number} j */
   const hidden = (head, i, j) => {
-    const place = at(head, i, j);
-    return bits !== null && ((bits[place >> 3] >> (place & 7)) & 1) === 1;
+    const index = at(head, i, j);
+    return bits !== null && ((bits[index >> 3] >> (index & 7)) & 1) === 1;
   };
   /** @param {number} head @param {number} i */
   const query_of = (head, i) => query.subarray(row_at(head, i) * depth, (row_at(head, i) + 1) * depth);
@@ -125,12 +125,12 @@ export function read_arrays(data, page) {
   const named = (/** @type {string[] | undefined} */ words, /** @type {string} */ kind) => (/** @type {number} */ i) => (words ? `${words[i]} (${i})` : `${kind} ${i}`);
   const label = { query: named(page.query_tokens, "query"), key: named(page.key_tokens, "key") };
   /** @param {number} head @param {number} i @param {number} j */
-  const products = (head, i, j) => unfold_products(query_of(head, i), key_of(head, j), (d) => `q[${i}, ${d}] · k[${j}, ${d}]`);
-  /** From the products to the kernel's score, each step in double. @param {number} head @param {number} i @param {number} j @returns {import("./unfold.js").CellWork} */
+  const products = (head, i, j) => expand_products(query_of(head, i), key_of(head, j), (d) => `q[${i}, ${d}] · k[${j}, ${d}]`);
+  /** From the products to the kernel's score, each step in double. @param {number} head @param {number} i @param {number} j @returns {import("./expand.js").CellDerivation} */
   const changes = (head, i, j) => {
     const number = (/** @type {number} */ x) => plain_number(x, score_style.digits);
     const result = score(head, i, j);
-    /** @type {import("./unfold.js").CellWork} */
+    /** @type {import("./expand.js").CellDerivation} */
     const work = { terms: [], lines: [], result, kind: "products" };
     let x = dot(head, i, j);
     const scaled = x * (page.scale ?? 1 / Math.sqrt(depth));
@@ -149,22 +149,22 @@ export function read_arrays(data, page) {
     if (number(x) !== number(result)) work.lines.push({ name: `in ${data.type}`, text: number(result) });
     return work;
   };
-  /** @param {number} head @param {number} i @param {number} j @returns {import("./unfold.js").CellWork} */
+  /** @param {number} head @param {number} i @param {number} j @returns {import("./expand.js").CellDerivation} */
   const share = (head, i, j) => {
     const seen = [];
-    let place = -1;
+    let index = -1;
     for (let k = 0; k < num_keys; ++k) {
       if (hidden(head, i, k)) continue;
-      if (k === j) place = seen.length;
+      if (k === j) index = seen.length;
       seen.push({ label: label.key(k), score: score(head, i, k) });
     }
     const joins = sink(head, i);
     if (joins !== null) seen.push({ label: "the sink", score: joins.score });
-    return unfold_share(seen, place, max_of(head, i), sum_of(head, i), weight(head, i, j), weight_style.digits);
+    return expand_share(seen, index, max_of(head, i), sum_of(head, i), weight(head, i, j), weight_style.digits);
   };
-  /** @param {number} head @param {number} i @param {number} d @returns {import("./unfold.js").CellWork} */
+  /** @param {number} head @param {number} i @param {number} d @returns {import("./expand.js").CellDerivation} */
   const mixed = (head, i, d) => {
-    /** @type {import("./unfold.js").CellWork} */
+    /** @type {import("./expand.js").CellDerivation} */
     const work = { terms: [], lines: [], result: context[row_at(head, i) * width + d], kind: "products" };
     for (let j = 0; j < num_keys; ++j) {
       // Of a hidden key, or one whose score is −∞, the value is not read, whatever it is.
@@ -174,7 +174,7 @@ export function read_arrays(data, page) {
     return work;
   };
 
-  /** What a step says of this row in place of the usual. @param {number} stage @param {number} head @param {number} i */
+  /** What a step says of this row instead of the default. @param {number} stage @param {number} head @param {number} i */
   const told = (stage, head, i) => {
     const nothing = max_of(head, i) === -Infinity || sum_of(head, i) === 0;
     if (stage === stage_index.scale && !(only_scaled && page.scale === undefined)) {
@@ -197,21 +197,21 @@ export function read_arrays(data, page) {
 
   const base = { is_weight: false, adds_up: false, symbol: "", total: null };
   /** @type {import("./attention.js").Attention} */
-  const attention = { name: "arrays", term: "attention weights", symbol: "A", called: "", by_columns: false,
+  const attention = { name: "arrays", term: "attention weights", symbol: "A", document_name: "", by_columns: false,
     num_heads: batch * heads, has_heads: batch * heads > 1, num_queries, num_keys, kept_queries: kept,
     query_labels: [], key_labels: Array.from({ length: num_keys }, (_, j) => label.key(j)), has_words: false, numbered: true,
     head_name: (head) => (batch > 1 ? `batch ${Math.floor(head / heads)}, head ${head % heads}` : `head ${head}`),
     columns: [
-      { ...base, stage: stage_index.compare, name: "q_dot_k", means: "q · k", title: `${depth} products`, style: dot_style, at: dot, unfold: products },
-      { ...base, stage: stage_index.scale, name: "score", means: only_scaled ? rule : "score", title: "scores", style: score_style, at: score, unfold: changes },
+      { ...base, stage: stage_index.compare, name: "q_dot_k", means: "q · k", title: `${depth} products`, style: dot_style, at: dot, expand: products },
+      { ...base, stage: stage_index.scale, name: "score", means: only_scaled ? rule : "score", title: "scores", style: score_style, at: score, expand: changes },
       { ...base, stage: stage_index.softmax, name: "exponential", means: "e^(x − m)", title: "exponentials", style: { digits: 4, scientific: false }, adds_up: true,
-        at: (head, i, j) => exponential(score(head, i, j), max_of(head, i)), total: sum_of, unfold: share },
+        at: (head, i, j) => exponential(score(head, i, j), max_of(head, i)), total: sum_of, expand: share },
       { ...base, stage: stage_index.softmax, name: "weight", means: "weight", title: "attention weights", style: weight_style, is_weight: true, adds_up: true,
-        at: weight, unfold: share }],
+        at: weight, expand: share }],
     hidden, sink: sinks === null ? undefined : sink, told,
     mix: { value_symbol: "v", context_symbol: "context", value_style, context_style, width,
       value: (head, j) => Float64Array.from(value.subarray(key_at(head, j) * width, (key_at(head, j) + 1) * width)),
-      context: context_of, unfold: mixed },
+      context: context_of, expand: mixed },
     equations: ["", "q · k, number by number", equation, "weights = softmax(x), each row by itself", "context = weights · V"],
     symbols: ["", "", "", "weights", "context"], projects: false, context_name: "context of", projections: [], stage_steps: [], row_max: max_of, digits: null, documented: 0 };
   for (const i of kept) attention.query_labels[i] = label.query(i);

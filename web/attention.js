@@ -4,15 +4,15 @@
 // that the weights mix. A lesson or arrays may hold several; each is traced back from its weights:
 //
 //     X·W = Q, K, V  ─▶  Q·Kᵀ  ─▶  ÷√D  ─▶  hidden by the mask  ─▶  e^(x − m)  ─▶  ÷ their sum = weights  ─▶  · V = context
-//     Q·Kᵀ  ─▶  ⌊x / 2⌋  ─▶  3^x  ─▶  ÷ their sum  ─▶  …      (lesson 004: whatever stands between is a column, too)
+//     Q·Kᵀ  ─▶  ⌊x / 2⌋  ─▶  3^x  ─▶  ÷ their sum  ─▶  …      (lesson by-hand: whatever stands between is a column, too)
 //
 // Read next: row_figure.js, mix_figure.js, map_figure.js, which draw an Attention.
 import { plain_number, style_for, styled_number } from "./numbers.js";
-import { axis_label, is_hidden, number_at, place, stored_columns, stored_rows } from "./explanation.js";
-import { add_term, unfold_products, unfold_share } from "./unfold.js";
+import { axis_label, is_hidden, number_at, index_of, stored_columns, stored_rows } from "./explanation.js";
+import { add_term, expand_products, expand_share } from "./expand.js";
 
 /** @typedef {import("./numbers.js").NumberStyle} NumberStyle */
-/** @typedef {import("./unfold.js").CellWork} CellWork */
+/** @typedef {import("./expand.js").CellDerivation} CellDerivation */
 
 export const stages = ["project", "compare", "scale", "softmax", "mix"];
 export const stage_index = { project: 0, compare: 1, scale: 2, softmax: 3, mix: 4 };
@@ -29,7 +29,7 @@ export const stage_index = { project: 0, compare: 1, scale: 2, softmax: 3, mix: 
  * @property {boolean} is_weight
  * @property {boolean} adds_up
  * @property {(head: number, query: number, key: number) => number} at
- * @property {((head: number, query: number, key: number) => CellWork | null) | null} unfold
+ * @property {((head: number, query: number, key: number) => CellDerivation | null) | null} expand
  * @property {((head: number, query: number, key: number) => boolean)} [missing] where there is no such number
  * @property {boolean} [of_hidden] hidden keys have such a number, too
  * @property {((head: number, query: number) => number) | null} total where the sum is a number of the library's own
@@ -44,7 +44,7 @@ export const stage_index = { project: 0, compare: 1, scale: 2, softmax: 3, mix: 
  * @property {number} width numbers a value has
  * @property {(head: number, key: number, query: number) => Float64Array} value
  * @property {(head: number, query: number) => Float64Array} context
- * @property {((head: number, query: number, dimension: number) => CellWork | null) | null} unfold
+ * @property {((head: number, query: number, dimension: number) => CellDerivation | null) | null} expand
  */
 
 /**
@@ -52,7 +52,7 @@ export const stage_index = { project: 0, compare: 1, scale: 2, softmax: 3, mix: 
  * @property {string} name for the address
  * @property {string} term
  * @property {string} symbol
- * @property {string} called
+ * @property {string} document_name
  * @property {boolean} by_columns
  * @property {number} num_heads
  * @property {boolean} has_heads
@@ -66,10 +66,10 @@ export const stage_index = { project: 0, compare: 1, scale: 2, softmax: 3, mix: 
  * @property {boolean[]} [special] keys that are special tokens
  * @property {(head: number) => string} head_name
  * @property {Column[]} columns the last is the weights'
- * @property {Column} [adds] what each key adds, in place of its strip
+ * @property {Column} [contribution] the norm of what each key contributes, instead of its strip
  * @property {(head: number, query: number, key: number) => boolean} hidden
  * @property {(head: number, query: number) => Record<string, number> | null} [sink] what joins the row's sum and takes no value, by column
- * @property {(stage: number, head: number, query: number) => string} [told] what a step says of a row in place of the usual, or ""
+ * @property {(stage: number, head: number, query: number) => string} [told] what a step says of a row instead of the default, or ""
  * @property {Mix | null} mix
  * @property {boolean} projects query and key are products of matrices that the page has: "project" is its first step
  * @property {import("./explanation.js").Step[]} projections of a lesson: the steps that make query, key and value
@@ -141,20 +141,20 @@ function attention_of(e, weights) {
   const num_keys = by_columns ? result.rows : result.columns;
   /** @param {Matrix} m @returns {(head: number, query: number, key: number) => number} */
   const reader = (m) => (head, query, key) => by_columns ? number_at(m, head, key, query) : number_at(m, head, query, key);
-  /** @param {Step} step @returns {Column["unfold"]} */
+  /** @param {Step} step @returns {Column["expand"]} */
   const works = (step) => step.works === null ? null : (head, query, key) =>
-    step.works?.[place(step.result, head, by_columns ? key : query, by_columns ? query : key)] ?? null;
-  const [q, k] = weights.operation === "weights" ? weights.given : line[0].step?.operands ?? [];
+    step.works?.[index_of(step.result, head, by_columns ? key : query, by_columns ? query : key)] ?? null;
+  const [q, k] = weights.operation === "weights" ? weights.requested_operands : line[0].step?.operands ?? [];
   /** @param {import("./explanation.js").Operand} of @param {number} head @param {number} token */
   const vector = (of, head, token) => Float64Array.from({ length: by_columns ? of.matrix.rows : of.matrix.columns },
     (_, d) => by_columns ? number_at(of.matrix, head, d, token) : number_at(of.matrix, head, token, d));
-  /** The products of a score, whose result is known where the scores have a step. @param {((head: number, query: number, key: number) => number) | null} known @returns {(head: number, query: number, key: number) => CellWork} */
+  /** The products of a score, whose result is known where the scores have a step. @param {((head: number, query: number, key: number) => number) | null} known @returns {(head: number, query: number, key: number) => CellDerivation} */
   const products = (known) => (head, query, key) => {
-    const [asks, answers] = [axis_label(query_axis, query), axis_label(key_axis, key)];
-    return unfold_products(vector(q, head, query), vector(k, Math.floor(head / (q.matrix.heads / k.matrix.heads)), key), (d) => by_columns
-      ? `${k.name}[${d}, ${answers}] · ${q.name}[${d}, ${asks}]` : `${q.name}[${asks}, ${d}] · ${k.name}[${answers}, ${d}]`, known?.(head, query, key));
+    const [query_label, key_label] = [axis_label(query_axis, query), axis_label(key_axis, key)];
+    return expand_products(vector(q, head, query), vector(k, Math.floor(head / (q.matrix.heads / k.matrix.heads)), key), (d) => by_columns
+      ? `${k.name}[${d}, ${key_label}] · ${q.name}[${d}, ${query_label}]` : `${q.name}[${query_label}, ${d}] · ${k.name}[${key_label}, ${d}]`, known?.(head, query, key));
   };
-  /** @param {Matrix} scores @param {Matrix} row_max @param {Matrix} row_sum @param {number} digits @returns {NonNullable<Column["unfold"]>} */
+  /** @param {Matrix} scores @param {Matrix} row_max @param {Matrix} row_sum @param {number} digits @returns {NonNullable<Column["expand"]>} */
   const share = (scores, row_max, row_sum, digits) => (head, query, key) => {
     const seen = [];
     let at = -1;
@@ -163,7 +163,7 @@ function attention_of(e, weights) {
       if (j === key) at = seen.length;
       seen.push({ label: axis_label(key_axis, j), score: reader(scores)(head, query, j) });
     }
-    return unfold_share(seen, at, number_at(row_max, head, query, 0), number_at(row_sum, head, query, 0), reader(result)(head, query, key), digits);
+    return expand_share(seen, at, number_at(row_max, head, query, 0), number_at(row_sum, head, query, 0), reader(result)(head, query, key), digits);
   };
 
   /** @type {Column[]} */
@@ -193,7 +193,7 @@ function attention_of(e, weights) {
       symbols[stage_index.compare] = compare;
       equations[stage_index.compare] = compare;
       columns.push({ stage: stage_index.compare, name: "compare", symbol: compare, means: "q · k", title: "attention scores",
-        style: style_for(all), is_weight: false, adds_up: false, at: (h, i, j) => raw(h, i, j).result, unfold: raw, total: null });
+        style: style_for(all), is_weight: false, adds_up: false, at: (h, i, j) => raw(h, i, j).result, expand: raw, total: null });
       if (weights.factor !== 1) {
         symbols[stage_index.scale] = name;
         equations[stage_index.scale] = name;
@@ -201,7 +201,7 @@ function attention_of(e, weights) {
         const scaled = reader(matrix);
         const style = style_for(matrix.numbers);
         columns.push({ stage: stage_index.scale, name: "scale", symbol: "", means: rule, title: "scaled scores", style, is_weight: false,
-          adds_up: false, at: scaled, total: null, unfold: (head, query, key) => ({ terms: [], kind: "products",
+          adds_up: false, at: scaled, total: null, expand: (head, query, key) => ({ terms: [], kind: "products",
             result: scaled(head, query, key), lines: [{ name: "scaled", text:
               `${plain_number(raw(head, query, key).result, style.digits)} ${rule} = ${plain_number(scaled(head, query, key), style.digits)}` }] }) });
       }
@@ -210,7 +210,7 @@ function attention_of(e, weights) {
       tell(stage, step);
       columns.push({ stage, name: step.name, symbol: step.symbol, means: is_compare ? "q · k" : short_form(step), title: step.term,
         style: step.style, is_weight: false, adds_up: is_power, at: reader(matrix), total: null,
-        unfold: step.operation === "scores" ? products(reader(matrix)) : works(step) });
+        expand: step.operation === "scores" ? products(reader(matrix)) : works(step) });
     }
     if (!is_weight) continue;
     tell(stage_index.softmax, weights);
@@ -223,18 +223,18 @@ function attention_of(e, weights) {
         style: { digits: 4, scientific: false }, adds_up: true,
         at: (head, query, key) => Math.exp(score(head, query, key) - max(head, query)),
         total: (head, query) => number_at(row_sum.matrix, head, query, 0),
-        unfold: share(scores.matrix, row_max.matrix, row_sum.matrix, weights.style.digits) });
+        expand: share(scores.matrix, row_max.matrix, row_sum.matrix, weights.style.digits) });
     }
     columns.push({ stage: stage_index.softmax, name: weights.name, symbol: weights.symbol, means: "weight", title: weights.term, style: weights.style,
       is_weight: true, adds_up: true, at: reader(result), total: null,
-      unfold: weights.operation === "weights" ? share(weights.operands[0].matrix, weights.operands[1].matrix, weights.operands[2].matrix, weights.style.digits)
+      expand: weights.operation === "weights" ? share(weights.operands[0].matrix, weights.operands[1].matrix, weights.operands[2].matrix, weights.style.digits)
         : weights.operation === "divide" ? powers_of_row(works(weights), line[line.length - 2].matrix) : works(weights) });
   }
 
-  /** By hand a weight is one power over the sum of the row's. @param {Column["unfold"]} work @param {Matrix} powers @returns {Column["unfold"]} */
+  /** By hand a weight is one power over the sum of the row's. @param {Column["expand"]} work @param {Matrix} powers @returns {Column["expand"]} */
   function powers_of_row(work, powers) {
     return (head, query, key) => {
-      /** @type {CellWork} */
+      /** @type {CellDerivation} */
       const row = { terms: [], lines: work?.(head, query, key)?.lines ?? [], result: reader(result)(head, query, key), kind: "shares" };
       for (let j = 0; j < num_keys; ++j) add_term(row, axis_label(key_axis, j), [reader(powers)(head, query, j)]);
       return row;
@@ -252,7 +252,7 @@ function attention_of(e, weights) {
     stage_steps[stage_index.project] = projections.reduce((first, s) => (first && s && first.index < s.index ? first : s), /** @type {Step | null} */ (null));
   }
   const words = by_columns ? weights.column_axis.labels : weights.row_axis.labels;
-  return { name: weights.name, term: weights.term, symbol: weights.symbol, called: weights.called, by_columns,
+  return { name: weights.name, term: weights.term, symbol: weights.symbol, document_name: weights.document_name, by_columns,
     num_heads: result.heads, has_heads: result.has_heads, num_queries, num_keys,
     kept_queries: kept ?? Array.from({ length: num_queries }, (_, i) => i),
     query_labels: Array.from({ length: num_queries }, (_, i) => axis_label(query_axis, i)),
@@ -283,8 +283,8 @@ function mix_of(e, mixed, weights) {
     value_style: operand.step ? operand.step.style : style_for(value.numbers), width,
     value: (head, key) => vector(value, Math.floor(head / (mixed.result.heads / key_heads)), key),
     context: (head, query) => vector(mixed.result, head, query),
-    unfold: mixed.works === null ? null : (head, query, dimension) =>
-      mixed.works?.[place(mixed.result, head, e.by_columns ? dimension : query, e.by_columns ? query : dimension)] ?? null };
+    expand: mixed.works === null ? null : (head, query, dimension) =>
+      mixed.works?.[index_of(mixed.result, head, e.by_columns ? dimension : query, e.by_columns ? query : dimension)] ?? null };
 }
 
 /**
@@ -338,19 +338,19 @@ export function finding_of(a, head, query) {
   for (let j = 0; j < a.num_keys; ++j) if (!a.hidden(head, query, j)) seen.push(j);
   const most = seen.reduce((largest, j) => Math.max(largest, weights[j]), -Infinity);
   const winners = seen.filter((j) => weights[j] === most);
-  const asks = who(a.query_labels, query, "query", a.has_words);
+  const query_name = who(a.query_labels, query, "query", a.has_words);
   const names = winners.map((j) => who(a.key_labels, j, "key", a.has_words));
   const list = names.length > 4 ? `${names.length} keys alike`
     : names.length === 1 ? names[0] : `${names.slice(0, -1).join(", ")} and ${names.at(-1)}`;
   const where = a.has_heads ? `In ${a.head_name(head)}, ` : "";
-  if (seen.length === 0) return `${where}${asks} sees no key`;
-  if (!Number.isFinite(most)) return `${where}the weights of ${asks} are nan`;
-  if (most === 0) return `${where}${asks} attends to no key: every weight is 0`;
-  if (seen.length === 1) return `${where}${asks} sees only ${list}`;
+  if (seen.length === 0) return `${where}${query_name} sees no key`;
+  if (!Number.isFinite(most)) return `${where}the weights of ${query_name} are nan`;
+  if (most === 0) return `${where}${query_name} attends to no key: every weight is 0`;
+  if (seen.length === 1) return `${where}${query_name} sees only ${list}`;
   const style = style_for([most], a.digits);
-  if (winners.length === seen.length) return `${where}${asks} attends uniformly to all visible keys: ${styled_number(most, style)} each`;
+  if (winners.length === seen.length) return `${where}${query_name} attends uniformly to all visible keys: ${styled_number(most, style)} each`;
   const share = { digits: Math.max(2, style.digits), scientific: false };
-  return `${where}${asks} attends most to ${list}: ${styled_number(most, share)}${winners.length > 1 ? " each" : ""}` +
+  return `${where}${query_name} attends most to ${list}: ${styled_number(most, share)}${winners.length > 1 ? " each" : ""}` +
     ` (uniform: ${styled_number(1 / seen.length, share)})`;
 }
 
@@ -359,7 +359,7 @@ export function finding_of(a, head, query) {
  * @param {Attention} a
  * @param {number | null} focus
  */
-export function telling_row(a, focus) {
+export function most_informative_row(a, focus) {
   const queries = focus !== null && a.kept_queries.includes(focus) ? [focus] : a.kept_queries;
   let best = { head: 0, query: queries[0], gain: -1 };
   for (let head = 0; head < a.num_heads; ++head) {

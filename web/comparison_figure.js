@@ -11,7 +11,7 @@
 // All of it stands in the JSON of regard compare (docs/compare.md). Read next: page.js.
 import { styled_number } from "./numbers.js";
 import { el, shown, svg, word } from "./elements.js";
-import { strip } from "./work_figure.js";
+import { strip } from "./derivation_figure.js";
 
 /** @typedef {import("./state.js").State} State */
 /** @typedef {{word: string, cosine: any[]}} Control */

@@ -14,7 +14,7 @@ import { stage_index } from "./attention.js";
  */
 export function data_table(a, state) {
   const { head, query } = state;
-  const columns = [...a.columns, ...(a.adds ? [a.adds] : [])];
+  const columns = [...a.columns, ...(a.contribution ? [a.contribution] : [])];
   const body = el("tbody");
   for (let j = 0; j < a.num_keys; ++j) {
     const hidden = a.hidden(head, query, j);

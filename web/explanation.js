@@ -2,11 +2,11 @@
 //
 // What the file carries of a lesson, or of arrays: two JSON texts become steps with their matrices.
 //
-//     "explanation"   what regard --json prints: steps, results, labels, findings, the document's slips
+//     "explanation"   what regard --json prints: steps, results, labels, findings, the document's errata
 //     "page"          how numbers are printed, each step's operands, the document's figures where ours differ
 //
 // Read next: src/explain/steps/steps_html.cpp, which writes the second, and attention.js.
-import { add_term } from "./unfold.js";
+import { add_term } from "./expand.js";
 
 /**
  * Numbers (heads, stored rows, stored columns), as they are shown. Of a matrix too large to keep only the rows or
@@ -31,7 +31,7 @@ import { add_term } from "./unfold.js";
  * @property {number} index
  * @property {string} name
  * @property {string} term
- * @property {string} called
+ * @property {string} document_name
  * @property {string} operation
  * @property {string} symbol
  * @property {string} equation
@@ -46,15 +46,15 @@ import { add_term } from "./unfold.js";
  * @property {number} factor
  * @property {number} causal_offset
  * @property {string} scale
- * @property {import("./unfold.js").CellWork[] | null} works how each cell came about, by its place in result
- * @property {Operand[]} given
+ * @property {import("./expand.js").CellDerivation[] | null} works how each cell came about, by its index in result
+ * @property {Operand[]} requested_operands
  * @property {Operand[]} operands
  * @property {Map<string, {ours: string, theirs: string}>} document where ours differs, by "head,row,column"
  * @property {{compared: number, digits: string} | null} compared
  * @property {{label: string, matrix: Matrix, style: import("./numbers.js").NumberStyle}[]} variants
  * @property {import("./scale_figure.js").ScalePicture[]} pictures of random scores, one for each length D
  * @property {string[]} notes
- * @property {string[]} slips
+ * @property {string[]} errata
  */
 
 /**
@@ -67,7 +67,7 @@ import { add_term } from "./unfold.js";
  * @property {string[]} key_tokens
  * @property {number | null} focus
  * @property {Step[]} steps
- * @property {string[]} slips
+ * @property {string[]} errata
  * @property {number | null} digits decimals asked for
  * @property {string} command
  * @property {string} version
@@ -108,7 +108,7 @@ function result_of(step, as_float32) {
     kept_rows: step.kept_rows ?? null, kept_columns: step.kept_columns ?? null };
   if (step.hidden) {
     matrix.hidden = new Uint8Array(numbers.length);
-    for (const [head, row, column] of step.hidden) matrix.hidden[place(matrix, head, row, column)] = 1;
+    for (const [head, row, column] of step.hidden) matrix.hidden[index_of(matrix, head, row, column)] = 1;
   }
   return matrix;
 }
@@ -145,13 +145,13 @@ export function stored_columns(m) {
 }
 
 /**
- * The place in numbers of a row and column of the whole matrix; −1 where it is not kept.
+ * The index in numbers of a row and column of the whole matrix; −1 where it is not kept.
  * @param {Matrix} m
  * @param {number} head
  * @param {number} row
  * @param {number} column
  */
-export function place(m, head, row, column) {
+export function index_of(m, head, row, column) {
   const r = stored_index(m.kept_rows, row);
   const c = stored_index(m.kept_columns, column);
   return r < 0 || c < 0 ? -1 : (head * stored_rows(m) + r) * stored_columns(m) + c;
@@ -165,7 +165,7 @@ export function place(m, head, row, column) {
  * @param {number} column
  */
 export function number_at(m, head, row, column) {
-  const at = place(m, head, row, column);
+  const at = index_of(m, head, row, column);
   return at < 0 ? NaN : m.numbers[at];
 }
 
@@ -176,7 +176,7 @@ export function number_at(m, head, row, column) {
  * @param {number} column
  */
 export function is_hidden(m, head, row, column) {
-  const at = place(m, head, row, column);
+  const at = index_of(m, head, row, column);
   return at >= 0 && m.hidden !== null && m.hidden[at] !== 0;
 }
 
@@ -193,10 +193,10 @@ export function axis_label(axis, index) {
  * @param {any} stored of "page": terms [label, factors] or [label, factors, product], lines [name, text]
  * @param {number} result
  * @param {string} operation
- * @returns {import("./unfold.js").CellWork}
+ * @returns {import("./expand.js").CellDerivation}
  */
 function read_work(stored, result, operation) {
-  /** @type {import("./unfold.js").CellWork} */
+  /** @type {import("./expand.js").CellDerivation} */
   const work = { terms: [], lines: [], result, kind: operation === "weights" || operation === "softmax" ? "shares" : "products" };
   for (const [label, factors, product] of stored.terms ?? []) {
     add_term(work, label, factors.map(number_of), product === undefined ? undefined : number_of(product));
@@ -228,21 +228,21 @@ export function read_explanation(data, page) {
     const printed = [];
     flatten(step.document?.numbers ?? [], printed);
     const digits = step.document?.significant_digits ?? step.document?.digits ?? 0;
-    steps.push({ index: i, name: step.name, term: step.term, called: step.called ?? "", operation: step.operation,
+    steps.push({ index: i, name: step.name, term: step.term, document_name: step.document_name ?? "", operation: step.operation,
       symbol: step.symbol, equation: step.equation, library: step.library, finding: step.finding ?? "",
       row_axis: step.rows, column_axis: step.columns, result, sums_to_one: step.sums_to_one ?? "",
       exact: step.exact ?? [], style: more.style, factor: number_of(more.factor), causal_offset: more.causal_offset,
       scale: more.scale, works: more.works ? more.works.map((/** @type {any} */ work, /** @type {number} */ n) =>
-        read_work(work, result.numbers[n], step.operation)) : null, given: more.given.map(operand),
+        read_work(work, result.numbers[n], step.operation)) : null, requested_operands: more.requested_operands.map(operand),
       operands: more.operands.map(operand), document,
       compared: step.document ? { compared: printed.length,
         digits: digits === 0 ? "" : `, to its ${digits} ${step.document.significant_digits ? "significant digits" : digits === 1 ? "decimal" : "decimals"}` } : null,
       variants: (step.compare ?? []).map((/** @type {any} */ variant, /** @type {number} */ n) =>
         ({ label: variant.label, matrix: matrices[more.variants[n].matrix], style: more.variants[n].style })),
-      pictures: step.pictures ?? [], notes: step.notes ?? [], slips: step.slips ?? [] });
+      pictures: step.pictures ?? [], notes: step.notes ?? [], errata: step.errata ?? [] });
   });
   return { title: data.title ?? "", citation: data.citation ?? "", settings: data.settings ?? [],
     by_columns: page.layout === "columns", tokens: data.tokens, key_tokens: page.key_tokens,
-    focus: data.token ?? null, steps, slips: data.slips ?? [], digits: page.digits ?? null, command: data.command, version: data.version,
+    focus: data.query ?? null, steps, errata: data.errata ?? [], digits: page.digits ?? null, command: data.command, version: data.version,
     instruction_set: data.instruction_set };
 }

@@ -71,12 +71,12 @@ function paint(s, head, canvas, colours) {
  * @returns {Pair[] | null}
  */
 function salience_of(s) {
-  /** @type {{layer: number, head: number, word: number, target: number, telling: number}[]} */
-  const heads = s.data.telling_heads?.heads ?? [];
+  /** @type {{layer: number, head: number, word: number, target: number, salience: number}[]} */
+  const heads = s.data.ranked_heads?.heads ?? [];
   if (heads.length !== s.layers * s.heads) return null;
   /** @type {Pair[]} */
   const pairs = [];
-  for (const one of heads) pairs[one.layer * s.heads + one.head] = { word: one.word, target: one.target, value: one.telling };
+  for (const one of heads) pairs[one.layer * s.heads + one.head] = { word: one.word, target: one.target, value: one.salience };
   return pairs;
 }
 
@@ -87,8 +87,8 @@ function one_query(pairs) {
 
 /** The order shown: by salience, as the terminal chooses, until another is chosen. @param {Sentence} s @param {State} state */
 function sort_of(s, state) {
-  if (state.sort === "place" || state.sort === "heard") return state.sort;
-  return salience_of(s) ? "salience" : "place";
+  if (state.sort === "layer" || state.sort === "attended") return state.sort;
+  return salience_of(s) ? "salience" : "layer";
 }
 
 /**
@@ -103,7 +103,7 @@ export function heads_note(s, state) {
   const others = one_query(salience) && salience ? `“${shown(s.labels[salience[0].word])}” gives another word` : "one word gives another";
   const order = sort === "salience"
     ? `Largest salience first: the weight that ${others}, less the head’s baseline at that distance${s.hidden.some(Boolean) ? ", with nothing hidden" : ""}. It stands beneath each map, with the words.`
-    : sort === "heard" ? `Largest weight first: the most that “${name}” gives to another word, special tokens aside. It stands beneath each map, with that word.`
+    : sort === "attended" ? `Largest weight first: the most that “${name}” gives to another word, special tokens aside. It stands beneath each map, with that word.`
       : state.filter === "all" ? "Rows are layers, columns heads. Beneath each map stands its largest weight."
         : "In the order of layers and heads. Beneath each map stands its largest weight.";
   return el("p", {}, order, " The colours of each map reach to its own largest weight. Choosing a map shows its head above.");
@@ -129,13 +129,13 @@ export function heads_figure(s, state, set) {
   const pairs = sort === "salience" && salience ? salience : attended;
   let order = Array.from({ length: count }, (_, head) => head);
   if (state.filter === "clear") order = order.filter((head) => attended[head].value >= clear);
-  if (sort !== "place") order.sort((x, y) => pairs[y].value - pairs[x].value || x - y);
-  const grid = sort === "place" && state.filter === "all";
+  if (sort !== "layer") order.sort((x, y) => pairs[y].value - pairs[x].value || x - y);
+  const grid = sort === "layer" && state.filter === "all";
   const name = shown(s.words[state.query].text);
   /** @param {"sort" | "filter"} what @param {string} value @param {string} text */
   const control = (what, value, text) => el("button", { type: "button", "data-focus": `${what} ${value}`, "aria-pressed": String((what === "sort" ? sort : state.filter) === value), click: () => set({ [what]: value }) }, text);
   const controls = el("p", { class: "chooser heads-chooser" }, el("span", {}, "order"), salience ? control("sort", "salience", "by salience") : null,
-    control("sort", "heard", `by the largest weight of “${name}”`), control("sort", "place", "by layer and head"),
+    control("sort", "attended", `by the largest weight of “${name}”`), control("sort", "layer", "by layer and head"),
     el("span", {}, "show"), control("filter", "all", `all ${count}`), control("filter", "clear", `where one word gets ${styled_number(clear, two_decimals)} or more`));
   const figure = el("div", { class: `heads ${grid ? "grid" : "list"}` });
   if (grid) figure.style.setProperty("--heads", String(s.heads));
@@ -153,17 +153,17 @@ export function heads_figure(s, state, set) {
     const { word, target, value } = pairs[head];
     const text_of = (/** @type {number} */ w) => shown(s.labels[w] ?? "");
     const number = styled_number(value, two_decimals);
-    const largest = el("span", { class: "largest" }, sort !== "place" ? number : known ? styled_number(known.largest, two_decimals) : "");
+    const largest = el("span", { class: "largest" }, sort !== "layer" ? number : known ? styled_number(known.largest, two_decimals) : "");
     const means = sort === "salience" ? `${text_of(word)} → ${text_of(target)}, salience ${number}` : `${text_of(word)} → ${text_of(target)}, weight ${number}`;
     figure.append(el("button", { type: "button", "data-focus": `map ${layer} ${h}`, "aria-pressed": String(head === state.head),
       "aria-label": `layer ${layer}, head ${h}: ${means}`, title: `L${layer}H${h}: ${means}`, click: () => set({ head, open: "" }) },
     canvas, el("span", { class: "head-name" }, grid ? null : `L${layer}H${h} `, largest),
-    sort === "place" ? null : el("span", { class: "head-pair" }, el("bdi", {}, sort === "salience" && !one_query(salience) ? `${text_of(word)} → ${text_of(target)}` : `→ ${text_of(target)}`))));
+    sort === "layer" ? null : el("span", { class: "head-pair" }, el("bdi", {}, sort === "salience" && !one_query(salience) ? `${text_of(word)} → ${text_of(target)}` : `→ ${text_of(target)}`))));
     if (!known) later.push(() => {
       const style = getComputedStyle(figure);
       const colours = [style.backgroundColor, style.borderTopColor].map((text) => (text.match(/[\d.]+/g) ?? []).map(Number));
       const most = paint(s, head, canvas, colours);
-      if (sort === "place") largest.textContent = styled_number(most, two_decimals);
+      if (sort === "layer") largest.textContent = styled_number(most, two_decimals);
       painted.maps.set(head, { canvas, largest: most });
     });
   }

@@ -11,14 +11,14 @@ import { el, shown } from "./elements.js";
 import { decoded } from "./sentence.js";
 
 /** @typedef {import("./state.js").State} State */
-/** @typedef {{batch: number, head: number, heavy_hitters: number[], share: number[], uniform: number[], weight_on: number[], entropy: number, largest_weight: number, mean_distance: number}} InspectedHead */
+/** @typedef {{batch: number, head: number, heavy_hitters: number[], share: number[], uniform: number[], tracked_shares: number[], entropy: number, largest_weight: number, mean_distance: number}} InspectedHead */
 /**
  * @typedef {object} Inspected
  * @property {number} queries
  * @property {number} keys
  * @property {number[]} rows edges of the strips of queries
  * @property {number[]} columns edges of the strips of keys
- * @property {number[]} weight_on
+ * @property {number[]} tracked_keys
  * @property {InspectedHead[]} heads
  * @property {boolean} batches whether heads are of several batch entries
  * @property {(head: number) => Float32Array} map
@@ -32,7 +32,7 @@ export function read_inspection(data, page) {
   const [rows, columns] = [page.row_edges, page.column_edges];
   const cells = (rows.length - 1) * (columns.length - 1);
   const maps = new Float32Array(decoded(page.maps));
-  return { queries: data.queries, keys: data.keys, rows, columns, weight_on: data.weight_on_keys ?? [], heads: data.heads,
+  return { queries: data.queries, keys: data.keys, rows, columns, tracked_keys: data.tracked_keys ?? [], heads: data.heads,
     batches: data.heads[data.heads.length - 1].batch > 0, map: (head) => maps.subarray(head * cells, (head + 1) * cells) };
 }
 
@@ -182,10 +182,10 @@ function inspected_table(s, state, set) {
   const column = (/** @type {string} */ text) => el("th", { scope: "col" }, text);
   const fixed = (/** @type {number} */ x, /** @type {number} */ digits) => el("td", {}, typeof x === "number" ? styled_number(x, { digits, scientific: false }) : "nan");
   return el("table", { class: "inspected-heads" }, el("caption", {}, "All heads: shares and means over their queries. Choose one to see its map."),
-    el("thead", {}, el("tr", {}, column("head"), ...s.weight_on.map((key) => column(`key ${key}`)), column("entropy"), column("largest"), column("distance"), column("heavy hitters and their shares"))),
+    el("thead", {}, el("tr", {}, column("head"), ...s.tracked_keys.map((key) => column(`key ${key}`)), column("entropy"), column("largest"), column("distance"), column("heavy hitters and their shares"))),
     el("tbody", {}, ...s.heads.map((one, n) => el("tr", { class: n === state.head ? "chosen" : null },
       el("th", { scope: "row" }, el("button", { type: "button", "data-focus": `inspected ${n}`, "aria-pressed": String(n === state.head), "aria-label": head_name(one, s.batches), click: () => set({ head: n, open: "" }) },
         shown(s.batches ? `${one.batch}, ${one.head}` : String(one.head)))),
-      ...one.weight_on.map((x) => fixed(x, 4)), fixed(one.entropy, 2), fixed(one.largest_weight, 4), fixed(one.mean_distance, 1),
+      ...one.tracked_shares.map((x) => fixed(x, 4)), fixed(one.entropy, 2), fixed(one.largest_weight, 4), fixed(one.mean_distance, 1),
       el("td", { class: "hitters" }, one.heavy_hitters.map((key, i) => `${key}:\u00a0${small_number(one.share[i])}`).join(" · "))))));
 }

@@ -73,7 +73,7 @@ function map_table(a, state, set, rows, end) {
   const short_style = { digits: Math.min(weight_style.digits, 4), scientific: weight_style.scientific };
   const queries = a.kept_queries;
   const keys = Array.from({ length: a.num_keys }, (_, j) => j);
-  /** @param {number} n the place of the query @param {number} j */
+  /** @param {number} n the index of the query @param {number} j */
   const cell = (n, j) => {
     const i = queries[n];
     const x = rows[n][j];

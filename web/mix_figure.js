@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // What the row becomes: each key's value as a pale strip, what the weight leaves of it over that, and all of
-// these fallen into one, the query's new vector. All strips share one scale. A number of the sum unfolds beneath it.
-// Read next: work_figure.js.
+// these fallen into one, the query's new vector. All strips share one scale. A number of the sum expands beneath it.
+// Read next: derivation_figure.js.
 import { styled_number } from "./numbers.js";
 import { el, shown, spoken, word } from "./elements.js";
 import { stage_index, weights_of } from "./attention.js";
-import { range_of, strip, work_view } from "./work_figure.js";
+import { range_of, strip, derivation_view } from "./derivation_figure.js";
 import { number_text } from "./row_figure.js";
 import { make_grid } from "./grid.js";
 
@@ -68,7 +68,7 @@ export function mix_figure(a, state, set) {
       const line = el("tr", {}, el("th", { scope: "row" }, from === 0 ? el("span", { class: "symbol" }, shown(mix.context_symbol)) : spoken(`from ${from} on`)));
       for (let d = from; d < Math.min(mix.width, from + most_in_line); ++d) {
         const id = `mix ${d}`;
-        line.append(el("td", { "data-cell": id, "data-focus": id, "aria-expanded": mix.unfold && !covered ? String(state.open === id) : null }, number_text(context[d], mix.context_style)));
+        line.append(el("td", { "data-cell": id, "data-focus": id, "aria-expanded": mix.expand && !covered ? String(state.open === id) : null }, number_text(context[d], mix.context_style)));
       }
       lines.append(line);
     }
@@ -76,8 +76,8 @@ export function mix_figure(a, state, set) {
     make_grid(numbers, (id) => set({ open: state.open === id ? "" : id }));
     figure.append(el("div", { class: "scroll" }, numbers));
     const [figure_name, dimension] = state.open.split(" ");
-    const work = !covered && figure_name === "mix" ? mix.unfold?.(head, query, Number(dimension)) : null;
-    if (work) figure.append(el("div", { class: "unfold" }, work_view(work, mix.context_style)));
+    const work = !covered && figure_name === "mix" ? mix.expand?.(head, query, Number(dimension)) : null;
+    if (work) figure.append(el("div", { class: "expand" }, derivation_view(work, mix.context_style)));
   } else {
     if (!covered) figure.append(spoken(`${mix.width} numbers: ${[...context].map((x) => styled_number(x, mix.context_style)).join(", ")}`));
   }

@@ -123,7 +123,7 @@ export function style_for(numbers, digits = null) {
 
 /**
  * A number within a line of the working: short ones in full, longer ones rounded, tiny ones by their power of ten
- * (working_number of unfolding.cpp).
+ * (working_number of expansion.cpp).
  * @param {number} x
  * @param {number} digits
  */

@@ -5,17 +5,17 @@
 //
 //     numbers      digits as the terminal prints them         elements     elements of escaped text
 //     explanation  the data that a lesson's file carries
-//     unfold       how a cell came about                      attention    one attention, as the figures need it
+//     expand       how a cell came about                      attention    one attention, as the figures need it
 //     sentence     one sentence in a real model, rebuilt      arrays       the kernel's numbers over arrays
 //     state        what is chosen, and its address            grid         tables that the arrow keys walk
-//     work_figure, row_figure, mix_figure, map_figure, scale_figure, steps_figure, sentence_figure, evidence_figure, projection_figure,
+//     derivation_figure, row_figure, mix_figure, map_figure, scale_figure, steps_figure, sentence_figure, evidence_figure, projection_figure,
 //     path_figure, heads_figure, comparison_figure, inspection_figure, data_table
 //     page         this one: lays them out, listens to keys
 //
 // Plain ES modules with types in comments, checked by tsc (web/tsconfig.json); how to change them: docs/page.md.
 import { el, quoted, shown, word } from "./elements.js";
 import { read_explanation } from "./explanation.js";
-import { attentions_of, finding_of, first_stage, stage_index, stages, telling_row, weights_of } from "./attention.js";
+import { attentions_of, finding_of, first_stage, stage_index, stages, most_informative_row, weights_of } from "./attention.js";
 import { read_sentence } from "./sentence.js";
 import { read_arrays } from "./arrays.js";
 import { address_of, read_address } from "./state.js";
@@ -62,7 +62,7 @@ function first_attention() {
 /** The head and query that the page opens with. @param {Attention} a */
 function opening_row(a) {
   if (sentence) return { head: sentence.focus.layer * sentence.heads + sentence.focus.head, query: sentence.focus.word };
-  return telling_row(a, explanation?.focus ?? (arrays ? (page.focus ?? null) : null));
+  return most_informative_row(a, explanation?.focus ?? (arrays ? (page.focus ?? null) : null));
 }
 
 /**
@@ -215,8 +215,8 @@ function article() {
   if (inspection && !state.covered) main.append(inspection_section(inspection));
   if (explanation) {
     main.append(steps(explanation));
-    if (explanation.slips.length > 0 && !state.covered) {
-      main.append(el("section", { class: "slips" }, el("h2", {}, "Where the document slips"), el("ul", {}, ...explanation.slips.map((slip) => el("li", {}, shown(slip))))));
+    if (explanation.errata.length > 0 && !state.covered) {
+      main.append(el("section", { class: "errata" }, el("h2", {}, "Errata of the document"), el("ul", {}, ...explanation.errata.map((erratum) => el("li", {}, shown(erratum))))));
     }
   }
   main.append(foot());
@@ -240,7 +240,7 @@ function predicting() {
 function sources_of(step) {
   const found = new Set();
   const add = (/** @type {import("./explanation.js").Step | null} */ one) => {
-    for (const operand of [...(one?.given ?? []), ...(one?.operands ?? [])]) {
+    for (const operand of [...(one?.requested_operands ?? []), ...(one?.operands ?? [])]) {
       if (operand.step === null || found.has(operand.step)) continue;
       found.add(operand.step);
       add(operand.step);
@@ -287,7 +287,7 @@ function steps(of) {
   return steps_drawn.element;
 }
 
-/** What is unfolded at the foot. */
+/** What is expanded at the foot. */
 const opened = { json: false, table: false };
 
 /** A part of the foot that is made when it is opened. @param {"json" | "table"} name @param {string} title @param {() => Node} make */
@@ -306,7 +306,7 @@ function foot() {
     el("p", {}, `Computed by regard ${shown(data.version)} (${shown(data.instruction_set)}); `,
       compared_alone ? `model ${shown(String(data.model.folder).split("/").at(-1) ?? "")}, SHA-256 ${shown(data.model.sha256)}` : sentence ? `model ${shown(data.model.name)}, SHA-256 ${shown(data.model.sha256)}; every word sees every word: an encoder has no mask` : (explanation?.settings ?? arrays?.settings ?? data.settings ?? []).map(shown).join("; "), ". ",
       "This file carries its numbers, and asks no host for anything."),
-    without_row ? null : el("p", { class: "keys" }, el("kbd", {}, "←"), " ", el("kbd", {}, "→"), " steps, or cells of a table in focus · ", el("kbd", {}, "Enter"), " unfolds · ",
+    without_row ? null : el("p", { class: "keys" }, el("kbd", {}, "←"), " ", el("kbd", {}, "→"), " steps, or cells of a table in focus · ", el("kbd", {}, "Enter"), " expands · ",
       el("kbd", {}, "h"), " covers results: predict, then look · ", el("kbd", {}, "p"), " projector size · ", el("kbd", {}, "Esc"), " folds"),
     el("p", { class: "switches" }, without_row ? null : el("button", { type: "button", "data-focus": "cover", "aria-pressed": String(state.covered), click: () => set({ covered: !state.covered }) }, state.covered ? "show results" : "cover results"),
       el("button", { type: "button", "data-focus": "projector", "aria-pressed": String(root.hasAttribute("data-projector")), click: toggle_projector }, "projector size"),
@@ -339,8 +339,8 @@ function focusable(name) {
 }
 
 /** As far as it takes to see what was just expanded, and its number. */
-function scroll_to_unfolded() {
-  const box = document.querySelector(".unfold")?.getBoundingClientRect();
+function scroll_to_expanded() {
+  const box = document.querySelector(".expand")?.getBoundingClientRect();
   const cell = document.querySelector('[data-cell][aria-expanded="true"]')?.getBoundingClientRect();
   if (!box) return;
   const [top, bottom] = [Math.min(cell?.top ?? box.top, box.top), Math.max(cell?.bottom ?? box.bottom, box.bottom)];
@@ -373,7 +373,7 @@ function draw() {
   // What was clicked stays under the pointer, even if something above it folds.
   const now = focused === undefined || !is_seen ? undefined : focusable(focused)?.getBoundingClientRect();
   if (held && now && Math.abs(now.top - held.top) > 0.5) window.scrollBy(0, now.top - held.top);
-  if (state.open !== "" && state.open !== drawn_open) scroll_to_unfolded();
+  if (state.open !== "" && state.open !== drawn_open) scroll_to_expanded();
   drawn_open = state.open;
 }
 

@@ -5,14 +5,14 @@
 // Read next: sentence.js.
 import { styled_number, two_decimals } from "./numbers.js";
 import { el, shown, word } from "./elements.js";
-import { strip } from "./work_figure.js";
+import { strip } from "./derivation_figure.js";
 import { float32s } from "./sentence.js";
 
 /** @typedef {import("./sentence.js").Sentence} Sentence */
 /** @typedef {import("./state.js").State} State */
 
 /** @param {ArrayLike<number>} numbers */
-function length_of(numbers) {
+function norm_of(numbers) {
   let sum = 0;
   for (let i = 0; i < numbers.length; ++i) sum += numbers[i] * numbers[i];
   return Math.sqrt(sum);
@@ -43,7 +43,7 @@ export function path_figure(s, state) {
   const body = el("tbody");
   for (const [label, numbers, kind] of rows) {
     body.append(el("tr", {}, el("th", { scope: "row" }, shown(label)), el("td", { class: "strip-cell" }, strip(numbers, { width: 384, height: 26, kind, label: `${label}, ${width} numbers` })),
-      el("td", {}, styled_number(length_of(numbers), two_decimals))));
+      el("td", {}, styled_number(norm_of(numbers), two_decimals))));
   }
   const table = el("table", { class: "path", "aria-label": "the vector through the layer" },
     el("thead", {}, el("tr", {}, el("td"), el("th", { scope: "col" }, `${width} numbers, each strip on its own scale`), el("th", { scope: "col" }, "L2 norm"))), body);

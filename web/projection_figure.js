@@ -11,8 +11,8 @@
 // Read next: sentence.js, src/explain/sentence_page.cpp.
 import { printed_units, styled_number, two_decimals, units_text } from "./numbers.js";
 import { el, shown, spoken, svg, word } from "./elements.js";
-import { add_term } from "./unfold.js";
-import { products_view, range_of, strip } from "./work_figure.js";
+import { add_term } from "./expand.js";
+import { products_view, range_of, strip } from "./derivation_figure.js";
 import { make_grid } from "./grid.js";
 import { contained } from "./row_figure.js";
 import { key_compared } from "./evidence_figure.js";
@@ -53,7 +53,7 @@ function number_view(s, one, d) {
     view.append(el("p", { class: "sum" }, `${symbol} = ${styled_number(x, two_decimals)}. The file has the products of the head and the words that it was made for only.`));
     return view;
   }
-  /** @type {import("./unfold.js").CellWork} */
+  /** @type {import("./expand.js").CellDerivation} */
   const work = { terms: [], lines: [], result: x, kind: "products" };
   for (const [i, factor, parameter] of from.largest) add_term(work, `x[${i}] · ${one.parameters}[${i}, ${d}]`, [factor, parameter]);
   const named = work.terms.slice(0, 3).map((term) => term.product);
@@ -74,7 +74,7 @@ function number_view(s, one, d) {
  */
 export function projection_figure(s, state, set) {
   const all = s.projected(state.head, state.query, key_compared(s, state));
-  const [, kind, place] = state.open.split(" ");
+  const [, kind, dimension] = state.open.split(" ");
   const body = el("tbody");
   const many = s.depth + 1;
   const known = all.some((one) => one.from !== null);
@@ -96,8 +96,8 @@ export function projection_figure(s, state, set) {
       state.covered ? null : one_bar(one.numbers[d], range), state.covered ? spoken("covered") : spoken(styled_number(one.numbers[d], two_decimals))));
     }
     body.append(line);
-    if (!state.covered && state.open.startsWith("project ") && kind === one.kind && Number(place) < s.depth) {
-      body.append(el("tr", { class: "unfold" }, el("td", { colspan: many }, contained(number_view(s, one, Number(place))))));
+    if (!state.covered && state.open.startsWith("project ") && kind === one.kind && Number(dimension) < s.depth) {
+      body.append(el("tr", { class: "expand" }, el("td", { colspan: many }, contained(number_view(s, one, Number(dimension))))));
     }
   }
   const table = el("table", { class: "projection", role: "grid", "aria-label": `from the vectors of the words to query, key and value, ${s.depth} numbers each` }, body);

@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // The row as a sum: a line for each key, a column for each thing that happens to its score, and the total. Step
-// marks above say how far it has come; what is not reached yet keeps its place. A number unfolds beneath its line.
-// Read next: work_figure.js, grid.js.
+// marks above say how far it has come; what is not reached yet keeps its place. A number expands beneath its line.
+// Read next: derivation_figure.js, grid.js.
 import { printed_units, styled_number, two_decimals, units_text } from "./numbers.js";
 import { el, formula, quoted, shown, spoken, word } from "./elements.js";
 import { finding_of, first_stage, stage_index, stages, weights_of } from "./attention.js";
-import { range_of, strip, work_view } from "./work_figure.js";
+import { range_of, strip, derivation_view } from "./derivation_figure.js";
 import { make_grid } from "./grid.js";
 
 /** @typedef {import("./attention.js").Attention} Attention */
@@ -17,7 +17,7 @@ const most_words = 14;
 
 /** How many lines the row may have. @param {Attention} a */
 function most_lines_of(a) {
-  return a.adds ? most_words : most_keys;
+  return a.contribution ? most_words : most_keys;
 }
 
 /**
@@ -52,9 +52,9 @@ function keys_shown(a, state, weights) {
   const keys = Array.from(weights.keys()).filter((j) => !(state.no_special && a.special?.[j]));
   const most = most_lines_of(a);
   if (keys.length <= most) return keys;
-  const telling = a.columns.some((column) => column.of_hidden) ? keys : keys.filter((j) => !a.hidden(state.head, state.query, j));
-  if (telling.length <= most) return telling;
-  return telling.sort((x, y) => weights[y] - weights[x] || x - y).slice(0, most - 2).sort((x, y) => x - y);
+  const shown_keys = a.columns.some((column) => column.of_hidden) ? keys : keys.filter((j) => !a.hidden(state.head, state.query, j));
+  if (shown_keys.length <= most) return shown_keys;
+  return shown_keys.sort((x, y) => weights[y] - weights[x] || x - y).slice(0, most - 2).sort((x, y) => x - y);
 }
 
 /**
@@ -152,7 +152,7 @@ export function row_table(a, state, set) {
   const kind_of = (column) => (column.is_weight ? "weight" : `early ${keeps && column === shown_early ? "kept" : ""}`.trim());
   const name = a.query_labels[query];
 
-  const mixes = a.mix !== null && a.mix.width <= 64 && a.adds === undefined;
+  const mixes = a.mix !== null && a.mix.width <= 64 && a.contribution === undefined;
   const brought = mixes && a.mix ? keys.map((j) => a.mix?.value(head, j, query).map((x) => x * weights[j]) ?? new Float64Array()) : [];
   const context = a.mix?.context(head, query) ?? new Float64Array();
   const range = range_of([...brought, context]);
@@ -160,12 +160,12 @@ export function row_table(a, state, set) {
   const heads = a.columns.map((column) => el("th", { scope: "col", class: `stage-${column.stage} ${kind_of(column)} ${reached(column.stage) ? "" : "later"}`, title: column.title },
     column.symbol === "" ? null : el("span", { class: "symbol" }, shown(column.symbol)), means_text(typeof column.means === "string" ? column.means : column.means(head, query))));
   const table = el("table", { class: "row-table", role: "grid", "aria-label": `the ${a.by_columns ? "column" : "row"} of ${shown(name)}, key by key` },
-    el("thead", {}, el("tr", {}, el("th", { scope: "col", class: "asks" }, a.numbered ? null : "query ", word(name, "query")), ...heads,
+    el("thead", {}, el("tr", {}, el("th", { scope: "col", class: "query-name" }, a.numbered ? null : "query ", word(name, "query")), ...heads,
       el("th", { class: `bar-scale ${reached(stage_index.softmax) && !covered(stage_index.softmax) ? "" : "not-yet"}`.trim(), "aria-hidden": "true" }, el("div", {}, el("span", {}, "0"), el("span", {}, String(end)))),
-      a.adds ? el("th", { scope: "col", class: `stage-${stage_index.mix} adds ${reached(stage_index.mix) ? "" : "later"}`, title: a.adds.title }, el("span", { class: "means" }, "contribution")) : null,
+      a.contribution ? el("th", { scope: "col", class: `stage-${stage_index.mix} contribution ${reached(stage_index.mix) ? "" : "later"}`, title: a.contribution.title }, el("span", { class: "means" }, "contribution")) : null,
       mixes ? el("th", { scope: "col", class: `brings ${reached(stage_index.mix) ? "" : "later"}` }, el("span", { class: "means" }, `weight · ${shown(a.mix?.value_symbol ?? "")}`)) : null)));
   const body = el("tbody");
-  const span = a.columns.length + 2 + (mixes || a.adds ? 1 : 0);
+  const span = a.columns.length + 2 + (mixes || a.contribution ? 1 : 0);
   for (const [n, j] of keys.entries()) {
     const hidden = a.hidden(head, query, j);
     const line = el("tr", { class: hidden ? "hidden-key" : null }, el("th", { scope: "row" }, word(a.key_labels[j], "key")));
@@ -175,16 +175,16 @@ export function row_table(a, state, set) {
       const x = column.at(head, query, j);
       const missing = column.missing?.(head, query, j) ?? false;
       const masked = hidden && !column.of_hidden && (column.stage === stage_index.softmax || x === -Infinity);
-      const unfolded = state.open === id && reached(column.stage) && !covered(column.stage);
+      const expanded = state.open === id && reached(column.stage) && !covered(column.stage);
       const cell = el("td", { class: cell_class(column.stage, `stage-${column.stage} ${kind_of(column)}`),
-        "data-cell": id, "data-focus": id, "aria-expanded": column.unfold && !masked && !missing && reached(column.stage) && !covered(column.stage) ? String(unfolded) : null },
+        "data-cell": id, "data-focus": id, "aria-expanded": column.expand && !masked && !missing && reached(column.stage) && !covered(column.stage) ? String(expanded) : null },
       masked ? el("span", { class: "hidden-word" }, "hidden") : missing ? "–" : number_text(x, column.style), covered(column.stage) ? spoken("covered") : null);
       line.append(cell);
-      const unfolding = unfolded ? column.unfold?.(head, query, j) : null;
-      if (unfolding) {
+      const expansion = expanded ? column.expand?.(head, query, j) : null;
+      if (expansion) {
         const more = column.is_weight ? a.columns.filter((c) => !c.is_weight).map((c) => ({ name: c.title, text: styled_number(c.at(head, query, j), c.style) })) : [];
         const visible = keys_before(a, head, query, j);
-        work = el("tr", { class: "unfold" }, el("td", { colspan: span }, contained(work_view(unfolding, column.style, { key: a.key_labels[j], at: visible, more }))));
+        work = el("tr", { class: "expand" }, el("td", { colspan: span }, contained(derivation_view(expansion, column.style, { key: a.key_labels[j], at: visible, more }))));
       }
     }
     const bar = el("td", { class: cell_class(stage_index.softmax, "bar"), "aria-hidden": "true" });
@@ -195,7 +195,7 @@ export function row_table(a, state, set) {
       bar.append(fill);
     }
     line.append(bar);
-    if (a.adds) line.append(el("td", { class: cell_class(stage_index.mix, `stage-${stage_index.mix} adds`), "data-name": `adds ${j}` }, hidden ? null : number_text(a.adds.at(head, query, j), a.adds.style)));
+    if (a.contribution) line.append(el("td", { class: cell_class(stage_index.mix, `stage-${stage_index.mix} contribution`), "data-name": `contribution ${j}` }, hidden ? null : number_text(a.contribution.at(head, query, j), a.contribution.style)));
     if (mixes) {
       line.append(el("td", { class: cell_class(stage_index.mix, "brings") }, hidden ? null
         : strip(brought[n], { width: 96, height: 22, range, kind: "value", label: `${shown(a.key_labels[j])} brings ${[...brought[n]].map((x) => styled_number(x, { digits: 4, scientific: false })).slice(0, 8).join(", ")}` })));
@@ -213,7 +213,7 @@ export function row_table(a, state, set) {
     body.append(el("tr", { class: "others" }, el("th", { scope: "row" }, state.no_special && keys.length + (a.special?.filter(Boolean).length ?? 0) === a.num_keys ? "special tokens" : `${left.length} ${all_hidden ? "more" : "others"}`),
       ...a.columns.map((column) => el("td", { class: cell_class(column.stage, kind_of(column)) }, !column.is_weight ? null
         : all_hidden ? el("span", { class: "hidden-word" }, "hidden") : number_text(Math.max(0, others), column.style))),
-      el("td", { class: "bar" }), mixes || a.adds ? el("td", { class: "brings" }) : null));
+      el("td", { class: "bar" }), mixes || a.contribution ? el("td", { class: "brings" }) : null));
   }
   if (sink) {
     const bar = el("td", { class: cell_class(stage_index.softmax, "bar"), "aria-hidden": "true" }, el("div", { class: "bar-fill" }));
@@ -230,7 +230,7 @@ export function row_table(a, state, set) {
   });
   const shows_bars = reached(stage_index.softmax) && !covered(stage_index.softmax);
   table.append(el("tfoot", { class: a.columns.some((column) => column.adds_up && reached(column.stage)) ? null : "later" },
-    el("tr", {}, el("th", { scope: "row" }, "sum"), ...totals, el("td", { class: "bar" }, shows_bars && Number.isFinite(rest) ? uniform_name(even / end, even) : null), a.adds ? el("td", { class: "adds" }) : null,
+    el("tr", {}, el("th", { scope: "row" }, "sum"), ...totals, el("td", { class: "bar" }, shows_bars && Number.isFinite(rest) ? uniform_name(even / end, even) : null), a.contribution ? el("td", { class: "adds" }) : null,
     mixes ? el("td", { class: cell_class(stage_index.mix, "brings") }, strip(context, { width: 96, height: 22, range, kind: "context", label: `the sum, ${shown(a.mix?.context_symbol ?? "")}` })) : null)));
   make_grid(table, (id) => set({ open: state.open === id ? "" : id }));
   return table;
@@ -256,7 +256,7 @@ export function contained(content) {
 }
 
 /**
- * The place of a key among those that the query sees.
+ * The index of a key among those that the query sees.
  * @param {Attention} a
  * @param {number} head
  * @param {number} query
@@ -286,8 +286,8 @@ export function row_caption(a, state) {
     lines.push(`The weights of the keys sum to ${styled_number(keys, weight.style)}, which is 1 − ${styled_number(sink, weight.style)}, the sink’s weight${exact ? "" : ", but for rounding"}. `);
   }
   const printed = weights.reduce((s, w) => s + printed_units(w, weight.style), printed_units(sink, weight.style));
-  const parted = printed - printed_units(keys + sink, weight.style);
-  if (parted !== 0 && Number.isFinite(parted) && !weight.style.scientific && weights.length <= most_lines_of(a)) {
+  const excess = printed - printed_units(keys + sink, weight.style);
+  if (excess !== 0 && Number.isFinite(excess) && !weight.style.scientific && weights.length <= most_lines_of(a)) {
     lines.push(`The rounded weights sum to ${units_text(printed, weight.style)}.`);
   }
   return lines.length > 0 ? el("p", { class: "caption" }, ...lines) : null;

@@ -7,7 +7,7 @@
 //
 // A head of the figures is layer · heads + head. Read next: src/explain/sentence/sentence_html.cpp, attention.js.
 import { plain_number, two_decimals } from "./numbers.js";
-import { add_term, unfold_products } from "./unfold.js";
+import { add_term, expand_products } from "./expand.js";
 import { stage_index } from "./attention.js";
 
 /** @typedef {{text: string, name: string, tokens: number[], special: boolean, unknown: boolean}} Word */
@@ -45,7 +45,7 @@ import { stage_index } from "./attention.js";
  * @property {number} width
  * @property {boolean[]} hidden by token
  * @property {(head: number, word: number) => SentenceRow} row
- * @property {(head: number, word: number, key: number) => number} adds
+ * @property {(head: number, word: number, key: number) => number} contribution
  * @property {Uint8Array | null} thumbnails 64 × 64 a head
  * @property {Float32Array} thumbnail_maxima
  * @property {any} focus
@@ -132,12 +132,12 @@ export function read_sentence(data, page) {
   const rows = new Map();
   /** @param {number} head @param {number} word */
   const row = (head, word) => {
-    const place = head * words.length + word;
-    let known = rows.get(place);
+    const index = head * words.length + word;
+    let known = rows.get(index);
     if (known === undefined) {
       if (rows.size > 2048) rows.clear();
       known = make_row(head, word);
-      rows.set(place, known);
+      rows.set(index, known);
     }
     return known;
   };
@@ -153,12 +153,12 @@ export function read_sentence(data, page) {
     return sum;
   };
   /** @param {number} head @param {number} word @param {number} key_word */
-  const adds = (head, word, key_word) => {
+  const contribution = (head, word, key_word) => {
     const b = brings(head, word, key_word);
     let square = 0;
-    let place = (head * depth * (depth + 1)) / 2;
+    let index = (head * depth * (depth + 1)) / 2;
     for (let i = 0; i < depth; ++i) {
-      for (let j = 0; j <= i; ++j) square += (i === j ? 1 : 2) * b[i] * b[j] * gram[place++];
+      for (let j = 0; j <= i; ++j) square += (i === j ? 1 : 2) * b[i] * b[j] * gram[index++];
     }
     return Math.sqrt(Math.max(0, square));
   };
@@ -175,12 +175,12 @@ export function read_sentence(data, page) {
     const shift = shift_of(scores[0]);
     return scores[0].reduce((sum, x) => sum + Math.exp(x - shift), 0);
   };
-  /** @param {number} head @param {number} word @param {number} key_word @returns {import("./unfold.js").CellWork} */
+  /** @param {number} head @param {number} word @param {number} key_word @returns {import("./expand.js").CellDerivation} */
   const share = (head, word, key_word) => {
     const { scores } = row(head, word);
     const shift = shift_of(scores[0]);
     const seen = words.map((w, i) => ({ i, w })).filter(({ i }) => !is_hidden(head, word, i));
-    /** @type {import("./unfold.js").CellWork} */
+    /** @type {import("./expand.js").CellDerivation} */
     const work = { terms: [], lines: [], result: row(head, word).words[key_word], kind: "shares" };
     for (const { i, w } of seen) {
       add_term(work, labels[i], [], w.tokens.reduce((sum, t) => sum + Math.exp(scores[0][t] - shift), 0));
@@ -193,10 +193,10 @@ export function read_sentence(data, page) {
       { name: "share", text: `${exponential} / ${sum} = ${plain_number(work.result, 2)}` });
     return work;
   };
-  /** @param {number} head @param {number} word @param {number} key_word @returns {import("./unfold.js").CellWork} */
+  /** @param {number} head @param {number} word @param {number} key_word @returns {import("./expand.js").CellDerivation} */
   const products = (head, word, key_word) => {
     const [piece, token] = [words[word].tokens[0], words[key_word].tokens[0]];
-    const work = unfold_products(query.subarray(at(head, piece), at(head, piece) + depth), key.subarray(at(head, token), at(head, token) + depth),
+    const work = expand_products(query.subarray(at(head, piece), at(head, piece) + depth), key.subarray(at(head, token), at(head, token) + depth),
       (d) => `d${d}: q · k`, row(head, word).dots[0][token]);
     if (word === page.focus.word && head === page.focus.layer * heads + page.focus.head) work.lines.push(query_from(work, piece));
     return work;
@@ -205,7 +205,7 @@ export function read_sentence(data, page) {
   /** With the factors that the file leaves out: they are in x. @param {any[]} from @param {Float32Array} x @returns {{largest: number[][], others: number, bias: number}[]} */
   const from_of = (from, x) => from.map(({ largest, others, bias }) =>
     ({ others, bias, largest: largest.map((/** @type {number[]} */ [i, parameter]) => [i, x[i], Math.fround(parameter)]) }));
-  /** Where the query's number in the largest product came from. @param {import("./unfold.js").CellWork} work @param {number} piece */
+  /** Where the query's number in the largest product came from. @param {import("./expand.js").CellDerivation} work @param {number} piece */
   const query_from = (work, piece) => {
     const d = work.terms.reduce((best, term, i) => (Math.abs(term.product) > Math.abs(work.terms[best].product) ? i : best), 0);
     const { largest, others, bias } = from_of(page.focus.query_from, query_input)[d];
@@ -213,28 +213,28 @@ export function read_sentence(data, page) {
     const terms = largest.map((/** @type {number[]} */ [i, x, w]) => `${added(x * w)} (x[${i}] · W_query[${i}, ${(page.focus.head * depth) + d}])`).join(" + ");
     return { name: `q[${d}]`, text: `${plain_number(query[at(page.focus.layer * heads + page.focus.head, piece) + d], 2)} = ${terms} + ${added(others)} (${width - largest.length} others) + ${added(bias)} (bias)` };
   };
-  const base = { style: two_decimals, is_weight: false, adds_up: false, total: null, unfold: null, missing };
+  const base = { style: two_decimals, is_weight: false, adds_up: false, total: null, expand: null, missing };
   /** @type {import("./attention.js").Attention} */
-  const attention = { name: "sentence", term: "attention weights", symbol: "A", called: "", by_columns: false,
+  const attention = { name: "sentence", term: "attention weights", symbol: "A", document_name: "", by_columns: false,
     num_heads: layers * heads, has_heads: true, num_queries: words.length, num_keys: words.length,
     kept_queries: words.map((_, i) => i), query_labels: labels, key_labels: labels, has_words: true,
     special: words.map((w) => w.special), head_name: (head) => `layer ${Math.floor(head / heads)}, head ${head % heads}`,
     columns: [
       { ...base, stage: stage_index.compare, name: "q_dot_k", symbol: "", means: "q · k", title: `${depth} products`,
-        at: (h, i, j) => row(h, i).dots[0][words[j].tokens[0]], unfold: products },
+        at: (h, i, j) => row(h, i).dots[0][words[j].tokens[0]], expand: products },
       { ...base, stage: stage_index.scale, name: "score", symbol: "", means: `÷ √${depth}`, title: "scaled scores", at: score,
-        unfold: (h, i, j) => ({ terms: [], kind: "products", result: score(h, i, j), lines: [{ name: "scaled",
+        expand: (h, i, j) => ({ terms: [], kind: "products", result: score(h, i, j), lines: [{ name: "scaled",
           text: `${plain_number(row(h, i).dots[0][words[j].tokens[0]], 2)} / √${depth} = ${plain_number(score(h, i, j), 2)}` }] }) },
       { ...base, stage: stage_index.softmax, name: "exponential", symbol: "", title: "exponentials", adds_up: true, total,
         means: (h, i) => (shift_of(row(h, i).scores[0]) === 0 ? "e^(x)" : "e^(x − m)"),
-        at: (h, i, j) => Math.exp(score(h, i, j) - shift_of(row(h, i).scores[0])), unfold: share },
+        at: (h, i, j) => Math.exp(score(h, i, j) - shift_of(row(h, i).scores[0])), expand: share },
       ...(data.before ? [{ ...base, stage: stage_index.softmax, name: "before", symbol: "", means: "before", title: "the weight with nothing hidden", of_hidden: true,
         missing: (/** @type {number} */ h, /** @type {number} */ i) => i !== page.focus.word || h !== page.focus.layer * heads + page.focus.head,
         at: (/** @type {number} */ _h, /** @type {number} */ _i, /** @type {number} */ j) => data.before.words[j].weight }] : []),
       { ...base, missing: undefined, stage: stage_index.softmax, name: "weight", symbol: "", means: "weight", title: "attention weights", is_weight: true,
         adds_up: true, at: (h, i, j) => row(h, i).words[j],
-        unfold: (h, i, j) => (missing(h, i, j) ? pieces_work(h, i, j) : share(h, i, j)) }],
-    adds: { ...base, missing: undefined, stage: stage_index.mix, name: "adds", symbol: "", means: "contribution", title: "contribution: L2 norm of weight · value after W_output", at: adds },
+        expand: (h, i, j) => (missing(h, i, j) ? pieces_work(h, i, j) : share(h, i, j)) }],
+    contribution: { ...base, missing: undefined, stage: stage_index.mix, name: "contribution", symbol: "", means: "contribution", title: "contribution: L2 norm of weight · value after W_output", at: contribution },
     hidden: is_hidden,
     mix: { value_symbol: "v", context_symbol: "context", value_style: two_decimals, context_style: two_decimals, width: depth,
       value: (head, key_word, word) => {
@@ -245,7 +245,7 @@ export function read_sentence(data, page) {
         const sum = new Float64Array(depth);
         for (let w = 0; w < words.length; ++w) brings(head, word, w).forEach((x, d) => { sum[d] += x; });
         return sum;
-      }, unfold: null },
+      }, expand: null },
     context_name: `${depth} numbers that this head outputs for`, equations: ["q = x · W_query + b\nk = x · W_key + b\nv = x · W_value + b", "q · k, dimension by dimension", `x = q · k / √${depth}`, "weights = softmax(x), each row by itself", "context = weights · V"],
     symbols: ["", "", "", "weights", "context"], projects: true, projections: [], stage_steps: [], digits: 2,
     row_max: (head, word) => shift_of(row(head, word).scores[0]) || NaN, documented: 0 };
@@ -257,21 +257,21 @@ export function read_sentence(data, page) {
     const of_head = head === focus.layer * heads + focus.head;
     const [asking, key_token] = [words[word].tokens[0], words[key_word].tokens[0]];
     const is_own = word === focus.word;
-    const is_heard = key_word === focus.key_word;
-    const inputs = { query: of_layer && is_own ? query_input : null, key: of_layer && is_heard ? key_input : null };
+    const is_attended = key_word === focus.key_word;
+    const inputs = { query: of_layer && is_own ? query_input : null, key: of_layer && is_attended ? key_input : null };
     return [
       { kind: "query", symbol: "q", parameters: "W_query", word, token: asking, x: inputs.query,
         numbers: query.subarray(at(head, asking), at(head, asking) + depth), from: of_head && is_own ? from_of(focus.query_from, query_input) : null },
       { kind: "key", symbol: "k", parameters: "W_key", word: key_word, token: key_token, x: inputs.key,
-        numbers: key.subarray(at(head, key_token), at(head, key_token) + depth), from: of_head && is_heard ? from_of(focus.key_from, key_input) : null },
+        numbers: key.subarray(at(head, key_token), at(head, key_token) + depth), from: of_head && is_attended ? from_of(focus.key_from, key_input) : null },
       { kind: "value", symbol: "v", parameters: "W_value", word: key_word, token: key_token, x: inputs.key,
-        numbers: value.subarray(at(head, key_token), at(head, key_token) + depth), from: of_head && is_heard ? from_of(focus.value_from, key_input) : null }];
+        numbers: value.subarray(at(head, key_token), at(head, key_token) + depth), from: of_head && is_attended ? from_of(focus.value_from, key_input) : null }];
   };
 
-  /** A word of several pieces: their weights add up. @param {number} head @param {number} word @param {number} key_word @returns {import("./unfold.js").CellWork} */
+  /** A word of several pieces: their weights add up. @param {number} head @param {number} word @param {number} key_word @returns {import("./expand.js").CellDerivation} */
   function pieces_work(head, word, key_word) {
     const { weights } = row(head, word);
-    /** @type {import("./unfold.js").CellWork} */
+    /** @type {import("./expand.js").CellDerivation} */
     const work = { terms: [], lines: [], result: row(head, word).words[key_word], kind: "products" };
     for (const t of words[key_word].tokens) {
       for (const [p, piece] of words[word].tokens.entries()) {
@@ -281,7 +281,7 @@ export function read_sentence(data, page) {
     return work;
   }
 
-  return { data, words, labels, layers, heads, depth, width, hidden, row, adds, focus: page.focus, attention, projected,
+  return { data, words, labels, layers, heads, depth, width, hidden, row, contribution, focus: page.focus, attention, projected,
     thumbnails: page.thumbnails ? new Uint8Array(decoded(page.thumbnails)) : null,
     thumbnail_maxima: page.thumbnail_maxima ? float32s(page.thumbnail_maxima) : new Float32Array() };
 }

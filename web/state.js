@@ -11,11 +11,11 @@ import { stages } from "./attention.js";
  * @property {number} head
  * @property {number} query
  * @property {number} step how far the row is shown: index of stages
- * @property {string} open the cell that is unfolded: "row KEY COLUMN", "project KIND DIMENSION", "mix DIMENSION", "STEP HEAD ROW COLUMN", or ""
+ * @property {string} open the cell that is expanded: "row KEY COLUMN", "project KIND DIMENSION", "mix DIMENSION", "STEP HEAD ROW COLUMN", or ""
  * @property {boolean} covered what the step makes, and all that follows from it, is hidden
  * @property {boolean} own_scale the map's colours reach to its own largest weight
  * @property {boolean} no_special the model's own marks are not shown
- * @property {string} sort of all heads: "salience", "heard" or "place"; "" is the first that the file has
+ * @property {string} sort of all heads: "salience", "attended" or "layer"; "" is the first that the file has
  * @property {string} filter of all heads: "all" or "clear"
  * @property {number} pair of sentences compared
  * @property {boolean} without the words to hide are hidden

@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // Every step in full, in the document's order and words: its equation, its matrices, where its figures and the
-// document's part, notes and slips. Any number unfolds beneath its row.
-// Read next: explanation.js, unfold.js.
+// document's part, notes and errata. Any number expands beneath its row.
+// Read next: explanation.js, expand.js.
 import { printed_units, units_text } from "./numbers.js";
 import { el, formula, shown, word } from "./elements.js";
-import { axis_label, is_hidden, number_at, place, stored_index } from "./explanation.js";
-import { work_view } from "./work_figure.js";
+import { axis_label, is_hidden, number_at, index_of, stored_index } from "./explanation.js";
+import { derivation_view } from "./derivation_figure.js";
 import { contained, number_text } from "./row_figure.js";
 import { scale_figure } from "./scale_figure.js";
 import { make_grid } from "./grid.js";
@@ -22,7 +22,7 @@ const most_rows = 32;
 const most_columns = 24;
 const most_heads = 4;
 const small_parameters = 12;
-const most_above_unfold = 12;
+const most_above_expanded = 12;
 
 /**
  * Which of `count` stand in a table that holds `most`: the first and the last, and the one wanted.
@@ -54,10 +54,10 @@ function is_of_tokens(axis) {
  * @property {Axis} column_axis
  * @property {string} title
  * @property {number} head
- * @property {Step | null} step where its cells unfold
+ * @property {Step | null} step where its cells expand
  * @property {State} state
  * @property {string[]} exact texts in place of numbers
- * @property {string} [place] where the table is, for its cells' names: "project " before the step's, or nothing
+ * @property {string} [prefix] where the table is, for its cells' names: "project " before the step's, or nothing
  * @property {number[]} [only_rows]
  * @property {number[]} [only_columns]
  */
@@ -94,31 +94,31 @@ function matrix_table(request, choose) {
   for (const [n, r] of rows.entries()) {
     if (jump(rows, n)) body.append(el("tr", { class: "gap" }, el("td", { colspan: span }, "…")));
     const line = el("tr", { class: r === focus_of(row_axis) && !(e.by_columns && is_of_tokens(column_axis)) ? "in-focus" : null }, el("th", { scope: "row" }, label(row_axis, r)));
-    let unfold = null;
+    let expand = null;
     for (const [m, c] of columns.entries()) {
       if (jump(columns, m)) line.append(el("td", { class: "gap" }));
       const hidden = is_hidden(matrix, head, r, c);
-      const id = step === null ? "" : `${request.place ?? ""}${step.name} ${head} ${r} ${c}`;
+      const id = step === null ? "" : `${request.prefix ?? ""}${step.name} ${head} ${r} ${c}`;
       const differs = step?.document.get(`${head},${r},${c}`);
-      const work = request.exact.length === 0 ? step?.works?.[place(matrix, head, r, c)] ?? null : null;
+      const work = request.exact.length === 0 ? step?.works?.[index_of(matrix, head, r, c)] ?? null : null;
       const cell = el("td", { class: `${hidden ? "hatched" : ""} ${differs ? "differs" : ""}`.trim() || null, "data-cell": step === null || request.exact.length > 0 ? null : id,
         "data-focus": step === null || request.exact.length > 0 ? null : id, "aria-expanded": work ? String(state.open === id) : null });
-      const exact = request.exact[place(matrix, head, r, c)];
+      const exact = request.exact[index_of(matrix, head, r, c)];
       cell.append(hidden ? el("span", { class: "hidden-word" }, "hidden") : exact !== undefined ? el("span", { class: "number" }, shown(exact)) : number_text(number_at(matrix, head, r, c), style));
       if (differs) cell.append(el("small", { class: "document", title: `with as many digits ours is ${differs.ours}` }, `doc ${differs.theirs}`));
       line.append(cell);
       if (work && step && state.open === id) {
         const key = axis_label(e.by_columns ? row_axis : column_axis, e.by_columns ? r : c);
         const at = work.kind === "shares" ? work.terms.findIndex((t) => t.label.endsWith(`, ${key}`)) : -1;
-        unfold = el("div", {}, el("p", { class: "what" }, el("bdi", {}, shown(`${step.symbol}[${axis_label(row_axis, r)}, ${axis_label(column_axis, c)}]`))),
-          work_view(work, style, { key, at }));
+        expand = el("div", {}, el("p", { class: "what" }, el("bdi", {}, shown(`${step.symbol}[${axis_label(row_axis, r)}, ${axis_label(column_axis, c)}]`))),
+          derivation_view(work, style, { key, at }));
       }
     }
     if (sums === "row") line.append(el("td", { class: "sum" }, number_text(total(r), style)));
     body.append(line);
     // Of a short table it stands below all that belong to the step.
-    if (unfold && rows.length > most_above_unfold) body.append(el("tr", { class: "unfold" }, el("td", { colspan: span }, contained(unfold))));
-    else if (unfold) below = unfold;
+    if (expand && rows.length > most_above_expanded) body.append(el("tr", { class: "expand" }, el("td", { colspan: span }, contained(expand))));
+    else if (expand) below = expand;
   }
   const axes = axes_text(row_axis, column_axis);
   const title = request.title === "" && axes === "" ? null : el("caption", {}, request.title, request.title !== "" && axes !== "" ? " " : null, axes === "" ? null : el("span", { class: "axes" }, axes));
@@ -152,7 +152,7 @@ function characters_of(step, of_one = false) {
  * @param {Step} step
  * @param {State} state
  * @param {(id: string) => void} choose
- * @param {{heads: number[], room: number, place?: string, only?: number, covered?: boolean}} options only: the one token that is shown; room in characters
+ * @param {{heads: number[], room: number, prefix?: string, only?: number, covered?: boolean}} options only: the one token that is shown; room in characters
  */
 function product_tables(e, step, state, choose, options) {
   const [x, w] = step.operands;
@@ -175,7 +175,7 @@ function product_tables(e, step, state, choose, options) {
   let below = null;
   const results = options.heads.map((head) => {
     const made = matrix_table({ ...base, matrix: m, style: step.style, row_axis: step.row_axis, column_axis: step.column_axis,
-      title: `${shown(step.symbol)}${m.has_heads ? `, head ${head}` : ""}`, head, step, place: options.place, ...only }, choose);
+      title: `${shown(step.symbol)}${m.has_heads ? `, head ${head}` : ""}`, head, step, prefix: options.prefix, ...only }, choose);
     below ??= made.below;
     if (options.covered) for (const cell of made.element.querySelectorAll("td[data-cell]")) cell.classList.add("covered");
     return made.element;
@@ -199,10 +199,10 @@ export function products_figure(e, a, state, set) {
   for (const step of a.projections) {
     const is_query = step === a.projections[0] && step.row_axis.name !== "key" && step.column_axis.name !== "key";
     const head = Math.min(state.head, step.result.heads - 1);
-    const { element, below } = product_tables(e, step, state, choose, { heads: [head], room: room_beside_notes, place: "project ", covered: state.covered,
+    const { element, below } = product_tables(e, step, state, choose, { heads: [head], room: room_beside_notes, prefix: "project ", covered: state.covered,
       ...(is_query && a.projections.length > 1 ? { only: state.query } : {}) });
     figure.append(element);
-    if (below && !state.covered) figure.append(el("div", { class: "unfold" }, below));
+    if (below && !state.covered) figure.append(el("div", { class: "expand" }, below));
   }
   return figure;
 }
@@ -230,7 +230,7 @@ function sums_text(step) {
   const keys = by_row ? step.column_axis : step.row_axis;
   const queries = by_row ? step.row_axis : step.column_axis;
   const m = step.result;
-  const parted = [];
+  const differing = [];
   for (let o = 0; o < (by_row ? m.rows : m.columns) && m.heads === 1 && !step.style.scientific; ++o) {
     if (stored_index(by_row ? m.kept_rows : m.kept_columns, o) < 0) continue;
     let units = 0;
@@ -240,10 +240,10 @@ function sums_text(step) {
       units += printed_units(x, step.style);
       sum += x;
     }
-    if (units !== printed_units(sum, step.style)) parted.push(`${units_text(units, step.style)} (${shown(axis_label(queries, o))})`);
+    if (units !== printed_units(sum, step.style)) differing.push(`${units_text(units, step.style)} (${shown(axis_label(queries, o))})`);
   }
-  const more = parted.length > 4 ? ` and ${parted.length - 4} more` : "";
-  return `Each ${step.sums_to_one} sums to 1 over the ${keys.name || "key"}s${parted.length > 0 ? `; rounded figures sum to ${parted.slice(0, 4).join(", ")}${more}` : ""}.`;
+  const more = differing.length > 4 ? ` and ${differing.length - 4} more` : "";
+  return `Each ${step.sums_to_one} sums to 1 over the ${keys.name || "key"}s${differing.length > 0 ? `; rounded figures sum to ${differing.slice(0, 4).join(", ")}${more}` : ""}.`;
 }
 
 /**
@@ -287,7 +287,7 @@ export function step_section(e, step, state, set) {
   const same = compared ? compared.compared - step.document.size : 0;
   const heading = el("h3", { id: `step-${step.index}` }, el("span", { class: "count" }, String(step.index)), el("bdi", {}, shown(step.term)),
     step.term.includes(step.name) ? null : el("span", { class: "own-name" }, ` ${shown(step.name)}`));
-  const note = el("aside", { class: "note" }, step.called === "" ? null : el("p", { class: "called" }, "in the document ", el("bdi", {}, el("code", {}, shown(step.called)))),
+  const note = el("aside", { class: "note" }, step.document_name === "" ? null : el("p", { class: "document-name" }, "in the document ", el("bdi", {}, el("code", {}, shown(step.document_name)))),
     step.library ? null : el("p", {}, "Not the library’s arithmetic: computed as on paper."),
     compared ? el("p", { class: "agree" }, `As in the document: ${same} of ${compared.compared} ${compared.compared === 1 ? "number" : "numbers"}${compared.digits}.`) : null);
   // About so many characters stand beside the notes; a wider table takes their room, and they go above it.
@@ -295,6 +295,6 @@ export function step_section(e, step, state, set) {
   return el("section", { class: is_wide ? "step wide" : "step", "aria-labelledby": `step-${step.index}` }, heading, note, el("div", { class: "body" },
     el("p", { class: "equation" }, formula(step.equation, step.symbol), el("span", { class: "shape" }, shape_text(step))),
     step.finding === "" ? null : el("p", { class: "step-finding" }, `${shown(step.finding)}${step.finding.endsWith(".") ? "" : "."}`),
-    step.pictures.length > 0 ? scale_figure(step.pictures) : null, tables, below === null ? null : el("div", { class: "unfold" }, below), sums === "" ? null : el("p", { class: "caption" }, sums),
-    ...step.notes.map((text) => el("p", {}, shown(text))), ...step.slips.map((text) => el("p", { class: "slip" }, el("b", {}, "Slip "), shown(text)))));
+    step.pictures.length > 0 ? scale_figure(step.pictures) : null, tables, below === null ? null : el("div", { class: "expand" }, below), sums === "" ? null : el("p", { class: "caption" }, sums),
+    ...step.notes.map((text) => el("p", {}, shown(text))), ...step.errata.map((text) => el("p", { class: "erratum" }, el("b", {}, "Erratum "), shown(text)))));
 }

@@ -39,7 +39,7 @@ std::vector<std::string> step_names(bool of_lessons) {
 std::vector<std::string> unlisted_choices(const std::string& command, const CLI::Option& option) {
   if (option.check_lname("step")) return step_names(command == "lesson");
   std::vector<std::string> names;
-  if (option.check_lname("what")) {
+  if (option.check_lname("arrays")) {
     for (const std::string_view name : split(kSavedNames, ','))
       names.emplace_back(name.substr(name.find_first_not_of(' ')));
   }

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// `regard completion SHELL` and `regard man`: what is written from the option tree for other programs to read.
+// `regard completion SHELL` and `regard manpage`: what is written from the option tree for other programs to read.
 //
 //     CLI::App  →  read_tree  →  completion_bash.cpp | completion_zsh.cpp | completion_fish.cpp | manual.cpp
 //
@@ -62,11 +62,11 @@ void add_completion(CLI::App& app) {
 }
 
 void add_man(CLI::App& app) {
-  CLI::App* command = app.add_subcommand("man", "Print the manual page");
+  CLI::App* command = app.add_subcommand("manpage", "Print the manual page");
   command->footer(
       "EXAMPLES\n"
-      "  regard man | man -l -\n"
-      "  regard man > ~/.local/share/man/man1/regard.1    then: man regard");
+      "  regard manpage | man -l -\n"
+      "  regard manpage > ~/.local/share/man/man1/regard.1    then: man regard");
   command->callback([&app] { write_stdout(manual_page(read_tree(app))); });
 }
 

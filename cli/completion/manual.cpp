@@ -239,7 +239,7 @@ std::string long_date(const std::string& date) {
 std::string manual_page(const ProgramTree& tree) {
   const Build b = build();
   std::string page = fmt::format(
-      ".\\\" Written by: regard man\n.Dd {}\n.Dt REGARD 1\n.Os \"Regard {}\"\n.Sh NAME\n.Nm regard\n"
+      ".\\\" Written by: regard manpage\n.Dd {}\n.Dt REGARD 1\n.Os \"Regard {}\"\n.Sh NAME\n.Nm regard\n"
       ".Nd exact attention, computed and shown\n.Sh SYNOPSIS\n.Nm\n.Op Fl h | Fl \\-version\n",
       long_date(b.date), b.version);
   for (const CommandTree& command : tree.commands) page += synopsis(command);

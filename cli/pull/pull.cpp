@@ -315,7 +315,7 @@ void pull_minilm(const std::string& from) {
   remove_model(place);  // one that is not whole
   if (::rename(made.c_str(), place.c_str()) != 0) fail(place, "cannot be put in place: " + reason(errno));
   sync_folder(models);
-  say("Done; try: regard explain \"he sat on the bank of the river\" --token bank");
+  say("Done; try: regard explain \"he sat on the bank of the river\" --query bank");
 }
 
 void remove_minilm() {

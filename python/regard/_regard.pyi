@@ -225,11 +225,11 @@ class Explanation:
 
     def __repr__(self) -> str: ...
 
-class SentenceStory:
-    """What one word of a sentence listens to, in a model."""
+class SentenceAnalysis:
+    """What one word of a sentence attends to, in a model."""
 
     def text(self, width: int = 80, color: bool = False) -> str:
-        """The story as text."""
+        """The analysis as text."""
 
     def json(self) -> str:
         """The same as JSON, schema regard/1."""
@@ -262,9 +262,9 @@ def load_model(folder: str | os.PathLike[str], map: bool = False) -> Model:
     the numbers instead of reading them. RuntimeError with the file's path.
     """
 
-def explain(input: object, model: Model | None = None, token: str | None = None, layer: int | None = None, head: int | None = None, hide: Sequence[str] = (), truncate: bool = False, full: bool = False) -> Any:
+def explain(input: object, model: Model | None = None, query: str | None = None, layer: int | None = None, head: int | None = None, hide: Sequence[str] = (), truncate: bool = False, full: bool = False) -> Any:
     """
-    With a model, input is a sentence: a SentenceStory of what `token` listens to. Without, it is matrices and
+    With a model, input is a sentence: a SentenceAnalysis of what `query` attends to. Without, it is matrices and
     settings as docs/explain-input.md has them, a dict or JSON: an Explanation of every step.
     """
 
@@ -283,7 +283,7 @@ def compare(model: Model, word: str, sentences: Sequence[str], hide: Sequence[st
 
 def embed(model: Model, texts: Sequence[str], truncate: bool = False) -> Any:
     """
-    Vectors of texts, (n, E), each of length 1: the mean over a text's tokens. A NumPy array of float32.
+    Vectors of texts, (n, E), each of L2 norm 1: the mean over a text's tokens. A NumPy array of float32.
     """
 
 def plan(call: Callable[..., object], *args: object, **kwargs: object) -> dict[str, Any]:

@@ -2,7 +2,7 @@
 """What a notebook shows of an explanation, a sentence or a comparison: its numbers in a table, which needs no script.
 
     Explanation      the finding; the weights, queries down, keys across
-    SentenceStory    the findings; a line for each word: q·k, divided, weight with its bar, contribution
+    SentenceAnalysis    the findings; a line for each word: q·k, divided, weight with its bar, contribution
     Comparison       the findings; a line for each pair of sentences and for the floor: cosine, layer by layer
 
 Folded beneath it lies the result's page, step by step, in a frame of its own: several on one page, nothing fetched. Its
@@ -38,7 +38,7 @@ _MORE_STYLE = """<style>
 def in_notebook(result: Any) -> dict[str, str]:
     """The representations of a result that has text(), json() and html()."""
     text, page, found = result.text(), result.html(), json.loads(result.json())
-    picture = _story(found) if "chosen" in found else _comparison(found) if "pairs" in found else _explanation(found)
+    picture = _sentence(found) if "chosen" in found else _comparison(found) if "pairs" in found else _explanation(found)
     if not picture:
         picture = f"<pre>{_words(text[:_MOST_TEXT])}{' …' if len(text) > _MOST_TEXT else ''}</pre>"
     if len(page) <= _MOST_PAGE:
@@ -74,7 +74,7 @@ def _mark(word: dict[str, Any]) -> str:
     return " †" if word["unknown"] else " ‡" if len(word["tokens"]) > 1 and not word["special"] else ""
 
 
-def _story(found: dict[str, Any]) -> str:
+def _sentence(found: dict[str, Any]) -> str:
     chosen, words, row = found["chosen"], found["words"], found["row"]
     findings = found["findings"]
 
@@ -94,7 +94,7 @@ def _story(found: dict[str, Any]) -> str:
         text = name(words[word["word"]]) + (" *" if word["special"] else "") + (" (hidden)" if word["hidden"] else "")
         cells = [number(row["q_dot_k"], word, 2), number(row["scores"], word, 2),
                  f'<td title="{_signed(f"{weight:.6g}")}">{html.escape(_short(weight))}</td>',
-                 f'<td class="regard-bar"><i style="width: {14 * weight:.2f}em"></i></td>', f"<td>{html.escape(_number(word['adds'], 2))}</td>"]
+                 f'<td class="regard-bar"><i style="width: {14 * weight:.2f}em"></i></td>', f"<td>{html.escape(_number(word['contribution'], 2))}</td>"]
         return text, cells, ' class="regard-chosen"' if word["word"] == chosen["target"] else ""
 
     query = f"query {name(words[chosen['word']])}"

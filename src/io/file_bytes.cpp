@@ -125,9 +125,9 @@ SharedBytes ModelFile::read(std::uint64_t offset, std::uint64_t count, const Run
 SharedBytes ModelFile::map() const {
   const std::size_t count = num_bytes_;
   if (count == 0) return {};
-  void* place = ::mmap(nullptr, count, PROT_READ, MAP_PRIVATE, descriptor_, 0);
-  if (place == MAP_FAILED) fail("cannot be mapped: " + system_reason());
-  return {{static_cast<const std::byte*>(place),
+  void* address = ::mmap(nullptr, count, PROT_READ, MAP_PRIVATE, descriptor_, 0);
+  if (address == MAP_FAILED) fail("cannot be mapped: " + system_reason());
+  return {{static_cast<const std::byte*>(address),
            [count](const std::byte* p) { ::munmap(const_cast<std::byte*>(p), count); }},
           count};
 }

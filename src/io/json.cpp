@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // JSON in: nlohmann's parser through its SAX interface, which builds our own tree and so sees names that stand twice,
-// the depth, and the place in the text. Before it, a pass over the brackets counts what the tree takes:
+// the depth, and the offset in the text. Before it, a pass over the brackets counts what the tree takes:
 //
 //     text ── Outline: values of each container ──▶ is there memory for all? ── parser ──▶ vectors of just that size
 //
@@ -16,7 +16,7 @@
 #include <stdexcept>
 #include <utility>
 
-#include "json_place.h"
+#include "json_offset.h"
 #include "regard/io/sorted_names.h"
 #include "regard/io/utf8.h"
 
@@ -40,7 +40,7 @@ constexpr std::uint32_t kMaxCount = 0x7fffffff;
 constexpr std::size_t kUsualDepth = 128;
 
 // What one pass over the brackets, commas and strings of a text tells of the tree, without parsing. Of a text that is
-// not JSON it tells something, too, and holds up to the place where the parser stops.
+// not JSON it tells something, too, and holds up to the offset where the parser stops.
 class Outline {
  public:
   Outline(std::string_view text, std::size_t max_depth, const Runtime& runtime, std::vector<JsonContainer>* containers)
@@ -114,7 +114,7 @@ class Outline {
   }
   void begin_stretch() { stretch_ = shown_ = 0; }
 
-  // Returns the place behind the closing quote.
+  // Returns the offset behind the closing quote.
   std::size_t string(std::size_t at) {
     begin_stretch();
     const std::size_t begin = at;
@@ -255,18 +255,18 @@ class JsonTreeBuilder : public nlohmann::json_sax<nlohmann::json> {
   bool start(bool is_object) {
     if (open_.size() == max_depth_) fail(offset() - 1, fmt::format("nested deeper than {}", max_depth_));
     const JsonContainer container = containers_[num_started_++];
-    JsonValue* place;
+    JsonValue* value;
     if (is_object) {
-      place = put(std::vector<JsonValue::Member>(), 1);
-      std::get<std::vector<JsonValue::Member>>(place->contents_).reserve(container.count);
+      value = put(std::vector<JsonValue::Member>(), 1);
+      std::get<std::vector<JsonValue::Member>>(value->contents_).reserve(container.count);
     } else if (container.only_numbers) {
-      place = put(std::vector<double>(), 1);
-      std::get<std::vector<double>>(place->contents_).reserve(container.count);
+      value = put(std::vector<double>(), 1);
+      std::get<std::vector<double>>(value->contents_).reserve(container.count);
     } else {
-      place = put(std::vector<JsonValue>(), 1);
-      std::get<std::vector<JsonValue>>(place->contents_).reserve(container.count);
+      value = put(std::vector<JsonValue>(), 1);
+      std::get<std::vector<JsonValue>>(value->contents_).reserve(container.count);
     }
-    open_.push_back(place);
+    open_.push_back(value);
     return true;
   }
   bool end() {
@@ -321,7 +321,7 @@ class JsonTreeBuilder : public nlohmann::json_sax<nlohmann::json> {
     throw_error(first, fmt::format("the name \"{}\" stands twice in one object", truncate_text(*name, kMaxShownBytes)));
   }
 
-  // Between a name and its value are a colon and spaces. While there is no value, its place is that of the name.
+  // Between a name and its value are a colon and spaces. While there is no value, its offset is that of the name.
   std::size_t start_of_name(const std::vector<JsonValue::Member>& all, std::size_t i) const {
     const std::size_t at = all[i].second.offset;
     if (!has_value_ && &all[i] == &all.back() && &all == &open_.back()->members()) return at;

@@ -19,7 +19,7 @@
 #include <tuple>
 #include <utility>
 
-#include "json_place.h"
+#include "json_offset.h"
 #include "regard/io/utf8.h"
 
 namespace regard {
@@ -52,12 +52,12 @@ class HeaderReader : public nlohmann::json_sax<nlohmann::json> {
       if (name == metadata_[i - 1].first) reject_twice("metadata", name, at, metadata_[i - 1].second);
     }
     std::sort(entries_.begin(), entries_.end(), [](const HeaderEntry& a, const HeaderEntry& b) {
-      return std::tie(a.name, a.place) < std::tie(b.name, b.place);
+      return std::tie(a.name, a.offset) < std::tie(b.name, b.offset);
     });
     for (std::size_t i = 1; i < entries_.size(); ++i) {
       const HeaderEntry& before = entries_[i - 1];
       if (entries_[i].name != before.name) continue;
-      reject_twice("tensor", before.name, entries_[i].place - kHeaderBegin, before.place - kHeaderBegin);
+      reject_twice("tensor", before.name, entries_[i].offset - kHeaderBegin, before.offset - kHeaderBegin);
     }
     return std::move(entries_);
   }
@@ -73,15 +73,15 @@ class HeaderReader : public nlohmann::json_sax<nlohmann::json> {
   bool number_float(number_float_t, const string_t& text) override { reject(text.substr(0, 40)); }
   bool number_unsigned(number_unsigned_t value) override {
     if (where_ == Where::shape) {
-      if (value > kMaxExtent) fail(number_place(), fmt::format("extent {} of {} is more than 2^48", value, tensor()));
+      if (value > kMaxExtent) fail(number_offset(), fmt::format("extent {} of {} is more than 2^48", value, tensor()));
       if (entry_.shape.size() == kMaxRank) {
-        fail(number_place(), fmt::format("{} has more than {} axes", tensor(), kMaxRank));
+        fail(number_offset(), fmt::format("{} has more than {} axes", tensor(), kMaxRank));
       }
       entry_.shape.push_back(static_cast<Index>(value));
     } else if (where_ == Where::offsets && num_offsets_ < 2) {
       (num_offsets_++ == 0 ? entry_.begin : entry_.end) = value;
     } else if (where_ == Where::offsets) {
-      fail(number_place(), fmt::format("data_offsets of {} are more than two", tensor()));
+      fail(number_offset(), fmt::format("data_offsets of {} are more than two", tensor()));
     } else {
       reject("a number");
     }
@@ -126,7 +126,7 @@ class HeaderReader : public nlohmann::json_sax<nlohmann::json> {
         if (!found) fail(offset() - 1, fmt::format("{} has no {}", tensor(), field));
       }
       if (entries_.size() == max_tensors_) {
-        fail(entry_.place - kHeaderBegin,
+        fail(entry_.offset - kHeaderBegin,
              fmt::format("more than {} tensors; the option max_tensors raises this limit", max_tensors_));
       }
       entries_.push_back(std::move(entry_));
@@ -160,15 +160,15 @@ class HeaderReader : public nlohmann::json_sax<nlohmann::json> {
     } else {
       key_ = value;
       if (value == "__metadata__") {
-        if (metadata_place_) {
-          fail(at, fmt::format("__metadata__ stands twice, before at byte {}", kHeaderBegin + *metadata_place_));
+        if (metadata_offset_) {
+          fail(at, fmt::format("__metadata__ stands twice, before at byte {}", kHeaderBegin + *metadata_offset_));
         }
-        metadata_place_ = at;
+        metadata_offset_ = at;
       } else {
         check_name(value, at);
         entry_ = {};
         entry_.name = std::move(value);
-        entry_.place = kHeaderBegin + at;
+        entry_.offset = kHeaderBegin + at;
       }
     }
     return true;
@@ -182,7 +182,7 @@ class HeaderReader : public nlohmann::json_sax<nlohmann::json> {
 
   std::size_t offset() const { return static_cast<std::size_t>(taken_ - text_.data()); }
   // The parser has taken the byte after a number.
-  std::size_t number_place() const { return offset() - std::min<std::size_t>(offset(), 2); }
+  std::size_t number_offset() const { return offset() - std::min<std::size_t>(offset(), 2); }
   std::string tensor() const { return fmt::format("tensor \"{}\"", text_in_message(entry_.name)); }
 
   [[noreturn]] void reject(const std::string& what) const {
@@ -201,7 +201,7 @@ class HeaderReader : public nlohmann::json_sax<nlohmann::json> {
     } else {
       expected = "dtype of " + tensor() + " must be text";
     }
-    fail(number_place(), expected + ", not " + what);
+    fail(number_offset(), expected + ", not " + what);
   }
 
   [[noreturn]] void reject_twice(const char* what, std::string_view name, std::uint64_t at,
@@ -236,7 +236,7 @@ class HeaderReader : public nlohmann::json_sax<nlohmann::json> {
   bool has_shape_ = false;
   bool has_offsets_ = false;
   int num_offsets_ = 0;
-  std::optional<std::uint64_t> metadata_place_;
+  std::optional<std::uint64_t> metadata_offset_;
   std::vector<std::pair<std::string, std::uint64_t>> metadata_;
   std::vector<HeaderEntry> entries_;
 };
@@ -253,7 +253,7 @@ std::string_view without_padding(std::string_view text, const HeaderReader& read
 
 void check_size(const HeaderEntry& e, const HeaderReader& reader) {
   const auto fail = [&](const std::string& what) {
-    reader.fail(e.place - kHeaderBegin, fmt::format("tensor \"{}\": {}", text_in_message(e.name), what));
+    reader.fail(e.offset - kHeaderBegin, fmt::format("tensor \"{}\": {}", text_in_message(e.name), what));
   };
   // Extents count even beside a zero, so that no stride can overflow.
   const Index item = stored_type_bytes(e.type);
@@ -277,7 +277,7 @@ void check_tiling(const std::vector<HeaderEntry>& entries, std::uint64_t num_dat
   std::uint64_t reached = 0;
   const HeaderEntry* before = nullptr;
   for (const HeaderEntry& e : entries) {
-    const std::uint64_t at = e.place - kHeaderBegin;
+    const std::uint64_t at = e.offset - kHeaderBegin;
     if (e.begin < reached) {
       reader.fail(at, fmt::format("tensor \"{}\" begins at byte {} of the data, within \"{}\", which ends at {}",
                                   text_in_message(e.name), e.begin, text_in_message(before->name), reached));
@@ -291,7 +291,7 @@ void check_tiling(const std::vector<HeaderEntry>& entries, std::uint64_t num_dat
     before = &e;
   }
   if (reached > num_data_bytes) {
-    reader.fail(before->place - kHeaderBegin,
+    reader.fail(before->offset - kHeaderBegin,
                 fmt::format("tensor \"{}\" ends at byte {} of the data, of which the file holds {}; it is cut short",
                             text_in_message(before->name), reached, num_data_bytes));
   }
@@ -314,7 +314,7 @@ std::vector<HeaderEntry> read_safetensors_header(std::string_view text, std::uin
   std::vector<HeaderEntry> entries = reader.take();
   for (const HeaderEntry& e : entries) check_size(e, reader);
   std::sort(entries.begin(), entries.end(), [](const HeaderEntry& a, const HeaderEntry& b) {
-    return std::tie(a.begin, a.end, a.place) < std::tie(b.begin, b.end, b.place);
+    return std::tie(a.begin, a.end, a.offset) < std::tie(b.begin, b.end, b.offset);
   });
   check_tiling(entries, num_data_bytes, reader);
   const std::uint64_t reached = entries.empty() ? 0 : entries.back().end;

@@ -21,7 +21,7 @@ struct HeaderEntry {
   std::vector<Index> shape;
   std::uint64_t begin = 0;  // in the data
   std::uint64_t end = 0;
-  std::uint64_t place = 0;  // of the name, in the file
+  std::uint64_t offset = 0;  // of the name, in the file
 };
 
 // text: the header's N bytes, which stand at byte 8; num_data_bytes: what follows it in the file.

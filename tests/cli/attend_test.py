@@ -297,9 +297,9 @@ def test_json_says_what_was_done(folder):
     assert report["plan"]["memory_bytes"] >= 4 * (24 + 36 + 60 + 40)
     assert report["seconds"] >= 0
     assert succeed("attend", *QKV, "--json", cwd=folder)
-    hostile = "<script>\u202e\u2028\x1b.npy"
-    text = succeed("attend", *QKV, "-o", hostile, "--json", cwd=folder)
-    assert hostile in json.loads(text)["command"]
+    untrusted = "<script>\u202e\u2028\x1b.npy"
+    text = succeed("attend", *QKV, "-o", untrusted, "--json", cwd=folder)
+    assert untrusted in json.loads(text)["command"]
     assert not [raw for raw in ("<", ">", "\u202e", "\u2028", "\x1b") if raw.encode() in text]
 
 
@@ -524,8 +524,8 @@ def test_files_that_are_not_arrays(folder):
     (folder / "long.npy").write_bytes(whole + b"x")
     with_query("long.npy", "the file holds 97 bytes of data")
     # A name that would move the cursor or break the line is shown harmless.
-    hostile = "a\n\x1b]0;b\u202ec"
-    text = with_query(hostile, "cannot be opened")
+    untrusted = "a\n\x1b]0;b\u202ec"
+    text = with_query(untrusted, "cannot be opened")
     assert "\x1b" not in text and "\u202e" not in text
 
 

@@ -42,7 +42,7 @@ def test_the_data_fits_together(model):
     assert [sentence["name"] for sentence in document["sentences"]] == ["A", "B", "C"]
     assert [sentence["text"] for sentence in document["sentences"]] == [A, B, C]
     assert document["sentences"][0]["tokens"] == ["[CLS]", *A.split(), "[SEP]"]
-    assert document["stages"] == ["word", "+place", "L0", "L1", "L2"]
+    assert document["stages"] == ["word", "+position", "L0", "L1", "L2"]
     assert [pair["sentences"] for pair in document["pairs"]] == [["A", "B"], ["A", "C"], ["B", "C"]]
     floor = np.array(document["floor"])
     for pair in document["pairs"]:
@@ -102,7 +102,7 @@ def test_full_shows_every_pair_and_head(model):
     (["bank", A, B, "--control", "he"], "stands in 1 of the sentences"),
     (["bank", A, B, "--sort", "x"], "there is no option --sort of regard compare"),
     (["bank", A, "bank " * 30], "sentence B: bank occurs 30 times"),
-    (["@1", A, "bank " * 60], "sentence B: the text has 62 tokens and the model has places for 40"),
+    (["@1", A, "bank " * 60], "sentence B: the text has 62 tokens and the model has 40 positions"),
 ])
 def test_mistakes_of_compare(model, tmp_path, arguments, words):
     fail(2, words, "compare", *arguments, "--model", model, cwd=tmp_path)
@@ -116,7 +116,7 @@ def test_a_word_for_each_sentence(model):
 
 def test_truncate(model):
     document = compared(model, "bank#0", A, "bank " * 60, "--truncate")
-    assert [sentence["cut_tokens"] for sentence in document["sentences"]] == [0, 22]
+    assert [sentence["num_truncated_tokens"] for sentence in document["sentences"]] == [0, 22]
 
 
 # ---- heads
@@ -197,19 +197,19 @@ def test_mistakes_of_heads(model, tmp_path, arguments, words):
 
 def test_bad_standard_input(model, tmp_path):
     fail(1, "standard input: holds no text", "heads", "--model", model, stdin=b"\n \r\n", cwd=tmp_path)
-    fail(1, "standard input: line 2: the text has 52 tokens and the model has places for 40", "heads", "--model", model,
+    fail(1, "standard input: line 2: the text has 52 tokens and the model has 40 positions", "heads", "--model", model,
          stdin=b"he\n" + b"bank " * 50, cwd=tmp_path)
-    assert measured(model, "--truncate", stdin=b"he\n" + b"bank " * 50)["texts"][1]["cut_tokens"] == 12
+    assert measured(model, "--truncate", stdin=b"he\n" + b"bank " * 50)["texts"][1]["num_truncated_tokens"] == 12
 
 
 # ---- what stands in a text
 
 
-HOSTILE = ["</script><img onerror>", "\x1b]0;title\x07", "\u202ebank", "\\input{x}", "=1+1"]
+UNTRUSTED = ["</script><img onerror>", "\x1b]0;title\x07", "\u202ebank", "\\input{x}", "=1+1"]
 
 
-@pytest.mark.parametrize("text", HOSTILE)
-def test_hostile_text(model, text):
+@pytest.mark.parametrize("text", UNTRUSTED)
+def test_untrusted_text(model, text):
     for arguments in (["compare", "bank#0,bank", f"{text} bank", B], ["heads", text]):
         out = succeed(*arguments, "--model", model, env=UNICODE).decode()
         assert not set(out) & set("\x1b\x07\u202e")
@@ -250,17 +250,17 @@ def test_saved_arrays_fit_together(model, tmp_path):
 
 
 def test_saved_arrays_and_hidden_words(model, tmp_path):
-    succeed("explain", A, "--hide", "river", "--model", model, "--save", tmp_path / "s", "--what", "weights,scores")
+    succeed("explain", A, "--hide", "river", "--model", model, "--save", tmp_path / "s", "--arrays", "weights,scores")
     document, arrays = load(tmp_path / "s")
     assert document["hidden"] == [8]
     assert not arrays["weights"][..., 8].any() and (arrays["scores"][..., 8] == -np.inf).all()
 
 
 def test_what_is_saved_is_chosen(model, tmp_path):
-    succeed("explain", A, "--model", model, "--save", tmp_path / "s", "--what", "v,weights")
+    succeed("explain", A, "--model", model, "--save", tmp_path / "s", "--arrays", "v,weights")
     assert sorted(path.name for path in (tmp_path / "s").iterdir()) == ["tokens.json", "value.npy", "weights.npy"]
-    fail(2, '--what names "vale"; expected some of weights, scores, query', "explain", A, "--model", model, "--save",
-         "t", "--what", "vale", cwd=tmp_path)
+    fail(2, '--arrays names "vale"; expected some of weights, scores, query', "explain", A, "--model", model, "--save",
+         "t", "--arrays", "vale", cwd=tmp_path)
 
 
 def test_a_folder_that_cannot_be_written(model, tmp_path):
@@ -286,7 +286,7 @@ def test_unknown_and_split_words_are_marked_in_the_sentences(model):
 
 
 def test_marks_and_numbers_of_words_stand_in_the_account_of_a_row(model):
-    text = succeed("explain", "the bank of the 🍕 embeddings", "--token", "the#1", "--full", "--model", model, env=UNICODE).decode()
+    text = succeed("explain", "the bank of the 🍕 embeddings", "--query", "the#1", "--full", "--model", model, env=UNICODE).decode()
     account = text[text.index("0  “the#1” enters as word + position + type"):]
     rows = [line.split()[0] for line in account[account.index("the softmax of the row of “the#1”"):].splitlines()[2:11]]
     assert rows[:7] == ["token", "[CLS]", "the#0", "bank", "of", "the#1", "🍕†"] and rows[7].endswith("‡")

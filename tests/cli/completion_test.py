@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""`regard completion` and `regard man`: each shell parses its script and completes from it, in lists that are compared
+"""`regard completion` and `regard manpage`: each shell parses its script and completes from it, in lists that are compared
 whole; no option of any --help is missing in any of the four; the manual page has no warning of mandoc.
 
     bash   _regard is called with COMP_WORDS, cut at = as readline does
@@ -21,7 +21,7 @@ from program import PROGRAM, environment, fail, succeed
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 SHELLS = ("bash", "zsh", "fish")
-LESSONS = ["000", "001", "002", "003", "004", "why-scale"]
+LESSONS = ["three-words", "roles", "one-function", "from-seed", "by-hand", "why-scale"]
 FILES = ["a b.npy", "c.csv", "sub"]
 
 
@@ -136,7 +136,7 @@ def test_only_these_shells(tmp_path):
     fail(2, "a shell is missing; expected bash, zsh or fish", "completion", cwd=tmp_path)
     fail(2, 'there is no completion for "tcsh"; expected bash, zsh or fish', "completion", "tcsh", cwd=tmp_path)
     fail(2, "there is no use for the argument", "completion", "bash", "fish", cwd=tmp_path)
-    fail(2, "there is no use for the argument", "man", "attend", cwd=tmp_path)
+    fail(2, "there is no use for the argument", "manpage", "attend", cwd=tmp_path)
 
 
 def test_the_help_says_where_scripts_go():
@@ -150,7 +150,7 @@ def test_the_help_says_where_scripts_go():
 @pytest.mark.parametrize("line, expected", [
     ("regard att", ["attend"]),
     ("regard completion ", ["bash", "fish", "zsh"]),
-    ("regard lesson ", LESSONS),
+    ("regard lesson ", sorted(LESSONS)),
     ("regard lesson why", ["why-scale"]),
     ("regard attend --scale ", ["none", "sqrt"]),
     ("regard explain --softmax=u", ["unshifted"]),
@@ -163,8 +163,8 @@ def test_the_help_says_where_scripts_go():
     ("regard explain attend --sort w", ["weight"]),
     ("regard explain --step w", ["weights"]),
     ("regard explain --step s", ["scaled", "scores"]),
-    ("regard lesson 004 --step ranks-of-d", ["ranks-of-dots"]),
-    ("regard explain --what ", sorted(["weights", "scores", "query", "key", "value", "context", "hidden_states"])),
+    ("regard lesson by-hand --step ranks-of-d", ["ranks-of-dots"]),
+    ("regard explain --arrays ", sorted(["weights", "scores", "query", "key", "value", "context", "hidden_states"])),
     ("regard explain --layer ", []),
     ("regard compare attend ", []),
 ])
@@ -198,17 +198,17 @@ def test_bash_completes_what_only_an_equals_sign_gives(folder):
 
 
 def test_fish_offers_an_argument_once(folder):
-    assert fish(folder, "regard lesson 000 ") == []
-    assert fish(folder, "regard lesson 000 w") == []
-    assert fish(folder, "regard lesson --step weights 00") == LESSONS[:5]
+    assert fish(folder, "regard lesson three-words ") == []
+    assert fish(folder, "regard lesson three-words w") == []
+    assert fish(folder, "regard lesson --step weights o") == ["one-function"]
     assert fish(folder, "regard lesson --step=weights --json why") == ["why-scale"]
     assert fish(folder, "regard lesson --step weights 000 ") == []
-    assert fish(folder, "regard lesson -- 00") == LESSONS[:5]
+    assert fish(folder, "regard lesson -- t") == ["three-words"]
 
 
 def test_bash_takes_no_value_for_a_subcommand_or_an_option(folder):
-    assert bash(folder, "regard lesson --step attend 00") == LESSONS[:5]
-    assert set(bash(folder, "regard lesson 000 ")) == OPTIONS["lesson"]
+    assert bash(folder, "regard lesson --step attend f") == ["from-seed"]
+    assert set(bash(folder, "regard lesson three-words ")) == OPTIONS["lesson"]
     assert bash(folder, "regard attend --scale -") == []
     assert bash(folder, "regard pull -- -") == []
 
@@ -240,15 +240,15 @@ def test_zsh_takes_the_script_as_a_file_in_fpath(folder):
 
 # ---- help texts that a shell would take for its own
 
-HOSTILE = ["it's", "''", '"', "$(touch x)", "`touch x`", "; touch x #", "\\", "\\'", "a]b[c", "a:b::c", "%s%n", "{a,b}", "*?[a-z]",
+UNTRUSTED = ["it's", "''", '"', "$(touch x)", "`touch x`", "; touch x #", "\\", "\\'", "a]b[c", "a:b::c", "%s%n", "{a,b}", "*?[a-z]",
            "!!", "~", "-o --help", "&& touch x", "a\nb\ttouch x", "\x1b]0;x\x07", "‮abc", "√ · …", "名", ".Sh NAME", "'br",
            "\\fBx\\fP", "Ar No Fl", "(- *)", "$HOME", "<x>|y", "x" * 200, "one. two. Three"]
-WRITER = pathlib.Path(PROGRAM).parent / "tests" / "hostile_options"
+WRITER = pathlib.Path(PROGRAM).parent / "tests" / "adverse_options"
 
 
-@pytest.mark.parametrize("shell, text", [(shell, text) for shell in SHELLS for text in [" ".join(HOSTILE), *HOSTILE]
+@pytest.mark.parametrize("shell, text", [(shell, text) for shell in SHELLS for text in [" ".join(UNTRUSTED), *UNTRUSTED]
                                          if shell != "zsh" or text in ("it's", "\\'") or len(text) > 250])
-def test_a_hostile_help_text_breaks_no_script(folder, shell, text):
+def test_a_untrusted_help_text_breaks_no_script(folder, shell, text):
     script = folder.parent / f"regard.{shell}"
     script.write_bytes(subprocess.run([WRITER, shell, text], stdout=subprocess.PIPE, timeout=60, check=True).stdout)
     said(shell, "-n", script, cwd=folder)
@@ -265,9 +265,9 @@ def test_a_hostile_help_text_breaks_no_script(folder, shell, text):
         assert listed.split("\t", 1)[1].strip() == shown.strip() or len(text) > 250
 
 
-@pytest.mark.parametrize("text", HOSTILE)
-def test_a_hostile_help_text_breaks_no_manual_page(text):
-    source = subprocess.run([WRITER, "man", text], stdout=subprocess.PIPE, timeout=60, check=True).stdout
+@pytest.mark.parametrize("text", UNTRUSTED)
+def test_a_untrusted_help_text_breaks_no_manual_page(text):
+    source = subprocess.run([WRITER, "manpage", text], stdout=subprocess.PIPE, timeout=60, check=True).stdout
     done = subprocess.run(["mandoc", "-Tlint", "-W", "warning"], input=source, capture_output=True, timeout=60, check=False)
     assert (done.returncode, done.stdout, done.stderr) == (0, b"", b"")
     words = " ".join(rendered(source).split())
@@ -287,13 +287,13 @@ def rendered(source, device="utf8"):
 
 
 def test_the_manual_page_has_no_warning():
-    done = subprocess.run(["mandoc", "-Tlint", "-W", "style"], input=succeed("man"), capture_output=True, timeout=60,
+    done = subprocess.run(["mandoc", "-Tlint", "-W", "style"], input=succeed("manpage"), capture_output=True, timeout=60,
                           check=False)
     assert (done.returncode, done.stdout, done.stderr) == (0, b"", b"")
 
 
 def test_the_manual_page_has_every_section_command_and_option():
-    source = succeed("man")
+    source = succeed("manpage")
     text = rendered(source)
     sections = re.findall("^([A-Z][A-Z ]+)$", text, re.MULTILINE)
     assert sections == ["NAME", "SYNOPSIS", "DESCRIPTION", "COMMANDS", "ENVIRONMENT", "FILES", "EXIT STATUS", "EXAMPLES",
@@ -312,7 +312,7 @@ def test_the_manual_page_has_every_section_command_and_option():
 
 
 def test_the_manual_page_shows_help_and_examples_as_they_stand():
-    text = rendered(succeed("man"))
+    text = rendered(succeed("manpage"))
     words = " ".join(text.split())
     for name in OPTIONS:
         shown = succeed(name, "--help").decode()
@@ -329,5 +329,5 @@ def test_the_manual_page_names_every_variable_that_is_read():
     names = {name for text in sources for name in re.findall(r'"(REGARD_[A-Z_]+)"', text)}
     names |= {name for text in sources for name in re.findall(r'(?:getenv|variable|environment)\("([A-Z_]+)"\)', text)}
     assert names >= {"REGARD_THREADS", "REGARD_FORCE_ISA", "REGARD_CACHE", "REGARD_PYTHON", "XDG_CACHE_HOME", "TERM"}
-    shown = rendered(succeed("man")).split("\nENVIRONMENT\n")[1].split("\nFILES\n")[0]
+    shown = rendered(succeed("manpage")).split("\nENVIRONMENT\n")[1].split("\nFILES\n")[0]
     assert names <= set(re.findall(r"^     ([A-Z_]+)", shown, re.MULTILINE))

@@ -18,7 +18,7 @@ from sentence_model import make_folder
 LINES = ["he sat on the bank of the river", "she put her money in the bank", "", "they walked along the river",
          "he sat on the bank of the river", "bank"]
 STDIN = "".join(line + "\n" for line in LINES).encode()
-HOSTILE = "\x1b]0;bank\x07 </script> \u202e river"
+UNTRUSTED = "\x1b]0;bank\x07 </script> \u202e river"
 
 
 @pytest.fixture(name="folder", scope="module")
@@ -85,7 +85,7 @@ def test_no_lines_give_no_rows(folder):
 
 def test_a_long_line_is_rejected_or_cut(folder, tmp_path):
     text = b"he\n" + b"bank " * 50 + b"\n"
-    fail(1, "standard input: line 2: the text has 52 tokens and the model has places for 40", "embed", "--model", folder,
+    fail(1, "standard input: line 2: the text has 52 tokens and the model has 40 positions", "embed", "--model", folder,
          "-o", "out.csv", stdin=text, cwd=tmp_path)
     assert (vectors(folder, text, "--truncate")[1] == vectors(folder, b"bank " * 38)[0]).all()
     (tmp_path / "one.txt").write_bytes(b"a" * (17 << 20))
@@ -170,10 +170,10 @@ def test_the_table_has_the_digits_of_the_json(folder):
 
 
 def test_text_from_outside_is_escaped(folder):
-    text = succeed("similar", "bank", "--model", folder, stdin=HOSTILE.encode()).decode()
+    text = succeed("similar", "bank", "--model", folder, stdin=UNTRUSTED.encode()).decode()
     assert "\x1b" not in text and "\u202e" not in text and "\\u{1b}" in text and "\\u{202e}" in text
-    raw = succeed("similar", HOSTILE, "--model", folder, "--json", stdin=HOSTILE.encode()).decode()
-    assert "</script>" not in raw and "\x1b" not in raw and json.loads(raw)["similar"][0]["text"] == HOSTILE
+    raw = succeed("similar", UNTRUSTED, "--model", folder, "--json", stdin=UNTRUSTED.encode()).decode()
+    assert "</script>" not in raw and "\x1b" not in raw and json.loads(raw)["similar"][0]["text"] == UNTRUSTED
 
 
 def test_mistakes_of_similar(folder, tmp_path):

@@ -15,7 +15,7 @@ import pytest
 from attend_reference import page_arrays
 from program import PROGRAM, environment, fail, run, succeed
 
-LESSONS = ["000", "001", "002", "003", "004", "why-scale"]
+LESSONS = ["three-words", "roles", "one-function", "from-seed", "by-hand", "why-scale"]
 TOKENS = ["I", "love", "coding", "love"]
 
 
@@ -163,10 +163,10 @@ def test_scale_on_the_command_line_wins(folder, word, scale, joined):
 
 
 def test_the_command_line_wins_over_the_file(folder):
-    (folder / "words.json").write_text(json.dumps(words(causal=True, heads=2, token="I", digits=2, dtype="f32")))
-    document, ours = explained("--input", "words.json", "--causal=off", "--heads", "1", "--token", "coding",
+    (folder / "words.json").write_text(json.dumps(words(causal=True, heads=2, query="I", digits=2, dtype="f32")))
+    document, ours = explained("--input", "words.json", "--causal=off", "--heads", "1", "--query", "coding",
                                "--dtype", "f64", "--tokens", "a,b,coding,d", cwd=folder)
-    assert (document["token"], document["dtype"], document["tokens"]) == (2, "f64", ["a", "b", "coding", "d"])
+    assert (document["query"], document["dtype"], document["tokens"]) == (2, "f64", ["a", "b", "coding", "d"])
     near(ours["weights"], attention(*projected(), scale=1)[0])
     text = succeed("explain", "--input", "words.json", "--causal=off", "--heads", "1", "--dtype", "f64", "--step",
                    "queries", "--digits", "6", cwd=folder).decode()
@@ -189,16 +189,16 @@ def test_columns(folder):
 
 @pytest.mark.parametrize("word, index", [("I", 0), ("coding", 2), ("@1", 1), ("@3", 3), ("love#0", 1), ("love#1", 3)])
 def test_token(folder, word, index):
-    document, _ = explained("--input", "words.json", "--token", word, cwd=folder)
-    assert document["token"] == index
+    document, _ = explained("--input", "words.json", "--query", word, cwd=folder)
+    assert document["query"] == index
 
 
 @pytest.mark.parametrize("word, choices", [
     ("love", ['"love#0" to "love#1"', "love (@1), love (@3)"]), ("nope", ["I (@0)", "love (@3)"]),
     ("@4", ["@4", "there are 4"]), ("@-1", "@-1"), ("love#2", ["love#2", "love (@1), love (@3)"])])
 def test_a_token_that_names_none_or_two(folder, word, choices):
-    fail(2, ["--token", *([choices] if isinstance(choices, str) else choices)], "explain", "--input", "words.json",
-         "--token", word, cwd=folder)
+    fail(2, ["--query", *([choices] if isinstance(choices, str) else choices)], "explain", "--input", "words.json",
+         "--query", word, cwd=folder)
 
 
 def test_one_step_by_name_or_number(folder):
@@ -252,8 +252,8 @@ def test_digits(folder, digits):
     (["--input", "words.json", "--dtype", "f16"], "--dtype"),
     (["--input", "words.json", "--step", "weights", "--cell", "9,9"], "--step, --cell: cell 9,9 does not exist"),
     (["--input", "words.json", "--json", "--step", "nope"], '--step: step "nope" does not exist'),
-    (["--matrix", "Q=Q.npy", "--matrix", "K=K.npy", "--matrix", "V=V.npy", "--token", "b"],
-     ['--token: token "b" does not exist', "0 (@0), 1 (@1)"]),
+    (["--matrix", "Q=Q.npy", "--matrix", "K=K.npy", "--matrix", "V=V.npy", "--query", "b"],
+     ['--query: token "b" does not exist', "0 (@0), 1 (@1)"]),
     (["--input", ""], "--input has an empty value"),
     (["--matrix", "Q=-", "--matrix", "K=-"], "--matrix reads standard input (-) more than once"),
     (["--input", "words.json", "--nonsense"], "there is no option --nonsense of regard explain"),
@@ -290,7 +290,7 @@ def test_bad_json(folder, content, words_expected, piped):
 @pytest.mark.parametrize("piped", [False, True])
 @pytest.mark.parametrize("changes, words_expected", [
     (None, "matrix Q is missing; give X, W_query, W_key and W_value, or Q, K and V"),
-    ({"token": "zzz"}, 'token "zzz" does not exist; choose one of I (@0)'),
+    ({"query": "zzz"}, 'token "zzz" does not exist; choose one of I (@0)'),
     ({"tokens": ["I"]}, "tokens holds 1 words and X has 4 rows"),
     ({"W_key": [[1, 2]]}, "step keys: X is 4 × 6 and W_key is 1 × 2"),
     ({"heads": 3}, "step queries: 4 dimensions cannot be split into 3 heads"),
@@ -333,8 +333,8 @@ def test_files_that_cannot_be_used(folder):
 
 
 @pytest.mark.parametrize("token", ["a\x1b[2J", "a\u202eb", "a\0b", "</script>\x1b"])
-@pytest.mark.parametrize("options", [[], ["--json"], ["--color", "never", "--token", "@0"]])
-def test_hostile_words_come_out_harmless(folder, token, options):
+@pytest.mark.parametrize("options", [[], ["--json"], ["--color", "never", "--query", "@0"]])
+def test_untrusted_words_come_out_harmless(folder, token, options):
     given = json.dumps(words(tokens=[token, *TOKENS[1:]], title=token)).encode()
     shown = succeed("explain", "--input", "-", *options, stdin=given, cwd=folder)
     for raw in (b"\x1b", "\u202e".encode(), b"\0"):
@@ -345,8 +345,8 @@ def test_hostile_words_come_out_harmless(folder, token, options):
 
 
 def test_a_reader_that_leaves_and_a_full_device(folder):
-    for arguments in (["explain", "--input", "words.json"], ["lesson", "003"], ["lesson"],
-                      ["lesson", "000", "--export"]):
+    for arguments in (["explain", "--input", "words.json"], ["lesson", "from-seed"], ["lesson"],
+                      ["lesson", "three-words", "--export"]):
         reader, writer = os.pipe()
         os.close(reader)
         with os.fdopen(writer, "wb") as pipe:
@@ -355,9 +355,9 @@ def test_a_reader_that_leaves_and_a_full_device(folder):
         with open("/dev/full", "wb") as full:
             done = run(*arguments, stdout=full, cwd=folder)
         assert (done.returncode, done.stderr) == (1, b"regard: cannot write standard output: No space left on device\n")
-    done = subprocess.run(["sh", "-c", '"$0" lesson 003 | head -n 1', PROGRAM], capture_output=True, timeout=60,
+    done = subprocess.run(["sh", "-c", '"$0" lesson from-seed | head -n 1', PROGRAM], capture_output=True, timeout=60,
                           env=environment(), check=True)
-    assert done.stdout == succeed("lesson", "003").splitlines(keepends=True)[0] and done.stderr == b""
+    assert done.stdout == succeed("lesson", "from-seed").splitlines(keepends=True)[0] and done.stderr == b""
 
 
 @pytest.mark.parametrize("columns", [60, 200])
@@ -368,15 +368,15 @@ def test_lines_fit_the_width(lesson, columns):
 
 
 def test_more_width_gives_fewer_lines():
-    counts = [succeed("lesson", "000", env=environment(COLUMNS=str(n))).count(b"\n") for n in (60, 200)]
+    counts = [succeed("lesson", "three-words", env=environment(COLUMNS=str(n))).count(b"\n") for n in (60, 200)]
     assert counts[0] > counts[1]
 
 
 def test_colour():
-    plain = succeed("lesson", "000")
+    plain = succeed("lesson", "three-words")
     assert b"\x1b" not in plain
-    assert succeed("lesson", "000", env=environment(NO_COLOR="1")) == plain
-    assert b"\x1b[" in succeed("lesson", "000", "--color", "always", env=environment(NO_COLOR="1"))
+    assert succeed("lesson", "three-words", env=environment(NO_COLOR="1")) == plain
+    assert b"\x1b[" in succeed("lesson", "three-words", "--color", "always", env=environment(NO_COLOR="1"))
 
 
 # ---- lessons
@@ -386,20 +386,20 @@ def test_the_list_of_lessons(tmp_path):
     listed = [line.split()[0] for line in succeed("lesson").decode().split("\n\n")[0].splitlines()]
     assert listed == LESSONS
     fail(2, ['there is no lesson "nonsense"', *LESSONS], "lesson", "nonsense", cwd=tmp_path)
-    fail(2, '--step: step "nope" does not exist', "lesson", "000", "--step", "nope", cwd=tmp_path)
-    fail(2, "--pause needs a terminal", "lesson", "000", "--pause", cwd=tmp_path)
+    fail(2, '--step: step "nope" does not exist', "lesson", "three-words", "--step", "nope", cwd=tmp_path)
+    fail(2, "--pause needs a terminal", "lesson", "three-words", "--pause", cwd=tmp_path)
 
 
 def test_a_cell_is_named_as_results_print_it(folder):
-    by_index = succeed("lesson", "000", "--step", "weights", "--cell", "1,0", env=environment(LANG="C.UTF-8"))
+    by_index = succeed("lesson", "three-words", "--step", "weights", "--cell", "1,0", env=environment(LANG="C.UTF-8"))
     assert "A[love, I]" in by_index.decode()
-    assert succeed("lesson", "000", "--step", "weights", "--cell", "love,I", env=environment(LANG="C.UTF-8")) == by_index
+    assert succeed("lesson", "three-words", "--step", "weights", "--cell", "love,I", env=environment(LANG="C.UTF-8")) == by_index
     twice = ["explain", "--input", "words.json", "--step", "weights", "--cell"]
     assert succeed(*twice, "love#1,I", cwd=folder) == succeed(*twice, "3,0", cwd=folder)
     fail(2, ["--cell", '"love#0" to "love#1"', "love (@1), love (@3)"], *twice, "love,I", cwd=folder)
     fail(2, ["--cell", "I (@0)", "love (@3)"], *twice, "I,nope", cwd=folder)
     # The rows of a columns layout are keys.
-    assert b"[x2, x1]" in succeed("lesson", "004", "--step", "weights", "--cell", "x2,x1")
+    assert b"[x2, x1]" in succeed("lesson", "by-hand", "--step", "weights", "--cell", "x2,x1")
 
 
 def paused(keys, tmp_path):
@@ -407,7 +407,7 @@ def paused(keys, tmp_path):
     pid, terminal = pty.fork()
     if pid == 0:
         os.chdir(tmp_path)
-        os.execve(PROGRAM, [PROGRAM, "lesson", "000", "--pause"], environment(TERM="dumb", NO_COLOR="1", COLUMNS="80"))
+        os.execve(PROGRAM, [PROGRAM, "lesson", "three-words", "--pause"], environment(TERM="dumb", NO_COLOR="1", COLUMNS="80"))
     shown = b""
     for key in [*keys, None]:
         try:
@@ -439,25 +439,38 @@ def test_the_list_of_lessons_as_json():
     document = json.loads(succeed("lesson", "--json"))
     assert list(document)[0] == "schema" and document["schema"] == "regard/1"
     assert document["command"] == "regard lesson --json" and document["version"]
-    shown = succeed("lesson").decode().split("\n\n")[0].splitlines()
+    assert succeed("lesson", "--list") == succeed("lesson")
+    shown, notes = (part.splitlines() for part in succeed("lesson").decode().split("\n\n"))
+    aliases = [(lesson["alias"], lesson["name"]) for lesson in document["lessons"] if lesson["alias"]]
+    assert [alias for alias, _ in aliases] == ["000", "001", "002", "003", "004"]
+    assert notes[-1] == "Aliases: " + ", ".join(f"{alias} {name}" for alias, name in aliases) + "."
     assert [(lesson["name"], lesson["title"]) for lesson in document["lessons"]] == \
         [tuple(line.split(maxsplit=1)) for line in shown]
 
 
+def test_a_lesson_says_its_name_under_its_alias_too():
+    by_name, by_alias = (json.loads(succeed("lesson", name, "--json")) for name in ("by-hand", "004"))
+    assert by_alias.pop("command") == "regard lesson 004 --json" and by_name.pop("command") == "regard lesson by-hand --json"
+    assert by_alias == by_name and by_name["lesson"] == "by-hand"
+    assert b"<title>by-hand: By hand, in columns" in succeed("lesson", "004", "--html", "-")
+    assert "lesson" not in json.loads(succeed("explain", "--input", "-", "--json", stdin=succeed("lesson", "by-hand", "--export")))
+
+
 def test_options_that_a_lesson_cannot_take(tmp_path):
+    fail(2, "--list lists every lesson", "lesson", "by-hand", "--list", cwd=tmp_path)
     for option in (["--json"], ["--full"], ["--pause"], ["--step", "weights"], ["--cell", "0,0"],
                    ["--html", "page.html"]):
-        fail(2, ["--export prints the lesson's input", option[0] + " says how results are shown"], "lesson", "000",
+        fail(2, ["--export prints the lesson's input", option[0] + " says how results are shown"], "lesson", "three-words",
              "--export", *option, cwd=tmp_path)
         if option != ["--json"]:
             fail(2, option[0] + " needs the name of a lesson", "lesson", *option, cwd=tmp_path)
     fail(2, "--export needs the name of a lesson", "lesson", "--export", "--json", cwd=tmp_path)
     # What the input itself holds is exported.
-    assert json.loads(succeed("lesson", "000", "--export", "--digits", "2", "--token", "I"))["digits"] == 2
-    fail(2, ["--heads does not apply to a lesson", "lesson 004 has two heads"], "lesson", "000", "--heads", "3",
+    assert json.loads(succeed("lesson", "three-words", "--export", "--digits", "2", "--query", "I"))["digits"] == 2
+    fail(2, ["--heads does not apply to a lesson", "lesson by-hand has two heads"], "lesson", "three-words", "--heads", "3",
          cwd=tmp_path)
     assert b"--heads" not in succeed("lesson", "--help") and b"--heads" in succeed("explain", "--help")
-    fail(2, "regard: tokens holds 2 words and X has 3 rows", "lesson", "000", "--tokens", "a,b", cwd=tmp_path)
+    fail(2, "regard: tokens holds 2 words and X has 3 rows", "lesson", "three-words", "--tokens", "a,b", cwd=tmp_path)
 
 
 @pytest.mark.parametrize("lesson", LESSONS)
@@ -469,10 +482,10 @@ def test_an_exported_lesson_explains_the_same(lesson):
     assert theirs["steps"] == ours["steps"] and theirs["schema"] == "regard/1"
 
 
-def test_lesson_000_shows_the_numbers_of_its_document():
-    text = succeed("lesson", "000").decode()
+def test_three_words_shows_the_numbers_of_its_document():
+    text = succeed("lesson", "three-words").decode()
     assert "0.4223188" in text and "1.68927519" in text
-    steps = {step["name"]: step for step in json.loads(succeed("lesson", "000", "--json"))["steps"]}
+    steps = {step["name"]: step for step in json.loads(succeed("lesson", "three-words", "--json"))["steps"]}
     q, k, v = (np.array(steps[name]["result"], float) for name in ("queries", "keys", "values"))
     weights, context = attention(q, k, v, scale=1)
     near(np.array(steps["weights"]["result"]), weights)
@@ -493,7 +506,7 @@ def long_page(folder, queries, *options, dtype=np.float64, **limits):
 
 
 def test_a_long_input_has_a_page_of_maps_and_exact_rows(tmp_path):
-    page, said = long_page(tmp_path, 3000, "--causal", "--token", "@1234")
+    page, said = long_page(tmp_path, 3000, "--causal", "--query", "@1234")
     q, k, v = (np.load(tmp_path / f"{name}.npy") for name in "QKV")
     weights, context = attention(q, k, v, offset=0)
     arrays = page_arrays(page)
@@ -531,7 +544,7 @@ def test_the_words_of_a_long_text_are_on_its_page(tmp_path):
     words = [f"w{i}</script>" if i == 5 else f"w{i}" for i in range(1100)]
     given = {"tokens": words, **{name: [[i % 7, i % 3] for i in range(1100)] for name in "QKV"}}
     (tmp_path / "words.json").write_text(json.dumps(given))
-    succeed("explain", "--input", "words.json", "--token", "w9", "--html", "page.html", cwd=tmp_path)
+    succeed("explain", "--input", "words.json", "--query", "w9", "--html", "page.html", cwd=tmp_path)
     page = json.loads(re.search('id="page">(.*?)</script>', (tmp_path / "page.html").read_text(encoding="utf-8"), re.DOTALL)[1])
     assert page["query_tokens"] == page["key_tokens"] == words and page["focus"] == 9
 
@@ -542,7 +555,7 @@ def test_a_long_page_takes_memory_that_is_linear(tmp_path):
         resource.setrlimit(resource.RLIMIT_DATA, (400 * 2**20, 400 * 2**20))
 
     page, said = long_page(tmp_path, 12000, "--json", "--dtype", "f32", dtype=np.float32, preexec_fn=limited)
-    assert json.loads(said)["cells"] == [512, 512]
+    assert json.loads(said)["map_size"] == [512, 512]
     assert len(page) < 32e6
 
 
@@ -613,14 +626,14 @@ def test_workings_read_as_sentences():
         return " ".join(succeed("lesson", lesson, "--step", name, *more, env=environment(LC_ALL="C.UTF-8")).decode().split())
 
     # One key is seen: its factors, not its product twice.
-    assert "Z[0, 0] = 1 · (−2.33028699) = −2.33028699 (3 keys of weight 0 left out)" in step("002", "context")
-    assert "left out: 3 keys of weight 0" in step("002", "context", "--cell", "0,0")
-    assert "ranks by dot product[x1, x1] = 2: 1 of the 4 keys has a larger score" in step("004", "ranks-of-dots")
-    assert "ranks by cosine[x1, x1] = 1: none of the 4 keys has a larger score" in step("004", "ranks-of-cosines")
+    assert "Z[0, 0] = 1 · (−2.33028699) = −2.33028699 (3 keys of weight 0 left out)" in step("one-function", "context")
+    assert "left out: 3 keys of weight 0" in step("one-function", "context", "--cell", "0,0")
+    assert "ranks by dot product[x1, x1] = 2: 1 of the 4 keys has a larger score" in step("by-hand", "ranks-of-dots")
+    assert "ranks by cosine[x1, x1] = 1: none of the 4 keys has a larger score" in step("by-hand", "ranks-of-cosines")
     # Without a scale a score stays: no product of one.
-    assert "S′[love, I]: the score is not scaled and stays 1" in step("000", "scaled")
-    assert "0.0752 (rounded figures sum to 0.0751)" in step("003", "halves")
-    assert "1.0000 the sum; rounded figures sum to 1.0001" in step("004", "hand-weights")
+    assert "S′[love, I]: the score is not scaled and stays 1" in step("three-words", "scaled")
+    assert "0.0752 (rounded figures sum to 0.0751)" in step("from-seed", "halves")
+    assert "1.0000 the sum; rounded figures sum to 1.0001" in step("by-hand", "hand-weights")
 
 
 def test_json_asks_for_memory_and_max_memory_overrides_what_is_free(tmp_path):

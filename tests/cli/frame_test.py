@@ -14,7 +14,7 @@ import pytest
 from program import PROGRAM, environment, fail, run, succeed
 
 SUBCOMMANDS = ["attend", "explain", "compare", "heads", "embed", "similar", "lesson", "pull", "bench", "info",
-               "completion", "man"]
+               "completion", "manpage"]
 
 
 # ---- help and version
@@ -194,7 +194,7 @@ def test_colour_is_for_terminals_that_want_it():
     def coloured(shown):
         return b"\x1b[" in shown
 
-    lesson = ("lesson", "000")
+    lesson = ("lesson", "three-words")
     assert coloured(on_terminal(*lesson, TERM="xterm")[1])
     for changes in ({"TERM": "dumb"}, {"TERM": None}, {"TERM": ""}, {"TERM": "xterm", "NO_COLOR": "1"}):
         code, shown, _ = on_terminal(*lesson, **changes)
@@ -207,7 +207,7 @@ def test_colour_is_for_terminals_that_want_it():
 
 
 def test_colour_words(tmp_path):
-    fail(2, '--color is "sometimes"; expected auto, always or never', "lesson", "000", "--color", "sometimes",
+    fail(2, '--color is "sometimes"; expected auto, always or never', "lesson", "three-words", "--color", "sometimes",
          cwd=tmp_path)
 
 

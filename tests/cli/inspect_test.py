@@ -42,11 +42,11 @@ def means(weights, rows, columns):
 ARRAYS = ("key_mass", "pooled_map", "entropy", "largest_weight", "mean_distance", "top_keys", "top_weights")
 CASES = {
     "plain": (((40, 8), (50, 8)), [], {}),
-    "causal": (((2, 40, 8), (2, 40, 8)), ["--causal", "--cells", "7"], {"causal": True}),
-    "grouped-batch": (((2, 4, 30, 8), (2, 2, 45, 8)), ["--causal=bottom_right", "--cells", "5,9", "--window", "20,0"],
+    "causal": (((2, 40, 8), (2, 40, 8)), ["--causal", "--map-size", "7"], {"causal": True}),
+    "grouped-batch": (((2, 4, 30, 8), (2, 2, 45, 8)), ["--causal=bottom_right", "--map-size", "5,9", "--window", "20,0"],
                       {"causal": True, "offset": [15, 15], "window": (20, 0)}),
-    "one-query": (((3, 1, 8), (3, 60, 8)), ["--cells", "1,6", "--weight-on", "59,0"], {}),
-    "float64": (((2, 33, 8), (2, 31, 8)), ["--cells", "33,31", "--top", "31"], {}),
+    "one-query": (((3, 1, 8), (3, 60, 8)), ["--map-size", "1,6", "--track-keys", "59,0"], {}),
+    "float64": (((2, 33, 8), (2, 31, 8)), ["--map-size", "33,31", "--top", "31"], {}),
     "sinks": (((2, 20, 8), (2, 20, 8)), ["--sinks", "sinks.npy"], {"sinks": np.array([0.5, 2], np.float32)}),
 }
 
@@ -67,7 +67,7 @@ def test_sums_and_means_are_numpys(name, tmp_path):
     assert sorted(os.listdir(tmp_path / "out")) == sorted([f"{name}.npy" for name in ARRAYS] + ["inspect.json", *pictures])
     assert mass.dtype == cells.dtype == dtype and mass.ndim == axes - 1 and cells.ndim == axes
     length, keys = weights.shape[2:]
-    assert mass.shape[-1] == keys and list(cells.shape[-2:]) == report["inspect"]["cells"]
+    assert mass.shape[-1] == keys and list(cells.shape[-2:]) == report["inspect"]["map_size"]
     assert report["shapes"]["key_mass"] == list(mass.shape) and report["shapes"]["pooled_map"] == list(cells.shape)
     accuracy = 1e-13 if name == "float64" else 1e-5
     assert np.allclose(mass.reshape(weights.shape[:2] + (keys,)), weights.sum(axis=2), rtol=accuracy, atol=accuracy / 100)
@@ -77,8 +77,8 @@ def test_sums_and_means_are_numpys(name, tmp_path):
     said = report["inspect"]
     assert said["queries"] == length and said["keys"] == keys and len(said["heads"]) == weights.shape[0] * weights.shape[1]
     top = int(options[options.index("--top") + 1]) if "--top" in options else 5
-    chosen = [int(key) for key in options[options.index("--weight-on") + 1].split(",")] if "--weight-on" in options else [0]
-    assert said["weight_on_keys"] == chosen
+    chosen = [int(key) for key in options[options.index("--track-keys") + 1].split(",")] if "--track-keys" in options else [0]
+    assert said["tracked_keys"] == chosen
     flat = mass.reshape(-1, keys)
     for n, head in enumerate(said["heads"]):
         assert [head["batch"], head["head"]] == list(divmod(n, weights.shape[1]))
@@ -86,7 +86,7 @@ def test_sums_and_means_are_numpys(name, tmp_path):
         assert head["heavy_hitters"] == list(order)
         assert np.array_equal(np.array(head["mass"], dtype), flat[n][order])
         assert np.allclose(head["share"], flat[n][order] / length, rtol=1e-7)
-        assert np.allclose(head["weight_on"], flat[n][chosen] / length, rtol=1e-7)
+        assert np.allclose(head["tracked_shares"], flat[n][chosen] / length, rtol=1e-7)
         for name in ("entropy", "largest_weight", "mean_distance"):
             assert head[name] == pytest.approx(np.load(tmp_path / f"out/{name}.npy").reshape(-1, length)[n].mean(dtype=np.float64), rel=1e-5)
     rows = {name: np.load(tmp_path / f"out/{name}.npy").reshape(weights.shape[:3] + ((-1,) if name.startswith("top") else ()))
@@ -153,7 +153,7 @@ def painted(cells, scale):
 @pytest.mark.parametrize("cells", ["600,700", "3,50", "1,1"])
 def test_pictures_are_the_maps_in_colour(cells, scale, tmp_path):
     write(tmp_path, 11, (2, 2, 700, 8), (2, 1, 700, 8))
-    succeed("attend", *QKV, "--causal", "--inspect", "--cells", cells, "--map-scale", scale, "--save", "out", cwd=tmp_path)
+    succeed("attend", *QKV, "--causal", "--inspect", "--map-size", cells, "--map-scale", scale, "--save", "out", cwd=tmp_path)
     maps = np.load(tmp_path / "out/pooled_map.npy").astype(np.float64)
     for b in range(2):
         for h in range(2):
@@ -173,7 +173,7 @@ def test_pictures_of_nan_and_of_nothing(tmp_path):
     arrays["q"][0, 3] = np.nan
     np.save(tmp_path / "q.npy", arrays["q"])
     np.save(tmp_path / "mask.npy", np.array([True, False])[:, None, None] & np.ones((2, 20, 20), bool))
-    text = succeed("attend", *QKV, "--mask", "mask.npy", "--inspect", "--cells", "20", "--save", "out", cwd=tmp_path).decode()
+    text = succeed("attend", *QKV, "--mask", "mask.npy", "--inspect", "--map-size", "20", "--save", "out", cwd=tmp_path).decode()
     assert text.startswith("Head 0 has weights that are nan.\n") and text.split("\n")[4].split() == ["1", *"0000", "none"]
     cells = np.load(tmp_path / "out/pooled_map.npy")
     assert np.isnan(cells[0, 3]).all() and np.isfinite(cells[0, 4:]).all() and not cells[1].any()
@@ -223,7 +223,7 @@ def test_text_says_the_finding_and_a_line_a_head(tmp_path):
     arrays["q"][3, :, :] = arrays["k"][1, 7]
     np.save(tmp_path / "q.npy", arrays["q"])
     np.save(tmp_path / "k.npy", arrays["k"])
-    text = succeed("attend", *QKV, "--inspect", "--weight-on", "0,7", "--top", "2", "--save", "out", cwd=tmp_path).decode()
+    text = succeed("attend", *QKV, "--inspect", "--track-keys", "0,7", "--top", "2", "--save", "out", cwd=tmp_path).decode()
     lines = text.split("\n")
     assert lines[0] == "Head 3 gives key 7 1.0000 of its attention, the largest share of any key in any"
     assert lines[1] == "head; uniform over the keys that each query sees: 0.0333."
@@ -238,7 +238,7 @@ def test_text_says_the_finding_and_a_line_a_head(tmp_path):
         if h < 3:
             assert line.split() == wanted
     assert lines[8:] == ["", "  saved  out", ""]
-    assert succeed("attend", *QKV, "--inspect", "--top", "2", "--weight-on", "0,7", cwd=tmp_path).decode() == "\n".join(lines[:8]) + "\n"
+    assert succeed("attend", *QKV, "--inspect", "--top", "2", "--track-keys", "0,7", cwd=tmp_path).decode() == "\n".join(lines[:8]) + "\n"
     # Without --top a head has a line, whatever fits; with it, as many as it takes.
     narrow = environment(COLUMNS="50")
     assert len(succeed("attend", *QKV, "--inspect", cwd=tmp_path, env=narrow).decode().split("\n\n")[1].splitlines()) == 5
@@ -271,7 +271,7 @@ def test_long_inputs_take_memory_that_is_linear(tmp_path):
                           env=environment(), capture_output=True, timeout=110, preexec_fn=limited, check=False)
     assert done.returncode == 0 and done.stderr == b"", done.stderr
     report = json.loads(done.stdout)
-    assert report["inspect"]["cells"] == [512, 512] and report["plan"]["memory_bytes"] < 100e6
+    assert report["inspect"]["map_size"] == [512, 512] and report["plan"]["memory_bytes"] < 100e6
     mass, cells = np.load(tmp_path / "out/key_mass.npy"), np.load(tmp_path / "out/pooled_map.npy")
     assert np.allclose(mass.sum(axis=1), 20000, rtol=1e-5)
     # A cell of the map above the diagonal is 0; a row of cells holds all the weight of its queries.
@@ -286,21 +286,21 @@ def test_what_is_rejected(tmp_path):
     os.mkdir(tmp_path / "closed", 0o500)
     inspect = ("attend", *QKV, "--inspect")
     fail(2, ["--save needs --inspect"], "attend", *QKV, "--save", "out", cwd=tmp_path)
-    fail(2, ["--cells needs --inspect"], "attend", *QKV, "-o", "c.npy", "--cells", "4", cwd=tmp_path)
+    fail(2, ["--map-size needs --inspect"], "attend", *QKV, "-o", "c.npy", "--map-size", "4", cwd=tmp_path)
     fail(2, ["--top needs --inspect"], "attend", *QKV, "-o", "c.npy", "--top", "4", cwd=tmp_path)
-    fail(2, ["--weight-on needs --inspect"], "attend", *QKV, "-o", "c.npy", "--weight-on", "4", cwd=tmp_path)
+    fail(2, ["--track-keys needs --inspect"], "attend", *QKV, "-o", "c.npy", "--track-keys", "4", cwd=tmp_path)
     fail(2, ["--inspect", "nothing would be written"], "attend", *QKV, cwd=tmp_path)
     fail(2, ["--output - and --inspect both write standard output"], *inspect, "-o", "-", cwd=tmp_path)
-    fail(2, ["--cells is 0; expected 1 or more"], *inspect, "--cells", "0", cwd=tmp_path)
-    fail(2, ['--cells is "1,2,3"; expected'], *inspect, "--cells", "1,2,3", cwd=tmp_path)
-    fail(2, ["--cells", "whole number"], *inspect, "--cells", "many", cwd=tmp_path)
+    fail(2, ["--map-size is 0; expected 1 or more"], *inspect, "--map-size", "0", cwd=tmp_path)
+    fail(2, ['--map-size is "1,2,3"; expected'], *inspect, "--map-size", "1,2,3", cwd=tmp_path)
+    fail(2, ["--map-size", "whole number"], *inspect, "--map-size", "many", cwd=tmp_path)
     fail(2, ['--map-scale is "square"; expected log or linear'], *inspect, "--map-scale", "square", cwd=tmp_path)
     fail(2, ["--map-scale needs --inspect"], "attend", *QKV, "-o", "c.npy", "--map-scale", "log", cwd=tmp_path)
     fail(2, ["--top is -1; expected 0 or more"], *inspect, "--top", "-1", cwd=tmp_path)
-    fail(2, ["--weight-on is -1; expected 0 or more"], *inspect, "--weight-on", "0,-1", cwd=tmp_path)
-    fail(1, ["--cells asks for 41 rows and 41 columns; --query and --key allow at most 40,50"], *inspect, "--cells", "41", cwd=tmp_path)
-    fail(1, ["--cells asks for 3 rows and 51 columns"], *inspect, "--cells", "3,51", cwd=tmp_path)
-    fail(1, ["--weight-on names key 50, and --key has 50 of them"], *inspect, "--weight-on", "3,50", cwd=tmp_path)
+    fail(2, ["--track-keys is -1; expected 0 or more"], *inspect, "--track-keys", "0,-1", cwd=tmp_path)
+    fail(1, ["--map-size asks for 41 rows and 41 columns; --query and --key allow at most 40,50"], *inspect, "--map-size", "41", cwd=tmp_path)
+    fail(1, ["--map-size asks for 3 rows and 51 columns"], *inspect, "--map-size", "3,51", cwd=tmp_path)
+    fail(1, ["--track-keys names key 50, and --key has 50 of them"], *inspect, "--track-keys", "3,50", cwd=tmp_path)
     fail(1, ["file", "the folder cannot be made"], *inspect, "--save", "file", cwd=tmp_path)
     fail(1, ["missing/out", "the folder cannot be made"], *inspect, "--save", "missing/out", cwd=tmp_path)
     fail(2, ["--save would write", "key_mass.npy", "--query reads"], "attend", "--query", "key_mass.npy", "--key", "k.npy", "--value", "v.npy",

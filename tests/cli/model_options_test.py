@@ -107,7 +107,7 @@ def test_numbers_that_are_not_finite_end_in_one_line(folder, command, tensor, x,
 
 @pytest.mark.parametrize("option", ["--mmap", "--allow-nonfinite"])
 def test_rejected_where_there_is_no_model(tmp_path, option):
-    for command in (["attend"], ["lesson", "000"], ["info"], ["pull", "minilm"]):
+    for command in (["attend"], ["lesson", "three-words"], ["info"], ["pull", "minilm"]):
         fail(2, f"there is no option {option} of regard {command[0]}", *command, option, cwd=tmp_path)
     fail(2, f"{option} is for a sentence in a model; give the sentence", "explain", "--input", "x.json", option,
          cwd=tmp_path)

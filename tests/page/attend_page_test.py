@@ -246,30 +246,30 @@ def test_nan_and_infinity_travel(attend):
     assert row["score"][0] == "inf" and row["row_max"] == "inf" and row["weight"] == [1, 0, 0, 0]
 
 
-def test_a_number_unfolds_into_what_it_is_made_of(attend):
+def test_a_number_expands_into_what_it_is_made_of(attend):
     arrays, options, _, _ = CASES["all"]
     page, made = attend(arrays, *options, address="#attention=arrays&head=5&query=3&step=mix")
     cells = page.evaluate(CELLS)
     b, h, i, j = 1, 1, 3, 1
     for column in ("q_dot_k", "score", "exponential", "weight"):
         page.locator(f'[data-cell="row {j} {column}"]').click()
-        text = page.locator(".row-table .unfold").inner_text()
+        text = page.locator(".row-table .expand").inner_text()
         assert cells[f"row {j} {column}"] in text, column
         if column == "q_dot_k":
             products = made.query[b, h, i].astype(np.float64) * made.key[b, 0, j].astype(np.float64)
             assert "is 4 products: " in text
             assert styled(max(products, key=abs), {"digits": 4, "scientific": False}) in text
         if column == "score":
-            lines = page.locator(".row-table .unfold dl > div").all_inner_texts()
+            lines = page.locator(".row-table .expand dl > div").all_inner_texts()
             assert [line.split("\n")[0] for line in lines] == ["scaled", "soft cap", "ALiBi and bias"]
             assert lines[0].rstrip().endswith(styled(dot(made.query[b, h, i], made.key[b, 0, j]) / 2, {"digits": 4, "scientific": False}))
         if column == "weight":
             assert f"/ {styled(made.row_sum[b, h, i], {'digits': 4, 'scientific': False})}" in text
     page.locator('[data-cell="mix 2"]').click()
-    text = page.locator(".mix-figure .unfold").inner_text()
+    text = page.locator(".mix-figure .expand").inner_text()
     assert cells["mix 2"] in text and "weight of key 1 · v[1, 2]" in text
     page.keyboard.press("Escape")
-    assert page.locator(".unfold").count() == 0
+    assert page.locator(".expand").count() == 0
 
 
 def test_what_stands_at_hidden_keys_is_not_read(attend):
@@ -279,7 +279,7 @@ def test_what_stands_at_hidden_keys_is_not_read(attend):
     assert np.isfinite(made.output[0, 0, 1]).all()
     check_row(page, made, 0, 0, 1, causal)
     page.locator('[data-cell="mix 0"]').click()
-    text = page.locator(".mix-figure .unfold").inner_text()
+    text = page.locator(".mix-figure .expand").inner_text()
     assert text.startswith(f"{styled(made.output[0, 0, 1, 0], made.styles['context'])} is 2 products: ") and "nan" not in text
 
 
@@ -292,7 +292,7 @@ def test_batch_and_heads_are_named_and_chosen(attend):
     page.locator('[data-focus="word 2"]').click()
     assert title(page).startswith("In batch 1, head 2, query 2 attends most to key ")
     check_row(page, made, 1, 2, 2, CASES["grouped-batch"][3])
-    assert page.locator(".row-table .asks").inner_text() == "query 2"
+    assert page.locator(".row-table .query-name").inner_text() == "query 2"
     assert page.locator(".row-table tbody th").all_inner_texts() == [f"key {j}" for j in range(5)]
     told = page.locator("header .citation").inner_text()
     assert told == "float32 · batch of 2 × 4 heads on 2 of keys × 3 queries × 5 keys of 4 numbers · key lengths 5, 2 · scale 1/√4"
@@ -314,16 +314,16 @@ def test_the_keyboard_does_it_all(attend):
     page.locator('[data-focus="word 2"]').focus()
     page.keyboard.press("Tab")
     page.keyboard.press("Enter")
-    assert page.locator(".row-table .asks").inner_text() == "query 3"
+    assert page.locator(".row-table .query-name").inner_text() == "query 3"
     check_row(page, made, 0, 1, 3, hidden)
     page.locator('[data-cell="map 3 0"]').focus()
     page.keyboard.press("ArrowUp")
     page.keyboard.press("Enter")
-    assert page.locator(".row-table .asks").inner_text() == "query 2"
+    assert page.locator(".row-table .query-name").inner_text() == "query 2"
     page.locator('[data-cell="row 0 q_dot_k"]').focus()
     page.keyboard.press("End")
     page.keyboard.press("Enter")
-    assert page.locator(".row-table .unfold").count() == 1
+    assert page.locator(".row-table .expand").count() == 1
     assert page.evaluate("document.activeElement.dataset.cell") == "row 0 weight"
 
 
@@ -359,7 +359,7 @@ def test_large_heads_are_painted_and_long_rows_shortened(attend):
     canvas.hover(position={"x": box["width"] * 50.5 / 64, "y": box["height"] * 40.5 / 64})
     assert page.locator(".readout").inner_text() == "query 40 → key 50: hidden"
     canvas.click(position={"x": 2, "y": box["height"] * 12.5 / 64})
-    assert page.locator(".row-table .asks").inner_text() == "query 12"
+    assert page.locator(".row-table .query-name").inner_text() == "query 12"
 
 
 def test_hidden_keys_of_a_long_row_take_no_lines(attend):
@@ -396,12 +396,12 @@ def test_many_queries_are_chosen_from_a_list(attend):
     choice = page.locator('[data-focus="queries"]')
     assert choice.locator("option").count() == 70
     choice.select_option("69")
-    assert page.locator(".row-table .asks").inner_text() == "query 69"
+    assert page.locator(".row-table .query-name").inner_text() == "query 69"
     assert choice.input_value() == "69"
     assert page.evaluate(CELLS)["row 1 weight"] == styled(made.weights[0, 0, 69, 1], made.styles["weight"])
     choice.focus()
     page.keyboard.press("ArrowUp")
-    assert page.locator(".row-table .asks").inner_text() == "query 68"
+    assert page.locator(".row-table .query-name").inner_text() == "query 68"
 
 
 def test_the_row_as_json(attend):

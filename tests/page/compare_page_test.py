@@ -190,9 +190,9 @@ def test_lines_move_unless_motion_is_unwanted(comparison):
 
 def test_the_page_of_a_sentence_holds_the_comparison(pages, model, tmp_path):
     data = json.loads(succeed("compare", "bank", A, B, C, "--hide", "river", "--model", model, "--json"))
-    told = json.loads(succeed("explain", A, "--token", "bank", "--hide", "river", "--model", model, "--json"))
+    told = json.loads(succeed("explain", A, "--query", "bank", "--hide", "river", "--model", model, "--json"))
     path = tmp_path / "page.html"
-    screen = succeed("explain", A, "--token", "bank", "--hide", "river", "--beside", B, "--beside", C, "--model", model, "--html", path).decode()
+    screen = succeed("explain", A, "--query", "bank", "--hide", "river", "--compare-with", B, "--compare-with", C, "--model", model, "--html", path).decode()
     assert screen.splitlines()[-1].startswith(f"  page   {path.as_uri()}   step by step, all 12 heads")
     page = pages.open(path, "#step=mix")
     check_table(page, data, 0)
@@ -222,7 +222,7 @@ def test_a_comparison_has_contrast_and_room(comparison, theme, width):
     assert all(one.bounding_box()["x"] + one.bounding_box()["width"] <= right["x"] + right["width"] + 1 for one in page.locator(".chart .label").all())
 
 
-def test_hostile_sentences_are_text(comparison):
+def test_untrusted_sentences_are_text(comparison):
     page, data = comparison("bank", "bank </script><img src=x onerror=alert(1)> \u202e= 1 <!--", "the bank \x1b]0;x\x07 \\input{x} </script>")
     assert page.evaluate("document.querySelectorAll('img').length") == 0
     assert page.evaluate("document.scripts.length") == 3

@@ -31,7 +31,7 @@ def fixture_explained(pages, tmp_path):
 
 
 def test_maps_and_rows_are_those_of_the_weights(explained):
-    page, weights = explained(1500, "--token", "@700")
+    page, weights = explained(1500, "--query", "@700")
     canvas = page.locator(MAP)
     edges = [a * 1500 // 512 for a in range(513)]
     for head in (0, 1):
@@ -56,7 +56,7 @@ def test_maps_and_rows_are_those_of_the_weights(explained):
 
 
 def test_the_page_opens_with_the_query_in_focus(explained):
-    page, _ = explained(1100, "--token", "@700")
+    page, _ = explained(1100, "--query", "@700")
     assert page.locator("button[data-focus='word 700']").get_attribute("aria-pressed") == "true"
 
 

@@ -53,7 +53,7 @@ def readout(page):
 
 
 def test_long_inputs_have_a_page_of_maps(inspected):
-    page, said, cells = inspected((2, 3000, 4), "--causal", "--cells", "500")
+    page, said, cells = inspected((2, 3000, 4), "--causal", "--map-size", "500")
     assert page.locator("h1").inner_text().startswith("Head ") and "of its attention" in page.locator("h1").inner_text()
     assert page.locator(".row-table").count() == 0
     canvas = page.locator(MAP)
@@ -81,12 +81,12 @@ def test_long_inputs_have_a_page_of_maps(inspected):
 
 
 def test_the_heads_are_those_of_json(inspected):
-    page, said, _ = inspected((2, 2, 1000, 4), "--weight-on", "0,999", "--top", "3")
+    page, said, _ = inspected((2, 2, 1000, 4), "--track-keys", "0,999", "--top", "3")
     rows = page.locator(".inspected-heads tbody tr").all()
     assert len(rows) == 4
     for row, head in zip(rows, said["heads"]):
         numbers = [row.locator("th").inner_text(), *row.locator("td").all_inner_texts()]
-        wanted = [f"{head['batch']}, {head['head']}"] + [f"{x:.4f}" for x in head["weight_on"]]
+        wanted = [f"{head['batch']}, {head['head']}"] + [f"{x:.4f}" for x in head["tracked_shares"]]
         wanted += [f"{head['entropy']:.2f}", f"{head['largest_weight']:.4f}", f"{head['mean_distance']:.1f}"]
         wanted.append(" · ".join(f"{key}: {small_number(share)}" for key, share in zip(head["heavy_hitters"], head["share"])))
         assert [text.replace("\u00a0", " ") for text in numbers] == wanted
@@ -107,7 +107,7 @@ MIDDLES = """(canvas, count) => {
 
 
 def test_colours_are_by_the_logarithm_or_in_proportion(inspected):
-    page, _, cells = inspected((1, 2600, 4), "--cells", "20", color_scheme="light")
+    page, _, cells = inspected((1, 2600, 4), "--map-size", "20", color_scheme="light")
     paper, blue = np.array([0xfd, 0xfc, 0xf9]), np.array([0x0b, 0x4f, 0x8f])
     for linear in (False, True):
         page.wait_for_timeout(100)

@@ -22,7 +22,7 @@ def visible(page, selector):
 
 
 def test_the_steps_go_forward_and_back(lesson):
-    page, _ = lesson("003")
+    page, _ = lesson("from-seed")
     assert current(page) == "mix"
     for want in ("softmax", "scale", "compare", "project"):
         page.locator('[data-focus="back"]').click()
@@ -37,7 +37,7 @@ def test_the_steps_go_forward_and_back(lesson):
 
 
 def test_the_steps_go_by_arrows_and_hold_their_place(lesson):
-    page, _ = lesson("003")
+    page, _ = lesson("from-seed")
     where = page.locator('[data-cell="row 1 weights"]').bounding_box()
     assert visible(page, '[data-cell="row 1 weights"] .number')
     page.keyboard.press("ArrowLeft")
@@ -52,7 +52,7 @@ def test_the_steps_go_by_arrows_and_hold_their_place(lesson):
 
 
 def test_the_equation_of_the_step_stands_beside(lesson):
-    page, data = lesson("003", "#step=compare")
+    page, data = lesson("from-seed", "#step=compare")
     equations = {step["name"]: step["equation"] for step in data["steps"]}
     for stage, name in (("compare", "scores"), ("softmax", "weights"), ("mix", "context")):
         page.locator(f'[data-focus="mark {STAGES.index(stage)}"]').click()
@@ -61,39 +61,39 @@ def test_the_equation_of_the_step_stands_beside(lesson):
 
 
 def test_any_word_becomes_the_query(lesson):
-    page, _ = lesson("000")
+    page, _ = lesson("three-words")
     for i, word in enumerate(["I", "love", "coding"]):
         page.locator(f'[data-focus="word {i}"]').click()
-        assert page.locator(".row-table .asks").inner_text() == f"query {word}"
+        assert page.locator(".row-table .query-name").inner_text() == f"query {word}"
         assert page.locator(".finding").inner_text().startswith(f'“{word}” attends')
         assert page.locator(".map td.framed").count() == 3
         assert page.locator(".map tr.chosen th").inner_text() == word
     page.locator('[data-focus="word 0"]').click()
-    assert page.locator(".row-table .asks").inner_text() == "query I"
+    assert page.locator(".row-table .query-name").inner_text() == "query I"
 
 
-def test_a_number_unfolds_and_folds(lesson):
-    page, _ = lesson("001")
+def test_a_number_expands_and_folds(lesson):
+    page, _ = lesson("roles")
     for cell in ("row 2 scores", "row 0 scaled", "row 3 exponential", "row 1 weights", "mix 1", "queries 0 1 1", "weights 0 1 4"):
         target = page.locator(f'[data-cell="{cell}"]')
         assert target.get_attribute("aria-expanded") == "false"
         target.click()
         assert target.get_attribute("aria-expanded") == "true"
-        assert page.locator(".unfold").count() == 1
-        assert page.locator(".unfold").inner_text() != ""
+        assert page.locator(".expand").count() == 1
+        assert page.locator(".expand").inner_text() != ""
         target.click()
         assert target.get_attribute("aria-expanded") == "false"
-        assert page.locator(".unfold").count() == 0
+        assert page.locator(".expand").count() == 0
     # Beneath its line, not elsewhere.
     page.locator('[data-cell="row 2 scores"]').click()
     line = page.locator('tr:has([data-cell="row 2 scores"]) + tr')
-    assert "unfold" in line.get_attribute("class")
+    assert "expand" in line.get_attribute("class")
     page.keyboard.press("Escape")
-    assert page.locator(".unfold").count() == 0
+    assert page.locator(".expand").count() == 0
 
 
 def test_arrows_walk_through_a_table_in_focus(lesson):
-    page, _ = lesson("000")
+    page, _ = lesson("three-words")
     page.locator('[data-cell="row 0 scores"]').focus()
     step = current(page)
 
@@ -106,14 +106,14 @@ def test_arrows_walk_through_a_table_in_focus(lesson):
         assert focus() == want
     assert current(page) == step
     page.keyboard.press("Enter")
-    assert page.locator(".row-table .unfold").count() == 1
+    assert page.locator(".row-table .expand").count() == 1
     assert focus() == "row 1 scores"
     page.keyboard.press("Space")
-    assert page.locator(".row-table .unfold").count() == 0
+    assert page.locator(".row-table .expand").count() == 0
 
 
 def test_tab_reaches_each_table_once(lesson):
-    page, _ = lesson("000")
+    page, _ = lesson("three-words")
     for table in page.locator('table[role="grid"]').all():
         assert table.locator('[data-cell][tabindex="0"]').count() <= 1
     reached = set()
@@ -124,9 +124,9 @@ def test_tab_reaches_each_table_once(lesson):
 
 
 def test_the_map_chooses_a_query_and_its_scale(lesson):
-    page, _ = lesson("000")
+    page, _ = lesson("three-words")
     page.locator('[data-cell="map 2 0"]').click()
-    assert page.locator(".row-table .asks").inner_text() == "query coding"
+    assert page.locator(".row-table .query-name").inner_text() == "query coding"
     legend = page.locator(".legend")
     assert "1" in legend.inner_text().split()
     cell = page.locator('[data-cell="map 2 2"]')
@@ -139,7 +139,7 @@ def test_the_map_chooses_a_query_and_its_scale(lesson):
 
 
 def test_hidden_cells_are_hatched_and_say_so(lesson):
-    page, _ = lesson("003")
+    page, _ = lesson("from-seed")
     hidden = page.locator('[data-cell="map 0 2"]')
     assert hidden.inner_text() == "hidden"
     assert "repeating-linear-gradient" in hidden.evaluate("e => getComputedStyle(e).backgroundImage")
@@ -149,7 +149,7 @@ def test_hidden_cells_are_hatched_and_say_so(lesson):
 
 
 def test_covered_results_show_again(lesson):
-    page, _ = lesson("000", "#step=softmax")
+    page, _ = lesson("three-words", "#step=softmax")
     for press in (lambda: page.keyboard.press("h"), lambda: page.locator('[data-focus="cover"]').click()):
         press()
         assert not visible(page, '[data-cell="row 0 weights"] .number')
@@ -161,7 +161,7 @@ def test_covered_results_show_again(lesson):
 
 
 def test_projector_size_and_themes_go_both_ways(lesson):
-    page, _ = lesson("000")
+    page, _ = lesson("three-words")
     size = page.evaluate("getComputedStyle(document.body).fontSize")
     for press in (lambda: page.keyboard.press("p"), lambda: page.locator('[data-focus="projector"]').click()):
         press()
@@ -179,7 +179,7 @@ def test_projector_size_and_themes_go_both_ways(lesson):
 
 
 def test_attentions_and_heads_can_be_chosen(lesson):
-    page, _ = lesson("004")
+    page, _ = lesson("by-hand")
     page.locator('[data-focus="attention weights"]').click()
     first = page.locator(".finding").inner_text()
     page.locator('[data-focus="attention weights-of-two-heads"]').click()
@@ -195,7 +195,7 @@ def test_attentions_and_heads_can_be_chosen(lesson):
 
 
 def test_a_lesson_opens_with_its_own_attention(lesson):
-    for name, want in (("000", "weights"), ("001", "weights"), ("002", "weights"), ("003", "weights"), ("004", "hand-weights")):
+    for name, want in (("three-words", "weights"), ("roles", "weights"), ("one-function", "weights"), ("from-seed", "weights"), ("by-hand", "hand-weights")):
         page, data = lesson(name)
         pressed = page.locator('[data-focus^="attention "][aria-pressed="true"]')
         names = [step["name"] for step in data["steps"]]
@@ -204,7 +204,7 @@ def test_a_lesson_opens_with_its_own_attention(lesson):
 
 
 def test_the_json_is_the_one_of_the_command(lesson):
-    page, data = lesson("000")
+    page, data = lesson("three-words")
     assert page.locator("pre").is_hidden()
     page.locator('summary[data-focus="json"]').click()
     page.locator("pre").wait_for()
@@ -214,27 +214,27 @@ def test_the_json_is_the_one_of_the_command(lesson):
 
 
 def test_the_address_holds_what_is_chosen(lesson, pages):
-    page, _ = lesson("004")
+    page, _ = lesson("by-hand")
     page.locator('[data-focus="attention weights-of-two-heads"]').click()
     page.locator('[data-focus="head 1"]').click()
     page.locator('[data-focus="word 2"]').click()
     page.locator(f'[data-focus="mark {STAGES.index("softmax")}"]').click()
     page.locator('[data-cell="row 3 weights-of-two-heads"]').click()
     told = page.locator(".row-section").inner_text()
-    again = pages.open(pages.make("lesson", "004")[0], "#" + page.url.split("#")[1])
+    again = pages.open(pages.make("lesson", "by-hand")[0], "#" + page.url.split("#")[1])
     assert again.locator(".row-section").inner_text() == told
     assert current(again) == "softmax"
     assert again.locator('[data-focus="head 1"]').get_attribute("aria-pressed") == "true"
-    assert again.locator(".row-table .unfold").count() == 1
+    assert again.locator(".row-table .expand").count() == 1
     go(again, "#attention=weights&query=0&step=mix")
     assert current(again) == "mix"
-    assert again.locator(".row-table .unfold").count() == 0
+    assert again.locator(".row-table .expand").count() == 0
 
 
 @pytest.mark.parametrize("address", ["#query=99", "#head=7", "#step=nothing", "#attention=__proto__", "#query=-1&head=x", "#open=%00%22%3E%3Cscript%3E",
                                      "#%E0%A4%A", "#open=row 0 constructor", "#query=1e9&step=toString"])
 def test_an_address_that_says_nothing_true_opens_the_page_as_it_is(lesson, address):
-    page, _ = lesson("000", address)
+    page, _ = lesson("three-words", address)
     assert page.locator('[data-focus="word 1"]').get_attribute("aria-pressed") == "true"
     assert current(page) == "project"
 
@@ -249,30 +249,30 @@ def test_many_keys_are_shortened_and_a_large_head_is_painted(arrays):
     canvas = page.locator("canvas.painted")
     assert canvas.count() == 1
     canvas.focus()
-    before = page.locator(".row-table .asks").inner_text()
+    before = page.locator(".row-table .query-name").inner_text()
     page.keyboard.press("ArrowDown")
-    assert page.locator(".row-table .asks").inner_text() != before
+    assert page.locator(".row-table .query-name").inner_text() != before
     page.keyboard.press("ArrowUp")
-    assert page.locator(".row-table .asks").inner_text() == before
+    assert page.locator(".row-table .query-name").inner_text() == before
     box = canvas.bounding_box()
     canvas.hover(position={"x": box["width"] * 89.5 / 90, "y": box["height"] * 69.5 / 70})
     weight = data["steps"][-2]["result"][69][89]
     readout = page.locator(".readout").inner_text()
     assert readout.startswith("69 → 89: ") and abs(float(readout.split(": ")[1]) - weight) < 1e-4
     page.mouse.click(box["x"] + 2, box["y"] + box["height"] * 69.5 / 70)
-    assert page.locator(".row-table .asks").inner_text() == "query 69"
+    assert page.locator(".row-table .query-name").inner_text() == "query 69"
 
 
 @pytest.mark.parametrize("width", [1280, 800, 390])
 def test_a_page_opens_at_its_first_step_with_its_finding(lesson, width):
-    page, _ = lesson("000", "", width=width)
+    page, _ = lesson("three-words", "", width=width)
     assert current(page) == "project"
     assert page.locator(".marks button").all_inner_texts() == STAGES
     for shown in ("h1", ".finding", ".product .matrix", ".mix"):
         assert page.locator(shown).first.is_visible()
     assert visible(page, ".finding span") and page.locator(".row-table").count() == 0
     # Query and key that are given have nothing to project.
-    page, _ = lesson("002", "", width=width)
+    page, _ = lesson("one-function", "", width=width)
     assert current(page) == "compare"
     assert page.locator(".marks button").all_inner_texts() == STAGES[1:]
     assert visible(page, ".finding span")
@@ -281,27 +281,27 @@ def test_a_page_opens_at_its_first_step_with_its_finding(lesson, width):
 
 
 def test_the_first_step_multiplies_the_matrices(lesson):
-    for name, made, factors in (("000", "queries keys values", "X W_query Q X W_key K X W_value V"), ("003", "queries keys values", "T W_Q Q T W_K K T W_V V"),
-                                ("004", "queries keys values", "W_Q X Q W_K X K W_V X V")):
+    for name, made, factors in (("three-words", "queries keys values", "X W_query Q X W_key K X W_value V"), ("from-seed", "queries keys values", "T W_Q Q T W_K K T W_V V"),
+                                ("by-hand", "queries keys values", "W_Q X Q W_K X K W_V X V")):
         page, data = lesson(name, "")
         steps = {step["name"]: step for step in data["steps"]}
         captions = page.locator(".products-figure caption").all_inner_texts()
         assert [text.split(" ")[0] for text in captions] == factors.split()
         cells = {cell.get_attribute("data-cell") for cell in page.locator(".products-figure [data-cell]").all()}
-        query = data.get("token", int(page.locator('[data-focus^="word "][aria-pressed="true"]').get_attribute("data-focus").split()[1]))
+        query = data.get("query", int(page.locator('[data-focus^="word "][aria-pressed="true"]').get_attribute("data-focus").split()[1]))
         want = set()
         for step in made.split():
             rows, columns = steps[step]["shape"]
-            of_query = (lambda r, c: c == query) if name == "004" else (lambda r, c: r == query)
+            of_query = (lambda r, c: c == query) if name == "by-hand" else (lambda r, c: r == query)
             want |= {f"project {step} 0 {r} {c}" for r in range(rows) for c in range(columns) if step != "queries" or of_query(r, c)}
         assert cells == want
         one = sorted(cells)[0]
         page.locator(f'[data-cell="{one}"]').click()
-        assert " products: " in page.locator(".products-figure .unfold .sum").inner_text() and page.locator(".unfold").count() == 1
+        assert " products: " in page.locator(".products-figure .expand .sum").inner_text() and page.locator(".expand").count() == 1
 
 
 def test_steps_show_both_factors_of_a_product(lesson):
-    page, _ = lesson("000")
+    page, _ = lesson("three-words")
     captions = page.locator('.step:has([data-cell="queries 0 0 0"]) caption').all_inner_texts()
     assert captions == ["X token ↓", "W_query", "Q query ↓ dimension →"]
     shown = [page.locator('.step:has([data-cell="queries 0 0 0"]) table').nth(n).locator("td .number").all_inner_texts() for n in range(3)]
@@ -319,7 +319,7 @@ READABLE = """() => { const main = document.querySelector('main');
     return document.title + ' ' + texts.join(' '); }"""
 
 
-@pytest.mark.parametrize("name", ["000", "001", "004"])
+@pytest.mark.parametrize("name", ["three-words", "roles", "by-hand"])
 @pytest.mark.parametrize("step", STAGES)
 def test_predicting_hides_the_answer_everywhere(lesson, name, step):
     page, data = lesson(name, f"#step={step}")
@@ -333,7 +333,7 @@ def test_predicting_hides_the_answer_everywhere(lesson, name, step):
         assert (finding not in read or step == "mix") and data["title"] not in read
         assert "Predict, then look" in read
         # No later weight or result: of the figures below nothing is left but the values, at the last step.
-        assert not page.locator(".map, .slips, details").first.is_visible()
+        assert not page.locator(".map, .errata, details").first.is_visible()
         assert page.locator(".mix").count() == (step == "mix")
         for cell in page.locator('.row-table [data-cell$=" weights"] .number, .vector .number').all():
             assert not cell.is_visible() or step == "mix" and cell.evaluate("e => e.closest('.vector') === null")
@@ -345,7 +345,7 @@ def test_predicting_hides_the_answer_everywhere(lesson, name, step):
 
 
 def test_predicting_keeps_what_the_step_is_made_from(lesson):
-    page, _ = lesson("000", "#step=softmax")
+    page, _ = lesson("three-words", "#step=softmax")
     page.keyboard.press("h")
     assert visible(page, '[data-cell="row 0 scaled"] .number') and not visible(page, '[data-cell="row 0 weights"] .number')
     assert page.locator(".step").count() == 5
@@ -359,15 +359,15 @@ def test_predicting_keeps_what_the_step_is_made_from(lesson):
     assert visible(page, '[data-cell="row 0 scores"] .number') and page.locator(".step").count() == 9
 
 
-@pytest.mark.parametrize("name", ["000", "001", "002", "003", "004"])
+@pytest.mark.parametrize("name", ["three-words", "roles", "one-function", "from-seed", "by-hand"])
 def test_the_title_of_an_edited_lesson_stays_true(arrays, name):
     """A title names what is computed: no word, number or result that an edit of the exported lesson can change."""
     given = json.loads(succeed("lesson", name, "--export"))
     assert not re.search(r"\d|[Tt]hree|whole|“", given["title"])
     assert not set(given.get("tokens", [])) & set(re.findall(r"\w+", given["title"]))
-    if name != "000":
+    if name != "three-words":
         return
-    page, data = arrays({**given, "scale": -3, "tokens": ["tea", "cup", "pot"], "token": "cup"})
+    page, data = arrays({**given, "scale": -3, "tokens": ["tea", "cup", "pot"], "query": "cup"})
     assert page.locator(".finding").inner_text().startswith("“cup” attends most to “cup”: ")
     shown = page.locator("h1").inner_text() + page.title()
     assert given["title"] in shown and not [word for word in ("love", "coding", "hears") if word in shown]

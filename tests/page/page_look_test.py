@@ -35,7 +35,7 @@ CONTRAST = """() => {
 
 
 @pytest.mark.parametrize("theme", ["light", "dark"])
-@pytest.mark.parametrize("name", ["000", "002", "003", "004"])
+@pytest.mark.parametrize("name", ["three-words", "one-function", "from-seed", "by-hand"])
 def test_text_has_contrast(lesson, name, theme):
     page, _ = lesson(name, color_scheme=theme)
     for address in ("", "#step=compare", "#step=softmax&open=row 0 weights"):
@@ -59,7 +59,7 @@ def test_numbers_in_the_map_have_contrast_at_every_weight(arrays, theme):
 @pytest.mark.parametrize("theme", ["light", "dark"])
 def test_figures_stand_out_from_the_paper(lesson, theme):
     """Bars and strips: a contrast of 3 with the paper (WCAG 2.2, 1.4.11)."""
-    page, _ = lesson("003", color_scheme=theme)
+    page, _ = lesson("from-seed", color_scheme=theme)
     ratio = page.evaluate("""() => {
         const context = new OffscreenCanvas(1, 1).getContext('2d', { willReadFrequently: true });
         const luminance = (color) => { context.clearRect(0, 0, 1, 1); context.fillStyle = color; context.fillRect(0, 0, 1, 1);
@@ -72,7 +72,7 @@ def test_figures_stand_out_from_the_paper(lesson, theme):
 
 
 @pytest.mark.parametrize("width", [1280, 800, 390, 320])
-@pytest.mark.parametrize("name", ["000", "001", "002", "003", "004", "why-scale"])
+@pytest.mark.parametrize("name", ["three-words", "roles", "one-function", "from-seed", "by-hand", "why-scale"])
 def test_the_page_never_scrolls_sideways(lesson, name, width):
     page, _ = lesson(name, width=width)
     assert page.evaluate("document.documentElement.scrollWidth") <= width
@@ -91,7 +91,7 @@ def test_long_words_and_many_heads_do_not_scroll_sideways(arrays):
 
 
 def test_the_first_view_holds_the_row(lesson):
-    for name in ("000", "003"):
+    for name in ("three-words", "from-seed"):
         page, _ = lesson(name)
         box = page.locator(".row-table").bounding_box()
         assert box["y"] + box["height"] <= 800
@@ -100,19 +100,19 @@ def test_the_first_view_holds_the_row(lesson):
 
 
 def test_a_narrow_page_keeps_key_weight_and_bar_and_the_rest_on_tap(lesson):
-    page, _ = lesson("001", width=390)
+    page, _ = lesson("roles", width=390)
     assert page.locator('[data-cell="row 1 weights"]').is_visible() and page.locator(".row-table .bar").first.is_visible()
     assert not page.locator('[data-cell="row 1 scores"]').is_visible()
     score = page.locator('[data-cell="row 1 scores"] .number').evaluate("e => e.textContent")
     page.locator('[data-cell="row 1 weights"]').click()
-    assert score in page.locator(".row-table .unfold dl").inner_text()
-    wide, _ = lesson("001")
+    assert score in page.locator(".row-table .expand dl").inner_text()
+    wide, _ = lesson("roles")
     wide.locator('[data-cell="row 1 weights"]').click()
     assert not wide.locator(".narrow-only").first.is_visible()
 
 
 def test_a_narrow_page_shows_the_column_of_its_step(lesson):
-    page, _ = lesson("002", "", width=390)
+    page, _ = lesson("one-function", "", width=390)
     seen = "[...document.querySelectorAll('.row-table tbody tr:first-child td[data-cell]')].filter(c => c.querySelector('.number, .hidden-word')?.checkVisibility({ visibilityProperty: true })).map(c => c.dataset.cell)"
     for step, want in (("compare", "scores"), ("scale", "masked"), ("softmax", "weights"), ("mix", "weights")):
         go(page, f"#step={step}")
@@ -124,7 +124,7 @@ def test_a_narrow_page_shows_the_column_of_its_step(lesson):
 
 
 def test_print_has_the_figures_and_no_controls(lesson, tmp_path):
-    page, _ = lesson("000", "#step=softmax")
+    page, _ = lesson("three-words", "#step=softmax")
     page.emulate_media(media="print")
     for gone in (".stepper", ".switches", ".legend button", ".keys", "details"):
         assert not page.locator(gone).first.is_visible()
@@ -141,12 +141,12 @@ def test_nothing_moves_where_motion_is_not_wanted(lesson):
     moving = """() => { document.dispatchEvent(new KeyboardEvent('keydown', { key: 'ArrowRight' }));
         return document.getAnimations().length; }"""
     for wanted, motion in ((0, "reduce"), (1, "no-preference")):
-        page, _ = lesson("000", "#step=softmax", reduced_motion=motion)
+        page, _ = lesson("three-words", "#step=softmax", reduced_motion=motion)
         assert (page.evaluate(moving) > 0) == bool(wanted)
 
 
 def test_tables_can_be_read_without_seeing_them(lesson):
-    page, _ = lesson("003")
+    page, _ = lesson("from-seed")
     for table in page.locator("table").all():
         assert table.get_attribute("aria-label") or table.locator("caption").count() or table.evaluate("t => t.closest('section[aria-labelledby]') !== null")
         assert table.locator('th[scope="row"]').count() > 0
@@ -167,7 +167,7 @@ def test_a_page_without_attention_shows_its_steps(lesson):
 
 
 def test_a_number_that_differs_stands_beside_the_documents(lesson):
-    page, data = lesson("002")
+    page, data = lesson("one-function")
     step = next(step for step in data["steps"] if step["name"] == "scores")
     differs = step["document"]["differs"]
     assert len(differs) > 3
@@ -186,7 +186,7 @@ def test_a_number_that_differs_stands_beside_the_documents(lesson):
 
 def test_captions_do_not_run_together(lesson):
     """A caption's name and its axes are words of their own."""
-    for name, one in (("000", "Q query ↓ dimension →"), ("004", "A, exactly key ↓ query →")):
+    for name, one in (("three-words", "Q query ↓ dimension →"), ("by-hand", "A, exactly key ↓ query →")):
         page, _ = lesson(name)
         captions = page.locator(".steps .matrix caption").all_inner_texts()
         assert one in captions
@@ -199,7 +199,7 @@ BASELINE = """(text) => { const probe = document.createElement('span');
     const at = probe.getBoundingClientRect().bottom; probe.remove(); return at; }"""
 
 
-@pytest.mark.parametrize("name", ["000", "001", "002", "004"])
+@pytest.mark.parametrize("name", ["three-words", "roles", "one-function", "by-hand"])
 @pytest.mark.parametrize("width", [1280, 390])
 def test_row_labels_stand_on_the_line_of_their_numbers(lesson, name, width):
     page, _ = lesson(name, width=width)
@@ -211,7 +211,7 @@ def test_row_labels_stand_on_the_line_of_their_numbers(lesson, name, width):
 
 
 def test_the_bars_are_named(lesson):
-    page, _ = lesson("000")
+    page, _ = lesson("three-words")
     line = page.evaluate("""() => { const bar = document.querySelector('.row-table tbody .bar'), style = getComputedStyle(bar), box = bar.getBoundingClientRect();
         return box.left + parseFloat(style.paddingLeft) + parseFloat(bar.style.getPropertyValue('--even')) * (box.width - parseFloat(style.paddingLeft) - parseFloat(style.paddingRight)); }""")
     name = page.locator(".uniform-name")
@@ -228,14 +228,14 @@ def test_the_bars_are_named(lesson):
 
 @pytest.mark.parametrize("cell", ["queries 0 1 1", "weights 0 1 0", "row 2 scores", "row 0 weights", "mix 1"])
 def test_an_expanded_number_moves_no_column(lesson, cell):
-    page, _ = lesson("000")
+    page, _ = lesson("three-words")
     boxes = """cell => { const table = document.querySelector(`[data-cell="${cell}"]`).closest('table');
-        return [...table.querySelectorAll('th, td')].filter(c => !c.closest('.unfold')).map(c => { const box = c.getBoundingClientRect(); return [box.left, box.width]; }); }"""
+        return [...table.querySelectorAll('th, td')].filter(c => !c.closest('.expand')).map(c => { const box = c.getBoundingClientRect(); return [box.left, box.width]; }); }"""
     target = page.locator(f'[data-cell="{cell}"]')
     target.scroll_into_view_if_needed()
     before, place = page.evaluate(boxes, cell), target.bounding_box()
     target.click()
-    assert page.locator(".unfold .work").count() == 1
+    assert page.locator(".expand .work").count() == 1
     assert np.allclose(page.evaluate(boxes, cell), before, atol=0.01)
     # The number itself moves only where what was expanded would be out of sight.
     now = target.bounding_box()
@@ -243,7 +243,7 @@ def test_an_expanded_number_moves_no_column(lesson, cell):
 
 
 def test_what_folds_above_moves_no_number_from_under_the_pointer(lesson):
-    page, _ = lesson("001")
+    page, _ = lesson("roles")
     page.locator('[data-cell="row 0 scores"]').click()
     page.evaluate("scrollTo(0, 400)")
     target = page.locator('[data-cell="row 4 scores"]')
@@ -253,11 +253,11 @@ def test_what_folds_above_moves_no_number_from_under_the_pointer(lesson):
 
 
 def test_an_expanded_number_is_scrolled_into_view(lesson):
-    page, _ = lesson("000")
+    page, _ = lesson("three-words")
     target = page.locator('[data-cell="context 0 1 1"]')
     target.evaluate("e => scrollTo(0, scrollY + e.getBoundingClientRect().bottom - innerHeight + 4)")
     target.click()
-    box, cell = page.locator(".unfold").bounding_box(), target.bounding_box()
+    box, cell = page.locator(".expand").bounding_box(), target.bounding_box()
     assert box["y"] >= 0 and box["y"] + box["height"] <= 800 and cell["y"] >= 0
     page.keyboard.press("Escape")
     # What is in view already stays where it is.
@@ -269,7 +269,7 @@ def test_an_expanded_number_is_scrolled_into_view(lesson):
     go(page, "#step=mix")
     page.evaluate("scrollTo(0, 0)")
     go(page, "#step=mix&open=context 0 1 1")
-    assert page.locator(".unfold").bounding_box()["y"] < 800
+    assert page.locator(".expand").bounding_box()["y"] < 800
 
 
 @pytest.mark.parametrize("width", [1280, 800, 390])
@@ -348,7 +348,7 @@ def test_why_scale_expands_the_numbers_that_it_invites_to_choose(lesson):
     assert "Choose one to see how it came about" in page.locator(".steps .lead").inner_text()
     for column, words in enumerate(["Σ (q·k)² / 2560", "var(q·k) / D = 32.7404 / 32 = 1.0231", "Σ largest p / 256", "Σ largest p′ / 256", "Σ p(1 − p) / 2560", "Σ p′(1 − p′) / 2560"]):
         page.locator(f'[data-cell="statistics 0 2 {column}"]').click()
-        assert words in page.locator(".unfold .work").inner_text()
+        assert words in page.locator(".expand .work").inner_text()
 
 
 @pytest.mark.parametrize("theme", ["light", "dark"])

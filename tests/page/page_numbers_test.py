@@ -13,7 +13,7 @@ import pytest
 
 from program import printed_number, succeed
 
-LESSONS = ["000", "001", "002", "003", "004", "why-scale"]
+LESSONS = ["three-words", "roles", "one-function", "from-seed", "by-hand", "why-scale"]
 WEB = pathlib.Path(__file__).resolve().parent.parent.parent / "web"
 
 
@@ -193,28 +193,28 @@ def test_the_finding_is_the_one_of_json(lesson, name):
     names = page.evaluate("[...document.querySelectorAll('[data-focus^=\"attention \"]')].map(b => b.dataset.focus.slice(10))")
     for attention in names:
         page.locator(f'[data-focus="attention {attention}"]').click()
-        if "token" in data:
-            page.locator(f'[data-focus="word {data["token"]}"]').click()
+        if "query" in data:
+            page.locator(f'[data-focus="word {data["query"]}"]').click()
         assert page.locator(".finding").inner_text() == findings[attention].rstrip(".") + "."
     assert names or page.locator(".finding").inner_text() == data["finding"] + "."
 
 
-@pytest.mark.parametrize("name, cell", [("000", "scores 0 1 0"), ("000", "context 0 1 2"), ("002", "scores 0 2 1"), ("003", "keys 0 1 1"),
-                                        ("004", "scores 0 0 3"), ("001", "queries 0 1 1"), ("004", "normalised 0 0 1")])
-def test_an_unfolded_number_is_the_sum_that_json_gives(lesson, name, cell):
+@pytest.mark.parametrize("name, cell", [("three-words", "scores 0 1 0"), ("three-words", "context 0 1 2"), ("one-function", "scores 0 2 1"), ("from-seed", "keys 0 1 1"),
+                                        ("by-hand", "scores 0 0 3"), ("roles", "queries 0 1 1"), ("by-hand", "normalised 0 0 1")])
+def test_an_expanded_number_is_the_sum_that_json_gives(lesson, name, cell):
     page, data = lesson(name)
     step, _, row, column = cell.rsplit(" ", 3)
     want = json.loads(succeed("lesson", name, "--json", "--step", step, "--cell", f"{row},{column}"))["steps"][0]["cell"]
     page.locator(f'[data-cell="{cell}"]').click()
-    shown = page.locator(".steps .unfold").inner_text()
-    sum_in_words = page.locator(".steps .unfold .sum").inner_text()
+    shown = page.locator(".steps .expand").inner_text()
+    sum_in_words = page.locator(".steps .expand .sum").inner_text()
     largest = sorted((abs(term["product"]), term["label"]) for term in want["terms"])[-1]
     # The mean within the term of a variance has other digits in --json.
     assert largest[1] in shown or largest[0] == 0 or step == "normalised"
     style = extra_of(page)["steps"][[one["name"] for one in data["steps"]].index(step)]["style"]
     total = want["terms"][-1]["sum_so_far"] if step == "normalised" else want["result"]
     assert sum_in_words.startswith(f"{styled(number(total, data['dtype']), style)} is {len(want['terms'])} products: ")
-    bars = page.locator(".steps .unfold .strip .stick").count()
+    bars = page.locator(".steps .expand .strip .stick").count()
     assert bars == sum(term["product"] != 0 for term in want["terms"])
 
 

@@ -9,20 +9,20 @@ import pytest
 
 from program import environment, fail, run, succeed
 
-HOSTILE = ["</script><img src=x onerror=alert(1)>", "\x1b]0;title\x07", "\u202eevil", "\\input{x}", "=1+1", "a\x00b", "<!--", "\u2028\u2029",
+UNTRUSTED = ["</script><img src=x onerror=alert(1)>", "\x1b]0;title\x07", "\u202eevil", "\\input{x}", "=1+1", "a\x00b", "<!--", "\u2028\u2029",
            "&lt;b&gt;", "'\"`${x}", "x" * 300, "", "שלום", "日本語", "👩‍👩‍👧", "__proto__"]
 
 
-def hostile_input():
-    n = len(HOSTILE)
-    return {"title": HOSTILE[0], "citation": HOSTILE[2] + HOSTILE[0], "tokens": HOSTILE, "X": [[i % 3, 1, i % 2] for i in range(n)],
-            "W_query": [[1, 0], [0, 1], [1, 1]], "W_key": [[1, 0], [0, 1], [1, 1]], "W_value": [[1, 2], [0, 1], [1, 1]], "token": "@0",
-            "names": {"context": HOSTILE[0]}, "notes": {"weights": [HOSTILE[0] + HOSTILE[2]]}, "slips": [HOSTILE[0]]}
+def untrusted_input():
+    n = len(UNTRUSTED)
+    return {"title": UNTRUSTED[0], "citation": UNTRUSTED[2] + UNTRUSTED[0], "tokens": UNTRUSTED, "X": [[i % 3, 1, i % 2] for i in range(n)],
+            "W_query": [[1, 0], [0, 1], [1, 1]], "W_key": [[1, 0], [0, 1], [1, 1]], "W_value": [[1, 2], [0, 1], [1, 1]], "query": "@0",
+            "names": {"context": UNTRUSTED[0]}, "notes": {"weights": [UNTRUSTED[0] + UNTRUSTED[2]]}, "errata": [UNTRUSTED[0]]}
 
 
-def test_hostile_words_are_words(arrays):
-    page, data = arrays(hostile_input())
-    assert data["tokens"] == HOSTILE
+def test_untrusted_words_are_words(arrays):
+    page, data = arrays(untrusted_input())
+    assert data["tokens"] == UNTRUSTED
     assert page.evaluate("document.querySelectorAll('img, iframe, object, embed, link[rel=stylesheet], script[src]').length") == 0
     assert page.evaluate("document.scripts.length") == 3
     text = page.evaluate("document.body.innerText")
@@ -34,7 +34,7 @@ def test_hostile_words_are_words(arrays):
     assert words[12:15] == ["שלום", "日本語", "👩‍👩‍👧"] and words[11] == "∅"
     assert all(tag == "BDI" for tag in page.evaluate("[...document.querySelectorAll('.word')].map(w => w.tagName)"))
     assert page.evaluate("getComputedStyle(document.querySelector('.word')).unicodeBidi") == "isolate"
-    for i in range(len(HOSTILE)):
+    for i in range(len(UNTRUSTED)):
         page.locator(f'[data-focus="word {i}"]').click()
         assert page.locator(".map tr.chosen").count() == 1
     page.locator('[data-cell="row 0 weights"]').click()
@@ -43,7 +43,7 @@ def test_hostile_words_are_words(arrays):
 
 
 def test_the_file_escapes_what_html_could_take_for_a_tag(pages):
-    path, _ = pages.make("explain", "--input", "-", stdin=json.dumps(hostile_input()).encode())
+    path, _ = pages.make("explain", "--input", "-", stdin=json.dumps(untrusted_input()).encode())
     html = path.read_text(encoding="utf-8")
     for name in ("explanation", "page"):
         data = re.search(f'<script type="application/json" id="{name}">(.*?)</script>', html, re.DOTALL)[1]
@@ -54,7 +54,7 @@ def test_the_file_escapes_what_html_could_take_for_a_tag(pages):
 
 
 def test_the_policy_stops_what_is_not_the_pages_own(lesson, pages):
-    page, _ = lesson("000")
+    page, _ = lesson("three-words")
     policy = page.evaluate("document.querySelector('meta[http-equiv=Content-Security-Policy]').content")
     assert re.fullmatch(r"default-src 'none'; script-src 'sha256-[A-Za-z0-9+/]{43}='; style-src 'sha256-[A-Za-z0-9+/]{43}='; img-src data:; "
                         r"base-uri 'none'; form-action 'none'", policy)
@@ -68,7 +68,7 @@ def test_the_policy_stops_what_is_not_the_pages_own(lesson, pages):
     pages.complaints.clear()
 
 
-@pytest.mark.parametrize("name", ["000", "001", "002", "003", "004", "why-scale"])
+@pytest.mark.parametrize("name", ["three-words", "roles", "one-function", "from-seed", "by-hand", "why-scale"])
 def test_nothing_is_asked_of_any_host(lesson, name):
     page, _ = lesson(name)
     page.wait_for_timeout(200)
@@ -78,24 +78,24 @@ def test_nothing_is_asked_of_any_host(lesson, name):
 
 
 def test_a_page_is_written_whole_or_not_at_all(tmp_path):
-    succeed("lesson", "000", "--html", "page.html", cwd=tmp_path)
+    succeed("lesson", "three-words", "--html", "page.html", cwd=tmp_path)
     assert [path.name for path in tmp_path.iterdir()] == ["page.html"]
     before = (tmp_path / "page.html").read_bytes()
     assert before.startswith(b"<!doctype html>") and before.endswith(b"</html>\n")
     (tmp_path / "folder").mkdir()
-    fail(1, "folder", "lesson", "000", "--html", "folder", cwd=tmp_path)
-    fail(1, "missing", "lesson", "000", "--html", "missing/page.html", cwd=tmp_path)
-    fail(2, "--html", "lesson", "000", "--html", "new.html", "--step", "weights", cwd=tmp_path)
-    fail(2, "--html", "lesson", "000", "--html", "new.html", "--cell", "0,0", cwd=tmp_path)
-    fail(2, ["--html", "--json"], "lesson", "000", "--html", "-", "--json", cwd=tmp_path)
+    fail(1, "folder", "lesson", "three-words", "--html", "folder", cwd=tmp_path)
+    fail(1, "missing", "lesson", "three-words", "--html", "missing/page.html", cwd=tmp_path)
+    fail(2, "--html", "lesson", "three-words", "--html", "new.html", "--step", "weights", cwd=tmp_path)
+    fail(2, "--html", "lesson", "three-words", "--html", "new.html", "--cell", "0,0", cwd=tmp_path)
+    fail(2, ["--html", "--json"], "lesson", "three-words", "--html", "-", "--json", cwd=tmp_path)
     assert (tmp_path / "page.html").read_bytes() == before
-    assert succeed("lesson", "000", "--html", "-", cwd=tmp_path).startswith(b"<!doctype html>")
-    full = run("lesson", "000", "--html", "/dev/full", cwd=tmp_path, env=environment())
+    assert succeed("lesson", "three-words", "--html", "-", cwd=tmp_path).startswith(b"<!doctype html>")
+    full = run("lesson", "three-words", "--html", "/dev/full", cwd=tmp_path, env=environment())
     assert full.returncode == 1 and full.stderr.count(b"\n") == 1
 
 
 def test_a_page_says_how_it_was_made(lesson):
-    page, data = lesson("000")
+    page, data = lesson("three-words")
     foot = page.locator("footer").inner_text()
     for text in (data["command"], data["version"], data["instruction_set"], *data["settings"]):
         assert text in foot

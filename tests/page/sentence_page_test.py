@@ -34,7 +34,7 @@ def fixture_sentence(pages, model):
 
 
 def told(model, word, layer, head, *arguments, text=TEXT):
-    return json.loads(succeed("explain", text, "--model", model, "--token", f"@{word}", "--layer", str(layer), "--head", str(head),
+    return json.loads(succeed("explain", text, "--model", model, "--query", f"@{word}", "--layer", str(layer), "--head", str(head),
                               "--json", *arguments))
 
 
@@ -58,7 +58,7 @@ def check_row(page, want):
             assert shown[f"row {j} weight"] == "hidden"
             continue
         assert shown[f"row {j} weight"] == styled(key["weight"], TWO)
-        assert page.locator(f'[data-name="adds {j}"] .number').evaluate("e => e.firstChild.data") == styled(key["adds"], TWO)
+        assert page.locator(f'[data-name="contribution {j}"] .number').evaluate("e => e.firstChild.data") == styled(key["contribution"], TWO)
         if single and len(word["tokens"]) == 1:
             assert shown[f"row {j} q_dot_k"] == styled(want["row"]["q_dot_k"][0][word["tokens"][0]], TWO)
             assert shown[f"row {j} score"] == styled(want["row"]["scores"][0][word["tokens"][0]], TWO)
@@ -67,7 +67,7 @@ def check_row(page, want):
 
 
 def test_every_row_equals_json_in_every_digit(sentence, model):
-    page, data = sentence("--token", "bank")
+    page, data = sentence("--query", "bank")
     for layer in range(data["model"]["layers"]):
         for head in range(data["model"]["heads"]):
             for word in (0, 1, 5, len(data["tokens"]) - 1):
@@ -76,9 +76,9 @@ def test_every_row_equals_json_in_every_digit(sentence, model):
 
 
 def test_every_weight_equals_the_librarys(sentence, model, tmp_path):
-    succeed("explain", TEXT, "--model", model, "--save", tmp_path / "arrays", "--what", "weights", cwd=tmp_path)
+    succeed("explain", TEXT, "--model", model, "--save", tmp_path / "arrays", "--arrays", "weights", cwd=tmp_path)
     weights = np.load(tmp_path / "arrays" / "weights.npy")
-    page, data = sentence("--token", "bank")
+    page, data = sentence("--query", "bank")
     layers, heads, length, _ = weights.shape
     compared = 0
     for layer in range(layers):
@@ -93,9 +93,9 @@ def test_every_weight_equals_the_librarys(sentence, model, tmp_path):
 
 
 def test_it_opens_with_the_word_and_head_of_the_command(sentence):
-    page, data = sentence("--token", "bank")
+    page, data = sentence("--query", "bank")
     chosen = data["chosen"]
-    assert page.locator(".row-table .asks").inner_text() == "query bank"
+    assert page.locator(".row-table .query-name").inner_text() == "query bank"
     assert page.locator(f'[data-focus="Layer {chosen["layer"]}"]').get_attribute("aria-pressed") == "true"
     assert page.locator(f'[data-focus="Head {chosen["head"]}"]').get_attribute("aria-pressed") == "true"
     assert prose(page, "h1") == data["findings"]["finding"]
@@ -107,7 +107,7 @@ def test_it_opens_with_the_word_and_head_of_the_command(sentence):
 
 def test_words_of_several_pieces_are_whole(sentence, model):
     text = "embeddings of the embeddings"
-    page, data = sentence("--token", "@1", text=text)
+    page, data = sentence("--query", "@1", text=text)
     assert any(len(word["tokens"]) > 1 for word in data["words"])
     assert page.locator(".sentence-figure button[data-word]").count() == len(data["words"])
     for word in range(len(data["words"])):
@@ -116,18 +116,18 @@ def test_words_of_several_pieces_are_whole(sentence, model):
     choose(page, 0, 1, 1)
     cell = page.locator('[data-cell="row 1 weight"]')
     cell.click()
-    assert "##" in page.locator(".row-table .unfold").inner_text()
+    assert "##" in page.locator(".row-table .expand").inner_text()
 
 
 def test_a_hidden_word_is_hidden_from_everyone(sentence):
-    page, data = sentence("--token", "bank", "--hide", "river")
+    page, data = sentence("--query", "bank", "--hide", "river")
     check_row(page, data)
     river = [word["text"] for word in data["words"]].index("river")
     assert page.locator(f'[data-cell^="map "][data-cell$=" {river}"]').all_inner_texts() == ["hidden"] * len(data["words"])
 
 
 def test_the_models_own_marks_can_be_hidden_and_shown(sentence):
-    page, data = sentence("--token", "bank")
+    page, data = sentence("--query", "bank")
     every = len(data["words"])
     assert page.locator("button[data-word]").count() == every
     assert page.locator(".row-table tbody tr").count() == every
@@ -143,7 +143,7 @@ def test_the_models_own_marks_can_be_hidden_and_shown(sentence):
 
 
 def test_every_head_and_every_hidden_word_has_its_mark(sentence):
-    page, data = sentence("--token", "bank")
+    page, data = sentence("--query", "bank")
     target, layers = data["chosen"]["target"], data["model"]["layers"]
     weights = sorted(np.array(data["in_all_heads"]["weights"]).flatten())
     assert len(weights) == layers * data["model"]["heads"]
@@ -165,7 +165,7 @@ def test_every_head_and_every_hidden_word_has_its_mark(sentence):
 
 
 def test_unknown_split_and_repeated_words_are_marked(sentence):
-    page, data = sentence("--token", "bank", text="the bank of the 🍕 embeddings")
+    page, data = sentence("--query", "bank", text="the bank of the 🍕 embeddings")
     shown = " ".join(page.locator(".sentence-figure .word").all_inner_texts())
     assert shown == "[CLS] the#0 bank of the#1 🍕† embeddings‡ [SEP]"
     assert [cell for cell in page.locator(".row-table tbody th").all_inner_texts()] == shown.split()
@@ -175,7 +175,7 @@ def test_unknown_split_and_repeated_words_are_marked(sentence):
 
 
 def test_hidden_words_stay_in_the_title(sentence):
-    page, data = sentence("--token", "bank", "--hide", "river")
+    page, data = sentence("--query", "bank", "--hide", "river")
     assert prose(page, "h1") == data["findings"]["finding"]
     assert data["findings"]["finding"].startswith("With “river” hidden in all layers, ")
     choose(page, 1, 2, 3)
@@ -183,7 +183,7 @@ def test_hidden_words_stay_in_the_title(sentence):
 
 
 def test_lines_are_as_thick_as_weights(sentence):
-    page, data = sentence("--token", "bank")
+    page, data = sentence("--query", "bank")
     page.wait_for_function("document.querySelectorAll('.lines path').length > 0")
     thick = sorted(float(path.get_attribute("stroke-width")) for path in page.locator(".lines path").all())
     bank = data["chosen"]["word"]
@@ -197,7 +197,7 @@ def test_lines_are_as_thick_as_weights(sentence):
 
 def test_all_heads_are_sorted_filtered_and_chosen(sentence):
     """The number beneath each map is the one that orders them, and the note names it."""
-    page, data = sentence("--token", "bank")
+    page, data = sentence("--query", "bank")
     count = data["model"]["layers"] * data["model"]["heads"]
     heads = page.locator(".heads button")
     note = page.locator(".all-heads .note p").first
@@ -206,23 +206,23 @@ def test_all_heads_are_sorted_filtered_and_chosen(sentence):
         return [printed_number(text) for text in page.locator(".heads .largest").all_inner_texts()]
 
     # First in the terminal's order.
-    telling = data["telling_heads"]["heads"]
-    assert [one.get_attribute("data-focus") for one in heads.all()] == [f"map {one['layer']} {one['head']}" for one in telling]
-    assert page.locator(".heads .largest").all_inner_texts() == [styled(one["telling"], TWO) for one in telling]
+    ranked = data["ranked_heads"]["heads"]
+    assert [one.get_attribute("data-focus") for one in heads.all()] == [f"map {one['layer']} {one['head']}" for one in ranked]
+    assert page.locator(".heads .largest").all_inner_texts() == [styled(one["salience"], TWO) for one in ranked]
     names = [word["name"] for word in data["words"]]
-    assert page.locator(".heads .head-pair").all_inner_texts() == [f"→ {names[one['target']]}" for one in telling]
+    assert page.locator(".heads .head-pair").all_inner_texts() == [f"→ {names[one['target']]}" for one in ranked]
     assert "Largest salience first: the weight that “bank” gives another word, less the head’s baseline" in note.inner_text()
     page.locator('.heads [data-focus="map 1 0"]').click()
     assert page.locator('[data-focus="Layer 1"]').get_attribute("aria-pressed") == "true"
     assert page.locator('.heads [aria-pressed="true"]').get_attribute("data-focus") == "map 1 0"
-    page.locator('[data-focus="sort heard"]').click()
-    heard = stands_beneath()
-    assert heard == sorted(heard, reverse=True)
-    assert heard == [printed_number(re.search(r"weight <?(\S+)$", one.get_attribute("aria-label"))[1]) for one in heads.all()]
+    page.locator('[data-focus="sort attended"]').click()
+    largest = stands_beneath()
+    assert largest == sorted(largest, reverse=True)
+    assert largest == [printed_number(re.search(r"weight <?(\S+)$", one.get_attribute("aria-label"))[1]) for one in heads.all()]
     assert "Largest weight first: the most that “bank” gives to another word" in note.inner_text() and "Rows" not in note.inner_text()
     page.locator('[data-focus="filter clear"]').click()
-    assert heads.count() == sum(weight >= 0.3 for weight in heard)
-    page.locator('[data-focus="sort place"]').click()
+    assert heads.count() == sum(weight >= 0.3 for weight in largest)
+    page.locator('[data-focus="sort layer"]').click()
     assert "In the order of layers and heads" in note.inner_text()
     page.locator('[data-focus="filter all"]').click()
     assert [one.get_attribute("data-focus") for one in heads.all()] == [f"map {layer} {head}" for layer in range(data["model"]["layers"])
@@ -236,15 +236,15 @@ def test_all_heads_are_sorted_filtered_and_chosen(sentence):
 def test_heads_of_a_sentence_without_a_chosen_word_name_both_words(sentence):
     page, data = sentence()
     names = [word["name"] for word in data["words"]]
-    assert page.locator(".heads .head-pair").all_inner_texts() == [f"{names[one['word']]} → {names[one['target']]}" for one in data["telling_heads"]["heads"]]
+    assert page.locator(".heads .head-pair").all_inner_texts() == [f"{names[one['word']]} → {names[one['target']]}" for one in data["ranked_heads"]["heads"]]
     assert "the weight that one word gives another" in page.locator(".all-heads .note p").first.inner_text()
 
 
 def test_where_a_query_came_from(sentence):
-    page, data = sentence("--token", "bank")
-    page.locator(f'[data-cell="row {data["unfolded"]["word"]} q_dot_k"]').click()
-    text = page.locator(".row-table .unfold").inner_text()
-    want = data["unfolded"]
+    page, data = sentence("--query", "bank")
+    page.locator(f'[data-cell="row {data["expanded"]["word"]} q_dot_k"]').click()
+    text = page.locator(".row-table .expand").inner_text()
+    want = data["expanded"]
     assert text.startswith(f"{styled(want['q_dot_k'], TWO)} is {len(want['products'])} products: ")
     dimension = want["products"][0]["dimension"]
     assert f"q[{dimension}]" in text and "(bias)" in text
@@ -255,9 +255,9 @@ def test_where_a_query_came_from(sentence):
 
 
 def test_the_vector_goes_on_for_the_word_of_the_command(sentence):
-    page, data = sentence("--token", "bank")
+    page, data = sentence("--query", "bank")
     lengths = page.locator(".path tbody td:last-child").all_inner_texts()
-    assert lengths[:3] == [styled(data["row"][name], TWO) for name in ("input_length", "head_adds", "heads_add")]
+    assert lengths[:3] == [styled(data["row"][name], TWO) for name in ("input_norm", "head_contribution", "heads_contribution")]
     page.locator('[data-focus="word 1"]').click()
     assert page.locator(".path").count() == 0
     page.locator(f'[data-focus="word {data["chosen"]["word"]}"]').click()
@@ -265,10 +265,10 @@ def test_the_vector_goes_on_for_the_word_of_the_command(sentence):
 
 
 def test_the_address_holds_head_and_word(sentence, pages, model):
-    page, data = sentence("--token", "bank")
+    page, data = sentence("--query", "bank")
     choose(page, 1, 2, 3)
     table = page.locator(".row-table").inner_text()
-    again = pages.open(pages.make("explain", TEXT, "--model", model, "--token", "bank")[0], "#" + page.url.split("#")[1])
+    again = pages.open(pages.make("explain", TEXT, "--model", model, "--query", "bank")[0], "#" + page.url.split("#")[1])
     assert again.locator(".row-table").inner_text() == table
 
 
@@ -277,12 +277,12 @@ def test_a_sentence_has_contrast_and_room(sentence, theme):
     from page_look_test import CONTRAST
 
     for width in (1280, 390):
-        page, _ = sentence("--token", "bank", color_scheme=theme, width=width)
+        page, _ = sentence("--query", "bank", color_scheme=theme, width=width)
         assert page.evaluate("document.documentElement.scrollWidth") <= width
         assert not [place for place in page.evaluate(CONTRAST) if place[0] < 4.5]
 
 
-def test_a_hostile_sentence_is_text(sentence):
+def test_a_untrusted_sentence_is_text(sentence):
     page, data = sentence(text="he sat </script><img src=x onerror=alert(1)> \u202e= 1 <!--")
     assert page.evaluate("document.querySelectorAll('img').length") == 0
     assert page.evaluate("document.scripts.length") == 3
@@ -291,14 +291,14 @@ def test_a_hostile_sentence_is_text(sentence):
 
 
 def test_the_foot_has_the_row_in_every_digit(sentence):
-    page, data = sentence("--token", "bank")
+    page, data = sentence("--query", "bank")
     page.locator('summary[data-focus="table"]').click()
     page.locator("table.data tbody tr").last.wait_for()
     rows = [[cell.inner_text() for cell in row.locator("th, td").all()] for row in page.locator("table.data tbody tr").all()]
     assert [row[0] for row in rows] == [word["name"] for word in data["words"]]
     for row, word, key in zip(rows, data["words"], data["row"]["words"]):
         token = word["tokens"][0]
-        want = (data["row"]["q_dot_k"][0][token], data["row"]["scores"][0][token], key["weight"], key["adds"])
+        want = (data["row"]["q_dot_k"][0][token], data["row"]["scores"][0][token], key["weight"], key["contribution"])
         got = tuple(printed_number(row[n]) for n in (1, 2, 4, 5))
         assert got == pytest.approx(want, rel=1e-6)
     page.locator('[data-focus="word 1"]').click()
@@ -308,7 +308,7 @@ def test_the_foot_has_the_row_in_every_digit(sentence):
 
 
 def test_print_leaves_the_small_maps_out(sentence):
-    page, _ = sentence("--token", "bank")
+    page, _ = sentence("--query", "bank")
     page.emulate_media(media="print")
     for gone in (".all-heads", ".chooser", ".marks-switch button", "details"):
         assert not page.locator(gone).first.is_visible()
@@ -317,18 +317,18 @@ def test_print_leaves_the_small_maps_out(sentence):
 
 
 def test_small_maps_keep_their_pictures_and_follow_the_theme(sentence):
-    page, _ = sentence("--token", "bank")
+    page, _ = sentence("--query", "bank")
     ready = "[...document.querySelectorAll('.heads .largest')].every(e => e.textContent !== '')"
     pictures = "[...document.querySelectorAll('.heads canvas')].map(c => c.toDataURL())"
-    page.locator('[data-focus="sort place"]').click()
+    page.locator('[data-focus="sort layer"]').click()
     page.wait_for_function(ready)
     before, numbers = page.evaluate(pictures), page.locator(".heads .largest").all_inner_texts()
     # Choosing another word draws the page anew: the maps are there at once.
     kept = page.evaluate("""() => { document.querySelector('[data-focus="word 1"]').click(); return [%s, %s]; }""" % (ready, pictures))
     assert kept == [True, before]
-    page.locator('[data-focus="sort heard"]').click()
+    page.locator('[data-focus="sort attended"]').click()
     assert sorted(page.evaluate(pictures)) == sorted(before)
-    page.locator('[data-focus="sort place"]').click()
+    page.locator('[data-focus="sort layer"]').click()
     page.locator('[data-focus="dark"]').click()
     page.wait_for_function(ready)
     dark = page.evaluate(pictures)
@@ -340,7 +340,7 @@ def test_small_maps_keep_their_pictures_and_follow_the_theme(sentence):
 
 
 def test_it_opens_with_the_projections(sentence):
-    page, data = sentence("--token", "bank", address="")
+    page, data = sentence("--query", "bank", address="")
     assert page.locator('[aria-current="step"]').inner_text() == "project"
     assert prose(page, "h1") == data["findings"]["finding"] and page.locator("h1").is_visible()
     page.wait_for_function("document.querySelectorAll('.lines path').length > 0")
@@ -353,7 +353,7 @@ def test_it_opens_with_the_projections(sentence):
 
 
 def test_projections_are_those_of_the_model(sentence, model):
-    page, data = sentence("--token", "bank", address="")
+    page, data = sentence("--query", "bank", address="")
     layer, head = data["chosen"]["layer"], data["chosen"]["head"]
     extra = page.evaluate("JSON.parse(document.getElementById('page').textContent)")
     depth, heads = extra["depth"], extra["heads"]
@@ -365,18 +365,18 @@ def test_projections_are_those_of_the_model(sentence, model):
         spoken = page.locator(f'[data-cell^="project {kind} "] .spoken').all_text_contents()
         assert spoken == [styled(x, TWO) for x in mine]
         page.locator(f'[data-cell="project {kind} 3"]').click()
-        text = page.locator(".projection .unfold .sum").inner_text()
+        text = page.locator(".projection .expand .sum").inner_text()
         assert text.startswith(f"{kind[0]}[3] = {styled(mine[3], TWO)} is {extra['width']} products and the bias: ")
         # The file's terms: their sum is the number.
         from_ = extra["focus"][f"{kind}_from"][3]
         x = np.frombuffer(base64.b64decode(extra["focus"][f"{'query' if kind == 'query' else 'key'}_input"]), np.float32).astype(np.float64)
         assert sum(x[i] * w for i, w in from_["largest"]) + from_["others"] + from_["bias"] == pytest.approx(float(mine[3]), abs=1e-4)
         i, w = from_["largest"][0]
-        assert f"x[{i}] · W_{kind}[{i}, 3]" in page.locator(".projection .unfold").inner_text()
+        assert f"x[{i}] · W_{kind}[{i}, 3]" in page.locator(".projection .expand").inner_text()
     # Of another head the numbers are there, and their products are not.
     page.locator(f'[data-focus="Head {(head + 1) % heads}"]').click()
     page.locator('[data-cell="project query 0"]').click()
-    assert "The file has the products" in page.locator(".projection .unfold").inner_text()
+    assert "The file has the products" in page.locator(".projection .expand").inner_text()
 
 
 # Points on each arc, with half of its thickness, that lie on a word or a number.
@@ -399,7 +399,7 @@ LONG = "It was a bright cold day in April and the clocks were striking thirteen 
 @pytest.mark.parametrize("width", [1280, 800, 640, 390, 320])
 @pytest.mark.parametrize("text", [TEXT, LONG])
 def test_no_arc_crosses_a_word_or_a_number(sentence, text, width):
-    page, data = sentence("--token", "bank" if text == TEXT else "clocks", text=text, address="", width=width)
+    page, data = sentence("--query", "bank" if text == TEXT else "clocks", text=text, address="", width=width)
     page.wait_for_function("document.querySelectorAll('.lines path').length > 0")
     words = len(data["words"])
     for word in (1, words // 2, words - 2):
@@ -415,7 +415,7 @@ def test_no_arc_crosses_a_word_or_a_number(sentence, text, width):
 
 
 def test_predicting_hides_the_answer_of_a_sentence(sentence):
-    page, data = sentence("--token", "bank", "--hide", "he", address="#step=softmax")
+    page, data = sentence("--query", "bank", "--hide", "he", address="#step=softmax")
     page.keyboard.press("h")
     assert page.locator(".lines path, .evidence, .map, .heads, .path, .mix, details").count() == 0
     assert [text for text in page.locator(".share").all_inner_texts() if text != ""] == []

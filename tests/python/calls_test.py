@@ -343,7 +343,7 @@ def test_a_child_of_fork_is_not_held_up_by_the_threads_of_its_parent():
 
 
 def test_the_end_of_the_interpreter_is_quiet_whatever_threads_hold():
-    done = subprocess.run([sys.executable, "-c", "import regard, threading, time; held = regard.lesson('000');"
+    done = subprocess.run([sys.executable, "-c", "import regard, threading, time; held = regard.lesson('three-words');"
                            "threading.Thread(target=time.sleep, args=(100,), daemon=True).start()"],
                           capture_output=True, text=True, timeout=60, check=True)
     assert done.stderr == ""

@@ -16,7 +16,7 @@ import regard
 
 WORDS = ["I", "love", "coding"]
 WEIGHTS = [[1.0, 0.0, 0.0], [0.67, 0.33, 0.0], [0.024, 0.568, 0.408]]
-HOSTILE = ["</script><img onerror=x>", "\x1b]0;title", "\u202eabc", "=1+1", "\x00", '" onmouseover="x']
+UNTRUSTED = ["</script><img onerror=x>", "\x1b]0;title", "\u202eabc", "=1+1", "\x00", '" onmouseover="x']
 
 
 class Tags(html.parser.HTMLParser):
@@ -210,14 +210,14 @@ def test_large_maps_are_means_of_blocks():
     assert repr(regard.show(weights)) == "attention weights, 256 queries × 384 keys"
 
 
-def test_hostile_words_stay_words():
+def test_untrusted_words_stay_words():
     weights = np.full((6, 6), 1 / 6)
-    figure = regard.show(weights, HOSTILE, title="<b>")
+    figure = regard.show(weights, UNTRUSTED, title="<b>")
     tags = Tags(figure._repr_html_())
     assert not {"img", "script", "b"} & set(tags.seen) and '" onmouseover="x' in tags.words
     assert "\\u{202E}abc" in tags.words and "\\u{0}" in tags.words
     for shape in ((6, 6), (2, 6, 6), (2, 2, 6, 6)):
-        figure = regard.show(np.full(shape, 1 / 6), HOSTILE, title="<b>")
+        figure = regard.show(np.full(shape, 1 / 6), UNTRUSTED, title="<b>")
         tags = Tags(figure._repr_html_())
         assert not {"img", "script", "b"} & set(tags.seen) and any('" onmouseover="x' in title for title in tags.titles)
         assert not re.search("[\x00\x1b\u202e]", figure._repr_html_())
@@ -289,7 +289,7 @@ def cells(page):
 
 
 def test_a_result_shows_its_numbers_without_script_and_its_page_folded_in_a_frame():
-    lesson = regard.lesson("000")
+    lesson = regard.lesson("three-words")
     bundle = lesson._repr_mimebundle_(include=None)
     assert bundle["text/plain"] == lesson.text() == repr(lesson)
     assert bundle["text/html"] == lesson._repr_html_()
@@ -304,7 +304,7 @@ def test_a_result_shows_its_numbers_without_script_and_its_page_folded_in_a_fram
 
 
 def test_a_result_whose_tokens_are_columns_says_so():
-    page = regard.lesson("004")._repr_mimebundle_()["text/html"].split("<details>")[0]
+    page = regard.lesson("by-hand")._repr_mimebundle_()["text/html"].split("<details>")[0]
     assert "keys down, queries across; a column sums to 1" in page
 
 
@@ -313,8 +313,8 @@ def test_a_result_without_weights_shows_its_text():
     assert html.escape(regard.lesson("why-scale").text().split("\n")[0]) in page.split("<details>")[0]
 
 
-def test_hostile_words_of_a_result_stay_words():
-    explanation = regard.explain({"tokens": HOSTILE, "title": "<b>", "Q": np.eye(6).tolist(), "K": np.eye(6).tolist(),
+def test_untrusted_words_of_a_result_stay_words():
+    explanation = regard.explain({"tokens": UNTRUSTED, "title": "<b>", "Q": np.eye(6).tolist(), "K": np.eye(6).tolist(),
                                   "V": np.eye(6).tolist()})
     seen = explanation._repr_mimebundle_()["text/html"].split("<details>")[0]
     tags = Tags(seen)

@@ -17,7 +17,7 @@ PARTS = {
     "explain/heads.h": "regard heads: a survey of a model over texts, in the program alone so far",
     "explain/inspection_report.h": "the report of regard attend --inspect; in Python attention_with_statistics gives its numbers",
     "explain/random.h": "NumPy's and PyTorch's generators, for lessons that quote them",
-    "explain/sentence_row.h": "what a SentenceStory is made of",
+    "explain/sentence_row.h": "what a SentenceAnalysis is made of",
     "export.h": "no names",
     "io/csv.h": "NumPy reads CSV",
     "io/json.h": "Python reads JSON",
@@ -46,18 +46,18 @@ ELSEWHERE = {
     "render_text_pages": "regard.Explanation.text",
     "render_json": "regard.Explanation.json",
     "render_html": "regard.Explanation.html",
-    "render_sentence_text": "regard.SentenceStory.text",
-    "render_sentence_json": "regard.SentenceStory.json",
-    "render_sentence_html": "regard.SentenceStory.html",
-    "tell_sentence": "regard.explain",                     # with model=
+    "render_sentence_text": "regard.SentenceAnalysis.text",
+    "render_sentence_json": "regard.SentenceAnalysis.json",
+    "render_sentence_html": "regard.SentenceAnalysis.html",
+    "analyze_sentence": "regard.explain",                     # with model=
     "read_explain_input": "regard.explain",
     "load_sentence_model": "regard.load_model",
     "fitted_tokens": "regard.Model.tokens",
     "lesson_input": "regard.lesson",
     "with_layout": "regard.lesson",                        # layout=
     # What explanations and sentences are made of, or read their settings by.
-    **dict.fromkeys(("matrix_of", "standard_steps", "query_tokens", "token_index", "unfold_cell", "write_explain_input",
-                     "parse_scale", "parse_causal", "parse_layout", "with_settings_beside", "sentence_work",
+    **dict.fromkeys(("matrix_of", "standard_steps", "query_tokens", "token_index", "expand_cell", "write_explain_input",
+                     "parse_scale", "parse_causal", "parse_layout", "with_settings_beside", "sentence_details",
                      "read_sentence", "word_index", "word_weights", "word_vector", "cosine", "word_names", "word_mark",
                      "word_attention", "check_has_words", "vocabulary_warning", "pair_in_heads", "sentence_findings")),
 }

@@ -4,7 +4,7 @@
 // which heads make them differ.
 //
 //     A  he sat on the [bank] …  ─┐  a vector at every stage     cosine of each pair    beside it: floor, controls
-//     B  she put … in the [bank] ─┘  word · +place · L0 · L1 …   and, layer by layer, the share of every head
+//     B  she put … in the [bank] ─┘  word · +position · L0 · L1 …   and, layer by layer, the share of every head
 //
 // The formulas: docs/notation.md, "Comparing a word's vectors".
 // Read next: sentence.h, src/explain/sentence/compare.cpp, src/explain/sentence/compare_text.cpp.
@@ -38,11 +38,11 @@ struct ComparedSentence {
   std::vector<SentenceWord> words;
   Index word = 0;             // the one compared
   std::vector<Index> hidden;  // words hidden by CompareOptions::hide
-  Index cut_tokens = 0;
+  Index num_truncated_tokens = 0;
 };
 
-// Stages: the row of the embedding table, +place (with place and type, normalised), then each layer's output: N + 2.
-// A word of several pieces is the mean of its pieces, at every stage and in every head.
+// Stages: the row of the embedding table, +position (with position and type, normalised), then each layer's output: N
+// + 2. A word of several pieces is the mean of its pieces, at every stage and in every head.
 struct ControlWord {
   std::string text;
   std::vector<double> cosine;  // by stage: mean over the occurrences in one sentence × those in the other
@@ -53,7 +53,7 @@ struct ComparedPair {
   std::vector<double> cosine;         // by stage
   std::vector<double> above_floor;    // by stage: (cosine − floor) / (1 − floor)
   std::vector<ControlWord> controls;  // in the order in which they stand in `first`
-  // What attention adds to the word in `first` less what it adds in `second`: δ = Σ over heads of δ_h; its length
+  // What attention adds to the word in `first` less what it adds in `second`: δ = Σ over heads of δ_h; its norm
   // ‖δ‖₂ by layer, and of each head (N, H) the share δ_h · δ / ‖δ‖²: they sum to 1 in a layer. NaN where δ is 0.
   std::vector<double> difference;
   Tensor<double, 2> share;
@@ -76,7 +76,7 @@ struct OtherHidden {
 struct Comparison {
   std::string word;
   std::vector<ComparedSentence> sentences;
-  std::vector<std::string> stages;  // "word", "+place", "L0", …
+  std::vector<std::string> stages;  // "word", "+position", "L0", …
   CompareNumbers plain;
   std::vector<std::string> hide;  // as asked for
   std::optional<CompareNumbers> hidden;

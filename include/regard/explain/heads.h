@@ -23,18 +23,18 @@ inline namespace v0 {
 
 // Of one query i with weights p_j on the K keys that it sees; tokens, not words.
 enum class HeadMeasure {
-  entropy,   // −Σ p ln p / ln K, from 0 (one key) to 1 (all alike); of queries that see two keys or more
-  special,   // Σ p over the tokens set round the text, [CLS] and [SEP]
-  self,      // p_i
-  previous,  // p_i−1; of every query but the first
-  next,      // p_i+1; of every query but the last
-  distance,  // Σ p |i − j|, in tokens
-  adds,      // Σ p ‖v · W_output(head)‖₂
+  entropy,       // −Σ p ln p / ln K, from 0 (one key) to 1 (all alike); of queries that see two keys or more
+  special,       // Σ p over the tokens set round the text, [CLS] and [SEP]
+  self,          // p_i
+  previous,      // p_i−1; of every query but the first
+  next,          // p_i+1; of every query but the last
+  distance,      // Σ p |i − j|, in tokens
+  contribution,  // Σ p ‖v · W_output(head)‖₂
 };
 inline constexpr std::size_t kNumHeadMeasures = 7;
 inline constexpr std::array<HeadMeasure, kNumHeadMeasures> kHeadMeasures = {
-    HeadMeasure::entropy, HeadMeasure::special,  HeadMeasure::self, HeadMeasure::previous,
-    HeadMeasure::next,    HeadMeasure::distance, HeadMeasure::adds};
+    HeadMeasure::entropy, HeadMeasure::special,  HeadMeasure::self,        HeadMeasure::previous,
+    HeadMeasure::next,    HeadMeasure::distance, HeadMeasure::contribution};
 REGARD_EXPORT std::string_view head_measure_name(HeadMeasure measure);  // "entropy", …
 // Throws std::invalid_argument with the names there are.
 REGARD_EXPORT HeadMeasure parse_head_measure(std::string_view name);
@@ -59,7 +59,7 @@ struct MeasuredText {
   Index line = 0;  // where it stood, from 1; 0 for a text given alone
   std::string text;
   std::vector<Index> ids;
-  Index cut_tokens = 0;
+  Index num_truncated_tokens = 0;
   Index unknown_words = 0;  // that the model sees as [UNK]
   Index split_words = 0;    // into pieces
   std::string warning{};    // vocabulary_warning

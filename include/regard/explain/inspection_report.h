@@ -24,8 +24,8 @@ namespace regard {
 inline namespace v0 {
 
 struct InspectionOptions {
-  Index top = 5;                       // heavy hitters of each head
-  std::vector<Index> weight_on = {0};  // keys whose shares are given whatever they are
+  Index top = 5;                        // heavy hitters of each head
+  std::vector<Index> track_keys = {0};  // keys whose shares are given whatever they are
 };
 
 struct HeavyHitter {
@@ -41,7 +41,7 @@ struct HeadInspection {
   Index head = 0;
   // Largest mass first, then lower key; NaN before all, and no keys without mass.
   std::vector<HeavyHitter> heavy_hitters{};
-  std::vector<double> weight_on{};  // shares, in the order of InspectionOptions
+  std::vector<double> tracked_shares{};  // shares, in the order of InspectionOptions
   // Means over the queries that see a key.
   std::optional<double> entropy{}, largest_weight{}, mean_distance{};
 };
@@ -49,8 +49,8 @@ struct HeadInspection {
 struct Inspection {
   NumberType type = NumberType::f32;  // of the masses
   Index num_batches = 0, num_heads = 0, num_queries = 0, num_keys = 0;
-  std::array<Index, 2> cells{};  // of the pooled map, rows and columns; for the record
-  std::vector<Index> weight_on{};
+  std::array<Index, 2> map_size{};  // rows and columns of the pooled map; for the record
+  std::vector<Index> tracked_keys{};
   std::vector<HeadInspection> heads{};  // (B · H), batch by batch
 };
 
@@ -59,7 +59,7 @@ struct Inspection {
 // uniform_mass (B|1, H|1, S): Σ over the queries that see the key of 1 / the number of keys that the query sees, which
 // is the key_mass of a call with the same masks and scale 0, without bias, slopes and sinks. Where it is absent
 // every query sees every key.
-// Throws std::invalid_argument for a key of weight_on that is not below S, for top < 0, num_queries < 1, and means or
+// Throws std::invalid_argument for a key of track_keys that is not below S, for top < 0, num_queries < 1, and means or
 // uniform_mass of another shape.
 template <class T>
 REGARD_EXPORT Inspection inspect_heads(std::type_identity_t<TensorView<const T, 3>> key_mass, Index num_queries,

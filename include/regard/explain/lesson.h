@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // Five documents that explain attention, as lessons: each an ExplainInput with the document's matrices, its steps in
-// its own order and words, the numbers that it prints, and, at the end, where it slips. One more, why-scale,
+// its own order and words, the numbers that it prints, and, at the end, its errata. One more, why-scale,
 // measures what division by √D does.
 //
-//     explain(lesson_input("000"))      computes it; render_text() shows it
+//     explain(lesson_input("three-words"))      computes it; render_text() shows it
 //
-// Read next: docs/lessons.md, src/explain/lessons/lesson_000.cpp.
+// Read next: docs/lessons.md, src/explain/lessons/lesson_three_words.cpp.
 #pragma once
 
 #include <string>
@@ -19,14 +19,15 @@ namespace regard {
 inline namespace v0 {
 
 struct LessonEntry {
-  std::string name;   // "000"
+  std::string name;   // "three-words"
+  std::string alias;  // its number, "000"; empty: none
   std::string title;  // what it shows
 };
 
 // Every lesson, in the order in which they are best read.
 REGARD_EXPORT std::vector<LessonEntry> lesson_entries();
 
-// The lesson of that name. Throws std::invalid_argument with the names there are.
+// The lesson of that name or alias. Throws std::invalid_argument with the names there are.
 REGARD_EXPORT ExplainInput lesson_input(std::string_view name);
 
 // The same computation with tokens as rows or as columns: every matrix transposed, every product turned round.

@@ -50,18 +50,18 @@ struct Sentence {
   std::string text;
   TokenizedText tokens;  // after the cut, if there was one
   std::vector<SentenceWord> words;
-  std::vector<Index> hidden;  // words, rising
-  Index cut_tokens = 0;       // how many tokens the cut took away
+  std::vector<Index> hidden;       // words, rising
+  Index num_truncated_tokens = 0;  // how many tokens the cut took away
   EncoderTrace trace;
 };
 
 // A text's tokens as the model takes them.
 struct FittedTokens {
   TokenizedText tokens;
-  Index cut_tokens = 0;  // how many there were more
+  Index num_truncated_tokens = 0;  // how many there were more
 };
 // With truncate the first max_positions − 1 and the last are kept. Throws std::invalid_argument for a text of more
-// tokens than the model has places, with both counts, and as Tokenizer::encode does.
+// tokens than the model has positions, with both counts, and as Tokenizer::encode does.
 REGARD_EXPORT FittedTokens fitted_tokens(const SentenceModel& model, std::string_view text, bool truncate = false,
                                          const Runtime& runtime = {});
 

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// A sentence's story as a page: every head of every layer, from any word, rebuilt in the page from query, key and
+// A sentence's analysis as a page: every head of every layer, from any word, rebuilt in the page from query, key and
 // value; and a comparison, by itself or within such a page.
 //
-//     SentenceStory ── render_sentence_html() ──▶ one HTML file, which asks no host for anything
+//     SentenceAnalysis ── render_sentence_html() ──▶ one HTML file, which asks no host for anything
 //     Comparison    ── render_compare_html()  ──▶ likewise
 //
 // 64 tokens of all-MiniLM-L6-v2 take about 3 MB, 512 about 20. Read next: docs/page.md,
@@ -21,10 +21,11 @@ inline namespace v0 {
 
 struct SentenceHtmlOptions {
   std::string command{};
-  const Comparison* beside = nullptr;  // the same word in other sentences: shown between the word's path and the head
+  const Comparison* comparison =
+      nullptr;  // the same word in other sentences: shown between the word's path and the head
 };
-// The model must be the one that the story was made with. Throws Cancelled where runtime.stop is requested.
-REGARD_EXPORT std::string render_sentence_html(const SentenceModel& model, const SentenceStory& story,
+// The model must be the one that the analysis was made with. Throws Cancelled where runtime.stop is requested.
+REGARD_EXPORT std::string render_sentence_html(const SentenceModel& model, const SentenceAnalysis& analysis,
                                                const SentenceHtmlOptions& options, const Runtime& runtime = {});
 
 // One word in several sentences, as a page: cosines from layer to layer with floor and control, and the heads.

@@ -2,9 +2,9 @@
 //
 // `regard explain "text"` as data and as text: which word, which head, how much, from which sum, and where it goes.
 //
-//     text ── tell_sentence() ──▶ SentenceStory ── render_sentence_text(), render_sentence_json()
+//     text ── analyze_sentence() ──▶ SentenceAnalysis ── render_sentence_text(), render_sentence_json()
 //
-// Renderers only print: every figure stands in the story. docs/sentence.md says what each column means.
+// Renderers only print: every figure stands in the analysis. docs/sentence.md says what each column means.
 // Read next: sentence_row.h, src/explain/sentence/sentence_report.cpp, src/explain/sentence/sentence_text.cpp.
 #pragma once
 
@@ -28,7 +28,7 @@ struct ProjectedNumber {
   double value = 0.0;
 };
 // norm(x) = (x − mean) / deviation · gain + bias, with deviation = √(variance + ε).
-struct NormWork {
+struct NormDetails {
   double mean = 0.0;
   double deviation = 0.0;
 };
@@ -37,35 +37,35 @@ struct FeedForwardUnit {
   Index unit = 0;
   double before = 0.0;
   double after = 0.0;
-  double adds = 0.0;
+  double contribution = 0.0;
 };
 // Vectors of E numbers unless said otherwise. From the trace: float; computed here: double.
-struct SentenceWork {
+struct SentenceDetails {
   Index query = 0;  // tokens: one piece of the query word, one of the key word
   Index key = 0;
-  std::vector<float> word{}, place{}, type{}, embedded{};  // of the query
-  NormWork embedding_norm{};
+  std::vector<float> word{}, position{}, type{}, embedded{};  // of the query
+  NormDetails embedding_norm{};
   std::vector<ProjectedNumber> query_numbers{}, key_numbers{}, value_numbers{};  // (D): q of query, k and v of key
   std::vector<double> context{};                                                 // (D): Σ weight · v
   std::vector<double> head_share{};                                              // context · W_output(head)
   std::vector<double> other_heads{};                                             // the same, of all others together
   std::vector<float> b_output{};
   std::vector<float> input{}, attention_output{}, attention_normed{}, feed_forward{}, output{};
-  NormWork attention_norm{}, output_norm{};
+  NormDetails attention_norm{}, output_norm{};
   std::vector<FeedForwardUnit> units{};  // (F), largest adds first
 };
-REGARD_EXPORT SentenceWork sentence_work(const SentenceModel& model, const Sentence& sentence, const SentenceRow& row,
-                                         Index query, Index key);
+REGARD_EXPORT SentenceDetails sentence_details(const SentenceModel& model, const Sentence& sentence,
+                                               const SentenceRow& row, Index query, Index key);
 
 // ---- the whole, and its renderers
 
-struct SentenceStoryOptions {
-  std::string token{};           // WORD, WORD#1 or @INDEX; empty: the most telling
+struct SentenceAnalysisOptions {
+  std::string query{};           // WORD, WORD#1 or @INDEX; empty: the most informative
   std::optional<Index> layer{};  // both or neither
   std::optional<Index> head{};
   std::vector<std::string> hide{};
   bool truncate = false;
-  bool full = false;  // with SentenceWork
+  bool full = false;  // with SentenceDetails
 };
 
 // How far hiding one other word, by itself and in every layer, moves the word's vector.
@@ -82,13 +82,13 @@ struct PairInHeads {
   double uniform = 0.0;  // of the target, if all tokens were attended to alike
 };
 
-struct SentenceStory {
+struct SentenceAnalysis {
   std::string model;  // "all-MiniLM-L6-v2", else the folder's name
   EncoderConfig config;
   std::string sha256;
-  Sentence sentence;     // with the words hidden, if any
-  TellingHeads telling;  // of the sentence with nothing hidden
-  Listening chosen;
+  Sentence sentence;         // with the words hidden, if any
+  RankedHeads ranked_heads;  // of the sentence with nothing hidden
+  AttentionPair chosen;
   bool head_named = false;
   bool word_named = false;
   SentenceRow row;
@@ -97,19 +97,20 @@ struct SentenceStory {
   Tensor<double, 3> attention;  // (N, H, W): the word's attention in every head, nothing hidden
   std::vector<HiddenAlone> alone;  // other words of the text, lowest cosine first
   Index not_hidden_alone = 0;      // other words beyond kMaxHiddenAlone
-  Index heard = 0;  // the word that is unfolded: the target, or, if that is hidden, the one with the largest weight
-  UnfoldedDot dot;
+  Index attended = 0;  // the word that is expanded: the target, or, if that is hidden, the one with the largest weight
+  ExpandedDot dot;
   SoftmaxTerm term;
-  std::optional<SentenceWork> work;
+  std::optional<SentenceDetails> details;
 };
 
-// One pass of the encoder for each word of SentenceStory::alone, several at once; Runtime::progress is called after
+// One pass of the encoder for each word of SentenceAnalysis::alone, several at once; Runtime::progress is called after
 // each with how many are done. Throws std::invalid_argument as read_sentence, check_has_words, word_index and
 // sentence_row do, and for a layer without a head.
-REGARD_EXPORT SentenceStory tell_sentence(const SentenceModel& model, std::string_view text,
-                                          const SentenceStoryOptions& options = {}, const Runtime& runtime = {});
+REGARD_EXPORT SentenceAnalysis analyze_sentence(const SentenceModel& model, std::string_view text,
+                                                const SentenceAnalysisOptions& options = {},
+                                                const Runtime& runtime = {});
 
-REGARD_EXPORT PairInHeads pair_in_heads(const SentenceStory& story);
+REGARD_EXPORT PairInHeads pair_in_heads(const SentenceAnalysis& analysis);
 
 // What the numbers say, in sentences: the finding; how its head was chosen and what all heads do; what hiding each word
 // changes; what a weight does not show; and, where it applies, vocabulary_warning. Text from outside is escaped for a
@@ -121,9 +122,9 @@ struct SentenceFindings {
   std::string association{};
   std::string warning{};
 };
-REGARD_EXPORT SentenceFindings sentence_findings(const SentenceStory& story);
+REGARD_EXPORT SentenceFindings sentence_findings(const SentenceAnalysis& analysis);
 
-enum class RowOrder { text, weight, adds };
+enum class RowOrder { text, weight, contribution };
 
 struct SentenceTextOptions {
   int width = 80;
@@ -136,9 +137,9 @@ struct SentenceTextOptions {
   std::optional<int> digits{};  // decimals; absent: 2
   std::string label{};          // set before the sentence, as compare names its sentences: "A"
 };
-// Ends with a newline. Prints SentenceWork where the story has it. Throws Cancelled where runtime.stop is requested; of
-// it, only that is used.
-REGARD_EXPORT std::string render_sentence_text(const SentenceStory& story, const SentenceTextOptions& options,
+// Ends with a newline. Prints SentenceDetails where the analysis has it. Throws Cancelled where runtime.stop is
+// requested; of it, only that is used.
+REGARD_EXPORT std::string render_sentence_text(const SentenceAnalysis& analysis, const SentenceTextOptions& options,
                                                const Runtime& runtime = {});
 
 // "schema": "regard/1" first; docs/sentence.md lists the fields.
@@ -146,7 +147,7 @@ struct SentenceJsonOptions {
   std::string command{};
 };
 // Throws Cancelled where runtime.stop is requested; of it, only that is used.
-REGARD_EXPORT std::string render_sentence_json(const SentenceStory& story, const SentenceJsonOptions& options,
+REGARD_EXPORT std::string render_sentence_json(const SentenceAnalysis& analysis, const SentenceJsonOptions& options,
                                                const Runtime& runtime = {});
 
 }  // namespace v0

@@ -28,7 +28,7 @@ struct RowKey {
   bool special = false;
   bool hidden = false;  // by SentenceOptions::hide: weight 0, adds 0
   double weight = 0.0;
-  double adds = 0.0;  // ‖Σ over its pieces of weight · v · W_output(head)‖₂
+  double contribution = 0.0;  // ‖Σ over its pieces of weight · v · W_output(head)‖₂
 };
 
 // Q pieces of the query word, L tokens, W words, D = head_size.
@@ -36,15 +36,15 @@ struct SentenceRow {
   Index layer = 0;
   Index head = 0;
   Index word = 0;
-  std::vector<Index> queries{};   // tokens of that word: (Q)
-  std::vector<RowKey> keys{};     // (W), in the order of the text; their weights sum to 1
-  Tensor<double, 2> dots{};       // q·k of piece and token: (Q, L)
-  Tensor<double, 2> scores{};     // q·k / √D; −∞ at a hidden key: (Q, L)
-  Tensor<double, 2> weights{};    // softmax of each row of scores: (Q, L)
-  std::vector<double> context{};  // Σ weight · v, mean over the pieces: (D)
-  double head_adds = 0.0;         // ‖context · W_output(head)‖₂
-  double heads_add = 0.0;         // of all heads together, with b_output
-  double input_length = 0.0;      // ‖the word's vector before this layer‖₂
+  std::vector<Index> queries{};     // tokens of that word: (Q)
+  std::vector<RowKey> keys{};       // (W), in the order of the text; their weights sum to 1
+  Tensor<double, 2> dots{};         // q·k of piece and token: (Q, L)
+  Tensor<double, 2> scores{};       // q·k / √D; −∞ at a hidden key: (Q, L)
+  Tensor<double, 2> weights{};      // softmax of each row of scores: (Q, L)
+  std::vector<double> context{};    // Σ weight · v, mean over the pieces: (D)
+  double head_contribution = 0.0;   // ‖context · W_output(head)‖₂
+  double heads_contribution = 0.0;  // of all heads together, with b_output
+  double input_norm = 0.0;          // ‖the word's vector before this layer‖₂
 };
 
 // Throws std::invalid_argument for a layer, head or word that does not exist.
@@ -58,14 +58,14 @@ struct DotTerm {
   double key = 0.0;
   double product = 0.0;
 };
-struct UnfoldedDot {
+struct ExpandedDot {
   Index query = 0;  // tokens
   Index key = 0;
   double dot = 0.0;
   std::vector<DotTerm> terms;  // all D, largest |product| first
 };
 // Throws std::invalid_argument for a token that does not exist, or a query that is none of the row's.
-REGARD_EXPORT UnfoldedDot unfold_dot(const Sentence& sentence, const SentenceRow& row, Index query, Index key);
+REGARD_EXPORT ExpandedDot expand_dot(const Sentence& sentence, const SentenceRow& row, Index query, Index key);
 
 // weight = exponential / sum with exponential = e^(score − shift), sum over all keys seen. The shift is 0 where the
 // exponentials are of a size to read (largest score from −3 to 9), else the largest score.
@@ -78,7 +78,7 @@ struct SoftmaxTerm {
 };
 REGARD_EXPORT SoftmaxTerm softmax_term(const SentenceRow& row, Index query, Index key);
 
-// ---- the telling head
+// ---- the informative head
 
 // Mean weight of each head by signed distance, key − query in words: over all pairs of words, a word with itself
 // included, [CLS] and [SEP] excluded. Distances of kFarthest words and more are one class, "16 or more".
@@ -99,32 +99,32 @@ REGARD_EXPORT void add_distances(const Sentence& sentence, DistanceSums& sums, c
 
 // These means for all-MiniLM-L6-v2 over the 30 sentences of tests/encoder/sentences.txt, to four decimals; made and
 // checked by tests/model_distances_check.cpp. Throws std::invalid_argument for a layer or head that it lacks.
-REGARD_EXPORT double minilm_usual_weight(Index layer, Index head, Index distance);
+REGARD_EXPORT double minilm_mean_weight(Index layer, Index head, Index distance);
 // As DistanceSums::baseline.
 REGARD_EXPORT double minilm_baseline(Index layer, Index head, Index distance);
 // Of the checkpoint that they were made from.
 REGARD_EXPORT std::string_view minilm_sha256();
 
 // What a head's weight at a distance is compared with.
-enum class Usual {
-  test_sentences,  // minilm_usual_weight, for that checkpoint alone
+enum class Baseline {
+  test_sentences,  // minilm_mean_weight, for that checkpoint alone
   this_sentence,   // the mean over this sentence's own pairs: for every other model
 };
 
 // One word attending to another in one head.
-struct Listening {
+struct AttentionPair {
   Index layer = 0;
   Index head = 0;
   Index word = 0;
   Index target = 0;
   double weight = 0.0;
-  double usual = 0.0;  // baseline of this head at the distance target − word
-  Index pairs = 0;     // of words that it is a mean over; 0 where it is Usual::test_sentences
-  double telling() const { return weight - usual; }
+  double baseline = 0.0;  // baseline of this head at the distance target − word
+  Index pairs = 0;        // of words that it is a mean over; 0 where it is Baseline::test_sentences
+  double salience() const { return weight - baseline; }
 };
-struct TellingHeads {
-  Usual usual = Usual::this_sentence;
-  std::vector<Listening> heads{};  // one for each head: its most telling pair; most telling first
+struct RankedHeads {
+  Baseline baseline = Baseline::this_sentence;
+  std::vector<AttentionPair> heads{};  // one for each head: its most informative pair; most informative first
 };
 
 // Whether a word means something by itself: has a letter or a digit, and is no function word of English (the, of, it,
@@ -132,10 +132,10 @@ struct TellingHeads {
 REGARD_EXPORT bool is_content_word(std::string_view word);
 
 // The target is another content word that is not hidden; where there is none, another word that is not special; where
-// there is none, any key. Without a word the one that asks is chosen too, likewise among content words.
+// there is none, any key. Without a word the query word is chosen too, likewise among content words.
 // Throws std::invalid_argument for a word that does not exist, and for a sentence without words.
-REGARD_EXPORT TellingHeads telling_heads(const Sentence& sentence, std::string_view checkpoint_sha256,
-                                         std::optional<Index> word, const Runtime& runtime = {});
+REGARD_EXPORT RankedHeads ranked_heads(const Sentence& sentence, std::string_view checkpoint_sha256,
+                                       std::optional<Index> word, const Runtime& runtime = {});
 
 }  // namespace v0
 }  // namespace regard

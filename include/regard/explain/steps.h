@@ -8,7 +8,7 @@
 //        │ render_text(), render_json(), render_html()
 //
 // A lesson is an ExplainInput; so is a file given to `regard explain`. Products, softmax, weights and context come
-// from attention.h and linear.h; what those lack is marked `not_the_library` in its step.
+// from attention.h and linear.h; what those lack is marked `outside_library` in its step.
 // Read next: docs/explain-input.md (the same as JSON), src/explain/steps/operations.h (the operations).
 #pragma once
 
@@ -68,7 +68,7 @@ struct StepRequest {
   std::vector<std::string> operands{};  // names of input matrices or of earlier results
   std::string result{};                 // the name that later steps use, and the symbol shown: "Q"
   std::string name{};                   // for --step and as title: Regard's term; empty: the operation's own
-  std::string called{};                 // the document's own name for it: "new V"
+  std::string document_name{};          // the document's own name for it: "new V"
   std::string equation{};               // empty: the operation's own
   std::optional<Scale> scale{};         // where not given: the input's own setting
   std::optional<Causal> causal{};
@@ -83,7 +83,7 @@ struct StepRequest {
   std::optional<Expected> expected{};
   std::string finding{};  // the sentence before the numbers; empty: the operation's own
   std::vector<std::string> notes{};
-  std::vector<std::string> slips{};  // where the document errs, a line each
+  std::vector<std::string> errata{};  // where the document errs, a line each
 };
 
 struct ExplainSettings {
@@ -94,7 +94,7 @@ struct ExplainSettings {
   std::optional<double> softmax_base;  // absent: e
   Index heads = 1;
   NumberType dtype = NumberType::f64;
-  std::string token;          // WORD, WORD#1 or @INDEX: the query in focus; empty: none
+  std::string query;          // WORD, WORD#1 or @INDEX: the query in focus; empty: none
   std::optional<int> digits;  // decimals shown; absent: 4, or none for whole numbers
   friend bool operator==(const ExplainSettings&, const ExplainSettings&) = default;
 };
@@ -117,6 +117,7 @@ struct Variant {
 };
 
 struct ExplainInput {
+  std::string lesson{};  // the name of the lesson that this is; empty for other inputs, and not part of their JSON
   std::string title{};
   std::string citation{};
   std::vector<std::string> tokens{};  // the words of the queries; and of the keys, unless key_tokens is given
@@ -128,7 +129,7 @@ struct ExplainInput {
   std::map<std::string, std::vector<std::string>> notes{};  // likewise
   std::vector<StepRequest> steps{};                         // empty: the standard steps for these matrices
   std::vector<Variant> variants{};
-  std::vector<std::string> slips{};  // the document's slips, printed at the end
+  std::vector<std::string> errata{};  // the document's errata, printed at the end
 };
 
 // The steps that an input without any stands for: projections where there are W_query, W_key, W_value (and biases
@@ -175,13 +176,13 @@ struct ScalePicture {
 
 struct Step {
   StepRequest request;
-  std::string name;      // unique: "weights", "weights#1" for the second
-  std::string term;      // "attention weights"
-  std::string called;    // "new V", or nothing
-  std::string symbol;    // "A"
-  std::string equation;  // "A = softmax(S / √D), each row by itself"
+  std::string name;           // unique: "weights", "weights#1" for the second
+  std::string term;           // "attention weights"
+  std::string document_name;  // "new V", or nothing
+  std::string symbol;         // "A"
+  std::string equation;       // "A = softmax(S / √D), each row by itself"
   std::vector<Operand> operands{};
-  std::vector<Operand> given{};  // what the request names; attention steps have others as operands
+  std::vector<Operand> requested_operands{};  // what the request names; attention steps have others as operands
   Matrix result{};
   Axis row_axis{};
   Axis column_axis{};
@@ -191,15 +192,16 @@ struct Step {
   std::vector<std::uint8_t> differs{};  // 1 for each number that the document prints otherwise, or nothing
   std::string finding{};
   std::vector<std::string> notes{};
-  std::vector<std::string> slips{};
+  std::vector<std::string> errata{};
   std::vector<VariantResult> variants{};
   std::vector<ScalePicture> pictures{};  // of scale_statistics, one for each length D
-  bool not_the_library = false;          // computed by src/explain/steps/paper_arithmetic.cpp
+  bool outside_library = false;          // computed by src/explain/steps/paper_arithmetic.cpp
   double factor = 1.0;                   // attention steps: what the scores were multiplied by; power: the base
   Index causal_offset = 0;               // masked steps: query i sees key j ≤ i + offset
 };
 
 struct Explanation {
+  std::string lesson;  // its name, "three-words"; empty: none
   std::string title;
   std::string citation;
   std::string finding;                     // of the step "weights", else of the last that has weights
@@ -207,9 +209,9 @@ struct Explanation {
   ExplainSettings settings;
   std::vector<std::string> tokens;
   std::vector<std::string> key_tokens;
-  std::optional<Index> focus;  // index of settings.token
+  std::optional<Index> focus;  // index of settings.query
   std::vector<Step> steps;
-  std::vector<std::string> slips;
+  std::vector<std::string> errata;
 };
 
 // Every query's row of scores, weights and context is kept up to this many numbers a step; beyond it the first and
@@ -241,13 +243,13 @@ struct CellTerm {
   double partial_sum = 0.0;
 };
 // How one cell came about: its terms, then lines such as the exponential and the share.
-struct CellWork {
+struct CellDerivation {
   std::string what;  // "weights[love, I]"
   std::vector<CellTerm> terms{};
   std::vector<NamedText> lines{};  // "exponential", "e^(1 − 1) = 1"
   double result = 0.0;
-  double parted = 0.0;     // partial sum of the terms as listed, less the result
-  Index zero_weights = 0;  // keys whose term is left out, as their weight is 0
+  double difference = 0.0;  // partial sum of the terms as listed, less the result
+  Index zero_weights = 0;   // keys whose term is left out, as their weight is 0
 };
 struct Cell {
   Index row;
@@ -255,7 +257,8 @@ struct Cell {
   Index head = 0;
 };
 // Throws std::invalid_argument when the cell is outside the step's result, or not kept.
-REGARD_EXPORT CellWork unfold_cell(const Explanation& explanation, const Step& step, const Cell& cell, int digits);
+REGARD_EXPORT CellDerivation expand_cell(const Explanation& explanation, const Step& step, const Cell& cell,
+                                         int digits);
 
 struct TextOptions {
   int width = 80;
@@ -264,7 +267,7 @@ struct TextOptions {
   bool full = false;  // every number, however many
   std::optional<int> digits{};
   std::string step{};          // a name or a number counted from 0; empty: all
-  std::optional<Cell> cell{};  // unfold it in the steps shown that have it
+  std::optional<Cell> cell{};  // expand it in the steps shown that have it
 };
 // The text of the whole, or of one step at a time (for a pause between them). Ends with a newline.
 // Throws std::invalid_argument when options name a step or a cell that does not exist, with the choices. Renderers

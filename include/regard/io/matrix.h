@@ -27,8 +27,8 @@ struct Matrix {
 
   Index stored_rows() const { return kept_rows.empty() ? num_rows : static_cast<Index>(kept_rows.size()); }
   Index stored_columns() const { return kept_columns.empty() ? num_columns : static_cast<Index>(kept_columns.size()); }
-  // The place in numbers of a stored row and column (not of their indices in the whole matrix).
-  std::size_t place(Index head, Index stored_row, Index stored_column) const {
+  // The index in numbers of a stored row and column (not of their indices in the whole matrix).
+  std::size_t index(Index head, Index stored_row, Index stored_column) const {
     return static_cast<std::size_t>((head * stored_rows() + stored_row) * stored_columns() + stored_column);
   }
 };

@@ -5,10 +5,9 @@
 //     magic 93 4E 55 4D 50 59 · version · header length · {'descr': '<f4', 'fortran_order': False, 'shape': (2, 3), }
 //     then the elements, row-major, or column-major with fortran_order
 //
-// A file is taken for hostile: versions 1 to 3, a header of at most 64 KiB with exactly these three keys, rank at most
-// 8, sizes checked before memory is asked for, data of exactly the stated length. Numbers of float16 are widened to
-// float32, exactly. Format: NumPy's numpy.lib.format.
-// Read next: src/io/npy.cpp.
+// A file is untrusted: versions 1 to 3, a header of at most 64 KiB with exactly these three keys, rank at
+// most 8, sizes checked before memory is asked for, data of exactly the stated length. Numbers of float16 are widened
+// to float32, exactly. Format: NumPy's numpy.lib.format. Read next: src/io/npy.cpp.
 #pragma once
 
 #include <cstddef>

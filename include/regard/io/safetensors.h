@@ -5,10 +5,10 @@
 //     8 bytes: N, little-endian · N bytes: {"name": {"dtype": "F32", "shape": [2, 3], "data_offsets": [0, 24]}, …}
 //     then the data, one tensor behind the other
 //
-// Files are taken for hostile. The header is read whole before memory for the data is asked for; its offsets must tile
-// the data without hole or overlap, and the file must end with the last. Format: the README of safetensors, as strict
-// as its own reader and stricter: no name twice, no field unknown, names of 1 to 512 bytes without control characters,
-// rank at most 8, extents at most 2^48, 4096 shards.
+// Files are untrusted. The header is read whole before memory for the data is asked for; its offsets must
+// tile the data without hole or overlap, and the file must end with the last. Format: the README of safetensors, as
+// strict as its own reader and stricter: no name twice, no field unknown, names of 1 to 512 bytes without control
+// characters, rank at most 8, extents at most 2^48, 4096 shards.
 //
 // What reads throws regard::Cancelled where runtime.stop is requested, the only part of a runtime that is used here.
 // Read next: src/io/safetensors.cpp, src/io/model_folder.cpp.

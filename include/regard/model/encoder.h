@@ -3,10 +3,10 @@
 // An encoder of the BERT family (Devlin et al., arXiv 1810.04805), run on the operators of this library, with every
 // number on the way kept.
 //
-//     token ids (L) ── word + place + type, norm ──▶ embedded (L, E)
+//     token ids (L) ── word + position + type, norm ──▶ embedded (L, E)
 //     N layers:  input ── attention, + input, norm ──▶ attention_normed ── feed-forward, + itself, norm ──▶ output
 //
-// Extents: L tokens, E width, H heads of D = E / H, F feed-forward, V vocabulary, P places, T types, N layers.
+// Extents: L tokens, E width, H heads of D = E / H, F feed-forward, V vocabulary, P positions, T types, N layers.
 // Layers, heads and tokens count from 0. Every formula, with the names of the tensors and how another family of models
 // joins: docs/model.md. Read next: safetensors.h, src/model/encoder/encoder.cpp, src/model/encoder/encoder_family.h.
 #pragma once
@@ -56,7 +56,7 @@ struct EncoderLayer {
 struct Encoder {
   EncoderConfig config;
   TensorView<const float, 2> word_table;                                // (V, E)
-  TensorView<const float, 2> place_table;                               // (P, E)
+  TensorView<const float, 2> position_table;                            // (P, E)
   TensorView<const float, 2> type_table;                                // (T, E)
   TensorView<const float, 1> norm_embedding_gain, norm_embedding_bias;  // (E)
   std::vector<EncoderLayer> layers;                                     // N
@@ -91,11 +91,11 @@ struct LayerTrace {
 };
 
 struct EncoderTrace {
-  std::vector<Index> ids;              // (L)
-  std::vector<Index> hidden_keys;      // as asked for
-  Tensor<float, 2> word, place, type;  // (L, E): rows of the tables; place i at token i, type 0
-  Tensor<float, 2> embedded;           // (L, E): norm(word + place + type)
-  std::vector<LayerTrace> layers;      // N
+  std::vector<Index> ids;                 // (L)
+  std::vector<Index> hidden_keys;         // as asked for
+  Tensor<float, 2> word, position, type;  // (L, E): rows of the tables; position i at token i, type 0
+  Tensor<float, 2> embedded;              // (L, E): norm(word + position + type)
+  std::vector<LayerTrace> layers;         // N
 
   // After the last layer.
   const Tensor<float, 2>& output() const { return layers.empty() ? embedded : layers.back().output; }
@@ -121,18 +121,18 @@ REGARD_EXPORT Tensor<float, 2> head_output(const Encoder& encoder, const Encoder
                                            const Runtime& runtime = {});
 
 // How long a key's answer is at weight 1: ‖v_key · W_output(head)‖₂ for every head and key of a layer: (H, L).
-REGARD_EXPORT Tensor<double, 2> value_lengths(const Encoder& encoder, const EncoderTrace& trace, Index layer,
-                                              const Runtime& runtime = {});
+REGARD_EXPORT Tensor<double, 2> value_norms(const Encoder& encoder, const EncoderTrace& trace, Index layer,
+                                            const Runtime& runtime = {});
 
-// "adds": ‖weight · v_key · W_output(head)‖₂ for every key of one query's row: (L).
-REGARD_EXPORT std::vector<double> value_added(const Encoder& encoder, const EncoderTrace& trace, Index layer,
-                                              Index head, Index query, const Runtime& runtime = {});
+// "contribution": ‖weight · v_key · W_output(head)‖₂ for every key of one query's row: (L).
+REGARD_EXPORT std::vector<double> contribution_norms(const Encoder& encoder, const EncoderTrace& trace, Index layer,
+                                                     Index head, Index query, const Runtime& runtime = {});
 
 // The mean of some rows of states (L, E): a word of several pieces is the mean of its pieces. No rows: zeros.
 // Throws std::invalid_argument for a row that does not exist.
 REGARD_EXPORT std::vector<float> mean_rows(const Tensor<float, 2>& states, std::span<const Index> rows);
 
-// The mean of the last layer's output over all tokens (E), and that divided by its length ‖·‖₂ (a vector shorter than
+// The mean of the last layer's output over all tokens (E), and that divided by its norm ‖·‖₂ (a vector shorter than
 // 10⁻¹² by that): the sentence's vector as sentence-transformers makes it. No tokens: zeros.
 REGARD_EXPORT std::vector<float> mean_pooled(const EncoderTrace& trace);
 REGARD_EXPORT std::vector<float> mean_pooled_normalised(const EncoderTrace& trace);

@@ -28,8 +28,8 @@
 namespace regard {
 inline namespace v0 {
 
-// What a text becomes: ids, tokens, word and place have one entry for each piece, in order. Texts and vocabularies may
-// hold anything: show tokens and words through escape_for_terminal (text.h) or its like.
+// What a text becomes: ids, tokens, word and byte_ranges have one entry for each piece, in order. Texts and
+// vocabularies may hold anything: show tokens and words through escape_for_terminal (text.h) or its like.
 struct TokenizedText {
   std::vector<Index> ids;           // with those that the model wants round a text: [CLS] … [SEP]
   std::vector<std::string> tokens;  // as they stand in the vocabulary: "em", "##bed"
@@ -38,7 +38,7 @@ struct TokenizedText {
   std::vector<Index> word;
   // The bytes [begin, end) of the text that a piece was made from; {0, 0} where word is −1. With the accents that
   // stand on its letters, even when they are not in the piece. Pieces of one character have the same bytes.
-  std::vector<std::array<Index, 2>> place;
+  std::vector<std::array<Index, 2>> byte_ranges;
   // The words as they are written, bytes of the text: what is left between spaces when every punctuation mark and every
   // CJK ideograph is a word of its own.
   std::vector<std::string> words;

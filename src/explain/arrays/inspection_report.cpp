@@ -75,9 +75,9 @@ class InspectionRenderer {
     out_ += "\n";
     if (has_batches_) add_column("batch", [](const HeadInspection& head) { return std::to_string(head.batch); });
     add_column("head", [](const HeadInspection& head) { return std::to_string(head.head); });
-    for (std::size_t n = 0; n < s_.weight_on.size(); ++n) {
-      add_column(fmt::format("key {}", s_.weight_on[n]),
-                 [this, n](const HeadInspection& head) { return share_text(head.weight_on[n], 1); });
+    for (std::size_t n = 0; n < s_.tracked_keys.size(); ++n) {
+      add_column(fmt::format("key {}", s_.tracked_keys[n]),
+                 [this, n](const HeadInspection& head) { return share_text(head.tracked_shares[n], 1); });
     }
     const auto add_mean = [this](const char* name, std::optional<double> HeadInspection::* mean, int digits) {
       if (s_.heads.empty() || !(s_.heads[0].*mean)) return;
@@ -187,10 +187,10 @@ Inspection inspect_heads(std::type_identity_t<TensorView<const T, 3>> key_mass, 
     throw std::invalid_argument(fmt::format("inspect_heads: num_queries is {}; expected 1 or more", num_queries));
   if (options.top < 0)
     throw std::invalid_argument(fmt::format("inspect_heads: top is {}; expected 0 or more", options.top));
-  for (const Index key : options.weight_on) {
+  for (const Index key : options.track_keys) {
     if (key < 0 || key >= keys)
       throw std::invalid_argument(
-          fmt::format("inspect_heads: weight_on names key {}; expected keys from 0 to {}", key, keys - 1));
+          fmt::format("inspect_heads: track_keys names key {}; expected keys from 0 to {}", key, keys - 1));
   }
   const auto& even = uniform_mass.shape;
   if (!uniform_mass.absent() &&
@@ -212,7 +212,7 @@ Inspection inspect_heads(std::type_identity_t<TensorView<const T, 3>> key_mass, 
                         .num_heads = heads,
                         .num_queries = num_queries,
                         .num_keys = keys,
-                        .weight_on = options.weight_on};
+                        .tracked_keys = options.track_keys};
   const auto rows = static_cast<double>(num_queries);
   std::vector<double> masses(static_cast<std::size_t>(keys));
   for (Index b = 0; b < batch; ++b) {
@@ -229,7 +229,8 @@ Inspection inspect_heads(std::type_identity_t<TensorView<const T, 3>> key_mass, 
                              ? 1 / static_cast<double>(keys)
                              : element(uniform_mass, even[0] == 1 ? 0 : b, even[1] == 1 ? 0 : h, hitter.key) / rows;
       }
-      for (const Index key : options.weight_on) head.weight_on.push_back(masses[static_cast<std::size_t>(key)] / rows);
+      for (const Index key : options.track_keys)
+        head.tracked_shares.push_back(masses[static_cast<std::size_t>(key)] / rows);
       inspection.heads.push_back(std::move(head));
     }
   }
@@ -245,8 +246,8 @@ std::string render_inspection_json(const Inspection& inspection) {
   json.begin_object();
   json.whole("queries", inspection.num_queries);
   json.whole("keys", inspection.num_keys);
-  json.indices("cells", {inspection.cells.begin(), inspection.cells.end()});
-  json.indices("weight_on_keys", inspection.weight_on);
+  json.indices("map_size", {inspection.map_size.begin(), inspection.map_size.end()});
+  json.indices("tracked_keys", inspection.tracked_keys);
   json.objects("heads", inspection.heads, [&](const HeadInspection& head) {
     json.whole("batch", head.batch);
     json.whole("head", head.head);
@@ -260,7 +261,7 @@ std::string render_inspection_json(const Inspection& inspection) {
     list("mass", [&](const HeavyHitter& hitter) { json.number(hitter.mass); });
     list("share", [&](const HeavyHitter& hitter) { json.number(hitter.share); });
     list("uniform", [&](const HeavyHitter& hitter) { json.number(hitter.uniform); });
-    json.numbers("weight_on", head.weight_on);
+    json.numbers("tracked_shares", head.tracked_shares);
     if (head.entropy) json.number("entropy", *head.entropy);
     if (head.largest_weight) json.number("largest_weight", *head.largest_weight);
     if (head.mean_distance) json.number("mean_distance", *head.mean_distance);

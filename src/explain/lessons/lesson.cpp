@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// The list of lessons, the way to one by its name, and what options make of it. Read next: lesson_000.cpp.
+// The list of lessons, the way to one by its name, and what options make of it. Read next: lesson_three_words.cpp.
 #include "regard/explain/lesson.h"
 
 #include <algorithm>
@@ -16,11 +16,18 @@ namespace {
 
 struct Lesson {
   const char* name;
+  const char* alias;  // its number; empty: none
+  const char* title;
   ExplainInput (*input)();
 };
 constexpr std::array kLessons = {
-    Lesson{"000", lesson_000}, Lesson{"001", lesson_001}, Lesson{"002", lesson_002},
-    Lesson{"003", lesson_003}, Lesson{"004", lesson_004}, Lesson{"why-scale", lesson_why_scale},
+    Lesson{"three-words", "000", "One head, number by number: queries, keys, values, weights", lesson_three_words},
+    Lesson{"roles", "001", "Query, key, value: the same words under four sets of matrices", lesson_roles},
+    Lesson{"one-function", "002", "All in one function: the mask, variances, two forms of softmax",
+           lesson_one_function},
+    Lesson{"from-seed", "003", "From a seed: naive attention, keys, queries, one sum in two orders", lesson_from_seed},
+    Lesson{"by-hand", "004", "By hand, in columns: fractions, two heads, a transformer block", lesson_by_hand},
+    Lesson{"why-scale", "", "Why scores are divided by √D: variance, largest weight, slope", lesson_why_scale},
 };
 
 Matrix transposed(const Matrix& matrix) {
@@ -28,7 +35,7 @@ Matrix transposed(const Matrix& matrix) {
   std::swap(t.num_rows, t.num_columns);
   for (Index h = 0; h < t.num_heads; ++h) {
     for (Index r = 0; r < t.num_rows; ++r) {
-      for (Index c = 0; c < t.num_columns; ++c) t.numbers[t.place(h, r, c)] = matrix.numbers[matrix.place(h, c, r)];
+      for (Index c = 0; c < t.num_columns; ++c) t.numbers[t.index(h, r, c)] = matrix.numbers[matrix.index(h, c, r)];
     }
   }
   return t;
@@ -50,14 +57,19 @@ bool ignores_layout(const std::string& operation) {
 
 std::vector<LessonEntry> lesson_entries() {
   std::vector<LessonEntry> entries;
-  for (const Lesson& lesson : kLessons) entries.push_back({lesson.name, lesson.input().title});
+  for (const Lesson& lesson : kLessons) entries.push_back({lesson.name, lesson.alias, lesson.title});
   return entries;
 }
 
 ExplainInput lesson_input(std::string_view name) {
   std::string names;
   for (const Lesson& lesson : kLessons) {
-    if (name == lesson.name) return lesson.input();
+    if (name == lesson.name || (!name.empty() && name == lesson.alias)) {
+      ExplainInput input = lesson.input();
+      input.lesson = lesson.name;
+      input.title = lesson.title;
+      return input;
+    }
     names += (names.empty() ? "" : ", ") + std::string(lesson.name);
   }
   throw std::invalid_argument("there is no lesson \"" + escape_for_terminal(name) + "\"; there are " + names);
@@ -87,10 +99,10 @@ ExplainInput with_layout(ExplainInput input, Layout layout) {
 ExplainInput with_settings_beside(const ExplainInput& lesson, const ExplainSettings& settings,
                                   const std::string& label) {
   ExplainInput input = with_layout(lesson, settings.layout);
-  input.settings.token = settings.token;
+  input.settings.query = settings.query;
   input.settings.digits = settings.digits;
   for (Variant& variant : input.variants) {
-    variant.settings.token = settings.token;
+    variant.settings.query = settings.query;
     variant.settings.digits = settings.digits;
   }
   if (!(settings == input.settings)) input.variants = {{.label = label, .settings = settings}};

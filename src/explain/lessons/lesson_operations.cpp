@@ -4,7 +4,7 @@
 // side, ranks, variances, float32 sums in a named order, and what division by √D does to random vectors.
 //
 // Softmax is the library's: scores become the additive bias of one-dimensional zero queries and keys.
-// Read next: lesson_003.cpp and lesson_why_scale.cpp, which use most of them.
+// Read next: lesson_from_seed.cpp and lesson_why_scale.cpp, which use most of them.
 #include <algorithm>
 #include <array>
 #include <cmath>
@@ -13,8 +13,8 @@
 #include <utility>
 
 #include "explain/report/terminal.h"
+#include "explain/steps/expansion.h"
 #include "explain/steps/operations.h"
-#include "explain/steps/unfolding.h"
 #include "regard/attention.h"
 #include "regard/explain/random.h"
 
@@ -41,7 +41,7 @@ const Matrix& plain(const Evaluation& e, std::size_t i) {
   return matrix;
 }
 
-double at(const Matrix& matrix, Index row, Index column) { return matrix.numbers[matrix.place(0, row, column)]; }
+double at(const Matrix& matrix, Index row, Index column) { return matrix.numbers[matrix.index(0, row, column)]; }
 
 // Tokens and dimensions of an operand, whichever way it lies.
 struct TokenVectors {
@@ -51,7 +51,7 @@ struct TokenVectors {
         num_tokens(by_column ? matrix.num_columns : matrix.num_rows),
         num_dimensions(by_column ? matrix.num_rows : matrix.num_columns) {}
   double at(Index token, Index dimension) const {
-    return matrix.numbers[by_column ? matrix.place(0, dimension, token) : matrix.place(0, token, dimension)];
+    return matrix.numbers[by_column ? matrix.index(0, dimension, token) : matrix.index(0, token, dimension)];
   }
   const Matrix& matrix;
   bool by_column;
@@ -205,7 +205,7 @@ void ranks(Evaluation& e) {
   }
   set_result(e, scores.num_rows, scores.num_columns, std::move(numbers), e.operands[0].row_axis,
              e.operands[0].column_axis);
-  e.step.not_the_library = true;
+  e.step.outside_library = true;
   e.step.equation = e.step.symbol + " = rank of each key among those of its query, 1 = largest";
 }
 
@@ -218,7 +218,7 @@ void variance_rule(Evaluation& e) {
   set_result(e, 2, 1, {rule, variance(2)},
              {"", "", {"D · var(" + names[0] + ") · var(" + names[1] + ")", "var(" + names[2] + ")"}},
              {"", "", {"variance"}});
-  e.step.not_the_library = true;
+  e.step.outside_library = true;
   e.step.equation = "var(q · k) = D · var(q) · var(k) for independent numbers around 0";
 }
 
@@ -260,12 +260,13 @@ void float32_dots(Evaluation& e) {
   }
   const Axis& tokens = a.by_column ? e.operands[0].column_axis : e.operands[0].row_axis;
   set_result(e, count, count, std::move(numbers), tokens, tokens);
-  e.step.not_the_library = true;
+  e.step.outside_library = true;
   e.step.equation = e.step.symbol + " = sums of float32 products, rounded after each step";
 }
 
 // Every product and every sum of one cell, in the order of its token.
-void unfold_float32_dots(const Explanation& explanation, const Step& step, const Cell& cell, int, CellWork& work) {
+void expand_float32_dots(const Explanation& explanation, const Step& step, const Cell& cell, int,
+                         CellDerivation& work) {
   const Matrix& a = *step.operands[0].matrix;
   const bool by_column = explanation.settings.layout == Layout::columns;
   const Index first = by_column ? cell.column : cell.row;
@@ -333,7 +334,7 @@ void set_cell_table(Evaluation& e, const std::vector<DotCell>& cells, std::vecto
   for (const DotCell& cell : cells) names.push_back(cell.label);
   set_result(e, static_cast<Index>(cells.size()), static_cast<Index>(labels.size()), std::move(numbers),
              {"", "cell", names}, {"", "", e.request.column_labels.empty() ? labels : e.request.column_labels});
-  e.step.not_the_library = true;
+  e.step.outside_library = true;
 }
 
 // One row for each dot product: exact, and each further operand's number.
@@ -495,7 +496,7 @@ void scale_statistics(Evaluation& e) {
 }
 
 // How a mean came about: its sum over the number of its terms; the variance of the scaled scores, from the other one.
-void unfold_scale_statistics(const Explanation&, const Step& step, const Cell& cell, int digits, CellWork& work) {
+void expand_scale_statistics(const Explanation&, const Step& step, const Cell& cell, int digits, CellDerivation& work) {
   const auto num_queries = static_cast<Index>(step.request.numbers[1]);
   const auto quotient = [&](const std::string& name, const std::string& terms, double dividend, Index divisor) {
     work.lines.push_back({name, terms + " = " + working_number(dividend, digits) + " / " + std::to_string(divisor) +
@@ -509,7 +510,7 @@ void unfold_scale_statistics(const Explanation&, const Step& step, const Cell& c
     case 0:
       return mean("(q·k)²", num_queries * kScaleKeys);
     case 1:
-      return quotient("variance", "var(q·k) / D", step.result.numbers[step.result.place(0, cell.row, 0)],
+      return quotient("variance", "var(q·k) / D", step.result.numbers[step.result.index(0, cell.row, 0)],
                       step.pictures[static_cast<std::size_t>(cell.row)].head_size);
     case 2:
     case 3:
@@ -522,15 +523,15 @@ void unfold_scale_statistics(const Explanation&, const Step& step, const Cell& c
 constexpr std::array kLessonOperations = {
     Operation{"torch_normal", "seeded normals", 0, 16, torch_normal, nullptr},
     Operation{"torch_uniform", "seeded uniforms", 0, 16, torch_uniform, nullptr},
-    Operation{"softmax", "attention weights", 1, 1, softmax, unfold_softmax},
-    Operation{"difference", "difference", 2, 2, difference, unfold_difference},
-    Operation{"focus_vectors", "vectors of one token", 1, 8, focus_vectors, unfold_focus_vectors},
-    Operation{"ranks", "ranks", 1, 1, ranks, unfold_ranks},
-    Operation{"variance_rule", "variances", 3, 3, variance_rule, unfold_variance_rule},
-    Operation{"float32_dots", "float32 sums", 1, 1, float32_dots, unfold_float32_dots},
+    Operation{"softmax", "attention weights", 1, 1, softmax, expand_softmax},
+    Operation{"difference", "difference", 2, 2, difference, expand_difference},
+    Operation{"focus_vectors", "vectors of one token", 1, 8, focus_vectors, expand_focus_vectors},
+    Operation{"ranks", "ranks", 1, 1, ranks, expand_ranks},
+    Operation{"variance_rule", "variances", 3, 3, variance_rule, expand_variance_rule},
+    Operation{"float32_dots", "float32 sums", 1, 1, float32_dots, expand_float32_dots},
     Operation{"dot_table", "sums, cell by cell", 2, 4, dot_table, nullptr},
     Operation{"ulp_table", "units of the last place", 3, 3, ulp_table, nullptr},
-    Operation{"scale_statistics", "statistics of random scores", 0, 0, scale_statistics, unfold_scale_statistics},
+    Operation{"scale_statistics", "statistics of random scores", 0, 0, scale_statistics, expand_scale_statistics},
 };
 
 }  // namespace

@@ -2,7 +2,7 @@
 //
 // Lesson why-scale: random queries and keys of growing length D, ten keys a query; what the scores, the largest
 // weight and the slope of softmax do, with and without division by √D. Lengths 32, 64, 128 and 4960 are those that
-// document 004 asks its readers to imagine. Read next: lesson_operations.cpp, scale_statistics.
+// the document of by-hand asks its readers to imagine. Read next: lesson_operations.cpp, scale_statistics.
 #include "lessons.h"
 
 namespace regard {
@@ -10,7 +10,6 @@ inline namespace v0 {
 
 ExplainInput lesson_why_scale() {
   ExplainInput lesson;
-  lesson.title = "Why scores are divided by √D: variance, largest weight, slope";
   lesson.citation = "Vaswani et al., Attention Is All You Need, arXiv 1706.03762, section 3.2.1, note 4";
   lesson.steps = {
       {.operation = "scale_statistics",

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // One function a lesson: its matrices, steps and expected numbers as data. lesson.cpp lists them.
-// Read next: lesson_000.cpp.
+// Read next: lesson_three_words.cpp.
 #pragma once
 
 #include "regard/explain/lesson.h"
@@ -9,11 +9,11 @@
 namespace regard {
 inline namespace v0 {
 
-ExplainInput lesson_000();
-ExplainInput lesson_001();
-ExplainInput lesson_002();
-ExplainInput lesson_003();
-ExplainInput lesson_004();
+ExplainInput lesson_three_words();
+ExplainInput lesson_roles();
+ExplainInput lesson_one_function();
+ExplainInput lesson_from_seed();
+ExplainInput lesson_by_hand();
 ExplainInput lesson_why_scale();
 
 }  // namespace v0

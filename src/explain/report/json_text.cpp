@@ -79,7 +79,7 @@ void JsonWriter::matrix(const Matrix& m) {
     begin_array();
     for (Index r = 0; r < m.stored_rows(); ++r) {
       begin_array(true);
-      for (Index c = 0; c < m.stored_columns(); ++c) number(m.numbers[m.place(h, r, c)]);
+      for (Index c = 0; c < m.stored_columns(); ++c) number(m.numbers[m.index(h, r, c)]);
       end_array();
     }
     end_array();

@@ -13,7 +13,7 @@
 #include <array>
 #include <utility>
 
-#include "explain/steps/unfolding.h"
+#include "explain/steps/expansion.h"
 
 namespace regard {
 inline namespace v0 {
@@ -80,20 +80,20 @@ class TableMaker {
 
  private:
   static std::vector<Index> stored(const std::vector<Index>& kept, const std::vector<Index>& wanted) {
-    std::vector<Index> places;
+    std::vector<Index> indices;
     for (Index i : wanted)
-      if (const Index place = stored_place(kept, i); place >= 0) places.push_back(place);
-    return places;
+      if (const Index stored = stored_index(kept, i); stored >= 0) indices.push_back(stored);
+    return indices;
   }
-  static Index whole_index(const std::vector<Index>& kept, Index place) {
-    return kept.empty() ? place : kept[static_cast<std::size_t>(place)];
+  static Index whole_index(const std::vector<Index>& kept, Index stored) {
+    return kept.empty() ? stored : kept[static_cast<std::size_t>(stored)];
   }
   std::string label(const Axis& axis, Index index, bool marked, int most) const {
     const std::string_view mark = !marked ? "" : paint_.unicode ? "▸" : ">";
-    return std::string(mark) + cut_to_width(paint_.shown(axis_label(axis, index)), most, paint_.unicode);
+    return std::string(mark) + truncate_to_width(paint_.shown(axis_label(axis, index)), most, paint_.unicode);
   }
-  std::string row_label(Index place) const {
-    const Index index = whole_index(r_.matrix.kept_rows, place);
+  std::string row_label(Index stored) const {
+    const Index index = whole_index(r_.matrix.kept_rows, stored);
     std::string text = label(r_.row_axis, index, r_.marked_row == index, widest_label());
     // A gutter for the mark keeps the labels in line.
     if (r_.marked_row && r_.marked_row != index) text.insert(text.begin(), ' ');
@@ -112,14 +112,14 @@ class TableMaker {
   }
   int label_column_width() const {
     int width = sum_row() ? 3 : 1;
-    for (Index place : rows_) width = std::max(width, display_width(row_label(place)));
+    for (Index stored : rows_) width = std::max(width, display_width(row_label(stored)));
     return width;
   }
   bool sum_row() const { return r_.sums != nullptr && r_.sums_to_one == SumAxis::column; }
   bool sum_column() const { return r_.sums != nullptr && r_.sums_to_one == SumAxis::row; }
 
   std::string cell(Index row, Index column) const {
-    const std::size_t i = r_.matrix.place(r_.head, row, column);
+    const std::size_t i = r_.matrix.index(r_.head, row, column);
     if (r_.exact != nullptr) return i < r_.exact->size() ? paint_.shown((*r_.exact)[i]) : "";
     if (!r_.matrix.hidden.empty() && r_.matrix.hidden[i] != 0) return "hidden";
     return styled_number(r_.matrix.numbers[i], r_.style);
@@ -131,7 +131,7 @@ class TableMaker {
     for (Index row : rows_) {
       throw_if_stopped(r_.stop, "the explanation");
       text.cells.push_back(cell(row, column));
-      text.hidden.push_back(!r_.matrix.hidden.empty() && r_.matrix.hidden[r_.matrix.place(r_.head, row, column)] != 0);
+      text.hidden.push_back(!r_.matrix.hidden.empty() && r_.matrix.hidden[r_.matrix.index(r_.head, row, column)] != 0);
     }
     if (sum_row())
       text.cells.push_back(

@@ -63,7 +63,7 @@ struct TableRequest {
 };
 struct Table {
   std::vector<Block> blocks;      // more than one when the columns are too many for a line
-  std::vector<Index> shown_rows;  // places where they are stored
+  std::vector<Index> shown_rows;  // indices where they are stored
   std::vector<Index> shown_columns;
   bool shortened = false;
 };

@@ -32,7 +32,7 @@ std::string with_true_minus(std::string_view text, bool unicode) {
 
 }  // namespace
 
-std::string cut_to_width(std::string_view text, int width, bool unicode) {
+std::string truncate_to_width(std::string_view text, int width, bool unicode) {
   // Combining marks have no width: a word of a million of them is cut by their number.
   const int max_characters = 4 * width + 4;
   std::string kept;

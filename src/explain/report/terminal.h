@@ -47,7 +47,7 @@ std::string styled_number(double number, const NumberStyle& style);
 long long printed_units(double number, const NumberStyle& style);
 
 // Cuts to at most `width` columns, the last one an ellipsis.
-std::string cut_to_width(std::string_view text, int width, bool unicode);
+std::string truncate_to_width(std::string_view text, int width, bool unicode);
 std::string pad_right(std::string_view text, int width);
 std::string pad_left(std::string_view text, int width);
 

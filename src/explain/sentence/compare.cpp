@@ -113,7 +113,7 @@ class Comparer {
     c_.num_heads = config.num_heads;
     c_.head_size = config.head_size();
     c_.hide = options_.hide;
-    c_.stages = {"word", "+place"};
+    c_.stages = {"word", "+position"};
     for (Index layer = 0; layer < config.num_layers; ++layer) c_.stages.push_back(fmt::format("L{}", layer));
 
     const std::vector<std::string> names = names_of(word, texts.size());
@@ -147,7 +147,7 @@ class Comparer {
       compared.text = std::move(sentence.text);
       compared.tokens = std::move(sentence.tokens);
       compared.words = std::move(sentence.words);
-      compared.cut_tokens = sentence.cut_tokens;
+      compared.num_truncated_tokens = sentence.num_truncated_tokens;
       c_.sentences.push_back(std::move(compared));
       return trace;
     } catch (const std::invalid_argument& error) {
@@ -232,11 +232,11 @@ class Comparer {
         std::vector<double> sum;
         double squares = 0;
         Index count = 0;
-        void add(std::span<const float> v, double length) {
+        void add(std::span<const float> v, double norm) {
           sum.resize(v.size());
           ++count;
-          if (length == 0) return;
-          for (std::size_t e = 0; e < v.size(); ++e) sum[e] += static_cast<double>(v[e]) / length;
+          if (norm == 0) return;
+          for (std::size_t e = 0; e < v.size(); ++e) sum[e] += static_cast<double>(v[e]) / norm;
           squares += 1;
         }
         double pairs_sum() const {
@@ -308,18 +308,18 @@ class Comparer {
     pair.share = Tensor<double, 2>({layers, heads});
     for (Index layer = 0; layer < layers; ++layer) {
       std::vector<double> difference(static_cast<std::size_t>(width));
-      const auto parted = [&](Index head, Index e) {
+      const auto of_head = [&](Index head, Index e) {
         return static_cast<double>(at.handed_on(layer, head, e)) - static_cast<double>(bt.handed_on(layer, head, e));
       };
       for (Index head = 0; head < heads; ++head) {
-        for (Index e = 0; e < width; ++e) difference[static_cast<std::size_t>(e)] += parted(head, e);
+        for (Index e = 0; e < width; ++e) difference[static_cast<std::size_t>(e)] += of_head(head, e);
       }
       double square = 0;
       for (const double x : difference) square += x * x;
       pair.difference.push_back(std::sqrt(square));
       for (Index head = 0; head < heads; ++head) {
         double product = 0;
-        for (Index e = 0; e < width; ++e) product += parted(head, e) * difference[static_cast<std::size_t>(e)];
+        for (Index e = 0; e < width; ++e) product += of_head(head, e) * difference[static_cast<std::size_t>(e)];
         pair.share(layer, head) = square > 0 ? product / square : kUndefined;
       }
     }
@@ -365,7 +365,7 @@ class Comparer {
     return read_sentence(model_, sentence.text, options, runtime_);
   }
 
-  // Every other word by itself, in all its places: what hiding does that has nothing to do with the words asked for.
+  // Every other word by itself, in all its positions: what hiding does that has nothing to do with the words asked for.
   void hide_others(std::vector<Spelling> passed_over) {
     passed_over.push_back(spelling_of(c_.sentences[0], c_.sentences[0].word));
     for (const ComparedSentence& from : c_.sentences) {

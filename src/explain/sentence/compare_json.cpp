@@ -18,7 +18,7 @@ void write_sentence(JsonWriter& json, const ComparedSentence& sentence) {
   write_words(json, sentence.words);
   json.whole("word", sentence.word);
   json.indices("hidden", sentence.hidden);
-  json.whole("cut_tokens", sentence.cut_tokens);
+  json.whole("num_truncated_tokens", sentence.num_truncated_tokens);
 }
 
 void write_pair(JsonWriter& json, const Comparison& c, const ComparedPair& pair) {

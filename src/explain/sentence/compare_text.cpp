@@ -50,9 +50,9 @@ class CompareRenderer {
     for (const std::string& text : found) paragraph(text, &text == &found.front());
     line("");
     for (const ComparedSentence& sentence : c_.sentences) {
-      line(cut("  " + sentence.name + "  " + marked(sentence)));
-      if (sentence.cut_tokens > 0)
-        line(fmt::format("     truncated: {} tokens more than the model takes", sentence.cut_tokens));
+      line(fitted("  " + sentence.name + "  " + marked(sentence)));
+      if (sentence.num_truncated_tokens > 0)
+        line(fmt::format("     truncated: {} tokens more than the model takes", sentence.num_truncated_tokens));
     }
     legend();
     line("");
@@ -98,9 +98,9 @@ class CompareRenderer {
     for (const std::string& part : wrap_words(paint_.shown(text), std::min(width_, kWidestProse), 0))
       line(bold ? paint_.bold(part) : part);
   }
-  std::string cut(const std::string& text) const { return cut_to_width(text, width_, paint_.unicode); }
+  std::string fitted(const std::string& text) const { return truncate_to_width(text, width_, paint_.unicode); }
   std::string shown(const std::string& text, int width = 24) const {
-    return cut_to_width(paint_.shown(text), width, paint_.unicode);
+    return truncate_to_width(paint_.shown(text), width, paint_.unicode);
   }
   // In quotes, with the mark of a word that is unknown or split.
   std::string quoted(const std::string& word) const { return paint_.quoted(shown(word)) + mark_of(word); }
@@ -132,7 +132,7 @@ class CompareRenderer {
     for (std::size_t w = 0; w < sentence.words.size(); ++w) {
       const SentenceWord& word = sentence.words[w];
       const bool compared = static_cast<Index>(w) == sentence.word;
-      const auto [begin, end] = place_of(sentence, word);
+      const auto [begin, end] = bytes_of(sentence, word);
       if (begin == end || begin < done || (!compared && word_mark(word).empty())) continue;
       copy_to(begin);
       if (compared) text += "[";
@@ -143,10 +143,10 @@ class CompareRenderer {
     return text;
   }
   // The bytes of a word in the text; none for a special token.
-  static std::pair<std::size_t, std::size_t> place_of(const ComparedSentence& sentence, const SentenceWord& word) {
+  static std::pair<std::size_t, std::size_t> bytes_of(const ComparedSentence& sentence, const SentenceWord& word) {
     const std::vector<Index>& tokens = word.tokens;
-    const auto& first = sentence.tokens.place[static_cast<std::size_t>(tokens.front())];
-    const auto& last = sentence.tokens.place[static_cast<std::size_t>(tokens.back())];
+    const auto& first = sentence.tokens.byte_ranges[static_cast<std::size_t>(tokens.front())];
+    const auto& last = sentence.tokens.byte_ranges[static_cast<std::size_t>(tokens.back())];
     return {static_cast<std::size_t>(first[0]), static_cast<std::size_t>(last[1])};
   }
   const std::string& name(Index sentence) const { return sentence_of(c_, sentence).name; }
@@ -365,7 +365,7 @@ class CompareRenderer {
 
   void floor_note(const CompareNumbers& numbers) {
     std::string text =
-        "word: the row of the embedding table; +place: with its position, normalised; L0: after layer 0. control: a "
+        "word: the row of the embedding table; +position: with its position, normalised; L0: after layer 0. control: a "
         "word that occurs in both, mean over its occurrences";
     if (numbers.floor_pairs > 0) {
       text += fmt::format(". floor: mean over all {} pairs of different words of these sentences", numbers.floor_pairs);
@@ -548,9 +548,9 @@ class CompareRenderer {
       const std::string others = fmt::format("{} others", order.size() - most);
       end = start + pad_right(others, 9) + share_text(rest) + " %";
     }
-    const double parted = static_cast<double>(printed) / 10 - 100;
+    const double excess = static_cast<double>(printed) / 10 - 100;
     std::string note = "sum 100 %";
-    if (std::abs(parted) > 0.01) note += ", rounded " + number(100 + parted, 1);
+    if (std::abs(excess) > 0.01) note += ", rounded " + number(100 + excess, 1);
     line(paint_.dim(end.empty() ? start + note : end + "   " + note));
   }
 

@@ -3,7 +3,7 @@
 // Which head is worth reading: the one whose weight on another content word most exceeds what that head gives to words
 // at the same distance anyway.
 //
-//     telling(l, h, word, target) = weight(l, h)[word, target] − baseline(l, h)[target − word]
+//     salience(l, h, word, target) = weight(l, h)[word, target] − baseline(l, h)[target − word]
 //
 // A head that always attends three words ahead says nothing about the third word ahead. From 16 words on the baseline
 // is the head's largest mean at any distance: a head that follows positions, as most of one mean show, is no more
@@ -27,7 +27,7 @@ namespace {
 constexpr Index kDistances = 2 * kFarthest + 1;
 static_assert(std::size(kMinilmDistanceWeights[0][0]) == kDistances);
 
-std::size_t distance_place(Index distance) {
+std::size_t distance_index(Index distance) {
   return static_cast<std::size_t>(std::clamp(distance, -kFarthest, kFarthest) + kFarthest);
 }
 
@@ -96,10 +96,10 @@ bool is_content_word(std::string_view word) {
 }
 
 double DistanceSums::mean(Index layer, Index head, Index distance) const {
-  const std::size_t place = distance_place(distance);
-  if (pairs.empty() || pairs[place] == 0) return 0.0;
+  const std::size_t column = distance_index(distance);
+  if (pairs.empty() || pairs[column] == 0) return 0.0;
   const std::size_t row = static_cast<std::size_t>((layer * num_heads + head) * kDistances);
-  return sums[row + place] / static_cast<double>(pairs[place]);
+  return sums[row + column] / static_cast<double>(pairs[column]);
 }
 
 double DistanceSums::baseline(Index layer, Index head, Index distance) const {
@@ -129,7 +129,7 @@ void add_distances(const Sentence& sentence, DistanceSums& sums, const Runtime& 
     if (!sentence.words[w].special) words.push_back(static_cast<Index>(w));
   }
   for (const Index query : words) {
-    for (const Index key : words) ++sums.pairs[distance_place(key - query)];
+    for (const Index key : words) ++sums.pairs[distance_index(key - query)];
   }
   for (Index layer = 0; layer < num_layers; ++layer) {
     const Tensor<float, 3> weights = encoder_weights(sentence.trace, layer, WeightsKind::weights, runtime);
@@ -137,32 +137,32 @@ void add_distances(const Sentence& sentence, DistanceSums& sums, const Runtime& 
       const Tensor<double, 2> by_word = word_weights(sentence, weights, head);
       double* row = sums.sums.data() + (layer * num_heads + head) * kDistances;
       for (const Index query : words) {
-        for (const Index key : words) row[distance_place(key - query)] += by_word(query, key);
+        for (const Index key : words) row[distance_index(key - query)] += by_word(query, key);
       }
     }
   }
 }
 
-double minilm_usual_weight(Index layer, Index head, Index distance) {
+double minilm_mean_weight(Index layer, Index head, Index distance) {
   if (layer < 0 || layer >= kMinilmLayers || head < 0 || head >= kMinilmHeads) {
     throw std::invalid_argument(
-        fmt::format("minilm_usual_weight: L{}H{} does not exist; there are {} layers of {} heads", layer, head,
+        fmt::format("minilm_mean_weight: L{}H{} does not exist; there are {} layers of {} heads", layer, head,
                     kMinilmLayers, kMinilmHeads));
   }
-  return kMinilmDistanceWeights[layer][head][distance_place(distance)] / 10000.0;
+  return kMinilmDistanceWeights[layer][head][distance_index(distance)] / 10000.0;
 }
 
 double minilm_baseline(Index layer, Index head, Index distance) {
-  if (std::abs(distance) < kFarthest) return minilm_usual_weight(layer, head, distance);
+  if (std::abs(distance) < kFarthest) return minilm_mean_weight(layer, head, distance);
   double largest = 0;
-  for (Index d = -kFarthest; d <= kFarthest; ++d) largest = std::max(largest, minilm_usual_weight(layer, head, d));
+  for (Index d = -kFarthest; d <= kFarthest; ++d) largest = std::max(largest, minilm_mean_weight(layer, head, d));
   return largest;
 }
 
 std::string_view minilm_sha256() { return kMinilmSha256; }
 
-TellingHeads telling_heads(const Sentence& sentence, std::string_view checkpoint_sha256, std::optional<Index> word,
-                           const Runtime& runtime) {
+RankedHeads ranked_heads(const Sentence& sentence, std::string_view checkpoint_sha256, std::optional<Index> word,
+                         const Runtime& runtime) {
   const Index num_words = static_cast<Index>(sentence.words.size());
   if (word && (*word < 0 || *word >= num_words)) {
     throw std::invalid_argument(fmt::format("word {} does not exist; there are {}, counted from 0", *word, num_words));
@@ -176,10 +176,10 @@ TellingHeads telling_heads(const Sentence& sentence, std::string_view checkpoint
                                            : candidates.all;
   }
 
-  TellingHeads telling;
+  RankedHeads ranked;
   DistanceSums own;
   if (checkpoint_sha256 == kMinilmSha256) {
-    telling.usual = Usual::test_sentences;
+    ranked.baseline = Baseline::test_sentences;
   } else {
     add_distances(sentence, own, runtime);
   }
@@ -188,27 +188,27 @@ TellingHeads telling_heads(const Sentence& sentence, std::string_view checkpoint
     const Tensor<float, 3> weights = encoder_weights(sentence.trace, layer, WeightsKind::weights, runtime);
     for (Index head = 0; head < weights.shape()[0]; ++head) {
       const Tensor<double, 2> by_word = word_weights(sentence, weights, head);
-      std::optional<Listening> best;
+      std::optional<AttentionPair> best;
       for (const Index query : asking) {
         const std::vector<Index>& targets = targets_for(candidates, query);
         for (const Index target : targets) {
           if (target == query && targets.size() > 1) continue;
-          const bool ships = telling.usual == Usual::test_sentences;
+          const bool ships = ranked.baseline == Baseline::test_sentences;
           const Index distance = target - query;
-          const double usual = ships ? minilm_baseline(layer, head, distance) : own.baseline(layer, head, distance);
-          const Index pairs = ships ? 0 : own.pairs[distance_place(distance)];
-          const Listening one{layer, head, query, target, by_word(query, target), usual, pairs};
-          if (!best || one.telling() > best->telling()) best = one;
+          const double baseline = ships ? minilm_baseline(layer, head, distance) : own.baseline(layer, head, distance);
+          const Index pairs = ships ? 0 : own.pairs[distance_index(distance)];
+          const AttentionPair one{layer, head, query, target, by_word(query, target), baseline, pairs};
+          if (!best || one.salience() > best->salience()) best = one;
         }
       }
-      telling.heads.push_back(*best);
+      ranked.heads.push_back(*best);
     }
   }
-  std::sort(telling.heads.begin(), telling.heads.end(), [](const Listening& a, const Listening& b) {
-    if (a.telling() != b.telling()) return a.telling() > b.telling();
+  std::sort(ranked.heads.begin(), ranked.heads.end(), [](const AttentionPair& a, const AttentionPair& b) {
+    if (a.salience() != b.salience()) return a.salience() > b.salience();
     return a.layer != b.layer ? a.layer < b.layer : a.head < b.head;
   });
-  return telling;
+  return ranked;
 }
 
 }  // namespace v0

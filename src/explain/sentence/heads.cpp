@@ -21,8 +21,8 @@ namespace regard {
 inline namespace v0 {
 namespace {
 
-constexpr std::array<std::string_view, kNumHeadMeasures> kNames = {"entropy", "special",  "self", "previous",
-                                                                   "next",    "distance", "adds"};
+constexpr std::array<std::string_view, kNumHeadMeasures> kNames = {"entropy", "special",  "self",        "previous",
+                                                                   "next",    "distance", "contribution"};
 constexpr double kNone = std::numeric_limits<double>::quiet_NaN();
 
 // The measures of one query, or of one that sees its K keys alike; NaN where it cannot have one.
@@ -49,19 +49,19 @@ Keys keys_of(const Sentence& sentence) {
   return keys;
 }
 
-// weight(j) is the query's weight on key j; lengths(j) = ‖v_j · W_output(head)‖₂.
-template <class Weight, class Length>
-Figures measure(const Keys& keys, Index query, Weight weight, Length lengths) {
+// weight(j) is the query's weight on key j; norms(j) = ‖v_j · W_output(head)‖₂.
+template <class Weight, class Norm>
+Figures measure(const Keys& keys, Index query, Weight weight, Norm norms) {
   const auto num_keys = static_cast<double>(keys.seen.size());
   const auto length = static_cast<Index>(keys.visible.size());
   Figures figures{};
-  double entropy = 0, special = 0, distance = 0, adds = 0;
+  double entropy = 0, special = 0, distance = 0, contribution = 0;
   for (const Index j : keys.seen) {
     const double p = weight(j);
     if (p > 0) entropy -= p * std::log(p);
     if (keys.special[static_cast<std::size_t>(j)] != 0) special += p;
     distance += p * static_cast<double>(std::abs(query - j));
-    adds += p * lengths(j);
+    contribution += p * norms(j);
   }
   const auto on = [&](Index j) {
     const bool can = j >= 0 && j < length && keys.visible[static_cast<std::size_t>(j)] != 0;
@@ -73,7 +73,7 @@ Figures measure(const Keys& keys, Index query, Weight weight, Length lengths) {
   at(figures, HeadMeasure::previous) = on(query - 1);
   at(figures, HeadMeasure::next) = on(query + 1);
   at(figures, HeadMeasure::distance) = distance;
-  at(figures, HeadMeasure::adds) = adds;
+  at(figures, HeadMeasure::contribution) = contribution;
   return figures;
 }
 
@@ -106,7 +106,7 @@ void HeadSurveyor::add(const Sentence& sentence, Index line, const Runtime& runt
   const auto length = static_cast<Index>(sentence.tokens.ids.size());
   const Index heads = model_.encoder.config.num_heads;
   const Keys keys = keys_of(sentence);
-  MeasuredText text{line, sentence.text, sentence.tokens.ids, sentence.cut_tokens};
+  MeasuredText text{line, sentence.text, sentence.tokens.ids, sentence.num_truncated_tokens};
   for (const SentenceWord& word : sentence.words) {
     text.unknown_words += word.unknown ? 1 : 0;
     text.split_words += word.split() ? 1 : 0;
@@ -122,18 +122,18 @@ void HeadSurveyor::add(const Sentence& sentence, Index line, const Runtime& runt
   }
   for (Index layer = 0; layer < static_cast<Index>(sentence.trace.layers.size()); ++layer) {
     const Tensor<float, 3> weights = encoder_weights(sentence.trace, layer, WeightsKind::weights, runtime);
-    const Tensor<double, 2> lengths = value_lengths(model_.encoder, sentence.trace, layer, runtime);
+    const Tensor<double, 2> norms = value_norms(model_.encoder, sentence.trace, layer, runtime);
     for (Index head = 0; head < heads; ++head) {
       Row& to = rows_[static_cast<std::size_t>(layer * heads + head)];
       Row sentence_row;
-      const auto key_length = [&](Index j) { return lengths(head, j); };
-      double mean_length = 0;
-      for (const Index j : keys.seen) mean_length += alike * key_length(j);
+      const auto key_norm = [&](Index j) { return norms(head, j); };
+      double mean_norm = 0;
+      for (const Index j : keys.seen) mean_norm += alike * key_norm(j);
       for (Index query = 0; query < length; ++query) {
         const auto weight = [&](Index j) { return static_cast<double>(weights(head, query, j)); };
-        const Figures figures = measure(keys, query, weight, key_length);
+        const Figures figures = measure(keys, query, weight, key_norm);
         Figures& beside = uniform[static_cast<std::size_t>(query)];
-        at(beside, HeadMeasure::adds) = mean_length;
+        at(beside, HeadMeasure::contribution) = mean_norm;
         for (std::size_t m = 0; m < kNumHeadMeasures; ++m) {
           if (!std::isnan(figures[m])) (by_sentence_ ? sentence_row : to)[m].add(figures[m], beside[m]);
         }

@@ -84,17 +84,17 @@ class HeadsRenderer {
         extreme(HeadMeasure::entropy, "sharpest, by entropy", true) +
         extreme(HeadMeasure::special, "most on special tokens") + extreme(HeadMeasure::self, "on itself") +
         extreme(HeadMeasure::previous, "on the token before") + extreme(HeadMeasure::next, "on the token after") +
-        extreme(HeadMeasure::distance, "farthest away") + extreme(HeadMeasure::adds, "largest contribution");
+        extreme(HeadMeasure::distance, "farthest away") + extreme(HeadMeasure::contribution, "largest contribution");
     if (most.empty()) return;
     most = most.substr(2) + ".";
     most[0] = 'S';
     paragraph(most, false);
   }
 
-  // Distances and lengths take a decimal less than shares, so that a line of 80 columns holds all measures.
+  // Distances and norms take a decimal less than shares, so that a line of 80 columns holds all measures.
   int digits_of(HeadMeasure measure) const {
     if (options_.full) return 4;
-    return measure == HeadMeasure::distance || measure == HeadMeasure::adds ? 1 : 2;
+    return measure == HeadMeasure::distance || measure == HeadMeasure::contribution ? 1 : 2;
   }
   // In the table "0.00" stands for what is smaller than its digits show, so that columns stay narrow.
   std::string cell(double x, HeadMeasure measure) const {
@@ -107,7 +107,7 @@ class HeadsRenderer {
   void make_columns() {
     for (const HeadMeasure measure : kHeadMeasures) {
       Column mean{std::string(head_measure_name(measure)), "", "", {}, 0};
-      const bool own = measure == HeadMeasure::adds || options_.full;  // a uniform for each head
+      const bool own = measure == HeadMeasure::contribution || options_.full;  // a uniform for each head
       Column uniform{"uniform", "", "", {}, 0};
       int widest = 0;
       for (const HeadMeasures& head : chosen_) {
@@ -126,7 +126,7 @@ class HeadsRenderer {
         mean.uniform = pad_right(cell(any.uniform, measure), display_width(cell(any.uniform, measure)) + widest + 1);
       if (own && !options_.full) {
         // One column, where a line of 80 columns has no room for two names.
-        mean.name += " uniform";
+        mean.name = "norm uniform";
         for (std::size_t h = 0; h < mean.cells.size(); ++h) mean.cells[h] += " " + pad_left(uniform.cells[h], 3);
         mean.n += std::string(4, ' ');
       }
@@ -199,7 +199,8 @@ class HeadsRenderer {
         std::string("mean") + (paint_.unicode ? "±" : "+-") + "standard deviation over n " + of +
         ". uniform: the value for uniform weights on all tokens. entropy: 0 is all weight on one token, 1 is uniform. "
         "special, self, previous, next: the share of the weight on [CLS] and [SEP], on the token itself, on the one "
-        "before, after. distance: mean distance to the keys, weighted, in tokens. adds: mean L2 norm of value · "
+        "before, after. distance: mean distance to the keys, weighted, in tokens. contribution: mean L2 norm of value "
+        "· "
         "W_output, "
         "weighted.";
     for (const std::string& part : wrap_words(paint_.shown(text), std::min(width_, kWidestProse), 0))
@@ -233,7 +234,7 @@ std::string render_heads_json(const HeadSurvey& survey, const HeadFilter& filter
     }
     json.string("text", text.text);
     json.indices("ids", text.ids);
-    json.whole("cut_tokens", text.cut_tokens);
+    json.whole("num_truncated_tokens", text.num_truncated_tokens);
     json.whole("unknown_words", text.unknown_words);
     json.whole("split_words", text.split_words);
     if (!text.warning.empty()) json.string("warning", text.warning);

@@ -38,12 +38,12 @@ std::vector<SentenceWord> words_of(const TokenizedText& text, Index unknown_id) 
 }
 
 // Takes tokens out of the middle, so that `kept` are left and the last stays the last.
-void cut(TokenizedText& text, Index kept) {
+void drop_middle(TokenizedText& text, Index kept) {
   const auto shorten = [&](auto& entries) { entries.erase(entries.begin() + (kept - 1), entries.end() - 1); };
   shorten(text.ids);
   shorten(text.tokens);
   shorten(text.word);
-  shorten(text.place);
+  shorten(text.byte_ranges);
 }
 
 // NaN cannot be put in order, and no figure says anything once there is one.
@@ -96,7 +96,7 @@ std::string with_neighbours(const std::vector<SentenceWord>& words, Index word) 
   std::string text;
   for (Index w = std::max<Index>(word - 1, 0); w <= std::min(word + 1, static_cast<Index>(words.size()) - 1); ++w) {
     const std::string& one = words[static_cast<std::size_t>(w)].text;
-    text += (text.empty() ? "" : " ") + cut_to_width(escape_for_terminal(one), kWidest, true);
+    text += (text.empty() ? "" : " ") + truncate_to_width(escape_for_terminal(one), kWidest, true);
   }
   return text;
 }
@@ -129,16 +129,16 @@ SentenceModel load_sentence_model(const std::string& folder, const ModelFileOpti
 FittedTokens fitted_tokens(const SentenceModel& model, std::string_view text, bool truncate, const Runtime& runtime) {
   FittedTokens fitted{.tokens = model.tokenizer.encode(text, runtime)};
   const auto length = static_cast<Index>(fitted.tokens.ids.size());
-  const Index places = model.encoder.config.max_positions;
-  if (length <= places) return fitted;
-  if (!truncate || places < 2) {
-    throw std::invalid_argument(
-        fmt::format("the text has {} tokens and the model has places for {}; shorten it, or let it be cut (--truncate; "
-                    "in Python truncate=True)",
-                    length, places));
+  const Index positions = model.encoder.config.max_positions;
+  if (length <= positions) return fitted;
+  if (!truncate || positions < 2) {
+    throw std::invalid_argument(fmt::format(
+        "the text has {} tokens and the model has {} positions; shorten it, or let it be truncated (--truncate; "
+        "in Python truncate=True)",
+        length, positions));
   }
-  fitted.cut_tokens = length - places;
-  cut(fitted.tokens, places);
+  fitted.num_truncated_tokens = length - positions;
+  drop_middle(fitted.tokens, positions);
   return fitted;
 }
 
@@ -148,7 +148,7 @@ Sentence read_sentence(const SentenceModel& model, std::string_view text, const 
   sentence.text = text;
   FittedTokens fitted = fitted_tokens(model, text, options.truncate, runtime);
   sentence.tokens = std::move(fitted.tokens);
-  sentence.cut_tokens = fitted.cut_tokens;
+  sentence.num_truncated_tokens = fitted.num_truncated_tokens;
   sentence.words = words_of(sentence.tokens, model.tokenizer.unknown_id());
   EncoderOptions encoder_options;
   for (const std::string& name : options.hide) sentence.hidden.push_back(word_index(sentence.words, name));

@@ -21,7 +21,7 @@ namespace {
 
 class Findings {
  public:
-  explicit Findings(const StoryText& text) : t_(text), s_(text.story) {}
+  explicit Findings(const AnalysisText& text) : t_(text), s_(text.analysis) {}
 
   SentenceFindings make() const {
     return {.finding = s_.before ? hidden_finding() : plain_finding(),
@@ -32,8 +32,8 @@ class Findings {
   }
 
  private:
-  const Listening& chosen() const { return s_.chosen; }
-  std::string place() const { return fmt::format("layer {}, head {}", chosen().layer, chosen().head); }
+  const AttentionPair& chosen() const { return s_.chosen; }
+  std::string head_name() const { return fmt::format("layer {}, head {}", chosen().layer, chosen().head); }
   std::string cosine_text(double x) const { return styled_number(x, {.digits = 3, .unicode = t_.paint.unicode}); }
   std::string last_layer() const { return fmt::format("layer {}", s_.config.num_layers - 1); }
 
@@ -55,10 +55,10 @@ class Findings {
                                far == 1 ? "" : "s", distance > 0 ? "ahead" : "back");
     constexpr Index kFewPairs = 30;
     std::string few;
-    if (s_.telling.usual == Usual::this_sentence && chosen().pairs < kFewPairs)
+    if (s_.ranked_heads.baseline == Baseline::this_sentence && chosen().pairs < kFewPairs)
       few = fmt::format(", a mean of only {} pair{}", chosen().pairs, chosen().pairs == 1 ? "" : "s");
     return fmt::format("baseline of this head {}: {}{}{}", where, far >= kFarthest ? "at most " : "",
-                       t_.percent(chosen().usual), few);
+                       t_.percent(chosen().baseline), few);
   }
 
   // How the target ranks among all keys of a row.
@@ -79,7 +79,7 @@ class Findings {
   }
 
   std::string plain_finding() const {
-    std::string words = fmt::format("In {}, {} {} (uniform: {}; {}).", place(), t_.quoted(chosen().word),
+    std::string words = fmt::format("In {}, {} {} (uniform: {}; {}).", head_name(), t_.quoted(chosen().word),
                                     attends(s_.row, chosen().target), t_.percent(uniform()), baseline());
     if (chosen().layer > 0)
       words += fmt::format(" The vector at {} is already mixed with other words by {}.", t_.quoted(chosen().target),
@@ -98,9 +98,9 @@ class Findings {
   std::string hidden_finding() const {
     const double was = element_at(s_.before->keys, chosen().target).weight;
     const std::string start =
-        fmt::format("With {} hidden in all layers, in {} {} ", hidden_words(), place(), t_.quoted(chosen().word));
+        fmt::format("With {} hidden in all layers, in {} {} ", hidden_words(), head_name(), t_.quoted(chosen().word));
     if (element_at(s_.row.keys, chosen().target).hidden)
-      return start + fmt::format("{} ({} had {} before).", attends(s_.row, s_.heard), t_.quoted(chosen().target),
+      return start + fmt::format("{} ({} had {} before).", attends(s_.row, s_.attended), t_.quoted(chosen().target),
                                  t_.percent(was));
     return start + fmt::format("gives {} {} of its attention ({} before).", t_.quoted(chosen().target),
                                t_.percent(element_at(s_.row.keys, chosen().target).weight), t_.percent(was));
@@ -175,18 +175,18 @@ class Findings {
                        t_.percent(0.4186));
   }
 
-  const StoryText& t_;
-  const SentenceStory& s_;
+  const AnalysisText& t_;
+  const SentenceAnalysis& s_;
 };
 
 }  // namespace
 
-SentenceFindings findings_in(const StoryText& text) { return Findings(text).make(); }
+SentenceFindings findings_in(const AnalysisText& text) { return Findings(text).make(); }
 
-SentenceFindings sentence_findings(const SentenceStory& story) {
+SentenceFindings sentence_findings(const SentenceAnalysis& analysis) {
   const SentenceTextOptions options;
   const Runtime runtime;
-  return findings_in(StoryText(story, options, runtime));
+  return findings_in(AnalysisText(analysis, options, runtime));
 }
 
 }  // namespace v0

@@ -8,7 +8,7 @@
 //     below
 //                                        the diagonal: how much a mixture of values adds is √(b · gram · b)
 //     thumbnails                         bytes, only of more than 64 tokens: largest weight of each block of cells
-//     focus                              of the word and head that the story chose: where q, and k and v of the key
+//     focus                              of the word and head that the analysis chose: where q, and k and v of the key
 //                                        that it shows, came from; the word's vectors through every layer
 //
 // Read next: web/sentence.js, html_page.h.
@@ -36,8 +36,8 @@ std::span<const std::byte> bytes_of(const std::vector<T>& numbers) {
 
 class SentencePage {
  public:
-  SentencePage(const SentenceModel& model, const SentenceStory& story, const Runtime& runtime)
-      : model_(model), story_(story), runtime_(runtime), json_(NumberType::f32, runtime) {}
+  SentencePage(const SentenceModel& model, const SentenceAnalysis& analysis, const Runtime& runtime)
+      : model_(model), analysis_(analysis), runtime_(runtime), json_(NumberType::f32, runtime) {}
 
   std::string write() {
     const EncoderConfig& config = model_.encoder.config;
@@ -65,7 +65,7 @@ class SentencePage {
   }
 
  private:
-  const EncoderTrace& trace() const { return story_.sentence.trace; }
+  const EncoderTrace& trace() const { return analysis_.sentence.trace; }
   Index num_tokens() const { return static_cast<Index>(trace().ids.size()); }
   template <class T>
   void base64(std::string_view name, const std::vector<T>& numbers) {
@@ -129,7 +129,7 @@ class SentencePage {
   }
 
   void focus() {
-    const SentenceRow& row = story_.row;
+    const SentenceRow& row = analysis_.row;
     const Index token = row.queries.empty() ? 0 : row.queries.front();
     json_.name("focus");
     json_.begin_object();
@@ -138,8 +138,8 @@ class SentencePage {
     json_.whole("word", row.word);
     json_.whole("token", token);
     projections("query_from", row, token, &EncoderLayer::w_query, &EncoderLayer::b_query);
-    const SentenceWord& key = story_.sentence.words[static_cast<std::size_t>(story_.heard)];
-    json_.whole("key_word", story_.heard);
+    const SentenceWord& key = analysis_.sentence.words[static_cast<std::size_t>(analysis_.attended)];
+    json_.whole("key_word", analysis_.attended);
     projections("key_from", row, key.tokens.front(), &EncoderLayer::w_key, &EncoderLayer::b_key);
     projections("value_from", row, key.tokens.front(), &EncoderLayer::w_value, &EncoderLayer::b_value);
     input("query_input", row.layer, token);
@@ -158,7 +158,7 @@ class SentencePage {
   void states(std::string_view name, Tensor<float, 2> LayerTrace::* member) {
     std::vector<float> all;
     for (const LayerTrace& layer : trace().layers) {
-      const std::vector<float> mean = mean_rows(layer.*member, story_.row.queries);
+      const std::vector<float> mean = mean_rows(layer.*member, analysis_.row.queries);
       all.insert(all.end(), mean.begin(), mean.end());
     }
     base64(name, all);
@@ -215,21 +215,21 @@ class SentencePage {
   }
 
   const SentenceModel& model_;
-  const SentenceStory& story_;
+  const SentenceAnalysis& analysis_;
   const Runtime& runtime_;
   JsonWriter json_;
 };
 
 }  // namespace
 
-std::string render_sentence_html(const SentenceModel& model, const SentenceStory& story,
+std::string render_sentence_html(const SentenceModel& model, const SentenceAnalysis& analysis,
                                  const SentenceHtmlOptions& options, const Runtime& runtime) {
   std::vector<NamedText> data = {
-      {"explanation", render_sentence_json(story, SentenceJsonOptions{.command = options.command}, runtime)},
-      {"page", SentencePage(model, story, runtime).write()}};
-  if (options.beside != nullptr)
-    data.push_back({"comparison", render_compare_json(*options.beside, options.command, runtime)});
-  return page_html(story.sentence.text, data);
+      {"explanation", render_sentence_json(analysis, SentenceJsonOptions{.command = options.command}, runtime)},
+      {"page", SentencePage(model, analysis, runtime).write()}};
+  if (options.comparison != nullptr)
+    data.push_back({"comparison", render_compare_json(*options.comparison, options.command, runtime)});
+  return page_html(analysis.sentence.text, data);
 }
 
 std::string render_compare_html(const Comparison& comparison, std::string_view command, const Runtime& runtime) {

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// A sentence's story as JSON: everything that the screen shows, in full, and how it was computed. docs/sentence.md
+// A sentence's analysis as JSON: everything that the screen shows, in full, and how it was computed. docs/sentence.md
 // lists the fields. Read next: include/regard/explain/sentence_report.h, sentence_json.h.
 #include "sentence_json.h"
 #include "regard/explain/sentence_report.h"
@@ -9,9 +9,10 @@ namespace regard {
 inline namespace v0 {
 namespace {
 
-class StoryWriter {
+class AnalysisWriter {
  public:
-  StoryWriter(const SentenceStory& story, const Runtime& runtime) : s_(story), json_(NumberType::f64, runtime) {}
+  AnalysisWriter(const SentenceAnalysis& analysis, const Runtime& runtime)
+      : s_(analysis), json_(NumberType::f64, runtime) {}
 
   std::string make(const SentenceJsonOptions& options) {
     json_.begin_object();
@@ -22,10 +23,10 @@ class StoryWriter {
     row("row", s_.row);
     if (s_.before) row("before", *s_.before);
     if (!s_.kept.empty()) json_.numbers("cosine_with_before", s_.kept);
-    unfolded();
+    expanded();
     evidence();
     heads();
-    if (s_.work) work(*s_.work);
+    if (s_.details) work(*s_.details);
     json_.end_object();
     return json_.take();
   }
@@ -50,7 +51,7 @@ class StoryWriter {
     json_.indices("token_ids", sentence.tokens.ids);
     json_.strings("tokens", sentence.tokens.tokens, true);
     write_words(json_, sentence.words);
-    if (sentence.cut_tokens > 0) json_.whole("cut_tokens", sentence.cut_tokens);
+    if (sentence.num_truncated_tokens > 0) json_.whole("num_truncated_tokens", sentence.num_truncated_tokens);
     json_.indices("hidden", sentence.hidden);
   }
 
@@ -87,28 +88,28 @@ class StoryWriter {
     json_.whole("not_hidden_alone", s_.not_hidden_alone);
   }
 
-  void listening(const Listening& one) {
+  void pair(const AttentionPair& one) {
     json_.whole("layer", one.layer);
     json_.whole("head", one.head);
     json_.whole("word", one.word);
     json_.whole("target", one.target);
     json_.number("weight", one.weight);
-    json_.number("usual", one.usual);
-    json_.number("telling", one.telling());
+    json_.number("baseline", one.baseline);
+    json_.number("salience", one.salience());
   }
   void chosen() {
     json_.name("chosen");
     json_.begin_object();
-    listening(s_.chosen);
+    pair(s_.chosen);
     json_.boolean("head_named", s_.head_named);
     json_.boolean("word_named", s_.word_named);
     json_.end_object();
   }
   void heads() {
-    json_.name("telling_heads");
+    json_.name("ranked_heads");
     json_.begin_object();
-    json_.string("usual", s_.telling.usual == Usual::test_sentences ? "test_sentences" : "this_sentence");
-    json_.objects("heads", s_.telling.heads, [&](const Listening& one) { listening(one); });
+    json_.string("baseline", s_.ranked_heads.baseline == Baseline::test_sentences ? "test_sentences" : "this_sentence");
+    json_.objects("heads", s_.ranked_heads.heads, [&](const AttentionPair& one) { pair(one); });
     json_.end_object();
   }
 
@@ -120,16 +121,16 @@ class StoryWriter {
       json_.boolean("special", key.special);
       json_.boolean("hidden", key.hidden);
       json_.number("weight", key.weight);
-      json_.number("adds", key.adds);
+      json_.number("contribution", key.contribution);
     });
     json_.indices("queries", r.queries);
     json_.matrix("q_dot_k", r.dots.view());
     json_.matrix("scores", r.scores.view());
     json_.matrix("weights", r.weights.view());
     json_.numbers("context", r.context);
-    json_.number("head_adds", r.head_adds);
-    json_.number("heads_add", r.heads_add);
-    json_.number("input_length", r.input_length);
+    json_.number("head_contribution", r.head_contribution);
+    json_.number("heads_contribution", r.heads_contribution);
+    json_.number("input_norm", r.input_norm);
     json_.end_object();
   }
 
@@ -141,10 +142,10 @@ class StoryWriter {
       json_.number("product", term.product);
     });
   }
-  void unfolded() {
-    json_.name("unfolded");
+  void expanded() {
+    json_.name("expanded");
     json_.begin_object();
-    json_.whole("word", s_.heard);
+    json_.whole("word", s_.attended);
     json_.whole("query_token", s_.dot.query);
     json_.whole("key_token", s_.dot.key);
     json_.number("q_dot_k", s_.dot.dot);
@@ -161,7 +162,7 @@ class StoryWriter {
   void vector(std::string_view name, const std::vector<T>& numbers) {
     json_.numbers(name, std::vector<double>(numbers.begin(), numbers.end()));
   }
-  void norm(std::string_view name, const NormWork& one) {
+  void norm(std::string_view name, const NormDetails& one) {
     json_.name(name);
     json_.begin_object();
     json_.number("mean", one.mean);
@@ -176,13 +177,13 @@ class StoryWriter {
       json_.number("value", number.value);
     });
   }
-  void work(const SentenceWork& w) {
+  void work(const SentenceDetails& w) {
     json_.name("full");
     json_.begin_object();
     json_.whole("query_token", w.query);
     json_.whole("key_token", w.key);
     vector("word", w.word);
-    vector("place", w.place);
+    vector("position", w.position);
     vector("type", w.type);
     norm("embedding_norm", w.embedding_norm);
     vector("embedded", w.embedded);
@@ -201,7 +202,7 @@ class StoryWriter {
       json_.whole("unit", unit.unit);
       json_.number("before", unit.before);
       json_.number("after", unit.after);
-      json_.number("adds", unit.adds);
+      json_.number("contribution", unit.contribution);
     });
     vector("feed_forward", w.feed_forward);
     norm("output_norm", w.output_norm);
@@ -209,15 +210,15 @@ class StoryWriter {
     json_.end_object();
   }
 
-  const SentenceStory& s_;
+  const SentenceAnalysis& s_;
   JsonWriter json_;
 };
 
 }  // namespace
 
-std::string render_sentence_json(const SentenceStory& story, const SentenceJsonOptions& options,
+std::string render_sentence_json(const SentenceAnalysis& analysis, const SentenceJsonOptions& options,
                                  const Runtime& runtime) {
-  return StoryWriter(story, runtime).make(options);
+  return AnalysisWriter(analysis, runtime).make(options);
 }
 
 }  // namespace v0

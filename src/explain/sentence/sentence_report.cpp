@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// A sentence's story: the word and head worth reading, their row, the same row before words were hidden.
+// A sentence's analysis: the word and head worth reading, their row, the same row before words were hidden.
 //
-//     read_sentence (nothing hidden) → telling_heads → sentence_row → unfold_dot, softmax_term
+//     read_sentence (nothing hidden) → ranked_heads → sentence_row → expand_dot, softmax_term
 //     encode (each other word hidden by itself) ─────→ cosine: how far the word's vector moves
 //     read_sentence (words hidden)   ────────────────→ sentence_row: after beside before
 //
-// Read next: include/regard/explain/sentence_report.h, sentence_work.cpp, sentence_text.cpp.
+// Read next: include/regard/explain/sentence_report.h, sentence_details.cpp, sentence_text.cpp.
 #include "regard/explain/sentence_report.h"
 
 #include <fmt/format.h>
@@ -30,7 +30,7 @@ std::string model_name(const SentenceModel& model, std::string_view sha256) {
   return std::string(folder.substr(folder.rfind('/') + 1));
 }
 
-void check_head(const EncoderConfig& config, const SentenceStoryOptions& options) {
+void check_head(const EncoderConfig& config, const SentenceAnalysisOptions& options) {
   if (options.layer.has_value() != options.head.has_value()) {
     throw std::invalid_argument("a head is named by its layer and its number in it; give both or neither");
   }
@@ -43,7 +43,7 @@ void check_head(const EncoderConfig& config, const SentenceStoryOptions& options
 }
 
 // The word attended to most; among words of the text where any is seen.
-Index heard_most(const SentenceRow& row) {
+Index most_attended(const SentenceRow& row) {
   const RowKey* best = nullptr;
   for (const RowKey& key : row.keys) {
     if (key.hidden) continue;
@@ -53,7 +53,7 @@ Index heard_most(const SentenceRow& row) {
   return best == nullptr ? row.word : best->word;
 }
 
-// The pieces of two words with the largest weight: the place among the row's queries, and the token.
+// The pieces of two words with the largest weight: the index among the row's queries, and the token.
 std::array<Index, 2> closest_pieces(const Sentence& sentence, const SentenceRow& row, Index key_word) {
   const std::vector<Index>& keys = sentence.words[static_cast<std::size_t>(key_word)].tokens;
   std::array<Index, 2> best{0, keys.front()};
@@ -66,14 +66,14 @@ std::array<Index, 2> closest_pieces(const Sentence& sentence, const SentenceRow&
 }
 
 // The other words of the text, at most kMaxHiddenAlone: those with the largest weights.
-std::vector<Index> words_to_hide(const SentenceStory& story, const Sentence& sentence, Index& left_out) {
+std::vector<Index> words_to_hide(const SentenceAnalysis& analysis, const Sentence& sentence, Index& left_out) {
   std::vector<Index> words;
   for (std::size_t w = 0; w < sentence.words.size(); ++w) {
-    if (!sentence.words[w].special && static_cast<Index>(w) != story.chosen.word)
+    if (!sentence.words[w].special && static_cast<Index>(w) != analysis.chosen.word)
       words.push_back(static_cast<Index>(w));
   }
   std::sort(words.begin(), words.end(), [&](Index a, Index b) {
-    const auto weight = [&](Index word) { return story.row.keys[static_cast<std::size_t>(word)].weight; };
+    const auto weight = [&](Index word) { return analysis.row.keys[static_cast<std::size_t>(word)].weight; };
     return weight(a) != weight(b) ? weight(a) > weight(b) : a < b;
   });
   left_out = std::max<Index>(0, static_cast<Index>(words.size()) - kMaxHiddenAlone);
@@ -81,12 +81,12 @@ std::vector<Index> words_to_hide(const SentenceStory& story, const Sentence& sen
   return words;
 }
 
-void hide_each_alone(const SentenceModel& model, const Sentence& sentence, SentenceStory& story,
+void hide_each_alone(const SentenceModel& model, const Sentence& sentence, SentenceAnalysis& analysis,
                      const Runtime& runtime) {
-  const std::vector<Index> words = words_to_hide(story, sentence, story.not_hidden_alone);
-  const std::vector<float> whole = word_vector(sentence, sentence.trace.output(), story.chosen.word);
-  const std::vector<Index>& rows = sentence.words[static_cast<std::size_t>(story.chosen.word)].tokens;
-  story.alone.resize(words.size());
+  const std::vector<Index> words = words_to_hide(analysis, sentence, analysis.not_hidden_alone);
+  const std::vector<float> whole = word_vector(sentence, sentence.trace.output(), analysis.chosen.word);
+  const std::vector<Index>& rows = sentence.words[static_cast<std::size_t>(analysis.chosen.word)].tokens;
+  analysis.alone.resize(words.size());
   std::atomic<Index> done = 0;
   Runtime each = runtime;
   each.progress = {};
@@ -103,80 +103,83 @@ void hide_each_alone(const SentenceModel& model, const Sentence& sentence, Sente
               "themselves, give this text no numbers to show",
               escape_for_terminal(model.folder), sentence.words[static_cast<std::size_t>(word)].tokens.front()));
         }
-        story.alone[static_cast<std::size_t>(i)] = {word, similarity};
+        analysis.alone[static_cast<std::size_t>(i)] = {word, similarity};
         if (runtime.progress) runtime.progress(++done, static_cast<Index>(words.size()));
       },
       each);
-  std::sort(story.alone.begin(), story.alone.end(), [](const HiddenAlone& a, const HiddenAlone& b) {
+  std::sort(analysis.alone.begin(), analysis.alone.end(), [](const HiddenAlone& a, const HiddenAlone& b) {
     return a.cosine != b.cosine ? a.cosine < b.cosine : a.word < b.word;
   });
 }
 
 }  // namespace
 
-PairInHeads pair_in_heads(const SentenceStory& story) {
-  const auto [layers, heads, words] = story.attention.shape();
+PairInHeads pair_in_heads(const SentenceAnalysis& analysis) {
+  const auto [layers, heads, words] = analysis.attention.shape();
   const double count = static_cast<double>(layers * heads);
   PairInHeads pair;
   for (Index layer = 0; layer < layers; ++layer) {
     for (Index head = 0; head < heads; ++head) {
-      pair.mean += story.attention(layer, head, story.chosen.target) / count;
+      pair.mean += analysis.attention(layer, head, analysis.chosen.target) / count;
       for (Index w = 0; w < words; ++w) {
-        if (story.sentence.words[static_cast<std::size_t>(w)].special)
-          pair.special += story.attention(layer, head, w) / count;
+        if (analysis.sentence.words[static_cast<std::size_t>(w)].special)
+          pair.special += analysis.attention(layer, head, w) / count;
       }
     }
   }
   pair.uniform =
-      static_cast<double>(story.sentence.words[static_cast<std::size_t>(story.chosen.target)].tokens.size()) /
-      static_cast<double>(story.sentence.tokens.ids.size());
+      static_cast<double>(analysis.sentence.words[static_cast<std::size_t>(analysis.chosen.target)].tokens.size()) /
+      static_cast<double>(analysis.sentence.tokens.ids.size());
   return pair;
 }
 
-SentenceStory tell_sentence(const SentenceModel& model, std::string_view text, const SentenceStoryOptions& options,
-                            const Runtime& asked) {
+SentenceAnalysis analyze_sentence(const SentenceModel& model, std::string_view text,
+                                  const SentenceAnalysisOptions& options, const Runtime& asked) {
   Runtime runtime = asked;
   runtime.progress = {};  // that of the passes with one word hidden alone
   check_head(model.encoder.config, options);
-  SentenceStory story;
-  story.config = model.encoder.config;
-  story.sha256 = model.encoder.checkpoint->sha256(runtime);
-  story.model = model_name(model, story.sha256);
-  story.head_named = options.layer.has_value();
-  story.word_named = !options.token.empty();
+  SentenceAnalysis analysis;
+  analysis.config = model.encoder.config;
+  analysis.sha256 = model.encoder.checkpoint->sha256(runtime);
+  analysis.model = model_name(model, analysis.sha256);
+  analysis.head_named = options.layer.has_value();
+  analysis.word_named = !options.query.empty();
   Sentence plain = read_sentence(model, text, {.hide = {}, .truncate = options.truncate}, runtime);
   check_has_words(plain.words);
   std::optional<Index> word;
-  if (story.word_named) word = word_index(plain.words, options.token);
-  story.telling = telling_heads(plain, story.sha256, word, runtime);
-  const auto chosen = std::find_if(story.telling.heads.begin(), story.telling.heads.end(), [&](const Listening& one) {
-    return !options.layer || (one.layer == *options.layer && one.head == *options.head);
-  });
-  if (chosen == story.telling.heads.end()) throw std::invalid_argument("the model has no heads");
-  story.chosen = *chosen;
+  if (analysis.word_named) word = word_index(plain.words, options.query);
+  analysis.ranked_heads = ranked_heads(plain, analysis.sha256, word, runtime);
+  const auto chosen = std::find_if(
+      analysis.ranked_heads.heads.begin(), analysis.ranked_heads.heads.end(), [&](const AttentionPair& one) {
+        return !options.layer || (one.layer == *options.layer && one.head == *options.head);
+      });
+  if (chosen == analysis.ranked_heads.heads.end()) throw std::invalid_argument("the model has no heads");
+  analysis.chosen = *chosen;
 
-  story.row = sentence_row(model, plain, story.chosen.layer, story.chosen.head, story.chosen.word);
-  story.heard = story.chosen.target;
-  story.attention = word_attention(plain, story.chosen.word, runtime);
-  hide_each_alone(model, plain, story, asked);
+  analysis.row = sentence_row(model, plain, analysis.chosen.layer, analysis.chosen.head, analysis.chosen.word);
+  analysis.attended = analysis.chosen.target;
+  analysis.attention = word_attention(plain, analysis.chosen.word, runtime);
+  hide_each_alone(model, plain, analysis, asked);
   if (options.hide.empty()) {
-    story.sentence = std::move(plain);
+    analysis.sentence = std::move(plain);
   } else {
-    story.before = std::move(story.row);
-    story.sentence = read_sentence(model, text, {.hide = options.hide, .truncate = options.truncate}, runtime);
-    story.row = sentence_row(model, story.sentence, story.chosen.layer, story.chosen.head, story.chosen.word);
-    if (story.row.keys[static_cast<std::size_t>(story.heard)].hidden) story.heard = heard_most(story.row);
+    analysis.before = std::move(analysis.row);
+    analysis.sentence = read_sentence(model, text, {.hide = options.hide, .truncate = options.truncate}, runtime);
+    analysis.row =
+        sentence_row(model, analysis.sentence, analysis.chosen.layer, analysis.chosen.head, analysis.chosen.word);
+    if (analysis.row.keys[static_cast<std::size_t>(analysis.attended)].hidden)
+      analysis.attended = most_attended(analysis.row);
     for (std::size_t layer = 0; layer < plain.trace.layers.size(); ++layer) {
-      story.kept.push_back(
-          cosine(word_vector(plain, plain.trace.layers[layer].output, story.chosen.word),
-                 word_vector(story.sentence, story.sentence.trace.layers[layer].output, story.chosen.word)));
+      analysis.kept.push_back(
+          cosine(word_vector(plain, plain.trace.layers[layer].output, analysis.chosen.word),
+                 word_vector(analysis.sentence, analysis.sentence.trace.layers[layer].output, analysis.chosen.word)));
     }
   }
-  const auto [query, key] = closest_pieces(story.sentence, story.row, story.heard);
-  story.dot = unfold_dot(story.sentence, story.row, query, key);
-  story.term = softmax_term(story.row, query, key);
-  if (options.full) story.work = sentence_work(model, story.sentence, story.row, query, key);
-  return story;
+  const auto [query, key] = closest_pieces(analysis.sentence, analysis.row, analysis.attended);
+  analysis.dot = expand_dot(analysis.sentence, analysis.row, query, key);
+  analysis.term = softmax_term(analysis.row, query, key);
+  if (options.full) analysis.details = sentence_details(model, analysis.sentence, analysis.row, query, key);
+  return analysis;
 }
 
 }  // namespace v0

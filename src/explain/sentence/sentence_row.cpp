@@ -24,7 +24,7 @@ void check(const char* what, Index index, Index count) {
   throw std::invalid_argument(fmt::format("{} {} does not exist; there are {}, counted from 0", what, index, count));
 }
 
-double length_of(std::span<const double> numbers) {
+double norm_of(std::span<const double> numbers) {
   double sum = 0;
   for (const double x : numbers) sum += x * x;
   return std::sqrt(sum);
@@ -45,9 +45,9 @@ std::vector<double> through_output(const Encoder& encoder, Index layer, Index he
 }
 
 // ‖mean of some rows of states‖.
-double mean_length(const Tensor<float, 2>& states, const std::vector<Index>& rows) {
+double mean_norm(const Tensor<float, 2>& states, const std::vector<Index>& rows) {
   const std::vector<float> mean = mean_rows(states, rows);
-  return length_of(std::vector<double>(mean.begin(), mean.end()));
+  return norm_of(std::vector<double>(mean.begin(), mean.end()));
 }
 
 // Scores to weights; a row that sees no key has none.
@@ -61,7 +61,7 @@ void softmax_row(const Tensor<double, 2>& scores, Index row, Tensor<double, 2>& 
   for (Index k = 0; k < length; ++k) weights(row, k) = std::exp(scores(row, k) - most) / sum;
 }
 
-Index piece_place(const SentenceRow& row, Index query) {
+Index piece_index(const SentenceRow& row, Index query) {
   const auto found = std::find(row.queries.begin(), row.queries.end(), query);
   if (found == row.queries.end()) {
     throw std::invalid_argument(fmt::format("token {} is not a piece of the query word", query));
@@ -114,34 +114,34 @@ SentenceRow sentence_row(const SentenceModel& model, const Sentence& sentence, I
       }
     }
     for (std::size_t d = 0; d < brings.size(); ++d) row.context[d] += brings[d];
-    key.adds = length_of(through_output(model.encoder, layer, head, brings));
+    key.contribution = norm_of(through_output(model.encoder, layer, head, brings));
     row.keys.push_back(key);
   }
-  row.head_adds = length_of(through_output(model.encoder, layer, head, row.context));
-  row.heads_add = mean_length(trace.attention_output, row.queries);
-  row.input_length = mean_length(trace.input, row.queries);
+  row.head_contribution = norm_of(through_output(model.encoder, layer, head, row.context));
+  row.heads_contribution = mean_norm(trace.attention_output, row.queries);
+  row.input_norm = mean_norm(trace.input, row.queries);
   return row;
 }
 
-UnfoldedDot unfold_dot(const Sentence& sentence, const SentenceRow& row, Index query, Index key) {
+ExpandedDot expand_dot(const Sentence& sentence, const SentenceRow& row, Index query, Index key) {
   const LayerTrace& trace = sentence.trace.layers[static_cast<std::size_t>(row.layer)];
   const auto [num_heads, length, depth] = trace.query.shape();
   check("token", key, length);
-  UnfoldedDot unfolded{.query = query, .key = key, .dot = row.dots(piece_place(row, query), key), .terms = {}};
+  ExpandedDot expanded{.query = query, .key = key, .dot = row.dots(piece_index(row, query), key), .terms = {}};
   for (Index d = 0; d < depth; ++d) {
     const double q = static_cast<double>(trace.query(row.head, query, d));
     const double k = static_cast<double>(trace.key(row.head, key, d));
-    unfolded.terms.push_back({d, q, k, q * k});
+    expanded.terms.push_back({d, q, k, q * k});
   }
-  std::sort(unfolded.terms.begin(), unfolded.terms.end(), [](const DotTerm& a, const DotTerm& b) {
+  std::sort(expanded.terms.begin(), expanded.terms.end(), [](const DotTerm& a, const DotTerm& b) {
     const double x = std::fabs(a.product), y = std::fabs(b.product);
     return x != y ? x > y : a.dimension < b.dimension;
   });
-  return unfolded;
+  return expanded;
 }
 
 SoftmaxTerm softmax_term(const SentenceRow& row, Index query, Index key) {
-  const Index piece = piece_place(row, query);
+  const Index piece = piece_index(row, query);
   const Index length = row.scores.shape()[1];
   check("token", key, length);
   double most = -std::numeric_limits<double>::infinity();

@@ -3,7 +3,7 @@
 // One row of attention as a table of text: a label, columns of numbers aligned on their points, one column of bars that
 // takes the room that is left.
 //
-//     bank asks     q·k    ÷√32   weight                          adds
+//     query bank    q·k    ÷√32   weight                  contribution
 //     river       31.20    5.52      .71   ████████████████████    .88
 //
 // Read next: sentence_table.cpp, sentence_text.cpp.

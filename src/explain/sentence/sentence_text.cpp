@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// A sentence's story as one screen:
+// A sentence's analysis as one screen:
 //
 //     the sentence, [word] marked                     the model
 //     the finding, how its head was chosen, what hiding each word changes
@@ -28,7 +28,7 @@ constexpr Index kTopRows = 12;
 constexpr int kItemLabel = 7;
 constexpr std::size_t kOtherHeads = 2;
 
-// The last columns of a text, or its first; with an ellipsis where something is cut.
+// The last columns of a text, or its first; with an ellipsis where something is truncated.
 std::string last_columns(std::string_view text, int width, bool unicode) {
   if (display_width(text) <= width) return std::string(text);
   while (!text.empty() && display_width(text) > width - 1) text.remove_prefix(character_bytes(text));
@@ -37,8 +37,8 @@ std::string last_columns(std::string_view text, int width, bool unicode) {
 
 class Screen {
  public:
-  Screen(const SentenceStory& told, const SentenceTextOptions& asked, const Runtime& runtime)
-      : t_(told, asked, runtime), s_(t_.story), o_(t_.options) {}
+  Screen(const SentenceAnalysis& analyzed, const SentenceTextOptions& asked, const Runtime& runtime)
+      : t_(analyzed, asked, runtime), s_(t_.analysis), o_(t_.options) {}
 
   std::string make() {
     head();
@@ -46,7 +46,7 @@ class Screen {
     findings();
     blank();
     table();
-    unfolded();
+    expanded();
     if (o_.all_heads) {
       blank();
       all_heads();
@@ -54,8 +54,8 @@ class Screen {
       other_heads();
     }
     notes();
-    if (s_.work) {
-      for (const std::string& l : sentence_work_lines(t_, *s_.work)) line(l);
+    if (s_.details) {
+      for (const std::string& l : sentence_detail_lines(t_, *s_.details)) line(l);
     }
     return std::move(text_);
   }
@@ -71,17 +71,17 @@ class Screen {
   }
   void paragraph(const std::string& words) { lines(wrap_words(t_.own(words), t_.width, 0)); }
 
-  const Listening& chosen() const { return s_.chosen; }
+  const AttentionPair& chosen() const { return s_.chosen; }
   bool hides() const { return s_.before.has_value(); }
   bool several_pieces() const { return s_.row.queries.size() > 1; }
-  std::string head_name(const Listening& one) const { return fmt::format("L{}H{}", one.layer, one.head); }
-  std::string place() const { return fmt::format("layer {}, head {}", chosen().layer, chosen().head); }
+  std::string head_name(const AttentionPair& one) const { return fmt::format("L{}H{}", one.layer, one.head); }
+  std::string head_name() const { return fmt::format("layer {}, head {}", chosen().layer, chosen().head); }
 
-  // The sentence in one line, the word in brackets, cut on both sides where it is long.
+  // The sentence in one line, the word in brackets, truncated on both sides where it is long.
   void head() {
     const std::vector<Index>& pieces = element_at(s_.sentence.words, chosen().word).tokens;
-    const Index begin = element_at(s_.sentence.tokens.place, pieces.front())[0];
-    const Index end = element_at(s_.sentence.tokens.place, pieces.back())[1];
+    const Index begin = element_at(s_.sentence.tokens.byte_ranges, pieces.front())[0];
+    const Index end = element_at(s_.sentence.tokens.byte_ranges, pieces.back())[1];
     const std::string_view whole = s_.sentence.text;
     std::string before, word = t_.own(element_at(s_.sentence.words, chosen().word).text), after;
     if (element_at(s_.sentence.words, chosen().word).special) {
@@ -101,7 +101,7 @@ class Screen {
     if (sides > room) {
       const int left = std::max(room / 2, room - display_width(after));
       before = last_columns(before, std::max(1, std::min(left, display_width(before))), t_.paint.unicode);
-      after = cut_to_width(after, std::max(1, room - display_width(before)), t_.paint.unicode);
+      after = truncate_to_width(after, std::max(1, room - display_width(before)), t_.paint.unicode);
     }
     const int used = t_.width - room + display_width(before) + display_width(after);
     const int beside = t_.width - used - 2;
@@ -112,11 +112,12 @@ class Screen {
       line(sentence + std::string(static_cast<std::size_t>(gap), ' ') + t_.paint.dim(model));
     } else {
       line(sentence);
-      line(t_.paint.dim(cut_to_width(model, t_.width, t_.paint.unicode)));
+      line(t_.paint.dim(truncate_to_width(model, t_.width, t_.paint.unicode)));
     }
-    if (s_.sentence.cut_tokens > 0) {
-      paragraph(fmt::format("The text is cut: {} tokens before its last were left out, for the model has {} places.",
-                            s_.sentence.cut_tokens, s_.config.max_positions));
+    if (s_.sentence.num_truncated_tokens > 0) {
+      paragraph(fmt::format(
+          "The text is truncated: {} tokens before its last were left out, because the model has {} positions.",
+          s_.sentence.num_truncated_tokens, s_.config.max_positions));
     }
   }
 
@@ -138,12 +139,13 @@ class Screen {
     for (const RowKey& key : s_.row.keys) {
       if (!(o_.no_special && key.special)) words.push_back(key.word);
     }
-    // The word that asks and the one that is unfolded stand in every table.
-    const auto wanted = [&](Index w) { return w == chosen().word || w == s_.heard || w == chosen().target; };
+    // The query word and the one that is expanded are in every table.
+    const auto wanted = [&](Index w) { return w == chosen().word || w == s_.attended || w == chosen().target; };
     const auto rank = [&](Index w) {
       const RowKey& key = element_at(s_.row.keys, w);
       const RowKey& old = hides() ? element_at(s_.before->keys, w) : key;
-      return o_.order == RowOrder::adds ? std::max(key.adds, old.adds) : std::max(key.weight, old.weight);
+      return o_.order == RowOrder::contribution ? std::max(key.contribution, old.contribution)
+                                                : std::max(key.weight, old.weight);
     };
     const auto higher = [&](Index a, Index b) { return rank(a) != rank(b) ? rank(a) > rank(b) : a < b; };
     const Index count = static_cast<Index>(words.size());
@@ -234,7 +236,7 @@ class Screen {
   Row word_row(Index w, bool by_piece, bool both) const {
     const RowKey& key = element_at(s_.row.keys, w);
     const RowKey* old = hides() ? &element_at(s_.before->keys, w) : nullptr;
-    Row row{.label = label_of(w), .cells = {}, .bar = key.weight, .instead = {}, .strong = w == s_.heard};
+    Row row{.label = label_of(w), .cells = {}, .bar = key.weight, .instead = {}, .strong = w == s_.attended};
     const std::vector<Index>& tokens = element_at(s_.sentence.words, w).tokens;
     const auto shown = [&](double x) { return key.hidden ? std::string("hidden") : t_.number(x); };
     const bool one = tokens.size() == 1;
@@ -256,8 +258,8 @@ class Screen {
     }
     if (old) row.cells.push_back(t_.number(old->weight));
     row.cells.push_back(shown(key.weight));
-    if (old) row.cells.push_back(t_.number(old->adds));
-    row.cells.push_back(shown(key.adds));
+    if (old) row.cells.push_back(t_.number(old->contribution));
+    row.cells.push_back(shown(key.contribution));
     return row;
   }
 
@@ -325,13 +327,13 @@ class Screen {
     was.push_back(was_rest);
     Row row = empty_row("", by_piece, both);
     set_weights(row, total, 1.0);
-    const std::string parted = rounding_note(t_.style, now, total);
+    const std::string rounding = rounding_note(t_.style, now, total);
     if (!hides()) {
-      row.instead = t_.own(parted.empty() ? "the weights of a row sum to 1" : "a row sums to 1" + parted);
+      row.instead = t_.own(rounding.empty() ? "the weights of a row sum to 1" : "a row sums to 1" + rounding);
     } else {
-      const std::string parted_before = rounding_note(t_.style, was, 1.0);
-      if (!parted_before.empty()) sum_notes_.push_back("the first weights sum to 1" + parted_before);
-      if (!parted.empty()) sum_notes_.push_back("the second weights sum to 1" + parted);
+      const std::string rounding_before = rounding_note(t_.style, was, 1.0);
+      if (!rounding_before.empty()) sum_notes_.push_back("the first weights sum to 1" + rounding_before);
+      if (!rounding.empty()) sum_notes_.push_back("the second weights sum to 1" + rounding);
     }
     for (std::size_t c = row.cells.size() - (hides() ? 2 : 1); c < row.cells.size(); ++c) row.cells[c].clear();
     rows.push_back(row);
@@ -339,20 +341,20 @@ class Screen {
 
   // ---- one q·k, one weight, the answer, where it goes
 
-  void unfolded() {
+  void expanded() {
     const int label_width = std::max(kItemLabel, display_width(t_.number(s_.dot.dot)) + 2);
     const auto item = [&](const std::string& label, const std::string& words) {
       lines(t_.item(label, label_width, words));
     };
-    if (several_pieces() || element_at(s_.sentence.words, s_.heard).tokens.size() > 1) {
+    if (several_pieces() || element_at(s_.sentence.words, s_.attended).tokens.size() > 1) {
       note(fmt::format("of their pieces, “{}” attends most to “{}”:", t_.piece(s_.dot.query), t_.piece(s_.dot.key)));
     }
     item(t_.number(s_.dot.dot), dot_text());
     item(t_.number(s_.term.weight), softmax_text());
     item(fmt::format("head {}", chosen().head), output_text());
     item("then", fmt::format("+ {} heads = {}, + old vector ({}), layer norm, feed-forward", s_.config.num_heads - 1,
-                             norm_text(s_.row.heads_add, &SentenceRow::heads_add),
-                             norm_text(s_.row.input_length, &SentenceRow::input_length, "")));
+                             norm_text(s_.row.heads_contribution, &SentenceRow::heads_contribution),
+                             norm_text(s_.row.input_norm, &SentenceRow::input_norm, "")));
   }
 
   // "norm 2.32", with what it was where words are hidden.
@@ -445,20 +447,20 @@ class Screen {
     std::sort(keys.begin(), keys.end(), [](const RowKey* a, const RowKey* b) {
       return a->weight != b->weight ? a->weight > b->weight : a->word < b->word;
     });
-    if (keys.empty()) return "outputs " + norm_text(s_.row.head_adds, &SentenceRow::head_adds);
+    if (keys.empty()) return "outputs " + norm_text(s_.row.head_contribution, &SentenceRow::head_contribution);
     std::string words = "outputs ";
     const std::size_t named = std::min(kNamed, keys.size());
     for (std::size_t n = 0; n < named; ++n) {
       words += fmt::format("{}{}·v({})", n == 0 ? "" : " + ", t_.number(keys[n]->weight), t_.word(keys[n]->word));
     }
     if (named < keys.size()) words += fmt::format(" + {} more", keys.size() - named);
-    return words + ", " + norm_text(s_.row.head_adds, &SentenceRow::head_adds);
+    return words + ", " + norm_text(s_.row.head_contribution, &SentenceRow::head_contribution);
   }
 
   // ---- heads
 
   std::string usual_text() const {
-    return s_.telling.usual == Usual::test_sentences
+    return s_.ranked_heads.baseline == Baseline::test_sentences
                ? "baseline: this head’s mean at the same distance in 30 sentences"
                : "baseline: this head’s mean at the same distance in this sentence";
   }
@@ -466,13 +468,13 @@ class Screen {
   void other_heads() {
     std::string words;
     std::size_t named = 0;
-    for (const Listening& one : s_.telling.heads) {
+    for (const AttentionPair& one : s_.ranked_heads.heads) {
       if (one.layer == chosen().layer && one.head == chosen().head) continue;
       if (named == kOtherHeads) break;
       words += fmt::format("{}{} ", named == 0 ? "" : ", ", head_name(one));
       if (!s_.word_named && one.word != chosen().word) words += t_.word(one.word) + " ";
       words += fmt::format("→ {} {} ({}{})", t_.word(one.target), t_.percent(one.weight), named == 0 ? "baseline " : "",
-                           t_.percent(one.usual));
+                           t_.percent(one.baseline));
       ++named;
     }
     if (named == 0) return;
@@ -481,13 +483,13 @@ class Screen {
 
   void all_heads() {
     line(t_.paint.bold("  head   " + pad_right(t_.own("query → key"), 25) + "weight  baseline  salience"));
-    for (const Listening& one : s_.telling.heads) {
+    for (const AttentionPair& one : s_.ranked_heads.heads) {
       const std::string pair =
-          cut_to_width(t_.own(t_.word(one.word) + " → " + t_.word(one.target)), 24, t_.paint.unicode);
+          truncate_to_width(t_.own(t_.word(one.word) + " → " + t_.word(one.target)), 24, t_.paint.unicode);
       const bool mine = one.layer == chosen().layer && one.head == chosen().head;
       const std::string l = fmt::format("  {}{}{}{}{}", pad_right(head_name(one), 7), pad_right(pair, 24),
-                                        pad_left(t_.number(one.weight), 7), pad_left(t_.number(one.usual), 10),
-                                        pad_left(t_.number(one.telling()), 10));
+                                        pad_left(t_.number(one.weight), 7), pad_left(t_.number(one.baseline), 10),
+                                        pad_left(t_.number(one.salience()), 10));
       line(mine ? t_.paint.bold(l) : l);
     }
     note(usual_text() + "; 16 words or more away, its largest mean at any; salience = weight − baseline");
@@ -517,8 +519,8 @@ class Screen {
     note(association_);
   }
 
-  StoryText t_;
-  const SentenceStory& s_;
+  AnalysisText t_;
+  const SentenceAnalysis& s_;
   const SentenceTextOptions& o_;
   std::string text_;
   std::vector<std::string> sum_notes_;
@@ -528,48 +530,48 @@ class Screen {
 
 }  // namespace
 
-StoryText::StoryText(const SentenceStory& told, const SentenceTextOptions& asked, const Runtime& runs)
-    : story(told),
+AnalysisText::AnalysisText(const SentenceAnalysis& analyzed, const SentenceTextOptions& asked, const Runtime& runs)
+    : analysis(analyzed),
       options(asked),
       runtime(runs),
       paint{.color = asked.color, .unicode = asked.unicode},
       style{.digits = asked.digits.value_or(2), .unicode = asked.unicode},
       width(std::clamp(asked.width, 40, 120)),
-      names_(word_names(told.sentence.words)) {}
+      names_(word_names(analyzed.sentence.words)) {}
 
-std::string StoryText::percent(double share) const {
+std::string AnalysisText::percent(double share) const {
   std::string text = fmt::format("{:.{}f}", 100 * share, std::max(0, style.digits - 2));
   if (share > 0 && text.find_first_of("123456789") == std::string::npos) text = "<1";
   return text + " %";
 }
 
-std::string StoryText::name(Index index, int most) const {
-  const std::string& text = element_at(story.sentence.words, index).text;
+std::string AnalysisText::name(Index index, int most) const {
+  const std::string& text = element_at(analysis.sentence.words, index).text;
   const std::string number = element_at(names_, index).substr(text.size());
-  return cut_to_width(paint.shown(text), most - static_cast<int>(number.size()), paint.unicode) + number;
+  return truncate_to_width(paint.shown(text), most - static_cast<int>(number.size()), paint.unicode) + number;
 }
-std::string StoryText::mark(Index index) const {
-  return paint.shown(word_mark(element_at(story.sentence.words, index)));
+std::string AnalysisText::mark(Index index) const {
+  return paint.shown(word_mark(element_at(analysis.sentence.words, index)));
 }
-std::string StoryText::word(Index index) const { return name(index) + mark(index); }
-std::string StoryText::quoted(Index index) const {
-  if (element_at(story.sentence.words, index).special) return name(index);
+std::string AnalysisText::word(Index index) const { return name(index) + mark(index); }
+std::string AnalysisText::quoted(Index index) const {
+  if (element_at(analysis.sentence.words, index).special) return name(index);
   return paint.quoted(name(index)) + mark(index);
 }
-std::string StoryText::piece(Index token) const {
-  return cut_to_width(paint.shown(element_at(story.sentence.tokens.tokens, token)), 16, paint.unicode);
+std::string AnalysisText::piece(Index token) const {
+  return truncate_to_width(paint.shown(element_at(analysis.sentence.tokens.tokens, token)), 16, paint.unicode);
 }
 
-std::string StoryText::token(Index token) const {
-  for (std::size_t w = 0; w < story.sentence.words.size(); ++w) {
-    const std::vector<Index>& tokens = story.sentence.words[w].tokens;
+std::string AnalysisText::token(Index token) const {
+  for (std::size_t w = 0; w < analysis.sentence.words.size(); ++w) {
+    const std::vector<Index>& tokens = analysis.sentence.words[w].tokens;
     if (std::find(tokens.begin(), tokens.end(), token) == tokens.end()) continue;
     return tokens.size() == 1 ? word(static_cast<Index>(w)) : piece(token) + mark(static_cast<Index>(w));
   }
   return piece(token);
 }
 
-std::vector<std::string> StoryText::item(const std::string& label, int label_width, const std::string& words) const {
+std::vector<std::string> AnalysisText::item(const std::string& label, int label_width, const std::string& words) const {
   std::vector<std::string> lines = wrap_words(own(words), width - label_width - 2, 0);
   for (std::size_t n = 0; n < lines.size(); ++n) {
     lines[n] = pad_left(n == 0 ? label : "", label_width) + "  " + lines[n];
@@ -577,7 +579,7 @@ std::vector<std::string> StoryText::item(const std::string& label, int label_wid
   return lines;
 }
 
-std::string signed_term(const StoryText& text, double x) {
+std::string signed_term(const AnalysisText& text, double x) {
   return fmt::format(" {} {}", x < 0 ? text.own("−") : "+", text.number(std::fabs(x)));
 }
 
@@ -589,9 +591,9 @@ std::string rounding_note(const NumberStyle& style, const std::vector<double>& t
                      styled_number(static_cast<double>(printed) / std::pow(10.0, style.digits), style));
 }
 
-std::string render_sentence_text(const SentenceStory& story, const SentenceTextOptions& options,
+std::string render_sentence_text(const SentenceAnalysis& analysis, const SentenceTextOptions& options,
                                  const Runtime& runtime) {
-  return Screen(story, options, runtime).make();
+  return Screen(analysis, options, runtime).make();
 }
 
 }  // namespace v0

@@ -14,15 +14,15 @@
 namespace regard {
 inline namespace v0 {
 
-class StoryText {
+class AnalysisText {
  public:
-  StoryText(const SentenceStory& told, const SentenceTextOptions& asked, const Runtime& runs);
+  AnalysisText(const SentenceAnalysis& analyzed, const SentenceTextOptions& asked, const Runtime& runs);
 
   // ".71"; "-1.20"; "0" for exactly 0, "<.01" for what would print as 0.
   std::string number(double x) const { return styled_number(x, style); }
   // "71 %", with as many decimals less two.
   std::string percent(double share) const;
-  // A word as word_names names it, escaped and cut: river, can#1; word() with its mark: embeddings‡.
+  // A word as word_names names it, escaped and truncated: river, can#1; word() with its mark: embeddings‡.
   std::string name(Index index, int most = 24) const;
   std::string word(Index index) const;
   // “river”, in quotes, the mark behind them; a special token stands as it is.
@@ -38,7 +38,7 @@ class StoryText {
   // "31.21 is 32 products …": the text stands behind the label, its later lines below its beginning.
   std::vector<std::string> item(const std::string& label, int label_width, const std::string& words) const;
 
-  const SentenceStory& story;
+  const SentenceAnalysis& analysis;
   const SentenceTextOptions& options;
   const Runtime& runtime;
   Paint paint;
@@ -55,13 +55,13 @@ const T& element_at(const std::vector<T>& all, Index index) {
 }
 
 // " + 6.12", " - 4.83" behind a first term.
-std::string signed_term(const StoryText& text, double x);
+std::string signed_term(const AnalysisText& text, double x);
 // "; rounded figures sum to 31.20", or nothing where the printed digits add up to the printed total.
 std::string rounding_note(const NumberStyle& style, const std::vector<double>& terms, double total);
 
-SentenceFindings findings_in(const StoryText& text);
+SentenceFindings findings_in(const AnalysisText& text);
 
-std::vector<std::string> sentence_work_lines(const StoryText& text, const SentenceWork& work);
+std::vector<std::string> sentence_detail_lines(const AnalysisText& text, const SentenceDetails& work);
 
 }  // namespace v0
 }  // namespace regard

@@ -6,7 +6,7 @@
 //     vectors of E numbers stand as tables, a line a dimension; each number of q, k and v as its three largest
 //     products, the others' sum and the bias
 //
-// Read next: sentence_work.cpp, docs/sentence.md.
+// Read next: sentence_details.cpp, docs/sentence.md.
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -31,7 +31,7 @@ VectorColumn vector_column(const char* header, const std::vector<T>& numbers) {
 
 class Account {
  public:
-  Account(const StoryText& text, const SentenceWork& work) : t_(text), s_(text.story), w_(work) {
+  Account(const AnalysisText& text, const SentenceDetails& work) : t_(text), s_(text.analysis), w_(work) {
     style_ = {.digits = text.options.digits.value_or(4), .unicode = text.paint.unicode};
   }
 
@@ -94,8 +94,8 @@ class Account {
         "bias are trained, one for each of the {} dimensions.",
         w_.query, s_.sentence.tokens.ids.size(), s_.sentence.tokens.ids[static_cast<std::size_t>(w_.query)], w_.query,
         number(w_.embedding_norm.mean), number(w_.embedding_norm.deviation), s_.config.width));
-    vectors("dim", {vector_column("word", w_.word), vector_column("position", w_.place), vector_column("type", w_.type),
-                    vector_column("normalised", w_.embedded)});
+    vectors("dim", {vector_column("word", w_.word), vector_column("position", w_.position),
+                    vector_column("type", w_.type), vector_column("normalised", w_.embedded)});
     if (s_.row.layer > 0) {
       say(
           fmt::format("Layers 0 to {} have mixed it since: what follows starts from the vector at {} after them, and "
@@ -193,7 +193,7 @@ class Account {
       const bool hidden = std::isinf(s_.row.scores(piece, k));
       const double exponential = hidden ? 0.0 : std::exp(s_.row.scores(piece, k) - s_.term.shift);
       weights.push_back(s_.row.weights(piece, k));
-      line("   " + pad_right(cut_to_width(t_.token(k), label, t_.paint.unicode), label) +
+      line("   " + pad_right(truncate_to_width(t_.token(k), label, t_.paint.unicode), label) +
            pad_left(number(s_.row.dots(piece, k)), style_.digits + 6) +
            pad_left(hidden ? "hidden" : number(s_.row.scores(piece, k)), style_.digits + 6) +
            pad_left(number(exponential), style_.digits + 10) + pad_left(number(weights.back()), style_.digits + 6));
@@ -201,8 +201,8 @@ class Account {
     line("   " + pad_right("sum", label) + pad_left("", 2 * (style_.digits + 6)) +
          pad_left(number(s_.term.sum), style_.digits + 10) +
          pad_left(number(s_.term.sum > 0 ? 1.0 : 0.0), style_.digits + 6));
-    if (const std::string parted = rounding_note(style_, weights, 1.0); !parted.empty() && s_.term.sum > 0) {
-      say("the weights sum to 1" + parted);
+    if (const std::string rounding = rounding_note(style_, weights, 1.0); !rounding.empty() && s_.term.sum > 0) {
+      say("the weights sum to 1" + rounding);
     }
   }
 
@@ -235,7 +235,7 @@ class Account {
     for (std::size_t n = 0; n < std::min(kUnits, w_.units.size()); ++n) {
       const FeedForwardUnit& unit = w_.units[n];
       line("   " + pad_left(fmt::format("{}", unit.unit), 8) + pad_left(number(unit.before), style_.digits + 8) +
-           pad_left(number(unit.after), style_.digits + 8) + pad_left(number(unit.adds), style_.digits + 8));
+           pad_left(number(unit.after), style_.digits + 8) + pad_left(number(unit.contribution), style_.digits + 8));
     }
     say(fmt::format("The sum with what went in is normalised: mean {}, deviation {}. This is {} after layer {}.",
                     number(w_.output_norm.mean), number(w_.output_norm.deviation), query(), s_.row.layer));
@@ -243,9 +243,9 @@ class Account {
                     vector_column("normalised", w_.output)});
   }
 
-  const StoryText& t_;
-  const SentenceStory& s_;
-  const SentenceWork& w_;
+  const AnalysisText& t_;
+  const SentenceAnalysis& s_;
+  const SentenceDetails& w_;
   NumberStyle style_;
   std::vector<std::string> lines_;
   int next_ = 0;
@@ -253,7 +253,7 @@ class Account {
 
 }  // namespace
 
-std::vector<std::string> sentence_work_lines(const StoryText& text, const SentenceWork& work) {
+std::vector<std::string> sentence_detail_lines(const AnalysisText& text, const SentenceDetails& work) {
   return Account(text, work).make();
 }
 

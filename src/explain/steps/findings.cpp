@@ -10,8 +10,8 @@
 #include <cmath>
 #include <limits>
 
+#include "expansion.h"
 #include "explain/report/terminal.h"
-#include "unfolding.h"
 
 namespace regard {
 inline namespace v0 {
@@ -25,7 +25,7 @@ QueryRow row_of(const Matrix& m, bool by_columns, Index head, Index stored) {
   if (!kept.empty()) row.query = kept[static_cast<std::size_t>(stored)];
   const Index keys = by_columns ? m.stored_rows() : m.stored_columns();
   for (Index j = 0; j < keys; ++j) {
-    const std::size_t i = by_columns ? m.place(head, j, stored) : m.place(head, stored, j);
+    const std::size_t i = by_columns ? m.index(head, j, stored) : m.index(head, stored, j);
     row.numbers.push_back(m.numbers[i]);
     row.hidden.push_back(m.hidden.empty() ? 0 : m.hidden[i]);
   }
@@ -45,7 +45,7 @@ double largest(const QueryRow& row) {
 
 std::string who(const Axis& axis, Index index) {
   if (static_cast<std::size_t>(index) < axis.labels.size())
-    return fmt::format("“{}”", cut_to_width(axis.labels[static_cast<std::size_t>(index)], 24, true));
+    return fmt::format("“{}”", truncate_to_width(axis.labels[static_cast<std::size_t>(index)], 24, true));
   return fmt::format("{} {}", axis.name.empty() ? "row" : axis.name, index);
 }
 
@@ -69,7 +69,7 @@ std::optional<QueryRow> row_to_tell(const Step& step, const Explanation& explana
   if (queries == 0 || keys == 0) return std::nullopt;
   Index chosen = -1;
   if (explanation.focus && *explanation.focus < (by_columns ? m.num_columns : m.num_rows))
-    chosen = stored_place(by_columns ? m.kept_columns : m.kept_rows, *explanation.focus);
+    chosen = stored_index(by_columns ? m.kept_columns : m.kept_rows, *explanation.focus);
   std::optional<QueryRow> best;
   double best_gain = -1.0;
   for (Index h = 0; h < m.num_heads; ++h)

@@ -4,7 +4,7 @@
 //
 //     object → settings under their names, steps, variants; every other key is a matrix
 //
-// Nothing is passed over: a key that is neither a setting nor a matrix is rejected with its place.
+// Nothing is passed over: a key that is neither a setting nor a matrix is rejected with its offset.
 // Read next: steps.cpp.
 #include <fmt/format.h>
 
@@ -43,8 +43,8 @@ class InputReader {
         input.tokens = texts_of(value, name);
       } else if (name == "key_tokens") {
         input.key_tokens = texts_of(value, name);
-      } else if (name == "slips") {
-        input.slips = texts_of(value, name);
+      } else if (name == "errata") {
+        input.errata = texts_of(value, name);
       } else if (name == "names") {
         expect(value, Kind::object, name);
         for (const auto& [step, text] : value.members()) input.names.push_back({step, text_of(text, name)});
@@ -179,7 +179,7 @@ class InputReader {
     return {name, matrix_of_value(value, name)};
   }
 
-  // Texts of options may be wrong in their own way; the place is added here.
+  // Texts of options may be wrong in their own way; the offset is added here.
   template <class Parse>
   auto parsed(const JsonValue& value, Parse parse) const {
     try {
@@ -233,8 +233,8 @@ class InputReader {
       if (type != "f64" && type != "f32")
         fail(value, fmt::format("dtype \"{}\" is not one of f64, f32", text_in_message(type)));
       settings.dtype = type == "f32" ? NumberType::f32 : NumberType::f64;
-    } else if (name == "token") {
-      settings.token = text_of(value, name);
+    } else if (name == "query") {
+      settings.query = text_of(value, name);
     } else if (name == "digits") {
       settings.digits = static_cast<int>(whole_of(value, name, 0, 17));
     } else {
@@ -282,8 +282,8 @@ class InputReader {
         step.result = text_of(member, name);
       } else if (name == "name") {
         step.name = text_of(member, name);
-      } else if (name == "called") {
-        step.called = text_of(member, name);
+      } else if (name == "document_name") {
+        step.document_name = text_of(member, name);
       } else if (name == "equation") {
         step.equation = text_of(member, name);
       } else if (name == "scale") {
@@ -313,8 +313,8 @@ class InputReader {
         step.finding = text_of(member, name);
       } else if (name == "notes") {
         step.notes = texts_of(member, name);
-      } else if (name == "slips") {
-        step.slips = texts_of(member, name);
+      } else if (name == "errata") {
+        step.errata = texts_of(member, name);
       } else {
         fail(member, fmt::format("a step has no \"{}\"", text_in_message(name)));
       }
@@ -393,7 +393,7 @@ void write_settings(JsonWriter& json, const ExplainSettings& s, const ExplainSet
   }
   if (s.heads != base.heads) json.whole("heads", s.heads);
   if (s.dtype != base.dtype) write_text(json, "dtype", s.dtype == NumberType::f32 ? "f32" : "f64");
-  if (s.token != base.token) write_text(json, "token", s.token);
+  if (s.query != base.query) write_text(json, "query", s.query);
   if (s.digits != base.digits && s.digits) json.whole("digits", *s.digits);
 }
 
@@ -412,7 +412,7 @@ void write_step(JsonWriter& json, const StepRequest& step) {
   json.strings("operands", step.operands, true);
   write_text(json, "result", step.result);
   write_text(json, "name", step.name);
-  write_text(json, "called", step.called);
+  write_text(json, "document_name", step.document_name);
   write_text(json, "equation", step.equation);
   if (step.scale) write_scale(json, *step.scale);
   if (step.causal) write_causal(json, *step.causal);
@@ -430,7 +430,7 @@ void write_step(JsonWriter& json, const StepRequest& step) {
   }
   write_text(json, "finding", step.finding);
   json.strings("notes", step.notes);
-  json.strings("slips", step.slips);
+  json.strings("errata", step.errata);
 }
 
 void write_matrices(JsonWriter& json, const std::vector<NamedMatrix>& matrices) {
@@ -483,7 +483,7 @@ std::string write_explain_input(const ExplainInput& input) {
     for (const auto& [step, notes] : input.notes) json.strings(step, notes);
     json.end_object();
   }
-  json.strings("slips", input.slips);
+  json.strings("errata", input.errata);
   if (!input.steps.empty()) {
     json.objects("steps", input.steps, [&](const StepRequest& step) { write_step(json, step); });
   }

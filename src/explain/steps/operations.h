@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // What a step can compute: a table of named operations. Each is a function from the operands (matrices by name,
-// as they stand after the steps before) to the step's result, and one that unfolds a single cell of it.
+// as they stand after the steps before) to the step's result, and one that expands a single cell of it.
 // operations_attention.cpp calls the library; operations_matrix.cpp holds products and sums round it;
 // paper_arithmetic.cpp what the library lacks; lessons add theirs in lesson_operations.cpp.
 // Read next: steps.cpp, which runs the list.
@@ -53,8 +53,8 @@ struct Operation {
   int min_operands;
   int max_operands;
   void (*compute)(Evaluation&);
-  // Unfolds one cell; nullptr where a cell is only a number: random ones, and tables about other steps.
-  void (*unfold)(const Explanation&, const Step&, const Cell&, int digits, CellWork&);
+  // Expands one cell; nullptr where a cell is only a number: random ones, and tables about other steps.
+  void (*expand)(const Explanation&, const Step&, const Cell&, int digits, CellDerivation&);
 };
 
 // The tables, one a file; find_operation looks through all of them and returns nullptr for an unknown name.

@@ -16,11 +16,11 @@
 #include <cmath>
 #include <limits>
 
+#include "expansion.h"
 #include "explain/report/terminal.h"
 #include "matrix_buffer.h"
 #include "operations.h"
 #include "regard/attention.h"
-#include "unfolding.h"
 
 namespace regard {
 inline namespace v0 {
@@ -221,7 +221,7 @@ void hide_unseen(const Evaluation& e, const Extents& x, Matrix& m) {
         const Index column = m.kept_columns.empty() ? c : m.kept_columns[static_cast<std::size_t>(c)];
         const Index i = e.columns() ? column : row;
         const Index j = e.columns() ? row : column;
-        m.hidden[m.place(h, r, c)] = j > i + offset;
+        m.hidden[m.index(h, r, c)] = j > i + offset;
       }
     }
   }
@@ -399,12 +399,12 @@ void compute_context(Evaluation& e) {
 }
 
 constexpr Operation kAttentionOperations[] = {
-    {"scores", "attention scores", 2, 2, compute_scores, unfold_scores},
-    {"scaled", "scaled scores", 2, 2, compute_scaled, unfold_scaled},
-    {"mask", "mask", 2, 2, compute_mask, unfold_mask},
-    {"masked", "masked scores", 2, 2, compute_masked, unfold_masked},
-    {"weights", "attention weights", 2, 2, compute_weights, unfold_weights},
-    {"context", "context", 3, 3, compute_context, unfold_context},
+    {"scores", "attention scores", 2, 2, compute_scores, expand_scores},
+    {"scaled", "scaled scores", 2, 2, compute_scaled, expand_scaled},
+    {"mask", "mask", 2, 2, compute_mask, expand_mask},
+    {"masked", "masked scores", 2, 2, compute_masked, expand_masked},
+    {"weights", "attention weights", 2, 2, compute_weights, expand_weights},
+    {"context", "context", 3, 3, compute_context, expand_context},
 };
 
 }  // namespace

@@ -7,11 +7,11 @@
 
 #include <numeric>
 
+#include "expansion.h"
 #include "explain/report/terminal.h"
 #include "matrix_buffer.h"
 #include "operations.h"
 #include "regard/linear.h"
-#include "unfolding.h"
 
 namespace regard {
 inline namespace v0 {
@@ -81,7 +81,7 @@ Matrix split_heads(Evaluation& e, const Matrix& joined, Index heads) {
   for (Index h = 0; h < heads; ++h)
     for (Index r = 0; r < joined.stored_rows(); ++r)
       for (Index c = 0; c < m.num_columns; ++c)
-        m.numbers[m.place(h, r, c)] = joined.numbers[joined.place(0, r, h * m.num_columns + c)];
+        m.numbers[m.index(h, r, c)] = joined.numbers[joined.index(0, r, h * m.num_columns + c)];
   return m;
 }
 
@@ -235,7 +235,7 @@ void compute_join(Evaluation& e) {
     for (Index h = 0; h < a.num_heads; ++h)
       for (Index r = 0; r < a.stored_rows(); ++r)
         for (Index c = 0; c < a.num_columns; ++c)
-          m.numbers[m.place(0, r, h * a.num_columns + c)] = a.numbers[a.place(h, r, c)];
+          m.numbers[m.index(0, r, h * a.num_columns + c)] = a.numbers[a.index(h, r, c)];
   }
   const Axis joined{"H·Dv", "dimension", {}};
   e.step.row_axis = e.columns() ? joined : e.operands[0].row_axis;
@@ -261,12 +261,12 @@ void compute_variances(Evaluation& e) {
 }
 
 constexpr Operation kMatrixOperations[] = {
-    {"show", "given", 1, 1, compute_show, unfold_show},
-    {"linear", "projection", 2, 3, compute_linear, unfold_linear},
-    {"product", "product", 2, 2, compute_product, unfold_product},
-    {"mix", "combination", 1, 1, compute_mix, unfold_mix},
-    {"join", "joined heads", 1, 1, compute_join, unfold_join},
-    {"variances", "variances", 1, 16, compute_variances, unfold_variances},
+    {"show", "given", 1, 1, compute_show, expand_show},
+    {"linear", "projection", 2, 3, compute_linear, expand_linear},
+    {"product", "product", 2, 2, compute_product, expand_product},
+    {"mix", "combination", 1, 1, compute_mix, expand_mix},
+    {"join", "joined heads", 1, 1, compute_join, expand_join},
+    {"variances", "variances", 1, 16, compute_variances, expand_variances},
 };
 
 }  // namespace

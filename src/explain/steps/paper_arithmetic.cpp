@@ -13,9 +13,9 @@
 #include <cmath>
 #include <limits>
 
+#include "expansion.h"
 #include "explain/report/terminal.h"
 #include "operations.h"
-#include "unfolding.h"
 
 namespace regard {
 inline namespace v0 {
@@ -29,7 +29,7 @@ double rounded(const Evaluation& e, double x) {
 void take_axes(Evaluation& e) {
   e.step.row_axis = e.operands[0].row_axis;
   e.step.column_axis = e.operands[0].column_axis;
-  e.step.not_the_library = true;
+  e.step.outside_library = true;
 }
 
 template <class Function>
@@ -58,8 +58,8 @@ Matrix key_sums(const Evaluation& e, const Matrix& m) {
   for (Index h = 0; h < m.num_heads; ++h)
     for (Index r = 0; r < m.stored_rows(); ++r)
       for (Index c = 0; c < m.stored_columns(); ++c) {
-        const std::size_t i = m.place(h, r, c);
-        double& sum = sums.numbers[e.columns() ? sums.place(h, 0, c) : sums.place(h, r, 0)];
+        const std::size_t i = m.index(h, r, c);
+        double& sum = sums.numbers[e.columns() ? sums.index(h, 0, c) : sums.index(h, r, 0)];
         if (!hidden(m, i)) sum = rounded(e, sum + m.numbers[i]);
       }
   return sums;
@@ -76,8 +76,8 @@ void divide_by(Evaluation& e, const Matrix& sums) {
   for (Index h = 0; h < m.num_heads; ++h)
     for (Index r = 0; r < m.stored_rows(); ++r)
       for (Index c = 0; c < m.stored_columns(); ++c) {
-        const std::size_t i = m.place(h, r, c);
-        const double sum = sums.numbers[e.columns() ? sums.place(h, 0, c) : sums.place(h, r, 0)];
+        const std::size_t i = m.index(h, r, c);
+        const double sum = sums.numbers[e.columns() ? sums.index(h, 0, c) : sums.index(h, r, 0)];
         e.step.result.numbers[i] = hidden(m, i) ? 0.0 : rounded(e, m.numbers[i] / sum);
       }
   take_axes(e);
@@ -136,7 +136,7 @@ void compute_cosine(Evaluation& e) {
   if (bytes > static_cast<double>(kExplainKeptNumbers) * 8.0)
     e.fail(fmt::format("{} × {} cosines are too many; at most {} are computed", queries, keys, kExplainKeptNumbers));
   const auto at = [&](const Matrix& m, Index h, Index token, Index d) {
-    return m.numbers[e.columns() ? m.place(h, d, token) : m.place(h, token, d)];
+    return m.numbers[e.columns() ? m.index(h, d, token) : m.index(h, token, d)];
   };
   Matrix& m = e.step.result;
   m.num_heads = q.num_heads;
@@ -155,7 +155,7 @@ void compute_cosine(Evaluation& e) {
           length_q += at(q, h, i, d) * at(q, h, i, d);
           length_k += at(k, h, j, d) * at(k, h, j, d);
         }
-        m.numbers[e.columns() ? m.place(h, j, i) : m.place(h, i, j)] =
+        m.numbers[e.columns() ? m.index(h, j, i) : m.index(h, i, j)] =
             rounded(e, dot / (std::sqrt(length_q) * std::sqrt(length_k)));
       }
   Axis query = e.columns() ? e.operands[0].column_axis : e.operands[0].row_axis;
@@ -164,7 +164,7 @@ void compute_cosine(Evaluation& e) {
   key.name = "key";
   e.step.row_axis = e.columns() ? key : query;
   e.step.column_axis = e.columns() ? query : key;
-  e.step.not_the_library = true;
+  e.step.outside_library = true;
   e.step.equation = fmt::format("{} = q·k / (|q| · |k|)", e.step.symbol);
 }
 
@@ -186,13 +186,13 @@ void compute_normalize(Evaluation& e) {
   e.step.result = m;
   for (Index h = 0; h < m.num_heads; ++h)
     for (Index t = 0; t < tokens; ++t) {
-      const auto place = [&](Index d) { return e.columns() ? m.place(h, d, t) : m.place(h, t, d); };
+      const auto index = [&](Index d) { return e.columns() ? m.index(h, d, t) : m.index(h, t, d); };
       std::vector<double> numbers;
-      for (Index d = 0; d < depth; ++d) numbers.push_back(m.numbers[place(d)]);
+      for (Index d = 0; d < depth; ++d) numbers.push_back(m.numbers[index(d)]);
       const auto [mean, variance] = moments(numbers);
       for (Index d = 0; d < depth; ++d)
-        e.step.result.numbers[place(d)] =
-            variance == 0 ? 0.0 : rounded(e, (m.numbers[place(d)] - mean) / std::sqrt(variance));
+        e.step.result.numbers[index(d)] =
+            variance == 0 ? 0.0 : rounded(e, (m.numbers[index(d)] - mean) / std::sqrt(variance));
     }
   take_axes(e);
   e.step.equation =
@@ -220,8 +220,8 @@ void compute_hide(Evaluation& e) {
         const Index row = m.kept_rows.empty() ? r : m.kept_rows[static_cast<std::size_t>(r)];
         const Index column = m.kept_columns.empty() ? c : m.kept_columns[static_cast<std::size_t>(c)];
         if ((e.columns() ? row : column) <= (e.columns() ? column : row) + offset) continue;
-        e.step.result.hidden[m.place(h, r, c)] = 1;
-        e.step.result.numbers[m.place(h, r, c)] = -std::numeric_limits<double>::infinity();
+        e.step.result.hidden[m.index(h, r, c)] = 1;
+        e.step.result.numbers[m.index(h, r, c)] = -std::numeric_limits<double>::infinity();
       }
   e.step.equation = fmt::format("{} = {} where key ≤ query{}, else −∞", e.step.symbol, e.request.operands[0],
                                 offset == 0 ? "" : fmt::format(" {} {}", offset < 0 ? "−" : "+", std::abs(offset)));
@@ -233,16 +233,16 @@ void compute_relu(Evaluation& e) {
 }
 
 constexpr Operation kPaperOperations[] = {
-    {"floor_half", "scaled scores", 1, 1, compute_floor_half, unfold_floor_half},
-    {"hide", "masked scores", 1, 1, compute_hide, unfold_masked},
-    {"power", "exponentials", 1, 1, compute_power, unfold_power},
-    {"sums", "sums", 1, 1, compute_sums, unfold_sums},
-    {"divide", "attention weights", 2, 2, compute_divide, unfold_divide},
-    {"ratio", "attention weights", 1, 1, compute_ratio, unfold_ratio},
-    {"cosine", "cosines", 2, 2, compute_cosine, unfold_cosine},
-    {"add", "sum", 2, 2, compute_add, unfold_add},
-    {"normalize", "normalised", 1, 1, compute_normalize, unfold_normalize},
-    {"relu", "rectified", 1, 1, compute_relu, unfold_relu},
+    {"floor_half", "scaled scores", 1, 1, compute_floor_half, expand_floor_half},
+    {"hide", "masked scores", 1, 1, compute_hide, expand_masked},
+    {"power", "exponentials", 1, 1, compute_power, expand_power},
+    {"sums", "sums", 1, 1, compute_sums, expand_sums},
+    {"divide", "attention weights", 2, 2, compute_divide, expand_divide},
+    {"ratio", "attention weights", 1, 1, compute_ratio, expand_ratio},
+    {"cosine", "cosines", 2, 2, compute_cosine, expand_cosine},
+    {"add", "sum", 2, 2, compute_add, expand_add},
+    {"normalize", "normalised", 1, 1, compute_normalize, expand_normalize},
+    {"relu", "rectified", 1, 1, compute_relu, expand_relu},
 };
 
 }  // namespace

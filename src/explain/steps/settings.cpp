@@ -61,7 +61,8 @@ Index token_index(const std::vector<std::string>& tokens, std::string_view token
     std::string text;
     for (std::size_t n = 0; n < indices.size() && n < kMaxChoices; ++n) {
       const std::size_t i = indices[n];
-      text += fmt::format("{}{} (@{})", n == 0 ? "" : ", ", cut_to_width(escape_for_terminal(tokens[i]), 24, true), i);
+      text +=
+          fmt::format("{}{} (@{})", n == 0 ? "" : ", ", truncate_to_width(escape_for_terminal(tokens[i]), 24, true), i);
     }
     if (indices.size() > kMaxChoices) text += fmt::format(" and {} more", indices.size() - kMaxChoices);
     return text;

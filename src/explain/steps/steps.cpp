@@ -14,11 +14,11 @@
 #include <cmath>
 #include <stdexcept>
 
+#include "expansion.h"
 #include "explain/report/terminal.h"
 #include "findings.h"
 #include "fractions.h"
 #include "operations.h"
-#include "unfolding.h"
 
 namespace regard {
 inline namespace v0 {
@@ -110,7 +110,7 @@ void sum_weights(Step& step) {
   for (Index h = 0; h < m.num_heads; ++h)
     for (Index o = 0; o < outer; ++o) {
       double sum = 0.0;
-      for (Index i = 0; i < inner; ++i) sum += m.numbers[by_row ? m.place(h, o, i) : m.place(h, i, o)];
+      for (Index i = 0; i < inner; ++i) sum += m.numbers[by_row ? m.index(h, o, i) : m.index(h, i, o)];
       step.sums.push_back(sum);
     }
   // Shares that are no numbers sum to nothing.
@@ -172,9 +172,9 @@ class Run {
                       given));
     step.term = term_of(step_name(request), *operation);
     step.symbol = request.result.empty() ? step.name : request.result;
-    step.called = request.called;
+    step.document_name = request.document_name;
     for (const NamedText& named : input_.names)
-      if (named.name == step.name && step.called.empty()) step.called = named.text;
+      if (named.name == step.name && step.document_name.empty()) step.document_name = named.text;
 
     std::vector<Value> operands;
     for (const std::string& name : request.operands) {
@@ -186,7 +186,7 @@ class Run {
       step.operands.push_back({name, value->second.matrix});
       used_.push_back(name);
     }
-    step.given = step.operands;
+    step.requested_operands = step.operands;
     Evaluation evaluation{.input = input_,
                           .settings = settings_,
                           .request = request,
@@ -237,7 +237,7 @@ class Run {
     step.notes.insert(step.notes.begin(), request.notes.begin(), request.notes.end());
     if (const auto notes = input_.notes.find(step.name); notes != input_.notes.end())
       step.notes.insert(step.notes.end(), notes->second.begin(), notes->second.end());
-    step.slips = request.slips;
+    step.errata = request.errata;
     if (!request.finding.empty()) step.finding = request.finding;
     if (step.finding.empty()) step.finding = finding_of(step, explanation_);
   }
@@ -409,15 +409,16 @@ std::vector<std::string> query_tokens(const ExplainInput& input) {
 
 Explanation explain(const ExplainInput& input, const Keep& keep, const Runtime& runtime) {
   Explanation explanation;
+  explanation.lesson = input.lesson;
   explanation.title = input.title;
   explanation.citation = input.citation;
   explanation.settings = input.settings;
   explanation.settings_text = settings_lines(input.settings);
-  explanation.slips = input.slips;
+  explanation.errata = input.errata;
   check_tokens(input);
   explanation.tokens = query_tokens(input);
   explanation.key_tokens = input.key_tokens.empty() ? explanation.tokens : input.key_tokens;
-  if (!input.settings.token.empty()) explanation.focus = token_index(explanation.tokens, input.settings.token);
+  if (!input.settings.query.empty()) explanation.focus = token_index(explanation.tokens, input.settings.query);
 
   explanation.steps = run_all(input, explanation, keep, runtime);
   check_step_names(input, explanation.steps);

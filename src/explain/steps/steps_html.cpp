@@ -10,11 +10,11 @@
 #include <algorithm>
 #include <cmath>
 
+#include "expansion.h"
 #include "explain/report/html_page.h"
 #include "explain/report/json_text.h"
 #include "explain/report/terminal.h"
 #include "operations.h"
-#include "unfolding.h"
 
 namespace regard {
 inline namespace v0 {
@@ -74,17 +74,17 @@ class PageData {
     json_.number("factor", s.factor);
     json_.whole("causal_offset", s.causal_offset);
     json_.string("scale", rule_name(s.request.scale.value_or(explanation_.settings.scale)));
-    operands("given", s.given, index);
+    operands("requested_operands", s.requested_operands, index);
     operands("operands", s.operands, index);
     // As float32 the JSON of a result may hold fewer digits than a step in double has.
     if (explanation_.settings.dtype == NumberType::f32 &&
         std::any_of(s.result.numbers.begin(), s.result.numbers.end(),
                     [](double x) { return std::isfinite(x) && static_cast<double>(static_cast<float>(x)) != x; }))
-      json_.whole("exact_result", place_of(s.result));
+      json_.whole("exact_result", index_of(s.result));
     if (!s.variants.empty()) {
       json_.objects("variants", s.variants, [&](const VariantResult& variant) {
         style("style", step_style(explanation_, s, variant.result, options_.digits, true));
-        json_.whole("matrix", place_of(variant.result));
+        json_.whole("matrix", index_of(variant.result));
       });
     }
     document(s);
@@ -98,17 +98,17 @@ class PageData {
     const Matrix& m = s.result;
     if (m.numbers.size() > 4096 || !m.kept_rows.empty() || !m.kept_columns.empty()) return;
     const Operation* operation = find_operation(s.request.operation);
-    if (operation == nullptr || operation->unfold == nullptr) return;
-    std::vector<CellWork> all;
+    if (operation == nullptr || operation->expand == nullptr) return;
+    std::vector<CellDerivation> all;
     std::size_t num_terms = 0;
     for (Index h = 0; h < m.num_heads; ++h)
       for (Index r = 0; r < m.num_rows; ++r)
         for (Index c = 0; c < m.num_columns; ++c) {
-          all.push_back(unfold_cell(explanation_, s, Cell{.row = r, .column = c, .head = h}, digits));
+          all.push_back(expand_cell(explanation_, s, Cell{.row = r, .column = c, .head = h}, digits));
           num_terms += all.back().terms.size() + 1;
           if (num_terms > kMaxTerms) return;
         }
-    json_.objects("works", all, [&](const CellWork& work) {
+    json_.objects("works", all, [&](const CellDerivation& work) {
       json_.name("terms");
       json_.begin_array(true);
       for (const CellTerm& one : work.terms) term(one);
@@ -155,12 +155,12 @@ class PageData {
       if (earlier > 0) {
         json_.whole("step", static_cast<Index>(earlier - 1));
       } else {
-        json_.whole("matrix", place_of(*operand.matrix));
+        json_.whole("matrix", index_of(*operand.matrix));
       }
     });
   }
 
-  Index place_of(const Matrix& m) {
+  Index index_of(const Matrix& m) {
     const auto same =
         std::find_if(matrices_.begin(), matrices_.end(), [&](const Matrix* other) { return same_matrix(*other, m); });
     if (same != matrices_.end()) return same - matrices_.begin();
@@ -214,7 +214,8 @@ class PageData {
 }  // namespace
 
 std::string render_html(const Explanation& explanation, const HtmlOptions& options, const Runtime& runtime) {
-  const std::string title = explanation.title.empty() ? "Attention, step by step" : explanation.title;
+  std::string title = explanation.title.empty() ? "Attention, step by step" : explanation.title;
+  if (!explanation.lesson.empty()) title = explanation.lesson + ": " + title;
   return page_html(title, {{"explanation", render_json(explanation, JsonOptions{.command = options.command}, runtime)},
                            {"page", PageData(explanation, options, runtime).write()}});
 }

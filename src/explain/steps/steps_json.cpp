@@ -32,7 +32,7 @@ void write_flags(JsonWriter& json, std::string_view name, const Matrix& m, const
   for (Index h = 0; h < m.num_heads; ++h)
     for (Index r = 0; r < m.stored_rows(); ++r)
       for (Index c = 0; c < m.stored_columns(); ++c) {
-        if (flags[m.place(h, r, c)] == 0) continue;
+        if (flags[m.index(h, r, c)] == 0) continue;
         json.begin_array(true);
         json.whole(h);
         json.whole(m.kept_rows.empty() ? r : m.kept_rows[static_cast<std::size_t>(r)]);
@@ -42,10 +42,10 @@ void write_flags(JsonWriter& json, std::string_view name, const Matrix& m, const
   json.end_array();
 }
 
-void write_cell(JsonWriter& json, const CellWork& work, const Cell& cell) {
+void write_cell(JsonWriter& json, const CellDerivation& work, const Cell& cell) {
   json.name("cell");
   json.begin_object();
-  json.indices("place", {cell.head, cell.row, cell.column});
+  json.indices("cell", {cell.head, cell.row, cell.column});
   json.string("what", work.what);
   json.number("result", work.result);
   if (!work.terms.empty()) {
@@ -84,11 +84,11 @@ void write_step(JsonWriter& json, const Explanation& explanation, const Step& st
   json.whole("index", static_cast<Index>(index));
   json.string("name", step.name);
   json.string("term", step.term);
-  if (!step.called.empty()) json.string("called", step.called);
+  if (!step.document_name.empty()) json.string("document_name", step.document_name);
   json.string("operation", step.request.operation);
   json.string("symbol", step.symbol);
   json.string("equation", step.equation);
-  json.boolean("library", !step.not_the_library);
+  json.boolean("library", !step.outside_library);
   if (!step.finding.empty()) json.string("finding", step.finding);
   json.name("operands");
   json.begin_array(true);
@@ -138,9 +138,9 @@ void write_step(JsonWriter& json, const Explanation& explanation, const Step& st
     });
   }
   json.strings("notes", step.notes);
-  json.strings("slips", step.slips);
+  json.strings("errata", step.errata);
   if (options.cell && has_cell(m, *options.cell))
-    write_cell(json, unfold_cell(explanation, step, *options.cell, 6), *options.cell);
+    write_cell(json, expand_cell(explanation, step, *options.cell, 6), *options.cell);
   json.end_object();
 }
 
@@ -155,12 +155,13 @@ std::string render_json(const Explanation& explanation, const JsonOptions& optio
   json.begin_object();
   json.source(options.command);
   json.string("dtype", explanation.settings.dtype == NumberType::f32 ? "f32" : "f64");
+  if (!explanation.lesson.empty()) json.string("lesson", explanation.lesson);
   if (!explanation.title.empty()) json.string("title", explanation.title);
   if (!explanation.citation.empty()) json.string("citation", explanation.citation);
   if (!explanation.finding.empty()) json.string("finding", explanation.finding);
   json.strings("settings", explanation.settings_text);
   if (explanation.focus) {
-    json.whole("token", *explanation.focus);
+    json.whole("query", *explanation.focus);
   }
   json.name("tokens");
   json.begin_array(true);
@@ -180,7 +181,7 @@ std::string render_json(const Explanation& explanation, const JsonOptions& optio
   // The text renderer says which steps and cells there are; both reject alike.
   if (!any || !any_cell) (void)render_text_pages(explanation, TextOptions{.step = options.step, .cell = options.cell});
   json.end_array();
-  json.strings("slips", explanation.slips);
+  json.strings("errata", explanation.errata);
   json.end_object();
   return json.take();
 }

@@ -4,7 +4,7 @@
 //
 //     number, term, the document's name        the finding
 //     equation, shape                          tables side by side: operand, result, fractions, variants
-//     one cell worked out, bars, sums, what the document prints, notes, slips
+//     one cell worked out, bars, sums, what the document prints, notes, errata
 //
 // Read next: table.h and steps_text_parts.h, which make the pieces.
 #include <fmt/format.h>
@@ -71,10 +71,10 @@ class PageWriter {
 
   std::string last_page() {
     text_.clear();
-    if (explanation_.slips.empty()) return text_;
-    text_ += paint_.bold("Where the document slips") + "\n";
-    for (const std::string& slip : explanation_.slips)
-      for (const std::string& line : wrap_words("- " + paint_.shown(slip), width_, 2)) text_ += line + "\n";
+    if (explanation_.errata.empty()) return text_;
+    text_ += paint_.bold("Errata of the document") + "\n";
+    for (const std::string& erratum : explanation_.errata)
+      for (const std::string& line : wrap_words("- " + paint_.shown(erratum), width_, 2)) text_ += line + "\n";
     return text_;
   }
 
@@ -112,7 +112,7 @@ class PageWriter {
   void heading(std::size_t index, const Step& step) {
     std::string title = fmt::format("{:<2} {}", index, paint_.shown(step.term));
     if (step.term.find(step.name) == std::string::npos) title += fmt::format(" ({})", paint_.shown(step.name));
-    if (!step.called.empty()) title += fmt::format(", in the document: {}", paint_.shown(step.called));
+    if (!step.document_name.empty()) title += fmt::format(", in the document: {}", paint_.shown(step.document_name));
     for (const std::string& l : wrap_words(title, width_, kIndent)) text_ += paint_.bold(l) + "\n";
     const std::string equation = paint_.shown(step.equation);
     const std::string size = paint_.shown(shape(step));
@@ -123,7 +123,7 @@ class PageWriter {
       for (const std::string& l : wrap_words(equation, inner_width(), 2)) line(l);
       line(paint_.dim(size));
     }
-    if (step.not_the_library) line(paint_.dim(paint_.shown("not the library’s arithmetic: computed as on paper")));
+    if (step.outside_library) line(paint_.dim(paint_.shown("not the library’s arithmetic: computed as on paper")));
     // A blank line parts the finding, or the tables, from the head.
     text_ += "\n";
   }
@@ -251,10 +251,11 @@ class PageWriter {
     if (!document.empty()) text_ += "\n";
     for (const std::string& l : document)
       for (const std::string& part : wrap_words(l, inner_width(), 2)) line(part);
-    if (!step.notes.empty() || !step.slips.empty()) text_ += "\n";
+    if (!step.notes.empty() || !step.errata.empty()) text_ += "\n";
     for (const std::string& note : step.notes) paragraph(paint_.shown(note));
-    for (const std::string& slip : step.slips)
-      for (const std::string& l : wrap_words("slip: " + paint_.shown(slip), inner_width(), 2)) line(paint_.warn(l));
+    for (const std::string& erratum : step.errata)
+      for (const std::string& l : wrap_words("erratum: " + paint_.shown(erratum), inner_width(), 2))
+        line(paint_.warn(l));
   }
 
   const Explanation& explanation_;
@@ -265,7 +266,7 @@ class PageWriter {
   std::string text_;
 };
 
-// The places of the steps that `wanted` names: all, a number counted from 0, or a name.
+// The indices of the steps that `wanted` names: all, a number counted from 0, or a name.
 std::vector<std::size_t> chosen_steps(const Explanation& explanation, const std::string& wanted) {
   std::vector<std::size_t> all;
   std::string names;

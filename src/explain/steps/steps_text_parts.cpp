@@ -11,8 +11,8 @@
 #include <cmath>
 #include <numeric>
 
+#include "expansion.h"
 #include "findings.h"
-#include "unfolding.h"
 
 namespace regard {
 inline namespace v0 {
@@ -63,7 +63,7 @@ Cell example_cell(const TextContext& context, const Step& step) {
   const std::optional<Index> focus = context.explanation.focus;
   const Axis& token_axis = columns ? step.column_axis : step.row_axis;
   const bool of_tokens = token_axis.name == "query" || token_axis.name == "key" || token_axis.name == "token";
-  if (focus && of_tokens && *focus < (columns ? m.num_columns : m.num_rows) && stored_place(kept, *focus) >= 0)
+  if (focus && of_tokens && *focus < (columns ? m.num_columns : m.num_rows) && stored_index(kept, *focus) >= 0)
     query = *focus;
   Index other = 0;
   if (step.sums_to_one != SumAxis::none) {
@@ -96,7 +96,7 @@ std::string factor_text(double x, const NumberStyle& style) {
 }
 
 // The working in one line, as many terms as fit; the rest as one sum.
-std::string one_line(const TextContext& context, const CellWork& work, const NumberStyle& style,
+std::string one_line(const TextContext& context, const CellDerivation& work, const NumberStyle& style,
                      const std::string& name) {
   const bool exact = std::all_of(work.terms.begin(), work.terms.end(), [](const CellTerm& t) {
     return std::all_of(t.factors.begin(), t.factors.end(),
@@ -175,18 +175,20 @@ std::vector<std::string> bar_lines(const TextContext& context, const Step& step,
 
   const int widest = std::clamp(context.width / 4, 6, 20);
   const std::string query =
-      "query " + cut_to_width(paint.shown(axis_label(query_axis, row->query)), widest, paint.unicode);
+      "query " + truncate_to_width(paint.shown(axis_label(query_axis, row->query)), widest, paint.unicode);
   std::vector<std::string> labels;
   int label_width = std::max(display_width(query), shortened ? display_width(left_out) : 0);
   for (std::size_t j : keys) {
-    labels.push_back(cut_to_width(paint.shown(axis_label(key_axis, static_cast<Index>(j))), widest, paint.unicode));
+    labels.push_back(
+        truncate_to_width(paint.shown(axis_label(key_axis, static_cast<Index>(j))), widest, paint.unicode));
     label_width = std::max(label_width, display_width(labels.back()));
   }
   const NumberStyle origin_style =
       style_for(Matrix{.num_rows = 1, .num_columns = static_cast<Index>(origin.size()), .numbers = origin},
                 context.options.digits, paint.unicode);
   std::vector<std::string> origins;
-  std::string origin_name = origin.empty() ? "" : cut_to_width(paint.shown(step.operands[0].name), 12, paint.unicode);
+  std::string origin_name =
+      origin.empty() ? "" : truncate_to_width(paint.shown(step.operands[0].name), 12, paint.unicode);
   int origin_width = display_width(origin_name);
   for (std::size_t j : keys) {
     origins.push_back(origin.empty() ? "" : row->hidden[j] != 0 ? "hidden" : styled_number(origin[j], origin_style));
@@ -241,7 +243,7 @@ std::vector<std::string> bar_lines(const TextContext& context, const Step& step,
 std::vector<std::string> example_lines(const TextContext& context, const Step& step, const NumberStyle& style) {
   if (step.result.numbers.empty() || style.scientific) return {};
   const Cell cell = example_cell(context, step);
-  const CellWork work = unfold_cell(context.explanation, step, cell, style.digits);
+  const CellDerivation work = expand_cell(context.explanation, step, cell, style.digits);
   if (!std::isfinite(work.result)) return {};
   const std::string name = context.paint.shown(work.what) + head_text(step, cell);
   // Where there are lines, the terms add up to something on the way; these operations tell nothing in one line.
@@ -268,7 +270,7 @@ std::vector<std::string> example_lines(const TextContext& context, const Step& s
 
 std::vector<std::string> cell_lines(const TextContext& context, const Step& step, const NumberStyle& style) {
   constexpr std::size_t kMaxTerms = 24;
-  const CellWork work = unfold_cell(context.explanation, step, *context.options.cell, style.digits);
+  const CellDerivation work = expand_cell(context.explanation, step, *context.options.cell, style.digits);
   const Paint& paint = context.paint;
   std::vector<std::string> lines;
   lines.push_back(paint.bold(paint.shown(work.what) + head_text(step, *context.options.cell) + " = " +
@@ -314,24 +316,24 @@ std::vector<std::string> cell_lines(const TextContext& context, const Step& step
     }
     previous = shown[n];
     printed += printed_units(work.terms[static_cast<std::size_t>(previous)].product, s);
-    lines.push_back(pad_right(cut_to_width(cells[n][0], widths[0], paint.unicode), widths[0]) +
+    lines.push_back(pad_right(truncate_to_width(cells[n][0], widths[0], paint.unicode), widths[0]) +
                     (sum_of_products ? "  " + pad_left(cells[n][1], widths[1]) : "") + "  " +
                     pad_left(cells[n][2], widths[2]) + "  " + pad_left(cells[n][3], widths[3]));
   }
   if (!work.terms.empty() && !s.scientific) {
-    const double whole = work.terms.back().partial_sum - work.parted;
+    const double whole = work.terms.back().partial_sum - work.difference;
     const std::string rounding = rounding_text(printed, printed_units(whole, s), s);
     if (!rounding.empty()) lines.push_back(rounding);
   }
   if (work.zero_weights > 0)
     lines.push_back(fmt::format("left out: {} of weight 0",
                                 work.zero_weights == 1 ? "1 key" : fmt::format("{} keys", work.zero_weights)));
-  if (work.parted != 0 && std::isfinite(work.parted))
+  if (work.difference != 0 && std::isfinite(work.difference))
     lines.push_back(fmt::format(
         "added {} by {}",
-        paint.shown(step.not_the_library ? "in float64 they differ from the same in float32"
+        paint.shown(step.outside_library ? "in float64 they differ from the same in float32"
                                          : "in plain order they differ from the kernel’s fused sum"),
-        styled_number(std::fabs(work.parted), {.digits = 1, .scientific = true, .unicode = paint.unicode})));
+        styled_number(std::fabs(work.difference), {.digits = 1, .scientific = true, .unicode = paint.unicode})));
   int name_width = 0;
   for (const NamedText& line : work.lines) name_width = std::max(name_width, display_width(line.name));
   for (const NamedText& line : work.lines)
@@ -386,23 +388,24 @@ std::vector<std::string> sum_lines(const TextContext& context, const Step& step,
   } else if (!style.scientific) {
     const Axis& queries = rows ? step.row_axis : step.column_axis;
     const std::vector<Index>& kept = rows ? m.kept_rows : m.kept_columns;
-    std::vector<std::string> parted;
+    std::vector<std::string> differing;
     for (Index o : outer) {
       long long printed = 0;
       for (Index i : inner)
-        printed += printed_units(m.numbers[rows ? m.place(head, o, i) : m.place(head, i, o)], style);
+        printed += printed_units(m.numbers[rows ? m.index(head, o, i) : m.index(head, i, o)], style);
       const Index outer_count = rows ? m.stored_rows() : m.stored_columns();
       if (printed == printed_units(step.sums[static_cast<std::size_t>(head * outer_count + o)], style)) continue;
       const Index query = kept.empty() ? o : kept[static_cast<std::size_t>(o)];
-      parted.push_back(
+      differing.push_back(
           fmt::format("{} ({})", units_text(printed, style),
-                      cut_to_width(context.paint.shown(axis_label(queries, query)), 16, context.paint.unicode)));
+                      truncate_to_width(context.paint.shown(axis_label(queries, query)), 16, context.paint.unicode)));
     }
     constexpr std::size_t kMaxNamed = 4;
-    if (!parted.empty()) {
+    if (!differing.empty()) {
       text += "; rounded figures sum to ";
-      for (std::size_t n = 0; n < std::min(parted.size(), kMaxNamed); ++n) text += (n == 0 ? "" : ", ") + parted[n];
-      if (parted.size() > kMaxNamed) text += fmt::format(" and {} more", parted.size() - kMaxNamed);
+      for (std::size_t n = 0; n < std::min(differing.size(), kMaxNamed); ++n)
+        text += (n == 0 ? "" : ", ") + differing[n];
+      if (differing.size() > kMaxNamed) text += fmt::format(" and {} more", differing.size() - kMaxNamed);
     }
   }
   return wrap_words(text, context.width, 2);

@@ -27,23 +27,23 @@ namespace {
 constexpr Index kBlockTokens = 60;
 constexpr Index kGroupTokens = 8 * kBlockTokens;
 
-// The embedded tokens of a group: norm(word + type + place).
+// The embedded tokens of a group: norm(word + type + position).
 Tensor<float, 2> embedded(const Encoder& encoder, std::span<const std::vector<Index>> texts, Index num_tokens,
                           const Runtime& runtime) {
   const Index width = encoder.config.width;
   Tensor<float, 2> word_and_type({num_tokens, width});
-  Tensor<float, 2> place({num_tokens, width});
+  Tensor<float, 2> position({num_tokens, width});
   Index row = 0;
   for (const std::vector<Index>& ids : texts) {
     for (std::size_t i = 0; i < ids.size(); ++i, ++row) {
       for (Index e = 0; e < width; ++e) {
         word_and_type(row, e) = encoder.word_table(ids[i], e) + encoder.type_table(0, e);
-        place(row, e) = encoder.place_table(static_cast<Index>(i), e);
+        position(row, e) = encoder.position_table(static_cast<Index>(i), e);
       }
     }
   }
   Tensor<float, 2> result({num_tokens, width});
-  layer_norm_forward<float>(word_and_type.view(), place.view(), encoder.norm_embedding_gain,
+  layer_norm_forward<float>(word_and_type.view(), position.view(), encoder.norm_embedding_gain,
                             encoder.norm_embedding_bias, result.view(), encoder.config.norm_epsilon, runtime);
   return result;
 }

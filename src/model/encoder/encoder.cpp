@@ -2,7 +2,7 @@
 //
 // encode: a text's token ids through an encoder, every number kept.
 //
-//     embedded = norm(word + place + type)
+//     embedded = norm(word + position + type)
 //     per layer:  attention_normed = norm(input + attention(input))
 //                 output = norm(attention_normed + down(gelu(up(attention_normed))))
 //
@@ -68,7 +68,7 @@ EncoderTrace encode(const Encoder& encoder, std::span<const Index> ids, const En
   EncoderTrace trace;
   trace.ids.assign(ids.begin(), ids.end());
   trace.hidden_keys = options.hidden_keys;
-  for (Tensor<float, 2>* rows : {&trace.word, &trace.place, &trace.type, &trace.embedded}) {
+  for (Tensor<float, 2>* rows : {&trace.word, &trace.position, &trace.type, &trace.embedded}) {
     *rows = Tensor<float, 2>({length, config.width});
   }
   Tensor<float, 2> word_and_type({length, config.width});
@@ -76,12 +76,12 @@ EncoderTrace encode(const Encoder& encoder, std::span<const Index> ids, const En
     const Index id = ids[static_cast<std::size_t>(i)];
     for (Index e = 0; e < config.width; ++e) {
       trace.word(i, e) = encoder.word_table(id, e);
-      trace.place(i, e) = encoder.place_table(i, e);
+      trace.position(i, e) = encoder.position_table(i, e);
       trace.type(i, e) = encoder.type_table(0, e);
       word_and_type(i, e) = trace.word(i, e) + trace.type(i, e);
     }
   }
-  layer_norm_forward<float>(word_and_type.view(), trace.place.view(), encoder.norm_embedding_gain,
+  layer_norm_forward<float>(word_and_type.view(), trace.position.view(), encoder.norm_embedding_gain,
                             encoder.norm_embedding_bias, trace.embedded.view(), config.norm_epsilon, runtime);
 
   const KeyMask mask(length, options.hidden_keys);

@@ -36,7 +36,7 @@ constexpr std::array<ConfigChoice, 4> kBertChoices{{{"hidden_act", "gelu", true}
 
 constexpr std::array<ParameterName<Encoder>, 5> kBertParameters{
     {{"embeddings.word_embeddings.weight", "V E", Stored::as_seen, &Encoder::word_table},
-     {"embeddings.position_embeddings.weight", "P E", Stored::as_seen, &Encoder::place_table},
+     {"embeddings.position_embeddings.weight", "P E", Stored::as_seen, &Encoder::position_table},
      {"embeddings.token_type_embeddings.weight", "T E", Stored::as_seen, &Encoder::type_table},
      {"embeddings.LayerNorm.weight", "E", Stored::as_seen, &Encoder::norm_embedding_gain},
      {"embeddings.LayerNorm.bias", "E", Stored::as_seen, &Encoder::norm_embedding_bias}}};

@@ -29,7 +29,7 @@ std::vector<float> joined_biases(const EncoderLayer& layer) {
 void check_ids(const std::string& operation, const EncoderConfig& config, std::span<const Index> ids) {
   if (static_cast<Index>(ids.size()) > config.max_positions) {
     throw std::invalid_argument(
-        fmt::format("{}: {} tokens; this model has places for {}", operation, ids.size(), config.max_positions));
+        fmt::format("{}: {} tokens; this model has {} positions", operation, ids.size(), config.max_positions));
   }
   for (std::size_t i = 0; i < ids.size(); ++i) {
     if (ids[i] >= 0 && ids[i] < config.vocabulary) continue;

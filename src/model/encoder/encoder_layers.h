@@ -17,7 +17,7 @@ namespace regard {
 inline namespace v0 {
 namespace internal {
 
-// Throws std::invalid_argument "operation: …" for more ids than places, and for an id outside the vocabulary.
+// Throws std::invalid_argument "operation: …" for more ids than positions, and for an id outside the vocabulary.
 void check_ids(const std::string& operation, const EncoderConfig& config, std::span<const Index> ids);
 
 // What a layer writes, for R tokens; to be used again for the next layer.

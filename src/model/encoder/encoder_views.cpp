@@ -21,7 +21,7 @@ namespace regard {
 inline namespace v0 {
 namespace {
 
-// A caller's place in a trace, checked.
+// A caller's layer and head in a trace, checked.
 void check_index(const char* operation, const char* what, Index index, Index count) {
   if (index >= 0 && index < count) return;
   throw std::invalid_argument(
@@ -64,14 +64,14 @@ Tensor<float, 2> through_output(const Encoder& encoder, Index layer, Index head,
   return result;
 }
 
-std::vector<double> row_lengths(const Tensor<float, 2>& rows) {
+std::vector<double> row_norms(const Tensor<float, 2>& rows) {
   const auto [length, width] = rows.shape();
-  std::vector<double> lengths;
-  lengths.reserve(static_cast<std::size_t>(length));
+  std::vector<double> norms;
+  norms.reserve(static_cast<std::size_t>(length));
   for (Index i = 0; i < length; ++i) {
-    lengths.push_back(internal::length_of({rows.data() + i * width, static_cast<std::size_t>(width)}));
+    norms.push_back(internal::norm_of({rows.data() + i * width, static_cast<std::size_t>(width)}));
   }
-  return lengths;
+  return norms;
 }
 
 }  // namespace
@@ -95,24 +95,23 @@ Tensor<float, 2> head_output(const Encoder& encoder, const EncoderTrace& trace, 
   return through_output(encoder, layer, head, t.context, runtime);
 }
 
-Tensor<double, 2> value_lengths(const Encoder& encoder, const EncoderTrace& trace, Index layer,
-                                const Runtime& runtime) {
-  const LayerTrace& t = layer_of("value_lengths", encoder, trace, layer);
+Tensor<double, 2> value_norms(const Encoder& encoder, const EncoderTrace& trace, Index layer, const Runtime& runtime) {
+  const LayerTrace& t = layer_of("value_norms", encoder, trace, layer);
   const auto [heads, length, depth] = t.value.shape();
   Tensor<double, 2> result({heads, length});
   for (Index head = 0; head < heads; ++head) {
-    const std::vector<double> lengths = row_lengths(through_output(encoder, layer, head, t.value, runtime));
-    std::copy(lengths.begin(), lengths.end(), result.data() + head * length);
+    const std::vector<double> norms = row_norms(through_output(encoder, layer, head, t.value, runtime));
+    std::copy(norms.begin(), norms.end(), result.data() + head * length);
   }
   return result;
 }
 
-std::vector<double> value_added(const Encoder& encoder, const EncoderTrace& trace, Index layer, Index head, Index query,
-                                const Runtime& runtime) {
-  const LayerTrace& t = layer_of("value_added", encoder, trace, layer);
+std::vector<double> contribution_norms(const Encoder& encoder, const EncoderTrace& trace, Index layer, Index head,
+                                       Index query, const Runtime& runtime) {
+  const LayerTrace& t = layer_of("contribution_norms", encoder, trace, layer);
   const auto [heads, length, depth] = t.value.shape();
-  check_index("value_added", "head", head, heads);
-  check_index("value_added", "query", query, length);
+  check_index("contribution_norms", "head", head, heads);
+  check_index("contribution_norms", "query", query, length);
   const auto one_head = [&](const TensorView<const float, 2>& view) {
     return TensorView<const float, 4>(view.data, {1, 1, view.shape[0], view.shape[1]});
   };
@@ -128,9 +127,10 @@ std::vector<double> value_added(const Encoder& encoder, const EncoderTrace& trac
   Tensor<float, 4> weights({1, 1, 1, length});
   attention_weights(one_head(of_head(t.query, head)), one_head(of_head(t.key, head)), request, weights.view(),
                     mask.options(), runtime);
-  std::vector<double> added = row_lengths(through_output(encoder, layer, head, t.value, runtime));
-  for (std::size_t key = 0; key < added.size(); ++key) added[key] *= static_cast<double>(weights.data()[key]);
-  return added;
+  std::vector<double> contributions = row_norms(through_output(encoder, layer, head, t.value, runtime));
+  for (std::size_t key = 0; key < contributions.size(); ++key)
+    contributions[key] *= static_cast<double>(weights.data()[key]);
+  return contributions;
 }
 
 std::vector<float> mean_rows(const Tensor<float, 2>& states, std::span<const Index> rows) {

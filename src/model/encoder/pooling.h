@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// A text's vector from its tokens' states, as sentence-transformers makes it: the mean of rows, and that at length 1.
+// A text's vector from its tokens' states, as sentence-transformers makes it: the mean of rows, and that at norm 1.
 // Read next: encoder_views.cpp, embed.cpp.
 #pragma once
 
@@ -34,17 +34,17 @@ inline std::vector<float> mean_of_rows(const Tensor<float, 2>& states, Index beg
   return mean_of_rows(states, rows);
 }
 
-inline double length_of(std::span<const float> numbers) {
+inline double norm_of(std::span<const float> numbers) {
   double sum = 0;
   for (const float x : numbers) sum += static_cast<double>(x) * static_cast<double>(x);
   return std::sqrt(sum);
 }
 
-// Divided by its length ‖·‖₂; a shorter vector than 10⁻¹² by that, as torch.nn.functional.normalize does.
+// Divided by its norm ‖·‖₂; a shorter vector than 10⁻¹² by that, as torch.nn.functional.normalize does.
 inline std::vector<float> normalised(std::vector<float> vector) {
-  constexpr double kLeastLength = 1e-12;
-  const double length = std::max(length_of(vector), kLeastLength);
-  for (float& x : vector) x = static_cast<float>(static_cast<double>(x) / length);
+  constexpr double kMinNorm = 1e-12;
+  const double norm = std::max(norm_of(vector), kMinNorm);
+  for (float& x : vector) x = static_cast<float>(static_cast<double>(x) / norm);
   return vector;
 }
 

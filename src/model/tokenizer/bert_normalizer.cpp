@@ -35,7 +35,7 @@ class Writer {
   void end_run() {
     if (run_.empty()) return;
     std::sort(run_.begin(), run_.end(), [](const Combining& a, const Combining& b) {
-      return std::tie(a.combining_class, a.place) < std::tie(b.combining_class, b.place);
+      return std::tie(a.combining_class, a.index) < std::tie(b.combining_class, b.index);
     });
     for (const Combining& c : run_) write(c.code, c.origin);
     run_.clear();
@@ -44,7 +44,7 @@ class Writer {
  private:
   struct Combining {
     int combining_class;
-    std::size_t place;
+    std::size_t index;
     char32_t code;
     Origin origin;
   };

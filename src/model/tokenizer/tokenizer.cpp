@@ -80,7 +80,7 @@ class Encoding {
   }
 
  private:
-  using Place = std::array<Index, 2>;
+  using ByteRange = std::array<Index, 2>;
 
   // A space ends every word, so what follows it is normalised alone, unless an added token may reach over it.
   void add_text(std::size_t begin, std::size_t end) {
@@ -94,7 +94,7 @@ class Encoding {
       } else {
         for (const AddedTokens::Part& part : normalized_.split(stretch_.bytes, runtime_)) {
           if (part.token >= 0)
-            add_added(part.token, place_of(part.begin, part.end));
+            add_added(part.token, byte_range_of(part.begin, part.end));
           else
             add_words(part.begin, part.end);
         }
@@ -125,40 +125,40 @@ class Encoding {
   void add_word(std::size_t begin, std::size_t end) {
     wordpiece_.split(std::string_view(stretch_.bytes).substr(begin, end - begin), pieces_);
     const auto word = static_cast<Index>(result_.words.size());
-    add_written(place_of(begin, end));
+    add_written(byte_range_of(begin, end));
     std::size_t piece_begin = begin;
     for (const WordPiece::Piece& piece : pieces_) {
-      add_piece(piece.token, word, place_of(piece_begin, begin + piece.end));
+      add_piece(piece.token, word, byte_range_of(piece_begin, begin + piece.end));
       piece_begin = begin + piece.end;
     }
   }
 
-  void add_added(Index token, Place place) {
+  void add_added(Index token, ByteRange range) {
     const auto word = static_cast<Index>(result_.words.size());
-    add_written(place);
-    add_piece(token, word, place);
+    add_written(range);
+    add_piece(token, word, range);
   }
 
-  void add_written(Place place) {
+  void add_written(ByteRange range) {
     result_.words.emplace_back(
-        text_.substr(static_cast<std::size_t>(place[0]), static_cast<std::size_t>(place[1] - place[0])));
+        text_.substr(static_cast<std::size_t>(range[0]), static_cast<std::size_t>(range[1] - range[0])));
   }
 
-  void add_piece(Index id, Index word, Place place) {
+  void add_piece(Index id, Index word, ByteRange range) {
     result_.ids.push_back(id);
     result_.tokens.push_back(file_.tokens[static_cast<std::size_t>(id)]);
     result_.word.push_back(word);
-    result_.place.push_back(place);
+    result_.byte_ranges.push_back(range);
   }
 
   // Canonical order may have moved characters, so that the first need not be the first in the text.
-  Place place_of(std::size_t begin, std::size_t end) const {
-    Place place{std::numeric_limits<Index>::max(), 0};
+  ByteRange byte_range_of(std::size_t begin, std::size_t end) const {
+    ByteRange range{std::numeric_limits<Index>::max(), 0};
     for (std::size_t i = begin; i < end; ++i) {
-      place[0] = std::min<Index>(place[0], stretch_.origin[i].begin);
-      place[1] = std::max<Index>(place[1], stretch_.origin[i].end);
+      range[0] = std::min<Index>(range[0], stretch_.origin[i].begin);
+      range[1] = std::max<Index>(range[1], stretch_.origin[i].end);
     }
-    return place;
+    return range;
   }
 
   const TokenizerFile& file_;
@@ -178,7 +178,7 @@ void check(Index value, std::string_view name, Index limit) {
 }
 
 void check(const TokenizerOptions& options) {
-  constexpr Index kMaxCount = std::numeric_limits<std::int32_t>::max();  // ids and nodes take 32 bits, places likewise
+  constexpr Index kMaxCount = std::numeric_limits<std::int32_t>::max();  // ids and nodes take 32 bits, offsets likewise
   check(options.max_tokens, "max_tokens", kMaxCount);
   check(options.max_token_bytes, "max_token_bytes", kMaxCount);
   check(options.max_text_bytes, "max_text_bytes", kMaxCount);

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// The reader of tokenizer.json. A file is taken for hostile: what is not understood is rejected by name and place.
+// The reader of tokenizer.json. A file is untrusted: what is not understood is rejected by name and offset.
 //
 //     model (vocab, unk_token, prefix) → added_tokens → ids 0 … n − 1, each once → normalizer, pre_tokenizer → template
 //

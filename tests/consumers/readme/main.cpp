@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Document 002's notebook through the README's function: the query, key and value it prints, and the two results it
-// prints for them, to within one unit of the last printed decimal (the eighth).
-// Read next: ../run.sh, which takes the function from README.md.
+// The notebook of lesson one-function through the README's function: the query, key and value it prints, and the two
+// results it prints for them, to within one unit of the last printed decimal (the eighth). Read next: ../run.sh, which
+// takes the function from README.md.
 #include <cmath>
 #include <cstdio>
 #include <vector>

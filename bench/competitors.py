@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """The others, on the same arrays, each with as many threads: what they call attention, as well as they can do it.
 
-    rivals(names, threads)          {name: rival}, without those whose package is missing
-    rival.attention(problem)        (call, result): call() computes, result() is (1, heads, queries, depth);
+    competitors(names, threads)          {name: competitor}, without those whose package is missing
+    competitor.attention(workload)        (call, result): call() computes, result() is (1, heads, queries, depth);
                                     None where it has no such attention
 
     torch           scaled_dot_product_attention of PyTorch
@@ -39,21 +39,21 @@ class NumPy:
     def __init__(self, threads):
         self.version = numpy.__version__
 
-    def attention(self, problem):
-        if problem.dtype != "f32" or problem.causal or problem.window >= 0 or problem.starts is not None:
+    def attention(self, workload):
+        if workload.dtype != "f32" or workload.causal or workload.window >= 0 or workload.starts is not None:
             return None
-        scores = numpy.zeros((problem.queries, problem.keys), numpy.float32)
-        context = problem.new_context()
-        scale, group = numpy.float32(problem.depth**-0.5), problem.heads // problem.key_heads
+        scores = numpy.zeros((workload.queries, workload.keys), numpy.float32)
+        context = workload.new_context()
+        scale, group = numpy.float32(workload.depth**-0.5), workload.heads // workload.key_heads
 
         def call():
-            for head in range(problem.heads):
-                numpy.matmul(problem.query[0, head], problem.key[0, head // group].T, out=scores)
+            for head in range(workload.heads):
+                numpy.matmul(workload.query[0, head], workload.key[0, head // group].T, out=scores)
                 numpy.multiply(scores, scale, out=scores)
                 numpy.subtract(scores, scores.max(axis=1, keepdims=True), out=scores)
                 numpy.exp(scores, out=scores)
                 numpy.divide(scores, scores.sum(axis=1, keepdims=True), out=scores)
-                numpy.matmul(scores, problem.value[0, head // group], out=context[0, head])
+                numpy.matmul(scores, workload.value[0, head // group], out=context[0, head])
 
         return call, lambda: context
 
@@ -64,49 +64,49 @@ class Torch:
         self.torch.set_num_threads(threads)
         self.version = self.torch.__version__
 
-    def attention(self, problem):
-        torch, group = self.torch, problem.heads // problem.key_heads
-        query, key, value = map(torch.from_numpy, (problem.query, problem.key, problem.value))
-        if problem.dtype == "bf16":
+    def attention(self, workload):
+        torch, group = self.torch, workload.heads // workload.key_heads
+        query, key, value = map(torch.from_numpy, (workload.query, workload.key, workload.value))
+        if workload.dtype == "bf16":
             query, key, value = (x.view(torch.bfloat16) for x in (query, key, value))
-        options = {"is_causal": problem.causal, "enable_gqa": group > 1}
-        if problem.window >= 0:
-            rows, columns = numpy.ogrid[:problem.queries, :problem.keys]
-            distance = rows + problem.keys - problem.queries - columns
-            mask = (distance <= problem.window) & (~numpy.bool_(problem.causal) | (distance >= 0))
+        options = {"is_causal": workload.causal, "enable_gqa": group > 1}
+        if workload.window >= 0:
+            rows, columns = numpy.ogrid[:workload.queries, :workload.keys]
+            distance = rows + workload.keys - workload.queries - columns
+            mask = (distance <= workload.window) & (~numpy.bool_(workload.causal) | (distance >= 0))
             options |= {"is_causal": False, "attn_mask": torch.from_numpy(mask)}
         attention = torch.nn.functional.scaled_dot_product_attention
         last = {}
 
         def call():
             with torch.inference_mode():
-                if problem.starts is None:
+                if workload.starts is None:
                     last["context"] = attention(query, key, value, **options)
                     return
-                pairs = zip(problem.starts[:-1].tolist(), problem.starts[1:].tolist())
+                pairs = zip(workload.starts[:-1].tolist(), workload.starts[1:].tolist())
                 last["context"] = torch.cat([attention(*(x[:, :, begin:end] for x in (query, key, value)), **options)
                                              for begin, end in pairs], dim=2)
 
         return call, lambda: last["context"].float().contiguous().numpy()
 
-    def _learning(self, problem, grad_context):
+    def _learning(self, workload, grad_context):
         """The forward pass as a call, its inputs, and the gradient of its context."""
-        arrays = [self.torch.from_numpy(array) for array in (problem.query, problem.key, problem.value, grad_context)]
-        if problem.dtype == "bf16":
+        arrays = [self.torch.from_numpy(array) for array in (workload.query, workload.key, workload.value, grad_context)]
+        if workload.dtype == "bf16":
             arrays = [array.view(self.torch.bfloat16) for array in arrays]
         *inputs, grad = arrays
         inputs = [tensor.requires_grad_() for tensor in inputs]
         attention = self.torch.nn.functional.scaled_dot_product_attention
-        return lambda: attention(*inputs, is_causal=problem.causal), inputs, grad
+        return lambda: attention(*inputs, is_causal=workload.causal), inputs, grad
 
-    def backward(self, problem, grad_context):
+    def backward(self, workload, grad_context):
         """The backward pass alone, of a forward pass that is kept."""
-        forward, inputs, grad = self._learning(problem, grad_context)
+        forward, inputs, grad = self._learning(workload, grad_context)
         context = forward()
         return lambda: self.torch.autograd.grad(context, inputs, grad, retain_graph=True)
 
-    def training(self, problem, grad_context):
-        forward, inputs, grad = self._learning(problem, grad_context)
+    def training(self, workload, grad_context):
+        forward, inputs, grad = self._learning(workload, grad_context)
         return lambda: self.torch.autograd.grad(forward(), inputs, grad)
 
 class OnnxRuntime:
@@ -138,42 +138,42 @@ class OnnxRuntime:
             binding.bind_ortvalue_output(name, kept)
         return lambda: session.run_with_iobinding(binding), lambda name: values[name].numpy()
 
-    def attention(self, problem):
-        if problem.dtype != "f32" or problem.window >= 0 or problem.starts is not None:
+    def attention(self, workload):
+        if workload.dtype != "f32" or workload.window >= 0 or workload.starts is not None:
             return None
-        if problem.causal and problem.queries != problem.keys:
+        if workload.causal and workload.queries != workload.keys:
             return None
-        node = self.onnx.helper.make_node("Attention", ["q", "k", "v"], ["y"], is_causal=int(problem.causal))
-        call, result = self.session(node, {"q": problem.query, "k": problem.key, "v": problem.value},
-                                    {"y": problem.new_context()})
+        node = self.onnx.helper.make_node("Attention", ["q", "k", "v"], ["y"], is_causal=int(workload.causal))
+        call, result = self.session(node, {"q": workload.query, "k": workload.key, "v": workload.value},
+                                    {"y": workload.new_context()})
         return call, lambda: result("y")
 
 
 class OnnxRuntimeOwn(OnnxRuntime):
-    def attention(self, problem):
-        if problem.dtype != "f32" or problem.window >= 0 or problem.starts is not None:
+    def attention(self, workload):
+        if workload.dtype != "f32" or workload.window >= 0 or workload.starts is not None:
             return None
         flat = lambda x: numpy.ascontiguousarray(x.transpose(0, 2, 1, 3).reshape(1, x.shape[2], -1))
-        query, key, value = map(flat, (problem.query, problem.key, problem.value))
+        query, key, value = map(flat, (workload.query, workload.key, workload.value))
         output = {"y": numpy.zeros_like(query)}
         make = self.onnx.helper.make_node
-        counts = {"l": numpy.array([problem.keys - 1], numpy.int32), "t": numpy.array(problem.keys, numpy.int32)}
-        heads = {"num_heads": problem.heads, "kv_num_heads": problem.key_heads, "domain": "com.microsoft"}
-        if problem.queries == 1:
+        counts = {"l": numpy.array([workload.keys - 1], numpy.int32), "t": numpy.array(workload.keys, numpy.int32)}
+        heads = {"num_heads": workload.heads, "kv_num_heads": workload.key_heads, "domain": "com.microsoft"}
+        if workload.queries == 1:
             node = make("GroupQueryAttention", ["q", "k", "v", "pk", "pv", "l", "t"], ["y", "ok", "ov"], **heads)
-            feeds = {"q": query, "k": key[:, -1:].copy(), "v": value[:, -1:].copy(), "pk": problem.key,
-                     "pv": problem.value, **counts}
+            feeds = {"q": query, "k": key[:, -1:].copy(), "v": value[:, -1:].copy(), "pk": workload.key,
+                     "pv": workload.value, **counts}
             call, result = self.session(node, feeds, {**output, "ok": "pk", "ov": "pv"})
-        elif problem.causal and problem.queries == problem.keys:
+        elif workload.causal and workload.queries == workload.keys:
             node = make("GroupQueryAttention", ["q", "k", "v", "", "", "l", "t"], ["y", "ok", "ov"], **heads)
-            cache = {"ok": numpy.zeros_like(problem.key), "ov": numpy.zeros_like(problem.value)}
+            cache = {"ok": numpy.zeros_like(workload.key), "ov": numpy.zeros_like(workload.value)}
             call, result = self.session(node, {"q": query, "k": key, "v": value, **counts}, {**output, **cache})
-        elif not problem.causal and problem.heads == problem.key_heads:
-            node = make("MultiHeadAttention", ["q", "k", "v"], ["y"], num_heads=problem.heads, domain="com.microsoft")
+        elif not workload.causal and workload.heads == workload.key_heads:
+            node = make("MultiHeadAttention", ["q", "k", "v"], ["y"], num_heads=workload.heads, domain="com.microsoft")
             call, result = self.session(node, {"q": query, "k": key, "v": value}, output)
         else:
             return None
-        return call, lambda: result("y").reshape(1, problem.queries, problem.heads, -1).transpose(0, 2, 1, 3)
+        return call, lambda: result("y").reshape(1, workload.queries, workload.heads, -1).transpose(0, 2, 1, 3)
 
 
 class Ggml:
@@ -185,23 +185,23 @@ class Ggml:
         self.version = (folder / "version").read_text(encoding="utf-8").strip()
         self.threads = threads
 
-    def attention(self, problem):
-        if problem.dtype != "f32" or problem.window >= 0 or problem.starts is not None:
+    def attention(self, workload):
+        if workload.dtype != "f32" or workload.window >= 0 or workload.starts is not None:
             return None
-        output = numpy.zeros((1, problem.queries, problem.heads, problem.depth), numpy.float32)
-        extents = numpy.array([problem.heads, problem.key_heads, problem.queries, problem.keys, problem.depth],
+        output = numpy.zeros((1, workload.queries, workload.heads, workload.depth), numpy.float32)
+        extents = numpy.array([workload.heads, workload.key_heads, workload.queries, workload.keys, workload.depth],
                               numpy.int64)
-        arrays = (problem.query, problem.key, problem.value, output, extents)
+        arrays = (workload.query, workload.key, workload.value, output, extents)
         graph = self.library.ggml_attention_new(*(ctypes.c_void_p(x.ctypes.data) for x in arrays),
-                                                int(problem.causal), self.threads)
+                                                int(workload.causal), self.threads)
         return (lambda: self.library.ggml_attention_compute(graph)), lambda: output.transpose(0, 2, 1, 3)
 
 
 KINDS = {"torch": Torch, "onnxruntime": OnnxRuntime, "onnxruntime own": OnnxRuntimeOwn, "ggml": Ggml, "numpy": NumPy}
 
 
-def rivals(threads):
-    """Every rival that is installed; a name on standard error for each that is not."""
+def competitors(threads):
+    """Every competitor that is installed; a name on standard error for each that is not."""
     found = {}
     for name, kind in KINDS.items():
         try:

@@ -27,7 +27,7 @@ def from_bf16(bits):
 
 
 @dataclasses.dataclass
-class Problem:
+class Workload:
     heads: int
     queries: int
     keys: int

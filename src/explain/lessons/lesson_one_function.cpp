@@ -1,16 +1,15 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Lesson 002: four words, heads of size 8, causal mask. Q, K and V are the rounded numbers that the notebook prints,
-// so results may differ from the notebook's in the last digit or (scores) by three units of it, and say why.
-// Read next: lesson_003.cpp.
+// Lesson one-function: four words, heads of size 8, causal mask. Q, K and V are the rounded numbers that the notebook
+// prints, so results may differ from the notebook's in the last digit or (scores) by three units of it, and say why.
+// Read next: lesson_from_seed.cpp.
 #include "lessons.h"
 
 namespace regard {
 inline namespace v0 {
 
-ExplainInput lesson_002() {
+ExplainInput lesson_one_function() {
   ExplainInput lesson;
-  lesson.title = "All in one function: the mask, variances, two forms of softmax";
   lesson.citation = "“Self Attention in Transformers”, a notebook in NumPy";
   lesson.matrices = {
       {"Q", matrix_of(
@@ -47,14 +46,14 @@ ExplainInput lesson_002() {
                                       {0.02358547, 0.56838537, 0.40802916, 0.0},
                                       {0.58776275, 0.13848114, 0.20587072, 0.06788539}});
   lesson.steps = {
-      {.operation = "show", .operands = {"Q"}, .result = "Q", .name = "queries", .called = "q"},
-      {.operation = "show", .operands = {"K"}, .result = "K", .name = "keys", .called = "k"},
-      {.operation = "show", .operands = {"V"}, .result = "V", .name = "values", .called = "v"},
+      {.operation = "show", .operands = {"Q"}, .result = "Q", .name = "queries", .document_name = "q"},
+      {.operation = "show", .operands = {"K"}, .result = "K", .name = "keys", .document_name = "k"},
+      {.operation = "show", .operands = {"V"}, .result = "V", .name = "values", .document_name = "v"},
       {.operation = "scores",
        .operands = {"Q", "K"},
        .result = "S",
        .name = "scores",
-       .called = "np.matmul(q, k.T)",
+       .document_name = "np.matmul(q, k.T)",
        .expected = printed({{0.5584545, -3.35153984, 0.70533024, 1.03421098},
                             {1.87361595, -0.12535484, 3.52750914, 0.62719536},
                             {-8.37572099, 0.62481134, -0.31270199, 1.5060436},
@@ -63,7 +62,7 @@ ExplainInput lesson_002() {
        .operands = {"Q", "K", "S"},
        .result = "variances",
        .name = "variances",
-       .called = "q.var(), k.var(), np.matmul(q, k.T).var()",
+       .document_name = "q.var(), k.var(), np.matmul(q, k.T).var()",
        .expected = Expected{.numbers = matrix_of({{1.1902732818147692}, {0.7955736609453732}, {7.7092653269714475}}),
                             .digits = 8,
                             .significant = true}},
@@ -77,7 +76,7 @@ ExplainInput lesson_002() {
        .operands = {"Q", "K"},
        .result = "S′",
        .name = "scaled",
-       .called = "scaled",
+       .document_name = "scaled",
        .expected = printed({{0.19744348, -1.18494828, 0.2493719, 0.3656488},
                             {0.66242327, -0.04431963, 1.24716282, 0.22174705},
                             {-2.96126456, 0.22090417, -0.11055685, 0.53246682},
@@ -86,21 +85,30 @@ ExplainInput lesson_002() {
        .operands = {"S′"},
        .result = "variance",
        .name = "scaled-variance",
-       .called = "scaled.var()",
+       .document_name = "scaled.var()",
        .expected = Expected{.numbers = matrix_of({{0.9636581658714307}}), .digits = 8, .significant = true}},
-      {.operation = "mask", .operands = {"Q", "K"}, .result = "M", .name = "mask", .called = "mask", .digits = 0},
-      {.operation = "masked", .operands = {"Q", "K"}, .result = "S″", .name = "masked", .called = "scaled + mask"},
+      {.operation = "mask",
+       .operands = {"Q", "K"},
+       .result = "M",
+       .name = "mask",
+       .document_name = "mask",
+       .digits = 0},
+      {.operation = "masked",
+       .operands = {"Q", "K"},
+       .result = "S″",
+       .name = "masked",
+       .document_name = "scaled + mask"},
       {.operation = "weights",
        .operands = {"Q", "K"},
        .result = "A",
        .name = "weights",
-       .called = "attention",
+       .document_name = "attention",
        .expected = attention},
       {.operation = "context",
        .operands = {"Q", "K", "V"},
        .result = "Z",
        .name = "context",
-       .called = "new_v",
+       .document_name = "new_v",
        .expected = printed(
            {{-2.33028699, 0.41850626, 1.57360937, 0.13730874, 0.85209484, 0.65816785, -0.41211221, -0.0025269},
             {-2.35489311, 0.01073226, 0.78231893, 0.13865475, 0.42967217, -0.09690355, -0.09211864, -0.31554853},
@@ -110,7 +118,7 @@ ExplainInput lesson_002() {
        .operands = {"Q", "K"},
        .result = "A_full",
        .name = "weights-without-mask",
-       .called = "attention, mask=None",
+       .document_name = "attention, mask=None",
        .causal = no_mask,
        .notes = {"The document’s function is one call here, attention_with_weights: it returns (values, attention), "
                  "with a mask or, as in this step and the next, without."}},
@@ -118,7 +126,7 @@ ExplainInput lesson_002() {
        .operands = {"Q", "K", "V"},
        .result = "Z_full",
        .name = "context-without-mask",
-       .called = "values, mask=None",
+       .document_name = "values, mask=None",
        .causal = no_mask},
 
       // Two forms of softmax: the document's, without the shift, and the library's, with it.
@@ -126,14 +134,18 @@ ExplainInput lesson_002() {
        .operands = {"S″"},
        .result = "E",
        .name = "unshifted-exponentials",
-       .called = "np.exp(x)",
+       .document_name = "np.exp(x)",
        .notes = {"The document’s softmax takes e^x as it is; the library first takes the row’s maximum from x."}},
-      {.operation = "sums", .operands = {"E"}, .result = "Σ", .name = "unshifted-sums", .called = "np.sum(np.exp(x))"},
+      {.operation = "sums",
+       .operands = {"E"},
+       .result = "Σ",
+       .name = "unshifted-sums",
+       .document_name = "np.sum(np.exp(x))"},
       {.operation = "divide",
        .operands = {"E", "Σ"},
        .result = "U",
        .name = "unshifted-weights",
-       .called = "softmax(x)",
+       .document_name = "softmax(x)",
        .expected = attention,
        .notes = {"Equal here: the shift multiplies numerator and denominator by the same number."}},
       {.operation = "add",
@@ -166,7 +178,7 @@ ExplainInput lesson_002() {
           "Last digits differ because this is computed from the 8 digits of Q, K and V that the document prints; it "
           "computed with 16.");
   }
-  lesson.slips = {
+  lesson.errata = {
       "The softmax formula misprints its denominator: Σⱼ e^(xⱼ), with j in the exponent, is meant.",
       "Its softmax does not shift: right here, NaN for scores near 1000.",
       "np.infty is gone since NumPy 2; np.inf is its name.",

@@ -4,7 +4,7 @@
 PyPI's PyTorch is linked against NVIDIA's libraries, gigabytes that nothing here calls: libraries of the same names,
 whose functions all answer "no device", stand in for them. ggml is built from the sdist of llama-cpp-python, for the
 processor at hand. What cannot be had is named and left out: compare.py measures whom it finds.
-Read next: rivals.py."""
+Read next: competitors.py."""
 
 import hashlib
 import os
@@ -16,7 +16,7 @@ import sys
 
 BENCH = pathlib.Path(__file__).resolve().parent
 STAND_INS = BENCH.parent / ".ci" / "nvidia_stand_ins.py"
-LISTS = ("requirements.txt", "requirements-rivals.txt", "requirements-ggml.txt")
+LISTS = ("requirements.txt", "requirements-competitors.txt", "requirements-ggml.txt")
 PIP = ("-m", "pip", "--no-input", "--disable-pip-version-check")
 
 
@@ -59,9 +59,9 @@ def attempt(what, make, *arguments):
         print(f"bench: without it: {error}", file=sys.stderr)
 
 
-def python_with_rivals():
+def python_with_competitors():
     """The environment is made once for each list of requirements; `complete` is written last."""
-    files = (*LISTS, "ggml_attention.c", "rival_environment.py", STAND_INS)
+    files = (*LISTS, "ggml_attention.c", "competitor_environment.py", STAND_INS)
     lists = b"".join((BENCH / name).read_bytes() for name in files)
     cache = pathlib.Path(os.environ.get("XDG_CACHE_HOME") or pathlib.Path.home() / ".cache")
     folder = cache / "regard-dev" / hashlib.sha256(lists).hexdigest()[:16]

@@ -1,14 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// A number unfolded in place: its products as a strip of bars up and down, the largest named; or its exponential among
+// A number expanded in place: its products as a strip of bars up and down, the largest named; or its exponential among
 // those of the row; and the sum in words, whose printed digits add up or say by how much they do not.
-// Read next: unfold.js.
+// Read next: expand.js.
 import { printed_units, styled_number, units_text } from "./numbers.js";
 import { el, shown, svg } from "./elements.js";
 
 /** @typedef {import("./numbers.js").NumberStyle} NumberStyle */
-/** @typedef {import("./unfold.js").CellWork} CellWork */
-/** @typedef {import("./unfold.js").Term} Term */
+/** @typedef {import("./expand.js").CellDerivation} CellDerivation */
+/** @typedef {import("./expand.js").Term} Term */
 
 /**
  * The numbers that strips on one scale reach to, 0 among them.
@@ -67,7 +67,7 @@ function in_sum(x, style) {
 
 /**
  * "31.2 is 32 products: 9.4 + 6.1 + 4.8 + 29 others (10.9)", and how rounding parts them.
- * @param {CellWork} work
+ * @param {CellDerivation} work
  * @param {NumberStyle} style
  */
 export function sum_in_words(work, style) {
@@ -89,16 +89,16 @@ export function sum_in_words(work, style) {
     parts.push(`${terms.length - chosen.length} others (${styled_number(rest, style)})`);
     printed += printed_units(rest, style);
   }
-  const parted = printed - printed_units(total, style);
+  const excess = printed - printed_units(total, style);
   const kind = terms.some((t) => t.factors.length > 1) ? "product" : "term";
   const count = terms.length === 1 ? `one ${kind}` : `${terms.length} ${kind}s`;
   return `${styled_number(total, style)} is ${count}: ${parts.join(" + ")}` +
-    (parted !== 0 && Number.isFinite(parted) && !style.scientific ? ` (rounded figures sum to ${units_text(printed, style)})` : "");
+    (excess !== 0 && Number.isFinite(excess) && !style.scientific ? ` (rounded figures sum to ${units_text(printed, style)})` : "");
 }
 
 /**
  * The bars with the three largest named beneath.
- * @param {CellWork} work
+ * @param {CellDerivation} work
  * @param {NumberStyle} style
  * @param {string} [label]
  */
@@ -120,9 +120,9 @@ export function products_view(work, style, label = `${work.terms.length} product
 
 /**
  * The exponentials of a row end to end, this one filled.
- * @param {CellWork} work
+ * @param {CellDerivation} work
  * @param {string} key the label of the key at hand
- * @param {number} at its place among the terms
+ * @param {number} at its index among the terms
  */
 function shares_view(work, key, at) {
   const total = work.terms.at(-1)?.sum ?? 0;
@@ -138,11 +138,11 @@ function shares_view(work, key, at) {
 }
 
 /**
- * @param {CellWork} work
+ * @param {CellDerivation} work
  * @param {NumberStyle} style
  * @param {{key?: string, at?: number, more?: {name: string, text: string}[]}} [context] of a share: its key
  */
-export function work_view(work, style, context = {}) {
+export function derivation_view(work, style, context = {}) {
   const view = el("div", { class: "work" });
   if (work.kind === "products" && work.terms.length > 0) {
     view.append(el("p", { class: "sum" }, sum_in_words(work, style)), products_view(work, style));

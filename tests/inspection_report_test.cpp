@@ -2,7 +2,7 @@
 //
 // What is said of the heads of an inspection: heavy hitters and shares from masses written by hand, their text at
 // several widths, their JSON, and what is rejected.
-// Read next: regard/explain/inspection_report.h, inspect_test.cpp.
+// Read next: regard/explain/inspection_report.h, attention_columns_test.cpp.
 #include "regard/explain/inspection_report.h"
 
 #include <gtest/gtest.h>
@@ -37,12 +37,12 @@ std::vector<Index> keys_of(const HeadInspection& head) {
 
 TEST(Inspection, HeavyHittersAreTheLargestMassesAndOfEqualOnesTheLowerKey) {
   const Tensor<double, 3> mass = two_heads<double>();
-  const Inspection made = inspect_heads<double>(mass.view(), 10, {.top = 3, .weight_on = {3, 0}});
+  const Inspection made = inspect_heads<double>(mass.view(), 10, {.top = 3, .track_keys = {3, 0}});
   ASSERT_EQ(made.heads.size(), 2u);
   EXPECT_EQ(keys_of(made.heads[0]), (std::vector<Index>{1, 4, 0}));
   EXPECT_EQ(made.heads[0].heavy_hitters[0].mass, 4);
   EXPECT_EQ(made.heads[0].heavy_hitters[0].share, 0.4);
-  EXPECT_EQ(made.heads[0].weight_on, (std::vector<double>{0.05, 0.15}));
+  EXPECT_EQ(made.heads[0].tracked_shares, (std::vector<double>{0.05, 0.15}));
   // Keys without mass are no heavy hitters.
   EXPECT_EQ(keys_of(made.heads[1]), (std::vector<Index>{3}));
   EXPECT_EQ(keys_of(inspect_heads<double>(mass.view(), 10, {.top = 9}).heads[0]), (std::vector<Index>{1, 4, 0, 3}));
@@ -90,7 +90,7 @@ TEST(Inspection, TextFitsItsWidth) {
       for (Index j = 0; j < 400; ++j) mass(b, h, j) = static_cast<float>(1.0 / static_cast<double>(j + 7 * h + 1));
     }
   }
-  const Inspection made = inspect_heads<float>(mass.view(), 100000, {.top = 20, .weight_on = {0, 399}});
+  const Inspection made = inspect_heads<float>(mass.view(), 100000, {.top = 20, .track_keys = {0, 399}});
   for (const int width : {60, 80, 200}) {
     const std::string text = render_inspection_text(made, {.width = width});
     for (std::size_t at = 0; at < text.size();) {
@@ -124,11 +124,11 @@ TEST(Inspection, HeadsWithoutAttentionAndNan) {
 TEST(Inspection, JsonHoldsTheNumbersOfTheirType) {
   Tensor<float, 3> mass({1, 1, 2});
   mass(0, 0, 1) = 0.1F;
-  const std::string json = render_inspection_json(inspect_heads<float>(mass.view(), 1, {.weight_on = {1}}));
+  const std::string json = render_inspection_json(inspect_heads<float>(mass.view(), 1, {.track_keys = {1}}));
   EXPECT_NE(json.find("\"mass\": [0.1]"), std::string::npos) << json;
   const JsonValue data = read_json(json, "json");
   EXPECT_EQ(data.find("queries")->number(), 1);
-  EXPECT_EQ(data.find("weight_on_keys")->numbers().at(0), 1);
+  EXPECT_EQ(data.find("tracked_keys")->numbers().at(0), 1);
   EXPECT_EQ(data.find("heads")->items()[0].find("heavy_hitters")->numbers().at(0), 1);
 }
 
@@ -172,7 +172,7 @@ TEST(Inspection, Rejections) {
   statistics.head_entropy = other.view();
   EXPECT_EQ(rejection<std::invalid_argument>([&] { inspect_heads<double>(mass.view(), 1, {}, statistics); }),
             "inspect_heads: statistics have shape (1, 2); expected (1, 1)");
-  EXPECT_EQ(message(1, {.weight_on = {0, 3}}), "inspect_heads: weight_on names key 3; expected keys from 0 to 2");
+  EXPECT_EQ(message(1, {.track_keys = {0, 3}}), "inspect_heads: track_keys names key 3; expected keys from 0 to 2");
 }
 
 }  // namespace

@@ -2,7 +2,7 @@
 //
 // Everything behind one weight, for --full: from the rows of the embedding tables to the word's vector after the layer.
 //
-//     word + place + type → norm → … input ─ W_query + b → q ┐
+//     word + position + type → norm → … input ─ W_query + b → q ┐
 //                                      key ─ W_key   + b → k ┴ q·k → weight · v (W_value + b) → context
 //     context · W_output(head) + other heads + b_output + input → norm → feed-forward, + itself → norm → output
 //
@@ -25,9 +25,9 @@ Vector row_of(const Tensor<float, 2>& states, Index row) {
   return Vector(states.data() + row * width, states.data() + (row + 1) * width);
 }
 
-NormWork norm_work(const std::vector<double>& x, double epsilon) {
+NormDetails norm_details(const std::vector<double>& x, double epsilon) {
   const double count = static_cast<double>(x.size());
-  NormWork work;
+  NormDetails work;
   for (const double a : x) work.mean += a / count;
   double variance = 0;
   for (const double a : x) variance += (a - work.mean) * (a - work.mean) / count;
@@ -85,45 +85,45 @@ std::vector<FeedForwardUnit> feed_forward_units(const EncoderLayer& layer, const
   std::vector<FeedForwardUnit> units;
   for (Index f = 0; f < layer.b_up.shape[0]; ++f) {
     FeedForwardUnit unit{.unit = f, .before = static_cast<double>(layer.b_up(f))};
-    double length = 0;
+    double square = 0;
     for (std::size_t e = 0; e < x.size(); ++e) {
       const Index i = static_cast<Index>(e);
       unit.before += static_cast<double>(x[e]) * static_cast<double>(layer.w_up(i, f));
-      length += static_cast<double>(layer.w_down(f, i)) * static_cast<double>(layer.w_down(f, i));
+      square += static_cast<double>(layer.w_down(f, i)) * static_cast<double>(layer.w_down(f, i));
     }
     unit.after = 0.5 * unit.before * (1 + std::erf(unit.before / std::sqrt(2.0)));
-    unit.adds = std::fabs(unit.after) * std::sqrt(length);
+    unit.contribution = std::fabs(unit.after) * std::sqrt(square);
     units.push_back(unit);
   }
   std::sort(units.begin(), units.end(), [](const FeedForwardUnit& a, const FeedForwardUnit& b) {
-    return a.adds != b.adds ? a.adds > b.adds : a.unit < b.unit;
+    return a.contribution != b.contribution ? a.contribution > b.contribution : a.unit < b.unit;
   });
   return units;
 }
 
 }  // namespace
 
-SentenceWork sentence_work(const SentenceModel& model, const Sentence& sentence, const SentenceRow& row, Index query,
-                           Index key) {
-  const auto place = std::find(row.queries.begin(), row.queries.end(), query);
+SentenceDetails sentence_details(const SentenceModel& model, const Sentence& sentence, const SentenceRow& row,
+                                 Index query, Index key) {
+  const auto piece = std::find(row.queries.begin(), row.queries.end(), query);
   const Index length = row.weights.shape()[1];
-  if (place == row.queries.end() || key < 0 || key >= length) {
-    throw std::invalid_argument("sentence_work: expected a piece of the query word and a key");
+  if (piece == row.queries.end() || key < 0 || key >= length) {
+    throw std::invalid_argument("sentence_details: expected a piece of the query word and a key");
   }
   const EncoderTrace& whole = sentence.trace;
   const LayerTrace& trace = whole.layers[static_cast<std::size_t>(row.layer)];
   const EncoderLayer& layer = model.encoder.layers[static_cast<std::size_t>(row.layer)];
   const double epsilon = model.encoder.config.norm_epsilon;
   const auto [num_heads, tokens, depth] = trace.query.shape();
-  SentenceWork work{.query = query, .key = key};
+  SentenceDetails work{.query = query, .key = key};
 
   work.word = row_of(whole.word, query);
-  work.place = row_of(whole.place, query);
+  work.position = row_of(whole.position, query);
   work.type = row_of(whole.type, query);
   work.embedded = row_of(whole.embedded, query);
-  std::vector<double> summed = sum_of(work.word, work.place);
+  std::vector<double> summed = sum_of(work.word, work.position);
   for (std::size_t e = 0; e < summed.size(); ++e) summed[e] += static_cast<double>(work.type[e]);
-  work.embedding_norm = norm_work(summed, epsilon);
+  work.embedding_norm = norm_details(summed, epsilon);
 
   work.input = row_of(trace.input, query);
   const Vector key_input = row_of(trace.input, key);
@@ -133,7 +133,7 @@ SentenceWork sentence_work(const SentenceModel& model, const Sentence& sentence,
 
   work.context.resize(static_cast<std::size_t>(depth));
   for (Index k = 0; k < length; ++k) {
-    const double weight = row.weights(static_cast<Index>(place - row.queries.begin()), k);
+    const double weight = row.weights(static_cast<Index>(piece - row.queries.begin()), k);
     for (Index d = 0; d < depth; ++d) {
       work.context[static_cast<std::size_t>(d)] += weight * static_cast<double>(trace.value(row.head, k, d));
     }
@@ -151,10 +151,10 @@ SentenceWork sentence_work(const SentenceModel& model, const Sentence& sentence,
 
   work.attention_output = row_of(trace.attention_output, query);
   work.attention_normed = row_of(trace.attention_normed, query);
-  work.attention_norm = norm_work(sum_of(work.input, work.attention_output), epsilon);
+  work.attention_norm = norm_details(sum_of(work.input, work.attention_output), epsilon);
   work.feed_forward = row_of(trace.feed_forward, query);
   work.output = row_of(trace.output, query);
-  work.output_norm = norm_work(sum_of(work.attention_normed, work.feed_forward), epsilon);
+  work.output_norm = norm_details(sum_of(work.attention_normed, work.feed_forward), epsilon);
   work.units = feed_forward_units(layer, work.attention_normed);
   return work;
 }

@@ -62,7 +62,7 @@ inline std::size_t start_of_string(std::string_view text, std::size_t end) {
   return quote;
 }
 
-// What nlohmann's parser says of a text, without the places that it counts in its own way:
+// What nlohmann's parser says of a text, without the positions that it counts in its own way:
 // "[json.exception.parse_error.101] parse error at line 1, column 2: syntax error …".
 // "…; last read: 'WORD'" has everything since the last string or number began, perhaps megabytes: the end of it is
 // shown.

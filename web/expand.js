@@ -2,17 +2,17 @@
 //
 // How a number came about, as terms and lines. Of a small step the file carries every cell's, as the C++ side works it
 // out; the products of a score and a weight's share of its row are made here, for any row.
-// Read next: src/explain/steps/unfolding.cpp, work_figure.js.
+// Read next: src/explain/steps/expansion.cpp, derivation_figure.js.
 import { plain_number } from "./numbers.js";
 
 /**
  * Terms that add up, each a product of its factors (or, of kind "shares", an exponential); then lines of text.
  * @typedef {{label: string, factors: number[], product: number, sum: number}} Term
- * @typedef {{terms: Term[], lines: {name: string, text: string}[], result: number, kind: "products" | "shares"}} CellWork
+ * @typedef {{terms: Term[], lines: {name: string, text: string}[], result: number, kind: "products" | "shares"}} CellDerivation
  */
 
 /**
- * @param {CellWork} work
+ * @param {CellDerivation} work
  * @param {string} label
  * @param {number[]} factors
  * @param {number} [product] where it is not that of the factors
@@ -28,10 +28,10 @@ export function add_term(work, label, factors, product) {
  * @param {ArrayLike<number>} key
  * @param {(d: number) => string} label
  * @param {number} [result] the score itself, where it is known; else the sum
- * @returns {CellWork}
+ * @returns {CellDerivation}
  */
-export function unfold_products(query, key, label, result) {
-  /** @type {CellWork} */
+export function expand_products(query, key, label, result) {
+  /** @type {CellDerivation} */
   const work = { terms: [], lines: [], result: 0, kind: "products" };
   for (let d = 0; d < query.length; ++d) add_term(work, label(d), [query[d], key[d]]);
   work.result = result ?? work.terms.at(-1)?.sum ?? 0;
@@ -56,10 +56,10 @@ export function exponential(score, row_max) {
  * @param {number} row_sum
  * @param {number} weight
  * @param {number} digits
- * @returns {CellWork}
+ * @returns {CellDerivation}
  */
-export function unfold_share(seen, at, row_max, row_sum, weight, digits) {
-  /** @type {CellWork} */
+export function expand_share(seen, at, row_max, row_sum, weight, digits) {
+  /** @type {CellDerivation} */
   const work = { terms: [], lines: [], result: weight, kind: "shares" };
   const number = (/** @type {number} */ x) => plain_number(x, digits);
   for (const { label, score } of seen) add_term(work, label, [score], exponential(score, row_max));

@@ -1,17 +1,16 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Lesson 001: the document names the parts (query, key, value, three stages, context vector) and prints no number;
+// Lesson roles: the document names the parts (query, key, value, three stages, context vector) and prints no number;
 // it sends its readers to a book's chapter for them. So the six words and the matrices here are that chapter's:
 // first without matrices, then with random ones (seed 123), with the identity, and with two different W_query.
-// Read next: lesson_002.cpp.
+// Read next: lesson_one_function.cpp.
 #include "lessons.h"
 
 namespace regard {
 inline namespace v0 {
 
-ExplainInput lesson_001() {
+ExplainInput lesson_roles() {
   ExplainInput lesson;
-  lesson.title = "Query, key, value: the same words under four sets of matrices";
   lesson.citation =
       "“Self-attention mechanism”, a course page; numbers: S. Raschka, Build a Large Language Model, "
       "chapter 3, ch03.ipynb";
@@ -26,7 +25,7 @@ ExplainInput lesson_001() {
       {"I", matrix_of({{1, 0, 0}, {0, 1, 0}, {0, 0, 1}})},
   };
   lesson.settings.dtype = NumberType::f32;
-  lesson.settings.token = "journey";
+  lesson.settings.query = "journey";
   const Scale unscaled{.rule = ScaleRule::none};
   const auto row_of_journey = [](const std::vector<double>& row) {
     return Expected{.numbers = matrix_of({row}), .digits = 4, .rows = {1}};
@@ -36,7 +35,7 @@ ExplainInput lesson_001() {
        .operands = {"X"},
        .result = "X",
        .name = "embeddings",
-       .called = "input token embeddings",
+       .document_name = "input token embeddings",
        .digits = 2},
 
       // No matrices: a word's one vector plays all three roles.
@@ -44,28 +43,28 @@ ExplainInput lesson_001() {
        .operands = {"X", "X"},
        .result = "ω",
        .name = "plain-scores",
-       .called = "attention scores",
+       .document_name = "attention scores",
        .expected = row_of_journey({0.9544, 1.4950, 1.4754, 0.8434, 0.7070, 1.0865}),
        .notes = {"No matrices yet: each word’s one vector is query, key and value at once."}},
       {.operation = "ratio",
        .operands = {"ω"},
        .result = "r",
        .name = "plain-ratio",
-       .called = "attention weights, first try",
+       .document_name = "attention weights, first try",
        .expected = row_of_journey({0.1455, 0.2278, 0.2249, 0.1285, 0.1077, 0.1656}),
        .notes = {"Sums to 1, but would fail on negative scores: hence softmax."}},
       {.operation = "weights",
        .operands = {"X", "X"},
        .result = "α",
        .name = "plain-weights",
-       .called = "attention weights",
+       .document_name = "attention weights",
        .scale = unscaled,
        .expected = row_of_journey({0.1385, 0.2379, 0.2333, 0.1240, 0.1082, 0.1581})},
       {.operation = "context",
        .operands = {"X", "X", "X"},
        .result = "Z",
        .name = "plain-context",
-       .called = "context vectors",
+       .document_name = "context vectors",
        .scale = unscaled,
        .expected = row_of_journey({0.4419, 0.6515, 0.5683})},
 
@@ -73,58 +72,62 @@ ExplainInput lesson_001() {
       {.operation = "torch_uniform",
        .result = "W_query",
        .name = "w-query",
-       .called = "W_q",
+       .document_name = "W_q",
        .numbers = {123, 3, 2},
        .notes = {"Training would learn these three matrices; here they are random numbers from a seed."}},
       {.operation = "torch_uniform",
        .operands = {"W_query"},
        .result = "W_key",
        .name = "w-key",
-       .called = "W_k",
+       .document_name = "W_k",
        .numbers = {123, 3, 2}},
       {.operation = "torch_uniform",
        .operands = {"W_query", "W_key"},
        .result = "W_value",
        .name = "w-value",
-       .called = "W_v",
+       .document_name = "W_v",
        .numbers = {123, 3, 2}},
       {.operation = "linear",
        .operands = {"X", "W_query"},
        .result = "Q",
        .name = "queries",
-       .called = "Q matrix",
+       .document_name = "Q matrix",
        .expected = row_of_journey({0.4306, 1.4551}),
        .notes = {"Role 1: the query is compared with the key of every word of the sentence."}},
       {.operation = "linear",
        .operands = {"X", "W_key"},
        .result = "K",
        .name = "keys",
-       .called = "K matrix",
+       .document_name = "K matrix",
        .notes = {"Role 2: the key is matched with the queries."}},
       {.operation = "linear",
        .operands = {"X", "W_value"},
        .result = "V",
        .name = "values",
-       .called = "V matrix",
+       .document_name = "V matrix",
        .notes = {"Role 3: the value is what the weights mix."}},
       {.operation = "scores",
        .operands = {"Q", "K"},
        .result = "S",
        .name = "scores",
-       .called = "stage 1, attention scores",
+       .document_name = "stage 1, attention scores",
        .expected = row_of_journey({1.2705, 1.8524, 1.8111, 1.0795, 0.5577, 1.5440})},
-      {.operation = "scaled", .operands = {"Q", "K"}, .result = "S′", .name = "scaled", .called = "stage 2, scaling"},
+      {.operation = "scaled",
+       .operands = {"Q", "K"},
+       .result = "S′",
+       .name = "scaled",
+       .document_name = "stage 2, scaling"},
       {.operation = "weights",
        .operands = {"Q", "K"},
        .result = "A",
        .name = "weights",
-       .called = "stage 3, attention weights",
+       .document_name = "stage 3, attention weights",
        .expected = row_of_journey({0.1500, 0.2264, 0.2199, 0.1311, 0.0906, 0.1820})},
       {.operation = "context",
        .operands = {"Q", "K", "V"},
        .result = "Z₁",
        .name = "context",
-       .called = "context vectors",
+       .document_name = "context vectors",
        .expected = row_of_journey({0.3061, 0.8210})},
 
       // The identity: the words are compared as they are, now scaled.
@@ -137,33 +140,33 @@ ExplainInput lesson_001() {
        .operands = {"Q_I", "Q_I"},
        .result = "A_I",
        .name = "identity-weights",
-       .called = "attention weights",
+       .document_name = "attention weights",
        .notes = {"Nearly uniform weights: similar words attend to each other, and nothing can change that."}},
 
       // Another W_query: same words, same keys, other weights. This is what training moves.
       {.operation = "torch_normal",
        .result = "W_query′",
        .name = "other-w-query",
-       .called = "W_q",
+       .document_name = "W_q",
        .numbers = {789, 3, 2}},
       {.operation = "linear",
        .operands = {"X", "W_query′"},
        .result = "Q′",
        .name = "other-queries",
-       .called = "Q matrix"},
+       .document_name = "Q matrix"},
       {.operation = "weights",
        .operands = {"Q′", "K"},
        .result = "A′",
        .name = "other-weights",
-       .called = "attention weights",
+       .document_name = "attention weights",
        .notes = {"Same words, same keys, another W_query: another table."}},
       {.operation = "difference",
        .operands = {"A′", "A"},
        .result = "Δ",
        .name = "learnable",
-       .called = "what “learnable” changes"},
+       .document_name = "what “learnable” changes"},
   };
-  lesson.slips = {
+  lesson.errata = {
       "It prints no numbers of its own; those of the chapter it links to are used here.",
       "Values are said to summarise scores; scores never enter V, weights mix V afterwards.",
   };

@@ -2,7 +2,8 @@
 //
 // attention_with_statistics: the best keys, the largest and the chosen weights against the whole weights, to the bit;
 // entropy and mean distance against the reference, within the bound of attention_statistics.h. Every option, layout and
-// instruction set; ties; rows of NaN and of ∞; threads; heads; memory; rejections. Read next: inspect_test.cpp.
+// instruction set; ties; rows of NaN and of ∞; threads; heads; memory; rejections. Read next:
+// attention_columns_test.cpp.
 #include <numeric>
 
 #include "regard/attention_statistics.h"

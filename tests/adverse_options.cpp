@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // A command line whose help texts hold what a shell or roff would take for its own, as `regard completion` and
-// `regard man` would write it; run by cli/completion_test.py.
+// `regard manpage` would write it; run by cli/completion_test.py.
 //
-//     hostile_options bash|zsh|fish|man TEXT     a program with subcommand "run", options --file, --word and --flag
+//     adverse_options bash|zsh|fish|manpage TEXT     a program with subcommand "run", options --file, --word and --flag
 //
 // Read next: cli/completion/command_tree.h.
 #include <CLI/CLI.hpp>

@@ -1,17 +1,16 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Lesson 003: from seed 42 alone, in float32. Equal mixes, naive attention T·Tᵀ, then keys, queries, scale, mask,
+// Lesson from-seed: from seed 42 alone, in float32. Equal mixes, naive attention T·Tᵀ, then keys, queries, scale, mask,
 // softmax, values. The notebook also prints nine dot products in full: they are reproduced to the last digit by the
 // two orders of summation that its processor used, beside the exact sums and the library's.
-// Read next: lesson_004.cpp.
+// Read next: lesson_by_hand.cpp.
 #include "lessons.h"
 
 namespace regard {
 inline namespace v0 {
 
-ExplainInput lesson_003() {
+ExplainInput lesson_from_seed() {
   ExplainInput lesson;
-  lesson.title = "From a seed: naive attention, keys, queries, one sum in two orders";
   lesson.citation = "“Attention”, a notebook in PyTorch, torch.manual_seed(42)";
   lesson.tokens = {"T0", "T1", "T2"};
   lesson.settings.dtype = NumberType::f32;
@@ -27,7 +26,7 @@ ExplainInput lesson_003() {
       {.operation = "torch_normal",
        .result = "T",
        .name = "tokens",
-       .called = "T",
+       .document_name = "T",
        .numbers = {42, 3, 5},
        .labels = lesson.tokens,
        .expected = printed({{0.3367, 0.1288, 0.2345, 0.2303, -1.1229},
@@ -37,14 +36,14 @@ ExplainInput lesson_003() {
        .operands = {"T"},
        .result = "halves",
        .name = "halves",
-       .called = "1/2 * T[0] + 1/2 * T[1]",
+       .document_name = "1/2 * T[0] + 1/2 * T[1]",
        .numbers = {0.5, 0.5, 0.0},
        .expected = printed({{0.0752, 1.1685, -0.2018, 0.3460, -0.4278}})},
       {.operation = "mix",
        .operands = {"T"},
        .result = "thirds",
        .name = "thirds",
-       .called = "1/3 * T[0] + 1/3 * T[1] + 1/3 * T[2]",
+       .document_name = "1/3 * T[0] + 1/3 * T[1] + 1/3 * T[2]",
        .numbers = {1.0 / 3.0, 1.0 / 3.0, 1.0 / 3.0},
        .expected = printed({{0.2284, 1.0488, 0.2356, -0.3326, -0.6148}}),
        .notes = {"Equal shares whatever the words: attention lets the words choose the shares."}},
@@ -54,13 +53,13 @@ ExplainInput lesson_003() {
        .operands = {"T", "T"},
        .result = "S",
        .name = "naive-scores",
-       .called = "S",
+       .document_name = "S",
        .expected = printed({{1.4988, -0.1217, 1.2659}, {-0.1217, 5.6025, -0.0653}, {1.2659, -0.0653, 6.0074}})},
       {.operation = "float32_dots",
        .operands = {"T"},
        .result = "document",
        .name = "long-print",
-       .called = "torch.dot(T[i], T[j])",
+       .document_name = "torch.dot(T[i], T[j])",
        .numbers = {0, 1, 1},
        .digits = 17,
        .expected = Expected{.numbers = long_print, .digits = 17},
@@ -93,7 +92,7 @@ ExplainInput lesson_003() {
        .operands = {"S", "T"},
        .result = "S·T",
        .name = "naive-context",
-       .called = "torch.matmul(W, T)",
+       .document_name = "torch.matmul(W, T)",
        .expected = printed({{1.2045, 0.9488, 1.8346, -1.8501, -2.9674},
                             {-1.1198, 12.3029, -3.6754, 2.6688, 1.6991},
                             {3.6518, 4.8810, 7.0084, -9.8898, -7.3800}})},
@@ -103,19 +102,19 @@ ExplainInput lesson_003() {
        .operands = {"T"},
        .result = "W_K",
        .name = "w-key",
-       .called = "W_K",
+       .document_name = "W_K",
        .numbers = {42, 5, 4}},
       {.operation = "torch_normal",
        .operands = {"T", "W_K"},
        .result = "W_Q",
        .name = "w-query",
-       .called = "W_Q",
+       .document_name = "W_Q",
        .numbers = {42, 5, 4}},
       {.operation = "linear",
        .operands = {"T", "W_K"},
        .result = "K",
        .name = "keys",
-       .called = "K",
+       .document_name = "K",
        .expected = printed({{0.6023, -0.7260, 1.1799, 0.2383},
                             {-0.6521, 4.4224, -3.7460, -1.2657},
                             {-0.7106, -4.3429, 4.2984, -2.3664}})},
@@ -123,7 +122,7 @@ ExplainInput lesson_003() {
        .operands = {"T", "W_Q"},
        .result = "Q",
        .name = "queries",
-       .called = "Q",
+       .document_name = "Q",
        .expected = printed({{-1.6964, 1.3355, -0.5133, 0.0674},
                             {1.6595, -0.4445, -0.1917, 1.7729},
                             {-0.1650, -2.9899, -3.8893, 1.2756}})},
@@ -131,7 +130,7 @@ ExplainInput lesson_003() {
        .operands = {"Q", "K"},
        .result = "S₁",
        .name = "scores",
-       .called = "S",
+       .document_name = "S",
        .expected = printed({{-2.5809, 8.8498, -6.9600}, {1.5185, -4.5739, -4.2686}, {-2.2135, -0.1601, -6.6347}})},
       {.operation = "difference",
        .operands = {"S₁", "S₁"},
@@ -143,30 +142,30 @@ ExplainInput lesson_003() {
        .operands = {"Q", "K"},
        .result = "S₂",
        .name = "scaled",
-       .called = "S * (4**-0.5)",
+       .document_name = "S * (4**-0.5)",
        .expected = printed({{-1.2905, 4.4249, -3.4800}, {0.7593, -2.2869, -2.1343}, {-1.1067, -0.0801, -3.3173}})},
       {.operation = "masked",
        .operands = {"Q", "K"},
        .result = "S₃",
        .name = "masked",
-       .called = "S.masked_fill(trimat == 0, -inf)"},
+       .document_name = "S.masked_fill(trimat == 0, -inf)"},
       {.operation = "weights",
        .operands = {"Q", "K"},
        .result = "A",
        .name = "weights",
-       .called = "F.softmax(S, dim=-1)",
+       .document_name = "F.softmax(S, dim=-1)",
        .expected = printed({{1.0000, 0.0000, 0.0000}, {0.9546, 0.0454, 0.0000}, {0.2563, 0.7156, 0.0281}})},
       {.operation = "torch_normal",
        .operands = {"T", "W_K", "W_Q"},
        .result = "W_V",
        .name = "w-value",
-       .called = "W_V",
+       .document_name = "W_V",
        .numbers = {42, 5, 4}},
       {.operation = "linear",
        .operands = {"T", "W_V"},
        .result = "V",
        .name = "values",
-       .called = "V",
+       .document_name = "V",
        .expected = printed({{-0.9285, 0.3301, 1.8359, -1.3448},
                             {0.4676, -0.1512, -0.5678, 0.8648},
                             {0.6143, 2.6772, -1.3256, -3.2423}})},
@@ -174,11 +173,11 @@ ExplainInput lesson_003() {
        .operands = {"Q", "K", "V"},
        .result = "R",
        .name = "context",
-       .called = "R",
+       .document_name = "R",
        .expected = printed(
            {{-0.9285, 0.3301, 1.8359, -1.3448}, {-0.8652, 0.3082, 1.7268, -1.2445}, {0.1138, 0.0517, 0.0270, 0.1831}})},
   };
-  lesson.slips = {
+  lesson.errata = {
       "One cell multiplies W by T; W is not defined there and means S.",
       "S is overwritten four times: scores, scaled, masked and weights are S, S₁, S₂, S₃ and A here.",
       "The scale is called numerical stability; it keeps softmax from saturating (lesson why-scale).",

@@ -1,15 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Lesson 000: three words, whole-number matrices, attention of one word, unscaled; the scores divided by √3 beside.
-// Every number is the document's own, printed by NumPy. Read next: lesson_001.cpp.
+// Lesson three-words: three words, whole-number matrices, attention of one word, unscaled; the scores divided by √3
+// beside. Every number is the document's own, printed by NumPy. Read next: lesson_roles.cpp.
 #include "lessons.h"
 
 namespace regard {
 inline namespace v0 {
 
-ExplainInput lesson_000() {
+ExplainInput lesson_three_words() {
   ExplainInput lesson;
-  lesson.title = "One head, number by number: queries, keys, values, weights";
   lesson.citation = "“Transformers and the Attention Mechanism”, a notebook in NumPy";
   lesson.tokens = {"I", "love", "coding"};
   lesson.matrices = {
@@ -19,35 +18,35 @@ ExplainInput lesson_000() {
       {"W_value", matrix_of({{1, 2, 1}, {0, 1, 0}, {1, 1, 0}})},
   };
   lesson.settings.scale = {.rule = ScaleRule::none};
-  lesson.settings.token = "love";
+  lesson.settings.query = "love";
   lesson.steps = {
-      {.operation = "show", .operands = {"X"}, .result = "X", .name = "embeddings", .called = "embeddings"},
+      {.operation = "show", .operands = {"X"}, .result = "X", .name = "embeddings", .document_name = "embeddings"},
       {.operation = "linear",
        .operands = {"X", "W_query"},
        .result = "Q",
        .name = "queries",
-       .called = "queries",
+       .document_name = "queries",
        .expected = Expected{.numbers = matrix_of({{2, 1, 2}, {0, 1, 0}, {2, 2, 2}}), .digits = 0},
        .notes = {"A query says what its word looks for."}},
       {.operation = "linear",
        .operands = {"X", "W_key"},
        .result = "K",
        .name = "keys",
-       .called = "keys",
+       .document_name = "keys",
        .expected = Expected{.numbers = matrix_of({{0, 1, 2}, {1, 0, 0}, {1, 1, 2}}), .digits = 0},
        .notes = {"A key says what its word offers to those who look."}},
       {.operation = "linear",
        .operands = {"X", "W_value"},
        .result = "V",
        .name = "values",
-       .called = "values",
+       .document_name = "values",
        .expected = Expected{.numbers = matrix_of({{2, 3, 1}, {0, 1, 0}, {2, 4, 1}}), .digits = 0},
        .notes = {"A value is the vector that a word contributes to every query that attends to it."}},
       {.operation = "scores",
        .operands = {"Q", "K"},
        .result = "S",
        .name = "scores",
-       .called = "attention_scores",
+       .document_name = "attention_scores",
        .expected = Expected{.numbers = matrix_of({{1, 0, 1}}), .digits = 0, .rows = {1}},
        .notes = {"The document computes the row of “love” only, as keys @ query_love: the same products."}},
       {.operation = "scaled",
@@ -59,14 +58,14 @@ ExplainInput lesson_000() {
        .operands = {"Q", "K"},
        .result = "A",
        .name = "weights",
-       .called = "attention_probs",
+       .document_name = "attention_probs",
        .digits = 8,
        .expected = Expected{.numbers = matrix_of({{0.4223188, 0.1553624, 0.4223188}}), .digits = 8, .rows = {1}}},
       {.operation = "context",
        .operands = {"Q", "K", "V"},
        .result = "Z",
        .name = "context",
-       .called = "output_love",
+       .document_name = "output_love",
        .digits = 8,
        .expected = Expected{.numbers = matrix_of({{1.68927519, 3.11159399, 0.8446376}}), .digits = 8, .rows = {1}}},
       {.operation = "focus_vectors",
@@ -79,7 +78,7 @@ ExplainInput lesson_000() {
   };
   lesson.variants = {{.label = "with ÷√3", .settings = lesson.settings}};
   lesson.variants[0].settings.scale = {.rule = ScaleRule::sqrt};
-  lesson.slips = {
+  lesson.errata = {
       "It announces “The cat sat” and computes “I love coding”.",
       "Shifted by their maximum the scores end at 0; the comment lets them start there.",
       "“Contextualised by I and coding”: “love” also keeps 0.1553624 of its own value.",

@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""docs/performance.md and its pictures, from every bench/results/*.json. Read next: plots.py; bench/bars writes them."""
+"""docs/performance.md and its pictures, from every bench/results/*.json. Written by
+bench/run_benchmarks. Read next: plots.py."""
 
 import json
 
@@ -7,12 +8,12 @@ from plots import NAMES, plots
 
 INTRODUCTION = """# Performance
 
-Written by `bench/bars --write-docs` from the JSON in `bench/results/`; do not edit it.
+Written by `bench/run_benchmarks --write-docs` from the JSON in `bench/results/`; do not edit it.
 
 **What is measured.** Attention through the C interface (caches and inspection through the C++ one, the rows *calls* and *drop_in*
 through the Python package), beside PyTorch, ONNX Runtime, ggml and NumPy on the same arrays. GFLOP/s: 4 · D operations for each visible pair of a query and a key,
 exponentials for nothing; under a causal mask or a window only the pairs that it leaves. GB/s: the keys and values of the
-cache, each counted once. Yardsticks: *peak*, fused multiply-adds on registers alone with the vectors of the same instruction
+cache, each counted once. References: *peak*, fused multiply-adds on registers alone with the vectors of the same instruction
 set; *bf16 peak*, bf16 dot products likewise; *sgemm*, NumPy's product of 2048 × 2048 matrices by the OpenBLAS of its wheel,
 which counts where it reaches 0.55 of the peak; *read*, the best of several loops over four times the third-level cache.
 
@@ -26,10 +27,22 @@ and bf16 caches round counts as error). Workspace is what one call takes at most
 MultiHeadAttention and GroupQueryAttention, each in the layout that it likes; ggml_flash_attn_ext with f32 keys and values;
 NumPy, product, softmax, product.
 
-**Again, on your machine.** Keep it quiet, then `bench/bars`: it builds Regard into `build/bench`, makes an environment with the
-rivals (1.5 GB, once), measures for about ten minutes, writes `bench/results/<processor>.json` and this page. `bench/bars --rows
-decode,short` measures a part, `--quick` hardly measures at all, `--isa avx2` another instruction set.
+**Again, on your machine.** Keep it quiet, then run `bench/run_benchmarks`: it builds Regard into `build/bench`, makes an environment with
+the competitors (1.5 GB, once), measures for about ten minutes, and writes `bench/results/<processor>.json` and this page.
+`--rows decode,short` measures a part, `--quick` hardly measures at all, `--isa avx2` another instruction set.
 """
+
+
+# Keys of results that were measured before they had their present names.
+OLD_KEYS = {"bars": "targets", "bar": "target", "holds": "met", "by_yardstick": "by_reference", "yardstick": "reference",
+            "rivals": "competitors"}
+
+
+def renamed(value):
+    """The same results under the present names of their keys."""
+    if isinstance(value, dict):
+        return {OLD_KEYS.get(key, key): renamed(part) for key, part in value.items()}
+    return list(map(renamed, value)) if isinstance(value, list) else value
 
 
 def spread(values, digits):
@@ -39,18 +52,18 @@ def spread(values, digits):
 
 def heading(run):
     blas = run["openblas"]
-    names = ", ".join(f"{NAMES[name]} {version}" for name, version in run["rivals"].items() if name != "onnxruntime own")
+    names = ", ".join(f"{NAMES[name]} {version}" for name, version in run["competitors"].items() if name != "onnxruntime own")
     return f"{run['isa']}, {run['threads']} threads; {names}; OpenBLAS {blas['version']} ({blas['core']})"
 
 
-def bar_cells(bar):
-    limit = ("≤ " if bar["most"] else "≥ ") + f"{bar['limit']:.2f}"
-    if bar["median"] is None:
-        return bar["bar"], limit, "", "", "not measured"
-    verdict = "holds" if bar["holds"] else "short"
-    if bar.get("by_yardstick"):
-        verdict = "holds by the yardstick's bar"
-    return bar["bar"], limit, f"{bar['median']:.3f}", spread(bar, 3), verdict
+def target_cells(target):
+    limit = ("≤ " if target["most"] else "≥ ") + f"{target['limit']:.2f}"
+    if target["median"] is None:
+        return target["target"], limit, "", "", "not measured"
+    verdict = "met" if target["met"] else "missed"
+    if target.get("by_reference"):
+        verdict = "met by the target against the reference"
+    return target["target"], limit, f"{target['median']:.3f}", spread(target, 3), verdict
 
 
 def figure_cells(figure):
@@ -76,13 +89,13 @@ def shape_lines(shapes):
 
 
 def run_lines(run):
-    held = sum(bar["holds"] is True for bar in run["bars"])
-    missing = sum(bar["holds"] is None for bar in run["bars"])
+    met = sum(target["met"] is True for target in run["targets"])
+    missing = sum(target["met"] is None for target in run["targets"])
     yield from [f"### {run['isa']}", "", heading(run) + ".", ""]
-    yield from [f"{held} of {len(run['bars'])} bars hold, {missing} were not measured.", ""]
-    yield from [*table(("bar", "limit", "figure", "quartiles", ""), map(bar_cells, run["bars"])), ""]
+    yield from [f"{met} of {len(run['targets'])} targets met, {missing} not measured.", ""]
+    yield from [*table(("target", "limit", "figure", "quartiles", ""), map(target_cells, run["targets"])), ""]
     for case in run["cases"]:
-        of = f"of {case['yardstick']}" if case["yardstick"] else ""
+        of = f"of {case['reference']}" if case["reference"] else ""
         yield from [f"#### {case['row']}: {case['case']}", "", f"{case['rounds']} rounds.", ""]
         yield from table(("", case["unit"], "quartiles", of, "Regard is × as fast", "error", "workspace, MiB"),
                          map(figure_cells, case["figures"]))
@@ -97,7 +110,7 @@ def write(results, docs):
         old.unlink()
     lines = [INTRODUCTION]
     for path in sorted(results.glob("*.json")):
-        report = json.loads(path.read_text(encoding="utf-8"))
+        report = renamed(json.loads(path.read_text(encoding="utf-8")))
         lines += [f"## {report['processor']}", "",
                   f"Commit {report['commit']}, [{path.name}](../bench/results/{path.name}).", ""]
         for name, words, text in plots(report["runs"][0]):

@@ -1,13 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// How one cell of a step came about, from the operands that the step keeps; see unfolding.h. Here attention and
+// How one cell of a step came about, from the operands that the step keeps; see expansion.h. Here attention and
 // products:
 //
 //     products      Q[love, 0] · K[I, 0],  the product,  the sum so far
 //     weights       e^(score − largest score of the row),  the sum so far,  the share
 //
-// Read next: unfolding_paper.cpp, steps_text_parts.cpp.
-#include "unfolding.h"
+// Read next: expansion_paper.cpp, steps_text_parts.cpp.
+#include "expansion.h"
 
 #include <fmt/format.h>
 
@@ -30,7 +30,7 @@ struct Factor {
 };
 
 // In columns a product stands the other way round: W · x.
-void add_product(const TokensFirst& as, Factor left, Factor right, CellWork& work) {
+void add_product(const TokensFirst& as, Factor left, Factor right, CellDerivation& work) {
   if (as.by_columns) std::swap(left, right);
   add_term(work, left.name + " · " + right.name, {left.number, right.number});
 }
@@ -55,19 +55,19 @@ std::string cell_name(const std::string& symbol, const std::string& row, const s
   return fmt::format("{}[{}, {}]", symbol, row, column);
 }
 
-Index stored_place(const std::vector<Index>& kept, Index index) {
+Index stored_index(const std::vector<Index>& kept, Index index) {
   if (kept.empty()) return index;
   const auto found = std::lower_bound(kept.begin(), kept.end(), index);
   return found != kept.end() && *found == index ? static_cast<Index>(found - kept.begin()) : -1;
 }
 
 double kept_number(const Matrix& m, Index head, Index row, Index column) {
-  const Index r = stored_place(m.kept_rows, row);
-  const Index c = stored_place(m.kept_columns, column);
+  const Index r = stored_index(m.kept_rows, row);
+  const Index c = stored_index(m.kept_columns, column);
   if (r < 0 || c < 0)
     throw std::invalid_argument(
         fmt::format("cell {},{} was not computed: the matrix is too large to keep whole", row, column));
-  return m.numbers[m.place(head, r, c)];
+  return m.numbers[m.index(head, r, c)];
 }
 
 void for_each_printed(const Expected& expected, const Matrix& result,
@@ -79,18 +79,18 @@ void for_each_printed(const Expected& expected, const Matrix& result,
         const Cell cell{.row = expected.rows.empty() ? r : expected.rows[static_cast<std::size_t>(r)],
                         .column = expected.columns.empty() ? c : expected.columns[static_cast<std::size_t>(c)],
                         .head = h};
-        const Index row = stored_place(result.kept_rows, cell.row);
-        const Index column = stored_place(result.kept_columns, cell.column);
+        const Index row = stored_index(result.kept_rows, cell.row);
+        const Index column = stored_index(result.kept_columns, cell.column);
         if (row < 0 || column < 0) continue;
-        visit(result.place(h, row, column), printed.numbers[printed.place(h, r, c)], cell);
+        visit(result.index(h, row, column), printed.numbers[printed.index(h, r, c)], cell);
       }
 }
 
 bool TokensFirst::hidden(const Matrix& m, Index head, Index token, Index across) const {
   if (m.hidden.empty()) return false;
-  const Index row = stored_place(m.kept_rows, by_columns ? across : token);
-  const Index column = stored_place(m.kept_columns, by_columns ? token : across);
-  return row >= 0 && column >= 0 && m.hidden[m.place(head, row, column)] != 0;
+  const Index row = stored_index(m.kept_rows, by_columns ? across : token);
+  const Index column = stored_index(m.kept_columns, by_columns ? token : across);
+  return row >= 0 && column >= 0 && m.hidden[m.index(head, row, column)] != 0;
 }
 
 std::string working_number(double x, int digits) {
@@ -106,18 +106,18 @@ std::string working_number(double x, int digits) {
                                     whole ? std::optional<int>() : decimals, true));
 }
 
-void add_term(CellWork& work, std::string label, std::vector<double> factors) {
+void add_term(CellDerivation& work, std::string label, std::vector<double> factors) {
   double product = 1.0;
   for (double factor : factors) product *= factor;
   const double before = work.terms.empty() ? 0.0 : work.terms.back().partial_sum;
   work.terms.push_back({std::move(label), std::move(factors), product, before + product});
 }
 
-void finish_sum(CellWork& work) {
-  if (!work.terms.empty()) work.parted = work.terms.back().partial_sum - work.result;
+void finish_sum(CellDerivation& work) {
+  if (!work.terms.empty()) work.difference = work.terms.back().partial_sum - work.result;
 }
 
-void unfold_linear(const Explanation& explanation, const Step& step, const Cell& cell, int, CellWork& work) {
+void expand_linear(const Explanation& explanation, const Step& step, const Cell& cell, int, CellDerivation& work) {
   const TokensFirst as(explanation);
   const Matrix& x = *step.operands[0].matrix;
   const Matrix& w = *step.operands[1].matrix;
@@ -135,7 +135,7 @@ void unfold_linear(const Explanation& explanation, const Step& step, const Cell&
   finish_sum(work);
 }
 
-void unfold_product(const Explanation&, const Step& step, const Cell& cell, int, CellWork& work) {
+void expand_product(const Explanation&, const Step& step, const Cell& cell, int, CellDerivation& work) {
   const Matrix& a = *step.operands[0].matrix;
   const Matrix& b = *step.operands[1].matrix;
   const bool left = step.request.transpose == "left";
@@ -156,7 +156,7 @@ void unfold_product(const Explanation&, const Step& step, const Cell& cell, int,
   finish_sum(work);
 }
 
-void unfold_mix(const Explanation& explanation, const Step& step, const Cell& cell, int, CellWork& work) {
+void expand_mix(const Explanation& explanation, const Step& step, const Cell& cell, int, CellDerivation& work) {
   const TokensFirst as(explanation);
   const Matrix& a = *step.operands[0].matrix;
   const Index tokens = as.num_tokens(a);
@@ -170,24 +170,25 @@ void unfold_mix(const Explanation& explanation, const Step& step, const Cell& ce
   finish_sum(work);
 }
 
-void unfold_scores(const Explanation& explanation, const Step& step, const Cell& cell, int, CellWork& work) {
+void expand_scores(const Explanation& explanation, const Step& step, const Cell& cell, int, CellDerivation& work) {
   const TokensFirst as(explanation);
   const Matrix& q = *step.operands[0].matrix;
   const Matrix& k = *step.operands[1].matrix;
   const Index query = as.token(cell);
   const Index key = as.across(cell);
   const Index key_head = cell.head / (q.num_heads / k.num_heads);
-  const std::string asks = axis_label(as.token_axis(step), query);
-  const std::string answers = axis_label(as.across_axis(step), key);
+  const std::string query_label = axis_label(as.token_axis(step), query);
+  const std::string key_label = axis_label(as.across_axis(step), key);
   for (Index d = 0; d < as.num_across(q); ++d) {
-    const std::string place = std::to_string(d);
-    add_product(as, {as.name(step.operands[0].name, asks, place), as.number(q, cell.head, query, d)},
-                {as.name(step.operands[1].name, answers, place), as.number(k, key_head, key, d)}, work);
+    const std::string dimension = std::to_string(d);
+    add_product(as, {as.name(step.operands[0].name, query_label, dimension), as.number(q, cell.head, query, d)},
+                {as.name(step.operands[1].name, key_label, dimension), as.number(k, key_head, key, d)}, work);
   }
   finish_sum(work);
 }
 
-void unfold_scaled(const Explanation& explanation, const Step& step, const Cell& cell, int digits, CellWork& work) {
+void expand_scaled(const Explanation& explanation, const Step& step, const Cell& cell, int digits,
+                   CellDerivation& work) {
   const double score = kept_number(*step.operands[0].matrix, cell.head, cell.row, cell.column);
   work.lines.push_back({"score", working_number(score, digits)});
   const Scale scale = step.request.scale.value_or(explanation.settings.scale);
@@ -204,7 +205,7 @@ void unfold_scaled(const Explanation& explanation, const Step& step, const Cell&
   work.lines.push_back({"scaled", working_number(work.result, digits)});
 }
 
-void unfold_mask(const Explanation& explanation, const Step& step, const Cell& cell, int, CellWork& work) {
+void expand_mask(const Explanation& explanation, const Step& step, const Cell& cell, int, CellDerivation& work) {
   const TokensFirst as(explanation);
   const std::string seen = seen_text(explanation, step, as.token(cell), as.across(cell));
   if (work.result == 0) {
@@ -214,7 +215,8 @@ void unfold_mask(const Explanation& explanation, const Step& step, const Cell& c
   }
 }
 
-void unfold_masked(const Explanation& explanation, const Step& step, const Cell& cell, int digits, CellWork& work) {
+void expand_masked(const Explanation& explanation, const Step& step, const Cell& cell, int digits,
+                   CellDerivation& work) {
   const TokensFirst as(explanation);
   const std::string seen = seen_text(explanation, step, as.token(cell), as.across(cell));
   work.lines.push_back(
@@ -226,8 +228,8 @@ void unfold_masked(const Explanation& explanation, const Step& step, const Cell&
   }
 }
 
-void unfold_share(const TokensFirst& as, const Step& step, const Cell& cell, int digits, double row_max, double row_sum,
-                  CellWork& work) {
+void expand_share(const TokensFirst& as, const Step& step, const Cell& cell, int digits, double row_max, double row_sum,
+                  CellDerivation& work) {
   const Matrix& scores = *step.operands[0].matrix;
   const Index query = as.token(cell);
   const auto score_of = [&](Index j) { return as.number(scores, cell.head, query, j); };
@@ -253,24 +255,25 @@ void unfold_share(const TokensFirst& as, const Step& step, const Cell& cell, int
   work.lines.push_back({"sum of all", working_number(row_sum, digits)});
   work.lines.push_back({"share", fmt::format("{} / {} = {}", exponential, working_number(row_sum, digits),
                                              working_number(work.result, digits))});
-  work.parted = work.terms.empty() ? 0.0 : work.terms.back().partial_sum - row_sum;
+  work.difference = work.terms.empty() ? 0.0 : work.terms.back().partial_sum - row_sum;
 }
 
-void unfold_weights(const Explanation& explanation, const Step& step, const Cell& cell, int digits, CellWork& work) {
+void expand_weights(const Explanation& explanation, const Step& step, const Cell& cell, int digits,
+                    CellDerivation& work) {
   const TokensFirst as(explanation);
   const auto of_query = [&](std::size_t i) {
     return kept_number(*step.operands[i].matrix, cell.head, as.token(cell), 0);
   };
-  unfold_share(as, step, cell, digits, of_query(1), of_query(2), work);
+  expand_share(as, step, cell, digits, of_query(1), of_query(2), work);
 }
 
-void unfold_context(const Explanation& explanation, const Step& step, const Cell& cell, int, CellWork& work) {
+void expand_context(const Explanation& explanation, const Step& step, const Cell& cell, int, CellDerivation& work) {
   const TokensFirst as(explanation);
   const Matrix& weights = *step.operands[0].matrix;
   const Matrix& value = *step.operands[1].matrix;
   const Index query = as.token(cell);
-  const std::string asks = axis_label(as.token_axis(step), query);
-  const std::string place = std::to_string(as.across(cell));
+  const std::string query_label = axis_label(as.token_axis(step), query);
+  const std::string dimension = std::to_string(as.across(cell));
   const Index value_head = cell.head / (step.result.num_heads / value.num_heads);
   const Index keys = as.num_tokens(value);
   Axis key_axis{"S", "key"};
@@ -283,13 +286,14 @@ void unfold_context(const Explanation& explanation, const Step& step, const Cell
       continue;
     }
     const std::string key = axis_label(key_axis, j);
-    add_product(as, {as.name(step.operands[0].name, asks, key), weight},
-                {as.name(step.operands[1].name, key, place), as.number(value, value_head, j, as.across(cell))}, work);
+    add_product(as, {as.name(step.operands[0].name, query_label, key), weight},
+                {as.name(step.operands[1].name, key, dimension), as.number(value, value_head, j, as.across(cell))},
+                work);
   }
   finish_sum(work);
 }
 
-CellWork unfold_cell(const Explanation& explanation, const Step& step, const Cell& cell, int digits) {
+CellDerivation expand_cell(const Explanation& explanation, const Step& step, const Cell& cell, int digits) {
   const Matrix& m = step.result;
   if (cell.head < 0 || cell.head >= m.num_heads || cell.row < 0 || cell.row >= m.num_rows || cell.column < 0 ||
       cell.column >= m.num_columns)
@@ -297,11 +301,11 @@ CellWork unfold_cell(const Explanation& explanation, const Step& step, const Cel
                                             cell.column, cell.head == 0 ? "" : fmt::format(" of head {}", cell.head),
                                             step.name, m.num_rows, m.num_columns,
                                             m.num_heads == 1 ? "" : fmt::format(" in {} heads", m.num_heads)));
-  CellWork work;
+  CellDerivation work;
   work.what = cell_name(step.symbol, axis_label(step.row_axis, cell.row), axis_label(step.column_axis, cell.column));
   work.result = kept_number(m, cell.head, cell.row, cell.column);
   const Operation* operation = find_operation(step.request.operation);
-  if (operation != nullptr && operation->unfold != nullptr) operation->unfold(explanation, step, cell, digits, work);
+  if (operation != nullptr && operation->expand != nullptr) operation->expand(explanation, step, cell, digits, work);
   return work;
 }
 

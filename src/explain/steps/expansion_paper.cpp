@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// How one cell came about, for the steps round attention and for arithmetic done as on paper; see unfolding.h. Where
+// How one cell came about, for the steps round attention and for arithmetic done as on paper; see expansion.h. Where
 // the terms add up to something on the way (a sum to divide by, a variance), lines say what becomes of it:
 //
 //     cosine        Q[0, d] · K[1, d] and the sum so far;   |q|,  |k|,  sum / (|q| · |k|)
@@ -13,23 +13,23 @@
 #include <cmath>
 #include <limits>
 
+#include "expansion.h"
 #include "explain/report/terminal.h"
 #include "operations.h"
-#include "unfolding.h"
 
 namespace regard {
 inline namespace v0 {
 namespace {
 
 // "Q[0, 1]", and with heads "Q[2, 0, 1]".
-std::string place_name(const Operand& operand, Index head, Index row, Index column) {
+std::string cell_name(const Operand& operand, Index head, Index row, Index column) {
   if (operand.matrix->has_heads) return fmt::format("{}[{}, {}, {}]", operand.name, head, row, column);
   return fmt::format("{}[{}, {}]", operand.name, row, column);
 }
 
 // The squared distances of numbers from their mean, and how mean and variance follow.
 void add_moments(const std::vector<double>& numbers, const std::vector<std::string>& names, int digits,
-                 CellWork& work) {
+                 CellDerivation& work) {
   const Moments m = moments(numbers);
   for (std::size_t i = 0; i < numbers.size(); ++i)
     add_term(work, fmt::format("({} − {})²", names[i], working_number(m.mean, digits)),
@@ -41,30 +41,30 @@ void add_moments(const std::vector<double>& numbers, const std::vector<std::stri
                                                 numbers.size(), working_number(m.variance, digits))});
 }
 
-void add_variance(const Operand& operand, int digits, CellWork& work) {
+void add_variance(const Operand& operand, int digits, CellDerivation& work) {
   const Matrix& m = *operand.matrix;
   std::vector<std::string> names;
   for (Index h = 0; h < m.num_heads; ++h)
     for (Index r = 0; r < m.num_rows; ++r)
-      for (Index c = 0; c < m.num_columns; ++c) names.push_back(place_name(operand, h, r, c));
+      for (Index c = 0; c < m.num_columns; ++c) names.push_back(cell_name(operand, h, r, c));
   add_moments(m.numbers, names, digits, work);
 }
 
 }  // namespace
 
-void unfold_show(const Explanation& explanation, const Step& step, const Cell& cell, int, CellWork& work) {
+void expand_show(const Explanation& explanation, const Step& step, const Cell& cell, int, CellDerivation& work) {
   const TokensFirst as(explanation);
-  const Operand& given = step.operands[0];
+  const Operand& shown = step.operands[0];
   Cell from = cell;
-  if (!given.matrix->has_heads) {
+  if (!shown.matrix->has_heads) {
     (as.by_columns ? from.row : from.column) += cell.head * as.num_across(step.result);
     from.head = 0;
   }
-  work.lines.push_back({"given", fmt::format("{} = {}", place_name(given, from.head, from.row, from.column),
+  work.lines.push_back({"given", fmt::format("{} = {}", cell_name(shown, from.head, from.row, from.column),
                                              shown_number(work.result, explanation.settings.dtype))});
 }
 
-void unfold_join(const Explanation& explanation, const Step& step, const Cell& cell, int digits, CellWork& work) {
+void expand_join(const Explanation& explanation, const Step& step, const Cell& cell, int digits, CellDerivation& work) {
   const TokensFirst as(explanation);
   const Operand& heads = step.operands[0];
   const Index width = as.num_across(*heads.matrix);
@@ -75,7 +75,7 @@ void unfold_join(const Explanation& explanation, const Step& step, const Cell& c
                                     working_number(work.result, digits))});
 }
 
-void unfold_add(const Explanation&, const Step& step, const Cell& cell, int, CellWork& work) {
+void expand_add(const Explanation&, const Step& step, const Cell& cell, int, CellDerivation& work) {
   for (const Operand& operand : step.operands)
     add_term(work,
              cell_name(operand.name, axis_label(step.row_axis, cell.row), axis_label(step.column_axis, cell.column)),
@@ -83,24 +83,24 @@ void unfold_add(const Explanation&, const Step& step, const Cell& cell, int, Cel
   finish_sum(work);
 }
 
-void unfold_variances(const Explanation&, const Step& step, const Cell& cell, int digits, CellWork& work) {
+void expand_variances(const Explanation&, const Step& step, const Cell& cell, int digits, CellDerivation& work) {
   add_variance(step.operands[static_cast<std::size_t>(cell.row)], digits, work);
 }
 
-void unfold_floor_half(const Explanation&, const Step& step, const Cell& cell, int digits, CellWork& work) {
+void expand_floor_half(const Explanation&, const Step& step, const Cell& cell, int digits, CellDerivation& work) {
   const double score = kept_number(*step.operands[0].matrix, cell.head, cell.row, cell.column);
   work.lines.push_back({"floor", fmt::format("floor({} / 2) = floor({}) = {}", working_number(score, digits),
                                              working_number(score / 2, digits), working_number(work.result, digits))});
 }
 
-void unfold_power(const Explanation&, const Step& step, const Cell& cell, int digits, CellWork& work) {
+void expand_power(const Explanation&, const Step& step, const Cell& cell, int digits, CellDerivation& work) {
   const double exponent = kept_number(*step.operands[0].matrix, cell.head, cell.row, cell.column);
   work.lines.push_back(
       {"power", fmt::format("{}^({}) = {}", step.factor == 0 ? "e" : shown_number(step.factor, NumberType::f64),
                             working_number(exponent, digits), working_number(work.result, digits))});
 }
 
-void unfold_sums(const Explanation& explanation, const Step& step, const Cell& cell, int, CellWork& work) {
+void expand_sums(const Explanation& explanation, const Step& step, const Cell& cell, int, CellDerivation& work) {
   const TokensFirst as(explanation);
   const Matrix& m = *step.operands[0].matrix;
   const std::string query = axis_label(as.token_axis(step), as.token(cell));
@@ -110,7 +110,8 @@ void unfold_sums(const Explanation& explanation, const Step& step, const Cell& c
   finish_sum(work);
 }
 
-void unfold_divide(const Explanation& explanation, const Step& step, const Cell& cell, int digits, CellWork& work) {
+void expand_divide(const Explanation& explanation, const Step& step, const Cell& cell, int digits,
+                   CellDerivation& work) {
   const TokensFirst as(explanation);
   const double part = kept_number(*step.operands[0].matrix, cell.head, cell.row, cell.column);
   const double sum = as.number(*step.operands[1].matrix, cell.head, as.token(cell), 0);
@@ -118,20 +119,21 @@ void unfold_divide(const Explanation& explanation, const Step& step, const Cell&
                                              working_number(work.result, digits))});
 }
 
-void unfold_ratio(const Explanation& explanation, const Step& step, const Cell& cell, int digits, CellWork& work) {
+void expand_ratio(const Explanation& explanation, const Step& step, const Cell& cell, int digits,
+                  CellDerivation& work) {
   const TokensFirst as(explanation);
   const Matrix& scores = *step.operands[0].matrix;
   const Index query = as.token(cell);
-  const std::string asks = axis_label(as.token_axis(step), query);
+  const std::string query_label = axis_label(as.token_axis(step), query);
   double sum = 0.0;  // as it was computed
   for (Index j = 0; j < as.num_across(scores); ++j) {
     if (as.hidden(scores, cell.head, query, j)) continue;
     const double score = as.number(scores, cell.head, query, j);
-    add_term(work, as.name(step.operands[0].name, asks, axis_label(as.across_axis(step), j)), {score});
+    add_term(work, as.name(step.operands[0].name, query_label, axis_label(as.across_axis(step), j)), {score});
     sum += score;
     if (explanation.settings.dtype == NumberType::f32) sum = static_cast<double>(static_cast<float>(sum));
   }
-  if (!work.terms.empty()) work.parted = work.terms.back().partial_sum - sum;
+  if (!work.terms.empty()) work.difference = work.terms.back().partial_sum - sum;
   if (as.hidden(scores, cell.head, query, as.across(cell))) {
     work.lines.push_back({"hidden", "the mask hides this key: weight 0"});
     return;
@@ -141,7 +143,8 @@ void unfold_ratio(const Explanation& explanation, const Step& step, const Cell& 
                                              working_number(work.result, digits))});
 }
 
-void unfold_cosine(const Explanation& explanation, const Step& step, const Cell& cell, int digits, CellWork& work) {
+void expand_cosine(const Explanation& explanation, const Step& step, const Cell& cell, int digits,
+                   CellDerivation& work) {
   const TokensFirst as(explanation);
   const Index query = as.token(cell);
   const Index key = as.across(cell);
@@ -169,7 +172,8 @@ void unfold_cosine(const Explanation& explanation, const Step& step, const Cell&
                              key_length, working_number(work.result, digits))});
 }
 
-void unfold_normalize(const Explanation& explanation, const Step& step, const Cell& cell, int digits, CellWork& work) {
+void expand_normalize(const Explanation& explanation, const Step& step, const Cell& cell, int digits,
+                      CellDerivation& work) {
   const TokensFirst as(explanation);
   const Matrix& m = *step.operands[0].matrix;
   const Index token = as.token(cell);
@@ -193,13 +197,14 @@ void unfold_normalize(const Explanation& explanation, const Step& step, const Ce
                    working_number(of_token.mean, digits), deviation, working_number(work.result, digits))});
 }
 
-void unfold_relu(const Explanation&, const Step& step, const Cell& cell, int digits, CellWork& work) {
+void expand_relu(const Explanation&, const Step& step, const Cell& cell, int digits, CellDerivation& work) {
   const double x = kept_number(*step.operands[0].matrix, cell.head, cell.row, cell.column);
   work.lines.push_back(
       {"rectified", fmt::format("max(0, {}) = {}", working_number(x, digits), working_number(work.result, digits))});
 }
 
-void unfold_softmax(const Explanation& explanation, const Step& step, const Cell& cell, int digits, CellWork& work) {
+void expand_softmax(const Explanation& explanation, const Step& step, const Cell& cell, int digits,
+                    CellDerivation& work) {
   const TokensFirst as(explanation);
   const Matrix& scores = *step.operands[0].matrix;
   double row_max = -std::numeric_limits<double>::infinity();
@@ -210,10 +215,10 @@ void unfold_softmax(const Explanation& explanation, const Step& step, const Cell
   };
   for_each_seen([&](double score) { row_max = std::max(row_max, score); });
   for_each_seen([&](double score) { row_sum += std::exp(score - row_max); });
-  unfold_share(as, step, cell, digits, row_max, row_sum, work);
+  expand_share(as, step, cell, digits, row_max, row_sum, work);
 }
 
-void unfold_difference(const Explanation&, const Step& step, const Cell& cell, int digits, CellWork& work) {
+void expand_difference(const Explanation&, const Step& step, const Cell& cell, int digits, CellDerivation& work) {
   const double a = kept_number(*step.operands[0].matrix, 0, cell.row, cell.column);
   const bool turned = step.request.transpose == "right";
   const double b =
@@ -222,8 +227,8 @@ void unfold_difference(const Explanation&, const Step& step, const Cell& cell, i
                                                   working_number(work.result, digits))});
 }
 
-void unfold_focus_vectors(const Explanation& explanation, const Step& step, const Cell& cell, int digits,
-                          CellWork& work) {
+void expand_focus_vectors(const Explanation& explanation, const Step& step, const Cell& cell, int digits,
+                          CellDerivation& work) {
   const TokensFirst as(explanation);
   const Operand& from = step.operands[static_cast<std::size_t>(as.token(cell))];
   const std::string word = explanation.tokens[static_cast<std::size_t>(*explanation.focus)];
@@ -231,7 +236,7 @@ void unfold_focus_vectors(const Explanation& explanation, const Step& step, cons
                                             working_number(work.result, digits))});
 }
 
-void unfold_ranks(const Explanation& explanation, const Step& step, const Cell&, int, CellWork& work) {
+void expand_ranks(const Explanation& explanation, const Step& step, const Cell&, int, CellDerivation& work) {
   const TokensFirst as(explanation);
   const Index num_keys = as.num_across(*step.operands[0].matrix);
   work.lines.push_back({"rank", work.result == 1
@@ -240,8 +245,8 @@ void unfold_ranks(const Explanation& explanation, const Step& step, const Cell&,
                                                   work.result - 1, num_keys, work.result == 2 ? "has" : "have")});
 }
 
-void unfold_variance_rule(const Explanation& explanation, const Step& step, const Cell& cell, int digits,
-                          CellWork& work) {
+void expand_variance_rule(const Explanation& explanation, const Step& step, const Cell& cell, int digits,
+                          CellDerivation& work) {
   if (cell.row == 1) return add_variance(step.operands[2], digits, work);
   const TokensFirst as(explanation);
   const auto variance = [&](std::size_t i) {
