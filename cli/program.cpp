@@ -166,13 +166,6 @@ int output_width() {
 
 // ---- text
 
-std::string json_number(double x) {
-  if (std::isnan(x)) return "\"nan\"";
-  if (std::isinf(x)) return x < 0 ? "\"-inf\"" : "\"inf\"";
-  std::array<char, 32> digits{};
-  return {digits.data(), std::to_chars(digits.data(), digits.data() + digits.size(), x).ptr};
-}
-
 const std::string& command_line() { return command_line_text; }
 
 std::string quote_for_shell(std::string_view argument) {

@@ -76,8 +76,6 @@ int output_width();
 
 // ---- text (for a terminal: escape_for_terminal of regard/io/utf8.h; main applies it to every message)
 
-// The shortest JSON number that reads back as x; "-inf", "inf" and "nan" as strings.
-std::string json_number(double x);
 // The command as it was typed, quoted for a shell: what "command" holds in JSON.
 const std::string& command_line();
 // One word of sh, bash or zsh, whatever stands in it: bare, or in single quotes.

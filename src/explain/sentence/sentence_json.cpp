@@ -11,7 +11,8 @@ namespace {
 
 class StoryWriter {
  public:
-  StoryWriter(const SentenceStory& story, const Runtime& runtime) : s_(story), json_(NumberType::f64, runtime) {}
+  StoryWriter(const SentenceStory& story, const Runtime& runtime)
+      : s_(story), json_(json_style(NumberType::f64), runtime.stop) {}
 
   std::string make(const SentenceJsonOptions& options) {
     json_.begin_object();
@@ -48,7 +49,7 @@ class StoryWriter {
     const Sentence& sentence = s_.sentence;
     json_.string("text", sentence.text);
     json_.indices("token_ids", sentence.tokens.ids);
-    json_.strings("tokens", sentence.tokens.tokens, true);
+    json_.strings("tokens", sentence.tokens.tokens, JsonLayout::one_line);
     write_words(json_, sentence.words);
     if (sentence.cut_tokens > 0) json_.whole("cut_tokens", sentence.cut_tokens);
     json_.indices("hidden", sentence.hidden);
