@@ -15,6 +15,7 @@
 
 #include "explain/report/json_style.h"
 #include "explain/report/terminal.h"
+#include "operations.h"
 #include "regard/io/json.h"
 
 namespace regard {
@@ -273,9 +274,10 @@ class InputReader {
   StepRequest step_of(const JsonValue& value) const {
     expect(value, Kind::object, "a step");
     StepRequest step;
+    const JsonValue* operation = nullptr;
     for (const auto& [name, member] : value.members()) {
       if (name == "operation") {
-        step.operation = text_of(member, name);
+        operation = &member;
       } else if (name == "operands") {
         step.operands = texts_of(member, name);
       } else if (name == "result") {
@@ -319,7 +321,14 @@ class InputReader {
         fail(member, fmt::format("a step has no \"{}\"", text_in_message(name)));
       }
     }
-    if (step.operation.empty()) fail(value, "a step needs an operation");
+    const std::string called = operation == nullptr ? std::string() : text_of(*operation, "operation");
+    if (called.empty()) fail(value, "a step needs an operation");
+    const std::optional<Operation> known = operation_named(called);
+    if (!known)
+      fail(*operation, fmt::format("step {}: operation \"{}\" does not exist; choose one of {}",
+                                   text_in_message(step.name.empty() ? called : step.name), text_in_message(called),
+                                   operation_names()));
+    step.operation = *known;
     return step;
   }
 
@@ -408,7 +417,7 @@ void write_expected(JsonWriter& json, const Expected& expected) {
 }
 
 void write_step(JsonWriter& json, const StepRequest& step) {
-  write_text(json, "operation", step.operation);
+  json.string("operation", operation_name(step.operation));
   json.strings("operands", step.operands, JsonLayout::one_line);
   write_text(json, "result", step.result);
   write_text(json, "name", step.name);

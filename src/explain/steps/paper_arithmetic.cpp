@@ -232,22 +232,22 @@ void compute_relu(Evaluation& e) {
   e.step.equation = fmt::format("{} = max(0, {})", e.step.symbol, e.request.operands[0]);
 }
 
-constexpr Operation kPaperOperations[] = {
-    {"floor_half", "scaled scores", 1, 1, compute_floor_half, unfold_floor_half},
-    {"hide", "masked scores", 1, 1, compute_hide, unfold_masked},
-    {"power", "exponentials", 1, 1, compute_power, unfold_power},
-    {"sums", "sums", 1, 1, compute_sums, unfold_sums},
-    {"divide", "attention weights", 2, 2, compute_divide, unfold_divide},
-    {"ratio", "attention weights", 1, 1, compute_ratio, unfold_ratio},
-    {"cosine", "cosines", 2, 2, compute_cosine, unfold_cosine},
-    {"add", "sum", 2, 2, compute_add, unfold_add},
-    {"normalize", "normalised", 1, 1, compute_normalize, unfold_normalize},
-    {"relu", "rectified", 1, 1, compute_relu, unfold_relu},
+constexpr OperationInfo kPaperOperations[] = {
+    {Operation::floor_half, "floor_half", "scaled scores", 1, 1, compute_floor_half, unfold_floor_half},
+    {Operation::hide, "hide", "masked scores", 1, 1, compute_hide, unfold_masked, {.has_example = false}},
+    {Operation::power, "power", "exponentials", 1, 1, compute_power, unfold_power},
+    {Operation::sums, "sums", "sums", 1, 1, compute_sums, unfold_sums},
+    {Operation::divide, "divide", "attention weights", 2, 2, compute_divide, unfold_divide},
+    {Operation::ratio, "ratio", "attention weights", 1, 1, compute_ratio, unfold_ratio},
+    {Operation::cosine, "cosine", "cosines", 2, 2, compute_cosine, unfold_cosine},
+    {Operation::add, "add", "sum", 2, 2, compute_add, unfold_add},
+    {Operation::normalize, "normalize", "normalised", 1, 1, compute_normalize, unfold_normalize},
+    {Operation::relu, "relu", "rectified", 1, 1, compute_relu, unfold_relu},
 };
 
 }  // namespace
 
-std::span<const Operation> paper_operations() { return kPaperOperations; }
+std::span<const OperationInfo> paper_operations() { return kPaperOperations; }
 
 }  // namespace v0
 }  // namespace regard

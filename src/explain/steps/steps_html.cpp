@@ -97,8 +97,7 @@ class PageData {
     constexpr std::size_t kMaxTerms = 20000;
     const Matrix& m = s.result;
     if (m.numbers.size() > 4096 || !m.kept_rows.empty() || !m.kept_columns.empty()) return;
-    const Operation* operation = find_operation(s.request.operation);
-    if (operation == nullptr || operation->unfold == nullptr) return;
+    if (operation_info(s.request.operation).unfold == nullptr) return;
     std::vector<CellWork> all;
     std::size_t num_terms = 0;
     for (Index h = 0; h < m.num_heads; ++h)

@@ -85,7 +85,7 @@ void write_step(JsonWriter& json, const Explanation& explanation, const Step& st
   json.string("name", step.name);
   json.string("term", step.term);
   if (!step.called.empty()) json.string("called", step.called);
-  json.string("operation", step.request.operation);
+  json.string("operation", operation_name(step.request.operation));
   json.string("symbol", step.symbol);
   json.string("equation", step.equation);
   json.boolean("library", !step.not_the_library);

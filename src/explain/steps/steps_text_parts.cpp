@@ -12,6 +12,7 @@
 #include <numeric>
 
 #include "findings.h"
+#include "operations.h"
 #include "unfolding.h"
 
 namespace regard {
@@ -244,12 +245,10 @@ std::vector<std::string> example_lines(const TextContext& context, const Step& s
   const CellWork work = unfold_cell(context.explanation, step, cell, style.digits);
   if (!std::isfinite(work.result)) return {};
   const std::string name = context.paint.shown(work.what) + head_text(step, cell);
-  // Where there are lines, the terms add up to something on the way; these operations tell nothing in one line.
+  // Where there are lines, the terms add up to something on the way; some operations tell nothing in one line.
   if (!work.lines.empty() || work.terms.empty()) {
-    constexpr std::array<std::string_view, 4> kSilent = {"show", "mask", "masked", "hide"};
-    if (work.lines.empty() || std::find(kSilent.begin(), kSilent.end(), step.request.operation) != kSilent.end())
-      return {};
-    if (step.request.operation == "scaled" && work.lines.size() > 2)
+    if (work.lines.empty() || !operation_info(step.request.operation).traits.has_example) return {};
+    if (step.request.operation == Operation::scaled && work.lines.size() > 2)
       return wrap_words(fmt::format("{} = {}", name,
                                     context.paint.shown(fmt::format(
                                         "{}{}", work.lines[0].text,
@@ -275,7 +274,7 @@ std::vector<std::string> cell_lines(const TextContext& context, const Step& step
                              styled_number(work.result, style)));
   const bool sum_of_products =
       std::any_of(work.terms.begin(), work.terms.end(), [](const CellTerm& t) { return t.factors.size() > 1; });
-  const bool weights = step.request.operation == "weights";
+  const bool weights = step.request.operation == Operation::weights;
   const NumberStyle exponent_style{.digits = std::max(style.digits, 4), .unicode = paint.unicode};
 
   std::vector<Index> shown =

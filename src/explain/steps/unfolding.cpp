@@ -300,8 +300,8 @@ CellWork unfold_cell(const Explanation& explanation, const Step& step, const Cel
   CellWork work;
   work.what = cell_name(step.symbol, axis_label(step.row_axis, cell.row), axis_label(step.column_axis, cell.column));
   work.result = kept_number(m, cell.head, cell.row, cell.column);
-  const Operation* operation = find_operation(step.request.operation);
-  if (operation != nullptr && operation->unfold != nullptr) operation->unfold(explanation, step, cell, digits, work);
+  const OperationInfo& operation = operation_info(step.request.operation);
+  if (operation.unfold != nullptr) operation.unfold(explanation, step, cell, digits, work);
   return work;
 }
 
