@@ -285,6 +285,7 @@ struct CellWork {
   std::string what;  // "weights[love, I]"
   std::vector<CellTerm> terms{};
   std::vector<NamedText> lines{};  // "exponential", "e^(1 − 1) = 1"
+  std::string brief{};             // what one line says of them: "2 / √3 = 1.1547"; empty: the last line
   double result = 0.0;
   double parted = 0.0;     // partial sum of the terms as listed, less the result
   Index zero_weights = 0;  // keys whose term is left out, as their weight is 0

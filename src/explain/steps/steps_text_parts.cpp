@@ -248,19 +248,11 @@ std::vector<std::string> example_lines(const TextContext& context, const Step& s
   // Where there are lines, the terms add up to something on the way; some operations tell nothing in one line.
   if (!work.lines.empty() || work.terms.empty()) {
     if (work.lines.empty() || !operation_info(step.request.operation).traits.has_example) return {};
-    if (step.request.operation == Operation::scaled && work.lines.size() > 2)
-      return wrap_words(fmt::format("{} = {}", name,
-                                    context.paint.shown(fmt::format(
-                                        "{}{}", work.lines[0].text,
-                                        work.lines[1].name == "times"
-                                            ? " · " + work.lines[1].text + " = " + work.lines[2].text
-                                            : " / " + work.lines[1].text.substr(0, work.lines[1].text.find(" =")) +
-                                                  " = " + work.lines[2].text))),
-                        context.width, 2);
-    std::string text = work.lines.back().text;
-    for (const NamedText& line : work.lines)
-      if (line.name == "exponential") text = line.text + "; " + text;
-    return wrap_words(name + (work.lines.size() > 1 ? ": " : " = ") + context.paint.shown(text), context.width, 2);
+    const std::string& text = work.brief.empty() ? work.lines.back().text : work.brief;
+    // What the cell is equal to; or something about it, or several equations.
+    const bool is_equation =
+        work.lines.size() == 1 || (step.request.operation == Operation::scaled && !work.brief.empty());
+    return wrap_words(name + (is_equation ? " = " : ": ") + context.paint.shown(text), context.width, 2);
   }
   return wrap_words(one_line(context, work, style, name), context.width, 2);
 }
