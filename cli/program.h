@@ -90,6 +90,15 @@ Index parse_integer(std::string_view option, std::string_view text);
 std::uint64_t parse_bytes(std::string_view option, std::string_view text);  // 1000, 64K, 8G: powers of 1024
 std::vector<std::string_view> split(std::string_view text, char separator);
 
+// ---- options that depend on others: CLI11's needs() and excludes(), with what main says where they are broken
+
+// option is of use only where `other` is given too.
+void needs(CLI::Option* option, CLI::Option* other, std::string message);
+// At most one of the two is given.
+void excludes(CLI::Option* option, CLI::Option* other, std::string message);
+// The message of what is broken, or nothing where it was declared without one.
+std::string dependency_message(const CLI::ParseError& error);
+
 // What call returns. A std::invalid_argument that it throws is a mistake in what was typed: UsageError, with the
 // option in front where one is named.
 template <class Call>
