@@ -25,6 +25,7 @@
 #include "progress.h"
 #include "regard/attention.h"
 #include "regard/explain/attention_html.h"
+#include "regard/io/json_writer.h"
 #include "regard/io/npy.h"
 #include "regard/io/utf8.h"
 #include "regard/runtime.h"
@@ -322,49 +323,38 @@ void compute(const AttendText& text, const AttendSettings& settings, Inputs& inp
   }
 }
 
-std::string json_shape(const std::vector<Index>& shape) {
-  std::string json = "[";
-  for (std::size_t i = 0; i < shape.size(); ++i) json += (i > 0 ? ", " : "") + std::to_string(shape[i]);
-  return json + "]";
-}
-
 // "--key-lengths": "key_lengths"; the output is the context.
 std::string json_name(std::string_view option) {
   std::string name(option == "--output" ? "context" : option.substr(2));
   std::replace(name.begin(), name.end(), '-', '_');
-  return json_string(name);
+  return name;
 }
 
 std::string report(const AttendText& text, const AttendSettings& settings, Inputs& inputs, const Extents& e,
                    const Done& done) {
-  std::string shapes;
-  const auto add = [&shapes](const std::string& option, const std::vector<Index>& shape) {
-    shapes += (shapes.empty() ? "" : ", ") + json_name(option) + ": " + json_shape(shape);
-  };
-  for (const NamedPath& input : text.inputs()) add(input.option, inputs.at(input.option).file.shape());
-  for (const auto& [option, shape] : done.shapes) add(option, shape);
-  const int threads = settings.threads > 0 ? settings.threads : default_num_threads();
-  std::string inspection;
+  JsonWriter json;
+  json.begin_object();
+  json.source(command_line());
+  json.name("shapes");
+  json.begin_object(JsonLayout::one_line);
+  for (const NamedPath& input : text.inputs()) json.list(json_name(input.option), inputs.at(input.option).file.shape());
+  for (const auto& [option, shape] : done.shapes) json.list(json_name(option), shape);
+  json.end_object();
+  json.name("plan");
+  json.begin_object(JsonLayout::one_line);
+  json.string("type", npy_type_name(inputs.at("--query").file.type()));
+  json.whole("threads", settings.threads > 0 ? settings.threads : default_num_threads());
+  json.whole("chunk_keys", kAttentionChunkKeys);
+  json.whole("chunks", attention_num_chunks(e.keys));
+  json.whole("memory_bytes", done.memory_bytes);
+  json.end_object();
   if (text.inspect) {
-    // The object, two columns further in.
-    for (const char c : "\n\"inspect\": " + render_inspection_json(done.inspection))
-      inspection.append(1, c).append(c == '\n' ? 2 : 0, ' ');
-    inspection.resize(inspection.find_last_of('}') + 1);
-    inspection += ',';
+    json.name("inspect");
+    write_inspection_json(json, done.inspection);
   }
-  return fmt::format(R"({{
-  "schema": "regard/1",
-  "command": {},
-  "version": {},
-  "instruction_set": {},
-  "shapes": {{{}}},
-  "plan": {{"type": {}, "threads": {}, "chunk_keys": {}, "chunks": {}, "memory_bytes": {}}},{}
-  "seconds": {}
-}}
-)",
-                     json_string(command_line()), json_string(version()), json_string(active_instruction_set()), shapes,
-                     json_string(npy_type_name(inputs.at("--query").file.type())), threads, kAttentionChunkKeys,
-                     attention_num_chunks(e.keys), done.memory_bytes, inspection, json_number(done.seconds));
+  json.number("seconds", done.seconds);
+  json.end_object();
+  return json.take();
 }
 
 // What the inspection wrote, and where.

@@ -186,23 +186,18 @@ void parse_inspect(const AttendText& text, InspectSettings& settings) {
   }
 }
 
-void check_pairs(const AttendText& text) {
-  const auto together = [](const char* first, const std::string& a, const char* second, const std::string& b) {
-    if (a.empty() != b.empty()) {
-      throw UsageError(std::string(a.empty() ? second : first) + " needs " + (a.empty() ? first : second) + " too");
-    }
+// What CLI11 checks of options that depend on others.
+void add_dependencies(CLI::App& command) {
+  const auto each_needs_other = [&](const std::string& a, const std::string& b) {
+    needs(command.get_option(a), command.get_option(b), a + " needs " + b + " too");
+    needs(command.get_option(b), command.get_option(a), b + " needs " + a + " too");
   };
-  together("--query-starts", text.query_starts, "--key-starts", text.key_starts);
-  together("--query-segments", text.query_segments, "--key-segments", text.key_segments);
-  together("--block-mask", text.block_mask, "--block-size", text.block_size);
-  for (const auto& [name, given] : {std::pair{"--save", &text.save}, std::pair{"--map-size", &text.map_size},
-                                    std::pair{"--map-scale", &text.map_scale}, std::pair{"--top", &text.top},
-                                    std::pair{"--track-keys", &text.track_keys}}) {
-    if (!given->empty() && !text.inspect) throw UsageError(std::string(name) + " needs --inspect");
-  }
-  if (!text.rows.empty() && text.weights.empty() && text.html.empty())
-    throw UsageError("--rows needs --weights FILE or --html FILE, for which they are chosen");
-  if (!text.sink_weights.empty() && text.sinks.empty()) throw UsageError("--sink-weights needs --sinks");
+  each_needs_other("--query-starts", "--key-starts");
+  each_needs_other("--query-segments", "--key-segments");
+  each_needs_other("--block-mask", "--block-size");
+  for (const std::string name : {"--save", "--map-size", "--map-scale", "--top", "--track-keys"})
+    needs(command.get_option(name), command.get_option("--inspect"), name + " needs --inspect");
+  needs(command.get_option("--sink-weights"), command.get_option("--sinks"), "--sink-weights needs --sinks");
 }
 
 }  // namespace
@@ -320,6 +315,7 @@ CLI::App* add_attend_options(CLI::App& app, AttendText& text) {
   add("--max-memory", &AttendText::max_memory, "BYTES", "RUNNING",
       "use up to this much, such as 8G, whatever seems to\nbe free");
   command->add_flag("--json", text.json, "print shapes, plan and time as JSON")->group("RUNNING");
+  add_dependencies(*command);
   return command;
 }
 
@@ -331,10 +327,13 @@ AttendSettings parse(const AttendText& text) {
     }
   }
   AttendSettings settings;
-  check_pairs(text);
   parse_position(text, settings);
   if (!text.window.empty()) parse_window(text.window, settings.window);
-  if (!text.rows.empty()) settings.rows = parse_rows(text.rows);
+  if (!text.rows.empty()) {
+    if (text.weights.empty() && text.html.empty())
+      throw UsageError("--rows needs --weights FILE or --html FILE, for which they are chosen");
+    settings.rows = parse_rows(text.rows);
+  }
   parse_inspect(text, settings.inspect);
   if (!text.soft_cap.empty()) {
     settings.soft_cap = parse_number("--soft-cap", text.soft_cap);

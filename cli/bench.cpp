@@ -21,7 +21,7 @@
 #include "peaks.h"
 #include "program.h"
 #include "progress.h"
-#include "regard/io/utf8.h"
+#include "regard/io/json_writer.h"
 #include "regard/kv_cache.h"
 #include "regard/peaks.h"
 #include "regard/runtime.h"
@@ -156,29 +156,32 @@ std::string as_text(const std::vector<Row>& rows, int threads, int rounds) {
 }
 
 std::string as_json(const std::vector<Row>& rows, int threads, int rounds) {
-  std::string list;
-  for (const Row& row : rows) {
-    const Row& yardstick = rows[row.yardstick];
-    list += fmt::format("{}\n    {{\"name\": {}, \"unit\": {}, \"median\": {}, \"of\": {}, \"share\": {}}}",
-                        list.empty() ? "" : ",", json_string(row.name), json_string(row.unit),
-                        json_number(median(row.figures)), &row == &yardstick ? "null" : json_string(yardstick.name),
-                        &row == &yardstick ? "null" : json_number(share(row, rows)));
-  }
   const Build b = build();
-  return fmt::format(R"({{
-  "schema": "regard/1",
-  "command": {},
-  "version": {},
-  "commit": {},
-  "instruction_set": {},
-  "threads": {},
-  "rounds": {},
-  "rows": [{}
-  ]
-}}
-)",
-                     json_string(command_line()), json_string(b.version), json_string(b.commit),
-                     json_string(active_instruction_set()), threads, rounds, list);
+  JsonWriter json;
+  json.begin_object();
+  json.string("schema", "regard/1");
+  json.string("command", command_line());
+  json.string("version", b.version);
+  json.string("commit", b.commit);
+  json.string("instruction_set", active_instruction_set());
+  json.whole("threads", threads);
+  json.whole("rounds", rounds);
+  const auto write_row = [&](const Row& row) {
+    const Row& yardstick = rows[row.yardstick];
+    json.string("name", row.name);
+    json.string("unit", row.unit);
+    json.number("median", median(row.figures));
+    if (&row == &yardstick) {
+      json.null("of");
+      json.null("share");
+    } else {
+      json.string("of", yardstick.name);
+      json.number("share", share(row, rows));
+    }
+  };
+  json.objects("rows", rows, write_row, JsonLayout::lines, JsonLayout::one_line);
+  json.end_object();
+  return json.take();
 }
 
 }  // namespace

@@ -12,8 +12,8 @@
 #include "line_vectors.h"
 #include "model_options.h"
 #include "program.h"
+#include "regard/io/json_writer.h"
 #include "regard/io/npy.h"
-#include "regard/io/utf8.h"
 
 namespace regard::program {
 namespace {
@@ -56,10 +56,11 @@ class Writer {
   Writer(Format format, const SentenceModel& model, OutputFiles& files, std::size_t file)
       : format_(format), width_(model.encoder.config.width), files_(files), file_(file) {
     if (format != Format::json) return;
-    write(fmt::format(
-        "{{\n  \"schema\": \"regard/1\",\n  \"command\": {},\n  \"version\": {},\n"
-        "  \"instruction_set\": {},\n  {},\n  \"lines\": [",
-        json_string(command_line()), json_string(version()), json_string(active_instruction_set()), model_json(model)));
+    json_.begin_object();
+    json_.source(command_line());
+    write_model(json_, model);
+    json_.name("lines");
+    json_.begin_array();
   }
 
   void add(const LineVectors& lines) {
@@ -72,19 +73,23 @@ class Writer {
         append_numbers(text, vector);
         text += '\n';
       } else {
-        fmt::format_to(std::back_inserter(text), "{}\n    {{\"line\": {}, \"token_ids\": [{}], \"vector\": [",
-                       count_ + static_cast<Index>(i) == 0 ? "" : ",", lines.first_line + static_cast<Index>(i),
-                       fmt::join(lines.ids[i], ","));
-        append_numbers(text, vector);
-        text += "]}";
+        json_.begin_object(JsonLayout::one_line);
+        json_.whole("line", lines.first_line + static_cast<Index>(i));
+        json_.list("token_ids", lines.ids[i], JsonLayout::compact);
+        json_.list("vector", vector, JsonLayout::compact);
+        json_.end_object();
       }
     }
     count_ += static_cast<Index>(lines.texts.size());
-    write(text);
+    write(format_ == Format::json ? json_.take_part() : text);
   }
 
   void finish() {
-    if (format_ == Format::json) write(count_ == 0 ? "]\n}\n" : "\n  ]\n}\n");
+    if (format_ == Format::json) {
+      json_.end_array();
+      json_.end_object();
+      write(json_.take());
+    }
     if (format_ != Format::npy) return;
     write(npy_header(NpyType::float32, std::array{count_, width_}));
     files_.write(file_, waiting_.data(), waiting_.size() * sizeof(float));
@@ -97,6 +102,7 @@ class Writer {
   Index width_;
   OutputFiles& files_;
   std::size_t file_;
+  JsonWriter json_{{.float32 = true}};
   Index count_ = 0;
   std::vector<float> waiting_;
 };

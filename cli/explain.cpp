@@ -99,8 +99,6 @@ NamedMatrix read_matrix(const std::string& argument) {
 
 ExplainInput read_input(const std::string& input, const std::string& max_memory,
                         const std::vector<std::string>& matrices) {
-  if (!input.empty() && !matrices.empty())
-    throw UsageError("--input and --matrix both name the matrices; give one of them");
   if (input.empty() && matrices.empty())
     throw UsageError(
         "there is nothing to explain; give a \"sentence\", --input FILE (JSON) or --matrix NAME=FILE for each matrix");
@@ -159,6 +157,9 @@ void add_explain(CLI::App& app) {
       ->group("MATRICES (one of the two)");
   add_sentence_options(*command, options->sentence);
   add_explain_options(*command, options->text, "SETTINGS (they win over the input's own)");
+  exclude_options_of_matrices(*command);
+  excludes(command->get_option("--input"), command->get_option("--matrix"),
+           "--input and --matrix both name the matrices; give one of them");
   command->footer(
       "EXAMPLES\n"
       "  regard explain \"he sat on the bank of the river\" --query bank\n"
@@ -173,13 +174,9 @@ void add_explain(CLI::App& app) {
       "Where nothing is said: scale sqrt, no mask, rows, the shifted softmax, f64.");
   command->callback([options, sentence] {
     if (sentence->count() > 0) {
-      if (!options->input.empty() || !options->matrices.empty())
-        throw UsageError("a sentence and --input or --matrix are given; give one of them");
       explain_sentence(options->sentence, options->text);
       return;
     }
-    if (const std::string option = sentence_option(options->sentence); !option.empty())
-      throw UsageError(option + " is for a sentence in a model; give the sentence");
     ExplainInput input = read_input(options->input, options->max_memory, options->matrices);
     try {
       override_settings(options->text, input);

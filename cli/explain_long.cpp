@@ -145,7 +145,7 @@ void write_long_page(const ExplainInput& input, const ExplainText& text) {
   ExplainInput projections = input;
   projections.steps = standard_steps(input);
   const auto scores = std::find_if(projections.steps.begin(), projections.steps.end(),
-                                   [](const StepRequest& step) { return step.operation == "scores"; });
+                                   [](const StepRequest& step) { return step.operation == Operation::scores; });
   projections.steps.erase(scores, projections.steps.end());
   projections.settings.heads = 1;  // the steps have them
   projections.names.clear();

@@ -48,24 +48,6 @@ std::string given_text(const std::string& argument) {
   return text;
 }
 
-void reject_options_of_matrices(const ExplainText& shared) {
-  const std::array<std::pair<const char*, const std::string*>, 10> all = {{{"--causal", &shared.causal},
-                                                                           {"--scale", &shared.scale},
-                                                                           {"--layout", &shared.layout},
-                                                                           {"--softmax", &shared.softmax},
-                                                                           {"--softmax-base", &shared.softmax_base},
-                                                                           {"--heads", &shared.heads},
-                                                                           {"--dtype", &shared.dtype},
-                                                                           {"--tokens", &shared.tokens},
-                                                                           {"--step", &shared.step},
-                                                                           {"--cell", &shared.cell}}};
-  for (const auto& [option, value] : all) {
-    if (!value->empty())
-      throw UsageError(std::string(option) + " is for matrices of your own; a sentence's are the model's");
-  }
-  if (shared.pause) throw UsageError("--pause is for matrices of your own; give --full for every number of a sentence");
-}
-
 SentenceAnalysis analysis_of(const SentenceModel& model, const std::string& sentence,
                              const SentenceAnalysisOptions& options) {
   Progress progress("hiding each word");
@@ -127,27 +109,35 @@ void add_sentence_options(CLI::App& command, SentenceTextArguments& arguments) {
   add("--arrays", arguments.arrays, "NAMES",
       "some of weights, scores, query, key, value, context,\nhidden_states, with commas");
   add_model_options(command, arguments.model);
+  for (CLI::Option* option : command.get_options()) {
+    if (option->get_group() == group || option->get_group() == kModelGroup)
+      needs(option, command.get_option("text"),
+            option->get_name() + " is for a sentence in a model; give the sentence");
+  }
+  for (const auto& [option, other] : {std::pair{"--layer", "--head"}, std::pair{"--head", "--layer"}})
+    needs(command.get_option(option), command.get_option(other),
+          "--layer and --head name one head together; give both or neither");
+  needs(command.get_option("--arrays"), command.get_option("--save"),
+        "--arrays names what --save writes; give --save FOLDER too");
 }
 
-std::string sentence_option(const SentenceTextArguments& arguments) {
-  if (!arguments.layer.empty()) return "--layer";
-  if (!arguments.head.empty()) return "--head";
-  if (!arguments.hide.empty()) return "--hide";
-  if (!arguments.top.empty()) return "--top";
-  if (!arguments.sort.empty()) return "--sort";
-  if (arguments.no_special) return "--no-special";
-  if (arguments.all_heads) return "--all-heads";
-  if (!arguments.compare_with.empty()) return "--compare-with";
-  if (!arguments.save.empty()) return "--save";
-  return arguments.arrays.empty() ? model_option(arguments.model) : "--arrays";
+void exclude_options_of_matrices(CLI::App& command) {
+  CLI::Option* const sentence = command.get_option("text");
+  for (const char* name : {"--causal", "--scale", "--layout", "--softmax", "--softmax-base", "--heads", "--dtype",
+                           "--tokens", "--step", "--cell"})
+    excludes(command.get_option(name), sentence,
+             std::string(name) + " is for matrices of your own; a sentence's are the model's");
+  excludes(command.get_option("--pause"), sentence,
+           "--pause is for matrices of your own; give --full for every number of a sentence");
+  for (const char* name : {"--input", "--matrix"})
+    excludes(command.get_option(name), sentence, "a sentence and --input or --matrix are given; give one of them");
+  excludes(command.get_option("--compare-with"), command.get_option("--json"),
+           "--compare-with is for the screen and the page; for the data of a comparison give regard compare … --json");
 }
 
 void explain_sentence(const SentenceTextArguments& arguments, const ExplainText& shared) {
-  reject_options_of_matrices(shared);
   SentenceAnalysisOptions options{
       .query = shared.query, .hide = arguments.hide, .truncate = arguments.model.truncate, .full = shared.full};
-  if (arguments.layer.empty() != arguments.head.empty())
-    throw UsageError("--layer and --head name one head together; give both or neither");
   if (!arguments.layer.empty()) {
     options.layer = parse_index("--layer", arguments.layer);
     options.head = parse_index("--head", arguments.head);
@@ -159,9 +149,6 @@ void explain_sentence(const SentenceTextArguments& arguments, const ExplainText&
                            .no_special = arguments.no_special,
                            .order = parse_order(arguments.sort),
                            .label = arguments.compare_with.empty() ? "" : "A"};
-  if (shared.json && !arguments.compare_with.empty())
-    throw UsageError(
-        "--compare-with is for the screen and the page; for the data of a comparison give regard compare … --json");
   if (!arguments.top.empty()) {
     text.top = parse_integer("--top", arguments.top);
     if (*text.top < 1) throw UsageError(fmt::format("--top is {}; expected 1 or more", *text.top));
@@ -172,8 +159,6 @@ void explain_sentence(const SentenceTextArguments& arguments, const ExplainText&
       throw UsageError(fmt::format("--digits is {}; expected a whole number from 0 to 17", digits));
     text.digits = static_cast<int>(digits);
   }
-  if (arguments.save.empty() && !arguments.arrays.empty())
-    throw UsageError("--arrays names what --save writes; give --save FOLDER too");
   std::optional<SentenceSaver> saver;
   if (!arguments.save.empty()) saver.emplace(arguments.save, arguments.arrays);
   if (shared.html == "-" && shared.json) throw UsageError("--html - and --json both write to standard output");

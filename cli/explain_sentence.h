@@ -22,11 +22,10 @@ struct SentenceTextArguments {
 };
 void add_sentence_options(CLI::App& command, SentenceTextArguments& arguments);
 
-// The first option given that only a sentence has, such as "--hide", or nothing.
-std::string sentence_option(const SentenceTextArguments& arguments);
+// What a sentence cannot be given with; to be called when all options of the command are added.
+void exclude_options_of_matrices(CLI::App& command);
 
-// Reads the model, runs it on the text, writes the screen or, with --json, the data. Throws UsageError for options that
-// only matrices have.
+// Reads the model, runs it on the text, writes the screen or, with --json, the data.
 void explain_sentence(const SentenceTextArguments& arguments, const ExplainText& shared);
 
 }  // namespace regard::program

@@ -11,7 +11,7 @@
 #include "caches.h"
 #include "peaks.h"
 #include "program.h"
-#include "regard/io/utf8.h"
+#include "regard/io/json_writer.h"
 #include "regard/runtime.h"
 
 namespace regard::program {
@@ -49,34 +49,33 @@ std::string as_text(const std::optional<Peaks>& peaks) {
 
 std::string as_json(const std::optional<Peaks>& peaks) {
   const Build b = build();
-  std::string sets;
-  for (const InstructionSet& set : instruction_sets()) {
-    sets +=
-        fmt::format("{}\n    {{\"name\": {}, \"available\": {}, \"active\": {}, \"fused_multiply_add\": {}}}",
-                    sets.empty() ? "" : ",", json_string(set.name), set.available, set.active, set.fused_multiply_add);
-  }
-  std::string levels;
-  for (const Cache& cache : caches()) {
-    levels += fmt::format("{}\n    {{\"level\": {}, \"type\": {}, \"bytes\": {}, \"shared_by\": {}}}",
-                          levels.empty() ? "" : ",", cache.level, json_string(cache.type), cache.bytes,
-                          json_string(cache.shared_by));
-  }
-  return fmt::format(R"({{
-  "schema": "regard/1",
-  "command": {},
-  "version": {},
-  "commit": {},
-  "compiler": {},
-  "instruction_set": {},
-  "instruction_sets": [{}],
-  "threads": {},
-  "memory_bytes": {},
-  "caches": [{}]{}
-}}
-)",
-                     json_string(command_line()), json_string(b.version), json_string(b.commit),
-                     json_string(b.compiler), json_string(active_instruction_set()), sets, default_num_threads(),
-                     available_memory_bytes(), levels, peaks ? ",\n  \"peaks\": " + peaks_json(*peaks) : "");
+  JsonWriter json;
+  json.begin_object();
+  json.string("schema", "regard/1");
+  json.string("command", command_line());
+  json.string("version", b.version);
+  json.string("commit", b.commit);
+  json.string("compiler", b.compiler);
+  json.string("instruction_set", active_instruction_set());
+  const auto write_set = [&json](const InstructionSet& set) {
+    json.string("name", set.name);
+    json.boolean("available", set.available);
+    json.boolean("active", set.active);
+    json.boolean("fused_multiply_add", set.fused_multiply_add);
+  };
+  json.objects("instruction_sets", instruction_sets(), write_set, JsonLayout::hanging, JsonLayout::one_line);
+  json.whole("threads", default_num_threads());
+  json.whole("memory_bytes", available_memory_bytes());
+  const auto write_cache = [&json](const Cache& cache) {
+    json.whole("level", cache.level);
+    json.string("type", cache.type);
+    json.whole("bytes", cache.bytes);
+    json.string("shared_by", cache.shared_by);
+  };
+  json.objects("caches", caches(), write_cache, JsonLayout::hanging, JsonLayout::one_line);
+  if (peaks) write_peaks(json, *peaks);
+  json.end_object();
+  return json.take();
 }
 
 }  // namespace

@@ -16,7 +16,7 @@
 
 #include "explain_options.h"
 #include "program.h"
-#include "regard/io/utf8.h"
+#include "regard/io/json_writer.h"
 #include "regard/runtime.h"
 
 namespace regard::program {
@@ -49,19 +49,19 @@ std::string label_of(const ExplainText& text) {
 
 // The same for a program.
 std::string list_json() {
-  std::string lessons;
-  for (const LessonEntry& entry : lesson_entries())
-    lessons += fmt::format("{}\n    {{\"name\": {}, \"alias\": {}, \"title\": {}}}", lessons.empty() ? "" : ",",
-                           json_string(entry.name), json_string(entry.alias), json_string(entry.title));
-  return fmt::format(R"({{
-  "schema": "regard/1",
-  "command": {},
-  "version": {},
-  "lessons": [{}
-  ]
-}}
-)",
-                     json_string(command_line()), json_string(version()), lessons);
+  JsonWriter json;
+  json.begin_object();
+  json.string("schema", "regard/1");
+  json.string("command", command_line());
+  json.string("version", version());
+  const auto write_entry = [&json](const LessonEntry& entry) {
+    json.string("name", entry.name);
+    json.string("alias", entry.alias);
+    json.string("title", entry.title);
+  };
+  json.objects("lessons", lesson_entries(), write_entry, JsonLayout::lines, JsonLayout::one_line);
+  json.end_object();
+  return json.take();
 }
 
 void check_options(const ExplainText& text, bool write_input) {

@@ -10,7 +10,6 @@
 #include <cmath>
 
 #include "progress.h"
-#include "regard/io/utf8.h"
 
 namespace regard::program {
 namespace {
@@ -62,9 +61,12 @@ std::vector<float> text_vector(const SentenceModel& model, const std::string& te
   return {vector.begin(), vector.end()};
 }
 
-std::string model_json(const SentenceModel& model) {
-  return fmt::format(R"("model": {{"sha256": {}, "width": {}}})", json_string(model.encoder.checkpoint->sha256()),
-                     model.encoder.config.width);
+void write_model(JsonWriter& json, const SentenceModel& model) {
+  json.name("model");
+  json.begin_object(JsonLayout::one_line);
+  json.string("sha256", model.encoder.checkpoint->sha256());
+  json.whole("width", model.encoder.config.width);
+  json.end_object();
 }
 
 }  // namespace regard::program

@@ -13,6 +13,7 @@
 #include <vector>
 
 #include "regard/explain/sentence.h"
+#include "regard/io/json_writer.h"
 #include "regard/model/embed.h"
 #include "text_lines.h"
 
@@ -42,7 +43,7 @@ Index for_each_line_vector(const SentenceModel& model, TextLines& lines, EmptyLi
 // The vector of one text. Throws std::invalid_argument as fitted_tokens, std::runtime_error where it is not finite.
 std::vector<float> text_vector(const SentenceModel& model, const std::string& text, bool truncate);
 
-// "model": {…} of a JSON document.
-std::string model_json(const SentenceModel& model);
+// Member "model" of a JSON document.
+void write_model(JsonWriter& json, const SentenceModel& model);
 
 }  // namespace regard::program

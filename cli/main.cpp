@@ -172,6 +172,7 @@ int run(int count, char** arguments) {
   } catch (const CLI::CallForHelp&) {
     write_stdout(help_text(app));
   } catch (const CLI::ParseError& error) {
+    if (const std::string message = dependency_message(error); !message.empty()) throw UsageError(message);
     const auto commands = app.get_subcommands();
     std::string what = error.what();
     if (error.get_exit_code() == static_cast<int>(CLI::ExitCodes::ExtrasError)) {

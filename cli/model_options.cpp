@@ -9,7 +9,7 @@
 namespace regard::program {
 
 void add_model_options(CLI::App& command, ModelArguments& arguments) {
-  const char* group = "THE MODEL";
+  const char* group = kModelGroup;
   command
       .add_option("--model", arguments.folder,
                   "config.json, tokenizer.json, model.safetensors;\nelse the model of regard pull minilm")
@@ -23,13 +23,6 @@ void add_model_options(CLI::App& command, ModelArguments& arguments) {
            "map the checkpoint in place of reading it: less\nmemory, but if another program changes the file\n"
            "meanwhile, numbers change or SIGBUS ends this one");
   add_flag("--allow-nonfinite", arguments.allow_nonfinite, "take a checkpoint that holds NaN or infinities");
-}
-
-std::string model_option(const ModelArguments& arguments) {
-  if (!arguments.folder.empty()) return "--model";
-  if (arguments.truncate) return "--truncate";
-  if (arguments.map) return "--mmap";
-  return arguments.allow_nonfinite ? "--allow-nonfinite" : "";
 }
 
 SentenceModel load_model(const ModelArguments& arguments) {

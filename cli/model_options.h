@@ -20,10 +20,9 @@ struct ModelArguments {
   bool map = false;
   bool allow_nonfinite = false;
 };
+// They are in the help under this title.
+inline constexpr const char* kModelGroup = "THE MODEL";
 void add_model_options(CLI::App& command, ModelArguments& arguments);
-
-// The first of them that is given, such as "--mmap", or nothing.
-std::string model_option(const ModelArguments& arguments);
 
 // Throws std::runtime_error naming `regard pull minilm` where there is no model, and as load_sentence_model does.
 SentenceModel load_model(const ModelArguments& arguments);

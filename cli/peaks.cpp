@@ -74,10 +74,17 @@ std::string rate_cells(const Rates& rates) {
   return cells;
 }
 
-std::string rate_list(const Rates& rates) {
-  std::string list;
-  for (double rate : rates) list += (list.empty() ? "" : ", ") + (rate > 0 ? json_number(rate) : std::string("null"));
-  return "[" + list + "]";
+void write_rates(JsonWriter& json, std::string_view name, const Rates& rates) {
+  json.name(name);
+  json.begin_array(JsonLayout::one_line);
+  for (double rate : rates) {
+    if (rate > 0) {
+      json.number(rate);
+    } else {
+      json.null();
+    }
+  }
+  json.end_array();
 }
 
 }  // namespace
@@ -136,24 +143,23 @@ std::string peaks_text(const Peaks& peaks) {
   return text + fmt::format("\n  The best of {} rounds; whatever else runs on this machine lowers them.\n", kRounds);
 }
 
-std::string peaks_json(const Peaks& peaks) {
-  std::string threads, reads;
-  for (int n : peaks.threads) threads += (threads.empty() ? "" : ", ") + std::to_string(n);
-  for (const ReadPeak& read : peaks.reads) {
-    std::string bytes;
-    for (std::uint64_t n : read.bytes_per_thread) bytes += (bytes.empty() ? "" : ", ") + std::to_string(n);
-    reads +=
-        fmt::format("{}\n      {{\"place\": {}, \"bytes_per_thread\": [{}], \"gigabytes_per_second\": {}}}",
-                    reads.empty() ? "" : ",", json_string(read.place), bytes, rate_list(read.gigabytes_per_second));
+void write_peaks(JsonWriter& json, const Peaks& peaks) {
+  json.name("peaks");
+  json.begin_object();
+  json.list("threads", peaks.threads);
+  write_rates(json, "fma_gflops", peaks.fma_gflops);
+  if (peaks.bf16_dot_gflops.empty()) {
+    json.null("bf16_dot_gflops");
+  } else {
+    write_rates(json, "bf16_dot_gflops", peaks.bf16_dot_gflops);
   }
-  return fmt::format(R"({{
-    "threads": [{}],
-    "fma_gflops": {},
-    "bf16_dot_gflops": {},
-    "read": [{}]
-  }})",
-                     threads, rate_list(peaks.fma_gflops),
-                     peaks.bf16_dot_gflops.empty() ? "null" : rate_list(peaks.bf16_dot_gflops), reads);
+  const auto write_read = [&json](const ReadPeak& read) {
+    json.string("place", read.place);
+    json.list("bytes_per_thread", read.bytes_per_thread);
+    write_rates(json, "gigabytes_per_second", read.gigabytes_per_second);
+  };
+  json.objects("read", peaks.reads, write_read, JsonLayout::hanging, JsonLayout::one_line);
+  json.end_object();
 }
 
 }  // namespace regard::program

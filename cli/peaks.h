@@ -9,6 +9,8 @@
 #include <string>
 #include <vector>
 
+#include "regard/io/json_writer.h"
+
 namespace regard::program {
 
 // One figure for each number of threads in Peaks::threads; the best of several rounds, 0 where there is none.
@@ -35,6 +37,7 @@ Peaks measure_peaks();
 std::size_t bytes_to_reach_memory(int num_threads);
 
 std::string peaks_text(const Peaks& peaks);
-std::string peaks_json(const Peaks& peaks);
+// Member "peaks" of a JSON document.
+void write_peaks(JsonWriter& json, const Peaks& peaks);
 
 }  // namespace regard::program

@@ -26,6 +26,7 @@
 #include <cstring>
 #include <filesystem>
 #include <limits>
+#include <map>
 #include <memory>
 #include <system_error>
 
@@ -166,11 +167,30 @@ int output_width() {
 
 // ---- text
 
-std::string json_number(double x) {
-  if (std::isnan(x)) return "\"nan\"";
-  if (std::isinf(x)) return x < 0 ? "\"-inf\"" : "\"inf\"";
-  std::array<char, 32> digits{};
-  return {digits.data(), std::to_chars(digits.data(), digits.data() + digits.size(), x).ptr};
+namespace {
+
+// By what CLI11 itself says, which names both options.
+std::map<std::string, std::string>& dependency_messages() {
+  static std::map<std::string, std::string> messages;
+  return messages;
+}
+
+}  // namespace
+
+void needs(CLI::Option* option, CLI::Option* other, std::string message) {
+  option->needs(other);
+  dependency_messages()[CLI::RequiresError(option->get_name(), other->get_name()).what()] = std::move(message);
+}
+
+void excludes(CLI::Option* option, CLI::Option* other, std::string message) {
+  option->excludes(other);
+  dependency_messages()[CLI::ExcludesError(option->get_name(), other->get_name()).what()] = message;
+  dependency_messages()[CLI::ExcludesError(other->get_name(), option->get_name()).what()] = std::move(message);
+}
+
+std::string dependency_message(const CLI::ParseError& error) {
+  const auto found = dependency_messages().find(error.what());
+  return found == dependency_messages().end() ? "" : found->second;
 }
 
 const std::string& command_line() { return command_line_text; }

@@ -76,8 +76,6 @@ int output_width();
 
 // ---- text (for a terminal: escape_for_terminal of regard/io/utf8.h; main applies it to every message)
 
-// The shortest JSON number that reads back as x; "-inf", "inf" and "nan" as strings.
-std::string json_number(double x);
 // The command as it was typed, quoted for a shell: what "command" holds in JSON.
 const std::string& command_line();
 // One word of sh, bash or zsh, whatever stands in it: bare, or in single quotes.
@@ -91,6 +89,15 @@ double parse_number(std::string_view option, std::string_view text);  // finite
 Index parse_integer(std::string_view option, std::string_view text);
 std::uint64_t parse_bytes(std::string_view option, std::string_view text);  // 1000, 64K, 8G: powers of 1024
 std::vector<std::string_view> split(std::string_view text, char separator);
+
+// ---- options that depend on others: CLI11's needs() and excludes(), with what main says where they are broken
+
+// option is of use only where `other` is given too.
+void needs(CLI::Option* option, CLI::Option* other, std::string message);
+// At most one of the two is given.
+void excludes(CLI::Option* option, CLI::Option* other, std::string message);
+// The message of what is broken, or nothing where it was declared without one.
+std::string dependency_message(const CLI::ParseError& error);
 
 // What call returns. A std::invalid_argument that it throws is a mistake in what was typed: UsageError, with the
 // option in front where one is named.

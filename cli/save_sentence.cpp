@@ -14,8 +14,8 @@
 #include <array>
 #include <filesystem>
 
+#include "regard/io/json_writer.h"
 #include "regard/io/npy.h"
-#include "regard/io/utf8.h"
 #include "regard/runtime.h"
 
 namespace regard::program {
@@ -24,16 +24,16 @@ namespace {
 struct Saved {
   std::string_view name;
   std::string_view short_name;
-  std::string_view axes;  // as JSON
+  std::string_view axes;  // with commas between
 };
 constexpr std::array<Saved, 7> kSaved = {{
-    {"weights", "weights", R"(["layer", "head", "query", "key"])"},
-    {"scores", "scores", R"(["layer", "head", "query", "key"])"},
-    {"query", "q", R"(["layer", "head", "token", "dimension"])"},
-    {"key", "k", R"(["layer", "head", "token", "dimension"])"},
-    {"value", "v", R"(["layer", "head", "token", "dimension"])"},
-    {"context", "context", R"(["layer", "head", "token", "dimension"])"},
-    {"hidden_states", "hidden_states", R"(["state", "token", "dimension"])"},
+    {"weights", "weights", "layer,head,query,key"},
+    {"scores", "scores", "layer,head,query,key"},
+    {"query", "q", "layer,head,token,dimension"},
+    {"key", "k", "layer,head,token,dimension"},
+    {"value", "v", "layer,head,token,dimension"},
+    {"context", "context", "layer,head,token,dimension"},
+    {"hidden_states", "hidden_states", "state,token,dimension"},
 }};
 
 const Saved* find_saved(std::string_view name) {
@@ -65,55 +65,41 @@ void for_each_part(std::string_view name, const EncoderTrace& trace, Write write
   }
 }
 
-template <class List>
-std::string json_list(const List& list) {
-  std::string json;
-  for (const auto& entry : list) {
-    json += json.empty() ? "" : ", ";
-    if constexpr (std::is_same_v<std::decay_t<decltype(entry)>, std::string>) {
-      json += json_string(entry);
-    } else {
-      json += std::to_string(entry);
-    }
-  }
-  return "[" + json + "]";
-}
-
 std::string tokens_json(const SentenceModel& model, const Sentence& sentence, const std::vector<std::string>& names) {
   const auto length = static_cast<Index>(sentence.tokens.ids.size());
-  std::string words, arrays;
-  for (const SentenceWord& word : sentence.words) {
-    words += fmt::format("{}\n    {{\"text\": {}, \"tokens\": {}, \"special\": {}}}", words.empty() ? "" : ",",
-                         json_string(word.text), json_list(word.tokens), word.special);
-  }
+  JsonWriter json;
+  json.begin_object();
+  json.source(command_line());
+  json.name("model");
+  json.begin_object(JsonLayout::one_line);
+  json.string("folder", model.folder);
+  json.string("sha256", model.encoder.checkpoint ? model.encoder.checkpoint->sha256() : std::string());
+  json.end_object();
+  json.string("text", sentence.text);
+  json.list("ids", sentence.tokens.ids);
+  json.list("tokens", sentence.tokens.tokens);
+  const auto write_word = [&json](const SentenceWord& word) {
+    json.string("text", word.text);
+    json.list("tokens", word.tokens);
+    json.boolean("special", word.special);
+  };
+  json.objects("words", sentence.words, write_word, JsonLayout::lines, JsonLayout::one_line);
+  json.list("hidden", sentence.trace.hidden_keys);
+  json.whole("num_truncated_tokens", sentence.num_truncated_tokens);
+  json.name("arrays");
+  json.begin_object();
   for (const std::string& name : names) {
-    arrays +=
-        fmt::format("{}\n    \"{}\": {{\"file\": \"{}.npy\", \"axes\": {}, \"shape\": {}, \"dtype\": \"float32\"}}",
-                    arrays.empty() ? "" : ",", name, name, find_saved(name)->axes,
-                    json_list(shape_of(name, model.encoder.config, length)));
+    json.name(name);
+    json.begin_object(JsonLayout::one_line);
+    json.string("file", name + ".npy");
+    json.list("axes", split(find_saved(name)->axes, ','));
+    json.list("shape", shape_of(name, model.encoder.config, length));
+    json.string("dtype", "float32");
+    json.end_object();
   }
-  return fmt::format(R"({{
-  "schema": "regard/1",
-  "command": {},
-  "version": {},
-  "instruction_set": {},
-  "model": {{"folder": {}, "sha256": {}}},
-  "text": {},
-  "ids": {},
-  "tokens": {},
-  "words": [{}
-  ],
-  "hidden": {},
-  "num_truncated_tokens": {},
-  "arrays": {{{}
-  }}
-}}
-)",
-                     json_string(command_line()), json_string(version()), json_string(active_instruction_set()),
-                     json_string(model.folder),
-                     json_string(model.encoder.checkpoint ? model.encoder.checkpoint->sha256() : std::string()),
-                     json_string(sentence.text), json_list(sentence.tokens.ids), json_list(sentence.tokens.tokens),
-                     words, json_list(sentence.trace.hidden_keys), sentence.num_truncated_tokens, arrays);
+  json.end_object();
+  json.end_object();
+  return json.take();
 }
 
 }  // namespace

@@ -15,6 +15,7 @@
 #include "line_vectors.h"
 #include "model_options.h"
 #include "program.h"
+#include "regard/io/json_writer.h"
 #include "regard/io/utf8.h"
 
 namespace regard::program {
@@ -94,17 +95,22 @@ std::string table(const std::vector<Found>& found) {
 
 std::string document(const std::vector<Found>& found, const SimilarArguments& arguments, const SentenceModel& model,
                      Index num_lines) {
-  std::string list;
-  for (const Found& line : found) {
-    list += fmt::format("{}\n    {{\"line\": {}, \"cosine\": {}, \"text\": {}}}", list.empty() ? "" : ",", line.line,
-                        json_number(line.cosine), json_string(line.text));
-  }
-  const std::vector<Index> ids = fitted_tokens(model, arguments.text, arguments.model.truncate).tokens.ids;
-  return fmt::format(
-      "{{\n  \"schema\": \"regard/1\",\n  \"command\": {},\n  \"version\": {},\n  \"instruction_set\": {},\n  {},\n"
-      "  \"text\": {},\n  \"token_ids\": [{}],\n  \"num_lines\": {},\n  \"similar\": [{}\n  ]\n}}\n",
-      json_string(command_line()), json_string(version()), json_string(active_instruction_set()), model_json(model),
-      json_string(arguments.text), fmt::join(ids, ","), num_lines, list);
+  JsonWriter json;
+  json.begin_object();
+  json.source(command_line());
+  write_model(json, model);
+  json.string("text", arguments.text);
+  json.list("token_ids", fitted_tokens(model, arguments.text, arguments.model.truncate).tokens.ids,
+            JsonLayout::compact);
+  json.whole("num_lines", num_lines);
+  const auto write_line = [&json](const Found& line) {
+    json.whole("line", line.line);
+    json.number("cosine", line.cosine);
+    json.string("text", line.text);
+  };
+  json.objects("similar", found, write_line, JsonLayout::lines, JsonLayout::one_line);
+  json.end_object();
+  return json.take();
 }
 
 void similar(const SimilarArguments& arguments) {

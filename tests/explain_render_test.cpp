@@ -134,7 +134,7 @@ TEST(Text, SaysWhereRoundingPartsASum) {
 TEST(Text, AlignsOnTheDecimalPoint) {
   ExplainInput in;
   in.matrices = {{"T", matrix_of({{1.5, -100.25}, {-22.125, 0}})}};
-  in.steps = {{.operation = "show", .operands = {"T"}, .result = "T"}};
+  in.steps = {{.operation = Operation::show, .operands = {"T"}, .result = "T"}};
   const std::string text = render_text(explain(in), {});
   EXPECT_TRUE(holds(text, "   0    1.5000  −100.2500\n   1  −22.1250     0\n")) << text;
 }

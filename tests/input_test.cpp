@@ -17,6 +17,16 @@ std::string rejection(std::string_view json) {
   return regard::rejection<std::runtime_error>([&] { read_explain_input(json, "in.json"); });
 }
 
+TEST(Operations, EachHasARowInTheTableAndANameOfItsOwn) {
+  for (int i = 0; i < kNumOperations; ++i) {
+    const auto operation = static_cast<Operation>(i);
+    EXPECT_NE(operation_name(operation), "") << i;
+    EXPECT_EQ(operation_named(operation_name(operation)), operation) << operation_name(operation);
+  }
+  EXPECT_EQ(operation_name(Operation::scale_statistics), "scale_statistics");
+  EXPECT_EQ(operation_named("soft"), std::nullopt);
+}
+
 constexpr std::string_view kEverything = R"({
  "schema": "regard/1", "title": "T", "citation": "C", "tokens": ["a", "b"], "key_tokens": ["c", "d"],
  "layout": "columns", "scale": 0.25, "causal": -1, "softmax": "unshifted", "softmax_base": 3, "heads": 2,
@@ -119,6 +129,10 @@ TEST(Input, RejectsUnknownKeysAndValues) {
             "in.json: byte 19: Q is ragged: this head has 1 rows and the first has 2");
   EXPECT_EQ(rejection("{\"steps\": [{\"operatoin\": \"linear\"}]}"), "in.json: byte 25: a step has no \"operatoin\"");
   EXPECT_EQ(rejection("{\"steps\": [{}]}"), "in.json: byte 11: a step needs an operation");
+  EXPECT_EQ(rejection("{\"steps\": [{\"operation\": 1}]}"), "in.json: byte 25: operation must be text, not a number");
+  const std::string unknown = rejection("{\"steps\": [{\"operation\": \"soft\", \"name\": \"n\\u202e\"}]}");
+  EXPECT_EQ(unknown.substr(0, unknown.find("cosine")),
+            "in.json: byte 25: step n\\u{202e}: operation \"soft\" does not exist; choose one of add, context, ");
   EXPECT_EQ(rejection("{\"compare\": [{\"scale\": 1}]}"), "in.json: byte 13: a member of compare needs a label");
   EXPECT_EQ(rejection("{\"\\u202e\": 1}").find("\xe2\x80\xae"), std::string::npos);
 }

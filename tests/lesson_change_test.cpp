@@ -124,7 +124,7 @@ class PlainLoops {
   }
 
   Numbers result_of(const StepRequest& step) const {
-    const std::string& op = step.operation;
+    const std::string_view op = regard::operation_name(step.operation);
     if (op == "torch_normal" || op == "torch_uniform") return drawn(step, op == "torch_normal");
     if (op == "scores") return attention(step, Part::scores, false, false);
     if (op == "scaled") return attention(step, Part::scores, true, false);
@@ -264,7 +264,7 @@ void change_one_input(regard::ExplainInput& lesson, std::mt19937& random) {
   if (lesson.matrices.empty()) {
     const double seed = static_cast<double>(random() % 100000);
     for (StepRequest& step : lesson.steps) {
-      if (step.operation == "torch_normal") step.numbers[0] = seed;
+      if (step.operation == regard::Operation::torch_normal) step.numbers[0] = seed;
     }
   } else {
     std::vector<double>& numbers = lesson.matrices[below(lesson.matrices.size())].matrix.numbers;
@@ -284,7 +284,7 @@ void compare(const std::string& name, std::uint32_t seed) {
   const bool f32 = lesson.settings.dtype == regard::NumberType::f32;
   for (const regard::Step& step : explanation.steps) {
     SCOPED_TRACE("lesson " + name + ", seed " + std::to_string(seed) + ", step " + step.name);
-    const std::string& op = step.request.operation;
+    const std::string_view op = regard::operation_name(step.request.operation);
     if (op == "ulp_table") continue;  // differences of rounding errors; lesson_test.cpp bounds them
     const bool table = op == "variances" || op == "variance_rule" || op == "dot_table";
     const Numbers ours = of_matrix(step.result, plain.by_column() && !table);

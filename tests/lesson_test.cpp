@@ -20,6 +20,7 @@ namespace {
 using regard::Explanation;
 using regard::Index;
 using regard::Layout;
+using regard::Operation;
 using regard::Step;
 
 // Half a unit, and the rounding of the printed decimal itself.
@@ -330,9 +331,9 @@ TEST(Lesson004, AttentionMixesPositionsFeedForwardDoesNot) {
   const auto feed_forward = [](regard::ExplainInput input) {
     std::erase_if(input.matrices,
                   [](const regard::NamedMatrix& m) { return m.name != "X" && m.name != "W_1" && m.name != "W_2"; });
-    input.steps = {{.operation = "linear", .operands = {"X", "W_1"}, .result = "H"},
-                   {.operation = "relu", .operands = {"H"}, .result = "H⁺"},
-                   {.operation = "linear", .operands = {"H⁺", "W_2"}, .result = "F", .name = "feed-forward"}};
+    input.steps = {{.operation = Operation::linear, .operands = {"X", "W_1"}, .result = "H"},
+                   {.operation = Operation::relu, .operands = {"H"}, .result = "H⁺"},
+                   {.operation = Operation::linear, .operands = {"H⁺", "W_2"}, .result = "F", .name = "feed-forward"}};
     return regard::explain(input);
   };
   EXPECT_EQ(columns_moved(step_of(feed_forward(regard::lesson_input("by-hand")), "feed-forward"),
@@ -427,7 +428,7 @@ TEST(Lessons, InTheOtherLayoutEveryResultIsTransposed) {
     for (std::size_t i = 0; i < turned.steps.size(); ++i) {
       const regard::Matrix& a = original.steps[i].result;
       const regard::Matrix& b = turned.steps[i].result;
-      const std::string& operation = original.steps[i].request.operation;
+      const std::string_view operation = regard::operation_name(original.steps[i].request.operation);
       const bool same = operation == "variances" || operation == "variance_rule" || operation == "dot_table" ||
                         operation == "ulp_table" || operation == "scale_statistics";
       ASSERT_EQ(a.num_rows, same ? b.num_rows : b.num_columns) << entry.name << " " << original.steps[i].name;
@@ -474,7 +475,8 @@ TEST(Lessons, EveryCellIsWorkedOutToItsNumber) {
           for (Index r = 0; r < m.num_rows; ++r) {
             for (Index c = 0; c < m.num_columns; ++c) {
               const regard::CellDerivation work = regard::expand_cell(e, step, {r, c, h}, 12);
-              if (std::find(plain.begin(), plain.end(), step.request.operation) != plain.end()) {
+              if (std::find(plain.begin(), plain.end(), regard::operation_name(step.request.operation)) !=
+                  plain.end()) {
                 EXPECT_TRUE(work.terms.empty() && work.lines.empty());
                 continue;
               }
@@ -579,27 +581,30 @@ TEST(Lessons, OperationsRefuseWhatTheyCannotDo) {
     input.steps = std::move(steps);
     return regard::rejection([&] { regard::explain(input); });
   };
-  const auto one = [](const std::string& operation, const std::vector<double>& numbers,
+  const auto one = [](Operation operation, const std::vector<double>& numbers,
                       const std::vector<std::string>& operands) {
     return std::vector<regard::StepRequest>{
-        {.operation = "show", .operands = {"A"}, .result = "B"},
+        {.operation = Operation::show, .operands = {"A"}, .result = "B"},
         {.operation = operation, .operands = operands, .result = "R", .name = "r", .numbers = numbers}};
   };
-  EXPECT_EQ(message(one("torch_normal", {42, 3}, {})), "step r: takes three numbers: seed, rows, columns");
-  EXPECT_EQ(message(one("torch_normal", {42, 0.5, 3}, {})),
+  EXPECT_EQ(message(one(Operation::torch_normal, {42, 3}, {})), "step r: takes three numbers: seed, rows, columns");
+  EXPECT_EQ(message(one(Operation::torch_normal, {42, 0.5, 3}, {})),
             "step r: number 1 must be a whole number from 1 to 1048576");
-  EXPECT_EQ(message(one("torch_uniform", {42, 1024, 1025}, {})),
+  EXPECT_EQ(message(one(Operation::torch_uniform, {42, 1024, 1025}, {})),
             "step r: number 2 must be a whole number from 1 to 1024");
-  EXPECT_EQ(message(one("torch_uniform", {-1, 2, 2}, {})),
+  EXPECT_EQ(message(one(Operation::torch_uniform, {-1, 2, 2}, {})),
             "step r: number 0 must be a whole number from 0 to 4294967295");
-  EXPECT_EQ(message(one("float32_dots", {0}, {"A"})), "step r: takes one number for each token, 0 or 1");
-  EXPECT_EQ(message(one("float32_dots", {1, 1}, {"A"}), 2, 4), "step r: the order in pairs takes vectors of five");
-  EXPECT_EQ(message(one("dot_table", {}, {"A", "A"}), 100), "step r: takes at most 64 tokens, not 100");
-  EXPECT_EQ(message(one("dot_table", {}, {"A", "A"})), "step r: its operands disagree");
-  EXPECT_EQ(message(one("focus_vectors", {}, {"A"})), "step r: needs a token in focus");
-  EXPECT_EQ(message(one("scale_statistics", {0, 4096, 8192}, {})), "step r: would draw more than 33554432 numbers");
-  EXPECT_EQ(message(one("scale_statistics", {0, 1}, {})), "step r: takes a seed, the number of queries, and lengths");
-  std::vector<regard::StepRequest> unlike = one("difference", {}, {"A", "A"});
+  EXPECT_EQ(message(one(Operation::float32_dots, {0}, {"A"})), "step r: takes one number for each token, 0 or 1");
+  EXPECT_EQ(message(one(Operation::float32_dots, {1, 1}, {"A"}), 2, 4),
+            "step r: the order in pairs takes vectors of five");
+  EXPECT_EQ(message(one(Operation::dot_table, {}, {"A", "A"}), 100), "step r: takes at most 64 tokens, not 100");
+  EXPECT_EQ(message(one(Operation::dot_table, {}, {"A", "A"})), "step r: its operands disagree");
+  EXPECT_EQ(message(one(Operation::focus_vectors, {}, {"A"})), "step r: needs a token in focus");
+  EXPECT_EQ(message(one(Operation::scale_statistics, {0, 4096, 8192}, {})),
+            "step r: would draw more than 33554432 numbers");
+  EXPECT_EQ(message(one(Operation::scale_statistics, {0, 1}, {})),
+            "step r: takes a seed, the number of queries, and lengths");
+  std::vector<regard::StepRequest> unlike = one(Operation::difference, {}, {"A", "A"});
   unlike[1].transpose = "right";
   EXPECT_EQ(message(unlike), "step r: its operands differ in shape");
 }

@@ -22,7 +22,7 @@ std::vector<std::string> step_names(bool of_lessons) {
     for (const LessonEntry& lesson : lesson_entries()) {
       const ExplainInput input = lesson_input(lesson.name);
       for (const StepRequest& step : input.steps.empty() ? standard_steps(input) : input.steps)
-        add(step.name.empty() ? step.operation : step.name);
+        add(step.name.empty() ? std::string(operation_name(step.operation)) : step.name);
     }
     return names;
   }

@@ -275,6 +275,7 @@ def test_options_that_are_rejected(folder, arguments, words_expected):
     (b"[]", "byte 0: the input must be an object"),
     (b'{"X": [[1', "byte 9: "),
     (b'{"X": [[1]]} x', "byte 13: "),
+    (b'{"steps": [{"operation": "zork"}]}', 'byte 25: step zork: operation "zork" does not exist; choose one of add, '),
     (b'{"zzz": 1}', ["byte 8: ", '"zzz" is no setting']),
     (b"", "byte 0: "),
 ])
@@ -294,7 +295,6 @@ def test_bad_json(folder, content, words_expected, piped):
     ({"tokens": ["I"]}, "tokens holds 1 words and X has 4 rows"),
     ({"W_key": [[1, 2]]}, "step keys: X is 4 × 6 and W_key is 1 × 2"),
     ({"heads": 3}, "step queries: 4 dimensions cannot be split into 3 heads"),
-    ({"steps": [{"operation": "zork"}]}, 'step zork: operation "zork" does not exist'),
     ({"steps": [{"operation": "show", "operands": ["X"]}], "heads": 2}, "heads is 2, and the steps are listed"),
 ])
 def test_what_only_the_computation_finds_wrong_names_the_file(folder, changes, words_expected, piped):

@@ -18,7 +18,9 @@ bool is_small(const regard::ExplainInput& input) {
   std::size_t numbers = 0;
   for (const regard::NamedMatrix& named : input.matrices) numbers += named.matrix.numbers.size();
   for (const regard::StepRequest& step : input.steps)
-    if (step.operation.starts_with("torch") || step.operation == "scale_statistics") return false;
+    if (regard::operation_name(step.operation).starts_with("torch") ||
+        step.operation == regard::Operation::scale_statistics)
+      return false;
   return numbers <= 256 && input.steps.size() <= 16 && input.variants.size() <= 2;
 }
 

@@ -18,6 +18,7 @@
 #include "regard/attention_statistics.h"
 #include "regard/explain/steps.h"
 #include "regard/export.h"
+#include "regard/io/json_writer.h"
 #include "regard/tensor.h"
 
 namespace regard {
@@ -76,6 +77,8 @@ struct InspectionText {
 REGARD_EXPORT std::string render_inspection_text(const Inspection& inspection, const InspectionText& options = {});
 // An object; docs/inspect.md lists its fields. Numbers have the type of the call.
 REGARD_EXPORT std::string render_inspection_json(const Inspection& inspection);
+// The same object as the next value of a document.
+REGARD_EXPORT void write_inspection_json(JsonWriter& json, const Inspection& inspection);
 
 }  // namespace v0
 }  // namespace regard

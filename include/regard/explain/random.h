@@ -2,16 +2,17 @@
 //
 // The numbers that a tutorial's seed stands for: the generators behind torch.manual_seed on a CPU and
 // numpy.random.RandomState, without either library. Both draw 32-bit words from the Mersenne Twister
-// (Matsumoto and Nishimura 1998, ACM TOMACS 8(1)); they differ in how words become numbers.
+// (Matsumoto and Nishimura 1998, ACM TOMACS 8(1)), which is std::mt19937, the same bits in every library; they differ
+// in how words become numbers.
 //
 // Same seed, same numbers on every system, to the last bit but for normals drawn sixteen or more at a time, where
 // PyTorch's own vector code differs from ours by a unit or two of the last place of a float.
 // Read next: src/explain/lessons/random.cpp, and lesson.h for what they are used for.
 #pragma once
 
-#include <array>
 #include <cstdint>
 #include <optional>
+#include <random>
 #include <vector>
 
 #include "regard/runtime.h"
@@ -19,20 +20,6 @@
 
 namespace regard {
 inline namespace v0 {
-
-// MT19937: 32-bit words of period 2^19937 − 1.
-class REGARD_EXPORT Mt19937 {
- public:
-  explicit Mt19937(std::uint32_t seed);
-  std::uint32_t next_word();
-
- private:
-  static constexpr std::size_t kWords = 624;
-  void refill();
-
-  std::array<std::uint32_t, kWords> state_;
-  std::size_t next_ = kWords;
-};
 
 // torch.manual_seed(seed), then calls in the order of the PyTorch program; each advances the generator.
 // Every count is ≥ 0, otherwise std::invalid_argument.
@@ -63,7 +50,7 @@ class REGARD_EXPORT TorchGenerator {
   float uniform_24_bit();
   double uniform_53_bit();
 
-  Mt19937 words_;
+  std::mt19937 words_;
   std::optional<double> kept_normal_;
 };
 
@@ -77,7 +64,7 @@ class REGARD_EXPORT NumpyRandomState {
  private:
   double uniform_53_bit();
 
-  Mt19937 words_;
+  std::mt19937 words_;
   std::optional<double> kept_normal_;
 };
 

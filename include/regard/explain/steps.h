@@ -62,9 +62,49 @@ struct Expected {
   std::vector<Index> columns{};  // likewise
 };
 
-// One step to compute. Operations, their operands and results: docs/explain-input.md.
+/// What a step computes: docs/explain-input.md has operands and results. In JSON each has the name that it has here.
+enum class Operation {
+  show,
+  linear,
+  product,
+  mix,
+  join,
+  variances,
+  scores,
+  scaled,
+  mask,
+  masked,
+  weights,
+  context,
+  floor_half,
+  hide,
+  power,
+  sums,
+  divide,
+  ratio,
+  cosine,
+  add,
+  normalize,
+  relu,
+  torch_normal,
+  torch_uniform,
+  softmax,
+  difference,
+  focus_vectors,
+  ranks,
+  variance_rule,
+  float32_dots,
+  dot_table,
+  ulp_table,
+  scale_statistics
+};
+inline constexpr int kNumOperations = static_cast<int>(Operation::scale_statistics) + 1;  // they count from 0
+REGARD_EXPORT std::string_view operation_name(Operation operation);                       // "show"
+REGARD_EXPORT std::optional<Operation> operation_named(std::string_view name);
+
+// One step to compute.
 struct StepRequest {
-  std::string operation;                // "linear", "scores", "weights", "context", "product", …
+  Operation operation = Operation::show;
   std::vector<std::string> operands{};  // names of input matrices or of earlier results
   std::string result{};                 // the name that later steps use, and the symbol shown: "Q"
   std::string name{};                   // for --step and as title: Regard's term; empty: the operation's own
@@ -247,6 +287,7 @@ struct CellDerivation {
   std::string what;  // "weights[love, I]"
   std::vector<CellTerm> terms{};
   std::vector<NamedText> lines{};  // "exponential", "e^(1 − 1) = 1"
+  std::string brief{};             // what one line says of them: "2 / √3 = 1.1547"; empty: the last line
   double result = 0.0;
   double difference = 0.0;  // partial sum of the terms as listed, less the result
   Index zero_weights = 0;   // keys whose term is left out, as their weight is 0

@@ -23,7 +23,7 @@
 #include <utility>
 
 #include "explain/report/html_page.h"
-#include "explain/report/json_text.h"
+#include "explain/report/json_style.h"
 #include "regard/io/npy.h"
 
 namespace regard {
@@ -126,7 +126,7 @@ class AttendPage {
   }
 
   std::string explanation() {
-    JsonWriter json(type());
+    JsonWriter json(json_style(type()));
     json.begin_object();
     json.source(html_.command);
     json.string("type", npy_type_name(std::is_same_v<T, float> ? NpyType::float32 : NpyType::float64));
@@ -158,9 +158,9 @@ class AttendPage {
  private:
   void arrays() {
     json_.name("rows");
-    json_.begin_array(true);
+    json_.begin_array(JsonLayout::one_line);
     for (const RowRange& range : rows_) {
-      json_.begin_array(true);
+      json_.begin_array(JsonLayout::one_line);
       json_.whole(range.begin);
       json_.whole(range.end);
       json_.end_array();
@@ -292,7 +292,7 @@ class AttendPage {
   const Runtime& runtime_;
   const std::vector<RowRange> rows_;
   const std::array<Index, 4> shape_;  // of the weights that are kept
-  JsonWriter json_{NumberType::f64};
+  JsonWriter json_{json_style(NumberType::f64)};
 };
 
 }  // namespace

@@ -5,7 +5,7 @@
 //     head    key 0   entropy   largest   distance   heavy hitters: key and share of …
 //        0   0.3120      5.31    0.4412      812.3   0 0.3120   17 0.0210   4091 0.0102
 //
-// Read next: text.h, json_text.h.
+// Read next: text.h, json_style.h.
 #include "regard/explain/inspection_report.h"
 
 #include <fmt/format.h>
@@ -17,7 +17,7 @@
 #include <numeric>
 #include <stdexcept>
 
-#include "explain/report/json_text.h"
+#include "explain/report/json_style.h"
 #include "explain/report/table.h"
 #include "explain/report/terminal.h"
 #include "regard/io/npy.h"
@@ -241,8 +241,9 @@ std::string render_inspection_text(const Inspection& inspection, const Inspectio
   return InspectionRenderer(inspection, options).render();
 }
 
-std::string render_inspection_json(const Inspection& inspection) {
-  JsonWriter json(inspection.type);
+void write_inspection_json(JsonWriter& json, const Inspection& inspection) {
+  const JsonStyle style = json.style();
+  json.set_style(json_style(inspection.type));
   json.begin_object();
   json.whole("queries", inspection.num_queries);
   json.whole("keys", inspection.num_keys);
@@ -253,7 +254,7 @@ std::string render_inspection_json(const Inspection& inspection) {
     json.whole("head", head.head);
     const auto list = [&](std::string_view name, const auto& of) {
       json.name(name);
-      json.begin_array(true);
+      json.begin_array(JsonLayout::one_line);
       for (const HeavyHitter& hitter : head.heavy_hitters) of(hitter);
       json.end_array();
     };
@@ -267,6 +268,12 @@ std::string render_inspection_json(const Inspection& inspection) {
     if (head.mean_distance) json.number("mean_distance", *head.mean_distance);
   });
   json.end_object();
+  json.set_style(style);
+}
+
+std::string render_inspection_json(const Inspection& inspection) {
+  JsonWriter json;
+  write_inspection_json(json, inspection);
   return json.take();
 }
 

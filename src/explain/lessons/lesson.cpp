@@ -8,6 +8,7 @@
 #include <stdexcept>
 #include <utility>
 
+#include "explain/steps/operations.h"
 #include "lessons.h"
 
 namespace regard {
@@ -47,12 +48,6 @@ void transpose_all(std::vector<NamedMatrix>& matrices) {
   }
 }
 
-// Tables that stand as they are, whichever way tokens lie.
-bool ignores_layout(const std::string& operation) {
-  constexpr std::array kOperations = {"variances", "variance_rule", "dot_table", "ulp_table", "scale_statistics"};
-  return std::find(kOperations.begin(), kOperations.end(), operation) != kOperations.end();
-}
-
 }  // namespace
 
 std::vector<LessonEntry> lesson_entries() {
@@ -85,11 +80,11 @@ ExplainInput with_layout(ExplainInput input, Layout layout) {
   }
   for (StepRequest& step : input.steps) {
     // (A · B)ᵀ = Bᵀ · Aᵀ, (Aᵀ · B)ᵀ = Bᵀ · A.
-    if (step.operation == "product") {
+    if (step.operation == Operation::product) {
       std::swap(step.operands[0], step.operands[1]);
       if (!step.transpose.empty()) step.transpose = step.transpose == "left" ? "right" : "left";
     }
-    if (!step.expected || ignores_layout(step.operation)) continue;
+    if (!step.expected || operation_info(step.operation).traits.ignores_layout) continue;
     step.expected->numbers = transposed(step.expected->numbers);
     std::swap(step.expected->rows, step.expected->columns);
   }

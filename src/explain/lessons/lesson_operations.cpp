@@ -521,22 +521,45 @@ void expand_scale_statistics(const Explanation&, const Step& step, const Cell& c
 }
 
 constexpr std::array kLessonOperations = {
-    Operation{"torch_normal", "seeded normals", 0, 16, torch_normal, nullptr},
-    Operation{"torch_uniform", "seeded uniforms", 0, 16, torch_uniform, nullptr},
-    Operation{"softmax", "attention weights", 1, 1, softmax, expand_softmax},
-    Operation{"difference", "difference", 2, 2, difference, expand_difference},
-    Operation{"focus_vectors", "vectors of one token", 1, 8, focus_vectors, expand_focus_vectors},
-    Operation{"ranks", "ranks", 1, 1, ranks, expand_ranks},
-    Operation{"variance_rule", "variances", 3, 3, variance_rule, expand_variance_rule},
-    Operation{"float32_dots", "float32 sums", 1, 1, float32_dots, expand_float32_dots},
-    Operation{"dot_table", "sums, cell by cell", 2, 4, dot_table, nullptr},
-    Operation{"ulp_table", "units of the last place", 3, 3, ulp_table, nullptr},
-    Operation{"scale_statistics", "statistics of random scores", 0, 0, scale_statistics, expand_scale_statistics},
+    OperationInfo{Operation::torch_normal, "torch_normal", "seeded normals", 0, 16, torch_normal, nullptr},
+    OperationInfo{Operation::torch_uniform, "torch_uniform", "seeded uniforms", 0, 16, torch_uniform, nullptr},
+    OperationInfo{Operation::softmax, "softmax", "attention weights", 1, 1, softmax, expand_softmax},
+    OperationInfo{Operation::difference, "difference", "difference", 2, 2, difference, expand_difference},
+    OperationInfo{Operation::focus_vectors, "focus_vectors", "vectors of one token", 1, 8, focus_vectors,
+                  expand_focus_vectors},
+    OperationInfo{Operation::ranks, "ranks", "ranks", 1, 1, ranks, expand_ranks},
+    OperationInfo{Operation::variance_rule,
+                  "variance_rule",
+                  "variances",
+                  3,
+                  3,
+                  variance_rule,
+                  expand_variance_rule,
+                  {.ignores_layout = true}},
+    OperationInfo{Operation::float32_dots, "float32_dots", "float32 sums", 1, 1, float32_dots, expand_float32_dots},
+    OperationInfo{
+        Operation::dot_table, "dot_table", "sums, cell by cell", 2, 4, dot_table, nullptr, {.ignores_layout = true}},
+    OperationInfo{Operation::ulp_table,
+                  "ulp_table",
+                  "units of the last place",
+                  3,
+                  3,
+                  ulp_table,
+                  nullptr,
+                  {.ignores_layout = true}},
+    OperationInfo{Operation::scale_statistics,
+                  "scale_statistics",
+                  "statistics of random scores",
+                  0,
+                  0,
+                  scale_statistics,
+                  expand_scale_statistics,
+                  {.ignores_layout = true}},
 };
 
 }  // namespace
 
-std::span<const Operation> lesson_operations() { return kLessonOperations; }
+std::span<const OperationInfo> lesson_operations() { return kLessonOperations; }
 
 }  // namespace v0
 }  // namespace regard

@@ -12,7 +12,7 @@ ExplainInput lesson_why_scale() {
   ExplainInput lesson;
   lesson.citation = "Vaswani et al., Attention Is All You Need, arXiv 1706.03762, section 3.2.1, note 4";
   lesson.steps = {
-      {.operation = "scale_statistics",
+      {.operation = Operation::scale_statistics,
        .result = "measured",
        .name = "statistics",
        .numbers = {0, 256, 3, 8, 32, 64, 128, 4960},

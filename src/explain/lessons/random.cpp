@@ -30,40 +30,13 @@ void require_count(const char* generator, const char* argument, Index count) {
 
 }  // namespace
 
-Mt19937::Mt19937(std::uint32_t seed) {
-  state_[0] = seed;
-  for (std::size_t i = 1; i < kWords; ++i) {
-    state_[i] = 1812433253u * (state_[i - 1] ^ (state_[i - 1] >> 30)) + static_cast<std::uint32_t>(i);
-  }
-}
-
-void Mt19937::refill() {
-  constexpr std::size_t kMiddle = 397;
-  for (std::size_t i = 0; i < kWords; ++i) {
-    const std::uint32_t joined = (state_[i] & 0x80000000u) | (state_[(i + 1) % kWords] & 0x7fffffffu);
-    const std::uint32_t twist = (joined & 1u) != 0 ? 0x9908b0dfu : 0u;
-    state_[i] = state_[(i + kMiddle) % kWords] ^ (joined >> 1) ^ twist;
-  }
-  next_ = 0;
-}
-
-std::uint32_t Mt19937::next_word() {
-  if (next_ == kWords) refill();
-  std::uint32_t word = state_[next_++];
-  word ^= word >> 11;
-  word ^= (word << 7) & 0x9d2c5680u;
-  word ^= (word << 15) & 0xefc60000u;
-  word ^= word >> 18;
-  return word;
-}
-
 TorchGenerator::TorchGenerator(std::uint64_t seed) : words_(static_cast<std::uint32_t>(seed)) {}
 
-float TorchGenerator::uniform_24_bit() { return static_cast<float>(words_.next_word() & 0xffffffu) * 0x1p-24f; }
+float TorchGenerator::uniform_24_bit() { return static_cast<float>(words_() & 0xffffffu) * 0x1p-24f; }
 
 double TorchGenerator::uniform_53_bit() {
-  const std::uint64_t high = words_.next_word();
-  const std::uint64_t low = words_.next_word();
+  const std::uint64_t high = words_();
+  const std::uint64_t low = words_();
   return static_cast<double>(((high << 32) | low) & ((std::uint64_t{1} << 53) - 1)) * kTwoToMinus53;
 }
 
@@ -146,8 +119,8 @@ std::vector<float> TorchGenerator::dropout_factors(Index count, double probabili
 NumpyRandomState::NumpyRandomState(std::uint32_t seed) : words_(seed) {}
 
 double NumpyRandomState::uniform_53_bit() {
-  const std::uint64_t high = words_.next_word() >> 5;
-  const std::uint64_t low = words_.next_word() >> 6;
+  const std::uint64_t high = words_() >> 5;
+  const std::uint64_t low = words_() >> 6;
   return static_cast<double>((high << 26) | low) * kTwoToMinus53;
 }
 

@@ -8,9 +8,10 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <array>
 #include <charconv>
 #include <cmath>
+
+#include "regard/io/json_writer.h"
 
 namespace regard {
 inline namespace v0 {
@@ -67,13 +68,7 @@ std::string and_list(const std::vector<std::string>& parts) {
 }
 
 std::string shortest_number(double number, NumberType type) {
-  if (std::isnan(number)) return "nan";
-  if (std::isinf(number)) return number < 0 ? "-inf" : "inf";
-  std::array<char, 64> buffer{};
-  const auto end = type == NumberType::f32
-                       ? std::to_chars(buffer.data(), buffer.data() + buffer.size(), static_cast<float>(number))
-                       : std::to_chars(buffer.data(), buffer.data() + buffer.size(), number);
-  return {buffer.data(), end.ptr};
+  return type == NumberType::f32 ? shortest_number(static_cast<float>(number)) : shortest_number(number);
 }
 
 NumberStyle style_for(const Matrix& matrix, std::optional<int> digits, bool unicode) {

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // A comparison as JSON; docs/compare.md lists the fields.
-// Read next: regard/explain/compare.h, json_text.h.
-#include "explain/report/json_text.h"
+// Read next: regard/explain/compare.h, json_style.h.
+#include "explain/report/json_style.h"
 #include "regard/explain/compare.h"
 #include "sentence_json.h"
 
@@ -14,7 +14,7 @@ void write_sentence(JsonWriter& json, const ComparedSentence& sentence) {
   json.string("name", sentence.name);
   json.string("text", sentence.text);
   json.indices("ids", sentence.tokens.ids);
-  json.strings("tokens", sentence.tokens.tokens, true);
+  json.strings("tokens", sentence.tokens.tokens, JsonLayout::one_line);
   write_words(json, sentence.words);
   json.whole("word", sentence.word);
   json.indices("hidden", sentence.hidden);
@@ -23,7 +23,7 @@ void write_sentence(JsonWriter& json, const ComparedSentence& sentence) {
 
 void write_pair(JsonWriter& json, const Comparison& c, const ComparedPair& pair) {
   json.name("sentences");
-  json.begin_array(true);
+  json.begin_array(JsonLayout::one_line);
   json.string(c.sentences[static_cast<std::size_t>(pair.first)].name);
   json.string(c.sentences[static_cast<std::size_t>(pair.second)].name);
   json.end_array();
@@ -49,7 +49,7 @@ void write_compared(JsonWriter& json, const Comparison& c, const CompareNumbers&
     for (Index layer = 0; layer < layers; ++layer) {
       json.begin_array();
       for (Index head = 0; head < heads; ++head) {
-        json.begin_array(true);
+        json.begin_array(JsonLayout::one_line);
         for (Index word = 0; word < words; ++word) json.number(attention(layer, head, word));
         json.end_array();
       }
@@ -63,18 +63,18 @@ void write_compared(JsonWriter& json, const Comparison& c, const CompareNumbers&
 }  // namespace
 
 std::string render_compare_json(const Comparison& c, std::string_view command, const Runtime& runtime) {
-  JsonWriter json(NumberType::f64, runtime);
+  JsonWriter json(json_style(NumberType::f64), runtime.stop);
   json.begin_object();
   write_source(json, command, c.model_folder, c.model_sha256);
   json.string("word", c.word);
   json.strings("findings", compare_findings(c));
   json.objects("sentences", c.sentences, [&](const ComparedSentence& sentence) { write_sentence(json, sentence); });
-  json.strings("stages", c.stages, true);
+  json.strings("stages", c.stages, JsonLayout::one_line);
   write_compared(json, c, c.plain);
   if (c.hidden) {
     json.name("hidden");
     json.begin_object();
-    json.strings("words", c.hide, true);
+    json.strings("words", c.hide, JsonLayout::one_line);
     write_compared(json, c, *c.hidden);
     json.objects("others", c.others, [&](const OtherHidden& other) {
       json.string("word", other.text);

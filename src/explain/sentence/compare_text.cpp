@@ -11,7 +11,7 @@
 #include <algorithm>
 #include <cmath>
 
-#include "explain/report/json_text.h"
+#include "explain/report/json_style.h"
 #include "explain/report/table.h"
 #include "explain/report/terminal.h"
 #include "regard/explain/compare.h"

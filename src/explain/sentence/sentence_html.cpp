@@ -20,7 +20,7 @@
 #include <span>
 
 #include "explain/report/html_page.h"
-#include "explain/report/json_text.h"
+#include "explain/report/json_style.h"
 
 namespace regard {
 inline namespace v0 {
@@ -37,7 +37,7 @@ std::span<const std::byte> bytes_of(const std::vector<T>& numbers) {
 class SentencePage {
  public:
   SentencePage(const SentenceModel& model, const SentenceAnalysis& analysis, const Runtime& runtime)
-      : model_(model), analysis_(analysis), runtime_(runtime), json_(NumberType::f32, runtime) {}
+      : model_(model), analysis_(analysis), runtime_(runtime), json_(json_style(NumberType::f32), runtime.stop) {}
 
   std::string write() {
     const EncoderConfig& config = model_.encoder.config;
@@ -49,7 +49,7 @@ class SentencePage {
     json_.whole("depth", config.head_size());
     json_.whole("width", config.width);
     json_.name("hidden_tokens");
-    json_.begin_array(true);
+    json_.begin_array(JsonLayout::one_line);
     for (const Index token : trace().hidden_keys) json_.whole(token);
     json_.end_array();
     array("query", &LayerTrace::query);
@@ -195,13 +195,13 @@ class SentencePage {
       std::partial_sort(products.begin(), products.begin() + static_cast<std::ptrdiff_t>(most), products.end());
       json_.begin_object();
       json_.name("largest");
-      json_.begin_array(true);
+      json_.begin_array(JsonLayout::one_line);
       for (std::size_t n = 0; n < most; ++n) {
         const Index i = products[n].second;
         const double x = static_cast<double>(input(token, i));
         const double w = static_cast<double>((layer.*parameters)(i, column));
         sum -= x * w;
-        json_.begin_array(true);
+        json_.begin_array(JsonLayout::one_line);
         json_.whole(i);
         json_.number(w);
         json_.end_array();
@@ -233,8 +233,13 @@ std::string render_sentence_html(const SentenceModel& model, const SentenceAnaly
 }
 
 std::string render_compare_html(const Comparison& comparison, std::string_view command, const Runtime& runtime) {
-  return page_html(comparison.word, {{"explanation", render_compare_json(comparison, command, runtime)},
-                                     {"page", R"({"schema": "regard/1", "subject": "comparison"})"}});
+  JsonWriter page(json_style(NumberType::f64));
+  page.begin_object(JsonLayout::one_line);
+  page.string("schema", "regard/1");
+  page.string("subject", "comparison");
+  page.end_object();
+  return page_html(comparison.word,
+                   {{"explanation", render_compare_json(comparison, command, runtime)}, {"page", page.take_part()}});
 }
 
 }  // namespace v0

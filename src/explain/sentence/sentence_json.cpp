@@ -12,7 +12,7 @@ namespace {
 class AnalysisWriter {
  public:
   AnalysisWriter(const SentenceAnalysis& analysis, const Runtime& runtime)
-      : s_(analysis), json_(NumberType::f64, runtime) {}
+      : s_(analysis), json_(json_style(NumberType::f64), runtime.stop) {}
 
   std::string make(const SentenceJsonOptions& options) {
     json_.begin_object();
@@ -49,7 +49,7 @@ class AnalysisWriter {
     const Sentence& sentence = s_.sentence;
     json_.string("text", sentence.text);
     json_.indices("token_ids", sentence.tokens.ids);
-    json_.strings("tokens", sentence.tokens.tokens, true);
+    json_.strings("tokens", sentence.tokens.tokens, JsonLayout::one_line);
     write_words(json_, sentence.words);
     if (sentence.num_truncated_tokens > 0) json_.whole("num_truncated_tokens", sentence.num_truncated_tokens);
     json_.indices("hidden", sentence.hidden);

@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // What the JSON of every command on sentences holds: how it was computed, and a sentence's tokens and words.
-// Read next: json_text.h, compare_json.cpp, heads_text.cpp.
+// Read next: json_style.h, compare_json.cpp, heads_text.cpp.
 #pragma once
 
-#include "explain/report/json_text.h"
+#include "explain/report/json_style.h"
 #include "regard/explain/sentence.h"
 
 namespace regard {

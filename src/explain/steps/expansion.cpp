@@ -190,19 +190,24 @@ void expand_scores(const Explanation& explanation, const Step& step, const Cell&
 void expand_scaled(const Explanation& explanation, const Step& step, const Cell& cell, int digits,
                    CellDerivation& work) {
   const double score = kept_number(*step.operands[0].matrix, cell.head, cell.row, cell.column);
-  work.lines.push_back({"score", working_number(score, digits)});
+  const std::string shown_score = working_number(score, digits);
+  const std::string shown_result = working_number(work.result, digits);
+  work.lines.push_back({"score", shown_score});
   const Scale scale = step.request.scale.value_or(explanation.settings.scale);
   if (scale.rule == ScaleRule::sqrt) {
     const double squared = 1.0 / (step.factor * step.factor);
-    work.lines.push_back(
-        {"divided by", fmt::format("√{} = {}", std::llround(squared), working_number(1.0 / step.factor, digits))});
+    const std::string root = fmt::format("√{}", std::llround(squared));
+    work.lines.push_back({"divided by", fmt::format("{} = {}", root, working_number(1.0 / step.factor, digits))});
+    work.brief = fmt::format("{} / {} = {}", shown_score, root, shown_result);
   } else if (scale.rule == ScaleRule::none) {
-    work.lines.push_back({"no scale", "the score is not scaled and stays " + working_number(work.result, digits)});
+    work.lines.push_back({"no scale", "the score is not scaled and stays " + shown_result});
     return;
   } else {
-    work.lines.push_back({"times", shown_number(step.factor, NumberType::f64)});
+    const std::string factor = shown_number(step.factor, NumberType::f64);
+    work.lines.push_back({"times", factor});
+    work.brief = fmt::format("{} · {} = {}", shown_score, factor, shown_result);
   }
-  work.lines.push_back({"scaled", working_number(work.result, digits)});
+  work.lines.push_back({"scaled", shown_result});
 }
 
 void expand_mask(const Explanation& explanation, const Step& step, const Cell& cell, int, CellDerivation& work) {
@@ -250,11 +255,14 @@ void expand_share(const TokensFirst& as, const Step& step, const Cell& cell, int
   const double score = score_of(as.across(cell));
   const std::string exponential = working_number(std::exp(score - row_max), digits);
   work.lines.push_back({"largest score", working_number(row_max, digits)});
-  work.lines.push_back({"exponential", fmt::format("e^({} − {}) = {}", working_number(score, digits),
-                                                   working_number(row_max, digits), exponential)});
+  const std::string power =
+      fmt::format("e^({} − {}) = {}", working_number(score, digits), working_number(row_max, digits), exponential);
+  const std::string share =
+      fmt::format("{} / {} = {}", exponential, working_number(row_sum, digits), working_number(work.result, digits));
+  work.lines.push_back({"exponential", power});
   work.lines.push_back({"sum of all", working_number(row_sum, digits)});
-  work.lines.push_back({"share", fmt::format("{} / {} = {}", exponential, working_number(row_sum, digits),
-                                             working_number(work.result, digits))});
+  work.lines.push_back({"share", share});
+  work.brief = power + "; " + share;
   work.difference = work.terms.empty() ? 0.0 : work.terms.back().partial_sum - row_sum;
 }
 
@@ -304,8 +312,8 @@ CellDerivation expand_cell(const Explanation& explanation, const Step& step, con
   CellDerivation work;
   work.what = cell_name(step.symbol, axis_label(step.row_axis, cell.row), axis_label(step.column_axis, cell.column));
   work.result = kept_number(m, cell.head, cell.row, cell.column);
-  const Operation* operation = find_operation(step.request.operation);
-  if (operation != nullptr && operation->expand != nullptr) operation->expand(explanation, step, cell, digits, work);
+  const OperationInfo& operation = operation_info(step.request.operation);
+  if (operation.expand != nullptr) operation.expand(explanation, step, cell, digits, work);
   return work;
 }
 

@@ -88,7 +88,7 @@ std::optional<QueryRow> row_to_tell(const Step& step, const Explanation& explana
 
 std::string finding_of(const Step& step, const Explanation& explanation) {
   const bool weights = step.sums_to_one != SumAxis::none;
-  if (!weights && step.request.operation != "scores") return "";
+  if (!weights && step.request.operation != Operation::scores) return "";
   if (!weights && !explanation.focus) return "";
   const std::optional<QueryRow> row = row_to_tell(step, explanation);
   if (!row || seen(*row) == 0) return "";

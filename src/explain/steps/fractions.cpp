@@ -68,34 +68,61 @@ ExactMatrix map(const ExactMatrix& m, Function function) {
 std::optional<ExactMatrix> compute(const StepRequest& request, const ExplainSettings& settings,
                                    const std::vector<const ExactMatrix*>& operands) {
   const bool by_column = settings.layout == Layout::columns;
-  const std::string& operation = request.operation;
   const ExactMatrix& a = *operands[0];
-  if (operation == "show") return a;
-  if (operation == "linear" && operands.size() == 2 && request.heads.value_or(1) == 1) {
-    return by_column ? multiply(*operands[1], a) : multiply(a, *operands[1]);
-  }
-  if (operation == "scores") {
-    return by_column ? multiply(transposed(*operands[1]), a) : multiply(a, transposed(*operands[1]));
-  }
-  if (operation == "product") {
-    return multiply(request.transpose == "left" ? transposed(a) : a,
-                    request.transpose == "right" ? transposed(*operands[1]) : *operands[1]);
-  }
-  if (operation == "floor_half") {
-    return map(a, [](const Rational& x) { return Rational(floor_of(x * Rational(1, 2))); });
-  }
-  if (operation == "power") {
-    const std::optional<double> base = request.base ? request.base : settings.softmax_base;
-    if (!base || *base != std::floor(*base) || std::fabs(*base) > 1e6) return std::nullopt;
-    const Rational whole_base(static_cast<std::int64_t>(*base));
-    for (const Rational& exponent : a.numbers) {
-      if (exponent.denominator() != 1) return std::nullopt;
+  switch (request.operation) {
+    case Operation::show:
+      return a;
+    case Operation::linear:
+      if (operands.size() != 2 || request.heads.value_or(1) != 1) return std::nullopt;
+      return by_column ? multiply(*operands[1], a) : multiply(a, *operands[1]);
+    case Operation::scores:
+      return by_column ? multiply(transposed(*operands[1]), a) : multiply(a, transposed(*operands[1]));
+    case Operation::product:
+      return multiply(request.transpose == "left" ? transposed(a) : a,
+                      request.transpose == "right" ? transposed(*operands[1]) : *operands[1]);
+    case Operation::floor_half:
+      return map(a, [](const Rational& x) { return Rational(floor_of(x * Rational(1, 2))); });
+    case Operation::power: {
+      const std::optional<double> base = request.base ? request.base : settings.softmax_base;
+      if (!base || *base != std::floor(*base) || std::fabs(*base) > 1e6) return std::nullopt;
+      const Rational whole_base(static_cast<std::int64_t>(*base));
+      for (const Rational& exponent : a.numbers) {
+        if (exponent.denominator() != 1) return std::nullopt;
+      }
+      return map(a, [&](const Rational& x) { return power(whole_base, x.numerator()); });
     }
-    return map(a, [&](const Rational& x) { return power(whole_base, x.numerator()); });
+    case Operation::sums:
+      return key_sums(a, by_column);
+    case Operation::divide:
+      return divide(a, *operands[1], by_column);
+    case Operation::ratio:
+      return divide(a, key_sums(a, by_column), by_column);
+    case Operation::mix:
+    case Operation::join:
+    case Operation::variances:
+    case Operation::scaled:
+    case Operation::mask:
+    case Operation::masked:
+    case Operation::weights:
+    case Operation::context:
+    case Operation::hide:
+    case Operation::cosine:
+    case Operation::add:
+    case Operation::normalize:
+    case Operation::relu:
+    case Operation::torch_normal:
+    case Operation::torch_uniform:
+    case Operation::softmax:
+    case Operation::difference:
+    case Operation::focus_vectors:
+    case Operation::ranks:
+    case Operation::variance_rule:
+    case Operation::float32_dots:
+    case Operation::dot_table:
+    case Operation::ulp_table:
+    case Operation::scale_statistics:
+      return std::nullopt;
   }
-  if (operation == "sums") return key_sums(a, by_column);
-  if (operation == "divide") return divide(a, *operands[1], by_column);
-  if (operation == "ratio") return divide(a, key_sums(a, by_column), by_column);
   return std::nullopt;
 }
 

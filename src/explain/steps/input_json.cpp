@@ -13,8 +13,9 @@
 #include <limits>
 #include <stdexcept>
 
-#include "explain/report/json_text.h"
+#include "explain/report/json_style.h"
 #include "explain/report/terminal.h"
+#include "operations.h"
 #include "regard/io/json.h"
 
 namespace regard {
@@ -273,9 +274,10 @@ class InputReader {
   StepRequest step_of(const JsonValue& value) const {
     expect(value, Kind::object, "a step");
     StepRequest step;
+    const JsonValue* operation = nullptr;
     for (const auto& [name, member] : value.members()) {
       if (name == "operation") {
-        step.operation = text_of(member, name);
+        operation = &member;
       } else if (name == "operands") {
         step.operands = texts_of(member, name);
       } else if (name == "result") {
@@ -319,7 +321,14 @@ class InputReader {
         fail(member, fmt::format("a step has no \"{}\"", text_in_message(name)));
       }
     }
-    if (step.operation.empty()) fail(value, "a step needs an operation");
+    const std::string called = operation == nullptr ? std::string() : text_of(*operation, "operation");
+    if (called.empty()) fail(value, "a step needs an operation");
+    const std::optional<Operation> known = operation_named(called);
+    if (!known)
+      fail(*operation, fmt::format("step {}: operation \"{}\" does not exist; choose one of {}",
+                                   text_in_message(step.name.empty() ? called : step.name), text_in_message(called),
+                                   operation_names()));
+    step.operation = *known;
     return step;
   }
 
@@ -408,8 +417,8 @@ void write_expected(JsonWriter& json, const Expected& expected) {
 }
 
 void write_step(JsonWriter& json, const StepRequest& step) {
-  write_text(json, "operation", step.operation);
-  json.strings("operands", step.operands, true);
+  json.string("operation", operation_name(step.operation));
+  json.strings("operands", step.operands, JsonLayout::one_line);
   write_text(json, "result", step.result);
   write_text(json, "name", step.name);
   write_text(json, "document_name", step.document_name);
@@ -420,8 +429,8 @@ void write_step(JsonWriter& json, const StepRequest& step) {
   if (step.base) json.number("base", *step.base);
   write_text(json, "transpose", step.transpose);
   json.numbers("numbers", step.numbers);
-  json.strings("labels", step.labels, true);
-  json.strings("column_labels", step.column_labels, true);
+  json.strings("labels", step.labels, JsonLayout::one_line);
+  json.strings("column_labels", step.column_labels, JsonLayout::one_line);
   if (step.digits) json.whole("digits", *step.digits);
   if (step.fractions) json.boolean("fractions", true);
   if (step.expected) {
@@ -451,13 +460,13 @@ ExplainInput read_explain_input(std::string_view json, const std::string& source
 
 std::string write_explain_input(const ExplainInput& input) {
   // Numbers given are doubles, whatever is computed from them.
-  JsonWriter json(NumberType::f64);
+  JsonWriter json(json_style(NumberType::f64));
   json.begin_object();
   json.string("schema", "regard/1");
   write_text(json, "title", input.title);
   write_text(json, "citation", input.citation);
-  json.strings("tokens", input.tokens, true);
-  json.strings("key_tokens", input.key_tokens, true);
+  json.strings("tokens", input.tokens, JsonLayout::one_line);
+  json.strings("key_tokens", input.key_tokens, JsonLayout::one_line);
   write_settings(json, input.settings, {});
   write_matrices(json, input.matrices);
   if (!input.names.empty()) {

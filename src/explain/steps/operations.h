@@ -1,10 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// What a step can compute: a table of named operations. Each is a function from the operands (matrices by name,
+// What a step can compute: a table of the operations. Each is a function from the operands (matrices by name,
 // as they stand after the steps before) to the step's result, and one that expands a single cell of it.
 // operations_attention.cpp calls the library; operations_matrix.cpp holds products and sums round it;
 // paper_arithmetic.cpp what the library lacks; lessons add theirs in lesson_operations.cpp.
-// Read next: steps.cpp, which runs the list.
+//
+// To add one: an enumerator in regard/explain/steps.h, a row here, the case that the compiler then asks for in
+// fractions.cpp, and docs/explain-input.md. The page draws a step that it does not know as a table; figures of its own
+// are in web/attention.js. Read next: steps.cpp, which runs the list.
 #pragma once
 
 #include <map>
@@ -47,7 +50,14 @@ struct Evaluation {
 // "3 × 4", with heads "2 × 3 × 4".
 std::string shape_text(const Matrix& m);
 
-struct Operation {
+// What its consumers need to know of an operation, besides its functions.
+struct OperationTraits {
+  bool ignores_layout = false;  // a table that stays as it is, whichever way tokens lie
+  bool has_example = true;      // one of its cells is worked out below its result
+};
+// The row of an operation in the table.
+struct OperationInfo {
+  Operation operation;
   std::string_view name;
   std::string_view term;  // Regard's standard name of the result
   int min_operands;
@@ -55,14 +65,15 @@ struct Operation {
   void (*compute)(Evaluation&);
   // Expands one cell; nullptr where a cell is only a number: random ones, and tables about other steps.
   void (*expand)(const Explanation&, const Step&, const Cell&, int digits, CellDerivation&);
+  OperationTraits traits = {};
 };
 
-// The tables, one a file; find_operation looks through all of them and returns nullptr for an unknown name.
-std::span<const Operation> attention_operations();
-std::span<const Operation> matrix_operations();
-std::span<const Operation> paper_operations();
-std::span<const Operation> lesson_operations();
-const Operation* find_operation(std::string_view name);
+// The table, in four parts, each in the file of its functions: a row for every operation, in any order.
+std::span<const OperationInfo> attention_operations();
+std::span<const OperationInfo> matrix_operations();
+std::span<const OperationInfo> paper_operations();
+std::span<const OperationInfo> lesson_operations();
+const OperationInfo& operation_info(Operation operation);
 std::string operation_names();  // "add, context, …", for messages
 
 // The mean of all numbers, and the mean of their squared distances from it.

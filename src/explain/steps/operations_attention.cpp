@@ -242,7 +242,7 @@ Matrix attend(Evaluation& e, const Extents& x, Wanted wanted, double factor, boo
 
 // The step before this one that computed `operation` of the same query and key with the same settings; a scale or a
 // mask that the operation does not have counts as the same.
-const Step* step_before(const Evaluation& e, std::string_view operation, bool with_scale, bool with_causal) {
+const Step* step_before(const Evaluation& e, Operation operation, bool with_scale, bool with_causal) {
   for (auto step = e.previous.rbegin(); step != e.previous.rend(); ++step) {
     const StepRequest& r = step->request;
     if (r.operation != operation || r.operands[0] != e.request.operands[0] || r.operands[1] != e.request.operands[1])
@@ -273,18 +273,18 @@ struct Origin {
   const Step* step;
 };
 Origin scores_origin(const Evaluation& e) {
-  if (const Step* step = step_before(e, "scores", false, false)) return {step->symbol, step};
+  if (const Step* step = step_before(e, Operation::scores, false, false)) return {step->symbol, step};
   return {product_text(e), nullptr};
 }
 Origin scaled_origin(const Evaluation& e, const Extents& x) {
-  if (const Step* step = step_before(e, "scaled", true, false)) return {step->symbol, step};
+  if (const Step* step = step_before(e, Operation::scaled, true, false)) return {step->symbol, step};
   Origin scores = scores_origin(e);
   if (scale_rule(e).rule == ScaleRule::none) return scores;
   return {scale_text(e, x, scores.text), nullptr};
 }
 Origin masked_origin(const Evaluation& e, const Extents& x) {
   if (causal_rule(e).rule == CausalRule::off) return scaled_origin(e, x);
-  if (const Step* step = step_before(e, "masked", true, true)) return {step->symbol, step};
+  if (const Step* step = step_before(e, Operation::masked, true, true)) return {step->symbol, step};
   return {fmt::format("masked {}", scaled_origin(e, x).text), nullptr};
 }
 
@@ -383,7 +383,7 @@ void compute_context(Evaluation& e) {
   e.step.factor = scale_factor(e, x);
   e.step.causal_offset = causal_offset(e, x);
   e.step.result = attend(e, x, Wanted::context, e.step.factor, causal);
-  const Step* weights = step_before(e, "weights", true, true);
+  const Step* weights = step_before(e, Operation::weights, true, true);
   const std::string name = weights ? weights->symbol : fmt::format("softmax({})", masked_origin(e, x).text);
   const std::string& v = e.request.operands[2];
   e.step.equation = e.columns() ? fmt::format("{} = {} · {}", e.step.symbol, v, name)
@@ -398,18 +398,18 @@ void compute_context(Evaluation& e) {
   e.step.operands.push_back({v, values.matrix});
 }
 
-constexpr Operation kAttentionOperations[] = {
-    {"scores", "attention scores", 2, 2, compute_scores, expand_scores},
-    {"scaled", "scaled scores", 2, 2, compute_scaled, expand_scaled},
-    {"mask", "mask", 2, 2, compute_mask, expand_mask},
-    {"masked", "masked scores", 2, 2, compute_masked, expand_masked},
-    {"weights", "attention weights", 2, 2, compute_weights, expand_weights},
-    {"context", "context", 3, 3, compute_context, expand_context},
+constexpr OperationInfo kAttentionOperations[] = {
+    {Operation::scores, "scores", "attention scores", 2, 2, compute_scores, expand_scores},
+    {Operation::scaled, "scaled", "scaled scores", 2, 2, compute_scaled, expand_scaled},
+    {Operation::mask, "mask", "mask", 2, 2, compute_mask, expand_mask, {.has_example = false}},
+    {Operation::masked, "masked", "masked scores", 2, 2, compute_masked, expand_masked, {.has_example = false}},
+    {Operation::weights, "weights", "attention weights", 2, 2, compute_weights, expand_weights},
+    {Operation::context, "context", "context", 3, 3, compute_context, expand_context},
 };
 
 }  // namespace
 
-std::span<const Operation> attention_operations() { return kAttentionOperations; }
+std::span<const OperationInfo> attention_operations() { return kAttentionOperations; }
 
 }  // namespace v0
 }  // namespace regard

@@ -260,13 +260,20 @@ void compute_variances(Evaluation& e) {
   e.step.equation = "var(A) = mean of (a − mean)², over all numbers of A";
 }
 
-constexpr Operation kMatrixOperations[] = {
-    {"show", "given", 1, 1, compute_show, expand_show},
-    {"linear", "projection", 2, 3, compute_linear, expand_linear},
-    {"product", "product", 2, 2, compute_product, expand_product},
-    {"mix", "combination", 1, 1, compute_mix, expand_mix},
-    {"join", "joined heads", 1, 1, compute_join, expand_join},
-    {"variances", "variances", 1, 16, compute_variances, expand_variances},
+constexpr OperationInfo kMatrixOperations[] = {
+    {Operation::show, "show", "given", 1, 1, compute_show, expand_show, {.has_example = false}},
+    {Operation::linear, "linear", "projection", 2, 3, compute_linear, expand_linear},
+    {Operation::product, "product", "product", 2, 2, compute_product, expand_product},
+    {Operation::mix, "mix", "combination", 1, 1, compute_mix, expand_mix},
+    {Operation::join, "join", "joined heads", 1, 1, compute_join, expand_join},
+    {Operation::variances,
+     "variances",
+     "variances",
+     1,
+     16,
+     compute_variances,
+     expand_variances,
+     {.ignores_layout = true}},
 };
 
 }  // namespace
@@ -283,7 +290,7 @@ Moments moments(const std::vector<double>& numbers) {
   return {mean, squares / count};
 }
 
-std::span<const Operation> matrix_operations() { return kMatrixOperations; }
+std::span<const OperationInfo> matrix_operations() { return kMatrixOperations; }
 
 }  // namespace v0
 }  // namespace regard

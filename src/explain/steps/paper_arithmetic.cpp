@@ -232,22 +232,22 @@ void compute_relu(Evaluation& e) {
   e.step.equation = fmt::format("{} = max(0, {})", e.step.symbol, e.request.operands[0]);
 }
 
-constexpr Operation kPaperOperations[] = {
-    {"floor_half", "scaled scores", 1, 1, compute_floor_half, expand_floor_half},
-    {"hide", "masked scores", 1, 1, compute_hide, expand_masked},
-    {"power", "exponentials", 1, 1, compute_power, expand_power},
-    {"sums", "sums", 1, 1, compute_sums, expand_sums},
-    {"divide", "attention weights", 2, 2, compute_divide, expand_divide},
-    {"ratio", "attention weights", 1, 1, compute_ratio, expand_ratio},
-    {"cosine", "cosines", 2, 2, compute_cosine, expand_cosine},
-    {"add", "sum", 2, 2, compute_add, expand_add},
-    {"normalize", "normalised", 1, 1, compute_normalize, expand_normalize},
-    {"relu", "rectified", 1, 1, compute_relu, expand_relu},
+constexpr OperationInfo kPaperOperations[] = {
+    {Operation::floor_half, "floor_half", "scaled scores", 1, 1, compute_floor_half, expand_floor_half},
+    {Operation::hide, "hide", "masked scores", 1, 1, compute_hide, expand_masked, {.has_example = false}},
+    {Operation::power, "power", "exponentials", 1, 1, compute_power, expand_power},
+    {Operation::sums, "sums", "sums", 1, 1, compute_sums, expand_sums},
+    {Operation::divide, "divide", "attention weights", 2, 2, compute_divide, expand_divide},
+    {Operation::ratio, "ratio", "attention weights", 1, 1, compute_ratio, expand_ratio},
+    {Operation::cosine, "cosine", "cosines", 2, 2, compute_cosine, expand_cosine},
+    {Operation::add, "add", "sum", 2, 2, compute_add, expand_add},
+    {Operation::normalize, "normalize", "normalised", 1, 1, compute_normalize, expand_normalize},
+    {Operation::relu, "relu", "rectified", 1, 1, compute_relu, expand_relu},
 };
 
 }  // namespace
 
-std::span<const Operation> paper_operations() { return kPaperOperations; }
+std::span<const OperationInfo> paper_operations() { return kPaperOperations; }
 
 }  // namespace v0
 }  // namespace regard

@@ -26,9 +26,9 @@ const Matrix* find(const ExplainInput& input, std::string_view name) {
   return nullptr;
 }
 
-StepRequest request(std::string operation, std::vector<std::string> operands, std::string result, std::string name) {
+StepRequest request(Operation operation, std::vector<std::string> operands, std::string result, std::string name) {
   StepRequest r;
-  r.operation = std::move(operation);
+  r.operation = operation;
   r.operands = std::move(operands);
   r.result = std::move(result);
   r.name = std::move(name);
@@ -56,12 +56,12 @@ void check_names(const ExplainInput& input, bool projected) {
 // The softmax as a document does it by hand: a name for the scores, and the matrix that they are in.
 void append_paper_softmax(const ExplainInput& input, const std::string& scores, std::vector<StepRequest>& steps) {
   if (input.settings.softmax == SoftmaxRule::ratio) {
-    steps.push_back(request("ratio", {scores}, "A", "weights"));
+    steps.push_back(request(Operation::ratio, {scores}, "A", "weights"));
     return;
   }
-  steps.push_back(request("power", {scores}, "P", "exponentials"));
-  steps.push_back(request("sums", {"P"}, "sums", "sums"));
-  steps.push_back(request("divide", {"P", "sums"}, "A", "weights"));
+  steps.push_back(request(Operation::power, {scores}, "P", "exponentials"));
+  steps.push_back(request(Operation::sums, {"P"}, "sums", "sums"));
+  steps.push_back(request(Operation::divide, {"P", "sums"}, "A", "weights"));
 }
 
 }  // namespace
@@ -72,12 +72,12 @@ std::vector<StepRequest> standard_steps(const ExplainInput& input) {
   const ExplainSettings& settings = input.settings;
   std::vector<StepRequest> steps;
 
-  if (projected) steps.push_back(request("show", {"X"}, "X", "input"));
+  if (projected) steps.push_back(request(Operation::show, {"X"}, "X", "input"));
   for (const auto& [name, symbol, part] :
        {std::array{"queries", "Q", "query"}, std::array{"keys", "K", "key"}, std::array{"values", "V", "value"}}) {
-    StepRequest r = request("show", {symbol}, symbol, name);
+    StepRequest r = request(Operation::show, {symbol}, symbol, name);
     if (projected) {
-      r = request("linear", {"X", fmt::format("W_{}", part)}, symbol, name);
+      r = request(Operation::linear, {"X", fmt::format("W_{}", part)}, symbol, name);
       if (find(input, fmt::format("b_{}", part))) r.operands.push_back(fmt::format("b_{}", part));
     }
     if (settings.heads != 1) r.heads = settings.heads;
@@ -88,37 +88,37 @@ std::vector<StepRequest> standard_steps(const ExplainInput& input) {
   const bool by_hand = settings.scale.rule == ScaleRule::floor_half;
   const bool library = settings.softmax == SoftmaxRule::shifted && !settings.softmax_base && !by_hand;
   std::string_view scores = "S";
-  steps.push_back(request("scores", {"Q", "K"}, "S", "scores"));
+  steps.push_back(request(Operation::scores, {"Q", "K"}, "S", "scores"));
   if (by_hand) {
-    steps.push_back(request("floor_half", {"S"}, "scaled", "scaled"));
+    steps.push_back(request(Operation::floor_half, {"S"}, "scaled", "scaled"));
     scores = "scaled";
   } else if (settings.scale.rule != ScaleRule::none) {
-    steps.push_back(request("scaled", {"Q", "K"}, "scaled", "scaled"));
+    steps.push_back(request(Operation::scaled, {"Q", "K"}, "scaled", "scaled"));
     scores = "scaled";
   }
   if (causal) {
-    steps.push_back(by_hand ? request("hide", {std::string(scores)}, "masked", "masked")
-                            : request("masked", {"Q", "K"}, "masked", "masked"));
+    steps.push_back(by_hand ? request(Operation::hide, {std::string(scores)}, "masked", "masked")
+                            : request(Operation::masked, {"Q", "K"}, "masked", "masked"));
     scores = "masked";
   }
   if (library) {
-    steps.push_back(request("weights", {"Q", "K"}, "A", "weights"));
-    steps.push_back(request("context", {"Q", "K", "V"}, "C", "context"));
+    steps.push_back(request(Operation::weights, {"Q", "K"}, "A", "weights"));
+    steps.push_back(request(Operation::context, {"Q", "K", "V"}, "C", "context"));
   } else {
     append_paper_softmax(input, std::string(scores), steps);
     const bool columns = settings.layout == Layout::columns;
-    steps.push_back(columns ? request("product", {"V", "A"}, "C", "context")
-                            : request("product", {"A", "V"}, "C", "context"));
+    steps.push_back(columns ? request(Operation::product, {"V", "A"}, "C", "context")
+                            : request(Operation::product, {"A", "V"}, "C", "context"));
   }
 
   std::string_view last = "C";
   const Matrix* query = find(input, "Q");
   if (settings.heads > 1 || (query && query->num_heads > 1)) {
-    steps.push_back(request("join", {"C"}, "J", "joined"));
+    steps.push_back(request(Operation::join, {"C"}, "J", "joined"));
     last = "J";
   }
   if (find(input, "W_output")) {
-    steps.push_back(request("linear", {std::string(last), "W_output"}, "O", "output"));
+    steps.push_back(request(Operation::linear, {std::string(last), "W_output"}, "O", "output"));
     if (find(input, "b_output")) steps.back().operands.push_back("b_output");
   }
   return steps;
@@ -134,19 +134,20 @@ class HandSteps {
 
   void append(const StepRequest& step) {
     const bool floored = (step.scale ? *step.scale : settings_.scale).rule == ScaleRule::floor_half;
-    if (step.operation == "scaled" && floored) {
-      add(step, "floor_half", {scores_of(step)});
-    } else if (step.operation == "masked" && floored) {
-      add(step, "hide", {floored_scores_of(step)});
-    } else if (step.operation == "weights" && (floored || other_softmax_)) {
+    if (step.operation == Operation::scaled && floored) {
+      add(step, Operation::floor_half, {scores_of(step)});
+    } else if (step.operation == Operation::masked && floored) {
+      add(step, Operation::hide, {floored_scores_of(step)});
+    } else if (step.operation == Operation::weights && (floored || other_softmax_)) {
       add_weights(step, floored);
-    } else if (step.operation == "context" && (floored || other_softmax_)) {
-      StepRequest weights = request("weights", step.operands, "weights of " + step.result, step.name + "-weights");
+    } else if (step.operation == Operation::context && (floored || other_softmax_)) {
+      StepRequest weights =
+          request(Operation::weights, step.operands, "weights of " + step.result, step.name + "-weights");
       weights.scale = step.scale;
       weights.causal = step.causal;
       add_weights(weights, floored);
       const std::string& value = step.operands[2];
-      add(step, "product",
+      add(step, Operation::product,
           settings_.layout == Layout::columns ? std::vector{value, weights.result}
                                               : std::vector{weights.result, value});
     } else {
@@ -157,34 +158,37 @@ class HandSteps {
 
  private:
   // The last step of several: all that `like` says, but for what it computes.
-  void add(const StepRequest& like, std::string operation, std::vector<std::string> operands) {
+  void add(const StepRequest& like, Operation operation, std::vector<std::string> operands) {
     steps_.push_back(like);
-    steps_.back().operation = std::move(operation);
+    steps_.back().operation = operation;
     steps_.back().operands = std::move(operands);
   }
   // An intermediate step of `step`; returns the name of its result.
-  std::string between(const StepRequest& step, const std::string& operation, std::vector<std::string> operands) {
-    const std::string name = operation + " of " + step.result;
-    StepRequest r = request(operation, std::move(operands), name, step.name + "-" + operation);
+  std::string between(const StepRequest& step, Operation operation, std::vector<std::string> operands) {
+    const std::string_view called = operation_name(operation);
+    const std::string name = fmt::format("{} of {}", called, step.result);
+    StepRequest r = request(operation, std::move(operands), name, fmt::format("{}-{}", step.name, called));
     r.scale = step.scale;
     r.causal = step.causal;
     steps_.push_back(std::move(r));
     return name;
   }
   std::string scores_of(const StepRequest& step) {
-    return between(step, "scores", {step.operands[0], step.operands[1]});
+    return between(step, Operation::scores, {step.operands[0], step.operands[1]});
   }
-  std::string floored_scores_of(const StepRequest& step) { return between(step, "floor_half", {scores_of(step)}); }
+  std::string floored_scores_of(const StepRequest& step) {
+    return between(step, Operation::floor_half, {scores_of(step)});
+  }
 
   void add_weights(const StepRequest& step, bool floored) {
-    const std::string scores = floored ? between(step, "hide", {floored_scores_of(step)})
-                                       : between(step, "masked", {step.operands[0], step.operands[1]});
+    const std::string scores = floored ? between(step, Operation::hide, {floored_scores_of(step)})
+                                       : between(step, Operation::masked, {step.operands[0], step.operands[1]});
     if (settings_.softmax == SoftmaxRule::ratio) {
-      add(step, "ratio", {scores});
+      add(step, Operation::ratio, {scores});
       return;
     }
-    const std::string powers = between(step, "power", {scores});
-    add(step, "divide", {powers, between(step, "sums", {powers})});
+    const std::string powers = between(step, Operation::power, {scores});
+    add(step, Operation::divide, {powers, between(step, Operation::sums, {powers})});
   }
 
   const ExplainSettings& settings_;

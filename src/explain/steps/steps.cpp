@@ -11,6 +11,8 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <array>
+#include <cassert>
 #include <cmath>
 #include <stdexcept>
 
@@ -121,7 +123,9 @@ void sum_weights(Step& step) {
 }
 
 // The name that --step takes: Regard's term for it.
-std::string step_name(const StepRequest& request) { return request.name.empty() ? request.operation : request.name; }
+std::string step_name(const StepRequest& request) {
+  return request.name.empty() ? std::string(operation_name(request.operation)) : request.name;
+}
 
 std::string unique_name(const std::string& name, const std::vector<Step>& steps) {
   const auto same =
@@ -129,7 +133,7 @@ std::string unique_name(const std::string& name, const std::vector<Step>& steps)
   return same == 0 ? name : fmt::format("{}#{}", name, same);
 }
 
-std::string term_of(const std::string& name, const Operation& operation) {
+std::string term_of(const std::string& name, const OperationInfo& operation) {
   static const std::map<std::string_view, std::string_view> kTerms = {
       {"scores", "attention scores"},   {"scaled", "scaled scores"}, {"masked", "masked scores"},
       {"weights", "attention weights"}, {"context", "context"},      {"joined", "joined heads"},
@@ -157,20 +161,16 @@ class Run {
     Step step;
     step.request = request;
     step.name = unique_name(step_name(request), steps_);
-    const Operation* operation = find_operation(request.operation);
-    if (operation == nullptr)
-      throw std::invalid_argument(fmt::format("step {}: operation \"{}\" does not exist; choose one of {}",
-                                              text_in_message(step.name), text_in_message(request.operation),
-                                              operation_names()));
+    const OperationInfo& operation = operation_info(request.operation);
     const auto given = static_cast<int>(request.operands.size());
-    if (given < operation->min_operands || given > operation->max_operands)
+    if (given < operation.min_operands || given > operation.max_operands)
       throw std::invalid_argument(
-          fmt::format("step {}: operation {} takes {} operands, not {}", text_in_message(step.name), request.operation,
-                      operation->min_operands == operation->max_operands
-                          ? fmt::format("{}", operation->min_operands)
-                          : fmt::format("{} to {}", operation->min_operands, operation->max_operands),
+          fmt::format("step {}: operation {} takes {} operands, not {}", text_in_message(step.name), operation.name,
+                      operation.min_operands == operation.max_operands
+                          ? fmt::format("{}", operation.min_operands)
+                          : fmt::format("{} to {}", operation.min_operands, operation.max_operands),
                       given));
-    step.term = term_of(step_name(request), *operation);
+    step.term = term_of(step_name(request), operation);
     step.symbol = request.result.empty() ? step.name : request.result;
     step.document_name = request.document_name;
     for (const NamedText& named : input_.names)
@@ -195,7 +195,7 @@ class Run {
                           .keep = keep_,
                           .previous = steps_,
                           .step = step};
-    operation->compute(evaluation);
+    operation.compute(evaluation);
     finish(request, step);
     if (with_fractions_) keep_fractions(request, step);
     values_.insert_or_assign(step.symbol,
@@ -379,19 +379,39 @@ void Evaluation::fail(const std::string& what) const {
   throw std::invalid_argument(fmt::format("step {}: {}", text_in_message(step.name), escape_for_terminal(what)));
 }
 
-const Operation* find_operation(std::string_view name) {
-  for (std::span<const Operation> table :
-       {attention_operations(), matrix_operations(), paper_operations(), lesson_operations()})
-    for (const Operation& operation : table)
-      if (operation.name == name) return &operation;
-  return nullptr;
+namespace {
+
+// The table by operation.
+using OperationTable = std::array<const OperationInfo*, kNumOperations>;
+const OperationTable& operation_table() {
+  static const OperationTable table = [] {
+    OperationTable rows{};
+    for (std::span<const OperationInfo> part :
+         {attention_operations(), matrix_operations(), paper_operations(), lesson_operations()})
+      for (const OperationInfo& info : part) rows[static_cast<std::size_t>(info.operation)] = &info;
+    assert(std::find(rows.begin(), rows.end(), nullptr) == rows.end());
+    return rows;
+  }();
+  return table;
+}
+
+}  // namespace
+
+const OperationInfo& operation_info(Operation operation) {
+  return *operation_table()[static_cast<std::size_t>(operation)];
+}
+
+std::string_view operation_name(Operation operation) { return operation_info(operation).name; }
+
+std::optional<Operation> operation_named(std::string_view name) {
+  for (const OperationInfo* info : operation_table())
+    if (info->name == name) return info->operation;
+  return std::nullopt;
 }
 
 std::string operation_names() {
   std::vector<std::string_view> names;
-  for (std::span<const Operation> table :
-       {attention_operations(), matrix_operations(), paper_operations(), lesson_operations()})
-    for (const Operation& operation : table) names.push_back(operation.name);
+  for (const OperationInfo* info : operation_table()) names.push_back(info->name);
   std::sort(names.begin(), names.end());
   return fmt::format("{}", fmt::join(names, ", "));
 }

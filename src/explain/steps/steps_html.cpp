@@ -12,7 +12,7 @@
 
 #include "expansion.h"
 #include "explain/report/html_page.h"
-#include "explain/report/json_text.h"
+#include "explain/report/json_style.h"
 #include "explain/report/terminal.h"
 #include "operations.h"
 
@@ -45,7 +45,7 @@ std::string_view rule_name(const Scale& scale) {
 class PageData {
  public:
   PageData(const Explanation& explanation, const HtmlOptions& options, const Runtime& runtime)
-      : explanation_(explanation), options_(options), json_(NumberType::f64, runtime) {}
+      : explanation_(explanation), options_(options), json_(json_style(NumberType::f64), runtime.stop) {}
 
   std::string write() {
     json_.begin_object();
@@ -54,7 +54,7 @@ class PageData {
     json_.string("layout", explanation_.settings.layout == Layout::columns ? "columns" : "rows");
     if (explanation_.settings.digits) json_.whole("digits", *explanation_.settings.digits);
     json_.name("key_tokens");
-    json_.begin_array(true);
+    json_.begin_array(JsonLayout::one_line);
     for (const std::string& token : explanation_.key_tokens) json_.string(token);
     json_.end_array();
     json_.name("steps");
@@ -97,8 +97,7 @@ class PageData {
     constexpr std::size_t kMaxTerms = 20000;
     const Matrix& m = s.result;
     if (m.numbers.size() > 4096 || !m.kept_rows.empty() || !m.kept_columns.empty()) return;
-    const Operation* operation = find_operation(s.request.operation);
-    if (operation == nullptr || operation->expand == nullptr) return;
+    if (operation_info(s.request.operation).expand == nullptr) return;
     std::vector<CellDerivation> all;
     std::size_t num_terms = 0;
     for (Index h = 0; h < m.num_heads; ++h)
@@ -110,13 +109,13 @@ class PageData {
         }
     json_.objects("works", all, [&](const CellDerivation& work) {
       json_.name("terms");
-      json_.begin_array(true);
+      json_.begin_array(JsonLayout::one_line);
       for (const CellTerm& one : work.terms) term(one);
       json_.end_array();
       json_.name("lines");
-      json_.begin_array(true);
+      json_.begin_array(JsonLayout::one_line);
       for (const NamedText& line : work.lines) {
-        json_.begin_array(true);
+        json_.begin_array(JsonLayout::one_line);
         json_.string(line.name);
         json_.string(line.text);
         json_.end_array();
@@ -125,10 +124,10 @@ class PageData {
     });
   }
   void term(const CellTerm& one) {
-    json_.begin_array(true);
+    json_.begin_array(JsonLayout::one_line);
     json_.string(one.label);
     double product = 1.0;
-    json_.begin_array(true);
+    json_.begin_array(JsonLayout::one_line);
     for (double x : one.factors) {
       json_.number(x);
       product *= x;
@@ -176,7 +175,7 @@ class PageData {
     json_.indices("kept_rows", m.kept_rows);
     json_.indices("kept_columns", m.kept_columns);
     json_.name("numbers");
-    json_.begin_array(true);
+    json_.begin_array(JsonLayout::one_line);
     for (double x : m.numbers) json_.number(x);
     json_.end_array();
     std::vector<Index> hidden;
@@ -194,7 +193,7 @@ class PageData {
     json_.begin_array();
     for_each_printed(expected, m, [&](std::size_t i, double theirs, const Cell& cell) {
       if (s.differs[i] == 0) return;
-      json_.begin_array(true);
+      json_.begin_array(JsonLayout::one_line);
       json_.whole(cell.head);
       json_.whole(cell.row);
       json_.whole(cell.column);

@@ -2,14 +2,14 @@
 //
 // An explanation as JSON: everything that the text shows, in full, and how it was computed. docs/explain-input.md
 // lists the fields.
-// Read next: json_text.cpp.
+// Read next: json_style.h.
 #include <fmt/format.h>
 
 #include <algorithm>
 #include <charconv>
 #include <stdexcept>
 
-#include "explain/report/json_text.h"
+#include "explain/report/json_style.h"
 
 namespace regard {
 inline namespace v0 {
@@ -20,7 +20,7 @@ void write_axis(JsonWriter& json, const Axis& axis, Index count) {
   json.string("name", axis.name);
   json.string("extent", axis.extent);
   json.whole("count", count);
-  json.strings("labels", axis.labels, true);
+  json.strings("labels", axis.labels, JsonLayout::one_line);
   json.end_object();
 }
 
@@ -33,7 +33,7 @@ void write_flags(JsonWriter& json, std::string_view name, const Matrix& m, const
     for (Index r = 0; r < m.stored_rows(); ++r)
       for (Index c = 0; c < m.stored_columns(); ++c) {
         if (flags[m.index(h, r, c)] == 0) continue;
-        json.begin_array(true);
+        json.begin_array(JsonLayout::one_line);
         json.whole(h);
         json.whole(m.kept_rows.empty() ? r : m.kept_rows[static_cast<std::size_t>(r)]);
         json.whole(m.kept_columns.empty() ? c : m.kept_columns[static_cast<std::size_t>(c)]);
@@ -85,17 +85,17 @@ void write_step(JsonWriter& json, const Explanation& explanation, const Step& st
   json.string("name", step.name);
   json.string("term", step.term);
   if (!step.document_name.empty()) json.string("document_name", step.document_name);
-  json.string("operation", step.request.operation);
+  json.string("operation", operation_name(step.request.operation));
   json.string("symbol", step.symbol);
   json.string("equation", step.equation);
   json.boolean("library", !step.outside_library);
   if (!step.finding.empty()) json.string("finding", step.finding);
   json.name("operands");
-  json.begin_array(true);
+  json.begin_array(JsonLayout::one_line);
   for (const Operand& operand : step.operands) json.string(operand.name);
   json.end_array();
   json.name("shape");
-  json.begin_array(true);
+  json.begin_array(JsonLayout::one_line);
   if (m.has_heads) json.whole(m.num_heads);
   json.whole(m.num_rows);
   json.whole(m.num_columns);
@@ -151,7 +151,7 @@ bool is_chosen(const Step& step, std::size_t index, const std::string& wanted) {
 }  // namespace
 
 std::string render_json(const Explanation& explanation, const JsonOptions& options, const Runtime& runtime) {
-  JsonWriter json(explanation.settings.dtype, runtime);
+  JsonWriter json(json_style(explanation.settings.dtype), runtime.stop);
   json.begin_object();
   json.source(options.command);
   json.string("dtype", explanation.settings.dtype == NumberType::f32 ? "f32" : "f64");
@@ -164,7 +164,7 @@ std::string render_json(const Explanation& explanation, const JsonOptions& optio
     json.whole("query", *explanation.focus);
   }
   json.name("tokens");
-  json.begin_array(true);
+  json.begin_array(JsonLayout::one_line);
   for (const std::string& token : explanation.tokens) json.string(token);
   json.end_array();
   json.name("steps");

@@ -162,7 +162,7 @@ class PageWriter {
 
   // The parameters that a projection multiplies by, where they are small enough to stand beside its result.
   void operand_block(const Step& step, std::vector<Block>& blocks) const {
-    if (step.request.operation != "linear") return;
+    if (step.request.operation != Operation::linear) return;
     const Matrix& w = *step.operands[1].matrix;
     constexpr Index kSmall = 8;
     if (w.num_rows > kSmall || w.num_columns > kSmall) return;

@@ -13,6 +13,7 @@
 
 #include "expansion.h"
 #include "findings.h"
+#include "operations.h"
 
 namespace regard {
 inline namespace v0 {
@@ -246,24 +247,14 @@ std::vector<std::string> example_lines(const TextContext& context, const Step& s
   const CellDerivation work = expand_cell(context.explanation, step, cell, style.digits);
   if (!std::isfinite(work.result)) return {};
   const std::string name = context.paint.shown(work.what) + head_text(step, cell);
-  // Where there are lines, the terms add up to something on the way; these operations tell nothing in one line.
+  // Where there are lines, the terms add up to something on the way; some operations tell nothing in one line.
   if (!work.lines.empty() || work.terms.empty()) {
-    constexpr std::array<std::string_view, 4> kSilent = {"show", "mask", "masked", "hide"};
-    if (work.lines.empty() || std::find(kSilent.begin(), kSilent.end(), step.request.operation) != kSilent.end())
-      return {};
-    if (step.request.operation == "scaled" && work.lines.size() > 2)
-      return wrap_words(fmt::format("{} = {}", name,
-                                    context.paint.shown(fmt::format(
-                                        "{}{}", work.lines[0].text,
-                                        work.lines[1].name == "times"
-                                            ? " · " + work.lines[1].text + " = " + work.lines[2].text
-                                            : " / " + work.lines[1].text.substr(0, work.lines[1].text.find(" =")) +
-                                                  " = " + work.lines[2].text))),
-                        context.width, 2);
-    std::string text = work.lines.back().text;
-    for (const NamedText& line : work.lines)
-      if (line.name == "exponential") text = line.text + "; " + text;
-    return wrap_words(name + (work.lines.size() > 1 ? ": " : " = ") + context.paint.shown(text), context.width, 2);
+    if (work.lines.empty() || !operation_info(step.request.operation).traits.has_example) return {};
+    const std::string& text = work.brief.empty() ? work.lines.back().text : work.brief;
+    // What the cell is equal to; or something about it, or several equations.
+    const bool is_equation =
+        work.lines.size() == 1 || (step.request.operation == Operation::scaled && !work.brief.empty());
+    return wrap_words(name + (is_equation ? " = " : ": ") + context.paint.shown(text), context.width, 2);
   }
   return wrap_words(one_line(context, work, style, name), context.width, 2);
 }
@@ -277,7 +268,7 @@ std::vector<std::string> cell_lines(const TextContext& context, const Step& step
                              styled_number(work.result, style)));
   const bool sum_of_products =
       std::any_of(work.terms.begin(), work.terms.end(), [](const CellTerm& t) { return t.factors.size() > 1; });
-  const bool weights = step.request.operation == "weights";
+  const bool weights = step.request.operation == Operation::weights;
   const NumberStyle exponent_style{.digits = std::max(style.digits, 4), .unicode = paint.unicode};
 
   std::vector<Index> shown =

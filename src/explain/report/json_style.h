@@ -1,0 +1,16 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// How explanations are written as JSON: one space for each level, numbers in the shortest form of their type.
+// Read next: regard/io/json_writer.h, steps_json.cpp.
+#pragma once
+
+#include "regard/explain/steps.h"
+#include "regard/io/json_writer.h"
+
+namespace regard {
+inline namespace v0 {
+
+inline JsonStyle json_style(NumberType type) { return {.indent = 1, .float32 = type == NumberType::f32}; }
+
+}  // namespace v0
+}  // namespace regard
