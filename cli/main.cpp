@@ -128,6 +128,7 @@ std::string help_text(const CLI::App& app) {
 
 int run(int count, char** arguments) {
   CLI::App app("Exact attention, computed and shown: softmax(scale · Q · Kᵀ + mask) · V.", "regard");
+  app.formatter(std::make_shared<HelpFormatter>());
   app.get_formatter()->column_width(28);
   app.set_help_flag("-h,--help", "Print this help and exit");
   app.require_subcommand(0, 1);

@@ -193,6 +193,19 @@ std::string dependency_message(const CLI::ParseError& error) {
   return found == dependency_messages().end() ? "" : found->second;
 }
 
+std::string HelpFormatter::make_option_opts(const CLI::Option* option) const {
+  const std::string text = CLI::Formatter::make_option_opts(option);
+  // What was declared without a message stays.
+  const auto has_message = [&](const CLI::Option* other) {
+    return dependency_messages().contains(CLI::RequiresError(option->get_name(), other->get_name()).what()) ||
+           dependency_messages().contains(CLI::ExcludesError(option->get_name(), other->get_name()).what());
+  };
+  const auto &needed = option->get_needs(), &excluded = option->get_excludes();
+  const bool hide = std::any_of(needed.begin(), needed.end(), has_message) ||
+                    std::any_of(excluded.begin(), excluded.end(), has_message);
+  return hide ? text.substr(0, std::min(text.find(" Needs:"), text.find(" Excludes:"))) : text;
+}
+
 const std::string& command_line() { return command_line_text; }
 
 std::string quote_for_shell(std::string_view argument) {

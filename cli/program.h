@@ -98,6 +98,11 @@ void needs(CLI::Option* option, CLI::Option* other, std::string message);
 void excludes(CLI::Option* option, CLI::Option* other, std::string message);
 // The message of what is broken, or nothing where it was declared without one.
 std::string dependency_message(const CLI::ParseError& error);
+// CLI11's help lists behind each option what it needs and excludes; here the help's texts say it.
+class HelpFormatter : public CLI::Formatter {
+ public:
+  std::string make_option_opts(const CLI::Option* option) const override;
+};
 
 // What call returns. A std::invalid_argument that it throws is a mistake in what was typed: UsageError, with the
 // option in front where one is named.

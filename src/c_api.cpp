@@ -70,9 +70,9 @@ template <class Struct>
 Struct read_struct(const char* operator_name, const char* name, const Struct* given) {
   if (given == nullptr) reject(operator_name, std::string(name) + " is NULL");
   const std::size_t size = given->struct_size;
-  if (size < sizeof(size_t)) {
+  if (size < sizeof(Struct)) {
     reject(operator_name, std::string(name) + "->struct_size is " + std::to_string(size) + "; expected " +
-                              std::to_string(sizeof(size_t)) + " or more");
+                              std::to_string(sizeof(Struct)) + " or more");
   }
   const char* bytes = reinterpret_cast<const char*>(given);
   const std::size_t known = std::min(size, sizeof(Struct));
@@ -96,9 +96,6 @@ template <class View, class Array>
 View view_of(const char* operator_name, const char* name, const Array& array) {
   if (!is_given(array)) return {};
   const auto type = static_cast<ElementType>(array.dtype);
-  if (type_bytes(type) == 0)
-    reject(operator_name,
-           std::string(name) + " has type " + element_type_text(type) + "; expected one of regard_dtype");
   constexpr auto kRank = static_cast<std::int32_t>(std::tuple_size_v<typename View::Shape>);
   if (array.rank != kRank) {
     reject(operator_name,
@@ -110,7 +107,7 @@ View view_of(const char* operator_name, const char* name, const Array& array) {
   typename View::Shape strides = dense_strides(shape);
   if (array.strides != nullptr) std::copy_n(array.strides, kRank, strides.begin());
   const View view(array.data, type, shape, strides);
-  footprint(operator_name, name, view);
+  if (type_bytes(type) > 0) footprint(operator_name, name, view);  // else the operator rejects it
   return view;
 }
 
@@ -268,7 +265,7 @@ int32_t regard_attention_options_init(regard_attention_options* options, size_t 
   return status_of([=] {
     const char* name = "attention_options_init";
     if (options == nullptr) reject(name, "options is NULL");
-    if (struct_size < sizeof(size_t)) {
+    if (struct_size < sizeof(regard_attention_options)) {
       reject(name, "struct_size is " + std::to_string(struct_size) + "; expected " + std::to_string(sizeof(size_t)) +
                        " or more");
     }

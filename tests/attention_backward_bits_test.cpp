@@ -310,7 +310,7 @@ TEST(BackwardRejections, NameTheArgumentTheActualAndTheExpected) {
               attention_backward(test.call.query.view(), test.call.key.view(), test.call.value.view(), test.saved(),
                                  g.views(), test.call.options);
             }),
-            "attention_backward: query has type float32; expected bfloat16, the type of its gradient");
+            "attention_backward: grad_query has type bfloat16; expected float32 as query");
 }
 
 // ---- options of another call

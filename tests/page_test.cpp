@@ -83,7 +83,7 @@ TEST(Page, RefersToWhatItHolds) {
   ASSERT_EQ(steps.size(), explanation.steps.size());
   std::size_t references = 0;
   for (std::size_t i = 0; i < steps.size(); ++i) {
-    for (const char* list : {"given", "operands"}) {
+    for (const char* list : {"requested_operands", "operands"}) {
       for (const JsonValue& operand : steps[i].find(list)->items()) {
         ++references;
         const JsonValue* step = operand.find("step");

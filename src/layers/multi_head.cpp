@@ -39,6 +39,14 @@ std::optional<Index> joined_stride(Index outer_extent, Index outer_stride, Index
   return std::nullopt;
 }
 
+// split_heads, with the size of a head where there is none.
+template <class T>
+TensorView<T, 4> split(const TensorView<T, 3>& joined, Index heads, Index depth) {
+  TensorView<T, 4> view = split_heads(joined, heads);
+  view.shape[3] = depth;
+  return view;
+}
+
 // output[b, l] = input[b, l] · parameters + bias: one product where strides can join B and L, else one per b.
 template <class T>
 void project(const TensorView<const T, 3>& input, const TensorView<const T, 2>& parameters,
@@ -202,7 +210,7 @@ class Intermediate {
   Intermediate(const Runtime& runtime, const TensorView<T, 4>& asked, bool use_asked, const std::array<Index, 4>& shape)
       : memory_(runtime, use_asked ? 0 : shape[0] * shape[1] * shape[2] * shape[3]) {
     const auto [batch, heads, length, depth] = shape;
-    view = use_asked ? asked : split_heads<T>({memory_.data(), {batch, length, heads * depth}}, heads);
+    view = use_asked ? asked : split<T>({memory_.data(), {batch, length, heads * depth}}, heads, depth);
   }
   TensorView<T, 4> view;
 
@@ -258,7 +266,7 @@ void multi_head_attention_forward(std::type_identity_t<TensorView<const T, 3>> i
   // when that can be seen as the joined matrix.
   const bool has_projection = !parameters.w_output.absent();
   const bool in_context = has_projection && !join_heads(outputs.context).absent();
-  const TensorView<T, 4> in_output = split_heads(outputs.output, s.heads);
+  const TensorView<T, 4> in_output = split(outputs.output, s.heads, s.value_depth);
   const Intermediate<T> context(runtime, in_context ? outputs.context : in_output, in_context || !has_projection,
                                 context_shape);
 

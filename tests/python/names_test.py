@@ -21,6 +21,7 @@ PARTS = {
     "export.h": "no names",
     "io/csv.h": "NumPy reads CSV",
     "io/json.h": "Python reads JSON",
+    "io/json_writer.h": "Python writes JSON",
     "io/npy.h": "NumPy reads NPY",
     "io/safetensors.h": "the files that load_model reads",
     "io/sha256.h": "Python has hashlib",
@@ -59,7 +60,8 @@ ELSEWHERE = {
     **dict.fromkeys(("matrix_of", "standard_steps", "query_tokens", "token_index", "expand_cell", "write_explain_input",
                      "parse_scale", "parse_causal", "parse_layout", "with_settings_beside", "sentence_details",
                      "read_sentence", "word_index", "word_weights", "word_vector", "cosine", "word_names", "word_mark",
-                     "word_attention", "check_has_words", "vocabulary_warning", "pair_in_heads", "sentence_findings")),
+                     "word_attention", "check_has_words", "vocabulary_warning", "pair_in_heads", "sentence_findings",
+                     "operation_name", "operation_named")),
 }
 
 
