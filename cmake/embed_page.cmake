@@ -73,7 +73,7 @@ foreach(kind js css)
   string(REGEX REPLACE "([0-9a-f][0-9a-f])" "'\\\\x\\1'," bytes "${bytes}")
   string(APPEND source "constexpr char k_${kind}[] = {\n${bytes}};\n")
 endforeach()
-string(APPEND source "}  // namespace\n\nnamespace regard {\ninline namespace v0 {\nPageAssets page_assets() {\n"
+string(APPEND source "}  // namespace\n\nnamespace regard::inline v0 {\nPageAssets page_assets() {\n"
   "  return {{k_js, sizeof k_js}, \"${hash_js}\", {k_css, sizeof k_css}, \"${hash_css}\"};\n}\n"
-  "}  // namespace v0\n}  // namespace regard\n")
+  "}  // namespace regard::inline v0\n")
 file(WRITE "${OUTPUT}" "${source}")

@@ -20,9 +20,7 @@
 #include "tensor/checks.h"
 #include "tensor/strided_copy.h"
 
-namespace regard {
-inline namespace v0 {
-namespace internal {
+namespace regard::inline v0::internal {
 namespace {
 
 // Not a std::string: a thread-local object with a destructor would keep the library from being unloaded.
@@ -250,9 +248,7 @@ AttentionOutputs outputs_of(const char* name, const regard_attention_outputs& o,
 }
 
 }  // namespace
-}  // namespace internal
-}  // namespace v0
-}  // namespace regard
+}  // namespace regard::inline v0::internal
 
 using namespace regard;
 using namespace regard::internal;

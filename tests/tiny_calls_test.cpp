@@ -82,7 +82,8 @@ void check_attention() {
 
   Array<T, 5> sums({1, 1, H, L, D});
   Array<T, 4> maxima({1, 1, H, L}), row_sums({1, 1, H, L});
-  const AttentionPartialOutputs partials{.accumulator = sums.view(), .row_max = maxima.view(), .row_sum = row_sums.view()};
+  const AttentionPartialOutputs partials{
+      .accumulator = sums.view(), .row_max = maxima.view(), .row_sum = row_sums.view()};
   expect_no_thread("attention_partials", [&](const Runtime& r) {
     attention_partials(in.query.view(), in.key.view(), in.value.view(), partials, packing, r);
   });

@@ -28,8 +28,7 @@
 #include "regard/runtime.h"
 #include "regard/tensor.h"
 
-namespace regard {
-inline namespace v0 {
+namespace regard::inline v0 {
 
 // Keys are processed in blocks, blocks in chunks of this many keys, counted from key 0 (of each packed sequence).
 // Cutting the keys at multiples of it and merging the partials gives the same bits as the whole.
@@ -220,5 +219,4 @@ REGARD_EXPORT void attention_merge(const AttentionPartials& partials, const Inpu
 REGARD_EXPORT void attention_merge_lse(const InputView<5>& contexts, const InputView<4>& lse,
                                        const AttentionOutputs& outputs, const Runtime& runtime = {});
 
-}  // namespace v0
-}  // namespace regard
+}  // namespace regard::inline v0

@@ -17,8 +17,7 @@
 
 #include "regard/attention.h"
 
-namespace regard {
-inline namespace v0 {
+namespace regard::inline v0 {
 
 // What the forward pass wrote, and the gradients of what it wrote. All but grad_lse are required. context and
 // grad_context have types as query has, the others the type computed with.
@@ -60,5 +59,4 @@ REGARD_EXPORT void attention_backward(const InputView<4>& query, const InputView
                                       const AttentionForwardState& saved, const AttentionGradients& gradients,
                                       const AttentionOptions& options = {}, const Runtime& runtime = {});
 
-}  // namespace v0
-}  // namespace regard
+}  // namespace regard::inline v0

@@ -20,8 +20,7 @@
 
 #include "regard/attention.h"
 
-namespace regard {
-inline namespace v0 {
+namespace regard::inline v0 {
 
 inline constexpr Index kAttentionMostTopKeys = 63;
 
@@ -93,5 +92,4 @@ REGARD_EXPORT void attention_columns(const InputView<4>& query, const InputView<
                                      const AttentionColumns& outputs, const AttentionOptions& options = {},
                                      const Runtime& runtime = {});
 
-}  // namespace v0
-}  // namespace regard
+}  // namespace regard::inline v0

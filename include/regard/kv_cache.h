@@ -26,8 +26,7 @@
 
 #include "regard/attention.h"
 
-namespace regard {
-inline namespace v0 {
+namespace regard::inline v0 {
 
 inline constexpr std::uint32_t kKvCacheVersion = 1;
 
@@ -144,5 +143,4 @@ template <class K>
 REGARD_EXPORT void attention_decode(const InputView<4>& query, const KvCache<K>& cache, const AttentionOutputs& outputs,
                                     const AttentionOptions& options = {}, const Runtime& runtime = {});
 
-}  // namespace v0
-}  // namespace regard
+}  // namespace regard::inline v0

@@ -12,8 +12,7 @@
 #include "regard/runtime.h"
 #include "regard/tensor.h"
 
-namespace regard {
-inline namespace v0 {
+namespace regard::inline v0 {
 
 // For each row r of x = input + addend, rounded to T:
 //   output[r, e] = (x[r, e] − mean) / √(variance + epsilon) · gain[e] + bias[e]
@@ -29,5 +28,4 @@ REGARD_EXPORT void layer_norm_forward(std::type_identity_t<TensorView<const T, 2
                                       std::type_identity_t<TensorView<const T, 1>> bias, TensorView<T, 2> output,
                                       double epsilon, const Runtime& runtime = {});
 
-}  // namespace v0
-}  // namespace regard
+}  // namespace regard::inline v0

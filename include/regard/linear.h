@@ -14,8 +14,7 @@
 #include "regard/runtime.h"
 #include "regard/tensor.h"
 
-namespace regard {
-inline namespace v0 {
+namespace regard::inline v0 {
 
 // output[r, o] = Σ_i input[r, i] · weight[i, o] + bias[o]
 //   input (R, I), weight (I, O), bias (O) or absent; writes output (R, O). Any strides.
@@ -83,5 +82,4 @@ REGARD_EXPORT void linear_forward(TensorView<const bfloat16, 2> input, const Pac
                                   TensorView<const bfloat16, 1> bias, TensorView<float, 2> output,
                                   const LinearOptions& options = {}, const Runtime& runtime = {});
 
-}  // namespace v0
-}  // namespace regard
+}  // namespace regard::inline v0

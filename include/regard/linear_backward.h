@@ -11,8 +11,7 @@
 
 #include "regard/linear.h"
 
-namespace regard {
-inline namespace v0 {
+namespace regard::inline v0 {
 
 // What is written; a view that is absent is not. An output must not overlap an input or another output.
 template <class T>
@@ -37,5 +36,4 @@ REGARD_EXPORT void linear_backward(std::type_identity_t<TensorView<const T, 2>> 
                                    const std::type_identity_t<LinearGradients<T>>& gradients,
                                    const Runtime& runtime = {});
 
-}  // namespace v0
-}  // namespace regard
+}  // namespace regard::inline v0

@@ -12,8 +12,7 @@
 
 #include "regard/attention.h"
 
-namespace regard {
-inline namespace v0 {
+namespace regard::inline v0 {
 
 // Head h owns columns h·D … (h + 1)·D − 1 of W_query, and ⌊h / (H / Hkv)⌋ those of W_key and W_value.
 template <class T>
@@ -52,5 +51,4 @@ REGARD_EXPORT void multi_head_attention_forward(std::type_identity_t<TensorView<
                                                 const MultiHeadOutputs<T>& outputs,
                                                 const AttentionOptions& options = {}, const Runtime& runtime = {});
 
-}  // namespace v0
-}  // namespace regard
+}  // namespace regard::inline v0

@@ -12,8 +12,7 @@
 
 #include "regard/runtime.h"
 
-namespace regard {
-inline namespace v0 {
+namespace regard::inline v0 {
 
 // Calls task(i, one) for i in 0 … n − 1, each exactly once, by as many threads (or executor's tasks) as an operator
 // would take with this runtime; one is the runtime for what the task calls: the same, with one thread. Memory of
@@ -23,5 +22,4 @@ inline namespace v0 {
 REGARD_EXPORT void parallel_for(Index n, const std::function<void(Index, const Runtime&)>& task,
                                 const Runtime& runtime = {});
 
-}  // namespace v0
-}  // namespace regard
+}  // namespace regard::inline v0

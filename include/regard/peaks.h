@@ -12,8 +12,7 @@
 #include "regard/export.h"
 #include "regard/runtime.h"
 
-namespace regard {
-inline namespace v0 {
+namespace regard::inline v0 {
 
 // All functions throw std::invalid_argument for num_threads outside 1 … 4096, for seconds that are not above 0 and
 // finite, and when REGARD_FORCE_ISA names an instruction set that cannot be used; std::runtime_error when the threads
@@ -32,5 +31,4 @@ REGARD_EXPORT std::optional<double> bf16_dot_gflops(int num_threads, double seco
 REGARD_EXPORT double read_gigabytes_per_second(std::size_t bytes_per_thread, int num_threads, double seconds,
                                                const Runtime& runtime = {});
 
-}  // namespace v0
-}  // namespace regard
+}  // namespace regard::inline v0

@@ -20,8 +20,7 @@
 
 #include "regard/runtime.h"
 
-namespace regard {
-inline namespace v0 {
+namespace regard::inline v0 {
 
 struct PlannedOperator {
   std::string name;       // "attention_forward"
@@ -47,5 +46,4 @@ struct Plan {
 // made inside another.
 REGARD_EXPORT Plan plan(const std::function<void(const Runtime&)>& call, const Runtime& runtime = {});
 
-}  // namespace v0
-}  // namespace regard
+}  // namespace regard::inline v0

@@ -21,8 +21,7 @@
 #error "Regard's arithmetic is defined exactly; build it without -ffast-math"
 #endif
 
-namespace regard {
-inline namespace v0 {
+namespace regard::inline v0 {
 
 // Thrown by an operator whose Runtime::stop was requested; its outputs are unspecified, its inputs untouched.
 class REGARD_EXPORT Cancelled : public std::runtime_error {
@@ -75,5 +74,4 @@ struct InstructionSet {
 REGARD_EXPORT std::vector<InstructionSet> instruction_sets();
 REGARD_EXPORT std::string active_instruction_set();
 
-}  // namespace v0
-}  // namespace regard
+}  // namespace regard::inline v0

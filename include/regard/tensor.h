@@ -22,8 +22,7 @@
 
 #include "regard/types.h"
 
-namespace regard {
-inline namespace v0 {
+namespace regard::inline v0 {
 
 using Index = std::int64_t;
 
@@ -317,8 +316,8 @@ template <class View>
 constexpr View sliced(View view, std::size_t axis, Index begin, Index end) {
   if (view.data != nullptr && begin < end) {
     if constexpr (requires { view.type; }) {
-      using Byte = std::conditional_t<std::is_const_v<std::remove_pointer_t<decltype(view.data)>>, const std::byte,
-                                      std::byte>;
+      using Byte =
+          std::conditional_t<std::is_const_v<std::remove_pointer_t<decltype(view.data)>>, const std::byte, std::byte>;
       view.data = static_cast<Byte*>(view.data) + begin * view.strides[axis] * type_bytes(view.type);
     } else {
       view.data += begin * view.strides[axis];
@@ -348,5 +347,4 @@ constexpr TensorView<T, 3> join_heads(const TensorView<T, 4>& view) {
   return {view.data, {batch, length, heads * size}, {view.strides[0], view.strides[2], step}};
 }
 
-}  // namespace v0
-}  // namespace regard
+}  // namespace regard::inline v0

@@ -21,8 +21,7 @@
 
 #include "regard/export.h"
 
-namespace regard {
-inline namespace v0 {
+namespace regard::inline v0 {
 
 namespace internal {
 
@@ -202,5 +201,4 @@ struct ComputeTypeOf<double> {
 template <class T>
 using ComputeType = typename ComputeTypeOf<T>::type;
 
-}  // namespace v0
-}  // namespace regard
+}  // namespace regard::inline v0

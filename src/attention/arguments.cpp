@@ -15,9 +15,7 @@
 #include "tensor/element_types.h"
 #include "tensor/strided_copy.h"
 
-namespace regard {
-inline namespace v0 {
-namespace internal {
+namespace regard::inline v0::internal {
 
 namespace {
 
@@ -487,6 +485,4 @@ template ResolvedAttention<double> resolve(const AttentionCall<double>&, const A
 template Footprints input_footprints(const AttentionCall<float>&, const AttentionOptions&);
 template Footprints input_footprints(const AttentionCall<double>&, const AttentionOptions&);
 
-}  // namespace internal
-}  // namespace v0
-}  // namespace regard
+}  // namespace regard::inline v0::internal

@@ -15,9 +15,7 @@
 #include "runtime/workspace.h"
 #include "tensor/checks.h"
 
-namespace regard {
-inline namespace v0 {
-namespace internal {
+namespace regard::inline v0::internal {
 
 // Rows first_query … first_query + num_queries − 1 of one batch entry attend to keys first_key … of the same entry.
 struct Sequence {
@@ -121,6 +119,4 @@ template <class T>
 Footprints check_outputs(const char* operator_name, const TypedOutputs<T>& outputs, const std::array<Index, 4>& context,
                          Index num_keys, std::span<const Footprint> inputs);
 
-}  // namespace internal
-}  // namespace v0
-}  // namespace regard
+}  // namespace regard::inline v0::internal

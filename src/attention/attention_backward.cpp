@@ -35,8 +35,7 @@
 #include "tensor/strided_copy.h"
 #include "visibility.h"
 
-namespace regard {
-inline namespace v0 {
+namespace regard::inline v0 {
 namespace internal {
 namespace {
 
@@ -391,5 +390,4 @@ void attention_backward(const InputView<4>& query, const InputView<4>& key, cons
   });
 }
 
-}  // namespace v0
-}  // namespace regard
+}  // namespace regard::inline v0

@@ -27,8 +27,7 @@
 #include "tensor/strided_copy.h"
 #include "visibility.h"
 
-namespace regard {
-inline namespace v0 {
+namespace regard::inline v0 {
 namespace internal {
 namespace {
 
@@ -280,5 +279,4 @@ void attention_columns(const InputView<4>& query, const InputView<4>& key, const
   });
 }
 
-}  // namespace v0
-}  // namespace regard
+}  // namespace regard::inline v0

@@ -19,8 +19,7 @@
 #include "runtime/workspace.h"
 #include "visibility.h"
 
-namespace regard {
-inline namespace v0 {
+namespace regard::inline v0 {
 namespace internal {
 namespace {
 
@@ -242,5 +241,4 @@ template void attention_decode(const InputView<4>&, const KvCache<float16>&, con
 template void attention_decode(const InputView<4>&, const KvCache<std::int8_t>&, const AttentionOutputs&,
                                const AttentionOptions&, const Runtime&);
 
-}  // namespace v0
-}  // namespace regard
+}  // namespace regard::inline v0

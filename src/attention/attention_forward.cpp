@@ -34,8 +34,7 @@
 #include "tensor/strided_copy.h"
 #include "unpacked_keys.h"
 
-namespace regard {
-inline namespace v0 {
+namespace regard::inline v0 {
 
 static_assert(kAttentionChunkKeys == kernels::kChunkKeys);
 
@@ -302,5 +301,4 @@ template AttentionResult<bfloat16> attention_with_weights(TensorView<const bfloa
 template AttentionResult<float16> attention_with_weights(TensorView<const float16, 4>, const InputView<4>&,
                                                          const InputView<4>&, const AttentionOptions&, const Runtime&);
 
-}  // namespace v0
-}  // namespace regard
+}  // namespace regard::inline v0

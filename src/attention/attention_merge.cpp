@@ -21,8 +21,7 @@
 #include "runtime/workspace.h"
 #include "tensor/strided_copy.h"
 
-namespace regard {
-inline namespace v0 {
+namespace regard::inline v0 {
 namespace internal {
 namespace {
 
@@ -229,5 +228,4 @@ void attention_merge_lse(const InputView<5>& contexts, const InputView<4>& lse, 
   });
 }
 
-}  // namespace v0
-}  // namespace regard
+}  // namespace regard::inline v0

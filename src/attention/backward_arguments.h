@@ -13,9 +13,7 @@
 #include "bias_tile.h"
 #include "regard/attention_backward.h"
 
-namespace regard {
-inline namespace v0 {
-namespace internal {
+namespace regard::inline v0::internal {
 
 inline constexpr const char* kBackwardName = "attention_backward";
 
@@ -122,6 +120,4 @@ void check_gradients(const ResolvedAttention<T>& r, const TypedGradients<T>& g, 
   check_overlap(kBackwardName, inputs, written);
 }
 
-}  // namespace internal
-}  // namespace v0
-}  // namespace regard
+}  // namespace regard::inline v0::internal

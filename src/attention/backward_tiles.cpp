@@ -9,9 +9,7 @@
 #include "kernels/table.h"
 #include "tensor/element_types.h"
 
-namespace regard {
-inline namespace v0 {
-namespace internal {
+namespace regard::inline v0::internal {
 
 using kernels::kBlockKeys;
 using kernels::kBlockPanels;
@@ -174,6 +172,4 @@ template Index backward_block_keys(const BackwardCall<double>&);
 template class BackwardTiles<float>;
 template class BackwardTiles<double>;
 
-}  // namespace internal
-}  // namespace v0
-}  // namespace regard
+}  // namespace regard::inline v0::internal

@@ -18,9 +18,7 @@
 #include "row_task.h"
 #include "visibility.h"
 
-namespace regard {
-inline namespace v0 {
-namespace internal {
+namespace regard::inline v0::internal {
 
 template <class T>
 struct BackwardCall {
@@ -108,6 +106,4 @@ class BackwardTiles final : public KvPanels<T> {
   kernels::BackwardBlock<T> block_{};
 };
 
-}  // namespace internal
-}  // namespace v0
-}  // namespace regard
+}  // namespace regard::inline v0::internal

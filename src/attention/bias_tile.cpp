@@ -10,9 +10,7 @@
 #include "tensor/element_types.h"
 #include "tensor/strided_copy.h"
 
-namespace regard {
-inline namespace v0 {
-namespace internal {
+namespace regard::inline v0::internal {
 
 using kernels::kBlockKeys;
 
@@ -36,6 +34,4 @@ void fill_bias_tile(const ResolvedAttention<T>& r, const Sequence& sequence, con
 template void fill_bias_tile(const ResolvedAttention<float>&, const Sequence&, const TaskRows&, Index, Index, float*);
 template void fill_bias_tile(const ResolvedAttention<double>&, const Sequence&, const TaskRows&, Index, Index, double*);
 
-}  // namespace internal
-}  // namespace v0
-}  // namespace regard
+}  // namespace regard::inline v0::internal

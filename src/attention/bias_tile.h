@@ -8,9 +8,7 @@
 #include "arguments.h"
 #include "task_rows.h"
 
-namespace regard {
-inline namespace v0 {
-namespace internal {
+namespace regard::inline v0::internal {
 
 template <class T>
 bool has_bias(const ResolvedAttention<T>& r) {
@@ -22,6 +20,4 @@ template <class T>
 void fill_bias_tile(const ResolvedAttention<T>& r, const Sequence& sequence, const TaskRows& of, Index first_key,
                     Index num_keys, T* tile);
 
-}  // namespace internal
-}  // namespace v0
-}  // namespace regard
+}  // namespace regard::inline v0::internal

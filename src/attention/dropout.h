@@ -7,9 +7,7 @@
 #include "kernels/table.h"
 #include "task_rows.h"
 
-namespace regard {
-inline namespace v0 {
-namespace internal {
+namespace regard::inline v0::internal {
 
 template <class T>
 bool has_dropout(const ResolvedAttention<T>& r) {
@@ -33,6 +31,4 @@ void fill_dropout_tile(const ResolvedAttention<T>& r, const Sequence& sequence, 
   }
 }
 
-}  // namespace internal
-}  // namespace v0
-}  // namespace regard
+}  // namespace regard::inline v0::internal

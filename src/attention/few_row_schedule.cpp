@@ -21,9 +21,7 @@
 #include "task_rows.h"
 #include "visibility.h"
 
-namespace regard {
-inline namespace v0 {
-namespace internal {
+namespace regard::inline v0::internal {
 namespace {
 
 // A task, the chunks that it visits, and where its partials begin when those of all tasks are kept.
@@ -295,6 +293,4 @@ template void attend_few_rows(const ResolvedAttention<float>&, const KvPanels<fl
 template void attend_few_rows(const ResolvedAttention<double>&, const KvPanels<double>&, const FewRowOptions&,
                               const TypedOutputs<double>&, const Runtime&);
 
-}  // namespace internal
-}  // namespace v0
-}  // namespace regard
+}  // namespace regard::inline v0::internal

@@ -16,9 +16,7 @@
 #include "arguments.h"
 #include "kv_panels.h"
 
-namespace regard {
-inline namespace v0 {
-namespace internal {
+namespace regard::inline v0::internal {
 
 struct FewRowOptions {
   const char* name;    // of the operator
@@ -35,6 +33,4 @@ template <class T>
 void attend_few_rows(const ResolvedAttention<T>& r, const KvPanels<T>& keys, const FewRowOptions& options,
                      const TypedOutputs<T>& outputs, const Runtime& runtime);
 
-}  // namespace internal
-}  // namespace v0
-}  // namespace regard
+}  // namespace regard::inline v0::internal

@@ -22,9 +22,7 @@
 #include "tensor/element_types.h"
 #include "tensor/strided_copy.h"
 
-namespace regard {
-inline namespace v0 {
-namespace internal {
+namespace regard::inline v0::internal {
 namespace {
 
 constexpr std::array<const char*, 16> kNames{"the shape of query, key or value",
@@ -202,6 +200,4 @@ template void write_fingerprint(const ResolvedAttention<double>&, AttentionFinge
 template void check_fingerprint(const char*, const ResolvedAttention<float>&, const AttentionFingerprint&);
 template void check_fingerprint(const char*, const ResolvedAttention<double>&, const AttentionFingerprint&);
 
-}  // namespace internal
-}  // namespace v0
-}  // namespace regard
+}  // namespace regard::inline v0::internal

@@ -6,9 +6,7 @@
 
 #include "arguments.h"
 
-namespace regard {
-inline namespace v0 {
-namespace internal {
+namespace regard::inline v0::internal {
 
 // Writes the fingerprint of the call, unless `to` is null or a plan is made.
 template <class T>
@@ -19,6 +17,4 @@ template <class T>
 void check_fingerprint(const char* operator_name, const ResolvedAttention<T>& r,
                        const AttentionFingerprint& of_forward);
 
-}  // namespace internal
-}  // namespace v0
-}  // namespace regard
+}  // namespace regard::inline v0::internal

@@ -10,9 +10,7 @@
 #include "tensor/element_types.h"
 #include "tensor/strided_copy.h"
 
-namespace regard {
-inline namespace v0 {
-namespace internal {
+namespace regard::inline v0::internal {
 namespace {
 
 // The merge of the chunks, the sink and the division: fills the scratch's row_max, row_sum, lse and sink_weight, and
@@ -137,6 +135,4 @@ template FinishedRows<double> attend_and_finish(const RowTask<double>&, const Ch
 template void take_scaled(Index, Index, const double*, const double*, double*);
 template void write_finished(const RowTask<double>&, const FinishedRows<double>&, const TypedOutputs<double>&);
 
-}  // namespace internal
-}  // namespace v0
-}  // namespace regard
+}  // namespace regard::inline v0::internal

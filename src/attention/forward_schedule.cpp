@@ -18,9 +18,7 @@
 #include "runtime/workspace.h"
 #include "task_rows.h"
 
-namespace regard {
-inline namespace v0 {
-namespace internal {
+namespace regard::inline v0::internal {
 namespace {
 
 // Rows of a task: 60 or a few less, so that the tasks of a sequence are equally long and made of whole register tiles.
@@ -314,6 +312,4 @@ template void for_each_row_block(const ResolvedAttention<float>&, const Runtime&
 template void for_each_row_block(const ResolvedAttention<double>&, const Runtime&,
                                  const ForwardScheduleOptions<double>&, const RowsDone<double>&);
 
-}  // namespace internal
-}  // namespace v0
-}  // namespace regard
+}  // namespace regard::inline v0::internal

@@ -16,9 +16,7 @@
 #include "row_task.h"
 #include "runtime/parallel.h"
 
-namespace regard {
-inline namespace v0 {
-namespace internal {
+namespace regard::inline v0::internal {
 
 template <class T>
 struct ForwardScheduleOptions {
@@ -40,6 +38,4 @@ template <class T>
 void for_each_row_block(const ResolvedAttention<T>& r, const Runtime& runtime, const ForwardScheduleOptions<T>& options,
                         const RowsDone<T>& rows_done);
 
-}  // namespace internal
-}  // namespace v0
-}  // namespace regard
+}  // namespace regard::inline v0::internal

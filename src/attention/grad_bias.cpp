@@ -18,9 +18,7 @@
 #include "tensor/strided_copy.h"
 #include "visibility.h"
 
-namespace regard {
-inline namespace v0 {
-namespace internal {
+namespace regard::inline v0::internal {
 namespace {
 
 using kernels::kBlockKeys;
@@ -161,6 +159,4 @@ void write_bias_gradient(const BackwardCall<T>& call, const TensorView<T, 4>& ou
 template void write_bias_gradient(const BackwardCall<float>&, const TensorView<float, 4>&);
 template void write_bias_gradient(const BackwardCall<double>&, const TensorView<double, 4>&);
 
-}  // namespace internal
-}  // namespace v0
-}  // namespace regard
+}  // namespace regard::inline v0::internal

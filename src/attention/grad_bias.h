@@ -6,14 +6,10 @@
 
 #include "backward_tiles.h"
 
-namespace regard {
-inline namespace v0 {
-namespace internal {
+namespace regard::inline v0::internal {
 
 // output (B|1, H|1, L|1, S|1): over an extent of 1 it is the sum, in order and in double.
 template <class T>
 void write_bias_gradient(const BackwardCall<T>& call, const TensorView<T, 4>& output);
 
-}  // namespace internal
-}  // namespace v0
-}  // namespace regard
+}  // namespace regard::inline v0::internal

@@ -7,9 +7,7 @@
 #include "kernels/table.h"
 #include "regard/tensor.h"
 
-namespace regard {
-inline namespace v0 {
-namespace internal {
+namespace regard::inline v0::internal {
 
 struct KvHead {
   Index sequence;
@@ -41,6 +39,4 @@ class KvPanels {
   ~KvPanels() = default;
 };
 
-}  // namespace internal
-}  // namespace v0
-}  // namespace regard
+}  // namespace regard::inline v0::internal

@@ -7,9 +7,7 @@
 #include "runtime/parallel.h"
 #include "tensor/element_types.h"
 
-namespace regard {
-inline namespace v0 {
-namespace internal {
+namespace regard::inline v0::internal {
 
 template <class T>
 PackedKv<T>::PackedKv(const ResolvedAttention<T>& r, const Runtime& runtime, const OwnPacking& own)
@@ -133,6 +131,4 @@ void PackedKv<T>::pack_panels(const KvHead& kv_head, Index panel, Index count) c
 template class PackedKv<float>;
 template class PackedKv<double>;
 
-}  // namespace internal
-}  // namespace v0
-}  // namespace regard
+}  // namespace regard::inline v0::internal

@@ -15,9 +15,7 @@
 #include "kv_panels.h"
 #include "runtime/workspace.h"
 
-namespace regard {
-inline namespace v0 {
-namespace internal {
+namespace regard::inline v0::internal {
 
 // Enough for the packed keys and values of a long head, small enough to stay near the last-level cache.
 inline constexpr Index kWaveBytes = Index{32} << 20;
@@ -82,6 +80,4 @@ class PackedKv final : public KvPanels<T> {
   Index next_kv_head_ = 0;
 };
 
-}  // namespace internal
-}  // namespace v0
-}  // namespace regard
+}  // namespace regard::inline v0::internal

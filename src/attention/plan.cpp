@@ -8,9 +8,7 @@
 
 #include "visibility.h"
 
-namespace regard {
-inline namespace v0 {
-namespace internal {
+namespace regard::inline v0::internal {
 
 template <class T>
 double output_bytes(const TypedOutputs<T>& o) {
@@ -80,6 +78,4 @@ template void plan_attention(const char*, const ResolvedAttention<double>&, Inde
 template void plan_backward(const char*, const ResolvedAttention<float>&, double);
 template void plan_backward(const char*, const ResolvedAttention<double>&, double);
 
-}  // namespace internal
-}  // namespace v0
-}  // namespace regard
+}  // namespace regard::inline v0::internal

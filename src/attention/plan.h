@@ -8,9 +8,7 @@
 #include "arguments.h"
 #include "runtime/plan.h"
 
-namespace regard {
-inline namespace v0 {
-namespace internal {
+namespace regard::inline v0::internal {
 
 // Bytes of the elements of a view, which may be absent.
 template <int Rank>
@@ -34,6 +32,4 @@ void plan_attention(const char* name, const ResolvedAttention<T>& r, Index key_b
 template <class T>
 void plan_backward(const char* name, const ResolvedAttention<T>& r, double written_bytes);
 
-}  // namespace internal
-}  // namespace v0
-}  // namespace regard
+}  // namespace regard::inline v0::internal

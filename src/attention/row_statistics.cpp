@@ -26,9 +26,7 @@
 #include "tensor/strided_copy.h"
 #include "visibility.h"
 
-namespace regard {
-inline namespace v0 {
-namespace internal {
+namespace regard::inline v0::internal {
 
 using kernels::kBlockKeys;
 using kernels::kLanes;
@@ -428,6 +426,4 @@ template void average_heads(Index, const bool*, const TypedStatistics<double>&);
 template void check_row_statistics(const char*, const ResolvedAttention<double>&, const TypedStatistics<double>&,
                                    Footprints&);
 
-}  // namespace internal
-}  // namespace v0
-}  // namespace regard
+}  // namespace regard::inline v0::internal

@@ -15,9 +15,7 @@
 #include "regard/attention_statistics.h"
 #include "row_task.h"
 
-namespace regard {
-inline namespace v0 {
-namespace internal {
+namespace regard::inline v0::internal {
 
 // AttentionStatistics of this type, with the chosen keys in rising order and without those that no tensor can have.
 template <class T>
@@ -86,6 +84,4 @@ template <class T>
 void check_row_statistics(const char* operator_name, const ResolvedAttention<T>& r,
                           const TypedStatistics<T>& statistics, Footprints& written);
 
-}  // namespace internal
-}  // namespace v0
-}  // namespace regard
+}  // namespace regard::inline v0::internal

@@ -14,9 +14,7 @@
 #include "tensor/element_types.h"
 #include "tensor/strided_copy.h"
 
-namespace regard {
-inline namespace v0 {
-namespace internal {
+namespace regard::inline v0::internal {
 
 using kernels::kBlockKeys;
 using kernels::kChunkKeys;
@@ -478,6 +476,4 @@ template std::array<ChunkRange, kMaxTasksPerGroup> attend(std::span<const RowTas
                                                           std::span<const ChunkResults<double>>);
 template void attend_scaled(const RowTask<double>&, const ChunkRange&, const ChunkResults<double>&);
 
-}  // namespace internal
-}  // namespace v0
-}  // namespace regard
+}  // namespace regard::inline v0::internal

@@ -16,9 +16,7 @@
 #include "task_rows.h"
 #include "visibility.h"
 
-namespace regard {
-inline namespace v0 {
-namespace internal {
+namespace regard::inline v0::internal {
 
 template <class T>
 struct RowTask;
@@ -239,6 +237,4 @@ void write_finished(const RowTask<T>& task, const FinishedRows<T>& done, const T
 template <class T>
 void take_scaled(Index num_rows, Index columns, const T* row_sum, const T* scaled_context, T* context);
 
-}  // namespace internal
-}  // namespace v0
-}  // namespace regard
+}  // namespace regard::inline v0::internal

@@ -5,9 +5,7 @@
 
 #include "regard/tensor.h"
 
-namespace regard {
-inline namespace v0 {
-namespace internal {
+namespace regard::inline v0::internal {
 
 // The rows of a task: row i is query row row_of(i) of query head head_of(i). Where a task holds rows of several heads,
 // rows_per_head of each follow one another.
@@ -21,6 +19,4 @@ struct TaskRows {
   Index row_of(Index i) const { return (first_row + i) % rows_per_head; }
 };
 
-}  // namespace internal
-}  // namespace v0
-}  // namespace regard
+}  // namespace regard::inline v0::internal

@@ -13,9 +13,7 @@
 #include "kernels/table.h"
 #include "kv_panels.h"
 
-namespace regard {
-inline namespace v0 {
-namespace internal {
+namespace regard::inline v0::internal {
 namespace {
 
 // Where reading in place is the faster way, measured with avx512 and avx2. Up to kFewRows rows: always. More are taken
@@ -121,6 +119,4 @@ template void attend_unpacked(const char*, const ResolvedAttention<float>&, cons
 template void attend_unpacked(const char*, const ResolvedAttention<double>&, const TypedOutputs<double>&, double,
                               const Runtime&);
 
-}  // namespace internal
-}  // namespace v0
-}  // namespace regard
+}  // namespace regard::inline v0::internal

@@ -6,9 +6,7 @@
 
 #include "arguments.h"
 
-namespace regard {
-inline namespace v0 {
-namespace internal {
+namespace regard::inline v0::internal {
 
 // Why keys and values are packed for this call, in words for a plan, empty where its rows are many; nullptr:
 // attend_unpacked takes it.
@@ -21,6 +19,4 @@ template <class T>
 void attend_unpacked(const char* name, const ResolvedAttention<T>& r, const TypedOutputs<T>& outputs,
                      double written_bytes, const Runtime& runtime);
 
-}  // namespace internal
-}  // namespace v0
-}  // namespace regard
+}  // namespace regard::inline v0::internal

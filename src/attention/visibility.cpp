@@ -8,9 +8,7 @@
 #include "tensor/element_types.h"
 #include "tensor/strided_copy.h"
 
-namespace regard {
-inline namespace v0 {
-namespace internal {
+namespace regard::inline v0::internal {
 namespace {
 
 using kernels::kBlockKeys;
@@ -97,6 +95,4 @@ template bool fill_visible_tile(const ResolvedAttention<float>&, const Sequence&
 template bool fill_visible_tile(const ResolvedAttention<double>&, const Sequence&, const TaskRows&, Index, Index,
                                 const VisibleRows&, std::int32_t*);
 
-}  // namespace internal
-}  // namespace v0
-}  // namespace regard
+}  // namespace regard::inline v0::internal

@@ -12,9 +12,7 @@
 #include "kernels/table.h"
 #include "task_rows.h"
 
-namespace regard {
-inline namespace v0 {
-namespace internal {
+namespace regard::inline v0::internal {
 
 struct Interval {
   Index begin;
@@ -47,6 +45,4 @@ template <class T>
 bool fill_visible_tile(const ResolvedAttention<T>& r, const Sequence& sequence, const TaskRows& of, Index first_key,
                        Index num_keys, const VisibleRows& rows, std::int32_t* tile);
 
-}  // namespace internal
-}  // namespace v0
-}  // namespace regard
+}  // namespace regard::inline v0::internal

@@ -12,8 +12,7 @@
 #include "file_bytes.h"
 #include "regard/io/safetensors.h"
 
-namespace regard {
-inline namespace v0 {
+namespace regard::inline v0 {
 namespace internal {
 
 struct LoadedFile {
@@ -42,5 +41,4 @@ struct Checkpoint::Contents {
   mutable std::string sum;  // SHA-256, once asked for
 };
 
-}  // namespace v0
-}  // namespace regard
+}  // namespace regard::inline v0

@@ -16,8 +16,7 @@
 
 #include "regard/io/utf8.h"
 
-namespace regard {
-inline namespace v0 {
+namespace regard::inline v0 {
 namespace {
 
 class Reader {
@@ -154,5 +153,4 @@ class Reader {
 
 Matrix read_csv(std::string_view text, const std::string& source) { return Reader(text, source).read(); }
 
-}  // namespace v0
-}  // namespace regard
+}  // namespace regard::inline v0

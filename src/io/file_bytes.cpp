@@ -21,9 +21,7 @@
 
 #include "regard/io/utf8.h"
 
-namespace regard {
-inline namespace v0 {
-namespace internal {
+namespace regard::inline v0::internal {
 namespace {
 
 std::string_view kind_of(unsigned mode) {
@@ -171,6 +169,4 @@ std::optional<std::string> foreign_kind(std::span<const std::byte> first_bytes, 
   return std::nullopt;
 }
 
-}  // namespace internal
-}  // namespace v0
-}  // namespace regard
+}  // namespace regard::inline v0::internal

@@ -18,9 +18,7 @@
 
 #include "regard/runtime.h"
 
-namespace regard {
-inline namespace v0 {
-namespace internal {
+namespace regard::inline v0::internal {
 
 // The reason that a call to the system failed, from errno: "No such file or directory".
 std::string system_reason();
@@ -77,6 +75,4 @@ std::optional<std::string> foreign_kind(std::span<const std::byte> first_bytes, 
 // How many bytes foreign_kind looks at.
 inline constexpr std::size_t kKindBytes = 64;
 
-}  // namespace internal
-}  // namespace v0
-}  // namespace regard
+}  // namespace regard::inline v0::internal

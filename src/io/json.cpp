@@ -20,8 +20,7 @@
 #include "regard/io/sorted_names.h"
 #include "regard/io/utf8.h"
 
-namespace regard {
-inline namespace v0 {
+namespace regard::inline v0 {
 namespace internal {
 
 // Of each container, in the order of the opening brackets: how many values it holds, and whether all are numbers.
@@ -416,5 +415,4 @@ void check_json_memory(const std::string& source, std::uint64_t needed, std::opt
       fmt::format("{}: needs {} bytes of memory; {} are available", escape_for_terminal(source), needed, available));
 }
 
-}  // namespace v0
-}  // namespace regard
+}  // namespace regard::inline v0

@@ -13,9 +13,7 @@
 #include <string>
 #include <string_view>
 
-namespace regard {
-inline namespace v0 {
-namespace internal {
+namespace regard::inline v0::internal {
 
 // Counts the bytes that the parser has taken, and throws Cancelled where a stop is requested.
 class CountingIterator {
@@ -84,6 +82,4 @@ inline std::string parser_reason(std::string_view what, int id) {
   return std::string(what.substr(0, begin)).append("…").append(what.substr(shown));
 }
 
-}  // namespace internal
-}  // namespace v0
-}  // namespace regard
+}  // namespace regard::inline v0::internal

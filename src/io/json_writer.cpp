@@ -12,8 +12,7 @@
 #include "regard/io/utf8.h"
 #include "regard/runtime.h"
 
-namespace regard {
-inline namespace v0 {
+namespace regard::inline v0 {
 namespace {
 
 template <class T>
@@ -162,5 +161,4 @@ std::string JsonWriter::take() {
   return take_part();
 }
 
-}  // namespace v0
-}  // namespace regard
+}  // namespace regard::inline v0

@@ -7,8 +7,7 @@
 
 #include <stdexcept>
 
-namespace regard {
-inline namespace v0 {
+namespace regard::inline v0 {
 
 Matrix matrix_of(const std::vector<std::vector<double>>& rows) {
   Matrix m;
@@ -23,5 +22,4 @@ Matrix matrix_of(const std::vector<std::vector<double>>& rows) {
   return m;
 }
 
-}  // namespace v0
-}  // namespace regard
+}  // namespace regard::inline v0

@@ -17,8 +17,7 @@
 #include "regard/io/json.h"
 #include "regard/io/utf8.h"
 
-namespace regard {
-inline namespace v0 {
+namespace regard::inline v0 {
 namespace {
 
 using internal::ModelFile;
@@ -174,5 +173,4 @@ std::string read_model_text(const std::string& folder, std::string_view file, st
   return text;
 }
 
-}  // namespace v0
-}  // namespace regard
+}  // namespace regard::inline v0

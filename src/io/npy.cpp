@@ -18,8 +18,7 @@
 #include <new>
 #include <stdexcept>
 
-namespace regard {
-inline namespace v0 {
+namespace regard::inline v0 {
 namespace {
 
 static_assert(std::endian::native == std::endian::little);
@@ -402,5 +401,4 @@ std::string npy_header(NpyType type, std::span<const Index> shape) {
   return header + text;
 }
 
-}  // namespace v0
-}  // namespace regard
+}  // namespace regard::inline v0

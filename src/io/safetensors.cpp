@@ -22,8 +22,7 @@
 
 static_assert(std::endian::native == std::endian::little, "tensors are seen as they lie in the file");
 
-namespace regard {
-inline namespace v0 {
+namespace regard::inline v0 {
 namespace {
 
 using internal::ModelFile;
@@ -350,5 +349,4 @@ std::string Checkpoint::sha256(const Runtime& runtime) const {
   return contents_->sum;
 }
 
-}  // namespace v0
-}  // namespace regard
+}  // namespace regard::inline v0

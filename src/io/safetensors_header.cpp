@@ -22,9 +22,7 @@
 #include "json_offset.h"
 #include "regard/io/utf8.h"
 
-namespace regard {
-inline namespace v0 {
-namespace internal {
+namespace regard::inline v0::internal {
 namespace {
 
 constexpr std::uint64_t kHeaderBegin = 8;
@@ -325,6 +323,4 @@ std::vector<HeaderEntry> read_safetensors_header(std::string_view text, std::uin
   return entries;
 }
 
-}  // namespace internal
-}  // namespace v0
-}  // namespace regard
+}  // namespace regard::inline v0::internal

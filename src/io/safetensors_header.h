@@ -11,9 +11,7 @@
 
 #include "regard/io/safetensors.h"
 
-namespace regard {
-inline namespace v0 {
-namespace internal {
+namespace regard::inline v0::internal {
 
 struct HeaderEntry {
   std::string name;
@@ -33,6 +31,4 @@ std::vector<HeaderEntry> read_safetensors_header(std::string_view text, std::uin
 // "(2, 3)"
 std::string shape_text(const std::vector<Index>& shape);
 
-}  // namespace internal
-}  // namespace v0
-}  // namespace regard
+}  // namespace regard::inline v0::internal

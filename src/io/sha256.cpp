@@ -8,8 +8,7 @@
 #include <algorithm>
 #include <bit>
 
-namespace regard {
-inline namespace v0 {
+namespace regard::inline v0 {
 namespace {
 
 constexpr std::size_t kBlock = 64;
@@ -91,5 +90,4 @@ std::string sha256(std::span<const std::byte> bytes) {
   return sum.finish();
 }
 
-}  // namespace v0
-}  // namespace regard
+}  // namespace regard::inline v0

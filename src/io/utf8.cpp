@@ -6,8 +6,7 @@
 #include <fmt/format.h>
 #include <utf8proc.h>
 
-namespace regard {
-inline namespace v0 {
+namespace regard::inline v0 {
 namespace {
 
 // Calls visit(code point, its bytes) for each character; −1 for a byte that is no UTF-8.
@@ -141,5 +140,4 @@ std::size_t valid_utf8_bytes(std::string_view text, const Runtime& runtime) {
   return valid;
 }
 
-}  // namespace v0
-}  // namespace regard
+}  // namespace regard::inline v0

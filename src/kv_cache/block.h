@@ -28,8 +28,7 @@
 #include "tensor/element_types.h"
 #include "tensor/strided_copy.h"
 
-namespace regard {
-inline namespace v0 {
+namespace regard::inline v0 {
 namespace internal {
 
 // Sums and products that stop at the largest Index instead of passing it.
@@ -314,5 +313,4 @@ typename KvCache<T>::Block KvCache<T>::block() const {
   return {state_->shape, state_->layout, state_->memory.data()};
 }
 
-}  // namespace v0
-}  // namespace regard
+}  // namespace regard::inline v0

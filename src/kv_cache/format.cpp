@@ -16,8 +16,7 @@
 #include "block.h"
 #include "kernels/table.h"
 
-namespace regard {
-inline namespace v0 {
+namespace regard::inline v0 {
 namespace {
 
 using internal::checked_product;
@@ -303,5 +302,4 @@ template KvCache<std::int8_t>::KvCache(const KvCacheShape&, const Runtime&);
 template KvCache<std::int8_t>::KvCache(const KvCacheShape&, std::span<std::byte>, const Runtime&);
 template KvCache<std::int8_t> KvCache<std::int8_t>::open(std::span<std::byte>, const Runtime&);
 
-}  // namespace v0
-}  // namespace regard
+}  // namespace regard::inline v0

@@ -12,8 +12,7 @@
 #include "lock.h"
 #include "tensor/checks.h"
 
-namespace regard {
-inline namespace v0 {
+namespace regard::inline v0 {
 namespace {
 
 using internal::CacheWriting;
@@ -277,5 +276,4 @@ template class KvCache<bfloat16>;
 template class KvCache<float16>;
 template class KvCache<std::int8_t>;
 
-}  // namespace v0
-}  // namespace regard
+}  // namespace regard::inline v0

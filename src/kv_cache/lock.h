@@ -10,9 +10,7 @@
 
 #include "block.h"
 
-namespace regard {
-inline namespace v0 {
-namespace internal {
+namespace regard::inline v0::internal {
 
 // One thread changes a cache while nobody reads all of it.
 class CacheWriting {
@@ -50,6 +48,4 @@ class CacheReading {
   int& users_;
 };
 
-}  // namespace internal
-}  // namespace v0
-}  // namespace regard
+}  // namespace regard::inline v0::internal

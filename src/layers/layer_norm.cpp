@@ -21,8 +21,7 @@
 #include "tensor/checks.h"
 #include "tensor/strided_copy.h"
 
-namespace regard {
-inline namespace v0 {
+namespace regard::inline v0 {
 namespace internal {
 namespace {
 
@@ -116,5 +115,4 @@ template void layer_norm_forward<double>(TensorView<const double, 2>, TensorView
                                          TensorView<const double, 1>, TensorView<const double, 1>,
                                          TensorView<double, 2>, double, const Runtime&);
 
-}  // namespace v0
-}  // namespace regard
+}  // namespace regard::inline v0

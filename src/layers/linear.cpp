@@ -25,8 +25,7 @@
 #include "tensor/element_types.h"
 #include "tensor/strided_copy.h"
 
-namespace regard {
-inline namespace v0 {
+namespace regard::inline v0 {
 namespace internal {
 namespace {
 
@@ -343,5 +342,4 @@ template void linear_forward<bfloat16>(TensorView<const bfloat16, 2>, const Pack
                                        TensorView<const bfloat16, 1>, TensorView<bfloat16, 2>, const LinearOptions&,
                                        const Runtime&);
 
-}  // namespace v0
-}  // namespace regard
+}  // namespace regard::inline v0

@@ -17,8 +17,7 @@
 #include "tensor/checks.h"
 #include "tensor/strided_copy.h"
 
-namespace regard {
-inline namespace v0 {
+namespace regard::inline v0 {
 namespace internal {
 namespace {
 
@@ -93,5 +92,4 @@ template void linear_backward<bfloat16>(TensorView<const bfloat16, 2>, TensorVie
                                         TensorView<const bfloat16, 2>, const LinearGradients<bfloat16>&,
                                         const Runtime&);
 
-}  // namespace v0
-}  // namespace regard
+}  // namespace regard::inline v0

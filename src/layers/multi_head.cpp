@@ -24,8 +24,7 @@
 #include "tensor/checks.h"
 #include "tensor/strided_copy.h"
 
-namespace regard {
-inline namespace v0 {
+namespace regard::inline v0 {
 namespace internal {
 namespace {
 
@@ -292,5 +291,4 @@ template void multi_head_attention_forward<double>(TensorView<const double, 3>, 
                                                    const MultiHeadParameters<double>&, const MultiHeadOutputs<double>&,
                                                    const AttentionOptions&, const Runtime&);
 
-}  // namespace v0
-}  // namespace regard
+}  // namespace regard::inline v0

@@ -135,8 +135,7 @@ void set_active(const KernelTable* table) { active_table.store(table, std::memor
 
 }  // namespace regard::kernels
 
-namespace regard {
-inline namespace v0 {
+namespace regard::inline v0 {
 
 std::vector<InstructionSet> instruction_sets() {
   const kernels::KernelTable& active = kernels::active();
@@ -149,5 +148,4 @@ std::vector<InstructionSet> instruction_sets() {
 
 std::string active_instruction_set() { return kernels::active().name; }
 
-}  // namespace v0
-}  // namespace regard
+}  // namespace regard::inline v0

@@ -10,9 +10,7 @@
 #include <string>
 #include <vector>
 
-namespace regard {
-inline namespace v0 {
-namespace internal {
+namespace regard::inline v0::internal {
 
 // More threads than any machine has processors; what the pool can hold, and the largest REGARD_THREADS.
 inline constexpr int kMaxThreads = 4096;
@@ -36,6 +34,4 @@ std::optional<std::uint64_t> system_memory_bytes(const std::string& root);
 // REGARD_THREADS, if set. Throws std::invalid_argument when it is not a whole number from 1 to kMaxThreads.
 std::optional<int> threads_from_environment();
 
-}  // namespace internal
-}  // namespace v0
-}  // namespace regard
+}  // namespace regard::inline v0::internal

@@ -28,8 +28,7 @@
 #include "plan.h"
 #include "regard/parallel.h"
 
-namespace regard {
-inline namespace v0 {
+namespace regard::inline v0 {
 namespace internal {
 namespace {
 
@@ -362,5 +361,4 @@ void parallel_for(Index n, const std::function<void(Index, const Runtime&)>& tas
   internal::for_each_item(runtime, internal::num_workers(runtime, n), n, [&](Index item, int) { task(item, one); });
 }
 
-}  // namespace v0
-}  // namespace regard
+}  // namespace regard::inline v0

@@ -16,9 +16,7 @@
 
 #include "regard/runtime.h"
 
-namespace regard {
-inline namespace v0 {
-namespace internal {
+namespace regard::inline v0::internal {
 
 // Round-to-nearest, subnormals kept, exceptions masked; the previous state, flags included, on destruction.
 class FloatingPointScope {
@@ -77,6 +75,4 @@ class Progress {
   Index total_;
 };
 
-}  // namespace internal
-}  // namespace v0
-}  // namespace regard
+}  // namespace regard::inline v0::internal

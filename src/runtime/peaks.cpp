@@ -27,8 +27,7 @@
 #include "machine.h"
 #include "parallel.h"
 
-namespace regard {
-inline namespace v0 {
+namespace regard::inline v0 {
 namespace {
 
 using Clock = std::chrono::steady_clock;
@@ -178,5 +177,4 @@ double read_gigabytes_per_second(std::size_t bytes_per_thread, int num_threads, 
   return best;
 }
 
-}  // namespace v0
-}  // namespace regard
+}  // namespace regard::inline v0

@@ -10,8 +10,7 @@
 #include <cstdlib>
 #include <stdexcept>
 
-namespace regard {
-inline namespace v0 {
+namespace regard::inline v0 {
 namespace internal {
 namespace {
 
@@ -83,5 +82,4 @@ Plan plan(const std::function<void(const Runtime&)>& call, const Runtime& runtim
   return made;
 }
 
-}  // namespace v0
-}  // namespace regard
+}  // namespace regard::inline v0

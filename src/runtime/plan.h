@@ -8,9 +8,7 @@
 
 #include "regard/plan.h"
 
-namespace regard {
-inline namespace v0 {
-namespace internal {
+namespace regard::inline v0::internal {
 
 // Whether this thread makes a plan: then no element of a tensor may be read or written.
 bool is_planning();
@@ -33,6 +31,4 @@ class PlanSuspension {
 // So many threads will work. Only while planning.
 void plan_threads(int num_threads);
 
-}  // namespace internal
-}  // namespace v0
-}  // namespace regard
+}  // namespace regard::inline v0::internal

@@ -26,8 +26,7 @@
 
 #include "machine.h"
 
-namespace regard {
-inline namespace v0 {
+namespace regard::inline v0 {
 namespace internal {
 namespace {
 
@@ -259,5 +258,4 @@ std::size_t available_memory_bytes() {
 
 std::string_view version() { return REGARD_VERSION; }
 
-}  // namespace v0
-}  // namespace regard
+}  // namespace regard::inline v0

@@ -13,9 +13,7 @@
 #include <bit>
 #include <mutex>
 
-namespace regard {
-inline namespace v0 {
-namespace internal {
+namespace regard::inline v0::internal {
 namespace {
 
 // Packed keys and values of a call of middle size, and the scratch of its threads.
@@ -108,6 +106,4 @@ std::pmr::memory_resource& default_workspace() {
   return memory;
 }
 
-}  // namespace internal
-}  // namespace v0
-}  // namespace regard
+}  // namespace regard::inline v0::internal

@@ -12,9 +12,7 @@
 
 #include "regard/runtime.h"
 
-namespace regard {
-inline namespace v0 {
-namespace internal {
+namespace regard::inline v0::internal {
 
 inline constexpr std::size_t kWorkspaceAlignment = 64;  // a cache line
 
@@ -57,6 +55,4 @@ class Workspace {
   T* data_ = nullptr;
 };
 
-}  // namespace internal
-}  // namespace v0
-}  // namespace regard
+}  // namespace regard::inline v0::internal

@@ -9,9 +9,7 @@
 #include <tuple>
 #include <utility>
 
-namespace regard {
-inline namespace v0 {
-namespace internal {
+namespace regard::inline v0::internal {
 
 void reject(const std::string& operator_name, const std::string& what) {
   throw std::invalid_argument(operator_name + ": " + what);
@@ -139,6 +137,4 @@ void check_overlap(const char* operator_name, std::span<const Footprint> inputs,
   }
 }
 
-}  // namespace internal
-}  // namespace v0
-}  // namespace regard
+}  // namespace regard::inline v0::internal

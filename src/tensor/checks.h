@@ -15,9 +15,7 @@
 
 #include "regard/tensor.h"
 
-namespace regard {
-inline namespace v0 {
-namespace internal {
+namespace regard::inline v0::internal {
 
 // "(2, 3, 4)"
 std::string shape_text(std::span<const Index> shape);
@@ -125,6 +123,4 @@ void expect_shape(const char* operator_name, const char* name, const View& view,
          std::string(name) + " has shape " + shape_text(view.shape) + "; expected " + shape_text(expected));
 }
 
-}  // namespace internal
-}  // namespace v0
-}  // namespace regard
+}  // namespace regard::inline v0::internal

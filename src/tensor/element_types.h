@@ -14,9 +14,7 @@
 #include "regard/tensor.h"
 #include "strided_copy.h"
 
-namespace regard {
-inline namespace v0 {
-namespace internal {
+namespace regard::inline v0::internal {
 
 // Calls use(S{}) with S the type of this name, one of those that are computed with as T.
 template <class T, class Use>
@@ -86,6 +84,4 @@ void with_rows(const InputView<4>& view, bool pairs, Index b, Index h, Index fir
   use(table.template of<T>(), rows(static_cast<const T*>(corner)));
 }
 
-}  // namespace internal
-}  // namespace v0
-}  // namespace regard
+}  // namespace regard::inline v0::internal

@@ -7,9 +7,7 @@
 
 #include "regard/tensor.h"
 
-namespace regard {
-inline namespace v0 {
-namespace internal {
+namespace regard::inline v0::internal {
 
 template <class T>
 T read_element(const T* p) {
@@ -38,6 +36,4 @@ void copy_elements(Index count, const T* from, Index from_stride, T* to, Index t
   }
 }
 
-}  // namespace internal
-}  // namespace v0
-}  // namespace regard
+}  // namespace regard::inline v0::internal

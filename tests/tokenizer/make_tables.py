@@ -110,8 +110,7 @@ def write_tables():
 // Read next: bert_characters.cpp.
 #pragma once
 
-namespace regard {{
-inline namespace v0 {{
+namespace regard::inline v0 {{
 
 struct CodeRange {{
   char32_t first;
@@ -134,8 +133,7 @@ struct CaseRange {{
         f"// Letters with a lower case of which utf8proc does not know.\ninline constexpr CaseRange kCases[] = "
         f"{{{cases_table}}};\n",
     ]) + """
-}  // namespace v0
-}  // namespace regard
+}  // namespace regard::inline v0
 """)
 
 

@@ -20,8 +20,7 @@
 #include "regard/explain/inspection_report.h"
 #include "regard/export.h"
 
-namespace regard {
-inline namespace v0 {
+namespace regard::inline v0 {
 
 // Heads of any length: what is said of them, and their maps, with strips joined so that all of them take 3 MiB at most.
 struct AttentionHtmlInspection {
@@ -68,5 +67,4 @@ REGARD_EXPORT std::string render_attention_html(std::type_identity_t<TensorView<
                                                 const AttentionOutputs& computed, const AttentionOptions& options,
                                                 const AttentionHtmlOptions& html, const Runtime& runtime = {});
 
-}  // namespace v0
-}  // namespace regard
+}  // namespace regard::inline v0

@@ -18,8 +18,7 @@
 #include "regard/explain/sentence.h"
 #include "regard/export.h"
 
-namespace regard {
-inline namespace v0 {
+namespace regard::inline v0 {
 
 inline constexpr Index kMaxCompared = 26;  // sentences: they are called A to Z
 
@@ -117,5 +116,4 @@ REGARD_EXPORT std::vector<std::string> compare_findings(const Comparison& compar
 REGARD_EXPORT std::string render_compare_json(const Comparison& comparison, std::string_view command,
                                               const Runtime& runtime = {});
 
-}  // namespace v0
-}  // namespace regard
+}  // namespace regard::inline v0

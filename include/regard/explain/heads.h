@@ -18,8 +18,7 @@
 #include "regard/explain/sentence.h"
 #include "regard/export.h"
 
-namespace regard {
-inline namespace v0 {
+namespace regard::inline v0 {
 
 // Of one query i with weights p_j on the K keys that it sees; tokens, not words.
 enum class HeadMeasure {
@@ -125,5 +124,4 @@ REGARD_EXPORT std::string render_heads_text(const HeadSurvey& survey, const Head
 REGARD_EXPORT std::string render_heads_json(const HeadSurvey& survey, const HeadFilter& filter,
                                             std::string_view command);
 
-}  // namespace v0
-}  // namespace regard
+}  // namespace regard::inline v0

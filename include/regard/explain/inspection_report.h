@@ -21,8 +21,7 @@
 #include "regard/io/json_writer.h"
 #include "regard/tensor.h"
 
-namespace regard {
-inline namespace v0 {
+namespace regard::inline v0 {
 
 struct InspectionOptions {
   Index top = 5;                        // heavy hitters of each head
@@ -80,5 +79,4 @@ REGARD_EXPORT std::string render_inspection_json(const Inspection& inspection);
 // The same object as the next value of a document.
 REGARD_EXPORT void write_inspection_json(JsonWriter& json, const Inspection& inspection);
 
-}  // namespace v0
-}  // namespace regard
+}  // namespace regard::inline v0

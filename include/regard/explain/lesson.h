@@ -15,8 +15,7 @@
 
 #include "regard/explain/steps.h"
 
-namespace regard {
-inline namespace v0 {
+namespace regard::inline v0 {
 
 struct LessonEntry {
   std::string name;   // "three-words"
@@ -38,5 +37,4 @@ REGARD_EXPORT ExplainInput with_layout(ExplainInput input, Layout layout);
 REGARD_EXPORT ExplainInput with_settings_beside(const ExplainInput& lesson, const ExplainSettings& settings,
                                                 const std::string& label);
 
-}  // namespace v0
-}  // namespace regard
+}  // namespace regard::inline v0

@@ -18,8 +18,7 @@
 #include "regard/runtime.h"
 #include "regard/tensor.h"
 
-namespace regard {
-inline namespace v0 {
+namespace regard::inline v0 {
 
 // torch.manual_seed(seed), then calls in the order of the PyTorch program; each advances the generator.
 // Every count is ≥ 0, otherwise std::invalid_argument.
@@ -68,5 +67,4 @@ class REGARD_EXPORT NumpyRandomState {
   std::optional<double> kept_normal_;
 };
 
-}  // namespace v0
-}  // namespace regard
+}  // namespace regard::inline v0

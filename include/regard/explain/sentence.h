@@ -17,8 +17,7 @@
 #include "regard/model/encoder.h"
 #include "regard/model/tokenizer.h"
 
-namespace regard {
-inline namespace v0 {
+namespace regard::inline v0 {
 
 // A folder as Hugging Face lays it out: config.json, tokenizer.json, model.safetensors. Copies share memory.
 struct SentenceModel {
@@ -102,5 +101,4 @@ REGARD_EXPORT std::vector<float> word_vector(const Sentence& sentence, const Ten
 // The cosine of two vectors, in double; 0 where one is 0. Throws std::invalid_argument for different lengths.
 REGARD_EXPORT double cosine(std::span<const float> a, std::span<const float> b);
 
-}  // namespace v0
-}  // namespace regard
+}  // namespace regard::inline v0

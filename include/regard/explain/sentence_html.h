@@ -16,8 +16,7 @@
 #include "regard/explain/compare.h"
 #include "regard/explain/sentence_report.h"
 
-namespace regard {
-inline namespace v0 {
+namespace regard::inline v0 {
 
 struct SentenceHtmlOptions {
   std::string command{};
@@ -33,5 +32,4 @@ REGARD_EXPORT std::string render_sentence_html(const SentenceModel& model, const
 REGARD_EXPORT std::string render_compare_html(const Comparison& comparison, std::string_view command,
                                               const Runtime& runtime = {});
 
-}  // namespace v0
-}  // namespace regard
+}  // namespace regard::inline v0

@@ -15,8 +15,7 @@
 
 #include "regard/explain/sentence_row.h"
 
-namespace regard {
-inline namespace v0 {
+namespace regard::inline v0 {
 
 // ---- everything behind one weight: --full
 
@@ -150,5 +149,4 @@ struct SentenceJsonOptions {
 REGARD_EXPORT std::string render_sentence_json(const SentenceAnalysis& analysis, const SentenceJsonOptions& options,
                                                const Runtime& runtime = {});
 
-}  // namespace v0
-}  // namespace regard
+}  // namespace regard::inline v0

@@ -18,8 +18,7 @@
 
 #include "regard/explain/sentence.h"
 
-namespace regard {
-inline namespace v0 {
+namespace regard::inline v0 {
 
 // ---- one row
 
@@ -137,5 +136,4 @@ REGARD_EXPORT bool is_content_word(std::string_view word);
 REGARD_EXPORT RankedHeads ranked_heads(const Sentence& sentence, std::string_view checkpoint_sha256,
                                        std::optional<Index> word, const Runtime& runtime = {});
 
-}  // namespace v0
-}  // namespace regard
+}  // namespace regard::inline v0

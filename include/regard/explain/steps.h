@@ -28,8 +28,7 @@
 #include "regard/runtime.h"
 #include "regard/tensor.h"
 
-namespace regard {
-inline namespace v0 {
+namespace regard::inline v0 {
 
 enum class Layout { rows, columns };  // a token is a row (X·W, Q·Kᵀ) or a column (W·X, Kᵀ·Q)
 enum class NumberType { f64, f32 };
@@ -352,5 +351,4 @@ REGARD_EXPORT Scale parse_scale(std::string_view text);    // none, sqrt, floor_
 REGARD_EXPORT Causal parse_causal(std::string_view text);  // top_left, bottom_right, NUMBER, off
 REGARD_EXPORT Layout parse_layout(std::string_view text);  // rows, columns
 
-}  // namespace v0
-}  // namespace regard
+}  // namespace regard::inline v0

@@ -14,8 +14,7 @@
 #include "regard/export.h"
 #include "regard/io/matrix.h"
 
-namespace regard {
-inline namespace v0 {
+namespace regard::inline v0 {
 
 // A cell is a decimal number, or inf, nan with a sign. Empty lines at the end are passed over.
 // Throws std::runtime_error with source, line and column (both counted from 1) for an empty file or cell, a row of
@@ -23,5 +22,4 @@ inline namespace v0 {
 // quote that does not close, and bytes that are not UTF-8.
 REGARD_EXPORT Matrix read_csv(std::string_view text, const std::string& source);
 
-}  // namespace v0
-}  // namespace regard
+}  // namespace regard::inline v0

@@ -18,8 +18,7 @@
 #include "regard/runtime.h"
 #include "regard/tensor.h"
 
-namespace regard {
-inline namespace v0 {
+namespace regard::inline v0 {
 
 /// A value of a JSON text. It is 48 bytes long, whatever its kind is; arrays of numbers take 8 bytes for each number.
 struct REGARD_EXPORT JsonValue {
@@ -73,5 +72,4 @@ REGARD_EXPORT JsonValue read_json(std::string_view text, const std::string& sour
                                   const Runtime& runtime = {},
                                   std::optional<std::uint64_t> max_memory_bytes = std::nullopt);
 
-}  // namespace v0
-}  // namespace regard
+}  // namespace regard::inline v0

@@ -32,8 +32,7 @@
 #include "regard/io/matrix.h"
 #include "regard/tensor.h"
 
-namespace regard {
-inline namespace v0 {
+namespace regard::inline v0 {
 
 /// The shortest decimal text that reads back as the same value of its type: "0.1", "1e-05"; "-inf", "inf", "nan".
 REGARD_EXPORT std::string shortest_number(double x);
@@ -173,5 +172,4 @@ class REGARD_EXPORT JsonWriter {
   bool after_name_ = false;
 };
 
-}  // namespace v0
-}  // namespace regard
+}  // namespace regard::inline v0

@@ -10,8 +10,7 @@
 #include "regard/export.h"
 #include "regard/tensor.h"
 
-namespace regard {
-inline namespace v0 {
+namespace regard::inline v0 {
 
 // One matrix, or one for each head, as it is shown: in layout "columns" a column is a token. Of a matrix too large
 // to keep, only the rows or columns in kept_rows and kept_columns are stored (ascending; empty: all of them).
@@ -36,5 +35,4 @@ struct Matrix {
 // A matrix of these rows, for lessons and tests. Throws std::invalid_argument for ragged rows.
 REGARD_EXPORT Matrix matrix_of(const std::vector<std::vector<double>>& rows);
 
-}  // namespace v0
-}  // namespace regard
+}  // namespace regard::inline v0

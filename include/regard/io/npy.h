@@ -24,8 +24,7 @@
 #include "regard/export.h"
 #include "regard/tensor.h"
 
-namespace regard {
-inline namespace v0 {
+namespace regard::inline v0 {
 
 enum class NpyType { float32, float64, int32, int64, boolean };
 
@@ -88,5 +87,4 @@ REGARD_EXPORT std::string npy_header(NpyType type, std::span<const Index> shape)
 // "(2, 3)", "(2,)", "()": as Python writes it.
 REGARD_EXPORT std::string npy_shape_text(std::span<const Index> shape);
 
-}  // namespace v0
-}  // namespace regard
+}  // namespace regard::inline v0

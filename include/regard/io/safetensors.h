@@ -27,8 +27,7 @@
 #include "regard/runtime.h"
 #include "regard/tensor.h"
 
-namespace regard {
-inline namespace v0 {
+namespace regard::inline v0 {
 
 enum class StoredType {
   float64,
@@ -126,5 +125,4 @@ REGARD_EXPORT std::vector<ShardedTensor> read_shard_index(std::string_view text,
 REGARD_EXPORT std::string read_model_text(const std::string& folder, std::string_view file, std::uint64_t max_bytes,
                                           const Runtime& runtime = {});
 
-}  // namespace v0
-}  // namespace regard
+}  // namespace regard::inline v0

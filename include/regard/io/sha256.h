@@ -15,8 +15,7 @@
 
 #include "regard/export.h"
 
-namespace regard {
-inline namespace v0 {
+namespace regard::inline v0 {
 
 class REGARD_EXPORT Sha256 {
  public:
@@ -36,5 +35,4 @@ class REGARD_EXPORT Sha256 {
 // Of all bytes at once.
 REGARD_EXPORT std::string sha256(std::span<const std::byte> bytes);
 
-}  // namespace v0
-}  // namespace regard
+}  // namespace regard::inline v0

@@ -18,8 +18,7 @@
 
 #include "regard/runtime.h"
 
-namespace regard {
-inline namespace v0 {
+namespace regard::inline v0 {
 
 class SortedNames {
  public:
@@ -77,5 +76,4 @@ class SortedNames {
   std::vector<Name> names_;
 };
 
-}  // namespace v0
-}  // namespace regard
+}  // namespace regard::inline v0

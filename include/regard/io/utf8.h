@@ -12,8 +12,7 @@
 #include "regard/export.h"
 #include "regard/runtime.h"
 
-namespace regard {
-inline namespace v0 {
+namespace regard::inline v0 {
 
 // Text from outside made safe for a terminal: control, bidirectional and other invisible characters
 // as \u{…}, bytes that are no UTF-8 as \x{…}.
@@ -45,5 +44,4 @@ REGARD_EXPORT std::size_t character_bytes(std::string_view text);
 // requested, the only part of runtime that is used.
 REGARD_EXPORT std::size_t valid_utf8_bytes(std::string_view text, const Runtime& runtime = {});
 
-}  // namespace v0
-}  // namespace regard
+}  // namespace regard::inline v0

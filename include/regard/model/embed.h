@@ -13,8 +13,7 @@
 
 #include "regard/model/encoder.h"
 
-namespace regard {
-inline namespace v0 {
+namespace regard::inline v0 {
 
 // Row i has the bits of mean_pooled_normalised(encode(encoder, texts[i])), whatever stands beside it; a text without
 // ids gives zeros. Texts run through the layers in groups of up to 480 tokens, each group on one thread, so that
@@ -24,5 +23,4 @@ inline namespace v0 {
 REGARD_EXPORT Tensor<float, 2> embed_tokens(const Encoder& encoder, std::span<const std::vector<Index>> texts,
                                             const Runtime& runtime = {});
 
-}  // namespace v0
-}  // namespace regard
+}  // namespace regard::inline v0

@@ -20,8 +20,7 @@
 #include "regard/io/safetensors.h"
 #include "regard/linear.h"
 
-namespace regard {
-inline namespace v0 {
+namespace regard::inline v0 {
 
 struct EncoderConfig {
   Index vocabulary = 0;     // V
@@ -137,5 +136,4 @@ REGARD_EXPORT std::vector<float> mean_rows(const Tensor<float, 2>& states, std::
 REGARD_EXPORT std::vector<float> mean_pooled(const EncoderTrace& trace);
 REGARD_EXPORT std::vector<float> mean_pooled_normalised(const EncoderTrace& trace);
 
-}  // namespace v0
-}  // namespace regard
+}  // namespace regard::inline v0

@@ -25,8 +25,7 @@
 #include "regard/runtime.h"
 #include "regard/tensor.h"
 
-namespace regard {
-inline namespace v0 {
+namespace regard::inline v0 {
 
 // What a text becomes: ids, tokens, word and byte_ranges have one entry for each piece, in order. Texts and
 // vocabularies may hold anything: show tokens and words through escape_for_terminal (text.h) or its like.
@@ -86,5 +85,4 @@ class REGARD_EXPORT Tokenizer {
   std::shared_ptr<const Parts> parts_;
 };
 
-}  // namespace v0
-}  // namespace regard
+}  // namespace regard::inline v0

@@ -26,8 +26,7 @@
 #include "explain/report/json_style.h"
 #include "regard/io/npy.h"
 
-namespace regard {
-inline namespace v0 {
+namespace regard::inline v0 {
 namespace {
 
 constexpr double kFrameBytes = 200e3;  // script, style and texts
@@ -332,5 +331,4 @@ template std::string render_attention_html<double>(TensorView<const double, 4>, 
                                                    const AttentionOptions&, const AttentionHtmlOptions&,
                                                    const Runtime&);
 
-}  // namespace v0
-}  // namespace regard
+}  // namespace regard::inline v0

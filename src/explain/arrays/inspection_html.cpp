@@ -12,8 +12,7 @@
 
 #include "regard/explain/attention_html.h"
 
-namespace regard {
-inline namespace v0 {
+namespace regard::inline v0 {
 namespace {
 
 constexpr double kMaxMapBytes = 3.0 * (1 << 20);  // of all heads, before base 64
@@ -67,5 +66,4 @@ AttentionHtmlInspection attention_html_inspection(const Inspection& inspection,
 template AttentionHtmlInspection attention_html_inspection<float>(const Inspection&, TensorView<const float, 4>);
 template AttentionHtmlInspection attention_html_inspection<double>(const Inspection&, TensorView<const double, 4>);
 
-}  // namespace v0
-}  // namespace regard
+}  // namespace regard::inline v0

@@ -23,8 +23,7 @@
 #include "regard/io/npy.h"
 #include "regard/io/utf8.h"
 
-namespace regard {
-inline namespace v0 {
+namespace regard::inline v0 {
 namespace {
 
 constexpr int kHitterGap = 3;
@@ -282,5 +281,4 @@ template Inspection inspect_heads<float>(TensorView<const float, 3>, Index, cons
 template Inspection inspect_heads<double>(TensorView<const double, 3>, Index, const InspectionOptions&,
                                           const AttentionStatistics&, TensorView<const double, 3>);
 
-}  // namespace v0
-}  // namespace regard
+}  // namespace regard::inline v0

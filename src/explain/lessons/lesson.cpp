@@ -11,8 +11,7 @@
 #include "explain/steps/operations.h"
 #include "lessons.h"
 
-namespace regard {
-inline namespace v0 {
+namespace regard::inline v0 {
 namespace {
 
 struct Lesson {
@@ -104,5 +103,4 @@ ExplainInput with_settings_beside(const ExplainInput& lesson, const ExplainSetti
   return input;
 }
 
-}  // namespace v0
-}  // namespace regard
+}  // namespace regard::inline v0

@@ -7,8 +7,7 @@
 // Read next: lesson_why_scale.cpp.
 #include "lessons.h"
 
-namespace regard {
-inline namespace v0 {
+namespace regard::inline v0 {
 
 ExplainInput lesson_by_hand() {
   ExplainInput lesson;
@@ -251,5 +250,4 @@ ExplainInput lesson_by_hand() {
   return lesson;
 }
 
-}  // namespace v0
-}  // namespace regard
+}  // namespace regard::inline v0

@@ -6,8 +6,7 @@
 // Read next: lesson_by_hand.cpp.
 #include "lessons.h"
 
-namespace regard {
-inline namespace v0 {
+namespace regard::inline v0 {
 
 ExplainInput lesson_from_seed() {
   ExplainInput lesson;
@@ -185,5 +184,4 @@ ExplainInput lesson_from_seed() {
   return lesson;
 }
 
-}  // namespace v0
-}  // namespace regard
+}  // namespace regard::inline v0

@@ -5,8 +5,7 @@
 // Read next: lesson_from_seed.cpp.
 #include "lessons.h"
 
-namespace regard {
-inline namespace v0 {
+namespace regard::inline v0 {
 
 ExplainInput lesson_one_function() {
   ExplainInput lesson;
@@ -186,5 +185,4 @@ ExplainInput lesson_one_function() {
   return lesson;
 }
 
-}  // namespace v0
-}  // namespace regard
+}  // namespace regard::inline v0

@@ -18,8 +18,7 @@
 #include "regard/attention.h"
 #include "regard/explain/random.h"
 
-namespace regard {
-inline namespace v0 {
+namespace regard::inline v0 {
 namespace {
 
 Index whole_number(const Evaluation& e, std::size_t i, Index lowest, Index highest) {
@@ -561,5 +560,4 @@ constexpr std::array kLessonOperations = {
 
 std::span<const OperationInfo> lesson_operations() { return kLessonOperations; }
 
-}  // namespace v0
-}  // namespace regard
+}  // namespace regard::inline v0

@@ -6,8 +6,7 @@
 // Read next: lesson_one_function.cpp.
 #include "lessons.h"
 
-namespace regard {
-inline namespace v0 {
+namespace regard::inline v0 {
 
 ExplainInput lesson_roles() {
   ExplainInput lesson;
@@ -173,5 +172,4 @@ ExplainInput lesson_roles() {
   return lesson;
 }
 
-}  // namespace v0
-}  // namespace regard
+}  // namespace regard::inline v0

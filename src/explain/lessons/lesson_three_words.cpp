@@ -4,8 +4,7 @@
 // beside. Every number is the document's own, printed by NumPy. Read next: lesson_roles.cpp.
 #include "lessons.h"
 
-namespace regard {
-inline namespace v0 {
+namespace regard::inline v0 {
 
 ExplainInput lesson_three_words() {
   ExplainInput lesson;
@@ -90,5 +89,4 @@ ExplainInput lesson_three_words() {
   return lesson;
 }
 
-}  // namespace v0
-}  // namespace regard
+}  // namespace regard::inline v0

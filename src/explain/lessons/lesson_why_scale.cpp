@@ -5,8 +5,7 @@
 // the document of by-hand asks its readers to imagine. Read next: lesson_operations.cpp, scale_statistics.
 #include "lessons.h"
 
-namespace regard {
-inline namespace v0 {
+namespace regard::inline v0 {
 
 ExplainInput lesson_why_scale() {
   ExplainInput lesson;
@@ -26,5 +25,4 @@ ExplainInput lesson_why_scale() {
   return lesson;
 }
 
-}  // namespace v0
-}  // namespace regard
+}  // namespace regard::inline v0

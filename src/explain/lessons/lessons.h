@@ -6,8 +6,7 @@
 
 #include "regard/explain/lesson.h"
 
-namespace regard {
-inline namespace v0 {
+namespace regard::inline v0 {
 
 ExplainInput lesson_three_words();
 ExplainInput lesson_roles();
@@ -16,5 +15,4 @@ ExplainInput lesson_from_seed();
 ExplainInput lesson_by_hand();
 ExplainInput lesson_why_scale();
 
-}  // namespace v0
-}  // namespace regard
+}  // namespace regard::inline v0

@@ -15,8 +15,7 @@
 #include <stdexcept>
 #include <string>
 
-namespace regard {
-inline namespace v0 {
+namespace regard::inline v0 {
 namespace {
 
 constexpr double kTwoToMinus53 = 0x1p-53;
@@ -155,5 +154,4 @@ std::vector<double> NumpyRandomState::normal(Index count) {
   return numbers;
 }
 
-}  // namespace v0
-}  // namespace regard
+}  // namespace regard::inline v0

@@ -13,8 +13,7 @@
 
 #include "regard/runtime.h"
 
-namespace regard {
-inline namespace v0 {
+namespace regard::inline v0 {
 namespace {
 
 int hex_digit(char c) { return c <= '9' ? c - '0' : c - 'a' + 10; }
@@ -85,5 +84,4 @@ std::string page_html(std::string_view title, const std::vector<NamedText>& data
   return html;
 }
 
-}  // namespace v0
-}  // namespace regard
+}  // namespace regard::inline v0

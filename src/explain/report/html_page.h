@@ -13,8 +13,7 @@
 
 #include "regard/explain/steps.h"
 
-namespace regard {
-inline namespace v0 {
+namespace regard::inline v0 {
 
 // web/ as the build joined it. The hashes are SHA-256 in hex.
 struct PageAssets {
@@ -31,5 +30,4 @@ std::string base64_of(std::span<const std::byte> bytes);
 // element of type application/json with its name as id. The title is any text.
 std::string page_html(std::string_view title, const std::vector<NamedText>& data);
 
-}  // namespace v0
-}  // namespace regard
+}  // namespace regard::inline v0

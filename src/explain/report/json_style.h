@@ -7,10 +7,8 @@
 #include "regard/explain/steps.h"
 #include "regard/io/json_writer.h"
 
-namespace regard {
-inline namespace v0 {
+namespace regard::inline v0 {
 
 inline JsonStyle json_style(NumberType type) { return {.indent = 1, .float32 = type == NumberType::f32}; }
 
-}  // namespace v0
-}  // namespace regard
+}  // namespace regard::inline v0

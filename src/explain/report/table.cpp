@@ -15,8 +15,7 @@
 
 #include "explain/steps/expansion.h"
 
-namespace regard {
-inline namespace v0 {
+namespace regard::inline v0 {
 namespace {
 
 constexpr int kTableGap = 2;        // between columns
@@ -365,5 +364,4 @@ std::vector<std::string> wrap_words(const std::string& text, int width, int inde
   return lines;
 }
 
-}  // namespace v0
-}  // namespace regard
+}  // namespace regard::inline v0

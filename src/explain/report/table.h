@@ -12,8 +12,7 @@
 #include "regard/explain/steps.h"
 #include "terminal.h"
 
-namespace regard {
-inline namespace v0 {
+namespace regard::inline v0 {
 
 // How text is shown: in colour or not, in Unicode or ASCII. All text from outside passes through shown().
 struct Paint {
@@ -79,5 +78,4 @@ inline constexpr int kWidestProse = 100;  // longer lines are hard to read
 // Words broken into lines of at most `width` columns, later ones indented.
 std::vector<std::string> wrap_words(const std::string& text, int width, int indent);
 
-}  // namespace v0
-}  // namespace regard
+}  // namespace regard::inline v0

@@ -13,8 +13,7 @@
 
 #include "regard/io/json_writer.h"
 
-namespace regard {
-inline namespace v0 {
+namespace regard::inline v0 {
 namespace {
 
 // "−1.5" for "-1.5", in exponents too; ASCII stays as it is.
@@ -137,5 +136,4 @@ long long printed_units(double number, const NumberStyle& style) {
   return units;
 }
 
-}  // namespace v0
-}  // namespace regard
+}  // namespace regard::inline v0

@@ -12,8 +12,7 @@
 
 #include "regard/explain/steps.h"
 
-namespace regard {
-inline namespace v0 {
+namespace regard::inline v0 {
 
 // The shortest decimal text that reads back as the same number of that type; "-inf", "inf", "nan".
 std::string shortest_number(double number, NumberType type);
@@ -54,5 +53,4 @@ std::string pad_left(std::string_view text, int width);
 // "a", "a and b", "a, b and c".
 std::string and_list(const std::vector<std::string>& parts);
 
-}  // namespace v0
-}  // namespace regard
+}  // namespace regard::inline v0

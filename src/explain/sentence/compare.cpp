@@ -21,8 +21,7 @@
 
 #include "regard/io/utf8.h"
 
-namespace regard {
-inline namespace v0 {
+namespace regard::inline v0 {
 namespace {
 
 constexpr double kUndefined = std::numeric_limits<double>::quiet_NaN();
@@ -407,5 +406,4 @@ Comparison compare_word(const SentenceModel& model, std::string_view word, const
   return Comparer(model, options, runtime).compare(word, sentences);
 }
 
-}  // namespace v0
-}  // namespace regard
+}  // namespace regard::inline v0

@@ -6,8 +6,7 @@
 #include "regard/explain/compare.h"
 #include "sentence_json.h"
 
-namespace regard {
-inline namespace v0 {
+namespace regard::inline v0 {
 namespace {
 
 void write_sentence(JsonWriter& json, const ComparedSentence& sentence) {
@@ -87,5 +86,4 @@ std::string render_compare_json(const Comparison& c, std::string_view command, c
   return json.take();
 }
 
-}  // namespace v0
-}  // namespace regard
+}  // namespace regard::inline v0

@@ -17,8 +17,7 @@
 #include "regard/explain/compare.h"
 #include "regard/runtime.h"
 
-namespace regard {
-inline namespace v0 {
+namespace regard::inline v0 {
 namespace {
 
 constexpr int kDigits = 3;  // of cosines
@@ -575,5 +574,4 @@ std::string render_compare_text(const Comparison& comparison, const CompareText&
   return CompareRenderer(comparison, options, runtime).render();
 }
 
-}  // namespace v0
-}  // namespace regard
+}  // namespace regard::inline v0

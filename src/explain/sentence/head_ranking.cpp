@@ -20,8 +20,7 @@
 #include "regard/explain/sentence_row.h"
 #include "regard/io/utf8.h"
 
-namespace regard {
-inline namespace v0 {
+namespace regard::inline v0 {
 namespace {
 
 constexpr Index kDistances = 2 * kFarthest + 1;
@@ -211,5 +210,4 @@ RankedHeads ranked_heads(const Sentence& sentence, std::string_view checkpoint_s
   return ranked;
 }
 
-}  // namespace v0
-}  // namespace regard
+}  // namespace regard::inline v0

@@ -17,8 +17,7 @@
 
 #include "regard/io/utf8.h"
 
-namespace regard {
-inline namespace v0 {
+namespace regard::inline v0 {
 namespace {
 
 constexpr std::array<std::string_view, kNumHeadMeasures> kNames = {"entropy", "special",  "self",        "previous",
@@ -200,5 +199,4 @@ std::vector<HeadMeasures> chosen_heads(const HeadSurvey& survey, const HeadFilte
   return chosen;
 }
 
-}  // namespace v0
-}  // namespace regard
+}  // namespace regard::inline v0

@@ -15,8 +15,7 @@
 #include "regard/explain/heads.h"
 #include "sentence_json.h"
 
-namespace regard {
-inline namespace v0 {
+namespace regard::inline v0 {
 namespace {
 
 class HeadsRenderer {
@@ -257,5 +256,4 @@ std::string render_heads_json(const HeadSurvey& survey, const HeadFilter& filter
   return json.take();
 }
 
-}  // namespace v0
-}  // namespace regard
+}  // namespace regard::inline v0

@@ -11,8 +11,7 @@
 #include <cstdint>
 #include <string_view>
 
-namespace regard {
-inline namespace v0 {
+namespace regard::inline v0 {
 
 inline constexpr std::string_view kMinilmSha256 = "53aa51172d142c89d9012cce15ae4d6cc0ca6895895114379cacb4fab128d9db";
 inline constexpr int kMinilmLayers = 6;
@@ -163,5 +162,4 @@ inline constexpr std::uint16_t kMinilmDistanceWeights[kMinilmLayers][kMinilmHead
       366, 326, 302, 275, 250, 220, 215, 206, 189, 186, 163, 156, 170, 178, 166, 131}},
 };
 
-}  // namespace v0
-}  // namespace regard
+}  // namespace regard::inline v0

@@ -16,8 +16,7 @@
 #include "explain/report/terminal.h"
 #include "regard/explain/steps.h"
 
-namespace regard {
-inline namespace v0 {
+namespace regard::inline v0 {
 namespace {
 
 std::vector<SentenceWord> words_of(const TokenizedText& text, Index unknown_id) {
@@ -304,5 +303,4 @@ double cosine(std::span<const float> a, std::span<const float> b) {
   return a_squared == 0 || b_squared == 0 ? 0.0 : product / std::sqrt(a_squared * b_squared);
 }
 
-}  // namespace v0
-}  // namespace regard
+}  // namespace regard::inline v0

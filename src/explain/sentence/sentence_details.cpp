@@ -14,8 +14,7 @@
 
 #include "regard/explain/sentence_report.h"
 
-namespace regard {
-inline namespace v0 {
+namespace regard::inline v0 {
 namespace {
 
 using Vector = std::vector<float>;
@@ -159,5 +158,4 @@ SentenceDetails sentence_details(const SentenceModel& model, const Sentence& sen
   return work;
 }
 
-}  // namespace v0
-}  // namespace regard
+}  // namespace regard::inline v0

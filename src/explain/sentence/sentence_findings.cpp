@@ -15,8 +15,7 @@
 
 #include "sentence_text.h"
 
-namespace regard {
-inline namespace v0 {
+namespace regard::inline v0 {
 namespace {
 
 class Findings {
@@ -189,5 +188,4 @@ SentenceFindings sentence_findings(const SentenceAnalysis& analysis) {
   return findings_in(AnalysisText(analysis, options, runtime));
 }
 
-}  // namespace v0
-}  // namespace regard
+}  // namespace regard::inline v0

@@ -22,8 +22,7 @@
 #include "explain/report/html_page.h"
 #include "explain/report/json_style.h"
 
-namespace regard {
-inline namespace v0 {
+namespace regard::inline v0 {
 namespace {
 
 constexpr Index kThumbnail = 64;  // cells a side; up to as many tokens the page makes its own
@@ -242,5 +241,4 @@ std::string render_compare_html(const Comparison& comparison, std::string_view c
                    {{"explanation", render_compare_json(comparison, command, runtime)}, {"page", page.take_part()}});
 }
 
-}  // namespace v0
-}  // namespace regard
+}  // namespace regard::inline v0

@@ -5,8 +5,7 @@
 #include "sentence_json.h"
 #include "regard/explain/sentence_report.h"
 
-namespace regard {
-inline namespace v0 {
+namespace regard::inline v0 {
 namespace {
 
 class AnalysisWriter {
@@ -221,5 +220,4 @@ std::string render_sentence_json(const SentenceAnalysis& analysis, const Sentenc
   return AnalysisWriter(analysis, runtime).make(options);
 }
 
-}  // namespace v0
-}  // namespace regard
+}  // namespace regard::inline v0

@@ -7,8 +7,7 @@
 #include "explain/report/json_style.h"
 #include "regard/explain/sentence.h"
 
-namespace regard {
-inline namespace v0 {
+namespace regard::inline v0 {
 
 inline void write_words(JsonWriter& json, const std::vector<SentenceWord>& words) {
   const std::vector<std::string> names = word_names(words);
@@ -34,5 +33,4 @@ inline void write_source(JsonWriter& json, std::string_view command, std::string
   json.end_object();
 }
 
-}  // namespace v0
-}  // namespace regard
+}  // namespace regard::inline v0

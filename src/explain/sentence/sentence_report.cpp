@@ -19,8 +19,7 @@
 #include "regard/explain/steps.h"
 #include "regard/parallel.h"
 
-namespace regard {
-inline namespace v0 {
+namespace regard::inline v0 {
 namespace {
 
 std::string model_name(const SentenceModel& model, std::string_view sha256) {
@@ -182,5 +181,4 @@ SentenceAnalysis analyze_sentence(const SentenceModel& model, std::string_view t
   return analysis;
 }
 
-}  // namespace v0
-}  // namespace regard
+}  // namespace regard::inline v0

@@ -15,8 +15,7 @@
 #include <limits>
 #include <stdexcept>
 
-namespace regard {
-inline namespace v0 {
+namespace regard::inline v0 {
 namespace {
 
 void check(const char* what, Index index, Index count) {
@@ -155,5 +154,4 @@ SoftmaxTerm softmax_term(const SentenceRow& row, Index query, Index key) {
   return term;
 }
 
-}  // namespace v0
-}  // namespace regard
+}  // namespace regard::inline v0

@@ -7,8 +7,7 @@
 #include <algorithm>
 #include <cmath>
 
-namespace regard {
-inline namespace v0 {
+namespace regard::inline v0 {
 namespace {
 
 constexpr int kBarGap = 2;
@@ -132,5 +131,4 @@ std::vector<std::string> bar_table_lines(const BarTable& table, int width, const
   return lines;
 }
 
-}  // namespace v0
-}  // namespace regard
+}  // namespace regard::inline v0

@@ -14,8 +14,7 @@
 
 #include "explain/report/table.h"
 
-namespace regard {
-inline namespace v0 {
+namespace regard::inline v0 {
 
 struct BarColumn {
   std::string header{};
@@ -35,5 +34,4 @@ struct BarTable {
 // num_dropped: how many columns of numbers were left out.
 std::vector<std::string> bar_table_lines(const BarTable& table, int width, const Paint& paint, int& num_dropped);
 
-}  // namespace v0
-}  // namespace regard
+}  // namespace regard::inline v0

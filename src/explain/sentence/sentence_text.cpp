@@ -19,8 +19,7 @@
 
 #include "sentence_table.h"
 
-namespace regard {
-inline namespace v0 {
+namespace regard::inline v0 {
 namespace {
 
 constexpr Index kAllRows = 14;  // with so many words no row is left out
@@ -596,5 +595,4 @@ std::string render_sentence_text(const SentenceAnalysis& analysis, const Sentenc
   return Screen(analysis, options, runtime).make();
 }
 
-}  // namespace v0
-}  // namespace regard
+}  // namespace regard::inline v0

@@ -11,8 +11,7 @@
 #include "explain/report/terminal.h"
 #include "regard/explain/sentence_report.h"
 
-namespace regard {
-inline namespace v0 {
+namespace regard::inline v0 {
 
 class AnalysisText {
  public:
@@ -63,5 +62,4 @@ SentenceFindings findings_in(const AnalysisText& text);
 
 std::vector<std::string> sentence_detail_lines(const AnalysisText& text, const SentenceDetails& work);
 
-}  // namespace v0
-}  // namespace regard
+}  // namespace regard::inline v0

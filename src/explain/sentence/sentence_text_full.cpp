@@ -15,8 +15,7 @@
 
 #include "sentence_text.h"
 
-namespace regard {
-inline namespace v0 {
+namespace regard::inline v0 {
 namespace {
 
 // A column of a table of vectors: its head and its numbers.
@@ -257,5 +256,4 @@ std::vector<std::string> sentence_detail_lines(const AnalysisText& text, const S
   return Account(text, work).make();
 }
 
-}  // namespace v0
-}  // namespace regard
+}  // namespace regard::inline v0

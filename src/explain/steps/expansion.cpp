@@ -20,8 +20,7 @@
 #include "explain/report/terminal.h"
 #include "operations.h"
 
-namespace regard {
-inline namespace v0 {
+namespace regard::inline v0 {
 namespace {
 
 struct Factor {
@@ -317,5 +316,4 @@ CellDerivation expand_cell(const Explanation& explanation, const Step& step, con
   return work;
 }
 
-}  // namespace v0
-}  // namespace regard
+}  // namespace regard::inline v0

@@ -11,8 +11,7 @@
 
 #include "regard/explain/steps.h"
 
-namespace regard {
-inline namespace v0 {
+namespace regard::inline v0 {
 
 // A cell's label on an axis: the word, else the index.
 std::string axis_label(const Axis& axis, Index index);
@@ -87,5 +86,4 @@ void expand_focus_vectors(const Explanation&, const Step&, const Cell&, int digi
 void expand_ranks(const Explanation&, const Step&, const Cell&, int digits, CellDerivation&);
 void expand_variance_rule(const Explanation&, const Step&, const Cell&, int digits, CellDerivation&);
 
-}  // namespace v0
-}  // namespace regard
+}  // namespace regard::inline v0

@@ -17,8 +17,7 @@
 #include "explain/report/terminal.h"
 #include "operations.h"
 
-namespace regard {
-inline namespace v0 {
+namespace regard::inline v0 {
 namespace {
 
 // "Q[0, 1]", and with heads "Q[2, 0, 1]".
@@ -256,5 +255,4 @@ void expand_variance_rule(const Explanation& explanation, const Step& step, cons
                                             variance(1), working_number(work.result, digits))});
 }
 
-}  // namespace v0
-}  // namespace regard
+}  // namespace regard::inline v0

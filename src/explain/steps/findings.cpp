@@ -13,8 +13,7 @@
 #include "expansion.h"
 #include "explain/report/terminal.h"
 
-namespace regard {
-inline namespace v0 {
+namespace regard::inline v0 {
 namespace {
 
 bool columns(const Explanation& explanation) { return explanation.settings.layout == Layout::columns; }
@@ -117,5 +116,4 @@ std::string finding_of(const Step& step, const Explanation& explanation) {
                      styled_number(1.0 / static_cast<double>(seen(*row)), share_style));
 }
 
-}  // namespace v0
-}  // namespace regard
+}  // namespace regard::inline v0

@@ -7,8 +7,7 @@
 
 #include "regard/explain/steps.h"
 
-namespace regard {
-inline namespace v0 {
+namespace regard::inline v0 {
 
 // Empty where numbers speak for themselves.
 std::string finding_of(const Step& step, const Explanation& explanation);
@@ -23,5 +22,4 @@ struct QueryRow {
 // Nothing for a matrix without queries or keys. The focus when it is kept.
 std::optional<QueryRow> row_to_tell(const Step& step, const Explanation& explanation);
 
-}  // namespace v0
-}  // namespace regard
+}  // namespace regard::inline v0

@@ -6,8 +6,7 @@
 #include <cmath>
 #include <cstddef>
 
-namespace regard {
-inline namespace v0 {
+namespace regard::inline v0 {
 namespace {
 
 const Rational& at(const ExactMatrix& m, Index row, Index column) {
@@ -158,5 +157,4 @@ std::optional<ExactMatrix> exact_result(const StepRequest& request, const Explai
   }
 }
 
-}  // namespace v0
-}  // namespace regard
+}  // namespace regard::inline v0

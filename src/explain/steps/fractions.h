@@ -13,8 +13,7 @@
 #include "rational.h"
 #include "regard/explain/steps.h"
 
-namespace regard {
-inline namespace v0 {
+namespace regard::inline v0 {
 
 struct ExactMatrix {
   Index num_rows = 0;
@@ -31,5 +30,4 @@ std::optional<ExactMatrix> exact_matrix(const Matrix& matrix);
 std::optional<ExactMatrix> exact_result(const StepRequest& request, const ExplainSettings& settings,
                                         const ExactMatrices& known);
 
-}  // namespace v0
-}  // namespace regard
+}  // namespace regard::inline v0

@@ -18,8 +18,7 @@
 #include "operations.h"
 #include "regard/io/json.h"
 
-namespace regard {
-inline namespace v0 {
+namespace regard::inline v0 {
 namespace {
 
 using Kind = JsonValue::Kind;
@@ -507,5 +506,4 @@ std::string write_explain_input(const ExplainInput& input) {
   return json.take();
 }
 
-}  // namespace v0
-}  // namespace regard
+}  // namespace regard::inline v0

@@ -9,8 +9,7 @@
 
 #include "regard/explain/steps.h"
 
-namespace regard {
-inline namespace v0 {
+namespace regard::inline v0 {
 
 template <class T>
 struct Buffer {
@@ -37,5 +36,4 @@ struct Buffer {
   }
 };
 
-}  // namespace v0
-}  // namespace regard
+}  // namespace regard::inline v0

@@ -19,8 +19,7 @@
 
 #include "regard/explain/steps.h"
 
-namespace regard {
-inline namespace v0 {
+namespace regard::inline v0 {
 
 // A matrix known by name while the steps are computed, with what its axes mean.
 struct Value {
@@ -87,5 +86,4 @@ Moments moments(const std::vector<double>& numbers);
 // `context`, `scaled` and `masked` step becomes the steps by hand that end in a result of the same name.
 std::vector<StepRequest> steps_by_hand(const std::vector<StepRequest>& steps, const ExplainSettings& settings);
 
-}  // namespace v0
-}  // namespace regard
+}  // namespace regard::inline v0

@@ -22,8 +22,7 @@
 #include "operations.h"
 #include "regard/attention.h"
 
-namespace regard {
-inline namespace v0 {
+namespace regard::inline v0 {
 namespace {
 
 struct Extents {
@@ -411,5 +410,4 @@ constexpr OperationInfo kAttentionOperations[] = {
 
 std::span<const OperationInfo> attention_operations() { return kAttentionOperations; }
 
-}  // namespace v0
-}  // namespace regard
+}  // namespace regard::inline v0

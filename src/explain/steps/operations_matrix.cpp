@@ -13,8 +13,7 @@
 #include "operations.h"
 #include "regard/linear.h"
 
-namespace regard {
-inline namespace v0 {
+namespace regard::inline v0 {
 namespace {
 
 void check_room(const Evaluation& e, Index heads, Index rows, Index cols) {
@@ -292,5 +291,4 @@ Moments moments(const std::vector<double>& numbers) {
 
 std::span<const OperationInfo> matrix_operations() { return kMatrixOperations; }
 
-}  // namespace v0
-}  // namespace regard
+}  // namespace regard::inline v0

@@ -17,8 +17,7 @@
 #include "explain/report/terminal.h"
 #include "operations.h"
 
-namespace regard {
-inline namespace v0 {
+namespace regard::inline v0 {
 namespace {
 
 // Each number as the type in use holds it.
@@ -249,5 +248,4 @@ constexpr OperationInfo kPaperOperations[] = {
 
 std::span<const OperationInfo> paper_operations() { return kPaperOperations; }
 
-}  // namespace v0
-}  // namespace regard
+}  // namespace regard::inline v0

@@ -11,8 +11,7 @@
 #include <stdexcept>
 #include <string>
 
-namespace regard {
-inline namespace v0 {
+namespace regard::inline v0 {
 
 class Rational {
  public:
@@ -80,5 +79,4 @@ inline Rational power(const Rational& base, std::int64_t exponent) {
   return result;
 }
 
-}  // namespace v0
-}  // namespace regard
+}  // namespace regard::inline v0

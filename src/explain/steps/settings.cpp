@@ -11,8 +11,7 @@
 
 #include "explain/report/terminal.h"
 
-namespace regard {
-inline namespace v0 {
+namespace regard::inline v0 {
 namespace {
 
 template <class T>
@@ -97,5 +96,4 @@ Index token_index(const std::vector<std::string>& tokens, std::string_view token
   throw std::invalid_argument(fmt::format("token \"{}\" does not exist; choose one of {}", shown, choices(all)));
 }
 
-}  // namespace v0
-}  // namespace regard
+}  // namespace regard::inline v0

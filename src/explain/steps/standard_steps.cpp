@@ -16,8 +16,7 @@
 #include "explain/report/terminal.h"
 #include "operations.h"
 
-namespace regard {
-inline namespace v0 {
+namespace regard::inline v0 {
 namespace {
 
 const Matrix* find(const ExplainInput& input, std::string_view name) {
@@ -204,5 +203,4 @@ std::vector<StepRequest> steps_by_hand(const std::vector<StepRequest>& steps, co
   return by_hand.take();
 }
 
-}  // namespace v0
-}  // namespace regard
+}  // namespace regard::inline v0

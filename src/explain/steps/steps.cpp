@@ -22,8 +22,7 @@
 #include "fractions.h"
 #include "operations.h"
 
-namespace regard {
-inline namespace v0 {
+namespace regard::inline v0 {
 namespace {
 
 void check_matrix(const NamedMatrix& named) {
@@ -457,5 +456,4 @@ Explanation explain(const ExplainInput& input, const Keep& keep, const Runtime& 
   return explanation;
 }
 
-}  // namespace v0
-}  // namespace regard
+}  // namespace regard::inline v0

@@ -16,8 +16,7 @@
 #include "explain/report/terminal.h"
 #include "operations.h"
 
-namespace regard {
-inline namespace v0 {
+namespace regard::inline v0 {
 namespace {
 
 bool same_matrix(const Matrix& a, const Matrix& b) {
@@ -219,5 +218,4 @@ std::string render_html(const Explanation& explanation, const HtmlOptions& optio
                            {"page", PageData(explanation, options, runtime).write()}});
 }
 
-}  // namespace v0
-}  // namespace regard
+}  // namespace regard::inline v0

@@ -11,8 +11,7 @@
 
 #include "explain/report/json_style.h"
 
-namespace regard {
-inline namespace v0 {
+namespace regard::inline v0 {
 namespace {
 
 void write_axis(JsonWriter& json, const Axis& axis, Index count) {
@@ -186,5 +185,4 @@ std::string render_json(const Explanation& explanation, const JsonOptions& optio
   return json.take();
 }
 
-}  // namespace v0
-}  // namespace regard
+}  // namespace regard::inline v0

@@ -19,8 +19,7 @@
 #include "operations.h"
 #include "steps_text_parts.h"
 
-namespace regard {
-inline namespace v0 {
+namespace regard::inline v0 {
 namespace {
 
 constexpr int kIndent = 3;
@@ -320,5 +319,4 @@ std::string render_text(const Explanation& explanation, const TextOptions& optio
   return text;
 }
 
-}  // namespace v0
-}  // namespace regard
+}  // namespace regard::inline v0

@@ -15,8 +15,7 @@
 #include "findings.h"
 #include "operations.h"
 
-namespace regard {
-inline namespace v0 {
+namespace regard::inline v0 {
 namespace {
 
 std::string units_text(long long units, const NumberStyle& style) {
@@ -402,5 +401,4 @@ std::vector<std::string> sum_lines(const TextContext& context, const Step& step,
   return wrap_words(text, context.width, 2);
 }
 
-}  // namespace v0
-}  // namespace regard
+}  // namespace regard::inline v0

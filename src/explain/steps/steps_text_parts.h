@@ -12,8 +12,7 @@
 #include "explain/report/terminal.h"
 #include "regard/explain/steps.h"
 
-namespace regard {
-inline namespace v0 {
+namespace regard::inline v0 {
 
 struct TextContext {
   const Explanation& explanation;
@@ -36,5 +35,4 @@ std::vector<std::string> document_lines(const TextContext& context, const Step& 
 std::vector<std::string> sum_lines(const TextContext& context, const Step& step, const Table& table, Index head,
                                    const NumberStyle& style);
 
-}  // namespace v0
-}  // namespace regard
+}  // namespace regard::inline v0

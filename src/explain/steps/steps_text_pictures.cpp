@@ -11,8 +11,7 @@
 
 #include "steps_text_parts.h"
 
-namespace regard {
-inline namespace v0 {
+namespace regard::inline v0 {
 namespace {
 
 constexpr std::size_t kBins = 20;
@@ -96,5 +95,4 @@ std::vector<std::string> picture_lines(const TextContext& context, const Step& s
   return lines;
 }
 
-}  // namespace v0
-}  // namespace regard
+}  // namespace regard::inline v0

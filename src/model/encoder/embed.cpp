@@ -18,8 +18,7 @@
 #include "regard/layer_norm.h"
 #include "regard/parallel.h"
 
-namespace regard {
-inline namespace v0 {
+namespace regard::inline v0 {
 namespace {
 
 // Products take 60 rows at a time. Eight times as many read each matrix often enough, and are few enough for what a
@@ -118,5 +117,4 @@ Tensor<float, 2> embed_tokens(const Encoder& encoder, std::span<const std::vecto
   return vectors;
 }
 
-}  // namespace v0
-}  // namespace regard
+}  // namespace regard::inline v0

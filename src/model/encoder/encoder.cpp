@@ -17,8 +17,7 @@
 #include "encoder_mask.h"
 #include "regard/layer_norm.h"
 
-namespace regard {
-inline namespace v0 {
+namespace regard::inline v0 {
 namespace {
 
 using internal::heads_of;
@@ -102,5 +101,4 @@ EncoderTrace encode(const Encoder& encoder, std::span<const Index> ids, const En
   return trace;
 }
 
-}  // namespace v0
-}  // namespace regard
+}  // namespace regard::inline v0

@@ -10,8 +10,7 @@
 #include <array>
 #include <string>
 
-namespace regard {
-inline namespace v0 {
+namespace regard::inline v0 {
 namespace {
 
 // Far beyond every model there is, and small enough that no product of two of them overflows.
@@ -96,5 +95,4 @@ std::string known_families() {
   return text;
 }
 
-}  // namespace v0
-}  // namespace regard
+}  // namespace regard::inline v0

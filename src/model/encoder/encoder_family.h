@@ -17,8 +17,7 @@
 
 #include "regard/model/encoder.h"
 
-namespace regard {
-inline namespace v0 {
+namespace regard::inline v0 {
 
 // A whole number in config.json. Shapes name it by its symbol.
 struct ConfigField {
@@ -71,5 +70,4 @@ struct EncoderFamily {
 const EncoderFamily* find_family(std::string_view model_type);
 std::string known_families();
 
-}  // namespace v0
-}  // namespace regard
+}  // namespace regard::inline v0

@@ -10,9 +10,7 @@
 
 #include "regard/layer_norm.h"
 
-namespace regard {
-inline namespace v0 {
-namespace internal {
+namespace regard::inline v0::internal {
 namespace {
 
 // The biases of the three projections, side by side as their matrices are.
@@ -83,6 +81,4 @@ void run_layer(const Encoder& encoder, const EncoderLayer& layer, TensorView<con
                             layer.norm_output_bias, rows.output.view(), config.norm_epsilon, runtime);
 }
 
-}  // namespace internal
-}  // namespace v0
-}  // namespace regard
+}  // namespace regard::inline v0::internal

@@ -13,9 +13,7 @@
 
 #include "regard/model/encoder.h"
 
-namespace regard {
-inline namespace v0 {
-namespace internal {
+namespace regard::inline v0::internal {
 
 // Throws std::invalid_argument "operation: …" for more ids than positions, and for an id outside the vocabulary.
 void check_ids(const std::string& operation, const EncoderConfig& config, std::span<const Index> ids);
@@ -41,6 +39,4 @@ TensorView<float, 4> heads_of(Tensor<float, 2>& joined, const EncoderConfig& con
 void run_layer(const Encoder& encoder, const EncoderLayer& layer, TensorView<const float, 2> input,
                const AttentionOptions& options, AttentionOutputs sums, LayerRows& rows, const Runtime& runtime);
 
-}  // namespace internal
-}  // namespace v0
-}  // namespace regard
+}  // namespace regard::inline v0::internal

@@ -18,8 +18,7 @@
 #include "regard/io/json.h"
 #include "regard/io/utf8.h"
 
-namespace regard {
-inline namespace v0 {
+namespace regard::inline v0 {
 namespace {
 
 constexpr std::string_view kConfigFile = "config.json";
@@ -332,5 +331,4 @@ Encoder load_encoder(const std::string& folder, const ModelFileOptions& options,
   return encoder;
 }
 
-}  // namespace v0
-}  // namespace regard
+}  // namespace regard::inline v0

@@ -9,8 +9,7 @@
 
 #include "regard/attention.h"
 
-namespace regard {
-inline namespace v0 {
+namespace regard::inline v0 {
 
 // (H, L, D) seen as (1, H, L, D).
 template <class T, int Rank>
@@ -44,5 +43,4 @@ class KeyMask {
   AttentionOptions options_;
 };
 
-}  // namespace v0
-}  // namespace regard
+}  // namespace regard::inline v0

@@ -17,8 +17,7 @@
 #include "regard/linear.h"
 #include "regard/model/encoder.h"
 
-namespace regard {
-inline namespace v0 {
+namespace regard::inline v0 {
 namespace {
 
 // A caller's layer and head in a trace, checked.
@@ -148,5 +147,4 @@ std::vector<float> mean_pooled_normalised(const EncoderTrace& trace) {
   return internal::normalised(mean_pooled(trace));
 }
 
-}  // namespace v0
-}  // namespace regard
+}  // namespace regard::inline v0

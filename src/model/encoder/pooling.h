@@ -11,9 +11,7 @@
 
 #include "regard/tensor.h"
 
-namespace regard {
-inline namespace v0 {
-namespace internal {
+namespace regard::inline v0::internal {
 
 // The mean of the named rows of states (L, E), sums in double; no rows: zeros.
 inline std::vector<float> mean_of_rows(const Tensor<float, 2>& states, std::span<const Index> rows) {
@@ -48,6 +46,4 @@ inline std::vector<float> normalised(std::vector<float> vector) {
   return vector;
 }
 
-}  // namespace internal
-}  // namespace v0
-}  // namespace regard
+}  // namespace regard::inline v0::internal

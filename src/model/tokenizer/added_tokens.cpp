@@ -8,8 +8,7 @@
 
 #include "bert_characters.h"
 
-namespace regard {
-inline namespace v0 {
+namespace regard::inline v0 {
 namespace {
 
 std::size_t spaces_at_end(std::string_view text) {
@@ -77,5 +76,4 @@ std::vector<AddedTokens::Part> AddedTokens::split(std::string_view text, const R
   return parts;
 }
 
-}  // namespace v0
-}  // namespace regard
+}  // namespace regard::inline v0

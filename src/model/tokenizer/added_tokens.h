@@ -15,8 +15,7 @@
 #include "regard/runtime.h"
 #include "token_trie.h"
 
-namespace regard {
-inline namespace v0 {
+namespace regard::inline v0 {
 
 struct AddedToken {
   std::string content;
@@ -50,5 +49,4 @@ class AddedTokens {
   std::array<bool, 256> begins_{};
 };
 
-}  // namespace v0
-}  // namespace regard
+}  // namespace regard::inline v0

@@ -11,8 +11,7 @@
 
 #include "bert_tables.h"
 
-namespace regard {
-inline namespace v0 {
+namespace regard::inline v0 {
 namespace {
 
 utf8proc_category_t category(char32_t code) { return utf8proc_category(static_cast<utf8proc_int32_t>(code)); }
@@ -153,5 +152,4 @@ Characters to_lower(char32_t code) {
   return {{static_cast<char32_t>(utf8proc_tolower(static_cast<utf8proc_int32_t>(code)))}, 1};
 }
 
-}  // namespace v0
-}  // namespace regard
+}  // namespace regard::inline v0

@@ -9,8 +9,7 @@
 #include <string>
 #include <string_view>
 
-namespace regard {
-inline namespace v0 {
+namespace regard::inline v0 {
 
 constexpr char32_t kReplacement = 0xFFFD;
 
@@ -49,5 +48,4 @@ Characters decompose(char32_t code);
 // Lower case without context: U+0130 gives i and U+0307, every sigma gives the one that does not stand last.
 Characters to_lower(char32_t code);
 
-}  // namespace v0
-}  // namespace regard
+}  // namespace regard::inline v0

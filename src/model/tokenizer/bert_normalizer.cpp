@@ -8,8 +8,7 @@
 #include <algorithm>
 #include <tuple>
 
-namespace regard {
-inline namespace v0 {
+namespace regard::inline v0 {
 namespace {
 
 class Writer {
@@ -124,5 +123,4 @@ void BertNormalizer::normalize(std::string_view text, std::size_t offset, Normal
   writer.end_run();
 }
 
-}  // namespace v0
-}  // namespace regard
+}  // namespace regard::inline v0

@@ -16,8 +16,7 @@
 #include "bert_characters.h"
 #include "regard/runtime.h"
 
-namespace regard {
-inline namespace v0 {
+namespace regard::inline v0 {
 
 // The bytes [begin, end) of the original text. Texts are shorter than 4 GiB.
 struct Origin {
@@ -41,5 +40,4 @@ struct BertNormalizer {
   void normalize(std::string_view text, std::size_t offset, NormalizedText& to, const Runtime& runtime = {}) const;
 };
 
-}  // namespace v0
-}  // namespace regard
+}  // namespace regard::inline v0

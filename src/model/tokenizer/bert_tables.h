@@ -7,8 +7,7 @@
 // Read next: bert_characters.cpp.
 #pragma once
 
-namespace regard {
-inline namespace v0 {
+namespace regard::inline v0 {
 
 struct CodeRange {
   char32_t first;
@@ -81,5 +80,4 @@ inline constexpr CaseRange kCases[] = {{0x1c89, 0x1c89, 1},   {0xa7cb, 0xa7cb, -
                                        {0xa7da, 0xa7da, 1},   {0xa7dc, 0xa7dc, -42561}, {0x10d50, 0x10d65, 32},
                                        {0x16ea0, 0x16eb8, 27}};
 
-}  // namespace v0
-}  // namespace regard
+}  // namespace regard::inline v0

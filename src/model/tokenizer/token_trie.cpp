@@ -6,8 +6,7 @@
 
 #include <algorithm>
 
-namespace regard {
-inline namespace v0 {
+namespace regard::inline v0 {
 
 TokenTrie::TokenTrie(std::vector<std::pair<std::string_view, Index>> tokens, const Runtime& runtime) {
   const auto look = [&] { throw_if_stopped(runtime.stop, "Tokenizer::read"); };
@@ -63,5 +62,4 @@ TokenTrie::Match TokenTrie::longest(std::string_view text, std::uint32_t node) c
   return match;
 }
 
-}  // namespace v0
-}  // namespace regard
+}  // namespace regard::inline v0

@@ -16,8 +16,7 @@
 #include "regard/runtime.h"
 #include "regard/tensor.h"
 
-namespace regard {
-inline namespace v0 {
+namespace regard::inline v0 {
 
 class TokenTrie {
  public:
@@ -47,5 +46,4 @@ class TokenTrie {
   std::vector<std::int32_t> tokens_;
 };
 
-}  // namespace v0
-}  // namespace regard
+}  // namespace regard::inline v0

@@ -18,8 +18,7 @@
 #include "tokenizer_json.h"
 #include "wordpiece.h"
 
-namespace regard {
-inline namespace v0 {
+namespace regard::inline v0 {
 namespace {
 
 WordPiece make_wordpiece(const TokenizerFile& file, const Runtime& runtime) {
@@ -230,5 +229,4 @@ std::string_view Tokenizer::token(Index id) const {
   return parts_->file.tokens[static_cast<std::size_t>(id)];
 }
 
-}  // namespace v0
-}  // namespace regard
+}  // namespace regard::inline v0

@@ -18,8 +18,7 @@
 #include "regard/io/sorted_names.h"
 #include "regard/io/utf8.h"
 
-namespace regard {
-inline namespace v0 {
+namespace regard::inline v0 {
 namespace {
 
 using Kind = JsonValue::Kind;
@@ -385,5 +384,4 @@ TokenizerFile read_tokenizer_file(std::string_view json, const std::string& sour
   return Reader(source, options, runtime).read(json);
 }
 
-}  // namespace v0
-}  // namespace regard
+}  // namespace regard::inline v0

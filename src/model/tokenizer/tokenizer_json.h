@@ -12,8 +12,7 @@
 #include "bert_normalizer.h"
 #include "regard/model/tokenizer.h"
 
-namespace regard {
-inline namespace v0 {
+namespace regard::inline v0 {
 
 struct TokenizerFile {
   std::vector<std::string> tokens;  // by id: the model's and the added ones
@@ -30,5 +29,4 @@ struct TokenizerFile {
 TokenizerFile read_tokenizer_file(std::string_view json, const std::string& source, const TokenizerOptions& options,
                                   const Runtime& runtime);
 
-}  // namespace v0
-}  // namespace regard
+}  // namespace regard::inline v0

@@ -7,8 +7,7 @@
 
 #include <algorithm>
 
-namespace regard {
-inline namespace v0 {
+namespace regard::inline v0 {
 
 WordPiece::WordPiece(std::vector<std::pair<std::string_view, Index>> tokens, std::string_view continuing_prefix,
                      Index unknown, Index max_characters, const Runtime& runtime)
@@ -35,5 +34,4 @@ void WordPiece::split(std::string_view word, std::vector<Piece>& pieces) const {
   if (!is_known) pieces.assign(1, {unknown_, word.size()});
 }
 
-}  // namespace v0
-}  // namespace regard
+}  // namespace regard::inline v0

@@ -14,8 +14,7 @@
 
 #include "token_trie.h"
 
-namespace regard {
-inline namespace v0 {
+namespace regard::inline v0 {
 
 class WordPiece {
  public:
@@ -38,5 +37,4 @@ class WordPiece {
   Index max_characters_;
 };
 
-}  // namespace v0
-}  // namespace regard
+}  // namespace regard::inline v0
