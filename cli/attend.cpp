@@ -169,9 +169,9 @@ double needed_bytes(Inputs& inputs, const Extents& e, const AttendText& text, co
 // Returns the bytes needed.
 std::uint64_t check_memory(double needed, std::optional<std::uint64_t> allowed) {
   // No override goes beyond what an Index can count.
-  constexpr std::uint64_t kMaxCount = std::uint64_t{1} << 62;
-  const std::uint64_t limit = std::min<std::uint64_t>(allowed ? *allowed : available_memory_bytes(), kMaxCount);
-  const auto bytes = static_cast<std::uint64_t>(std::min(needed, static_cast<double>(kMaxCount)));
+  constexpr std::uint64_t kMaxBytes = std::uint64_t{1} << 62;
+  const std::uint64_t limit = std::min<std::uint64_t>(allowed ? *allowed : available_memory_bytes(), kMaxBytes);
+  const auto bytes = static_cast<std::uint64_t>(std::min(needed, static_cast<double>(kMaxBytes)));
   if (needed > static_cast<double>(limit)) {
     throw std::runtime_error("this needs " + bytes_text(bytes) + " of memory and " + bytes_text(limit) +
                              (allowed

@@ -202,14 +202,14 @@ TYPED_TEST(Semantics5, ARowsPlaceAndTheChunkingOfTheQueriesMoveNoBit) {
 // A block of few keys against one of which a mask hides the others: exponentials of all 64 scores, or of some.
 TYPED_TEST(Semantics5, HowFewKeysABlockHasMovesNoBit) {
   using T = TypeParam;
-  constexpr Index kMaxCount = 130, kSize = 32;
+  constexpr Index kMaxKeys = 130, kSize = 32;
   on_every_instruction_set([&](const kernels::KernelTable&) {
     for (const Index rows : {1, 3, 7, 13}) {
-      AttentionInputs<T> inputs = AttentionInputs<T>::normal(5, 1, 2, 2, rows, kMaxCount, kSize, kSize);
+      AttentionInputs<T> inputs = AttentionInputs<T>::normal(5, 1, 2, 2, rows, kMaxKeys, kSize, kSize);
       // Weights from 1 down to subnormal numbers and 0.
       inputs.query.for_each_index([&](const auto& at) { inputs.query.set(at, 7 * inputs.query.get(at)); });
-      for (Index keys = 1; keys <= kMaxCount; keys += keys < 66 ? 1 : 9) {
-        Array<bool, 4> mask({1, 1, 1, kMaxCount});
+      for (Index keys = 1; keys <= kMaxKeys; keys += keys < 66 ? 1 : 9) {
+        Array<bool, 4> mask({1, 1, 1, kMaxKeys});
         mask.for_each_index([&](const auto& at) { mask.set(at, at[3] < keys); });
         const AttentionArrays<T> hidden = run_attention(inputs, {.mask = mask.view()});
         AttentionArrays<T> alone = AttentionArrays<T>::dense(1, 2, rows, keys, kSize);

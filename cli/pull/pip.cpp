@@ -92,8 +92,8 @@ class Child {
 std::string reason_in(const std::string& log) {
   constexpr std::size_t kLongest = 200;
   std::ifstream file(log, std::ios::binary);
-  constexpr std::size_t kMaxCount = 1 << 16;
-  std::string text(kMaxCount, '\0');
+  constexpr std::size_t kMaxBytes = 1 << 16;
+  std::string text(kMaxBytes, '\0');
   file.read(text.data(), static_cast<std::streamsize>(text.size()));
   text.resize(static_cast<std::size_t>(file.gcount()));
   const auto says = [&text](std::string_view words) { return text.find(words) != std::string::npos; };

@@ -321,7 +321,7 @@ class Backward {
 template <class T>
 void check_weights(const AttentionCall<T>& call, const ResolvedAttention<T>& r, const TypedForwardState<T>& saved,
                    const AttentionOptions& options, const Runtime& runtime) {
-  constexpr T kMaxCount =
+  constexpr T kMaxWeightSum =
       static_cast<T>(1.0625);  // row_max and row_sum may be somebody else's, with errors of their own
   const Index rows = r.batch * r.num_heads * r.num_queries;
   const Workspace<T> numbers(runtime, rows * (r.value_head_size + 2));
@@ -341,7 +341,7 @@ void check_weights(const AttentionCall<T>& call, const ResolvedAttention<T>& r, 
       for (Index i = 0; i < r.num_queries; ++i) {
         const T scale = std::exp(*row_max.pointer(b, h, i) - read_element(saved.row_max.pointer(b, h, i)));
         const T sum = scale * *row_sum.pointer(b, h, i) / read_element(saved.row_sum.pointer(b, h, i));
-        if (sum > kMaxCount) {
+        if (sum > kMaxWeightSum) {
           reject(kBackwardName, "row_max and row_sum make the weights of row (" + std::to_string(b) + ", " +
                                     std::to_string(h) + ", " + std::to_string(i) + ") sum to " + std::to_string(sum) +
                                     "; expected those that attention_forward wrote for the same call");

@@ -41,12 +41,12 @@ bool is_plain_name(std::string_view file) {
 
 // "a", "b" and 3 more
 std::string some_of(const std::vector<std::string>& names) {
-  constexpr std::size_t kMaxCount = 5;
+  constexpr std::size_t kMaxNamed = 5;
   std::string text;
-  for (std::size_t i = 0; i < std::min(names.size(), kMaxCount); ++i) {
+  for (std::size_t i = 0; i < std::min(names.size(), kMaxNamed); ++i) {
     text += fmt::format("{}\"{}\"", i == 0 ? "" : ", ", text_in_message(names[i]));
   }
-  return names.size() > kMaxCount ? fmt::format("{} and {} more", text, names.size() - kMaxCount) : text;
+  return names.size() > kMaxNamed ? fmt::format("{} and {} more", text, names.size() - kMaxNamed) : text;
 }
 
 // Throws where the shards do not hold exactly what the index says.

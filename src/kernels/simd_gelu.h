@@ -28,7 +28,7 @@ template <class T>
 struct GeluConstants;
 template <>
 struct GeluConstants<float> {
-  static constexpr float kMaxCount = 14.6f;  // Q of it rounds to 0
+  static constexpr float kMaxArgument = 14.6f;  // Q of it rounds to 0
   static constexpr float kTurn = 3;          // k
   static constexpr int kDegree = 10;
   static constexpr float kPolynomial[kDegree + 1] = {0x1.f1b89cp-3f,  0x1.5bb438p-2f,  0x1.3a0d04p-2f, 0x1.021e06p-3f,
@@ -38,7 +38,7 @@ struct GeluConstants<float> {
 };
 template <>
 struct GeluConstants<double> {
-  static constexpr double kMaxCount = 38.7;
+  static constexpr double kMaxArgument = 38.7;
   static constexpr double kTurn = 5;
   static constexpr int kDegree = 22;
   static constexpr double kPolynomial[kDegree + 1] = {
@@ -82,7 +82,7 @@ template <class T>
 REGARD_INLINE Vec<T> gelu(Vec<T> x) {
   using C = GeluConstants<T>;
   // A NaN stays: the smaller of two numbers is written so that it is the second.
-  const Vec<T> t = -max(broadcast(-C::kMaxCount), -absolute<T>(x));
+  const Vec<T> t = -max(broadcast(-C::kMaxArgument), -absolute<T>(x));
   const Vec<T> square = t * t;
   const Vec<T> half = broadcast(static_cast<T>(-0.5));
   const Vec<T> u = broadcast(C::kTurn) / (t + broadcast(C::kTurn));
@@ -100,14 +100,14 @@ template <class T>
 struct GeluTanhConstants;
 template <>
 struct GeluTanhConstants<float> {
-  static constexpr float kMaxCount = 11;  // the square of exp(−u) times it rounds to 0
+  static constexpr float kMaxArgument = 11;  // the square of exp(−u) times it rounds to 0
   // √(2/π) and 0.044715 √(2/π), each as a number and what it lacks.
   static constexpr float kFirst = 0x1.988454p-1f, kFirstRest = -0x1.857936p-26f;
   static constexpr float kThird = 0x1.2444f2p-5f, kThirdRest = 0x1.49b16ap-30f;
 };
 template <>
 struct GeluTanhConstants<double> {
-  static constexpr double kMaxCount = 22;
+  static constexpr double kMaxArgument = 22;
   static constexpr double kFirst = 0x1.9884533d43651p-1, kFirstRest = -0x1.cbc0d30ebfd15p-55;
   static constexpr double kThird = 0x1.2444f2a4d8b4bp-5, kThirdRest = -0x1.6c843a29d1c7p-62;
 };
@@ -115,7 +115,7 @@ struct GeluTanhConstants<double> {
 template <class T>
 REGARD_INLINE Vec<T> gelu_tanh(Vec<T> x) {
   using C = GeluTanhConstants<T>;
-  const Vec<T> t = -max(broadcast(-C::kMaxCount), -absolute<T>(x));
+  const Vec<T> t = -max(broadcast(-C::kMaxArgument), -absolute<T>(x));
   const Vec<T> square = t * t;
   const Vec<T> cube = square * t;
   const Vec<T> cube_rest = fma(square_error<T>(t, square), t, product_error<T>(square, t, cube));

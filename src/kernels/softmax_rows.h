@@ -124,8 +124,8 @@ REGARD_INLINE void exponentials(T* scores, [[maybe_unused]] Index end, const T* 
   constexpr int kLaneVectors = static_cast<int>(kLanes) / kWidth<T>;
   constexpr int kVectors = static_cast<int>(kBlockKeys) / kWidth<T>;
   constexpr int kPerWord = static_cast<int>(Words::kPerWord);
-  constexpr int kMaxCount = Whole ? Rows * kExpVectors : kLaneVectors;
-  constexpr int kBeside = kMaxCount > kPerWord ? kMaxCount : kPerWord;
+  constexpr int kMaxVectors = Whole ? Rows * kExpVectors : kLaneVectors;
+  constexpr int kBeside = kMaxVectors > kPerWord ? kMaxVectors : kPerWord;
   static_assert(Rows == 1 || (Whole && !Statistics && kExpVectors == kVectors));
   const int vectors = Whole ? Rows * kVectors : static_cast<int>((end + kWidth<T> - 1) / kWidth<T>);
   bool finite = true;
@@ -242,12 +242,12 @@ void raise_maxima(const AttentionBlock<T>& block, const T* group_scores, Index f
   for (Index row = 0; row < count; row += kTileRows) {
     const Index num_rows = smaller(count - row, kTileRows);
     with_rows(num_rows, [&](auto rows) {
-      constexpr int kMaxCount = decltype(rows)::value;
+      constexpr int kGroupRows = decltype(rows)::value;
       const T* scores = group_scores + row * kBlockKeys;
       if (block.statistics) {
-        raise_maxima<T, kMaxCount, true>(block, scores, first + row, num_rows, maxima);
+        raise_maxima<T, kGroupRows, true>(block, scores, first + row, num_rows, maxima);
       } else {
-        raise_maxima<T, kMaxCount, false>(block, scores, first + row, num_rows, maxima);
+        raise_maxima<T, kGroupRows, false>(block, scores, first + row, num_rows, maxima);
       }
     });
   }

@@ -136,8 +136,8 @@ Index KvCache<T>::bytes(const KvCacheShape& shape) {
   check_shape(shape);
   const Layout layout = layout_of(shape);
   // Also where there are no pages yet, so that no extent of a panel is beyond counting.
-  constexpr Index kMaxCount = std::numeric_limits<Index>::max() / 1024;
-  if (layout.bytes > kMaxCount || layout.head_elements > kMaxCount ||
+  constexpr Index kMaxBytes = std::numeric_limits<Index>::max() / 1024;
+  if (layout.bytes > kMaxBytes || layout.head_elements > kMaxBytes ||
       layout.num_slots > std::numeric_limits<std::int32_t>::max())
     reject_shape("a cache of this shape has more bytes or panels than can be counted; expected fewer or smaller pages");
   return layout.bytes;

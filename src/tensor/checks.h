@@ -40,14 +40,14 @@ struct Footprint {
 class Footprints {
  public:
   void push_back(const Footprint& footprint) {
-    assert(count_ < kMaxCount);
+    assert(count_ < kMaxFootprints);
     list_[count_++] = footprint;
   }
   operator std::span<const Footprint>() const { return std::span(list_).first(count_); }
 
  private:
-  static constexpr std::size_t kMaxCount = 32;
-  std::array<Footprint, kMaxCount> list_;
+  static constexpr std::size_t kMaxFootprints = 32;
+  std::array<Footprint, kMaxFootprints> list_;
   std::size_t count_ = 0;
 };
 

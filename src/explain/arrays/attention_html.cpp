@@ -68,9 +68,9 @@ std::vector<T> elements_of(const InputView<1>& view) {
 
 // A short list, or how long it is.
 std::string list_text(const InputView<1>& numbers) {
-  constexpr Index kMaxCount = 8;
-  return numbers.shape[0] > kMaxCount ? fmt::format("{} of them", numbers.shape[0])
-                                      : fmt::format("{}", fmt::join(elements_of<Index>(numbers), ", "));
+  constexpr Index kMaxListed = 8;
+  return numbers.shape[0] > kMaxListed ? fmt::format("{} of them", numbers.shape[0])
+                                       : fmt::format("{}", fmt::join(elements_of<Index>(numbers), ", "));
 }
 
 // The options that were given, each in a few words.

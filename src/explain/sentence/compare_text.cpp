@@ -523,8 +523,8 @@ class CompareRenderer {
       const double x = std::abs(pair.share(layer, a)), y = std::abs(pair.share(layer, b));
       return x != y ? x > y : a < b;
     });
-    constexpr std::size_t kMaxCount = 2;
-    const std::size_t most = options_.full || order.size() <= kMaxCount + 1 ? order.size() : kMaxCount;
+    constexpr std::size_t kMaxShown = 2;
+    const std::size_t most = options_.full || order.size() <= kMaxShown + 1 ? order.size() : kMaxShown;
     const NumberStyle style{.digits = 1, .unicode = paint_.unicode};
     long long printed = 0;
     const auto share_text = [&](double share) {

@@ -177,10 +177,10 @@ void check(Index value, std::string_view name, Index limit) {
 }
 
 void check(const TokenizerOptions& options) {
-  constexpr Index kMaxCount = std::numeric_limits<std::int32_t>::max();  // ids and nodes take 32 bits, offsets likewise
-  check(options.max_tokens, "max_tokens", kMaxCount);
-  check(options.max_token_bytes, "max_token_bytes", kMaxCount);
-  check(options.max_text_bytes, "max_text_bytes", kMaxCount);
+  constexpr Index kMaxIndex = std::numeric_limits<std::int32_t>::max();  // ids and nodes take 32 bits, offsets likewise
+  check(options.max_tokens, "max_tokens", kMaxIndex);
+  check(options.max_token_bytes, "max_token_bytes", kMaxIndex);
+  check(options.max_text_bytes, "max_text_bytes", kMaxIndex);
 }
 
 }  // namespace
