@@ -29,7 +29,7 @@ struct GeluConstants;
 template <>
 struct GeluConstants<float> {
   static constexpr float kMaxArgument = 14.6f;  // Q of it rounds to 0
-  static constexpr float kTurn = 3;          // k
+  static constexpr float kTurn = 3;             // k
   static constexpr int kDegree = 10;
   static constexpr float kPolynomial[kDegree + 1] = {0x1.f1b89cp-3f,  0x1.5bb438p-2f,  0x1.3a0d04p-2f, 0x1.021e06p-3f,
                                                      -0x1.c91d4ap-5f, -0x1.307e5ap-4f, 0x1.662f76p-6f, 0x1.68e5ccp-5f,

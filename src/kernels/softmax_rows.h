@@ -242,12 +242,12 @@ void raise_maxima(const AttentionBlock<T>& block, const T* group_scores, Index f
   for (Index row = 0; row < count; row += kTileRows) {
     const Index num_rows = smaller(count - row, kTileRows);
     with_rows(num_rows, [&](auto rows) {
-      constexpr int kGroupRows = decltype(rows)::value;
+      constexpr int kCount = decltype(rows)::value;
       const T* scores = group_scores + row * kBlockKeys;
       if (block.statistics) {
-        raise_maxima<T, kGroupRows, true>(block, scores, first + row, num_rows, maxima);
+        raise_maxima<T, kCount, true>(block, scores, first + row, num_rows, maxima);
       } else {
-        raise_maxima<T, kGroupRows, false>(block, scores, first + row, num_rows, maxima);
+        raise_maxima<T, kCount, false>(block, scores, first + row, num_rows, maxima);
       }
     });
   }
