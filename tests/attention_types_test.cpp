@@ -455,6 +455,12 @@ TEST(ArgumentTypes, OthersAreRejectedByName) {
             "attention_forward: query_segments has type uint32; expected int32 or int64");
   EXPECT_EQ(said({.alibi_slopes = doubles}),
             "attention_forward: alibi_slopes has type float64; expected float32, bfloat16 or float16");
+  // As many as no memory holds, rejected before one is read.
+  const float slope = 1;
+  EXPECT_EQ(said({.alibi_slopes = InputView<1>(&slope, {Index{1} << 50}, {0})}),
+            "attention_forward: alibi_slopes has 1125899906842624 entries; expected 1, one per query head");
+  EXPECT_EQ(said({.sinks = InputView<1>(&slope, {Index{1} << 50}, {0})}),
+            "attention_forward: sinks has 1125899906842624 entries; expected 1, one per query head");
   Tensor<double, 3> sums({1, 1, 3});
   Tensor<float, 4> context({1, 1, 3, 4});
   EXPECT_EQ(rejection([&] {

@@ -87,8 +87,7 @@ void resolve_shapes(const AttentionCall<T>& call, ResolvedAttention<T>& r) {
 class Integers {
  public:
   Integers(const char* operator_name, const char* name, const InputView<1>& view) : view_(view) {
-    if (!view.absent())
-      expect_type(operator_name, name, view.type, {ElementType::int32, ElementType::int64}, "int32 or int64");
+    if (!view.absent()) expect_integers(operator_name, name, view.type);
     footprint(operator_name, name, view);
   }
   std::size_t size() const { return static_cast<std::size_t>(view_.shape[0]); }
@@ -234,9 +233,8 @@ void resolve_segments(const AttentionCall<T>& call, const AttentionOptions& opti
     reject(call.name, std::string(options.query_segments.absent() ? "query_segments" : "key_segments") +
                           " is missing; segments need both query_segments and key_segments");
   }
-  using enum ElementType;
-  expect_type(call.name, "query_segments", options.query_segments.type, {int32, int64}, "int32 or int64");
-  expect_type(call.name, "key_segments", options.key_segments.type, {int32, int64}, "int32 or int64");
+  expect_integers(call.name, "query_segments", options.query_segments.type);
+  expect_integers(call.name, "key_segments", options.key_segments.type);
   expect_shape(call.name, "query_segments", options.query_segments, {r.batch, r.num_queries});
   expect_shape(call.name, "key_segments", options.key_segments, {r.batch, r.num_keys});
 }
@@ -272,7 +270,6 @@ void resolve_dense(const AttentionCall<T>& call, const AttentionOptions& options
   if (options.block_mask.absent() && has_block_size) {
     reject(call.name, "block_size is given and block_mask is not; expected both");
   }
-  r.block_mask = bytes_of_mask(call.name, "block_mask", options.block_mask);
   if (!options.block_mask.absent()) {
     const auto [bq, bk] = options.block_size;
     if (bq < 1 || bk < 1) {
@@ -293,36 +290,35 @@ void resolve_dense(const AttentionCall<T>& call, const AttentionOptions& options
   r.mask = bytes_of_mask(call.name, "mask", broadcast_to(call.name, "mask", options.mask, full));
   const ElementType type = options.bias.type;
   if (!options.bias.absent() && type != ElementType::float32 && type != call.query.type) {
-    reject(call.name, std::string("bias has type ") + element_type_text(type) + "; expected float32" +
-                          (call.query.type == ElementType::float32
-                               ? " as query"
-                               : std::string(", or ") + type_name(call.query.type) + " as query"));
+    reject(call.name, "bias has type " + element_type_text(type) + "; expected " +
+                          own_or_query(ElementType::float32, call.query.type));
   }
   r.bias = broadcast_to(call.name, "bias", options.bias, full);
 }
 
 // ---- numbers
 
-// One number for each query head, as T.
+// As T. Throws std::invalid_argument unless there are none, or one for each query head.
 template <class T>
-List<T> numbers_of(const char* operator_name, const char* name, const InputView<1>& view, const Runtime& runtime) {
+List<T> numbers_per_head(const char* operator_name, const char* name, const InputView<1>& view, Index num_heads,
+                         const Runtime& runtime) {
   List<T> numbers(workspace_of(runtime));
   if (view.empty()) return numbers;
   number_footprint<T>(operator_name, name, view);
-  numbers.resize(static_cast<std::size_t>(view.shape[0]));
-  read_numbers(view.type, view.shape[0], view.data, view.strides[0], numbers.data());
+  if (view.shape[0] != num_heads) {
+    reject(operator_name, std::string(name) + " has " + std::to_string(view.shape[0]) + " entries; expected " +
+                              std::to_string(num_heads) + ", one per query head");
+  }
+  numbers.resize(static_cast<std::size_t>(num_heads));
+  read_numbers(view.type, num_heads, view.data, view.strides[0], numbers.data());
   return numbers;
 }
 
 template <class T>
 void resolve_numbers(const AttentionCall<T>& call, const AttentionOptions& options, const Runtime& runtime,
                      ResolvedAttention<T>& r) {
-  r.alibi_slopes = numbers_of<T>(call.name, "alibi_slopes", options.alibi_slopes, runtime);
+  r.alibi_slopes = numbers_per_head<T>(call.name, "alibi_slopes", options.alibi_slopes, r.num_heads, runtime);
   const List<T>& slopes = r.alibi_slopes;
-  if (!slopes.empty() && static_cast<Index>(slopes.size()) != r.num_heads) {
-    reject(call.name, "alibi_slopes has " + std::to_string(slopes.size()) + " entries; expected " +
-                          std::to_string(r.num_heads) + ", one per query head");
-  }
   for (std::size_t h = 0; h < slopes.size(); ++h) {
     if (!std::isfinite(slopes[h])) {
       reject(call.name,
@@ -418,12 +414,7 @@ void check_softmax_state(const char* operator_name, const ResolvedAttention<T>& 
 
 template <class T>
 List<T> checked_sinks(const char* operator_name, const InputView<1>& view, Index num_heads, const Runtime& runtime) {
-  List<T> sinks = numbers_of<T>(operator_name, "sinks", view, runtime);
-  if (sinks.empty()) return sinks;
-  if (static_cast<Index>(sinks.size()) != num_heads) {
-    reject(operator_name, "sinks has " + std::to_string(sinks.size()) + " entries; expected " +
-                              std::to_string(num_heads) + ", one per query head");
-  }
+  List<T> sinks = numbers_per_head<T>(operator_name, "sinks", view, num_heads, runtime);
   for (std::size_t h = 0; h < sinks.size(); ++h) {
     if (!(sinks[h] <= std::numeric_limits<T>::max())) {
       reject(operator_name, "sinks[" + std::to_string(h) + "] is " + number_text(sinks[h]) +
@@ -436,9 +427,8 @@ List<T> checked_sinks(const char* operator_name, const InputView<1>& view, Index
 void check_context_type(const char* operator_name, const OutputView<4>& context, ElementType query) {
   const ElementType computed = query == ElementType::float64 ? query : ElementType::float32;
   if (context.absent() || context.type == computed || context.type == query) return;
-  reject(operator_name, std::string("context has type ") + element_type_text(context.type) + "; expected " +
-                            type_name(computed) +
-                            (query == computed ? " as query" : std::string(", or ") + type_name(query) + " as query"));
+  reject(operator_name,
+         "context has type " + element_type_text(context.type) + "; expected " + own_or_query(computed, query));
 }
 
 template <class T>

@@ -88,12 +88,9 @@ void check_gradients(const ResolvedAttention<T>& r, const TypedGradients<T>& g, 
     if (view->absent()) continue;
     const bool allowed = type == kElementType<T> || type == r.query.type;
     if (allowed && view->type == type) continue;
-    reject(kBackwardName,
-           std::string(name) + " has type " + element_type_text(view->type) + "; expected " +
-               (allowed ? type_name(type) : type_name(kElementType<T>)) +
-               (allowed                           ? " as the other gradients"
-                : r.query.type == kElementType<T> ? " as query"
-                                                  : std::string(", or ") + type_name(r.query.type) + " as query"));
+    reject(kBackwardName, std::string(name) + " has type " + element_type_text(view->type) + "; expected " +
+                              (allowed ? type_name(type) + std::string(" as the other gradients")
+                                       : own_or_query(kElementType<T>, r.query.type)));
   }
   Footprints written;
   const auto check = [&](const char* name, const auto& view, const auto& shape) {

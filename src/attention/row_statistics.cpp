@@ -334,7 +334,7 @@ namespace {
 List<Index> sorted_keys(const char* operator_name, const InputView<1>& chosen, const Runtime& runtime) {
   List<Index> sorted(workspace_of(runtime));
   if (chosen.empty()) return sorted;
-  expect_type(operator_name, "chosen_keys", chosen.type, {ElementType::int32, ElementType::int64}, "int32 or int64");
+  expect_integers(operator_name, "chosen_keys", chosen.type);
   footprint(operator_name, "chosen_keys", chosen);
   sorted.resize(static_cast<std::size_t>(chosen.shape[0]));
   for (Index i = 0; i < chosen.shape[0]; ++i)
@@ -367,8 +367,7 @@ TypedStatistics<T>::TypedStatistics(const char* name, const AttentionStatistics&
       head_largest_weight(typed<T>(name, "head_largest_weight", given.head_largest_weight)),
       head_chosen_weight(typed<T>(name, "head_chosen_weight", given.head_chosen_weight)),
       head_mean_distance(typed<T>(name, "head_mean_distance", given.head_mean_distance)) {
-  if (!chosen_ranges.absent())
-    expect_type(name, "chosen_ranges", chosen_ranges.type, {ElementType::int32, ElementType::int64}, "int32 or int64");
+  if (!chosen_ranges.absent()) expect_integers(name, "chosen_ranges", chosen_ranges.type);
 }
 
 template <class T>

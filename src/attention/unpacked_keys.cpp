@@ -50,7 +50,7 @@ class RowKeys final : public KvPanels<T> {
   explicit RowKeys(const ResolvedAttention<T>& r) : r_(r) {}
   const T* key_panel(const KvHead&, Index, T*) const override { return nullptr; }
   const T* value_panel(const KvHead&, Index, T*) const override { return nullptr; }
-  bool finite(const KvHead&, Index) const override { return false; }  // nobody has looked
+  bool finite(const KvHead&, Index) const override { return false; }  // not known
   bool stored() const override { return true; }
   void find_stored_keys(const KvHead& kv_head, Index panel, bool, kernels::StoredPanels& block) const override {
     find_block(r_.key, kv_head, panel, block);

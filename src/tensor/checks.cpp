@@ -32,6 +32,14 @@ void expect_type(const char* operator_name, const char* name, ElementType type,
   reject(operator_name, std::string(name) + " has type " + element_type_text(type) + "; expected " + expected);
 }
 
+void expect_integers(const char* operator_name, const char* name, ElementType type) {
+  expect_type(operator_name, name, type, {ElementType::int32, ElementType::int64}, "int32 or int64");
+}
+
+std::string own_or_query(ElementType own, ElementType query) {
+  return type_name(own) + (query == own ? std::string() : std::string(", or ") + type_name(query)) + " as query";
+}
+
 Footprint footprint(const char* operator_name, const char* name, const void* data, std::span<const Index> shape,
                     std::span<const Index> strides, Index element_bytes) {
   Footprint f{};

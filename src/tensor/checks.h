@@ -76,6 +76,10 @@ constexpr bool is_computed_as(ElementType type) {
 // Throws std::invalid_argument unless the type is one of these; `expected` names them.
 void expect_type(const char* operator_name, const char* name, ElementType type,
                  std::initializer_list<ElementType> allowed, const char* expected);
+// Throws std::invalid_argument unless the type is int32 or int64.
+void expect_integers(const char* operator_name, const char* name, ElementType type);
+// What an argument's type may be that is `own`, or that of query: "float32, or bfloat16 as query".
+std::string own_or_query(ElementType own, ElementType query);
 // Throws std::invalid_argument unless elements of this type are converted to T exactly.
 template <class T>
 void expect_type(const char* operator_name, const char* name, ElementType type) {
