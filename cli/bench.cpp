@@ -156,13 +156,9 @@ std::string as_text(const std::vector<Row>& rows, int threads, int rounds) {
 }
 
 std::string as_json(const std::vector<Row>& rows, int threads, int rounds) {
-  const Build b = build();
   JsonWriter json;
   json.begin_object();
-  json.string("schema", "regard/1");
-  json.string("command", command_line());
-  json.string("version", b.version);
-  json.string("commit", b.commit);
+  write_build(json, build());
   json.string("instruction_set", active_instruction_set());
   json.whole("threads", threads);
   json.whole("rounds", rounds);

@@ -51,10 +51,7 @@ std::string as_json(const std::optional<Peaks>& peaks) {
   const Build b = build();
   JsonWriter json;
   json.begin_object();
-  json.string("schema", "regard/1");
-  json.string("command", command_line());
-  json.string("version", b.version);
-  json.string("commit", b.commit);
+  write_build(json, b);
   json.string("compiler", b.compiler);
   json.string("instruction_set", active_instruction_set());
   const auto write_set = [&json](const InstructionSet& set) {

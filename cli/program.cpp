@@ -553,4 +553,11 @@ void prepare_process() {
   }
 }
 
+void write_build(JsonWriter& json, const Build& build) {
+  json.string("schema", "regard/1");
+  json.string("command", command_line());
+  json.string("version", build.version);
+  json.string("commit", build.commit);
+}
+
 }  // namespace regard::program

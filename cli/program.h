@@ -25,6 +25,7 @@
 #include <string_view>
 #include <vector>
 
+#include "regard/io/json_writer.h"
 #include "regard/io/npy.h"
 #include "regard/tensor.h"
 
@@ -200,6 +201,8 @@ struct Build {
   std::string compiler;  // "g++ 12.2.0"
 };
 Build build();
+// schema, command, version and commit, with which the programs' own JSON begins.
+void write_build(JsonWriter& json, const Build& build);
 
 // ---- used by main
 

@@ -91,16 +91,12 @@ class Tensor;
 
 namespace internal {
 
-// The last axes of `to` become those of `from`; axes before them have extent 1.
+// The last axes of `to` become those of `from`; those before them become `first`.
 template <std::size_t To, std::size_t From>
 constexpr void copy_axes(const std::array<Index, From>& from, std::array<Index, To>& to, Index first) {
   for (std::size_t axis = 0; axis < To - From; ++axis) to[axis] = first;
   for (std::size_t axis = 0; axis < From; ++axis) to[To - From + axis] = from[axis];
 }
-
-}  // namespace internal
-
-namespace internal {
 
 // An element, which may be misaligned, converted to T.
 template <class T>
@@ -261,10 +257,7 @@ struct OutputView {
   template <class... I>
     requires(sizeof...(I) == static_cast<std::size_t>(Rank))
   void* pointer(I... index) const {
-    Index offset = 0;
-    std::size_t axis = 0;
-    ((offset += static_cast<Index>(index) * strides[axis++]), ...);
-    return static_cast<std::byte*>(data) + offset * type_bytes(type);
+    return const_cast<void*>(InputView<Rank>(*this).pointer(index...));
   }
 };
 
