@@ -40,7 +40,7 @@ explains_lack() {
   mkdir -p "$scratch/lack"
   printf 'cmake_minimum_required(VERSION 3.25)\nproject(lack LANGUAGES CXX)\nfind_package(regard REQUIRED COMPONENTS %s)\n' \
     "$1" >"$scratch/lack/CMakeLists.txt"
-  if cmake -S "$scratch/lack" -B "$scratch/lack/build" -DCMAKE_PREFIX_PATH="$prefix" >"$scratch/lack.log" 2>&1; then return 1; fi
+  if cmake -S "$scratch/lack" -B "$scratch/lack/build" -G Ninja -DCMAKE_PREFIX_PATH="$prefix" >"$scratch/lack.log" 2>&1; then return 1; fi
   tr -s ' \n' ' ' <"$scratch/lack.log" | grep -qF "$2"
 }
 
@@ -114,7 +114,7 @@ case $mode in
       local expected=$1 text=$2 status=0
       shift 2
       rm -rf "$scratch/configure"
-      cmake -S "$root" -B "$scratch/configure" -DCMAKE_CXX_COMPILER=g++ "$@" >"$scratch/configure.log" 2>&1 || status=$?
+      cmake -S "$root" -B "$scratch/configure" -G Ninja -DCMAKE_CXX_COMPILER=g++ "$@" >"$scratch/configure.log" 2>&1 || status=$?
       tr -s ' \n' ' ' <"$scratch/configure.log" | grep -qF -- "$text"
       test "$status" -eq "$expected"
     }
