@@ -364,8 +364,8 @@ std::string options_signature() {
          "block_mask: object | None = None, block_size: tuple[int, int] | None = None, mask: object | None = None, "
          "bias: object | None = None, alibi_slopes: collections.abc.Sequence[float] | object | None = None, "
          "sinks: collections.abc.Sequence[float] | object | None = None, soft_cap: float | None = None, "
-         "scale: float | None = None, dropout: float = 0.0, dropout_seed: int = 0, weights_in_float32: bool | None = "
-         "None, "
+         "scale: float | None = None, dropout: float = 0.0, dropout_seed: int = 0, "
+         "dropout_first: collections.abc.Sequence[int] = (0, 0, 0), weights_in_float32: bool | None = None, "
          "num_threads: int = 0";
 }
 

@@ -26,11 +26,7 @@ Outputs take_gradients(Keywords& keywords, nb::handle like) {
   Outputs outputs(kName, like);
   std::vector<std::string> names{"grad_query", "grad_key", "grad_value"};
   if (const nb::handle given = keywords.take("gradients")) {
-    names.clear();
-    if (PyUnicode_Check(given.ptr()) || !nb::hasattr(given, "__iter__")) {
-      reject_type(kName, "gradients", given, "a sequence of names");
-    }
-    for (const nb::handle name : nb::iter(given)) names.push_back(text_of(kName, "a name in gradients", name));
+    names = word_list(kName, "gradients", given);
   }
   for (const std::string& name : names) {
     const auto found = std::find_if(kGradients.begin(), kGradients.end(), [&](const char* one) { return name == one; });
@@ -41,6 +37,7 @@ Outputs take_gradients(Keywords& keywords, nb::handle like) {
     if (outputs.find(*found) != nullptr) reject(kName, "gradients names " + name + " twice; expected it once");
     outputs.take(keywords, *found, nullptr);
   }
+  outputs.take_accumulate(keywords);
   return outputs;
 }
 
@@ -82,6 +79,11 @@ nb::object gradients_of(nb::handle query_object, const Array& query, const Array
   gradients.grad_key = outputs.view<T, 4>("grad_key");
   gradients.grad_value = outputs.view<T, 4>("grad_value");
   gradients.grad_sinks = outputs.view<Compute, 1>("grad_sinks");
+  gradients.accumulate = {.grad_query = outputs.accumulates("grad_query"),
+                          .grad_key = outputs.accumulates("grad_key"),
+                          .grad_value = outputs.accumulates("grad_value"),
+                          .grad_bias = outputs.accumulates("grad_bias"),
+                          .grad_sinks = outputs.accumulates("grad_sinks")};
   if (const Array* const grad_bias = outputs.find("grad_bias")) {
     if (!bias.given()) reject(kName, "gradients names grad_bias, and there is no bias");
     gradients.grad_bias = grad_bias->broadcast<Compute, 4>(kName, "grad_bias");
@@ -125,13 +127,15 @@ void bind_backward(nb::module_& module) {
                         "gradients: collections.abc.Sequence[str] = ('grad_query', 'grad_key', 'grad_value'), "
                         "grad_lse: object | None = None, grad_query: object | None = None, "
                         "grad_key: object | None = None, grad_value: object | None = None, "
-                        "grad_bias: object | None = None, grad_sinks: object | None = None" +
+                        "grad_bias: object | None = None, grad_sinks: object | None = None, "
+                        "accumulate: collections.abc.Sequence[str] = ()" +
                         options_signature() + ") -> dict[str, typing.Any]")),
       "Gradients of attention_forward, by name. context, row_max, row_sum and fingerprint are what that call wrote,\n"
       "grad_context (B, H, L, Dv) and grad_lse (B, H, L) the loss's gradients of its results; options as there, or\n"
       "ValueError. fingerprint='unchecked' compares no options: for row_max and row_sum merged from partial results.\n"
       "gradients says which to compute, of the query's type, as large as what they belong to; grad_bias and\n"
-      "grad_sinks are of float32 (float64). An array of that name is written to instead of a new one.");
+      "grad_sinks are of float32 (float64). An array of that name is written to instead of a new one, or added to\n"
+      "where accumulate names it.");
 }
 
 }  // namespace regard::python

@@ -131,6 +131,7 @@ nb::object linear_backward_of(nb::handle input_object, nb::handle parameters_obj
   return with_linear_type(kName, "grad_output", grad_output.type(), [&]<class T>(T) {
     Outputs outputs(kName, grad_output_object);
     for (const char* const name : {"grad_input", "grad_weight", "grad_bias"}) outputs.take(keywords, name, nullptr);
+    outputs.take_accumulate(keywords);
     const int num_threads = keywords.take_int("num_threads", 0);
     keywords.finish();
     const auto x = input.view<const T, 2>(kName, "input");
@@ -141,7 +142,10 @@ nb::object linear_backward_of(nb::handle input_object, nb::handle parameters_obj
     outputs.allocate("grad_bias", number_type<T>(), {g.shape[1]});
     const LinearGradients<T> gradients{.grad_input = outputs.view<T, 2>("grad_input"),
                                        .grad_weight = outputs.view<T, 2>("grad_weight"),
-                                       .grad_bias = outputs.view<T, 1>("grad_bias")};
+                                       .grad_bias = outputs.view<T, 1>("grad_bias"),
+                                       .accumulate = {.grad_input = outputs.accumulates("grad_input"),
+                                                      .grad_weight = outputs.accumulates("grad_weight"),
+                                                      .grad_bias = outputs.accumulates("grad_bias")}};
     run(2 * products(x.shape[0], w.shape[0], w.shape[1]), num_threads,
         [&](const Runtime& runtime) { linear_backward<T>(x, w, g, gradients, runtime); });
     return nb::object(outputs.hand_out_named());
@@ -180,9 +184,11 @@ void bind_linear(nb::module_& module) {
       nb::arg("kwargs"),
       nb::sig("def linear_backward(input: object, weight: object, grad_output: object, *, "
               "grad_input: object | None = None, grad_weight: object | None = None, "
-              "grad_bias: object | None = None, num_threads: int = 0) -> dict[str, typing.Any]"),
+              "grad_bias: object | None = None, accumulate: collections.abc.Sequence[str] = (), "
+              "num_threads: int = 0) -> dict[str, typing.Any]"),
       "Gradients of input · weight + bias, by name: grad_input (R, I), grad_weight (I, O), grad_bias (O),\n"
-      "from grad_output (R, O), the loss's gradient before the activation. An array of that name is written to.");
+      "from grad_output (R, O), the loss's gradient before the activation. An array of that name is written to,\n"
+      "or added to where accumulate names it.");
 }
 
 }  // namespace regard::python

@@ -121,6 +121,14 @@ Options<T>::Options(Keywords& keywords, const Array& query) : rows_(!query.empty
   if (const nb::handle seed = keywords.take("dropout_seed")) {
     options.dropout_seed = keywords.number<std::uint64_t>("dropout_seed", seed);
   }
+  if (const nb::handle first = keywords.take("dropout_first")) {
+    const std::vector<Index> place = index_list(operator_name, "dropout_first", first);
+    if (place.size() != 3) {
+      reject(operator_name,
+             "dropout_first has " + std::to_string(place.size()) + " numbers; expected 3, (batch entry, head, row)");
+    }
+    std::ranges::copy(place, options.dropout_first.begin());
+  }
   options.weights_in_float32 = keywords.take_optional_bool("weights_in_float32");
 }
 

@@ -8,6 +8,7 @@
 // Read next: attention.cpp.
 #include "outputs.h"
 
+#include <algorithm>
 #include <cstring>
 
 namespace regard::python {
@@ -31,6 +32,23 @@ void Outputs::take(Keywords& keywords, const char* name, const char* asked) {
     slot.given = nb::borrow(given);
     slot.array.borrow(operator_name_, name, given, Access::write);
   }
+}
+
+void Outputs::take_accumulate(Keywords& keywords) {
+  const nb::handle given = keywords.take("accumulate");
+  if (!given) return;
+  for (const std::string& name : word_list(operator_name_, "accumulate", given)) {
+    const auto slot = std::find_if(slots_.begin(), slots_.end(), [&](const auto& one) { return name == one->name; });
+    if (slot == slots_.end()) reject(operator_name_, "accumulate names '" + name + "', which is no gradient asked for");
+    if ((*slot)->allocated)
+      reject(operator_name_, "accumulate names " + name + "; expected " + name + "=array to add to");
+    (*slot)->accumulated = true;
+  }
+}
+
+bool Outputs::accumulates(const char* name) const {
+  return std::any_of(slots_.begin(), slots_.end(),
+                     [&](const auto& slot) { return slot->accumulated && std::strcmp(slot->name, name) == 0; });
 }
 
 void Outputs::allocate(const char* name, NumberType type, const std::vector<Index>& shape) {
@@ -71,6 +89,15 @@ nb::list Outputs::hand_out_listed() {
     if (slot->returned) listed.append(object_of(*slot));
   }
   return listed;
+}
+
+std::vector<std::string> word_list(const char* operator_name, const char* name, nb::handle given) {
+  if (PyUnicode_Check(given.ptr()) || !nb::hasattr(given, "__iter__"))
+    reject_type(operator_name, name, given, "a sequence of names");
+  std::vector<std::string> words;
+  const std::string what = std::string("a name in ") + name;
+  for (const nb::handle word : nb::iter(given)) words.push_back(text_of(operator_name, what.c_str(), word));
+  return words;
 }
 
 nb::bytes bytes_of(const AttentionFingerprint& fingerprint) {

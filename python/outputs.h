@@ -32,6 +32,9 @@ class Outputs {
   // Takes the array of that name; where there is none, it is to be allocated if `asked` is a keyword that is true, or
   // if asked is nullptr.
   void take(Keywords& keywords, const char* name, const char* asked);
+  // Takes accumulate: the names of arrays taken before, which the caller gave and which are added to.
+  void take_accumulate(Keywords& keywords);
+  bool accumulates(const char* name) const;
   // Where one is to be allocated.
   void allocate(const char* name, NumberType type, const std::vector<Index>& shape);
   const Array* find(const char* name) const;
@@ -54,6 +57,7 @@ class Outputs {
     std::optional<NewArray> fresh;
     bool allocated = false;
     bool returned = false;
+    bool accumulated = false;
   };
   nb::object object_of(Slot& slot);
 
@@ -61,6 +65,9 @@ class Outputs {
   nb::handle like_;
   std::vector<std::unique_ptr<Slot>> slots_;
 };
+
+// The words of a sequence of str.
+std::vector<std::string> word_list(const char* operator_name, const char* name, nb::handle given);
 
 // A fingerprint is bytes in Python.
 nb::bytes bytes_of(const AttentionFingerprint& fingerprint);

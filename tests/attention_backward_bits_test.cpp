@@ -137,6 +137,133 @@ TEST(BackwardTypes, NarrowGradientsAreTheWideOnesRoundedOnce) {
   narrow_gradients_are_rounded_once<float16>();
 }
 
+// ---- accumulation
+
+// Numbers that the gradients are added to.
+template <class T, int Rank>
+Array<T, Rank> filled(const std::array<Index, Rank>& shape, const Layout<Rank>& layout = Layout<Rank>::dense()) {
+  Random random(11);
+  const auto numbers = normal_array<ComputeType<T>, Rank>(random, shape);
+  Array<T, Rank> rounded(shape, layout);
+  numbers.for_each_index([&](const auto& at) { rounded.set(at, T(numbers.get(at))); });
+  return rounded;
+}
+
+// The same for a whole call's query, key and value.
+template <class T, class Case>
+GradientArrays<T> filled_outputs(const Case& call, const Layout<4>& layout = Layout<4>::dense()) {
+  GradientArrays<T> g;
+  g.query = filled<T, 4>(call.query.shape(), layout);
+  g.key = filled<T, 4>(call.key.shape(), layout);
+  g.value = filled<T, 4>(call.value.shape(), layout);
+  return g;
+}
+
+// old + gradient, added as the gradient's type and rounded once to that of old.
+template <class S, class T, int Rank>
+Array<S, Rank> sum_of(const Array<S, Rank>& old, const Array<T, Rank>& gradient) {
+  Array<S, Rank> sum(old.shape());
+  sum.for_each_index([&](const auto& at) { sum.set(at, S(static_cast<T>(old.get(at)) + gradient.get(at))); });
+  return sum;
+}
+
+TYPED_TEST(BackwardBits, AccumulatedGradientsAreTheOldNumbersPlusTheNew) {
+  using T = TypeParam;
+  Layout<4> turned = Layout<4>::dense();
+  std::swap(turned.order[1], turned.order[3]);
+  turned.lead_bytes = 3;
+  on_every_instruction_set([&](const kernels::KernelTable&) {
+    // The last keys are seen by no row; of 5 keys, the first rows see none.
+    for (const auto& [queries, keys] : {std::pair<Index, Index>{70, 700}, {64, 5}, {9, 0}}) {
+      AttentionCase<T> call = long_case<T>(queries, keys);
+      call.options.query_offset = Index{keys > 64 ? keys - 2 * queries : -queries / 2};
+      call.bias_f32 = Array<float, 4>({1, 4, 1, keys});
+      call.sinks = {0.5, -1, 0, 2};
+      BackwardCase<T> test(std::move(call));
+      test.call.options.bias = std::as_const(test.call.bias_f32).view();
+      test.call.options.sinks = test.call.sinks;
+      test.run_forward();
+      const auto room = [&](const Layout<4>& layout) {
+        GradientArrays<T> g = filled_outputs<T>(test.call, layout);
+        g.bias = filled<T, 4>({1, 4, 1, keys}, layout);
+        g.sinks = filled<T, 1>({4});
+        return g;
+      };
+      const GradientArrays<T> old = room(Layout<4>::dense());
+      GradientArrays<T> fresh = room(Layout<4>::dense());
+      test.run(fresh);
+      for (const int threads : {1, 5}) {
+        Runtime runtime;
+        runtime.num_threads = threads;
+        GradientArrays<T> g = room(turned);
+        AttentionGradients views = g.views();
+        views.accumulate = {
+            .grad_query = true, .grad_key = true, .grad_value = true, .grad_bias = true, .grad_sinks = true};
+        test.run(views, runtime);
+        EXPECT_TRUE(same_bits(bits_of(g.query), bits_of(sum_of(old.query, fresh.query))));
+        EXPECT_TRUE(same_bits(bits_of(g.key), bits_of(sum_of(old.key, fresh.key))));
+        EXPECT_TRUE(same_bits(bits_of(g.value), bits_of(sum_of(old.value, fresh.value))));
+        EXPECT_TRUE(same_bits(bits_of(*g.bias), bits_of(sum_of(*old.bias, *fresh.bias))));
+        EXPECT_TRUE(same_bits(bits_of(*g.sinks), bits_of(sum_of(*old.sinks, *fresh.sinks))));
+      }
+    }
+  });
+}
+
+TEST(BackwardAccumulation, IsOfEachGradientByItself) {
+  BackwardCase<float> test(long_case<float>(70, 300));
+  const GradientArrays<float> old = filled_outputs<float>(test.call);
+  GradientArrays<float> fresh = outputs_of(test.call);
+  test.run(fresh);
+  for (const int chosen : {0, 1, 2}) {
+    GradientArrays<float> g = filled_outputs<float>(test.call);
+    AttentionGradients views = g.views();
+    views.accumulate = {.grad_query = chosen == 0, .grad_key = chosen == 1, .grad_value = chosen == 2};
+    test.run(views);
+    const auto expect = [&](const auto& got, const auto& before, const auto& gradient, bool added) {
+      EXPECT_TRUE(same_bits(bits_of(got), added ? bits_of(sum_of(before, gradient)) : bits_of(gradient)));
+    };
+    expect(g.query, old.query, fresh.query, chosen == 0);
+    expect(g.key, old.key, fresh.key, chosen == 1);
+    expect(g.value, old.value, fresh.value, chosen == 2);
+  }
+}
+
+template <class E>
+void narrow_sums_are_rounded_once() {
+  on_every_instruction_set([&](const kernels::KernelTable&) {
+    BackwardCase<float> test(long_case<float>(70, 300, 33));
+    // A query of the narrow type lets gradients be narrow.
+    const auto round = [](const Array<float, 4>& from) {
+      Array<E, 4> to(from.shape());
+      to.for_each_index([&](const auto& at) { to.set(at, E(from.get(at))); });
+      return to;
+    };
+    const Array<E, 4> query = round(test.call.query);
+    GradientArrays<float> wide = outputs_of(test.call);
+    GradientArrays<E> g = filled_outputs<E>(test.call);
+    const GradientArrays<E> old = filled_outputs<E>(test.call);
+    // Weights stay float32 in both calls.
+    test.call.options.weights_in_float32 = true;
+    const auto run = [&](const AttentionGradients& views) {
+      attention_backward(query.view(), test.call.key.view(), test.call.value.view(), test.saved(), views,
+                         test.call.options);
+    };
+    run(wide.views());
+    AttentionGradients views = g.views();
+    views.accumulate = {.grad_query = true, .grad_key = true, .grad_value = true};
+    run(views);
+    EXPECT_TRUE(same_bits(bits_of(g.query), bits_of(sum_of(old.query, wide.query))));
+    EXPECT_TRUE(same_bits(bits_of(g.key), bits_of(sum_of(old.key, wide.key))));
+    EXPECT_TRUE(same_bits(bits_of(g.value), bits_of(sum_of(old.value, wide.value))));
+  });
+}
+
+TEST(BackwardAccumulation, NarrowSumsAreRoundedOnce) {
+  narrow_sums_are_rounded_once<bfloat16>();
+  narrow_sums_are_rounded_once<float16>();
+}
+
 // ---- corners
 
 template <class T>
@@ -406,8 +533,10 @@ TEST(BackwardOptions, EachThatDiffersFromTheForwardCallIsNamed) {
       {"soft_cap differs", [](Call& c) { c.options.soft_cap = 11; }},
       {"soft_cap differs", [](Call& c) { c.options.soft_cap.reset(); }},
       {"scale differs", [](Call& c) { c.options.scale.reset(); }},
-      {"dropout or dropout_seed differs", [](Call& c) { c.options.dropout = 0.5; }},
-      {"dropout or dropout_seed differs", [](Call& c) { c.options.dropout_seed = 8; }},
+      {"dropout, dropout_seed or dropout_first differs", [](Call& c) { c.options.dropout = 0.5; }},
+      {"dropout, dropout_seed or dropout_first differs", [](Call& c) { c.options.dropout_seed = 8; }},
+      {"dropout, dropout_seed or dropout_first differs", [](Call& c) { c.options.dropout_first = {1, 0, 0}; }},
+      {"dropout, dropout_seed or dropout_first differs", [](Call& c) { c.options.dropout_first = {0, 0, 4}; }},
       {"causal, window, scale differ",
        [](Call& c) { c.options.causal = false, c.options.window = {}, c.options.scale = 1.0; }},
   };

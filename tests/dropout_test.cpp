@@ -182,6 +182,78 @@ TYPED_TEST(DropoutOf, GradientsAreThoseOfTheKeptWeights) {
   });
 }
 
+// Batch entry b, heads from `head` on and rows from `row` on of a whole call, in a call of their own.
+TYPED_TEST(DropoutOf, APartDropsWhatTheWholeDrops) {
+  using T = TypeParam;
+  constexpr Index kBatch = 1, kHead = 2, kRow = 30;
+  constexpr std::array<Index, 4> kRows{kBatch, kHead, kRow, 0}, kKeys{kBatch, kHead / 2, 0, 0};
+  const BackwardCase<T> whole(dropped_case<T>(0.4));
+  GradientArrays<T> of_whole = outputs_of(whole.call);
+  whole.run(of_whole);
+  const auto part_of = []<class A>(const A& from, const auto& first) {
+    auto shape = from.shape();
+    for (std::size_t axis = 0; axis < shape.size(); ++axis) shape[axis] -= first[axis];
+    A to(shape);
+    to.for_each_index([&](const auto& at) {
+      auto source = at;
+      for (std::size_t axis = 0; axis < shape.size(); ++axis) source[axis] += first[axis];
+      to.set(at, from.get(source));
+    });
+    return to;
+  };
+  AttentionCase<T> call;
+  call.query = part_of(whole.call.query, kRows);
+  call.key = part_of(whole.call.key, kKeys);
+  call.value = part_of(whole.call.value, kKeys);
+  call.options = whole.call.options;
+  call.options.dropout_first = {kBatch, kHead, kRow};
+  BackwardCase<T> part(std::move(call));
+  part.grad_context = part_of(whole.grad_context, kRows);
+  part.grad_lse = part_of(whole.grad_lse, std::array{kBatch, kHead, kRow});
+  GradientArrays<T> g = outputs_of(part.call);
+  part.run(g);
+  EXPECT_TRUE(same_bits(bits_of(part.forward.context), bits_of(part_of(whole.forward.context, kRows))));
+  EXPECT_TRUE(same_bits(bits_of(g.query), bits_of(part_of(of_whole.query, kRows))));
+  // Without the place, other weights are dropped.
+  part.call.options.dropout_first = {};
+  part.run_forward();
+  EXPECT_FALSE(same_bits(bits_of(part.forward.context), bits_of(part_of(whole.forward.context, kRows))));
+}
+
+// What a sum over rows or batch entries becomes when micro-batches add to it one after the other.
+TEST(Dropout, MicroBatchesAccumulateTheGradientOfTheWhole) {
+  const BackwardCase<double> whole(dropped_case<double>(0.4));
+  GradientArrays<double> of_whole = outputs_of(whole.call);
+  whole.run(of_whole);
+  GradientArrays<double> g = outputs_of(whole.call);
+  const auto rows = [](const auto& view, Index first, Index last) { return sliced(view, 2, first, last); };
+  for (const auto& [first, last] : {std::pair<Index, Index>{0, 30}, {30, 70}}) {
+    AttentionOptions options = whole.call.options;
+    options.query_offset = first + 150 - 70;
+    options.dropout_first = {0, 0, first};
+    AttentionForwardState saved = whole.saved();
+    saved.context = rows(saved.context, first, last);
+    saved.row_max = rows(saved.row_max, first, last);
+    saved.row_sum = rows(saved.row_sum, first, last);
+    saved.grad_context = rows(saved.grad_context, first, last);
+    saved.grad_lse = rows(saved.grad_lse, first, last);
+    saved.fingerprint = kUncheckedFingerprint;
+    attention_backward(rows(InputView<4>(whole.call.query.view()), first, last), whole.call.key.view(),
+                       whole.call.value.view(), saved,
+                       {.grad_query = rows(OutputView<4>(g.query.view()), first, last),
+                        .grad_key = g.key.view(),
+                        .grad_value = g.value.view(),
+                        .accumulate = {.grad_key = first > 0, .grad_value = first > 0}},
+                       options);
+  }
+  EXPECT_TRUE(same_bits(bits_of(g.query), bits_of(of_whole.query)));
+  const auto expect = [](const Array<double, 4>& got, const Array<double, 4>& expected) {
+    got.for_each_index([&](const auto& at) { EXPECT_NEAR(got.get(at), expected.get(at), 1e-13); });
+  };
+  expect(g.key, of_whole.key);
+  expect(g.value, of_whole.value);
+}
+
 TEST(Dropout, IsRejectedWhereItCannotBe) {
   BackwardCase<float> test(dropped_case<float>(0));
   auto& call = test.call;
@@ -193,6 +265,11 @@ TEST(Dropout, IsRejectedWhereItCannotBe) {
   EXPECT_EQ(message(1.5), "attention_forward: dropout is 1.5; expected 0 to 1");
   EXPECT_EQ(message(std::nan("")), "attention_forward: dropout is nan; expected 0 to 1");
   EXPECT_EQ(message(0), "accepted");
+  call.options.dropout_first = {0, -1, 0};
+  EXPECT_EQ(message(0.5), "attention_forward: dropout_first[1] is -1; expected 0 to 4294967292");
+  call.options.dropout_first = {(Index{1} << 32) - 1, 0, 0};
+  EXPECT_EQ(message(0.5), "attention_forward: dropout_first[0] is 4294967295; expected 0 to 4294967294");
+  call.options.dropout_first = {};
   call.options.dropout = 0.5;
   EXPECT_EQ(
       rejection([&] { attention_partials(call.query.view(), call.key.view(), call.value.view(), {}, call.options); }),

@@ -81,6 +81,48 @@ TYPED_TEST(LinearBackward, AgreesWithPlainLoops) {
   }
 }
 
+TYPED_TEST(LinearBackward, AccumulatedGradientsAreTheOldNumbersPlusTheNew) {
+  using T = TypeParam;
+  Layout<2> turned = Layout<2>::dense();
+  std::swap(turned.order[0], turned.order[1]);
+  turned.lead_bytes = 5;
+  for (const auto& layout : {Layout<2>::dense(), turned}) {
+    for (const auto& [rows, inputs, outputs] : {std::array<Index, 3>{130, 17, 70}, {0, 3, 4}}) {
+      on_every_instruction_set([&](const kernels::KernelTable&) {
+        const auto filled = [&] {
+          Call<T> call(rows, inputs, outputs, layout);
+          Random random(8);
+          for (auto* array : {&call.grad_input, &call.grad_weight})
+            *array = relaid(normal_array<T, 2>(random, array->shape()), layout);
+          call.grad_bias = normal_array<T, 1>(random, {outputs});
+          return call;
+        };
+        Call<T> fresh(rows, inputs, outputs, layout);
+        fresh.run();
+        const Call<T> old = filled();
+        for (const int accumulated : {1, 2, 4, 7}) {
+          Call<T> call = filled();
+          LinearGradients<T> views = call.views();
+          views.accumulate = {.grad_input = (accumulated & 1) != 0,
+                              .grad_weight = (accumulated & 2) != 0,
+                              .grad_bias = (accumulated & 4) != 0};
+          linear_backward<T>(std::as_const(call.input).view(), std::as_const(call.weight).view(),
+                             std::as_const(call.grad_output).view(), views);
+          const auto expect = [&](const auto& got, const auto& before, const auto& gradient, bool added) {
+            got.for_each_index([&](const auto& at) {
+              EXPECT_EQ(got.get(at), added ? before.get(at) + gradient.get(at) : gradient.get(at));
+            });
+          };
+          expect(call.grad_input, old.grad_input, fresh.grad_input, views.accumulate.grad_input);
+          expect(call.grad_weight, old.grad_weight, fresh.grad_weight, views.accumulate.grad_weight);
+          expect(call.grad_bias, old.grad_bias, fresh.grad_bias, views.accumulate.grad_bias);
+          EXPECT_TRUE(call.grad_input.surroundings_untouched() && call.grad_weight.surroundings_untouched());
+        }
+      });
+    }
+  }
+}
+
 TYPED_TEST(LinearBackward, ThreadsMoveNoBit) {
   using T = TypeParam;
   std::vector<std::uint64_t> input, weight, bias;
@@ -142,6 +184,23 @@ TEST(LinearBackwardTypes, NarrowGradientsAreTheWideOnesRoundedOnce) {
     wide.run();
     EXPECT_TRUE(same_bits(bits_of(narrow.grad_input), bits_of(round(wide.grad_input))));
     EXPECT_TRUE(same_bits(bits_of(narrow.grad_weight), bits_of(round(wide.grad_weight))));
+    // Accumulated, the sum of floats is rounded, not the gradient before it.
+    const std::vector<bfloat16> old_input = narrow.grad_input.values(), old_weight = narrow.grad_weight.values(),
+                                old_bias = narrow.grad_bias.values();
+    LinearGradients<bfloat16> views = narrow.views();
+    views.accumulate = {.grad_input = true, .grad_weight = true, .grad_bias = true};
+    linear_backward<bfloat16>(std::as_const(narrow.input).view(), std::as_const(narrow.weight).view(),
+                              std::as_const(narrow.grad_output).view(), views);
+    wide.run();
+    const auto expect = [](const auto& got, const std::vector<bfloat16>& before, const auto& gradient) {
+      std::size_t n = 0;
+      got.for_each_index([&](const auto& at) {
+        EXPECT_EQ(got.get(at).bits, bfloat16(static_cast<float>(before[n++]) + gradient.get(at)).bits);
+      });
+    };
+    expect(narrow.grad_input, old_input, wide.grad_input);
+    expect(narrow.grad_weight, old_weight, wide.grad_weight);
+    expect(narrow.grad_bias, old_bias, wide.grad_bias);
   });
 }
 

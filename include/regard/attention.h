@@ -76,6 +76,9 @@ struct AttentionOptions {
   // row_sum, lse, weights and statistics are those without. Which, depends on seed, b, h, i and j and nothing else.
   double dropout = 0;
   std::uint64_t dropout_seed = 0;
+  // Batch entry, query head and stored row of the whole that this call's first ones are: they are added to b, h and i,
+  // so that a shard or a micro-batch drops what the whole drops. Each is at least 0.
+  std::array<Index, 3> dropout_first{};
   // Whether weights stay float32 where they are multiplied with values of bfloat16, instead of being rounded to
   // bfloat16. By default they do where the result (context, gradients, partials) is float32.
   std::optional<bool> weights_in_float32{};

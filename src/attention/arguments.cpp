@@ -350,6 +350,15 @@ void resolve_numbers(const AttentionCall<T>& call, const AttentionOptions& optio
   r.dropout_threshold = static_cast<std::uint64_t>(std::nearbyint(rate * 0x1p32));
   r.dropout_factor = rate < 1 ? static_cast<T>(1 / (1 - rate)) : 0;
   r.dropout_seed = options.dropout_seed;
+  const std::array<Index, 3> extents{r.batch, r.num_heads, r.num_queries};
+  for (std::size_t axis = 0; axis < 3; ++axis) {
+    constexpr Index kWords = Index{1} << 32;  // of the generator's counter
+    const Index first = options.dropout_first[axis];
+    if (first >= 0 && first <= kWords - extents[axis]) continue;
+    reject(call.name, "dropout_first[" + std::to_string(axis) + "] is " + std::to_string(first) + "; expected 0 to " +
+                          std::to_string(kWords - extents[axis]));
+  }
+  r.dropout_first = options.dropout_first;
   const auto is_bf16 = [](const InputView<4>& view) { return view.type == ElementType::bfloat16; };
   r.key_pairs = kernels::active().bf16_dot && is_bf16(r.query) && is_bf16(r.key);
   const bool rounds_weights = !options.weights_in_float32.value_or(call.result == ElementType::float32);

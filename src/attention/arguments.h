@@ -48,6 +48,7 @@ struct ResolvedAttention {
   std::uint64_t dropout_threshold = 0;  // of 2³²: words below it are dropped; 0: no dropout
   T dropout_factor = 0;                 // of the weights that are kept
   std::uint64_t dropout_seed = 0;
+  std::array<Index, 3> dropout_first{};  // added to batch entry, head and row
   // Multiplied as pairs of bf16 numbers (kernels::PairKernels), not as T: query and key; weights and value, too.
   bool key_pairs = false, value_pairs = false;
 

@@ -87,7 +87,7 @@ void fill_delta(const ResolvedAttention<T>& r, const TypedForwardState<T>& saved
 
 // grad_sinks[h] = −Σ over b and i of exp(sink − row_max) / row_sum · delta, in order and in double.
 template <class T>
-void write_sinks(const BackwardCall<T>& call, const TensorView<T, 1>& output) {
+void write_sinks(const BackwardCall<T>& call, const TensorView<T, 1>& output, bool accumulate) {
   const ResolvedAttention<T>& r = call.r;
   const auto& kernel = kernels::active().template of<T>();
   constexpr double kRowProducts = 1000;  // an exponential and a division take as long as so many products
@@ -105,7 +105,7 @@ void write_sinks(const BackwardCall<T>& call, const TensorView<T, 1>& output) {
       sum -= static_cast<double>(weight) * static_cast<double>(call.delta[call.row(b, h, i)]);
     }
     const T rounded = static_cast<T>(sum);
-    copy_elements(1, &rounded, 1, output.pointer(h), 1);
+    write_gradient(accumulate, kElementType<T>, 1, &rounded, output.pointer(h), 1);
   });
 }
 
@@ -265,15 +265,15 @@ class Backward {
 
   void write_keys(const WaveUnit& unit, Index first_key, Index num_keys, const T* sums) const {
     const Sequence& sequence = sequence_of(unit);
-    const auto write = [&](const OutputView<4>& output, Index count, Index padded, const T* from) {
+    const auto write = [&](const OutputView<4>& output, bool accumulate, Index count, Index padded, const T* from) {
       for (Index i = 0; i < num_keys && output.data; ++i) {
-        write_numbers(output.type, count, from + i * padded,
-                      output.pointer(sequence.batch, unit.key_head, sequence.first_key + first_key + i, 0),
-                      output.strides[3]);
+        write_gradient(accumulate, output.type, count, from + i * padded,
+                       output.pointer(sequence.batch, unit.key_head, sequence.first_key + first_key + i, 0),
+                       output.strides[3]);
       }
     };
-    write(gradients_.key, r_.head_size, call_.padded_head_size(), sums);
-    write(gradients_.value, r_.value_head_size, call_.padded_value_head_size(),
+    write(gradients_.key, gradients_.accumulate.grad_key, r_.head_size, call_.padded_head_size(), sums);
+    write(gradients_.value, gradients_.accumulate.grad_value, r_.value_head_size, call_.padded_value_head_size(),
           sums + block_keys_ * call_.padded_head_size());
   }
 
@@ -290,16 +290,17 @@ class Backward {
       for (Index i = 0; i < num_rows * padded; ++i) sum[i] += more[i];
     }
     const T nothing = 0;
+    const OutputView<4>& output = gradients_.query;
+    const auto write = [&](Index count, const T* from, void* to) {
+      write_gradient(gradients_.accumulate.grad_query, output.type, count, from, to, output.strides[3]);
+    };
     for (Index i = 0; i < num_rows; ++i) {
-      void* to = gradients_.query.pointer(sequence.batch, unit.key_head * group() + (first + i) / sequence.num_queries,
-                                          sequence.first_query + (first + i) % sequence.num_queries, 0);
+      const Index head = unit.key_head * group() + (first + i) / sequence.num_queries;
+      const Index row = sequence.first_query + (first + i) % sequence.num_queries;
       if (unit.num_slots > 0) {
-        write_numbers(gradients_.query.type, r_.head_size, sum + i * padded, to, gradients_.query.strides[3]);
+        write(r_.head_size, sum + i * padded, output.pointer(sequence.batch, head, row, 0));
       } else {
-        for (Index d = 0; d < r_.head_size; ++d)
-          write_numbers(
-              gradients_.query.type, 1, &nothing,
-              static_cast<std::byte*>(to) + d * gradients_.query.strides[3] * type_bytes(gradients_.query.type), 1);
+        for (Index d = 0; d < r_.head_size; ++d) write(1, &nothing, output.pointer(sequence.batch, head, row, d));
       }
     }
   }
@@ -373,8 +374,9 @@ void backward_call(const InputView<4>& query, const InputView<4>& key, const Inp
   const Workspace<T> delta(runtime, r.batch * r.num_heads * r.num_queries);
   fill_delta(r, saved, delta.data(), runtime);
   const BackwardCall<T> backward{r, saved, delta.data(), runtime};
-  if (!gradients.sinks.absent()) write_sinks(backward, gradients.sinks);
-  if (!gradients.bias.absent()) write_bias_gradient(backward, gradients.bias);
+  const AttentionAccumulation& accumulate = gradients.accumulate;
+  if (!gradients.sinks.absent()) write_sinks(backward, gradients.sinks, accumulate.grad_sinks);
+  if (!gradients.bias.absent()) write_bias_gradient(backward, gradients.bias, accumulate.grad_bias);
   if (gradients.query.data || gradients.key.data || gradients.value.data) Backward<T>(backward, gradients).run();
 }
 

@@ -39,13 +39,15 @@ struct TypedGradients {
   OutputView<4> query, key, value;
   TensorView<T, 4> bias;
   TensorView<T, 1> sinks;
+  AttentionAccumulation accumulate;
 
   explicit TypedGradients(const AttentionGradients& g)
       : query(g.grad_query),
         key(g.grad_key),
         value(g.grad_value),
         bias(typed<T>(kBackwardName, "grad_bias", g.grad_bias)),
-        sinks(typed<T>(kBackwardName, "grad_sinks", g.grad_sinks)) {}
+        sinks(typed<T>(kBackwardName, "grad_sinks", g.grad_sinks)),
+        accumulate(g.accumulate) {}
 
   // The type of the gradients of query, key and value; T where none is asked for.
   ElementType type() const {

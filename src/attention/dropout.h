@@ -21,9 +21,9 @@ void fill_dropout_tile(const ResolvedAttention<T>& r, const Sequence& sequence, 
   for (Index i = 0; i < of.num_rows; ++i) {
     kernels::active().template of<T>().dropout_row(
         {.seed = r.dropout_seed,
-         .batch = static_cast<std::uint32_t>(sequence.batch),
-         .head = static_cast<std::uint32_t>(of.head_of(i)),
-         .query = static_cast<std::uint32_t>(sequence.first_query + of.row_of(i)),
+         .batch = static_cast<std::uint32_t>(r.dropout_first[0] + sequence.batch),
+         .head = static_cast<std::uint32_t>(r.dropout_first[1] + of.head_of(i)),
+         .query = static_cast<std::uint32_t>(r.dropout_first[2] + sequence.first_query + of.row_of(i)),
          .first_key = sequence.first_key + first_key,
          .threshold = r.dropout_threshold,
          .factor = r.dropout_factor},

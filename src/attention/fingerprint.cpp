@@ -40,7 +40,7 @@ constexpr std::array<const char*, 16> kNames{"the shape of query, key or value",
                                              "sinks",
                                              "soft_cap",
                                              "scale",
-                                             "dropout or dropout_seed"};
+                                             "dropout, dropout_seed or dropout_first"};
 static_assert(kNames.size() == std::tuple_size_v<decltype(AttentionFingerprint::words)>);
 
 // More elements of a dense option are sampled: reading all of them would cost a visible part of the call.
@@ -165,7 +165,9 @@ AttentionFingerprint fingerprint_of(const ResolvedAttention<T>& r) {
            of_segments(r.query_segments, r.key_segments), of_sequences(&Sequence::prefix),
            of(r.block_mask, r.block_size[0], r.block_size[1]), of(r.mask), of_bias(of, r), of_list(r.alibi_slopes),
            of_list(r.sinks), of(r.soft_cap), of(r.scale),
-           of(r.dropout_threshold, r.dropout_threshold > 0 ? r.dropout_seed : 0)}};
+           r.dropout_threshold > 0
+               ? of(r.dropout_threshold, r.dropout_seed, r.dropout_first[0], r.dropout_first[1], r.dropout_first[2])
+               : of(0, 0)}};
 }
 
 }  // namespace

@@ -15,7 +15,7 @@
 #include "kernels/table.h"
 #include "runtime/parallel.h"
 #include "runtime/workspace.h"
-#include "tensor/strided_copy.h"
+#include "tensor/element_types.h"
 #include "visibility.h"
 
 namespace regard::inline v0::internal {
@@ -40,8 +40,13 @@ struct Piece {
 template <class T>
 class BiasGradient {
  public:
-  BiasGradient(const BackwardCall<T>& call, const TensorView<T, 4>& output)
-      : call_(call), r_(call.r), output_(output), rows_(workspace_of(call.runtime)), keys_(workspace_of(call.runtime)) {
+  BiasGradient(const BackwardCall<T>& call, const TensorView<T, 4>& output, bool accumulate)
+      : call_(call),
+        r_(call.r),
+        output_(output),
+        accumulate_(accumulate),
+        rows_(workspace_of(call.runtime)),
+        keys_(workspace_of(call.runtime)) {
     // Every batch entry has the same rows and keys; packed sequences share batch entry 0. Where there is none, the sum
     // is 0.
     if (r_.batch == 0) {
@@ -113,7 +118,8 @@ class BiasGradient {
     for (Index i = 0; i < num_rows; ++i) {
       T numbers[kBlockKeys];
       for (Index j = 0; j < num_keys; ++j) numbers[j] = static_cast<T>(sums[i * kBlockKeys + j]);
-      copy_elements(num_keys, numbers, 1, output_.pointer(b, h, row + i, key), output_.strides[3]);
+      write_gradient(accumulate_, kElementType<T>, num_keys, numbers, output_.pointer(b, h, row + i, key),
+                     output_.strides[3]);
     }
   }
 
@@ -145,6 +151,7 @@ class BiasGradient {
   const BackwardCall<T>& call_;
   const ResolvedAttention<T>& r_;
   const TensorView<T, 4>& output_;
+  bool accumulate_;
   List<Piece> rows_;
   List<Piece> keys_;
 };
@@ -152,11 +159,11 @@ class BiasGradient {
 }  // namespace
 
 template <class T>
-void write_bias_gradient(const BackwardCall<T>& call, const TensorView<T, 4>& output) {
-  BiasGradient<T>(call, output).run();
+void write_bias_gradient(const BackwardCall<T>& call, const TensorView<T, 4>& output, bool accumulate) {
+  BiasGradient<T>(call, output, accumulate).run();
 }
 
-template void write_bias_gradient(const BackwardCall<float>&, const TensorView<float, 4>&);
-template void write_bias_gradient(const BackwardCall<double>&, const TensorView<double, 4>&);
+template void write_bias_gradient(const BackwardCall<float>&, const TensorView<float, 4>&, bool);
+template void write_bias_gradient(const BackwardCall<double>&, const TensorView<double, 4>&, bool);
 
 }  // namespace regard::inline v0::internal

@@ -18,6 +18,7 @@
 #include <string>
 
 #include "kernels/table.h"
+#include "linear_product.h"
 #include "runtime/parallel.h"
 #include "runtime/plan.h"
 #include "runtime/workspace.h"
@@ -151,21 +152,9 @@ class Operands {
   Index depth_;
 };
 
-// A finished row of a tile, rounded where the output is narrower.
-template <class T, class Output>
-void write_row(Index width, const T* from, Output* to, Index to_stride) {
-  if constexpr (std::same_as<T, Output>) {
-    copy_elements(width, from, 1, to, to_stride);
-  } else {
-    Output rounded[kPanel];
-    kernels::active().pairs.narrow(from, reinterpret_cast<kernels::Bfloat16*>(rounded), width);
-    copy_elements(width, rounded, 1, to, to_stride);
-  }
-}
-
 template <class T, class Output>
 void multiply(const TensorView<const T, 2>& input, const T* panels, const TensorView<const T, 1>& bias,
-              const TensorView<Output, 2>& output, kernels::Activation activation, double num_products,
+              const TensorView<Output, 2>& output, kernels::Activation activation, bool accumulate, double num_products,
               const Runtime& runtime) {
   using Compute = ComputeType<T>;
   const Operands<T> operands(input, panels);
@@ -184,9 +173,9 @@ void multiply(const TensorView<const T, 2>& input, const T* panels, const Tensor
   const Index group_panels = std::max<Index>(16, many_rows ? kGroupBytes / panel_bytes : 0);
   const Index groups = (count + group_panels - 1) / group_panels;
   const int workers = num_workers(runtime, blocks * groups, num_products);
-  // Kernels write dense aligned rows; any other output takes them from a tile.
+  // Kernels write dense aligned rows; any other output takes them from a tile, and so does one that is added to.
   constexpr bool kSameType = std::same_as<Output, Compute>;
-  const bool direct = kSameType && output.strides[1] == 1 && is_aligned(output.data);
+  const bool direct = kSameType && !accumulate && output.strides[1] == 1 && is_aligned(output.data);
   const Index scratch_elements = operands.row_elements() + operands.panel_elements() + (direct ? 0 : kRows * kPanel);
   const Workspace<Compute> scratch(runtime, workers * scratch_elements);
   if (is_planning()) {
@@ -219,7 +208,8 @@ void multiply(const TensorView<const T, 2>& input, const T* panels, const Tensor
                       bias.absent() ? nullptr : dense_bias.data() + column, activation, to,
                       direct ? output.strides[0] : kPanel);
       for (Index i = 0; i < (direct ? 0 : num_rows); ++i) {
-        write_row(width, tile + i * kPanel, output.pointer(first + i, column), output.strides[1]);
+        write_gradient(accumulate, kElementType<Output>, width, tile + i * kPanel, output.pointer(first + i, column),
+                       output.strides[1]);
       }
     }
   });
@@ -243,7 +233,8 @@ kernels::Activation kernel_activation(Activation activation) {
 // The calls of linear.h.
 template <class T, class Output>
 void forward(const TensorView<const T, 2>& input, const TensorView<const T, 2>& weight,
-             const TensorView<const T, 1>& bias, const TensorView<Output, 2>& output, const Runtime& runtime) {
+             const TensorView<const T, 1>& bias, const TensorView<Output, 2>& output, bool accumulate,
+             const Runtime& runtime) {
   const FloatingPointScope scope;
   const std::array<Footprint, 3> inputs{footprint(kName, "input", input), footprint(kName, "weight", weight),
                                         footprint(kName, "bias", bias)};
@@ -254,7 +245,7 @@ void forward(const TensorView<const T, 2>& input, const TensorView<const T, 2>& 
   const Workspace<T> panels(runtime, panel_elements<T>(weight.shape[0], weight.shape[1]));
   const double products = static_cast<double>(output.shape[0]) * static_cast<double>(weight.size());
   pack(weight, panels.data(), products, runtime);
-  multiply(input, panels.data(), bias, output, kernels::Activation::none, products, runtime);
+  multiply(input, panels.data(), bias, output, kernels::Activation::none, accumulate, products, runtime);
 }
 
 template <class T, class Output>
@@ -272,10 +263,24 @@ void forward(const TensorView<const T, 2>& input, const PackedLinear<T>& weight,
   check_overlap(kName, inputs, written);
   if (output.shape[0] == 0 || output.shape[1] == 0) return;
   const double products = static_cast<double>(output.shape[0]) * static_cast<double>(shape[0] * shape[1]);
-  multiply(input, weight.panels(), bias, output, activation, products, runtime);
+  multiply(input, weight.panels(), bias, output, activation, false, products, runtime);
 }
 
 }  // namespace
+
+template <class T>
+void linear_product(const TensorView<const T, 2>& input, const TensorView<const T, 2>& weight,
+                    const TensorView<T, 2>& output, bool accumulate, const Runtime& runtime) {
+  forward(input, weight, {}, output, accumulate, runtime);
+}
+
+template void linear_product(const TensorView<const float, 2>&, const TensorView<const float, 2>&,
+                             const TensorView<float, 2>&, bool, const Runtime&);
+template void linear_product(const TensorView<const double, 2>&, const TensorView<const double, 2>&,
+                             const TensorView<double, 2>&, bool, const Runtime&);
+template void linear_product(const TensorView<const bfloat16, 2>&, const TensorView<const bfloat16, 2>&,
+                             const TensorView<bfloat16, 2>&, bool, const Runtime&);
+
 }  // namespace internal
 
 template <class T>
@@ -283,11 +288,11 @@ void linear_forward(std::type_identity_t<TensorView<const T, 2>> input,
                     std::type_identity_t<TensorView<const T, 2>> weight,
                     std::type_identity_t<TensorView<const T, 1>> bias, TensorView<T, 2> output,
                     const Runtime& runtime) {
-  internal::forward(input, weight, bias, output, runtime);
+  internal::forward(input, weight, bias, output, false, runtime);
 }
 void linear_forward(TensorView<const bfloat16, 2> input, TensorView<const bfloat16, 2> weight,
                     TensorView<const bfloat16, 1> bias, TensorView<float, 2> output, const Runtime& runtime) {
-  internal::forward(input, weight, bias, output, runtime);
+  internal::forward(input, weight, bias, output, false, runtime);
 }
 
 template <class T>

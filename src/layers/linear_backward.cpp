@@ -3,19 +3,20 @@
 // linear_backward: two products by linear_forward of the same tensors seen with their axes exchanged, and a sum of
 // rows.
 //
-//     grad_output (R, O) · parametersᵀ (O, I)        inputᵀ (I, R) · grad_output (R, O)        Σ over R
+//     grad_output (R, O) · weightᵀ (O, I)        inputᵀ (I, R) · grad_output (R, O)        Σ over R
 //
-// Read next: linear.cpp.
+// Read next: linear_product.h.
 #include "regard/linear_backward.h"
 
 #include <algorithm>
 #include <array>
 #include <string>
 
+#include "linear_product.h"
 #include "runtime/parallel.h"
 #include "runtime/workspace.h"
 #include "tensor/checks.h"
-#include "tensor/strided_copy.h"
+#include "tensor/element_types.h"
 
 namespace regard::inline v0 {
 namespace internal {
@@ -25,7 +26,8 @@ constexpr const char* kName = "linear_backward";
 constexpr Index kPieceColumns = 64;  // of a task of the bias: a row of them is a few lines of memory
 
 template <class T>
-void sum_rows(const TensorView<const T, 2>& rows, const TensorView<T, 1>& output, const Runtime& runtime) {
+void sum_rows(const TensorView<const T, 2>& rows, const TensorView<T, 1>& output, bool accumulate,
+              const Runtime& runtime) {
   const auto [count, columns] = rows.shape;
   const Index pieces = (columns + kPieceColumns - 1) / kPieceColumns;
   const int workers = num_workers(runtime, pieces, static_cast<double>(rows.size()));
@@ -39,8 +41,8 @@ void sum_rows(const TensorView<const T, 2>& rows, const TensorView<T, 1>& output
         sums[c] += static_cast<double>(static_cast<ComputeType<T>>(read_element(from + c * rows.strides[1])));
     }
     for (Index c = 0; c < width; ++c) {
-      const T rounded(static_cast<ComputeType<T>>(sums[c]));
-      copy_elements(1, &rounded, 1, output.pointer(first + c), 1);
+      const auto sum = static_cast<ComputeType<T>>(sums[c]);
+      write_gradient(accumulate, kElementType<T>, 1, &sum, output.pointer(first + c), 1);
     }
   });
 }
@@ -77,11 +79,12 @@ void linear_backward(std::type_identity_t<TensorView<const T, 2>> input,
   check("grad_weight", gradients.grad_weight, std::array<Index, 2>{of_input[1], columns});
   check("grad_bias", gradients.grad_bias, std::array<Index, 1>{columns});
   check_overlap(kName, inputs, written);
+  const LinearAccumulation& accumulate = gradients.accumulate;
   if (!gradients.grad_input.absent())
-    linear_forward<T>(grad_output, transposed(weight), {}, gradients.grad_input, runtime);
+    linear_product<T>(grad_output, transposed(weight), gradients.grad_input, accumulate.grad_input, runtime);
   if (!gradients.grad_weight.absent())
-    linear_forward<T>(transposed(input), grad_output, {}, gradients.grad_weight, runtime);
-  if (!gradients.grad_bias.absent()) sum_rows<T>(grad_output, gradients.grad_bias, runtime);
+    linear_product<T>(transposed(input), grad_output, gradients.grad_weight, accumulate.grad_weight, runtime);
+  if (!gradients.grad_bias.absent()) sum_rows<T>(grad_output, gradients.grad_bias, accumulate.grad_bias, runtime);
 }
 
 template void linear_backward<float>(TensorView<const float, 2>, TensorView<const float, 2>, TensorView<const float, 2>,

@@ -69,6 +69,24 @@ void write_numbers(ElementType type, Index count, const T* from, void* to, Index
   });
 }
 
+// to[i · to_stride] = to[i · to_stride] + from[i], added as T and rounded once, for i in 0 … count − 1.
+template <class T>
+void add_numbers(ElementType type, Index count, const T* from, void* to, Index to_stride) {
+  with_element_type<T>(type, [&]<class S>(S) {
+    S* target = static_cast<S*>(to);
+    for (Index i = 0; i < count; ++i) {
+      const S sum(static_cast<T>(read_element(target + i * to_stride)) + from[i]);
+      copy_elements(1, &sum, 1, target + i * to_stride, 1);
+    }
+  });
+}
+
+// The first or the second of these.
+template <class T>
+void write_gradient(bool accumulate, ElementType type, Index count, const T* from, void* to, Index to_stride) {
+  accumulate ? add_numbers(type, count, from, to, to_stride) : write_numbers(type, count, from, to, to_stride);
+}
+
 // Calls use(kernels, matrix) with the kernels that pack the view's type into panels of T, and the view's rows of
 // (b, h) from `first` on as their source. pairs: into panels of pairs; the view is of bfloat16.
 template <class T, class Use>
