@@ -55,7 +55,7 @@ class Gradients(ctypes.Structure):  # regard_attention_gradients
 
 
 class Runtime(ctypes.Structure):  # regard_runtime
-    _fields_ = [("struct_size", ctypes.c_size_t), ("num_threads", ctypes.c_int64)]
+    _fields_ = [("struct_size", ctypes.c_size_t), ("num_threads", ctypes.c_int64), ("rest", ctypes.c_char * 256)]
 
 
 class Flat(ctypes.Structure):  # regard_bench_workload

@@ -43,6 +43,8 @@ static void test_backward(void) {
   c.options.bias = input_of(bias, REGARD_F64, 4, bias_shape);
   c.options.dropout = 0.25;
   c.options.dropout_seed = 7;
+  c.options.dropout_first[1] = 2;
+  c.options.dropout_first[2] = 11;
   c.outputs.fingerprint = fingerprint;
   loss(&c);
   memset(&saved, 0, sizeof saved);
@@ -79,6 +81,14 @@ static void test_backward(void) {
   expect(regard_attention_backward(&c.query, &c.key, &c.value, &saved, &g, &c.options, NULL) == REGARD_OK,
          "one of them");
   expect_close(of_value, gradients[2], 32, 0, "grad_value alone");
+  g.accumulate = REGARD_GRAD_VALUE;
+  expect(regard_attention_backward(&c.query, &c.key, &c.value, &saved, &g, &c.options, NULL) == REGARD_OK,
+         "one of them, accumulated");
+  for (i = 0; i < 32; ++i) expect(of_value[i] == 2 * gradients[2][i], "a gradient added to itself");
+  g.accumulate = REGARD_GRAD_WEIGHT;
+  expect_error(regard_attention_backward(&c.query, &c.key, &c.value, &saved, &g, &c.options, NULL),
+               "attention_backward: accumulate is 64; expected a sum of the flags within 31");
+  g.accumulate = 0;
 
   /* Options of another call; none to compare; a caller compiled before there were fingerprints. */
   c.options.causal = 0;
@@ -86,6 +96,12 @@ static void test_backward(void) {
                "attention_backward: causal differs from the forward call that wrote the fingerprint; expected the same "
                "options");
   c.options.causal = 1;
+  c.options.dropout_first[1] = 0;
+  expect_error(
+      regard_attention_backward(&c.query, &c.key, &c.value, &saved, &g, &c.options, NULL),
+      "attention_backward: dropout, dropout_seed or dropout_first differs from the forward call that wrote the "
+      "fingerprint; expected the same options");
+  c.options.dropout_first[1] = 2;
   saved.fingerprint = NULL;
   expect_error(regard_attention_backward(&c.query, &c.key, &c.value, &saved, &g, &c.options, NULL),
                "attention_backward: fingerprint is missing; expected the one that attention_forward wrote");
@@ -123,13 +139,27 @@ static void test_linear_backward(void) {
   const int64_t in[2] = {2, 3}, square[2] = {2, 2}, matrix[2] = {3, 2}, vector[1] = {2};
   const regard_input x = input_of(input, REGARD_F64, 2, in), w = input_of(parameters, REGARD_F64, 2, matrix);
   const regard_input dy = input_of(grad, REGARD_F64, 2, square);
-  const regard_output gx = output_of(dx, REGARD_F64, 2, in), gw = output_of(dw, REGARD_F64, 2, matrix);
-  const regard_output gb = output_of(db, REGARD_F64, 1, vector);
-  expect(regard_linear_backward(&x, &w, &dy, &gx, &gw, &gb, NULL) == REGARD_OK, "linear backward");
+  regard_linear_gradients g;
+  int i;
+  memset(&g, 0, sizeof g);
+  g.struct_size = sizeof g;
+  g.grad_input = output_of(dx, REGARD_F64, 2, in);
+  g.grad_weight = output_of(dw, REGARD_F64, 2, matrix);
+  g.grad_bias = output_of(db, REGARD_F64, 1, vector);
+  expect(regard_linear_backward(&x, &w, &dy, &g, NULL) == REGARD_OK, "linear backward");
   expect_close(dx, of_input, 6, 0, "grad_input");
   expect_close(dw, of_parameters, 6, 0, "grad_weight");
   expect_close(db, of_bias, 2, 0, "grad_bias");
-  expect_error(regard_linear_backward(NULL, &w, &dy, &gx, &gw, NULL, NULL),
+  /* Once more, added to what is there but for grad_input. */
+  g.accumulate = REGARD_GRAD_WEIGHT | REGARD_GRAD_BIAS;
+  expect(regard_linear_backward(&x, &w, &dy, &g, NULL) == REGARD_OK, "linear backward, accumulated");
+  for (i = 0; i < 6; ++i) expect(dx[i] == of_input[i] && dw[i] == 2 * of_parameters[i], "a sum of gradients");
+  expect(db[0] == 8 && db[1] == 12, "sums of grad_bias");
+  g.accumulate = REGARD_GRAD_WEIGHT | REGARD_GRAD_KEY;
+  expect_error(regard_linear_backward(&x, &w, &dy, &g, NULL),
+               "linear_backward: accumulate is 66; expected a sum of the flags within 104");
+  g.accumulate = 0;
+  expect_error(regard_linear_backward(NULL, &w, &dy, &g, NULL),
                "linear_backward: input is missing; expected (2, 3) for grad_weight");
 }
 

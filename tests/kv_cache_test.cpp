@@ -187,7 +187,7 @@ TYPED_TEST(KvCacheOf, LivesAtRandom) {
           ground.values[static_cast<std::size_t>(to)] = ground.values[static_cast<std::size_t>(s)];
           ++forked;
         }
-      } catch (const std::runtime_error& error) {
+      } catch (const OutOfPages& error) {
         ++rejected;
         EXPECT_NE(std::string(error.what()).find("are free; truncate a sequence"), std::string::npos) << error.what();
         if (std::string(error.what()).starts_with("KvCache::append")) {
@@ -417,7 +417,7 @@ TYPED_TEST(KvCacheOf, ABrokenBlockIsRejected) {
             AttentionArrays<T>::dense(opened.shape().num_sequences, 1, 1, 0, opened.shape().value_head_size, false);
         if (opened.shape().num_sequences == 2 && opened.shape().head_size == 3)
           attention_decode(query.view(), opened, outputs.views(), {.query_offset = Index{0}});
-      } catch (const std::runtime_error& error) {
+      } catch (const DataError& error) {
         ++rejected;
         EXPECT_TRUE(std::string(error.what()).starts_with("KvCache: byte ")) << error.what();
       }
@@ -603,7 +603,7 @@ TYPED_TEST(KvCacheOf, OneWriterManyReaders) {
     for (;;) {
       try {
         return change();
-      } catch (const std::logic_error&) {
+      } catch (const CacheInUse&) {
       }
     }
   };
@@ -619,13 +619,13 @@ TYPED_TEST(KvCacheOf, OneWriterManyReaders) {
     ++read;
     try {
       EXPECT_EQ(decoded(), context);
-    } catch (const std::logic_error& error) {
+    } catch (const CacheInUse& error) {
       EXPECT_STREQ(error.what(), "attention_decode: another thread is changing this cache");
     }
     try {
       cache.append(0, TensorView<const T, 3>(some_key.view().data, {1, 0, 16}),
                    TensorView<const T, 3>(some_value.view().data, {1, 0, 16}));
-    } catch (const std::logic_error& error) {
+    } catch (const CacheInUse& error) {
       ++rejected;
     }
   }

@@ -10,9 +10,12 @@
 #include <cstdlib>
 #include <filesystem>
 #include <fstream>
+#include <new>
+#include <stdexcept>
 #include <string>
 #include <thread>
 
+#include "regard/c_api.h"
 #include "runtime/machine.h"
 #include "support/rejection.h"
 
@@ -228,12 +231,35 @@ TEST(Version, IsThreeNumbers) {
   EXPECT_TRUE(major >= 0 && minor >= 0 && patch >= 0);
 }
 
-TEST(Cancelled, IsARuntimeErrorWithItsText) {
+// Thrown as itself, caught as the standard type and as Error, with the text and the code that C shares.
+template <class Thrown, class Standard>
+void expect_error_type(ErrorCode code, std::int32_t status) {
+  const auto expect = [&](const auto& error) { EXPECT_STREQ(error.what(), "what is wrong"); };
   try {
-    throw Cancelled("stopped here");
-  } catch (const std::runtime_error& error) {
-    EXPECT_STREQ(error.what(), "stopped here");
+    throw Thrown("what is wrong");
+  } catch (const Standard& error) {
+    expect(error);
+    EXPECT_EQ(error_code(error), code);
   }
+  try {
+    throw Thrown("what is wrong");
+  } catch (const Error& error) {
+    expect(error);
+    EXPECT_EQ(error.code(), code);
+  }
+  EXPECT_EQ(static_cast<std::int32_t>(code), status);
+}
+
+TEST(Errors, AreStandardTypesWithTheCodesOfC) {
+  expect_error_type<InvalidArgument, std::invalid_argument>(ErrorCode::invalid_argument, REGARD_INVALID_ARGUMENT);
+  expect_error_type<Cancelled, std::runtime_error>(ErrorCode::cancelled, REGARD_CANCELLED);
+  expect_error_type<OutOfPages, std::runtime_error>(ErrorCode::out_of_pages, REGARD_OUT_OF_PAGES);
+  expect_error_type<CacheInUse, std::logic_error>(ErrorCode::cache_in_use, REGARD_CACHE_IN_USE);
+  expect_error_type<DataError, std::runtime_error>(ErrorCode::data, REGARD_DATA_ERROR);
+  EXPECT_EQ(error_code(std::bad_alloc()), ErrorCode::out_of_memory);
+  EXPECT_EQ(static_cast<std::int32_t>(ErrorCode::out_of_memory), REGARD_OUT_OF_MEMORY);
+  EXPECT_EQ(error_code(std::out_of_range("of the caller's own")), ErrorCode::internal);
+  EXPECT_EQ(static_cast<std::int32_t>(ErrorCode::internal), REGARD_INTERNAL);
 }
 
 }  // namespace

@@ -1,18 +1,20 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * The C interface (C99): version, attention, its weights, statistics and columns, linear, and the plan of any of them,
- * on strided arrays.
+ * The C interface (C99): attention forward and backward, its weights, statistics, columns, partial results and their
+ * merging, KV caches and decoding, linear layers, and the plan of any of them, on strided arrays; with threads, memory
+ * and a stop of the caller's own.
  *
  *     regard_attention_options options;
  *     regard_attention_options_init(&options, sizeof options);
  *     options.causal = 1;
  *     if (regard_attention_forward(&q, &k, &v, &outputs, &options, NULL) != REGARD_OK) puts(regard_last_error());
  *
- * Formulas, extents (B H Hkv L S D Dv) and the meaning of every option are those of attention.h, attention_statistics.h
- * and linear.h, which have the same names; docs/semantics.md has every corner. The binary interface is stable: structs
+ * Formulas, extents (B H Hkv L S D Dv) and the meaning of every option are those of attention.h, attention_backward.h,
+ * attention_statistics.h, kv_cache.h, linear.h and linear_backward.h, which have the same names; docs/semantics.md has
+ * every corner. The binary interface is stable: structs
  * that begin with struct_size may grow at their end (so set them to zero first), numbers of enumerators never change.
- * Nothing is thrown and nothing is printed. All functions may be called from any thread. Read next: src/c_api.cpp,
- * tests/c_api_test.c. */
+ * Nothing is thrown and nothing is printed. All functions may be called from any thread; what one thread frees, no
+ * other may use. Read next: src/c_api/attention.cpp, tests/c_api_test.c. */
 #pragma once
 
 #include <stddef.h>
@@ -24,13 +26,16 @@
 extern "C" {
 #endif
 
-/* Every function below that returns int32_t returns one of these. */
+/* Every function below that returns int32_t returns one of these: 0, or an ErrorCode of error.h. */
 enum regard_status {
   REGARD_OK = 0,
   REGARD_INVALID_ARGUMENT = 1, /* nothing was written */
-  REGARD_OUT_OF_MEMORY = 2,    /* outputs are unspecified, here and below */
+  REGARD_OUT_OF_MEMORY = 2,    /* outputs of an operator are unspecified, of this and the next two */
   REGARD_CANCELLED = 3,
-  REGARD_INTERNAL = 4
+  REGARD_INTERNAL = 4,
+  REGARD_OUT_OF_PAGES = 5, /* the cache has not changed, of this and the next */
+  REGARD_CACHE_IN_USE = 6,
+  REGARD_DATA_ERROR = 7 /* memory does not hold what it should */
 };
 
 enum regard_dtype {
@@ -106,6 +111,7 @@ typedef struct regard_attention_options {
   int64_t weights_in_float32;
   double dropout; /* 0 to 1 */
   uint64_t dropout_seed;
+  int64_t dropout_first[3]; /* batch entry, head and row of the whole that this call's first ones are */
 } regard_attention_options;
 
 /* AttentionFingerprint of attention.h: the options of a forward call, for regard_attention_backward to compare. */
@@ -135,6 +141,17 @@ typedef struct regard_attention_saved {
   const uint32_t* fingerprint; /* [REGARD_FINGERPRINT_WORDS], as the forward call wrote it */
 } regard_attention_saved;
 
+/* Gradients that are added to what their array holds, in place of overwriting it: a sum of these. */
+enum regard_gradient {
+  REGARD_GRAD_QUERY = 1,
+  REGARD_GRAD_KEY = 2,
+  REGARD_GRAD_VALUE = 4,
+  REGARD_GRAD_BIAS = 8,
+  REGARD_GRAD_SINKS = 16,
+  REGARD_GRAD_INPUT = 32,
+  REGARD_GRAD_WEIGHT = 64
+};
+
 /* What is written where given. The first three are of one type: T or the type of query. */
 typedef struct regard_attention_gradients {
   size_t struct_size;
@@ -143,6 +160,7 @@ typedef struct regard_attention_gradients {
   regard_output grad_value; /* (B, Hkv, S, Dv) */
   regard_output grad_bias;  /* T, extents of (B, H, L, S) or 1: over an extent of 1 it is the sum */
   regard_output grad_sinks; /* T (H) */
+  int64_t accumulate;       /* of enum regard_gradient: those of the five names above */
 } regard_attention_gradients;
 
 enum regard_weights_kind { REGARD_WEIGHTS = 0, REGARD_SCORES = 1 };
@@ -202,11 +220,31 @@ typedef struct regard_plan {
   char way[1024]; /* which way the operator takes and why; of several operators a line each */
 } regard_plan;
 
+/* Ends calls from another thread. */
+typedef struct regard_stop regard_stop;
+
 typedef struct regard_runtime {
   size_t struct_size;
-  int64_t num_threads; /* 0: the default */
-  regard_plan* plan;   /* not NULL: arguments are checked, nothing is computed and no array written, but this */
+  int64_t num_threads;     /* 0: the default */
+  regard_plan* plan;       /* not NULL: arguments are checked, nothing is computed and no array written, but this */
+  const regard_stop* stop; /* not NULL: when it is requested, the call returns REGARD_CANCELLED within 20 ms */
+  /* NULL: the library's own threads. Else calls task(task_data, i) for i = 0 … count - 1, each once, on any threads and
+   * in any order, and returns when all are done. */
+  void (*executor)(void* executor_data, int64_t count, void (*task)(void* task_data, int64_t i), void* task_data);
+  void* executor_data;
+  /* Where all scratch comes from, both or neither. alignment is a power of 2; NULL is returned where there is no such
+   * memory. Called by several threads at once. */
+  void* (*allocate)(void* workspace_data, size_t num_bytes, size_t alignment);
+  void (*deallocate)(void* workspace_data, void* memory, size_t num_bytes, size_t alignment);
+  void* workspace_data;
 } regard_runtime;
+
+/* What is opaque is made by a function that writes it to its last argument, or nothing where it fails, and is freed by
+ * the function of its name: of NULL, nothing. */
+REGARD_EXPORT int32_t regard_stop_create(regard_stop** stop);
+REGARD_EXPORT void regard_stop_free(regard_stop* stop);
+/* May be called while calls run. Stays requested. */
+REGARD_EXPORT void regard_stop_request(regard_stop* stop);
 
 /* "0.1.0". */
 REGARD_EXPORT const char* regard_version(void);
@@ -259,12 +297,124 @@ REGARD_EXPORT int32_t regard_linear_forward(const regard_input* input, const reg
                                             const regard_input* bias, const regard_output* output,
                                             const regard_runtime* runtime);
 
-/* Gradients of that: grad_input (R, I), grad_weight (I, O), grad_bias (O), each of them or NULL; grad_output (R,
- * O). All f32, all f64, or all bf16. linear_backward of linear_backward.h. */
+/* Gradients of that, written where given. All f32, all f64, or all bf16. */
+typedef struct regard_linear_gradients {
+  size_t struct_size;
+  regard_output grad_input;  /* (R, I) */
+  regard_output grad_weight; /* (I, O) */
+  regard_output grad_bias;   /* (O) */
+  int64_t accumulate;        /* of enum regard_gradient: those of the three names above */
+} regard_linear_gradients;
+
+/* grad_output is (R, O). linear_backward of linear_backward.h. */
 REGARD_EXPORT int32_t regard_linear_backward(const regard_input* input, const regard_input* weight,
-                                             const regard_input* grad_output, const regard_output* grad_input,
-                                             const regard_output* grad_weight, const regard_output* grad_bias,
+                                             const regard_input* grad_output, const regard_linear_gradients* gradients,
                                              const regard_runtime* runtime);
+
+/* A weight (I, O) in the order in which linear_forward reads it, for many calls; the original is not needed any more.
+ */
+typedef struct regard_packed_linear regard_packed_linear;
+
+enum regard_activation { REGARD_NO_ACTIVATION = 0, REGARD_RELU = 1, REGARD_GELU = 2, REGARD_GELU_TANH = 3 };
+
+REGARD_EXPORT int32_t regard_packed_linear_create(const regard_input* weight, const regard_runtime* runtime,
+                                                  regard_packed_linear** packed);
+REGARD_EXPORT void regard_packed_linear_free(regard_packed_linear* packed);
+
+/* output = activation(input · weight + bias), as regard_linear_forward. activation is of enum regard_activation. */
+REGARD_EXPORT int32_t regard_packed_linear_forward(const regard_input* input, const regard_packed_linear* weight,
+                                                   const regard_input* bias, int32_t activation,
+                                                   const regard_output* output, const regard_runtime* runtime);
+
+/* Partial results over chunks of 1024 keys, N of them, all of type T: AttentionPartials of attention.h. */
+typedef struct regard_partial_outputs {
+  size_t struct_size;
+  regard_output accumulator;        /* (N, B, H, L, Dv) */
+  regard_output row_max;            /* (N, B, H, L) */
+  regard_output row_sum;            /* (N, B, H, L) */
+  regard_output scaled_accumulator; /* (N, B, H, L, Dv), or not given */
+} regard_partial_outputs;
+
+typedef struct regard_partial_inputs {
+  size_t struct_size;
+  regard_input accumulator;
+  regard_input row_max;
+  regard_input row_sum;
+  regard_input scaled_accumulator;
+} regard_partial_inputs;
+
+/* N of so many keys. */
+REGARD_EXPORT int64_t regard_attention_num_chunks(int64_t num_keys);
+
+/* The partial results of the keys given: attention_partials of attention.h. */
+REGARD_EXPORT int32_t regard_attention_partials(const regard_input* query, const regard_input* key,
+                                                const regard_input* value, const regard_partial_outputs* partials,
+                                                const regard_attention_options* options, const regard_runtime* runtime);
+
+/* Those of all chunks in key order give the bits of regard_attention_forward. sinks are T (H) or NULL. */
+REGARD_EXPORT int32_t regard_attention_merge(const regard_partial_inputs* partials, const regard_input* sinks,
+                                             const regard_attention_outputs* outputs, const regard_runtime* runtime);
+
+/* Finished results of disjoint keys, contexts (N, B, H, L, Dv) and lse (N, B, H, L), both T, into outputs->context and
+ * outputs->lse. */
+REGARD_EXPORT int32_t regard_attention_merge_lse(const regard_input* contexts, const regard_input* lse,
+                                                 const regard_attention_outputs* outputs,
+                                                 const regard_runtime* runtime);
+
+/* Keys and values that stay between calls: KvCache of kv_cache.h. Any number of threads may read one at once; while
+ * another thread changes it, or reads what is to be changed, the call returns REGARD_CACHE_IN_USE. */
+typedef struct regard_kv_cache regard_kv_cache;
+
+typedef struct regard_kv_cache_shape {
+  size_t struct_size;
+  int64_t num_sequences;
+  int64_t num_kv_heads;    /* Hkv */
+  int64_t head_size;       /* D */
+  int64_t value_head_size; /* Dv */
+  int64_t capacity;        /* keys of a sequence; of a ring: keys that stay */
+  int64_t page_keys;       /* a multiple of 32; 0: contiguous */
+  int64_t num_pages;       /* with page_keys */
+  int64_t ring;            /* 0 or 1; with page_keys 0 */
+} regard_kv_cache_shape;
+
+/* The most memory that a cache of elements of dtype (f32, f64, bf16, f16 or i8) takes. */
+REGARD_EXPORT int32_t regard_kv_cache_bytes(const regard_kv_cache_shape* shape, int32_t dtype, uint64_t* num_bytes);
+/* An empty cache. memory NULL: of its own. Else at least regard_kv_cache_bytes, aligned to 64, overwritten, and in use
+ * until the cache is freed. Of runtime, only stop is used, here and below where the cache is not read. */
+REGARD_EXPORT int32_t regard_kv_cache_create(const regard_kv_cache_shape* shape, int32_t dtype, void* memory,
+                                             size_t num_bytes, const regard_runtime* runtime, regard_kv_cache** cache);
+/* What another cache left in memory, as it stands; REGARD_DATA_ERROR for anything else. Memory may be mapped read-only
+ * as long as the cache is only read. */
+REGARD_EXPORT int32_t regard_kv_cache_open(void* memory, size_t num_bytes, int32_t dtype, const regard_runtime* runtime,
+                                           regard_kv_cache** cache);
+REGARD_EXPORT void regard_kv_cache_free(regard_kv_cache* cache);
+
+/* Set struct_size; the rest is written. */
+REGARD_EXPORT int32_t regard_kv_cache_get_shape(const regard_kv_cache* cache, regard_kv_cache_shape* shape);
+/* Its block, to be written to a file or sent. */
+REGARD_EXPORT int32_t regard_kv_cache_get_memory(const regard_kv_cache* cache, const void** memory, size_t* num_bytes);
+/* Keys appended and not truncated; the first that is still there, which is 0 but for rings. */
+REGARD_EXPORT int32_t regard_kv_cache_get_length(const regard_kv_cache* cache, int64_t sequence, int64_t* length,
+                                                 int64_t* first_key);
+REGARD_EXPORT int32_t regard_kv_cache_get_free_pages(const regard_kv_cache* cache, int64_t* num_pages);
+
+/* Adds key (Hkv, L, D) and value (Hkv, L, Dv) to the end of a sequence. What fails has changed nothing. */
+REGARD_EXPORT int32_t regard_kv_cache_append(regard_kv_cache* cache, int64_t sequence, const regard_input* key,
+                                             const regard_input* value, const regard_runtime* runtime);
+/* Adds key (B, Hkv, L, D) and value (B, Hkv, L, Dv) to all: the first counts[b] of L keys; counts is i64 [B] or NULL
+ * for all. */
+REGARD_EXPORT int32_t regard_kv_cache_append_all(regard_kv_cache* cache, const regard_input* key,
+                                                 const regard_input* value, const int64_t* counts,
+                                                 const regard_runtime* runtime);
+/* Keeps the first `length` keys. */
+REGARD_EXPORT int32_t regard_kv_cache_truncate(regard_kv_cache* cache, int64_t sequence, int64_t length);
+/* Makes `to`, which is empty, a sequence of the keys of `from`. */
+REGARD_EXPORT int32_t regard_kv_cache_fork(regard_kv_cache* cache, int64_t from, int64_t to);
+
+/* regard_attention_forward over the keys and values of a cache: attention_decode of kv_cache.h. */
+REGARD_EXPORT int32_t regard_attention_decode(const regard_input* query, const regard_kv_cache* cache,
+                                              const regard_attention_outputs* outputs,
+                                              const regard_attention_options* options, const regard_runtime* runtime);
 
 #ifdef __cplusplus
 }

@@ -13,7 +13,7 @@
 //
 // The block holds everything, at offsets, in the same layout on every instruction set (docs/kv-cache.md, version
 // kKvCacheVersion): written to a file and read or mapped back, it is the cache again. Any number of threads may read a
-// cache at once. attention_decode reads every sequence: it throws std::logic_error while another thread changes any
+// cache at once. attention_decode reads every sequence: it throws regard::CacheInUse while another thread changes any
 // (append, truncate, fork), and a change throws it while attention_decode or another change runs, having changed
 // nothing. Only panels read directly (key_panel, value_panel, scales) may be read while another sequence changes. Read
 // next: docs/kv-cache.md, src/kv_cache/kv_cache.cpp, src/attention/attention_decode.cpp.
@@ -68,7 +68,7 @@ class REGARD_EXPORT KvCache {
   // Empty, in the caller's memory: at least bytes(shape), aligned to 64, overwritten, and outliving the cache.
   KvCache(const KvCacheShape& shape, std::span<std::byte> memory, const Runtime& runtime = {});
   // What another cache left in memory, as it stands. Nothing is written, so that memory may be a read-only mapping as
-  // long as only const members are called. Throws std::runtime_error, naming the byte offset, for anything but a
+  // long as only const members are called. Throws regard::DataError, naming the byte offset, for anything but a
   // consistent block of this version and type.
   static KvCache open(std::span<std::byte> memory, const Runtime& runtime = {});
 
@@ -87,7 +87,7 @@ class REGARD_EXPORT KvCache {
 
   // Adds keys (Hkv, L, D) and values (Hkv, L, Dv) to the end of a sequence, on the calling thread.
   // Throws std::invalid_argument for shapes, sequence or capacity, and for numbers that are not finite in a cache of
-  // int8, std::runtime_error where pages run out, and regard::Cancelled where runtime.stop is requested, of which a
+  // int8, regard::OutOfPages where pages run out, and regard::Cancelled where runtime.stop is requested, of which a
   // ring takes no notice once it writes over its oldest keys; then nothing has changed. Of runtime, only stop is used.
   void append(Index sequence, const InputView<3>& key, const InputView<3>& value, const Runtime& runtime = {});
   // To all sequences: (B, Hkv, L, D) and (B, Hkv, L, Dv), the first counts[b] of L keys (all where counts is empty).
@@ -101,7 +101,7 @@ class REGARD_EXPORT KvCache {
   // Makes `to`, which must be empty, a sequence of the same keys. Whole panels are shared, the last, half-filled one
   // is copied. A page is free when no sequence uses any of its panels: of a contiguous cache, a sequence that is
   // emptied while a fork uses its panels finds no page of its own until that is emptied, too. Throws
-  // std::invalid_argument for rings and for `to` that is not empty; std::runtime_error where pages run out; then
+  // std::invalid_argument for rings and for `to` that is not empty; regard::OutOfPages where pages run out; then
   // nothing has changed.
   void fork(Index from, Index to);
 
@@ -137,8 +137,8 @@ class REGARD_EXPORT KvCache {
 // keys gives context +0 and lse −∞, as every row that sees no key does. The query heads of a key head are computed
 // together: each key and value is read once for all of them. Few heads with long sequences are cut by chunks of keys
 // over the threads. Throws like attention_forward, std::invalid_argument where a query sees a key before the last
-// `capacity` ones of a ring (a window of w keys and L queries need a capacity of w + L − 1), and std::logic_error while
-// another thread changes any sequence of the cache.
+// `capacity` ones of a ring (a window of w keys and L queries need a capacity of w + L − 1), and regard::CacheInUse
+// while another thread changes any sequence of the cache.
 template <class K>
 REGARD_EXPORT void attention_decode(const InputView<4>& query, const KvCache<K>& cache, const AttentionOutputs& outputs,
                                     const AttentionOptions& options = {}, const Runtime& runtime = {});

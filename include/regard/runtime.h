@@ -8,12 +8,12 @@
 #include <cstddef>
 #include <functional>
 #include <memory_resource>
-#include <stdexcept>
 #include <stop_token>
 #include <string>
 #include <string_view>
 #include <vector>
 
+#include "regard/error.h"
 #include "regard/export.h"
 #include "regard/tensor.h"
 
@@ -22,13 +22,6 @@
 #endif
 
 namespace regard::inline v0 {
-
-// Thrown by an operator whose Runtime::stop was requested; its outputs are unspecified, its inputs untouched.
-class REGARD_EXPORT Cancelled : public std::runtime_error {
- public:
-  using std::runtime_error::runtime_error;
-  ~Cancelled() override;
-};
 
 // Throws Cancelled, naming the operation, where a stop has been requested: for loops that run longer than a few
 // milliseconds between operators.

@@ -12,8 +12,8 @@
 
 #include <algorithm>
 #include <charconv>
-#include <stdexcept>
 
+#include "regard/error.h"
 #include "regard/io/utf8.h"
 
 namespace regard::inline v0 {
@@ -139,8 +139,7 @@ class Reader {
   }
 
   [[noreturn]] void fail(Index line, Index column, const std::string& what) const {
-    throw std::runtime_error(
-        fmt::format("{}: line {}, column {}: {}", escape_for_terminal(source_), line, column, what));
+    throw DataError(fmt::format("{}: line {}, column {}: {}", escape_for_terminal(source_), line, column, what));
   }
 
   std::string_view text_;

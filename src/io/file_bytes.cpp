@@ -17,8 +17,8 @@
 #include <cstdlib>
 #include <cstring>
 #include <new>
-#include <stdexcept>
 
+#include "regard/error.h"
 #include "regard/io/utf8.h"
 
 namespace regard::inline v0::internal {
@@ -44,14 +44,14 @@ std::string system_reason() { return std::strerror(errno); }
 void check_is_folder(const std::string& path) {
   struct stat status{};
   const auto fail = [&path](const std::string& what) {
-    throw std::runtime_error(fmt::format("{}: {}; expected the folder of a model", escape_for_terminal(path), what));
+    throw DataError(fmt::format("{}: {}; expected the folder of a model", escape_for_terminal(path), what));
   };
   if (::stat(path.c_str(), &status) != 0) fail("cannot be opened: " + system_reason());
   if (!S_ISDIR(status.st_mode)) fail("is not a folder");
 }
 
 void ModelFile::fail(const std::string& what) const {
-  throw std::runtime_error(fmt::format("{}: {}", escape_for_terminal(path_), what));
+  throw DataError(fmt::format("{}: {}", escape_for_terminal(path_), what));
 }
 
 bool ModelFile::stands(const std::string& path) {

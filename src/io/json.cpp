@@ -17,6 +17,7 @@
 #include <utility>
 
 #include "json_offset.h"
+#include "regard/error.h"
 #include "regard/io/sorted_names.h"
 #include "regard/io/utf8.h"
 
@@ -332,8 +333,7 @@ class JsonTreeBuilder : public nlohmann::json_sax<nlohmann::json> {
     throw_error(at, what);
   }
   [[noreturn]] void throw_error(std::size_t at, const std::string& what) const {
-    throw std::runtime_error(
-        fmt::format("{}: byte {}: {}", escape_for_terminal(source_), at, escape_for_terminal(what)));
+    throw DataError(fmt::format("{}: byte {}: {}", escape_for_terminal(source_), at, escape_for_terminal(what)));
   }
 
   static constexpr std::size_t kMaxShownBytes = 80;
@@ -390,7 +390,7 @@ std::uint64_t json_memory_bytes(std::string_view text, Index max_depth, const Ru
 JsonValue read_json(std::string_view text, const std::string& source, Index max_depth, const Runtime& runtime,
                     std::optional<std::uint64_t> max_memory_bytes) {
   if (const std::size_t valid = valid_utf8_bytes(text, runtime); valid != text.size())
-    throw std::runtime_error(fmt::format("{}: byte {}: not UTF-8", escape_for_terminal(source), valid));
+    throw DataError(fmt::format("{}: byte {}: not UTF-8", escape_for_terminal(source), valid));
   const auto depth = static_cast<std::size_t>(max_depth);
   std::vector<JsonContainer> containers;
   {
@@ -411,7 +411,7 @@ void check_json_memory(const std::string& source, std::uint64_t needed, std::opt
   if (needed <= kUnasked) return;
   const std::uint64_t available = max_memory_bytes ? *max_memory_bytes : available_memory_bytes();
   if (needed <= available) return;
-  throw std::runtime_error(
+  throw DataError(
       fmt::format("{}: needs {} bytes of memory; {} are available", escape_for_terminal(source), needed, available));
 }
 

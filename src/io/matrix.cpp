@@ -5,7 +5,7 @@
 
 #include <fmt/format.h>
 
-#include <stdexcept>
+#include "regard/error.h"
 
 namespace regard::inline v0 {
 
@@ -15,7 +15,7 @@ Matrix matrix_of(const std::vector<std::vector<double>>& rows) {
   m.num_columns = rows.empty() ? 0 : static_cast<Index>(rows[0].size());
   for (std::size_t r = 0; r < rows.size(); ++r) {
     if (static_cast<Index>(rows[r].size()) != m.num_columns)
-      throw std::invalid_argument(
+      throw InvalidArgument(
           fmt::format("matrix_of: row {} has {} numbers, row 0 has {}", r, rows[r].size(), m.num_columns));
     m.numbers.insert(m.numbers.end(), rows[r].begin(), rows[r].end());
   }

@@ -10,10 +10,10 @@
 
 #include <algorithm>
 #include <map>
-#include <stdexcept>
 #include <tuple>
 
 #include "checkpoint.h"
+#include "regard/error.h"
 #include "regard/io/json.h"
 #include "regard/io/utf8.h"
 
@@ -53,7 +53,7 @@ std::string some_of(const std::vector<std::string>& names) {
 void check_against_index(const std::string& index_path, const std::vector<ShardedTensor>& index,
                          const std::vector<internal::LoadedFile>& files) {
   const auto fail = [&](const std::string& what) {
-    throw std::runtime_error(fmt::format("{}: {}", escape_for_terminal(index_path), what));
+    throw DataError(fmt::format("{}: {}", escape_for_terminal(index_path), what));
   };
   std::map<std::string_view, std::string_view> found;  // tensor: file
   for (const internal::LoadedFile& file : files) {
@@ -90,7 +90,7 @@ void check_against_index(const std::string& index_path, const std::vector<Sharde
 std::vector<ShardedTensor> read_shard_index(std::string_view text, const std::string& source, const Runtime& runtime,
                                             std::optional<std::uint64_t> max_memory_bytes) {
   const auto fail = [&](std::size_t at, const std::string& what) {
-    throw std::runtime_error(fmt::format("{}: byte {}: {}", escape_for_terminal(source), at, what));
+    throw DataError(fmt::format("{}: byte {}: {}", escape_for_terminal(source), at, what));
   };
   const JsonValue root = read_json(text, source, kMaxIndexDepth, runtime, max_memory_bytes);
   if (root.kind() != JsonValue::Kind::object) fail(root.offset, "the index of shards must be an object");
@@ -124,7 +124,7 @@ Checkpoint Checkpoint::read_folder(const std::string& folder, const ModelFileOpt
   const std::string index_path = join(folder, kIndexFile);
   if (ModelFile::stands(single)) return read_file(single, options, runtime);
   if (!ModelFile::stands(index_path)) {
-    throw std::runtime_error(
+    throw DataError(
         fmt::format("{}: holds neither {} nor {}{}", escape_for_terminal(folder), kSingleFile, kIndexFile,
                     ModelFile::stands(join(folder, "pytorch_model.bin"))
                         ? "; pytorch_model.bin is a Python pickle, which is never read: save the model as safetensors"
@@ -137,8 +137,8 @@ Checkpoint Checkpoint::read_folder(const std::string& folder, const ModelFileOpt
   std::sort(names.begin(), names.end());
   names.erase(std::unique(names.begin(), names.end()), names.end());
   if (names.size() > kMaxShards) {
-    throw std::runtime_error(fmt::format("{}: names {} shards; at most {} are read", escape_for_terminal(index_path),
-                                         names.size(), kMaxShards));
+    throw DataError(fmt::format("{}: names {} shards; at most {} are read", escape_for_terminal(index_path),
+                                names.size(), kMaxShards));
   }
   // All shards are looked at before the first is read.
   std::uint64_t num_bytes = 0;
@@ -158,7 +158,7 @@ std::string read_model_text(const std::string& folder, std::string_view file, st
                             const Runtime& runtime) {
   const ModelFile opened(join(folder, file));
   const auto fail = [&](const std::string& what) {
-    throw std::runtime_error(fmt::format("{}: {}", escape_for_terminal(opened.path()), what));
+    throw DataError(fmt::format("{}: {}", escape_for_terminal(opened.path()), what));
   };
   if (opened.num_bytes() > max_bytes) {
     fail(fmt::format("has {} bytes; at most {} are read", opened.num_bytes(), max_bytes));

@@ -16,7 +16,8 @@
 #include <cstring>
 #include <limits>
 #include <new>
-#include <stdexcept>
+
+#include "regard/error.h"
 
 namespace regard::inline v0 {
 namespace {
@@ -109,7 +110,7 @@ class HeaderParser {
 
  private:
   [[noreturn]] void fail(std::size_t at, const std::string& what) const {
-    throw std::runtime_error(name_ + ": byte " + std::to_string(base_ + at) + ": " + what);
+    throw DataError(name_ + ": byte " + std::to_string(base_ + at) + ": " + what);
   }
 
   void skip_space() {
@@ -267,7 +268,7 @@ NpyReader::NpyReader(ByteSource source, std::string name, std::optional<std::uin
 
 void NpyReader::read_header() {
   const auto fail = [this](std::uint64_t offset, const std::string& what) {
-    throw std::runtime_error(name_ + ": byte " + std::to_string(offset) + ": " + what);
+    throw DataError(name_ + ": byte " + std::to_string(offset) + ": " + what);
   };
   std::array<char, 12> front{};
   const auto take = [&](char* to, std::size_t count, const char* what) {
@@ -347,8 +348,8 @@ NpyArray NpyReader::read() {
   while (true) {
     filled += source_(std::span(array.data.get() + filled, capacity - filled));
     if (filled < capacity) {
-      throw std::runtime_error(name_ + ": byte " + std::to_string(offset_ + filled) + ": the file ends after " +
-                               std::to_string(filled) + " of " + std::to_string(total) + " bytes of data");
+      throw DataError(name_ + ": byte " + std::to_string(offset_ + filled) + ": the file ends after " +
+                      std::to_string(filled) + " of " + std::to_string(total) + " bytes of data");
     }
     if (capacity == total) break;
     capacity = total - capacity < capacity ? total : 2 * capacity;
@@ -356,8 +357,8 @@ NpyArray NpyReader::read() {
   }
   std::byte beyond{};
   if (source_(std::span(&beyond, 1)) != 0) {
-    throw std::runtime_error(name_ + ": byte " + std::to_string(offset_ + total) +
-                             ": the file goes on after the last element of shape " + npy_shape_text(shape_));
+    throw DataError(name_ + ": byte " + std::to_string(offset_ + total) +
+                    ": the file goes on after the last element of shape " + npy_shape_text(shape_));
   }
 
   if (big_endian_) {

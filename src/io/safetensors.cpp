@@ -13,9 +13,9 @@
 #include <cmath>
 #include <cstring>
 #include <iterator>
-#include <stdexcept>
 
 #include "checkpoint.h"
+#include "regard/error.h"
 #include "regard/io/sha256.h"
 #include "regard/io/utf8.h"
 #include "safetensors_header.h"
@@ -48,7 +48,7 @@ constexpr std::array<StoredTypeEntry, 13> kStoredTypes = {{{"F64", 8},
                                                            {"BOOL", 1}}};
 
 [[noreturn]] void fail(const std::string& name, std::uint64_t at, const std::string& what) {
-  throw std::runtime_error(fmt::format("{}: byte {}: {}", escape_for_terminal(name), at, what));
+  throw DataError(fmt::format("{}: byte {}: {}", escape_for_terminal(name), at, what));
 }
 
 // ---- the header's length
@@ -214,7 +214,7 @@ namespace internal {
 void check_memory(const std::string& path, std::uint64_t num_bytes, const ModelFileOptions& options) {
   const std::uint64_t limit = options.max_memory_bytes.value_or(available_memory_bytes());
   if (num_bytes <= limit) return;
-  throw std::runtime_error(
+  throw DataError(
       fmt::format("{}: takes {} bytes of memory; {} may be used", escape_for_terminal(path), num_bytes, limit));
 }
 
@@ -281,7 +281,7 @@ const StoredTensor* Checkpoint::find(std::string_view name) const {
 
 std::vector<float> Checkpoint::read_float32(const StoredTensor& tensor, const Runtime& runtime) const {
   const auto reject = [&](const std::string& what) {
-    throw std::runtime_error(
+    throw DataError(
         fmt::format("{}: tensor \"{}\" {}", escape_for_terminal(name()), text_in_message(tensor.name), what));
   };
   if (!is_floating(tensor.type)) {

@@ -15,11 +15,11 @@
 #include <algorithm>
 #include <nlohmann/json.hpp>
 #include <optional>
-#include <stdexcept>
 #include <tuple>
 #include <utility>
 
 #include "json_offset.h"
+#include "regard/error.h"
 #include "regard/io/utf8.h"
 
 namespace regard::inline v0::internal {
@@ -61,7 +61,7 @@ class HeaderReader : public nlohmann::json_sax<nlohmann::json> {
   }
 
   [[noreturn]] void fail(std::uint64_t at, const std::string& what) const {
-    throw std::runtime_error(
+    throw DataError(
         fmt::format("{}: byte {}: {}", escape_for_terminal(name_), kHeaderBegin + at, escape_for_terminal(what)));
   }
 

@@ -15,6 +15,7 @@
 
 #include "block.h"
 #include "kernels/table.h"
+#include "regard/error.h"
 
 namespace regard::inline v0 {
 namespace {
@@ -56,10 +57,10 @@ std::string type_text(std::uint32_t number) {
   return "type " + std::to_string(number);
 }
 
-[[noreturn]] void reject_shape(const std::string& what) { throw std::invalid_argument("KvCache: " + what); }
+[[noreturn]] void reject_shape(const std::string& what) { throw InvalidArgument("KvCache: " + what); }
 
 [[noreturn]] void reject_bytes(Index offset, const std::string& what) {
-  throw std::runtime_error("KvCache: byte " + std::to_string(offset) + ": " + what);
+  throw DataError("KvCache: byte " + std::to_string(offset) + ": " + what);
 }
 
 void check_shape(const KvCacheShape& s) {

@@ -10,6 +10,7 @@
 #include "block.h"
 #include "kernels/table.h"
 #include "lock.h"
+#include "regard/error.h"
 #include "tensor/checks.h"
 
 namespace regard::inline v0 {
@@ -107,9 +108,8 @@ InputView<3> rows_of(const InputView<4>& view, Index sequence, Index count) {
 
 void check_pages(const char* name, Index needed, Index free) {
   if (needed > free)
-    throw std::runtime_error(std::string(name) + ": " + std::to_string(needed) + " pages are needed and " +
-                             std::to_string(free) +
-                             " are free; truncate a sequence, or make the cache with more pages");
+    throw OutOfPages(std::string(name) + ": " + std::to_string(needed) + " pages are needed and " +
+                     std::to_string(free) + " are free; truncate a sequence, or make the cache with more pages");
 }
 
 void check_room(const KvCacheShape& shape, Index sequence, Index length, Index count) {

@@ -5,10 +5,10 @@
 #pragma once
 
 #include <atomic>
-#include <stdexcept>
 #include <string>
 
 #include "block.h"
+#include "regard/error.h"
 
 namespace regard::inline v0::internal {
 
@@ -18,8 +18,8 @@ class CacheWriting {
   CacheWriting(const char* name, int& users) : users_(users) {
     int found = 0;
     if (!std::atomic_ref(users_).compare_exchange_strong(found, -1, std::memory_order_acquire))
-      throw std::logic_error(std::string(name) + ": another thread is " + (found < 0 ? "changing" : "reading") +
-                             " this cache");
+      throw CacheInUse(std::string(name) + ": another thread is " + (found < 0 ? "changing" : "reading") +
+                       " this cache");
   }
   ~CacheWriting() { std::atomic_ref(users_).store(0, std::memory_order_release); }
   CacheWriting(const CacheWriting&) = delete;
@@ -37,7 +37,7 @@ class CacheReading {
     const std::atomic_ref users(users_);
     int found = users.load(std::memory_order_relaxed);
     do {
-      if (found < 0) throw std::logic_error(std::string(name) + ": another thread is changing this cache");
+      if (found < 0) throw CacheInUse(std::string(name) + ": another thread is changing this cache");
     } while (!users.compare_exchange_weak(found, found + 1, std::memory_order_acquire, std::memory_order_relaxed));
   }
   ~CacheReading() { std::atomic_ref(users_).fetch_sub(1, std::memory_order_release); }

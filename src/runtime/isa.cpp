@@ -18,7 +18,6 @@
 #include <array>
 #include <atomic>
 #include <cstdlib>
-#include <stdexcept>
 #include <string>
 #include <string_view>
 
@@ -103,10 +102,9 @@ const KernelTable& choose_table(const char* forced, std::span<const Candidate> t
     available_names += (available_names.empty() ? "" : ", ") + std::string(table->name);
   }
   if (forced == nullptr) return *best;
-  throw std::invalid_argument(
-      "REGARD_FORCE_ISA is \"" + std::string(forced) + "\", " +
-      (known ? "which this processor cannot run" : "which is not an instruction set of this build") +
-      "; expected one of: " + available_names);
+  throw InvalidArgument("REGARD_FORCE_ISA is \"" + std::string(forced) + "\", " +
+                        (known ? "which this processor cannot run" : "which is not an instruction set of this build") +
+                        "; expected one of: " + available_names);
 }
 
 const KernelTable& active() {
@@ -128,7 +126,7 @@ const KernelTable& available(int index) {
   for (const auto& [table, available] : candidates()) {
     if (available && index-- == 0) return *table;
   }
-  throw std::invalid_argument("available: no instruction set has this index");
+  throw InvalidArgument("available: no instruction set has this index");
 }
 
 void set_active(const KernelTable* table) { active_table.store(table, std::memory_order_relaxed); }

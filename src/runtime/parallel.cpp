@@ -19,13 +19,13 @@
 #include <chrono>
 #include <exception>
 #include <memory>
-#include <stdexcept>
 #include <string>
 #include <utility>
 
 #include "kernels/table.h"
 #include "machine.h"
 #include "plan.h"
+#include "regard/error.h"
 #include "regard/parallel.h"
 
 namespace regard::inline v0 {
@@ -307,8 +307,8 @@ void run_with_executor(const std::shared_ptr<Loop>& loop, const Executor& execut
 // A malformed number of threads is an error of every call, also of one that needs a single thread.
 void check_threads(const Runtime& runtime) {
   if (runtime.num_threads < 0) {
-    throw std::invalid_argument("Runtime: num_threads is " + std::to_string(runtime.num_threads) +
-                                "; expected 0 (the default number) or more");
+    throw InvalidArgument("Runtime: num_threads is " + std::to_string(runtime.num_threads) +
+                          "; expected 0 (the default number) or more");
   }
   if (runtime.num_threads == 0) threads_from_environment();
 }

@@ -26,6 +26,7 @@
 #include "isa.h"
 #include "machine.h"
 #include "parallel.h"
+#include "regard/error.h"
 
 namespace regard::inline v0 {
 namespace {
@@ -41,12 +42,12 @@ std::atomic<std::int32_t> bits_sink{0};
 
 void check_arguments(const char* function, int num_threads, double seconds) {
   if (num_threads < 1 || num_threads > internal::kMaxThreads) {
-    throw std::invalid_argument(std::string(function) + ": num_threads is " + std::to_string(num_threads) +
-                                "; expected 1 to " + std::to_string(internal::kMaxThreads));
+    throw InvalidArgument(std::string(function) + ": num_threads is " + std::to_string(num_threads) +
+                          "; expected 1 to " + std::to_string(internal::kMaxThreads));
   }
   if (!(seconds > 0) || !std::isfinite(seconds)) {
-    throw std::invalid_argument(std::string(function) + ": seconds is " + std::to_string(seconds) +
-                                "; expected a finite number above 0");
+    throw InvalidArgument(std::string(function) + ": seconds is " + std::to_string(seconds) +
+                          "; expected a finite number above 0");
   }
 }
 
@@ -143,7 +144,7 @@ double read_gigabytes_per_second(std::size_t bytes_per_thread, int num_threads, 
   check_arguments("read_gigabytes_per_second", num_threads, seconds);
   if (bytes_per_thread > std::numeric_limits<std::size_t>::max() / 2) throw std::bad_array_new_length();
   const std::size_t steps = bytes_per_thread / kStepBytes + (bytes_per_thread % kStepBytes != 0 ? 1 : 0);
-  if (steps == 0) throw std::invalid_argument("read_gigabytes_per_second: bytes_per_thread is 0; expected 1 or more");
+  if (steps == 0) throw InvalidArgument("read_gigabytes_per_second: bytes_per_thread is 0; expected 1 or more");
   const std::size_t count = steps * static_cast<std::size_t>(kernels::kReadStep);
   const std::size_t bytes = count * sizeof(float);
   const std::size_t rounds = std::max<std::size_t>(1, kSliceBytes / bytes);

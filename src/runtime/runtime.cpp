@@ -212,15 +212,13 @@ std::optional<int> threads_from_environment() {
   if (text == nullptr) return std::nullopt;
   const std::optional<std::int64_t> threads = parse_number(text);
   if (!threads || *threads < 1 || *threads > kMaxThreads) {
-    throw std::invalid_argument("REGARD_THREADS is \"" + std::string(text) + "\"; expected a whole number from 1 to " +
-                                std::to_string(kMaxThreads));
+    throw InvalidArgument("REGARD_THREADS is \"" + std::string(text) + "\"; expected a whole number from 1 to " +
+                          std::to_string(kMaxThreads));
   }
   return static_cast<int>(*threads);
 }
 
 }  // namespace internal
-
-Cancelled::~Cancelled() = default;
 
 void throw_if_stopped(const std::stop_token& stop, std::string_view operation) {
   if (stop.stop_requested()) throw Cancelled(std::string(operation) + " was stopped");

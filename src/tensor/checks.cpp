@@ -5,14 +5,15 @@
 #include "checks.h"
 
 #include <algorithm>
-#include <stdexcept>
 #include <tuple>
 #include <utility>
+
+#include "regard/error.h"
 
 namespace regard::inline v0::internal {
 
 void reject(const std::string& operator_name, const std::string& what) {
-  throw std::invalid_argument(operator_name + ": " + what);
+  throw InvalidArgument(operator_name + ": " + what);
 }
 
 std::string shape_text(std::span<const Index> shape) {

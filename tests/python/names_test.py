@@ -13,6 +13,7 @@ HEADER_NAMES = {path.relative_to(HEADERS).as_posix() for path in HEADERS.rglob("
 # Headers whose names are parts of something that Python has whole, or has had before.
 PARTS = {
     "c_api.h": "the same library for C",
+    "error.h": "ValueError, RuntimeError and MemoryError, as the standard type of each says; Ctrl-C is KeyboardInterrupt",
     "explain/attention_html.h": "regard attend --html; in Python regard.show",
     "explain/heads.h": "regard heads: a survey of a model over texts, in the program alone so far",
     "explain/inspection_report.h": "the report of regard attend --inspect; in Python attention_with_statistics gives its numbers",
@@ -33,7 +34,6 @@ PARTS = {
 # C++ name: where Python has it, as an expression, or nothing where it cannot.
 ELSEWHERE = {
     "attention_with_weights": "regard.attention_forward",  # return_weights=True
-    "Cancelled": "KeyboardInterrupt",                      # or what the handler of the signal raised
     "throw_if_stopped": None,                              # Ctrl-C does it
     "parallel_for": None,                                  # runs functions of C++ on the library's threads
     "version": "regard.__version__",

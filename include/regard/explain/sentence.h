@@ -25,7 +25,7 @@ struct SentenceModel {
   Encoder encoder;
   Tokenizer tokenizer;
 };
-// Throws std::runtime_error as load_encoder and Tokenizer::read_folder do, and when the tokenizer has more tokens than
+// Throws regard::DataError as load_encoder and Tokenizer::read_folder do, and when the tokenizer has more tokens than
 // the encoder's table has rows; regard::Cancelled where runtime.stop is requested.
 REGARD_EXPORT SentenceModel load_sentence_model(const std::string& folder, const ModelFileOptions& options = {},
                                                 const Runtime& runtime = {});
@@ -65,7 +65,7 @@ REGARD_EXPORT FittedTokens fitted_tokens(const SentenceModel& model, std::string
                                          const Runtime& runtime = {});
 
 // Throws std::invalid_argument as fitted_tokens does, for a word to
-// hide that is not there, and as encode does; std::runtime_error naming layer, array and token where the model's
+// hide that is not there, and as encode does; regard::DataError naming layer, array and token where the model's
 // parameters, too large or not finite themselves, give this text a number that is not finite.
 REGARD_EXPORT Sentence read_sentence(const SentenceModel& model, std::string_view text,
                                      const SentenceOptions& options = {}, const Runtime& runtime = {});

@@ -337,7 +337,7 @@ REGARD_EXPORT std::string render_html(const Explanation& explanation, const Html
                                       const Runtime& runtime = {});
 
 // The input as JSON, and back: read_explain_input(write_explain_input(x)) explains to the same steps.
-// Reading throws std::runtime_error with `source` and the byte offset (broken JSON, duplicate keys, numbers that no
+// Reading throws regard::DataError with `source` and the byte offset (broken JSON, duplicate keys, numbers that no
 // double holds, ragged matrices, depth above 64), naming the key at fault, or "source: needs N bytes of memory; M are
 // available" before they are taken (M is max_memory_bytes; absent: available_memory_bytes()), and cancelled where
 // runtime.stop is requested; of it, only that is used.

@@ -17,7 +17,7 @@
 namespace regard::inline v0 {
 
 // A cell is a decimal number, or inf, nan with a sign. Empty lines at the end are passed over.
-// Throws std::runtime_error with source, line and column (both counted from 1) for an empty file or cell, a row of
+// Throws regard::DataError with source, line and column (both counted from 1) for an empty file or cell, a row of
 // another length, a cell that is no number or that no double holds, a decimal comma, text after a closing quote, a
 // quote that does not close, and bytes that are not UTF-8.
 REGARD_EXPORT Matrix read_csv(std::string_view text, const std::string& source);

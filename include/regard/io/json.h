@@ -57,14 +57,14 @@ REGARD_EXPORT std::uint64_t json_memory_bytes(std::string_view text, Index max_d
 /// Asks for memory that a JSON text needs, before it is taken. What fits in 64 KiB is not asked for.
 ///
 /// @param max_memory_bytes what there is; absent: available_memory_bytes().
-/// @throws std::runtime_error "source: needs N bytes of memory; M are available".
+/// @throws regard::DataError "source: needs N bytes of memory; M are available".
 REGARD_EXPORT void check_json_memory(const std::string& source, std::uint64_t needed,
                                      std::optional<std::uint64_t> max_memory_bytes);
 
 /// Reads a JSON text.
 ///
 /// @param max_memory_bytes what the reading may take, see json_memory_bytes; absent: available_memory_bytes().
-/// @throws std::runtime_error "source: byte N: …" for text that is not JSON or not UTF-8, a name given twice, numbers
+/// @throws regard::DataError "source: byte N: …" for text that is not JSON or not UTF-8, a name given twice, numbers
 /// that no double holds, and brackets nested deeper than max_depth; "source: needs N bytes of memory; M are available",
 /// before any is taken (at most 64 KiB are taken without asking); regard::Cancelled where runtime.stop is requested,
 /// the only part of runtime that is used.

@@ -31,7 +31,7 @@ enum class NpyType { float32, float64, int32, int64, boolean };
 REGARD_EXPORT std::string_view npy_type_name(NpyType type);  // "float32", …, "bool"
 REGARD_EXPORT Index npy_type_bytes(NpyType type);
 
-// Fills bytes and returns how many came: fewer than asked for only at the end. Throws std::runtime_error.
+// Fills bytes and returns how many came: fewer than asked for only at the end. Throws regard::DataError.
 using ByteSource = std::function<std::size_t(std::span<std::byte> bytes)>;
 
 // An array in memory: this machine's byte order, bool as 0 or 1, the order of the file in the strides.
@@ -52,7 +52,7 @@ struct NpyArray {
 };
 
 // Reads the header when made, so that a program can ask for shapes before it reads, and the elements on request.
-// Both throw std::runtime_error: "<name>: byte <offset>: …".
+// Both throw regard::DataError: "<name>: byte <offset>: …".
 class REGARD_EXPORT NpyReader {
  public:
   // source stands at the file's first byte. num_bytes is the length of the whole file, where it is known.

@@ -71,7 +71,7 @@ struct ModelFileOptions {
 // All tensors of one file, or of all shards of a folder. Copies share the bytes.
 class REGARD_EXPORT Checkpoint {
  public:
-  // Throw std::runtime_error "<path>: byte <offset>: …" or "<path>: …": a file that cannot be opened, is not regular or
+  // Throw regard::DataError "<path>: byte <offset>: …" or "<path>: …": a file that cannot be opened, is not regular or
   // changes while it is read; one that breaks the format (one that is really a zip, gzip, pickle, HTML page or Git LFS
   // pointer is named as that); NaN and ±∞; more memory than there is, with both numbers.
   static Checkpoint read_file(const std::string& path, const ModelFileOptions& options = {},
@@ -87,7 +87,7 @@ class REGARD_EXPORT Checkpoint {
   const StoredTensor* find(std::string_view name) const;
 
   // The numbers as f32, row-major: F32 as stored, F16 and BF16 exactly, F64 rounded to nearest.
-  // Throws std::runtime_error naming the file and the tensor: a type that holds no real numbers; an F64 too large.
+  // Throws regard::DataError naming the file and the tensor: a type that holds no real numbers; an F64 too large.
   std::vector<float> read_float32(const StoredTensor& tensor, const Runtime& runtime = {}) const;
   // The same; F32 is not copied but seen where it lies in the file's bytes, which live as long as the pointer does.
   std::shared_ptr<const float> share_float32(const StoredTensor& tensor, const Runtime& runtime = {}) const;
@@ -110,7 +110,7 @@ REGARD_EXPORT Checkpoint parse_safetensors(std::vector<std::byte> bytes, std::st
                                            const ModelFileOptions& options = {}, const Runtime& runtime = {});
 
 // Which shard holds which tensor: "weight_map" of the text of a model.safetensors.index.json.
-// Throws std::runtime_error "<source>: byte <offset>: …": not JSON, no weight_map, a shard's name that is not the plain
+// Throws regard::DataError "<source>: byte <offset>: …": not JSON, no weight_map, a shard's name that is not the plain
 // name of a .safetensors file; "<source>: needs <bytes> bytes of memory; <bytes> are available", before they are taken.
 struct ShardedTensor {
   std::string tensor;
@@ -121,7 +121,7 @@ REGARD_EXPORT std::vector<ShardedTensor> read_shard_index(std::string_view text,
                                                           std::optional<std::uint64_t> max_memory_bytes = std::nullopt);
 
 // The text of one file of a folder, such as config.json: opened without waiting, regular, UTF-8, at most max_bytes.
-// Throws std::runtime_error naming the path; a Git LFS pointer or HTML page in place of a text is named as that.
+// Throws regard::DataError naming the path; a Git LFS pointer or HTML page in place of a text is named as that.
 REGARD_EXPORT std::string read_model_text(const std::string& folder, std::string_view file, std::uint64_t max_bytes,
                                           const Runtime& runtime = {});
 

@@ -66,7 +66,7 @@ struct Encoder {
 
 // Reads config.json and model.safetensors (or its shards) of a folder as Hugging Face lays it out.
 // Parameters stored in f64, f16 or bf16 are computed with as f32.
-// Throws std::runtime_error with the file's path: a field of config.json that is missing, of the wrong kind, out of
+// Throws regard::DataError with the file's path: a field of config.json that is missing, of the wrong kind, out of
 // range or asks for what is not built here (with its byte offset); one error that lists every tensor that is missing,
 // unknown, misshaped or of a type that holds no real numbers; parameters that do not fit in memory, with both numbers.
 // Throws regard::Cancelled where runtime.stop is requested.

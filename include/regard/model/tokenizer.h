@@ -57,7 +57,7 @@ class REGARD_EXPORT Tokenizer {
  public:
   // Reads the text of a tokenizer.json: model WordPiece, normalizer BertNormalizer, pre_tokenizer BertPreTokenizer,
   // post_processor TemplateProcessing, BertProcessing or null, any added_tokens. Its padding, truncation and decoder
-  // are not used. Ids must run from 0 without gaps. Throws std::runtime_error "source: byte N: …" for anything else,
+  // are not used. Ids must run from 0 without gaps. Throws regard::DataError "source: byte N: …" for anything else,
   // and "source: needs N bytes of memory; M are available" before they are taken; std::invalid_argument for options out
   // of range. All members that take a runtime throw regard::Cancelled where its stop is requested; of it, only that is
   // used.

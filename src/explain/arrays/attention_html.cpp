@@ -18,12 +18,12 @@
 #include <cstring>
 #include <limits>
 #include <span>
-#include <stdexcept>
 #include <tuple>
 #include <utility>
 
 #include "explain/report/html_page.h"
 #include "explain/report/json_style.h"
+#include "regard/error.h"
 #include "regard/io/npy.h"
 
 namespace regard::inline v0 {
@@ -189,9 +189,7 @@ class AttendPage {
   static constexpr NumberType type() { return std::is_same_v<T, float> ? NumberType::f32 : NumberType::f64; }
   bool has_additions() const { return !options_.alibi_slopes.empty() || !options_.bias.absent(); }
 
-  [[noreturn]] static void reject(const std::string& what) {
-    throw std::invalid_argument("render_attention_html: " + what);
-  }
+  [[noreturn]] static void reject(const std::string& what) { throw InvalidArgument("render_attention_html: " + what); }
   void check() const {
     if (html_.only_inspection) {
       if (html_.inspection == nullptr) reject("only_inspection is true, and there is no inspection");

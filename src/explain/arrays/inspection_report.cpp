@@ -15,11 +15,11 @@
 #include <cstring>
 #include <limits>
 #include <numeric>
-#include <stdexcept>
 
 #include "explain/report/json_style.h"
 #include "explain/report/table.h"
 #include "explain/report/terminal.h"
+#include "regard/error.h"
 #include "regard/io/npy.h"
 #include "regard/io/utf8.h"
 
@@ -183,25 +183,24 @@ Inspection inspect_heads(std::type_identity_t<TensorView<const T, 3>> key_mass, 
                          std::type_identity_t<TensorView<const T, 3>> uniform_mass) {
   const auto& [batch, heads, keys] = key_mass.shape;
   if (num_queries < 1)
-    throw std::invalid_argument(fmt::format("inspect_heads: num_queries is {}; expected 1 or more", num_queries));
-  if (options.top < 0)
-    throw std::invalid_argument(fmt::format("inspect_heads: top is {}; expected 0 or more", options.top));
+    throw InvalidArgument(fmt::format("inspect_heads: num_queries is {}; expected 1 or more", num_queries));
+  if (options.top < 0) throw InvalidArgument(fmt::format("inspect_heads: top is {}; expected 0 or more", options.top));
   for (const Index key : options.track_keys) {
     if (key < 0 || key >= keys)
-      throw std::invalid_argument(
+      throw InvalidArgument(
           fmt::format("inspect_heads: track_keys names key {}; expected keys from 0 to {}", key, keys - 1));
   }
   const auto& even = uniform_mass.shape;
   if (!uniform_mass.absent() &&
       ((even[0] != 1 && even[0] != batch) || (even[1] != 1 && even[1] != heads) || even[2] != keys))
-    throw std::invalid_argument(
+    throw InvalidArgument(
         fmt::format("inspect_heads: uniform_mass has shape {}; expected ({}, {}, {}), or 1 for "
                     "batch or heads",
                     npy_shape_text(even), batch, heads, keys));
   const auto mean_of = [&](const InputView<2>& means) {
     if (!means.absent() && means.shape != std::array<Index, 2>{batch, heads})
-      throw std::invalid_argument(fmt::format("inspect_heads: statistics have shape {}; expected ({}, {})",
-                                              npy_shape_text(means.shape), batch, heads));
+      throw InvalidArgument(fmt::format("inspect_heads: statistics have shape {}; expected ({}, {})",
+                                        npy_shape_text(means.shape), batch, heads));
     return [means](Index b, Index h) { return means.absent() ? std::nullopt : std::optional(means.at<double>(b, h)); };
   };
   const auto entropy = mean_of(statistics.head_entropy), largest = mean_of(statistics.head_largest_weight),

@@ -5,11 +5,11 @@
 
 #include <algorithm>
 #include <array>
-#include <stdexcept>
 #include <utility>
 
 #include "explain/steps/operations.h"
 #include "lessons.h"
+#include "regard/error.h"
 
 namespace regard::inline v0 {
 namespace {
@@ -66,7 +66,7 @@ ExplainInput lesson_input(std::string_view name) {
     }
     names += (names.empty() ? "" : ", ") + std::string(lesson.name);
   }
-  throw std::invalid_argument("there is no lesson \"" + escape_for_terminal(name) + "\"; there are " + names);
+  throw InvalidArgument("there is no lesson \"" + escape_for_terminal(name) + "\"; there are " + names);
 }
 
 ExplainInput with_layout(ExplainInput input, Layout layout) {

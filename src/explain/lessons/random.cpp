@@ -12,8 +12,9 @@
 
 #include <cmath>
 #include <numbers>
-#include <stdexcept>
 #include <string>
+
+#include "regard/error.h"
 
 namespace regard::inline v0 {
 namespace {
@@ -22,8 +23,8 @@ constexpr double kTwoToMinus53 = 0x1p-53;
 
 void require_count(const char* generator, const char* argument, Index count) {
   if (count < 0) {
-    throw std::invalid_argument(std::string(generator) + ": " + argument + " must be at least 0, not " +
-                                std::to_string(count));
+    throw InvalidArgument(std::string(generator) + ": " + argument + " must be at least 0, not " +
+                          std::to_string(count));
   }
 }
 
@@ -88,8 +89,7 @@ std::vector<float> TorchGenerator::normal(Index count) {
 
 TorchGenerator::Linear TorchGenerator::linear(Index num_inputs, Index num_outputs, bool bias) {
   if (num_inputs < 1) {
-    throw std::invalid_argument("TorchGenerator::linear: num_inputs must be at least 1, not " +
-                                std::to_string(num_inputs));
+    throw InvalidArgument("TorchGenerator::linear: num_inputs must be at least 1, not " + std::to_string(num_inputs));
   }
   require_count("TorchGenerator::linear", "num_outputs", num_outputs);
   const auto bound = static_cast<float>(1.0 / std::sqrt(static_cast<double>(num_inputs)));
@@ -106,8 +106,8 @@ TorchGenerator::Linear TorchGenerator::linear(Index num_inputs, Index num_output
 std::vector<float> TorchGenerator::dropout_factors(Index count, double probability) {
   require_count("TorchGenerator::dropout_factors", "count", count);
   if (!(probability >= 0.0 && probability < 1.0)) {
-    throw std::invalid_argument("TorchGenerator::dropout_factors: probability must be in [0, 1), not " +
-                                std::to_string(probability));
+    throw InvalidArgument("TorchGenerator::dropout_factors: probability must be in [0, 1), not " +
+                          std::to_string(probability));
   }
   const double kept = 1.0 - probability;
   std::vector<float> factors(static_cast<std::size_t>(count));

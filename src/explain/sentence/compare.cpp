@@ -19,6 +19,7 @@
 #include <stdexcept>
 #include <utility>
 
+#include "regard/error.h"
 #include "regard/io/utf8.h"
 
 namespace regard::inline v0 {
@@ -80,7 +81,7 @@ std::vector<std::string> names_of(std::string_view word, std::size_t num_sentenc
   const auto commas = static_cast<std::size_t>(std::count(word.begin(), word.end(), ','));
   if (commas == 0 || commas == word.size()) return std::vector<std::string>(num_sentences, std::string(word));
   if (commas + 1 != num_sentences) {
-    throw std::invalid_argument(
+    throw InvalidArgument(
         fmt::format("\"{}\" names {} words and there are {} sentences; give one name, or one "
                     "for each sentence",
                     escape_for_terminal(truncate_text(word, 200)), commas + 1, num_sentences));
@@ -104,7 +105,7 @@ class Comparer {
   Comparison compare(std::string_view word, const std::vector<std::string>& texts) {
     const auto count = static_cast<Index>(texts.size());
     if (count < 2 || count > kMaxCompared) {
-      throw std::invalid_argument(
+      throw InvalidArgument(
           fmt::format("{} sentence{} to compare; expected 2 to {}", count, count == 1 ? "" : "s", kMaxCompared));
     }
     const EncoderConfig& config = model_.encoder.config;
@@ -122,7 +123,7 @@ class Comparer {
     for (std::size_t s = 1; s < texts.size(); ++s) {
       const ComparedSentence& sentence = c_.sentences[s];
       if (spelling_of(sentence, sentence.word) == spelling_of(c_.sentences[0], c_.sentences[0].word)) continue;
-      throw std::invalid_argument(fmt::format(
+      throw InvalidArgument(fmt::format(
           "\"{}\" in A and \"{}\" in {} are different words; expected one word, standing in every sentence",
           escape_for_terminal(c_.word),
           escape_for_terminal(sentence.words[static_cast<std::size_t>(sentence.word)].text), sentence.name));
@@ -150,7 +151,7 @@ class Comparer {
       c_.sentences.push_back(std::move(compared));
       return trace;
     } catch (const std::invalid_argument& error) {
-      throw std::invalid_argument(fmt::format("sentence {}: {}", compared.name, error.what()));
+      throw InvalidArgument(fmt::format("sentence {}: {}", compared.name, error.what()));
     }
   }
 
@@ -196,12 +197,12 @@ class Comparer {
       }
     }
     if (sentences < 2) {
-      throw std::invalid_argument(
+      throw InvalidArgument(
           fmt::format("the control \"{}\" stands in {} of the sentences; expected a word that stands in two at least",
                       shown, sentences));
     }
     if (control_ == spelling_of(c_.sentences[0], c_.sentences[0].word)) {
-      throw std::invalid_argument(fmt::format("the control \"{}\" is the word compared; expected another word", shown));
+      throw InvalidArgument(fmt::format("the control \"{}\" is the word compared; expected another word", shown));
     }
   }
 
@@ -337,7 +338,7 @@ class Comparer {
         try {
           found = find_word(sentence.words, name);
         } catch (const std::invalid_argument& error) {
-          throw std::invalid_argument(fmt::format("--hide in sentence {}: {}", sentence.name, error.what()));
+          throw InvalidArgument(fmt::format("--hide in sentence {}: {}", sentence.name, error.what()));
         }
         if (!found) continue;
         stands = true;
@@ -345,7 +346,7 @@ class Comparer {
         hidden.push_back(spelling_of(sentence, *found));
       }
       if (!stands) {
-        throw std::invalid_argument(
+        throw InvalidArgument(
             fmt::format("\"{}\", to be hidden, stands in none of the sentences", text_in_message(name)));
       }
     }

@@ -14,9 +14,9 @@
 #include <algorithm>
 #include <array>
 #include <cstdlib>
-#include <stdexcept>
 
 #include "minilm_distance_weights.h"
+#include "regard/error.h"
 #include "regard/explain/sentence_row.h"
 #include "regard/io/utf8.h"
 
@@ -119,7 +119,7 @@ void add_distances(const Sentence& sentence, DistanceSums& sums, const Runtime& 
     sums.pairs.resize(static_cast<std::size_t>(kDistances));
   }
   if (sums.num_layers != num_layers || sums.num_heads != num_heads) {
-    throw std::invalid_argument(
+    throw InvalidArgument(
         fmt::format("add_distances: the sums are of {} layers and {} heads, the sentence of {} and {}", sums.num_layers,
                     sums.num_heads, num_layers, num_heads));
   }
@@ -144,9 +144,8 @@ void add_distances(const Sentence& sentence, DistanceSums& sums, const Runtime& 
 
 double minilm_mean_weight(Index layer, Index head, Index distance) {
   if (layer < 0 || layer >= kMinilmLayers || head < 0 || head >= kMinilmHeads) {
-    throw std::invalid_argument(
-        fmt::format("minilm_mean_weight: L{}H{} does not exist; there are {} layers of {} heads", layer, head,
-                    kMinilmLayers, kMinilmHeads));
+    throw InvalidArgument(fmt::format("minilm_mean_weight: L{}H{} does not exist; there are {} layers of {} heads",
+                                      layer, head, kMinilmLayers, kMinilmHeads));
   }
   return kMinilmDistanceWeights[layer][head][distance_index(distance)] / 10000.0;
 }
@@ -164,10 +163,10 @@ RankedHeads ranked_heads(const Sentence& sentence, std::string_view checkpoint_s
                          const Runtime& runtime) {
   const Index num_words = static_cast<Index>(sentence.words.size());
   if (word && (*word < 0 || *word >= num_words)) {
-    throw std::invalid_argument(fmt::format("word {} does not exist; there are {}, counted from 0", *word, num_words));
+    throw InvalidArgument(fmt::format("word {} does not exist; there are {}, counted from 0", *word, num_words));
   }
   const Candidates candidates = candidates_of(sentence);
-  if (candidates.all.empty()) throw std::invalid_argument("the text has no word that could be looked at");
+  if (candidates.all.empty()) throw InvalidArgument("the text has no word that could be looked at");
   std::vector<Index> asking{word.value_or(0)};
   if (!word) {
     asking = candidates.content.size() > 1 ? candidates.content

@@ -12,9 +12,9 @@
 #include <algorithm>
 #include <cmath>
 #include <limits>
-#include <stdexcept>
 #include <utility>
 
+#include "regard/error.h"
 #include "regard/io/utf8.h"
 
 namespace regard::inline v0 {
@@ -84,7 +84,7 @@ HeadMeasure parse_head_measure(std::string_view name) {
   for (const HeadMeasure measure : kHeadMeasures) {
     if (head_measure_name(measure) == name) return measure;
   }
-  throw std::invalid_argument(
+  throw InvalidArgument(
       fmt::format("there is no measure \"{}\"; expected one of {}", text_in_message(name), fmt::join(kNames, ", ")));
 }
 
@@ -172,13 +172,13 @@ HeadSurvey HeadSurveyor::survey() const {
 std::vector<HeadMeasures> chosen_heads(const HeadSurvey& survey, const HeadFilter& filter) {
   const auto check = [](const char* what, std::optional<Index> asked, Index count) {
     if (asked && (*asked < 0 || *asked >= count)) {
-      throw std::invalid_argument(fmt::format("there is no {} {}; expected 0 to {}", what, *asked, count - 1));
+      throw InvalidArgument(fmt::format("there is no {} {}; expected 0 to {}", what, *asked, count - 1));
     }
   };
   check("layer", filter.layer, survey.num_layers);
   check("head", filter.head, survey.num_heads);
   if ((filter.min || filter.max) && !filter.sort) {
-    throw std::invalid_argument("a least or largest mean needs the measure that it is of; expected one to sort by");
+    throw InvalidArgument("a least or largest mean needs the measure that it is of; expected one to sort by");
   }
   std::vector<HeadMeasures> chosen;
   for (const HeadMeasures& head : survey.heads) {

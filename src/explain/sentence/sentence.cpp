@@ -10,10 +10,10 @@
 #include <charconv>
 #include <cmath>
 #include <map>
-#include <stdexcept>
 #include <utility>
 
 #include "explain/report/terminal.h"
+#include "regard/error.h"
 #include "regard/explain/steps.h"
 
 namespace regard::inline v0 {
@@ -54,7 +54,7 @@ void check_finite(const SentenceModel& model, const EncoderTrace& trace) {
     // (L, E) or (H, L, D).
     const auto& shape = array.shape();
     const Index token = (found - array.data()) / shape.back() % shape[shape.size() - 2];
-    throw std::runtime_error(fmt::format(
+    throw DataError(fmt::format(
         "{}: {} is {} at token {}: parameters that are too large, or not finite themselves, give this text no "
         "numbers to show",
         escape_for_terminal(model.folder), name, *found, token));
@@ -118,9 +118,9 @@ SentenceModel load_sentence_model(const std::string& folder, const ModelFileOpti
   SentenceModel model{folder, load_encoder(folder, options, runtime),
                       Tokenizer::read_folder(folder, {.max_memory_bytes = options.max_memory_bytes}, runtime)};
   if (model.tokenizer.vocabulary_size() > model.encoder.config.vocabulary) {
-    throw std::runtime_error(fmt::format("{}: tokenizer.json has {} tokens and config.json a vocab_size of {}",
-                                         escape_for_terminal(folder), model.tokenizer.vocabulary_size(),
-                                         model.encoder.config.vocabulary));
+    throw DataError(fmt::format("{}: tokenizer.json has {} tokens and config.json a vocab_size of {}",
+                                escape_for_terminal(folder), model.tokenizer.vocabulary_size(),
+                                model.encoder.config.vocabulary));
   }
   return model;
 }
@@ -131,7 +131,7 @@ FittedTokens fitted_tokens(const SentenceModel& model, std::string_view text, bo
   const Index positions = model.encoder.config.max_positions;
   if (length <= positions) return fitted;
   if (!truncate || positions < 2) {
-    throw std::invalid_argument(fmt::format(
+    throw InvalidArgument(fmt::format(
         "the text has {} tokens and the model has {} positions; shorten it, or let it be truncated (--truncate; "
         "in Python truncate=True)",
         length, positions));
@@ -172,8 +172,8 @@ Index word_index(const std::vector<SentenceWord>& words, std::string_view name) 
         if (std::find(tokens.begin(), tokens.end(), token) != tokens.end()) return static_cast<Index>(w);
       }
     }
-    throw std::invalid_argument(fmt::format("{} is no token of this text; expected @0 to @{}", shown,
-                                            words.empty() ? 0 : words.back().tokens.back()));
+    throw InvalidArgument(fmt::format("{} is no token of this text; expected @0 to @{}", shown,
+                                      words.empty() ? 0 : words.back().tokens.back()));
   }
   const auto find = [&](std::string_view wanted, bool exact) {
     std::vector<Index> found;
@@ -191,8 +191,8 @@ Index word_index(const std::vector<SentenceWord>& words, std::string_view name) 
   std::vector<Index> found = find_any(name);
   if (found.size() == 1) return found.front();
   if (found.size() > 1) {
-    throw std::invalid_argument(fmt::format("{} occurs {} times in this text; expected one of {}", shown, found.size(),
-                                            choices(words, found, name)));
+    throw InvalidArgument(fmt::format("{} occurs {} times in this text; expected one of {}", shown, found.size(),
+                                      choices(words, found, name)));
   }
   const std::size_t mark = name.rfind('#');
   Index number = 0;
@@ -200,7 +200,7 @@ Index word_index(const std::vector<SentenceWord>& words, std::string_view name) 
     found = find_any(name.substr(0, mark));
     if (number < static_cast<Index>(found.size())) return found[static_cast<std::size_t>(number)];
     if (!found.empty()) {
-      throw std::invalid_argument(
+      throw InvalidArgument(
           fmt::format("{} is not in this text; expected {}", shown, choices(words, found, name.substr(0, mark))));
     }
   }
@@ -210,7 +210,7 @@ Index word_index(const std::vector<SentenceWord>& words, std::string_view name) 
     all += (w == 0 ? "" : ", ") + text_in_message(words[w].text);
   }
   if (words.size() > kShown) all += ", â€¦";
-  throw std::invalid_argument(fmt::format("{} is not in this text; expected one of {}", shown, all));
+  throw InvalidArgument(fmt::format("{} is not in this text; expected one of {}", shown, all));
 }
 
 std::vector<std::string> word_names(const std::vector<SentenceWord>& words) {
@@ -227,7 +227,7 @@ std::string_view word_mark(const SentenceWord& word) { return word.unknown ? "â€
 
 void check_has_words(const std::vector<SentenceWord>& words) {
   if (std::all_of(words.begin(), words.end(), [](const SentenceWord& word) { return word.special; }))
-    throw std::invalid_argument("the text is empty; expected at least one word");
+    throw InvalidArgument("the text is empty; expected at least one word");
 }
 
 std::string vocabulary_warning(const std::vector<SentenceWord>& words) {
@@ -290,7 +290,7 @@ std::vector<float> word_vector(const Sentence& sentence, const Tensor<float, 2>&
 
 double cosine(std::span<const float> a, std::span<const float> b) {
   if (a.size() != b.size()) {
-    throw std::invalid_argument(
+    throw InvalidArgument(
         fmt::format("cosine: vectors of {} and {} numbers; expected equal lengths", a.size(), b.size()));
   }
   double product = 0, a_squared = 0, b_squared = 0;

@@ -10,8 +10,8 @@
 // Read next: include/regard/explain/sentence_report.h, sentence_text_full.cpp.
 #include <algorithm>
 #include <cmath>
-#include <stdexcept>
 
+#include "regard/error.h"
 #include "regard/explain/sentence_report.h"
 
 namespace regard::inline v0 {
@@ -107,7 +107,7 @@ SentenceDetails sentence_details(const SentenceModel& model, const Sentence& sen
   const auto piece = std::find(row.queries.begin(), row.queries.end(), query);
   const Index length = row.weights.shape()[1];
   if (piece == row.queries.end() || key < 0 || key >= length) {
-    throw std::invalid_argument("sentence_details: expected a piece of the query word and a key");
+    throw InvalidArgument("sentence_details: expected a piece of the query word and a key");
   }
   const EncoderTrace& whole = sentence.trace;
   const LayerTrace& trace = whole.layers[static_cast<std::size_t>(row.layer)];

@@ -14,8 +14,8 @@
 #include <algorithm>
 #include <atomic>
 #include <cmath>
-#include <stdexcept>
 
+#include "regard/error.h"
 #include "regard/explain/steps.h"
 #include "regard/parallel.h"
 
@@ -31,13 +31,13 @@ std::string model_name(const SentenceModel& model, std::string_view sha256) {
 
 void check_head(const EncoderConfig& config, const SentenceAnalysisOptions& options) {
   if (options.layer.has_value() != options.head.has_value()) {
-    throw std::invalid_argument("a head is named by its layer and its number in it; give both or neither");
+    throw InvalidArgument("a head is named by its layer and its number in it; give both or neither");
   }
   if (!options.layer) return;
   if (*options.layer < 0 || *options.layer >= config.num_layers || *options.head < 0 ||
       *options.head >= config.num_heads) {
-    throw std::invalid_argument(fmt::format("there is no L{}H{}; layers are 0 to {}, heads 0 to {}", *options.layer,
-                                            *options.head, config.num_layers - 1, config.num_heads - 1));
+    throw InvalidArgument(fmt::format("there is no L{}H{}; layers are 0 to {}, heads 0 to {}", *options.layer,
+                                      *options.head, config.num_layers - 1, config.num_heads - 1));
   }
 }
 
@@ -97,7 +97,7 @@ void hide_each_alone(const SentenceModel& model, const Sentence& sentence, Sente
                                           {.hidden_keys = sentence.words[static_cast<std::size_t>(word)].tokens}, one);
         const double similarity = cosine(mean_rows(trace.output(), rows), whole);
         if (!std::isfinite(similarity)) {
-          throw std::runtime_error(fmt::format(
+          throw DataError(fmt::format(
               "{}: with token {} hidden the output is not finite: parameters that are too large, or not finite "
               "themselves, give this text no numbers to show",
               escape_for_terminal(model.folder), sentence.words[static_cast<std::size_t>(word)].tokens.front()));
@@ -152,7 +152,7 @@ SentenceAnalysis analyze_sentence(const SentenceModel& model, std::string_view t
       analysis.ranked_heads.heads.begin(), analysis.ranked_heads.heads.end(), [&](const AttentionPair& one) {
         return !options.layer || (one.layer == *options.layer && one.head == *options.head);
       });
-  if (chosen == analysis.ranked_heads.heads.end()) throw std::invalid_argument("the model has no heads");
+  if (chosen == analysis.ranked_heads.heads.end()) throw InvalidArgument("the model has no heads");
   analysis.chosen = *chosen;
 
   analysis.row = sentence_row(model, plain, analysis.chosen.layer, analysis.chosen.head, analysis.chosen.word);

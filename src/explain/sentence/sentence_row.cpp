@@ -13,14 +13,15 @@
 #include <algorithm>
 #include <cmath>
 #include <limits>
-#include <stdexcept>
+
+#include "regard/error.h"
 
 namespace regard::inline v0 {
 namespace {
 
 void check(const char* what, Index index, Index count) {
   if (index >= 0 && index < count) return;
-  throw std::invalid_argument(fmt::format("{} {} does not exist; there are {}, counted from 0", what, index, count));
+  throw InvalidArgument(fmt::format("{} {} does not exist; there are {}, counted from 0", what, index, count));
 }
 
 double norm_of(std::span<const double> numbers) {
@@ -63,7 +64,7 @@ void softmax_row(const Tensor<double, 2>& scores, Index row, Tensor<double, 2>& 
 Index piece_index(const SentenceRow& row, Index query) {
   const auto found = std::find(row.queries.begin(), row.queries.end(), query);
   if (found == row.queries.end()) {
-    throw std::invalid_argument(fmt::format("token {} is not a piece of the query word", query));
+    throw InvalidArgument(fmt::format("token {} is not a piece of the query word", query));
   }
   return static_cast<Index>(found - row.queries.begin());
 }

@@ -14,11 +14,11 @@
 #include <algorithm>
 #include <cmath>
 #include <limits>
-#include <stdexcept>
 #include <utility>
 
 #include "explain/report/terminal.h"
 #include "operations.h"
+#include "regard/error.h"
 
 namespace regard::inline v0 {
 namespace {
@@ -64,7 +64,7 @@ double kept_number(const Matrix& m, Index head, Index row, Index column) {
   const Index r = stored_index(m.kept_rows, row);
   const Index c = stored_index(m.kept_columns, column);
   if (r < 0 || c < 0)
-    throw std::invalid_argument(
+    throw InvalidArgument(
         fmt::format("cell {},{} was not computed: the matrix is too large to keep whole", row, column));
   return m.numbers[m.index(head, r, c)];
 }
@@ -304,10 +304,10 @@ CellDerivation expand_cell(const Explanation& explanation, const Step& step, con
   const Matrix& m = step.result;
   if (cell.head < 0 || cell.head >= m.num_heads || cell.row < 0 || cell.row >= m.num_rows || cell.column < 0 ||
       cell.column >= m.num_columns)
-    throw std::invalid_argument(fmt::format("cell {},{}{} is outside step {}, which is {} × {}{}", cell.row,
-                                            cell.column, cell.head == 0 ? "" : fmt::format(" of head {}", cell.head),
-                                            step.name, m.num_rows, m.num_columns,
-                                            m.num_heads == 1 ? "" : fmt::format(" in {} heads", m.num_heads)));
+    throw InvalidArgument(fmt::format("cell {},{}{} is outside step {}, which is {} × {}{}", cell.row, cell.column,
+                                      cell.head == 0 ? "" : fmt::format(" of head {}", cell.head), step.name,
+                                      m.num_rows, m.num_columns,
+                                      m.num_heads == 1 ? "" : fmt::format(" in {} heads", m.num_heads)));
   CellDerivation work;
   work.what = cell_name(step.symbol, axis_label(step.row_axis, cell.row), axis_label(step.column_axis, cell.column));
   work.result = kept_number(m, cell.head, cell.row, cell.column);

@@ -16,6 +16,7 @@
 #include "explain/report/json_style.h"
 #include "explain/report/terminal.h"
 #include "operations.h"
+#include "regard/error.h"
 #include "regard/io/json.h"
 
 namespace regard::inline v0 {
@@ -73,7 +74,7 @@ class InputReader {
 
  private:
   [[noreturn]] void fail(const JsonValue& value, const std::string& what) const {
-    throw std::runtime_error(fmt::format("{}: byte {}: {}", escape_for_terminal(source_), value.offset, what));
+    throw DataError(fmt::format("{}: byte {}: {}", escape_for_terminal(source_), value.offset, what));
   }
   void expect(const JsonValue& value, Kind kind, std::string_view what) const {
     if (value.kind() == kind) return;

@@ -11,13 +11,15 @@
 #include <stdexcept>
 #include <string>
 
+#include "regard/error.h"
+
 namespace regard::inline v0 {
 
 class Rational {
  public:
   Rational(std::int64_t numerator = 0, std::int64_t denominator = 1)  // NOLINT(google-explicit-constructor)
       : numerator_(numerator), denominator_(denominator) {
-    if (denominator == 0) throw std::invalid_argument("Rational: the denominator is 0");
+    if (denominator == 0) throw InvalidArgument("Rational: the denominator is 0");
     if (numerator == INT64_MIN || denominator == INT64_MIN) throw too_large();
     const std::int64_t divisor = std::gcd(numerator, denominator);
     numerator_ = (denominator < 0 ? -numerator : numerator) / divisor;

@@ -7,9 +7,9 @@
 
 #include <charconv>
 #include <cmath>
-#include <stdexcept>
 
 #include "explain/report/terminal.h"
+#include "regard/error.h"
 
 namespace regard::inline v0 {
 namespace {
@@ -23,7 +23,7 @@ std::optional<T> whole_number(std::string_view text) {
 }
 
 [[noreturn]] void reject(std::string_view setting, std::string_view text, std::string_view allowed) {
-  throw std::invalid_argument(fmt::format("{} \"{}\" is not one of {}", setting, text_in_message(text), allowed));
+  throw InvalidArgument(fmt::format("{} \"{}\" is not one of {}", setting, text_in_message(text), allowed));
 }
 
 }  // namespace
@@ -72,13 +72,13 @@ Index token_index(const std::vector<std::string>& tokens, std::string_view token
     if (tokens[i] == token) same.push_back(i);
   if (same.size() == 1) return static_cast<Index>(same[0]);
   if (same.size() > 1)
-    throw std::invalid_argument(fmt::format("token \"{0}\" occurs {1} times; choose \"{0}#0\" to \"{0}#{2}\": {3}",
-                                            shown, same.size(), same.size() - 1, choices(same)));
+    throw InvalidArgument(fmt::format("token \"{0}\" occurs {1} times; choose \"{0}#0\" to \"{0}#{2}\": {3}", shown,
+                                      same.size(), same.size() - 1, choices(same)));
   if (token.starts_with('@')) {
     const std::optional<Index> index = whole_number<Index>(token.substr(1));
     if (index && *index >= 0 && *index < static_cast<Index>(tokens.size())) return *index;
     if (index)
-      throw std::invalid_argument(
+      throw InvalidArgument(
           fmt::format("token @{} does not exist: there are {}, counted from 0", *index, tokens.size()));
   }
   if (const std::size_t hash = token.rfind('#'); hash != std::string_view::npos && hash > 0) {
@@ -88,12 +88,12 @@ Index token_index(const std::vector<std::string>& tokens, std::string_view token
     if (occurrence && *occurrence >= 0 && *occurrence < static_cast<Index>(same.size()))
       return static_cast<Index>(same[static_cast<std::size_t>(*occurrence)]);
     if (occurrence && !same.empty())
-      throw std::invalid_argument(fmt::format("token \"{}\" does not exist: the word occurs {} time{}: {}", shown,
-                                              same.size(), same.size() == 1 ? "" : "s", choices(same)));
+      throw InvalidArgument(fmt::format("token \"{}\" does not exist: the word occurs {} time{}: {}", shown,
+                                        same.size(), same.size() == 1 ? "" : "s", choices(same)));
   }
   std::vector<std::size_t> all(tokens.size());
   for (std::size_t i = 0; i < all.size(); ++i) all[i] = i;
-  throw std::invalid_argument(fmt::format("token \"{}\" does not exist; choose one of {}", shown, choices(all)));
+  throw InvalidArgument(fmt::format("token \"{}\" does not exist; choose one of {}", shown, choices(all)));
 }
 
 }  // namespace regard::inline v0

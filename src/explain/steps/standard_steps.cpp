@@ -11,10 +11,10 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <stdexcept>
 
 #include "explain/report/terminal.h"
 #include "operations.h"
+#include "regard/error.h"
 
 namespace regard::inline v0 {
 namespace {
@@ -41,15 +41,15 @@ void check_names(const ExplainInput& input, bool projected) {
                 : std::vector<std::string_view>{"Q", "K", "V", "W_output", "b_output"};
   for (const NamedMatrix& m : input.matrices)
     if (std::find(allowed.begin(), allowed.end(), m.name) == allowed.end())
-      throw std::invalid_argument(fmt::format("matrix {} is used by no step; the matrices are {}",
-                                              text_in_message(m.name), fmt::join(allowed, ", ")));
+      throw InvalidArgument(fmt::format("matrix {} is used by no step; the matrices are {}", text_in_message(m.name),
+                                        fmt::join(allowed, ", ")));
   for (std::string_view name : projected ? std::vector<std::string_view>{"W_query", "W_key", "W_value"}
                                          : std::vector<std::string_view>{"Q", "K", "V"})
     if (!find(input, name))
-      throw std::invalid_argument(
+      throw InvalidArgument(
           fmt::format("matrix {} is missing; give X, W_query, W_key and W_value, or Q, K and V", name));
   if (find(input, "b_output") && !find(input, "W_output"))
-    throw std::invalid_argument("matrix b_output is given without W_output");
+    throw InvalidArgument("matrix b_output is given without W_output");
 }
 
 // The softmax as a document does it by hand: a name for the scores, and the matrix that they are in.

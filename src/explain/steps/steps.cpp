@@ -14,13 +14,13 @@
 #include <array>
 #include <cassert>
 #include <cmath>
-#include <stdexcept>
 
 #include "expansion.h"
 #include "explain/report/terminal.h"
 #include "findings.h"
 #include "fractions.h"
 #include "operations.h"
+#include "regard/error.h"
 
 namespace regard::inline v0 {
 namespace {
@@ -31,9 +31,9 @@ void check_matrix(const NamedMatrix& named) {
       static_cast<double>(m.num_heads) * static_cast<double>(m.num_rows) * static_cast<double>(m.num_columns);
   if (m.num_heads < 1 || m.num_rows < 1 || m.num_columns < 1 || !m.kept_rows.empty() || !m.kept_columns.empty() ||
       numbers != static_cast<double>(m.numbers.size()))
-    throw std::invalid_argument(
-        fmt::format("matrix {} is {} × {} × {} and holds {} numbers; it must be whole and not empty",
-                    text_in_message(named.name), m.num_heads, m.num_rows, m.num_columns, m.numbers.size()));
+    throw InvalidArgument(fmt::format("matrix {} is {} × {} × {} and holds {} numbers; it must be whole and not empty",
+                                      text_in_message(named.name), m.num_heads, m.num_rows, m.num_columns,
+                                      m.numbers.size()));
 }
 
 // Which axis of an input matrix counts tokens follows from its name and from their number.
@@ -84,15 +84,15 @@ void compare_expected(const Expected& expected, Step& step) {
   if (printed.num_heads != m.num_heads || printed.num_rows != rows || printed.num_columns != columns ||
       static_cast<double>(printed.numbers.size()) !=
           static_cast<double>(m.num_heads) * static_cast<double>(rows) * static_cast<double>(columns))
-    throw std::invalid_argument(
-        fmt::format("step {}: the expected numbers are {} × {} × {}, the result is {} × {} × {}", step.name,
-                    printed.num_heads, printed.num_rows, printed.num_columns, m.num_heads, rows, columns));
+    throw InvalidArgument(fmt::format("step {}: the expected numbers are {} × {} × {}, the result is {} × {} × {}",
+                                      step.name, printed.num_heads, printed.num_rows, printed.num_columns, m.num_heads,
+                                      rows, columns));
   if (expected.digits < (expected.significant ? 1 : 0) || expected.digits > 17)
-    throw std::invalid_argument(fmt::format("step {}: expected digits must lie between 0 and 17", step.name));
+    throw InvalidArgument(fmt::format("step {}: expected digits must lie between 0 and 17", step.name));
   const auto check = [&step](std::string_view what, const std::vector<Index>& chosen, Index all) {
     for (Index i : chosen)
       if (i < 0 || i >= all)
-        throw std::invalid_argument(fmt::format("step {}: expected {} {} does not exist", step.name, what, i));
+        throw InvalidArgument(fmt::format("step {}: expected {} {} does not exist", step.name, what, i));
   };
   check("row", expected.rows, m.num_rows);
   check("column", expected.columns, m.num_columns);
@@ -152,7 +152,7 @@ class Run {
                .emplace(named.name, input_value(named, settings, input.tokens,
                                                 input.key_tokens.empty() ? input.tokens : input.key_tokens))
                .second)
-        throw std::invalid_argument(fmt::format("matrix {} is given twice", text_in_message(named.name)));
+        throw InvalidArgument(fmt::format("matrix {} is given twice", text_in_message(named.name)));
     }
   }
 
@@ -163,12 +163,12 @@ class Run {
     const OperationInfo& operation = operation_info(request.operation);
     const auto given = static_cast<int>(request.operands.size());
     if (given < operation.min_operands || given > operation.max_operands)
-      throw std::invalid_argument(
-          fmt::format("step {}: operation {} takes {} operands, not {}", text_in_message(step.name), operation.name,
-                      operation.min_operands == operation.max_operands
-                          ? fmt::format("{}", operation.min_operands)
-                          : fmt::format("{} to {}", operation.min_operands, operation.max_operands),
-                      given));
+      throw InvalidArgument(fmt::format("step {}: operation {} takes {} operands, not {}", text_in_message(step.name),
+                                        operation.name,
+                                        operation.min_operands == operation.max_operands
+                                            ? fmt::format("{}", operation.min_operands)
+                                            : fmt::format("{} to {}", operation.min_operands, operation.max_operands),
+                                        given));
     step.term = term_of(step_name(request), operation);
     step.symbol = request.result.empty() ? step.name : request.result;
     step.document_name = request.document_name;
@@ -179,7 +179,7 @@ class Run {
     for (const std::string& name : request.operands) {
       const auto value = values_.find(name);
       if (value == values_.end())
-        throw std::invalid_argument(
+        throw InvalidArgument(
             fmt::format("step {}: there is no matrix {} before it", text_in_message(step.name), text_in_message(name)));
       operands.push_back(value->second);
       step.operands.push_back({name, value->second.matrix});
@@ -213,7 +213,7 @@ class Run {
   void check_all_used() const {
     for (const NamedMatrix& named : input_.matrices)
       if (std::find(used_.begin(), used_.end(), named.name) == used_.end())
-        throw std::invalid_argument(fmt::format("matrix {} is used by no step", text_in_message(named.name)));
+        throw InvalidArgument(fmt::format("matrix {} is used by no step", text_in_message(named.name)));
   }
 
   std::vector<Step> take() { return std::move(steps_); }
@@ -265,11 +265,11 @@ class Run {
 
 void check_settings(const ExplainSettings& settings) {
   if (settings.heads < 1 || settings.heads > 65536)
-    throw std::invalid_argument(fmt::format("heads is {}; it must lie between 1 and 65536", settings.heads));
+    throw InvalidArgument(fmt::format("heads is {}; it must lie between 1 and 65536", settings.heads));
   if (settings.digits && (*settings.digits < 0 || *settings.digits > 17))
-    throw std::invalid_argument(fmt::format("digits is {}; it must lie between 0 and 17", *settings.digits));
+    throw InvalidArgument(fmt::format("digits is {}; it must lie between 0 and 17", *settings.digits));
   if (settings.softmax_base && !(*settings.softmax_base > 0 && std::isfinite(*settings.softmax_base)))
-    throw std::invalid_argument("softmax_base must be a positive number or e");
+    throw InvalidArgument("softmax_base must be a positive number or e");
 }
 
 void check_tokens(const ExplainInput& input) {
@@ -277,8 +277,8 @@ void check_tokens(const ExplainInput& input) {
     for (const NamedMatrix& named : input.matrices) {
       const Index count = input.settings.layout == Layout::columns ? named.matrix.num_columns : named.matrix.num_rows;
       if (named.name == matrix && words != 0 && static_cast<Index>(words) != count)
-        throw std::invalid_argument(fmt::format("{} holds {} words and {} has {} {}", what, words, matrix, count,
-                                                input.settings.layout == Layout::columns ? "columns" : "rows"));
+        throw InvalidArgument(fmt::format("{} holds {} words and {} has {} {}", what, words, matrix, count,
+                                          input.settings.layout == Layout::columns ? "columns" : "rows"));
     }
   };
   check("tokens", input.tokens.size(), "X");
@@ -327,8 +327,8 @@ ExplainInput variant_input(const ExplainInput& input, const Variant& variant) {
     const auto same = std::find_if(changed.matrices.begin(), changed.matrices.end(),
                                    [&](const NamedMatrix& m) { return m.name == named.name; });
     if (same == changed.matrices.end())
-      throw std::invalid_argument(fmt::format("variant \"{}\": there is no matrix {} to replace",
-                                              text_in_message(variant.label), text_in_message(named.name)));
+      throw InvalidArgument(fmt::format("variant \"{}\": there is no matrix {} to replace",
+                                        text_in_message(variant.label), text_in_message(named.name)));
     same->matrix = named.matrix;
   }
   return changed;
@@ -338,7 +338,7 @@ std::vector<Step> run_all(const ExplainInput& input, const Explanation& explanat
                           const Runtime& runtime) {
   check_settings(input.settings);
   if (input.settings.heads != 1 && !input.steps.empty())
-    throw std::invalid_argument(fmt::format(
+    throw InvalidArgument(fmt::format(
         "heads is {}, and the steps are listed: the linear and show steps among them take heads of their own",
         input.settings.heads));
   Run run(input, input.settings, explanation, keep);
@@ -364,8 +364,7 @@ bool same_numbers(const Matrix& a, const Matrix& b) {
 void check_step_names(const ExplainInput& input, const std::vector<Step>& steps) {
   const auto check = [&](std::string_view setting, const std::string& name) {
     if (std::none_of(steps.begin(), steps.end(), [&](const Step& s) { return s.name == name; }))
-      throw std::invalid_argument(
-          fmt::format("{} names step \"{}\", which does not exist", setting, text_in_message(name)));
+      throw InvalidArgument(fmt::format("{} names step \"{}\", which does not exist", setting, text_in_message(name)));
   };
   for (const NamedText& named : input.names) check("names", named.name);
   for (const auto& [name, expected] : input.expected) check("expected", name);
@@ -375,7 +374,7 @@ void check_step_names(const ExplainInput& input, const std::vector<Step>& steps)
 }  // namespace
 
 void Evaluation::fail(const std::string& what) const {
-  throw std::invalid_argument(fmt::format("step {}: {}", text_in_message(step.name), escape_for_terminal(what)));
+  throw InvalidArgument(fmt::format("step {}: {}", text_in_message(step.name), escape_for_terminal(what)));
 }
 
 namespace {

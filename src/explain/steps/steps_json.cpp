@@ -7,7 +7,6 @@
 
 #include <algorithm>
 #include <charconv>
-#include <stdexcept>
 
 #include "explain/report/json_style.h"
 

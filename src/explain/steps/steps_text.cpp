@@ -11,12 +11,12 @@
 
 #include <algorithm>
 #include <charconv>
-#include <stdexcept>
 
 #include "explain/report/table.h"
 #include "explain/report/terminal.h"
 #include "findings.h"
 #include "operations.h"
+#include "regard/error.h"
 #include "steps_text_parts.h"
 
 namespace regard::inline v0 {
@@ -278,8 +278,7 @@ std::vector<std::size_t> chosen_steps(const Explanation& explanation, const std:
   std::size_t number = 0;
   const auto [end, error] = std::from_chars(wanted.data(), wanted.data() + wanted.size(), number);
   if (error == std::errc() && end == wanted.data() + wanted.size() && number < all.size()) return {number};
-  throw std::invalid_argument(
-      fmt::format("step \"{}\" does not exist; choose one of {}", text_in_message(wanted), names));
+  throw InvalidArgument(fmt::format("step \"{}\" does not exist; choose one of {}", text_in_message(wanted), names));
 }
 
 void check_cell(const Explanation& explanation, const std::vector<std::size_t>& steps, const Cell& cell) {
@@ -292,9 +291,9 @@ void check_cell(const Explanation& explanation, const std::vector<std::size_t>& 
       return;
     shapes += fmt::format("{}{} is {}", shapes.empty() ? "" : ", ", step.name, shape_text(m));
   }
-  throw std::invalid_argument(fmt::format("cell {},{}{} does not exist: {}", cell.row, cell.column,
-                                          cell.head == 0 ? "" : fmt::format(" of head {}", cell.head),
-                                          escape_for_terminal(shapes)));
+  throw InvalidArgument(fmt::format("cell {},{}{} does not exist: {}", cell.row, cell.column,
+                                    cell.head == 0 ? "" : fmt::format(" of head {}", cell.head),
+                                    escape_for_terminal(shapes)));
 }
 
 }  // namespace

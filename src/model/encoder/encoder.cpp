@@ -11,10 +11,9 @@
 
 #include <fmt/format.h>
 
-#include <stdexcept>
-
 #include "encoder_layers.h"
 #include "encoder_mask.h"
+#include "regard/error.h"
 #include "regard/layer_norm.h"
 
 namespace regard::inline v0 {
@@ -29,7 +28,7 @@ void check(const Encoder& encoder, std::span<const Index> ids, const EncoderOpti
   const auto length = static_cast<Index>(ids.size());
   for (Index key : options.hidden_keys) {
     if (key >= 0 && key < length) continue;
-    throw std::invalid_argument(
+    throw InvalidArgument(
         fmt::format("encode: hidden key {} is no token; the text has {}, counted from 0", key, length));
   }
 }

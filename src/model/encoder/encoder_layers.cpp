@@ -6,8 +6,7 @@
 
 #include <fmt/format.h>
 
-#include <stdexcept>
-
+#include "regard/error.h"
 #include "regard/layer_norm.h"
 
 namespace regard::inline v0::internal {
@@ -26,12 +25,12 @@ std::vector<float> joined_biases(const EncoderLayer& layer) {
 
 void check_ids(const std::string& operation, const EncoderConfig& config, std::span<const Index> ids) {
   if (static_cast<Index>(ids.size()) > config.max_positions) {
-    throw std::invalid_argument(
+    throw InvalidArgument(
         fmt::format("{}: {} tokens; this model has {} positions", operation, ids.size(), config.max_positions));
   }
   for (std::size_t i = 0; i < ids.size(); ++i) {
     if (ids[i] >= 0 && ids[i] < config.vocabulary) continue;
-    throw std::invalid_argument(
+    throw InvalidArgument(
         fmt::format("{}: token {} has id {}; expected 0 to {}", operation, i, ids[i], config.vocabulary - 1));
   }
 }

@@ -15,6 +15,7 @@
 #include <stdexcept>
 
 #include "encoder_family.h"
+#include "regard/error.h"
 #include "regard/io/json.h"
 #include "regard/io/utf8.h"
 
@@ -67,13 +68,12 @@ class ConfigReader {
 
  private:
   [[noreturn]] void fail(const JsonValue& at, const std::string& what) const {
-    throw std::runtime_error(fmt::format("{}: byte {}: {}", escape_for_terminal(source_), at.offset, what));
+    throw DataError(fmt::format("{}: byte {}: {}", escape_for_terminal(source_), at.offset, what));
   }
 
   const JsonValue& required(std::string_view name) const {
     const JsonValue* value = root_.find(name);
-    if (value == nullptr)
-      throw std::runtime_error(fmt::format("{}: {} is missing", escape_for_terminal(source_), name));
+    if (value == nullptr) throw DataError(fmt::format("{}: {} is missing", escape_for_terminal(source_), name));
     return *value;
   }
 
@@ -159,9 +159,9 @@ class ParameterReader {
       }
     }
     if (num_problems_ > 0) {
-      throw std::runtime_error(fmt::format("{}: {} {} as {} describes the model: {}{}", escape_for_terminal(folder_),
-                                           num_problems_, num_problems_ == 1 ? "tensor is not" : "tensors are not",
-                                           kConfigFile, problems_, more_problems()));
+      throw DataError(fmt::format("{}: {} {} as {} describes the model: {}{}", escape_for_terminal(folder_),
+                                  num_problems_, num_problems_ == 1 ? "tensor is not" : "tensors are not", kConfigFile,
+                                  problems_, more_problems()));
     }
   }
 
@@ -194,8 +194,8 @@ class ParameterReader {
                                         ? *options.max_memory_bytes - std::min(*options.max_memory_bytes, held)
                                         : available_memory_bytes();
     if (needed <= available) return;
-    throw std::runtime_error(fmt::format("{}: takes {} bytes of memory more to compute with; {} may be used",
-                                         escape_for_terminal(folder_), needed, available));
+    throw DataError(fmt::format("{}: takes {} bytes of memory more to compute with; {} may be used",
+                                escape_for_terminal(folder_), needed, available));
   }
 
   // What the packed copies take: columns are rounded up to panels of 32.

@@ -10,10 +10,10 @@
 
 #include <algorithm>
 #include <cmath>
-#include <stdexcept>
 
 #include "encoder_mask.h"
 #include "pooling.h"
+#include "regard/error.h"
 #include "regard/linear.h"
 #include "regard/model/encoder.h"
 
@@ -23,7 +23,7 @@ namespace {
 // A caller's layer and head in a trace, checked.
 void check_index(const char* operation, const char* what, Index index, Index count) {
   if (index >= 0 && index < count) return;
-  throw std::invalid_argument(
+  throw InvalidArgument(
       fmt::format("{}: {} {} does not exist; there are {}, counted from 0", operation, what, index, count));
 }
 
@@ -38,7 +38,7 @@ const LayerTrace& layer_of(const char* operation, const Encoder& encoder, const 
   const std::array<Index, 3> expected{encoder.config.num_heads, static_cast<Index>(trace.ids.size()),
                                       encoder.config.head_size()};
   if (encoder.layers.size() != trace.layers.size() || t.value.shape() != expected) {
-    throw std::invalid_argument(fmt::format("{}: the trace is of another encoder", operation));
+    throw InvalidArgument(fmt::format("{}: the trace is of another encoder", operation));
   }
   return t;
 }

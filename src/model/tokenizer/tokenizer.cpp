@@ -11,8 +11,8 @@
 
 #include <algorithm>
 #include <limits>
-#include <stdexcept>
 
+#include "regard/error.h"
 #include "regard/io/safetensors.h"
 #include "regard/io/utf8.h"
 #include "tokenizer_json.h"
@@ -173,7 +173,7 @@ class Encoding {
 
 void check(Index value, std::string_view name, Index limit) {
   if (value < 1 || value > limit)
-    throw std::invalid_argument(fmt::format("TokenizerOptions::{} is {}, not within 1 … {}", name, value, limit));
+    throw InvalidArgument(fmt::format("TokenizerOptions::{} is {}, not within 1 … {}", name, value, limit));
 }
 
 void check(const TokenizerOptions& options) {
@@ -191,9 +191,8 @@ Tokenizer Tokenizer::read(std::string_view tokenizer_json, const std::string& so
                           const Runtime& runtime) {
   check(options);
   if (tokenizer_json.size() > static_cast<std::size_t>(options.max_text_bytes))
-    throw std::runtime_error(
-        fmt::format("{}: byte {}: longer than the {} bytes that TokenizerOptions::max_text_bytes allows",
-                    escape_for_terminal(source), options.max_text_bytes, options.max_text_bytes));
+    throw DataError(fmt::format("{}: byte {}: longer than the {} bytes that TokenizerOptions::max_text_bytes allows",
+                                escape_for_terminal(source), options.max_text_bytes, options.max_text_bytes));
   TokenizerFile file = read_tokenizer_file(tokenizer_json, source, options, runtime);
   WordPiece wordpiece = make_wordpiece(file, runtime);
   AddedTokens literal = make_added(file, false, runtime);
@@ -211,7 +210,7 @@ Tokenizer Tokenizer::read_folder(const std::string& folder, const TokenizerOptio
 
 TokenizedText Tokenizer::encode(std::string_view text, const Runtime& runtime) const {
   if (text.size() > parts_->max_text_bytes)
-    throw std::invalid_argument(
+    throw InvalidArgument(
         fmt::format("Tokenizer::encode: the text has {} bytes, more than the {} that TokenizerOptions::max_text_bytes "
                     "allows",
                     text.size(), parts_->max_text_bytes));
@@ -224,7 +223,7 @@ Index Tokenizer::unknown_id() const { return parts_->file.unknown; }
 
 std::string_view Tokenizer::token(Index id) const {
   if (id < 0 || id >= vocabulary_size())
-    throw std::invalid_argument(
+    throw InvalidArgument(
         fmt::format("Tokenizer::token: the id is {}, and ids run from 0 to {}", id, vocabulary_size() - 1));
   return parts_->file.tokens[static_cast<std::size_t>(id)];
 }

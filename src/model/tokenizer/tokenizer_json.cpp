@@ -12,8 +12,8 @@
 #include <cmath>
 #include <map>
 #include <set>
-#include <stdexcept>
 
+#include "regard/error.h"
 #include "regard/io/json.h"
 #include "regard/io/sorted_names.h"
 #include "regard/io/utf8.h"
@@ -104,7 +104,7 @@ class Reader {
   void look() const { throw_if_stopped(runtime_.stop, "Tokenizer::read"); }
 
   [[noreturn]] void fail(const JsonValue& where, std::string_view what) const {
-    throw std::runtime_error(fmt::format("{}: byte {}: {}", escape_for_terminal(source_), where.offset, what));
+    throw DataError(fmt::format("{}: byte {}: {}", escape_for_terminal(source_), where.offset, what));
   }
 
   const JsonValue& expect(const JsonValue& value, Kind kind, std::string_view name) const {

@@ -1,0 +1,166 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// What every function of the C interface begins and ends with: descriptors become views, structs become options,
+// exceptions become codes. What is checked here is what C++ types rule out (types, ranks, missing pointers, sizes of
+// structs); all else is checked by the operators.
+//
+//     return status_of([=] {                                     the code of what is thrown
+//       const auto q = required<InputView<4>>(name, "query", query);
+//       run(name, runtime, [&](const Runtime& how) { … });       or plans it
+//     });
+//
+// Read next: descriptors.cpp, attention.cpp.
+#pragma once
+
+#include <algorithm>
+#include <cstddef>
+#include <cstring>
+#include <memory_resource>
+#include <stop_token>
+#include <string>
+#include <tuple>
+
+#include "regard/attention.h"
+#include "regard/c_api.h"
+#include "regard/plan.h"
+#include "tensor/checks.h"
+
+struct regard_stop {
+  std::stop_source source;
+};
+
+namespace regard::inline v0::internal {
+
+// Keeps the text for regard_last_error of this thread.
+void remember(const char* text);
+
+template <class Function>
+std::int32_t status_of(Function function) noexcept {
+  try {
+    function();
+    return REGARD_OK;
+  } catch (const std::exception& error) {
+    const ErrorCode code = error_code(error);
+    // The text of std::bad_alloc is the name of a type.
+    remember(code == ErrorCode::out_of_memory ? "out of memory" : error.what());
+    return static_cast<std::int32_t>(code);
+  } catch (...) {
+    remember("unknown exception");
+    return REGARD_INTERNAL;
+  }
+}
+
+// A caller's struct, of this version or a later one whose further fields are zero. Every struct begins with its size.
+template <class Struct>
+Struct read_struct(const char* operator_name, const char* name, const Struct* given) {
+  if (given == nullptr) reject(operator_name, std::string(name) + " is NULL");
+  const std::size_t size = given->struct_size;
+  if (size < sizeof(Struct)) {
+    reject(operator_name, std::string(name) + "->struct_size is " + std::to_string(size) + "; expected " +
+                              std::to_string(sizeof(Struct)) + " or more");
+  }
+  const char* bytes = reinterpret_cast<const char*>(given);
+  const std::size_t known = std::min(size, sizeof(Struct));
+  if (std::any_of(bytes + known, bytes + size, [](char byte) { return byte != 0; })) {
+    reject(operator_name, std::string(name) + " sets a field that version " + std::string(version()) +
+                              " does not know; expected zeros after its first " + std::to_string(sizeof(Struct)) +
+                              " bytes");
+  }
+  Struct result{};
+  std::memcpy(static_cast<void*>(&result), bytes, known);
+  return result;
+}
+
+template <class Array>
+bool is_given(const Array& array) {
+  return array.data != nullptr || array.dtype != 0 || array.rank != 0 || array.shape != nullptr;
+}
+
+// An array that was not given becomes an absent view. Types are checked by the operator.
+template <class View, class Array>
+View view_of(const char* operator_name, const char* name, const Array& array) {
+  if (!is_given(array)) return {};
+  const auto type = static_cast<ElementType>(array.dtype);
+  constexpr auto kRank = static_cast<std::int32_t>(std::tuple_size_v<typename View::Shape>);
+  if (array.rank != kRank) {
+    reject(operator_name,
+           std::string(name) + " has rank " + std::to_string(array.rank) + "; expected " + std::to_string(kRank));
+  }
+  if (array.shape == nullptr) reject(operator_name, std::string(name) + " has no shape");
+  typename View::Shape shape;
+  std::copy_n(array.shape, kRank, shape.begin());
+  typename View::Shape strides = dense_strides(shape);
+  if (array.strides != nullptr) std::copy_n(array.strides, kRank, strides.begin());
+  const View view(array.data, type, shape, strides);
+  if (type_bytes(type) > 0) footprint(operator_name, name, view);  // else the operator rejects it
+  return view;
+}
+
+template <class View, class Array>
+View required(const char* operator_name, const char* name, const Array* array) {
+  if (array == nullptr || !is_given(*array)) reject(operator_name, std::string(name) + " is not given");
+  return view_of<View>(operator_name, name, *array);
+}
+
+// A view with its type as a template parameter.
+template <class T, int Rank>
+TensorView<const T, Rank> typed_view(const char* operator_name, const char* name, const regard_input* array) {
+  if (array == nullptr) return {};
+  return typed<T>(operator_name, name, view_of<InputView<Rank>>(operator_name, name, *array));
+}
+template <class T, int Rank>
+TensorView<T, Rank> typed_view(const char* operator_name, const char* name, const regard_output* array) {
+  if (array == nullptr) return {};
+  return typed<T>(operator_name, name, view_of<OutputView<Rank>>(operator_name, name, *array));
+}
+
+AttentionOptions options_of(const char* name, const regard_attention_options* given);
+
+// Views of what is to be written; a fingerprint is made in `made`.
+AttentionOutputs outputs_of(const char* name, const regard_attention_outputs& o, AttentionFingerprint& made);
+
+// Writes what was made: nothing where none is asked for, or where the call was planned.
+void write_words(const AttentionFingerprint& made, std::uint32_t* words);
+
+// Scratch from a C program's functions.
+class CallersWorkspace final : public std::pmr::memory_resource {
+ public:
+  explicit CallersWorkspace(const regard_runtime& runtime) : runtime_(runtime) {}
+
+ private:
+  void* do_allocate(std::size_t bytes, std::size_t alignment) override;
+  void do_deallocate(void* memory, std::size_t bytes, std::size_t alignment) override;
+  bool do_is_equal(const std::pmr::memory_resource& other) const noexcept override { return this == &other; }
+
+  const regard_runtime& runtime_;
+};
+
+// A Runtime of a caller's; it refers to both arguments.
+Runtime runtime_of(const char* name, const regard_runtime& given, CallersWorkspace& workspace);
+
+void write_plan(const Plan& plan, regard_plan& to);
+
+// Calls call(runtime), or plans it.
+template <class Call>
+void run(const char* name, const regard_runtime* given, Call call) {
+  if (given == nullptr) return call(Runtime{});
+  const regard_runtime wanted = read_struct(name, "runtime", given);
+  CallersWorkspace workspace(wanted);
+  const Runtime runtime = runtime_of(name, wanted, workspace);
+  if (wanted.plan == nullptr) return call(runtime);
+  read_struct(name, "plan", wanted.plan);
+  write_plan(plan(call, runtime), *wanted.plan);
+}
+
+// Calls call(runtime) of what has no plan.
+template <class Call>
+void run_unplanned(const char* name, const regard_runtime* given, Call call) {
+  if (given != nullptr && read_struct(name, "runtime", given).plan != nullptr)
+    reject(name, "runtime->plan is given; expected NULL: this has no plan");
+  run(name, given, call);
+}
+
+// Throws InvalidArgument where a flag is set beside these.
+void check_accumulate(const char* name, std::int64_t accumulate, std::int64_t allowed);
+
+}  // namespace regard::inline v0::internal

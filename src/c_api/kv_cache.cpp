@@ -1,0 +1,199 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// KV caches and decoding for C. Read next: descriptors.h, src/kv_cache/kv_cache.cpp.
+#include "regard/kv_cache.h"
+
+#include <variant>
+
+#include "descriptors.h"
+
+using namespace regard;
+using namespace regard::internal;
+
+struct regard_kv_cache {
+  std::variant<KvCache<float>, KvCache<double>, KvCache<bfloat16>, KvCache<float16>, KvCache<std::int8_t>> cache;
+};
+
+namespace {
+
+// Calls function(K{}) for the type of a cache's elements.
+template <class Function>
+void with_stored_type(const char* name, std::int32_t dtype, Function function) {
+  switch (dtype) {
+    case REGARD_F32:
+      return function(float{});
+    case REGARD_F64:
+      return function(double{});
+    case REGARD_BF16:
+      return function(bfloat16{});
+    case REGARD_F16:
+      return function(float16{});
+    case REGARD_I8:
+      return function(std::int8_t{});
+    default:
+      reject(name, "dtype is " + element_type_text(static_cast<ElementType>(dtype)) +
+                       "; expected float32, float64, bfloat16, float16 or int8");
+  }
+}
+
+KvCacheShape shape_of(const char* name, const regard_kv_cache_shape* given) {
+  const regard_kv_cache_shape s = read_struct(name, "shape", given);
+  if (s.ring != 0 && s.ring != 1) reject(name, "ring is " + std::to_string(s.ring) + "; expected 0 or 1");
+  return {.num_sequences = s.num_sequences,
+          .num_kv_heads = s.num_kv_heads,
+          .head_size = s.head_size,
+          .value_head_size = s.value_head_size,
+          .capacity = s.capacity,
+          .page_keys = s.page_keys,
+          .num_pages = s.num_pages,
+          .ring = s.ring == 1};
+}
+
+// Calls function(cache), and rejects where there is no cache.
+template <class Cache, class Function>
+std::int32_t with_cache(const char* name, Cache* cache, Function function) noexcept {
+  return status_of([&] {
+    if (cache == nullptr) reject(name, "cache is NULL");
+    std::visit(function, cache->cache);
+  });
+}
+
+void expect_place(const char* name, const char* argument, const void* place) {
+  if (place == nullptr) reject(name, std::string(argument) + " is NULL");
+}
+
+std::span<std::byte> span_of(void* memory, std::size_t num_bytes) {
+  return {static_cast<std::byte*>(memory), num_bytes};
+}
+
+}  // namespace
+
+int32_t regard_kv_cache_bytes(const regard_kv_cache_shape* shape, int32_t dtype, uint64_t* num_bytes) {
+  return status_of([=] {
+    const char* name = "kv_cache_bytes";
+    expect_place(name, "num_bytes", num_bytes);
+    with_stored_type(name, dtype, [=]<class K>(K) {
+      *num_bytes = static_cast<std::uint64_t>(KvCache<K>::bytes(shape_of(name, shape)));
+    });
+  });
+}
+
+int32_t regard_kv_cache_create(const regard_kv_cache_shape* shape, int32_t dtype, void* memory, size_t num_bytes,
+                               const regard_runtime* runtime, regard_kv_cache** cache) {
+  return status_of([=] {
+    const char* name = "kv_cache_create";
+    expect_place(name, "cache", cache);
+    with_stored_type(name, dtype, [=]<class K>(K) {
+      const KvCacheShape s = shape_of(name, shape);
+      run_unplanned(name, runtime, [&](const Runtime& how) {
+        *cache = new regard_kv_cache{memory == nullptr ? KvCache<K>(s, how)
+                                                       : KvCache<K>(s, span_of(memory, num_bytes), how)};
+      });
+    });
+  });
+}
+
+int32_t regard_kv_cache_open(void* memory, size_t num_bytes, int32_t dtype, const regard_runtime* runtime,
+                             regard_kv_cache** cache) {
+  return status_of([=] {
+    const char* name = "kv_cache_open";
+    expect_place(name, "cache", cache);
+    expect_place(name, "memory", memory);
+    with_stored_type(name, dtype, [=]<class K>(K) {
+      run_unplanned(name, runtime, [&](const Runtime& how) {
+        *cache = new regard_kv_cache{KvCache<K>::open(span_of(memory, num_bytes), how)};
+      });
+    });
+  });
+}
+
+void regard_kv_cache_free(regard_kv_cache* cache) { delete cache; }
+
+int32_t regard_kv_cache_get_shape(const regard_kv_cache* cache, regard_kv_cache_shape* shape) {
+  const char* name = "kv_cache_get_shape";
+  return with_cache(name, cache, [=](const auto& of) {
+    read_struct(name, "shape", shape);
+    const KvCacheShape& s = of.shape();
+    *shape = {.struct_size = sizeof *shape,
+              .num_sequences = s.num_sequences,
+              .num_kv_heads = s.num_kv_heads,
+              .head_size = s.head_size,
+              .value_head_size = s.value_head_size,
+              .capacity = s.capacity,
+              .page_keys = s.page_keys,
+              .num_pages = s.num_pages,
+              .ring = s.ring ? 1 : 0};
+  });
+}
+
+int32_t regard_kv_cache_get_memory(const regard_kv_cache* cache, const void** memory, size_t* num_bytes) {
+  const char* name = "kv_cache_get_memory";
+  return with_cache(name, cache, [=](const auto& of) {
+    expect_place(name, "memory", memory);
+    expect_place(name, "num_bytes", num_bytes);
+    *memory = of.memory().data();
+    *num_bytes = of.memory().size();
+  });
+}
+
+int32_t regard_kv_cache_get_length(const regard_kv_cache* cache, int64_t sequence, int64_t* length,
+                                   int64_t* first_key) {
+  const char* name = "kv_cache_get_length";
+  return with_cache(name, cache, [=](const auto& of) {
+    expect_place(name, "length", length);
+    expect_place(name, "first_key", first_key);
+    *length = of.length(sequence);
+    *first_key = of.first_key(sequence);
+  });
+}
+
+int32_t regard_kv_cache_get_free_pages(const regard_kv_cache* cache, int64_t* num_pages) {
+  const char* name = "kv_cache_get_free_pages";
+  return with_cache(name, cache, [=](const auto& of) {
+    expect_place(name, "num_pages", num_pages);
+    *num_pages = of.num_free_pages();
+  });
+}
+
+int32_t regard_kv_cache_append(regard_kv_cache* cache, int64_t sequence, const regard_input* key,
+                               const regard_input* value, const regard_runtime* runtime) {
+  const char* name = "KvCache::append";
+  return with_cache(name, cache, [=](auto& to) {
+    const auto k = required<InputView<3>>(name, "key", key), v = required<InputView<3>>(name, "value", value);
+    run_unplanned(name, runtime, [&](const Runtime& how) { to.append(sequence, k, v, how); });
+  });
+}
+
+int32_t regard_kv_cache_append_all(regard_kv_cache* cache, const regard_input* key, const regard_input* value,
+                                   const int64_t* counts, const regard_runtime* runtime) {
+  const char* name = "KvCache::append";
+  return with_cache(name, cache, [=](auto& to) {
+    const auto k = required<InputView<4>>(name, "key", key), v = required<InputView<4>>(name, "value", value);
+    const auto of_counts = counts == nullptr
+                               ? std::span<const Index>()
+                               : std::span<const Index>(counts, static_cast<std::size_t>(to.shape().num_sequences));
+    run_unplanned(name, runtime, [&](const Runtime& how) { to.append(k, v, of_counts, how); });
+  });
+}
+
+int32_t regard_kv_cache_truncate(regard_kv_cache* cache, int64_t sequence, int64_t length) {
+  return with_cache("kv_cache_truncate", cache, [=](auto& of) { of.truncate(sequence, length); });
+}
+
+int32_t regard_kv_cache_fork(regard_kv_cache* cache, int64_t from, int64_t to) {
+  return with_cache("kv_cache_fork", cache, [=](auto& of) { of.fork(from, to); });
+}
+
+int32_t regard_attention_decode(const regard_input* query, const regard_kv_cache* cache,
+                                const regard_attention_outputs* outputs, const regard_attention_options* options,
+                                const regard_runtime* runtime) {
+  const char* name = "attention_decode";
+  return with_cache(name, cache, [=](const auto& of) {
+    const auto q = required<InputView<4>>(name, "query", query);
+    const regard_attention_outputs o = read_struct(name, "outputs", outputs);
+    AttentionFingerprint made;
+    const AttentionOutputs written = outputs_of(name, o, made);
+    run(name, runtime, [&](const Runtime& how) { attention_decode(q, of, written, options_of(name, options), how); });
+    write_words(made, o.fingerprint);
+  });
+}
