@@ -406,6 +406,40 @@ def test_gradients_of_layers():
     out = np.empty((16, 24))
     assert regard.linear_backward(x, w, g, grad_weight=out)["grad_weight"] is out
     assert np.array_equal(out, found["grad_weight"])
+    bias = np.ones(24)
+    regard.linear_backward(x, w, g, grad_weight=out, grad_bias=bias, accumulate=["grad_weight"])
+    assert np.array_equal(out, 2 * found["grad_weight"]) and np.array_equal(bias, found["grad_bias"])
+
+
+def test_micro_batches_drop_and_accumulate_what_the_whole_does():
+    query, grad = arrays((4, 2, 5, 8), (4, 2, 5, 8))
+    key, value = arrays((1, 2, 7, 8), (1, 2, 7, 8))
+    options = dict(dropout=0.4, dropout_seed=11)
+    returned = dict(return_row_max=True, return_row_sum=True, return_fingerprint=True)
+
+    def run(part, sums=None, **more):
+        """Context, and gradients of the keys that all batch entries share."""
+        k, v = (np.broadcast_to(x, (len(query[part]), *x.shape[1:])) for x in (key, value))
+        context, row_max, row_sum, fingerprint = regard.attention(query[part], k, v, **options, **more, **returned)
+        sums = sums or {}
+        gradients = regard.attention_backward(query[part], k, v, context, row_max, row_sum, grad[part],
+                                              fingerprint=fingerprint, accumulate=list(sums), **sums, **options, **more)
+        return context, gradients
+
+    context, gradients = run(slice(0, 4))
+    first, of_first = run(slice(0, 2))
+    second, of_second = run(slice(2, 4), dropout_first=(2, 0, 0))
+    assert np.array_equal(np.concatenate([first, second]), context)
+    sums = {name: of_first[name].copy() for name in ("grad_key", "grad_value")}
+    run(slice(2, 4), sums, dropout_first=(2, 0, 0))
+    for name in sums:
+        assert np.array_equal(sums[name], of_first[name] + of_second[name])
+        assert np.array_equal(np.concatenate([of_first[name], of_second[name]]), gradients[name])
+    assert not np.array_equal(run(slice(2, 4))[0], second)
+
+
+def test_mistakes_of_layers_are_named():
+    x, w, g = arrays((5, 16), (16, 24), (5, 24), dtype="float64")
     with pytest.raises(ValueError, match="linear_backward: "):
         regard.linear_backward(x, w, g[:, :3])
 

@@ -84,4 +84,4 @@ def test_no_exception_is_stale():
     assert set(PARTS) <= HEADER_NAMES
     names = set.union(*map(promised, HEADER_NAMES - set(PARTS)))
     assert set(ELSEWHERE) <= names, set(ELSEWHERE) - names
-    assert {"attention_forward", "attention_backward", "KvCache", "linear_forward", "plan", "explain", "Cancelled"} <= names
+    assert {"attention_forward", "attention_backward", "KvCache", "linear_forward", "plan", "explain", "throw_if_stopped"} <= names

@@ -24,6 +24,8 @@ QUERY, KEY, VALUE = (np.random.default_rng(0).standard_normal((2, 4, n, 8)).asty
     (dict(scale=10 ** 400), "scale is out of range; expected a number that float64 holds"),
     (dict(window=(2 ** 63, 0), query_offset=0), "window[0] is out of range; expected -9223372036854775808 to"),
     (dict(dropout=0.5, dropout_seed=-1), "dropout_seed is out of range; expected 0 to 18446744073709551615"),
+    (dict(dropout=0.5, dropout_first=(1, 2)), "dropout_first has 2 numbers; expected 3, (batch entry, head, row)"),
+    (dict(dropout=0.5, dropout_first=(0, 0, -1)), "dropout_first[2] is -1; expected 0 to 4294967291"),
     (dict(num_threads=2 ** 40), "num_threads is out of range"),
     (dict(out=np.empty(QUERY.shape)), "out has type float64; expected float32"),
     (dict(out=np.empty(QUERY.shape, int)), "out has type int64; expected float32"),
@@ -126,6 +128,18 @@ def test_gradients_are_named_once_each():
             regard.attention_backward(*inputs, fingerprint="unchecked", gradients=gradients)
 
 
+def test_what_is_accumulated_is_an_array_that_was_given():
+    context, row_max, row_sum = regard.attention(QUERY, KEY, VALUE, return_row_max=True, return_row_sum=True)
+    inputs = QUERY, KEY, VALUE, context, row_max, row_sum, np.ones_like(context)
+    for names, words in ((["grad_key"], "accumulate names grad_key; expected grad_key=array to add to"),
+                         (["grad_bias"], "accumulate names 'grad_bias', which is no gradient asked for"),
+                         (["dq"], "accumulate names 'dq', which is no gradient asked for")):
+        with pytest.raises(ValueError, match="attention_backward: " + words):
+            regard.attention_backward(*inputs, fingerprint="unchecked", accumulate=names)
+    with pytest.raises(TypeError, match="accumulate is of type str; expected a sequence of names"):
+        regard.attention_backward(*inputs, fingerprint="unchecked", accumulate="grad_key")
+
+
 RETURNED = dict(return_row_max=True, return_row_sum=True, return_fingerprint=True)
 
 
@@ -150,7 +164,7 @@ def backward(options_of_forward, **options):
     ("sinks", dict(sinks=[1, 2, 3, 4])),
     ("soft_cap", dict(soft_cap=3)),
     ("scale", dict(scale=2)),
-    ("dropout or dropout_seed", dict(dropout=0.5)),
+    ("dropout, dropout_seed or dropout_first", dict(dropout=0.5)),
 ])
 def test_options_of_backward_are_those_of_the_forward_call(name, options):
     assert set(backward(options, **options)) == {"grad_query", "grad_key", "grad_value"}
