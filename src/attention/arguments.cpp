@@ -35,7 +35,7 @@ std::string number_text(T x) {
 // ---- shapes
 
 template <class T>
-void resolve_shapes(const AttentionCall<T>& call, ResolvedAttention<T>& r) {
+void resolve_shapes(const AttentionCall& call, UntypedAttention& r) {
   const auto& q = call.query.shape;
   const auto& k = call.key.shape;
   const auto& v = call.value.shape;
@@ -113,8 +113,7 @@ void check_starts(const char* operator_name, const char* name, const Integers& s
   }
 }
 
-template <class T>
-void resolve_sequences(const AttentionCall<T>& call, const AttentionOptions& options, ResolvedAttention<T>& r) {
+void resolve_sequences(const AttentionCall& call, const AttentionOptions& options, UntypedAttention& r) {
   const bool packed = !options.query_starts.empty() || !options.key_starts.empty();
   if (!packed) {
     for (Index b = 0; b < r.batch; ++b) {
@@ -160,8 +159,7 @@ void check_per_sequence(const char* operator_name, const char* name, const Integ
   }
 }
 
-template <class T>
-void resolve_positions(const AttentionCall<T>& call, const AttentionOptions& options, ResolvedAttention<T>& r) {
+void resolve_positions(const AttentionCall& call, const AttentionOptions& options, UntypedAttention& r) {
   if (!options.key_lengths.empty()) {
     const Integers lengths(call.name, "key_lengths", options.key_lengths);
     check_per_sequence(call.name, "key_lengths", lengths, r.sequences, 0, [](const Sequence& s) { return s.num_keys; });
@@ -224,8 +222,7 @@ void resolve_positions(const AttentionCall<T>& call, const AttentionOptions& opt
 
 // ---- dense options
 
-template <class T>
-void resolve_segments(const AttentionCall<T>& call, const AttentionOptions& options, ResolvedAttention<T>& r) {
+void resolve_segments(const AttentionCall& call, const AttentionOptions& options, UntypedAttention& r) {
   r.query_segments = options.query_segments;
   r.key_segments = options.key_segments;
   if (options.query_segments.absent() && options.key_segments.absent()) return;
@@ -262,8 +259,7 @@ TensorView<const std::uint8_t, 4> bytes_of_mask(const char* operator_name, const
   return {static_cast<const std::uint8_t*>(view.data), view.shape, view.strides};
 }
 
-template <class T>
-void resolve_dense(const AttentionCall<T>& call, const AttentionOptions& options, ResolvedAttention<T>& r) {
+void resolve_dense(const AttentionCall& call, const AttentionOptions& options, UntypedAttention& r) {
   resolve_segments(call, options, r);
   r.block_size = options.block_size;
   const bool has_block_size = options.block_size != std::array<Index, 2>{};
@@ -315,7 +311,7 @@ List<T> numbers_per_head(const char* operator_name, const char* name, const Inpu
 }
 
 template <class T>
-void resolve_numbers(const AttentionCall<T>& call, const AttentionOptions& options, const Runtime& runtime,
+void resolve_numbers(const AttentionCall& call, const AttentionOptions& options, const Runtime& runtime,
                      ResolvedAttention<T>& r) {
   r.alibi_slopes = numbers_per_head<T>(call.name, "alibi_slopes", options.alibi_slopes, r.num_heads, runtime);
   const List<T>& slopes = r.alibi_slopes;
@@ -368,11 +364,11 @@ void resolve_numbers(const AttentionCall<T>& call, const AttentionOptions& optio
 }  // namespace
 
 template <class T>
-ResolvedAttention<T> resolve(const AttentionCall<T>& call, const AttentionOptions& options, const Runtime& runtime) {
-  ResolvedAttention<T> r{.sequences = List<Sequence>(workspace_of(runtime)),
-                         .alibi_slopes = List<T>(workspace_of(runtime)),
-                         .sinks = List<T>(workspace_of(runtime))};
-  resolve_shapes(call, r);
+ResolvedAttention<T> resolve(const AttentionCall& call, const AttentionOptions& options, const Runtime& runtime) {
+  ResolvedAttention<T> r{{.sequences = List<Sequence>(workspace_of(runtime))},
+                         List<T>(workspace_of(runtime)),
+                         List<T>(workspace_of(runtime))};
+  resolve_shapes<T>(call, r);
   resolve_sequences(call, options, r);
   resolve_positions(call, options, r);
   resolve_dense(call, options, r);
@@ -382,15 +378,14 @@ ResolvedAttention<T> resolve(const AttentionCall<T>& call, const AttentionOption
 
 // ---- memory
 
-template <class T>
-Footprints input_footprints(const AttentionCall<T>& call, const AttentionOptions& options) {
+Footprints input_footprints(const AttentionCall& call, const AttentionOptions& options) {
   Footprints inputs;
   const auto add = [&](const char* name, const auto& view) {
     if (!view.absent()) inputs.push_back(footprint(call.name, name, view));
   };
-  inputs.push_back(number_footprint<T>(call.name, "query", call.query));
-  inputs.push_back(number_footprint<T>(call.name, "key", call.key));
-  if (call.has_value) inputs.push_back(number_footprint<T>(call.name, "value", call.value));
+  inputs.push_back(footprint(call.name, "query", call.query));
+  inputs.push_back(footprint(call.name, "key", call.key));
+  if (call.has_value) inputs.push_back(footprint(call.name, "value", call.value));
   add("query_segments", options.query_segments);
   add("key_segments", options.key_segments);
   add("block_mask", options.block_mask);
@@ -406,10 +401,8 @@ Footprints input_footprints(const AttentionCall<T>& call, const AttentionOptions
   return inputs;
 }
 
-template <class T>
-void check_softmax_state(const char* operator_name, const ResolvedAttention<T>& r, bool needed,
-                         const TensorView<const T, 3>& row_max, const TensorView<const T, 3>& row_sum,
-                         Footprints& inputs) {
+void check_softmax_state(const char* operator_name, const UntypedAttention& r, bool needed, const InputView<3>& row_max,
+                         const InputView<3>& row_sum, Footprints& inputs) {
   const std::array<Index, 3> shape{r.batch, r.num_heads, r.num_queries};
   for (const auto& [name, view] : {std::pair{"row_max", &row_max}, {"row_sum", &row_sum}}) {
     if (view->absent() && needed) {
@@ -434,15 +427,14 @@ List<T> checked_sinks(const char* operator_name, const InputView<1>& view, Index
 }
 
 void check_context_type(const char* operator_name, const OutputView<4>& context, ElementType query) {
-  const ElementType computed = query == ElementType::float64 ? query : ElementType::float32;
+  const ElementType computed = compute_type(query);
   if (context.absent() || context.type == computed || context.type == query) return;
   reject(operator_name,
          "context has type " + element_type_text(context.type) + "; expected " + own_or_query(computed, query));
 }
 
-template <class T>
-Footprints check_outputs(const char* operator_name, const TypedOutputs<T>& outputs, const std::array<Index, 4>& context,
-                         Index num_keys, std::span<const Footprint> inputs) {
+Footprints check_outputs(const char* operator_name, const AttentionOutputs& outputs,
+                         const std::array<Index, 4>& context, Index num_keys, std::span<const Footprint> inputs) {
   const std::array<Index, 3> rows{context[0], context[1], context[2]};
   const auto& given = outputs.context;
   const bool absent = given.absent();
@@ -469,19 +461,9 @@ Footprints check_outputs(const char* operator_name, const TypedOutputs<T>& outpu
   return written;
 }
 
-template void check_softmax_state(const char*, const ResolvedAttention<float>&, bool, const TensorView<const float, 3>&,
-                                  const TensorView<const float, 3>&, Footprints&);
-template void check_softmax_state(const char*, const ResolvedAttention<double>&, bool,
-                                  const TensorView<const double, 3>&, const TensorView<const double, 3>&, Footprints&);
+template ResolvedAttention<float> resolve(const AttentionCall&, const AttentionOptions&, const Runtime&);
+template ResolvedAttention<double> resolve(const AttentionCall&, const AttentionOptions&, const Runtime&);
 template List<float> checked_sinks(const char*, const InputView<1>&, Index, const Runtime&);
 template List<double> checked_sinks(const char*, const InputView<1>&, Index, const Runtime&);
-template Footprints check_outputs(const char*, const TypedOutputs<float>&, const std::array<Index, 4>&, Index,
-                                  std::span<const Footprint>);
-template Footprints check_outputs(const char*, const TypedOutputs<double>&, const std::array<Index, 4>&, Index,
-                                  std::span<const Footprint>);
-template ResolvedAttention<float> resolve(const AttentionCall<float>&, const AttentionOptions&, const Runtime&);
-template ResolvedAttention<double> resolve(const AttentionCall<double>&, const AttentionOptions&, const Runtime&);
-template Footprints input_footprints(const AttentionCall<float>&, const AttentionOptions&);
-template Footprints input_footprints(const AttentionCall<double>&, const AttentionOptions&);
 
 }  // namespace regard::inline v0::internal

@@ -29,8 +29,8 @@ struct Sequence {
   Index prefix;
 };
 
-template <class T>
-struct ResolvedAttention {
+// The arguments that do not depend on the type computed with: shapes, tensors, and which keys each row attends to.
+struct UntypedAttention {
   List<Sequence> sequences;
   Index batch = 0, num_heads = 0, num_kv_heads = 0, num_queries = 0, num_keys = 0, head_size = 0,
         value_head_size = 0;  // B H Hkv L S D Dv
@@ -42,11 +42,7 @@ struct ResolvedAttention {
   std::array<Index, 2> block_size{};
   TensorView<const std::uint8_t, 4> mask{};  // (B, H, L, S), broadcast by stride 0
   InputView<4> bias{};                       // (B, H, L, S) likewise
-  List<T> alibi_slopes, sinks;
-  T soft_cap = 0;  // 0: off
-  T scale = 0;
-  std::uint64_t dropout_threshold = 0;  // of 2³²: words below it are dropped; 0: no dropout
-  T dropout_factor = 0;                 // of the weights that are kept
+  std::uint64_t dropout_threshold = 0;       // of 2³²: words below it are dropped; 0: no dropout
   std::uint64_t dropout_seed = 0;
   std::array<Index, 3> dropout_first{};  // added to batch entry, head and row
   // Multiplied as pairs of bf16 numbers (kernels::PairKernels), not as T: query and key; weights and value, too.
@@ -57,39 +53,48 @@ struct ResolvedAttention {
   Index value_words(Index numbers) const { return value_pairs ? numbers / 2 : numbers; }
 };
 
-// Which arguments an operator has, for the checks and their messages.
+// All arguments of a call that is computed with T, with every default filled in.
 template <class T>
-struct AttentionCall {
-  const char* name;
-  InputView<4> query, key, value;
-  bool has_value;
-  ElementType result = kElementType<T>;  // type of context, or of the gradients
+struct ResolvedAttention : UntypedAttention {
+  List<T> alibi_slopes, sinks;
+  T soft_cap = 0;  // 0: off
+  T scale = 0;
+  T dropout_factor = 0;  // of the weights that are kept
 };
 
-// Throws std::invalid_argument. Call inside a FloatingPointScope: the default scale is computed here.
-template <class T>
-ResolvedAttention<T> resolve(const AttentionCall<T>& call, const AttentionOptions& options, const Runtime& runtime);
-
-// The inputs of an attention call as footprints.
-template <class T>
-Footprints input_footprints(const AttentionCall<T>& call, const AttentionOptions& options);
-
-// Throws std::invalid_argument unless both have the shape (B, H, L), and are there where `needed`. Adds them to inputs.
-template <class T>
-void check_softmax_state(const char* operator_name, const ResolvedAttention<T>& r, bool needed,
-                         const TensorView<const T, 3>& row_max, const TensorView<const T, 3>& row_sum,
-                         Footprints& inputs);
-
-// Sinks as T. Throws std::invalid_argument unless there are none, or one for each head that is finite or −∞.
-template <class T>
-List<T> checked_sinks(const char* operator_name, const InputView<1>& sinks, Index num_heads, const Runtime& runtime);
-
-// Calls use(T{}) for the type that the inputs of an operator are computed with.
+// The type that the inputs of an operator are computed with.
+inline ElementType compute_type(ElementType query) {
+  return query == ElementType::float64 ? query : ElementType::float32;
+}
+// Calls use(T{}) for that type.
 template <class Use>
 void with_compute_type(ElementType query, Use use) {
   if (query == ElementType::float64) return use(double{});
   use(float{});
 }
+
+// Which arguments an operator has, for the checks and their messages.
+struct AttentionCall {
+  const char* name;
+  InputView<4> query, key, value;
+  bool has_value;
+  ElementType result = compute_type(query.type);  // type of context, or of the gradients
+};
+
+// Throws std::invalid_argument. Call inside a FloatingPointScope: the default scale is computed here.
+template <class T>
+ResolvedAttention<T> resolve(const AttentionCall& call, const AttentionOptions& options, const Runtime& runtime);
+
+// The inputs of an attention call as footprints.
+Footprints input_footprints(const AttentionCall& call, const AttentionOptions& options);
+
+// Throws std::invalid_argument unless both have the shape (B, H, L), and are there where `needed`. Adds them to inputs.
+void check_softmax_state(const char* operator_name, const UntypedAttention& r, bool needed, const InputView<3>& row_max,
+                         const InputView<3>& row_sum, Footprints& inputs);
+
+// Sinks as T. Throws std::invalid_argument unless there are none, or one for each head that is finite or −∞.
+template <class T>
+List<T> checked_sinks(const char* operator_name, const InputView<1>& sinks, Index num_heads, const Runtime& runtime);
 
 // AttentionOutputs whose types are checked, but for that of context.
 template <class T>
@@ -116,8 +121,7 @@ void check_context_type(const char* operator_name, const OutputView<4>& context,
 
 // Throws std::invalid_argument unless context is there (or empty), every output has its shape, and none overlaps an
 // input or another. context has the shape (B, H, L, Dv), weights have num_keys columns. Returns what is written.
-template <class T>
-Footprints check_outputs(const char* operator_name, const TypedOutputs<T>& outputs, const std::array<Index, 4>& context,
-                         Index num_keys, std::span<const Footprint> inputs);
+Footprints check_outputs(const char* operator_name, const AttentionOutputs& outputs,
+                         const std::array<Index, 4>& context, Index num_keys, std::span<const Footprint> inputs);
 
 }  // namespace regard::inline v0::internal

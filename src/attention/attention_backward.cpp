@@ -320,7 +320,7 @@ class Backward {
 // Throws std::invalid_argument where row_max and row_sum make the weights of a row sum to more than 1: they are of
 // another call. A sum below 1 says nothing: these keys may be some of those that the forward pass saw.
 template <class T>
-void check_weights(const AttentionCall<T>& call, const ResolvedAttention<T>& r, const TypedForwardState<T>& saved,
+void check_weights(const AttentionCall& call, const ResolvedAttention<T>& r, const TypedForwardState<T>& saved,
                    const AttentionOptions& options, const Runtime& runtime) {
   constexpr T kMaxWeightSum =
       static_cast<T>(1.0625);  // row_max and row_sum may be somebody else's, with errors of their own
@@ -358,8 +358,8 @@ void backward_call(const InputView<4>& query, const InputView<4>& key, const Inp
                    const AttentionForwardState& given, const AttentionGradients& asked, const AttentionOptions& options,
                    const Runtime& runtime) {
   const TypedGradients<T> gradients(asked);
-  const AttentionCall<T> call{kBackwardName, query, key, value, true, gradients.type()};
-  const ResolvedAttention<T> r = resolve(call, options, runtime);
+  const AttentionCall call{kBackwardName, query, key, value, true, gradients.type()};
+  const ResolvedAttention<T> r = resolve<T>(call, options, runtime);
   const TypedForwardState<T> saved(given);
   check_gradients(r, gradients, check_saved(call, r, saved, input_footprints(call, options)));
   check_fingerprint(kBackwardName, r, given.fingerprint);

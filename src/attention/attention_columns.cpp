@@ -252,9 +252,9 @@ void check_columns(const char* name, const ResolvedAttention<T>& r, const TypedC
 }
 
 template <class T>
-void columns_call(const AttentionCall<T>& call, const ColumnsRequest& request, const AttentionColumns& given,
+void columns_call(const AttentionCall& call, const ColumnsRequest& request, const AttentionColumns& given,
                   const AttentionOptions& options, const Runtime& runtime) {
-  const ResolvedAttention<T> r = resolve(call, options, runtime);
+  const ResolvedAttention<T> r = resolve<T>(call, options, runtime);
   const TypedColumns<T> outputs(call.name, request, given);
   check_columns(call.name, r, outputs);
   Footprints inputs = input_footprints(call, options);
@@ -274,8 +274,8 @@ void attention_columns(const InputView<4>& query, const InputView<4>& key, const
                        const AttentionColumns& outputs, const AttentionOptions& options, const Runtime& runtime) {
   const internal::FloatingPointScope scope;
   internal::with_compute_type(query.type, [&]<class T>(T) {
-    const internal::AttentionCall<T> call{"attention_columns", query, key, {}, false};
-    internal::columns_call(call, request, outputs, options, runtime);
+    const internal::AttentionCall call{"attention_columns", query, key, {}, false};
+    internal::columns_call<T>(call, request, outputs, options, runtime);
   });
 }
 

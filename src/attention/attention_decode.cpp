@@ -193,20 +193,20 @@ void decode(const InputView<4>& query, const KvCache<K>& cache, const AttentionO
     return InputView<4>(cache.memory().data(), kCached, {shape.num_sequences, shape.num_kv_heads, longest, columns},
                         {0, 0, 0, 0});
   };
-  const AttentionCall<T> call{
+  const AttentionCall call{
       kName, query, standing_for(shape.head_size), standing_for(shape.value_head_size), true, outputs.context.type};
   AttentionOptions with_lengths = options;
   with_lengths.key_lengths = lengths;
   if (std::holds_alternative<std::monostate>(options.query_offset))
     with_lengths.query_offset = QueryAlignment::bottom_right;
-  const ResolvedAttention<T> r = resolve(call, with_lengths, runtime);
+  const ResolvedAttention<T> r = resolve<T>(call, with_lengths, runtime);
   check_context_type(kName, outputs.context, query.type);
-  Footprints inputs = input_footprints(AttentionCall<T>{kName, query, {}, {}, false}, options);
+  Footprints inputs = input_footprints(AttentionCall{kName, query, {}, {}, false}, options);
   const Index bytes = static_cast<Index>(cache.memory().size());
   inputs.push_back(
       footprint(kName, "the cache", cache.memory().data(), std::array<Index, 1>{bytes}, std::array<Index, 1>{1}, 1));
   const TypedOutputs<T> written(kName, outputs);
-  check_outputs(kName, written, {r.batch, r.num_heads, r.num_queries, r.value_head_size}, r.num_keys, inputs);
+  check_outputs(kName, outputs, {r.batch, r.num_heads, r.num_queries, r.value_head_size}, r.num_keys, inputs);
   check_ring(r, cache);
   write_fingerprint(r, outputs.fingerprint);
   if (r.batch * r.num_heads * r.num_queries == 0) return;

@@ -42,7 +42,7 @@ namespace internal {
 namespace {
 
 template <class T>
-void forward(const AttentionCall<T>& call, const ResolvedAttention<T>& r, const TypedOutputs<T>& outputs,
+void forward(const AttentionCall& call, const ResolvedAttention<T>& r, const TypedOutputs<T>& outputs,
              const AttentionOptions& options, const Runtime& runtime,
              const StatisticsObserver<T>* statistics = nullptr) {
   write_fingerprint(r, outputs.fingerprint);
@@ -95,9 +95,8 @@ void forward(const AttentionCall<T>& call, const ResolvedAttention<T>& r, const 
 
 // The means of heads are taken from the rows, which are therefore kept where the caller does not ask for them.
 template <class T>
-void forward_with_statistics(const AttentionCall<T>& call, const ResolvedAttention<T>& r,
-                             const TypedOutputs<T>& outputs, TypedStatistics<T> rows, const AttentionOptions& options,
-                             const Runtime& runtime) {
+void forward_with_statistics(const AttentionCall& call, const ResolvedAttention<T>& r, const TypedOutputs<T>& outputs,
+                             TypedStatistics<T> rows, const AttentionOptions& options, const Runtime& runtime) {
   const std::array<Index, 3> shape{r.batch, r.num_heads, r.num_queries};
   const Index count = r.batch * r.num_heads * r.num_queries;
   const std::array<std::pair<const TensorView<T, 2>*, TensorView<T, 3>*>, 4> means{
@@ -166,20 +165,20 @@ void write_partials(const RowTask<T>& task, const ChunkRange& chunks, const Chun
 }
 
 template <class T>
-void forward_call(const AttentionCall<T>& call, const AttentionOutputs& outputs, const AttentionOptions& options,
+void forward_call(const AttentionCall& call, const AttentionOutputs& outputs, const AttentionOptions& options,
                   const Runtime& runtime) {
-  const ResolvedAttention<T> r = resolve(call, options, runtime);
+  const ResolvedAttention<T> r = resolve<T>(call, options, runtime);
   check_context_type(call.name, outputs.context, call.query.type);
   const TypedOutputs<T> written(call.name, outputs);
-  check_outputs(call.name, written, {r.batch, r.num_heads, r.num_queries, r.value_head_size}, r.num_keys,
+  check_outputs(call.name, outputs, {r.batch, r.num_heads, r.num_queries, r.value_head_size}, r.num_keys,
                 input_footprints(call, options));
   forward(call, r, written, options, runtime);
 }
 
 template <class T>
-void statistics_call(const AttentionCall<T>& call, const AttentionOutputs& outputs,
-                     const AttentionStatistics& statistics, const AttentionOptions& options, const Runtime& runtime) {
-  const auto r = resolve(call, options, runtime);
+void statistics_call(const AttentionCall& call, const AttentionOutputs& outputs, const AttentionStatistics& statistics,
+                     const AttentionOptions& options, const Runtime& runtime) {
+  const auto r = resolve<T>(call, options, runtime);
   check_context_type(call.name, outputs.context, call.query.type);
   const TypedOutputs<T> written(call.name, outputs);
   Footprints others = input_footprints(call, options);
@@ -188,7 +187,7 @@ void statistics_call(const AttentionCall<T>& call, const AttentionOutputs& outpu
   if (!statistics.chosen_ranges.absent())
     others.push_back(footprint(call.name, "chosen_ranges", statistics.chosen_ranges));
   const std::array<Index, 4> context{r.batch, r.num_heads, r.num_queries, r.value_head_size};
-  const Footprints outs = check_outputs(call.name, written, context, r.num_keys, others);
+  const Footprints outs = check_outputs(call.name, outputs, context, r.num_keys, others);
   for (const Footprint& output : std::span<const Footprint>(outs)) others.push_back(output);
   Footprints numbers;
   check_row_statistics(call.name, r, asked, numbers);
@@ -197,9 +196,9 @@ void statistics_call(const AttentionCall<T>& call, const AttentionOutputs& outpu
 }
 
 template <class T>
-void partials_call(const AttentionCall<T>& call, const AttentionPartialOutputs& given, const AttentionOptions& options,
+void partials_call(const AttentionCall& call, const AttentionPartialOutputs& given, const AttentionOptions& options,
                    const Runtime& runtime) {
-  const auto r = resolve(call, options, runtime);
+  const auto r = resolve<T>(call, options, runtime);
   if (!options.sinks.empty()) reject(call.name, "sinks are given; expected none (attention_merge takes them)");
   if (options.dropout != 0) reject(call.name, "dropout is given; expected none");
   if (!options.query_starts.empty()) {
@@ -240,8 +239,8 @@ void attention_forward(const InputView<4>& query, const InputView<4>& key, const
                        const AttentionOutputs& outputs, const AttentionOptions& options, const Runtime& runtime) {
   const internal::FloatingPointScope scope;
   internal::with_compute_type(query.type, [&]<class T>(T) {
-    const internal::AttentionCall<T> call{"attention_forward", query, key, value, true, outputs.context.type};
-    internal::forward_call(call, outputs, options, runtime);
+    const internal::AttentionCall call{"attention_forward", query, key, value, true, outputs.context.type};
+    internal::forward_call<T>(call, outputs, options, runtime);
   });
 }
 
@@ -250,8 +249,8 @@ void attention_with_statistics(const InputView<4>& query, const InputView<4>& ke
                                const AttentionOptions& options, const Runtime& runtime) {
   const internal::FloatingPointScope scope;
   internal::with_compute_type(query.type, [&]<class T>(T) {
-    const internal::AttentionCall<T> call{"attention_with_statistics", query, key, value, true, outputs.context.type};
-    internal::statistics_call(call, outputs, statistics, options, runtime);
+    const internal::AttentionCall call{"attention_with_statistics", query, key, value, true, outputs.context.type};
+    internal::statistics_call<T>(call, outputs, statistics, options, runtime);
   });
 }
 
@@ -260,8 +259,8 @@ void attention_partials(const InputView<4>& query, const InputView<4>& key, cons
                         const Runtime& runtime) {
   const internal::FloatingPointScope scope;
   internal::with_compute_type(query.type, [&]<class T>(T) {
-    const internal::AttentionCall<T> call{"attention_partials", query, key, value, true};
-    internal::partials_call(call, partials, options, runtime);
+    const internal::AttentionCall call{"attention_partials", query, key, value, true};
+    internal::partials_call<T>(call, partials, options, runtime);
   });
 }
 
@@ -269,9 +268,8 @@ template <class T>
 AttentionResult<T> attention_with_weights(TensorView<const T, 4> query, const InputView<4>& key,
                                           const InputView<4>& value, const AttentionOptions& options,
                                           const Runtime& runtime) {
-  const internal::AttentionCall<ComputeType<T>> call{"attention_with_weights", query, key, value, true,
-                                                     kElementType<T>};
-  const auto r = internal::resolve(call, options, runtime);
+  const internal::AttentionCall call{"attention_with_weights", query, key, value, true, kElementType<T>};
+  const auto r = internal::resolve<ComputeType<T>>(call, options, runtime);
   internal::input_footprints(call, options);
   Index bytes = static_cast<Index>(sizeof(ComputeType<T>));
   bool overflow = false;

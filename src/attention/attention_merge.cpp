@@ -41,7 +41,8 @@ struct MergeCall {
 };
 
 template <class T>
-void check_merge(const MergeCall<T>& call, const char* accumulator_name, const char* row_max_name) {
+void check_merge(const MergeCall<T>& call, const AttentionOutputs& outputs, const char* accumulator_name,
+                 const char* row_max_name) {
   const auto& shape = call.accumulator.shape;
   const std::array<Index, 4> rows{shape[0], shape[1], shape[2], shape[3]};
   const std::array<Footprint, 4> inputs{footprint(call.name, accumulator_name, call.accumulator),
@@ -56,12 +57,11 @@ void check_merge(const MergeCall<T>& call, const char* accumulator_name, const c
   expect_rows(row_max_name, call.row_max);
   if (!call.row_sum.absent()) expect_rows("row_sum", call.row_sum);
   expect_shape(call.name, "scaled_accumulator", call.scaled_accumulator, shape);
-  if (call.outputs.fingerprint != nullptr)
-    reject(call.name, "fingerprint is given; expected none: no options are known");
-  if (!call.outputs.weights.absent()) {
+  if (outputs.fingerprint != nullptr) reject(call.name, "fingerprint is given; expected none: no options are known");
+  if (!outputs.weights.absent()) {
     reject(call.name, "weights is given; expected none (attention_weights computes them from row_max and row_sum)");
   }
-  check_outputs(call.name, call.outputs, {shape[1], shape[2], shape[3], shape[4]}, 0, inputs);
+  check_outputs(call.name, outputs, {shape[1], shape[2], shape[3], shape[4]}, 0, inputs);
 }
 
 // The partials of num_rows rows of one head, dense, and the rows that they become.
@@ -191,7 +191,7 @@ void merge_call(const char* name, const AttentionPartials& partials, const Input
                           TypedOutputs<T>(name, outputs)};
   if (call.row_sum.absent() && !call.row_max.absent())
     reject(name, "row_sum is missing; expected " + shape_text(call.row_max.shape));
-  check_merge(call, "accumulator", "row_max");
+  check_merge(call, outputs, "accumulator", "row_max");
   merge(call, runtime);
 }
 
@@ -205,7 +205,7 @@ void merge_lse_call(const char* name, const InputView<5>& contexts, const InputV
        {std::pair{"row_max", outputs.row_max}, {"row_sum", outputs.row_sum}, {"sink_weights", outputs.sink_weights}}) {
     if (!view.absent()) reject(name, std::string(output) + " is given; expected context and lse alone");
   }
-  check_merge(call, "contexts", "lse");
+  check_merge(call, outputs, "contexts", "lse");
   merge(call, runtime);
 }
 

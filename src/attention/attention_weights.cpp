@@ -131,9 +131,9 @@ void weigh(const RowTask<T>& task, const TypedRequest<T>& request, const RowRang
 }
 
 template <class T>
-void weights_call(const AttentionCall<T>& call, const WeightsRequest& request, const OutputView<4>& given,
+void weights_call(const AttentionCall& call, const WeightsRequest& request, const OutputView<4>& given,
                   const AttentionOptions& options, const Runtime& runtime) {
-  const ResolvedAttention<T> r = resolve(call, options, runtime);
+  const ResolvedAttention<T> r = resolve<T>(call, options, runtime);
   for (std::size_t i = 0; i < request.rows.size(); ++i) {
     check_range("rows[" + std::to_string(i) + "]", request.rows[i], r.num_queries);
   }
@@ -209,8 +209,8 @@ void attention_weights(const InputView<4>& query, const InputView<4>& key, const
                        const OutputView<4>& output, const AttentionOptions& options, const Runtime& runtime) {
   const internal::FloatingPointScope scope;
   internal::with_compute_type(query.type, [&]<class T>(T) {
-    const internal::AttentionCall<T> call{"attention_weights", query, key, {}, false};
-    internal::weights_call(call, request, output, options, runtime);
+    const internal::AttentionCall call{"attention_weights", query, key, {}, false};
+    internal::weights_call<T>(call, request, output, options, runtime);
   });
 }
 

@@ -70,7 +70,7 @@ void expect_rows(const char* name, const InputView<4>& view, const std::array<In
 }
 
 template <class T>
-Footprints check_saved(const AttentionCall<T>& call, const ResolvedAttention<T>& r, const TypedForwardState<T>& saved,
+Footprints check_saved(const AttentionCall& call, const ResolvedAttention<T>& r, const TypedForwardState<T>& saved,
                        Footprints inputs) {
   const std::array<Index, 4> context{r.batch, r.num_heads, r.num_queries, r.value_head_size};
   expect_rows<T>("context", saved.context, context, inputs);

@@ -10,10 +10,7 @@
 
 namespace regard::inline v0::internal {
 
-template <class T>
-bool has_bias(const ResolvedAttention<T>& r) {
-  return !r.bias.absent();
-}
+inline bool has_bias(const UntypedAttention& r) { return !r.bias.absent(); }
 
 // Writes the additive bias to tile[row][lane]; lanes from num_keys on are left 0.
 template <class T>

@@ -9,10 +9,7 @@
 
 namespace regard::inline v0::internal {
 
-template <class T>
-bool has_dropout(const ResolvedAttention<T>& r) {
-  return r.dropout_threshold > 0;
-}
+inline bool has_dropout(const UntypedAttention& r) { return r.dropout_threshold > 0; }
 
 // Writes what the weights are multiplied by, 0 or 1 / (1 − dropout), to tile[row][lane] for 64 keys from first_key on.
 template <class T>

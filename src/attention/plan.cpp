@@ -9,15 +9,6 @@
 #include "visibility.h"
 
 namespace regard::inline v0::internal {
-
-template <class T>
-double output_bytes(const TypedOutputs<T>& o) {
-  double context = static_cast<double>(type_bytes(o.context.type));
-  for (Index extent : o.context.shape) context *= static_cast<double>(extent);
-  return context + view_bytes(o.row_max) + view_bytes(o.row_sum) + view_bytes(o.lse) + view_bytes(o.weights) +
-         view_bytes(o.sink_weights);
-}
-
 namespace {
 
 // Queries with the keys that they see by causal, window, prefix and lengths, of one head; keys that are read.
@@ -25,8 +16,7 @@ struct Seen {
   double pairs;
   double keys;
 };
-template <class T>
-Seen seen(const ResolvedAttention<T>& r) {
+Seen seen(const UntypedAttention& r) {
   Seen all{0, 0};
   for (const Sequence& sequence : r.sequences) {
     all.keys += static_cast<double>(sequence.num_queries > 0 ? sequence.key_limit : 0);
@@ -40,9 +30,8 @@ Seen seen(const ResolvedAttention<T>& r) {
 
 }  // namespace
 
-template <class T>
-void plan_attention(const char* name, const ResolvedAttention<T>& r, Index key_bytes, Index value_bytes,
-                    std::string way, double written_bytes) {
+void plan_attention(const char* name, const UntypedAttention& r, Index key_bytes, Index value_bytes, std::string way,
+                    double written_bytes) {
   const auto [pairs, keys] = seen(r);
   const Index columns = value_bytes > 0 ? r.value_head_size : 0;
   const double queries = static_cast<double>(r.batch * r.num_heads * r.num_queries * r.head_size);
@@ -53,15 +42,15 @@ void plan_attention(const char* name, const ResolvedAttention<T>& r, Index key_b
   plan_operator({.name = name, .way = std::move(way), .operations = operations, .bytes = bytes + written_bytes});
 }
 
-template <class T>
-void plan_backward(const char* name, const ResolvedAttention<T>& r, double written_bytes) {
+void plan_backward(const char* name, const UntypedAttention& r, double written_bytes) {
   const auto [pairs, keys] = seen(r);
   // Query and its context, gradient of the context; key and value.
   const double queries = static_cast<double>(r.batch * r.num_heads * r.num_queries);
   const double query_bytes = static_cast<double>(type_bytes(r.query.type));
+  const double state_bytes = static_cast<double>(type_bytes(compute_type(r.query.type)));
   const double bytes =
       queries * (static_cast<double>(r.head_size) * query_bytes +
-                 2 * static_cast<double>(r.value_head_size) * query_bytes + 2 * sizeof(T)) +
+                 2 * static_cast<double>(r.value_head_size) * query_bytes + 2 * state_bytes) +
       keys * static_cast<double>(r.num_kv_heads) *
           static_cast<double>(r.head_size * type_bytes(r.key.type) + r.value_head_size * type_bytes(r.value.type));
   plan_operator({.name = name,
@@ -70,12 +59,5 @@ void plan_backward(const char* name, const ResolvedAttention<T>& r, double writt
                  .operations = 2 * pairs * static_cast<double>(r.num_heads * (3 * r.head_size + 2 * r.value_head_size)),
                  .bytes = bytes + written_bytes});
 }
-
-template double output_bytes(const TypedOutputs<float>&);
-template double output_bytes(const TypedOutputs<double>&);
-template void plan_attention(const char*, const ResolvedAttention<float>&, Index, Index, std::string, double);
-template void plan_attention(const char*, const ResolvedAttention<double>&, Index, Index, std::string, double);
-template void plan_backward(const char*, const ResolvedAttention<float>&, double);
-template void plan_backward(const char*, const ResolvedAttention<double>&, double);
 
 }  // namespace regard::inline v0::internal

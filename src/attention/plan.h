@@ -20,16 +20,19 @@ double view_bytes(const TensorView<T, Rank>& view) {
   return view.absent() ? 0 : static_cast<double>(view.size()) * sizeof(T);
 }
 template <class T>
-double output_bytes(const TypedOutputs<T>& outputs);
+double output_bytes(const TypedOutputs<T>& o) {
+  double context = static_cast<double>(type_bytes(o.context.type));
+  for (Index extent : o.context.shape) context *= static_cast<double>(extent);
+  return context + view_bytes(o.row_max) + view_bytes(o.row_sum) + view_bytes(o.lse) + view_bytes(o.weights) +
+         view_bytes(o.sink_weights);
+}
 
 // Every query with every key that it sees by causal, window, prefix and lengths: 2·D operations, and 2·Dv with values.
 // Keys and values are read with so many bytes an element; value_bytes is 0 where there are no values.
-template <class T>
-void plan_attention(const char* name, const ResolvedAttention<T>& r, Index key_bytes, Index value_bytes,
-                    std::string way, double written_bytes);
+void plan_attention(const char* name, const UntypedAttention& r, Index key_bytes, Index value_bytes, std::string way,
+                    double written_bytes);
 
 // The same queries and keys in five products: 2·(3·D + 2·Dv) operations for each pair.
-template <class T>
-void plan_backward(const char* name, const ResolvedAttention<T>& r, double written_bytes);
+void plan_backward(const char* name, const UntypedAttention& r, double written_bytes);
 
 }  // namespace regard::inline v0::internal

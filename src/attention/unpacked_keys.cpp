@@ -26,15 +26,13 @@ constexpr Index kMaxGroupedRows = kernels::kRows;
 constexpr Index kManyKeys = kernels::kChunkKeys;
 
 // Of a key head.
-template <class T>
-Index most_rows(const ResolvedAttention<T>& r) {
+Index most_rows(const UntypedAttention& r) {
   Index queries = 0;
   for (const Sequence& sequence : r.sequences) queries = std::max(queries, sequence.num_queries);
   return r.num_heads / r.num_kv_heads * queries;
 }
 
-template <class T>
-bool has_few_rows(const ResolvedAttention<T>& r) {
+bool has_few_rows(const UntypedAttention& r) {
   const Index rows = most_rows(r), group = r.num_heads / r.num_kv_heads;
   if (rows <= kernels::kFewRows) return true;
   Index keys = 0;
@@ -83,8 +81,7 @@ class RowKeys final : public KvPanels<T> {
 
 }  // namespace
 
-template <class T>
-const char* why_packed(const ResolvedAttention<T>& r) {
+const char* why_packed(const UntypedAttention& r) {
   const auto fits = [](Index width) { return width >= kernels::kLeastRow && width % kernels::kRowStep == 0; };
   if (r.num_kv_heads == 0 || most_rows(r) > kernels::kRows) return "";
   if (!has_few_rows(r)) return "with so many rows and so few keys packing is faster";
@@ -112,8 +109,6 @@ void attend_unpacked(const char* name, const ResolvedAttention<T>& r, const Type
   attend_few_rows<T>(r, keys, how, outputs, runtime);
 }
 
-template const char* why_packed(const ResolvedAttention<float>&);
-template const char* why_packed(const ResolvedAttention<double>&);
 template void attend_unpacked(const char*, const ResolvedAttention<float>&, const TypedOutputs<float>&, double,
                               const Runtime&);
 template void attend_unpacked(const char*, const ResolvedAttention<double>&, const TypedOutputs<double>&, double,

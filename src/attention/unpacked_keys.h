@@ -10,8 +10,7 @@ namespace regard::inline v0::internal {
 
 // Why keys and values are packed for this call, in words for a plan, empty where its rows are many; nullptr:
 // attend_unpacked takes it.
-template <class T>
-const char* why_packed(const ResolvedAttention<T>& r);
+const char* why_packed(const UntypedAttention& r);
 
 // Writes every output but weights, with the bits of any other way. name: of the operator; written_bytes: what it
 // writes.

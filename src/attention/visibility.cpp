@@ -18,8 +18,7 @@ bool truth(const std::uint8_t* p) { return *p != 0; }
 
 }  // namespace
 
-template <class T>
-Interval visible_interval(const ResolvedAttention<T>& r, const Sequence& sequence, Index row) {
+Interval visible_interval(const UntypedAttention& r, const Sequence& sequence, Index row) {
   const Index p = row + sequence.offset;
   Interval seen{0, sequence.key_limit};
   if (r.causal) seen.end = std::min(seen.end, std::max(p + 1, sequence.prefix));
@@ -30,8 +29,7 @@ Interval visible_interval(const ResolvedAttention<T>& r, const Sequence& sequenc
   return seen;
 }
 
-template <class T>
-void fill_rows(const ResolvedAttention<T>& r, const Sequence& sequence, const TaskRows& of, VisibleRows& rows) {
+void fill_rows(const UntypedAttention& r, const Sequence& sequence, const TaskRows& of, VisibleRows& rows) {
   rows.all = {sequence.num_keys, 0};
   // row_of(i), without its division for each row.
   Index row = of.num_rows > 0 ? of.row_of(0) : 0;
@@ -47,8 +45,7 @@ void fill_rows(const ResolvedAttention<T>& r, const Sequence& sequence, const Ta
   }
 }
 
-template <class T>
-bool fill_visible_tile(const ResolvedAttention<T>& r, const Sequence& sequence, const TaskRows& of, Index first_key,
+bool fill_visible_tile(const UntypedAttention& r, const Sequence& sequence, const TaskRows& of, Index first_key,
                        Index num_keys, const VisibleRows& rows, std::int32_t* tile) {
   const Index b = sequence.batch;
   const Index key0 = sequence.first_key + first_key;
@@ -85,14 +82,5 @@ bool fill_visible_tile(const ResolvedAttention<T>& r, const Sequence& sequence, 
   }
   return any;
 }
-
-template Interval visible_interval(const ResolvedAttention<float>&, const Sequence&, Index);
-template Interval visible_interval(const ResolvedAttention<double>&, const Sequence&, Index);
-template void fill_rows(const ResolvedAttention<float>&, const Sequence&, const TaskRows&, VisibleRows&);
-template void fill_rows(const ResolvedAttention<double>&, const Sequence&, const TaskRows&, VisibleRows&);
-template bool fill_visible_tile(const ResolvedAttention<float>&, const Sequence&, const TaskRows&, Index, Index,
-                                const VisibleRows&, std::int32_t*);
-template bool fill_visible_tile(const ResolvedAttention<double>&, const Sequence&, const TaskRows&, Index, Index,
-                                const VisibleRows&, std::int32_t*);
 
 }  // namespace regard::inline v0::internal

@@ -20,8 +20,7 @@ struct Interval {
 };
 
 // Keys that row i of the sequence sees by causal, window, prefix and key length.
-template <class T>
-Interval visible_interval(const ResolvedAttention<T>& r, const Sequence& sequence, Index row);
+Interval visible_interval(const UntypedAttention& r, const Sequence& sequence, Index row);
 
 // The rows of a task: their intervals, and the interval that holds them all.
 struct VisibleRows {
@@ -30,19 +29,16 @@ struct VisibleRows {
   Index positions[kernels::kRows];
   Interval all;
 };
-template <class T>
-void fill_rows(const ResolvedAttention<T>& r, const Sequence& sequence, const TaskRows& of, VisibleRows& rows);
+void fill_rows(const UntypedAttention& r, const Sequence& sequence, const TaskRows& of, VisibleRows& rows);
 
 // Whether there are options that need a dense tile.
-template <class T>
-bool has_dense_visibility(const ResolvedAttention<T>& r) {
+inline bool has_dense_visibility(const UntypedAttention& r) {
   return !r.query_segments.absent() || !r.block_mask.absent() || !r.mask.absent();
 }
 
 // Writes −1 (sees) or 0 to tile[row][lane] for 64 keys from first_key on; returns whether any row sees any key of its
 // interval. Lanes from num_keys on are left 0.
-template <class T>
-bool fill_visible_tile(const ResolvedAttention<T>& r, const Sequence& sequence, const TaskRows& of, Index first_key,
+bool fill_visible_tile(const UntypedAttention& r, const Sequence& sequence, const TaskRows& of, Index first_key,
                        Index num_keys, const VisibleRows& rows, std::int32_t* tile);
 
 }  // namespace regard::inline v0::internal

@@ -238,7 +238,7 @@ void multi_head_attention_forward(std::type_identity_t<TensorView<const T, 3>> i
   // What attention_forward would reject after the projections is rejected here, before anything is written.
   const auto shaped = [](const std::array<Index, 4>& shape) { return TensorView<const T, 4>(nullptr, shape); };
   resolve<T>({kName, shaped(query_shape), shaped(key_shape), shaped(value_shape), true}, options, runtime);
-  Footprints inputs = input_footprints<T>({kName, {}, {}, {}, true}, options);
+  Footprints inputs = input_footprints({kName, {}, {}, {}, true}, options);
   const auto add = [&inputs](const char* name, const auto& view) {
     if (!view.absent()) inputs.push_back(footprint(kName, name, view));
   };
