@@ -159,7 +159,7 @@ class ColumnPass {
                                      .num_rows = std::min(kRows, sequence.num_queries - row),
                                      .rows_per_head = sequence.num_queries},
                             .scratch = scratch};
-      const ChunkRange seen = visible_chunks(task);
+      const ChunkRange seen = task.visible_chunks();
       if (of.first_key < seen.begin * kChunkKeys || of.first_key >= seen.end * kChunkKeys) continue;
       add_weights(of, task, mass, strips);
     }
@@ -173,14 +173,14 @@ class ColumnPass {
   void add_weights(const Task& of, const RowTask<T>& task, double* mass, double* strips) const {
     const auto& kernel = kernels::active().template of<T>();
     const RowScratch<T>& s = task.scratch;
-    kernels::ScoreBlock<T> block = start_rows(task);
-    load_softmax_state(task, outputs_.row_max, outputs_.row_sum);
+    kernels::ScoreBlock<T> block = task.start_rows();
+    task.load_softmax_state(outputs_.row_max, outputs_.row_sum);
     const Interval& seen = s.visible_rows->all;
     const Index end = std::min(of.end_key, seen.end);
     for (Index key = std::max(of.first_key, seen.begin / kBlockKeys * kBlockKeys); key < end; key += kBlockKeys) {
       throw_if_stopped(runtime_.stop);
-      if (!start_block(task, key, block)) continue;
-      score_block(task.r, block);
+      if (!task.start_block(key, block)) continue;
+      task.score_block(block);
       kernel.weights_block(task.rows.num_rows, s.row_max, s.row_sum, s.scores);
       if (!outputs_.key_mass.absent()) kernel.add_rows(task.rows.num_rows, s.scores, mass + (key - of.first_key));
       if (row_strips_ > 0) add_strips(of, task, key, block.num_keys, strips);

@@ -77,14 +77,16 @@ void forward(const AttentionCall& call, const ResolvedAttention<T>& r, const Typ
     attend_unpacked(call.name, r, written, how.written_bytes, walk);
   } else {
     const auto write = [&](const RowTask<T>& task, const FinishedRows<T>& done) {
-      write_finished(task, done, written);
+      done.write(task, written);
       if (statistics) statistics->finish(task, done);
     };
     for_each_row_block<T>(r, walk, how, [&](std::span<RowTask<T>> tasks, std::span<const ChunkResults<T>> buffers) {
-      for (RowTask<T>& task : tasks) task.scratch.context = context_buffer(task, written);
-      if (tasks.size() == 1) return write(tasks[0], attend_and_finish(tasks[0], visible_chunks(tasks[0]), buffers[0]));
-      const auto chunks = attend<T>(tasks, buffers);
-      for (std::size_t i = 0; i < tasks.size(); ++i) write(tasks[i], finish(tasks[i], chunks[i], buffers[i]));
+      for (RowTask<T>& task : tasks) task.scratch.context = task.context_buffer(written);
+      if (tasks.size() == 1)
+        return write(tasks[0], FinishedRows<T>::attend(tasks[0], tasks[0].visible_chunks(), buffers[0]));
+      const auto chunks = RowTask<T>::attend(tasks, buffers);
+      for (std::size_t i = 0; i < tasks.size(); ++i)
+        write(tasks[i], FinishedRows<T>::of(tasks[i], chunks[i], buffers[i]));
     });
   }
   if (weights && rows > 0) {
@@ -160,7 +162,7 @@ void write_partials(const RowTask<T>& task, const ChunkRange& chunks, const Chun
   }
   write_sums(partials.accumulator);
   if (partials.scaled_accumulator.absent()) return;
-  attend_scaled(task, chunks, buffer);
+  task.attend_scaled(chunks, buffer);
   write_sums(partials.scaled_accumulator);
 }
 
@@ -226,7 +228,7 @@ void partials_call(const AttentionCall& call, const AttentionPartialOutputs& giv
   const ForwardScheduleOptions<T> how{.name = call.name, .written_bytes = written_bytes};
   for_each_row_block<T>(r, runtime, how,
                         [&](std::span<const RowTask<T>> tasks, std::span<const ChunkResults<T>> buffers) {
-                          const auto visited = attend<T>(tasks, buffers);
+                          const auto visited = RowTask<T>::attend(tasks, buffers);
                           for (std::size_t i = 0; i < tasks.size(); ++i)
                             write_partials(tasks[i], visited[i], buffers[i], partials);
                         });

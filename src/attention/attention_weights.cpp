@@ -93,9 +93,9 @@ void weigh(const RowTask<T>& task, const TypedRequest<T>& request, const RowRang
   const Sequence& sequence = task.sequence;
   const bool weights = request.kind == WeightsKind::weights;
   const T nothing = weights ? static_cast<T>(0) : -std::numeric_limits<T>::infinity();
-  kernels::ScoreBlock<T> block = start_rows(task);
+  kernels::ScoreBlock<T> block = task.start_rows();
   const Interval& seen = s.visible_rows->all;
-  if (weights) load_softmax_state(task, request.row_max, request.row_sum);
+  if (weights) task.load_softmax_state(request.row_max, request.row_sum);
   // Packed keys of other sequences are columns of this row, too.
   const auto fill = [&](Index first_column, Index end_column) {
     T filler[kBlockKeys];
@@ -116,11 +116,11 @@ void weigh(const RowTask<T>& task, const TypedRequest<T>& request, const RowRang
   Index key = begin;
   for (; key < end; key += kBlockKeys) {
     throw_if_stopped(task.runtime.stop);
-    if (!start_block(task, key, block)) {
+    if (!task.start_block(key, block)) {
       fill(sequence.first_key + key, sequence.first_key + key + block.num_keys);
       continue;
     }
-    score_block(r, block);
+    task.score_block(block);
     if (weights) kernel.weights_block(task.rows.num_rows, s.row_max, s.row_sum, s.scores);
     for (Index i = 0; i < task.rows.num_rows; ++i) {
       write_block(output, keys, sequence.batch, task.rows.head, first_output + i, sequence.first_key + key,

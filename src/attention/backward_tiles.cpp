@@ -92,8 +92,8 @@ void BackwardTiles<T>::take_rows(Index head, Index first_row, Index num_rows) {
                  .sequence = s,
                  .rows = {.head = head, .first_row = first_row, .num_rows = num_rows, .rows_per_head = s.num_queries},
                  .scratch = scratch_});
-  score_ = start_rows(*task_);
-  load_softmax_state(*task_, call_.saved.row_max, call_.saved.row_sum);
+  score_ = task_->start_rows();
+  task_->load_softmax_state(call_.saved.row_max, call_.saved.row_sum);
   const Index row = s.first_query + first_row;
   std::copy_n(call_.delta + call_.row(s.batch, head, row), num_rows, delta_);
   std::uint8_t finite[2 * kBlockPanels];
@@ -128,17 +128,17 @@ void BackwardTiles<T>::take_rows(Index head, Index first_row, Index num_rows) {
 template <class T>
 bool BackwardTiles<T>::take_block(Index key) {
   const ResolvedAttention<T>& r = call_.r;
-  if (!start_block(*task_, key, score_)) return false;
+  if (!task_->start_block(key, score_)) return false;
   if (r.soft_cap != 0) {
     // The scores of the soft cap alone say what its derivative is.
     kernels::ScoreBlock<T> capped = score_;
     capped.rules.alibi_slopes = nullptr;
     capped.rules.bias = nullptr;
     capped.scores = capped_;
-    score_block(r, capped);
+    task_->score_block(capped);
     block_.capped = capped_;
   }
-  score_block(r, score_);
+  task_->score_block(score_);
   if (has_dropout(r)) {
     fill_dropout_tile(r, sequence(), task_->rows, key, dropout_);
     block_.dropout = dropout_;

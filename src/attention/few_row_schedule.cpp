@@ -116,7 +116,7 @@ class FewRowSchedule {
                     .rows = rows_of(item),
                     .scratch = (*scratches_)[place],
                     .wants_lse = !outputs_.lse.absent()};
-    task.scratch.context = context_buffer(task, outputs_);
+    task.scratch.context = task.context_buffer(outputs_);
     return task;
   }
 
@@ -197,7 +197,7 @@ class FewRowSchedule {
       const Index first = worker * most_partials_;
       if (group.num_items == 1) {
         const RowTask<T> task = task_of(items[0], worker * static_cast<Index>(tasks_per_group_));
-        write_finished(task, attend_and_finish(task, items[0].chunks, partials.at(first)), outputs_);
+        FinishedRows<T>::attend(task, items[0].chunks, partials.at(first)).write(task, outputs_);
         progress_.add(items[0].num_rows);
         return;
       }
@@ -208,9 +208,9 @@ class FewRowSchedule {
           chunks[i] = items[i].chunks;
           buffers[i] = partials.at(first + partials_before(group, i));
         }
-        attend<T>(tasks, chunks, buffers);
+        RowTask<T>::attend(tasks, chunks, buffers);
         for (std::size_t i = 0; i < tasks.size(); ++i) {
-          write_finished(tasks[i], finish(tasks[i], chunks[i], buffers[i]), outputs_);
+          FinishedRows<T>::of(tasks[i], chunks[i], buffers[i]).write(tasks[i], outputs_);
           progress_.add(items[i].num_rows);
         }
       });
@@ -238,7 +238,7 @@ class FewRowSchedule {
       };
       if (group.num_items == 1) {
         const WorkItem& item = items_[group.first_item];
-        attend(task_of(item, worker * static_cast<Index>(tasks_per_group_)), {chunk, chunk + 1}, buffer(item));
+        task_of(item, worker * static_cast<Index>(tasks_per_group_)).attend({chunk, chunk + 1}, buffer(item));
         return;
       }
       with_tasks(group, worker, [&](std::span<const RowTask<T>> tasks) {
@@ -250,13 +250,13 @@ class FewRowSchedule {
           chunks[i] = visits ? ChunkRange{chunk, chunk + 1} : ChunkRange{0, 0};
           if (visits) buffers[i] = buffer(item);
         }
-        attend<T>(tasks, chunks, buffers);
+        RowTask<T>::attend(tasks, chunks, buffers);
       });
     });
     for_each_item(runtime_, workers, static_cast<Index>(items_.size()), [&](Index n, int worker) {
       const WorkItem& item = items_[static_cast<std::size_t>(n)];
       const RowTask<T> task = task_of(item, worker * static_cast<Index>(tasks_per_group_));
-      write_finished(task, finish(task, item.chunks, partials.at(item.first_partial)), outputs_);
+      FinishedRows<T>::of(task, item.chunks, partials.at(item.first_partial)).write(task, outputs_);
       progress_.add(item.num_rows);
     });
   }

@@ -52,7 +52,7 @@ FinishedRows<T> finished(const RowScratch<T>& s) {
 template <class T>
 void finish_scaled(const RowTask<T>& task, const ChunkRange& chunks, const ChunkResults<T>& results) {
   const RowScratch<T>& s = task.scratch;
-  attend_scaled(task, chunks, results);
+  task.attend_scaled(chunks, results);
   finish_results(task, chunks.size(), results, task.r.value_head_size, static_cast<T>(kAttentionSumScale),
                  s.scaled_context);
   take_scaled(task.rows.num_rows, task.r.value_head_size, s.row_sum, s.scaled_context, s.context);
@@ -61,14 +61,7 @@ void finish_scaled(const RowTask<T>& task, const ChunkRange& chunks, const Chunk
 }  // namespace
 
 template <class T>
-void take_scaled(Index num_rows, Index columns, const T* row_sum, const T* scaled_context, T* context) {
-  for (Index i = 0; i < num_rows * columns; ++i) {
-    if (is_finite(row_sum[i / columns]) && !is_finite(context[i])) context[i] = scaled_context[i];
-  }
-}
-
-template <class T>
-FinishedRows<T> finish(const RowTask<T>& task, const ChunkRange& chunks, const ChunkResults<T>& results) {
+FinishedRows<T> FinishedRows<T>::of(const RowTask<T>& task, const ChunkRange& chunks, const ChunkResults<T>& results) {
   const RowScratch<T>& s = task.scratch;
   if (finish_results(task, chunks.size(), results, task.r.value_head_size, static_cast<T>(1), s.context))
     finish_scaled(task, chunks, results);
@@ -76,63 +69,44 @@ FinishedRows<T> finish(const RowTask<T>& task, const ChunkRange& chunks, const C
 }
 
 template <class T>
-FinishedRows<T> attend_and_finish(const RowTask<T>& task, const ChunkRange& chunks, const ChunkResults<T>& buffer) {
+FinishedRows<T> FinishedRows<T>::attend(const RowTask<T>& task, const ChunkRange& chunks,
+                                        const ChunkResults<T>& buffer) {
   const RowScratch<T>& s = task.scratch;
   if (chunks.size() > 1) {
-    attend(task, chunks, buffer);
-    return finish(task, chunks, buffer);
+    task.attend(chunks, buffer);
+    return of(task, chunks, buffer);
   }
   // A single chunk is finished where it lies.
-  if (finish_results(task, chunks.size(), attend_one(task, chunks), s.padded_value_head_size, static_cast<T>(1),
+  if (finish_results(task, chunks.size(), task.attend_one(chunks), s.padded_value_head_size, static_cast<T>(1),
                      s.context)) {
-    keep(task, 0, buffer);
+    task.keep(0, buffer);
     finish_scaled(task, chunks, buffer);
   }
   return finished(s);
 }
 
 template <class T>
-T* context_buffer(const RowTask<T>& task, const TypedOutputs<T>& outputs) {
-  const auto& context = outputs.context;
-  const TaskRows& rows = task.rows;
-  void* const first =
-      context.pointer(task.sequence.batch, rows.head_of(0), task.sequence.first_query + rows.row_of(0), 0);
-  const bool same = context.type == kElementType<T> && rows.head_of(0) == rows.head_of(rows.num_rows - 1) &&
-                    context.strides[2] == task.r.value_head_size && context.strides[3] == 1 &&
-                    reinterpret_cast<std::uintptr_t>(first) % alignof(T) == 0;
-  return same ? static_cast<T*>(first) : task.scratch.context;
-}
-
-template <class T>
-void write_finished(const RowTask<T>& task, const FinishedRows<T>& done, const TypedOutputs<T>& outputs) {
+void FinishedRows<T>::write(const RowTask<T>& task, const TypedOutputs<T>& outputs) const {
   const Index b = task.sequence.batch;
   const Index columns = task.r.value_head_size;
   const auto head = [&](Index i) { return task.rows.head_of(i); };
   const auto row = [&](Index i) { return task.sequence.first_query + task.rows.row_of(i); };
-  const bool written = outputs.context.pointer(b, head(0), row(0), 0) == done.context;
+  const bool written = outputs.context.pointer(b, head(0), row(0), 0) == context;
   for (Index i = 0; !written && i < task.rows.num_rows; ++i) {
-    write_numbers(outputs.context.type, columns, done.context + i * columns,
-                  outputs.context.pointer(b, head(i), row(i), 0), outputs.context.strides[3]);
+    write_numbers(outputs.context.type, columns, context + i * columns, outputs.context.pointer(b, head(i), row(i), 0),
+                  outputs.context.strides[3]);
   }
   const auto write = [&](const TensorView<T, 3>& output, const T* from) {
     if (output.absent()) return;
     for (Index i = 0; i < task.rows.num_rows; ++i) copy_elements(1, from + i, 1, output.pointer(b, head(i), row(i)), 1);
   };
-  write(outputs.row_max, done.row_max);
-  write(outputs.row_sum, done.row_sum);
-  write(outputs.lse, done.lse);
-  write(outputs.sink_weights, done.sink_weight);
+  write(outputs.row_max, row_max);
+  write(outputs.row_sum, row_sum);
+  write(outputs.lse, lse);
+  write(outputs.sink_weights, sink_weight);
 }
 
-template float* context_buffer(const RowTask<float>&, const TypedOutputs<float>&);
-template FinishedRows<float> finish(const RowTask<float>&, const ChunkRange&, const ChunkResults<float>&);
-template FinishedRows<float> attend_and_finish(const RowTask<float>&, const ChunkRange&, const ChunkResults<float>&);
-template void take_scaled(Index, Index, const float*, const float*, float*);
-template void write_finished(const RowTask<float>&, const FinishedRows<float>&, const TypedOutputs<float>&);
-template double* context_buffer(const RowTask<double>&, const TypedOutputs<double>&);
-template FinishedRows<double> finish(const RowTask<double>&, const ChunkRange&, const ChunkResults<double>&);
-template FinishedRows<double> attend_and_finish(const RowTask<double>&, const ChunkRange&, const ChunkResults<double>&);
-template void take_scaled(Index, Index, const double*, const double*, double*);
-template void write_finished(const RowTask<double>&, const FinishedRows<double>&, const TypedOutputs<double>&);
+template struct FinishedRows<float>;
+template struct FinishedRows<double>;
 
 }  // namespace regard::inline v0::internal

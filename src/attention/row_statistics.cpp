@@ -63,13 +63,13 @@ void for_each_weights_block(const RowTask<T>& task, const FinishedRows<T>& done,
   const auto& kernel = kernels::active().template of<T>();
   const Index rows = task.rows.num_rows;
   alignas(64) T weights[kRows * kBlockKeys];
-  kernels::ScoreBlock<T> block = start_rows(task);
+  kernels::ScoreBlock<T> block = task.start_rows();
   const Interval& seen = task.scratch.visible_rows->all;
   const Index last = std::min(end, seen.end);
   for (Index key = std::max(begin, seen.begin) / kBlockKeys * kBlockKeys; key < last; key += kBlockKeys) {
     throw_if_stopped(task.runtime.stop);
-    if (!wanted(key) || !start_block(task, key, block)) continue;
-    score_block(task.r, block);
+    if (!wanted(key) || !task.start_block(key, block)) continue;
+    task.score_block(block);
     std::copy_n(block.scores, rows * kBlockKeys, weights);
     kernel.weights_block(rows, done.row_max, done.row_sum, weights);
     use(key, block.scores, weights);

@@ -29,8 +29,7 @@ Index round_up(Index n, Index kv_head) { return (n + kv_head - 1) / kv_head * kv
 
 }  // namespace
 
-template <class T>
-Index most_chunks(const ResolvedAttention<T>& r) {
+Index most_chunks(const UntypedAttention& r) {
   Index most = 1;
   for (const Sequence& sequence : r.sequences) {
     Index reach = sequence.key_limit;
@@ -42,6 +41,12 @@ Index most_chunks(const ResolvedAttention<T>& r) {
     most = std::max(most, (reach + kChunkKeys - 1) / kChunkKeys);
   }
   return most;
+}
+
+ChunkRange visible_chunks(const UntypedAttention& r, const Sequence& sequence, const TaskRows& of, VisibleRows& rows) {
+  fill_rows(r, sequence, of, rows);
+  if (rows.all.begin >= rows.all.end) return {0, 0};
+  return {rows.all.begin / kChunkKeys, (rows.all.end + kChunkKeys - 1) / kChunkKeys};
 }
 
 template <class T>
@@ -135,58 +140,55 @@ void pack_queries(const RowTask<T>& task) {
 }  // namespace
 
 template <class T>
-kernels::ScoreBlock<T> start_rows(const RowTask<T>& task) {
-  const ResolvedAttention<T>& r = task.r;
-  const RowScratch<T>& s = task.scratch;
-  VisibleRows& rows = *s.visible_rows;
-  fill_rows(r, task.sequence, task.rows, rows);
-  pack_queries(task);
+kernels::ScoreBlock<T> RowTask<T>::start_rows() const {
+  const RowScratch<T>& s = scratch;
+  VisibleRows& seen = *s.visible_rows;
+  fill_rows(r, sequence, rows, seen);
+  pack_queries(*this);
   const bool alibi = !r.alibi_slopes.empty();
-  for (Index i = 0; alibi && i < task.rows.num_rows; ++i) {
-    s.slopes[i] = r.alibi_slopes[static_cast<std::size_t>(task.rows.head_of(i))];
+  for (Index i = 0; alibi && i < rows.num_rows; ++i) {
+    s.slopes[i] = r.alibi_slopes[static_cast<std::size_t>(rows.head_of(i))];
   }
 
   kernels::ScoreBlock<T> block{};
-  block.num_rows = task.rows.num_rows;
+  block.num_rows = rows.num_rows;
   block.depth = r.head_size;
   block.query = s.query;
   block.scores = s.scores;
   block.rules = {.scale = r.scale,
                  .soft_cap = r.soft_cap,
                  .alibi_slopes = alibi ? s.slopes : nullptr,
-                 .positions = rows.positions,
+                 .positions = seen.positions,
                  .bias = has_bias(r) ? s.bias : nullptr,
-                 .visible_begin = rows.begin,
-                 .visible_end = rows.end,
+                 .visible_begin = seen.begin,
+                 .visible_end = seen.end,
                  .visible = has_dense_visibility(r) ? s.visible : nullptr};
   return block;
 }
 
 template <class T>
-bool start_block(const RowTask<T>& task, Index key, kernels::ScoreBlock<T>& block, kernels::StoredPanels* stored) {
-  const RowScratch<T>& s = task.scratch;
+bool RowTask<T>::start_block(Index key, kernels::ScoreBlock<T>& block, kernels::StoredPanels* stored) const {
+  const RowScratch<T>& s = scratch;
   block.first_key = key;
-  block.num_keys = std::min(kBlockKeys, task.sequence.key_limit - key);
-  if (block.rules.visible &&
-      !fill_visible_tile(task.r, task.sequence, task.rows, key, block.num_keys, *s.visible_rows, s.visible)) {
+  block.num_keys = std::min(kBlockKeys, sequence.key_limit - key);
+  if (block.rules.visible && !fill_visible_tile(r, sequence, rows, key, block.num_keys, *s.visible_rows, s.visible)) {
     return false;
   }
   if (block.rules.bias) {
-    fill_bias_tile(task.r, task.sequence, task.rows, key, block.num_keys, s.bias);
+    fill_bias_tile(r, sequence, rows, key, block.num_keys, s.bias);
   }
   block.stored_keys = stored;
   if (stored) {
-    if (!block.multiplied) task.packed.find_stored_keys(task.kv_head, key / kPanel, false, *stored);
+    if (!block.multiplied) packed.find_stored_keys(kv_head, key / kPanel, false, *stored);
     return true;
   }
-  task.packed.prepare(task.kv_head, key / kPanel);
-  block.ahead = task.ahead;
-  if (task.ahead) task.packed.prefetch_next(task.kv_head, key / kPanel, *task.ahead);
+  packed.prepare(kv_head, key / kPanel);
+  block.ahead = ahead;
+  if (ahead) packed.prefetch_next(kv_head, key / kPanel, *ahead);
   for (Index i = 0; i < kernels::kBlockPanels; ++i) {
     const Index panel = key / kPanel + i;
-    T* const buffer = s.key_panels + (task.packed.widened() ? i * kPanel * task.r.head_size : 0);
-    block.key_panels[i] =
-        panel < task.kv_head.num_panels ? task.packed.key_panel(task.kv_head, panel, buffer) : nullptr;
+    T* const buffer = s.key_panels + (packed.widened() ? i * kPanel * r.head_size : 0);
+    block.key_panels[i] = panel < kv_head.num_panels ? packed.key_panel(kv_head, panel, buffer) : nullptr;
   }
   return true;
 }
@@ -216,7 +218,7 @@ class ChunkLoop {
         kernel_(kernels::active().template of<T>()),
         observer_(sums == Sums::plain ? task.observer : nullptr),
         few_(task.rows.num_rows <= kernels::kFewRows && task.packed.stored()) {
-    block_.score = start_rows(task);
+    block_.score = task.start_rows();
     block_.stored_values = nullptr;
     block_.padded_columns = task.scratch.padded_value_head_size;
     block_.value_scale = sums == Sums::plain ? static_cast<T>(1) : static_cast<T>(kAttentionSumScale);
@@ -251,7 +253,7 @@ class ChunkLoop {
     throw_if_stopped(task_.runtime.stop);
     block_.score.multiplied = key == multiplied_;
     block_.score.scores = block_.score.multiplied ? ahead_.scores : s.scores;
-    if (!start_block(task_, key, block_.score, few_ ? &stored_keys_ : nullptr)) return;
+    if (!task_.start_block(key, block_.score, few_ ? &stored_keys_ : nullptr)) return;
     block_.values_finite = true;
     for (Index i = 0; i < kernels::kBlockPanels; ++i) {
       const Index panel = key / kPanel + i;
@@ -355,7 +357,7 @@ void for_each_chunk(const RowTask<T>& task, const ChunkRange& chunks, Sums sums,
 }  // namespace
 
 template <class T>
-void score_block(const ResolvedAttention<T>& r, const kernels::ScoreBlock<T>& block) {
+void RowTask<T>::score_block(const kernels::ScoreBlock<T>& block) const {
   const kernels::KernelTable& table = kernels::active();
   if constexpr (std::same_as<T, float>) {
     if (r.key_pairs) return table.pairs.score_block(block);
@@ -364,68 +366,60 @@ void score_block(const ResolvedAttention<T>& r, const kernels::ScoreBlock<T>& bl
 }
 
 template <class T>
-void load_softmax_state(const RowTask<T>& task, const TensorView<const T, 3>& row_max,
-                        const TensorView<const T, 3>& row_sum) {
-  const Index row = task.sequence.first_query + task.rows.first_row;
+void RowTask<T>::load_softmax_state(const TensorView<const T, 3>& row_max,
+                                    const TensorView<const T, 3>& row_sum) const {
+  const Index row = sequence.first_query + rows.first_row;
   const auto load = [&](const TensorView<const T, 3>& from, T* to) {
-    copy_elements(task.rows.num_rows, from.pointer(task.sequence.batch, task.rows.head, row), from.strides[2], to, 1);
+    copy_elements(rows.num_rows, from.pointer(sequence.batch, rows.head, row), from.strides[2], to, 1);
   };
-  load(row_max, task.scratch.row_max);
-  load(row_sum, task.scratch.row_sum);
+  load(row_max, scratch.row_max);
+  load(row_sum, scratch.row_sum);
 }
 
 template <class T>
-ChunkRange visible_chunks(const ResolvedAttention<T>& r, const Sequence& sequence, const TaskRows& of,
-                          VisibleRows& rows) {
-  fill_rows(r, sequence, of, rows);
-  if (rows.all.begin >= rows.all.end) return {0, 0};
-  return {rows.all.begin / kChunkKeys, (rows.all.end + kChunkKeys - 1) / kChunkKeys};
-}
-
-template <class T>
-void keep(const RowTask<T>& task, Index number, const ChunkResults<T>& results) {
-  const RowScratch<T>& s = task.scratch;
-  const Index columns = task.r.value_head_size, rows = task.rows.num_rows;
-  for (Index i = 0; i < rows; ++i) {
+void RowTask<T>::keep(Index number, const ChunkResults<T>& results) const {
+  const RowScratch<T>& s = scratch;
+  const Index columns = r.value_head_size, num_rows = rows.num_rows;
+  for (Index i = 0; i < num_rows; ++i) {
     std::copy_n(s.chunk.accumulator + i * s.padded_value_head_size, columns,
-                results.accumulator + (number * rows + i) * columns);
+                results.accumulator + (number * num_rows + i) * columns);
   }
-  std::copy_n(s.chunk.row_max, rows, results.row_max + number * rows);
-  std::copy_n(s.chunk.row_sum, rows, results.row_sum + number * rows);
+  std::copy_n(s.chunk.row_max, num_rows, results.row_max + number * num_rows);
+  std::copy_n(s.chunk.row_sum, num_rows, results.row_sum + number * num_rows);
 }
 
 template <class T>
-void attend(const RowTask<T>& task, const ChunkRange& chunks, const ChunkResults<T>& results) {
-  for_each_chunk(task, chunks, Sums::plain, [&](Index number) { keep(task, number, results); });
+void RowTask<T>::attend(const ChunkRange& chunks, const ChunkResults<T>& results) const {
+  for_each_chunk(*this, chunks, Sums::plain, [&](Index number) { keep(number, results); });
 }
 
 template <class T>
-void attend(std::span<const RowTask<T>> tasks, std::span<const ChunkRange> chunks,
-            std::span<const ChunkResults<T>> results) {
+void RowTask<T>::attend(std::span<const RowTask> tasks, std::span<const ChunkRange> chunks,
+                        std::span<const ChunkResults<T>> results) {
   for_each_chunk<T>(tasks, chunks, Sums::plain,
-                    [&](std::size_t i, Index number) { keep(tasks[i], number, results[i]); });
+                    [&](std::size_t i, Index number) { tasks[i].keep(number, results[i]); });
 }
 
 template <class T>
-std::array<ChunkRange, kMaxTasksPerGroup> attend(std::span<const RowTask<T>> tasks,
-                                                 std::span<const ChunkResults<T>> results) {
+std::array<ChunkRange, kMaxTasksPerGroup> RowTask<T>::attend(std::span<const RowTask> tasks,
+                                                             std::span<const ChunkResults<T>> results) {
   std::array<ChunkRange, kMaxTasksPerGroup> chunks{};
-  for (std::size_t i = 0; i < tasks.size(); ++i) chunks[i] = visible_chunks(tasks[i]);
-  attend<T>(tasks, chunks, results);
+  for (std::size_t i = 0; i < tasks.size(); ++i) chunks[i] = tasks[i].visible_chunks();
+  attend(tasks, chunks, results);
   return chunks;
 }
 
 template <class T>
-ChunkResults<T> attend_one(const RowTask<T>& task, const ChunkRange& chunks) {
-  for_each_chunk(task, chunks, Sums::plain, [](Index) {});
-  return {task.scratch.chunk.accumulator, task.scratch.chunk.row_max, task.scratch.chunk.row_sum};
+ChunkResults<T> RowTask<T>::attend_one(const ChunkRange& chunks) const {
+  for_each_chunk(*this, chunks, Sums::plain, [](Index) {});
+  return {scratch.chunk.accumulator, scratch.chunk.row_max, scratch.chunk.row_sum};
 }
 
 template <class T>
-void attend_scaled(const RowTask<T>& task, const ChunkRange& chunks, const ChunkResults<T>& results) {
-  const RowScratch<T>& s = task.scratch;
-  const Index columns = task.r.value_head_size;
-  const Index elements = task.rows.num_rows * columns;
+void RowTask<T>::attend_scaled(const ChunkRange& chunks, const ChunkResults<T>& results) const {
+  const RowScratch<T>& s = scratch;
+  const Index columns = r.value_head_size;
+  const Index elements = rows.num_rows * columns;
   const bool overflowed =
       !std::all_of(results.accumulator, results.accumulator + chunks.size() * elements, is_finite<T>);
   const auto scale = [&](Index number, bool anew) {
@@ -437,43 +431,25 @@ void attend_scaled(const RowTask<T>& task, const ChunkRange& chunks, const Chunk
     }
   };
   if (overflowed) {
-    for_each_chunk(task, chunks, Sums::scaled, [&](Index number) { scale(number, true); });
+    for_each_chunk(*this, chunks, Sums::scaled, [&](Index number) { scale(number, true); });
   } else {
     for (Index number = 0; number < chunks.size(); ++number) scale(number, false);
   }
 }
 
+template <class T>
+T* RowTask<T>::context_buffer(const TypedOutputs<T>& outputs) const {
+  const auto& context = outputs.context;
+  void* const first = context.pointer(sequence.batch, rows.head_of(0), sequence.first_query + rows.row_of(0), 0);
+  const bool same = context.type == kElementType<T> && rows.head_of(0) == rows.head_of(rows.num_rows - 1) &&
+                    context.strides[2] == r.value_head_size && context.strides[3] == 1 &&
+                    reinterpret_cast<std::uintptr_t>(first) % alignof(T) == 0;
+  return same ? static_cast<T*>(first) : scratch.context;
+}
+
 template class RowScratchLayout<float>;
-template kernels::ScoreBlock<float> start_rows(const RowTask<float>&);
-template bool start_block(const RowTask<float>&, Index, kernels::ScoreBlock<float>&, kernels::StoredPanels*);
-template void score_block(const ResolvedAttention<float>&, const kernels::ScoreBlock<float>&);
-template void load_softmax_state(const RowTask<float>&, const TensorView<const float, 3>&,
-                                 const TensorView<const float, 3>&);
-template ChunkRange visible_chunks(const ResolvedAttention<float>&, const Sequence&, const TaskRows&, VisibleRows&);
-template Index most_chunks(const ResolvedAttention<float>&);
-template void keep(const RowTask<float>&, Index, const ChunkResults<float>&);
-template ChunkResults<float> attend_one(const RowTask<float>&, const ChunkRange&);
-template void attend(const RowTask<float>&, const ChunkRange&, const ChunkResults<float>&);
-template void attend(std::span<const RowTask<float>>, std::span<const ChunkRange>,
-                     std::span<const ChunkResults<float>>);
-template std::array<ChunkRange, kMaxTasksPerGroup> attend(std::span<const RowTask<float>>,
-                                                          std::span<const ChunkResults<float>>);
-template void attend_scaled(const RowTask<float>&, const ChunkRange&, const ChunkResults<float>&);
 template class RowScratchLayout<double>;
-template kernels::ScoreBlock<double> start_rows(const RowTask<double>&);
-template bool start_block(const RowTask<double>&, Index, kernels::ScoreBlock<double>&, kernels::StoredPanels*);
-template void score_block(const ResolvedAttention<double>&, const kernels::ScoreBlock<double>&);
-template void load_softmax_state(const RowTask<double>&, const TensorView<const double, 3>&,
-                                 const TensorView<const double, 3>&);
-template ChunkRange visible_chunks(const ResolvedAttention<double>&, const Sequence&, const TaskRows&, VisibleRows&);
-template Index most_chunks(const ResolvedAttention<double>&);
-template void keep(const RowTask<double>&, Index, const ChunkResults<double>&);
-template ChunkResults<double> attend_one(const RowTask<double>&, const ChunkRange&);
-template void attend(const RowTask<double>&, const ChunkRange&, const ChunkResults<double>&);
-template void attend(std::span<const RowTask<double>>, std::span<const ChunkRange>,
-                     std::span<const ChunkResults<double>>);
-template std::array<ChunkRange, kMaxTasksPerGroup> attend(std::span<const RowTask<double>>,
-                                                          std::span<const ChunkResults<double>>);
-template void attend_scaled(const RowTask<double>&, const ChunkRange&, const ChunkResults<double>&);
+template struct RowTask<float>;
+template struct RowTask<double>;
 
 }  // namespace regard::inline v0::internal

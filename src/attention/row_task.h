@@ -14,6 +14,7 @@
 #include "kv_panels.h"
 #include "runtime/workspace.h"
 #include "task_rows.h"
+#include "tensor/strided_copy.h"
 #include "visibility.h"
 
 namespace regard::inline v0::internal {
@@ -122,6 +123,24 @@ class Partials {
   Workspace<T> row_sum_;
 };
 
+// The most chunks that the rows of a task can see.
+Index most_chunks(const UntypedAttention& r);
+
+struct ChunkRange {
+  Index begin;
+  Index end;
+
+  Index size() const { return end - begin; }
+};
+
+// The chunks that these rows see; `rows` becomes what each sees.
+ChunkRange visible_chunks(const UntypedAttention& r, const Sequence& sequence, const TaskRows& of, VisibleRows& rows);
+
+// Tasks of one kv_head that walk its keys together, a block for all before the next: keys and values that do not stay
+// in a second-level cache are fetched once for all of them. At 16384 keys, of the peak: one task 0.78, two 0.85, four
+// 0.875, eight 0.88 (D 128).
+inline constexpr Index kMaxTasksPerGroup = 4;
+
 template <class T>
 struct RowTask {
   const ResolvedAttention<T>& r;
@@ -134,78 +153,39 @@ struct RowTask {
   bool wants_lse = false;
   const RowObserver<T>* observer = nullptr;
   kernels::PrefetchPlan* ahead = nullptr;  // what the worker needs after this task
+
+  // Packs the query and finds what the rows see; the block's rules then point into the scratch.
+  kernels::ScoreBlock<T> start_rows() const;
+  // Points the block at the keys from `key` on, with their tiles of mask and bias. False when no row sees one of them.
+  // stored: where panels are named that the block reads as they are stored; nullptr: in the type of the call.
+  bool start_block(Index key, kernels::ScoreBlock<T>& block, kernels::StoredPanels* stored = nullptr) const;
+  // The scores of the block, by the kernel that the forward pass takes.
+  void score_block(const kernels::ScoreBlock<T>& block) const;
+  // Copies row_max and row_sum of the rows, which are of one head, to the scratch.
+  void load_softmax_state(const TensorView<const T, 3>& row_max, const TensorView<const T, 3>& row_sum) const;
+
+  // The chunks that the rows see.
+  ChunkRange visible_chunks() const { return internal::visible_chunks(r, sequence, rows, *scratch.visible_rows); }
+  // Writes the results of these chunks.
+  void attend(const ChunkRange& chunks, const ChunkResults<T>& results) const;
+  // The same of up to kMaxTasksPerGroup tasks.
+  static void attend(std::span<const RowTask> tasks, std::span<const ChunkRange> chunks,
+                     std::span<const ChunkResults<T>> results);
+  // The same for all chunks that their rows see, which it returns.
+  static std::array<ChunkRange, kMaxTasksPerGroup> attend(std::span<const RowTask> tasks,
+                                                          std::span<const ChunkResults<T>> results);
+  // The same for at most one chunk, whose results stay in the scratch.
+  ChunkResults<T> attend_one(const ChunkRange& chunks) const;
+  // Replaces their sums by sums of kAttentionSumScale: a finite one by itself times that, any other is computed anew.
+  void attend_scaled(const ChunkRange& chunks, const ChunkResults<T>& results) const;
+  // Copies the chunk in the scratch to its place among the results.
+  void keep(Index number, const ChunkResults<T>& results) const;
+  // Where the context can be computed: in the caller's rows where they are numbers of T that lie there as in the
+  // scratch, which saves a copy; else in the scratch.
+  T* context_buffer(const TypedOutputs<T>& outputs) const;
 };
 
-struct ChunkRange {
-  Index begin;
-  Index end;
-
-  Index size() const { return end - begin; }
-};
-
-// Packs the task's query and finds what its rows see; the block's rules then point into the scratch.
-template <class T>
-kernels::ScoreBlock<T> start_rows(const RowTask<T>& task);
-
-// Points the block at the keys from `key` on, with their tiles of mask and bias. False when no row sees one of them.
-// stored: where panels are named that the block reads as they are stored; nullptr: in the type of the call.
-template <class T>
-bool start_block(const RowTask<T>& task, Index key, kernels::ScoreBlock<T>& block,
-                 kernels::StoredPanels* stored = nullptr);
-
-// The scores of the block, by the kernel that the forward pass takes.
-template <class T>
-void score_block(const ResolvedAttention<T>& r, const kernels::ScoreBlock<T>& block);
-
-// Copies row_max and row_sum of the task's rows, which are of one head, to the scratch.
-template <class T>
-void load_softmax_state(const RowTask<T>& task, const TensorView<const T, 3>& row_max,
-                        const TensorView<const T, 3>& row_sum);
-
-// The chunks that the rows of a task see; `rows` becomes what each sees.
-template <class T>
-ChunkRange visible_chunks(const ResolvedAttention<T>& r, const Sequence& sequence, const TaskRows& of,
-                          VisibleRows& rows);
-template <class T>
-ChunkRange visible_chunks(const RowTask<T>& task) {
-  return visible_chunks(task.r, task.sequence, task.rows, *task.scratch.visible_rows);
-}
-
-// The most chunks that the rows of a task can see.
-template <class T>
-Index most_chunks(const ResolvedAttention<T>& r);
-
-// Copies the chunk in the scratch to its place among the results.
-template <class T>
-void keep(const RowTask<T>& task, Index number, const ChunkResults<T>& results);
-
-// Writes the results of these chunks.
-template <class T>
-void attend(const RowTask<T>& task, const ChunkRange& chunks, const ChunkResults<T>& results);
-
-// Tasks of one kv_head that walk its keys together, a block for all before the next: keys and values that do not stay
-// in a second-level cache are fetched once for all of them. At 16384 keys, of the peak: one task 0.78, two 0.85, four
-// 0.875, eight 0.88 (D 128).
-inline constexpr Index kMaxTasksPerGroup = 4;
-
-// The same of up to kMaxTasksPerGroup tasks.
-template <class T>
-void attend(std::span<const RowTask<T>> tasks, std::span<const ChunkRange> chunks,
-            std::span<const ChunkResults<T>> results);
-
-// The same for all chunks that their rows see, which it returns.
-template <class T>
-std::array<ChunkRange, kMaxTasksPerGroup> attend(std::span<const RowTask<T>> tasks,
-                                                 std::span<const ChunkResults<T>> results);
-
-// The same for at most one chunk, whose results stay in the scratch.
-template <class T>
-ChunkResults<T> attend_one(const RowTask<T>& task, const ChunkRange& chunks);
-
-// Replaces their sums by sums of kAttentionSumScale: a finite one by itself times that, any other is computed anew.
-template <class T>
-void attend_scaled(const RowTask<T>& task, const ChunkRange& chunks, const ChunkResults<T>& results);
-
+// What the rows of a task become.
 template <class T>
 struct FinishedRows {
   const T* context;  // [num_rows][Dv]
@@ -213,28 +193,22 @@ struct FinishedRows {
   const T* row_sum;
   const T* lse;
   const T* sink_weight;
+
+  // The merge of these chunks, the sink and the division, into the scratch. Where a sum overflowed, the results become
+  // those of attend_scaled.
+  static FinishedRows of(const RowTask<T>& task, const ChunkRange& chunks, const ChunkResults<T>& results);
+  // attend, for all chunks that the rows see, then the same. buffer: for as many results.
+  static FinishedRows attend(const RowTask<T>& task, const ChunkRange& chunks, const ChunkResults<T>& buffer);
+  // Writes them, as far as they do not lie there.
+  void write(const RowTask<T>& task, const TypedOutputs<T>& outputs) const;
 };
-
-// The merge of these chunks, the sink and the division, into the scratch. Where a sum overflowed, the results become
-// those of attend_scaled.
-template <class T>
-FinishedRows<T> finish(const RowTask<T>& task, const ChunkRange& chunks, const ChunkResults<T>& results);
-
-// attend, for all chunks that the rows see, then finish. buffer: for as many results.
-template <class T>
-FinishedRows<T> attend_and_finish(const RowTask<T>& task, const ChunkRange& chunks, const ChunkResults<T>& buffer);
-
-// Where a task's context can be computed: in the caller's rows where they are numbers of T that lie there as in the
-// scratch, which saves a copy; else in the scratch.
-template <class T>
-T* context_buffer(const RowTask<T>& task, const TypedOutputs<T>& outputs);
-
-// Writes what the rows of a task become, as far as it does not lie there.
-template <class T>
-void write_finished(const RowTask<T>& task, const FinishedRows<T>& done, const TypedOutputs<T>& outputs);
 
 // Replaces what is not finite in a row of context whose row_sum is, by the context that scaled sums gave.
 template <class T>
-void take_scaled(Index num_rows, Index columns, const T* row_sum, const T* scaled_context, T* context);
+void take_scaled(Index num_rows, Index columns, const T* row_sum, const T* scaled_context, T* context) {
+  for (Index i = 0; i < num_rows * columns; ++i) {
+    if (is_finite(row_sum[i / columns]) && !is_finite(context[i])) context[i] = scaled_context[i];
+  }
+}
 
 }  // namespace regard::inline v0::internal
