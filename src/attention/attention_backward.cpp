@@ -116,7 +116,7 @@ class Backward {
       : call_(call),
         r_(call.r),
         gradients_(gradients),
-        block_keys_(backward_block_keys(call)),
+        block_keys_(call.block_keys()),
         tile_bytes_(BackwardTiles<T>::bytes(call, block_keys_)),
         sum_elements_(block_keys_ * (call.padded_head_size() + call.padded_value_head_size())),
         progress_(call.runtime, call.r.batch * call.r.num_heads * call.r.num_queries),

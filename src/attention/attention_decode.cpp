@@ -230,15 +230,10 @@ void attention_decode(const InputView<4>& query, const KvCache<K>& cache, const 
   internal::decode<ComputeType<K>>(query, cache, outputs, options, runtime);
 }
 
-template void attention_decode(const InputView<4>&, const KvCache<float>&, const AttentionOutputs&,
-                               const AttentionOptions&, const Runtime&);
-template void attention_decode(const InputView<4>&, const KvCache<double>&, const AttentionOutputs&,
-                               const AttentionOptions&, const Runtime&);
-template void attention_decode(const InputView<4>&, const KvCache<bfloat16>&, const AttentionOutputs&,
-                               const AttentionOptions&, const Runtime&);
-template void attention_decode(const InputView<4>&, const KvCache<float16>&, const AttentionOutputs&,
-                               const AttentionOptions&, const Runtime&);
-template void attention_decode(const InputView<4>&, const KvCache<std::int8_t>&, const AttentionOutputs&,
-                               const AttentionOptions&, const Runtime&);
+template decltype(attention_decode<float>) attention_decode<float>;
+template decltype(attention_decode<double>) attention_decode<double>;
+template decltype(attention_decode<bfloat16>) attention_decode<bfloat16>;
+template decltype(attention_decode<float16>) attention_decode<float16>;
+template decltype(attention_decode<std::int8_t>) attention_decode<std::int8_t>;
 
 }  // namespace regard::inline v0

@@ -116,7 +116,7 @@ void forward_with_statistics(const AttentionCall& call, const ResolvedAttention<
   }
   const StatisticsObserver<T> observer(rows, sees_key.data());
   forward(call, r, outputs, options, runtime, &observer);
-  if (averages && !is_planning()) average_heads(r.num_queries, sees_key.data(), rows);
+  if (averages && !is_planning()) rows.average_heads(r.num_queries, sees_key.data());
 }
 
 // AttentionPartialOutputs of this type.
@@ -192,7 +192,7 @@ void statistics_call(const AttentionCall& call, const AttentionOutputs& outputs,
   const Footprints outs = check_outputs(call.name, outputs, context, r.num_keys, others);
   for (const Footprint& output : std::span<const Footprint>(outs)) others.push_back(output);
   Footprints numbers;
-  check_row_statistics(call.name, r, asked, numbers);
+  asked.check(call.name, r, numbers);
   check_overlap(call.name, others, numbers);
   forward_with_statistics(call, r, written, std::move(asked), options, runtime);
 }
@@ -292,13 +292,9 @@ AttentionResult<T> attention_with_weights(TensorView<const T, 4> query, const In
   return result;
 }
 
-template AttentionResult<float> attention_with_weights(TensorView<const float, 4>, const InputView<4>&,
-                                                       const InputView<4>&, const AttentionOptions&, const Runtime&);
-template AttentionResult<double> attention_with_weights(TensorView<const double, 4>, const InputView<4>&,
-                                                        const InputView<4>&, const AttentionOptions&, const Runtime&);
-template AttentionResult<bfloat16> attention_with_weights(TensorView<const bfloat16, 4>, const InputView<4>&,
-                                                          const InputView<4>&, const AttentionOptions&, const Runtime&);
-template AttentionResult<float16> attention_with_weights(TensorView<const float16, 4>, const InputView<4>&,
-                                                         const InputView<4>&, const AttentionOptions&, const Runtime&);
+template decltype(attention_with_weights<float>) attention_with_weights<float>;
+template decltype(attention_with_weights<double>) attention_with_weights<double>;
+template decltype(attention_with_weights<bfloat16>) attention_with_weights<bfloat16>;
+template decltype(attention_with_weights<float16>) attention_with_weights<float16>;
 
 }  // namespace regard::inline v0

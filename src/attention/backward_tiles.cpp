@@ -17,18 +17,6 @@ using kernels::kPanel;
 using kernels::kRows;
 
 template <class T>
-Index backward_block_keys(const BackwardCall<T>& call) {
-  // Packed keys and values and the sums of their gradients stay in a second-level cache beside a task's rows; pairs,
-  // whose products take half the time, go through them at the rate of the next level.
-  const Index kibibytes = call.pairs() ? 1024 : 384;
-  const Index most_keys = call.pairs() ? 512 : 256;
-  const Index head_size = call.r.head_size, columns = call.r.value_head_size;
-  const Index packed = 2 * call.words(head_size) + call.words(columns);
-  const Index bytes = (packed + head_size + columns) * static_cast<Index>(sizeof(T));
-  return std::clamp((kibibytes << 10) / bytes / kBlockKeys * kBlockKeys, kBlockKeys, most_keys);
-}
-
-template <class T>
 BackwardTiles<T>::BackwardTiles(const BackwardCall<T>& call, Index max_keys, std::byte* memory)
     : call_(call), layout_(call.r, 0, 1) {
   place(memory, max_keys);
@@ -167,8 +155,6 @@ void BackwardTiles<T>::run_backward_block() const {
   with_kernels([&](const auto& kernels) { kernels.backward_block(block_); });
 }
 
-template Index backward_block_keys(const BackwardCall<float>&);
-template Index backward_block_keys(const BackwardCall<double>&);
 template class BackwardTiles<float>;
 template class BackwardTiles<double>;
 

@@ -10,6 +10,7 @@
 // Read next: attention_backward.cpp, kernels/attention_backward.cpp.
 #pragma once
 
+#include <algorithm>
 #include <optional>
 
 #include "backward_arguments.h"
@@ -36,11 +37,18 @@ struct BackwardCall {
     return (r.value_head_size + kernels::kPanel - 1) / kernels::kPanel * kernels::kPanel;
   }
   Index row(Index b, Index h, Index i) const { return (b * r.num_heads + h) * r.num_queries + i; }
+  // Keys that a worker holds at a time; a function of the head sizes and the type alone, because it orders sums.
+  Index block_keys() const {
+    // Packed keys and values and the sums of their gradients stay in a second-level cache beside a task's rows; pairs,
+    // whose products take half the time, go through them at the rate of the next level.
+    const Index kibibytes = pairs() ? 1024 : 384;
+    const Index most_keys = pairs() ? 512 : 256;
+    const Index packed = 2 * words(r.head_size) + words(r.value_head_size);
+    const Index bytes = (packed + r.head_size + r.value_head_size) * static_cast<Index>(sizeof(T));
+    return std::clamp((kibibytes << 10) / bytes / kernels::kBlockKeys * kernels::kBlockKeys, kernels::kBlockKeys,
+                      most_keys);
+  }
 };
-
-// Keys that a worker holds at a time; a function of the head sizes and the type alone, because it orders sums.
-template <class T>
-Index backward_block_keys(const BackwardCall<T>& call);
 
 template <class T>
 class BackwardTiles final : public KvPanels<T> {

@@ -288,9 +288,7 @@ void attend_few_rows(const ResolvedAttention<T>& r, const KvPanels<T>& keys, con
   FewRowSchedule<T>(r, keys, options, outputs, runtime).run();
 }
 
-template void attend_few_rows(const ResolvedAttention<float>&, const KvPanels<float>&, const FewRowOptions&,
-                              const TypedOutputs<float>&, const Runtime&);
-template void attend_few_rows(const ResolvedAttention<double>&, const KvPanels<double>&, const FewRowOptions&,
-                              const TypedOutputs<double>&, const Runtime&);
+template decltype(attend_few_rows<float>) attend_few_rows<float>;
+template decltype(attend_few_rows<double>) attend_few_rows<double>;
 
 }  // namespace regard::inline v0::internal

@@ -307,9 +307,7 @@ void for_each_row_block(const ResolvedAttention<T>& r, const Runtime& runtime, c
   ForwardSchedule<T>(r, runtime, options, rows_done).run();
 }
 
-template void for_each_row_block(const ResolvedAttention<float>&, const Runtime&, const ForwardScheduleOptions<float>&,
-                                 const RowsDone<float>&);
-template void for_each_row_block(const ResolvedAttention<double>&, const Runtime&,
-                                 const ForwardScheduleOptions<double>&, const RowsDone<double>&);
+template decltype(for_each_row_block<float>) for_each_row_block<float>;
+template decltype(for_each_row_block<double>) for_each_row_block<double>;
 
 }  // namespace regard::inline v0::internal

@@ -307,7 +307,7 @@ void StatisticsObserver<T>::finish(const RowTask<T>& task, const FinishedRows<T>
 }
 
 template <class T>
-void average_heads(Index num_queries, const bool* sees_key, const TypedStatistics<T>& rows) {
+void TypedStatistics<T>::average_heads(Index num_queries, const bool* sees_key) const {
   const auto average = [&](const TensorView<T, 3>& from, const TensorView<T, 2>& to) {
     for (Index b = 0; b < to.shape[0]; ++b) {
       for (Index h = 0; h < to.shape[1]; ++h) {
@@ -323,10 +323,10 @@ void average_heads(Index num_queries, const bool* sees_key, const TypedStatistic
       }
     }
   };
-  average(rows.entropy, rows.head_entropy);
-  average(rows.largest_weight, rows.head_largest_weight);
-  average(rows.chosen_weight, rows.head_chosen_weight);
-  average(rows.mean_distance, rows.head_mean_distance);
+  average(entropy, head_entropy);
+  average(largest_weight, head_largest_weight);
+  average(chosen_weight, head_chosen_weight);
+  average(mean_distance, head_mean_distance);
 }
 
 namespace {
@@ -371,39 +371,37 @@ TypedStatistics<T>::TypedStatistics(const char* name, const AttentionStatistics&
 }
 
 template <class T>
-void check_row_statistics(const char* operator_name, const ResolvedAttention<T>& r,
-                          const TypedStatistics<T>& statistics, Footprints& written) {
-  const Index top = statistics.top_keys.shape[3];
+void TypedStatistics<T>::check(const char* operator_name, const UntypedAttention& r, Footprints& written) const {
+  const Index top = top_keys.shape[3];
   const std::array<Index, 3> rows{r.batch, r.num_heads, r.num_queries};
   const std::array<Index, 4> tops{r.batch, r.num_heads, r.num_queries, top};
   const auto check = [&](const char* name, const auto& view, const auto& shape) {
     expect_shape(operator_name, name, view, shape);
     if (!view.absent()) written.push_back(footprint(operator_name, name, view));
   };
-  if (!statistics.top_keys.absent() && (top < 1 || top > kAttentionMostTopKeys)) {
-    reject(operator_name, "top_keys has shape " + shape_text(statistics.top_keys.shape) + "; expected 1 to " +
+  if (!top_keys.absent() && (top < 1 || top > kAttentionMostTopKeys)) {
+    reject(operator_name, "top_keys has shape " + shape_text(top_keys.shape) + "; expected 1 to " +
                               std::to_string(kAttentionMostTopKeys) + " keys a row");
   }
-  if (!statistics.top_weights.absent() && statistics.top_keys.absent()) {
+  if (!top_weights.absent() && top_keys.absent()) {
     reject(operator_name, "top_weights is given without top_keys; expected both, or top_keys alone");
   }
-  check("top_keys", statistics.top_keys, tops);
-  check("top_weights", statistics.top_weights, tops);
-  check("entropy", statistics.entropy, rows);
-  check("largest_weight", statistics.largest_weight, rows);
-  check("chosen_weight", statistics.chosen_weight, rows);
-  check("mean_distance", statistics.mean_distance, rows);
+  check("top_keys", top_keys, tops);
+  check("top_weights", top_weights, tops);
+  check("entropy", entropy, rows);
+  check("largest_weight", largest_weight, rows);
+  check("chosen_weight", chosen_weight, rows);
+  check("mean_distance", mean_distance, rows);
   const std::array<Index, 2> heads{r.batch, r.num_heads};
-  check("head_entropy", statistics.head_entropy, heads);
-  check("head_largest_weight", statistics.head_largest_weight, heads);
-  check("head_chosen_weight", statistics.head_chosen_weight, heads);
-  check("head_mean_distance", statistics.head_mean_distance, heads);
-  if (!statistics.chosen_ranges.absent()) {
-    if (!statistics.chosen_keys.empty())
-      reject(operator_name, "chosen_keys and chosen_ranges are given; expected one of them");
-    const auto& [batch, queries, ends] = statistics.chosen_ranges.shape;
+  check("head_entropy", head_entropy, heads);
+  check("head_largest_weight", head_largest_weight, heads);
+  check("head_chosen_weight", head_chosen_weight, heads);
+  check("head_mean_distance", head_mean_distance, heads);
+  if (!chosen_ranges.absent()) {
+    if (!chosen_keys.empty()) reject(operator_name, "chosen_keys and chosen_ranges are given; expected one of them");
+    const auto& [batch, queries, ends] = chosen_ranges.shape;
     if ((batch != 1 && batch != r.batch) || (queries != 1 && queries != r.num_queries) || ends != 2) {
-      reject(operator_name, "chosen_ranges has shape " + shape_text(statistics.chosen_ranges.shape) + "; expected (" +
+      reject(operator_name, "chosen_ranges has shape " + shape_text(chosen_ranges.shape) + "; expected (" +
                                 std::to_string(r.batch) + " or 1, " + std::to_string(r.num_queries) + " or 1, 2)");
     }
   }
@@ -415,14 +413,8 @@ void check_row_statistics(const char* operator_name, const ResolvedAttention<T>&
 }
 
 template struct TypedStatistics<float>;
-template class StatisticsObserver<float>;
-template void average_heads(Index, const bool*, const TypedStatistics<float>&);
-template void check_row_statistics(const char*, const ResolvedAttention<float>&, const TypedStatistics<float>&,
-                                   Footprints&);
 template struct TypedStatistics<double>;
+template class StatisticsObserver<float>;
 template class StatisticsObserver<double>;
-template void average_heads(Index, const bool*, const TypedStatistics<double>&);
-template void check_row_statistics(const char*, const ResolvedAttention<double>&, const TypedStatistics<double>&,
-                                   Footprints&);
 
 }  // namespace regard::inline v0::internal

@@ -30,6 +30,11 @@ struct TypedStatistics {
 
   // Throws std::invalid_argument for a view of another type, and for a chosen key that is negative or there twice.
   TypedStatistics(const char* name, const AttentionStatistics& given, const Runtime& runtime);
+
+  // Throws std::invalid_argument; adds what is written.
+  void check(const char* operator_name, const UntypedAttention& r, Footprints& written) const;
+  // Writes the means over the rows of each head that see a key, from the rows.
+  void average_heads(Index num_queries, const bool* sees_key) const;
 };
 
 // Beside a RowScratch, for the rows of one task.
@@ -74,14 +79,5 @@ class StatisticsObserver final : public RowObserver<T> {
   const TypedStatistics<T>& statistics_;
   bool* sees_key_;
 };
-
-// The means over the rows of each head that see a key, from the rows.
-template <class T>
-void average_heads(Index num_queries, const bool* sees_key, const TypedStatistics<T>& rows);
-
-// Throws std::invalid_argument; adds what is written.
-template <class T>
-void check_row_statistics(const char* operator_name, const ResolvedAttention<T>& r,
-                          const TypedStatistics<T>& statistics, Footprints& written);
 
 }  // namespace regard::inline v0::internal

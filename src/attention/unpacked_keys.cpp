@@ -109,9 +109,7 @@ void attend_unpacked(const char* name, const ResolvedAttention<T>& r, const Type
   attend_few_rows<T>(r, keys, how, outputs, runtime);
 }
 
-template void attend_unpacked(const char*, const ResolvedAttention<float>&, const TypedOutputs<float>&, double,
-                              const Runtime&);
-template void attend_unpacked(const char*, const ResolvedAttention<double>&, const TypedOutputs<double>&, double,
-                              const Runtime&);
+template decltype(attend_unpacked<float>) attend_unpacked<float>;
+template decltype(attend_unpacked<double>) attend_unpacked<double>;
 
 }  // namespace regard::inline v0::internal
