@@ -342,7 +342,7 @@ void add_gradients(const BackwardBlock<T>& block, JoinedBlock* joined, const Fac
 }  // namespace
 
 template <class T>
-void grad_scores_block(const BackwardBlock<T>& block) {
+void BackwardKernels<T>::grad_scores_block(const BackwardBlock<T>& block) {
   grad_score_rows<T, Singles>(block, seen_tiles(block), nullptr);
 }
 void grad_scores_pairs(const BackwardBlock<float>& block) {
@@ -350,7 +350,7 @@ void grad_scores_pairs(const BackwardBlock<float>& block) {
 }
 
 template <class T>
-void backward_block(const BackwardBlock<T>& block) {
+void BackwardKernels<T>::backward_block(const BackwardBlock<T>& block) {
   add_gradients<T, Singles>(block, nullptr, {block.scores, block.grad_scores, block.grad_scores});
 }
 void backward_pairs(const BackwardBlock<float>& block) {
@@ -359,9 +359,7 @@ void backward_pairs(const BackwardBlock<float>& block) {
                               {joined.weights_by_rows, joined.grad_scores_by_rows, joined.grad_scores_by_keys});
 }
 
-template void grad_scores_block(const BackwardBlock<float>&);
-template void grad_scores_block(const BackwardBlock<double>&);
-template void backward_block(const BackwardBlock<float>&);
-template void backward_block(const BackwardBlock<double>&);
+template struct BackwardKernels<float>;
+template struct BackwardKernels<double>;
 
 }  // namespace regard::kernels::REGARD_ISA

@@ -185,7 +185,7 @@ Vec<T> added_lanes(Vec<T>* rows) {
 }  // namespace
 
 template <class T>
-void finish_chunk(Index num_rows, const ChunkState<T>& state) {
+void FinishKernels<T>::finish_chunk(Index num_rows, const ChunkState<T>& state) {
   constexpr Index kVectors = kLanes / kWidth<T>;
   for (Index first = 0; first < num_rows; first += kWidth<T>) {
     Vec<T> sums[kWidth<T>];
@@ -206,7 +206,7 @@ void finish_chunk(Index num_rows, const ChunkState<T>& state) {
 }
 
 template <class T>
-bool finish_rows(const FinishRows<T>& rows) {
+bool FinishKernels<T>::finish_rows(const FinishRows<T>& rows) {
   Vec<T> overflowed{};  // NaN in some lane
   for (Index r = 0; r < rows.num_rows; ++r) {
     const RowTotals<T> totals = row_totals(rows, r);
@@ -225,9 +225,7 @@ bool finish_rows(const FinishRows<T>& rows) {
   return any<T>(overflowed != overflowed);
 }
 
-template void finish_chunk(Index, const ChunkState<float>&);
-template void finish_chunk(Index, const ChunkState<double>&);
-template bool finish_rows(const FinishRows<float>&);
-template bool finish_rows(const FinishRows<double>&);
+template struct FinishKernels<float>;
+template struct FinishKernels<double>;
 
 }  // namespace regard::kernels::REGARD_ISA

@@ -137,17 +137,17 @@ void pack_whole_values(const S* from, Index row_stride, Index keys, T* panel, Ve
 }  // namespace
 
 template <class T, class S>
-void pack_query(Matrix<S> source, Index num_rows, Index depth, T* packed) {
+void PackKernels<T, S>::pack_query(Matrix<S> source, Index num_rows, Index depth, T* packed) {
   pack_groups<T, kTileRows>(source, num_rows, depth, packed);
 }
 
 template <class T, class S>
-void pack_keys(Matrix<S> source, Index num_keys, Index depth, T* panels) {
+void PackKernels<T, S>::pack_keys(Matrix<S> source, Index num_keys, Index depth, T* panels) {
   pack_groups<T, kPanel>(source, num_keys, depth, panels);
 }
 
 template <class T, class S>
-void pack_values(Matrix<S> source, Index num_keys, Index columns, T* panels, std::uint8_t* finite) {
+void PackKernels<T, S>::pack_values(Matrix<S> source, Index num_keys, Index columns, T* panels, std::uint8_t* finite) {
   for (Index first = 0; first < num_keys; first += kPanel) {
     const Index keys = num_keys - first < kPanel ? num_keys - first : kPanel;
     Vec<T> poison{};
@@ -176,24 +176,16 @@ void pack_values(Matrix<S> source, Index num_keys, Index columns, T* panels, std
   }
 }
 
-template <class S>
-void widen(const S* from, float* to, Index count) {
+template <class T, class S>
+void PackKernels<T, S>::widen(const S* from, T* to, Index count)
+  requires(sizeof(S) < sizeof(T))
+{
   widen_row(from, to, count);
 }
 
-template void pack_query(Matrix<float>, Index, Index, float*);
-template void pack_query(Matrix<double>, Index, Index, double*);
-template void pack_keys(Matrix<float>, Index, Index, float*);
-template void pack_keys(Matrix<double>, Index, Index, double*);
-template void pack_values(Matrix<float>, Index, Index, float*, std::uint8_t*);
-template void pack_values(Matrix<double>, Index, Index, double*, std::uint8_t*);
-template void pack_query(Matrix<Bfloat16>, Index, Index, float*);
-template void pack_query(Matrix<Float16>, Index, Index, float*);
-template void pack_keys(Matrix<Bfloat16>, Index, Index, float*);
-template void pack_keys(Matrix<Float16>, Index, Index, float*);
-template void pack_values(Matrix<Bfloat16>, Index, Index, float*, std::uint8_t*);
-template void pack_values(Matrix<Float16>, Index, Index, float*, std::uint8_t*);
-template void widen(const Bfloat16*, float*, Index);
-template void widen(const Float16*, float*, Index);
+template struct PackKernels<float>;
+template struct PackKernels<double>;
+template struct PackKernels<float, Bfloat16>;
+template struct PackKernels<float, Float16>;
 
 }  // namespace regard::kernels::REGARD_ISA

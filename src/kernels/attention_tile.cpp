@@ -329,21 +329,19 @@ void attend_rows(const AttentionBlock<T>& block) {
 }  // namespace
 
 template <class T>
-void score_block(const ScoreBlock<T>& block) {
+void TileKernels<T>::score_block(const ScoreBlock<T>& block) {
   score_rows<T, Singles>(block);
 }
 void score_pairs(const ScoreBlock<float>& block) { score_rows<float, Pairs>(block); }
 
 template <class T>
-void attention_block(const AttentionBlock<T>& block) {
+void TileKernels<T>::attention_block(const AttentionBlock<T>& block) {
   attend_rows<T, Singles, Singles>(block);
 }
 void attention_pairs(const AttentionBlock<float>& block) { attend_rows<float, Pairs, Pairs>(block); }
 void attention_pairs_wide(const AttentionBlock<float>& block) { attend_rows<float, Pairs, Singles>(block); }
 
-template void score_block(const ScoreBlock<float>&);
-template void score_block(const ScoreBlock<double>&);
-template void attention_block(const AttentionBlock<float>&);
-template void attention_block(const AttentionBlock<double>&);
+template struct TileKernels<float>;
+template struct TileKernels<double>;
 
 }  // namespace regard::kernels::REGARD_ISA

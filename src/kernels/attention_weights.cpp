@@ -8,7 +8,7 @@
 namespace regard::kernels::REGARD_ISA {
 
 template <class T>
-void weights_block(Index num_rows, const T* row_max, const T* row_sum, T* scores) {
+void WeightsKernels<T>::weights_block(Index num_rows, const T* row_max, const T* row_sum, T* scores) {
   for (Index r = 0; r < num_rows; ++r) {
     const Vec<T> high = broadcast(row_max[r]);
     const Vec<T> sum = broadcast(row_sum[r]);
@@ -23,7 +23,7 @@ void weights_block(Index num_rows, const T* row_max, const T* row_sum, T* scores
 }
 
 template <class T>
-void add_rows(Index num_rows, const T* weights, double* sums) {
+void WeightsKernels<T>::add_rows(Index num_rows, const T* weights, double* sums) {
   typedef T Narrow __attribute__((vector_size(kWidth<double> * sizeof(T))));
   for (Index lane = 0; lane < kBlockKeys; lane += kWidth<double>) {
     Vec<double> sum = load(sums + lane);
@@ -36,9 +36,7 @@ void add_rows(Index num_rows, const T* weights, double* sums) {
   }
 }
 
-template void weights_block(Index, const float*, const float*, float*);
-template void weights_block(Index, const double*, const double*, double*);
-template void add_rows(Index, const float*, double*);
-template void add_rows(Index, const double*, double*);
+template struct WeightsKernels<float>;
+template struct WeightsKernels<double>;
 
 }  // namespace regard::kernels::REGARD_ISA

@@ -23,7 +23,7 @@ void each_vector(const T* x, T* y, Index count, F f) {
 }  // namespace
 
 template <class T>
-void exp_elements(const T* x, T* y, Index count) {
+void ElementwiseKernels<T>::exp_elements(const T* x, T* y, Index count) {
   constexpr Index kStep = kExpVectors * kWidth<T>;
   const Index end = count / kStep * kStep;
   for (Index i = 0; i < end; i += kStep) {
@@ -35,31 +35,23 @@ void exp_elements(const T* x, T* y, Index count) {
   each_vector(x + end, y + end, count - end, [](Vec<T> v) { return exp<T>(v); });
 }
 template <class T>
-void tanh_elements(const T* x, T* y, Index count) {
+void ElementwiseKernels<T>::tanh_elements(const T* x, T* y, Index count) {
   each_vector(x, y, count, [](Vec<T> v) { return tanh<T>(v); });
 }
 template <class T>
-void log_elements(const T* x, T* y, Index count) {
+void ElementwiseKernels<T>::log_elements(const T* x, T* y, Index count) {
   for (Index i = 0; i < count; ++i) y[i] = log(x[i]);
 }
 template <class T>
-void gelu_elements(const T* x, T* y, Index count) {
+void ElementwiseKernels<T>::gelu_elements(const T* x, T* y, Index count) {
   each_vector(x, y, count, [](Vec<T> v) { return gelu<T>(v); });
 }
 template <class T>
-void gelu_tanh_elements(const T* x, T* y, Index count) {
+void ElementwiseKernels<T>::gelu_tanh_elements(const T* x, T* y, Index count) {
   each_vector(x, y, count, [](Vec<T> v) { return gelu_tanh<T>(v); });
 }
 
-template void exp_elements(const float*, float*, Index);
-template void exp_elements(const double*, double*, Index);
-template void tanh_elements(const float*, float*, Index);
-template void tanh_elements(const double*, double*, Index);
-template void log_elements(const float*, float*, Index);
-template void log_elements(const double*, double*, Index);
-template void gelu_elements(const float*, float*, Index);
-template void gelu_elements(const double*, double*, Index);
-template void gelu_tanh_elements(const float*, float*, Index);
-template void gelu_tanh_elements(const double*, double*, Index);
+template struct ElementwiseKernels<float>;
+template struct ElementwiseKernels<double>;
 
 }  // namespace regard::kernels::REGARD_ISA

@@ -10,13 +10,13 @@ namespace regard::kernels::REGARD_ISA {
 
 // attention_pack.cpp; S, the type of the source, is T, or one of two bytes where T is float
 template <class T, class S = T>
-void pack_query(Matrix<S> source, Index num_rows, Index depth, T* packed);
-template <class T, class S = T>
-void pack_keys(Matrix<S> source, Index num_keys, Index depth, T* panels);
-template <class T, class S = T>
-void pack_values(Matrix<S> source, Index num_keys, Index columns, T* panels, std::uint8_t* finite);
-template <class S>
-void widen(const S* from, float* to, Index count);
+struct PackKernels {
+  static void pack_query(Matrix<S> source, Index num_rows, Index depth, T* packed);
+  static void pack_keys(Matrix<S> source, Index num_keys, Index depth, T* panels);
+  static void pack_values(Matrix<S> source, Index num_keys, Index columns, T* panels, std::uint8_t* finite);
+  static void widen(const S* from, T* to, Index count)
+    requires(sizeof(S) < sizeof(T));
+};
 
 // attention_pack_pairs.cpp
 void pack_query_pairs(Matrix<Bfloat16> source, Index num_rows, Index depth, float* packed);
@@ -26,31 +26,35 @@ void pair_lines(const Bfloat16* lines, Index num_lines, float* pairs);
 void widen_pairs(const float* pairs, Index num_lines, float* lines);
 
 // attention_tile.cpp
+template <class T>
+struct TileKernels {
+  static void score_block(const ScoreBlock<T>& block);
+  static void attention_block(const AttentionBlock<T>& block);
+};
 void score_pairs(const ScoreBlock<float>& block);
 void attention_pairs(const AttentionBlock<float>& block);
 void attention_pairs_wide(const AttentionBlock<float>& block);
-template <class T>
-void score_block(const ScoreBlock<T>& block);
-template <class T>
-void attention_block(const AttentionBlock<T>& block);
 
 // attention_finish.cpp
 template <class T>
-void finish_chunk(Index num_rows, const ChunkState<T>& state);
-template <class T>
-bool finish_rows(const FinishRows<T>& rows);
+struct FinishKernels {
+  static void finish_chunk(Index num_rows, const ChunkState<T>& state);
+  static bool finish_rows(const FinishRows<T>& rows);
+};
 
 // attention_weights.cpp
 template <class T>
-void weights_block(Index num_rows, const T* row_max, const T* row_sum, T* scores);
-template <class T>
-void add_rows(Index num_rows, const T* weights, double* sums);
+struct WeightsKernels {
+  static void weights_block(Index num_rows, const T* row_max, const T* row_sum, T* scores);
+  static void add_rows(Index num_rows, const T* weights, double* sums);
+};
 
 // attention_backward.cpp
 template <class T>
-void grad_scores_block(const BackwardBlock<T>& block);
-template <class T>
-void backward_block(const BackwardBlock<T>& block);
+struct BackwardKernels {
+  static void grad_scores_block(const BackwardBlock<T>& block);
+  static void backward_block(const BackwardBlock<T>& block);
+};
 void grad_scores_pairs(const BackwardBlock<float>& block);
 void backward_pairs(const BackwardBlock<float>& block);
 
@@ -64,9 +68,10 @@ void narrow(const float* from, Bfloat16* to, Index count);
 
 // layer_norm_row.cpp
 template <class T>
-void moments(const T* x, Index count, double* mean, double* variance);
-template <class T>
-void normalise(Index count, double mean, double deviation, const T* gain, const T* bias, T* x);
+struct LayerNormKernels {
+  static void moments(const T* x, Index count, double* mean, double* variance);
+  static void normalise(Index count, double mean, double deviation, const T* gain, const T* bias, T* x);
+};
 
 // dropout.cpp
 template <class T>
@@ -74,15 +79,13 @@ void dropout_row(const DropoutRow<T>& row, T* to);
 
 // elementwise.cpp
 template <class T>
-void exp_elements(const T* x, T* y, Index count);
-template <class T>
-void tanh_elements(const T* x, T* y, Index count);
-template <class T>
-void log_elements(const T* x, T* y, Index count);
-template <class T>
-void gelu_elements(const T* x, T* y, Index count);
-template <class T>
-void gelu_tanh_elements(const T* x, T* y, Index count);
+struct ElementwiseKernels {
+  static void exp_elements(const T* x, T* y, Index count);
+  static void tanh_elements(const T* x, T* y, Index count);
+  static void log_elements(const T* x, T* y, Index count);
+  static void gelu_elements(const T* x, T* y, Index count);
+  static void gelu_tanh_elements(const T* x, T* y, Index count);
+};
 
 // peak.cpp
 inline constexpr int kPeakChains = 12;

@@ -43,7 +43,7 @@ REGARD_INLINE double sum_of(const T* x, Index count, const Term& term) {
 }  // namespace
 
 template <class T>
-void moments(const T* x, Index count, double* mean, double* variance) {
+void LayerNormKernels<T>::moments(const T* x, Index count, double* mean, double* variance) {
   *mean = sum_of(x, count, [](Vec<double> v) { return v; }) / static_cast<double>(count);
   const Vec<double> middle = broadcast(*mean);
   *variance =
@@ -51,7 +51,7 @@ void moments(const T* x, Index count, double* mean, double* variance) {
 }
 
 template <class T>
-void normalise(Index count, double mean, double deviation, const T* gain, const T* bias, T* x) {
+void LayerNormKernels<T>::normalise(Index count, double mean, double deviation, const T* gain, const T* bias, T* x) {
   const Vec<double> middle = broadcast(mean), width = broadcast(deviation);
   Index e = 0;
   for (; e + kWidth<double> <= count; e += kWidth<double>) {
@@ -66,9 +66,7 @@ void normalise(Index count, double mean, double deviation, const T* gain, const 
   }
 }
 
-template void moments(const float*, Index, double*, double*);
-template void moments(const double*, Index, double*, double*);
-template void normalise(Index, double, double, const float*, const float*, float*);
-template void normalise(Index, double, double, const double*, const double*, double*);
+template struct LayerNormKernels<float>;
+template struct LayerNormKernels<double>;
 
 }  // namespace regard::kernels::REGARD_ISA

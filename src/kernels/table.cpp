@@ -39,31 +39,32 @@ void leave_floating_point(std::uint64_t previous) { _mm_setcsr(static_cast<unsig
 template <class T>
 constexpr Kernels<T> kernels() {
   return {kTileRows,
-          pack_query<T>,
-          pack_keys<T>,
-          pack_values<T>,
-          score_block<T>,
-          attention_block<T>,
-          finish_chunk<T>,
-          finish_rows<T>,
-          weights_block<T>,
-          grad_scores_block<T>,
-          backward_block<T>,
-          add_rows<T>,
+          PackKernels<T>::pack_query,
+          PackKernels<T>::pack_keys,
+          PackKernels<T>::pack_values,
+          TileKernels<T>::score_block,
+          TileKernels<T>::attention_block,
+          FinishKernels<T>::finish_chunk,
+          FinishKernels<T>::finish_rows,
+          WeightsKernels<T>::weights_block,
+          BackwardKernels<T>::grad_scores_block,
+          BackwardKernels<T>::backward_block,
+          WeightsKernels<T>::add_rows,
           linear_tile<T>,
-          moments<T>,
-          normalise<T>,
+          LayerNormKernels<T>::moments,
+          LayerNormKernels<T>::normalise,
           dropout_row<T>,
-          exp_elements<T>,
-          tanh_elements<T>,
-          log_elements<T>,
-          gelu_elements<T>,
-          gelu_tanh_elements<T>};
+          ElementwiseKernels<T>::exp_elements,
+          ElementwiseKernels<T>::tanh_elements,
+          ElementwiseKernels<T>::log_elements,
+          ElementwiseKernels<T>::gelu_elements,
+          ElementwiseKernels<T>::gelu_tanh_elements};
 }
 
 template <class S>
 constexpr WideningKernels<S> widening_kernels() {
-  return {pack_query<float, S>, pack_keys<float, S>, pack_values<float, S>, widen<S>};
+  using Pack = PackKernels<float, S>;
+  return {Pack::pack_query, Pack::pack_keys, Pack::pack_values, Pack::widen};
 }
 
 }  // namespace
