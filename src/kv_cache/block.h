@@ -8,8 +8,8 @@
 //     panels[page][head]     = keys [panels of a page][D][32], then values [panels of a page][⌈Dv/32⌉][32][32]
 //
 // A page taken by a sequence gives it slots for the panels to come, too: a sequence uses a slot when its table names
-// it. Slots of several users are never written; a page without users is free. Read next: kv_cache.cpp (what callers
-// do with it), format.cpp (a new block, and one that is read back).
+// it. Slots of several users are never written; a page without users is free. Read next: kv_cache.cpp, format.h (the
+// header).
 #pragma once
 
 #include <algorithm>

@@ -1,13 +1,20 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// What callers do with a KvCache: append, truncate, fork, and where its panels lie. Everything is decided and checked
-// before the first byte changes. Read next: block.h, attention_decode.cpp.
+// A KvCache, made new or read back and checked, so that a panel is never read that is not there; and what callers do
+// with it: append, truncate, fork, and where its panels lie. Everything is decided and checked before the first byte
+// changes. Read next: format.h, block.h, attention_decode.cpp.
+#include <algorithm>
 #include <array>
+#include <cstdlib>
 #include <limits>
+#include <memory>
+#include <new>
 #include <span>
 #include <string>
+#include <vector>
 
 #include "block.h"
+#include "format.h"
 #include "kernels/table.h"
 #include "lock.h"
 #include "regard/error.h"
@@ -16,16 +23,36 @@
 namespace regard::inline v0 {
 namespace {
 
+using internal::CacheHeader;
 using internal::CacheWriting;
+using internal::check_cache_alignment;
+using internal::check_cache_shape;
+using internal::checked_product;
+using internal::checked_sum;
 using internal::for_each_element;
+using internal::kCacheAlignment;
+using internal::read_cache_header;
+using internal::reject_cache_bytes;
+using internal::reject_cache_shape;
 using internal::round_up;
 using internal::sequence_text;
+using internal::write_cache_header;
 using kernels::kPanel;
 
 void check_sequence(const char* name, const KvCacheShape& shape, Index sequence) {
   if (sequence < 0 || sequence >= shape.num_sequences)
     internal::reject(
         name, "there is no " + sequence_text(sequence) + "; expected 0 to " + std::to_string(shape.num_sequences - 1));
+}
+
+// In parts of about a millisecond, between which a stop ends the work.
+template <class T>
+void fill(T* first, Index count, T value, const Runtime& runtime) {
+  constexpr Index kPart = 1 << 20;
+  for (Index at = 0; at < count; at += kPart) {
+    throw_if_stopped(runtime.stop);
+    std::fill_n(first + at, std::min(kPart, count - at), value);
+  }
 }
 
 }  // namespace
@@ -38,6 +65,161 @@ template <class T>
 KvCache<T>& KvCache<T>::operator=(KvCache&&) noexcept = default;
 template <class T>
 KvCache<T>::~KvCache() = default;
+
+template <class T>
+typename KvCache<T>::Layout KvCache<T>::layout_of(const KvCacheShape& s) {
+  Layout layout;
+  const Index needed = round_up(s.capacity, kPanel) / kPanel;
+  // A ring's newest panel may be half full: the oldest whole ones must still be there.
+  layout.sequence_panels = s.ring ? checked_sum(needed, 1) : needed;
+  layout.page_panels = s.page_keys > 0 ? s.page_keys / kPanel : layout.sequence_panels;
+  layout.num_pages = s.page_keys > 0 ? s.num_pages : s.num_sequences;
+  layout.num_slots = checked_product(layout.num_pages, layout.page_panels);
+  layout.padded_value_head_size = round_up(s.value_head_size, kPanel);
+  layout.head_elements = checked_product(checked_product(layout.page_panels, kPanel),
+                                         checked_sum(s.head_size, layout.padded_value_head_size));
+  Index at = round_up(sizeof(CacheHeader), kCacheAlignment);
+  const auto take = [&at](Index count, Index bytes_each) {
+    const Index begin = at;
+    at = round_up(checked_sum(at, checked_product(count, bytes_each)), kCacheAlignment);
+    return begin;
+  };
+  layout.lengths = take(s.num_sequences, sizeof(std::int64_t));
+  layout.firsts = take(s.num_sequences, sizeof(std::int64_t));
+  layout.table = take(checked_product(s.num_sequences, layout.sequence_panels), sizeof(std::int32_t));
+  layout.panel_users = take(layout.num_slots, sizeof(std::int32_t));
+  layout.page_users = take(layout.num_pages, sizeof(std::int32_t));
+  layout.finite = take(checked_product(layout.num_slots, s.num_kv_heads), 1);
+  layout.scales =
+      take(checked_product(layout.num_slots, s.num_kv_heads), kQuantised ? 2 * kPanel * Index{sizeof(float)} : 0);
+  layout.panels =
+      take(checked_product(checked_product(layout.num_pages, s.num_kv_heads), layout.head_elements), sizeof(T));
+  layout.bytes = at;
+  return layout;
+}
+
+template <class T>
+Index KvCache<T>::bytes(const KvCacheShape& shape) {
+  check_cache_shape(shape);
+  const Layout layout = layout_of(shape);
+  // Also where there are no pages yet, so that no extent of a panel is beyond counting.
+  constexpr Index kMaxBytes = std::numeric_limits<Index>::max() / 1024;
+  if (layout.bytes > kMaxBytes || layout.head_elements > kMaxBytes ||
+      layout.num_slots > std::numeric_limits<std::int32_t>::max())
+    reject_cache_shape(
+        "a cache of this shape has more bytes or panels than can be counted; expected fewer or smaller pages");
+  return layout.bytes;
+}
+
+template <class T>
+KvCache<T>::KvCache(const KvCacheShape& shape, const Runtime& runtime) : KvCache() {
+  state_->shape = shape;
+  const std::size_t needed = static_cast<std::size_t>(bytes(shape));
+  std::size_t space = needed + kCacheAlignment;
+  // Zeros that the system hands out as they are written to: nobody waits for them here, and memory() of a cache that is
+  // saved shows nothing of what the process held before.
+  state_->owned.reset(static_cast<std::byte*>(std::calloc(space, 1)));
+  if (state_->owned == nullptr) throw std::bad_alloc();
+  void* aligned = state_->owned.get();
+  std::align(kCacheAlignment, needed, aligned, space);
+  format({static_cast<std::byte*>(aligned), space}, runtime);
+}
+
+template <class T>
+KvCache<T>::KvCache(const KvCacheShape& shape, std::span<std::byte> memory, const Runtime& runtime) : KvCache() {
+  state_->shape = shape;
+  format(memory, runtime);
+}
+
+template <class T>
+void KvCache<T>::format(std::span<std::byte> memory, const Runtime& runtime) {
+  const KvCacheShape& shape = state_->shape;
+  const Index needed = bytes(shape);
+  if (static_cast<Index>(memory.size()) < needed)
+    reject_cache_shape("memory has " + std::to_string(memory.size()) + " bytes; expected " + std::to_string(needed));
+  check_cache_alignment(memory);
+  state_->layout = layout_of(shape);
+  state_->memory = memory.first(static_cast<std::size_t>(needed));
+  const Block block = this->block();
+  // Panels and their scales are written before they are read; everything before them is the book.
+  fill(state_->memory.data(), block.layout.scales, std::byte{0}, runtime);
+  write_cache_header(shape, kElementType<T>, state_->memory.data());
+  fill(block.table(0), shape.num_sequences * block.layout.sequence_panels, std::int32_t{-1}, runtime);
+}
+
+template <class T>
+KvCache<T> KvCache<T>::open(std::span<std::byte> memory, const Runtime& runtime) {
+  KvCache cache;
+  cache.state_->shape = read_cache_header(memory, kElementType<T>);
+  Index needed = 0;
+  try {
+    needed = bytes(cache.state_->shape);
+  } catch (const std::invalid_argument& error) {
+    reject_cache_bytes(16, error.what());
+  }
+  if (static_cast<Index>(memory.size()) < needed)
+    reject_cache_bytes(static_cast<Index>(memory.size()), "ends here; expected " + std::to_string(needed) + " bytes");
+  cache.state_->layout = layout_of(cache.state_->shape);
+  cache.state_->memory = memory.first(static_cast<std::size_t>(needed));
+
+  // The book must agree with itself: then no panel is read that is not there.
+  const Block block = cache.block();
+  const Layout& layout = block.layout;
+  std::vector<std::int32_t> users(static_cast<std::size_t>(layout.num_slots), 0);
+  for (Index s = 0; s < cache.state_->shape.num_sequences; ++s) {
+    const Index length = block.lengths()[s];
+    const Index first = block.firsts()[s];
+    const auto here = [&](Index offset) { return offset + s * static_cast<Index>(sizeof(std::int64_t)); };
+    const bool fits = cache.state_->shape.ring ? length < std::numeric_limits<Index>::max() / 2
+                                               : length <= cache.state_->shape.capacity;
+    if (length < 0 || !fits) reject_cache_bytes(here(layout.lengths), sequence_text(s) + " has an impossible length");
+    const Index last = length > 0 ? (length - 1) / kPanel : -1;
+    if (first < 0 || first > length || first % kPanel != 0 || (!cache.state_->shape.ring && first != 0) ||
+        last - first / kPanel >= layout.sequence_panels)
+      reject_cache_bytes(here(layout.firsts), sequence_text(s) + " has an impossible first key");
+    for (Index e = 0; e < layout.sequence_panels; ++e) {
+      throw_if_stopped(runtime.stop);
+      const std::int32_t slot = block.table(s)[e];
+      const Index offset = layout.table + (s * layout.sequence_panels + e) * static_cast<Index>(sizeof(std::int32_t));
+      if (slot < -1 || slot >= layout.num_slots) reject_cache_bytes(offset, "there is no slot " + std::to_string(slot));
+      if (slot >= 0) ++users[static_cast<std::size_t>(slot)];
+    }
+    for (Index panel = first / kPanel; panel <= last; ++panel) {
+      if (block.table(s)[block.entry(panel)] < 0) reject_cache_bytes(layout.table, sequence_text(s) + " lacks a panel");
+    }
+    const std::span entries(block.table(s), static_cast<std::size_t>(layout.sequence_panels));
+    const auto has_slot = [](std::int32_t slot) { return slot >= 0; };
+    if (length == 0 && std::ranges::any_of(entries, has_slot))
+      reject_cache_bytes(layout.table, sequence_text(s) + " is empty and has panels");
+    if (cache.state_->shape.ring && length > 0 && !std::ranges::all_of(entries, has_slot))
+      reject_cache_bytes(layout.table, sequence_text(s) + " lacks a panel of its ring");
+  }
+  // Panels that are still to be written have one user: all of a ring, and those past the last of any other sequence.
+  for (Index s = 0; s < cache.state_->shape.num_sequences; ++s) {
+    const Index written = cache.state_->shape.ring ? 0 : round_up(block.lengths()[s], kPanel) / kPanel;
+    for (Index e = written; e < layout.sequence_panels; ++e) {
+      throw_if_stopped(runtime.stop);
+      const std::int32_t slot = block.table(s)[e];
+      if (slot >= 0 && users[static_cast<std::size_t>(slot)] > 1)
+        reject_cache_bytes(layout.table,
+                           sequence_text(s) + " shares panel " + std::to_string(slot) + ", which it will write");
+    }
+  }
+  for (Index page = 0; page < layout.num_pages; ++page) {
+    std::int64_t all = 0;
+    for (Index i = 0; i < layout.page_panels; ++i) {
+      throw_if_stopped(runtime.stop);
+      const Index slot = page * layout.page_panels + i;
+      all += users[static_cast<std::size_t>(slot)];
+      if (block.panel_users()[slot] != users[static_cast<std::size_t>(slot)])
+        reject_cache_bytes(layout.panel_users,
+                           "panel " + std::to_string(slot) + " has other users than the table says");
+    }
+    if (block.page_users()[page] != all)
+      reject_cache_bytes(layout.page_users, "page " + std::to_string(page) + " has other users than the table says");
+  }
+  return cache;
+}
 
 template <class T>
 const KvCacheShape& KvCache<T>::shape() const {

@@ -1,0 +1,37 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// How the block of a KvCache begins, whatever its type: the header, and the checks of a shape and of memory.
+// Read next: format.cpp, block.h (what follows the header).
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <span>
+#include <string>
+
+#include "regard/kv_cache.h"
+
+namespace regard::inline v0::internal {
+
+inline constexpr Index kCacheAlignment = 64;
+
+struct CacheHeader {
+  char magic[8];
+  std::uint32_t version;
+  std::uint32_t type;
+  std::int64_t num_sequences, num_kv_heads, head_size, value_head_size, capacity, page_keys, num_pages, ring;
+};
+
+[[noreturn]] void reject_cache_shape(const std::string& what);                // throws std::invalid_argument
+[[noreturn]] void reject_cache_bytes(Index offset, const std::string& what);  // throws std::runtime_error
+
+// Throws std::invalid_argument for a shape that makes no sense …
+void check_cache_shape(const KvCacheShape& shape);
+// … and for memory that is not aligned to kCacheAlignment.
+void check_cache_alignment(std::span<const std::byte> memory);
+
+void write_cache_header(const KvCacheShape& shape, ElementType type, std::byte* to);
+// Throws std::runtime_error unless the memory begins with a header of this type and version.
+KvCacheShape read_cache_header(std::span<const std::byte> memory, ElementType type);
+
+}  // namespace regard::inline v0::internal
