@@ -108,11 +108,7 @@ void layer_norm_forward(std::type_identity_t<TensorView<const T, 2>> input,
   });
 }
 
-template void layer_norm_forward<float>(TensorView<const float, 2>, TensorView<const float, 2>,
-                                        TensorView<const float, 1>, TensorView<const float, 1>, TensorView<float, 2>,
-                                        double, const Runtime&);
-template void layer_norm_forward<double>(TensorView<const double, 2>, TensorView<const double, 2>,
-                                         TensorView<const double, 1>, TensorView<const double, 1>,
-                                         TensorView<double, 2>, double, const Runtime&);
+template decltype(layer_norm_forward<float>) layer_norm_forward<float>;
+template decltype(layer_norm_forward<double>) layer_norm_forward<double>;
 
 }  // namespace regard::inline v0

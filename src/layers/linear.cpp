@@ -274,12 +274,9 @@ void linear_product(const TensorView<const T, 2>& input, const TensorView<const 
   forward(input, weight, {}, output, accumulate, runtime);
 }
 
-template void linear_product(const TensorView<const float, 2>&, const TensorView<const float, 2>&,
-                             const TensorView<float, 2>&, bool, const Runtime&);
-template void linear_product(const TensorView<const double, 2>&, const TensorView<const double, 2>&,
-                             const TensorView<double, 2>&, bool, const Runtime&);
-template void linear_product(const TensorView<const bfloat16, 2>&, const TensorView<const bfloat16, 2>&,
-                             const TensorView<bfloat16, 2>&, bool, const Runtime&);
+template decltype(linear_product<float>) linear_product<float>;
+template decltype(linear_product<double>) linear_product<double>;
+template decltype(linear_product<bfloat16>) linear_product<bfloat16>;
 
 }  // namespace internal
 

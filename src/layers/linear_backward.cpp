@@ -87,12 +87,8 @@ void linear_backward(std::type_identity_t<TensorView<const T, 2>> input,
   if (!gradients.grad_bias.absent()) sum_rows<T>(grad_output, gradients.grad_bias, accumulate.grad_bias, runtime);
 }
 
-template void linear_backward<float>(TensorView<const float, 2>, TensorView<const float, 2>, TensorView<const float, 2>,
-                                     const LinearGradients<float>&, const Runtime&);
-template void linear_backward<double>(TensorView<const double, 2>, TensorView<const double, 2>,
-                                      TensorView<const double, 2>, const LinearGradients<double>&, const Runtime&);
-template void linear_backward<bfloat16>(TensorView<const bfloat16, 2>, TensorView<const bfloat16, 2>,
-                                        TensorView<const bfloat16, 2>, const LinearGradients<bfloat16>&,
-                                        const Runtime&);
+template decltype(linear_backward<float>) linear_backward<float>;
+template decltype(linear_backward<double>) linear_backward<double>;
+template decltype(linear_backward<bfloat16>) linear_backward<bfloat16>;
 
 }  // namespace regard::inline v0

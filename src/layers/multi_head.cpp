@@ -284,11 +284,7 @@ void multi_head_attention_forward(std::type_identity_t<TensorView<const T, 3>> i
   }
 }
 
-template void multi_head_attention_forward<float>(TensorView<const float, 3>, TensorView<const float, 3>,
-                                                  const MultiHeadParameters<float>&, const MultiHeadOutputs<float>&,
-                                                  const AttentionOptions&, const Runtime&);
-template void multi_head_attention_forward<double>(TensorView<const double, 3>, TensorView<const double, 3>,
-                                                   const MultiHeadParameters<double>&, const MultiHeadOutputs<double>&,
-                                                   const AttentionOptions&, const Runtime&);
+template decltype(multi_head_attention_forward<float>) multi_head_attention_forward<float>;
+template decltype(multi_head_attention_forward<double>) multi_head_attention_forward<double>;
 
 }  // namespace regard::inline v0

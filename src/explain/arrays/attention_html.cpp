@@ -317,16 +317,9 @@ std::string render_attention_html(std::type_identity_t<TensorView<const T, 4>> q
   return page_html("Attention", parts);
 }
 
-template double attention_html_bytes<float>(const std::array<Index, 4>&, const std::array<Index, 4>&,
-                                            const std::array<Index, 4>&, const std::vector<RowRange>&, bool);
-template double attention_html_bytes<double>(const std::array<Index, 4>&, const std::array<Index, 4>&,
-                                             const std::array<Index, 4>&, const std::vector<RowRange>&, bool);
-template std::string render_attention_html<float>(TensorView<const float, 4>, TensorView<const float, 4>,
-                                                  TensorView<const float, 4>, const AttentionOutputs&,
-                                                  const AttentionOptions&, const AttentionHtmlOptions&, const Runtime&);
-template std::string render_attention_html<double>(TensorView<const double, 4>, TensorView<const double, 4>,
-                                                   TensorView<const double, 4>, const AttentionOutputs&,
-                                                   const AttentionOptions&, const AttentionHtmlOptions&,
-                                                   const Runtime&);
+template decltype(attention_html_bytes<float>) attention_html_bytes<float>;
+template decltype(attention_html_bytes<double>) attention_html_bytes<double>;
+template decltype(render_attention_html<float>) render_attention_html<float>;
+template decltype(render_attention_html<double>) render_attention_html<double>;
 
 }  // namespace regard::inline v0

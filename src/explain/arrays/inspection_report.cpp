@@ -275,9 +275,7 @@ std::string render_inspection_json(const Inspection& inspection) {
   return json.take();
 }
 
-template Inspection inspect_heads<float>(TensorView<const float, 3>, Index, const InspectionOptions&,
-                                         const AttentionStatistics&, TensorView<const float, 3>);
-template Inspection inspect_heads<double>(TensorView<const double, 3>, Index, const InspectionOptions&,
-                                          const AttentionStatistics&, TensorView<const double, 3>);
+template decltype(inspect_heads<float>) inspect_heads<float>;
+template decltype(inspect_heads<double>) inspect_heads<double>;
 
 }  // namespace regard::inline v0
