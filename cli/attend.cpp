@@ -307,7 +307,9 @@ void compute(const AttendText& text, const AttendSettings& settings, Inputs& inp
   write("--mean-distance", statistics.mean_distance);
   write("--top-keys", statistics.top_keys);
   write("--top-weights", statistics.top_weights);
-  if (to.folder) write_pictures(inspected, settings.inspect.map_scale, to.folder->path(), to.files);
+  if (to.folder)
+    write_pictures(inspected.heads, inspected.pooled_map.view(), settings.inspect.map_scale, to.folder->path(),
+                   to.files);
   if (const auto number = to.numbers.find("--html"); number != to.numbers.end()) {
     runtime.progress = {};
     AttentionHtmlInspection inspection;

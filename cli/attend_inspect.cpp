@@ -131,40 +131,35 @@ Inspected<T> inspect(const TensorView<const T, 4>& query, const TensorView<const
   return inspected;
 }
 
-template <class T>
-void write_pictures(const Inspected<T>& inspected, MapScale scale, const std::filesystem::path& folder,
-                    OutputFiles& files) {
-  const TensorView<const T, 4> maps = inspected.pooled_map.view();
+void write_pictures(const Inspection& heads, const InputView<4>& pooled_map, MapScale scale,
+                    const std::filesystem::path& folder, OutputFiles& files) {
   Progress progress("writing pictures");
   Index done = 0;
-  for (const HeadInspection& head : inspected.heads.heads) {
-    const bool batches = inspected.heads.num_batches > 1;
+  for (const HeadInspection& head : heads.heads) {
+    const bool batches = heads.num_batches > 1;
     const std::string name = (batches ? "batch-" + std::to_string(head.batch) + "-" : std::string()) + "head-" +
                              std::to_string(head.head) + ".png";
     const Picture picture =
-        picture_of_map<T>({maps.pointer(head.batch, head.head, Index{0}, Index{0}), {maps.shape[2], maps.shape[3]}},
-                          {.title = (batches ? "batch " + std::to_string(head.batch) + ", " : std::string()) + "head " +
-                                    std::to_string(head.head),
-                           .num_queries = inspected.heads.num_queries,
-                           .num_keys = inspected.heads.num_keys,
-                           .scale = scale});
+        picture_of_map({pooled_map.pointer(head.batch, head.head, 0, 0),
+                        pooled_map.type,
+                        {pooled_map.shape[2], pooled_map.shape[3]},
+                        {pooled_map.strides[2], pooled_map.strides[3]}},
+                       {.title = (batches ? "batch " + std::to_string(head.batch) + ", " : std::string()) + "head " +
+                                 std::to_string(head.head),
+                        .num_queries = heads.num_queries,
+                        .num_keys = heads.num_keys,
+                        .scale = scale});
     const std::string png = png_of(picture);
     const std::size_t file = files.add((folder / name).string());
     files.write(file, png.data(), png.size());
     files.close(file);
-    progress.update(++done, static_cast<Index>(inspected.heads.heads.size()));
+    progress.update(++done, static_cast<Index>(heads.heads.size()));
   }
 }
 
-template void write_pictures<float>(const Inspected<float>&, MapScale, const std::filesystem::path&, OutputFiles&);
-template void write_pictures<double>(const Inspected<double>&, MapScale, const std::filesystem::path&, OutputFiles&);
 template struct RowStatistics<float>;
 template struct RowStatistics<double>;
-template Inspected<float> inspect<float>(const TensorView<const float, 4>&, const TensorView<const float, 4>&,
-                                         const ColumnsRequest&, const InspectSettings&, const std::array<Index, 2>&,
-                                         const AttentionStatistics&, const AttentionOptions&, const Runtime&);
-template Inspected<double> inspect<double>(const TensorView<const double, 4>&, const TensorView<const double, 4>&,
-                                           const ColumnsRequest&, const InspectSettings&, const std::array<Index, 2>&,
-                                           const AttentionStatistics&, const AttentionOptions&, const Runtime&);
+template decltype(inspect<float>) inspect<float>;
+template decltype(inspect<double>) inspect<double>;
 
 }  // namespace regard::program

@@ -51,9 +51,8 @@ struct Inspected {
 // How many pictures --save may write at once: head-3.png, or batch-1-head-3.png, a file for each head.
 inline constexpr Index kMaxPictures = 1000;
 // Throws std::runtime_error naming the file.
-template <class T>
-void write_pictures(const Inspected<T>& inspected, MapScale scale, const std::filesystem::path& folder,
-                    OutputFiles& files);
+void write_pictures(const Inspection& heads, const InputView<4>& pooled_map, MapScale scale,
+                    const std::filesystem::path& folder, OutputFiles& files);
 
 // query, key and options as in the call of attention_forward that wrote row_max and row_sum.
 template <class T>

@@ -43,13 +43,12 @@ Index pixels_of_cell(Index num_cells) { return std::clamp<Index>(kPictureSide / 
 
 }  // namespace
 
-template <class T>
-Picture picture_of_map(const TensorView<const T, 2>& cells, const MapPicture& about) {
+Picture picture_of_map(const InputView<2>& cells, const MapPicture& about) {
   const auto [rows, columns] = cells.shape;
   double largest = 0;
   for (Index a = 0; a < rows; ++a) {
     for (Index b = 0; b < columns; ++b) {
-      const auto x = static_cast<double>(cells(a, b));
+      const auto x = cells.at<double>(a, b);
       if (std::isfinite(x)) largest = std::max(largest, x);
     }
   }
@@ -64,7 +63,7 @@ Picture picture_of_map(const TensorView<const T, 2>& cells, const MapPicture& ab
   picture.pixels.resize(static_cast<std::size_t>(picture.width * picture.height));
   for (Index y = 0; y < picture.height; ++y) {
     for (Index x = 0; x < picture.width; ++x) {
-      const auto cell = static_cast<double>(cells(y / down, x / across));
+      const auto cell = cells.at<double>(y / down, x / across);
       const int hatched = (x + y) % kHatchPixels == 0 ? kHatch : kBehindHatch;
       picture.pixels[static_cast<std::size_t>(y * picture.width + x)] =
           static_cast<std::uint8_t>(cell == 0 ? hatched : color_of(cell));
@@ -83,8 +82,5 @@ Picture picture_of_map(const TensorView<const T, 2>& cells, const MapPicture& ab
       {"Software", "regard " + std::string(version())}};
   return picture;
 }
-
-template Picture picture_of_map<float>(const TensorView<const float, 2>&, const MapPicture&);
-template Picture picture_of_map<double>(const TensorView<const double, 2>&, const MapPicture&);
 
 }  // namespace regard::program

@@ -25,7 +25,6 @@ struct MapPicture {
 };
 
 // cells (rows, columns), 0 or more, or NaN, which takes the ink's colour. Small maps have cells of several pixels.
-template <class T>
-Picture picture_of_map(const TensorView<const T, 2>& cells, const MapPicture& about);
+Picture picture_of_map(const InputView<2>& cells, const MapPicture& about);
 
 }  // namespace regard::program
