@@ -39,13 +39,14 @@ class Cache {
 
   static Cache make(const KvCacheShape& shape, const std::string& dtype) {
     return {nullptr, dtype,
-            made(dtype, [&]<class T>(T, const Runtime& runtime) { return KvCache<T>(shape, runtime); })};
+            made(dtype, [&]<class T>(T, const Runtime& runtime) { return KvCache<T>(shape, runtime.stop); })};
   }
   // What another cache left in an array of bytes, where it lies.
   static Cache open(std::unique_ptr<Array> block) {
     const std::span<std::byte> bytes = bytes_of(*block);
     const std::string dtype = dtype_of(bytes);
-    Typed typed = made(dtype, [&]<class T>(T, const Runtime& runtime) { return KvCache<T>::open(bytes, runtime); });
+    Typed typed =
+        made(dtype, [&]<class T>(T, const Runtime& runtime) { return KvCache<T>::open(bytes, runtime.stop); });
     return {std::move(block), dtype, std::move(typed)};
   }
 
@@ -153,11 +154,11 @@ void append(Cache& cache, nb::handle key_object, nb::handle value_object, std::o
     if (sequence) {
       const auto k = key.input<ComputeType<T>, 3>(kName, "key");
       const auto v = value.input<ComputeType<T>, 3>(kName, "value");
-      run(operations(k, v), 0, [&](const Runtime& runtime) { typed.append(*sequence, k, v, runtime); });
+      run(operations(k, v), 0, [&](const Runtime& runtime) { typed.append(*sequence, k, v, runtime.stop); });
     } else {
       const auto k = key.input<ComputeType<T>, 4>(kName, "key");
       const auto v = value.input<ComputeType<T>, 4>(kName, "value");
-      run(operations(k, v), 0, [&](const Runtime& runtime) { typed.append(k, v, counts, runtime); });
+      run(operations(k, v), 0, [&](const Runtime& runtime) { typed.append(k, v, counts, runtime.stop); });
     }
   });
 }

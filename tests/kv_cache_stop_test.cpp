@@ -46,10 +46,10 @@ struct KeysAndValues {
         view.data, {view.shape[1], view.shape[2], view.shape[3]}, {view.strides[1], view.strides[2], view.strides[3]}};
   }
   void append_to(KvCache<T>& cache, Index sequence, const Runtime& runtime = {}) const {
-    cache.append(sequence, first(std::as_const(key).view()), first(std::as_const(value).view()), runtime);
+    cache.append(sequence, first(std::as_const(key).view()), first(std::as_const(value).view()), runtime.stop);
   }
   void append_to_all(KvCache<T>& cache, const Runtime& runtime = {}) const {
-    cache.append(std::as_const(key).view(), std::as_const(value).view(), {}, runtime);
+    cache.append(std::as_const(key).view(), std::as_const(value).view(), {}, runtime.stop);
   }
 };
 

@@ -42,17 +42,17 @@ TEST(ModelStop, FilesOfNumbers) {
   ASSERT_EQ(single.type, StoredType::float32);
   const StoredTensor& stored = half.tensors().front();
 
-  stops("read_file", [](const Runtime& r) { Checkpoint::read_file(kTiny + "/model.safetensors", {}, r); });
-  stops("mapped", [](const Runtime& r) { Checkpoint::read_file(kTiny + "/model.safetensors", {.map = true}, r); });
-  stops("read_folder", [](const Runtime& r) { Checkpoint::read_folder(kTiny, {}, r); });
+  stops("read_file", [](const Runtime& r) { Checkpoint::read_file(kTiny + "/model.safetensors", {}, r.stop); });
+  stops("mapped", [](const Runtime& r) { Checkpoint::read_file(kTiny + "/model.safetensors", {.map = true}, r.stop); });
+  stops("read_folder", [](const Runtime& r) { Checkpoint::read_folder(kTiny, {}, r.stop); });
   stops("parse_safetensors", [&](const Runtime& r) { parse_safetensors(bytes, "half", {}, r); });
   stops("read_float32 of F32",
-        [&](const Runtime& r) { EXPECT_EQ(tiny.read_float32(single, r)[0], tiny.read_float32(single)[0]); });
+        [&](const Runtime& r) { EXPECT_EQ(tiny.read_float32(single, r.stop)[0], tiny.read_float32(single)[0]); });
   stops("read_float32 of F16",
-        [&](const Runtime& r) { EXPECT_EQ(half.read_float32(stored, r), (std::vector<float>{1, -2})); });
-  stops("share_float32", [&](const Runtime& r) { EXPECT_EQ(half.share_float32(stored, r).get()[1], -2); });
-  stops("sha256", [&](const Runtime& r) { EXPECT_EQ(tiny.sha256(r), kHash); });
-  EXPECT_EQ(tiny.sha256(stopped()), kHash);  // known by now
+        [&](const Runtime& r) { EXPECT_EQ(half.read_float32(stored, r.stop), (std::vector<float>{1, -2})); });
+  stops("share_float32", [&](const Runtime& r) { EXPECT_EQ(half.share_float32(stored, r.stop).get()[1], -2); });
+  stops("sha256", [&](const Runtime& r) { EXPECT_EQ(tiny.sha256(r.stop), kHash); });
+  EXPECT_EQ(tiny.sha256(stopped().stop), kHash);  // known by now
 }
 
 TEST(ModelStop, Shards) {
@@ -61,16 +61,16 @@ TEST(ModelStop, Shards) {
   folder.write("one.safetensors", safetensors_bytes(R"({"a": {"dtype": "F32", "shape": [1], "data_offsets": [0, 4]}})",
                                                     bytes_of<float>({1})));
   folder.write("model.safetensors.index.json", index);
-  stops("read_folder", [&](const Runtime& r) { Checkpoint::read_folder(folder.path(), {}, r); });
-  stops("read_shard_index", [&](const Runtime& r) { read_shard_index(index, "index", r); });
+  stops("read_folder", [&](const Runtime& r) { Checkpoint::read_folder(folder.path(), {}, r.stop); });
+  stops("read_shard_index", [&](const Runtime& r) { read_shard_index(index, "index", r.stop); });
 }
 
 TEST(ModelStop, Texts) {
   const std::string tokenizer = small_tokenizer_json();
-  stops("read_model_text", [](const Runtime& r) { read_model_text(kTiny, "config.json", 10000, r); });
-  stops("valid_utf8_bytes", [](const Runtime& r) { EXPECT_EQ(valid_utf8_bytes("text", r), 4u); });
-  stops("read_json", [](const Runtime& r) { read_json("[1, 2]", "numbers", 64, r); });
-  stops("Tokenizer::read", [&](const Runtime& r) { Tokenizer::read(tokenizer, "tokenizer.json", {}, r); });
+  stops("read_model_text", [](const Runtime& r) { read_model_text(kTiny, "config.json", 10000, r.stop); });
+  stops("valid_utf8_bytes", [](const Runtime& r) { EXPECT_EQ(valid_utf8_bytes("text", r.stop), 4u); });
+  stops("read_json", [](const Runtime& r) { read_json("[1, 2]", "numbers", 64, r.stop); });
+  stops("Tokenizer::read", [&](const Runtime& r) { Tokenizer::read(tokenizer, "tokenizer.json", {}, r.stop); });
   stops("read_explain_input",
         [](const Runtime& r) { read_explain_input(R"({"Q": [[1]], "K": [[1]], "V": [[1]]})", "input", r); });
 }
@@ -82,7 +82,7 @@ TEST(ModelStop, Folders) {
   }
   folder.write("tokenizer.json", small_tokenizer_json());
   stops("load_encoder", [&](const Runtime& r) { load_encoder(folder.path(), {}, r); });
-  stops("Tokenizer::read_folder", [&](const Runtime& r) { Tokenizer::read_folder(folder.path(), {}, r); });
+  stops("Tokenizer::read_folder", [&](const Runtime& r) { Tokenizer::read_folder(folder.path(), {}, r.stop); });
   stops("load_sentence_model", [&](const Runtime& r) { load_sentence_model(folder.path(), {}, r); });
 }
 

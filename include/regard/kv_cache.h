@@ -62,15 +62,15 @@ class REGARD_EXPORT KvCache {
   // Bytes of the block. Throws std::invalid_argument for a shape that makes no sense or whose bytes no Index can count.
   static Index bytes(const KvCacheShape& shape);
 
-  // These three throw regard::Cancelled where runtime.stop is requested, the only part of runtime that is used.
+  // These three throw regard::Cancelled where a stop is requested.
   // Empty, in memory of its own.
-  explicit KvCache(const KvCacheShape& shape, const Runtime& runtime = {});
+  explicit KvCache(const KvCacheShape& shape, const std::stop_token& stop = {});
   // Empty, in the caller's memory: at least bytes(shape), aligned to 64, overwritten, and outliving the cache.
-  KvCache(const KvCacheShape& shape, std::span<std::byte> memory, const Runtime& runtime = {});
+  KvCache(const KvCacheShape& shape, std::span<std::byte> memory, const std::stop_token& stop = {});
   // What another cache left in memory, as it stands. Nothing is written, so that memory may be a read-only mapping as
   // long as only const members are called. Throws regard::DataError, naming the byte offset, for anything but a
   // consistent block of this version and type.
-  static KvCache open(std::span<std::byte> memory, const Runtime& runtime = {});
+  static KvCache open(std::span<std::byte> memory, const std::stop_token& stop = {});
 
   // What was moved from can only be assigned to or destroyed.
   KvCache(KvCache&&) noexcept;
@@ -87,12 +87,12 @@ class REGARD_EXPORT KvCache {
 
   // Adds keys (Hkv, L, D) and values (Hkv, L, Dv) to the end of a sequence, on the calling thread.
   // Throws std::invalid_argument for shapes, sequence or capacity, and for numbers that are not finite in a cache of
-  // int8, regard::OutOfPages where pages run out, and regard::Cancelled where runtime.stop is requested, of which a
-  // ring takes no notice once it writes over its oldest keys; then nothing has changed. Of runtime, only stop is used.
-  void append(Index sequence, const InputView<3>& key, const InputView<3>& value, const Runtime& runtime = {});
+  // int8, regard::OutOfPages where pages run out, and regard::Cancelled where a stop is requested, of which a
+  // ring takes no notice once it writes over its oldest keys; then nothing has changed.
+  void append(Index sequence, const InputView<3>& key, const InputView<3>& value, const std::stop_token& stop = {});
   // To all sequences: (B, Hkv, L, D) and (B, Hkv, L, Dv), the first counts[b] of L keys (all where counts is empty).
   void append(const InputView<4>& key, const InputView<4>& value, std::span<const Index> counts = {},
-              const Runtime& runtime = {});
+              const std::stop_token& stop = {});
 
   // Keeps the first `length` keys. Pages that no sequence uses any more are free again.
   // Throws std::invalid_argument where that is more than there are, or less than a ring still has.
@@ -120,7 +120,7 @@ class REGARD_EXPORT KvCache {
   KvCache();
   static Layout layout_of(const KvCacheShape& shape);
   Block block() const;
-  void format(std::span<std::byte> memory, const Runtime& runtime);
+  void format(std::span<std::byte> memory, const std::stop_token& stop);
 
   std::unique_ptr<State> state_;
   friend class internal::CacheReading<T>;

@@ -86,8 +86,8 @@ int32_t regard_kv_cache_create(const regard_kv_cache_shape* shape, int32_t dtype
     with_stored_type(name, dtype, [=]<class K>(K) {
       const KvCacheShape s = shape_of(name, shape);
       run_unplanned(name, runtime, [&](const Runtime& how) {
-        *cache = new regard_kv_cache{memory == nullptr ? KvCache<K>(s, how)
-                                                       : KvCache<K>(s, span_of(memory, num_bytes), how)};
+        *cache = new regard_kv_cache{memory == nullptr ? KvCache<K>(s, how.stop)
+                                                       : KvCache<K>(s, span_of(memory, num_bytes), how.stop)};
       });
     });
   });
@@ -101,7 +101,7 @@ int32_t regard_kv_cache_open(void* memory, size_t num_bytes, int32_t dtype, cons
     expect_place(name, "memory", memory);
     with_stored_type(name, dtype, [=]<class K>(K) {
       run_unplanned(name, runtime, [&](const Runtime& how) {
-        *cache = new regard_kv_cache{KvCache<K>::open(span_of(memory, num_bytes), how)};
+        *cache = new regard_kv_cache{KvCache<K>::open(span_of(memory, num_bytes), how.stop)};
       });
     });
   });
@@ -160,7 +160,7 @@ int32_t regard_kv_cache_append(regard_kv_cache* cache, int64_t sequence, const r
   const char* name = "KvCache::append";
   return with_cache(name, cache, [=](auto& to) {
     const auto k = required<InputView<3>>(name, "key", key), v = required<InputView<3>>(name, "value", value);
-    run_unplanned(name, runtime, [&](const Runtime& how) { to.append(sequence, k, v, how); });
+    run_unplanned(name, runtime, [&](const Runtime& how) { to.append(sequence, k, v, how.stop); });
   });
 }
 
@@ -172,7 +172,7 @@ int32_t regard_kv_cache_append_all(regard_kv_cache* cache, const regard_input* k
     const auto of_counts = counts == nullptr
                                ? std::span<const Index>()
                                : std::span<const Index>(counts, static_cast<std::size_t>(to.shape().num_sequences));
-    run_unplanned(name, runtime, [&](const Runtime& how) { to.append(k, v, of_counts, how); });
+    run_unplanned(name, runtime, [&](const Runtime& how) { to.append(k, v, of_counts, how.stop); });
   });
 }
 

@@ -94,10 +94,10 @@ void ModelFile::check_unchanged() const {
   if (!(stamp() == opened_)) fail("changed while it was read; try again when it is whole");
 }
 
-void ModelFile::read(std::uint64_t offset, std::span<std::byte> to, const Runtime& runtime) const {
+void ModelFile::read(std::uint64_t offset, std::span<std::byte> to, const std::stop_token& stop) const {
   constexpr std::size_t kMaxAtOnce = 1 << 20;  // a tenth of a second from a slow disk
   while (!to.empty()) {
-    throw_if_stopped(runtime.stop, "reading a model");
+    throw_if_stopped(stop, "reading a model");
     const std::size_t wanted = std::min(to.size(), kMaxAtOnce);
     const ssize_t came = ::pread(descriptor_, to.data(), wanted, static_cast<off_t>(offset));
     if (came < 0 && errno == EINTR) continue;
@@ -108,7 +108,7 @@ void ModelFile::read(std::uint64_t offset, std::span<std::byte> to, const Runtim
   }
 }
 
-SharedBytes ModelFile::read(std::uint64_t offset, std::uint64_t count, const Runtime& runtime) const {
+SharedBytes ModelFile::read(std::uint64_t offset, std::uint64_t count, const std::stop_token& stop) const {
   constexpr std::size_t kAlignment = 64;  // a cache line and the widest vector
   std::size_t rounded = 0;
   if (__builtin_add_overflow(count, kAlignment - 1, &rounded)) throw std::bad_alloc();
@@ -116,7 +116,7 @@ SharedBytes ModelFile::read(std::uint64_t offset, std::uint64_t count, const Run
   auto* memory = static_cast<std::byte*>(std::aligned_alloc(kAlignment, rounded));
   if (memory == nullptr) throw std::bad_alloc();
   SharedBytes bytes{{memory, [](const std::byte* p) { std::free(const_cast<std::byte*>(p)); }}, count};
-  read(offset, std::span(memory, count), runtime);
+  read(offset, std::span(memory, count), stop);
   return bytes;
 }
 

@@ -47,9 +47,9 @@ class ModelFile {
   std::uint64_t num_bytes() const { return num_bytes_; }
   // Both throw Cancelled where a stop is requested. From a place in the file on; fewer bytes than asked for only where
   // the file has become shorter, which is an error.
-  void read(std::uint64_t offset, std::span<std::byte> to, const Runtime& runtime = {}) const;
+  void read(std::uint64_t offset, std::span<std::byte> to, const std::stop_token& stop = {}) const;
   // In memory that starts at a multiple of 64: numbers lie aligned there.
-  SharedBytes read(std::uint64_t offset, std::uint64_t count, const Runtime& runtime) const;
+  SharedBytes read(std::uint64_t offset, std::uint64_t count, const std::stop_token& stop) const;
   SharedBytes map() const;
   // Fails when the file is another, longer, shorter or newer than when it was opened.
   void check_unchanged() const;

@@ -43,8 +43,9 @@ constexpr std::size_t kUsualDepth = 128;
 // not JSON it tells something, too, and holds up to the offset where the parser stops.
 class Outline {
  public:
-  Outline(std::string_view text, std::size_t max_depth, const Runtime& runtime, std::vector<JsonContainer>* containers)
-      : text_(text), runtime_(runtime), containers_(containers) {
+  Outline(std::string_view text, std::size_t max_depth, const std::stop_token& stop,
+          std::vector<JsonContainer>* containers)
+      : text_(text), stop_(stop), containers_(containers) {
     open_.reserve(std::min(max_depth, kUsualDepth));
     scan(max_depth);
   }
@@ -174,11 +175,11 @@ class Outline {
 
   void look(std::size_t at) const {
     constexpr std::size_t kLook = 4096;
-    if (at % kLook == 0) throw_if_stopped(runtime_.stop, "reading JSON");
+    if (at % kLook == 0) throw_if_stopped(stop_, "reading JSON");
   }
 
   std::string_view text_;
-  const Runtime& runtime_;
+  const std::stop_token& stop_;
   std::vector<JsonContainer>* containers_;
   std::vector<Open> open_;
   std::size_t num_containers_ = 0;
@@ -194,12 +195,12 @@ class Outline {
 
 class JsonTreeBuilder : public nlohmann::json_sax<nlohmann::json> {
  public:
-  JsonTreeBuilder(std::string_view text, const std::string& source, std::size_t max_depth, const Runtime& runtime,
+  JsonTreeBuilder(std::string_view text, const std::string& source, std::size_t max_depth, const std::stop_token& stop,
                   std::vector<JsonContainer> containers)
       : text_(text),
         source_(source),
         max_depth_(max_depth),
-        runtime_(runtime),
+        stop_(stop),
         taken_(text.data()),
         containers_(std::move(containers)) {
     open_.reserve(std::min(max_depth, kUsualDepth));
@@ -300,7 +301,7 @@ class JsonTreeBuilder : public nlohmann::json_sax<nlohmann::json> {
   std::optional<std::size_t> first_repeated(const std::vector<JsonValue::Member>& all) const {
     if (all.size() < 2) return std::nullopt;
     const auto name_at = [&](std::size_t i) { return std::string_view(all[i].first); };
-    return SortedNames(all.size(), name_at, "reading JSON", runtime_).first_repeated();
+    return SortedNames(all.size(), name_at, "reading JSON", stop_).first_repeated();
   }
 
   // Names are compared when their object ends. So the first mistake in the text may be a name of an outer object, or
@@ -341,7 +342,7 @@ class JsonTreeBuilder : public nlohmann::json_sax<nlohmann::json> {
   std::string_view text_;
   const std::string& source_;
   std::size_t max_depth_;
-  const Runtime& runtime_;
+  const std::stop_token& stop_;
   const char* taken_;
   std::vector<JsonContainer> containers_;
   std::size_t num_started_ = 0;
@@ -383,25 +384,25 @@ const JsonValue* JsonValue::find(std::string_view name) const {
   return nullptr;
 }
 
-std::uint64_t json_memory_bytes(std::string_view text, Index max_depth, const Runtime& runtime) {
-  return Outline(text, static_cast<std::size_t>(max_depth), runtime, nullptr).memory_bytes();
+std::uint64_t json_memory_bytes(std::string_view text, Index max_depth, const std::stop_token& stop) {
+  return Outline(text, static_cast<std::size_t>(max_depth), stop, nullptr).memory_bytes();
 }
 
-JsonValue read_json(std::string_view text, const std::string& source, Index max_depth, const Runtime& runtime,
+JsonValue read_json(std::string_view text, const std::string& source, Index max_depth, const std::stop_token& stop,
                     std::optional<std::uint64_t> max_memory_bytes) {
-  if (const std::size_t valid = valid_utf8_bytes(text, runtime); valid != text.size())
+  if (const std::size_t valid = valid_utf8_bytes(text, stop); valid != text.size())
     throw DataError(fmt::format("{}: byte {}: not UTF-8", escape_for_terminal(source), valid));
   const auto depth = static_cast<std::size_t>(max_depth);
   std::vector<JsonContainer> containers;
   {
-    const Outline outline(text, depth, runtime, nullptr);
+    const Outline outline(text, depth, stop, nullptr);
     check_json_memory(source, outline.memory_bytes(), max_memory_bytes);
     containers.reserve(outline.num_containers());
   }
-  Outline(text, depth, runtime, &containers);
-  JsonTreeBuilder builder(text, source, depth, runtime, std::move(containers));
-  const internal::CountingIterator first(text.data(), builder.taken(), runtime);
-  const internal::CountingIterator last(text.data() + text.size(), builder.taken(), runtime);
+  Outline(text, depth, stop, &containers);
+  JsonTreeBuilder builder(text, source, depth, stop, std::move(containers));
+  const internal::CountingIterator first(text.data(), builder.taken(), stop);
+  const internal::CountingIterator last(text.data() + text.size(), builder.taken(), stop);
   nlohmann::json::sax_parse(first, last, &builder);
   return builder.take();
 }

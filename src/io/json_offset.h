@@ -24,12 +24,12 @@ class CountingIterator {
   using pointer = const char*;
   using reference = const char&;
 
-  CountingIterator(const char* at, const char** taken, const Runtime& runtime)
-      : at_(at), taken_(taken), runtime_(&runtime) {}
+  CountingIterator(const char* at, const char** taken, const std::stop_token& stop)
+      : at_(at), taken_(taken), stop_(&stop) {}
   reference operator*() const { return *at_; }
   CountingIterator& operator++() {
     *taken_ = ++at_;
-    if (reinterpret_cast<std::uintptr_t>(at_) % kLook == 0) throw_if_stopped(runtime_->stop, "reading JSON");
+    if (reinterpret_cast<std::uintptr_t>(at_) % kLook == 0) throw_if_stopped(*stop_, "reading JSON");
     return *this;
   }
   CountingIterator operator++(int) {
@@ -44,7 +44,7 @@ class CountingIterator {
 
   const char* at_;
   const char** taken_;
-  const Runtime* runtime_;
+  const std::stop_token* stop_;
 };
 
 // The opening quote of the string whose closing quote is the byte before `end`.

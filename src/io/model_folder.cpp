@@ -87,12 +87,13 @@ void check_against_index(const std::string& index_path, const std::vector<Sharde
 
 }  // namespace
 
-std::vector<ShardedTensor> read_shard_index(std::string_view text, const std::string& source, const Runtime& runtime,
+std::vector<ShardedTensor> read_shard_index(std::string_view text, const std::string& source,
+                                            const std::stop_token& stop,
                                             std::optional<std::uint64_t> max_memory_bytes) {
   const auto fail = [&](std::size_t at, const std::string& what) {
     throw DataError(fmt::format("{}: byte {}: {}", escape_for_terminal(source), at, what));
   };
-  const JsonValue root = read_json(text, source, kMaxIndexDepth, runtime, max_memory_bytes);
+  const JsonValue root = read_json(text, source, kMaxIndexDepth, stop, max_memory_bytes);
   if (root.kind() != JsonValue::Kind::object) fail(root.offset, "the index of shards must be an object");
   const JsonValue* map = root.find("weight_map");
   if (map == nullptr || map->kind() != JsonValue::Kind::object) {
@@ -100,7 +101,7 @@ std::vector<ShardedTensor> read_shard_index(std::string_view text, const std::st
   }
   // The list, and what the shards are compared with it by: names, and a tree of views.
   constexpr std::uint64_t kPerTensor = 256;
-  std::uint64_t needed = max_memory_bytes ? json_memory_bytes(text, kMaxIndexDepth, runtime) : 0;
+  std::uint64_t needed = max_memory_bytes ? json_memory_bytes(text, kMaxIndexDepth, stop) : 0;
   for (const auto& [tensor, file] : map->members()) needed += kPerTensor + 2 * tensor.size() + 2 * file.text().size();
   check_json_memory(source, needed, max_memory_bytes);
   std::vector<ShardedTensor> index;
@@ -118,11 +119,12 @@ std::vector<ShardedTensor> read_shard_index(std::string_view text, const std::st
   return index;
 }
 
-Checkpoint Checkpoint::read_folder(const std::string& folder, const ModelFileOptions& options, const Runtime& runtime) {
+Checkpoint Checkpoint::read_folder(const std::string& folder, const ModelFileOptions& options,
+                                   const std::stop_token& stop) {
   internal::check_is_folder(folder);
   const std::string single = join(folder, kSingleFile);
   const std::string index_path = join(folder, kIndexFile);
-  if (ModelFile::stands(single)) return read_file(single, options, runtime);
+  if (ModelFile::stands(single)) return read_file(single, options, stop);
   if (!ModelFile::stands(index_path)) {
     throw DataError(
         fmt::format("{}: holds neither {} nor {}{}", escape_for_terminal(folder), kSingleFile, kIndexFile,
@@ -130,8 +132,8 @@ Checkpoint Checkpoint::read_folder(const std::string& folder, const ModelFileOpt
                         ? "; pytorch_model.bin is a Python pickle, which is never read: save the model as safetensors"
                         : ""));
   }
-  const std::vector<ShardedTensor> index = read_shard_index(
-      read_model_text(folder, kIndexFile, kMaxIndexBytes, runtime), index_path, runtime, options.max_memory_bytes);
+  const std::vector<ShardedTensor> index = read_shard_index(read_model_text(folder, kIndexFile, kMaxIndexBytes, stop),
+                                                            index_path, stop, options.max_memory_bytes);
   std::vector<std::string> names;
   for (const ShardedTensor& entry : index) names.push_back(entry.file);
   std::sort(names.begin(), names.end());
@@ -148,14 +150,14 @@ Checkpoint Checkpoint::read_folder(const std::string& folder, const ModelFileOpt
   if (!options.map) internal::check_memory(folder, num_bytes, options);
   std::vector<internal::LoadedFile> files;
   for (const std::string& name : names) {
-    files.push_back(internal::read_safetensors(ModelFile(join(folder, name)), options, runtime));
+    files.push_back(internal::read_safetensors(ModelFile(join(folder, name)), options, stop));
   }
   check_against_index(index_path, index, files);
   return Checkpoint(std::make_shared<Contents>(index_path, std::move(files)));
 }
 
 std::string read_model_text(const std::string& folder, std::string_view file, std::uint64_t max_bytes,
-                            const Runtime& runtime) {
+                            const std::stop_token& stop) {
   const ModelFile opened(join(folder, file));
   const auto fail = [&](const std::string& what) {
     throw DataError(fmt::format("{}: {}", escape_for_terminal(opened.path()), what));
@@ -164,10 +166,10 @@ std::string read_model_text(const std::string& folder, std::string_view file, st
     fail(fmt::format("has {} bytes; at most {} are read", opened.num_bytes(), max_bytes));
   }
   std::string text(opened.num_bytes(), '\0');
-  opened.read(0, std::as_writable_bytes(std::span(text)), runtime);
+  opened.read(0, std::as_writable_bytes(std::span(text)), stop);
   opened.check_unchanged();
   if (const auto kind = internal::foreign_kind(std::as_bytes(std::span(text)), "text")) fail("byte 0: " + *kind);
-  if (const std::size_t valid = valid_utf8_bytes(text, runtime); valid != text.size()) {
+  if (const std::size_t valid = valid_utf8_bytes(text, stop); valid != text.size()) {
     fail(fmt::format("byte {}: not UTF-8", valid));
   }
   return text;

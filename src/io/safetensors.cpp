@@ -105,11 +105,12 @@ Bits load(const std::byte* p) {
 
 // The first number whose exponent is all ones, that is NaN or ±∞.
 template <class Bits>
-std::optional<std::size_t> first_nonfinite(std::span<const std::byte> bytes, Bits exponent, const Runtime& runtime) {
+std::optional<std::size_t> first_nonfinite(std::span<const std::byte> bytes, Bits exponent,
+                                           const std::stop_token& stop) {
   const std::size_t count = bytes.size() / sizeof(Bits);
   constexpr std::size_t kBlock = 4096;  // small enough for L1, large enough that the search after it costs nothing
   for (std::size_t begin = 0; begin < count; begin += kBlock) {
-    throw_if_stopped(runtime.stop, "reading a model");
+    throw_if_stopped(stop, "reading a model");
     const std::size_t end = std::min(begin + kBlock, count);
     Bits found = 0;
     for (std::size_t i = begin; i < end; ++i) {
@@ -149,20 +150,20 @@ std::string index_text(const std::vector<Index>& shape, std::size_t i) {
 }
 
 void reject_nonfinite(const StoredTensor& tensor, std::uint64_t offset, const std::string& name,
-                      const Runtime& runtime) {
+                      const std::stop_token& stop) {
   std::optional<std::size_t> at;
   switch (tensor.type) {
     case StoredType::float64:
-      at = first_nonfinite<std::uint64_t>(tensor.bytes, 0x7ff0000000000000, runtime);
+      at = first_nonfinite<std::uint64_t>(tensor.bytes, 0x7ff0000000000000, stop);
       break;
     case StoredType::float32:
-      at = first_nonfinite<std::uint32_t>(tensor.bytes, 0x7f800000, runtime);
+      at = first_nonfinite<std::uint32_t>(tensor.bytes, 0x7f800000, stop);
       break;
     case StoredType::float16:
-      at = first_nonfinite<std::uint16_t>(tensor.bytes, 0x7c00, runtime);
+      at = first_nonfinite<std::uint16_t>(tensor.bytes, 0x7c00, stop);
       break;
     case StoredType::bfloat16:
-      at = first_nonfinite<std::uint16_t>(tensor.bytes, 0x7f80, runtime);
+      at = first_nonfinite<std::uint16_t>(tensor.bytes, 0x7f80, stop);
       break;
     default:
       break;
@@ -181,21 +182,21 @@ void reject_nonfinite(const StoredTensor& tensor, std::uint64_t offset, const st
 // ---- a file's parts made a list of tensors
 
 std::vector<internal::HeaderEntry> entries_of(const internal::LoadedFile& file, std::uint64_t num_data_bytes,
-                                              const ModelFileOptions& options, const Runtime& runtime) {
+                                              const ModelFileOptions& options, const std::stop_token& stop) {
   const std::span<const std::byte> text = file.front.span().subspan(kLengthBytes);
   return internal::read_safetensors_header({reinterpret_cast<const char*>(text.data()), text.size()}, num_data_bytes,
-                                           file.path, options, runtime);
+                                           file.path, options, stop);
 }
 
 void add_tensors(std::vector<internal::HeaderEntry> entries, internal::LoadedFile& file,
-                 const ModelFileOptions& options, const Runtime& runtime) {
+                 const ModelFileOptions& options, const std::stop_token& stop) {
   file.tensors.reserve(entries.size());
   for (internal::HeaderEntry& e : entries) {
     file.tensors.push_back({.name = std::move(e.name),
                             .type = e.type,
                             .shape = std::move(e.shape),
                             .bytes = file.data.span().subspan(e.begin, e.end - e.begin)});
-    if (!options.allow_nonfinite) reject_nonfinite(file.tensors.back(), file.front.count + e.begin, file.path, runtime);
+    if (!options.allow_nonfinite) reject_nonfinite(file.tensors.back(), file.front.count + e.begin, file.path, stop);
   }
 }
 
@@ -218,7 +219,7 @@ void check_memory(const std::string& path, std::uint64_t num_bytes, const ModelF
       fmt::format("{}: takes {} bytes of memory; {} may be used", escape_for_terminal(path), num_bytes, limit));
 }
 
-LoadedFile read_safetensors(const ModelFile& file, const ModelFileOptions& options, const Runtime& runtime) {
+LoadedFile read_safetensors(const ModelFile& file, const ModelFileOptions& options, const std::stop_token& stop) {
   std::array<std::byte, kKindBytes> first{};
   const auto front = std::span(first).first(std::min<std::size_t>(first.size(), file.num_bytes()));
   file.read(0, front);
@@ -227,11 +228,11 @@ LoadedFile read_safetensors(const ModelFile& file, const ModelFileOptions& optio
   const std::uint64_t num_data_bytes = file.num_bytes() - data_begin;
   // The list of tensors takes up to twice the bytes of the header that it is made from.
   check_memory(file.path(), 3 * length + (options.map ? 0 : num_data_bytes), options);
-  LoadedFile loaded{.path = file.path(), .front = file.read(0, data_begin, runtime)};
-  std::vector<HeaderEntry> entries = entries_of(loaded, num_data_bytes, options, runtime);
+  LoadedFile loaded{.path = file.path(), .front = file.read(0, data_begin, stop)};
+  std::vector<HeaderEntry> entries = entries_of(loaded, num_data_bytes, options, stop);
   loaded.data =
-      options.map ? part(file.map(), data_begin, num_data_bytes) : file.read(data_begin, num_data_bytes, runtime);
-  add_tensors(std::move(entries), loaded, options, runtime);
+      options.map ? part(file.map(), data_begin, num_data_bytes) : file.read(data_begin, num_data_bytes, stop);
+  add_tensors(std::move(entries), loaded, options, stop);
   file.check_unchanged();
   return loaded;
 }
@@ -250,21 +251,22 @@ Checkpoint::Contents::Contents(std::string name_, std::vector<internal::LoadedFi
             [](const StoredTensor& a, const StoredTensor& b) { return a.name < b.name; });
 }
 
-Checkpoint Checkpoint::read_file(const std::string& path, const ModelFileOptions& options, const Runtime& runtime) {
+Checkpoint Checkpoint::read_file(const std::string& path, const ModelFileOptions& options,
+                                 const std::stop_token& stop) {
   std::vector<internal::LoadedFile> files;
-  files.push_back(internal::read_safetensors(ModelFile(path), options, runtime));
+  files.push_back(internal::read_safetensors(ModelFile(path), options, stop));
   return Checkpoint(std::make_shared<Contents>(path, std::move(files)));
 }
 
 Checkpoint parse_safetensors(std::vector<std::byte> bytes, std::string name, const ModelFileOptions& options,
-                             const Runtime& runtime) {
+                             const std::stop_token& stop) {
   const auto owner = std::make_shared<const std::vector<std::byte>>(std::move(bytes));
   const SharedBytes whole{{owner, owner->data()}, owner->size()};
   const auto front = whole.span().first(std::min(internal::kKindBytes, whole.count));
   const std::uint64_t data_begin = kLengthBytes + header_length(front, whole.count, name, options);
   internal::LoadedFile file{
       .path = name, .front = part(whole, 0, data_begin), .data = part(whole, data_begin, whole.count - data_begin)};
-  add_tensors(entries_of(file, file.data.count, options, runtime), file, options, runtime);
+  add_tensors(entries_of(file, file.data.count, options, stop), file, options, stop);
   std::vector<internal::LoadedFile> files;
   files.push_back(std::move(file));
   return Checkpoint(std::make_shared<Checkpoint::Contents>(std::move(name), std::move(files)));
@@ -279,7 +281,7 @@ const StoredTensor* Checkpoint::find(std::string_view name) const {
   return at != tensors().end() && at->name == name ? &*at : nullptr;
 }
 
-std::vector<float> Checkpoint::read_float32(const StoredTensor& tensor, const Runtime& runtime) const {
+std::vector<float> Checkpoint::read_float32(const StoredTensor& tensor, const std::stop_token& stop) const {
   const auto reject = [&](const std::string& what) {
     throw DataError(
         fmt::format("{}: tensor \"{}\" {}", escape_for_terminal(name()), text_in_message(tensor.name), what));
@@ -293,7 +295,7 @@ std::vector<float> Checkpoint::read_float32(const StoredTensor& tensor, const Ru
   numbers.reserve(count);
   constexpr std::size_t kPart = 1 << 14;
   for (std::size_t begin = 0; begin < count; begin = numbers.size()) {
-    throw_if_stopped(runtime.stop, "reading a model");
+    throw_if_stopped(stop, "reading a model");
     numbers.resize(std::min(begin + kPart, count));
     if (tensor.type == StoredType::float32) {
       std::memcpy(&numbers[begin], tensor.bytes.data() + begin * sizeof(float),
@@ -311,22 +313,22 @@ std::vector<float> Checkpoint::read_float32(const StoredTensor& tensor, const Ru
   return numbers;
 }
 
-std::shared_ptr<const float> Checkpoint::share_float32(const StoredTensor& tensor, const Runtime& runtime) const {
+std::shared_ptr<const float> Checkpoint::share_float32(const StoredTensor& tensor, const std::stop_token& stop) const {
   const std::byte* bytes = tensor.bytes.data();
   if (tensor.type == StoredType::float32 && reinterpret_cast<std::uintptr_t>(bytes) % alignof(float) == 0) {
     return {contents_, reinterpret_cast<const float*>(bytes)};
   }
-  const auto numbers = std::make_shared<const std::vector<float>>(read_float32(tensor, runtime));
+  const auto numbers = std::make_shared<const std::vector<float>>(read_float32(tensor, stop));
   return {numbers, numbers->data()};
 }
 
-std::string Checkpoint::sha256(const Runtime& runtime) const {
+std::string Checkpoint::sha256(const std::stop_token& stop) const {
   const auto sum_of = [&](const internal::LoadedFile& file) {
     constexpr std::size_t kPart = 1 << 16;
     Sha256 sum;
     for (std::span<const std::byte> rest : {file.front.span(), file.data.span()}) {
       while (!rest.empty()) {
-        throw_if_stopped(runtime.stop, "Checkpoint::sha256");
+        throw_if_stopped(stop, "Checkpoint::sha256");
         const std::size_t count = std::min(kPart, rest.size());
         sum.add(rest.first(count));
         rest = rest.subspan(count);

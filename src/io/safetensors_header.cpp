@@ -301,12 +301,12 @@ std::string shape_text(const std::vector<Index>& shape) { return list_text(shape
 
 std::vector<HeaderEntry> read_safetensors_header(std::string_view text, std::uint64_t num_data_bytes,
                                                  const std::string& name, const ModelFileOptions& options,
-                                                 const Runtime& runtime) {
+                                                 const std::stop_token& stop) {
   HeaderReader reader(text, name, options.max_tensors);
   const std::string_view json = without_padding(text, reader);
-  if (const std::size_t valid = valid_utf8_bytes(json, runtime); valid != json.size()) reader.fail(valid, "not UTF-8");
-  const CountingIterator first(json.data(), reader.taken(), runtime);
-  const CountingIterator last(json.data() + json.size(), reader.taken(), runtime);
+  if (const std::size_t valid = valid_utf8_bytes(json, stop); valid != json.size()) reader.fail(valid, "not UTF-8");
+  const CountingIterator first(json.data(), reader.taken(), stop);
+  const CountingIterator last(json.data() + json.size(), reader.taken(), stop);
   nlohmann::json::sax_parse(first, last, &reader);
 
   std::vector<HeaderEntry> entries = reader.take();

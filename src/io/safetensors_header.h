@@ -26,7 +26,7 @@ struct HeaderEntry {
 // Entries in the order of their data. Throws std::runtime_error "<name>: byte <offset>: …".
 std::vector<HeaderEntry> read_safetensors_header(std::string_view text, std::uint64_t num_data_bytes,
                                                  const std::string& name, const ModelFileOptions& options,
-                                                 const Runtime& runtime);
+                                                 const std::stop_token& stop);
 
 // "(2, 3)"
 std::string shape_text(const std::vector<Index>& shape);

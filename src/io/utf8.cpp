@@ -129,11 +129,11 @@ int display_width(std::string_view text) {
   return width;
 }
 
-std::size_t valid_utf8_bytes(std::string_view text, const Runtime& runtime) {
+std::size_t valid_utf8_bytes(std::string_view text, const std::stop_token& stop) {
   std::size_t valid = 0;
   bool broken = false;
   for_each_character(text, [&](utf8proc_int32_t code, std::string_view bytes) {
-    throw_if_stopped(runtime.stop, "reading a text");
+    throw_if_stopped(stop, "reading a text");
     broken = broken || code < 0;
     if (!broken) valid += bytes.size();
   });

@@ -286,11 +286,11 @@ struct KvCache<T>::Block {
 
   // Writes `count` keys and values after those that are there, which grow() makes part of the sequence.
   void write(Index sequence, const InputView<3>& key, const InputView<3>& value, Index count,
-             const Runtime& runtime) const {
+             const std::stop_token& stop) const {
     const internal::FloatingPointScope rounds_to_nearest;
     Index length = lengths()[sequence];
     for (Index done = 0; done < count;) {
-      throw_if_stopped(runtime.stop);
+      throw_if_stopped(stop);
       const Index lane = length % kernels::kPanel;
       const Index step = std::min(kernels::kPanel - lane, count - done);
       write_panel(table(sequence)[entry(length / kernels::kPanel)], lane, step, key, value, done);

@@ -23,7 +23,7 @@ struct CacheHeader {
 };
 
 [[noreturn]] void reject_cache_shape(const std::string& what);                // throws std::invalid_argument
-[[noreturn]] void reject_cache_bytes(Index offset, const std::string& what);  // throws std::runtime_error
+[[noreturn]] void reject_cache_bytes(Index offset, const std::string& what);  // throws DataError
 
 // Throws std::invalid_argument for a shape that makes no sense …
 void check_cache_shape(const KvCacheShape& shape);
@@ -31,7 +31,7 @@ void check_cache_shape(const KvCacheShape& shape);
 void check_cache_alignment(std::span<const std::byte> memory);
 
 void write_cache_header(const KvCacheShape& shape, ElementType type, std::byte* to);
-// Throws std::runtime_error unless the memory begins with a header of this type and version.
+// Throws DataError unless the memory begins with a header of this type and version.
 KvCacheShape read_cache_header(std::span<const std::byte> memory, ElementType type);
 
 }  // namespace regard::inline v0::internal

@@ -47,10 +47,10 @@ void check_sequence(const char* name, const KvCacheShape& shape, Index sequence)
 
 // In parts of about a millisecond, between which a stop ends the work.
 template <class T>
-void fill(T* first, Index count, T value, const Runtime& runtime) {
+void fill(T* first, Index count, T value, const std::stop_token& stop) {
   constexpr Index kPart = 1 << 20;
   for (Index at = 0; at < count; at += kPart) {
-    throw_if_stopped(runtime.stop);
+    throw_if_stopped(stop);
     std::fill_n(first + at, std::min(kPart, count - at), value);
   }
 }
@@ -112,7 +112,7 @@ Index KvCache<T>::bytes(const KvCacheShape& shape) {
 }
 
 template <class T>
-KvCache<T>::KvCache(const KvCacheShape& shape, const Runtime& runtime) : KvCache() {
+KvCache<T>::KvCache(const KvCacheShape& shape, const std::stop_token& stop) : KvCache() {
   state_->shape = shape;
   const std::size_t needed = static_cast<std::size_t>(bytes(shape));
   std::size_t space = needed + kCacheAlignment;
@@ -122,17 +122,17 @@ KvCache<T>::KvCache(const KvCacheShape& shape, const Runtime& runtime) : KvCache
   if (state_->owned == nullptr) throw std::bad_alloc();
   void* aligned = state_->owned.get();
   std::align(kCacheAlignment, needed, aligned, space);
-  format({static_cast<std::byte*>(aligned), space}, runtime);
+  format({static_cast<std::byte*>(aligned), space}, stop);
 }
 
 template <class T>
-KvCache<T>::KvCache(const KvCacheShape& shape, std::span<std::byte> memory, const Runtime& runtime) : KvCache() {
+KvCache<T>::KvCache(const KvCacheShape& shape, std::span<std::byte> memory, const std::stop_token& stop) : KvCache() {
   state_->shape = shape;
-  format(memory, runtime);
+  format(memory, stop);
 }
 
 template <class T>
-void KvCache<T>::format(std::span<std::byte> memory, const Runtime& runtime) {
+void KvCache<T>::format(std::span<std::byte> memory, const std::stop_token& stop) {
   const KvCacheShape& shape = state_->shape;
   const Index needed = bytes(shape);
   if (static_cast<Index>(memory.size()) < needed)
@@ -142,13 +142,13 @@ void KvCache<T>::format(std::span<std::byte> memory, const Runtime& runtime) {
   state_->memory = memory.first(static_cast<std::size_t>(needed));
   const Block block = this->block();
   // Panels and their scales are written before they are read; everything before them is the book.
-  fill(state_->memory.data(), block.layout.scales, std::byte{0}, runtime);
+  fill(state_->memory.data(), block.layout.scales, std::byte{0}, stop);
   write_cache_header(shape, kElementType<T>, state_->memory.data());
-  fill(block.table(0), shape.num_sequences * block.layout.sequence_panels, std::int32_t{-1}, runtime);
+  fill(block.table(0), shape.num_sequences * block.layout.sequence_panels, std::int32_t{-1}, stop);
 }
 
 template <class T>
-KvCache<T> KvCache<T>::open(std::span<std::byte> memory, const Runtime& runtime) {
+KvCache<T> KvCache<T>::open(std::span<std::byte> memory, const std::stop_token& stop) {
   KvCache cache;
   cache.state_->shape = read_cache_header(memory, kElementType<T>);
   Index needed = 0;
@@ -178,7 +178,7 @@ KvCache<T> KvCache<T>::open(std::span<std::byte> memory, const Runtime& runtime)
         last - first / kPanel >= layout.sequence_panels)
       reject_cache_bytes(here(layout.firsts), sequence_text(s) + " has an impossible first key");
     for (Index e = 0; e < layout.sequence_panels; ++e) {
-      throw_if_stopped(runtime.stop);
+      throw_if_stopped(stop);
       const std::int32_t slot = block.table(s)[e];
       const Index offset = layout.table + (s * layout.sequence_panels + e) * static_cast<Index>(sizeof(std::int32_t));
       if (slot < -1 || slot >= layout.num_slots) reject_cache_bytes(offset, "there is no slot " + std::to_string(slot));
@@ -198,7 +198,7 @@ KvCache<T> KvCache<T>::open(std::span<std::byte> memory, const Runtime& runtime)
   for (Index s = 0; s < cache.state_->shape.num_sequences; ++s) {
     const Index written = cache.state_->shape.ring ? 0 : round_up(block.lengths()[s], kPanel) / kPanel;
     for (Index e = written; e < layout.sequence_panels; ++e) {
-      throw_if_stopped(runtime.stop);
+      throw_if_stopped(stop);
       const std::int32_t slot = block.table(s)[e];
       if (slot >= 0 && users[static_cast<std::size_t>(slot)] > 1)
         reject_cache_bytes(layout.table,
@@ -208,7 +208,7 @@ KvCache<T> KvCache<T>::open(std::span<std::byte> memory, const Runtime& runtime)
   for (Index page = 0; page < layout.num_pages; ++page) {
     std::int64_t all = 0;
     for (Index i = 0; i < layout.page_panels; ++i) {
-      throw_if_stopped(runtime.stop);
+      throw_if_stopped(stop);
       const Index slot = page * layout.page_panels + i;
       all += users[static_cast<std::size_t>(slot)];
       if (block.panel_users()[slot] != users[static_cast<std::size_t>(slot)])
@@ -257,10 +257,10 @@ void check_view(const char* name, const InputView<Rank>& view, const typename In
 }
 
 // What no scale can hold.
-void check_finite(const char* name, const InputView<3>& view, const Runtime& runtime) {
+void check_finite(const char* name, const InputView<3>& view, const std::stop_token& stop) {
   for (Index h = 0; h < view.shape[0]; ++h) {
     for (Index i = 0; i < view.shape[1]; ++i) {
-      throw_if_stopped(runtime.stop);
+      throw_if_stopped(stop);
       for_each_element<float>(view, h, i, [&](Index d, auto element) {
         const float x(element);
         if (internal::is_finite(x)) return;
@@ -275,9 +275,9 @@ void check_finite(const char* name, const InputView<3>& view, const Runtime& run
 }
 
 // What looks for a stop while a cache is written: a ring, which cannot take back what it wrote over, does not.
-const Runtime& while_writing(const KvCacheShape& shape, const Runtime& runtime) {
-  static const Runtime goes_on;
-  return shape.ring ? goes_on : runtime;
+const std::stop_token& while_writing(const KvCacheShape& shape, const std::stop_token& stop) {
+  static const std::stop_token goes_on;
+  return shape.ring ? goes_on : stop;
 }
 
 // The first `count` rows of one sequence.
@@ -305,24 +305,25 @@ void check_room(const KvCacheShape& shape, Index sequence, Index length, Index c
 }  // namespace
 
 template <class T>
-void KvCache<T>::append(Index sequence, const InputView<3>& key, const InputView<3>& value, const Runtime& runtime) {
+void KvCache<T>::append(Index sequence, const InputView<3>& key, const InputView<3>& value,
+                        const std::stop_token& stop) {
   const CacheWriting use("KvCache::append", state_->users);
   check_sequence("KvCache::append", state_->shape, sequence);
   const Index count = key.shape[1];
   check_view<ComputeType<T>>("key", key, {state_->shape.num_kv_heads, count, state_->shape.head_size});
   check_view<ComputeType<T>>("value", value, {state_->shape.num_kv_heads, count, state_->shape.value_head_size});
   if constexpr (kQuantised) {
-    check_finite("key", key, runtime);
-    check_finite("value", value, runtime);
+    check_finite("key", key, stop);
+    check_finite("value", value, stop);
   }
   const Block block = this->block();
   check_room(state_->shape, sequence, block.lengths()[sequence], count);
   const auto need = block.need(sequence, count);
   check_pages("KvCache::append", need.pages, block.free_pages());
-  throw_if_stopped(runtime.stop);
+  throw_if_stopped(stop);
   const auto before = block.take_pages(sequence, need);
   try {
-    block.write(sequence, key, value, count, while_writing(state_->shape, runtime));
+    block.write(sequence, key, value, count, while_writing(state_->shape, stop));
   } catch (...) {
     block.put_back(sequence, before);
     throw;
@@ -332,7 +333,7 @@ void KvCache<T>::append(Index sequence, const InputView<3>& key, const InputView
 
 template <class T>
 void KvCache<T>::append(const InputView<4>& key, const InputView<4>& value, std::span<const Index> counts,
-                        const Runtime& runtime) {
+                        const std::stop_token& stop) {
   const CacheWriting use("KvCache::append", state_->users);
   const Index most = key.shape[2];
   check_view<ComputeType<T>>("key", key,
@@ -356,12 +357,12 @@ void KvCache<T>::append(const InputView<4>& key, const InputView<4>& value, std:
       gone += count_of(before) > 0 && block.tail(before) == block.tail(s) ? 1 : 0;
     pages += block.need(s, count_of(s), gone).pages;
     if constexpr (kQuantised) {
-      check_finite("key", rows_of(key, s, count_of(s)), runtime);
-      check_finite("value", rows_of(value, s, count_of(s)), runtime);
+      check_finite("key", rows_of(key, s, count_of(s)), stop);
+      check_finite("value", rows_of(value, s, count_of(s)), stop);
     }
   }
   check_pages("KvCache::append", pages, block.free_pages());
-  throw_if_stopped(runtime.stop);
+  throw_if_stopped(stop);
   std::vector<typename Block::Entries> before;
   before.reserve(static_cast<std::size_t>(state_->shape.num_sequences));
   try {
@@ -369,7 +370,7 @@ void KvCache<T>::append(const InputView<4>& key, const InputView<4>& value, std:
       // The need is found again: a sequence before may have left a panel that was shared.
       before.push_back(block.take_pages(s, block.need(s, count_of(s))));
       block.write(s, rows_of(key, s, count_of(s)), rows_of(value, s, count_of(s)), count_of(s),
-                  while_writing(state_->shape, runtime));
+                  while_writing(state_->shape, stop));
     }
   } catch (...) {
     for (auto s = static_cast<Index>(before.size()); s-- > 0;) block.put_back(s, before[static_cast<std::size_t>(s)]);

@@ -52,7 +52,8 @@ struct REGARD_EXPORT JsonValue {
 
 /// Bytes of memory that read_json takes for this text, at most: the tree, the parser's own memory and the message of an
 /// error. The text itself is not counted. Brackets nested deeper than max_depth end the count, as they end the reading.
-REGARD_EXPORT std::uint64_t json_memory_bytes(std::string_view text, Index max_depth = 64, const Runtime& runtime = {});
+REGARD_EXPORT std::uint64_t json_memory_bytes(std::string_view text, Index max_depth = 64,
+                                              const std::stop_token& stop = {});
 
 /// Asks for memory that a JSON text needs, before it is taken. What fits in 64 KiB is not asked for.
 ///
@@ -66,10 +67,9 @@ REGARD_EXPORT void check_json_memory(const std::string& source, std::uint64_t ne
 /// @param max_memory_bytes what the reading may take, see json_memory_bytes; absent: available_memory_bytes().
 /// @throws regard::DataError "source: byte N: …" for text that is not JSON or not UTF-8, a name given twice, numbers
 /// that no double holds, and brackets nested deeper than max_depth; "source: needs N bytes of memory; M are available",
-/// before any is taken (at most 64 KiB are taken without asking); regard::Cancelled where runtime.stop is requested,
-/// the only part of runtime that is used.
+/// before any is taken (at most 64 KiB are taken without asking); regard::Cancelled where a stop is requested.
 REGARD_EXPORT JsonValue read_json(std::string_view text, const std::string& source, Index max_depth = 64,
-                                  const Runtime& runtime = {},
+                                  const std::stop_token& stop = {},
                                   std::optional<std::uint64_t> max_memory_bytes = std::nullopt);
 
 }  // namespace regard::inline v0

@@ -10,7 +10,7 @@
 // strict as its own reader and stricter: no name twice, no field unknown, names of 1 to 512 bytes without control
 // characters, rank at most 8, extents at most 2^48, 4096 shards.
 //
-// What reads throws regard::Cancelled where runtime.stop is requested, the only part of a runtime that is used here.
+// What reads throws regard::Cancelled where a stop is requested.
 // Read next: src/io/safetensors.cpp, src/io/model_folder.cpp.
 #pragma once
 
@@ -75,11 +75,11 @@ class REGARD_EXPORT Checkpoint {
   // changes while it is read; one that breaks the format (one that is really a zip, gzip, pickle, HTML page or Git LFS
   // pointer is named as that); NaN and ±∞; more memory than there is, with both numbers.
   static Checkpoint read_file(const std::string& path, const ModelFileOptions& options = {},
-                              const Runtime& runtime = {});
+                              const std::stop_token& stop = {});
   // model.safetensors, else the shards that model.safetensors.index.json names; those lie in the same folder, hold
   // exactly the tensors that the index gives them, and no tensor twice. Symbolic links in the folder are followed.
   static Checkpoint read_folder(const std::string& folder, const ModelFileOptions& options = {},
-                                const Runtime& runtime = {});
+                                const std::stop_token& stop = {});
 
   // Path of the file, or of the index.
   const std::string& name() const;
@@ -88,26 +88,26 @@ class REGARD_EXPORT Checkpoint {
 
   // The numbers as f32, row-major: F32 as stored, F16 and BF16 exactly, F64 rounded to nearest.
   // Throws regard::DataError naming the file and the tensor: a type that holds no real numbers; an F64 too large.
-  std::vector<float> read_float32(const StoredTensor& tensor, const Runtime& runtime = {}) const;
+  std::vector<float> read_float32(const StoredTensor& tensor, const std::stop_token& stop = {}) const;
   // The same; F32 is not copied but seen where it lies in the file's bytes, which live as long as the pointer does.
-  std::shared_ptr<const float> share_float32(const StoredTensor& tensor, const Runtime& runtime = {}) const;
+  std::shared_ptr<const float> share_float32(const StoredTensor& tensor, const std::stop_token& stop = {}) const;
 
   // SHA-256 in hex: of the file; of shards, of the lines "<SHA-256>  <file name>\n" in the order of their names, as
   // `sha256sum model-*.safetensors | sha256sum` says. The first call that is not stopped reads every byte: about 0.3 s
   // for 100 MB.
-  std::string sha256(const Runtime& runtime = {}) const;
+  std::string sha256(const std::stop_token& stop = {}) const;
 
  private:
   struct Contents;
   explicit Checkpoint(std::shared_ptr<const Contents> contents) : contents_(std::move(contents)) {}
   friend REGARD_EXPORT Checkpoint parse_safetensors(std::vector<std::byte> bytes, std::string name,
-                                                    const ModelFileOptions& options, const Runtime& runtime);
+                                                    const ModelFileOptions& options, const std::stop_token& stop);
   std::shared_ptr<const Contents> contents_;
 };
 
 // A safetensors file that is in memory already; name stands in errors. Throws as Checkpoint::read_file.
 REGARD_EXPORT Checkpoint parse_safetensors(std::vector<std::byte> bytes, std::string name,
-                                           const ModelFileOptions& options = {}, const Runtime& runtime = {});
+                                           const ModelFileOptions& options = {}, const std::stop_token& stop = {});
 
 // Which shard holds which tensor: "weight_map" of the text of a model.safetensors.index.json.
 // Throws regard::DataError "<source>: byte <offset>: …": not JSON, no weight_map, a shard's name that is not the plain
@@ -117,12 +117,12 @@ struct ShardedTensor {
   std::string file;
 };
 REGARD_EXPORT std::vector<ShardedTensor> read_shard_index(std::string_view text, const std::string& source,
-                                                          const Runtime& runtime = {},
+                                                          const std::stop_token& stop = {},
                                                           std::optional<std::uint64_t> max_memory_bytes = std::nullopt);
 
 // The text of one file of a folder, such as config.json: opened without waiting, regular, UTF-8, at most max_bytes.
 // Throws regard::DataError naming the path; a Git LFS pointer or HTML page in place of a text is named as that.
 REGARD_EXPORT std::string read_model_text(const std::string& folder, std::string_view file, std::uint64_t max_bytes,
-                                          const Runtime& runtime = {});
+                                          const std::stop_token& stop = {});
 
 }  // namespace regard::inline v0

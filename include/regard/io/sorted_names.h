@@ -28,11 +28,11 @@ class SortedNames {
   SortedNames() = default;
   // The views are kept. Throws Cancelled, naming the operation, where a stop is requested.
   template <class NameAt>
-  SortedNames(std::size_t count, const NameAt& name_at, std::string_view operation, const Runtime& runtime) {
+  SortedNames(std::size_t count, const NameAt& name_at, std::string_view operation, const std::stop_token& stop) {
     names_.reserve(count);
     for (std::size_t i = 0; i < count; ++i) names_.push_back({front_of(name_at(i)), name_at(i), i});
     std::sort(names_.begin(), names_.end(), [&](const Name& a, const Name& b) {
-      throw_if_stopped(runtime.stop, operation);
+      throw_if_stopped(stop, operation);
       if (a.front != b.front) return a.front < b.front;
       const int order = a.text.compare(b.text);
       return order != 0 ? order < 0 : a.position < b.position;

@@ -40,8 +40,8 @@ REGARD_EXPORT bool has_symbol(std::string_view text);
 // Bytes of the first character; 1 for a byte that is no UTF-8, 0 for empty text.
 REGARD_EXPORT std::size_t character_bytes(std::string_view text);
 
-// How many bytes at the front are UTF-8: text.size() when all of it is. Throws regard::Cancelled where runtime.stop is
-// requested, the only part of runtime that is used.
-REGARD_EXPORT std::size_t valid_utf8_bytes(std::string_view text, const Runtime& runtime = {});
+// How many bytes at the front are UTF-8: text.size() when all of it is. Throws regard::Cancelled where a stop is
+// requested.
+REGARD_EXPORT std::size_t valid_utf8_bytes(std::string_view text, const std::stop_token& stop = {});
 
 }  // namespace regard::inline v0

@@ -59,18 +59,17 @@ class REGARD_EXPORT Tokenizer {
   // post_processor TemplateProcessing, BertProcessing or null, any added_tokens. Its padding, truncation and decoder
   // are not used. Ids must run from 0 without gaps. Throws regard::DataError "source: byte N: …" for anything else,
   // and "source: needs N bytes of memory; M are available" before they are taken; std::invalid_argument for options out
-  // of range. All members that take a runtime throw regard::Cancelled where its stop is requested; of it, only that is
-  // used.
+  // of range. All members that take a stop throw regard::Cancelled where it is requested.
   static Tokenizer read(std::string_view tokenizer_json, const std::string& source,
-                        const TokenizerOptions& options = {}, const Runtime& runtime = {});
+                        const TokenizerOptions& options = {}, const std::stop_token& stop = {});
   // The file tokenizer.json of a model's folder, opened as read_model_text does (safetensors.h), and throwing likewise.
   static Tokenizer read_folder(const std::string& folder, const TokenizerOptions& options = {},
-                               const Runtime& runtime = {});
+                               const std::stop_token& stop = {});
 
   // Never cuts and never pads: models take a limited number of ids, which the caller compares. A byte that is no UTF-8
   // counts as U+FFFD, which clean_text removes; what the vocabulary cannot spell becomes the unknown token. Time grows
   // linearly with the text. Throws std::invalid_argument for a text longer than max_text_bytes.
-  TokenizedText encode(std::string_view text, const Runtime& runtime = {}) const;
+  TokenizedText encode(std::string_view text, const std::stop_token& stop = {}) const;
 
   // Ids are 0 … vocabulary_size() − 1.
   Index vocabulary_size() const;

@@ -116,7 +116,7 @@ std::string choices(const std::vector<SentenceWord>& words, const std::vector<In
 
 SentenceModel load_sentence_model(const std::string& folder, const ModelFileOptions& options, const Runtime& runtime) {
   SentenceModel model{folder, load_encoder(folder, options, runtime),
-                      Tokenizer::read_folder(folder, {.max_memory_bytes = options.max_memory_bytes}, runtime)};
+                      Tokenizer::read_folder(folder, {.max_memory_bytes = options.max_memory_bytes}, runtime.stop)};
   if (model.tokenizer.vocabulary_size() > model.encoder.config.vocabulary) {
     throw DataError(fmt::format("{}: tokenizer.json has {} tokens and config.json a vocab_size of {}",
                                 escape_for_terminal(folder), model.tokenizer.vocabulary_size(),
@@ -126,7 +126,7 @@ SentenceModel load_sentence_model(const std::string& folder, const ModelFileOpti
 }
 
 FittedTokens fitted_tokens(const SentenceModel& model, std::string_view text, bool truncate, const Runtime& runtime) {
-  FittedTokens fitted{.tokens = model.tokenizer.encode(text, runtime)};
+  FittedTokens fitted{.tokens = model.tokenizer.encode(text, runtime.stop)};
   const auto length = static_cast<Index>(fitted.tokens.ids.size());
   const Index positions = model.encoder.config.max_positions;
   if (length <= positions) return fitted;

@@ -139,7 +139,7 @@ SentenceAnalysis analyze_sentence(const SentenceModel& model, std::string_view t
   check_head(model.encoder.config, options);
   SentenceAnalysis analysis;
   analysis.config = model.encoder.config;
-  analysis.sha256 = model.encoder.checkpoint->sha256(runtime);
+  analysis.sha256 = model.encoder.checkpoint->sha256(runtime.stop);
   analysis.model = model_name(model, analysis.sha256);
   analysis.head_named = options.layer.has_value();
   analysis.word_named = !options.query.empty();

@@ -30,7 +30,7 @@ constexpr std::size_t kMaxShownProblems = 100;
 class ConfigReader {
  public:
   ConfigReader(std::string source, const std::string& text, const ModelFileOptions& options, const Runtime& runtime)
-      : source_(std::move(source)), root_(read_json(text, source_, 64, runtime, options.max_memory_bytes)) {
+      : source_(std::move(source)), root_(read_json(text, source_, 64, runtime.stop, options.max_memory_bytes)) {
     if (root_.kind() != JsonValue::Kind::object) fail(root_, "expected an object");
   }
 
@@ -168,7 +168,7 @@ class ParameterReader {
   void read_all(Encoder& encoder, const ModelFileOptions& options, const Runtime& runtime) const {
     check_memory(options);
     for (const Read& read : reads_) {
-      encoder.memory.push_back(checkpoint_.share_float32(*read.tensor, runtime));
+      encoder.memory.push_back(checkpoint_.share_float32(*read.tensor, runtime.stop));
       read.fill(encoder.memory.back().get());
     }
   }
@@ -316,14 +316,14 @@ void pack(EncoderLayer& layer, const Runtime& runtime) {
 
 Encoder load_encoder(const std::string& folder, const ModelFileOptions& options, const Runtime& runtime) {
   const ConfigReader reader(fmt::format("{}/{}", folder, kConfigFile),
-                            read_model_text(folder, kConfigFile, kMaxConfigBytes, runtime), options, runtime);
+                            read_model_text(folder, kConfigFile, kMaxConfigBytes, runtime.stop), options, runtime);
   const EncoderFamily& family = reader.family();
   Encoder encoder;
   encoder.config = reader.config(family);
   encoder.family = std::string(family.model_type);
   encoder.layers.resize(static_cast<std::size_t>(encoder.config.num_layers));
 
-  encoder.checkpoint = std::make_shared<const Checkpoint>(Checkpoint::read_folder(folder, options, runtime));
+  encoder.checkpoint = std::make_shared<const Checkpoint>(Checkpoint::read_folder(folder, options, runtime.stop));
   ParameterReader parameters(folder, *encoder.checkpoint, family, encoder.config);
   parameters.expect_all(encoder);
   parameters.read_all(encoder, options, runtime);

@@ -36,20 +36,20 @@ std::size_t spaces_at_start(std::string_view text) {
 
 }  // namespace
 
-AddedTokens::AddedTokens(std::vector<AddedToken> tokens, const Runtime& runtime) : tokens_(std::move(tokens)) {
+AddedTokens::AddedTokens(std::vector<AddedToken> tokens, const std::stop_token& stop) : tokens_(std::move(tokens)) {
   std::vector<std::pair<std::string_view, Index>> contents;
   for (const AddedToken& token : tokens_) {
     contents.emplace_back(token.content, static_cast<Index>(contents.size()));
     begins_[static_cast<unsigned char>(token.content.front())] = true;
   }
-  trie_ = TokenTrie(std::move(contents), runtime);
+  trie_ = TokenTrie(std::move(contents), stop);
 }
 
-std::vector<AddedTokens::Part> AddedTokens::split(std::string_view text, const Runtime& runtime) const {
+std::vector<AddedTokens::Part> AddedTokens::split(std::string_view text, const std::stop_token& stop) const {
   std::vector<Part> parts;
   std::size_t taken = 0;  // up to here the text is in parts
   for (std::size_t at = 0; at < text.size() && !empty();) {
-    throw_if_stopped(runtime.stop, "Tokenizer::encode");
+    throw_if_stopped(stop, "Tokenizer::encode");
     if (!begins_[static_cast<unsigned char>(text[at])]) {
       ++at;
       continue;

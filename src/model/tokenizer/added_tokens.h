@@ -36,12 +36,12 @@ class AddedTokens {
 
   AddedTokens() = default;
   // No two contents are the same, none is empty.
-  explicit AddedTokens(std::vector<AddedToken> tokens, const Runtime& runtime = {});
+  explicit AddedTokens(std::vector<AddedToken> tokens, const std::stop_token& stop = {});
 
   bool empty() const { return tokens_.empty(); }
   // The text in order: leftmost matches, the longest where several begin; spaces that a token takes with it are left
   // out. An occurrence that single_word forbids is text, and hides others that overlap it.
-  std::vector<Part> split(std::string_view text, const Runtime& runtime = {}) const;
+  std::vector<Part> split(std::string_view text, const std::stop_token& stop = {}) const;
 
  private:
   std::vector<AddedToken> tokens_;

@@ -108,12 +108,12 @@ class Writer {
 }  // namespace
 
 void BertNormalizer::normalize(std::string_view text, std::size_t offset, NormalizedText& to,
-                               const Runtime& runtime) const {
+                               const std::stop_token& stop) const {
   to.bytes.clear();
   to.origin.clear();
   Writer writer(*this, to);
   for (std::size_t i = 0; i < text.size();) {
-    throw_if_stopped(runtime.stop, "Tokenizer::encode");
+    throw_if_stopped(stop, "Tokenizer::encode");
     const auto [code, num_bytes] = first_character(text.substr(i));
     const Origin origin{static_cast<std::uint32_t>(offset + i), static_cast<std::uint32_t>(offset + i + num_bytes)};
     i += num_bytes;

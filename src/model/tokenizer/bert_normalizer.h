@@ -37,7 +37,7 @@ struct BertNormalizer {
 
   // Replaces `to` by the normalised text, which begins at byte `offset` of the whole. An accent that is dropped widens
   // the origin of the character that it stands on. Time is linear but for sorting runs of combining characters.
-  void normalize(std::string_view text, std::size_t offset, NormalizedText& to, const Runtime& runtime = {}) const;
+  void normalize(std::string_view text, std::size_t offset, NormalizedText& to, const std::stop_token& stop = {}) const;
 };
 
 }  // namespace regard::inline v0

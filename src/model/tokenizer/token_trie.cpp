@@ -8,8 +8,8 @@
 
 namespace regard::inline v0 {
 
-TokenTrie::TokenTrie(std::vector<std::pair<std::string_view, Index>> tokens, const Runtime& runtime) {
-  const auto look = [&] { throw_if_stopped(runtime.stop, "Tokenizer::read"); };
+TokenTrie::TokenTrie(std::vector<std::pair<std::string_view, Index>> tokens, const std::stop_token& stop) {
+  const auto look = [&] { throw_if_stopped(stop, "Tokenizer::read"); };
   const auto is_less = [&](const auto& a, const auto& b) {
     look();
     return a < b;

@@ -26,7 +26,7 @@ class TokenTrie {
   TokenTrie() : TokenTrie(std::vector<std::pair<std::string_view, Index>>{}) {}
   // Tokens with their ids: no token twice, none empty, fewer than 2^32 bytes in all. Keeps no view.
   // Throws Cancelled where a stop is requested.
-  explicit TokenTrie(std::vector<std::pair<std::string_view, Index>> tokens, const Runtime& runtime = {});
+  explicit TokenTrie(std::vector<std::pair<std::string_view, Index>> tokens, const std::stop_token& stop = {});
 
   // The node that byte leads to, or kNone.
   std::uint32_t step(std::uint32_t node, char byte) const;

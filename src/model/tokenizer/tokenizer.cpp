@@ -21,26 +21,26 @@
 namespace regard::inline v0 {
 namespace {
 
-WordPiece make_wordpiece(const TokenizerFile& file, const Runtime& runtime) {
+WordPiece make_wordpiece(const TokenizerFile& file, const std::stop_token& stop) {
   std::vector<std::pair<std::string_view, Index>> pieces;
   pieces.reserve(file.pieces.size());
   for (Index id : file.pieces) pieces.emplace_back(file.tokens[static_cast<std::size_t>(id)], id);
-  return WordPiece(std::move(pieces), file.continuing_prefix, file.unknown, file.max_characters, runtime);
+  return WordPiece(std::move(pieces), file.continuing_prefix, file.unknown, file.max_characters, stop);
 }
 
 // Those that are looked for in the text, or those in the normalised text, whose contents are normalised like it.
-AddedTokens make_added(const TokenizerFile& file, bool normalized, const Runtime& runtime) {
+AddedTokens make_added(const TokenizerFile& file, bool normalized, const std::stop_token& stop) {
   std::vector<AddedToken> chosen;
   for (AddedToken token : file.added) {
     if (token.normalized != normalized) continue;
     if (normalized) {
       NormalizedText content;
-      file.normalizer.normalize(token.content, 0, content, runtime);
+      file.normalizer.normalize(token.content, 0, content, stop);
       token.content = std::move(content.bytes);
     }
     chosen.push_back(std::move(token));
   }
-  return AddedTokens(std::move(chosen), runtime);
+  return AddedTokens(std::move(chosen), stop);
 }
 
 }  // namespace
@@ -58,17 +58,12 @@ namespace {
 class Encoding {
  public:
   Encoding(const TokenizerFile& file, const WordPiece& wordpiece, const AddedTokens& literal,
-           const AddedTokens& normalized, std::string_view text, const Runtime& runtime)
-      : file_(file),
-        wordpiece_(wordpiece),
-        literal_(literal),
-        normalized_(normalized),
-        text_(text),
-        runtime_(runtime) {}
+           const AddedTokens& normalized, std::string_view text, const std::stop_token& stop)
+      : file_(file), wordpiece_(wordpiece), literal_(literal), normalized_(normalized), text_(text), stop_(stop) {}
 
   TokenizedText encode() {
     for (Index id : file_.before) add_piece(id, -1, {0, 0});
-    for (const AddedTokens::Part& part : literal_.split(text_, runtime_)) {
+    for (const AddedTokens::Part& part : literal_.split(text_, stop_)) {
       if (part.token >= 0)
         add_added(part.token, {static_cast<Index>(part.begin), static_cast<Index>(part.end)});
       else
@@ -87,11 +82,11 @@ class Encoding {
       std::size_t stop = end;
       if (normalized_.empty()) stop = std::min(end, text_.substr(0, end).find_first_of(" \n", begin));
       if (stop < end) ++stop;
-      file_.normalizer.normalize(text_.substr(begin, stop - begin), begin, stretch_, runtime_);
+      file_.normalizer.normalize(text_.substr(begin, stop - begin), begin, stretch_, stop_);
       if (normalized_.empty()) {
         add_words(0, stretch_.bytes.size());
       } else {
-        for (const AddedTokens::Part& part : normalized_.split(stretch_.bytes, runtime_)) {
+        for (const AddedTokens::Part& part : normalized_.split(stretch_.bytes, stop_)) {
           if (part.token >= 0)
             add_added(part.token, byte_range_of(part.begin, part.end));
           else
@@ -107,7 +102,7 @@ class Encoding {
     const std::string_view bytes = std::string_view(stretch_.bytes).substr(0, end);
     std::size_t word = begin;
     for (std::size_t i = begin; i < end;) {
-      throw_if_stopped(runtime_.stop, "Tokenizer::encode");
+      throw_if_stopped(stop_, "Tokenizer::encode");
       const auto [code, num_bytes] = first_character(bytes.substr(i));
       const std::size_t next = i + num_bytes;
       const bool is_mark = is_punctuation(code);
@@ -165,7 +160,7 @@ class Encoding {
   const AddedTokens& literal_;
   const AddedTokens& normalized_;
   std::string_view text_;
-  const Runtime& runtime_;
+  const std::stop_token& stop_;
   TokenizedText result_;
   NormalizedText stretch_;
   std::vector<WordPiece::Piece> pieces_;
@@ -188,33 +183,34 @@ void check(const TokenizerOptions& options) {
 Tokenizer::Tokenizer(std::shared_ptr<const Parts> parts) : parts_(std::move(parts)) {}
 
 Tokenizer Tokenizer::read(std::string_view tokenizer_json, const std::string& source, const TokenizerOptions& options,
-                          const Runtime& runtime) {
+                          const std::stop_token& stop) {
   check(options);
   if (tokenizer_json.size() > static_cast<std::size_t>(options.max_text_bytes))
     throw DataError(fmt::format("{}: byte {}: longer than the {} bytes that TokenizerOptions::max_text_bytes allows",
                                 escape_for_terminal(source), options.max_text_bytes, options.max_text_bytes));
-  TokenizerFile file = read_tokenizer_file(tokenizer_json, source, options, runtime);
-  WordPiece wordpiece = make_wordpiece(file, runtime);
-  AddedTokens literal = make_added(file, false, runtime);
-  AddedTokens normalized = make_added(file, true, runtime);
+  TokenizerFile file = read_tokenizer_file(tokenizer_json, source, options, stop);
+  WordPiece wordpiece = make_wordpiece(file, stop);
+  AddedTokens literal = make_added(file, false, stop);
+  AddedTokens normalized = make_added(file, true, stop);
   return Tokenizer(
       std::make_shared<const Parts>(Parts{std::move(file), std::move(wordpiece), std::move(literal),
                                           std::move(normalized), static_cast<std::size_t>(options.max_text_bytes)}));
 }
 
-Tokenizer Tokenizer::read_folder(const std::string& folder, const TokenizerOptions& options, const Runtime& runtime) {
+Tokenizer Tokenizer::read_folder(const std::string& folder, const TokenizerOptions& options,
+                                 const std::stop_token& stop) {
   check(options);
   const auto most = static_cast<std::uint64_t>(options.max_text_bytes);
-  return read(read_model_text(folder, "tokenizer.json", most, runtime), folder + "/tokenizer.json", options, runtime);
+  return read(read_model_text(folder, "tokenizer.json", most, stop), folder + "/tokenizer.json", options, stop);
 }
 
-TokenizedText Tokenizer::encode(std::string_view text, const Runtime& runtime) const {
+TokenizedText Tokenizer::encode(std::string_view text, const std::stop_token& stop) const {
   if (text.size() > parts_->max_text_bytes)
     throw InvalidArgument(
         fmt::format("Tokenizer::encode: the text has {} bytes, more than the {} that TokenizerOptions::max_text_bytes "
                     "allows",
                     text.size(), parts_->max_text_bytes));
-  return Encoding(parts_->file, parts_->wordpiece, parts_->literal, parts_->normalized, text, runtime).encode();
+  return Encoding(parts_->file, parts_->wordpiece, parts_->literal, parts_->normalized, text, stop).encode();
 }
 
 Index Tokenizer::vocabulary_size() const { return static_cast<Index>(parts_->file.tokens.size()); }

@@ -57,11 +57,11 @@ std::string_view name_of(Kind kind) {
 
 class Reader {
  public:
-  Reader(const std::string& source, const TokenizerOptions& options, const Runtime& runtime)
-      : source_(source), options_(options), runtime_(runtime) {}
+  Reader(const std::string& source, const TokenizerOptions& options, const std::stop_token& stop)
+      : source_(source), options_(options), stop_(stop) {}
 
   TokenizerFile read(std::string_view json) {
-    const JsonValue root = read_json(json, source_, kLargestDepth, runtime_, options_.max_memory_bytes);
+    const JsonValue root = read_json(json, source_, kLargestDepth, stop_, options_.max_memory_bytes);
     if (root.kind() != Kind::object) fail(root, "a tokenizer is an object");
     if (const JsonValue* version = root.find("version"))
       if (expect(*version, Kind::string, "version").text() != "1.0")
@@ -97,11 +97,11 @@ class Reader {
       if (const JsonValue* content = added->items()[i].find("content"))
         needed += kPerAddedByte * std::min(content->text().size(), kMaxAddedBytes);
     }
-    if (options_.max_memory_bytes) needed += json_memory_bytes(json, kLargestDepth, runtime_);
+    if (options_.max_memory_bytes) needed += json_memory_bytes(json, kLargestDepth, stop_);
     check_json_memory(source_, needed, options_.max_memory_bytes);
   }
 
-  void look() const { throw_if_stopped(runtime_.stop, "Tokenizer::read"); }
+  void look() const { throw_if_stopped(stop_, "Tokenizer::read"); }
 
   [[noreturn]] void fail(const JsonValue& where, std::string_view what) const {
     throw DataError(fmt::format("{}: byte {}: {}", escape_for_terminal(source_), where.offset, what));
@@ -147,7 +147,7 @@ class Reader {
     check_count(vocabulary, vocabulary.members().size());
     tokens_.resize(static_cast<std::size_t>(most_tokens_));
     const auto token_at = [&](std::size_t i) { return std::string_view(vocabulary.members()[i].first); };
-    vocabulary_ = SortedNames(vocabulary.members().size(), token_at, "Tokenizer::read", runtime_);
+    vocabulary_ = SortedNames(vocabulary.members().size(), token_at, "Tokenizer::read", stop_);
     file_.pieces.reserve(vocabulary.members().size());
     std::size_t longest = 0;
     for (const auto& [token, value] : vocabulary.members()) {
@@ -271,7 +271,7 @@ class Reader {
       const AddedToken& token = file_.added[i];
       if (!token.normalized) continue;
       NormalizedText content;
-      file_.normalizer.normalize(token.content, 0, content, runtime_);
+      file_.normalizer.normalize(token.content, 0, content, stop_);
       JsonValue where;
       where.offset = added_items_[i];
       if (content.bytes.empty())
@@ -303,7 +303,7 @@ class Reader {
     const JsonValue& specials = member(processor, "special_tokens", Kind::object);
     if (!single.numbers().empty()) fail(single, "single holds numbers");
     const auto name_at = [&](std::size_t i) { return std::string_view(specials.members()[i].first); };
-    const SortedNames names(specials.members().size(), name_at, "Tokenizer::read", runtime_);
+    const SortedNames names(specials.members().size(), name_at, "Tokenizer::read", stop_);
     bool text_seen = false;
     for (const JsonValue& piece : single.items()) {
       look();
@@ -366,7 +366,7 @@ class Reader {
 
   const std::string& source_;
   const TokenizerOptions& options_;
-  const Runtime& runtime_;
+  const std::stop_token& stop_;
   TokenizerFile file_;
   // Views of the tokens in the tree that read() holds; no token is empty.
   SortedNames vocabulary_;                // the positions of its members
@@ -380,8 +380,8 @@ class Reader {
 }  // namespace
 
 TokenizerFile read_tokenizer_file(std::string_view json, const std::string& source, const TokenizerOptions& options,
-                                  const Runtime& runtime) {
-  return Reader(source, options, runtime).read(json);
+                                  const std::stop_token& stop) {
+  return Reader(source, options, stop).read(json);
 }
 
 }  // namespace regard::inline v0

@@ -27,6 +27,6 @@ struct TokenizerFile {
 };
 
 TokenizerFile read_tokenizer_file(std::string_view json, const std::string& source, const TokenizerOptions& options,
-                                  const Runtime& runtime);
+                                  const std::stop_token& stop);
 
 }  // namespace regard::inline v0

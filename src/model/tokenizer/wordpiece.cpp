@@ -10,8 +10,8 @@
 namespace regard::inline v0 {
 
 WordPiece::WordPiece(std::vector<std::pair<std::string_view, Index>> tokens, std::string_view continuing_prefix,
-                     Index unknown, Index max_characters, const Runtime& runtime)
-    : trie_(std::move(tokens), runtime),
+                     Index unknown, Index max_characters, const std::stop_token& stop)
+    : trie_(std::move(tokens), stop),
       continuing_(TokenTrie::kRoot),
       unknown_(unknown),
       max_characters_(max_characters) {

@@ -25,7 +25,7 @@ class WordPiece {
 
   // Tokens with their ids, as TokenTrie takes them, which throws likewise; unknown is one of the ids.
   WordPiece(std::vector<std::pair<std::string_view, Index>> tokens, std::string_view continuing_prefix, Index unknown,
-            Index max_characters, const Runtime& runtime = {});
+            Index max_characters, const std::stop_token& stop = {});
 
   // Replaces `pieces` by those of a word, which is UTF-8 and not empty. Every piece ends where a character ends.
   void split(std::string_view word, std::vector<Piece>& pieces) const;
