@@ -76,7 +76,8 @@ static void test_cache(void) {
              strstr(regard_last_error(), "KvCache: byte 0: ") == regard_last_error(),
          "a block that is none");
   expect_error(regard_kv_cache_truncate(cache, 0, 9), "KvCache::truncate: length is 9; sequence 0 has keys 0 to 4");
-  expect_error(regard_kv_cache_append(cache, 1, &key, &value, NULL), "KvCache::append: there is no sequence 1; expected 0 to 0");
+  expect_error(regard_kv_cache_append(cache, 1, &key, &value, NULL),
+               "KvCache::append: there is no sequence 1; expected 0 to 0");
   expect_error(regard_kv_cache_append(NULL, 0, &key, &value, NULL), "KvCache::append: cache is NULL");
   expect_error(regard_kv_cache_create(&shape, REGARD_I32, NULL, 0, NULL, &opened),
                "kv_cache_create: dtype is int32; expected float32, float64, bfloat16, float16 or int8");

@@ -45,11 +45,11 @@ struct KeysAndValues {
     return {
         view.data, {view.shape[1], view.shape[2], view.shape[3]}, {view.strides[1], view.strides[2], view.strides[3]}};
   }
-  void append_to(KvCache<T>& cache, Index sequence, const Runtime& runtime = {}) const {
-    cache.append(sequence, first(std::as_const(key).view()), first(std::as_const(value).view()), runtime.stop);
+  void append_to(KvCache<T>& cache, Index sequence, const std::stop_token& stop = {}) const {
+    cache.append(sequence, first(std::as_const(key).view()), first(std::as_const(value).view()), stop);
   }
-  void append_to_all(KvCache<T>& cache, const Runtime& runtime = {}) const {
-    cache.append(std::as_const(key).view(), std::as_const(value).view(), {}, runtime.stop);
+  void append_to_all(KvCache<T>& cache, const std::stop_token& stop = {}) const {
+    cache.append(std::as_const(key).view(), std::as_const(value).view(), {}, stop);
   }
 };
 
@@ -94,7 +94,7 @@ auto stop_midway(const Make& make, const Append& append, double& seconds) {
     });
     bool stopped = false;
     try {
-      append(cache, Runtime{.stop = source.get_token()});
+      append(cache, source.get_token());
     } catch (const Cancelled&) {
       stopped = true;
     }
@@ -138,13 +138,13 @@ void stop_and_compare(const KvCacheShape& shape, bool shares_a_tail) {
   };
   const std::vector<std::byte> before = seen(make());
   double seconds = 0;
-  KvCache<T> one =
-      stop_midway(make, [&](KvCache<T>& cache, const Runtime& runtime) { many.append_to(cache, 0, runtime); }, seconds);
+  KvCache<T> one = stop_midway(
+      make, [&](KvCache<T>& cache, const std::stop_token& stop) { many.append_to(cache, 0, stop); }, seconds);
   EXPECT_LT(seconds, 0.2);
   KvCache<T> twin = make();
   expect_untouched(one, twin, before);
   KvCache<T> all = stop_midway(
-      make, [&](KvCache<T>& cache, const Runtime& runtime) { for_all.append_to_all(cache, runtime); }, seconds);
+      make, [&](KvCache<T>& cache, const std::stop_token& stop) { for_all.append_to_all(cache, stop); }, seconds);
   EXPECT_LT(seconds, 0.2);
   twin = make();
   expect_untouched(all, twin, before);
@@ -183,15 +183,15 @@ TYPED_TEST(StoppedAppend, OfARingWritesAllOrNothing) {
   const std::vector<std::byte> before = seen(cache);
   std::stop_source source;
   source.request_stop();
-  EXPECT_THROW(many.append_to(cache, 0, {.stop = source.get_token()}), Cancelled);
-  EXPECT_THROW(many.append_to_all(cache, {.stop = source.get_token()}), Cancelled);
+  EXPECT_THROW(many.append_to(cache, 0, source.get_token()), Cancelled);
+  EXPECT_THROW(many.append_to_all(cache, source.get_token()), Cancelled);
   EXPECT_EQ(seen(cache), before);
   for (int i = 0; i < 50; ++i) {
     std::stop_source later;
     std::thread asks([&] { later.request_stop(); });
     const std::vector<std::byte> was = seen(cache);
     try {
-      many.append_to(cache, 0, {.stop = later.get_token()});
+      many.append_to(cache, 0, later.get_token());
       many.append_to(twin, 0);
       EXPECT_EQ(seen(cache), seen(twin));
     } catch (const Cancelled&) {
@@ -205,7 +205,7 @@ TYPED_TEST(StoppedAppend, MakingAndOpeningStop) {
   using T = TypeParam;
   std::stop_source source;
   source.request_stop();
-  const Runtime stopped{.stop = source.get_token()};
+  const std::stop_token stopped = source.get_token();
   const KvCacheShape shape = shape_of(96);
   EXPECT_THROW(KvCache<T>(shape, stopped), Cancelled);
   const AlignedBytes memory(static_cast<std::size_t>(KvCache<T>::bytes(shape)));

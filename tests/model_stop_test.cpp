@@ -45,7 +45,7 @@ TEST(ModelStop, FilesOfNumbers) {
   stops("read_file", [](const Runtime& r) { Checkpoint::read_file(kTiny + "/model.safetensors", {}, r.stop); });
   stops("mapped", [](const Runtime& r) { Checkpoint::read_file(kTiny + "/model.safetensors", {.map = true}, r.stop); });
   stops("read_folder", [](const Runtime& r) { Checkpoint::read_folder(kTiny, {}, r.stop); });
-  stops("parse_safetensors", [&](const Runtime& r) { parse_safetensors(bytes, "half", {}, r); });
+  stops("parse_safetensors", [&](const Runtime& r) { parse_safetensors(bytes, "half", {}, r.stop); });
   stops("read_float32 of F32",
         [&](const Runtime& r) { EXPECT_EQ(tiny.read_float32(single, r.stop)[0], tiny.read_float32(single)[0]); });
   stops("read_float32 of F16",

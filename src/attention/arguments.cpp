@@ -347,7 +347,7 @@ void resolve_numbers(const AttentionCall& call, const AttentionOptions& options,
   r.dropout_factor = rate < 1 ? static_cast<T>(1 / (1 - rate)) : 0;
   r.dropout_seed = options.dropout_seed;
   const std::array<Index, 3> extents{r.batch, r.num_heads, r.num_queries};
-  for (std::size_t axis = 0; axis < 3; ++axis) {
+  for (std::size_t axis = 0; axis < 3 && r.dropout_threshold > 0; ++axis) {
     constexpr Index kWords = Index{1} << 32;  // of the generator's counter
     const Index first = options.dropout_first[axis];
     if (first >= 0 && first <= kWords - extents[axis]) continue;

@@ -25,7 +25,7 @@ struct LoadedFile {
 // Throws as Checkpoint::read_file; memory is checked for this file alone.
 LoadedFile read_safetensors(const ModelFile& file, const ModelFileOptions& options, const std::stop_token& stop);
 
-// Throws std::runtime_error with both numbers where that many bytes are more than may be used.
+// Throws regard::DataError with both numbers where that many bytes are more than may be used.
 void check_memory(const std::string& path, std::uint64_t num_bytes, const ModelFileOptions& options);
 
 }  // namespace internal

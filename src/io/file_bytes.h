@@ -23,7 +23,7 @@ namespace regard::inline v0::internal {
 // The reason that a call to the system failed, from errno: "No such file or directory".
 std::string system_reason();
 
-// Throws std::runtime_error where no folder stands under that path.
+// Throws regard::DataError where no folder stands under that path.
 void check_is_folder(const std::string& path);
 
 // Bytes that a file's reader holds: memory of its own, or the mapped file.
@@ -37,7 +37,7 @@ class ModelFile {
  public:
   // Something with this name is there, whatever it is.
   static bool stands(const std::string& path);
-  // Throws std::runtime_error "<path>: …", like all that follows; path is escaped in it.
+  // Throws regard::DataError "<path>: …", like all that follows; path is escaped in it.
   explicit ModelFile(std::string path);
   ModelFile(const ModelFile&) = delete;
   ModelFile& operator=(const ModelFile&) = delete;

@@ -23,7 +23,7 @@ struct HeaderEntry {
 };
 
 // text: the header's N bytes, which stand at byte 8; num_data_bytes: what follows it in the file.
-// Entries in the order of their data. Throws std::runtime_error "<name>: byte <offset>: …".
+// Entries in the order of their data. Throws regard::DataError "<name>: byte <offset>: …".
 std::vector<HeaderEntry> read_safetensors_header(std::string_view text, std::uint64_t num_data_bytes,
                                                  const std::string& name, const ModelFileOptions& options,
                                                  const std::stop_token& stop);
