@@ -2,7 +2,8 @@
 //
 // A KvCache, made new or read back and checked, so that a panel is never read that is not there; and what callers do
 // with it: append, truncate, fork, and where its panels lie. Everything is decided and checked before the first byte
-// changes. Read next: format.h, block.h, attention_decode.cpp.
+// changes. Read next: format.h, block.h, block_checks.h,
+// attention_decode.cpp.
 #include <algorithm>
 #include <array>
 #include <cstdlib>
@@ -14,6 +15,7 @@
 #include <vector>
 
 #include "block.h"
+#include "block_checks.h"
 #include "format.h"
 #include "kernels/table.h"
 #include "lock.h"
@@ -164,60 +166,14 @@ KvCache<T> KvCache<T>::open(std::span<std::byte> memory, const std::stop_token& 
 
   // The book must agree with itself: then no panel is read that is not there.
   const Block block = cache.block();
-  const Layout& layout = block.layout;
-  std::vector<std::int32_t> users(static_cast<std::size_t>(layout.num_slots), 0);
-  for (Index s = 0; s < cache.state_->shape.num_sequences; ++s) {
-    const Index length = block.lengths()[s];
-    const Index first = block.firsts()[s];
-    const auto here = [&](Index offset) { return offset + s * static_cast<Index>(sizeof(std::int64_t)); };
-    const bool fits = cache.state_->shape.ring ? length < std::numeric_limits<Index>::max() / 2
-                                               : length <= cache.state_->shape.capacity;
-    if (length < 0 || !fits) reject_cache_bytes(here(layout.lengths), sequence_text(s) + " has an impossible length");
-    const Index last = length > 0 ? (length - 1) / kPanel : -1;
-    if (first < 0 || first > length || first % kPanel != 0 || (!cache.state_->shape.ring && first != 0) ||
-        last - first / kPanel >= layout.sequence_panels)
-      reject_cache_bytes(here(layout.firsts), sequence_text(s) + " has an impossible first key");
-    for (Index e = 0; e < layout.sequence_panels; ++e) {
-      throw_if_stopped(stop);
-      const std::int32_t slot = block.table(s)[e];
-      const Index offset = layout.table + (s * layout.sequence_panels + e) * static_cast<Index>(sizeof(std::int32_t));
-      if (slot < -1 || slot >= layout.num_slots) reject_cache_bytes(offset, "there is no slot " + std::to_string(slot));
-      if (slot >= 0) ++users[static_cast<std::size_t>(slot)];
-    }
-    for (Index panel = first / kPanel; panel <= last; ++panel) {
-      if (block.table(s)[block.entry(panel)] < 0) reject_cache_bytes(layout.table, sequence_text(s) + " lacks a panel");
-    }
-    const std::span entries(block.table(s), static_cast<std::size_t>(layout.sequence_panels));
-    const auto has_slot = [](std::int32_t slot) { return slot >= 0; };
-    if (length == 0 && std::ranges::any_of(entries, has_slot))
-      reject_cache_bytes(layout.table, sequence_text(s) + " is empty and has panels");
-    if (cache.state_->shape.ring && length > 0 && !std::ranges::all_of(entries, has_slot))
-      reject_cache_bytes(layout.table, sequence_text(s) + " lacks a panel of its ring");
+  const Index num_sequences = cache.state_->shape.num_sequences;
+  std::vector<std::int32_t> users(static_cast<std::size_t>(block.layout.num_slots), 0);
+  for (Index s = 0; s < num_sequences; ++s) {
+    internal::check_range(block, s);
+    internal::check_table(block, s, users, stop);
   }
-  // Panels that are still to be written have one user: all of a ring, and those past the last of any other sequence.
-  for (Index s = 0; s < cache.state_->shape.num_sequences; ++s) {
-    const Index written = cache.state_->shape.ring ? 0 : round_up(block.lengths()[s], kPanel) / kPanel;
-    for (Index e = written; e < layout.sequence_panels; ++e) {
-      throw_if_stopped(stop);
-      const std::int32_t slot = block.table(s)[e];
-      if (slot >= 0 && users[static_cast<std::size_t>(slot)] > 1)
-        reject_cache_bytes(layout.table,
-                           sequence_text(s) + " shares panel " + std::to_string(slot) + ", which it will write");
-    }
-  }
-  for (Index page = 0; page < layout.num_pages; ++page) {
-    std::int64_t all = 0;
-    for (Index i = 0; i < layout.page_panels; ++i) {
-      throw_if_stopped(stop);
-      const Index slot = page * layout.page_panels + i;
-      all += users[static_cast<std::size_t>(slot)];
-      if (block.panel_users()[slot] != users[static_cast<std::size_t>(slot)])
-        reject_cache_bytes(layout.panel_users,
-                           "panel " + std::to_string(slot) + " has other users than the table says");
-    }
-    if (block.page_users()[page] != all)
-      reject_cache_bytes(layout.page_users, "page " + std::to_string(page) + " has other users than the table says");
-  }
+  for (Index s = 0; s < num_sequences; ++s) internal::check_unshared(block, s, users, stop);
+  internal::check_users(block, users, stop);
   return cache;
 }
 
