@@ -64,19 +64,19 @@ nb::list instruction_sets_of() {
 // What a measurement of peaks.h gives, unless Ctrl-C ends it.
 template <class Measure>
 auto measured(const Measure& measure) {
-  decltype(measure(Runtime{})) result{};
-  run(kUnknownOperations, 0, [&](const Runtime& runtime) { result = measure(runtime); });
+  decltype(measure(std::stop_token{})) result{};
+  run(kUnknownOperations, 0, [&](const Runtime& runtime) { result = measure(runtime.stop); });
   return result;
 }
 double fma_gflops_of(int num_threads, double seconds) {
-  return measured([&](const Runtime& runtime) { return fma_gflops(num_threads, seconds, runtime); });
+  return measured([&](const std::stop_token& stop) { return fma_gflops(num_threads, seconds, stop); });
 }
 std::optional<double> bf16_dot_gflops_of(int num_threads, double seconds) {
-  return measured([&](const Runtime& runtime) { return bf16_dot_gflops(num_threads, seconds, runtime); });
+  return measured([&](const std::stop_token& stop) { return bf16_dot_gflops(num_threads, seconds, stop); });
 }
 double read_gigabytes_per_second_of(std::size_t bytes_per_thread, int num_threads, double seconds) {
-  return measured([&](const Runtime& runtime) {
-    return read_gigabytes_per_second(bytes_per_thread, num_threads, seconds, runtime);
+  return measured([&](const std::stop_token& stop) {
+    return read_gigabytes_per_second(bytes_per_thread, num_threads, seconds, stop);
   });
 }
 

@@ -60,7 +60,8 @@ ExplainInput input_of(nb::handle input) {
   const std::string json = json_of(input);
   std::optional<ExplainInput> read;
   try {
-    run(kUnknownOperations, 0, [&](const Runtime& runtime) { read = read_explain_input(json, "explain", runtime); });
+    run(kUnknownOperations, 0,
+        [&](const Runtime& runtime) { read = read_explain_input(json, "explain", runtime.stop); });
     return std::move(*read);
   } catch (const std::runtime_error& error) {
     if (PyUnicode_Check(input.ptr())) throw;
@@ -101,7 +102,7 @@ nb::object explain_of(nb::handle input, const SentenceModel* model, std::optiona
   ExplainInput read = input_of(input);
   if (query) read.settings.query = *query;
   std::optional<Explanation> explanation;
-  run(kUnknownOperations, 0, [&](const Runtime& runtime) { explanation = explain(read, {}, runtime); });
+  run(kUnknownOperations, 0, [&](const Runtime& runtime) { explanation = explain(read, {}, runtime.stop); });
   return nb::cast(std::move(*explanation));
 }
 
@@ -109,7 +110,7 @@ Explanation lesson_of(const std::string& name, std::optional<std::string> layout
   ExplainInput input = lesson_input(name);
   if (layout) input = with_layout(std::move(input), parse_layout(*layout));
   std::optional<Explanation> explanation;
-  run(kUnknownOperations, 0, [&](const Runtime& runtime) { explanation = explain(input, {}, runtime); });
+  run(kUnknownOperations, 0, [&](const Runtime& runtime) { explanation = explain(input, {}, runtime.stop); });
   return std::move(*explanation);
 }
 
@@ -175,26 +176,26 @@ void bind_views(nb::module_& module) {
           "text",
           [](const Explanation& self, int width, bool color, bool full, const std::string& step) {
             const TextOptions options{.width = width, .color = color, .full = full, .step = step};
-            return rendered([&](const Runtime& runtime) { return render_text(self, options, runtime); });
+            return rendered([&](const Runtime& runtime) { return render_text(self, options, runtime.stop); });
           },
           nb::arg("width") = 80, nb::arg("color") = false, nb::arg("full") = false, nb::arg("step") = "",
           "All steps as text, or one by its name or number.")
       .def(
           "json",
           [](const Explanation& self, const std::string& step) {
-            return rendered([&](const Runtime& runtime) { return render_json(self, {.step = step}, runtime); });
+            return rendered([&](const Runtime& runtime) { return render_json(self, {.step = step}, runtime.stop); });
           },
           nb::arg("step") = "", "The same as JSON, schema regard/1.")
       .def(
           "html",
           [](const Explanation& self) {
-            return rendered([&](const Runtime& runtime) { return render_html(self, {}, runtime); });
+            return rendered([&](const Runtime& runtime) { return render_html(self, {}, runtime.stop); });
           },
           "The same as one page.")
       .def("_repr_mimebundle_", &in_notebook)
       .def("_repr_html_", &html_in_notebook)
       .def("__repr__", [](const Explanation& self) {
-        return rendered([&](const Runtime& runtime) { return render_text(self, {}, runtime); });
+        return rendered([&](const Runtime& runtime) { return render_text(self, {}, runtime.stop); });
       });
   nb::class_<Analysis>(module, "SentenceAnalysis", "What one word of a sentence attends to, in a model.")
       .def(
@@ -202,13 +203,14 @@ void bind_views(nb::module_& module) {
           [](const Analysis& self, int width, bool color) {
             const SentenceTextOptions options{.width = width, .color = color};
             return rendered(
-                [&](const Runtime& runtime) { return render_sentence_text(self.analysis, options, runtime); });
+                [&](const Runtime& runtime) { return render_sentence_text(self.analysis, options, runtime.stop); });
           },
           nb::arg("width") = 80, nb::arg("color") = false, "The analysis as text.")
       .def(
           "json",
           [](const Analysis& self) {
-            return rendered([&](const Runtime& runtime) { return render_sentence_json(self.analysis, {}, runtime); });
+            return rendered(
+                [&](const Runtime& runtime) { return render_sentence_json(self.analysis, {}, runtime.stop); });
           },
           "The same as JSON, schema regard/1.")
       .def(
@@ -221,33 +223,33 @@ void bind_views(nb::module_& module) {
       .def("_repr_mimebundle_", &in_notebook)
       .def("_repr_html_", &html_in_notebook)
       .def("__repr__", [](const Analysis& self) {
-        return rendered([&](const Runtime& runtime) { return render_sentence_text(self.analysis, {}, runtime); });
+        return rendered([&](const Runtime& runtime) { return render_sentence_text(self.analysis, {}, runtime.stop); });
       });
   nb::class_<Comparison>(module, "Comparison", "One word in several sentences.")
       .def(
           "text",
           [](const Comparison& self, int width, bool color, bool full) {
             const CompareText options{.width = width, .color = color, .full = full};
-            return rendered([&](const Runtime& runtime) { return render_compare_text(self, options, runtime); });
+            return rendered([&](const Runtime& runtime) { return render_compare_text(self, options, runtime.stop); });
           },
           nb::arg("width") = 80, nb::arg("color") = false, nb::arg("full") = false, "The comparison as text.")
       .def(
           "json",
           [](const Comparison& self) {
-            return rendered([&](const Runtime& runtime) { return render_compare_json(self, "", runtime); });
+            return rendered([&](const Runtime& runtime) { return render_compare_json(self, "", runtime.stop); });
           },
           "The same as JSON, schema regard/1.")
       .def(
           "html",
           [](const Comparison& self) {
-            return rendered([&](const Runtime& runtime) { return render_compare_html(self, "", runtime); });
+            return rendered([&](const Runtime& runtime) { return render_compare_html(self, "", runtime.stop); });
           },
           "The same as one page.")
       .def("findings", &compare_findings, "What the numbers say, in sentences.")
       .def("_repr_mimebundle_", &in_notebook)
       .def("_repr_html_", &html_in_notebook)
       .def("__repr__", [](const Comparison& self) {
-        return rendered([&](const Runtime& runtime) { return render_compare_text(self, {}, runtime); });
+        return rendered([&](const Runtime& runtime) { return render_compare_text(self, {}, runtime.stop); });
       });
 }
 

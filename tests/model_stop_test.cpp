@@ -72,7 +72,7 @@ TEST(ModelStop, Texts) {
   stops("read_json", [](const Runtime& r) { read_json("[1, 2]", "numbers", 64, r.stop); });
   stops("Tokenizer::read", [&](const Runtime& r) { Tokenizer::read(tokenizer, "tokenizer.json", {}, r.stop); });
   stops("read_explain_input",
-        [](const Runtime& r) { read_explain_input(R"({"Q": [[1]], "K": [[1]], "V": [[1]]})", "input", r); });
+        [](const Runtime& r) { read_explain_input(R"({"Q": [[1]], "K": [[1]], "V": [[1]]})", "input", r.stop); });
 }
 
 TEST(ModelStop, Folders) {
@@ -90,8 +90,8 @@ TEST(ModelStop, TextAboutSentences) {
   const SentenceModel& model = small_sentence_model();
   const SentenceAnalysis analysis = analyze_sentence(model, "he sat on the bank", {.query = "bank", .full = true});
   const Comparison comparison = compare_word(model, "bank", {"he sat on the bank", "the bank of the river"});
-  stops("render_sentence_text", [&](const Runtime& r) { render_sentence_text(analysis, {}, r); });
-  stops("render_compare_text", [&](const Runtime& r) { render_compare_text(comparison, {}, r); });
+  stops("render_sentence_text", [&](const Runtime& r) { render_sentence_text(analysis, {}, r.stop); });
+  stops("render_compare_text", [&](const Runtime& r) { render_compare_text(comparison, {}, r.stop); });
 }
 
 }  // namespace

@@ -114,14 +114,14 @@ TEST(Peaks, AStopEndsThem) {
       std::this_thread::sleep_for(std::chrono::milliseconds(5));
       source.request_stop();
     });
-    EXPECT_THROW(measure(Runtime{.stop = source.get_token()}), Cancelled);
+    EXPECT_THROW(measure(source.get_token()), Cancelled);
   };
   for (const int threads : {1, 3}) {
-    stops([&](const Runtime& runtime) { fma_gflops(threads, kLong, runtime); });
-    stops([&](const Runtime& runtime) { read_gigabytes_per_second(1000, threads, kLong, runtime); });
-    stops([&](const Runtime& runtime) { read_gigabytes_per_second(100'000'000, threads, kLong, runtime); });
+    stops([&](const std::stop_token& stop) { fma_gflops(threads, kLong, stop); });
+    stops([&](const std::stop_token& stop) { read_gigabytes_per_second(1000, threads, kLong, stop); });
+    stops([&](const std::stop_token& stop) { read_gigabytes_per_second(100'000'000, threads, kLong, stop); });
     if (kernels::bf16_dot_loop() != nullptr)
-      stops([&](const Runtime& runtime) { bf16_dot_gflops(threads, kLong, runtime); });
+      stops([&](const std::stop_token& stop) { bf16_dot_gflops(threads, kLong, stop); });
   }
 }
 

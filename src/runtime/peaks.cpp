@@ -53,7 +53,7 @@ void check_arguments(const char* function, int num_threads, double seconds) {
 
 // Slices a second of all threads together. prepare(thread) runs before the time begins, on its thread, and returns the
 // slice to repeat.
-double slices_per_second(int num_threads, double seconds, const Runtime& runtime,
+double slices_per_second(int num_threads, double seconds, const std::stop_token& stop,
                          const std::function<std::function<void()>(int)>& prepare) {
   struct Share {
     double slices = 0;
@@ -88,7 +88,7 @@ double slices_per_second(int num_threads, double seconds, const Runtime& runtime
       slice();
       ++share.slices;
       share.end = Clock::now();
-    } while (share.end < deadline && !runtime.stop.stop_requested());
+    } while (share.end < deadline && !stop.stop_requested());
   };
   {
     std::vector<std::jthread> others;
@@ -111,12 +111,12 @@ double slices_per_second(int num_threads, double seconds, const Runtime& runtime
     begin = std::min(begin, share.begin);
     end = std::max(end, share.end);
   }
-  throw_if_stopped(runtime.stop);
+  throw_if_stopped(stop);
   return slices / std::chrono::duration<double>(end - begin).count();
 }
 
-double gflops(const kernels::PeakLoop& loop, int num_threads, double seconds, const Runtime& runtime) {
-  const double slices = slices_per_second(num_threads, seconds, runtime, [&](int) {
+double gflops(const kernels::PeakLoop& loop, int num_threads, double seconds, const std::stop_token& stop) {
+  const double slices = slices_per_second(num_threads, seconds, stop, [&](int) {
     return [&] { sum_sink.store(loop.run(kTurnsPerSlice, -1.0f, 1.0f), std::memory_order_relaxed); };
   });
   return slices * static_cast<double>(kTurnsPerSlice) * static_cast<double>(loop.operations) / 1e9;
@@ -124,20 +124,20 @@ double gflops(const kernels::PeakLoop& loop, int num_threads, double seconds, co
 
 }  // namespace
 
-double fma_gflops(int num_threads, double seconds, const Runtime& runtime) {
+double fma_gflops(int num_threads, double seconds, const std::stop_token& stop) {
   check_arguments("fma_gflops", num_threads, seconds);
-  return gflops(kernels::active().peak.multiply_add, num_threads, seconds, runtime);
+  return gflops(kernels::active().peak.multiply_add, num_threads, seconds, stop);
 }
 
-std::optional<double> bf16_dot_gflops(int num_threads, double seconds, const Runtime& runtime) {
+std::optional<double> bf16_dot_gflops(int num_threads, double seconds, const std::stop_token& stop) {
   check_arguments("bf16_dot_gflops", num_threads, seconds);
   const kernels::PeakLoop* loop = kernels::bf16_dot_loop();
   if (loop == nullptr) return std::nullopt;
-  return gflops(*loop, num_threads, seconds, runtime);
+  return gflops(*loop, num_threads, seconds, stop);
 }
 
 double read_gigabytes_per_second(std::size_t bytes_per_thread, int num_threads, double seconds,
-                                 const Runtime& runtime) {
+                                 const std::stop_token& stop) {
   constexpr std::size_t kStepBytes = kernels::kReadStep * sizeof(float);
   // 64 KiB take a microsecond from the second-level cache; of less, the clock would take its share.
   constexpr std::size_t kSliceBytes = std::size_t{1} << 20;
@@ -151,16 +151,15 @@ double read_gigabytes_per_second(std::size_t bytes_per_thread, int num_threads, 
   // In pieces of some milliseconds, between which a stop ends the work.
   const auto for_each_piece = [&](const auto& body) {
     constexpr std::size_t kPiece = (std::size_t{16} << 20) / kStepBytes * static_cast<std::size_t>(kernels::kReadStep);
-    for (std::size_t at = 0; at < count && !runtime.stop.stop_requested(); at += kPiece)
-      body(at, std::min(kPiece, count - at));
+    for (std::size_t at = 0; at < count && !stop.stop_requested(); at += kPiece) body(at, std::min(kPiece, count - at));
   };
 
   // Written by the thread that reads them, so that they lie near it.
   std::vector<std::unique_ptr<float[]>> memory(static_cast<std::size_t>(num_threads));
   double best = 0;
   for (const auto read : kernels::active().peak.read) {
-    const double slices = slices_per_second(
-        num_threads, seconds / kernels::kReadLoops, runtime, [&](int thread) -> std::function<void()> {
+    const double slices =
+        slices_per_second(num_threads, seconds / kernels::kReadLoops, stop, [&](int thread) -> std::function<void()> {
           std::unique_ptr<float[]>& own = memory[static_cast<std::size_t>(thread)];
           if (own == nullptr) {
             own.reset(new float[count]);

@@ -104,9 +104,9 @@ struct CompareText {
   bool full = false;  // all pairs, controls and heads
   bool brief = false;
 };
-// Throws Cancelled where runtime.stop is requested, the only part of runtime that is used; so does the JSON below.
+// Throws Cancelled where a stop is requested; so does the JSON below.
 REGARD_EXPORT std::string render_compare_text(const Comparison& comparison, const CompareText& options = {},
-                                              const Runtime& runtime = {});
+                                              const std::stop_token& stop = {});
 
 // What the numbers say, in sentences, first the verdict; no more than floor, controls and, with words to hide, the
 // other words allow. Text from outside is escaped for a terminal.
@@ -114,6 +114,6 @@ REGARD_EXPORT std::vector<std::string> compare_findings(const Comparison& compar
 
 // "schema": "regard/1"; docs/compare.md lists the fields. command is what the user typed.
 REGARD_EXPORT std::string render_compare_json(const Comparison& comparison, std::string_view command,
-                                              const Runtime& runtime = {});
+                                              const std::stop_token& stop = {});
 
 }  // namespace regard::inline v0

@@ -30,6 +30,6 @@ REGARD_EXPORT std::string render_sentence_html(const SentenceModel& model, const
 // One word in several sentences, as a page: cosines from layer to layer with floor and control, and the heads.
 // Throws Cancelled likewise.
 REGARD_EXPORT std::string render_compare_html(const Comparison& comparison, std::string_view command,
-                                              const Runtime& runtime = {});
+                                              const std::stop_token& stop = {});
 
 }  // namespace regard::inline v0

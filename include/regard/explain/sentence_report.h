@@ -136,17 +136,17 @@ struct SentenceTextOptions {
   std::optional<int> digits{};  // decimals; absent: 2
   std::string label{};          // set before the sentence, as compare names its sentences: "A"
 };
-// Ends with a newline. Prints SentenceDetails where the analysis has it. Throws Cancelled where runtime.stop is
-// requested; of it, only that is used.
+// Ends with a newline. Prints SentenceDetails where the analysis has it. Throws Cancelled where a stop is
+// requested.
 REGARD_EXPORT std::string render_sentence_text(const SentenceAnalysis& analysis, const SentenceTextOptions& options,
-                                               const Runtime& runtime = {});
+                                               const std::stop_token& stop = {});
 
 // "schema": "regard/1" first; docs/sentence.md lists the fields.
 struct SentenceJsonOptions {
   std::string command{};
 };
-// Throws Cancelled where runtime.stop is requested; of it, only that is used.
+// Throws Cancelled where a stop is requested.
 REGARD_EXPORT std::string render_sentence_json(const SentenceAnalysis& analysis, const SentenceJsonOptions& options,
-                                               const Runtime& runtime = {});
+                                               const std::stop_token& stop = {});
 
 }  // namespace regard::inline v0

@@ -263,9 +263,9 @@ struct Keep {
 
 // Computes every step.
 // Throws std::invalid_argument naming step, matrix, actual and expected shape; unknown or ambiguous tokens; unknown
-// operations; and, with both numbers, work that does not fit into memory; cancelled, between steps, where
-// runtime.stop is requested. Of runtime, only that is used.
-REGARD_EXPORT Explanation explain(const ExplainInput& input, const Keep& keep = {}, const Runtime& runtime = {});
+// operations; and, with both numbers, work that does not fit into memory; regard::Cancelled, between steps, where
+// a stop is requested.
+REGARD_EXPORT Explanation explain(const ExplainInput& input, const Keep& keep = {}, const std::stop_token& stop = {});
 
 // The words of the queries: the tokens given, else the numbers from 0 on.
 REGARD_EXPORT std::vector<std::string> query_tokens(const ExplainInput& input);
@@ -311,11 +311,11 @@ struct TextOptions {
 };
 // The text of the whole, or of one step at a time (for a pause between them). Ends with a newline.
 // Throws std::invalid_argument when options name a step or a cell that does not exist, with the choices. Renderers
-// throw Cancelled where runtime.stop is requested; of it, only that is used.
+// throw Cancelled where a stop is requested.
 REGARD_EXPORT std::string render_text(const Explanation& explanation, const TextOptions& options,
-                                      const Runtime& runtime = {});
+                                      const std::stop_token& stop = {});
 REGARD_EXPORT std::vector<std::string> render_text_pages(const Explanation& explanation, const TextOptions& options,
-                                                         const Runtime& runtime = {});
+                                                         const std::stop_token& stop = {});
 
 // "schema": "regard/1" first; numbers in the shortest form that reads back the same; non-finite ones "-inf", "inf",
 // "nan". command is what the user typed.
@@ -325,7 +325,7 @@ struct JsonOptions {
   std::optional<Cell> cell{};
 };
 REGARD_EXPORT std::string render_json(const Explanation& explanation, const JsonOptions& options,
-                                      const Runtime& runtime = {});
+                                      const std::stop_token& stop = {});
 
 // One self-contained page: the JSON above with what the page needs beside it, the page's script and style. It asks no
 // host for anything (docs/page.md).
@@ -334,16 +334,16 @@ struct HtmlOptions {
   std::optional<int> digits{};
 };
 REGARD_EXPORT std::string render_html(const Explanation& explanation, const HtmlOptions& options,
-                                      const Runtime& runtime = {});
+                                      const std::stop_token& stop = {});
 
 // The input as JSON, and back: read_explain_input(write_explain_input(x)) explains to the same steps.
 // Reading throws regard::DataError with `source` and the byte offset (broken JSON, duplicate keys, numbers that no
 // double holds, ragged matrices, depth above 64), naming the key at fault, or "source: needs N bytes of memory; M are
-// available" before they are taken (M is max_memory_bytes; absent: available_memory_bytes()), and cancelled where
-// runtime.stop is requested; of it, only that is used.
+// available" before they are taken (M is max_memory_bytes; absent: available_memory_bytes()), and regard::Cancelled
+// where a stop is requested.
 REGARD_EXPORT std::string write_explain_input(const ExplainInput& input);
 REGARD_EXPORT ExplainInput read_explain_input(std::string_view json, const std::string& source,
-                                              const Runtime& runtime = {},
+                                              const std::stop_token& stop = {},
                                               std::optional<std::uint64_t> max_memory_bytes = std::nullopt);
 
 // Option texts as the program and the JSON write them. Each throws std::invalid_argument with what is allowed.

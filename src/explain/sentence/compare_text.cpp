@@ -26,10 +26,10 @@ const ComparedSentence& sentence_of(const Comparison& c, Index s) { return c.sen
 
 class CompareRenderer {
  public:
-  CompareRenderer(const Comparison& c, const CompareText& options, const Runtime& runtime)
+  CompareRenderer(const Comparison& c, const CompareText& options, const std::stop_token& stop)
       : c_(c),
         options_(options),
-        runtime_(runtime),
+        stop_(stop),
         paint_{options.color, options.unicode},
         width_(std::max(options.width, 40)) {
     for (const ComparedSentence& sentence : c.sentences) names_.push_back(word_names(sentence.words));
@@ -90,7 +90,7 @@ class CompareRenderer {
   // ---- lines and numbers
 
   void line(const std::string& text) {
-    throw_if_stopped(runtime_.stop, "the explanation");
+    throw_if_stopped(stop_, "the explanation");
     out_ += text + "\n";
   }
   void paragraph(const std::string& text, bool bold) {
@@ -555,7 +555,7 @@ class CompareRenderer {
 
   const Comparison& c_;
   const CompareText& options_;
-  const Runtime& runtime_;
+  const std::stop_token& stop_;
   Paint paint_;
   int width_;
   std::vector<std::vector<std::string>> names_;  // of each sentence's words
@@ -566,12 +566,12 @@ class CompareRenderer {
 
 std::vector<std::string> compare_findings(const Comparison& comparison) {
   const CompareText options;
-  const Runtime runtime;
-  return CompareRenderer(comparison, options, runtime).findings();
+  const std::stop_token stop;
+  return CompareRenderer(comparison, options, stop).findings();
 }
 
-std::string render_compare_text(const Comparison& comparison, const CompareText& options, const Runtime& runtime) {
-  return CompareRenderer(comparison, options, runtime).render();
+std::string render_compare_text(const Comparison& comparison, const CompareText& options, const std::stop_token& stop) {
+  return CompareRenderer(comparison, options, stop).render();
 }
 
 }  // namespace regard::inline v0

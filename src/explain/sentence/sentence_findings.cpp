@@ -184,8 +184,8 @@ SentenceFindings findings_in(const AnalysisText& text) { return Findings(text).m
 
 SentenceFindings sentence_findings(const SentenceAnalysis& analysis) {
   const SentenceTextOptions options;
-  const Runtime runtime;
-  return findings_in(AnalysisText(analysis, options, runtime));
+  const std::stop_token stop;
+  return findings_in(AnalysisText(analysis, options, stop));
 }
 
 }  // namespace regard::inline v0

@@ -224,21 +224,21 @@ class SentencePage {
 std::string render_sentence_html(const SentenceModel& model, const SentenceAnalysis& analysis,
                                  const SentenceHtmlOptions& options, const Runtime& runtime) {
   std::vector<NamedText> data = {
-      {"explanation", render_sentence_json(analysis, SentenceJsonOptions{.command = options.command}, runtime)},
+      {"explanation", render_sentence_json(analysis, SentenceJsonOptions{.command = options.command}, runtime.stop)},
       {"page", SentencePage(model, analysis, runtime).write()}};
   if (options.comparison != nullptr)
-    data.push_back({"comparison", render_compare_json(*options.comparison, options.command, runtime)});
+    data.push_back({"comparison", render_compare_json(*options.comparison, options.command, runtime.stop)});
   return page_html(analysis.sentence.text, data);
 }
 
-std::string render_compare_html(const Comparison& comparison, std::string_view command, const Runtime& runtime) {
+std::string render_compare_html(const Comparison& comparison, std::string_view command, const std::stop_token& stop) {
   JsonWriter page(json_style(NumberType::f64));
   page.begin_object(JsonLayout::one_line);
   page.string("schema", "regard/1");
   page.string("subject", "comparison");
   page.end_object();
   return page_html(comparison.word,
-                   {{"explanation", render_compare_json(comparison, command, runtime)}, {"page", page.take_part()}});
+                   {{"explanation", render_compare_json(comparison, command, stop)}, {"page", page.take_part()}});
 }
 
 }  // namespace regard::inline v0

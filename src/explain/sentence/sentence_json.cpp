@@ -10,8 +10,8 @@ namespace {
 
 class AnalysisWriter {
  public:
-  AnalysisWriter(const SentenceAnalysis& analysis, const Runtime& runtime)
-      : s_(analysis), json_(json_style(NumberType::f64), runtime.stop) {}
+  AnalysisWriter(const SentenceAnalysis& analysis, const std::stop_token& stop)
+      : s_(analysis), json_(json_style(NumberType::f64), stop) {}
 
   std::string make(const SentenceJsonOptions& options) {
     json_.begin_object();
@@ -216,8 +216,8 @@ class AnalysisWriter {
 }  // namespace
 
 std::string render_sentence_json(const SentenceAnalysis& analysis, const SentenceJsonOptions& options,
-                                 const Runtime& runtime) {
-  return AnalysisWriter(analysis, runtime).make(options);
+                                 const std::stop_token& stop) {
+  return AnalysisWriter(analysis, stop).make(options);
 }
 
 }  // namespace regard::inline v0

@@ -36,8 +36,8 @@ std::string last_columns(std::string_view text, int width, bool unicode) {
 
 class Screen {
  public:
-  Screen(const SentenceAnalysis& analyzed, const SentenceTextOptions& asked, const Runtime& runtime)
-      : t_(analyzed, asked, runtime), s_(t_.analysis), o_(t_.options) {}
+  Screen(const SentenceAnalysis& analyzed, const SentenceTextOptions& asked, const std::stop_token& stop)
+      : t_(analyzed, asked, stop), s_(t_.analysis), o_(t_.options) {}
 
   std::string make() {
     head();
@@ -61,7 +61,7 @@ class Screen {
 
  private:
   void line(const std::string& l) {
-    throw_if_stopped(t_.runtime.stop, "the explanation");
+    throw_if_stopped(t_.stop, "the explanation");
     text_ += l + "\n";
   }
   void blank() { text_ += "\n"; }
@@ -529,10 +529,11 @@ class Screen {
 
 }  // namespace
 
-AnalysisText::AnalysisText(const SentenceAnalysis& analyzed, const SentenceTextOptions& asked, const Runtime& runs)
+AnalysisText::AnalysisText(const SentenceAnalysis& analyzed, const SentenceTextOptions& asked,
+                           const std::stop_token& asked_stop)
     : analysis(analyzed),
       options(asked),
-      runtime(runs),
+      stop(asked_stop),
       paint{.color = asked.color, .unicode = asked.unicode},
       style{.digits = asked.digits.value_or(2), .unicode = asked.unicode},
       width(std::clamp(asked.width, 40, 120)),
@@ -591,8 +592,8 @@ std::string rounding_note(const NumberStyle& style, const std::vector<double>& t
 }
 
 std::string render_sentence_text(const SentenceAnalysis& analysis, const SentenceTextOptions& options,
-                                 const Runtime& runtime) {
-  return Screen(analysis, options, runtime).make();
+                                 const std::stop_token& stop) {
+  return Screen(analysis, options, stop).make();
 }
 
 }  // namespace regard::inline v0

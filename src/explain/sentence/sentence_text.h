@@ -15,7 +15,7 @@ namespace regard::inline v0 {
 
 class AnalysisText {
  public:
-  AnalysisText(const SentenceAnalysis& analyzed, const SentenceTextOptions& asked, const Runtime& runs);
+  AnalysisText(const SentenceAnalysis& analyzed, const SentenceTextOptions& asked, const std::stop_token& asked_stop);
 
   // ".71"; "-1.20"; "0" for exactly 0, "<.01" for what would print as 0.
   std::string number(double x) const { return styled_number(x, style); }
@@ -39,7 +39,7 @@ class AnalysisText {
 
   const SentenceAnalysis& analysis;
   const SentenceTextOptions& options;
-  const Runtime& runtime;
+  const std::stop_token& stop;
   Paint paint;
   NumberStyle style;
   int width;

@@ -48,7 +48,7 @@ class Account {
 
  private:
   void line(const std::string& l) {
-    throw_if_stopped(t_.runtime.stop, "the explanation");
+    throw_if_stopped(t_.stop, "the explanation");
     lines_.push_back(l);
   }
   void blank() { lines_.emplace_back(); }

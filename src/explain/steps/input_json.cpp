@@ -450,10 +450,10 @@ void write_matrices(JsonWriter& json, const std::vector<NamedMatrix>& matrices) 
 
 }  // namespace
 
-ExplainInput read_explain_input(std::string_view json, const std::string& source, const Runtime& runtime,
+ExplainInput read_explain_input(std::string_view json, const std::string& source, const std::stop_token& stop,
                                 std::optional<std::uint64_t> max_memory_bytes) {
-  const JsonValue root = read_json(json, source, kMaxDepth, runtime.stop, max_memory_bytes);
-  const std::uint64_t tree = max_memory_bytes ? json_memory_bytes(json, kMaxDepth, runtime.stop) : 0;
+  const JsonValue root = read_json(json, source, kMaxDepth, stop, max_memory_bytes);
+  const std::uint64_t tree = max_memory_bytes ? json_memory_bytes(json, kMaxDepth, stop) : 0;
   check_json_memory(source, tree + copied_bytes(root), max_memory_bytes);
   return InputReader(source).read(root);
 }

@@ -335,7 +335,7 @@ ExplainInput variant_input(const ExplainInput& input, const Variant& variant) {
 }
 
 std::vector<Step> run_all(const ExplainInput& input, const Explanation& explanation, const Keep& keep,
-                          const Runtime& runtime) {
+                          const std::stop_token& stop) {
   check_settings(input.settings);
   if (input.settings.heads != 1 && !input.steps.empty())
     throw InvalidArgument(fmt::format(
@@ -347,7 +347,7 @@ std::vector<Step> run_all(const ExplainInput& input, const Explanation& explanat
   if (std::any_of(requests.begin(), requests.end(), [](const StepRequest& r) { return r.fractions; }))
     run.follow_fractions();
   for (const StepRequest& request : requests) {
-    throw_if_stopped(runtime.stop, "the explanation");
+    throw_if_stopped(stop, "the explanation");
     run.step(request);
   }
   run.check_all_used();
@@ -425,7 +425,7 @@ std::vector<std::string> query_tokens(const ExplainInput& input) {
   return tokens;
 }
 
-Explanation explain(const ExplainInput& input, const Keep& keep, const Runtime& runtime) {
+Explanation explain(const ExplainInput& input, const Keep& keep, const std::stop_token& stop) {
   Explanation explanation;
   explanation.lesson = input.lesson;
   explanation.title = input.title;
@@ -438,10 +438,10 @@ Explanation explain(const ExplainInput& input, const Keep& keep, const Runtime& 
   explanation.key_tokens = input.key_tokens.empty() ? explanation.tokens : input.key_tokens;
   if (!input.settings.query.empty()) explanation.focus = token_index(explanation.tokens, input.settings.query);
 
-  explanation.steps = run_all(input, explanation, keep, runtime);
+  explanation.steps = run_all(input, explanation, keep, stop);
   check_step_names(input, explanation.steps);
   for (const Variant& variant : input.variants) {
-    std::vector<Step> steps = run_all(variant_input(input, variant), explanation, keep, runtime);
+    std::vector<Step> steps = run_all(variant_input(input, variant), explanation, keep, stop);
     for (Step& step : explanation.steps)
       for (Step& other : steps)
         if (other.name == step.name && !same_numbers(step.result, other.result))

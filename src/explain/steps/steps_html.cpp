@@ -43,8 +43,8 @@ std::string_view rule_name(const Scale& scale) {
 
 class PageData {
  public:
-  PageData(const Explanation& explanation, const HtmlOptions& options, const Runtime& runtime)
-      : explanation_(explanation), options_(options), json_(json_style(NumberType::f64), runtime.stop) {}
+  PageData(const Explanation& explanation, const HtmlOptions& options, const std::stop_token& stop)
+      : explanation_(explanation), options_(options), json_(json_style(NumberType::f64), stop) {}
 
   std::string write() {
     json_.begin_object();
@@ -211,11 +211,11 @@ class PageData {
 
 }  // namespace
 
-std::string render_html(const Explanation& explanation, const HtmlOptions& options, const Runtime& runtime) {
+std::string render_html(const Explanation& explanation, const HtmlOptions& options, const std::stop_token& stop) {
   std::string title = explanation.title.empty() ? "Attention, step by step" : explanation.title;
   if (!explanation.lesson.empty()) title = explanation.lesson + ": " + title;
-  return page_html(title, {{"explanation", render_json(explanation, JsonOptions{.command = options.command}, runtime)},
-                           {"page", PageData(explanation, options, runtime).write()}});
+  return page_html(title, {{"explanation", render_json(explanation, JsonOptions{.command = options.command}, stop)},
+                           {"page", PageData(explanation, options, stop).write()}});
 }
 
 }  // namespace regard::inline v0

@@ -148,8 +148,8 @@ bool is_chosen(const Step& step, std::size_t index, const std::string& wanted) {
 
 }  // namespace
 
-std::string render_json(const Explanation& explanation, const JsonOptions& options, const Runtime& runtime) {
-  JsonWriter json(json_style(explanation.settings.dtype), runtime.stop);
+std::string render_json(const Explanation& explanation, const JsonOptions& options, const std::stop_token& stop) {
+  JsonWriter json(json_style(explanation.settings.dtype), stop);
   json.begin_object();
   json.source(options.command);
   json.string("dtype", explanation.settings.dtype == NumberType::f32 ? "f32" : "f64");

@@ -27,10 +27,10 @@ constexpr Index kMaxHeads = 4;
 
 class PageWriter {
  public:
-  PageWriter(const Explanation& explanation, const TextOptions& options, const Runtime& runtime)
+  PageWriter(const Explanation& explanation, const TextOptions& options, const std::stop_token& stop)
       : explanation_(explanation),
         options_(options),
-        runtime_(runtime),
+        stop_(stop),
         paint_{.color = options.color, .unicode = options.unicode},
         width_(std::clamp(options.width, 40, 400)) {}
 
@@ -56,7 +56,7 @@ class PageWriter {
 
   std::string step_page(std::size_t index) {
     const Step& step = explanation_.steps[index];
-    throw_if_stopped(runtime_.stop, "the explanation");
+    throw_if_stopped(stop_, "the explanation");
     text_.clear();
     heading(index, step);
     if (!step.finding.empty()) {
@@ -139,7 +139,7 @@ class PageWriter {
                          .style = style_of(step, m),
                          .width = inner_width(),
                          .full = options_.full,
-                         .stop = runtime_.stop};
+                         .stop = stop_};
     mark_focus(step.row_axis, m.num_rows, request.wanted_rows, request.marked_row);
     mark_focus(step.column_axis, m.num_columns, request.wanted_columns, request.marked_column);
     // In a square of queries and keys only the query is marked.
@@ -259,7 +259,7 @@ class PageWriter {
 
   const Explanation& explanation_;
   const TextOptions& options_;
-  const Runtime& runtime_;
+  const std::stop_token& stop_;
   Paint paint_;
   int width_;
   std::string text_;
@@ -299,10 +299,10 @@ void check_cell(const Explanation& explanation, const std::vector<std::size_t>& 
 }  // namespace
 
 std::vector<std::string> render_text_pages(const Explanation& explanation, const TextOptions& options,
-                                           const Runtime& runtime) {
+                                           const std::stop_token& stop) {
   const std::vector<std::size_t> steps = chosen_steps(explanation, options.step);
   if (options.cell) check_cell(explanation, steps, *options.cell);
-  PageWriter writer(explanation, options, runtime);
+  PageWriter writer(explanation, options, stop);
   std::vector<std::string> pages;
   if (options.step.empty()) pages.push_back(writer.first_page());
   for (std::size_t i : steps) pages.push_back(writer.step_page(i));
@@ -311,9 +311,9 @@ std::vector<std::string> render_text_pages(const Explanation& explanation, const
   return pages;
 }
 
-std::string render_text(const Explanation& explanation, const TextOptions& options, const Runtime& runtime) {
+std::string render_text(const Explanation& explanation, const TextOptions& options, const std::stop_token& stop) {
   std::string text;
-  for (const std::string& page : render_text_pages(explanation, options, runtime))
+  for (const std::string& page : render_text_pages(explanation, options, stop))
     text += (text.empty() ? "" : "\n") + page;
   return text;
 }
