@@ -87,7 +87,7 @@ void read_options(const AttendSettings& settings, Inputs& inputs, Options<T>& o)
   if (const NpyArray* a = array("--block-mask")) options.block_mask = view_of<bool, 4>(*a);
   if (const NpyArray* a = array("--mask")) options.mask = view_of<bool, 4>(*a);
   if (const NpyArray* a = array("--bias")) {
-    if (a->type == NpyType::float32) {
+    if (a->type == ElementType::float32) {
       options.bias = view_of<float, 4>(*a);
     } else {
       options.bias = view_of<double, 4>(*a);
@@ -125,8 +125,8 @@ Extents extents_of(Inputs& inputs, const AttendText& text, const AttendSettings&
 double page_bytes(Inputs& inputs, const AttendText& text, const AttendSettings& settings) {
   if (text.html.empty()) return 0;
   const auto bytes = [&](const std::vector<RowRange>& rows) {
-    const auto count = inputs.at("--query").file.type() == NpyType::float32 ? attention_html_bytes<float>
-                                                                            : attention_html_bytes<double>;
+    const auto count = inputs.at("--query").file.type() == ElementType::float32 ? attention_html_bytes<float>
+                                                                                : attention_html_bytes<double>;
     return count(inputs.shape4("--query"), inputs.shape4("--key"), inputs.shape4("--value"), rows,
                  !text.bias.empty() || !text.alibi_slopes.empty());
   };
@@ -145,7 +145,7 @@ double page_bytes(Inputs& inputs, const AttendText& text, const AttendSettings& 
 
 // Bytes of the inputs, the outputs and the library's packed keys. In double, where no product can overflow.
 double needed_bytes(Inputs& inputs, const Extents& e, const AttendText& text, const AttendSettings& settings) {
-  const auto size = static_cast<double>(npy_type_bytes(inputs.at("--query").file.type()));
+  const auto size = static_cast<double>(type_bytes(inputs.at("--query").file.type()));
   const double query_rows =
       static_cast<double>(e.batch) * static_cast<double>(e.heads) * static_cast<double>(e.queries);
   double bytes = inputs.bytes() + query_rows * static_cast<double>(e.columns) * size;
@@ -156,7 +156,7 @@ double needed_bytes(Inputs& inputs, const Extents& e, const AttendText& text, co
   }
   if (text.inspect)
     bytes += inspect_bytes({e.batch, e.heads, e.queries, e.depth}, e.keys, e.cells,
-                           npy_type_bytes(inputs.at("--query").file.type()), row_top_keys(settings.inspect, e.keys),
+                           type_bytes(inputs.at("--query").file.type()), row_top_keys(settings.inspect, e.keys),
                            !text.save.empty());
   bytes += 6 * page_bytes(inputs, text, settings);  // its arrays, their text, the JSON, the page
   // The library packs a wave of heads at a time: 32 MiB, or one head where that is more.
@@ -190,9 +190,9 @@ void write_array(OutputFiles& files, std::size_t file, const Tensor<T, Rank>& te
   // The leading axes that the query lacks are 1: they are left out.
   const auto& shape = tensor.shape();
   const std::size_t kept = rank - 4 + static_cast<std::size_t>(Rank);
-  const std::string header = npy_header(std::is_same_v<T, Index>   ? NpyType::int64
-                                        : std::is_same_v<T, float> ? NpyType::float32
-                                                                   : NpyType::float64,
+  const std::string header = npy_header(std::is_same_v<T, Index>   ? ElementType::int64
+                                        : std::is_same_v<T, float> ? ElementType::float32
+                                                                   : ElementType::float64,
                                         std::span(shape).last(kept));
   files.write(file, header.data(), header.size());
   // In pieces, so that a slow disk can be watched.
@@ -344,7 +344,7 @@ std::string report(const AttendText& text, const AttendSettings& settings, Input
   json.end_object();
   json.name("plan");
   json.begin_object(JsonLayout::one_line);
-  json.string("type", npy_type_name(inputs.at("--query").file.type()));
+  json.string("type", type_name(inputs.at("--query").file.type()));
   json.whole("threads", settings.threads > 0 ? settings.threads : default_num_threads());
   json.whole("chunk_keys", kAttentionChunkKeys);
   json.whole("chunks", attention_num_chunks(e.keys));
@@ -409,7 +409,7 @@ void attend(const AttendText& text) {
   if (!text.save.empty()) to.folder.emplace(text.save);
   for (const NamedPath& file : text.saved()) to.numbers[file.option] = to.files.add(file.path);
   try {
-    if (inputs.at("--query").file.type() == NpyType::float32) {
+    if (inputs.at("--query").file.type() == ElementType::float32) {
       compute<float>(text, settings, inputs, e, to, done);
     } else {
       compute<double>(text, settings, inputs, e, to, done);

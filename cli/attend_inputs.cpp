@@ -24,12 +24,12 @@ Inputs::Inputs(const AttendText& text) {
     inputs_.push_back({named.option, NpyReader(std::move(file.source), file.name, file.num_bytes)});
     check(inputs_.back());
   }
-  const NpyType type = at("--query").file.type();
+  const ElementType type = at("--query").file.type();
   for (const char* option : {"--key", "--value"}) {
     const NpyReader& file = at(option).file;
     if (file.type() != type) {
       reject(file, option,
-             "has type " + std::string(npy_type_name(file.type())) + "; expected " + std::string(npy_type_name(type)) +
+             "has type " + std::string(type_name(file.type())) + "; expected " + std::string(type_name(type)) +
                  " as --query");
     }
     if (file.shape().size() != rank()) {
@@ -56,18 +56,18 @@ std::array<Index, 4> Inputs::shape4(const std::string& option) {
 double Inputs::bytes() const {
   double sum = 0;
   for (const Input& input : inputs_) {
-    sum += static_cast<double>(input.file.num_elements()) * static_cast<double>(npy_type_bytes(input.file.type()));
+    sum += static_cast<double>(input.file.num_elements()) * static_cast<double>(type_bytes(input.file.type()));
   }
   return sum;
 }
 
 void Inputs::check(const Input& input) {
   const NpyReader& file = input.file;
-  const NpyType type = file.type();
+  const ElementType type = file.type();
   const std::string& option = input.option;
-  const bool floating = type == NpyType::float32 || type == NpyType::float64;
-  const bool whole = type == NpyType::int32 || type == NpyType::int64;
-  const std::string has = "has type " + std::string(npy_type_name(type)) + "; expected ";
+  const bool floating = type == ElementType::float32 || type == ElementType::float64;
+  const bool whole = type == ElementType::int32 || type == ElementType::int64;
+  const std::string has = "has type " + std::string(type_name(type)) + "; expected ";
   const std::size_t axes = file.shape().size();
   switch (kind_of_input(option)) {
     case InputKind::matrix:
@@ -77,12 +77,12 @@ void Inputs::check(const Input& input) {
                shape_of(file) + "; expected 2, 3 or 4 axes: (B, H, L, D), or without B, or without B and H");
       break;
     case InputKind::boolean:
-      if (type != NpyType::boolean) reject(file, option, has + "bool, true = sees (in NumPy: x.astype(bool))");
+      if (type != ElementType::boolean) reject(file, option, has + "bool, true = sees (in NumPy: x.astype(bool))");
       check_broadcast(input);
       break;
     case InputKind::bias:
       if (!floating) reject(file, option, has + "float32 or float64");
-      if (type == NpyType::float64 && at("--query").file.type() == NpyType::float32) {
+      if (type == ElementType::float64 && at("--query").file.type() == ElementType::float32) {
         reject(file, option, has + "float32, as --query is (in NumPy: x.astype(numpy.float32))");
       }
       check_broadcast(input);
@@ -121,19 +121,19 @@ std::vector<To> numbers_of(const NpyArray& array) {
     std::transform(from, from + count, numbers.begin(), [](auto x) { return static_cast<To>(x); });
   };
   switch (array.type) {
-    case NpyType::float32:
+    case ElementType::float32:
       copy(array.elements<float>());
       break;
-    case NpyType::float64:
+    case ElementType::float64:
       copy(array.elements<double>());
       break;
-    case NpyType::int32:
+    case ElementType::int32:
       copy(array.elements<std::int32_t>());
       break;
-    case NpyType::int64:
+    case ElementType::int64:
       copy(array.elements<std::int64_t>());
       break;
-    case NpyType::boolean:
+    default:  // boolean
       copy(array.elements<bool>());
       break;
   }
@@ -158,7 +158,8 @@ Tensor<std::int32_t, 2> segments_of(const Input& input, const NpyArray& array) {
     }
     return segments;
   };
-  return array.type == NpyType::int32 ? copy(view_of<std::int32_t, 2>(array)) : copy(view_of<std::int64_t, 2>(array));
+  return array.type == ElementType::int32 ? copy(view_of<std::int32_t, 2>(array))
+                                          : copy(view_of<std::int64_t, 2>(array));
 }
 
 }  // namespace regard::program

@@ -91,7 +91,7 @@ class Writer {
       write(json_.take());
     }
     if (format_ != Format::npy) return;
-    write(npy_header(NpyType::float32, std::array{count_, width_}));
+    write(npy_header(ElementType::float32, std::array{count_, width_}));
     files_.write(file_, waiting_.data(), waiting_.size() * sizeof(float));
   }
 

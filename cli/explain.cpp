@@ -62,19 +62,19 @@ Matrix read_npy(const std::string& bytes, const std::string& name) {
   matrix.has_heads = array.shape.size() > 2;
   matrix.numbers.reserve(static_cast<std::size_t>(reader.num_elements()));
   switch (array.type) {
-    case NpyType::float32:
+    case ElementType::float32:
       append_numbers<float>(array, matrix);
       break;
-    case NpyType::float64:
+    case ElementType::float64:
       append_numbers<double>(array, matrix);
       break;
-    case NpyType::int32:
+    case ElementType::int32:
       append_numbers<std::int32_t>(array, matrix);
       break;
-    case NpyType::int64:
+    case ElementType::int64:
       append_numbers<std::int64_t>(array, matrix);
       break;
-    case NpyType::boolean:
+    default:  // boolean
       append_numbers<bool>(array, matrix);
       break;
   }

@@ -155,7 +155,7 @@ void write_long_page(const ExplainInput& input, const ExplainText& text) {
   std::erase_if(projections.matrices,
                 [](const NamedMatrix& m) { return m.name == "W_output" || m.name == "b_output"; });
   const Explanation explanation = explain(projections, Keep{.all = true});
-  if (input.settings.dtype == NumberType::f32) {
+  if (input.settings.dtype == ElementType::float32) {
     write_page<float>(input, explanation, text);
   } else {
     write_page<double>(input, explanation, text);

@@ -178,7 +178,7 @@ void override_settings(const ExplainText& text, ExplainInput& input) {
   if (!text.dtype.empty()) {
     if (text.dtype != "f64" && text.dtype != "f32")
       throw UsageError("--dtype is \"" + text.dtype + "\"; expected f64 or f32");
-    settings.dtype = text.dtype == "f32" ? NumberType::f32 : NumberType::f64;
+    settings.dtype = text.dtype == "f32" ? ElementType::float32 : ElementType::float64;
   }
   if (!text.digits.empty()) settings.digits = static_cast<int>(parse_count("--digits", text.digits, 0, 17));
   if (!text.tokens.empty()) {

@@ -128,7 +128,7 @@ void SentenceSaver::write(const SentenceModel& model, const Sentence& sentence) 
   const auto length = static_cast<Index>(sentence.tokens.ids.size());
   for (const std::string& name : names_) {
     const std::size_t file = files_->add((folder / (name + ".npy")).string());
-    const std::string header = npy_header(NpyType::float32, shape_of(name, model.encoder.config, length));
+    const std::string header = npy_header(ElementType::float32, shape_of(name, model.encoder.config, length));
     files_->write(file, header.data(), header.size());
     for_each_part(name, sentence.trace, [&](const auto& part) {
       files_->write(file, part.data(), static_cast<std::size_t>(part.size()) * sizeof(float));

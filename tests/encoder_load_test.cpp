@@ -30,7 +30,7 @@ Parts tiny_parts() {
   const Checkpoint checkpoint = Checkpoint::read_file(kTiny + "/model.safetensors");
   Parts parts;
   for (const StoredTensor& t : checkpoint.tensors()) {
-    parts[t.name] = {std::string(stored_type_name(t.type)), t.shape,
+    parts[t.name] = {std::string(safetensors_type_name(t.type)), t.shape,
                      std::string(reinterpret_cast<const char*>(t.bytes.data()), t.bytes.size())};
   }
   return parts;

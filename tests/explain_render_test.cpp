@@ -234,7 +234,7 @@ TEST(Json, IsWholeAndInTheShortestForm) {
   EXPECT_TRUE(holds(json, "[0.1, \"inf\"]")) << json;
   EXPECT_TRUE(holds(json, "[0, 1]"));
   EXPECT_EQ(json.back(), '\n');
-  in.settings.dtype = NumberType::f32;
+  in.settings.dtype = ElementType::float32;
   in.matrices[0].matrix = matrix_of({{0.1, 0}});
   in.matrices[1].matrix = matrix_of({{1, 0}, {3, 0}});
   const std::string single = render_json(explain(in), {});

@@ -242,11 +242,13 @@ TEST(Explain, HeadsAreTheirOwnAttention) {
 
 TEST(Explain, Float32RoundsEachStep) {
   ExplainInput in = love();
-  in.settings.dtype = NumberType::f32;
+  in.settings.dtype = ElementType::float32;
   const Explanation e = explain(in);
   for (const Step& s : e.steps)
     for (double x : s.result.numbers) EXPECT_EQ(x, static_cast<double>(static_cast<float>(x))) << s.name;
   EXPECT_NEAR(step(e, "weights").result.numbers[3], 0.4223188, 1e-7);
+  in.settings.dtype = ElementType::bfloat16;
+  EXPECT_EQ(rejection(in), "dtype is bfloat16; it must be float32 or float64");
 }
 
 TEST(Explain, ExpandsCells) {

@@ -53,7 +53,7 @@ TEST(Input, ReadsEverySetting) {
                                  .softmax = SoftmaxRule::unshifted,
                                  .softmax_base = 3.0,
                                  .heads = 2,
-                                 .dtype = NumberType::f32,
+                                 .dtype = ElementType::float32,
                                  .query = "b",
                                  .digits = 6};
   EXPECT_EQ(in.settings, expected);

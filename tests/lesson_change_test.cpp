@@ -281,7 +281,7 @@ void compare(const std::string& name, std::uint32_t seed) {
   change_one_input(lesson, random);
   const regard::Explanation explanation = regard::explain(lesson);
   PlainLoops plain(lesson);
-  const bool f32 = lesson.settings.dtype == regard::NumberType::f32;
+  const bool f32 = lesson.settings.dtype == regard::ElementType::float32;
   for (const regard::Step& step : explanation.steps) {
     SCOPED_TRACE("lesson " + name + ", seed " + std::to_string(seed) + ", step " + step.name);
     const std::string_view op = regard::operation_name(step.request.operation);

@@ -39,7 +39,7 @@ TEST(ModelStop, FilesOfNumbers) {
   const Checkpoint half = parse_safetensors(bytes, "half");
   const Checkpoint tiny = Checkpoint::read_file(kTiny + "/model.safetensors");
   const StoredTensor& single = tiny.tensors().front();
-  ASSERT_EQ(single.type, StoredType::float32);
+  ASSERT_EQ(single.type, ElementType::float32);
   const StoredTensor& stored = half.tensors().front();
 
   stops("read_file", [](const Runtime& r) { Checkpoint::read_file(kTiny + "/model.safetensors", {}, r.stop); });

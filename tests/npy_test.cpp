@@ -14,10 +14,10 @@
 
 namespace {
 
+using regard::ElementType;
 using regard::Index;
 using regard::NpyArray;
 using regard::NpyReader;
-using regard::NpyType;
 using namespace std::string_literals;
 
 regard::ByteSource source_of(const std::string& bytes) {
@@ -74,7 +74,7 @@ std::string header_error(const std::string& header) { return error_of(file_of(he
 TEST(NpyRead, FloatsInBothOrders) {
   const std::vector<float> numbers = {0, 1, 2, 3, 4, 5};
   const NpyArray c = read(file_of(header_of("'<f4'", "(2, 3)"), bytes_of(numbers)));
-  EXPECT_EQ(c.type, NpyType::float32);
+  EXPECT_EQ(c.type, ElementType::float32);
   EXPECT_EQ(c.shape, (std::vector<Index>{2, 3}));
   EXPECT_EQ(c.strides, (std::vector<Index>{3, 1}));
   EXPECT_EQ(c.elements<float>()[4], 4.0F);
@@ -85,7 +85,7 @@ TEST(NpyRead, FloatsInBothOrders) {
 }
 
 TEST(NpyRead, EveryTypeInBothByteOrders) {
-  const auto check = [](const std::string& code, NpyType type, auto number) {
+  const auto check = [](const std::string& code, ElementType type, auto number) {
     std::string bytes(reinterpret_cast<const char*>(&number), sizeof(number));
     const NpyArray little = read(file_of(header_of("'<" + code + "'", "(1,)"), bytes));
     std::reverse(bytes.begin(), bytes.end());
@@ -94,10 +94,10 @@ TEST(NpyRead, EveryTypeInBothByteOrders) {
     EXPECT_EQ(*little.elements<decltype(number)>(), number);
     EXPECT_EQ(*big.elements<decltype(number)>(), number);
   };
-  check("f4", NpyType::float32, 1.25F);
-  check("f8", NpyType::float64, -0.1);
-  check("i4", NpyType::int32, std::int32_t{-70000});
-  check("i8", NpyType::int64, std::int64_t{1} << 40);
+  check("f4", ElementType::float32, 1.25F);
+  check("f8", ElementType::float64, -0.1);
+  check("i4", ElementType::int32, std::int32_t{-70000});
+  check("i8", ElementType::int64, std::int64_t{1} << 40);
 }
 
 // 1.5, −2⁻²⁴ (the smallest), ∞ and 65504 (the largest).
@@ -105,7 +105,7 @@ TEST(NpyRead, Float16IsWidened) {
   const std::string little = "\x00\x3e\x01\x80\x00\x7c\xff\x7b"s, big = "\x3e\x00\x80\x01\x7c\x00\x7b\xff"s;
   for (const auto& [order, bytes] : {std::pair{"<", little}, {">", big}}) {
     const NpyArray array = read(file_of(header_of("'" + std::string(order) + "f2'", "(2, 2)"), bytes));
-    EXPECT_EQ(array.type, NpyType::float32);
+    EXPECT_EQ(array.type, ElementType::float32);
     EXPECT_EQ(std::vector<float>(array.elements<float>(), array.elements<float>() + 4),
               (std::vector<float>{1.5F, -0x1p-24F, std::numeric_limits<float>::infinity(), 65504}));
   }
@@ -116,7 +116,7 @@ TEST(NpyRead, Float16IsWidened) {
 
 TEST(NpyRead, BoolIsZeroOrOne) {
   const NpyArray array = read(file_of(header_of("'|b1'", "(3,)"), "\0\1\xff"s));
-  EXPECT_EQ(array.type, NpyType::boolean);
+  EXPECT_EQ(array.type, ElementType::boolean);
   EXPECT_EQ(std::memcmp(array.data.get(), "\0\1\1", 3), 0);
 }
 
@@ -268,18 +268,24 @@ TEST(NpyRefuse, EveryPrefix) {
 // The bytes that numpy.save writes (NumPy 2.4); cli/attend_test.py compares more shapes with NumPy itself.
 TEST(NpyWrite, NumpysBytes) {
   const std::string expected = "\x93NUMPY\1\0\x76\0{'descr': '<f4', 'fortran_order': False, 'shape': (2, 3), }"s;
-  const std::string header = regard::npy_header(NpyType::float32, std::vector<Index>{2, 3});
+  const std::string header = regard::npy_header(ElementType::float32, std::vector<Index>{2, 3});
   EXPECT_EQ(header.substr(0, expected.size()), expected);
   EXPECT_EQ(header.size(), 128u);
   EXPECT_EQ(header.substr(expected.size()), std::string(128 - expected.size() - 1, ' ') + "\n");
-  EXPECT_EQ(regard::npy_header(NpyType::boolean, {}).substr(10, 57),
+  EXPECT_EQ(regard::npy_header(ElementType::boolean, {}).substr(10, 57),
             "{'descr': '|b1', 'fortran_order': False, 'shape': (), }  ");
 }
 
+TEST(NpyWrite, RejectsTypesThatAreNotRead) {
+  EXPECT_EQ(regard::rejection([] { regard::npy_header(ElementType::uint8, {}); }),
+            "npy_header: type is uint8; expected float32, float64, int32, int64 or bool");
+}
+
 TEST(NpyWrite, ReadsBack) {
-  for (NpyType type : {NpyType::float32, NpyType::float64, NpyType::int32, NpyType::int64, NpyType::boolean}) {
+  for (ElementType type :
+       {ElementType::float32, ElementType::float64, ElementType::int32, ElementType::int64, ElementType::boolean}) {
     for (const std::vector<Index>& shape : {std::vector<Index>{}, {0}, {7}, {2, 3}, {1, 2, 3, 4}}) {
-      Index count = regard::npy_type_bytes(type);
+      Index count = regard::type_bytes(type);
       for (Index extent : shape) count *= extent;
       const NpyArray array = read(regard::npy_header(type, shape) + std::string(static_cast<std::size_t>(count), '\1'));
       EXPECT_EQ(array.type, type);

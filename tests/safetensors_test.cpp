@@ -90,7 +90,7 @@ TEST(Safetensors, ReadsEveryType) {
   for (const char* name : {"i64", "i32", "i16", "i8", "u64", "u32", "u16", "u8", "bool"}) {
     const StoredTensor* tensor = checkpoint.find(name);
     ASSERT_NE(tensor, nullptr) << name;
-    EXPECT_EQ(static_cast<Index>(tensor->bytes.size()), stored_type_bytes(tensor->type) * tensor->shape[0]) << name;
+    EXPECT_EQ(static_cast<Index>(tensor->bytes.size()), type_bytes(tensor->type) * tensor->shape[0]) << name;
     EXPECT_THROW(checkpoint.read_float32(*tensor), std::runtime_error) << name;
   }
   EXPECT_EQ(regard::rejection<std::runtime_error>([&] { checkpoint.read_float32(*checkpoint.find("i64")); }),

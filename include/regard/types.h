@@ -180,6 +180,12 @@ constexpr std::int64_t type_bytes(ElementType type) {
   return 0;
 }
 
+// Real numbers, not whole ones and not truths.
+constexpr bool is_floating(ElementType type) {
+  using enum ElementType;
+  return type == float32 || type == float64 || type == ElementType::bfloat16 || type == ElementType::float16;
+}
+
 // "float32", "float64", "bool", "int32", "int64", "bfloat16", …; "unknown" for a number that names no type.
 constexpr const char* type_name(ElementType type) {
   constexpr const char* kNames[] = {"unknown", "float32", "float64", "bool",  "int32",  "int64",  "bfloat16",

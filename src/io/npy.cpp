@@ -30,21 +30,17 @@ constexpr std::size_t kMaxRank = 8;
 constexpr std::size_t kHeaderAlignment = 64;  // NumPy's, so that the elements can be mapped
 
 struct TypeEntry {
-  NpyType type;
+  ElementType type;
   std::string_view code;
   std::string_view descr;  // as NumPy writes it
-  std::string_view name;
-  Index bytes;
 };
 // The type of two bytes that is widened as it is read.
 constexpr std::string_view kHalf = "f2";
-constexpr std::array<TypeEntry, 5> kTypes = {{{NpyType::float32, "f4", "<f4", "float32", 4},
-                                              {NpyType::float64, "f8", "<f8", "float64", 8},
-                                              {NpyType::int32, "i4", "<i4", "int32", 4},
-                                              {NpyType::int64, "i8", "<i8", "int64", 8},
-                                              {NpyType::boolean, "b1", "|b1", "bool", 1}}};
-
-const TypeEntry& entry_of(NpyType type) { return kTypes[static_cast<std::size_t>(type)]; }
+constexpr std::array<TypeEntry, 5> kTypes = {{{ElementType::float32, "f4", "<f4"},
+                                              {ElementType::float64, "f8", "<f8"},
+                                              {ElementType::int32, "i4", "<i4"},
+                                              {ElementType::int64, "i8", "<i8"},
+                                              {ElementType::boolean, "b1", "|b1"}}};
 
 // What a type that is not read here is called.
 std::string_view foreign_type_name(std::string_view code) {
@@ -100,7 +96,7 @@ class HeaderParser {
     }
   }
 
-  NpyType type = NpyType::float32;
+  ElementType type = ElementType::float32;
   bool half = false;
   bool big_endian = false;
   bool fortran_order = false;
@@ -194,7 +190,7 @@ class HeaderParser {
                       ") is not read; expected float16, float32, float64, int32, int64 or bool");
     }
     type = entry->type;
-    big_endian = has_order && descr[0] == '>' && entry->bytes > 1;
+    big_endian = has_order && descr[0] == '>' && type_bytes(type) > 1;
   }
 
   void parse_shape() {
@@ -257,9 +253,7 @@ std::vector<Index> strides_of(const std::vector<Index>& shape, bool fortran_orde
 
 }  // namespace
 
-std::string_view npy_type_name(NpyType type) { return entry_of(type).name; }
-Index npy_type_bytes(NpyType type) { return entry_of(type).bytes; }
-Index NpyReader::stored_bytes() const { return half_ ? 2 : npy_type_bytes(type_); }
+Index NpyReader::stored_bytes() const { return half_ ? 2 : type_bytes(type_); }
 
 NpyReader::NpyReader(ByteSource source, std::string name, std::optional<std::uint64_t> num_bytes)
     : source_(std::move(source)), name_(std::move(name)), num_bytes_(num_bytes) {
@@ -309,20 +303,20 @@ void NpyReader::read_header() {
   shape_ = std::move(header.shape);
 
   // Extents that are not zero count even beside a zero, so that no stride can overflow.
-  Index bytes = npy_type_bytes(type_);
+  Index bytes = type_bytes(type_);
   for (Index extent : shape_) {
     if (__builtin_mul_overflow(bytes, std::max<Index>(extent, 1), &bytes)) {
       fail(header.shape_offset(), "shape " + npy_shape_text(shape_) + " does not fit in 63 bits");
     }
   }
   const bool empty = std::find(shape_.begin(), shape_.end(), 0) != shape_.end();
-  num_elements_ = empty ? 0 : bytes / npy_type_bytes(type_);
+  num_elements_ = empty ? 0 : bytes / type_bytes(type_);
 
   const auto needed = static_cast<std::uint64_t>(num_elements_ * stored_bytes());
   if (num_bytes_ && *num_bytes_ != offset_ + needed) {
     fail(std::min(*num_bytes_, offset_ + needed),
          "the file holds " + std::to_string(*num_bytes_ - std::min(*num_bytes_, offset_)) + " bytes of data; shape " +
-             npy_shape_text(shape_) + " of " + std::string(half_ ? "float16" : npy_type_name(type_)) + " has " +
+             npy_shape_text(shape_) + " of " + std::string(half_ ? "float16" : type_name(type_)) + " has " +
              std::to_string(needed));
   }
 }
@@ -367,10 +361,10 @@ NpyArray NpyReader::read() {
     if (stored_bytes() == 8) swap_bytes<8>(array.data.get(), num_elements_);
   }
   if (half_) {
-    reserve(static_cast<std::size_t>(num_elements_ * npy_type_bytes(type_)));
+    reserve(static_cast<std::size_t>(num_elements_ * type_bytes(type_)));
     widen_in_place(array.data.get(), num_elements_);
   }
-  if (type_ == NpyType::boolean) {
+  if (type_ == ElementType::boolean) {
     std::transform(array.data.get(), array.data.get() + total, array.data.get(),
                    [](std::byte b) { return b == std::byte{0} ? std::byte{0} : std::byte{1}; });
   }
@@ -383,8 +377,13 @@ std::string npy_shape_text(std::span<const Index> shape) {
   return text + (shape.size() == 1 ? ",)" : ")");
 }
 
-std::string npy_header(NpyType type, std::span<const Index> shape) {
-  std::string text = "{'descr': '" + std::string(entry_of(type).descr) +
+std::string npy_header(ElementType type, std::span<const Index> shape) {
+  const auto* entry = std::ranges::find(kTypes, type, &TypeEntry::type);
+  if (entry == kTypes.end()) {
+    throw InvalidArgument(std::string("npy_header: type is ") + type_name(type) +
+                          "; expected float32, float64, int32, int64 or bool");
+  }
+  std::string text = "{'descr': '" + std::string(entry->descr) +
                      "', 'fortran_order': False, 'shape': " + npy_shape_text(shape) + ", }";
   // NumPy leaves room for the first axis to grow to 21 digits in place.
   constexpr std::size_t kGrowthDigits = 21;

@@ -28,24 +28,9 @@ namespace {
 using internal::ModelFile;
 using internal::SharedBytes;
 
-struct StoredTypeEntry {
-  std::string_view name;
-  Index bytes;
-};
-// In the order of StoredType.
-constexpr std::array<StoredTypeEntry, 13> kStoredTypes = {{{"F64", 8},
-                                                           {"F32", 4},
-                                                           {"F16", 2},
-                                                           {"BF16", 2},
-                                                           {"I64", 8},
-                                                           {"I32", 4},
-                                                           {"I16", 2},
-                                                           {"I8", 1},
-                                                           {"U64", 8},
-                                                           {"U32", 4},
-                                                           {"U16", 2},
-                                                           {"U8", 1},
-                                                           {"BOOL", 1}}};
+// In the order of ElementType, from 1.
+constexpr std::array<std::string_view, 13> kTypeNames{"F32", "F64", "BOOL", "I32", "I64", "BF16", "F16",
+                                                      "I8",  "U8",  "I16",  "U16", "U32", "U64"};
 
 [[noreturn]] void fail(const std::string& name, std::uint64_t at, const std::string& what) {
   throw DataError(fmt::format("{}: byte {}: {}", escape_for_terminal(name), at, what));
@@ -126,18 +111,16 @@ std::optional<std::size_t> first_nonfinite(std::span<const std::byte> bytes, Bit
 
 double number_at(const StoredTensor& tensor, std::size_t i) {
   switch (tensor.type) {
-    case StoredType::float64:
+    case ElementType::float64:
       return load<double>(tensor.bytes.data() + 8 * i);
-    case StoredType::float32:
+    case ElementType::float32:
       return load<float>(tensor.bytes.data() + 4 * i);
-    case StoredType::float16:
+    case ElementType::float16:
       return from_half(load<std::uint16_t>(tensor.bytes.data() + 2 * i));
     default:
       return from_bfloat(load<std::uint16_t>(tensor.bytes.data() + 2 * i));
   }
 }
-
-bool is_floating(StoredType type) { return type <= StoredType::bfloat16; }
 
 // "[1, 3]": where element i stands in its tensor.
 std::string index_text(const std::vector<Index>& shape, std::size_t i) {
@@ -153,16 +136,16 @@ void reject_nonfinite(const StoredTensor& tensor, std::uint64_t offset, const st
                       const std::stop_token& stop) {
   std::optional<std::size_t> at;
   switch (tensor.type) {
-    case StoredType::float64:
+    case ElementType::float64:
       at = first_nonfinite<std::uint64_t>(tensor.bytes, 0x7ff0000000000000, stop);
       break;
-    case StoredType::float32:
+    case ElementType::float32:
       at = first_nonfinite<std::uint32_t>(tensor.bytes, 0x7f800000, stop);
       break;
-    case StoredType::float16:
+    case ElementType::float16:
       at = first_nonfinite<std::uint16_t>(tensor.bytes, 0x7c00, stop);
       break;
-    case StoredType::bfloat16:
+    case ElementType::bfloat16:
       at = first_nonfinite<std::uint16_t>(tensor.bytes, 0x7f80, stop);
       break;
     default:
@@ -170,7 +153,7 @@ void reject_nonfinite(const StoredTensor& tensor, std::uint64_t offset, const st
   }
   if (!at) return;
   const double x = number_at(tensor, *at);
-  fail(name, offset + *at * static_cast<std::size_t>(stored_type_bytes(tensor.type)),
+  fail(name, offset + *at * static_cast<std::size_t>(type_bytes(tensor.type)),
        fmt::format("tensor \"{}\" holds {} at {}; the option allow_nonfinite (--allow-nonfinite) reads it all the same",
                    text_in_message(tensor.name),
                    std::isnan(x) ? "nan"
@@ -207,8 +190,7 @@ SharedBytes part(const SharedBytes& whole, std::size_t begin, std::size_t count)
 
 }  // namespace
 
-std::string_view stored_type_name(StoredType type) { return kStoredTypes[static_cast<std::size_t>(type)].name; }
-Index stored_type_bytes(StoredType type) { return kStoredTypes[static_cast<std::size_t>(type)].bytes; }
+std::string_view safetensors_type_name(ElementType type) { return kTypeNames[static_cast<std::size_t>(type) - 1]; }
 
 namespace internal {
 
@@ -288,16 +270,16 @@ std::vector<float> Checkpoint::read_float32(const StoredTensor& tensor, const st
   };
   if (!is_floating(tensor.type)) {
     reject(fmt::format("is of type {}, which holds no real numbers; expected F32, F16, BF16 or F64",
-                       stored_type_name(tensor.type)));
+                       safetensors_type_name(tensor.type)));
   }
   std::vector<float> numbers;
-  const std::size_t count = tensor.bytes.size() / static_cast<std::size_t>(stored_type_bytes(tensor.type));
+  const std::size_t count = tensor.bytes.size() / static_cast<std::size_t>(type_bytes(tensor.type));
   numbers.reserve(count);
   constexpr std::size_t kPart = 1 << 14;
   for (std::size_t begin = 0; begin < count; begin = numbers.size()) {
     throw_if_stopped(stop, "reading a model");
     numbers.resize(std::min(begin + kPart, count));
-    if (tensor.type == StoredType::float32) {
+    if (tensor.type == ElementType::float32) {
       std::memcpy(&numbers[begin], tensor.bytes.data() + begin * sizeof(float),
                   (numbers.size() - begin) * sizeof(float));
       continue;
@@ -315,7 +297,7 @@ std::vector<float> Checkpoint::read_float32(const StoredTensor& tensor, const st
 
 std::shared_ptr<const float> Checkpoint::share_float32(const StoredTensor& tensor, const std::stop_token& stop) const {
   const std::byte* bytes = tensor.bytes.data();
-  if (tensor.type == StoredType::float32 && reinterpret_cast<std::uintptr_t>(bytes) % alignof(float) == 0) {
+  if (tensor.type == ElementType::float32 && reinterpret_cast<std::uintptr_t>(bytes) % alignof(float) == 0) {
     return {contents_, reinterpret_cast<const float*>(bytes)};
   }
   const auto numbers = std::make_shared<const std::vector<float>>(read_float32(tensor, stop));

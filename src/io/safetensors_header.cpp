@@ -88,9 +88,9 @@ class HeaderReader : public nlohmann::json_sax<nlohmann::json> {
   bool string(string_t& value) override {
     if (where_ == Where::metadata) return true;
     if (where_ != Where::entry || field_ != "dtype") reject("text");
-    for (int i = 0; i <= static_cast<int>(StoredType::boolean); ++i) {
-      if (value != stored_type_name(static_cast<StoredType>(i))) continue;
-      entry_.type = static_cast<StoredType>(i);
+    for (int i = 1; i <= static_cast<int>(ElementType::uint64); ++i) {
+      if (value != safetensors_type_name(static_cast<ElementType>(i))) continue;
+      entry_.type = static_cast<ElementType>(i);
       return true;
     }
     fail(start_of_string(text_, offset()),
@@ -254,20 +254,20 @@ void check_size(const HeaderEntry& e, const HeaderReader& reader) {
     reader.fail(e.offset - kHeaderBegin, fmt::format("tensor \"{}\": {}", text_in_message(e.name), what));
   };
   // Extents count even beside a zero, so that no stride can overflow.
-  const Index item = stored_type_bytes(e.type);
+  const Index item = type_bytes(e.type);
   Index bytes = item;
   bool empty = false;
   for (Index extent : e.shape) {
     empty = empty || extent == 0;
     if (__builtin_mul_overflow(bytes, std::max<Index>(extent, 1), &bytes)) {
-      fail(fmt::format("shape {} of {} does not fit in 63 bits", list_text(e.shape), stored_type_name(e.type)));
+      fail(fmt::format("shape {} of {} does not fit in 63 bits", list_text(e.shape), safetensors_type_name(e.type)));
     }
   }
   const std::uint64_t needed = empty ? 0 : static_cast<std::uint64_t>(bytes);
   if (e.begin > e.end) fail(fmt::format("data_offsets [{}, {}] end before they begin", e.begin, e.end));
   if (e.end - e.begin != needed) {
     fail(fmt::format("shape {} of {} takes {} bytes; data_offsets [{}, {}] hold {}", list_text(e.shape),
-                     stored_type_name(e.type), needed, e.begin, e.end, e.end - e.begin));
+                     safetensors_type_name(e.type), needed, e.begin, e.end, e.end - e.begin));
   }
 }
 

@@ -15,7 +15,7 @@ namespace regard::inline v0::internal {
 
 struct HeaderEntry {
   std::string name;
-  StoredType type = StoredType::float32;
+  ElementType type = ElementType::float32;
   std::vector<Index> shape;
   std::uint64_t begin = 0;  // in the data
   std::uint64_t end = 0;

@@ -29,7 +29,7 @@ regard::ByteSource source_of(std::span<const std::byte> bytes) {
 }
 
 std::size_t num_bytes(const NpyArray& array) {
-  Index count = regard::npy_type_bytes(array.type);
+  Index count = regard::type_bytes(array.type);
   for (Index extent : array.shape) count *= extent;
   return static_cast<std::size_t>(count);
 }

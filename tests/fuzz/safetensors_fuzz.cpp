@@ -28,9 +28,9 @@ void check(const regard::Checkpoint& checkpoint, std::size_t num_bytes) {
     Index count = 1;
     for (Index extent : tensor.shape) count *= extent;
     require(tensor.shape.size() <= 8 && !tensor.name.empty() && tensor.name.size() <= 512);
-    require(tensor.bytes.size() == static_cast<std::size_t>(count * regard::stored_type_bytes(tensor.type)));
+    require(tensor.bytes.size() == static_cast<std::size_t>(count * regard::type_bytes(tensor.type)));
     sum += tensor.bytes.size();
-    if (tensor.type > regard::StoredType::bfloat16) continue;
+    if (!is_floating(tensor.type)) continue;
     try {
       const std::vector<float> numbers = checkpoint.read_float32(tensor);
       require(numbers.size() == static_cast<std::size_t>(count));
@@ -38,7 +38,7 @@ void check(const regard::Checkpoint& checkpoint, std::size_t num_bytes) {
       require(std::equal(numbers.begin(), numbers.end(), shared.get(),
                          [](float a, float b) { return a == b || (a != a && b != b); }));
     } catch (const std::runtime_error&) {
-      require(tensor.type == regard::StoredType::float64);
+      require(tensor.type == regard::ElementType::float64);
     }
   }
   require(sum <= num_bytes);

@@ -47,7 +47,7 @@ struct HeadInspection {
 };
 
 struct Inspection {
-  NumberType type = NumberType::f32;  // of the masses
+  ElementType type = ElementType::float32;  // of the masses
   Index num_batches = 0, num_heads = 0, num_queries = 0, num_keys = 0;
   std::array<Index, 2> map_size{};  // rows and columns of the pooled map; for the record
   std::vector<Index> tracked_keys{};

@@ -31,8 +31,6 @@
 namespace regard::inline v0 {
 
 enum class Layout { rows, columns };  // a token is a row (X·W, Q·Kᵀ) or a column (W·X, Kᵀ·Q)
-enum class NumberType { f64, f32 };
-
 // What scores are multiplied by: 1, 1/√D, a number, or, as done by hand, replaced by floor(score / 2).
 enum class ScaleRule { none, sqrt, number, floor_half };
 struct Scale {
@@ -132,9 +130,9 @@ struct ExplainSettings {
   SoftmaxRule softmax = SoftmaxRule::shifted;
   std::optional<double> softmax_base;  // absent: e
   Index heads = 1;
-  NumberType dtype = NumberType::f64;
-  std::string query;          // WORD, WORD#1 or @INDEX: the query in focus; empty: none
-  std::optional<int> digits;  // decimals shown; absent: 4, or none for whole numbers
+  ElementType dtype = ElementType::float64;  // or float32
+  std::string query;                         // WORD, WORD#1 or @INDEX: the query in focus; empty: none
+  std::optional<int> digits;                 // decimals shown; absent: 4, or none for whole numbers
   friend bool operator==(const ExplainSettings&, const ExplainSettings&) = default;
 };
 

@@ -26,11 +26,6 @@
 
 namespace regard::inline v0 {
 
-enum class NpyType { float32, float64, int32, int64, boolean };
-
-REGARD_EXPORT std::string_view npy_type_name(NpyType type);  // "float32", …, "bool"
-REGARD_EXPORT Index npy_type_bytes(NpyType type);
-
 // Fills bytes and returns how many came: fewer than asked for only at the end. Throws regard::DataError.
 using ByteSource = std::function<std::size_t(std::span<std::byte> bytes)>;
 
@@ -39,7 +34,7 @@ struct NpyArray {
   struct Free {
     void operator()(std::byte* p) const { std::free(p); }
   };
-  NpyType type = NpyType::float32;
+  ElementType type = ElementType::float32;  // or float64, int32, int64, boolean
   std::vector<Index> shape;
   std::vector<Index> strides;  // in elements
   std::unique_ptr<std::byte, Free> data;
@@ -59,7 +54,7 @@ class REGARD_EXPORT NpyReader {
   NpyReader(ByteSource source, std::string name, std::optional<std::uint64_t> num_bytes = std::nullopt);
 
   const std::string& name() const { return name_; }
-  NpyType type() const { return type_; }
+  ElementType type() const { return type_; }
   const std::vector<Index>& shape() const { return shape_; }
   Index num_elements() const { return num_elements_; }
   // To be called once.
@@ -73,7 +68,7 @@ class REGARD_EXPORT NpyReader {
   std::string name_;
   std::optional<std::uint64_t> num_bytes_;
   std::uint64_t offset_ = 0;
-  NpyType type_ = NpyType::float32;
+  ElementType type_ = ElementType::float32;
   bool half_ = false;  // of float16, which becomes float32
   bool big_endian_ = false;
   bool fortran_order_ = false;
@@ -82,7 +77,7 @@ class REGARD_EXPORT NpyReader {
 };
 
 // The bytes before the elements of a row-major array: version 1.0, what numpy.save writes.
-REGARD_EXPORT std::string npy_header(NpyType type, std::span<const Index> shape);
+REGARD_EXPORT std::string npy_header(ElementType type, std::span<const Index> shape);
 
 // "(2, 3)", "(2,)", "()": as Python writes it.
 REGARD_EXPORT std::string npy_shape_text(std::span<const Index> shape);

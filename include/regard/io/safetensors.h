@@ -29,29 +29,13 @@
 
 namespace regard::inline v0 {
 
-enum class StoredType {
-  float64,
-  float32,
-  float16,
-  bfloat16,
-  int64,
-  int32,
-  int16,
-  int8,
-  uint64,
-  uint32,
-  uint16,
-  uint8,
-  boolean
-};
-
-REGARD_EXPORT std::string_view stored_type_name(StoredType type);  // as the file has it: "F64", "BF16", "BOOL"
-REGARD_EXPORT Index stored_type_bytes(StoredType type);
+// A type as the file has it: "F64", "BF16", "BOOL".
+REGARD_EXPORT std::string_view safetensors_type_name(ElementType type);
 
 // A tensor as it lies in the file: dense, row-major, little-endian.
 struct StoredTensor {
   std::string name;
-  StoredType type = StoredType::float32;
+  ElementType type = ElementType::float32;
   std::vector<Index> shape;          // empty: one number
   std::span<const std::byte> bytes;  // of the Checkpoint that holds it
 };

@@ -128,7 +128,7 @@ class AttendPage {
     JsonWriter json(json_style(type()));
     json.begin_object();
     json.source(html_.command);
-    json.string("type", npy_type_name(std::is_same_v<T, float> ? NpyType::float32 : NpyType::float64));
+    json.string("type", type_name(std::is_same_v<T, float> ? ElementType::float32 : ElementType::float64));
     json.name("shapes");
     json.begin_object();
     json.indices("query", {query_.shape.begin(), query_.shape.end()});
@@ -186,7 +186,7 @@ class AttendPage {
     base64("context", rows_of(computed_.context));
   }
 
-  static constexpr NumberType type() { return std::is_same_v<T, float> ? NumberType::f32 : NumberType::f64; }
+  static constexpr ElementType type() { return std::is_same_v<T, float> ? ElementType::float32 : ElementType::float64; }
   bool has_additions() const { return !options_.alibi_slopes.empty() || !options_.bias.absent(); }
 
   [[noreturn]] static void reject(const std::string& what) { throw InvalidArgument("render_attention_html: " + what); }
@@ -289,7 +289,7 @@ class AttendPage {
   const Runtime& runtime_;
   const std::vector<RowRange> rows_;
   const std::array<Index, 4> shape_;  // of the weights that are kept
-  JsonWriter json_{json_style(NumberType::f64)};
+  JsonWriter json_{json_style(ElementType::float64)};
 };
 
 }  // namespace

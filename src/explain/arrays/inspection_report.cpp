@@ -205,7 +205,7 @@ Inspection inspect_heads(std::type_identity_t<TensorView<const T, 3>> key_mass, 
   };
   const auto entropy = mean_of(statistics.head_entropy), largest = mean_of(statistics.head_largest_weight),
              distance = mean_of(statistics.head_mean_distance);
-  Inspection inspection{.type = std::is_same_v<T, float> ? NumberType::f32 : NumberType::f64,
+  Inspection inspection{.type = std::is_same_v<T, float> ? ElementType::float32 : ElementType::float64,
                         .num_batches = batch,
                         .num_heads = heads,
                         .num_queries = num_queries,

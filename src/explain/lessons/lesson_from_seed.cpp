@@ -12,7 +12,7 @@ ExplainInput lesson_from_seed() {
   ExplainInput lesson;
   lesson.citation = "“Attention”, a notebook in PyTorch, torch.manual_seed(42)";
   lesson.tokens = {"T0", "T1", "T2"};
-  lesson.settings.dtype = NumberType::f32;
+  lesson.settings.dtype = ElementType::float32;
   lesson.settings.causal = {.rule = CausalRule::top_left};
   lesson.settings.digits = 4;
   const auto printed = [](const std::vector<std::vector<double>>& rows) {

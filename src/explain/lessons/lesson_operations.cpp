@@ -133,8 +133,8 @@ void softmax(Evaluation& e) {
   const Matrix& scores = plain(e, 0);
   const bool by_column = e.columns();
   set_result(e, scores.num_rows, scores.num_columns,
-             e.settings.dtype == NumberType::f32 ? softmax_rows<float>(scores, by_column)
-                                                 : softmax_rows<double>(scores, by_column),
+             e.settings.dtype == ElementType::float32 ? softmax_rows<float>(scores, by_column)
+                                                      : softmax_rows<double>(scores, by_column),
              e.operands[0].row_axis, e.operands[0].column_axis);
   e.step.result.hidden = scores.hidden;
   e.step.sums_to_one = by_column ? SumAxis::column : SumAxis::row;
@@ -271,7 +271,7 @@ void expand_float32_dots(const Explanation& explanation, const Step& step, const
   const Index first = by_column ? cell.column : cell.row;
   const Index second = by_column ? cell.row : cell.column;
   const auto line = [&](const std::string& name, float number) {
-    work.lines.push_back({name, shown_number(static_cast<double>(number), NumberType::f32)});
+    work.lines.push_back({name, shown_number(static_cast<double>(number), ElementType::float32)});
   };
   std::vector<float> p;
   for (Index d = 0; d < (by_column ? a.num_rows : a.num_columns); ++d) {

@@ -23,7 +23,7 @@ ExplainInput lesson_roles() {
                        {0.05, 0.80, 0.55}})},
       {"I", matrix_of({{1, 0, 0}, {0, 1, 0}, {0, 0, 1}})},
   };
-  lesson.settings.dtype = NumberType::f32;
+  lesson.settings.dtype = ElementType::float32;
   lesson.settings.query = "journey";
   const Scale unscaled{.rule = ScaleRule::none};
   const auto row_of_journey = [](const std::vector<double>& row) {

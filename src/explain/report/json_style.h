@@ -9,6 +9,6 @@
 
 namespace regard::inline v0 {
 
-inline JsonStyle json_style(NumberType type) { return {.indent = 1, .float32 = type == NumberType::f32}; }
+inline JsonStyle json_style(ElementType type) { return {.indent = 1, .float32 = type == ElementType::float32}; }
 
 }  // namespace regard::inline v0

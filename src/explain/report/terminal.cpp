@@ -66,8 +66,8 @@ std::string and_list(const std::vector<std::string>& parts) {
   return text;
 }
 
-std::string shortest_number(double number, NumberType type) {
-  return type == NumberType::f32 ? shortest_number(static_cast<float>(number)) : shortest_number(number);
+std::string shortest_number(double number, ElementType type) {
+  return type == ElementType::float32 ? shortest_number(static_cast<float>(number)) : shortest_number(number);
 }
 
 NumberStyle style_for(const Matrix& matrix, std::optional<int> digits, bool unicode) {
@@ -123,7 +123,7 @@ std::string styled_number(double number, const NumberStyle& style) {
   return with_true_minus(text, style.unicode);
 }
 
-std::string shown_number(double number, NumberType type) {
+std::string shown_number(double number, ElementType type) {
   if (!std::isfinite(number)) return styled_number(number, {});
   return with_true_minus(shortest_number(number, type), true);
 }

@@ -15,10 +15,10 @@
 namespace regard::inline v0 {
 
 // The shortest decimal text that reads back as the same number of that type; "-inf", "inf", "nan".
-std::string shortest_number(double number, NumberType type);
+std::string shortest_number(double number, ElementType type);
 
 // The same for people: "−0.5", "−∞".
-std::string shown_number(double number, NumberType type);
+std::string shown_number(double number, ElementType type);
 
 // How the numbers of one matrix are printed, so that they align and compare.
 struct NumberStyle {

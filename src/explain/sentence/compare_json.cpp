@@ -62,7 +62,7 @@ void write_compared(JsonWriter& json, const Comparison& c, const CompareNumbers&
 }  // namespace
 
 std::string render_compare_json(const Comparison& c, std::string_view command, const std::stop_token& stop) {
-  JsonWriter json(json_style(NumberType::f64), stop);
+  JsonWriter json(json_style(ElementType::float64), stop);
   json.begin_object();
   write_source(json, command, c.model_folder, c.model_sha256);
   json.string("word", c.word);

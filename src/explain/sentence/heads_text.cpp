@@ -223,7 +223,7 @@ std::string render_heads_text(const HeadSurvey& survey, const HeadFilter& filter
 }
 
 std::string render_heads_json(const HeadSurvey& survey, const HeadFilter& filter, std::string_view command) {
-  JsonWriter json(json_style(NumberType::f64));
+  JsonWriter json(json_style(ElementType::float64));
   json.begin_object();
   write_source(json, command, survey.model_folder, survey.model_sha256);
   json.string("over", survey.by_sentence ? "sentences" : "queries");

@@ -36,7 +36,7 @@ std::span<const std::byte> bytes_of(const std::vector<T>& numbers) {
 class SentencePage {
  public:
   SentencePage(const SentenceModel& model, const SentenceAnalysis& analysis, const Runtime& runtime)
-      : model_(model), analysis_(analysis), runtime_(runtime), json_(json_style(NumberType::f32), runtime.stop) {}
+      : model_(model), analysis_(analysis), runtime_(runtime), json_(json_style(ElementType::float32), runtime.stop) {}
 
   std::string write() {
     const EncoderConfig& config = model_.encoder.config;
@@ -232,7 +232,7 @@ std::string render_sentence_html(const SentenceModel& model, const SentenceAnaly
 }
 
 std::string render_compare_html(const Comparison& comparison, std::string_view command, const std::stop_token& stop) {
-  JsonWriter page(json_style(NumberType::f64));
+  JsonWriter page(json_style(ElementType::float64));
   page.begin_object(JsonLayout::one_line);
   page.string("schema", "regard/1");
   page.string("subject", "comparison");

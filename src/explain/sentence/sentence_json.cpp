@@ -11,7 +11,7 @@ namespace {
 class AnalysisWriter {
  public:
   AnalysisWriter(const SentenceAnalysis& analysis, const std::stop_token& stop)
-      : s_(analysis), json_(json_style(NumberType::f64), stop) {}
+      : s_(analysis), json_(json_style(ElementType::float64), stop) {}
 
   std::string make(const SentenceJsonOptions& options) {
     json_.begin_object();

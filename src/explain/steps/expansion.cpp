@@ -94,7 +94,7 @@ bool TokensFirst::hidden(const Matrix& m, Index head, Index token, Index across)
 
 std::string working_number(double x, int digits) {
   constexpr std::size_t kShortest = 6;
-  const std::string shortest = shortest_number(x, NumberType::f64);
+  const std::string shortest = shortest_number(x, ElementType::float64);
   const bool whole = x == std::trunc(x);
   const std::size_t point = shortest.find('.');
   const bool is_short = std::isfinite(x) && shortest.size() <= kShortest && point != std::string::npos;
@@ -202,7 +202,7 @@ void expand_scaled(const Explanation& explanation, const Step& step, const Cell&
     work.lines.push_back({"no scale", "the score is not scaled and stays " + shown_result});
     return;
   } else {
-    const std::string factor = shown_number(step.factor, NumberType::f64);
+    const std::string factor = shown_number(step.factor, ElementType::float64);
     work.lines.push_back({"times", factor});
     work.brief = fmt::format("{} · {} = {}", shown_score, factor, shown_result);
   }

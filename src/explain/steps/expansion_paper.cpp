@@ -95,7 +95,7 @@ void expand_floor_half(const Explanation&, const Step& step, const Cell& cell, i
 void expand_power(const Explanation&, const Step& step, const Cell& cell, int digits, CellDerivation& work) {
   const double exponent = kept_number(*step.operands[0].matrix, cell.head, cell.row, cell.column);
   work.lines.push_back(
-      {"power", fmt::format("{}^({}) = {}", step.factor == 0 ? "e" : shown_number(step.factor, NumberType::f64),
+      {"power", fmt::format("{}^({}) = {}", step.factor == 0 ? "e" : shown_number(step.factor, ElementType::float64),
                             working_number(exponent, digits), working_number(work.result, digits))});
 }
 
@@ -130,7 +130,7 @@ void expand_ratio(const Explanation& explanation, const Step& step, const Cell& 
     const double score = as.number(scores, cell.head, query, j);
     add_term(work, as.name(step.operands[0].name, query_label, axis_label(as.across_axis(step), j)), {score});
     sum += score;
-    if (explanation.settings.dtype == NumberType::f32) sum = static_cast<double>(static_cast<float>(sum));
+    if (explanation.settings.dtype == ElementType::float32) sum = static_cast<double>(static_cast<float>(sum));
   }
   if (!work.terms.empty()) work.difference = work.terms.back().partial_sum - sum;
   if (as.hidden(scores, cell.head, query, as.across(cell))) {

@@ -233,7 +233,7 @@ class InputReader {
       const std::string& type = text_of(value, name);
       if (type != "f64" && type != "f32")
         fail(value, fmt::format("dtype \"{}\" is not one of f64, f32", text_in_message(type)));
-      settings.dtype = type == "f32" ? NumberType::f32 : NumberType::f64;
+      settings.dtype = type == "f32" ? ElementType::float32 : ElementType::float64;
     } else if (name == "query") {
       settings.query = text_of(value, name);
     } else if (name == "digits") {
@@ -401,7 +401,7 @@ void write_settings(JsonWriter& json, const ExplainSettings& s, const ExplainSet
     }
   }
   if (s.heads != base.heads) json.whole("heads", s.heads);
-  if (s.dtype != base.dtype) write_text(json, "dtype", s.dtype == NumberType::f32 ? "f32" : "f64");
+  if (s.dtype != base.dtype) write_text(json, "dtype", s.dtype == ElementType::float32 ? "f32" : "f64");
   if (s.query != base.query) write_text(json, "query", s.query);
   if (s.digits != base.digits && s.digits) json.whole("digits", *s.digits);
 }
@@ -460,7 +460,7 @@ ExplainInput read_explain_input(std::string_view json, const std::string& source
 
 std::string write_explain_input(const ExplainInput& input) {
   // Numbers given are doubles, whatever is computed from them.
-  JsonWriter json(json_style(NumberType::f64));
+  JsonWriter json(json_style(ElementType::float64));
   json.begin_object();
   json.string("schema", "regard/1");
   write_text(json, "title", input.title);

@@ -71,7 +71,7 @@ std::string scale_text(const Evaluation& e, const Extents& x, const std::string&
   const Scale& scale = scale_rule(e);
   if (scale.rule == ScaleRule::none) return scores;
   if (scale.rule == ScaleRule::sqrt) return fmt::format("{} / √{}", scores, x.depth);
-  return fmt::format("{} · {}", shown_number(scale.number, NumberType::f64), scores);
+  return fmt::format("{} · {}", shown_number(scale.number, ElementType::float64), scores);
 }
 
 Index causal_offset(const Evaluation& e, const Extents& x) {
@@ -230,7 +230,7 @@ void hide_unseen(const Evaluation& e, const Extents& x, Matrix& m) {
 Matrix attend(Evaluation& e, const Extents& x, Wanted wanted, double factor, bool causal, Matrix* row_max = nullptr,
               Matrix* row_sum = nullptr) {
   Matrix result;
-  if (e.settings.dtype == NumberType::f32) {
+  if (e.settings.dtype == ElementType::float32) {
     attend<float>(e, x, wanted, factor, causal, result, row_max, row_sum);
   } else {
     attend<double>(e, x, wanted, factor, causal, result, row_max, row_sum);

@@ -122,7 +122,7 @@ void compute_linear(Evaluation& e) {
   joined.kept_rows = x.kept_rows;
   joined.kept_columns = x.kept_columns;
   joined.numbers =
-      e.settings.dtype == NumberType::f32 ? linear<float>(e, inputs, outputs) : linear<double>(e, inputs, outputs);
+      e.settings.dtype == ElementType::float32 ? linear<float>(e, inputs, outputs) : linear<double>(e, inputs, outputs);
   const Index heads = e.request.heads.value_or(1);
   e.step.result = heads == 1 ? std::move(joined) : split_heads(e, joined, heads);
 
@@ -178,8 +178,8 @@ void compute_product(Evaluation& e) {
   m.kept_rows = a.kept_rows;
   m.kept_columns = b.kept_columns;
   check_room(e, heads, m.stored_rows(), m.stored_columns());
-  m.numbers = e.settings.dtype == NumberType::f32 ? product<float>(e, heads, m.stored_rows(), m.stored_columns())
-                                                  : product<double>(e, heads, m.stored_rows(), m.stored_columns());
+  m.numbers = e.settings.dtype == ElementType::float32 ? product<float>(e, heads, m.stored_rows(), m.stored_columns())
+                                                       : product<double>(e, heads, m.stored_rows(), m.stored_columns());
   e.step.row_axis = left ? e.operands[0].column_axis : e.operands[0].row_axis;
   e.step.column_axis = right ? e.operands[1].row_axis : e.operands[1].column_axis;
   e.step.equation = fmt::format("{} = {}{} · {}{}", e.step.symbol, e.request.operands[0], left ? "ᵀ" : "",
@@ -211,7 +211,7 @@ void compute_mix(Evaluation& e) {
   Matrix& m = e.step.result;
   m.num_rows = e.columns() ? a.num_rows : count;
   m.num_columns = e.columns() ? count : a.num_columns;
-  m.numbers = e.settings.dtype == NumberType::f32 ? mix<float>(e, count) : mix<double>(e, count);
+  m.numbers = e.settings.dtype == ElementType::float32 ? mix<float>(e, count) : mix<double>(e, count);
   const Axis mixes{"", "combination", e.request.labels};
   const Axis dimensions = e.columns() ? e.operands[0].row_axis : e.operands[0].column_axis;
   e.step.row_axis = e.columns() ? dimensions : mixes;

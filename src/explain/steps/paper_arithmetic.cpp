@@ -22,7 +22,7 @@ namespace {
 
 // Each number as the type in use holds it.
 double rounded(const Evaluation& e, double x) {
-  return e.settings.dtype == NumberType::f32 ? static_cast<double>(static_cast<float>(x)) : x;
+  return e.settings.dtype == ElementType::float32 ? static_cast<double>(static_cast<float>(x)) : x;
 }
 
 void take_axes(Evaluation& e) {
@@ -97,7 +97,7 @@ void compute_power(Evaluation& e) {
     if (hidden(m, i)) return 0.0;
     return base ? std::pow(*base, x) : std::exp(x);
   });
-  e.step.equation = fmt::format("{} = {}^{}", e.step.symbol, base ? shown_number(*base, NumberType::f64) : "e",
+  e.step.equation = fmt::format("{} = {}^{}", e.step.symbol, base ? shown_number(*base, ElementType::float64) : "e",
                                 e.request.operands[0]);
 }
 

@@ -266,6 +266,8 @@ class Run {
 void check_settings(const ExplainSettings& settings) {
   if (settings.heads < 1 || settings.heads > 65536)
     throw InvalidArgument(fmt::format("heads is {}; it must lie between 1 and 65536", settings.heads));
+  if (settings.dtype != ElementType::float32 && settings.dtype != ElementType::float64)
+    throw InvalidArgument(fmt::format("dtype is {}; it must be float32 or float64", type_name(settings.dtype)));
   if (settings.digits && (*settings.digits < 0 || *settings.digits > 17))
     throw InvalidArgument(fmt::format("digits is {}; it must lie between 0 and 17", *settings.digits));
   if (settings.softmax_base && !(*settings.softmax_base > 0 && std::isfinite(*settings.softmax_base)))
@@ -300,7 +302,7 @@ std::vector<std::string> settings_lines(const ExplainSettings& s) {
       lines.push_back("scores divided by √D");
       break;
     case ScaleRule::number:
-      lines.push_back("scores times " + shown_number(s.scale.number, NumberType::f64));
+      lines.push_back("scores times " + shown_number(s.scale.number, ElementType::float64));
       break;
     case ScaleRule::floor_half:
       lines.push_back("floor(score / 2) in place of a scale");
@@ -312,9 +314,10 @@ std::vector<std::string> settings_lines(const ExplainSettings& s) {
     lines.push_back(fmt::format("causal, query i at position i + {}", s.causal.offset));
   if (s.softmax == SoftmaxRule::unshifted) lines.push_back("softmax without shift");
   if (s.softmax == SoftmaxRule::ratio) lines.push_back("plain ratio in place of softmax");
-  if (s.softmax_base) lines.push_back("powers of " + shown_number(*s.softmax_base, NumberType::f64) + " in place of e");
+  if (s.softmax_base)
+    lines.push_back("powers of " + shown_number(*s.softmax_base, ElementType::float64) + " in place of e");
   if (s.heads > 1) lines.push_back(fmt::format("{} heads", s.heads));
-  if (s.dtype == NumberType::f32) lines.push_back("float32");
+  if (s.dtype == ElementType::float32) lines.push_back("float32");
   return lines;
 }
 

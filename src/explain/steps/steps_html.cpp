@@ -44,7 +44,7 @@ std::string_view rule_name(const Scale& scale) {
 class PageData {
  public:
   PageData(const Explanation& explanation, const HtmlOptions& options, const std::stop_token& stop)
-      : explanation_(explanation), options_(options), json_(json_style(NumberType::f64), stop) {}
+      : explanation_(explanation), options_(options), json_(json_style(ElementType::float64), stop) {}
 
   std::string write() {
     json_.begin_object();
@@ -76,7 +76,7 @@ class PageData {
     operands("requested_operands", s.requested_operands, index);
     operands("operands", s.operands, index);
     // As float32 the JSON of a result may hold fewer digits than a step in double has.
-    if (explanation_.settings.dtype == NumberType::f32 &&
+    if (explanation_.settings.dtype == ElementType::float32 &&
         std::any_of(s.result.numbers.begin(), s.result.numbers.end(),
                     [](double x) { return std::isfinite(x) && static_cast<double>(static_cast<float>(x)) != x; }))
       json_.whole("exact_result", index_of(s.result));

@@ -152,7 +152,7 @@ std::string render_json(const Explanation& explanation, const JsonOptions& optio
   JsonWriter json(json_style(explanation.settings.dtype), stop);
   json.begin_object();
   json.source(options.command);
-  json.string("dtype", explanation.settings.dtype == NumberType::f32 ? "f32" : "f64");
+  json.string("dtype", explanation.settings.dtype == ElementType::float32 ? "f32" : "f64");
   if (!explanation.lesson.empty()) json.string("lesson", explanation.lesson);
   if (!explanation.title.empty()) json.string("title", explanation.title);
   if (!explanation.citation.empty()) json.string("citation", explanation.citation);

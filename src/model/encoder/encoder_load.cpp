@@ -129,11 +129,6 @@ std::string shape_text(std::span<const Index> shape) {
 // A tensor's name, which has at most 512 bytes.
 std::string shown_name(std::string_view name) { return escape_for_terminal(name); }
 
-bool holds_real_numbers(StoredType type) {
-  return type == StoredType::float64 || type == StoredType::float32 || type == StoredType::float16 ||
-         type == StoredType::bfloat16;
-}
-
 // Finds every tensor of the table, notes every difference, and fills the views once there is none.
 class ParameterReader {
  public:
@@ -185,9 +180,8 @@ class ParameterReader {
     for (const StoredTensor& tensor : checkpoint_.tensors()) held += tensor.bytes.size();
     std::uint64_t needed = 0;
     for (const Read& read : reads_) {
-      if (read.tensor->type == StoredType::float32) continue;
-      needed +=
-          read.tensor->bytes.size() / static_cast<std::uint64_t>(stored_type_bytes(read.tensor->type)) * sizeof(float);
+      if (read.tensor->type == ElementType::float32) continue;
+      needed += read.tensor->bytes.size() / static_cast<std::uint64_t>(type_bytes(read.tensor->type)) * sizeof(float);
     }
     needed += packed_bytes();
     const std::uint64_t available = options.max_memory_bytes
@@ -233,9 +227,9 @@ class ParameterReader {
     if (tensor->shape != shape) {
       return problem(fmt::format("{} has shape {}, {}", shown_name(tensor->name), shape_text(tensor->shape), expected));
     }
-    if (!holds_real_numbers(tensor->type)) {
+    if (!is_floating(tensor->type)) {
       return problem(fmt::format("{} has type {}, expected F32, F64, F16 or BF16", shown_name(tensor->name),
-                                 stored_type_name(tensor->type)));
+                                 safetensors_type_name(tensor->type)));
     }
     reads_.push_back({tensor, [&parameter, &owner, shape](const float* data) {
                         if (const auto* vector = std::get_if<0>(&parameter.view)) {
