@@ -27,14 +27,12 @@ int32_t regard_attention_forward(const regard_input* query, const regard_input* 
   return status_of([=] {
     const char* name = "attention_forward";
     const auto q = required<InputView<4>>(name, "query", query);
-    const regard_attention_outputs o = read_struct(name, "outputs", outputs);
-    AttentionFingerprint made;
-    const AttentionOutputs views = outputs_of(name, o, made);
-    run(name, runtime, [&](const Runtime& how) {
-      attention_forward(q, required<InputView<4>>(name, "key", key), required<InputView<4>>(name, "value", value),
-                        views, options_of(name, options), how);
+    with_outputs(name, outputs, [&](const AttentionOutputs& views) {
+      run(name, runtime, [&](const Runtime& how) {
+        attention_forward(q, required<InputView<4>>(name, "key", key), required<InputView<4>>(name, "value", value),
+                          views, options_of(name, options), how);
+      });
     });
-    write_words(made, o.fingerprint);
   });
 }
 
@@ -45,7 +43,6 @@ int32_t regard_attention_with_statistics(const regard_input* query, const regard
   return status_of([=] {
     const char* name = "attention_with_statistics";
     const auto q = required<InputView<4>>(name, "query", query);
-    const regard_attention_outputs o = read_struct(name, "outputs", outputs);
     const regard_attention_statistics s = read_struct(name, "statistics", statistics);
     if (s.chosen_origin != REGARD_FROM_KEY_ZERO && s.chosen_origin != REGARD_FROM_POSITION)
       reject(name, "chosen_origin is " + std::to_string(s.chosen_origin) + "; expected 0 or 1");
@@ -63,14 +60,13 @@ int32_t regard_attention_with_statistics(const regard_input* query, const regard
         .head_largest_weight = view_of<OutputView<2>>(name, "head_largest_weight", s.head_largest_weight),
         .head_chosen_weight = view_of<OutputView<2>>(name, "head_chosen_weight", s.head_chosen_weight),
         .head_mean_distance = view_of<OutputView<2>>(name, "head_mean_distance", s.head_mean_distance)};
-    AttentionFingerprint made;
-    const AttentionOutputs views = outputs_of(name, o, made);
-    run(name, runtime, [&](const Runtime& how) {
-      attention_with_statistics(q, required<InputView<4>>(name, "key", key),
-                                required<InputView<4>>(name, "value", value), views, asked, options_of(name, options),
-                                how);
+    with_outputs(name, outputs, [&](const AttentionOutputs& views) {
+      run(name, runtime, [&](const Runtime& how) {
+        attention_with_statistics(q, required<InputView<4>>(name, "key", key),
+                                  required<InputView<4>>(name, "value", value), views, asked, options_of(name, options),
+                                  how);
+      });
     });
-    write_words(made, o.fingerprint);
   });
 }
 
@@ -188,10 +184,9 @@ int32_t regard_attention_merge(const regard_partial_inputs* partials, const rega
         .row_sum = view_of<InputView<4>>(name, "row_sum", p.row_sum),
         .scaled_accumulator = view_of<InputView<5>>(name, "scaled_accumulator", p.scaled_accumulator)};
     const auto of_sinks = sinks == nullptr ? InputView<1>() : view_of<InputView<1>>(name, "sinks", *sinks);
-    const regard_attention_outputs o = read_struct(name, "outputs", outputs);
-    AttentionFingerprint made;
-    const AttentionOutputs written = outputs_of(name, o, made);
-    run(name, runtime, [&](const Runtime& how) { attention_merge(views, of_sinks, written, how); });
+    with_outputs(name, outputs, [&](const AttentionOutputs& written) {
+      run(name, runtime, [&](const Runtime& how) { attention_merge(views, of_sinks, written, how); });
+    });
   });
 }
 
@@ -201,9 +196,8 @@ int32_t regard_attention_merge_lse(const regard_input* contexts, const regard_in
     const char* name = "attention_merge_lse";
     const auto of_contexts = required<InputView<5>>(name, "contexts", contexts);
     const auto of_lse = required<InputView<4>>(name, "lse", lse);
-    const regard_attention_outputs o = read_struct(name, "outputs", outputs);
-    AttentionFingerprint made;
-    const AttentionOutputs written = outputs_of(name, o, made);
-    run(name, runtime, [&](const Runtime& how) { attention_merge_lse(of_contexts, of_lse, written, how); });
+    with_outputs(name, outputs, [&](const AttentionOutputs& written) {
+      run(name, runtime, [&](const Runtime& how) { attention_merge_lse(of_contexts, of_lse, written, how); });
+    });
   });
 }

@@ -122,6 +122,15 @@ AttentionOutputs outputs_of(const char* name, const regard_attention_outputs& o,
 // Writes what was made: nothing where none is asked for, or where the call was planned.
 void write_words(const AttentionFingerprint& made, std::uint32_t* words);
 
+// Calls call(views) with the views of a caller's outputs, and writes the fingerprint.
+template <class Call>
+void with_outputs(const char* name, const regard_attention_outputs* outputs, Call call) {
+  const regard_attention_outputs o = read_struct(name, "outputs", outputs);
+  AttentionFingerprint made;
+  call(outputs_of(name, o, made));
+  write_words(made, o.fingerprint);
+}
+
 // Scratch from a C program's functions.
 class CallersWorkspace final : public std::pmr::memory_resource {
  public:

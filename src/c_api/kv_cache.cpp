@@ -6,6 +6,7 @@
 #include <variant>
 
 #include "descriptors.h"
+#include "kv_cache/format.h"
 
 using namespace regard;
 using namespace regard::internal;
@@ -39,14 +40,7 @@ void with_stored_type(const char* name, std::int32_t dtype, Function function) {
 KvCacheShape shape_of(const char* name, const regard_kv_cache_shape* given) {
   const regard_kv_cache_shape s = read_struct(name, "shape", given);
   if (s.ring != 0 && s.ring != 1) reject(name, "ring is " + std::to_string(s.ring) + "; expected 0 or 1");
-  return {.num_sequences = s.num_sequences,
-          .num_kv_heads = s.num_kv_heads,
-          .head_size = s.head_size,
-          .value_head_size = s.value_head_size,
-          .capacity = s.capacity,
-          .page_keys = s.page_keys,
-          .num_pages = s.num_pages,
-          .ring = s.ring == 1};
+  return shape_of_fields(s);
 }
 
 // Calls function(cache), and rejects where there is no cache.
@@ -113,16 +107,8 @@ int32_t regard_kv_cache_get_shape(const regard_kv_cache* cache, regard_kv_cache_
   const char* name = "kv_cache_get_shape";
   return with_cache(name, cache, [=](const auto& of) {
     read_struct(name, "shape", shape);
-    const KvCacheShape& s = of.shape();
-    *shape = {.struct_size = sizeof *shape,
-              .num_sequences = s.num_sequences,
-              .num_kv_heads = s.num_kv_heads,
-              .head_size = s.head_size,
-              .value_head_size = s.value_head_size,
-              .capacity = s.capacity,
-              .page_keys = s.page_keys,
-              .num_pages = s.num_pages,
-              .ring = s.ring ? 1 : 0};
+    shape->struct_size = sizeof *shape;
+    write_fields(of.shape(), *shape);
   });
 }
 
@@ -190,10 +176,8 @@ int32_t regard_attention_decode(const regard_input* query, const regard_kv_cache
   const char* name = "attention_decode";
   return with_cache(name, cache, [=](const auto& of) {
     const auto q = required<InputView<4>>(name, "query", query);
-    const regard_attention_outputs o = read_struct(name, "outputs", outputs);
-    AttentionFingerprint made;
-    const AttentionOutputs written = outputs_of(name, o, made);
-    run(name, runtime, [&](const Runtime& how) { attention_decode(q, of, written, options_of(name, options), how); });
-    write_words(made, o.fingerprint);
+    with_outputs(name, outputs, [&](const AttentionOutputs& views) {
+      run(name, runtime, [&](const Runtime& how) { attention_decode(q, of, views, options_of(name, options), how); });
+    });
   });
 }

@@ -70,17 +70,10 @@ void check_cache_alignment(std::span<const std::byte> memory) {
 }
 
 void write_cache_header(const KvCacheShape& shape, ElementType type, std::byte* to) {
-  CacheHeader header{.magic = {},
-                     .version = kKvCacheVersion,
-                     .type = stored_number(type),
-                     .num_sequences = shape.num_sequences,
-                     .num_kv_heads = shape.num_kv_heads,
-                     .head_size = shape.head_size,
-                     .value_head_size = shape.value_head_size,
-                     .capacity = shape.capacity,
-                     .page_keys = shape.page_keys,
-                     .num_pages = shape.num_pages,
-                     .ring = shape.ring ? 1 : 0};
+  CacheHeader header{};
+  header.version = kKvCacheVersion;
+  header.type = stored_number(type);
+  write_fields(shape, header);
   std::memcpy(header.magic, kMagic, sizeof kMagic);
   std::memcpy(to, &header, sizeof header);
 }
@@ -97,14 +90,7 @@ KvCacheShape read_cache_header(std::span<const std::byte> memory, ElementType ty
   if (header.type != stored_number(type))
     reject_cache_bytes(12, "holds " + type_text(header.type) + "; expected " + type_name(type));
   if (header.ring != 0 && header.ring != 1) reject_cache_bytes(72, "ring is neither 0 nor 1");
-  return {.num_sequences = header.num_sequences,
-          .num_kv_heads = header.num_kv_heads,
-          .head_size = header.head_size,
-          .value_head_size = header.value_head_size,
-          .capacity = header.capacity,
-          .page_keys = header.page_keys,
-          .num_pages = header.num_pages,
-          .ring = header.ring == 1};
+  return shape_of_fields(header);
 }
 
 }  // namespace regard::inline v0::internal

@@ -22,6 +22,30 @@ struct CacheHeader {
   std::int64_t num_sequences, num_kv_heads, head_size, value_head_size, capacity, page_keys, num_pages, ring;
 };
 
+// The shape that a struct has as whole numbers under the same names: the header, or that of the C interface.
+template <class Fields>
+KvCacheShape shape_of_fields(const Fields& fields) {
+  return {.num_sequences = fields.num_sequences,
+          .num_kv_heads = fields.num_kv_heads,
+          .head_size = fields.head_size,
+          .value_head_size = fields.value_head_size,
+          .capacity = fields.capacity,
+          .page_keys = fields.page_keys,
+          .num_pages = fields.num_pages,
+          .ring = fields.ring == 1};
+}
+template <class Fields>
+void write_fields(const KvCacheShape& shape, Fields& to) {
+  to.num_sequences = shape.num_sequences;
+  to.num_kv_heads = shape.num_kv_heads;
+  to.head_size = shape.head_size;
+  to.value_head_size = shape.value_head_size;
+  to.capacity = shape.capacity;
+  to.page_keys = shape.page_keys;
+  to.num_pages = shape.num_pages;
+  to.ring = shape.ring ? 1 : 0;
+}
+
 [[noreturn]] void reject_cache_shape(const std::string& what);                // throws std::invalid_argument
 [[noreturn]] void reject_cache_bytes(Index offset, const std::string& what);  // throws DataError
 
