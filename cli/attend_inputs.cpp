@@ -65,7 +65,7 @@ void Inputs::check(const Input& input) {
   const NpyReader& file = input.file;
   const ElementType type = file.type();
   const std::string& option = input.option;
-  const bool floating = type == ElementType::float32 || type == ElementType::float64;
+  const bool floating = is_floating(type);
   const bool whole = type == ElementType::int32 || type == ElementType::int64;
   const std::string has = "has type " + std::string(type_name(type)) + "; expected ";
   const std::size_t axes = file.shape().size();

@@ -61,12 +61,12 @@ struct AttentionGradients {
 // Writes, or adds to, every view that gradients names. A key that no row sees and a row that sees no key have gradients
 // of exactly 0, whatever numbers are stored there. Workspace: at most 6 times the elements of grad_query with D rounded
 // up to 32, and some for each thread. The same bits for any threads, executor, batch and strides, and on every
-// instruction set that has fused multiply-add (with query and key of bfloat16: but for avx512_bf16). Throws
-// std::invalid_argument (operator, argument, actual and expected) before any work; afterwards only std::bad_alloc and
-// regard::Cancelled. Options that differ from those of the forward call are rejected by name, by their fingerprint.
-// row_max and row_sum are trusted: values from other queries or keys give wrong gradients. A library built without
-// NDEBUG recomputes them and rejects values that make the weights of a row sum to more than 1; less is valid, where the
-// keys are some of those that the forward pass saw. NaN gives NaN.
+// instruction set that has fused multiply-add (with query and key of bfloat16: but for avx512_bf16).
+// Throws std::invalid_argument (operator, argument, actual and expected) before any work; afterwards only
+// std::bad_alloc and regard::Cancelled. Options that differ from those of the forward call are rejected by name, by
+// their fingerprint. row_max and row_sum are trusted: values from other queries or keys give wrong gradients. A library
+// built without NDEBUG recomputes them and rejects values that make the weights of a row sum to more than 1; less is
+// valid, where the keys are some of those that the forward pass saw. NaN gives NaN.
 REGARD_EXPORT void attention_backward(const InputView<4>& query, const InputView<4>& key, const InputView<4>& value,
                                       const AttentionForwardState& saved, const AttentionGradients& gradients,
                                       const AttentionOptions& options = {}, const Runtime& runtime = {});

@@ -105,7 +105,7 @@ void write_sinks(const BackwardCall<T>& call, const TensorView<T, 1>& output, bo
       sum -= static_cast<double>(weight) * static_cast<double>(call.delta[call.row(b, h, i)]);
     }
     const T rounded = static_cast<T>(sum);
-    write_gradient(accumulate, kElementType<T>, 1, &rounded, output.pointer(h), 1);
+    write_or_add_numbers(accumulate, kElementType<T>, 1, &rounded, output.pointer(h), 1);
   });
 }
 
@@ -267,9 +267,9 @@ class Backward {
     const Sequence& sequence = sequence_of(unit);
     const auto write = [&](const OutputView<4>& output, bool accumulate, Index count, Index padded, const T* from) {
       for (Index i = 0; i < num_keys && output.data; ++i) {
-        write_gradient(accumulate, output.type, count, from + i * padded,
-                       output.pointer(sequence.batch, unit.key_head, sequence.first_key + first_key + i, 0),
-                       output.strides[3]);
+        write_or_add_numbers(accumulate, output.type, count, from + i * padded,
+                             output.pointer(sequence.batch, unit.key_head, sequence.first_key + first_key + i, 0),
+                             output.strides[3]);
       }
     };
     write(gradients_.key, gradients_.accumulate.grad_key, r_.head_size, call_.padded_head_size(), sums);
@@ -292,7 +292,7 @@ class Backward {
     const T nothing = 0;
     const OutputView<4>& output = gradients_.query;
     const auto write = [&](Index count, const T* from, void* to) {
-      write_gradient(gradients_.accumulate.grad_query, output.type, count, from, to, output.strides[3]);
+      write_or_add_numbers(gradients_.accumulate.grad_query, output.type, count, from, to, output.strides[3]);
     };
     for (Index i = 0; i < num_rows; ++i) {
       const Index head = unit.key_head * group() + (first + i) / sequence.num_queries;

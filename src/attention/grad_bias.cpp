@@ -118,8 +118,8 @@ class BiasGradient {
     for (Index i = 0; i < num_rows; ++i) {
       T numbers[kBlockKeys];
       for (Index j = 0; j < num_keys; ++j) numbers[j] = static_cast<T>(sums[i * kBlockKeys + j]);
-      write_gradient(accumulate_, kElementType<T>, num_keys, numbers, output_.pointer(b, h, row + i, key),
-                     output_.strides[3]);
+      write_or_add_numbers(accumulate_, kElementType<T>, num_keys, numbers, output_.pointer(b, h, row + i, key),
+                           output_.strides[3]);
     }
   }
 

@@ -208,8 +208,8 @@ void multiply(const TensorView<const T, 2>& input, const T* panels, const Tensor
                       bias.absent() ? nullptr : dense_bias.data() + column, activation, to,
                       direct ? output.strides[0] : kPanel);
       for (Index i = 0; i < (direct ? 0 : num_rows); ++i) {
-        write_gradient(accumulate, kElementType<Output>, width, tile + i * kPanel, output.pointer(first + i, column),
-                       output.strides[1]);
+        write_or_add_numbers(accumulate, kElementType<Output>, width, tile + i * kPanel,
+                             output.pointer(first + i, column), output.strides[1]);
       }
     }
   });

@@ -42,7 +42,7 @@ void sum_rows(const TensorView<const T, 2>& rows, const TensorView<T, 1>& output
     }
     for (Index c = 0; c < width; ++c) {
       const auto sum = static_cast<ComputeType<T>>(sums[c]);
-      write_gradient(accumulate, kElementType<T>, 1, &sum, output.pointer(first + c), 1);
+      write_or_add_numbers(accumulate, kElementType<T>, 1, &sum, output.pointer(first + c), 1);
     }
   });
 }

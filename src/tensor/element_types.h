@@ -81,10 +81,10 @@ void add_numbers(ElementType type, Index count, const T* from, void* to, Index t
   });
 }
 
-// The first or the second of these.
+// add_numbers where `add`, else write_numbers.
 template <class T>
-void write_gradient(bool accumulate, ElementType type, Index count, const T* from, void* to, Index to_stride) {
-  accumulate ? add_numbers(type, count, from, to, to_stride) : write_numbers(type, count, from, to, to_stride);
+void write_or_add_numbers(bool add, ElementType type, Index count, const T* from, void* to, Index to_stride) {
+  add ? add_numbers(type, count, from, to, to_stride) : write_numbers(type, count, from, to, to_stride);
 }
 
 // Calls use(kernels, matrix) with the kernels that pack the view's type into panels of T, and the view's rows of
