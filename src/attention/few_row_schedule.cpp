@@ -60,7 +60,7 @@ class FewRowSchedule {
         groups_(workspace_of(runtime)) {}
 
   void run() {
-    list_units();
+    list_kv_heads();
     list_items();
     const int workers = num_workers(runtime_, num_pieces_, count_products());
     const Index rows = few_ ? kernels::active().of<T>().row_group : kernels::kRows;
@@ -87,7 +87,7 @@ class FewRowSchedule {
   }
 
  private:
-  void list_units() {
+  void list_kv_heads() {
     kv_heads_.reserve(r_.sequences.size() * static_cast<std::size_t>(r_.num_kv_heads));
     for (std::size_t s = 0; s < r_.sequences.size(); ++s) {
       for (Index g = 0; g < r_.num_kv_heads; ++g) {
@@ -178,15 +178,10 @@ class FewRowSchedule {
   // Calls use(tasks of the group, each with a scratch of the worker).
   template <class F>
   void with_tasks(const TaskGroup& group, int worker, const F& use) const {
-    const auto task = [&](std::size_t i) {
-      return task_of(items_[group.first_item + i],
-                     static_cast<Index>(static_cast<std::size_t>(worker) * tasks_per_group_ + i));
-    };
-    const std::size_t last = group.num_items - 1;
-    static_assert(kMaxTasksPerGroup == 4);
-    const std::array<RowTask<T>, kMaxTasksPerGroup> tasks{task(0), task(std::min<std::size_t>(1, last)),
-                                                          task(std::min<std::size_t>(2, last)), task(last)};
-    use(std::span(tasks).first(group.num_items));
+    const Index first_place = worker * static_cast<Index>(tasks_per_group_);
+    with_task_group<T>(
+        static_cast<Index>(group.num_items),
+        [&](Index i) { return task_of(items_[group.first_item + static_cast<std::size_t>(i)], first_place + i); }, use);
   }
 
   void run_whole(int workers) {

@@ -5,9 +5,10 @@
 //     task = up to 60 rows of one key head of one sequence: the rows of its query heads, one after the other; or up to
 //            four, for kernels that read keys and values as they are stored
 //     group = a task; or up to four of few rows, each block of keys for all of them, so that it is read once
+//     piece = a group and one of its chunks
 //
-//     many groups   a group walks its chunks and is finished                     one parallel phase
-//     few groups    every (group, chunk) by itself; then every task is finished  two parallel phases
+//     many groups   a group walks its chunks and is finished            one parallel phase
+//     few groups    every piece by itself; then every task is finished  two parallel phases
 //
 // Either way a chunk leaves Dv + 2 numbers a row, and finish_rows folds them in order: both give the same bits.
 // Read next: few_row_schedule.cpp, attention_decode.cpp, unpacked_keys.cpp.

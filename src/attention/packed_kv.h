@@ -31,6 +31,7 @@ class PackedKv final : public KvPanels<T> {
  public:
   PackedKv(const ResolvedAttention<T>& r, const Runtime& runtime, const OwnPacking& own = {});
 
+  bool by_block() const { return by_block_; }
   Index padded_value_head_size() const { return padded_columns_; }
   Index num_kv_heads() const { return static_cast<Index>(r_.sequences.size()) * r_.num_kv_heads; }
   Index largest_unit_bytes() const;

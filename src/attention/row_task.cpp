@@ -25,7 +25,7 @@ using kernels::kRows;
 
 namespace {
 
-Index round_up(Index n, Index kv_head) { return (n + kv_head - 1) / kv_head * kv_head; }
+Index round_up(Index n, Index unit) { return (n + unit - 1) / unit * unit; }
 
 }  // namespace
 
@@ -247,32 +247,16 @@ class ChunkLoop {
 
   // The block of keys from `key` on.
   void attend(Index key) {
-    const RowScratch<T>& s = task_.scratch;
-    const Interval& all = s.visible_rows->all;
+    const Interval& all = task_.scratch.visible_rows->all;
     if (key >= all.end || key + kBlockKeys <= all.begin) return;
     throw_if_stopped(task_.runtime.stop);
-    block_.score.multiplied = key == multiplied_;
-    block_.score.scores = block_.score.multiplied ? ahead_.scores : s.scores;
+    if (few_) take_scores_ahead(key);
     if (!task_.start_block(key, block_.score, few_ ? &stored_keys_ : nullptr)) return;
-    block_.values_finite = true;
-    for (Index i = 0; i < kernels::kBlockPanels; ++i) {
-      const Index panel = key / kPanel + i;
-      const bool there = panel < task_.kv_head.num_panels;
-      block_.values_finite = block_.values_finite && (!there || task_.packed.finite(task_.kv_head, panel));
-    }
-    if (few_) {
-      task_.packed.find_stored_values(task_.kv_head, key / kPanel, key == values_end_, stored_values_);
-      values_end_ = key + kBlockKeys;
-    }
-    block_.stored_values = few_ && (block_.values_finite || stored_values_.row_stride != 0) ? &stored_values_ : nullptr;
-    for (Index i = 0; i < kernels::kBlockPanels && !block_.stored_values; ++i) {
-      const Index panel = key / kPanel + i;
-      const bool there = panel < task_.kv_head.num_panels;
-      T* const buffer = s.value_panels + (task_.packed.widened() ? i * kPanel * s.padded_value_head_size : 0);
-      block_.value_panels[i] = there ? task_.packed.value_panel(task_.kv_head, panel, buffer) : nullptr;
-    }
-    if (block_.dropout) fill_dropout_tile(task_.r, task_.sequence, task_.rows, key, s.dropout);
-    look_ahead(key + kBlockKeys);
+    block_.values_finite = are_values_finite(key);
+    if (few_) find_stored_values(key);
+    if (!block_.stored_values) find_value_panels(key);
+    if (block_.dropout) fill_dropout_tile(task_.r, task_.sequence, task_.rows, key, task_.scratch.dropout);
+    if (few_) look_ahead(key + kBlockKeys);
     attend_block(task_.r, block_);
   }
 
@@ -282,8 +266,41 @@ class ChunkLoop {
   }
 
  private:
-  // Lets the kernel multiply the keys of the block from `key` on, where the walk goes there and they are read as they
-  // are stored, into the half of the scores that this block leaves.
+  bool are_values_finite(Index key) const {
+    bool finite = true;
+    for_each_panel(key, [&](Index, Index panel) { finite = finite && task_.packed.finite(task_.kv_head, panel); });
+    return finite;
+  }
+  // In the type of the call.
+  void find_value_panels(Index key) {
+    const RowScratch<T>& s = task_.scratch;
+    std::ranges::fill(block_.value_panels, nullptr);
+    for_each_panel(key, [&](Index i, Index panel) {
+      T* const buffer = s.value_panels + (task_.packed.widened() ? i * kPanel * s.padded_value_head_size : 0);
+      block_.value_panels[i] = task_.packed.value_panel(task_.kv_head, panel, buffer);
+    });
+  }
+  // Calls use(i, panel) for each panel of the block that there is; i counts within the block.
+  template <class F>
+  void for_each_panel(Index key, const F& use) const {
+    const Index first = key / kPanel;
+    for (Index i = 0; i < kernels::kBlockPanels && first + i < task_.kv_head.num_panels; ++i) use(i, first + i);
+  }
+
+  // ---- few rows, which read keys and values as they are stored: while the values of a block are multiplied, so are
+  // the keys of the next one, into the half of the scores that this block leaves
+
+  void take_scores_ahead(Index key) {
+    block_.score.multiplied = key == multiplied_;
+    block_.score.scores = block_.score.multiplied ? ahead_.scores : task_.scratch.scores;
+  }
+  void find_stored_values(Index key) {
+    task_.packed.find_stored_values(task_.kv_head, key / kPanel, key == values_end_, stored_values_);
+    values_end_ = key + kBlockKeys;
+    // What is not finite is skipped key by key, for which it has to lie in rows.
+    block_.stored_values = block_.values_finite || stored_values_.row_stride != 0 ? &stored_values_ : nullptr;
+  }
+  // Lets the kernel multiply the keys of the block from `key` on, where the loop goes there.
   void look_ahead(Index key) {
     const Interval& all = task_.scratch.visible_rows->all;
     const bool goes = block_.stored_values && key < std::min(end_, all.end) && !block_.score.rules.visible;
@@ -309,6 +326,7 @@ class ChunkLoop {
   // All is written before it is read: clearing it would take a good part of a tiny call.
   kernels::AttentionBlock<T> block_;
   kernels::RowStatistics<T> observed_;
+  // Of few rows:
   kernels::StoredPanels stored_keys_, stored_values_, ahead_keys_;
   kernels::ScoreBlock<T> ahead_;
   Index multiplied_ = -1;  // first key of the block ahead

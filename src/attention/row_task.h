@@ -4,6 +4,7 @@
 // Read next: row_task.cpp.
 #pragma once
 
+#include <algorithm>
 #include <array>
 #include <cstddef>
 #include <span>
@@ -184,6 +185,19 @@ struct RowTask {
   // scratch, which saves a copy; else in the scratch.
   T* context_buffer(const TypedOutputs<T>& outputs) const;
 };
+
+// Calls use(task(0) … task(count - 1)), which is up to kMaxTasksPerGroup of them.
+template <class T, class Task, class Use>
+void with_task_group(Index count, const Task& task, const Use& use) {
+  if (count == 1) {
+    RowTask<T> only = task(0);
+    return use(std::span(&only, 1));
+  }
+  static_assert(kMaxTasksPerGroup == 4);
+  const Index last = count - 1;
+  std::array<RowTask<T>, kMaxTasksPerGroup> tasks{task(0), task(1), task(std::min<Index>(2, last)), task(last)};
+  use(std::span(tasks).first(static_cast<std::size_t>(count)));
+}
 
 // What the rows of a task become.
 template <class T>
