@@ -116,18 +116,97 @@ struct RowSums {
 template <class T>
 inline constexpr int kExpRows = kScales && kWidth<T> * kExpVectors == static_cast<int>(kBlockKeys) ? 2 : 1;
 
-// p as Words, and the sums of its lanes before they are rounded, of Rows rows whose maxima are finite or not. Whole: of
-// all 64 scores; else of those before `end`, in whole steps, past which they are −∞ and are left.
+// What the rows' p add up to in this block, as lanes: Σp, and for statistics Σp·(score − m') and Σp·distance.
+template <class T, int Rows>
+struct ExpSums {
+  static constexpr int kLaneVectors = static_cast<int>(kLanes) / kWidth<T>;
+
+  Vec<T> p[Rows * kLaneVectors]{};
+  Vec<T> logs[kLaneVectors]{};
+  Vec<T> distances[kLaneVectors]{};
+};
+
+// p as Words of Rows rows whose maxima are finite, and the sums of its lanes before they are rounded. Whole: of all 64
+// scores; else of those before `end`, in whole steps, past which they are −∞ and are left.
 template <class T, class Words, bool Statistics, bool Whole, int Rows>
-REGARD_INLINE void exponentials(T* scores, [[maybe_unused]] Index end, const T* m, const T* alpha, T* lanes,
-                                [[maybe_unused]] const RowSums<T>& also) {
-  constexpr int kLaneVectors = static_cast<int>(kLanes) / kWidth<T>;
+REGARD_INLINE void finite_exponentials(T* scores, [[maybe_unused]] Index end, const T* m,
+                                       [[maybe_unused]] const RowSums<T>& also, ExpSums<T, Rows>& sums) {
+  constexpr int kLaneVectors = ExpSums<T, Rows>::kLaneVectors;
   constexpr int kVectors = static_cast<int>(kBlockKeys) / kWidth<T>;
   constexpr int kPerWord = static_cast<int>(Words::kPerWord);
   constexpr int kMaxVectors = Whole ? Rows * kExpVectors : kLaneVectors;
   constexpr int kBeside = kMaxVectors > kPerWord ? kMaxVectors : kPerWord;
-  static_assert(Rows == 1 || (Whole && !Statistics && kExpVectors == kVectors));
   const int vectors = Whole ? Rows * kVectors : static_cast<int>((end + kWidth<T> - 1) / kWidth<T>);
+  Vec<T> high[Rows];
+#pragma GCC unroll 4
+  for (int r = 0; r < Rows; ++r) high[r] = broadcast(m[r]);
+  [[maybe_unused]] Vec<T> distance = __builtin_convertvector(lane_numbers<T>(), Vec<T>) + also.first_distance;
+#pragma GCC unroll 4
+  for (int first = 0; first < vectors; first += kBeside) {
+    Vec<T> x[kBeside];
+    Vec<T> p[kBeside];
+#pragma GCC unroll 8
+    for (int i = 0; i < kBeside; ++i)
+      x[i] = load(scores + (first + i) * kWidth<T>) - high[Rows == 1 ? 0 : i / kVectors];
+    exp<T, kBeside>(x, p);
+#pragma GCC unroll 8
+    for (int i = 0; i < kBeside; ++i) {
+      const int v = (first + i) % kLaneVectors;
+      sums.p[(Rows == 1 ? 0 : i / kVectors) * kLaneVectors + v] += p[i];
+      if constexpr (Statistics) {
+        // Where p is 0, x may be −∞.
+        sums.logs[v] = fma(p[i], max(broadcast(ExpConstants<T>::kLowest), x[i]), sums.logs[v]);
+        sums.distances[v] = fma(p[i], absolute<T>(distance), sums.distances[v]);
+        distance += static_cast<T>(kWidth<T>);
+      }
+    }
+#pragma GCC unroll 8
+    for (int i = 0; i < kBeside; i += kPerWord) {
+      const int row = Rows == 1 ? 0 : i / kVectors;
+      store(scores + row * kBlockKeys + (first + i - row * kVectors) / kPerWord * kWidth<T>, Words::join(p + i));
+    }
+  }
+}
+
+// The same of one row whose maximum is not finite. m = +∞: only scores of +∞ have weight. m = −∞: none has.
+template <class T, class Words>
+REGARD_INLINE void infinite_exponentials(T* scores, T m, ExpSums<T, 1>& sums) {
+  constexpr int kVectors = static_cast<int>(kBlockKeys) / kWidth<T>;
+  constexpr int kPerWord = static_cast<int>(Words::kPerWord);
+  const Vec<T> high = broadcast(m == -kInfinity<T> ? static_cast<T>(0) : m);
+  for (int word = 0; word < kVectors / kPerWord; ++word) {
+    Vec<T> p[kPerWord];
+    for (int i = 0; i < kPerWord; ++i) {
+      const int v = word * kPerWord + i;
+      p[i] = exp<T>(shift<T>(load(scores + v * kWidth<T>), high));
+      sums.p[v % ExpSums<T, 1>::kLaneVectors] += p[i];
+    }
+    store(scores + word * kWidth<T>, Words::join(p));
+  }
+}
+
+// lanes = α·lanes + Σp, and the statistics likewise, whose logarithms are of another maximum from now on.
+template <class T, bool Statistics, int Rows>
+REGARD_INLINE void add_to_lanes(const ExpSums<T, Rows>& sums, const T* alpha, T* lanes,
+                                [[maybe_unused]] const RowSums<T>& also) {
+  constexpr int kLaneVectors = ExpSums<T, Rows>::kLaneVectors;
+#pragma GCC unroll 8
+  for (int v = 0; v < Rows * kLaneVectors; ++v) {
+    const Index at = v * kWidth<T>;
+    const Vec<T> factor = broadcast(alpha[v / kLaneVectors]);
+    if constexpr (Statistics) {
+      const Vec<T> log = fma(load(lanes + at), broadcast(also.drop), load(also.log_lanes + at));
+      store(also.log_lanes + at, fma(log, factor, sums.logs[v]));
+      store(also.distance_lanes + at, fma(load(also.distance_lanes + at), factor, sums.distances[v]));
+    }
+    store(lanes + at, fma(load(lanes + at), factor, sums.p[v]));
+  }
+}
+
+// p of Rows rows in place of their scores, and what they add to the lanes; Whole and end: of finite_exponentials.
+template <class T, class Words, bool Statistics, bool Whole, int Rows>
+REGARD_INLINE void exponentials(T* scores, Index end, const T* m, const T* alpha, T* lanes, const RowSums<T>& also) {
+  static_assert(Rows == 1 || (Whole && !Statistics && kExpVectors == static_cast<int>(kBlockKeys) / kWidth<T>));
   bool finite = true;
 #pragma GCC unroll 4
   for (int r = 0; r < Rows; ++r) finite = finite && m[r] - m[r] == 0;
@@ -139,67 +218,13 @@ REGARD_INLINE void exponentials(T* scores, [[maybe_unused]] Index end, const T* 
       return;
     }
   }
-  Vec<T> sums[Rows * kLaneVectors];
-  Vec<T> logs[kLaneVectors];
-  Vec<T> distances[kLaneVectors];
-#pragma GCC unroll 8
-  for (int v = 0; v < kLaneVectors; ++v) logs[v] = distances[v] = Vec<T>{};
-#pragma GCC unroll 8
-  for (int v = 0; v < Rows * kLaneVectors; ++v) sums[v] = Vec<T>{};
+  ExpSums<T, Rows> sums;
   if (finite) {
-    Vec<T> high[Rows];
-#pragma GCC unroll 4
-    for (int r = 0; r < Rows; ++r) high[r] = broadcast(m[r]);
-    [[maybe_unused]] Vec<T> distance = __builtin_convertvector(lane_numbers<T>(), Vec<T>) + also.first_distance;
-#pragma GCC unroll 4
-    for (int first = 0; first < vectors; first += kBeside) {
-      Vec<T> x[kBeside];
-      Vec<T> p[kBeside];
-#pragma GCC unroll 8
-      for (int i = 0; i < kBeside; ++i)
-        x[i] = load(scores + (first + i) * kWidth<T>) - high[Rows == 1 ? 0 : i / kVectors];
-      exp<T, kBeside>(x, p);
-#pragma GCC unroll 8
-      for (int i = 0; i < kBeside; ++i) {
-        const int v = (first + i) % kLaneVectors;
-        sums[(Rows == 1 ? 0 : i / kVectors) * kLaneVectors + v] += p[i];
-        if constexpr (Statistics) {
-          // Where p is 0, x may be −∞.
-          logs[v] = fma(p[i], max(broadcast(ExpConstants<T>::kLowest), x[i]), logs[v]);
-          distances[v] = fma(p[i], absolute<T>(distance), distances[v]);
-          distance += static_cast<T>(kWidth<T>);
-        }
-      }
-#pragma GCC unroll 8
-      for (int i = 0; i < kBeside; i += kPerWord) {
-        const int row = Rows == 1 ? 0 : i / kVectors;
-        store(scores + row * kBlockKeys + (first + i - row * kVectors) / kPerWord * kWidth<T>, Words::join(p + i));
-      }
-    }
-  } else {
-    // m = +∞: only scores of +∞ have weight. m = −∞: none has.
-    const Vec<T> high = broadcast(m[0] == -kInfinity<T> ? static_cast<T>(0) : m[0]);
-    for (int word = 0; word < kVectors / kPerWord; ++word) {
-      Vec<T> p[kPerWord];
-      for (int i = 0; i < kPerWord; ++i) {
-        const int v = word * kPerWord + i;
-        p[i] = exp<T>(shift<T>(load(scores + v * kWidth<T>), high));
-        sums[v % kLaneVectors] += p[i];
-      }
-      store(scores + word * kWidth<T>, Words::join(p));
-    }
+    finite_exponentials<T, Words, Statistics, Whole, Rows>(scores, end, m, also, sums);
+  } else if constexpr (Rows == 1) {
+    infinite_exponentials<T, Words>(scores, m[0], sums);
   }
-#pragma GCC unroll 8
-  for (int v = 0; v < Rows * kLaneVectors; ++v) {
-    const Index at = v * kWidth<T>;
-    const Vec<T> factor = broadcast(alpha[v / kLaneVectors]);
-    if constexpr (Statistics) {
-      const Vec<T> log = fma(load(lanes + at), broadcast(also.drop), load(also.log_lanes + at));
-      store(also.log_lanes + at, fma(log, factor, logs[v]));
-      store(also.distance_lanes + at, fma(load(also.distance_lanes + at), factor, distances[v]));
-    }
-    store(lanes + at, fma(load(lanes + at), factor, sums[v]));
-  }
+  add_to_lanes<T, Statistics, Rows>(sums, alpha, lanes, also);
 }
 
 // m' of the `count` rows from `first` on, whose scores lie from group_scores on, and what it does. Rows, at least
