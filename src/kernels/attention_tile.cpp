@@ -290,7 +290,7 @@ template <class T, class KeyWords, class ValueWords>
 void end_group(const AttentionBlock<T>& block, const RowGroup<T>& group, const MaximaOf<T>& maxima) {
   if (block.next_score) {
     const LaneRange ahead = tile_range(*block.next_score, 0, block.score.num_rows);
-    few_tiles_beside<T, KeyWords, ValueWords>(block, group.ranges[0], ahead, group.contributes, maxima.alpha);
+    few_tiles_overlapped<T, KeyWords, ValueWords>(block, group.ranges[0], ahead, group.contributes, maxima.alpha);
   } else if (block.stored_values) {
     few_value_tiles<T, ValueWords>(block, group.ranges[0], group.contributes, maxima.alpha);
   } else if (block.values_finite) {

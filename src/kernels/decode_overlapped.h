@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// The values of a block beside the keys of the next one, for tiles of one to four rows over packed panels:
+// The values of a block along with the keys of the next one, for tiles of one to four rows over packed panels:
 //
 //   memory     values of block b    ████████████████████████         ████████████ …
 //              keys of block b + 1  ████████████████████████         ████████████ …
@@ -16,23 +16,31 @@
 namespace regard::kernels::REGARD_ISA {
 namespace {
 
-// What a step takes: vectors of keys and as many of values, and of how many rows. Both in turn where the scores and the
-// context, rows × vectors each, are up to 16 of the 32 registers of avx512 and neon. Elsewhere, where there are 16,
-// four vectors, which with avx2 are the 32 numbers that lie side by side: both in turn for one row, else two rows at a
-// time, first values, then keys; and two vectors, for all rows, of what is widened, lest it be widened twice.
+// Whether it pays, measured on Zen 4 (docs/decisions.md): where memory is the limit, not arithmetic. The more rows
+// share what is read and the smaller its elements, the earlier arithmetic is. With 16 registers, the sums of several
+// rows of scores and context fit only for elements of few bytes, which fill fewer vectors a step.
 #if defined(REGARD_ISA_avx512) || defined(REGARD_ISA_neon)
 template <class S, int Rows>
-struct BesideStep {
+inline constexpr bool kOverlaps = Rows <= static_cast<int>(sizeof(S));
+#else
+template <class S, int Rows>
+inline constexpr bool kOverlaps = Rows == 1 || sizeof(S) < sizeof(float);
+#endif
+
+// What a step takes: vectors of keys and as many of values. Both in turn where the scores and the context, rows ×
+// vectors each, are up to 16 of the 32 registers of avx512 and neon. Elsewhere, where there are 16: for one row four
+// vectors, which with avx2 are the 32 elements of a line, both in turn; for more rows two vectors, first values, then
+// keys.
+#if defined(REGARD_ISA_avx512) || defined(REGARD_ISA_neon)
+template <int Rows>
+struct OverlappedStep {
   static constexpr int kVectors = 2;
-  static constexpr int kRowsAtOnce = Rows;
   static constexpr bool kInTurn = true;
 };
 #else
-template <class S, int Rows>
-struct BesideStep {
-  static constexpr bool kWidened = sizeof(S) < sizeof(float);
-  static constexpr int kVectors = Rows > 1 && kWidened ? 2 : 4;
-  static constexpr int kRowsAtOnce = Rows > 2 && !kWidened ? 2 : Rows;
+template <int Rows>
+struct OverlappedStep {
+  static constexpr int kVectors = Rows > 1 ? 2 : 4;
   static constexpr bool kInTurn = Rows * kVectors <= 4;
 };
 #endif
@@ -60,20 +68,20 @@ REGARD_INLINE PanelWalk<S> walk_panel(const StoredPanels& panels, Index panel, I
   return {here, order[last] ? static_cast<const S*>(order[last]) + ahead : here, panels.scales[panel]};
 }
 
-// Whether the block ahead can be multiplied beside the values of this one.
+// Whether the keys of the block ahead can be multiplied while the values of this one are.
 template <class T>
-bool fits_beside(const AttentionBlock<T>& block) {
+bool can_overlap(const AttentionBlock<T>& block) {
   const StoredPanels& values = *block.stored_values;
   const StoredPanels& keys = *block.next_score->stored_keys;
   return values.row_stride == 0 && keys.row_stride == 0 && values.type == keys.type &&
          block.next_score->depth <= kDepthSegment && block.padded_columns <= kMaxSums;
 }
 
-// Steps of values and of keys, until both are done. fetches: what comes next, too.
+// Steps of values and of keys, until both are done.
 template <class T, class S, int Rows, int Vectors, bool InTurn, class Words>
-REGARD_INLINE void multiply_beside(Index num_values, const T* weights, const FewColumns<S, Vectors>& values,
-                                   Vec<T> (&context)[Rows][Vectors], Index num_keys, const T* query,
-                                   const FewColumns<S, Vectors>& keys, Vec<T> (&scores)[Rows][Vectors], bool fetches) {
+REGARD_INLINE void multiply_overlapped(Index num_values, const T* weights, const FewColumns<S, Vectors>& values,
+                                       Vec<T> (&context)[Rows][Vectors], Index num_keys, const T* query,
+                                       const FewColumns<S, Vectors>& keys, Vec<T> (&scores)[Rows][Vectors]) {
   Vec<T> value_scales[Vectors]{}, key_scales[Vectors]{};
   if (num_keys > 0) load_scales<T, S, Vectors, true>(keys, key_scales);
   const Index value_steps = words_of<Words>(num_values), key_steps = words_of<Words>(num_keys);
@@ -94,8 +102,8 @@ REGARD_INLINE void multiply_beside(Index num_values, const T* weights, const Few
       key(both + 1, kStepsPerFetch<S> == 1);
     }
   }
-  for (Index k = both; k < value_steps; ++k) value(k, fetches && k % kStepsPerFetch<S> == 0);
-  for (Index k = both; k < key_steps; ++k) key(k, fetches && k % kStepsPerFetch<S> == 0);
+  for (Index k = both; k < value_steps; ++k) value(k, k % kStepsPerFetch<S> == 0);
+  for (Index k = both; k < key_steps; ++k) key(k, k % kStepsPerFetch<S> == 0);
 }
 
 // The vectors of a panel's lines from element `offset` on.
@@ -113,9 +121,8 @@ REGARD_INLINE void point_at(const PanelWalk<S>& panel, Index offset, Index first
 // O = α·O + P·V of the block, and scale · Q·Kᵀ of the one ahead. ahead: the keys that its rows see.
 template <class T, class S, int Rows, class Words>
 void decode_overlapped(const AttentionBlock<T>& block, const LaneRange& range, const LaneRange& ahead, const T* alpha) {
-  using Step = BesideStep<S, Rows>;
+  using Step = OverlappedStep<Rows>;
   constexpr int kVectors = Step::kVectors;
-  constexpr int kRowsAtOnce = Step::kRowsAtOnce;
   constexpr Index kPart = kVectors * kWidth<T>;
   const ScoreBlock<T>& next = *block.next_score;
   const StoredPanels& values = *block.stored_values;
@@ -148,19 +155,15 @@ void decode_overlapped(const AttentionBlock<T>& block, const LaneRange& range, c
         FewColumns<S, kVectors> key_columns{.step = kPanel, .at = {}, .next = {}, .scales = {}};
         if (num_values > 0) point_at<T>(value_walk, (group * kPanel + begin) * kPanel + part, begin, 0, value_columns);
         if (num_keys > 0) point_at<T>(key_walk, depth * kPanel + part, part, kWidth<T>, key_columns);
-        for (int first = 0; first < Rows; first += kRowsAtOnce) {
-          Vec<T> context[kRowsAtOnce][kVectors], scores[kRowsAtOnce][kVectors];
-          T* const sum = sums + first * kMaxSums + group * kPanel + part;
-          T* const product = products + first * kPanel + part;
-          load_tile<kMaxSums>(sum, context);
-          load_tile<kPanel>(product, scores);
-          multiply_beside<T, S, kRowsAtOnce, kVectors, Step::kInTurn, Words>(
-              num_values, block.score.scores + first * kBlockKeys + (lane + begin) / Words::kPerWord, value_columns,
-              context, num_keys, next.query + depth / Words::kPerWord * kTileRows + first, key_columns, scores,
-              first == 0);
-          store_tile<kMaxSums>(context, sum);
-          store_tile<kPanel>(scores, product);
-        }
+        Vec<T> context[Rows][kVectors], scores[Rows][kVectors];
+        T* const sum = sums + group * kPanel + part;
+        load_tile<kMaxSums>(sum, context);
+        load_tile<kPanel>(products + part, scores);
+        multiply_overlapped<T, S, Rows, kVectors, Step::kInTurn, Words>(
+            num_values, block.score.scores + (lane + begin) / Words::kPerWord, value_columns, context, num_keys,
+            next.query + depth / Words::kPerWord * kTileRows, key_columns, scores);
+        store_tile<kMaxSums>(context, sum);
+        store_tile<kPanel>(scores, products + part);
       }
     }
     for (Index part = 0; part < kPanel; part += kPart) {
@@ -175,15 +178,22 @@ void decode_overlapped(const AttentionBlock<T>& block, const LaneRange& range, c
 
 // few_value_tiles of the block and few_score_tiles of the one ahead.
 template <class T, class KeyWords, class ValueWords>
-void few_tiles_beside(const AttentionBlock<T>& block, const LaneRange& range, const LaneRange& ahead,
-                      const std::uint64_t* contributes, const T* alpha) {
+void few_tiles_overlapped(const AttentionBlock<T>& block, const LaneRange& range, const LaneRange& ahead,
+                          const std::uint64_t* contributes, const T* alpha) {
+  bool done = false;
   if constexpr (KeyWords::kPerWord == ValueWords::kPerWord) {
-    if (fits_beside(block)) {
-      return with_stored<T, ValueWords>(block.stored_values->type, block.score.num_rows, [&](auto stored, auto rows) {
-        decode_overlapped<T, decltype(stored), decltype(rows)::value, ValueWords>(block, range, ahead, alpha);
+    if (can_overlap(block)) {
+      with_stored<T, ValueWords>(block.stored_values->type, block.score.num_rows, [&](auto stored, auto rows) {
+        using S = decltype(stored);
+        constexpr int kNumRows = decltype(rows)::value;
+        if constexpr (kOverlaps<S, kNumRows>) {
+          decode_overlapped<T, S, kNumRows, ValueWords>(block, range, ahead, alpha);
+          done = true;
+        }
       });
     }
   }
+  if (done) return;
   few_value_tiles<T, ValueWords>(block, range, contributes, alpha);
   few_score_tiles<T, KeyWords>(*block.next_score, ahead);
 }
