@@ -51,9 +51,9 @@ void append_numbers(std::string& text, std::span<const float> vector) {
 }
 
 // The bytes of each format: what stands before, for and after the vectors.
-class Writer {
+class VectorWriter {
  public:
-  Writer(Format format, const SentenceModel& model, OutputFiles& files, std::size_t file)
+  VectorWriter(Format format, const SentenceModel& model, OutputFiles& files, std::size_t file)
       : format_(format), width_(model.encoder.config.width), files_(files), file_(file) {
     if (format != Format::json) return;
     json_.begin_object();
@@ -119,7 +119,7 @@ void embed(const EmbedArguments& arguments) {
   TextLines lines(input);
   OutputFiles files;
   const SentenceModel model = load_model(arguments.model);
-  Writer writer(format, model, files, files.add(output));
+  VectorWriter writer(format, model, files, files.add(output));
   for_each_line_vector(model, lines, EmptyLines::keep, arguments.model.truncate, "embed",
                        [&](const LineVectors& batch) { writer.add(batch); });
   writer.finish();

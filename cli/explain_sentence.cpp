@@ -24,7 +24,7 @@
 namespace regard::program {
 namespace {
 
-constexpr std::uint64_t kLargestText = std::uint64_t{16} << 20;
+constexpr std::uint64_t kLargestSentence = std::uint64_t{16} << 20;
 
 Index parse_index(const std::string& option, const std::string& text) {
   const Index n = parse_integer(option, text);
@@ -42,7 +42,7 @@ RowOrder parse_order(const std::string& text) {
 // The text as given, or standard input without its last line end.
 std::string given_text(const std::string& argument) {
   if (argument != "-") return argument;
-  std::string text = read_text(argument, kLargestText);
+  std::string text = read_text(argument, kLargestSentence);
   if (text.ends_with('\n')) text.pop_back();
   if (text.ends_with('\r')) text.pop_back();
   return text;

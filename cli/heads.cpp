@@ -18,7 +18,7 @@
 namespace regard::program {
 namespace {
 
-constexpr std::uint64_t kLargestText = std::uint64_t{64} << 20;
+constexpr std::uint64_t kLargestTexts = std::uint64_t{64} << 20;
 
 struct HeadsArguments {
   std::string text, by, sort, layer, head, min, max, color;
@@ -87,7 +87,7 @@ void heads(const HeadsArguments& arguments) {
     throw UsageError("there is no text; give one, or a text a line on standard input");
   std::vector<NumberedText> texts;
   if (piped) {
-    texts = lines_of(read_text("-", kLargestText));
+    texts = lines_of(read_text("-", kLargestTexts));
     if (texts.empty()) throw std::runtime_error("standard input: holds no text; expected one a line");
   } else {
     texts.push_back({0, arguments.text});

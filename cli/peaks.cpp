@@ -25,7 +25,7 @@
 namespace regard::program {
 namespace {
 
-constexpr int kRounds = 3;
+constexpr int kPeakRounds = 3;
 constexpr double kSeconds = 0.06;                                 // of a figure in a round
 constexpr std::uint64_t kMemoryBytes = std::uint64_t{256} << 20;  // where no third-level cache is known
 
@@ -105,7 +105,7 @@ Peaks measure_peaks() {
   }
 
   Progress progress("peaks");
-  const auto total = static_cast<Index>(kRounds * columns);
+  const auto total = static_cast<Index>(kPeakRounds * columns);
   for (Index done = 0; done < total; ++done) {
     progress.update(done, total);
     const std::size_t column = static_cast<std::size_t>(done) % columns;
@@ -140,7 +140,8 @@ std::string peaks_text(const Peaks& peaks) {
     add("read " + read.place, read.gigabytes_per_second,
         bytes == 0 ? "GB/s" : fmt::format("GB/s, up to {} a thread", bytes_text(bytes)));
   }
-  return text + fmt::format("\n  The best of {} rounds; whatever else runs on this machine lowers them.\n", kRounds);
+  return text +
+         fmt::format("\n  The best of {} rounds; whatever else runs on this machine lowers them.\n", kPeakRounds);
 }
 
 void write_peaks(JsonWriter& json, const Peaks& peaks) {

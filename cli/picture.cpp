@@ -14,21 +14,21 @@
 namespace regard::program {
 namespace {
 
-struct Writer {
+struct PngWriter {
   std::span<png_byte> room;
   std::size_t used = 0;
   std::array<char, 128> error{};
 };
 
 void write_bytes(png_structp png, png_bytep bytes, std::size_t count) {
-  auto* writer = static_cast<Writer*>(png_get_io_ptr(png));
+  auto* writer = static_cast<PngWriter*>(png_get_io_ptr(png));
   if (count > writer->room.size() - writer->used) png_error(png, "the file is larger than expected");
   std::memcpy(writer->room.data() + writer->used, bytes, count);
   writer->used += count;
 }
 
 [[noreturn]] void fail(png_structp png, png_const_charp what) {
-  auto* writer = static_cast<Writer*>(png_get_error_ptr(png));
+  auto* writer = static_cast<PngWriter*>(png_get_error_ptr(png));
   std::strncpy(writer->error.data(), what, writer->error.size() - 1);
   png_longjmp(png, 1);
 }
@@ -73,7 +73,7 @@ std::string png_of(const Picture& picture) {
 
   // Deflate adds less than a thousandth to what it cannot compress, and libpng a few bytes for each 8 KiB.
   std::vector<png_byte> room(pixels.size() + pixels.size() / 64 + rows.size() + text_bytes + (1 << 14));
-  Writer writer{.room = room};
+  PngWriter writer{.room = room};
   png_structp png = png_create_write_struct(PNG_LIBPNG_VER_STRING, &writer, fail, ignore_warning);
   png_infop info = png == nullptr ? nullptr : png_create_info_struct(png);
   bool whole = false;

@@ -35,13 +35,6 @@
 namespace regard::program {
 namespace {
 
-std::string reason(int error) { return std::generic_category().message(error); }
-
-std::string_view variable(const char* name) {
-  const char* value = std::getenv(name);
-  return value ? value : "";
-}
-
 // ---- temporary files that a signal must remove
 
 constexpr std::size_t kMaxOutputs = 1100;  // a picture for each of a thousand heads, and others
@@ -102,6 +95,13 @@ const char* kind_of(mode_t mode) {
 
 }  // namespace
 
+std::string reason(int error) { return std::generic_category().message(error); }
+
+std::string_view environment_variable(const char* name) {
+  const char* value = std::getenv(name);
+  return value ? value : "";
+}
+
 // ---- standard output
 
 int write_all(int descriptor, const char* bytes, std::size_t count) {
@@ -139,13 +139,13 @@ bool use_color(std::string_view mode) {
   if (mode == "always") return true;
   if (mode == "never") return false;
   if (mode != "auto" && !mode.empty()) reject_value("--color", mode, "auto, always or never");
-  return writes_to_terminal() && variable("NO_COLOR").empty() && !variable("TERM").empty() &&
-         variable("TERM") != "dumb";
+  return writes_to_terminal() && environment_variable("NO_COLOR").empty() && !environment_variable("TERM").empty() &&
+         environment_variable("TERM") != "dumb";
 }
 
 bool terminal_is_unicode() {
   for (const char* name : {"LC_ALL", "LC_CTYPE", "LANG"}) {
-    std::string value(variable(name));
+    std::string value(environment_variable(name));
     if (value.empty()) continue;
     std::transform(value.begin(), value.end(), value.begin(), [](unsigned char c) { return std::tolower(c); });
     return value.find("utf-8") != std::string::npos || value.find("utf8") != std::string::npos;
@@ -155,7 +155,7 @@ bool terminal_is_unicode() {
 
 int output_width() {
   constexpr int kDefault = 80;
-  if (const std::string_view columns = variable("COLUMNS"); !columns.empty()) {
+  if (const std::string_view columns = environment_variable("COLUMNS"); !columns.empty()) {
     int width = 0;
     for (char c : columns) width = c >= '0' && c <= '9' && width < 10000 ? 10 * width + (c - '0') : 10000;
     if (width > 0 && width < 10000) return width;
@@ -280,14 +280,14 @@ std::vector<std::string_view> split(std::string_view text, char separator) {
 namespace {
 
 // A closed or foreign descriptor is never left behind by a copy of the source.
-class Descriptor {
+class InputDescriptor {
  public:
-  Descriptor(int number, bool owned) : number_(number), owned_(owned) {}
-  ~Descriptor() {
+  InputDescriptor(int number, bool owned) : number_(number), owned_(owned) {}
+  ~InputDescriptor() {
     if (owned_) ::close(number_);
   }
-  Descriptor(const Descriptor&) = delete;
-  Descriptor& operator=(const Descriptor&) = delete;
+  InputDescriptor(const InputDescriptor&) = delete;
+  InputDescriptor& operator=(const InputDescriptor&) = delete;
   int number() const { return number_; }
 
  private:
@@ -295,7 +295,7 @@ class Descriptor {
   bool owned_;
 };
 
-ByteSource source_of(std::shared_ptr<Descriptor> descriptor, const std::string& name) {
+ByteSource source_of(std::shared_ptr<InputDescriptor> descriptor, const std::string& name) {
   return [descriptor = std::move(descriptor), name](std::span<std::byte> bytes) {
     std::size_t filled = 0;
     while (filled < bytes.size()) {
@@ -327,7 +327,7 @@ InputFile open_input(const std::string& path, const std::string& option, const s
   };
   if (path == "-") {
     const std::string name = "standard input";
-    return {source_of(std::make_shared<Descriptor>(STDIN_FILENO, false), name), std::nullopt, name};
+    return {source_of(std::make_shared<InputDescriptor>(STDIN_FILENO, false), name), std::nullopt, name};
   }
   if (path.empty())
     throw std::runtime_error("a file name is empty; expected the name of a file, or - for standard input");
@@ -341,7 +341,7 @@ InputFile open_input(const std::string& path, const std::string& option, const s
   // What stands there may have changed since: opened so that a FIFO cannot hold us up, and looked at again.
   const int number = ::open(path.c_str(), O_RDONLY | O_NONBLOCK | O_CLOEXEC | O_NOCTTY);
   if (number < 0) fail(errno);
-  auto descriptor = std::make_shared<Descriptor>(number, true);
+  auto descriptor = std::make_shared<InputDescriptor>(number, true);
   if (::fstat(number, &status) != 0) fail(errno);
   reject_unless_regular(status);
   return {source_of(std::move(descriptor), path), static_cast<std::uint64_t>(status.st_size), path};

@@ -62,6 +62,11 @@ class ClosedPipe : public std::runtime_error {
 // (a full disk).
 void write_stdout(std::string_view text);
 
+// What the system says of an errno.
+std::string reason(int error);
+// Empty where it is not set.
+std::string_view environment_variable(const char* name);
+
 bool writes_to_terminal();
 bool reads_from_terminal();  // standard input
 

@@ -18,7 +18,7 @@ constexpr const char* kNamedFile = R"(_regard_named_file() {
 
 )";
 
-constexpr const char* kEnd = R"(
+constexpr const char* kScriptEnd = R"(
 if [[ $funcstack[1] == _regard ]]; then _regard "$@"; else compdef _regard regard; fi
 )";
 
@@ -98,7 +98,7 @@ std::string zsh_completion(const ProgramTree& tree) {
       "    if [[ $state != arguments ]]; then return ret; fi\n"
       "    case $words[1] in\n";
   for (const CommandTree& command : tree.commands) script += command_case(command);
-  return script + "    esac\n    return ret\n}\n" + kEnd;
+  return script + "    esac\n    return ret\n}\n" + kScriptEnd;
 }
 
 }  // namespace regard::program

@@ -11,22 +11,17 @@
 #include <algorithm>
 #include <array>
 #include <cerrno>
-#include <cstdlib>
 #include <memory>
 #include <span>
 #include <stdexcept>
 #include <system_error>
 
 #include "minilm_files.h"
+#include "program.h"
 #include "regard/io/sha256.h"
 
 namespace regard::program {
 namespace {
-
-std::string variable(const char* name) {
-  const char* value = std::getenv(name);
-  return value == nullptr ? "" : value;
-}
 
 // What is wrong with a file, or nothing. It is read from what was opened, so that nothing else can take its place.
 std::optional<std::string> difference(const std::string& path, const minilm::PinnedFile& pinned,
@@ -59,10 +54,11 @@ std::optional<std::string> difference(const std::string& path, const minilm::Pin
 }  // namespace
 
 std::string cache_folder() {
-  if (const std::string folder = variable("REGARD_CACHE"); !folder.empty()) return folder;
+  if (const std::string folder(environment_variable("REGARD_CACHE")); !folder.empty()) return folder;
   // By the XDG specification a relative path counts as none.
-  if (const std::string folder = variable("XDG_CACHE_HOME"); folder.starts_with('/')) return folder + "/regard";
-  if (const std::string folder = variable("HOME"); !folder.empty()) return folder + "/.cache/regard";
+  if (const std::string folder(environment_variable("XDG_CACHE_HOME")); folder.starts_with('/'))
+    return folder + "/regard";
+  if (const std::string folder(environment_variable("HOME")); !folder.empty()) return folder + "/.cache/regard";
   throw std::runtime_error("HOME is not set, so models have no place; set REGARD_CACHE to a folder for them");
 }
 

@@ -38,8 +38,6 @@
 namespace regard::program {
 namespace {
 
-std::string reason(int error) { return std::generic_category().message(error); }
-
 [[noreturn]] void fail(const std::string& path, const std::string& what) {
   throw std::runtime_error(path + ": " + what);
 }

@@ -18,7 +18,7 @@
 namespace regard::program {
 namespace {
 
-constexpr std::string_view kEnd = "PK\5\6";
+constexpr std::string_view kEndSignature = "PK\5\6";
 constexpr std::string_view kEntry = "PK\1\2";
 constexpr std::string_view kLocal = "PK\3\4";
 constexpr std::uint64_t kEndBytes = 22;
@@ -47,7 +47,7 @@ Wheel::Wheel(std::string bytes, std::string name) : bytes_(std::move(bytes)), na
   // The end stands last but for a comment, whose length it states.
   std::uint64_t end = all.size() - kEndBytes;
   const std::uint64_t first = end - std::min(end, kLongestComment);
-  while (!(all.substr(end).starts_with(kEnd) && number(end + 20, 2) == all.size() - end - kEndBytes)) {
+  while (!(all.substr(end).starts_with(kEndSignature) && number(end + 20, 2) == all.size() - end - kEndBytes)) {
     if (end-- == first) fail(all.size(), "this is no wheel, or one that is cut short: a zip archive's end is missing");
   }
   const std::uint64_t count = number(end + 10, 2);

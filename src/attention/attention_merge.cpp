@@ -27,8 +27,6 @@ namespace {
 
 using kernels::kRows;
 
-constexpr double kElementProducts = 150;  // an element of a partial takes 3 ns, as long as so many products
-
 template <class T>
 struct MergeCall {
   const char* name;
@@ -162,6 +160,7 @@ void merge(const MergeCall<T>& call, const Runtime& runtime) {
   const Index tasks = batch * heads * blocks;
   if (tasks == 0) return;
   const Index elements = MergeScratch<T>::elements(partials, columns);
+  constexpr double kElementProducts = 150;  // an element of a partial takes 3 ns, as long as that many products
   const int workers = num_workers(runtime, tasks, kElementProducts * static_cast<double>(call.accumulator.size()));
   const Workspace<T> scratch(runtime, workers * elements);
   if (is_planning()) {

@@ -30,7 +30,7 @@ struct Range {
 };
 
 // Rows or keys of one sequence that lie together: stored number `stored` is number `first` of the sequence.
-struct Piece {
+struct StoredRange {
   Index sequence;
   Index first;
   Index stored;
@@ -84,7 +84,7 @@ class BiasGradient {
   }
 
  private:
-  static void cut(List<Piece>& pieces, Index most, Index sequence, Index first, Index count) {
+  static void cut(List<StoredRange>& pieces, Index most, Index sequence, Index first, Index count) {
     for (Index i = 0; i < count; i += most) pieces.push_back({sequence, i, first + i, std::min(most, count - i)});
   }
 
@@ -106,10 +106,10 @@ class BiasGradient {
       }
     }
     // Where an axis is not summed, the task is one of its pieces.
-    const auto place = [&](const List<Piece>& pieces, std::size_t axis, Index piece) {
-      return summed(axis) ? Piece{0, 0, 0, 1} : pieces[static_cast<std::size_t>(piece)];
+    const auto place = [&](const List<StoredRange>& pieces, std::size_t axis, Index piece) {
+      return summed(axis) ? StoredRange{0, 0, 0, 1} : pieces[static_cast<std::size_t>(piece)];
     };
-    const Piece row = place(rows_, 2, rows.begin), key = place(keys_, 3, keys.begin);
+    const StoredRange row = place(rows_, 2, rows.begin), key = place(keys_, 3, keys.begin);
     write(summed(0) ? 0 : batches.begin, summed(1) ? 0 : heads.begin, row.stored, row.count, key.stored, key.count,
           sums);
   }
@@ -123,7 +123,8 @@ class BiasGradient {
     }
   }
 
-  void add_block(BackwardTiles<T>& tiles, Index b, Index h, const Piece& row, const Piece& key, double* sums) const {
+  void add_block(BackwardTiles<T>& tiles, Index b, Index h, const StoredRange& row, const StoredRange& key,
+                 double* sums) const {
     if (row.sequence != key.sequence) return;
     const Index s = r_.batch > 1 ? b : row.sequence;
     const Sequence& sequence = r_.sequences[static_cast<std::size_t>(s)];
@@ -152,8 +153,8 @@ class BiasGradient {
   const ResolvedAttention<T>& r_;
   const TensorView<T, 4>& output_;
   bool accumulate_;
-  List<Piece> rows_;
-  List<Piece> keys_;
+  List<StoredRange> rows_;
+  List<StoredRange> keys_;
 };
 
 }  // namespace

@@ -40,7 +40,7 @@ inline Index checked_sum(Index a, Index b) {
   Index sum = 0;
   return __builtin_add_overflow(a, b, &sum) ? std::numeric_limits<Index>::max() : sum;
 }
-inline Index round_up(Index n, Index unit) { return checked_sum(n, unit - 1) / unit * unit; }
+inline Index checked_round_up(Index n, Index unit) { return checked_sum(n, unit - 1) / unit * unit; }
 
 inline std::string sequence_text(Index sequence) { return "sequence " + std::to_string(sequence); }
 
@@ -153,9 +153,10 @@ struct KvCache<T>::Block {
   };
   Need need(Index sequence, Index count, Index gone = 0) const {
     const Index length = lengths()[sequence];
-    const Index first = tail_is_shared(sequence, gone)
-                            ? length / kernels::kPanel
-                            : slots_end(sequence, internal::round_up(length, kernels::kPanel) / kernels::kPanel);
+    const Index first =
+        tail_is_shared(sequence, gone)
+            ? length / kernels::kPanel
+            : slots_end(sequence, internal::checked_round_up(length, kernels::kPanel) / kernels::kPanel);
     if (count == 0) return {first, 0};
     const Index last = (length + count - 1) / kernels::kPanel;
     if (last < first) return {first, 0};

@@ -61,7 +61,8 @@ void check_table(const Block& block, Index sequence, std::vector<std::int32_t>& 
 template <class Block>
 void check_unshared(const Block& block, Index sequence, const std::vector<std::int32_t>& users,
                     const std::stop_token& stop) {
-  const Index written = block.shape.ring ? 0 : round_up(block.lengths()[sequence], kernels::kPanel) / kernels::kPanel;
+  const Index written =
+      block.shape.ring ? 0 : checked_round_up(block.lengths()[sequence], kernels::kPanel) / kernels::kPanel;
   for (Index e = written; e < block.layout.sequence_panels; ++e) {
     throw_if_stopped(stop);
     const std::int32_t slot = block.table(sequence)[e];

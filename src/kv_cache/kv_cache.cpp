@@ -30,13 +30,13 @@ using internal::CacheWriting;
 using internal::check_cache_alignment;
 using internal::check_cache_shape;
 using internal::checked_product;
+using internal::checked_round_up;
 using internal::checked_sum;
 using internal::for_each_element;
 using internal::kCacheAlignment;
 using internal::read_cache_header;
 using internal::reject_cache_bytes;
 using internal::reject_cache_shape;
-using internal::round_up;
 using internal::sequence_text;
 using internal::write_cache_header;
 using kernels::kPanel;
@@ -71,19 +71,19 @@ KvCache<T>::~KvCache() = default;
 template <class T>
 typename KvCache<T>::Layout KvCache<T>::layout_of(const KvCacheShape& s) {
   Layout layout;
-  const Index needed = round_up(s.capacity, kPanel) / kPanel;
+  const Index needed = checked_round_up(s.capacity, kPanel) / kPanel;
   // A ring's newest panel may be half full: the oldest whole ones must still be there.
   layout.sequence_panels = s.ring ? checked_sum(needed, 1) : needed;
   layout.page_panels = s.page_keys > 0 ? s.page_keys / kPanel : layout.sequence_panels;
   layout.num_pages = s.page_keys > 0 ? s.num_pages : s.num_sequences;
   layout.num_slots = checked_product(layout.num_pages, layout.page_panels);
-  layout.padded_value_head_size = round_up(s.value_head_size, kPanel);
+  layout.padded_value_head_size = checked_round_up(s.value_head_size, kPanel);
   layout.head_elements = checked_product(checked_product(layout.page_panels, kPanel),
                                          checked_sum(s.head_size, layout.padded_value_head_size));
-  Index at = round_up(sizeof(CacheHeader), kCacheAlignment);
+  Index at = checked_round_up(sizeof(CacheHeader), kCacheAlignment);
   const auto take = [&at](Index count, Index bytes_each) {
     const Index begin = at;
-    at = round_up(checked_sum(at, checked_product(count, bytes_each)), kCacheAlignment);
+    at = checked_round_up(checked_sum(at, checked_product(count, bytes_each)), kCacheAlignment);
     return begin;
   };
   layout.lengths = take(s.num_sequences, sizeof(std::int64_t));
@@ -354,7 +354,7 @@ void KvCache<T>::truncate(Index sequence, Index length) {
   }
   if (state_->shape.ring) return;
   // What follows in the last page stays, as long as nobody else uses it.
-  Index panel = round_up(length, kPanel) / kPanel;
+  Index panel = checked_round_up(length, kPanel) / kPanel;
   const auto page_of = [&](std::int32_t slot) { return slot / block.layout.page_panels; };
   while (panel > 0 && panel < block.layout.sequence_panels && entries[panel] >= 0 &&
          page_of(entries[panel]) == page_of(entries[panel - 1]) && block.panel_users()[entries[panel]] == 1) {

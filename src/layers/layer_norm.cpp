@@ -25,9 +25,8 @@ namespace regard::inline v0 {
 namespace internal {
 namespace {
 
-constexpr const char* kName = "layer_norm_forward";
+constexpr const char* kLayerNormForward = "layer_norm_forward";
 constexpr Index kBlockRows = 16;
-constexpr double kElementProducts = 50;  // an element takes as long as so many products
 
 // Rows whose elements lie side by side are read and written where they are; others go through a copy.
 template <class T, class View>
@@ -53,35 +52,38 @@ void layer_norm_forward(std::type_identity_t<TensorView<const T, 2>> input,
                         const Runtime& runtime) {
   using namespace internal;
   const FloatingPointScope scope;
-  const std::array<Footprint, 4> inputs{footprint(kName, "input", input), footprint(kName, "addend", addend),
-                                        footprint(kName, "gain", gain), footprint(kName, "bias", bias)};
-  const std::array<Footprint, 1> written{footprint(kName, "output", output)};
+  const std::array<Footprint, 4> inputs{
+      footprint(kLayerNormForward, "input", input), footprint(kLayerNormForward, "addend", addend),
+      footprint(kLayerNormForward, "gain", gain), footprint(kLayerNormForward, "bias", bias)};
+  const std::array<Footprint, 1> written{footprint(kLayerNormForward, "output", output)};
   const auto [rows, width] = input.shape;
-  expect_shape(kName, "addend", addend, input.shape);
+  expect_shape(kLayerNormForward, "addend", addend, input.shape);
   for (const auto& [name, shape] : {std::pair{"gain", gain.shape}, std::pair{"bias", bias.shape}}) {
     if (shape[0] != width) {
-      reject(kName, std::string(name) + " has shape " + shape_text(shape) + "; expected " +
-                        shape_text(std::array{width}) + " for input " + shape_text(input.shape));
+      reject(kLayerNormForward, std::string(name) + " has shape " + shape_text(shape) + "; expected " +
+                                    shape_text(std::array{width}) + " for input " + shape_text(input.shape));
     }
   }
   if (output.shape != input.shape) {
-    reject(kName, "output has shape " + shape_text(output.shape) + "; expected " + shape_text(input.shape));
+    reject(kLayerNormForward, "output has shape " + shape_text(output.shape) + "; expected " + shape_text(input.shape));
   }
   if (!std::isfinite(epsilon) || epsilon < 0) {
-    reject(kName, "epsilon is " + std::to_string(epsilon) + "; expected a finite number that is not negative");
+    reject(kLayerNormForward,
+           "epsilon is " + std::to_string(epsilon) + "; expected a finite number that is not negative");
   }
-  check_overlap(kName, inputs, written);
+  check_overlap(kLayerNormForward, inputs, written);
   if (rows == 0 || width == 0) return;
 
   const Workspace<T> factors(runtime, 2 * width);
   copy_elements(width, gain.data, gain.strides[0], factors.data(), 1);
   copy_elements(width, bias.data, bias.strides[0], factors.data() + width, 1);
   const Index blocks = (rows + kBlockRows - 1) / kBlockRows;
+  constexpr double kElementProducts = 50;  // an element takes as long as that many products
   const int workers = num_workers(runtime, blocks, kElementProducts * static_cast<double>(rows * width));
   const Workspace<T> scratch(runtime, workers * 2 * width);
   if (is_planning()) {
     const double elements = static_cast<double>(input.size());
-    plan_operator({.name = kName,
+    plan_operator({.name = kLayerNormForward,
                    .way = std::to_string(blocks) + " blocks of rows",
                    .operations = 7 * elements,
                    .bytes = (addend.absent() ? 2 : 3) * elements * sizeof(T)});

@@ -33,7 +33,7 @@ namespace {
 using kernels::kPanel;
 using kernels::kRows;
 
-constexpr const char* kName = "linear_forward";
+constexpr const char* kLinearForward = "linear_forward";
 
 template <class T>
 inline constexpr bool kPairs = std::same_as<T, bfloat16>;
@@ -84,12 +84,12 @@ void check_shapes(const TensorView<const T, 2>& input, const std::array<Index, 2
                   const TensorView<const T, 1>& bias, const TensorView<Output, 2>& output) {
   const Index rows = input.shape[0];
   if (weight[0] != input.shape[1]) {
-    reject(kName, "weight has shape " + shape_text(weight) + "; expected " + std::to_string(input.shape[1]) +
-                      " rows for input " + shape_text(input.shape));
+    reject(kLinearForward, "weight has shape " + shape_text(weight) + "; expected " + std::to_string(input.shape[1]) +
+                               " rows for input " + shape_text(input.shape));
   }
-  expect_shape(kName, "bias", bias, {weight[1]});
+  expect_shape(kLinearForward, "bias", bias, {weight[1]});
   if (output.shape != std::array{rows, weight[1]}) {
-    reject(kName,
+    reject(kLinearForward,
            "output has shape " + shape_text(output.shape) + "; expected " + shape_text(std::array{rows, weight[1]}));
   }
 }
@@ -180,7 +180,7 @@ void multiply(const TensorView<const T, 2>& input, const T* panels, const Tensor
   const Workspace<Compute> scratch(runtime, workers * scratch_elements);
   if (is_planning()) {
     const double weight = static_cast<double>(columns) * static_cast<double>(depth);
-    plan_operator({.name = kName,
+    plan_operator({.name = kLinearForward,
                    .way = std::to_string(blocks) + " blocks of rows by " + std::to_string(groups) +
                           " groups of columns, " +
                           (direct ? "written where they belong" : "copied to where they belong"),
@@ -226,7 +226,7 @@ kernels::Activation kernel_activation(Activation activation) {
     case Activation::gelu_tanh:
       return kernels::Activation::gelu_tanh;
   }
-  reject(kName,
+  reject(kLinearForward,
          "activation is " + std::to_string(static_cast<int>(activation)) + "; expected none, relu, gelu or gelu_tanh");
 }
 
@@ -236,11 +236,12 @@ void forward(const TensorView<const T, 2>& input, const TensorView<const T, 2>& 
              const TensorView<const T, 1>& bias, const TensorView<Output, 2>& output, bool accumulate,
              const Runtime& runtime) {
   const FloatingPointScope scope;
-  const std::array<Footprint, 3> inputs{footprint(kName, "input", input), footprint(kName, "weight", weight),
-                                        footprint(kName, "bias", bias)};
-  const std::array<Footprint, 1> written{footprint(kName, "output", output)};
+  const std::array<Footprint, 3> inputs{footprint(kLinearForward, "input", input),
+                                        footprint(kLinearForward, "weight", weight),
+                                        footprint(kLinearForward, "bias", bias)};
+  const std::array<Footprint, 1> written{footprint(kLinearForward, "output", output)};
   check_shapes(input, weight.shape, bias, output);
-  check_overlap(kName, inputs, written);
+  check_overlap(kLinearForward, inputs, written);
   if (output.shape[0] == 0 || output.shape[1] == 0) return;
   const Workspace<T> panels(runtime, panel_elements<T>(weight.shape[0], weight.shape[1]));
   const double products = static_cast<double>(output.shape[0]) * static_cast<double>(weight.size());
@@ -256,11 +257,12 @@ void forward(const TensorView<const T, 2>& input, const PackedLinear<T>& weight,
   const std::array<Index, 2> shape{weight.num_inputs(), weight.num_outputs()};
   const TensorView<const T, 1> panels(weight.panels(),
                                       {weight.panels() == nullptr ? 0 : panel_elements<T>(shape[0], shape[1])});
-  const std::array<Footprint, 3> inputs{footprint(kName, "input", input), footprint(kName, "weight", panels),
-                                        footprint(kName, "bias", bias)};
-  const std::array<Footprint, 1> written{footprint(kName, "output", output)};
+  const std::array<Footprint, 3> inputs{footprint(kLinearForward, "input", input),
+                                        footprint(kLinearForward, "weight", panels),
+                                        footprint(kLinearForward, "bias", bias)};
+  const std::array<Footprint, 1> written{footprint(kLinearForward, "output", output)};
   check_shapes(input, shape, bias, output);
-  check_overlap(kName, inputs, written);
+  check_overlap(kLinearForward, inputs, written);
   if (output.shape[0] == 0 || output.shape[1] == 0) return;
   const double products = static_cast<double>(output.shape[0]) * static_cast<double>(shape[0] * shape[1]);
   multiply(input, weight.panels(), bias, output, activation, false, products, runtime);

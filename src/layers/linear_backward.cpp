@@ -22,7 +22,7 @@ namespace regard::inline v0 {
 namespace internal {
 namespace {
 
-constexpr const char* kName = "linear_backward";
+constexpr const char* kLinearBackward = "linear_backward";
 constexpr Index kPieceColumns = 64;  // of a task of the bias: a row of them is a few lines of memory
 
 template <class T>
@@ -58,27 +58,27 @@ void linear_backward(std::type_identity_t<TensorView<const T, 2>> input,
   const FloatingPointScope scope;
   const auto [rows, columns] = grad_output.shape;
   Footprints inputs, written;
-  inputs.push_back(footprint(kName, "grad_output", grad_output));
+  inputs.push_back(footprint(kLinearBackward, "grad_output", grad_output));
   const auto need = [&](const char* name, const auto& view, const char* gradient, const auto& wanted,
                         const auto& expected) {
     if (wanted.absent()) return;
     if (view.absent() && wanted.size() != 0)
-      reject(kName, std::string(name) + " is missing; expected " + shape_text(expected) + " for " + gradient);
-    expect_shape(kName, name, view, expected);
-    if (!view.absent()) inputs.push_back(footprint(kName, name, view));
+      reject(kLinearBackward, std::string(name) + " is missing; expected " + shape_text(expected) + " for " + gradient);
+    expect_shape(kLinearBackward, name, view, expected);
+    if (!view.absent()) inputs.push_back(footprint(kLinearBackward, name, view));
   };
   const std::array<Index, 2> of_input{rows, gradients.grad_weight.shape[0]};
   const std::array<Index, 2> of_weight{gradients.grad_input.shape[1], columns};
   need("input", input, "grad_weight", gradients.grad_weight, of_input);
   need("weight", weight, "grad_input", gradients.grad_input, of_weight);
   const auto check = [&](const char* name, const auto& view, const auto& expected) {
-    expect_shape(kName, name, view, expected);
-    if (!view.absent()) written.push_back(footprint(kName, name, view));
+    expect_shape(kLinearBackward, name, view, expected);
+    if (!view.absent()) written.push_back(footprint(kLinearBackward, name, view));
   };
   check("grad_input", gradients.grad_input, std::array<Index, 2>{rows, of_weight[0]});
   check("grad_weight", gradients.grad_weight, std::array<Index, 2>{of_input[1], columns});
   check("grad_bias", gradients.grad_bias, std::array<Index, 1>{columns});
-  check_overlap(kName, inputs, written);
+  check_overlap(kLinearBackward, inputs, written);
   const LinearAccumulation& accumulate = gradients.accumulate;
   if (!gradients.grad_input.absent())
     linear_product<T>(grad_output, transposed(weight), gradients.grad_input, accumulate.grad_input, runtime);

@@ -28,7 +28,7 @@ namespace regard::inline v0 {
 namespace internal {
 namespace {
 
-constexpr const char* kName = "multi_head_attention_forward";
+constexpr const char* kMultiHeadAttentionForward = "multi_head_attention_forward";
 
 // The stride of two axes seen as one, if there is such a stride.
 std::optional<Index> joined_stride(Index outer_extent, Index outer_stride, Index inner_extent, Index inner_stride) {
@@ -111,8 +111,9 @@ template <class T>
 Index columns_per_head(const char* name, const TensorView<const T, 2>& parameters, Index heads) {
   const Index columns = parameters.shape[1];
   if (heads == 0 ? columns != 0 : columns == 0 || columns % heads != 0) {
-    reject(kName, std::string(name) + " has shape " + shape_text(parameters.shape) +
-                      "; expected its columns to be a positive multiple of the " + std::to_string(heads) + " heads");
+    reject(kMultiHeadAttentionForward, std::string(name) + " has shape " + shape_text(parameters.shape) +
+                                           "; expected its columns to be a positive multiple of the " +
+                                           std::to_string(heads) + " heads");
   }
   return heads == 0 ? 1 : columns / heads;
 }
@@ -120,7 +121,8 @@ Index columns_per_head(const char* name, const TensorView<const T, 2>& parameter
 Index columns_of(Index heads, Index depth) {
   Index columns = 0;
   if (__builtin_mul_overflow(heads, depth, &columns)) {
-    reject(kName, std::to_string(heads) + " heads of " + std::to_string(depth) + " columns do not fit in 63 bits");
+    reject(kMultiHeadAttentionForward,
+           std::to_string(heads) + " heads of " + std::to_string(depth) + " columns do not fit in 63 bits");
   }
   return columns;
 }
@@ -130,7 +132,8 @@ Shapes check_shapes(const TensorView<const T, 3>& input, const TensorView<const 
                     const MultiHeadParameters<T>& parameters) {
   const auto not_negative = [](const char* name, const auto& view) {
     if (std::any_of(view.shape.begin(), view.shape.end(), [](Index n) { return n < 0; })) {
-      reject(kName, std::string(name) + " has shape " + shape_text(view.shape) + "; extents must not be negative");
+      reject(kMultiHeadAttentionForward,
+             std::string(name) + " has shape " + shape_text(view.shape) + "; extents must not be negative");
     }
   };
   not_negative("input", input);
@@ -140,12 +143,14 @@ Shapes check_shapes(const TensorView<const T, 3>& input, const TensorView<const 
   not_negative("w_value", parameters.w_value);
   not_negative("w_output", parameters.w_output);
   if (source.shape[0] != input.shape[0]) {
-    reject(kName, "memory has batch " + std::to_string(source.shape[0]) + " in shape " + shape_text(source.shape) +
-                      "; expected " + std::to_string(input.shape[0]) + " as in input " + shape_text(input.shape));
+    reject(kMultiHeadAttentionForward, "memory has batch " + std::to_string(source.shape[0]) + " in shape " +
+                                           shape_text(source.shape) + "; expected " + std::to_string(input.shape[0]) +
+                                           " as in input " + shape_text(input.shape));
   }
   if (parameters.num_heads < 0 || parameters.num_kv_heads < 0) {
-    reject(kName, "num_heads is " + std::to_string(parameters.num_heads) + " and num_kv_heads is " +
-                      std::to_string(parameters.num_kv_heads) + "; expected 0 or more");
+    reject(kMultiHeadAttentionForward, "num_heads is " + std::to_string(parameters.num_heads) +
+                                           " and num_kv_heads is " + std::to_string(parameters.num_kv_heads) +
+                                           "; expected 0 or more");
   }
   Shapes s{};
   s.batch = input.shape[0];
@@ -158,8 +163,8 @@ Shapes check_shapes(const TensorView<const T, 3>& input, const TensorView<const 
 
   const auto matrix = [](const char* name, const TensorView<const T, 2>& view, Index rows, Index columns) {
     if (view.shape != std::array{rows, columns}) {
-      reject(kName, std::string(name) + " has shape " + shape_text(view.shape) + "; expected " +
-                        shape_text(std::array{rows, columns}));
+      reject(kMultiHeadAttentionForward, std::string(name) + " has shape " + shape_text(view.shape) + "; expected " +
+                                             shape_text(std::array{rows, columns}));
     }
   };
   matrix("w_query", parameters.w_query, input.shape[2], parameters.w_query.shape[1]);
@@ -171,26 +176,26 @@ Shapes check_shapes(const TensorView<const T, 3>& input, const TensorView<const 
     matrix("w_output", parameters.w_output, joined, parameters.w_output.shape[1]);
     s.width = parameters.w_output.shape[1];
   } else if (!parameters.b_output.absent()) {
-    reject(kName, "b_output is given and w_output is not; expected both or neither");
+    reject(kMultiHeadAttentionForward, "b_output is given and w_output is not; expected both or neither");
   }
-  expect_shape(kName, "b_query", parameters.b_query, {parameters.w_query.shape[1]});
-  expect_shape(kName, "b_key", parameters.b_key, {parameters.w_key.shape[1]});
-  expect_shape(kName, "b_value", parameters.b_value, {parameters.w_value.shape[1]});
-  expect_shape(kName, "b_output", parameters.b_output, {s.width});
+  expect_shape(kMultiHeadAttentionForward, "b_query", parameters.b_query, {parameters.w_query.shape[1]});
+  expect_shape(kMultiHeadAttentionForward, "b_key", parameters.b_key, {parameters.w_key.shape[1]});
+  expect_shape(kMultiHeadAttentionForward, "b_value", parameters.b_value, {parameters.w_value.shape[1]});
+  expect_shape(kMultiHeadAttentionForward, "b_output", parameters.b_output, {s.width});
   return s;
 }
 
 template <class T>
 void check_outputs(const Shapes& s, const MultiHeadOutputs<T>& outputs, std::span<const Footprint> inputs) {
   if (outputs.output.shape != std::array{s.batch, s.length, s.width}) {
-    reject(kName, "output has shape " + shape_text(outputs.output.shape) + "; expected " +
-                      shape_text(std::array{s.batch, s.length, s.width}));
+    reject(kMultiHeadAttentionForward, "output has shape " + shape_text(outputs.output.shape) + "; expected " +
+                                           shape_text(std::array{s.batch, s.length, s.width}));
   }
   Footprints written;
-  written.push_back(footprint(kName, "output", outputs.output));
+  written.push_back(footprint(kMultiHeadAttentionForward, "output", outputs.output));
   const auto check = [&](const char* name, const auto& view, const auto& shape) {
-    expect_shape(kName, name, view, shape);
-    if (!view.absent()) written.push_back(footprint(kName, name, view));
+    expect_shape(kMultiHeadAttentionForward, name, view, shape);
+    if (!view.absent()) written.push_back(footprint(kMultiHeadAttentionForward, name, view));
   };
   check("query", outputs.query, std::array{s.batch, s.heads, s.length, s.depth});
   check("key", outputs.key, std::array{s.batch, s.key_heads, s.keys, s.depth});
@@ -199,7 +204,7 @@ void check_outputs(const Shapes& s, const MultiHeadOutputs<T>& outputs, std::spa
   check("row_max", outputs.row_max, std::array{s.batch, s.heads, s.length});
   check("row_sum", outputs.row_sum, std::array{s.batch, s.heads, s.length});
   check("weights", outputs.weights, std::array{s.batch, s.heads, s.length, s.keys});
-  check_overlap(kName, inputs, written);
+  check_overlap(kMultiHeadAttentionForward, inputs, written);
 }
 
 // The caller's view, or one of workspace in the layout (B, length, heads · depth).
@@ -237,10 +242,11 @@ void multi_head_attention_forward(std::type_identity_t<TensorView<const T, 3>> i
 
   // What attention_forward would reject after the projections is rejected here, before anything is written.
   const auto shaped = [](const std::array<Index, 4>& shape) { return TensorView<const T, 4>(nullptr, shape); };
-  resolve<T>({kName, shaped(query_shape), shaped(key_shape), shaped(value_shape), true}, options, runtime);
-  Footprints inputs = input_footprints({kName, {}, {}, {}, true}, options);
+  resolve<T>({kMultiHeadAttentionForward, shaped(query_shape), shaped(key_shape), shaped(value_shape), true}, options,
+             runtime);
+  Footprints inputs = input_footprints({kMultiHeadAttentionForward, {}, {}, {}, true}, options);
   const auto add = [&inputs](const char* name, const auto& view) {
-    if (!view.absent()) inputs.push_back(footprint(kName, name, view));
+    if (!view.absent()) inputs.push_back(footprint(kMultiHeadAttentionForward, name, view));
   };
   add("input", input);
   add("memory", memory);
@@ -255,7 +261,7 @@ void multi_head_attention_forward(std::type_identity_t<TensorView<const T, 3>> i
   check_outputs(s, outputs, inputs);
   // Sizes only: inputs without elements would let any extent through.
   for (const auto& shape : {query_shape, key_shape, value_shape, context_shape}) {
-    footprint(kName, "a projection", &s, shape, dense_strides(shape), sizeof(T));
+    footprint(kMultiHeadAttentionForward, "a projection", &s, shape, dense_strides(shape), sizeof(T));
   }
 
   const Intermediate<T> query(runtime, outputs.query, !outputs.query.absent(), query_shape);

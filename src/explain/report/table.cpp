@@ -258,7 +258,7 @@ class TableMaker {
 };
 
 // What formulas of ours are written with, for terminals without Unicode.
-constexpr std::array<std::pair<std::string_view, std::string_view>, 39> kPlain = {{
+constexpr std::array<std::pair<std::string_view, std::string_view>, 39> kAsciiNames = {{
     {"ᵀ", "^T"},  {"√", "sqrt "}, {"·", "*"},     {"−", "-"},     {"∞", "inf"},   {"≤", "<="}, {"≥", ">="},
     {"×", "x"},   {"…", "..."},   {"²", "^2"},    {"—", "-"},     {"–", "-"},     {"÷", "/"},  {"½", "1/2"},
     {"⅓", "1/3"}, {"→", "->"},    {"↓", "v"},     {"□", "x"},     {"Σ", "sum "},  {"⁻", "^-"}, {"±", "+-"},
@@ -280,8 +280,8 @@ std::string Paint::shown(std::string_view text) const {
     }
     const std::string_view rest = std::string_view(escaped).substr(i);
     const auto known =
-        std::find_if(kPlain.begin(), kPlain.end(), [&](const auto& p) { return rest.starts_with(p.first); });
-    if (known != kPlain.end()) {
+        std::find_if(kAsciiNames.begin(), kAsciiNames.end(), [&](const auto& p) { return rest.starts_with(p.first); });
+    if (known != kAsciiNames.end()) {
       plain += known->second;
       i += known->first.size();
       continue;
