@@ -2,7 +2,7 @@
 # shellcheck shell=bash disable=SC2154  # variables of ./check
 # Installs the Debian packages that the chosen stages need.
 
-packages=(g++ cmake ninja-build git python3 python3-venv pkgconf libcli11-dev libfmt-dev nlohmann-json3-dev
+packages=(g++ cmake ninja-build ccache git python3 python3-venv pkgconf libcli11-dev libfmt-dev nlohmann-json3-dev
   libutf8proc-dev zlib1g-dev libpng-dev libgtest-dev libbenchmark-dev clang-19 clang-format-19 libclang-rt-19-dev
   shellcheck)
 case " ${stages[*]} " in *" slow "*) packages+=(clang-tidy-19 g++-aarch64-linux-gnu qemu-user-static) ;; esac

@@ -20,7 +20,11 @@ WHOLE_ROW = "#step=mix"  # a page opens at the first step of its row; here all a
 def browser():
     with sync_playwright() as playwright:
         # Chromium rejects its sandbox to root, and a container may have no /dev/shm to speak of.
-        chromium = playwright.chromium.launch(executable_path=CHROMIUM, args=["--no-sandbox", "--disable-dev-shm-usage"])
+        # No graphics processor is looked for, and one process draws all pages.
+        chromium = playwright.chromium.launch(
+            executable_path=CHROMIUM,
+            args=["--no-sandbox", "--disable-dev-shm-usage", "--disable-gpu", "--disable-software-rasterizer",
+                  "--num-raster-threads=1", "--renderer-process-limit=1"])
         yield chromium
         chromium.close()
 
@@ -36,8 +40,7 @@ class Pages:
     def __init__(self, browser, folder):
         self.browser = browser
         self.folder = folder
-        self.made = {}
-        self.contexts = []
+        self.opened = []
         self.complaints = []
 
     def make(self, *arguments, stdin=b""):
@@ -51,10 +54,15 @@ class Pages:
 
     cache = {}
 
+    contexts = {}  # by what they are made with: making one takes longer than opening a page
+
     def open(self, path, address="", width=1280, height=800, **options):
-        context = self.browser.new_context(viewport={"width": width, "height": height}, **options)
-        self.contexts.append(context)
-        page = context.new_page()
+        key = json.dumps(options, sort_keys=True)
+        if key not in Pages.contexts:
+            Pages.contexts[key] = self.browser.new_context(**options)
+        page = Pages.contexts[key].new_page()
+        self.opened.append(page)
+        page.set_viewport_size({"width": width, "height": height})
         page.set_default_timeout(10_000)
         page.on("console", lambda message: self.complaints.append(message.text))
         page.on("pageerror", lambda error: self.complaints.append(str(error)))
@@ -67,8 +75,8 @@ class Pages:
             self.complaints.append(f"request: {url}")
 
     def close(self):
-        for context in self.contexts:
-            context.close()
+        for page in self.opened:
+            page.close()
         assert not self.complaints
 
 
