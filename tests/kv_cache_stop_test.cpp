@@ -1,10 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// An append that is asked to stop: it stops soon, and the cache is what it was before, whatever its kind and whoever
-// shares its panels. Making and opening a cache stop, too. Read next: kv_cache_test.cpp.
+// Calls that end early leave the cache as it was: an append that is asked to stop, of any kind of cache and with shared
+// panels, and a fork without memory. Making and opening a cache can be stopped, too. Read next: kv_cache_test.cpp.
 #include <algorithm>
 #include <chrono>
+#include <cstdlib>
 #include <cstring>
+#include <new>
 #include <stop_token>
 #include <thread>
 
@@ -12,6 +14,18 @@
 #include "support/aligned_bytes.h"
 #include "support/attention_cases.h"
 #include "support/attention_checks.h"
+
+namespace {
+thread_local bool out_of_memory = false;
+}
+
+[[gnu::noinline]] void* operator new(std::size_t bytes) {
+  void* const memory = out_of_memory ? nullptr : std::malloc(std::max<std::size_t>(bytes, 1));
+  if (!memory) throw std::bad_alloc();
+  return memory;
+}
+[[gnu::noinline]] void operator delete(void* memory) noexcept { std::free(memory); }
+[[gnu::noinline]] void operator delete(void* memory, std::size_t) noexcept { std::free(memory); }
 
 namespace regard {
 namespace {
@@ -199,6 +213,25 @@ TYPED_TEST(StoppedAppend, OfARingWritesAllOrNothing) {
     }
     asks.join();
   }
+}
+
+TYPED_TEST(StoppedAppend, AForkWithoutMemorySharesNothing) {
+  using T = TypeParam;
+  KvCache<T> cache(shape_of(96));
+  const Index all_pages = cache.num_free_pages();
+  KeysAndValues<T>(1, 200).append_to(cache, 0);  // 6 whole panels and a part
+  out_of_memory = true;
+  bool failed = false;
+  try {
+    cache.fork(0, 1);
+  } catch (const std::bad_alloc&) {
+    failed = true;
+  }
+  out_of_memory = false;
+  EXPECT_TRUE(failed);
+  EXPECT_EQ(cache.length(1), 0);
+  cache.truncate(0, 0);
+  EXPECT_EQ(cache.num_free_pages(), all_pages);
 }
 
 TYPED_TEST(StoppedAppend, MakingAndOpeningStop) {

@@ -379,11 +379,12 @@ void KvCache<T>::fork(Index from, Index to) {
   const bool rest = length % kPanel != 0;
   check_pages("KvCache::fork", rest ? 1 : 0, block.free_pages());
   std::int32_t* entries = block.table(to);
-  for (Index panel = 0; panel < whole; ++panel) block.use(entries[panel], block.table(from)[panel]);
+  // Taking pages allocates and may fail; sharing cannot, so it comes last.
   if (rest) {
     block.take_pages(to, {whole, 1});
     block.copy_panel(block.table(from)[whole], entries[whole]);
   }
+  for (Index panel = 0; panel < whole; ++panel) block.use(entries[panel], block.table(from)[panel]);
   block.lengths()[to] = length;
 }
 
