@@ -93,7 +93,7 @@ case $mode in
     ;;
   embed_build)
     cmake -S "$here/embed" -B "$scratch/embed" -G Ninja -DCMAKE_CXX_COMPILER=g++ -DREGARD_SOURCE="$root" \
-      -DREGARD_INSTRUCTION_SETS=generic -DCMAKE_UNITY_BUILD=ON \
+      "-DREGARD_INSTRUCTION_SETS=generic;avx2" -DCMAKE_UNITY_BUILD=ON \
       -DCMAKE_BUILD_TYPE=Release -DCMAKE_CXX_FLAGS_RELEASE='-Ofast -flto -march=native' >"$scratch/embed.log"
     ninja -C "$scratch/embed" -j 2 --quiet
     ;;
