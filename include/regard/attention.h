@@ -1,21 +1,22 @@
 // SPDX-License-Identifier: Apache-2.0
-//
-// Scaled dot-product attention, forward.
-//
-//     scores  = soft_cap(scale · query · keyᵀ) + ALiBi + bias      (L, S) per head
-//     weights = softmax(scores over the visible keys)              (L, S) per head, rows sum to 1
-//     context = weights · value                                    (L, Dv) per head
-//     log_sum_exp = row_max + ln(row_sum),  row_max = max score,  row_sum = Σ exp(score − row_max)
-//
-// Extents: B batch, H query heads, Hkv key/value heads, L query length, S key length, D head size,
-// Dv value head size. Query head h reads key/value head ⌊h / (H / Hkv)⌋. Every clause of the contract, with its
-// corners, is in docs/semantics.md. Algorithm: docs/derivations/attention.md; the running maximum and sum are
-// Milakov and Gimelshein, arXiv 1805.02867, algorithm 3, in blocks as in Dao et al., arXiv 2205.14135, algorithm 1.
-//
-// Types: query, key and value are of float, bfloat16 or float16, each of its own, or all of double. Numbers of two
-// bytes are widened exactly and computed with as float; only the context may be rounded, once, to the query's type.
-// Where the processor multiplies bfloat16 numbers as they are, they need not be widened (weights_in_float32 below).
-// Read next: src/attention/attention_forward.cpp.
+/// @file
+/// Scaled dot-product attention, forward.
+///
+/// @code{.unparsed}
+/// scores  = soft_cap(scale · query · keyᵀ) + ALiBi + bias      (L, S) per head
+/// weights = softmax(scores over the visible keys)              (L, S) per head, rows sum to 1 (without a sink)
+/// context = weights · value                                    (L, Dv) per head
+/// lse     = row_max + ln(row_sum),  row_max = max score,  row_sum = Σ exp(score − row_max)
+/// @endcode
+/// - Extents: B batch entries, H query heads, Hkv key/value heads, L queries, S keys, D head size of query and key, Dv
+///   head size of value. Query head h reads key/value head `⌊h / (H / Hkv)⌋`.
+/// - Types: query, key and value are each float, `bfloat16` or `float16`, or all double. 16-bit elements are converted
+///   exactly to the *compute type*, float (for double: double), in which all arithmetic is done; only context may be
+///   rounded, once, to the type of query. attention_forward() covers processors that multiply bfloat16 directly.
+/// - Contract: docs/semantics.md. Derivation: docs/derivations/attention.md. Sources: Milakov and Gimelshein, arXiv
+///   1805.02867, algorithm 3 (running maximum and sum); Dao et al., arXiv 2205.14135, algorithm 1 (blocks).
+///
+/// Read next: src/attention/attention_forward.cpp.
 #pragma once
 
 #include <array>
@@ -30,195 +31,505 @@
 
 namespace regard::inline v0 {
 
-// Keys are processed in blocks, blocks in chunks of this many keys, counted from key 0 (of each packed sequence).
-// Cutting the keys at multiples of it and merging the partials gives the same bits as the whole.
+/// Number of keys in a chunk.
+///
+/// Keys are processed in blocks, and blocks in chunks of this many keys, counted from key 0 (of each packed sequence).
+/// If the keys are split at multiples of this number, merging the partial results gives the same bits as one call over
+/// all keys: see attention_merge().
 inline constexpr Index kAttentionChunkKeys = 1024;
 
-// The position of query row i is p = i + query_offset; causal, window, ALiBi and prefix are stated in p.
-enum class QueryAlignment { top_left, bottom_right };
+/// How query rows are aligned with the keys.
+///
+/// The position of query row i is `p = i + query_offset`. The options causal, window, alibi_slopes and prefix are
+/// defined in terms of p. Visible keys of a causal call (rows are queries, columns are keys, 1 = visible):
+/// @verbatim
+///                  top_left      bottom_right
+/// L = 3, S = 5     1 0 0 0 0     1 1 1 0 0
+///                  1 1 0 0 0     1 1 1 1 0
+///                  1 1 1 0 0     1 1 1 1 1
+///
+/// L = 4, S = 2     1 0           0 0
+///                  1 1           0 0
+///                  1 1           1 0
+///                  1 1           1 1
+/// @endverbatim
+enum class QueryAlignment {
+  /// `query_offset = 0`: the first query is aligned with the first key.
+  top_left,
+  /// `query_offset = key length − L`, per batch entry or packed sequence: the last query is aligned with the last key.
+  bottom_right
+};
 
-// One of: not named (allowed when L = S without key_lengths, then 0), an alignment (top_left: 0; bottom_right:
-// key length − L, per batch entry or packed sequence), one number, or one number per batch entry or sequence.
-// Negative numbers are allowed.
+/// Position of query row 0, in one of four forms.
+///
+/// - `std::monostate`, the default: not given; the offset is then 0. If L differs from S (in any packed sequence), or
+///   key_lengths are given, a call that uses causal, window, alibi_slopes or prefix is rejected without an offset.
+/// - `QueryAlignment`: 0 for top_left; key length − L, per batch entry or packed sequence, for bottom_right. The key
+///   length is that of key_lengths, or S if they are not given.
+/// - `Index`: one offset for the whole call.
+/// - `InputView<1>`: one offset per batch entry or packed sequence, int32 or int64.
+///
+/// Offsets may be negative. Their magnitude is at most 2⁶⁰.
 using QueryOffset = std::variant<std::monostate, QueryAlignment, Index, InputView<1>>;
 
-// p − left ≤ j ≤ p + right; a bound that is not set is open. Each is ≥ 0.
+/// Sliding window: key j is visible to the query at position p only if `p − left ≤ j ≤ p + right`.
+///
+/// With L = S = 4 (1 = visible):
+/// @verbatim
+/// left = 1, right = 0     left = 1, right = 1     left = 1, right open
+/// 1 0 0 0                 1 1 0 0                 1 1 1 1
+/// 1 1 0 0                 1 1 1 0                 1 1 1 1
+/// 0 1 1 0                 0 1 1 1                 0 1 1 1
+/// 0 0 1 1                 0 0 1 1                 0 0 1 1
+/// @endverbatim
 struct Window {
+  /// Number of keys before p that are visible, at least 0. Not set: open.
   std::optional<Index> left;
+  /// Number of keys after p that are visible, at least 0. Not set: open.
   std::optional<Index> right;
 };
 
-// visible(i, j) = (not causal or j ≤ p or j < prefix[b]) and window and j < key_lengths[b]
-//                 and segments and block_mask and mask
-// Everything combines. An absent view is an option not given. Dense options (segments, block_mask, mask, bias) are
-// indexed by stored row and key, also when sequences are packed. Lengths, starts, offsets and segments are of int32 or
-// int64. Masks are of bool or uint8, where 0 is false and all else true. Views own nothing: what they view must live
-// until the call returns.
+/// Options of an attention call. By default every query attends to every key.
+///
+/// @code{.unparsed}
+/// visible(i, j) = (not causal or j ≤ p or j < prefix[b]) and p − left ≤ j ≤ p + right and j < key_lengths[b]
+///                 and segments agree and block_mask and mask            with p = i + query_offset
+/// @endcode
+///
+/// All options can be combined. A view that is absent is an option that is not given.
+/// - Dense options (segments, block_mask, mask, bias) are indexed by stored row and stored key, even if sequences are
+///   packed.
+/// - Lengths, starts, offsets, prefixes and segments are int32 or int64.
+/// - Masks are bool or uint8: 0 is false, any other value is true.
+/// - Views do not own memory: what they refer to must stay alive until the call returns.
+///
+/// In the drawings below, rows are queries, columns are keys, and 1 = visible.
 struct AttentionOptions {
+  /// Whether the query at position p attends only to keys `j ≤ p` and to those before prefix.
+  ///
+  /// QueryAlignment shows the two common alignments.
   bool causal = false;
+
+  /// Position of query row 0.
   QueryOffset query_offset{};
+
+  /// Sliding window around the position of the query.
   Window window{};
-  InputView<1> key_lengths{};         // (B) or one per packed sequence: keys from there on are invisible
-  InputView<1> query_starts{};        // packed: (n + 1) cumulative, B must be 1, query is (1, H, total, D)
-  InputView<1> key_starts{};          // packed: (n + 1) cumulative over the keys; both or neither
-  InputView<2> query_segments{};      // (B, L): equal = seen, negative = sees nothing
-  InputView<2> key_segments{};        // (B, S): negative = unseen; both or neither
-  InputView<1> prefix{};              // (B) or per sequence: keys before it are visible although causal
-  InputView<4> block_mask{};          // (B|1, H|1, ⌈L/bq⌉, ⌈S/bk⌉), true = seen
-  std::array<Index, 2> block_size{};  // (bq, bk), with block_mask
-  InputView<4> mask{};                // broadcastable to (B, H, L, S): extent 1 or stride 0; true = sees
-  InputView<4> bias{};                // additive, broadcastable to (B, H, L, S); float, or the query's type
-  InputView<1> alibi_slopes{};        // (H), of the type computed with: adds −slope · |j − p|
-  InputView<1> sinks{};  // (H), likewise: a score that joins row_max and row_sum and takes no value; −∞ = none
-  std::optional<double> soft_cap{};  // c · tanh(x / c), c > 0
-  std::optional<double> scale{};     // default 1 / √D; any finite number
-  // Each weight is dropped, with this probability from 0 to 1, or divided by 1 − dropout, in context alone: row_max,
-  // row_sum, lse, weights and statistics are those without. Which, depends on seed, b, h, i and j and nothing else.
+
+  /// Number of valid keys: (B), or one per packed sequence, each from 0 to the number of stored keys.
+  ///
+  /// Keys from there on are invisible. For L = 3, S = 4 and a length of 2:
+  /// @verbatim
+  /// 1 1 0 0
+  /// 1 1 0 0
+  /// 1 1 0 0
+  /// @endverbatim
+  InputView<1> key_lengths{};
+
+  /// First stored row of each packed sequence: n + 1 cumulative entries, from 0 to the total.
+  ///
+  /// B must be 1, and query is (1, H, total, D). A query attends only to keys of its own sequence, and positions start
+  /// at 0 in each sequence. With query_starts = key_starts = {0, 1, 4} and causal:
+  /// @verbatim
+  /// 1 0 0 0     sequence 0: row 0
+  /// 0 1 0 0     sequence 1: rows 1 to 3
+  /// 0 1 1 0
+  /// 0 1 1 1
+  /// @endverbatim
+  InputView<1> query_starts{};
+  /// First stored key of each packed sequence: n + 1 cumulative entries. Give both starts or neither.
+  InputView<1> key_starts{};
+
+  /// Segment of each query, (B, L). A query attends to the keys of its own segment; if negative, to none.
+  ///
+  /// With query_segments = key_segments = {0, 0, 1, −1}:
+  /// @verbatim
+  /// 1 1 0 0
+  /// 1 1 0 0
+  /// 0 0 1 0
+  /// 0 0 0 0
+  /// @endverbatim
+  InputView<2> query_segments{};
+  /// Segment of each key, (B, S); negative: invisible. Give both segments or neither.
+  InputView<2> key_segments{};
+
+  /// Prefix-LM: (B), or one per packed sequence, at least 0. Keys before it are visible even with causal.
+  ///
+  /// It overrides causal and no other option. With causal, L = S = 4 and a prefix of 2:
+  /// @verbatim
+  /// 1 1 0 0
+  /// 1 1 0 0
+  /// 1 1 1 0
+  /// 1 1 1 1
+  /// @endverbatim
+  InputView<1> prefix{};
+
+  /// Mask of blocks of bq queries by bk keys: (B or 1, H or 1, ⌈L / bq⌉, ⌈S / bk⌉), true = visible.
+  ///
+  /// With block_size = {2, 2} and L = S = 4:
+  /// @verbatim
+  /// block_mask     visible
+  /// 1 0            1 1 0 0
+  /// 1 1            1 1 0 0
+  ///                1 1 1 1
+  ///                1 1 1 1
+  /// @endverbatim
+  InputView<4> block_mask{};
+  /// Block size (bq, bk) in queries and keys, each at least 1. Required with block_mask, rejected without it.
+  std::array<Index, 2> block_size{};
+
+  /// Mask of single keys: broadcastable to (B, H, L, S) by extent 1 or stride 0, true = visible.
+  ///
+  /// With causal and L = S = 4:
+  /// @verbatim
+  /// mask        visible
+  /// 1 0 1 1     1 0 0 0
+  /// 1 0 1 1     1 0 0 0
+  /// 1 0 1 1     1 0 1 0
+  /// 1 0 1 1     1 0 1 1
+  /// @endverbatim
+  InputView<4> mask{};
+
+  /// Term added to the scores: broadcastable to (B, H, L, S); float, or the type of query.
+  InputView<4> bias{};
+
+  /// ALiBi: one slope per query head, (H), of the compute type. Adds `−slope · |j − p|` to the scores.
+  InputView<1> alibi_slopes{};
+
+  /// Attention sinks: one score per query head, (H), of the compute type; −∞ = no sink.
+  ///
+  /// A sink takes part in row_max and row_sum and contributes no value.
+  InputView<1> sinks{};
+
+  /// Soft cap c of the scaled products x: `c · tanh(x / c)`. Finite and above 0; not set: no cap.
+  std::optional<double> soft_cap{};
+
+  /// Factor of query · keyᵀ: any finite number. Not set: 1 / √D.
+  std::optional<double> scale{};
+
+  /// Dropout probability, from 0 to 1.
+  ///
+  /// Each weight is dropped with this probability and otherwise divided by 1 − dropout, in the product with value only:
+  /// row_max, row_sum, lse, weights and attention statistics are those without dropout. Which weights are dropped
+  /// depends only on dropout_seed, b, h, i and j, by the generator Philox4x32-10 (docs/semantics.md, section 1).
   double dropout = 0;
+  /// Seed of the dropout generator.
   std::uint64_t dropout_seed = 0;
-  // Batch entry, query head and stored row of the whole that this call's first ones are: they are added to b, h and i,
-  // so that a shard or a micro-batch drops what the whole drops. Each is at least 0.
+  /// Batch entry, query head and stored row of the full problem at which this call starts, each at least 0.
+  ///
+  /// They are added to b, h and i, so that a shard or a micro-batch drops the same weights as the full problem.
   std::array<Index, 3> dropout_first{};
-  // Whether weights stay float32 where they are multiplied with values of bfloat16, instead of being rounded to
-  // bfloat16. By default they do where the result (context, gradients, partials) is float32.
+
+  /// Whether weights stay float32 in the product with bfloat16 values, instead of being rounded to bfloat16.
+  ///
+  /// Not set: they stay float32 if the result (context, gradients, partial results) is float32. Only the instruction
+  /// set avx512_bf16 rounds weights, and only if query, key and value are all bfloat16.
   std::optional<bool> weights_in_float32{};
 };
 
-// The options of a forward call, hashed, a word per option: attention_backward compares it with the options that it is
-// given, in every build, and throws std::invalid_argument that names those that differ. It covers the shapes of query,
-// key and value, every option but the rounding of weights, and the contents of all of them; of block_mask, mask and
-// bias with more than 1024 elements it covers 1024, spread over the whole. It does not cover elements of query, key and
-// value, nor element types. Options that mean the same have the same fingerprint, however they are stated: in C++, C or
-// Python, by default or by name, dense or broadcast.
+/// Hash of the options of a forward call, one word per option.
+///
+/// attention_forward() writes it. attention_backward() compares it with its own options, in every build, and throws
+/// std::invalid_argument, naming those that differ.
+/// - Covered: the shapes of query, key and value, and every option with its contents, except weights_in_float32. Of a
+///   block_mask, mask or bias with more than 1024 elements, 1024 are covered, spread over the whole array.
+/// - Not covered: the elements of query, key and value, and element types.
+///
+/// Options with the same meaning have the same fingerprint, however they are stated: in C++, C or Python, by default or
+/// explicitly, dense or broadcast.
 struct AttentionFingerprint {
-  std::array<std::uint32_t, 16> words{};  // all zero: missing
+  /// One hash per option. All zero: missing.
+  std::array<std::uint32_t, 16> words{};
+  /// Whether all words are equal.
   bool operator==(const AttentionFingerprint&) const = default;
 };
-// For a backward call that has no such forward call, as where row_max and row_sum are merged from partial results and
-// each call has some of the keys: nothing is compared.
+
+/// Fingerprint that turns the comparison off.
+///
+/// For a backward call without a matching forward call: for example, if row_max and row_sum are merged from partial
+/// results and each call has only some of the keys.
 inline constexpr AttentionFingerprint kUncheckedFingerprint = [] {
   AttentionFingerprint fingerprint;
   fingerprint.words.fill(0xffffffff);
   return fingerprint;
 }();
 
-// What is written. Only context is required. An output must not overlap an input or another output. All have the type
-// computed with; context may instead have the query's type.
+/// Views that attention_forward() writes. Only context is required.
+///
+/// An output must not overlap an input or another output. All outputs are of the compute type (double if query is
+/// double, else float), except that context may have the type of query instead.
 struct AttentionOutputs {
-  OutputView<4> context{};       // (B, H, L, Dv)
-  OutputView<3> row_max{};       // (B, H, L), with a sink: including it
-  OutputView<3> row_sum{};       // (B, H, L), likewise
-  OutputView<3> lse{};           // (B, H, L), natural logarithm; −∞ for a row that sees no key (without sink)
-  OutputView<4> weights{};       // (B, H, L, S), 0 at invisible keys
-  OutputView<3> sink_weights{};  // (B, H, L): exp(sink − row_max) / row_sum
-  AttentionFingerprint* fingerprint = nullptr;  // of the options, for attention_backward
+  /// Context, (B, H, L, Dv).
+  OutputView<4> context{};
+  /// Largest visible score of each row, (B, H, L), including the sink.
+  OutputView<3> row_max{};
+  /// `Σ exp(score − row_max)` of each row, (B, H, L), including the sink.
+  OutputView<3> row_sum{};
+  /// `row_max + ln(row_sum)`, natural logarithm, (B, H, L). Without a sink, −∞ if the row has no visible key.
+  OutputView<3> lse{};
+  /// Softmax weights, (B, H, L, S), 0 at invisible keys.
+  OutputView<4> weights{};
+  /// Weight of the sink, `exp(sink − row_max) / row_sum`, (B, H, L).
+  OutputView<3> sink_weights{};
+  /// Fingerprint of the options, for attention_backward(); nullptr: not written.
+  AttentionFingerprint* fingerprint = nullptr;
 };
 
-// Computes context = softmax(soft_cap(scale · query · keyᵀ) + bias over visible keys) · value.
-//   query (B, H, L, D), key (B, Hkv, S, D), value (B, Hkv, S, Dv); any strides. All three are double, and all is
-//   computed in double; or each is float, bfloat16 or float16, and all is computed in float.
-//
-//     attention_forward(query, key, value, {.context = context}, {.causal = true});
-//
-// Writes every view that outputs names. A row that sees no key gets context +0. With inputs of two bytes the results
-// are those of the same numbers widened to float, to the bit, but for the instruction set avx512_bf16 with query and
-// key of bfloat16: it sums their products in pairs, as exactly, and takes subnormal numbers as zero; where value is of
-// bfloat16, too, weights are rounded to bfloat16 for the product with it, which adds 2⁻⁸ Σ_j p_j |v_j| to the error,
-// unless weights_in_float32: the default where context is of float. A context of two bytes is the context of float,
-// rounded to nearest even: |rounding| ≤ 2⁻⁸ |context| for bfloat16, 2⁻¹¹ |context| for float16 where it is a normal
-// number. Error of context, u = 2⁻²⁴ or 2⁻⁵³: at most u · (32 + 4√D · max_j(|scale| Σ_d |q_d k_jd| + |bias_j| + |slope
-// · distance|)) · Σ_j p_j |v_j|, while every partial sum of Σ_d q_d k_jd is finite: it is sufficient that Σ_d |q_d
-// k_jd| stays below 3.4e38 (double: 1.7e308). The sum is taken before scale is applied; where it overflows, the score
-// is ±∞ or NaN however small scale is. Then divide query by a power of two and multiply scale by it. The same bits for
-// any threads, executor, batch and strides. Throws std::invalid_argument (operator, argument, actual and expected)
-// before any work; afterwards only std::bad_alloc and regard::Cancelled.
+/// Computes scaled dot-product attention.
+///
+/// @code{.unparsed}
+/// context = softmax(soft_cap(scale · query · keyᵀ) + ALiBi + bias over the visible keys) · value
+/// @endcode
+///
+/// @param query    (B, H, L, D), any strides; float, bfloat16, float16 or double.
+/// @param key      (B, Hkv, S, D), any strides; double if query is double, else float, bfloat16 or float16.
+/// @param value    (B, Hkv, S, Dv), any strides; types as for key.
+/// @param outputs  Views to write.
+/// @param options  Visibility, bias, scale and dropout.
+/// @param runtime  Threads, scratch memory, cancellation and progress.
+///
+/// Writes every view that outputs contains. A query with no visible key gets context +0.
+///
+/// @throws std::invalid_argument  Before any work; names the operator, the argument, its value and what was expected.
+/// @throws std::bad_alloc         Out of memory.
+/// @throws regard::Cancelled      A stop was requested.
+///
+/// @par Bits
+/// The results have the same bits for any number of threads, executor, batch and strides.
+/// @par
+/// With 16-bit inputs, all results have the bits of the same call on the elements converted to float, up to the final
+/// rounding of context. The exception is the instruction set avx512_bf16 with bfloat16 query and key:
+/// - It sums their products in pairs, within the same error bound, and treats subnormal numbers as zero.
+/// - If value is bfloat16 as well, it rounds weights to bfloat16 for the product with value. It does not if
+///   weights_in_float32 is true, which is the default if context is float.
+///
+/// @par Error
+/// With u = 2⁻²⁴ (double: 2⁻⁵³), the error of context is at most
+/// @code{.unparsed}
+/// u · (32 + 4√D · max_j(|scale| Σ_d |q_d k_jd| + |bias_j| + |slope · distance|)) · Σ_j p_j |v_j|
+/// @endcode
+/// - Weights rounded to bfloat16 add `2⁻⁸ Σ_j p_j |v_j|`.
+/// - A 16-bit context is the float context rounded to nearest even. This adds at most `2⁻⁸ |context|` for bfloat16 and
+///   `2⁻¹¹ |context|` for float16 where the result is a normal number.
+/// - The bound holds while every partial sum of `Σ_d q_d k_jd` is finite. It is sufficient that `Σ_d |q_d k_jd|` stays
+///   below 3.4e38 (double: 1.7e308).
+/// - The sum is computed before scale is applied. If it overflows, the score is ±∞ or NaN, however small scale is. To
+///   avoid this, divide query by a power of two and multiply scale by it.
+///
+/// @par Example
+/// @code{.cpp}
+/// attention_forward(query, key, value, {.context = context}, {.causal = true});
+/// @endcode
 REGARD_EXPORT void attention_forward(const InputView<4>& query, const InputView<4>& key, const InputView<4>& value,
                                      const AttentionOutputs& outputs, const AttentionOptions& options = {},
                                      const Runtime& runtime = {});
 
-// attention(query, key, value): the same with outputs that own their memory, context and the whole weights.
-// Throws std::invalid_argument, with the size needed and the memory available, when the weights do not fit.
+/// Result of attention_with_weights(), which owns its memory.
+///
+/// @tparam T  Element type of query and context.
 template <class T>
 struct AttentionResult {
-  Tensor<T, 4> context;               // (B, H, L, Dv)
-  Tensor<ComputeType<T>, 4> weights;  // (B, H, L, S)
+  /// Context, (B, H, L, Dv).
+  Tensor<T, 4> context;
+  /// Softmax weights, (B, H, L, S).
+  Tensor<ComputeType<T>, 4> weights;
 };
+
+/// Computes attention and returns the context and the full weights.
+///
+/// @tparam T       float, double, bfloat16 or float16.
+/// @param query    (B, H, L, D), any strides.
+/// @param key      (B, Hkv, S, D), as in attention_forward().
+/// @param value    (B, Hkv, S, Dv), as in attention_forward().
+/// @param options  Visibility, bias, scale and dropout.
+/// @param runtime  Threads, scratch memory, cancellation and progress.
+/// @return         Context and weights, with the bits of attention_forward().
+///
+/// @throws std::invalid_argument  As attention_forward(); also if the weights do not fit in the available memory, with
+///                                the size needed and the memory available.
+/// @throws std::bad_alloc         Out of memory.
+/// @throws regard::Cancelled      A stop was requested.
+///
+/// @par Example
+/// @code{.cpp}
+/// const auto [context, weights] = attention_with_weights<float>(query, key, value, {.causal = true});
+/// @endcode
 template <class T>
 REGARD_EXPORT AttentionResult<T> attention_with_weights(TensorView<const T, 4> query, const InputView<4>& key,
                                                         const InputView<4>& value, const AttentionOptions& options = {},
                                                         const Runtime& runtime = {});
 
-// Half-open range of query rows, or of keys, counted from 0.
+/// Half-open range of query rows or of keys: `begin` … `end − 1`, counted from 0.
 struct RowRange {
+  /// First row or key.
   Index begin;
+  /// One past the last row or key.
   Index end;
 };
+
+/// What attention_weights() computes.
 enum class WeightsKind {
-  weights,  // exp(score − row_max) / row_sum, 0 at invisible keys
-  scores    // soft_cap(scale · q · k) + ALiBi + bias, −∞ at invisible keys; row_max and row_sum are not needed
-};
-struct WeightsRequest {
-  InputView<3> row_max{};            // (B, H, L), as attention_forward wrote it
-  InputView<3> row_sum{};            // (B, H, L)
-  std::span<const RowRange> rows{};  // empty: all rows; else their concatenation, R rows, may repeat
-  WeightsKind kind = WeightsKind::weights;
-  std::optional<RowRange> keys{};  // not given: all keys; else columns keys.begin … keys.end − 1 alone
+  /// `exp(score − row_max) / row_sum`; 0 at invisible keys.
+  weights,
+  /// `soft_cap(scale · q · k) + ALiBi + bias`; −∞ at invisible keys. row_max and row_sum are not needed.
+  scores
 };
 
-// The exact weights (or scores) of chosen rows, columns or tiles, from query, key, row_max and row_sum: the bits that
-// attention_forward's own weights have, whichever are asked for.
-//   query (B, H, L, D), key (B, Hkv, S, D); writes output (B, H, R, S), or (B, H, R, keys.end − keys.begin). options as
-//   in the forward call.
-// Throws like attention_forward.
+/// Which weights attention_weights() computes, and the softmax state they are computed from.
+struct WeightsRequest {
+  /// Largest score of each row, (B, H, L), as attention_forward() wrote it.
+  InputView<3> row_max{};
+  /// Sum of each row, (B, H, L), as attention_forward() wrote it.
+  InputView<3> row_sum{};
+  /// Query rows to compute: the concatenation of these ranges, R rows in total, which may repeat. Empty: all rows.
+  std::span<const RowRange> rows{};
+  /// Weights or scores.
+  WeightsKind kind = WeightsKind::weights;
+  /// Keys to compute: columns `keys.begin` … `keys.end − 1` only. Not set: all keys.
+  std::optional<RowRange> keys{};
+};
+
+/// Computes the exact weights (or scores) of selected rows, columns or tiles.
+///
+/// @param query    (B, H, L, D), as in the forward call.
+/// @param key      (B, Hkv, S, D), as in the forward call.
+/// @param request  Rows, keys, kind and softmax state.
+/// @param output   View to write, of the compute type.
+/// @param options  As in the forward call.
+/// @param runtime  Threads, scratch memory, cancellation and progress.
+///
+/// Writes output: (B, H, R, S), or (B, H, R, `keys.end − keys.begin`).
+///
+/// @throws std::invalid_argument  As attention_forward().
+/// @throws std::bad_alloc         As attention_forward().
+/// @throws regard::Cancelled      As attention_forward().
+///
+/// @par Bits
+/// The result has the bits of the weights that attention_forward() writes, whichever rows and keys are selected.
+///
+/// @par Example
+/// @code{.cpp}
+/// const RowRange last_row[] = {{L - 1, L}};
+/// attention_weights(query, key, {.row_max = row_max, .row_sum = row_sum, .rows = last_row}, output, {.causal = true});
+/// @endcode
 REGARD_EXPORT void attention_weights(const InputView<4>& query, const InputView<4>& key, const WeightsRequest& request,
                                      const OutputView<4>& output, const AttentionOptions& options = {},
                                      const Runtime& runtime = {});
 
-// Partial results of attention over chunks of keys, one per chunk, before the division by row_sum:
-// accumulator = Σ exp(score − row_max) · value over the chunk's visible keys. Without sinks.
-// A mean of values near the largest number of T is finite although their sum is not. Where accumulator is ±∞ or NaN
-// the merge reads scaled_accumulator instead: the same sum times kAttentionSumScale, with room for 2⁴⁰ times that
-// number. It is optional; without it such a sum stays what it is.
+/// Factor of the sums in AttentionPartials::scaled_accumulator.
 inline constexpr double kAttentionSumScale = 0x1p-40;
+
+/// Partial results of attention, one per chunk of keys, before the division by row_sum and without sinks.
+///
+/// @code{.unparsed}
+/// accumulator        = Σ exp(score − row_max) · value      over the visible keys of the chunk
+/// scaled_accumulator = kAttentionSumScale · the same sum
+/// @endcode
+///
+/// All views are of the compute type. If values are near its largest finite number, their weighted mean is finite even
+/// if this sum overflows. Where accumulator is ±∞ or NaN, the merge therefore reads scaled_accumulator, which can
+/// represent sums of up to 2⁴⁰ times that number. It is optional; without it, such a sum stays ±∞ or NaN.
 struct AttentionPartials {
-  InputView<5> accumulator{};         // (N, B, H, L, Dv), all of the type computed with
-  InputView<4> row_max{};             // (N, B, H, L), −∞ for a row that sees no key of the chunk
-  InputView<4> row_sum{};             // (N, B, H, L)
-  InputView<5> scaled_accumulator{};  // (N, B, H, L, Dv), or absent
+  /// Sums, (N, B, H, L, Dv).
+  InputView<5> accumulator{};
+  /// Largest score of each row in the chunk, (N, B, H, L); −∞ if the row has no visible key in the chunk.
+  InputView<4> row_max{};
+  /// Sum of each row in the chunk, (N, B, H, L).
+  InputView<4> row_sum{};
+  /// Scaled sums, (N, B, H, L, Dv), or absent.
+  InputView<5> scaled_accumulator{};
 };
-// The same, to write.
+
+/// Views that attention_partials() writes; the members are those of AttentionPartials.
 struct AttentionPartialOutputs {
+  /// Sums, (N, B, H, L, Dv).
   OutputView<5> accumulator{};
+  /// Largest score of each row in the chunk, (N, B, H, L).
   OutputView<4> row_max{};
+  /// Sum of each row in the chunk, (N, B, H, L).
   OutputView<4> row_sum{};
+  /// Scaled sums, (N, B, H, L, Dv), or absent.
   OutputView<5> scaled_accumulator{};
 
+  /// The same views, for attention_merge() to read.
   operator AttentionPartials() const { return {accumulator, row_max, row_sum, scaled_accumulator}; }
 };
 
-// Chunks of S keys: ⌈S / kAttentionChunkKeys⌉, the N of attention_partials.
+/// Number of chunks, the extent N of attention_partials().
+///
+/// @param num_keys  Number of keys S.
+/// @return          `⌈S / kAttentionChunkKeys⌉`.
 constexpr Index attention_num_chunks(Index num_keys) {
   return (num_keys + kAttentionChunkKeys - 1) / kAttentionChunkKeys;
 }
 
-// The partials of attention_forward, one per chunk of the keys given. To cut a long key sequence, pass the keys
-// from a multiple of kAttentionChunkKeys on, with query_offset (and prefix, key_lengths) less that multiple.
-// Throws like attention_forward, and std::invalid_argument for sinks (attention_merge takes them) and for
-// packed sequences.
+/// Computes the partial results of attention_forward(), one per chunk of the given keys.
+///
+/// To split a long key sequence, cut it at multiples of kAttentionChunkKeys and pass one piece per call. Give
+/// query_offset as a number, and subtract the index of the piece's first key from query_offset, prefix and key_lengths.
+/// Clamp prefix to at least 0, and key_lengths to 0 … S of the piece.
+///
+/// @param query     (B, H, L, D), as in attention_forward().
+/// @param key       (B, Hkv, S, D), the keys of the piece.
+/// @param value     (B, Hkv, S, Dv), the values of the piece.
+/// @param partials  Views to write, with N = attention_num_chunks(S). Only scaled_accumulator is optional.
+/// @param options   Visibility, bias and scale; without sinks, which attention_merge() takes.
+/// @param runtime   Threads, scratch memory and cancellation.
+///
+/// Writes every view that partials contains.
+///
+/// @throws std::invalid_argument  As attention_forward(); also for sinks, dropout and packed sequences.
+/// @throws std::bad_alloc         As attention_forward().
+/// @throws regard::Cancelled      As attention_forward().
 REGARD_EXPORT void attention_partials(const InputView<4>& query, const InputView<4>& key, const InputView<4>& value,
                                       const AttentionPartialOutputs& partials, const AttentionOptions& options = {},
                                       const Runtime& runtime = {});
 
-// Merges N partials in key order. With the partials of all chunks in order the result equals
-// attention_forward bit for bit (of bfloat16 inputs and a context of bfloat16: with weights_in_float32 the same in both
-// calls, true or false). Its error does not grow with N: one weight exp(row_max_n − max) per partial and
-// a compensated sum (Neumaier 1974). sinks (H) or empty. outputs.weights must be absent.
+/// Merges N partial results in key order.
+///
+/// @param partials  Partial results, as attention_partials() wrote them.
+/// @param sinks     One score per query head, (H), or absent.
+/// @param outputs   Views to write, all of the compute type; weights and fingerprint must be absent.
+/// @param runtime   Threads, scratch memory and cancellation.
+///
+/// Writes every view that outputs contains.
+///
+/// @throws std::invalid_argument  As attention_forward().
+/// @throws std::bad_alloc         As attention_forward().
+/// @throws regard::Cancelled      As attention_forward().
+///
+/// @par Bits
+/// Given the partial results of all chunks in order, the result is bit-identical to that of attention_forward().
+/// - If sums may overflow, this requires scaled_accumulator.
+/// - If query, key and value are bfloat16 and attention_forward() writes a bfloat16 context, this requires the same
+///   explicit weights_in_float32, true or false, in attention_partials() and attention_forward(). The merged context is
+///   then the one that attention_forward() rounds to bfloat16.
+///
+/// @par Error
+/// The error does not grow with N: there is one factor `exp(row_max_n − max)` per partial result, and the sum is
+/// compensated (Neumaier 1974).
 REGARD_EXPORT void attention_merge(const AttentionPartials& partials, const InputView<1>& sinks,
                                    const AttentionOutputs& outputs, const Runtime& runtime = {});
 
-// Merges N finished results of disjoint key sets by their log_sum_exp: Σ exp(lse_n − lse) · context_n.
-//   contexts (N, B, H, L, Dv), lse (N, B, H, L); writes outputs.context and outputs.lse (the only ones allowed).
-// Error at most 4u · (1 + |lse|) · Σ p |v|.
+/// Merges N finished results over disjoint sets of keys by their lse.
+///
+/// @code{.unparsed}
+/// context = Σ_n exp(lse_n − lse) · context_n
+/// @endcode
+///
+/// @param contexts  (N, B, H, L, Dv), of the compute type.
+/// @param lse       (N, B, H, L), of the compute type.
+/// @param outputs   Views to write; only context and lse are allowed.
+/// @param runtime   Threads, scratch memory and cancellation.
+///
+/// Writes outputs.context and, if given, outputs.lse.
+///
+/// @throws std::invalid_argument  As attention_forward().
+/// @throws std::bad_alloc         As attention_forward().
+/// @throws regard::Cancelled      As attention_forward().
+///
+/// @par Error
+/// The merge adds at most `4u · (1 + |lse|) · Σ p |v|`.
 REGARD_EXPORT void attention_merge_lse(const InputView<5>& contexts, const InputView<4>& lse,
                                        const AttentionOutputs& outputs, const Runtime& runtime = {});
 

@@ -1,72 +1,134 @@
 // SPDX-License-Identifier: Apache-2.0
-//
-// Scaled dot-product attention, backward: what a loss's gradient of the context says of everything that made it.
-//
-//     weights     = exp(scores − row_max) / row_sum            rebuilt, with the bits of the forward pass
-//     delta       = Σ over Dv of context · grad_context − grad_lse
-//     grad_value  = weightsᵀ · grad_context
-//     grad_scores = weights · (grad_context · valueᵀ − delta)  elementwise; this is grad_bias, too
-//     grad_query  = scale · grad_scores · key                  with a soft cap, grad_scores · (1 − tanh²) in both
-//     grad_key    = scale · grad_scoresᵀ · query
-//     grad_sinks  = − Σ over rows of sink weight · delta
-//
-// Names and extents as in attention.h. Five products of matrices, where the forward pass has two. Algorithm: Dao,
-// arXiv 2307.08691, algorithm 2, with partial sums of grad_query in the place of atomic additions
-// (docs/derivations/attention_backward.md). Read next: src/attention/attention_backward.cpp.
+/// @file
+/// Scaled dot-product attention, backward: the gradients of a loss with respect to every input of the forward pass.
+///
+/// @code{.unparsed}
+/// weights     = exp(scores − row_max) / row_sum            recomputed, with the bits of the forward pass
+/// delta       = Σ over Dv of context · grad_context − grad_lse
+/// grad_value  = weightsᵀ · grad_context
+/// grad_scores = weights · (grad_context · valueᵀ − delta)  elementwise; this is also grad_bias
+/// grad_query  = scale · grad_scores · key                  with a soft cap, grad_scores · (1 − tanh²) in both
+/// grad_key    = scale · grad_scoresᵀ · query
+/// grad_sinks  = − Σ over rows of sink weight · delta
+/// @endcode
+/// - Names and extents are those of attention.h. There are five matrix products; the forward pass has two.
+/// - Contract: docs/semantics.md. Derivation: docs/derivations/attention_backward.md. Source: Dao, arXiv 2307.08691,
+///   algorithm 2, with partial sums of grad_query instead of atomic additions.
+///
+/// Read next: src/attention/attention_backward.cpp.
 #pragma once
 
 #include "regard/attention.h"
 
 namespace regard::inline v0 {
 
-// What the forward pass wrote, and the gradients of what it wrote. All but grad_lse are required. context and
-// grad_context have types as query has, the others the type computed with.
+/// What the forward pass wrote, and the gradients of its outputs. All members except grad_lse are required.
+///
+/// context and grad_context may each have any type that query may have: float, bfloat16 or float16, or double if query
+/// is double. The other views are of the compute type (double if query is double, else float).
 struct AttentionForwardState {
-  InputView<4> context{};              // (B, H, L, Dv), as attention_forward wrote it
-  InputView<3> row_max{};              // (B, H, L), likewise
-  InputView<3> row_sum{};              // (B, H, L), likewise
-  InputView<4> grad_context{};         // (B, H, L, Dv): ∂loss / ∂context
-  InputView<3> grad_lse{};             // (B, H, L): ∂loss / ∂lse; absent: the loss does not depend on it
-  AttentionFingerprint fingerprint{};  // as attention_forward wrote it, or kUncheckedFingerprint
+  /// Context, (B, H, L, Dv), as attention_forward() wrote it.
+  InputView<4> context{};
+  /// Largest score of each row, (B, H, L), as attention_forward() wrote it.
+  InputView<3> row_max{};
+  /// Sum of each row, (B, H, L), as attention_forward() wrote it.
+  InputView<3> row_sum{};
+  /// ∂loss / ∂context, (B, H, L, Dv).
+  InputView<4> grad_context{};
+  /// ∂loss / ∂lse, (B, H, L). Absent: the loss does not depend on lse.
+  InputView<3> grad_lse{};
+  /// Fingerprint of the options, as attention_forward() wrote it, or kUncheckedFingerprint.
+  AttentionFingerprint fingerprint{};
 };
 
-// Which gradients are added to what their view holds, in place of overwriting it: number = number + gradient, with the
-// gradient as it is before it is rounded to the view's type, and the sum rounded once. An accumulated view of the type
-// computed with has the bits of the old number plus the gradient that a call without it writes.
+/// Which gradients are added to the contents of their view, instead of overwriting them.
+///
+/// @code{.unparsed}
+/// element = element + gradient
+/// @endcode
+///
+/// The gradient enters this sum before it is rounded to the type of the view, and the sum is rounded once. In a view of
+/// the compute type, the result has the bits of the old element plus the gradient that a call without accumulation
+/// writes.
 struct AttentionAccumulation {
+  /// Add to AttentionGradients::grad_query.
   bool grad_query = false;
+  /// Add to AttentionGradients::grad_key.
   bool grad_key = false;
+  /// Add to AttentionGradients::grad_value.
   bool grad_value = false;
+  /// Add to AttentionGradients::grad_bias.
   bool grad_bias = false;
+  /// Add to AttentionGradients::grad_sinks.
   bool grad_sinks = false;
 };
 
-// What is written; a view that is absent is not. An output must not overlap an input or another output.
+/// Views that attention_backward() writes. A gradient whose view is absent is not written.
+///
+/// An output must not overlap an input or another output. grad_query, grad_key and grad_value have the same type, which
+/// is the compute type or the type of query. grad_bias and grad_sinks are of the compute type.
 struct AttentionGradients {
-  OutputView<4> grad_query{};  // (B, H, L, D)
-  OutputView<4> grad_key{};    // (B, Hkv, S, D): the sum over the query heads that read it, in their order
-  OutputView<4> grad_value{};  // (B, Hkv, S, Dv), likewise
-  OutputView<4> grad_bias{};   // extents of (B, H, L, S) or 1: over an extent of 1 it is the sum; with bias
-  OutputView<1> grad_sinks{};  // (H), with sinks
+  /// Gradient of query, (B, H, L, D).
+  OutputView<4> grad_query{};
+  /// Gradient of key, (B, Hkv, S, D): the sum over the query heads that read the key head, in their order.
+  OutputView<4> grad_key{};
+  /// Gradient of value, (B, Hkv, S, Dv): the sum over the query heads that read the value head, in their order.
+  OutputView<4> grad_value{};
+  /// Gradient of bias; only if bias is given. Each extent is that of (B, H, L, S), or 1 for the sum over that axis.
+  OutputView<4> grad_bias{};
+  /// Gradient of sinks, (H); only if sinks are given.
+  OutputView<1> grad_sinks{};
+  /// Which gradients are added to the contents of their view.
   AttentionAccumulation accumulate{};
 };
 
-// Computes the gradients above for the call attention_forward(query, key, value, outputs, options).
-//   query (B, H, L, D), key (B, Hkv, S, D), value (B, Hkv, S, Dv), any strides, and options as in that call, dropout
-//   included: the same weights are dropped; types as there. The gradients of query, key and value have one type, that
-//   computed with or the query's; sums are of float or double and rounded once. Where query,
-//   key, value and grad_context are all of bfloat16, avx512_bf16 rounds weights and the gradients of scores to bfloat16
-//   for the products that are summed, which adds 2⁻⁷ (1 + 2⁻⁹) of the summed magnitudes to the error, to that of
-//   grad_value 2⁻⁸, unless options.weights_in_float32: the default where the gradients are of float.
-// Writes, or adds to, every view that gradients names. A key that no row sees and a row that sees no key have gradients
-// of exactly 0, whatever numbers are stored there. Workspace: at most 6 times the elements of grad_query with D rounded
-// up to 32, and some for each thread. The same bits for any threads, executor, batch and strides, and on every
-// instruction set that has fused multiply-add (with query and key of bfloat16: but for avx512_bf16).
-// Throws std::invalid_argument (operator, argument, actual and expected) before any work; afterwards only
-// std::bad_alloc and regard::Cancelled. Options that differ from those of the forward call are rejected by name, by
-// their fingerprint. row_max and row_sum are trusted: values from other queries or keys give wrong gradients. A library
-// built without NDEBUG recomputes them and rejects values that make the weights of a row sum to more than 1; less is
-// valid, where the keys are some of those that the forward pass saw. NaN gives NaN.
+/// Computes the gradients of the call `attention_forward(query, key, value, outputs, options)`.
+///
+/// The formulas are at the top of this file. Sums are in float or double and are rounded once.
+///
+/// @param query      (B, H, L, D), any strides; types as in attention_forward().
+/// @param key        (B, Hkv, S, D), any strides; types as in attention_forward().
+/// @param value      (B, Hkv, S, Dv), any strides; types as in attention_forward().
+/// @param saved      Results of the forward call and gradients of its outputs.
+/// @param gradients  Views to write, and which of them to add to.
+/// @param options    As in the forward call. This includes dropout: the same weights are dropped.
+/// @param runtime    Threads, scratch memory and cancellation.
+///
+/// Writes, or adds to, every view that gradients contains. A key that is visible to no query, and a query with no
+/// visible key, have gradients of exactly 0, whatever elements are stored there.
+///
+/// @throws std::invalid_argument  Before any work; names the operator, the argument, its value and what was expected.
+///                                Options that differ from those of the forward call are detected by the fingerprint
+///                                and named.
+/// @throws std::bad_alloc         Out of memory.
+/// @throws regard::Cancelled      A stop was requested.
+///
+/// @warning row_max and row_sum are trusted: values from other queries or keys silently produce wrong gradients.
+/// A library built without `NDEBUG` recomputes them and throws std::invalid_argument if they make the weights of a row
+/// sum to more than 1, beyond a tolerance of 1/16. Sums below 1 are valid: the keys may be only some of those of the
+/// forward pass. NaN in row_max or row_sum gives NaN gradients.
+///
+/// @par Bits
+/// The gradients have the same bits for any number of threads, executor, batch and strides, and on every instruction
+/// set that has fused multiply-add. With bfloat16 query and key, avx512_bf16 is the exception.
+///
+/// @par Error
+/// docs/semantics.md, section 4, gives the bound. If query, key, value and grad_context are all bfloat16, avx512_bf16
+/// rounds weights and the gradients of scores to bfloat16 for the products that are summed. This adds 2⁻⁸ of the summed
+/// magnitudes to the error of grad_value, and `2⁻⁷ (1 + 2⁻⁹)` of them to the errors of grad_query and grad_key. It does
+/// not happen if options.weights_in_float32 is true, which is the default if the gradients are float.
+///
+/// @par Memory
+/// At most 6 times the elements of grad_query, with D rounded up to a multiple of 32, and a small amount per row and
+/// per thread.
+///
+/// @par Example
+/// @code{.cpp}
+/// attention_backward(query, key, value,
+///                    {.context = context, .row_max = row_max, .row_sum = row_sum, .grad_context = grad_context,
+///                     .fingerprint = fingerprint},
+///                    {.grad_query = grad_query, .grad_key = grad_key, .grad_value = grad_value}, {.causal = true});
+/// @endcode
 REGARD_EXPORT void attention_backward(const InputView<4>& query, const InputView<4>& key, const InputView<4>& value,
                                       const AttentionForwardState& saved, const AttentionGradients& gradients,
                                       const AttentionOptions& options = {}, const Runtime& runtime = {});

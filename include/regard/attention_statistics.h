@@ -1,93 +1,188 @@
 // SPDX-License-Identifier: Apache-2.0
-//
-// What an attention does, without its (L, S) weights ever being stored: numbers of each row that ride along in the
-// forward pass, the weight on each key, summed over the queries, and a pooled map of the whole.
-//
-//     attention_with_statistics(query, key, value, {.context = …, .row_max = m, .row_sum = l}, {.top_keys = …},
-//     options) attention_columns(query, key, {.row_max = m, .row_sum = l}, {.key_mass = …, .pooled_map = …},
-//     options)
-//
-//     entropy[i]         = −Σ_j p ln p                                        in nats, p = weights[i, j]
-//     mean_distance[i]   = Σ_j p · |p_i − j|                                  p_i the position of the row
-//     chosen_weight[i]   = Σ_j p over the chosen keys                          of all rows, or of this row
-//     key_mass[j]     = Σ_i weights[i, j]                                   heavy hitters are its largest entries
-//     pooled_map[a, b]   = mean (or sum) of weights[i, j] over the rows i of strip a and the columns j of strip b
-//     strip a of G over L  = ⌊a·L/G⌋ … ⌊(a+1)·L/G⌋ − 1
-//
-// Single rows, columns and tiles are attention_weights (attention.h) of chosen rows and keys.
-// Read next: src/attention/row_statistics.cpp, src/attention/attention_columns.cpp.
+/// @file
+/// Attention statistics: what an attention call does, without storing its (L, S) weights.
+///
+/// @code{.unparsed}
+/// entropy[i]         = −Σ_j p ln p               in nats, p = weights[i, j]
+/// mean_distance[i]   = Σ_j p · |p_i − j|         p_i the position of the row
+/// chosen_weight[i]   = Σ_j p over the chosen keys, which are those of all rows or of this row
+/// key_mass[j]        = Σ_i weights[i, j]         heavy hitters are its largest entries
+/// pooled_map[a, b]   = mean (or sum) of weights[i, j] over the rows i of strip a and the columns j of strip b
+/// strip a of G over L = ⌊a·L/G⌋ … ⌊(a+1)·L/G⌋ − 1
+/// @endcode
+/// - attention_with_statistics() computes the statistics of rows during the forward pass.
+/// - attention_columns() computes the key mass and the pooled map from query, key, row_max and row_sum.
+/// - attention_weights() (attention.h) computes single rows, columns and tiles of the weights.
+///
+/// Names and extents are those of attention.h. Contract: docs/semantics.md.
+///
+/// Read next: src/attention/row_statistics.cpp, src/attention/attention_columns.cpp.
 #pragma once
 
 #include "regard/attention.h"
 
 namespace regard::inline v0 {
 
+/// Largest number of keys per row that AttentionStatistics::top_keys can hold.
 inline constexpr Index kAttentionMostTopKeys = 63;
 
-// Whether the ranges of AttentionStatistics::chosen_ranges count from key 0 or from the position of the row.
-enum class ChosenOrigin { key_zero, position };
-
-// What is asked for and written; a view that is absent is not computed. Keys are the columns of the weights; the
-// chosen keys and distances count from the first key of each packed sequence. chosen_keys chooses the same keys for
-// every row, chosen_ranges the keys begin … end − 1 for each; give one of them. Keys outside 0 … S − 1 are absent and
-// have no weight, and a range whose end is not above its begin has none.
-//
-//     the key before the row (previous token)    chosen_ranges {−1, 0},         chosen_origin = position
-//     induction over a text of period n          chosen_ranges {1 − n, 2 − n},  chosen_origin = position
-//     one key k[i] for row i, −1 for none        chosen_ranges[0][i] = {k[i], k[i] + 1}
-struct AttentionStatistics {
-  InputView<1> chosen_keys{};    // int32 or int64, distinct, ≥ 0, in any order
-  InputView<3> chosen_ranges{};  // int32 or int64 (B|1, L|1, 2): begin, end of each row
-  ChosenOrigin chosen_origin = ChosenOrigin::key_zero;
-  OutputView<4> top_keys{};        // int64 (B, H, L, k), 1 ≤ k ≤ 63: by weight, then by lower key; missing: −1
-  OutputView<4> top_weights{};     // (B, H, L, k), with top_keys: their weights; missing: 0
-  OutputView<3> entropy{};         // (B, H, L)
-  OutputView<3> largest_weight{};  // (B, H, L)
-  OutputView<3> chosen_weight{};   // (B, H, L): Σ weights of the chosen keys
-  OutputView<3> mean_distance{};   // (B, H, L)
-  // Means of these over the rows that see a key; 0 where no row does.
-  OutputView<2> head_entropy{};         // (B, H)
-  OutputView<2> head_largest_weight{};  // (B, H)
-  OutputView<2> head_chosen_weight{};   // (B, H)
-  OutputView<2> head_mean_distance{};   // (B, H)
+/// Origin from which the keys in AttentionStatistics::chosen_ranges are counted.
+enum class ChosenOrigin {
+  /// Key 0 (of each packed sequence).
+  key_zero,
+  /// The position of the row.
+  position
 };
 
-// attention_forward, and the statistics of its rows in the same pass. Asking moves no bit of the outputs.
-// Weights (top, largest, chosen) have the bits of attention_weights, chosen ones summed in double, in the order of the
-// keys, and rounded once.
-// |error| of entropy ≤ u · (32 + 4√D · …) · (1 + entropy + ln row_sum) and of mean_distance ≤ that of a context whose
-// values are the distances (attention.h). A row that sees no key: keys −1, all else 0. A row of NaN: keys −1, all else
-// NaN. A visible key whose score is −∞ counts as missing. A sink takes its share of the weights and is no key.
-// Memory: O(L) beside attention_forward's, 150 KB a thread. The same bits for any threads, executor, batch and strides.
-// Throws like attention_forward; std::invalid_argument also for k out of range, for chosen_keys that are negative or
-// not distinct, and for chosen_keys and chosen_ranges together.
+/// Attention statistics to compute. A view that is absent is not computed.
+///
+/// - Keys in top_keys are columns of the weights. Chosen keys and distances count from the first key of each packed
+///   sequence.
+/// - chosen_keys chooses the same keys for every row, chosen_ranges a range of keys for each row. Give at most one.
+/// - Chosen keys outside 0 … S − 1 have no weight, nor has a range whose end is not above its begin.
+/// - Outputs other than top_keys are of the compute type (double if query is double, else float).
+///
+/// Examples of chosen_ranges:
+/// @verbatim
+/// the previous key (previous token)          chosen_ranges {−1, 0},         chosen_origin = position
+/// induction over a text of period n          chosen_ranges {1 − n, 2 − n},  chosen_origin = position
+/// one key k[i] for row i, −1 for none        chosen_ranges[0][i] = {k[i], k[i] + 1}
+/// @endverbatim
+struct AttentionStatistics {
+  /// Chosen keys of all rows: int32 or int64, distinct, at least 0, in any order.
+  InputView<1> chosen_keys{};
+  /// Chosen keys of each row, `begin` … `end − 1`: int32 or int64, (B or 1, L or 1, 2).
+  ///
+  /// The last axis is (begin, end). An extent of 1 applies to all batch entries, or to all rows.
+  InputView<3> chosen_ranges{};
+  /// Origin of chosen_ranges.
+  ChosenOrigin chosen_origin = ChosenOrigin::key_zero;
+  /// Keys with the largest weights: int64, (B, H, L, k), `1 ≤ k ≤ 63`; missing: −1.
+  ///
+  /// They are ordered by decreasing weight, and keys of equal weight by increasing key.
+  OutputView<4> top_keys{};
+  /// Weights of top_keys, (B, H, L, k); only together with top_keys; missing: 0.
+  OutputView<4> top_weights{};
+  /// Entropy of the weights in nats, (B, H, L).
+  OutputView<3> entropy{};
+  /// Largest weight, (B, H, L).
+  OutputView<3> largest_weight{};
+  /// Sum of the weights of the chosen keys, (B, H, L).
+  OutputView<3> chosen_weight{};
+  /// Mean distance between the position of the row and its keys, (B, H, L).
+  OutputView<3> mean_distance{};
+  /// Mean of entropy over the rows that have a visible key, (B, H); 0 if no row has one.
+  OutputView<2> head_entropy{};
+  /// Mean of largest_weight over the rows that have a visible key, (B, H); 0 if no row has one.
+  OutputView<2> head_largest_weight{};
+  /// Mean of chosen_weight over the rows that have a visible key, (B, H); 0 if no row has one.
+  OutputView<2> head_chosen_weight{};
+  /// Mean of mean_distance over the rows that have a visible key, (B, H); 0 if no row has one.
+  OutputView<2> head_mean_distance{};
+};
+
+/// Computes attention_forward() and, in the same pass, statistics of its rows.
+///
+/// @param query       (B, H, L, D), as in attention_forward().
+/// @param key         (B, Hkv, S, D), as in attention_forward().
+/// @param value       (B, Hkv, S, Dv), as in attention_forward().
+/// @param outputs     Views to write, as in attention_forward().
+/// @param statistics  Statistics to compute, and the views to write them to.
+/// @param options     As in attention_forward().
+/// @param runtime     Threads, scratch memory, cancellation and progress.
+///
+/// Writes every view that outputs and statistics contain.
+/// - A row with no visible key: keys −1, everything else 0.
+/// - A row of NaN: keys −1, everything else NaN (chosen_weight only if keys are chosen).
+/// - A visible key whose score is −∞ counts as missing.
+/// - A sink takes its share of the weights and is not a key.
+///
+/// @throws std::invalid_argument  As attention_forward(); also for k out of range, for top_weights without top_keys,
+///                                for chosen_keys that are negative or not distinct, for chosen_keys and chosen_ranges
+///                                together, and, in float, for 2³¹ keys or more in a sequence.
+/// @throws std::bad_alloc         As attention_forward().
+/// @throws regard::Cancelled      As attention_forward().
+///
+/// @par Bits
+/// The results have the same bits for any number of threads, executor, batch and strides. Computing statistics does not
+/// change the bits of outputs.
+/// @par
+/// Weights (top, largest, chosen) have the bits of attention_weights(). Those of the chosen keys are summed in double,
+/// in the order of the keys, and rounded once.
+///
+/// @par Error
+/// With f = `u · (32 + 4√D · max_j(…))` as in attention_forward(), the error of entropy is at most
+/// `f · (1 + entropy + ln row_sum)`. The error of mean_distance is at most that of a context whose values are the
+/// distances.
+///
+/// @par Memory
+/// O(L) in addition to that of attention_forward(), and 150 KB per thread.
+///
+/// @par Example
+/// @code{.cpp}
+/// attention_with_statistics(query, key, value, {.context = context, .row_max = row_max, .row_sum = row_sum},
+///                           {.top_keys = top_keys, .entropy = entropy}, {.causal = true});
+/// @endcode
 REGARD_EXPORT void attention_with_statistics(const InputView<4>& query, const InputView<4>& key,
                                              const InputView<4>& value, const AttentionOutputs& outputs,
                                              const AttentionStatistics& statistics,
                                              const AttentionOptions& options = {}, const Runtime& runtime = {});
 
+/// What a cell of AttentionColumns::pooled_map contains.
 enum class CoarseCells {
-  means,  // of all weights of the cell, the zeros of invisible keys included
-  sums    // of them: the cells of a row of the map sum to its number of queries that see a key, less what sinks take
+  /// Mean of all weights of the cell, including the zeros of invisible keys.
+  means,
+  /// Sum of all weights of the cell. A row of the map then sums to the number of its queries that have a visible key,
+  /// less the weights of sinks.
+  sums
 };
 
+/// Softmax state from which attention_columns() computes the weights, and the kind of cells.
 struct ColumnsRequest {
-  InputView<3> row_max{};  // (B, H, L), as attention_forward wrote it
-  InputView<3> row_sum{};  // (B, H, L)
+  /// Largest score of each row, (B, H, L), as attention_forward() wrote it.
+  InputView<3> row_max{};
+  /// Sum of each row, (B, H, L), as attention_forward() wrote it.
+  InputView<3> row_sum{};
+  /// Means or sums in the pooled map.
   CoarseCells cells = CoarseCells::means;
 };
 
-// What is written; a view that is absent is not computed.
+/// Views that attention_columns() writes, of the compute type. A view that is absent is not computed.
 struct AttentionColumns {
-  OutputView<3> key_mass{};    // (B, H, S)
-  OutputView<4> pooled_map{};  // (B, H, Ga, Gb), 1 ≤ Ga ≤ L, 1 ≤ Gb ≤ S
+  /// Sum of the weights of each key over all queries, (B, H, S).
+  OutputView<3> key_mass{};
+  /// Pooled map of the weights, (B, H, Ga, Gb), with `1 ≤ Ga ≤ L` and `1 ≤ Gb ≤ S`.
+  OutputView<4> pooled_map{};
 };
 
-// One pass over query and key, with the weights' own bits: row by row in order, summed in double and rounded once.
-//   query (B, H, L, D), key (B, Hkv, S, D), as in the forward call, of the same types; options likewise.
-// NaN weights make their sums NaN. Memory: the packed keys, 8 bytes a cell of the map and a little for each thread and
-// 1024 keys; nothing that grows with L · S. The same bits for any threads, executor, batch and strides.
-// Throws like attention_forward; std::invalid_argument also for a map with more strips than rows or keys.
+/// Computes the key mass and the pooled map of the weights in one pass over query and key.
+///
+/// @param query    (B, H, L, D), as in the forward call, of the same type.
+/// @param key      (B, Hkv, S, D), as in the forward call, of the same type.
+/// @param request  Softmax state and kind of cells.
+/// @param outputs  Views to write.
+/// @param options  As in the forward call.
+/// @param runtime  Threads, scratch memory and cancellation.
+///
+/// Writes every view that outputs contains. NaN weights make their sums NaN.
+///
+/// @throws std::invalid_argument  As attention_forward(); also for a map with more strips than rows or keys.
+/// @throws std::bad_alloc         As attention_forward().
+/// @throws regard::Cancelled      As attention_forward().
+///
+/// @par Bits
+/// The results have the same bits for any number of threads, executor, batch and strides. The weights have the bits of
+/// attention_weights(). They are summed row by row, in order, in double, and each sum is rounded once.
+///
+/// @par Memory
+/// The packed keys, 8 bytes per cell of the map, and a small amount per thread and per chunk of 1024 keys. A map takes
+/// up to `8 · Ga · (Gb + number of chunks)` bytes more per query head. The weights are never stored.
+///
+/// @par Example
+/// @code{.cpp}
+/// attention_columns(query, key, {.row_max = row_max, .row_sum = row_sum},
+///                   {.key_mass = key_mass, .pooled_map = pooled_map}, {.causal = true});
+/// @endcode
 REGARD_EXPORT void attention_columns(const InputView<4>& query, const InputView<4>& key, const ColumnsRequest& request,
                                      const AttentionColumns& outputs, const AttentionOptions& options = {},
                                      const Runtime& runtime = {});

@@ -1,20 +1,23 @@
-/* SPDX-License-Identifier: Apache-2.0
- *
- * The C interface (C99): attention forward and backward, its weights, statistics, columns, partial results and their
- * merging, KV caches and decoding, linear layers, and the plan of any of them, on strided arrays; with threads, memory
- * and a stop of the caller's own.
- *
- *     regard_attention_options options;
- *     regard_attention_options_init(&options, sizeof options);
- *     options.causal = 1;
- *     if (regard_attention_forward(&q, &k, &v, &outputs, &options, NULL) != REGARD_OK) puts(regard_last_error());
- *
- * Formulas, extents (B H Hkv L S D Dv) and the meaning of every option are those of attention.h, attention_backward.h,
- * attention_statistics.h, kv_cache.h, linear.h and linear_backward.h, which have the same names; docs/semantics.md has
- * every corner. The binary interface is stable: structs
- * that begin with struct_size may grow at their end (so set them to zero first), numbers of enumerators never change.
- * Nothing is thrown and nothing is printed. All functions may be called from any thread; what one thread frees, no
- * other may use. Read next: src/c_api/attention.cpp, tests/c_api_test.c. */
+// SPDX-License-Identifier: Apache-2.0
+/// @file
+/// The C interface (C99): attention forward and backward, its weights, statistics and partial results, KV caches and
+/// decoding, linear layers, and plans of these calls, on strided arrays. Callers may bring threads, memory and a stop.
+///
+/// @code{.c}
+/// regard_attention_options options;
+/// regard_attention_options_init(&options, sizeof options);
+/// options.causal = 1;
+/// if (regard_attention_forward(&q, &k, &v, &outputs, &options, NULL) != REGARD_OK) puts(regard_last_error());
+/// @endcode
+///
+/// Formulas, extents (B H Hkv L S D Dv) and options are those of attention.h, attention_backward.h, kv_cache.h,
+/// attention_statistics.h, linear.h and linear_backward.h, which use the same names. Contract: docs/semantics.md.
+///
+/// Within a minor version the binary interface is stable. Structs that begin with `struct_size` may grow at their end,
+/// so set them to zero first; the values of enumerators never change. Nothing is thrown and nothing is printed. All
+/// functions may be called from any thread, but no thread may use what another one has freed.
+///
+/// Read next: src/c_api/attention.cpp, tests/c_api_test.c.
 #pragma once
 
 #include <stddef.h>
@@ -26,257 +29,409 @@
 extern "C" {
 #endif
 
-/* Every function below that returns int32_t returns one of these: 0, or an ErrorCode of error.h. */
+/// The result of a call. Every function that returns int32_t returns one of these: 0, or an ErrorCode of error.h.
 enum regard_status {
-  REGARD_OK = 0,
-  REGARD_INVALID_ARGUMENT = 1, /* nothing was written */
-  REGARD_OUT_OF_MEMORY = 2,    /* outputs of an operator are unspecified, of this and the next two */
-  REGARD_CANCELLED = 3,
-  REGARD_INTERNAL = 4,
-  REGARD_OUT_OF_PAGES = 5, /* the cache has not changed, of this and the next */
-  REGARD_CACHE_IN_USE = 6,
-  REGARD_DATA_ERROR = 7 /* memory does not hold what it should */
+  REGARD_OK = 0,                ///< Success.
+  REGARD_INVALID_ARGUMENT = 1,  ///< The caller made a mistake. Nothing was written.
+  REGARD_OUT_OF_MEMORY = 2,     ///< Memory could not be allocated. The outputs of an operator are unspecified.
+  REGARD_CANCELLED = 3,         ///< A stop was requested. The outputs of an operator are unspecified.
+  REGARD_INTERNAL = 4,          ///< Any other error. The outputs of an operator are unspecified.
+  REGARD_OUT_OF_PAGES = 5,      ///< The cache has too few free pages. It has not changed.
+  REGARD_CACHE_IN_USE = 6,      ///< Another thread uses the cache. It has not changed.
+  REGARD_DATA_ERROR = 7         ///< The content of a block of memory is not valid.
 };
 
+/// Element types. The values are those of ElementType in types.h.
 enum regard_dtype {
-  REGARD_F32 = 1,
-  REGARD_F64 = 2,
-  REGARD_BOOL = 3,
-  REGARD_I32 = 4,
-  REGARD_I64 = 5,
-  REGARD_BF16 = 6, /* two bytes, as a uint16_t holds them: the upper half of a float */
-  REGARD_F16 = 7,  /* two bytes, IEEE 754 binary16 */
-  REGARD_I8 = 8,
-  REGARD_U8 = 9
+  REGARD_F32 = 1,   ///< float
+  REGARD_F64 = 2,   ///< double
+  REGARD_BOOL = 3,  ///< One byte: 0 is false, any other value is true.
+  REGARD_I32 = 4,   ///< int32_t
+  REGARD_I64 = 5,   ///< int64_t
+  REGARD_BF16 = 6,  ///< bfloat16: two bytes, the upper half of a float, as a uint16_t holds them.
+  REGARD_F16 = 7,   ///< IEEE 754 binary16: two bytes.
+  REGARD_I8 = 8,    ///< int8_t
+  REGARD_U8 = 9     ///< uint8_t
 };
 
-/* Element (i, j, …) lies at data[i * strides[0] + j * strides[1] + …]. Strides count elements, not bytes; they may be
- * zero or negative. strides NULL: dense, last axis contiguous. A REGARD_BOOL element is a byte, 0 or 1, nothing else.
- * Arrays of rank 1 among the options must be contiguous and aligned.
- * All fields zero: the array is not given. data NULL with a shape that is not empty is an error. */
+/// A strided array that is read.
+///
+/// @code{.unparsed}
+/// element (i, j, …) is at data[i · strides[0] + j · strides[1] + …]
+/// @endcode
+///
+/// If all fields are zero, the array is not given. It is an error if `data` is NULL and the shape is not empty.
+/// Strides may be any, and elements may be misaligned, in arrays of options too.
+///
+/// In this header, `(B, H, L, D)` is a shape; f32, f64, bf16, f16, i32, i64, i8, u8 and bool are the enumerators of
+/// `regard_dtype`; and T is the type computed with: f64 if query is f64, else f32.
 typedef struct regard_input {
-  const void* data;
-  int32_t dtype;
-  int32_t rank;
-  const int64_t* shape;   /* [rank] */
-  const int64_t* strides; /* [rank], or NULL */
+  const void* data;        ///< The address of element (0, 0, …).
+  int32_t dtype;           ///< The element type, a `regard_dtype`.
+  int32_t rank;            ///< The number of axes.
+  const int64_t* shape;    ///< [rank] The extent of each axis.
+  const int64_t* strides;  ///< [rank] In elements, not bytes; may be 0 or negative. NULL: dense, last axis contiguous.
 } regard_input;
 
-/* The same, written. An output must not overlap an input or another output. */
+/// A strided array that is written. It must not overlap an input or another output. The fields are as above.
 typedef struct regard_output {
-  void* data;
-  int32_t dtype;
-  int32_t rank;
-  const int64_t* shape;
-  const int64_t* strides;
+  void* data;              ///< The address of element (0, 0, …).
+  int32_t dtype;           ///< The element type, a `regard_dtype`.
+  int32_t rank;            ///< The number of axes.
+  const int64_t* shape;    ///< [rank] The extent of each axis.
+  const int64_t* strides;  ///< [rank] In elements, not bytes, or NULL.
 } regard_output;
 
+/// How the offset of the query rows is stated. Query row i has position p = i + offset.
 enum regard_query_offset_kind {
-  REGARD_OFFSET_NOT_NAMED = 0,
-  REGARD_OFFSET_TOP_LEFT = 1,
-  REGARD_OFFSET_BOTTOM_RIGHT = 2,
-  REGARD_OFFSET_NUMBER = 3, /* query_offset */
-  REGARD_OFFSET_NUMBERS = 4 /* query_offsets */
+  REGARD_OFFSET_NOT_NAMED = 0,     ///< 0. Options that use positions then require L = S and no key lengths.
+  REGARD_OFFSET_TOP_LEFT = 1,      ///< 0.
+  REGARD_OFFSET_BOTTOM_RIGHT = 2,  ///< Key length − L, for each batch entry or packed sequence.
+  REGARD_OFFSET_NUMBER = 3,        ///< The value of `query_offset`.
+  REGARD_OFFSET_NUMBERS = 4        ///< The elements of `query_offsets`.
 };
 
-/* All zero but struct_size is the default: no mask, no bias, scale 1 / sqrt(D). T is the type computed with: f64 where
- * query is f64, else f32. */
+/// The options of attention. All zero but `struct_size` is the default: no mask, no bias, scale 1 / √D.
+///
+/// All options combine: key j is visible to query row i if every option allows it (AttentionOptions in attention.h).
+/// The drawings have a row for each query and a column for each key; 1 means visible.
 typedef struct regard_attention_options {
-  size_t struct_size; /* sizeof(regard_attention_options), where it was compiled */
+  size_t struct_size;  ///< sizeof(regard_attention_options) in the build of the caller.
+  /// Not 0: key j is visible only if j ≤ p, or if it is in the prefix. The alignment follows from the query offset:
+  ///
+  /// @verbatim
+  ///  top-left     bottom-right
+  ///  1 0 0 0 0    1 1 1 0 0
+  ///  1 1 0 0 0    1 1 1 1 0
+  ///  1 1 1 0 0    1 1 1 1 1
+  /// @endverbatim
   int32_t causal;
-  int32_t query_offset_kind;
-  int64_t query_offset;
-  regard_input query_offsets; /* i64 (B), or one per packed sequence */
-  int32_t has_window_left;    /* 0: open */
-  int32_t has_window_right;
+  int32_t query_offset_kind;   ///< A `regard_query_offset_kind`.
+  int64_t query_offset;        ///< With REGARD_OFFSET_NUMBER. May be negative.
+  regard_input query_offsets;  ///< With REGARD_OFFSET_NUMBERS: i32 or i64 (B), or one for each packed sequence.
+  int32_t has_window_left;     ///< 0: the window is open to the left, and `window_left` is not used.
+  int32_t has_window_right;    ///< 0: the window is open to the right, and `window_right` is not used.
+  /// Key j is visible only if j ≥ p − window_left. At least 0. A window of 2 keys, window_left 1 and window_right 0:
+  ///
+  /// @verbatim
+  ///  1 0 0 0
+  ///  1 1 0 0
+  ///  0 1 1 0
+  ///  0 0 1 1
+  /// @endverbatim
   int64_t window_left;
-  int64_t window_right;
-  regard_input key_lengths;    /* i64 (B), or one per packed sequence */
-  regard_input query_starts;   /* i64 (n + 1) */
-  regard_input key_starts;     /* i64 (n + 1) */
-  regard_input query_segments; /* i32 (B, L) */
-  regard_input key_segments;   /* i32 (B, S) */
-  regard_input prefix;         /* i64 (B), or one per packed sequence */
-  regard_input block_mask;     /* bool (B|1, H|1, blocks of L, blocks of S) */
-  int64_t block_size[2];
-  regard_input mask;         /* bool, broadcastable to (B, H, L, S) */
-  regard_input bias;         /* f32 or the type of query, broadcastable to (B, H, L, S) */
-  regard_input alibi_slopes; /* T (H) */
-  regard_input sinks;        /* T (H) */
-  int32_t has_soft_cap;
-  int32_t has_scale;
-  double soft_cap;
-  double scale;
-  /* The weights multiplied with a bf16 value: 1 stay f32, -1 are rounded to bf16, 0 stay f32 for an f32 result. */
+  int64_t window_right;  ///< Key j is visible only if j ≤ p + window_right. At least 0.
+  /// i32 or i64 (B), or one for each packed sequence: keys from this index on are not visible. Here it is 3:
+  ///
+  /// @verbatim
+  ///  1 1 1 0
+  ///  1 1 1 0
+  ///  1 1 1 0
+  /// @endverbatim
+  regard_input key_lengths;
+  /// i32 or i64 (n + 1), cumulative: n packed sequences of queries. B must be 1, and query is (1, H, total, D). A query
+  /// attends to the keys of its own sequence only. Here both starts are {0, 2, 4}:
+  ///
+  /// @verbatim
+  ///  1 1 0 0
+  ///  1 1 0 0
+  ///  0 0 1 1
+  ///  0 0 1 1
+  /// @endverbatim
+  regard_input query_starts;
+  regard_input key_starts;  ///< i32 or i64 (n + 1), cumulative over the keys. Both starts or neither.
+  /// i32 or i64 (B, L): a query attends to the keys of its own segment, and to no key if its segment is negative. Here
+  /// query_segments and key_segments are {0, 0, 1, −1}:
+  ///
+  /// @verbatim
+  ///  1 1 0 0
+  ///  1 1 0 0
+  ///  0 0 1 0
+  ///  0 0 0 0
+  /// @endverbatim
+  regard_input query_segments;
+  regard_input key_segments;  ///< i32 or i64 (B, S): keys of a negative segment are not visible. Both or neither.
+  /// i32 or i64 (B), or one for each packed sequence: keys before it are visible although `causal` is set (prefix-LM).
+  /// Here the prefix is 2:
+  ///
+  /// @verbatim
+  ///  1 1 0 0
+  ///  1 1 0 0
+  ///  1 1 1 0
+  ///  1 1 1 1
+  /// @endverbatim
+  regard_input prefix;
+  /// bool or u8 (B|1, H|1, ⌈L / block_size[0]⌉, ⌈S / block_size[1]⌉): true is visible. Here block_size is {2, 2}, and
+  /// block_mask is {{1, 0}, {1, 1}}:
+  ///
+  /// @verbatim
+  ///  1 1 0 0
+  ///  1 1 0 0
+  ///  1 1 1 1
+  ///  1 1 1 1
+  /// @endverbatim
+  regard_input block_mask;
+  int64_t block_size[2];      ///< The queries and the keys of a block. With `block_mask`.
+  regard_input mask;          ///< bool or u8, broadcastable to (B, H, L, S): true is visible.
+  regard_input bias;          ///< f32 or the type of query, broadcastable to (B, H, L, S): added to the scores.
+  regard_input alibi_slopes;  ///< T (H): adds −slope · |j − p| to the scores.
+  regard_input sinks;         ///< T (H): a score that joins the softmax and has no value. −∞: no sink.
+  int32_t has_soft_cap;       ///< 0: no soft cap, and `soft_cap` is not used.
+  int32_t has_scale;          ///< 0: the scale is 1 / √D, and `scale` is not used.
+  double soft_cap;            ///< c: scores become c · tanh(score / c). Finite and above 0.
+  double scale;               ///< Any finite number.
+  /// Weights for the product with a bf16 value: 1 keeps them in f32, −1 rounds them to bf16, and 0 keeps them in f32 if
+  /// the result is f32.
   int64_t weights_in_float32;
-  double dropout; /* 0 to 1 */
-  uint64_t dropout_seed;
-  int64_t dropout_first[3]; /* batch entry, head and row of the whole that this call's first ones are */
+  double dropout;            ///< 0 to 1: the probability with which a weight is dropped in the product with value.
+  uint64_t dropout_seed;     ///< Chooses the dropped weights, with the batch entry, head, row and key of each.
+  int64_t dropout_first[3];  ///< The batch entry, head and row of the whole with which the arrays of this call begin.
 } regard_attention_options;
 
-/* AttentionFingerprint of attention.h: the options of a forward call, for regard_attention_backward to compare. */
-enum { REGARD_FINGERPRINT_WORDS = 16 };
-
-/* What is written: context always, the others where given. All of type T; context may have the type of query. */
-typedef struct regard_attention_outputs {
-  size_t struct_size;
-  regard_output context;      /* (B, H, L, Dv) */
-  regard_output row_max;      /* (B, H, L) */
-  regard_output row_sum;      /* (B, H, L) */
-  regard_output lse;          /* (B, H, L) */
-  regard_output weights;      /* (B, H, L, S) */
-  regard_output sink_weights; /* (B, H, L) */
-  uint32_t* fingerprint;      /* [REGARD_FINGERPRINT_WORDS], or NULL */
-} regard_attention_outputs;
-
-/* What the forward pass wrote, and the gradients of what it wrote; all but grad_lse are needed. A fingerprint whose
- * bits are all 1 is not compared. */
-typedef struct regard_attention_saved {
-  size_t struct_size;
-  regard_input context;        /* (B, H, L, Dv): f64, or f32, bf16 or f16 */
-  regard_input row_max;        /* T (B, H, L) */
-  regard_input row_sum;        /* T (B, H, L) */
-  regard_input grad_context;   /* (B, H, L, Dv), as context */
-  regard_input grad_lse;       /* T (B, H, L) */
-  const uint32_t* fingerprint; /* [REGARD_FINGERPRINT_WORDS], as the forward call wrote it */
-} regard_attention_saved;
-
-/* Gradients that are added to what their array holds, in place of overwriting it: a sum of these. */
-enum regard_gradient {
-  REGARD_GRAD_QUERY = 1,
-  REGARD_GRAD_KEY = 2,
-  REGARD_GRAD_VALUE = 4,
-  REGARD_GRAD_BIAS = 8,
-  REGARD_GRAD_SINKS = 16,
-  REGARD_GRAD_INPUT = 32,
-  REGARD_GRAD_WEIGHT = 64
+/// The size of a fingerprint (AttentionFingerprint in attention.h): a hash of the options of a forward call, which
+/// regard_attention_backward compares with the options that it is given.
+enum {
+  REGARD_FINGERPRINT_WORDS = 16  ///< The number of uint32_t words.
 };
 
-/* What is written where given. The first three are of one type: T or the type of query. */
+/// What attention writes: `context` always, the others where given. All are of type T; `context` may also have the type
+/// of query.
+typedef struct regard_attention_outputs {
+  size_t struct_size;          ///< sizeof(regard_attention_outputs)
+  regard_output context;       ///< (B, H, L, Dv)
+  regard_output row_max;       ///< (B, H, L) The maximum of the visible scores of each row.
+  regard_output row_sum;       ///< (B, H, L) Σ exp(score − row_max)
+  regard_output lse;           ///< (B, H, L) row_max + ln(row_sum)
+  regard_output weights;       ///< (B, H, L, S)
+  regard_output sink_weights;  ///< (B, H, L) The weight of the sink.
+  uint32_t* fingerprint;       ///< [REGARD_FINGERPRINT_WORDS], or NULL.
+} regard_attention_outputs;
+
+/// What the forward pass wrote, and the gradients of it. All but `grad_lse` are required.
+typedef struct regard_attention_saved {
+  size_t struct_size;         ///< sizeof(regard_attention_saved)
+  regard_input context;       ///< (B, H, L, Dv), as the forward call wrote it: f64, or f32, bf16 or f16.
+  regard_input row_max;       ///< T (B, H, L), as the forward call wrote it.
+  regard_input row_sum;       ///< T (B, H, L), as for `row_max`.
+  regard_input grad_context;  ///< (B, H, L, Dv): ∂loss / ∂context; f64, or f32, bf16 or f16.
+  regard_input grad_lse;      ///< T (B, H, L): ∂loss / ∂lse.
+  /// [REGARD_FINGERPRINT_WORDS], as the forward call wrote it. It is not compared if all of its bits are 1.
+  const uint32_t* fingerprint;
+} regard_attention_saved;
+
+/// Flags for gradients that are added to what their array holds instead of overwriting it. Combine them by addition.
+enum regard_gradient {
+  REGARD_GRAD_QUERY = 1,   ///< grad_query
+  REGARD_GRAD_KEY = 2,     ///< grad_key
+  REGARD_GRAD_VALUE = 4,   ///< grad_value
+  REGARD_GRAD_BIAS = 8,    ///< grad_bias
+  REGARD_GRAD_SINKS = 16,  ///< grad_sinks
+  REGARD_GRAD_INPUT = 32,  ///< grad_input
+  REGARD_GRAD_WEIGHT = 64  ///< grad_weight
+};
+
+/// What regard_attention_backward writes, where given. The first three are of one type: T or the type of query.
 typedef struct regard_attention_gradients {
-  size_t struct_size;
-  regard_output grad_query; /* (B, H, L, D) */
-  regard_output grad_key;   /* (B, Hkv, S, D) */
-  regard_output grad_value; /* (B, Hkv, S, Dv) */
-  regard_output grad_bias;  /* T, extents of (B, H, L, S) or 1: over an extent of 1 it is the sum */
-  regard_output grad_sinks; /* T (H) */
-  int64_t accumulate;       /* of enum regard_gradient: those of the five names above */
+  size_t struct_size;        ///< sizeof(regard_attention_gradients)
+  regard_output grad_query;  ///< (B, H, L, D)
+  regard_output grad_key;    ///< (B, Hkv, S, D)
+  regard_output grad_value;  ///< (B, Hkv, S, Dv)
+  regard_output grad_bias;   ///< T, each extent that of (B, H, L, S) or 1: over an extent of 1 it is the sum.
+  regard_output grad_sinks;  ///< T (H)
+  int64_t accumulate;        ///< The sum of `regard_gradient` flags of the five gradients above.
 } regard_attention_gradients;
 
-enum regard_weights_kind { REGARD_WEIGHTS = 0, REGARD_SCORES = 1 };
+/// What regard_attention_weights computes.
+enum regard_weights_kind {
+  REGARD_WEIGHTS = 0,  ///< The softmax weights, 0 where a key is not visible.
+  REGARD_SCORES = 1    ///< The scores before softmax, −∞ where a key is not visible.
+};
 
+/// Which weights or scores to compute.
 typedef struct regard_weights_request {
-  size_t struct_size;
-  regard_input row_max; /* T (B, H, L), as regard_attention_forward wrote it; not needed for scores */
-  regard_input row_sum; /* T (B, H, L) */
-  regard_input rows;    /* i64 (n, 2): half-open ranges of query rows; not given: all rows */
-  int64_t kind;         /* enum regard_weights_kind */
+  size_t struct_size;    ///< sizeof(regard_weights_request)
+  regard_input row_max;  ///< T (B, H, L), as regard_attention_forward wrote it. Not needed for scores.
+  regard_input row_sum;  ///< T (B, H, L), as for `row_max`.
+  regard_input rows;     ///< i64 (n, 2): half-open ranges of query rows. Not given: all rows.
+  int64_t kind;          ///< A `regard_weights_kind`.
 } regard_weights_request;
 
-enum regard_chosen_origin { REGARD_FROM_KEY_ZERO = 0, REGARD_FROM_POSITION = 1 };
+/// What the key ranges of `regard_attention_statistics::chosen_ranges` are relative to.
+enum regard_chosen_origin {
+  REGARD_FROM_KEY_ZERO = 0,  ///< Key 0.
+  REGARD_FROM_POSITION = 1   ///< The position of the row.
+};
 
-/* The numbers of each row that ride along in the forward pass. Keys count from the first of each packed sequence. */
+/// Attention statistics, computed in the same pass as attention. Each output is written where given. Key indices count
+/// from the first key of each packed sequence.
 typedef struct regard_attention_statistics {
-  size_t struct_size;
-  regard_input chosen_keys;          /* i64 (n), distinct, >= 0 */
-  regard_output top_keys;            /* i64 (B, H, L, k), 1 <= k <= 63: by weight, then by lower key; missing: -1 */
-  regard_output top_weights;         /* T (B, H, L, k), with top_keys: their weights; missing: 0 */
-  regard_output entropy;             /* T (B, H, L), in nats */
-  regard_output largest_weight;      /* T (B, H, L) */
-  regard_output chosen_weight;       /* T (B, H, L): the sum of the chosen keys' weights */
-  regard_output mean_distance;       /* T (B, H, L) */
-  regard_output head_entropy;        /* T (B, H): means over the rows that see a key, here and below */
-  regard_output head_largest_weight; /* T (B, H) */
-  regard_output head_chosen_weight;  /* T (B, H) */
-  regard_output head_mean_distance;  /* T (B, H) */
-  regard_input chosen_ranges;        /* i64 (B|1, L|1, 2): begin, end of each row, in place of chosen_keys */
-  int64_t chosen_origin;             /* enum regard_chosen_origin: where chosen_ranges count from */
+  size_t struct_size;                 ///< sizeof(regard_attention_statistics)
+  regard_input chosen_keys;           ///< i32 or i64 (n), distinct, at least 0.
+  regard_output top_keys;             ///< i64 (B, H, L, k), 1 ≤ k ≤ 63, by weight, then by lower key. Missing ones: −1.
+  regard_output top_weights;          ///< T (B, H, L, k), with `top_keys`: their weights. Missing ones: 0.
+  regard_output entropy;              ///< T (B, H, L) The entropy of the weights, in nats.
+  regard_output largest_weight;       ///< T (B, H, L) The largest weight of each row.
+  regard_output chosen_weight;        ///< T (B, H, L) The sum of the weights of the chosen keys.
+  regard_output mean_distance;        ///< T (B, H, L) Σ weight · |p − j|
+  regard_output head_entropy;         ///< T (B, H) The mean of `entropy` over the rows that have a visible key.
+  regard_output head_largest_weight;  ///< T (B, H) The mean of `largest_weight` over the same rows.
+  regard_output head_chosen_weight;   ///< T (B, H) The mean of `chosen_weight` over the same rows.
+  regard_output head_mean_distance;   ///< T (B, H) The mean of `mean_distance` over the same rows.
+  regard_input chosen_ranges;         ///< i32 or i64 (B|1, L|1, 2): begin, end of each row, instead of `chosen_keys`.
+  int64_t chosen_origin;              ///< A `regard_chosen_origin`: what `chosen_ranges` is relative to.
 } regard_attention_statistics;
 
-enum regard_coarse_cells { REGARD_MEANS = 0, REGARD_SUMS = 1 };
+/// What a cell of a pooled map holds.
+enum regard_coarse_cells {
+  REGARD_MEANS = 0,  ///< The mean of its weights, counting keys that are not visible as 0.
+  REGARD_SUMS = 1    ///< The sum of its weights.
+};
 
+/// How regard_attention_columns computes its results.
 typedef struct regard_columns_request {
-  size_t struct_size;
-  regard_input row_max; /* T (B, H, L), as regard_attention_forward wrote it */
-  regard_input row_sum; /* T (B, H, L) */
-  int64_t cells;        /* enum regard_coarse_cells */
+  size_t struct_size;    ///< sizeof(regard_columns_request)
+  regard_input row_max;  ///< T (B, H, L), as regard_attention_forward wrote it.
+  regard_input row_sum;  ///< T (B, H, L), as for `row_max`.
+  int64_t cells;         ///< A `regard_coarse_cells`.
 } regard_columns_request;
 
+/// What regard_attention_columns writes, where given.
 typedef struct regard_columns_outputs {
-  size_t struct_size;
-  regard_output key_mass;   /* T (B, H, S): the sum of each key's weights over the rows */
-  regard_output pooled_map; /* T (B, H, Ga, Gb), 1 <= Ga <= L, 1 <= Gb <= S */
+  size_t struct_size;        ///< sizeof(regard_columns_outputs)
+  regard_output key_mass;    ///< T (B, H, S) The sum of each key's weights over the rows.
+  regard_output pooled_map;  ///< T (B, H, Ga, Gb), 1 ≤ Ga ≤ L, 1 ≤ Gb ≤ S
 } regard_columns_outputs;
 
-/* What a call will do. Texts end with 0; longer ones are cut. */
+/// What a call would do. Strings end with NUL and are truncated to fit.
 typedef struct regard_plan {
-  size_t struct_size;       /* sizeof(regard_plan); the rest is written */
-  uint64_t workspace_bytes; /* the most scratch that the call holds at a time */
-  double operations;        /* useful floating-point operations */
-  double bytes;             /* of inputs and outputs, each once */
-  int64_t num_threads;      /* at most */
-  char instruction_set[32];
-  char why[224];  /* why this instruction set */
-  char way[1024]; /* which way the operator takes and why; of several operators a line each */
+  size_t struct_size;        ///< sizeof(regard_plan), set by the caller. The call writes the rest.
+  uint64_t workspace_bytes;  ///< The peak size of the scratch memory of the call, in bytes.
+  double operations;         ///< Useful floating-point operations.
+  double bytes;              ///< Bytes of inputs and outputs, each counted once.
+  int64_t num_threads;       ///< The maximum number of threads.
+  char instruction_set[32];  ///< The active instruction set.
+  char why[224];             ///< Why this instruction set is active.
+  char way[1024];            ///< The code path and why; one line for each operator if there are several.
 } regard_plan;
 
-/* Ends calls from another thread. */
+/// Ends calls from another thread.
+///
+/// Opaque. Functions that end in `_create` or `_open` make the objects of opaque types and write them to their last
+/// argument, or write nothing if they fail; the function of the type that ends in `_free` frees them.
 typedef struct regard_stop regard_stop;
 
+/// How a call runs: on which threads, with which memory, and when to stop. All zero but `struct_size` is the default.
+/// No field changes a bit of any result.
 typedef struct regard_runtime {
-  size_t struct_size;
-  int64_t num_threads;     /* 0: the default */
-  regard_plan* plan;       /* not NULL: arguments are checked, nothing is computed and no array written, but this */
-  const regard_stop* stop; /* not NULL: when it is requested, the call returns REGARD_CANCELLED within 20 ms */
-  /* NULL: the library's own threads. Else calls task(task_data, i) for i = 0 … count - 1, each once, on any threads and
-   * in any order, and returns when all are done. */
+  size_t struct_size;   ///< sizeof(regard_runtime)
+  int64_t num_threads;  ///< The maximum number of threads. 0: the default.
+  /// Not NULL: the call checks its arguments and writes this plan. It computes nothing and writes no array.
+  regard_plan* plan;
+  const regard_stop* stop;  ///< Not NULL: once it is requested, the call returns REGARD_CANCELLED within 20 ms.
+  /// NULL: the thread pool of the library. Otherwise it must call task(task_data, i) for i = 0 … count − 1, each once,
+  /// on any threads and in any order, and return when all are done.
   void (*executor)(void* executor_data, int64_t count, void (*task)(void* task_data, int64_t i), void* task_data);
-  void* executor_data;
-  /* Where all scratch comes from, both or neither. alignment is a power of 2; NULL is returned where there is no such
-   * memory. Called by several threads at once. */
+  void* executor_data;  ///< The first argument of `executor`.
+  /// Allocates `num_bytes` bytes, aligned to `alignment`, a power of 2. Returns NULL if there is no such memory.
+  ///
+  /// All scratch memory comes from it. Give `allocate` and `deallocate`, or neither of them. Several threads call it at
+  /// once.
   void* (*allocate)(void* workspace_data, size_t num_bytes, size_t alignment);
+  /// Frees what `allocate` returned for the same size and alignment. Several threads call it at once.
   void (*deallocate)(void* workspace_data, void* memory, size_t num_bytes, size_t alignment);
-  void* workspace_data;
+  void* workspace_data;  ///< The first argument of `allocate` and `deallocate`.
 } regard_runtime;
 
-/* What is opaque is made by a function that writes it to its last argument, or nothing where it fails, and is freed by
- * the function of its name: of NULL, nothing. */
+/// Makes a stop that is not requested.
+///
+/// @param stop  Receives the stop, which regard_stop_free() frees. Not written if the call fails.
+/// @return A `regard_status`.
 REGARD_EXPORT int32_t regard_stop_create(regard_stop** stop);
+/// Frees a stop.
+///
+/// @param stop  The stop. NULL: nothing happens.
 REGARD_EXPORT void regard_stop_free(regard_stop* stop);
-/* May be called while calls run. Stays requested. */
+/// Requests a stop of all calls that use it, now and later. It may be called while they run.
+///
+/// @param stop  The stop. NULL: nothing happens.
 REGARD_EXPORT void regard_stop_request(regard_stop* stop);
 
-/* "0.1.0". */
+/// Returns the version of the library.
+///
+/// @return For example `"0.1.0"`.
 REGARD_EXPORT const char* regard_version(void);
 
-/* Why the last failing call of this thread failed; "" if none has. Valid until the thread's next failing call. */
+/// Returns why the last call that failed on this thread failed.
+///
+/// @return A message, or `""` if no call of this thread has failed. It is valid until the next call that fails on this
+///         thread.
 REGARD_EXPORT const char* regard_last_error(void);
 
-/* Sets every field to its default and struct_size to the argument: pass sizeof(regard_attention_options). */
+/// Sets every option to its default, and `struct_size` to the argument.
+///
+/// @param options      The options to write.
+/// @param struct_size  sizeof(regard_attention_options) in the build of the caller.
+/// @return A `regard_status`.
 REGARD_EXPORT int32_t regard_attention_options_init(regard_attention_options* options, size_t struct_size);
 
-/* context = softmax(scores over visible keys) · value, scores = soft_cap(scale · query · keyᵀ) + ALiBi + bias.
- *   query (B, H, L, D), key (B, Hkv, S, D), value (B, Hkv, S, Dv): all f64, or each f32, bf16 or f16.
- * options and runtime may be NULL. The same bits as attention_forward of attention.h. */
+/// Computes attention, with the same bits as attention_forward of attention.h.
+///
+/// @code{.unparsed}
+/// scores  = soft_cap(scale · query · keyᵀ) + ALiBi + bias
+/// context = softmax(scores over the visible keys) · value
+/// @endcode
+///
+/// @param query    (B, H, L, D). All three are f64, or each is f32, bf16 or f16.
+/// @param key      (B, Hkv, S, D)
+/// @param value    (B, Hkv, S, Dv)
+/// @param outputs  What to write.
+/// @param options  The options, or NULL for the default.
+/// @param runtime  How to run the call, or NULL for the default.
+/// @return A `regard_status`.
 REGARD_EXPORT int32_t regard_attention_forward(const regard_input* query, const regard_input* key,
                                                const regard_input* value, const regard_attention_outputs* outputs,
                                                const regard_attention_options* options, const regard_runtime* runtime);
 
-/* The exact weights or scores of chosen rows: writes output (B, H, R, S), R rows in the order of request->rows. */
+/// Computes the exact weights or scores of chosen rows, as attention_weights of attention.h does.
+///
+/// @param query    (B, H, L, D), as in the forward call.
+/// @param key      (B, Hkv, S, D), as in the forward call.
+/// @param request  Which rows, and whether weights or scores.
+/// @param output   Written: T (B, H, R, S), the R rows in the order of `request->rows`.
+/// @param options  The options of the forward call, or NULL.
+/// @param runtime  How to run the call, or NULL.
+/// @return A `regard_status`.
 REGARD_EXPORT int32_t regard_attention_weights(const regard_input* query, const regard_input* key,
                                                const regard_weights_request* request, const regard_output* output,
                                                const regard_attention_options* options, const regard_runtime* runtime);
 
-/* The gradients of what regard_attention_forward wrote for the same arguments: attention_backward of
- * attention_backward.h. */
+/// Computes the gradients of what regard_attention_forward wrote for the same arguments, as attention_backward of
+/// attention_backward.h does.
+///
+/// @param query      (B, H, L, D), as in the forward call.
+/// @param key        (B, Hkv, S, D), as in the forward call.
+/// @param value      (B, Hkv, S, Dv), as in the forward call.
+/// @param saved      What the forward call wrote, and the gradients of it.
+/// @param gradients  What to write or to add to.
+/// @param options    The options of the forward call, or NULL.
+/// @param runtime    How to run the call, or NULL.
+/// @return A `regard_status`.
 REGARD_EXPORT int32_t regard_attention_backward(const regard_input* query, const regard_input* key,
                                                 const regard_input* value, const regard_attention_saved* saved,
                                                 const regard_attention_gradients* gradients,
                                                 const regard_attention_options* options, const regard_runtime* runtime);
 
-/* regard_attention_forward and, in the same pass, the statistics of its rows: attention_with_statistics of
- * attention_statistics.h.
- */
+/// Computes attention and, in the same pass, statistics of its rows, as attention_with_statistics of
+/// attention_statistics.h does.
+///
+/// @param query       (B, H, L, D), as for regard_attention_forward().
+/// @param key         (B, Hkv, S, D)
+/// @param value       (B, Hkv, S, Dv)
+/// @param outputs     What to write.
+/// @param statistics  Which statistics to write.
+/// @param options     The options, or NULL for the default.
+/// @param runtime     How to run the call, or NULL for the default.
+/// @return A `regard_status`.
 REGARD_EXPORT int32_t regard_attention_with_statistics(const regard_input* query, const regard_input* key,
                                                        const regard_input* value,
                                                        const regard_attention_outputs* outputs,
@@ -284,134 +439,282 @@ REGARD_EXPORT int32_t regard_attention_with_statistics(const regard_input* query
                                                        const regard_attention_options* options,
                                                        const regard_runtime* runtime);
 
-/* The mass of each key and a pooled map of the weights, without the weights: attention_columns of
- * attention_statistics.h. */
+/// Computes the mass of each key and a pooled map of the weights without storing the weights, as attention_columns of
+/// attention_statistics.h does.
+///
+/// @param query    (B, H, L, D), as in the forward call.
+/// @param key      (B, Hkv, S, D), as in the forward call.
+/// @param request  The softmax state of the forward call, and what the cells of the map hold.
+/// @param outputs  What to write.
+/// @param options  The options of the forward call, or NULL.
+/// @param runtime  How to run the call, or NULL.
+/// @return A `regard_status`.
 REGARD_EXPORT int32_t regard_attention_columns(const regard_input* query, const regard_input* key,
                                                const regard_columns_request* request,
                                                const regard_columns_outputs* outputs,
                                                const regard_attention_options* options, const regard_runtime* runtime);
 
-/* output = input · weight + bias: input (R, I), weight (I, O), bias (O) or NULL, output (R, O); all f32, all
- * f64, or all bf16, where output may also be f32. */
+/// Computes a linear layer: output = input · weight + bias.
+///
+/// All arrays are f32, all are f64, or all are bf16; in the last case output may also be f32.
+///
+/// @param input    (R, I)
+/// @param weight   (I, O)
+/// @param bias     (O), or NULL.
+/// @param output   Written: (R, O).
+/// @param runtime  How to run the call, or NULL.
+/// @return A `regard_status`.
 REGARD_EXPORT int32_t regard_linear_forward(const regard_input* input, const regard_input* weight,
                                             const regard_input* bias, const regard_output* output,
                                             const regard_runtime* runtime);
 
-/* Gradients of that, written where given. All f32, all f64, or all bf16. */
+/// What regard_linear_backward writes, where given. All are f32, all are f64, or all are bf16.
 typedef struct regard_linear_gradients {
-  size_t struct_size;
-  regard_output grad_input;  /* (R, I) */
-  regard_output grad_weight; /* (I, O) */
-  regard_output grad_bias;   /* (O) */
-  int64_t accumulate;        /* of enum regard_gradient: those of the three names above */
+  size_t struct_size;         ///< sizeof(regard_linear_gradients)
+  regard_output grad_input;   ///< (R, I)
+  regard_output grad_weight;  ///< (I, O)
+  regard_output grad_bias;    ///< (O)
+  int64_t accumulate;         ///< The sum of `regard_gradient` flags of the three gradients above.
 } regard_linear_gradients;
 
-/* grad_output is (R, O). linear_backward of linear_backward.h. */
+/// Computes the gradients of a linear layer, as linear_backward of linear_backward.h does.
+///
+/// @param input        (R, I). May be NULL if `grad_weight` is not given.
+/// @param weight       (I, O). May be NULL if `grad_input` is not given.
+/// @param grad_output  (R, O)
+/// @param gradients    What to write or to add to.
+/// @param runtime      How to run the call, or NULL.
+/// @return A `regard_status`.
 REGARD_EXPORT int32_t regard_linear_backward(const regard_input* input, const regard_input* weight,
                                              const regard_input* grad_output, const regard_linear_gradients* gradients,
                                              const regard_runtime* runtime);
 
-/* A weight (I, O) in the order in which linear_forward reads it, for many calls; the original is not needed any more.
- */
+/// The weight (I, O) of a linear layer, packed once for many calls in the order in which linear_forward reads it. The
+/// original is not needed any more. Opaque.
 typedef struct regard_packed_linear regard_packed_linear;
 
-enum regard_activation { REGARD_NO_ACTIVATION = 0, REGARD_RELU = 1, REGARD_GELU = 2, REGARD_GELU_TANH = 3 };
+/// The activation that follows a linear layer (Activation in linear.h).
+enum regard_activation {
+  REGARD_NO_ACTIVATION = 0,  ///< x
+  REGARD_RELU = 1,           ///< max(x, 0)
+  REGARD_GELU = 2,           ///< x · Φ(x)
+  REGARD_GELU_TANH = 3       ///< ½ x (1 + tanh(√(2/π) (x + 0.044715 x³)))
+};
 
+/// Packs the weight of a linear layer.
+///
+/// @param weight   (I, O): f32, f64 or bf16.
+/// @param runtime  How to run the call, or NULL. Its plan must be NULL.
+/// @param packed   Receives the packed weight, which regard_packed_linear_free() frees. Not written if the call fails.
+/// @return A `regard_status`.
 REGARD_EXPORT int32_t regard_packed_linear_create(const regard_input* weight, const regard_runtime* runtime,
                                                   regard_packed_linear** packed);
+/// Frees a packed weight.
+///
+/// @param packed  The packed weight. NULL: nothing happens.
 REGARD_EXPORT void regard_packed_linear_free(regard_packed_linear* packed);
 
-/* output = activation(input · weight + bias), as regard_linear_forward. activation is of enum regard_activation. */
+/// Computes output = activation(input · weight + bias), otherwise as regard_linear_forward() does.
+///
+/// @param input       (R, I), of the type of the packed weight.
+/// @param weight      The packed weight.
+/// @param bias        (O), or NULL.
+/// @param activation  A `regard_activation`.
+/// @param output      Written: (R, O).
+/// @param runtime     How to run the call, or NULL.
+/// @return A `regard_status`.
 REGARD_EXPORT int32_t regard_packed_linear_forward(const regard_input* input, const regard_packed_linear* weight,
                                                    const regard_input* bias, int32_t activation,
                                                    const regard_output* output, const regard_runtime* runtime);
 
-/* Partial results over chunks of 1024 keys, N of them, all of type T: AttentionPartials of attention.h. */
+/// Partial results over N chunks of 1024 keys, written, all of type T (AttentionPartialOutputs in attention.h).
 typedef struct regard_partial_outputs {
-  size_t struct_size;
-  regard_output accumulator;        /* (N, B, H, L, Dv) */
-  regard_output row_max;            /* (N, B, H, L) */
-  regard_output row_sum;            /* (N, B, H, L) */
-  regard_output scaled_accumulator; /* (N, B, H, L, Dv), or not given */
+  size_t struct_size;                ///< sizeof(regard_partial_outputs)
+  regard_output accumulator;         ///< (N, B, H, L, Dv)
+  regard_output row_max;             ///< (N, B, H, L)
+  regard_output row_sum;             ///< (N, B, H, L)
+  regard_output scaled_accumulator;  ///< (N, B, H, L, Dv), or not given.
 } regard_partial_outputs;
 
+/// Partial results over N chunks of 1024 keys, read, all of type T (AttentionPartials in attention.h).
 typedef struct regard_partial_inputs {
-  size_t struct_size;
-  regard_input accumulator;
-  regard_input row_max;
-  regard_input row_sum;
-  regard_input scaled_accumulator;
+  size_t struct_size;               ///< sizeof(regard_partial_inputs)
+  regard_input accumulator;         ///< (N, B, H, L, Dv)
+  regard_input row_max;             ///< (N, B, H, L)
+  regard_input row_sum;             ///< (N, B, H, L)
+  regard_input scaled_accumulator;  ///< (N, B, H, L, Dv), or not given.
 } regard_partial_inputs;
 
-/* N of so many keys. */
+/// Returns the number of chunks of a number of keys.
+///
+/// @param num_keys  S
+/// @return N = ⌈S / 1024⌉
 REGARD_EXPORT int64_t regard_attention_num_chunks(int64_t num_keys);
 
-/* The partial results of the keys given: attention_partials of attention.h. */
+/// Computes the partial results of the given keys, as attention_partials of attention.h does.
+///
+/// @param query     (B, H, L, D), as for regard_attention_forward().
+/// @param key       (B, Hkv, S, D)
+/// @param value     (B, Hkv, S, Dv)
+/// @param partials  What to write. N is regard_attention_num_chunks(S).
+/// @param options   The options without sinks, dropout and packed sequences, or NULL.
+/// @param runtime   How to run the call, or NULL.
+/// @return A `regard_status`.
 REGARD_EXPORT int32_t regard_attention_partials(const regard_input* query, const regard_input* key,
                                                 const regard_input* value, const regard_partial_outputs* partials,
                                                 const regard_attention_options* options, const regard_runtime* runtime);
 
-/* Those of all chunks in key order give the bits of regard_attention_forward. sinks are T (H) or NULL. */
+/// Merges partial results, as attention_merge of attention.h does.
+///
+/// @param partials  The partial results of N chunks.
+/// @param sinks     T (H), or NULL.
+/// @param outputs   What to write, all of type T. `weights` and `fingerprint` must not be given.
+/// @param runtime   How to run the call, or NULL.
+/// @return A `regard_status`.
+///
+/// The partial results of all chunks in key order give the bits of regard_attention_forward() with a context of type T.
 REGARD_EXPORT int32_t regard_attention_merge(const regard_partial_inputs* partials, const regard_input* sinks,
                                              const regard_attention_outputs* outputs, const regard_runtime* runtime);
 
-/* Finished results of disjoint keys, contexts (N, B, H, L, Dv) and lse (N, B, H, L), both T, into outputs->context and
- * outputs->lse. */
+/// Merges N finished results of disjoint sets of keys, as attention_merge_lse of attention.h does.
+///
+/// @param contexts  T (N, B, H, L, Dv)
+/// @param lse       T (N, B, H, L)
+/// @param outputs   What to write: `context`, of type T, and `lse`. The others must not be given.
+/// @param runtime   How to run the call, or NULL.
+/// @return A `regard_status`.
 REGARD_EXPORT int32_t regard_attention_merge_lse(const regard_input* contexts, const regard_input* lse,
                                                  const regard_attention_outputs* outputs,
                                                  const regard_runtime* runtime);
 
-/* Keys and values that stay between calls: KvCache of kv_cache.h. Any number of threads may read one at once; while
- * another thread changes it, or reads what is to be changed, the call returns REGARD_CACHE_IN_USE. */
+/// Keys and values that stay between calls (KvCache in kv_cache.h). Opaque.
+///
+/// Any number of threads may read a cache at once. regard_attention_decode() and the functions that change a cache
+/// return REGARD_CACHE_IN_USE while another thread is changing it, and the latter also while another thread reads it.
 typedef struct regard_kv_cache regard_kv_cache;
 
+/// The shape of a cache.
 typedef struct regard_kv_cache_shape {
-  size_t struct_size;
-  int64_t num_sequences;
-  int64_t num_kv_heads;    /* Hkv */
-  int64_t head_size;       /* D */
-  int64_t value_head_size; /* Dv */
-  int64_t capacity;        /* keys of a sequence; of a ring: keys that stay */
-  int64_t page_keys;       /* a multiple of 32; 0: contiguous */
-  int64_t num_pages;       /* with page_keys */
-  int64_t ring;            /* 0 or 1; with page_keys 0 */
+  size_t struct_size;       ///< sizeof(regard_kv_cache_shape)
+  int64_t num_sequences;    ///< B
+  int64_t num_kv_heads;     ///< Hkv
+  int64_t head_size;        ///< D
+  int64_t value_head_size;  ///< Dv
+  int64_t capacity;         ///< The maximum number of keys of a sequence. Of a ring: the number of keys that stay.
+  int64_t page_keys;        ///< The number of keys of a page, a multiple of 32. 0: contiguous.
+  int64_t num_pages;        ///< The number of pages, with `page_keys`.
+  int64_t ring;             ///< 0, or 1 for a ring, with `page_keys` 0.
 } regard_kv_cache_shape;
 
-/* The most memory that a cache of elements of dtype (f32, f64, bf16, f16 or i8) takes. */
+/// Computes the size of the memory of a cache: the most that it ever takes.
+///
+/// @param shape      The shape of the cache.
+/// @param dtype      The type of its elements: f32, f64, bf16, f16 or i8.
+/// @param num_bytes  Receives the size in bytes.
+/// @return A `regard_status`.
 REGARD_EXPORT int32_t regard_kv_cache_bytes(const regard_kv_cache_shape* shape, int32_t dtype, uint64_t* num_bytes);
-/* An empty cache. memory NULL: of its own. Else at least regard_kv_cache_bytes, aligned to 64, overwritten, and in use
- * until the cache is freed. Of runtime, only stop is used, here and below where the cache is not read. */
+/// Makes an empty cache.
+///
+/// @param shape      The shape of the cache.
+/// @param dtype      The type of its elements: f32, f64, bf16, f16 or i8.
+/// @param memory     NULL: the cache allocates its memory. Otherwise memory of at least regard_kv_cache_bytes() bytes,
+///                   aligned to 64, which is overwritten and stays in use until the cache is freed.
+/// @param num_bytes  The size of `memory` in bytes.
+/// @param runtime    Only its stop is used, or NULL. Its plan must be NULL.
+/// @param cache      Receives the cache, which regard_kv_cache_free() frees. Not written if the call fails.
+/// @return A `regard_status`.
 REGARD_EXPORT int32_t regard_kv_cache_create(const regard_kv_cache_shape* shape, int32_t dtype, void* memory,
                                              size_t num_bytes, const regard_runtime* runtime, regard_kv_cache** cache);
-/* What another cache left in memory, as it stands; REGARD_DATA_ERROR for anything else. Memory may be mapped read-only
- * as long as the cache is only read. */
+/// Opens what another cache left in memory, without changing it.
+///
+/// @param memory     The memory, aligned to 64, in use until the cache is freed. It may be mapped read-only as long as
+///                   the cache is only read.
+/// @param num_bytes  The size of `memory` in bytes.
+/// @param dtype      The type of the elements of the cache.
+/// @param runtime    Only its stop is used, or NULL. Its plan must be NULL.
+/// @param cache      Receives the cache, which regard_kv_cache_free() frees. Not written if the call fails.
+/// @return A `regard_status`; REGARD_DATA_ERROR if the memory does not hold a consistent cache of this type.
 REGARD_EXPORT int32_t regard_kv_cache_open(void* memory, size_t num_bytes, int32_t dtype, const regard_runtime* runtime,
                                            regard_kv_cache** cache);
+/// Frees a cache, but not the memory that the caller gave it.
+///
+/// @param cache  The cache. NULL: nothing happens.
 REGARD_EXPORT void regard_kv_cache_free(regard_kv_cache* cache);
 
-/* Set struct_size; the rest is written. */
+/// Reads the shape of a cache.
+///
+/// @param cache  The cache.
+/// @param shape  Receives the shape. Set `struct_size`; the call writes the rest.
+/// @return A `regard_status`.
 REGARD_EXPORT int32_t regard_kv_cache_get_shape(const regard_kv_cache* cache, regard_kv_cache_shape* shape);
-/* Its block, to be written to a file or sent. */
+/// Reads the address and the size of the memory of a cache, to write it to a file or to send it.
+///
+/// @param cache      The cache.
+/// @param memory     Receives the address.
+/// @param num_bytes  Receives the size in bytes.
+/// @return A `regard_status`.
 REGARD_EXPORT int32_t regard_kv_cache_get_memory(const regard_kv_cache* cache, const void** memory, size_t* num_bytes);
-/* Keys appended and not truncated; the first that is still there, which is 0 but for rings. */
+/// Reads the length of a sequence.
+///
+/// @param cache      The cache.
+/// @param sequence   The sequence, from 0.
+/// @param length     Receives the number of keys that were appended and not truncated.
+/// @param first_key  Receives the first key that is still in the cache: 0, except in rings.
+/// @return A `regard_status`.
 REGARD_EXPORT int32_t regard_kv_cache_get_length(const regard_kv_cache* cache, int64_t sequence, int64_t* length,
                                                  int64_t* first_key);
+/// Reads the number of free pages of a cache.
+///
+/// @param cache      The cache.
+/// @param num_pages  Receives the number.
+/// @return A `regard_status`.
 REGARD_EXPORT int32_t regard_kv_cache_get_free_pages(const regard_kv_cache* cache, int64_t* num_pages);
 
-/* Adds key (Hkv, L, D) and value (Hkv, L, Dv) to the end of a sequence. What fails has changed nothing. */
+/// Appends keys and values to a sequence. If the call fails, nothing has changed.
+///
+/// @param cache     The cache.
+/// @param sequence  The sequence, from 0.
+/// @param key       (Hkv, L, D)
+/// @param value     (Hkv, L, Dv)
+/// @param runtime   Only its stop is used, or NULL. Its plan must be NULL.
+/// @return A `regard_status`.
 REGARD_EXPORT int32_t regard_kv_cache_append(regard_kv_cache* cache, int64_t sequence, const regard_input* key,
                                              const regard_input* value, const regard_runtime* runtime);
-/* Adds key (B, Hkv, L, D) and value (B, Hkv, L, Dv) to all: the first counts[b] of L keys; counts is i64 [B] or NULL
- * for all. */
+/// Appends keys and values to all sequences. If the call fails, nothing has changed.
+///
+/// @param cache    The cache.
+/// @param key      (B, Hkv, L, D)
+/// @param value    (B, Hkv, L, Dv)
+/// @param counts   [B] How many of the L keys each sequence receives, from the first one on. NULL: all.
+/// @param runtime  Only its stop is used, or NULL. Its plan must be NULL.
+/// @return A `regard_status`.
 REGARD_EXPORT int32_t regard_kv_cache_append_all(regard_kv_cache* cache, const regard_input* key,
                                                  const regard_input* value, const int64_t* counts,
                                                  const regard_runtime* runtime);
-/* Keeps the first `length` keys. */
+/// Keeps the first keys of a sequence and removes the rest.
+///
+/// @param cache     The cache.
+/// @param sequence  The sequence, from 0.
+/// @param length    The number of keys to keep.
+/// @return A `regard_status`.
 REGARD_EXPORT int32_t regard_kv_cache_truncate(regard_kv_cache* cache, int64_t sequence, int64_t length);
-/* Makes `to`, which is empty, a sequence of the keys of `from`. */
+/// Forks a sequence: makes another, empty sequence one of the same keys and values.
+///
+/// @param cache  The cache. It must not be a ring.
+/// @param from   The sequence to fork, from 0.
+/// @param to     The sequence that becomes the fork. It must be empty.
+/// @return A `regard_status`.
 REGARD_EXPORT int32_t regard_kv_cache_fork(regard_kv_cache* cache, int64_t from, int64_t to);
 
-/* regard_attention_forward over the keys and values of a cache: attention_decode of kv_cache.h. */
+/// Computes attention over the keys and values of a cache, as attention_decode of kv_cache.h does.
+///
+/// @param query    (B, H, L, D), B the number of sequences of the cache.
+/// @param cache    The cache.
+/// @param outputs  What to write. `weights` must not be given.
+/// @param options  The options without key lengths, dropout and packed sequences, or NULL. The default of the query
+///                 offset is REGARD_OFFSET_BOTTOM_RIGHT.
+/// @param runtime  How to run the call, or NULL.
+/// @return A `regard_status`.
 REGARD_EXPORT int32_t regard_attention_decode(const regard_input* query, const regard_kv_cache* cache,
                                               const regard_attention_outputs* outputs,
                                               const regard_attention_options* options, const regard_runtime* runtime);

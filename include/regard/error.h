@@ -1,18 +1,22 @@
 // SPDX-License-Identifier: Apache-2.0
-//
-// What Regard throws. Each type is also the standard one that suits it, so that who catches std::invalid_argument or
-// std::exception need not know these.
-//
-//   thrown             code()              standard type            when
-//   InvalidArgument    invalid_argument    std::invalid_argument    the caller's mistake; nothing was written
-//   Cancelled          cancelled           std::runtime_error       a stop was requested
-//   OutOfPages         out_of_pages        std::runtime_error       a KvCache has no page left; it has not changed
-//   CacheInUse         cache_in_use        std::logic_error         another thread uses the KvCache; it has not changed
-//   DataError          data                std::runtime_error       a file or a block of memory cannot be read, or does
-//                                                                   not hold what it should; names the place
-//   std::bad_alloc     out_of_memory                                memory cannot be had
-//
-// The C interface returns the same codes (enum regard_status). Read next: runtime.h.
+/// @file
+/// The exceptions that Regard throws. Each also derives from the standard exception that suits it, so code that catches
+/// `std::invalid_argument` or `std::exception` does not need to know these types.
+///
+/// @verbatim
+/// thrown             code()              standard type            when
+/// InvalidArgument    invalid_argument    std::invalid_argument    the caller made a mistake; nothing was written
+/// Cancelled          cancelled           std::runtime_error       a stop was requested
+/// OutOfPages         out_of_pages        std::runtime_error       a KvCache has too few free pages; it has not changed
+/// CacheInUse         cache_in_use        std::logic_error         another thread uses the KvCache; it has not changed
+/// DataError          data                std::runtime_error       a file or a block of memory cannot be read, or its
+///                                                                 content is not valid; the message names the position
+/// std::bad_alloc     out_of_memory       -                        out of memory
+/// @endverbatim
+///
+/// The C interface returns the same codes (enum `regard_status`). Contract: docs/semantics.md, section 6.
+///
+/// Read next: runtime.h.
 #pragma once
 
 #include <cstdint>
@@ -23,72 +27,119 @@
 
 namespace regard::inline v0 {
 
-// Numbers never change.
+/// What kind of error occurred. The values never change; `regard_status` of the C interface has the same ones.
 enum class ErrorCode : std::int32_t {
-  invalid_argument = 1,
-  out_of_memory = 2,
-  cancelled = 3,
-  internal = 4,  // none of the others: a mistake in Regard, or an exception of the caller's own
-  out_of_pages = 5,
-  cache_in_use = 6,
-  data = 7
+  invalid_argument = 1,  ///< The caller made a mistake. Nothing was written.
+  out_of_memory = 2,     ///< Memory could not be allocated.
+  cancelled = 3,         ///< A stop was requested.
+  internal = 4,          ///< None of the others: a bug in Regard, or an exception from the caller's own code.
+  out_of_pages = 5,      ///< A KvCache has too few free pages. The cache has not changed.
+  cache_in_use = 6,      ///< Another thread uses the KvCache. The cache has not changed.
+  data = 7               ///< A file or a block of memory cannot be read, or its content is not valid.
 };
 
+/// The common base of all exceptions in this header, for code that needs the ErrorCode of a caught exception.
+///
+/// It does not derive from `std::exception`; every class derived from it does.
+///
+/// @code{.cpp}
+/// try {
+///   attention_forward(query, key, value, {.context = context});
+/// } catch (const Error& error) {
+///   std::puts(error.what());
+///   return static_cast<int>(error.code());
+/// }
+/// @endcode
 class REGARD_EXPORT Error {
  public:
+  /// Destroys the exception.
   virtual ~Error();
+  /// Returns the code of this type of exception.
   virtual ErrorCode code() const noexcept = 0;
-  // What happened: operator or place, what is there, what is expected.
+  /// Describes the error: the operator or the position in the data, what was found, and what was expected.
+  ///
+  /// @return A string that is valid as long as the exception.
   virtual const char* what() const noexcept = 0;
 
  protected:
+  /// For derived classes only.
   Error() = default;
+  /// For derived classes only.
   Error(const Error&) = default;
+  /// For derived classes only.
   Error& operator=(const Error&) = default;
 };
 
+/// The caller made a mistake, such as a wrong shape, a wrong type or an option out of range. Nothing was written.
 class REGARD_EXPORT InvalidArgument : public std::invalid_argument, public Error {
  public:
+  /// Constructs the exception from its message, as `std::invalid_argument` does.
   using std::invalid_argument::invalid_argument;
+  /// Destroys the exception.
   ~InvalidArgument() override;
+  /// @copydoc Error::code
   ErrorCode code() const noexcept override { return ErrorCode::invalid_argument; }
+  /// @copydoc Error::what
   const char* what() const noexcept override { return std::invalid_argument::what(); }
 };
 
-// The outputs of the call are unspecified, its inputs untouched.
+/// A stop was requested. The outputs of the call are unspecified; its inputs are untouched.
 class REGARD_EXPORT Cancelled : public std::runtime_error, public Error {
  public:
+  /// Constructs the exception from its message, as `std::runtime_error` does.
   using std::runtime_error::runtime_error;
+  /// Destroys the exception.
   ~Cancelled() override;
+  /// @copydoc Error::code
   ErrorCode code() const noexcept override { return ErrorCode::cancelled; }
+  /// @copydoc Error::what
   const char* what() const noexcept override { return std::runtime_error::what(); }
 };
 
+/// A KvCache has too few free pages. The cache has not changed.
 class REGARD_EXPORT OutOfPages : public std::runtime_error, public Error {
  public:
+  /// Constructs the exception from its message, as `std::runtime_error` does.
   using std::runtime_error::runtime_error;
+  /// Destroys the exception.
   ~OutOfPages() override;
+  /// @copydoc Error::code
   ErrorCode code() const noexcept override { return ErrorCode::out_of_pages; }
+  /// @copydoc Error::what
   const char* what() const noexcept override { return std::runtime_error::what(); }
 };
 
+/// Another thread uses the KvCache. The cache has not changed.
 class REGARD_EXPORT CacheInUse : public std::logic_error, public Error {
  public:
+  /// Constructs the exception from its message, as `std::logic_error` does.
   using std::logic_error::logic_error;
+  /// Destroys the exception.
   ~CacheInUse() override;
+  /// @copydoc Error::code
   ErrorCode code() const noexcept override { return ErrorCode::cache_in_use; }
+  /// @copydoc Error::what
   const char* what() const noexcept override { return std::logic_error::what(); }
 };
 
+/// A file or a block of memory cannot be read, or its content is not valid. The message names the position.
 class REGARD_EXPORT DataError : public std::runtime_error, public Error {
  public:
+  /// Constructs the exception from its message, as `std::runtime_error` does.
   using std::runtime_error::runtime_error;
+  /// Destroys the exception.
   ~DataError() override;
+  /// @copydoc Error::code
   ErrorCode code() const noexcept override { return ErrorCode::data; }
+  /// @copydoc Error::what
   const char* what() const noexcept override { return std::runtime_error::what(); }
 };
 
-// The code of anything that was caught.
+/// Returns the code of any caught exception, whether or not it is one of Regard's.
+///
+/// @param error  The exception.
+/// @return The exception's own code if it is an Error. Otherwise `out_of_memory` for `std::bad_alloc` and
+///         `std::length_error`, `invalid_argument` for `std::invalid_argument`, and `internal` for everything else.
 REGARD_EXPORT ErrorCode error_code(const std::exception& error) noexcept;
 
 }  // namespace regard::inline v0

@@ -1,7 +1,9 @@
-/* SPDX-License-Identifier: Apache-2.0
- *
- * REGARD_EXPORT marks what the shared library shows; everything else in it is hidden.
- * Read next: runtime.h (C++), c_api.h (C). */
+// SPDX-License-Identifier: Apache-2.0
+/// @file
+/// Defines `REGARD_EXPORT`, which marks the symbols that the shared library exports. All other symbols are hidden.
+///
+/// Read next: runtime.h (C++), c_api.h (C).
 #ifndef REGARD_EXPORT
+/// Gives a function or class default visibility. A definition made before this header is included is kept.
 #define REGARD_EXPORT __attribute__((visibility("default")))
 #endif

@@ -1,22 +1,23 @@
 // SPDX-License-Identifier: Apache-2.0
-//
-// Keys and values that stay between calls, packed as the kernels read them: attention_decode() copies none of them.
-//
-//     append(key, value)          sequence 0   [panel][panel][pan…]      a panel: 32 keys of every head
-//            │                    sequence 1   [panel][pan…]             a page: panels allocated together
-//            ▼                                    ▲
-//     one block of memory         fork(0, 1) shares whole panels; only the last, half-filled one is copied
-//
-//   contiguous   page_keys = 0: as many pages as sequences, each with room for `capacity` keys
-//   paged        page_keys = 32·n: pages are taken as a sequence grows, and given back by truncate()
-//   ring         the last `capacity` keys of a sequence that goes on for ever; key numbers keep counting
-//
-// The block holds everything, at offsets, in the same layout on every instruction set (docs/kv-cache.md, version
-// kKvCacheVersion): written to a file and read or mapped back, it is the cache again. Any number of threads may read a
-// cache at once. attention_decode reads every sequence: it throws regard::CacheInUse while another thread changes any
-// (append, truncate, fork), and a change throws it while attention_decode or another change runs, having changed
-// nothing. Only panels read directly (key_panel, value_panel, scales) may be read while another sequence changes. Read
-// next: docs/kv-cache.md, src/kv_cache/kv_cache.cpp, src/attention/attention_decode.cpp.
+/// @file
+/// Key/value caches, which keep keys and values between calls in the order in which the kernels read them.
+///
+/// @verbatim
+/// append(key, value)          sequence 0   [panel][panel][pan…]      a panel: 32 keys of every head
+///        │                    sequence 1   [panel][pan…]             a page: panels allocated together
+///        ▼                                    ▲
+/// one block of memory         fork(0, 1) shares whole panels; only the last, half-filled one is copied
+///
+/// contiguous   page_keys = 0: one page per sequence, each large enough for `capacity` keys
+/// paged        page_keys = 32·n: a sequence takes pages as it grows, and truncate() frees them
+/// ring         the last `capacity` keys of a sequence without end; key indices keep counting
+/// @endverbatim
+/// - attention_decode() copies no key or value.
+/// - The block contains the whole cache, at offsets, in the same layout on every instruction set (version
+///   kKvCacheVersion). A block that is written to a file and read or mapped again is the same cache.
+/// - Contract: docs/semantics.md. Layout of the block: docs/kv-cache.md.
+///
+/// Read next: docs/kv-cache.md, src/kv_cache/kv_cache.cpp, src/attention/attention_decode.cpp.
 #pragma once
 
 #include <cstddef>
@@ -28,6 +29,7 @@
 
 namespace regard::inline v0 {
 
+/// Version of the layout of the block (docs/kv-cache.md).
 inline constexpr std::uint32_t kKvCacheVersion = 1;
 
 namespace internal {
@@ -35,82 +37,238 @@ template <class T>
 class CacheReading;
 }
 
+/// Shape and kind of a KvCache.
 struct KvCacheShape {
+  /// Number of sequences, B of attention_decode().
   Index num_sequences = 1;
-  Index num_kv_heads = 1;     // Hkv
-  Index head_size = 0;        // D
-  Index value_head_size = 0;  // Dv
-  Index capacity = 0;         // keys of a sequence; of a ring: keys that stay
-  Index page_keys = 0;        // a multiple of 32; 0: contiguous
-  Index num_pages = 0;        // with page_keys: pages of all sequences together
-  bool ring = false;          // with page_keys = 0
+  /// Number of key/value heads, Hkv.
+  Index num_kv_heads = 1;
+  /// Head size of keys, D.
+  Index head_size = 0;
+  /// Head size of values, Dv.
+  Index value_head_size = 0;
+  /// Largest number of keys in a sequence; in a ring, the number of keys that are kept.
+  Index capacity = 0;
+  /// Keys per page, a multiple of 32; 0: contiguous.
+  Index page_keys = 0;
+  /// Total number of pages, shared by all sequences; only with page_keys.
+  Index num_pages = 0;
+  /// Whether each sequence is a ring; only with page_keys = 0.
+  bool ring = false;
 
+  /// Whether all members are equal.
   friend bool operator==(const KvCacheShape&, const KvCacheShape&) = default;
 };
 
-// T is the type of the stored keys and values: float, double, bfloat16, float16 or std::int8_t. 16-bit and int8
-// elements are converted to float where attention_decode reads them, or multiplied as attention_forward multiplies
-// them. append takes float, bfloat16 or float16 whatever T is, and double where T is double. Elements of type T are
-// stored as they are; others are rounded once to T, to nearest even, and become ±∞ beyond its largest number (65504 for
-// float16). A cache of int8 stores each key and each value of a head as round(x / scale), ties to even, with scale =
-// max |x| / 127 as a float next to it, and reads float(int8) · scale, rounded once. Zeros have scale 0.
+/// A cache of keys and values for a number of sequences.
+///
+/// append() accepts float, bfloat16 and float16 for every T except double, and only double for double.
+/// - Elements of type T are stored unchanged.
+/// - Other elements are rounded once to T, to nearest even. Beyond the largest number of T (65504 for float16) they
+///   become ±∞.
+/// - A cache of int8 stores each key and each value of a head as `round(x / scale)`, ties to even, together with
+///   `scale = max |x| / 127` as a float. It reads them as `float(int8) · scale`, rounded once. Zeros have scale 0.
+///
+/// attention_decode() converts 16-bit and int8 elements to float as it reads them, or multiplies bfloat16 elements
+/// directly, as attention_forward() does.
+///
+/// @tparam T  Type of the stored keys and values: float, double, bfloat16, float16 or std::int8_t.
+///
+/// @par Threads
+/// Any number of threads may read a cache at the same time. attention_decode() reads every sequence:
+/// - It throws regard::CacheInUse while another thread changes any sequence (append(), truncate(), fork()).
+/// - A change throws regard::CacheInUse while attention_decode() or another change is running; it has then changed
+///   nothing.
+/// - Only panels that are read directly (key_panel(), value_panel(), scales()) may be read while another sequence is
+///   being changed.
+///
+/// @par Example
+/// @code{.cpp}
+/// KvCache<float> cache(
+///     {.num_sequences = 1, .num_kv_heads = 8, .head_size = 128, .value_head_size = 128, .capacity = 4096});
+/// cache.append(0, key, value);                                              // (Hkv, L, D), (Hkv, L, Dv)
+/// attention_decode(query, cache, {.context = context}, {.causal = true});   // (1, H, L, D) → (1, H, L, Dv)
+/// @endcode
 template <class T>
 class REGARD_EXPORT KvCache {
   static constexpr bool kQuantised = std::same_as<T, std::int8_t>;
 
  public:
-  // Bytes of the block. Throws std::invalid_argument for a shape that makes no sense or whose bytes no Index can count.
+  /// Computes the size of the block of a cache.
+  ///
+  /// @param shape  Shape and kind of the cache.
+  /// @return       Size in bytes.
+  ///
+  /// @throws std::invalid_argument  The shape is inconsistent, or its size does not fit in an Index.
   static Index bytes(const KvCacheShape& shape);
 
-  // These three throw regard::Cancelled where a stop is requested.
-  // Empty, in memory of its own.
+  /// Creates an empty cache that owns its memory.
+  ///
+  /// @param shape  Shape and kind of the cache.
+  /// @param stop   Requests cancellation.
+  ///
+  /// @throws std::invalid_argument  As bytes().
+  /// @throws std::bad_alloc         Out of memory.
+  /// @throws regard::Cancelled      A stop was requested.
   explicit KvCache(const KvCacheShape& shape, const std::stop_token& stop = {});
-  // Empty, in the caller's memory: at least bytes(shape), aligned to 64, overwritten, and outliving the cache.
+
+  /// Creates an empty cache in the caller's memory, which is overwritten.
+  ///
+  /// @param shape   Shape and kind of the cache.
+  /// @param memory  At least `bytes(shape)` bytes, aligned to 64 bytes. It must outlive the cache.
+  /// @param stop    Requests cancellation.
+  ///
+  /// @throws std::invalid_argument  As bytes(); also if memory is too small or not aligned.
+  /// @throws std::bad_alloc         Out of memory.
+  /// @throws regard::Cancelled      A stop was requested.
   KvCache(const KvCacheShape& shape, std::span<std::byte> memory, const std::stop_token& stop = {});
-  // What another cache left in memory, as it stands. Nothing is written, so that memory may be a read-only mapping as
-  // long as only const members are called. Throws regard::DataError, naming the byte offset, for anything but a
-  // consistent block of this version and type.
+
+  /// Opens the cache that another KvCache left in memory.
+  ///
+  /// Nothing is written. The memory may therefore be a read-only mapping, as long as only const members are called.
+  ///
+  /// @param memory  The block, aligned to 64 bytes. It must outlive the cache.
+  /// @param stop    Requests cancellation.
+  /// @return        A cache that uses memory.
+  ///
+  /// @throws regard::DataError      The block is not a consistent cache of this version and type; names the byte
+  ///                                offset.
+  /// @throws std::invalid_argument  memory is not aligned.
+  /// @throws std::bad_alloc         Out of memory.
+  /// @throws regard::Cancelled      A stop was requested.
   static KvCache open(std::span<std::byte> memory, const std::stop_token& stop = {});
 
-  // What was moved from can only be assigned to or destroyed.
+  /// Moves the cache. The moved-from cache can only be assigned to or destroyed.
   KvCache(KvCache&&) noexcept;
+  /// Moves the cache. The moved-from cache can only be assigned to or destroyed.
   KvCache& operator=(KvCache&&) noexcept;
+  /// Destroys the cache and frees the memory that it owns.
   ~KvCache();
 
+  /// Returns the shape and kind of the cache.
+  ///
+  /// @return The shape given to the constructor, or read by open().
   const KvCacheShape& shape() const;
+
+  /// Returns the block, for example to write it to a file.
+  ///
+  /// @return The bytes of the whole cache.
   std::span<const std::byte> memory() const;
-  // Keys appended and not truncated; of a ring, also those that have gone. std::invalid_argument for no such sequence.
+
+  /// Returns the length of a sequence.
+  ///
+  /// @param sequence  Index of the sequence.
+  /// @return          Number of keys appended and not truncated; in a ring, including those that are no longer stored.
+  ///
+  /// @throws std::invalid_argument  There is no such sequence.
   Index length(Index sequence) const;
-  // The first key that is still there: 0 but for rings. std::invalid_argument likewise.
+
+  /// Returns the first key of a sequence that is still stored.
+  ///
+  /// @param sequence  Index of the sequence.
+  /// @return          Index of the key; always 0 except in rings.
+  ///
+  /// @throws std::invalid_argument  There is no such sequence.
   Index first_key(Index sequence) const;
+
+  /// Returns the number of free pages.
+  ///
+  /// @return Number of pages that no sequence uses.
   Index num_free_pages() const;
 
-  // Adds keys (Hkv, L, D) and values (Hkv, L, Dv) to the end of a sequence, on the calling thread.
-  // Throws std::invalid_argument for shapes, sequence or capacity, and for numbers that are not finite in a cache of
-  // int8, regard::OutOfPages where pages run out, and regard::Cancelled where a stop is requested, of which a
-  // ring takes no notice once it writes over its oldest keys; then nothing has changed.
+  /// Appends keys and values to one sequence, on the calling thread.
+  ///
+  /// @param sequence  Index of the sequence.
+  /// @param key       Keys, (Hkv, L, D), any strides.
+  /// @param value     Values, (Hkv, L, Dv), any strides.
+  /// @param stop      Requests cancellation. A ring ignores it once it has started to write.
+  ///
+  /// If it throws, the cache has not changed.
+  ///
+  /// @throws std::invalid_argument  Wrong shape, type or sequence; not enough capacity; or, in a cache of int8, an
+  ///                                element that is not finite.
+  /// @throws regard::OutOfPages     There are not enough free pages.
+  /// @throws regard::CacheInUse     Another thread is using the cache.
+  /// @throws std::bad_alloc         Out of memory.
+  /// @throws regard::Cancelled      A stop was requested.
   void append(Index sequence, const InputView<3>& key, const InputView<3>& value, const std::stop_token& stop = {});
-  // To all sequences: (B, Hkv, L, D) and (B, Hkv, L, Dv), the first counts[b] of L keys (all where counts is empty).
+
+  /// Appends keys and values to all sequences, on the calling thread. Otherwise as above.
+  ///
+  /// @param key     Keys, (B, Hkv, L, D), any strides.
+  /// @param value   Values, (B, Hkv, L, Dv), any strides.
+  /// @param counts  Number of keys to append to each sequence: the first `counts[b]` of L. Empty: all L for each.
+  /// @param stop    Requests cancellation. A ring ignores it once it has started to write.
+  ///
+  /// If it throws, the cache has not changed.
+  ///
+  /// @throws std::invalid_argument  As above; also for counts of the wrong size or outside 0 … L.
+  /// @throws regard::OutOfPages     As above.
+  /// @throws regard::CacheInUse     As above.
+  /// @throws std::bad_alloc         As above.
+  /// @throws regard::Cancelled      As above.
   void append(const InputView<4>& key, const InputView<4>& value, std::span<const Index> counts = {},
               const std::stop_token& stop = {});
 
-  // Keeps the first `length` keys. Pages that no sequence uses any more are free again.
-  // Throws std::invalid_argument where that is more than there are, or less than a ring still has.
+  /// Keeps only the first keys of a sequence. Pages that no sequence uses any more become free.
+  ///
+  /// @param sequence  Index of the sequence.
+  /// @param length    Number of keys to keep. 0 empties the sequence.
+  ///
+  /// @throws std::invalid_argument  There is no such sequence, or length exceeds its number of keys; in a ring also if
+  ///                                length is above 0 and below first_key().
+  /// @throws regard::CacheInUse     Another thread is using the cache.
   void truncate(Index sequence, Index length);
 
-  // Makes `to`, which must be empty, a sequence of the same keys. Whole panels are shared, the last, half-filled one
-  // is copied. A page is free when no sequence uses any of its panels: of a contiguous cache, a sequence that is
-  // emptied while a fork uses its panels finds no page of its own until that is emptied, too. Throws
-  // std::invalid_argument for rings and for `to` that is not empty; regard::OutOfPages where pages run out; then
-  // nothing has changed.
+  /// Makes an empty sequence share the keys and values of another one.
+  ///
+  /// Whole panels are shared; the last, half-filled one is copied. A page is free only when no sequence uses any of its
+  /// panels. In a contiguous cache, a sequence that is emptied while a fork uses its panels therefore finds no page of
+  /// its own until the fork is emptied as well.
+  ///
+  /// @param from  Index of the sequence to share.
+  /// @param to    Index of another sequence, which must be empty.
+  ///
+  /// @throws std::invalid_argument  There is no such sequence, `to` is not empty, or the cache is a ring. The cache has
+  ///                                not changed.
+  /// @throws regard::OutOfPages     There are not enough free pages. The cache has not changed.
+  /// @throws regard::CacheInUse     Another thread is using the cache. The cache has not changed.
+  /// @throws std::bad_alloc         Out of memory.
   void fork(Index from, Index to);
 
-  // The panels of 32 keys as the kernels read them (docs/kv-cache.md); panel = key / 32, of a key that is there.
+  /// Returns a panel of 32 keys in the layout that the kernels read (docs/kv-cache.md).
+  ///
+  /// The arguments are not checked.
+  ///
+  /// @param sequence  Index of the sequence.
+  /// @param key_head  Index of the key/value head.
+  /// @param panel     `key / 32`, for a key that is stored.
+  /// @return          The panel, (D, 32).
   const T* key_panel(Index sequence, Index key_head, Index panel) const;
+
+  /// Returns a panel of 32 values in the layout that the kernels read. Arguments as for key_panel().
+  ///
+  /// @param sequence  Index of the sequence.
+  /// @param key_head  Index of the key/value head.
+  /// @param panel     `key / 32`, for a key that is stored.
+  /// @return          The panel, (⌈Dv / 32⌉, 32 keys, 32 columns).
   const T* value_panel(Index sequence, Index key_head, Index panel) const;
-  // In a cache of int8: the scales of the panel's 32 keys, then of its 32 values. nullptr in others.
+
+  /// Returns the scales of a panel of a cache of int8. Arguments as for key_panel().
+  ///
+  /// @param sequence  Index of the sequence.
+  /// @param key_head  Index of the key/value head.
+  /// @param panel     `key / 32`, for a key that is stored.
+  /// @return          The scales of the panel's 32 keys, followed by those of its 32 values; nullptr for other T.
   const float* scales(Index sequence, Index key_head, Index panel) const;
-  // Whether every value of the panel is finite; false may also stand for a key that has gone, or that was not kept.
+
+  /// Tells whether every value of a panel is finite. Arguments as for key_panel().
+  ///
+  /// @param sequence  Index of the sequence.
+  /// @param key_head  Index of the key/value head.
+  /// @param panel     `key / 32`, for a key that is stored.
+  /// @return          True only if all values are finite. False may also be due to a key that is no longer part of the
+  ///                  sequence, or that a failed append() did not keep.
   bool values_finite(Index sequence, Index key_head, Index panel) const;
 
  private:
@@ -126,19 +284,46 @@ class REGARD_EXPORT KvCache {
   friend class internal::CacheReading<T>;
 };
 
-// attention_forward over a cache: the same bits as over the keys and values that it holds, as (B, Hkv, S, D) with
-// key_lengths = the cache's lengths and S the longest of them. query and cache are both of double or neither; query
-// and context have types as in attention_forward. A cache of int8 holds what
-// its numbers are widened to; query and weights are never quantised.
-//   query (B, H, L, D), B the cache's sequences, any L ≥ 1, H a multiple of Hkv; writes every view of outputs but
-//   weights, which must be absent (attention_weights has them from row_max and row_sum).
-// options as in attention_forward, without key_lengths and packed sequences. Query row i of sequence b is at position
-// i + query_offset, by default QueryAlignment::bottom_right: the rows are the newest L positions. A sequence without
-// keys gives context +0 and lse −∞, as every row that sees no key does. The query heads of a key head are computed
-// together: each key and value is read once for all of them. Few heads with long sequences are cut by chunks of keys
-// over the threads. Throws like attention_forward, std::invalid_argument where a query sees a key before the last
-// `capacity` ones of a ring (a window of w keys and L queries need a capacity of w + L − 1), and regard::CacheInUse
-// while another thread changes any sequence of the cache.
+/// Computes attention_forward() over the keys and values of a cache, without copying them.
+///
+/// Query row i of sequence b is at position `i + query_offset`. The default is QueryAlignment::bottom_right: the rows
+/// are the newest L positions of the sequence. For a cache of 5 keys, L = 2 and causal (1 = visible):
+/// @verbatim
+/// 1 1 1 1 0     row 0 at position 3
+/// 1 1 1 1 1     row 1 at position 4
+/// @endverbatim
+///
+/// @tparam K       Type of the stored keys and values.
+/// @param query    (B, H, L, D), any strides, B the number of sequences of the cache, any `L ≥ 1`, H a multiple of Hkv.
+///                 double if K is double, else float, bfloat16 or float16.
+/// @param cache    Keys and values.
+/// @param outputs  Views to write, of types as in attention_forward(); weights must be absent: attention_weights()
+///                 computes them from row_max and row_sum.
+/// @param options  As in attention_forward(), without key_lengths, packed sequences and dropout.
+/// @param runtime  Threads, scratch memory and cancellation.
+///
+/// Writes every view that outputs contains. A sequence without keys gives context +0 and, without a sink, lse −∞, as
+/// does every row with no visible key.
+///
+/// @throws std::invalid_argument  As attention_forward(); also if a key before the last `capacity` ones of a ring is
+///                                visible to a query. A window of w keys and L queries need a capacity of w + L − 1.
+/// @throws regard::CacheInUse     Another thread is changing a sequence of the cache.
+/// @throws std::bad_alloc         As attention_forward().
+/// @throws regard::Cancelled      As attention_forward().
+///
+/// @par Bits
+/// The results have the bits of attention_forward() over the same keys, (B, Hkv, S, D), and values, (B, Hkv, S, Dv),
+/// with key_lengths = the lengths of the sequences and S the longest of them. For a cache of int8, these are the
+/// converted elements. Query and weights are never quantized.
+///
+/// @par Performance
+/// The query heads that share a key/value head are computed together, so each key and value is read once for all of
+/// them. If there are few heads and long sequences, threads share the work by chunks of keys.
+///
+/// @par Example
+/// @code{.cpp}
+/// attention_decode(query, cache, {.context = context}, {.causal = true});
+/// @endcode
 template <class K>
 REGARD_EXPORT void attention_decode(const InputView<4>& query, const KvCache<K>& cache, const AttentionOutputs& outputs,
                                     const AttentionOptions& options = {}, const Runtime& runtime = {});

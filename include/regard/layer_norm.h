@@ -1,12 +1,15 @@
 // SPDX-License-Identifier: Apache-2.0
-//
-// Layer normalisation, with the addition that stands before it in a transformer: Ba, Kiros and Hinton, arXiv
-// 1607.06450.
-//
-//     x = input + addend        (one row)
-//     output = (x − mean) / √(variance + epsilon) · gain + bias
-//
-// Read next: linear.h, src/layers/layer_norm.cpp.
+/// @file
+/// Layer normalization, including the addition to the residual stream that precedes it in a transformer.
+///
+/// @code{.unparsed}
+/// x      = input + addend                                              one row
+/// output = (x − mean) / √(variance + epsilon) · gain + bias
+/// @endcode
+///
+/// Extents: R rows, E width of a row. Source: Ba, Kiros and Hinton, arXiv 1607.06450.
+///
+/// Read next: linear.h, src/layers/layer_norm.cpp.
 #pragma once
 
 #include "regard/runtime.h"
@@ -14,13 +17,38 @@
 
 namespace regard::inline v0 {
 
-// For each row r of x = input + addend, rounded to T:
-//   output[r, e] = (x[r, e] − mean) / √(variance + epsilon) · gain[e] + bias[e]
-// with mean = Σ x / E, variance = Σ (x − mean)² / E over the row, all in double, each result rounded to T once.
-//   input (R, E), addend (R, E) or absent, gain (E), bias (E); writes output (R, E). T is float or double; any strides.
-// The same bits for any threads and any R.
-// Throws std::invalid_argument before any work (epsilon must be finite and not negative); afterwards only
-// std::bad_alloc and regard::Cancelled.
+/// Normalizes every row of input + addend.
+///
+/// @code{.unparsed}
+/// x[r, e]      = input[r, e] + addend[r, e]                            rounded to T
+/// mean         = Σ x / E                                               over the row
+/// variance     = Σ (x − mean)² / E                                     over the row
+/// output[r, e] = (x[r, e] − mean) / √(variance + epsilon) · gain[e] + bias[e]
+/// @endcode
+///
+/// @tparam T       float or double.
+/// @param input    (R, E), any strides.
+/// @param addend   (R, E), any strides, or absent.
+/// @param gain     (E), any stride.
+/// @param bias     (E), any stride.
+/// @param output   (R, E), any strides. It must not overlap an input.
+/// @param epsilon  Added to the variance; finite and not negative.
+/// @param runtime  Threads, scratch memory and cancellation.
+///
+/// Writes output.
+///
+/// @throws std::invalid_argument  Before any work.
+/// @throws std::bad_alloc         Out of memory.
+/// @throws regard::Cancelled      A stop was requested.
+///
+/// @par Bits and error
+/// Except for x, everything is computed in double, and each element of output is rounded to T once. The bits are the
+/// same for any number of threads and any R.
+///
+/// @par Example
+/// @code{.cpp}
+/// layer_norm_forward<float>(input, addend, gain, bias, output, 1e-5);
+/// @endcode
 template <class T>
 REGARD_EXPORT void layer_norm_forward(std::type_identity_t<TensorView<const T, 2>> input,
                                       std::type_identity_t<TensorView<const T, 2>> addend,

@@ -1,11 +1,17 @@
 // SPDX-License-Identifier: Apache-2.0
-//
-// output = activation(input · weight + bias): projections that make query, key and value, and feed-forward layers.
-//
-//     weight (I, O) ── packed at each call, or once: PackedLinear ──▶ panels of 32 columns ── tiles ──▶ output
-//
-// The documents write X·W with W of shape (I, O), as here; a PyTorch nn.Linear stores (O, I), and is the same
-// matrix viewed with its strides exchanged. Read next: multi_head.h, src/layers/linear.cpp.
+/// @file
+/// Linear layers, output = activation(input · weight + bias): projections to query, key and value, and feed-forward
+/// layers.
+///
+/// @verbatim
+/// weight (I, O) ── packed at each call, or once: PackedLinear ──▶ panels of 32 columns ── tiles ──▶ output
+/// @endverbatim
+///
+/// - Extents: R rows of the input, I inputs, O outputs.
+/// - The documents write X·W with W of shape (I, O), as here. The weight of a PyTorch nn.Linear has shape (O, I). It is
+///   the same matrix viewed with its strides exchanged (`transposed` in tensor.h).
+///
+/// Read next: multi_head.h, src/layers/linear.cpp.
 #pragma once
 
 #include <cstddef>
@@ -16,41 +22,117 @@
 
 namespace regard::inline v0 {
 
-// output[r, o] = Σ_i input[r, i] · weight[i, o] + bias[o]
-//   input (R, I), weight (I, O), bias (O) or absent; writes output (R, O). Any strides.
-//   T is float, double or bfloat16, whose output may also be of float.
-// Each element is a chain of fused multiply-adds over i, in segments of 256 that are added in order; bias last. The
-// same bits for any threads and any R. I = 0 gives the bias or +0.
-// bfloat16 is computed with as float: the bits of the same numbers widened, but for the instruction set avx512_bf16,
-// which sums products in pairs, as exactly, and takes subnormal numbers as zero. An output of bfloat16 is that of float
-// rounded once, to nearest even. Error, u = 2⁻²⁴ or 2⁻⁵³: that of such a chain in T's place, at most
-// u · (min(I, 256) + I / 256 + 1) · (Σ_i |input · weight| + |bias|).
-// Throws std::invalid_argument before any work; afterwards only std::bad_alloc and regard::Cancelled.
+/// Computes a linear layer without an activation.
+///
+/// @code{.unparsed}
+/// output[r, o] = Σ_i input[r, i] · weight[i, o] + bias[o]
+/// @endcode
+///
+/// @tparam T       float, double or bfloat16.
+/// @param input    (R, I), any strides.
+/// @param weight   (I, O), any strides.
+/// @param bias     (O), any stride, or absent.
+/// @param output   (R, O), any strides. It must not overlap an input.
+/// @param runtime  Threads, scratch memory and cancellation.
+///
+/// Writes output. I = 0 gives bias, or +0.
+///
+/// @throws std::invalid_argument  Before any work.
+/// @throws std::bad_alloc         Out of memory.
+/// @throws regard::Cancelled      A stop was requested.
+///
+/// @par Bits
+/// Each element is a chain of fused multiply-adds over i, in segments of 256 that are added in order; bias is added
+/// last. The bits are the same for any number of threads and any R.
+/// @par
+/// bfloat16 is computed in float, with the bits of the same elements converted to float. The exception is the
+/// instruction set avx512_bf16: it sums products in pairs, within the same error bound, and treats subnormal numbers as
+/// zero. A bfloat16 output is the float output rounded once, to nearest even.
+///
+/// @par Error
+/// With u = 2⁻²⁴ (double: 2⁻⁵³), the error of such a chain, before a bfloat16 output is rounded, is at most
+/// `u · (min(I, 256) + I / 256 + 1) · (Σ_i |input · weight| + |bias|)`.
+///
+/// @par Example
+/// @code{.cpp}
+/// linear_forward<float>(input, weight, bias, output);
+/// @endcode
 template <class T>
 REGARD_EXPORT void linear_forward(std::type_identity_t<TensorView<const T, 2>> input,
                                   std::type_identity_t<TensorView<const T, 2>> weight,
                                   std::type_identity_t<TensorView<const T, 1>> bias, TensorView<T, 2> output,
                                   const Runtime& runtime = {});
+
+/// As above, for bfloat16 inputs and a float output, which is not rounded to bfloat16.
+///
+/// @param input    (R, I), any strides.
+/// @param weight   (I, O), any strides.
+/// @param bias     (O), any stride, or absent.
+/// @param output   (R, O), any strides. It must not overlap an input.
+/// @param runtime  Threads, scratch memory and cancellation.
+///
+/// @throws std::invalid_argument  As above.
+/// @throws std::bad_alloc         As above.
+/// @throws regard::Cancelled      As above.
 REGARD_EXPORT void linear_forward(TensorView<const bfloat16, 2> input, TensorView<const bfloat16, 2> weight,
                                   TensorView<const bfloat16, 1> bias, TensorView<float, 2> output,
                                   const Runtime& runtime = {});
 
-// The weight (I, O) in the order in which linear_forward reads it, packed once for many calls. The original is not
-// needed any more. Copies share the panels; any number of threads may read them at once. T as above.
+/// A weight (I, O) in the order in which linear_forward() reads it, packed once for many calls.
+///
+/// The original weight is not needed after packing. Copies share the panels, and any number of threads may read them at
+/// the same time.
+///
+/// @tparam T  float, double or bfloat16.
+///
+/// @par Example
+/// @code{.cpp}
+/// const PackedLinear<float> packed(weight);
+/// linear_forward<float>(input, packed, bias, output, {.activation = Activation::gelu});
+/// @endcode
 template <class T>
 class REGARD_EXPORT PackedLinear {
  public:
-  PackedLinear() = default;  // (0, 0)
-  // Throws std::invalid_argument for weight that linear_forward would reject; afterwards only std::bad_alloc and
-  // regard::Cancelled.
+  /// Creates a packed weight of shape (0, 0).
+  PackedLinear() = default;
+
+  /// Packs a weight.
+  ///
+  /// @param weight   (I, O), any strides.
+  /// @param runtime  Threads and cancellation.
+  ///
+  /// @throws std::invalid_argument  linear_forward() would reject this weight.
+  /// @throws std::logic_error       The constructor was called inside plan().
+  /// @throws std::bad_alloc         Out of memory.
+  /// @throws regard::Cancelled      A stop was requested.
   explicit PackedLinear(TensorView<const T, 2> weight, const Runtime& runtime = {});
 
-  Index num_inputs() const { return num_inputs_; }    // I
-  Index num_outputs() const { return num_outputs_; }  // O
-  // Memory of the panels: I · O elements, O rounded up to a multiple of 32, and I to one of 2 for bfloat16.
+  /// Returns the number of inputs.
+  ///
+  /// @return I, the number of rows of weight.
+  Index num_inputs() const { return num_inputs_; }
+
+  /// Returns the number of outputs.
+  ///
+  /// @return O, the number of columns of weight.
+  Index num_outputs() const { return num_outputs_; }
+
+  /// Returns the size of the panels in memory.
+  ///
+  /// @return Size in bytes of I · O elements, with O rounded up to a multiple of 32, I counted as at least 1 and, for
+  ///         bfloat16, rounded up to a multiple of 2.
   std::size_t num_bytes() const;
-  // Panel ⌊o / 32⌋, then i, then o modulo 32; for bfloat16 panel, ⌊i / 2⌋, o modulo 32, i modulo 2. 0 beyond O and I.
-  // The same on every instruction set.
+
+  /// Returns the panels, which have the same layout on every instruction set.
+  ///
+  /// The element of weight (i, o) has the index
+  /// @code{.unparsed}
+  /// (panel ⌊o / 32⌋, i, o modulo 32)                            float and double
+  /// (panel ⌊o / 32⌋, ⌊i / 2⌋, o modulo 32, i modulo 2)          bfloat16
+  /// @endcode
+  /// Elements beyond O and I are 0.
+  ///
+  /// @return The first element, or nullptr if O is 0.
   const T* panels() const { return panels_.get(); }
 
  private:
@@ -59,25 +141,65 @@ class REGARD_EXPORT PackedLinear {
   std::shared_ptr<const T> panels_;
 };
 
+/// Activation of a linear layer.
 enum class Activation {
+  /// The identity, x.
   none,
-  relu,      // max(x, 0)
-  gelu,      // x · Φ(x) = ½ x (1 + erf(x / √2)): within 7 ULP for float, 9 for double, for every x
-  gelu_tanh  // ½ x (1 + tanh(√(2/π) (x + 0.044715 x³))): within 7 ULP, for every x
+  /// `max(x, 0)`.
+  relu,
+  /// `x · Φ(x) = ½ x (1 + erf(x / √2))`, within 7 ULP for float and 9 ULP for double, for every x.
+  gelu,
+  /// `½ x (1 + tanh(√(2/π) (x + 0.044715 x³)))`, within 7 ULP, for every x.
+  gelu_tanh
 };
 
+/// Options of a linear layer with a packed weight.
 struct LinearOptions {
+  /// Function applied to every element of the output.
   Activation activation = Activation::none;
 };
 
-// output[r, o] = activation(Σ_i input[r, i] · weight[i, o] + bias[o]), the activation of an element computed while
-// it is in cache and, for bfloat16, still a float; before it, the bits of the function above. Shapes, types, strides
-// and errors likewise.
+/// Computes a linear layer with a packed weight and an activation.
+///
+/// @code{.unparsed}
+/// output[r, o] = activation(Σ_i input[r, i] · weight[i, o] + bias[o])
+/// @endcode
+///
+/// The activation of an element is computed while the element is in cache and, for bfloat16, before it is rounded from
+/// float. The argument of the activation has the bits of linear_forward() with an unpacked weight; requirements on
+/// shapes, types and strides are also the same.
+///
+/// @tparam T       float, double or bfloat16.
+/// @param input    (R, I), any strides.
+/// @param weight   Packed weight (I, O).
+/// @param bias     (O), any stride, or absent.
+/// @param output   (R, O), any strides. It must not overlap an input.
+/// @param options  Activation.
+/// @param runtime  Threads, scratch memory and cancellation.
+///
+/// Writes output.
+///
+/// @throws std::invalid_argument  As linear_forward() with an unpacked weight; also for an unknown activation.
+/// @throws std::bad_alloc         Out of memory.
+/// @throws regard::Cancelled      A stop was requested.
 template <class T>
 REGARD_EXPORT void linear_forward(std::type_identity_t<TensorView<const T, 2>> input,
                                   const std::type_identity_t<PackedLinear<T>>& weight,
                                   std::type_identity_t<TensorView<const T, 1>> bias, TensorView<T, 2> output,
                                   const LinearOptions& options = {}, const Runtime& runtime = {});
+
+/// As above, for bfloat16 inputs and a float output, which is not rounded to bfloat16.
+///
+/// @param input    (R, I), any strides.
+/// @param weight   Packed weight (I, O).
+/// @param bias     (O), any stride, or absent.
+/// @param output   (R, O), any strides. It must not overlap an input.
+/// @param options  Activation.
+/// @param runtime  Threads, scratch memory and cancellation.
+///
+/// @throws std::invalid_argument  As above.
+/// @throws std::bad_alloc         As above.
+/// @throws regard::Cancelled      As above.
 REGARD_EXPORT void linear_forward(TensorView<const bfloat16, 2> input, const PackedLinear<bfloat16>& weight,
                                   TensorView<const bfloat16, 1> bias, TensorView<float, 2> output,
                                   const LinearOptions& options = {}, const Runtime& runtime = {});

@@ -1,43 +1,81 @@
 // SPDX-License-Identifier: Apache-2.0
-//
-// Gradients of output = input · weight + bias (linear.h).
-//
-//     grad_input  = grad_output · weightᵀ         (R, I)
-//     grad_weight = inputᵀ · grad_output          (I, O)
-//     grad_bias   = Σ over rows of grad_output    (O)
-//
-// Read next: src/layers/linear_backward.cpp.
+/// @file
+/// Gradients of a linear layer, output = input · weight + bias (linear.h).
+///
+/// @code{.unparsed}
+/// grad_input  = grad_output · weightᵀ         (R, I)
+/// grad_weight = inputᵀ · grad_output          (I, O)
+/// grad_bias   = Σ over rows of grad_output    (O)
+/// @endcode
+///
+/// Extents: R rows of the input, I inputs, O outputs.
+///
+/// Read next: src/layers/linear_backward.cpp.
 #pragma once
 
 #include "regard/linear.h"
 
 namespace regard::inline v0 {
 
-// Which gradients are added to what their view holds, in place of overwriting it: number = number + gradient, with the
-// gradient as float or double, and the sum rounded once to the view's type.
+/// Which gradients are added to the contents of their view, instead of overwriting them.
+///
+/// @code{.unparsed}
+/// element = element + gradient
+/// @endcode
+///
+/// The gradient enters this sum as float or double, and the sum is rounded once to the type of the view.
 struct LinearAccumulation {
+  /// Add to LinearGradients::grad_input.
   bool grad_input = false;
+  /// Add to LinearGradients::grad_weight.
   bool grad_weight = false;
+  /// Add to LinearGradients::grad_bias.
   bool grad_bias = false;
 };
 
-// What is written; a view that is absent is not. An output must not overlap an input or another output.
+/// Views that linear_backward() writes. A gradient whose view is absent is not written.
+///
+/// An output must not overlap an input or another output.
+///
+/// @tparam T  float, double or bfloat16.
 template <class T>
 struct LinearGradients {
-  TensorView<T, 2> grad_input{};   // (R, I)
-  TensorView<T, 2> grad_weight{};  // (I, O)
-  TensorView<T, 1> grad_bias{};    // (O)
+  /// Gradient of input, (R, I).
+  TensorView<T, 2> grad_input{};
+  /// Gradient of weight, (I, O).
+  TensorView<T, 2> grad_weight{};
+  /// Gradient of bias, (O).
+  TensorView<T, 1> grad_bias{};
+  /// Which gradients are added to the contents of their view.
   LinearAccumulation accumulate{};
 };
 
-// Computes the gradients above.
-//   input (R, I), weight (I, O), grad_output (R, O); any strides. input may be absent where grad_weight is,
-//   weight where grad_input is. T is float, double or bfloat16.
-// The two products are linear_forward's, with its chains (over O and over R), bits and error; grad_bias is summed over
-// rows in order and in double, and rounded once. An activation is the caller's: grad_output is the gradient before it.
-// R = 0 gives gradients of zero. The same bits for any threads.
-// Throws std::invalid_argument (operator, argument, actual and expected) before any work; afterwards only
-// std::bad_alloc and regard::Cancelled.
+/// Computes the gradients of a linear layer.
+///
+/// The formulas are at the top of this file. An activation is left to the caller: grad_output is the gradient with
+/// respect to the argument of the activation.
+///
+/// @tparam T           float, double or bfloat16.
+/// @param input        (R, I), any strides; may be absent if grad_weight is absent.
+/// @param weight       (I, O), any strides; may be absent if grad_input is absent.
+/// @param grad_output  (R, O), any strides.
+/// @param gradients    Views to write, and which of them to add to.
+/// @param runtime      Threads, scratch memory and cancellation.
+///
+/// Writes, or adds to, every view that gradients contains. R = 0 gives gradients of zero.
+///
+/// @throws std::invalid_argument  Before any work; names the operator, the argument, its value and what was expected.
+/// @throws std::bad_alloc         Out of memory.
+/// @throws regard::Cancelled      A stop was requested.
+///
+/// @par Bits and error
+/// The two products are those of linear_forward(), with its chains (over O and over R), bits and error bound. grad_bias
+/// is summed over rows, in order, in double, and rounded once. The bits are the same for any number of threads.
+///
+/// @par Example
+/// @code{.cpp}
+/// linear_backward<float>(input, weight, grad_output, {.grad_input = grad_input, .grad_weight = grad_weight});
+/// @endcode
 template <class T>
 REGARD_EXPORT void linear_backward(std::type_identity_t<TensorView<const T, 2>> input,
                                    std::type_identity_t<TensorView<const T, 2>> weight,

@@ -1,49 +1,105 @@
 // SPDX-License-Identifier: Apache-2.0
-//
-// A multi-head attention block on (B, L, E): project, split into heads, attend, join, project back.
-//
-//     query = X · W_query + b_query → (B, H, L, D)      key, value likewise from X (or from another sequence)
-//     context = attention(query, key, value)            (B, H, L, Dv)
-//     output = join(context) · W_output + b_output      (B, L, E_out)
-//
-// Vaswani et al., arXiv 1706.03762, section 3.2.2. Splitting and joining are strides: nothing is copied.
-// Read next: attention.h, src/layers/multi_head.cpp.
+/// @file
+/// A multi-head attention block on (B, L, E): project, split into heads, attend, join, project back.
+///
+/// @code{.unparsed}
+/// query   = X · W_query + b_query → (B, H, L, D)     key and value likewise, from X or from another sequence
+/// context = attention(query, key, value)             (B, H, L, Dv)
+/// output  = join(context) · W_output + b_output      (B, L, E_out)
+/// @endcode
+///
+/// - Extents: B batch entries, L queries, S keys, H query heads, Hkv key/value heads, D and Dv head sizes, E width of
+///   the input, E_kv width of the sequence that key and value are made from, E_out width of the output.
+/// - Heads are split and joined by strides, without copies. Only a requested context whose heads cannot be joined by
+///   strides is filled by a copy.
+/// - Contract of attention: docs/semantics.md. Source: Vaswani et al., arXiv 1706.03762, section 3.2.2.
+///
+/// Read next: attention.h, src/layers/multi_head.cpp.
 #pragma once
 
 #include "regard/attention.h"
 
 namespace regard::inline v0 {
 
-// Head h owns columns h·D … (h + 1)·D − 1 of W_query, and ⌊h / (H / Hkv)⌋ those of W_key and W_value.
+/// Parameters of a multi-head attention block.
+///
+/// Query head h uses columns `h·D` … `(h + 1)·D − 1` of w_query and reads key/value head `g = ⌊h / (H / Hkv)⌋`. That
+/// head uses columns `g·D` … `(g + 1)·D − 1` of w_key and `g·Dv` … `(g + 1)·Dv − 1` of w_value. Strides are arbitrary.
+///
+/// @tparam T  float or double.
 template <class T>
 struct MultiHeadParameters {
+  /// Number of query heads, H.
   Index num_heads = 1;
-  Index num_kv_heads = 0;             // 0: num_heads
-  TensorView<const T, 2> w_query{};   // (E, H·D)
-  TensorView<const T, 2> w_key{};     // (E_kv, Hkv·D)
-  TensorView<const T, 2> w_value{};   // (E_kv, Hkv·Dv)
-  TensorView<const T, 2> w_output{};  // (H·Dv, E_out); absent: output is the joined context (B, L, H·Dv)
-  TensorView<const T, 1> b_query{};   // (H·D), or absent; likewise the others
+  /// Number of key/value heads, Hkv; 0: num_heads.
+  Index num_kv_heads = 0;
+  /// Projection to query, (E, H·D).
+  TensorView<const T, 2> w_query{};
+  /// Projection to key, (E_kv, Hkv·D).
+  TensorView<const T, 2> w_key{};
+  /// Projection to value, (E_kv, Hkv·Dv).
+  TensorView<const T, 2> w_value{};
+  /// Projection of the joined context, (H·Dv, E_out). Absent: the output is the joined context, (B, L, H·Dv).
+  TensorView<const T, 2> w_output{};
+  /// Bias of query, (H·D), or absent.
+  TensorView<const T, 1> b_query{};
+  /// Bias of key, (Hkv·D), or absent.
   TensorView<const T, 1> b_key{};
+  /// Bias of value, (Hkv·Dv), or absent.
   TensorView<const T, 1> b_value{};
+  /// Bias of the output, (E_out), or absent; only with w_output.
   TensorView<const T, 1> b_output{};
 };
 
-// Everything but output is optional; what is given is written on the way, with the bits used for output.
+/// Views that multi_head_attention_forward() writes. Only output is required.
+///
+/// The others receive the intermediate results, with the bits that are used for output. An output must not overlap an
+/// input or another output.
+///
+/// @tparam T  float or double.
 template <class T>
 struct MultiHeadOutputs {
-  TensorView<T, 3> output{};   // (B, L, E_out)
-  TensorView<T, 4> query{};    // (B, H, L, D)
-  TensorView<T, 4> key{};      // (B, Hkv, S, D)
-  TensorView<T, 4> value{};    // (B, Hkv, S, Dv)
-  TensorView<T, 4> context{};  // (B, H, L, Dv)
-  TensorView<T, 3> row_max{};  // (B, H, L)
-  TensorView<T, 3> row_sum{};  // (B, H, L)
-  TensorView<T, 4> weights{};  // (B, H, L, S)
+  /// Output of the block, (B, L, E_out).
+  TensorView<T, 3> output{};
+  /// Projected queries, (B, H, L, D).
+  TensorView<T, 4> query{};
+  /// Projected keys, (B, Hkv, S, D).
+  TensorView<T, 4> key{};
+  /// Projected values, (B, Hkv, S, Dv).
+  TensorView<T, 4> value{};
+  /// Context of each head, (B, H, L, Dv).
+  TensorView<T, 4> context{};
+  /// Largest visible score of each row, (B, H, L).
+  TensorView<T, 3> row_max{};
+  /// `Σ exp(score − row_max)` of each row, (B, H, L).
+  TensorView<T, 3> row_sum{};
+  /// Softmax weights, (B, H, L, S).
+  TensorView<T, 4> weights{};
 };
 
-//   input (B, L, E); memory (B, S, E_kv) is what key and value are made of, absent: input (self-attention).
-// Throws std::invalid_argument before any work; afterwards only std::bad_alloc and regard::Cancelled.
+/// Computes a multi-head attention block.
+///
+/// @tparam T          float or double.
+/// @param input       (B, L, E), any strides.
+/// @param memory      (B, S, E_kv), the sequence that key and value are made from (cross-attention). Absent: input
+///                    (self-attention).
+/// @param parameters  Projections and numbers of heads.
+/// @param outputs     Views to write.
+/// @param options     Visibility, bias, scale and dropout, as in attention_forward().
+/// @param runtime     Threads, scratch memory and cancellation.
+///
+/// Writes every view that outputs contains.
+///
+/// @throws std::invalid_argument  Before any work.
+/// @throws std::bad_alloc         Out of memory.
+/// @throws regard::Cancelled      A stop was requested.
+///
+/// @par Example
+/// @code{.cpp}
+/// multi_head_attention_forward<float>(
+///     input, {}, {.num_heads = 8, .w_query = w_query, .w_key = w_key, .w_value = w_value, .w_output = w_output},
+///     {.output = output}, {.causal = true});
+/// @endcode
 template <class T>
 REGARD_EXPORT void multi_head_attention_forward(std::type_identity_t<TensorView<const T, 3>> input,
                                                 std::type_identity_t<TensorView<const T, 3>> memory,

@@ -1,11 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
-//
-// The loop that operators use threads with, for work made of operators: many small problems side by side, each on one
-// thread, are faster than one after the other with all threads inside each.
-//
-//     parallel_for(num_groups, [&](Index group, const Runtime& one) { linear_forward<float>(…, one); }, runtime);
-//
-// Read next: runtime.h, src/runtime/parallel.cpp.
+/// @file
+/// The parallel loop that operators use, for callers whose work consists of many operator calls.
+///
+/// Many small problems in parallel, each on one thread, run faster than one after the other with all threads on each.
+///
+/// @code{.cpp}
+/// parallel_for(num_groups, [&](Index group, const Runtime& one) { linear_forward<float>(…, one); }, runtime);
+/// @endcode
+///
+/// Read next: runtime.h, src/runtime/parallel.cpp.
 #pragma once
 
 #include <functional>
@@ -14,11 +17,18 @@
 
 namespace regard::inline v0 {
 
-// Calls task(i, one) for i in 0 … n − 1, each exactly once, by as many threads (or executor's tasks) as an operator
-// would take with this runtime; one is the runtime for what the task calls: the same, with one thread. Memory of
-// Runtime::workspace is then asked for by several threads at once. Returns when all are done; rethrows the first
-// exception of a task, and begins no other after it. While a plan is made no task is called.
-// Throws std::invalid_argument for a malformed number of threads, cancelled when stop was requested.
+/// Calls `task(i, one)` for i = 0 … n − 1, each exactly once, in parallel, and returns when all calls are done.
+///
+/// @param n        The number of calls.
+/// @param task     Called with an index and with `one`, the Runtime for the operators that the task calls: a copy of
+///                 `runtime` with one thread. Several threads call it at once.
+/// @param runtime  How to run the loop. It uses as many threads, or tasks of the executor, as an operator would with
+///                 this runtime. Several threads then allocate from Runtime::workspace at once.
+/// @throws InvalidArgument  if Runtime::num_threads or `REGARD_THREADS` is malformed.
+/// @throws Cancelled        if a stop was requested.
+///
+/// The first exception that a task throws is rethrown to the caller, and no further task is started after it. While a
+/// plan is made (plan.h), no task is called.
 REGARD_EXPORT void parallel_for(Index n, const std::function<void(Index, const Runtime&)>& task,
                                 const Runtime& runtime = {});
 

@@ -1,9 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
-//
-// The yardsticks of this machine, measured: how fast num_threads threads together compute from registers alone and read
-// memory, with the vectors of the active instruction set (runtime.h). Each call takes about the seconds that it is
-// given, uses threads of its own, and measures what the machine can do at this moment: what else runs lowers it.
-// Read next: src/runtime/peaks.cpp, runtime.h.
+/// @file
+/// Measures the peak rates of this machine, the reference for benchmarks: how fast a given number of threads together
+/// compute from registers alone and read memory, with the vectors of the active instruction set (runtime.h).
+///
+/// Each call takes about as many seconds as it is given and uses threads of its own. It measures what the machine can
+/// do at this moment: other load lowers the result.
+///
+/// Read next: src/runtime/peaks.cpp, runtime.h.
 #pragma once
 
 #include <cstddef>
@@ -14,20 +17,49 @@
 
 namespace regard::inline v0 {
 
-// All functions throw std::invalid_argument for num_threads outside 1 … 4096, for seconds that are not above 0 and
-// finite, and when REGARD_FORCE_ISA names an instruction set that cannot be used; std::runtime_error when the threads
-// cannot be started; regard::Cancelled where a stop is requested.
-
-// Billions of f32 operations a second; a fused multiply-add is two. "generic" has no fused form and multiplies and
-// adds.
+/// Measures the rate of f32 arithmetic on registers.
+///
+/// The instruction set "generic" has no fused multiply-add; there a multiplication and an addition are measured.
+///
+/// @param num_threads  The number of threads, 1 to 4096.
+/// @param seconds      How long to measure, finite and above 0.
+/// @param stop         Ends the measurement.
+/// @return Billions of operations a second of all threads together. A fused multiply-add counts as two.
+/// @throws InvalidArgument     if `num_threads` or `seconds` is out of range, or if `REGARD_FORCE_ISA` names an
+///                             instruction set that cannot be used.
+/// @throws std::runtime_error  if the threads cannot be started.
+/// @throws Cancelled           if a stop was requested.
+///
+/// @code{.cpp}
+/// const double peak = fma_gflops(default_num_threads(), 0.5);
+/// @endcode
 REGARD_EXPORT double fma_gflops(int num_threads, double seconds, const std::stop_token& stop = {});
 
-// Billions of operations a second of bf16 dot products that add to f32: two for each product. None where the processor
-// lacks AVX512-BF16, and where the active instruction set is not avx512_bf16.
+/// Measures the rate of bf16 dot products that are accumulated in f32, on registers.
+///
+/// @param num_threads  The number of threads, 1 to 4096.
+/// @param seconds      How long to measure, finite and above 0.
+/// @param stop         Ends the measurement.
+/// @return Billions of operations a second of all threads together, two for each product. Empty if the processor lacks
+///         AVX512-BF16 or if the active instruction set is not avx512_bf16.
+/// @throws InvalidArgument     if `num_threads` or `seconds` is out of range, or if `REGARD_FORCE_ISA` names an
+///                             instruction set that cannot be used.
+/// @throws std::runtime_error  if the threads cannot be started.
+/// @throws Cancelled           if a stop was requested.
 REGARD_EXPORT std::optional<double> bf16_dot_gflops(int num_threads, double seconds, const std::stop_token& stop = {});
 
-// Billions of bytes a second that threads read, each its own bytes_per_thread over and over; the best of several loops.
-// bytes_per_thread is rounded up to whole pages. Throws std::bad_alloc when so much memory cannot be had.
+/// Measures the rate at which threads read memory, each its own buffer again and again.
+///
+/// @param bytes_per_thread  The size of each thread's buffer in bytes, at least 1, rounded up to whole pages.
+/// @param num_threads       The number of threads, 1 to 4096.
+/// @param seconds           How long to measure, finite and above 0.
+/// @param stop              Ends the measurement.
+/// @return Billions of bytes a second of all threads together, in the best of several loops.
+/// @throws InvalidArgument     if an argument is out of range, or if `REGARD_FORCE_ISA` names an instruction set that
+///                             cannot be used.
+/// @throws std::bad_alloc      if the buffers cannot be allocated.
+/// @throws std::runtime_error  if the threads cannot be started.
+/// @throws Cancelled           if a stop was requested.
 REGARD_EXPORT double read_gigabytes_per_second(std::size_t bytes_per_thread, int num_threads, double seconds,
                                                const std::stop_token& stop = {});
 

@@ -1,16 +1,20 @@
 // SPDX-License-Identifier: Apache-2.0
-//
-// What operators will do, said before they do it: the instruction set, the way and why, operations, bytes, threads, and
-// the scratch memory to the byte.
-//
-//     const Plan p = plan([&](const Runtime& runtime) {
-//       attention_forward(query, key, value, outputs, options, runtime);
-//     });
-//     p.workspace_bytes;            // Runtime::workspace will hold this much at its fullest, and no byte more
-//     p.operators[0].way;           // "8 key heads, packed 8 at a time; …"
-//
-// A plan is made by the operators themselves, with everything left out that reads or writes a tensor's elements: they
-// check their arguments, choose and allocate as they will when they compute. Read next: src/runtime/plan.cpp.
+/// @file
+/// Dry run: what a call would do, without doing it. A Plan holds the instruction set, the code path and the reason for
+/// it, the numbers of operations, bytes and threads, and the size of the scratch memory to the byte.
+///
+/// @code{.cpp}
+/// const Plan p = plan([&](const Runtime& runtime) {
+///   attention_forward(query, key, value, outputs, options, runtime);
+/// });
+/// p.workspace_bytes;            // the peak size of Runtime::workspace, exactly
+/// p.operators[0].way;           // "8 key heads, packed 8 at a time; …"
+/// @endcode
+///
+/// The operators themselves make the plan. They check their arguments, choose a code path and allocate scratch memory
+/// exactly as when they compute, and skip everything that reads or writes the elements of a tensor.
+///
+/// Read next: src/runtime/plan.cpp.
 #pragma once
 
 #include <cstddef>
@@ -22,28 +26,37 @@
 
 namespace regard::inline v0 {
 
+/// What one operator of a planned call would do.
 struct PlannedOperator {
-  std::string name;       // "attention_forward"
-  std::string way;        // which of its ways it takes, and why
-  double operations = 0;  // useful floating-point operations: for attention 2·(D + Dv) for each query and key that
-                          // causal, window, prefix and lengths let meet (masks, blocks and segments are not counted)
-  double bytes = 0;       // of query, key, value, parameters and outputs, each once
-  int num_threads = 1;    // at most
+  std::string name;  ///< The operator, such as "attention_forward".
+  std::string way;   ///< The code path that it takes, and why.
+  /// Useful floating-point operations. attention_forward: 2·(D + Dv) for each pair of a query and a key that `causal`,
+  /// `window`, `prefix` and the lengths make visible. `mask`, `block_mask` and segments are not taken into account.
+  double operations = 0;
+  double bytes = 0;     ///< Bytes of query, key, value, parameters and outputs, each counted once.
+  int num_threads = 1;  ///< The maximum number of threads.
 };
 
+/// What a call would do.
 struct Plan {
-  std::string instruction_set;  // "avx512"
-  std::string why;              // why this one
-  std::vector<PlannedOperator> operators;
-  // The most that Runtime::workspace holds at a time, lists of heads, sequences and tasks among it. Nothing else is
-  // allocated, but for what the call returns by value and what a Runtime::executor or ::progress needs.
+  std::string instruction_set;             ///< The active instruction set, such as "avx512".
+  std::string why;                         ///< Why this instruction set is active.
+  std::vector<PlannedOperator> operators;  ///< The operators of the call, in order.
+  /// The peak size of Runtime::workspace in bytes, lists of heads, sequences and tasks included. The call allocates
+  /// nothing else, except what it returns by value and what Runtime::executor and Runtime::progress need.
   std::size_t workspace_bytes = 0;
 };
 
-// Runs `call`, in which operators that are given the Runtime write nothing, neither outputs nor numbers of progress.
-// `runtime` is what the call will run with; its executor and workspace are not used. Throws what the operators throw
-// for the same arguments; std::bad_alloc when a workspace exceeds the address space; std::logic_error when a plan is
-// made inside another.
+/// Plans a call: runs `call` with operators that check their arguments and compute nothing.
+///
+/// @param call     Makes the call with the Runtime that it is given. It must call the operators on its own thread.
+/// @param runtime  The Runtime of the real call. Its executor and workspace are not used.
+/// @return The plan. Nothing else is written: operators that are given the Runtime of the plan write no outputs and
+///         report no progress.
+/// @throws std::bad_alloc    if a workspace exceeds the address space.
+/// @throws std::logic_error  if a plan is made inside another plan.
+///
+/// Also throws what the operators throw for the same arguments.
 REGARD_EXPORT Plan plan(const std::function<void(const Runtime&)>& call, const Runtime& runtime = {});
 
 }  // namespace regard::inline v0

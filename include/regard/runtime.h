@@ -1,8 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
-//
-// Who computes, in which memory, and how to stop: the Runtime that every operator takes last; the library's
-// version and the instruction sets it can use. Nothing here changes a bit of any result.
-// Read next: attention.h.
+/// @file
+/// The Runtime, the last argument of every operator: which threads compute, where scratch memory comes from, and how to
+/// stop a call. Also the version of the library and the instruction sets that it can use.
+///
+/// No field of a Runtime changes a bit of any result.
+///
+/// Contract: docs/semantics.md, sections 5 (bits) and 6 (errors, memory, stopping).
+///
+/// Read next: attention.h.
 #pragma once
 
 #include <cstddef>
@@ -23,48 +28,96 @@
 
 namespace regard::inline v0 {
 
-// Throws Cancelled, naming the operation, where a stop has been requested: for loops that run longer than a few
-// milliseconds between operators.
+/// Throws if a stop has been requested.
+///
+/// Call it in loops of your own that run for more than a few milliseconds between operators.
+///
+/// @param stop       The token to look at.
+/// @param operation  The operation that the message of the exception names.
+/// @throws Cancelled  if a stop has been requested.
+///
+/// @code{.cpp}
+/// throw_if_stopped(runtime.stop, "tokenize");
+/// @endcode
 REGARD_EXPORT void throw_if_stopped(const std::stop_token& stop, std::string_view operation = "the call");
 
-// parallel_for(n, task) calls task(0) … task(n - 1), each exactly once, on any threads, in any order, and
-// returns when all are done. Tasks never wait for each other, so inline and nested execution are right. An
-// exception thrown by the executor itself reaches the operator's caller.
+/// A unit of work that an Executor runs. Its argument is the index of the task.
 using Task = std::function<void(Index)>;
+
+/// Runs tasks on threads of the caller's choice.
+///
+/// `executor(n, task)` calls `task(0)` … `task(n - 1)`, each exactly once, on any threads and in any order, and returns
+/// when all of them are done. Tasks never wait for each other, so an executor may run them inline or nested. An
+/// exception that the executor itself throws reaches the caller of the operator.
+///
+/// @code{.cpp}
+/// const Executor serial = [](Index n, const Task& task) {
+///   for (Index i = 0; i < n; ++i) task(i);
+/// };
+/// @endcode
 using Executor = std::function<void(Index, const Task&)>;
 
+/// How a call runs: on which threads, with which memory, and when to stop. The default suits most callers.
+///
+/// No field changes a bit of any result.
+///
+/// @code{.cpp}
+/// attention_forward(query, key, value, {.context = context}, {}, {.num_threads = 4, .stop = stop});
+/// @endcode
 struct Runtime {
-  Executor executor{};  // empty: the library's own pool
-  int num_threads = 0;  // 0: default_num_threads(); < 0: std::invalid_argument
-  // Every byte of scratch comes from here. nullptr: operator new, of which up to 64 MiB stay for the calls to come.
+  /// Runs the tasks of the call. Empty: the thread pool of the library.
+  Executor executor{};
+  /// The maximum number of threads. 0: default_num_threads(). Operators throw InvalidArgument for negative numbers.
+  int num_threads = 0;
+  /// Where every byte of scratch memory comes from. nullptr: operator new, and up to 64 MiB are kept for later calls.
   std::pmr::memory_resource* workspace = nullptr;
-  std::stop_token stop{};  // polled at least every 20 ms
-  // Called by attention_forward and attention_weights after each task, from any thread, also by several at once: rows
-  // of all heads finished, and rows in all. An exception ends the call and reaches its caller.
+  /// Ends the call with Cancelled. Polled at least every 20 ms.
+  std::stop_token stop{};
+  /// Receives the number of finished rows of all heads, and the total number of rows.
+  ///
+  /// attention_forward, attention_weights and other attention operators call it after each task, from any thread and
+  /// possibly from several at once. attention_forward counts each row twice if it also writes the weights. An exception
+  /// that `progress` throws ends the operator and reaches its caller.
   std::function<void(Index done, Index total)> progress{};
 };
 
-// Threads used when Runtime::num_threads is 0: REGARD_THREADS if set, else one for each physical core in the
-// calling process's affinity mask, at most the cgroup's CPU quota, at least 1.
-// Throws std::invalid_argument when REGARD_THREADS is not a whole number from 1 to 4096.
+/// Returns the number of threads that operators use when Runtime::num_threads is 0.
+///
+/// @return The value of the environment variable `REGARD_THREADS` if it is set. Otherwise the number of physical cores
+///         in the affinity mask of the calling thread, at most the CPU quota of the cgroup, and at least 1.
+/// @throws InvalidArgument  if `REGARD_THREADS` is not a whole number from 1 to 4096.
 REGARD_EXPORT int default_num_threads();
 
-// Bytes that can be allocated now without swapping: the lower of MemAvailable and what the cgroup leaves.
+/// Returns how much memory can be allocated now without swapping.
+///
+/// @return Bytes: the minimum of MemAvailable and the memory that the limits of the cgroup leave.
 REGARD_EXPORT std::size_t available_memory_bytes();
 
-// "0.1.0": the version in CMakeLists.txt, and nowhere else.
+/// Returns the version of the library, which CMakeLists.txt alone defines.
+///
+/// @return For example `"0.1.0"`.
 REGARD_EXPORT std::string_view version();
 
+/// An instruction set that the library was built for.
 struct InstructionSet {
-  std::string name;         // "generic", "avx2", "avx512"
-  bool available;           // this processor (and its operating system) can run it
-  bool active;              // operators use it
-  bool fused_multiply_add;  // results of all sets with it are equal bit for bit
+  std::string name;  ///< "generic", "avx2", "avx512", "avx512_bf16" or "neon".
+  bool available;    ///< True if this processor and its operating system can run it.
+  bool active;       ///< True if operators use it.
+  /// True if it has fused multiply-add. All such sets give bit-identical results, except that avx512_bf16 has bits of
+  /// its own where query and key are bfloat16 (docs/semantics.md, section 5).
+  bool fused_multiply_add;
 };
 
-// Every instruction set that the library was built for, best last.
-// Throws std::invalid_argument when REGARD_FORCE_ISA names one that is unknown or that the processor lacks.
+/// Lists every instruction set that the library was built for.
+///
+/// @return The instruction sets, the best one last.
+/// @throws InvalidArgument  if the environment variable `REGARD_FORCE_ISA` names an instruction set that is unknown or
+///                          that the processor lacks.
 REGARD_EXPORT std::vector<InstructionSet> instruction_sets();
+/// Returns the name of the instruction set that operators use.
+///
+/// @return The one that the environment variable `REGARD_FORCE_ISA` names, else the best one that is available.
+/// @throws InvalidArgument  as instruction_sets() does.
 REGARD_EXPORT std::string active_instruction_set();
 
 }  // namespace regard::inline v0

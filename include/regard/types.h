@@ -1,15 +1,21 @@
 // SPDX-License-Identifier: Apache-2.0
-//
-// bfloat16 and float16: numbers of two bytes that tensors are stored in. Regard computes with them as float.
-//
-//             sign   exponent   fraction     largest       smallest normal   smallest
-//   bfloat16    1        8          7        3.39 · 10³⁸      2⁻¹²⁶           2⁻¹³³
-//   float16     1        5         10        65504            2⁻¹⁴            2⁻²⁴
-//
-// To float is exact. From float rounds once, to the nearest, ties to the even one, whatever the rounding mode of the
-// processor; beyond the largest number lies ±∞, subnormal numbers are kept, a NaN becomes a quiet NaN whose payload is
-// outside the promise. There is no conversion from double, which would round twice: convert to float on purpose.
-// Read next: tensor.h, attention.h.
+/// @file
+/// The 16-bit element types `bfloat16` and `float16`, and ElementType, which names every type that a tensor can store.
+///
+/// @verbatim
+///              sign   exponent   fraction   largest        smallest normal   smallest subnormal
+///   bfloat16   1      8          7          3.39 · 10³⁸    2⁻¹²⁶             2⁻¹³³
+///   float16    1      5          10         65504          2⁻¹⁴              2⁻²⁴
+/// @endverbatim
+///
+/// The 16-bit types are for storage: operators compute with them as float (but see section 4 for avx512_bf16).
+/// The conversion to float is exact. The conversion from float rounds once, to nearest even, whatever the rounding mode
+/// of the processor. Subnormal numbers are kept, what rounds beyond the largest number becomes ±∞, and a NaN becomes a
+/// quiet NaN with an unspecified payload.
+///
+/// Contract: docs/semantics.md, sections 1 (types) and 4 (precision).
+///
+/// Read next: tensor.h, attention.h.
 #pragma once
 
 #include <bit>
@@ -25,7 +31,7 @@ namespace regard::inline v0 {
 
 namespace internal {
 
-// The bits of x, a float's magnitude, without its last `count` bits, rounded to the nearest even.
+// The magnitude bits x of a float without the last `count` bits, rounded to nearest even.
 constexpr std::uint32_t round_off(std::uint32_t x, int count) {
   const std::uint32_t half = std::uint32_t{1} << (count - 1);
   return (x + (half - 1) + ((x >> count) & 1)) >> count;
@@ -43,9 +49,9 @@ constexpr std::uint16_t float16_bits(float x) {
   const std::uint32_t bits = std::bit_cast<std::uint32_t>(x);
   const std::uint32_t sign = (bits & 0x80000000) >> 16;
   const std::uint32_t size = bits & 0x7fffffff;
-  constexpr std::uint32_t kBeyond = 0x477ff000;          // 65520, half a step beyond the largest number, is even's: ∞
+  constexpr std::uint32_t kBeyond = 0x477ff000;          // 65520, halfway from 65504 to 65536: even is 65536, so ∞
   constexpr std::uint32_t kSmallestNormal = 0x38800000;  // 2⁻¹⁴
-  constexpr std::uint32_t kHalfSmallest = 0x33000000;    // 2⁻²⁵ is even's, too: 0
+  constexpr std::uint32_t kHalfSmallest = 0x33000000;    // 2⁻²⁵, halfway from 0 to 2⁻²⁴: even is 0
   std::uint32_t result = 0;
   if (size > kFloatInfinity) {
     result = 0x7e00;
@@ -54,7 +60,7 @@ constexpr std::uint16_t float16_bits(float x) {
   } else if (size >= kSmallestNormal) {
     result = round_off(size - (std::uint32_t{112} << 23), 13);  // 112 = 127 − 15, the exponents' biases
   } else if (size > kHalfSmallest) {
-    // Steps of 2⁻²⁴: the fraction with its hidden bit, shifted to where that step is 1.
+    // Steps of 2⁻²⁴: the fraction with its hidden bit, shifted so that the step is 1.
     const int exponent = static_cast<int>(size >> 23);
     result = round_off((size & 0x7fffff) | 0x800000, 126 - exponent);
   }
@@ -75,7 +81,7 @@ constexpr float float_of_float16(std::uint16_t bits) {
   } else if (exponent > 0) {
     result = (exponent + 112) << 23 | fraction << 13;
   } else if (fraction > 0) {
-    // A subnormal number is a normal float: its highest bit becomes the hidden one.
+    // A subnormal float16 is a normal float: its highest set bit becomes the hidden bit.
     const auto shift = static_cast<std::uint32_t>(std::countl_zero(fraction)) - 21;
     fraction = fraction << shift & 0x3ff;
     result = (113 - shift) << 23 | fraction << 13;
@@ -85,47 +91,86 @@ constexpr float float_of_float16(std::uint16_t bits) {
 
 }  // namespace internal
 
+/// A bfloat16 number: the upper half of a float.
+///
+/// Trivial, two bytes, and without arithmetic of its own.
+///
+/// @code{.cpp}
+/// const bfloat16 stored(3.14159f);                // 3.140625
+/// const float exact = static_cast<float>(stored);
+/// @endcode
 struct REGARD_EXPORT bfloat16 {
+  /// Sign (1 bit), exponent (8 bits, bias 127) and fraction (7 bits), from the highest bit down.
   std::uint16_t bits;
 
+  /// Leaves `bits` uninitialized. `bfloat16{}` is +0.
   constexpr bfloat16() = default;
+  /// Rounds a float to the nearest bfloat16, ties to even.
+  ///
+  /// There is no conversion from double, which would round twice. Convert to float explicitly where that is intended.
+  ///
+  /// @tparam Float  float; no other type is accepted.
+  /// @param x  The number to round. What rounds beyond the largest number becomes ±∞; NaN becomes a quiet NaN.
   template <std::same_as<float> Float>
   explicit constexpr bfloat16(Float x) : bits(internal::bfloat16_bits(x)) {}
+  /// Returns the same number as a float, exactly.
   explicit constexpr operator float() const { return internal::float_of_bfloat16(bits); }
 };
 
+/// An IEEE 754 binary16 number.
+///
+/// Trivial, two bytes, and without arithmetic of its own.
+///
+/// @code{.cpp}
+/// const float16 stored(3.14159f);                 // 3.140625
+/// const float exact = static_cast<float>(stored);
+/// @endcode
 struct REGARD_EXPORT float16 {
+  /// Sign (1 bit), exponent (5 bits, bias 15) and fraction (10 bits), from the highest bit down.
   std::uint16_t bits;
 
+  /// Leaves `bits` uninitialized. `float16{}` is +0.
   constexpr float16() = default;
+  /// Rounds a float to the nearest float16, ties to even.
+  ///
+  /// There is no conversion from double, which would round twice. Convert to float explicitly where that is intended.
+  ///
+  /// @tparam Float  float; no other type is accepted.
+  /// @param x  The number to round. What rounds beyond the largest number becomes ±∞; NaN becomes a quiet NaN.
   template <std::same_as<float> Float>
   explicit constexpr float16(Float x) : bits(internal::float16_bits(x)) {}
+  /// Returns the same number as a float, exactly.
   explicit constexpr operator float() const { return internal::float_of_float16(bits); }
 };
 
 static_assert(sizeof(bfloat16) == 2 && std::is_trivially_copyable_v<bfloat16> && std::is_trivial_v<bfloat16>);
 static_assert(sizeof(float16) == 2 && std::is_trivially_copyable_v<float16> && std::is_trivial_v<float16>);
 
-// The types of elements, in memory, in files and in the C interface, whose REGARD_F32 … have the same numbers.
-// Operators compute with the first two, bfloat16 and float16; starts and lengths are int32 or int64; masks are boolean
-// or uint8.
+/// The types that the elements of a tensor can have, in memory, in files and in the C interface.
+///
+/// The values never change. The C interface has the first nine as `REGARD_F32` … `REGARD_U8`, with the same values.
+///
+/// - Operators compute with `float32`, `float64`, `bfloat16` and `float16`.
+/// - Starts, lengths, offsets and segments are `int32` or `int64`.
+/// - Masks are `boolean` or `uint8`.
+/// - A KvCache can also store `int8`.
 enum class ElementType : std::int32_t {
-  float32 = 1,
-  float64 = 2,
-  boolean = 3,  // a byte, 0 or not 0
-  int32 = 4,
-  int64 = 5,
-  bfloat16 = 6,
-  float16 = 7,
-  int8 = 8,
-  uint8 = 9,
-  int16 = 10,
-  uint16 = 11,
-  uint32 = 12,
-  uint64 = 13
+  float32 = 1,   ///< float
+  float64 = 2,   ///< double
+  boolean = 3,   ///< bool, one byte: 0 is false, any other value is true.
+  int32 = 4,     ///< std::int32_t
+  int64 = 5,     ///< std::int64_t
+  bfloat16 = 6,  ///< regard::bfloat16
+  float16 = 7,   ///< regard::float16
+  int8 = 8,      ///< std::int8_t
+  uint8 = 9,     ///< std::uint8_t
+  int16 = 10,    ///< std::int16_t
+  uint16 = 11,   ///< std::uint16_t
+  uint32 = 12,   ///< std::uint32_t
+  uint64 = 13    ///< std::uint64_t
 };
 
-// A type that is computed with.
+/// A type that operators compute with: float, double, bfloat16 or float16.
 template <class T>
 concept Number =
     std::same_as<T, float> || std::same_as<T, double> || std::same_as<T, bfloat16> || std::same_as<T, float16>;
@@ -148,14 +193,23 @@ constexpr ElementType element_type_of() {
 }
 }  // namespace internal
 
-// A type that views may have: those of ElementType.
+/// A type that the elements of a view can have: one that ElementType names.
+///
+/// Integral types of at most 8 bytes map to the ElementType of their size and signedness, and `bool` to
+/// `ElementType::boolean`.
 template <class T>
 concept Element = Number<T> || (std::integral<T> && sizeof(T) <= 8);
 
+/// The ElementType that names the type T.
+///
+/// @tparam T  An Element.
 template <Element T>
 inline constexpr ElementType kElementType = internal::element_type_of<T>();
 
-// 0 for a number that names no type.
+/// Returns the size of an element.
+///
+/// @param type  The element type.
+/// @return Its size in bytes, or 0 if `type` is not one of the enumerators.
 constexpr std::int64_t type_bytes(ElementType type) {
   using enum ElementType;
   switch (type) {
@@ -180,13 +234,20 @@ constexpr std::int64_t type_bytes(ElementType type) {
   return 0;
 }
 
-// Real numbers, not whole ones and not truths.
+/// Tells whether a type is a floating-point type.
+///
+/// @param type  The element type.
+/// @return True for `float32`, `float64`, `bfloat16` and `float16`; false for integers, `boolean` and unknown values.
 constexpr bool is_floating(ElementType type) {
   using enum ElementType;
   return type == float32 || type == float64 || type == ElementType::bfloat16 || type == ElementType::float16;
 }
 
-// "float32", "float64", "bool", "int32", "int64", "bfloat16", …; "unknown" for a number that names no type.
+/// Returns the name of an element type.
+///
+/// @param type  The element type.
+/// @return `"float32"`, `"float64"`, `"bool"`, `"int32"`, `"int64"`, `"bfloat16"`, and so on, as a static string, or
+///         `"unknown"` if `type` is not one of the enumerators.
 constexpr const char* type_name(ElementType type) {
   constexpr const char* kNames[] = {"unknown", "float32", "float64", "bool",  "int32",  "int64",  "bfloat16",
                                     "float16", "int8",    "uint8",   "int16", "uint16", "uint32", "uint64"};
@@ -194,16 +255,23 @@ constexpr const char* type_name(ElementType type) {
   return kNames[number < std::size(kNames) ? number : 0];
 }
 
-// What T is computed with: double for double, float for all others. A plain trait, whose name every compiler mangles
-// alike.
+/// The type in which operators compute with elements of type T: double for double, float for all others.
+///
+/// A plain class template, so that all compilers mangle names that contain it alike.
+///
+/// @tparam T  The element type.
 template <class T>
 struct ComputeTypeOf {
-  using type = float;
+  using type = float;  ///< float
 };
+/// As above, for double.
 template <>
 struct ComputeTypeOf<double> {
-  using type = double;
+  using type = double;  ///< double
 };
+/// The type in which operators compute with elements of type T: `ComputeTypeOf<T>::type`.
+///
+/// @tparam T  The element type.
 template <class T>
 using ComputeType = typename ComputeTypeOf<T>::type;
 

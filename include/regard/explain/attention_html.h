@@ -1,13 +1,18 @@
 // SPDX-License-Identifier: Apache-2.0
-//
-// Attention over arrays of one's own as a page: any row as a sum, what it becomes, the whole head.
-//
-//     query, key, value ── attention_forward() ──▶ context, row_max, row_sum
-//            └──────────────────────┬────────────────────────┘
-//                        render_attention_html() ──▶ one HTML file, which asks no host for anything
-//
-// Scores and weights on the page are the kernel's, in its type; only q · k is built in the page, in double.
-// Read next: docs/page.md, src/explain/arrays/attention_html.cpp, web/arrays.js.
+/// @file
+/// Renders attention over the caller's arrays as an HTML page: any row as a sum, what it becomes, and the whole head.
+///
+/// @verbatim
+///     query, key, value ── attention_forward() ──▶ context, row_max, row_sum
+///            └──────────────────────┬────────────────────────┘
+///                        render_attention_html() ──▶ one HTML file, which makes no network requests
+/// @endverbatim
+///
+/// Scores and weights on the page are those of the kernel, in its type. Only q · k is computed in the page, in double.
+///
+/// Extents are those of attention.h; the page is described in docs/page.md.
+///
+/// Read next: docs/page.md, src/explain/arrays/attention_html.cpp, web/arrays.js.
 #pragma once
 
 #include <array>
@@ -22,44 +27,90 @@
 
 namespace regard::inline v0 {
 
-// Heads of any length: what is said of them, and their maps, with strips joined so that all of them take 3 MiB at most.
+/// The inspection of all heads, with their pooled maps, for inputs of any length.
+///
+/// Strips of the maps are joined so that the maps of all heads take at most 3 MiB, and no map more than 360 cells each
+/// way.
 struct AttentionHtmlInspection {
-  Inspection heads;
-  std::vector<Index> row_edges{}, column_edges{};  // where the strips begin, and the end
-  std::vector<float> maps{};                       // (B · H, rows, columns): means of weights
+  Inspection heads;                   ///< What is reported about each head.
+  std::vector<Index> row_edges{};     ///< Where the strips of queries begin, and where the last one ends.
+  std::vector<Index> column_edges{};  ///< Where the strips of keys begin, and where the last one ends.
+  std::vector<float> maps{};          ///< Mean weight of each cell, (B · H, rows, columns).
 };
 
-// pooled_map (B, H, Ga, Gb) holds means, as attention_columns wrote it for the same call as the masses of inspection.
+/// Makes the inspection that a page shows from a report and the pooled maps.
+///
+/// @tparam T float or double, the type of the maps.
+/// @param inspection Report of inspect_heads for the same call.
+/// @param pooled_map Means of weights, (B, H, Ga, Gb), as attention_columns wrote them for the call whose key masses
+///   `inspection` was made from.
+/// @return The report and the maps, with joined strips where needed.
 template <class T>
 REGARD_EXPORT AttentionHtmlInspection
 attention_html_inspection(const Inspection& inspection, std::type_identity_t<TensorView<const T, 4>> pooled_map);
 
+/// Options of render_attention_html.
 struct AttentionHtmlOptions {
-  std::vector<RowRange> rows{};  // the queries whose rows the page holds, each once; empty: all
-  std::string command{};
-  std::optional<Index> focus{};             // the query that the page opens with, one of rows; else it chooses
-  std::vector<std::string> query_tokens{};  // L words, or none: queries and keys are called by their numbers
-  std::vector<std::string> key_tokens{};    // S words, or none
-  const AttentionHtmlInspection* inspection = nullptr;
-  bool only_inspection = false;  // no row is shown, and nothing of value and computed is read
+  std::vector<RowRange> rows{};  ///< Queries whose rows the page holds, each once; empty: all.
+  std::string command{};         ///< The command line, as it was typed.
+  /// The query that the page opens with, one of `rows`. Absent: the page chooses.
+  std::optional<Index> focus{};
+  std::vector<std::string> query_tokens{};              ///< L words; empty: queries are named by their indices.
+  std::vector<std::string> key_tokens{};                ///< S words; empty: keys are named by their indices.
+  const AttentionHtmlInspection* inspection = nullptr;  ///< The inspection to show; null: none.
+  /// Shows the inspection without any rows. The elements of value, and `computed`, are then not read.
+  bool only_inspection = false;
 };
 
-// The most that a page may take.
+/// Largest size of a page, in bytes.
 inline constexpr double kMaxAttentionHtmlBytes = 24.0 * (1 << 20);
 
-// About how many bytes the page will take, from shapes alone: 4/3 of the arrays that it carries.
-//   query (B, H, L, D), key (B, Hkv, S, D), value (B, Hkv, S, Dv); rows as in AttentionHtmlOptions;
-//   has_additions: a bias or ALiBi slopes are given.
+/// Estimates the size of the page from shapes alone.
+///
+/// @code{.unparsed}
+/// about 200 kB for script, style and texts + 4/3 of the size of the arrays that the page carries
+/// @endcode
+///
+/// @tparam T float or double, the type of the arrays.
+/// @param query Shape of query, (B, H, L, D).
+/// @param key Shape of key, (B, Hkv, S, D).
+/// @param value Shape of value, (B, Hkv, S, Dv).
+/// @param rows As in AttentionHtmlOptions.
+/// @param has_additions Whether a bias or ALiBi slopes are given.
+/// @return The size, in bytes.
 template <class T>
 REGARD_EXPORT double attention_html_bytes(const std::array<Index, 4>& query, const std::array<Index, 4>& key,
                                           const std::array<Index, 4>& value, const std::vector<RowRange>& rows,
                                           bool has_additions);
 
-// query, key, value and options as in the call of attention_forward that wrote `computed`: its context, row_max and
-// row_sum, and with sinks its sink_weights, are read; scores and weights of the rows are attention_weights'.
-// Throws std::invalid_argument, naming what is wrong: only_inspection without inspection, a row beyond L, no row or no
-// key to show, tokens of another number, a result that is missing, a page of more than kMaxAttentionHtmlBytes;
-// otherwise as attention_weights.
+/// Renders the page of one call of attention_forward.
+///
+/// query, key, value and options must be those of the call of attention_forward that wrote `computed`. Scores and
+/// weights of the rows are computed by attention_weights.
+///
+/// @tparam T float or double, the type of the arrays.
+/// @param query Queries, (B, H, L, D).
+/// @param key Keys, (B, Hkv, S, D).
+/// @param value Values, (B, Hkv, S, Dv).
+/// @param computed Outputs of attention_forward: context, row_max, row_sum and, with sinks, sink_weights are read.
+/// @param options Options of attention_forward.
+/// @param html Options of the page.
+/// @param runtime Threads, workspace and stop token.
+/// @return The HTML text.
+/// @throws std::invalid_argument with what is wrong, for any of these:
+///   - only_inspection without an inspection
+///   - a row outside 0 … L − 1
+///   - no row or no key to show
+///   - tokens whose number is not that of the queries or keys
+///   - a result that is missing, or a value whose shape does not match key
+///   - a page of more than kMaxAttentionHtmlBytes
+///
+/// Other exceptions are those of attention_weights.
+///
+/// @code{.cpp}
+/// attention_forward(query, key, value, outputs, options);
+/// const std::string page = render_attention_html<float>(query, key, value, outputs, options, {});
+/// @endcode
 template <class T>
 REGARD_EXPORT std::string render_attention_html(std::type_identity_t<TensorView<const T, 4>> query,
                                                 std::type_identity_t<TensorView<const T, 4>> key,

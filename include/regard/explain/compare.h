@@ -1,13 +1,16 @@
 // SPDX-License-Identifier: Apache-2.0
-//
-// One word in several sentences: how far its vectors differ from layer to layer, what any other word does there, and
-// which heads make them differ.
-//
-//     A  he sat on the [bank] …  ─┐  a vector at every stage     cosine of each pair    beside it: floor, controls
-//     B  she put … in the [bank] ─┘  word · +position · L0 · L1 …   and, layer by layer, the share of every head
-//
-// The formulas: docs/notation.md, "Comparing a word's vectors".
-// Read next: sentence.h, src/explain/sentence/compare.cpp, src/explain/sentence/compare_text.cpp.
+/// @file
+/// Compares one word in several sentences: how far its vectors differ from layer to layer, how far those of any other
+/// word differ there, and which heads make them differ.
+///
+/// @verbatim
+///     A  he sat on the [bank] …  ─┐  a vector at every stage        cosine of each pair, next to floor and controls
+///     B  she put … in the [bank] ─┘  word · +position · L0 · L1 …   and, layer by layer, the share of every head
+/// @endverbatim
+///
+/// Extents: N layers, H heads, W words. The formulas: docs/notation.md, "Comparing a word's vectors".
+///
+/// Read next: sentence.h, src/explain/sentence/compare.cpp, src/explain/sentence/compare_text.cpp.
 #pragma once
 
 #include <optional>
@@ -20,99 +23,152 @@
 
 namespace regard::inline v0 {
 
-inline constexpr Index kMaxCompared = 26;  // sentences: they are called A to Z
+/// Largest number of sentences, which are named A to Z.
+inline constexpr Index kMaxCompared = 26;
 
+/// Options of compare_word.
 struct CompareOptions {
-  std::vector<std::string> hide;  // words, hidden in every sentence where they stand; each stands in one at least
-  std::string control;            // a word that stands in two of the sentences at least; empty: every such word
-  bool truncate = false;          // as in SentenceOptions
-  // With words to hide: how many of the other words are hidden too, each by itself, to see what hiding any word does.
+  /// Words to hide, named as for word_index, in every sentence in which they occur. Each must occur in at least one.
+  std::vector<std::string> hide;
+  /// A word that occurs in at least two of the sentences. Empty: every such word.
+  std::string control;
+  bool truncate = false;  ///< Truncates texts that are too long, as in SentenceOptions.
+  /// With words to hide: number of other words that are hidden as well, each by itself, to show what hiding any word
+  /// does.
   Index most_others = 32;
 };
 
+/// One of the sentences.
 struct ComparedSentence {
-  std::string name;  // "A", "B", …
-  std::string text;
-  TokenizedText tokens;
-  std::vector<SentenceWord> words;
-  Index word = 0;             // the one compared
-  std::vector<Index> hidden;  // words hidden by CompareOptions::hide
-  Index num_truncated_tokens = 0;
+  std::string name;                 ///< Its name: "A", "B", …
+  std::string text;                 ///< The whole text, as given.
+  TokenizedText tokens;             ///< The tokens, after truncation.
+  std::vector<SentenceWord> words;  ///< The words.
+  Index word = 0;                   ///< Index of the word that is compared.
+  std::vector<Index> hidden;        ///< Indices of the words hidden by CompareOptions::hide, ascending.
+  Index num_truncated_tokens = 0;   ///< Number of tokens that truncation removed.
 };
 
-// Stages: the row of the embedding table, +position (with position and type, normalised), then each layer's output: N
-// + 2. A word of several pieces is the mean of its pieces, at every stage and in every head.
+/// A control: another word that both sentences of a pair contain.
+///
+/// There are N + 2 stages: the row of the embedding table, that row with position and type added and normalised, and
+/// the output of each layer. A word of several pieces is the mean of its pieces, at every stage and in every head.
 struct ControlWord {
-  std::string text;
-  std::vector<double> cosine;  // by stage: mean over the occurrences in one sentence × those in the other
+  std::string text;  ///< The word, as the first sentence spells it.
+  /// Cosine by stage, (N + 2): the mean over its occurrences in one sentence × those in the other.
+  std::vector<double> cosine;
 };
 
+/// The word in two of the sentences.
 struct ComparedPair {
-  Index first = 0, second = 0;        // sentences, first < second
-  std::vector<double> cosine;         // by stage
-  std::vector<double> above_floor;    // by stage: (cosine − floor) / (1 − floor)
-  std::vector<ControlWord> controls;  // in the order in which they stand in `first`
-  // What attention adds to the word in `first` less what it adds in `second`: δ = Σ over heads of δ_h; its norm
-  // ‖δ‖₂ by layer, and of each head (N, H) the share δ_h · δ / ‖δ‖²: they sum to 1 in a layer. NaN where δ is 0.
+  Index first = 0;                    ///< Index of one sentence.
+  Index second = 0;                   ///< Index of the other one, greater than first.
+  std::vector<double> cosine;         ///< Cosine by stage, (N + 2).
+  std::vector<double> above_floor;    ///< By stage, (N + 2): (cosine − floor) / (1 − floor).
+  std::vector<ControlWord> controls;  ///< Words of both sentences, in the order of sentence `first`.
+  /// What attention adds to the word in `first` minus what it adds in `second`: `‖δ‖₂` by layer, (N).
+  ///
+  /// δ is the sum over the heads of δ_h, the difference of the outputs of head h.
   std::vector<double> difference;
+  /// The share of each head, δ_h · δ / `‖δ‖²`, (N, H). The shares of a layer sum to 1. NaN where δ is 0.
   Tensor<double, 2> share;
 };
 
-// Everything that hiding a word changes.
+/// All figures that hiding a word changes.
 struct CompareNumbers {
-  std::vector<double> floor;  // by stage: mean cosine over all pairs of different words; NaN without any
-  Index floor_pairs = 0;
-  std::vector<ComparedPair> pairs;           // (A, B), (A, C), …, (B, C), …
-  std::vector<Tensor<double, 3>> attention;  // by sentence: (N, H, W), the word's attention to the sentence's words
+  /// Floor by stage, (N + 2): the mean cosine over all pairs of different words; NaN if there are none.
+  std::vector<double> floor;
+  Index floor_pairs = 0;            ///< Number of these pairs.
+  std::vector<ComparedPair> pairs;  ///< The pairs (A, B), (A, C), …, (B, C), …
+  /// For each sentence, the word's attention to the words of the sentence, (N, H, W).
+  std::vector<Tensor<double, 3>> attention;
 };
 
-// One other word hidden, by itself.
+/// One other word, hidden by itself in all sentences.
 struct OtherHidden {
-  std::string text;
-  std::vector<double> cosine;  // by pair, after the last layer
+  std::string text;            ///< The word.
+  std::vector<double> cosine;  ///< Cosine of the compared word by pair, after the last layer.
 };
 
+/// The result of a comparison.
 struct Comparison {
-  std::string word;
-  std::vector<ComparedSentence> sentences;
-  std::vector<std::string> stages;  // "word", "+position", "L0", …
-  CompareNumbers plain;
-  std::vector<std::string> hide;  // as asked for
-  std::optional<CompareNumbers> hidden;
-  std::vector<OtherHidden> others;
-  Index others_left_out = 0;  // other words beyond CompareOptions::most_others
-  std::string model_folder;
-  std::string model_sha256;
-  Index num_heads = 0;
-  Index head_size = 0;
+  std::string word;                         ///< The word, as sentence A spells it.
+  std::vector<ComparedSentence> sentences;  ///< The sentences.
+  std::vector<std::string> stages;          ///< Names of the stages: "word", "+position", "L0", …
+  CompareNumbers plain;                     ///< The figures with nothing hidden.
+  std::vector<std::string> hide;            ///< CompareOptions::hide, as given.
+  std::optional<CompareNumbers> hidden;     ///< The figures with these words hidden.
+  std::vector<OtherHidden> others;          ///< With words to hide: the other words, each hidden by itself.
+  Index others_left_out = 0;                ///< Number of other words beyond CompareOptions::most_others.
+  std::string model_folder;                 ///< The folder of the model.
+  std::string model_sha256;                 ///< SHA-256 of its checkpoint.
+  Index num_heads = 0;                      ///< H, number of heads per layer.
+  Index head_size = 0;                      ///< D, size of a head.
 };
 
-// word: one name for all sentences, as word_index takes it, or as many as there are sentences, with commas between:
-// "bank", "bank#1", "bank,bank#1,@4". All must be the same word: the same pieces.
-// Throws std::invalid_argument for fewer than 2 or more than kMaxCompared sentences, a word that is not there or
-// stands several times unnamed, a word to hide that stands in no sentence, a control that stands in no two sentences or
-// is the word itself; and as read_sentence does.
+/// Compares one word in several sentences.
+///
+/// @param model The model.
+/// @param word One name for all sentences, as word_index accepts it, or one for each sentence, separated by commas:
+///   `bank`, `bank#1`, `bank,bank#1,@4`. All must name the same word, that is, a word of the same pieces.
+/// @param sentences 2 to kMaxCompared sentences.
+/// @param options Words to hide, control, and whether to truncate.
+/// @param runtime Threads, workspace and stop token.
+/// @return The comparison.
+/// @throws std::invalid_argument for any of these:
+///   - fewer than 2 or more than kMaxCompared sentences
+///   - a word that does not occur, or that occurs several times and is named without `#`; names of different words
+///   - a word to hide that occurs in no sentence
+///   - a control that does not occur in two sentences, or that is the word itself
+///   - a text without words, and whatever read_sentence rejects
+/// @throws regard::DataError as read_sentence does.
+/// @throws regard::Cancelled if a stop is requested.
+///
+/// @code{.cpp}
+/// const Comparison comparison = compare_word(
+///     model, "bank", {"he sat on the bank of the river", "she put her money in the bank"}, {.hide = {"river"}});
+/// std::fputs(render_compare_text(comparison).c_str(), stdout);
+/// @endcode
 REGARD_EXPORT Comparison compare_word(const SentenceModel& model, std::string_view word,
                                       const std::vector<std::string>& sentences, const CompareOptions& options = {},
                                       const Runtime& runtime = {});
 
-// brief: the table of the pairs with A and the line of the test alone, as the last part of a longer screen.
+/// Options of render_compare_text.
 struct CompareText {
-  int width = 80;
-  bool color = false;
-  bool unicode = true;
-  bool full = false;  // all pairs, controls and heads
+  int width = 80;       ///< Columns of the terminal; at least 40 are used.
+  bool color = false;   ///< Uses colours.
+  bool unicode = true;  ///< Uses characters outside ASCII.
+  bool full = false;    ///< Prints all pairs, controls and heads.
+  /// Prints a short form, as the last part of a longer screen: the verdict of the control, the table of the pairs with
+  /// A, and the line of the test.
   bool brief = false;
 };
-// Throws Cancelled where a stop is requested; so does the JSON below.
+/// Renders a comparison as text.
+///
+/// @param comparison The comparison.
+/// @param options Format and contents.
+/// @param stop Stop token.
+/// @return The text.
+/// @throws regard::Cancelled if a stop is requested.
 REGARD_EXPORT std::string render_compare_text(const Comparison& comparison, const CompareText& options = {},
                                               const std::stop_token& stop = {});
 
-// What the numbers say, in sentences, first the verdict; no more than floor, controls and, with words to hide, the
-// other words allow. Text from outside is escaped for a terminal.
+/// Formulates what the figures say, the verdict first.
+///
+/// The sentences claim no more than floor, controls and, with words to hide, the other words allow. Text from outside
+/// is escaped for a terminal.
+///
+/// @param comparison The comparison.
+/// @return The sentences.
 REGARD_EXPORT std::vector<std::string> compare_findings(const Comparison& comparison);
 
-// "schema": "regard/1"; docs/compare.md lists the fields. command is what the user typed.
+/// Renders a comparison as JSON, with `"schema": "regard/1"`; docs/compare.md lists the fields.
+///
+/// @param comparison The comparison.
+/// @param command The command line, as it was typed.
+/// @param stop Stop token.
+/// @return The JSON text.
+/// @throws regard::Cancelled if a stop is requested.
 REGARD_EXPORT std::string render_compare_json(const Comparison& comparison, std::string_view command,
                                               const std::stop_token& stop = {});
 

@@ -1,12 +1,17 @@
 // SPDX-License-Identifier: Apache-2.0
-//
-// All heads of a model, measured on texts: how sharply each looks, where to, and how much it hands on.
-//
-//     sentence by sentence:  weights of one layer (H, L, L) → each query's measures → running mean, deviation, n
-//     beside each measure:   what it would be if the same queries saw every key alike (uniform)
-//
-// One sentence's weights of one layer are in memory at a time. The formulas: docs/notation.md, "Measures of heads".
-// Read next: sentence.h, src/explain/sentence/heads.cpp, src/explain/sentence/heads_text.cpp.
+/// @file
+/// Measures all heads of a model on texts: how concentrated their weights are, what they attend to, and how much they
+/// contribute.
+///
+/// @verbatim
+///     sentence by sentence:   weights of one layer (H, L, L) → measures of each query → running mean, deviation, n
+///     next to each measure:   its value if the same queries attended to every key alike (uniform)
+/// @endverbatim
+///
+/// The weights of one sentence and one layer are in memory at a time. Extents: N layers, H heads, L tokens.
+/// The formulas: docs/notation.md, "Measures of heads".
+///
+/// Read next: sentence.h, src/explain/sentence/heads.cpp, src/explain/sentence/heads_text.cpp.
 #pragma once
 
 #include <array>
@@ -20,68 +25,103 @@
 
 namespace regard::inline v0 {
 
-// Of one query i with weights p_j on the K keys that it sees; tokens, not words.
+/// The measures of one query i with weights p_j on the K keys that it can attend to. They are of tokens, not of words.
 enum class HeadMeasure {
-  entropy,       // −Σ p ln p / ln K, from 0 (one key) to 1 (all alike); of queries that see two keys or more
-  special,       // Σ p over the tokens set round the text, [CLS] and [SEP]
-  self,          // p_i
-  previous,      // p_i−1; of every query but the first
-  next,          // p_i+1; of every query but the last
-  distance,      // Σ p |i − j|, in tokens
-  contribution,  // Σ p ‖v · W_output(head)‖₂
+  entropy,       ///< `−Σ p ln p / ln K`, from 0 (one key) to 1 (all alike); of queries with K ≥ 2.
+  special,       ///< `Σ p` over the special tokens around the text, [CLS] and [SEP].
+  self,          ///< `p_i`; of queries that can attend to themselves.
+  previous,      ///< `p_(i−1)`; of queries whose preceding token exists and is visible.
+  next,          ///< `p_(i+1)`; of queries whose following token exists and is visible.
+  distance,      ///< `Σ p |i − j|`, in tokens.
+  contribution,  ///< `Σ p ‖v · W_output(head)‖₂`
 };
+/// Number of measures.
 inline constexpr std::size_t kNumHeadMeasures = 7;
+/// All measures, in the order of HeadMeasure.
 inline constexpr std::array<HeadMeasure, kNumHeadMeasures> kHeadMeasures = {
     HeadMeasure::entropy, HeadMeasure::special,  HeadMeasure::self,        HeadMeasure::previous,
     HeadMeasure::next,    HeadMeasure::distance, HeadMeasure::contribution};
-REGARD_EXPORT std::string_view head_measure_name(HeadMeasure measure);  // "entropy", …
-// Throws std::invalid_argument with the names there are.
+/// Returns the name of a measure: "entropy", …
+///
+/// @param measure The measure.
+/// @return Its name.
+REGARD_EXPORT std::string_view head_measure_name(HeadMeasure measure);
+/// Finds a measure by its name.
+///
+/// @param name The name.
+/// @return The measure.
+/// @throws std::invalid_argument with all names, if there is none of that name.
 REGARD_EXPORT HeadMeasure parse_head_measure(std::string_view name);
 
-// Over n queries, or with `by_sentence` over the means of n sentences.
+/// The statistic of one measure in one head, over n queries or, with `by_sentence`, over the means of n sentences.
 struct HeadStatistic {
-  Index n = 0;
-  double mean = 0;       // NaN without any
-  double deviation = 0;  // √(Σ (x − mean)² / (n − 1)); NaN for n < 2
-  double uniform = 0;    // mean of the measure with every p = 1 / K, over the same n
+  Index n = 0;           ///< Number of queries or sentences that can have the measure.
+  double mean = 0;       ///< Mean; NaN for n = 0.
+  double deviation = 0;  ///< Standard deviation, √(Σ (x − mean)² / (n − 1)); NaN for n < 2.
+  double uniform = 0;    ///< Mean of the measure with every p = 1 / K, over the same n; NaN for n = 0.
 };
 
+/// All measures of one head.
 struct HeadMeasures {
-  Index layer = 0;
-  Index head = 0;
-  std::array<HeadStatistic, kNumHeadMeasures> statistics{};  // in the order of kHeadMeasures
+  Index layer = 0;  ///< Layer.
+  Index head = 0;   ///< Head.
+  /// One statistic for each measure, in the order of kHeadMeasures.
+  std::array<HeadStatistic, kNumHeadMeasures> statistics{};
+  /// Returns the statistic of a measure.
+  ///
+  /// @param measure The measure.
+  /// @return Its statistic.
   const HeadStatistic& of(HeadMeasure measure) const { return statistics[static_cast<std::size_t>(measure)]; }
 };
 
-// A text that was measured, for the record.
+/// A record of a text that was measured.
 struct MeasuredText {
-  Index line = 0;  // where it stood, from 1; 0 for a text given alone
-  std::string text;
-  std::vector<Index> ids;
-  Index num_truncated_tokens = 0;
-  Index unknown_words = 0;  // that the model sees as [UNK]
-  Index split_words = 0;    // into pieces
-  std::string warning{};    // vocabulary_warning
+  Index line = 0;                  ///< Its line in the input, from 1; 0 for a text given by itself.
+  std::string text;                ///< The whole text, as given.
+  std::vector<Index> ids;          ///< Its token ids, after truncation.
+  Index num_truncated_tokens = 0;  ///< Number of tokens that truncation removed.
+  Index unknown_words = 0;         ///< Number of words that the model sees as [UNK].
+  Index split_words = 0;           ///< Number of words split into pieces.
+  std::string warning{};           ///< Result of vocabulary_warning.
 };
 
+/// The measures of all heads on all texts.
 struct HeadSurvey {
-  std::vector<HeadMeasures> heads;  // (N · H), layer by layer
-  std::vector<MeasuredText> texts;
-  bool by_sentence = false;
-  Index num_layers = 0;
-  Index num_heads = 0;
-  Index num_tokens = 0;  // of all texts
-  std::string model_folder;
-  std::string model_sha256;
+  std::vector<HeadMeasures> heads;  ///< All heads, layer by layer, (N · H).
+  std::vector<MeasuredText> texts;  ///< The texts, in the order in which they were added.
+  bool by_sentence = false;         ///< Statistics are over the means of sentences instead of over queries.
+  Index num_layers = 0;             ///< N, number of layers.
+  Index num_heads = 0;              ///< H, number of heads per layer.
+  Index num_tokens = 0;             ///< Number of tokens of all texts.
+  std::string model_folder;         ///< The folder of the model.
+  std::string model_sha256;         ///< SHA-256 of its checkpoint.
 };
 
-// Adds sentences one by one. The same survey for the same sentences in the same order, whatever the threads.
+/// Collects the measures of all heads, sentence by sentence.
+///
+/// The survey is the same for the same sentences in the same order, for any number of threads.
+///
+/// @code{.cpp}
+/// HeadSurveyor surveyor(model, false);
+/// for (const std::string& line : lines) surveyor.add(read_sentence(model, line));
+/// std::fputs(render_heads_text(surveyor.survey(), {}).c_str(), stdout);
+/// @endcode
 class REGARD_EXPORT HeadSurveyor {
  public:
-  // model must live as long. by_sentence: first the mean over a sentence's queries, then statistics over sentences.
+  /// Constructs a surveyor without sentences.
+  ///
+  /// @param model The model, which must outlive the surveyor.
+  /// @param by_sentence First takes the mean over the queries of a sentence, then the statistics over the sentences.
   HeadSurveyor(const SentenceModel& model, bool by_sentence);
-  // Throws as encoder_weights does.
+  /// Adds a sentence.
+  ///
+  /// @param sentence Result of read_sentence with the model.
+  /// @param line Its line in the input, from 1; 0 for a text given by itself.
+  /// @param runtime Threads, workspace and stop token.
+  /// @throws std::invalid_argument as encoder_weights does.
+  /// @throws regard::Cancelled if a stop is requested.
   void add(const Sentence& sentence, Index line = 0, const Runtime& runtime = {});
+  /// Returns the measures of all sentences so far.
   HeadSurvey survey() const;
 
  private:
@@ -102,25 +142,45 @@ class REGARD_EXPORT HeadSurveyor {
   Index num_tokens_ = 0;
 };
 
-// Which heads are shown, and in which order.
+/// Which heads are shown, and in which order.
 struct HeadFilter {
-  std::optional<HeadMeasure> sort{};  // largest mean first; absent: layer by layer
-  std::optional<Index> layer{};
-  std::optional<Index> head{};
-  std::optional<double> min{}, max{};  // of the mean of `sort`
+  std::optional<HeadMeasure> sort{};  ///< Largest mean of this measure first; absent: layer by layer.
+  std::optional<Index> layer{};       ///< Only this layer.
+  std::optional<Index> head{};        ///< Only heads of this number.
+  std::optional<double> min{};        ///< Least mean of `sort`, inclusive.
+  std::optional<double> max{};        ///< Largest mean of `sort`, inclusive.
 };
-// Throws std::invalid_argument for a layer or head that does not exist, and min or max without sort.
+/// Chooses and sorts heads.
+///
+/// @param survey The survey.
+/// @param filter Which heads, in which order.
+/// @return The chosen heads. Heads whose mean is NaN are sorted last.
+/// @throws std::invalid_argument for a layer or head that does not exist, and for min or max without sort.
 REGARD_EXPORT std::vector<HeadMeasures> chosen_heads(const HeadSurvey& survey, const HeadFilter& filter);
 
+/// Options of render_heads_text.
 struct HeadsText {
-  int width = 80;
-  bool color = false;
-  bool unicode = true;
-  bool full = false;  // uniform and n beside every figure
+  int width = 80;       ///< Columns of the terminal; at least 40 are used.
+  bool color = false;   ///< Uses colours.
+  bool unicode = true;  ///< Uses characters outside ASCII.
+  bool full = false;    ///< Prints four decimals, and uniform next to every figure.
 };
+/// Renders a survey as text.
+///
+/// @param survey The survey.
+/// @param filter Which heads, in which order.
+/// @param options Format and contents.
+/// @return The text.
+/// @throws std::invalid_argument as chosen_heads does.
 REGARD_EXPORT std::string render_heads_text(const HeadSurvey& survey, const HeadFilter& filter,
                                             const HeadsText& options = {});
-// "schema": "regard/1"; docs/compare.md lists the fields. command is what the user typed.
+/// Renders a survey as JSON, with `"schema": "regard/1"`; docs/compare.md lists the fields.
+///
+/// @param survey The survey.
+/// @param filter Which heads, in which order.
+/// @param command The command line, as it was typed.
+/// @return The JSON text.
+/// @throws std::invalid_argument as chosen_heads does.
 REGARD_EXPORT std::string render_heads_json(const HeadSurvey& survey, const HeadFilter& filter,
                                             std::string_view command);
 

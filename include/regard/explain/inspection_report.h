@@ -1,12 +1,16 @@
 // SPDX-License-Identifier: Apache-2.0
-//
-// What attention on long inputs looks like, head by head: the keys that receive most, in numbers that people read.
-//
-//     attention_columns() ── key_mass (B, H, S) ───────────┬─▶ inspect_heads() ──▶ render_inspection_text()
-//     attention_with_statistics() ── means of each head (B, H) ┘                 └──▶ render_inspection_json()
-//
-// The share of a key is its mass divided by L: the weight that a query gives it, on average over all queries of the
-// head. Read next: docs/inspect.md, src/explain/arrays/inspection_report.cpp, attention_statistics.h.
+/// @file
+/// Reports what attention on long inputs looks like, head by head: which keys receive the most attention.
+///
+/// @verbatim
+///     attention_columns() ── key_mass (B, H, S) ───────────┬─▶ inspect_heads() ──▶ render_inspection_text()
+///     attention_with_statistics() ── means of each head (B, H) ┘                 └──▶ render_inspection_json()
+/// @endverbatim
+///
+/// The share of a key is its mass divided by L: the weight that a query gives it, averaged over all queries of the
+/// head. B batch entries, H query heads, L queries, S keys.
+///
+/// Read next: docs/inspect.md, src/explain/arrays/inspection_report.cpp, attention_statistics.h.
 #pragma once
 
 #include <array>
@@ -23,60 +27,97 @@
 
 namespace regard::inline v0 {
 
+/// Options of inspect_heads.
 struct InspectionOptions {
-  Index top = 5;                        // heavy hitters of each head
-  std::vector<Index> track_keys = {0};  // keys whose shares are given whatever they are
+  Index top = 5;                        ///< Largest number of heavy hitters per head.
+  std::vector<Index> track_keys = {0};  ///< Keys whose shares are reported in any case.
 };
 
+/// A key that receives much of a head's attention.
 struct HeavyHitter {
-  Index key = 0;
-  double mass = 0;   // Σ over the queries of the weight on it
-  double share = 0;  // mass / L
-  // The share that it would have if each query gave all keys that it sees the same weight.
+  Index key = 0;     ///< The key.
+  double mass = 0;   ///< Its mass: Σ over the queries of the weight on it.
+  double share = 0;  ///< Its share: mass / L.
+  /// The share that it would have if each query gave the same weight to all keys that it can attend to.
   double uniform = 0;
 };
 
+/// What is reported about one head.
 struct HeadInspection {
-  Index batch = 0;
-  Index head = 0;
-  // Largest mass first, then lower key; NaN before all, and no keys without mass.
+  Index batch = 0;  ///< Batch entry.
+  Index head = 0;   ///< Query head.
+  /// The heavy hitters by descending mass, equal masses by ascending key. NaN comes first; keys without mass are left
+  /// out.
   std::vector<HeavyHitter> heavy_hitters{};
-  std::vector<double> tracked_shares{};  // shares, in the order of InspectionOptions
-  // Means over the queries that see a key.
-  std::optional<double> entropy{}, largest_weight{}, mean_distance{};
+  std::vector<double> tracked_shares{};  ///< Shares of InspectionOptions::track_keys, in that order.
+  /// Mean entropy in nats, over the queries that can attend to a key; absent if it was not given.
+  std::optional<double> entropy{};
+  /// Mean of the largest weight, likewise.
+  std::optional<double> largest_weight{};
+  /// Mean distance in keys, likewise.
+  std::optional<double> mean_distance{};
 };
 
+/// What is reported about all heads.
 struct Inspection {
-  ElementType type = ElementType::float32;  // of the masses
-  Index num_batches = 0, num_heads = 0, num_queries = 0, num_keys = 0;
-  std::array<Index, 2> map_size{};  // rows and columns of the pooled map; for the record
-  std::vector<Index> tracked_keys{};
-  std::vector<HeadInspection> heads{};  // (B · H), batch by batch
+  ElementType type = ElementType::float32;  ///< Type of the masses.
+  Index num_batches = 0;                    ///< Batch entries, B.
+  Index num_heads = 0;                      ///< Query heads, H.
+  Index num_queries = 0;                    ///< Queries, L.
+  Index num_keys = 0;                       ///< Keys, S.
+  /// Rows and columns of the pooled map. Only reported; inspect_heads does not set it.
+  std::array<Index, 2> map_size{};
+  std::vector<Index> tracked_keys{};    ///< InspectionOptions::track_keys, as given.
+  std::vector<HeadInspection> heads{};  ///< (B · H), batch by batch.
 };
 
-// key_mass (B, H, S) as attention_columns wrote it for num_queries = L queries a head; of statistics the means of
-// heads (B, H), where attention_with_statistics wrote them.
-// uniform_mass (B|1, H|1, S): Σ over the queries that see the key of 1 / the number of keys that the query sees, which
-// is the key_mass of a call with the same masks and scale 0, without bias, slopes and sinks. Where it is absent
-// every query sees every key.
-// Throws std::invalid_argument for a key of track_keys that is not below S, for top < 0, num_queries < 1, and means or
-// uniform_mass of another shape.
+/// Finds the heavy hitters of each head.
+///
+/// @tparam T float or double, the type of the masses.
+/// @param key_mass Masses, (B, H, S), as attention_columns wrote them.
+/// @param num_queries L, the number of queries per head.
+/// @param options Number of heavy hitters, and keys to track.
+/// @param statistics The means of the heads, (B, H), if attention_with_statistics wrote them: head_entropy,
+///   head_largest_weight and head_mean_distance are read. Each may be absent.
+/// @param uniform_mass Masses under uniform weights, (B|1, H|1, S): Σ over the queries that can attend to the key of
+///   1 / the number of keys that the query can attend to. This is the key_mass of a call with the same masks and
+///   scale 0, without bias, slopes and sinks. Absent: every query can attend to every key.
+/// @return The report.
+/// @throws std::invalid_argument for a tracked key outside 0 … S − 1, top < 0, num_queries < 1, and for means or
+///   uniform_mass of the wrong shape.
+///
+/// @code{.cpp}
+/// const Inspection inspection = inspect_heads<float>(key_mass, L, {.top = 3});
+/// std::fputs(render_inspection_text(inspection).c_str(), stdout);
+/// @endcode
 template <class T>
 REGARD_EXPORT Inspection inspect_heads(std::type_identity_t<TensorView<const T, 3>> key_mass, Index num_queries,
                                        const InspectionOptions& options = {},
                                        const AttentionStatistics& statistics = {},
                                        std::type_identity_t<TensorView<const T, 3>> uniform_mass = {});
 
+/// Options of render_inspection_text.
 struct InspectionText {
-  int width = 80;
-  bool unicode = true;
-  bool one_line = false;  // of its heavy hitters a head shows what fits one line
+  int width = 80;         ///< Columns of the terminal; at least 40 are used.
+  bool unicode = true;    ///< Uses characters outside ASCII.
+  bool one_line = false;  ///< Shows, for each head, only the heavy hitters that fit on one line.
 };
-// The finding; then a line for each head, or more where its heavy hitters do not fit the width.
+/// Renders the report as text: the finding, then a line for each head, or more lines if its heavy hitters do not fit
+/// the width.
+///
+/// @param inspection The report.
+/// @param options Width and characters.
+/// @return The text.
 REGARD_EXPORT std::string render_inspection_text(const Inspection& inspection, const InspectionText& options = {});
-// An object; docs/inspect.md lists its fields. Numbers have the type of the call.
+/// Renders the report as a JSON object; docs/inspect.md lists its fields.
+///
+/// @param inspection The report.
+/// @return The JSON text. Numbers are the shortest that read back the same in the type of the masses.
 REGARD_EXPORT std::string render_inspection_json(const Inspection& inspection);
-// The same object as the next value of a document.
+/// Writes the object of render_inspection_json as the next value of a document.
+///
+/// @param json The document. Its style is restored afterwards.
+/// @param inspection The report.
 REGARD_EXPORT void write_inspection_json(JsonWriter& json, const Inspection& inspection);
 
 }  // namespace regard::inline v0

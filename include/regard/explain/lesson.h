@@ -1,12 +1,18 @@
 // SPDX-License-Identifier: Apache-2.0
-//
-// Five documents that explain attention, as lessons: each an ExplainInput with the document's matrices, its steps in
-// its own order and words, the numbers that it prints, and, at the end, its errata. One more, why-scale,
-// measures what division by √D does.
-//
-//     explain(lesson_input("three-words"))      computes it; render_text() shows it
-//
-// Read next: docs/lessons.md, src/explain/lessons/lesson_three_words.cpp.
+/// @file
+/// Five documents that explain attention, as lessons; a sixth lesson, why-scale, measures what division by √D does.
+///
+/// A lesson is an ExplainInput. It holds
+/// - the document's matrices,
+/// - its steps, in the document's order and words,
+/// - the numbers that the document prints,
+/// - the errata of the document.
+///
+/// @code{.cpp}
+/// const Explanation explanation = explain(lesson_input("three-words"));  // render_text() shows it
+/// @endcode
+///
+/// Read next: docs/lessons.md, src/explain/lessons/lesson_three_words.cpp.
 #pragma once
 
 #include <string>
@@ -17,23 +23,45 @@
 
 namespace regard::inline v0 {
 
+/// An entry of the list of lessons.
 struct LessonEntry {
-  std::string name;   // "three-words"
-  std::string alias;  // its number, "000"; empty: none
-  std::string title;  // what it shows
+  std::string name;   ///< Its name: "three-words".
+  std::string alias;  ///< The number of the lesson, "000"; empty: none.
+  std::string title;  ///< What the lesson shows.
 };
 
-// Every lesson, in the order in which they are best read.
+/// Lists every lesson, in the recommended order.
+///
+/// @return The lessons.
 REGARD_EXPORT std::vector<LessonEntry> lesson_entries();
 
-// The lesson of that name or alias. Throws std::invalid_argument with the names there are.
+/// Makes the input of a lesson.
+///
+/// @param name Name or alias of the lesson.
+/// @return The input, for explain.
+/// @throws std::invalid_argument with the names of all lessons, if there is none of that name.
 REGARD_EXPORT ExplainInput lesson_input(std::string_view name);
 
-// The same computation with tokens as rows or as columns: every matrix transposed, every product turned round.
+/// Changes an input to another layout: the same computation with tokens as rows or as columns.
+///
+/// Every matrix and the expected result of every step is transposed, and the factors of every product are exchanged.
+/// Biases, and tables that do not depend on the layout, stay as they are.
+///
+/// @param input The input.
+/// @param layout The new layout.
+/// @return The input in that layout.
 REGARD_EXPORT ExplainInput with_layout(ExplainInput input, Layout layout);
 
-// The lesson under the user's settings. Token, digits and layout are taken over; where anything else departs from the
-// document, the document's steps stay and the other results stand beside them, under this label.
+/// Applies the user's settings to a lesson.
+///
+/// The query in focus, the digits and the layout are taken over. If any other setting differs from the document's, the
+/// document's steps are kept, and the results under the user's settings are shown next to them. They replace the
+/// lesson's own variants.
+///
+/// @param lesson The lesson.
+/// @param settings The user's settings.
+/// @param label Label of the results under those settings.
+/// @return The input, with a variant if settings differ.
 REGARD_EXPORT ExplainInput with_settings_beside(const ExplainInput& lesson, const ExplainSettings& settings,
                                                 const std::string& label);
 

@@ -1,13 +1,15 @@
 // SPDX-License-Identifier: Apache-2.0
-//
-// The numbers that a tutorial's seed stands for: the generators behind torch.manual_seed on a CPU and
-// numpy.random.RandomState, without either library. Both draw 32-bit words from the Mersenne Twister
-// (Matsumoto and Nishimura 1998, ACM TOMACS 8(1)), which is std::mt19937, the same bits in every library; they differ
-// in how words become numbers.
-//
-// Same seed, same numbers on every system, to the last bit but for normals drawn sixteen or more at a time, where
-// PyTorch's own vector code differs from ours by a unit or two of the last place of a float.
-// Read next: src/explain/lessons/random.cpp, and lesson.h for what they are used for.
+/// @file
+/// The random numbers that a tutorial's seed produces: the generators behind torch.manual_seed on a CPU and
+/// numpy.random.RandomState, without either library.
+///
+/// Both draw 32-bit words from the Mersenne Twister (Matsumoto and Nishimura 1998, ACM TOMACS 8(1)). This is
+/// std::mt19937, which gives the same bits in every standard library. They differ in how words become numbers.
+///
+/// The same seed gives the same numbers on every system, to the last bit, with one exception. Where 16 or more normals
+/// are drawn at once, PyTorch's vectorised code differs from ours by a unit or two in the last place of a float.
+///
+/// Read next: src/explain/lessons/random.cpp, and lesson.h for what they are used for.
 #pragma once
 
 #include <cstdint>
@@ -20,29 +22,64 @@
 
 namespace regard::inline v0 {
 
-// torch.manual_seed(seed), then calls in the order of the PyTorch program; each advances the generator.
-// Every count is ≥ 0, otherwise std::invalid_argument.
+/// PyTorch's CPU generator after torch.manual_seed(seed).
+///
+/// Call the members in the order of the PyTorch program: each call advances the generator. All of them throw
+/// std::invalid_argument for a negative count.
+///
+/// @code{.cpp}
+/// TorchGenerator torch(42);
+/// const std::vector<float> x = torch.normal(6);  // torch.manual_seed(42); torch.randn(6)
+/// @endcode
 class REGARD_EXPORT TorchGenerator {
  public:
+  /// Seeds the generator.
+  ///
+  /// @param seed The seed; only its low 32 bits matter.
   explicit TorchGenerator(std::uint64_t seed);
 
-  // torch.randn: standard normals. Fewer than 16: one pair of 53-bit uniforms makes two, the sine is kept for the
-  // next such call. 16 or more: 24-bit uniforms, in blocks of 16, element j paired with j + 8.
+  /// Draws standard normals, as torch.randn does.
+  ///
+  /// - Fewer than 16: a pair of 53-bit uniforms makes two normals. The sine is kept for the next such call.
+  /// - 16 or more: 24-bit uniforms in blocks of 16, element j paired with j + 8.
+  ///
+  /// @param count Number of normals, at least 0.
+  /// @return The normals.
+  /// @throws std::invalid_argument if count < 0.
   std::vector<float> normal(Index count);
-  // torch.rand: multiples of 2⁻²⁴ in [0, 1).
+  /// Draws uniforms, as torch.rand does: multiples of 2⁻²⁴ in [0, 1).
+  ///
+  /// @param count Number of uniforms, at least 0.
+  /// @return The uniforms.
+  /// @throws std::invalid_argument if count < 0.
   std::vector<float> uniform(Index count);
 
-  // torch.nn.Linear(num_inputs, num_outputs, bias): uniform in ±1/√num_inputs, parameters first, then bias.
-  // Throws std::invalid_argument when num_inputs < 1.
+  /// The initial parameters of a torch.nn.Linear.
   struct Linear {
-    std::vector<float> parameters;  // (num_outputs, num_inputs), row-major: the transpose of what linear_forward takes
-    std::vector<float> bias;        // (num_outputs), empty without bias
+    /// The matrix, (num_outputs, num_inputs), row-major: the transpose of what linear_forward takes.
+    std::vector<float> parameters;
+    std::vector<float> bias;  ///< The bias, (num_outputs); empty without bias.
   };
+  /// Draws the initial parameters of torch.nn.Linear(num_inputs, num_outputs, bias).
+  ///
+  /// They are uniform in ±1/√num_inputs. The matrix is drawn first, then the bias.
+  ///
+  /// @param num_inputs Size of the input, at least 1.
+  /// @param num_outputs Size of the output, at least 0.
+  /// @param bias Whether there is a bias.
+  /// @return Matrix and bias.
+  /// @throws std::invalid_argument if num_inputs < 1 or num_outputs < 0.
   Linear linear(Index num_inputs, Index num_outputs, bool bias);
 
-  // What torch.nn.Dropout(probability) multiplies by while training: 0, or 1 / (1 − probability) where 53-bit
-  // uniforms fall below 1 − probability (macOS; Linux builds with MKL draw another mask from the same seed).
-  // Throws std::invalid_argument unless 0 ≤ probability < 1.
+  /// Draws the factors that torch.nn.Dropout(probability) multiplies by during training.
+  ///
+  /// A factor is 1 / (1 − probability) if a 53-bit uniform is below 1 − probability, else 0. PyTorch draws these on
+  /// macOS; Linux builds with MKL draw another mask from the same seed.
+  ///
+  /// @param count Number of factors, at least 0.
+  /// @param probability Probability of a factor 0, in [0, 1).
+  /// @return The factors.
+  /// @throws std::invalid_argument if count < 0, or unless 0 ≤ probability < 1.
   std::vector<float> dropout_factors(Index count, double probability);
 
  private:
@@ -53,12 +90,25 @@ class REGARD_EXPORT TorchGenerator {
   std::optional<double> kept_normal_;
 };
 
-// numpy.random.RandomState(seed): the legacy generator, also behind numpy.random.seed.
+/// NumPy's legacy generator, numpy.random.RandomState(seed), which numpy.random.seed also uses.
 class REGARD_EXPORT NumpyRandomState {
  public:
+  /// Seeds the generator.
+  ///
+  /// @param seed The seed.
   explicit NumpyRandomState(std::uint32_t seed);
-  std::vector<double> normal(Index count);   // randn: Marsaglia's polar method, the second of a pair first
-  std::vector<double> uniform(Index count);  // rand: multiples of 2⁻⁵³ in [0, 1)
+  /// Draws standard normals, as randn does: Marsaglia's polar method, the second of a pair first.
+  ///
+  /// @param count Number of normals, at least 0.
+  /// @return The normals.
+  /// @throws std::invalid_argument if count < 0.
+  std::vector<double> normal(Index count);
+  /// Draws uniforms, as rand does: multiples of 2⁻⁵³ in [0, 1).
+  ///
+  /// @param count Number of uniforms, at least 0.
+  /// @return The uniforms.
+  /// @throws std::invalid_argument if count < 0.
+  std::vector<double> uniform(Index count);
 
  private:
   double uniform_53_bit();

@@ -1,13 +1,18 @@
 // SPDX-License-Identifier: Apache-2.0
-//
-// A sentence in a real model: its words, and every number that the encoder computed for them.
-//
-//     text ── Tokenizer ──▶ pieces ── encode ──▶ trace;     pieces of one word belong together:
-//     "embeddings"  =  em ##bed ##ding ##s                  its vector is the mean of theirs, its attention the sum
-//     over
-//                                                           keys and the mean over queries
-//
-// Words and tokens count from 0, [CLS] included. Read next: encoder.h, tokenizer.h, src/explain/sentence/sentence.cpp.
+/// @file
+/// A sentence in a pretrained model: its words, and every value that the encoder computes for them.
+///
+/// @verbatim
+///     text ── Tokenizer ──▶ pieces ── encode ──▶ trace
+///
+///     "embeddings"  =  em ##bed ##ding ##s      vector: mean over the pieces
+///                                               attention: sum over the key's pieces, mean over the query's pieces
+/// @endverbatim
+///
+/// Words and tokens count from 0, [CLS] included. L tokens, W words, N layers, H heads, E width.
+/// Contract: docs/sentence.md; the encoder: docs/model.md.
+///
+/// Read next: encoder.h, tokenizer.h, src/explain/sentence/sentence.cpp.
 #pragma once
 
 #include <string>
@@ -19,86 +24,180 @@
 
 namespace regard::inline v0 {
 
-// A folder as Hugging Face lays it out: config.json, tokenizer.json, model.safetensors. Copies share memory.
+/// A model with its tokenizer. Copies share memory.
 struct SentenceModel {
-  std::string folder;
-  Encoder encoder;
-  Tokenizer tokenizer;
+  std::string folder;   ///< The folder that the model was loaded from.
+  Encoder encoder;      ///< The encoder.
+  Tokenizer tokenizer;  ///< The tokenizer.
 };
-// Throws regard::DataError as load_encoder and Tokenizer::read_folder do, and when the tokenizer has more tokens than
-// the encoder's table has rows; regard::Cancelled where runtime.stop is requested.
+/// Loads a folder in the layout of Hugging Face: config.json, tokenizer.json, model.safetensors.
+///
+/// @param folder Path of the folder.
+/// @param options How to read the files, and limits.
+/// @param runtime Threads, workspace and stop token.
+/// @return The model.
+/// @throws regard::DataError as load_encoder and Tokenizer::read_folder do, and if the tokenizer has more tokens than
+///   the encoder's word table has rows.
+/// @throws regard::Cancelled if a stop is requested.
 REGARD_EXPORT SentenceModel load_sentence_model(const std::string& folder, const ModelFileOptions& options = {},
                                                 const Runtime& runtime = {});
 
-// A word as people name it. What the model sets around a text, [CLS] and [SEP], are words of one token, marked.
+/// A word of a sentence.
+///
+/// The special tokens that the model expects around a text, [CLS] and [SEP], are words of one token, marked as special.
 struct SentenceWord {
-  std::string text;           // as written; "[CLS]"
-  std::vector<Index> tokens;  // its pieces
-  bool special = false;
-  bool unknown = false;  // the vocabulary cannot spell it: the model sees [UNK], as for every such word
-  // Split into pieces that the vocabulary has; an unknown word may be several tokens, too.
+  std::string text;           ///< As the text spells it; "[CLS]" for a special token.
+  std::vector<Index> tokens;  ///< Indices of its pieces.
+  bool special = false;       ///< A special token around the text.
+  /// The vocabulary cannot spell the word: the model sees [UNK], as for every such word.
+  bool unknown = false;
+  /// Returns whether the word is split into pieces of the vocabulary. An unknown word may have several tokens, too; it
+  /// does not count as split.
   bool split() const { return !unknown && tokens.size() > 1; }
 };
 
+/// Options of read_sentence.
 struct SentenceOptions {
-  std::vector<std::string> hide;  // words, as word_index takes them: keys that no query sees, in any layer
-  bool truncate = false;          // keep the first max_positions − 1 tokens and the last ([SEP]), instead of rejecting
+  /// Words to hide as keys, named as for word_index: no query attends to them, in any layer. They still act as queries.
+  ///
+  /// Mask of a text of 4 tokens whose second token is hidden (rows are queries, columns are keys):
+  /// @verbatim
+  ///     1 0 1 1
+  ///     1 0 1 1
+  ///     1 0 1 1
+  ///     1 0 1 1
+  /// @endverbatim
+  std::vector<std::string> hide;
+  /// Truncates a text that is too long, instead of rejecting it: its first max_positions − 1 tokens and the last one
+  /// ([SEP]) are kept.
+  bool truncate = false;
 };
 
+/// A sentence and what the encoder computed for it.
 struct Sentence {
-  std::string text;
-  TokenizedText tokens;  // after the cut, if there was one
-  std::vector<SentenceWord> words;
-  std::vector<Index> hidden;       // words, rising
-  Index num_truncated_tokens = 0;  // how many tokens the cut took away
-  EncoderTrace trace;
+  std::string text;                 ///< The whole text, as given.
+  TokenizedText tokens;             ///< The tokens, after truncation.
+  std::vector<SentenceWord> words;  ///< The words of these tokens, in order, special tokens included.
+  std::vector<Index> hidden;        ///< Indices of the hidden words, ascending.
+  Index num_truncated_tokens = 0;   ///< Number of tokens that truncation removed.
+  EncoderTrace trace;               ///< All intermediate results of the encoder.
 };
 
-// A text's tokens as the model takes them.
+/// The tokens of a text, fitted to the positions of the model.
 struct FittedTokens {
-  TokenizedText tokens;
-  Index num_truncated_tokens = 0;  // how many there were more
+  TokenizedText tokens;            ///< The tokens, after truncation.
+  Index num_truncated_tokens = 0;  ///< Number of tokens that truncation removed.
 };
-// With truncate the first max_positions − 1 and the last are kept. Throws std::invalid_argument for a text of more
-// tokens than the model has positions, with both counts, and as Tokenizer::encode does.
+/// Tokenizes a text and checks that the model has enough positions for it.
+///
+/// @param model The model.
+/// @param text The text.
+/// @param truncate Truncates a text that is too long: its first max_positions − 1 tokens and the last one are kept.
+/// @param runtime Only its stop token is used.
+/// @return The tokens.
+/// @throws std::invalid_argument for a text with more tokens than the model has positions, with both counts, unless
+///   `truncate` is set; and as Tokenizer::encode does.
+/// @throws regard::Cancelled if a stop is requested.
 REGARD_EXPORT FittedTokens fitted_tokens(const SentenceModel& model, std::string_view text, bool truncate = false,
                                          const Runtime& runtime = {});
 
-// Throws std::invalid_argument as fitted_tokens does, for a word to
-// hide that is not there, and as encode does; regard::DataError naming layer, array and token where the model's
-// parameters, too large or not finite themselves, give this text a number that is not finite.
+/// Runs the model on one sentence.
+///
+/// @param model The model.
+/// @param text The sentence.
+/// @param options Hidden words, and whether to truncate.
+/// @param runtime Threads, workspace and stop token.
+/// @return The sentence with all intermediate results.
+/// @throws std::invalid_argument as fitted_tokens and encode do, and as word_index does for a word to hide.
+/// @throws regard::DataError with layer, array and token, if a value that is not finite results because parameters of
+///   the model are too large or are not finite themselves.
+/// @throws regard::Cancelled if a stop is requested.
+///
+/// @code{.cpp}
+/// const SentenceModel model = load_sentence_model("all-MiniLM-L6-v2");
+/// const Sentence sentence = read_sentence(model, "he sat on the bank of the river", {.hide = {"river"}});
+/// @endcode
 REGARD_EXPORT Sentence read_sentence(const SentenceModel& model, std::string_view text,
                                      const SentenceOptions& options = {}, const Runtime& runtime = {});
 
-// The index of a word: WORD, WORD#1 for its second occurrence counted from 0, or @INDEX, the word that token INDEX
-// belongs to. Where no word is written so, case is passed over. Throws std::invalid_argument for a word that is not
-// there, or stands several times without #: naming the choices.
+/// Finds a word by its name.
+///
+/// @code{.unparsed}
+/// WORD      the word
+/// WORD#1    its second occurrence, counted from 0
+/// @INDEX    the word that token INDEX belongs to
+/// @endcode
+///
+/// If no word matches exactly, the case of ASCII letters is ignored.
+///
+/// @param words The words of a sentence.
+/// @param name The name.
+/// @return Index of the word.
+/// @throws std::invalid_argument with the choices, for a word that does not occur, or that occurs several times and is
+///   named without `#`.
 REGARD_EXPORT Index word_index(const std::vector<SentenceWord>& words, std::string_view name);
 
-// The shortest name of each word that word_index takes: "river", and "can#1" where "can" occurs more than once.
+/// Returns the shortest name of each word that word_index accepts: `river`, and `can#1` where `can` occurs more
+/// than once.
+///
+/// @param words The words of a sentence.
+/// @return One name for each word.
 REGARD_EXPORT std::vector<std::string> word_names(const std::vector<SentenceWord>& words);
 
-// "†" for an unknown word, "‡" for a split one, else nothing: what stands behind a word wherever it is shown.
+/// Returns the mark that follows a word wherever it is shown: "†" for an unknown word, "‡" for a split one, else
+/// nothing.
+///
+/// @param word The word.
+/// @return The mark.
 REGARD_EXPORT std::string_view word_mark(const SentenceWord& word);
 
-// Throws std::invalid_argument for a text without any word: empty, or only spaces.
+/// Checks that a text has a word: that it is not empty and does not consist of spaces only.
+///
+/// @param words The words of a sentence.
+/// @throws std::invalid_argument if there are none but special tokens.
 REGARD_EXPORT void check_has_words(const std::vector<SentenceWord>& words);
 
-// One sentence where two or more words, and at least a quarter of all, are unknown or split: the text is likely to be
-// in a language that the model was not trained on. Empty otherwise. docs/sentence.md says where the quarter comes from.
+/// Returns a warning if two or more words, and at least a quarter of all, are unknown or split.
+///
+/// The text is then likely to be in a language that the model was not trained on. docs/sentence.md says where the
+/// quarter comes from. Special tokens do not count.
+///
+/// @param words The words of a sentence.
+/// @return One sentence, or an empty string.
 REGARD_EXPORT std::string vocabulary_warning(const std::vector<SentenceWord>& words);
 
-// The attention of words to words in one head: (W, W), the mean over the query word's pieces of the sum over the key
-// word's. Rows sum to 1. From encoder_weights of that layer: (H, L, L).
+/// Computes the attention of words to words in one head.
+///
+/// It is the sum over the pieces of the key word, and the mean over the pieces of the query word.
+///
+/// @param sentence The sentence.
+/// @param weights Result of encoder_weights for one layer, (H, L, L).
+/// @param head Head, from 0.
+/// @return Query words by key words, (W, W). Rows sum to 1.
 REGARD_EXPORT Tensor<double, 2> word_weights(const Sentence& sentence, const Tensor<float, 3>& weights, Index head);
 
-// The rows of one word in every head: (N, H, W).
+/// Computes the attention of one word in every head: its row of word_weights.
+///
+/// @param sentence The sentence.
+/// @param word Index of the query word.
+/// @param runtime Threads, workspace and stop token.
+/// @return One row for each layer and head, (N, H, W).
 REGARD_EXPORT Tensor<double, 3> word_attention(const Sentence& sentence, Index word, const Runtime& runtime = {});
 
-// A word's vector in states (L, E): the mean of its pieces.
+/// Computes the vector of a word: the mean of the vectors of its pieces.
+///
+/// @param sentence The sentence.
+/// @param states States of its tokens, (L, E).
+/// @param word Index of the word.
+/// @return The vector, (E).
 REGARD_EXPORT std::vector<float> word_vector(const Sentence& sentence, const Tensor<float, 2>& states, Index word);
 
-// The cosine of two vectors, in double; 0 where one is 0. Throws std::invalid_argument for different lengths.
+/// Computes the cosine of two vectors, in double.
+///
+/// @param a The first vector.
+/// @param b The second vector, of the same length.
+/// @return The cosine; 0 if one of the vectors is 0.
+/// @throws std::invalid_argument if the lengths differ.
 REGARD_EXPORT double cosine(std::span<const float> a, std::span<const float> b);
 
 }  // namespace regard::inline v0

@@ -1,13 +1,17 @@
 // SPDX-License-Identifier: Apache-2.0
-//
-// A sentence's analysis as a page: every head of every layer, from any word, rebuilt in the page from query, key and
-// value; and a comparison, by itself or within such a page.
-//
-//     SentenceAnalysis ── render_sentence_html() ──▶ one HTML file, which asks no host for anything
-//     Comparison    ── render_compare_html()  ──▶ likewise
-//
-// 64 tokens of all-MiniLM-L6-v2 take about 3 MB, 512 about 20. Read next: docs/page.md,
-// src/explain/sentence/sentence_html.cpp.
+/// @file
+/// Renders the analysis of a sentence as an HTML page: every head of every layer, from any word. Also renders a
+/// comparison, as a page of its own or within such a page.
+///
+/// @verbatim
+///     SentenceAnalysis ── render_sentence_html() ──▶ one HTML file, which makes no network requests
+///     Comparison       ── render_compare_html()  ──▶ one HTML file, which makes no network requests
+/// @endverbatim
+///
+/// The page rebuilds the rows from query, key and value. With all-MiniLM-L6-v2, 64 tokens take about 3 MB and 512
+/// tokens about 20 MB.
+///
+/// Read next: docs/page.md, src/explain/sentence/sentence_html.cpp.
 #pragma once
 
 #include <string>
@@ -18,17 +22,36 @@
 
 namespace regard::inline v0 {
 
+/// Options of render_sentence_html.
 struct SentenceHtmlOptions {
-  std::string command{};
-  const Comparison* comparison =
-      nullptr;  // the same word in other sentences: shown between the word's path and the head
+  std::string command{};  ///< The command line, as it was typed.
+  /// A comparison of the same word in other sentences, shown between the word's path and the head; null: none.
+  const Comparison* comparison = nullptr;
 };
-// The model must be the one that the analysis was made with. Throws Cancelled where runtime.stop is requested.
+/// Renders the page of a sentence.
+///
+/// @param model The model that the analysis was made with; it must be the same one.
+/// @param analysis The analysis.
+/// @param options Options of the page.
+/// @param runtime Threads, workspace and stop token.
+/// @return The HTML text.
+/// @throws regard::Cancelled if a stop is requested.
+///
+/// @code{.cpp}
+/// const SentenceAnalysis analysis = analyze_sentence(model, "he sat on the bank of the river");
+/// const std::string page = render_sentence_html(model, analysis, {});
+/// @endcode
 REGARD_EXPORT std::string render_sentence_html(const SentenceModel& model, const SentenceAnalysis& analysis,
                                                const SentenceHtmlOptions& options, const Runtime& runtime = {});
 
-// One word in several sentences, as a page: cosines from layer to layer with floor and control, and the heads.
-// Throws Cancelled likewise.
+/// Renders the page of one word in several sentences: its cosines from layer to layer with floor and control, and the
+/// heads.
+///
+/// @param comparison The comparison.
+/// @param command The command line, as it was typed.
+/// @param stop Stop token.
+/// @return The HTML text.
+/// @throws regard::Cancelled if a stop is requested.
 REGARD_EXPORT std::string render_compare_html(const Comparison& comparison, std::string_view command,
                                               const std::stop_token& stop = {});
 

@@ -1,11 +1,16 @@
 // SPDX-License-Identifier: Apache-2.0
-//
-// `regard explain "text"` as data and as text: which word, which head, how much, from which sum, and where it goes.
-//
-//     text ── analyze_sentence() ──▶ SentenceAnalysis ── render_sentence_text(), render_sentence_json()
-//
-// Renderers only print: every figure stands in the analysis. docs/sentence.md says what each column means.
-// Read next: sentence_row.h, src/explain/sentence/sentence_report.cpp, src/explain/sentence/sentence_text.cpp.
+/// @file
+/// The analysis that `regard explain "text"` prints, as data and as text: which word, which head, how much attention,
+/// which sum it comes from, and where it goes.
+///
+/// @verbatim
+///     text ── analyze_sentence() ──▶ SentenceAnalysis ── render_sentence_text(), render_sentence_json()
+/// @endverbatim
+///
+/// Renderers only print: every figure is in the analysis. docs/sentence.md describes each column of the table.
+/// Extents: N layers, H heads, D head size, W words, E width, F feed-forward width.
+///
+/// Read next: sentence_row.h, src/explain/sentence/sentence_report.cpp, src/explain/sentence/sentence_text.cpp.
 #pragma once
 
 #include <optional>
@@ -19,133 +24,206 @@ namespace regard::inline v0 {
 
 // ---- everything behind one weight: --full
 
-// value = Σ over x · parameter + bias: the three largest products, the rest in one sum.
+/// One element of a projection: value = Σ over x · parameter + bias.
 struct ProjectedNumber {
-  std::vector<DotTerm> largest{};  // dimension, query: x, key: the parameter, product
-  double others = 0.0;
-  double bias = 0.0;
-  double value = 0.0;
+  /// The three products of largest magnitude. In each, `query` is the element of x and `key` the parameter.
+  std::vector<DotTerm> largest{};
+  double others = 0.0;  ///< The sum of all other products.
+  double bias = 0.0;    ///< The bias.
+  double value = 0.0;   ///< The element.
 };
-// norm(x) = (x − mean) / deviation · gain + bias, with deviation = √(variance + ε).
+/// What a layer norm computes for one token: norm(x) = (x − mean) / deviation · gain + bias.
 struct NormDetails {
-  double mean = 0.0;
-  double deviation = 0.0;
+  double mean = 0.0;       ///< Mean of x.
+  double deviation = 0.0;  ///< Standard deviation: √(variance + ε).
 };
-// One of the F numbers inside the feed-forward: after = gelu(before), adds = ‖after · its row of W_down‖₂.
+/// One of the F units inside the feed-forward layer.
 struct FeedForwardUnit {
-  Index unit = 0;
-  double before = 0.0;
-  double after = 0.0;
-  double contribution = 0.0;
+  Index unit = 0;             ///< Index of the unit.
+  double before = 0.0;        ///< Its value before the activation.
+  double after = 0.0;         ///< Its value after the activation, gelu(before).
+  double contribution = 0.0;  ///< Its contribution: `‖after · its row of W_down‖₂`.
 };
-// Vectors of E numbers unless said otherwise. From the trace: float; computed here: double.
+/// Everything behind one weight. Vectors have E elements unless stated otherwise.
+///
+/// Vectors from the trace are float; vectors computed here are double.
 struct SentenceDetails {
-  Index query = 0;  // tokens: one piece of the query word, one of the key word
-  Index key = 0;
-  std::vector<float> word{}, position{}, type{}, embedded{};  // of the query
-  NormDetails embedding_norm{};
-  std::vector<ProjectedNumber> query_numbers{}, key_numbers{}, value_numbers{};  // (D): q of query, k and v of key
-  std::vector<double> context{};                                                 // (D): Σ weight · v
-  std::vector<double> head_share{};                                              // context · W_output(head)
-  std::vector<double> other_heads{};                                             // the same, of all others together
-  std::vector<float> b_output{};
-  std::vector<float> input{}, attention_output{}, attention_normed{}, feed_forward{}, output{};
-  NormDetails attention_norm{}, output_norm{};
-  std::vector<FeedForwardUnit> units{};  // (F), largest adds first
+  Index query = 0;                               ///< A token: one piece of the query word.
+  Index key = 0;                                 ///< A token: one piece of the key word.
+  std::vector<float> word{};                     ///< Row of the word embeddings for the query.
+  std::vector<float> position{};                 ///< Row of the position embeddings for the query.
+  std::vector<float> type{};                     ///< Row of the token type embeddings for the query.
+  std::vector<float> embedded{};                 ///< Their sum after the layer norm.
+  NormDetails embedding_norm{};                  ///< The layer norm after the embeddings.
+  std::vector<ProjectedNumber> query_numbers{};  ///< Elements of q of the query, (D).
+  std::vector<ProjectedNumber> key_numbers{};    ///< Elements of k of the key, (D).
+  std::vector<ProjectedNumber> value_numbers{};  ///< Elements of v of the key, (D).
+  std::vector<double> context{};                 ///< Context of the head: Σ weight · v, (D).
+  std::vector<double> head_share{};              ///< Output of the head: context · W_output(head).
+  std::vector<double> other_heads{};             ///< Output of all other heads together.
+  std::vector<float> b_output{};                 ///< Bias of the output projection.
+  std::vector<float> input{};                    ///< Row of the query in LayerTrace::input.
+  std::vector<float> attention_output{};         ///< Row of the query in LayerTrace::attention_output.
+  std::vector<float> attention_normed{};         ///< Row of the query in LayerTrace::attention_normed.
+  std::vector<float> feed_forward{};             ///< Row of the query in LayerTrace::feed_forward.
+  std::vector<float> output{};                   ///< Row of the query in LayerTrace::output.
+  NormDetails attention_norm{};                  ///< The layer norm after attention.
+  NormDetails output_norm{};                     ///< The layer norm after the feed-forward layer.
+  std::vector<FeedForwardUnit> units{};          ///< All F units, by descending contribution.
 };
+/// Computes everything behind one weight.
+///
+/// @param model The model.
+/// @param sentence The sentence.
+/// @param row A row of that sentence.
+/// @param query Token of the query, one of SentenceRow::queries.
+/// @param key Token of the key.
+/// @return The details.
+/// @throws std::invalid_argument for a token that does not exist, or a query that does not belong to the row.
 REGARD_EXPORT SentenceDetails sentence_details(const SentenceModel& model, const Sentence& sentence,
                                                const SentenceRow& row, Index query, Index key);
 
 // ---- the whole, and its renderers
 
+/// Options of analyze_sentence.
 struct SentenceAnalysisOptions {
-  std::string query{};           // WORD, WORD#1 or @INDEX; empty: the most informative
-  std::optional<Index> layer{};  // both or neither
-  std::optional<Index> head{};
-  std::vector<std::string> hide{};
-  bool truncate = false;
-  bool full = false;  // with SentenceDetails
+  /// The query word, named as for word_index: `WORD`, `WORD#1` or `@INDEX`; empty: the most informative one.
+  std::string query{};
+  /// Layer of the head to show. Give layer and head, or neither of them for the most informative head.
+  std::optional<Index> layer{};
+  std::optional<Index> head{};      ///< Head to show, see `layer`.
+  std::vector<std::string> hide{};  ///< Words to hide, as in SentenceOptions.
+  bool truncate = false;            ///< Truncates a text that is too long, as in SentenceOptions.
+  bool full = false;                ///< Also computes SentenceDetails.
 };
 
-// How far hiding one other word, by itself and in every layer, moves the word's vector.
+/// How far the query word's vector moves when one other word is hidden, by itself and in every layer.
 struct HiddenAlone {
-  Index word = 0;
-  double cosine = 0.0;  // after the last layer, with the vector where nothing is hidden
+  Index word = 0;       ///< Index of the hidden word.
+  double cosine = 0.0;  ///< Cosine, after the last layer, with the vector when nothing is hidden.
 };
-inline constexpr Index kMaxHiddenAlone = 12;  // of more words, those with the largest weights
+/// Largest number of words that are hidden by themselves. Of more words, those with the largest weights are hidden.
+inline constexpr Index kMaxHiddenAlone = 12;
 
-// What the chosen weight is in all heads of the model: how much of it is due to the choice of the head.
+/// The chosen weight in all heads of the model, which shows how much of it is due to the choice of the head.
 struct PairInHeads {
-  double mean = 0.0;     // of the weight from the word to the target, over all heads
-  double special = 0.0;  // of the weight from the word to all special tokens together, over all heads
-  double uniform = 0.0;  // of the target, if all tokens were attended to alike
+  double mean = 0.0;     ///< Mean over all heads of the weight from the word to the target.
+  double special = 0.0;  ///< Mean over all heads of the weight from the word to all special tokens together.
+  double uniform = 0.0;  ///< Weight of the target if all tokens had the same weight.
 };
 
+/// The analysis of one word of a sentence in one head.
 struct SentenceAnalysis {
-  std::string model;  // "all-MiniLM-L6-v2", else the folder's name
-  EncoderConfig config;
-  std::string sha256;
-  Sentence sentence;         // with the words hidden, if any
-  RankedHeads ranked_heads;  // of the sentence with nothing hidden
-  AttentionPair chosen;
-  bool head_named = false;
-  bool word_named = false;
-  SentenceRow row;
-  std::optional<SentenceRow> before;  // the same row with nothing hidden
-  std::vector<double> kept;     // with hidden words: cosine of the word's vector with the one before, after each layer
-  Tensor<double, 3> attention;  // (N, H, W): the word's attention in every head, nothing hidden
-  std::vector<HiddenAlone> alone;  // other words of the text, lowest cosine first
-  Index not_hidden_alone = 0;      // other words beyond kMaxHiddenAlone
-  Index attended = 0;  // the word that is expanded: the target, or, if that is hidden, the one with the largest weight
-  ExpandedDot dot;
-  SoftmaxTerm term;
-  std::optional<SentenceDetails> details;
+  std::string model;                  ///< "all-MiniLM-L6-v2" for that checkpoint, else the name of the folder.
+  EncoderConfig config;               ///< Extents of the model.
+  std::string sha256;                 ///< SHA-256 of its checkpoint.
+  Sentence sentence;                  ///< The sentence, with words hidden if asked for.
+  RankedHeads ranked_heads;           ///< All heads, with nothing hidden.
+  AttentionPair chosen;               ///< The word, head and target that are shown, with nothing hidden.
+  bool head_named = false;            ///< The caller named the head.
+  bool word_named = false;            ///< The caller named the word.
+  SentenceRow row;                    ///< The row of the word in the head.
+  std::optional<SentenceRow> before;  ///< With hidden words: the same row with nothing hidden.
+  /// With hidden words: the cosine, after each layer, of the word's vector with the vector when nothing is hidden, (N).
+  std::vector<double> kept;
+  Tensor<double, 3> attention;     ///< The word's attention in every head with nothing hidden, (N, H, W).
+  std::vector<HiddenAlone> alone;  ///< Other words, each hidden by itself, lowest cosine first.
+  Index not_hidden_alone = 0;      ///< Number of other words beyond kMaxHiddenAlone.
+  /// The key word that is expanded: the target or, if that is hidden, the visible word with the largest weight. Special
+  /// tokens are expanded only if no other word is visible.
+  Index attended = 0;
+  ExpandedDot dot;   ///< The q·k of the word and `attended`, or of their pieces with the largest weight.
+  SoftmaxTerm term;  ///< The weight of the same pair.
+  std::optional<SentenceDetails> details;  ///< With SentenceAnalysisOptions::full: everything behind that weight.
 };
 
-// One pass of the encoder for each word of SentenceAnalysis::alone, several at once; Runtime::progress is called after
-// each with how many are done. Throws std::invalid_argument as read_sentence, check_has_words, word_index and
-// sentence_row do, and for a layer without a head.
+/// Analyses one word of a sentence.
+///
+/// The encoder runs once for each word of SentenceAnalysis::alone, several runs at once. After each, Runtime::progress
+/// is called with the number of runs that are done.
+///
+/// @param model The model.
+/// @param text The sentence.
+/// @param options Word, head and hidden words.
+/// @param runtime Threads, workspace, stop token and progress.
+/// @return The analysis.
+/// @throws std::invalid_argument as read_sentence, check_has_words, word_index and sentence_row do, for a layer without
+///   a head, and for a head without a layer.
+/// @throws regard::DataError as read_sentence does, and if the output is not finite with a word hidden.
+/// @throws regard::Cancelled if a stop is requested.
+///
+/// @code{.cpp}
+/// const SentenceAnalysis analysis = analyze_sentence(model, "he sat on the bank of the river", {.query = "bank"});
+/// std::fputs(render_sentence_text(analysis, {}).c_str(), stdout);
+/// @endcode
 REGARD_EXPORT SentenceAnalysis analyze_sentence(const SentenceModel& model, std::string_view text,
                                                 const SentenceAnalysisOptions& options = {},
                                                 const Runtime& runtime = {});
 
+/// Computes what all heads of the model give to the target of an analysis.
+///
+/// @param analysis The analysis.
+/// @return The means over all heads.
 REGARD_EXPORT PairInHeads pair_in_heads(const SentenceAnalysis& analysis);
 
-// What the numbers say, in sentences: the finding; how its head was chosen and what all heads do; what hiding each word
-// changes; what a weight does not show; and, where it applies, vocabulary_warning. Text from outside is escaped for a
-// terminal. Screen, page and JSON have the same.
+/// What the figures say, in sentences.
+///
+/// Text from outside is escaped for a terminal. Screen, page and JSON show the same sentences.
 struct SentenceFindings {
-  std::string finding{};
-  std::string selection{};
-  std::string evidence{};
-  std::string association{};
-  std::string warning{};
+  std::string finding{};      ///< The finding.
+  std::string selection{};    ///< How its head was chosen, and what all heads do.
+  std::string evidence{};     ///< What hiding each word changes.
+  std::string association{};  ///< What a weight does not show.
+  std::string warning{};      ///< Result of vocabulary_warning; empty if it does not apply.
 };
+/// Formulates the findings of an analysis.
+///
+/// @param analysis The analysis.
+/// @return The findings.
 REGARD_EXPORT SentenceFindings sentence_findings(const SentenceAnalysis& analysis);
 
-enum class RowOrder { text, weight, contribution };
-
-struct SentenceTextOptions {
-  int width = 80;
-  bool color = false;
-  bool unicode = true;
-  bool all_heads = false;
-  bool no_special = false;
-  RowOrder order = RowOrder::text;
-  std::optional<Index> top{};   // rows of the table; absent: all of up to 14, else the 12 of largest weight
-  std::optional<int> digits{};  // decimals; absent: 2
-  std::string label{};          // set before the sentence, as compare names its sentences: "A"
+/// The order of the rows of the table.
+enum class RowOrder {
+  text,         ///< In text order.
+  weight,       ///< By descending weight.
+  contribution  ///< By descending contribution.
 };
-// Ends with a newline. Prints SentenceDetails where the analysis has it. Throws Cancelled where a stop is
-// requested.
+
+/// Options of render_sentence_text.
+struct SentenceTextOptions {
+  int width = 80;                   ///< Columns of the terminal.
+  bool color = false;               ///< Uses colours.
+  bool unicode = true;              ///< Uses characters outside ASCII.
+  bool all_heads = false;           ///< Lists every head, with its weight, baseline and salience.
+  bool no_special = false;          ///< Sums up the special tokens in one row.
+  RowOrder order = RowOrder::text;  ///< Order of the rows.
+  /// Number of rows of the table. Absent: all rows if there are at most 14, else the 12 of largest weight (with
+  /// RowOrder::contribution, of largest contribution).
+  std::optional<Index> top{};
+  std::optional<int> digits{};  ///< Decimals; absent: 2.
+  std::string label{};          ///< Printed before the sentence, as compare names its sentences: "A".
+};
+/// Renders an analysis as text. If the analysis has SentenceDetails, they are printed as well.
+///
+/// @param analysis The analysis.
+/// @param options Format and contents.
+/// @param stop Stop token.
+/// @return The text, which ends with a newline.
+/// @throws regard::Cancelled if a stop is requested.
 REGARD_EXPORT std::string render_sentence_text(const SentenceAnalysis& analysis, const SentenceTextOptions& options,
                                                const std::stop_token& stop = {});
 
-// "schema": "regard/1" first; docs/sentence.md lists the fields.
+/// Options of render_sentence_json.
 struct SentenceJsonOptions {
-  std::string command{};
+  std::string command{};  ///< The command line, as it was typed.
 };
-// Throws Cancelled where a stop is requested.
+/// Renders an analysis as JSON: `"schema": "regard/1"` first; docs/sentence.md lists the fields.
+///
+/// @param analysis The analysis.
+/// @param options The command line.
+/// @param stop Stop token.
+/// @return The JSON text.
+/// @throws regard::Cancelled if a stop is requested.
 REGARD_EXPORT std::string render_sentence_json(const SentenceAnalysis& analysis, const SentenceJsonOptions& options,
                                                const std::stop_token& stop = {});
 

@@ -1,14 +1,20 @@
 // SPDX-License-Identifier: Apache-2.0
-//
-// One head's attention from one word of a sentence, as sums that can be read; and which head is informative.
-//
-//     q·k, 32 products ── ÷ √32 ── e^ over Σ e^ ──▶ weight ── · v · W_output ──▶ contribution of each word
-//
-// Every figure is a sum in double over the trace's float numbers. A word of several pieces is named whole: its
-// attention is the sum over the key's pieces and the mean over the query's, its vector the mean of its pieces'. q·k
-// belongs to two pieces and has no such mean: the softmax of a mean of scores is not the mean of their softmaxes.
-// docs/sentence.md has the formulas. Read next: sentence.h, sentence_report.h, src/explain/sentence/sentence_row.cpp,
-// src/explain/sentence/head_ranking.cpp.
+/// @file
+/// One head's attention from one word of a sentence, as sums that a reader can follow; and which head is informative.
+///
+/// @verbatim
+///     q·k, 32 products ── ÷ √32 ── e^ over Σ e^ ──▶ weight ── · v · W_output ──▶ contribution of each word
+/// @endverbatim
+///
+/// Every value is a sum in double over the trace's float values. A word of several pieces is treated as a whole:
+/// - Its attention is the sum over the key's pieces and the mean over the query's pieces.
+/// - Its vector is the mean of the pieces' vectors.
+/// - q·k belongs to two pieces and has no such mean: the softmax of a mean is not the mean of the softmaxes.
+///
+/// The formulas: docs/sentence.md. N layers, H heads, D head size, L tokens, W words.
+///
+/// Read next: sentence.h, sentence_report.h, src/explain/sentence/sentence_row.cpp,
+/// src/explain/sentence/head_ranking.cpp.
 #pragma once
 
 #include <optional>
@@ -22,117 +28,203 @@ namespace regard::inline v0 {
 
 // ---- one row
 
+/// One key word of a row.
 struct RowKey {
-  Index word = 0;  // of Sentence::words
-  bool special = false;
-  bool hidden = false;  // by SentenceOptions::hide: weight 0, adds 0
-  double weight = 0.0;
-  double contribution = 0.0;  // ‖Σ over its pieces of weight · v · W_output(head)‖₂
+  Index word = 0;        ///< Index into Sentence::words.
+  bool special = false;  ///< A special token.
+  bool hidden = false;   ///< Hidden by SentenceOptions::hide: weight 0, contribution 0.
+  double weight = 0.0;   ///< Its weight.
+  /// Its contribution: `‖Σ over its pieces of weight · v · W_output(head)‖₂`.
+  double contribution = 0.0;
 };
 
-// Q pieces of the query word, L tokens, W words, D = head_size.
+/// The attention of one word in one head. Q pieces of the query word, L tokens, W words, D = head_size.
 struct SentenceRow {
-  Index layer = 0;
-  Index head = 0;
-  Index word = 0;
-  std::vector<Index> queries{};     // tokens of that word: (Q)
-  std::vector<RowKey> keys{};       // (W), in the order of the text; their weights sum to 1
-  Tensor<double, 2> dots{};         // q·k of piece and token: (Q, L)
-  Tensor<double, 2> scores{};       // q·k / √D; −∞ at a hidden key: (Q, L)
-  Tensor<double, 2> weights{};      // softmax of each row of scores: (Q, L)
-  std::vector<double> context{};    // Σ weight · v, mean over the pieces: (D)
-  double head_contribution = 0.0;   // ‖context · W_output(head)‖₂
-  double heads_contribution = 0.0;  // of all heads together, with b_output
-  double input_norm = 0.0;          // ‖the word's vector before this layer‖₂
+  Index layer = 0;                  ///< Layer.
+  Index head = 0;                   ///< Head.
+  Index word = 0;                   ///< Index of the query word.
+  std::vector<Index> queries{};     ///< Tokens of that word, (Q).
+  std::vector<RowKey> keys{};       ///< Key words, (W), in text order; their weights sum to 1.
+  Tensor<double, 2> dots{};         ///< The products q·k of each piece and token, (Q, L).
+  Tensor<double, 2> scores{};       ///< The scores q·k / √D, −∞ at a hidden key, (Q, L).
+  Tensor<double, 2> weights{};      ///< The softmax of each row of scores, (Q, L).
+  std::vector<double> context{};    ///< Context of the head: Σ weight · v, mean over the pieces, (D).
+  double head_contribution = 0.0;   ///< Contribution of the head: `‖context · W_output(head)‖₂`.
+  double heads_contribution = 0.0;  ///< The L2 norm of the output of all heads together, with b_output.
+  double input_norm = 0.0;          ///< The L2 norm of the word's vector before this layer.
 };
 
-// Throws std::invalid_argument for a layer, head or word that does not exist.
+/// Computes the row of one word in one head.
+///
+/// @param model The model.
+/// @param sentence Result of read_sentence with that model.
+/// @param layer Layer, from 0.
+/// @param head Head, from 0.
+/// @param word Index of the query word.
+/// @return The row.
+/// @throws std::invalid_argument for a layer, head or word that does not exist.
 REGARD_EXPORT SentenceRow sentence_row(const SentenceModel& model, const Sentence& sentence, Index layer, Index head,
                                        Index word);
 
-// q·k of one piece and one token, product by product.
+/// One product of q·k.
 struct DotTerm {
-  Index dimension = 0;
-  double query = 0.0;
-  double key = 0.0;
-  double product = 0.0;
+  Index dimension = 0;   ///< Dimension of the head, from 0.
+  double query = 0.0;    ///< Element of q.
+  double key = 0.0;      ///< Element of k.
+  double product = 0.0;  ///< Their product.
 };
+/// q·k of one piece and one token, product by product.
 struct ExpandedDot {
-  Index query = 0;  // tokens
-  Index key = 0;
-  double dot = 0.0;
-  std::vector<DotTerm> terms;  // all D, largest |product| first
+  Index query = 0;             ///< Token of the query.
+  Index key = 0;               ///< Token of the key.
+  double dot = 0.0;            ///< The sum of the products.
+  std::vector<DotTerm> terms;  ///< All D products, by descending magnitude.
 };
-// Throws std::invalid_argument for a token that does not exist, or a query that is none of the row's.
+/// Expands one q·k of a row into its products.
+///
+/// @param sentence The sentence.
+/// @param row A row of that sentence.
+/// @param query Token of the query, one of SentenceRow::queries.
+/// @param key Token of the key.
+/// @return The products.
+/// @throws std::invalid_argument for a token that does not exist, or a query that does not belong to the row.
 REGARD_EXPORT ExpandedDot expand_dot(const Sentence& sentence, const SentenceRow& row, Index query, Index key);
 
-// weight = exponential / sum with exponential = e^(score − shift), sum over all keys seen. The shift is 0 where the
-// exponentials are of a size to read (largest score from −3 to 9), else the largest score.
+/// One weight as a quotient.
+///
+/// @code{.unparsed}
+/// weight = exponential / sum,  exponential = e^(score − shift),  sum = Σ of the exponentials over all visible keys
+/// @endcode
+///
+/// The shift is 0 if the exponentials are then easy to read (largest score from −3 to 9), else the largest score.
 struct SoftmaxTerm {
-  double score = 0.0;
-  double shift = 0.0;
-  double exponential = 0.0;
-  double sum = 0.0;
-  double weight = 0.0;
+  double score = 0.0;        ///< Score of the key.
+  double shift = 0.0;        ///< What is subtracted from every score.
+  double exponential = 0.0;  ///< Exponential of the key: `e^(score − shift)`.
+  double sum = 0.0;          ///< Sum of the exponentials; 0 if every key is hidden.
+  double weight = 0.0;       ///< Weight of the key.
 };
+/// Expands one weight of a row.
+///
+/// @param row The row.
+/// @param query Token of the query, one of SentenceRow::queries.
+/// @param key Token of the key.
+/// @return The weight as a quotient.
+/// @throws std::invalid_argument for a token that does not exist, or a query that does not belong to the row.
 REGARD_EXPORT SoftmaxTerm softmax_term(const SentenceRow& row, Index query, Index key);
 
 // ---- the informative head
 
-// Mean weight of each head by signed distance, key − query in words: over all pairs of words, a word with itself
-// included, [CLS] and [SEP] excluded. Distances of kFarthest words and more are one class, "16 or more".
+/// Distance in words from which on all distances form one class, "16 or more".
 inline constexpr Index kFarthest = 16;
+/// The mean weight of each head by signed distance, key − query in words, kept as sums and counts.
+///
+/// The mean is over all pairs of words. A word paired with itself counts; [CLS] and [SEP] do not. Distances of
+/// kFarthest words and more form one class.
 struct DistanceSums {
-  Index num_layers = 0;
-  Index num_heads = 0;
-  std::vector<double> sums{};  // of weights: (N, H, 2 · kFarthest + 1), distance −kFarthest first
-  std::vector<Index> pairs{};  // (2 · kFarthest + 1)
-  double mean(Index layer, Index head, Index distance) const;  // 0 where there is no pair
-  // What a weight at this distance is compared with: the mean, and from kFarthest on, where one mean stands for
-  // distances that were hardly measured, the head's largest mean at any distance.
+  Index num_layers = 0;  ///< N, number of layers.
+  Index num_heads = 0;   ///< H, number of heads per layer.
+  /// Sums of weights, (N, H, 2 · kFarthest + 1), distance −kFarthest first.
+  std::vector<double> sums{};
+  std::vector<Index> pairs{};  ///< Number of pairs at each distance, (2 · kFarthest + 1).
+  /// Returns the mean weight of a head at a distance.
+  ///
+  /// @param layer Layer, from 0.
+  /// @param head Head, from 0.
+  /// @param distance Signed distance, key − query in words.
+  /// @return The mean; 0 if there is no pair at that distance.
+  double mean(Index layer, Index head, Index distance) const;
+  /// Returns what a weight at a distance is compared with.
+  ///
+  /// This is the mean at that distance. From kFarthest on, where one mean covers distances that were hardly measured,
+  /// it is the head's largest mean at any distance.
+  ///
+  /// @param layer Layer, from 0.
+  /// @param head Head, from 0.
+  /// @param distance Signed distance, key − query in words.
+  /// @return The baseline.
   double baseline(Index layer, Index head, Index distance) const;
 };
-// Adds a sentence's pairs; sums of no extents take them from it.
-// Throws std::invalid_argument for sums of a model with other extents.
+/// Adds the pairs of a sentence.
+///
+/// @param sentence The sentence.
+/// @param sums The sums to add to. Empty sums take their extents from the sentence.
+/// @param runtime Threads, workspace and stop token.
+/// @throws std::invalid_argument for sums of a model with other extents.
 REGARD_EXPORT void add_distances(const Sentence& sentence, DistanceSums& sums, const Runtime& runtime = {});
 
-// These means for all-MiniLM-L6-v2 over the 30 sentences of tests/encoder/sentences.txt, to four decimals; made and
-// checked by tests/model_distances_check.cpp. Throws std::invalid_argument for a layer or head that it lacks.
+/// Returns DistanceSums::mean for all-MiniLM-L6-v2 over the 30 sentences of tests/encoder/sentences.txt, to four
+/// decimals.
+///
+/// tests/model_distances_check.cpp makes and checks these figures.
+///
+/// @param layer Layer, from 0.
+/// @param head Head, from 0.
+/// @param distance Signed distance, key − query in words.
+/// @return The mean.
+/// @throws std::invalid_argument for a layer or head that the model lacks.
 REGARD_EXPORT double minilm_mean_weight(Index layer, Index head, Index distance);
-// As DistanceSums::baseline.
+/// Returns DistanceSums::baseline for the figures of minilm_mean_weight.
+///
+/// @param layer Layer, from 0.
+/// @param head Head, from 0.
+/// @param distance Signed distance, key − query in words.
+/// @return The baseline.
+/// @throws std::invalid_argument for a layer or head that the model lacks.
 REGARD_EXPORT double minilm_baseline(Index layer, Index head, Index distance);
-// Of the checkpoint that they were made from.
+/// Returns the SHA-256 of the checkpoint that the figures of minilm_mean_weight were made from.
 REGARD_EXPORT std::string_view minilm_sha256();
 
-// What a head's weight at a distance is compared with.
+/// Where the baseline of a head comes from.
 enum class Baseline {
-  test_sentences,  // minilm_mean_weight, for that checkpoint alone
-  this_sentence,   // the mean over this sentence's own pairs: for every other model
+  test_sentences,  ///< From minilm_baseline; only for that checkpoint.
+  this_sentence,   ///< From the pairs of this sentence itself; for every other model.
 };
 
-// One word attending to another in one head.
+/// One word attending to another in one head.
 struct AttentionPair {
-  Index layer = 0;
-  Index head = 0;
-  Index word = 0;
-  Index target = 0;
-  double weight = 0.0;
-  double baseline = 0.0;  // baseline of this head at the distance target − word
-  Index pairs = 0;        // of words that it is a mean over; 0 where it is Baseline::test_sentences
+  Index layer = 0;        ///< Layer.
+  Index head = 0;         ///< Head.
+  Index word = 0;         ///< Index of the query word.
+  Index target = 0;       ///< Index of the key word.
+  double weight = 0.0;    ///< The weight.
+  double baseline = 0.0;  ///< Baseline of this head at the distance target − word.
+  /// Number of pairs of words that the baseline is a mean over; 0 with Baseline::test_sentences.
+  Index pairs = 0;
+  /// Returns the salience, weight − baseline.
   double salience() const { return weight - baseline; }
 };
+/// All heads by how informative they are.
 struct RankedHeads {
-  Baseline baseline = Baseline::this_sentence;
-  std::vector<AttentionPair> heads{};  // one for each head: its most informative pair; most informative first
+  Baseline baseline = Baseline::this_sentence;  ///< Where the baselines come from.
+  std::vector<AttentionPair> heads{};           ///< The pair of highest salience of each head, by descending salience.
 };
 
-// Whether a word means something by itself: has a letter or a digit, and is no function word of English (the, of, it,
-// was …).
+/// Checks whether a word carries meaning by itself.
+///
+/// A content word contains a letter, a digit or a pictorial symbol, and is not an English function word (the, of, it,
+/// was …).
+///
+/// @param word The word.
+/// @return True for a content word.
 REGARD_EXPORT bool is_content_word(std::string_view word);
 
-// The target is another content word that is not hidden; where there is none, another word that is not special; where
-// there is none, any key. Without a word the query word is chosen too, likewise among content words.
-// Throws std::invalid_argument for a word that does not exist, and for a sentence without words.
+/// Ranks the heads of a model by salience.
+///
+/// The target is another content word; if there is none, another word that is not special; if there is none, any key.
+/// Hidden words are never targets. Without `word`, the query word is chosen as well, again preferably among content
+/// words.
+///
+/// @code{.unparsed}
+/// salience = weight − baseline(layer, head, target − word)
+/// @endcode
+///
+/// @param sentence The sentence.
+/// @param checkpoint_sha256 SHA-256 of the model's checkpoint, which selects the baseline.
+/// @param word Index of the query word; absent: it is chosen.
+/// @param runtime Threads, workspace and stop token.
+/// @return One pair for each head.
+/// @throws std::invalid_argument for a word that does not exist, and for a sentence without visible words.
 REGARD_EXPORT RankedHeads ranked_heads(const Sentence& sentence, std::string_view checkpoint_sha256,
                                        std::optional<Index> word, const Runtime& runtime = {});
 

@@ -1,15 +1,19 @@
 // SPDX-License-Identifier: Apache-2.0
-//
-// The steps of an attention computation as data.
-//
-//     ExplainInput   matrices by name, settings, and a list of StepRequests (which operation on which names)
-//        │ explain()
-//     Explanation    the same list, computed: one Step each, with its equation, operands and result
-//        │ render_text(), render_json(), render_html()
-//
-// A lesson is an ExplainInput; so is a file given to `regard explain`. Products, softmax, weights and context come
-// from attention.h and linear.h; what those lack is marked `outside_library` in its step.
-// Read next: docs/explain-input.md (the same as JSON), src/explain/steps/operations.h (the operations).
+/// @file
+/// The steps of an attention computation as data.
+///
+/// @verbatim
+///     ExplainInput   matrices by name, settings, and a list of StepRequests (which operation on which names)
+///        │ explain()
+///     Explanation    the same list, computed: one Step each, with its equation, operands and result
+///        │ render_text(), render_json(), render_html()
+/// @endverbatim
+///
+/// A lesson is an ExplainInput; so is a file given to `regard explain`. Products, softmax, weights and context come
+/// from attention.h and linear.h. Steps that the library lacks are marked Step::outside_library.
+/// Extents: L queries, S keys, D head size, Dv value head size, E width, H heads.
+///
+/// Read next: docs/explain-input.md (the same as JSON), src/explain/steps/operations.h (the operations).
 #pragma once
 
 #include <cstdint>
@@ -30,323 +34,484 @@
 
 namespace regard::inline v0 {
 
-enum class Layout { rows, columns };  // a token is a row (X·W, Q·Kᵀ) or a column (W·X, Kᵀ·Q)
-// What scores are multiplied by: 1, 1/√D, a number, or, as done by hand, replaced by floor(score / 2).
-enum class ScaleRule { none, sqrt, number, floor_half };
+/// Which axis of a matrix counts tokens.
+enum class Layout {
+  rows,    ///< A token is a row: X·W, Q·Kᵀ.
+  columns  ///< A token is a column: W·X, Kᵀ·Q.
+};
+/// What scores are multiplied by.
+enum class ScaleRule {
+  none,       ///< By 1.
+  sqrt,       ///< By 1/√D.
+  number,     ///< By Scale::number.
+  floor_half  ///< Scores are replaced by floor(score / 2), as done by hand.
+};
+/// The scale of the scores.
 struct Scale {
-  ScaleRule rule = ScaleRule::sqrt;
-  double number = 1.0;  // with ScaleRule::number
+  ScaleRule rule = ScaleRule::sqrt;  ///< The rule.
+  double number = 1.0;               ///< The factor with ScaleRule::number.
+  /// Compares rule and number.
   friend bool operator==(const Scale&, const Scale&) = default;
 };
 
-// Query row i sees key j when j ≤ i + offset.
-enum class CausalRule { off, top_left, bottom_right, number };
+/// The causal mask: key j is visible to query i if j ≤ i + offset.
+///
+/// Masks for L = 3 and S = 5 (rows are queries, columns are keys, 1 is visible):
+/// @verbatim
+///     top_left             bottom_right             number, offset 1
+///     1 0 0 0 0            1 1 1 0 0                1 1 0 0 0
+///     1 1 0 0 0            1 1 1 1 0                1 1 1 0 0
+///     1 1 1 0 0            1 1 1 1 1                1 1 1 1 0
+/// @endverbatim
+enum class CausalRule {
+  off,           ///< No mask: every key is visible to every query.
+  top_left,      ///< Offset 0.
+  bottom_right,  ///< Offset S − L.
+  number         ///< Offset Causal::offset.
+};
+/// The causal mask and its offset.
 struct Causal {
-  CausalRule rule = CausalRule::off;
-  Index offset = 0;  // with CausalRule::number
+  CausalRule rule = CausalRule::off;  ///< The rule.
+  Index offset = 0;                   ///< The offset with CausalRule::number; it may be negative.
+  /// Compares rule and offset.
   friend bool operator==(const Causal&, const Causal&) = default;
 };
 
-// How scores become weights. Only shifted with base e is the library's; ratio divides each score by its row's sum.
-enum class SoftmaxRule { shifted, unshifted, ratio };
+/// How scores become weights. Only `shifted` with base e is the library's softmax.
+enum class SoftmaxRule {
+  shifted,    ///< `e^(score − largest score)` divided by its sum over the keys.
+  unshifted,  ///< `e^score` divided by its sum over the keys.
+  ratio       ///< Each score divided by the sum of the scores of its query.
+};
 
-// Numbers that a document prints for a step. A figure of ours that does not round to them is shown beside them.
+/// Numbers that a document prints for a step. Where a result does not round to its number, both are shown.
 struct Expected {
-  Matrix numbers;
-  int digits = 4;  // decimals that the document prints, or with `significant` significant digits
-  bool significant = false;
-  std::vector<Index> rows{};     // of the result, for documents that print only some; empty: all
-  std::vector<Index> columns{};  // likewise
+  Matrix numbers;                ///< The printed numbers.
+  int digits = 4;                ///< Decimals that the document prints or, with `significant`, significant digits.
+  bool significant = false;      ///< `digits` counts significant digits.
+  std::vector<Index> rows{};     ///< Rows of the result that the document prints; empty: all.
+  std::vector<Index> columns{};  ///< Columns of the result that the document prints; empty: all.
 };
 
-/// What a step computes: docs/explain-input.md has operands and results. In JSON each has the name that it has here.
+/// What a step computes, as operands → result. In JSON each operation has the name that it has here.
+///
+/// docs/explain-input.md lists operands and results in full. Where a formula depends on the layout, the one for rows is
+/// given.
 enum class Operation {
-  show,
-  linear,
-  product,
-  mix,
-  join,
-  variances,
-  scores,
-  scaled,
-  mask,
-  masked,
-  weights,
-  context,
-  floor_half,
-  hide,
-  power,
-  sums,
-  divide,
-  ratio,
-  cosine,
-  add,
-  normalize,
-  relu,
-  torch_normal,
-  torch_uniform,
-  softmax,
-  difference,
-  focus_vectors,
-  ranks,
-  variance_rule,
-  float32_dots,
-  dot_table,
-  ulp_table,
-  scale_statistics
+  show,             ///< A → A itself.
+  linear,           ///< X W [b] → X·W + b.
+  product,          ///< A B → A·B; StepRequest::transpose "left": AᵀB, "right": ABᵀ.
+  mix,              ///< A → combinations of the tokens of A, with the coefficients StepRequest::numbers.
+  join,             ///< C → the heads of C, concatenated.
+  variances,        ///< A B … → the population variance of each.
+  scores,           ///< Q K → Q·Kᵀ.
+  scaled,           ///< Q K → scale · scores.
+  mask,             ///< Q K → 0 where the key is visible to the query, else −∞.
+  masked,           ///< Q K → the scaled scores, −∞ where the mask hides the key.
+  weights,          ///< Q K → softmax of the masked scores over the keys.
+  context,          ///< Q K V → weights · V.
+  floor_half,       ///< S → floor(S / 2).
+  hide,             ///< S → S, hidden where the mask hides the key.
+  power,            ///< S → base^S, 0 where hidden.
+  sums,             ///< P → the sum over the keys, for each query.
+  divide,           ///< P s → P divided by the sums s.
+  ratio,            ///< S → S divided by its sum over the keys.
+  cosine,           ///< Q K → the cosine of each query with each key.
+  add,              ///< A B → A + B.
+  normalize,        ///< A → each token's vector minus its mean, divided by its standard deviation.
+  relu,             ///< A → max(0, A).
+  torch_normal,     ///< What the generator drew before → a matrix as torch.randn draws it.
+  torch_uniform,    ///< What the generator drew before → a matrix as torch.rand draws it.
+  softmax,          ///< S → the library's softmax of given scores.
+  difference,       ///< A B → A − B; StepRequest::transpose "right": A − Bᵀ.
+  focus_vectors,    ///< A B … → the vectors of the token in focus.
+  ranks,            ///< S → the rank of each key among those of its query, 1 for the largest.
+  variance_rule,    ///< Q K S → D·var(Q)·var(K) above var(S).
+  float32_dots,     ///< A → A·Aᵀ, every product and sum rounded to float32 by itself.
+  dot_table,        ///< A S … → a row for each cell of A·Aᵀ: the exact sum, then the values in S …
+  ulp_table,        ///< A S T → the same cells: differences in units of the last place of T's float32.
+  scale_statistics  ///< No operands → statistics of random scores, without and with division by √D.
 };
-inline constexpr int kNumOperations = static_cast<int>(Operation::scale_statistics) + 1;  // they count from 0
-REGARD_EXPORT std::string_view operation_name(Operation operation);                       // "show"
+/// Number of operations. Their values count from 0.
+inline constexpr int kNumOperations = static_cast<int>(Operation::scale_statistics) + 1;
+/// Returns the name of an operation: "show", …
+///
+/// @param operation The operation.
+/// @return Its name.
+REGARD_EXPORT std::string_view operation_name(Operation operation);
+/// Finds an operation by its name.
+///
+/// @param name The name.
+/// @return The operation; nothing if there is none of that name.
 REGARD_EXPORT std::optional<Operation> operation_named(std::string_view name);
 
-// One step to compute.
+/// A step to compute.
 struct StepRequest {
-  Operation operation = Operation::show;
-  std::vector<std::string> operands{};  // names of input matrices or of earlier results
-  std::string result{};                 // the name that later steps use, and the symbol shown: "Q"
-  std::string name{};                   // for --step and as title: Regard's term; empty: the operation's own
-  std::string document_name{};          // the document's own name for it: "new V"
-  std::string equation{};               // empty: the operation's own
-  std::optional<Scale> scale{};         // where not given: the input's own setting
-  std::optional<Causal> causal{};
-  std::optional<Index> heads{};       // operation linear: split the result
-  std::optional<double> base{};       // operation power
-  std::string transpose{};            // operation product: "left", "right" or nothing
-  std::vector<double> numbers{};      // operations that take plain numbers
-  std::vector<std::string> labels{};  // of rows, where they are not tokens
-  std::vector<std::string> column_labels{};
-  std::optional<int> digits{};  // decimals shown, where the step needs others than the rest
-  bool fractions = false;       // show exact fractions beside decimals
-  std::optional<Expected> expected{};
-  std::string finding{};  // the sentence before the numbers; empty: the operation's own
-  std::vector<std::string> notes{};
-  std::vector<std::string> errata{};  // where the document errs, a line each
+  Operation operation = Operation::show;  ///< What to compute.
+  std::vector<std::string> operands{};    ///< Names of input matrices or of earlier results.
+  std::string result{};                   ///< The name that later steps use, and the symbol shown: "Q".
+  /// Regard's term for the step, used by --step and as its title; empty: the operation's own name.
+  std::string name{};
+  std::string document_name{};               ///< The document's own name for it: "new V".
+  std::string equation{};                    ///< The equation shown; empty: the operation's own.
+  std::optional<Scale> scale{};              ///< The scale; absent: that of the input.
+  std::optional<Causal> causal{};            ///< The causal mask; absent: that of the input.
+  std::optional<Index> heads{};              ///< Operations linear and show: the number of heads to split into.
+  std::optional<double> base{};              ///< Operation power: the base; absent: that of the input.
+  std::string transpose{};                   ///< Operations product and difference: "left", "right" or nothing.
+  std::vector<double> numbers{};             ///< Operations that take plain numbers: the numbers.
+  std::vector<std::string> labels{};         ///< Labels of the rows, if they are not tokens.
+  std::vector<std::string> column_labels{};  ///< Labels of the columns, if they are not tokens.
+  std::optional<int> digits{};               ///< Decimals shown, if they differ from those of the input.
+  bool fractions = false;                    ///< Also shows exact fractions.
+  std::optional<Expected> expected{};        ///< What the document prints for it.
+  std::string finding{};                     ///< The sentence before the numbers; empty: the operation's own.
+  std::vector<std::string> notes{};          ///< Sentences after the numbers.
+  std::vector<std::string> errata{};         ///< Errors of the document in this step, one per line.
 };
 
+/// The settings of a computation.
 struct ExplainSettings {
-  Layout layout = Layout::rows;
-  Scale scale;
-  Causal causal;
-  SoftmaxRule softmax = SoftmaxRule::shifted;
-  std::optional<double> softmax_base;  // absent: e
-  Index heads = 1;
-  ElementType dtype = ElementType::float64;  // or float32
-  std::string query;                         // WORD, WORD#1 or @INDEX: the query in focus; empty: none
-  std::optional<int> digits;                 // decimals shown; absent: 4, or none for whole numbers
+  Layout layout = Layout::rows;                ///< Which axis counts tokens.
+  Scale scale;                                 ///< What scores are multiplied by.
+  Causal causal;                               ///< The causal mask.
+  SoftmaxRule softmax = SoftmaxRule::shifted;  ///< How scores become weights.
+  std::optional<double> softmax_base;          ///< Base of the exponentials; absent: e.
+  Index heads = 1;                             ///< Number of heads, 1 to 65536.
+  ElementType dtype = ElementType::float64;    ///< Type of the arithmetic: float64 or float32.
+  /// The query in focus: `WORD`, `WORD#1` or `@INDEX`; empty: none.
+  std::string query;
+  std::optional<int> digits;  ///< Decimals shown, 0 to 17; absent: 4, or none for whole numbers.
+  /// Compares all settings.
   friend bool operator==(const ExplainSettings&, const ExplainSettings&) = default;
 };
 
+/// A matrix and its name.
 struct NamedMatrix {
-  std::string name;
-  Matrix matrix;
+  std::string name;  ///< The name: "W_query".
+  Matrix matrix;     ///< The matrix.
 };
 
+/// A text and its name.
 struct NamedText {
-  std::string name;
-  std::string text;
+  std::string name;  ///< The name.
+  std::string text;  ///< The text.
 };
 
-// A second computation beside the first: the same steps with other settings or matrices.
+/// A second computation, shown next to the first: the same steps with other settings or matrices.
 struct Variant {
-  std::string label;  // "with √3"
-  ExplainSettings settings;
-  std::vector<NamedMatrix> matrices{};  // replace those of the same name
+  std::string label;                    ///< Its label: "with √3".
+  ExplainSettings settings;             ///< Its settings.
+  std::vector<NamedMatrix> matrices{};  ///< These replace the matrices of the same names.
 };
 
+/// The input of explain.
 struct ExplainInput {
-  std::string lesson{};  // the name of the lesson that this is; empty for other inputs, and not part of their JSON
-  std::string title{};
-  std::string citation{};
-  std::vector<std::string> tokens{};  // the words of the queries; and of the keys, unless key_tokens is given
-  std::vector<std::string> key_tokens{};
-  std::vector<NamedMatrix> matrices{};  // in the order given
-  ExplainSettings settings{};
-  std::vector<NamedText> names{};                           // the document's own names by step: {"context", "new V"}
-  std::map<std::string, Expected> expected{};               // by step, beside what the steps themselves expect
-  std::map<std::string, std::vector<std::string>> notes{};  // likewise
-  std::vector<StepRequest> steps{};                         // empty: the standard steps for these matrices
-  std::vector<Variant> variants{};
-  std::vector<std::string> errata{};  // the document's errata, printed at the end
+  /// The name of the lesson; empty for other inputs. It is not part of the input's JSON.
+  std::string lesson{};
+  std::string title{};                    ///< Title of the document.
+  std::string citation{};                 ///< Where the document is from.
+  std::vector<std::string> tokens{};      ///< Words of the queries, and of the keys unless key_tokens is given.
+  std::vector<std::string> key_tokens{};  ///< Words of the keys.
+  std::vector<NamedMatrix> matrices{};    ///< The matrices, in the order given.
+  ExplainSettings settings{};             ///< The settings.
+  std::vector<NamedText> names{};         ///< The document's own names by step: {"context", "new V"}.
+  /// What the document prints, by step; StepRequest::expected takes precedence.
+  std::map<std::string, Expected> expected{};
+  /// Sentences after the numbers, by step, in addition to StepRequest::notes.
+  std::map<std::string, std::vector<std::string>> notes{};
+  std::vector<StepRequest> steps{};   ///< The steps; empty: standard_steps for these matrices.
+  std::vector<Variant> variants{};    ///< Computations shown next to this one.
+  std::vector<std::string> errata{};  ///< Errata of the document, printed at the end.
 };
 
-// The steps that an input without any stands for: projections where there are W_query, W_key, W_value (and biases
-// b_query …), else Q, K, V; scores, scaled, masked (if causal), weights, context; heads joined, W_output.
-// Throws std::invalid_argument naming the matrix that is missing or that no step uses.
+/// Returns the standard steps, which explain uses for an input without steps.
+///
+/// - Projections if there are X, W_query, W_key and W_value (and biases b_query …), otherwise Q, K, V.
+/// - scores, scaled (unless the scale is none), masked (if causal), weights, context.
+/// - Heads joined, and W_output (and b_output), if given.
+///
+/// @param input The input. Its own steps are ignored.
+/// @return The steps.
+/// @throws std::invalid_argument with the name of the matrix, if a matrix is missing or no step uses it.
 REGARD_EXPORT std::vector<StepRequest> standard_steps(const ExplainInput& input);
 
-// An axis of a result: its extent's letter, what it counts, and a label for each index (or none).
+/// An axis of a result.
 struct Axis {
-  std::string extent;  // "L", "S", "D", "E", …
-  std::string name;    // "query", "key", "dimension", …
-  std::vector<std::string> labels{};
+  std::string extent;                 ///< Letter of its extent: "L", "S", "D", "E", …
+  std::string name;                   ///< What it counts: "query", "key", "dimension", …
+  std::vector<std::string> labels{};  ///< A label for each index, or none.
 };
 
-enum class SumAxis { none, row, column };  // each row sums to 1, or each column
+/// Along which axis the elements of a result sum to 1.
+enum class SumAxis {
+  none,   ///< Along neither.
+  row,    ///< Each row sums to 1.
+  column  ///< Each column sums to 1.
+};
 
+/// An operand of a step.
 struct Operand {
-  std::string name;                      // "W_query"
-  std::shared_ptr<const Matrix> matrix;  // as it was when the step was computed
+  std::string name;                      ///< Its name: "W_query".
+  std::shared_ptr<const Matrix> matrix;  ///< The matrix as it was when the step was computed.
 };
 
-// The other computations' result of a step.
+/// The result of a step in a variant.
 struct VariantResult {
-  std::string label;
-  Matrix result;
+  std::string label;  ///< Label of the variant.
+  Matrix result;      ///< The result.
 };
 
-/// What the scores of seeded queries and keys look like, and the weights that softmax makes of them: the figure of
-/// lesson why-scale, of the same numbers as its table.
+/// What the scores of seeded queries and keys look like, and the weights that softmax makes of them.
+///
+/// This is the figure of lesson why-scale, of the same numbers as its table.
 struct ScoreSample {
-  double low = 0.0;                      ///< the histogram reaches from low …
-  double high = 0.0;                     ///< … to high
-  std::vector<Index> counts{};           ///< scores in each of equal bins, low ≤ score < high
-  Index below = 0;                       ///< scores below low
-  Index above = 0;                       ///< scores of high and above
-  std::vector<double> ranked_weights{};  ///< mean weight of the key of rank 1 (the largest), 2, … of a query
+  double low = 0.0;             ///< Lower end of the histogram.
+  double high = 0.0;            ///< Upper end of the histogram.
+  std::vector<Index> counts{};  ///< Number of scores in each of equal bins, low ≤ score < high.
+  Index below = 0;              ///< Number of scores below low.
+  Index above = 0;              ///< Number of scores of high and above.
+  /// Mean weight of the key of rank 1 (the largest), 2, … of a query.
+  std::vector<double> ranked_weights{};
 };
 /// One row of operation scale_statistics.
 struct ScalePicture {
-  Index head_size = 0;
-  ScoreSample plain{};   ///< of q·k
-  ScoreSample scaled{};  ///< of q·k/√D
+  Index head_size = 0;   ///< D, the length of q and k.
+  ScoreSample plain{};   ///< Scores q·k.
+  ScoreSample scaled{};  ///< Scores q·k/√D.
 };
 
+/// A computed step.
 struct Step {
-  StepRequest request;
-  std::string name;           // unique: "weights", "weights#1" for the second
-  std::string term;           // "attention weights"
-  std::string document_name;  // "new V", or nothing
-  std::string symbol;         // "A"
-  std::string equation;       // "A = softmax(S / √D), each row by itself"
-  std::vector<Operand> operands{};
-  std::vector<Operand> requested_operands{};  // what the request names; attention steps have others as operands
-  Matrix result{};
-  Axis row_axis{};
-  Axis column_axis{};
-  SumAxis sums_to_one = SumAxis::none;
-  std::vector<double> sums{};           // along that axis: (heads, rows) or (heads, columns), as stored
-  std::vector<std::string> exact{};     // the fraction of each number, or nothing
-  std::vector<std::uint8_t> differs{};  // 1 for each number that the document prints otherwise, or nothing
-  std::string finding{};
-  std::vector<std::string> notes{};
-  std::vector<std::string> errata{};
-  std::vector<VariantResult> variants{};
-  std::vector<ScalePicture> pictures{};  // of scale_statistics, one for each length D
-  bool outside_library = false;          // computed by src/explain/steps/paper_arithmetic.cpp
-  double factor = 1.0;                   // attention steps: what the scores were multiplied by; power: the base
-  Index causal_offset = 0;               // masked steps: query i sees key j ≤ i + offset
+  StepRequest request;              ///< The request.
+  std::string name;                 ///< Unique name: "weights", "weights#1" for the second.
+  std::string term;                 ///< Regard's term: "attention weights".
+  std::string document_name;        ///< The document's own name, "new V", or nothing.
+  std::string symbol;               ///< Symbol of the result: "A".
+  std::string equation;             ///< Its equation: "A = softmax(S / √D), each row by itself".
+  std::vector<Operand> operands{};  ///< What the step computed from.
+  /// What the request names. The operands of attention steps differ from these.
+  std::vector<Operand> requested_operands{};
+  Matrix result{};                        ///< The result.
+  Axis row_axis{};                        ///< What its rows are.
+  Axis column_axis{};                     ///< What its columns are.
+  SumAxis sums_to_one = SumAxis::none;    ///< Along which axis it sums to 1.
+  std::vector<double> sums{};             ///< Sums along that axis, (heads, rows) or (heads, columns), as stored.
+  std::vector<std::string> exact{};       ///< The fraction of each element, or nothing.
+  std::vector<std::uint8_t> differs{};    ///< 1 for each element that the document prints differently, or nothing.
+  std::string finding{};                  ///< The sentence before the numbers.
+  std::vector<std::string> notes{};       ///< Sentences after the numbers.
+  std::vector<std::string> errata{};      ///< Errors of the document in this step.
+  std::vector<VariantResult> variants{};  ///< Results of the variants in which they differ.
+  std::vector<ScalePicture> pictures{};   ///< Operation scale_statistics: one for each head size D.
+  /// The library lacks this step: src/explain/steps/paper_arithmetic.cpp computes it, or for lessons
+  /// src/explain/lessons/lesson_operations.cpp.
+  bool outside_library = false;
+  /// Attention steps: what the scores were multiplied by. Operation power: the base, 0 for e.
+  double factor = 1.0;
+  /// Masked steps: key j is visible to query i if j ≤ i + causal_offset.
+  Index causal_offset = 0;
 };
 
+/// The result of explain.
 struct Explanation {
-  std::string lesson;  // its name, "three-words"; empty: none
-  std::string title;
-  std::string citation;
-  std::string finding;                     // of the step "weights", else of the last that has weights
-  std::vector<std::string> settings_text;  // "scale 1/√3 = .5774", a line each
-  ExplainSettings settings;
-  std::vector<std::string> tokens;
-  std::vector<std::string> key_tokens;
-  std::optional<Index> focus;  // index of settings.query
-  std::vector<Step> steps;
-  std::vector<std::string> errata;
+  std::string lesson;                      ///< Name of the lesson, "three-words"; empty: none.
+  std::string title;                       ///< As in ExplainInput.
+  std::string citation;                    ///< As in ExplainInput.
+  std::string finding;                     ///< Finding of step "weights", else of the last step that has weights.
+  std::vector<std::string> settings_text;  ///< The settings in words, one per line: "scores divided by √D".
+  ExplainSettings settings;                ///< The settings.
+  std::vector<std::string> tokens;         ///< Words of the queries, see query_tokens.
+  std::vector<std::string> key_tokens;     ///< Words of the keys.
+  std::optional<Index> focus;              ///< Index of ExplainSettings::query.
+  std::vector<Step> steps;                 ///< The computed steps.
+  std::vector<std::string> errata;         ///< As in ExplainInput.
 };
 
-// Every query's row of scores, weights and context is kept up to this many numbers a step; beyond it the first and
-// last rows, the token in focus and the ones asked for. 1 Mi numbers are 8 MiB here and about 20 MB of JSON.
+/// Number of elements of a step up to which the rows of all queries are kept: 8 MiB here, about 20 MB of JSON.
 inline constexpr Index kExplainKeptNumbers = Index{1} << 20;
+/// Which rows of scores, weights and context are kept when a step has more than kExplainKeptNumbers elements.
+///
+/// Unless `all` is set, the rows of these queries are kept: the first 8, the last 8, the one in focus, and those in
+/// `also`. A step of at most 32 queries keeps every row.
 struct Keep {
-  bool all = false;           // every row, however many there are
-  std::vector<Index> also{};  // queries
+  bool all = false;           ///< Keeps every row, however many there are.
+  std::vector<Index> also{};  ///< Indices of queries.
 };
 
-// Computes every step.
-// Throws std::invalid_argument naming step, matrix, actual and expected shape; unknown or ambiguous tokens; unknown
-// operations; and, with both numbers, work that does not fit into memory; regard::Cancelled, between steps, where
-// a stop is requested.
+/// Computes every step.
+///
+/// @param input Matrices, settings and steps.
+/// @param keep Which rows of large matrices to keep.
+/// @param stop Stop token, polled between steps.
+/// @return The computed steps.
+/// @throws std::invalid_argument for any of these:
+///   - shapes that do not match, with step, matrix, actual and expected shape
+///   - a matrix that is missing, given twice, or used by no step
+///   - unknown or ambiguous tokens
+///   - settings out of range, and names, expected numbers or notes for a step that does not exist
+///   - work that does not fit into memory, with both sizes
+/// @throws regard::Cancelled if a stop is requested.
+///
+/// @code{.cpp}
+/// const Explanation explanation = explain(lesson_input("three-words"));
+/// std::fputs(render_text(explanation, {}).c_str(), stdout);
+/// @endcode
 REGARD_EXPORT Explanation explain(const ExplainInput& input, const Keep& keep = {}, const std::stop_token& stop = {});
 
-// The words of the queries: the tokens given, else the numbers from 0 on.
+/// Returns the words of the queries: the tokens given, else the indices from 0 on.
+///
+/// @param input The input.
+/// @return One word for each query.
 REGARD_EXPORT std::vector<std::string> query_tokens(const ExplainInput& input);
 
-// The index that WORD, WORD#1 (second occurrence) or @INDEX names.
-// Throws std::invalid_argument with the choices when there is none, or a bare word stands more than once.
+/// Finds a token by its name.
+///
+/// @param tokens The tokens.
+/// @param token `WORD`, `WORD#1` (its second occurrence) or `@INDEX`.
+/// @return Index of the token.
+/// @throws std::invalid_argument with the choices, if there is none, or if a word without `#` occurs more than once.
 REGARD_EXPORT Index token_index(const std::vector<std::string>& tokens, std::string_view token);
 
-// One line of the working of a cell: "Q[1,2] · K[0,2] = 1 × 2 = 2", with the sum so far.
+/// One line of the derivation of a cell, with the sum so far: "Q[1,2] · K[0,2] = 1 × 2 = 2".
 struct CellTerm {
-  std::string label;
-  std::vector<double> factors;
-  double product = 0.0;
-  double partial_sum = 0.0;
+  std::string label;            ///< The term in symbols.
+  std::vector<double> factors;  ///< Its factors.
+  double product = 0.0;         ///< Their product.
+  double partial_sum = 0.0;     ///< Sum of the products so far.
 };
-// How one cell came about: its terms, then lines such as the exponential and the share.
+/// How one cell was computed: its terms, then lines such as the exponential and the share.
 struct CellDerivation {
-  std::string what;  // "weights[love, I]"
-  std::vector<CellTerm> terms{};
-  std::vector<NamedText> lines{};  // "exponential", "e^(1 − 1) = 1"
-  std::string brief{};             // what one line says of them: "2 / √3 = 1.1547"; empty: the last line
-  double result = 0.0;
-  double difference = 0.0;  // partial sum of the terms as listed, less the result
-  Index zero_weights = 0;   // keys whose term is left out, as their weight is 0
+  std::string what;                ///< The cell: "weights[love, I]".
+  std::vector<CellTerm> terms{};   ///< The terms of its sum.
+  std::vector<NamedText> lines{};  ///< Further lines: "exponential", "e^(1 − 1) = 1".
+  std::string brief{};             ///< The lines in brief: "2 / √3 = 1.1547"; empty: the last line.
+  double result = 0.0;             ///< The value of the cell.
+  /// Sum of the terms as listed minus what they sum to: the result or, for weights, the sum of the exponentials.
+  double difference = 0.0;
+  Index zero_weights = 0;  ///< Number of keys whose term is left out because their weight is 0.
 };
+/// A cell of a result.
 struct Cell {
-  Index row;
-  Index column;
-  Index head = 0;
+  Index row;       ///< Row of the whole matrix.
+  Index column;    ///< Column of the whole matrix.
+  Index head = 0;  ///< Head.
 };
-// Throws std::invalid_argument when the cell is outside the step's result, or not kept.
+/// Derives one cell of a step.
+///
+/// @param explanation The explanation.
+/// @param step One of its steps.
+/// @param cell The cell.
+/// @param digits Decimals in the lines.
+/// @return The derivation.
+/// @throws std::invalid_argument if the cell is outside the step's result, or was not kept.
 REGARD_EXPORT CellDerivation expand_cell(const Explanation& explanation, const Step& step, const Cell& cell,
                                          int digits);
 
+/// Options of render_text.
 struct TextOptions {
-  int width = 80;
-  bool color = false;
-  bool unicode = true;
-  bool full = false;  // every number, however many
-  std::optional<int> digits{};
-  std::string step{};          // a name or a number counted from 0; empty: all
-  std::optional<Cell> cell{};  // expand it in the steps shown that have it
+  int width = 80;               ///< Columns of the terminal; 40 to 400 are used.
+  bool color = false;           ///< Uses colours.
+  bool unicode = true;          ///< Uses characters outside ASCII.
+  bool full = false;            ///< Prints every number, however many there are.
+  std::optional<int> digits{};  ///< Decimals; absent: those of the step or the settings.
+  std::string step{};           ///< The step to print: its name or its number from 0; empty: all.
+  std::optional<Cell> cell{};   ///< A cell to derive in the steps shown that have it.
 };
-// The text of the whole, or of one step at a time (for a pause between them). Ends with a newline.
-// Throws std::invalid_argument when options name a step or a cell that does not exist, with the choices. Renderers
-// throw Cancelled where a stop is requested.
+/// Renders an explanation as text.
+///
+/// @param explanation The explanation.
+/// @param options Format and contents.
+/// @param stop Stop token.
+/// @return The text, which ends with a newline.
+/// @throws std::invalid_argument with the choices, if the options name a step or a cell that does not exist.
+/// @throws regard::Cancelled if a stop is requested.
 REGARD_EXPORT std::string render_text(const Explanation& explanation, const TextOptions& options,
                                       const std::stop_token& stop = {});
+/// As render_text, but one step at a time, for a pause between them.
+///
+/// @param explanation The explanation.
+/// @param options Format and contents.
+/// @param stop Stop token.
+/// @return The pages: without TextOptions::step also an introduction and the errata. Each ends with a newline.
+/// @throws std::invalid_argument as render_text does.
+/// @throws regard::Cancelled if a stop is requested.
 REGARD_EXPORT std::vector<std::string> render_text_pages(const Explanation& explanation, const TextOptions& options,
                                                          const std::stop_token& stop = {});
 
-// "schema": "regard/1" first; numbers in the shortest form that reads back the same; non-finite ones "-inf", "inf",
-// "nan". command is what the user typed.
+/// Options of render_json.
 struct JsonOptions {
-  std::string command{};
-  std::string step{};
-  std::optional<Cell> cell{};
+  std::string command{};       ///< The command line, as it was typed.
+  std::string step{};          ///< The step to write: its name or its number from 0; empty: all.
+  std::optional<Cell> cell{};  ///< A cell to derive in the steps written that have it.
 };
+/// Renders an explanation as JSON: `"schema": "regard/1"` first; docs/explain-input.md lists the fields.
+///
+/// Numbers are the shortest that read back the same; those that are not finite are "-inf", "inf" and "nan".
+///
+/// @param explanation The explanation.
+/// @param options Contents.
+/// @param stop Stop token.
+/// @return The JSON text.
+/// @throws std::invalid_argument as render_text does.
+/// @throws regard::Cancelled if a stop is requested.
 REGARD_EXPORT std::string render_json(const Explanation& explanation, const JsonOptions& options,
                                       const std::stop_token& stop = {});
 
-// One self-contained page: the JSON above with what the page needs beside it, the page's script and style. It asks no
-// host for anything (docs/page.md).
+/// Options of render_html.
 struct HtmlOptions {
-  std::string command{};
-  std::optional<int> digits{};
+  std::string command{};        ///< The command line, as it was typed.
+  std::optional<int> digits{};  ///< Decimals; absent: those of the step or the settings.
 };
+/// Renders an explanation as one self-contained HTML page, which makes no network requests (docs/page.md).
+///
+/// The page holds the JSON of render_json, further data for drawing, and its script and style.
+///
+/// @param explanation The explanation.
+/// @param options Options of the page.
+/// @param stop Stop token.
+/// @return The HTML text.
+/// @throws regard::Cancelled if a stop is requested.
 REGARD_EXPORT std::string render_html(const Explanation& explanation, const HtmlOptions& options,
                                       const std::stop_token& stop = {});
 
-// The input as JSON, and back: read_explain_input(write_explain_input(x)) explains to the same steps.
-// Reading throws regard::DataError with `source` and the byte offset (broken JSON, duplicate keys, numbers that no
-// double holds, ragged matrices, depth above 64), naming the key at fault, or "source: needs N bytes of memory; M are
-// available" before they are taken (M is max_memory_bytes; absent: available_memory_bytes()), and regard::Cancelled
-// where a stop is requested.
+/// Writes an input as JSON. `read_explain_input(write_explain_input(x), source)` explains to the same steps as x.
+///
+/// @param input The input.
+/// @return The JSON text.
 REGARD_EXPORT std::string write_explain_input(const ExplainInput& input);
+/// Reads an input from JSON; docs/explain-input.md describes it.
+///
+/// @param json The JSON text.
+/// @param source Name of the text in error messages.
+/// @param stop Stop token, polled while the text is read.
+/// @param max_memory_bytes Memory that reading may take, in bytes; absent: available_memory_bytes().
+/// @return The input.
+/// @throws regard::DataError with `source`, the byte offset and the name of the key for broken JSON, duplicate keys,
+///   numbers out of the range of double, ragged matrices, and nesting deeper than 64; "source: needs N bytes of memory;
+///   M are available", before any of it is allocated.
+/// @throws regard::Cancelled if a stop is requested.
 REGARD_EXPORT ExplainInput read_explain_input(std::string_view json, const std::string& source,
                                               const std::stop_token& stop = {},
                                               std::optional<std::uint64_t> max_memory_bytes = std::nullopt);
 
-// Option texts as the program and the JSON write them. Each throws std::invalid_argument with what is allowed.
-REGARD_EXPORT Scale parse_scale(std::string_view text);    // none, sqrt, floor_half, NUMBER
-REGARD_EXPORT Causal parse_causal(std::string_view text);  // top_left, bottom_right, NUMBER, off
-REGARD_EXPORT Layout parse_layout(std::string_view text);  // rows, columns
+/// Parses a scale as the program and the JSON write it.
+///
+/// @param text `none`, `sqrt`, `floor_half` or a finite number.
+/// @return The scale.
+/// @throws std::invalid_argument with what is allowed, for any other text.
+REGARD_EXPORT Scale parse_scale(std::string_view text);
+/// Parses a causal mask as the program and the JSON write it.
+///
+/// @param text `top_left`, `bottom_right`, `off` or a whole number, the offset.
+/// @return The causal mask.
+/// @throws std::invalid_argument with what is allowed, for any other text.
+REGARD_EXPORT Causal parse_causal(std::string_view text);
+/// Parses a layout as the program and the JSON write it.
+///
+/// @param text `rows` or `columns`.
+/// @return The layout.
+/// @throws std::invalid_argument with what is allowed, for any other text.
+REGARD_EXPORT Layout parse_layout(std::string_view text);
 
 }  // namespace regard::inline v0

@@ -1,11 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
-//
-// Matrices from CSV: lines of numbers divided by commas, as spreadsheets write them.
-//
-//     1,0,1\n        UTF-8 with or without a byte order mark; lines end in LF, CRLF or CR
-//     "0", 1 ,1\n    cells may be quoted ("" inside is one quote) and padded with spaces or tabs
-//
-// Read next: src/io/csv.cpp; npy.h for NumPy's files.
+/// @file
+/// Reads a matrix from CSV text: lines of numbers separated by commas, as spreadsheets write them.
+///
+/// @verbatim
+///     1,0,1\n        UTF-8, with or without a byte order mark; lines end in LF, CRLF or CR
+///     "0", 1 ,1\n    cells may be quoted ("" inside quotes is one quote) and padded with spaces or tabs
+/// @endverbatim
+///
+/// Read next: src/io/csv.cpp; npy.h for NumPy's files.
 #pragma once
 
 #include <string>
@@ -16,10 +18,24 @@
 
 namespace regard::inline v0 {
 
-// A cell is a decimal number, or inf, nan with a sign. Empty lines at the end are passed over.
-// Throws regard::DataError with source, line and column (both counted from 1) for an empty file or cell, a row of
-// another length, a cell that is no number or that no double holds, a decimal comma, text after a closing quote, a
-// quote that does not close, and bytes that are not UTF-8.
+/// Parses CSV text into a matrix.
+///
+/// A cell holds a decimal number, `inf` or `nan`, each with an optional sign. Empty lines at the end are ignored.
+///
+/// @param text The text, in UTF-8.
+/// @param source Name of the text in error messages, as a rule the path of the file.
+/// @return The matrix, (rows, columns), without heads.
+/// @throws regard::DataError with `source`, line and column (both counted from 1) for any of these:
+///   - an empty file or an empty cell
+///   - a row whose length differs from that of the first row
+///   - a cell that is not a number, or whose number is out of the range of double
+///   - a decimal comma
+///   - text after a closing quote, or a quote that is not closed
+///   - bytes that are not UTF-8
+///
+/// @code{.cpp}
+/// const Matrix m = read_csv("1,2\n3,4\n", "example.csv");  // 2 rows, 2 columns
+/// @endcode
 REGARD_EXPORT Matrix read_csv(std::string_view text, const std::string& source);
 
 }  // namespace regard::inline v0

@@ -1,8 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
-//
-// JSON, read strictly into a tree that knows where each value is in the text: for explain's input, config.json,
-// tokenizer.json and the index of shards.
-// Read next: src/io/json.cpp.
+/// @file
+/// Reads JSON strictly, into a tree that records the offset of each value in the text.
+///
+/// The input of `regard explain`, config.json, tokenizer.json and the index of a sharded checkpoint are read with it.
+///
+/// @verbatim
+///     text ── is it UTF-8? ── count what the tree takes ── is that much memory available? ── parse ──▶ JsonValue
+/// @endverbatim
+///
+/// Read next: src/io/json.cpp.
 #pragma once
 
 #include <cstddef>
@@ -20,28 +26,63 @@
 
 namespace regard::inline v0 {
 
-/// A value of a JSON text. It is 48 bytes long, whatever its kind is; arrays of numbers take 8 bytes for each number.
+/// A value of a JSON text.
+///
+/// A JsonValue takes 48 bytes, whatever its kind. Arrays of numbers take 8 bytes per number.
 struct REGARD_EXPORT JsonValue {
-  enum class Kind { null, boolean, number, string, array, object };
+  /// The kinds of JSON values.
+  enum class Kind {
+    null,     ///< `null`
+    boolean,  ///< `true` or `false`
+    number,   ///< A number, stored as double.
+    string,   ///< A string, stored in UTF-8 without escapes.
+    array,    ///< A list of values.
+    object    ///< A list of named members.
+  };
+  /// A member of an object: its name and its value.
   using Member = std::pair<std::string, JsonValue>;
 
+  /// Constructs null, at offset 0.
   JsonValue() = default;
+  /// Constructs a value from its contents and its offset in the text.
+  ///
+  /// @tparam T `std::monostate`, `bool`, `double`, `std::string`, `std::vector<double>`, `std::vector<JsonValue>` or
+  ///   `std::vector<Member>`.
+  /// @param contents The contents.
+  /// @param at Offset of the value in the text, in bytes.
   template <class T>
   JsonValue(T contents, std::size_t at) : offset(at), contents_(std::move(contents)) {}
 
+  /// Returns the kind of the value.
   Kind kind() const;
-  // What a value of another kind is asked for is false, 0 or empty.
+  /// Returns the truth value; false for a value of another kind.
   bool boolean() const;
+  /// Returns the number; 0 for a value of another kind.
   double number() const;
+  /// Returns the string; empty for a value of another kind.
   const std::string& text() const;
-  const std::vector<double>& numbers() const;   // of an array that holds nothing but numbers, which then has no items
-  const std::vector<JsonValue>& items() const;  // of any other array
-  const std::vector<Member>& members() const;   // in the order of the text, no name twice
+  /// Returns the elements of an array that holds nothing but numbers; empty for any other value.
+  ///
+  /// Such an array has no items().
+  const std::vector<double>& numbers() const;
+  /// Returns the elements of an array that holds anything other than numbers; empty for any other value.
+  const std::vector<JsonValue>& items() const;
+  /// Returns the members of an object, in the order of the text; empty for a value of another kind.
+  ///
+  /// No name occurs twice.
+  const std::vector<Member>& members() const;
 
-  /// The member with that name, or null. Compares with every name: look names up in bulk in an index of your own.
+  /// Finds a member of an object by its name.
+  ///
+  /// This is a linear search over all members. To look up many names, build an index (SortedNames).
+  ///
+  /// @param name The name.
+  /// @return The member's value; null if there is no such member, or if this is not an object. The pointer is valid as
+  ///   long as this value is unchanged.
   const JsonValue* find(std::string_view name) const;
 
-  std::size_t offset = 0;  // of its first byte in the text; of a number, of one of its bytes
+  /// Offset of the value's first byte in the text. For a number, offset of one of its bytes.
+  std::size_t offset = 0;
 
  private:
   friend class JsonTreeBuilder;
@@ -50,24 +91,49 @@ struct REGARD_EXPORT JsonValue {
       contents_;
 };
 
-/// Bytes of memory that read_json takes for this text, at most: the tree, the parser's own memory and the message of an
-/// error. The text itself is not counted. Brackets nested deeper than max_depth end the count, as they end the reading.
+/// Computes an upper bound on the memory that read_json takes for a text.
+///
+/// The bound includes the tree, the parser's own memory and the message of an error, but not the text itself. Counting
+/// stops at brackets nested deeper than `max_depth`, where read_json stops as well.
+///
+/// @param text The JSON text.
+/// @param max_depth The limit on nesting that read_json will be given.
+/// @param stop Stop token, polled while the text is scanned.
+/// @return The bound, in bytes.
+/// @throws regard::Cancelled if a stop is requested.
 REGARD_EXPORT std::uint64_t json_memory_bytes(std::string_view text, Index max_depth = 64,
                                               const std::stop_token& stop = {});
 
-/// Asks for memory that a JSON text needs, before it is taken. What fits in 64 KiB is not asked for.
+/// Checks that the memory a JSON text needs is available, before it is allocated.
 ///
-/// @param max_memory_bytes what there is; absent: available_memory_bytes().
+/// Needs of up to 64 KiB always pass.
+///
+/// @param source Name of the text in error messages.
+/// @param needed Memory needed, in bytes.
+/// @param max_memory_bytes Memory available, in bytes; absent: available_memory_bytes().
 /// @throws regard::DataError "source: needs N bytes of memory; M are available".
 REGARD_EXPORT void check_json_memory(const std::string& source, std::uint64_t needed,
                                      std::optional<std::uint64_t> max_memory_bytes);
 
-/// Reads a JSON text.
+/// Parses a JSON text.
 ///
-/// @param max_memory_bytes what the reading may take, see json_memory_bytes; absent: available_memory_bytes().
-/// @throws regard::DataError "source: byte N: …" for text that is not JSON or not UTF-8, a name given twice, numbers
-/// that no double holds, and brackets nested deeper than max_depth; "source: needs N bytes of memory; M are available",
-/// before any is taken (at most 64 KiB are taken without asking); regard::Cancelled where a stop is requested.
+/// @param text The text, in UTF-8.
+/// @param source Name of the text in error messages, as a rule the path of the file.
+/// @param max_depth Largest allowed nesting of brackets.
+/// @param stop Stop token, polled while the text is read.
+/// @param max_memory_bytes Memory that reading may take, in bytes, see json_memory_bytes; absent:
+///   available_memory_bytes().
+/// @return The root of the tree.
+/// @throws regard::DataError "source: byte N: …" for text that is not JSON or not UTF-8, a name that occurs twice in an
+///   object, a number out of the range of double, and brackets nested deeper than `max_depth`;
+///   "source: needs N bytes of memory; M are available", before any of it is allocated (up to 64 KiB are allocated
+///   without a check).
+/// @throws regard::Cancelled if a stop is requested.
+///
+/// @code{.cpp}
+/// const JsonValue root = read_json(R"({"width": 384})", "config.json");
+/// const double width = root.find("width")->number();
+/// @endcode
 REGARD_EXPORT JsonValue read_json(std::string_view text, const std::string& source, Index max_depth = 64,
                                   const std::stop_token& stop = {},
                                   std::optional<std::uint64_t> max_memory_bytes = std::nullopt);

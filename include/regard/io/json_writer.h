@@ -1,23 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
-//
-// Writes JSON: commas, line breaks, indentation, escaping and the shortest numbers. All JSON that Regard writes comes
-// from here. (JSON is read by json.h.)
-//
-//     JsonWriter json;
-//     json.begin_object();
-//     json.string("schema", "regard/1");
-//     json.list("shape", std::vector<Index>{2, 3});
-//     json.number("largest", std::numeric_limits<double>::infinity());
-//     json.end_object();
-//     std::string text = json.take();
-//
-//     {
-//       "schema": "regard/1",
-//       "shape": [2, 3],
-//       "largest": "inf"
-//     }
-//
-// Read next: src/io/json_writer.cpp.
+/// @file
+/// Writes JSON: commas, line breaks, indentation, escapes and shortest numbers.
+///
+/// All JSON that Regard writes comes from here. JSON is read by json.h.
+///
+/// Read next: src/io/json_writer.cpp.
 #pragma once
 
 #include <concepts>
@@ -34,49 +21,107 @@
 
 namespace regard::inline v0 {
 
-/// The shortest decimal text that reads back as the same value of its type: "0.1", "1e-05"; "-inf", "inf", "nan".
+/// Formats a double as the shortest decimal text that reads back as the same double.
+///
+/// @param x The number.
+/// @return For example "0.1" or "1e-05"; "-inf", "inf" or "nan" for the values that have no digits.
 REGARD_EXPORT std::string shortest_number(double x);
+/// As above, for float: the shortest text that reads back as the same float.
 REGARD_EXPORT std::string shortest_number(float x);
 
+/// How JsonWriter formats a document.
 struct JsonStyle {
-  int indent = 2;        ///< spaces for each level
-  bool float32 = false;  ///< number() takes values of float: the shortest text is the one that reads back as float
+  int indent = 2;  ///< Spaces for each level.
+  /// number() is given float values: the shortest text is the one that reads back as the same float.
+  bool float32 = false;
 };
 
-/// Where the items of an array and the members of an object go. An empty array is `[]`, an empty object `{}`.
+/// Where the items of an array and the members of an object are placed. An empty array is `[]`, an empty object `{}`.
 enum class JsonLayout {
-  lines,     ///< each on its own line, the closing bracket on the next
-  hanging,   ///< each on its own line, the closing bracket behind the last
-  one_line,  ///< all on one line, ", " between them
-  compact    ///< all on one line, "," between them: for long lists of numbers
+  lines,     ///< Each on its own line, the closing bracket on the next line.
+  hanging,   ///< Each on its own line, the closing bracket directly after the last.
+  one_line,  ///< All on one line, separated by `", "`.
+  compact    ///< All on one line, separated by `","`: for long lists of numbers.
 };
 
-/// Writes one JSON value, an object as a rule, piece by piece into a string that grows.
+/// Writes one JSON value, usually an object, piece by piece into a growing string.
 ///
-/// Texts are escaped by json_string (regard/io/utf8.h), so that the result is safe to embed in HTML: quotes,
-/// backslashes, control, bidirectional and other invisible characters, `<`, `>` and `&` are written as escapes, and
-/// each byte that is not UTF-8 as U+FFFD. Numbers are written in the shortest form that reads back as the same value;
-/// infinities and NaN, which JSON lacks, are the strings "-inf", "inf" and "nan".
+/// Strings are escaped by json_string (regard/io/utf8.h), so that the result is safe to embed in HTML:
+/// - Quotes, backslashes, `<`, `>`, `&` and control, bidirectional and other invisible characters are escaped.
+/// - Each byte that is not UTF-8 is replaced by U+FFFD.
 ///
-/// The caller closes what it opens, gives every member of an object a name and no name twice; nothing checks this.
+/// Numbers are written in the shortest form that reads back as the same value. JSON has no infinities and no NaN: they
+/// are written as the strings "-inf", "inf" and "nan".
 ///
-/// @throws Cancelled from whatever writes a value, where a stop has been requested of the token given.
+/// The caller closes every bracket that it opens, names every member of an object and uses no name twice in an object.
+/// None of this is checked.
+///
+/// @throws regard::Cancelled from every function that writes a name or a value, if a stop has been requested of the
+///   token given to the constructor.
+///
+/// @code{.cpp}
+/// JsonWriter json;
+/// json.begin_object();
+/// json.string("schema", "regard/1");
+/// json.list("shape", std::vector<Index>{2, 3});
+/// json.number("largest", std::numeric_limits<double>::infinity());
+/// json.end_object();
+/// std::string text = json.take();
+/// @endcode
+///
+/// The text is
+/// @code{.unparsed}
+/// {
+///   "schema": "regard/1",
+///   "shape": [2, 3],
+///   "largest": "inf"
+/// }
+/// @endcode
 class REGARD_EXPORT JsonWriter {
  public:
+  /// Constructs a writer with an empty text.
+  ///
+  /// @param style Format of the document.
+  /// @param stop Stop token, polled before each value.
   explicit JsonWriter(JsonStyle style = {}, std::stop_token stop = {});
 
-  /// The style of what is written from now on; brackets that are open keep their indentation.
+  /// Sets the style of what is written from now on. Open brackets keep their indentation.
+  ///
+  /// @param style The new style.
   void set_style(const JsonStyle& style) { style_ = style; }
+  /// Returns the current style.
   const JsonStyle& style() const { return style_; }
 
-  // Values: the next item of an array, or the value of the member named last. All items of an array or object that is
-  // on one line have to be on one line.
+  /// @name Values
+  /// Each function writes the next item of an array, or the value of the member named last.
+  /// @{
+
+  /// Opens an object.
+  ///
+  /// @param layout Placement of its members. Within an array or object that is on one line, everything must be on one
+  ///   line.
   void begin_object(JsonLayout layout = JsonLayout::lines) { open('{', layout); }
+  /// Closes the object opened last.
   void end_object() { close('}'); }
+  /// Opens an array.
+  ///
+  /// @param layout Placement of its items. Within an array or object that is on one line, everything must be on one
+  ///   line.
   void begin_array(JsonLayout layout = JsonLayout::lines) { open('[', layout); }
+  /// Closes the array opened last.
   void end_array() { close(']'); }
+  /// Writes a string.
+  ///
+  /// @param text The string, escaped as described for the class.
   void string(std::string_view text);
+  /// Writes a number: shortest as double, or as float if JsonStyle::float32 is set.
+  ///
+  /// @param x The number. Infinities and NaN become strings.
   void number(double x);
+  /// Writes an integer.
+  ///
+  /// @tparam Integer A signed or unsigned integer type of at most 64 bits.
+  /// @param x The integer.
   template <std::integral Integer>
   void whole(Integer x) {
     if constexpr (std::is_signed_v<Integer>) {
@@ -85,26 +130,76 @@ class REGARD_EXPORT JsonWriter {
       integer(std::uint64_t{x});
     }
   }
+  /// Writes `true` or `false`.
+  ///
+  /// @param x The truth value.
   void boolean(bool x);
+  /// Writes `null`.
   void null();
-  /// A list of rows, each on a line; a list of such lists where the matrix has heads. Only what the matrix stores.
+  /// Writes a matrix as a list of rows, each row on its own line; with heads, as a list of such lists.
+  ///
+  /// Only the rows and columns that the matrix stores are written.
+  ///
+  /// @param m The matrix.
   void matrix(const Matrix& m);
+  /// Writes a matrix as a list of rows, each row on its own line.
+  ///
+  /// @param m The matrix, (rows, columns), with any strides.
   void matrix(const TensorView<const double, 2>& m);
+  /// @}
 
-  // Members of an object.
-  void name(std::string_view text);  ///< the value comes next
+  /// @name Members of an object
+  /// @{
+
+  /// Writes the name of a member. Its value must be written next.
+  ///
+  /// @param text The name.
+  void name(std::string_view text);
+  /// Writes a member whose value is a string.
+  ///
+  /// @param member Name of the member.
+  /// @param text The string.
   void string(std::string_view member, std::string_view text);
+  /// Writes a member whose value is a number.
+  ///
+  /// @param member Name of the member.
+  /// @param x The number.
   void number(std::string_view member, double x);
+  /// Writes a member whose value is an integer.
+  ///
+  /// @tparam Integer A signed or unsigned integer type of at most 64 bits.
+  /// @param member Name of the member.
+  /// @param x The integer.
   template <std::integral Integer>
   void whole(std::string_view member, Integer x) {
     name(member);
     whole(x);
   }
+  /// Writes a member whose value is `true` or `false`.
+  ///
+  /// @param member Name of the member.
+  /// @param x The truth value.
   void boolean(std::string_view member, bool x);
+  /// Writes a member whose value is `null`.
+  ///
+  /// @param member Name of the member.
   void null(std::string_view member);
+  /// Writes a member whose value is a matrix.
+  ///
+  /// @param member Name of the member.
+  /// @param m The matrix.
   void matrix(std::string_view member, const Matrix& m);
+  /// As above, for a view.
+  ///
+  /// @param member Name of the member.
+  /// @param m The matrix, (rows, columns), with any strides.
   void matrix(std::string_view member, const TensorView<const double, 2>& m);
-  /// An array of texts, integers or numbers, also where it is empty.
+  /// Writes a member whose value is an array of strings, integers or floating-point numbers. It may be empty.
+  ///
+  /// @tparam Items A range of strings, of integers, or of floating-point numbers.
+  /// @param member Name of the member.
+  /// @param items The items.
+  /// @param layout Placement of the items.
   template <class Items>
   void list(std::string_view member, const Items& items, JsonLayout layout = JsonLayout::one_line) {
     name(member);
@@ -112,11 +207,31 @@ class REGARD_EXPORT JsonWriter {
     for (const auto& item : items) value(item);
     end_array();
   }
-  /// The same three kinds; the member is left out where there are no items.
+  /// Writes a member whose value is an array of strings. If there are none, the member is omitted.
+  ///
+  /// @param member Name of the member.
+  /// @param texts The strings.
+  /// @param layout Placement of the strings.
   void strings(std::string_view member, const std::vector<std::string>& texts, JsonLayout layout = JsonLayout::lines);
+  /// Writes a member whose value is an array of numbers, on one line. If there are none, the member is omitted.
+  ///
+  /// @param member Name of the member.
+  /// @param numbers The numbers.
   void numbers(std::string_view member, const std::vector<double>& numbers);
+  /// Writes a member whose value is an array of integers, on one line. If there are none, the member is omitted.
+  ///
+  /// @param member Name of the member.
+  /// @param indices The integers.
   void indices(std::string_view member, const std::vector<Index>& indices);
-  /// An array of objects, one for each item; write(item) writes its members.
+  /// Writes a member whose value is an array of objects, one for each item.
+  ///
+  /// @tparam Items A range.
+  /// @tparam Write A callable that takes an item.
+  /// @param member Name of the member.
+  /// @param items The items.
+  /// @param write `write(item)` writes the members of the object for that item.
+  /// @param array_layout Placement of the objects.
+  /// @param object_layout Placement of the members of each object.
   template <class Items, class Write>
   void objects(std::string_view member, const Items& items, const Write& write,
                JsonLayout array_layout = JsonLayout::lines, JsonLayout object_layout = JsonLayout::lines) {
@@ -130,15 +245,24 @@ class REGARD_EXPORT JsonWriter {
     end_array();
   }
 
-  /// The first members of most documents: schema, command (as it was typed), version and instruction_set.
+  /// Writes the members that most documents begin with: `schema`, `command`, `version` and `instruction_set`.
+  ///
+  /// @param command The command line, as it was typed.
   void source(std::string_view command);
+  /// @}
 
-  /// The text written since the last call of either: take_part() what there is so far, to write a long document in
-  /// parts; take() the end of it, with a line break.
+  /// Takes the text written since the last call of take_part() or take(), to write a long document in parts.
+  ///
+  /// @return The text so far.
   std::string take_part();
+  /// Takes the end of the document: the text written since the last call of take_part() or take(), and a line break.
+  ///
+  /// @return The text.
   std::string take();
 
-  /// For work between values. @throws Cancelled where a stop has been requested.
+  /// Polls the stop token, for work between values.
+  ///
+  /// @throws regard::Cancelled if a stop has been requested.
   void poll() const;
 
  private:

@@ -1,7 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
-//
-// A matrix, or one for each head, as it is read from a file and shown.
-// Read next: csv.h, regard/explain/steps.h.
+/// @file
+/// A matrix, or one matrix per head, as it is read from a file and displayed.
+///
+/// @verbatim
+///     numbers[index(h, r, c)]     (heads, stored rows, stored columns), row-major
+/// @endverbatim
+///
+/// Read next: csv.h, regard/explain/steps.h.
 #pragma once
 
 #include <cstdint>
@@ -12,27 +17,43 @@
 
 namespace regard::inline v0 {
 
-// One matrix, or one for each head, as it is shown: in layout "columns" a column is a token. Of a matrix too large
-// to keep, only the rows or columns in kept_rows and kept_columns are stored (ascending; empty: all of them).
+/// One matrix, or one per head, as it is displayed: in layout "columns" a column is a token.
+///
+/// Of a matrix that is too large to keep, only some rows or columns are stored: those listed in kept_rows and
+/// kept_columns.
 struct Matrix {
-  Index num_heads = 1;
-  Index num_rows = 0;
-  Index num_columns = 0;
-  std::vector<double> numbers;         // (num_heads, stored rows, stored columns), row-major
-  std::vector<std::uint8_t> hidden{};  // empty, or 1 for each number that the mask hides
-  std::vector<Index> kept_rows{};
-  std::vector<Index> kept_columns{};
-  bool has_heads = false;  // the head axis is shown, even when it is 1
+  Index num_heads = 1;    ///< Number of heads; 1 for a single matrix.
+  Index num_rows = 0;     ///< Rows of the whole matrix, stored or not.
+  Index num_columns = 0;  ///< Columns of the whole matrix, stored or not.
+  /// The elements, (num_heads, stored rows, stored columns), row-major.
+  std::vector<double> numbers;
+  /// Empty, or one flag for each element of `numbers`: 1 if the mask hides it.
+  std::vector<std::uint8_t> hidden{};
+  std::vector<Index> kept_rows{};     ///< Indices of the stored rows, ascending; empty: all rows are stored.
+  std::vector<Index> kept_columns{};  ///< Indices of the stored columns, ascending; empty: all columns are stored.
+  bool has_heads = false;             ///< The head axis is displayed, even if its extent is 1.
 
+  /// Returns the number of rows that are stored.
   Index stored_rows() const { return kept_rows.empty() ? num_rows : static_cast<Index>(kept_rows.size()); }
+  /// Returns the number of columns that are stored.
   Index stored_columns() const { return kept_columns.empty() ? num_columns : static_cast<Index>(kept_columns.size()); }
-  // The index in numbers of a stored row and column (not of their indices in the whole matrix).
+  /// Computes where an element is in `numbers`.
+  ///
+  /// @param head Head, from 0.
+  /// @param stored_row Index among the stored rows, which differs from the row's index in the whole matrix if kept_rows
+  ///   is not empty.
+  /// @param stored_column Index among the stored columns, in the same sense.
+  /// @return Index into `numbers`.
   std::size_t index(Index head, Index stored_row, Index stored_column) const {
     return static_cast<std::size_t>((head * stored_rows() + stored_row) * stored_columns() + stored_column);
   }
 };
 
-// A matrix of these rows, for lessons and tests. Throws std::invalid_argument for ragged rows.
+/// Makes a matrix without heads from its rows, for lessons and tests.
+///
+/// @param rows The rows, all of the same length.
+/// @return The matrix.
+/// @throws std::invalid_argument if the rows differ in length.
 REGARD_EXPORT Matrix matrix_of(const std::vector<std::vector<double>>& rows);
 
 }  // namespace regard::inline v0

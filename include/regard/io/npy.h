@@ -1,13 +1,17 @@
 // SPDX-License-Identifier: Apache-2.0
-//
-// NumPy's array files, read and written by our own grammar.
-//
-//     magic 93 4E 55 4D 50 59 · version · header length · {'descr': '<f4', 'fortran_order': False, 'shape': (2, 3), }
-//     then the elements, row-major, or column-major with fortran_order
-//
-// A file is untrusted: versions 1 to 3, a header of at most 64 KiB with exactly these three keys, rank at
-// most 8, sizes checked before memory is asked for, data of exactly the stated length. Numbers of float16 are widened
-// to float32, exactly. Format: NumPy's numpy.lib.format. Read next: src/io/npy.cpp.
+/// @file
+/// Reads and writes NumPy's array files (NPY), with a parser of our own.
+///
+/// @verbatim
+///     magic 93 4E 55 4D 50 59 · version · header length · {'descr': '<f4', 'fortran_order': False, 'shape': (2, 3), }
+///     then the elements, row-major, or column-major with fortran_order
+/// @endverbatim
+///
+/// A file is untrusted. Accepted are versions 1 to 3, a header of at most 64 KiB with exactly these three keys, and at
+/// most 8 axes. Sizes are checked before memory is allocated, and the data must have exactly the stated length.
+/// float16 elements are converted to float32, which is exact. Format: NumPy's numpy.lib.format.
+///
+/// Read next: src/io/npy.cpp.
 #pragma once
 
 #include <cstddef>
@@ -26,60 +30,99 @@
 
 namespace regard::inline v0 {
 
-// Fills bytes and returns how many came: fewer than asked for only at the end. Throws regard::DataError.
+/// Fills `bytes` from a file or stream and returns the number of bytes read.
+///
+/// The number is less than bytes.size() only at the end of the file. Throws regard::DataError if reading fails.
 using ByteSource = std::function<std::size_t(std::span<std::byte> bytes)>;
 
-// An array in memory: this machine's byte order, bool as 0 or 1, the order of the file in the strides.
+/// An array in memory, in native byte order. Booleans are stored as 0 or 1.
 struct NpyArray {
+  /// Frees the elements.
   struct Free {
+    /// Calls std::free.
+    ///
+    /// @param p Memory from std::malloc or std::realloc.
     void operator()(std::byte* p) const { std::free(p); }
   };
-  ElementType type = ElementType::float32;  // or float64, int32, int64, boolean
-  std::vector<Index> shape;
-  std::vector<Index> strides;  // in elements
-  std::unique_ptr<std::byte, Free> data;
+  ElementType type = ElementType::float32;  ///< One of float32, float64, int32, int64 and boolean.
+  std::vector<Index> shape;                 ///< Extents; empty for a scalar.
+  std::vector<Index> strides;               ///< In elements; column-major if the file has fortran_order.
+  std::unique_ptr<std::byte, Free> data;    ///< The elements.
 
-  // T is what type says: float, double, std::int32_t, std::int64_t or bool.
+  /// Returns the elements as an array of their type.
+  ///
+  /// @tparam T The type that `type` names: float, double, std::int32_t, std::int64_t or bool.
+  /// @return The first element, valid as long as `data` is.
   template <class T>
   const T* elements() const {
     return reinterpret_cast<const T*>(data.get());
   }
 };
 
-// Reads the header when made, so that a program can ask for shapes before it reads, and the elements on request.
-// Both throw regard::DataError: "<name>: byte <offset>: …".
+/// Reads one NPY file in two stages: the header on construction, the elements on request.
+///
+/// A program can thus check the shape before it reads the elements. Both stages throw regard::DataError
+/// "name: byte N: …" for a file that is malformed, truncated or too long, or whose type is not read here.
+///
+/// @code{.cpp}
+/// NpyReader reader(source, "query.npy");  // reader.type() and reader.shape() are now known
+/// const NpyArray query = reader.read();
+/// @endcode
 class REGARD_EXPORT NpyReader {
  public:
-  // source stands at the file's first byte. num_bytes is the length of the whole file, where it is known.
+  /// Reads and checks the header.
+  ///
+  /// @param source Source of bytes, positioned at the first byte of the file.
+  /// @param name Name of the file in error messages.
+  /// @param num_bytes Length of the whole file in bytes, if it is known.
+  /// @throws regard::DataError "name: byte N: …".
   NpyReader(ByteSource source, std::string name, std::optional<std::uint64_t> num_bytes = std::nullopt);
 
+  /// Returns the name given to the constructor.
   const std::string& name() const { return name_; }
+  /// Returns the type of the elements in memory: float32 also for a file of float16.
   ElementType type() const { return type_; }
+  /// Returns the extents.
   const std::vector<Index>& shape() const { return shape_; }
+  /// Returns the product of the extents.
   Index num_elements() const { return num_elements_; }
-  // To be called once.
+  /// Reads the elements. Call it once.
+  ///
+  /// If the length of the file is unknown, memory grows with the bytes that arrive.
+  ///
+  /// @return The array.
+  /// @throws regard::DataError "name: byte N: …".
+  /// @throws std::bad_alloc if memory runs out.
   NpyArray read();
 
  private:
   void read_header();
-  Index stored_bytes() const;  // of an element of the file
+  Index stored_bytes() const;  // per element of the file
 
   ByteSource source_;
   std::string name_;
   std::optional<std::uint64_t> num_bytes_;
   std::uint64_t offset_ = 0;
   ElementType type_ = ElementType::float32;
-  bool half_ = false;  // of float16, which becomes float32
+  bool half_ = false;  // the file holds float16, converted to float32
   bool big_endian_ = false;
   bool fortran_order_ = false;
   std::vector<Index> shape_;
   Index num_elements_ = 1;
 };
 
-// The bytes before the elements of a row-major array: version 1.0, what numpy.save writes.
+/// Formats the header of a row-major NPY file: the bytes before the elements, version 1.0, as numpy.save writes them.
+///
+/// @param type Type of the elements: float32, float64, int32, int64 or boolean.
+/// @param shape Extents.
+/// @return The bytes.
+/// @throws std::invalid_argument for any other type.
 REGARD_EXPORT std::string npy_header(ElementType type, std::span<const Index> shape);
 
-// "(2, 3)", "(2,)", "()": as Python writes it.
+/// Formats a shape as Python does: "(2, 3)", "(2,)" or "()".
+///
+/// @param shape Extents.
+/// @return The text.
 REGARD_EXPORT std::string npy_shape_text(std::span<const Index> shape);
 
 }  // namespace regard::inline v0

@@ -1,17 +1,19 @@
 // SPDX-License-Identifier: Apache-2.0
-//
-// Files of a pretrained model: its numbers (safetensors, in one file or in shards) and its texts (config.json …).
-//
-//     8 bytes: N, little-endian · N bytes: {"name": {"dtype": "F32", "shape": [2, 3], "data_offsets": [0, 24]}, …}
-//     then the data, one tensor behind the other
-//
-// Files are untrusted. The header is read whole before memory for the data is asked for; its offsets must
-// tile the data without hole or overlap, and the file must end with the last. Format: the README of safetensors, as
-// strict as its own reader and stricter: no name twice, no field unknown, names of 1 to 512 bytes without control
-// characters, rank at most 8, extents at most 2^48, 4096 shards.
-//
-// What reads throws regard::Cancelled where a stop is requested.
-// Read next: src/io/safetensors.cpp, src/io/model_folder.cpp.
+/// @file
+/// Reads the files of a pretrained model: its tensors (safetensors, one file or shards) and its texts (config.json …).
+///
+/// @verbatim
+///     8 bytes: N, little-endian · N bytes: {"name": {"dtype": "F32", "shape": [2, 3], "data_offsets": [0, 24]}, …}
+///     then the data, one tensor after the other
+/// @endverbatim
+///
+/// Files are untrusted. The header is read and checked before memory for the data is allocated. Its offsets must cover
+/// the data without gaps or overlaps, and the file must end with the last tensor.
+///
+/// Format: the README of safetensors. This reader is as strict as the original and stricter: no name twice, no unknown
+/// field, names of 1 to 512 bytes without control characters, at most 8 axes, extents of at most 2^48, 4096 shards.
+///
+/// Read next: src/io/safetensors.cpp, src/io/model_folder.cpp.
 #pragma once
 
 #include <cstddef>
@@ -29,56 +31,118 @@
 
 namespace regard::inline v0 {
 
-// A type as the file has it: "F64", "BF16", "BOOL".
+/// Returns the name of a type in a safetensors header, such as "F64", "BF16" or "BOOL".
+///
+/// @param type The type.
+/// @return The name.
 REGARD_EXPORT std::string_view safetensors_type_name(ElementType type);
 
-// A tensor as it lies in the file: dense, row-major, little-endian.
+/// A tensor as it is stored in a file: contiguous, row-major, little-endian.
 struct StoredTensor {
-  std::string name;
-  ElementType type = ElementType::float32;
-  std::vector<Index> shape;          // empty: one number
-  std::span<const std::byte> bytes;  // of the Checkpoint that holds it
+  std::string name;                         ///< Its name in the header.
+  ElementType type = ElementType::float32;  ///< Type of its elements.
+  std::vector<Index> shape;                 ///< Extents; empty for a scalar.
+  std::span<const std::byte> bytes;         ///< The elements, in memory that the Checkpoint owns.
 };
 
+/// How files of a model are read, and the limits for them.
 struct ModelFileOptions {
-  // Maps the file instead of reading it: less memory, but whoever shortens the file meanwhile ends the process
-  // (SIGBUS), and whoever writes to it changes the numbers.
+  /// Maps the file instead of reading it, which takes less memory.
+  ///
+  /// If another process truncates the file meanwhile, access to it ends this process (SIGBUS). If another process
+  /// writes to the file, the values change.
   bool map = false;
-  // NaN and ±∞ among floating-point numbers are rejected unless this is set.
+  /// Accepts NaN and ±∞ in floating-point tensors, which are otherwise rejected.
   bool allow_nonfinite = false;
-  std::uint64_t max_header_bytes = 100'000'000;
-  Index max_tensors = 1 << 20;  // in one file
-  // Bytes that a model may take in memory, and each text of JSON while it is read; absent: available_memory_bytes().
+  std::uint64_t max_header_bytes = 100'000'000;  ///< Largest size of a header, in bytes.
+  Index max_tensors = 1 << 20;                   ///< Largest number of tensors in one file.
+  /// Memory that a model may take, in bytes. It is also the limit for each JSON text while that is read.
+  /// Absent: available_memory_bytes().
   std::optional<std::uint64_t> max_memory_bytes{};
 };
 
-// All tensors of one file, or of all shards of a folder. Copies share the bytes.
+/// All tensors of one file, or of all shards in a folder. Copies share the bytes.
+///
+/// @code{.cpp}
+/// const Checkpoint checkpoint = Checkpoint::read_folder("all-MiniLM-L6-v2");
+/// for (const StoredTensor& tensor : checkpoint.tensors()) std::puts(tensor.name.c_str());
+/// @endcode
 class REGARD_EXPORT Checkpoint {
  public:
-  // Throw regard::DataError "<path>: byte <offset>: …" or "<path>: …": a file that cannot be opened, is not regular or
-  // changes while it is read; one that breaks the format (one that is really a zip, gzip, pickle, HTML page or Git LFS
-  // pointer is named as that); NaN and ±∞; more memory than there is, with both numbers.
+  /// Reads one safetensors file.
+  ///
+  /// @param path Path of the file.
+  /// @param options How to read it, and limits.
+  /// @param stop Stop token, polled while the file is read.
+  /// @return The tensors.
+  /// @throws regard::DataError "path: byte N: …" or "path: …" for any of these:
+  ///   - a file that cannot be opened, is not a regular file, or changes while it is read
+  ///   - a file that breaks the format; if it is in fact a zip or gzip archive, a pickle, an HTML page or a Git LFS
+  ///     pointer, the message says so
+  ///   - NaN and ±∞, unless ModelFileOptions::allow_nonfinite is set
+  ///   - more memory than is available, with both sizes
+  /// @throws regard::Cancelled if a stop is requested.
   static Checkpoint read_file(const std::string& path, const ModelFileOptions& options = {},
                               const std::stop_token& stop = {});
-  // model.safetensors, else the shards that model.safetensors.index.json names; those lie in the same folder, hold
-  // exactly the tensors that the index gives them, and no tensor twice. Symbolic links in the folder are followed.
+  /// Reads the tensors of a model folder: model.safetensors or, if there is no such file, the shards that
+  /// model.safetensors.index.json names.
+  ///
+  /// The shards must be in the same folder and hold exactly the tensors that the index assigns to them, and no tensor
+  /// twice. Symbolic links in the folder are followed.
+  ///
+  /// @param folder Path of the folder.
+  /// @param options How to read the files, and limits.
+  /// @param stop Stop token, polled while the files are read.
+  /// @return The tensors of all shards.
+  /// @throws regard::DataError as read_file does, and for an index that does not match the shards.
+  /// @throws regard::Cancelled if a stop is requested.
   static Checkpoint read_folder(const std::string& folder, const ModelFileOptions& options = {},
                                 const std::stop_token& stop = {});
 
-  // Path of the file, or of the index.
+  /// Returns the path of the file, or of the index.
   const std::string& name() const;
-  const std::vector<StoredTensor>& tensors() const;  // ascending by the bytes of their names
+  /// Returns all tensors, in ascending order of the bytes of their names.
+  const std::vector<StoredTensor>& tensors() const;
+  /// Finds a tensor by its name.
+  ///
+  /// @param name The name.
+  /// @return The tensor, or null if there is none of that name. The pointer is valid as long as a copy of the
+  ///   checkpoint exists.
   const StoredTensor* find(std::string_view name) const;
 
-  // The numbers as f32, row-major: F32 as stored, F16 and BF16 exactly, F64 rounded to nearest.
-  // Throws regard::DataError naming the file and the tensor: a type that holds no real numbers; an F64 too large.
+  /// Converts a tensor to float, row-major: F32 as stored, F16 and BF16 exactly, F64 rounded to nearest.
+  ///
+  /// @param tensor A tensor of this checkpoint.
+  /// @param stop Stop token, polled during the conversion.
+  /// @return The elements.
+  /// @throws regard::DataError with the file and the tensor, for a type that does not hold real numbers and for an F64
+  ///   element out of the range of float.
+  /// @throws regard::Cancelled if a stop is requested.
   std::vector<float> read_float32(const StoredTensor& tensor, const std::stop_token& stop = {}) const;
-  // The same; F32 is not copied but seen where it lies in the file's bytes, which live as long as the pointer does.
+  /// As read_float32, but without copying F32: the elements of an F32 tensor are those in the file's bytes.
+  ///
+  /// F32 elements are copied only if their address is not aligned for float. All other types are converted.
+  ///
+  /// @param tensor A tensor of this checkpoint.
+  /// @param stop Stop token, polled during the conversion.
+  /// @return The first element. The bytes of the file live as long as the pointer does.
+  /// @throws regard::DataError as read_float32 does.
+  /// @throws regard::Cancelled if a stop is requested.
   std::shared_ptr<const float> share_float32(const StoredTensor& tensor, const std::stop_token& stop = {}) const;
 
-  // SHA-256 in hex: of the file; of shards, of the lines "<SHA-256>  <file name>\n" in the order of their names, as
-  // `sha256sum model-*.safetensors | sha256sum` says. The first call that is not stopped reads every byte: about 0.3 s
-  // for 100 MB.
+  /// Computes the SHA-256 of the checkpoint.
+  ///
+  /// @code{.unparsed}
+  /// one file   SHA-256 of the file
+  /// shards     SHA-256 of the lines "<SHA-256>  <file name>\n" in the order of the names, as printed by
+  ///            sha256sum model-*.safetensors | sha256sum
+  /// @endcode
+  ///
+  /// The first call that is not stopped reads every byte, about 0.3 s for 100 MB. Later calls return the same result.
+  ///
+  /// @param stop Stop token, polled while the bytes are read.
+  /// @return 64 hex digits.
+  /// @throws regard::Cancelled if a stop is requested.
   std::string sha256(const std::stop_token& stop = {}) const;
 
  private:
@@ -89,23 +153,50 @@ class REGARD_EXPORT Checkpoint {
   std::shared_ptr<const Contents> contents_;
 };
 
-// A safetensors file that is in memory already; name stands in errors. Throws as Checkpoint::read_file.
+/// Parses a safetensors file that is already in memory.
+///
+/// @param bytes The whole file. The checkpoint takes ownership of it.
+/// @param name Name of the file in error messages.
+/// @param options Limits, and whether NaN and ±∞ are accepted.
+/// @param stop Stop token, polled while the bytes are checked.
+/// @return The tensors.
+/// @throws regard::DataError as Checkpoint::read_file does for the contents of a file.
+/// @throws regard::Cancelled if a stop is requested.
 REGARD_EXPORT Checkpoint parse_safetensors(std::vector<std::byte> bytes, std::string name,
                                            const ModelFileOptions& options = {}, const std::stop_token& stop = {});
 
-// Which shard holds which tensor: "weight_map" of the text of a model.safetensors.index.json.
-// Throws regard::DataError "<source>: byte <offset>: …": not JSON, no weight_map, a shard's name that is not the plain
-// name of a .safetensors file; "<source>: needs <bytes> bytes of memory; <bytes> are available", before they are taken.
+/// An entry of a shard index: a tensor and the file that holds it.
 struct ShardedTensor {
-  std::string tensor;
-  std::string file;
+  std::string tensor;  ///< Name of the tensor.
+  std::string file;    ///< Name of the shard, without a path.
 };
+/// Reads `weight_map` from the text of a model.safetensors.index.json: which shard holds which tensor.
+///
+/// @param text The JSON text.
+/// @param source Name of the text in error messages.
+/// @param stop Stop token, polled while the text is read.
+/// @param max_memory_bytes Memory that reading may take, in bytes; absent: available_memory_bytes().
+/// @return One entry per tensor, in the order of the text.
+/// @throws regard::DataError "source: byte N: …" for text that is not JSON, has no weight_map, or names a shard by
+///   anything other than the plain name of a .safetensors file; "source: needs N bytes of memory; M are available",
+///   before any of it is allocated.
+/// @throws regard::Cancelled if a stop is requested.
 REGARD_EXPORT std::vector<ShardedTensor> read_shard_index(std::string_view text, const std::string& source,
                                                           const std::stop_token& stop = {},
                                                           std::optional<std::uint64_t> max_memory_bytes = std::nullopt);
 
-// The text of one file of a folder, such as config.json: opened without waiting, regular, UTF-8, at most max_bytes.
-// Throws regard::DataError naming the path; a Git LFS pointer or HTML page in place of a text is named as that.
+/// Reads a text file of a model folder, such as config.json.
+///
+/// The file must be a regular file in UTF-8. Opening it never blocks.
+///
+/// @param folder Path of the folder.
+/// @param file Name of the file.
+/// @param max_bytes Largest size of the file that is read, in bytes.
+/// @param stop Stop token, polled while the file is read.
+/// @return The text.
+/// @throws regard::DataError with the path. If the file is in fact a Git LFS pointer or an HTML page, the message says
+///   so.
+/// @throws regard::Cancelled if a stop is requested.
 REGARD_EXPORT std::string read_model_text(const std::string& folder, std::string_view file, std::uint64_t max_bytes,
                                           const std::stop_token& stop = {});
 

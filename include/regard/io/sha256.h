@@ -1,10 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
-//
-// SHA-256 (FIPS 180-4): by which files of models are told apart.
-//
-//     bytes ── blocks of 64 ── 64 rounds on eight words each ──▶ 32 bytes, written as 64 hex digits
-//
-// Read next: src/io/sha256.cpp.
+/// @file
+/// SHA-256 (FIPS 180-4), which identifies the files of models.
+///
+/// @verbatim
+///     bytes ── blocks of 64 ── 64 rounds on eight words each ──▶ 32 bytes, written as 64 hex digits
+/// @endverbatim
+///
+/// Read next: src/io/sha256.cpp.
 #pragma once
 
 #include <array>
@@ -17,10 +19,23 @@
 
 namespace regard::inline v0 {
 
+/// Computes the SHA-256 of bytes that arrive in parts.
+///
+/// @code{.cpp}
+/// Sha256 sum;
+/// sum.add(first_part);
+/// sum.add(second_part);
+/// std::string digits = sum.finish();
+/// @endcode
 class REGARD_EXPORT Sha256 {
  public:
+  /// Appends bytes.
+  ///
+  /// @param bytes The bytes, any number of them.
   void add(std::span<const std::byte> bytes);
-  // 64 hex digits; nothing can be added afterwards.
+  /// Ends the sum. Nothing may be added afterwards.
+  ///
+  /// @return 64 lower-case hex digits.
   std::string finish();
 
  private:
@@ -32,7 +47,10 @@ class REGARD_EXPORT Sha256 {
   std::uint64_t num_bytes_ = 0;
 };
 
-// Of all bytes at once.
+/// Computes the SHA-256 of bytes that are all in memory.
+///
+/// @param bytes The bytes.
+/// @return 64 lower-case hex digits.
 REGARD_EXPORT std::string sha256(std::span<const std::byte> bytes);
 
 }  // namespace regard::inline v0

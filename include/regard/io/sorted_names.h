@@ -1,12 +1,16 @@
 // SPDX-License-Identifier: Apache-2.0
-//
-// Names from a file, sorted: a hash table takes quadratic time for names that are chosen to have the same hash, sorting
-// takes n log n comparisons whatever they are. For that reason the library and the program have no hash table.
-//
-//     names        b  a  b  c
-//     positions    0  1  2  3      sorted: 1 (a)  0 (b)  2 (b)  3 (c)
-//
-// Read next: src/io/json.cpp, src/model/tokenizer/tokenizer_json.cpp.
+/// @file
+/// A sorted index of names that come from a file, for finding names and duplicates.
+///
+/// @verbatim
+///     names        b  a  b  c
+///     positions    0  1  2  3      sorted: 1 (a)  0 (b)  2 (b)  3 (c)
+/// @endverbatim
+///
+/// A hash table takes quadratic time for names chosen to have equal hashes. Sorting takes n log n comparisons for any
+/// names. For this reason the library and the program have no hash table.
+///
+/// Read next: src/io/json.cpp, src/model/tokenizer/tokenizer_json.cpp.
 #pragma once
 
 #include <algorithm>
@@ -20,13 +24,29 @@
 
 namespace regard::inline v0 {
 
+/// Names, sorted by their bytes, each with its position in the original order.
+///
+/// @code{.cpp}
+/// const std::vector<std::string> all{"b", "a", "b", "c"};
+/// const SortedNames names(all.size(), [&](std::size_t i) { return std::string_view(all[i]); }, "reading", {});
+/// names.find("b");         // 0
+/// names.first_repeated();  // 2
+/// @endcode
 class SortedNames {
  public:
-  // What names take here, each.
+  /// Memory that the index takes for each name, in bytes.
   static constexpr std::uint64_t kBytesPerName = 32;
 
+  /// Constructs an empty index.
   SortedNames() = default;
-  // The views are kept. Throws Cancelled, naming the operation, where a stop is requested.
+  /// Sorts the names. The index keeps views of them, so the names must outlive it.
+  ///
+  /// @tparam NameAt A callable that takes a position (std::size_t) and returns a std::string_view.
+  /// @param count Number of names.
+  /// @param name_at Returns the name at a position from 0 to count − 1.
+  /// @param operation Name of the operation, for the message of Cancelled.
+  /// @param stop Stop token, polled while the names are sorted.
+  /// @throws regard::Cancelled naming the operation, if a stop is requested.
   template <class NameAt>
   SortedNames(std::size_t count, const NameAt& name_at, std::string_view operation, const std::stop_token& stop) {
     names_.reserve(count);
@@ -39,7 +59,9 @@ class SortedNames {
     });
   }
 
-  // The smallest position whose name is at a smaller one, too.
+  /// Finds the first duplicate: the smallest position whose name also occurs at a smaller position.
+  ///
+  /// @return The position; nothing if all names differ.
   std::optional<std::size_t> first_repeated() const {
     std::optional<std::size_t> first;
     for (std::size_t i = 1; i < names_.size(); ++i) {
@@ -48,10 +70,16 @@ class SortedNames {
     return first;
   }
 
-  // The i-th of the sorted names: its position.
+  /// Returns the position of the i-th name in sorted order.
+  ///
+  /// @param i Rank of the name, from 0.
+  /// @return Its position in the original order.
   std::size_t position(std::size_t i) const { return names_[i].position; }
 
-  // The first position of a name.
+  /// Finds a name by binary search.
+  ///
+  /// @param text The name.
+  /// @return The first position of the name; nothing if it does not occur.
   std::optional<std::size_t> find(std::string_view text) const {
     const auto at = std::lower_bound(names_.begin(), names_.end(), text,
                                      [](const Name& name, std::string_view other) { return name.text < other; });
@@ -60,7 +88,8 @@ class SortedNames {
   }
 
  private:
-  // A name that ends earlier has zeros behind it, and is compared as a whole with one that has zeros of its own.
+  // A name shorter than 8 bytes is padded with zeros. Names with equal fronts, such as one that itself ends in zeros,
+  // are compared as a whole.
   static std::uint64_t front_of(std::string_view name) {
     std::uint64_t front = 0;
     for (std::size_t i = 0; i < sizeof front; ++i)
@@ -69,7 +98,7 @@ class SortedNames {
   }
 
   struct Name {
-    std::uint64_t front;  // the first 8 bytes, of which the first counts most: most names differ there
+    std::uint64_t front;  // the first 8 bytes, big-endian: most names already differ here
     std::string_view text;
     std::size_t position;
   };

@@ -1,8 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
-//
-// Text from outside: where its characters end, whether it is UTF-8, and how it is shown safely on a
-// terminal and in JSON.
-// Read next: src/io/utf8.cpp.
+/// @file
+/// Text from outside: where its characters end, whether it is UTF-8, and how to show it safely on a terminal and in
+/// JSON.
+///
+/// All functions accept arbitrary bytes. A character is a code point.
+///
+/// Read next: src/io/utf8.cpp.
 #pragma once
 
 #include <cstddef>
@@ -14,34 +17,68 @@
 
 namespace regard::inline v0 {
 
-// Text from outside made safe for a terminal: control, bidirectional and other invisible characters
-// as \u{…}, bytes that are no UTF-8 as \x{…}.
+/// Makes text from outside safe to print on a terminal.
+///
+/// Control, bidirectional and other invisible characters become `\u{…}`, bytes that are not UTF-8 become `\x{…}`.
+///
+/// @param text The text.
+/// @return The escaped text, in UTF-8.
 REGARD_EXPORT std::string escape_for_terminal(std::string_view text);
 
-// The beginning of a text, at most max_bytes long, that ends where a character ends.
+/// Truncates a text at the end of a character.
+///
+/// Bytes that are not UTF-8 may be truncated anywhere.
+///
+/// @param text The text.
+/// @param max_bytes Largest length of the result, in bytes.
+/// @return The beginning of the text, at most `max_bytes` long.
 REGARD_EXPORT std::string_view truncate_text(std::string_view text, std::size_t max_bytes);
 
-// Text from outside as messages quote it: its first 80 bytes at most, escaped for a terminal.
+/// Formats text from outside as error messages quote it: at most its first 80 bytes, escaped for a terminal.
+///
+/// @param text The text.
+/// @return The quotation, without quotation marks.
 REGARD_EXPORT std::string text_in_message(std::string_view text);
 
-// Columns that escaped text takes on a terminal: 2 for wide characters, 0 for combining marks.
+/// Computes how many columns an escaped text takes on a terminal: 2 for wide characters, 0 for combining marks.
+///
+/// @param text Text without control characters, as escape_for_terminal returns it.
+/// @return Width in columns.
 REGARD_EXPORT int display_width(std::string_view text);
 
-// A JSON string with its quotes, safe to stand in HTML: whatever escape_for_terminal would escape, and < > &, as \u
-// escapes. For each byte that is no UTF-8 stands U+FFFD.
+/// Formats a text as a JSON string, with its quotes, that is safe to embed in HTML.
+///
+/// All characters that escape_for_terminal would escape, and `<`, `>` and `&`, become `\u` escapes. Each byte that is
+/// not UTF-8 is replaced by U+FFFD.
+///
+/// @param text The text.
+/// @return The JSON string.
 REGARD_EXPORT std::string json_string(std::string_view text);
 
-// Whether any letter or digit of any script is in it: what is a word, and no punctuation.
+/// Checks whether a text contains a letter or a digit of any script: whether it is a word rather than punctuation.
+///
+/// @param text The text.
+/// @return True if it does.
 REGARD_EXPORT bool has_letter_or_digit(std::string_view text);
 
-// Whether any emoji or other pictorial symbol is in it.
+/// Checks whether a text contains an emoji or another pictorial symbol (Unicode category So).
+///
+/// @param text The text.
+/// @return True if it does.
 REGARD_EXPORT bool has_symbol(std::string_view text);
 
-// Bytes of the first character; 1 for a byte that is no UTF-8, 0 for empty text.
+/// Returns the length of the first character.
+///
+/// @param text The text.
+/// @return Length in bytes; 1 for a byte that is not UTF-8, 0 for an empty text.
 REGARD_EXPORT std::size_t character_bytes(std::string_view text);
 
-// How many bytes at the front are UTF-8: text.size() when all of it is. Throws regard::Cancelled where a stop is
-// requested.
+/// Measures how much of the beginning of a text is valid UTF-8.
+///
+/// @param text The text.
+/// @param stop Stop token, polled at each character.
+/// @return Length of the longest valid beginning, in bytes: text.size() if all of it is valid.
+/// @throws regard::Cancelled if a stop is requested.
 REGARD_EXPORT std::size_t valid_utf8_bytes(std::string_view text, const std::stop_token& stop = {});
 
 }  // namespace regard::inline v0

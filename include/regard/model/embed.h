@@ -1,11 +1,15 @@
 // SPDX-License-Identifier: Apache-2.0
-//
-// Vectors of many texts at once, by an encoder: what `regard embed` and `regard similar` compute.
-//
-//     ids of n texts ── rows of all tokens, one text after the other, nothing padded ── layers ──▶ mean over each
-//     text's tokens, [CLS] and [SEP] included ── divided by its norm ‖·‖₂ ──▶ (n, E)
-//
-// Read next: encoder.h, sentence.h (fitted_tokens), src/model/encoder/embed.cpp.
+/// @file
+/// Computes one vector for each of many texts with an encoder, as `regard embed` and `regard similar` do.
+///
+/// @verbatim
+///     token ids of n texts ── one row per token, texts concatenated, no padding ── layers
+///         ──▶ mean over each text's tokens, [CLS] and [SEP] included ── divided by its L2 norm ‖·‖₂ ──▶ (n, E)
+/// @endverbatim
+///
+/// E is the width of the model. Formula: docs/embed.md; the encoder: docs/model.md.
+///
+/// Read next: encoder.h, sentence.h (fitted_tokens), src/model/encoder/embed.cpp.
 #pragma once
 
 #include <span>
@@ -15,11 +19,34 @@
 
 namespace regard::inline v0 {
 
-// Row i has the bits of mean_pooled_normalised(encode(encoder, texts[i])), whatever stands beside it; a text without
-// ids gives zeros. Texts run through the layers in groups of up to 480 tokens, each group on one thread, so that
-// scratch does not grow with n; a single group takes all threads.
-// Throws std::invalid_argument before any work: a text of more ids than positions, an id outside the vocabulary (naming
-// the text, counted from 0); afterwards only std::bad_alloc and regard::Cancelled.
+/// Computes the vector of each text: the mean of its tokens' states after the last layer, normalised to L2 norm 1.
+///
+/// Texts run through the layers in groups of up to 480 tokens, as packed sequences. A longer text forms a group of its
+/// own. Each group runs on one thread, so scratch memory does not grow with n; a single group uses all threads.
+///
+/// A token attends only to tokens of its own text. Mask of a group of two texts with 2 tokens each:
+/// @verbatim
+///     1 1 0 0
+///     1 1 0 0
+///     0 0 1 1
+///     0 0 1 1
+/// @endverbatim
+///
+/// @param encoder The model.
+/// @param texts Token ids of n texts, [CLS] and [SEP] included; at most max_positions each.
+/// @param runtime Threads, workspace and stop token.
+/// @return One vector per text, (n, E). A text without ids gives zeros.
+/// @throws std::invalid_argument before any work, for a text with more ids than the model has positions and for an id
+///   outside the vocabulary. The message names the text, counted from 0.
+/// @throws std::bad_alloc if memory runs out.
+/// @throws regard::Cancelled if a stop is requested.
+///
+/// Row i has the bits of `mean_pooled_normalised(encode(encoder, texts[i]))`, whatever the other texts are.
+///
+/// @code{.cpp}
+/// const std::vector<std::vector<Index>> texts{tokenizer.encode("a walk by the water").ids};
+/// const Tensor<float, 2> vectors = embed_tokens(encoder, texts);  // (1, E)
+/// @endcode
 REGARD_EXPORT Tensor<float, 2> embed_tokens(const Encoder& encoder, std::span<const std::vector<Index>> texts,
                                             const Runtime& runtime = {});
 

@@ -1,14 +1,19 @@
 // SPDX-License-Identifier: Apache-2.0
-//
-// An encoder of the BERT family (Devlin et al., arXiv 1810.04805), run on the operators of this library, with every
-// number on the way kept.
-//
-//     token ids (L) ── word + position + type, norm ──▶ embedded (L, E)
-//     N layers:  input ── attention, + input, norm ──▶ attention_normed ── feed-forward, + itself, norm ──▶ output
-//
-// Extents: L tokens, E width, H heads of D = E / H, F feed-forward, V vocabulary, P positions, T types, N layers.
-// Layers, heads and tokens count from 0. Every formula, with the names of the tensors and how another family of models
-// joins: docs/model.md. Read next: safetensors.h, src/model/encoder/encoder.cpp, src/model/encoder/encoder_family.h.
+/// @file
+/// An encoder of the BERT family (Devlin et al., arXiv 1810.04805), built on the operators of this library. Every
+/// intermediate result is kept.
+///
+/// @verbatim
+///     token ids (L) ── word + position + type, norm ──▶ embedded (L, E)
+///     N layers:  input ── attention, + input, norm ──▶ attention_normed ── feed-forward, + itself, norm ──▶ output
+/// @endverbatim
+///
+/// Extents: L tokens, E width, H heads of size D = E / H, F feed-forward width, V vocabulary, P positions, T token
+/// types, N layers. Layers, heads and tokens count from 0.
+///
+/// All formulas, the names of the tensors, and how to add another family of models: docs/model.md.
+///
+/// Read next: safetensors.h, src/model/encoder/encoder.cpp, src/model/encoder/encoder_family.h.
 #pragma once
 
 #include <memory>
@@ -22,118 +27,232 @@
 
 namespace regard::inline v0 {
 
+/// The extents and choices of an encoder, from config.json.
 struct EncoderConfig {
-  Index vocabulary = 0;     // V
-  Index num_layers = 0;     // N
-  Index num_heads = 0;      // H, divides E
-  Index width = 0;          // E
-  Index feed_forward = 0;   // F
-  Index max_positions = 0;  // P
-  Index num_types = 0;      // T
-  double norm_epsilon = 0;
-  std::string activation;  // "gelu": ½ x (1 + erf(x / √2))
+  Index vocabulary = 0;     ///< V, number of rows of the word table.
+  Index num_layers = 0;     ///< N, number of layers.
+  Index num_heads = 0;      ///< H, number of heads; a divisor of E.
+  Index width = 0;          ///< E, size of the residual stream.
+  Index feed_forward = 0;   ///< F, width of the feed-forward layer.
+  Index max_positions = 0;  ///< P, largest number of tokens.
+  Index num_types = 0;      ///< T, number of token types.
+  double norm_epsilon = 0;  ///< Added to the variance in every layer norm.
+  std::string activation;   ///< "gelu": ½ x (1 + erf(x / √2)).
+  /// Returns D, the size of a head.
   Index head_size() const { return width / num_heads; }
 };
 
-// Matrices are seen as (in, out), so that output = input · W + b, whichever way the file stores them.
-// Head h owns columns h·D … (h + 1)·D − 1 of w_query, w_key, w_value, and those rows of w_output.
+/// The parameters of one layer.
+///
+/// Matrices are viewed as (in, out), so that output = input · W + b, whichever way the file stores them. Head h owns
+/// columns h·D … (h + 1)·D − 1 of w_query, w_key and w_value, and the same rows of w_output.
 struct EncoderLayer {
-  TensorView<const float, 2> w_query, w_key, w_value, w_output;         // (E, E)
-  TensorView<const float, 1> b_query, b_key, b_value, b_output;         // (E)
-  TensorView<const float, 1> norm_attention_gain, norm_attention_bias;  // (E)
-  TensorView<const float, 2> w_up;                                      // (E, F)
-  TensorView<const float, 1> b_up;                                      // (F)
-  TensorView<const float, 2> w_down;                                    // (F, E)
-  TensorView<const float, 1> b_down;                                    // (E)
-  TensorView<const float, 1> norm_output_gain, norm_output_bias;        // (E)
-  // Copies of the matrices above, which load_encoder packs once and encode computes with.
-  PackedLinear<float> packed_projections;  // (E, 3E): w_query, w_key, w_value side by side
-  PackedLinear<float> packed_output, packed_up, packed_down;
+  TensorView<const float, 2> w_query;              ///< Query projection, (E, E).
+  TensorView<const float, 2> w_key;                ///< Key projection, (E, E).
+  TensorView<const float, 2> w_value;              ///< Value projection, (E, E).
+  TensorView<const float, 2> w_output;             ///< Output projection, (E, E).
+  TensorView<const float, 1> b_query;              ///< Bias of the query projection, (E).
+  TensorView<const float, 1> b_key;                ///< Bias of the key projection, (E).
+  TensorView<const float, 1> b_value;              ///< Bias of the value projection, (E).
+  TensorView<const float, 1> b_output;             ///< Bias of the output projection, (E).
+  TensorView<const float, 1> norm_attention_gain;  ///< Gain of the layer norm after attention, (E).
+  TensorView<const float, 1> norm_attention_bias;  ///< Bias of the layer norm after attention, (E).
+  TensorView<const float, 2> w_up;                 ///< First matrix of the feed-forward layer, (E, F).
+  TensorView<const float, 1> b_up;                 ///< Its bias, (F).
+  TensorView<const float, 2> w_down;               ///< Second matrix of the feed-forward layer, (F, E).
+  TensorView<const float, 1> b_down;               ///< Its bias, (E).
+  TensorView<const float, 1> norm_output_gain;     ///< Gain of the layer norm after the feed-forward layer, (E).
+  TensorView<const float, 1> norm_output_bias;     ///< Bias of the layer norm after the feed-forward layer, (E).
+  /// Packed copy of w_query, w_key and w_value, joined along their columns, (E, 3E).
+  ///
+  /// load_encoder packs the matrices once; encode computes with the packed copies.
+  PackedLinear<float> packed_projections;
+  PackedLinear<float> packed_output;  ///< Packed copy of w_output.
+  PackedLinear<float> packed_up;      ///< Packed copy of w_up.
+  PackedLinear<float> packed_down;    ///< Packed copy of w_down.
 };
 
-// What load_encoder returns. All copies share the memory under the views.
+/// A model, as load_encoder returns it. All copies share the memory of the parameters.
 struct Encoder {
-  EncoderConfig config;
-  TensorView<const float, 2> word_table;                                // (V, E)
-  TensorView<const float, 2> position_table;                            // (P, E)
-  TensorView<const float, 2> type_table;                                // (T, E)
-  TensorView<const float, 1> norm_embedding_gain, norm_embedding_bias;  // (E)
-  std::vector<EncoderLayer> layers;                                     // N
-  std::string family;                                                   // model_type of config.json: "bert"
-  std::shared_ptr<const Checkpoint> checkpoint;      // the file or files; its sha256() names the model
-  std::vector<std::shared_ptr<const float>> memory;  // under the views
+  EncoderConfig config;                              ///< Extents and choices.
+  TensorView<const float, 2> word_table;             ///< Word embeddings, (V, E).
+  TensorView<const float, 2> position_table;         ///< Position embeddings, (P, E).
+  TensorView<const float, 2> type_table;             ///< Token type embeddings, (T, E).
+  TensorView<const float, 1> norm_embedding_gain;    ///< Gain of the layer norm after the embeddings, (E).
+  TensorView<const float, 1> norm_embedding_bias;    ///< Bias of the layer norm after the embeddings, (E).
+  std::vector<EncoderLayer> layers;                  ///< The N layers.
+  std::string family;                                ///< `model_type` of config.json: "bert".
+  std::shared_ptr<const Checkpoint> checkpoint;      ///< The file or files; its sha256() identifies the model.
+  std::vector<std::shared_ptr<const float>> memory;  ///< The memory that the views refer to.
 };
 
-// Reads config.json and model.safetensors (or its shards) of a folder as Hugging Face lays it out.
-// Parameters stored in f64, f16 or bf16 are computed with as f32.
-// Throws regard::DataError with the file's path: a field of config.json that is missing, of the wrong kind, out of
-// range or asks for what is not built here (with its byte offset); one error that lists every tensor that is missing,
-// unknown, misshaped or of a type that holds no real numbers; parameters that do not fit in memory, with both numbers.
-// Throws regard::Cancelled where runtime.stop is requested.
+/// Loads a model from a folder in the layout of Hugging Face: config.json, and model.safetensors or its shards.
+///
+/// Parameters stored in f64, f16 or bf16 are converted to f32, and all arithmetic is in f32.
+///
+/// @param folder Path of the folder.
+/// @param options How to read the files, and limits.
+/// @param runtime Threads, workspace and stop token.
+/// @return The model.
+/// @throws regard::DataError with the path, for any of these:
+///   - a field of config.json that is missing, has the wrong kind, is out of range or requests a feature that is not
+///     implemented; the message gives its byte offset
+///   - tensors that are missing, unknown, of the wrong shape or of a type that does not hold real numbers; one error
+///     lists them all
+///   - parameters that do not fit in memory, with both sizes
+///   - whatever Checkpoint::read_folder rejects
+/// @throws regard::Cancelled if a stop is requested.
+///
+/// @code{.cpp}
+/// const Encoder encoder = load_encoder("all-MiniLM-L6-v2");
+/// const EncoderTrace trace = encode(encoder, tokenizer.encode("a walk by the water").ids);
+/// @endcode
 REGARD_EXPORT Encoder load_encoder(const std::string& folder, const ModelFileOptions& options = {},
                                    const Runtime& runtime = {});
 
+/// Options of encode.
 struct EncoderOptions {
-  // Indices of tokens that no query sees as a key, in any layer: a boolean mask. They still ask, and a query that sees
-  // no key at all gets context 0. Any order; twice is once.
+  /// Indices of tokens that are hidden as keys: no query attends to them, in any layer or head.
+  ///
+  /// They are hidden by an ordinary boolean mask, and still act as queries. A query that can attend to no key has
+  /// context 0. The order does not matter, and an index may be repeated.
+  ///
+  /// Mask with hidden_keys = {1}, L = 4 (rows are queries, columns are keys):
+  /// @verbatim
+  ///     1 0 1 1
+  ///     1 0 1 1
+  ///     1 0 1 1
+  ///     1 0 1 1
+  /// @endverbatim
   std::vector<Index> hidden_keys;
 };
 
+/// All intermediate results of one layer.
 struct LayerTrace {
-  Tensor<float, 2> input;                       // (L, E)
-  Tensor<float, 3> query, key, value, context;  // (H, L, D), with biases
-  Tensor<float, 2> row_max, row_sum;            // (H, L)
-  Tensor<float, 2> attention_output;            // (L, E): joined context · W_output + b_output
-  Tensor<float, 2> attention_normed;            // (L, E): norm(input + attention_output)
-  Tensor<float, 2> feed_forward;                // (L, E): gelu(attention_normed · W_up + b_up) · W_down + b_down
-  Tensor<float, 2> output;                      // (L, E): norm(attention_normed + feed_forward)
+  Tensor<float, 2> input;             ///< Input of the layer, (L, E).
+  Tensor<float, 3> query;             ///< Query projection with its bias, (H, L, D).
+  Tensor<float, 3> key;               ///< Key projection with its bias, (H, L, D).
+  Tensor<float, 3> value;             ///< Value projection with its bias, (H, L, D).
+  Tensor<float, 3> context;           ///< weights · value, (H, L, D).
+  Tensor<float, 2> row_max;           ///< Largest score of each row, (H, L).
+  Tensor<float, 2> row_sum;           ///< Σ exp(score − row_max), (H, L).
+  Tensor<float, 2> attention_output;  ///< (L, E): joined context · W_output + b_output
+  Tensor<float, 2> attention_normed;  ///< (L, E): norm(input + attention_output)
+  Tensor<float, 2> feed_forward;      ///< (L, E): gelu(attention_normed · W_up + b_up) · W_down + b_down
+  Tensor<float, 2> output;            ///< (L, E): norm(attention_normed + feed_forward)
 };
 
+/// All intermediate results for one text.
 struct EncoderTrace {
-  std::vector<Index> ids;                 // (L)
-  std::vector<Index> hidden_keys;         // as asked for
-  Tensor<float, 2> word, position, type;  // (L, E): rows of the tables; position i at token i, type 0
-  Tensor<float, 2> embedded;              // (L, E): norm(word + position + type)
-  std::vector<LayerTrace> layers;         // N
+  std::vector<Index> ids;          ///< Token ids, (L).
+  std::vector<Index> hidden_keys;  ///< EncoderOptions::hidden_keys, as given.
+  Tensor<float, 2> word;           ///< Rows of word_table: the token's id, (L, E).
+  Tensor<float, 2> position;       ///< Rows of position_table: position i for token i, (L, E).
+  Tensor<float, 2> type;           ///< Rows of type_table: type 0, (L, E).
+  Tensor<float, 2> embedded;       ///< (L, E): norm(word + position + type)
+  std::vector<LayerTrace> layers;  ///< The N layers.
 
-  // After the last layer.
+  /// Returns the states after the last layer, (L, E).
   const Tensor<float, 2>& output() const { return layers.empty() ? embedded : layers.back().output; }
 };
 
-// Runs the encoder on one text's token ids, all of them, [CLS] and [SEP] included. Attention scale is 1 / √D.
-// norm is layer_norm_forward (layer_norm.h), gelu that of linear_forward (linear.h).
-// The same bits for any number of threads.
-// Throws std::invalid_argument before any work: more than max_positions ids, an id outside the vocabulary, a hidden key
-// that is no token; afterwards only std::bad_alloc and regard::Cancelled.
+/// Runs the encoder on the token ids of one text.
+///
+/// The scale of attention is 1 / √D. norm is layer_norm_forward (layer_norm.h), gelu that of linear_forward (linear.h).
+///
+/// @param encoder The model.
+/// @param ids All token ids of the text, [CLS] and [SEP] included, (L).
+/// @param options Hidden keys.
+/// @param runtime Threads, workspace and stop token.
+/// @return All intermediate results.
+/// @throws std::invalid_argument before any work, for more than max_positions ids, an id outside the vocabulary, and a
+///   hidden key that is not the index of a token.
+/// @throws std::bad_alloc if memory runs out.
+/// @throws regard::Cancelled if a stop is requested.
+///
+/// The result has the same bits for any number of threads.
+///
+/// @code{.cpp}
+/// const EncoderTrace trace = encode(encoder, ids, {.hidden_keys = {3}});
+/// const Tensor<float, 3> weights = encoder_weights(trace, 0);  // of layer 0: (H, L, L)
+/// @endcode
 REGARD_EXPORT EncoderTrace encode(const Encoder& encoder, std::span<const Index> ids,
                                   const EncoderOptions& options = {}, const Runtime& runtime = {});
 
-// The weights, or scores (q·k / √D, −∞ at hidden keys), of one layer: (H, L, L), queries then keys; exact, by
-// attention_weights from query, key, row_max and row_sum. Throws std::invalid_argument for a layer that does not exist.
+/// Computes the weights or the scores of one layer from query, key, row_max and row_sum.
+///
+/// @param trace Result of encode.
+/// @param layer Layer, from 0.
+/// @param kind Weights, or scores (q·k / √D, −∞ at hidden keys).
+/// @param runtime Threads, workspace and stop token.
+/// @return Queries by keys for each head, (H, L, L).
+/// @throws std::invalid_argument for a layer that does not exist.
+/// @throws regard::Cancelled if a stop is requested.
+///
+/// The result is exact: attention_weights computes it, with the bits that attention_forward itself would write.
 REGARD_EXPORT Tensor<float, 3> encoder_weights(const EncoderTrace& trace, Index layer,
                                                WeightsKind kind = WeightsKind::weights, const Runtime& runtime = {});
 
-// What one head hands on: its context · its rows of W_output, without bias: (L, E). Over all heads these sum, with
-// b_output, to attention_output, but for rounding.
-// Throws std::invalid_argument for a layer or head that does not exist; likewise the functions below.
+/// Computes the output of one head: its context · its rows of W_output, without bias.
+///
+/// Summed over all heads, and with b_output, the outputs give attention_output, up to rounding.
+///
+/// @param encoder The model.
+/// @param trace Result of encode with that model.
+/// @param layer Layer, from 0.
+/// @param head Head, from 0.
+/// @param runtime Threads, workspace and stop token.
+/// @return One row per token, (L, E).
+/// @throws std::invalid_argument for a layer or head that does not exist, and for the trace of another encoder.
+/// @throws regard::Cancelled if a stop is requested.
 REGARD_EXPORT Tensor<float, 2> head_output(const Encoder& encoder, const EncoderTrace& trace, Index layer, Index head,
                                            const Runtime& runtime = {});
 
-// How long a key's answer is at weight 1: ‖v_key · W_output(head)‖₂ for every head and key of a layer: (H, L).
+/// Computes the L2 norm of what each key contributes at weight 1: `‖v_key · W_output(head)‖₂`.
+///
+/// @param encoder The model.
+/// @param trace Result of encode with that model.
+/// @param layer Layer, from 0.
+/// @param runtime Threads, workspace and stop token.
+/// @return The norm for each head and key, (H, L).
+/// @throws std::invalid_argument for a layer that does not exist, and for the trace of another encoder.
+/// @throws regard::Cancelled if a stop is requested.
 REGARD_EXPORT Tensor<double, 2> value_norms(const Encoder& encoder, const EncoderTrace& trace, Index layer,
                                             const Runtime& runtime = {});
 
-// "contribution": ‖weight · v_key · W_output(head)‖₂ for every key of one query's row: (L).
+/// Computes the contribution of each key to one query: `‖weight · v_key · W_output(head)‖₂`.
+///
+/// @param encoder The model.
+/// @param trace Result of encode with that model.
+/// @param layer Layer, from 0.
+/// @param head Head, from 0.
+/// @param query Index of the query's token.
+/// @param runtime Threads, workspace and stop token.
+/// @return The contribution of each key, (L).
+/// @throws std::invalid_argument for a layer, head or query that does not exist, and for the trace of another encoder.
+/// @throws regard::Cancelled if a stop is requested.
 REGARD_EXPORT std::vector<double> contribution_norms(const Encoder& encoder, const EncoderTrace& trace, Index layer,
                                                      Index head, Index query, const Runtime& runtime = {});
 
-// The mean of some rows of states (L, E): a word of several pieces is the mean of its pieces. No rows: zeros.
-// Throws std::invalid_argument for a row that does not exist.
+/// Computes the mean of some rows: the vector of a word is the mean of the vectors of its pieces.
+///
+/// @param states States of the tokens, (L, E).
+/// @param rows Indices of the rows. Without any, the result is zeros.
+/// @return The mean, (E).
+/// @throws std::invalid_argument for a row that does not exist.
 REGARD_EXPORT std::vector<float> mean_rows(const Tensor<float, 2>& states, std::span<const Index> rows);
 
-// The mean of the last layer's output over all tokens (E), and that divided by its norm ‖·‖₂ (a vector shorter than
-// 10⁻¹² by that): the sentence's vector as sentence-transformers makes it. No tokens: zeros.
+/// Computes the mean of the last layer's output over all tokens.
+///
+/// @param trace Result of encode.
+/// @return The mean, (E); zeros if there are no tokens.
 REGARD_EXPORT std::vector<float> mean_pooled(const EncoderTrace& trace);
+/// Computes mean_pooled divided by its L2 norm: the sentence vector, as sentence-transformers computes it.
+///
+/// A norm below 10⁻¹² is replaced by 10⁻¹².
+///
+/// @param trace Result of encode.
+/// @return The vector, (E); zeros if there are no tokens.
 REGARD_EXPORT std::vector<float> mean_pooled_normalised(const EncoderTrace& trace);
 
 }  // namespace regard::inline v0

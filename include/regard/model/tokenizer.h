@@ -1,16 +1,20 @@
 // SPDX-License-Identifier: Apache-2.0
-//
-// Text to token ids, as a pretrained BERT-family model expects them: the tokenizer.json of a Hugging Face folder.
-//
-//     text    Don't embed!
-//     words          Don    '      t      embed         !             cut at spaces, round punctuation
-//     tokens  [CLS]  don    '      t      em     ##bed  !      [SEP]  longest pieces of the vocabulary
-//     ids     101    2123   1005   1056   7861   8270   999    102
-//     word    −1     0      1      2      3      3      4      −1
-//
-// The ids are those of Hugging Face's tokenizers 0.23; docs/tokenizer.md has the rules and their corners. WordPiece:
-// Devlin et al., BERT, 2018 (arXiv:1810.04805).
-// Read next: src/model/tokenizer/tokenizer.cpp, include/regard/model/encoder.h.
+/// @file
+/// Converts text to token ids as a pretrained BERT-family model expects them, with the tokenizer.json of a Hugging Face
+/// folder.
+///
+/// @verbatim
+///     text    Don't embed!
+///     words          Don    '      t      embed         !             split at spaces and around punctuation
+///     tokens  [CLS]  don    '      t      em     ##bed  !      [SEP]  longest pieces of the vocabulary
+///     ids     101    2123   1005   1056   7861   8270   999    102
+///     word    −1     0      1      2      3      3      4      −1
+/// @endverbatim
+///
+/// The ids are those of Hugging Face's tokenizers 0.23. The rules and their corner cases: docs/tokenizer.md.
+/// WordPiece: Devlin et al., BERT, 2018 (arXiv:1810.04805).
+///
+/// Read next: src/model/tokenizer/tokenizer.cpp, include/regard/model/encoder.h.
 #pragma once
 
 #include <array>
@@ -27,55 +31,105 @@
 
 namespace regard::inline v0 {
 
-// What a text becomes: ids, tokens, word and byte_ranges have one entry for each piece, in order. Texts and
-// vocabularies may hold anything: show tokens and words through escape_for_terminal (text.h) or its like.
+/// The result of tokenizing a text. ids, tokens, word and byte_ranges have one entry per piece, in order.
+///
+/// Texts and vocabularies may contain anything: print tokens and words only through escape_for_terminal
+/// (regard/io/utf8.h) or a similar function.
 struct TokenizedText {
-  std::vector<Index> ids;           // with those that the model wants round a text: [CLS] … [SEP]
-  std::vector<std::string> tokens;  // as they stand in the vocabulary: "em", "##bed"
-  // Which of `words` a piece belongs to, in rising order; −1 for those set round the text. A [MASK] or [SEP] that
-  // stands in the text is a word of it.
+  /// Ids, including the special tokens that the model expects around a text: [CLS] … [SEP].
+  std::vector<Index> ids;
+  /// Tokens as the vocabulary spells them: "em", "##bed".
+  std::vector<std::string> tokens;
+  /// For each piece the index in `words` of its word, ascending; −1 for the special tokens around the text.
+  ///
+  /// A [MASK] or [SEP] that is part of the text is one of its words.
   std::vector<Index> word;
-  // The bytes [begin, end) of the text that a piece was made from; {0, 0} where word is −1. With the accents that
-  // stand on its letters, even when they are not in the piece. Pieces of one character have the same bytes.
+  /// For each piece the bytes [begin, end) of the text that it was made from; {0, 0} where `word` is −1.
+  ///
+  /// Accents belong to the range of their letter, even if they are not in the piece. Pieces that come from the same
+  /// character have the same range.
   std::vector<std::array<Index, 2>> byte_ranges;
-  // The words as they are written, bytes of the text: what is left between spaces when every punctuation mark and every
-  // CJK ideograph is a word of its own.
+  /// The words as the text spells them.
+  ///
+  /// Words are separated by spaces. Every punctuation mark and every CJK ideograph is a word of its own.
   std::vector<std::string> words;
 };
 
-// Limits for files and texts of unknown origin; the first three are from 1 to 2^31 − 1.
+/// Limits for files and texts of unknown origin. The first three range from 1 to 2^31 − 1.
 struct TokenizerOptions {
-  Index max_tokens = Index{1} << 22;       // in the vocabulary
-  Index max_token_bytes = 4096;            // each
-  Index max_text_bytes = Index{64} << 20;  // of a tokenizer.json, and of a text to encode
-  // Bytes that reading a tokenizer.json may take in memory; absent: available_memory_bytes().
+  Index max_tokens = Index{1} << 22;       ///< Largest number of tokens in the vocabulary.
+  Index max_token_bytes = 4096;            ///< Largest size of a token, in bytes.
+  Index max_text_bytes = Index{64} << 20;  ///< Largest size of a tokenizer.json and of a text to encode, in bytes.
+  /// Memory that reading a tokenizer.json may take, in bytes; absent: available_memory_bytes().
   std::optional<std::uint64_t> max_memory_bytes{};
 };
 
-// Copies share what they hold; encode may be called from many threads at once.
+/// A WordPiece tokenizer. Copies share their data, and encode may be called from many threads at once.
+///
+/// All members that take a stop token throw regard::Cancelled if a stop is requested.
+///
+/// @code{.cpp}
+/// const Tokenizer tokenizer = Tokenizer::read_folder("all-MiniLM-L6-v2");
+/// const TokenizedText text = tokenizer.encode("Don't embed!");  // text.ids: 101, 2123, …
+/// @endcode
 class REGARD_EXPORT Tokenizer {
  public:
-  // Reads the text of a tokenizer.json: model WordPiece, normalizer BertNormalizer, pre_tokenizer BertPreTokenizer,
-  // post_processor TemplateProcessing, BertProcessing or null, any added_tokens. Its padding, truncation and decoder
-  // are not used. Ids must run from 0 without gaps. Throws regard::DataError "source: byte N: …" for anything else,
-  // and "source: needs N bytes of memory; M are available" before they are taken; std::invalid_argument for options out
-  // of range. All members that take a stop throw regard::Cancelled where it is requested.
+  /// Reads the text of a tokenizer.json.
+  ///
+  /// Accepted are
+  /// - model WordPiece, normalizer BertNormalizer and pre_tokenizer BertPreTokenizer,
+  /// - post_processor TemplateProcessing, BertProcessing or null,
+  /// - any added_tokens.
+  ///
+  /// Ids must run from 0 without gaps. Padding, truncation and decoder are not used.
+  ///
+  /// @param tokenizer_json The JSON text.
+  /// @param source Name of the text in error messages.
+  /// @param options Limits.
+  /// @param stop Stop token, polled while the text is read.
+  /// @return The tokenizer.
+  /// @throws regard::DataError "source: byte N: …" for anything else, and "source: needs N bytes of memory; M are
+  ///   available", before any of it is allocated.
+  /// @throws std::invalid_argument for options out of range.
+  /// @throws regard::Cancelled if a stop is requested.
   static Tokenizer read(std::string_view tokenizer_json, const std::string& source,
                         const TokenizerOptions& options = {}, const std::stop_token& stop = {});
-  // The file tokenizer.json of a model's folder, opened as read_model_text does (safetensors.h), and throwing likewise.
+  /// Reads the file tokenizer.json of a model folder.
+  ///
+  /// The file is opened as read_model_text (safetensors.h) opens it.
+  ///
+  /// @param folder Path of the folder.
+  /// @param options Limits.
+  /// @param stop Stop token, polled while the file is read.
+  /// @return The tokenizer.
+  /// @throws regard::DataError as read and read_model_text do.
+  /// @throws std::invalid_argument for options out of range.
+  /// @throws regard::Cancelled if a stop is requested.
   static Tokenizer read_folder(const std::string& folder, const TokenizerOptions& options = {},
                                const std::stop_token& stop = {});
 
-  // Never cuts and never pads: models take a limited number of ids, which the caller compares. A byte that is no UTF-8
-  // counts as U+FFFD, which clean_text removes; what the vocabulary cannot spell becomes the unknown token. Time grows
-  // linearly with the text. Throws std::invalid_argument for a text longer than max_text_bytes.
+  /// Splits a text into tokens.
+  ///
+  /// The result is never truncated or padded: a model takes a limited number of ids, and the caller must compare.
+  /// A byte that is not UTF-8 counts as U+FFFD, which clean_text removes. A word that the vocabulary cannot spell
+  /// becomes the unknown token. Time grows linearly with the text.
+  ///
+  /// @param text The text.
+  /// @param stop Stop token, polled while the text is split.
+  /// @return Ids, tokens and words.
+  /// @throws std::invalid_argument for a text longer than max_text_bytes.
+  /// @throws regard::Cancelled if a stop is requested.
   TokenizedText encode(std::string_view text, const std::stop_token& stop = {}) const;
 
-  // Ids are 0 … vocabulary_size() − 1.
+  /// Returns the number of tokens. Ids are 0 … vocabulary_size() − 1.
   Index vocabulary_size() const;
-  // What stands for a word that the vocabulary cannot spell: "[UNK]".
+  /// Returns the id of the unknown token, "[UNK]", which replaces a word that the vocabulary cannot spell.
   Index unknown_id() const;
-  // Valid as long as a copy of the tokenizer. Throws std::invalid_argument for an id out of range.
+  /// Returns the token with a given id.
+  ///
+  /// @param id The id.
+  /// @return The token, valid as long as a copy of the tokenizer exists.
+  /// @throws std::invalid_argument for an id out of range.
   std::string_view token(Index id) const;
 
  private:

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// The notebook of lesson one-function through the README's function: the query, key and value it prints, and the two
-// results it prints for them, to within one unit of the last printed decimal (the eighth). Read next: ../run.sh, which
-// takes the function from README.md.
+// The notebook of lesson one-function: the query, key and value it prints, and the two results it prints for them, to
+// within one unit of the last printed decimal (the eighth); the values come from the README's function. Read next:
+// ../run.sh, which takes the function from README.md.
 #include <cmath>
 #include <cstdio>
 #include <vector>
@@ -50,8 +50,14 @@ bool agrees(const char* name, const double* actual, const std::vector<double>& e
 }  // namespace
 
 int main() {
-  const auto [values, attention] = scaled_dot_product_attention(kQuery.data(), kKey.data(), kValue.data(), 4, 8);
-  const bool right = values.size() == 32 && attention.size() == 16 && agrees("values", values.data(), kNewValue) &&
-                     agrees("attention", attention.data(), kAttention);
+  const auto matrix = [](const std::vector<double>& x) {
+    return regard::TensorView<const double, 4>(x.data(), {1, 1, 4, 8});
+  };
+  regard::Tensor<double, 4> values({1, 1, 4, 8});
+  causal_attention(matrix(kQuery), matrix(kKey), matrix(kValue), values);
+  const auto [context, weights] =
+      regard::attention_with_weights<double>(matrix(kQuery), matrix(kKey), matrix(kValue), {.causal = true});
+  const bool right = weights.size() == 16 && agrees("values", values.data(), kNewValue) &&
+                     agrees("context", context.data(), kNewValue) && agrees("attention", weights.data(), kAttention);
   return right ? 0 : 1;
 }
