@@ -38,7 +38,7 @@ constexpr auto kIdle = std::chrono::milliseconds(5);
 struct Row {
   std::string name;
   std::string unit;                // "GFLOP/s" or "GB/s"
-  std::size_t yardstick;           // the row that it is a share of
+  std::size_t reference;           // the row that it is a share of
   std::function<double()> figure;  // of one turn
   std::vector<double> figures{};
 };
@@ -52,7 +52,7 @@ double median(std::vector<double> values) {
 double share(const Row& row, const std::vector<Row>& rows) {
   std::vector<double> ratios;
   for (std::size_t i = 0; i < row.figures.size(); ++i)
-    ratios.push_back(row.figures[i] / rows[row.yardstick].figures[i]);
+    ratios.push_back(row.figures[i] / rows[row.reference].figures[i]);
   return median(std::move(ratios));
 }
 
@@ -147,8 +147,8 @@ std::string as_text(const std::vector<Row>& rows, int threads, int rounds) {
                                  threads == 1 ? "" : "s", rounds);
   for (std::size_t i = 0; i < rows.size(); ++i) {
     text += fmt::format("{:<32}{:>9.1f} {:<9}", rows[i].name, median(rows[i].figures), rows[i].unit);
-    if (rows[i].yardstick != i)
-      text += fmt::format("{:>5.2f} of the {}", share(rows[i], rows), rows[i].yardstick == 0 ? "peak" : "bandwidth");
+    if (rows[i].reference != i)
+      text += fmt::format("{:>5.2f} of the {}", share(rows[i], rows), rows[i].reference == 0 ? "peak" : "bandwidth");
     while (text.back() == ' ') text.pop_back();
     text += '\n';
   }
@@ -163,15 +163,15 @@ std::string as_json(const std::vector<Row>& rows, int threads, int rounds) {
   json.whole("threads", threads);
   json.whole("rounds", rounds);
   const auto write_row = [&](const Row& row) {
-    const Row& yardstick = rows[row.yardstick];
+    const Row& reference = rows[row.reference];
     json.string("name", row.name);
     json.string("unit", row.unit);
     json.number("median", median(row.figures));
-    if (&row == &yardstick) {
+    if (&row == &reference) {
       json.null("of");
       json.null("share");
     } else {
-      json.string("of", yardstick.name);
+      json.string("of", reference.name);
       json.number("share", share(row, rows));
     }
   };

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // `regard lesson`: the documents that explain attention, computed step by step. It takes every option of `explain`;
-// where one departs from the document, both results stand side by side.
+// where one departs from the document, both results are shown.
 //
 //     NAME  →  lesson_input  →  options beside it  →  the steps of explain, or with --export their JSON
 //

@@ -178,10 +178,10 @@ int run(int count, char** arguments) {
     std::string what = error.what();
     if (error.get_exit_code() == static_cast<int>(CLI::ExitCodes::ExtrasError)) {
       const std::vector<std::string> words = app.remaining(true);
-      what = words.size() > 1 ? "there is no use for the arguments" : "there is no use for the argument";
+      what = words.size() > 1 ? "unexpected arguments:" : "unexpected argument:";
       for (const std::string& word : words) (what += ' ') += word;
       if (!commands.empty() && commands.front()->get_option_no_throw("text") != nullptr) {
-        what += "; a text of several words stands in quotes";
+        what += "; put a text of several words in quotes";
       }
     }
     throw UsageError(what + "; see regard " + (commands.empty() ? "" : commands.front()->get_name() + " ") + "--help");
@@ -189,7 +189,7 @@ int run(int count, char** arguments) {
   return 0;
 }
 
-constexpr const char* kNoMemory = "the memory that this needs could not be had; try fewer rows, heads or keys";
+constexpr const char* kNoMemory = "out of memory; try fewer rows, heads or keys";
 
 int report(const std::string& what, int exit_code) {
   std::fputs(("regard: " + escape_for_terminal(what) + "\n").c_str(), stderr);

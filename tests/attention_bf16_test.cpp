@@ -379,7 +379,7 @@ TEST(SemanticsBf16Bits, EverythingAgreesOnTheScores) {
       sums.set(at, static_cast<float>(sum));
     });
     EXPECT_EQ(bits_of(mass), bits_of(sums));
-    // Statistics ride along and move no bit.
+    // Statistics do not change the other results.
     Array<float, 3> largest({1, 4, 65});
     Array<float, 4> context({1, 4, 65, 33});
     attention_with_statistics(inputs.query.view(), inputs.key.view(), inputs.value.view(), {.context = context.view()},

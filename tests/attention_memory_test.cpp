@@ -361,7 +361,7 @@ TYPED_TEST(Semantics3, InputsMayBeTheSameMemory) {
   });
 }
 
-// (B, L, 4, H, D) in one array: query, key, value and context of a position lie side by side.
+// (B, L, 4, H, D) in one array: query, key, value and context of a position are contiguous.
 TYPED_TEST(Semantics3, InterleavedQueryKeyValueAndContextAreAllowed) {
   using T = TypeParam;
   const Index B = 2, L = 70, H = 3, D = 5;

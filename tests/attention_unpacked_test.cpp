@@ -261,9 +261,9 @@ TEST(AttentionInPlace, PlansSayWhichOptionOrLayoutPacks) {
     return way_of([&](const Runtime& runtime) { attention_forward(query, key, value, outputs, options, runtime); });
   };
   expect_packed(way(rows, rows), nullptr);
-  expect_packed(way(strided, rows), "the numbers of a key do not lie side by side");
-  expect_packed(way(rows, strided), "the numbers of a value do not lie side by side");
-  expect_packed(way(one, rows), "all keys are one");
+  expect_packed(way(strided, rows), "key's last axis is not contiguous");
+  expect_packed(way(rows, strided), "value's last axis is not contiguous");
+  expect_packed(way(one, rows), "key has stride 0 along S");
   expect_packed(way(rows, one), "all values are one");
   AttentionOptions dropout;
   dropout.dropout = 0.5;

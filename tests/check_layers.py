@@ -21,7 +21,7 @@ INCLUDE = re.compile(r'^\s*#\s*include\s*([<"])([^>"]+)[>"]', re.MULTILINE)
 KERNEL_STANDARD = {"cstddef", "cstdint", "cstring"}
 INTRINSICS = {"immintrin.h", "arm_neon.h", "wasm_simd128.h"}
 POSIX = {"dlfcn.h", "fcntl.h", "pthread.h", "sched.h", "signal.h", "termios.h", "unistd.h", "stddef.h", "stdint.h"}
-# Whoever chooses the keys of such a table chooses its time: names from files are sorted instead (regard/io/sorted_names.h).
+# An attacker who chooses the keys of such a table chooses its time: names from files are sorted instead (regard/io/sorted_names.h).
 HASH_TABLES = {"unordered_map", "unordered_set"}
 C_STANDARD = {"math.h", "stdio.h", "stdlib.h", "string.h"}
 INSTRUCTION_SET_WORDS = re.compile(r"\b(avx2|avx512|sse\d?|neon|simd128)\b", re.IGNORECASE)

@@ -55,6 +55,43 @@ def promises(files):
     yield from lines_matching(pattern, [path for path in files if path.suffix not in (".npy", ".png")])
 
 
+# What is not standard English in this field, and what is.
+PHRASES = {
+    r"numbers? of (two|four|eight|sixteen) bytes": "16-bit types, 32-bit elements",
+    r"(lie|lies|lying|stand|stands) side by side": "contiguous",
+    r"mov(e|es|ed|ing) (no|a) bit|no bit moves": "give identical bits",
+    r"there is no use for": "unexpected",
+    r"[Ww]hoever": "the thread, caller or worker that",
+    r"telling heads?": "informative head",
+    r"yardsticks?": "reference",
+    r"rivals?": "competitors, other libraries",
+    r"(is|are) believed": "is trusted",
+    r"could not be had": "out of memory",
+    r"listens? most to|asks every word": "attends to",
+    r"parted|parts from": "differ, diverge",
+    r"unfold(s|ed|ing)?": "expand",
+    r"hostile": "untrusted",
+    r"column mass": "key mass",
+    r"coarse maps?": "pooled map",
+    r"so many further": "that many positions later",
+    r"for ever": "indefinitely",
+    r"in the place of": "in place of",
+}
+
+
+def phrases(files):
+    """Texts are written in the terms of the field; data that programs write is left alone."""
+    pattern = re.compile(r"\b(" + "|".join(PHRASES) + r")\b")
+    skipped = ("tests/check_style.py", "tests/encoder/", "tests/tokenizer/", "tests/fuzz/corpus/", "bench/results/", "bench/report.py", "docs/performance.md", "docs/notebooks/")
+    texts = CODE + SCRIPTS + (".md", ".js", ".css", ".pyi", ".html")
+    for path in files:
+        if path.suffix in texts and not str(path).startswith(skipped):
+            for place in lines_matching(pattern, [path]):
+                found = place.rsplit(": ", 1)[1]
+                instead = next(right for left, right in PHRASES.items() if re.fullmatch(left, found))
+                yield f"{place}; write: {instead}"
+
+
 def names(files):
     """A file is called after what is in it; C++ files are snake_case."""
     vague = re.compile(r"(^|_)(utils?|helpers?|common|misc|manager)($|_)")
@@ -118,17 +155,29 @@ def text_files(files):
 
 
 def links(files):
-    """Every file that a document points to exists."""
+    """Every file that a document points to exists, and every document is reachable from docs/README.md."""
     known = {str(path) for path in files} | {str(parent) for path in files for parent in path.parents}
+    targets = {}
     for path in files:
         if path.suffix == ".md":
+            targets[str(path)] = []
             for target in re.findall(r"\]\(([^)#:\s]+)(?:#[^)]*)?\)", text_of(path)):
                 joined = pathlib.PurePosixPath(path.parent, target)
                 parts = []
                 for part in joined.parts:
                     parts = parts[:-1] if part == ".." else parts + [part]
-                if "/".join(parts) not in known:
+                targets[str(path)].append("/".join(parts))
+                if targets[str(path)][-1] not in known:
                     yield f"{path}: {target} does not exist"
+    reached, waiting = set(), ["docs/README.md"]
+    while waiting:
+        page = waiting.pop()
+        if page not in reached:
+            reached.add(page)
+            waiting += targets.get(page, [])
+    for page in targets:
+        if page.startswith("docs/") and page not in reached:
+            yield f"{page}: not reachable from docs/README.md"
 
 
 def dead_comments(files):
@@ -153,7 +202,7 @@ def version(files):
     yield from (line + " (take it from regard::version())" for line in lines_matching(literal, sources))
 
 
-RULES = (spdx, promises, names, lengths, opening, places, text_files, links, dead_comments, version)
+RULES = (spdx, promises, phrases, names, lengths, opening, places, text_files, links, dead_comments, version)
 
 
 def agrees(name, text):

@@ -48,7 +48,7 @@ double last_number(std::string text) {
   return text == "∞" ? INFINITY : std::stod(text);
 }
 
-// Rows are parted by "/". `units` of the last of `digits` decimals may part ours and theirs.
+// Rows are separated by "/". Ours and theirs may differ by `units` of the last of `digits` decimals.
 void expect_numbers(const std::string& lesson, const std::string& name, const std::string& printed, int digits,
                     double units = kHalf, std::vector<Index> rows = {}) {
   SCOPED_TRACE("lesson " + lesson + ", step " + name);

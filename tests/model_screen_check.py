@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The first screen on the real model (REGARD_TEST_MODEL): the telling head of the example, its figure, its size, and
+"""The first screen on the real model (REGARD_TEST_MODEL): the informative head of the example, its figure, its size, and
 every printed digit against --json."""
 
 import json
@@ -131,8 +131,8 @@ def test_the_expanded_sum_adds_up_in_printed_digits():
         products = [float((sign or "+").replace("−", "-") + number.lstrip("-")) if not number.startswith("-") else float(number)
                     for sign, number in re.findall(r"([+−])? ?(-?\d*\.\d+) \(", terms)]
         assert len(products) == 4
-        parted = re.search(r"rounded figures sum to (-?[\d.]+)", terms)
-        assert sum(products) == pytest.approx(float(parted.group(1) if parted else dot), abs=1e-9)
+        rounded = re.search(r"rounded figures sum to (-?[\d.]+)", terms)
+        assert sum(products) == pytest.approx(float(rounded.group(1) if rounded else dot), abs=1e-9)
         # e^ of the printed exponent is the printed exponential, to its digits.
         exponent, top, bottom = re.search(r" is e\^(-?[\d.]+) / \(.*?\) = ([\d.]+) / ([\d.]+)", text).groups()
         places = len(top.partition(".")[2])

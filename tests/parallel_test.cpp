@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// The loop over items and the pool behind it: every item once, whoever computes; exceptions, nesting, concurrent
+// The loop over items and the pool behind it: every item once, whatever thread computes it; exceptions, nesting, concurrent
 // callers, foreign executors, cancellation, fork, exit, and the floating-point state inside.
 #include "runtime/parallel.h"
 
@@ -457,13 +457,13 @@ TEST(FloatingPointScope, HidesTheCallersStateFromEveryWorkerAndRestoresIt) {
     for (std::thread& thread : all) thread.join();
   };
   const std::uint64_t before = floating_point_state();
-  const std::uint64_t hostile =
+  const std::uint64_t unusual =
       (kExceptionsOff & ~kInvalidOn & ~kDivideByZeroOn) | kFlushSubnormals | kRoundUp | kUnderflowFlag;
   const volatile float smallest = 0x1p-149f, five = 5.0f, three = 3.0f, zero = 0.0f;
   for (const Runtime& runtime : {Runtime{}, inline_executor, threads}) {
     for (int workers : {1, 3}) {
       std::array<float, 64> sums{}, quotients{}, invalid{};
-      set_floating_point_state(hostile);
+      set_floating_point_state(unusual);
       for_each_item(runtime, workers, 64, [&](Index item, int) {
         const auto i = static_cast<std::size_t>(item);
         sums[i] = smallest + smallest;
@@ -472,7 +472,7 @@ TEST(FloatingPointScope, HidesTheCallersStateFromEveryWorkerAndRestoresIt) {
       });
       const std::uint64_t after = floating_point_state();
       set_floating_point_state(before);
-      EXPECT_EQ(after, hostile);
+      EXPECT_EQ(after, unusual);
       for (std::size_t i = 0; i < 64; ++i) {
         EXPECT_EQ(sums[i], 0x1p-148f);
         EXPECT_EQ(quotients[i], 0x1.aaaaaap+0f);
@@ -484,8 +484,8 @@ TEST(FloatingPointScope, HidesTheCallersStateFromEveryWorkerAndRestoresIt) {
 
 TEST(FloatingPointScope, RestoresWhenTheBodyThrows) {
   const std::uint64_t before = floating_point_state();
-  const std::uint64_t hostile = kExceptionsOff | kFlushSubnormals | kRoundUp | kOverflowFlag;
-  set_floating_point_state(hostile);
+  const std::uint64_t unusual = kExceptionsOff | kFlushSubnormals | kRoundUp | kOverflowFlag;
+  set_floating_point_state(unusual);
   bool thrown = false;
   try {
     for_each_item({}, 2, 10, [](Index, int) { throw std::bad_alloc(); });
@@ -495,7 +495,7 @@ TEST(FloatingPointScope, RestoresWhenTheBodyThrows) {
   const std::uint64_t after = floating_point_state();
   set_floating_point_state(before);
   EXPECT_TRUE(thrown);
-  EXPECT_EQ(after, hostile);
+  EXPECT_EQ(after, unusual);
 }
 
 TEST(ParallelFor, EveryIndexOnceWithARuntimeOfOneThread) {

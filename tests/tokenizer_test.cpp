@@ -224,7 +224,7 @@ TEST(Tokenizer, PutsMarksThatStayInCanonicalOrder) {
 }
 
 TEST(Tokenizer, TakesBytesThatAreNoUtf8ForReplacementCharacters) {
-  // Removed by clean_text, with what they would have parted.
+  // Removed by clean_text, with what they would have separated.
   const std::string cut_short =
       "ri\xE4\xB8"
       "ver";

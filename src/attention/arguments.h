@@ -48,7 +48,7 @@ struct UntypedAttention {
   // Multiplied as pairs of bf16 numbers (kernels::PairKernels), not as T: query and key; weights and value, too.
   bool key_pairs = false, value_pairs = false;
 
-  // What stands in the place of a T in packed query and keys.
+  // Elements of T in a row of packed query or keys.
   Index head_size_words() const { return key_pairs ? (head_size + 1) / 2 : head_size; }
   Index value_words(Index numbers) const { return value_pairs ? numbers / 2 : numbers; }
 };

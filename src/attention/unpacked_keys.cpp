@@ -88,9 +88,9 @@ const char* why_packed(const UntypedAttention& r) {
   if (has_dropout(r)) return "there is dropout";
   if (!fits(r.head_size)) return "D is less than 32 or no multiple of 8";
   if (!fits(r.value_head_size)) return "Dv is less than 32 or no multiple of 8";
-  if (r.key.strides[3] != 1) return "the numbers of a key do not lie side by side";
-  if (r.value.strides[3] != 1) return "the numbers of a value do not lie side by side";
-  if (r.key.strides[2] == 0) return "all keys are one";
+  if (r.key.strides[3] != 1) return "key's last axis is not contiguous";
+  if (r.value.strides[3] != 1) return "value's last axis is not contiguous";
+  if (r.key.strides[2] == 0) return "key has stride 0 along S";
   if (r.value.strides[2] == 0) return "all values are one";
   return nullptr;
 }

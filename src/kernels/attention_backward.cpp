@@ -12,7 +12,7 @@
 //   broadcasts from the same array, so nothing is transposed. Each tile is one chain from zero, added once to what it
 //   adds to. Steps 2, 4 and 5 multiply words: numbers, or pairs of bf16 numbers (tile.h).
 //
-// Invisible elements have P = dS = 0 exactly, and adding 0 · x moves no bit of a finite sum; where query, key or
+// Invisible elements have P = dS = 0 exactly, and adding 0 · x does not change a finite sum; where query, key or
 // grad_context are not finite, steps 4 and 5 go element by element over the visible pairs, with the same chains.
 // Read next: attention_tile.cpp, tile_epilogue.h.
 #include "kernels.h"
@@ -108,7 +108,7 @@ REGARD_INLINE void exp_scores(const BackwardBlock<T>& block, const RowNumbers<T>
   exp<T, Count>(p, p);
 }
 
-// A vector of P, after dropout, in the place of exp(score − maximum), and of dS.
+// A vector of P, after dropout, in place of exp(score − maximum), and of dS.
 template <class T, class Words>
 REGARD_INLINE void grad_vector(const BackwardBlock<T>& block, const RowNumbers<T>& row, Index at, Vec<T>& p,
                                Vec<T>& ds) {

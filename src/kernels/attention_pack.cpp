@@ -40,7 +40,7 @@ REGARD_INLINE void prefetch_rows(const char* first, Index row_bytes, Index num_r
   }
 }
 
-// One group of rows whose elements lie side by side, by squares of kWidth × kWidth in registers. Returns the depths
+// One group of rows with contiguous elements, by squares of kWidth × kWidth in registers. Returns the depths
 // that are done, a multiple of kWidth.
 template <class T, Index Width, class S>
 Index pack_squares(Matrix<S> source, Index width, Index depth, T* packed) {
@@ -76,7 +76,7 @@ Index pack_squares(Matrix<S> source, Index width, Index depth, T* packed) {
   return done;
 }
 
-// One group of columns that lie side by side.
+// One group of contiguous columns.
 template <class T, Index Width, class S>
 void pack_lines(Matrix<S> source, Index depth, T* packed) {
   for (Index d = 0; d < depth; ++d) {

@@ -35,7 +35,7 @@ void pack_elements(Matrix<Bfloat16> source, Index width, Index first, Index dept
   }
 }
 
-// One group of rows whose numbers lie side by side, by squares of pairs in registers. Returns the pairs that are done,
+// One group of rows with contiguous elements, by squares of pairs in registers. Returns the pairs that are done,
 // a multiple of kWidth.
 template <Index Width>
 Index pack_squares(Matrix<Bfloat16> source, Index width, Index depth, float* packed) {

@@ -10,12 +10,12 @@
 //   A row group, of one register tile or five (tile.h), takes all four steps while its scores are in L1; between its
 //   third and fourth, the next group takes the first two.
 //   Q, K and V are packed (attention_pack.cpp); m, lanes and O are the chunk's state. Invisible keys have p = 0, and
-//   adding 0 · v moves no bit of a finite sum: skipping them and computing them is the same, which is what makes every
+//   adding 0 · v does not change a finite sum: skipping them and computing them is the same, which is what makes every
 //   mask, tile and cache layout agree. Non-finite values take step 4 row by row over the keys that contribute, with the
 //   same chain.
 //
 // Steps 1 and 4 multiply words: numbers, or pairs of bf16 numbers (tile.h); scores and sums are the same either way.
-// Milakov and Gimelshein, arXiv 1805.02867, algorithm 3, with the block in the place of the element.
+// Milakov and Gimelshein, arXiv 1805.02867, algorithm 3, with the block in place of the element.
 // Read next: attention_finish.cpp.
 #include "decode_overlapped.h"
 #include "kernels.h"

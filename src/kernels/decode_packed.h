@@ -8,7 +8,7 @@
 // Keys and values are read as they are stored (StoredPanels, table.h) and widened in registers. Panels are read in the
 // order of their addresses, a line of 32 numbers a step. While a block is read, the same place of the next one is
 // fetched, and before it, where its pages begin, so that memory is never idle (kFewFetches: unless the processor does
-// that better). The chains are those of tile.h: which of the two computes an element moves no bit. Read next:
+// that better). The chains are those of tile.h: both give an element the same bits. Read next:
 // decode_unpacked.h.
 #pragma once
 

@@ -273,7 +273,7 @@ REGARD_INLINE Vec<float> without_subnormals(Vec<float> x) {
   return select<float>(absolute<float>(x) < broadcast(0x1p-126f), Vec<float>{}, x);
 }
 
-// A pair is two bf16 numbers in the place of a float; the first is the lower half. For every lane
+// A pair is two bf16 numbers in place of a float; the first is the lower half. For every lane
 //   sum + a₁ · b₁ + a₀ · b₀
 // from left to right, both sums rounded to nearest, whatever the state of the processor says. Subnormal numbers are
 // zero: among the bf16 numbers, the sum and the result.

@@ -59,7 +59,7 @@ REGARD_INLINE Vec<T> load_as(const S* from) {
   }
 }
 
-// Two vectors of bfloat16 that lie side by side, the even numbers and the odd ones: half the work of widening each.
+// Two contiguous vectors of bfloat16, the even numbers and the odd ones: half the work of widening each.
 REGARD_INLINE void load_even_odd(const Bfloat16* from, Vec<float>& even, Vec<float>& odd) {
   WideVec both;
   std::memcpy(&both, static_cast<const void*>(from), sizeof both);
@@ -112,7 +112,7 @@ REGARD_INLINE Vec<float> load_pairs(const Bfloat16* low, const Bfloat16* high) {
   return (Vec<float>)pairs;
 }
 
-// The same of two vectors that lie side by side: a shuffle each.
+// The same of two contiguous vectors: a shuffle each.
 template <int... Lane>
 REGARD_INLINE void load_two_pairs(const Bfloat16* low, const Bfloat16* high, Vec<float>& first, Vec<float>& second,
                                   Lanes<Lane...>) {

@@ -64,12 +64,12 @@ struct ScoreRules {
 // them once and widen them in registers.
 inline constexpr Index kFewRows = 4;
 inline constexpr Index kRowStep = 8;    // numbers that whole vectors hold or overlap by: even, for pairs
-inline constexpr Index kLeastRow = 32;  // the numbers of two bytes in the widest vector
+inline constexpr Index kLeastRow = 32;  // the 16-bit elements of the widest vector
 enum class Stored { compute_type, bfloat16, float16, int8 };
 struct StoredPanels {
   Stored type;
-  // 0: packed panels. Else the elements from a key's row to the next key's: rows of row_width elements, depth or
-  // columns, that lie side by side, a multiple of kRowStep and at least kLeastRow.
+  // 0: packed panels. Else the elements from a key's row to the next key's: rows of row_width contiguous elements,
+  // depth or columns, a multiple of kRowStep and at least kLeastRow.
   Index row_stride;
   Index row_width;
   const void* panels[kBlockPanels];   // nullptr: no keys there
@@ -272,7 +272,7 @@ struct Kernels {
   void (*gelu_tanh)(const T*, T*, Index);
 };
 
-// Packing of numbers of two bytes into what Kernels<float> read: the functions of the same names there.
+// Packing of 16-bit elements into what Kernels<float> read: the functions of the same names there.
 template <class S>
 struct WideningKernels {
   void (*pack_query)(Matrix<S> source, Index num_rows, Index depth, float* packed);

@@ -28,7 +28,7 @@ namespace {
 constexpr const char* kLayerNormForward = "layer_norm_forward";
 constexpr Index kBlockRows = 16;
 
-// Rows whose elements lie side by side are read and written where they are; others go through a copy.
+// Rows with contiguous elements are read and written where they are; others go through a copy.
 template <class T, class View>
 bool is_dense(const View& view) {
   return view.strides[1] == 1 && reinterpret_cast<std::uintptr_t>(view.data) % alignof(T) == 0;

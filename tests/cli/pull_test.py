@@ -299,7 +299,7 @@ def alive(process_id):
 
 
 def start(cache, tmp_path):
-    """regard with a pip that goes on for ever, and the number of the latter's process."""
+    """regard with a pip that never ends, and the number of the latter's process."""
     number = tmp_path / "number"
     python = script(tmp_path, f"echo $$ > {number}.new; mv {number}.new {number}; exec sleep 1000")
     process = subprocess.Popen([PROGRAM, "pull", "minilm"], stderr=subprocess.PIPE, stdout=subprocess.PIPE,

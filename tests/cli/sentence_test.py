@@ -152,8 +152,8 @@ def test_mistakes(folder, tmp_path):
         reject("the text is empty; expected at least one word", *model, "--", empty)
         fail(2, "sentence B: the text is empty", "compare", "bank", *model, "--", "the bank", empty, cwd=tmp_path)
         fail(2, "the text is empty", "heads", *model, "--", empty or " ", cwd=tmp_path)
-    reject("no use for the argument another; a text of several words stands in quotes", TEXT, "another", *model)
-    reject("no use for the arguments sat on the bank;", "he", "sat", "on", "the", "bank", *model)
+    reject("unexpected argument: another; put a text of several words in quotes", TEXT, "another", *model)
+    reject("unexpected arguments: sat on the bank;", "he", "sat", "on", "the", "bank", *model)
     reject("config.json", TEXT, "--model", tmp_path, code=1)
     assert "The text is truncated: 12" in screen(folder, "--truncate", text="he sat " * 25)
 

@@ -24,7 +24,7 @@ bool uniform_average_is_exact() {
   return result.context(0, 0, 0, 0) == 2.5f && result.weights(0, 0, 0, 3) == 0.25f;
 }
 
-// The same of numbers of two bytes, and over a cache of each type: the library shows these functions, too, and every
+// The same of 16-bit elements, and over a cache of each type: the library shows these functions, too, and every
 // compiler calls them by one name.
 template <class T>
 bool average_of_two_bytes_is_exact() {

@@ -209,8 +209,8 @@ def test_the_real_model_gives_the_real_vectors():
     seen = inputs["attention_mask"].bool()
     assert (ours.last_hidden_state - eager.last_hidden_state)[seen].abs().max() <= 1e-5
     words = tokenizer.convert_ids_to_tokens(inputs["input_ids"][0])
-    heard = ours.attentions[0][0, 4, words.index("bank")]
-    assert words[heard.argmax()] == "river" and abs(heard.max() - 0.71) < 0.005
+    attended = ours.attentions[0][0, 4, words.index("bank")]
+    assert words[attended.argmax()] == "river" and abs(attended.max() - 0.71) < 0.005
 
 
 def test_inspection_tells_what_the_weights_say():

@@ -157,7 +157,7 @@ def test_control_c_ends_the_reading_of_tokens(tmp_path):
 
 
 def test_control_c_ends_the_reading_of_a_model(tmp_path):
-    # Two million tokens of 40 numbers of two bytes each, zeros that take no place on the disk, are a second's work.
+    # Two million tokens of 40 16-bit elements each, zeros that take no place on the disk, are a second's work.
     folder, tokens, width = make_folder(tmp_path), 2_000_000, 40
     numbers = (folder / "model.safetensors").read_bytes()
     begin = 8 + int.from_bytes(numbers[:8], "little")

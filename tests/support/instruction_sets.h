@@ -37,7 +37,7 @@ void on_every_instruction_set(F f) {
 }
 
 // The tables that multiply pairs of bf16 numbers: those whose processor does, and every other one with the plain
-// arithmetic in the place of that instruction, so that its packing, tiles and tails are tried on every host.
+// arithmetic in place of that instruction, so that its packing, tiles and tails are tried on every host.
 inline const std::vector<kernels::KernelTable>& dot_tables() {
   static const std::vector<kernels::KernelTable> tables = [] {
     std::vector<kernels::KernelTable> all;

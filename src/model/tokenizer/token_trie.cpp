@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Sorted tokens that share a beginning stand side by side: a node is such a range, and its children divide it.
+// Sorted tokens that share a beginning are contiguous: a node is such a range, and its children divide it.
 // Read next: wordpiece.cpp, added_tokens.cpp.
 #include "token_trie.h"
 
