@@ -32,5 +32,5 @@ for target in tests/fuzz/*_fuzz.cpp; do
   log_line=$(awk '/^stat::number_of_executed_units/ {runs = $2}
     match($0, /cov: [0-9]+/) {coverage = substr($0, RSTART + 5, RLENGTH - 5)}
     END {printf "| %s | %s |", runs, coverage}' "$logs/$target.log")
-  printf '| %s | %s %s\n' "$(date -u +%F)" "${target%_fuzz}" "$log_line" >>docs/fuzzing.md
+  printf '| %s | %s %s\n' "$(date -u +%F)" "${target%_fuzz}" "$log_line" >>docs/developer/fuzzing.md
 done
