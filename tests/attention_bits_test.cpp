@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// docs/semantics.md section 5: what does not change a bit. Threads, executors, the batch and the heads beside it, a row's place
-// in the call, repetition, the contents of the workspace, the caller's floating-point state; and the instruction set,
-// between those with fused multiply-add. Each test compares every output of whole calls, bit by bit.
+// docs/semantics.md section 5: what does not change a bit. Threads, executors, the batch and the heads beside it, a
+// row's position in the call, repetition, the contents of the workspace, the caller's floating-point state; and the
+// instruction set, between those with fused multiply-add. Each test compares every output of whole calls, bit by bit.
 // Read next: golden_test.cpp.
 #include <cfenv>
 #include <cstring>
@@ -270,7 +270,7 @@ class FloatingPointState {
 };
 
 // Rounding modes, flushing and unmasked exceptions, as a caller may have set them.
-std::vector<std::uint64_t> careless_states() {
+std::vector<std::uint64_t> unusual_states() {
   std::vector<std::uint64_t> states;
   for (const std::uint64_t rounding : {std::uint64_t{0}, kRoundDown, kRoundUp, kRoundToZero}) {
     for (const std::uint64_t flush : {std::uint64_t{0}, kFlushSubnormals}) {
@@ -303,7 +303,7 @@ TYPED_TEST(Semantics5, TheCallersFloatingPointStateMovesNoBitAndIsRestored) {
     const AttentionArrays<T> plain = run_attention(inputs, options);
     const auto expected = all_bits(plain);
     EXPECT_GT(plain.context.get({0, 0, 69, 0}), 0);
-    for (const std::uint64_t state : careless_states()) {
+    for (const std::uint64_t state : unusual_states()) {
       for (const std::uint64_t flags : {std::uint64_t{0}, kInvalidFlag | kOverflowFlag | kUnderflowFlag}) {
         for (const int num_threads : {1, 3}) {
           AttentionArrays<T> got = AttentionArrays<T>::dense(2, 2, 70, 500, 9);
@@ -329,9 +329,9 @@ TYPED_TEST(Semantics5, TasksOnForeignThreadsKeepTheirThreadsStateApart) {
   const AttentionInputs<T> inputs = large_inputs<T>();
   on_every_instruction_set([&](const kernels::KernelTable&) {
     const auto expected = all_bits(run_attention(inputs, {.causal = true, .query_offset = Index{900}}));
-    for (const std::uint64_t state : careless_states()) {
+    for (const std::uint64_t state : unusual_states()) {
       std::atomic<int> changed = 0;
-      const Executor careless = [&](Index n, const Task& task) {
+      const Executor unusual = [&](Index n, const Task& task) {
         std::vector<std::jthread> threads;
         for (Index i = 0; i < n; ++i) {
           threads.emplace_back([&, i] {
@@ -342,7 +342,7 @@ TYPED_TEST(Semantics5, TasksOnForeignThreadsKeepTheirThreadsStateApart) {
         }
       };
       EXPECT_TRUE(same_bits(all_bits(run_attention(inputs, {.causal = true, .query_offset = Index{900}},
-                                                   Runtime{.executor = careless, .num_threads = 2})),
+                                                   Runtime{.executor = unusual, .num_threads = 2})),
                             expected));
       EXPECT_EQ(changed, 0);
     }
@@ -356,7 +356,7 @@ TYPED_TEST(Semantics5, EveryOperatorKeepsTheCallersFloatingPointState) {
   Array<T, 5> accumulator({2, 1, 1, 3, 5});
   Array<T, 4> partial_max({2, 1, 1, 3}), partial_sum({2, 1, 1, 3}), weights({1, 1, 3, 1030}), context({1, 1, 3, 5});
   const FloatingPointState restored;
-  for (const std::uint64_t state : careless_states()) {
+  for (const std::uint64_t state : unusual_states()) {
     set_floating_point_state(state);
     attention_partials(inputs.query.view(), inputs.key.view(), inputs.value.view(),
                        {accumulator.view(), partial_max.view(), partial_sum.view()});

@@ -61,7 +61,7 @@ PHRASES = {
     r"(lie|lies|lying|stand|stands) side by side": "contiguous",
     r"mov(e|es|ed|ing) (no|a) bit|no bit moves": "give identical bits",
     r"there is no use for": "unexpected",
-    r"[Ww]hoever": "the thread, caller or worker that",
+    r"whoever": "the thread, caller or worker that",
     r"telling heads?": "informative head",
     r"yardsticks?": "reference",
     r"rivals?": "competitors, other libraries",
@@ -81,14 +81,14 @@ PHRASES = {
 
 def phrases(files):
     """Texts are written in the terms of the field; data that programs write is left alone."""
-    pattern = re.compile(r"\b(" + "|".join(PHRASES) + r")\b")
+    pattern = re.compile(r"\b(" + "|".join(PHRASES) + r")\b", re.IGNORECASE)
     skipped = ("tests/check_style.py", "tests/encoder/", "tests/tokenizer/", "tests/fuzz/corpus/", "bench/results/", "bench/report.py", "docs/performance.md", "docs/notebooks/")
     texts = CODE + SCRIPTS + (".md", ".js", ".css", ".pyi", ".html")
     for path in files:
         if path.suffix in texts and not str(path).startswith(skipped):
             for place in lines_matching(pattern, [path]):
                 found = place.rsplit(": ", 1)[1]
-                instead = next(right for left, right in PHRASES.items() if re.fullmatch(left, found))
+                instead = next(right for left, right in PHRASES.items() if re.fullmatch(left, found, re.IGNORECASE))
                 yield f"{place}; write: {instead}"
 
 
@@ -104,7 +104,14 @@ def names(files):
 
 
 def lengths(files):
-    """No source file is longer than can be read in one sitting; the README is a page."""
+    """No source file is longer than can be read in one sitting; the README is a page; comments are 120 columns wide.
+
+    clang-format leaves comments as they are written, so that drawings survive."""
+    for path in files:
+        if path.suffix in CODE:
+            for number, line in enumerate((text_of(path) or "").splitlines(), start=1):
+                if len(line) > 120 and line.lstrip().startswith("//"):
+                    yield f"{path}:{number}: a comment of {len(line)} columns, at most 120"
     for path in files:
         if path.suffix in CODE + SCRIPTS:
             count = len((text_of(path) or "").splitlines())

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// The loop over items and the pool behind it: every item once, whatever thread computes it; exceptions, nesting, concurrent
-// callers, foreign executors, cancellation, fork, exit, and the floating-point state inside.
+// The loop over items and the pool behind it: every item once, whatever thread computes it; exceptions, nesting,
+// concurrent callers, foreign executors, cancellation, fork, exit, and the floating-point state inside.
 #include "runtime/parallel.h"
 
 #include <gtest/gtest.h>

@@ -3,9 +3,7 @@
 # exp over every float, clang-tidy, aarch64 under qemu, all sanitizers on all kernels, ten minutes of fuzzing a target.
 
 if builds release; then REGARD_EXHAUSTIVE=1 limit=3600 that 'exp over every float' "$work/release/tests/elementwise_test"; fi
-if builds release; then
-  # Each file by itself, with the headers that the build wrote.
-  cmake --preset release -B "$work/tidy" -DCMAKE_UNITY_BUILD=OFF >>"$log" 2>&1 && ninja -C "$work/tidy" regard_commit >>"$log" 2>&1
+if builds tidy regard_commit; then
   limit=3600 that 'clang-tidy' sh -c "git ls-files 'src/*.cpp' 'cli/*.cpp' 'tests/*_test.cpp' |
     xargs -P $jobs -n 4 clang-tidy-19 -p build/check/tidy --quiet"
 fi

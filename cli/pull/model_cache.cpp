@@ -26,7 +26,7 @@ namespace {
 // What is wrong with a file, or nothing. It is read from what was opened, so that nothing else can take its place.
 std::optional<std::string> difference(const std::string& path, const minilm::PinnedFile& pinned,
                                       const std::function<void(std::size_t)>& took) {
-  const auto cannot = [](int error) { return "cannot be read: " + std::generic_category().message(error); };
+  const auto cannot = [](int error) { return "cannot be read: " + reason(error); };
   const int descriptor = ::open(path.c_str(), O_RDONLY | O_NONBLOCK | O_CLOEXEC | O_NOCTTY);
   if (descriptor < 0) return errno == ENOENT || errno == ENOTDIR ? "is missing" : cannot(errno);
   const auto close = [](const int* number) { ::close(*number); };

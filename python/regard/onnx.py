@@ -4,8 +4,8 @@
     Q (B, Hq, Sq, D), K (B, Hkv, Skv, D), V (B, Hkv, Skv, Dv)    or (B, Sq, Hq·D) … with q_num_heads and kv_num_heads
     keys = past_key and K, one behind the other; query i stands at i + past length (nonpad_kv_seqlen[b] − Sq, else 0)
 
-Numbers of two bytes are computed with as float32, so results may be nearer to the exact ones than the standard's
-reference. What an opset does not have is rejected. Read next: docs/python.md.
+16-bit inputs are computed in float32, so results may be closer to the exact ones than the standard's reference.
+What an opset does not have is rejected. Read next: docs/python.md.
 """
 
 from __future__ import annotations

@@ -56,13 +56,17 @@ OwnPacking own_packing(const ResolvedAttention<T>& r, const RowBlocks<T>& blocks
 
 // What a plan says of it.
 std::string packing_text(const OwnPacking& own, Index num_kv_heads, const char* why_packed) {
-  const std::string heads = std::to_string(num_kv_heads) + " key heads, ";
-  const std::string who =
-      own.by_block      ? heads + "each attended by one thread, which packs a block of 64 keys at a time: few rows"
-      : own.workers > 0 ? heads + "each packed and attended by one thread: they are short, and enough for the threads"
-                        : heads + "packed together, up to " + std::to_string(kWaveBytes >> 20) +
-                              " MiB or one head at a time, and attended by all threads";
-  return why_packed && *why_packed ? who + "; few rows, but not read unpacked: " + why_packed : who;
+  std::string text = std::to_string(num_kv_heads) + " key heads, ";
+  if (own.by_block) {
+    text += "each attended by one thread, which packs a block of 64 keys at a time: few rows";
+  } else if (own.workers > 0) {
+    text += "each packed and attended by one thread: they are short, and enough for the threads";
+  } else {
+    text += "packed together, up to " + std::to_string(kWaveBytes >> 20) +
+            " MiB or one head at a time, and attended by all threads";
+  }
+  if (why_packed && *why_packed) text += std::string("; few rows, but not read unpacked: ") + why_packed;
+  return text;
 }
 
 // Calls rows_done for all rows of every head, up to 60 a task.

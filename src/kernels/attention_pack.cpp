@@ -6,7 +6,7 @@
 //   key    [panel][D][32]                transposed: lanes run along keys
 //   value  [panel][⌈Dv/32⌉][32][32]      lanes run along value columns; finite[panel] for poisoned keys
 //
-// Rows, keys and columns past the end are zero, but not those beside a single row of query. Numbers of two bytes are
+// Rows, keys and columns past the end are zero, but not those beside a single row of query. 16-bit elements are
 // widened on their way; S is their type, or T. Read next: simd_convert.h, attention_tile.cpp.
 #include "kernels.h"
 #include "simd_convert.h"

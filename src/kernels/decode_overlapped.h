@@ -28,9 +28,9 @@ inline constexpr bool kOverlaps = Rows == 1 || sizeof(S) < sizeof(float);
 #endif
 
 // What a step takes: vectors of keys and as many of values. Both in turn where the scores and the context, rows ×
-// vectors each, are up to 16 of the 32 registers of avx512 and neon. Elsewhere, where there are 16: for one row four
-// vectors, which with avx2 are the 32 elements of a line, both in turn; for more rows two vectors, first values, then
-// keys.
+// vectors each, are up to 16 of the 32 registers of avx512 and neon. Elsewhere, where there are 16: four vectors for
+// one row, which with avx2 are the 32 elements of a line, else two; both in turn for up to two rows, for four first
+// values, then keys.
 #if defined(REGARD_ISA_avx512) || defined(REGARD_ISA_neon)
 template <int Rows>
 struct OverlappedStep {

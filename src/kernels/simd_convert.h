@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Numbers of two bytes to floats, exactly, a vector at a time.
+// 16-bit elements to floats, exactly, a vector at a time.
 //
 //   bfloat16   the upper half of a float: a shift
 //   float16    one instruction with F16C, which keeps subnormal numbers whatever the processor's state says;

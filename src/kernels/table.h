@@ -39,7 +39,7 @@ struct Matrix {
   Index column_stride;
 };
 
-// Numbers of two bytes as they lie in memory; packing widens them to float, exactly.
+// 16-bit elements as they are in memory; packing widens them to float, exactly.
 struct Bfloat16 {
   std::uint16_t bits;
 };

@@ -11,8 +11,8 @@ import pytest
 from progress_test import Terminal, is_drawn
 from program import environment, fail, succeed
 
-YARDSTICKS = ["multiply-add peak", "reading memory"]
-ROWS = [*YARDSTICKS, "full, S 128, D 64", "full, S 512, D 64", "full, S 512, D 128", "causal, S 512, D 64",
+REFERENCES = ["multiply-add peak", "reading memory"]
+ROWS = [*REFERENCES, "full, S 128, D 64", "full, S 512, D 64", "full, S 512, D 128", "causal, S 512, D 64",
         "causal, S 512, D 128", "decode, S 2048, D 128, float", "decode, S 2048, D 128, bfloat16"]
 
 
@@ -24,11 +24,11 @@ def test_bench_as_json():
     assert [row["name"] for row in found["rows"]] == ROWS
     for row in found["rows"]:
         assert row["median"] > 0
-        if row["name"] in YARDSTICKS:
+        if row["name"] in REFERENCES:
             assert row["of"] is None and row["share"] is None
         else:
             reads = row["name"].startswith("decode")
-            assert row["unit"] == ("GB/s" if reads else "GFLOP/s") and row["of"] == YARDSTICKS[reads]
+            assert row["unit"] == ("GB/s" if reads else "GFLOP/s") and row["of"] == REFERENCES[reads]
             assert row["share"] > 0
 
 

@@ -135,8 +135,8 @@ def test_the_shell_parses_its_script(folder, shell):
 def test_only_these_shells(tmp_path):
     fail(2, "a shell is missing; expected bash, zsh or fish", "completion", cwd=tmp_path)
     fail(2, 'there is no completion for "tcsh"; expected bash, zsh or fish', "completion", "tcsh", cwd=tmp_path)
-    fail(2, "unexpected argument", "completion", "bash", "fish", cwd=tmp_path)
-    fail(2, "unexpected argument", "manpage", "attend", cwd=tmp_path)
+    fail(2, "unexpected argument: fish; see", "completion", "bash", "fish", cwd=tmp_path)
+    fail(2, "unexpected argument: attend; see", "manpage", "attend", cwd=tmp_path)
 
 
 def test_the_help_says_where_scripts_go():

@@ -9,8 +9,7 @@
 #   run.sh embed         BUILD             runs that: the same bits
 #   run.sh readme        BUILD             the lines of C++ in README.md, on the numbers of lesson one-function
 #   run.sh configure     BUILD             Regard itself where packages are missing, or options contradict each other
-#   run.sh header        BUILD HEADER      a public header alone, as C++20 by g++ and C++23 by clang (c_api.h: as C99 by both)
-#   run.sh headers       BUILD             all public headers together, as C++20 and C++23, by both compilers
+#   run.sh header        BUILD HEADER      a public header alone, as C++20 and C++23 (c_api.h: as C99), two compilers
 set -euo pipefail
 here=$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)
 root=$(cd "$here/../.." && pwd)
@@ -147,25 +146,16 @@ which needs these Debian packages: $packages -- Left out: the program (REGARD_PR
     configures 1 'REGARD_FUZZ=ON needs clang, which brings libFuzzer; this compiler is GNU;' -DREGARD_FUZZ=ON
     ;;
   header)
-    # Both languages are those of one standard library: what a header forgets to include shows with one compiler.
     header=$3
     mkdir -p "$scratch/headers"
-    source=$scratch/headers/${header//\//_}.cpp
-    printf '#include "regard/%s"\n#include "regard/%s"\n' "$header" "$header" >"$source"
-    g++ -std=c++20 -fsyntax-only "${warnings[@]}" -I "$root/include" "$source"
-    clang++-19 -std=c++23 -fsyntax-only "${warnings[@]}" -I "$root/include" "$source"
-    if [ "$header" = c_api.h ]; then
-      cp "$source" "${source%.cpp}.c"
-      for compiler in gcc clang-19; do
-        "$compiler" -std=c99 -fsyntax-only "${warnings[@]}" -I "$root/include" "${source%.cpp}.c"
-      done
-    fi
-    ;;
-  headers)
-    (cd "$root/include" && find regard -name '*.h' | LC_ALL=C sort | sed 's/.*/#include "&"/') >"$scratch/headers.cpp"
-    for compiler in g++ clang++-19; do
-      for language in c++20 c++23; do
-        "$compiler" "-std=$language" -fsyntax-only "${warnings[@]}" -I "$root/include" "$scratch/headers.cpp"
+    for language in c++20 c++23 c99; do
+      if [ "$language" = c99 ] && [ "$header" != c_api.h ]; then continue; fi
+      compilers=(g++ clang++-19) suffix=cpp
+      if [ "$language" = c99 ]; then compilers=(gcc clang-19) suffix=c; fi
+      source=$scratch/headers/${header//\//_}.$suffix
+      printf '#include "regard/%s"\n#include "regard/%s"\n' "$header" "$header" >"$source"
+      for compiler in "${compilers[@]}"; do
+        "$compiler" -std="$language" -fsyntax-only "${warnings[@]}" -I "$root/include" "$source"
       done
     done
     ;;

@@ -338,7 +338,7 @@ def test_it_has_contrast_and_room(attend, theme):
                 assert page.evaluate("document.documentElement.scrollWidth") <= width
                 found = page.evaluate(CONTRAST)
                 assert len(found) > 50 and not [place for place in found if place[0] < 4.5]
-            page.close()
+            page.context.close()
 
 
 def test_large_heads_are_painted_and_long_rows_shortened(attend):

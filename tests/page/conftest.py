@@ -20,11 +20,7 @@ WHOLE_ROW = "#step=mix"  # a page opens at the first step of its row; here all a
 def browser():
     with sync_playwright() as playwright:
         # Chromium rejects its sandbox to root, and a container may have no /dev/shm to speak of.
-        # No graphics processor is looked for, and one process draws all pages.
-        chromium = playwright.chromium.launch(
-            executable_path=CHROMIUM,
-            args=["--no-sandbox", "--disable-dev-shm-usage", "--disable-gpu", "--disable-software-rasterizer",
-                  "--num-raster-threads=1", "--renderer-process-limit=1"])
+        chromium = playwright.chromium.launch(executable_path=CHROMIUM, args=["--no-sandbox", "--disable-dev-shm-usage"])
         yield chromium
         chromium.close()
 
@@ -40,7 +36,8 @@ class Pages:
     def __init__(self, browser, folder):
         self.browser = browser
         self.folder = folder
-        self.opened = []
+        self.made = {}
+        self.contexts = []
         self.complaints = []
 
     def make(self, *arguments, stdin=b""):
@@ -54,15 +51,10 @@ class Pages:
 
     cache = {}
 
-    contexts = {}  # by what they are made with: making one takes longer than opening a page
-
     def open(self, path, address="", width=1280, height=800, **options):
-        key = json.dumps(options, sort_keys=True)
-        if key not in Pages.contexts:
-            Pages.contexts[key] = self.browser.new_context(**options)
-        page = Pages.contexts[key].new_page()
-        self.opened.append(page)
-        page.set_viewport_size({"width": width, "height": height})
+        context = self.browser.new_context(viewport={"width": width, "height": height}, **options)
+        self.contexts.append(context)
+        page = context.new_page()
         page.set_default_timeout(10_000)
         page.on("console", lambda message: self.complaints.append(message.text))
         page.on("pageerror", lambda error: self.complaints.append(str(error)))
@@ -75,8 +67,8 @@ class Pages:
             self.complaints.append(f"request: {url}")
 
     def close(self):
-        for page in self.opened:
-            page.close()
+        for context in self.contexts:
+            context.close()
         assert not self.complaints
 
 

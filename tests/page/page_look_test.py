@@ -53,7 +53,7 @@ def test_numbers_in_the_map_have_contrast_at_every_weight(arrays, theme):
         page, _ = arrays({"Q": [[math.log(w / (1 - w))] for w in shares], "K": [[1], [0]], "V": [[1], [0]], "scale": "none"}, color_scheme=theme)
         found = [place for place in page.evaluate(CONTRAST)]
         assert not [place for place in found if place[0] < 4.5]
-        page.close()
+        page.context.close()
 
 
 @pytest.mark.parametrize("theme", ["light", "dark"])
