@@ -3,7 +3,7 @@
 #
 # install_packages NAME…: makes sure that these Debian packages are installed; read by ./demo and ./check.
 # Installs what dpkg-query does not know, as root or through sudo without a password. Where it may not
-# (REGARD_NO_INSTALL=1, no root, another system) it prints what to do and returns 1. docs/install.md lists it all.
+# (REGARD_NO_INSTALL=1, no root, another system) it prints what to do and returns 1. docs/guide/installing.md lists it all.
 
 install_packages() {
   local name missing=() system=""

@@ -5,7 +5,7 @@
 //     row_max, row_sum ── attention_columns() ──▶ key_mass, pooled_map ──▶ text or JSON on standard output
 //                                                                       └──▶ --save FOLDER
 //
-// Read next: docs/inspect.md, regard/explain/inspection_report.h, regard/attention_statistics.h.
+// Read next: docs/guide/inspection.md, regard/explain/inspection_report.h, regard/attention_statistics.h.
 #pragma once
 
 #include <filesystem>

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // The options of `regard attend`: the help, the checks that need no file, and their values.
-// Read next: attend.cpp (what is done with them), docs/semantics.md (what they mean).
+// Read next: attend.cpp (what is done with them), docs/reference/semantics.md (what they mean).
 #include "attend_options.h"
 
 #include <algorithm>
@@ -302,7 +302,7 @@ CLI::App* add_attend_options(CLI::App& app, AttendText& text) {
       ->group(inspection);
   add("--save", &AttendText::save, "FOLDER", inspection,
       "write a picture of each head; key_mass.npy,\n(B, H, S), the weight on each key; pooled_map.npy,\n"
-      "(B, H, rows, columns), means of weights; and more:\ndocs/inspect.md");
+      "(B, H, rows, columns), means of weights; and more:\ndocs/guide/inspection.md");
   add("--map-size", &AttendText::map_size, "N|ROWS,COLUMNS", inspection,
       "cells of a map (default: up to 512 each way)");
   add("--map-scale", &AttendText::map_scale, "log|linear", inspection,

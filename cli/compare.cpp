@@ -85,7 +85,7 @@ void add_compare(CLI::App& app) {
       "    \"they walked along the river bank at dawn\" --hide river\n"
       "  regard compare bank,bank#1 \"the bank by the river\" \"no bank is a river bank\"\n"
       "\n"
-      "What each figure is: docs/notation.md.");
+      "What each figure is: docs/reference/notation.md.");
   command->callback([arguments] { compare(*arguments); });
 }
 

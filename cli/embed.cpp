@@ -4,7 +4,7 @@
 //
 //     lines ── for_each_line_vector ──▶ CSV or JSON, batch by batch; NPY, whose header holds the count, at the end
 //
-// Read next: line_vectors.h, docs/embed.md.
+// Read next: line_vectors.h, docs/guide/sentence-vectors.md.
 #include <fmt/format.h>
 
 #include <memory>
@@ -144,7 +144,7 @@ void add_embed(CLI::App& app) {
       "  regard embed < sentences.txt > vectors.csv\n"
       "  regard embed --input sentences.txt --output vectors.npy\n"
       "\n"
-      "Row n is line n's, also where the line is empty. docs/embed.md has the formula.");
+      "Row n is line n's, also where the line is empty. docs/guide/sentence-vectors.md has the formula.");
   command->callback([arguments] { embed(*arguments); });
 }
 

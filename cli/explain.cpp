@@ -6,7 +6,7 @@
 //     "text"  →  explain_sentence.cpp
 //     --input FILE | --matrix NAME=FILE …  →  ExplainInput  →  options on top  →  steps  →  text or JSON
 //
-// Read next: explain_sentence.h, explain_options.h, regard/explain/steps.h, docs/explain-input.md.
+// Read next: explain_sentence.h, explain_options.h, regard/explain/steps.h, docs/guide/own-matrices.md.
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -170,7 +170,7 @@ void add_explain(CLI::App& app) {
       "  regard lesson three-words --export | regard explain --input - --scale sqrt\n"
       "\n"
       "The JSON: {\"tokens\": [\"I\", \"love\"], \"X\": [[1, 0], [0, 1]], \"W_query\": …,\n"
-      "\"W_key\": …, \"W_value\": …, \"scale\": \"none\"}; all of it in docs/explain-input.md.\n"
+      "\"W_key\": …, \"W_value\": …, \"scale\": \"none\"}; all of it in docs/guide/own-matrices.md.\n"
       "Where nothing is said: scale sqrt, no mask, rows, the shifted softmax, f64.");
   command->callback([options, sentence] {
     if (sentence->count() > 0) {

@@ -4,7 +4,7 @@
 //
 //     text ── model folder ── analyze_sentence ──▶ one screen, everything (--full), or JSON
 //
-// Read next: explain_sentence.h, regard/explain/sentence_report.h, docs/sentence.md.
+// Read next: explain_sentence.h, regard/explain/sentence_report.h, docs/guide/sentence.md.
 #include "explain_sentence.h"
 
 #include <fmt/format.h>

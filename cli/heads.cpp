@@ -125,7 +125,7 @@ void add_heads(CLI::App& app) {
       "  regard heads --sort previous --min 0.3 < sentences.txt\n"
       "  regard heads --by sentence --layer 0 < sentences.txt\n"
       "\n"
-      "What each measure is: docs/notation.md.");
+      "What each measure is: docs/reference/notation.md.");
   command->callback([arguments] { heads(*arguments); });
 }
 

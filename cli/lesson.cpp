@@ -5,7 +5,7 @@
 //
 //     NAME  →  lesson_input  →  options beside it  →  the steps of explain, or with --export their JSON
 //
-// Read next: explain_options.h, regard/explain/lesson.h, docs/lessons.md.
+// Read next: explain_options.h, regard/explain/lesson.h, docs/guide/lessons.md.
 #include "regard/explain/lesson.h"
 
 #include <fmt/format.h>

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Colours of cells; see map_picture.h. Read next: docs/inspect.md.
+// Colours of cells; see map_picture.h. Read next: docs/guide/inspection.md.
 #include "map_picture.h"
 
 #include <fmt/format.h>

@@ -6,7 +6,7 @@
 //     a ten-thousandth of it  the paper's colour, and all below (logarithmic); or 0 (linear)
 //     exactly 0              hatched: no query there gives any key there a weight
 //
-// Read next: picture.h, docs/inspect.md.
+// Read next: picture.h, docs/guide/inspection.md.
 #pragma once
 
 #include <string>

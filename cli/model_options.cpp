@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // --model, --truncate, --mmap, --allow-nonfinite; see model_options.h.
-// Read next: model_cache.h, docs/model.md.
+// Read next: model_cache.h, docs/reference/model.md.
 #include "model_options.h"
 
 #include "pull/model_cache.h"

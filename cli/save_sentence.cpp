@@ -5,7 +5,7 @@
 //     array by array:  header · layer 0 · layer 1 · …     no array is in memory for more than a layer
 //     tokens.json      tokens, words, and for each array its file, axes and shape
 //
-// Read next: docs/save.md, regard/io/npy.h.
+// Read next: docs/reference/save.md, regard/io/npy.h.
 #include "save_sentence.h"
 
 #include <fmt/format.h>

@@ -7,7 +7,7 @@
 //     saver.write(model, sentence);        under temporary names
 //     saver.commit();                      all files appear, or none
 //
-// Read next: docs/save.md, save_sentence.cpp.
+// Read next: docs/reference/save.md, save_sentence.cpp.
 #pragma once
 
 #include <optional>
@@ -20,7 +20,7 @@
 
 namespace regard::program {
 
-// What --arrays takes, commas between; docs/save.md has the shapes.
+// What --arrays takes, commas between; docs/reference/save.md has the shapes.
 inline constexpr std::string_view kSavedNames = "weights, scores, query, key, value, context, hidden_states";
 
 class SentenceSaver {

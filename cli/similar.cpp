@@ -5,7 +5,7 @@
 //     text ── vector ┐
 //     lines ─ vectors ┴ cosine ── the N highest, the earlier line first where two are equal ──▶ a table, or JSON
 //
-// Read next: line_vectors.h, docs/embed.md.
+// Read next: line_vectors.h, docs/guide/sentence-vectors.md.
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -157,7 +157,7 @@ void add_similar(CLI::App& app) {
       "  regard similar \"a walk by the water\" < sentences.txt\n"
       "  regard similar \"a walk by the water\" --input sentences.txt --top 3 --json\n"
       "\n"
-      "Cosine 1 is the same direction; lines count from 1. docs/embed.md says more.");
+      "Cosine 1 is the same direction; lines count from 1. docs/guide/sentence-vectors.md says more.");
   command->callback([arguments] { similar(*arguments); });
 }
 

@@ -8,7 +8,7 @@
 #     import { a, b } from "./earlier.js";     on one line; the module stands earlier in MODULES, the line is dropped
 #     export function … | const … | let … | class …     the word `export ` is dropped
 # Lines of comments are dropped. All modules share one scope, so no two may declare the same name at the beginning of a line.
-# Read next: web/page.js, docs/page.md.
+# Read next: web/page.js, docs/reference/page.md.
 
 cmake_minimum_required(VERSION 3.25)
 string(REPLACE "," ";" modules "${MODULES}")

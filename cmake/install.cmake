@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 # `cmake --install build --prefix DIR`: the library (component library), regard::io, regard::model and regard::explain
 # (components io, model and explain) and the program with its manual page and completions (component program), each only where it was
-# built. docs/install.md lists what lands where.
+# built. docs/guide/installing.md lists what lands where.
 include(CMakePackageConfigHelpers)
 
 set(REGARD_CMAKE_DIR ${CMAKE_INSTALL_LIBDIR}/cmake/regard)

@@ -114,7 +114,7 @@ class Cache {
     }
     return {reinterpret_cast<std::byte*>(view.data), static_cast<std::size_t>(view.shape[0])};
   }
-  // As the header names it (docs/kv-cache.md); a block without a header is rejected by open().
+  // As the header names it (docs/guide/kv-caches.md); a block without a header is rejected by open().
   static std::string dtype_of(std::span<const std::byte> memory) {
     std::uint32_t type = 4;
     if (memory.size() >= 16) std::memcpy(&type, memory.data() + 12, sizeof type);
@@ -288,7 +288,8 @@ void bind_cache(nb::module_& module) {
             return nb::ndarray<nb::memview, const std::uint8_t, nb::ndim<1>>(block.data(), {block.size()}, self);
           },
           nb::rv_policy::reference, nb::sig("def memory(self) -> memoryview"),
-          "The block (docs/kv-cache.md), read-only: written to a file and read or mapped again, open() takes it.")
+          "The block (docs/guide/kv-caches.md), read-only: written to a file and read or mapped again, open() takes "
+          "it.")
       .def_prop_ro("num_bytes",
                    [](Cache& cache) { return cache.visit([](auto& typed) { return typed.memory().size(); }); })
       .def_prop_ro("dtype", &Cache::dtype)

@@ -289,7 +289,7 @@ void bind_model(nb::module_& module) {
               "layer: int | None = None, head: int | None = None, hide: collections.abc.Sequence[str] = (), "
               "truncate: bool = False, full: bool = False) -> typing.Any"),
       "With a model, input is a sentence: a SentenceAnalysis of what `query` attends to. Without, it is matrices and\n"
-      "settings as docs/explain-input.md has them, a dict or JSON: an Explanation of every step.");
+      "settings as docs/guide/own-matrices.md has them, a dict or JSON: an Explanation of every step.");
   module.def(
       "lesson", &lesson_of, nb::arg("name"), nb::arg("layout") = nb::none(),
       "One of the documents that teach attention, recomputed; layout 'rows' or 'columns'. ValueError names all.");

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Query, key and value of bfloat16 where they are multiplied as they are (docs/semantics.md, section 4): weights are
-// rounded to bf16 for the product with value, subnormal numbers are zero, all else is as in float.
+// Query, key and value of bfloat16 where they are multiplied as they are (docs/reference/semantics.md, section 4):
+// weights are rounded to bf16 for the product with value, subnormal numbers are zero, all else is as in float.
 //
 //     every table      with its own dot product or the plain one in its place (instruction_sets.h)
 //     against double   random calls, huge and tiny numbers, poison, sums that overflow

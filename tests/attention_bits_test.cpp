@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// docs/semantics.md section 5: what does not change a bit. Threads, executors, the batch and the heads beside it, a
-// row's position in the call, repetition, the contents of the workspace, the caller's floating-point state; and the
-// instruction set, between those with fused multiply-add. Each test compares every output of whole calls, bit by bit.
+// docs/reference/semantics.md section 5: what does not change a bit. Threads, executors, the batch and the heads
+// beside it, a row's position in the call, repetition, the contents of the workspace, the caller's floating-point
+// state; and the instruction set, between those with fused multiply-add. Each test compares every output of whole
+// calls, bit by bit.
 // Read next: golden_test.cpp.
 #include <cfenv>
 #include <cstring>

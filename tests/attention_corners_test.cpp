@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// docs/semantics.md section 3, the rows about numbers: rows that see nothing, poison at invisible keys, NaN and ∞ at
-// visible ones, scores of ±∞ and near the largest number, empty extents. Read next: attention_memory_test.cpp.
+// docs/reference/semantics.md section 3, the rows about numbers: rows that see nothing, poison at invisible keys, NaN
+// and ∞ at visible ones, scores of ±∞ and near the largest number, empty extents. Read next: attention_memory_test.cpp.
 #include "support/attention_checks.h"
 
 namespace regard {

@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// docs/semantics.md section 1, clause by clause: the order of operations, scale and soft cap, row_max, row_sum and the
-// weights made of them, grouped heads, sinks. Every clause for float and double on every instruction set.
+// docs/reference/semantics.md section 1, clause by clause: the order of operations, scale and soft cap, row_max,
+// row_sum and the weights made of them, grouped heads, sinks. Every clause for float and double on every instruction
+// set.
 // Read next: attention_visibility_test.cpp.
 #include "support/attention_checks.h"
 

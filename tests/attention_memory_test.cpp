@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// docs/semantics.md section 3, the rows about memory: pages before and after every array that may not be touched,
-// misaligned pointers, strides of every kind, views of more than 2³¹ elements, long rows, many rows; and which overlaps
-// are rejected. Read next: attention_rejections_test.cpp.
+// docs/reference/semantics.md section 3, the rows about memory: pages before and after every array that may not be
+// touched, misaligned pointers, strides of every kind, views of more than 2³¹ elements, long rows, many rows; and
+// which overlaps are rejected. Read next: attention_rejections_test.cpp.
 #include <sys/mman.h>
 #include <unistd.h>
 

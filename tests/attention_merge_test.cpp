@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// attention_partials, attention_merge and attention_merge_lse (docs/semantics.md sections 1 and 5):
+// attention_partials, attention_merge and attention_merge_lse (docs/reference/semantics.md sections 1 and 5):
 //
 //   keys cut at multiples of 1024, partials of the pieces one after the other, merged   = attention_forward, every bit
 //   finished results of any disjoint key sets, merged by lse                            within 4u · (1 + |lse|) · Σ p

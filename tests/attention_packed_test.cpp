@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// docs/semantics.md section 2: packed sequences, and that tiles which nobody sees are never computed. A packed sequence
-// must have the bits that it has alone; the work is counted by kernels that count their calls.
+// docs/reference/semantics.md section 2: packed sequences, and that tiles which nobody sees are never computed. A
+// packed sequence must have the bits that it has alone; the work is counted by kernels that count their calls.
 // Read next: attention_corners_test.cpp.
 #include "support/attention_cases.h"
 #include "support/attention_checks.h"

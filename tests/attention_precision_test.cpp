@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// docs/semantics.md section 4: how far the context may be from the formula.
+// docs/reference/semantics.md section 4: how far the context may be from the formula.
 //
 //   first bullet    normal inputs: 99.9 % of results within 8 u Σ p |v|, all within 32, whatever S
 //   second bullet   every finite input: u (32 + 4 √D max_j(|scale| Σ |q k| + |bias| + |slope · distance|)) Σ p |v|

@@ -2,8 +2,9 @@
 //
 // Ten thousand random calls for float and ten thousand for double: shapes, layouts, options and poison of
 // attention_cases.h, each run on every instruction set with outputs in random layouts, compared with reference.h within
-// the bounds of docs/semantics.md section 4. No byte beside an output's elements may change, and attention_weights of
-// chosen rows must have the bits of the whole. A failure prints the seed that makes the call again.
+// the bounds of docs/reference/semantics.md section 4. No byte beside an output's elements may change, and
+// attention_weights of chosen rows must have the bits of the whole. A failure prints the seed that makes the call
+// again.
 #include "support/attention_cases.h"
 #include "support/attention_checks.h"
 

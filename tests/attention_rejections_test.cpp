@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// docs/semantics.md section 3: a caller's mistake is std::invalid_argument that names operator, argument, actual and
-// expected, before any work. Each mistake is one change to a good call; the whole message is compared, and nothing may
-// have been written. Read next: attention_bits_test.cpp.
+// docs/reference/semantics.md section 3: a caller's mistake is std::invalid_argument that names operator, argument,
+// actual and expected, before any work. Each mistake is one change to a good call; the whole message is compared, and
+// nothing may have been written. Read next: attention_bits_test.cpp.
 #include <functional>
 
 #include "regard/attention_backward.h"

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Types of query, key, value and context (docs/semantics.md, section 4). What 16-bit elements give is defined by
-// what the same elements give as floats, so nearly every test compares bits:
+// Types of query, key, value and context (docs/reference/semantics.md, section 4). What 16-bit elements give is
+// defined by what the same elements give as floats, so nearly every test compares bits:
 //
 //     attention_forward(bfloat16, float16, …) == attention_forward(float(bfloat16), float(float16), …), rounded once
 //

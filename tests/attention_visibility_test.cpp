@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// docs/semantics.md section 2, clause by clause: which keys a query sees. The pattern of weights above zero is compared
-// with the clause written as a condition on (b, h, i, j); the numbers are compared with reference.h; what the clause
-// calls the same is compared bit by bit. Read next: attention_packed_test.cpp, attention_corners_test.cpp.
+// docs/reference/semantics.md section 2, clause by clause: which keys a query sees. The pattern of weights above zero
+// is compared with the clause written as a condition on (b, h, i, j); the numbers are compared with reference.h; what
+// the clause calls the same is compared bit by bit. Read next: attention_packed_test.cpp, attention_corners_test.cpp.
 #include "support/attention_cases.h"
 #include "support/attention_checks.h"
 

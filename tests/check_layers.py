@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Reads every #include line and fails where a folder includes what its layer may not (docs/architecture.md).
+"""Reads every #include line and fails where a folder includes what its layer may not (docs/developer/architecture.md).
 
     level 0  src/kernels              its own headers, <cstddef> <cstdint> <cstring>; intrinsics in simd.h alone
     level 1  src/attention, c_api, kv_cache, layers, runtime, tensor:  regard/*.h, each other, kernels/table.h

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Comparisons on a small model of random numbers against the formulas of docs/notation.md, as plain loops over the
-// encoder's trace; what the text claims, and what it may not claim; rejections.
+// Comparisons on a small model of random numbers against the formulas of docs/reference/notation.md, as plain loops
+// over the encoder's trace; what the text claims, and what it may not claim; rejections.
 // Read next: sentence_model.h, regard/explain/compare.h.
 #include "regard/explain/compare.h"
 

@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Dropout (docs/semantics.md, section 1): which weights are dropped is Philox4x32-10 of (seed, b, h, i, j), tested with
-// the published vectors and against a plain implementation here; context and gradients are those of the kept weights.
+// Dropout (docs/reference/semantics.md, section 1): which weights are dropped is Philox4x32-10 of (seed, b, h, i, j),
+// tested with the published vectors and against a plain implementation here; context and gradients are those of the
+// kept weights.
 // Read next: src/kernels/dropout.cpp, attention_backward_test.cpp.
 #include "support/backward_cases.h"
 

@@ -2,7 +2,7 @@
 //
 // The steps of an explanation: numbers worked out by hand, both layouts, heads, masks, arithmetic done as on paper, the
 // working of cells, and what is rejected.
-// Read next: explain_render_test.cpp, docs/explain-input.md.
+// Read next: explain_render_test.cpp, docs/guide/own-matrices.md.
 #include "regard/explain/steps.h"
 
 #include <gtest/gtest.h>

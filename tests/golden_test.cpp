@@ -7,7 +7,7 @@
 //   hash     FNV-1a 64 over the bytes of the result, little-endian, all NaN alike
 //
 // REGARD_GOLDEN_WRITE=PATH writes the file instead of comparing; a line that changes is a change of the arithmetic,
-// which docs/semantics.md section 5 promises not to make. Read next: docs/developer/adding-a-kernel.md.
+// which docs/reference/semantics.md section 5 promises not to make. Read next: docs/developer/adding-a-kernel.md.
 #include <cstdio>
 #include <cstdlib>
 #include <fstream>

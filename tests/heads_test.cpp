@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Measures of heads on a small model of random numbers against the formulas of docs/notation.md: weights by a softmax
-// in double from the trace's queries and keys, then plain loops.
+// Measures of heads on a small model of random numbers against the formulas of docs/reference/notation.md: weights by
+// a softmax in double from the trace's queries and keys, then plain loops.
 // Read next: sentence_model.h, regard/explain/heads.h.
 #include "regard/explain/heads.h"
 

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // The JSON input of `regard explain`: every setting read and written back, every mistake rejected with its place.
-// Read next: docs/explain-input.md, src/explain/steps/input_json.cpp.
+// Read next: docs/guide/own-matrices.md, src/explain/steps/input_json.cpp.
 #include <gtest/gtest.h>
 
 #include <cmath>

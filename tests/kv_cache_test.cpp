@@ -441,7 +441,7 @@ TYPED_TEST(KvCacheOf, ABookThatSharesPanelsToBeWrittenIsRejected) {
     KvCache<T> cache(shape, block);
     Ground<T> ground = empty_ground<T>(shape);
     append(cache, ground, random, 0, 5);
-    // docs/kv-cache.md: a header of 80 bytes, lengths, first keys, the table of three panels, their users.
+    // docs/guide/kv-caches.md: a header of 80 bytes, lengths, first keys, the table of three panels, their users.
     constexpr std::size_t kTable = 256, kPanelUsers = 320;
     const auto write = [&](std::size_t at, const std::array<std::int32_t, 3>& numbers) {
       std::memcpy(block.data() + at, numbers.data(), sizeof numbers);
@@ -770,7 +770,7 @@ TYPED_TEST(KvCacheOf, WithoutKeysGivesZeros) {
   expect_zeros_from(1);
 }
 
-// docs/kv-cache.md: the prompt of one of several sequences is attended with attention_forward.
+// docs/guide/kv-caches.md: the prompt of one of several sequences is attended with attention_forward.
 TYPED_TEST(KvCacheOf, PrefillsOneOfSeveralSequencesWithForward) {
   using T = TypeParam;
   Random random(16);

@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// One head's row in a small model against the formulas of docs/sentence.md as plain loops over the trace; the telling
-// head against every pair; the screen: its sums in printed digits, its width, its words from outside; the JSON.
+// One head's row in a small model against the formulas of docs/guide/sentence.md as plain loops over the trace; the
+// most informative head against every pair; the screen: its sums in printed
+// digits, its width, its words from outside; the JSON.
 // Read next: sentence_model.h, regard/explain/sentence_row.h, regard/explain/sentence_report.h.
 #include "regard/explain/sentence_row.h"
 

@@ -8,7 +8,7 @@
 //     0 ┤░░░░░░░░░░░        ░░  up to the floor
 //       word … L0 … L5
 //
-// All of it stands in the JSON of regard compare (docs/compare.md). Read next: page.js.
+// All of it stands in the JSON of regard compare (docs/guide/compare.md). Read next: page.js.
 import { styled_number } from "./numbers.js";
 import { el, shown, svg, word } from "./elements.js";
 import { strip } from "./derivation_figure.js";

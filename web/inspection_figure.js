@@ -5,7 +5,7 @@
 //
 //     arrows, or the pointer, move over the cells; what is under them stands in words below
 //
-// Read next: src/explain/arrays/inspection_html.cpp, docs/inspect.md.
+// Read next: src/explain/arrays/inspection_html.cpp, docs/guide/inspection.md.
 import { styled_number } from "./numbers.js";
 import { el, shown } from "./elements.js";
 import { decoded } from "./sentence.js";

@@ -12,7 +12,7 @@
 //     path_figure, heads_figure, comparison_figure, inspection_figure, data_table
 //     page         this one: lays them out, listens to keys
 //
-// Plain ES modules with types in comments, checked by tsc (web/tsconfig.json); how to change them: docs/page.md.
+// Plain ES modules with types in comments, checked by tsc (web/tsconfig.json); how to change them: docs/reference/page.md.
 import { el, quoted, shown, word } from "./elements.js";
 import { read_explanation } from "./explanation.js";
 import { attentions_of, finding_of, first_stage, stage_index, stages, most_informative_row, weights_of } from "./attention.js";

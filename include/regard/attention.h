@@ -13,8 +13,9 @@
 /// - Types: query, key and value are each float, `bfloat16` or `float16`, or all double. 16-bit elements are converted
 ///   exactly to the *compute type*, float (for double: double), in which all arithmetic is done; only context may be
 ///   rounded, once, to the type of query. attention_forward() covers processors that multiply bfloat16 directly.
-/// - Contract: docs/semantics.md. Derivation: docs/derivations/attention.md. Sources: Milakov and Gimelshein, arXiv
-///   1805.02867, algorithm 3 (running maximum and sum); Dao et al., arXiv 2205.14135, algorithm 1 (blocks).
+/// - Contract: docs/reference/semantics.md. Derivation: docs/derivations/attention.md. Sources: Milakov and
+///   Gimelshein, arXiv 1805.02867, algorithm 3 (running maximum and sum); Dao et al., arXiv 2205.14135, algorithm 1
+///   (blocks).
 ///
 /// Read next: src/attention/attention_forward.cpp.
 #pragma once
@@ -211,7 +212,8 @@ struct AttentionOptions {
   ///
   /// Each weight is dropped with this probability and otherwise divided by 1 − dropout, in the product with value only:
   /// row_max, row_sum, lse, weights and attention statistics are those without dropout. Which weights are dropped
-  /// depends only on dropout_seed, b, h, i and j, by the generator Philox4x32-10 (docs/semantics.md, section 1).
+  /// depends only on dropout_seed, b, h, i and j, by the generator Philox4x32-10
+  /// (docs/reference/semantics.md, section 1).
   double dropout = 0;
   /// Seed of the dropout generator.
   std::uint64_t dropout_seed = 0;

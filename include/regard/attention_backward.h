@@ -12,8 +12,8 @@
 /// grad_sinks  = − Σ over rows of sink weight · delta
 /// @endcode
 /// - Names and extents are those of attention.h. There are five matrix products; the forward pass has two.
-/// - Contract: docs/semantics.md. Derivation: docs/derivations/attention_backward.md. Source: Dao, arXiv 2307.08691,
-///   algorithm 2, with partial sums of grad_query instead of atomic additions.
+/// - Contract: docs/reference/semantics.md. Derivation: docs/derivations/attention_backward.md. Source: Dao, arXiv
+///   2307.08691, algorithm 2, with partial sums of grad_query instead of atomic additions.
 ///
 /// Read next: src/attention/attention_backward.cpp.
 #pragma once
@@ -113,10 +113,10 @@ struct AttentionGradients {
 /// set that has fused multiply-add. With bfloat16 query and key, avx512_bf16 is the exception.
 ///
 /// @par Error
-/// docs/semantics.md, section 4, gives the bound. If query, key, value and grad_context are all bfloat16, avx512_bf16
-/// rounds weights and the gradients of scores to bfloat16 for the products that are summed. This adds 2⁻⁸ of the summed
-/// magnitudes to the error of grad_value, and `2⁻⁷ (1 + 2⁻⁹)` of them to the errors of grad_query and grad_key. It does
-/// not happen if options.weights_in_float32 is true, which is the default if the gradients are float.
+/// docs/reference/semantics.md, section 4, gives the bound. If query, key, value and grad_context are all bfloat16,
+/// avx512_bf16 rounds weights and the gradients of scores to bfloat16 for the products that are summed. This adds 2⁻⁸
+/// of the summed magnitudes to the error of grad_value, and `2⁻⁷ (1 + 2⁻⁹)` of them to the errors of grad_query and
+/// grad_key. It does not happen if options.weights_in_float32 is true, which is the default if the gradients are float.
 ///
 /// @par Memory
 /// At most 6 times the elements of grad_query, with D rounded up to a multiple of 32, and a small amount per row and

@@ -14,7 +14,7 @@
 /// - attention_columns() computes the key mass and the pooled map from query, key, row_max and row_sum.
 /// - attention_weights() (attention.h) computes single rows, columns and tiles of the weights.
 ///
-/// Names and extents are those of attention.h. Contract: docs/semantics.md.
+/// Names and extents are those of attention.h. Contract: docs/reference/semantics.md.
 ///
 /// Read next: src/attention/row_statistics.cpp, src/attention/attention_columns.cpp.
 #pragma once

@@ -10,8 +10,8 @@
 /// if (regard_attention_forward(&q, &k, &v, &outputs, &options, NULL) != REGARD_OK) puts(regard_last_error());
 /// @endcode
 ///
-/// Formulas, extents (B H Hkv L S D Dv) and options are those of attention.h, attention_backward.h, kv_cache.h,
-/// attention_statistics.h, linear.h and linear_backward.h, which use the same names. Contract: docs/semantics.md.
+/// Formulas, extents (B H Hkv L S D Dv) and options are those of the C++ headers, which use the same names. Contract:
+/// docs/reference/semantics.md.
 ///
 /// Within a minor version the binary interface is stable. Structs that begin with `struct_size` may grow at their end,
 /// so set them to zero first; the values of enumerators never change. Nothing is thrown and nothing is printed. All

@@ -14,7 +14,7 @@
 /// std::bad_alloc     out_of_memory       -                        out of memory
 /// @endverbatim
 ///
-/// The C interface returns the same codes (enum `regard_status`). Contract: docs/semantics.md, section 6.
+/// The C interface returns the same codes (enum `regard_status`). Contract: docs/reference/semantics.md, section 6.
 ///
 /// Read next: runtime.h.
 #pragma once

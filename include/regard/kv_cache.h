@@ -15,9 +15,9 @@
 /// - attention_decode() copies no key or value.
 /// - The block contains the whole cache, at offsets, in the same layout on every instruction set (version
 ///   kKvCacheVersion). A block that is written to a file and read or mapped again is the same cache.
-/// - Contract: docs/semantics.md. Layout of the block: docs/kv-cache.md.
+/// - Contract: docs/reference/semantics.md. Layout of the block: docs/guide/kv-caches.md.
 ///
-/// Read next: docs/kv-cache.md, src/kv_cache/kv_cache.cpp, src/attention/attention_decode.cpp.
+/// Read next: docs/guide/kv-caches.md, src/kv_cache/kv_cache.cpp, src/attention/attention_decode.cpp.
 #pragma once
 
 #include <cstddef>
@@ -29,7 +29,7 @@
 
 namespace regard::inline v0 {
 
-/// Version of the layout of the block (docs/kv-cache.md).
+/// Version of the layout of the block (docs/guide/kv-caches.md).
 inline constexpr std::uint32_t kKvCacheVersion = 1;
 
 namespace internal {
@@ -236,7 +236,7 @@ class REGARD_EXPORT KvCache {
   /// @throws std::bad_alloc         Out of memory.
   void fork(Index from, Index to);
 
-  /// Returns a panel of 32 keys in the layout that the kernels read (docs/kv-cache.md).
+  /// Returns a panel of 32 keys in the layout that the kernels read (docs/guide/kv-caches.md).
   ///
   /// The arguments are not checked.
   ///

@@ -12,7 +12,7 @@
 ///   the input, E_kv width of the sequence that key and value are made from, E_out width of the output.
 /// - Heads are split and joined by strides, without copies. Only a requested context whose heads cannot be joined by
 ///   strides is filled by a copy.
-/// - Contract of attention: docs/semantics.md. Source: Vaswani et al., arXiv 1706.03762, section 3.2.2.
+/// - Contract of attention: docs/reference/semantics.md. Source: Vaswani et al., arXiv 1706.03762, section 3.2.2.
 ///
 /// Read next: attention.h, src/layers/multi_head.cpp.
 #pragma once

@@ -5,7 +5,7 @@
 ///
 /// No field of a Runtime changes a bit of any result.
 ///
-/// Contract: docs/semantics.md, sections 5 (bits) and 6 (errors, memory, stopping).
+/// Contract: docs/reference/semantics.md, sections 5 (bits) and 6 (errors, memory, stopping).
 ///
 /// Read next: attention.h.
 #pragma once
@@ -104,7 +104,7 @@ struct InstructionSet {
   bool available;    ///< True if this processor and its operating system can run it.
   bool active;       ///< True if operators use it.
   /// True if it has fused multiply-add. All such sets give bit-identical results, except that avx512_bf16 has bits of
-  /// its own where query and key are bfloat16 (docs/semantics.md, section 5).
+  /// its own where query and key are bfloat16 (docs/reference/semantics.md, section 5).
   bool fused_multiply_add;
 };
 

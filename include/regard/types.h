@@ -13,7 +13,7 @@
 /// of the processor. Subnormal numbers are kept, what rounds beyond the largest number becomes ±∞, and a NaN becomes a
 /// quiet NaN with an unspecified payload.
 ///
-/// Contract: docs/semantics.md, sections 1 (types) and 4 (precision).
+/// Contract: docs/reference/semantics.md, sections 1 (types) and 4 (precision).
 ///
 /// Read next: tensor.h, attention.h.
 #pragma once

@@ -6,7 +6,7 @@
     context = regard.attention(q, k, v, causal=True)
 
 The names are those of the C++ library; `attention` is `attention_forward`. Arrays of NumPy, PyTorch, JAX and others are
-read and written where they lie. docs/python.md has the rest.
+read and written where they lie. docs/guide/python.md has the rest.
 """
 
 from . import _regard

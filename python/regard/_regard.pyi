@@ -158,7 +158,7 @@ class KvCache:
     @property
     def memory(self) -> memoryview:
         """
-        The block (docs/kv-cache.md), read-only: written to a file and read or mapped again, open() takes it.
+        The block (docs/guide/kv-caches.md), read-only: written to a file and read or mapped again, open() takes it.
         """
 
     @property
@@ -267,7 +267,7 @@ def load_model(folder: str | os.PathLike[str], map: bool = False) -> Model:
 def explain(input: object, model: Model | None = None, query: str | None = None, layer: int | None = None, head: int | None = None, hide: Sequence[str] = (), truncate: bool = False, full: bool = False) -> Any:
     """
     With a model, input is a sentence: a SentenceAnalysis of what `query` attends to. Without, it is matrices and
-    settings as docs/explain-input.md has them, a dict or JSON: an Explanation of every step.
+    settings as docs/guide/own-matrices.md has them, a dict or JSON: an Explanation of every step.
     """
 
 def lesson(name: str, layout: str | None = None) -> Explanation:

@@ -7,7 +7,7 @@
 
 Nothing is fetched and no script is needed: a cell tells its words and its weight where the pointer rests on it, and in a
 figure of very many cells a row tells its largest ones. Outside of a notebook the same is a table of text. Read next:
-docs/python.md.
+docs/guide/python.md.
 """
 
 from __future__ import annotations

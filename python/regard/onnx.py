@@ -5,7 +5,7 @@
     keys = past_key and K, one behind the other; query i stands at i + past length (nonpad_kv_seqlen[b] − Sq, else 0)
 
 16-bit inputs are computed in float32, so results may be closer to the exact ones than the standard's reference.
-What an opset does not have is rejected. Read next: docs/python.md.
+What an opset does not have is rejected. Read next: docs/guide/python.md.
 """
 
 from __future__ import annotations

@@ -6,7 +6,7 @@
     Comparison       the findings; a line for each pair of sentences and for the floor: cosine, layer by layer
 
 Folded beneath it lies the result's page, step by step, in a frame of its own: several on one page, nothing fetched. Its
-script stays in the frame. Read next: figure.py, docs/page.md.
+script stays in the frame. Read next: figure.py, docs/reference/page.md.
 """
 
 from __future__ import annotations

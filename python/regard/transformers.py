@@ -18,7 +18,7 @@ Which mask a model gets, and what happens to a model that Regard cannot serve:
     supports sdpa or attention backends           the mask of sdpa: booleans, or None where is_causal says it all
     everything else                               the mask of eager: numbers to add
 
-docs/transformers.md lists the architectures. Read next: torch.py.
+docs/guide/transformers.md lists the architectures. Read next: torch.py.
 """
 
 import collections.abc

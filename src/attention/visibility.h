@@ -3,7 +3,7 @@
 // Which keys the rows of a task see. Causal, window, prefix and key lengths give each row one interval of keys;
 // segments, block mask and mask are evaluated into a dense tile of 64 keys, only for tiles that the intervals reach.
 //
-//     row i of a sequence:  p = i + offset,  begin ≤ j < end        (intervals; see docs/semantics.md, section 2)
+//     row i of a sequence:  p = i + offset,  begin ≤ j < end        (intervals: semantics.md, section 2)
 //
 // Read next: attention_forward.cpp.
 #pragma once

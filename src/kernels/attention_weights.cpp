@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // Weights from scores: exp(score − row_max) / row_sum with the row's final values, which is what a weight is
-// (docs/semantics.md). The scores come from score_block, with the bits that the forward pass used.
+// (docs/reference/semantics.md). The scores come from score_block, with the bits that the forward pass used.
 #include "kernels.h"
 #include "simd_math.h"
 

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """`regard attend` against NumPy in float64: every option, type, byte order, memory order and rank, in random
-combinations, within the bound of docs/semantics.md, section 4; and each bad input with its one error."""
+combinations, within the bound of docs/reference/semantics.md, section 4; and each bad input with its one error."""
 
 import io
 import json

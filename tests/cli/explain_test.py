@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """`regard explain` and `regard lesson`: every number of --json against NumPy in float64, the settings on the command
-line, the shape of the text, and each bad input (docs/explain-input.md) with its one error."""
+line, the shape of the text, and each bad input (docs/guide/own-matrices.md) with its one error."""
 
 import json
 import os

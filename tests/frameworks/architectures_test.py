@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Every architecture that docs/transformers.md lists, built small: served as eager serves it, or rejected by name.
+"""Every architecture that docs/guide/transformers.md lists, built small: served as eager serves it, or rejected by name.
 
 A served model calls Regard, has eager's outputs with and without padding, and is causal where the page says so.
 """
@@ -16,7 +16,7 @@ from transformers.models.auto import modeling_auto
 from transformers.models.auto.configuration_auto import CONFIG_MAPPING
 
 NAME = regard.transformers.register()
-PAGE = (pathlib.Path(__file__).resolve().parents[2] / "docs/transformers.md").read_text()
+PAGE = (pathlib.Path(__file__).resolve().parents[2] / "docs/guide/transformers.md").read_text()
 LENGTH, CHANGED = 13, 8
 
 # By the names that configurations use; each takes those that it has.

@@ -2,7 +2,7 @@
 //
 // libFuzzer target: any bytes as the JSON input are rejected with a byte offset, or explained (where small) and written
 // back to text that reads as the same input; both renderers take whatever comes out.
-// Read next: docs/explain-input.md.
+// Read next: docs/guide/own-matrices.md.
 #include <cstddef>
 #include <cstdint>
 #include <cstdlib>

@@ -31,12 +31,12 @@ def test_the_readmes_lines_run():
 def test_every_block_of_the_document_runs(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     names = {}
-    lines = blocks("docs/python.md")
+    lines = blocks("docs/guide/python.md")
     assert len(lines) >= 4
     for number, block in enumerate(lines):
         if "regard.torch" in block or "regard.transformers" in block:
             continue  # tests/frameworks has PyTorch
-        exec(compile(block, f"docs/python.md, block {number}", "exec"), names)
+        exec(compile(block, f"docs/guide/python.md, block {number}", "exec"), names)
 
 
 def test_the_version_is_the_sources():

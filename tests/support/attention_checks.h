@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // Outputs of attention_forward with memory of their own, and their comparison with reference.h within the bounds of
-// docs/semantics.md section 4: NaN exactly where the reference has NaN, infinities equal, rows that see nothing +0.
+// docs/reference/semantics.md section 4: NaN exactly where the reference has NaN, infinities equal, rows that see
+// nothing +0.
 // Read next: attention_random_test.cpp, attention_semantics_test.cpp.
 #pragma once
 

@@ -1,14 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // Every operator as plain loops over one row, one key and one column at a time, straight from the formulas of
-// docs/semantics.md, in a wider type than the library computes in: double for float, long double for double.
+// docs/reference/semantics.md, in a wider type than the library computes in: double for float, long double for double.
 //
 //   for b, h, i:   scores_j = soft_cap(scale · q · k_j) + ALiBi + bias, −∞ where invisible
 //                  m = max(scores, sink)    l = Σ exp(scores − m) + exp(sink − m)    context = Σ exp(scores − m) · v /
 //                  l
 //
-// Beside each result stands what docs/semantics.md section 4 measures errors in: Σ p |v| per element, and per row
-// max_j(|scale| Σ |q k| + |bias| + |slope · distance|). Read next: reference_test.cpp, attention_cases.h.
+// Beside each result stands what docs/reference/semantics.md section 4 measures errors in: Σ p |v| per element, and
+// per row max_j(|scale| Σ |q k| + |bias| + |slope · distance|). Read next: reference_test.cpp, attention_cases.h.
 #pragma once
 
 #include <algorithm>
@@ -81,7 +81,7 @@ inline std::vector<Span> spans(Index B, Index L, Index S, const AttentionOptions
   return result;
 }
 
-// visible(i, j) of docs/semantics.md section 2; i and j count from the start of the span.
+// visible(i, j) of docs/reference/semantics.md section 2; i and j count from the start of the span.
 inline bool visible(const AttentionOptions& options, const Span& span, Index h, Index i, Index j) {
   const Index p = i + span.offset;
   if (options.causal && j > p && j >= span.prefix) return false;

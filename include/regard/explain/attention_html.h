@@ -10,9 +10,9 @@
 ///
 /// Scores and weights on the page are those of the kernel, in its type. Only q · k is computed in the page, in double.
 ///
-/// Extents are those of attention.h; the page is described in docs/page.md.
+/// Extents are those of attention.h; the page is described in docs/reference/page.md.
 ///
-/// Read next: docs/page.md, src/explain/arrays/attention_html.cpp, web/arrays.js.
+/// Read next: docs/reference/page.md, src/explain/arrays/attention_html.cpp, web/arrays.js.
 #pragma once
 
 #include <array>

@@ -8,7 +8,7 @@
 ///     B  she put … in the [bank] ─┘  word · +position · L0 · L1 …   and, layer by layer, the share of every head
 /// @endverbatim
 ///
-/// Extents: N layers, H heads, W words. The formulas: docs/notation.md, "Comparing a word's vectors".
+/// Extents: N layers, H heads, W words. The formulas: docs/reference/notation.md, "Comparing a word's vectors".
 ///
 /// Read next: sentence.h, src/explain/sentence/compare.cpp, src/explain/sentence/compare_text.cpp.
 #pragma once
@@ -162,7 +162,7 @@ REGARD_EXPORT std::string render_compare_text(const Comparison& comparison, cons
 /// @return The sentences.
 REGARD_EXPORT std::vector<std::string> compare_findings(const Comparison& comparison);
 
-/// Renders a comparison as JSON, with `"schema": "regard/1"`; docs/compare.md lists the fields.
+/// Renders a comparison as JSON, with `"schema": "regard/1"`; docs/guide/compare.md lists the fields.
 ///
 /// @param comparison The comparison.
 /// @param command The command line, as it was typed.

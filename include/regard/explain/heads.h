@@ -9,7 +9,7 @@
 /// @endverbatim
 ///
 /// The weights of one sentence and one layer are in memory at a time. Extents: N layers, H heads, L tokens.
-/// The formulas: docs/notation.md, "Measures of heads".
+/// The formulas: docs/reference/notation.md, "Measures of heads".
 ///
 /// Read next: sentence.h, src/explain/sentence/heads.cpp, src/explain/sentence/heads_text.cpp.
 #pragma once
@@ -174,7 +174,7 @@ struct HeadsText {
 /// @throws std::invalid_argument as chosen_heads does.
 REGARD_EXPORT std::string render_heads_text(const HeadSurvey& survey, const HeadFilter& filter,
                                             const HeadsText& options = {});
-/// Renders a survey as JSON, with `"schema": "regard/1"`; docs/compare.md lists the fields.
+/// Renders a survey as JSON, with `"schema": "regard/1"`; docs/guide/compare.md lists the fields.
 ///
 /// @param survey The survey.
 /// @param filter Which heads, in which order.

@@ -10,7 +10,7 @@
 /// The share of a key is its mass divided by L: the weight that a query gives it, averaged over all queries of the
 /// head. B batch entries, H query heads, L queries, S keys.
 ///
-/// Read next: docs/inspect.md, src/explain/arrays/inspection_report.cpp, attention_statistics.h.
+/// Read next: docs/guide/inspection.md, src/explain/arrays/inspection_report.cpp, attention_statistics.h.
 #pragma once
 
 #include <array>
@@ -109,7 +109,7 @@ struct InspectionText {
 /// @param options Width and characters.
 /// @return The text.
 REGARD_EXPORT std::string render_inspection_text(const Inspection& inspection, const InspectionText& options = {});
-/// Renders the report as a JSON object; docs/inspect.md lists its fields.
+/// Renders the report as a JSON object; docs/guide/inspection.md lists its fields.
 ///
 /// @param inspection The report.
 /// @return The JSON text. Numbers are the shortest that read back the same in the type of the masses.

@@ -12,7 +12,7 @@
 /// const Explanation explanation = explain(lesson_input("three-words"));  // render_text() shows it
 /// @endcode
 ///
-/// Read next: docs/lessons.md, src/explain/lessons/lesson_three_words.cpp.
+/// Read next: docs/guide/lessons.md, src/explain/lessons/lesson_three_words.cpp.
 #pragma once
 
 #include <string>

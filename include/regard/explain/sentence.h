@@ -10,7 +10,7 @@
 /// @endverbatim
 ///
 /// Words and tokens count from 0, [CLS] included. L tokens, W words, N layers, H heads, E width.
-/// Contract: docs/sentence.md; the encoder: docs/model.md.
+/// Contract: docs/guide/sentence.md; the encoder: docs/reference/model.md.
 ///
 /// Read next: encoder.h, tokenizer.h, src/explain/sentence/sentence.cpp.
 #pragma once
@@ -159,7 +159,7 @@ REGARD_EXPORT void check_has_words(const std::vector<SentenceWord>& words);
 
 /// Returns a warning if two or more words, and at least a quarter of all, are unknown or split.
 ///
-/// The text is then likely to be in a language that the model was not trained on. docs/sentence.md says where the
+/// The text is then likely to be in a language that the model was not trained on. docs/guide/sentence.md says where the
 /// quarter comes from. Special tokens do not count.
 ///
 /// @param words The words of a sentence.

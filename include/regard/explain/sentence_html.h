@@ -11,7 +11,7 @@
 /// The page rebuilds the rows from query, key and value. With all-MiniLM-L6-v2, 64 tokens take about 3 MB and 512
 /// tokens about 20 MB.
 ///
-/// Read next: docs/page.md, src/explain/sentence/sentence_html.cpp.
+/// Read next: docs/reference/page.md, src/explain/sentence/sentence_html.cpp.
 #pragma once
 
 #include <string>

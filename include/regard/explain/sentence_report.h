@@ -7,7 +7,7 @@
 ///     text ── analyze_sentence() ──▶ SentenceAnalysis ── render_sentence_text(), render_sentence_json()
 /// @endverbatim
 ///
-/// Renderers only print: every figure is in the analysis. docs/sentence.md describes each column of the table.
+/// Renderers only print: every figure is in the analysis. docs/guide/sentence.md describes each column of the table.
 /// Extents: N layers, H heads, D head size, W words, E width, F feed-forward width.
 ///
 /// Read next: sentence_row.h, src/explain/sentence/sentence_report.cpp, src/explain/sentence/sentence_text.cpp.
@@ -217,7 +217,7 @@ REGARD_EXPORT std::string render_sentence_text(const SentenceAnalysis& analysis,
 struct SentenceJsonOptions {
   std::string command{};  ///< The command line, as it was typed.
 };
-/// Renders an analysis as JSON: `"schema": "regard/1"` first; docs/sentence.md lists the fields.
+/// Renders an analysis as JSON: `"schema": "regard/1"` first; docs/guide/sentence.md lists the fields.
 ///
 /// @param analysis The analysis.
 /// @param options The command line.

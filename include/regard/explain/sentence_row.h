@@ -11,7 +11,7 @@
 /// - Its vector is the mean of the pieces' vectors.
 /// - q·k belongs to two pieces and has no such mean: the softmax of a mean is not the mean of the softmaxes.
 ///
-/// The formulas: docs/sentence.md. N layers, H heads, D head size, L tokens, W words.
+/// The formulas: docs/guide/sentence.md. N layers, H heads, D head size, L tokens, W words.
 ///
 /// Read next: sentence.h, sentence_report.h, src/explain/sentence/sentence_row.cpp,
 /// src/explain/sentence/head_ranking.cpp.

@@ -13,7 +13,7 @@
 /// from attention.h and linear.h. Steps that the library lacks are marked Step::outside_library.
 /// Extents: L queries, S keys, D head size, Dv value head size, E width, H heads.
 ///
-/// Read next: docs/explain-input.md (the same as JSON), src/explain/steps/operations.h (the operations).
+/// Read next: docs/guide/own-matrices.md (the same as JSON), src/explain/steps/operations.h (the operations).
 #pragma once
 
 #include <cstdint>
@@ -95,8 +95,8 @@ struct Expected {
 
 /// What a step computes, as operands → result. In JSON each operation has the name that it has here.
 ///
-/// docs/explain-input.md lists operands and results in full. Where a formula depends on the layout, the one for rows is
-/// given.
+/// docs/guide/own-matrices.md lists operands and results in full. Where a formula depends on the layout, the one for
+/// rows is given.
 enum class Operation {
   show,             ///< A → A itself.
   linear,           ///< X W [b] → X·W + b.
@@ -445,7 +445,7 @@ struct JsonOptions {
   std::string step{};          ///< The step to write: its name or its number from 0; empty: all.
   std::optional<Cell> cell{};  ///< A cell to derive in the steps written that have it.
 };
-/// Renders an explanation as JSON: `"schema": "regard/1"` first; docs/explain-input.md lists the fields.
+/// Renders an explanation as JSON: `"schema": "regard/1"` first; docs/guide/own-matrices.md lists the fields.
 ///
 /// Numbers are the shortest that read back the same; those that are not finite are "-inf", "inf" and "nan".
 ///
@@ -463,7 +463,7 @@ struct HtmlOptions {
   std::string command{};        ///< The command line, as it was typed.
   std::optional<int> digits{};  ///< Decimals; absent: those of the step or the settings.
 };
-/// Renders an explanation as one self-contained HTML page, which makes no network requests (docs/page.md).
+/// Renders an explanation as one self-contained HTML page, which makes no network requests (docs/reference/page.md).
 ///
 /// The page holds the JSON of render_json, further data for drawing, and its script and style.
 ///
@@ -480,7 +480,7 @@ REGARD_EXPORT std::string render_html(const Explanation& explanation, const Html
 /// @param input The input.
 /// @return The JSON text.
 REGARD_EXPORT std::string write_explain_input(const ExplainInput& input);
-/// Reads an input from JSON; docs/explain-input.md describes it.
+/// Reads an input from JSON; docs/guide/own-matrices.md describes it.
 ///
 /// @param json The JSON text.
 /// @param source Name of the text in error messages.

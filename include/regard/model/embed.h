@@ -7,7 +7,7 @@
 ///         ──▶ mean over each text's tokens, [CLS] and [SEP] included ── divided by its L2 norm ‖·‖₂ ──▶ (n, E)
 /// @endverbatim
 ///
-/// E is the width of the model. Formula: docs/embed.md; the encoder: docs/model.md.
+/// E is the width of the model. Formula: docs/guide/sentence-vectors.md; the encoder: docs/reference/model.md.
 ///
 /// Read next: encoder.h, sentence.h (fitted_tokens), src/model/encoder/embed.cpp.
 #pragma once

@@ -11,7 +11,7 @@
 /// Extents: L tokens, E width, H heads of size D = E / H, F feed-forward width, V vocabulary, P positions, T token
 /// types, N layers. Layers, heads and tokens count from 0.
 ///
-/// All formulas, the names of the tensors, and how to add another family of models: docs/model.md.
+/// All formulas, the names of the tensors, and how to add another family of models: docs/reference/model.md.
 ///
 /// Read next: safetensors.h, src/model/encoder/encoder.cpp, src/model/encoder/encoder_family.h.
 #pragma once

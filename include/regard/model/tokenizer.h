@@ -11,7 +11,7 @@
 ///     word    −1     0      1      2      3      3      4      −1
 /// @endverbatim
 ///
-/// The ids are those of Hugging Face's tokenizers 0.23. The rules and their corner cases: docs/tokenizer.md.
+/// The ids are those of Hugging Face's tokenizers 0.23. The rules and their corner cases: docs/reference/tokenizer.md.
 /// WordPiece: Devlin et al., BERT, 2018 (arXiv:1810.04805).
 ///
 /// Read next: src/model/tokenizer/tokenizer.cpp, include/regard/model/encoder.h.

@@ -2,7 +2,7 @@
 //
 // The frame of every page: one HTML file with its data, its script and its style inside. A content security policy
 // names the hashes of the last two, so that nothing else runs, and nothing is fetched.
-// Read next: html_page.cpp, cmake/embed_page.cmake, docs/page.md.
+// Read next: html_page.cpp, cmake/embed_page.cmake, docs/reference/page.md.
 #pragma once
 
 #include <cstddef>

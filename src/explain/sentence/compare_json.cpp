@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// A comparison as JSON; docs/compare.md lists the fields.
+// A comparison as JSON; docs/guide/compare.md lists the fields.
 // Read next: regard/explain/compare.h, json_style.h.
 #include "explain/report/json_style.h"
 #include "regard/explain/compare.h"

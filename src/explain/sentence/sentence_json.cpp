@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// A sentence's analysis as JSON: everything that the screen shows, in full, and how it was computed. docs/sentence.md
-// lists the fields. Read next: include/regard/explain/sentence_report.h, sentence_json.h.
+// A sentence's analysis as JSON: everything that the screen shows, in full, and how it was computed.
+// docs/guide/sentence.md lists the fields. Read next: include/regard/explain/sentence_report.h, sentence_json.h.
 #include "sentence_json.h"
 #include "regard/explain/sentence_report.h"
 

@@ -6,7 +6,7 @@
 //     vectors of E numbers stand as tables, a line a dimension; each number of q, k and v as its three largest
 //     products, the others' sum and the bias
 //
-// Read next: sentence_details.cpp, docs/sentence.md.
+// Read next: sentence_details.cpp, docs/guide/sentence.md.
 #include <fmt/format.h>
 
 #include <algorithm>

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// The input of `regard explain` as JSON, read and written; docs/explain-input.md describes it.
+// The input of `regard explain` as JSON, read and written; docs/guide/own-matrices.md describes it.
 //
 //     object → settings under their names, steps, variants; every other key is a matrix
 //

@@ -6,8 +6,8 @@
 // paper_arithmetic.cpp what the library lacks; lessons add theirs in lesson_operations.cpp.
 //
 // To add one: an enumerator in regard/explain/steps.h, a row here, the case that the compiler then asks for in
-// fractions.cpp, and docs/explain-input.md. The page draws a step that it does not know as a table; figures of its own
-// are in web/attention.js. Read next: steps.cpp, which runs the list.
+// fractions.cpp, and docs/guide/own-matrices.md. The page draws a step that it does not know as a table; figures of
+// its own are in web/attention.js. Read next: steps.cpp, which runs the list.
 #pragma once
 
 #include <map>

@@ -6,7 +6,7 @@
 //
 //     for each head, row, column: one number from the operand's number there (and one for its query)
 //
-// Read next: docs/explain-input.md, operations_attention.cpp for the library's own.
+// Read next: docs/guide/own-matrices.md, operations_attention.cpp for the library's own.
 #include <fmt/format.h>
 
 #include <algorithm>

@@ -6,7 +6,7 @@
 //     matrices    those that are no step's result: parameters, row_max, row_sum
 //     steps       by the same index as in "explanation": how numbers are printed, operands, factor, document's figures
 //
-// Read next: html_page.h, docs/page.md, web/explanation.js.
+// Read next: html_page.h, docs/reference/page.md, web/explanation.js.
 #include <algorithm>
 #include <cmath>
 

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// An explanation as JSON: everything that the text shows, in full, and how it was computed. docs/explain-input.md
+// An explanation as JSON: everything that the text shows, in full, and how it was computed. docs/guide/own-matrices.md
 // lists the fields.
 // Read next: json_style.h.
 #include <fmt/format.h>

@@ -6,7 +6,7 @@
 //     per layer:  attention_normed = norm(input + attention(input))
 //                 output = norm(attention_normed + down(gelu(up(attention_normed))))
 //
-// Read next: encoder_layers.cpp, encoder_views.cpp, docs/model.md.
+// Read next: encoder_layers.cpp, encoder_views.cpp, docs/reference/model.md.
 #include "regard/model/encoder.h"
 
 #include <fmt/format.h>
