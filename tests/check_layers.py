@@ -7,6 +7,7 @@
     level 3  src/model                + regard/model/*
     level 4  src/explain              + regard/explain/*
     level 5  cli, python              public headers alone, their own, and their libraries
+    -        examples                 public headers alone
     -        tests, bench             public headers, kernels/table.h, headers of level 1; tests also those of cli
 
 Public headers follow the same order: regard/*.h includes no folder below it, regard/io/* none but io, and so on.
@@ -92,6 +93,9 @@ def allowed(path, bracket, name):
     if top == "python":
         interpreter = bracket == "<" and (name in ("Python.h", "cxxabi.h") or library == "nanobind" or is_posix(bracket, name))
         return standard or interpreter or is_public(name, ALL_PUBLIC) or is_private(path, name, set())
+    if top == "examples":
+        system = bracket == "<" and (name in C_STANDARD | {"pthread.h", "time.h"})
+        return standard or system or is_public(name, ALL_PUBLIC)
     if top in ("tests", "bench"):
         system = is_posix(bracket, name) or (bracket == "<" and name in INTRINSICS | {"xmmintrin.h", "stdlib.h"})
         system = system or (bracket == "<" and (path.suffix == ".c" or path.name == "c_calls.h") and name in C_STANDARD)
@@ -103,7 +107,7 @@ def allowed(path, bracket, name):
 
 
 def main():
-    files = [path for top in ("include", "src", "cli", "python", "tests", "bench") for path in sorted((ROOT / top).rglob("*"))
+    files = [path for top in ("include", "src", "cli", "python", "examples", "tests", "bench") for path in sorted((ROOT / top).rglob("*"))
              if path.suffix in (".h", ".cpp", ".c") and "consumers" not in path.parts]
     faults = []
     for path in files:

@@ -9,4 +9,6 @@ fi
 that 'pull' "$work/release/regard" pull minilm
 export REGARD_TEST_MODEL=$model
 tests release model -L '^model$'
+that 'example: sentence_vectors' /usr/bin/python3 tests/check_example.py examples/sentence_vectors.cpp \
+  "$work/release/examples/example_sentence_vectors" "$model"
 pytests model_python "$python" tests/model_*_check.py

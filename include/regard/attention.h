@@ -85,9 +85,9 @@ using QueryOffset = std::variant<std::monostate, QueryAlignment, Index, InputVie
 /// @endverbatim
 struct Window {
   /// Number of keys before p that are visible, at least 0. Not set: open.
-  std::optional<Index> left;
+  std::optional<Index> left{};
   /// Number of keys after p that are visible, at least 0. Not set: open.
-  std::optional<Index> right;
+  std::optional<Index> right{};
 };
 
 /// Options of an attention call. By default every query attends to every key.

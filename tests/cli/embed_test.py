@@ -5,6 +5,7 @@ are those of each line alone; lines in, rows out; the ranking against NumPy; and
 import io
 import json
 import os
+import pathlib
 import pty
 import re
 import subprocess
@@ -50,6 +51,18 @@ def test_every_format_holds_the_same_numbers(folder, tmp_path):
     assert (np.load(tmp_path / "out.npy") == csv).all()
     assert json.loads((tmp_path / "out.json").read_text())["lines"] == document["lines"]
     assert (tmp_path / "out.csv").read_bytes() == succeed("embed", "--model", folder, stdin=STDIN)
+
+
+def test_the_example_prints_the_cosines_of_the_same_vectors(folder):
+    program = pathlib.Path(PROGRAM).parent / "examples" / "example_sentence_vectors"
+    lines = subprocess.run([program, folder], capture_output=True, text=True, check=True, timeout=60).stdout.splitlines()
+    pairs = [re.fullmatch(r"(-?[01]\.\d{3})   (.+) \| (.+)", line).groups() for line in lines]
+    assert len(pairs) == 3
+    for cosine, *sentences in pairs:
+        first, second = vectors(folder, "".join(sentence + "\n" for sentence in sentences).encode()).astype(float)
+        assert abs(float(cosine) - first @ second) < 0.00051
+    missing = subprocess.run([program, folder / "none"], capture_output=True, text=True, timeout=60)
+    assert missing.returncode == 1 and missing.stderr.startswith("sentence_vectors: ")
 
 
 def test_a_line_has_the_numbers_of_it_alone_and_an_empty_line_is_a_line(folder):
