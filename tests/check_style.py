@@ -199,11 +199,13 @@ def declared_version():
 
 
 def version(files):
-    """CMakeLists.txt holds the version; CHANGELOG.md has a section for it, and no source repeats it."""
+    """CMakeLists.txt holds the version; CHANGELOG.md and CITATION.cff agree, and no source repeats it."""
     number = declared_version()
     latest = re.search(r"^## (\d+\.\d+\.\d+)", text_of(pathlib.PurePosixPath("CHANGELOG.md")), re.MULTILINE)
     if not latest or latest.group(1) != number:
         yield f"CHANGELOG.md: the first section is not {number}"
+    if f"version: {number}\n" not in text_of(pathlib.PurePosixPath("CITATION.cff")):
+        yield f"CITATION.cff: the version is not {number}"
     literal = re.compile(r'"' + re.escape(number) + r'"')
     sources = [path for path in files if path.suffix == ".cpp" and path.parts[0] in ("src", "cli")]
     yield from (line + " (take it from regard::version())" for line in lines_matching(literal, sources))

@@ -8,6 +8,7 @@
 #   run.sh embed_build   BUILD             add_subdirectory under -Ofast -flto -march=native
 #   run.sh embed         BUILD             runs that: the same bits
 #   run.sh readme        BUILD             the lines of C++ in README.md, on the numbers of lesson one-function
+#   run.sh deb           BUILD             the .deb that cpack writes: its contents, its dependencies, its program
 #   run.sh configure     BUILD             Regard itself where packages are missing, or options contradict each other
 #   run.sh header        BUILD HEADER      a public header alone, as C++20 and C++23 (c_api.h: as C99), two compilers
 set -euo pipefail
@@ -107,6 +108,22 @@ case $mode in
     lines=$(wc -l <"$scratch/readme.inc")
     test "$lines" -ge 5 && test "$lines" -le 12
     configure_and_run readme -DCMAKE_PREFIX_PATH="$prefix" -DREADME="$scratch"
+    ;;
+  deb)
+    rm -rf "$scratch/deb"
+    cpack --config "$build/CPackConfig.cmake" -B "$scratch/deb" >"$scratch/deb.log"
+    package=$(compgen -G "$scratch/deb/regard_*.deb")
+    dpkg-deb --extract "$package" "$scratch/deb/unpacked"
+    "$scratch/deb/unpacked/usr/bin/regard" --version | grep -qx "regard $(dpkg-deb --field "$package" Version)"
+    for file in include/regard/attention.h include/regard/explain/lesson.h share/man/man1/regard.1; do
+      test -s "$scratch/deb/unpacked/usr/$file"
+    done
+    # The packages of the libraries that the program needs, and no other.
+    readelf -d "$scratch/deb/unpacked/usr/bin/regard" | grep -oP 'NEEDED.*\[\K[^]]+' | while read -r library; do
+      dpkg-query --search "*/$library" | cut -d: -f1 | head -n 1
+    done | sort -u >"$scratch/deb/needed"
+    dpkg-deb --field "$package" Depends | tr ',' '\n' | sed 's/^ *//; s/ .*//' | sort -u >"$scratch/deb/depends"
+    diff "$scratch/deb/needed" "$scratch/deb/depends"
     ;;
   configure)
     # configures EXPECTED-STATUS TEXT [ARGUMENT…]: on a machine where these CMake arguments hold, the output has TEXT.

@@ -1,0 +1,22 @@
+# SPDX-License-Identifier: Apache-2.0
+# `cpack --config build/CPackConfig.cmake`: a .deb with everything that `cmake --install` installs. cpack reads this file
+# again, as CPACK_PROJECT_CONFIG_FILE, before it packs.
+if(CPACK_GENERATOR)
+  find_program(REGARD_DPKG_SHLIBDEPS dpkg-shlibdeps)
+  if(NOT REGARD_DPKG_SHLIBDEPS)
+    message(FATAL_ERROR "A .deb needs dpkg-shlibdeps, which finds its dependencies; install the Debian package dpkg-dev.")
+  endif()
+  return()
+endif()
+set(CPACK_GENERATOR DEB)
+set(CPACK_PACKAGE_NAME regard)
+set(CPACK_PACKAGE_CONTACT "The Regard authors")
+set(CPACK_PACKAGE_VERSION ${PROJECT_VERSION})
+set(CPACK_PACKAGE_DESCRIPTION_SUMMARY "${PROJECT_DESCRIPTION}")
+set(CPACK_PACKAGING_INSTALL_PREFIX /usr)
+set(CPACK_PROJECT_CONFIG_FILE ${CMAKE_CURRENT_LIST_FILE})
+set(CPACK_STRIP_FILES ON)
+set(CPACK_DEBIAN_FILE_NAME DEB-DEFAULT)
+set(CPACK_DEBIAN_PACKAGE_SECTION science)
+set(CPACK_DEBIAN_PACKAGE_SHLIBDEPS ON)
+include(CPack)
