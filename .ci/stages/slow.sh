@@ -1,8 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
 # shellcheck shell=bash disable=SC2154  # variables of ./check
-# exp over every float, clang-tidy, aarch64 under qemu, all sanitizers on all kernels, ten minutes of fuzzing a target.
+# exp over every float, every header in every language, clang-tidy, aarch64 under qemu, all sanitizers on all kernels,
+# ten minutes of fuzzing a target.
 
 if builds release; then REGARD_EXHAUSTIVE=1 limit=3600 that 'exp over every float' "$work/release/tests/elementwise_test"; fi
+if builds release; then REGARD_EXHAUSTIVE=1 tests release headers -L '^header$'; fi
 if builds tidy regard_commit; then
   limit=3600 that 'clang-tidy' sh -c "git ls-files 'src/*.cpp' 'cli/*.cpp' 'tests/*_test.cpp' |
     xargs -P $jobs -n 4 clang-tidy-19 -p build/check/tidy --quiet"

@@ -11,6 +11,7 @@
 #   run.sh deb           BUILD             the .deb that cpack writes: its contents, its dependencies, its program
 #   run.sh configure     BUILD             Regard itself where packages are missing, or options contradict each other
 #   run.sh header        BUILD HEADER      a public header alone, as C++20 and C++23 (c_api.h: as C99), two compilers
+#   run.sh headers       BUILD             all public headers together
 set -euo pipefail
 here=$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)
 root=$(cd "$here/../.." && pwd)
@@ -43,6 +44,11 @@ explains_lack() {
     "$1" >"$scratch/lack/CMakeLists.txt"
   if cmake -S "$scratch/lack" -B "$scratch/lack/build" -G Ninja -DCMAKE_PREFIX_PATH="$prefix" >"$scratch/lack.log" 2>&1; then return 1; fi
   tr -s ' \n' ' ' <"$scratch/lack.log" | grep -qF "$2"
+}
+
+# compiles COMPILER LANGUAGE SOURCE: without a warning.
+compiles() {
+  ${CMAKE_CXX_COMPILER_LAUNCHER:-} "$1" "-std=$2" "${warnings[@]}" -I "$root/include" -c "$3" -o "$3.o"
 }
 
 case $mode in
@@ -163,18 +169,27 @@ which needs these Debian packages: $packages -- Left out: the program (REGARD_PR
     configures 1 'REGARD_FUZZ=ON needs clang, which brings libFuzzer; this compiler is GNU;' -DREGARD_FUZZ=ON
     ;;
   header)
+    # What a header forgets to include depends on the standard library, not on the language: each compiler with one of
+    # the languages here, with both in ./check slow, and with both for all headers together.
     header=$3
     mkdir -p "$scratch/headers"
-    for language in c++20 c++23 c99; do
-      if [ "$language" = c99 ] && [ "$header" != c_api.h ]; then continue; fi
-      compilers=(g++ clang++-19) suffix=cpp
-      if [ "$language" = c99 ]; then compilers=(gcc clang-19) suffix=c; fi
-      source=$scratch/headers/${header//\//_}.$suffix
-      printf '#include "regard/%s"\n#include "regard/%s"\n' "$header" "$header" >"$source"
-      for compiler in "${compilers[@]}"; do
-        "$compiler" -std="$language" -fsyntax-only "${warnings[@]}" -I "$root/include" "$source"
-      done
-    done
+    source=$scratch/headers/${header//\//_}
+    printf '#include "regard/%s"\n#include "regard/%s"\n' "$header" "$header" | tee "$source.c" >"$source.cpp"
+    compiles g++ c++20 "$source.cpp"
+    compiles clang++-19 c++23 "$source.cpp"
+    if [ "${REGARD_EXHAUSTIVE:-}" = 1 ]; then
+      compiles g++ c++23 "$source.cpp"
+      compiles clang++-19 c++20 "$source.cpp"
+    fi
+    if [ "$header" = c_api.h ]; then
+      compiles gcc c99 "$source.c"
+      compiles clang-19 c99 "$source.c"
+    fi
+    ;;
+  headers)
+    (cd "$root/include" && find regard -name '*.h' | LC_ALL=C sort | sed 's/.*/#include "&"/') >"$scratch/headers.cpp"
+    compiles g++ c++23 "$scratch/headers.cpp"
+    compiles clang++-19 c++20 "$scratch/headers.cpp"
     ;;
   *)
     echo "run.sh: unknown mode $mode" >&2
