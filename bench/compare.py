@@ -1,15 +1,15 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Regard, through its C interface, beside its competitors and the processor's peaks: all in one process, in turn.
+"""Measures Regard through its C interface, its competitors and the processor's peaks in turn, in one process.
 
     compare.py --build BUILD [--rows decode,prefill] [--quick] [--json FILE]
 
-BUILD is a build of shared libraries with REGARD_BENCH=ON, the Python package in BUILD/package; bench/run_benchmarks makes one and the
-environment with the competitors. What is measured stands in suite.py, a row each; who else is measured, in competitors.py.
+BUILD is a build of shared libraries with REGARD_BENCH=ON and the Python package in BUILD/package; bench/run_benchmarks
+makes one, and the environment with the competitors. suite.py defines the rows, competitors.py the competitors.
 
-One round runs each contender once, 5 ms idle before each; the next round begins with the next contender. Outputs were
-written before, packing is inside the timed call, caches are warm: everything has run once untimed, and every answer has
-been compared with one in double. Rounds go on for --seconds a case (a multiple where suite.py says so): --rounds at most,
-and at least four.
+One round runs each contender once, with 5 ms idle before each; the next round starts with the next contender.
+Everything has run once untimed, so outputs have been written and caches are warm; packing is part of the timed call.
+Every result has been compared with one in double precision. A case runs for --seconds (a multiple of it where suite.py
+says so), with at least four rounds and at most --rounds.
 """
 
 import argparse
@@ -26,20 +26,20 @@ from suite import ROWS, Suite
 
 IDLE_SECONDS = 0.005
 FEWEST_ROUNDS = 4
-# Beyond these an answer is wrong, in units of u · Σ p |v|: computed in f32, and with keys or values of fewer bits.
+# A result with a larger error is wrong, in units of u · Σ p |v|: in f32, and with keys or values of fewer bits.
 LARGEST_ERROR, LARGEST_ROUNDED_ERROR = 1024.0, 65536.0
-# OpenBLAS's kernels of the same instruction set; unforced it chooses the best itself, as Regard does. Those of Prescott
-# serve every core with SSE only, so that it calls them Katmai.
+# OpenBLAS's kernels for the same instruction set; by default it selects the best one, as Regard does. The kernels of
+# Prescott serve every core with SSE only, and OpenBLAS reports them as Katmai.
 BLAS_CORES = {"generic": "Prescott", "avx2": "Haswell"}
 
 
 def environment(threads, isa):
-    """What must be set before anybody is loaded: equal threads that sleep when they have nothing to do."""
+    """Variables to set before any library is loaded: equal numbers of threads, which sleep when idle."""
     settings = {"OPENBLAS_NUM_THREADS": str(threads), "OMP_NUM_THREADS": str(threads), "MKL_NUM_THREADS": str(threads),
                 "OMP_WAIT_POLICY": "PASSIVE", "KMP_BLOCKTIME": "0",
-                # Pages of 4 KiB for the arrays, as for the memory that the reference reads and for our caches.
+                # 4 KiB pages for the arrays, as for the memory that `read` uses and for Regard's caches.
                 "NUMPY_MADVISE_HUGEPAGE": "0",
-                # 2**20 cycles: its threads stop spinning within the idle time, not 26 ms into somebody else's turn.
+                # 2**20 cycles: threads stop spinning within the idle time, not 26 ms into the next contender's turn.
                 "OPENBLAS_THREAD_TIMEOUT": "20"}
     settings["REGARD_THREADS"] = str(threads)
     if isa:
@@ -50,7 +50,7 @@ def environment(threads, isa):
 
 
 def in_turn(case, rounds):
-    """{name: [figure of each round, or None where it had no turn]}"""
+    """{name: [figure of each round, or None if it did not run]}"""
     names = list(case.contenders)
     figures = {name: [None] * rounds for name in names}
     for turn in range(rounds):
@@ -70,7 +70,7 @@ def measure(case, seconds, most_rounds):
         of_a_round += (time.perf_counter() - begin) / case.every.get(name, 1) + IDLE_SECONDS
         error = case.errors.get(name, lambda: 0.0)()
         if not error < (LARGEST_ROUNDED_ERROR if "bf16" in name or "int8" in name else LARGEST_ERROR):
-            sys.exit(f"compare.py: {case.row}, {case.label}: {name} is wrong by {error:g} u · Σ p |v|")
+            sys.exit(f"compare.py: {case.row}, {case.label}: error of {name} is {error:g} u · Σ p |v|")
     rounds = max(FEWEST_ROUNDS, min(most_rounds, case.most_rounds, int(case.weight * seconds / of_a_round)))
     errors = {name: round(error(), 2) for name, error in case.errors.items()}
     return {"row": case.row, "case": case.label, "unit": case.unit, "figures": in_turn(case, rounds),
@@ -93,19 +93,19 @@ def show(result):
 
 def arguments():
     parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
-    parser.add_argument("--build", type=pathlib.Path, required=True, help="folder of the build")
-    parser.add_argument("--rows", default=",".join(ROWS), help="which, with commas; all: " + ",".join(ROWS))
-    parser.add_argument("--quick", action="store_true", help="a second for each case, smaller where one takes longer")
-    parser.add_argument("--threads", type=int, default=2, help="default 2, as the targets are stated")
-    parser.add_argument("--rounds", type=int, default=30, help="at most; default 30")
-    parser.add_argument("--seconds", type=float, default=7.0, help="for each case; default 7")
-    parser.add_argument("--isa", choices=("generic", "avx2", "avx512", "avx512_bf16"), help="default: the best one")
-    parser.add_argument("--json", type=pathlib.Path, help="a file for every round's figure, written after each case")
+    parser.add_argument("--build", type=pathlib.Path, required=True, help="build folder")
+    parser.add_argument("--rows", default=",".join(ROWS), help="rows to measure, separated by commas; default all: " + ",".join(ROWS))
+    parser.add_argument("--quick", action="store_true", help="one second per case, with smaller shapes where one takes longer")
+    parser.add_argument("--threads", type=int, default=2, help="number of threads; default 2, for which the targets are defined")
+    parser.add_argument("--rounds", type=int, default=30, help="maximum number of rounds per case; default 30")
+    parser.add_argument("--seconds", type=float, default=7.0, help="time per case; default 7")
+    parser.add_argument("--isa", choices=("generic", "avx2", "avx512", "avx512_bf16"), help="instruction set; default: the best one")
+    parser.add_argument("--json", type=pathlib.Path, help="file for the figures of all rounds, written after each case")
     given = parser.parse_args()
     given.rows = given.rows.split(",")
     unknown = sorted(set(given.rows) - set(ROWS))
     if unknown:
-        parser.error(f"--rows: no such row: {', '.join(unknown)}; there are {', '.join(ROWS)}")
+        parser.error(f"--rows: unknown row: {', '.join(unknown)}; available: {', '.join(ROWS)}")
     return given
 
 

@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Makes the Python environment of compare.py: NumPy, PyTorch, ONNX Runtime and ggml, pinned, from PyPI. 1.5 GB, once.
+"""Creates the Python environment of compare.py: pinned NumPy, PyTorch, ONNX Runtime and ggml from PyPI. 1.5 GB, once.
 
-PyPI's PyTorch is linked against NVIDIA's libraries, gigabytes that nothing here calls: libraries of the same names,
-whose functions all answer "no device", stand in for them. ggml is built from the sdist of llama-cpp-python, for the
-processor at hand. What cannot be had is named and left out: compare.py measures whom it finds.
+PyPI's PyTorch is linked against NVIDIA's libraries, gigabytes that are not used here: they are replaced by stubs of the
+same names, whose functions all return "no device". ggml is built from the sdist of llama-cpp-python for this processor.
+A package that cannot be installed is reported and skipped: compare.py measures the competitors that it finds.
 Read next: competitors.py."""
 
 import hashlib
@@ -21,7 +21,7 @@ PIP = ("-m", "pip", "--no-input", "--disable-pip-version-check")
 
 
 def run(*command, **options):
-    """Runs a command; its output is shown only when it fails."""
+    """Runs a command; its output is shown only if it fails."""
     done = subprocess.run(command, capture_output=True, text=True, **{"stdin": subprocess.DEVNULL, **options})
     if done.returncode != 0:
         raise RuntimeError(f"{' '.join(map(str, command))}\n{done.stdout[-3000:]}{done.stderr[-3000:]}".rstrip())
@@ -29,7 +29,7 @@ def run(*command, **options):
 
 
 def build_ggml(python, folder):
-    """ggml's two libraries and ggml_attention.c in folder/ggml."""
+    """Builds ggml's two libraries and ggml_attention.c in folder/ggml."""
     work = folder / "ggml-build"
     run(python, *PIP, "download", "--no-deps", "--no-binary", "llama-cpp-python", "--require-hashes", "-d", work, "-r",
         BENCH / "requirements-ggml.txt")
@@ -56,11 +56,11 @@ def attempt(what, make, *arguments):
     try:
         make(*arguments)
     except (RuntimeError, OSError, ValueError) as error:
-        print(f"bench: without it: {error}", file=sys.stderr)
+        print(f"bench: skipped: {error}", file=sys.stderr)
 
 
 def python_with_competitors():
-    """The environment is made once for each list of requirements; `complete` is written last."""
+    """The environment is created once per list of requirements; `complete` is written last."""
     files = (*LISTS, "ggml_attention.c", "competitor_environment.py", STAND_INS)
     lists = b"".join((BENCH / name).read_bytes() for name in files)
     cache = pathlib.Path(os.environ.get("XDG_CACHE_HOME") or pathlib.Path.home() / ".cache")
@@ -74,7 +74,7 @@ def python_with_competitors():
     run(*install, BENCH / LISTS[0])
     attempt("PyTorch and ONNX Runtime, 550 MB from PyPI", run, *install, BENCH / LISTS[1])
     for libraries in folder.glob("lib/python*/site-packages/torch/lib"):
-        attempt("stand-ins for NVIDIA's libraries", run, "/usr/bin/python3", STAND_INS, libraries)
-    attempt("ggml, built here in some minutes", build_ggml, python, folder)
+        attempt("stubs for NVIDIA's libraries", run, "/usr/bin/python3", STAND_INS, libraries)
+    attempt("ggml, which takes some minutes to build", build_ggml, python, folder)
     (folder / "complete").touch()
     return python

@@ -1,18 +1,18 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The others, on the same arrays, each with as many threads: what they call attention, as well as they can do it.
+"""The competitors on the same arrays and with the same number of threads, each through its attention operator.
 
-    competitors(names, threads)          {name: competitor}, without those whose package is missing
-    competitor.attention(workload)        (call, result): call() computes, result() is (1, heads, queries, depth);
-                                    None where it has no such attention
+    competitors(threads)             {name: competitor}, without those whose package is missing
+    competitor.attention(workload)   (call, result): call() computes, result() is (1, heads, queries, depth);
+                                     None if it has no such operator
 
     torch           scaled_dot_product_attention of PyTorch
     onnxruntime     the operator Attention of ONNX's opset 23
     onnxruntime own com.microsoft.MultiHeadAttention on (B, L, E); causal and decoding: GroupQueryAttention, whose cache
-                    is bound in place. Whole calls only: what their layouts cost is not counted
-    ggml            ggml_flash_attn_ext of llama.cpp, keys and values f32
+                    is updated in place. Conversion to the layouts of these operators is not timed
+    ggml            ggml_flash_attn_ext of llama.cpp, keys and values in f32
     numpy           product, softmax, product, head by head
 
-None may spin while somebody else has the turn: OMP_WAIT_POLICY=PASSIVE, and spinning switched off in ONNX Runtime.
+No competitor may spin during another's turn: OMP_WAIT_POLICY=PASSIVE, and spinning is disabled in ONNX Runtime.
 Read next: suite.py."""
 
 import ctypes
@@ -25,7 +25,7 @@ import numpy
 
 
 def openblas():
-    """The OpenBLAS inside NumPy's wheel: version and the core whose kernels it chose."""
+    """The OpenBLAS in NumPy's wheel: its version, and the core whose kernels it selected."""
     [path] = glob.glob(str(pathlib.Path(numpy.__file__).parent.parent / "numpy.libs" / "*openblas*"))
     library = ctypes.CDLL(path)
     library.scipy_openblas_get_corename64_.restype = ctypes.c_char_p
@@ -89,8 +89,8 @@ class Torch:
 
         return call, lambda: last["context"].float().contiguous().numpy()
 
-    def _learning(self, workload, grad_context):
-        """The forward pass as a call, its inputs, and the gradient of its context."""
+    def _training(self, workload, grad_context):
+        """The forward pass as a call, its inputs, and the gradient of the context."""
         arrays = [self.torch.from_numpy(array) for array in (workload.query, workload.key, workload.value, grad_context)]
         if workload.dtype == "bf16":
             arrays = [array.view(self.torch.bfloat16) for array in arrays]
@@ -100,14 +100,15 @@ class Torch:
         return lambda: attention(*inputs, is_causal=workload.causal), inputs, grad
 
     def backward(self, workload, grad_context):
-        """The backward pass alone, of a forward pass that is kept."""
-        forward, inputs, grad = self._learning(workload, grad_context)
+        """The backward pass alone, after a forward pass that is not timed."""
+        forward, inputs, grad = self._training(workload, grad_context)
         context = forward()
         return lambda: self.torch.autograd.grad(context, inputs, grad, retain_graph=True)
 
     def training(self, workload, grad_context):
-        forward, inputs, grad = self._learning(workload, grad_context)
+        forward, inputs, grad = self._training(workload, grad_context)
         return lambda: self.torch.autograd.grad(forward(), inputs, grad)
+
 
 class OnnxRuntime:
     def __init__(self, threads):
@@ -116,7 +117,7 @@ class OnnxRuntime:
         self.version = self.runtime.__version__
 
     def session(self, node, feeds, outputs):
-        """A bound session of one operator: everything lies where it is computed, nothing is copied or allocated."""
+        """A session of one operator with bound inputs and outputs, so that nothing is copied or allocated."""
         helper, types = self.onnx.helper, {numpy.dtype(numpy.float32): 1, numpy.dtype(numpy.int32): 6}
         graph = helper.make_graph(
             [node], "attention", [helper.make_tensor_value_info(n, types[x.dtype], x.shape) for n, x in feeds.items()],
@@ -201,11 +202,11 @@ KINDS = {"torch": Torch, "onnxruntime": OnnxRuntime, "onnxruntime own": OnnxRunt
 
 
 def competitors(threads):
-    """Every competitor that is installed; a name on standard error for each that is not."""
+    """All competitors that are installed; the others are reported on standard error."""
     found = {}
     for name, kind in KINDS.items():
         try:
             found[name] = kind(threads)
         except (ImportError, OSError) as error:
-            print(f"compare.py: without {name}: {error}", file=sys.stderr)
+            print(f"compare.py: skipping {name}: {error}", file=sys.stderr)
     return found

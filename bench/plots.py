@@ -1,12 +1,11 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Three pictures of a result, as SVG written by hand: plots(run) yields (name, what it shows, text of the file).
+"""Three plots of a run, written as SVG: plots(run) yields (name, caption, text of the file).
 
-    share        share of the peak against S, by D and mask, Regard and the competitors
-    competitors  how many times as long as Regard each competitor takes, workload by workload
-    decode       share of the read bandwidth, cache by cache and competitor by competitor
+    share        share of the peak as a function of S, by head size and mask, for Regard and competitors
+    competitors  time of each competitor relative to Regard, for each workload
+    decode       share of the read bandwidth, for each cache and competitor
 
-One accent colour is Regard's, greys and one second colour are everybody else's; lines and dots carry their names beside
-them. Read next: report.py."""
+Each library has one colour; lines are labelled directly. Read next: report.py."""
 
 import html
 import itertools
@@ -15,7 +14,7 @@ import math
 INK, PALE, GRID = "#222222", "#666666", "#dddddd"
 COLOURS = {"regard": "#b5442e", "torch": "#2f6f9f", "onnxruntime": "#5b8f3a", "onnxruntime own": "#2f5f1a",
            "ggml": "#8a6bb0", "numpy": "#8a8a8a"}
-NAMES = {"regard": "Regard", "torch": "PyTorch", "onnxruntime": "ONNX Runtime", "onnxruntime own": "ONNX Runtime, own",
+NAMES = {"regard": "Regard", "torch": "PyTorch", "onnxruntime": "ONNX Runtime", "onnxruntime own": "ONNX Runtime (own)",
          "ggml": "ggml", "numpy": "NumPy"}
 WIDTH = 740
 
@@ -47,7 +46,7 @@ class Picture:
 
 
 def spread_labels(labels, highest=0.0, gap=16.0):
-    """[(y, …)] moved apart so that no two stand closer than the gap and none above the highest, the order kept."""
+    """[(y, …)] moved apart, in order, to distances of at least gap, none above highest."""
     placed = []
     for y, *rest in sorted(labels, key=lambda label: label[0]):
         placed.append((max(y, placed[-1][0] + gap if placed else highest), *rest))
@@ -55,7 +54,7 @@ def spread_labels(labels, highest=0.0, gap=16.0):
 
 
 def lowest_beyond(lines, begin):
-    """Of lines [(x, y), …] that go on to the right of begin: the largest y there; 0 where none does."""
+    """The largest y to the right of begin of lines [(x, y), …] that continue there; 0 if none does."""
     lowest = 0.0
     for line in lines:
         for (x0, y0), (x1, y1) in itertools.pairwise(line):
@@ -83,28 +82,28 @@ def share(run):
                     lines.setdefault((label, base, name != base), []).append((length, figure["share"]))
     if not lines:
         return None
-    picture = Picture(440, "Share of the peak against S")
+    picture = Picture(440, "Share of the multiply-add peak by S")
     left, right, top, bottom = 56, 540, 48, 390
     x = lambda length: left + (math.log2(length) - 10) / 4 * (right - left)
     y = lambda value: bottom - value * (bottom - top)
-    picture.text(left - 40, 26, "Share of the peak of multiply-adds from registers, f32, 8 heads, useful operations")
+    picture.text(left - 40, 26, "Share of the multiply-add peak, f32, 8 heads; only visible pairs count")
     for tenths in range(0, 11, 2):
         picture.line([(left, y(tenths / 10)), (right, y(tenths / 10))], GRID)
         picture.text(left - 8, y(tenths / 10) + 4, f"{tenths / 10:.1f}", PALE, "end", 12)
     for length in (1024, 2048, 4096, 8192, 16384):
         picture.text(x(length), bottom + 20, str(length), PALE, "middle", 12)
-    picture.text((left + right) / 2, bottom + 40, "S = L, queries and keys", PALE, "middle", 12)
+    picture.text((left + right) / 2, bottom + 40, "S = L: number of queries and keys", PALE, "middle", 12)
     labels, drawn = {}, []
-    for (label, base, causal), points in lines.items():
+    for (label, base, causal), points in sorted(lines.items(), key=lambda line: line[0][1] == "regard"):  # Regard on top
         drawn.append([(x(s), y(v)) for s, v in points])
         dashes = "5 4" if causal else ""
         picture.line(drawn[-1], COLOURS[base], 2.5 if base == "regard" else 1.5, dashes)
         for s, v in points:
             picture.dot(x(s), y(v), COLOURS[base], 4 if base == "regard" else 3)
         labels.setdefault(x(points[-1][0]), []).append((y(points[-1][1]), label, COLOURS[base]))
-    for end, beside in labels.items():
-        below = lowest_beyond(drawn, end + 1)  # a label stands clear of the lines that go on
-        for place, before, label, colour in spread_labels([(at, at, *rest) for at, *rest in beside], below and below + 16):
+    for end, ends in labels.items():
+        below = lowest_beyond(drawn, end + 1)  # keeps labels clear of lines that continue
+        for place, before, label, colour in spread_labels([(at, at, *rest) for at, *rest in ends], below and below + 16):
             picture.line([(end + 6, before), (end + 22, place)], colour, 0.7)
             picture.text(end + 26, place + 4, label, colour, size=12)
     return picture.svg()
@@ -113,9 +112,9 @@ def share(run):
 WORKS = (("prefill", "S 4096, D 64", "", "full, S 4096, D 64"), ("prefill", "S 4096, D 128", "", "full, S 4096, D 128"),
          ("prefill", "S 4096, D 64", " causal", "causal, S 4096, D 64"),
          ("prefill", "S 4096, D 128", " causal", "causal, S 4096, D 128"), ("short", "S 128", "", "S 128, 64 heads"),
-         ("varlen", "", "", "packed batch, full"), ("window", "", "", "window of 512"),
+         ("varlen", "", "", "packed sequences, full"), ("window", "", "", "window of 512"),
          ("bf16", "S 4096, D 64", "", "bf16, S 4096, D 64"), ("decode", "32 heads, 32", "", "decode, S 8192"),
-         ("decode", "32 heads, 8 ", "", "decode, 4 heads a key head"))
+         ("decode", "32 heads, 8 ", "", "decode, 4 heads per KV head"))
 
 
 def competitors(run):
@@ -129,13 +128,13 @@ def competitors(run):
     if not rows:
         return None
     left, right, top, step = 216, 690, 84, 34
-    picture = Picture(top + step * len(rows) + 44, "Time against competitors")
+    picture = Picture(top + step * len(rows) + 44, "Time relative to Regard")
     widest = max(2.0, max(max(times.values()) for _, times in rows))
     narrowest = min(0.9, min(min(times.values()) for _, times in rows))
     scale = (right - left) / math.log(widest / narrowest)
     x = lambda value: left + math.log(value / narrowest) * scale
     bottom = top + step * len(rows)
-    picture.text(16, 26, "Time of each, in times of Regard’s for the same work (logarithmic; right of 1 is slower)")
+    picture.text(16, 26, "Time relative to Regard for the same work (logarithmic; right of 1: slower than Regard)")
     along = 16
     for name in COLOURS:
         if name == "regard" or any(name in times for _, times in rows):
@@ -163,7 +162,7 @@ def decode(run):
     if not rows:
         return None
     left, right, top, step = 216, 650, 56, 26
-    picture = Picture(top + step * len(rows) + 44, "Decoding against bandwidth")
+    picture = Picture(top + step * len(rows) + 44, "Decoding: share of the read bandwidth")
     bottom = top + step * len(rows)
     most = max(1.0, *(figure["share"] for _, figure in rows))
     x = lambda value: left + value / most * (right - left)
@@ -185,8 +184,8 @@ def decode(run):
 
 
 def plots(run):
-    for name, words, draw in (("share", "Share of the peak against S", share), ("competitors", "Time against competitors", competitors),
-                              ("decode", "Decoding against the read bandwidth", decode)):
+    for name, words, draw in (("share", "Share of the multiply-add peak by S", share), ("competitors", "Time relative to Regard", competitors),
+                              ("decode", "Decoding: share of the read bandwidth", decode)):
         text = draw(run)
         if text:
             yield name, words, text

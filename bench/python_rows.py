@@ -1,10 +1,11 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The rows of the benchmark that go through the Python package: what a call costs, and the drop-in under PyTorch.
+"""The rows of the benchmark that use the Python package: the overhead of a call, and the drop-in for PyTorch.
 
-    calls     one query, one key, D 8: a loop of C++, and of Python by NumPy's and PyTorch's arrays; what 10**6 calls leave
-    drop_in   scaled_dot_product_attention, Regard's and PyTorch's, each called as a model calls it
+    calls     one query, one key, D 8: called in a loop from C++, from NumPy and from PyTorch; leaks of 10**6 calls
+    drop_in   scaled_dot_product_attention of Regard and of PyTorch, each called as a model calls it
 
-The package lies in build/bench/package, built on the same library; without it these rows are empty. Read next: suite.py."""
+The package is in build/bench/package, linked to the same library; without it these rows are empty.
+Read next: suite.py."""
 
 import functools
 import importlib
@@ -20,17 +21,17 @@ COUNTED_CALLS, COUNTED_ROUNDS = 250_000, 4
 
 
 def package():
-    """The package regard with its drop-in; None where either cannot be loaded."""
+    """The package regard with its drop-in; None if either cannot be imported."""
     try:
         importlib.import_module("regard.torch")
         return importlib.import_module("regard")
     except ImportError as error:
-        print(f"compare.py: without the Python package: {error}", file=sys.stderr)
+        print(f"compare.py: skipping the Python package: {error}", file=sys.stderr)
         return None
 
 
 def rate(loop):
-    """A contender: calls a millisecond, of a loop of NUM_CALLS."""
+    """A contender: calls per millisecond in a loop of NUM_CALLS."""
     return timed(1e6 * NUM_CALLS, loop)
 
 
@@ -41,8 +42,8 @@ def in_python(call):
     return rate(loop)
 
 
-def left_behind(call, objects):
-    """Two contenders: references to the objects, and blocks of Python's memory, that many calls leave behind."""
+def leaked(call, objects):
+    """Two contenders: references to the objects and Python memory blocks that COUNTED_CALLS calls leak."""
     def counted(measure):
         def contender():
             call()
@@ -54,7 +55,7 @@ def left_behind(call, objects):
         return contender
 
     references = lambda: sum(sys.getrefcount(one) for one in objects)
-    return {"references left": counted(references), "blocks of memory left": counted(sys.getallocatedblocks)}
+    return {"leaked references": counted(references), "leaked memory blocks": counted(sys.getallocatedblocks)}
 
 
 def calls(suite):
@@ -72,18 +73,18 @@ def calls(suite):
     if "torch" in suite.competitors:
         torch = suite.competitors["torch"].torch
         plain = [torch.from_numpy(array) for array in arrays]
-        learned = [tensor.clone().requires_grad_() for tensor in plain]
+        trainable = [tensor.clone().requires_grad_() for tensor in plain]
         ours, theirs = regard.torch.scaled_dot_product_attention, torch.nn.functional.scaled_dot_product_attention
         case.contenders |= {"regard, PyTorch": in_python(functools.partial(ours, *plain)),
                             "torch": in_python(functools.partial(theirs, *plain)),
-                            "regard, PyTorch, learning": in_python(functools.partial(ours, *learned)),
-                            "torch, learning": in_python(functools.partial(theirs, *learned))}
-        case.against = {"torch": "regard, PyTorch", "torch, learning": "regard, PyTorch, learning"}
+                            "regard, PyTorch, with gradients": in_python(functools.partial(ours, *trainable)),
+                            "torch, with gradients": in_python(functools.partial(theirs, *trainable))}
+        case.against = {"torch": "regard, PyTorch", "torch, with gradients": "regard, PyTorch, with gradients"}
     yield case
 
-    case = Case("calls", f"(1, 1, 1, 8), {COUNTED_CALLS} calls from NumPy, out=", "left")
+    case = Case("calls", f"(1, 1, 1, 8), {COUNTED_CALLS} calls from NumPy with out=", "count")
     case.most_rounds = COUNTED_ROUNDS
-    case.contenders = left_behind(from_numpy, [*arrays, context, None, True, float, "out", numpy.float32, regard.attention])
+    case.contenders = leaked(from_numpy, [*arrays, context, None, True, float, "out", numpy.float32, regard.attention])
     yield case
 
 
@@ -110,7 +111,7 @@ def _add(case, workload, torch, functions):
     if workload.dtype == "bf16":
         tensors = [tensor.view(torch.bfloat16) for tensor in tensors]
     *plain, grad = tensors
-    learned = [tensor.clone().requires_grad_() for tensor in plain]
+    trainable = [tensor.clone().requires_grad_() for tensor in plain]
     last = {}
 
     def forward(name, attention):
@@ -118,7 +119,7 @@ def _add(case, workload, torch, functions):
             last[name] = attention(*plain, is_causal=workload.causal)
 
     def both(attention):
-        torch.autograd.grad(attention(*learned, is_causal=workload.causal), learned, grad)
+        torch.autograd.grad(attention(*trainable, is_causal=workload.causal), trainable, grad)
 
     for name, attention in functions.items():
         case.contenders[name] = timed(workload.operations, functools.partial(forward, name, attention))

@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Regard for compare.py: the C interface (include/regard/c_api.h), and bench/operators.h for what it lacks.
+"""Regard for compare.py: the C interface (include/regard/c_api.h), and bench/operators.h for what it does not cover.
 
     Regard(build, threads).forward(workload, context)  ─▶  a call without arguments, to be timed
 
-Whatever is rejected ends the program with the library's own sentence. Read next: suite.py."""
+An error ends the program with the library's message. Read next: suite.py."""
 
 import ctypes
 import functools
@@ -29,7 +29,7 @@ class Array(ctypes.Structure):  # regard_input, regard_output
 Fingerprint = ctypes.c_uint32 * 16  # REGARD_FINGERPRINT_WORDS
 
 
-# Structs may be longer than the library's own when the rest is zero: `rest` stands for all fields not named here.
+# Structs may be longer than the library's if the rest is zero: `rest` covers all fields that are not declared here.
 class Options(ctypes.Structure):  # regard_attention_options
     _fields_ = [("struct_size", ctypes.c_size_t), ("causal", ctypes.c_int32), ("offset_kind", ctypes.c_int32),
                 ("offset", ctypes.c_int64), ("offsets", Array), ("has_window_left", ctypes.c_int32),
@@ -97,7 +97,7 @@ class Regard:
         return self.bench.regard_bench_bf16_peak(self.threads, PEAK_SECONDS)
 
     def read(self, num_bytes):
-        """GB/s of reading so many bytes, shared among the threads."""
+        """GB/s of reading num_bytes, shared among the threads."""
         return self.bench.regard_bench_read(num_bytes // self.threads, self.threads, READ_SECONDS)
 
     # ---- through the C interface
@@ -119,7 +119,7 @@ class Regard:
         return functools.partial(self._call, "regard_attention_forward", *arrays, outputs, self._options(workload))
 
     def backward(self, workload, context, row_max, row_sum, grad_context, gradients, threads=None):
-        """After forward() with row_max and row_sum. gradients: of query, key and value, written."""
+        """To be called after forward() with row_max and row_sum. Writes the gradients of query, key and value."""
         arrays = [Array.of(array) for array in (workload.query, workload.key, workload.value)]
         saved = Saved(ctypes.sizeof(Saved), *map(Array.of, (context, row_max, row_sum, grad_context)))
         saved.fingerprint = ctypes.pointer(workload.fingerprint)
@@ -158,11 +158,11 @@ class Regard:
         return answer
 
     def workspace(self, workload, context):
-        """Bytes of scratch that one call of attention_forward has in use at most."""
+        """The largest number of scratch bytes that one call of attention_forward uses."""
         return self._bench("forward", ctypes.byref(self._flat(workload, context)), 1)
 
     def calls(self, workload, context, num_calls):
-        """attention_forward so many times in a loop of C++, with the default number of threads."""
+        """num_calls calls of attention_forward in a C++ loop, with the default number of threads."""
         return functools.partial(self._bench, "calls", ctypes.byref(self._flat(workload, context)), ctypes.c_int64(num_calls))
 
     def columns(self, workload, row_max, row_sum, mass, pooled_map, count=0):
@@ -172,7 +172,7 @@ class Regard:
                                  ctypes.c_int64(pooled_map.shape[-1]), count)
 
     def statistics(self, workload, context, top):
-        """Two calls, as of decode."""
+        """Two calls, as in decode()."""
         shape = (1, workload.heads, workload.queries)
         keys, weights = numpy.zeros((*shape, top), numpy.int64), numpy.zeros((*shape, top), numpy.float32)
         rows = numpy.zeros((4, *shape[1:]), numpy.float32)
@@ -183,7 +183,7 @@ class Regard:
         return lambda: call(0), lambda: call(1)
 
     def decode(self, workload, context, cache_type, page_keys=0):
-        """Two calls: to be timed, and one that counts its workspace. The cache lives as long as they do."""
+        """Two calls: one to be timed, and one that returns its workspace. They keep the cache alive."""
         flat = self._flat(workload, context)
         cache = Cache(self, self._bench("cache", ctypes.byref(flat), CACHE_TYPES[cache_type], page_keys))
         call = lambda count: self._bench("decode", ctypes.c_void_p(cache.pointer), ctypes.byref(flat), count)

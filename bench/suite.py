@@ -1,12 +1,12 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The rows of the benchmark: each a function here that yields its cases, each case a handful of contenders.
+"""The rows of the benchmark: each is a function that yields its cases, and each case holds several contenders.
 
-    row      "prefill", "decode", …: what --rows chooses
-    case     one shape; its contenders are taken in turn, round by round (compare.py)
+    row      "prefill", "decode", …: what --rows selects
+    case     one shape; its contenders take turns, round by round (compare.py)
     figure   GFLOP/s of useful operations, or GB/s of cache read, of one contender in one round
 
-A contender is a function that returns its figure. Names: Regard's begin with "regard", causal ones end with "causal";
-peak, bf16 peak, sgemm and read are the references. targets.py computes the targets from these names.
+A contender is a function that returns its figure. Names of Regard's contenders start with "regard", names of causal
+ones end with "causal"; peak, bf16 peak, sgemm and read are the references. targets.py computes the targets from these names.
 Read next: workload.py, targets.py."""
 
 import dataclasses
@@ -31,10 +31,10 @@ class Suite:
         self.product = numpy.zeros((SGEMM, SGEMM), numpy.float32)
         self.sgemm = timed(2 * SGEMM**3, lambda: numpy.matmul(self.left, self.right, out=self.product))
 
-    # ---- what most cases are made of
+    # ---- building blocks of most cases
 
     def add(self, case, name, workload, amount=None, call=None, context=None):
-        """Regard's forward of a workload, by the C interface, or another call that writes the context."""
+        """Regard's forward pass through the C interface, or another call that writes the context."""
         context = workload.new_context() if context is None else context
         case.contenders[name] = timed(amount or workload.operations, call or self.regard.forward(workload, context))
         case.errors[name] = lambda: workload.error(context)
@@ -57,7 +57,7 @@ class Suite:
     # ---- the rows
 
     def peaks(self):
-        case = Case("peaks", "from registers, and reading", "GFLOP/s, GB/s", weight=0.5)
+        case = Case("peaks", "multiply-add peak and read bandwidth", "GFLOP/s, GB/s", weight=0.5)
         case.contenders["peak"] = self.regard.peak
         if self.regard.bf16_peak() > 0:
             case.contenders["bf16 peak"] = self.regard.bf16_peak
@@ -75,7 +75,7 @@ class Suite:
                 causal = full.variant(causal=True)
                 self.add(case, "regard", full)
                 self.add(case, "regard causal", causal)
-                # What no target needs and what takes long has every fourth turn.
+                # Slow contenders that no target needs run in every fourth round only.
                 self.add_competitors(case, full, without=("ggml", "numpy"))
                 self.add_competitors(case, causal, " causal", without=("ggml",))
                 for name in ("ggml", "numpy"):
@@ -95,7 +95,7 @@ class Suite:
 
     def window(self):
         workload = Workload(8, 4096, 4096, 64, causal=True, window=511)
-        case = Case("window", "S 4096, D 64, causal, the last 512 keys")
+        case = Case("window", "S 4096, D 64, causal, window of 512 keys")
         case.contenders["peak"] = self.regard.peak
         self.add(case, "regard", workload)
         self.add_competitors(case, workload)
@@ -115,18 +115,18 @@ class Suite:
             yield self._decode("decode", Workload(32, 1, 8192, 128, key_heads=key_heads))
 
     def _decode(self, row, workload):
-        """Packed caches of three types and plain tensors; the figure of each counts the bytes of its own type."""
+        """Packed caches of three types and unpacked tensors; each figure counts the bytes of its own type."""
         grouped = workload.heads > workload.key_heads
-        case = Case(row, f"{workload.heads} heads, {workload.key_heads} of keys, S {workload.keys}, D {workload.depth}", "GB/s")
+        case = Case(row, f"{workload.heads} heads, {workload.key_heads} KV heads, S {workload.keys}, D {workload.depth}", "GB/s")
         case.contenders["read"] = lambda: self.regard.read(read_bytes())
         for cache_type, element in (("f32", 4.0), ("bf16", 2.0), ("int8", 1.0 + 4.0 / workload.depth)):
             self._add_cache(case, f"regard packed {cache_type}", workload, cache_type, workload.cache_bytes(element))
         if grouped:
             alone = dataclasses.replace(workload, heads=workload.key_heads)
             self._add_cache(case, "regard packed f32, 1 query head", alone, "f32", alone.cache_bytes())
-        self.add(case, "regard plain f32", workload, workload.cache_bytes())
+        self.add(case, "regard unpacked f32", workload, workload.cache_bytes())
         halved = dataclasses.replace(workload, dtype="bf16")
-        self.add(case, "regard plain bf16", halved, halved.cache_bytes(2.0))
+        self.add(case, "regard unpacked bf16", halved, halved.cache_bytes(2.0))
         self.add_competitors(case, workload, amount=workload.cache_bytes(), ours="regard packed f32")
         self.add_competitors(case, halved, " bf16", amount=halved.cache_bytes(2.0), ours="regard packed")
         return case
@@ -139,7 +139,7 @@ class Suite:
 
     def paged(self):
         workload = Workload(32, 1, 8192, 128, key_heads=8)
-        case = Case("paged", "32 heads, 8 of keys, S 8192, D 128, f32", "GB/s")
+        case = Case("paged", "32 heads, 8 KV heads, S 8192, D 128, f32", "GB/s")
         case.contenders["read"] = lambda: self.regard.read(read_bytes())
         for page_keys in (0, 32, 256):
             name = f"regard pages of {page_keys}" if page_keys else "regard contiguous"
@@ -149,7 +149,7 @@ class Suite:
     def varlen(self):
         lengths = (17, 2048, 300, 64, 1500, 128, 777, 1, 512, 96, 1024, 33, 640, 256, 450, 346)
         packed = Workload(8, sum(lengths), sum(lengths), 64, lengths=lengths)
-        case = Case("varlen", f"{len(lengths)} sequences of 1 to 2048, {sum(lengths)} in all, 8 heads, D 64")
+        case = Case("varlen", f"{len(lengths)} sequences of 1 to 2048 tokens, {sum(lengths)} in total, 8 heads, D 64")
         case.contenders["peak"] = self.regard.peak
         self.add(case, "regard", packed)
         self.add(case, "regard causal", packed.variant(causal=True))
@@ -186,7 +186,7 @@ class Suite:
             yield case
 
     def backward(self):
-        """Gradients, by the count of five products: 2.5 times the operations of the forward pass."""
+        """Gradients; five matrix products count as 2.5 times the operations of the forward pass."""
         for length, depth, heads in ((1024, 64, 8), (1024, 128, 8), (4096, 64, 8), (4096, 128, 8), (8192, 64, 1)):
             case = Case("backward", f"S {length}, D {depth}, heads {heads}", weight=1 if length < 4096 else 3)
             case.contenders["peak"] = self.regard.peak
@@ -213,7 +213,7 @@ class Suite:
             case.contenders["torch" + suffix] = timed(2.5 * workload.operations, call)
 
     def training(self):
-        """Forward, and forward and backward together: 1 and 3.5 times the operations of the forward pass."""
+        """Forward, and forward and backward together; they count 1 and 3.5 times the operations of the forward pass."""
         for dtype in ("f32", "bf16"):
             for length in (128, 512, 2048, 8192):
                 for depth in (64, 128):
@@ -291,7 +291,7 @@ ROWS = ("peaks", "prefill", "long", "window", "short", "decode", "paged", "varle
 
 
 def level_bytes(level, otherwise):
-    """The size of a cache of the first processor, or the other where none is known."""
+    """The size of a cache of the first processor, or `otherwise` if it is not known."""
     path = pathlib.Path(f"/sys/devices/system/cpu/cpu0/cache/index{level}/size")
     try:
         return 1024 * int(path.read_text(encoding="ascii").strip().removesuffix("K"))
@@ -300,5 +300,5 @@ def level_bytes(level, otherwise):
 
 
 def read_bytes():
-    """Four times the third-level cache, shared among the threads."""
+    """Four times the size of the L3 cache, shared among the threads."""
     return 4 * level_bytes(3, 64 << 20)

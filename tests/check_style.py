@@ -7,6 +7,7 @@
     pkg-config FILE      likewise a pkg-config file
 """
 
+import importlib
 import pathlib
 import re
 import subprocess
@@ -82,7 +83,7 @@ PHRASES = {
 def phrases(files):
     """Texts are written in the terms of the field; data that programs write is left alone."""
     pattern = re.compile(r"\b(" + "|".join(PHRASES) + r")\b", re.IGNORECASE)
-    skipped = ("tests/check_style.py", "tests/encoder/", "tests/tokenizer/", "tests/fuzz/corpus/", "bench/results/", "bench/report.py", "docs/performance.md", "docs/notebooks/")
+    skipped = ("tests/check_style.py", "tests/encoder/", "tests/tokenizer/", "tests/fuzz/corpus/", "docs/notebooks/")
     texts = CODE + SCRIPTS + (".md", ".js", ".css", ".pyi", ".html")
     for path in files:
         if path.suffix in texts and not str(path).startswith(skipped):
@@ -187,6 +188,22 @@ def links(files):
             yield f"{page}: not reachable from docs/README.md"
 
 
+def performance(files):
+    """The performance pages are those that bench/run_benchmarks generates, and the overview stays short."""
+    sys.dont_write_bytecode = True
+    sys.path.insert(0, str(ROOT / "bench"))
+    report = importlib.import_module("report")
+    pages = report.pages(ROOT)
+    for path in sorted(set(pages) | report.written(ROOT)):
+        if path not in pages:
+            yield f"{path}: not generated from bench/results/*.json"
+        elif not (ROOT / path).exists() or text_of(path) != pages[path]:
+            yield f"{path}: differs from the JSON files; run bench/run_benchmarks --write-docs"
+    count = len(pages["docs/performance/README.md"].splitlines())
+    if count > MAX_README_LINES:
+        yield f"docs/performance/README.md: {count} lines, at most {MAX_README_LINES}"
+
+
 def dead_comments(files):
     """No commented-out code."""
     pattern = re.compile(r"^\s+//\s*(if \(.*\) \{|for \(.*\) \{|return .*;|#include .*|\w+\(.*\);)\s*$")
@@ -211,7 +228,8 @@ def version(files):
     yield from (line + " (take it from regard::version())" for line in lines_matching(literal, sources))
 
 
-RULES = (spdx, promises, phrases, names, lengths, opening, places, text_files, links, dead_comments, version)
+RULES = (spdx, promises, phrases, names, lengths, opening, places, text_files, links, performance, dead_comments,
+         version)
 
 
 def agrees(name, text):
