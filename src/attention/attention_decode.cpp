@@ -17,6 +17,7 @@
 #include "row_task.h"
 #include "runtime/parallel.h"
 #include "runtime/workspace.h"
+#include "tensor/element_types.h"
 #include "visibility.h"
 
 namespace regard::inline v0 {
@@ -83,10 +84,7 @@ class CachedKeys final : public KvPanels<T> {
   }
 
  private:
-  static constexpr kernels::Stored kStored = std::same_as<K, T>             ? kernels::Stored::compute_type
-                                             : std::same_as<K, bfloat16>    ? kernels::Stored::bfloat16
-                                             : std::same_as<K, std::int8_t> ? kernels::Stored::int8
-                                                                            : kernels::Stored::float16;
+  static constexpr kernels::Stored kStored = stored_type(kElementType<K>);
 
   template <class PanelAt>
   void find(const KvHead& kv_head, Index panel, bool follows, Index first_scale, const PanelAt& panel_at,

@@ -12,6 +12,7 @@
 #include "few_row_schedule.h"
 #include "kernels/table.h"
 #include "kv_panels.h"
+#include "tensor/element_types.h"
 
 namespace regard::inline v0::internal {
 namespace {
@@ -65,9 +66,7 @@ class RowKeys final : public KvPanels<T> {
                  ? view.pointer(sequence.batch, kv_head.key_head, sequence.first_key + n * kernels::kPanel, 0)
                  : nullptr;
     };
-    block.type = view.type == ElementType::bfloat16  ? kernels::Stored::bfloat16
-                 : view.type == ElementType::float16 ? kernels::Stored::float16
-                                                     : kernels::Stored::compute_type;
+    block.type = stored_type(view.type);
     block.row_stride = view.strides[2];
     block.row_width = view.shape[3];
     for (Index i = 0; i < kernels::kBlockPanels; ++i) {

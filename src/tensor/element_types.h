@@ -10,20 +10,46 @@
 // Read next: regard/types.h, kernels/attention_pack.cpp.
 #pragma once
 
+#include <stdexcept>
+#include <string>
+
 #include "kernels/table.h"
 #include "regard/tensor.h"
 #include "strided_copy.h"
 
 namespace regard::inline v0::internal {
 
+// A type that no branch handles: an argument check or a dispatch below lacks it.
+[[noreturn]] inline void throw_unhandled(ElementType type) {
+  throw std::logic_error("elements of type " + std::to_string(static_cast<int>(type)) + " have no code here");
+}
+
 // Calls use(S{}) with S the type of this name, one of those that are computed with as T.
 template <class T, class Use>
 void with_element_type(ElementType type, Use use) {
+  if (type == kElementType<T>) return use(T{});
   if constexpr (std::same_as<T, float>) {
     if (type == ElementType::bfloat16) return use(bfloat16{});
     if (type == ElementType::float16) return use(float16{});
   }
-  use(T{});
+  throw_unhandled(type);
+}
+
+// How the kernels that read panels in place call this type.
+constexpr kernels::Stored stored_type(ElementType type) {
+  switch (type) {
+    case ElementType::float32:
+    case ElementType::float64:
+      return kernels::Stored::compute_type;
+    case ElementType::bfloat16:
+      return kernels::Stored::bfloat16;
+    case ElementType::float16:
+      return kernels::Stored::float16;
+    case ElementType::int8:
+      return kernels::Stored::int8;
+    default:
+      throw_unhandled(type);
+  }
 }
 
 // A whole number of int32 or int64.
@@ -94,12 +120,13 @@ void with_rows(const InputView<4>& view, bool pairs, Index b, Index h, Index fir
   const void* corner = view.pointer(b, h, first, 0);
   const auto rows = [&]<class S>(const S* at) { return kernels::Matrix<S>{at, view.strides[2], view.strides[3]}; };
   const kernels::KernelTable& table = kernels::active();
+  if (view.type == kElementType<T>) return use(table.template of<T>(), rows(static_cast<const T*>(corner)));
   if constexpr (std::same_as<T, float>) {
     if (pairs) return use(table.pairs, rows(static_cast<const kernels::Bfloat16*>(corner)));
     if (view.type == ElementType::bfloat16) return use(table.bf16, rows(static_cast<const kernels::Bfloat16*>(corner)));
     if (view.type == ElementType::float16) return use(table.f16, rows(static_cast<const kernels::Float16*>(corner)));
   }
-  use(table.template of<T>(), rows(static_cast<const T*>(corner)));
+  throw_unhandled(view.type);
 }
 
 }  // namespace regard::inline v0::internal
