@@ -247,4 +247,4 @@ def lines(machines):
     for file, words in best.pictures:
         yield from [f"![{words}]({file})", ""]
     yield MISSED
-    yield from table(("target", "limit", *(machine.label() for machine in machines), "reason"), missed_rows(machines))
+    yield from table(("target", "limit", *(machine.label() for machine in machines), "likely reason"), missed_rows(machines))
