@@ -135,7 +135,7 @@ double page_bytes(Inputs& inputs, const AttendText& text, const AttendSettings& 
   if (needed > kMaxAttentionHtmlBytes) {
     const auto size = [](double n) { return bytes_text(static_cast<std::uint64_t>(std::min(n, 0x1p62))); };
     const bool rows_help = bytes({{0, 1}}) <= kMaxAttentionHtmlBytes;
-    throw std::runtime_error("--html: the page would take " + size(needed) + ", and the most is " +
+    throw std::runtime_error("--html: the page would take " + size(needed) + ", and the limit is " +
                              size(kMaxAttentionHtmlBytes) +
                              (rows_help ? "; choose rows with --rows A:B" : "; give fewer heads, or fewer keys") +
                              (settings.rows.empty() ? ", or give --inspect for a map of every head" : ""));
@@ -173,11 +173,12 @@ std::uint64_t check_memory(double needed, std::optional<std::uint64_t> allowed) 
   const std::uint64_t limit = std::min<std::uint64_t>(allowed ? *allowed : available_memory_bytes(), kMaxBytes);
   const auto bytes = static_cast<std::uint64_t>(std::min(needed, static_cast<double>(kMaxBytes)));
   if (needed > static_cast<double>(limit)) {
-    throw std::runtime_error("this needs " + bytes_text(bytes) + " of memory and " + bytes_text(limit) +
-                             (allowed
-                                  ? " are allowed by --max-memory"
-                                  : " are available; give fewer rows, heads or keys, or override with --max-memory " +
-                                        std::to_string((bytes >> 30) + 1) + "G"));
+    throw std::runtime_error("this needs " + bytes_text(bytes) + " of memory, but " +
+                             (allowed ? "--max-memory allows " + bytes_text(limit)
+                                      : bytes_text(limit) +
+                                            " is available; give fewer rows, heads or keys, or override with "
+                                            "--max-memory " +
+                                            std::to_string((bytes >> 30) + 1) + "G"));
   }
   return bytes;
 }
@@ -403,7 +404,7 @@ void attend(const AttendText& text) {
   done.memory_bytes = check_memory(needed_bytes(inputs, e, text, settings), settings.max_memory);
   if (!text.save.empty() && e.batch * e.heads > kMaxPictures)
     throw std::runtime_error("--save would write a picture for each of " + std::to_string(e.batch * e.heads) +
-                             " heads; the most is " + std::to_string(kMaxPictures) + "; give fewer heads at a time");
+                             " heads; the maximum is " + std::to_string(kMaxPictures) + "; give fewer heads at a time");
   Outputs to;
   for (const NamedPath& output : text.outputs()) to.numbers[output.option] = to.files.add(output.path);
   if (!text.save.empty()) to.folder.emplace(text.save);

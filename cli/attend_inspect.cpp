@@ -22,18 +22,18 @@ std::array<Index, 2> inspect_cells(const InspectSettings& settings, const std::a
   const std::array<Index, 2> most{query[2], key[2]};
   for (const auto& [count, what] : {std::pair{query[0], "batch entry"}, std::pair{query[1], "head"},
                                     std::pair{most[0], "query"}, std::pair{most[1], "key"}}) {
-    if (count < 1) throw std::invalid_argument(std::string("--inspect: there is no ") + what + " to look at");
+    if (count < 1) throw std::invalid_argument(std::string("--inspect: there is no ") + what + " to inspect");
   }
   for (const Index chosen : settings.heads.track_keys) {
     if (chosen >= most[1])
-      throw std::invalid_argument("--track-keys names key " + std::to_string(chosen) + ", and --key has " +
-                                  std::to_string(most[1]) + " of them; keys count from 0");
+      throw std::invalid_argument("--track-keys names key " + std::to_string(chosen) + ", but --key has " +
+                                  std::to_string(most[1]) + " keys; keys count from 0");
   }
   const std::array<Index, 2>& asked = settings.map_size;
   if (asked[0] > most[0] || asked[1] > most[1])
-    throw std::invalid_argument("--map-size asks for " + std::to_string(asked[0]) + " rows and " +
-                                std::to_string(asked[1]) + " columns; --query and --key allow at most " +
-                                std::to_string(most[0]) + "," + std::to_string(most[1]));
+    throw std::invalid_argument("--map-size is " + std::to_string(asked[0]) + "," + std::to_string(asked[1]) +
+                                "; expected at most " + std::to_string(most[0]) + "," + std::to_string(most[1]) +
+                                ", the numbers of queries and keys");
   return {asked[0] > 0 ? asked[0] : std::min(most[0], kMaxCells),
           asked[1] > 0 ? asked[1] : std::min(most[1], kMaxCells)};
 }

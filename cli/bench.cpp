@@ -143,7 +143,7 @@ void measure(std::vector<Row>& rows, int rounds) {
 }
 
 std::string as_text(const std::vector<Row>& rows, int threads, int rounds) {
-  std::string text = fmt::format("{}, {} thread{}, the median of {} rounds\n\n", active_instruction_set(), threads,
+  std::string text = fmt::format("{}, {} thread{}, median of {} rounds\n\n", active_instruction_set(), threads,
                                  threads == 1 ? "" : "s", rounds);
   for (std::size_t i = 0; i < rows.size(); ++i) {
     text += fmt::format("{:<32}{:>9.1f} {:<9}", rows[i].name, median(rows[i].figures), rows[i].unit);
@@ -152,7 +152,7 @@ std::string as_text(const std::vector<Row>& rows, int threads, int rounds) {
     while (text.back() == ' ') text.pop_back();
     text += '\n';
   }
-  return text + "\nWhatever else runs on this machine moves these figures.\n";
+  return text + "\nOther load on this machine changes these figures.\n";
 }
 
 std::string as_json(const std::vector<Row>& rows, int threads, int rounds) {
@@ -188,14 +188,15 @@ void add_bench(CLI::App& app) {
     bool quick = false, json = false;
   };
   auto options = std::make_shared<Options>();
-  CLI::App* command = app.add_subcommand("bench", "Measure how near this machine's limit attention comes");
-  command->add_option("--threads", options->threads, "how many; without it as many as operators use")->type_name("N");
-  command->add_flag("--quick", options->quick, "small shapes, which stay in caches:\na second, only to try it");
-  command->add_flag("--json", options->json, "the same as JSON");
+  CLI::App* command = app.add_subcommand("bench", "Measure attention speed as a share of this machine's peak");
+  command->add_option("--threads", options->threads, "number of threads (default: see regard info)")->type_name("N");
+  command->add_flag("--quick", options->quick,
+                    "a trial run of about a second with small shapes that\nstay in the caches");
+  command->add_flag("--json", options->json, "print the results as JSON");
   command->footer(
-      "Takes about ten seconds and 700 MB; keep the machine quiet. Operations: 4 D for\n"
-      "each pair of a query and a key that it sees, exponentials for nothing. Bytes:\n"
-      "each key and value once.\n"
+      "Takes about ten seconds and 700 MB; keep the machine idle. GFLOP/s count 4 D\n"
+      "operations per visible query-key pair, and no exponentials; GB/s count each key\n"
+      "and value once.\n"
       "\n"
       "EXAMPLES\n"
       "  regard bench\n"

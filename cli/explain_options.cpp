@@ -128,29 +128,30 @@ void add_explain_options(CLI::App& command, ExplainText& text, const char* setti
     return command.add_option(name, value, help)->type_name(type)->group(group);
   };
   add(settings, "--causal", text.causal, "[=top_left|bottom_right|off|N]",
-      "a query sees no later key: query 0 stands at key 0\n(top_left, also without a value), the last at the\nlast "
-      "(bottom_right), or at key N; or off")
+      "mask later keys. Query 0 is aligned with key 0\n(top_left, the default) or with key N, or the last\n"
+      "query with the last key (bottom_right). off: no mask")
       ->expected(0, 1);
   add(settings, "--scale", text.scale, "sqrt|none|floor_half|NUMBER",
-      "what scores are multiplied by: sqrt is 1/√D;\nfloor_half takes floor(score / 2) instead");
-  add(settings, "--layout", text.layout, "rows|columns", "a token is a row, or a column");
+      "factor of the scores; sqrt: 1/√D; none: 1;\nfloor_half: floor(score / 2) instead of a factor");
+  add(settings, "--layout", text.layout, "rows|columns", "whether a token is a row or a column");
   add(settings, "--softmax", text.softmax, "shifted|unshifted|ratio",
-      "shifted by the largest score, as the library does;\nratio is score / sum of scores");
-  add(settings, "--softmax-base", text.softmax_base, "e|NUMBER", "such as 3");
+      "shifted: subtract the largest score first, as the\nlibrary does; ratio: score / sum of scores");
+  add(settings, "--softmax-base", text.softmax_base, "e|NUMBER", "base of the powers, such as 3 (default: e)");
   add(settings, "--heads", text.heads, "N", "split the projections, or Q, K and V, into N heads");
-  add(settings, "--dtype", text.dtype, "f64|f32", "the type in which all is computed");
-  add(settings, "--tokens", text.tokens, "WORDS", "the words, divided by commas: I,love,coding");
-  add(settings, "--query", text.query, "WORD|@INDEX", "the query to look at; WORD#1 is its second\noccurrence");
-  const char* view = "WHAT IS SHOWN (all counts start at 0)";
-  add(view, "--step", text.step, "N|NAME", "only this step");
+  add(settings, "--dtype", text.dtype, "f64|f32", "type in which everything is computed");
+  add(settings, "--tokens", text.tokens, "WORDS", "the words, separated by commas: I,love,coding");
+  add(settings, "--query", text.query, "WORD|@INDEX", "the query to look at; WORD#1 is the second\noccurrence of WORD");
+  const char* view = "OUTPUT (all counts start at 0)";
+  add(view, "--step", text.step, "N|NAME", "show only this step");
   add(view, "--cell", text.cell, "ROW,COLUMN",
-      "how this number came about, in each step shown:\n1,0 or love,I (with heads: HEAD,ROW,COLUMN)");
-  add(view, "--digits", text.digits, "N", "decimals, 0 to 17 (default 4)");
-  command.add_flag("--full", text.full, "every number of large matrices, which are otherwise\nshortened")->group(view);
+      "show how this number is computed in each step shown:\n1,0 or love,I (with heads: HEAD,ROW,COLUMN)");
+  add(view, "--digits", text.digits, "N", "number of decimals, 0 to 17");
+  command.add_flag("--full", text.full, "show every number; large matrices are otherwise\nabbreviated")->group(view);
   command.add_flag("--pause", text.pause, "one step at a time: space for the next, b for the\nprevious, q to quit")
       ->group(view);
-  command.add_flag("--json", text.json, "the data as JSON")->group(view);
-  add(view, "--html", text.html, "FILE", "a page: one file that needs no network; of matrices\nin place of the text");
+  command.add_flag("--json", text.json, "print the data as JSON")->group(view);
+  add(view, "--html", text.html, "FILE",
+      "write an HTML page, one file that needs no network;\nfor matrices, it replaces the text");
   add_color_option(command, text.color);
   command.get_option("--color")->group(view);
 }
@@ -198,7 +199,7 @@ void show_explanation(const ExplainInput& input, const ExplainText& text) {
     throw UsageError("--html writes every step with all its cells; --step, --cell and --pause are for the text");
   if (text.html == "-" && text.json) throw UsageError("--html - and --json both write to standard output");
   if (!text.html.empty() && has_long_page(input)) return write_long_page(input, text);
-  if (text.pause && !writes_to_terminal()) throw UsageError("--pause needs a terminal; standard output is none");
+  if (text.pause && !writes_to_terminal()) throw UsageError("--pause needs a terminal, but standard output is not one");
   TextOptions options{.width = output_width(),
                       .color = use_color(text.color),
                       .unicode = terminal_is_unicode(),

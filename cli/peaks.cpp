@@ -138,10 +138,9 @@ std::string peaks_text(const Peaks& peaks) {
   for (const ReadPeak& read : peaks.reads) {
     const std::uint64_t bytes = *std::max_element(read.bytes_per_thread.begin(), read.bytes_per_thread.end());
     add("read " + read.place, read.gigabytes_per_second,
-        bytes == 0 ? "GB/s" : fmt::format("GB/s, up to {} a thread", bytes_text(bytes)));
+        bytes == 0 ? "GB/s" : fmt::format("GB/s, up to {} per thread", bytes_text(bytes)));
   }
-  return text +
-         fmt::format("\n  The best of {} rounds; whatever else runs on this machine lowers them.\n", kPeakRounds);
+  return text + fmt::format("\n  Best of {} rounds. Other load on this machine lowers these figures.\n", kPeakRounds);
 }
 
 void write_peaks(JsonWriter& json, const Peaks& peaks) {

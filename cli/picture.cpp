@@ -82,7 +82,7 @@ std::string png_of(const Picture& picture) {
     whole = write_png(png, info, picture, colors, texts, rows);
   }
   png_destroy_write_struct(&png, &info);
-  if (!whole) throw std::runtime_error(std::string("the picture cannot be made: ") + writer.error.data());
+  if (!whole) throw std::runtime_error(std::string("the picture cannot be created: ") + writer.error.data());
   return {reinterpret_cast<const char*>(room.data()), writer.used};
 }
 

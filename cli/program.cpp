@@ -131,7 +131,7 @@ bool writes_to_terminal() { return ::isatty(STDOUT_FILENO) == 1; }
 bool reads_from_terminal() { return ::isatty(STDIN_FILENO) == 1; }
 
 void add_color_option(CLI::App& command, std::string& mode) {
-  command.add_option("--color", mode, "auto, the default: on a terminal without NO_COLOR")
+  command.add_option("--color", mode, "use colour; auto (default): on a terminal, unless\nNO_COLOR is set")
       ->type_name("auto|always|never");
 }
 
@@ -235,7 +235,7 @@ std::string bytes_text(std::uint64_t bytes) {
 double parse_number(std::string_view option, std::string_view text) {
   double x = 0;
   const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), x);
-  if (error == std::errc::result_out_of_range) reject_value(option, text, "a number that a double can hold");
+  if (error == std::errc::result_out_of_range) reject_value(option, text, "a number that fits in a double");
   if (error != std::errc() || end != text.data() + text.size()) {
     reject_value(option, text, "a number such as 0.125 or -1");
   }
@@ -246,7 +246,8 @@ double parse_number(std::string_view option, std::string_view text) {
 Index parse_integer(std::string_view option, std::string_view text) {
   Index n = 0;
   const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), n);
-  if (error == std::errc::result_out_of_range) reject_value(option, text, "a whole number of at most 63 bits");
+  if (error == std::errc::result_out_of_range)
+    reject_value(option, text, "a whole number that fits in a signed 64-bit integer");
   if (error != std::errc() || end != text.data() + text.size()) reject_value(option, text, "a whole number");
   return n;
 }
@@ -329,8 +330,7 @@ InputFile open_input(const std::string& path, const std::string& option, const s
     const std::string name = "standard input";
     return {source_of(std::make_shared<InputDescriptor>(STDIN_FILENO, false), name), std::nullopt, name};
   }
-  if (path.empty())
-    throw std::runtime_error("a file name is empty; expected the name of a file, or - for standard input");
+  if (path.empty()) throw std::runtime_error("empty file name; expected the name of a file, or - for standard input");
   const auto reject_unless_regular = [&path](const struct stat& status) {
     if (S_ISREG(status.st_mode)) return;
     throw std::runtime_error(path + ": is " + kind_of(status.st_mode) + "; expected a file, or - for standard input");
@@ -359,7 +359,7 @@ std::string read_text(const std::string& path, std::uint64_t max_bytes, const st
     if (came < kPiece) break;
   }
   if (text.size() > max_bytes) {
-    throw std::runtime_error(file.name + ": is larger than " + bytes_text(max_bytes) + ", the most that is read");
+    throw std::runtime_error(file.name + ": is larger than " + bytes_text(max_bytes) + ", the maximum size");
   }
   return text;
 }
@@ -438,8 +438,8 @@ void OutputFiles::commit() {
     const int error = errno;
     if (!file.replaced.empty()) ::unlink(file.replaced.c_str());
     const std::string lost = take_back(i);
-    throw std::runtime_error(file.name + ": cannot be put in place: " + reason(error) +
-                             (lost.empty() ? "" : "; replaced before that:" + lost));
+    throw std::runtime_error(file.name + ": cannot be moved into place: " + reason(error) +
+                             (lost.empty() ? "" : "; already replaced:" + lost));
   }
   for (const File& file : files_) {
     if (!file.replaced.empty()) ::unlink(file.replaced.c_str());
@@ -477,7 +477,7 @@ OutputFiles::~OutputFiles() { remove_temporaries(); }
 OutputFolder::OutputFolder(const std::string& path) : path_(path) {
   std::error_code error;
   made_ = std::filesystem::create_directory(path_, error);
-  if (error) throw std::runtime_error(path + ": the folder cannot be made: " + error.message());
+  if (error) throw std::runtime_error(path + ": the folder cannot be created: " + error.message());
 }
 
 OutputFolder::~OutputFolder() {
@@ -518,7 +518,7 @@ void check_paths(const std::vector<NamedPath>& inputs, const std::vector<NamedPa
   for (std::size_t i = 0; i < outputs.size(); ++i) {
     for (std::size_t j = i + 1; j < outputs.size(); ++j) {
       if (same(outputs[i].path, outputs[j].path)) {
-        throw UsageError(fmt::format("{} and {} both write {}; give each a name of its own", outputs[i].option,
+        throw UsageError(fmt::format("{} and {} both write to {}; choose different names", outputs[i].option,
                                      outputs[j].option, outputs[i].path == "-" ? "standard output" : outputs[i].path));
       }
     }

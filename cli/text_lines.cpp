@@ -58,7 +58,7 @@ std::vector<std::string> TextLines::next_batch() {
     }
     searched_ = waiting_.size();
     if (waiting_.size() - first > kLongestLine) {
-      throw std::runtime_error(fmt::format("{}: line {} is longer than {}; expected one text a line", file_.name,
+      throw std::runtime_error(fmt::format("{}: line {} is longer than {}; expected one text per line", file_.name,
                                            lines_read_ + static_cast<Index>(lines.size()) + 1,
                                            bytes_text(kLongestLine)));
     }

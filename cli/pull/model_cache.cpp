@@ -59,7 +59,7 @@ std::string cache_folder() {
   if (const std::string folder(environment_variable("XDG_CACHE_HOME")); folder.starts_with('/'))
     return folder + "/regard";
   if (const std::string folder(environment_variable("HOME")); !folder.empty()) return folder + "/.cache/regard";
-  throw std::runtime_error("HOME is not set, so models have no place; set REGARD_CACHE to a folder for them");
+  throw std::runtime_error("HOME is not set; set REGARD_CACHE to the folder in which to store models");
 }
 
 std::string minilm_folder() { return cache_folder() + "/models/minilm"; }
@@ -85,7 +85,7 @@ std::string model_folder(const std::string& option) {
   if (!option.empty()) return option;
   if (minilm_is_whole()) return minilm_folder();
   throw std::runtime_error(
-      "no model is here yet; fetch one (80 MiB, once) with regard pull minilm, or name the folder of one: "
+      "no model is installed; download one (80 MiB, once) with regard pull minilm, or give the folder of one with "
       "--model FOLDER");
 }
 

@@ -98,11 +98,11 @@ std::string reason_in(const std::string& log) {
   text.resize(static_cast<std::size_t>(file.gcount()));
   const auto says = [&text](std::string_view words) { return text.find(words) != std::string::npos; };
   if (says("No module named pip")) return "this Python has no pip; install Debian's package python3-pip";
-  if (says("DO NOT MATCH THE HASHES")) return "what pip was given is not the pinned wheel: its SHA-256 is another";
+  if (says("DO NOT MATCH THE HASHES")) return "pip did not get the pinned wheel: its SHA-256 differs";
   if (says("No space left on device")) return "the disk is full";
   for (const char* sign : {"ConnectionError", "Connection broken", "ConnectTimeout", "ReadTimeout", "ProxyError",
                            "NameResolutionError", "Max retries exceeded", "connection broken"}) {
-    if (says(sign)) return "pip gets no connection; check the network and https_proxy";
+    if (says(sign)) return "pip cannot connect; check the network and https_proxy";
   }
   // The last line that pip itself calls an error, else the last line.
   std::string_view line;
@@ -114,7 +114,7 @@ std::string reason_in(const std::string& log) {
     if (!next.empty()) line = next;
   }
   const std::string_view chosen = (error.empty() ? line : error).substr(0, kLongest);
-  return chosen.empty() ? "pip said nothing" : fmt::format("pip says: {}", chosen);
+  return chosen.empty() ? "pip printed no message" : fmt::format("pip reports: {}", chosen);
 }
 
 }  // namespace
@@ -149,7 +149,7 @@ void pip_download(const std::string& requirements, const std::string& folder, co
     std::this_thread::sleep_for(std::chrono::milliseconds(100));
   }
   watch();
-  if (WIFSIGNALED(status)) throw std::runtime_error(fmt::format("pip was ended by signal {}", WTERMSIG(status)));
+  if (WIFSIGNALED(status)) throw std::runtime_error(fmt::format("pip was terminated by signal {}", WTERMSIG(status)));
   if (WEXITSTATUS(status) == kCannotStart) throw std::runtime_error(python + " cannot be started");
   if (WEXITSTATUS(status) != 0) throw std::runtime_error(reason_in(log));
 }

@@ -48,25 +48,25 @@ Wheel::Wheel(std::string bytes, std::string name) : bytes_(std::move(bytes)), na
   std::uint64_t end = all.size() - kEndBytes;
   const std::uint64_t first = end - std::min(end, kLongestComment);
   while (!(all.substr(end).starts_with(kEndSignature) && number(end + 20, 2) == all.size() - end - kEndBytes)) {
-    if (end-- == first) fail(all.size(), "this is no wheel, or one that is cut short: a zip archive's end is missing");
+    if (end-- == first) fail(all.size(), "not a wheel, or a truncated one: the end of the zip archive is missing");
   }
   const std::uint64_t count = number(end + 10, 2);
   std::uint64_t at = number(end + 16, 4);
   if (number(end + 4, 2) != 0 || number(end + 6, 2) != 0 || number(end + 8, 2) != count) {
-    fail(end, "an archive in several parts is not read");
+    fail(end, "multi-part archives are not supported");
   }
   for (std::uint64_t i = 0; i < count; ++i) {
     if (at > end || end - at < kEntryBytes || !all.substr(at).starts_with(kEntry)) {
-      fail(std::min<std::uint64_t>(at, all.size()), "the archive's list of members is broken");
+      fail(std::min<std::uint64_t>(at, all.size()), "the archive's directory is corrupt");
     }
     const std::uint64_t name_bytes = number(at + 28, 2);
     const std::uint64_t entry_bytes = kEntryBytes + name_bytes + number(at + 30, 2) + number(at + 32, 2);
-    if (end - at < entry_bytes) fail(at, "the archive's list of members is broken");
+    if (end - at < entry_bytes) fail(at, "the archive's directory is corrupt");
     const Member member{number(at + 8, 2), number(at + 10, 2), number(at + 20, 4), number(at + 24, 4),
                         number(at + 42, 4)};
     const std::string_view member_name = all.substr(at + kEntryBytes, name_bytes);
     if (!members_.emplace(member_name, member).second) {
-      fail(at, fmt::format("member \"{}\" stands twice", member_name.substr(0, 80)));
+      fail(at, fmt::format("duplicate member \"{}\"", member_name.substr(0, 80)));
     }
     at += entry_bytes;
   }
@@ -91,15 +91,15 @@ void Wheel::unpack(std::string_view name, const std::function<void(std::span<con
   }
   const std::uint64_t begin = at + kLocalBytes + number(at + 26, 2) + number(at + 28, 2);
   if (begin > all.size() || all.size() - begin < member.packed_bytes) {
-    fail(all.size(), fmt::format("member \"{}\" is cut short", name));
+    fail(all.size(), fmt::format("member \"{}\" is truncated", name));
   }
   constexpr std::uint64_t kEncrypted = 1;
   if ((member.flags & kEncrypted) != 0 || (member.method != kStored && member.method != kDeflated)) {
-    fail(at, fmt::format("member \"{}\" is packed in a way that is not read", name));
+    fail(at, fmt::format("member \"{}\" uses an unsupported compression or encryption", name));
   }
   const std::string_view packed = all.substr(begin, member.packed_bytes);
   if (member.method == kStored) {
-    if (member.packed_bytes != member.num_bytes) fail(at, fmt::format("member \"{}\" has two sizes", name));
+    if (member.packed_bytes != member.num_bytes) fail(at, fmt::format("member \"{}\" has conflicting sizes", name));
     take(std::as_bytes(std::span(packed)));
     return;
   }
@@ -122,8 +122,7 @@ void Wheel::unpack(std::string_view name, const std::function<void(std::span<con
     came += count;
     const bool stuck = state == Z_OK && count == 0;
     if ((state != Z_OK && state != Z_STREAM_END) || stuck || came > member.num_bytes) {
-      fail(begin,
-           fmt::format("member \"{}\" does not unpack to the {} bytes that it should have", name, member.num_bytes));
+      fail(begin, fmt::format("member \"{}\" does not unpack to the expected {} bytes", name, member.num_bytes));
     }
     take(std::span(piece).first(count));
   }

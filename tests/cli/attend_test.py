@@ -371,7 +371,7 @@ def test_a_file_that_cannot_be_put_in_place_takes_the_others_back(folder):
         process.stdin.write(query[130:])
         process.stdin.close()
         assert process.wait(60) == 1
-        assert process.stderr.read() == b"regard: last.npy: cannot be put in place: Is a directory\n"
+        assert process.stderr.read() == b"regard: last.npy: cannot be moved into place: Is a directory\n"
     assert sorted(os.listdir(folder)) == ["k.npy", "last.npy", "old.npy", "q.npy", "v.npy"]
     assert (folder / "old.npy").read_bytes() == b"old"
     assert (folder / "old.npy").stat().st_ino == inode and (folder / "old.npy").stat().st_mode & 0o777 == 0o640
@@ -397,8 +397,8 @@ def test_one_name_for_two_purposes(folder):
     os.link(folder / "q.npy", folder / "hard.npy")
     for path in ("q.npy", "./q.npy", str(folder / "q.npy"), "link.npy", "hard.npy"):
         fail(2, ["--output would write", "--query reads"], "attend", *QKV, "-o", path, cwd=folder)
-    fail(2, ["--output and --lse both write a.npy"], "attend", *QKV, "-o", "a.npy", "--lse", "./a.npy", cwd=folder)
-    fail(2, ["both write standard output"], "attend", *QKV, "-o", "-", "--lse", "-", cwd=folder)
+    fail(2, ["--output and --lse both write to a.npy"], "attend", *QKV, "-o", "a.npy", "--lse", "./a.npy", cwd=folder)
+    fail(2, ["both write to standard output"], "attend", *QKV, "-o", "-", "--lse", "-", cwd=folder)
     fail(2, ["--output - and --json"], "attend", *QKV, "-o", "-", "--json", cwd=folder)
     fail(2, ["--query and --key both read standard input"], "attend", "--query", "-", "--key", "-", "--value", "v.npy",
          "-o", "a.npy", cwd=folder)
@@ -459,10 +459,10 @@ def test_a_page_follows_the_rules_of_outputs(folder):
     (folder / "page.html").write_bytes(b"old")
     fail(1, ["missing/p.html", "No such file"], "attend", *QKV, "--html", "missing/p.html", "-o", "a.npy", cwd=folder)
     fail(1, ["missing/a.npy", "No such file"], "attend", *QKV, "--html", "page.html", "-o", "missing/a.npy", cwd=folder)
-    fail(2, ["--output and --html both write standard output"], "attend", *QKV, "-o", "-", "--html", "-", cwd=folder)
-    fail(2, ["--html - and --json both write standard output"], "attend", *QKV, "--html", "-", "--json", cwd=folder)
+    fail(2, ["--output and --html both write to standard output"], "attend", *QKV, "-o", "-", "--html", "-", cwd=folder)
+    fail(2, ["--html - and --json both write to standard output"], "attend", *QKV, "--html", "-", "--json", cwd=folder)
     fail(2, ["--html would write", "--query reads"], "attend", *QKV, "--html", "q.npy", cwd=folder)
-    fail(2, ["--weights and --html both write page.html"], "attend", *QKV, "--weights", "page.html", "--html", "page.html", cwd=folder)
+    fail(2, ["--weights and --html both write to page.html"], "attend", *QKV, "--weights", "page.html", "--html", "page.html", cwd=folder)
     fail(1, ["no row of query to show"], "attend", *QKV, "--html", "page.html", "--rows", "2:2", cwd=folder)
     with open("/dev/full", "wb") as full:
         done = run("attend", *QKV, "-o", "a.npy", "--html", "-", cwd=folder, stdout=full)
@@ -473,7 +473,7 @@ def test_a_page_follows_the_rules_of_outputs(folder):
 def test_a_page_too_large_is_rejected_before_the_work(folder):
     save(folder, "long.npy", np.zeros((4096, 4), np.float32))
     arguments = ["attend", "--query", "long.npy", "--key", "long.npy", "--value", "long.npy", "--html", "page.html"]
-    fail(1, ["--html: the page would take 173.9 MiB, and the most is 24.0 MiB; choose rows with --rows A:B"], *arguments, cwd=folder)
+    fail(1, ["--html: the page would take 173.9 MiB, and the limit is 24.0 MiB; choose rows with --rows A:B"], *arguments, cwd=folder)
     succeed(*arguments, "--rows", "100:103", cwd=folder)
     assert (folder / "page.html").stat().st_size < 1e6
     # As large as it gets, the page is about as large as it was said to be.
@@ -541,7 +541,7 @@ BAD_ARRAYS = [
     ("--key", np.zeros((2, 6, 3), F8), [], "--key has type float64; expected float32 as --query"),
     ("--value", np.zeros((2, 5, 5), F4), [], ["value", "5", "6"]),
     ("--value", np.zeros((2, 6, 0), F4), [], "value"),
-    ("--mask", np.zeros((4, 6), np.int32), [], "--mask has type int32; expected bool, true = sees"),
+    ("--mask", np.zeros((4, 6), np.int32), [], "--mask has type int32; expected bool, true = visible"),
     ("--mask", np.zeros((5, 6), bool), [], "x.npy: --mask has shape (1, 1, 5, 6); expected"),
     ("--mask", np.zeros((1, 2, 4, 6), bool), [], "more axes than --query (2, 4, 3)"),
     ("--bias", np.zeros((4, 6), F8), [], "--bias has type float64; expected float32, as --query is"),
@@ -582,8 +582,8 @@ BAD_OPTIONS = [
     (["--causal"], 1, "regard: --causal needs --query-offset to be named when query and key lengths differ (4 and 6)"),
     (["--window", "1,1"], 1, "regard: --window needs --query-offset to be named"),
     (["--causal=sideways"], 2, '--causal is "sideways"; expected top_left, bottom_right or a whole number'),
-    (["--causal=1", "--query-offset", "1"], 2, "both name the offset"),
-    (["--causal="], 2, "--causal= needs a value, or no ="),
+    (["--causal=1", "--query-offset", "1"], 2, "both set the offset"),
+    (["--causal="], 2, "--causal= has no value"),
     (["--query-offset", "nowhere.npy", "--causal"], 1,
      "--query-offset nowhere.npy: cannot be opened: No such file or directory; expected top_left, bottom_right, a whole "
      "number or a .npy file of int32 or int64 with one number per batch entry"),
@@ -592,14 +592,14 @@ BAD_OPTIONS = [
     *(([option, "3"], 1, f"{option} 3: cannot be opened: No such file or directory; expected a .npy file of {types}")
       for option, types in (("--key-lengths", "int32 or int64"), ("--prefix", "int32 or int64"),
                             ("--mask", "bool"), ("--sinks", "float32 or float64"), ("--bias", "float32 or float64"))),
-    (["--query-offset", "99999999999999999999", "--causal"], 2, "at most 63 bits"),
+    (["--query-offset", "99999999999999999999", "--causal"], 2, "fits in a signed 64-bit integer"),
     (["--window", "3"], 2, '--window is "3"; expected LEFT,RIGHT'),
     (["--window", "-1,0"], 2, "left side, is -1; expected 0 or more"),
     (["--window", "a,b"], 2, 'left side, is "a"; expected a whole number'),
     (["--scale", "half"], 2, '--scale is "half"; expected sqrt, none or a finite number'),
     (["--scale", ""], 2, "--scale has an empty value"),
     (["--scale="], 2, "--scale has an empty value"),
-    (["--scale", "1e999"], 2, '--scale is "1e999"; expected a number that a double can hold'),
+    (["--scale", "1e999"], 2, '--scale is "1e999"; expected a number that fits in a double'),
     (["--scale", "1e300"], 1, "scale"),
     (["--scale", "0,5"], 2, '--scale is "0,5"; expected a number such as 0.125'),
     (["--scale", "1", "--scale", "2"], 2, "--scale is given twice"),
@@ -618,11 +618,11 @@ BAD_OPTIONS = [
     (["--weights", "w.npy", "--rows", "0:5"], 1, "--rows 0:5 goes beyond the 4 rows of --query"),
     (["--sink-weights", "w.npy"], 2, "--sink-weights needs --sinks"),
     (["--max-memory", "lots"], 2, '--max-memory is "lots"; expected a number of bytes'),
-    (["--max-memory", "1000"], 1, ["this needs", "1000 bytes are allowed by --max-memory"]),
-    (["--nonsense"], 2, "there is no option --nonsense of regard attend; see regard attend --help"),
+    (["--max-memory", "1000"], 1, ["this needs", "of memory, but --max-memory allows 1000 bytes"]),
+    (["--nonsense"], 2, "unknown option --nonsense; see regard attend --help"),
     (["surplus"], 2, "unexpected argument: surplus; see regard attend --help"),
     (["--mask"], 2, "--mask needs a value"),
-    (["--mask", "--causal"], 2, "--mask needs a value, and --causal is an option"),
+    (["--mask", "--causal"], 2, "--mask needs a value, but --causal is an option"),
     (["--mask", "--"], 2, "--mask needs a value"),
     (["--json=yes"], 2, "--json takes no value"),
 ]
@@ -647,7 +647,7 @@ def test_work_that_does_not_fit_is_rejected_with_both_numbers(folder):
     header = io.BytesIO()
     np.lib.format.write_array_header_1_0(header, {"descr": "<f4", "fortran_order": False, "shape": (2, 2**40, 4)})
     arguments = ["attend", "--query", "-", *QKV[2:], "-o", "out.npy"]
-    text = fail(1, ["this needs", "TiB of memory and ", "are available", "--max-memory"], *arguments,
+    text = fail(1, ["this needs", "TiB of memory, but ", "is available", "--max-memory"], *arguments,
                 stdin=header.getvalue(), cwd=folder)
     suggested = text.split("--max-memory ")[1].split()[0]
     fail(1, "standard input: byte 128: the file ends after 0 of 35184372088832 bytes", *arguments,
@@ -655,6 +655,6 @@ def test_work_that_does_not_fit_is_rejected_with_both_numbers(folder):
     # A result larger than any address, whatever is allowed.
     header = io.BytesIO()
     np.lib.format.write_array_header_1_0(header, {"descr": "<f4", "fortran_order": False, "shape": (2, 2**59, 1)})
-    fail(1, ["this needs 4.0 EiB of memory", "4.0 EiB are allowed"], *arguments, "--max-memory", "16777215T",
+    fail(1, ["this needs 4.0 EiB of memory", "--max-memory allows 4.0 EiB"], *arguments, "--max-memory", "16777215T",
          stdin=header.getvalue(), cwd=folder)
     succeed("attend", *QKV, "-o", "out.npy", "--max-memory", "1M", cwd=folder)

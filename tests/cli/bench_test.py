@@ -35,7 +35,7 @@ def test_bench_as_json():
 def test_bench_as_a_table():
     text = succeed("bench", "--quick", env=environment(REGARD_FORCE_ISA="generic", REGARD_THREADS="2")).decode()
     lines = text.splitlines()
-    assert lines[0] == "generic, 2 threads, the median of 3 rounds"
+    assert lines[0] == "generic, 2 threads, median of 3 rounds"
     assert [line[:32].rstrip() for line in lines[2:-2]] == ROWS
     assert all(re.fullmatch(r" *[0-9]+\.[0-9] G(FLOP|B)/s( +[0-9]+\.[0-9]{2} of the (peak|bandwidth))?", line[32:])
                for line in lines[2:-2])

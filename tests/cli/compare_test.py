@@ -100,7 +100,7 @@ def test_full_shows_every_pair_and_head(model):
     (["bank,bank,bank", A, B], "names 3 words and there are 2 sentences"),
     (["bank", A, B, "--hide", "walk"], "stands in none of the sentences"),
     (["bank", A, B, "--control", "he"], "stands in 1 of the sentences"),
-    (["bank", A, B, "--sort", "x"], "there is no option --sort of regard compare"),
+    (["bank", A, B, "--sort", "x"], "unknown option --sort; see regard compare --help"),
     (["bank", A, "bank " * 30], "sentence B: bank occurs 30 times"),
     (["@1", A, "bank " * 60], "sentence B: the text has 62 tokens and the model has 40 positions"),
 ])
@@ -186,7 +186,7 @@ def test_the_table_of_heads(model, width):
 
 @pytest.mark.parametrize("arguments, words", [
     (["--sort", "sink"], ['--sort: there is no measure "sink"', "entropy, special, self"]),
-    (["--min", "0.5"], "--min and --max are bounds for a mean; name its measure with --sort"),
+    (["--min", "0.5"], "--min and --max limit the mean of a measure; name the measure with --sort"),
     (["--layer", "3"], "there is no layer 3; expected 0 to 2"),
     (["--by", "word"], '--by is "word"; expected query or sentence'),
     (["--head", "x"], '--head is "x"; expected a whole number'),
@@ -265,8 +265,8 @@ def test_what_is_saved_is_chosen(model, tmp_path):
 
 def test_a_folder_that_cannot_be_written(model, tmp_path):
     (tmp_path / "file").write_text("x")
-    fail(1, "file: the folder cannot be made", "explain", A, "--model", model, "--save", "file", cwd=tmp_path)
-    fail(1, "a/b: the folder cannot be made", "explain", A, "--model", model, "--save", "a/b", cwd=tmp_path)
+    fail(1, "file: the folder cannot be created", "explain", A, "--model", model, "--save", "file", cwd=tmp_path)
+    fail(1, "a/b: the folder cannot be created", "explain", A, "--model", model, "--save", "a/b", cwd=tmp_path)
     # One array cannot take its place: none does, and what was there stays.
     (tmp_path / "d" / "weights.npy").mkdir(parents=True)
     (tmp_path / "d" / "tokens.json").write_text("old")

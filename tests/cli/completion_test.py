@@ -133,8 +133,8 @@ def test_the_shell_parses_its_script(folder, shell):
 
 
 def test_only_these_shells(tmp_path):
-    fail(2, "a shell is missing; expected bash, zsh or fish", "completion", cwd=tmp_path)
-    fail(2, 'there is no completion for "tcsh"; expected bash, zsh or fish', "completion", "tcsh", cwd=tmp_path)
+    fail(2, "missing shell name; expected bash, zsh or fish", "completion", cwd=tmp_path)
+    fail(2, 'unknown shell "tcsh"; expected bash, zsh or fish', "completion", "tcsh", cwd=tmp_path)
     fail(2, "unexpected argument: fish; see", "completion", "bash", "fish", cwd=tmp_path)
     fail(2, "unexpected argument: attend; see", "manpage", "attend", cwd=tmp_path)
 
@@ -226,7 +226,7 @@ def test_quotes_brackets_and_colons_of_help_texts_reach_zsh_and_fish(folder):
     assert "--sink-weights\tthe sinks' weights, (B, H, L)\n" in listed
     script = (folder.parent / "regard.zsh").read_text()
     assert r"--sink-weights=[the sinks'\'' weights, (B, H, L)]:FILE:_files" in script
-    assert r"[W_output b_query …\], or Q K V]:NAME=FILE:_regard_named_file" in script
+    assert r"[W_output b_query …\], or Q K V; repeatable]:NAME=FILE:_regard_named_file" in script
 
 
 def test_zsh_takes_the_script_as_a_file_in_fpath(folder):

@@ -98,8 +98,8 @@ def test_bytes_that_are_no_utf_8_are_passed_over_as_everywhere(folder):
 
 @pytest.mark.parametrize("words, arguments", [
     ('--format is "xml"; expected npy, json or csv', ["--format", "xml"]),
-    ("--output out.txt ends in neither .npy, .json nor .csv; add --format", ["-o", "out.txt"]),
-    ("no option --top", ["--top", "3"]),
+    ("--output out.txt does not end in .npy, .json or .csv; add --format", ["-o", "out.txt"]),
+    ("unknown option --top", ["--top", "3"]),
 ])
 def test_mistakes_of_embed(folder, tmp_path, words, arguments):
     fail(2, words, "embed", "--model", folder, *arguments, stdin=STDIN, cwd=tmp_path)
@@ -126,7 +126,7 @@ def on_terminal(stream, *arguments):
 
 def test_terminals_get_no_npy_and_are_not_waited_for(folder):
     code, text = on_terminal("stdout", "embed", "--model", folder, "--format", "npy")
-    assert code == 2 and "NPY is not for a terminal; give --output FILE.npy, or --format csv" in text
+    assert code == 2 and "--format npy would write binary data to the terminal; give --output FILE.npy, or --format csv" in text
     for command in (["embed"], ["similar", "bank"]):
         code, text = on_terminal("stdin", *command, "--model", folder)
         assert code == 2 and "give --input FILE" in text

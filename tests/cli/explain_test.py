@@ -235,8 +235,8 @@ def test_digits(folder, digits):
     (["--input", "words.json", "--matrix", "Q=Q.npy"], "--input and --matrix both name the matrices"),
     (["--matrix", "Q"], '--matrix is "Q"; expected NAME=FILE'),
     (["--matrix", "Q=Q.npy", "--matrix", "Q=Q.csv"], "--matrix Q is given twice"),
-    (["--input", "Q.npy"], "--input Q.npy is no JSON; give NPY and CSV files as --matrix NAME=Q.npy"),
-    (["--input", "Q.csv"], "--input Q.csv is no JSON; give NPY and CSV files as --matrix NAME=Q.csv"),
+    (["--input", "Q.npy"], "--input Q.npy is not JSON; give NPY and CSV files as --matrix NAME=Q.npy"),
+    (["--input", "Q.csv"], "--input Q.csv is not JSON; give NPY and CSV files as --matrix NAME=Q.csv"),
     (["--input", "words.json", "--pause"], "--pause needs a terminal"),
     (["--input", "words.json", "--step", "nope"], ['step "nope"', "1 queries", "6 context"]),
     (["--input", "words.json", "--step", "99"], ['step "99"', "6 context"]),
@@ -256,7 +256,7 @@ def test_digits(folder, digits):
      ['--query: token "b" does not exist', "0 (@0), 1 (@1)"]),
     (["--input", ""], "--input has an empty value"),
     (["--matrix", "Q=-", "--matrix", "K=-"], "--matrix reads standard input (-) more than once"),
-    (["--input", "words.json", "--nonsense"], "there is no option --nonsense of regard explain"),
+    (["--input", "words.json", "--nonsense"], "unknown option --nonsense; see regard explain --help"),
 ])
 def test_options_that_are_rejected(folder, arguments, words_expected):
     fail(2, words_expected, "explain", *arguments, cwd=folder)
@@ -460,7 +460,7 @@ def test_options_that_a_lesson_cannot_take(tmp_path):
     fail(2, "--list lists every lesson", "lesson", "by-hand", "--list", cwd=tmp_path)
     for option in (["--json"], ["--full"], ["--pause"], ["--step", "weights"], ["--cell", "0,0"],
                    ["--html", "page.html"]):
-        fail(2, ["--export prints the lesson's input", option[0] + " says how results are shown"], "lesson", "three-words",
+        fail(2, ["--export prints the lesson's input", option[0] + " controls how results are shown"], "lesson", "three-words",
              "--export", *option, cwd=tmp_path)
         if option != ["--json"]:
             fail(2, option[0] + " needs the name of a lesson", "lesson", *option, cwd=tmp_path)

@@ -105,26 +105,26 @@ def test_peaks_are_those_of_the_instruction_set_and_threads_in_use():
     rows = [re.fullmatch(r"  ([a-zA-Z0-9 -]+?)( +([0-9.]+|-)){2}   (GFLOP/s, float, from registers|GB/s.*)", line)
             for line in table[1:-1]]
     assert [row[1] for row in rows] == ["multiply-add", "read L2", "read L3", "read memory"]
-    assert table[-1].endswith("lowers them.")
+    assert table[-1].endswith("lowers these figures.")
 
 
 # ---- usage errors
 
 USAGE = [
-    (["--nonsense"], "there is no option --nonsense; see regard --help"),
-    (["-x"], "there is no option -x; see regard --help"),
-    (["nonsense"], 'there is no subcommand "nonsense"; see regard --help'),
-    ([""], 'there is no subcommand ""'),
-    (["--"], "a subcommand is missing"),
-    (["--", "info"], "a subcommand is missing"),
-    (["info", "--nonsense"], "there is no option --nonsense of regard info; see regard info --help"),
+    (["--nonsense"], "unknown option --nonsense; see regard --help"),
+    (["-x"], "unknown option -x; see regard --help"),
+    (["nonsense"], 'unknown subcommand "nonsense"; see regard --help'),
+    ([""], 'unknown subcommand ""'),
+    (["--"], "missing subcommand"),
+    (["--", "info"], "missing subcommand"),
+    (["info", "--nonsense"], "unknown option --nonsense; see regard info --help"),
     (["info", "surplus"], "surplus"),
     (["info", ""], "see regard info --help"),
     (["info", "attend"], "attend"),
     (["info", "-3"], "-3"),
     (["info", "--", "--json"], "--json"),
     (["info", "--json=1"], "--json takes no value"),
-    (["info", "--json", "--json\x1b[2J"], "there is no option --json\\u{1b}[2J"),
+    (["info", "--json", "--json\x1b[2J"], "unknown option --json\\u{1b}[2J"),
     (["--version=2"], "--version takes no value"),
 ]
 
@@ -216,7 +216,7 @@ def test_numbers_for_programs_stay_away_from_the_terminal(tmp_path):
         np.save(tmp_path / f"{name}.npy", np.ones((2, 2), np.float32))
     arrays = [word for name in ("query", "key", "value") for word in ("--" + name, str(tmp_path / f"{name[0]}.npy"))]
     code, shown, error = on_terminal("attend", *arrays, "-o", "-")
-    assert (code, shown) == (2, b"") and b"--output - would write binary numbers to the terminal" in error
+    assert (code, shown) == (2, b"") and b"--output - would write binary data to the terminal" in error
     code, shown, error = on_terminal("attend", "--query", "-", *arrays[2:], "-o", str(tmp_path / "out.npy"))
     assert (code, shown) == (2, b"") and b"--query - would read a binary file from the terminal" in error
     assert not (tmp_path / "out.npy").exists()

@@ -108,7 +108,7 @@ def test_numbers_that_are_not_finite_end_in_one_line(folder, command, tensor, x,
 @pytest.mark.parametrize("option", ["--mmap", "--allow-nonfinite"])
 def test_rejected_where_there_is_no_model(tmp_path, option):
     for command in (["attend"], ["lesson", "three-words"], ["info"], ["pull", "minilm"]):
-        fail(2, f"there is no option {option} of regard {command[0]}", *command, option, cwd=tmp_path)
+        fail(2, f"unknown option {option}; see regard {command[0]} --help", *command, option, cwd=tmp_path)
     fail(2, f"{option} is for a sentence in a model; give the sentence", "explain", "--input", "x.json", option,
          cwd=tmp_path)
     fail(2, f"{option} takes no value", "heads", A, f"{option}=yes", cwd=tmp_path)
@@ -117,4 +117,4 @@ def test_rejected_where_there_is_no_model(tmp_path, option):
 def test_the_help_states_the_risk_of_mapping():
     for command in COMMANDS:
         text = " ".join(succeed(command[0], "--help").decode().split())
-        assert "if another program changes the file meanwhile, numbers change or SIGBUS ends this one" in text
+        assert "if another program changes the file meanwhile, results change or SIGBUS ends regard" in text

