@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// What attend_inputs.h declares: which types and ranks each option takes, and the conversions.
+// Implements attend_inputs.h: the types and ranks that each option accepts, and the conversions.
 // Read next: attend_inputs.h.
 #include "attend_inputs.h"
 

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// What attend_inspect.h declares: the size of the maps, the memory, and the pass over the keys.
+// Implements attend_inspect.h: the size of the maps, the memory needed, and the pass over the keys.
 // Read next: attend_inspect.h.
 #include "attend_inspect.h"
 
@@ -13,7 +13,7 @@
 namespace regard::program {
 namespace {
 
-constexpr Index kMaxCells = 512;  // what a screen shows, each way
+constexpr Index kMaxCells = 512;  // per axis: about what a screen can show
 
 }  // namespace
 
@@ -44,7 +44,7 @@ double inspect_bytes(const std::array<Index, 4>& query, Index num_keys, const st
   const double map = static_cast<double>(cells[0]) * static_cast<double>(cells[1]);
   const double size = static_cast<double>(bytes_per_number);
   const double of_row = of_rows ? 3 * size + static_cast<double>(num_top_keys) * (size + sizeof(Index)) : 0;
-  // The library adds the cells up in double.
+  // The library accumulates the cells in double.
   return heads * (static_cast<double>(query[2]) * of_row +
                   static_cast<double>(num_keys) * static_cast<double>(bytes_per_number) +
                   map * static_cast<double>(bytes_per_number + Index{sizeof(double)}));
@@ -82,8 +82,8 @@ AttentionStatistics RowStatistics<T>::views() {
 
 namespace {
 
-// key_mass (B, H|1, S) where each query gives the keys that it sees the same weight: all scores are 0. Absent where
-// every query sees every key.
+// key_mass (B, H|1, S) of uniform attention, in which each query gives all visible keys the same weight (all scores are
+// 0). Absent if every key is visible to every query.
 template <class T>
 Tensor<T, 3> uniform_mass(const std::array<Index, 4>& query, Index num_keys, const AttentionOptions& options,
                           const Runtime& runtime) {

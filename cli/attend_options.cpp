@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// The options of `regard attend`: the help, the checks that need no file, and their values.
-// Read next: attend.cpp (what is done with them), docs/reference/semantics.md (what they mean).
+// The options of `regard attend`: their help, their values, and the checks that need no file.
+// Read next: attend.cpp (their use), docs/reference/semantics.md (their meaning).
 #include "attend_options.h"
 
 #include <algorithm>
@@ -32,7 +32,7 @@ constexpr const char* kExamples =
     "  regard attend … --causal --inspect --save maps     for any length\n"
     "  regard attend … -o - | python3 -c 'import numpy, sys; …'";
 
-// Options that hold the name of an array file, in the order in which they are read.
+// Options whose value is the name of an array file, in the order in which the files are opened.
 using Member = std::string AttendText::*;
 struct ArrayOption {
   const char* name;
@@ -104,7 +104,7 @@ bool looks_like_number(std::string_view text) {
   return text.size() > digit && text.find_first_not_of("0123456789", digit) == std::string_view::npos;
 }
 
-// Any number: as a value of --query-offset, 1.5 is a mistake and not the name of a file.
+// Any number: as a value of --query-offset, 1.5 is an error and not a file name.
 bool is_number(const std::string& text) {
   char* end = nullptr;
   std::strtod(text.c_str(), &end);
@@ -189,7 +189,7 @@ void parse_inspect(const AttendText& text, InspectSettings& settings) {
   }
 }
 
-// What CLI11 checks of options that depend on others.
+// The dependencies between options, which CLI11 checks.
 void add_dependencies(CLI::App& command) {
   const auto each_needs_other = [&](const std::string& a, const std::string& b) {
     needs(command.get_option(a), command.get_option(b), a + " needs " + b + " too");
@@ -358,7 +358,7 @@ AttendSettings parse(const AttendText& text) {
     settings.block_size = {parse_at_least("--block-size", sides[0], 1), parse_at_least("--block-size", sides[1], 1)};
   }
   if (!text.threads.empty()) {
-    // The library lowers what is more than the machine can use.
+    // The library reduces a number that is larger than the machine can use.
     settings.threads = static_cast<int>(
         std::min<Index>(parse_at_least("--threads", text.threads, 0), std::numeric_limits<int>::max()));
   }

@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// `regard bench`: how near this machine's limit Regard comes, in some ten seconds.
+// `regard bench`: the speed of attention as a share of this machine's peak, in about ten seconds.
 //
-//     a round:  peak ─ read ─ full, S 1024 ─ full ─ causal ─ decode …      each once, then again from the next one on
+//     one round:  peak ─ read ─ full, S 1024 ─ full ─ causal ─ decode …      the next round starts one row later
 //
-// Each figure is the median of its rounds, its share the median of the rounds' own ratios to the peak or to the read
-// bandwidth of the same round, so that a machine whose clock moves is compared with itself. bench/run_benchmarks of the
-// sources measures more, beside others. Read next: regard/peaks.h, peaks.cpp.
+// Each figure is the median over the rounds. Its share is the median of the ratios to the peak or to the read bandwidth
+// of the same round, so that changes of the clock frequency cancel. bench/run_benchmarks measures more, and compares
+// with other libraries. Read next: regard/peaks.h, peaks.cpp.
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -38,8 +38,8 @@ constexpr auto kIdle = std::chrono::milliseconds(5);
 struct Row {
   std::string name;
   std::string unit;                // "GFLOP/s" or "GB/s"
-  std::size_t reference;           // the row that it is a share of
-  std::function<double()> figure;  // of one turn
+  std::size_t reference;           // index of the row that the share refers to
+  std::function<double()> figure;  // measures once
   std::vector<double> figures{};
 };
 
@@ -56,7 +56,7 @@ double share(const Row& row, const std::vector<Row>& rows) {
   return median(std::move(ratios));
 }
 
-// Billions of `amount` a second.
+// Measures `amount` per second, in billions.
 std::function<double()> timed(double amount, std::function<void()> call) {
   return [amount, call = std::move(call)] {
     const auto begin = Clock::now();

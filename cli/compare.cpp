@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// `regard compare WORD "sentence" "sentence" …`: how far one word's vectors part, beside what any word's do.
+// `regard compare WORD "sentence" "sentence" …`: how far one word's vectors differ, compared with those of other words.
 // Read next: regard/explain/compare.h, model_options.h.
 #include "regard/explain/compare.h"
 

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// `regard embed < lines`: a vector for each line, as sentence-transformers makes it: mean over tokens, L2 norm 1.
+// `regard embed < lines`: a vector for each line, as in sentence-transformers: mean over tokens, L2 norm 1.
 //
-//     lines ── for_each_line_vector ──▶ CSV or JSON, batch by batch; NPY, whose header holds the count, at the end
+//     lines ── for_each_line_vector ──▶ CSV or JSON, batch by batch; NPY at the end, since its header has the count
 //
 // Read next: line_vectors.h, docs/guide/sentence-vectors.md.
 #include <fmt/format.h>
@@ -50,7 +50,7 @@ void append_numbers(std::string& text, std::span<const float> vector) {
   }
 }
 
-// The bytes of each format: what stands before, for and after the vectors.
+// Writes the vectors in one of the formats, with the text before and after them.
 class VectorWriter {
  public:
   VectorWriter(Format format, const SentenceModel& model, OutputFiles& files, std::size_t file)

@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// `regard explain`: attention in a pretrained model on a sentence, or its steps on matrices of the user's own, from a
-// JSON file, or from NPY and CSV files by name.
+// `regard explain`: attention in a pretrained model for a sentence, or step by step for the user's matrices, which come
+// from a JSON file, or from NPY and CSV files.
 //
 //     "text"  →  explain_sentence.cpp
-//     --input FILE | --matrix NAME=FILE …  →  ExplainInput  →  options on top  →  steps  →  text or JSON
+//     --input FILE | --matrix NAME=FILE …  →  ExplainInput  →  overriding options  →  steps  →  text or JSON
 //
 // Read next: explain_sentence.h, explain_options.h, regard/explain/steps.h, docs/guide/own-matrices.md.
 #include <fmt/format.h>
@@ -24,7 +24,7 @@
 namespace regard::program {
 namespace {
 
-// A file of numbers as text is a few times as large as its numbers; more than this is no input to read step by step.
+// The maximum size of an input file. A larger input cannot reasonably be explained step by step.
 constexpr std::uint64_t kLargestFile = std::uint64_t{1} << 30;
 
 template <class T>

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// The options that `explain` and `lesson` share, and the keys that turn their pages; see explain_options.h.
+// The options that `explain` and `lesson` share, and the keys for paging; see explain_options.h.
 // Read next: explain.cpp.
 #include "explain_options.h"
 
@@ -25,7 +25,7 @@ Index parse_count(const std::string& option, const std::string& text, Index leas
   return n;
 }
 
-// A row or column by its index or, as results print it, by its word: love, can#1.
+// A row or column, given by its index or by its word as it is printed: love, can#1.
 Index parse_cell_part(std::string_view text, const std::vector<std::string>& tokens) {
   const bool number = text.find_first_not_of("0123456789", text.starts_with('-') ? 1 : 0) == std::string_view::npos;
   if (number || text.empty() || tokens.empty()) return parse_integer("--cell", text);
@@ -47,7 +47,7 @@ Cell parse_cell(const std::string& text, const ExplainInput& input) {
 
 enum class Turn { forward, back, stop };
 
-// Keys from the controlling terminal, one at a time, without their echo; the terminal is as before when this ends.
+// Reads keys from the controlling terminal, one at a time and without echo; the destructor restores the terminal.
 class KeyReader {
  public:
   KeyReader() : terminal_(::open("/dev/tty", O_RDWR | O_CLOEXEC)) {
@@ -56,7 +56,7 @@ class KeyReader {
       throw UsageError("--pause needs a terminal");
     }
     termios raw = before_;
-    // Ctrl-C arrives as a key, so that it cannot end the program with the terminal changed.
+    // Ctrl-C is read as a key, so that it cannot end the program before the terminal is restored.
     raw.c_lflag &= static_cast<tcflag_t>(~(ICANON | ECHO | ISIG));
     raw.c_cc[VMIN] = 1;
     raw.c_cc[VTIME] = 0;
@@ -68,7 +68,7 @@ class KeyReader {
     ::tcsetattr(terminal_, TCSANOW, &before_);
     ::close(terminal_);
   }
-  // Waits for one that means something.
+  // Waits for a key that has a meaning.
   Turn next() const {
     constexpr unsigned char kEscape = 27, kControlC = 3, kControlD = 4;
     while (true) {
@@ -92,7 +92,7 @@ class KeyReader {
     unsigned char byte = 0;
     return ::read(terminal_, &byte, 1) == 1 ? byte : -1;
   }
-  // The bytes of one key arrive together.
+  // Whether further bytes of the same key follow; they arrive together.
   bool has_more() const {
     constexpr int kMilliseconds = 50;
     pollfd waiting{.fd = terminal_, .events = POLLIN, .revents = 0};

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// `regard explain "text"`: a pretrained model reads a sentence, and one head's attention from one word is shown.
+// `regard explain "text"`: runs a pretrained model on a sentence and shows one head's attention for one query word.
 //
-//     text ── model folder ── analyze_sentence ──▶ one screen, everything (--full), or JSON
+//     text ── model folder ── analyze_sentence ──▶ one screen, all numbers (--full), or JSON
 //
 // Read next: explain_sentence.h, regard/explain/sentence_report.h, docs/guide/sentence.md.
 #include "explain_sentence.h"
@@ -39,7 +39,7 @@ RowOrder parse_order(const std::string& text) {
   throw UsageError("--sort is \"" + text + "\"; expected weight, contribution or text");
 }
 
-// The text as given, or standard input without its last line end.
+// The text as given, or standard input without its final newline.
 std::string given_text(const std::string& argument) {
   if (argument != "-") return argument;
   std::string text = read_text(argument, kLargestSentence);
@@ -56,8 +56,7 @@ SentenceAnalysis analysis_of(const SentenceModel& model, const std::string& sent
   return analyze_sentence(model, sentence, options, runtime);
 }
 
-// The word's vectors in this sentence and in those that it is compared with, and what hiding the word that it attends
-// to does to them.
+// Compares the word's vectors in this sentence and in the others, before and after hiding the word that it attends to.
 std::optional<Comparison> comparison_of(const SentenceTextArguments& arguments, const std::string& sentence,
                                         const SentenceAnalysis& analysis, const SentenceModel& model) {
   if (arguments.compare_with.empty()) return std::nullopt;
@@ -70,7 +69,7 @@ std::optional<Comparison> comparison_of(const SentenceTextArguments& arguments, 
   const bool attended_once = std::count_if(words.begin(), words.end(),
                                            [&](const SentenceWord& other) { return other.text == attended.text; }) == 1;
   if (options.hide.empty() && attended_once && !attended.special) options.hide = {attended.text};
-  // Here the word is known by its index; in the other sentences by its name, unless commas would split that.
+  // In this sentence the word is given by its index, in the others by its name. A name with a comma would be split.
   std::string names = word.text;
   if (names.find(',') == std::string::npos) {
     names = fmt::format("@{}", word.tokens.front());
@@ -189,7 +188,7 @@ void explain_sentence(const SentenceTextArguments& arguments, const ExplainText&
         const std::string page_address =
             page_line(shared.html, fmt::format("step by step, all {} heads",
                                                model.encoder.config.num_layers * model.encoder.config.num_heads));
-        screen += comparison ? page_address.substr(1) : page_address;  // the screen of ./demo has no line to spare
+        screen += comparison ? page_address.substr(1) : page_address;  // ./demo must fit on one screen
       }
       write_stdout(screen);
     }

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// `regard heads "text"`, or `regard heads < lines`: every head of the model, measured.
+// `regard heads "text"` or `regard heads < lines`: measures of every attention head of a model.
 //
-//     one text, or a line of standard input after the other  →  HeadSurveyor  →  text or JSON
+//     one text, or each line of standard input  →  HeadSurveyor  →  text or JSON
 //
 // Read next: regard/explain/heads.h, model_options.h.
 #include "regard/explain/heads.h"
@@ -43,7 +43,7 @@ struct NumberedText {
   std::string text;
 };
 
-// The lines that hold anything.
+// The lines that are not blank.
 std::vector<NumberedText> lines_of(const std::string& text) {
   std::vector<NumberedText> lines;
   Index number = 0;

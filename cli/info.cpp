@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// `regard info`: version, compiler, instruction sets, threads, memory, caches and measured peaks of this
-// machine, as the program sees them. Read next: regard/runtime.h, peaks.h.
+// `regard info`: version, compiler, instruction sets, threads, memory, caches and measured peaks of this machine.
+// Read next: regard/runtime.h, peaks.h.
 #include <fmt/format.h>
 
 #include <algorithm>

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// `regard lesson`: the documents that explain attention, computed step by step. It takes every option of `explain`;
-// where one departs from the document, both results are shown.
+// `regard lesson`: worked examples of attention from documents, computed step by step. It takes every option of
+// `explain`; if an option changes a setting of the document, both results are shown.
 //
-//     NAME  →  lesson_input  →  options beside it  →  the steps of explain, or with --export their JSON
+//     NAME  →  lesson_input  →  variant with the given options  →  the steps of explain, or with --export their JSON
 //
 // Read next: explain_options.h, regard/explain/lesson.h, docs/guide/lessons.md.
 #include "regard/explain/lesson.h"
@@ -32,7 +32,7 @@ std::string list_text() {
          "Aliases: " + aliases + ".\n";
 }
 
-// "--scale sqrt --causal", what was typed that departs from the document.
+// "--scale sqrt --causal": the options that differ from the document, as typed.
 std::string label_of(const ExplainText& text) {
   std::string label;
   const auto add = [&](const char* option, const std::string& value) {
@@ -47,7 +47,7 @@ std::string label_of(const ExplainText& text) {
   return label;
 }
 
-// The same for a program.
+// The list as JSON.
 std::string list_json() {
   JsonWriter json;
   json.begin_object();
@@ -87,7 +87,7 @@ void run_lesson(const std::string& name, bool write_input, const ExplainText& te
   check_options(text, write_input);
   const ExplainInput lesson = lesson_input(name);
   ExplainInput changed = lesson;
-  // Under other words the lesson looks at the same position.
+  // With other words, the query stays at the same position.
   if (!text.tokens.empty() && !lesson.settings.query.empty()) {
     changed.settings.query = fmt::format("@{}", token_index(lesson.tokens, lesson.settings.query));
   }
@@ -131,7 +131,7 @@ void add_lesson(CLI::App& app) {
   command->callback([options, command] {
     if (options->list && !options->name.empty())
       throw UsageError("--list lists every lesson; give it without the name of a lesson");
-    // A lesson itself has no mistakes: they are the command line's.
+    // A lesson itself is valid, so every error is in the command line.
     if (!options->name.empty())
       return usage("", [&] { run_lesson(options->name, options->write_input, options->text); });
     for (const CLI::Option* option : command->get_options())

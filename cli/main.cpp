@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// The program `regard`: reads the command line, hands it to a subcommand, turns failures into one line and an exit
-// code.
+// The program `regard`: parses the command line, runs a subcommand, and turns errors into one line and an exit code.
 //
 //     arguments ─ normalize ─ CLI11 ─ callback of cli/<name>.cpp ─ 0
 //                    └─ UsageError ─ 2          └─ any other exception ─ 1
@@ -50,16 +49,16 @@ std::string version_text() {
 
 bool takes_value(const CLI::Option& option) { return option.get_items_expected_max() > 0; }
 
-// The option of this command that an argument names: "--scale", "--scale=2", "-o", "-oFILE". length is how much of the
-// argument is the name.
+// The option of this command that an argument names: "--scale", "--scale=2", "-o", "-oFILE". length is set to the
+// length of the name in the argument.
 const CLI::Option* find_option(const CLI::App& command, const std::string& argument, std::size_t& length) {
   length = argument.starts_with("--") ? std::min(argument.find('='), argument.size()) : 2;
   if (argument.size() < 2 || argument[0] != '-' || argument == "--") return nullptr;
   return command.get_option_no_throw(argument.substr(0, length));
 }
 
-// CLI11 2.1.2 takes the next argument for the value of `--name=` and of options whose value may be left out, takes an
-// option for a value that was forgotten, and explains neither. Here every value becomes an argument of its own.
+// CLI11 2.1.2 takes the next argument as the value of `--name=` and of options whose value is optional, and takes an
+// option for a value that was forgotten, without a useful message. Here every value becomes a separate argument.
 std::vector<std::string> normalize(CLI::App& app, const std::vector<std::string>& arguments) {
   std::vector<std::string> result;
   const CLI::App* command = &app;
@@ -112,13 +111,13 @@ std::vector<std::string> normalize(CLI::App& app, const std::vector<std::string>
       }
       result.push_back(arguments[++i]);
     }
-    // Options are bound to texts, where an empty one means not given.
+    // Options are bound to strings, and an empty string means that the option is not given.
     if (result.back().empty()) throw UsageError(name + " has an empty value; give a value, or leave out the option");
   }
   return result;
 }
 
-// CLI11's help, without the doubled empty lines between its groups.
+// CLI11's help without the double blank lines between groups.
 std::string help_text(const CLI::App& app) {
   std::string text = app.help();
   for (std::size_t at; (at = text.find("\n\n\n")) != std::string::npos;) text.erase(at, 1);
@@ -145,7 +144,7 @@ int run(int count, char** arguments) {
   add_info(app);
   add_completion(app);
   add_man(app);
-  // The subcommands keep the formatter above, whose column holds their options; names of subcommands are short.
+  // The subcommands keep the formatter above, with a column for options; the names of subcommands are shorter.
   app.formatter(std::make_shared<CLI::Formatter>());
   app.get_formatter()->column_width(16);
   app.footer(
@@ -210,7 +209,7 @@ int main(int count, char** arguments) {
     return 1;
   } catch (const std::bad_alloc&) {
     return report(kNoMemory, 1);
-  } catch (const std::length_error&) {  // a vector beyond all memory
+  } catch (const std::length_error&) {  // a vector larger than max_size()
     return report(kNoMemory, 1);
   } catch (const std::exception& error) {
     return report(error.what(), 1);

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// --model, --truncate, --mmap, --allow-nonfinite; see model_options.h.
+// Implements model_options.h: --model, --truncate, --mmap, --allow-nonfinite.
 // Read next: model_cache.h, docs/reference/model.md.
 #include "model_options.h"
 

