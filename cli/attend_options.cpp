@@ -85,7 +85,8 @@ constexpr OutputOption kOutputOptions[] = {
     {"--row-sum", &AttendText::row_sum, "sum of exp(score - row_max), (B, H, L)"},
     {"--weights", &AttendText::weights, "the attention weights, (B, H, L, S), or only the\nrows that --rows selects"},
     {"--sink-weights", &AttendText::sink_weights, "the sinks' weights, (B, H, L)"},
-    {"--html", &AttendText::html, "an HTML page of rows as sums, and of whole heads;\none file that needs no network"},
+    {"--html", &AttendText::html,
+     "an HTML page that shows rows as sums and whole heads\n(one file, which needs no network)"},
 };
 
 std::string name_of(const char* option) {

@@ -127,7 +127,10 @@ void add_lesson(CLI::App& app) {
       "  regard lesson three-words --scale sqrt         the same with scaled scores\n"
       "  regard lesson roles --step weights --cell 1,0  how one weight is computed\n"
       "  regard lesson by-hand --pause                  one step per key press\n"
-      "  regard lesson from-seed --export | regard explain --input -");
+      "  regard lesson from-seed --export | regard explain --input -\n"
+      "\n"
+      "The exported JSON can be edited. It contains the results of the document, and\n"
+      "regard explain reports how many of the numbers still agree with them.");
   command->callback([options, command] {
     if (options->list && !options->name.empty())
       throw UsageError("--list lists every lesson; give it without the name of a lesson");

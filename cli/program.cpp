@@ -418,7 +418,7 @@ void OutputFiles::write(std::size_t number, const void* bytes, std::size_t count
 void OutputFiles::close(std::size_t number) {
   File& file = files_[number];
   if (file.temporary.empty() || file.descriptor < 0) return;
-  // Some file systems cannot sync and say EINVAL: then there is nothing to wait for.
+  // Some file systems cannot sync and report EINVAL; then there is nothing to wait for.
   int error = ::fsync(file.descriptor) == 0 || errno == EINVAL ? 0 : errno;
   if (::close(file.descriptor) != 0 && error == 0) error = errno;
   file.descriptor = -1;

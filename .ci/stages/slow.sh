@@ -1,13 +1,13 @@
 # SPDX-License-Identifier: Apache-2.0
 # shellcheck shell=bash disable=SC2154  # variables of ./check
-# exp over every float, clang-tidy, aarch64 under qemu, all sanitizers on all kernels, ten minutes of fuzzing a target.
+# exp over every float, clang-tidy, aarch64 under qemu, all sanitizers on all kernels, ten minutes of fuzzing per target.
 
 if builds release; then REGARD_EXHAUSTIVE=1 limit=3600 that 'exp over every float' "$work/release/tests/elementwise_test"; fi
 if builds tidy regard_commit; then
   limit=3600 that 'clang-tidy' sh -c "git ls-files 'src/*.cpp' 'cli/*.cpp' 'tests/*_test.cpp' |
     xargs -P $jobs -n 4 clang-tidy-19 -p build/check/tidy --quiet"
 fi
-# The emulator has threads of its own: tests that count them or fork a process are left out, and two that take minutes.
+# The emulator itself uses threads, so tests that count threads or fork are excluded, as are two that take minutes.
 neon=(attention_backward_pairs attention_bits attention_corners attention_unpacked attention_random attention_types
   attention_visibility attention_weights elementwise golden kv_cache kv_cache_ahead kv_cache_int8 linear parallel)
 if builds neon "${neon[@]/%/_test}"; then
@@ -17,7 +17,7 @@ fi
 sanitized_kernels=all random_calls=2000
 . .ci/stages/sanitize.sh
 if ! builds fuzz; then return; fi
-# As many at a time as there are processors; each leaves its status beside its log.
+# One target per processor at a time; each writes its exit status next to its log.
 printf '%s\n' tests/fuzz/*_fuzz.cpp | xargs -P "$jobs" -n 1 "${fixed_addresses[@]}" sh -c '
   target=$(basename "$2" .cpp)
   mkdir -p "$1/fuzz-new/$target"
