@@ -50,7 +50,7 @@ constexpr ArrayOption kArrayOptions[] = {
     {"--value", &AttendText::value, InputKind::matrix, kArrays, "(B, Hkv, S, Dv)"},
     {"--mask", &AttendText::mask, InputKind::boolean, kSeen, "bool, broadcast to (B, H, L, S); true = visible"},
     {"--key-lengths", &AttendText::key_lengths, InputKind::indices, kSeen,
-     "(B) int32 or int64: how many keys of each batch\nentry are visible"},
+     "(B) int32 or int64: the number of visible keys of\neach batch entry; later keys are masked"},
     {"--prefix", &AttendText::prefix, InputKind::indices, kSeen,
      "(B) integers: with --causal, the first PREFIX keys\nare visible to every query"},
     {"--query-segments", &AttendText::query_segments, InputKind::segments, kSeen,

@@ -129,8 +129,8 @@ void add_lesson(CLI::App& app) {
       "  regard lesson by-hand --pause                  one step per key press\n"
       "  regard lesson from-seed --export | regard explain --input -\n"
       "\n"
-      "The exported JSON can be edited. It contains the results of the document, and\n"
-      "regard explain reports how many of the numbers still agree with them.");
+      "The exported JSON can be edited. For numbers that are also in the document,\n"
+      "regard explain reports how many still agree.");
   command->callback([options, command] {
     if (options->list && !options->name.empty())
       throw UsageError("--list lists every lesson; give it without the name of a lesson");

@@ -34,7 +34,7 @@ constexpr std::array<Pair, 12> kEnvironment = {{
     {"XDG_CACHE_HOME", "If REGARD_CACHE is not set, models are stored in the subfolder regard of this folder."},
     {"HOME", "If neither of these is set, models are stored in the subfolder .cache/regard of this folder."},
     {"NO_COLOR", "If set and not empty, no colour is used unless --color always is given."},
-    {"TERM", "If unset, empty or dumb, neither colour nor a progress line is used."},
+    {"TERM", "If unset, empty or dumb, no progress line is shown, and no colour is used by default."},
     {"COLUMNS", "The width of the output. Default: the width of the terminal."},
     {"LC_ALL",
      "The first of LC_ALL, LC_CTYPE and LANG that is set and not empty determines whether output is in UTF-8."},
